@@ -194,6 +194,7 @@ func TestInflowTableErrors(t *testing.T) {
 		openings    = "stage,probability,Lake\n1,1,60\n2,0.5,20\n2,0.5,40\n3,1,10\n"
 		history     = "year,period,Lake\n1931,first,60\n1931,second,30\n1931,third,10\n1932,first,50\n1932,second,20\n1932,third,5\n"
 		correlation = "reservoir,Lake\nLake,1\n"
+		monthly     = "period,reservoir,Lake\nfirst,Lake,1\nsecond,Lake,1\nthird,Lake,1\n"
 	)
 	read := func(kind, file, text string) error {
 		dir := edit(t, "case.json", `"spill_cost": 0`, fmt.Sprintf(`"spill_cost": 0, "inflow_model": %q`, kind))
@@ -211,6 +212,7 @@ func TestInflowTableErrors(t *testing.T) {
 	}
 	for _, k := range []struct{ kind, file, text, old, with, want string }{
 		{"openings", "openings.csv", openings, "", "", ""},
+		{"openings", "openings.csv", openings, "stage,probability", "\ufeffstage,probability", ""},
 		{"history", "history.csv", history, "", "", ""},
 		{"correlated", "correlation.csv", correlation, "", "", ""},
 		{"par", "history.csv", history, "", "", ""},
@@ -229,7 +231,11 @@ func TestInflowTableErrors(t *testing.T) {
 		{"history", "history.csv", history, "1931,third,10\n", "", `history.csv: line 4: got period "first" of year "1932", want "third" of "1931"`},
 		{"history", "history.csv", history, "1932,third,5\n", "", "history.csv: got 5 rows, want all 3 periods of 2 to 100000 years"},
 		{"correlated", "correlation.csv", correlation, "Lake,1", "Lake,0.5", "correlation.csv: the correlation of Lake with itself is 0.5, want 1"},
-		{"correlated", "correlation.csv", correlation, "\nLake,1", "\nSea,1", "correlation.csv: want one line for each reservoir: Lake"},
+		{"correlated", "correlation.csv", correlation, "\nLake,1", "\nSea,1", "correlation.csv: want one line for each reservoir, with the reservoirs Lake"},
+		{"correlated", "correlation.csv", monthly, "", "", ""},
+		{"correlated", "correlation.csv", monthly, "second,Lake,1\n", "", "correlation.csv: want one line for each period and reservoir"},
+		{"correlated", "correlation.csv", monthly, "second", "forth", "correlation.csv: want one line for each period and reservoir"},
+		{"correlated", "correlation.csv", monthly, "third,Lake,1", "third,Lake,0", "correlation.csv: third: the correlation of Lake with itself is 0, want 1"},
 	} {
 		err := read(k.kind, k.file, strings.Replace(k.text, k.old, k.with, 1))
 		if k.want == "" && err != nil || k.want != "" && (err == nil || !strings.Contains(err.Error(), k.want)) {
@@ -360,6 +366,7 @@ func FuzzInflowTables(f *testing.F) {
 	f.Add("openings", []byte("stage,probability,Lake\n1,1,60\n2,0.5,20\n2,0.5,40\n3,1,10\n"))
 	f.Add("history", []byte("year,period,Lake\n1931,first,60\n1931,second,30\n1931,third,10\n1932,first,50\n1932,second,20\n1932,third,5\n"))
 	f.Add("correlated", []byte("reservoir,Lake\nLake,1\n"))
+	f.Add("correlated", []byte("period,reservoir,Lake\nfirst,Lake,1\nsecond,Lake,1\nthird,Lake,1\n"))
 	var years strings.Builder
 	years.WriteString("year,period,Lake\n")
 	for y := range 40 {

@@ -97,6 +97,9 @@ func plainError(err error) error {
 // parseCase reads a case from the text of its files. dir appears in errors only.
 func parseCase(dir string, text caseText) (*Case, error) {
 	p := &problems{}
+	for i := range text { // spreadsheets begin UTF-8 with a mark
+		text[i] = bytes.TrimPrefix(text[i], []byte("\ufeff"))
+	}
 	var file [len(caseFiles)]*object
 	for i, name := range caseFiles {
 		file[i] = openObject(p, filepath.Join(dir, name), text[i])

@@ -19,9 +19,9 @@ import (
 // A checkpoint is a file with the state of a training after some iterations:
 //
 //	a line of JSON: format, version, origin, number of iterations
-//	per iteration:  the numbers of iterationRecord and the cuts of each stage so far, in 8 bytes each
+//	per iteration:  the numbers of iterationRecord and the cuts of each list so far, in 8 bytes each
 //	the points:     with cut selection, the trial points by stage, iteration and pass as 64-bit floats
-//	the cuts:       by stage, in the order of the pool, alpha and then beta as 64-bit floats
+//	the cuts:       by list, in the order of the pool, alpha and then beta as 64-bit floats
 //	32 bytes:       the SHA-256 of everything above
 //
 // all little-endian. Later iterations depend on nothing else: random numbers are a function of the seed
@@ -30,7 +30,7 @@ import (
 // file, so a file of another length is rejected before memory is allocated for it.
 const (
 	checkpointFormat  = "cohort-sddp-checkpoint"
-	checkpointVersion = 6
+	checkpointVersion = 7
 	maxCheckpointHead = 4096 // bytes of the first line
 	maxSeeds          = maxIterations * maxPasses
 	iterationRecord   = 9 // numbers: lower bound, mean, std, ci95, gap, solves, lp, comm, total
@@ -45,7 +45,8 @@ type origin struct {
 	seed                 uint64
 	openings, passes     int
 	stages, states       int
-	seeds                int  // largest number of cuts of a stage before the first iteration
+	lists                int  // of cuts
+	seeds                int  // largest number of cuts of a list before the first iteration
 	selects              bool // cut selection
 }
 
@@ -53,7 +54,7 @@ type origin struct {
 func originOf(c *Case, opt Options, solver lp.Info, noise *Noise, seeds int) origin {
 	return origin{
 		caseName: c.Name, caseSHA256: c.SHA256(), inflowsSHA256: noise.digest, arch: runtime.GOARCH, solver: solver.String(), method: opt.method(),
-		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, states: c.states(), seeds: seeds, selects: opt.CutSelection,
+		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, states: c.states(), lists: opt.futures(c).total(), seeds: seeds, selects: opt.CutSelection,
 	}
 }
 
@@ -69,7 +70,7 @@ func (o origin) points() int {
 func (o origin) width() int { return 1 + o.states }
 
 // recordBytes returns the length of an iteration in a checkpoint.
-func (o origin) recordBytes() int { return 8 * (iterationRecord + o.stages - 1) }
+func (o origin) recordBytes() int { return 8 * (iterationRecord + o.lists) }
 
 // differences records where the origin of a checkpoint differs from that of the training.
 func (o origin) differences(p *problems, file string, want origin) {
@@ -108,8 +109,8 @@ func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error 
 	fmt.Fprintf(out, `{"format": %q, "version": %d, "case": %s, "case_sha256": %q, "inflows_sha256": %q, `,
 		checkpointFormat, checkpointVersion, name, o.caseSHA256, o.inflowsSHA256)
 	fmt.Fprintf(out, `"architecture": %q, "solver": %q, "method": %q, "seed": "%d", `, o.arch, o.solver, o.method, o.seed)
-	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "states": %d, "seeds": %d, "selection": %d, "iterations": %d}`+"\n",
-		o.openings, o.passes, o.stages, o.states, o.seeds, o.points(), len(its))
+	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "states": %d, "lists": %d, "seeds": %d, "selection": %d, "iterations": %d}`+"\n",
+		o.openings, o.passes, o.stages, o.states, o.lists, o.seeds, o.points(), len(its))
 	out.Write(packIterations(its))
 	put := func(numbers []float64) {
 		var b [8]byte
@@ -118,18 +119,18 @@ func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error 
 			out.Write(b[:])
 		}
 	}
-	for t := range o.points() * len(pool.stages) {
+	for t := range o.points() * pool.Stages() {
 		put(pool.selection.numbers(t, len(its)*o.passes))
 	}
-	for t, s := range pool.stages {
-		left := its[len(its)-1].StageCuts[t] * o.width()
-		for _, part := range s.parts {
+	for i, l := range pool.lists {
+		left := its[len(its)-1].ListCuts[i] * o.width()
+		for _, part := range l.parts {
 			part = part[:min(len(part), left)]
 			left -= len(part)
 			put(part)
 		}
 		if left > 0 {
-			return fmt.Errorf("a stage lacks %d numbers for %d iterations", left, len(its))
+			return fmt.Errorf("a list lacks %d numbers for %d iterations", left, len(its))
 		}
 	}
 	if err := out.Flush(); err != nil { // returns the error of any write above
@@ -149,7 +150,7 @@ func packIterations(its []Iteration) []byte {
 		for _, n := range []int64{it.Solves, int64(it.LP), int64(it.Comm), int64(it.Total)} {
 			out = binary.LittleEndian.AppendUint64(out, uint64(n))
 		}
-		for _, n := range it.StageCuts {
+		for _, n := range it.ListCuts {
 			out = binary.LittleEndian.AppendUint64(out, uint64(n))
 		}
 	}
@@ -165,12 +166,12 @@ func unpackIterations(b []byte, o origin) []Iteration {
 		it := Iteration{
 			Number: len(its) + 1, LowerBound: x(0),
 			Upper: Estimate{Samples: o.passes, Mean: x(1), Std: x(2), CI95: x(3)}, Gap: x(4),
-			StageCuts: make([]int, o.stages-1), Solves: int64(n(5)),
+			ListCuts: make([]int, o.lists), Solves: int64(n(5)),
 			LP: time.Duration(n(6)), Comm: time.Duration(n(7)), Total: time.Duration(n(8)),
 		}
-		for t := range it.StageCuts {
-			it.StageCuts[t] = int(n(iterationRecord + t))
-			it.Cuts += it.StageCuts[t]
+		for t := range it.ListCuts {
+			it.ListCuts[t] = int(n(iterationRecord + t))
+			it.Cuts += it.ListCuts[t]
 		}
 		its = append(its, it)
 	}
@@ -191,13 +192,13 @@ func (o origin) checkIteration(it, last Iteration) error {
 	case it.Solves < 0 || it.LP < 0 || it.Comm < 0 || it.Total < 0:
 		return errors.New("negative times or counts")
 	}
-	for t, n := range it.StageCuts {
+	for t, n := range it.ListCuts {
 		most := o.passes
 		if last.Number == 0 {
 			most += o.seeds
 		}
-		if more := n - last.StageCuts[t]; more < 0 || more > most {
-			return fmt.Errorf("%d cuts of stage %d after %d", n, t+1, last.StageCuts[t])
+		if more := n - last.ListCuts[t]; more < 0 || more > most {
+			return fmt.Errorf("%d cuts of list %d after %d", n, t+1, last.ListCuts[t])
 		}
 	}
 	return nil
@@ -234,8 +235,7 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 		return nil, err
 	}
 	r.pointsAt = int64(end) + int64(r.recordBytes())*int64(iterations)
-	// At most 10⁵ iterations of 10⁵ passes, 1200 stages and 7·10⁴ states: below 2⁶³. So are the
-	// cuts, and no file has the size of a sum that overflows.
+	// At most 10⁵ iterations of 10⁵ passes, 1200 stages, 10⁵ openings and 7·10⁴ states: below 2⁶³.
 	r.cutsAt = r.pointsAt + 8*int64(r.points())*int64(r.stages-1)*int64(iterations)*int64(r.passes)*int64(r.states)
 	last := r.cutsAt
 	if size >= r.cutsAt+sha256.Size {
@@ -243,8 +243,10 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 		if _, err := in.ReadAt(record, r.pointsAt-int64(len(record))); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, plainError(err))
 		}
-		for _, n := range unpackIterations(record, r.origin)[0].StageCuts {
-			last += 8 * int64(r.width()) * int64(min(max(n, 0), r.seeds+iterations*r.passes))
+		for _, n := range unpackIterations(record, r.origin)[0].ListCuts {
+			if last += 8 * int64(r.width()) * int64(min(max(n, 0), r.seeds+iterations*r.passes)); last > size {
+				break // before it overflows
+			}
 		}
 	}
 	if size != last+sha256.Size {
@@ -266,7 +268,7 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 		return nil, fmt.Errorf("%s: %w", file, plainError(err))
 	}
 	r.its = unpackIterations(packed, r.origin)
-	before := Iteration{LowerBound: math.Inf(-1), StageCuts: make([]int, r.stages-1)}
+	before := Iteration{LowerBound: math.Inf(-1), ListCuts: make([]int, r.lists)}
 	for _, it := range r.its {
 		if err := r.checkIteration(it, before); err != nil {
 			return fail(fmt.Sprintf("iteration %d", it.Number), "%v", err)
@@ -293,18 +295,23 @@ func (r *checkpointReader) readHead(p *problems, line []byte) (iterations int) {
 	r.states = int(o.whole("states", 0, maxItems*(1+maxOrder)))
 	r.seeds = int(o.whole("seeds", 0, maxSeeds))
 	r.selects = o.whole("selection", 0, 1) == 1
+	lists := int64(r.stages-1) * maxOpenings
+	if r.selects {
+		lists = int64(r.stages - 1)
+	}
+	r.lists = int(o.whole("lists", int64(r.stages-1), lists))
 	iterations = int(o.whole("iterations", 1, maxIterations))
 	o.done()
 	return iterations
 }
 
-// cuts reads numbers of a stage's cuts into dst, beginning with number from.
-func (r *checkpointReader) cuts(stage, from int, dst []float64) error {
+// cuts reads numbers of a list's cuts into dst, beginning with number from.
+func (r *checkpointReader) cuts(list, from int, dst []float64) error {
 	at := int64(from)
-	for _, n := range r.its[len(r.its)-1].StageCuts[:stage] {
+	for _, n := range r.its[len(r.its)-1].ListCuts[:list] {
 		at += int64(n) * int64(r.width())
 	}
-	return r.numbers(fmt.Sprintf("cuts of stage %d", stage+1), r.cutsAt+8*at, dst)
+	return r.numbers(fmt.Sprintf("cuts of list %d", list+1), r.cutsAt+8*at, dst)
 }
 
 // trials reads numbers of a stage's trial points into dst, beginning with number from.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +19,11 @@ import (
 func smallCheckpoint() (origin, []Iteration, *Pool) {
 	o := origin{
 		caseName: "a \"case\"", caseSHA256: strings.Repeat("ab", 32), inflowsSHA256: strings.Repeat("cd", 32), arch: "amd64", solver: "embedded", method: "expectation",
-		seed: math.MaxUint64, openings: 3, passes: 2, stages: 3, states: 1,
+		seed: math.MaxUint64, openings: 3, passes: 2, stages: 3, states: 1, lists: 2,
 	}
 	its := []Iteration{
-		{Number: 1, LowerBound: -0.1, Upper: Estimate{2, 5e300, 0, math.Inf(1)}, Gap: math.Inf(1), Cuts: 3, StageCuts: []int{2, 1}, Solves: 40, LP: time.Second, Comm: 1, Total: math.MaxInt64},
-		{Number: 2, LowerBound: 0.3, Upper: Estimate{2, 7, 1.0 / 3, 0.25}, Gap: 0.5, Cuts: 7, StageCuts: []int{4, 3}, Solves: 1 << 40},
+		{Number: 1, LowerBound: -0.1, Upper: Estimate{2, 5e300, 0, math.Inf(1)}, Gap: math.Inf(1), Cuts: 3, ListCuts: []int{2, 1}, Solves: 40, LP: time.Second, Comm: 1, Total: math.MaxInt64},
+		{Number: 2, LowerBound: 0.3, Upper: Estimate{2, 7, 1.0 / 3, 0.25}, Gap: 0.5, Cuts: 7, ListCuts: []int{4, 3}, Solves: 1 << 40},
 	}
 	pool := newPool(o.stages, o.states)
 	for t := range 2 {
@@ -31,7 +32,7 @@ func smallCheckpoint() (origin, []Iteration, *Pool) {
 			for i, x := range []float64{math.Pi, -1e-300, 5e-324, math.Copysign(0, -1), 1e308, -1.0 / 3, 1, 2}[:2*cuts] {
 				pool.grow(t, 1)[0] = x * float64(1+t+10*part+i)
 			}
-			pool.stages[t].n = 2 + 4*part
+			pool.lists[t].n = 2 + 4*part
 		}
 	}
 	return o, its, pool
@@ -62,7 +63,7 @@ func TestCheckpointReadsBackBitForBit(t *testing.T) {
 		t.Errorf("got %+v and %+v, want %+v and %+v", got.origin, got.its, o, its)
 	}
 	for s := range o.stages - 1 {
-		for i := range its[1].StageCuts[s] {
+		for i := range its[1].ListCuts[s] {
 			cut := make([]float64, 2)
 			if err := got.cuts(s, 2*i, cut); err != nil {
 				t.Fatal(err)
@@ -72,7 +73,7 @@ func TestCheckpointReadsBackBitForBit(t *testing.T) {
 			}
 		}
 	}
-	if err := encodeCheckpoint(&bytes.Buffer{}, o, []Iteration{{StageCuts: []int{6, 7}}}, pool); err == nil {
+	if err := encodeCheckpoint(&bytes.Buffer{}, o, []Iteration{{ListCuts: []int{6, 7}}}, pool); err == nil {
 		t.Error("a checkpoint with too few cuts was written")
 	}
 }
@@ -123,7 +124,7 @@ func TestInvalidCheckpointFieldsAreRejected(t *testing.T) {
 		want            []string
 	}{
 		{"format", "cohort-sddp-checkpoint", "cohort-sddp-policy", []string{"format", `want "cohort-sddp-checkpoint"`}},
-		{"version", `"version": 6`, `"version": 1`, []string{"version: got 1"}},
+		{"version", `"version": 7`, `"version": 1`, []string{"version: got 1"}},
 		{"no line", "\n", " ", []string{"no first line"}},
 		{"unknown field", `"passes"`, `"colour": 1, "passes"`, []string{"colour: unknown field"}},
 		{"no seed", `"seed": "18446744073709551615", `, "", []string{"seed: missing"}},
@@ -132,14 +133,14 @@ func TestInvalidCheckpointFieldsAreRejected(t *testing.T) {
 		{"no openings", `"openings": 3`, `"openings": -1`, []string{"openings: got -1"}},
 		{"one stage", `"stages": 3`, `"stages": 1`, []string{"stages: got 1"}},
 		{"no iterations", `"iterations": 2`, `"iterations": 0`, []string{"iterations: got 0"}},
-		{"all it may say", `"passes": 2, "stages": 3, "states": 1, "seeds": 0, "selection": 0, "iterations": 2`, `"passes": 100000, "stages": 1200, "states": 70000, "seeds": 0, "selection": 0, "iterations": 100000`,
-			[]string{"want 966400494", "damaged"}},
+		{"all it may say", `"passes": 2, "stages": 3, "states": 1, "lists": 2, "seeds": 0, "selection": 0, "iterations": 2`, `"passes": 100000, "stages": 1200, "states": 70000, "lists": 119900000, "seeds": 0, "selection": 0, "iterations": 100000`,
+			[]string{"want 959200072005", "damaged"}},
 		{"not finite", string(packNumbers([]float64{-0.1})), string(packNumbers([]float64{math.Inf(-1)})), []string{"iteration 1: lower bound"}},
 		{"falling bound", string(packNumbers([]float64{-0.1})), string(packNumbers([]float64{0.5})), []string{"iteration 2: lower bound 0.3 after 0.5"}},
 		{"no mean", string(packNumbers([]float64{5e300})), string(packNumbers([]float64{math.NaN()})), []string{"iteration 1: forward costs"}},
 		{"no interval", string(packNumbers([]float64{0.25})), string(packNumbers([]float64{-1})), []string{"iteration 2: interval -1"}},
-		{"too many cuts", string(packCounts(2, 1)), string(packCounts(3, 1)), []string{"iteration 1: 3 cuts of stage 1 after 0"}},
-		{"fewer cuts", string(packCounts(2, 1)), string(packCounts(2, 4)), []string{"iteration 1: 4 cuts of stage 2 after 0"}},
+		{"too many cuts", string(packCounts(2, 1)), string(packCounts(3, 1)), []string{"iteration 1: 3 cuts of list 1 after 0"}},
+		{"fewer cuts", string(packCounts(2, 1)), string(packCounts(2, 4)), []string{"iteration 1: 4 cuts of list 2 after 0"}},
 		{"another number of cuts", string(packCounts(4, 3)), string(packCounts(4, 4)), []string{"damaged", "want"}},
 		{"negative count", string(packNumbers([]float64{0.5})) + string(packCounts(1<<40)), string(packNumbers([]float64{0.5})) + string(packCounts(1<<63)), []string{"iteration 2: negative"}},
 	} {
@@ -161,7 +162,7 @@ func TestInvalidCheckpointFieldsAreRejected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.cuts(0, 0, make([]float64, 2)); err == nil || !strings.Contains(err.Error(), "cuts of stage 1") {
+	if err := r.cuts(0, 0, make([]float64, 2)); err == nil || !strings.Contains(err.Error(), "cuts of list 1") {
 		t.Errorf("a NaN in a cut: got %v", err)
 	}
 }
@@ -223,6 +224,12 @@ func FuzzCheckpoint(f *testing.F) {
 		pool.selection.add(pool, s, []float64{1, 2, 3, 4})
 	}
 	f.Add(encoded(f, o, its, pool))
+	o.selects, o.lists = false, 4 // multi-cut with two openings
+	pool.lists = slices.Concat(pool.lists, pool.lists)
+	for i := range its {
+		its[i].ListCuts = slices.Concat(its[i].ListCuts, its[i].ListCuts)
+	}
+	f.Add(encoded(f, o, its, pool))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > sha256.Size { // otherwise the digest hides the other checks
 			data = signed(data)
@@ -231,12 +238,12 @@ func FuzzCheckpoint(f *testing.F) {
 		if err != nil {
 			return
 		}
-		pool := newPool(r.stages, r.states)
+		pool := newPool(r.lists+1, r.states)
 		if r.selects {
 			pool.selection = newSelection(r.stages, r.states)
 		}
-		for s := range r.stages - 1 {
-			cuts := make([]float64, r.its[len(r.its)-1].StageCuts[s]*r.width())
+		for s := range r.lists {
+			cuts := make([]float64, r.its[len(r.its)-1].ListCuts[s]*r.width())
 			if err := r.cuts(s, 0, cuts); err != nil {
 				return
 			}

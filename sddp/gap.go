@@ -78,7 +78,7 @@ func (p *planner) excess(ctx context.Context, opening func(stage int) int) (floa
 			}
 			mean += p.noise.Weight(t, k) * s.lp.Objective()
 			if i == 0 {
-				next = s.lp.Value(s.theta)
+				next = s.after()
 				copy(p.after, s.end(p.c))
 			}
 		}

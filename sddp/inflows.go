@@ -1,9 +1,9 @@
 package sddp
 
 import (
+	"bytes"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,7 +13,7 @@ import (
 type InflowModel struct {
 	Openings    [][]Opening   `json:",omitempty"` // by stage: all inflows that are possible
 	Record      [][][]float64 `json:",omitempty"` // by year, period and reservoir: years that are equally likely
-	Correlation [][]float64   `json:",omitempty"` // by reservoir and reservoir, of the logarithms of lognormal inflows
+	Correlation [][][]float64 `json:",omitempty"` // of the logarithms of lognormal inflows, by period (or one for all), reservoir and reservoir
 	PAR         *PAR          `json:",omitempty"`
 }
 
@@ -204,36 +204,54 @@ func (c *Case) readRecord(p *problems, file string, data []byte) (record [][][]f
 	return record
 }
 
-// readCorrelation reads a symmetric positive definite matrix with a line and a column for each reservoir.
+// readCorrelation reads a matrix with a line and a column for each reservoir, or one for each period: then the
+// first column is period.
 func (c *Case) readCorrelation(p *problems, file string, data []byte) {
-	names := c.reservoirNames()
-	rows := readCSV(p, file, data, []string{"reservoir"}, names, -1, 1)
-	matrix := make([][]float64, len(names))
-	for _, row := range rows {
-		if r := slices.Index(names, row.keys[0]); r >= 0 {
-			matrix[r] = row.numbers
-		}
+	keys, periods := []string{"reservoir"}, []string{""}
+	if bytes.HasPrefix(data, []byte("period")) {
+		keys, periods = []string{"period", "reservoir"}, c.Periods
 	}
-	for i, row := range matrix {
-		if len(rows) != len(names) || row == nil {
-			p.add(file, "", "want one line for each reservoir: %s", strings.Join(names, ", "))
+	names := c.reservoirNames()
+	rows := readCSV(p, file, data, keys, names, -1, 1)
+	lines := map[[2]string][]float64{} // by period and reservoir
+	for _, row := range rows {
+		lines[[2]string{strings.Join(row.keys[:len(keys)-1], ""), row.keys[len(keys)-1]}] = row.numbers
+	}
+	for _, period := range periods {
+		var matrix [][]float64
+		for _, name := range names {
+			row := lines[[2]string{period, name}]
+			if row == nil || len(rows) != len(periods)*len(names) {
+				p.add(file, "", "want one line for each %s, with the reservoirs %s", strings.Join(keys, " and "), strings.Join(names, ", "))
+				return
+			}
+			matrix = append(matrix, row)
+		}
+		if text := c.wrongCorrelation(matrix); text != "" {
+			p.add(file, "", "%s", strings.TrimPrefix(period+": "+text, ": "))
 			return
 		}
+		c.Inflows.Correlation = append(c.Inflows.Correlation, matrix)
+	}
+}
+
+// wrongCorrelation says why a matrix is no correlation of random numbers; it is empty if it is one.
+func (c *Case) wrongCorrelation(matrix [][]float64) string {
+	names := c.reservoirNames()
+	for i, row := range matrix {
 		for j := range i {
-			if matrix[j] != nil && row[j] != matrix[j][i] {
-				p.add(file, "", "the correlation of %s and %s is %g in one line and %g in another", names[i], names[j], row[j], matrix[j][i])
-				return
+			if row[j] != matrix[j][i] {
+				return fmt.Sprintf("the correlation of %s and %s is %g in one line and %g in another", names[i], names[j], row[j], matrix[j][i])
 			}
 		}
 		if row[i] != 1 {
-			p.add(file, "", "the correlation of %s with itself is %g, want 1", names[i], row[i])
-			return
+			return fmt.Sprintf("the correlation of %s with itself is %g, want 1", names[i], row[i])
 		}
 	}
 	if cholesky(matrix) == nil {
-		p.add(file, "", "the matrix is not positive definite, so it is no correlation of random numbers")
+		return "the matrix is not positive definite, so it is no correlation of random numbers"
 	}
-	c.Inflows.Correlation = matrix
+	return ""
 }
 
 // cholesky returns the lower triangular L with LL' = a, or nil if a is not positive definite.

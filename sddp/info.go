@@ -110,6 +110,12 @@ func (c *Case) Warnings() (all []string) {
 			}
 		}
 	}
+	for r, res := range c.Reservoirs {
+		if par := c.par(); par != nil && par.growth(r) >= 1 {
+			add("the PAR fitted to the inflows of reservoir %q is not stationary: it multiplies a deviation by %.3g each year, and is stationary below 1; use a longer record or another inflow_model",
+				res.Name, par.growth(r))
+		}
+	}
 	if more > 0 {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}

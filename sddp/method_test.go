@@ -23,13 +23,19 @@ var methods = map[string]func(*Options, *Policy){
 	"cut selection after a warm start": func(o *Options, old *Policy) {
 		o.CutSelection, o.Warm = true, old
 	},
-	"risk": func(o *Options, _ *Policy) { o.Risk = Risk{0.5, 0.3} },
+	"multi-cut":                         func(o *Options, _ *Policy) { o.MultiCut = true },
+	"multi-cut with blocks of openings": func(o *Options, _ *Policy) { o.MultiCut, o.OpeningBlocks = true, 3 },
+	"risk":                              func(o *Options, _ *Policy) { o.Risk = Risk{0.5, 0.3} },
 }
 
 // Every option that changes the cuts gives the same bits for any split of the work, and after a resume. A
 // checkpoint with another value is rejected.
 func TestMethodsAreSameForAnySplitAndResume(t *testing.T) {
 	c := rotated(t, 5)
+	splits := [][2]int{{3, 1}, {2, 3}, {5, 1}, {1, 2}}
+	if testing.Short() {
+		splits = splits[:2]
+	}
 	plainOptions := Options{Iterations: 5, Passes: 3, Openings: 4, Seed: 5}
 	base := trained(t, c, plainOptions)
 	for name, set := range methods {
@@ -42,7 +48,7 @@ func TestMethodsAreSameForAnySplitAndResume(t *testing.T) {
 				t.Error("the same cuts as without the option")
 			}
 			opt.Checkpoint = ""
-			for _, split := range [][2]int{{3, 1}, {5, 1}, {1, 2}, {2, 3}} {
+			for _, split := range splits {
 				opt.Threads = split[1]
 				trainings, _ := onRanks(t, split[0], c, opt, 2)
 				for rank, got := range trainings {

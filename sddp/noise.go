@@ -22,7 +22,7 @@ type Noise struct {
 	inflow []float64     // by stage, opening, reservoir
 	digest string        // hash of inflow, once the ranks have compared it
 	law    [][]lognormal // by period, reservoir
-	factor [][]float64   // of the correlation of the logarithms (cholesky), nil for none
+	factor [][][]float64 // of the correlations of the logarithms (cholesky), nil for none
 }
 
 // lognormal is the law of exp(mu + sigma*z), z standard normal; mean is its mean.
@@ -82,8 +82,8 @@ func noiseOf(c *Case, seed uint64, openings int) *Noise {
 		}
 		n.law = append(n.law, laws)
 	}
-	if n.model.Correlation != nil {
-		n.factor = cholesky(n.model.Correlation)
+	for _, matrix := range n.model.Correlation {
+		n.factor = append(n.factor, cholesky(matrix))
 	}
 	return n
 }
@@ -135,9 +135,10 @@ func (n *Noise) lognormal(dst []float64, period int, uniform func(r int) float64
 		dst[r] = math.Erfinv(2*uniform(r) - 1)
 	}
 	if n.factor != nil {
+		factor := n.factor[period%len(n.factor)]
 		for r := len(dst) - 1; r >= 0; r-- {
 			sum := 0.0
-			for i, f := range n.factor[r][:r+1] {
+			for i, f := range factor[r][:r+1] {
 				sum += f * dst[i]
 			}
 			dst[r] = sum

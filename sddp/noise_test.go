@@ -96,11 +96,12 @@ func threeLakes(model *InflowModel) *Case {
 	return c
 }
 
-// The logarithms of correlated inflows have the correlation of the case, in openings and in new scenarios,
-// and each inflow has its mean.
+// The logarithms of correlated inflows have the correlation of the case in the period, in openings and in new
+// scenarios, and each inflow has its mean.
 func TestInflowsHaveCorrelationOfCase(t *testing.T) {
+	wet := [][]float64{{1, 0.4, 0}, {0.4, 1, 0.9}, {0, 0.9, 1}}
 	want := [][]float64{{1, 0.8, -0.3}, {0.8, 1, 0.1}, {-0.3, 0.1, 1}}
-	c := threeLakes(&InflowModel{Correlation: want})
+	c := threeLakes(&InflowModel{Correlation: [][][]float64{wet, want}}) // stage 4 is dry
 	const n, mean, std = 20000, 50.0, 20.0
 	for r := range c.Reservoirs {
 		c.Reservoirs[r].InflowMean, c.Reservoirs[r].InflowStd = []float64{mean, mean}, []float64{std, std}

@@ -31,9 +31,15 @@ type Options struct {
 	// policy has the others.
 	CutSelection bool
 
+	// MultiCut keeps the cuts of each opening instead of their mean: a forward pass then gives a cut for each
+	// opening of a stage, and the program of a stage has a theta for each of them. It needs fewer iterations, each of
+	// which takes longer. With a Risk or CutSelection it is an error.
+	MultiCut bool
+
 	// Warm, if not nil, is the policy of another training to begin with. If only the initial storage differs
 	// from that training, its cuts are those of this one too. If load, inflows or anything else differs, they
-	// guide the forward passes of the first two iterations and are no part of the new policy.
+	// guide the forward passes of the first two iterations and are no part of the new policy. Both trainings must
+	// have the same MultiCut.
 	Warm *Policy
 
 	// Gap stops the training when the policy is shown to cost at most this share more than the lower bound;
@@ -150,6 +156,12 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Gap > 0 && !o.Risk.Neutral() {
 		return o, errors.New("train: gap: a simulation does not bound a nested CVaR from above, so the gap is unknown; stop by stall, time or iterations")
 	}
+	if o.MultiCut && !o.Risk.Neutral() {
+		return o, errors.New("train: multi-cut and CVaR: a nested CVaR needs cuts of the risk, and multi-cut has those of each opening; leave out one of them")
+	}
+	if o.MultiCut && o.CutSelection {
+		return o, errors.New("train: multi-cut and cut selection: the selection compares cuts of the expected cost, and multi-cut has those of each opening; leave out one of them")
+	}
 	if o.Stall < 0 || !(o.StallTolerance >= 0) || o.TimeLimit < 0 {
 		return o, errors.New("train: stall or time limit: got a negative number, want at least 0")
 	}
@@ -168,6 +180,9 @@ func (o Options) method() string {
 	}
 	if o.CutSelection {
 		text += "; cut selection"
+	}
+	if o.MultiCut {
+		text += "; multi-cut"
 	}
 	if o.Warm != nil {
 		text += "; warm start from cuts " + o.Warm.Pool.SHA256()

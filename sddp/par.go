@@ -114,6 +114,70 @@ func (m *PAR) advance(inflow, before, next []float64, period int) {
 	}
 }
 
+// growth returns the factor by which the model multiplies a deviation of a reservoir's inflow from its mean in a
+// year, in the long run: the spectral radius of the product of the companion matrices of the periods. The inflows
+// have a periodic distribution only if it is below 1 (Ula and Smadi, 1997); otherwise they grow without limit.
+func (m *PAR) growth(r int) float64 {
+	n := max(len(m.Past[r]), 1)
+	year := identity(n)
+	for p := range m.Coefs {
+		next := make([][]float64, n) // companion matrix of the period times year
+		for i := range next {
+			next[i] = make([]float64, n)
+			if i > 0 {
+				next[i] = year[i-1]
+				continue
+			}
+			for k, c := range m.Coefs[p][r] {
+				for j := range n {
+					next[0][j] += c * year[k][j]
+				}
+			}
+		}
+		year = next
+	}
+	return spectralRadius(year)
+}
+
+// identity returns the identity matrix.
+func identity(n int) [][]float64 {
+	a := make([][]float64, n)
+	for i := range a {
+		a[i] = make([]float64, n)
+		a[i][i] = 1
+	}
+	return a
+}
+
+// spectralRadius returns the largest modulus of the eigenvalues of a square matrix: the limit of the kth root of
+// the norm of its kth power (Gelfand, 1941), here for k = 2⁴⁰ by squaring.
+func spectralRadius(a [][]float64) float64 {
+	log, n := 0.0, len(a)
+	for k := 1.0; k <= 1<<40; k *= 2 {
+		norm := 0.0
+		for _, row := range a {
+			for _, x := range row {
+				norm = max(norm, math.Abs(x))
+			}
+		}
+		if norm == 0 {
+			return 0
+		}
+		log += math.Log(norm) / k
+		square := make([][]float64, n)
+		for i := range square {
+			square[i] = make([]float64, n)
+			for j := range n {
+				for l := range n {
+					square[i][j] += a[i][l] / norm * (a[l][j] / norm)
+				}
+			}
+		}
+		a = square
+	}
+	return math.Exp(log)
+}
+
 // derive adds to dst the derivatives of a cost by the lagged inflows before a stage, given those by its
 // inflows and by the lagged inflows after it.
 func (m *PAR) derive(dst, byInflow, byNext []float64, period int) {

@@ -164,6 +164,50 @@ func readRecordOf(t *testing.T, c *Case) [][][]float64 {
 	return record
 }
 
+// The growth is the spectral radius of the year: by hand for one lag (the product of the coefficients), for the
+// constant coefficients 0.3 and 0.1 (roots 0.5 and -0.2 of x² = 0.3x + 0.1), for a complex pair (x² = x - 0.81, of
+// modulus 0.9), and for a double root, 0.9, which rounding splits.
+func TestPARGrowthIsSpectralRadius(t *testing.T) {
+	for _, k := range []struct {
+		coefs [][]float64 // by period
+		want  float64
+	}{
+		{[][]float64{{0.5}, {-3}}, 1.5},
+		{[][]float64{{0.5}, {}}, 0},
+		{[][]float64{{}, {}}, 0},
+		{[][]float64{{0.3, 0.1}}, 0.5},
+		{[][]float64{{0.3, 0.1}, {0.3, 0.1}, {0.3, 0.1}}, 0.125},
+		{[][]float64{{1, -0.81}}, 0.9},
+		{[][]float64{{1.8, -0.81}}, 0.9},
+		{[][]float64{{0, 1.21}, {0, 1.21}}, 1.21},
+	} {
+		m := &PAR{Past: [][]float64{nil}}
+		for _, coefs := range k.coefs {
+			m.Coefs = append(m.Coefs, [][]float64{coefs})
+			m.Past[0] = make([]float64, max(len(m.Past[0]), len(coefs)))
+		}
+		if got := m.growth(0); math.Abs(got-k.want) > 1e-5 {
+			t.Errorf("%v: growth %.9g, want %g", k.coefs, got, k.want)
+		}
+	}
+}
+
+// A record that doubles each year gives a warning, and that of brazil4 gives none.
+func TestUnstablePARIsWarnedOf(t *testing.T) {
+	c := small(3, 50, 20)
+	c.Inflows = &InflowModel{PAR: &PAR{Coefs: [][][]float64{{{2}}}, Past: [][]float64{{1}}}}
+	if got := strings.Join(c.Warnings(), "\n"); !strings.Contains(got, "is not stationary: it multiplies a deviation by 2 each year") {
+		t.Errorf("got %q", got)
+	}
+	brazil := brazil4With(t, "par")
+	for r := range brazil.Reservoirs {
+		t.Logf("%s: %.3g", brazil.Reservoirs[r].Name, brazil.par().growth(r))
+	}
+	if got := brazil.Warnings(); len(got) > 0 {
+		t.Errorf("brazil4: got %q", got)
+	}
+}
+
 // A training with a PAR continues from a checkpoint with the same bits, like any other.
 func TestPARTrainingResumes(t *testing.T) {
 	c := brazil4With(t, "par")

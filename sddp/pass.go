@@ -31,7 +31,7 @@ type planner struct {
 
 // newPlanner creates the programs of all stages.
 func newPlanner(c *Case, noise *Noise, pool *Pool, newSolver func() lp.Solver) (*planner, error) {
-	stages, err := newStages(c, newSolver)
+	stages, err := newStages(c, pool.futures, newSolver)
 	if err != nil {
 		return nil, err
 	}
@@ -134,26 +134,33 @@ func (p *planner) risked(t int, all outcomes) outcomes {
 	return p.mean
 }
 
-// backward computes the cut of stage t at a trial point.
-func (p *planner) backward(ctx context.Context, t int, trial, cut []float64) error {
+// backward computes the cuts of stage t at a trial point, one for each future.
+func (p *planner) backward(ctx context.Context, t int, trial, cuts []float64) error {
 	n := p.noise.Openings(t + 1)
-	p.all = append(p.all[:0], make(outcomes, n*len(cut))...)
+	p.all = append(p.all[:0], make(outcomes, n*(1+len(trial)))...)
 	if err := p.openings(ctx, t+1, trial, 0, n, p.all); err != nil {
 		return err
 	}
-	p.cut(t, trial, p.all, cut)
+	p.cuts(t, trial, p.all, cuts)
 	return nil
 }
 
-// cut writes alpha and beta of the cut of stage t at a trial point, the storage at the end of the stage, to
-// cut. It is the mean of the outcomes of the next stage. Away from the trial point the risk may have other
-// weights, and is then no smaller.
-func (p *planner) cut(t int, trial []float64, all outcomes, cut []float64) {
-	copy(cut, p.risked(t+1, all))
-	for r, b := range cut[1:] {
-		cut[0] -= b * trial[r]
+// cuts writes alpha and beta of the cuts of stage t at a trial point, the storage at the end of the stage, to
+// dst. With one future the cut is the mean of the outcomes of the next stage. Away from the trial point the risk
+// may have other weights, and is then no smaller. With a future for each opening the outcomes are the cuts.
+func (p *planner) cuts(t int, trial []float64, all outcomes, dst []float64) {
+	width := 1 + len(trial)
+	if len(dst) == width {
+		all = p.risked(t+1, all)
 	}
-	p.clean(cut)
+	copy(dst, all)
+	for ; len(dst) > 0; dst = dst[width:] {
+		cut := dst[:width]
+		for r, b := range cut[1:] {
+			cut[0] -= b * trial[r]
+		}
+		p.clean(cut)
+	}
 }
 
 // cutNoise bounds the slopes that count as rounded zeros, relative to the largest cost of a MW. If they

@@ -30,14 +30,14 @@ func (tr *trainer) forwardPasses(ctx context.Context, iteration int) error {
 	})
 }
 
-// backwardPasses computes the cuts of stage t at all trial points. All ranks receive them. A worker solves the
-// openings of a trial point one after another, because each starts from the final basis of the previous one:
-// all of them, or a block.
+// backwardPasses computes the cuts of stage t at all trial points, one for each future. All ranks receive them.
+// A worker solves the openings of a trial point one after another, because each starts from the final basis of
+// the previous one: all of them, or a block.
 func (tr *trainer) backwardPasses(ctx context.Context, t int) error {
 	if tr.opt.OpeningBlocks > 1 {
 		return tr.backwardBlocks(ctx, t)
 	}
-	width := 1 + tr.pool.reserv
+	width := len(tr.pool.futures[t]) * (1 + tr.pool.reserv) // of the cuts of a pass
 	failed := tr.timed(func() error {
 		return tr.each(tr.hi-tr.lo, func(worker, i int) error {
 			m := tr.lo + i
@@ -47,7 +47,7 @@ func (tr *trainer) backwardPasses(ctx context.Context, t int) error {
 			return nil
 		})
 	})
-	return tr.share("cuts", tr.cuts, tr.opt.Passes, width, failed)
+	return tr.share("cuts", tr.cuts[:tr.opt.Passes*width], tr.opt.Passes, width, failed)
 }
 
 // backwardBlocks is backwardPasses with the openings of each trial point in blocks. All ranks receive the
@@ -72,9 +72,25 @@ func (tr *trainer) backwardBlocks(ctx context.Context, t int) error {
 		return err
 	}
 	for m := range tr.opt.Passes {
-		tr.planners[0].cut(t, tr.trial(m, t), all[m*blocks*itemWidth:], tr.cuts[m*width:(m+1)*width])
+		cuts := len(tr.pool.futures[t]) * width
+		tr.planners[0].cuts(t, tr.trial(m, t), all[m*blocks*itemWidth:], tr.cuts[m*cuts:(m+1)*cuts])
 	}
 	return nil
+}
+
+// addCuts adds the new cuts of stage t to the pool, for each future in the order of the passes.
+func (tr *trainer) addCuts(t int) error {
+	first, end := tr.pool.Lists(t)
+	width, step := 1+tr.pool.reserv, (end-first)*(1+tr.pool.reserv)
+	for list := first; list < end; list++ {
+		tr.one = tr.one[:0]
+		for m := range tr.opt.Passes {
+			at := m*step + (list-first)*width
+			tr.one = append(tr.one, tr.cuts[at:at+width]...)
+		}
+		tr.memory.put(list, tr.pool.novel(list, tr.one, tr.least, tr.most))
+	}
+	return tr.memory.fence()
 }
 
 // selectCuts adds the trial points and cuts of an iteration to the selection.

@@ -26,6 +26,7 @@ type Policy struct {
 	Openings     int
 	Passes       int
 	Risk         Risk
+	MultiCut     bool
 	Iterations   int
 	LowerBound   float64
 	Pool         *Pool
@@ -56,6 +57,9 @@ func (p *Policy) Encode() []byte {
 	fmt.Fprintf(&b, "  \"case\": %s,\n  \"case_sha256\": %q,\n", quoted(p.CaseName), p.CaseSHA256)
 	fmt.Fprintf(&b, "  \"seed\": \"%d\",\n  \"openings\": %d,\n  \"passes\": %d,\n", p.Seed, p.Openings, p.Passes)
 	fmt.Fprintf(&b, "  \"cvar_lambda\": %s,\n  \"cvar_alpha\": %s,\n", exactText(p.Risk.Lambda), exactText(p.Risk.Alpha))
+	if p.MultiCut {
+		b.WriteString("  \"multi_cut\": 1,\n")
+	}
 	fmt.Fprintf(&b, "  \"iterations\": %d,\n  \"lower_bound\": %s,\n", p.Iterations, exactText(p.LowerBound))
 	fmt.Fprintf(&b, "  \"future_sha256\": %q,\n  \"reservoirs\": [", p.FutureSHA256)
 	for i, name := range p.Reservoirs {
@@ -65,16 +69,16 @@ func (p *Policy) Encode() []byte {
 		b.Write(quoted(name))
 	}
 	fmt.Fprintf(&b, "],\n  \"cuts_sha256\": %q,\n  \"cuts\": [", p.Pool.SHA256())
-	for t := range p.Pool.Stages() {
-		if t > 0 {
+	for list := range p.Pool.lists {
+		if list > 0 {
 			b.WriteByte(',')
 		}
 		b.WriteString("\n    [")
-		for i := range p.Pool.Len(t) {
+		for i := range p.Pool.Len(list) {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			alpha, beta := p.Pool.Cut(t, i)
+			alpha, beta := p.Pool.Cut(list, i)
 			b.WriteString("\n      [" + exactText(alpha))
 			for _, x := range beta {
 				b.WriteString(", " + exactText(x))
@@ -206,7 +210,8 @@ func parsePolicy(file string, data []byte, c *Case, same bool) (*Policy, error) 
 		p.add(file, "reservoirs", "got %q, want those of the case, %q", out.Reservoirs, want)
 	}
 	sum := o.text("cuts_sha256")
-	out.Pool = readCuts(o, c)
+	out.MultiCut = o.optional("multi_cut") && o.whole("multi_cut", 0, 1) == 1
+	out.Pool = readCuts(o, c, Options{Openings: max(out.Openings, 1), MultiCut: out.MultiCut}.futures(c))
 	o.done()
 	if err := p.err(); err != nil {
 		return nil, err
@@ -217,19 +222,23 @@ func parsePolicy(file string, data []byte, c *Case, same bool) (*Policy, error) 
 	return out, p.err()
 }
 
-// readCuts reads the field cuts: for each stage but the last a list of cuts, each alpha and then beta.
-func readCuts(o *object, c *Case) *Pool {
+// readCuts reads the field cuts: for each stage but the last, or for each of its futures, a list of cuts, each
+// alpha and then beta.
+func readCuts(o *object, c *Case, f futures) *Pool {
 	width := 1 + c.states()
-	pool := newPool(c.Stages, c.states())
-	want := fmt.Sprintf("a list of %d stages", c.Stages-1)
-	stages := o.list("cuts", want)
-	if len(stages) != c.Stages-1 {
+	pool := newPoolOf(f, c.states())
+	things := "stages"
+	if f.most() > 1 {
+		things = "lists, one for each opening of each stage but the first"
+	}
+	lists := o.list("cuts", fmt.Sprintf("a list of %d %s", len(pool.lists), things))
+	if len(lists) != len(pool.lists) {
 		if o.has("cuts") {
-			o.add(o.file, "cuts", "got %d stages, want %d", len(stages), c.Stages-1)
+			o.add(o.file, "cuts", "got %d, want %d %s", len(lists), len(pool.lists), things)
 		}
 		return pool
 	}
-	for t, raw := range stages {
+	for t, raw := range lists {
 		var cuts [][]float64
 		if err := json.Unmarshal(raw, &cuts); err != nil {
 			o.add(o.file, fmt.Sprintf("cuts[%d]", t), "got %s, want a list of cuts, each a list of %d numbers", brief(raw), width)

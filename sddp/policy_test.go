@@ -139,6 +139,10 @@ func FuzzPolicy(f *testing.F) {
 	c, p := toyPolicy(f)
 	f.Add(p.Encode())
 	f.Add([]byte(strings.Replace(string(p.Encode()), "[", "[[", 1)))
+	p.Openings, p.MultiCut = 2, true
+	p.Pool = newPoolOf(Options{Openings: 2, MultiCut: true}.futures(c), 1)
+	p.Pool.add(3, []float64{1, -2})
+	f.Add(p.Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := ParsePolicy("policy.json", data, c)
 		if err != nil {

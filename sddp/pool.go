@@ -9,74 +9,87 @@ import (
 )
 
 // Pool holds the cuts of every stage but the last, ordered by iteration and then by forward pass, without
-// those that others cover. Cut i
-// of stage t bounds the expected cost after the stage: if the stage ends with storage v, that cost is
-// at least alpha + beta'v.
+// those that others cover. There is a list of cuts for each stage. A cut bounds the expected cost after the
+// stage: if the stage ends with storage v, that cost is at least alpha + beta'v. With Options.MultiCut a stage has
+// a list for each opening of the next stage, whose cuts bound the cost after the stage given that opening.
 //
 // A Pool that does not change is safe for concurrent use.
 type Pool struct {
 	reserv    int
-	stages    []stageCuts
+	futures   futures
+	lists     []cutList  // by stage and future
 	selection *selection // of a training with cut selection, else nil
 }
 
-// stageCuts holds the cuts of a stage, alpha and then beta for each, in consecutive parts. New cuts are
+// cutList holds the cuts of a future, alpha and then beta for each, in consecutive parts. New cuts are
 // appended to the last part; the cuts of the other parts never move.
-type stageCuts struct {
+type cutList struct {
 	n     int // cuts in all parts
 	parts [][]float64
 }
 
-// newPool returns a pool without cuts.
+// newPool returns a pool without cuts, with a list for each stage but the last.
 func newPool(stages, reservoirs int) *Pool {
-	return &Pool{reserv: reservoirs, stages: make([]stageCuts, stages-1)}
+	return newPoolOf(expectedFutures(stages), reservoirs)
+}
+
+// newPoolOf returns a pool without cuts.
+func newPoolOf(f futures, reservoirs int) *Pool {
+	return &Pool{reserv: reservoirs, futures: f, lists: make([]cutList, f.total())}
 }
 
 // Stages returns the number of stages that have cuts.
 //
 // Local.
-func (p *Pool) Stages() int { return len(p.stages) }
+func (p *Pool) Stages() int { return len(p.futures) }
 
-// Len returns the number of cuts of a stage, 0 for the last stage.
+// Lists returns the range of the lists of a stage.
 //
 // Local.
-func (p *Pool) Len(stage int) int {
-	if stage >= len(p.stages) {
-		return 0
-	}
-	return p.stages[stage].n
+func (p *Pool) Lists(stage int) (first, end int) {
+	return p.futures.first(stage), p.futures.first(stage + 1)
 }
 
-// Total returns the number of cuts of all stages.
+// Len returns the number of cuts of a list, 0 for lists of the last stage.
+//
+// Local.
+func (p *Pool) Len(list int) int {
+	if list >= len(p.lists) {
+		return 0
+	}
+	return p.lists[list].n
+}
+
+// Total returns the number of cuts of all lists.
 //
 // Local.
 func (p *Pool) Total() int {
 	n := 0
-	for t := range p.stages {
-		n += p.Len(t)
+	for _, l := range p.lists {
+		n += l.n
 	}
 	return n
 }
 
-// Cut returns cut i of a stage. The caller must not modify beta.
+// Cut returns cut i of a list. The caller must not modify beta.
 //
 // Local.
-func (p *Pool) Cut(stage, i int) (alpha float64, beta []float64) {
+func (p *Pool) Cut(list, i int) (alpha float64, beta []float64) {
 	width := 1 + p.reserv
 	at := i * width
-	for _, part := range p.stages[stage].parts {
+	for _, part := range p.lists[list].parts {
 		if at < len(part) {
 			cut := part[at : at+width : at+width]
 			return cut[0], cut[1:]
 		}
 		at -= len(part)
 	}
-	panic("sddp: the stage has no such cut")
+	panic("sddp: the list has no such cut")
 }
 
-// add appends cuts to a stage, alpha and then beta for each.
-func (p *Pool) add(stage int, cuts []float64) {
-	s := &p.stages[stage]
+// add appends cuts to a list, alpha and then beta for each.
+func (p *Pool) add(list int, cuts []float64) {
+	s := &p.lists[list]
 	if s.parts == nil {
 		s.parts = [][]float64{nil}
 	}
@@ -85,16 +98,16 @@ func (p *Pool) add(stage int, cuts []float64) {
 	s.n += len(cuts) / (1 + p.reserv)
 }
 
-// extend gives a stage an empty slice to grow into, up to its capacity. Unused capacity of the previous
+// extend gives a list an empty slice to grow into, up to its capacity. Unused capacity of the previous
 // part stays unused.
-func (p *Pool) extend(stage int, space []float64) {
-	p.stages[stage].parts = append(p.stages[stage].parts, space)
+func (p *Pool) extend(list int, space []float64) {
+	p.lists[list].parts = append(p.lists[list].parts, space)
 }
 
-// grow appends cuts of the given count of numbers within the memory of the stage, and returns their
+// grow appends cuts of the given count of numbers within the memory of the list, and returns their
 // slice. The node's leader fills it.
-func (p *Pool) grow(stage, numbers int) []float64 {
-	s := &p.stages[stage]
+func (p *Pool) grow(list, numbers int) []float64 {
+	s := &p.lists[list]
 	last := &s.parts[len(s.parts)-1]
 	at := len(*last)
 	*last = (*last)[:at+numbers]
@@ -104,9 +117,9 @@ func (p *Pool) grow(stage, numbers int) []float64 {
 
 // clone returns a pool with a copy of the cuts, without those that are idle.
 func (p *Pool) clone() *Pool {
-	out := newPool(len(p.stages)+1, p.reserv)
+	out := newPoolOf(p.futures, p.reserv)
 	width := 1 + p.reserv
-	for t, s := range p.stages {
+	for t, s := range p.lists {
 		all := slices.Concat(s.parts...)
 		kept := all[:0]
 		for i := range s.n {
@@ -121,18 +134,18 @@ func (p *Pool) clone() *Pool {
 	return out
 }
 
-// lens returns the number of cuts of every stage.
+// lens returns the number of cuts of every list.
 func (p *Pool) lens() []int {
-	out := make([]int, len(p.stages))
-	for t, s := range p.stages {
+	out := make([]int, len(p.lists))
+	for t, s := range p.lists {
 		out[t] = s.n
 	}
 	return out
 }
 
-// holds reports whether every stage has at least n cuts.
+// holds reports whether every list has at least n cuts.
 func (p *Pool) holds(n []int) bool {
-	for t, s := range p.stages {
+	for t, s := range p.lists {
 		if s.n < n[t] {
 			return false
 		}
@@ -146,13 +159,13 @@ func (p *Pool) holds(n []int) bool {
 const sameCut = 1e-13
 
 // novel moves the cuts that are new to the front of cuts and returns them. A cut is new unless one of the
-// stage, or one before it, is nowhere lower while the state is between least and most.
-func (p *Pool) novel(stage int, cuts, least, most []float64) []float64 {
+// list, or one before it, is nowhere lower while the state is between least and most.
+func (p *Pool) novel(list int, cuts, least, most []float64) []float64 {
 	width, n := 1+p.reserv, 0
 	for rest := cuts; len(rest) > 0; rest = rest[width:] {
 		cut := rest[:width]
 		known := covered(cut, cuts[:n], least, most)
-		for _, part := range p.stages[stage].parts {
+		for _, part := range p.lists[list].parts {
 			known = known || covered(cut, part, least, most)
 		}
 		if !known {
@@ -183,37 +196,42 @@ func covered(cut, cuts, least, most []float64) bool {
 
 // snapshot returns a pool with the current cuts, in the same memory.
 func (p *Pool) snapshot() *Pool {
-	out := newPool(len(p.stages)+1, p.reserv)
-	for t, s := range p.stages {
-		out.stages[t] = stageCuts{s.n, slices.Clone(s.parts)}
+	out := newPoolOf(p.futures, p.reserv)
+	for t, s := range p.lists {
+		out.lists[t] = cutList{s.n, slices.Clone(s.parts)}
 	}
 	out.selection = p.selection.snapshot()
 	return out
 }
 
 // Value returns the lower bound of the cost after a stage that ends with storage v: the largest value
-// of its cuts, at least 0.
+// of its cuts, at least 0. With a list for each opening it is the expectation of these.
 //
 // Local.
 func (p *Pool) Value(stage int, v []float64) float64 {
-	best := 0.0
-	for i := range p.Len(stage) {
-		alpha, beta := p.Cut(stage, i)
-		best = max(best, height(alpha, beta, v))
+	first, end := p.Lists(stage)
+	sum := 0.0
+	for list := first; list < end; list++ {
+		best := 0.0
+		for i := range p.Len(list) {
+			alpha, beta := p.Cut(list, i)
+			best = max(best, height(alpha, beta, v))
+		}
+		sum += p.futures[stage][list-first] * best
 	}
-	return best
+	return sum
 }
 
-// mostViolated returns the cut of a stage that exceeds theta at v by the most and by more than least and
+// mostViolated returns the cut of a list that exceeds theta at v by the most and by more than least and
 // than rounding, the first one of equals, or -1. It skips cuts that are held or idle.
-func (p *Pool) mostViolated(stage int, v []float64, theta, least float64, held []bool) int {
-	if stage >= len(p.stages) {
+func (p *Pool) mostViolated(list int, v []float64, theta, least float64, held []bool) int {
+	if list >= len(p.lists) {
 		return -1
 	}
 	worst, i, width := -1, 0, 1+p.reserv
-	for _, part := range p.stages[stage].parts {
+	for _, part := range p.lists[list].parts {
 		for ; len(part) > 0; part = part[width:] {
-			if !held[i] && !p.selection.isIdle(stage, i) {
+			if !held[i] && !p.selection.isIdle(list, i) {
 				if above := height(part[0], part[1:width], v) - theta; above > least && above > sameCut*math.Abs(part[0]) {
 					worst, least = i, above
 				}
@@ -233,14 +251,14 @@ func height(alpha float64, beta, v []float64) float64 {
 	return h
 }
 
-// SHA256 returns a hash, in hexadecimal, of the exact bits of all cuts in order: for each stage the
+// SHA256 returns a hash, in hexadecimal, of the exact bits of all cuts in order: for each list the
 // number of cuts as a 64-bit integer, then alpha and beta of each as 64-bit floats, little-endian.
 //
 // Local.
 func (p *Pool) SHA256() string {
 	h := sha256.New()
 	var b []byte
-	for t, s := range p.stages {
+	for t, s := range p.lists {
 		b = binary.LittleEndian.AppendUint64(b[:0], uint64(p.Len(t)))
 		for _, part := range s.parts {
 			for _, x := range part {

@@ -39,7 +39,9 @@ func (s *stage) addColumns(c *Case) {
 	if s.t == c.Stages-1 && c.Terminal == nil {
 		limit = 0 // no cost remains after the last stage
 	}
-	s.theta = s.lp.AddColumn(s.discount, 0, limit)
+	for _, weight := range s.weights {
+		s.theta = append(s.theta, s.lp.AddColumn(s.discount*weight, 0, limit))
+	}
 }
 
 // addDeficit adds and returns the columns of the deficit of a bus in a block, one per tier.

@@ -231,7 +231,7 @@ func (tr *trainer) agreeOnIterations() error {
 	if root, err = cohort.AllreduceOne(tr.world, root, cohort.Min); err != nil {
 		return fmt.Errorf("recovery: %w", err)
 	}
-	of := origin{passes: tr.opt.Passes, stages: tr.c.Stages}
+	of := origin{passes: tr.opt.Passes, lists: tr.opt.futures(tr.c).total()}
 	packed := make([]byte, of.recordBytes()*most)
 	if tr.rank == root {
 		copy(packed, packIterations(tr.its))
@@ -244,7 +244,7 @@ func (tr *trainer) agreeOnIterations() error {
 		return fmt.Errorf("recovery: %w", err)
 	}
 	its := unpackIterations(packed, of)
-	if tr.pool == nil || !tr.pool.holds(its[most-1].StageCuts) {
+	if tr.pool == nil || !tr.pool.holds(its[most-1].ListCuts) {
 		whole = 0
 	}
 	if whole, err = cohort.AllreduceOne(tr.world, whole, cohort.Min); err != nil {

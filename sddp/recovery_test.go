@@ -26,17 +26,7 @@ func TestTrainingContinuesAfterLosses(t *testing.T) {
 	if testing.Short() {
 		opt.Passes, opt.Openings = 3, 2
 	}
-	// With all that a training has besides cuts: old cuts, and the trial points of the selection.
-	before := opt
-	before.Iterations = 2
-	opt.Warm, opt.CutSelection = trained(t, c, before).Policy, true
-	trainings, simulations := onRanks(t, 1, c, opt, 30)
-	want, wantSim := trainings[0], simulations[0]
-	losses := []struct {
-		ranks int
-		dies  map[int]int // iteration of death, by rank
-		lost  string
-	}{
+	losses := []loss{
 		{4, map[int]int{0: 2, 1: 4, 3: 7}, "[[0] [1] [3]]"},
 		{3, map[int]int{1: 9}, "[[1]]"},  // the last one
 		{4, map[int]int{1: 3, 2: 3}, ""}, // at once, or one after the other
@@ -48,6 +38,29 @@ func TestTrainingContinuesAfterLosses(t *testing.T) {
 	if testing.Short() {
 		losses = losses[:3]
 	}
+	// With all that a training has besides cuts: old cuts, and the trial points of the selection.
+	before := opt
+	before.Iterations = 2
+	selects := opt
+	selects.Warm, selects.CutSelection = trained(t, c, before).Policy, true
+	continuesAfter(t, c, selects, losses)
+	// With a list of cuts for each opening.
+	before.MultiCut, opt.MultiCut = true, true
+	opt.Warm = trained(t, c, before).Policy
+	continuesAfter(t, c, opt, losses[:1])
+}
+
+// loss says when ranks die in a training.
+type loss struct {
+	ranks int
+	dies  map[int]int // iteration of death, by rank
+	lost  string
+}
+
+func continuesAfter(t *testing.T, c *Case, opt Options, losses []loss) {
+	t.Helper()
+	trainings, simulations := onRanks(t, 1, c, opt, 30)
+	want, wantSim := trainings[0], simulations[0]
 	for _, k := range losses {
 		dir := t.TempDir()
 		var mu sync.Mutex

@@ -178,8 +178,8 @@ func (tr *trainer) restore(from *start, solver lp.Info) error {
 		return err
 	}
 	width := 1 + tr.pool.reserv
-	for t := range tr.pool.Stages() {
-		if err := tr.receive(its[n-1].StageCuts[t]*width, width, func(at int, part []float64) error { return from.in.cuts(t, at, part) },
+	for t := range tr.pool.lists { // with a selection a stage has one list
+		if err := tr.receive(its[n-1].ListCuts[t]*width, width, func(at int, part []float64) error { return from.in.cuts(t, at, part) },
 			func(part []float64) error { return tr.memory.add(t, part) }); err != nil {
 			return err
 		}

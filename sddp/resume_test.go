@@ -199,7 +199,7 @@ func TestResumeRejectsOtherArithmetic(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := its[2].LowerBound
-	third := bytes.IndexByte(data, '\n') + 1 + 2*origin{stages: c.Stages}.recordBytes()
+	third := bytes.IndexByte(data, '\n') + 1 + 2*origin{lists: c.Stages - 1}.recordBytes()
 	copy(data[third:], packNumbers([]float64{math.Nextafter(last, math.Inf(1))}))
 	if err := os.WriteFile(name, signed(data), 0o644); err != nil {
 		t.Fatal(err)

@@ -116,7 +116,7 @@ func nestedRisk(t *testing.T, p *planner, risk Risk, stage int, storage []float6
 func TestNestedCVaREqualsExtensiveForm(t *testing.T) {
 	cases, step := 34, 1
 	if testing.Short() {
-		step = 3
+		step = 5
 	}
 	for n := 0; n < cases; n += step {
 		rng := rand.New(rand.NewPCG(uint64(n), 78))
@@ -162,10 +162,10 @@ func TestNestedCVaREqualsExtensiveForm(t *testing.T) {
 // A policy that minimises risk has a higher expected cost and fewer costly scenarios than one that minimises
 // the expectation.
 func TestRiskAverseTrainingTradesMeanForTail(t *testing.T) {
-	c := rotated(t, 6)
-	const scenarios = 400
+	c := rotated(t, 4)
+	const scenarios = 300
 	cost := func(risk Risk) *Simulation {
-		_, simulations := onRanks(t, 1, c, Options{Iterations: 15, Passes: 6, Openings: 6, Seed: 3, Risk: risk}, scenarios)
+		_, simulations := onRanks(t, 1, c, Options{Iterations: 15, Passes: 4, Openings: 6, Seed: 3, Risk: risk}, scenarios)
 		return simulations[0]
 	}
 	neutral, averse := cost(Risk{}), cost(Risk{0.6, 0.2})

@@ -36,7 +36,7 @@ func (s *selection) add(pool *Pool, stage int, points []float64) {
 		st.best, st.height = append(st.best, -1), append(st.height, 0) // the cost of later stages is at least 0
 	}
 	i, width := 0, 1+s.reserv
-	for _, part := range pool.stages[stage].parts {
+	for _, part := range pool.lists[stage].parts {
 		for ; len(part) > 0; part = part[width:] {
 			from := old // older points know the older cuts
 			if i >= st.cuts {

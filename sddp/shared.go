@@ -55,7 +55,7 @@ func (n *Noise) compare(world *cohort.Comm) error {
 type cutMemory struct {
 	world      *cohort.Comm
 	pool       *Pool
-	passes     int // cuts per stage and iteration, at most
+	passes     int // cuts per list and iteration, at most
 	iterations int // of the training, at most
 	room       int // iterations that the regions have room for
 	first      int // numbers that the first region has room for
@@ -65,11 +65,11 @@ type cutMemory struct {
 // firstCuts is the size of the first region in numbers, a mebibyte. It is larger if an iteration needs more.
 const firstCuts = 1 << 17
 
-// newCutMemory returns an empty pool. reserve allocates memory. Before the first iteration there may be up to
-// a number of seeds in each stage; their room is that of iterations with negative numbers.
-func newCutMemory(world *cohort.Comm, c *Case, passes, iterations, seeds int) *cutMemory {
+// newCutMemory returns the memory of an empty pool. reserve allocates it. Before the first iteration there may be
+// up to a number of seeds in each list; their room is that of iterations with negative numbers.
+func newCutMemory(world *cohort.Comm, pool *Pool, passes, iterations, seeds int) *cutMemory {
 	m := &cutMemory{
-		world: world, pool: newPool(c.Stages, c.states()), passes: passes, iterations: iterations, first: firstCuts,
+		world: world, pool: pool, passes: passes, iterations: iterations, first: firstCuts,
 	}
 	m.room = -((seeds + passes - 1) / passes)
 	m.first = max(m.first, m.each()*-m.room)
@@ -77,13 +77,13 @@ func newCutMemory(world *cohort.Comm, c *Case, passes, iterations, seeds int) *c
 }
 
 // each returns how many numbers the cuts of an iteration have, at most.
-func (m *cutMemory) each() int { return m.pool.Stages() * m.passes * (1 + m.pool.reserv) }
+func (m *cutMemory) each() int { return len(m.pool.lists) * m.passes * (1 + m.pool.reserv) }
 
 // reserve makes room for an iteration.
 //
 // Collective: all ranks call it, for every iteration in order.
 func (m *cutMemory) reserve(iteration int) error {
-	if iteration < m.room || m.pool.Stages() == 0 {
+	if iteration < m.room || len(m.pool.lists) == 0 {
 		return nil
 	}
 	width := 1 + m.pool.reserv
@@ -98,9 +98,9 @@ func (m *cutMemory) reserve(iteration int) error {
 		return err
 	}
 	m.room += more
-	for t := range m.pool.Stages() {
+	for i := range m.pool.lists {
 		n := more * m.passes * width
-		m.pool.extend(t, all[t*n:t*n:(t+1)*n])
+		m.pool.extend(i, all[i*n:i*n:(i+1)*n])
 	}
 	return nil
 }
@@ -125,12 +125,12 @@ func (m *cutMemory) adopt(from *Pool, its []Iteration) error {
 		return err
 	}
 	r := m.regions[0]
-	for t := range m.pool.Stages() {
-		left := its[len(its)-1].StageCuts[t] * (1 + m.pool.reserv)
-		for _, part := range from.stages[t].parts {
+	for i := range m.pool.lists {
+		left := its[len(its)-1].ListCuts[i] * (1 + m.pool.reserv)
+		for _, part := range from.lists[i].parts {
 			part = part[:min(len(part), left)]
 			left -= len(part)
-			if space := m.pool.grow(t, len(part)); r.IsLeader() {
+			if space := m.pool.grow(i, len(part)); r.IsLeader() {
 				copy(space, part)
 			}
 		}
@@ -141,16 +141,27 @@ func (m *cutMemory) adopt(from *Pool, its []Iteration) error {
 	return nil
 }
 
-// add appends the cuts of a stage, which all ranks have. The leader of each node writes them.
+// add appends cuts to a list, which all ranks have. The leader of each node writes them.
 //
 // Collective: all ranks call it.
-func (m *cutMemory) add(stage int, cuts []float64) error {
-	r := m.regions[len(m.regions)-1]
-	space := m.pool.grow(stage, len(cuts))
-	if r.IsLeader() {
+func (m *cutMemory) add(list int, cuts []float64) error {
+	m.put(list, cuts)
+	return m.fence()
+}
+
+// put is add without the fence, before which no rank may read the cuts.
+func (m *cutMemory) put(list int, cuts []float64) {
+	space := m.pool.grow(list, len(cuts))
+	if m.regions[len(m.regions)-1].IsLeader() {
 		copy(space, cuts)
 	}
-	if err := r.Fence(); err != nil {
+}
+
+// fence lets all ranks read what put has appended.
+//
+// Collective: all ranks call it.
+func (m *cutMemory) fence() error {
+	if err := m.regions[len(m.regions)-1].Fence(); err != nil {
 		return fmt.Errorf("cuts: %w", err)
 	}
 	return nil

@@ -77,7 +77,7 @@ func TestSharedCutsEqualLocalOnes(t *testing.T) {
 	const passes, iterations = 3, 45
 	width := 1 + len(c.Reservoirs)
 	err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
-		m := newCutMemory(world, c, passes, iterations, 0)
+		m := newCutMemory(world, newPool(c.Stages, c.states()), passes, iterations, 0)
 		m.first = 4 * (c.Stages - 1) * passes * width // four iterations
 		want := newPool(c.Stages, len(c.Reservoirs))
 		var room []int

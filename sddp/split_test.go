@@ -95,13 +95,17 @@ func TestSameForAnySplit(t *testing.T) {
 
 // The same with every feature of a case, which brazil4 has not.
 func TestSameForAnySplitWithFeatures(t *testing.T) {
+	numbers := []int{1, 3, 7}
+	if testing.Short() {
+		numbers = numbers[:2]
+	}
 	for n := 12; n < 12+len(features)+2; n++ {
 		name, c := featured(n, rand.New(rand.NewPCG(uint64(n), 79)))
 		t.Run(name, func(t *testing.T) {
 			opt := Options{Iterations: 4, Passes: 5, Openings: 3, Seed: 7}
 			var cuts string
 			var sims [2]*Simulation
-			for _, ranks := range []int{1, 3, 7} {
+			for _, ranks := range numbers {
 				err := cohort.Run(context.Background(), ranks, func(world *cohort.Comm) error {
 					opt := opt
 					opt.Threads = 1 + world.Rank()%2

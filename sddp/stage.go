@@ -15,16 +15,17 @@ import (
 // stage is the linear program of one stage. It is solved repeatedly with other storages at its start,
 // other inflows, and more cuts.
 //
-//	minimise   hours*(fuel + deficit + spill + transport) + penalties + discount*theta
+//	minimise   hours*(fuel + deficit + spill + transport) + penalties + discount*mean(theta)
 //	balance    generation + deficit + arriving - leaving = load        a row per block and bus
 //	water      storage + fill*(outflow - outflow upstream)
 //	             = storage before + fill*inflow                        a row per reservoir
 //	limits     storage + missing >= least, outflow + missing >= least  where a reservoir has them
 //	cuts       theta - beta'storage >= alpha                           as many as are needed
 //
-// with theta >= 0 and outflow = generation/productivity + spill. Costs are those of the whole stage, so that
-// theta and the cuts are in money. fill and productivity are 1 where water is measured as energy. The
-// generation in outflow is the mean over the load blocks.
+// with theta >= 0 and outflow = generation/productivity + spill. There is a theta for each of the stage's futures,
+// and their mean has the weights of these. Costs are those of the whole stage, so that theta and the cuts are in
+// money. fill and productivity are 1 where water is measured as energy. The generation in outflow is the mean
+// over the load blocks.
 //
 // Cuts become rows only when they are violated: few of hundreds bind in one program. The rows are as
 // much a part of the starting point as the basis, so restart drops all cuts.
@@ -33,7 +34,7 @@ import (
 type stage struct {
 	t        int
 	hours    float64
-	discount float64 // of theta
+	discount float64 // of the cost after the stage
 	fill     float64 // storage that one unit of flow fills
 	lp       lp.Solver
 	base     int      // rows that are not cuts
@@ -41,18 +42,21 @@ type stage struct {
 	solves   int      // programs solved so far
 
 	blocks         []loadBlock
-	spill, storage []int // columns, by reservoir
-	theta          int
-	water          []int // rows, by reservoir
+	spill, storage []int     // columns, by reservoir
+	theta          []int     // by future
+	weights        []float64 // of the futures
+	water          []int     // rows, by reservoir
 
-	terminal *Pool // the cuts of the last stage, in the place of a stage 0; nil for other stages
+	first    int   // list of the first future in a pool
+	terminal *Pool // the cuts of the last stage, in one list; nil for other stages
 
 	period int
 	par    *PAR      // nil if inflows are no state
 	inflow []float64 // of this stage
 
-	held  []bool      // by cut: whether it is a row
-	rows  []int32     // the cuts that are rows, to clear held
+	held  [][]bool    // by future and cut: whether it is a row
+	rows  []cutRow    // the cuts that are rows, to clear held
+	worst []int       // by future: the cut to become a row, or -1
 	tails [][]float64 // alpha and the slopes by lagged inflows of the cuts that are rows, with a PAR
 	v     []float64   // state at the end, of the last solution
 	cols  []int       // of a cut's row
@@ -69,16 +73,20 @@ type loadBlock struct {
 	balance         []int   // rows, by bus
 }
 
+// cutRow names a cut that is a row.
+type cutRow struct{ future, cut int32 }
+
 // newStage creates the program of stage t in a new solver and finds its canonical basis: the optimal basis
 // without cuts, for the initial storage and the mean inflow.
-func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
+func newStage(c *Case, t int, f futures, solver lp.Solver) (*stage, error) {
 	s := &stage{
+		first: f.first(t), weights: f.of(t), held: make([][]bool, len(f.of(t))),
 		t: t, hours: c.Hours(t), discount: c.discount(t), fill: c.perFlow(t),
 		period: c.Period(t), par: c.par(), inflow: make([]float64, len(c.Reservoirs)),
-		lp: solver, theta: -1, v: make([]float64, c.states()),
+		lp: solver, v: make([]float64, c.states()),
 	}
 	if t == c.Stages-1 && c.Terminal != nil {
-		s.terminal = newPool(2, c.states())
+		s.terminal, s.first = newPool(2, c.states()), 0
 		s.terminal.add(0, slices.Concat(c.Terminal...))
 	}
 	s.addColumns(c)
@@ -94,7 +102,7 @@ func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 		s.addLimits(c, r)
 	}
 	s.base = s.lp.Rows()
-	s.cols = append([]int{s.theta}, s.storage...)
+	s.cols = append([]int{-1}, s.storage...)
 	s.coefs = make([]float64, len(s.cols))
 	s.coefs[0] = 1
 
@@ -108,11 +116,11 @@ func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 }
 
 // newStages creates the programs of all stages.
-func newStages(c *Case, newSolver func() lp.Solver) ([]*stage, error) {
+func newStages(c *Case, f futures, newSolver func() lp.Solver) ([]*stage, error) {
 	stages := make([]*stage, c.Stages)
 	for t := range stages {
 		var err error
-		if stages[t], err = newStage(c, t, newSolver()); err != nil {
+		if stages[t], err = newStage(c, t, f, newSolver()); err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +135,7 @@ func (c *Case) checkStages(dir string) error {
 		return err
 	}
 	for t := range min(c.Stages, len(c.Periods)) {
-		s, err := newStage(c, t, newSolver())
+		s, err := newStage(c, t, expectedFutures(c.Stages), newSolver())
 		var unsolved *unsolvedError
 		if errors.As(err, &unsolved) && unsolved.status == lp.Infeasible {
 			return s.tooMuch(c, dir)
@@ -197,8 +205,8 @@ func (s *stage) tooMuch(c *Case, dir string) error {
 // earlier ones.
 func (s *stage) restart() error {
 	s.lp.Truncate(s.base)
-	for _, i := range s.rows {
-		s.held[i] = false
+	for _, row := range s.rows {
+		s.held[row.future][row.cut] = false
 	}
 	s.rows, s.tails = s.rows[:0], s.tails[:0]
 	return s.lp.SetBasis(s.start)
@@ -223,35 +231,43 @@ func (s *stage) set(before, noise []float64) {
 const cutTolerance = 1e-9
 
 // solve finds the optimum over all cuts of the pool. It starts from the current basis and the cuts that
-// are rows, and adds the most violated cut until none is violated.
+// are rows, and adds the most violated cut of each future until none is violated.
 func (s *stage) solve(pool *Pool) error {
-	at := s.t
 	if s.terminal != nil {
-		pool, at = s.terminal, 0
+		pool = s.terminal
 	}
-	n := pool.Len(at)
-	for len(s.held) < n {
-		s.held = append(s.held, false)
+	for k := range s.held {
+		for n := pool.Len(s.first + k); len(s.held[k]) < n; {
+			s.held[k] = append(s.held[k], false)
+		}
 	}
-	for {
+	for done := false; !done; {
 		if err := s.optimise(); err != nil {
 			return err
 		}
 		for r, col := range s.storage {
 			s.v[r] = s.lp.Value(col)
 		}
-		theta := s.lp.Value(s.theta)
-		worst := pool.mostViolated(at, s.v, theta, cutTolerance*math.Max(1, math.Abs(theta)), s.held)
-		if worst < 0 {
-			return nil
+		s.worst = s.worst[:0]
+		for k, col := range s.theta {
+			theta := s.lp.Value(col)
+			s.worst = append(s.worst, pool.mostViolated(s.first+k, s.v, theta, cutTolerance*math.Max(1, math.Abs(theta)), s.held[k]))
 		}
-		alpha, beta := pool.Cut(at, worst)
-		s.addCut(worst, alpha, beta)
+		done = true
+		for k, i := range s.worst {
+			if i >= 0 {
+				s.addCut(pool, k, i)
+				done = false
+			}
+		}
 	}
+	return nil
 }
 
-// addCut makes cut i a row.
-func (s *stage) addCut(i int, alpha float64, beta []float64) {
+// addCut makes cut i of a future a row.
+func (s *stage) addCut(pool *Pool, future, i int) {
+	alpha, beta := pool.Cut(s.first+future, i)
+	s.cols[0] = s.theta[future]
 	for r := range s.storage {
 		s.coefs[1+r] = -beta[r]
 	}
@@ -261,8 +277,8 @@ func (s *stage) addCut(i int, alpha float64, beta []float64) {
 		alpha = height(alpha, tail[1:], s.v[len(s.storage):])
 	}
 	s.lp.AddRow(lp.GE, alpha, s.cols, s.coefs)
-	s.held[i] = true
-	s.rows = append(s.rows, int32(i))
+	s.held[future][i] = true
+	s.rows = append(s.rows, cutRow{int32(future), int32(i)})
 }
 
 // optimise solves the program with its current rows. If the solver finds no optimum from the current
@@ -299,7 +315,16 @@ func (s *stage) cost() float64 {
 	if s.terminal != nil {
 		return s.lp.Objective()
 	}
-	return s.lp.Objective() - s.discount*s.lp.Value(s.theta)
+	return s.lp.Objective() - s.discount*s.after()
+}
+
+// after returns the lower bound of the expected cost after the stage in the last solution.
+func (s *stage) after() float64 {
+	sum := 0.0
+	for k, col := range s.theta {
+		sum += s.weights[k] * s.lp.Value(col)
+	}
+	return sum
 }
 
 // mean returns the mean over the stage of what figure returns for each block.

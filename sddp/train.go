@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -20,10 +19,10 @@ type Iteration struct {
 	Upper      Estimate // cost of the forward passes, which use the policy before this iteration
 	// Gap is the distance from the lower bound to the upper end of Upper's interval, relative to the bound. It
 	// is infinite if it is unknown: with one pass, or with a Risk, since costs do not estimate a nested risk.
-	Gap       float64
-	Cuts      int   // in the pool, over all stages
-	StageCuts []int // in the pool, by stage
-	Solves    int64 // linear programs solved, by all ranks
+	Gap      float64
+	Cuts     int   // in the pool, over all stages
+	ListCuts []int // in the pool, by list (Pool.Lists)
+	Solves   int64 // linear programs solved, by all ranks
 
 	LP    time.Duration // in linear programs, until all threads of a rank are done; mean of the ranks
 	Comm  time.Duration // in communication, with waiting; mean of the ranks
@@ -65,7 +64,8 @@ type trainer struct {
 	resumed  int         // how many of them are from a checkpoint
 	lo, hi   int         // forward passes of this rank
 	trials   []float64   // storage at the end of all stages but the last, by pass, stage, reservoir
-	cuts     []float64   // the cuts of one stage, by pass
+	cuts     []float64   // the cuts of one stage, by pass and future
+	one      []float64   // those of one future
 	least    []float64   // the smallest state
 	most     []float64   // the largest state
 	costs    []float64   // of this rank's passes
@@ -97,8 +97,8 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 	if opt.Sampling, err = opt.Sampling.checked(c); err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
-	if w := opt.Warm; w != nil && (w.Pool.Stages() != c.Stages-1 || w.Pool.reserv != c.states() || !slices.Equal(w.Reservoirs, c.reservoirNames())) {
-		return nil, errors.New("train: warm start: the policy has other stages or reservoirs than the case")
+	if err := opt.checkWarm(c); err != nil {
+		return nil, fmt.Errorf("train: warm start: %w", err)
 	}
 	tr := &trainer{c: c, opt: opt, least: c.minState(), most: c.maxState(), began: began}
 	if tr.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
@@ -169,7 +169,7 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 	}
 	tr.lo, tr.hi = tr.block(tr.rank, opt.Passes)
 	tr.trials = make([]float64, opt.Passes*tr.trialWidth())
-	tr.cuts = make([]float64, opt.Passes*(1+c.states()))
+	tr.cuts = make([]float64, opt.Passes*tr.pool.futures.most()*(1+c.states()))
 	tr.costs = make([]float64, tr.hi-tr.lo)
 	if err := tr.restore(from, solver); err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (tr *trainer) done(it Iteration) {
 //
 // Collective: all ranks call it.
 func (tr *trainer) shareMemory(noise *Noise, inflows *region) error {
-	memory := newCutMemory(tr.world, tr.c, tr.opt.Passes, tr.opt.Iterations, mostSeeds(tr.seeds()))
+	memory := newCutMemory(tr.world, newPoolOf(tr.opt.futures(tr.c), tr.c.states()), tr.opt.Passes, tr.opt.Iterations, mostSeeds(tr.seeds()))
 	if err := memory.adopt(tr.pool, tr.its); err != nil {
 		return errors.Join(err, memory.close(), inflows.Close())
 	}
@@ -282,7 +282,7 @@ func (tr *trainer) result(solver lp.Info, stopped string) (*Training, error) {
 	}
 	out.Policy = &Policy{
 		CaseName: tr.c.Name, CaseSHA256: tr.c.SHA256(), FutureSHA256: futureOf(tr.c, tr.noise, tr.opt.Risk), Reservoirs: tr.c.reservoirNames(),
-		Seed: tr.opt.Seed, Openings: tr.opt.Openings, Passes: tr.opt.Passes, Risk: tr.opt.Risk,
+		Seed: tr.opt.Seed, Openings: tr.opt.Openings, Passes: tr.opt.Passes, Risk: tr.opt.Risk, MultiCut: tr.opt.MultiCut,
 		Iterations: len(tr.its), LowerBound: tr.lower, Pool: tr.pool.clone(),
 	}
 	return out, tr.same("cuts", fingerprint(out.Policy.Pool.SHA256()))
@@ -328,7 +328,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 			return Iteration{}, err
 		}
 		start := time.Now()
-		err := tr.memory.add(t, tr.pool.novel(t, tr.cuts, tr.least, tr.most))
+		err := tr.addCuts(t)
 		tr.waited += time.Since(start)
 		if err != nil {
 			return Iteration{}, err
@@ -346,7 +346,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	if tr.rank == 0 {
 		solved = tr.solves() // all ranks solve it; count it once
 	}
-	it := Iteration{Number: iteration + 1, Cuts: tr.pool.Total(), StageCuts: tr.pool.lens()}
+	it := Iteration{Number: iteration + 1, Cuts: tr.pool.Total(), ListCuts: tr.pool.lens()}
 	sums := sums{solves: solved - solves, busy: tr.busy - busy, waited: tr.waited - waited}
 	for _, cost := range tr.costs {
 		sums.costs.add(cost)

@@ -296,8 +296,8 @@ func TestBoundsEqualDeterministicEquivalent(t *testing.T) {
 func againstDeterministicEquivalent(t *testing.T, kind string) {
 	newSolver := solvers(t, kind)
 	cases, step := map[string]int{lp.Embedded: 67, lp.CLP: 34}[kind], 1
-	if testing.Short() {
-		step = 3
+	if testing.Short() { // each feature once
+		step = map[string]int{lp.Embedded: 5, lp.CLP: 11}[kind]
 	}
 	for n := 0; n < cases; n += step {
 		rng := rand.New(rand.NewPCG(uint64(n), 77))
@@ -306,7 +306,7 @@ func againstDeterministicEquivalent(t *testing.T, kind string) {
 			if err := c.checkStages("case"); err != nil {
 				t.Fatal(err)
 			}
-			opt := Options{Iterations: 80, Passes: 6, Openings: 2 + rng.IntN(2), Seed: uint64(n), Solver: kind, CutSelection: n >= 12 && n%2 == 1}
+			opt := Options{Iterations: 80, Passes: 6, Openings: 2 + rng.IntN(2), Seed: uint64(n), Solver: kind, CutSelection: n >= 12 && n%2 == 1, MultiCut: n >= 12 && n%4 == 0}
 			noise := NewNoise(c, opt.Seed, opt.Openings)
 			want := optimum(t, c, noise)
 			tr := trained(t, c, opt)

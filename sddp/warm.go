@@ -3,6 +3,7 @@ package sddp
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -16,6 +17,22 @@ import (
 // guidedIterations is how many iterations an old policy guides. More did not help on brazil4 with 2 % more load:
 // from then on the new cuts lead to better storages than the old ones.
 const guidedIterations = 2
+
+// checkWarm returns an error unless the policy to begin with fits the case and the options.
+func (o Options) checkWarm(c *Case) error {
+	w := o.Warm
+	switch {
+	case w == nil:
+		return nil
+	case w.Pool.Stages() != c.Stages-1 || w.Pool.reserv != c.states() || !slices.Equal(w.Reservoirs, c.reservoirNames()):
+		return errors.New("the policy has other stages or reservoirs than the case")
+	case w.MultiCut != o.MultiCut:
+		return fmt.Errorf("the policy was trained with multi-cut %v, and this training has multi-cut %v; both must have the same", w.MultiCut, o.MultiCut)
+	case !w.Pool.futures.same(o.futures(c)):
+		return errors.New("with multi-cut the policy and this training must have the same number of openings in each stage")
+	}
+	return nil
+}
 
 // futureOf returns a hash of all that the cost after a stage depends on.
 func futureOf(c *Case, noise *Noise, risk Risk) string {
@@ -36,7 +53,7 @@ func (tr *trainer) seeds() *Pool {
 	return nil
 }
 
-// mostSeeds returns the largest number of cuts of a stage that the training begins with.
+// mostSeeds returns the largest number of cuts of a list that the training begins with.
 func mostSeeds(from *Pool) int {
 	if from == nil {
 		return 0
@@ -55,9 +72,9 @@ func (tr *trainer) plant() error {
 	if err := tr.memory.reserve(-1); err != nil {
 		return err
 	}
-	for t, s := range from.stages {
-		for _, part := range s.parts {
-			if err := tr.memory.add(t, part); err != nil {
+	for i, l := range from.lists {
+		for _, part := range l.parts {
+			if err := tr.memory.add(i, part); err != nil {
 				return err
 			}
 		}

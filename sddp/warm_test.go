@@ -118,7 +118,7 @@ func TestMemoryHasRoomForSeeds(t *testing.T) {
 	c := readShipped(t, "toy")
 	const passes, seeds, iterations = 2, 5, 4
 	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
-		m := newCutMemory(world, c, passes, iterations, seeds)
+		m := newCutMemory(world, newPool(c.Stages, c.states()), passes, iterations, seeds)
 		add := func(n int, value float64) error {
 			for t := range m.pool.Stages() {
 				if err := m.add(t, slices.Repeat([]float64{value}, 2*n)); err != nil {
@@ -142,9 +142,9 @@ func TestMemoryHasRoomForSeeds(t *testing.T) {
 			if err := add(passes, float64(i)); err != nil {
 				return err
 			}
-			its = append(its, Iteration{StageCuts: m.pool.lens()})
+			its = append(its, Iteration{ListCuts: m.pool.lens()})
 		}
-		next := newCutMemory(world, c, passes, iterations, seeds)
+		next := newCutMemory(world, newPool(c.Stages, c.states()), passes, iterations, seeds)
 		if err := next.adopt(m.pool, its[:2]); err != nil {
 			return err
 		}

@@ -98,6 +98,8 @@ func TestHelpAndUsageErrors(t *testing.T) {
 		{"train a --cvar-lambda 2", 2, "", "--cvar-lambda 2: want a number from 0 to 1"},
 		{"train a --cvar-alpha 0", 2, "", "--cvar-alpha 0: want a number above 0"},
 		{"train a --gap 0.1 --cvar-lambda 0.5", 2, "", "the gap is unknown"},
+		{"train a --multi-cut --cvar-lambda 0.5", 2, "", "--multi-cut: it keeps a cut for each opening, while --cvar-lambda"},
+		{"train a --multi-cut --cut-selection", 2, "", "--multi-cut: it keeps a cut for each opening, while --cvar-lambda and --cut-selection"},
 		{"train a --stall-tolerance 1", 2, "", "--stall-tolerance 1: want a number between 0 and 1"},
 		{"train a --time-limit 5", 2, "", "--time-limit 5: want a time, such as 90s"},
 		{"train a --seed -1", 2, "", "--seed -1: want a whole number from 0 to 18446744073709551615"},
@@ -175,8 +177,8 @@ func TestTrainToyAsInReadme(t *testing.T) {
 	}
 }
 
-// With --quiet only the JSON line is printed. In a file it needs no cleaning under a launcher that begins
-// lines with the rank.
+// With --quiet only the JSON line is printed, also by cohort run with --tag=false. In a file it is the same
+// under a launcher that begins lines with the rank.
 func TestQuietRunPrintsJSONOnly(t *testing.T) {
 	status, out, errs := sddpRun(t, "train", caseDir("toy"), "--quiet", "--json", "--iterations", "3")
 	if status != 0 || errs != "" || strings.Count(out, "\n") != 1 {
@@ -187,9 +189,15 @@ func TestQuietRunPrintsJSONOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd := exec.Command(cohortTool(t), "run", "--backend", "shm", "-n", "2", "--tag=false", exe, "train", caseDir("toy"), "-q", "--json", "--iterations", "3")
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	said, err := cmd.CombinedOutput()
+	if err != nil || bytes.Count(said, []byte("\n")) != 1 || lastLine(t, string(said)).CutsSHA256 != want.CutsSHA256 {
+		t.Errorf("with --tag=false: %v: %s", err, said)
+	}
 	dir := t.TempDir()
 	line, page := filepath.Join(dir, "line.json"), filepath.Join(dir, "new", "page.html")
-	cmd := exec.Command(cohortTool(t), "run", "--backend", "shm", "-n", "2", exe, "train", caseDir("toy"), "-q", "--json="+line, "--report", page, "--iterations", "3")
+	cmd = exec.Command(cohortTool(t), "run", "--backend", "shm", "-n", "2", exe, "train", caseDir("toy"), "-q", "--json="+line, "--report", page, "--iterations", "3")
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
 		t.Fatalf("%v: %s", err, said)

@@ -37,6 +37,7 @@ type options struct {
 	policy     string
 	warm       string // folder of a policy to begin with
 	selection  bool   // of cuts
+	multiCut   bool
 	sampling   sddp.Sampling
 	json       bool   // print the result as JSON
 	jsonFile   string // or write it to this file
@@ -120,6 +121,7 @@ and 143 after SIGTERM.`,
 	})
 	samplingFlag(f, o, "give the forward passes their inflows from `SAMPLE`")
 	f.BoolVar(&o.selection, "cut-selection", false, "leave out cuts that are highest at no trial point, also from the policy")
+	f.BoolVar(&o.multiCut, "multi-cut", false, "keep a cut for each opening instead of their mean: fewer iterations, each of which takes longer")
 	f.StringVar(&o.warm, "warm", "", "begin with the policy in `DIR`, of this case or one with the same stages and reservoirs")
 	cli.Func(f, "cvar-lambda", "", "X", "0", "minimise 1-X times the expected cost plus X times its CVaR, nested over the stages", func(s string) (err error) {
 		if o.lambda, err = strconv.ParseFloat(s, 64); err != nil || !(o.lambda >= 0 && o.lambda <= 1) {
@@ -167,7 +169,7 @@ and 143 after SIGTERM.`,
 	})
 	f.Lookup("resume").NoOptDefVal = noFolder
 	computeFlags(cmd, o)
-	cli.Section(cmd, "Training", "iterations", "passes", "openings", "opening-blocks", "sampling", "seed", "warm", "cut-selection", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
+	cli.Section(cmd, "Training", "iterations", "passes", "openings", "opening-blocks", "sampling", "seed", "warm", "cut-selection", "multi-cut", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
 	cli.Section(cmd, "Interruptions", "checkpoint", "checkpoint-every", "resume", "resilient")
 	return cmd
 }
@@ -227,7 +229,7 @@ func resultFlags(cmd *cobra.Command, o *options) {
 	f.StringVar(&o.out, "out", "", "write tables and charts to the folder `DIR`, and the policy after training")
 	f.BoolVar(&o.buses, "buses", false, "print a table for each bus too")
 	f.StringVar(&o.report, "report", "", "write one HTML page with charts and tables to `FILE`")
-	cli.Func(f, "json", "", "", "", "print the result as one JSON object on the last line, or write it to FILE", func(s string) error {
+	cli.Func(f, "json", "", "", "", "print the result as one JSON object on the last line (unmarked with cohort run --tag=false), or write it to FILE", func(s string) error {
 		if o.json = s == noFile; !o.json {
 			o.jsonFile = s
 		}
@@ -263,6 +265,9 @@ func (o *options) arguments(args []string, resumeAt int) error {
 	}
 	if o.gap > 0 && o.lambda > 0 {
 		return cli.Usagef("--gap: with --cvar-lambda the gap is unknown, since the costs of scenarios do not estimate a nested CVaR; stop by --stall, --time-limit or --iterations")
+	}
+	if o.multiCut && (o.lambda > 0 || o.selection) {
+		return cli.Usagef("--multi-cut: it keeps a cut for each opening, while --cvar-lambda and --cut-selection need cuts of the mean; leave out one or the other")
 	}
 	if o.resume && o.checkpointDir() == "" {
 		return cli.Usagef("--resume needs the folder of the checkpoints: --resume DIR or --checkpoint DIR")

@@ -95,8 +95,8 @@ func (r *Run) facts() []fact {
 // footer says how the run was made.
 func (r *Run) footer() string {
 	p := r.Policy
-	text := fmt.Sprintf("%d stages. The policy has %d cuts from %d iterations of %d forward passes, with %d openings and seed %d (cuts %.12s…).",
-		r.Case.Stages, p.Pool.Total(), p.Iterations, p.Passes, p.Openings, p.Seed, p.Pool.SHA256())
+	text := fmt.Sprintf("%d stages. The policy has %d cuts from %d iterations of %d forward passes, with %d openings and seed %d%s (cuts %.12s…).",
+		r.Case.Stages, p.Pool.Total(), p.Iterations, p.Passes, p.Openings, p.Seed, r.kindOfCuts(), p.Pool.SHA256())
 	if r.Training != nil {
 		text += fmt.Sprintf(" The training stopped because %s; it took %.1f s on %s (%s).", r.Training.Stopped, r.Training.Elapsed.Seconds(), r.on(), r.Backend)
 	}

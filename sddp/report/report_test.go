@@ -97,6 +97,19 @@ func TestReportOfCaseInVolume(t *testing.T) {
 	}
 }
 
+// With multi-cut the table of cuts says which opening of the next stage a cut is for.
+func TestCutsOfOpeningsNameThem(t *testing.T) {
+	c := thermalCase()
+	r := trainedCase(t, c, sddp.Options{Iterations: 2, Passes: 2, Openings: 3, MultiCut: true})
+	lines := strings.Split(strings.TrimSpace(string(r.cutsCSV())), "\n")
+	if got := len(lines) - 1; got != 3*(c.Stages-1) || !strings.HasPrefix(lines[0], "stage,period,cut,opening,alpha") || !strings.HasPrefix(lines[3], "1,") || strings.Split(lines[3], ",")[3] != "3" {
+		t.Errorf("got %d cuts:\n%s", got, strings.Join(lines, "\n"))
+	}
+	if got := r.Summary(); !strings.Contains(got, "openings, seed 0; a cut for each opening\n") {
+		t.Errorf("the summary does not say so:\n%s", got)
+	}
+}
+
 func TestReportFilesHoldResults(t *testing.T) {
 	for _, k := range []struct {
 		name string

@@ -121,18 +121,30 @@ func (r *Run) scenariosCSV() []byte {
 }
 
 // cutsCSV has a line for each cut: a stage that ends with storage v leaves a cost of at least alpha plus the
-// sum of slope times v over the reservoirs, and with a PAR of slope times the last inflows.
+// sum of slope times v over the reservoirs, and with a PAR of slope times the last inflows. With multi-cut that is
+// the cost given an opening of the next stage.
 func (r *Run) cutsCSV() []byte {
 	c, pool := r.Case, r.Policy.Pool
-	s := newSheet(append([]string{"stage", "period", "cut"}, c.CutColumns()...)...)
+	head := []string{"stage", "period", "cut"}
+	if r.Policy.MultiCut {
+		head = append(head, "opening")
+	}
+	s := newSheet(append(head, c.CutColumns()...)...)
 	for t := range pool.Stages() {
-		for i := range pool.Len(t) {
-			alpha, beta := pool.Cut(t, i)
-			values := []any{t + 1, c.StageName(t), i + 1, alpha}
-			for _, b := range beta {
-				values = append(values, b)
+		first, end := pool.Lists(t)
+		for list := first; list < end; list++ {
+			for i := range pool.Len(list) {
+				alpha, beta := pool.Cut(list, i)
+				values := []any{t + 1, c.StageName(t), i + 1}
+				if r.Policy.MultiCut {
+					values = append(values, list-first+1)
+				}
+				values = append(values, alpha)
+				for _, b := range beta {
+					values = append(values, b)
+				}
+				s.add(values...)
 			}
-			s.add(values...)
 		}
 	}
 	return s.text()

@@ -38,8 +38,8 @@ func (r *Run) Summary() string {
 	} else {
 		b.WriteString("  gap            unknown: the costs of scenarios do not estimate the nested risk\n")
 	}
-	fmt.Fprintf(&b, "  policy         %d cuts from %d iterations of %d forward passes; %d openings, seed %d\n",
-		r.Policy.Pool.Total(), r.Policy.Iterations, r.Policy.Passes, r.Policy.Openings, r.Policy.Seed)
+	fmt.Fprintf(&b, "  policy         %d cuts from %d iterations of %d forward passes; %d openings, seed %d%s\n",
+		r.Policy.Pool.Total(), r.Policy.Iterations, r.Policy.Passes, r.Policy.Openings, r.Policy.Seed, r.kindOfCuts())
 	if t := r.Training; t != nil {
 		fmt.Fprintf(&b, "  time           %.1f s on %s (%s); training %.1f s, of which each rank spent %.1f s in linear programs and %.1f s in communication\n",
 			r.Seconds, r.on(), r.Backend, t.Elapsed.Seconds(), t.LP.Seconds(), t.Comm.Seconds())
@@ -52,6 +52,14 @@ func (r *Run) Summary() string {
 		}
 	}
 	return b.String()
+}
+
+// kindOfCuts says that the policy has a cut for each opening; it is empty if cuts are means.
+func (r *Run) kindOfCuts() string {
+	if r.Policy.MultiCut {
+		return "; a cut for each opening"
+	}
+	return ""
 }
 
 // on returns the ranks and threads of the run.
