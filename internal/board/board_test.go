@@ -47,6 +47,7 @@ type comm struct {
 	closed    atomic.Bool
 	gone      atomic.Bool // for the others
 	suspected atomic.Pointer[error]
+	mixed     []uint32 // the numbers of the calls for which Mixed was called
 	refresh   func()
 }
 
@@ -57,10 +58,10 @@ func (c *comm) Gone(rank int) bool    { return c.all[rank].gone.Load() }
 func (c *comm) GoneFault(rank int) error {
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "a rank is gone"}
 }
-func (c *comm) BreakHere(f *backend.Fault)        { c.cause.CompareAndSwap(nil, f) }
-func (c *comm) Suspect(rank int, err error)       { c.suspected.Store(&err) }
-func (c *comm) Waits(*backend.Call)               {}
-func (c *comm) Mixed(uint32, backend.Fingerprint) {}
+func (c *comm) BreakHere(f *backend.Fault)                 { c.cause.CompareAndSwap(nil, f) }
+func (c *comm) Suspect(rank int, err error)                { c.suspected.Store(&err) }
+func (c *comm) Waits(*backend.Call)                        {}
+func (c *comm) Mixed(seq uint32, made backend.Fingerprint) { c.mixed = append(c.mixed, seq) }
 
 func (c *comm) Over() error {
 	for _, f := range []*backend.Fault{c.ended.Load(), c.cause.Load()} {

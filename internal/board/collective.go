@@ -19,6 +19,10 @@ import (
 // data does not wait. It compares the others' fingerprints when it arrives at a later call (see ahead). Until
 // then Verify does so, once they have arrived. A rank arrives at a call when it has completed the one before.
 type Collective struct {
+	// Calls in which this rank did not wait: number<<32 | Call.Seq, 0 for none; see Verify. It is the first field,
+	// because atomic operations on 64 bits need an alignment that others may not have where pointers have 32.
+	returned [slotsDeep]uint64
+
 	c     Comm
 	b     *Board
 	id    uint64     // the communicator's + 1, and in the upper half which of its persistent operations, from 1
@@ -50,8 +54,6 @@ type Collective struct {
 
 	// Told says that an operation has returned why the communicator is broken, so that Settle need not.
 	Told atomic.Bool
-
-	returned [slotsDeep]uint64 // calls in which this rank did not wait: number<<32 | Call.Seq, 0 for none; see Verify
 
 	operations
 	persistent []*Collective // the slots of persistent operations

@@ -110,12 +110,14 @@ func (s *Collective) advance() {
 		if !s.arrived() {
 			return
 		}
+		if s.fresh {
+			s.wake()
+		}
 		if s.differs {
 			s.awaitAll(s.differ)
 			s.failed = s.arrived()
 			return
 		}
-		s.wake()
 		_, o.err = s.side.complete(nil, &o.call)
 		// The data are no good if this rank was declared lost, or has closed the communicator; see Run.
 		if s.failed = s.b.lost() || errors.Is(s.c.Over(), backend.ErrClosed); s.failed {

@@ -61,28 +61,52 @@ func (s *Collective) compare(n uint32) error {
 	return nil
 }
 
-// Verify compares the calls in which this rank did not wait, as far as the other ranks have arrived at them. It
-// breaks the communicator if they differ. Any goroutine may call it.
+// Verify compares the calls in which this rank did not wait, as far as the other ranks have arrived at them: the
+// oldest first, because the calls after a mismatch differ too. It breaks the communicator if they differ. Any
+// goroutine may call it.
 func (s *Collective) Verify() error {
-	for i := range s.returned {
-		was := atomic.LoadUint64(&s.returned[i])
-		if was == 0 {
+	oldest := s.oldest()
+	for n := oldest; n-oldest < slotsDeep; n++ {
+		was := atomic.LoadUint64(&s.returned[n%slotsDeep])
+		if was == 0 || uint32(was>>32) != n {
 			continue
 		}
-		made := s.mine.calls[i].print
-		missing, err := s.verdict(uint32(was >> 32))
+		made := s.mine.calls[n%slotsDeep].print
+		missing, err := s.verdict(n)
+		s.exchange.Store(0) // what verdict read was read before the key that compared reads
 		switch {
-		case atomic.LoadUint64(&s.returned[i]) != was: // this rank has made a later call, and compared this one
+		case s.c.Over() != nil || s.b.lost(): // the slots may be those of later communicators
+			return nil
+		case s.compared(n): // the slots may be those of later calls
 		case err != nil:
 			s.c.Break(err)
 			return err
-		case missing < 0:
-			atomic.CompareAndSwapUint64(&s.returned[i], was, 0)
-		default:
+		case missing >= 0:
 			s.c.Mixed(uint32(was), made)
+			continue
 		}
+		atomic.CompareAndSwapUint64(&s.returned[n%slotsDeep], was, 0)
 	}
 	return nil
+}
+
+// oldest returns the number of the oldest call in returned, or any if there are none.
+func (s *Collective) oldest() (oldest uint32) {
+	found := false
+	for i := range s.returned {
+		was := atomic.LoadUint64(&s.returned[i])
+		if n := uint32(was >> 32); was != 0 && (!found || int32(n-oldest) < 0) {
+			found, oldest = true, n
+		}
+	}
+	return oldest
+}
+
+// compared reports whether this rank has arrived at call n+ahead, before which it has compared call n. Until then
+// no rank uses its slot of call n again.
+func (s *Collective) compared(n uint32) bool {
+	key := atomic.LoadUint64(&s.mine.calls[(n+ahead)%slotsDeep].key)
+	return key>>32 == s.keyOf(n)>>32 && int32(uint32(key)-n) >= ahead
 }
 
 // verdict returns a rank that has not arrived at call n, or -1 and the mismatch of all ranks' calls.
@@ -127,7 +151,7 @@ func (p *settling) Ready() bool {
 	s := (*Collective)(p)
 	for i := range s.returned {
 		if was := atomic.LoadUint64(&s.returned[i]); was != 0 {
-			if missing, err := s.verdict(uint32(was >> 32)); missing >= 0 && err == nil && !s.c.Gone(missing) {
+			if missing, _ := s.verdict(uint32(was >> 32)); missing >= 0 && !s.c.Gone(missing) {
 				return s.c.Over() != nil
 			}
 		}
