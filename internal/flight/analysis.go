@@ -35,6 +35,19 @@ type analysis struct {
 	types map[uint32]string
 }
 
+func newAnalysis(dumps []*Dump) *analysis {
+	a := &analysis{dumps: dumps, types: make(map[uint32]string)}
+	for _, d := range dumps {
+		for id, name := range d.Types {
+			a.types[id] = name
+		}
+		if d.Dumped.After(a.end) {
+			a.end = d.Dumped
+		}
+	}
+	return a
+}
+
 // Analyse returns in one sentence what dumps of the ranks of one job, at least one, show: which ranks are in
 // which operation, and which ranks wait for which.
 //
@@ -44,15 +57,8 @@ type analysis struct {
 //     are in another operation of that number, and which have not reached it.
 //  3. If there is none, it reports ranks that wait for each other in a cycle, or else ranks that wait.
 func Analyse(dumps []*Dump) Finding {
-	a := &analysis{dumps: dumps, ranks: make([]place, dumps[0].Size), types: make(map[uint32]string)}
-	for _, d := range dumps {
-		for id, name := range d.Types {
-			a.types[id] = name
-		}
-		if d.Dumped.After(a.end) {
-			a.end = d.Dumped
-		}
-	}
+	a := newAnalysis(dumps)
+	a.ranks = make([]place, dumps[0].Size)
 	for _, d := range dumps {
 		a.ranks[d.Rank] = a.where(d)
 	}
@@ -84,8 +90,12 @@ func (a *analysis) where(d *Dump) place {
 			p.op, p.past = o, false
 		}
 	}
-	if p.op == nil && len(d.Ops) > 0 {
-		p.last = &d.Ops[len(d.Ops)-1]
+	if p.op == nil {
+		for i := range d.Ops {
+			if d.Ops[i].Kind != Region {
+				p.last = &d.Ops[i]
+			}
+		}
 	}
 	if p.op != nil {
 		from, _ := p.op.earliest()
@@ -104,17 +114,6 @@ func (a *analysis) where(d *Dump) place {
 		}
 	}
 	return p
-}
-
-// blocks reports whether a goroutine is in the operation. Nonblocking and persistent operations for which no
-// goroutine waits are only under way.
-func (o *Operation) blocks() bool {
-	return o.State == Waiting || o.State == Open && (o.Form == backend.Blocking || o.prepares())
-}
-
-// prepares reports whether the operation makes a persistent collective: each start has a number.
-func (o *Operation) prepares() bool {
-	return o.Form == backend.Persistent && o.Kind.Collective() && o.Tag == 0
 }
 
 // comm returns a rank's communicator with an id.
@@ -426,8 +425,12 @@ func (a *analysis) describe(d *Dump, o *Operation) string {
 		return fmt.Sprintf("WaitAny of %d requests%s", o.Count, of)
 	case Lock:
 		return fmt.Sprintf("Lock of rank %d's part of window %d%s", o.Peer, o.Seq, of)
+	case Put, Get, Accumulate, GetAccumulate, FetchAndOp, CompareAndSwap, Flush:
+		return fmt.Sprintf("%s at rank %d%s", name, o.Peer, of)
 	case LockAll:
 		return fmt.Sprintf("LockAll of window %d%s", o.Seq, of)
+	case Region:
+		return fmt.Sprintf("region %s%s", name, of)
 	case CreateGroup:
 		return fmt.Sprintf("CreateGroup%s%s", tag, of)
 	}

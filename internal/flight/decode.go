@@ -277,3 +277,17 @@ func called(m os.FileMode) string {
 	}
 	return "a device" // what is left, of what a path can lead to
 }
+
+// blocks reports whether a goroutine is in the operation. Nonblocking and persistent operations for which no
+// goroutine waits are only under way.
+func (o *Operation) blocks() bool {
+	if o.Kind == Region {
+		return false
+	}
+	return o.State == Waiting || o.State == Open && (o.Form == backend.Blocking || o.prepares())
+}
+
+// prepares reports whether the operation makes a persistent collective: each start has a number.
+func (o *Operation) prepares() bool {
+	return o.Form == backend.Persistent && o.Kind.Collective() && o.Tag == 0
+}

@@ -25,12 +25,20 @@ const (
 	LockAll
 	Agree
 	Shrink
+	Region // a part of the program, which is no operation
+	Put
+	Get
+	Accumulate
+	GetAccumulate
+	FetchAndOp
+	CompareAndSwap
+	Flush
 	numKinds
 )
 
 var kindNames = [...]string{
 	"Send", "Ssend", "Recv", "Sendrecv", "RecvAlloc", "Probe", "Mprobe", "MessageRecv", "WaitAny", "CreateGroup", "Lock", "LockAll",
-	"Agree", "Shrink",
+	"Agree", "Shrink", "Region", "Put", "Get", "Accumulate", "GetAccumulate", "FetchAndOp", "CompareAndSwap", "Flush",
 }
 
 // Collective reports whether k is a collective.

@@ -124,6 +124,9 @@ func (r *Ring) End(t Ticket) {
 	runtime.KeepAlive(r)
 }
 
+// EndNow is End with the time.
+func (r *Ring) EndNow(t Ticket) { r.change(t, Done) }
+
 // EndTimed is End of an operation that began without the time. In a sparse ring few get one.
 func (r *Ring) EndTimed(t Ticket) {
 	p := &r.recs[t%Slots]

@@ -29,15 +29,7 @@ type Line struct {
 
 // Lines returns the last n operations of each rank.
 func Lines(dumps []*Dump, n int) (lines []Line) {
-	a := &analysis{types: make(map[uint32]string)}
-	for _, d := range dumps {
-		for id, name := range d.Types {
-			a.types[id] = name
-		}
-		if d.Dumped.After(a.end) {
-			a.end = d.Dumped
-		}
-	}
+	a := newAnalysis(dumps)
 	for _, d := range dumps {
 		for i := max(0, len(d.Ops)-n); i < len(d.Ops); i++ {
 			lines = append(lines, a.line(d, &d.Ops[i]))
@@ -70,7 +62,7 @@ func (a *analysis) line(d *Dump, o *Operation) Line {
 		if o.Peer >= 0 && !o.Named {
 			l.Root = &o.Peer
 		}
-	} else {
+	} else if o.Kind != Region {
 		l.Peer, l.Tag = &o.Peer, &o.Tag
 	}
 	switch o.State {
