@@ -56,6 +56,10 @@ type Caps struct {
 type Bound struct {
 	Ctx     context.Context // nil: no limit
 	Timeout time.Duration   // of each operation; 0: no limit
+
+	// Background asks an Await to make progress only while no other goroutine waits. It lets a backend
+	// serve this process's other operations first, and may be ignored.
+	Background bool
 }
 
 // Limited reports whether b can ever end an operation.

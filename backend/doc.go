@@ -26,7 +26,8 @@
 //     short messages. Without it every collective is a schedule of package coll over
 //     messages, with the same results.
 //   - [Sharing]: memory that ranks of one node share. Without it AllocateShared is
-//     ErrNotSupported, and every rank has a SharedRegion to itself.
+//     ErrNotSupported, every rank has a SharedRegion to itself, and one-sided
+//     accesses are messages.
 //   - [Recovery]: going on after ranks have failed. Without it Agree, Shrink and
 //     Revoke are ErrNotSupported.
 //   - [Devices]: buffers in the memory of devices. Without it package tensor copies

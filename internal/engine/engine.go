@@ -114,10 +114,11 @@ type Engine struct {
 	ticker   sync.WaitGroup
 	sleeping atomic.Bool // the leader sleeps, or is about to: ring
 
-	waitMu sync.Mutex // guards leader, for cond
-	cond   sync.Cond
-	leader bool
-	parked atomic.Int32
+	waitMu   sync.Mutex // guards leader, for cond
+	cond     sync.Cond
+	leader   bool
+	attended atomic.Bool // the leader waits in the background
+	parked   atomic.Int32
 }
 
 // op is a send or receive in progress.

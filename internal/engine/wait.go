@@ -13,9 +13,10 @@ import (
 const (
 	spinFor   = 100 * time.Microsecond
 	yieldFor  = 200 * time.Microsecond
-	lookEvery = 16                   // looks between two readings of the clock, where no look gives up the processor
+	lookEvery = 16                   // looks after which other goroutines get a turn, and the clock is read where no look gives up the processor
 	busyFor   = 2 * time.Millisecond // looks that move messages, between two of the caller's bound
 	tickEvery = 100 * time.Millisecond
+	idleFor   = time.Millisecond // how long nobody has looked before a wait in the background sleeps on the links
 )
 
 // epoch is what engine.looked counts from.
@@ -35,6 +36,9 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 // await waits for p. One waiter of the process is the leader: it polls, and then sleeps.
 // The others sleep until an operation has completed, or the leader's place is free.
 func (e *Engine) await(b *backend.Bound, p backend.Pending) error {
+	if b != nil && b.Background {
+		return e.attend(b, p)
+	}
 	var start time.Time
 	if b.Limited() {
 		start = time.Now()
@@ -42,6 +46,9 @@ func (e *Engine) await(b *backend.Bound, p backend.Pending) error {
 	for round := 0; ; round++ {
 		if err := b.Err(start); err != nil {
 			return err
+		}
+		if e.attended.Load() && e.relieve(p) {
+			return nil
 		}
 		e.waitMu.Lock()
 		if e.leader {
@@ -65,16 +72,58 @@ func (e *Engine) await(b *backend.Bound, p backend.Pending) error {
 			ready = e.rest(b, p, start)
 		}
 		e.looked.Store(int64(time.Since(epoch)))
-		e.waitMu.Lock()
-		e.leader = false
-		if e.parked.Load() > 0 {
-			e.cond.Broadcast() // another one takes the place
-		}
-		e.waitMu.Unlock()
+		e.abdicate()
 		if ready {
 			return nil
 		}
 	}
+}
+
+// abdicate ends the caller's time as the leader.
+func (e *Engine) abdicate() {
+	e.waitMu.Lock()
+	e.leader = false
+	if e.parked.Load() > 0 {
+		e.cond.Broadcast() // another one takes the place
+	}
+	e.waitMu.Unlock()
+}
+
+// attend waits for p in the background. It sleeps on the links as the leader while nobody else looks at them.
+// Otherwise it would be woken for every message, and would have to wake the goroutine that waits for it.
+func (e *Engine) attend(b *backend.Bound, p backend.Pending) error {
+	for !p.Ready() {
+		if err := b.Err(time.Time{}); err != nil {
+			return err
+		}
+		e.waitMu.Lock()
+		idle := !e.leader && time.Since(epoch)-time.Duration(e.looked.Load()) > idleFor
+		if idle {
+			e.leader = true
+			e.attended.Store(true)
+		}
+		e.waitMu.Unlock()
+		if !idle {
+			time.Sleep(idleFor)
+			continue
+		}
+		e.rest(b, p, time.Time{})
+		e.attended.Store(false)
+		e.abdicate()
+	}
+	return nil
+}
+
+// relieve looks for p beside a leader that waits in the background, and then asks it to leave its place.
+func (e *Engine) relieve(p backend.Pending) (ready bool) {
+	ready = (e.cfg.Spare || e.cfg.Yield != nil) && e.look(p)
+	e.looked.Store(int64(time.Since(epoch)))
+	if !ready {
+		e.mu.Lock()
+		e.wakeLeader()
+		e.mu.Unlock()
+	}
+	return ready
 }
 
 // OnWait implements backend.Comm.
@@ -127,6 +176,9 @@ func (e *Engine) look(p backend.Pending) bool {
 		}
 		if !e.cfg.Spare {
 			e.cfg.Yield()
+		}
+		if i%lookEvery == 0 {
+			runtime.Gosched()
 		}
 		if i%every == 0 {
 			if now := time.Now(); begin.IsZero() {
