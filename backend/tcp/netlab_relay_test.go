@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -253,7 +252,7 @@ func TestHarmedConnectionsGiveResultsOrErrors(t *testing.T) {
 	if testing.Short() {
 		runs = 6
 	}
-	first, last := SoakRuns(t, runs)
+	first, last := netlab.SoakRuns(t, runs)
 	for _, h := range relayHarms() {
 		t.Run(h.name, func(t *testing.T) { relayRuns(t, &h, first, last) })
 		if h.changes {
@@ -261,26 +260,6 @@ func TestHarmedConnectionsGiveResultsOrErrors(t *testing.T) {
 			t.Run(h.name, func(t *testing.T) { relayRuns(t, &h, first, last) })
 		}
 	}
-}
-
-// SoakRuns says which runs are to be made of a test of runs runs: the first n if COHORT_SOAK is n, those from m to n, as a part of
-// a series, if it is m-n.
-func SoakRuns(t *testing.T, runs int) (first, last int) {
-	t.Helper()
-	text := os.Getenv("COHORT_SOAK")
-	if text == "" {
-		return 1, runs
-	}
-	from, to, part := strings.Cut(text, "-")
-	if !part {
-		from, to = "1", text
-	}
-	first, err := strconv.Atoi(from)
-	last, err2 := strconv.Atoi(to)
-	if err != nil || err2 != nil || first < 1 || last < first {
-		t.Fatalf("COHORT_SOAK is %q: want the number of runs, or the first and the last as in 101-200", text)
-	}
-	return first, last
 }
 
 // relayRuns does runs of one harm, several at a time: most of them wait.

@@ -1,24 +1,48 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
-// buildHello builds a program that prints its rank.
-func buildHello(t *testing.T) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "hello")
-	if out, err := exec.Command("go", "build", "-o", path, "../../examples/hello").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+func init() { rankPrograms[helloProgram] = helloRank }
+
+const helloProgram = "hello-rank"
+
+// helloRank is a rank that prints its number, and the sum of all numbers from 1.
+func helloRank(string) int {
+	world, err := cohort.Init(context.Background(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return 4
 	}
-	return path
+	defer world.Close()
+	sum, err := cohort.AllreduceOne(world, world.Rank()+1, cohort.Sum)
+	if err != nil {
+		fmt.Println(err)
+		return 3
+	}
+	fmt.Printf("rank %d of %d (backend %s): the sum is %d\n", world.Rank(), world.Size(), world.Backend(), sum)
+	return 0
+}
+
+// hello appends the program of helloRank to a command line.
+func hello(t *testing.T, line ...string) []string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(line, exe, helloProgram, "")
 }
 
 // limited is run under a limit of ulimit.
@@ -40,10 +64,9 @@ var advice = regexp.MustCompile(`too many open files: starting \d ranks(?: by mp
 
 // TestRunStatesDescriptorLimitItNeeds checks that the error names the necessary limit, and that this limit suffices.
 func TestRunStatesDescriptorLimitItNeeds(t *testing.T) {
-	hello := buildHello(t)
 	type job struct{ backend, ranks string }
 	for _, c := range sample([]job{{"shm", "3"}, {"shm", "5"}, {"shm", "8"}, {"tcp", "3"}, {"tcp", "5"}, {"tcp", "8"}}, 1, 3) {
-		line := []string{"run", "--backend", c.backend, "--bind", "none", "-n", c.ranks, hello}
+		line := hello(t, "run", "--backend", c.backend, "--bind", "none", "-n", c.ranks)
 		status, stdout, stderr := limited(t, "-n 24", line...)
 		said := advice.FindStringSubmatch(stderr)
 		if status == 0 || stdout != "" || said == nil {
@@ -56,7 +79,7 @@ func TestRunStatesDescriptorLimitItNeeds(t *testing.T) {
 		}
 	}
 	// So few that there is no place for the keeper, or for what the launcher reads before it.
-	if status, stdout, stderr := limited(t, "-n 10", "run", "-n", "2", hello); status == 0 || stdout != "" || !strings.Contains(stderr, "too many open files") {
+	if status, stdout, stderr := limited(t, "-n 10", hello(t, "run", "-n", "2")...); status == 0 || stdout != "" || !strings.Contains(stderr, "too many open files") {
 		t.Errorf("with 10 descriptors: status %d\n%s%s", status, stdout, stderr)
 	}
 }
@@ -64,10 +87,9 @@ func TestRunStatesDescriptorLimitItNeeds(t *testing.T) {
 // TestRunMPIStatesDescriptorLimitItNeeds checks that nothing is started with too low a limit, with which Open MPI's
 // mpirun would hang. The limit that the error names suffices, and so does a high enough hard limit.
 func TestRunMPIStatesDescriptorLimitItNeeds(t *testing.T) {
-	hello := buildHello(t)
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		for _, ranks := range sample([]string{"2", "5"}, 0) {
-			line := []string{"run", "--backend", "mpi", "--bind", "none", "--timeout", "1m", "-n", ranks, hello}
+			line := hello(t, "run", "--backend", "mpi", "--bind", "none", "--timeout", "1m", "-n", ranks)
 			status, stdout, stderr := limited(t, "-n 24", line...)
 			said := advice.FindStringSubmatch(stderr)
 			if status != cli.StatusUsage || stdout != "" || said == nil {

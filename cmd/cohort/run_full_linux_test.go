@@ -28,7 +28,6 @@ func ownMounts(t *testing.T) (unshare string) {
 // 64 KiB: the job succeeds, and the launcher reports the files that it could not write.
 func TestRunSucceedsWithFullDisk(t *testing.T) {
 	unshare := ownMounts(t)
-	hello := buildHello(t)
 	type job struct {
 		backend, full string // which of the two file systems has no room: folder or shm
 		message       string
@@ -38,7 +37,7 @@ func TestRunSucceedsWithFullDisk(t *testing.T) {
 		{"shm", "shm", ""}, {"tcp", "shm", ""},
 	}, 0, 3) {
 		folder := t.TempDir()
-		cmd := cohortCommand(t, "run", "-n", "3", "--backend", c.backend, "--bind", "none", "--flight", filepath.Join(folder, "flight"), hello)
+		cmd := cohortCommand(t, hello(t, "run", "-n", "3", "--backend", c.backend, "--bind", "none", "--flight", filepath.Join(folder, "flight"))...)
 		const script = `at=$0; test "$1" = folder || at=/dev/shm; shift
 			mount -t tmpfs -o size=64k none "$at" && mkdir -p "$0/flight" || exit 99
 			head -c 1000000 /dev/zero > "$at/filler" 2>/dev/null; exec "$@"`

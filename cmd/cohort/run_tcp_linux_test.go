@@ -16,7 +16,7 @@ func TestRunTCPLeavesNothing(t *testing.T) {
 		message string
 		count   int
 	}{
-		{[]string{"run", "-n", "3", "--backend", "tcp", "../../examples/hello"}, 0, " of 3 (backend tcp)\n", 3},
+		{hello(t, "run", "-n", "3", "--backend", "tcp"), 0, " of 3 (backend tcp): the sum is 6\n", 3},
 		{[]string{"run", "-n", "2", "--backend", "tcp", "sh", "-c", "stat -c %a $COHORT_SECRET_FILE"}, 0, "] 600\n", 2},
 		{[]string{"run", "-n", "2", "--backend", "tcp", "sh", "-c", "exit 3"}, 3, "", 0},
 	} {

@@ -13,8 +13,9 @@ var layers = [][]string{
 	{"coll"},
 	{"backend/*", "pool"},
 	{""},
+	{"values"},
 	{"cohorttest", "tensor", "hybrid"},
-	{"tensor/*"},
+	{"tensor/*", "tasks"},
 	{"sddp", "sddp/lp"},
 	{"sddp/report"},
 	{"cmd/*", "examples", "examples/*", "bench", "bench/*"},
@@ -68,7 +69,7 @@ var only = map[string][]string{
 	"sddp/lp":     {"internal/clp"},
 	"sddp/report": {"sddp"},
 	"cmd/sddp":    {"", "hybrid", "pool", "sddp", "sddp/*", "internal/cli"},
-	"examples/*":  {"", "hybrid", "pool", "tensor", "tensor/*"},
+	"examples/*":  {"", "hybrid", "pool", "tensor", "tensor/*", "values", "tasks"},
 }
 
 // outside are the modules that packages may import, and which packages may: nil stands for all.

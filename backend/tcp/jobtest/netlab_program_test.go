@@ -1,6 +1,6 @@
 //go:build linux
 
-package tcp_test
+package jobtest
 
 import (
 	"bytes"

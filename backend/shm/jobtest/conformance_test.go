@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm_test
+package jobtest
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package tcp_test
+package jobtest
 
 import (
 	"context"

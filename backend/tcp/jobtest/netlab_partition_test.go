@@ -1,6 +1,6 @@
 //go:build linux
 
-package tcp_test
+package jobtest
 
 import (
 	"encoding/json"
@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/backend/tcp"
 	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
@@ -126,7 +125,7 @@ func TestPartitionedRanksEndWithTheRightErrors(t *testing.T) {
 	if testing.Short() {
 		runs = 1
 	}
-	first, last := tcp.SoakRuns(t, runs)
+	first, last := netlab.SoakRuns(t, runs)
 	for _, c := range []struct {
 		what string
 		env  []string
