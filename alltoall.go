@@ -50,3 +50,18 @@ func Ialltoallv[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcou
 func AlltoallvInit[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) (*Persistent, error) {
 	return c.persist(recvParts(sendParts(data(newCall(backend.Alltoallv, -1), send, recv), scounts, sdispls), rcounts, rdispls))
 }
+
+// AlltoallvAlloc is [Alltoallv] for ranks that do not know how much they receive: they exchange the
+// counts first. Of send, the first scounts[0] elements go to rank 0, the next scounts[1] to rank 1, and
+// so on. It returns the elements received from all ranks in rank order, in a new slice, and how many are
+// from each rank.
+//
+// Collective: all ranks of c call it with the same type.
+//
+// Buffers: scounts has one entry per rank, and their sum is the length of send.
+//
+// Errors: [ErrCount] and [ErrType] for wrong arguments; [ErrAlloc] if the elements received exceed the
+// address space.
+func AlltoallvAlloc[T any](c *Comm, send []T, scounts []int) (recv []T, rcounts []int, err error) {
+	return runAlloc[T](c, sendParts(data(c.begin(backend.Alltoallv, -1), send, nil), scounts, nil))
+}

@@ -15,6 +15,18 @@ func (c *Comm) begin(coll backend.Coll, root int) *backend.Call { return c.base(
 // run makes the call from begin.
 func (c *Comm) run(call *backend.Call) error { return c.base().Run(call) }
 
+// runAlloc makes the call from begin, and allocates what the rank receives.
+func runAlloc[T any](c *Comm, call *backend.Call) (recv []T, counts []int, err error) {
+	counts, err = c.base().RunAlloc(call, func(n int) []byte {
+		recv = make([]T, n)
+		return bytesOf(recv)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return recv, counts, nil
+}
+
 // newCall returns a Call for the nonblocking and persistent forms, which copy it.
 func newCall(coll backend.Coll, root int) *backend.Call { return &backend.Call{Coll: coll, Root: root} }
 

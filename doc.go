@@ -132,6 +132,9 @@
 // Any other overlap is [ErrBuffer]. A buffer that a rank does not use, such as recv of [Reduce] on
 // a rank other than the root, may be nil. Receives never write past the end of a slice.
 //
+// [SendView], [RecvView] and [AlltoallView] send from and receive into elements that are not contiguous,
+// such as a column of a matrix. A [Layout] describes them.
+//
 // # Concurrency
 //
 // A Comm may be used by many goroutines at once. Point-to-point operations may run concurrently
@@ -141,7 +144,7 @@
 // # Where to go on
 //
 // Each function's example runs on four ranks. The folder examples has complete programs, and
-// docs/README.md lists the guides. Packages hybrid (threads inside a rank) and tensor
-// (multi-dimensional data, GPUs) build on this one. Package topo describes the machine, and
+// docs/README.md lists the guides. Packages values (any Go value), hybrid (threads inside a rank) and
+// tensor (multi-dimensional data, GPUs) build on this one. Package topo describes the machine, and
 // cohorttest tests a backend.
 package cohort

@@ -120,3 +120,39 @@ func ExampleAllgatherv() {
 	// Output:
 	// [0 1 1 2 3 3]
 }
+
+// Nobody knows beforehand how many numbers the others have found.
+func ExampleGathervAlloc() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		var found []int // the rank's share of the squares below 100
+		for i := world.Rank(); i*i < 100; i += world.Size() {
+			found = append(found, i*i)
+		}
+		all, counts, err := cohort.GathervAlloc(world, found, 0)
+		if err == nil && world.Rank() == 0 {
+			fmt.Println(all, counts)
+		}
+		return err
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// [0 16 64 1 25 81 4 36 9 49] [3 3 2 2]
+}
+
+func ExampleAllgathervAlloc() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		name := []byte("abcd"[:world.Rank()+1])
+		all, counts, err := cohort.AllgathervAlloc(world, name)
+		if err == nil && world.Rank() == 3 {
+			fmt.Printf("%s %v\n", all, counts)
+		}
+		return err
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// aababcabcd [1 2 3 4]
+}

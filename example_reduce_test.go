@@ -156,3 +156,26 @@ func ExampleReduceScatter() {
 	// Output:
 	// [16 20 24]
 }
+
+// A rank combines what two threads have counted before it takes part in the reduction.
+func ExampleReduceLocal() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		me := world.Rank()
+		first, second := []int{me, 1}, []int{10 * me, 1}
+		if err := cohort.ReduceLocal(first, second, cohort.Sum); err != nil {
+			return err
+		}
+		if err := cohort.Allreduce(world, second, second, cohort.Sum); err != nil {
+			return err
+		}
+		if me == 0 {
+			fmt.Println(second)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// [66 8]
+}

@@ -166,6 +166,28 @@ func ExampleSendrecv() {
 	// [1]
 }
 
+// Every rank computes while its message and that of its neighbour are on their way.
+func ExampleIsendrecv() {
+	four(func(world *cohort.Comm) error {
+		me, n := world.Rank(), world.Size()
+		send, recv := []int{me * me}, make([]int, 1)
+		req, err := cohort.Isendrecv(world, send, (me+1)%n, 0, recv, (me+n-1)%n, 0)
+		if err != nil {
+			return err
+		}
+		square := me * me // what does not need the neighbour's number
+		if _, err := req.Wait(); err != nil {
+			return err
+		}
+		if me == 3 {
+			fmt.Println(recv[0], "before", square)
+		}
+		return nil
+	})
+	// Output:
+	// 4 before 9
+}
+
 func ExampleRecvAlloc() {
 	four(func(world *cohort.Comm) error {
 		if world.Rank() > 0 {
@@ -278,6 +300,33 @@ func ExampleRequest_Test() {
 	})
 	// Output:
 	// [4]
+}
+
+// Rank 0 takes whichever comes first: a message, or the end of its patience.
+func ExampleRequest_Done() {
+	four(func(world *cohort.Comm) error {
+		if world.Rank() == 3 {
+			return cohort.Send(world, []int{33}, 0, 0)
+		}
+		if world.Rank() != 0 {
+			return nil
+		}
+		buf := make([]int, 1)
+		req, err := cohort.Irecv(world, buf, 3, 0)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-req.Done():
+			_, err := req.Wait() // does not wait
+			fmt.Println("received", buf[0])
+			return err
+		case <-time.After(time.Minute):
+			return req.Cancel()
+		}
+	})
+	// Output:
+	// received 33
 }
 
 // The arguments are fixed once; each Start sends what the buffer holds then.
@@ -394,4 +443,23 @@ func ExampleNewOp() {
 	})
 	// Output:
 	// {16 11}
+}
+
+// The flight recorder keeps when each rank was in which part. After cohort run --flight FOLDER,
+// cohort report --trace FILE shows it as a timeline.
+func ExampleComm_Region() {
+	four(func(world *cohort.Comm) error {
+		assemble := world.Region("assemble")
+		x := float64(world.Rank())
+		assemble.End()
+
+		defer world.Region("solve").End()
+		sum, err := cohort.AllreduceOne(world, x, cohort.Sum)
+		if world.Rank() == 0 {
+			fmt.Println(sum)
+		}
+		return err
+	})
+	// Output:
+	// 6
 }

@@ -27,6 +27,20 @@ func GathervInit[T any](c *Comm, send, recv []T, counts, displs []int, root int)
 	return c.persist(recvParts(data(newCall(backend.Gatherv, root), send, recv), counts, displs))
 }
 
+// GathervAlloc is [Gatherv] for a root that does not know the counts: the ranks exchange them first. On
+// root it returns the elements of all ranks in rank order, in a new slice, and how many are from each
+// rank; elsewhere it returns nil.
+//
+// Collective: all ranks of c call it with the same type and root.
+//
+// Buffers: send may be nil or empty.
+//
+// Errors: [ErrRoot] and [ErrType] for wrong arguments; [ErrAlloc] on root if the elements exceed the
+// address space.
+func GathervAlloc[T any](c *Comm, send []T, root int) (recv []T, counts []int, err error) {
+	return runAlloc[T](c, data(c.begin(backend.Gatherv, root), send, nil))
+}
+
 // Allgatherv collects the send of all ranks, which may differ in length, in every rank's recv. The
 // counts[r] elements of rank r are stored at displs[r].
 //
@@ -49,4 +63,16 @@ func Iallgatherv[T any](c *Comm, send, recv []T, counts, displs []int) (*Request
 // AllgathervInit is the persistent form of [Allgatherv].
 func AllgathervInit[T any](c *Comm, send, recv []T, counts, displs []int) (*Persistent, error) {
 	return c.persist(recvParts(data(newCall(backend.Allgatherv, -1), send, recv), counts, displs))
+}
+
+// AllgathervAlloc is [Allgatherv] for ranks that do not know the counts: they exchange them first. It
+// returns the elements of all ranks in rank order, in a new slice, and how many are from each rank.
+//
+// Collective: all ranks of c call it with the same type.
+//
+// Buffers: send may be nil or empty.
+//
+// Errors: [ErrType] for a wrong argument; [ErrAlloc] if the elements exceed the address space.
+func AllgathervAlloc[T any](c *Comm, send []T) (recv []T, counts []int, err error) {
+	return runAlloc[T](c, data(c.begin(backend.Allgatherv, -1), send, nil))
 }

@@ -40,10 +40,10 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	}
 	world, err := initWorld(ctx, cfg)
 	if err != nil {
-		membership.set(notJoined, "")
+		membership.set(notJoined, nil)
 		return fail(err)
 	}
-	membership.set(isOpen, fmt.Sprintf("rank %d of %d on %s", world.Rank(), world.Size(), world.Backend()))
+	membership.set(isOpen, world)
 	world.base().OnClose(func() { membership.leave(world.Size()) })
 	return world, nil
 }
@@ -89,7 +89,8 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 type member struct {
 	mu    sync.Mutex
 	state memberState
-	world string // describes the world that Init returned
+	world *Comm  // what Init returned, until it is closed: the world keeps shared memory mapped
+	text  string // describes it
 }
 
 type memberState uint8
@@ -111,24 +112,34 @@ func (m *member) begin() error {
 	case joining:
 		return initFault("another goroutine of this process is in Init; call it once")
 	case isOpen:
-		return initFault("this process has joined a job before, as %s, and its world is open; use that world, or a Dup of it", m.world)
+		return initFault("this process has joined a job before, as %s, and its world is open; use that world, or a Dup of it", m.text)
 	case hasLeft:
-		return initFault("this process has joined a job before, as %s, and left it; a job is joined once, so close the world when the program ends", m.world)
+		return initFault("this process has joined a job before, as %s, and left it; a job is joined once, so close the world when the program ends", m.text)
 	}
 	m.state = joining
 	return nil
 }
 
-func (m *member) set(state memberState, world string) {
+// open returns the world of this process, nil if it has none.
+func (m *member) open() *Comm {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state, m.world = state, world
+	return m.world
+}
+
+func (m *member) set(state memberState, world *Comm) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state, m.world = state, world; world != nil {
+		m.text = fmt.Sprintf("rank %d of %d on %s", world.Rank(), world.Size(), world.Backend())
+	}
 }
 
 // leave is called when the world has been closed.
 func (m *member) leave(size int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.world = nil
 	if m.state = hasLeft; size == 1 {
 		m.state = notJoined
 	}

@@ -15,6 +15,10 @@ func init() {
 	}})
 }
 
+func mpiHandle(c backend.Comm) uintptr { return mpi.Handle(c) }
+
+func mpiMembers(world backend.Comm, h uintptr) ([]int, error) { return mpi.Members(world, h) }
+
 func mpiConfig(ctx context.Context, s settings) mpi.Config {
 	return mpi.Config{
 		Library:          s.MPI.Lib,

@@ -15,6 +15,10 @@ func init() {
 		missing: "this program was built without it (not on Linux, with CGO_ENABLED=0, or with the tag cohort_nompi)"})
 }
 
+func mpiHandle(backend.Comm) uintptr { return 0 }
+
+func mpiMembers(backend.Comm, uintptr) ([]int, error) { panic("there is no MPI_Comm") } // mpiHandle says so
+
 func openMPI(context.Context, settings) (backend.Comm, error) {
 	if l := mpifind.Launched(osEnv); l != nil && l.Size > 1 {
 		return nil, absent("mpi", ", but this process is one of "+strconv.Itoa(l.Size)+" started by "+l.Name+" ("+l.Evidence+"); "+

@@ -83,6 +83,13 @@ func Sendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, rec
 	return status(c.base().Sendrecv(typ, view.Bytes(send), dest, sendTag, view.Bytes(recv), source, recvTag, err))
 }
 
+// Isendrecv is the nonblocking form of [Sendrecv]. Neither buffer must be used until the request, which
+// is that of both messages, is complete. Its status is that of the message received.
+func Isendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, recvTag int) (*Request, error) {
+	typ, err := typeFor[T]()
+	return request(c.base().Isendrecv(typ, view.Bytes(send), dest, sendTag, view.Bytes(recv), source, recvTag, err))
+}
+
 // RecvAlloc receives a message of any length into a new slice.
 //
 // Local: the caller and source take part.

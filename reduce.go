@@ -1,6 +1,10 @@
 package cohort
 
-import "github.com/cohort-hpc/cohort/backend"
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/comm"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
 
 // Reduce combines the send of all ranks element by element with op and stores the result in root's
 // recv. The order of combination depends only on the number of ranks and the length (on mpi with
@@ -48,4 +52,17 @@ func Iallreduce[T Reducible](c *Comm, send, recv []T, op Op) (*Request, error) {
 // AllreduceInit is the persistent form of [Allreduce].
 func AllreduceInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persistent, error) {
 	return c.persist(reduction(newCall(backend.Allreduce, -1), send, recv, op))
+}
+
+// ReduceLocal combines two slices of the calling rank: inout[i] becomes in[i] op inout[i], with in as from
+// a lower rank.
+//
+// Local. No communicator is involved.
+//
+// Buffers: in and inout are equally long and do not overlap.
+//
+// Errors: [ErrCount], [ErrBuffer], [ErrOp] and [ErrType] for wrong arguments.
+func ReduceLocal[T Reducible](in, inout []T, op Op) error {
+	o, err := opFor[T](op)
+	return comm.ReduceLocal(o, view.Bytes(in), view.Bytes(inout), err)
 }

@@ -35,11 +35,21 @@ func (q *Request) Test() (Status, bool, error) {
 	return fromBackend(st), done, err
 }
 
+// Done returns a channel that is closed when the operation is complete, or has been ended at its
+// deadline: Wait then returns without waiting. It serves select statements. Every call on a Request
+// that is not complete returns the same channel. A nil Request is complete.
+//
+// Local. The first call starts a goroutine that waits for the operation, so that no other call is
+// needed to make progress. A Request on which Done is not called pays nothing.
+//
+// On mpi it requires that the library grants at least MPI_THREAD_SERIALIZED, as by default.
+func (q *Request) Done() <-chan struct{} { return q.base().Done() }
+
 // Cancel withdraws a send or receive that has not matched; Wait then returns [ErrCanceled]. An
 // operation that has matched completes normally, as does a send on mpi. Cancel does nothing for a
 // nil or complete Request.
 //
-// Errors: [ErrNotSupported] for a collective, which cannot be canceled.
+// Errors: [ErrNotSupported] for a collective and for [Isendrecv], which cannot be canceled.
 func (q *Request) Cancel() error { return q.base().Cancel() }
 
 // setOf returns the requests as a set, which the caller puts back.

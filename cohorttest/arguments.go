@@ -63,6 +63,8 @@ func p2pArguments(r *Rank) {
 		wrong(fmt.Sprintf("RecvAlloc from %d", rank), err, cohort.ErrRank)
 		_, err = cohort.Sendrecv(c, buf, rank, 1, make([]int32, 3), 0, 1)
 		wrong(fmt.Sprintf("Sendrecv to %d", rank), err, cohort.ErrRank)
+		_, err = cohort.Isendrecv(c, buf, 0, 1, make([]int32, 3), rank, 1)
+		wrong(fmt.Sprintf("Isendrecv from %d", rank), err, cohort.ErrRank)
 	}
 	wrong("Send to any", cohort.Send(c, buf, cohort.AnySource, 1), cohort.ErrRank)
 	most := c.Caps().MaxTag
@@ -82,6 +84,8 @@ func p2pArguments(r *Rank) {
 	}
 	_, err := cohort.Sendrecv(c, buf[:2], 0, 1, buf[1:], 0, 1)
 	wrong("Sendrecv with buffers that overlap", err, cohort.ErrBuffer)
+	_, err = cohort.Isendrecv(c, buf[:2], 0, 1, buf[1:], 0, 1)
+	wrong("Isendrecv with buffers that overlap", err, cohort.ErrBuffer)
 	_, err = cohort.MessageRecv(nil, buf)
 	r.Is(err, cohort.ErrRequest, "MessageRecv of nil")
 	// None of these calls has sent anything.
@@ -210,6 +214,24 @@ func wrongCalls(n, me int) []wrongCall {
 			return cohort.Alltoallv(c, long[:2*n], counts, displs, long[1:2*n+1], counts, displs)
 		}},
 	}
+	calls = append(calls,
+		wrongCall{"AlltoallvAlloc with few counts", cohort.ErrCount, func(c *cohort.Comm) error {
+			_, _, err := cohort.AlltoallvAlloc(c, v(2*n), counts[1:])
+			return err
+		}},
+		wrongCall{"AlltoallvAlloc with a negative count", cohort.ErrCount, func(c *cohort.Comm) error {
+			_, _, err := cohort.AlltoallvAlloc(c, v(2*n), edit(counts, -1))
+			return err
+		}},
+		wrongCall{"AlltoallvAlloc with a long send", cohort.ErrCount, func(c *cohort.Comm) error {
+			_, _, err := cohort.AlltoallvAlloc(c, v(2*n+1), counts)
+			return err
+		}},
+		wrongCall{"AlltoallvAlloc with huge counts", cohort.ErrCount, func(c *cohort.Comm) error {
+			_, _, err := cohort.AlltoallvAlloc(c, v(2*n), each(n, func(int) int { return math.MaxInt }))
+			return err
+		}},
+	)
 	for _, root := range []int{-1, n, n + 7, math.MaxInt, cohort.Undefined} {
 		calls = append(calls,
 			wrongCall{fmt.Sprintf("Bcast from root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error { return cohort.Bcast(c, v(2), root) }},
@@ -217,6 +239,10 @@ func wrongCalls(n, me int) []wrongCall {
 			wrongCall{fmt.Sprintf("Gather to root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error { return cohort.Gather(c, v(2), v(2*n), root) }},
 			wrongCall{fmt.Sprintf("Gatherv to root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error {
 				return cohort.Gatherv(c, v(2), v(2*n), counts, displs, root)
+			}},
+			wrongCall{fmt.Sprintf("GathervAlloc to root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error {
+				_, _, err := cohort.GathervAlloc(c, v(2), root)
+				return err
 			}},
 			wrongCall{fmt.Sprintf("Scatter from root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error { return cohort.Scatter(c, v(2*n), v(2), root) }},
 			wrongCall{fmt.Sprintf("Scatterv from root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error {
@@ -304,6 +330,8 @@ func badType[T any](r *Rank) {
 	r.Is(cohort.Bcast(c, make([]T, 2), 0), cohort.ErrType, "Bcast of %s", what)
 	r.Is(cohort.Allgather(c, make([]T, 1), make([]T, r.Size)), cohort.ErrType, "Allgather of %s", what)
 	r.Is(cohort.Alltoall(c, make([]T, r.Size), make([]T, r.Size)), cohort.ErrType, "Alltoall of %s", what)
+	_, _, err = cohort.AllgathervAlloc(c, make([]T, 1))
+	r.Is(err, cohort.ErrType, "AllgathervAlloc of %s", what)
 	_, err = cohort.BcastOne(c, x, 0)
 	r.Is(err, cohort.ErrType, "BcastOne of %s", what)
 	r.OK(c.Barrier())

@@ -71,6 +71,17 @@ func faultScenarios() []scenario {
 				_, err := cohort.AllocateShared[int64](r.World, 1000)
 				return err
 			})},
+		{name: "faults/dead-with-onesided-lock", sizes: atLeast(2), alone: true, lost: last, body: deadOnesided(
+			func(w *cohort.Window[int64], _ int) error { return w.Lock(cohort.LockExclusive, 0) })},
+		{name: "faults/dead-in-onesided-fence", sizes: atLeast(2), alone: true, lost: last, body: deadOnesided(
+			func(w *cohort.Window[int64], _ int) error { return w.Fence() })},
+		{name: "faults/dead-target", sizes: atLeast(2), alone: true, lost: last, body: deadOnesided(
+			func(w *cohort.Window[int64], victim int) (err error) {
+				for err == nil { // its memory may be there for a while
+					_, err = w.FetchAndOp(1, victim, 0, cohort.Sum)
+				}
+				return err
+			})},
 		{name: "faults/dead-out-of-memory", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
 			dieBy(r, r.Size-1, outOfMemory, func() error { return r.World.Barrier() })
 		}},

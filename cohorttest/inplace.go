@@ -4,7 +4,7 @@ import "github.com/cohort-hpc/cohort"
 
 // p2pInPlace exchanges messages around the ring with the same slice as send and recv
 // (MPI_Sendrecv_replace, MPI-4.1 section 3.10): each rank receives what its neighbour held before.
-// The lengths cover eager messages and rendezvous.
+// Then it gives that back. The lengths cover eager messages and rendezvous.
 func p2pInPlace(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
@@ -21,6 +21,19 @@ func p2pInPlace(r *Rank) {
 		}
 		if i, ok := buf.diff(want, nil); !ok {
 			r.Errorf("in place, %d elements: element %d is %v, want %v", m, i, buf.all[i+guards], want.all[i+guards])
+		}
+		// Back the other way, nonblocking.
+		req, err := cohort.Isendrecv(c, buf.data, prev, m, buf.data, next, m)
+		r.OK(err)
+		if st, err = req.Wait(); st.Source != next || cohort.Count[float64](st) != m {
+			r.Errorf("Isendrecv in place, %d elements: status %+v, want source %d", m, st, next)
+		}
+		r.OK(err)
+		for i := range want.data {
+			want.data[i] = float64s.elem(value(m, r.Rank, i))
+		}
+		if i, ok := buf.diff(want, nil); !ok {
+			r.Errorf("Isendrecv in place, %d elements: element %d is %v, want %v", m, i, buf.all[i+guards], want.all[i+guards])
 		}
 	}
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Every predefined operation over every kind of element, user-defined
-// operations, MinLoc and MaxLoc, and the scalar forms.
+// operations, MinLoc and MaxLoc, the scalar forms, and ReduceLocal.
 
 func operationScenarios() []scenario {
 	return []scenario{
@@ -20,11 +20,12 @@ func operationScenarios() []scenario {
 		{name: "operations/locations", body: locationOps},
 		{name: "operations/user", body: userOps},
 		{name: "operations/scalars", body: scalars},
+		{name: "operations/local-misuse", body: wrongLocal},
 	}
 }
 
 // reduceAll checks op on elements of one kind with every reduction, in every form
-// and for three lengths. The smaller matrix has one length, and one form for each
+// and for three lengths, and with ReduceLocal. The smaller matrix has one length, and one form for each
 // reduction; the forms take turns from call to call.
 func reduceAll[T element](r *Rank, k kind[T], op cohort.Op, fold func(a, b T) T) {
 	lengths := []int{1, 3, 67}
@@ -46,6 +47,41 @@ func reduceAll[T element](r *Rank, k kind[T], op cohort.Op, fold func(a, b T) T)
 		}
 	}
 	r.reduced++
+	for _, m := range lengths {
+		in, inout, want := newBuffer(k, m), newBuffer(k, m), newBuffer(k, m)
+		for i := range m {
+			in.data[i], inout.data[i] = k.elem(value(7, 0, i)), k.elem(value(7, 1, i))
+			want.data[i] = fold(in.data[i], inout.data[i])
+		}
+		r.OK(cohort.ReduceLocal(in.data, inout.data, op))
+		if i, ok := inout.diff(want, nil); !ok {
+			r.Errorf("ReduceLocal of %d %s with %v: element %d is %v, want %v", m, k.name, op, i, inout.all[i+guards], want.all[i+guards])
+		}
+	}
+}
+
+// wrongLocal passes wrong arguments to ReduceLocal.
+func wrongLocal(r *Rank) {
+	v := []int32{1, 2, 3, 4}
+	for what, c := range map[string]struct{ err, want error }{
+		"two lengths":         {cohort.ReduceLocal(v[:2], make([]int32, 3), cohort.Sum), cohort.ErrCount},
+		"one slice":           {cohort.ReduceLocal(v, v, cohort.Sum), cohort.ErrBuffer},
+		"slices that overlap": {cohort.ReduceLocal(v[:3], v[1:], cohort.Sum), cohort.ErrBuffer},
+		"no op":               {cohort.ReduceLocal(v[:2], v[2:], cohort.Op{}), cohort.ErrOp},
+		"Band of floats":      {cohort.ReduceLocal([]float64{1}, []float64{2}, cohort.Band), cohort.ErrOp},
+		"strings":             {cohort.ReduceLocal([]string{"a"}, []string{"b"}, cohort.Sum), cohort.ErrType},
+		"an op that panics": {cohort.ReduceLocal(v[:1], v[1:2], cohort.NewOp(true, func(in, inout []int32) { panic("no") })),
+			cohort.ErrOp},
+	} {
+		r.Is(c.err, c.want, "ReduceLocal with %s", what)
+		names(r, c.err, "reducelocal")
+	}
+	for i, x := range v {
+		if x != int32(i+1) {
+			r.Errorf("element %d was changed to %d", i, x)
+		}
+	}
+	r.OK(cohort.ReduceLocal[int32](nil, []int32{}, cohort.Sum))
 }
 
 type integer interface {
@@ -412,6 +448,11 @@ func composeAll(r *Rank, op cohort.Op) {
 		_, err = req.Wait()
 		r.OK(err)
 		check("Iallreduce", 0, r.Size)
+		for i := range recv {
+			send[i], recv[i] = elem(0, i), elem(1, i)
+		}
+		r.OK(cohort.ReduceLocal(send, recv, op))
+		check("ReduceLocal", 0, 2)
 	}
 }
 

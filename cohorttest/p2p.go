@@ -84,6 +84,11 @@ func p2pLengths(r *Rank) {
 		st, err = cohort.Sendrecv(c, send.data, next, 4, recv.data, prev, 4)
 		check("Sendrecv", st, err, 4)
 
+		req, err = cohort.Isendrecv(c, send.data, next, 4, recv.data, prev, 4)
+		r.OK(err)
+		st, err = req.Wait()
+		check("Isendrecv", st, err, 4)
+
 		req, err = cohort.Isend(c, send.data, next, 5)
 		r.OK(err)
 		got, st, err := cohort.RecvAlloc[float64](c, prev, 5)
@@ -299,6 +304,10 @@ func procNull(r *Rank) {
 	}
 	st, err = cohort.Sendrecv(c, buf, cohort.ProcNull, 1, buf[:0], cohort.ProcNull, 1)
 	empty("Sendrecv", st, err)
+	req, err = cohort.Isendrecv(c, buf, cohort.ProcNull, 1, buf[:0], cohort.ProcNull, 1)
+	r.OK(err)
+	st, err = req.Wait()
+	empty("Isendrecv", st, err)
 	// A chain with open ends, as in a grid without periods.
 	next, prev := r.Rank+1, r.Rank-1
 	if next == r.Size {

@@ -271,6 +271,15 @@ func cancel(r *Rank) {
 	if i, ok := recv.diff(image, nil); !ok || got[0] != 9 {
 		r.Errorf("after Cancel: element %d of the canceled buffer was written, or got %d", i, got[0])
 	}
+	// An exchange cannot be canceled.
+	req, err = cohort.Isendrecv(c, []int32{3}, next, 13, got, prev, 13)
+	r.OK(err)
+	if err := req.Cancel(); err != nil {
+		r.Is(err, cohort.ErrNotSupported, "Cancel of an Isendrecv")
+	}
+	if _, err := req.Wait(); err != nil || got[0] != 3 {
+		r.Errorf("an exchange that was not canceled: %v, %d", err, got[0])
+	}
 	// A receive that is complete stays so.
 	req, err = cohort.Irecv(c, got, prev, 12)
 	r.OK(err)

@@ -261,9 +261,9 @@ func Bits(t *testing.T, l Launcher, n int) string {
 // all returns the scenarios, simple ones first.
 var all = sync.OnceValue(func() []scenario {
 	return slices.Concat(
-		p2pScenarios(), probeScenarios(), requestScenarios(), recorderScenarios(),
-		collectiveScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
-		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
+		p2pScenarios(), probeScenarios(), requestScenarios(), doneScenarios(), recorderScenarios(),
+		collectiveScenarios(), countScenarios(), valueScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
+		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), onesidedScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
 	)
 })
 

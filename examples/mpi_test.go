@@ -4,34 +4,45 @@ package examples
 
 import (
 	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/test/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // Every example runs under the launcher of every MPI library, and under cohort run with it. The
-// output is that on shm.
+// output is that on shm. With -short only hello runs in all these ways, and the others with two ranks.
 func TestExamplesOverMPI(t *testing.T) {
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		for _, e := range examples {
 			t.Run(e.name, func(t *testing.T) {
-				example := program(t, e.name)
+				example, all := program(t, e.name), e.name == "hello" || !testing.Short()
 				for n := 1; n <= 3; n++ {
-					cmd := l.Command(n, example)
+					if n != 2 && !all {
+						continue
+					}
+					cmd := l.Command(n, append([]string{example}, args(e.name)...)...)
 					if n == 1 {
 						cmd.Env = append(cmd.Env, "COHORT_BACKEND=mpi") // alone it would be local
 					}
 					check(t, untagged(e.lines(n), "mpi"), cmd)
 				}
+				if !all {
+					return
+				}
 				tagged := e.lines(2)
 				for i := range tagged {
 					tagged[i] = strings.ReplaceAll(tagged[i], "shm", "mpi")
 				}
-				run := exec.Command(program(t, "cohort"), "run", "--backend", "mpi", "-n", "2", example)
+				run := exec.Command(program(t, "cohort"), append([]string{"run", "--backend", "mpi", "-n", "2", example}, args(e.name)...)...)
 				run.Env = append(os.Environ(), "COHORT_MPI_LIB="+l.Library.Path)
 				check(t, tagged, run)
 			})
@@ -55,6 +66,36 @@ func TestTrainingHasSameBitsOverMPI(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Three ranks write one file through HDF5's C library, and its own program reads what the formula says.
+func TestHDF5WritesOneFileFromAllRanks(t *testing.T) {
+	if os.Getenv(mpitest.Variable) != "" {
+		t.Skip(mpitest.Variable + " names the MPI libraries, and Debian's HDF5 works with Debian's Open MPI only")
+	}
+	l := mpitest.Of(t, mpifind.OpenMPI)
+	need.Program(t, "pkg-config")
+	need.Program(t, "h5pcc.openmpi")
+	dump := need.Program(t, "h5dump")
+	example, file := filepath.Join(t.TempDir(), "hdf5"), filepath.Join(t.TempDir(), "waves.h5")
+	if out, err := exec.Command("go", "build", "-tags", "hdf5", "-o", example, "./hdf5").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	check(t, []string{regexp.QuoteMeta(file) + ": waves, 100 x 40"}, l.Command(3, example, file))
+	out, err := exec.Command(dump, "-d", "/waves", "-y", "-w", "1", "-m", "%.17g", file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("h5dump: %v\n%s", err, out)
+	}
+	values := regexp.MustCompile(`(?m)^ +(-?[0-9][0-9.e+-]*),?$`).FindAllSubmatch(out, -1)
+	if len(values) != 100*40 {
+		t.Fatalf("h5dump shows %d values, want 4000:\n%.2000s", len(values), out)
+	}
+	for i, v := range values {
+		want := math.Sin(float64(i/40)/10) * math.Cos(float64(i%40)/10)
+		if got, err := strconv.ParseFloat(string(v[1]), 64); err != nil || got != want {
+			t.Fatalf("row %d, column %d is %s, want %v", i/40, i%40, v[1], want)
+		}
+	}
 }
 
 // A program is built without the mpi backend, in both ways, and started by MPI launchers. Its ranks

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 type reportSettings struct {
 	all, json bool
 	last      int
+	trace     string
 }
 
 func newReport() *cobra.Command {
@@ -34,13 +36,15 @@ The exit status is 1 if files cannot be read.`,
 		Example: `
   cohort report flight
   cohort report --all --last 20 flight
-  cohort report --json flight`,
+  cohort report --json flight
+  cohort report --trace timeline.json flight`,
 		Args: cli.OneArg("FOLDER with the files of a job"),
 		RunE: func(_ *cobra.Command, args []string) error { return cli.Exit(s.run(args)) },
 	}
 	f := c.Flags()
 	f.BoolVarP(&s.all, "all", "a", false, "also print the last operations of each rank")
 	cli.Number(f, &s.last, "last", "", 1, flight.Slots, "print the last `N` operations of each rank with --all and --json")
+	f.StringVar(&s.trace, "trace", "", "write the regions and operations to `FILE`, as a timeline that ui.perfetto.dev opens")
 	f.BoolVar(&s.json, "json", false, "print one JSON object: the line, the ranks, and the operations")
 	return c
 }
@@ -49,6 +53,15 @@ func (s *reportSettings) run(args []string) (int, error) {
 	dumps, others, err := flight.Read(args[0])
 	if err != nil {
 		return 1, err
+	}
+	if s.trace != "" {
+		var b bytes.Buffer
+		if err := flight.WriteTimeline(&b, dumps); err != nil {
+			return 1, err
+		}
+		if err := flight.WriteFile(s.trace, b.Bytes()); err != nil {
+			return 1, err
+		}
 	}
 	finding := flight.Analyse(dumps)
 	lines := flight.Lines(dumps, s.last)

@@ -38,12 +38,14 @@ func flightRank(how string) int {
 		fmt.Println(err)
 		return 3
 	}
+	start := world.Region("start")
 	for range 3 {
 		if err := world.Barrier(); err != nil {
 			fmt.Println(err)
 			return 3
 		}
 	}
+	start.End()
 	x := make([]float64, 4)
 	odd := world.Rank() == 2
 	switch {
@@ -148,6 +150,14 @@ func TestReportNamesRankThatOthersWaitFor(t *testing.T) {
 		status, table, stderr := run(t, "report", "--all", "--last", "2", dir)
 		if status != 0 || strings.Count(table, "Barrier #2") < 4 || strings.Count(table, "\n") != 1+4+1+8 || strings.Count(table, ", "+c.backend+";") != 4 {
 			t.Errorf("%s: status %d, table:\n%s%s", c.how, status, table, stderr)
+		}
+		timeline := filepath.Join(dir, "timeline.json")
+		if status, _, stderr := run(t, "report", "--trace", timeline, dir); status != 0 {
+			t.Errorf("%s: status %d with --trace: %s", c.how, status, stderr)
+		}
+		events, err := os.ReadFile(timeline)
+		if n := strings.Count(string(events), `"name":"start","ph":"X"`); err != nil || n != 4 || !json.Valid(events) {
+			t.Errorf("%s: the timeline has the region of %d ranks, want 4: %v\n%s", c.how, n, err, events)
 		}
 		_, text, _ := run(t, "report", "--json", dir)
 		var out struct {

@@ -70,7 +70,6 @@ func simulate(world *cohort.Comm) (p *plate, steps int, residual float64, err er
 type plate struct {
 	first, n, stride [2]int // by dimension: first cell in the grid, number of cells, from one to the next
 	now, next        []float64
-	send, recv       [cells]float64
 }
 
 // newPlate returns the part at the given place. At first one half is hot and the other cold.
@@ -91,17 +90,15 @@ func newPlate(dims, at []int) *plate {
 	return p
 }
 
-// pass sends line k of dimension dim (a row or a column) to dest and fills line halo from source.
+// line returns line k of a dimension: a row, or a column.
+func (p *plate) line(dim, k int) cohort.View[float64] {
+	along, across := p.stride[1-dim], p.stride[dim]
+	return cohort.ViewOf(p.now[k*across+along:], cohort.Vector(p.n[1-dim], 1, along))
+}
+
+// pass sends line k of dimension dim to dest and fills line halo, which stays if there is no source.
 func (p *plate) pass(grid *cohort.Cart, dim, k, dest, halo, source int) error {
-	n, along, across := p.n[1-dim], p.stride[1-dim], p.stride[dim]
-	for i := range n {
-		p.send[i] = p.now[k*across+(i+1)*along]
-		p.recv[i] = p.now[halo*across+(i+1)*along] // stays if there is no source
-	}
-	_, err := cohort.Sendrecv(grid.Comm, p.send[:n], dest, dim, p.recv[:n], source, dim)
-	for i := range n {
-		p.now[halo*across+(i+1)*along] = p.recv[i]
-	}
+	_, err := cohort.SendrecvView(grid.Comm, p.line(dim, k), dest, dim, p.line(dim, halo), source, dim)
 	return err
 }
 

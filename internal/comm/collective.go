@@ -5,6 +5,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/view"
 )
 
 // One goroutine at a time may call a collective on a communicator. Blocking forms reserve the
@@ -109,6 +110,30 @@ func (k *core) callBackend(b *backend.Bound, call *backend.Call) (plan backend.P
 		}()
 	}
 	return k.colls.Collective(b, call)
+}
+
+// ReduceLocal combines two buffers of this rank into the second. err is an error in the operation.
+func ReduceLocal(op *backend.Op, in, inout []byte, err error) error {
+	switch {
+	case err != nil:
+	case len(in) != len(inout):
+		err = fault(backend.ErrCount, "in has %d elements, inout %d; want the same", len(in)/op.Type.Size, len(inout)/op.Type.Size)
+	case view.Overlap(in, inout):
+		err = fault(backend.ErrBuffer, "in and inout overlap")
+	default:
+		err = apply(op, in, inout)
+	}
+	return (*Comm)(nil).failed("reducelocal", err)
+}
+
+func apply(op *backend.Op, in, inout []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = sched.Panicked(p)
+		}
+	}()
+	op.Apply(inout, in, inout)
+	return nil
 }
 
 // next prepares a call of another form than the blocking one: it takes the communicator, checks the

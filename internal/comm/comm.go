@@ -52,6 +52,7 @@ type core struct {
 	handles  map[context.Context]*handle
 	children int       // communicators made from this one, for their names
 	windows  []*Window // the open windows
+	onesided []*onesided
 }
 
 // handle is a Comm that WithContext made, and the function that stops watching its context.
@@ -140,8 +141,8 @@ func (s scheduled) Direct(coll backend.Coll, op backend.OpCode, kind backend.Kin
 	return coll == 0 && s.Devices.Direct(coll, op, kind, bytes)
 }
 
-// usable returns ErrComm for a nil communicator and ErrClosed for one whose Close has begun.
-func (c *Comm) usable() error {
+// Usable returns ErrComm for a nil communicator and ErrClosed for one whose Close has begun.
+func (c *Comm) Usable() error {
 	switch {
 	case c == nil || c.core == nil:
 		return errNil

@@ -21,6 +21,7 @@ var (
 	SplitCall       = callType("Split")
 	SplitSharedCall = callType("SplitShared")
 	CartCall        = callType("CartCreate")
+	windowCall      = callType("NewWindow")
 	claimCall       = callType("claim of a context id")
 	fenceCall       = callType("Fence")
 	closeCall       = callType("Close")
@@ -180,7 +181,7 @@ func groupTag(tag int) int { return -3*(1<<29) - 8 - tag%(1<<28) }
 // bad is an argument error.
 func (c *Comm) CreateGroup(members []int, me, tag int, bad error) (*Comm, error) {
 	const op = "creategroup"
-	err := c.usable()
+	err := c.Usable()
 	if err == nil && uint(tag) > c.core.maxTag {
 		bad = c.core.badTag(tag)
 	}

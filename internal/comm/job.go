@@ -70,7 +70,7 @@ func (j *job) newBound(ctx context.Context) *backend.Bound {
 
 // Abort ends the job with a code, and this process too if it is the rank.
 func (c *Comm) Abort(code int) error {
-	if err := c.usable(); err != nil {
+	if err := c.Usable(); err != nil {
 		return c.Failed("abort", Undefined, Undefined, err)
 	}
 	j := c.core.job
@@ -158,6 +158,7 @@ func (k *core) close(end time.Time) error {
 	for _, h := range handles {
 		h.stop()
 	}
+	k.closeOnesided(end)
 	k.closeWindows(k.life.takeLast(end))
 	err := k.bc.Close()
 	k.life.close()

@@ -3,12 +3,10 @@ package comm
 import (
 	"cmp"
 	"errors"
-	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/sched"
-	"github.com/cohort-hpc/cohort/internal/view"
 )
 
 // The operations below take the error that the typed function found in its arguments, such as a type
@@ -155,7 +153,13 @@ func (k *core) irecv(q *backend.Request, buf []byte, source, tag int) {
 // newRequest returns a request that has begun, and records it. The caller starts it, and calls started.
 func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, bytes, peer, tag int) *Request {
 	k := c.core
-	q := &Request{c: c, pending: k.job.pending()}
+	p := k.job.pending()
+	if len(p.spare) == 0 {
+		p.spare = make([]Request, spareRequests)
+	}
+	q := &p.spare[0]
+	p.spare = p.spare[1:]
+	q.c, q.pending = c, p
 	q.name, q.peer, q.tag, q.begun = op, peer, tag, c.now()
 	tr := k.message(kind, backend.Nonblocking, bytes, typ.ID, tag, peer)
 	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
@@ -189,60 +193,6 @@ func (k *core) withdraw(q *backend.Request, why error) bool {
 		q.Err = why
 	}
 	return true
-}
-
-// copies holds memory for the messages of Sendrecv in place.
-var copies = sync.Pool{New: func() any { return new([]byte) }}
-
-// Sendrecv sends and receives at the same time.
-func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (backend.Status, error) {
-	const op = "sendrecv"
-	err = c.checkSend(dest, sendTag, err)
-	if err != nil {
-		return backend.Status{}, c.Failed(op, dest, sendTag, err)
-	}
-	same := view.Same(send, recv)
-	if !same && view.Overlap(send, recv) {
-		err = errOverlap
-	}
-	if err = c.checkRecv(source, recvTag, err); err != nil {
-		return backend.Status{}, c.Failed(op, source, recvTag, err)
-	}
-	if source == backend.ProcNull {
-		return noStatus, c.Send(op, typ, send, dest, sendTag, backend.Standard, nil)
-	}
-	k := c.core
-	// The record has the receive's tag, and the destination in the field of a collective's number.
-	tr := k.message(flight.Sendrecv, backend.Blocking, len(recv), typ.ID, recvTag, source)
-	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, flight.Pair(uint32(int32(source)), uint32(int32(dest))))
-	var kept *[]byte
-	if same && dest != backend.ProcNull {
-		// In place: the message received may arrive first, so the old content is sent from a copy.
-		kept = copies.Get().(*[]byte)
-		*kept = append((*kept)[:0], send...)
-		send = *kept
-	}
-	p := k.job.pending()
-	p.req.Begin()
-	k.bc.Irecv(&p.req, recv, source, backendTag(recvTag))
-	if dest != backend.ProcNull {
-		if err := k.bc.Send(c.bound, send, dest, sendTag, backend.Standard); err != nil {
-			if k.withdraw(&p.req, err) {
-				k.job.put(p)
-			}
-			k.ended(t, err)
-			return backend.Status{}, c.Failed(op, dest, sendTag, err) // dest may still read the copy
-		}
-		if kept != nil {
-			copies.Put(kept)
-		}
-	}
-	st, err := c.finish(p)
-	k.ended(t, err)
-	if err != nil {
-		return st, c.Failed(op, source, recvTag, err)
-	}
-	return st, nil
 }
 
 // RecvAlloc receives a message into memory that alloc returns for the number of its elements.

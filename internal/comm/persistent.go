@@ -71,7 +71,7 @@ func (p *Persistent) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := p.c.core
-	err := p.c.usable()
+	err := p.c.Usable()
 	switch {
 	case p.state == freed:
 		err = fault(backend.ErrClosed, "the persistent operation is closed")

@@ -94,7 +94,7 @@ func (m *Message) take(op string, err error) error {
 		return (*Comm)(nil).failed(op, fault(backend.ErrRequest, "the message is nil"))
 	}
 	if err == nil {
-		err = m.c.usable()
+		err = m.c.Usable()
 	}
 	if err == nil && m.taken.Swap(true) {
 		err = fault(backend.ErrRequest, "the message has been received")

@@ -67,7 +67,7 @@ func (c *Comm) Lost() (ranks []int) {
 
 // Revoke ends the operations of all ranks on c.
 func (c *Comm) Revoke() error {
-	err := c.usable()
+	err := c.Usable()
 	if err == nil {
 		err = c.core.recovers()
 	}

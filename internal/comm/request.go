@@ -3,6 +3,7 @@ package comm
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,8 +28,8 @@ type Request struct {
 // pending is the part of a request that only an operation under way needs. It is pooled.
 type pending struct {
 	req  backend.Request   // point to point
-	op   backend.Operation // collective
-	name string            // of a point-to-point operation
+	op   backend.Operation // collective, or an exchange
+	name string            // of an operation that is not a collective
 	peer int
 	tag  int
 	coll backend.Coll // of a collective
@@ -36,7 +37,15 @@ type pending struct {
 	ticket flight.Ticket         // of its record
 	begun  time.Time             // start of the operation's timeout; zero without one
 	gone   atomic.Pointer[error] // why the operation was ended at its deadline
+
+	spare []Request // for the operations to come: to allocate many at a time is faster
+
+	done   atomic.Pointer[chan struct{}] // what Done returns; nil if it has not been called
+	ending sync.Mutex                    // held while op is ended at its deadline, and while its result is read then
 }
+
+// spareRequests is how many requests are allocated at a time. They are freed together.
+const spareRequests = 16
 
 // pending returns a record from the pool.
 func (j *job) pending() *pending {
@@ -51,6 +60,9 @@ func (j *job) put(p *pending) {
 	p.op, p.coll = nil, 0
 	if p.gone.Load() != nil {
 		p.gone.Store(nil)
+	}
+	if p.done.Load() != nil {
+		p.done.Store(nil)
 	}
 	j.pendings.Put(p)
 }
@@ -146,10 +158,18 @@ func (q *Request) ready() bool {
 // outcome returns the result of a complete operation. Held.
 func (q *Request) outcome() (backend.Status, error) {
 	if q.op != nil {
-		if err := q.op.Err(); err != nil {
-			return backend.Status{}, q.failed(err)
+		if q.c.bound != nil {
+			q.ending.Lock()
+			defer q.ending.Unlock()
 		}
-		return backend.Status{}, nil
+		var st backend.Status
+		if x, ok := q.op.(*exchange); ok {
+			st = x.recv.Status
+		}
+		if err := q.op.Err(); err != nil {
+			return st, q.failed(err)
+		}
+		return st, nil
 	}
 	st, err := q.req.Status, q.req.Err
 	if err == nil {
@@ -166,7 +186,11 @@ func (q *Request) failed(err error) error {
 	if q.coll != 0 {
 		name = CollName(q.coll, backend.Nonblocking)
 	}
-	return q.c.Failed(name, q.peer, q.tag, err)
+	peer, tag := q.peer, q.tag
+	if x, ok := q.op.(*exchange); ok && x.recv.Ready() && x.recv.Err == nil { // it is the send that failed
+		peer, tag = x.dest, x.sendTag
+	}
+	return q.c.Failed(name, peer, tag, err)
 }
 
 // Wait waits until the operation is complete, or its deadline has passed, and returns its result.
@@ -178,21 +202,66 @@ func (q *Request) Wait() (backend.Status, error) {
 		return q.result()
 	}
 	if !q.complete() {
-		q.c.core.recorder.Wait(q.ticket)
-		if why := q.c.core.bc.Await(q.c.bound, q.awaited()); why != nil && !q.complete() {
-			if err := q.end(why); err != nil {
-				q.c.core.ended(q.ticket, err)
-				q.drop()
-				return backend.Status{}, err
-			}
+		if err := q.await(); err != nil {
+			q.drop()
+			return backend.Status{}, err
 		}
 	}
 	return q.finish()
 }
 
+// await waits until the operation is complete, or ends it at its deadline. An error means that it is
+// still under way. Held.
+func (q *Request) await() error {
+	q.c.core.recorder.Wait(q.ticket)
+	why := q.c.core.bc.Await(q.c.bound, q.awaited())
+	if why == nil || q.complete() {
+		return nil
+	}
+	err := q.end(why)
+	if err != nil {
+		q.c.core.ended(q.ticket, err)
+	}
+	return err
+}
+
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Done returns a channel that is closed when Wait does not wait any more. A goroutine waits for that.
+func (q *Request) Done() <-chan struct{} {
+	if q == nil || !q.hold() {
+		return closed
+	}
+	defer q.drop()
+	if q.complete() {
+		return closed
+	}
+	done := make(chan struct{})
+	if !q.done.CompareAndSwap(nil, &done) {
+		return *q.done.Load()
+	}
+	q.users.Add(1)
+	go func() {
+		_ = q.await() // Wait returns the error
+		if q.reported.Load() {
+			_, _ = q.finish()
+		} else {
+			q.drop()
+		}
+		close(done)
+	}()
+	return done
+}
+
 // end ends an operation at its deadline. It returns nil if the operation is then complete. Held.
 func (q *Request) end(why error) error {
 	if q.op != nil {
+		q.ending.Lock()
+		defer q.ending.Unlock()
 		if err := q.op.End(why); err != nil {
 			return q.failed(err)
 		}
@@ -248,7 +317,7 @@ func (q *Request) Cancel() error {
 	case q.complete():
 		return nil
 	case q.op != nil:
-		return q.c.failed("cancel", fault(backend.ErrNotSupported, "a collective cannot be canceled"))
+		return q.c.failed("cancel", fault(backend.ErrNotSupported, "only a send or a receive can be canceled"))
 	}
 	q.c.core.bc.Cancel(&q.req)
 	return nil

@@ -17,7 +17,7 @@ import (
 // send takes several times as long as reading the clock.
 const shortSend = 1024
 
-// namedCall marks a collective call of this package whose datatype carries its name (callType).
+// namedCall marks a collective call of this package whose datatype carries its name (callType), and a region.
 const namedCall = 1 << 24
 
 // trace is the words of a record that has not begun yet.
@@ -73,6 +73,24 @@ func (k *core) ended(t flight.Ticket, err error) {
 		k.recorder.End(t)
 	} else {
 		k.recorder.Fail(t, backend.Code(err))
+	}
+}
+
+// BeginRegion records that a region of the program begins.
+func (c *Comm) BeginRegion(name string) flight.Ticket {
+	if c == nil || c.core == nil {
+		return 0
+	}
+	k := c.core
+	id := TypeID("region " + name)
+	k.recorder.Type(id, name)
+	return k.recorder.Begin(flight.What(flight.Region, uint8(backend.Blocking), 0, k.id)|namedCall, 0, flight.Pair(id, 0), 0)
+}
+
+// EndRegion records that a region ends.
+func (c *Comm) EndRegion(t flight.Ticket) {
+	if c != nil && c.core != nil {
+		c.core.recorder.EndNow(t)
 	}
 }
 

@@ -83,7 +83,7 @@ func (w *Window) Fence() error {
 		err = w.c.take()
 	}
 	if err == nil {
-		err = w.arrive(fenceCall, w.win.Unlocked())
+		err = w.c.arrive(fenceCall, w.number, w.win.Unlocked())
 		w.c.core.life.leave(taken)
 	}
 	if err != nil {
@@ -93,12 +93,12 @@ func (w *Window) Fence() error {
 	return nil
 }
 
-// arrive waits until all ranks make the same call on the window. bad is an argument error of this rank.
-// The caller has taken the communicator.
-func (w *Window) arrive(typ *backend.Datatype, bad error) error {
-	k := w.c.core
-	k.call.Coll, k.call.Type, k.call.Root, k.call.Err = backend.Barrier, typ, w.number, bad
-	return k.do(w.c.bound)
+// arrive waits until all ranks make the same call on a window. bad is an argument error of this rank. The
+// caller has taken the communicator.
+func (c *Comm) arrive(typ *backend.Datatype, window int, bad error) error {
+	k := c.core
+	k.call.Coll, k.call.Type, k.call.Root, k.call.Err = backend.Barrier, typ, window, bad
+	return k.do(c.bound)
 }
 
 // Close releases the window on this rank. If it belongs to a library, the ranks close it together.
@@ -124,7 +124,7 @@ func (w *Window) Close() error {
 	k.mu.Lock()
 	k.windows = slices.DeleteFunc(k.windows, func(o *Window) bool { return o.win == w.win })
 	k.mu.Unlock()
-	return w.Failed("close", Undefined, w.win.Close(func() error { return w.arrive(closeCall, nil) }))
+	return w.Failed("close", Undefined, w.win.Close(func() error { return w.c.arrive(closeCall, w.number, nil) }))
 }
 
 // closeWindows closes the open windows in the order in which they were made, which is the same on all
@@ -142,7 +142,7 @@ func (k *core) closeWindows(free bool) {
 			if !free {
 				return errInCollective
 			}
-			return w.arrive(closeCall, nil)
+			return w.c.arrive(closeCall, w.number, nil)
 		})
 	}
 	if free {

@@ -16,6 +16,8 @@ var packages = map[string]string{
 	"clp":            "coinor-clp",
 	"gcc":            "gcc libc6-dev",
 	"glpsol":         "glpk-utils",
+	"h5dump":         "hdf5-tools",
+	"h5pcc.openmpi":  "libhdf5-openmpi-dev",
 	"mpicc":          "mpich libmpich-dev", // any library's will do
 	"mpicc.mpich":    "mpich libmpich-dev",
 	"mpicc.openmpi":  "openmpi-bin libopenmpi-dev",
@@ -24,6 +26,7 @@ var packages = map[string]string{
 	"mpirun.openmpi": "openmpi-bin",
 	"munged":         "munge",
 	"ompi_info":      "openmpi-bin",
+	"pkg-config":     "pkgconf",
 	"salloc":         "slurm-client",
 	"sbatch":         "slurm-client",
 	"scontrol":       "slurm-client",

@@ -1,0 +1,178 @@
+package cohorttest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Request.Done: no goroutine calls anything else on the communicator while a select waits.
+
+func doneScenarios() []scenario {
+	return []scenario{
+		{name: "requests/done", body: doneInSelect},
+		{name: "requests/done-and-wait", body: doneAndWait},
+		{name: "requests/done-collective", body: doneOfCollectives},
+		{name: "requests/done-deadline", body: doneAtDeadline},
+		{name: "requests/done-closed", body: doneAtClose},
+	}
+}
+
+// await waits for a channel of Done.
+func await(r *Rank, q *cohort.Request, what string) {
+	select {
+	case <-q.Done():
+	case <-time.After(r.patience / 2):
+		r.OK(fmt.Errorf("the channel of %s was not closed within %v", what, r.patience/2))
+	}
+}
+
+// isOpen checks that a channel of Done is not closed.
+func isOpen(r *Rank, q *cohort.Request, what string) {
+	select {
+	case <-q.Done():
+		r.Errorf("Done of %s is closed too early", what)
+	default:
+	}
+}
+
+// doneInSelect selects from two receives of all lengths, whose messages are sent only after that.
+func doneInSelect(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	var none *cohort.Request
+	await(r, none, "a nil request")
+	for _, m := range []int{0, 1, 1000, long} {
+		var recvs, sends [2]*cohort.Request
+		var done [2]<-chan struct{}
+		var bufs [2][]int32
+		var err error
+		for i := range recvs {
+			bufs[i] = make([]int32, m)
+			recvs[i], err = cohort.Irecv(c, bufs[i], prev, i)
+			r.OK(err)
+			if done[i] = recvs[i].Done(); done[i] != recvs[i].Done() {
+				r.Errorf("two calls of Done return different channels")
+			}
+			isOpen(r, recvs[i], "a receive whose message was not sent")
+		}
+		r.OK(c.Barrier())
+		for i := range sends {
+			msg := make([]int32, m)
+			for j := range msg {
+				msg[j] = int32(100*r.Rank + i)
+			}
+			sends[i], err = cohort.Issend(c, msg, next, i)
+			r.OK(err)
+		}
+		for range recvs {
+			i := 0
+			select {
+			case <-done[0]:
+			case <-done[1]:
+				i = 1
+			case <-time.After(r.patience / 2):
+				r.OK(fmt.Errorf("no Done was closed within %v", r.patience/2))
+			}
+			done[i] = nil
+			st, err := recvs[i].Wait()
+			r.OK(err)
+			if st.Tag != i || cohort.Count[int32](st) != m || m > 0 && bufs[i][m-1] != int32(100*prev+i) {
+				r.Errorf("receive %d of %d elements: status %+v, or other elements", i, m, st)
+			}
+			await(r, recvs[i], "a request that was waited for")
+		}
+		for _, q := range sends {
+			await(r, q, "a send")
+			_, err := q.Wait()
+			r.OK(err)
+		}
+	}
+}
+
+// doneAndWait has goroutines wait for a request in all ways at once.
+func doneAndWait(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	for k := range 20 {
+		buf := make([]int32, 1)
+		q, err := cohort.Irecv(c, buf, prev, k)
+		r.OK(err)
+		errs := make(chan error, 3)
+		go func() { <-q.Done(); errs <- nil }()
+		go func() { <-q.Done(); _, err := q.Wait(); errs <- err }()
+		go func() { _, err := q.Wait(); errs <- err }()
+		r.OK(cohort.Send(c, []int32{int32(k)}, next, k))
+		for range cap(errs) {
+			r.OK(<-errs)
+		}
+		st, err := q.Wait()
+		r.OK(err)
+		if buf[0] != int32(k) || st.Tag != k {
+			r.Errorf("message %d: %d, status %+v", k, buf[0], st)
+		}
+	}
+}
+
+// doneOfCollectives selects from collectives, to which one rank comes late.
+func doneOfCollectives(r *Rank) {
+	c := r.Comm
+	for late := range r.Size {
+		if r.Rank == late {
+			for range r.Size - 1 { // the others have started
+				_, err := cohort.Recv(c, make([]int32, 1), cohort.AnySource, 1)
+				r.OK(err)
+			}
+		}
+		for _, m := range []int{1, long} {
+			send, recv := make([]int64, m), make([]int64, m)
+			send[m-1] = int64(r.Rank)
+			q, err := cohort.Iallreduce(c, send, recv, cohort.Sum)
+			r.OK(err)
+			done := q.Done()
+			if m == 1 && r.Rank != late {
+				isOpen(r, q, "an Iallreduce that a rank has not called")
+				r.OK(cohort.Send(c, []int32{0}, late, 1))
+			}
+			<-done
+			_, err = q.Wait()
+			r.OK(err)
+			if want := int64(r.Size * (r.Size - 1) / 2); recv[m-1] != want {
+				r.Errorf("Iallreduce of %d: %d, want %d", m, recv[m-1], want)
+			}
+		}
+	}
+}
+
+// doneAtDeadline waits for operations that end at their deadline.
+func doneAtDeadline(r *Rank) {
+	_, prev := r.ring()
+	c, begun, cancel := deadline(r.Comm)
+	defer cancel()
+	q, err := cohort.Irecv(c, make([]int32, 1), prev, 1)
+	r.OK(err)
+	x, err := cohort.Isendrecv(c, []int32{1}, cohort.ProcNull, 2, make([]int32, 1), prev, 2)
+	r.OK(err)
+	await(r, q, "a receive with a deadline")
+	await(r, x, "an exchange with a deadline")
+	_, err = q.Wait()
+	timedOut(r, "Wait after Done", begun, err, "irecv")
+	_, err = x.Wait()
+	timedOut(r, "Wait for the exchange after Done", begun, err, "isendrecv", fmt.Sprint(prev))
+}
+
+// doneAtClose closes the communicator of a receive.
+func doneAtClose(r *Rank) {
+	_, prev := r.ring()
+	d, err := r.Comm.Dup()
+	r.OK(err)
+	q, err := cohort.Irecv(d, make([]int32, 1), prev, 1)
+	r.OK(err)
+	done := q.Done()
+	r.OK(d.Close())
+	<-done
+	if _, err = q.Wait(); err == nil {
+		r.Errorf("a receive without a message is complete after Close")
+	}
+}

@@ -1,0 +1,245 @@
+package cohorttest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// One-sided windows: locks, windows of several communicators, random accesses, allocations, and losses.
+
+// onesidedLocks increments counters under exclusive locks, and reads them under shared ones.
+func onesidedLocks(r *Rank) {
+	const each = 40
+	w := onesided[int64](r, r.Comm, 2)
+	pair := make([]int64, 2)
+	for i := range each {
+		to := (r.Rank + i) % r.Size
+		r.OK(w.Lock(cohort.LockExclusive, to))
+		r.OK(w.Get(pair, to, 0))
+		if pair[0] != pair[1] {
+			r.Errorf("another rank is in rank %d's part: %v", to, pair)
+		}
+		r.OK(w.Put([]int64{pair[0] + 1}, to, 0))
+		r.OK(w.Put([]int64{pair[1] + 1}, to, 1))
+		r.OK(w.Unlock(to))
+		r.OK(w.Lock(cohort.LockShared, to))
+		r.OK(w.Get(pair, to, 0))
+		if pair[0] != pair[1] {
+			r.Errorf("a rank writes rank %d's part beside shared locks: %v", to, pair)
+		}
+		r.OK(w.Unlock(to))
+	}
+	r.OK(w.Fence())
+	sum := int64(0)
+	for from := range r.Size {
+		r.OK(w.Get(pair, from, 0))
+		sum += pair[0]
+	}
+	if want := int64(each * r.Size); sum != want {
+		r.Errorf("the counters' sum is %d, want %d", sum, want)
+	}
+	r.OK(w.Close())
+}
+
+// lockPatience is long enough for one answer of a rank on a busy machine, which says who holds the lock.
+const lockPatience = 200 * time.Millisecond
+
+// onesidedLockDeadline waits for a lock until the deadline. The lock is free afterwards.
+func onesidedLockDeadline(r *Rank) {
+	w := onesided[int64](r, r.Comm, 1)
+	last := r.Size - 1
+	for _, kind := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
+		if r.Rank == 0 {
+			r.OK(w.Lock(kind, last))
+		}
+		r.OK(r.Comm.Barrier())
+		if r.Rank != 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+			begun := time.Now()
+			err := w.WithContext(ctx).Lock(cohort.LockExclusive, last)
+			if r.Is(err, cohort.ErrTimeout, "Lock of a locked part") {
+				names(r, err, "lock", rankText(last))
+				if kind == cohort.LockExclusive {
+					names(r, err, "rank 0 holds it")
+				}
+			}
+			if took := time.Since(begun); took > lockPatience+late {
+				r.Errorf("Lock ended after %v, its deadline was %v", took, lockPatience)
+			}
+			cancel()
+		}
+		r.OK(r.Comm.Barrier())
+		if r.Rank == 0 {
+			r.OK(w.Unlock(last))
+		}
+		for _, again := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
+			r.OK(w.Lock(again, last))
+			r.OK(w.Unlock(last))
+		}
+		r.OK(r.Comm.Barrier())
+	}
+	r.OK(w.Close())
+}
+
+// onesidedSplits has windows of several communicators at once.
+func onesidedSplits(r *Rank) {
+	half, err := r.Comm.Split(r.Rank%2, r.Rank)
+	r.OK(err)
+	a, b := onesided[int32](r, r.Comm, 1), onesided[int32](r, half, 2)
+	next := (half.Rank() + 1) % half.Size()
+	r.OK(b.Put([]int32{int32(r.Rank), -1}, next, 0))
+	r.OK(a.Accumulate([]int32{1}, 0, 0, cohort.Sum))
+	r.OK(b.Fence())
+	r.OK(a.Fence())
+	mine, err := b.Local()
+	r.OK(err)
+	prev := (half.Rank() + half.Size() - 1) % half.Size()
+	if want := int32(2*prev + r.Rank%2); mine[0] != want || mine[1] != -1 {
+		r.Errorf("%v, want %d, -1", mine, want)
+	}
+	if r.Rank == 0 {
+		count, err := a.Local()
+		r.OK(err)
+		if int(count[0]) != r.Size {
+			r.Errorf("%d of %d ranks", count[0], r.Size)
+		}
+	}
+	r.OK(b.Close())
+	r.OK(a.Close())
+	r.OK(half.Close())
+}
+
+// onesidedRandom makes random accesses and compares them with a model that makes them one after the other.
+// In a round, each rank accesses blocks that belong to it for this round, in every part, and all ranks
+// update the others by operations that commute. All ranks know all accesses.
+func onesidedRandom(r *Rank) {
+	const blocks, length = 24, 5
+	rounds := 30
+	if r.Short {
+		rounds = 8
+	}
+	w := onesided[int64](r, r.Comm, blocks*length)
+	model := make([][]int64, r.Size)
+	for i := range model {
+		model[i] = make([]int64, blocks*length)
+	}
+	rng := seeded("onesided/random", r.Size)
+	for round := range rounds {
+		var owner [blocks]int // r.Size: all
+		for b := range owner {
+			owner[b] = rng.IntN(r.Size + 1)
+		}
+		for range 40 * r.Size {
+			rank, to, b, op := rng.IntN(r.Size), rng.IntN(r.Size), rng.IntN(blocks), rng.IntN(6)
+			at, n := rng.IntN(length), 1
+			n += rng.IntN(length - at)
+			buf := make([]int64, n)
+			for i := range buf {
+				buf[i] = rng.Int64()
+			}
+			at += b * length
+			part := model[to][at : at+n]
+			was := slices.Clone(part)
+			got := slices.Clone(part)
+			if owner[b] == r.Size {
+				op = 0
+			} else {
+				rank = owner[b]
+			}
+			mine := rank == r.Rank
+			var err error
+			switch op {
+			case 0, 1:
+				for i, x := range buf {
+					part[i] += x
+				}
+				if mine {
+					err = w.Accumulate(buf, to, at, cohort.Sum)
+				}
+			case 2:
+				copy(part, buf)
+				if mine {
+					err = w.Put(buf, to, at)
+				}
+			case 3:
+				if mine {
+					clear(got)
+					err = w.Get(got, to, at)
+				}
+			case 4:
+				for i, x := range buf {
+					part[i] = max(part[i], x)
+				}
+				if mine {
+					clear(got)
+					err = w.GetAccumulate(buf, got, to, at, cohort.Max)
+				}
+			case 5:
+				old := part[0] + int64(buf[0]&1) // every other one is wrong
+				if old == part[0] {
+					part[0] = buf[0]
+				}
+				if mine {
+					got[0], err = w.CompareAndSwap(old, buf[0], to, at)
+				}
+			}
+			r.OK(err)
+			if !slices.Equal(got, was) {
+				r.Errorf("round %d: access %d of rank %d's elements from %d returned %v, want %v", round, op, to, at, got, was)
+			}
+		}
+		r.OK(w.Fence())
+		all := make([]int64, blocks*length)
+		for from := range model {
+			r.OK(w.Get(all, from, 0))
+			if !slices.Equal(all, model[from]) {
+				r.Errorf("round %d: rank %d's part is %v, want %v", round, from, all, model[from])
+			}
+		}
+		r.OK(w.Fence())
+	}
+	r.OK(w.Close())
+}
+
+// onesidedAllocations checks that accesses do not allocate.
+func onesidedAllocations(r *Rank) {
+	if racing || r.World.Caps().Library != "" {
+		return // the race detector and libraries may allocate
+	}
+	w := onesided[float64](r, r.Comm, 1000)
+	last := r.Size - 1
+	buf := make([]float64, 1000)
+	for _, c := range []struct {
+		what string
+		call func() error
+	}{
+		{"Put", func() error { return w.Put(buf, last, 0) }},
+		{"Put of an element", func() error { return w.Put(buf[:1], last, 3) }},
+		{"Get", func() error { return w.Get(buf, last, 0) }},
+		{"Get of an element", func() error { return w.Get(buf[:1], last, 3) }},
+		{"Accumulate", func() error { return w.Accumulate(buf, last, 0, cohort.Sum) }},
+		{"FetchAndOp", func() error { _, err := w.FetchAndOp(1, last, 0, cohort.Sum); return err }},
+		{"CompareAndSwap", func() error { _, err := w.CompareAndSwap(1, 2, last, 0); return err }},
+		{"Flush", func() error { return w.Flush(last) }},
+		{"Fence", w.Fence},
+	} {
+		noAllocations(r, c.what, c.call)
+	}
+	r.OK(w.Close())
+}
+
+// deadOnesided has a rank die that holds a lock, while the others make a call that needs it.
+func deadOnesided(call func(w *cohort.Window[int64], victim int) error) func(r *Rank) {
+	return func(r *Rank) {
+		w := onesided[int64](r, r.Comm, 1)
+		victim := r.Size - 1
+		if r.Rank == victim {
+			r.OK(w.Lock(cohort.LockExclusive, 0))
+		}
+		r.OK(w.Fence())
+		die(r, victim, func() error { return call(w, victim) })
+	}
+}

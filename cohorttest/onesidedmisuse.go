@@ -1,0 +1,263 @@
+package cohorttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// onesidedArguments makes wrong calls. Each is an error on the rank that makes it, and changes nothing.
+func onesidedArguments(r *Rank) {
+	n := func(rank int) int { return 10 + rank }
+	w := onesided[int32](r, r.Comm, n(r.Rank))
+	last := r.Size - 1
+	buf := make([]int32, 4)
+	for i := range buf {
+		buf[i] = -1
+	}
+	calls := []struct {
+		what string
+		call func(rank, disp int) error
+	}{
+		{"put", func(rank, disp int) error { return w.Put(buf, rank, disp) }},
+		{"get", func(rank, disp int) error { return w.Get(make([]int32, 4), rank, disp) }},
+		{"accumulate", func(rank, disp int) error { return w.Accumulate(buf, rank, disp, cohort.Sum) }},
+		{"getaccumulate", func(rank, disp int) error { return w.GetAccumulate(buf, make([]int32, 4), rank, disp, cohort.Sum) }},
+		{"rput", func(rank, disp int) error { _, err := w.Rput(buf, rank, disp); return err }},
+		{"rget", func(rank, disp int) error { _, err := w.Rget(make([]int32, 4), rank, disp); return err }},
+	}
+	for _, c := range calls {
+		for _, disp := range []int{n(last) - 3, n(last) + 1, -1, math.MaxInt, math.MinInt, math.MaxInt / 4} {
+			err := c.call(last, disp)
+			if r.Is(err, cohort.ErrWin, "%s at %d", c.what, disp) {
+				opError(r, c.what, err)
+				names(r, err, c.what, "window", rankText(last), fmt.Sprint(disp), "4 elements", fmt.Sprint(n(last)))
+			}
+		}
+		for _, rank := range []int{-1, r.Size, math.MinInt, math.MaxInt} {
+			r.Is(c.call(rank, 0), cohort.ErrRank, "%s to rank %d", c.what, rank)
+		}
+	}
+	for _, disp := range []int{n(last), -1} {
+		_, err := w.FetchAndOp(1, last, disp, cohort.Sum)
+		r.Is(err, cohort.ErrWin, "FetchAndOp at %d", disp)
+		_, err = w.CompareAndSwap(0, 1, last, disp)
+		r.Is(err, cohort.ErrWin, "CompareAndSwap at %d", disp)
+	}
+	user := cohort.NewOp(true, func(in, inout []int32) {})
+	r.Is(w.Accumulate(buf, last, 0, user), cohort.ErrOp, "Accumulate with a user operation")
+	r.Is(w.Accumulate(buf, last, 0, cohort.Op{}), cohort.ErrOp, "Accumulate with the zero Op")
+	r.Is(w.Accumulate(buf, last, 0, cohort.MinLoc), cohort.ErrOp, "Accumulate of int32 with MinLoc")
+	_, err := w.FetchAndOp(1, last, 0, user)
+	r.Is(err, cohort.ErrOp, "FetchAndOp with a user operation")
+	r.Is(w.GetAccumulate(buf, buf[:3], last, 0, cohort.Sum), cohort.ErrBuffer, "GetAccumulate of other lengths")
+	r.Is(w.GetAccumulate(buf[:3], buf[1:], last, 0, cohort.Sum), cohort.ErrBuffer, "GetAccumulate of buffers that overlap")
+	r.Is(w.Flush(r.Size), cohort.ErrRank, "Flush of a rank that does not exist")
+	p := onesided[packed](r, r.Comm, 2)
+	r.Is(p.Accumulate(make([]packed, 1), last, 0, cohort.Sum), cohort.ErrOp, "Accumulate of structs")
+	_, err = p.CompareAndSwap(packed{}, packed{}, last, 0)
+	r.Is(err, cohort.ErrType, "CompareAndSwap of structs")
+	r.OK(p.Close())
+
+	r.OK(w.Fence())
+	mine, err := w.Local()
+	r.OK(err)
+	for i, x := range mine {
+		if x != 0 {
+			r.Errorf("element %d is %d after wrong calls", i, x)
+		}
+	}
+	r.OK(w.GetAccumulate(buf, buf, r.Rank, 0, cohort.Sum)) // in place
+	if buf[0] != 0 || mine[0] != -1 {
+		r.Errorf("GetAccumulate in place returned %d and left %d", buf[0], mine[0])
+	}
+	r.OK(w.Close())
+	_, err = cohort.NewWindow[*int](r.Comm, 1)
+	r.Is(err, cohort.ErrType, "a window of pointers")
+	_, err = cohort.NewWindow[int](r.Comm, -1)
+	r.Is(err, cohort.ErrCount, "a window of -1 elements")
+	_, err = cohort.NewWindow[int](nil, 1)
+	r.Is(err, cohort.ErrComm, "a window of a nil communicator")
+	_, err = cohort.NewWindow[int64](r.Comm, math.MaxInt/100)
+	r.Is(err, cohort.ErrAlloc, "a window of more memory than there is")
+	r.OK(r.Comm.Barrier())
+}
+
+// onesidedLockMisuse makes every wrong use of locks that one rank can make.
+func onesidedLockMisuse(r *Rank) {
+	w := onesided[int64](r, r.Comm, 1)
+	me := r.Rank
+	r.Is(w.Unlock(me), cohort.ErrWin, "Unlock without a lock")
+	r.OK(w.Lock(cohort.LockExclusive, me))
+	for _, kind := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
+		err := w.Lock(kind, me)
+		if r.Is(err, cohort.ErrWin, "a %v lock of a part that is locked", kind) {
+			opError(r, "lock", err)
+			names(r, err, rankText(me))
+		}
+	}
+	r.OK(w.Put([]int64{1}, (me+1)%r.Size, 0)) // excludes nothing but locks
+	r.OK(w.Fence())
+	r.OK(w.Unlock(me))
+	r.Is(w.Unlock(me), cohort.ErrWin, "Unlock twice")
+	for _, kind := range []cohort.LockKind{0, 3, 255} {
+		r.Is(w.Lock(kind, me), cohort.ErrWin, "a lock of kind %d", kind)
+	}
+	for _, rank := range []int{-1, r.Size} {
+		r.Is(w.Lock(cohort.LockShared, rank), cohort.ErrRank, "Lock of rank %d", rank)
+		r.Is(w.Unlock(rank), cohort.ErrRank, "Unlock of rank %d", rank)
+	}
+	r.OK(w.Lock(cohort.LockShared, cohort.ProcNull))
+	r.OK(w.Unlock(cohort.ProcNull))
+	r.OK(w.Close())
+
+	// Close releases a lock.
+	w = onesided[int64](r, r.Comm, 1)
+	if r.Rank == 0 {
+		r.OK(w.Lock(cohort.LockExclusive, r.Size-1))
+	}
+	r.OK(r.Comm.Barrier())
+	if r.Rank == 0 {
+		r.Is(w.Close(), cohort.ErrWin, "Close with a lock")
+	} else {
+		r.OK(w.Lock(cohort.LockExclusive, r.Size-1))
+		r.OK(w.Unlock(r.Size - 1))
+		r.OK(w.Close())
+	}
+	onesidedClosed(r, "Close with a lock", w)
+}
+
+// onesidedClosed checks that every call reports that a window is closed.
+func onesidedClosed(r *Rank, what string, w *cohort.Window[int64]) {
+	x := make([]int64, 1)
+	_, local := w.Local()
+	_, fetch := w.FetchAndOp(1, 0, 0, cohort.Sum)
+	_, swap := w.CompareAndSwap(1, 0, 0, 0)
+	_, rput := w.Rput(x, 0, 0)
+	for i, err := range []error{local, fetch, swap, rput, w.Put(x, 0, 0), w.Get(x, 0, 0), w.Accumulate(x, 0, 0, cohort.Sum),
+		w.Flush(0), w.FlushAll(), w.Fence(), w.Lock(cohort.LockShared, 0), w.Unlock(0)} {
+		r.Is(err, cohort.ErrClosed, "call %d after %s", i, what)
+	}
+	r.OK(w.Close())
+}
+
+// onesidedClose uses windows after Close, and after Close of their communicator.
+func onesidedClose(r *Rank) {
+	w := onesided[int64](r, r.Comm, 1)
+	r.OK(w.Close())
+	onesidedClosed(r, "Close", w)
+	d, err := r.Comm.Dup()
+	r.OK(err)
+	w = onesided[int64](r, d, 1)
+	r.OK(w.Fence())
+	r.OK(d.Close())
+	onesidedClosed(r, "Close of the communicator", w)
+	var none *cohort.Window[int64]
+	none = none.WithContext(context.Background())
+	r.Is(none.Put(nil, 0, 0), cohort.ErrWin, "Put to a nil window")
+	r.Is(none.Fence(), cohort.ErrWin, "Fence of a nil window")
+	r.OK(none.Close())
+	r.OK(r.Comm.Barrier())
+}
+
+// onesidedCloseInUse closes a window that goroutines of all ranks use: each call succeeds or reports that the
+// window is closed.
+func onesidedCloseInUse(r *Rank) {
+	w := onesided[int64](r, r.Comm, 100)
+	var begun, all sync.WaitGroup
+	for g := range 3 {
+		begun.Add(1)
+		all.Go(func() {
+			x := make([]int64, 50)
+			for i := 0; ; i++ {
+				if i == 5 {
+					begun.Done()
+				}
+				to := (g + i) % r.Size
+				err := w.Put(x, to, i%50)
+				if err == nil {
+					err = w.Get(x, to, i%50)
+				}
+				if err == nil {
+					_, err = w.FetchAndOp(1, to, i%100, cohort.Bor)
+				}
+				if err != nil {
+					if !errors.Is(err, cohort.ErrClosed) {
+						r.Errorf("beside Close: %v", err)
+					}
+					if i < 5 {
+						begun.Done()
+					}
+					return
+				}
+			}
+		})
+	}
+	begun.Wait()
+	r.OK(w.Close())
+	all.Wait()
+	onesidedClosed(r, "Close", w)
+	r.OK(r.Comm.Barrier())
+}
+
+// onesidedLeftOpen leaves windows to Close of their communicator.
+func onesidedLeftOpen(r *Rank) {
+	d, err := r.Comm.Dup()
+	r.OK(err)
+	for range 3 {
+		w := onesided[int64](r, d, 1000)
+		r.OK(w.Put(make([]int64, 1000), (r.Rank+1)%r.Size, 0))
+		r.OK(w.Fence())
+	}
+	r.OK(d.Barrier())
+	r.OK(d.Close())
+}
+
+// mismatchedOnesided has one rank call something else than the others.
+func mismatchedOnesided(r *Rank) {
+	type call = func(c *cohort.Comm, w, v *cohort.Window[int64]) error
+	fence := func(_ *cohort.Comm, w, _ *cohort.Window[int64]) error { return w.Fence() }
+	make3 := func(c *cohort.Comm, _, _ *cohort.Window[int64]) error {
+		_, err := cohort.NewWindow[int64](c, 3)
+		return err
+	}
+	barrier := func(c *cohort.Comm, _, _ *cohort.Window[int64]) error { return c.Barrier() }
+	for i, o := range []struct {
+		name       string
+		usual, odd call
+		words      []string
+	}{
+		{"Barrier and Fence", fence, barrier, []string{"Fence", "called Barrier"}},
+		{"the Fence of another window", fence, func(_ *cohort.Comm, _, v *cohort.Window[int64]) error { return v.Fence() }, []string{"Fence(window"}},
+		{"Barrier and NewWindow", make3, barrier, []string{"NewWindow of int64", "called Barrier"}},
+		{"another type", make3, func(c *cohort.Comm, _, _ *cohort.Window[int64]) error {
+			_, err := cohort.NewWindow[float64](c, 3)
+			return err
+		}, []string{"NewWindow of int64", "NewWindow of float64"}},
+		{"a negative length", make3, func(c *cohort.Comm, _, _ *cohort.Window[int64]) error {
+			_, err := cohort.NewWindow[int64](c, -3)
+			return isInstead(err, cohort.ErrCount)
+		}, []string{"NewWindow of int64"}},
+	} {
+		for _, who := range r.oddRanks(i, 0, r.Size-1) {
+			c, err := r.Comm.Dup()
+			r.OK(err)
+			w, v := onesided[int64](r, c, 1), onesided[int64](r, c, 1)
+			what := fmt.Sprintf("%s on rank %d", o.name, who)
+			call := o.usual
+			if r.Rank == who {
+				call = o.odd
+			}
+			err = call(c, w, v)
+			if err != errOwn && r.Is(err, cohort.ErrMismatch, "%s", what) {
+				names(r, err, append(o.words, rankText(who))...)
+				opError(r, what, err)
+			}
+			abandon(r, c, what)
+		}
+	}
+}

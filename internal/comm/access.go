@@ -1,0 +1,344 @@
+package comm
+
+import (
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/window"
+)
+
+// Access is one access of a one-sided window. Its kind says what it does with In and Out:
+//
+//   - Put writes In, Get reads Out.
+//   - Accumulate, GetAccumulate and FetchAndOp combine the part with In by Op. Out, if it is not nil, receives
+//     what was there.
+//   - CompareAndSwap has the element that it expects in the first half of In and the new one in the second.
+type Access struct {
+	Kind       flight.Kind
+	Op         *backend.Op
+	Rank, Disp int
+	In, Out    []byte
+	Err        error // in the arguments
+}
+
+// request begins a message to the server of a window. The data follow.
+type request struct {
+	kind  flight.Kind
+	op    backend.OpCode
+	tag   int32 // of the answer; 0: none
+	at, n uint64
+}
+
+const (
+	requestTag  = 0
+	requestMost = 64 << 10 // the longest message, which takes no rendezvous on any link
+	answersDue  = 256      // requests after which a rank waits until they are done, so that no queue grows long
+)
+
+var requestSize = view.Size[request]()
+
+// message is a request or an answer. Its buffer is in use until it is sent.
+type message struct {
+	req backend.Request
+	buf [requestMost]byte
+}
+
+// newMessage makes one for the pool of a window.
+func (s *onesided) newMessage() any {
+	m := new(message)
+	m.req.Notify = func(*backend.Request) { s.answered(m) }
+	return m
+}
+
+// Do carries out an access.
+func (w *Onesided) Do(op string, a Access) error {
+	err := w.begin(a.Rank)
+	if err == nil {
+		if err = w.check(&a); err == nil && a.Rank != backend.ProcNull {
+			k := w.s.core
+			tr := k.message(a.Kind, backend.Blocking, len(a.In)+len(a.Out), w.s.elem.ID, 0, a.Rank)
+			t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+			err = w.access(&a)
+			k.ended(t, err)
+		}
+		w.s.origin.leave()
+	}
+	if err != nil {
+		return w.Failed(op, a.Rank, err)
+	}
+	return nil
+}
+
+// check checks the arguments of an access of a rank that exists, and turns Disp into an offset in the part.
+func (w *Onesided) check(a *Access) error {
+	s := w.s
+	if a.Err != nil || a.Rank == backend.ProcNull {
+		return a.Err
+	}
+	size, n := s.elem.Size, max(len(a.In), len(a.Out))
+	if a.Kind == flight.CompareAndSwap {
+		n = len(a.Out)
+	}
+	if a.Disp < 0 || a.Disp > s.counts[a.Rank] || n/size > s.counts[a.Rank]-a.Disp {
+		return fault(backend.ErrWin, "%d elements at displacement %d are outside the %d elements of rank %d in %s", n/size, a.Disp, s.counts[a.Rank], a.Rank, s.name)
+	}
+	a.Disp = window.CellsHead + a.Disp*size
+	return nil
+}
+
+// access carries out an access whose arguments are right, in memory or by messages.
+func (w *Onesided) access(a *Access) error {
+	switch s := w.s; {
+	case len(a.In)+len(a.Out) == 0 || a.Rank == backend.ProcNull:
+		return nil
+	case s.parts[a.Rank].Here():
+		return s.apply(&s.parts[a.Rank], a.Kind, a.Op, a.Disp, a.In, a.Out)
+	}
+	return w.send(a)
+}
+
+// apply carries out an access of a part in memory.
+func (s *onesided) apply(p *window.Cells, kind flight.Kind, op *backend.Op, at int, in, out []byte) error {
+	switch kind {
+	case flight.Put:
+		p.Put(at, in)
+	case flight.Get:
+		p.Get(at, out)
+	case flight.CompareAndSwap:
+		return p.CompareSwap(at, in[:len(out)], in[len(out):], out, s.failure)
+	default:
+		return p.Reduce(op.Apply, s.elem.Size, at, in, out, s.failure)
+	}
+	return nil
+}
+
+// send carries out an access by requests to the part's rank.
+func (w *Onesided) send(a *Access) error {
+	s := w.s
+	most := requestMost - requestSize
+	if a.Kind != flight.Put {
+		most -= most % s.elem.Size // requests have whole elements
+	}
+	h := request{kind: a.Kind, at: uint64(a.Disp), n: uint64(len(a.Out))}
+	if a.Op != nil {
+		h.op = a.Op.Code
+	}
+	in, out := a.In, a.Out
+	for {
+		n := min(len(in), most)
+		answer := out
+		if a.Kind == flight.GetAccumulate || a.Kind == flight.FetchAndOp {
+			answer = out[:n]
+		}
+		if err := w.ask(h, a.Rank, in[:n], answer); err != nil {
+			return err
+		}
+		in, h.at = in[n:], h.at+uint64(n)
+		if len(in) == 0 {
+			return nil
+		}
+		if out != nil {
+			out = out[n:]
+		}
+	}
+}
+
+// ask sends a request, and receives its answer if out is not nil.
+func (w *Onesided) ask(h request, rank int, in, out []byte) error {
+	s := w.s
+	bc := s.remote.core.bc
+	if out != nil {
+		tag, err := s.takeTag()
+		if err != nil {
+			return err
+		}
+		h.tag = int32(tag)
+	}
+	m := s.messages.Get().(*message)
+	view.Of[request](m.buf[:])[0] = h
+	n := requestSize + copy(m.buf[requestSize:], in)
+	err := bc.Send(w.c.bound, m.buf[:n], rank, requestTag, backend.Standard)
+	if err != nil {
+		return err // the message may still be in use
+	}
+	s.messages.Put(m)
+	if out == nil {
+		if s.unflushed[rank].Add(1) >= answersDue {
+			return w.flush(rank)
+		}
+		return nil
+	}
+	st, err := bc.Recv(w.c.bound, out, rank, int(h.tag))
+	if err != nil {
+		s.disown(rank, int(h.tag))
+		return err
+	}
+	s.putTag(int(h.tag))
+	if st.Bytes != len(out) {
+		return fault(backend.ErrInternal, "rank %d answered with %d bytes, want %d", rank, st.Bytes, len(out))
+	}
+	return nil
+}
+
+// takeTag returns a tag for an answer.
+func (s *onesided) takeTag() (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.spareTags); n > 0 {
+		tag := s.spareTags[n-1]
+		s.spareTags = s.spareTags[:n-1]
+		return tag, nil
+	}
+	if uint(s.lastTag) >= min(s.core.maxTag, backend.MaxTag-1) {
+		return 0, fault(backend.ErrBusy, "%d accesses of %s wait for an answer; wait for some first", s.lastTag, s.name)
+	}
+	s.lastTag++
+	return s.lastTag, nil
+}
+
+func (s *onesided) putTag(tag int) {
+	s.mu.Lock()
+	s.spareTags = append(s.spareTags, tag)
+	s.mu.Unlock()
+}
+
+// disown drops an answer for which the caller does not wait any more. Its tag is used again afterwards.
+func (s *onesided) disown(rank, tag int) {
+	r := &backend.Request{Notify: func(r *backend.Request) { s.putTag(tag) }}
+	r.Begin()
+	s.remote.core.bc.Irecv(r, nil, rank, tag)
+}
+
+// Flush completes this rank's accesses of the part of a rank.
+func (w *Onesided) Flush(rank int) error {
+	err := w.begin(rank)
+	if err == nil {
+		err = w.flush(rank)
+		w.s.origin.leave()
+	}
+	if err != nil {
+		return w.Failed("flush", rank, err)
+	}
+	return nil
+}
+
+// FlushAll completes this rank's accesses.
+func (w *Onesided) FlushAll() error {
+	err := w.begin(backend.ProcNull)
+	if err == nil {
+		err = w.flushAll()
+		w.s.origin.leave()
+	}
+	if err != nil {
+		return w.Failed("flushall", Undefined, err)
+	}
+	return nil
+}
+
+func (w *Onesided) flushAll() error {
+	for r := range w.s.counts {
+		if err := w.flush(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush waits until a rank has carried out the requests of this one. In memory it is a barrier: sync/atomic's
+// operations are ordered.
+func (w *Onesided) flush(rank int) error {
+	s := w.s
+	if rank == backend.ProcNull || s.parts[rank].Here() {
+		s.origin.n.Add(0)
+		return nil
+	}
+	if s.flying[rank].Load() > 0 {
+		if err := s.core.bc.Await(w.c.bound, landed{&s.flying[rank]}); err != nil {
+			return err
+		}
+	}
+	n := s.unflushed[rank].Load()
+	if n == 0 {
+		return nil
+	}
+	t := s.core.numbered(flight.Flush, rank, uint32(s.number))
+	err := s.core.traced(t, func() error { return w.ask(request{kind: flight.Flush}, rank, nil, []byte{}) })
+	if err == nil {
+		s.unflushed[rank].Add(-n)
+	}
+	return err
+}
+
+// transfer is a part of an operation that a goroutine carries out. That of an Rput or Rget is the
+// backend.Operation of its request.
+type transfer struct {
+	done atomic.Bool
+	over chan struct{}
+	err  error
+}
+
+// Ready implements backend.Operation.
+func (t *transfer) Ready() bool { return t.done.Load() }
+
+// Err implements backend.Operation.
+func (t *transfer) Err() error { return t.err }
+
+// Start implements backend.Operation.
+func (t *transfer) Start() {}
+
+// Release implements backend.Operation.
+func (t *transfer) Release() {}
+
+// End waits for the transfer, which has the deadline of its request.
+func (t *transfer) End(error) error {
+	<-t.over
+	return nil
+}
+
+// begin calls f in a goroutine, with a handle of the window that has no deadline but the job's. The caller is in
+// an operation of the window.
+func (s *onesided) begin(f func(home *Onesided) error) *transfer {
+	t := &transfer{over: make(chan struct{})}
+	s.origin.n.Add(1)
+	go func() {
+		defer s.origin.leave()
+		t.err = f(&Onesided{s.core.home, s})
+		t.done.Store(true)
+		close(t.over)
+		s.core.bc.Wake()
+	}()
+	return t
+}
+
+// Request starts an access, and returns its request. One in memory is complete at once.
+func (w *Onesided) Request(op string, a Access) (*Request, error) {
+	if err := w.begin(a.Rank); err != nil {
+		return nil, w.Failed(op, a.Rank, err)
+	}
+	s := w.s
+	defer s.origin.leave()
+	if err := w.check(&a); err != nil {
+		return nil, w.Failed(op, a.Rank, err)
+	}
+	q := w.c.newRequest(op, a.Kind, s.elem, len(a.In)+len(a.Out), a.Rank, Undefined)
+	if a.Rank == backend.ProcNull || s.parts[a.Rank].Here() {
+		q.req.Finish(backend.Status{}, w.access(&a))
+		return q.started(), nil
+	}
+	s.flying[a.Rank].Add(1)
+	q.op = s.begin(func(*Onesided) error {
+		err := w.access(&a)
+		s.flying[a.Rank].Add(-1)
+		return err
+	})
+	q.users.Store(1)
+	return q, nil
+}
+
+// landed is ready when no Rput to a rank is under way.
+type landed struct{ flying *atomic.Int32 }
+
+// Ready implements backend.Pending.
+func (l landed) Ready() bool { return l.flying.Load() == 0 }

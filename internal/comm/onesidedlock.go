@@ -1,0 +1,187 @@
+package comm
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/window"
+)
+
+// Lock waits until this rank holds the lock of a rank's part.
+func (w *Onesided) Lock(kind window.Kind, rank int) error {
+	err := w.begin(rank)
+	if err != nil {
+		return w.Failed("lock", rank, err)
+	}
+	s := w.s
+	defer s.origin.leave()
+	switch {
+	case rank == backend.ProcNull:
+		return nil
+	case kind != window.Shared && kind != window.Exclusive:
+		err = fault(backend.ErrWin, "invalid lock kind %d", uint8(kind))
+	case !s.claim(rank, 0, kind):
+		err = fault(backend.ErrWin, "this rank already holds the lock of rank %d's part, or waits for it", rank)
+	default:
+		err = s.core.traced(s.core.numbered(flight.Lock, rank, uint32(s.number)), func() error { return w.lock(kind, rank) })
+		if err != nil {
+			s.claim(rank, kind, 0)
+		}
+	}
+	if err != nil {
+		return w.Failed("lock", rank, err)
+	}
+	return nil
+}
+
+// claim notes that this rank has a lock, or none, of a part of which it had another.
+func (s *onesided) claim(rank int, old, kind window.Kind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[rank] != old {
+		return false
+	}
+	s.held[rank] = kind
+	return true
+}
+
+// holds reports whether this rank holds the lock of a part.
+func (s *onesided) holds(rank int) bool { return !s.claim(rank, 0, 0) }
+
+// lock exchanges the state of a lock until this rank has it. A rank of another node cannot sleep on the word,
+// so waiting is polling.
+func (w *Onesided) lock(kind window.Kind, rank int) error {
+	s := w.s
+	var state window.LockState
+	var until func() error
+	for i := 1; ; i++ {
+		next, has := state.Take(kind, s.core.rank)
+		was, err := w.tryLock(kind, rank, state)
+		switch {
+		case err == nil && was != state:
+			state = was
+			continue
+		case err == nil && has:
+			return nil
+		case err == nil:
+			state = next
+			if until == nil {
+				until = window.Until(w.c.bound, s.core.bc)
+			}
+			err = w.mayWait(until)
+		}
+		if err != nil {
+			s.giveUp(kind, rank, state)
+			return backend.While(err, fmt.Sprintf("the lock of rank %d's part: %v", rank, state))
+		}
+		time.Sleep(min(time.Microsecond<<min(i, 10), time.Millisecond))
+	}
+}
+
+// mayWait returns why a call can wait no longer.
+func (w *Onesided) mayWait(until func() error) error {
+	if w.s.origin.isShut() {
+		return errNotOpen
+	}
+	if err := w.s.failure(); err != nil {
+		return err
+	}
+	return until()
+}
+
+// tryLock makes one step from a state of a lock, and returns what the state was. If the deadline passes before
+// the answer is there, the lock is released as soon as the answer says that this rank has it.
+func (w *Onesided) tryLock(kind window.Kind, rank int, state window.LockState) (window.LockState, error) {
+	s := w.s
+	next, has := state.Take(kind, s.core.rank)
+	if s.parts[rank].Here() || !w.c.bound.Limited() {
+		return w.exchangeLock(rank, state, next)
+	}
+	var was window.LockState // once the transfer is over
+	t := s.begin(func(home *Onesided) (err error) {
+		was, err = home.exchangeLock(rank, state, next)
+		return err
+	})
+	if err := s.core.bc.Await(w.c.bound, t); err != nil {
+		s.begin(func(home *Onesided) error {
+			<-t.over
+			if t.err != nil || was != state || !has {
+				return t.err
+			}
+			return home.release(kind, rank, next)
+		})
+		return state, err
+	}
+	return was, t.err
+}
+
+// giveUp says that this rank does not wait for a lock any more.
+func (s *onesided) giveUp(kind window.Kind, rank int, state window.LockState) {
+	if kind != window.Exclusive {
+		return
+	}
+	t := s.begin(func(home *Onesided) error {
+		for {
+			was, err := home.exchangeLock(rank, state, state.GiveUp(kind))
+			if err != nil || was == state {
+				return err
+			}
+			state = was
+		}
+	})
+	if s.parts[rank].Here() { // else the target may be what the call has waited for
+		<-t.over
+	}
+}
+
+// release gives a lock back.
+func (w *Onesided) release(kind window.Kind, rank int, state window.LockState) error {
+	for {
+		was, err := w.exchangeLock(rank, state, state.Release(kind))
+		if err != nil || was == state {
+			return err
+		}
+		state = was
+	}
+}
+
+// Unlock releases the lock of a rank's part.
+func (w *Onesided) Unlock(rank int) error {
+	err := w.begin(rank)
+	if err != nil {
+		return w.Failed("unlock", rank, err)
+	}
+	s := w.s
+	defer s.origin.leave()
+	if rank == backend.ProcNull {
+		return nil
+	}
+	s.mu.Lock()
+	kind := s.held[rank]
+	s.mu.Unlock()
+	if kind == 0 || !s.claim(rank, kind, 0) {
+		return w.Failed("unlock", rank, fault(backend.ErrWin, "this rank does not hold the lock of rank %d's part", rank))
+	}
+	state, _ := window.LockState(0).Take(kind, s.core.rank)
+	if err := (&Onesided{s.core.home, s}).release(kind, rank, state); err != nil { // a deadline must not leave it taken
+		return w.Failed("unlock", rank, err)
+	}
+	return nil
+}
+
+// exchangeLock sets the state of a part's lock to next if it is old, and returns what it was.
+func (w *Onesided) exchangeLock(rank int, old, next window.LockState) (window.LockState, error) {
+	words := exchanges.Get().(*[3]window.LockState)
+	defer exchanges.Put(words)
+	words[0], words[1] = old, next
+	all := view.Bytes(words[:])
+	err := w.access(&Access{Kind: flight.CompareAndSwap, Rank: rank, Disp: window.LockWord, In: all[:16], Out: all[16:]})
+	return words[2], err
+}
+
+// exchanges are the operands of exchangeLock.
+var exchanges = sync.Pool{New: func() any { return new([3]window.LockState) }}

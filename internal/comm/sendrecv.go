@@ -1,0 +1,182 @@
+package comm
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// copies holds memory for the messages of Sendrecv in place.
+var copies = sync.Pool{New: func() any { return new([]byte) }}
+
+// checkSendrecv checks the arguments of a combined send and receive. It reports whether it is in place.
+func (c *Comm) checkSendrecv(op string, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (same bool, _ error) {
+	if err := c.checkSend(dest, sendTag, err); err != nil {
+		return false, c.Failed(op, dest, sendTag, err)
+	}
+	same = view.Same(send, recv)
+	if !same && view.Overlap(send, recv) {
+		err = errOverlap
+	}
+	if err := c.checkRecv(source, recvTag, err); err != nil {
+		return false, c.Failed(op, source, recvTag, err)
+	}
+	return same, nil
+}
+
+// sendrecvTrace is the record of a combined send and receive. It has the receive's tag, and the
+// destination in the field of a collective's number.
+func (k *core) sendrecvTrace(form backend.Form, typ *backend.Datatype, recv []byte, dest, source, recvTag int) trace {
+	tr := k.message(flight.Sendrecv, form, len(recv), typ.ID, recvTag, source)
+	tr.place = flight.Pair(uint32(int32(source)), uint32(int32(dest)))
+	return tr
+}
+
+// keep returns a copy of the content of buf, to be put back. In place, the message received may arrive
+// before the old content is sent.
+func keep(buf []byte) *[]byte {
+	kept := copies.Get().(*[]byte)
+	*kept = append((*kept)[:0], buf...)
+	return kept
+}
+
+// Sendrecv sends and receives at the same time.
+func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (backend.Status, error) {
+	const op = "sendrecv"
+	same, err := c.checkSendrecv(op, send, dest, sendTag, recv, source, recvTag, err)
+	if err != nil {
+		return backend.Status{}, err
+	}
+	if source == backend.ProcNull {
+		return noStatus, c.Send(op, typ, send, dest, sendTag, backend.Standard, nil)
+	}
+	k := c.core
+	tr := k.sendrecvTrace(backend.Blocking, typ, recv, dest, source, recvTag)
+	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+	var kept *[]byte
+	if same && dest != backend.ProcNull {
+		kept = keep(send)
+		send = *kept
+	}
+	p := k.job.pending()
+	p.req.Begin()
+	k.bc.Irecv(&p.req, recv, source, backendTag(recvTag))
+	if dest != backend.ProcNull {
+		if err := k.bc.Send(c.bound, send, dest, sendTag, backend.Standard); err != nil {
+			if k.withdraw(&p.req, err) {
+				k.job.put(p)
+			}
+			k.ended(t, err)
+			return backend.Status{}, c.Failed(op, dest, sendTag, err) // dest may still read the copy
+		}
+		if kept != nil {
+			copies.Put(kept)
+		}
+	}
+	st, err := c.finish(p)
+	k.ended(t, err)
+	if err != nil {
+		return st, c.Failed(op, source, recvTag, err)
+	}
+	return st, nil
+}
+
+// exchange is a nonblocking combined send and receive, a backend.Operation.
+type exchange struct {
+	k             *core
+	recv, send    backend.Request
+	kept          *[]byte // the copy that is sent in place
+	dest, sendTag int
+	why           error                // why it was ended at its deadline
+	then          func(backend.Status) // called once with the status of a successful receive
+	once          sync.Once
+}
+
+// Isendrecv starts a send and a receive.
+func (c *Comm) Isendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (*Request, error) {
+	const op = "isendrecv"
+	same, err := c.checkSendrecv(op, send, dest, sendTag, recv, source, recvTag, err)
+	if err != nil {
+		return nil, err
+	}
+	k := c.core
+	x := &exchange{k: k, dest: dest, sendTag: sendTag}
+	if same && dest != backend.ProcNull {
+		x.kept = keep(send)
+		send = *x.kept
+	}
+	tr := k.sendrecvTrace(backend.Nonblocking, typ, recv, dest, source, recvTag)
+	return c.startExchange(x, op, tr, send, recv, source, recvTag), nil
+}
+
+// IrecvThen is Irecv that calls a function with the status when the message has been received, before Wait
+// returns.
+func (c *Comm) IrecvThen(op string, typ *backend.Datatype, buf []byte, source, tag int, then func(backend.Status), err error) (*Request, error) {
+	if then == nil {
+		return c.Irecv(op, typ, buf, source, tag, err)
+	}
+	if err := c.checkRecv(source, tag, err); err != nil {
+		return nil, c.Failed(op, source, tag, err)
+	}
+	x := &exchange{k: c.core, dest: backend.ProcNull, then: then}
+	tr := c.core.message(flight.Recv, backend.Nonblocking, len(buf), typ.ID, tag, source)
+	return c.startExchange(x, op, tr, nil, buf, source, tag), nil
+}
+
+func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte, source, recvTag int) *Request {
+	k := c.core
+	q := &Request{c: c, pending: k.job.pending()}
+	q.op, q.name, q.peer, q.tag, q.begun = x, op, source, recvTag, c.now()
+	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	x.recv.Begin()
+	k.irecv(&x.recv, recv, source, recvTag)
+	x.send.Begin()
+	k.isend(&x.send, send, x.dest, x.sendTag, backend.Standard)
+	q.users.Store(1)
+	return q
+}
+
+// Ready implements backend.Operation.
+func (x *exchange) Ready() bool { return x.recv.Ready() && x.send.Ready() }
+
+// Start implements backend.Operation. It is not called.
+func (x *exchange) Start() {}
+
+// Err implements backend.Operation.
+func (x *exchange) Err() error {
+	for _, q := range []*backend.Request{&x.recv, &x.send} {
+		switch {
+		case q.Err == nil:
+		case x.why != nil && errors.Is(q.Err, backend.ErrCanceled):
+			return x.why
+		default:
+			return q.Err
+		}
+	}
+	if x.then != nil {
+		x.once.Do(func() { x.then(x.recv.Status) })
+	}
+	return nil
+}
+
+// End implements backend.Operation. It withdraws both messages.
+func (x *exchange) End(why error) error {
+	x.why = why
+	for _, q := range []*backend.Request{&x.recv, &x.send} {
+		if !q.Ready() && !x.k.cancel(q) {
+			x.k.bc.Break(why)
+			return why
+		}
+	}
+	return nil
+}
+
+// Release implements backend.Operation.
+func (x *exchange) Release() {
+	if x.kept != nil && x.Err() == nil { // else the destination may still read it
+		copies.Put(x.kept)
+	}
+}

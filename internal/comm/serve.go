@@ -1,0 +1,135 @@
+package comm
+
+import (
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/window"
+)
+
+// server carries out the requests of ranks on other nodes. It has one receive posted, whose completion runs it
+// in the goroutine that makes progress: one that waits in any operation, or else the window's own, which
+// waits in the background. So requests are carried out in the order in which they arrive.
+type server struct {
+	in      backend.Request
+	buf     [requestMost]byte
+	arrived atomic.Int32 // requests that have not been served
+}
+
+// serve begins to serve.
+func (s *onesided) serve() {
+	s.server.in.Notify = s.served
+	s.listen()
+}
+
+// listen posts the receive of the next request.
+func (s *onesided) listen() {
+	s.server.in.Begin()
+	s.remote.core.bc.Irecv(&s.server.in, s.server.buf[:], backend.AnySource, requestTag)
+}
+
+// served is called when a request has arrived. listen may call it at once for the next one, which is then
+// left to the loop.
+func (s *onesided) served(*backend.Request) {
+	if s.server.arrived.Add(1) > 1 {
+		return
+	}
+	for s.target.enter() {
+		err := s.server.in.Err
+		if err == nil {
+			err = s.carryOut(s.server.in.Status)
+		}
+		s.target.leave()
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		s.listen()
+		if s.server.arrived.Add(-1) == 0 {
+			return
+		}
+	}
+}
+
+// carryOut carries out the request that has arrived.
+func (s *onesided) carryOut(st backend.Status) error {
+	part := &s.parts[s.core.rank]
+	h, in, op := s.read(st.Bytes, part.Len())
+	if h == nil {
+		err := fault(backend.ErrInternal, "rank %d sent %s an invalid request", st.Source, s.name)
+		s.remote.core.bc.Break(err)
+		return err
+	}
+	if h.tag == 0 {
+		return s.apply(part, h.kind, op, int(h.at), in, nil)
+	}
+	m := s.messages.Get().(*message)
+	out := m.buf[:min(h.n, requestMost)]
+	switch {
+	case h.kind == flight.Flush:
+		out = nil
+	case h.kind == flight.Get && h.n > 8:
+		out = part.Bytes(int(h.at), int(h.n)) // read while it is sent
+	default:
+		if err := s.apply(part, h.kind, op, int(h.at), in, out); err != nil {
+			return err
+		}
+	}
+	s.target.n.Add(1)
+	m.req.Begin()
+	s.remote.core.bc.Isend(&m.req, out, st.Source, int(h.tag), backend.Standard)
+	return nil
+}
+
+// answered is called when an answer has been sent.
+func (s *onesided) answered(m *message) {
+	s.messages.Put(m)
+	s.target.leave()
+}
+
+// read returns the request of a message with its data and operation, nil if it is none that an origin sends.
+func (s *onesided) read(size, room int) (h *request, in []byte, op *backend.Op) {
+	if size < requestSize {
+		return nil, nil, nil
+	}
+	h = &view.Of[request](s.server.buf[:])[0]
+	in = s.server.buf[requestSize:size]
+	n, elem := uint64(len(in)), uint64(s.elem.Size)
+	fits := h.at <= uint64(room) && h.tag >= 0
+	switch h.kind {
+	case flight.Put:
+		fits = fits && h.at >= window.CellsHead && h.tag == 0
+	case flight.Get:
+		n = h.n
+		fits = fits && h.at >= window.CellsHead && h.tag > 0
+	case flight.CompareAndSwap:
+		n = h.n
+		fits = fits && 2*n == uint64(len(in)) && h.tag > 0 && (h.at == window.LockWord && n == 8 || h.at >= window.CellsHead && n == elem)
+	case flight.Accumulate, flight.GetAccumulate, flight.FetchAndOp:
+		op = opOf(h.op, s.elem)
+		fits = fits && h.at >= window.CellsHead && op != nil && n%elem == 0 && (h.at-window.CellsHead)%elem == 0
+		h.n = n
+	case flight.Flush:
+		n = 0
+		fits = fits && h.tag > 0
+	default:
+		fits = false
+	}
+	if !fits || n > uint64(room)-h.at {
+		return nil, nil, nil
+	}
+	return h, in, op
+}
+
+// opOf returns a predefined operation on elements of a type, nil if it does not apply to them.
+func opOf(code backend.OpCode, elem *backend.Datatype) *backend.Op {
+	switch {
+	case code > backend.OpMaxLoc || elem.Kind > backend.Loc:
+		return nil
+	case elem.Kind == backend.Loc:
+		return locOps[code][elem.Elem]
+	}
+	return numberOps[code][elem.Kind]
+}

@@ -1,0 +1,192 @@
+package window
+
+import (
+	"bytes"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// Cells is a part of a window whose elements several ranks update at once. The part begins with a head of
+// CellsHead bytes, and offsets count from its start.
+//
+// An update exchanges the 8-byte words in which its elements lie, so that ranks that map the memory need no
+// lock and none can be left behind by a rank that dies. Elements of more than 8 bytes have locks, in the head.
+type Cells struct {
+	bytes []byte
+	words []atomic.Uint64
+}
+
+const (
+	// LockWord is the offset of the word for the lock of the part.
+	LockWord = 0
+	// CellsHead is the length of the head.
+	CellsHead = 1024
+
+	stripes    = 64
+	stripeAt   = 8 // the word of the first lock
+	blockWords = 32
+)
+
+// CellsSize returns the length of a part with so many bytes of elements.
+func CellsSize(n int) int { return roundUp(CellsHead+n, 8) }
+
+// NewCells returns the Cells in a part.
+func NewCells(part []byte) Cells { return Cells{part, view.Of[atomic.Uint64](part)} }
+
+// Here reports whether the memory is there.
+func (c *Cells) Here() bool { return c.bytes != nil }
+
+// Len returns the length of the part.
+func (c *Cells) Len() int { return len(c.bytes) }
+
+// Bytes returns n bytes of the part.
+func (c *Cells) Bytes(at, n int) []byte { return c.bytes[at : at+n : at+n] }
+
+// single reports whether n bytes are an element within a word, which is read and written at once.
+func single(at, n int) bool { return (n == 8 || n == 4 || n == 2 || n == 1) && at%n == 0 }
+
+// Put writes bytes: all at once if they are one element of 1, 2, 4 or 8 bytes.
+func (c *Cells) Put(at int, in []byte) {
+	switch n := len(in); {
+	case n == 8 && at%8 == 0:
+		c.words[at/8].Store(view.Of[uint64](in)[0])
+	case single(at, n):
+		word := &c.words[at/8]
+		for {
+			old := word.Load()
+			with := old
+			copy(view.Bytes(view.One(&with))[at%8:], in)
+			if word.CompareAndSwap(old, with) {
+				return
+			}
+		}
+	default:
+		copy(c.bytes[at:at+n], in)
+	}
+}
+
+// Get reads bytes: all at once if they are one element of 1, 2, 4 or 8 bytes.
+func (c *Cells) Get(at int, out []byte) {
+	n := len(out)
+	if !single(at, n) {
+		copy(out, c.bytes[at:at+n])
+		return
+	}
+	word := c.words[at/8].Load()
+	copy(out, view.Bytes(view.One(&word))[at%8:])
+}
+
+// Update is the function of a reduction, as in backend.Op: it sets dst to the combination of a and b.
+type Update = func(dst, a, b []byte)
+
+// scratch is what an update computes with.
+type scratch struct{ old, with [blockWords]uint64 }
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// Reduce combines elements of a size with those of in, each at once. If old is not nil, it receives what the
+// elements were. It may be in. A wait for a lock ends with the error of expired.
+func (c *Cells) Reduce(f Update, size, at int, in, old []byte, expired func() error) error {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	for len(in) > 0 {
+		n := min(len(in), blockWords*8-at%8)
+		if size > 8 {
+			n = size
+		}
+		var before []byte
+		if old != nil {
+			before, old = old[:n], old[n:]
+		}
+		if size > 8 {
+			lock, err := c.lock(at, expired)
+			if err != nil {
+				return err
+			}
+			with := view.Bytes(s.with[:])[:n]
+			f(with, c.bytes[at:at+n], in[:n])
+			copy(before, c.bytes[at:at+n])
+			copy(c.bytes[at:at+n], with)
+			lock.Store(0)
+		} else {
+			c.reduceWords(f, s, at, in[:n], before)
+		}
+		in, at = in[n:], at+n
+	}
+	return nil
+}
+
+// reduceWords combines what lies in a block of words. All are computed in one call of f. A word that another
+// rank has changed meanwhile is computed again.
+func (c *Cells) reduceWords(f Update, s *scratch, at int, in, old []byte) {
+	lo, hi := at%8, at%8+len(in)
+	words := c.words[at/8 : (at+len(in)+7)/8]
+	was, with := view.Bytes(s.old[:]), view.Bytes(s.with[:])
+	for i := range words {
+		s.old[i] = words[i].Load()
+	}
+	s.with = s.old
+	f(with[lo:hi], was[lo:hi], in)
+	for i := range words {
+		from, to := max(lo, 8*i), min(hi, 8*i+8)
+		for !words[i].CompareAndSwap(s.old[i], s.with[i]) {
+			s.old[i] = words[i].Load()
+			s.with[i] = s.old[i]
+			f(with[from:to], was[from:to], in[from-lo:to-lo])
+		}
+		if old != nil {
+			copy(old[from-lo:to-lo], was[from:to])
+		}
+	}
+}
+
+// CompareSwap sets an element to with if its bytes are those of old, and stores what it was in was.
+func (c *Cells) CompareSwap(at int, old, with, was []byte, expired func() error) error {
+	n := len(old)
+	if n > 8 {
+		lock, err := c.lock(at, expired)
+		if err != nil {
+			return err
+		}
+		copy(was, c.bytes[at:at+n])
+		if bytes.Equal(was, old) {
+			copy(c.bytes[at:at+n], with)
+		}
+		lock.Store(0)
+		return nil
+	}
+	word := &c.words[at/8]
+	for {
+		x := word.Load()
+		y := x
+		copy(was, view.Bytes(view.One(&x))[at%8:])
+		if !bytes.Equal(was, old) {
+			return nil
+		}
+		copy(view.Bytes(view.One(&y))[at%8:], with)
+		if word.CompareAndSwap(x, y) {
+			return nil
+		}
+	}
+}
+
+// lock takes the lock of an element that is longer than a word. The rank that holds it needs it for a moment
+// only, unless it dies.
+func (c *Cells) lock(at int, expired func() error) (*atomic.Uint64, error) {
+	l := &c.words[stripeAt+at/8%stripes]
+	for i := 1; !l.CompareAndSwap(0, 1); i++ {
+		shmem.Pause()
+		if i%looks == 0 {
+			if err := expired(); err != nil {
+				return nil, err
+			}
+			runtime.Gosched()
+			shmem.Yield()
+		}
+	}
+	return l, nil
+}

@@ -1,0 +1,184 @@
+package cohort
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Layout says which elements of a slice belong to a [View], and in which order: blocks of equal length at
+// equal distances in any number of dimensions, or blocks anywhere (the derived datatypes of MPI-4.1 section
+// 5.1). The zero Layout has no elements. A Layout is not changed by its use, and any number of views and
+// goroutines may share one.
+type Layout struct {
+	n   int // elements
+	err error
+
+	// The blocks have this length, and the first begins at offset. Each dimension, the outermost first,
+	// repeats what the following ones describe.
+	offset, block int
+	dims          []dim
+
+	lens, displs []int // of Indexed, instead
+}
+
+// dim is a dimension: how often, and at which distance.
+type dim struct{ count, stride int }
+
+// Vector is count blocks of blocklen elements, of which each begins stride elements after the one before
+// (MPI_Type_vector). A column of a matrix with n columns is Vector(rows, 1, n).
+//
+// Errors: [ErrCount] for a negative number, or blocks that overlap, from the operations on its views.
+func Vector(count, blocklen, stride int) Layout {
+	if count < 0 || blocklen < 0 || count > 1 && stride < blocklen {
+		return badLayout("vector of count %d, blocklen %d, stride %d; want 0 or more, and a stride of a block or more", count, blocklen, stride)
+	}
+	return newLayout(0, blocklen, []dim{{count, stride}})
+}
+
+// Subarray is the part of an array that begins at starts and has the lengths subsizes in each dimension
+// (MPI_Type_create_subarray). The array has the lengths sizes, and its last dimension is contiguous.
+//
+// Errors: [ErrCount] for a part that is not inside the array, from the operations on its views.
+func Subarray(sizes, subsizes, starts []int) Layout {
+	if len(sizes) == 0 || len(subsizes) != len(sizes) || len(starts) != len(sizes) {
+		return badLayout("subarray with %d sizes, %d subsizes, %d starts; want as many of each", len(sizes), len(subsizes), len(starts))
+	}
+	offset, stride := 0, 1
+	dims := make([]dim, len(sizes))
+	for i := len(sizes) - 1; i >= 0; i-- {
+		size, part, start := sizes[i], subsizes[i], starts[i]
+		if part < 0 || start < 0 || start > size || part > size-start {
+			return badLayout("subarray of %d from %d in dimension %d, which has %d", part, start, i, size)
+		}
+		dims[i] = dim{part, stride}
+		offset += start * stride
+		if size > 0 && stride > math.MaxInt/size {
+			return badLayout("an array of sizes %v has too many elements", sizes)
+		}
+		stride *= size
+	}
+	return newLayout(offset, 1, dims)
+}
+
+// Indexed is blocks of the given lengths, which begin at displs (MPI_Type_indexed).
+//
+// Errors: [ErrCount] for a negative number, blocks that overlap, or slices of different lengths, from the
+// operations on its views.
+func Indexed(blocklens, displs []int) Layout {
+	if len(blocklens) != len(displs) {
+		return badLayout("%d lengths and %d displacements; want as many of each", len(blocklens), len(displs))
+	}
+	l := Layout{lens: slices.Clone(blocklens), displs: slices.Clone(displs)}
+	var order []int // of the blocks with elements
+	for i, n := range blocklens {
+		if n < 0 || displs[i] < 0 || n > math.MaxInt-displs[i] || n > math.MaxInt-l.n {
+			return badLayout("block %d has length %d at %d", i, n, displs[i])
+		}
+		if l.n += n; n > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return displs[a] - displs[b] })
+	for k := 1; k < len(order); k++ {
+		a, b := order[k-1], order[k]
+		if displs[a]+blocklens[a] > displs[b] {
+			return badLayout("blocks %d (%d at %d) and %d (%d at %d) overlap", a, blocklens[a], displs[a], b, blocklens[b], displs[b])
+		}
+	}
+	return l
+}
+
+func badLayout(format string, args ...any) Layout {
+	return Layout{err: fault(ErrCount, fmt.Sprintf(format, args...))}
+}
+
+// newLayout returns a layout of equal blocks, with the fewest dimensions.
+func newLayout(offset, block int, dims []dim) Layout {
+	l := Layout{n: block, offset: offset, block: block}
+	for i := len(dims) - 1; i >= 0; i-- {
+		d := dims[i]
+		if d.count > 0 && l.n > math.MaxInt/d.count {
+			return badLayout("%d times %d elements are too many", d.count, l.n)
+		}
+		l.n *= d.count
+		switch {
+		case d.count == 1:
+		case len(l.dims) == 0 && d.stride == l.block: // the blocks are one
+			l.block *= d.count
+		default:
+			l.dims = append(l.dims, d)
+		}
+	}
+	if l.n == 0 {
+		return Layout{}
+	}
+	slices.Reverse(l.dims)
+	return l
+}
+
+// fits reports whether all elements are in a slice of the given length.
+func (l *Layout) fits(most int) bool {
+	for i, n := range l.lens {
+		if n > 0 && l.displs[i]+n > most {
+			return false
+		}
+	}
+	if l.lens != nil || l.n == 0 {
+		return true
+	}
+	last := l.offset
+	for _, d := range l.dims {
+		if d.stride > most/(d.count-1) { // there are two at least
+			return false
+		}
+		last += (d.count - 1) * d.stride
+	}
+	return last <= most && l.block <= most-last
+}
+
+// transfer copies the elements of a layout from buf to packed, or back, until packed is used up, and returns
+// what is left of it.
+func transfer[T any](packed, buf []T, at int, dims []dim, block int, back bool) []T {
+	switch {
+	case len(packed) == 0:
+	case len(dims) == 0:
+		part := buf[at : at+min(block, len(packed))]
+		if back {
+			copy(part, packed)
+		} else {
+			copy(packed, part)
+		}
+		return packed[len(part):]
+	case len(dims) == 1 && block == 1:
+		stride, n := dims[0].stride, min(dims[0].count, len(packed))
+		for i := range packed[:n] {
+			if back {
+				buf[at] = packed[i]
+			} else {
+				packed[i] = buf[at]
+			}
+			at += stride
+		}
+		return packed[n:]
+	default:
+		for range dims[0].count {
+			packed = transfer(packed, buf, at, dims[1:], block, back)
+			at += dims[0].stride
+		}
+	}
+	return packed
+}
+
+// move copies the elements of a layout from buf to packed, or back.
+func move[T any](l *Layout, packed, buf []T, back bool) {
+	if l.lens == nil {
+		transfer(packed, buf, l.offset, l.dims, l.block, back)
+		return
+	}
+	for i, n := range l.lens {
+		if n > 0 { // an empty block may be anywhere
+			packed = transfer(packed, buf, l.displs[i], nil, n, back)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package cohort
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// indices returns the elements of a layout, by the definitions of MPI-4.1 section 5.1.2.
+func vectorIndices(count, blocklen, stride int) (at []int) {
+	for i := range count {
+		for j := range blocklen {
+			at = append(at, i*stride+j)
+		}
+	}
+	return at
+}
+
+func indexedIndices(blocklens, displs []int) (at []int) {
+	for i, n := range blocklens {
+		for j := range n {
+			at = append(at, displs[i]+j)
+		}
+	}
+	return at
+}
+
+// subarrayIndices walks through the whole array and keeps what is inside the part.
+func subarrayIndices(sizes, subsizes, starts []int) (at []int) {
+	n := 1
+	for _, s := range sizes {
+		n *= s
+	}
+	for i := range n {
+		inside, rest := true, i
+		for d := len(sizes) - 1; d >= 0; d-- {
+			x := rest % sizes[d]
+			rest /= sizes[d]
+			inside = inside && x >= starts[d] && x < starts[d]+subsizes[d]
+		}
+		if inside {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// checkLayout packs and unpacks a layout and compares both with its elements.
+func checkLayout(t *testing.T, what string, l Layout, want []int) {
+	t.Helper()
+	n := 3
+	if len(want) > 0 {
+		n = slices.Max(want) + 3
+	}
+	buf := make([]int, n)
+	for i := range buf {
+		buf[i] = i
+	}
+	v := ViewOf(buf, l)
+	packed := make([]int, len(want))
+	if err := v.Pack(packed); err != nil || v.Len() != len(want) || !slices.Equal(packed, want) {
+		t.Fatalf("%s: %v; %d elements %v, want %v", what, err, v.Len(), packed, want)
+	}
+	for m := range len(want) + 1 { // shorter ones too
+		if m > 5 && m < len(want) {
+			continue
+		}
+		clear(buf)
+		image := make([]int, n)
+		for i := range m {
+			packed[i] = i + 1
+			image[want[i]] = i + 1
+		}
+		if err := v.Unpack(packed[:m]); err != nil || !slices.Equal(buf, image) {
+			t.Fatalf("%s: %v; unpacking %d elements gives %v, want %v", what, err, m, buf, image)
+		}
+	}
+	if len(want) > 0 {
+		if err := ViewOf(buf[:slices.Max(want)], l).Pack(packed); !errors.Is(err, ErrBuffer) {
+			t.Errorf("%s in a slice that is too short: %v, want ErrBuffer", what, err)
+		}
+		if err := v.Pack(packed[1:]); !errors.Is(err, ErrCount) {
+			t.Errorf("%s packed into too short a slice: %v, want ErrCount", what, err)
+		}
+	}
+	if err := v.Unpack(make([]int, len(want)+1)); !errors.Is(err, ErrCount) {
+		t.Errorf("%s unpacked from too long a slice: %v, want ErrCount", what, err)
+	}
+}
+
+func TestLayoutsHaveTheElementsOfTheStandard(t *testing.T) {
+	for count := range 5 {
+		for blocklen := range 4 {
+			for stride := blocklen; stride < 7; stride++ {
+				checkLayout(t, fmt.Sprintf("Vector(%d, %d, %d)", count, blocklen, stride), Vector(count, blocklen, stride), vectorIndices(count, blocklen, stride))
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		dims := 1 + rng.IntN(4)
+		sizes, subsizes, starts := make([]int, dims), make([]int, dims), make([]int, dims)
+		for d := range sizes {
+			sizes[d] = 1 + rng.IntN(5)
+			starts[d] = rng.IntN(sizes[d])
+			subsizes[d] = rng.IntN(sizes[d] - starts[d] + 1)
+			if rng.IntN(2) == 0 {
+				starts[d], subsizes[d] = 0, sizes[d] // blocks that are one
+			}
+		}
+		checkLayout(t, fmt.Sprintf("Subarray(%v, %v, %v)", sizes, subsizes, starts), Subarray(sizes, subsizes, starts), subarrayIndices(sizes, subsizes, starts))
+		lens, displs, at := make([]int, dims), make([]int, dims), 0
+		for i := range lens {
+			lens[i], displs[i] = rng.IntN(4), at+rng.IntN(3)
+			at = displs[i] + lens[i]
+		}
+		rng.Shuffle(dims, func(i, j int) { lens[i], lens[j], displs[i], displs[j] = lens[j], lens[i], displs[j], displs[i] })
+		checkLayout(t, fmt.Sprintf("Indexed(%v, %v)", lens, displs), Indexed(lens, displs), indexedIndices(lens, displs))
+	}
+	checkLayout(t, "the zero Layout", Layout{}, nil)
+}
+
+func TestWrongLayoutsAreErrCount(t *testing.T) {
+	const huge = math.MaxInt
+	for i, l := range []Layout{
+		Vector(-1, 1, 1), Vector(1, -1, 1), Vector(2, 3, 2), Vector(2, 1, -1), Vector(2, 1, 0), Vector(huge, 2, huge),
+		Indexed([]int{1}, nil), Indexed([]int{-1}, []int{0}), Indexed([]int{1}, []int{-1}), Indexed([]int{2, 1}, []int{0, 1}), Indexed([]int{huge}, []int{1}),
+		Subarray(nil, nil, nil), Subarray([]int{3}, []int{1, 1}, []int{0}), Subarray([]int{3}, []int{3}, []int{1}), Subarray([]int{3}, []int{-1}, []int{0}),
+		Subarray([]int{3}, []int{0}, []int{4}), Subarray([]int{huge, huge}, []int{1, 1}, []int{0, 0}),
+	} {
+		if err := ViewOf(make([]byte, 9), l).Pack(make([]byte, 9)); !errors.Is(err, ErrCount) {
+			t.Errorf("layout %d: %v, want ErrCount", i, err)
+		}
+	}
+	// Layouts that only a slice can show to be wrong.
+	for i, l := range []Layout{Vector(2, 1, huge), Vector(huge, 1, 1), Vector(huge/2, 1, 2), Indexed([]int{1}, []int{huge - 1})} {
+		if err := ViewOf(make([]byte, 9), l).Pack(make([]byte, 9)); !errors.Is(err, ErrBuffer) {
+			t.Errorf("layout %d outside its slice: %v, want ErrBuffer", i, err)
+		}
+	}
+}
+
+// SendView and RecvView of layouts that are ready do not allocate.
+func TestViewsDoNotAllocate(t *testing.T) {
+	if racing {
+		t.Skip("the race detector makes pools forget")
+	}
+	ranks(t, 1, func(w *Comm) error {
+		matrix := make([]float64, 64)
+		from, to := ViewOf(matrix, Vector(8, 1, 8)), ViewOf(matrix[1:], Vector(8, 1, 8))
+		var err error
+		n := testing.AllocsPerRun(100, func() {
+			_, e := SendrecvView(w, from, 0, 1, to, 0, 1)
+			err = errors.Join(err, e, SendView(w, from, ProcNull, 0))
+		})
+		if n > 0 {
+			t.Errorf("%g allocations", n)
+		}
+		return err
+	})
+}

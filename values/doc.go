@@ -1,0 +1,38 @@
+// Package values sends and receives any Go value: strings, maps, structs with slices, pointers.
+//
+//	cfg, err = values.Bcast(world, cfg, 0)           // rank 0's configuration on all ranks
+//	all, err := values.Gather(world, result, 0)      // one result of each rank, on rank 0
+//	x, st, err := values.Recv[Task](world, cohort.AnySource, 0)
+//
+// The functions have the names and the rules of those of package cohort, but take a value and return one,
+// so that nobody knows or allocates a length. They serve configurations, results and messages of a
+// program's own. Slices of numbers are sent many times faster by package cohort, which does not encode
+// them.
+//
+// # What can be sent
+//
+// A type that has MarshalBinary and UnmarshalBinary is encoded by these, and any other by encoding/gob.
+// gob would leave out fields that are not exported, and functions and channels. Here they are
+// [cohort.ErrType], and the error names the field. Values behind an interface are sent if their type is
+// known to gob.Register on all ranks. They follow gob's own rules, which leave such fields out.
+//
+// A nil pointer or interface arrives as nil. An empty slice, and a pointer to a zero within a struct, may arrive
+// as nil too, because gob does not send them. A value that contains itself, or in which more than 100000 pointers lead to each
+// other, is ErrType.
+//
+// All ranks use the same type. gob accepts structs whose fields differ, if those of equal names fit.
+//
+// # Memory
+//
+// What a function returns shares no memory with what was passed to it, except that Bcast returns its own
+// value on root. A value of n bytes needs about 3n on the sending and on the receiving rank for a moment.
+//
+// # Errors
+//
+// Every error is a [cohort.OpError]. A value that cannot be encoded is ErrType on its rank. The other
+// ranks of a collective that need the value get [cohort.ErrMismatch], which names that rank and says what
+// was wrong, and the communicator stays usable. A message that cannot be decoded is ErrType and names its
+// sender: it does not panic, and the memory allocated follows from the message's length. Two forged
+// messages are beyond that: a map behind an interface that claims a huge length, and a recursive type nested
+// millions deep.
+package values

@@ -1,0 +1,160 @@
+package values
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// An encoded value begins with a byte that says what follows.
+const (
+	gobValue    = 'g' // gob's encoding
+	binaryValue = 'b' // what MarshalBinary returned
+	nilValue    = 'n' // nothing: a nil pointer or interface
+	noValue     = 'x' // the text of the error for which there is no value
+)
+
+// operand returns what the methods of T and gob work on: a pointer to the value, or the pointer that it
+// is.
+func operand[T any](x *T) any {
+	if reflect.TypeFor[T]().Kind() == reflect.Pointer {
+		return *x
+	}
+	return x
+}
+
+// nilable reports whether gob cannot encode a value if it is nil.
+func nilable(v reflect.Value) bool {
+	return v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface
+}
+
+// Encode returns x as the functions of this package send it, for packages that send it in messages of their
+// own.
+//
+// Local.
+//
+// Errors: [cohort.ErrType], as for [Send].
+func Encode[T any](x T) ([]byte, error) {
+	var buf bytes.Buffer
+	if err := encode(&buf, x, nil); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// Decode returns the value that a rank has encoded. It does not trust b, and names the rank in its errors.
+//
+// Local.
+//
+// Errors: [cohort.ErrType] if b is not the encoding of a T.
+func Decode[T any](b []byte, from int) (T, error) { return decode[T](b, from) }
+
+// encode appends the encoding of x to buf. If x cannot be encoded, or because of an argument error, it
+// appends the error, for the ranks that wait for the value, and returns it.
+func encode[T any](buf *bytes.Buffer, x T, bad error) (err error) {
+	begin := buf.Len()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault(cohort.ErrType, "encoding %v panicked: %v", reflect.TypeFor[T](), p)
+		}
+		if err != nil {
+			buf.Truncate(begin)
+			buf.WriteByte(noValue)
+			buf.WriteString(err.Error())
+		}
+	}()
+	if bad != nil {
+		return bad
+	}
+	t := traitsOf(reflect.TypeFor[T]())
+	v := reflect.ValueOf(&x).Elem()
+	switch {
+	case t.err != nil:
+		return t.err
+	case nilable(v) && v.IsNil():
+		return buf.WriteByte(nilValue)
+	case t.binary:
+		b, err := operand(&x).(encoding.BinaryMarshaler).MarshalBinary()
+		if err != nil {
+			return fault(cohort.ErrType, "MarshalBinary of %v: %v", v.Type(), err)
+		}
+		buf.Grow(1 + len(b))
+		buf.WriteByte(binaryValue)
+		buf.Write(b)
+		return nil
+	case t.loops && tooDeep(v):
+		return fault(cohort.ErrType, "the %v contains itself, or is nested deeper than %d", v.Type(), maxDepth)
+	}
+	buf.WriteByte(gobValue)
+	if err := gob.NewEncoder(buf).Encode(operand(&x)); err != nil {
+		return fault(cohort.ErrType, "%v: %v", v.Type(), err)
+	}
+	return nil
+}
+
+// decode returns the value that a rank encoded.
+func decode[T any](b []byte, from int) (x T, err error) {
+	t := traitsOf(reflect.TypeFor[T]())
+	if t.err != nil {
+		return x, t.err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("a panic: %v", p)
+		}
+		if err != nil && !errors.Is(err, cohort.ErrMismatch) {
+			err = fault(cohort.ErrType, "the message of rank %d is no %v: %v", from, reflect.TypeFor[T](), err)
+		}
+	}()
+	v := reflect.ValueOf(&x).Elem()
+	var kind byte
+	if len(b) > 0 {
+		kind, b = b[0], b[1:]
+	}
+	if kind == noValue {
+		return x, fault(cohort.ErrMismatch, "rank %d has no value: %s", from, b)
+	}
+	if kind == nilValue && nilable(v) && len(b) == 0 {
+		return x, nil
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+	}
+	switch {
+	case kind == binaryValue && t.binary:
+		err = operand(&x).(encoding.BinaryUnmarshaler).UnmarshalBinary(b)
+	case kind == gobValue && !t.binary:
+		err = ungob(b, operand(&x), t.maps)
+	default:
+		err = errors.New("it was encoded differently, or not by this package")
+	}
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return x, nil
+}
+
+// ungob decodes a value that is all of b. gob allocates a map as large as the message says it is, before
+// it reads the elements. So the message is first read without storing it, which fails if it says wrong.
+func ungob(b []byte, x any, maps bool) error {
+	r := bytes.NewReader(b)
+	if maps {
+		if err := gob.NewDecoder(r).DecodeValue(reflect.Value{}); err != nil {
+			return err
+		}
+		r.Reset(b)
+	}
+	if err := gob.NewDecoder(r).Decode(x); err != nil {
+		return err
+	}
+	if r.Len() > 0 {
+		return fmt.Errorf("%d bytes follow it", r.Len())
+	}
+	return nil
+}
