@@ -1,12 +1,16 @@
 // Package examples holds small programs, one folder and one idea each:
 //
-//	hello   join a job and say where this rank runs
-//	ring    messages between neighbours, of a length the receiver does not know
-//	pi      a sum whose bits do not depend on the number of ranks
-//	heat2d  a grid split over a Cartesian communicator, with halo exchange
-//	window  a table that is in memory once per node, and that its ranks fill together
-//	hybrid  ranks times threads: a pool of workers in every rank
-//	ddp     a network trained data-parallel: gradients averaged while others are computed
+//	hello      join a job and say where this rank runs
+//	ring       messages between neighbours, of a length the receiver does not know
+//	pi         a sum whose bits do not depend on the number of ranks
+//	heat2d     a grid split over a Cartesian communicator, with halo exchange
+//	window     a table that is in memory once per node, and that its ranks fill together
+//	counter    a number on rank 0 from which all ranks draw their work
+//	hashtable  a hash table that is spread over all ranks
+//	hdf5       a file that a C library for MPI writes from all ranks (needs -tags hdf5)
+//	render     a picture whose tiles rank 0 hands out one by one
+//	hybrid     ranks times threads: a pool of workers in every rank
+//	ddp        a network trained data-parallel: gradients averaged while others are computed
 //
 // Each runs alone, as a job of one rank, or on several:
 //

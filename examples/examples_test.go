@@ -39,11 +39,21 @@ var examples = []struct {
 	{"window", func(int) []string {
 		return []string{`\[0\] every even number up to 1000000 is the sum of two primes; 503222 needs the largest: 523 \+ 502699`}
 	}},
+	{"counter", func(int) []string { return []string{`\[0\] 78498 primes below 1000000`} }},
+	{"hashtable", func(int) []string {
+		return []string{`\[0\] 43 numbers below 1000000 are the sum of two cubes in two ways, from 1729 to 994688`}
+	}},
 	{"hybrid", func(n int) []string {
 		return []string{
 			`\[0\] ` + fmt.Sprint(n) + ` ranks? on 1 node: .*; 1 thread per rank, not pinned; shm.*`,
 			`\[0\] below 1000000, 837799 takes the most steps: 524`,
 		}
+	}},
+	{"render", func(int) (lines []string) {
+		for _, percent := range []int{10, 100, 30, 50, 60, 80} { // after each of 6 tiles, as text sorts them
+			lines = append(lines, fmt.Sprintf(`\[0\] %d %%`, percent))
+		}
+		return append(lines, `\[0\] tiles by rank: \[[0-6 ]+\]`)
 	}},
 	{"ddp", func(n int) []string {
 		return []string{
@@ -94,18 +104,26 @@ func untagged(lines []string, backend string) (plain []string) {
 	return plain
 }
 
+// args returns the arguments of an example.
+func args(name string) []string {
+	if name == "render" {
+		return []string{"-width", "160", "-o", filepath.Join(folder, "mandelbrot.png")}
+	}
+	return nil
+}
+
 // Every example runs under cohort run, and alone.
 func TestExamplesRun(t *testing.T) {
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
 			example := program(t, e.name)
-			check(t, untagged(e.lines(1), "local"), exec.Command(example)) // no launcher: the one rank of the local backend
+			check(t, untagged(e.lines(1), "local"), exec.Command(example, args(e.name)...)) // no launcher: the one rank of the local backend
 			if runtime.GOOS != "linux" {
 				t.Log("alone only: the shm backend is there on Linux only")
 				return
 			}
 			for _, n := range []int{1, 2, 5} {
-				check(t, e.lines(n), exec.Command(program(t, "cohort"), "run", "-n", fmt.Sprint(n), example))
+				check(t, e.lines(n), exec.Command(program(t, "cohort"), append([]string{"run", "-n", fmt.Sprint(n), example}, args(e.name)...)...))
 			}
 		})
 	}

@@ -1,0 +1,90 @@
+package tasks
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// kind says what a message means.
+type kind byte
+
+const (
+	runTask  kind = iota // to a worker: its next task
+	stopWork             // to a worker: there are no more
+	done                 // to rank 0: a result
+	failed               // to rank 0: the text of a task's error
+	goodbye              // to rank 0: the worker has stopped
+)
+
+// message is a message between rank 0 and a worker.
+type message struct {
+	kind  kind
+	index int // of the task
+	body  []byte
+
+	from int          // rank of the communicator
+	on   *cohort.Comm // that it came on
+	err  error        // why nothing more comes on it
+}
+
+const headSize = 9
+
+// send sends a message without waiting for what the receiver does with it.
+func send(c *cohort.Comm, dest int, k kind, index int, body []byte) error {
+	b := make([]byte, headSize, headSize+len(body))
+	b[0] = byte(k)
+	binary.LittleEndian.PutUint64(b[1:], uint64(index))
+	return cohort.Send(c, append(b, body...), dest, 0)
+}
+
+// inbox receives messages in a goroutine, so that its rank can wait for other things too.
+type inbox struct {
+	messages chan message
+	closed   chan struct{}
+}
+
+func newInbox() *inbox { return &inbox{make(chan message), make(chan struct{})} }
+
+// listen receives from source on c until last says that a message was the last, or c ends.
+func (b *inbox) listen(c *cohort.Comm, source int, last func(kind) bool) {
+	for {
+		m := message{on: c}
+		buf, st, err := cohort.RecvAlloc[byte](c, source, 0)
+		switch {
+		case err != nil:
+			m.err = err
+		case len(buf) < headSize:
+			m.err = errShort
+		default:
+			m.kind, m.index, m.body, m.from = kind(buf[0]), int(binary.LittleEndian.Uint64(buf[1:])), buf[headSize:], st.Source
+		}
+		select {
+		case b.messages <- m:
+		case <-b.closed:
+			return
+		}
+		if m.err != nil || last(m.kind) {
+			return
+		}
+	}
+}
+
+var errShort = errors.New("tasks: a message that package tasks has not sent")
+
+// shrink returns a communicator of the survivors after a loss, or cause if the error is another one or
+// the backend cannot continue. It closes c. It revokes c first, because other ranks may wait for a
+// message of this rank, which may leave, or of one that is not lost.
+func shrink(c *cohort.Comm, cause error) (*cohort.Comm, error) {
+	defer c.Close()
+	err := c.Revoke()
+	if errors.Is(err, cohort.ErrNotSupported) || !errors.Is(cause, cohort.ErrPeerLost) && !errors.Is(cause, cohort.ErrBroken) {
+		return nil, cause
+	}
+	d, err := c.Shrink()
+	if err != nil {
+		return nil, errors.Join(cause, err)
+	}
+	return d, nil
+}

@@ -1,0 +1,105 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime/debug"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Error is the failure of one task.
+type Error struct {
+	Index int // of the task in the sequence, from 0
+	Rank  int // that ran it
+	Err   error
+}
+
+// Error names the task and the rank.
+func (e *Error) Error() string {
+	return fmt.Sprintf("task %d on rank %d: %v", e.Index, e.Rank, e.Err)
+}
+
+// Unwrap returns the error of the function. If another rank ran the task, only its text is left.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Map runs do for each task and yields the results on rank 0 in the order of the tasks. Only rank 0
+// reads tasks, in another goroutine. A loop that ends early does not wait for it: it ends when tasks next
+// yields.
+//
+// Collective: all ranks of c loop over the result. The ranks other than 0 leave the loop when rank 0 does.
+//
+// The context that do gets ends when ctx ends on rank 0 or on the rank of the task, or when the body on
+// rank 0 leaves the loop. The loop then waits until every running do has returned.
+//
+// Errors: [*Error] for a task that failed, after which the loop continues; ctx's cause when ctx
+// ends on rank 0; those of [cohort.Comm.Dup], [cohort.Send] and [cohort.Comm.Shrink].
+//
+// Deadline: that of c for each message. A rank that waits for its next task waits for rank 0, so c
+// should have none. A rank whose deadline passes leaves the loop with [cohort.ErrTimeout], and the
+// others continue as after a loss. If it is rank 0, the loop ends on all ranks.
+func Map[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
+	do func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
+	return run(ctx, c, tasks, do, true)
+}
+
+// MapUnordered is Map, but yields each result as soon as it has arrived.
+func MapUnordered[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
+	do func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
+	return run(ctx, c, tasks, do, false)
+}
+
+func run[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
+	do func(context.Context, In) (Out, error), ordered bool) iter.Seq2[Out, error] {
+	return func(yield func(Out, error) bool) {
+		var none Out
+		d, err := c.Dup()
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		safe := func(ctx context.Context, in In) (out Out, err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("panic: %v\n\n%s", p, debug.Stack())
+				}
+			}()
+			return do(ctx, in)
+		}
+		switch {
+		case d.Size() == 1:
+			alone(ctx, tasks, safe, yield)
+			err = d.Close()
+		case d.Rank() == 0:
+			err = lead(ctx, d, tasks, ordered, yield)
+		default:
+			err = serve(ctx, d, safe)
+		}
+		if err != nil {
+			yield(none, err)
+		}
+	}
+}
+
+// alone runs all tasks on this rank.
+func alone[In, Out any](ctx context.Context, tasks iter.Seq[In], do func(context.Context, In) (Out, error), yield func(Out, error) bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	i := 0
+	for in := range tasks {
+		if ctx.Err() != nil {
+			var none Out
+			yield(none, context.Cause(ctx))
+			return
+		}
+		out, err := do(ctx, in)
+		if err != nil {
+			err = &Error{Index: i, Err: err}
+		}
+		if !yield(out, err) {
+			return
+		}
+		i++
+	}
+}
