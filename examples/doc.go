@@ -4,6 +4,7 @@
 //	ring       messages between neighbours, of a length the receiver does not know
 //	pi         a sum whose bits do not depend on the number of ranks
 //	heat2d     a grid split over a Cartesian communicator, with halo exchange
+//	fft3d      a transform in three dimensions, whose ranks exchange blocks by layouts
 //	window     a table that is in memory once per node, and that its ranks fill together
 //	counter    a number on rank 0 from which all ranks draw their work
 //	hashtable  a hash table that is spread over all ranks

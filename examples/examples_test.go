@@ -36,6 +36,10 @@ var examples = []struct {
 	{"heat2d", func(int) []string {
 		return []string{`\[0\] 120 x 120 cells, at rest after 2831 steps, residual 9\.99\d{4}e-05`}
 	}},
+	{"fft3d", func(n int) []string {
+		dims := map[int]string{1: "1 1", 2: "2 1", 3: "3 1", 5: "5 1"}[n]
+		return []string{`\[0\] \[33 32 21\] points on \[` + dims + `\] ranks: 0 from the serial transform; sum of squares over Parseval's: 1\.000000000000`}
+	}},
 	{"window", func(int) []string {
 		return []string{`\[0\] every even number up to 1000000 is the sum of two primes; 503222 needs the largest: 523 \+ 502699`}
 	}},

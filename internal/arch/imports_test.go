@@ -79,8 +79,8 @@ var outside = map[string][]string{
 	"github.com/spf13/":            {"internal/cli", "cmd/*"},               // command lines
 	"github.com/schollz/":          {"cmd/*"},                               // progress on a terminal
 	"golang.org/x/term":            {"cmd/*"},
-	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"},             // matrices
-	"gonum.org/v1/plot":            {"sddp/report", "internal/chart", "bench/*"}, // charts
+	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp", "examples/fft3d"}, // matrices, transforms
+	"gonum.org/v1/plot":            {"sddp/report", "internal/chart", "bench/*"},       // charts
 }
 
 func layer(folder string) int {
