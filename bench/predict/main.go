@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 	"slices"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
 	"github.com/cohort-hpc/cohort/internal/loggp"
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 const (
@@ -85,30 +85,80 @@ func compare(world *cohort.Comm) error {
 	return nil
 }
 
-// fit returns the machine, measured between ranks 0 and 1.
+// fit returns the machine. Ranks 0 and 1 send each other messages while the others sleep. If there are more
+// pairs of ranks than processors, all pairs do so at once, too: then the processors are always busy, and the
+// times are those of the processors.
 func fit(c *cohort.Comm) (*loggp.Machine, error) {
-	const long = 1 << 20
-	var times [3]float64 // of a short and a long message, and of one of many short ones
-	buf := make([]byte, long)
-	for i, bytes := range []int{8, long, 8} {
-		b := buf[:bytes]
-		messages := 1
-		if i == 2 {
-			messages = 64
+	cores, err := processors(c)
+	if err != nil {
+		return nil, err
+	}
+	alone, err := exchange(c, 1)
+	if err != nil {
+		return nil, err
+	}
+	m := &loggp.Machine{Ranks: c.Size(), Cores: cores}
+	l := &m.Inside
+	l.Gap = alone.stream
+	l.O = min(alone.stream, alone.short/2)
+	l.PerByte = (alone.long - alone.short) / long
+	if pairs := c.Size() / 2; pairs > cores {
+		all, err := exchange(c, pairs)
+		if err != nil {
+			return nil, err
 		}
-		reqs := make([]*cohort.Request, messages)
+		share := float64(cores) / float64(2*pairs)
+		l.O = min(l.O, all.short*share)
+		l.PerByte = (all.long - all.short) * share / long
+	}
+	l.L = alone.short - 2*l.O
+	l.PerByte = max(0, l.PerByte)
+	x, y := make([]float64, long/8), make([]float64, long/8)
+	m.Copy = local(func() { copy(x, y) }) / long
+	m.Reduce = local(func() {
+		for i, v := range y {
+			x[i] += v
+		}
+	}) / long
+	// All ranks use what rank 0 has measured.
+	v := []float64{l.O, l.L, l.PerByte, m.Copy, m.Reduce, l.Gap}
+	if err := cohort.Bcast(c, v, 0); err != nil {
+		return nil, err
+	}
+	l.O, l.L, l.PerByte, m.Copy, m.Reduce, l.Gap = v[0], v[1], v[2], v[3], v[4], v[5]
+	if c.Rank() == 0 {
+		fmt.Printf("%s, %d cores: O %.3g µs, L %.3g µs, gap %.3g µs, a byte %.3g ns, copied %.3g ns, reduced %.3g ns\n",
+			c.Backend(), m.Cores, l.O*1e6, l.L*1e6, l.Gap*1e6, l.PerByte*1e9, m.Copy*1e9, m.Reduce*1e9)
+		fmt.Printf("%5s %-30s %9s %12s %12s %6s\n", "ranks", "algorithm", "bytes", "predicted µs", "measured µs", "ratio")
+	}
+	return m, nil
+}
+
+const long = 128 << 10
+
+// messages are the times of a short and a long message, and of one of many short ones.
+type messages struct{ short, long, stream float64 }
+
+// exchange has the first pairs of ranks send each other messages.
+func exchange(c *cohort.Comm, pairs int) (t messages, err error) {
+	buf := make([]byte, long)
+	for _, x := range []struct {
+		time         *float64
+		bytes, count int
+	}{{&t.short, 8, 1}, {&t.long, long, 1}, {&t.stream, 8, 64}} {
+		b, reqs := buf[:x.bytes], make([]*cohort.Request, x.count)
 		seconds, err := median(c, func() (err error) {
-			first := c.Rank() == 0
-			if c.Rank() > 1 {
+			first := c.Rank()%2 == 0
+			if c.Rank() >= 2*pairs {
 				return nil
 			}
 			for range runs {
 				for _, out := range []bool{first, !first} {
 					for k := range reqs {
 						if out {
-							reqs[k], err = cohort.Isend(c, b, 1-c.Rank(), k)
+							reqs[k], err = cohort.Isend(c, b, c.Rank()^1, k)
 						} else {
-							reqs[k], err = cohort.Irecv(c, b, 1-c.Rank(), k)
+							reqs[k], err = cohort.Irecv(c, b, c.Rank()^1, k)
 						}
 						if err != nil {
 							return err
@@ -122,33 +172,21 @@ func fit(c *cohort.Comm) (*loggp.Machine, error) {
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return t, err
 		}
-		times[i] = seconds / runs / 2 / float64(messages)
+		*x.time = seconds / runs / 2 / float64(x.count)
 	}
-	m := &loggp.Machine{Ranks: c.Size(), Cores: runtime.NumCPU()}
-	m.Inside.O = min(times[2], times[0]/2)
-	m.Inside.L = times[0] - 2*m.Inside.O
-	m.Inside.PerByte = max(0, times[1]-times[0]) / long
-	x, y := make([]float64, long/8), make([]float64, long/8)
-	m.Copy = local(func() { copy(x, y) }) / long
-	m.Reduce = local(func() {
-		for i, v := range y {
-			x[i] += v
-		}
-	}) / long
-	// All ranks use what rank 0 has measured.
-	v := []float64{m.Inside.O, m.Inside.L, m.Inside.PerByte, m.Copy, m.Reduce}
-	if err := cohort.Bcast(c, v, 0); err != nil {
-		return nil, err
+	return t, nil
+}
+
+// processors returns how many processors the ranks have together. Each may be pinned to some of them.
+func processors(c *cohort.Comm) (int, error) {
+	node, err := topo.Here()
+	if err != nil {
+		return 0, err
 	}
-	m.Inside.O, m.Inside.L, m.Inside.PerByte, m.Copy, m.Reduce = v[0], v[1], v[2], v[3], v[4]
-	if c.Rank() == 0 {
-		fmt.Printf("%s, %d cores: O %.3g µs, L %.3g µs, a byte %.3g ns, copied %.3g ns, reduced %.3g ns\n",
-			c.Backend(), m.Cores, v[0]*1e6, v[1]*1e6, v[2]*1e9, v[3]*1e9, v[4]*1e9)
-		fmt.Printf("%5s %-30s %9s %12s %12s %6s\n", "ranks", "algorithm", "bytes", "predicted µs", "measured µs", "ratio")
-	}
-	return m, nil
+	all, _, err := cohort.AllgathervAlloc(c, node.CPUs)
+	return len(topo.NewCPUSet(all...)), err
 }
 
 // local returns the least time of a call.
