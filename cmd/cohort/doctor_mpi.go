@@ -42,8 +42,12 @@ type report struct {
 	ULFMNote    string `json:"ulfm_note,omitempty"` // why not, or what that takes
 }
 
-// describeLibrary is the main function of a process run with describeCommand.
+// describeLibrary is the main function of a process run with describeCommand. The library may hang, so it is
+// loaded when standard input says that the keeper knows of this process.
 func describeLibrary(path string) int {
+	if n, _ := os.Stdin.Read(make([]byte, 1)); n == 0 {
+		return 1 // the doctor was killed
+	}
 	r, err := describe(path)
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(r)
@@ -69,8 +73,13 @@ func (r *report) learn(limit time.Duration, keeper *spawn.Keeper) error {
 	cmd.Stdout, cmd.Stderr = &out, &said
 	ownGroup(cmd)
 	cmd.WaitDelay = time.Second
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
 	if err = cmd.Start(); err == nil {
 		keeper.Group(cmd.Process.Pid)
+		in.Write([]byte("\n")) // if that fails, the process has ended
 		err = cmd.Wait()
 		keeper.GroupGone(cmd.Process.Pid)
 	}
