@@ -19,10 +19,6 @@ import (
 // data does not wait. It compares the others' fingerprints when it arrives at a later call (see ahead). Until
 // then Verify does so, once they have arrived. A rank arrives at a call when it has completed the one before.
 type Collective struct {
-	// Calls in which this rank did not wait: number<<32 | Call.Seq, 0 for none; see Verify. It is the first field,
-	// because atomic operations on 64 bits need an alignment that others may not have where pointers have 32.
-	returned [slotsDeep]uint64
-
 	c     Comm
 	b     *Board
 	id    uint64     // the communicator's + 1, and in the upper half which of its persistent operations, from 1
@@ -57,6 +53,15 @@ type Collective struct {
 
 	operations
 	persistent []*Collective // the slots of persistent operations
+
+	// Calls in which this rank did not wait: number<<32 | Call.Seq, 0 for none; see Verify.
+	returned aligned
+}
+
+// aligned is aligned for atomic operations on 64 bits where pointers have 32, too.
+type aligned struct {
+	_    [0]atomic.Uint64
+	call [slotsDeep]uint64
 }
 
 // Ready implements backend.Pending: the awaited ranks have arrived, or one never will, or this rank has
@@ -295,7 +300,7 @@ func (s *Collective) arrive(call *backend.Call) {
 	lo, hi := s.needs(call)
 	s.await(lo, hi, s.seq)
 	if s.behind = hi-lo < len(s.ranks); s.behind {
-		shmem.ReleaseUint64(&s.returned[s.seq%slotsDeep], uint64(s.seq)<<32|uint64(call.Seq))
+		shmem.ReleaseUint64(&s.returned.call[s.seq%slotsDeep], uint64(s.seq)<<32|uint64(call.Seq))
 	}
 	shmem.ReleaseUint64(&p.key, s.keyOf(s.seq))
 	s.fresh = true

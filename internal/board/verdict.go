@@ -67,7 +67,7 @@ func (s *Collective) compare(n uint32) error {
 func (s *Collective) Verify() error {
 	oldest := s.oldest()
 	for n := oldest; n-oldest < slotsDeep; n++ {
-		was := atomic.LoadUint64(&s.returned[n%slotsDeep])
+		was := atomic.LoadUint64(&s.returned.call[n%slotsDeep])
 		if was == 0 || uint32(was>>32) != n {
 			continue
 		}
@@ -85,7 +85,7 @@ func (s *Collective) Verify() error {
 			s.c.Mixed(uint32(was), made)
 			continue
 		}
-		atomic.CompareAndSwapUint64(&s.returned[n%slotsDeep], was, 0)
+		atomic.CompareAndSwapUint64(&s.returned.call[n%slotsDeep], was, 0)
 	}
 	return nil
 }
@@ -93,8 +93,8 @@ func (s *Collective) Verify() error {
 // oldest returns the number of the oldest call in returned, or any if there are none.
 func (s *Collective) oldest() (oldest uint32) {
 	found := false
-	for i := range s.returned {
-		was := atomic.LoadUint64(&s.returned[i])
+	for i := range s.returned.call {
+		was := atomic.LoadUint64(&s.returned.call[i])
 		if n := uint32(was >> 32); was != 0 && (!found || int32(n-oldest) < 0) {
 			found, oldest = true, n
 		}
@@ -129,7 +129,7 @@ func (s *Collective) verdict(n uint32) (missing int, err error) {
 // Settle ends the collectives of a communicator that this rank is about to close: it waits, for at most a second,
 // until all ranks have arrived at the calls in which this one did not wait. It returns their mismatch.
 func (s *Collective) Settle() error {
-	if s.Told.Load() || !slices.ContainsFunc(s.returned[:], func(was uint64) bool { return was != 0 }) {
+	if s.Told.Load() || !slices.ContainsFunc(s.returned.call[:], func(was uint64) bool { return was != 0 }) {
 		return nil
 	}
 	_ = s.c.Await(&backend.Bound{Timeout: time.Second}, (*settling)(s)) // the others find what this one does not
@@ -149,8 +149,8 @@ type settling Collective
 // Ready implements backend.Pending.
 func (p *settling) Ready() bool {
 	s := (*Collective)(p)
-	for i := range s.returned {
-		if was := atomic.LoadUint64(&s.returned[i]); was != 0 {
+	for i := range s.returned.call {
+		if was := atomic.LoadUint64(&s.returned.call[i]); was != 0 {
 			if missing, _ := s.verdict(uint32(was >> 32)); missing >= 0 && !s.c.Gone(missing) {
 				return s.c.Over() != nil
 			}
