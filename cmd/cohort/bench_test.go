@@ -89,7 +89,7 @@ func TestBenchJoinsAJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, stdout, stderr := run(t, "run", "-n", "2", "--tag=false", exe, "bench", "--json", "--sizes", "64", "--reps", "1", "p2p")
+	status, stdout, stderr := run(t, "run", "-n", "2", exe, "bench", "--json", "--sizes", "64", "--reps", "1", "p2p")
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, stderr)
 	}

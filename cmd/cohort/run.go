@@ -75,7 +75,7 @@ docs/launcher.md and docs/hosts.md have the details.`,
 	cli.Duration(f, &r.timeout, "timeout", false, "end the job after this time, such as 10m, with status 124")
 	cli.Duration(f, &r.grace, "grace", true, "when a rank fails, give the others this time before they are terminated")
 	f.BoolVar(&r.goOn, "resilient", false, "when a rank fails, do not end the others")
-	f.BoolVar(&r.tag, "tag", true, "start each line of output with its rank; --tag=false does not, for output that a program reads")
+	f.BoolVar(&r.tag, "tag", true, "start each line of output with its rank; --tag=false does not")
 	f.StringVar(&r.flight, "flight", "", "keep the files for 'cohort report' in `FOLDER`")
 	r.hosts.flags(c)
 	return c

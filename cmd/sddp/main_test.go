@@ -177,8 +177,8 @@ func TestTrainToyAsInReadme(t *testing.T) {
 	}
 }
 
-// With --quiet only the JSON line is printed, also by cohort run with --tag=false. In a file it is the same
-// under a launcher that begins lines with the rank.
+// With --quiet only the JSON line is printed, also by cohort run, which begins other lines with the rank. In a
+// file it is the same.
 func TestQuietRunPrintsJSONOnly(t *testing.T) {
 	status, out, errs := sddpRun(t, "train", caseDir("toy"), "--quiet", "--json", "--iterations", "3")
 	if status != 0 || errs != "" || strings.Count(out, "\n") != 1 {
@@ -189,11 +189,11 @@ func TestQuietRunPrintsJSONOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(cohortTool(t), "run", "--backend", "shm", "-n", "2", "--tag=false", exe, "train", caseDir("toy"), "-q", "--json", "--iterations", "3")
+	cmd := exec.Command(cohortTool(t), "run", "--backend", "shm", "-n", "2", exe, "train", caseDir("toy"), "-q", "--json", "--iterations", "3")
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	said, err := cmd.CombinedOutput()
 	if err != nil || bytes.Count(said, []byte("\n")) != 1 || lastLine(t, string(said)).CutsSHA256 != want.CutsSHA256 {
-		t.Errorf("with --tag=false: %v: %s", err, said)
+		t.Errorf("under cohort run: %v: %s", err, said)
 	}
 	dir := t.TempDir()
 	line, page := filepath.Join(dir, "line.json"), filepath.Join(dir, "new", "page.html")

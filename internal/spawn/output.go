@@ -4,6 +4,7 @@ package spawn
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"sync"
 )
@@ -50,14 +51,17 @@ func (o *output) say(line string) {
 }
 
 // writeLines writes lines, which ends in a newline, each with tag before it;
-// the first has first instead.
+// the first has first instead. A line of standard output that is a JSON object is for another program,
+// and has none.
 func (o *output) writeLines(w io.Writer, first, tag string, lines []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	out := o.tagged[:0]
 	for len(lines) > 0 {
 		n := bytes.IndexByte(lines, '\n') + 1
-		out = append(out, first...)
+		if w != o.stdout || lines[0] != '{' || !json.Valid(lines[:n]) {
+			out = append(out, first...)
+		}
 		out = append(out, lines[:n]...)
 		first, lines = tag, lines[n:]
 		if len(out) >= maxWrite || len(lines) == 0 {
@@ -86,7 +90,7 @@ func (o *output) copy(w io.Writer, r io.Reader) {
 	}
 }
 
-// copyTagged copies the lines of r to w, each prefixed with "[name] ". If the last line
+// copyTagged copies the lines of r to w, each prefixed with "[name] " as writeLines says. If the last line
 // has no newline, it gets one. A line longer than maxLine is split into several lines,
 // all but the first prefixed with "[name]+ ".
 func (o *output) copyTagged(w io.Writer, r io.Reader, name string) {

@@ -141,10 +141,11 @@ func TestLinesAreTagged(t *testing.T) {
 		{"no newline at the end", "a\nb", "[7] a\n[7] b\n"},
 		{"carriage returns and zeros", "a\r\n\x00\n", "[7] a\r\n[7] \x00\n"},
 		{"longest line", full + "\nz\n", "[7] " + full + "\n[7] z\n"},
+		{"JSON objects", "{\"a\": 1}\n{a}\n[1]\n {}\n{}", "{\"a\": 1}\n[7] {a}\n[7] [1]\n[7]  {}\n{}\n"},
 		{"one byte more", full + "y\nz\n", "[7] " + full + "\n[7]+ y\n[7] z\n"},
 	} {
 		var got bytes.Buffer
-		o := &output{failed: func(error) {}}
+		o := &output{stdout: &got, failed: func(error) {}}
 		o.copyTagged(&got, strings.NewReader(c.in), "7")
 		if got.String() != c.want {
 			t.Errorf("%s: got %.60q (%d bytes), want %.60q (%d)", c.name, got.String(), got.Len(), c.want, len(c.want))
