@@ -2,7 +2,6 @@ package board
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -65,7 +64,7 @@ func (s *Collective) compare(n uint32) error {
 // oldest first, because the calls after a mismatch differ too. It breaks the communicator if they differ. Any
 // goroutine may call it.
 func (s *Collective) Verify() error {
-	oldest := s.oldest()
+	oldest, _ := s.oldest()
 	for n := oldest; n-oldest < slotsDeep; n++ {
 		was := atomic.LoadUint64(&s.returned.call[n%slotsDeep])
 		if was == 0 || uint32(was>>32) != n {
@@ -90,16 +89,15 @@ func (s *Collective) Verify() error {
 	return nil
 }
 
-// oldest returns the number of the oldest call in returned, or any if there are none.
-func (s *Collective) oldest() (oldest uint32) {
-	found := false
+// oldest returns the number of the oldest call in returned, and false if there are none.
+func (s *Collective) oldest() (oldest uint32, found bool) {
 	for i := range s.returned.call {
 		was := atomic.LoadUint64(&s.returned.call[i])
 		if n := uint32(was >> 32); was != 0 && (!found || int32(n-oldest) < 0) {
 			found, oldest = true, n
 		}
 	}
-	return oldest
+	return oldest, found
 }
 
 // compared reports whether this rank has arrived at call n+ahead, before which it has compared call n. Until then
@@ -129,7 +127,7 @@ func (s *Collective) verdict(n uint32) (missing int, err error) {
 // Settle ends the collectives of a communicator that this rank is about to close: it waits, for at most a second,
 // until all ranks have arrived at the calls in which this one did not wait. It returns their mismatch.
 func (s *Collective) Settle() error {
-	if s.Told.Load() || !slices.ContainsFunc(s.returned.call[:], func(was uint64) bool { return was != 0 }) {
+	if _, found := s.oldest(); s.Told.Load() || !found {
 		return nil
 	}
 	_ = s.c.Await(&backend.Bound{Timeout: time.Second}, (*settling)(s)) // the others find what this one does not
