@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
 )
 
@@ -56,7 +57,61 @@ func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, erro
 	if d == nil || err != nil {
 		return nil, err
 	}
-	return &Cart{Comm: (*Comm)(d), dims: grid, periods: slices.Clone(periods)}, nil
+	return newCart(d, grid, slices.Clone(periods)), nil
+}
+
+// newCart returns the grid of a new communicator.
+func newCart(d *comm.Comm, dims []int, periods []bool) *Cart {
+	c := &Cart{Comm: (*Comm)(d), dims: dims, periods: periods}
+	p := &backend.Neighbors{Cart: true}
+	for i, n := range c.Neighbors() {
+		p.Sources = append(p.Sources, n.Lower, n.Upper)
+		p.Repeated = p.Repeated || periods[i] && dims[i] <= 2
+	}
+	p.Destinations = p.Sources
+	d.SetNeighbors(p)
+	return c
+}
+
+func (c *Cart) neighborhood() *Comm {
+	if c == nil {
+		return nil
+	}
+	return c.Comm
+}
+
+// Sub divides the grid into grids of fewer dimensions: those for which keep is true. The ranks of each have the
+// same coordinates in the other dimensions, and keep their order. Without any dimension every rank has a grid
+// to itself.
+//
+// Collective: all ranks of c call it, with the same argument.
+//
+// Errors: [ErrCount] if keep does not have one entry per dimension; [ErrMismatch] on every rank if the calls
+// differ.
+//
+// Deadline: [ErrTimeout], and c is broken.
+func (c *Cart) Sub(keep []bool) (*Cart, error) {
+	n := c.neighborhood()
+	var bad error
+	var dims []int
+	var periods []bool
+	color := 0
+	if n != nil && len(keep) != len(c.dims) {
+		bad = fault(ErrCount, fmt.Sprintf("%d entries in keep, want %d, one per dimension", len(keep), len(c.dims)))
+	} else if n != nil {
+		for i, d := range c.dims {
+			if keep[i] {
+				dims, periods = append(dims, d), append(periods, c.periods[i])
+			} else {
+				color = color*d + c.Rank()/product(c.dims[i+1:])%d
+			}
+		}
+	}
+	d, err := n.base().Split(comm.SubCall, "sub", color, 0, comm.TypeID(fmt.Sprint(keep)), bad)
+	if err != nil {
+		return nil, err
+	}
+	return newCart(d, dims, periods), nil
 }
 
 // Dims returns the extents of the grid.

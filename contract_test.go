@@ -17,6 +17,7 @@ type (
 	per  = *cohort.Persistent
 	stat = cohort.Status
 	op   = cohort.Op
+	near = cohort.Neighborhood
 )
 
 // number makes sure that a generic program can hand its own Number type on.
@@ -121,6 +122,23 @@ var (
 	_ func(comm, []f64, []int, []int, []f64, []int, []int) (per, error) = cohort.AlltoallvInit[f64]
 	_ func(comm, []f64, []f64, op) (per, error)                         = cohort.ScanInit[f64]
 	_ func(comm, []f64, []f64, op) (per, error)                         = cohort.ExscanInit[f64]
+
+	// Neighborhoods.
+	_                                                                   = []near{(*cohort.Cart)(nil), (*cohort.Graph)(nil)}
+	_ func(*cohort.Cart, []bool) (*cohort.Cart, error)                  = (*cohort.Cart).Sub
+	_ func(comm, []int, []int, bool) (*cohort.Graph, error)             = comm.GraphCreate
+	_ func(near, []f64, []f64) error                                    = cohort.NeighborAllgather[f64]
+	_ func(near, []f64, []f64, []int, []int) error                      = cohort.NeighborAllgatherv[f64]
+	_ func(near, []f64, []f64) error                                    = cohort.NeighborAlltoall[f64]
+	_ func(near, []f64, []int, []int, []f64, []int, []int) error        = cohort.NeighborAlltoallv[f64]
+	_ func(near, []f64, []f64) (req, error)                             = cohort.IneighborAllgather[f64]
+	_ func(near, []f64, []f64, []int, []int) (req, error)               = cohort.IneighborAllgatherv[f64]
+	_ func(near, []f64, []f64) (req, error)                             = cohort.IneighborAlltoall[f64]
+	_ func(near, []f64, []int, []int, []f64, []int, []int) (req, error) = cohort.IneighborAlltoallv[f64]
+	_ func(near, []f64, []f64) (per, error)                             = cohort.NeighborAllgatherInit[f64]
+	_ func(near, []f64, []f64, []int, []int) (per, error)               = cohort.NeighborAllgathervInit[f64]
+	_ func(near, []f64, []f64) (per, error)                             = cohort.NeighborAlltoallInit[f64]
+	_ func(near, []f64, []int, []int, []f64, []int, []int) (per, error) = cohort.NeighborAlltoallvInit[f64]
 
 	// Requests.
 	_ func(req) (stat, error)               = req.Wait

@@ -82,6 +82,12 @@ func TestFlightRecordsEveryOperation(t *testing.T) {
 		do(g.Unlock())
 		do(win.Close())
 		do(sub.Barrier())
+		ring, err := w.CartCreate([]int{2}, []bool{true}, false)
+		do(err)
+		do(NeighborAllgather(ring, x, make([]int32, 6)))
+		do(wait(IneighborAllgatherv(ring, x, make([]int32, 6), []int{3, 3}, []int{0, 3})))
+		do(start(NeighborAlltoallInit(ring, make([]int32, 4), make([]int32, 4))))
+		do(NeighborAlltoallv(ring, x, []int{1, 1}, []int{0, 1}, y, []int{1, 1}, []int{0, 1}))
 		if err := errors.Join(steps...); err != nil {
 			return err
 		}
@@ -103,7 +109,7 @@ func TestFlightRecordsEveryOperation(t *testing.T) {
 		if seen := strings.ReplaceAll(text, "WaitAny/0 ", ""); !strings.HasPrefix(seen, want) {
 			return fmt.Errorf("recorded:\n %s\nwant %s…", seen, want)
 		}
-		for _, k := range []string{"Barrier/0", "Lock/0"} {
+		for _, k := range []string{"Barrier/0", "Lock/0", "NeighborAllgather/0 NeighborAllgatherv/1 NeighborAlltoall/2 NeighborAlltoall/2 NeighborAlltoallv/0"} {
 			if !strings.Contains(text, k+" ") {
 				return fmt.Errorf("no %s in %s", k, text)
 			}
@@ -111,7 +117,7 @@ func TestFlightRecordsEveryOperation(t *testing.T) {
 		if o := d.Ops[1]; o.Peer != other || o.Tag != 1 || o.Count != 12 {
 			return fmt.Errorf("the first receive: %+v", o)
 		}
-		if len(d.Comms) != 2 || d.Comms[1].Name != "world.split1" || d.Comms[1].ID != 1 {
+		if len(d.Comms) != 3 || d.Comms[1].Name != "world.split1" || d.Comms[1].ID != 1 {
 			return fmt.Errorf("communicators: %+v", d.Comms)
 		}
 		return nil

@@ -162,7 +162,7 @@ func rankOf(cfg *Config) int {
 
 // newWorld makes the first communicator of a job.
 func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
-	o := comm.Options{Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Job: s.Job, FlightDir: s.FlightDir}
+	o := comm.Options{Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Check: s.Check, Job: s.Job, FlightDir: s.FlightDir}
 	if s.process {
 		o.Process, o.RunDir = true, osEnv.get("COHORT_RUN_DIR")
 	}

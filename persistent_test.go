@@ -135,14 +135,19 @@ func TestPersistentMakesNoAllocations(t *testing.T) {
 		coll, err1 := AllreduceInit(w, x, y, Max)
 		send, err2 := SendInit(w, x, (w.Rank()+1)%3, 0)
 		recv, err3 := RecvInit(w, make([]float64, 10), (w.Rank()+2)%3, 0)
-		if err := errors.Join(err1, err2, err3); err != nil {
+		ring, err := w.CartCreate([]int{3}, []bool{true}, false)
+		if err := errors.Join(err, err1, err2, err3); err != nil {
+			return err
+		}
+		near, err := NeighborAllgatherInit(ring, x, make([]float64, 20))
+		if err != nil {
 			return err
 		}
 		again := func() {
-			if err := StartAll(coll, recv, send); err != nil {
+			if err := StartAll(coll, recv, send, near); err != nil {
 				t.Error(err)
 			}
-			if err := WaitAllPersistent(coll, recv, send); err != nil {
+			if err := WaitAllPersistent(coll, recv, send, near); err != nil {
 				t.Error(err)
 			}
 		}

@@ -27,12 +27,17 @@ const (
 	Alltoallv
 	Scan
 	Exscan
+	NeighborAllgather // this and the next ones: section 8.6
+	NeighborAllgatherv
+	NeighborAlltoall
+	NeighborAlltoallv
 	numColls
 )
 
 var collNames = [numColls]string{
 	"", "Barrier", "Bcast", "Reduce", "Allreduce", "ReduceScatterBlock", "ReduceScatter", "Gather", "Gatherv",
 	"Allgather", "Allgatherv", "Scatter", "Scatterv", "Alltoall", "Alltoallv", "Scan", "Exscan",
+	"NeighborAllgather", "NeighborAllgatherv", "NeighborAlltoall", "NeighborAlltoallv",
 }
 
 // String returns the operation's name in Go's spelling.
@@ -41,6 +46,24 @@ func (c Coll) String() string {
 		return collNames[c]
 	}
 	return fmt.Sprintf("Coll(%d)", uint8(c))
+}
+
+// Neighbor reports whether ranks exchange data with their neighbors only. Such a call has Neighbors, unless
+// it has an Err.
+func (c Coll) Neighbor() bool { return c >= NeighborAllgather && c < numColls }
+
+// Neighbors are the ranks with which a rank exchanges data in neighborhood collectives. It never changes.
+type Neighbors struct {
+	// Sources and Destinations have the ranks in the order of the blocks. The block of ProcNull is neither sent
+	// nor written.
+	Sources, Destinations []int
+	// Cart says that these are the neighbors in a grid: in each dimension the lower one, and then the upper one.
+	// What a rank sends to its lower neighbor is what that one receives from its upper neighbor, also if both
+	// are the same rank. In a graph the k-th edge to a rank is that rank's k-th edge from this one.
+	Cart bool
+	// Repeated says that some rank of the communicator has several edges to the same rank. It is the same on
+	// all ranks.
+	Repeated bool
 }
 
 // Form says how a collective was called.
@@ -75,7 +98,8 @@ type Call struct {
 	// whole vector (Bcast, Reduce, Allreduce, Scan, Exscan), that of one block
 	// (Gather, Allgather, Scatter, Alltoall, ReduceScatterBlock), or the sum of
 	// RecvCounts (Allgatherv, ReduceScatter). It is 0 for Barrier, and for Gatherv,
-	// Scatterv and Alltoallv, where each pair of ranks compares its counts.
+	// Scatterv, Alltoallv and those of neighborhoods, where each pair of ranks
+	// compares its counts.
 	Count int
 
 	Send, Recv []byte
@@ -83,8 +107,10 @@ type Call struct {
 	// Counts and displacements in elements, for the v-forms: Gatherv (Recv, on
 	// the root), Scatterv (Send, on the root), Allgatherv and ReduceScatter
 	// (RecvCounts on all ranks), Alltoallv (all four). ReduceScatter has no
-	// displacements.
+	// displacements. Those of neighborhoods have an entry for each neighbor.
 	SendCounts, SendDispls, RecvCounts, RecvDispls []int
+
+	Neighbors *Neighbors // of this rank, for collectives of neighborhoods
 
 	// Seq numbers the collectives of the communicator, the same on all ranks. A
 	// rank that runs its call as a schedule, with messages, sends its Seen under
@@ -177,9 +203,7 @@ func (f Fingerprint) String() string {
 	s := name + "("
 	if coll != Barrier {
 		s += fmt.Sprintf("type %s", TypeName(kind))
-		switch coll {
-		case Gatherv, Scatterv, Alltoallv:
-		default:
+		if coll != Gatherv && coll != Scatterv && coll != Alltoallv && !coll.Neighbor() {
 			s += fmt.Sprintf(", count %d", int64(f.count))
 		}
 	}

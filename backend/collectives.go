@@ -12,6 +12,8 @@ type Collectives interface {
 	// an Err returns that Err. Any other call may be made without a comparison, and then a rank returns
 	// its Call's Err itself.
 	//
+	// For a collective that it does not know a backend returns PlanChecked.
+	//
 	// After PlanAgree, Collective gets the same call once more, with Agreed set.
 	Collective(b *Bound, c *Call) (Plan, error)
 

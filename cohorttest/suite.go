@@ -262,7 +262,7 @@ func Bits(t *testing.T, l Launcher, n int) string {
 var all = sync.OnceValue(func() []scenario {
 	return slices.Concat(
 		p2pScenarios(), probeScenarios(), requestScenarios(), doneScenarios(), recorderScenarios(),
-		collectiveScenarios(), countScenarios(), valueScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
+		collectiveScenarios(), countScenarios(), neighborScenarios(), valueScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
 		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), onesidedScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
 	)
 })

@@ -12,8 +12,8 @@ import (
 //
 // The caller has checked the call: its lengths, counts and displacements fit. Build does
 // not keep it. The schedule depends on Coll, InPlace, Root, the op's Commutative, the
-// type's Size, Count, the counts and displacements, and for Gatherv and Scatterv on the
-// lengths of Send and Recv. It does not depend on the contents or addresses of the
+// type's Size, Count, the counts and displacements, Neighbors, and for Gatherv, Scatterv
+// and collectives of neighborhoods on the lengths of Send and Recv. It does not depend on the contents or addresses of the
 // buffers. The choice of the algorithm depends only on the number of ranks and on what
 // the call's fingerprint makes equal on all ranks.
 //
@@ -69,7 +69,7 @@ func build(c *backend.Call, rank, size int, nodes *Nodes, lim *limits) (*Schedul
 	if err != nil {
 		return nil, err
 	}
-	if size == 1 {
+	if size == 1 && !c.Coll.Neighbor() {
 		alone(b)
 		return b.schedule("alone"), nil
 	}
@@ -206,9 +206,17 @@ func check(c *backend.Call, rank, size int) error {
 	case reduces && c.Op == nil:
 		return fault("%v without an operation", c.Coll)
 	}
-	for _, x := range counts {
-		if len(x) != size {
-			return fault("%v of %d ranks with %d counts or displacements", c.Coll, size, len(x))
+	if c.Coll.Neighbor() {
+		return checkNeighbors(c, size)
+	}
+	return checkCounts(c, counts, size)
+}
+
+// checkCounts checks that lists have n entries, none of them negative.
+func checkCounts(c *backend.Call, lists [][]int, n int) error {
+	for _, x := range lists {
+		if len(x) != n {
+			return fault("%v with %d counts or displacements for %d ranks", c.Coll, len(x), n)
 		}
 		for _, n := range x {
 			if n < 0 {

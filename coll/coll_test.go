@@ -205,7 +205,7 @@ func TestChosenAlgorithmsAtRealLengths(t *testing.T) {
 	if testing.Short() {
 		lengths, sizes = lengths[:5], []int{1, 2, 3, 8}
 	}
-	for c := backend.Barrier; c <= backend.Exscan; c++ {
+	for c := backend.Barrier; c <= backend.NeighborAlltoallv; c++ {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(3, uint64(c)))
@@ -365,7 +365,12 @@ func TestBuildRejectsUncheckedCalls(t *testing.T) {
 	op := wordOp(true, sum)
 	for _, c := range []*backend.Call{
 		{Coll: 0, Type: word},
-		{Coll: backend.Exscan + 1, Type: word},
+		{Coll: backend.NeighborAlltoallv + 1, Type: word},
+		{Coll: backend.NeighborAllgather, Type: word},
+		{Coll: backend.NeighborAllgather, Type: word, Neighbors: &backend.Neighbors{Sources: []int{3}}},
+		{Coll: backend.NeighborAllgather, Type: word, Neighbors: &backend.Neighbors{Destinations: []int{-1}}},
+		{Coll: backend.NeighborAlltoall, Type: word, Neighbors: &backend.Neighbors{Sources: []int{1}, Destinations: []int{1}, Cart: true}},
+		{Coll: backend.NeighborAlltoallv, Type: word, Neighbors: &backend.Neighbors{Sources: []int{0}}},
 		{Coll: backend.Bcast, Root: 3, Type: word},
 		{Coll: backend.Bcast, Root: -1, Type: word},
 		{Coll: backend.Bcast, Type: nil},
@@ -394,7 +399,7 @@ func TestBuildRejectsUncheckedCalls(t *testing.T) {
 // without looking at the buffers.
 func TestBuildDependsOnTheCallOnly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 0))
-	for c := backend.Barrier; c <= backend.Exscan; c++ {
+	for c := backend.Barrier; c <= backend.NeighborAlltoallv; c++ {
 		j := newJob(rng, c, 6, 20)
 		j.prepare(rng)
 		for r, call := range j.calls {
@@ -403,7 +408,7 @@ func TestBuildDependsOnTheCallOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			bare := *call
-			if c != backend.Gatherv && c != backend.Scatterv {
+			if c != backend.Gatherv && c != backend.Scatterv && !c.Neighbor() {
 				bare.Send, bare.Recv = nil, nil
 			}
 			b, err := build(&bare, r, j.n, nil, &small)

@@ -14,8 +14,8 @@ import (
 // size is what a cost formula is of: n ranks, of which p is the largest power
 // of two not above, l its logarithm, big the logarithm of n rounded up, r 1 if
 // n is not a power of two; m bytes as the selection counts them, s segments of
-// a chain.
-type size struct{ n, p, l, big, r, m, s int }
+// a chain; e edges from each rank of a graph.
+type size struct{ n, p, l, big, r, m, s, e int }
 
 // cost is a row of docs/algorithms.md: its text there and the same as code.
 type cost struct {
@@ -83,6 +83,8 @@ var costs = []cost{
 	{"alltoallv/spread", "n−1", func(z size) int { return z.n - 1 }, "m (n−1)", others},
 
 	{"scan/recursive-doubling", "⌈log n⌉", func(z size) int { return z.big }, "m ⌈log n⌉", func(z size) int { return z.m * z.big }},
+	{"neighbor/linear", "e", func(z size) int { return z.e }, "e m", func(z size) int { return z.e * z.m }},
+
 	{"exscan/recursive-doubling", "⌈log n⌉", func(z size) int { return z.big }, "m ⌈log n⌉", func(z size) int { return z.m * z.big }},
 }
 
@@ -133,6 +135,8 @@ func TestStepsAndBytesMatchTheFormulas(t *testing.T) {
 				j.counts, j.count = slices.Repeat([]int{3}, n*n), 0
 			case backend.Gather, backend.Scatter, backend.Allgather, backend.Alltoall:
 				j.count = 3
+			case backend.NeighborAllgather:
+				j.count, j.degree, z.e = 3, 1+n/3, 1+n/3
 			}
 			switch z.m = 8 * j.count; r.coll {
 			case backend.ReduceScatterBlock, backend.Allgather:
@@ -216,7 +220,7 @@ func TestNumbersOfMessages(t *testing.T) {
 	for n := 2; n <= 17; n++ {
 		// Empty blocks are sent where only the two ends know their lengths, and
 		// nowhere else.
-		for c := backend.Barrier; c <= backend.Exscan; c++ {
+		for c := backend.Barrier; c <= backend.NeighborAlltoallv; c++ {
 			j := newJob(rng, c, n, 0)
 			want := 0
 			switch c {
@@ -226,6 +230,9 @@ func TestNumbersOfMessages(t *testing.T) {
 				want = n - 1
 			case backend.Alltoallv:
 				want = n * (n - 1)
+			}
+			if c.Neighbor() {
+				j.degree, want = 2, 2*n
 			}
 			if got := total(j); got != want {
 				t.Errorf("%v with nothing to move: %d messages, want %d", j, got, want)

@@ -21,7 +21,8 @@ type machine struct {
 	sent, recvd []int
 	messages    []int // sent, by rank
 	traffic     map[[2]int]traffic
-	steps       int // of the whole, see executor.clock
+	steps       int  // of the whole, see executor.clock
+	self        bool // ranks may send themselves messages
 }
 
 // traffic is what one rank has sent to another.
@@ -67,7 +68,7 @@ type executor struct {
 func newMachine(op *backend.Op, scheds []*Schedule, calls []*backend.Call) *machine {
 	n := len(scheds)
 	m := &machine{op: op, wires: map[[2]int]*wire{}, sent: make([]int, n), recvd: make([]int, n), messages: make([]int, n),
-		traffic: map[[2]int]traffic{}}
+		traffic: map[[2]int]traffic{}, self: calls[0].Coll.Neighbor()}
 	for r, s := range scheds {
 		e := &executor{sched: s}
 		e.mem = [3][]byte{calls[r].Send, calls[r].Recv, bytes.Repeat([]byte{0xEE}, s.Scratch)}
@@ -143,7 +144,7 @@ func (m *machine) start(rank int) error {
 	e.started, e.sends, e.arrived = true, 0, e.arrived[:0]
 	round := e.sched.Rounds[e.round]
 	for i, a := range round.Comm {
-		if a.Peer < 0 || a.Peer >= len(m.ranks) || a.Peer == rank {
+		if a.Peer < 0 || a.Peer >= len(m.ranks) || a.Peer == rank && !m.self {
 			return fmt.Errorf("%v: no such peer", a)
 		}
 		switch a.Kind {

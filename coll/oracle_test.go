@@ -128,6 +128,7 @@ type job struct {
 	commutative bool
 	ringChunk   int
 	packed      bool // v-forms: no gaps between blocks
+	degree      int  // collectives of neighborhoods: with the next ranks, this many; 0: random
 	nodes       *Nodes
 
 	op     *backend.Op
@@ -186,7 +187,7 @@ func (j *job) layout(rng *rand.Rand, counts []int) (d []int, total int) {
 // isInPlace reports whether rank r's part of the job can be, and is to be, in place.
 func (j *job) isInPlace(r int) bool {
 	switch j.coll {
-	case backend.Barrier, backend.Bcast:
+	case backend.Barrier, backend.Bcast, backend.NeighborAllgather, backend.NeighborAllgatherv, backend.NeighborAlltoall, backend.NeighborAlltoallv:
 		return false
 	case backend.Reduce, backend.Gather, backend.Gatherv, backend.Scatter, backend.Scatterv:
 		return r == j.root && j.inPlace[r]
@@ -339,6 +340,8 @@ func (j *job) prepare(rng *rand.Rand) {
 				}
 			}
 		}
+	default:
+		j.prepareNeighbors(rng)
 	}
 	j.before = nil
 	for _, c := range j.calls {

@@ -132,6 +132,11 @@ var rules = [...]rule{
 
 	{backend.Scan, "scan/recursive-doubling", anything, nil, scanDoubling},
 	{backend.Exscan, "exscan/recursive-doubling", anything, nil, exscanDoubling},
+
+	{backend.NeighborAllgather, "neighbor/linear", anything, nil, neighborLinear},
+	{backend.NeighborAllgatherv, "neighbor/linear", anything, nil, neighborLinear},
+	{backend.NeighborAlltoall, "neighbor/linear", anything, nil, neighborLinear},
+	{backend.NeighborAlltoallv, "neighbor/linear", anything, nil, neighborLinear},
 }
 
 // choose returns the rule of a collective's algorithm without nodes.

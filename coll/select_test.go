@@ -16,7 +16,7 @@ import (
 func TestEveryChoiceComputesItsCollective(t *testing.T) {
 	chosen := map[string]bool{}
 	rng := rand.New(rand.NewPCG(2, 0))
-	for c := backend.Barrier; c <= backend.Exscan; c++ {
+	for c := backend.Barrier; c <= backend.NeighborAlltoallv; c++ {
 		for n := 1; n <= 17; n++ {
 			for _, count := range []int{0, 1, 3, 7, 30, 64, 200} {
 				for root := range n {
@@ -142,7 +142,7 @@ func TestChoiceChangesAtTheDocumentedLengths(t *testing.T) {
 func TestBuildAsBuildsEachAlgorithm(t *testing.T) {
 	nodes := NewNodes(9, func(r int) int { return r / 3 })
 	for _, nodes := range []*Nodes{nil, nodes} {
-		for c := backend.Barrier; c <= backend.Exscan; c++ {
+		for c := backend.Barrier; c <= backend.NeighborAlltoallv; c++ {
 			rng := rand.New(rand.NewPCG(23, 0))
 			j := newJob(rng, c, 9, 20)
 			j.prepare(rng)

@@ -168,7 +168,7 @@ func FuzzCollective(f *testing.F) {
 	f.Fuzz(func(t *testing.T, c, n uint8, count uint16, root, flags uint8, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		ranks := int(n)%24 + 1
-		j := newJob(rng, backend.Coll(c)%backend.Exscan+1, ranks, int(count)%300)
+		j := newJob(rng, backend.Coll(c)%backend.NeighborAlltoallv+1, ranks, int(count)%300)
 		j.root = int(root) % ranks
 		j.commutative = flags&1 != 0
 		j.inPlace = placements(rng, ranks)[int(flags>>1)%3]

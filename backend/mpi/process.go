@@ -123,7 +123,7 @@ func (t *thread) do(f func()) {
 func (t *thread) end() { close(t.work) }
 
 // sound lists which of the library's collectives may be used.
-type sound [backend.Exscan + 1]struct{ native, inPlace, persistent, long bool }
+type sound [backend.NeighborAlltoallv + 1]struct{ native, inPlace, persistent, long bool }
 
 func newSound(q quirks) (s sound) {
 	for c := range s {

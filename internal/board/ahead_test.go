@@ -112,19 +112,28 @@ func TestRanksThatOnlyGiveDataDoNotWait(t *testing.T) {
 // A rank waits before a call for ranks that are too many calls behind it, and in every call if Check is set.
 func TestRankIsNotTooFarAhead(t *testing.T) {
 	for _, check := range []bool{false, true} {
-		bs := boards(t, 2)
-		bs[0].cfg.Check = check
-		c := open(t, bs, 0)[0]
-		for number := range 20 {
-			call, _ := rooted(backend.Bcast, 0, 2, 0, 1, number)
-			_, err := c.Run(&backend.Bound{Timeout: time.Millisecond}, call)
-			if err == nil {
-				continue
+		for name, make := range map[string]func(number int) *backend.Call{
+			"Bcast": func(number int) *backend.Call {
+				call, _ := rooted(backend.Bcast, 0, 2, 0, 1, number)
+				return call
+			},
+			"NeighborAllgather": func(int) *backend.Call { // without neighbors
+				return &backend.Call{Coll: backend.NeighborAllgather, Root: -1, Type: int64s, Neighbors: &backend.Neighbors{}}
+			},
+		} {
+			bs := boards(t, 2)
+			bs[0].cfg.Check = check
+			c := open(t, bs, 0)[0]
+			for number := range 20 {
+				_, err := c.Run(&backend.Bound{Timeout: time.Millisecond}, make(number))
+				if err == nil {
+					continue
+				}
+				if want := map[bool]int{false: ahead, true: 0}[check]; number != want || !errors.Is(err, backend.ErrTimeout) || !strings.Contains(err.Error(), "had not arrived: 1") {
+					t.Errorf("%s, Check %v: call %d: %v, want ErrTimeout in call %d that names rank 1", name, check, number, err, want)
+				}
+				break
 			}
-			if want := map[bool]int{false: ahead, true: 0}[check]; number != want || !errors.Is(err, backend.ErrTimeout) || !strings.Contains(err.Error(), "had not arrived: 1") {
-				t.Errorf("Check %v: call %d: %v, want ErrTimeout in call %d that names rank 1", check, number, err, want)
-			}
-			break
 		}
 	}
 }

@@ -322,6 +322,8 @@ func (s *Collective) needs(call *backend.Call) (lo, hi int) {
 		if !root {
 			return 0, 0
 		}
+	case backend.NeighborAllgather, backend.NeighborAllgatherv, backend.NeighborAlltoall, backend.NeighborAlltoallv:
+		return 0, 0 // the messages of the neighbors are enough
 	}
 	return 0, n
 }

@@ -46,7 +46,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 	p.s.prints[p.s.seq%slotsDeep], to.print = print, print
 	n := len(p.s.ranks)
 	p.call, p.inSlots = call, true
-	if call.Err != nil || call.Coll == backend.Barrier {
+	if call.Err != nil || call.Coll == backend.Barrier || call.Coll.Neighbor() {
 		return
 	}
 	p.in = direct.Input(call, p.s.c.Rank())
@@ -88,8 +88,11 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 
 // complete does this rank's part once all ranks make the same call.
 func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
-	if call.Coll == backend.Barrier {
+	switch {
+	case call.Coll == backend.Barrier:
 		return true, nil
+	case call.Coll.Neighbor():
+		return false, nil
 	}
 	c := p.s.c
 	var w way

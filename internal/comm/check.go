@@ -88,6 +88,10 @@ func (k *core) check(call *backend.Call) {
 	case backend.Alltoallv:
 		call.Count = 0
 		k.checkAlltoallv(call)
+	default:
+		if call.Coll.Neighbor() {
+			k.checkNeighbors(call)
+		}
 	}
 }
 
@@ -268,11 +272,22 @@ func (k *core) checkAlltoallv(call *backend.Call) {
 	checkOverlap(call)
 }
 
-// checkCounts reports whether there is one count per rank and none is negative. The name is that of
+// blocks returns how many blocks of different lengths a buffer has, and what has one each.
+func (k *core) blocks(call *backend.Call, name string) (n int, per string) {
+	switch {
+	case call.Neighbors == nil:
+		return k.size, "rank"
+	case name == "send":
+		return len(call.Neighbors.Destinations), "destination"
+	}
+	return len(call.Neighbors.Sources), "source"
+}
+
+// checkCounts reports whether there is one count per block and none is negative. The name is that of
 // the buffer.
 func (k *core) checkCounts(call *backend.Call, name string, counts []int) bool {
-	if len(counts) != k.size {
-		return reject(call, backend.ErrCount, "%s counts has %d entries, want %d, one per rank", name, len(counts), k.size)
+	if want, per := k.blocks(call, name); len(counts) != want {
+		return reject(call, backend.ErrCount, "%s counts has %d entries, want %d, one per %s", name, len(counts), want, per)
 	}
 	for i, n := range counts {
 		if n < 0 {
@@ -282,14 +297,15 @@ func (k *core) checkCounts(call *backend.Call, name string, counts []int) bool {
 	return true
 }
 
-// checkVector reports whether counts and displs describe one block per rank inside the buffer b. If
+// checkVector reports whether counts and displs describe blocks inside the buffer b. If
 // the blocks are written, no two of them may overlap.
 func (k *core) checkVector(call *backend.Call, name string, b []byte, counts, displs []int, written bool) bool {
 	if !k.checkCounts(call, name, counts) {
 		return false
 	}
-	if len(displs) != k.size {
-		return reject(call, backend.ErrCount, "%s displs has %d entries, want %d, one per rank", name, len(displs), k.size)
+	want, per := k.blocks(call, name)
+	if len(displs) != want {
+		return reject(call, backend.ErrCount, "%s displs has %d entries, want %d, one per %s", name, len(displs), want, per)
 	}
 	n := elems(call, b)
 	end, ordered := 0, true // end of the previous block; whether the blocks are in order so far
@@ -297,16 +313,16 @@ func (k *core) checkVector(call *backend.Call, name string, b []byte, counts, di
 		d := displs[i]
 		switch {
 		case count > 0 && b == nil:
-			return reject(call, backend.ErrBuffer, "%s is nil, want %d elements for rank %d", name, count, i)
+			return reject(call, backend.ErrBuffer, "%s is nil, want %d elements for %s %d", name, count, per, i)
 		case d < 0 || d > n || count > n-d:
-			return reject(call, backend.ErrBuffer, "%s has %d elements, rank %d's block of %d starts at %d", name, n, i, count, d)
+			return reject(call, backend.ErrBuffer, "%s has %d elements, %s %d's block of %d starts at %d", name, n, per, i, count, d)
 		}
 		if count > 0 {
 			ordered = ordered && d >= end
 			end = d + count
 		}
 	}
-	return ordered || !written || checkDisjoint(call, name, counts, displs)
+	return ordered || !written || checkDisjoint(call, name, per, counts, displs)
 }
 
 // order pools memory for sorting blocks, so that a blocking call with unordered blocks does not
@@ -314,7 +330,7 @@ func (k *core) checkVector(call *backend.Call, name string, b []byte, counts, di
 var order = sync.Pool{New: func() any { return new([]int) }}
 
 // checkDisjoint reports whether no two blocks overlap.
-func checkDisjoint(call *backend.Call, name string, counts, displs []int) bool {
+func checkDisjoint(call *backend.Call, name, per string, counts, displs []int) bool {
 	p := order.Get().(*[]int)
 	defer order.Put(p)
 	ranks := (*p)[:0]
@@ -328,8 +344,8 @@ func checkDisjoint(call *backend.Call, name string, counts, displs []int) bool {
 	for i := 1; i < len(ranks); i++ {
 		a, b := ranks[i-1], ranks[i]
 		if displs[a]+counts[a] > displs[b] {
-			return reject(call, backend.ErrBuffer, "%s: the blocks of rank %d (%d at %d) and rank %d (%d at %d) overlap",
-				name, a, counts[a], displs[a], b, counts[b], displs[b])
+			return reject(call, backend.ErrBuffer, "%s: the blocks of %s %d (%d at %d) and %s %d (%d at %d) overlap",
+				name, per, a, counts[a], displs[a], per, b, counts[b], displs[b])
 		}
 	}
 	return true

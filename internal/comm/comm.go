@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -38,6 +39,7 @@ type core struct {
 	job        *job
 	recorder   *flight.Recorder // the job's
 	home       *Comm            // the handle that WithContext starts from
+	told       atomic.Bool      // an operation has returned a mismatch of calls
 
 	life life // whoever takes it guards the fields below, down to mu
 
@@ -45,6 +47,7 @@ type core struct {
 	seq    uint32 // of the next collective
 	runner *sched.Runner
 
+	neighbors   *backend.Neighbors // nil: it is neither a grid nor a graph
 	windowsMade int
 	recovery    recovery
 
@@ -64,6 +67,7 @@ type handle struct {
 // newCore makes the shared part of a communicator.
 func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, recorder: j.recorder, runner: sched.New(bc)}
+	k.runner.CheckAll = j.Check
 	k.call.Root = -1
 	k.sharing, _ = bc.(backend.Sharing)
 	k.recoverer, _ = bc.(backend.Recovery)

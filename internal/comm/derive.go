@@ -21,6 +21,7 @@ var (
 	SplitCall       = callType("Split")
 	SplitSharedCall = callType("SplitShared")
 	CartCall        = callType("CartCreate")
+	SubCall         = callType("Sub")
 	windowCall      = callType("NewWindow")
 	claimCall       = callType("claim of a context id")
 	fenceCall       = callType("Fence")

@@ -18,6 +18,7 @@ import (
 type Options struct {
 	Timeout   time.Duration // of each operation; 0: none
 	Schedules bool          // all collectives run as schedules
+	Check     bool          // every collective waits until the ranks' calls have been compared
 	Job       string        // its name
 	FlightDir string        // for the files of the flight recorder; empty: none are written
 	Process   bool          // this process is the rank, and Abort ends it
@@ -159,8 +160,16 @@ func (k *core) close(end time.Time) error {
 		h.stop()
 	}
 	k.closeOnesided(end)
-	k.closeWindows(k.life.takeLast(end))
+	alone := k.life.takeLast(end)
+	k.closeWindows(alone)
+	var mismatch error
+	if alone {
+		mismatch = k.runner.Settle()
+	}
 	err := k.bc.Close()
+	if !k.told.Load() {
+		err = cmp.Or(mismatch, err)
+	}
 	k.life.close()
 	j := k.job
 	j.mu.Lock()

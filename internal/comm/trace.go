@@ -122,6 +122,9 @@ func (c *Comm) recorded(op string, err error) error {
 	if c == nil || c.core == nil {
 		return err
 	}
+	if errors.Is(err, backend.ErrMismatch) {
+		c.core.told.Store(true)
+	}
 	cause := flight.NotDumped
 	switch {
 	case errors.Is(err, backend.ErrBroken):

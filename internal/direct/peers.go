@@ -83,7 +83,8 @@ func FitsSlot(c *backend.Call, size, limit int) bool {
 	switch c.Coll {
 	case backend.Barrier:
 		return true
-	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
+	case backend.Gatherv, backend.Scatterv, backend.Alltoallv,
+		backend.NeighborAllgather, backend.NeighborAllgatherv, backend.NeighborAlltoall, backend.NeighborAlltoallv:
 		return false
 	case backend.Scatter, backend.Alltoall, backend.ReduceScatterBlock:
 		blocks = size

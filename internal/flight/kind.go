@@ -53,7 +53,7 @@ func (k Kind) gathers() bool { return k.Collective() || k.Agreement() }
 
 // known reports whether there is such an operation.
 func (k Kind) known() bool {
-	return k >= Send && k < numKinds || k > 0 && k <= Kind(backend.Exscan)
+	return k >= Send && k < numKinds || k > 0 && k <= Kind(backend.NeighborAlltoallv)
 }
 
 // String returns the operation's name in Go's spelling.

@@ -28,6 +28,7 @@ type Op struct {
 	phases   atomic.Int32
 	checked  atomic.Uint32 // the state of the check
 	stalled  atomic.Bool   // the data phase received a length that it cannot go on with
+	landed   atomic.Bool   // the data phase has ended
 	checking bool
 	broken   error // why the communicator was broken when the operation started; nil: it was not
 	done     atomic.Bool
@@ -74,6 +75,7 @@ func (o *Op) start(s *coll.Schedule, tag int, b *backend.Bound, checking bool) {
 	o.broken = o.r.comm.Broken()
 	o.err = nil
 	o.stalled.Store(false)
+	o.landed.Store(false)
 	o.done.Store(false)
 	phases := int32(1)
 	if checking {
@@ -155,6 +157,7 @@ func (o *Op) moved() {
 			o.r.breakComm(err)
 		}
 	}
+	o.landed.Store(true)
 	o.leave()
 }
 
@@ -170,6 +173,10 @@ func (o *Op) conclude() {
 	case o.call.Err != nil:
 		o.err = o.call.Err // the same on all ranks; the communicator stays usable
 	case o.data.s == nil:
+	case o.call.Coll.Neighbor(): // others need not know the length, and learn that the communicator is broken
+		if o.data.wrong.receiver >= 0 {
+			o.fail(o.data.wrong.fault(elemSize(&o.call)))
+		}
 	case o.verdict():
 		o.check.lengths = true
 		o.check.verdict = o.data.wrong

@@ -65,7 +65,11 @@ func (s *state) missing(n int) (ranks []int) {
 func (o *Op) state() *state {
 	n := o.r.size
 	s := &state{o.arrived(), newRankSet(n), newRankSet(n)}
-	for _, r := range o.data.waiting(o.check.waiting(nil)) {
+	var waiting []int
+	if !o.call.Coll.Neighbor() || o.landed.Load() { // the check alone holds up no neighbor
+		waiting = o.check.waiting(nil)
+	}
+	for _, r := range o.data.waiting(waiting) {
 		s.awaited.add(r)
 	}
 	s.reported.add(o.r.rank)
@@ -165,10 +169,13 @@ func (o *Op) describe(ask bool) string {
 	if ask {
 		o.r.report(o.check.tag, s)
 	}
-	if missing := s.missing(o.r.size); len(missing) > 0 {
+	missing, text := s.missing(o.r.size), "all ranks have arrived"
+	if o.call.Coll.Neighbor() { // nobody needs the others
+		missing, text = s.awaited.ranks(s.arrived), "the neighbors have arrived"
+	}
+	if len(missing) > 0 {
 		return "not heard from " + backend.RankList(missing)
 	}
-	text := "all ranks have arrived"
 	if len(waiting) > 0 {
 		text += "; waiting for messages from " + backend.RankList(waiting)
 	}

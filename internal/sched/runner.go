@@ -17,8 +17,12 @@ type Runner struct {
 	nodes      *coll.Nodes // nil: they make no difference
 	legs       []leg       // of exchanges; the first operation sets both
 	cache      cache
-	op         *Op // of the blocking collectives
+	op         *Op   // of the blocking collectives
+	behind     []*Op // blocking collectives of neighborhoods that have ended before their checks, the oldest first
 	persistent uint32
+
+	// CheckAll makes also blocking collectives of neighborhoods wait for the check.
+	CheckAll bool
 
 	mu   sync.Mutex // guards free, which Release adds to from any goroutine
 	free []*Op      // of nonblocking collectives, to be used again
@@ -33,6 +37,9 @@ func New(comm backend.Comm) *Runner {
 // Run makes a blocking collective call. With check false the caller has made sure that all
 // ranks make the same call and that its arguments are right.
 func (r *Runner) Run(b *backend.Bound, call *backend.Call, check bool) error {
+	if check && call.Coll.Neighbor() && call.Err == nil && !r.CheckAll {
+		return r.runAhead(b, call)
+	}
 	o := r.blocking(call)
 	s, err := r.schedule(&o.call, check, true)
 	if err != nil {

@@ -1,0 +1,285 @@
+package cohorttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Collectives of neighborhoods that cannot succeed.
+
+// ringGraph makes a ring in which each rank sends to the next one and then to the previous one, and receives from
+// them in this order too.
+func ringGraph(r *Rank) *cohort.Graph {
+	next, prev := r.ring()
+	g, err := r.Comm.GraphCreate([]int{next, prev}, []int{next, prev}, false)
+	r.OK(err)
+	return g
+}
+
+// neighborArguments has all ranks pass the same wrong arguments: each gets the error, and the communicator stays
+// usable.
+func neighborArguments(r *Rank) {
+	g := ringGraph(r)
+	line, err := r.Comm.CartCreate([]int{r.Size}, []bool{false}, false)
+	r.OK(err)
+	other := *line
+	other.Comm = r.Comm
+	v := func(n int) []int32 { return make([]int32, n) }
+	whole := v(20)
+	two, displs := []int{2, 2}, []int{0, 2}
+	for _, w := range []struct {
+		name string
+		want error
+		err  error
+	}{
+		{"NeighborAllgather with a short recv", cohort.ErrCount, cohort.NeighborAllgather(g, v(2), v(3))},
+		{"NeighborAllgather with a long recv", cohort.ErrCount, cohort.NeighborAllgather(line, v(2), v(6))},
+		{"NeighborAllgather without recv", cohort.ErrBuffer, cohort.NeighborAllgather(g, v(2), nil)},
+		{"NeighborAllgather without send", cohort.ErrBuffer, cohort.NeighborAllgather(g, nil, v(2))},
+		{"NeighborAllgather of a part of recv", cohort.ErrBuffer, cohort.NeighborAllgather(g, whole[3:5], whole[:4])},
+		{"NeighborAllgather of strings", cohort.ErrType, cohort.NeighborAllgather(g, make([]string, 1), make([]string, 2))},
+		{"NeighborAlltoall in place", cohort.ErrBuffer, cohort.NeighborAlltoall(g, whole[:4], whole[:4])},
+		{"NeighborAlltoall of no whole blocks", cohort.ErrCount, cohort.NeighborAlltoall(g, v(3), v(3))},
+		{"NeighborAlltoall of two lengths", cohort.ErrCount, cohort.NeighborAlltoall(g, v(4), v(6))},
+		{"NeighborAllgatherv with few counts", cohort.ErrCount, cohort.NeighborAllgatherv(g, v(2), v(4), two[1:], displs)},
+		{"NeighborAllgatherv without displs", cohort.ErrCount, cohort.NeighborAllgatherv(g, v(2), v(4), two, nil)},
+		{"NeighborAllgatherv with a negative count", cohort.ErrCount, cohort.NeighborAllgatherv(g, v(2), v(4), []int{2, -2}, displs)},
+		{"NeighborAllgatherv with a block past the end", cohort.ErrBuffer, cohort.NeighborAllgatherv(g, v(2), v(4), two, []int{0, 3})},
+		{"NeighborAllgatherv with blocks that overlap", cohort.ErrBuffer, cohort.NeighborAllgatherv(g, v(2), v(4), two, []int{0, 1})},
+		{"NeighborAlltoallv with many scounts", cohort.ErrCount,
+			cohort.NeighborAlltoallv(g, v(4), []int{2, 2, 0}, displs, v(4), two, displs)},
+		{"NeighborAlltoallv with a send block past the end", cohort.ErrBuffer,
+			cohort.NeighborAlltoallv(g, v(4), two, []int{0, 3}, v(4), two, displs)},
+		{"NeighborAlltoallv with a negative displacement", cohort.ErrBuffer,
+			cohort.NeighborAlltoallv(g, v(4), two, displs, v(4), two, []int{-1, 2})},
+		{"NeighborAllgather on a grid with another communicator", cohort.ErrComm, cohort.NeighborAllgather(&other, v(2), v(4))},
+		{"NeighborAllgather on nil", cohort.ErrComm, cohort.NeighborAllgather(nil, v(2), v(4))},
+		{"NeighborAllgather on a nil grid", cohort.ErrComm, cohort.NeighborAllgather((*cohort.Cart)(nil), v(2), v(4))},
+		{"NeighborAllgather on a graph that was not made", cohort.ErrComm, cohort.NeighborAllgather(&cohort.Graph{}, v(2), v(4))},
+	} {
+		r.Is(w.err, w.want, "%s", w.name)
+	}
+	q, err := cohort.IneighborAlltoall(g, v(3), v(3))
+	if err == nil {
+		_, err = q.Wait()
+	}
+	r.Is(err, cohort.ErrCount, "IneighborAlltoall of no whole blocks")
+	_, err = cohort.NeighborAlltoallInit(g, v(3), v(3))
+	r.Is(err, cohort.ErrCount, "NeighborAlltoallInit of no whole blocks")
+	next, prev := r.ring()
+	got := v(2)
+	r.OK(cohort.NeighborAllgather(g, []int32{int32(r.Rank)}, got))
+	if got[0] != int32(next) || got[1] != int32(prev) {
+		r.Errorf("after wrong arguments: got %v, want %d and %d", got, next, prev)
+	}
+	r.OK(line.Close())
+	r.OK(g.Close())
+}
+
+// graphArguments makes graphs whose edges do not have two ends, or with a wrong rank on one rank only.
+func graphArguments(r *Rank) {
+	last := r.Size - 1
+	for _, w := range []struct {
+		name              string
+		first, end        [2][]int // sources and destinations of rank 0 and the last rank
+		usual, own, atEnd error    // the errors on other ranks, on rank 0, on the last rank
+		words             []string
+	}{
+		{"an edge that its destination does not know", [2][]int{nil, {last}}, [2][]int{}, cohort.ErrMismatch, nil, nil,
+			[]string{"rank 0 has rank " + fmt.Sprint(last) + " among its destinations once", "never"}},
+		{"an edge that its source does not know", [2][]int{}, [2][]int{{0, 0}, nil}, cohort.ErrMismatch, nil, nil,
+			[]string{"rank 0 has rank " + fmt.Sprint(last) + " among its destinations never", "2 times"}},
+		{"a wrong rank on rank 0", [2][]int{{r.Size}, nil}, [2][]int{}, cohort.ErrMismatch, cohort.ErrRank, nil, []string{"rank 0"}},
+	} {
+		c, err := r.Comm.Dup()
+		r.OK(err)
+		var edges [2][]int
+		want := w.usual
+		switch r.Rank {
+		case 0:
+			edges = w.first
+			if w.own != nil {
+				want = w.own
+			}
+		case last:
+			edges = w.end
+		}
+		_, err = c.GraphCreate(edges[0], edges[1], false)
+		if r.Is(err, want, "%s", w.name) && want == cohort.ErrMismatch {
+			names(r, err, w.words...)
+			opError(r, w.name, err)
+		}
+		broken(r, c, w.name)
+		r.OK(c.Close())
+	}
+}
+
+// mismatchedNeighbors has one rank make another call than the others. Those that do not wait for it learn of that
+// from their next call.
+func mismatchedNeighbors(r *Rank) {
+	v := func(n int) []int32 { return make([]int32, n) }
+	usual := func(g *cohort.Graph) error { return cohort.NeighborAllgather(g, v(3), v(6)) }
+	wait := func(q *cohort.Request, err error) error {
+		if err == nil {
+			_, err = q.Wait()
+		}
+		return err
+	}
+	for i, o := range []struct {
+		name       string
+		usual, odd func(g *cohort.Graph) error
+		words      []string
+	}{
+		{"Barrier", usual, func(g *cohort.Graph) error { return g.Barrier() }, []string{"NeighborAllgather(type int32)", "Barrier"}},
+		{"another collective of neighborhoods", usual, func(g *cohort.Graph) error { return cohort.NeighborAlltoall(g, v(6), v(6)) },
+			[]string{"NeighborAllgather", "NeighborAlltoall"}},
+		{"another type", usual, func(g *cohort.Graph) error {
+			return cohort.NeighborAllgather(g, make([]float32, 3), make([]float32, 6))
+		},
+			[]string{"int32", "float32"}},
+		{"another form", usual, func(g *cohort.Graph) error { return wait(cohort.IneighborAllgather(g, v(3), v(6))) },
+			[]string{"NeighborAllgather", "IneighborAllgather"}},
+		{"wrong arguments", usual, func(g *cohort.Graph) error {
+			err := cohort.NeighborAllgather(g, v(3), v(5))
+			if !errors.Is(err, cohort.ErrCount) {
+				return fmt.Errorf("with a short recv: %w", err)
+			}
+			return nil
+		}, []string{"argument error"}},
+		{"another collective, nonblocking", func(g *cohort.Graph) error { return wait(cohort.IneighborAllgather(g, v(3), v(6))) },
+			func(g *cohort.Graph) error { return wait(g.Ibarrier()) }, []string{"IneighborAllgather", "Ibarrier"}},
+		{"another type, persistent",
+			func(g *cohort.Graph) error { _, err := cohort.NeighborAllgatherInit(g, v(3), v(6)); return err },
+			func(g *cohort.Graph) error {
+				_, err := cohort.NeighborAllgatherInit(g, make([]float32, 3), make([]float32, 6))
+				return err
+			}, []string{"NeighborAllgatherInit", "int32", "float32"}},
+	} {
+		for _, who := range r.oddRanks(i, 0, r.Size/2, r.Size-1) {
+			g := ringGraph(r)
+			call := o.usual
+			if r.Rank == who {
+				call = o.odd
+			}
+			what := fmt.Sprintf("%s on rank %d", o.name, who)
+			if ok, err := r.mismatch(g.Comm, call(g), what); ok {
+				names(r, err, append(o.words, fmt.Sprintf("rank %d", who))...)
+			}
+			broken(r, g.Comm, what)
+			r.OK(g.Close())
+		}
+	}
+	// Nobody waits for a rank without neighbors.
+	g, err := r.Comm.GraphCreate(nil, nil, false)
+	r.OK(err)
+	err = cohort.NeighborAllgather(g, v(1), v(0)) // has the mismatch if the other ranks were faster
+	if err == nil && r.Rank == 0 {
+		err = cohort.NeighborAllgather(g, v(1), v(0))
+	} else if err == nil {
+		err = g.Barrier()
+	}
+	if err == nil {
+		err = g.Close()
+	}
+	r.Is(err, cohort.ErrMismatch, "calls of ranks without neighbors that differ")
+	r.OK(g.Close())
+}
+
+// mismatchedNeighborLengths has rank 0 send the next rank another length than it expects. That rank gets the error,
+// and the others from their next call.
+func mismatchedNeighborLengths(r *Rank) {
+	for _, m := range []int{3, 20000} {
+		for _, delta := range []int{1, -1} {
+			for _, form := range []form{blocking, nonblocking, persistent} {
+				g := ringGraph(r)
+				scounts, counts, displs := []int{m, m}, []int{m, m}, []int{0, m + 1}
+				if r.Rank == 0 {
+					scounts[0] += delta
+				}
+				send, recv := make([]int32, 2*m+2), newBuffer(int32s, 2*m+2)
+				err := alltoallvAs(g, form, send, scounts, displs, recv.data, counts, displs)
+				what := fmt.Sprintf("%s NeighborAlltoallv of %d, rank 0 off by %d", form, m, delta)
+				if r.Rank == 1 && err == nil {
+					r.Errorf("%s: no error on rank 1", what)
+				}
+				if ok, err := r.mismatch(g.Comm, err, what); ok {
+					names(r, err, "rank 0 sent", "rank 1 expects")
+				}
+				for i, x := range recv.all {
+					if outside := i < guards || i >= guards+2*m+2; outside && x != int32s.guard {
+						r.Errorf("%s: element %d, outside recv, was written", what, i-guards)
+					}
+				}
+				broken(r, g.Comm, what)
+				r.OK(g.Close())
+			}
+		}
+	}
+}
+
+func alltoallvAs(g *cohort.Graph, how form, send []int32, scounts, sdispls []int, recv []int32, rcounts, rdispls []int) error {
+	switch how {
+	case nonblocking:
+		q, err := cohort.IneighborAlltoallv(g, send, scounts, sdispls, recv, rcounts, rdispls)
+		if err == nil {
+			_, err = q.Wait()
+		}
+		return err
+	case persistent:
+		p, err := cohort.NeighborAlltoallvInit(g, send, scounts, sdispls, recv, rcounts, rdispls)
+		if err == nil {
+			err = p.Start()
+		}
+		if err == nil {
+			_, err = p.Wait()
+		}
+		return err
+	}
+	return cohort.NeighborAlltoallv(g, send, scounts, sdispls, recv, rcounts, rdispls)
+}
+
+// neighborDeadline makes calls that a rank is absent from. Its neighbors time out, and name it.
+func neighborDeadline(r *Rank) {
+	next, prev := r.ring()
+	for _, form := range []form{blocking, nonblocking} {
+		for _, absent := range []int{0, r.Size - 1} {
+			g := ringGraph(r)
+			if r.Rank != absent {
+				begun := time.Now()
+				ctx, cancel := context.WithTimeout(context.Background(), short)
+				timed := *g
+				timed.Comm = g.WithContext(ctx)
+				counts, displs := []int{1, 1}, []int{0, 1}
+				err := alltoallvAs(&timed, form, make([]int32, 2), counts, displs, make([]int32, 2), counts, displs)
+				kept(r, begun, "%s call without rank %d", form, absent)
+				if err != nil || form == nonblocking || next == absent || prev == absent {
+					if r.Is(err, cohort.ErrTimeout, "%s call without rank %d", form, absent) {
+						names(r, err, fmt.Sprint(absent))
+					}
+				}
+				cancel()
+			}
+			r.OK(r.Comm.Barrier())
+			broken(r, g.Comm, "a collective that timed out")
+			r.OK(g.Close())
+		}
+	}
+}
+
+// deadNeighbor has a rank die while the others make calls that need it, directly or not.
+func deadNeighbor(r *Rank) {
+	next, prev := r.ring()
+	g, err := r.World.GraphCreate([]int{prev}, []int{next}, false)
+	r.OK(err)
+	die(r, r.Size-1, func() error {
+		for {
+			if err := cohort.NeighborAllgather(g, []int{1}, make([]int, 1)); err != nil {
+				return err
+			}
+		}
+	})
+}

@@ -1,0 +1,345 @@
+package cohorttest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Collectives of neighborhoods (MPI-4.1 section 8.6), on grids and graphs, in their three forms.
+
+func neighborScenarios() []scenario {
+	all := []scenario{
+		{name: "neighbors/sub", body: subgrids},
+		{name: "neighbors/graph", body: graphs},
+		{name: "neighbors/many-calls", body: manyNeighborCalls},
+		{name: "arguments/neighbors", body: neighborArguments},
+		{name: "arguments/graph", sizes: atLeast(2), body: graphArguments},
+		{name: "mismatch/neighbors", sizes: atLeast(2), body: mismatchedNeighbors},
+		{name: "mismatch/neighbor-lengths", sizes: atLeast(2), body: mismatchedNeighborLengths},
+		{name: "limits/neighbors", sizes: atLeast(2), body: neighborDeadline},
+		{name: "faults/dead-neighbor", sizes: atLeast(2), alone: true, lost: func(rank, size int) bool { return rank == size-1 }, body: deadNeighbor},
+	}
+	for i, f := range neighborFamilies[int32](nil) { // for the names
+		all = append(all, scenario{name: f.name, body: func(r *Rank) { neighborMatrix(r, i) }})
+	}
+	return all
+}
+
+// neighborhood is a grid or a graph, and what its definition says about all ranks.
+type neighborhood struct {
+	name    string
+	on      cohort.Neighborhood
+	close   func() error
+	sources func(rank int) []int
+	dests   func(rank int) []int
+	// slot returns which of its blocks the i-th source of a rank sends there.
+	slot func(rank, i int) int
+}
+
+// neighborhoods calls use with grids and graphs of all kinds.
+func neighborhoods(r *Rank, use func(h *neighborhood)) {
+	n := r.Size
+	grid := func(dims []int, periods []bool) {
+		g, err := r.Comm.CartCreate(dims, periods, false)
+		r.OK(err)
+		if g == nil {
+			return // a rank that it does not need
+		}
+		around := func(rank int) (all []int) {
+			at := make([]int, len(dims))
+			for i, rest := len(dims)-1, rank; i >= 0; i-- {
+				at[i], rest = rest%g.Dims()[i], rest/g.Dims()[i]
+			}
+			for i := range dims {
+				all = append(all, neighbour(g.Dims(), at, i, -1, periods[i]), neighbour(g.Dims(), at, i, 1, periods[i]))
+			}
+			return all
+		}
+		// What is sent to one side comes from the other.
+		use(&neighborhood{fmt.Sprintf("grid %v, periods %v", g.Dims(), periods), g, g.Close, around, around, func(_, i int) int { return i ^ 1 }})
+		r.OK(g.Close())
+	}
+	grid([]int{n}, []bool{true})
+	grid([]int{n}, []bool{false})
+	grid([]int{0, 0}, []bool{false, true})
+	grid([]int{1, n, 1}, []bool{true, true, false})
+	grid([]int{min(n, 2), n / min(n, 2)}, []bool{true, true}) // without the last of an odd number of ranks
+	grid(nil, nil)
+	graph := func(name string, edges func(from, to int) int) {
+		list := func(of int, count func(other int) int) (all []int) { // repeated edges are not beside each other
+			for k := range 4 {
+				for i := range n {
+					if other := (i + of) % n; k < count(other) {
+						all = append(all, other)
+					}
+				}
+			}
+			return all
+		}
+		h := &neighborhood{name: name}
+		h.sources = func(rank int) []int { return list(rank, func(other int) int { return edges(other, rank) }) }
+		h.dests = func(rank int) []int { return list(rank, func(other int) int { return edges(rank, other) }) }
+		h.slot = func(rank, i int) int { // the k-th edge from a rank is its k-th to this one
+			all := h.sources(rank)
+			k := 0
+			for _, s := range all[:i] {
+				if s == all[i] {
+					k++
+				}
+			}
+			for j, d := range h.dests(all[i]) {
+				if d == rank {
+					if k == 0 {
+						return j
+					}
+					k--
+				}
+			}
+			panic("cohorttest: an edge without its other end")
+		}
+		g, err := r.Comm.GraphCreate(h.sources(r.Rank), h.dests(r.Rank), false)
+		r.OK(err)
+		if !slices.Equal(g.Sources(), h.sources(r.Rank)) || !slices.Equal(g.Destinations(), h.dests(r.Rank)) || g.Rank() != r.Rank {
+			r.Errorf("%s: rank %d with sources %v and destinations %v", name, g.Rank(), g.Sources(), g.Destinations())
+		}
+		h.on, h.close = g, g.Close
+		use(h)
+		r.OK(g.Close())
+	}
+	graph("a graph without edges", func(from, to int) int { return 0 })
+	graph("the complete graph", func(from, to int) int { return 1 })
+	graph("a graph with repeated edges", func(from, to int) int { return (3*from + to) % 4 })
+	graph("a star", func(from, to int) int {
+		if from > 0 && to == 0 {
+			return from % 3
+		}
+		return 0
+	})
+}
+
+// neighborFamilies are the collectives of a neighborhood.
+func neighborFamilies[T comparable](h *neighborhood) []family[T] {
+	return []family[T]{
+		{
+			"NeighborAllgather", false, false, func(a *args[T]) { defineNeighbors(a, h, false, false) },
+			func(_ *cohort.Comm, a *args[T]) error { return cohort.NeighborAllgather(h.on, a.send, a.recv) },
+			func(_ *cohort.Comm, a *args[T]) (*cohort.Request, error) {
+				return cohort.IneighborAllgather(h.on, a.send, a.recv)
+			},
+			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
+				return cohort.NeighborAllgatherInit(h.on, a.send, a.recv)
+			},
+		},
+		{
+			"NeighborAllgatherv", false, false, func(a *args[T]) { defineNeighbors(a, h, false, true) },
+			func(_ *cohort.Comm, a *args[T]) error {
+				return cohort.NeighborAllgatherv(h.on, a.send, a.recv, a.rcounts, a.rdispls)
+			},
+			func(_ *cohort.Comm, a *args[T]) (*cohort.Request, error) {
+				return cohort.IneighborAllgatherv(h.on, a.send, a.recv, a.rcounts, a.rdispls)
+			},
+			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
+				return cohort.NeighborAllgathervInit(h.on, a.send, a.recv, a.rcounts, a.rdispls)
+			},
+		},
+		{
+			"NeighborAlltoall", false, false, func(a *args[T]) { defineNeighbors(a, h, true, false) },
+			func(_ *cohort.Comm, a *args[T]) error { return cohort.NeighborAlltoall(h.on, a.send, a.recv) },
+			func(_ *cohort.Comm, a *args[T]) (*cohort.Request, error) {
+				return cohort.IneighborAlltoall(h.on, a.send, a.recv)
+			},
+			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
+				return cohort.NeighborAlltoallInit(h.on, a.send, a.recv)
+			},
+		},
+		{
+			"NeighborAlltoallv", false, false, func(a *args[T]) { defineNeighbors(a, h, true, true) },
+			func(_ *cohort.Comm, a *args[T]) error {
+				return cohort.NeighborAlltoallv(h.on, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
+			},
+			func(_ *cohort.Comm, a *args[T]) (*cohort.Request, error) {
+				return cohort.IneighborAlltoallv(h.on, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
+			},
+			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
+				return cohort.NeighborAlltoallvInit(h.on, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
+			},
+		},
+	}
+}
+
+// defineNeighbors fills the buffers of a call that sends each destination a block of its own, or all of them
+// the same, of equal or different lengths.
+func defineNeighbors[T comparable](a *args[T], h *neighborhood, own, ragged bool) {
+	// sends returns the lengths of a rank's blocks, where they are in send, and how long that is.
+	sends := func(rank int) (counts, displs []int, n int) {
+		k := len(h.dests(rank))
+		switch {
+		case !own && ragged:
+			return each(k, func(int) int { return a.ragged(rank) }), make([]int, k), a.ragged(rank)
+		case !own:
+			return each(k, func(int) int { return a.m }), make([]int, k), a.m
+		case ragged:
+			counts = each(k, func(j int) int { return (2*rank + j + 1) % 4 * a.m / 3 })
+			displs, n = backwards(counts)
+		default:
+			counts = each(k, func(int) int { return a.m })
+			displs, n = forwards(counts)
+		}
+		return counts, displs, n
+	}
+	sources := h.sources(a.rank)
+	scounts, sdispls, ns := sends(a.rank)
+	from := make([]int, len(sources)) // where the blocks are in the sources' buffers
+	counts := each(len(sources), func(i int) int {
+		if sources[i] == cohort.ProcNull {
+			return a.m
+		}
+		c, d, _ := sends(sources[i])
+		j := h.slot(a.rank, i)
+		from[i] = d[j]
+		return c[j]
+	})
+	displs, nr := forwards(counts)
+	a.rcounts, a.rdispls, a.scounts, a.sdispls = nil, nil, nil, nil
+	if ragged {
+		if a.rank%2 == 0 {
+			displs, nr = backwards(counts)
+		}
+		a.rcounts, a.rdispls, a.scounts, a.sdispls = counts, displs, scounts, sdispls
+	}
+	if len(scounts) == 0 {
+		ns = -1 // not used
+	}
+	if len(sources) == 0 {
+		nr = -1
+	}
+	a.buffers(ns, nr)
+	a.put(a.send, a.rank, 0)
+	a.images()
+	for i, s := range sources {
+		if s != cohort.ProcNull {
+			a.expect(displs[i], counts[i], s, from[i])
+		}
+	}
+}
+
+// neighborMatrix makes the i-th collective in all forms and of all lengths, on all kinds of neighborhoods.
+func neighborMatrix(r *Rank, i int) {
+	neighborhoods(r, func(h *neighborhood) {
+		seed := len(h.name)
+		ints, threes, structs := neighborFamilies[int32](h)[i], neighborFamilies[triple](h)[i], neighborFamilies[packed](h)[i]
+		ints.name += " on " + h.name
+		for _, how := range forms {
+			for _, m := range lengths {
+				if r.Short && m != 3 && m != 1000 {
+					continue
+				}
+				seed += 100
+				if m == long {
+					runCase(r, structs, packeds, shape{long / r.Size, -1, false, seed}, how, cohort.Sum, nil)
+					continue
+				}
+				runCase(r, ints, int32s, shape{m, -1, false, seed}, how, cohort.Sum, nil)
+				runCase(r, threes, triples, shape{m, -1, false, seed + 1}, how, cohort.Sum, nil)
+			}
+		}
+	})
+}
+
+// subgrids divides a grid into rows, planes and single ranks.
+func subgrids(r *Rank) {
+	g, err := r.Comm.CartCreate([]int{0, 0, 0}, []bool{true, false, true}, false)
+	r.OK(err)
+	dims := g.Dims()
+	at, err := g.Coords(g.Rank())
+	r.OK(err)
+	for bits := range 8 {
+		keep := []bool{bits&1 != 0, bits&2 != 0, bits&4 != 0}
+		var want, where []int
+		var periods []bool
+		for i, k := range keep {
+			if k {
+				want, where, periods = append(want, dims[i]), append(where, at[i]), append(periods, i != 1)
+			}
+		}
+		s, err := g.Sub(keep)
+		r.OK(err)
+		mine, err := s.Coords(s.Rank())
+		r.OK(err)
+		if !slices.Equal(s.Dims(), want) || !slices.Equal(s.Periods(), periods) || !slices.Equal(mine, where) {
+			r.Errorf("Sub %v of %v: extents %v, periods %v, own place %v; want %v, %v, %v", keep, dims, s.Dims(), s.Periods(), mine, want, periods, where)
+		}
+		for i, rank := range members(r, s.Comm) { // the rank at i has the other coordinates of this one
+			x, err := s.Coords(i)
+			r.OK(err)
+			y := slices.Clone(at)
+			for j, k := 0, 0; j < 3; j++ {
+				if keep[j] {
+					y[j], k = x[k], k+1
+				}
+			}
+			if of, err := g.CartRank(y); err != nil || of != rank {
+				r.Errorf("Sub %v of %v: rank %d is rank %d of the grid, want %d (%v)", keep, dims, i, rank, of, err)
+			}
+		}
+		got := make([]int, 2*len(want))
+		r.OK(cohort.NeighborAllgather(s, []int{r.Rank}, got))
+		r.OK(s.Close())
+	}
+	_, err = g.Sub([]bool{true})
+	r.Is(err, cohort.ErrCount, "Sub with one entry for three dimensions")
+	r.OK(g.Barrier())
+	r.OK(g.Close())
+}
+
+// graphs checks that a graph's communicator is like any other, and is apart from the one that it was made of.
+func graphs(r *Rank) {
+	next, prev := r.ring()
+	g, err := r.Comm.GraphCreate([]int{prev}, []int{next}, true)
+	r.OK(err)
+	sum, err := cohort.AllreduceOne(g.Comm, 1, cohort.Sum)
+	r.OK(err)
+	if sum != r.Size || !slices.Equal(members(r, g.Comm), members(r, r.Comm)) {
+		r.Errorf("a graph of %d ranks, want %d in the same order", sum, r.Size)
+	}
+	// Two of them at the same time, and other collectives between.
+	h, err := r.Comm.GraphCreate([]int{next}, []int{prev}, false)
+	r.OK(err)
+	a, b := []int{-1}, []int{-1}
+	p, err := cohort.IneighborAllgather(g, []int{r.Rank}, a)
+	r.OK(err)
+	q, err := cohort.IneighborAlltoall(h, []int{10 * r.Rank}, b)
+	r.OK(err)
+	r.OK(r.Comm.Barrier())
+	r.OK(cohort.WaitAll(q, p))
+	if a[0] != prev || b[0] != 10*next {
+		r.Errorf("got %d and %d around two rings, want %d and %d", a[0], b[0], prev, 10*next)
+	}
+	r.OK(h.Close())
+	r.OK(g.Close())
+	_, err = r.Comm.GraphCreate([]int{r.Size}, nil, false)
+	r.Is(err, cohort.ErrRank, "a graph with rank %d of %d", r.Size, r.Size)
+	_, err = r.Comm.GraphCreate(nil, []int{cohort.ProcNull}, false)
+	r.Is(err, cohort.ErrRank, "a graph with an edge to ProcNull")
+	r.OK(r.Comm.Barrier())
+}
+
+// manyNeighborCalls makes many calls without any other between them: ranks may be some calls ahead of others.
+func manyNeighborCalls(r *Rank) {
+	next, prev := r.ring()
+	g, err := r.Comm.GraphCreate([]int{prev}, []int{next}, false)
+	r.OK(err)
+	got := make([]int, 1)
+	for i := range 200 {
+		r.OK(cohort.NeighborAllgather(g, []int{1000*i + r.Rank}, got))
+		if got[0] != 1000*i+prev {
+			r.Errorf("call %d: got %d, want %d", i, got[0], 1000*i+prev)
+		}
+		if i%50 == 49 {
+			r.OK(g.Barrier())
+		}
+	}
+	r.OK(g.Close())
+}

@@ -1,0 +1,144 @@
+package comm
+
+import (
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// GraphCall is the type of the collectives with which GraphCreate compares the edges.
+var GraphCall = callType("GraphCreate")
+
+// SetNeighbors stores the neighbors of this rank in a new communicator.
+func (c *Comm) SetNeighbors(p *backend.Neighbors) { c.core.neighbors = p }
+
+// edges is what a rank has found when it compared its sources with the destinations of all ranks.
+type edges struct {
+	source       int64 // the lowest rank that has another number of edges to this rank, -1 for none
+	sends, wants int64 // these numbers: that rank's, and this one's
+	repeated     int64 // 1: this rank has several edges from some rank
+}
+
+// GraphCreate makes a communicator with the same ranks for collectives along the edges of a graph: from
+// each source to this rank, and from this rank to each destination. bad is an argument error.
+func (c *Comm) GraphCreate(sources, destinations []int, bad error) (*Comm, error) {
+	const op = "graph"
+	if err := c.take(); err != nil {
+		return nil, c.failed(op, err)
+	}
+	repeated, err := c.compareEdges(sources, destinations, bad)
+	c.core.life.leave(taken)
+	if err != nil {
+		return nil, c.failed(op, err)
+	}
+	d, err := c.Split(GraphCall, op, 0, c.Rank(), 0, nil)
+	if err == nil {
+		d.SetNeighbors(&backend.Neighbors{Sources: sources, Destinations: destinations, Repeated: repeated})
+	}
+	return d, err
+}
+
+// compareEdges checks on all ranks that each has as many edges from a source as that one has to it. It
+// returns whether there are repeated edges. The caller has taken the communicator.
+func (c *Comm) compareEdges(sources, destinations []int, bad error) (repeated bool, err error) {
+	k := c.core
+	out, in, want := make([]int64, k.size), make([]int64, k.size), make([]int64, k.size)
+	if bad == nil {
+		for _, r := range destinations {
+			out[r]++
+		}
+		for _, r := range sources {
+			want[r]++
+		}
+	}
+	k.call = backend.Call{Coll: backend.Alltoall, Root: -1, Type: GraphCall, Count: 1, Send: view.Bytes(out), Recv: view.Bytes(in), Err: bad}
+	if err := k.do(c.bound); err != nil {
+		return false, err
+	}
+	all := make([]edges, k.size)
+	mine := &all[k.rank]
+	mine.source = -1
+	for r := range in {
+		if in[r] != want[r] && mine.source < 0 {
+			mine.source, mine.sends, mine.wants = int64(r), in[r], want[r]
+		}
+		if want[r] > 1 {
+			mine.repeated = 1
+		}
+	}
+	if err := c.allgather(GraphCall, view.Bytes(all), nil); err != nil {
+		return false, err
+	}
+	for r, e := range all {
+		if e.source >= 0 {
+			err := fault(backend.ErrMismatch, "rank %d has rank %d among its destinations %s, and rank %d has rank %d among its sources %s; want the same",
+				e.source, r, times(e.sends), r, e.source, times(e.wants))
+			k.bc.Break(err)
+			return false, err
+		}
+		repeated = repeated || e.repeated == 1
+	}
+	return repeated, nil
+}
+
+func times(n int64) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	}
+	return fmt.Sprint(n, " times")
+}
+
+// checkNeighbors checks a collective of neighborhoods. Neighbors compare the lengths of their blocks when they
+// exchange them. Nothing is sent without destinations, and nothing received without sources: the buffer for it
+// is not used.
+func (k *core) checkNeighbors(call *backend.Call) {
+	p := k.neighbors
+	if p == nil {
+		reject(call, backend.ErrComm, "the communicator has no neighbors; CartCreate and GraphCreate make one that has")
+		return
+	}
+	call.Neighbors, call.Count = p, 0
+	if len(p.Destinations) == 0 {
+		call.Send = nil
+	}
+	if len(p.Sources) == 0 {
+		call.Recv = nil
+	}
+	ok := true
+	switch call.Coll {
+	case backend.NeighborAllgather:
+		ok = k.checkNeighborBlocks(call, 1)
+	case backend.NeighborAlltoall:
+		ok = k.checkNeighborBlocks(call, len(p.Destinations))
+	case backend.NeighborAlltoallv:
+		ok = k.checkVector(call, "send", call.Send, call.SendCounts, call.SendDispls, false)
+		fallthrough
+	case backend.NeighborAllgatherv:
+		ok = ok && k.checkVector(call, "recv", call.Recv, call.RecvCounts, call.RecvDispls, true)
+	}
+	if ok && view.Overlap(call.Send, call.Recv) {
+		reject(call, backend.ErrBuffer, "send and recv overlap; a collective of neighborhoods cannot work in place")
+	}
+}
+
+// checkNeighborBlocks checks buffers of equally long blocks, of which send has out and recv one for each source.
+func (k *core) checkNeighborBlocks(call *backend.Call, out int) bool {
+	for _, b := range [...]struct {
+		name  string
+		bytes []byte
+		n     int
+	}{{"send", call.Send, out}, {"recv", call.Recv, len(call.Neighbors.Sources)}} {
+		if n := elems(call, b.bytes); b.n > 0 && n%b.n != 0 {
+			_, per := k.blocks(call, b.name)
+			return reject(call, backend.ErrCount, "%s has %d elements, want a multiple of %d, one block per %s", b.name, n, b.n, per)
+		}
+	}
+	if len(call.Neighbors.Destinations) == 0 || len(call.Neighbors.Sources) == 0 {
+		return true
+	}
+	return checkInput(call) && checkBytes(call, "recv", call.Recv, len(call.Send)/out*len(call.Neighbors.Sources))
+}

@@ -1,0 +1,85 @@
+package sched
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// In a blocking collective of neighborhoods a rank waits for the messages of its neighbors only. The check
+// goes on after the call has returned: all ranks take part in it, but none waits for it. A rank that finds a
+// mismatch breaks the communicator, and the next operation of the others returns it. Before its fourth such
+// call a rank waits for the check of the first, so ranks cannot be further apart than that.
+
+const ahead = 3
+
+// landing is ready when the messages of an operation have come.
+type landing Op
+
+// Ready implements backend.Pending.
+func (l *landing) Ready() bool { return l.landed.Load() }
+
+// runAhead makes a blocking collective of neighborhoods.
+func (r *Runner) runAhead(b *backend.Bound, call *backend.Call) error {
+	if err := r.catchUp(b); err != nil {
+		return err
+	}
+	o := r.take()
+	o.call = *call
+	s, err := r.schedule(&o.call, true, true)
+	if err != nil {
+		return err
+	}
+	o.start(s, backend.CheckTag(call.Seq), b, true)
+	if !o.landed.Load() {
+		if err := r.comm.Await(b, (*landing)(o)); err != nil {
+			if err := o.End(err); err != nil {
+				return err // it is still under way
+			}
+		}
+	}
+	if o.data.err == nil && o.data.wrong.receiver < 0 && !o.Ready() {
+		r.behind = append(r.behind, o)
+		return nil
+	}
+	return r.end(b, o)
+}
+
+// end waits until an operation that is not in behind has ended, and frees it.
+func (r *Runner) end(b *backend.Bound, o *Op) error {
+	if err := Wait(b, o); err != nil {
+		return err
+	}
+	err := o.err
+	o.Release()
+	return err
+}
+
+// catchUp frees operations whose checks have ended, and waits until fewer than ahead are left.
+func (r *Runner) catchUp(b *backend.Bound) error {
+	for len(r.behind) > 0 && (r.behind[0].Ready() || len(r.behind) == ahead) {
+		o := r.behind[0]
+		r.behind = slices.Delete(r.behind, 0, 1)
+		if err := r.end(b, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Settle waits, for at most a second, for the checks that go on after their calls have returned. It returns
+// a mismatch that they have found. The communicator is about to be closed.
+func (r *Runner) Settle() error {
+	if len(r.behind) == 0 {
+		return nil
+	}
+	_ = r.comm.Await(&backend.Bound{Timeout: time.Second}, r.behind[len(r.behind)-1])
+	for _, o := range r.behind {
+		if o.Ready() && errors.Is(o.err, backend.ErrMismatch) {
+			return o.err
+		}
+	}
+	return nil
+}

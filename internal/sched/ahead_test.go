@@ -1,0 +1,88 @@
+package sched_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// pair returns a call in which ranks 0 and 1 are neighbors, and the others have none.
+func pair(rank int, seq uint32, typ *backend.Datatype, send, recv []int64) *backend.Call {
+	call := &backend.Call{Coll: backend.NeighborAllgather, Root: -1, Type: typ, Seq: seq, Neighbors: &backend.Neighbors{}}
+	if rank < 2 {
+		call.Send, call.Recv = view.Bytes(send), view.Bytes(recv)
+		call.Neighbors = &backend.Neighbors{Sources: []int{1 - rank}, Destinations: []int{1 - rank}}
+	}
+	return call
+}
+
+// Neighbors exchange data although the other ranks have not come, as often as they may be ahead, but not with CheckAll.
+func TestNeighborsDoNotWaitForOtherRanks(t *testing.T) {
+	const n, ahead = 4, 3
+	for _, all := range []bool{false, true} {
+		gone := make(chan struct{}, 2)
+		errs := ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
+			r.CheckAll = all
+			if bc.Rank() >= 2 {
+				<-gone
+				gone <- struct{}{}
+				return nil
+			}
+			defer func() { gone <- struct{}{} }()
+			for seq := range uint32(10) {
+				got := []int64{-1}
+				b := &backend.Bound{Timeout: time.Minute}
+				if all || seq == ahead {
+					b.Timeout = 20 * time.Millisecond
+				}
+				if err := r.Run(b, pair(bc.Rank(), seq, int64s, []int64{int64(10*int(seq) + bc.Rank())}, got), true); err != nil {
+					if !errors.Is(err, backend.ErrTimeout) || all != (seq == 0) || !all && seq != ahead {
+						return fmt.Errorf("call %d: %w", seq, err)
+					}
+					return nil
+				}
+				if want := int64(10*int(seq) + 1 - bc.Rank()); got[0] != want {
+					return fmt.Errorf("call %d: got %d, want %d", seq, got[0], want)
+				}
+			}
+			return errors.New("never waited for the ranks that do not come")
+		})
+		for r, err := range errs {
+			if err != nil {
+				t.Errorf("CheckAll %v, rank %d: %v", all, r, err)
+			}
+		}
+	}
+}
+
+// Ranks that do not wait learn of a mismatch from their next call, or when they settle.
+func TestMismatchAmongNeighborsIsFoundLater(t *testing.T) {
+	const n = 4
+	float := &backend.Datatype{Kind: backend.Float64, Size: 8, Name: "float64", ID: uint32(backend.Float64)}
+	for _, settle := range []bool{false, true} {
+		errs := ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
+			typ := int64s
+			if bc.Rank() == 3 {
+				typ = float
+			}
+			err := r.Run(nil, pair(bc.Rank(), 0, typ, []int64{1}, []int64{0}), true)
+			if err == nil && settle {
+				return r.Settle()
+			} else if err == nil {
+				return r.Run(nil, barrier(1), true)
+			}
+			return err
+		})
+		for r, err := range errs {
+			if !errors.Is(err, backend.ErrMismatch) || !strings.Contains(err.Error(), "rank 0 called NeighborAllgather(type int64), rank 3 called NeighborAllgather(type float64)") {
+				t.Errorf("settle %v, rank %d: %v", settle, r, err)
+			}
+		}
+	}
+}

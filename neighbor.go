@@ -1,0 +1,134 @@
+package cohort
+
+import "github.com/cohort-hpc/cohort/backend"
+
+// Neighborhood is a communicator whose ranks have neighbors: a *[Cart] or a *[Graph].
+//
+// In its collectives a rank exchanges a block of elements with each of its neighbors (MPI-4.1 section 8.6).
+// A rank receives from its sources and sends to its destinations:
+//
+//   - In a grid these are the same ranks: in each dimension the lower neighbor and then the upper one, so two
+//     blocks for each dimension. What a rank sends to its lower neighbor is what that one receives from its
+//     upper neighbor, also if both are the same rank. Beyond an edge the neighbor is [ProcNull]: the buffers
+//     have its block too, which is neither sent nor written.
+//   - In a graph they are those given to [Comm.GraphCreate]. If a rank is there several times, the first of
+//     its blocks for this rank is the first received from it, and so on.
+//
+// A blocking collective waits for the messages of the neighbors only. All ranks take part in comparing the
+// calls, but no rank waits for that: it learns of a mismatch from one of its next operations on the
+// communicator, from Close at the latest. With [Config.Check], and in the nonblocking forms, it waits.
+//
+// A deadline is that of the communicator in it. To set another one, copy the grid or graph:
+//
+//	timed := *grid
+//	timed.Comm = grid.WithContext(ctx)
+type Neighborhood interface {
+	neighborhood() *Comm
+}
+
+// of returns the communicator of a neighborhood, which may be nil.
+func of(n Neighborhood) *Comm {
+	if n == nil {
+		return nil
+	}
+	return n.neighborhood()
+}
+
+// NeighborAllgather sends send to each destination, and receives a block from each source.
+//
+// Collective: all ranks of n call it with the same type. Neighbors pass the same length.
+//
+// Buffers: recv is as long as send times the number of sources, with the blocks in the order of the sources.
+// send is not used on a rank without destinations, nor recv on a rank without sources. They do not overlap.
+//
+// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; [ErrMismatch] if a neighbor sends
+// another length.
+func NeighborAllgather[T any](n Neighborhood, send, recv []T) error {
+	c := of(n)
+	return c.run(data(c.begin(backend.NeighborAllgather, -1), send, recv))
+}
+
+// IneighborAllgather is the nonblocking form of [NeighborAllgather].
+func IneighborAllgather[T any](n Neighborhood, send, recv []T) (*Request, error) {
+	return of(n).start(data(newCall(backend.NeighborAllgather, -1), send, recv))
+}
+
+// NeighborAllgatherInit is the persistent form of [NeighborAllgather].
+func NeighborAllgatherInit[T any](n Neighborhood, send, recv []T) (*Persistent, error) {
+	return of(n).persist(data(newCall(backend.NeighborAllgather, -1), send, recv))
+}
+
+// NeighborAllgatherv is [NeighborAllgather] with blocks of different lengths: the one from the i-th source
+// has counts[i] elements and is stored at displs[i].
+//
+// Collective: all ranks of n call it with the same type. A rank's count for a source is the length that this
+// one sends.
+//
+// Buffers: counts and displs have one entry per source, and the blocks lie inside recv and do not overlap.
+// send is not used on a rank without destinations. It does not overlap recv.
+//
+// Errors: as for [NeighborAllgather].
+func NeighborAllgatherv[T any](n Neighborhood, send, recv []T, counts, displs []int) error {
+	c := of(n)
+	return c.run(recvParts(data(c.begin(backend.NeighborAllgatherv, -1), send, recv), counts, displs))
+}
+
+// IneighborAllgatherv is the nonblocking form of [NeighborAllgatherv].
+func IneighborAllgatherv[T any](n Neighborhood, send, recv []T, counts, displs []int) (*Request, error) {
+	return of(n).start(recvParts(data(newCall(backend.NeighborAllgatherv, -1), send, recv), counts, displs))
+}
+
+// NeighborAllgathervInit is the persistent form of [NeighborAllgatherv].
+func NeighborAllgathervInit[T any](n Neighborhood, send, recv []T, counts, displs []int) (*Persistent, error) {
+	return of(n).persist(recvParts(data(newCall(backend.NeighborAllgatherv, -1), send, recv), counts, displs))
+}
+
+// NeighborAlltoall sends a block to each destination, and receives one from each source.
+//
+// Collective: all ranks of n call it with the same type. Neighbors pass blocks of the same length.
+//
+// Buffers: send has one block per destination, and recv one per source, in their order, all of the same
+// length. send is not used on a rank without destinations, nor recv on a rank without sources. They do not
+// overlap.
+//
+// Errors: as for [NeighborAllgather].
+func NeighborAlltoall[T any](n Neighborhood, send, recv []T) error {
+	c := of(n)
+	return c.run(data(c.begin(backend.NeighborAlltoall, -1), send, recv))
+}
+
+// IneighborAlltoall is the nonblocking form of [NeighborAlltoall].
+func IneighborAlltoall[T any](n Neighborhood, send, recv []T) (*Request, error) {
+	return of(n).start(data(newCall(backend.NeighborAlltoall, -1), send, recv))
+}
+
+// NeighborAlltoallInit is the persistent form of [NeighborAlltoall].
+func NeighborAlltoallInit[T any](n Neighborhood, send, recv []T) (*Persistent, error) {
+	return of(n).persist(data(newCall(backend.NeighborAlltoall, -1), send, recv))
+}
+
+// NeighborAlltoallv is [NeighborAlltoall] with blocks of different lengths: the one for the i-th destination
+// is scounts[i] elements at sdispls[i], and the one from the i-th source is stored as rcounts[i] elements at
+// rdispls[i].
+//
+// Collective: all ranks of n call it with the same type. The count for a destination is that rank's count for
+// this one.
+//
+// Buffers: scounts and sdispls have one entry per destination, rcounts and rdispls one per source. The blocks
+// lie inside their buffer, those of recv do not overlap, and neither do send and recv.
+//
+// Errors: as for [NeighborAllgather].
+func NeighborAlltoallv[T any](n Neighborhood, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
+	c := of(n)
+	return c.run(recvParts(sendParts(data(c.begin(backend.NeighborAlltoallv, -1), send, recv), scounts, sdispls), rcounts, rdispls))
+}
+
+// IneighborAlltoallv is the nonblocking form of [NeighborAlltoallv].
+func IneighborAlltoallv[T any](n Neighborhood, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) (*Request, error) {
+	return of(n).start(recvParts(sendParts(data(newCall(backend.NeighborAlltoallv, -1), send, recv), scounts, sdispls), rcounts, rdispls))
+}
+
+// NeighborAlltoallvInit is the persistent form of [NeighborAlltoallv].
+func NeighborAlltoallvInit[T any](n Neighborhood, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) (*Persistent, error) {
+	return of(n).persist(recvParts(sendParts(data(newCall(backend.NeighborAlltoallv, -1), send, recv), scounts, sdispls), rcounts, rdispls))
+}
