@@ -51,7 +51,7 @@ var users = map[string][]string{
 	"internal/node":       {"backend/shm", "backend/tcp"},
 	"internal/remote":     {"cmd/cohort"},
 	"internal/sched":      {"internal/comm"},
-	"internal/shmem":      {"backend/*", "internal/board", "internal/comm", "internal/engine", "internal/memlink", "internal/node", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
+	"internal/shmem":      {"backend/*", "internal/board", "internal/comm", "internal/direct", "internal/engine", "internal/frame", "internal/memlink", "internal/node", "internal/sched", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
 	"internal/spawn":      {"cmd/cohort", "internal/remote"},
 	"internal/view":       {"", "backend/*", "cohorttest", "tensor", "internal/accel/*", "internal/clp", "internal/comm", "internal/flight", "internal/kernel", tests, "internal/window"},
 	"internal/window":     {"", "internal/comm"},

@@ -158,9 +158,6 @@ func (p *peers) length() int {
 	return c.Count * c.Type.Size
 }
 
-// longCopy is the length from which a rank moves its own data by shmem.Move.
-const longCopy = 256 << 10
-
 // Read implements direct.Peers. Only this rank's own buffers are addressable here. No rank reads its own
 // Work.
 func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, error) {
@@ -173,11 +170,7 @@ func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, 
 		if from == direct.Out {
 			own = p.call.Recv
 		}
-		if own = own[off : off+len(dst)]; len(dst) < longCopy {
-			return own, nil
-		}
-		shmem.Move(dst, own)
-		return dst, nil
+		return own[off : off+len(dst)], nil
 	case p.inSlots:
 		copy(dst, p.slotOf(rank)[off:])
 		return dst, nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // pieceBytes is how much is read between two calls of Peers.Over: less than a millisecond's worth.
@@ -111,7 +112,7 @@ func (t *task) copy(dst []byte, rank int, from Space, off int) error {
 			return err
 		}
 		if &v[0] != &dst[0] {
-			copy(dst, v)
+			shmem.Move(dst, v)
 		}
 		dst, off = dst[n:], off+n
 		if err := t.read(n); err != nil {

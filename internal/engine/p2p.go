@@ -7,6 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/memlink"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // Send implements backend.Comm. A short message to a link with room is written before the lock is released.
@@ -305,12 +306,12 @@ func (e *Engine) takeMsg(o *op, m *msg) bool {
 	switch m.kind {
 	case msgSelf:
 		s := m.send
-		n := copy(o.buf, s.buf)
+		n := shmem.Move(o.buf, s.buf)
 		e.putMsg(m)
 		e.finish(s, backend.Status{}, nil)
 		e.received(o, env, size, n)
 	case msgEager:
-		n := copy(o.buf, m.buf)
+		n := shmem.Move(o.buf, m.buf)
 		e.putMsg(m)
 		e.received(o, env, size, n)
 	default:
@@ -326,7 +327,7 @@ func (e *Engine) sendSelf(o *op, eager bool) {
 	env := match.Env{Ctx: o.comm.id, Source: int32(e.me), Tag: o.tag}
 	if n := e.posted.TakePosted(env); n != nil {
 		to, size := n.Owner.(*op), len(o.buf)
-		copied := copy(to.buf, o.buf)
+		copied := shmem.Move(to.buf, o.buf)
 		e.finish(o, backend.Status{}, nil)
 		e.received(to, env, size, copied)
 		return
@@ -335,7 +336,7 @@ func (e *Engine) sendSelf(o *op, eager bool) {
 	m.size = len(o.buf)
 	if eager {
 		m.buf = e.getBuf(m.size)
-		copy(m.buf, o.buf)
+		shmem.Move(m.buf, o.buf)
 		e.keep(m, env)
 		e.finish(o, backend.Status{}, nil)
 		return

@@ -1,5 +1,7 @@
 package frame
 
+import "github.com/cohort-hpc/cohort/internal/shmem"
+
 // An Arrival is a frame that is arriving on a link. The link sets Head and Left, calls Begin, copies the
 // payload to where Begin has said, and calls End when Left is 0. An error of either means that the frame
 // is not valid, and that the link is of no more use.
@@ -34,7 +36,7 @@ func (a *Arrival) End() error {
 
 // Take copies the next bytes of the payload to their place.
 func (a *Arrival) Take(b []byte) {
-	n := copy(a.Dst, b)
+	n := shmem.Move(a.Dst, b)
 	a.Dst = a.Dst[n:]
 	a.Left -= len(b)
 }

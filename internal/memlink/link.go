@@ -186,7 +186,7 @@ func (l *Link) Receive(buf []byte, size int) (n int) {
 		n = copy(buf, l.in.r.cells[l.in.next%cells].data[:size])
 		size = 0
 	} else {
-		n = copy(buf, l.in.piece(size))
+		n = shmem.Move(buf, l.in.piece(size))
 	}
 	if l.in.take(size) {
 		l.Ring()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // Whether the two processors share a cache cannot be read from the topology: a virtual machine's is a
@@ -18,7 +19,8 @@ import (
 //
 // Measured on a virtual machine of two processors, for each KiB of pieces of 32 KiB: if the two share a cache,
 // 40 to 60 ns into the ring and 25 to 60 ns out of it; if they do not, 200 ns and more into it and up to 440
-// out of it. The kernel takes 50 to 140 ns.
+// out of it. The kernel takes 50 to 140 ns. Since then pieces are copied by shmem.Move: messages of 8 to 64 KiB take
+// 0.7 to 0.9 of that time if the processors share a cache, and 0.5 if they do not.
 const (
 	probeSize  = 16 << 10             // of which the second half is measured
 	probeOne   = 16                   // in so many transfers
@@ -51,10 +53,10 @@ type gauge struct {
 // put copies a piece into the data ring.
 func (l *Link) put(room, body []byte) {
 	if !l.due(&l.pace.written, len(body)) {
-		copy(room, body)
+		shmem.Move(room, body)
 		return
 	}
-	l.measure(&l.pace.written, len(body), func() { copy(room, body) })
+	l.measure(&l.pace.written, len(body), func() { shmem.Move(room, body) })
 }
 
 // get copies the next piece of a payload out of it.
@@ -112,7 +114,7 @@ func (l *Link) probe(g *gauge, limit time.Duration, do func(half int)) (fast boo
 // probed reads a probe.
 func (l *Link) probed() {
 	p := l.in.piece(probeSize)
-	if l.probe(&l.pace.read, l.pace.perKiB, func(half int) { copy(l.pace.scratch[:], p[half:]) }) {
+	if l.probe(&l.pace.read, l.pace.perKiB, func(half int) { shmem.Move(l.pace.scratch[:], p[half:]) }) {
 		l.in.r.slow.Store(0)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // data runs the rounds of a schedule.
@@ -158,7 +159,7 @@ func (d *data) local(actions []coll.Action) (err error) {
 		a := &actions[i]
 		switch a.Kind {
 		case coll.Copy:
-			copy(d.region(&a.Dst), d.region(&a.A))
+			shmem.Move(d.region(&a.Dst), d.region(&a.A))
 		case coll.Reduction:
 			op.Apply(d.region(&a.Dst), d.region(&a.A), d.region(&a.B))
 		}

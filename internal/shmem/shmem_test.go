@@ -184,7 +184,9 @@ func TestMove(t *testing.T) {
 			if off+n > len(src) {
 				continue
 			}
-			Move(dst[32:32+n], src[off:off+n])
+			if got := Move(dst[32:32+n], src[off:]); got != min(n, len(src)-off) {
+				t.Errorf("moved %d bytes from offset %d, want %d", got, off, n)
+			}
 			if !bytes.Equal(dst[32:32+n], src[off:off+n]) || !bytes.Equal(dst[:32], dst[32+n:]) || dst[0] != 0xa5 {
 				t.Errorf("moving %d bytes from offset %d: wrong", n, off)
 			}
