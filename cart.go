@@ -23,8 +23,8 @@ type Neighbor struct{ Lower, Upper int }
 
 // CartCreate makes a communicator whose ranks form a grid with the given extents. The grid is
 // periodic in the dimensions where periods is true. Extents of 0 are chosen as [DimsCreate] does.
-// Ranks that the grid does not need get nil. With reorder, ranks may get other numbers than in c; at
-// present they never do.
+// Ranks that the grid does not need get nil. With reorder, ranks may get other numbers than in c: if the nodes
+// have equally many ranks, those of a node become a block of the grid, with fewer neighbors on other nodes.
 //
 // Collective: all ranks of c call it, with the same arguments.
 //
@@ -49,11 +49,16 @@ func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, erro
 			bad = fault(ErrCount, fmt.Sprintf("a grid of %v has %d ranks, the communicator %d", grid, n, c.Size()))
 		}
 	}
-	color := 0
-	if bad == nil && c.Rank() >= n {
+	color, number := 0, c.Rank()
+	if bad == nil && number >= n {
 		color = Undefined
 	}
-	d, err := c.base().Split(comm.CartCall, "cart", color, c.Rank(), comm.TypeID(fmt.Sprint(dims, periods, reorder)), bad)
+	if bc := c.base().Backend(); bad == nil && reorder && color == 0 && bc != nil {
+		if order := gridOrder(grid, periods, bc.NodeOf); order != nil {
+			number = order[number]
+		}
+	}
+	d, err := c.base().Split(comm.CartCall, "cart", color, number, comm.TypeID(fmt.Sprint(dims, periods, reorder)), bad)
 	if d == nil || err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ func neighborScenarios() []scenario {
 	all := []scenario{
 		{name: "neighbors/sub", body: subgrids},
 		{name: "neighbors/graph", body: graphs},
+		{name: "neighbors/reorder", body: reordered},
 		{name: "neighbors/many-calls", body: manyNeighborCalls},
 		{name: "arguments/neighbors", body: neighborArguments},
 		{name: "arguments/graph", sizes: atLeast(2), body: graphArguments},
@@ -292,6 +293,41 @@ func subgrids(r *Rank) {
 	r.Is(err, cohort.ErrCount, "Sub with one entry for three dimensions")
 	r.OK(g.Barrier())
 	r.OK(g.Close())
+}
+
+// reordered checks that ranks with other numbers have the right neighbors, and that no more neighbors are on
+// different nodes than without.
+func reordered(r *Rank) {
+	apart := [2]int{} // pairs of neighbors on different nodes
+	for i, reorder := range []bool{false, true} {
+		g, err := r.Comm.CartCreate([]int{0, 0}, []bool{true, false}, reorder)
+		r.OK(err)
+		if all := members(r, g.Comm); all[g.Rank()] != r.Rank || len(all) != r.Size || !reorder && g.Rank() != r.Rank {
+			r.Errorf("reorder %v: rank %d of the grid of %v", reorder, g.Rank(), all)
+		}
+		node := make([]int, r.Size)
+		for h, host := range g.Topology().Hosts {
+			for _, rank := range host.Ranks {
+				node[rank] = h
+			}
+		}
+		got, mine := slices.Repeat([]int{cohort.ProcNull}, 4), 0
+		r.OK(cohort.NeighborAllgather(g, []int{g.Rank()}, got))
+		for j, x := range g.Neighbors() {
+			if got[2*j] != x.Lower || got[2*j+1] != x.Upper {
+				r.Errorf("reorder %v: neighbors %v, got numbers %v", reorder, g.Neighbors(), got)
+			}
+			if x.Upper != cohort.ProcNull && node[x.Upper] != node[g.Rank()] {
+				mine++
+			}
+		}
+		apart[i], err = cohort.AllreduceOne(g.Comm, mine, cohort.Sum)
+		r.OK(err)
+		r.OK(g.Close())
+	}
+	if apart[1] > apart[0] {
+		r.Errorf("%d pairs of neighbors are on different nodes with reorder, %d without", apart[1], apart[0])
+	}
 }
 
 // graphs checks that a graph's communicator is like any other, and is apart from the one that it was made of.
