@@ -80,6 +80,19 @@ var types = comm.NewTypes(reflect.TypeFor[Float16](), reflect.TypeFor[BFloat16](
 // typeFor returns the Datatype of T, or an ErrType that names the part of T that cannot be sent.
 func typeFor[T any]() (*backend.Datatype, error) { return types.Of(reflect.TypeFor[T]()) }
 
+// SizeOf returns the size of an element of T in bytes, for packages that store elements or send them otherwise.
+//
+// Local.
+//
+// Errors: [ErrType] if T holds pointers or has no size.
+func SizeOf[T any]() (int, error) {
+	typ, err := typeFor[T]()
+	if err != nil {
+		return 0, err
+	}
+	return typ.Size, nil
+}
+
 // Status describes a received message: its source, its tag and its length.
 type Status struct {
 	Source int // a rank, or ProcNull

@@ -2,6 +2,7 @@ package cohort
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 )
@@ -115,6 +116,40 @@ func newLayout(offset, block int, dims []dim) Layout {
 	}
 	slices.Reverse(l.dims)
 	return l
+}
+
+// Len returns the number of elements.
+func (l Layout) Len() int { return l.n }
+
+// Err returns what is wrong with the arguments that the layout was made of: nil or an [ErrCount].
+func (l Layout) Err() error { return l.err }
+
+// Blocks yields where each block of the layout begins, and its length, in the order of the elements. Blocks
+// that follow each other may be one. A layout with an error has none.
+func (l Layout) Blocks() iter.Seq2[int, int] {
+	return func(yield func(int, int) bool) {
+		for i, n := range l.lens {
+			if n > 0 && !yield(l.displs[i], n) {
+				return
+			}
+		}
+		if l.lens == nil && l.n > 0 {
+			blocks(l.offset, l.block, l.dims, yield)
+		}
+	}
+}
+
+func blocks(at, block int, dims []dim, yield func(int, int) bool) bool {
+	if len(dims) == 0 {
+		return yield(at, block)
+	}
+	for range dims[0].count {
+		if !blocks(at, block, dims[1:], yield) {
+			return false
+		}
+		at += dims[0].stride
+	}
+	return true
 }
 
 // fits reports whether all elements are in a slice of the given length.

@@ -60,6 +60,15 @@ func checkLayout(t *testing.T, what string, l Layout, want []int) {
 		buf[i] = i
 	}
 	v := ViewOf(buf, l)
+	var at []int
+	for displ, n := range l.Blocks() {
+		for i := range n {
+			at = append(at, displ+i)
+		}
+	}
+	if !slices.Equal(at, want) || l.Len() != len(want) || l.Err() != nil {
+		t.Fatalf("%s: Blocks has the elements %v of %d, %v; want %v", what, at, l.Len(), l.Err(), want)
+	}
 	packed := make([]int, len(want))
 	if err := v.Pack(packed); err != nil || v.Len() != len(want) || !slices.Equal(packed, want) {
 		t.Fatalf("%s: %v; %d elements %v, want %v", what, err, v.Len(), packed, want)

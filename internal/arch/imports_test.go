@@ -14,6 +14,7 @@ var layers = [][]string{
 	{"backend/*", "pool"},
 	{""},
 	{"values"},
+	{"file"},
 	{"cohorttest", "tensor", "hybrid"},
 	{"tensor/*", "tasks"},
 	{"sddp", "sddp/lp"},
@@ -53,7 +54,7 @@ var users = map[string][]string{
 	"internal/sched":      {"internal/comm"},
 	"internal/shmem":      {"backend/*", "internal/board", "internal/comm", "internal/direct", "internal/engine", "internal/frame", "internal/memlink", "internal/node", "internal/sched", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
 	"internal/spawn":      {"cmd/cohort", "internal/remote"},
-	"internal/view":       {"", "backend/*", "cohorttest", "tensor", "internal/accel/*", "internal/clp", "internal/comm", "internal/flight", "internal/kernel", tests, "internal/window"},
+	"internal/view":       {"", "backend/*", "cohorttest", "file", "tensor", "internal/accel/*", "internal/clp", "internal/comm", "internal/flight", "internal/kernel", tests, "internal/window"},
 	"internal/window":     {"", "internal/comm"},
 	"internal/wire":       {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
 }
@@ -69,7 +70,7 @@ var only = map[string][]string{
 	"sddp/lp":     {"internal/clp"},
 	"sddp/report": {"sddp"},
 	"cmd/sddp":    {"", "hybrid", "pool", "sddp", "sddp/*", "internal/cli"},
-	"examples/*":  {"", "hybrid", "pool", "tensor", "tensor/*", "values", "tasks"},
+	"examples/*":  {"", "hybrid", "pool", "tensor", "tensor/*", "values", "tasks", "file"},
 }
 
 // outside are the modules that packages may import, and which packages may: nil stands for all.

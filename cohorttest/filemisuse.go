@@ -1,0 +1,283 @@
+package cohorttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/file"
+)
+
+// fileOpen opens files that are not there, on all ranks or on one, and wrong ones. The errors are the same on all ranks.
+func fileOpen(r *Rank) {
+	missing := filepath.Join(r.job.Dir, "no-folder", "x")
+	_, err := file.Open(r.Comm, missing, update, 0o600)
+	if r.Is(err, fs.ErrNotExist, "Open in a folder that does not exist") {
+		names(r, err, "open", missing, "rank 0:")
+	}
+	r.OK(r.create().Close())
+	_, err = file.Open(r.Comm, r.path(), update|os.O_EXCL, 0o600)
+	r.Is(err, fs.ErrExist, "Open with O_EXCL of a file that exists")
+	_, err = file.Open(r.Comm, r.path(), os.O_WRONLY|os.O_APPEND, 0)
+	r.Is(err, fs.ErrInvalid, "Open with O_APPEND")
+	_, err = file.Open(nil, r.path(), os.O_RDONLY, 0)
+	r.Is(err, cohort.ErrComm, "Open without a communicator")
+	r.OK(r.Comm.Barrier())
+	if r.Size > 1 {
+		_, err = file.Open(r.Comm, fmt.Sprint(r.path(), r.Rank/(r.Size-1)), update, 0o600)
+		r.Is(err, cohort.ErrMismatch, "Open of another file on the last rank")
+	}
+	if r.Size > 1 && r.World.Caps().Processes {
+		// The last rank works in another folder, where the file is not.
+		here, err := os.Getwd()
+		r.OK(err)
+		to := r.job.Dir
+		if r.Rank == r.Size-1 {
+			to = os.TempDir()
+		}
+		r.OK(os.Chdir(to))
+		_, err = file.Open(r.Comm, filepath.Base(r.path()), os.O_RDWR|os.O_CREATE, 0o600)
+		if r.Is(err, fs.ErrNotExist, "Open of a file that the last rank does not see") {
+			names(r, err, fmt.Sprintf("rank %d:", r.Size-1))
+		}
+		r.OK(os.Chdir(here))
+	}
+	// One that can only be read.
+	f, err := file.Open(r.Comm, r.path(), os.O_RDONLY, 0)
+	r.OK(err)
+	_, err = f.WriteAtAll([]byte{1, 2}, int64(2*r.Rank))
+	if err == nil {
+		r.Errorf("WriteAtAll to a file opened to be read returns no error")
+	} else {
+		names(r, err, "writeatall", r.path(), "rank 0", fmt.Sprintf("bytes 0 to %d", 2*r.Size-1))
+	}
+	r.OK(f.Close())
+}
+
+// wrongFiles passes wrong arguments on all ranks. Nothing is written, and the file stays usable.
+func wrongFiles(r *Rank) {
+	f := r.create()
+	p := make([]byte, 10)
+	good := cohort.Vector(1, 10, 10)
+	read := func(off int64) error { _, err := f.ReadAtAll(p, off); return err }
+	write := func(off int64) error { _, err := f.WriteAtAll(p, off); return err }
+	for what, c := range map[string]struct {
+		op   string
+		err  error
+		want error
+	}{
+		"a negative offset to read":     {"readatall", read(-1), cohort.ErrCount},
+		"a negative offset to write":    {"writeatall", write(-1), cohort.ErrCount},
+		"the end of all offsets":        {"writeatall", write(1<<63 - 5), cohort.ErrCount},
+		"a negative offset of a layout": {"writeview", file.WriteView(f, p, -1, good), cohort.ErrCount},
+		"a short buffer":                {"writeview", file.WriteView(f, p[1:], 0, good), cohort.ErrCount},
+		"a long buffer":                 {"readview", file.ReadView(f, append(p, 0), 0, good), cohort.ErrCount},
+		"a wrong layout":                {"readview", file.ReadView(f, p, 0, cohort.Vector(2, 5, 4)), cohort.ErrCount},
+		"a layout after all offsets":    {"writeview", file.WriteView(f, p, 1<<63-5, good), cohort.ErrCount},
+		"pointers":                      {"writeview", file.WriteView(f, make([]*int, 10), 0, good), cohort.ErrType},
+		"a negative size":               {"setsize", f.SetSize(-1), cohort.ErrCount},
+		"a negative room":               {"preallocate", f.Preallocate(-1), cohort.ErrCount},
+	} {
+		if r.Is(c.err, c.want, "%s", what) {
+			names(r, c.err, c.op, r.path(), rankText(r.Rank))
+		}
+	}
+	_, err := f.ReadAt(p, -1)
+	if err == nil {
+		r.Errorf("ReadAt from a negative offset returns no error")
+	}
+	if _, err = f.WriteAt(p, -1); err == nil {
+		r.Errorf("WriteAt to a negative offset returns no error")
+	}
+	r.content("after wrong calls", nil)
+	r.OK(write(0))
+	r.OK(f.Close())
+	var none *file.File
+	_, err = none.WriteAtAll(p, 0)
+	r.Is(err, fs.ErrInvalid, "WriteAtAll to a nil File")
+	_, err = none.ReadAt(p, 0)
+	r.Is(err, fs.ErrInvalid, "ReadAt of a nil File")
+	r.Is(none.WithContext(context.Background()).Sync(), fs.ErrInvalid, "Sync of a nil File")
+	r.OK(none.Close())
+}
+
+// oneWrongFile passes wrong arguments on one rank. The others get ErrMismatch that names it.
+func oneWrongFile(r *Rank) {
+	f := r.create()
+	for _, bad := range []int{0, r.Size - 1} {
+		off, n := int64(0), 10
+		if r.Rank == bad {
+			off, n = -1, 11
+		}
+		_, write := f.WriteAtAll(make([]byte, 10), off)
+		view := file.WriteView(f, make([]byte, n), 0, cohort.Vector(1, 10, 10))
+		size := f.SetSize(off)
+		for what, err := range map[string]error{"the offset is -1": write, "11 elements": view, "-1 bytes": size} {
+			switch {
+			case r.Rank == bad:
+				r.Is(err, cohort.ErrCount, "%s on this rank", what)
+			case r.Is(err, cohort.ErrMismatch, "%s on rank %d", what, bad):
+				names(r, err, rankText(bad), what)
+			}
+		}
+	}
+	r.content("after calls that are wrong on one rank", nil)
+	r.OK(f.Close())
+}
+
+// mismatchedFiles has one rank call another operation, or with another argument. Nothing is written, and the file
+// stays usable.
+func mismatchedFiles(r *Rank) {
+	f := r.create()
+	for _, who := range []int{0, r.Size - 1} {
+		var err error
+		if r.Rank == who {
+			_, err = f.ReadAtAll(make([]byte, 10), 0)
+		} else {
+			_, err = f.WriteAtAll(make([]byte, 10), 0)
+		}
+		if r.Is(err, cohort.ErrMismatch, "ReadAtAll on rank %d and WriteAtAll", who) {
+			names(r, err, "readatall", "writeatall", "rank 0")
+		}
+		size := int64(10)
+		if r.Rank == who {
+			size++
+		}
+		r.Is(f.SetSize(size), cohort.ErrMismatch, "SetSize with another argument")
+		r.Is(file.WriteNpy(f, make([]byte, size), []int{int(size)}, []int{int(size)}, []int{0}), cohort.ErrMismatch, "WriteNpy with another size")
+	}
+	r.content("after mismatched calls", nil)
+	r.OK(f.Close())
+}
+
+// fileBusy has two goroutines of rank 0 call a collective operation before the other ranks do.
+func fileBusy(r *Rank) {
+	f := r.create()
+	word := []byte{0}
+	if r.Rank == 0 {
+		results := make(chan error, 2)
+		for range 2 {
+			go func() { results <- f.Sync() }()
+		}
+		r.Is(<-results, cohort.ErrBusy, "Sync while another goroutine waits in one")
+		for other := 1; other < r.Size; other++ {
+			r.OK(cohort.Send(r.Comm, word, other, 1))
+		}
+		r.OK(<-results)
+	} else {
+		_, err := cohort.Recv(r.Comm, word, 0, 1)
+		r.OK(err)
+		r.OK(f.Sync())
+	}
+	r.OK(f.Close())
+}
+
+// fullFile writes to a device that is always full. All ranks get the same errors, which name the bytes.
+func fullFile(r *Rank) {
+	const full = "/dev/full"
+	if _, err := os.Stat(full); err != nil {
+		return // only Linux has it
+	}
+	f, err := file.Open(r.Comm, full, os.O_WRONLY, 0)
+	r.OK(err)
+	const row, rows = 1000, 50
+	l := cohort.Vector(rows, row, row*r.Size)
+	_, blocks := f.WriteAtAll(make([]byte, row*rows*10), int64(r.Rank*row*rows*10))
+	for i, err := range []error{file.WriteView(f, make([]byte, rows*row), int64(row*r.Rank), l), blocks} {
+		all := []int{row * rows * r.Size, row * rows * 10}[i] // rank 0 has written none of its bytes
+		if r.Is(err, syscall.ENOSPC, "a write to a full device") {
+			names(r, err, "write", full, "rank 0", "bytes 0 to ", fmt.Sprintf(" to %d:", all-1))
+		}
+		texts, counts, e := cohort.AllgathervAlloc(r.Comm, []byte(fmt.Sprint(err)))
+		r.OK(e)
+		if first := texts[:counts[0]]; string(first) != fmt.Sprint(err) {
+			r.Errorf("the error is %q on rank 0 and %q here", first, err)
+		}
+	}
+	r.OK(f.Close())
+}
+
+// fileDeadline has one rank stay away.
+func fileDeadline(r *Rank) {
+	f := r.create()
+	if r.Rank > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), short)
+		_, err := f.WithContext(ctx).WriteAtAll(pattern(0, 100), int64(100*r.Rank))
+		if r.Is(err, cohort.ErrTimeout, "WriteAtAll without rank 0") {
+			names(r, err, "writeatall", r.path(), fmt.Sprintf("bytes %d to %d", 100*r.Rank, 100*r.Rank+99))
+		}
+		cancel()
+	}
+	r.OK(r.Comm.Barrier())
+	_, err := f.WriteAtAll(nil, 0)
+	r.Is(err, cohort.ErrBroken, "WriteAtAll after a deadline")
+	_, err = f.WriteAt(pattern(100*r.Rank, 100), int64(100*r.Rank))
+	r.OK(err)
+	r.OK(r.Comm.Barrier())
+	r.content("WriteAt after a deadline", pattern(0, 100*r.Size))
+	if err := f.Close(); !errors.Is(err, cohort.ErrBroken) {
+		r.Errorf("Close after a deadline: %v", err)
+	}
+	r.OK(f.Close())
+}
+
+// closedFile uses a file after Close, and one that rank 0 has closed early.
+func closedFile(r *Rank) {
+	f := r.create()
+	r.OK(f.Close())
+	p := make([]byte, 1)
+	_, readAt := f.ReadAt(p, 0)
+	_, writeAt := f.WriteAt(p, 0)
+	_, readAtAll := f.ReadAtAll(p, 0)
+	_, writeAtAll := f.WriteAtAll(p, 0)
+	_, appendAll := f.AppendAll(p)
+	_, size := f.Size()
+	_, header := file.ReadNpyHeader(f)
+	one := cohort.Vector(1, 1, 1)
+	for i, err := range []error{readAt, writeAt, readAtAll, writeAtAll, appendAll, size, header, f.Sync(), f.SetSize(1), f.Preallocate(1),
+		file.ReadView(f, p, 0, one), file.WriteView(f, p, 0, one), file.ReadNpy(f, p, []int{1}, []int{0}), file.WriteNpy(f, p, []int{1}, []int{1}, []int{0})} {
+		r.Is(err, cohort.ErrClosed, "call %d after Close", i)
+		r.Is(err, fs.ErrClosed, "call %d after Close", i)
+	}
+	r.OK(f.Close())
+	r.content("calls after Close", nil)
+	if r.Size == 1 {
+		return
+	}
+	f = r.create()
+	if r.Rank == 0 {
+		r.Is(f.Close(), cohort.ErrMismatch, "Close while the others write")
+	} else {
+		_, err := f.WriteAtAll(p, 0)
+		if r.Is(err, cohort.ErrMismatch, "WriteAtAll while rank 0 closes") {
+			names(r, err, "close", "writeatall")
+		}
+	}
+	_, err := f.AppendAll(p)
+	r.Is(err, cohort.ErrClosed, "AppendAll after rank 0 has closed")
+	r.OK(f.Close())
+	r.OK(r.Comm.Barrier())
+	r.content("a write that one rank did not call", nil)
+}
+
+// deadInFile has a rank die before it takes part in a write. The others' errors name it, and the bytes.
+func deadInFile(r *Rank) {
+	f, err := file.Open(r.World, r.path(), update, 0o600)
+	r.OK(err)
+	die(r, r.Size-1, func() error {
+		_, err := f.WriteAtAll(pattern(0, 1000), int64(1000*r.Rank))
+		var e *file.Error
+		if !errors.As(err, &e) || e.Off != int64(1000*r.Rank) || e.Len != 1000 {
+			r.Errorf("WriteAtAll without the dead rank: %v; want an error about bytes %d to %d", err, 1000*r.Rank, 1000*r.Rank+999)
+		}
+		return err
+	})
+	if err := f.Close(); err == nil {
+		r.Errorf("Close without the dead rank returns no error")
+	}
+}

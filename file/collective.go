@@ -1,0 +1,211 @@
+package file
+
+import (
+	"io"
+	"math"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// Bytes returns the memory of s, so that f.WriteAtAll(file.Bytes(s), off) writes numbers as this machine stores
+// them, and f.ReadAtAll(file.Bytes(s), off) reads them.
+func Bytes[T cohort.Number](s []T) []byte { return view.Bytes(s) }
+
+// ReadAtAll reads len(p) bytes from offset off on. It returns how many there are, and [io.EOF] if the file ends
+// before.
+//
+// Collective: all ranks call it, each with its own p and off. Their parts of the file may overlap.
+//
+// Errors: on every rank, an [*Error] for each rank that met one; [cohort.ErrCount] for a negative offset, of which
+// the other ranks get [cohort.ErrMismatch]. io.EOF is returned only to ranks whose bytes are missing.
+//
+// Deadline: as for other collectives. The file is broken afterwards.
+func (f *File) ReadAtAll(p []byte, off int64) (int, error) {
+	r, err := blockAt(off, int64(len(p)))
+	n, err := f.transfer(opReadAtAll, p, r, 0, err)
+	if err != nil && err != io.EOF {
+		n = 0
+	}
+	return int(n), err
+}
+
+// WriteAtAll writes p from offset off on, and returns how many bytes were written: all or, if there is an error,
+// 0, because nobody knows.
+//
+// Collective: all ranks call it, each with its own p and off. If their parts of the file overlap, the bytes of one
+// of them remain.
+//
+// Errors: on every rank, an [*Error] for each rank that met one, with the bytes that are not written;
+// [cohort.ErrCount] for a negative offset, of which the other ranks get [cohort.ErrMismatch].
+//
+// Deadline: as for other collectives. The file is broken afterwards.
+func (f *File) WriteAtAll(p []byte, off int64) (int, error) {
+	r, err := blockAt(off, int64(len(p)))
+	if _, err = f.transfer(opWriteAtAll, p, r, 0, err); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// AppendAll writes the p of all ranks after the end of the file, in rank order, and returns the offset of this
+// rank's.
+//
+// Collective: all ranks call it. Nothing else changes the length of the file at the same time.
+//
+// Errors and deadline: as for [File.WriteAtAll].
+func (f *File) AppendAll(p []byte) (off int64, err error) {
+	r, _ := blockAt(0, int64(len(p)))
+	return f.transfer(opAppendAll, p, r, 0, nil)
+}
+
+// ReadView reads the elements that a layout chooses of the file from the byte at offset off on: element i of the
+// layout into buf[i], as this machine stores it.
+//
+// Collective: all ranks call it, each with its own layout, offset and type.
+//
+// Buffers: buf is as long as the layout has elements.
+//
+// Errors: those of [File.ReadAtAll], but [io.ErrUnexpectedEOF] if the file ends before the last element, and
+// elements that are not there are not changed; [cohort.ErrCount] for another length or a wrong layout;
+// [cohort.ErrType].
+//
+// Deadline: as for [File.ReadAtAll].
+func ReadView[T any](f *File, buf []T, off int64, l cohort.Layout) error {
+	return transferView(f, opReadView, buf, off, l, 0, nil)
+}
+
+// WriteView writes the elements of buf to those that a layout chooses of the file from the byte at offset off on,
+// as [ReadView] reads them. Bytes between them are not written.
+//
+// Collective, buffers: as for ReadView.
+//
+// Errors: those of [File.WriteAtAll]; [cohort.ErrCount] for another length or a wrong layout; [cohort.ErrType].
+//
+// Deadline: as for [File.WriteAtAll].
+func WriteView[T any](f *File, buf []T, off int64, l cohort.Layout) error {
+	return transferView(f, opWriteView, buf, off, l, 0, nil)
+}
+
+// transferView moves the elements of buf from or to a layout in the file.
+func transferView[T any](f *File, o op, buf []T, off int64, l cohort.Layout, arg int64, bad error) error {
+	var r region
+	if bad == nil {
+		r, bad = viewRegion(buf, off, l)
+	}
+	var raw []byte
+	if bad == nil {
+		raw = view.Bytes(buf)
+	}
+	_, err := f.transfer(o, raw, r, arg, bad)
+	return err
+}
+
+// viewRegion returns the region of a layout in the file, for the elements of buf.
+func viewRegion[T any](buf []T, off int64, l cohort.Layout) (r region, err error) {
+	size, err := cohort.SizeOf[T]()
+	if err == nil {
+		err = l.Err()
+	}
+	if err == nil && l.Len() != len(buf) {
+		err = backend.Faultf(cohort.ErrCount, "%d elements for a layout of %d", len(buf), l.Len())
+	}
+	if err == nil {
+		_, err = blockAt(off, 0)
+	}
+	if err != nil {
+		return r, err
+	}
+	return regionOf(l, off, int64(size))
+}
+
+// blockAt is the region of n bytes from an offset on.
+func blockAt(off, n int64) (r region, err error) {
+	switch {
+	case off < 0:
+		err = backend.Faultf(cohort.ErrCount, "the offset is %d", off)
+	case off > math.MaxInt64-n:
+		err = backend.Faultf(cohort.ErrCount, "%d bytes from offset %d on end after the last offset that a file can have", n, off)
+	case n > 0:
+		r.add(off, n)
+	}
+	return r, err
+}
+
+// transfer moves buf to or from a region of the file on all ranks. To read, it returns how many of the bytes are in the
+// file; to append, the offset.
+func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int64, err error) {
+	m, err := f.enter(o)
+	if err != nil {
+		return 0, err
+	}
+	defer f.busy.Unlock()
+	mine := call{Arg: arg, Bytes: r.bytes, Pieces: r.pieces}
+	mine.Lo, mine.Hi = r.hull()
+	if st, err := f.file.Stat(); err == nil {
+		mine.Size = st.Size()
+	} else if bad == nil {
+		bad = err
+	}
+	all, err := m.begin(mine, bad)
+	if err != nil {
+		return 0, err
+	}
+	t := &transfer{shared: f.shared, m: m, write: o != opReadAtAll && o != opReadView && o != opReadNpy, region: r, buf: buf}
+	size := all[0].Size // which rank 0 sees
+	if o == opAppendAll {
+		end := size
+		for rank := range all {
+			if rank == m.c.Rank() {
+				n = end
+				t.region, _ = blockAt(end, r.bytes)
+			}
+			all[rank].Lo, end = end, end+all[rank].Bytes
+			all[rank].Hi = end
+		}
+	}
+	bytes, pieces := int64(0), int64(0)
+	t.lo = math.MaxInt64
+	for _, c := range all {
+		if c.Bytes > 0 {
+			t.lo, t.hi = min(t.lo, c.Lo), max(t.hi, c.Hi)
+			bytes, pieces = bytes+c.Bytes, pieces+c.Pieces
+		}
+	}
+	if !t.write {
+		t.hi = min(t.hi, size)
+		n = r.before(size)
+	}
+	if r.order != nil {
+		t.buf = make([]byte, r.bytes)
+		if t.write {
+			r.ascending(t.buf, buf, false)
+		}
+	}
+	switch {
+	case t.lo >= t.hi: // nothing to do
+	case bytes/pieces >= longPiece || (t.hi-t.lo)/sparse > bytes:
+		t.direct()
+	default:
+		err = t.exchange()
+	}
+	if err != nil {
+		return 0, m.fault(t.lo, t.hi-t.lo, err)
+	}
+	if err := m.end(t.lo, t.hi, t.wrong); err != nil || t.write {
+		return n, err
+	}
+	if r.order != nil {
+		r.ascending(t.buf[:n], buf, true)
+	}
+	switch lo, hi := r.hull(); {
+	case n == r.bytes:
+		return n, nil
+	case o == opReadAtAll:
+		return n, io.EOF
+	default:
+		lo = max(lo, size)
+		return n, m.fault(lo, hi-lo, io.ErrUnexpectedEOF)
+	}
+}

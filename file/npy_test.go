@@ -1,0 +1,163 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/need"
+)
+
+// python returns a Python that has NumPy.
+func python(t *testing.T) string {
+	t.Helper()
+	for _, p := range []string{"/usr/bin/python3", "python3"} { // where Debian's package is, first
+		if exec.Command(p, "-c", "import numpy").Run() == nil {
+			return p
+		}
+	}
+	need.Missing(t, "needs a Python with NumPy: apt-get install python3-numpy")
+	return ""
+}
+
+// numpy runs a program and returns what it prints.
+func numpy(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(python(t), append([]string{"-c", "import sys, numpy as np\n" + program}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// writeParts has three ranks write an array of 4 by 3 elements, in columns.
+func writeParts[T any](t *testing.T, name string, elem func(i int) T) {
+	t.Helper()
+	err := cohort.Run(t.Context(), 3, func(world *cohort.Comm) error {
+		f, err := Open(world, name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return err
+		}
+		mine := make([]T, 4)
+		for i := range mine {
+			mine[i] = elem(3*i + world.Rank())
+		}
+		return errors.Join(WriteNpy(f, mine, []int{4, 3}, []int{4, 1}, []int{0, world.Rank()}), f.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// NumPy reads arrays of every type, with the same values.
+func TestNumpyReadsWhatRanksWrite(t *testing.T) {
+	dir := t.TempDir()
+	var want []string
+	next := func(line string) string {
+		want = append(want, line)
+		return filepath.Join(dir, fmt.Sprintf("%d.npy", len(want)))
+	}
+	writeParts(t, next("float64 (4, 3) [-1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5]"), func(i int) float64 { return float64(i) - 1.5 })
+	writeParts(t, next("float32 (4, 3) [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5]"), func(i int) float32 { return float32(i) / 2 })
+	writeParts(t, next("float16 (4, 3) [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5]"), func(i int) cohort.Float16 { return cohort.ToFloat16(float32(i) / 2) })
+	writeParts(t, next("int8 (4, 3) [-5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6]"), func(i int) int8 { return int8(i - 5) })
+	writeParts(t, next("uint16 (4, 3) [0, 300, 600, 900, 1200, 1500, 1800, 2100, 2400, 2700, 3000, 3300]"), func(i int) uint16 { return uint16(300 * i) })
+	writeParts(t, next("int64 (4, 3) [0, -1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -11]"), func(i int) int64 { return int64(-i) })
+	writeParts(t, next("bool (4, 3) [True, False, False, True, False, False, True, False, False, True, False, False]"), func(i int) bool { return i%3 == 0 })
+	writeParts(t, next("complex128 (4, 3) [1j, (1+1j), (2+1j), (3+1j), (4+1j), (5+1j), (6+1j), (7+1j), (8+1j), (9+1j), (10+1j), (11+1j)]"),
+		func(i int) complex128 { return complex(float64(i), 1) })
+	got := numpy(t, `for i in range(1, 9):
+	a = np.load(sys.argv[1] + "/%d.npy" % i)
+	print(a.dtype, a.shape, a.ravel().tolist())`, dir)
+	if got != strings.Join(want, "\n") {
+		t.Errorf("NumPy reads\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// Ranks read what NumPy writes.
+func TestRanksReadWhatNumpyWrites(t *testing.T) {
+	dir := t.TempDir()
+	numpy(t, `import os; os.chdir(sys.argv[1]); i4 = np.int32
+np.save("3d", np.arange(60, dtype=i4).reshape(3, 4, 5))
+np.lib.format.write_array(open("version2.npy", "wb"), np.arange(7, dtype=i4), version=(2, 0))
+np.save("fortran", np.asfortranarray(np.arange(6, dtype=i4).reshape(2, 3)))
+np.save("other-order", np.arange(6, dtype=">i4" if sys.byteorder == "little" else "<i4").reshape(2, 3))
+np.save("int64", np.arange(6, dtype=np.int64).reshape(2, 3))
+np.save("struct", np.zeros((2, 3), dtype=[("x", i4)]))
+np.save("small", np.zeros((2, 2), dtype=i4))`, dir)
+	for _, c := range []struct {
+		name             string
+		subsizes, starts []int
+		want             []int32
+		err              error
+	}{
+		{"3d", []int{1, 2, 3}, []int{2, 1, 2}, []int32{47, 48, 49, 52, 53, 54}, nil},
+		{"version2", []int{2}, []int{5}, []int32{5, 6}, nil},
+		{"fortran", []int{2, 3}, []int{0, 0}, nil, cohort.ErrNotSupported},
+		{"other-order", []int{2, 3}, []int{0, 0}, nil, cohort.ErrType},
+		{"int64", []int{2, 3}, []int{0, 0}, nil, cohort.ErrType},
+		{"struct", []int{2, 3}, []int{0, 0}, nil, cohort.ErrType},
+		{"small", []int{2, 3}, []int{0, 0}, nil, cohort.ErrCount},
+	} {
+		err := cohort.Run(t.Context(), 1, func(world *cohort.Comm) error {
+			f, err := Open(world, filepath.Join(dir, c.name+".npy"), os.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			got := make([]int32, 6)
+			if c.err == nil {
+				got = got[:len(c.want)]
+			}
+			if err = ReadNpy(f, got, c.subsizes, c.starts); !errors.Is(err, c.err) || err == nil && !slices.Equal(got, c.want) {
+				t.Errorf("%s: %v, %v; want %v, %v", c.name, got, err, c.want, c.err)
+			}
+			return f.Close()
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An array of many dimensions has a header that is longer than version 1 allows.
+func TestLongNpyHeaderIsReadBack(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 30, 40000} {
+		a := Npy{Type: "<f8", Shape: slices.Repeat([]int{1}, n)}
+		h := a.header()
+		got, err := parseNpy(bytes.NewReader(h))
+		if err != nil || got.Type != a.Type || !slices.Equal(got.Shape, a.Shape) || got.Off != int64(len(h)) || got.Fortran {
+			t.Errorf("%d dimensions: %+v, %v", n, got, err)
+		}
+		if len(h)%64 != 0 || h[len(h)-1] != '\n' {
+			t.Errorf("%d dimensions: the header has %d bytes and ends with %q", n, len(h), h[len(h)-1])
+		}
+	}
+}
+
+// FuzzNpy reads any bytes as a header: it gives an error, or an array that a header can be made of.
+func FuzzNpy(f *testing.F) {
+	f.Add(Npy{Type: "<f8", Shape: []int{3, 4}}.header())
+	f.Add([]byte("\x93NUMPY\x02\x00\xff\xff\xff\xff{}"))
+	f.Add([]byte("\x93NUMPY\x01\x00\x46\x00{'descr': '|b1', 'fortran_order': True, 'shape': (3L, 99999999999999999999), }\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := parseNpy(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		again, err := parseNpy(bytes.NewReader(a.header()))
+		if err != nil || fmt.Sprint(again.Type, again.Shape) != fmt.Sprint(a.Type, a.Shape) {
+			t.Errorf("%+v, and of its header %+v, %v", a, again, err)
+		}
+	})
+}
+
+var _ io.ReaderAt = (*File)(nil)
+var _ io.WriterAt = (*File)(nil)
