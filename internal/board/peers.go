@@ -109,9 +109,14 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	}
 	p.bound = b
 	var err error
-	if p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2 {
+	switch {
+	case p.inSlots && call.Coll == backend.Bcast:
+		if c.Rank() != call.Root {
+			copy(call.Recv[:p.length()], p.slotOf(call.Root))
+		}
+	case p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2:
 		p.pair(call)
-	} else {
+	default:
 		err = direct.Run(call, c.Rank(), len(p.s.ranks), p, &p.mem, p.inSlots)
 	}
 	p.call, p.in = nil, nil
