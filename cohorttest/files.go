@@ -90,7 +90,7 @@ func pattern(at, n int) []byte {
 func fileRows(r *Rank) {
 	const off = 5
 	type table struct{ rows, row, part int } // rows of each rank, bytes of a row, and bytes that are written
-	for _, t := range []table{{0, 8, 8}, {1, 3, 3}, {1, 3, 2}, {500, 8, 8}, {500, 12, 7}, {40, 30000, 30000}, {3, 100000, 90000}, {1200, 700, 700}} {
+	for _, t := range []table{{0, 8, 8}, {1, 3, 3}, {1, 3, 2}, {500, 8, 8}, {500, 12, 7}, {100, 12000, 12000}, {3, 100000, 90000}, {1200, 700, 700}} {
 		what := fmt.Sprintf("%+v", t)
 		n := off + t.rows*t.row*r.Size
 		want := slices.Repeat([]byte{hole}, n)

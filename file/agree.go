@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/cohort-hpc/cohort"
@@ -112,20 +113,9 @@ func (f failure) cause() error {
 	case f.Code == backend.Code(cohort.ErrInternal):
 		return errors.New(f.Text)
 	}
-	return told{f.Text, backend.Sentinel(f.Code)}
+	s := backend.Sentinel(f.Code)
+	return &backend.Fault{Sentinel: s, Text: strings.TrimPrefix(f.Text, s.Error()+": ")}
 }
-
-// told is an error of another rank: its text, which begins with that of its sentinel.
-type told struct {
-	text     string
-	sentinel error
-}
-
-// Error implements error.
-func (t told) Error() string { return t.text }
-
-// Unwrap returns the sentinel.
-func (t told) Unwrap() error { return t.sentinel }
 
 // errClosed is the error of a closed file, by both names.
 var errClosed = fmt.Errorf("%w: %w", cohort.ErrClosed, fs.ErrClosed)

@@ -185,7 +185,7 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 	}
 	switch {
 	case t.lo >= t.hi: // nothing to do
-	case bytes/pieces >= longPiece || (t.hi-t.lo)/sparse > bytes:
+	case bytes/pieces >= t.long || (t.hi-t.lo)/sparse > bytes:
 		t.direct()
 	default:
 		err = t.exchange()

@@ -15,9 +15,9 @@
 // [File.ReadAt] and [File.WriteAt] are those of an *os.File. All other operations that read or write are
 // collective. If the pieces of the ranks are short, such as rows of a table that are dealt to the ranks, a
 // few ranks of each node read and write long blocks for all, and exchange the pieces with the others. Long
-// pieces are read and written by their own ranks. An exchange needs up to 8 MiB on each rank that writes for
-// others, whatever the ranks write. Such memory is kept until Close. A layout whose blocks are not
-// ascending needs as much again as the buffer.
+// pieces are read and written by their own ranks. An exchange needs up to 9 MiB on each rank that writes for
+// others, and 16 bytes for each piece that is not one of several of the same length at the same distance. Such
+// memory is kept until Close. A layout whose blocks are not ascending needs as much again as the buffer.
 //
 // A byte that no rank writes is never written, also not with its old value.
 //

@@ -17,22 +17,26 @@ const (
 	maxWriters = 4       // of a node
 	stripe     = 1 << 20 // windows begin at multiples of it
 	maxWindow  = 4 << 20
-	// A transfer whose pieces are as long as this on average needs no exchange.
-	longPiece = 64 << 10
+	// A transfer whose pieces are as long as this on average needs no exchange. Ranks of one node share the system's
+	// cache of the file, and long requests only save them system calls. Between nodes, file systems lock and
+	// send blocks of the file, which should not have bytes of several.
+	longOnNode  = 16 << 10
+	longOnNodes = 256 << 10
 	// A transfer that moves fewer than one in so many of the bytes that the windows would have needs none either: there
 	// is little to join.
 	sparse = 4
 )
 
-// place finds out which ranks are writers: some of each node, which take turns. So they are the same on all ranks.
+// place finds out which ranks are writers, in ascending order.
 func (s *shared) place(rank int, hosts []cohort.Host) {
-	for i := range maxWriters {
-		for _, h := range hosts {
-			if i < len(h.Ranks) {
-				s.writers = append(s.writers, h.Ranks[i])
-			}
-			s.leader = s.leader || h.Ranks[0] == rank
-		}
+	for _, h := range hosts {
+		s.writers = append(s.writers, h.Ranks[:min(maxWriters, len(h.Ranks))]...)
+		s.leader = s.leader || h.Ranks[0] == rank
+	}
+	slices.Sort(s.writers)
+	s.long = longOnNode
+	if len(hosts) > 1 {
+		s.long = longOnNodes
 	}
 }
 
@@ -90,8 +94,15 @@ func (t *transfer) direct() {
 // piece is equal blocks of bytes at equal distances in a window.
 type piece struct{ At, Len, Stride, Count uint32 }
 
-// amount is how many pieces a rank has in a window, and their bytes.
-type amount struct{ Pieces, Bytes int32 }
+// each passes the blocks of pieces to do, with their bytes, which follow each other in data.
+func each(pieces []piece, data []byte, do func(at int, block []byte)) {
+	for _, p := range pieces {
+		for i := range int(p.Count) {
+			do(int(p.At)+i*int(p.Stride), data[:p.Len])
+			data = data[p.Len:]
+		}
+	}
+}
 
 // memory is kept from one transfer to the next.
 type memory struct {
@@ -100,131 +111,113 @@ type memory struct {
 	covered []uint64 // a bit for each byte of the window that is written
 }
 
-// room returns n bytes of memory that is kept in p.
+// room returns n elements of memory that is kept in p.
 func room[T any](p *[]T, n int) []T {
 	*p = slices.Grow((*p)[:0], n)
 	return (*p)[:n]
 }
 
-// exchange moves the pieces of all ranks through the writers.
+// parts says how many elements a rank exchanges with each other rank, and where they are in its buffer.
+type parts struct{ counts, displs []int }
+
+func partsFor(ranks int) parts { return parts{make([]int, ranks), make([]int, ranks)} }
+
+// exchange moves the pieces of all ranks through the writers. In each round:
+//
+//  1. Each rank cuts what it has in the windows of the round, and tells the writers the pieces.
+//  2. To write, it sends their bytes, and each writer writes its window.
+//  3. To read, each writer reads its window, and sends the bytes of the pieces.
 func (t *transfer) exchange() error {
 	c, n := t.m.c, t.m.c.Size()
-	t.end = t.hi
 	writers := int64(len(t.writers))
 	begin := t.lo - t.lo%stripe
 	rounds := (t.hi - begin + writers*maxWindow - 1) / (writers * maxWindow)
 	size := (t.hi - begin + writers*rounds - 1) / (writers * rounds)
 	size = (size + stripe - 1) / stripe * stripe
-	at := slices.Index(t.writers, c.Rank()) // -1: no writer
+	t.end = t.hi
 	walk := cursor{strips: t.region.strips}
 	rest := t.buf
-
-	mine, theirs := make([]amount, n), make([]amount, n) // by rank
-	var pieces, asked []piece
-	counts := make([]int, 8*n)
-	part := func() (p []int) { p, counts = counts[:n:n], counts[n:]; return p }
-	pieceCounts, pieceAt, askedCounts, askedAt, counts1, displs1, counts2, displs2 := part(), part(), part(), part(), part(), part(), part(), part()
+	var pieces []piece
+	asks := make([]int, n) // pieces, by writer
+	out, in := partsFor(n), partsFor(n)
+	asked, bytes := make([][]piece, n), make([][]byte, n) // of this rank's window, by rank
 	for round := range rounds {
 		pieces = pieces[:0]
-		buf := rest
-		used := 0
-		var own []piece
-		var ownBuf []byte
+		used, low, own := 0, int64(0), []byte(nil)
 		for i, w := range t.writers {
-			low := begin + (round*writers+int64(i))*size
-			first := len(pieces)
-			got := int(walk.cut(min(low+size, t.hi), func(s strip) {
-				pieces = append(pieces, piece{uint32(s.off - low), uint32(s.n), uint32(s.stride), uint32(s.count)})
+			at, first := begin+(round*writers+int64(i))*size, len(pieces)
+			moved := int(walk.cut(min(at+size, t.hi), func(s strip) {
+				pieces = append(pieces, piece{uint32(s.off - at), uint32(s.n), uint32(s.stride), uint32(s.count)})
 			}))
-			mine[w], pieceCounts[w], pieceAt[w] = amount{int32(len(pieces) - first), int32(got)}, len(pieces)-first, first
-			counts1[w], displs1[w] = got, used
-			if w == c.Rank() { // needs no message
-				own, ownBuf = pieces[first:], buf[used:used+got]
-				mine[w], pieceCounts[w], counts1[w] = amount{}, 0, 0
+			asks[w], out.counts[w], out.displs[w] = len(pieces)-first, moved, used
+			if w == c.Rank() { // its bytes need no message
+				low, own, out.counts[w] = at, rest[used:used+moved], 0
 			}
-			used += got
+			used += moved
+		}
+		all, counts, err := cohort.AlltoallvAlloc(c, pieces, asks)
+		if err != nil {
+			return err
+		}
+		wanted := len(all) > 0
+		total := 0
+		for r, k := range counts {
+			asked[r], all = all[:k], all[k:]
+			in.counts[r], in.displs[r] = 0, total
+			for _, p := range asked[r] {
+				in.counts[r] += int(p.Len) * int(p.Count)
+			}
+			if r == c.Rank() {
+				in.counts[r] = 0
+			}
+			total += in.counts[r]
+		}
+		data := room(&t.memory.data, total)
+		for r := range bytes {
+			bytes[r] = data[in.displs[r]:][:in.counts[r]]
+		}
+		bytes[c.Rank()] = own
+		if t.write {
+			err = cohort.Alltoallv(c, rest[:used], out.counts, out.displs, data, in.counts, in.displs)
+		}
+		if err == nil && wanted {
+			t.move(low, int(size), asked, bytes)
+		}
+		if !t.write {
+			err = cohort.Alltoallv(c, data, in.counts, in.displs, rest[:used], out.counts, out.displs)
+		}
+		if err != nil {
+			return err
 		}
 		rest = rest[used:]
-		if err := cohort.Alltoall(c, mine, theirs); err != nil {
-			return err
-		}
-		npieces, nbytes := 0, 0
-		for r, a := range theirs {
-			askedCounts[r], askedAt[r] = int(a.Pieces), npieces
-			counts2[r], displs2[r] = int(a.Bytes), nbytes
-			npieces, nbytes = npieces+int(a.Pieces), nbytes+int(a.Bytes)
-		}
-		asked = slices.Grow(asked[:0], npieces)[:npieces]
-		if err := cohort.Alltoallv(c, pieces, pieceCounts, pieceAt, asked, askedCounts, askedAt); err != nil {
-			return err
-		}
-		data := room(&t.memory.data, nbytes)
-		low := begin + (round*writers+int64(at))*size
-		if t.write {
-			if err := cohort.Alltoallv(c, buf[:used], counts1, displs1, data, counts2, displs2); err != nil {
-				return err
-			}
-			if len(asked)+len(own) > 0 {
-				t.put(low, int(size), own, ownBuf, asked, data)
-			}
-			continue
-		}
-		if len(asked)+len(own) > 0 {
-			t.get(low, int(size), own, ownBuf, asked, data)
-		}
-		if err := cohort.Alltoallv(c, data, counts2, displs2, buf[:used], counts1, displs1); err != nil {
-			return err
-		}
 	}
 	return nil
 }
 
-// put writes the pieces of a window at low.
-func (t *transfer) put(low int64, size int, own []piece, ownData []byte, asked []piece, data []byte) {
+// move writes the pieces of a window at low, or reads them.
+func (t *transfer) move(low int64, size int, asked [][]piece, bytes [][]byte) {
 	window := room(&t.memory.window, size)
+	if !t.write {
+		from, to := size, 0
+		for _, p := range slices.Concat(asked...) {
+			from, to = min(from, int(p.At)), max(to, int(p.At)+int(p.Count-1)*int(p.Stride)+int(p.Len))
+		}
+		t.at(window[from:to], low+int64(from))
+		for r, pieces := range asked {
+			each(pieces, bytes[r], func(at int, block []byte) { copy(block, window[at:]) })
+		}
+		return
+	}
 	covered := room(&t.memory.covered, (size+63)/64)
 	clear(covered)
-	for _, list := range [2]struct {
-		pieces []piece
-		data   []byte
-	}{{own, ownData}, {asked, data}} {
-		for _, p := range list.pieces {
-			at := int(p.At)
-			for range p.Count {
-				copy(window[at:at+int(p.Len)], list.data)
-				cover(covered, at, at+int(p.Len))
-				list.data = list.data[p.Len:]
-				at += int(p.Stride)
-			}
-		}
+	for r, pieces := range asked {
+		each(pieces, bytes[r], func(at int, block []byte) {
+			copy(window[at:], block)
+			cover(covered, at, at+len(block))
+		})
 	}
 	for from, to := range runs(covered, size) {
 		t.at(window[from:to], low+int64(from))
-	}
-}
-
-// get reads the pieces of a window at low.
-func (t *transfer) get(low int64, size int, own []piece, ownData []byte, asked []piece, data []byte) {
-	from, to := size, 0
-	for _, pieces := range [][]piece{own, asked} {
-		for _, p := range pieces {
-			from, to = min(from, int(p.At)), max(to, int(p.At)+int(p.Count-1)*int(p.Stride)+int(p.Len))
-		}
-	}
-	window := room(&t.memory.window, size)
-	t.at(window[from:to], low+int64(from))
-	for _, list := range [2]struct {
-		pieces []piece
-		data   []byte
-	}{{own, ownData}, {asked, data}} {
-		for _, p := range list.pieces {
-			at := int(p.At)
-			for range p.Count {
-				copy(list.data, window[at:at+int(p.Len)])
-				list.data = list.data[p.Len:]
-				at += int(p.Stride)
-			}
-		}
 	}
 }
 

@@ -27,6 +27,7 @@ type shared struct {
 	path    string
 	leader  bool  // this rank is the first of its node
 	writers []int // the ranks that read and write for the others
+	long    int64 // pieces of this length need no writer
 
 	busy   sync.Mutex // held by collective operations
 	closed bool       // guarded by busy

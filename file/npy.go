@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"math"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -21,6 +20,7 @@ const (
 	npyMagic   = "\x93NUMPY"
 	npyAlign   = 64      // the data begin at a multiple of it
 	npyLongest = 1 << 20 // a longer header is not read
+	npyMost    = 64      // dimensions, in NumPy 2
 )
 
 // Npy is the header of a NumPy file.
@@ -70,18 +70,9 @@ func (a Npy) header() []byte {
 		fmt.Fprintf(&shape, "%d, ", n)
 	}
 	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", a.Type, strings.TrimSuffix(shape.String(), " "))
-	version, size := byte(1), 2
-	if len(text)+npyAlign > math.MaxUint16 {
-		version, size = 2, 4
-	}
-	before := len(npyMagic) + 2 + size
-	n := (before+len(text)+1+npyAlign-1)/npyAlign*npyAlign - before
-	b := append([]byte(npyMagic), version, 0)
-	if version == 1 {
-		b = binary.LittleEndian.AppendUint16(b, uint16(n))
-	} else {
-		b = binary.LittleEndian.AppendUint32(b, uint32(n))
-	}
+	const before = len(npyMagic) + 4
+	n := (before+len(text)+npyAlign)/npyAlign*npyAlign - before // with a line break
+	b := binary.LittleEndian.AppendUint16([]byte(npyMagic+"\x01\x00"), uint16(n))
 	return append(b, fmt.Sprintf("%-*s\n", n-1, text)...)
 }
 
@@ -162,6 +153,9 @@ func WriteNpy[T any](f *File, buf []T, sizes, subsizes, starts []int) error {
 	l := cohort.Subarray(sizes, subsizes, starts)
 	if bad == nil {
 		bad = all.Err()
+	}
+	if bad == nil && len(sizes) > npyMost {
+		bad = backend.Faultf(cohort.ErrCount, "%d dimensions; NumPy has %d at most", len(sizes), npyMost)
 	}
 	if bad == nil {
 		_, bad = viewRegion(buf, off, l)

@@ -127,10 +127,10 @@ np.save("small", np.zeros((2, 2), dtype=i4))`, dir)
 	}
 }
 
-// An array of many dimensions has a header that is longer than version 1 allows.
-func TestLongNpyHeaderIsReadBack(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 30, 40000} {
-		a := Npy{Type: "<f8", Shape: slices.Repeat([]int{1}, n)}
+// A header of any number of dimensions is read back, and the data after it are aligned.
+func TestNpyHeaderIsReadBack(t *testing.T) {
+	for n := range npyMost + 1 {
+		a := Npy{Type: "<f8", Shape: slices.Repeat([]int{1 << 30}, n)}
 		h := a.header()
 		got, err := parseNpy(bytes.NewReader(h))
 		if err != nil || got.Type != a.Type || !slices.Equal(got.Shape, a.Shape) || got.Off != int64(len(h)) || got.Fortran {
@@ -149,7 +149,7 @@ func FuzzNpy(f *testing.F) {
 	f.Add([]byte("\x93NUMPY\x01\x00\x46\x00{'descr': '|b1', 'fortran_order': True, 'shape': (3L, 99999999999999999999), }\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := parseNpy(bytes.NewReader(b))
-		if err != nil {
+		if err != nil || len(a.Shape) > npyMost {
 			return
 		}
 		again, err := parseNpy(bytes.NewReader(a.header()))
