@@ -20,11 +20,11 @@ type Layout struct {
 	offset, block int
 	dims          []dim
 
-	lens, displs []int // of Indexed, instead
+	ends, displs []int // of Indexed, instead: after how many elements each block ends, and where it begins
 }
 
-// dim is a dimension: how often, and at which distance.
-type dim struct{ count, stride int }
+// dim is a dimension: how often it repeats how many elements, and at which distance.
+type dim struct{ count, stride, inner int }
 
 // Vector is count blocks of blocklen elements, of which each begins stride elements after the one before
 // (MPI_Type_vector). A column of a matrix with n columns is Vector(rows, 1, n).
@@ -34,7 +34,7 @@ func Vector(count, blocklen, stride int) Layout {
 	if count < 0 || blocklen < 0 || count > 1 && stride < blocklen {
 		return badLayout("vector of count %d, blocklen %d, stride %d; want 0 or more, and a stride of a block or more", count, blocklen, stride)
 	}
-	return newLayout(0, blocklen, []dim{{count, stride}})
+	return newLayout(0, blocklen, []dim{{count: count, stride: stride}})
 }
 
 // Subarray is the part of an array that begins at starts and has the lengths subsizes in each dimension
@@ -52,7 +52,7 @@ func Subarray(sizes, subsizes, starts []int) Layout {
 		if part < 0 || start < 0 || start > size || part > size-start {
 			return badLayout("subarray of %d from %d in dimension %d, which has %d", part, start, i, size)
 		}
-		dims[i] = dim{part, stride}
+		dims[i] = dim{count: part, stride: stride}
 		offset += start * stride
 		if size > 0 && stride > math.MaxInt/size {
 			return badLayout("an array of sizes %v has too many elements", sizes)
@@ -70,7 +70,7 @@ func Indexed(blocklens, displs []int) Layout {
 	if len(blocklens) != len(displs) {
 		return badLayout("%d lengths and %d displacements; want as many of each", len(blocklens), len(displs))
 	}
-	l := Layout{lens: slices.Clone(blocklens), displs: slices.Clone(displs)}
+	l := Layout{ends: make([]int, len(displs)), displs: slices.Clone(displs)}
 	var order []int // of the blocks with elements
 	for i, n := range blocklens {
 		if n < 0 || displs[i] < 0 || n > math.MaxInt-displs[i] || n > math.MaxInt-l.n {
@@ -79,6 +79,7 @@ func Indexed(blocklens, displs []int) Layout {
 		if l.n += n; n > 0 {
 			order = append(order, i)
 		}
+		l.ends[i] = l.n
 	}
 	slices.SortFunc(order, func(a, b int) int { return displs[a] - displs[b] })
 	for k := 1; k < len(order); k++ {
@@ -102,6 +103,7 @@ func newLayout(offset, block int, dims []dim) Layout {
 		if d.count > 0 && l.n > math.MaxInt/d.count {
 			return badLayout("%d times %d elements are too many", d.count, l.n)
 		}
+		d.inner = l.n
 		l.n *= d.count
 		switch {
 		case d.count == 1:
@@ -128,12 +130,12 @@ func (l Layout) Err() error { return l.err }
 // that follow each other may be one. A layout with an error has none.
 func (l Layout) Blocks() iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
-		for i, n := range l.lens {
-			if n > 0 && !yield(l.displs[i], n) {
+		for i := range l.ends {
+			if at, n := l.indexed(i); n > 0 && !yield(at, n) {
 				return
 			}
 		}
-		if l.lens == nil && l.n > 0 {
+		if l.ends == nil && l.n > 0 {
 			blocks(l.offset, l.block, l.dims, yield)
 		}
 	}
@@ -154,12 +156,12 @@ func blocks(at, block int, dims []dim, yield func(int, int) bool) bool {
 
 // fits reports whether all elements are in a slice of the given length.
 func (l *Layout) fits(most int) bool {
-	for i, n := range l.lens {
-		if n > 0 && l.displs[i]+n > most {
+	for i := range l.ends {
+		if at, n := l.indexed(i); n > 0 && at+n > most {
 			return false
 		}
 	}
-	if l.lens != nil || l.n == 0 {
+	if l.ends != nil || l.n == 0 {
 		return true
 	}
 	last := l.offset
@@ -172,48 +174,99 @@ func (l *Layout) fits(most int) bool {
 	return last <= most && l.block <= most-last
 }
 
-// transfer copies the elements of a layout from buf to packed, or back, until packed is used up, and returns
-// what is left of it.
-func transfer[T any](packed, buf []T, at int, dims []dim, block int, back bool) []T {
-	switch {
-	case len(packed) == 0:
-	case len(dims) == 0:
-		part := buf[at : at+min(block, len(packed))]
-		if back {
-			copy(part, packed)
-		} else {
-			copy(packed, part)
+// indexed returns where block i of Indexed is, and its length.
+func (l *Layout) indexed(i int) (at, n int) {
+	if i == 0 {
+		return l.displs[0], l.ends[0]
+	}
+	return l.displs[i], l.ends[i] - l.ends[i-1]
+}
+
+// transfer copies elements of a layout from buf to packed, or back: those after the first skip ones, until
+// packed is used up. It returns what is left of packed.
+func transfer[T any](packed, buf []T, at, skip int, dims []dim, block int, back bool) []T {
+	if len(dims) == 0 {
+		return packed[transferBlock(packed, buf[at+skip:at+block], back):]
+	}
+	d := &dims[0]
+	i := skip / d.inner
+	skip -= i * d.inner
+	at += i * d.stride
+	if len(dims) > 1 {
+		for ; i < d.count && len(packed) > 0; i++ {
+			packed = transfer(packed, buf, at, skip, dims[1:], block, back)
+			skip = 0
+			at += d.stride
 		}
-		return packed[len(part):]
-	case len(dims) == 1 && block == 1:
-		stride, n := dims[0].stride, min(dims[0].count, len(packed))
-		for i := range packed[:n] {
-			if back {
-				buf[at] = packed[i]
-			} else {
-				packed[i] = buf[at]
-			}
-			at += stride
-		}
-		return packed[n:]
-	default:
-		for range dims[0].count {
-			packed = transfer(packed, buf, at, dims[1:], block, back)
-			at += dims[0].stride
-		}
+		return packed
+	}
+	if skip > 0 { // the rest of a block
+		packed = packed[transferBlock(packed, buf[at+skip:at+block], back):]
+		i++
+		at += d.stride
+	}
+	n := min(d.count-i, len(packed)/block)
+	transferBlocks(packed[:n*block], buf, at, block, d.stride, back)
+	packed = packed[n*block:]
+	if i += n; i < d.count {
+		at += n * d.stride
+		packed = packed[transferBlock(packed, buf[at:at+block], back):]
 	}
 	return packed
 }
 
-// move copies the elements of a layout from buf to packed, or back.
-func move[T any](l *Layout, packed, buf []T, back bool) {
-	if l.lens == nil {
-		transfer(packed, buf, l.offset, l.dims, l.block, back)
+// transferBlocks copies whole blocks.
+func transferBlocks[T any](packed, buf []T, at, block, stride int, back bool) {
+	switch {
+	case block == 1 && back:
+		for _, x := range packed {
+			buf[at] = x
+			at += stride
+		}
+	case block == 1:
+		for i := range packed {
+			packed[i] = buf[at]
+			at += stride
+		}
+	case block < 4: // too short for a call of copy
+		for ; len(packed) >= block; packed = packed[block:] {
+			for i, own := range buf[at : at+block] {
+				if back {
+					buf[at+i] = packed[i]
+				} else {
+					packed[i] = own
+				}
+			}
+			at += stride
+		}
+	default:
+		for ; len(packed) > 0; packed = packed[block:] {
+			transferBlock(packed[:block], buf[at:at+block], back)
+			at += stride
+		}
+	}
+}
+
+func transferBlock[T any](packed, block []T, back bool) int {
+	if back {
+		return copy(block, packed)
+	}
+	return copy(packed, block)
+}
+
+// move copies elements of a layout from buf to packed, or back: as many as packed has, from the one on that
+// has the index first in the layout.
+func move[T any](l *Layout, packed, buf []T, first int, back bool) {
+	if l.ends == nil {
+		transfer(packed, buf, l.offset, first, l.dims, l.block, back)
 		return
 	}
-	for i, n := range l.lens {
-		if n > 0 { // an empty block may be anywhere
-			packed = transfer(packed, buf, l.displs[i], nil, n, back)
+	i, _ := slices.BinarySearch(l.ends, first+1) // an empty block may be anywhere
+	for ; i < len(l.ends) && len(packed) > 0; i++ {
+		at, n := l.indexed(i)
+		if n > 0 {
+			skip := first - (l.ends[i] - n)
+			packed = transfer(packed, buf, at, max(0, skip), nil, n, back)
 		}
 	}
 }

@@ -132,6 +132,39 @@ func TestLayoutsHaveTheElementsOfTheStandard(t *testing.T) {
 	checkLayout(t, "the zero Layout", Layout{}, nil)
 }
 
+// A layout that is packed or unpacked from any element on has the elements that it has as a whole.
+func TestPartsOfLayoutsAreThoseOfTheWhole(t *testing.T) {
+	for what, l := range map[string]Layout{
+		"blocks":     Vector(5, 3, 4),
+		"elements":   Vector(7, 1, 3),
+		"contiguous": Vector(1, 9, 9),
+		"three dims": Subarray([]int{4, 5, 6}, []int{3, 2, 4}, []int{1, 2, 1}),
+		"last one 1": Subarray([]int{4, 5, 6}, []int{3, 4, 1}, []int{1, 0, 5}),
+		"indexed":    Indexed([]int{0, 3, 0, 1, 4, 0}, []int{9, 5, 0, 30, 10, 1}),
+	} {
+		buf, whole := make([]int, 200), make([]int, l.n)
+		for i := range buf {
+			buf[i] = i
+		}
+		move(&l, whole, buf, 0, false)
+		for first := range l.n + 1 {
+			for end := first; end <= l.n; end++ {
+				part, image := make([]int, end-first), make([]int, len(buf))
+				move(&l, part, buf, first, false)
+				move(&l, part, image, first, true)
+				if !slices.Equal(part, whole[first:end]) {
+					t.Fatalf("%s: elements %d to %d are %v of %v", what, first, end, part, whole)
+				}
+				for i, x := range image {
+					if want := slices.Contains(part, i) && i > 0; x != 0 && x != i || want != (x == i && x > 0) {
+						t.Fatalf("%s: unpacking elements %d to %d writes %d at %d", what, first, end, x, i)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestWrongLayoutsAreErrCount(t *testing.T) {
 	const huge = math.MaxInt
 	for i, l := range []Layout{

@@ -31,13 +31,13 @@ func Ssend[T any](c *Comm, buf []T, dest, tag int) error {
 // Isend is the nonblocking form of [Send]. buf must not be written until the request is complete.
 func Isend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
-	return request(c.base().Isend("isend", typ, view.Bytes(buf), dest, tag, backend.Standard, err))
+	return request(c.base().Isend("isend", typ, view.Bytes(buf), nil, dest, tag, backend.Standard, err))
 }
 
 // Issend is the nonblocking form of [Ssend]. buf must not be written until the request is complete.
 func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
-	return request(c.base().Isend("issend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err))
+	return request(c.base().Isend("issend", typ, view.Bytes(buf), nil, dest, tag, backend.Synchronous, err))
 }
 
 // Recv receives a message with the given tag, or [AnyTag], from source, or [AnySource]. Messages

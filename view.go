@@ -2,6 +2,8 @@ package cohort
 
 import (
 	"fmt"
+	"reflect"
+	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/view"
@@ -12,7 +14,8 @@ import (
 //
 // A message does not know how its elements lie in memory: [Recv] can receive what [SendView] sends, and two
 // views of different layouts can exchange messages if they have equally many elements. Contiguous views are
-// sent without a copy, others through memory that is kept for the next ones.
+// sent without a copy, others through memory that is kept for the next ones. If ranks on shm or tcp have a
+// processor each, they pack and unpack a message above 64 KiB piece by piece while it is sent.
 type View[T any] struct {
 	buf    []T
 	layout Layout
@@ -62,44 +65,113 @@ func (v View[T]) copy(op string, packed []T, back bool) error {
 	if err != nil {
 		return &OpError{Op: op, Rank: Undefined, Peer: Undefined, Tag: Undefined, Err: err}
 	}
-	move(&v.layout, packed, v.buf, back)
+	move(&v.layout, packed, v.buf, 0, back)
 	return nil
 }
 
 // contiguous returns the elements of a view of which all follow each other.
 func (v View[T]) contiguous() ([]T, bool) {
 	l := &v.layout
-	if l.err != nil || l.lens != nil || len(l.dims) > 0 {
+	if l.err != nil || l.ends != nil || len(l.dims) > 0 {
 		return nil, l.err == nil && l.n == 0
 	}
 	return v.buf[l.offset : l.offset+l.n], true
 }
 
-// packed returns the elements of the view, and pooled memory to put back if it had to copy them.
-func (v View[T]) packed() ([]T, *[]uint64) {
+// carrier packs and unpacks the elements of a view that is not contiguous, as a whole, or piece by piece for
+// a backend (backend.Parts).
+type carrier[T any] struct {
+	view View[T]
+	mem  []T // as long as the longest view that it was used for
+	done int // how many elements were moved in pieces
+	pool *sync.Pool
+}
+
+// carriers has a pool of each type's carriers.
+var carriers sync.Map // reflect.Type: *sync.Pool
+
+// carry returns memory for a message from or to a view: its elements if they follow each other, or else that of
+// a carrier.
+func carry[T any](v View[T]) ([]T, *carrier[T]) {
 	if s, ok := v.contiguous(); ok || v.layout.err != nil {
 		return s, nil
 	}
-	p, buf := scalar[T](v.Len())
-	move(&v.layout, buf, v.buf, false) // nothing, if T cannot be sent
-	return buf, p
+	k := carrierOf[T](v.Len())
+	k.view, k.done = v, 0
+	return k.mem[:v.Len()], k
 }
 
-// room returns memory for receiving into a view: its elements, or pooled memory to unpack.
-func (v View[T]) room() ([]T, *[]uint64) {
-	if s, ok := v.contiguous(); ok || v.layout.err != nil {
-		return s, nil
+// carrierOf returns a carrier with memory for n elements.
+func carrierOf[T any](n int) *carrier[T] {
+	t := reflect.TypeFor[T]()
+	pool, ok := carriers.Load(t)
+	if !ok {
+		pool, _ = carriers.LoadOrStore(t, new(sync.Pool))
 	}
-	p, buf := scalar[T](v.Len())
-	return buf, p
+	k, ok := pool.(*sync.Pool).Get().(*carrier[T])
+	if !ok {
+		k = &carrier[T]{pool: pool.(*sync.Pool)}
+	}
+	if len(k.mem) < n {
+		k.mem = make([]T, n)
+	}
+	return k
 }
 
-// received unpacks the first bytes of room's memory, and puts it back.
-func (v View[T]) received(buf []T, p *[]uint64, st backend.Status) {
-	if p != nil {
-		move(&v.layout, buf[:st.Bytes/view.Size[T]()], v.buf, true)
-		scalars.Put(p)
+// send prepares to send the elements to a rank: all are packed, or the backend does it.
+func (k *carrier[T]) send(c *Comm, dest int) backend.Parts {
+	parts := k.recv(c, dest)
+	if k != nil && parts == nil {
+		move(&k.view.layout, k.mem[:k.view.Len()], k.view.buf, 0, false)
 	}
+	return parts
+}
+
+// recv prepares to receive the elements from a rank.
+func (k *carrier[T]) recv(c *Comm, source int) backend.Parts {
+	if k == nil || !c.base().InPieces(k.view.Len()*view.Size[T](), source) {
+		return nil
+	}
+	return k
+}
+
+// received unpacks what the backend has not.
+func (k *carrier[T]) received(st backend.Status) {
+	if k != nil && k.done == 0 {
+		move(&k.view.layout, k.mem[:st.Bytes/view.Size[T]()], k.view.buf, 0, true)
+	}
+}
+
+// free keeps a carrier for later. No peer still reads or writes its memory.
+func (k *carrier[T]) free() {
+	if k != nil {
+		k.view = View[T]{}
+		k.pool.Put(k)
+	}
+}
+
+// Pack implements backend.Parts.
+func (k *carrier[T]) Pack(dst []byte) int { return k.next(dst, false) }
+
+// Unpack implements backend.Parts.
+func (k *carrier[T]) Unpack(src []byte) int { return k.next(src, true) }
+
+// Scattered implements backend.Parts. A block that is shorter than a cache line costs a whole one.
+func (k *carrier[T]) Scattered() bool {
+	l := &k.view.layout
+	blocks := len(l.ends)
+	if blocks == 0 {
+		blocks = l.n / l.block
+	}
+	return l.n*view.Size[T]() < 64*blocks
+}
+
+func (k *carrier[T]) next(packed []byte, back bool) int {
+	p := view.Of[T](packed)
+	p = p[:min(len(p), k.view.Len()-k.done)]
+	move(&k.view.layout, p, k.view.buf, k.done, back)
+	k.done += len(p)
+	return len(p) * view.Size[T]()
 }
 
 // viewType returns the Datatype of T, or the error of an argument.
@@ -120,10 +192,10 @@ func viewType[T any](bad error) (*backend.Datatype, error) {
 // Deadline: as for Send.
 func SendView[T any](c *Comm, v View[T], dest, tag int) error {
 	typ, err := viewType[T](v.layout.err)
-	buf, p := v.packed()
-	err = c.base().Send("sendview", typ, view.Bytes(buf), dest, tag, backend.Standard, err)
-	if err == nil && p != nil { // else dest may still read it
-		scalars.Put(p)
+	buf, k := carry(v)
+	err = c.base().SendParts("sendview", typ, view.Bytes(buf), k.send(c, dest), dest, tag, err)
+	if err == nil { // else dest may still read it
+		k.free()
 	}
 	return err
 }
@@ -132,16 +204,13 @@ func SendView[T any](c *Comm, v View[T], dest, tag int) error {
 // request is complete.
 func IsendView[T any](c *Comm, v View[T], dest, tag int) (*Request, error) {
 	typ, err := viewType[T](v.layout.err)
-	buf, ok := v.contiguous()
-	if !ok && err == nil {
-		buf = make([]T, v.Len()) // freed with the request
-		move(&v.layout, buf, v.buf, false)
-	}
-	return request(c.base().Isend("isendview", typ, view.Bytes(buf), dest, tag, backend.Standard, err))
+	buf, k := carry(v) // freed with the request
+	return request(c.base().Isend("isendview", typ, view.Bytes(buf), k.send(c, dest), dest, tag, backend.Standard, err))
 }
 
 // RecvView receives a message into the elements of a view, as [Recv] receives into a slice. The other
-// elements of the slice keep their content. If the message is too long the view does too.
+// elements of the slice keep their content. Of a message that is too long ([ErrTruncate]) a contiguous view
+// receives the beginning, and the elements of any other view keep their content.
 //
 // Local: the caller and source take part.
 //
@@ -150,10 +219,11 @@ func IsendView[T any](c *Comm, v View[T], dest, tag int) (*Request, error) {
 // Deadline: as for Recv.
 func RecvView[T any](c *Comm, v View[T], source, tag int) (Status, error) {
 	typ, err := viewType[T](v.layout.err)
-	buf, p := v.room()
-	st, err := c.base().Recv("recvview", typ, view.Bytes(buf), source, tag, err)
+	buf, k := carry(v)
+	st, err := c.base().RecvParts("recvview", typ, view.Bytes(buf), k.recv(c, source), source, tag, err)
 	if err == nil {
-		v.received(buf, p, st)
+		k.received(st)
+		k.free()
 	}
 	return status(st, err)
 }
@@ -162,13 +232,15 @@ func RecvView[T any](c *Comm, v View[T], source, tag int) (Status, error) {
 // Test reports that the request is complete. It cannot be canceled.
 func IrecvView[T any](c *Comm, v View[T], source, tag int) (*Request, error) {
 	typ, err := viewType[T](v.layout.err)
-	buf, ok := v.contiguous()
+	buf, k := carry(v)
 	var unpack func(backend.Status)
-	if !ok && err == nil {
-		buf = make([]T, v.Len())
-		unpack = func(st backend.Status) { move(&v.layout, buf[:st.Bytes/typ.Size], v.buf, true) }
+	if k != nil {
+		unpack = func(st backend.Status) {
+			k.received(st)
+			k.free()
+		}
 	}
-	return request(c.base().IrecvThen("irecvview", typ, view.Bytes(buf), source, tag, unpack, err))
+	return request(c.base().IrecvThen("irecvview", typ, view.Bytes(buf), k.recv(c, source), source, tag, unpack, err))
 }
 
 // SendrecvView sends the elements of one view to dest and receives those of another from source at the same
@@ -185,17 +257,15 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 		bad = recv.layout.err
 	}
 	typ, err := viewType[T](bad)
-	out, p := send.packed()
-	in, q := recv.room()
-	st, err := c.base().Sendrecv(typ, view.Bytes(out), dest, sendTag, view.Bytes(in), source, recvTag, err)
-	if err != nil {
-		return status(st, err)
+	out, p := carry(send)
+	in, q := carry(recv)
+	st, err := c.base().SendrecvParts(typ, view.Bytes(out), p.send(c, dest), dest, sendTag, view.Bytes(in), q.recv(c, source), source, recvTag, err)
+	if err == nil {
+		q.received(st)
+		p.free()
+		q.free()
 	}
-	if p != nil {
-		scalars.Put(p)
-	}
-	recv.received(in, q, st)
-	return status(st, nil)
+	return status(st, err)
 }
 
 // AlltoallView sends the elements of send[j] of rank i to rank j, which stores them in the elements of its
@@ -217,11 +287,11 @@ func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 	if bad != nil {
 		ns, nr = 0, 0
 	}
-	p, out := scalar[T](ns)
-	q, in := scalar[T](nr)
-	if bad == nil && out != nil {
+	p, q := carrierOf[T](ns), carrierOf[T](nr)
+	out, in := p.mem[:ns], q.mem[:nr]
+	if bad == nil {
 		for i := range send {
-			move(&send[i].layout, out[sdispls[i]:], send[i].buf, false)
+			move(&send[i].layout, out[sdispls[i]:], send[i].buf, 0, false)
 		}
 	}
 	call = recvParts(sendParts(data(call, out, in), scounts, sdispls), rcounts, rdispls)
@@ -232,10 +302,10 @@ func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 		return err
 	}
 	for i := range recv {
-		move(&recv[i].layout, in[rdispls[i]:][:rcounts[i]], recv[i].buf, true)
+		move(&recv[i].layout, in[rdispls[i]:][:rcounts[i]], recv[i].buf, 0, true)
 	}
-	scalars.Put(p)
-	scalars.Put(q)
+	p.free()
+	q.free()
 	return nil
 }
 

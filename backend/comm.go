@@ -43,6 +43,7 @@ type Caps struct {
 	Deterministic bool   // reductions use coll's fixed order
 	NativeColl    bool   // blocking collectives run without messages
 	SingleCopy    bool   // large messages are copied only once
+	Pieces        int    // the shortest message, in bytes, that is packed while it is sent (Request.Parts); 0: none
 	MaxTag        int    // the largest user tag
 	CancelSend    bool   // a send that has not matched can be canceled
 	Checked       bool   // mismatched collective calls are detected
@@ -130,9 +131,26 @@ type Request struct {
 	// but must not wait.
 	Notify func(*Request)
 
+	// Parts may be set for an Isend or Irecv with a buffer of Caps.Pieces bytes or more. The backend then
+	// packs the message that it sends, piece by piece, and its buffer is memory for that. It may unpack the
+	// message that it receives, as a whole; otherwise the message is in the buffer.
+	Parts Parts
+
 	// Impl is the backend's record of the operation. The backend may keep it
 	// across uses of the request, which saves an allocation.
 	Impl any
+}
+
+// Parts packs or unpacks a message whose elements are not contiguous in memory, from its first byte to its
+// last. The backend may call it with a lock held.
+type Parts interface {
+	// Pack copies the next elements to dst, as many as it has room for, and returns their bytes. There is
+	// room for one at least.
+	Pack(dst []byte) int
+	// Unpack takes the next elements from src, as many as are complete, and returns their bytes.
+	Unpack(src []byte) int
+	// Scattered reports whether blocks are so short that packing takes longer than sending.
+	Scattered() bool
 }
 
 // Begin makes the request active.

@@ -2,6 +2,7 @@ package cohorttest
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -11,6 +12,9 @@ import (
 func viewScenarios() []scenario {
 	return []scenario{
 		{name: "views/messages", body: viewMessages},
+		{name: "views/long", body: longViews},
+		{name: "views/deadline", sizes: atLeast(2), body: viewDeadline},
+		{name: "views/allocations", sizes: atLeast(2), body: viewAllocations},
 		{name: "views/alltoall", body: viewAlltoall},
 		{name: "views/wrong", body: wrongViews},
 	}
@@ -21,29 +25,29 @@ func column[T any](matrix []T, n, j int) cohort.View[T] {
 	return cohort.ViewOf(matrix[j:], cohort.Vector(len(matrix)/n, 1, n))
 }
 
-// viewMessages sends columns of a matrix around the ring in all ways, into another column, a row, or the
+// sendColumns sends columns of a matrix around the ring in all ways, into another column, a row, or the
 // other way round.
-func viewMessages(r *Rank) {
+func sendColumns[T comparable](r *Rank, k kind[T], lengths ...int) {
 	c := r.Comm
 	next, prev := r.ring()
-	for _, rows := range []int{0, 1, 3, 1000, 20000} {
+	for _, rows := range lengths {
 		const cols = 3
-		elem := func(rank, i int) packed { return packeds.elem(value(rows, rank, i)) }
-		send := newBuffer(packeds, rows*cols)
+		elem := func(rank, i int) T { return k.elem(value(rows, rank, i)) }
+		send := newBuffer(k, rows*cols)
 		for i := range send.data {
 			send.data[i] = elem(r.Rank, i)
 		}
-		recv := newBuffer(packeds, rows*cols)
+		recv := newBuffer(k, rows*cols)
 		out, in := column(send.data, cols, 2%max(1, len(send.data))), column(recv.data, cols, 1%max(1, len(recv.data)))
-		row := make([]packed, rows)
+		row := make([]T, rows)
 		fromRow := cohort.ViewOf(row, cohort.Vector(1, rows, rows))
 		arrived := func(what string, st cohort.Status, err error) {
 			r.OK(err)
-			want := newBuffer(packeds, rows*cols)
+			want := newBuffer(k, rows*cols)
 			for i := range rows {
 				want.data[i*cols+1] = elem(prev, i*cols+2)
 			}
-			if i, ok := recv.diff(want, nil); !ok || st.Source != prev || cohort.Count[packed](st) != rows {
+			if i, ok := recv.diff(want, nil); !ok || st.Source != prev || cohort.Count[T](st) != rows {
 				r.Errorf("%s of %d rows: status %+v; element %d", what, rows, st, i)
 			}
 			recv.clear()
@@ -77,13 +81,13 @@ func viewMessages(r *Rank) {
 		r.OK(err)
 		q, err = cohort.IsendView(c, fromRow, prev, 5) // back
 		r.OK(err)
-		mine := newBuffer(packeds, rows*cols)
+		mine := newBuffer(k, rows*cols)
 		_, err = cohort.RecvView(c, column(mine.data, cols, 0), next, 5)
 		r.OK(err)
 		_, err = q.Wait()
 		r.OK(err)
 		for i := range rows {
-			if mine.data[i*cols] != elem(r.Rank, i*cols+2) || mine.data[i*cols+1] != packeds.guard {
+			if mine.data[i*cols] != elem(r.Rank, i*cols+2) || mine.data[i*cols+1] != k.guard {
 				r.Errorf("row %d of %d came back changed", i, rows)
 				break
 			}
@@ -95,7 +99,7 @@ func viewMessages(r *Rank) {
 			r.OK(err)
 			st, err = wait(cohort.IrecvView(c, in, prev, 6))
 			r.OK(err)
-			if last := (rows-1)*cols + 1; cohort.Count[packed](st) != rows-1 || recv.data[1] != elem(prev, 2) || recv.data[last] != packeds.guard {
+			if last := (rows-1)*cols + 1; cohort.Count[T](st) != rows-1 || recv.data[1] != elem(prev, 2) || recv.data[last] != k.guard {
 				r.Errorf("a view of %d rows received %d: %v … %v", rows, rows-1, recv.data[1], recv.data[last])
 			}
 			_, err = q.Wait()
@@ -108,6 +112,14 @@ func viewMessages(r *Rank) {
 			r.OK(err)
 		}
 	}
+}
+
+// viewMessages sends columns, of which the longest are packed in pieces that elements do not divide.
+func viewMessages(r *Rank) {
+	sendColumns(r, packeds, 0, 1, 3, 1000, 20000)
+	sendColumns(r, triples, 30000, 100000)
+	c := r.Comm
+	next, prev := r.ring()
 	// A view that is sent and received into at once.
 	x := []int32{int32(r.Rank), -1, int32(r.Rank + 1000), -1}
 	v := cohort.ViewOf(x, cohort.Vector(2, 1, 2))
@@ -115,6 +127,159 @@ func viewMessages(r *Rank) {
 	r.OK(err)
 	if x[0] != int32(prev) || x[2] != int32(prev+1000) || x[1] != -1 || x[3] != -1 {
 		r.Errorf("SendrecvView in place: %v from rank %d", x, prev)
+	}
+}
+
+// longViews sends messages of 2 MiB between views of long blocks, of blocks anywhere, of short blocks that do not
+// begin the array, and slices. It probes some of them, and receives some in reverse order.
+func longViews(r *Rank) {
+	const n = 1 << 18
+	c := r.Comm
+	next, prev := r.ring()
+	var lens, displs []int // every second block, backwards
+	for left, at := n, 2*n; left > 0; {
+		length := min(left, 1+len(lens)%700)
+		left -= length
+		at -= length
+		lens, displs = append(lens, length), append(displs, 2*at-n/2)
+		if len(lens)%5 == 0 {
+			lens, displs = append(lens, 0), append(displs, 0)
+		}
+	}
+	layouts := []cohort.Layout{
+		cohort.Subarray([]int{65, 64, 130}, []int{64, 32, 128}, []int{1, 30, 1}),
+		cohort.Indexed(lens, displs),
+		cohort.Subarray([]int{513, 1027}, []int{512, 512}, []int{1, 500}),
+		cohort.Vector(n/2, 2, 7),
+		cohort.Vector(1, n, n),
+	}
+	whole := func(l cohort.Layout) cohort.View[int64] { return cohort.ViewOf(make([]int64, 4*n), l) }
+	content := make([]int64, n)
+	fill := func(rank, tag int) []int64 {
+		for i := range content {
+			content[i] = int64(rank)<<40 | int64(tag)<<32 | int64(i)
+		}
+		return content
+	}
+	var sent []*cohort.Request
+	for tag, l := range layouts {
+		v := whole(l)
+		r.OK(v.Unpack(fill(r.Rank, tag)))
+		q, err := cohort.IsendView(c, v, next, tag)
+		r.OK(err)
+		sent = append(sent, q)
+	}
+	got := make([]int64, n)
+	for i := range layouts {
+		tag := len(layouts) - 1 - i
+		v := whole(layouts[(tag+2)%len(layouts)])
+		var st cohort.Status
+		var err error
+		switch tag % 3 {
+		case 0:
+			st, err = c.Probe(prev, tag)
+			if r.OK(err); cohort.Count[int64](st) != n {
+				r.Errorf("a probe of message %d finds %d elements, want %d", tag, cohort.Count[int64](st), n)
+			}
+			st, err = cohort.RecvView(c, v, cohort.AnySource, tag)
+		case 1:
+			q, e := cohort.IrecvView(c, v, prev, tag)
+			r.OK(e)
+			st, err = q.Wait()
+		default:
+			var all []int64
+			all, st, err = cohort.RecvAlloc[int64](c, prev, tag)
+			r.OK(err)
+			r.OK(v.Unpack(all))
+		}
+		r.OK(err)
+		r.OK(v.Pack(got))
+		if want := fill(prev, tag); cohort.Count[int64](st) != n || st.Source != prev || !slices.Equal(got, want) {
+			r.Errorf("message %d: status %+v; the elements are not those of rank %d", tag, st, prev)
+		}
+	}
+	r.OK(cohort.WaitAll(sent...))
+}
+
+// viewDeadline receives a long view that no rank sends, and sends one that no rank receives. The memory of both
+// can be used again, and no part of the messages arrives later.
+func viewDeadline(r *Rank) {
+	const n = 1 << 17
+	next, prev := r.ring()
+	matrix, other := newBuffer(int32s, 2*n), newBuffer(int32s, 2*n)
+	v, image := cohort.ViewOf(matrix.data, cohort.Vector(n, 1, 2)), newBuffer(int32s, 2*n)
+	c, begun, cancel := deadline(r.Comm)
+	_, err := cohort.RecvView(c, v, prev, 7)
+	timedOut(r, "RecvView", begun, err, "recvview")
+	cancel()
+	exchange := func() {
+		r.OK(r.Comm.Barrier())
+		for i := range other.data {
+			other.data[i] = int32(r.Rank*4*n + i)
+		}
+		st, err := cohort.SendrecvView(r.Comm, cohort.ViewOf(other.data, cohort.Vector(n, 1, 2)), next, 7, cohort.ViewOf(other.data[1:], cohort.Vector(n, 1, 2)), prev, 7)
+		r.OK(err)
+		if cohort.Count[int32](st) != n {
+			r.Errorf("after a deadline: %d elements, want %d", cohort.Count[int32](st), n)
+		}
+		for i := range n {
+			if got, want := other.data[2*i+1], int32(prev*4*n+2*i); got != want {
+				r.Errorf("after a deadline, element %d is %d, want %d", i, got, want)
+				break
+			}
+		}
+		if i, ok := matrix.diff(image, nil); !ok {
+			r.Errorf("element %d of a view that was not received into was written", i)
+		}
+	}
+	exchange()
+	if !r.Comm.Caps().CancelSend {
+		return
+	}
+	c, begun, cancel = deadline(r.Comm)
+	timedOut(r, "SendView", begun, cohort.SendView(c, v, next, 7), "sendview")
+	cancel()
+	r.OK(r.Comm.Barrier())
+	if st, found, err := r.Comm.Iprobe(prev, 7); found || err != nil {
+		r.Errorf("a view whose send timed out has arrived: %+v, %v", st, err)
+	}
+	r.OK(r.Comm.Barrier())
+	exchange()
+}
+
+// viewAllocations checks that messages of views that are ready do not allocate.
+func viewAllocations(r *Rank) {
+	if racing || r.World.Caps().Library != "" {
+		return // the race detector and libraries may allocate
+	}
+	next, prev := r.ring()
+	for _, n := range []int{100, 40000} {
+		a, b := make([]float64, 3*n), make([]float64, 3*n)
+		column, row := cohort.Vector(n, 1, 3), cohort.Vector(1, n, n)
+		from, to := cohort.ViewOf(a, column), cohort.ViewOf(b, column)
+		lens, displs := make([]int, n), make([]int, n)
+		for i := range n {
+			lens[i], displs[i] = 1, 2*i
+		}
+		anywhere, whole := cohort.ViewOf(b, cohort.Indexed(lens, displs)), cohort.ViewOf(b, row)
+		for _, views := range [][2]cohort.View[float64]{{from, to}, {anywhere, from}, {whole, from}} {
+			noAllocations(r, "SendrecvView", func() error {
+				_, err := cohort.SendrecvView(r.Comm, views[0], next, 1, views[1], prev, 1)
+				return err
+			})
+			noAllocations(r, "SendView and RecvView", func() error {
+				if r.Rank == 0 {
+					if err := cohort.SendView(r.Comm, views[0], next, 1); err != nil {
+						return err
+					}
+				}
+				_, err := cohort.RecvView(r.Comm, views[1], prev, 1)
+				if err == nil && r.Rank > 0 {
+					err = cohort.SendView(r.Comm, views[0], next, 1)
+				}
+				return err
+			})
+		}
 	}
 }
 

@@ -86,7 +86,7 @@ func uncheckedLauncher(t *testing.T, name string) cohorttest.Mpiexec {
 	l := launcher(t, name)
 	l.Label += " unchecked"
 	l.Sizes = []int{1, 2, 4}
-	for _, s := range []string{"mismatch/*", "arguments/one-rank", "arguments/different"} {
+	for _, s := range []string{"mismatch/*", "arguments/one-rank", "arguments/different", "views/wrong"} {
 		l.Skips[s] = unchecked
 	}
 	const alone = "without Config.Check a rank that comes too late does not hear that the others have given up"

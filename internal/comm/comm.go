@@ -35,6 +35,7 @@ type core struct {
 	devices    backend.Devices     // nil: the processor reads all buffers
 	rank, size int
 	maxTag     uint // the backend's largest tag
+	pieces     int  // the shortest message that is packed while it is sent; 0: none
 	name       string
 	job        *job
 	recorder   *flight.Recorder // the job's
@@ -66,7 +67,8 @@ type handle struct {
 
 // newCore makes the shared part of a communicator.
 func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
-	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, recorder: j.recorder, runner: sched.New(bc)}
+	caps := bc.Caps()
+	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(caps.MaxTag), pieces: caps.Pieces, name: name, job: j, recorder: j.recorder, runner: sched.New(bc)}
 	k.runner.CheckAll = j.Check
 	k.call.Root = -1
 	k.sharing, _ = bc.(backend.Sharing)

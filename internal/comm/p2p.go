@@ -112,13 +112,14 @@ func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, source, tag in
 	return st, nil
 }
 
-// Isend starts a send.
-func (c *Comm) Isend(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) (*Request, error) {
+// Isend starts a send. If parts is not nil, the backend packs the message.
+func (c *Comm) Isend(op string, typ *backend.Datatype, buf []byte, parts backend.Parts, dest, tag int, mode backend.Mode, err error) (*Request, error) {
 	err = c.checkSend(dest, tag, err)
 	if err != nil {
 		return nil, c.Failed(op, dest, tag, err)
 	}
 	q := c.newRequest(op, flight.Send+flight.Kind(mode), typ, len(buf), dest, tag)
+	q.req.Parts = parts
 	c.core.isend(&q.req, buf, dest, tag, mode)
 	return q.started(), nil
 }

@@ -57,7 +57,7 @@ func (j *job) pending() *pending {
 
 // put returns a record to the pool.
 func (j *job) put(p *pending) {
-	p.op, p.coll = nil, 0
+	p.op, p.coll, p.req.Parts = nil, 0, nil
 	if p.gone.Load() != nil {
 		p.gone.Store(nil)
 	}

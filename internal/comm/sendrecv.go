@@ -45,13 +45,18 @@ func keep(buf []byte) *[]byte {
 
 // Sendrecv sends and receives at the same time.
 func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (backend.Status, error) {
+	return c.SendrecvParts(typ, send, nil, dest, sendTag, recv, nil, source, recvTag, err)
+}
+
+// SendrecvParts is Sendrecv of messages that the backend packs, or may unpack, if out or in is not nil.
+func (c *Comm) SendrecvParts(typ *backend.Datatype, send []byte, out backend.Parts, dest, sendTag int, recv []byte, in backend.Parts, source, recvTag int, err error) (backend.Status, error) {
 	const op = "sendrecv"
 	same, err := c.checkSendrecv(op, send, dest, sendTag, recv, source, recvTag, err)
 	if err != nil {
 		return backend.Status{}, err
 	}
 	if source == backend.ProcNull {
-		return noStatus, c.Send(op, typ, send, dest, sendTag, backend.Standard, nil)
+		return noStatus, c.SendParts(op, typ, send, out, dest, sendTag, nil)
 	}
 	k := c.core
 	tr := k.sendrecvTrace(backend.Blocking, typ, recv, dest, source, recvTag)
@@ -63,9 +68,16 @@ func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, r
 	}
 	p := k.job.pending()
 	p.req.Begin()
+	p.req.Parts = in
 	k.bc.Irecv(&p.req, recv, source, backendTag(recvTag))
 	if dest != backend.ProcNull {
-		if err := k.bc.Send(c.bound, send, dest, sendTag, backend.Standard); err != nil {
+		var err error
+		if out == nil {
+			err = k.bc.Send(c.bound, send, dest, sendTag, backend.Standard)
+		} else {
+			err = c.sendParts(send, out, dest, sendTag)
+		}
+		if err != nil {
 			if k.withdraw(&p.req, err) {
 				k.job.put(p)
 			}
@@ -76,7 +88,7 @@ func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, r
 			copies.Put(kept)
 		}
 	}
-	st, err := c.finish(p)
+	st, err := c.finishParts(p)
 	k.ended(t, err)
 	if err != nil {
 		return st, c.Failed(op, source, recvTag, err)
@@ -113,8 +125,8 @@ func (c *Comm) Isendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, 
 }
 
 // IrecvThen is Irecv that calls a function with the status when the message has been received, before Wait
-// returns.
-func (c *Comm) IrecvThen(op string, typ *backend.Datatype, buf []byte, source, tag int, then func(backend.Status), err error) (*Request, error) {
+// returns. The backend may unpack the message if parts is not nil.
+func (c *Comm) IrecvThen(op string, typ *backend.Datatype, buf []byte, parts backend.Parts, source, tag int, then func(backend.Status), err error) (*Request, error) {
 	if then == nil {
 		return c.Irecv(op, typ, buf, source, tag, err)
 	}
@@ -122,6 +134,7 @@ func (c *Comm) IrecvThen(op string, typ *backend.Datatype, buf []byte, source, t
 		return nil, c.Failed(op, source, tag, err)
 	}
 	x := &exchange{k: c.core, dest: backend.ProcNull, then: then}
+	x.recv.Parts = parts
 	tr := c.core.message(flight.Recv, backend.Nonblocking, len(buf), typ.ID, tag, source)
 	return c.startExchange(x, op, tr, nil, buf, source, tag), nil
 }

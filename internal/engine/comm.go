@@ -145,7 +145,13 @@ func (c *comm) NodeOf(rank int) int { return c.e.cfg.Peers[c.World[rank]].Node }
 func (c *comm) HostOf(rank int) string { return c.e.cfg.Peers[c.World[rank]].Host }
 
 // Caps implements backend.Comm.
-func (c *comm) Caps() backend.Caps { return c.e.cfg.Caps }
+func (c *comm) Caps() backend.Caps {
+	caps := c.e.cfg.Caps
+	if c.e.cfg.Spare { // otherwise ranks take turns
+		caps.Pieces = EagerMax + 1
+	}
+	return caps
+}
 
 // pattern is what a receive looks for.
 func (c *comm) pattern(source, tag int) match.Env { return c.Pattern(c.id, source, tag) }

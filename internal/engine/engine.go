@@ -129,6 +129,8 @@ type op struct {
 	own      backend.Request // for blocking calls
 	comm     *comm
 	buf      []byte
+	parts    backend.Parts // nil: buf has the message
+	whole    int           // bytes at the start of buf that are received, and that parts has not unpacked
 	state    uint8
 	peer     int // world rank
 	tag      int32
@@ -413,7 +415,7 @@ func (p *pool[T]) get() *T {
 func (p *pool[T]) put(x *T) { *p = append(*p, x) }
 
 func (e *Engine) putOp(o *op) {
-	o.req, o.comm, o.buf, o.state = nil, nil, nil, opIdle
+	o.req, o.comm, o.buf, o.parts, o.state = nil, nil, nil, nil, opIdle
 	e.ops.put(o)
 }
 

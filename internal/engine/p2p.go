@@ -189,7 +189,7 @@ func (e *Engine) putBack(o *op) bool {
 // begin returns the operation of a request. The lock is held.
 func (c *comm) begin(r *backend.Request) *op {
 	o := c.e.ops.get()
-	o.comm, o.req = c, r
+	o.comm, o.req, o.parts, o.whole = c, r, r.Parts, 0
 	r.Impl = o
 	return o
 }
@@ -198,13 +198,29 @@ func (c *comm) begin(r *backend.Request) *op {
 func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
 	e := c.e
 	e.mu.Lock()
-	if mode == backend.Standard && r.Notify == nil && c.usable() == nil && c.sendNow(buf, dest, tag) {
+	if r.Parts != nil && c.whole(r.Parts, len(buf), c.World[dest]) {
+		e.unlock() // to pack takes long
+		r.Parts.Pack(buf)
+		r.Parts = nil
+		e.mu.Lock()
+	}
+	if mode == backend.Standard && r.Notify == nil && r.Parts == nil && c.usable() == nil && c.sendNow(buf, dest, tag) {
 		r.Finish(backend.Status{}, nil)
 		return
 	}
 	o := c.begin(r)
 	e.send(o, buf, c.World[dest], int32(tag), mode)
 	e.unlock()
+}
+
+// whole reports whether a message is packed before it is sent. If the kernel copies messages faster than they go
+// through the rings, which two processors without a common cache do, only packing that takes longer is worth it.
+func (c *comm) whole(parts backend.Parts, n, to int) bool {
+	if to == c.e.me || n <= EagerMax {
+		return true
+	}
+	p := c.e.peers[to]
+	return p.mem != nil && !parts.Scattered() && p.mem.Copies(n)
 }
 
 // Irecv implements backend.Comm.
@@ -240,7 +256,7 @@ func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		return
 	}
 	h := frame.Header{Kind: frame.Eager, Context: o.comm.id, Tag: tag, Length: uint64(len(buf))}
-	if p.mem != nil && p.mem.Copies(len(buf)) && e.expose(p, o, h) {
+	if o.parts == nil && p.mem != nil && p.mem.Copies(len(buf)) && e.expose(p, o, h) {
 		return
 	}
 	if mode == backend.Standard && len(buf) <= p.eagerMax() {

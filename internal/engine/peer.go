@@ -397,7 +397,7 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 		if h.Offset != uint64(o.at) || a.Left > o.n-o.at || a.Left == 0 && o.n > 0 {
 			return fmt.Errorf("%d bytes at %d of a message of which %d of %d are here", a.Left, h.Offset, o.at, o.n)
 		}
-		p.op, a.Dst = o, o.buf[o.at:o.at+a.Left]
+		p.op, a.Dst = o, o.place(a.Left)
 	case frame.Broken, frame.Abort, frame.Lost, frame.Left:
 		if a.Left > noticeMax && h.Kind != frame.Left {
 			return fmt.Errorf("a notice of %d bytes, above %d", a.Left, noticeMax)
@@ -454,7 +454,7 @@ func (p *peer) end(h *frame.Header) error {
 		return err
 	case frame.Data:
 		if o := p.op; o != nil {
-			if o.at += int(h.Length); o.at == o.n {
+			if o.took(int(h.Length)); o.at == o.n {
 				e.received(o, o.env, o.size, o.n)
 			}
 		}

@@ -21,6 +21,13 @@ import (
 // A sender that cancels a message before it has its CTS sends Withdraw: a receive that the message had
 // matched is posted again, in its old place. It takes an exposed message back in the memory of both.
 
+// How much is packed at a time: as much as the peer can take out of a ring meanwhile, or what is worth a system
+// call.
+const (
+	packMemory = 32 << 10
+	packSocket = 256 << 10
+)
+
 // expose sends an RTS for a message that is copied from process to process, and reports whether it could.
 func (e *Engine) expose(p *peer, o *op, h frame.Header) bool {
 	o.transfer.Owner = o
@@ -51,7 +58,16 @@ func (e *Engine) sent(p *peer, o *op, kind frame.Kind, n int) {
 // piece returns the next piece of a message.
 func (o *op) piece() (frame.Header, []byte) {
 	n := min(o.n-o.at, pieceMax)
-	return frame.Header{Kind: frame.Data, Token: o.theirs, Offset: uint64(o.at), Length: uint64(n)}, o.buf[o.at : o.at+n]
+	body := o.buf[o.at : o.at+n]
+	if o.parts != nil && n > 0 {
+		size := packSocket
+		if o.comm.e.peers[o.peer].mem != nil {
+			size = packMemory
+		}
+		n = min(n, o.parts.Pack(o.buf[:min(len(o.buf), size)])) // always to the same place, which stays in the cache
+		body = o.buf[:n]
+	}
+	return frame.Header{Kind: frame.Data, Token: o.theirs, Offset: uint64(o.at), Length: uint64(n)}, body
 }
 
 // onReadyToSend handles an RTS: kind says how its data come.
@@ -192,4 +208,25 @@ func (e *Engine) repost(o *op) {
 
 func tookBack() error {
 	return &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender canceled the message"}
+}
+
+// unpacks reports whether a message that arrives is unpacked piece by piece. The beginning of one that is too
+// long is not.
+func (o *op) unpacks() bool { return o.parts != nil && o.size <= len(o.buf) }
+
+// place returns where the next n bytes of a message go: behind those that are not unpacked yet, if it is unpacked.
+func (o *op) place(n int) []byte {
+	if o.unpacks() {
+		return o.buf[o.whole : o.whole+n]
+	}
+	return o.buf[o.at : o.at+n]
+}
+
+// took notes that n bytes are at their place.
+func (o *op) took(n int) {
+	o.at += n
+	if o.unpacks() {
+		n += o.whole
+		o.whole = copy(o.buf, o.buf[o.parts.Unpack(o.buf[:n]):n])
+	}
 }

@@ -1,0 +1,73 @@
+package comm
+
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+)
+
+// InPieces reports whether the backend is to pack or unpack a message of n bytes that goes to a rank or comes
+// from one.
+func (c *Comm) InPieces(n, peer int) bool {
+	return c != nil && c.core != nil && c.core.pieces > 0 && n >= c.core.pieces && peer != c.core.rank
+}
+
+// SendParts is Send of a message that the backend packs in buf, if parts is not nil.
+func (c *Comm) SendParts(op string, typ *backend.Datatype, buf []byte, parts backend.Parts, dest, tag int, err error) error {
+	if parts == nil || err != nil || dest == backend.ProcNull {
+		return c.Send(op, typ, buf, dest, tag, backend.Standard, err)
+	}
+	if err = c.checkSend(dest, tag, nil); err == nil {
+		k := c.core
+		err = k.traced(k.message(flight.Send, backend.Blocking, len(buf), typ.ID, tag, dest), func() error {
+			return c.sendParts(buf, parts, dest, tag)
+		})
+	}
+	if err != nil {
+		return c.Failed(op, dest, tag, err)
+	}
+	return nil
+}
+
+func (c *Comm) sendParts(buf []byte, parts backend.Parts, dest, tag int) error {
+	p := c.core.job.pending()
+	p.req.Begin()
+	p.req.Parts = parts
+	c.core.bc.Isend(&p.req, buf, dest, tag, backend.Standard)
+	_, err := c.finishParts(p)
+	return err
+}
+
+// RecvParts is Recv of a message that the backend may unpack, if parts is not nil.
+func (c *Comm) RecvParts(op string, typ *backend.Datatype, buf []byte, parts backend.Parts, source, tag int, err error) (st backend.Status, _ error) {
+	if parts == nil || err != nil || source == backend.ProcNull {
+		return c.Recv(op, typ, buf, source, tag, err)
+	}
+	if err = c.checkRecv(source, tag, nil); err == nil {
+		k := c.core
+		err = k.traced(k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source), func() (err error) {
+			p := k.job.pending()
+			p.req.Begin()
+			p.req.Parts = parts
+			k.bc.Irecv(&p.req, buf, source, backendTag(tag))
+			st, err = c.finishParts(p)
+			return err
+		})
+	}
+	if err != nil {
+		return st, c.Failed(op, source, tag, err)
+	}
+	return st, nil
+}
+
+// finishParts is finish of a message with parts. The backend does not use these afterwards.
+func (c *Comm) finishParts(p *pending) (backend.Status, error) {
+	k := c.core
+	why := k.bc.Await(c.bound, &p.req)
+	if why != nil && !k.withdraw(&p.req, why) {
+		k.bc.Break(why)
+		return backend.Status{}, why
+	}
+	st, err := p.req.Status, p.req.Err
+	k.job.put(p)
+	return st, err
+}
