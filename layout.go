@@ -43,7 +43,7 @@ func Vector(count, blocklen, stride int) Layout {
 // Errors: [ErrCount] for a part that is not inside the array, from the operations on its views.
 func Subarray(sizes, subsizes, starts []int) Layout {
 	if len(sizes) == 0 || len(subsizes) != len(sizes) || len(starts) != len(sizes) {
-		return badLayout("subarray with %d sizes, %d subsizes, %d starts; want as many of each", len(sizes), len(subsizes), len(starts))
+		return badLayout("subarray with %d sizes, %d subsizes, %d starts; want one of each for every dimension", len(sizes), len(subsizes), len(starts))
 	}
 	offset, stride := 0, 1
 	dims := make([]dim, len(sizes))

@@ -118,7 +118,7 @@ func carrierOf[T any](n int) *carrier[T] {
 	return k
 }
 
-// send prepares to send the elements to a rank: all are packed, or the backend does it.
+// send prepares to send the elements to a rank: the backend of c packs them, or all are packed, as without c.
 func (k *carrier[T]) send(c *Comm, dest int) backend.Parts {
 	parts := k.recv(c, dest)
 	if k != nil && parts == nil {
@@ -127,9 +127,10 @@ func (k *carrier[T]) send(c *Comm, dest int) backend.Parts {
 	return parts
 }
 
-// recv prepares to receive the elements from a rank.
+// recv prepares to receive the elements from a rank: the backend of c may unpack them, but not without c.
 func (k *carrier[T]) recv(c *Comm, source int) backend.Parts {
-	if k == nil || !c.base().InPieces(k.view.Len()*view.Size[T](), source) {
+	size := view.Size[T]()
+	if k == nil || size > backend.PartMax || !c.base().InPieces(k.view.Len()*size, source) {
 		return nil
 	}
 	return k
@@ -259,7 +260,14 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 	typ, err := viewType[T](bad)
 	out, p := carry(send)
 	in, q := carry(recv)
-	st, err := c.base().SendrecvParts(typ, view.Bytes(out), p.send(c, dest), dest, sendTag, view.Bytes(in), q.recv(c, source), source, recvTag, err)
+	packs, unpacks := c, c
+	if view.Overlap(view.Bytes(send.buf), view.Bytes(recv.buf)) {
+		unpacks = nil // when all is sent
+		if q == nil {
+			packs = nil // before anything is received
+		}
+	}
+	st, err := c.base().SendrecvParts(typ, view.Bytes(out), p.send(packs, dest), dest, sendTag, view.Bytes(in), q.recv(unpacks, source), source, recvTag, err)
 	if err == nil {
 		q.received(st)
 		p.free()

@@ -141,11 +141,14 @@ type Request struct {
 	Impl any
 }
 
+// PartMax is the length in bytes of the longest element that Parts may have.
+const PartMax = 4 << 10
+
 // Parts packs or unpacks a message whose elements are not contiguous in memory, from its first byte to its
 // last. The backend may call it with a lock held.
 type Parts interface {
 	// Pack copies the next elements to dst, as many as it has room for, and returns their bytes. There is
-	// room for one at least.
+	// room for PartMax bytes, or for all.
 	Pack(dst []byte) int
 	// Unpack takes the next elements from src, as many as are complete, and returns their bytes.
 	Unpack(src []byte) int

@@ -118,15 +118,38 @@ func sendColumns[T comparable](r *Rank, k kind[T], lengths ...int) {
 func viewMessages(r *Rank) {
 	sendColumns(r, packeds, 0, 1, 3, 1000, 20000)
 	sendColumns(r, triples, 30000, 100000)
+	type wide = [40000]byte // no piece has room for one
+	sendColumns(r, kind[wide]{"wide", func(x int) wide { return wide{byte(x), 39999: byte(x)} }, wide{0xa5}}, 5)
 	c := r.Comm
 	next, prev := r.ring()
-	// A view that is sent and received into at once.
-	x := []int32{int32(r.Rank), -1, int32(r.Rank + 1000), -1}
-	v := cohort.ViewOf(x, cohort.Vector(2, 1, 2))
-	_, err := cohort.SendrecvView(c, v, next, 8, v, prev, 8)
-	r.OK(err)
-	if x[0] != int32(prev) || x[2] != int32(prev+1000) || x[1] != -1 || x[3] != -1 {
-		r.Errorf("SendrecvView in place: %v from rank %d", x, prev)
+	// Views of the same memory that are sent and received into at once: the same one, and others.
+	for _, n := range []int{2, 300000} {
+		odd, back := make([]int, n), make([]int, n)
+		for i := range n {
+			odd[i], back[i] = 1, 2*(n-1-i)
+		}
+		for k, l := range [][2]cohort.Layout{
+			{cohort.Vector(n, 1, 2), cohort.Vector(n, 1, 2)},
+			{cohort.Vector(n, 1, 2), cohort.Indexed(odd, back)},
+			{cohort.Vector(1, n, n), cohort.Indexed(odd, back)},
+			{cohort.Indexed(odd, back), cohort.Vector(1, n, n)},
+		} {
+			x, want := make([]int32, 2*n), make([]int32, 2*n)
+			content := func(buf []int32, rank int) []int32 {
+				for i := range buf {
+					buf[i] = int32(rank*1_000_000 + i)
+				}
+				return buf
+			}
+			message := make([]int32, n)
+			r.OK(cohort.ViewOf(content(x, prev), l[0]).Pack(message))
+			r.OK(cohort.ViewOf(content(want, r.Rank), l[1]).Unpack(message))
+			_, err := cohort.SendrecvView(c, cohort.ViewOf(content(x, r.Rank), l[0]), next, 8, cohort.ViewOf(x, l[1]), prev, 8)
+			r.OK(err)
+			if !slices.Equal(x, want) {
+				r.Errorf("SendrecvView of %d elements between layouts %d of the same memory: the elements are not those of rank %d", n, k, prev)
+			}
+		}
 	}
 }
 
