@@ -35,6 +35,7 @@ type comm struct {
 	waiting atomic.Int32
 
 	call   libmpi.Coll // of the blocking collective
+	near   neighborhood
 	user   userCall
 	late   sync.Mutex // held by a blocking collective, also an abandoned one, until it returns
 	leaked atomic.Bool
@@ -214,7 +215,13 @@ func (c *comm) Close() error {
 		c.p.engine.keepComm(c)
 		return nil
 	}
-	code := c.data.Free()
+	var code libmpi.Code
+	if c.near.graph != 0 {
+		code = c.near.graph.Free()
+	}
+	if other := c.data.Free(); code == 0 {
+		code = other
+	}
 	if other := c.ctl.Free(); code == 0 {
 		code = other
 	}

@@ -53,7 +53,8 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if code := c.data.Begin(&op.call, op.narrow, &op.o.h); code != 0 {
+	on, _ := c.onGraph(c.data, call) // it is there
+	if code := on.Begin(&op.call, op.narrow, &op.o.h); code != 0 {
 		op.pins.Unpin()
 		return nil, c.ended(code, call)
 	}
@@ -113,7 +114,7 @@ func (c *comm) operation(call *backend.Call) (*operation, error) {
 		}
 	}
 	if counted {
-		op.narrow = make([]int32, 4*c.size)
+		op.narrow = make([]int32, 4*a.Size)
 		op.pins.Pin(&op.narrow[0])
 	}
 	return op, nil

@@ -29,7 +29,8 @@ enum { COH_ANY_SOURCE = -1, COH_ANY_TAG = -2147483647 - 1 };
 enum {
 	COH_BARRIER = 1, COH_BCAST, COH_REDUCE, COH_ALLREDUCE, COH_REDUCE_SCATTER_BLOCK, COH_REDUCE_SCATTER,
 	COH_GATHER, COH_GATHERV, COH_ALLGATHER, COH_ALLGATHERV, COH_SCATTER, COH_SCATTERV, COH_ALLTOALL,
-	COH_ALLTOALLV, COH_SCAN, COH_EXSCAN, COH_COLLS
+	COH_ALLTOALLV, COH_SCAN, COH_EXSCAN, COH_NEIGHBOR_ALLGATHER, COH_NEIGHBOR_ALLGATHERV,
+	COH_NEIGHBOR_ALLTOALL, COH_NEIGHBOR_ALLTOALLV, COH_COLLS
 };
 enum { COH_BLOCKING, COH_NONBLOCKING, COH_PERSISTENT };
 
@@ -59,6 +60,7 @@ typedef struct {
 	int (*comm_facts)(uintptr_t comm, int *rank, int *size, int *tag_ub);
 	int (*comm_dup)(uintptr_t comm, uintptr_t *out);
 	int (*comm_create)(uintptr_t comm, int n, const int *ranks, int tag, uintptr_t *out);
+	int (*comm_graph)(uintptr_t comm, int in, const int *sources, int out, const int *destinations, uintptr_t *graph);
 	int (*comm_shared)(uintptr_t comm, uintptr_t *out);
 	int (*comm_free)(uintptr_t comm);
 	int (*win_shared)(uintptr_t comm, int64_t size, uintptr_t *out, uintptr_t *base);
