@@ -23,8 +23,8 @@ type Neighbor struct{ Lower, Upper int }
 
 // CartCreate makes a communicator whose ranks form a grid with the given extents. The grid is
 // periodic in the dimensions where periods is true. Extents of 0 are chosen as [DimsCreate] does.
-// Ranks that the grid does not need get nil. With reorder, ranks may get other numbers than in c: if the nodes
-// have equally many ranks, those of a node become a block of the grid, with fewer neighbors on other nodes.
+// Ranks outside the grid get nil, nil. With reorder, ranks may get other numbers than in c: if the nodes have
+// equally many ranks, those of a node become a block of the grid, with fewer neighbors on other nodes.
 //
 // Collective: all ranks of c call it, with the same arguments.
 //
@@ -86,8 +86,8 @@ func (c *Cart) neighborhood() *Comm {
 }
 
 // Sub divides the grid into grids of fewer dimensions: those for which keep is true. The ranks of each have the
-// same coordinates in the other dimensions, and keep their order. Without any dimension every rank has a grid
-// to itself.
+// same coordinates in the other dimensions, and keep their order. If keep is false for all dimensions, every
+// rank gets a grid to itself.
 //
 // Collective: all ranks of c call it, with the same argument.
 //

@@ -12,16 +12,16 @@ type Graph struct {
 	sources, destinations []int
 }
 
-// GraphCreate makes a communicator with the same ranks whose edges form a graph: one from each rank in
-// sources to the calling rank, and one from it to each rank in destinations. A rank may be in a list several
-// times, and may be the calling rank. The ranks keep their numbers: reorder is not used. This is
-// MPI_Dist_graph_create_adjacent.
+// GraphCreate makes a communicator of the same ranks, connected by the edges of a directed graph
+// (MPI_Dist_graph_create_adjacent). An edge leads from each rank in sources to the calling rank, and from the
+// calling rank to each rank in destinations. A rank may be in a list several times, and may be the calling
+// rank. The ranks keep their numbers: reorder is not used.
 //
 // Collective: all ranks of c call it. Each edge is given twice: by its source as a destination, and by its
 // destination as a source.
 //
-// Errors: [ErrRank] for a rank outside c; [ErrMismatch] on every rank if a rank gives an edge as often as
-// the rank at its other end does not.
+// Errors: [ErrRank] for a rank outside c; [ErrMismatch] on every rank if the two ranks of an edge do not give
+// it equally often.
 //
 // Deadline: [ErrTimeout], and c is broken.
 func (c *Comm) GraphCreate(sources, destinations []int, reorder bool) (*Graph, error) {

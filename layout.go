@@ -26,10 +26,10 @@ type Layout struct {
 // dim is a dimension: how often it repeats how many elements, and at which distance.
 type dim struct{ count, stride, inner int }
 
-// Vector is count blocks of blocklen elements, of which each begins stride elements after the one before
-// (MPI_Type_vector). A column of a matrix with n columns is Vector(rows, 1, n).
+// Vector is count blocks of blocklen elements. Each block begins stride elements after the start of the one
+// before (MPI_Type_vector). A column of a matrix with n columns is Vector(rows, 1, n).
 //
-// Errors: [ErrCount] for a negative number, or blocks that overlap, from the operations on its views.
+// Errors: operations that use it return [ErrCount] for a negative number, and for blocks that overlap.
 func Vector(count, blocklen, stride int) Layout {
 	if count < 0 || blocklen < 0 || count > 1 && stride < blocklen {
 		return badLayout("vector of count %d, blocklen %d, stride %d; want 0 or more, and a stride of a block or more", count, blocklen, stride)
@@ -37,10 +37,10 @@ func Vector(count, blocklen, stride int) Layout {
 	return newLayout(0, blocklen, []dim{{count: count, stride: stride}})
 }
 
-// Subarray is the part of an array that begins at starts and has the lengths subsizes in each dimension
-// (MPI_Type_create_subarray). The array has the lengths sizes, and its last dimension is contiguous.
+// Subarray is a part of an array with the extents sizes: it begins at starts and has the extents subsizes
+// (MPI_Type_create_subarray). The array's last dimension is contiguous.
 //
-// Errors: [ErrCount] for a part that is not inside the array, from the operations on its views.
+// Errors: operations that use it return [ErrCount] if the part is not inside the array.
 func Subarray(sizes, subsizes, starts []int) Layout {
 	if len(sizes) == 0 || len(subsizes) != len(sizes) || len(starts) != len(sizes) {
 		return badLayout("subarray with %d sizes, %d subsizes, %d starts; want one of each for every dimension", len(sizes), len(subsizes), len(starts))
@@ -64,8 +64,8 @@ func Subarray(sizes, subsizes, starts []int) Layout {
 
 // Indexed is blocks of the given lengths, which begin at displs (MPI_Type_indexed).
 //
-// Errors: [ErrCount] for a negative number, blocks that overlap, or slices of different lengths, from the
-// operations on its views.
+// Errors: operations that use it return [ErrCount] for a negative number, for blocks that overlap, and for
+// slices of different lengths.
 func Indexed(blocklens, displs []int) Layout {
 	if len(blocklens) != len(displs) {
 		return badLayout("%d lengths and %d displacements; want as many of each", len(blocklens), len(displs))
@@ -123,11 +123,11 @@ func newLayout(offset, block int, dims []dim) Layout {
 // Len returns the number of elements.
 func (l Layout) Len() int { return l.n }
 
-// Err returns what is wrong with the arguments that the layout was made of: nil or an [ErrCount].
+// Err returns an [ErrCount] if the layout was made with wrong arguments, or else nil.
 func (l Layout) Err() error { return l.err }
 
-// Blocks yields where each block of the layout begins, and its length, in the order of the elements. Blocks
-// that follow each other may be one. A layout with an error has none.
+// Blocks yields where each block of the layout begins, and its length, in the order of the elements. It may
+// join adjacent blocks. A layout with an error has none.
 func (l Layout) Blocks() iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
 		for i := range l.ends {

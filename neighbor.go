@@ -8,17 +8,18 @@ import "github.com/cohort-hpc/cohort/backend"
 // A rank receives from its sources and sends to its destinations:
 //
 //   - In a grid these are the same ranks: in each dimension the lower neighbor and then the upper one, so two
-//     blocks for each dimension. What a rank sends to its lower neighbor is what that one receives from its
-//     upper neighbor, also if both are the same rank. Beyond an edge the neighbor is [ProcNull]: the buffers
-//     have its block too, which is neither sent nor written.
-//   - In a graph they are those given to [Comm.GraphCreate]. If a rank is there several times, the first of
-//     its blocks for this rank is the first received from it, and so on.
+//     blocks for each dimension. A block sent to the lower neighbor arrives there as the block of the upper
+//     neighbor, even if both are the same rank. Beyond an edge the neighbor is [ProcNull]: the buffers have a
+//     block for it, which is neither sent nor written.
+//   - In a graph they are those given to [Comm.GraphCreate]. If several edges lead from one rank to another,
+//     the first block sent is the first received, and so on.
 //
-// A blocking collective waits for the messages of the neighbors only. All ranks take part in comparing the
-// calls, but no rank waits for that: it learns of a mismatch from one of its next operations on the
-// communicator, from Close at the latest. With [Config.Check], and in the nonblocking forms, it waits.
+// A blocking collective waits for the messages of the neighbors only. All ranks compare their calls (on mpi
+// with [Config.Check]), but a call does not wait for this comparison: a rank learns of a mismatch from one of
+// its next operations on the communicator, from Close at the latest. With Config.Check a call waits, and so do
+// the nonblocking forms.
 //
-// A deadline is that of the communicator in it. To set another one, copy the grid or graph:
+// The deadline is that of the Comm in the grid or graph. To set another one, copy the grid or graph:
 //
 //	timed := *grid
 //	timed.Comm = grid.WithContext(ctx)
@@ -61,8 +62,7 @@ func NeighborAllgatherInit[T any](n Neighborhood, send, recv []T) (*Persistent, 
 // NeighborAllgatherv is [NeighborAllgather] with blocks of different lengths: the one from the i-th source
 // has counts[i] elements and is stored at displs[i].
 //
-// Collective: all ranks of n call it with the same type. A rank's count for a source is the length that this
-// one sends.
+// Collective: all ranks of n call it with the same type. counts[i] is the length that the i-th source sends.
 //
 // Buffers: counts and displs have one entry per source, and the blocks lie inside recv and do not overlap.
 // send is not used on a rank without destinations. It does not overlap recv.
@@ -111,8 +111,8 @@ func NeighborAlltoallInit[T any](n Neighborhood, send, recv []T) (*Persistent, e
 // is scounts[i] elements at sdispls[i], and the one from the i-th source is stored as rcounts[i] elements at
 // rdispls[i].
 //
-// Collective: all ranks of n call it with the same type. The count for a destination is that rank's count for
-// this one.
+// Collective: all ranks of n call it with the same type. A rank sends as many elements to a destination as that
+// rank receives from it.
 //
 // Buffers: scounts and sdispls have one entry per destination, rcounts and rdispls one per source. The blocks
 // lie inside their buffer, those of recv do not overlap, and neither do send and recv.

@@ -11,8 +11,8 @@ import (
 )
 
 // Window is memory that every rank of a communicator reads and updates by one-sided operations, on any
-// node: the rank that owns a part takes no part in them (MPI-4.1 chapter 12). docs/onesided.md says what
-// progress without it costs.
+// node. The rank that owns the memory need not call anything (MPI-4.1 chapter 12). docs/onesided.md says how
+// operations progress and what that costs.
 //
 // There are no epochs. A window may be accessed from NewWindow to Close, as under MPI_Win_lock_all. Put
 // and Accumulate return when their buffer may be used again, and are complete at the target after Flush or
@@ -45,7 +45,7 @@ func (w *Window[T]) base() *comm.Onesided {
 //
 // Errors: [ErrCount] for a negative n; [ErrType]; [ErrAlloc] on every rank if a node lacks the memory;
 // [ErrMismatch] on every rank if the types differ; [ErrNotSupported] on mpi if the ranks are on several nodes
-// and the library allows calls of one thread only.
+// and the library's thread level is below serialized.
 //
 // Deadline: [ErrTimeout]; c may be broken then.
 func NewWindow[T any](c *Comm, n int) (*Window[T], error) {
@@ -68,8 +68,8 @@ func (w *Window[T]) WithContext(ctx context.Context) *Window[T] {
 	return &Window[T]{w.base().WithContext(ctx)}
 }
 
-// Local returns the calling rank's part, for reading and writing in place. It shows what others have written
-// after their Flush and a message, or after Fence. It is valid until Close.
+// Local returns the calling rank's part, for reading and writing in place. It shows what another rank has
+// written after Fence, or after that rank's Flush and a message from it. It is valid until Close.
 //
 // Local.
 func (w *Window[T]) Local() ([]T, error) { return elements[T](w.base().Own()) }
@@ -104,7 +104,7 @@ func (w *Window[T]) Accumulate(buf []T, rank, disp int, op Op) error {
 	return w.base().Do("accumulate", comm.Access{Kind: flight.Accumulate, Op: o, Rank: rank, Disp: disp, In: view.Bytes(buf), Err: err})
 }
 
-// GetAccumulate is [Window.Accumulate] that stores in result what the elements were before
+// GetAccumulate updates elements as [Window.Accumulate] does, and stores in result what they were before
 // (MPI_Get_accumulate).
 //
 // Local. It is complete when it returns.
@@ -167,13 +167,13 @@ func (w *Window[T]) CompareAndSwap(old, new T, rank, disp int) (T, error) {
 	return was, err
 }
 
-// Rput is [Window.Put] that returns a request, until whose completion buf must not be written (MPI_Rput).
+// Rput is the nonblocking form of [Window.Put] (MPI_Rput). buf must not be written until the request is complete.
 // Flush or Fence completes it at the target.
 func (w *Window[T]) Rput(buf []T, rank, disp int) (*Request, error) {
 	return request(w.base().Request("rput", comm.Access{Kind: flight.Put, Rank: rank, Disp: disp, In: view.Bytes(buf)}))
 }
 
-// Rget is [Window.Get] that returns a request, at whose completion buf has the elements (MPI_Rget).
+// Rget is the nonblocking form of [Window.Get] (MPI_Rget). buf must not be used until the request is complete.
 func (w *Window[T]) Rget(buf []T, rank, disp int) (*Request, error) {
 	return request(w.base().Request("rget", comm.Access{Kind: flight.Get, Rank: rank, Disp: disp, Out: view.Bytes(buf)}))
 }

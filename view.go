@@ -9,13 +9,13 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// View is the elements of a slice that a [Layout] chooses: what the operations below send from and receive
-// into. It stays valid as long as the slice, whose content it does not copy.
+// View is the elements of a slice that a [Layout] chooses. The operations below send from views and receive
+// into them. A view refers to its slice and copies nothing.
 //
 // A message does not know how its elements lie in memory: [Recv] can receive what [SendView] sends, and two
-// views of different layouts can exchange messages if they have equally many elements. Contiguous views are
-// sent without a copy, others through memory that is kept for the next ones. If ranks on shm or tcp have a
-// processor each, they pack and unpack a message above 64 KiB piece by piece while it is sent.
+// views of different layouts can exchange messages if they have equally many elements. A contiguous view is
+// sent without a copy. Any other is packed into memory that later messages use again. If ranks on shm or tcp
+// have a processor each, they pack and unpack a message above 64 KiB piece by piece while it is sent.
 type View[T any] struct {
 	buf    []T
 	layout Layout
@@ -25,8 +25,8 @@ type View[T any] struct {
 //
 // Local.
 //
-// Errors: [ErrBuffer] for a layout that is not inside buf, and the errors of the layout, from the
-// operations on the view.
+// Errors: operations on the view return [ErrBuffer] if the layout is not inside buf, and the errors of the
+// layout.
 func ViewOf[T any](buf []T, l Layout) View[T] {
 	if l.err == nil && !l.fits(len(buf)) {
 		l = Layout{err: fault(ErrBuffer, fmt.Sprintf("the layout is not inside the %d elements of the slice", len(buf)))}
@@ -44,7 +44,7 @@ func (v View[T]) Len() int { return v.layout.n }
 // Errors: [ErrCount] if dst is shorter than the view; those of [ViewOf].
 func (v View[T]) Pack(dst []T) error { return v.copy("pack", dst, false) }
 
-// Unpack copies src to the elements of the view, of which the last keep their content if src is shorter.
+// Unpack copies src to the elements of the view. If src is shorter, the last elements keep their content.
 //
 // Local.
 //
@@ -210,8 +210,8 @@ func IsendView[T any](c *Comm, v View[T], dest, tag int) (*Request, error) {
 }
 
 // RecvView receives a message into the elements of a view, as [Recv] receives into a slice. The other
-// elements of the slice keep their content. Of a message that is too long ([ErrTruncate]) a contiguous view
-// receives the beginning, and the elements of any other view keep their content.
+// elements of the slice keep their content. If a message is too long ([ErrTruncate]), a contiguous view receives
+// its beginning, and the elements of any other view keep their content.
 //
 // Local: the caller and source take part.
 //
@@ -282,7 +282,7 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 // Collective: all ranks of c call it with the same type.
 //
 // Buffers: send and recv have one view per rank. The views of recv do not overlap each other. They may
-// overlap those of send, which are read before.
+// overlap those of send, which are read first.
 //
 // Errors: [ErrCount], [ErrBuffer], [ErrType] and those of [ViewOf] for wrong arguments.
 func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
