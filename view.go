@@ -282,7 +282,8 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 // Collective: all ranks of c call it with the same type.
 //
 // Buffers: send and recv have one view per rank. The views of recv do not overlap each other. They may
-// overlap those of send, which are read first.
+// overlap those of send, which are read first. Nothing is copied if the views of send, or those of recv, are
+// contiguous parts of one array, and send and recv do not share memory.
 //
 // Errors: [ErrCount], [ErrBuffer], [ErrType] and those of [ViewOf] for wrong arguments.
 func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
@@ -295,13 +296,24 @@ func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 	if bad != nil {
 		ns, nr = 0, 0
 	}
-	p, q := carrierOf[T](ns), carrierOf[T](nr)
-	out, in := p.mem[:ns], q.mem[:nr]
-	if bad == nil {
+	var p, q *carrier[T]
+	in, at := joined(recv)
+	if at == nil || bad != nil {
+		q = carrierOf[T](nr)
+		in, at = q.mem[:nr], rdispls
+	}
+	rdispls = at
+	out, at := joined(send)
+	if at == nil || bad != nil || view.Overlap(view.Bytes(out), view.Bytes(in)) {
+		p = carrierOf[T](ns)
+		out, at = p.mem[:ns], sdispls
 		for i := range send {
-			move(&send[i].layout, out[sdispls[i]:], send[i].buf, 0, false)
+			if bad == nil {
+				move(&send[i].layout, out[at[i]:], send[i].buf, 0, false)
+			}
 		}
 	}
+	sdispls = at
 	call = recvParts(sendParts(data(call, out, in), scounts, sdispls), rcounts, rdispls)
 	if call.Err == nil {
 		call.Err = bad
@@ -309,12 +321,40 @@ func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 	if err := c.run(call); err != nil {
 		return err
 	}
-	for i := range recv {
-		move(&recv[i].layout, in[rdispls[i]:][:rcounts[i]], recv[i].buf, 0, true)
+	if q != nil {
+		for i := range recv {
+			move(&recv[i].layout, in[rdispls[i]:][:rcounts[i]], recv[i].buf, 0, true)
+		}
 	}
 	p.free()
 	q.free()
 	return nil
+}
+
+// joined returns a slice with the elements of all views, and where in it each begins, if they are contiguous
+// parts of slices that end at the same place, such as those of one array. Otherwise the second result is nil.
+func joined[T any](views []View[T]) (all []T, displs []int) {
+	for i := range views {
+		if s, ok := views[i].contiguous(); !ok {
+			return nil, nil
+		} else if len(s) > 0 && cap(s) > cap(all) {
+			all = s
+		}
+	}
+	all = all[:cap(all)]
+	displs, end := make([]int, len(views)), 0
+	for i := range views {
+		s, _ := views[i].contiguous()
+		if len(s) == 0 {
+			continue
+		}
+		displs[i] = len(all) - cap(s)
+		if &all[displs[i]] != &s[0] {
+			return nil, nil
+		}
+		end = max(end, displs[i]+len(s))
+	}
+	return all[:end], displs
 }
 
 // partsOf returns how many elements each view has, where they are when all are packed, and how many there

@@ -16,6 +16,7 @@ func viewScenarios() []scenario {
 		{name: "views/deadline", sizes: atLeast(2), body: viewDeadline},
 		{name: "views/allocations", sizes: atLeast(2), body: viewAllocations},
 		{name: "views/alltoall", body: viewAlltoall},
+		{name: "views/alltoall-contiguous", body: contiguousAlltoall},
 		{name: "views/wrong", body: wrongViews},
 	}
 }
@@ -336,6 +337,43 @@ func viewAlltoall(r *Rank) {
 					r.Errorf("%d rows: element %d, %d is %d, want %d", rows, i, j, got, want)
 					return
 				}
+			}
+		}
+	}
+}
+
+// contiguousAlltoall exchanges views that need not be packed: blocks in reverse order with gaps between them, some of
+// them empty, of two arrays or of one, or of an array for each rank.
+func contiguousAlltoall(r *Rank) {
+	const n, room = 1000, 3000
+	count := func(from, to int) int { return n * ((from + to) % 3) / 2 }
+	elem := func(from, to, i int) int64 { return int64(from)<<40 | int64(to)<<20 | int64(i) }
+	for _, arrays := range []int{1, 2, 2 * r.Size} {
+		memory, want := make([][]int64, arrays), make([][]int64, arrays)
+		for i := range memory {
+			memory[i], want[i] = make([]int64, r.Size*room), make([]int64, r.Size*room)
+		}
+		send, recv := make([]cohort.View[int64], r.Size), make([]cohort.View[int64], r.Size)
+		for j := range r.Size {
+			at := (r.Size - 1 - j) * room
+			sent, got := count(r.Rank, j), count(j, r.Rank)
+			a, b := 2*j%arrays, (2*j+1)%arrays
+			for i := range sent {
+				memory[a][at+i], want[a][at+i] = elem(r.Rank, j, i), elem(r.Rank, j, i)
+			}
+			for i := range got {
+				want[b][at+n+i] = elem(j, r.Rank, i)
+			}
+			send[j] = cohort.ViewOf(memory[a][at:], cohort.Vector(1, sent, sent))
+			recv[j] = cohort.ViewOf(memory[b], cohort.Subarray([]int{r.Size * room}, []int{got}, []int{at + n}))
+			if arrays > 2 && j == 0 { // a layout that is packed all the same
+				recv[j] = cohort.ViewOf(memory[b], cohort.Indexed([]int{got}, []int{at + n}))
+			}
+		}
+		r.OK(cohort.AlltoallView(r.Comm, send, recv))
+		for i := range memory {
+			if !slices.Equal(memory[i], want[i]) {
+				r.Errorf("AlltoallView of contiguous views: array %d of %d is wrong", i, arrays)
 			}
 		}
 	}
