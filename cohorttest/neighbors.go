@@ -15,6 +15,7 @@ func neighborScenarios() []scenario {
 		{name: "neighbors/graph", body: graphs},
 		{name: "neighbors/reorder", body: reordered},
 		{name: "neighbors/many-calls", body: manyNeighborCalls},
+		{name: "neighbors/left-early", sizes: atLeast(3), body: neighborLeft},
 		{name: "arguments/neighbors", body: neighborArguments},
 		{name: "arguments/graph", sizes: atLeast(2), body: graphArguments},
 		{name: "mismatch/neighbors", sizes: atLeast(2), body: mismatchedNeighbors},
@@ -378,4 +379,37 @@ func manyNeighborCalls(r *Rank) {
 		}
 	}
 	r.OK(g.Close())
+}
+
+// neighborLeft has the last rank, which has no neighbors, make its calls and close the communicator before the others
+// begin with theirs. They need nothing from it.
+func neighborLeft(r *Rank) {
+	if r.World.Caps().Library != "" {
+		return // the library may wait for all ranks, and the check does
+	}
+	last := r.Size - 1
+	var sources, dests []int
+	if r.Rank < last {
+		sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
+	}
+	g, err := r.Comm.GraphCreate(sources, dests, false)
+	r.OK(err)
+	word := make([]int, 1)
+	if r.Rank < last {
+		_, err := cohort.Recv(r.Comm, word, last, 1)
+		r.OK(err)
+	}
+	for i := range 2 {
+		got := make([]int, len(sources))
+		r.OK(cohort.NeighborAllgather(g, []int{10*i + r.Rank}, got))
+		if len(got) > 0 && got[0] != 10*i+sources[0] {
+			r.Errorf("call %d: got %d, want %d", i, got[0], 10*i+sources[0])
+		}
+	}
+	r.OK(g.Close())
+	for other := range last {
+		if r.Rank == last {
+			r.OK(cohort.Send(r.Comm, word, other, 1))
+		}
+	}
 }

@@ -13,7 +13,18 @@ import (
 // mismatch breaks the communicator, and the next operation of the others returns it. Before its fourth such
 // call a rank waits for the check of the first, so ranks cannot be further apart than that.
 
-const ahead = 3
+const mostAhead = 3
+
+// ahead reports whether a call with a check ends before it.
+func (r *Runner) ahead(call *backend.Call) bool {
+	return call.Coll.Neighbor() && call.Form == backend.Blocking && call.Err == nil && !r.CheckAll
+}
+
+// without reports whether the check goes on after an error, because a rank has left the communicator. That rank has
+// made its calls, and may be ahead of this one.
+func (o *Op) without(err error) bool {
+	return o.r.ahead(&o.call) && errors.Is(err, backend.ErrPeerLost)
+}
 
 // landing is ready when the messages of an operation have come.
 type landing Op
@@ -57,9 +68,9 @@ func (r *Runner) end(b *backend.Bound, o *Op) error {
 	return err
 }
 
-// catchUp frees operations whose checks have ended, and waits until fewer than ahead are left.
+// catchUp frees operations whose checks have ended, and waits until fewer than mostAhead are left.
 func (r *Runner) catchUp(b *backend.Bound) error {
-	for len(r.behind) > 0 && (r.behind[0].Ready() || len(r.behind) == ahead) {
+	for len(r.behind) > 0 && (r.behind[0].Ready() || len(r.behind) == mostAhead) {
 		o := r.behind[0]
 		r.behind = slices.Delete(r.behind, 0, 1)
 		if err := r.end(b, o); err != nil {

@@ -86,3 +86,33 @@ func TestMismatchAmongNeighborsIsFoundLater(t *testing.T) {
 		}
 	}
 }
+
+// A rank that is ahead of the others and has left the communicator does not disturb their last calls: neighbors need
+// not exchange anything with it.
+func TestNeighborsGoOnWhenAnotherRankHasLeft(t *testing.T) {
+	for _, n := range []int{3, 4, 5, 8} {
+		for _, early := range []int{2, n - 1} {
+			left := make(chan struct{})
+			noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
+				if bc.Rank() != early {
+					<-left
+				} else {
+					defer close(left)
+				}
+				for seq := range uint32(2) {
+					got := []int64{-1}
+					if err := r.Run(&backend.Bound{Timeout: time.Minute}, pair(bc.Rank(), seq, int64s, []int64{int64(bc.Rank())}, got), true); err != nil {
+						return fmt.Errorf("%d ranks, rank %d has left, call %d: %w", n, early, seq, err)
+					}
+					if bc.Rank() < 2 && got[0] != int64(1-bc.Rank()) {
+						return fmt.Errorf("call %d: got %d", seq, got[0])
+					}
+				}
+				if bc.Rank() == early {
+					return bc.Close()
+				}
+				return r.Settle()
+			}))
+		}
+	}
+}

@@ -140,14 +140,16 @@ func (x *exchange) encode() {
 
 // take merges what was received.
 func (x *exchange) take(l *leg) error {
-	if l.from >= 0 && x.recv.Err != nil {
-		return x.recv.Err
-	}
-	if l.to >= 0 && x.send.Err != nil {
+	if l.to >= 0 && x.send.Err != nil && !x.o.without(x.send.Err) {
 		return x.send.Err
 	}
-	if l.from < 0 {
+	switch {
+	case l.from < 0:
 		return nil
+	case x.recv.Err != nil && x.o.without(x.recv.Err):
+		return nil
+	case x.recv.Err != nil:
+		return x.recv.Err
 	}
 	if x.lengths {
 		if x.recv.Status.Bytes != len(x.in) {

@@ -37,7 +37,7 @@ func New(comm backend.Comm) *Runner {
 // Run makes a blocking collective call. With check false the caller has made sure that all
 // ranks make the same call and that its arguments are right.
 func (r *Runner) Run(b *backend.Bound, call *backend.Call, check bool) error {
-	if check && call.Coll.Neighbor() && call.Err == nil && !r.CheckAll {
+	if check && r.ahead(call) {
 		return r.runAhead(b, call)
 	}
 	o := r.blocking(call)
