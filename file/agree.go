@@ -14,15 +14,15 @@ import (
 	"github.com/cohort-hpc/cohort/values"
 )
 
-// Error is what went wrong with a file, where and on which rank. A collective operation that failed in several
-// places returns one for each, joined, in the order of the ranks.
+// Error is what went wrong with a file, where and on which rank. A collective operation that failed on several
+// ranks returns one for each of them, joined, in the order of the ranks.
 type Error struct {
 	Op   string // the operation in lower case: "writeatall"
 	Path string // the name given to Open
 	Rank int    // the rank that met the error
 
-	// Not all that the operation moves of the Len bytes from Off on has been written or read. No other byte of
-	// the operation is missing, unless another Error says so. Len is 0 if the error is not about bytes.
+	// The operation did not write or read all of its bytes among the Len bytes from Off on. It moved all others,
+	// unless another Error names them. Len is 0 if the error is not about bytes.
 	Off, Len int64
 
 	Err error

@@ -13,13 +13,13 @@ import (
 // them, and f.ReadAtAll(file.Bytes(s), off) reads them.
 func Bytes[T cohort.Number](s []T) []byte { return view.Bytes(s) }
 
-// ReadAtAll reads len(p) bytes from offset off on. It returns how many there are, and [io.EOF] if the file ends
-// before.
+// ReadAtAll reads len(p) bytes from offset off on. It returns how many bytes it has read, and [io.EOF] if the file
+// ends before the last of them.
 //
 // Collective: all ranks call it, each with its own p and off. Their parts of the file may overlap.
 //
-// Errors: on every rank, an [*Error] for each rank that met one; [cohort.ErrCount] for a negative offset, of which
-// the other ranks get [cohort.ErrMismatch]. io.EOF is returned only to ranks whose bytes are missing.
+// Errors: on every rank, an [*Error] for each rank that met one; [cohort.ErrCount] for a negative offset, and
+// [cohort.ErrMismatch] on the other ranks. io.EOF is returned only to ranks whose bytes are missing.
 //
 // Deadline: as for other collectives. The file is broken afterwards.
 func (f *File) ReadAtAll(p []byte, off int64) (int, error) {
@@ -31,14 +31,13 @@ func (f *File) ReadAtAll(p []byte, off int64) (int, error) {
 	return int(n), err
 }
 
-// WriteAtAll writes p from offset off on, and returns how many bytes were written: all or, if there is an error,
-// 0, because nobody knows.
+// WriteAtAll writes p from offset off on. It returns len(p), or 0 if there is an error.
 //
 // Collective: all ranks call it, each with its own p and off. If their parts of the file overlap, the bytes of one
 // of them remain.
 //
 // Errors: on every rank, an [*Error] for each rank that met one, with the bytes that are not written;
-// [cohort.ErrCount] for a negative offset, of which the other ranks get [cohort.ErrMismatch].
+// [cohort.ErrCount] for a negative offset, and [cohort.ErrMismatch] on the other ranks.
 //
 // Deadline: as for other collectives. The file is broken afterwards.
 func (f *File) WriteAtAll(p []byte, off int64) (int, error) {
@@ -49,8 +48,8 @@ func (f *File) WriteAtAll(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// AppendAll writes the p of all ranks after the end of the file, in rank order, and returns the offset of this
-// rank's.
+// AppendAll writes the p of all ranks after the end of the file, in rank order. It returns the offset at which
+// this rank's p begins.
 //
 // Collective: all ranks call it. Nothing else changes the length of the file at the same time.
 //
@@ -60,15 +59,15 @@ func (f *File) AppendAll(p []byte) (off int64, err error) {
 	return f.transfer(opAppendAll, p, r, 0, nil)
 }
 
-// ReadView reads the elements that a layout chooses of the file from the byte at offset off on: element i of the
-// layout into buf[i], as this machine stores it.
+// ReadView reads the elements that a layout chooses, whose displacement 0 is byte off of the file. buf[i] receives
+// element i of the layout, as this machine stores it.
 //
 // Collective: all ranks call it, each with its own layout, offset and type.
 //
 // Buffers: buf is as long as the layout has elements.
 //
 // Errors: those of [File.ReadAtAll], but [io.ErrUnexpectedEOF] if the file ends before the last element, and
-// elements that are not there are not changed; [cohort.ErrCount] for another length or a wrong layout;
+// elements beyond its end are not changed; [cohort.ErrCount] for a wrong layout, or a buf of another length;
 // [cohort.ErrType].
 //
 // Deadline: as for [File.ReadAtAll].
@@ -76,12 +75,13 @@ func ReadView[T any](f *File, buf []T, off int64, l cohort.Layout) error {
 	return transferView(f, opReadView, buf, off, l, 0, nil)
 }
 
-// WriteView writes the elements of buf to those that a layout chooses of the file from the byte at offset off on,
-// as [ReadView] reads them. Bytes between them are not written.
+// WriteView writes buf to the elements that a layout chooses, as [ReadView] reads them. Bytes between them are not
+// written.
 //
 // Collective, buffers: as for ReadView.
 //
-// Errors: those of [File.WriteAtAll]; [cohort.ErrCount] for another length or a wrong layout; [cohort.ErrType].
+// Errors: those of [File.WriteAtAll]; [cohort.ErrCount] for a wrong layout, or a buf of another length;
+// [cohort.ErrType].
 //
 // Deadline: as for [File.WriteAtAll].
 func WriteView[T any](f *File, buf []T, off int64, l cohort.Layout) error {

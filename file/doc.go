@@ -19,24 +19,24 @@
 // others, and 16 bytes for each piece that is not one of several of the same length at the same distance. Such
 // memory is kept until Close. A layout whose blocks are not ascending needs as much again as the buffer.
 //
-// A byte that no rank writes is never written, also not with its old value.
+// A byte that no rank writes is never written, not even with its old value.
 //
 // # What other ranks see
 //
-// On a file system of one host, and on those of clusters that keep the rules of POSIX, ranks see what others
-// have written once an operation that all of them call has returned after it. On NFS call [File.Sync], close the file,
-// and open it again. What a rank that dies has written before stays written; what a host that dies has written is
-// on the disk only after Sync.
+// On the file systems of a host, and on those of clusters that follow POSIX, a rank sees what others have
+// written once a later collective operation has returned. On NFS call [File.Sync], close the file, and open it
+// again. If a rank dies, what it has written stays. If a host dies, only what was written before a Sync is sure to
+// be on the disk.
 //
 // # Errors
 //
 // A failure is an [*Error] that names the operation, the file, the rank that met it, the bytes, and the cause.
 // A collective operation returns the failures of all ranks on all ranks. So when the disk is full, every rank
-// knows which bytes are not written, and the others are. Causes of the system can be compared:
+// knows which bytes are missing; all others are written. errors.Is finds a cause of the system:
 // errors.Is(err, syscall.ENOSPC), errors.Is(err, fs.ErrNotExist).
 //
 // Wrong arguments on one rank are [cohort.ErrMismatch] on the others, and nothing is read or written. The file
-// stays usable after these errors. It does not after the loss of a rank or a deadline: the error then
+// stays usable after these errors. After the loss of a rank or a deadline it does not: the error
 // names all bytes of the operation, later collective operations are [cohort.ErrBroken], and ReadAt, WriteAt and
 // Close still work.
 package file

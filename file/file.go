@@ -40,7 +40,7 @@ type shared struct {
 // Collective: all ranks of c call it with the same name, flag and perm.
 //
 // Errors: on every rank an [*Error] for each rank that could not open the file; [fs.ErrInvalid] for
-// os.O_APPEND, instead of which there is [File.AppendAll]; those of [cohort.Comm.Dup].
+// os.O_APPEND (use [File.AppendAll]); those of [cohort.Comm.Dup].
 //
 // Deadline: as for [cohort.Comm.Dup]. The context of c also applies to the operations on the file.
 func Open(c *cohort.Comm, name string, flag int, perm fs.FileMode) (*File, error) {
@@ -97,8 +97,8 @@ func (f *File) on(o op) *meeting {
 func (f *File) Name() string { return f.on(opOpen).path }
 
 // WithContext returns a handle of the same file whose collective operations end when ctx does, as
-// [cohort.Comm.WithContext] describes. One that ends in this way breaks the file: later ones are
-// [cohort.ErrBroken].
+// [cohort.Comm.WithContext] describes. An operation that ctx ends breaks the file: later ones
+// are [cohort.ErrBroken].
 //
 // Local.
 func (f *File) WithContext(ctx context.Context) *File {

@@ -27,7 +27,7 @@ const (
 type Npy struct {
 	Type    string // NumPy's name for the type of the elements, such as "<f8"
 	Shape   []int
-	Fortran bool  // the first dimension is contiguous, and not the last
+	Fortran bool  // the first dimension is contiguous, not the last
 	Off     int64 // of the first element, in bytes
 }
 
@@ -87,7 +87,7 @@ var (
 //
 // Local.
 //
-// Errors: [cohort.ErrType] for a file that is not one, or whose elements are structures; those of [File.ReadAt].
+// Errors: [cohort.ErrType] if it is no NumPy file, or if its elements are structures; those of [File.ReadAt].
 func ReadNpyHeader(f *File) (Npy, error) {
 	a, err := parseNpy(f)
 	if err != nil {
@@ -134,15 +134,15 @@ func parseNpy(f io.ReaderAt) (a Npy, err error) {
 	return a, nil
 }
 
-// WriteNpy writes an array as a NumPy file, of which each rank has a part: the elements from starts on, subsizes in
-// each dimension, as in [cohort.Subarray]. Elements that no rank has keep what they were, 0 in a new file. NumPy
+// WriteNpy writes an array as a NumPy file. Each rank passes a part of it: the elements from starts on, subsizes in
+// each dimension, as in [cohort.Subarray]. Elements that no rank passes keep what they were, 0 in a new file. NumPy
 // reads the file with numpy.load.
 //
 // Collective: all ranks call it with the same type and sizes.
 //
 // Buffers: buf has the elements of the part, and the last dimension is contiguous.
 //
-// Errors: those of [WriteView]; [cohort.ErrType] for elements other than numbers and bool.
+// Errors: those of [WriteView]; [cohort.ErrType] for elements other than bool and numbers, and for BFloat16.
 //
 // Deadline: as for [File.WriteAtAll].
 func WriteNpy[T any](f *File, buf []T, sizes, subsizes, starts []int) error {
