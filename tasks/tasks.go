@@ -25,8 +25,8 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Map runs do for each task and yields the results on rank 0 in the order of the tasks. Only rank 0
-// reads tasks, in another goroutine. A loop that ends early does not wait for it: it ends when tasks next
-// yields.
+// reads tasks, in another goroutine if c has several ranks. A loop that ends early does not wait for this
+// goroutine, which ends when tasks next yields.
 //
 // Collective: all ranks of c loop over the result. The ranks other than 0 leave the loop when rank 0 does.
 //

@@ -5,8 +5,8 @@
 //	x, st, err := values.Recv[Task](world, cohort.AnySource, 0)
 //
 // The functions have the names and the rules of those of package cohort, but take a value and return one,
-// so that nobody knows or allocates a length. They serve configurations, results and messages of a
-// program's own. Slices of numbers are sent many times faster by package cohort, which does not encode
+// so that no rank needs to know a length. They suit configurations, results and a program's own
+// messages. Slices of numbers are sent many times faster by package cohort, which does not encode
 // them.
 //
 // # What can be sent
@@ -17,8 +17,8 @@
 // known to gob.Register on all ranks. They follow gob's own rules, which leave such fields out.
 //
 // A nil pointer or interface arrives as nil. An empty slice, and a pointer to a zero within a struct, may arrive
-// as nil too, because gob does not send them. A value that contains itself, or in which more than 100000 pointers lead to each
-// other, is ErrType.
+// as nil too, because gob does not send them. A value that contains itself, or whose pointers, slices and maps are
+// nested deeper than 100000, is ErrType.
 //
 // All ranks use the same type. gob accepts structs whose fields differ, if those of equal names fit.
 //
@@ -32,7 +32,7 @@
 // Every error is a [cohort.OpError]. A value that cannot be encoded is ErrType on its rank. The other
 // ranks of a collective that need the value get [cohort.ErrMismatch], which names that rank and says what
 // was wrong, and the communicator stays usable. A message that cannot be decoded is ErrType and names its
-// sender: it does not panic, and the memory allocated follows from the message's length. Two forged
-// messages are beyond that: a map behind an interface that claims a huge length, and a recursive type nested
+// sender: decoding does not panic, and its memory is limited by the message's length. Two kinds of forged
+// messages are exceptions: a map behind an interface that claims a huge length, and a recursive type nested
 // millions deep.
 package values
