@@ -282,7 +282,7 @@ func (l *leader) renew(cause error) error {
 		}
 	}
 	if len(l.members) == 1 && !l.stopped {
-		return cause
+		return lost(cause)
 	}
 	for r := 1; r < len(l.members); r++ {
 		if t := l.running[l.members[r]]; t != nil {

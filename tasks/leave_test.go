@@ -172,3 +172,42 @@ func TestTaskThatEndsItsGoroutineIsAnError(t *testing.T) {
 		return nil
 	})
 }
+
+// Rank 2 revokes the communicator before rank 0 dies, like a rank that learns of the death first.
+func TestLossOfRankZeroIsPeerLostAfterRevoke(t *testing.T) {
+	revoked := make(chan struct{})
+	err := cohort.Run(t.Context(), 3, func(world *cohort.Comm) error {
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		switch world.Rank() {
+		case 0:
+			<-revoked
+			return errDies
+		case 1:
+			go func() {
+				defer close(revoked)
+				if _, err := cohort.Recv(c, make([]byte, 1), 2, 1); !errors.Is(err, cohort.ErrBroken) {
+					t.Errorf("receive on a revoked communicator: %v, want %v", err, cohort.ErrBroken)
+				}
+			}()
+			if err := serve(t.Context(), c, square); !errors.Is(err, cohort.ErrPeerLost) {
+				t.Errorf("%v, want %v", err, cohort.ErrPeerLost)
+			}
+			return nil
+		}
+		defer c.Close()
+		if err := c.Revoke(); err != nil {
+			return err
+		}
+		d, err := c.Shrink()
+		if err != nil {
+			return err
+		}
+		return d.Close()
+	})
+	if !errors.Is(err, errDies) {
+		t.Error(err)
+	}
+}

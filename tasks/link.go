@@ -3,6 +3,7 @@ package tasks
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -87,4 +88,13 @@ func shrink(c *cohort.Comm, cause error) (*cohort.Comm, error) {
 		return nil, errors.Join(cause, err)
 	}
 	return d, nil
+}
+
+// lost returns the cause of a loss that ends the loop as an ErrPeerLost. The cause is an ErrBroken if another rank
+// learned of the loss first and revoked the communicator.
+func lost(cause error) error {
+	if errors.Is(cause, cohort.ErrPeerLost) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", cohort.ErrPeerLost, cause)
 }

@@ -72,7 +72,7 @@ func serve[In, Out any](ctx context.Context, c *cohort.Comm, do func(context.Con
 		}
 		c = d
 		if at, _ := d.Group().TranslateRanks([]int{0}, first); at[0] != 0 {
-			return err // rank 0 is lost
+			return lost(err)
 		}
 		listen()
 	}

@@ -34,7 +34,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // rank 0 leaves the loop. The loop then waits until every running do has returned.
 //
 // Errors: [*Error] for a task that failed, after which the loop continues; ctx's cause when ctx
-// ends on rank 0; those of [cohort.Comm.Dup], [cohort.Send] and [cohort.Comm.Shrink].
+// ends on rank 0; [cohort.ErrPeerLost] if rank 0 or all other ranks are lost; those of [cohort.Comm.Dup],
+// [cohort.Send] and [cohort.Comm.Shrink].
 //
 // Deadline: that of c for each message. A rank that waits for its next task waits for rank 0, so c
 // should have none. A rank whose deadline passes leaves the loop with [cohort.ErrTimeout], and the
