@@ -142,7 +142,9 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 	}
 	defer f.busy.Unlock()
 	mine := call{Arg: arg, Bytes: r.bytes, Pieces: r.pieces}
-	mine.Lo, mine.Hi = r.hull()
+	if o != opAppendAll { // which does not know yet where
+		mine.Lo, mine.Hi = r.hull()
+	}
 	if st, err := f.file.Stat(); err == nil {
 		mine.Size = st.Size()
 	} else if bad == nil {

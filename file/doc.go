@@ -36,7 +36,7 @@
 // errors.Is(err, syscall.ENOSPC), errors.Is(err, fs.ErrNotExist).
 //
 // Wrong arguments on one rank are [cohort.ErrMismatch] on the others, and nothing is read or written. The file
-// stays usable after these errors. After the loss of a rank or a deadline it does not: the error
-// names all bytes of the operation, later collective operations are [cohort.ErrBroken], and ReadAt, WriteAt and
-// Close still work.
+// stays usable after these errors. It does not after the loss of a rank or a deadline. The error then names all
+// bytes of the operation, or this rank's if the ranks have not told each other yet what they write. Later collective
+// operations are [cohort.ErrBroken]; ReadAt, WriteAt and Close still work.
 package file

@@ -2,6 +2,7 @@ package file
 
 import (
 	"io"
+	"iter"
 	"math/bits"
 	"slices"
 
@@ -221,37 +222,41 @@ func (t *transfer) move(low int64, size int, asked [][]piece, bytes [][]byte) {
 	}
 }
 
-// cover sets the bits from one on and before another.
+// cover sets the bits from one on and before another, which is greater.
 func cover(set []uint64, from, to int) {
-	for from < to {
-		n := min(64-from%64, to-from)
-		set[from/64] |= (1<<n - 1) << (from % 64)
-		from += n
+	first, last := from/64, (to-1)/64
+	head, tail := ^uint64(0)<<(from%64), ^uint64(0)>>(63-(to-1)%64)
+	if first == last {
+		set[first] |= head & tail
+		return
 	}
+	set[first] |= head
+	for i := first + 1; i < last; i++ {
+		set[i] = ^uint64(0)
+	}
+	set[last] |= tail
 }
 
 // runs yields where the bits of a set of n are 1: from one on and before another.
-func runs(set []uint64, n int) func(yield func(from, to int) bool) {
+func runs(set []uint64, n int) iter.Seq2[int, int] {
 	// next returns the first place from i on where a bit is not that of skip, or n.
 	next := func(i int, skip uint64) int {
-		for i < n {
-			if word := (set[i/64] ^ skip) >> (i % 64); word != 0 {
-				return min(n, i+bits.TrailingZeros64(word))
+		mask := ^uint64(0) << (i % 64)
+		for at := i / 64; at < len(set); at++ {
+			if word := (set[at] ^ skip) & mask; word != 0 {
+				return min(n, at*64+bits.TrailingZeros64(word))
 			}
-			i += 64 - i%64
+			mask = ^uint64(0)
 		}
 		return n
 	}
 	return func(yield func(from, to int) bool) {
-		for to := 0; ; {
-			from := next(to, 0)
-			if from == n {
-				return
-			}
-			to = next(from, ^uint64(0))
+		for from := next(0, 0); from < n; {
+			to := next(from, ^uint64(0))
 			if !yield(from, to) {
 				return
 			}
+			from = next(to, 0)
 		}
 	}
 }
