@@ -250,5 +250,5 @@ func TypeName(id uint32) string {
 // Callers pass a < b, so that all ranks return the same text. A rank with an
 // argument error returns that error instead.
 func Mismatch(a int, fa Fingerprint, b int, fb Fingerprint) error {
-	return &Fault{ErrMismatch, fmt.Sprintf("rank %d called %v, rank %d called %v", a, fa, b, fb)}
+	return Faultf(ErrMismatch, "rank %d called %v, rank %d called %v", a, fa, b, fb)
 }

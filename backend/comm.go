@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -97,13 +96,13 @@ func (b *Bound) Err(start time.Time) error {
 		switch err := b.Ctx.Err(); {
 		case err == nil:
 		case errors.Is(err, context.DeadlineExceeded):
-			return &Fault{ErrTimeout, "the context's deadline has passed"}
+			return &Fault{Sentinel: ErrTimeout, Text: "the context's deadline has passed"}
 		default:
-			return &Fault{ErrCanceled, context.Cause(b.Ctx).Error()}
+			return &Fault{Sentinel: ErrCanceled, Text: context.Cause(b.Ctx).Error()}
 		}
 	}
 	if d, ok := b.Deadline(start); ok && !time.Now().Before(d) {
-		return &Fault{ErrTimeout, fmt.Sprintf("after %v", time.Since(start).Round(time.Millisecond))}
+		return Faultf(ErrTimeout, "after %v", time.Since(start).Round(time.Millisecond))
 	}
 	return nil
 }

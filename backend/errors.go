@@ -70,17 +70,23 @@ func Sentinel(code uint8) error {
 type Fault struct {
 	Sentinel error  // one of the sentinels above
 	Text     string // the facts, with values
+	Left     bool   // of ErrPeerLost: the peer has closed the communicator in good order
 }
 
 // Faultf returns a Fault with a formatted text.
 func Faultf(sentinel error, format string, args ...any) *Fault {
-	return &Fault{sentinel, fmt.Sprintf(format, args...)}
+	return &Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
+}
+
+// PeerLeft returns the Fault of an operation that needs a rank that has closed the communicator.
+func PeerLeft(format string, rank int) *Fault {
+	return &Fault{Sentinel: ErrPeerLost, Text: fmt.Sprintf(format, rank), Left: true}
 }
 
 // While adds what an operation was doing to the error of a Bound that ended it.
 func While(err error, doing string) error {
 	if f, ok := err.(*Fault); ok && (f.Sentinel == ErrTimeout || f.Sentinel == ErrCanceled) {
-		return &Fault{f.Sentinel, f.Text + ": " + doing}
+		return &Fault{Sentinel: f.Sentinel, Text: f.Text + ": " + doing}
 	}
 	return err
 }

@@ -132,9 +132,9 @@ func (g *group) left(rank int) error {
 		return e.later
 	}
 	if g.key == (groupKey{}) {
-		return backend.Faultf(backend.ErrPeerLost, "rank %d has left the job", rank)
+		return backend.PeerLeft("rank %d has left the job", rank)
 	}
-	return backend.Faultf(backend.ErrPeerLost, "rank %d has closed the communicator", rank)
+	return backend.PeerLeft("rank %d has closed the communicator", rank)
 }
 
 // absent returns the error of a receive of rank from a source that has closed

@@ -151,9 +151,9 @@ func (c *comm) goneFault(r int) error {
 	case left && loss != nil:
 		return loss
 	case left:
-		return backend.Faultf(backend.ErrPeerLost, "rank %d has closed its communicator and left the job", w)
+		return backend.PeerLeft("rank %d has closed its communicator and left the job", w)
 	}
-	return backend.Faultf(backend.ErrPeerLost, "rank %d has closed this communicator", r)
+	return backend.PeerLeft("rank %d has closed this communicator", r)
 }
 
 // forget forgets the communicator if every member has closed it: until then one of them may still send to

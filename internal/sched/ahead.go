@@ -20,10 +20,11 @@ func (r *Runner) ahead(call *backend.Call) bool {
 	return call.Coll.Neighbor() && call.Form == backend.Blocking && call.Err == nil && !r.CheckAll
 }
 
-// without reports whether the check goes on after an error, because a rank has left the communicator. That rank has
-// made its calls, and may be ahead of this one.
+// without reports whether the check goes on after an error, because a rank has left the communicator in good order:
+// it may have been ahead of this one.
 func (o *Op) without(err error) bool {
-	return o.r.ahead(&o.call) && errors.Is(err, backend.ErrPeerLost)
+	f, ok := err.(*backend.Fault)
+	return ok && f.Left && o.r.ahead(&o.call)
 }
 
 // landing is ready when the messages of an operation have come.

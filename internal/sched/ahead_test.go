@@ -116,3 +116,23 @@ func TestNeighborsGoOnWhenAnotherRankHasLeft(t *testing.T) {
 		}
 	}
 }
+
+// A rank that leaves the communicator before a call that the others make is an error of all.
+func TestRankThatLeavesBeforeNeighborsCallIsFound(t *testing.T) {
+	const n = 5
+	left := make(chan struct{})
+	errs := ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
+		if bc.Rank() == n-1 {
+			defer close(left)
+			return bc.Close()
+		}
+		<-left
+		err := r.Run(nil, pair(bc.Rank(), 0, int64s, []int64{1}, []int64{0}), true)
+		return errors.Join(err, r.Settle(), bc.Broken())
+	})
+	for r, err := range errs[:n-1] {
+		if !errors.Is(err, backend.ErrPeerLost) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}

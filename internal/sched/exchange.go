@@ -138,7 +138,8 @@ func (x *exchange) encode() {
 	}
 }
 
-// take merges what was received.
+// take merges what was received. The message that covers its sender alone is the first one that this rank sends: if it
+// has left without, it has not made the call.
 func (x *exchange) take(l *leg) error {
 	if l.to >= 0 && x.send.Err != nil && !x.o.without(x.send.Err) {
 		return x.send.Err
@@ -146,7 +147,7 @@ func (x *exchange) take(l *leg) error {
 	switch {
 	case l.from < 0:
 		return nil
-	case x.recv.Err != nil && x.o.without(x.recv.Err):
+	case x.recv.Err != nil && l.count > 1 && x.o.without(x.recv.Err):
 		return nil
 	case x.recv.Err != nil:
 		return x.recv.Err
