@@ -179,6 +179,7 @@ func refused[T any](x T) error {
 func TestSharedPartsAreSent(t *testing.T) {
 	shared := &node{X: 7}
 	arrives(t, &node{1, shared, shared})
+	gob.Register([]any{})
 	arrives(t, []any{1, []any{1}})
 }
 
