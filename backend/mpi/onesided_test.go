@@ -11,28 +11,13 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/mpi"
 	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/test/far"
 )
-
-// far is a communicator whose ranks are on a node each, as far as the layers above it know.
-type far struct{ backend.Comm }
-
-func (f far) NodeOf(rank int) int { return f.WorldRank(rank) }
-
-func (f far) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := f.Comm.Derive(members, id)
-	return far{c}, err
-}
-
-func (f far) Caps() backend.Caps {
-	c := f.Comm.Caps()
-	c.SharedMemory = false
-	return c
-}
 
 func init() {
 	cohort.Register("far", func(ctx context.Context, s backend.Config) (backend.Comm, error) {
 		c, err := mpi.Open(ctx, mpi.Config{Check: s.Check})
-		return far{c}, err
+		return far.Comm{Comm: c}, err
 	})
 }
 

@@ -11,39 +11,23 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/shm"
 	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/test/far"
 )
 
-// far is a communicator whose ranks are on a node each, as far as the layers above it know. It has none of the
-// optional interfaces, so one-sided accesses of other ranks' parts are messages.
-type far struct{ backend.Comm }
-
-func (f far) NodeOf(rank int) int { return f.WorldRank(rank) }
-
-func (f far) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := f.Comm.Derive(members, id)
-	return far{c}, err
-}
-
-func (f far) Caps() backend.Caps {
-	c := f.Comm.Caps()
-	c.SharedMemory, c.NativeColl = false, false
-	return c
-}
-
-// pairs is far with two ranks on a node, which share memory.
+// pairs is far.Comm with two ranks on a node, which share memory.
 type pairs struct {
-	far
+	far.Comm
 	backend.Sharing
 }
 
 func (p pairs) NodeOf(rank int) int { return p.WorldRank(rank) / 2 }
 
 func (p pairs) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := p.Comm.Derive(members, id)
+	c, err := p.Comm.Comm.Derive(members, id)
 	if err != nil {
 		return nil, err
 	}
-	return pairs{far{c}, c.(backend.Sharing)}, nil
+	return pairs{far.Comm{Comm: c}, c.(backend.Sharing)}, nil
 }
 
 func init() {
@@ -52,14 +36,14 @@ func init() {
 	}
 	cohort.Register("far-shm", func(ctx context.Context, s backend.Config) (backend.Comm, error) {
 		c, err := overShm(ctx, s)
-		return far{c}, err
+		return far.Comm{Comm: c}, err
 	})
 	cohort.Register("pairs-shm", func(ctx context.Context, s backend.Config) (backend.Comm, error) {
 		c, err := overShm(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		return pairs{far{c}, c.(backend.Sharing)}, nil
+		return pairs{far.Comm{Comm: c}, c.(backend.Sharing)}, nil
 	})
 }
 
