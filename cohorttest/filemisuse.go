@@ -13,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/file"
 )
 
-// fileOpen opens files that are not there, on all ranks or on one, and wrong ones. The errors are the same on all ranks.
+// fileOpen opens missing files, on all ranks or on one, and files of the wrong kind. The errors are the same on all ranks.
 func fileOpen(r *Rank) {
 	missing := filepath.Join(r.job.Dir, "no-folder", "x")
 	_, err := file.Open(r.Comm, missing, update, 0o600)

@@ -45,7 +45,7 @@ func show(world *cohort.Comm, f *file.File) error {
 	return err
 }
 
-// A file that is not there is the same error on every rank.
+// To open a missing file is the same error on every rank.
 func ExampleOpen() {
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
 		_, err := file.Open(world, "no/such/file", os.O_RDONLY, 0)
