@@ -60,7 +60,7 @@ func TestCartCoordinatesAndNeighbors(t *testing.T) {
 		n := c.Neighbors()
 		lo, hi, _ := c.Shift(1, 1)
 		if len(n) != 2 || n[1] != (Neighbor{lo, hi}) || row == 0 && n[0].Lower != ProcNull || row == 1 && n[0].Upper != ProcNull {
-			t.Errorf("neighbours of rank %d: %v", c.Rank(), n)
+			t.Errorf("neighbors of rank %d: %v", c.Rank(), n)
 		}
 		// Everyone sends down: the first row receives nothing.
 		from, to, err := c.Shift(0, 1)

@@ -59,7 +59,7 @@ func TestCallsAreFilledAsDocumented(t *testing.T) {
 		{"Reduce, same slice, not root", other, func(c *Comm) error { return Reduce(c, three, three, Sum, 1) }, 3, 12, -1, false},
 		{"Allreduce", other, func(c *Comm) error { return Allreduce(c, three, buf(3), Sum) }, 3, 12, 12, false},
 		{"Allreduce in place", other, func(c *Comm) error { return Allreduce(c, three, three, Sum) }, 3, -1, 12, true},
-		{"Allreduce of neighbours", other, func(c *Comm) error { return Allreduce(c, all[:3], all[3:6], Sum) }, 3, 12, 12, false},
+		{"Allreduce of neighbors", other, func(c *Comm) error { return Allreduce(c, all[:3], all[3:6], Sum) }, 3, 12, 12, false},
 		{"ReduceScatterBlock", other, func(c *Comm) error { return ReduceScatterBlock(c, all, three, Sum) }, 3, 48, 12, false},
 		{"ReduceScatterBlock in place", other, func(c *Comm) error { return ReduceScatterBlock(c, all, all, Sum) }, 3, -1, 48, true},
 		{"ReduceScatter", other, func(c *Comm) error { return ReduceScatter(c, buf(10), three, counts, Sum) }, 10, 40, 12, false},

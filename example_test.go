@@ -166,7 +166,7 @@ func ExampleSendrecv() {
 	// [1]
 }
 
-// Every rank computes while its message and that of its neighbour are on their way.
+// Every rank computes while its message and that of its neighbor are on their way.
 func ExampleIsendrecv() {
 	four(func(world *cohort.Comm) error {
 		me, n := world.Rank(), world.Size()
@@ -175,7 +175,7 @@ func ExampleIsendrecv() {
 		if err != nil {
 			return err
 		}
-		square := me * me // what does not need the neighbour's number
+		square := me * me // what does not need the neighbor's number
 		if _, err := req.Wait(); err != nil {
 			return err
 		}

@@ -6,11 +6,11 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Each rank has 2 rows of a field and a column of its left neighbour beside them.
+// Each rank has 2 rows of a field and a column of its left neighbor beside them.
 func ExampleSendrecvView() {
 	four(func(world *cohort.Comm) error {
 		me, n := world.Rank(), world.Size()
-		field := []int{ // 2 rows of 3; the first column is the neighbour's
+		field := []int{ // 2 rows of 3; the first column is the neighbor's
 			-1, 10*me + 1, 10*me + 2,
 			-1, 10*me + 3, 10*me + 4,
 		}

@@ -203,7 +203,7 @@ func TestFlightWritesFileAfterFailure(t *testing.T) {
 			t.Errorf("rank %d: %v, %+v", d.Rank, d.Cause, o)
 		}
 	}
-	if f := flight.Analyse(dumps); !strings.Contains(f.Line, "rank 0 was in Recv from 1, tag 7, rank 1 was in Recv from 0, tag 8: each waits for the next") {
+	if f := flight.Analyze(dumps); !strings.Contains(f.Line, "rank 0 was in Recv from 1, tag 7, rank 1 was in Recv from 0, tag 8: each waits for the next") {
 		t.Errorf("the line: %s", f.Line)
 	}
 }

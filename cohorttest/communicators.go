@@ -225,7 +225,7 @@ func createGroup(r *Rank) {
 }
 
 // cart checks grids of one, two and three dimensions: the conversions between ranks and
-// coordinates are inverse and row-major, and shifts lead to neighbours.
+// coordinates are inverse and row-major, and shifts lead to neighbors.
 func cart(r *Rank) {
 	for _, dims := range [][]int{{0}, {0, 0}, {0, 0, 0}, {r.Size, 1}} {
 		periods := make([]bool, len(dims))
@@ -265,12 +265,12 @@ func cart(r *Rank) {
 		for dim := range shape {
 			source, dest, err := c.Shift(dim, 1)
 			r.OK(err)
-			up, down := neighbour(shape, mine, dim, 1, periods[dim]), neighbour(shape, mine, dim, -1, periods[dim])
+			up, down := neighbor(shape, mine, dim, 1, periods[dim]), neighbor(shape, mine, dim, -1, periods[dim])
 			if dest != up || source != down {
 				r.Errorf("shift by 1 in dimension %d of %v at %v: from %d to %d, want from %d to %d", dim, shape, mine, source, dest, down, up)
 			}
 			if both := c.Neighbors()[dim]; both.Lower != down || both.Upper != up {
-				r.Errorf("neighbours in dimension %d of %v at %v: %+v, want %d and %d", dim, shape, mine, both, down, up)
+				r.Errorf("neighbors in dimension %d of %v at %v: %+v, want %d and %d", dim, shape, mine, both, down, up)
 			}
 			got := []int32{-1}
 			_, err = cohort.Sendrecv(c.Comm, []int32{int32(r.Rank)}, dest, dim, got, source, dim)
@@ -289,9 +289,9 @@ func cart(r *Rank) {
 	r.Is(err, cohort.ErrCount, "a grid of more places than ranks")
 }
 
-// neighbour returns the rank one step along a dimension, by the definition of row-major
+// neighbor returns the rank one step along a dimension, by the definition of row-major
 // order.
-func neighbour(shape, at []int, dim, step int, period bool) int {
+func neighbor(shape, at []int, dim, step int, period bool) int {
 	row := 0
 	for i, x := range at {
 		if i == dim {

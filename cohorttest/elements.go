@@ -202,7 +202,7 @@ func (a *args[T]) expectFold(at, n, lo, hi, from int) {
 }
 
 // ragged returns the length of rank r's block in the collectives with counts. Some
-// blocks are empty, and for m of at least 3 neighbours have different lengths.
+// blocks are empty, and for m of at least 3 neighbors have different lengths.
 func (a *args[T]) ragged(r int) int { return (r*2 + 1) % 4 * a.m / 3 }
 
 // backwards returns displacements that put blocks of the given lengths into a buffer in

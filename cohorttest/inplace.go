@@ -3,7 +3,7 @@ package cohorttest
 import "github.com/cohort-hpc/cohort"
 
 // p2pInPlace exchanges messages around the ring with the same slice as send and recv
-// (MPI_Sendrecv_replace, MPI-4.1 section 3.10): each rank receives what its neighbour held before.
+// (MPI_Sendrecv_replace, MPI-4.1 section 3.10): each rank receives what its neighbor held before.
 // Then it gives that back. The lengths cover eager messages and rendezvous.
 func p2pInPlace(r *Rank) {
 	c := r.Comm

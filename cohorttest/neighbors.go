@@ -55,7 +55,7 @@ func neighborhoods(r *Rank, use func(h *neighborhood)) {
 				at[i], rest = rest%g.Dims()[i], rest/g.Dims()[i]
 			}
 			for i := range dims {
-				all = append(all, neighbour(g.Dims(), at, i, -1, periods[i]), neighbour(g.Dims(), at, i, 1, periods[i]))
+				all = append(all, neighbor(g.Dims(), at, i, -1, periods[i]), neighbor(g.Dims(), at, i, 1, periods[i]))
 			}
 			return all
 		}

@@ -19,7 +19,7 @@ func onesidedScenarios() []scenario {
 		{name: "onesided/order", body: onesidedOrder},
 		{name: "onesided/tickets", body: onesidedTickets},
 		{name: "onesided/compare-and-swap", body: onesidedCompareAndSwap},
-		{name: "onesided/neighbours", body: onesidedNeighbours},
+		{name: "onesided/neighbors", body: onesidedNeighbors},
 		{name: "onesided/flush", sizes: atLeast(2), body: onesidedFlush},
 		{name: "onesided/progress", sizes: atLeast(2), body: onesidedProgress},
 		{name: "onesided/requests", body: onesidedRequests},
@@ -278,8 +278,8 @@ func swaps[T cohort.Number](r *Rank, elem func(x int) T) {
 	r.OK(w.Close())
 }
 
-// onesidedNeighbours has every rank write bytes that lie between those of other ranks, by all operations.
-func onesidedNeighbours(r *Rank) {
+// onesidedNeighbors has every rank write bytes that lie between those of other ranks, by all operations.
+func onesidedNeighbors(r *Rank) {
 	const rounds = 100
 	w := onesided[uint8](r, r.Comm, r.Size+5)
 	for i := 1; i <= rounds; i++ {

@@ -7,7 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Point to point (MPI-4.1 chapter 3). With one rank, both neighbours in the ring are
+// Point to point (MPI-4.1 chapter 3). With one rank, both neighbors in the ring are
 // the rank itself, so these scenarios cover messages to oneself too.
 
 func p2pScenarios() []scenario {
@@ -28,7 +28,7 @@ func p2pScenarios() []scenario {
 	}
 }
 
-// ring returns the neighbours of a rank.
+// ring returns the neighbors of a rank.
 func (r *Rank) ring() (next, prev int) {
 	return (r.Rank + 1) % r.Size, (r.Rank + r.Size - 1) % r.Size
 }

@@ -167,7 +167,7 @@ func testAny(r *Rank) {
 
 func testAll(r *Rank) {
 	reqs, recvs, finish := open(r, 20)
-	// This one completes only after this rank's neighbour has sent to it.
+	// This one completes only after this rank's neighbor has sent to it.
 	next, prev := r.ring()
 	last, err := cohort.Irecv(r.Comm, make([]int32, 1), prev, 500)
 	r.OK(err)
@@ -284,7 +284,7 @@ func cancel(r *Rank) {
 	req, err = cohort.Irecv(c, got, prev, 12)
 	r.OK(err)
 	r.OK(cohort.Ssend(c, []int32{10}, next, 12))
-	r.OK(c.Barrier()) // the neighbour's Ssend has returned: it has matched
+	r.OK(c.Barrier()) // the neighbor's Ssend has returned: it has matched
 	r.OK(req.Cancel())
 	if _, err := req.Wait(); err != nil || got[0] != 10 {
 		r.Errorf("a receive canceled after it matched: %v, %d", err, got[0])

@@ -438,7 +438,7 @@ func (p *player) derive() error {
 	return d.Close()
 }
 
-// window makes a window, reads what a neighbour has written, and increments a counter
+// window makes a window, reads what a neighbor has written, and increments a counter
 // under a lock.
 func (p *player) window() error {
 	p.what = "a window"

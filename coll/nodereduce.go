@@ -8,7 +8,7 @@ import "slices"
 // A unit is a largest part of the tree whose operands are all on one node: its
 // value is computed among its ranks, without a message to another node. The nodes' leaders
 // compute what is above the units. If a node has a power of two of consecutive ranks, it is
-// one unit. If all neighbours of a rank are on other nodes, its operand is a unit, and has
+// one unit. If all neighbors of a rank are on other nodes, its operand is a unit, and has
 // to cross in any case.
 
 // branch is a unit, or what combines two branches.
@@ -251,7 +251,7 @@ func compare(x, y []int) (onlyX, onlyY, both []int) {
 
 // reduceNodes: the units are reduced in the nodes, and the branches above on
 // leaders that are chosen so that no fewer values can cross. That is the problem of
-// labelling a tree whose leaves have labels with the fewest changes along its
+// labeling a tree whose leaves have labels with the fewest changes along its
 // edges.
 //
 // Fitch: Toward defining the course of evolution: minimum change for a specific

@@ -22,7 +22,7 @@ const ringChunk = 8 << 10
 //
 // Tree: with p the largest power of two not above n and rem = n-p, the operands of ranks
 // (0,1), (2,3), ... (2rem-2, 2rem-1) are combined first. A perfect binary tree over
-// neighbours then combines the p values. The operand of the lower ranks is always the left
+// neighbors then combines the p values. The operand of the lower ranks is always the left
 // one, which operations that do not commute need.
 //
 // Ring: for commutative operations, if n is not a power of two and the vector has at least

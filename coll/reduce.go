@@ -19,7 +19,7 @@ func (b *builder) accumulate(w *vector) {
 }
 
 // reduceBinomial: values are combined up the tree of the canonical order. Of
-// two neighbouring subtrees the one with the root in it receives, or, with
+// two neighboring subtrees the one with the root in it receives, or, with
 // ranks numbered relative to the root by exclusive or, the lower one.
 func reduceBinomial(b *builder) {
 	w := reduceVector(b)

@@ -87,7 +87,7 @@ func (n need) met(s shape) bool {
 
 // rules are the algorithms. Of those of a collective whose needs are met the one with the least cost is
 // chosen, or one before it that costs little more: an algorithm comes first if its messages go to
-// neighbours, or if it needs less memory. A single rank has no algorithm.
+// neighbors, or if it needs less memory. A single rank has no algorithm.
 var rules = [...]rule{
 	{backend.Barrier, "barrier/dissemination", anything, nil, barrierDissemination},
 

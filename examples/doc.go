@@ -1,7 +1,7 @@
 // Package examples holds small programs, one folder and one idea each:
 //
 //	hello      join a job and say where this rank runs
-//	ring       messages between neighbours, of a length the receiver does not know
+//	ring       messages between neighbors, of a length the receiver does not know
 //	pi         a sum whose bits do not depend on the number of ranks
 //	heat2d     a grid split over a Cartesian communicator, with halo exchange
 //	fft3d      a transform in three dimensions, whose ranks exchange blocks by layouts

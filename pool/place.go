@@ -64,7 +64,7 @@ func describe(cfg Config, workers []*worker) string {
 	var all []int // processors
 	pinned := 0   // workers
 	for lo := 0; lo < n; {
-		// Join neighbours that have the same processors, or successive single ones.
+		// Join neighbors that have the same processors, or successive single ones.
 		same, rising := lo+1, lo+1
 		for same < n && slices.Equal(workers[same].cpus, workers[lo].cpus) {
 			same++

@@ -82,7 +82,7 @@ func TestCaseErrorNamesFileFieldAndLimits(t *testing.T) {
 		{"not an object", "lines.json", "{\n  \"lines\": []\n}", "[]", []string{"lines.json", "got a list", "want an object"}},
 		{"format", "case.json", `"cohort-sddp-case"`, `"other"`, []string{"case.json: format", `got "other"`, `want "cohort-sddp-case"`}},
 		{"version", "case.json", `"version": 1`, `"version": 2`, []string{"case.json: version", "got 2", "from 1 to 1"}},
-		{"unknown field", "case.json", `"version": 1,`, `"version": 1, "colour": 3,`, []string{"case.json: colour", "unknown field", "hours_per_stage"}},
+		{"unknown field", "case.json", `"version": 1,`, `"version": 1, "color": 3,`, []string{"case.json: color", "unknown field", "hours_per_stage"}},
 		{"case of a field", "case.json", `"stages"`, `"Stages"`, []string{"case.json: stages: missing", "case.json: Stages: unknown field"}},
 		{"field twice", "case.json", `"stages": 3,`, `"stages": 3, "stages": 4,`, []string{"case.json: stages", "twice"}},
 		{"missing field", "case.json", `"deficit_cost": 1000,`, ``, []string{"case.json: deficit_cost: missing", "want a number from 0"}},
@@ -425,7 +425,7 @@ func TestWrongLimitIsReportedOnce(t *testing.T) {
 // Must-run output that load and lines of several buses together cannot take names those buses only.
 func TestMustRunErrorNamesBuses(t *testing.T) {
 	c := readShipped(t, "brazil4")
-	c.Thermals[0].MinMW, c.Thermals[0].MaxMW = Series{55000}, Series{55000} // more than SUDESTE's load, its neighbours take the rest
+	c.Thermals[0].MinMW, c.Thermals[0].MaxMW = Series{55000}, Series{55000} // more than SUDESTE's load, its neighbors take the rest
 	if err := c.checkStages("case"); err != nil {
 		t.Fatal(err)
 	}

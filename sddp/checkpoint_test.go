@@ -126,7 +126,7 @@ func TestInvalidCheckpointFieldsAreRejected(t *testing.T) {
 		{"format", "cohort-sddp-checkpoint", "cohort-sddp-policy", []string{"format", `want "cohort-sddp-checkpoint"`}},
 		{"version", `"version": 7`, `"version": 1`, []string{"version: got 1"}},
 		{"no line", "\n", " ", []string{"no first line"}},
-		{"unknown field", `"passes"`, `"colour": 1, "passes"`, []string{"colour: unknown field"}},
+		{"unknown field", `"passes"`, `"color": 1, "passes"`, []string{"color: unknown field"}},
 		{"no seed", `"seed": "18446744073709551615", `, "", []string{"seed: missing"}},
 		{"seed", "18446744073709551615", "18446744073709551616", []string{"seed: got"}},
 		{"no passes", `"passes": 2`, `"passes": 0`, []string{"passes: got 0"}},

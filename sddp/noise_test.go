@@ -42,10 +42,10 @@ func TestInflowsHaveMeanAndDeviationOfCase(t *testing.T) {
 		t.Errorf("variance %.2f, want %.2f", got, std*std)
 	}
 	if got := logs / n; math.Abs(got) > 5/math.Sqrt(n) {
-		t.Errorf("mean of the standardised logarithm %.4f, want 0", got)
+		t.Errorf("mean of the standardized logarithm %.4f, want 0", got)
 	}
 	if got := cubes / n; math.Abs(got) > 5*math.Sqrt(15.0/n) {
-		t.Errorf("third moment of the standardised logarithm %.4f, want 0", got)
+		t.Errorf("third moment of the standardized logarithm %.4f, want 0", got)
 	}
 }
 

@@ -20,7 +20,7 @@ type Options struct {
 	// Sampling gives the inflows of the forward passes. Other than in sample, the cost of the passes does not
 	// estimate that of the policy on the openings, so the gap compares two problems.
 	Sampling Sampling
-	Risk     Risk // that the policy minimises; the zero value is the expected cost
+	Risk     Risk // that the policy minimizes; the zero value is the expected cost
 
 	// OpeningBlocks is the number of blocks that the openings of a trial point are divided into in a backward
 	// pass; 0 means 1. More ranks and threads than passes help only with more than one. Each block begins at the

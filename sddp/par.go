@@ -199,7 +199,7 @@ func (m *PAR) derive(dst, byInflow, byNext []float64, period int) {
 
 // history is the record of one reservoir.
 type history struct {
-	x, z      []float64 // in order of time, and standardised by period
+	x, z      []float64 // in order of time, and standardized by period
 	mean, std []float64 // by period
 }
 

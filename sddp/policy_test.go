@@ -49,7 +49,7 @@ func TestInvalidPolicyIsRejected(t *testing.T) {
 		{"empty", text, "", []string{"the file is empty"}},
 		{"format", "cohort-sddp-policy", "cohort-sddp-case", []string{"format", `want "cohort-sddp-policy"`}},
 		{"version", `"version": 3`, `"version": 9`, []string{"version", "got 9", "from 3 to 3"}},
-		{"unknown field", `"passes"`, `"colour": 1, "passes"`, []string{"colour", "unknown field"}},
+		{"unknown field", `"passes"`, `"color": 1, "passes"`, []string{"color", "unknown field"}},
 		{"another case", c.SHA256(), strings.Repeat("0", 64), []string{"case_sha256", "valid only for the case it was trained for"}},
 		{"seed", `"18446744073709551615"`, `"-1"`, []string{"seed", `got "-1"`}},
 		{"openings", `"openings": 10`, `"openings": 0`, []string{"openings", "got 0"}},

@@ -205,7 +205,7 @@ func TestRecoverySkipsDamagedCheckpoint(t *testing.T) {
 
 // An error of a living rank ends the operation on all ranks; it is not repeated.
 func TestErrorWithoutLossEndsRecovery(t *testing.T) {
-	cause := errors.New("no licence")
+	cause := errors.New("no license")
 	var mu sync.Mutex
 	calls, got := map[int]int{}, map[int]error{}
 	err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {

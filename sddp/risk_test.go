@@ -159,7 +159,7 @@ func TestNestedCVaREqualsExtensiveForm(t *testing.T) {
 	}
 }
 
-// A policy that minimises risk has a higher expected cost and fewer costly scenarios than one that minimises
+// A policy that minimizes risk has a higher expected cost and fewer costly scenarios than one that minimizes
 // the expectation.
 func TestRiskAverseTrainingTradesMeanForTail(t *testing.T) {
 	c := rotated(t, 4)

@@ -15,7 +15,7 @@ import (
 // stage is the linear program of one stage. It is solved repeatedly with other storages at its start,
 // other inflows, and more cuts.
 //
-//	minimise   hours*(fuel + deficit + spill + transport) + penalties + discount*mean(theta)
+//	minimize   hours*(fuel + deficit + spill + transport) + penalties + discount*mean(theta)
 //	balance    generation + deficit + arriving - leaving = load        a row per block and bus
 //	water      storage + fill*(outflow - outflow upstream)
 //	             = storage before + fill*inflow                        a row per reservoir
@@ -108,7 +108,7 @@ func newStage(c *Case, t int, f futures, solver lp.Solver) (*stage, error) {
 
 	s.set(c.initialState(), c.expected(t))
 	s.lp.ResetBasis()
-	if err := s.optimise(); err != nil {
+	if err := s.optimize(); err != nil {
 		return s, err
 	}
 	s.start = s.lp.Basis(s.start)
@@ -242,7 +242,7 @@ func (s *stage) solve(pool *Pool) error {
 		}
 	}
 	for done := false; !done; {
-		if err := s.optimise(); err != nil {
+		if err := s.optimize(); err != nil {
 			return err
 		}
 		for r, col := range s.storage {
@@ -281,9 +281,9 @@ func (s *stage) addCut(pool *Pool, future, i int) {
 	s.rows = append(s.rows, cutRow{int32(future), int32(i)})
 }
 
-// optimise solves the program with its current rows. If the solver finds no optimum from the current
+// optimize solves the program with its current rows. If the solver finds no optimum from the current
 // basis, it tries once more from the slack basis, which also depends on the program alone.
-func (s *stage) optimise() error {
+func (s *stage) optimize() error {
 	for again := false; ; again = true {
 		s.solves++
 		status, err := s.lp.Solve()

@@ -11,7 +11,7 @@ import (
 )
 
 // Reducer combines many tensors, step by step, as data-parallel training does with gradients. A
-// tensor is reported ready as soon as it is computed, and is reduced together with its neighbours
+// tensor is reported ready as soon as it is computed, and is reduced together with its neighbors
 // while others are still being computed.
 //
 //	r, err := tensor.NewReducer(c, gradients, tensor.Average, 0)

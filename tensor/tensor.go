@@ -124,7 +124,7 @@ func (t *Tensor[T]) Shape() []int {
 	return slices.Clone(t.shape)
 }
 
-// Strides returns the distance between neighbours in each dimension, in elements.
+// Strides returns the distance between neighbors in each dimension, in elements.
 func (t *Tensor[T]) Strides() []int {
 	if t == nil {
 		return nil

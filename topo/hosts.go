@@ -200,7 +200,7 @@ func (p *pattern) name(numbers []string) string {
 func padded(n uint64, width int) string { return fmt.Sprintf("%0*d", width, n) }
 
 // CompressHosts formats names as a list that [ExpandHosts] expands to the same names in the same
-// order. It joins neighbours that differ only in a number at the end: n[01-03,07],login. Names with
+// order. It joins neighbors that differ only in a number at the end: n[01-03,07],login. Names with
 // brackets, commas or white space are copied unchanged.
 func CompressHosts(hosts []string) string {
 	var b strings.Builder

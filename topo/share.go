@@ -51,7 +51,7 @@ type Plan struct {
 // With a processor for each rank, ranks do not overlap; with one for each thread, threads do not.
 // With a core for each thread, no core runs two. If every rank fits into a NUMA domain, each gets a
 // part of one. The ranks are spread evenly over the domains, in order; each gets an even part of
-// its domain, and its threads take neighbouring cores. Slower kinds of cores are used only if the
+// its domain, and its threads take neighboring cores. Slower kinds of cores are used only if the
 // faster ones do not suffice. The plan depends only on the node and the arguments, so that all
 // ranks that see the same node agree.
 //

@@ -37,7 +37,7 @@ func TestPlanPlacesThreads(t *testing.T) {
 	}{
 		{server, "", 1, 2, topo.None, "0-31 0-31", topo.OwnCores},
 
-		// One rank per socket; its threads on neighbouring cores.
+		// One rank per socket; its threads on neighboring cores.
 		{server, "", 2, 1, topo.Cores, "0,16 | 8,24", topo.OwnCores},
 		{server, "", 2, 4, topo.Cores, "0,16 1,17 2,18 3,19 | 8,24 9,25 10,26 11,27", topo.OwnCores},
 		{server, "", 4, 2, topo.Cores, "0,16 1,17 | 4,20 5,21 | 8,24 9,25 | 12,28 13,29", topo.OwnCores},

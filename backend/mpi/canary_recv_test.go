@@ -167,7 +167,7 @@ func (x *exchange) clean(m *message) {
 	fill(m.buf)
 }
 
-// around is a Sendrecv with both neighbours.
+// around is a Sendrecv with both neighbors.
 func (x *exchange) around() {
 	n, me := x.w.Size(), x.w.Rank()
 	all := make([]*message, n)

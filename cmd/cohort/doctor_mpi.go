@@ -104,12 +104,12 @@ func (r *report) learn(limit time.Duration, keeper *spawn.Keeper) error {
 	if i := strings.LastIndex(text, "{"); i >= 0 {
 		text = text[i:]
 	}
-	learnt := report{}
-	if err := json.Unmarshal([]byte(text), &learnt); err != nil {
+	learned := report{}
+	if err := json.Unmarshal([]byte(text), &learned); err != nil {
 		return fmt.Errorf("a process that loaded it said %q", text)
 	}
-	learnt.Path, learnt.ABI, learnt.Launcher = r.Path, r.ABI, r.Launcher
-	*r = learnt
+	learned.Path, learned.ABI, learned.Launcher = r.Path, r.ABI, r.Launcher
+	*r = learned
 	return nil
 }
 

@@ -106,7 +106,7 @@ func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(strin
 	}
 }
 
-// eachThread writes the processors of a rank's threads, those of neighbours that
+// eachThread writes the processors of a rank's threads, those of neighbors that
 // have the same once.
 func eachThread(sets []topo.CPUSet) string {
 	var all []string

@@ -63,7 +63,7 @@ func (s *reportSettings) run(args []string) (int, error) {
 			return 1, err
 		}
 	}
-	finding := flight.Analyse(dumps)
+	finding := flight.Analyze(dumps)
 	lines := flight.Lines(dumps, s.last)
 	if s.json {
 		return s.printJSON(finding, dumps, lines)

@@ -88,7 +88,7 @@ func printFlight(dir string, aborted bool) {
 	if err != nil {
 		return
 	}
-	if f := flight.Analyse(dumps); f.Trouble && !(f.Aborted && aborted) {
+	if f := flight.Analyze(dumps); f.Trouble && !(f.Aborted && aborted) {
 		fmt.Fprintf(os.Stderr, "cohort: %s\n", f.Line)
 	}
 }

@@ -123,7 +123,7 @@ and 143 after SIGTERM.`,
 	f.BoolVar(&o.selection, "cut-selection", false, "leave out cuts that are highest at no trial point, also from the policy")
 	f.BoolVar(&o.multiCut, "multi-cut", false, "keep a cut for each opening instead of their mean: fewer iterations, each of which takes longer")
 	f.StringVar(&o.warm, "warm", "", "begin with the policy in `DIR`, of this case or one with the same stages and reservoirs")
-	cli.Func(f, "cvar-lambda", "", "X", "0", "minimise 1-X times the expected cost plus X times its CVaR, nested over the stages", func(s string) (err error) {
+	cli.Func(f, "cvar-lambda", "", "X", "0", "minimize 1-X times the expected cost plus X times its CVaR, nested over the stages", func(s string) (err error) {
 		if o.lambda, err = strconv.ParseFloat(s, 64); err != nil || !(o.lambda >= 0 && o.lambda <= 1) {
 			return errors.New("want a number from 0 to 1")
 		}
@@ -276,7 +276,7 @@ func (o *options) arguments(args []string, resumeAt int) error {
 	return nil
 }
 
-// risk returns the risk that a training minimises.
+// risk returns the risk that a training minimizes.
 func (o *options) risk() sddp.Risk {
 	if o.lambda == 0 {
 		return sddp.Risk{}

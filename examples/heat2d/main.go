@@ -1,6 +1,6 @@
 // Command heat2d lets heat spread over a square plate whose edges are kept at 0. The grid is split
 // over a Cartesian communicator; before every step each rank exchanges its outer rows and columns
-// with its neighbours, and an Allreduce of the largest change (the residual) says when to stop.
+// with its neighbors, and an Allreduce of the largest change (the residual) says when to stop.
 //
 //	go run ./cmd/cohort run -n 4 ./examples/heat2d
 //

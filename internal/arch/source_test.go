@@ -153,6 +153,19 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// TestSpelling checks that words with an American and a British spelling have the American one, as MPI's
+// names have.
+func TestSpelling(t *testing.T) {
+	british := regexp.MustCompile(`(?i)neighbo[u]r|colo[u]r|behavio[u]r|(?:minim|maxim|optim|initial|final|general|normal|organ|recogn|serial|synchron|util)is(?:e|ed|es|ing|ation)\b`)
+	for _, p := range allFiles(t) {
+		for n, line := range strings.Split(read(t, p), "\n") {
+			if word := british.FindString(line); word != "" {
+				t.Errorf("%s:%d: %s is British spelling", p, n+1, word)
+			}
+		}
+	}
+}
+
 // TestBackendFiles checks that what is alike in the backends is found under the
 // same name in each.
 func TestBackendFiles(t *testing.T) {

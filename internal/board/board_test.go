@@ -257,7 +257,7 @@ func TestSlotsOfUnusedCommunicatorAreGivenBack(t *testing.T) {
 	}
 }
 
-// TestOldCollectiveLeavesReusedSlots has a collective end, or synchronise, after its communicator is closed
+// TestOldCollectiveLeavesReusedSlots has a collective end, or synchronize, after its communicator is closed
 // by all and its slots belong to another one. That one's keys stay.
 func TestOldCollectiveLeavesReusedSlots(t *testing.T) {
 	b := boards(t, 1)
@@ -280,7 +280,7 @@ func TestOldCollectiveLeavesReusedSlots(t *testing.T) {
 	k, s := *call, sync.Load()
 	was.retract()
 	if err := was.sync(nil, nil, nil); !errors.Is(err, backend.ErrClosed) {
-		t.Errorf("a synchronisation after the closing: %v", err)
+		t.Errorf("a synchronization after the closing: %v", err)
 	}
 	was.retract()
 	if *call != k || sync.Load() != s {

@@ -41,11 +41,11 @@ type Collective struct {
 	differs bool                           // the calls of some ranks at call differ
 	differ  uint32
 
-	// This rank waits for the ranks from seen to end-1. They must arrive at call upto, or at a synchronisation.
+	// This rank waits for the ranks from seen to end-1. They must arrive at call upto, or at a synchronization.
 	seen, end int
 	upto      uint32
 	syncing   bool
-	parity    uint32 // of the synchronisation
+	parity    uint32 // of the synchronization
 	key       uint64
 
 	// Told says that an operation has returned why the communicator is broken, so that Settle need not.
@@ -113,7 +113,7 @@ func (s *Collective) here(r int) bool {
 	return true
 }
 
-// keyOf is the key of a call, or of a synchronisation.
+// keyOf is the key of a call, or of a synchronization.
 func (s *Collective) keyOf(seq uint32) uint64 { return s.id<<32 | uint64(seq) }
 
 // slot returns a rank's slot of this call.

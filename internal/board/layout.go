@@ -52,9 +52,9 @@ type callSlot struct {
 	_     [16]byte
 }
 
-// syncSlot is a rank's arrival at a synchronisation inside a collective.
+// syncSlot is a rank's arrival at a synchronization inside a collective.
 type syncSlot struct {
-	key     atomic.Uint64 // id<<32 | number of the synchronisation
+	key     atomic.Uint64 // id<<32 | number of the synchronization
 	work    uint64        // address and length of the memory that the rank shares
 	workLen uint64
 	code    uint32 // of the error it found, 0: none

@@ -10,7 +10,7 @@ import (
 )
 
 // peers implements direct.Peers: access to the other ranks' buffers during a collective. Short
-// inputs are in the arrival slots (direct.FitsSlot), and the ranks need not synchronise again.
+// inputs are in the arrival slots (direct.FitsSlot), and the ranks need not synchronize again.
 // Otherwise the slots hold the addresses from which the inputs are copied out of the other
 // processes.
 type peers struct {

@@ -24,7 +24,7 @@ func loaded(t testing.TB) *Library {
 	return l
 }
 
-// example is: minimise 2x + 3y with x + y >= 4, x - y <= 2, y <= 10. Its optimum, by hand, is at
+// example is: minimize 2x + 3y with x + y >= 4, x - y <= 2, y <= 10. Its optimum, by hand, is at
 // x = 3, y = 1, where both rows are tight: 2 = d0 + d1 and 3 = d0 - d1.
 func example() *Program {
 	return &Program{

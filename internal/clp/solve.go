@@ -41,7 +41,7 @@ const (
 	Primal
 )
 
-// Program is: minimise cost'x with RowLo <= Ax <= RowHi and Lo <= x <= Hi. The library ignores bounds above
+// Program is: minimize cost'x with RowLo <= Ax <= RowHi and Lo <= x <= Hi. The library ignores bounds above
 // 1e27 in modulus. There must be at least one column and one row.
 type Program struct {
 	Start           []int32 // column j has entries Start[j] to Start[j+1]

@@ -115,8 +115,8 @@ func (t *task) store(n int, compute func(dst []byte) error) error {
 	return nil
 }
 
-// after synchronises all ranks once this one's step is done. A step that failed
-// ends the collective, without another synchronisation.
+// after synchronizes all ranks once this one's step is done. A step that failed
+// ends the collective, without another synchronization.
 func (t *task) after(err error) error {
 	if err != nil {
 		return err

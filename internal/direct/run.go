@@ -29,7 +29,7 @@ type task struct {
 	rank, size int
 	p          Peers
 	s          *Scratch
-	inSlots    bool   // the inputs are copies in the arrival slots: no synchronisation
+	inSlots    bool   // the inputs are copies in the arrival slots: no synchronization
 	elem       int    // bytes of an element
 	block      int    // bytes of Count elements
 	since      int    // bytes read since the last call of Over

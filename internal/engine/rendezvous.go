@@ -150,7 +150,7 @@ func (e *Engine) onClearToSend(p *peer, h *frame.Header) error {
 	return nil
 }
 
-// onWithdraw drops a message that its sender has cancelled. If a receive has matched it, that is posted
+// onWithdraw drops a message that its sender has canceled. If a receive has matched it, that is posted
 // again, in its old place.
 func (e *Engine) onWithdraw(p *peer, token uint64) {
 	var found *msg

@@ -48,7 +48,7 @@ func newAnalysis(dumps []*Dump) *analysis {
 	return a
 }
 
-// Analyse returns in one sentence what dumps of the ranks of one job, at least one, show: which ranks are in
+// Analyze returns in one sentence what dumps of the ranks of one job, at least one, show: which ranks are in
 // which operation, and which ranks wait for which.
 //
 //  0. If a rank has aborted the job, it reports only that.
@@ -56,7 +56,7 @@ func newAnalysis(dumps []*Dump) *analysis {
 //  2. Of the collectives that ranks are in, it takes the one with the lowest number, and reports which ranks
 //     are in another operation of that number, and which have not reached it.
 //  3. If there is none, it reports ranks that wait for each other in a cycle, or else ranks that wait.
-func Analyse(dumps []*Dump) Finding {
+func Analyze(dumps []*Dump) Finding {
 	a := newAnalysis(dumps)
 	a.ranks = make([]place, dumps[0].Size)
 	for _, d := range dumps {

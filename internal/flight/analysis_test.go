@@ -70,7 +70,7 @@ func undumped(d *Dump) *Dump {
 	return d
 }
 
-func TestAnalyseFindsCause(t *testing.T) {
+func TestAnalyzeFindsCause(t *testing.T) {
 	allreduce := func(state State) Operation { return coll(backend.Allreduce, 118, 9, state) }
 	before := coll(backend.Allreduce, 117, 5, Done)
 	iallreduce := func(state State) Operation {
@@ -186,15 +186,15 @@ func TestAnalyseFindsCause(t *testing.T) {
 			"no rank is in an operation, and they have not got equally far: rank 0 after Allreduce #117, which began 35 s before; rank 1 after Allreduce #116, which began 36 s before", false},
 		{"one file of two", []*Dump{dump(0, 2, before)}, "rank 1 has left no record; the others are in no operation", false},
 	} {
-		f := Analyse(c.dumps)
+		f := Analyze(c.dumps)
 		if f.Line != c.want || f.Trouble == c.fine {
 			t.Errorf("%s:\n got %s (trouble %v)\nwant %s", c.name, f.Line, f.Trouble, c.want)
 		}
 	}
 }
 
-// TestAnalyseIncompleteOrDamagedFiles has files from which something is missing, or that are damaged.
-func TestAnalyseIncompleteOrDamagedFiles(t *testing.T) {
+// TestAnalyzeIncompleteOrDamagedFiles has files from which something is missing, or that are damaged.
+func TestAnalyzeIncompleteOrDamagedFiles(t *testing.T) {
 	waits := coll(backend.Allreduce, 118, 9, Open)
 	for _, c := range []struct {
 		name  string
@@ -206,7 +206,7 @@ func TestAnalyseIncompleteOrDamagedFiles(t *testing.T) {
 		{"an operation that failed before it began", []*Dump{dump(0, 1, failed(waits, backend.ErrTimeout, 8))},
 			"all ranks were in Allreduce #118"},
 	} {
-		if f := Analyse(c.dumps); f.Line != c.want {
+		if f := Analyze(c.dumps); f.Line != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, f.Line, c.want)
 		}
 	}

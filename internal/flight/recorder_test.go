@@ -242,7 +242,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("rank %d of %d, %d operations, %d communicators", d.Rank, d.Size, len(d.Ops), len(d.Comms))
 		}
 		dumps := []*Dump{d}
-		if f := Analyse(dumps); f.Line == "" {
+		if f := Analyze(dumps); f.Line == "" {
 			t.Error("nothing is said")
 		}
 		if err := WriteTable(io.Discard, Lines(dumps, Slots)); err != nil {

@@ -69,8 +69,8 @@ func TestTimelineHasRegionsAndOperations(t *testing.T) {
 func TestRegionsAreNoOperations(t *testing.T) {
 	before := coll(backend.Allreduce, 117, 5, Done)
 	waits := coll(backend.Allreduce, 118, 9, Open)
-	want := Analyse([]*Dump{dump(0, 2, before, waits), dump(1, 2, before)}).Line
-	if got := Analyse([]*Dump{dump(0, 2, before, waits, region(7, 9, 0)), dump(1, 2, before, region(7, 6, 0), region(8, 7, 8))}).Line; got != want {
+	want := Analyze([]*Dump{dump(0, 2, before, waits), dump(1, 2, before)}).Line
+	if got := Analyze([]*Dump{dump(0, 2, before, waits, region(7, 9, 0)), dump(1, 2, before, region(7, 6, 0), region(8, 7, 8))}).Line; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -113,7 +113,7 @@ func TestFramesRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDecoderDetectsFlippedBits flips every bit of a frame of each kind, and every pair of neighbours.
+// TestDecoderDetectsFlippedBits flips every bit of a frame of each kind, and every pair of neighbors.
 func TestDecoderDetectsFlippedBits(t *testing.T) {
 	for _, h := range frames {
 		good := layout(h, 99)

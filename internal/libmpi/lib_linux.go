@@ -75,7 +75,7 @@ func Open(path string) (*Library, error) {
 	} else if !Present() {
 		return nil, errors.New("there is no MPI library in this process")
 	}
-	l := &Library{Path: path, ABI: ABI(C.coh_recognise())}
+	l := &Library{Path: path, ABI: ABI(C.coh_recognize())}
 	if l.Path == "" {
 		l.Path = C.GoString(C.coh_loaded_path())
 	}

@@ -9,7 +9,7 @@ enum { COH_MPICH = 1, COH_OMPI, COH_STD }; // as ABI in Go
 int coh_present(void);
 int coh_load(const char *path, char *text, int size);
 int coh_bind(int abi, char *text, int size);
-int coh_recognise(void);
+int coh_recognize(void);
 int coh_init(int level, int *provided, int *restored);
 const char *coh_loaded_path(void);
 int coh_may_call(void);

@@ -88,7 +88,7 @@ static int lacks(void *library, char *text, int size) {
 	if (!coh_symbol("MPI_Get_version") || !coh_symbol("PMPI_Get_version")) {
 		snprintf(text, size, "no MPI library: it has no MPI_Get_version and PMPI_Get_version");
 		rc = -1;
-	} else if (shim_of(coh_recognise())->resolve(name, sizeof name)) {
+	} else if (shim_of(coh_recognize())->resolve(name, sizeof name)) {
 		snprintf(text, size, "too old: it has no %s", name);
 		rc = -1;
 	}
@@ -115,8 +115,8 @@ int coh_load(const char *path, char *text, int size) {
 	return rc;
 }
 
-// coh_recognise returns the ABI of the loaded library.
-int coh_recognise(void) {
+// coh_recognize returns the ABI of the loaded library.
+int coh_recognize(void) {
 	int (*abi_version)(int *, int *) = (int (*)(int *, int *))coh_symbol("MPI_Abi_get_version");
 	if (abi_version) {
 		int major = -1, minor = -1;

@@ -160,7 +160,7 @@ var (
 	likeStandardOfOpenMPI = object{soname: "libmpi_abi.so.1", defined: []string{"MPI_Init", "MPI_Abi_get_version"}, needed: []string{"libc.so.6", "libopen-pal.so.0"}}
 )
 
-func TestExamineRecognisesFamilies(t *testing.T) {
+func TestExamineRecognizesFamilies(t *testing.T) {
 	dir := t.TempDir()
 	object{soname: "libopen_mpi.so.40", texts: map[string]string{"ompi_version_string": "Open MPI v6.0.0rc2, package: Debian"}}.write(t, filepath.Join(dir, "openmpi6/libopen_mpi.so.40"))
 	for _, c := range []struct {

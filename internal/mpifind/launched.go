@@ -21,7 +21,7 @@ type Launcher struct {
 // String returns the launcher's name and the variable that shows it.
 func (l *Launcher) String() string { return l.Name + " (" + l.Evidence + ")" }
 
-// mark is how a launcher is recognised.
+// mark is how a launcher is recognized.
 type mark struct {
 	name              string
 	family, prefer    Family

@@ -14,7 +14,7 @@ const (
 	BindAuto Bind = ""     // BindCore if every rank can have its own processor, else BindNone
 	BindNone Bind = "none" // ranks run where the launcher may
 	BindCore Bind = "core" // each rank has its share of the cores
-	BindNUMA Bind = "numa" // each rank has its share of the NUMA domains, or shares one with its neighbours
+	BindNUMA Bind = "numa" // each rank has its share of the NUMA domains, or shares one with its neighbors
 )
 
 // ParseBind reads a name of a way to bind.

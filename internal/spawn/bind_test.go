@@ -49,7 +49,7 @@ func TestPlaceSharesOutProcessors(t *testing.T) {
 		{2, 2, "0-7", BindCore, 3, "0,4 | 1,5 | 2-3,6-7"},
 		{2, 2, "0-7", BindCore, 4, "0,4 | 1,5 | 2,6 | 3,7"},
 		{2, 2, "0-7", BindCore, 8, "0 | 4 | 1 | 5 | 2 | 6 | 3 | 7"},
-		// More than processors: neighbours take turns.
+		// More than processors: neighbors take turns.
 		{2, 2, "0-7", BindCore, 16, "0 | 0 | 4 | 4 | 1 | 1 | 5 | 5 | 2 | 2 | 6 | 6 | 3 | 3 | 7 | 7"},
 		{2, 2, "0-7", BindNUMA, 1, "0-7"},
 		{2, 2, "0-7", BindNUMA, 2, "0-1,4-5 | 2-3,6-7"},

@@ -49,7 +49,7 @@ func TestReduceEqualsModel(t *testing.T) {
 }
 
 // Goroutines update bytes of the same words, each its own and a common one.
-func TestUpdatesOfNeighboursAreKept(t *testing.T) {
+func TestUpdatesOfNeighborsAreKept(t *testing.T) {
 	const each = 2000
 	c := cells(16)
 	var all sync.WaitGroup

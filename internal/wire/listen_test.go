@@ -328,7 +328,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 }
 
 func TestListenUsesPortRange(t *testing.T) {
-	// A port that is taken, and its neighbours, which are most likely not.
+	// A port that is taken, and its neighbors, which are most likely not.
 	var first *Listener
 	for first == nil {
 		l := listen(t, identity(1), 0)

@@ -113,7 +113,7 @@ func testThreadsDoNotChangeBits(t *testing.T, mk maker) {
 }
 
 // TestMemoryFillDoesNotChangeBits solves in processes whose C library fills allocated and freed memory with
-// other bytes, to detect a solver that reads uninitialised memory.
+// other bytes, to detect a solver that reads uninitialized memory.
 func TestMemoryFillDoesNotChangeBits(t *testing.T) {
 	const variable = "LP_TEST_TRACE"
 	if kind := os.Getenv(variable); kind != "" {

@@ -35,7 +35,7 @@ func (s *Clp) solveAux(method clp.Method) bool {
 }
 
 // infeasible searches for a proof that no point satisfies rows and bounds, and stores it in farkas. It
-// minimises the sum of the violations of the rows, which always has an optimum. Without other costs the
+// minimizes the sum of the violations of the rows, which always has an optimum. Without other costs the
 // dual method can start from any basis. If the sum is not zero, the duals are the multipliers of the
 // proof. If it is zero, infeasible stores the point in point.
 func (s *Clp) infeasible() bool {

@@ -395,7 +395,7 @@ func (s *Simplex) perturb(level int) {
 	}
 }
 
-// spread returns a number in [0, 1) that depends on v and level alone (the finaliser of
+// spread returns a number in [0, 1) that depends on v and level alone (the finalizer of
 // SplitMix64, Steele et al. 2014).
 func spread(v, level int) float64 {
 	z := (uint64(v)+1)*0x9e3779b97f4a7c15 + uint64(level)*0xd1342543de82ef95

@@ -260,7 +260,7 @@ type verdict int8
 const (
 	pivotGood  verdict = iota
 	pivotStale         // inaccurate: factor again and retry
-	pivotBad           // inaccurate with a fresh factorisation too
+	pivotBad           // inaccurate with a fresh factorization too
 )
 
 // judge compares the pivot as found by ftran with the same as found by btran.

@@ -172,7 +172,7 @@ func testEdges(t *testing.T, mk maker) {
 	}
 }
 
-// TestDuals compares all results with a program solved by hand: minimise 2x + 3y subject to
+// TestDuals compares all results with a program solved by hand: minimize 2x + 3y subject to
 // x + y >= 4, x - y <= 2, y <= 10. The optimum is x = 3, y = 1, where both rows are tight.
 func TestDuals(t *testing.T) { each(t, testDuals) }
 
@@ -228,7 +228,7 @@ func testTransport(t *testing.T, mk maker) {
 	for k := range 60 {
 		a, b := 2+r.IntN(9), 2+r.IntN(9)
 		p := &problem{}
-		sign := float64(1 - 2*(k%2)) // maximising calls for the primal method
+		sign := float64(1 - 2*(k%2)) // maximizing calls for the primal method
 		for range a * b {
 			p.column(sign*float64(r.IntN(4)), 0, Inf)
 		}

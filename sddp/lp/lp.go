@@ -1,6 +1,6 @@
 // Package lp solves small linear programs over and over again.
 //
-// A [Solver] minimises c'x subject to rows a'x <= b, a'x = b or a'x >= b and to bounds
+// A [Solver] minimizes c'x subject to rows a'x <= b, a'x = b or a'x >= b and to bounds
 // lo <= x <= hi. It is designed for programs that change a little between two solves: new right-hand
 // sides, bounds or costs, and rows (the cuts of a decomposition) that are added at the end and dropped
 // again. Each solve starts from the current basis, normally the final basis of the last solve.
@@ -119,7 +119,7 @@ type Basis struct {
 // Inf as an upper bound means none, and -Inf as a lower bound.
 var Inf = math.Inf(1)
 
-// Solver minimises c'x subject to its rows and lo <= x <= hi.
+// Solver minimizes c'x subject to its rows and lo <= x <= hi.
 //
 // A Solver is not safe for concurrent use. Misuse (NaN, an infinite cost, coefficient or
 // right-hand side, lo > hi, an index out of range) does not panic: the next Solve returns it as

@@ -24,7 +24,7 @@ type state struct {
 	rayFrom  int       // see primal: variable whose column is the ray, and its direction
 	rayDir   float64
 	cands    []candidate
-	banned   []int32 // entering variables that are rejected even after a fresh factorisation
+	banned   []int32 // entering variables that are rejected even after a fresh factorization
 	overflow bool
 }
 
@@ -43,10 +43,10 @@ const (
 	looseMost   = 100   // most by which tolerances are relaxed
 	pivotTol    = 1e-9  // smallest pivot looked at
 	pivotNoise  = 1e-14 // entry of a row up to which it counts as zero
-	pivotFine   = 1e-7  // smallest pivot taken without a fresh factorisation
+	pivotFine   = 1e-7  // smallest pivot taken without a fresh factorization
 	zeroStep    = 1e-13 // steps up to this length count as degenerate
 	refinements = 6     // steps of refinement at most
-	maxUpdates  = 50    // exchanges between factorisations
+	maxUpdates  = 50    // exchanges between factorizations
 	maxRounds   = 16    // phases before the result is NumericalFailure
 	looseRound  = 6     // round from which tolerances are relaxed
 	coldRound   = 9     // round that restarts from the slack basis

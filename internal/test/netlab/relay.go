@@ -208,7 +208,7 @@ func Bent(ab, ba Plan) (a, b *net.TCPConn, j *Joint, err error) {
 		if conns[2*i], err = net.DialTCP("tcp", nil, l.Addr().(*net.TCPAddr)); err != nil {
 			return nil, nil, nil, err
 		}
-		for { // another process may have dialled
+		for { // another process may have dialed
 			if conns[2*i+1], err = l.AcceptTCP(); err != nil {
 				return nil, nil, nil, err
 			}

@@ -88,7 +88,7 @@ func TestTopologyAgreesWithSlurm(t *testing.T) {
 					t.Fatalf("%q", parts)
 				}
 				var s slurmJob
-				s.read(t, parts[0], strings.Fields(parts[1]), labelled(t, parts[2]))
+				s.read(t, parts[0], strings.Fields(parts[1]), labeled(t, parts[2]))
 				for rank, f := range factsOf(t, parts[3], k.tasks) {
 					s.check(t, c, rank, k.tasks, strings.Contains(k.args, "-c1"), f)
 				}

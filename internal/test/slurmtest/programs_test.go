@@ -94,7 +94,7 @@ func die() int {
 func factsOf(t *testing.T, out string, tasks int) map[int]facts {
 	t.Helper()
 	all := make(map[int]facts)
-	for task, text := range labelled(t, out) {
+	for task, text := range labeled(t, out) {
 		var f facts
 		if err := json.Unmarshal([]byte(text), &f); err != nil {
 			t.Fatalf("task %d printed %q: %v", task, text, err)
@@ -110,8 +110,8 @@ func factsOf(t *testing.T, out string, tasks int) map[int]facts {
 	return all
 }
 
-// labelled reads the lines of srun --label, one for each task.
-func labelled(t *testing.T, out string) map[int]string {
+// labeled reads the lines of srun --label, one for each task.
+func labeled(t *testing.T, out string) map[int]string {
 	t.Helper()
 	all := make(map[int]string)
 	for line := range strings.Lines(out) {

@@ -27,7 +27,7 @@ static struct object *objects[OBJECTS];
 static struct piece pieces[OBJECTS];
 static struct object *primary[DEVICES];
 static size_t used[DEVICES];
-static int initialised;
+static int initialized;
 static __thread struct object *stack[DEPTH];
 static __thread int depth;
 
@@ -40,7 +40,7 @@ int standin_inits, standin_pushes, standin_open;
 int standin_threaded, standin_thread[2];
 
 #define LOCKED(body) do { pthread_mutex_lock(&lock); CUresult r_ = OK; body; pthread_mutex_unlock(&lock); return r_; } while (0)
-#define NEEDS_CONTEXT do { if (!initialised) return NOT_INITIALIZED; if (depth == 0) return INVALID_CONTEXT; if (standin_broken) return standin_broken; } while (0)
+#define NEEDS_CONTEXT do { if (!initialized) return NOT_INITIALIZED; if (depth == 0) return INVALID_CONTEXT; if (standin_broken) return standin_broken; } while (0)
 
 static int current(void) { return stack[depth - 1]->device; }
 
@@ -109,7 +109,7 @@ CUresult cuInit(unsigned int flags) {
 	standin_inits++;
 	start_thread(&standin_thread[0]);
 	if (flags) return INVALID_VALUE;
-	initialised = standin_init == OK;
+	initialized = standin_init == OK;
 	return standin_init;
 }
 
@@ -126,7 +126,7 @@ CUresult cuGetErrorString(CUresult e, const char **text) {
 }
 
 CUresult cuDeviceGetCount(int *count) {
-	if (!initialised) return NOT_INITIALIZED;
+	if (!initialized) return NOT_INITIALIZED;
 	*count = standin_count;
 	return OK;
 }
@@ -144,14 +144,14 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice device) {
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-	if (!initialised) return NOT_INITIALIZED;
+	if (!initialized) return NOT_INITIALIZED;
 	if (device < 0 || device >= standin_count) return INVALID_DEVICE;
 	start_thread(&standin_thread[1]);
 	LOCKED(if (!primary[device]) primary[device] = make(CONTEXT, device); *context = primary[device]);
 }
 
 CUresult cuCtxGetCurrent(CUcontext *context) {
-	if (!initialised) return NOT_INITIALIZED;
+	if (!initialized) return NOT_INITIALIZED;
 	*context = depth ? stack[depth - 1] : NULL;
 	return OK;
 }
