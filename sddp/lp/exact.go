@@ -28,6 +28,7 @@ type exact struct {
 	at       []big.Int  // by row: den times the value of its variable
 	side     []int      // by row: -1 if its variable is below its bounds, 1 if above
 	d        []big.Int  // by column: den times the reduced cost
+	costs    *big.Int   // what the costs have been multiplied by, see flatten
 	a, b     big.Int    // scratch
 }
 
@@ -35,12 +36,13 @@ type exact struct {
 // with a larger program for hours.
 const exactMost = 1 << 16
 
-// solveExactly solves the program from the last basis and stores the result. tol says by how much each
-// variable may violate its bounds if nothing satisfies them all. It gives up after a number of
-// iterations unless that is 0.
-func (p *program) solveExactly(from []VarStatus, tol []float64, limit int) Status {
+// solveExactly solves the program from the last basis and stores the result. A variable may violate its
+// bounds by its primal tolerance if nothing satisfies them all. A reduced cost up to its dual tolerance
+// counts as zero if it would make the program unbounded. It gives up after a number of iterations unless
+// that is 0.
+func (p *program) solveExactly(from []VarStatus, primal, dual []float64, limit int) Status {
 	e := newExact(p, from)
-	status := e.run(tol, limit)
+	status := e.run(primal, dual, limit)
 	copy(p.colPlace, e.place[:e.n])
 	copy(p.rowPlace, e.place[e.n:])
 	return e.store(status)
@@ -52,7 +54,7 @@ func newExact(p *program, from []VarStatus) *exact {
 	e := &exact{
 		p: p, n: n, m: m, t: make([][]big.Int, m+1), den: big.NewInt(1), basic: make([]int, m), nonbasic: make([]int, n),
 		place: append([]VarStatus(nil), from...), lo: make([]*big.Int, n+m), hi: make([]*big.Int, n+m),
-		at: make([]big.Int, m), side: make([]int, m), d: make([]big.Int, n),
+		at: make([]big.Int, m), side: make([]int, m), d: make([]big.Int, n), costs: big.NewInt(1),
 	}
 	for _, all := range [...][]float64{p.cost, p.lo, p.hi, p.rhs, p.rowVal} {
 		for _, v := range all {
@@ -185,7 +187,7 @@ func (e *exact) bound(v int) *big.Int {
 // outside their bounds, it lowers the sum of the distances. Those variables pass for ones whose only bound
 // is the nearest one, so that this too is a linear program until one of them arrives, and Bland's rule
 // applies to it.
-func (e *exact) run(tol []float64, limit int) Status {
+func (e *exact) run(primal, dual []float64, limit int) Status {
 	bland := false
 	for ; ; e.p.iterations++ {
 		violated := e.values()
@@ -195,7 +197,7 @@ func (e *exact) run(tol []float64, limit int) Status {
 		case c < 0 && !violated:
 			return Optimal
 		case c < 0:
-			if !e.widen(tol) {
+			if !e.widen(primal) {
 				return Infeasible
 			}
 			continue
@@ -207,6 +209,9 @@ func (e *exact) run(tol []float64, limit int) Status {
 		bland = !moves
 		switch {
 		case r == -2:
+			if e.flatten(c, dual) {
+				continue
+			}
 			e.storeRay(c, up)
 			return Unbounded
 		case r == -1:
@@ -296,15 +301,15 @@ func (e *exact) entering(first bool) (c int, up bool) {
 
 // leaving returns the row of the first variable that limits the step of the one in column c, and the
 // bound that it arrives at; -1 if the entering variable arrives at its other bound, and -2 if nothing
-// limits the step. It also returns whether the step is longer than zero. A variable below its bounds can only arrive at the lower one, and one above them at
-// the upper one.
+// limits the step. It also returns whether the step is longer than zero. A variable below its bounds can only
+// arrive at the lower one, and one above them at the upper one.
 func (e *exact) leaving(c int, up bool) (r int, toUpper, moves bool) {
 	r = -2
 	in := e.nonbasic[c]
 	far, speed := new(big.Int), big.NewInt(1) // the limit so far is their quotient
 	if e.lo[in] != nil && e.hi[in] != nil {
 		r = -1
-		far.Mul(far.Sub(e.hi[in], e.lo[in]), e.den)
+		far.Sub(e.hi[in], e.lo[in])
 	}
 	for i, v := range e.basic {
 		sign := e.t[i][c].Sign()
@@ -365,6 +370,31 @@ func (e *exact) widen(tol []float64) bool {
 	return true
 }
 
+// flatten changes the cost of the variable in column c so that its reduced cost is 0, if that is within the
+// tolerance, and reports whether it is. All costs are multiplied by den, which makes the changed one whole.
+func (e *exact) flatten(c int, tol []float64) bool {
+	v := e.nonbasic[c]
+	if !(math.Abs(e.reduced(c)) <= tol[v]) {
+		return false
+	}
+	e.costs.Mul(e.costs, e.den)
+	row := e.t[e.m]
+	for j := range row {
+		row[j].Mul(&row[j], e.den)
+	}
+	row[c].SetInt64(0)
+	return true
+}
+
+// reduced returns the reduced cost of the variable in column c.
+func (e *exact) reduced(c int) float64 {
+	unit := new(big.Int).Mul(e.den, e.costs)
+	if e.nonbasic[c] < e.n {
+		unit.Lsh(unit, uint(e.unit))
+	}
+	return quotient(&e.d[c], unit)
+}
+
 // value returns z/den in the unit of a variable.
 func (e *exact) value(v int, z *big.Int) float64 {
 	by := uint(e.unit)
@@ -386,7 +416,7 @@ func (e *exact) store(status Status) Status {
 	for j := range p.value {
 		p.value[j] = 0
 		if x := e.bound(j); x != nil {
-			p.value[j] = quotient(x, e.one())
+			p.value[j] = quotient(x, new(big.Int).Lsh(big.NewInt(1), uint(e.unit)))
 		}
 	}
 	for i, v := range e.basic {
@@ -394,13 +424,12 @@ func (e *exact) store(status Status) Status {
 			p.value[v] = e.value(v, &e.at[i])
 		}
 	}
-	unit := new(big.Int).Mul(e.den, e.one())
 	for j, v := range e.nonbasic {
 		switch {
 		case v < e.n && status == Optimal:
-			p.reduced[v] = quotient(&e.d[j], unit)
+			p.reduced[v] = e.reduced(j)
 		case v >= e.n && status == Optimal:
-			p.dual[v-e.n] = -quotient(&e.d[j], e.den)
+			p.dual[v-e.n] = -e.reduced(j)
 		case v >= e.n && status == Infeasible:
 			p.farkas[v-e.n] = -quotient(&e.d[j], e.den)
 		}
@@ -429,9 +458,6 @@ func (e *exact) store(status Status) Status {
 	}
 	return Optimal
 }
-
-// one returns 2^unit.
-func (e *exact) one() *big.Int { return new(big.Int).Lsh(big.NewInt(1), uint(e.unit)) }
 
 // storeRay stores the direction of a step that nothing limits.
 func (e *exact) storeRay(c int, up bool) {

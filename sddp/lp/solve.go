@@ -26,7 +26,8 @@ func (s *Simplex) Solve() (Status, error) {
 	s.factor()
 	s.status = s.rounds()
 	if s.unreliable() {
-		s.status = s.solveExactly(s.place, s.tolerances(), s.limit)
+		primal, dual := s.tolerances()
+		s.status = s.solveExactly(s.place, primal, dual, s.limit)
 		return s.status, nil
 	}
 	s.unload()
@@ -97,18 +98,21 @@ func (s *Simplex) unreliable() bool {
 	return s.exactly || s.loose > 1 || s.strained || s.status == IterationLimit || s.status == NumericalFailure
 }
 
-// tolerances returns by how much each variable may violate its bounds, in the units of the program.
-func (s *Simplex) tolerances() []float64 {
-	n := len(s.cost)
-	tol := append([]float64(nil), s.pbase...)
-	for v := range tol {
-		if v < n {
-			tol[v] *= pow2(s.colExp[v])
+// tolerances returns by how much each variable may violate its bounds, and by how much its reduced cost may
+// have the wrong sign, in the units of the program.
+func (s *Simplex) tolerances() (primal, dual []float64) {
+	primal, dual = append(primal, s.pbase...), append(dual, s.dbase...)
+	for v := range primal {
+		f := 1.0
+		if n := len(s.cost); v < n {
+			f = pow2(s.colExp[v])
 		} else {
-			tol[v] /= pow2(s.rowExp[v-n])
+			f = 1 / pow2(s.rowExp[v-n])
 		}
+		primal[v] *= f
+		dual[v] /= f * pow2(s.objExp)
 	}
-	return tol
+	return primal, dual
 }
 
 // startCold replaces the basis by the slack basis.
