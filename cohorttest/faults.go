@@ -51,6 +51,8 @@ func faultScenarios() []scenario {
 		{name: "faults/dead-in-long-send", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
 			die(r, r.Size-1, func() error { return cohort.Send(r.World, make([]float64, 1<<20), r.Size-1, 5) })
 		}},
+		{name: "faults/dead-receiver-of-view", sizes: atLeast(2), alone: true, lost: last, body: deadInView(true)},
+		{name: "faults/dead-sender-of-view", sizes: atLeast(2), alone: true, lost: last, body: deadInView(false)},
 		{name: "faults/dead-in-derived", sizes: atLeast(3), alone: true, lost: last, body: func(r *Rank) {
 			// The survivors wait in a communicator that the dead rank is not a member
 			// of. Their operations end all the same: the ranks that they wait for may

@@ -10,18 +10,25 @@ import (
 // Collectives of neighborhoods (MPI-4.1 section 8.6), on grids and graphs, in their three forms.
 
 func neighborScenarios() []scenario {
+	last := func(rank, size int) bool { return rank == size-1 }
 	all := []scenario{
 		{name: "neighbors/sub", body: subgrids},
 		{name: "neighbors/graph", body: graphs},
 		{name: "neighbors/reorder", body: reordered},
 		{name: "neighbors/many-calls", body: manyNeighborCalls},
 		{name: "neighbors/left-early", sizes: atLeast(3), body: neighborLeft},
+		{name: "neighbors/out-of-order", body: ineighborOrder},
+		{name: "neighbors/restarts", body: neighborRestarts},
+		{name: "neighbors/many-edges", body: manyNeighbors},
+		{name: "mismatch/neighbors-left", sizes: atLeast(3), body: neighborMismatchLeft},
 		{name: "arguments/neighbors", body: neighborArguments},
 		{name: "arguments/graph", sizes: atLeast(2), body: graphArguments},
 		{name: "mismatch/neighbors", sizes: atLeast(2), body: mismatchedNeighbors},
 		{name: "mismatch/neighbor-lengths", sizes: atLeast(2), body: mismatchedNeighborLengths},
 		{name: "limits/neighbors", sizes: atLeast(2), body: neighborDeadline},
-		{name: "faults/dead-neighbor", sizes: atLeast(2), alone: true, lost: func(rank, size int) bool { return rank == size-1 }, body: deadNeighbor},
+		{name: "faults/dead-neighbor", sizes: atLeast(2), alone: true, lost: last, body: deadNeighbor},
+		{name: "faults/dead-without-neighbors", sizes: atLeast(2), alone: true, lost: last, body: deadWithoutNeighbors(false)},
+		{name: "faults/dead-beside-neighbors", sizes: atLeast(3), alone: true, lost: last, body: deadWithoutNeighbors(true)},
 	}
 	for i, f := range neighborFamilies[int32](nil) { // for the names
 		all = append(all, scenario{name: f.name, body: func(r *Rank) { neighborMatrix(r, i) }})

@@ -169,6 +169,7 @@ func works(r *Rank, c *cohort.Comm, want []int) {
 	r.OK(w.Fence())
 	r.OK(w.Close())
 	r.OK(node.Close())
+	worksBeyond(r, c, want)
 	agreed(r, c, want)
 	r.OK(c.Barrier())
 }

@@ -18,6 +18,12 @@ func viewScenarios() []scenario {
 		{name: "views/alltoall", body: viewAlltoall},
 		{name: "views/alltoall-contiguous", body: contiguousAlltoall},
 		{name: "views/wrong", body: wrongViews},
+		{name: "views/limits", body: viewLimits},
+		{name: "views/many", body: manyViews},
+		{name: "views/goroutines", body: viewGoroutines},
+		{name: "views/close", body: viewClose},
+		{name: "views/cut", body: viewCut},
+		{name: "views/alltoall-odd", body: oddAlltoall},
 	}
 }
 

@@ -89,9 +89,25 @@ func (r *Runner) Settle() error {
 	}
 	_ = r.comm.Await(&backend.Bound{Timeout: time.Second}, r.behind[len(r.behind)-1])
 	for _, o := range r.behind {
-		if o.Ready() && errors.Is(o.err, backend.ErrMismatch) {
+		if !o.Ready() {
+			o.check.leave()
+		} else if errors.Is(o.err, backend.ErrMismatch) {
 			return o.err
 		}
 	}
 	return nil
+}
+
+// leave sends what this rank has called to the ranks that the exchange has not reached yet. The rank leaves before the
+// others have made the call, and cannot pass on what they will send. A round that begins meanwhile sends it twice.
+func (x *exchange) leave() {
+	own := backend.See(x.o.r.rank, x.o.call.Fingerprint())
+	for _, l := range x.o.r.legs[min(int(x.step.Load())+1, len(x.o.r.legs)):] {
+		if l.to >= 0 {
+			q, out := &backend.Request{}, make([]byte, backend.SeenSize)
+			own.Encode(out)
+			q.Begin()
+			x.o.r.comm.Isend(q, out, l.to, x.tag, backend.Standard)
+		}
+	}
 }

@@ -1,0 +1,282 @@
+package cohorttest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Collectives of neighborhoods in great numbers, and ranks that leave or die between them.
+
+// ineighborOrder starts many nonblocking calls on several neighborhoods, with blocking ones between them, and completes
+// them in another order on each rank.
+func ineighborOrder(r *Rank) {
+	const calls = 40
+	next, prev := r.ring()
+	ring := ringGraph(r)
+	grid, err := r.Comm.CartCreate([]int{r.Size}, []bool{true}, false)
+	r.OK(err)
+	rng := rand.New(rand.NewPCG(uint64(r.Rank), 1))
+	for _, m := range []int{1, 500, 20000} {
+		send, recv := make([][]int64, calls), make([][]int64, calls)
+		reqs := make([]*cohort.Request, calls)
+		for i := range calls {
+			send[i], recv[i] = make([]int64, 2*m), make([]int64, 2*m)
+			for j := range send[i] {
+				send[i][j] = int64(r.Rank*calls+i)<<24 + int64(j)
+			}
+			var on cohort.Neighborhood = ring
+			if i%2 > 0 {
+				on = grid
+			}
+			switch i % 4 {
+			case 0, 1:
+				reqs[i], err = cohort.IneighborAlltoall(on, send[i], recv[i])
+			default:
+				reqs[i], err = cohort.IneighborAllgather(on, send[i][:m], recv[i])
+			}
+			r.OK(err)
+			if i%10 == 9 {
+				got := make([]int, 2)
+				r.OK(cohort.NeighborAllgather(ring, []int{i + 100*r.Rank}, got))
+				if got[0] != i+100*next || got[1] != i+100*prev {
+					r.Errorf("a blocking call after %d others: got %v", i, got)
+				}
+			}
+		}
+		for _, i := range rng.Perm(calls) {
+			_, err := reqs[i].Wait()
+			r.OK(err)
+			// The ring has next and prev, and the grid prev and next. What is sent to one side of a grid
+			// comes from the other, and so it is in the ring of two ranks.
+			sources := [2]int{next, prev}
+			if i%2 > 0 {
+				sources = [2]int{prev, next}
+			}
+			for side, from := range sources {
+				first := int64(from*calls+i) << 24
+				if i%4 <= 1 && !(i%2 == 0 && next == prev) {
+					first += int64((1 - side) * m) // the block for the other side
+				} else if i%4 <= 1 {
+					first += int64(side * m) // the first block sent is the first received
+				}
+				for j, x := range recv[i][side*m : side*m+m] {
+					if x != first+int64(j) {
+						r.Errorf("call %d of %d elements: element %d from rank %d is %#x, want %#x", i, m, j, from, x, first+int64(j))
+						break
+					}
+				}
+			}
+		}
+	}
+	r.OK(grid.Close())
+	r.OK(ring.Close())
+}
+
+// neighborRestarts starts persistent calls many times, several of them at once, which different ranks complete in
+// different orders.
+func neighborRestarts(r *Rank) {
+	const ops, rounds = 5, 100
+	next, prev := r.ring()
+	g := ringGraph(r)
+	send, recv := make([][]int, ops), make([][]int, ops)
+	all := make([]*cohort.Persistent, ops)
+	for i := range all {
+		m := []int{1, 3000}[i%2]
+		send[i], recv[i] = make([]int, m), make([]int, 2*m)
+		var err error
+		all[i], err = cohort.NeighborAllgatherInit(g, send[i], recv[i])
+		r.OK(err)
+	}
+	rng := rand.New(rand.NewPCG(uint64(r.Rank), 2))
+	for round := range rounds {
+		for _, i := range rng.Perm(ops) {
+			for j := range send[i] {
+				send[i][j] = 1000*round + 100*i + r.Rank
+			}
+			r.OK(all[i].Start())
+		}
+		for _, i := range rng.Perm(ops) {
+			_, err := all[i].Wait()
+			r.OK(err)
+			m := len(send[i])
+			for side, from := range []int{next, prev} {
+				want := 1000*round + 100*i + from
+				if got := recv[i][side*m : side*m+m]; got[0] != want || got[m-1] != want {
+					r.Errorf("round %d, operation %d: got %d and %d from rank %d, want %d", round, i, got[0], got[m-1], from, want)
+				}
+			}
+			clear(recv[i])
+		}
+	}
+	for _, p := range all {
+		r.OK(p.Close())
+	}
+	r.OK(g.Close())
+}
+
+// manyNeighbors makes calls on a graph with several hundred edges for each rank, most of them from and to the same
+// ranks, also itself, in an order of its own on every rank.
+func manyNeighbors(r *Rank) {
+	const each = 300
+	edges := func(rank int, salt uint64) []int { // each rank, again and again, in a random order
+		all := make([]int, each)
+		for i := range all {
+			all[i] = i % r.Size
+		}
+		// The numbers of edges between two ranks are equal in both directions.
+		for i := each - each%r.Size; i < each; i++ {
+			all[i] = rank
+		}
+		rng := rand.New(rand.NewPCG(uint64(rank), salt))
+		rng.Shuffle(each, func(i, j int) { all[i], all[j] = all[j], all[i] })
+		return all
+	}
+	sources, dests := edges(r.Rank, 3), edges(r.Rank, 4)
+	g, err := r.Comm.GraphCreate(sources, dests, false)
+	r.OK(err)
+	// word is the j-th block that a rank sends: which edge it is of those to the same rank.
+	word := func(from, to, k int) int { return (from*100+to)*1000 + k }
+	send := make([]int, each)
+	sent := make([]int, r.Size)
+	for i, to := range dests {
+		send[i] = word(r.Rank, to, sent[to])
+		sent[to]++
+	}
+	for call := range 3 {
+		recv := make([]int, each)
+		if call == 1 {
+			q, err := cohort.IneighborAlltoall(g, send, recv)
+			r.OK(err)
+			_, err = q.Wait()
+			r.OK(err)
+		} else {
+			r.OK(cohort.NeighborAlltoall(g, send, recv))
+		}
+		got := make([]int, r.Size)
+		for i, from := range sources {
+			if want := word(from, r.Rank, got[from]); recv[i] != want {
+				r.Errorf("call %d: edge %d, from rank %d, brought %d, want %d", call, i, from, recv[i], want)
+				break
+			}
+			got[from]++
+		}
+	}
+	r.OK(g.Close())
+}
+
+// neighborMismatchLeft has the last rank make another call than the others, and close the communicator, before they
+// begin. All of them learn of the mismatch from their calls, or from Close.
+func neighborMismatchLeft(r *Rank) {
+	if r.World.Caps().Library != "" {
+		return // the check of the last rank waits for the others
+	}
+	last := r.Size - 1
+	for _, ring := range []bool{false, true} {
+		var sources, dests []int
+		if ring && r.Rank < last { // the last rank is not in it
+			sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
+		}
+		g, err := r.Comm.GraphCreate(sources, dests, false)
+		r.OK(err)
+		word := make([]int, 1)
+		if r.Rank == last {
+			err := cohort.NeighborAllgather(g, []float64{1}, []float64{})
+			if err == nil {
+				err = g.Close()
+			}
+			if err != nil && !errors.Is(err, cohort.ErrMismatch) {
+				r.Errorf("the rank that makes another call: %v", err)
+			}
+			for other := range last {
+				r.OK(cohort.Send(r.Comm, word, other, 1))
+			}
+			continue
+		}
+		_, err = cohort.Recv(r.Comm, word, last, 1)
+		r.OK(err)
+		err = cohort.NeighborAllgather(g, []int{r.Rank}, make([]int, len(sources)))
+		if err == nil {
+			err = g.Close()
+		}
+		if r.Is(err, cohort.ErrMismatch, "calls of ranks while rank %d made another one and left, ring %v", last, ring) {
+			names(r, err, fmt.Sprintf("rank %d", last), "float64", "int")
+		}
+		if err := g.Close(); err != nil && !errors.Is(err, cohort.ErrMismatch) {
+			r.OK(err)
+		}
+	}
+}
+
+// deadWithoutNeighbors has a rank die while the others, which need nothing from it, make calls.
+func deadWithoutNeighbors(ring bool) func(r *Rank) {
+	return func(r *Rank) {
+		last := r.Size - 1
+		var sources, dests []int
+		if ring && r.Rank < last {
+			sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
+		}
+		g, err := r.World.GraphCreate(sources, dests, false)
+		r.OK(err)
+		die(r, last, func() error {
+			for begun := time.Now(); ; {
+				if err := cohort.NeighborAllgather(g, []int{1}, make([]int, len(sources))); err != nil {
+					return err
+				}
+				if time.Since(begun) > late {
+					return fmt.Errorf("no call has failed for %v", late)
+				}
+			}
+		})
+	}
+}
+
+// worksBeyond checks what works leaves out: neighborhoods, views and one-sided windows.
+func worksBeyond(r *Rank, c *cohort.Comm, want []int) {
+	n := c.Size()
+	next, prev := (c.Rank()+1)%n, (c.Rank()+n-1)%n
+	g, err := c.GraphCreate([]int{prev}, []int{next}, false)
+	r.OK(err)
+	grid, err := c.CartCreate([]int{n}, []bool{true}, true)
+	r.OK(err)
+	for i := range 5 {
+		got, sides := make([]int, 1), make([]int, 2)
+		r.OK(cohort.NeighborAllgather(g, []int{10*r.Rank + i}, got))
+		q, err := cohort.IneighborAllgather(grid, []int{10*r.Rank + i}, sides)
+		r.OK(err)
+		_, err = q.Wait()
+		r.OK(err)
+		if all := append(got, sides...); !slices.Equal(all, []int{10*want[prev] + i, 10*want[prev] + i, 10*want[next] + i}) {
+			r.Errorf("%s: got %v from the neighbors %d and %d", c.Name(), all, want[prev], want[next])
+		}
+	}
+	r.OK(grid.Close())
+	r.OK(g.Close())
+	const m = 20000
+	from, _ := numbered(m, r.Rank)
+	to, memory := strided[int64](m)
+	_, err = cohort.SendrecvView(c, from, next, 1, to, prev, 1)
+	r.OK(err)
+	received(r, memory, m, want[prev], c.Name()+", a view")
+	w := onesided[int64](r, c, 2)
+	r.OK(w.Put([]int64{int64(r.Rank)}, next, 1))
+	_, err = w.FetchAndOp(1, 0, 0, cohort.Sum)
+	r.OK(err)
+	r.OK(w.Lock(cohort.LockExclusive, prev))
+	r.OK(w.Unlock(prev))
+	r.OK(w.Fence())
+	own, err := w.Local()
+	r.OK(err)
+	count := int64(0)
+	if c.Rank() == 0 {
+		count = int64(n)
+	}
+	if own[0] != count || own[1] != int64(want[prev]) {
+		r.Errorf("%s: the window has %v, want %d and %d", c.Name(), own, count, want[prev])
+	}
+	r.OK(w.Close())
+}
