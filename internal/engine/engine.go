@@ -92,6 +92,8 @@ type Engine struct {
 	asked    []Link                  // for Sleeper.Poll
 	rooms    []bool
 	askedOf  []*peer
+	askMove  func(i int) // moves askedOf[i], and notes in anyMoved whether it moved; made once
+	anyMoved bool
 	isClosed bool
 
 	losses      []*backend.Fault    // by world rank: why it is lost, nil if it is not
@@ -235,6 +237,7 @@ func New(cfg Config) *Engine {
 		stop:   make(chan struct{}),
 	}
 	e.cond.L = &e.waitMu
+	e.askMove = func(i int) { e.anyMoved = e.askedOf[i].move() || e.anyMoved }
 	for r := range e.peers {
 		if r != e.me {
 			e.peers[r] = newPeer(e, r)
@@ -307,21 +310,19 @@ const directMax = 5
 
 func (e *Engine) progressMany() bool {
 	e.asked, e.rooms, e.askedOf = e.asked[:0], e.rooms[:0], e.askedOf[:0]
-	moved := false
+	e.anyMoved = false
 	for _, p := range e.open {
 		switch {
 		case p.link == nil || p.link.Hidden() || p.broken != nil:
-			moved = p.move() || moved
+			e.anyMoved = p.move() || e.anyMoved
 		default:
 			e.asked, e.rooms, e.askedOf = append(e.asked, p.link), append(e.rooms, p.waits()), append(e.askedOf, p)
 		}
 	}
 	if len(e.asked) > 0 {
-		e.cfg.Sleeper.Poll(e.asked, e.rooms, func(i int) {
-			moved = e.askedOf[i].move() || moved
-		})
+		e.cfg.Sleeper.Poll(e.asked, e.rooms, e.askMove)
 	}
-	return moved
+	return e.anyMoved
 }
 
 // keep puts an unexpected message into the queue.

@@ -1,4 +1,5 @@
-// Package ranktest has what tests do with the communicators of a job whose ranks are goroutines of one process.
+// Package ranktest has what tests do with the communicators of a job, whose ranks are processes or goroutines
+// of one.
 package ranktest
 
 import (
