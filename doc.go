@@ -92,10 +92,10 @@
 //
 // If the ranks' calls of a collective differ in the operation, the root, the element type or a length,
 // the error is [ErrMismatch] on every rank (on mpi with Config.Check). A rank that only gives data, such
-// as the root of a short Bcast, need not wait for the others, nor a rank for those that are not neighbors in
-// a collective of a [Neighborhood]: it may get the error from its next operation
-// on the communicator, or from Close, unless Config.Check is set. A deadline that ends a collective
-// gives [ErrTimeout], which names the ranks that had not arrived, and the communicator is broken.
+// as the root of a short Bcast, need not wait for the others. In a collective of a [Neighborhood], a rank
+// waits for its neighbors only. Such a rank may get the error from its next operation on the communicator,
+// or from Close, unless Config.Check is set. A deadline that ends a collective gives [ErrTimeout], which
+// names the ranks that had not arrived, and the communicator is broken.
 //
 // Operations that only move data accept elements of any type of fixed size without pointers:
 // numbers, bool, and arrays and structs of them. Reductions accept numbers and [Loc] pairs. An

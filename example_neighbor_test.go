@@ -144,3 +144,33 @@ func ExampleCart_Sub() {
 	// Output:
 	// ranks in a row: 2 sum of their numbers in the grid: 5
 }
+
+// Every rank sends to the rank below it in a column of the grid. There is none below the last row.
+func ExampleCart_Shift() {
+	four(func(world *cohort.Comm) error {
+		grid, err := world.CartCreate([]int{2, 2}, []bool{false, true}, false)
+		if err != nil {
+			return err
+		}
+		above, below, err := grid.Shift(0, 1)
+		if err != nil {
+			return err
+		}
+		got := []int{-1}
+		_, err = cohort.Sendrecv(grid.Comm, []int{grid.Rank()}, below, 0, got, above, 0)
+		if grid.Rank() == 3 {
+			fmt.Println("rank 3 received from rank", got[0], "and sends to ProcNull:", below == cohort.ProcNull)
+		}
+		return err
+	})
+	// Output:
+	// rank 3 received from rank 1 and sends to ProcNull: true
+}
+
+func ExampleDimsCreate() {
+	dims := []int{0, 2, 0}
+	err := cohort.DimsCreate(24, dims)
+	fmt.Println(dims, err)
+	// Output:
+	// [4 2 3] <nil>
+}

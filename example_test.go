@@ -175,7 +175,7 @@ func ExampleIsendrecv() {
 		if err != nil {
 			return err
 		}
-		square := me * me // what does not need the neighbor's number
+		square := me * me // does not need the neighbor's number
 		if _, err := req.Wait(); err != nil {
 			return err
 		}

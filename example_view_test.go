@@ -98,8 +98,8 @@ func ExampleIsendView() {
 	// [0 9 0 3]
 }
 
-// Every rank has a row of a matrix, and then a column of it: rank i's element j becomes rank j's element i
-// of every second place.
+// Every rank has a row of a matrix of 4 by 4, and receives a column of it into every second element of a
+// slice.
 func ExampleAlltoallView() {
 	four(func(world *cohort.Comm) error {
 		row, column := make([]int, 4), make([]int, 8)
@@ -132,4 +132,24 @@ func ExampleViewOf() {
 	fmt.Println(column)
 	// Output:
 	// [2 5]
+}
+
+func ExampleView_Unpack() {
+	matrix := make([]int, 2*3)
+	last := cohort.ViewOf(matrix[2:], cohort.Vector(2, 1, 3))
+	err := last.Unpack([]int{7, 8})
+	fmt.Println(matrix, err)
+	// Output:
+	// [0 0 7 0 0 8] <nil>
+}
+
+// A part of 2 by 2 elements in the middle of an array of 4 by 4.
+func ExampleLayout_Blocks() {
+	l := cohort.Subarray([]int{4, 4}, []int{2, 2}, []int{1, 1})
+	for at, n := range l.Blocks() {
+		fmt.Println(n, "elements from", at)
+	}
+	// Output:
+	// 2 elements from 5
+	// 2 elements from 9
 }

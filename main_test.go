@@ -1,41 +1,16 @@
 package cohort
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	cmdline "flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"runtime"
-	"runtime/pprof"
 	"testing"
-	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
-// TestMain fails if the tests leave goroutines behind.
-func TestMain(m *testing.M) {
-	// The goroutine that os/signal has once somebody wants a signal stays for good.
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, os.Interrupt)
-	signal.Stop(c)
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	if f := cmdline.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
-		os.Exit(code) // the fuzzing engine keeps goroutines of its own
-	}
-	// Goroutines that have been told to end may need a moment.
-	for end := time.Now().Add(10 * time.Second); code == 0 && runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(end) {
-			var b bytes.Buffer
-			pprof.Lookup("goroutine").WriteTo(&b, 1)
-			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s", &b)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(leak.Run(m)) }
 
 // ranks runs body as n ranks and fails the test with their errors.
 func ranks(t *testing.T, n int, body func(w *Comm) error) {

@@ -4,8 +4,8 @@ package cohort
 // that is C.MPI_Comm(h) where the type is a number (MPICH), and *(*C.MPI_Comm)(unsafe.Pointer(&h)) everywhere.
 // Link the program against the library that cohort loads.
 //
-// The handle is valid until c is closed. Errors on it are returned, not fatal. Messages that C code sends on
-// it can be taken by a receive on c, so give a library a Dup of its own. C code that frees it, or changes its
+// The handle is valid until c is closed. Errors on it are returned, not fatal. A receive on c can take messages
+// that C code sends on it, so pass a library a Dup of c. C code that frees it, or changes its
 // error handler, breaks c.
 //
 // Local.
@@ -32,13 +32,13 @@ func (c *Comm) handle() (uintptr, error) {
 }
 
 // FromMPIHandle returns a communicator with the ranks of the MPI_Comm h, in their order, such as one that a C
-// library has made. Its messages and those on h do not meet. Closing it leaves h as it is. h must be a valid
-// handle: what an MPI library does with another one is not defined.
+// library has made. It does not receive messages sent on h. Closing it does not free h. h must be a valid
+// handle: MPI does not define what happens with any other.
 //
 // Collective over the ranks of h, as [Comm.CreateGroup] on the world with tag 0.
 //
 // Errors: [ErrNotSupported] on other backends than mpi; [ErrInit] if this process has no world;
-// [ErrComm] for a handle that the library knows to be none, and for one of ranks outside the world; those of
+// [ErrComm] for a handle that the library rejects, and for one with ranks outside the world; those of
 // CreateGroup.
 //
 // Deadline: that of the world.

@@ -54,8 +54,8 @@ func AllreduceInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persistent, er
 	return c.persist(reduction(newCall(backend.Allreduce, -1), send, recv, op))
 }
 
-// ReduceLocal combines two slices of the calling rank: inout[i] becomes in[i] op inout[i], with in as from
-// a lower rank.
+// ReduceLocal combines two slices of the calling rank: inout[i] becomes in[i] op inout[i], as if in
+// came from a lower rank.
 //
 // Local. No communicator is involved.
 //

@@ -5,19 +5,19 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// Region is a part of a program between [Comm.Region] and End. The zero Region is no part.
+// Region is a part of a program, from a call of [Comm.Region] to End. End of the zero Region does nothing.
 type Region struct {
 	c      *comm.Comm
 	ticket flight.Ticket
 }
 
-// Region begins a part of the program, whose name, begin and end the flight recorder keeps:
+// Region begins a part of the program. The flight recorder keeps its name, beginning and end:
 //
 //	defer world.Region("assemble").End()
 //
-// The command cohort report --trace shows the regions of all ranks as a timeline. Regions may lie within
-// each other, and goroutines may have their own. The recorder keeps the last 1024 operations and regions of a
-// rank, the names of the first 100 or so, and of a name 48 bytes.
+// The command cohort report --trace shows the regions of all ranks as a timeline. Regions may be
+// nested, and goroutines may have different ones. The recorder keeps the last 1024 operations and regions of a
+// rank, and the first 48 bytes of a name. Only the first 100 or so different names are kept.
 //
 // Local. It does not communicate, and takes about as long as reading the clock.
 func (c *Comm) Region(name string) Region { return Region{c.base(), c.base().BeginRegion(name)} }

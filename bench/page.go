@@ -305,7 +305,7 @@ func (s *situation) summary() string {
 		}
 	}
 	if b.Len() == 0 {
-		return "No C library was there to compare with.\n"
+		return "There was no C library to compare with.\n"
 	}
 	return b.String()
 }

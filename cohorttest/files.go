@@ -215,7 +215,7 @@ func fileEnd(r *Rank) {
 	for _, row := range []int{1, 3000} { // elements of 2 bytes
 		f := r.create()
 		const rows = 4
-		size := (rows*r.Size*row)*2 - 2*row // the last row of the last rank is not there
+		size := (rows*r.Size*row)*2 - 2*row // without the last row of the last rank
 		if r.Rank == 0 {
 			_, err := f.WriteAt(pattern(0, size), 0)
 			r.OK(err)

@@ -217,47 +217,26 @@ func onesidedLeftOpen(r *Rank) {
 	r.OK(d.Close())
 }
 
-// mismatchedOnesided has one rank call something else than the others.
+// mismatchedOnesided has one rank make another call with one-sided windows than the others.
 func mismatchedOnesided(r *Rank) {
-	type call = func(c *cohort.Comm, w, v *cohort.Window[int64]) error
-	fence := func(_ *cohort.Comm, w, _ *cohort.Window[int64]) error { return w.Fence() }
-	make3 := func(c *cohort.Comm, _, _ *cohort.Window[int64]) error {
+	type window = *cohort.Window[int64]
+	fence := func(_ *cohort.Comm, w, _ window) error { return w.Fence() }
+	make3 := func(c *cohort.Comm, _, _ window) error {
 		_, err := cohort.NewWindow[int64](c, 3)
 		return err
 	}
-	barrier := func(c *cohort.Comm, _, _ *cohort.Window[int64]) error { return c.Barrier() }
-	for i, o := range []struct {
-		name       string
-		usual, odd call
-		words      []string
-	}{
+	barrier := func(c *cohort.Comm, _, _ window) error { return c.Barrier() }
+	mismatched(r, onesided[int64], []oddCall[window]{
 		{"Barrier and Fence", fence, barrier, []string{"Fence", "called Barrier"}},
-		{"the Fence of another window", fence, func(_ *cohort.Comm, _, v *cohort.Window[int64]) error { return v.Fence() }, []string{"Fence(window"}},
+		{"the Fence of another window", fence, func(_ *cohort.Comm, _, v window) error { return v.Fence() }, []string{"Fence(window"}},
 		{"Barrier and NewWindow", make3, barrier, []string{"NewWindow of int64", "called Barrier"}},
-		{"another type", make3, func(c *cohort.Comm, _, _ *cohort.Window[int64]) error {
+		{"another type", make3, func(c *cohort.Comm, _, _ window) error {
 			_, err := cohort.NewWindow[float64](c, 3)
 			return err
 		}, []string{"NewWindow of int64", "NewWindow of float64"}},
-		{"a negative length", make3, func(c *cohort.Comm, _, _ *cohort.Window[int64]) error {
+		{"a negative length", make3, func(c *cohort.Comm, _, _ window) error {
 			_, err := cohort.NewWindow[int64](c, -3)
 			return isInstead(err, cohort.ErrCount)
 		}, []string{"NewWindow of int64"}},
-	} {
-		for _, who := range r.oddRanks(i, 0, r.Size-1) {
-			c, err := r.Comm.Dup()
-			r.OK(err)
-			w, v := onesided[int64](r, c, 1), onesided[int64](r, c, 1)
-			what := fmt.Sprintf("%s on rank %d", o.name, who)
-			call := o.usual
-			if r.Rank == who {
-				call = o.odd
-			}
-			err = call(c, w, v)
-			if err != errOwn && r.Is(err, cohort.ErrMismatch, "%s", what) {
-				names(r, err, append(o.words, rankText(who))...)
-				opError(r, what, err)
-			}
-			abandon(r, c, what)
-		}
-	}
+	})
 }

@@ -314,70 +314,81 @@ func abandon(r *Rank, c *cohort.Comm, what string) {
 	r.OK(c.Close())
 }
 
-// mismatchedWindows has one rank make another window call than the others.
-func mismatchedWindows(r *Rank) {
-	type call = func(c *cohort.Comm, w, v *cohort.SharedWindow[int64]) error
-	fence := func(_ *cohort.Comm, w, _ *cohort.SharedWindow[int64]) error { return w.Fence() }
-	allocate := func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
-		_, err := cohort.AllocateShared[int64](c, 3)
-		return err
-	}
-	reg := func(n int) call {
-		return func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
-			_, err := cohort.NewSharedRegion[int64](c, n)
-			return err
-		}
-	}
-	barrier := func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error { return c.Barrier() }
-	for i, o := range []struct {
-		name       string
-		usual, odd call
-		words      []string
-	}{
-		{"Barrier and Fence", fence, barrier, []string{"Fence", "called Barrier"}},
-		{"the Fence of another window", fence, func(_ *cohort.Comm, _, v *cohort.SharedWindow[int64]) error { return v.Fence() },
-			[]string{"Fence(window 1)", "Fence(window 2)"}},
-		{"Barrier and AllocateShared", allocate, barrier, []string{"AllocateShared of int64", "called Barrier"}},
-		{"another type", allocate, func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
-			_, err := cohort.AllocateShared[float64](c, 3)
-			return err
-		}, []string{"AllocateShared of int64", "AllocateShared of float64"}},
-		{"a type that cannot be", allocate, func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
-			_, err := cohort.AllocateShared[*int64](c, 3)
-			return isInstead(err, cohort.ErrType)
-		}, []string{"AllocateShared of int64"}},
-		{"a negative length", allocate, func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
-			_, err := cohort.AllocateShared[int64](c, -3)
-			return isInstead(err, cohort.ErrCount)
-		}, []string{"AllocateShared of int64"}},
-		{"a region", allocate, reg(3), []string{"AllocateShared of int64", "NewSharedRegion of int64"}},
-		{"a region of another length", reg(3), reg(4), []string{"NewSharedRegion of int64", "with n = 3", "with n = 4"}},
-		{"a region of another type", reg(3), func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
-			_, err := cohort.NewSharedRegion[int32](c, 3)
-			return err
-		}, []string{"NewSharedRegion of int64", "NewSharedRegion of int32"}},
-	} {
+// oddCall is a call that one rank makes differently than the others, on a communicator with two windows. words are
+// in the text of the mismatch.
+type oddCall[W any] struct {
+	name       string
+	usual, odd func(c *cohort.Comm, w, v W) error
+	words      []string
+}
+
+// mismatched has one rank make the odd call of each case, and checks the errors of all ranks.
+func mismatched[W any](r *Rank, open func(r *Rank, c *cohort.Comm, n int) W, cases []oddCall[W]) {
+	for i, o := range cases {
 		for _, who := range r.oddRanks(i, 0, r.Size-1) {
 			c, err := r.Comm.Dup()
 			r.OK(err)
-			w, v := window[int64](r, c, 1), window[int64](r, c, 1)
+			w, v := open(r, c, 1), open(r, c, 1)
 			what := fmt.Sprintf("%s on rank %d", o.name, who)
-			call, words := o.usual, append(o.words, rankText(who))
-			if o.name == "a region of another length" {
-				words = append(o.words, "rank 0", "rank") // all lengths are compared with rank 0's
-			}
+			call := o.usual
 			if r.Rank == who {
 				call = o.odd
 			}
 			err = call(c, w, v)
 			// A rank whose own arguments are wrong returns that error.
 			if err != errOwn && r.Is(err, cohort.ErrMismatch, "%s", what) {
-				names(r, err, words...)
+				names(r, err, o.words...)
+				if o.name != otherLength { // all lengths are compared with rank 0's
+					names(r, err, rankText(who))
+				}
 				opError(r, what, err)
 			}
 			abandon(r, c, what)
 		}
 	}
+}
+
+const otherLength = "a region of another length"
+
+// mismatchedWindows has one rank make another window call than the others.
+func mismatchedWindows(r *Rank) {
+	type shared = *cohort.SharedWindow[int64]
+	fence := func(_ *cohort.Comm, w, _ shared) error { return w.Fence() }
+	allocate := func(c *cohort.Comm, _, _ shared) error {
+		_, err := cohort.AllocateShared[int64](c, 3)
+		return err
+	}
+	region := func(n int) func(c *cohort.Comm, _, _ shared) error {
+		return func(c *cohort.Comm, _, _ shared) error {
+			_, err := cohort.NewSharedRegion[int64](c, n)
+			return err
+		}
+	}
+	barrier := func(c *cohort.Comm, _, _ shared) error { return c.Barrier() }
+	mismatched(r, window[int64], []oddCall[shared]{
+		{"Barrier and Fence", fence, barrier, []string{"Fence", "called Barrier"}},
+		{"the Fence of another window", fence, func(_ *cohort.Comm, _, v shared) error { return v.Fence() },
+			[]string{"Fence(window 1)", "Fence(window 2)"}},
+		{"Barrier and AllocateShared", allocate, barrier, []string{"AllocateShared of int64", "called Barrier"}},
+		{"another type", allocate, func(c *cohort.Comm, _, _ shared) error {
+			_, err := cohort.AllocateShared[float64](c, 3)
+			return err
+		}, []string{"AllocateShared of int64", "AllocateShared of float64"}},
+		{"a type that has pointers", allocate, func(c *cohort.Comm, _, _ shared) error {
+			_, err := cohort.AllocateShared[*int64](c, 3)
+			return isInstead(err, cohort.ErrType)
+		}, []string{"AllocateShared of int64"}},
+		{"a negative length", allocate, func(c *cohort.Comm, _, _ shared) error {
+			_, err := cohort.AllocateShared[int64](c, -3)
+			return isInstead(err, cohort.ErrCount)
+		}, []string{"AllocateShared of int64"}},
+		{"a region", allocate, region(3), []string{"AllocateShared of int64", "NewSharedRegion of int64"}},
+		{otherLength, region(3), region(4), []string{"NewSharedRegion of int64", "with n = 3", "with n = 4", "rank 0"}},
+		{"a region of another type", region(3), func(c *cohort.Comm, _, _ shared) error {
+			_, err := cohort.NewSharedRegion[int32](c, 3)
+			return err
+		}, []string{"NewSharedRegion of int64", "NewSharedRegion of int32"}},
+	})
 }
 
 // errOwn stands for the error of a rank whose own arguments were wrong.

@@ -123,7 +123,7 @@ func TestExamplesRun(t *testing.T) {
 			example := program(t, e.name)
 			check(t, untagged(e.lines(1), "local"), exec.Command(example, args(e.name)...)) // no launcher: the one rank of the local backend
 			if runtime.GOOS != "linux" {
-				t.Log("alone only: the shm backend is there on Linux only")
+				t.Log("alone only: the shm backend exists on Linux only")
 				return
 			}
 			for _, n := range []int{1, 2, 5} {
@@ -138,7 +138,7 @@ func TestExamplesRun(t *testing.T) {
 // shm with local.
 func TestTrainingHasSameBitsOnEveryBackend(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the shm backend is there on Linux only")
+		t.Skip("the shm backend exists on Linux only")
 	}
 	for n, times := range sameBits {
 		first := onShm(t, n)

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -15,18 +14,13 @@ import (
 	"unicode"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
 // TestMain fails if the tests leave goroutines behind, or a changed GOMAXPROCS.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	goroutines, processors := runtime.NumGoroutine(), runtime.GOMAXPROCS(0)
-	code := m.Run()
-	if code == 0 && !soon(func() bool { return runtime.NumGoroutine() <= goroutines }) {
-		b := make([]byte, 1<<20)
-		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s", b[:runtime.Stack(b, true)])
-		code = 1
-	}
+	processors := runtime.GOMAXPROCS(0)
+	code := leak.Run(m)
 	if n := runtime.GOMAXPROCS(0); code == 0 && n != processors {
 		fmt.Fprintf(os.Stderr, "GOMAXPROCS is %d, and was %d\n", n, processors)
 		code = 1

@@ -1,27 +1,10 @@
 package tasks
 
 import (
-	"bytes"
-	"fmt"
 	"os"
-	"runtime"
-	"runtime/pprof"
 	"testing"
-	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
-// TestMain fails if the tests leave goroutines behind.
-func TestMain(m *testing.M) {
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	// Goroutines that have been told to end may need a moment.
-	for end := time.Now().Add(10 * time.Second); code == 0 && runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(end) {
-			var b bytes.Buffer
-			pprof.Lookup("goroutine").WriteTo(&b, 1)
-			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s", &b)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(leak.Run(m)) }

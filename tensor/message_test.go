@@ -82,7 +82,7 @@ func TestMalformedEnvelopesAreRejected(t *testing.T) {
 		{"loc", envelopeOf(1, 0, backend.Loc, 4096, 0, []uint64{100}, ""), cohort.ErrInternal},
 		{"kind", envelopeOf(1, 0, 255, 4096, 0, []uint64{100}, ""), cohort.ErrInternal},
 		{"too many dimensions", envelopeOf(1, 1, backend.Int8, 4096, 0, ones[uint64](maxDims+1), "x"), cohort.ErrInternal},
-		{"dimensions that are not there", envelopeOf(1, 0, f32, 4096, 0, []uint64{100}, "")[:19], cohort.ErrInternal},
+		{"missing dimensions", envelopeOf(1, 0, f32, 4096, 0, []uint64{100}, "")[:19], cohort.ErrInternal},
 		{"pieces of nothing", envelopeOf(1, 0, f32, 0, 0, []uint64{100}, ""), cohort.ErrInternal},
 		{"long pieces", envelopeOf(1, 0, f32, chunkMost+1, 0, []uint64{100}, ""), cohort.ErrInternal},
 		{"tag", envelopeOf(1, 0, f32, 4096, 1000, []uint64{100}, ""), cohort.ErrInternal},

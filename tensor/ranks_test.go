@@ -1,7 +1,6 @@
 package tensor
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,11 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
-	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
@@ -196,23 +193,7 @@ func TestMain(m *testing.M) {
 	if program := os.Getenv(asProgram); program != "" {
 		os.Exit(asRank(program))
 	}
-	// os/signal keeps a goroutine after its first use.
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, os.Interrupt)
-	signal.Stop(c)
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	fuzzing := strings.Contains(strings.Join(os.Args, " "), "-test.fuzz=") // the fuzzing engine keeps its own goroutines
-	// Goroutines that are about to end may need a moment.
-	for end := time.Now().Add(10 * time.Second); code == 0 && !fuzzing && runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(end) {
-			var b bytes.Buffer
-			pprof.Lookup("goroutine").WriteTo(&b, 1)
-			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s", &b)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	os.Exit(leak.Run(m))
 }
 
 // The helpers start ranks on every backend, and report a rank that fails.

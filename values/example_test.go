@@ -2,6 +2,7 @@ package values_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -177,4 +178,20 @@ func ExampleAllreduce() {
 	})
 	// Output:
 	// map[go:6 rust:4]
+}
+
+// A program stores a value in its own messages.
+func ExampleEncode() {
+	b, err := values.Encode(map[string]int{"width": 3})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sizes, err := values.Decode[map[string]int](b, 2) // errors say that it came from rank 2
+	fmt.Println(sizes, err)
+	_, err = values.Decode[string](b, 2)
+	fmt.Println(errors.Is(err, cohort.ErrType))
+	// Output:
+	// map[width:3] <nil>
+	// true
 }

@@ -1,31 +1,15 @@
 package local
 
 import (
-	"fmt"
 	"os"
-	"runtime"
-	"runtime/pprof"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
-// TestMain fails if the tests leave goroutines behind.
-func TestMain(m *testing.M) {
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(end) {
-			fmt.Printf("%d goroutines more than at the beginning:\n", runtime.NumGoroutine()-before)
-			_ = pprof.Lookup("goroutine").WriteTo(os.Stdout, 1)
-			code = 1
-			break
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(leak.Run(m)) }
 
 // ranks runs body on every rank of a job of n and closes the job.
 func ranks(t testing.TB, n int, body func(t testing.TB, c *Comm)) {

@@ -181,7 +181,7 @@ func TestInitRejectsUnusableLibraries(t *testing.T) {
 		{"another machine", file("foreign.so", foreign), []string{"foreign.so", "another machine", "s390"}},
 		{"cut short", file("short.so", exe[:500]), []string{"short.so", "truncated"}},
 		{"another library", none, []string{none, "not an MPI library"}},
-		{"what it needs is not there", lost, []string{lost, "not_there"}},
+		{"a library that it needs is missing", lost, []string{lost, "not_there"}},
 		{"too old", old, []string{old, "too old", "MPI_"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -31,7 +31,8 @@ func (c *comm) ownNeighbors(call *backend.Call) bool {
 	return !call.Neighbors.Repeated || !p.quirks.has(quirkRepeatedEdges)
 }
 
-// onGraph returns the communicator of the library's call: the graph, which it makes if it is not there yet, or on.
+// onGraph returns the communicator for the library's call. For a collective of a neighborhood that is a graph, which the
+// first such call makes. For any other it is on.
 func (c *comm) onGraph(on libmpi.Comm, call *backend.Call) (libmpi.Comm, error) {
 	if !call.Coll.Neighbor() {
 		return on, nil
@@ -53,10 +54,10 @@ func (c *comm) onGraph(on libmpi.Comm, call *backend.Call) (libmpi.Comm, error) 
 	return c.near.graph, nil
 }
 
-// newNeighborhood returns the edges without their graph.
+// newNeighborhood returns a neighborhood whose graph is still to be made.
 func newNeighborhood(p *backend.Neighbors) (n neighborhood) {
 	n.sends, n.recvs = edges(p.Destinations, 0), edges(p.Sources, 0)
-	if p.Cart { // what is sent down comes from above, if both are the same rank
+	if p.Cart { // if both neighbors are the same rank, it sends down the block that arrives from above
 		n.recvs = edges(p.Sources, 1)
 	}
 	for i := range n.counts {
@@ -75,7 +76,7 @@ func edges(of []int, swap int) (numbers []int) {
 	return numbers
 }
 
-// translate fills in the library's call, which is always one with counts.
+// translate fills in the library's call. The library is always given counts.
 func (n *neighborhood) translate(call *backend.Call, a *libmpi.Coll) {
 	size := call.Type.Size
 	a.Size = len(n.counts[0])

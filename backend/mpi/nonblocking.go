@@ -53,7 +53,7 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	on, _ := c.onGraph(c.data, call) // it is there
+	on, _ := c.onGraph(c.data, call) // the graph exists
 	if code := on.Begin(&op.call, op.narrow, &op.o.h); code != 0 {
 		op.pins.Unpin()
 		return nil, c.ended(code, call)

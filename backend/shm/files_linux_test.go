@@ -9,23 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 func init() {
-	// A rank that can open SHM_TEST_ROOM more files, and no more.
+	// short is a rank that can open only as many files more as SHM_TEST_ROOM says.
 	outsiders["short"] = func(string) error {
 		var rank, size, room int
 		if _, err := fmt.Sscan(os.Getenv("SHM_TEST_ROOM"), &rank, &size, &room); err != nil {
 			return err
 		}
-		if r, w, err := os.Pipe(); err == nil { // what the runtime opens once, it opens now
-			r.Close()
-			w.Close()
-		}
-		if err := leave(room); err != nil {
+		if err := ranktest.LimitFiles(room); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -38,26 +33,6 @@ func init() {
 		_, err = c.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier})
 		return err
 	}
-}
-
-// leave lowers the limit of open files to where only room more can be opened.
-func leave(room int) error {
-	var r unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
-		return err
-	}
-	limit := 0
-	for free := 0; ; limit++ {
-		if _, err := unix.FcntlInt(uintptr(limit), unix.F_GETFD, 0); err == nil {
-			continue
-		}
-		if free == room {
-			break
-		}
-		free++
-	}
-	r.Cur = uint64(limit)
-	return unix.Setrlimit(unix.RLIMIT_NOFILE, &r)
 }
 
 // TestTooFewDescriptorsIsAnErrorOnAllRanks: a rank needs a socket, the segment, and a descriptor for every

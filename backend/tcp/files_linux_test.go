@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// A process with TCP_TEST_SHORT is a rank that can open so many more files, and no more.
+// A process with TCP_TEST_SHORT is a rank that can open only a given number of files more.
 func init() {
 	text := os.Getenv("TCP_TEST_SHORT")
 	if text == "" {
@@ -37,26 +36,7 @@ func init() {
 }
 
 func short(cfg Config, room int) error {
-	if r, w, err := os.Pipe(); err == nil { // what the runtime opens once, it opens now
-		r.Close()
-		w.Close()
-	}
-	var r unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
-		return err
-	}
-	limit := 0
-	for free := 0; ; limit++ {
-		if _, err := unix.FcntlInt(uintptr(limit), unix.F_GETFD, 0); err == nil {
-			continue
-		}
-		if free == room {
-			break
-		}
-		free++
-	}
-	r.Cur = uint64(limit)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+	if err := ranktest.LimitFiles(room); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -90,9 +70,9 @@ func short(cfg Config, room int) error {
 	return nil
 }
 
-// With fewer descriptors than a job needs it does not begin, on no rank, and each says at once what the
-// limit has to be. With as many as are asked for it always works.
-func TestTooFewDescriptors(t *testing.T) {
+// With fewer descriptors than a job needs, it does not start on any rank, and each rank reports at once what the
+// limit has to be. With as many as it asks for, it always works.
+func TestTooFewDescriptorsIsAnErrorOnAllRanks(t *testing.T) {
 	for _, c := range []struct {
 		ranks, room int
 		works       bool

@@ -123,7 +123,7 @@ func (d *diagnosis) backends() {
 func reason(err error) string {
 	var op *cohort.OpError
 	if !errors.As(err, &op) {
-		return "not there"
+		return "not available"
 	}
 	return strings.TrimPrefix(op.Err.Error(), cohort.ErrNotSupported.Error()+": ")
 }

@@ -72,7 +72,7 @@ func TestFailedJobKeepsFlightFilesInMemoryIfDiskIsFull(t *testing.T) {
 	defer os.RemoveAll(said[1])
 	st, err := os.Stat(filepath.Join(said[1], "rank-0000.flight"))
 	if err != nil || st.Size() != 50000 {
-		t.Errorf("rank 0's file is not there as a whole: %v", err)
+		t.Errorf("rank 0's file is incomplete: %v", err)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Command window finds out how large a prime it takes to write an even number up to 1000000 as the
 // sum of two (Goldbach's conjecture says that two are enough). It shows memory that the ranks of a
-// node share: the table of primes is there once per node, its ranks fill it together, and after a
-// fence each reads all of it.
+// node share: each node has one table of primes, which its ranks fill together. After a fence each
+// rank reads all of it.
 //
 //	go run ./cmd/cohort run -n 4 ./examples/window
 package main

@@ -136,13 +136,13 @@ func TestLinks(t *testing.T) {
 				}
 				links++
 				if to := path.Join(path.Dir(p), m[1]); !all[to] {
-					t.Errorf("%s links to %s, which is not there", p, to)
+					t.Errorf("%s links to %s, which does not exist", p, to)
 				}
 			}
 		case ".go":
 			for _, to := range named.FindAllString(read(t, p), -1) {
 				if !all[to] {
-					t.Errorf("%s names %s, which is not there", p, to)
+					t.Errorf("%s names %s, which does not exist", p, to)
 				}
 			}
 		}

@@ -33,12 +33,12 @@ func TestSeeds(t *testing.T) {
 	test, scenario := regexp.MustCompile("`([^`\\s]+_test\\.go:[^`\\s]+)`"), regexp.MustCompile("scenario\\s+`([^`]+)`")
 	for _, m := range test.FindAllStringSubmatch(text, -1) {
 		if !tests[m[1]] {
-			t.Errorf("%s names %s, which is not there", document, m[1])
+			t.Errorf("%s names %s, which does not exist", document, m[1])
 		}
 	}
 	for _, m := range scenario.FindAllStringSubmatch(text, -1) {
 		if !scenarios[m[1]] {
-			t.Errorf("%s names the scenario %s, which is not there", document, m[1])
+			t.Errorf("%s names the scenario %s, which does not exist", document, m[1])
 		}
 	}
 	rows := 0

@@ -13,7 +13,7 @@ import (
 //
 //   - Put writes In, Get reads Out.
 //   - Accumulate, GetAccumulate and FetchAndOp combine the part with In by Op. Out, if it is not nil, receives
-//     what was there.
+//     the elements from before.
 //   - CompareAndSwap has the element that it expects in the first half of In and the new one in the second.
 type Access struct {
 	Kind       flight.Kind
@@ -254,8 +254,8 @@ func (w *Onesided) flush(rank int) error {
 		s.origin.n.Add(0)
 		return nil
 	}
-	if s.flying[rank].Load() > 0 {
-		if err := s.core.bc.Await(w.c.bound, landed{&s.flying[rank]}); err != nil {
+	if s.inFlight[rank].Load() > 0 {
+		if err := s.core.bc.Await(w.c.bound, landed{&s.inFlight[rank]}); err != nil {
 			return err
 		}
 	}
@@ -327,10 +327,10 @@ func (w *Onesided) Request(op string, a Access) (*Request, error) {
 		q.req.Finish(backend.Status{}, w.access(&a))
 		return q.started(), nil
 	}
-	s.flying[a.Rank].Add(1)
+	s.inFlight[a.Rank].Add(1)
 	q.op = s.begin(func(*Onesided) error {
 		err := w.access(&a)
-		s.flying[a.Rank].Add(-1)
+		s.inFlight[a.Rank].Add(-1)
 		return err
 	})
 	q.users.Store(1)
@@ -338,7 +338,7 @@ func (w *Onesided) Request(op string, a Access) (*Request, error) {
 }
 
 // landed is ready when no Rput to a rank is under way.
-type landed struct{ flying *atomic.Int32 }
+type landed struct{ inFlight *atomic.Int32 }
 
 // Ready implements backend.Pending.
-func (l landed) Ready() bool { return l.flying.Load() == 0 }
+func (l landed) Ready() bool { return l.inFlight.Load() == 0 }

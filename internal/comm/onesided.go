@@ -31,7 +31,7 @@ type onesided struct {
 	number int
 	elem   *backend.Datatype
 	counts []int          // the elements of every rank
-	parts  []window.Cells // of the ranks of this node; the others' are not Here
+	parts  []window.Cells // of the ranks of this node; those of other nodes are not mapped
 	memory *Window        // this node's
 	remote *Comm          // for messages to ranks of other nodes; nil if there are none
 
@@ -46,7 +46,7 @@ type onesided struct {
 	lastTag   int
 
 	unflushed []atomic.Int32 // requests without an answer, by rank
-	flying    []atomic.Int32 // Rputs under way, by rank
+	inFlight  []atomic.Int32 // Rputs under way, by rank
 
 	messages sync.Pool // of *message
 	server   server
@@ -133,7 +133,7 @@ func (s *onesided) count(c *Comm, a *Allocation) error {
 		}
 	}
 	s.held = make([]window.Kind, k.size)
-	s.unflushed, s.flying = make([]atomic.Int32, k.size), make([]atomic.Int32, k.size)
+	s.unflushed, s.inFlight = make([]atomic.Int32, k.size), make([]atomic.Int32, k.size)
 	return nil
 }
 

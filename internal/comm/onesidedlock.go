@@ -94,7 +94,7 @@ func (w *Onesided) mayWait(until func() error) error {
 }
 
 // tryLock makes one step from a state of a lock, and returns what the state was. If the deadline passes before
-// the answer is there, the lock is released as soon as the answer says that this rank has it.
+// the answer arrives, and the answer then says that this rank has the lock, the lock is released.
 func (w *Onesided) tryLock(kind window.Kind, rank int, state window.LockState) (window.LockState, error) {
 	s := w.s
 	next, has := state.Take(kind, s.core.rank)

@@ -120,7 +120,7 @@ func TestRemovedFolderIsNoError(t *testing.T) {
 	}
 	os.RemoveAll(dir)
 	if where := r.Note(Timeout, "x"); where != "" {
-		t.Errorf("noted in %q, which is not there", where)
+		t.Errorf("noted in %q, which does not exist", where)
 	}
 	if err := Check(dir); err != nil {
 		t.Fatal(err)

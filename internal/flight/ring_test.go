@@ -35,7 +35,7 @@ func TestRingKeepsTheLastOperations(t *testing.T) {
 	}
 	for i := uint64(n - Slots); i < n; i++ {
 		if !seen[i] {
-			t.Errorf("operation %d is not there", i)
+			t.Errorf("the ring has no operation %d", i)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestRingKeepsOperationsUnderWay(t *testing.T) {
 		}
 	}
 	if at < 0 {
-		t.Error("the last operation of very many under way is not there")
+		t.Error("the ring does not have the last of very many operations under way")
 	}
 	// The end of one that is gone changes nothing.
 	r.Fail(stuck, 3)

@@ -152,7 +152,7 @@ func TestChooseFollowsLauncherAndRequest(t *testing.T) {
 		{"asked by path", mpich, "", both, mpich, nil},
 		{"asked by name", "libmpi.so.12", "", both, mpich, nil},
 		{"asked against the launcher", ompi, "", with(both, ofHydra), "", []string{"COHORT_MPI_LIB is Open MPI 5.0.7 (" + ompi + ")", "one of 2 processes", "MPICH's mpiexec (PMI_SIZE=2)", dir + "/ompi/bin/orterun"}},
-		{"asked, not there", dir + "/none.so", "", both, "", []string{"COHORT_MPI_LIB: " + dir + "/none.so: no such file"}},
+		{"asked for, missing", dir + "/none.so", "", both, "", []string{"COHORT_MPI_LIB: " + dir + "/none.so: no such file"}},
 		{"asked, no library", text, "", both, "", []string{text + ": a text file"}},
 		{"loaded", "", mpich, both, mpich, nil},
 		{"loaded and asked", mpich, mpich, both, mpich, nil},

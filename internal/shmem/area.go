@@ -13,7 +13,7 @@ import (
 var PageSize = os.Getpagesize()
 
 // Area is memory that users hold slices of. It is a backend.Memory. On Linux it is mapped, and unlike
-// those of a Segment its pages are not there until they are populated or touched; elsewhere it is Go's.
+// those of a Segment it has no pages until they are populated or touched; elsewhere it is Go's.
 type Area struct {
 	mu    sync.Mutex // guards the fields below
 	mem   []byte

@@ -37,7 +37,7 @@ func CellsSize(n int) int { return roundUp(CellsHead+n, 8) }
 // NewCells returns the Cells in a part.
 func NewCells(part []byte) Cells { return Cells{part, view.Of[atomic.Uint64](part)} }
 
-// Here reports whether the memory is there.
+// Here reports whether this process has mapped the part.
 func (c *Cells) Here() bool { return c.bytes != nil }
 
 // Len returns the length of the part.

@@ -48,7 +48,7 @@ var abiNames = [numABIs]string{"mpich", "ompi", "std"}
 // constant is an integer that has one value in each ABI.
 type constant struct {
 	name     string
-	value    [numABIs]string // empty: not there
+	value    [numABIs]string // empty: the ABI has none
 	from     [numABIs]string // the library's major version that introduced it; empty: all
 	sentinel string          // of an error class: the name of backend's error; else empty
 }
@@ -193,7 +193,7 @@ func (t *table) functionRow(line string) (*function, error) {
 		return nil, fmt.Errorf("%q is no name of a function", fn.name)
 	}
 	if t.find(fn.name) != nil {
-		return nil, fmt.Errorf("%s is there twice", fn.name)
+		return nil, fmt.Errorf("%s is listed twice", fn.name)
 	}
 	return fn, nil
 }

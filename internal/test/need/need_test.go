@@ -165,7 +165,7 @@ func TestPackages_Debian(t *testing.T) {
 		}
 		program[path] = name
 	}
-	// It fails if it does not know all: a program is not there, or a link of the administrator's.
+	// It fails if it does not know all of them: a program that is missing, or a link that the administrator made.
 	out, _ := exec.Command(query, append([]string{"-S"}, slices.Collect(maps.Keys(program))...)...).Output()
 	known := 0
 	for line := range strings.Lines(string(out)) {
