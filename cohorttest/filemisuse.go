@@ -54,7 +54,7 @@ func fileOpen(r *Rank) {
 	if err == nil {
 		r.Errorf("WriteAtAll to a file opened to be read returns no error")
 	} else {
-		names(r, err, "writeatall", r.path(), "rank 0", fmt.Sprintf("bytes 0 to %d", 2*r.Size-1))
+		names(r, err, "writeatall", r.path(), "rank 0: bytes 0 to ", fmt.Sprintf(" to %d: ", 2*r.Size-1))
 	}
 	r.OK(f.Close())
 }

@@ -167,12 +167,10 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 			all[rank].Hi = end
 		}
 	}
-	bytes, pieces := int64(0), int64(0)
 	t.lo = math.MaxInt64
 	for _, c := range all {
 		if c.Bytes > 0 {
 			t.lo, t.hi = min(t.lo, c.Lo), max(t.hi, c.Hi)
-			bytes, pieces = bytes+c.Bytes, pieces+c.Pieces
 		}
 	}
 	if !t.write {
@@ -187,10 +185,10 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 	}
 	switch {
 	case t.lo >= t.hi: // nothing to do
-	case bytes/pieces >= t.long || (t.hi-t.lo)/sparse > bytes:
-		t.direct()
-	default:
+	case t.together(all):
 		err = t.exchange()
+	default:
+		t.direct()
 	}
 	if err != nil {
 		return 0, m.fault(t.lo, t.hi-t.lo, err)

@@ -13,11 +13,12 @@
 // # Collective and independent operations
 //
 // [File.ReadAt] and [File.WriteAt] are those of an *os.File. All other operations that read or write are
-// collective. If the pieces of the ranks are short, such as rows of a table that are dealt to the ranks, a
-// few ranks of each node read and write long blocks for all, and exchange the pieces with the others. Long
-// pieces are read and written by their own ranks. An exchange needs up to 9 MiB on each rank that writes for
-// others, and 16 bytes for each piece that is not one of several of the same length at the same distance. Such
-// memory is kept until Close. A layout whose blocks are not ascending needs as much again as the buffer.
+// collective. If the pieces of the ranks are short and lie between each other, such as rows of a table that are
+// dealt to the ranks, a few ranks of each node read and write long blocks for all. Long pieces are read and written
+// by their own ranks. For the blocks, a node needs 4.5 MiB of memory that its ranks share, and 36 MiB if the ranks
+// are on several nodes. A rank needs 16 bytes for each piece that is not one of several of the same length at the
+// same distance. The shared memory is kept until Close. A layout whose blocks are not ascending needs as much again as
+// the buffer.
 //
 // A byte that no rank writes is never written, not even with its old value.
 //

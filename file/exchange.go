@@ -1,9 +1,9 @@
 package file
 
 import (
+	"cmp"
 	"io"
-	"iter"
-	"math/bits"
+	"runtime/debug"
 	"slices"
 
 	"github.com/cohort-hpc/cohort"
@@ -15,30 +15,69 @@ import (
 // send them the pieces that are inside, and the writers write what these cover, in requests as large as possible.
 // To read, each writer reads a window, and sends every rank its pieces.
 const (
-	maxWriters = 4       // of a node
-	stripe     = 1 << 20 // windows begin at multiples of it
-	maxWindow  = 4 << 20
+	maxWriters = 4 // of a node
+	// Windows are at most so long. Those of ranks of one node stay in the processors' caches, and cost little to make. On
+	// several nodes, file systems lock the file by parts of about 1 MiB.
+	windowOnNode  = 512 << 10
+	windowOnNodes = 4 << 20
+	stripe        = 1 << 20 // windows begin at multiples of it, or of shorter windows
 	// A transfer whose pieces are as long as this on average needs no exchange. Ranks of one node share the system's
-	// cache of the file, and long requests only save them system calls. Between nodes, file systems lock and
-	// send blocks of the file, which should not have bytes of several.
-	longOnNode  = 16 << 10
+	// cache of the file, and long requests only save them system calls; but most file systems let one rank write at a
+	// time, and make shorter requests wait. Between nodes, file systems lock and send blocks of the file, which should
+	// not have bytes of several.
+	longToRead  = 16 << 10
+	longToWrite = 128 << 10
 	longOnNodes = 256 << 10
 	// A transfer that moves fewer than one in so many of the bytes that the windows would have needs none either: there
 	// is little to join.
 	sparse = 4
 )
 
-// place finds out which ranks are writers, in ascending order.
+// place finds out which ranks are writers, and which are on this rank's node.
 func (s *shared) place(rank int, hosts []cohort.Host) {
 	for _, h := range hosts {
-		s.writers = append(s.writers, h.Ranks[:min(maxWriters, len(h.Ranks))]...)
-		s.leader = s.leader || h.Ranks[0] == rank
+		writers := h.Ranks[:min(maxWriters, len(h.Ranks))]
+		s.writers = append(s.writers, writers...)
+		s.most = max(s.most, len(writers))
+		if slices.Contains(h.Ranks, rank) {
+			s.mates, s.near = h.Ranks, writers
+		}
 	}
 	slices.Sort(s.writers)
-	s.long = longOnNode
-	if len(hosts) > 1 {
-		s.long = longOnNodes
+	s.nodes = len(hosts) > 1
+}
+
+// together decides whether the ranks exchange their pieces, and not each moves its own.
+func (t *transfer) together(all []call) bool {
+	bytes, pieces := int64(0), int64(0)
+	for _, c := range all {
+		bytes, pieces = bytes+c.Bytes, pieces+c.Pieces
 	}
+	long := int64(longOnNodes)
+	switch {
+	case t.nodes:
+	case t.write:
+		long = longToWrite
+	default:
+		long = longToRead
+	}
+	if bytes >= long*pieces || (t.hi-t.lo)/sparse > bytes {
+		return false
+	}
+	return t.nodes || interleaved(all) || !t.write && pieces > int64(len(all))
+}
+
+// interleaved reports whether some rank moves bytes between those of another one. If none does, there is nothing to
+// join for a write, because holes are not written.
+func interleaved(all []call) bool {
+	all = slices.DeleteFunc(slices.Clone(all), func(c call) bool { return c.Bytes == 0 })
+	slices.SortFunc(all, func(a, b call) int { return cmp.Compare(a.Lo, b.Lo) })
+	for i := range all {
+		if i > 0 && all[i].Lo < all[i-1].Hi {
+			return true
+		}
+	}
+	return false
 }
 
 // transfer is a collective read or write.
@@ -105,158 +144,211 @@ func each(pieces []piece, data []byte, do func(at int, block []byte)) {
 	}
 }
 
-// memory is kept from one transfer to the next.
-type memory struct {
-	window  []byte   // a window of the file
-	data    []byte   // its pieces, by rank
-	covered []uint64 // a bit for each byte of the window that is written
-}
-
-// room returns n elements of memory that is kept in p.
-func room[T any](p *[]T, n int) []T {
-	*p = slices.Grow((*p)[:0], n)
-	return (*p)[:n]
-}
-
 // parts says how many elements a rank exchanges with each other rank, and where they are in its buffer.
 type parts struct{ counts, displs []int }
 
 func partsFor(ranks int) parts { return parts{make([]int, ranks), make([]int, ranks)} }
 
-// exchange moves the pieces of all ranks through the writers. In each round:
+// round is what a rank does in one round of an exchange.
+type round struct {
+	number int
+	low    int64     // the first byte of this rank's window in the file
+	pieces [][]piece // of this rank, by writer
+	all    []byte    // of its pieces
+	bytes  [][]byte  // the same, by writer
+}
+
+// exchange moves the pieces of all ranks through the writers. The ranks of a node share the windows of its writers;
+// pieces for others go by messages. In each round:
 //
-//  1. Each rank cuts what it has in the windows of the round, and tells the writers the pieces.
-//  2. To write, it sends their bytes, and each writer writes its window.
-//  3. To read, each writer reads its window, and sends the bytes of the pieces.
-func (t *transfer) exchange() error {
-	c, n := t.m.c, t.m.c.Size()
+//  1. Each rank cuts what it has in the windows of the round, and marks it there. To write, it copies its pieces to the
+//     windows.
+//  2. The ranks meet. Now the windows have all pieces of this round, and nobody needs those of the round before the
+//     last.
+//  3. Ranks that share no windows exchange their pieces. To read, each writer reads its window before.
+//
+// The rest waits for the next round, where it needs no further meeting: writing the window, or copying pieces out of
+// the windows. On most file systems one rank at a time can write to a file. So the first writer of a node writes before it
+// does step 1, and the others do step 1 meanwhile.
+func (t *transfer) exchange() (err error) {
+	// Closing the world during an exchange unmaps the windows, and their addresses are not used again soon. The fault
+	// becomes an error.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		fault := recover()
+		if _, ok := fault.(interface{ Addr() uintptr }); ok {
+			err = errClosed
+		} else if fault != nil {
+			panic(fault)
+		}
+	}()
+	c := t.m.c
 	writers := int64(len(t.writers))
-	begin := t.lo - t.lo%stripe
-	rounds := (t.hi - begin + writers*maxWindow - 1) / (writers * maxWindow)
+	longest := int64(windowOnNode)
+	if t.nodes {
+		longest = windowOnNodes
+	}
+	step := min(stripe, longest)
+	begin := t.lo - t.lo%step
+	rounds := (t.hi - begin + writers*longest - 1) / (writers * longest)
 	size := (t.hi - begin + writers*rounds - 1) / (writers * rounds)
-	size = (size + stripe - 1) / stripe * stripe
+	size = (size + step - 1) / step * step
+	if err := t.prepare(int(min(size, t.hi-begin))); err != nil {
+		return err
+	}
 	t.end = t.hi
+	first := c.Rank() == t.near[0]
 	walk := cursor{strips: t.region.strips}
 	rest := t.buf
-	var pieces []piece
-	asks := make([]int, n) // pieces, by writer
-	out, in := partsFor(n), partsFor(n)
-	asked, bytes := make([][]piece, n), make([][]byte, n) // of this rank's window, by rank
-	for round := range rounds {
-		pieces = pieces[:0]
-		used, low, own := 0, int64(0), []byte(nil)
-		for i, w := range t.writers {
-			at, first := begin+(round*writers+int64(i))*size, len(pieces)
-			moved := int(walk.cut(min(at+size, t.hi), func(s strip) {
-				pieces = append(pieces, piece{uint32(s.off - at), uint32(s.n), uint32(s.stride), uint32(s.count)})
-			}))
-			asks[w], out.counts[w], out.displs[w] = len(pieces)-first, moved, used
-			if w == c.Rank() { // its bytes need no message
-				low, own, out.counts[w] = at, rest[used:used+moved], 0
-			}
-			used += moved
+	var last *round
+	for i := range int(rounds) {
+		if t.write && first {
+			t.save(last)
 		}
-		all, counts, err := cohort.AlltoallvAlloc(c, pieces, asks)
-		if err != nil {
+		now := &round{number: i, pieces: make([][]piece, c.Size()), bytes: make([][]byte, c.Size())}
+		before := rest
+		for j, w := range t.writers {
+			low := begin + min((int64(i)*writers+int64(j))*size, t.hi-begin)
+			if w == c.Rank() {
+				now.low = low
+			}
+			moved := walk.cut(low+min(size, t.hi-low), func(s strip) {
+				now.pieces[w] = append(now.pieces[w], piece{uint32(s.off - low), uint32(s.n), uint32(s.stride), uint32(s.count)})
+			})
+			now.bytes[w], rest = rest[:moved], rest[moved:]
+			t.put(t.window(now, w), now.pieces[w], now.bytes[w])
+		}
+		now.all = before[:len(before)-len(rest)]
+		if t.write && !first {
+			t.save(last)
+		}
+		if err := t.meet(now); err != nil {
 			return err
-		}
-		wanted := len(all) > 0
-		total := 0
-		for r, k := range counts {
-			asked[r], all = all[:k], all[k:]
-			in.counts[r], in.displs[r] = 0, total
-			for _, p := range asked[r] {
-				in.counts[r] += int(p.Len) * int(p.Count)
-			}
-			if r == c.Rank() {
-				in.counts[r] = 0
-			}
-			total += in.counts[r]
-		}
-		data := room(&t.memory.data, total)
-		for r := range bytes {
-			bytes[r] = data[in.displs[r]:][:in.counts[r]]
-		}
-		bytes[c.Rank()] = own
-		if t.write {
-			err = cohort.Alltoallv(c, rest[:used], out.counts, out.displs, data, in.counts, in.displs)
-		}
-		if err == nil && wanted {
-			t.move(low, int(size), asked, bytes)
 		}
 		if !t.write {
-			err = cohort.Alltoallv(c, data, in.counts, in.displs, rest[:used], out.counts, out.displs)
+			t.take(last)
 		}
-		if err != nil {
-			return err
-		}
-		rest = rest[used:]
+		last = now
 	}
+	if t.write {
+		t.save(last)
+		return nil
+	}
+	if err := c.Barrier(); err != nil { // until the windows are read
+		return err
+	}
+	t.take(last)
 	return nil
 }
 
-// move writes the pieces of a window at low, or reads them.
-func (t *transfer) move(low int64, size int, asked [][]piece, bytes [][]byte) {
-	window := room(&t.memory.window, size)
-	if !t.write {
-		from, to := size, 0
-		for _, p := range slices.Concat(asked...) {
-			from, to = min(from, int(p.At)), max(to, int(p.At)+int(p.Count-1)*int(p.Stride)+int(p.Len))
-		}
-		t.at(window[from:to], low+int64(from))
-		for r, pieces := range asked {
-			each(pieces, bytes[r], func(at int, block []byte) { copy(block, window[at:]) })
-		}
-		return
-	}
-	covered := room(&t.memory.covered, (size+63)/64)
-	clear(covered)
-	for r, pieces := range asked {
-		each(pieces, bytes[r], func(at int, block []byte) {
-			copy(window[at:], block)
-			cover(covered, at, at+len(block))
+// window returns a writer's window of a round, which is empty if this rank does not share it.
+func (t *transfer) window(r *round, writer int) *window {
+	return &t.memory.windows[writer][r.number%2]
+}
+
+// put marks pieces in a window. To write, it copies them there.
+func (t *transfer) put(w *window, pieces []piece, bytes []byte) {
+	switch {
+	case len(pieces) == 0 || w.bytes == nil:
+	case t.write:
+		each(pieces, bytes, func(at int, block []byte) {
+			copy(w.bytes[at:], block)
+			cover(w.moved, at, at+len(block))
 		})
-	}
-	for from, to := range runs(covered, size) {
-		t.at(window[from:to], low+int64(from))
+	default:
+		first, last := pieces[0], pieces[len(pieces)-1]
+		end := int(last.At) + int(last.Count-1)*int(last.Stride) + int(last.Len)
+		cover(w.moved, int(first.At), int(first.At)+1)
+		cover(w.moved, end-1, end)
 	}
 }
 
-// cover sets the bits from one on and before another, which is greater.
-func cover(set []uint64, from, to int) {
-	first, last := from/64, (to-1)/64
-	head, tail := ^uint64(0)<<(from%64), ^uint64(0)>>(63-(to-1)%64)
-	if first == last {
-		set[first] |= head & tail
+// take copies this rank's pieces out of the windows of a round.
+func (t *transfer) take(r *round) {
+	if r == nil {
 		return
 	}
-	set[first] |= head
-	for i := first + 1; i < last; i++ {
-		set[i] = ^uint64(0)
+	for _, writer := range t.near {
+		if w := t.window(r, writer); w.bytes != nil {
+			each(r.pieces[writer], r.bytes[writer], func(at int, block []byte) { copy(block, w.bytes[at:]) })
+		}
 	}
-	set[last] |= tail
 }
 
-// runs yields where the bits of a set of n are 1: from one on and before another.
-func runs(set []uint64, n int) iter.Seq2[int, int] {
-	// next returns the first place from i on where a bit is not that of skip, or n.
-	next := func(i int, skip uint64) int {
-		mask := ^uint64(0) << (i % 64)
-		for at := i / 64; at < len(set); at++ {
-			if word := (set[at] ^ skip) & mask; word != 0 {
-				return min(n, at*64+bits.TrailingZeros64(word))
-			}
-			mask = ^uint64(0)
-		}
-		return n
-	}
-	return func(yield func(from, to int) bool) {
-		for from := next(0, 0); from < n; {
-			to := next(from, ^uint64(0))
-			if !yield(from, to) {
-				return
-			}
-			from = next(to, 0)
+// load reads this rank's window.
+func (t *transfer) load(r *round) {
+	w := t.window(r, t.m.c.Rank())
+	low, high := -1, 0
+	for from, to := range runs(w.moved, 64*len(w.moved)) {
+		if high = to; low < 0 {
+			low = from
 		}
 	}
+	if low >= 0 {
+		clear(w.moved)
+		t.at(w.bytes[low:high], r.low+int64(low))
+	}
+}
+
+// save writes what ranks have put into this rank's window.
+func (t *transfer) save(r *round) {
+	if r == nil {
+		return
+	}
+	w := t.window(r, t.m.c.Rank())
+	for from, to := range runs(w.moved, 64*len(w.moved)) {
+		t.at(w.bytes[from:to], r.low+int64(from))
+	}
+	clear(w.moved)
+}
+
+// meet waits for all ranks, reads this rank's window, and exchanges pieces with ranks that share no windows.
+func (t *transfer) meet(r *round) error {
+	c, m := t.m.c, &t.memory
+	if !t.nodes && m.region != nil {
+		err := c.Barrier()
+		if err == nil && !t.write {
+			t.load(r)
+		}
+		return err
+	}
+	out, in, asks := partsFor(c.Size()), partsFor(c.Size()), make([]int, c.Size())
+	var pieces []piece
+	at := 0
+	for rank, bytes := range r.bytes {
+		out.displs[rank] = at
+		at += len(bytes)
+		if m.windows[rank][0].bytes == nil {
+			out.counts[rank], asks[rank] = len(bytes), len(r.pieces[rank])
+			pieces = append(pieces, r.pieces[rank]...)
+		}
+	}
+	asked, asks, err := cohort.AlltoallvAlloc(c, pieces, asks)
+	if err != nil {
+		return err
+	}
+	total, theirs := 0, asked
+	for rank, n := range asks {
+		in.displs[rank] = total
+		for _, p := range theirs[:n] {
+			total += int(p.Len) * int(p.Count)
+		}
+		in.counts[rank], theirs = total-in.displs[rank], theirs[n:]
+	}
+	data := room(&m.data, total)
+	w := t.window(r, c.Rank())
+	if t.write {
+		if err = cohort.Alltoallv(c, r.all, out.counts, out.displs, data, in.counts, in.displs); err == nil {
+			t.put(w, asked, data)
+		}
+		return err
+	}
+	theirs = asked
+	for _, n := range asks {
+		t.put(w, theirs[:n], nil)
+		theirs = theirs[n:]
+	}
+	t.load(r)
+	each(asked, data, func(at int, block []byte) { copy(block, w.bytes[at:]) })
+	return cohort.Alltoallv(c, data, in.counts, in.displs, r.all, out.counts, out.displs)
 }

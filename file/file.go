@@ -25,9 +25,11 @@ type File struct {
 type shared struct {
 	file    *os.File
 	path    string
-	leader  bool  // this rank is the first of its node
+	mates   []int // the ranks of this rank's node
 	writers []int // the ranks that read and write for the others
-	long    int64 // pieces of this length need no writer
+	near    []int // those of this rank's node
+	most    int   // the most writers that a node has
+	nodes   bool  // the ranks are on several nodes
 
 	busy   sync.Mutex // held by collective operations
 	closed bool       // guarded by busy
@@ -169,7 +171,7 @@ func (f *File) each(o op, arg int64, bad error, nodes bool, do func() error) err
 	if _, err := m.begin(call{Arg: arg}, bad); err != nil {
 		return err
 	}
-	if f.c.Rank() == 0 || nodes && f.leader {
+	if f.c.Rank() == 0 || nodes && f.c.Rank() == f.mates[0] {
 		err = do()
 	}
 	return m.end(0, 0, m.fault(0, 0, err))
@@ -231,7 +233,7 @@ func (f *File) Close() error {
 	if f.closed {
 		return nil
 	}
-	f.closed, f.memory = true, memory{}
+	f.closed = true
 	_, err = m.begin(call{}, nil)
 	wrong := m.fault(0, 0, f.file.Close())
 	switch {
@@ -242,6 +244,8 @@ func (f *File) Close() error {
 	case wrong != nil:
 		err = errors.Join(err, wrong)
 	}
+	f.memory.region.Close()
+	f.memory = memory{}
 	f.c.Close()
 	return err
 }

@@ -68,3 +68,39 @@ func TestWriteIsCompleteOrAnErrorWhenARankDies(t *testing.T) {
 	}
 	t.Logf("%d writes were complete", complete)
 }
+
+// The world is closed while goroutines write: they get an error, although the memory that they share is gone.
+func TestWriteEndsWithAnErrorWhenTheWorldIsClosed(t *testing.T) {
+	const ranks, row, rows = 2, 64, 40000
+	name := filepath.Join(t.TempDir(), "f")
+	for range 10 {
+		var writers sync.WaitGroup
+		err := cohort.Run(t.Context(), ranks, func(world *cohort.Comm) error {
+			f, err := Open(world, name, os.O_RDWR|os.O_CREATE, 0o600)
+			if err != nil {
+				return err
+			}
+			mine := make([]byte, row*rows)
+			began := make(chan struct{})
+			writers.Go(func() {
+				defer f.Close()
+				for first := true; ; first = false {
+					err := WriteView(f, mine, int64(row*world.Rank()), cohort.Vector(rows, row, ranks*row))
+					if first {
+						close(began)
+					}
+					if err != nil {
+						return
+					}
+				}
+			})
+			<-began
+			time.Sleep(rand.N(3 * time.Millisecond))
+			return nil
+		})
+		writers.Wait()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

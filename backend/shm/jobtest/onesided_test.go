@@ -47,9 +47,9 @@ func init() {
 	})
 }
 
-// TestOnesidedByMessages runs the conformance suite's one-sided windows where some or all parts are on other
+// TestSeveralNodes runs the conformance suite's one-sided windows and its files where some or all ranks are on other
 // nodes.
-func TestOnesidedByMessages(t *testing.T) {
+func TestSeveralNodes(t *testing.T) {
 	cohorttest.Become()
 	for _, c := range []struct {
 		backend string
@@ -57,7 +57,7 @@ func TestOnesidedByMessages(t *testing.T) {
 	}{{"far-shm", 2}, {"pairs-shm", 4}} {
 		t.Run(c.backend, func(t *testing.T) {
 			cohorttest.Some(t, cohorttest.Processes{Backend: c.backend}, c.ranks, func(name string) bool {
-				return strings.Contains(name, "onesided") || name == "faults/dead-target"
+				return strings.Contains(name, "onesided") || strings.HasPrefix(name, "files/") || name == "faults/dead-target"
 			})
 		})
 	}
