@@ -13,8 +13,8 @@ import (
 )
 
 // counted is a communicator of the backend shm that counts the messages it sends. It has no collectives
-// of its own (backend.Collectives), so all collectives consist of messages, too. What it does not
-// change, the communicators below do.
+// (backend.Collectives), so all collectives consist of messages, too. All other methods are those of the
+// embedded communicator.
 type counted struct {
 	backend.Comm
 	backend.Sharing

@@ -188,7 +188,7 @@ func TestWrongLayoutsAreErrCount(t *testing.T) {
 // SendView and RecvView of layouts that are ready do not allocate.
 func TestViewsDoNotAllocate(t *testing.T) {
 	if racing {
-		t.Skip("the race detector makes pools forget")
+		t.Skip("the race detector drops pooled objects")
 	}
 	ranks(t, 1, func(w *Comm) error {
 		matrix := make([]float64, 64)

@@ -42,8 +42,8 @@ func (s scheduling) Exchange(recv, send *backend.Request, in, out []byte, source
 }
 func (scheduling) Flush() {}
 
-// planning is a local backend that does no call at once. What is agreed on it
-// does as the local one does it.
+// planning is a local backend that completes no call at once. It agrees on calls, and then carries them out as
+// the local backend does.
 type planning struct {
 	scheduling
 	plan    backend.Plan

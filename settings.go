@@ -39,7 +39,7 @@ type variable struct {
 	field      any // a pointer; fill lists the types
 }
 
-// Pointers of these types stand for fields that have a syntax of their own.
+// Pointers of these types stand for fields that have their own syntax.
 type (
 	negated   bool // the variable is 0 where the field is true
 	heartbeat time.Duration

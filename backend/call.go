@@ -58,8 +58,8 @@ type Neighbors struct {
 	// nor written.
 	Sources, Destinations []int
 	// Cart says that these are the neighbors in a grid: in each dimension the lower one, and then the upper one.
-	// What a rank sends to its lower neighbor is what that one receives from its upper neighbor, also if both
-	// are the same rank. In a graph the k-th edge to a rank is that rank's k-th edge from this one.
+	// A block for the lower neighbor arrives there as the block from the upper neighbor, also if both are the
+	// same rank. In a graph the k-th edge to a rank is that rank's k-th edge from this one.
 	Cart bool
 	// Repeated says that some rank of the communicator has several edges to the same rank. It is the same on
 	// all ranks.

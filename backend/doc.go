@@ -19,8 +19,8 @@
 // Abort and Close. HostOf may return "", Diagnostics nil. OnWait must be honored, or
 // the flight recorder does not know for how long operations have waited.
 //
-// What else a communicator can do it declares by implementing up to four more
-// interfaces. The layer above looks for them once, when it makes the communicator.
+// A communicator that can do more implements up to four more interfaces. The
+// layer above looks for them once, when it makes the communicator.
 //
 //   - [Collectives]: collectives of the backend's own, and a faster exchange of two
 //     short messages. Without it every collective is a schedule of package coll over

@@ -11,7 +11,7 @@ import (
 type Opener func(ctx context.Context, cfg Config) (Comm, error)
 
 // Config is the part of cohort.Config that every backend can use, completed from the environment. An
-// Opener with more settings reads environment variables of its own.
+// Opener with more settings reads its own environment variables.
 type Config struct {
 	// Rank and Size are the place of this process in the job. cohort run sets them, and so may any other
 	// launcher. Size is 0 if none has.

@@ -101,7 +101,7 @@ type contender struct {
 }
 
 // byTCP has Open MPI send what goes to other ranks by TCP, also to those of the same node. ob1 is
-// named because the other ways of Open MPI to send messages have transports of their own.
+// named because the other ways of Open MPI to send messages have their own transports.
 var byTCP = []string{"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=tcp,self"}
 
 // contenders builds cohort and what libraries there are; those of cohort are the first. With

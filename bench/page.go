@@ -218,7 +218,7 @@ func page(h header, all []record, charts string) (string, error) {
 	}
 	p("| rounds | %d |", rounds)
 	p("\n## How it was measured\n")
-	p("All programs run in turn, round after round, with each rank on a core of its own if there are enough.")
+	p("All programs run in turn, round after round, each rank on its own core if there are enough.")
 	p("A time is the best of all rounds, in microseconds. In the tables, the ratio follows it in parentheses.\n")
 	p("- `shm`, `local` and `tcp` are cohort's backends. They are compared with the faster of the C libraries at")
 	p("  thread level `single`.\n- `tcp, sockets only` sends everything over connections, as does Open MPI over TCP.")

@@ -16,7 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// What a page has. A page has the median of few batches and the best of many rounds, since the
+// A page measures these. It takes the median of a few batches and the best of many rounds, because the
 // machine may be disturbed for seconds.
 const (
 	pageSizes = "8,1024,8192,65536,1048576,4194304"

@@ -174,8 +174,8 @@ func (c collective) places() int {
 	return 1
 }
 
-// allTypes reports whether all types of elements are tried. What depends on a type
-// does not depend on the number of ranks: up to 4 ranks try all of them.
+// allTypes reports whether all types of elements are tried. Up to 4 ranks try all of
+// them, which is enough because types and numbers of ranks do not affect each other.
 func (r *Rank) allTypes() bool { return !r.Short && r.Size <= 4 }
 
 // runCase makes one call and checks every element of its buffers, guards included.

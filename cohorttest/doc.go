@@ -20,7 +20,7 @@
 // Everything is checked from outside, through the public API only. Buffers stand
 // between guard elements, and all of them are compared. Expected values come from
 // the definition of the operation in MPI-4.1 and share no code with the library. No
-// scenario skips itself. What a backend cannot do its launcher declares, with the
+// scenario skips itself. A launcher declares what its backend cannot do, with the
 // reason ([Skipper]), and the skip shows in the test's output.
 //
 // # The matrix, and the sample with -short
@@ -46,7 +46,7 @@
 //
 // Under the race detector the matrix is sampled too, and the jobs have 2 and 3
 // ranks. From 7 ranks on, or from where a launcher asks for it ([Smaller],
-// [Mpiexec]), each number of ranks has a pairwise sample of its own, with every root.
+// [Mpiexec]), each number of ranks has its own pairwise sample, with every root.
 //
 // # Other tests
 //

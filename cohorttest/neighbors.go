@@ -66,7 +66,7 @@ func neighborhoods(r *Rank, use func(h *neighborhood)) {
 			}
 			return all
 		}
-		// What is sent to one side comes from the other.
+		// A block sent to one side arrives from the other.
 		use(&neighborhood{fmt.Sprintf("grid %v, periods %v", g.Dims(), periods), g, g.Close, around, around, func(_, i int) int { return i ^ 1 }})
 		r.OK(g.Close())
 	}
@@ -178,8 +178,8 @@ func neighborFamilies[T comparable](h *neighborhood) []family[T] {
 	}
 }
 
-// defineNeighbors fills the buffers of a call that sends each destination a block of its own, or all of them
-// the same, of equal or different lengths.
+// defineNeighbors fills the buffers of a call that sends each destination a different block, or all of them
+// the same one, of equal or different lengths.
 func defineNeighbors[T comparable](a *args[T], h *neighborhood, own, ragged bool) {
 	// sends returns the lengths of a rank's blocks, where they are in send, and how long that is.
 	sends := func(rank int) (counts, displs []int, n int) {

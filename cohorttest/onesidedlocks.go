@@ -133,63 +133,27 @@ func onesidedRandom(r *Rank) {
 			owner[b] = rng.IntN(r.Size + 1)
 		}
 		for range 40 * r.Size {
-			rank, to, b, op := rng.IntN(r.Size), rng.IntN(r.Size), rng.IntN(blocks), rng.IntN(6)
-			at, n := rng.IntN(length), 1
-			n += rng.IntN(length - at)
-			buf := make([]int64, n)
-			for i := range buf {
-				buf[i] = rng.Int64()
+			rank, to, b, at := rng.IntN(r.Size), rng.IntN(r.Size), rng.IntN(blocks), rng.IntN(length)
+			a := oneAccess{kind: rng.IntN(accessKinds), buf: make([]int64, 1+rng.IntN(length-at))}
+			for i := range a.buf {
+				a.buf[i] = rng.Int64()
 			}
 			at += b * length
-			part := model[to][at : at+n]
-			was := slices.Clone(part)
-			got := slices.Clone(part)
+			part := model[to][at : at+len(a.buf)]
+			a.old = part[0] + a.buf[0]&1 // every other one is wrong
 			if owner[b] == r.Size {
-				op = 0
+				a.kind = accumulates
 			} else {
 				rank = owner[b]
 			}
-			mine := rank == r.Rank
-			var err error
-			switch op {
-			case 0, 1:
-				for i, x := range buf {
-					part[i] += x
-				}
-				if mine {
-					err = w.Accumulate(buf, to, at, cohort.Sum)
-				}
-			case 2:
-				copy(part, buf)
-				if mine {
-					err = w.Put(buf, to, at)
-				}
-			case 3:
-				if mine {
-					clear(got)
-					err = w.Get(got, to, at)
-				}
-			case 4:
-				for i, x := range buf {
-					part[i] = max(part[i], x)
-				}
-				if mine {
-					clear(got)
-					err = w.GetAccumulate(buf, got, to, at, cohort.Max)
-				}
-			case 5:
-				old := part[0] + int64(buf[0]&1) // every other one is wrong
-				if old == part[0] {
-					part[0] = buf[0]
-				}
-				if mine {
-					got[0], err = w.CompareAndSwap(old, buf[0], to, at)
+			if rank == r.Rank {
+				got, err := a.make(w, to, at, part)
+				r.OK(err)
+				if !slices.Equal(got, part) {
+					r.Errorf("round %d: access %d of rank %d's elements from %d returned %v, want %v", round, a.kind, to, at, got, part)
 				}
 			}
-			r.OK(err)
-			if !slices.Equal(got, was) {
-				r.Errorf("round %d: access %d of rank %d's elements from %d returned %v, want %v", round, op, to, at, got, was)
-			}
+			a.model(part)
 		}
 		r.OK(w.Fence())
 		all := make([]int64, blocks*length)
@@ -202,6 +166,61 @@ func onesidedRandom(r *Rank) {
 		r.OK(w.Fence())
 	}
 	r.OK(w.Close())
+}
+
+// oneAccess is a random access of a window.
+type oneAccess struct {
+	kind int
+	buf  []int64
+	old  int64 // that CompareAndSwap expects
+}
+
+const (
+	accumulates = iota
+	puts
+	gets
+	takesMaximum
+	swapsIfOld
+	accessKinds
+)
+
+// make makes the access from element at of rank to. It returns what these elements were, or part if the access
+// does not say.
+func (a *oneAccess) make(w *cohort.Window[int64], to, at int, part []int64) (got []int64, err error) {
+	got = slices.Clone(part)
+	switch a.kind {
+	case accumulates:
+		err = w.Accumulate(a.buf, to, at, cohort.Sum)
+	case puts:
+		err = w.Put(a.buf, to, at)
+	case gets:
+		clear(got)
+		err = w.Get(got, to, at)
+	case takesMaximum:
+		clear(got)
+		err = w.GetAccumulate(a.buf, got, to, at, cohort.Max)
+	case swapsIfOld:
+		got[0], err = w.CompareAndSwap(a.old, a.buf[0], to, at)
+	}
+	return got, err
+}
+
+// model makes the access to the elements of a part.
+func (a *oneAccess) model(part []int64) {
+	for i, x := range a.buf {
+		switch a.kind {
+		case accumulates:
+			part[i] += x
+		case puts:
+			part[i] = x
+		case takesMaximum:
+			part[i] = max(part[i], x)
+		case swapsIfOld:
+			if i == 0 && part[0] == a.old {
+				part[0] = x
+			}
+		}
+	}
 }
 
 // onesidedAllocations checks that accesses do not allocate.

@@ -311,7 +311,7 @@ func shrinkDead(r *Rank, lost func(rank, size int) bool, victim int) {
 	if got := d.Lost(); got != nil {
 		r.Errorf("%s has lost %v", d.Name(), got)
 	}
-	// What the loss has ended stays ended.
+	// The loss has ended the world for good.
 	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier of the world after Shrink")
 	e := shrink(r, d)
 	works(r, e, without(r, lost))

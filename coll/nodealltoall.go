@@ -97,7 +97,7 @@ func (b *builder) tradeAlltoall(pack Region, away []int) Region {
 	}
 	b.round()
 
-	// 3. What was packed has gone.
+	// 3. The packed blocks have been sent.
 	at = 0
 	for i, m := range p.members {
 		if i == mine {

@@ -266,7 +266,7 @@ func reduceNodes(b *builder) {
 		return
 	}
 
-	// 1. Where a value may be: where both operands may, or else where one may.
+	// 1. Find the nodes where each value can be computed: those of both operands, or else those of either.
 	top := len(all) - 1
 	for i := range all {
 		if x := &all[i]; x.left >= 0 {
@@ -278,18 +278,18 @@ func reduceNodes(b *builder) {
 		}
 	}
 
-	// 2. Where it is: where it is wanted, if it may be there.
+	// 2. Choose the node of each value: the one where it is wanted, if it can be computed there.
 	at := make([]int, len(all))
-	settle := func(i, wanted int) {
+	place := func(i, wanted int) {
 		if at[i] = all[i].nodes[0]; slices.Contains(all[i].nodes, wanted) {
 			at[i] = wanted
 		}
 	}
-	settle(top, p.of[root])
+	place(top, p.of[root])
 	for i := top; i >= 0; i-- {
 		if all[i].left >= 0 {
-			settle(all[i].left, at[i])
-			settle(all[i].right, at[i])
+			place(all[i].left, at[i])
+			place(all[i].right, at[i])
 		}
 	}
 

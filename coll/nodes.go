@@ -15,7 +15,7 @@ type Nodes struct {
 	largest int     // ranks on one node
 	starts  []int   // by node: where in order its ranks begin; at the end, the number of ranks
 
-	// What the algorithms without nodes send across with these nodes.
+	// The algorithms that ignore nodes send this much from node to node.
 	bruck    int     // messages of alltoall/bruck
 	halving  float64 // bytes of reduce_scatter/recursive-halving for a vector of 1, no fewer
 	pairwise float64 // bytes of reduce_scatter/pairwise for a vector of 1

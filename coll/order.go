@@ -82,8 +82,8 @@ func (o Order) Ring() bool { return o.kind == ringOrder }
 // Loader provides the ranks' operands to Eval.
 type Loader interface {
 	// Load returns elements lo to hi-1 of rank's vector: the memory itself, or
-	// scratch with a copy of them in it. Scratch has their length. What is
-	// returned is only read, and not changed by others, until Eval returns.
+	// scratch with a copy of them in it. Scratch has their length. The
+	// result is only read, and does not change until Eval returns.
 	Load(rank, lo, hi int, scratch []byte) ([]byte, error)
 }
 

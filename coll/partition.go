@@ -36,9 +36,9 @@ func subtree(v, n int) int {
 }
 
 // beside returns the ranks k above and k below r, for k from 1 to n/2: one rank
-// if they are the same. What r's pair is to r, r is to it: for every k, all
-// ranks exchange with their pairs at once, each sending up first, and after the
-// last k every two ranks have met.
+// if they are the same. The relation is symmetric. So for every k, all ranks
+// exchange with their pairs at once, each sending up first, and after the last k
+// every two ranks have met.
 func beside(r, k, n int) (pair [2]int, m int) {
 	pair = [2]int{mod(r+k, n), mod(r-k, n)}
 	if pair[0] == pair[1] {

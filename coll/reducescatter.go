@@ -150,7 +150,7 @@ func (b *builder) chunkResult() Region {
 }
 
 // deliver sends the parts of this rank's chunk of the result to the ranks whose
-// blocks they belong to, and receives those of its own block.
+// blocks they belong to, and receives those of its block.
 func (b *builder) deliver(chunk Region) {
 	if b.c.Coll == backend.ReduceScatterBlock {
 		return

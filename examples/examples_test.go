@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// The lines a job of n ranks must print, in any order. What they compute is checked in the folder
-// of each example; here it is whether they run as processes, and print it once.
+// examples has the lines that a job of n ranks must print, in any order. The tests in the folder of each example
+// check its results. Here the examples run as processes, and must print their results once.
 var examples = []struct {
 	name  string
 	lines func(n int) []string // regular expressions
@@ -62,7 +62,7 @@ var examples = []struct {
 	{"ddp", func(n int) []string {
 		return []string{
 			fmt.Sprintf(`\[0\] 576 points, 1251 weights, %d ranks: loss 1\.\d{4} at first, 0\.0\d{3} after 400 steps`, n),
-			`\[0\] 9\d\.\d % of the points are told right; the weights' digest is [0-9a-f]{16}`,
+			`\[0\] 9\d\.\d % of the points are classified correctly; the weights' digest is [0-9a-f]{16}`,
 		}
 	}},
 }

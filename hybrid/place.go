@@ -103,6 +103,6 @@ func remoteMemory(machine *topo.Node, sets []topo.CPUSet) string {
 	if far == nil {
 		return ""
 	}
-	return fmt.Sprintf("the memory of workers %s is in other NUMA domains: this process may not use that of their own",
+	return fmt.Sprintf("the memory of workers %s is in other NUMA domains: this process may not use their own",
 		topo.NewCPUSet(far...))
 }

@@ -30,7 +30,7 @@ type Case struct {
 	Reservoirs    []Reservoir
 	Lines         []Line
 
-	// What a case need not have is absent from its hash then, so that policies of older versions fit.
+	// Optional parts: if a case lacks one, its hash does too, so that policies of older versions fit.
 
 	DeficitTiers []DeficitTier `json:",omitempty"` // of the first parts of the load; the rest costs DeficitCost
 	DiscountRate float64       `json:",omitempty"` // per year of 8760 hours

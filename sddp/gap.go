@@ -16,7 +16,7 @@ const gapRisk = 0.05
 // scenarios that no pass and no other test has used. It returns their number, or 0 if the test fails.
 //
 // A training makes many tests, and each looks several times, so that one would succeed by chance in the
-// end. Each look therefore has a level of its own (Bonferroni): look l of test j has the level
+// end. Each look therefore has its own level (Bonferroni): look l of test j has the level
 // gapRisk/(j(j+1))/gapLooks, and the levels of any number of tests add up to no more than gapRisk.
 //
 // Collective: all ranks call it.

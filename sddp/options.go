@@ -168,7 +168,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// method returns a text of the options that change the cuts, but for those that have a name of their own in a
+// method returns a text of the options that change the cuts, but for those that have their own name in a
 // checkpoint.
 func (o Options) method() string {
 	text := o.Risk.String()

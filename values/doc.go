@@ -24,8 +24,8 @@
 //
 // # Memory
 //
-// What a function returns shares no memory with what was passed to it, except that Bcast returns its own
-// value on root. A value of n bytes needs about 3n on the sending and on the receiving rank for a moment.
+// A result shares no memory with the arguments, except that Bcast returns root's own value on root. A value of
+// n bytes needs about 3n on the sending and on the receiving rank for a moment.
 //
 // # Errors
 //

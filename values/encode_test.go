@@ -83,7 +83,7 @@ func arrives[T any](t *testing.T, x T) {
 	}
 }
 
-// What is sent arrives: the same value, by reflect.DeepEqual.
+// The value that arrives equals the one that was sent, by reflect.DeepEqual.
 func TestValuesArriveAsTheyWere(t *testing.T) {
 	arrives(t, "")
 	arrives(t, "für 🐹")

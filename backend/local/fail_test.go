@@ -153,7 +153,7 @@ func TestCloseEndsWhatNeedsTheRank(t *testing.T) {
 					t.Errorf("%s: %v", how, err)
 				}
 			}
-			// What it sent before it left can be received, and others go on.
+			// Messages that it sent before it left can be received, and others go on.
 			b := make([]byte, 3)
 			if _, err := c.Recv(nil, b, 1, 5); err != nil || string(b) != "bye" {
 				t.Errorf("its message: %q, %v", b, err)

@@ -30,14 +30,21 @@ func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 	t.Helper()
 	l := mpitest.Of(t, families[name])
 	env = slices.Concat([]string{"COHORT_BACKEND=mpi"}, polite, l.Env(), env)
-	return cohorttest.Mpiexec{
+	m := cohorttest.Mpiexec{
 		Label: name, Command: append(l.Start(), ft...), Env: env,
-		Sizes: []int{1, 2, 3, 4}, ShortFrom: 3,
-		Skips: map[string]string{
-			"faults/dead-*": died, "faults/failed-rank": died, "faults/abort": died, "recover/*": died,
-			"bits":              "reductions have the library's order unless Config.Deterministic says otherwise, which TestDeterministicReductionsHaveLocalBits has",
-			"faults/left-early": "closing the world is MPI_Finalize, which waits for the other ranks",
-		},
+		Sizes: []int{1, 2, 3, 4}, ShortFrom: 3, Skips: make(map[string]string),
+	}
+	skip(t, m, died, "faults/dead-*", "faults/failed-rank", "faults/abort", "recover/*")
+	skip(t, m, "reductions have the library's order unless Config.Deterministic is set, as in TestDeterministicReductionsHaveLocalBits", "bits")
+	skip(t, m, "closing the world is MPI_Finalize, which waits for the other ranks", "faults/left-early")
+	return m
+}
+
+// skip leaves scenarios out, for a reason to which it adds the library and its version.
+func skip(t *testing.T, m cohorttest.Mpiexec, why string, scenarios ...string) {
+	name, _, _ := strings.Cut(m.Label, " ")
+	for _, s := range scenarios {
+		m.Skips[s] = mpitest.Of(t, families[name]).Library.Title() + ": " + why
 	}
 }
 
@@ -99,13 +106,9 @@ func uncheckedLauncher(t *testing.T, name string) cohorttest.Mpiexec {
 	l := launcher(t, name)
 	l.Label += " unchecked"
 	l.Sizes = []int{1, 2, 4}
-	for _, s := range []string{"mismatch/*", "arguments/one-rank", "arguments/different", "arguments/graph", "counts/mismatch", "views/wrong"} {
-		l.Skips[s] = unchecked
-	}
-	const alone = "without Config.Check a rank that comes too late does not hear that the others have given up"
-	for _, s := range []string{"limits/collective", "limits/neighbors", "limits/cancel", "faults/stopped", "faults/spinning"} {
-		l.Skips[s] = alone
-	}
+	skip(t, l, unchecked, "mismatch/*", "arguments/one-rank", "arguments/different", "arguments/graph", "counts/mismatch", "views/wrong")
+	skip(t, l, "without Config.Check a rank that comes too late does not hear that the others have given up",
+		"limits/collective", "limits/neighbors", "limits/cancel", "faults/stopped", "faults/spinning")
 	return l
 }
 

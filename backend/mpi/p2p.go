@@ -207,7 +207,7 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 }
 
 // receive starts the receive of a matched message. A message that is too long is received into
-// memory of its own.
+// its own memory.
 func (c *comm) receive(o *op, m libmpi.Message, bytes int64) {
 	into := o.buf
 	if bytes > int64(len(into)) {

@@ -62,8 +62,8 @@ func init() {
 		return nil
 	}
 
-	// A rank closes a communicator in a call that it then completes. What it has read may have belonged to
-	// other communicators by then; no rank receives a break.
+	// A rank closes a communicator in a call that it then completes. The slots that it has read may have
+	// belonged to other communicators by then. No rank receives a break.
 	programs["closedinside"] = func(c backend.Comm) error {
 		d, err := c.Derive([]int{0, 1}, 1)
 		if err != nil {

@@ -227,12 +227,12 @@ func init() {
 				return fmt.Errorf("after rank %d was lost: %w", victim, err)
 			}
 		}
-		// The slots of the world and of the last one. What the others have closed was said
+		// The slots of the world and of the last one. The others said what they had closed
 		// before they ended.
 		return slotsUsed(c, 2)
 	}
 
-	// What a rank sent in a control communicator before it ended is received after that, in order,
+	// Messages that a rank sent in a control communicator before it ended are received after that, in order,
 	// and the others go on in it.
 	programs["control"] = func(c backend.Comm) error {
 		const victim, id = 1, 1 << 31

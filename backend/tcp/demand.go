@@ -14,7 +14,7 @@ import (
 )
 
 // dialer is the engine.Dialer: it makes connections when two ranks first need one. A request to dial goes
-// over a connection of its own.
+// over its own connection.
 type dialer struct {
 	c   *connecting
 	all sync.WaitGroup // the goroutines that accept connections

@@ -244,9 +244,10 @@ func relayHarms() []relayHarm {
 	}
 }
 
-// TestHarmedConnectionsGiveResultsOrErrors does random runs of every harm: right results, or the errors that are due, on every rank;
-// never a wrong result, never a hang, and nothing is left. What changes bytes is tried without a checksum of the
-// payloads, when the data may be wrong, and with it, when they may not. COHORT_SOAK=n makes n runs of each, m-n those from m to n.
+// TestHarmedConnectionsGiveResultsOrErrors does random runs of every harm. Every rank gets right results or the
+// errors that are due, no run hangs, and nothing is left. A harm that changes bytes is tried without checksums of
+// the payloads, when the data may be wrong, and with them, when they may not. COHORT_SOAK=n makes n runs of each,
+// and COHORT_SOAK=m-n those from m to n.
 func TestHarmedConnectionsGiveResultsOrErrors(t *testing.T) {
 	runs := 24
 	if testing.Short() {

@@ -197,7 +197,7 @@ func (d *diagnosis) solvers(env func(string) (string, bool)) {
 		case s.Set:
 		case s.Differs():
 			loud = true
-			d.add(group, s.Name, warn, s.Value+": "+s.Readers+" may start threads of its own in every thread of a rank",
+			d.add(group, s.Name, warn, s.Value+": "+s.Readers+" may start threads in every thread of a rank",
 				fmt.Sprintf("unset it, or set it to %s, for ranks that have threads already", s.Quiet))
 		default:
 			quiet = append(quiet, s.String())

@@ -315,7 +315,7 @@ func TestDoctorReportsThreadsOfSolvers(t *testing.T) {
 		{map[string]string{"OMP_NUM_THREADS": "1", "HIGHS_PARALLEL": "off"}, `
   ok    solver threads     OMP_NUM_THREADS=1 HIGHS_PARALLEL=off`},
 		{map[string]string{"OPENBLAS_NUM_THREADS": "8"}, `
-  warn  OPENBLAS_NUM_THREADS 8: OpenBLAS may start threads of its own in every thread of a rank
+  warn  OPENBLAS_NUM_THREADS 8: OpenBLAS may start threads in every thread of a rank
                            → unset it, or set it to 1, for ranks that have threads already`},
 	} {
 		var d diagnosis

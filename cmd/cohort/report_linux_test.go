@@ -274,7 +274,7 @@ func TestKilledLauncherKeepsFlightFiles(t *testing.T) {
 	}
 }
 
-// What is no file of the recorder's, whatever it is called, is an error at once: nothing is waited for.
+// A file that the recorder did not write is an error at once, whatever its name is. The command does not wait for it.
 func TestReportRejectsFilesThatAreNotRegular(t *testing.T) {
 	make := func(f func(path string) error) (path string) {
 		t.Helper()
@@ -308,7 +308,7 @@ func TestReportRejectsFilesThatAreNotRegular(t *testing.T) {
 	}
 }
 
-// What cannot be read is said, with the file's name.
+// A file that cannot be read is reported with its name.
 func TestReportNamesUnreadableFile(t *testing.T) {
 	dir := t.TempDir()
 	if status, _, stderr := run(t, "report", dir); status != 1 || !strings.Contains(stderr, "no files of the flight recorder") {

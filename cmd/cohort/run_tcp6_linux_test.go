@@ -26,7 +26,8 @@ func TestRunTCPOverIPv6(t *testing.T) {
 
 // TestRunTCPWithoutIPv4 runs one where there is no IPv4 at all: the ranks meet by IPv6 too.
 func TestRunTCPWithoutIPv4(t *testing.T) {
-	// A goroutine in a namespace of its own, whose thread ends with it. What it starts is there too.
+	// A goroutine in its own network namespace, whose thread ends with it. Processes that it starts are in the
+	// namespace too.
 	type ended struct {
 		status         int
 		stdout, stderr string

@@ -63,7 +63,7 @@ func run(world *cohort.Comm, data string, steps int, plot string) error {
 	}
 	fmt.Printf("%d points, %d weights, %d ranks: loss %.4f at first, %.4f after %d steps\n",
 		len(points), net.size(), world.Size(), losses[0], losses[steps-1], steps)
-	fmt.Printf("%.1f %% of the points are told right; the weights' digest is %.16s\n", 100*net.right(points), net.digest())
+	fmt.Printf("%.1f %% of the points are classified correctly; the weights' digest is %.16s\n", 100*net.right(points), net.digest())
 	if plot != "" {
 		return os.WriteFile(plot, draw(losses), 0o666)
 	}

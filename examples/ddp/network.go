@@ -115,8 +115,8 @@ func (n *network) forward(points []point) *mat.Dense {
 	return likely
 }
 
-// learn computes the mean loss of some points (cross entropy), and its gradients; ready is told of each as soon as it is
-// there, by its place in gradients.
+// learn computes the mean loss of some points (cross entropy), and its gradients. It calls ready with the index of each
+// gradient as soon as the gradient is computed.
 func (n *network) learn(points []point, ready func(i int) error) (loss float64, err error) {
 	likely := n.forward(points)
 	share := 1 / float64(len(points))
@@ -162,7 +162,7 @@ func (n *network) step() {
 	}
 }
 
-// right returns which part of the points is told right.
+// right returns the fraction of the points that is classified correctly.
 func (n *network) right(points []point) float64 {
 	likely := n.forward(points)
 	count := 0

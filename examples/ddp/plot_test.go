@@ -71,7 +71,7 @@ func (p *picture) axisOf(t *testing.T, class string, place func(label) float64) 
 }
 
 // checkPlot reads a picture: by the labels of its axes there is a line of the losses, and another one
-// of means over the steps around each; all is within the picture. What is no number is in neither.
+// of means over the steps around each; all is within the picture. Neither line has points that are not numbers.
 func checkPlot(t *testing.T, text []byte, losses []float64) {
 	t.Helper()
 	var p picture
@@ -158,6 +158,6 @@ func TestPlotDrawsLosses(t *testing.T) {
 	for _, losses := range [][]float64{{0, 0, 0}, {1, nan, 5}, {nan, 2}, {2, inf, 1, -inf}, gone, {nan}, {nan, nan, inf}} {
 		t.Run(fmt.Sprintf("%.20s", fmt.Sprint(losses)), func(t *testing.T) { checkPlot(t, draw(losses), losses) })
 	}
-	// What is larger than there are scales for, and less than infinite, is not drawn either.
+	// A finite number that is too large for the scale is not drawn either.
 	checkPlot(t, draw([]float64{1, math.MaxFloat64, 2}), []float64{1, inf, 2})
 }

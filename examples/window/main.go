@@ -47,7 +47,7 @@ func goldbach(world *cohort.Comm, limit int) (hardest cohort.Loc[int64], err err
 	if err != nil {
 		return hardest, err
 	}
-	// What was read from the table must not be looked at after this.
+	// Slices of the table must not be used after this.
 	defer func() { err = errors.Join(err, table.Close()) }()
 
 	// Every rank of a node writes its part of the node's copy.

@@ -270,7 +270,7 @@ func (r *Recovery) post(m int, l *link) {
 }
 
 // learn waits until this rank has seen itself that members are gone, so that Lost is the same on all ranks.
-// What it has not seen when b ends it sees later.
+// If b ends first, it sees the others later.
 func (r *Recovery) learn(b *backend.Bound, gone Set) {
 	for _, m := range gone.List() {
 		l := &r.links[m]

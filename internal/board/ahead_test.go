@@ -206,7 +206,7 @@ func TestMismatchIsFoundAfterTheCall(t *testing.T) {
 				}
 			}
 		},
-		"Settle": func(c *comm) error { return c.Settle() },
+		"Quiesce": func(c *comm) error { return c.Quiesce() },
 	} {
 		all := open(t, boards(t, 2), 0)
 		for r, err := range each(all, func(c *comm) error {
@@ -230,11 +230,11 @@ func TestSettleWaitsForTheOthers(t *testing.T) {
 	if _, err := all[0].Run(nil, call); err != nil {
 		t.Fatal(err)
 	}
-	if (*settling)(all[0].Collective).Ready() {
-		t.Error("rank 1 has not arrived, and Settle would not wait")
+	if (*quiescing)(all[0].Collective).Ready() {
+		t.Error("rank 1 has not arrived, and Quiesce would not wait")
 	}
 	all[1].gone.Store(true)
-	if err := all[0].Settle(); err != nil {
+	if err := all[0].Quiesce(); err != nil {
 		t.Errorf("the other rank is gone: %v", err)
 	}
 	all[1].gone.Store(false)
@@ -242,7 +242,7 @@ func TestSettleWaitsForTheOthers(t *testing.T) {
 	if _, err := all[1].Run(nil, other); err != nil {
 		t.Fatal(err)
 	}
-	if err := all[0].Settle(); err != nil || all[0].returned.call[1] != 0 {
+	if err := all[0].Quiesce(); err != nil || all[0].returned.call[1] != 0 {
 		t.Errorf("all have arrived: %v; the call is kept: %x", err, all[0].returned.call[1])
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Collective makes the collectives of a communicator: the blocking ones, one at a time, and short nonblocking
-// ones (Op), of which several may be under way. A persistent one has a Collective of its own.
+// ones (Op), of which several may be under way. A persistent one has its own Collective.
 //
 // A rank arrives at a call by writing its fingerprint, and its data if they are few, into its slot. It then
 // waits for the ranks whose data it needs, and compares their fingerprints with its own. A rank that needs no
@@ -48,8 +48,8 @@ type Collective struct {
 	parity    uint32 // of the synchronization
 	key       uint64
 
-	// Told says that an operation has returned why the communicator is broken, so that Settle need not.
-	Told atomic.Bool
+	// Reported says that an operation has returned why the communicator is broken, so that Quiesce need not.
+	Reported atomic.Bool
 
 	operations
 	persistent []*Collective // the slots of persistent operations

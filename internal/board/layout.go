@@ -19,8 +19,8 @@ const (
 	slotsSize    = line + slotsDeep*callSlotSize + dataDeep*slotData + 2*syncSlotSize
 )
 
-// A rank arrives at call s when all ranks have arrived at call s-ahead and been compared with it. What it
-// overwrites then is not needed any more: every rank is done with the data of the calls before s-ahead, and had
+// A rank arrives at call s when all ranks have arrived at call s-ahead and been compared with it. No rank needs
+// the slot that it then overwrites any more: every rank is done with the data of the calls before s-ahead, and had
 // compared those before s-2*ahead when it arrived at s-ahead.
 const (
 	ahead     = 3

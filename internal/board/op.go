@@ -12,8 +12,8 @@ import (
 // Op is a nonblocking or persistent collective whose data fit into the slots, a backend.Operation.
 //
 // It arrives when it starts, or when the one before is complete. It is complete when all ranks have arrived
-// and it has taken their data. Whoever looks at one takes all of its communicator as far as they go. A blocking
-// call waits until they are complete.
+// and it has taken their data. A goroutine that looks at one advances
+// all operations of its communicator as far as they go. A blocking call waits until they are complete.
 type Op struct {
 	s    *Collective
 	call backend.Call
@@ -63,7 +63,7 @@ func (s *Collective) fits(call *backend.Call) bool {
 const persistentMost = 8
 
 // Persistent makes a persistent operation, which all ranks make alike. It returns nil if that must be a schedule.
-// Each has slots of its own, because ranks may start different ones in different orders. The engine's lock is held.
+// Each has its own slots, because ranks may start different ones in different orders. The engine's lock is held.
 func (s *Collective) Persistent(call *backend.Call) (*Op, error) {
 	n := uint64(len(s.persistent)) + 1
 	if !s.fits(call) || n > persistentMost {

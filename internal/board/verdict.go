@@ -38,7 +38,7 @@ func (s *Collective) report() error {
 		return &backend.Fault{Sentinel: backend.ErrInternal, Text: "the arrival slots changed while they were compared"}
 	}
 	c.Break(err)
-	s.Told.Store(true)
+	s.Reported.Store(true)
 	return err
 }
 
@@ -124,28 +124,28 @@ func (s *Collective) verdict(n uint32) (missing int, err error) {
 	return -1, s.compare(n)
 }
 
-// Settle ends the collectives of a communicator that this rank is about to close: it waits, for at most a second,
+// Quiesce ends the collectives of a communicator that this rank is about to close: it waits, for at most a second,
 // until all ranks have arrived at the calls in which this one did not wait. It returns their mismatch.
-func (s *Collective) Settle() error {
-	if _, found := s.oldest(); s.Told.Load() || !found {
+func (s *Collective) Quiesce() error {
+	if _, found := s.oldest(); s.Reported.Load() || !found {
 		return nil
 	}
-	_ = s.c.Await(&backend.Bound{Timeout: time.Second}, (*settling)(s)) // the others find what this one does not
+	_ = s.c.Await(&backend.Bound{Timeout: time.Second}, (*quiescing)(s)) // the others find what this one does not
 	err := s.Verify()
 	if err == nil {
 		err = s.c.Over() // another rank may have found it
 	}
-	if s.Told.Load() || !errors.Is(err, backend.ErrMismatch) {
+	if s.Reported.Load() || !errors.Is(err, backend.ErrMismatch) {
 		return nil
 	}
 	return err
 }
 
-// settling is ready when Settle need not wait.
-type settling Collective
+// quiescing is ready when Quiesce need not wait.
+type quiescing Collective
 
 // Ready implements backend.Pending.
-func (p *settling) Ready() bool {
+func (p *quiescing) Ready() bool {
 	s := (*Collective)(p)
 	for i := range s.returned.call {
 		if was := atomic.LoadUint64(&s.returned.call[i]); was != 0 {

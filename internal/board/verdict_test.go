@@ -119,7 +119,7 @@ func TestEveryRankFindsTheMismatch(t *testing.T) {
 		})
 		for r, err := range errs {
 			if err == nil {
-				err = all[r].Settle()
+				err = all[r].Quiesce()
 			}
 			if want == nil && err != nil || want != nil && (err == nil || err.Error() != want.Error()) {
 				t.Errorf("seed %d: rank %d of %d, %d calls: %v, want %v", seed, r, ranks, calls, err, want)
@@ -176,7 +176,7 @@ func TestVerifyComparesAllCallsWithMessages(t *testing.T) {
 }
 
 // The slots that Verify reads may belong to later communicators once this rank was declared lost, or has closed
-// the communicator. What it finds there is no mismatch.
+// the communicator. Differences that it finds there are no mismatch.
 func TestVerifyDoesNotTrustSlotsOfOthers(t *testing.T) {
 	for name, end := range map[string]func(b *Board, c *comm){
 		"lost":   func(b *Board, c *comm) { b.Mark(0) },

@@ -40,7 +40,7 @@ type core struct {
 	job        *job
 	recorder   *flight.Recorder // the job's
 	home       *Comm            // the handle that WithContext starts from
-	told       atomic.Bool      // an operation has returned a mismatch of calls
+	reported   atomic.Bool      // an operation has returned a mismatch of calls
 
 	life life // whoever takes it guards the fields below, down to mu
 

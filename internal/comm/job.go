@@ -164,10 +164,10 @@ func (k *core) close(end time.Time) error {
 	k.closeWindows(alone)
 	var mismatch error
 	if alone {
-		mismatch = k.runner.Settle()
+		mismatch = k.runner.Quiesce()
 	}
 	err := k.bc.Close()
-	if !k.told.Load() {
+	if !k.reported.Load() {
 		err = cmp.Or(mismatch, err)
 	}
 	k.life.close()

@@ -123,7 +123,7 @@ func (c *Comm) recorded(op string, err error) error {
 		return err
 	}
 	if errors.Is(err, backend.ErrMismatch) {
-		c.core.told.Store(true)
+		c.core.reported.Store(true)
 	}
 	cause := flight.NotDumped
 	switch {

@@ -4,7 +4,7 @@
 //
 // # Messages
 //
-// A message of up to the link's EagerMax is one frame. What the link cannot take at once waits in the
+// A message of up to the link's EagerMax is one frame. Bytes that the link cannot take at once wait in the
 // peer's queue, and the operation completes when the last byte is written. A longer message uses a
 // rendezvous: the sender sends ready-to-send (RTS), and the receiver answers clear-to-send (CTS) when its
 // receive is posted. The data follow in pieces, so that other messages can go between them. Where the

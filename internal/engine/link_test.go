@@ -288,8 +288,8 @@ func (s *testSleeper) End() {
 
 func (s *testSleeper) Close() {}
 
-// testDialer makes links between the ranks of one process. What a call does at the other rank is done by
-// a goroutine there, because that rank may be stopped.
+// testDialer makes links between the ranks of one process. A goroutine of the other rank carries out
+// what a call does there, because that rank may be stopped.
 type testDialer struct {
 	rank int
 	all  []*testDialer // by rank

@@ -383,8 +383,8 @@ func TestMessageOfDeadSenderIsErrPeerLost(t *testing.T) {
 	}
 }
 
-// What the peer does after this rank's last look, and before it announces its sleep, rings no bell. The waiter
-// does not sleep: it reads all links once more.
+// A peer that writes after this rank's last look, and before it announces its sleep, does not wake it. So the
+// waiter reads all links once more instead of sleeping.
 func TestWaiterFindsNewsFromBeforeItsSleep(t *testing.T) {
 	const long = 1 << 20
 	for _, c := range []struct {

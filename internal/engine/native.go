@@ -77,7 +77,7 @@ func (c *comm) persistent(call *backend.Call) (backend.Operation, error) {
 // tell notes that an operation returns why the communicator is broken.
 func (c *comm) tell() {
 	if c.native != nil {
-		c.native.Told.Store(true)
+		c.native.Reported.Store(true)
 	}
 }
 

@@ -225,7 +225,7 @@ func (e *Engine) onAbort(code int32, text []byte) {
 func (c *comm) Close() error {
 	var err error
 	if c.native != nil && !c.closed.Load() {
-		err = c.native.Settle()
+		err = c.native.Quiesce()
 	}
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil

@@ -7,8 +7,8 @@ import (
 )
 
 // The clock of the records counts ticks of the processor's own counter where that runs evenly and
-// the same on all processors, and nanoseconds elsewhere. What a tick is, is found out by comparing
-// it with the time at the start of the process and later on.
+// the same on all processors, and nanoseconds elsewhere. The length of a tick is found by comparing
+// ticks with the time at the start of the process and later.
 var (
 	epoch      = time.Now()
 	epochTicks = ticks()

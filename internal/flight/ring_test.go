@@ -40,7 +40,7 @@ func TestRingKeepsTheLastOperations(t *testing.T) {
 	}
 }
 
-// What is under way is not overwritten, unless nearly everything is.
+// Operations under way are not overwritten, unless nearly all of them are under way.
 func TestRingKeepsOperationsUnderWay(t *testing.T) {
 	r := newRing()
 	stuck := r.Begin(What(Recv, 0, 0, 0), 99, 0, 0)

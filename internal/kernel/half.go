@@ -22,8 +22,8 @@ func F16ToF32(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+127-15)<<23 | frac<<13)
 }
 
-// F16FromF32 returns the binary16 number nearest to x, ties to even. What is
-// too large becomes infinite; a NaN stays one.
+// F16FromF32 returns the binary16 number nearest to x, ties to even. Numbers
+// that are too large become infinite; a NaN stays one.
 func F16FromF32(x float32) uint16 {
 	bits := math.Float32bits(x)
 	sign := uint16(bits>>16) & 0x8000
@@ -46,8 +46,8 @@ func F16FromF32(x float32) uint16 {
 // BF16ToF32 returns the value of a bfloat16 number.
 func BF16ToF32(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
 
-// BF16FromF32 returns the bfloat16 number nearest to x, ties to even. What is
-// too large becomes infinite; a NaN stays one.
+// BF16FromF32 returns the bfloat16 number nearest to x, ties to even. Numbers
+// that are too large become infinite; a NaN stays one.
 func BF16FromF32(x float32) uint16 {
 	bits := math.Float32bits(x)
 	if bits&0x7fffffff > 0x7f800000 {

@@ -18,7 +18,7 @@ func (l *Link) Message(k int) float64 {
 type Machine struct {
 	Ranks  int  // of a node, consecutive ones
 	Cores  int  // of a node; 0: as many as ranks
-	Inside Link // each rank has ports of its own inside its node
+	Inside Link // each rank has its own ports inside its node
 	Across Link // the ranks of a node share one port out and one in
 	Copy   float64
 	Reduce float64 // processor time of a byte that is copied, or reduced

@@ -5,7 +5,7 @@
 //
 // Each direction has a ring of 64-byte cells and a data ring. A frame with a payload of up to 44 bytes is
 // one cell, so one cache line changes hands. A longer payload is cut into pieces in the data ring, each
-// announced by a cell of its own: the receiver copies one piece out while the sender copies the next in.
+// announced by its own cell: the receiver copies one piece out while the sender copies the next in.
 //
 // # Copies
 //

@@ -337,8 +337,8 @@ func (l *Link) Memory() *Link { return l }
 // Limit implements engine.Link.
 func (l *Link) Limit(time.Duration) {}
 
-// Ended notes that the peer's process has ended, or why the link is of no more use. What it has written
-// before is still read.
+// Ended notes that the peer's process has ended, or why the link is of no more use. The data that it has written
+// before are still read.
 func (l *Link) Ended(err error) {
 	if err == nil {
 		err = io.EOF

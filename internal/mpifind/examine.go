@@ -15,8 +15,8 @@ import (
 )
 
 // Examine examines one library: a path, or a name without a slash, which is looked up where [Find]
-// looks. The error reports that there is no such file. Whatever is wrong with a file is its
-// Problem.
+// looks. The error reports that there is no such file. The Problem of
+// the Library says what is wrong with a file.
 func Examine(path string) (Library, error) {
 	return examine(path, os.LookupEnv)
 }

@@ -33,7 +33,7 @@ func sockets(t testing.TB) (a, b *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-// What ranks say to each other when they join, both ways.
+// FuzzJoin decodes the messages that ranks exchange when they join, in both directions.
 func FuzzJoin(f *testing.F) {
 	from := func(rank, size, pid int) []byte {
 		b := make([]byte, messageSize)

@@ -40,7 +40,7 @@ type rankArea struct {
 	_        [32]byte
 }
 
-// layout holds the offsets in the segment of a node. What lies before start is allocated when the segment
+// layout holds the offsets in the segment of a node. The part before start is allocated when the segment
 // is made, the rest when it is needed.
 type layout struct {
 	n     int

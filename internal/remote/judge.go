@@ -60,8 +60,8 @@ func (j *launcher) newJudge() *judge {
 	return s
 }
 
-// see starts the ranks and returns the job's status at its end. What follows from an event is decided by
-// internal/job:
+// see starts the ranks and returns the job's status at its end. internal/job decides what
+// follows from an event:
 //
 //  1. Until each host's ranks have ended, or the host is lost, it passes their reports on.
 //  2. The first failure, or another reason, ends the ranks of all hosts. A host that does not confirm this

@@ -81,9 +81,9 @@ func (r *Runner) catchUp(b *backend.Bound) error {
 	return nil
 }
 
-// Settle waits, for at most a second, for the checks that go on after their calls have returned. It returns
+// Quiesce waits, for at most a second, for the checks that go on after their calls have returned. It returns
 // a mismatch that they have found. The communicator is about to be closed.
-func (r *Runner) Settle() error {
+func (r *Runner) Quiesce() error {
 	if len(r.behind) == 0 {
 		return nil
 	}

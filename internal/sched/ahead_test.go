@@ -61,19 +61,19 @@ func TestNeighborsDoNotWaitForOtherRanks(t *testing.T) {
 	}
 }
 
-// Ranks that do not wait learn of a mismatch from their next call, or when they settle.
+// Ranks that do not wait learn of a mismatch from their next call, or when they quiesce.
 func TestMismatchAmongNeighborsIsFoundLater(t *testing.T) {
 	const n = 4
 	float := &backend.Datatype{Kind: backend.Float64, Size: 8, Name: "float64", ID: uint32(backend.Float64)}
-	for _, settle := range []bool{false, true} {
+	for _, quiesce := range []bool{false, true} {
 		errs := ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
 			typ := int64s
 			if bc.Rank() == 3 {
 				typ = float
 			}
 			err := r.Run(nil, pair(bc.Rank(), 0, typ, []int64{1}, []int64{0}), true)
-			if err == nil && settle {
-				return r.Settle()
+			if err == nil && quiesce {
+				return r.Quiesce()
 			} else if err == nil {
 				return r.Run(nil, barrier(1), true)
 			}
@@ -81,7 +81,7 @@ func TestMismatchAmongNeighborsIsFoundLater(t *testing.T) {
 		})
 		for r, err := range errs {
 			if !errors.Is(err, backend.ErrMismatch) || !strings.Contains(err.Error(), "rank 0 called NeighborAllgather(type int64), rank 3 called NeighborAllgather(type float64)") {
-				t.Errorf("settle %v, rank %d: %v", settle, r, err)
+				t.Errorf("quiesce %v, rank %d: %v", quiesce, r, err)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func TestNeighborsGoOnWhenAnotherRankHasLeft(t *testing.T) {
 				if bc.Rank() == early {
 					return bc.Close()
 				}
-				return r.Settle()
+				return r.Quiesce()
 			}))
 		}
 	}
@@ -128,7 +128,7 @@ func TestRankThatLeavesBeforeNeighborsCallIsFound(t *testing.T) {
 		}
 		<-left
 		err := r.Run(nil, pair(bc.Rank(), 0, int64s, []int64{1}, []int64{0}), true)
-		return errors.Join(err, r.Settle(), bc.Broken())
+		return errors.Join(err, r.Quiesce(), bc.Broken())
 	})
 	for r, err := range errs[:n-1] {
 		if !errors.Is(err, backend.ErrPeerLost) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What a leg's message is said to tell of is what its sender knows by then, for every rank of jobs of
-// every size, and after the last leg all know of all.
+// A leg's message reports those ranks of which its sender knows by then, for every rank of jobs of every
+// size. After the last leg all ranks know of all.
 func TestLegsPassOnWhatTheirSenderHasSeen(t *testing.T) {
 	for size := 1; size <= 70; size++ {
 		runners := make([]*Runner, size)

@@ -421,7 +421,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	}
 }
 
-// What runs again and again does not allocate.
+// A call that is repeated does not allocate.
 func TestRepeatedCallsDoNotAllocate(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		const runs = 100

@@ -227,7 +227,7 @@ func TestPopulate(t *testing.T) {
 	}
 }
 
-// What takes its time is ended between two steps, whichever way the memory is had.
+// Both ways to populate memory can be ended between two steps.
 func TestPopulateStops(t *testing.T) {
 	for name, populate := range map[string]func([]byte, func() error) error{"Populate": Populate, "touch": touch} {
 		t.Run(name, func(t *testing.T) {

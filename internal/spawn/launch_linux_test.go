@@ -48,8 +48,8 @@ func launched(t *testing.T, ranks int, way, name string, args ...string) Config 
 }
 
 // starterProgram is a launcher: WAY RANKS COMMAND. It starts the command as many
-// times, each in a session of its own, and waits for all. What it does when one
-// fails, and what else it does wrong, is its way.
+// times, each in its own session, and waits for all. WAY says what it does when one
+// fails, and what else it does wrong.
 func starterProgram(args []string) {
 	way := args[0]
 	ranks, _ := strconv.Atoi(args[1])

@@ -13,7 +13,7 @@ import (
 )
 
 // run supervises the job until its end, or ends the ranks that were started before startErr. It owns all of
-// the job's changing state. What follows from an event is decided by internal/job:
+// the job's changing state. internal/job decides what follows from an event:
 //
 //  1. While ranks, or processes that they left, still run: wait for the end of one, a signal to
 //     pass on, or a reason to stop.

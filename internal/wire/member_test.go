@@ -162,8 +162,8 @@ func TestThisNodeIsStable(t *testing.T) {
 	}
 }
 
-// FuzzJoin decodes arbitrary bytes as a join message. What it accepts is within the limits, and is the same
-// when it is sent on.
+// FuzzJoin decodes arbitrary bytes as a join message. A message that it accepts is within the limits, and stays
+// the same when it is sent on.
 func FuzzJoin(f *testing.F) {
 	f.Add(encode(&joining{Size: 4, Patience: 1000, Member: member(1)}))
 	f.Add(encode(&joining{Size: frame.MaxRanks, Member: largest()}))

@@ -2,5 +2,5 @@
 // with the same bits.
 //
 // These tests are apart from the others of the backend because package cohorttest takes long to compile. Go
-// compiles it again for each package with tests of its own that cohorttest imports.
+// compiles it again for each package that cohorttest imports and that has tests.
 package jobtest

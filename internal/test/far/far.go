@@ -1,10 +1,10 @@
-// Package far makes the ranks of one node look as if each were on a node of its own, so that tests run
+// Package far makes the ranks of one node look as if each were on a different node, so that tests run
 // what ranks of several nodes do.
 package far
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// Comm is a communicator with each rank on a node of its own, as far as the layers above it know. It has none of
+// Comm is a communicator with each rank on a different node, as far as the layers above it know. It has none of
 // the optional interfaces, so one-sided accesses to other ranks' parts are messages.
 type Comm struct{ backend.Comm }
 

@@ -31,10 +31,10 @@ static int initialized;
 static __thread struct object *stack[DEPTH];
 static __thread int depth;
 
-// What tests change: what cuInit returns, the version, how many devices there are, and what every call
+// Tests change these: what cuInit returns, the version, how many devices there are, and what every call
 // with a context returns.
 int standin_init = OK, standin_version = 12040, standin_count = DEVICES, standin_broken = OK;
-// What tests look at: calls of cuInit, of cuCtxPushCurrent, and pushes that were not popped.
+// Tests read these: calls of cuInit, of cuCtxPushCurrent, and pushes that were not popped.
 int standin_inits, standin_pushes, standin_open;
 // Whether cuInit and the first context start a thread, as drivers do, and which these are.
 int standin_threaded, standin_thread[2];
