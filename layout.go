@@ -50,12 +50,12 @@ func Subarray(sizes, subsizes, starts []int) Layout {
 	for i := len(sizes) - 1; i >= 0; i-- {
 		size, part, start := sizes[i], subsizes[i], starts[i]
 		if part < 0 || start < 0 || start > size || part > size-start {
-			return badLayout("subarray of %d from %d in dimension %d, which has %d", part, start, i, size)
+			return badLayout("subarray: %d elements from %d on are not inside dimension %d of %d elements", part, start, i, size)
 		}
 		dims[i] = dim{count: part, stride: stride}
 		offset += start * stride
 		if size > 0 && stride > math.MaxInt/size {
-			return badLayout("an array of sizes %v has too many elements", sizes)
+			return badLayout("subarray: an array of sizes %v has more elements than an int can count", sizes)
 		}
 		stride *= size
 	}
@@ -68,13 +68,13 @@ func Subarray(sizes, subsizes, starts []int) Layout {
 // slices of different lengths.
 func Indexed(blocklens, displs []int) Layout {
 	if len(blocklens) != len(displs) {
-		return badLayout("%d lengths and %d displacements; want as many of each", len(blocklens), len(displs))
+		return badLayout("indexed with %d blocklens and %d displs; want equally many", len(blocklens), len(displs))
 	}
 	l := Layout{ends: make([]int, len(displs)), displs: slices.Clone(displs)}
 	var order []int // of the blocks with elements
 	for i, n := range blocklens {
 		if n < 0 || displs[i] < 0 || n > math.MaxInt-displs[i] || n > math.MaxInt-l.n {
-			return badLayout("block %d has length %d at %d", i, n, displs[i])
+			return badLayout("indexed: block %d has length %d at %d; want 0 or more, and an end that an int can count", i, n, displs[i])
 		}
 		if l.n += n; n > 0 {
 			order = append(order, i)
@@ -101,7 +101,7 @@ func newLayout(offset, block int, dims []dim) Layout {
 	for i := len(dims) - 1; i >= 0; i-- {
 		d := dims[i]
 		if d.count > 0 && l.n > math.MaxInt/d.count {
-			return badLayout("%d times %d elements are too many", d.count, l.n)
+			return badLayout("%d times %d elements are more than an int can count", d.count, l.n)
 		}
 		d.inner = l.n
 		l.n *= d.count

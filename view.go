@@ -29,7 +29,7 @@ type View[T any] struct {
 // layout.
 func ViewOf[T any](buf []T, l Layout) View[T] {
 	if l.err == nil && !l.fits(len(buf)) {
-		l = Layout{err: fault(ErrBuffer, fmt.Sprintf("the layout is not inside the %d elements of the slice", len(buf)))}
+		l = Layout{err: fault(ErrBuffer, fmt.Sprintf("the layout needs elements beyond the %d of the slice", len(buf)))}
 	}
 	return View[T]{buf, l}
 }
@@ -57,10 +57,10 @@ func (v View[T]) copy(op string, packed []T, back bool) error {
 	case err != nil:
 	case back:
 		if len(packed) > v.Len() {
-			err = fault(ErrCount, fmt.Sprintf("%d elements for a view of %d", len(packed), v.Len()))
+			err = fault(ErrCount, fmt.Sprintf("src has %d elements, the view %d", len(packed), v.Len()))
 		}
 	case len(packed) < v.Len():
-		err = fault(ErrCount, fmt.Sprintf("room for %d elements of a view of %d", len(packed), v.Len()))
+		err = fault(ErrCount, fmt.Sprintf("dst has %d elements, the view %d", len(packed), v.Len()))
 	}
 	if err != nil {
 		return &OpError{Op: op, Rank: Undefined, Peer: Undefined, Tag: Undefined, Err: err}

@@ -110,7 +110,7 @@ type Call struct {
 	// displacements. Those of neighborhoods have an entry for each neighbor.
 	SendCounts, SendDispls, RecvCounts, RecvDispls []int
 
-	Neighbors *Neighbors // of this rank, for collectives of neighborhoods
+	Neighbors *Neighbors // of this rank, for neighborhood collectives
 
 	// Seq numbers the collectives of the communicator, the same on all ranks. A
 	// rank that runs its call as a schedule, with messages, sends its Seen under

@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Collectives of neighborhoods that cannot succeed.
+// Neighborhood collectives that cannot succeed.
 
 // ringGraph makes a ring in which each rank sends to the next one and then to the previous one, and receives from
 // them in this order too.
@@ -135,7 +135,7 @@ func mismatchedNeighbors(r *Rank) {
 		words      []string
 	}{
 		{"Barrier", usual, func(g *cohort.Graph) error { return g.Barrier() }, []string{"NeighborAllgather(type int32)", "Barrier"}},
-		{"another collective of neighborhoods", usual, func(g *cohort.Graph) error { return cohort.NeighborAlltoall(g, v(6), v(6)) },
+		{"another neighborhood collective", usual, func(g *cohort.Graph) error { return cohort.NeighborAlltoall(g, v(6), v(6)) },
 			[]string{"NeighborAllgather", "NeighborAlltoall"}},
 		{"another type", usual, func(g *cohort.Graph) error {
 			return cohort.NeighborAllgather(g, make([]float32, 3), make([]float32, 6))

@@ -7,7 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Collectives of neighborhoods (MPI-4.1 section 8.6), on grids and graphs, in their three forms.
+// Neighborhood collectives (MPI-4.1 section 8.6), on grids and graphs, in their three forms.
 
 func neighborScenarios() []scenario {
 	last := func(rank, size int) bool { return rank == size-1 }
@@ -128,7 +128,7 @@ func neighborhoods(r *Rank, use func(h *neighborhood)) {
 	})
 }
 
-// neighborFamilies are the collectives of a neighborhood.
+// neighborFamilies are the neighborhood collectives.
 func neighborFamilies[T comparable](h *neighborhood) []family[T] {
 	return []family[T]{
 		{

@@ -10,7 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Collectives of neighborhoods in great numbers, and ranks that leave or die between them.
+// Neighborhood collectives in great numbers, and ranks that leave or die between them.
 
 // ineighborOrder starts many nonblocking calls on several neighborhoods, with blocking ones between them, and completes
 // them in another order on each rank.

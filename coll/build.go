@@ -13,7 +13,7 @@ import (
 // The caller has checked the call: its lengths, counts and displacements fit. Build does
 // not keep it. The schedule depends on Coll, InPlace, Root, the op's Commutative, the
 // type's Size, Count, the counts and displacements, Neighbors, and for Gatherv, Scatterv
-// and collectives of neighborhoods on the lengths of Send and Recv. It does not depend on the contents or addresses of the
+// and neighborhood collectives on the lengths of Send and Recv. It does not depend on the contents or addresses of the
 // buffers. The choice of the algorithm depends only on the number of ranks and on what
 // the call's fingerprint makes equal on all ranks.
 //

@@ -6,12 +6,12 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// neighborLinear exchanges a block with each neighbor, all in one round. It sends empty blocks too: only
-// where they meet is it known whether both ranks mean the same length.
+// neighborLinear exchanges a block with each neighbor, all in one round. It sends empty blocks too,
+// because only the receiver of a block can compare its length with that which the sender means.
 //
-// Messages between two ranks match in order, which is that of the edges of a graph. In a grid, what a rank
-// sends to its lower neighbor comes from the upper neighbor of that one, and the lower one is sent to first
-// (MPI-4.1 section 8.6, Example 8.10). So a rank receives from the upper neighbor first.
+// Messages between two ranks match in order, which is that of the edges of a graph. In a grid, the block for
+// the lower neighbor arrives there as the block from the upper neighbor, and a rank sends to its lower neighbor
+// first (MPI-4.1 section 8.6, Example 8.10). So a rank receives from the upper neighbor first.
 func neighborLinear(b *builder) {
 	b.empty = true
 	p := b.c.Neighbors
@@ -46,7 +46,7 @@ func (b *builder) neighborBlock(s Space, i int) Region {
 	return Region{s, i * n, n}
 }
 
-// checkNeighbors is check for collectives of neighborhoods.
+// checkNeighbors is check for neighborhood collectives.
 func checkNeighbors(c *backend.Call, size int) error {
 	p := c.Neighbors
 	if p == nil || p.Cart && (len(p.Sources)%2 != 0 || len(p.Sources) != len(p.Destinations)) {

@@ -63,7 +63,7 @@ func (j *job) edges(rng *rand.Rand) (all []*backend.Neighbors, edges []edge) {
 	return all, edges
 }
 
-// prepareNeighbors is prepare for the collectives of neighborhoods.
+// prepareNeighbors is prepare for the neighborhood collectives.
 func (j *job) prepareNeighbors(rng *rand.Rand) {
 	elem := j.elem
 	all, edges := j.edges(rng)

@@ -128,7 +128,7 @@ type job struct {
 	commutative bool
 	ringChunk   int
 	packed      bool // v-forms: no gaps between blocks
-	degree      int  // collectives of neighborhoods: with the next ranks, this many; 0: random
+	degree      int  // neighborhood collectives: with the next ranks, this many; 0: random
 	nodes       *Nodes
 
 	op     *backend.Op

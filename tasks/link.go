@@ -72,7 +72,7 @@ func (b *inbox) listen(c *cohort.Comm, source int, last func(kind) bool) {
 	}
 }
 
-var errShort = errors.New("tasks: a message that package tasks has not sent")
+var errShort = errors.New("tasks: received a message that package tasks did not send")
 
 // shrink returns a communicator of the survivors after a loss, or cause if the error is another one or
 // the backend cannot continue. It closes c. It revokes c first, because other ranks may wait for a

@@ -108,7 +108,7 @@ func decode[T any](b []byte, from int) (x T, err error) {
 			err = fmt.Errorf("a panic: %v", p)
 		}
 		if err != nil && !errors.Is(err, cohort.ErrMismatch) {
-			err = fault(cohort.ErrType, "the message of rank %d is no %v: %v", from, reflect.TypeFor[T](), err)
+			err = fault(cohort.ErrType, "the message of rank %d is not a %v: %v", from, reflect.TypeFor[T](), err)
 		}
 	}()
 	v := reflect.ValueOf(&x).Elem()

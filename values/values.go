@@ -27,7 +27,7 @@ func failed(c *cohort.Comm, op string, peer, tag int, err error) error {
 //
 // Local: the caller and dest take part; dest receives the value with [Recv].
 //
-// Errors: those of cohort.Send.
+// Errors: those of cohort.Send; [cohort.ErrType] for a value that cannot be encoded.
 //
 // Deadline: as for cohort.Send.
 func Send[T any](c *cohort.Comm, x T, dest, tag int) error {
@@ -43,8 +43,8 @@ func Send[T any](c *cohort.Comm, x T, dest, tag int) error {
 //
 // Local: the caller and source take part.
 //
-// Errors: those of cohort.Recv; [cohort.ErrType] for a message that is no value of T. It is received and
-// dropped.
+// Errors: those of cohort.Recv; [cohort.ErrType] for a message that is not a value of T, which is
+// received and dropped.
 //
 // Deadline: as for cohort.Recv.
 func Recv[T any](c *cohort.Comm, source, tag int) (T, cohort.Status, error) {

@@ -71,7 +71,7 @@ func sizes(all ...int) []int {
 	return all
 }
 
-// TestNeighborhoodsWithoutCheck runs the collectives of neighborhoods without Config.Check: with MPICH they are the
+// TestNeighborhoodsWithoutCheck runs the neighborhood collectives without Config.Check: with MPICH they are the
 // library's own, with Open MPI messages.
 func TestNeighborhoodsWithoutCheck(t *testing.T) {
 	for _, name := range libraries {

@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// neighborhood is a communicator's graph in the library, for collectives of neighborhoods. Its edges are those
+// neighborhood is a communicator's graph in the library, for neighborhood collectives. Its edges are those
 // to and from ranks, without ProcNull.
 type neighborhood struct {
 	graph        libmpi.Comm // 0: not made yet
@@ -17,7 +17,7 @@ type neighborhood struct {
 	counts       [4][]int    // of a call, as libmpi.Coll has them
 }
 
-// ownNeighbors reports whether the library makes a collective of neighborhoods. It is the same on all ranks. Only
+// ownNeighbors reports whether the library makes a neighborhood collective. It is the same on all ranks. Only
 // pairs of ranks know the lengths, as in Alltoallv. The first blocking call makes the graph, because that waits
 // for all ranks.
 func (c *comm) ownNeighbors(call *backend.Call) bool {
@@ -31,7 +31,7 @@ func (c *comm) ownNeighbors(call *backend.Call) bool {
 	return !call.Neighbors.Repeated || !p.quirks.has(quirkRepeatedEdges)
 }
 
-// onGraph returns the communicator for the library's call. For a collective of a neighborhood that is a graph, which the
+// onGraph returns the communicator for the library's call. For a neighborhood collective that is a graph, which the
 // first such call makes. For any other it is on.
 func (c *comm) onGraph(on libmpi.Comm, call *backend.Call) (libmpi.Comm, error) {
 	if !call.Coll.Neighbor() {
@@ -99,7 +99,7 @@ func (n *neighborhood) translate(call *backend.Call, a *libmpi.Coll) {
 	}
 }
 
-// hasNeighbors reports whether the library has the collectives of neighborhoods for counts of any size.
+// hasNeighbors reports whether the library has the neighborhood collectives for counts of any size.
 func hasNeighbors() bool {
 	return !slices.ContainsFunc([]string{"MPI_Neighbor_allgatherv_c", "MPI_Neighbor_alltoallv_c", "MPI_Ineighbor_allgatherv_c", "MPI_Ineighbor_alltoallv_c"},
 		func(f string) bool { return !libmpi.Has(f) })

@@ -10,7 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// The library makes a collective of neighborhoods only if its lengths need not be guarded, compared or bounded, and
+// The library makes a neighborhood collective only if its lengths need not be guarded, compared or bounded, and
 // if its order of repeated edges is right.
 func TestLibraryMakesOnlySafeCollectivesOfNeighborhoods(t *testing.T) {
 	able := func() *comm { return &comm{p: &process{neighbors: true}, size: 4} }

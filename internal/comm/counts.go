@@ -71,7 +71,7 @@ func (k *core) exchangeCounts(b *backend.Bound, data *backend.Call) error {
 	total := 0
 	for i, n := range recv {
 		if most := math.MaxInt/data.Type.Size - total; n < 0 || n > int64(most) {
-			reject(data, backend.ErrAlloc, "ranks 0 to %d send %d and more elements of %d bytes, too much for an address space", i, total, data.Type.Size)
+			reject(data, backend.ErrAlloc, "ranks 0 to %d send more than %d elements of %d bytes; that exceeds the address space", i, total, data.Type.Size)
 			break
 		}
 		data.RecvCounts[i], data.RecvDispls[i] = int(n), total

@@ -92,7 +92,7 @@ func times(n int64) string {
 	return fmt.Sprint(n, " times")
 }
 
-// checkNeighbors checks a collective of neighborhoods. Neighbors compare the lengths of their blocks when they
+// checkNeighbors checks a neighborhood collective. Neighbors compare the lengths of their blocks when they
 // exchange them. Nothing is sent without destinations, and nothing received without sources: the buffer for it
 // is not used.
 func (k *core) checkNeighbors(call *backend.Call) {
@@ -121,7 +121,7 @@ func (k *core) checkNeighbors(call *backend.Call) {
 		ok = ok && k.checkVector(call, "recv", call.Recv, call.RecvCounts, call.RecvDispls, true)
 	}
 	if ok && view.Overlap(call.Send, call.Recv) {
-		reject(call, backend.ErrBuffer, "send and recv overlap; a collective of neighborhoods cannot work in place")
+		reject(call, backend.ErrBuffer, "send and recv overlap; a neighborhood collective cannot work in place")
 	}
 }
 

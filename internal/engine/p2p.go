@@ -199,7 +199,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 	e := c.e
 	e.mu.Lock()
 	if r.Parts != nil && c.whole(r.Parts, len(buf), c.World[dest]) {
-		e.unlock() // to pack takes long
+		e.unlock() // packing takes long
 		r.Parts.Pack(buf)
 		r.Parts = nil
 		e.mu.Lock()

@@ -25,7 +25,7 @@ const (
 	LockAll
 	Agree
 	Shrink
-	Region // a part of the program, which is no operation
+	Region // a part of the program, not an operation
 	Put
 	Get
 	Accumulate

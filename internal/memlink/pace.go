@@ -19,7 +19,7 @@ import (
 //
 // Measured on a virtual machine of two processors, for each KiB of pieces of 32 KiB: if the two share a cache,
 // 40 to 60 ns into the ring and 25 to 60 ns out of it; if they do not, 200 ns and more into it and up to 440
-// out of it. The kernel takes 50 to 140 ns. Since then pieces are copied by shmem.Move: messages of 8 to 64 KiB take
+// out of it. The kernel takes 50 to 140 ns. These figures are for copy. With shmem.Move messages of 8 to 64 KiB take
 // 0.7 to 0.9 of that time if the processors share a cache, and 0.5 if they do not.
 const (
 	probeSize  = 16 << 10             // of which the second half is measured

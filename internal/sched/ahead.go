@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// In a blocking collective of neighborhoods a rank waits for the messages of its neighbors only. The check
+// In a blocking neighborhood collective a rank waits for the messages of its neighbors only. The check
 // goes on after the call has returned: all ranks take part in it, but none waits for it. A rank that finds a
 // mismatch breaks the communicator, and the next operation of the others returns it. Before its fourth such
 // call a rank waits for the check of the first, so ranks cannot be further apart than that.
@@ -33,7 +33,7 @@ type landing Op
 // Ready implements backend.Pending.
 func (l *landing) Ready() bool { return l.landed.Load() }
 
-// runAhead makes a blocking collective of neighborhoods.
+// runAhead makes a blocking neighborhood collective.
 func (r *Runner) runAhead(b *backend.Bound, call *backend.Call) error {
 	if err := r.catchUp(b); err != nil {
 		return err

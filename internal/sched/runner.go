@@ -18,10 +18,10 @@ type Runner struct {
 	legs       []leg       // of exchanges; the first operation sets both
 	cache      cache
 	op         *Op   // of the blocking collectives
-	behind     []*Op // blocking collectives of neighborhoods that have ended before their checks, the oldest first
+	behind     []*Op // blocking neighborhood collectives that have ended before their checks, the oldest first
 	persistent uint32
 
-	// CheckAll makes also blocking collectives of neighborhoods wait for the check.
+	// CheckAll makes also blocking neighborhood collectives wait for the check.
 	CheckAll bool
 
 	mu   sync.Mutex // guards free, which Release adds to from any goroutine
