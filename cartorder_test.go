@@ -81,7 +81,7 @@ func TestGridOrderPutsNeighborsOnOneNode(t *testing.T) {
 		}
 		for i, number := range slices.Sorted(slices.Values(order)) {
 			if number != i {
-				t.Fatalf("%v: %v is no permutation", dims, order)
+				t.Fatalf("%v: %v is not a permutation", dims, order)
 			}
 		}
 		after := separated(dims, periods, func(number int) int { return nodeAt[number] })

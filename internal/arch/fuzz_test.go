@@ -25,7 +25,7 @@ func TestFuzzCorpora(t *testing.T) {
 		}
 		kept++
 		if !targets[path.Dir(p)] {
-			t.Errorf("%s is no input of any fuzz target: its package has no func %s(*testing.F)", p, path.Base(path.Dir(p)))
+			t.Errorf("%s is not an input of any fuzz target: its package has no func %s(*testing.F)", p, path.Base(path.Dir(p)))
 		}
 	}
 	if len(targets) < 30 || kept < 30 {

@@ -63,7 +63,7 @@ var users = map[string][]string{
 const tests = "internal/test/*"
 
 // only says of packages that show how cohort is used that they import no more
-// of it than a program outside the repository would. internal/clp is no part of cohort: it is
+// of it than a program outside the repository would. internal/clp is not part of cohort: it is
 // internal because it loads a library.
 var only = map[string][]string{
 	"sddp":        {"", "hybrid", "pool", "sddp/lp"},

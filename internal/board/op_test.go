@@ -120,7 +120,7 @@ func TestOnlyShortCallsBecomeOperations(t *testing.T) {
 	wrong.Err = backend.ErrCount
 	for name, call := range map[string]*backend.Call{"long": iallreduce(slotData/8 + 1), "user's operation": user, "wrong arguments": wrong} {
 		if c.Start(call) != nil {
-			t.Errorf("a call with %s is no schedule", name)
+			t.Errorf("a call with %s became an operation, want a schedule", name)
 		}
 	}
 	c.Collective.Close(true)

@@ -13,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Verify compares slots while the ranks go on and use them again for other calls. That is no mismatch. Verify looks
+// Verify compares slots while the ranks go on and use them again for other calls. That is not a mismatch. Verify looks
 // for rank 1's slots behind those of many communicators, so that the ranks make several calls meanwhile.
 func TestVerifyIgnoresSlotsThatAreUsedAgain(t *testing.T) {
 	bs := boards(t, 2)
@@ -176,7 +176,7 @@ func TestVerifyComparesAllCallsWithMessages(t *testing.T) {
 }
 
 // The slots that Verify reads may belong to later communicators once this rank was declared lost, or has closed
-// the communicator. Differences that it finds there are no mismatch.
+// the communicator. Differences that it finds there are not mismatches.
 func TestVerifyDoesNotTrustSlotsOfOthers(t *testing.T) {
 	for name, end := range map[string]func(b *Board, c *comm){
 		"lost":   func(b *Board, c *comm) { b.Mark(0) },

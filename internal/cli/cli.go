@@ -152,7 +152,7 @@ func prepareCompletion(c *cobra.Command) {
 	}
 }
 
-// unknownCommand reports a first argument that is no command of root.
+// unknownCommand reports a first argument that is not a command of root.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || root.Runnable() {
 		return nil

@@ -134,7 +134,7 @@ func (r *Recorder) Comm(id uint32, name string, size, rank, leader int) {
 	r.mem.setRow(commsAt, i, row{id, uint32(size), uint32(rank), uint32(leader), name})
 }
 
-// Type notes the name of a type that is no number. Those of the operations in the ring are added
+// Type notes the name of a type that is not a number. Those of the operations in the ring are added
 // when it is dumped.
 func (r *Recorder) Type(id uint32, name string) {
 	r.mu.Lock()

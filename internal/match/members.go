@@ -9,7 +9,7 @@ import (
 // Members converts between the ranks of a communicator and those of the job.
 type Members struct {
 	World []int   // world rank of each rank
-	ranks []int32 // the inverse, -1 for ranks of the job that are no members
+	ranks []int32 // the inverse, -1 for ranks of the job that are not members
 }
 
 // NewMembers returns the members with these world ranks.

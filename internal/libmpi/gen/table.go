@@ -156,7 +156,7 @@ func (t *table) functionRow(line string) (*function, error) {
 	left, how, ok := strings.Cut(line, " | ")
 	fields := strings.SplitN(left, " ", 3)
 	if !ok || how == "" || len(fields) != 3 {
-		return nil, fmt.Errorf("%q is no row of a function", line)
+		return nil, fmt.Errorf("%q is not a row of a function", line)
 	}
 	fn := &function{since: fields[0], use: fields[1], how: how}
 	rest := fields[2]
@@ -185,12 +185,12 @@ func (t *table) functionRow(line string) (*function, error) {
 		head, params, ok := strings.Cut(strings.TrimSuffix(rest, ")"), "(")
 		i := strings.LastIndexByte(head, ' ')
 		if !ok || i < 0 {
-			return nil, fmt.Errorf("%q is no prototype", rest)
+			return nil, fmt.Errorf("%q is not a prototype", rest)
 		}
 		fn.result, fn.name, fn.params = head[:i], head[i+1:], params
 	}
 	if !strings.HasPrefix(fn.name, "MPI_") && !strings.HasPrefix(fn.name, "MPIX_") || strings.ContainsAny(fn.name, " (") {
-		return nil, fmt.Errorf("%q is no name of a function", fn.name)
+		return nil, fmt.Errorf("%q is not the name of a function", fn.name)
 	}
 	if t.find(fn.name) != nil {
 		return nil, fmt.Errorf("%s is listed twice", fn.name)
