@@ -53,7 +53,8 @@ func (f *File) WriteAtAll(p []byte, off int64) (int, error) {
 //
 // Collective: all ranks call it. Nothing else changes the length of the file at the same time.
 //
-// Errors and deadline: as for [File.WriteAtAll].
+// Errors and deadline: as for [File.WriteAtAll]; [cohort.ErrCount] on every rank, and nothing is written, if the file
+// would be longer than the last offset allows.
 func (f *File) AppendAll(p []byte) (off int64, err error) {
 	r, _ := blockAt(0, int64(len(p)))
 	return f.transfer(opAppendAll, p, r, 0, nil)
@@ -159,6 +160,9 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 	if o == opAppendAll {
 		end := size
 		for rank := range all {
+			if all[rank].Bytes > math.MaxInt64-end {
+				return 0, m.fault(0, 0, backend.Faultf(cohort.ErrCount, "the file has %d bytes, and rank %d appends after the last offset that a file can have", size, rank))
+			}
 			if rank == m.c.Rank() {
 				n = end
 				t.region, _ = blockAt(end, r.bytes)

@@ -1,8 +1,10 @@
 package file
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -131,4 +133,48 @@ func all(err error) (errs []*Error) {
 		errs = append(errs, e)
 	}
 	return errs
+}
+
+// Rows up to the last offset that a file can have are written and read back. What does not fit there is an error on
+// all ranks.
+func TestLastOffsetsOfAFile(t *testing.T) {
+	dir := ownDisk(t)
+	if dir == "" {
+		return
+	}
+	err := cohort.Run(t.Context(), 2, func(world *cohort.Comm) error {
+		f, err := Open(world, filepath.Join(dir, "f"), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return err
+		}
+		const row, rows = 64, 1000
+		mine := bytes.Repeat([]byte{1 + byte(world.Rank())}, row*rows)
+		l := cohort.Vector(rows, row, 2*row)
+		off := int64(math.MaxInt64 - 2*row*rows + row*world.Rank())
+		if err := WriteView(f, mine, off, l); err != nil {
+			return err
+		}
+		got := make([]byte, row*rows)
+		if err := ReadView(f, got, off, l); err != nil || !bytes.Equal(got, mine) {
+			t.Errorf("rank %d: ReadView of the last rows: %v, or it reads others", world.Rank(), err)
+		}
+		for _, room := range []int64{0, 5, 15} {
+			if err := f.SetSize(math.MaxInt64 - room); err != nil {
+				return err
+			}
+			if off, err := f.AppendAll(make([]byte, 10)); !errors.Is(err, cohort.ErrCount) {
+				t.Errorf("rank %d: AppendAll of 20 bytes in all where %d have room: %d, %v; want %v", world.Rank(), room, off, err, cohort.ErrCount)
+			}
+			if n, err := f.Size(); n != math.MaxInt64-room || err != nil {
+				t.Errorf("the file has %d bytes after AppendAll, %v; want %d", n, err, math.MaxInt64-room)
+			}
+			if err := world.Barrier(); err != nil {
+				return err
+			}
+		}
+		return f.Close()
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

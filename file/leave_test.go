@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -99,6 +100,60 @@ func TestWriteEndsWithAnErrorWhenTheWorldIsClosed(t *testing.T) {
 			return nil
 		})
 		writers.Wait()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The deadline of one rank passes at any moment of writes and reads. Every rank gets an error that names all of its
+// bytes, or that the file is broken, and none waits.
+func TestDeadlineInTheMiddleOfATransfer(t *testing.T) {
+	const ranks, row, rows = 3, 100, 60000
+	name := filepath.Join(t.TempDir(), "f")
+	for i := range 30 {
+		late := i % ranks
+		over, end := context.WithCancel(t.Context()) // when the late rank has its error
+		err := cohort.Run(t.Context(), ranks, func(world *cohort.Comm) error {
+			f, err := Open(world, name, os.O_RDWR|os.O_CREATE, 0o600)
+			if err != nil {
+				return err
+			}
+			mine := make([]byte, row*rows)
+			l := cohort.Vector(rows, row, ranks*row)
+			if err := WriteView(f, mine, int64(row*world.Rank()), l); err != nil {
+				return err
+			}
+			limited := f
+			if world.Rank() == late {
+				defer end()
+				ctx, cancel := context.WithTimeout(context.Background(), rand.N(30*time.Millisecond))
+				defer cancel()
+				limited = f.WithContext(ctx)
+			}
+			began := time.Now()
+			for move := WriteView[byte]; err == nil; {
+				if world.Rank() != late && time.Since(began) > 40*time.Millisecond {
+					<-over.Done() // an operation ends with its context only if it waits
+				}
+				err = move(limited, mine, int64(row*world.Rank()), l)
+				if i%2 == 0 {
+					move = ReadView[byte]
+				}
+			}
+			if world.Rank() == late {
+				end()
+			}
+			var e *Error
+			if !errors.As(err, &e) || e.Len < (ranks*rows-ranks+1)*row || !errors.Is(err, cohort.ErrTimeout) && !errors.Is(err, cohort.ErrBroken) {
+				t.Errorf("rank %d: %v; want that the time is up or the file broken, and an error about all bytes", world.Rank(), err)
+			}
+			if err := f.Sync(); !errors.Is(err, cohort.ErrBroken) {
+				t.Errorf("rank %d: Sync after the deadline: %v, want %v", world.Rank(), err, cohort.ErrBroken)
+			}
+			f.Close()
+			return nil
+		})
 		if err != nil {
 			t.Error(err)
 		}

@@ -35,35 +35,40 @@ func (t *transfer) prepare(size int) error {
 	if err := m.region.Close(); err != nil {
 		return err
 	}
+	*m = memory{windows: make([][2]window, t.m.c.Size())}
 	size = max(64, 1<<bits.Len(uint(size-1)))
-	*m = memory{windows: make([][2]window, t.m.c.Size()), size: size}
-	const per = 2 // windows of a writer
 	words := size/8 + size/64
-	region, err := cohort.NewSharedRegion[uint64](t.m.c, t.most*per*words)
-	switch {
-	case err == nil:
-		m.region = region
-	case !errors.Is(err, cohort.ErrAlloc):
+	region, err := cohort.NewSharedRegion[uint64](t.m.c, t.most*2*words)
+	if errors.Is(err, cohort.ErrAlloc) { // on all ranks
+		if slices.Contains(t.near, t.m.c.Rank()) {
+			m.windows[t.m.c.Rank()] = split(make([]uint64, 2*words), words)
+		}
+		m.size = size
+		return nil
+	}
+	if err != nil {
+		t.m.c.Close() // others may have the region, and would wait for this rank
 		return err
 	}
+	m.region, m.size = region, size
 	for i, w := range t.near {
-		var all []uint64
-		if m.region != nil {
-			all, err = m.region.Range(i*per*words, (i+1)*per*words)
-		} else if all, err = nil, nil; w == t.m.c.Rank() { // the pieces go by messages
-			all = make([]uint64, per*words)
-		}
+		two, err := region.Range(i*2*words, (i+1)*2*words)
 		if err != nil {
 			return err
 		}
-		for k := range m.windows[w] {
-			if all != nil {
-				m.windows[w][k] = window{view.Bytes(all[:size/8]), all[size/8 : words]}
-				all = all[words:]
-			}
-		}
+		m.windows[w] = split(two, words)
 	}
 	return nil
+}
+
+// split makes two windows of memory, with so many words each.
+func split(two []uint64, words int) (w [2]window) {
+	for i := range w {
+		all := two[i*words : (i+1)*words]
+		n := words / 9 * 8
+		w[i] = window{view.Bytes(all[:n]), all[n:]}
+	}
+	return w
 }
 
 // room returns n elements of memory that is kept in p.
