@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -278,4 +280,112 @@ func TestWindowHandleEndsWithItsContext(t *testing.T) {
 
 func expiredContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), -1)
+}
+
+// gated is spread whose rank 1 can be kept from serving requests of one-sided windows, and that counts those sent.
+type gated struct {
+	spread
+	gate *gate
+}
+
+type gate struct {
+	sent atomic.Int32
+
+	mu     sync.Mutex
+	closed bool
+	notify func(*backend.Request) // of the receive of requests
+	held   *backend.Request       // that has completed while the gate was closed
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	g.closed = false
+	held := g.held
+	g.held = nil
+	g.mu.Unlock()
+	if held != nil {
+		g.notify(held)
+	}
+}
+
+func (a *gated) Derive(members []int, id uint32) (backend.Comm, error) {
+	c, err := a.Comm.Derive(members, id)
+	return &gated{spread{c, a.per}, a.gate}, err
+}
+
+func (a *gated) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
+	err := a.Comm.Send(b, buf, dest, tag, mode)
+	if tag == 0 {
+		a.gate.sent.Add(1)
+	}
+	return err
+}
+
+func (a *gated) Irecv(r *backend.Request, buf []byte, source, tag int) {
+	if g := a.gate; a.Rank() == 1 && tag == 0 && g.notify == nil {
+		g.notify = r.Notify
+		r.Notify = func(r *backend.Request) {
+			g.mu.Lock()
+			if g.closed {
+				g.held = r
+			}
+			held := g.closed
+			g.mu.Unlock()
+			if !held {
+				g.notify(r)
+			}
+		}
+	}
+	a.Comm.Irecv(r, buf, source, tag)
+}
+
+// Two goroutines flush the same requests. Flush waits for later requests nevertheless.
+func TestFlushWaitsAfterTwoAtOnce(t *testing.T) {
+	g := new(gate)
+	wrap := func(bc backend.Comm) backend.Comm { return &gated{spread{bc, 1}, g} }
+	for rank, err := range worlds(2, settings{}, wrap, func(c *Comm) error {
+		w, err := NewWindow[int](c, 1)
+		if err != nil || c.Rank() == 1 {
+			return errors.Join(err, w.Fence(), w.Close())
+		}
+		const puts = 10
+		put := func() (err error) {
+			g.close()
+			for range puts {
+				err = errors.Join(err, w.Put([]int{1}, 1, 0))
+			}
+			return err
+		}
+		if err := put(); err != nil {
+			return err
+		}
+		flushed := make(chan error, 2)
+		for range cap(flushed) {
+			go func() { flushed <- w.Flush(1) }()
+		}
+		for g.sent.Load() < puts+2 {
+			runtime.Gosched()
+		}
+		g.open()
+		if err := errors.Join(<-flushed, <-flushed, put()); err != nil {
+			return err
+		}
+		ctx, cancel := expiredContext()
+		defer cancel()
+		if err := w.WithContext(ctx).Flush(1); !errors.Is(err, ErrTimeout) {
+			return fmt.Errorf("Flush of requests that rank 1 has not served returns %v, want %v", err, ErrTimeout)
+		}
+		g.open()
+		return errors.Join(w.Fence(), w.Close())
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
 }

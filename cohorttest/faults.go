@@ -84,6 +84,7 @@ func faultScenarios() []scenario {
 				}
 				return err
 			})},
+		{name: "faults/dead-onesided-origin", sizes: atLeast(2), alone: true, lost: last, body: deadOrigin},
 		{name: "faults/dead-out-of-memory", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
 			dieBy(r, r.Size-1, outOfMemory, func() error { return r.World.Barrier() })
 		}},

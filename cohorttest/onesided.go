@@ -25,6 +25,7 @@ func onesidedScenarios() []scenario {
 		{name: "onesided/requests", body: onesidedRequests},
 		{name: "onesided/locks", body: onesidedLocks},
 		{name: "onesided/lock-deadline", sizes: atLeast(2), body: onesidedLockDeadline},
+		{name: "onesided/deadlines", body: onesidedDeadlines},
 		{name: "onesided/random", body: onesidedRandom},
 		{name: "onesided/splits", body: onesidedSplits},
 		{name: "onesided/arguments", body: onesidedArguments},
@@ -405,6 +406,14 @@ func onesidedRequests(r *Rank) {
 		if !slices.Equal(in[from], out[from]) {
 			r.Errorf("Rget from rank %d differs from what Rput wrote", from)
 		}
+	}
+	r.OK(w.Fence()) // all have read
+	// So many that a rank waits in between until those before are done.
+	for i := range 300 {
+		req, err := w.Rput(out[0][:1], (r.Rank+1)%r.Size, i)
+		r.OK(err)
+		_, err = req.Wait()
+		r.OK(err)
 	}
 	_, err := w.Rget(in[0], 0, n*r.Size-n+1)
 	r.Is(err, cohort.ErrWin, "Rget of more than there is")

@@ -111,9 +111,13 @@ func take[In any](l *leader, tasks iter.Seq[In]) {
 			return false
 		}
 	}
+	bad := errors.New("tasks: the sequence of tasks ended its goroutine") // by runtime.Goexit
 	defer func() {
 		if p := recover(); p != nil {
-			give(&task{index: -1, err: fmt.Errorf("tasks: the sequence of tasks has panicked: %v", p)})
+			bad = fmt.Errorf("tasks: the sequence of tasks has panicked: %v", p)
+		}
+		if bad != nil {
+			give(&task{index: -1, err: bad})
 		}
 		close(l.fresh)
 	}()
@@ -130,6 +134,7 @@ func take[In any](l *leader, tasks iter.Seq[In]) {
 		}
 		i++
 	}
+	bad = nil
 }
 
 // run hands out tasks until all are done or ctx has ended. Then it stops the workers.

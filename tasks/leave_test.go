@@ -211,3 +211,27 @@ func TestLossOfRankZeroIsPeerLostAfterRevoke(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The only worker revokes the communicator, like a rank that learns of a death first, and then dies itself.
+func TestLossOfLastWorkerIsPeerLostAfterRevoke(t *testing.T) {
+	err := cohort.Run(t.Context(), 2, func(world *cohort.Comm) error {
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 1 {
+			return errors.Join(errDies, c.Revoke())
+		}
+		err = lead(t.Context(), c, count(3), true, func(v int, err error) bool {
+			t.Errorf("a result without a worker: %d, %v", v, err)
+			return true
+		})
+		if !errors.Is(err, cohort.ErrPeerLost) {
+			t.Errorf("%v, want %v", err, cohort.ErrPeerLost)
+		}
+		return nil
+	})
+	if !errors.Is(err, errDies) {
+		t.Error(err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -237,6 +238,24 @@ func TestPanicInSequenceIsAnError(t *testing.T) {
 			last = err
 		}
 		if world.Rank() == 0 && (last == nil || !strings.Contains(last.Error(), "the sequence of tasks has panicked: no more")) {
+			return fmt.Errorf("got %v", last)
+		}
+		return nil
+	})
+}
+
+// A sequence that ends its goroutine, like one that calls t.FailNow, has not come to its end.
+func TestSequenceThatEndsItsGoroutineIsAnError(t *testing.T) {
+	ranks(t, 3, func(world *cohort.Comm) error {
+		var last error
+		bad := func(yield func(int) bool) {
+			yield(1)
+			runtime.Goexit()
+		}
+		for _, err := range Map(t.Context(), world, bad, square) {
+			last = err
+		}
+		if world.Rank() == 0 && (last == nil || !strings.Contains(last.Error(), "the sequence of tasks ended its goroutine")) {
 			return fmt.Errorf("got %v", last)
 		}
 		return nil

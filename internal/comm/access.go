@@ -147,9 +147,24 @@ func (w *Onesided) send(a *Access) error {
 
 // ask sends a request, and receives its answer if out is not nil.
 func (w *Onesided) ask(h request, rank int, in, out []byte) error {
-	s := w.s
-	bc := s.remote.core.bc
+	if err := w.post(&h, rank, in, out != nil); err != nil {
+		return err
+	}
 	if out != nil {
+		return w.answer(&h, rank, out)
+	}
+	q := &w.s.requests[rank]
+	q.sent.Add(1)
+	if q.due() >= answersDue {
+		return w.flush(rank, false)
+	}
+	return nil
+}
+
+// post sends a request, which gets a tag if an answer is expected.
+func (w *Onesided) post(h *request, rank int, in []byte, answered bool) error {
+	s := w.s
+	if answered {
 		tag, err := s.takeTag()
 		if err != nil {
 			return err
@@ -157,20 +172,19 @@ func (w *Onesided) ask(h request, rank int, in, out []byte) error {
 		h.tag = int32(tag)
 	}
 	m := s.messages.Get().(*message)
-	view.Of[request](m.buf[:])[0] = h
+	view.Of[request](m.buf[:])[0] = *h
 	n := requestSize + copy(m.buf[requestSize:], in)
-	err := bc.Send(w.c.bound, m.buf[:n], rank, requestTag, backend.Standard)
-	if err != nil {
-		return err // the message may still be in use
+	err := s.remote.core.bc.Send(w.c.bound, m.buf[:n], rank, requestTag, backend.Standard)
+	if err == nil { // else the message may still be in use
+		s.messages.Put(m)
 	}
-	s.messages.Put(m)
-	if out == nil {
-		if s.unflushed[rank].Add(1) >= answersDue {
-			return w.flush(rank)
-		}
-		return nil
-	}
-	st, err := bc.Recv(w.c.bound, out, rank, int(h.tag))
+	return err
+}
+
+// answer receives the answer to a request.
+func (w *Onesided) answer(h *request, rank int, out []byte) error {
+	s := w.s
+	st, err := s.remote.core.bc.Recv(w.c.bound, out, rank, int(h.tag))
 	if err != nil {
 		s.disown(rank, int(h.tag))
 		return err
@@ -215,7 +229,7 @@ func (s *onesided) disown(rank, tag int) {
 func (w *Onesided) Flush(rank int) error {
 	err := w.begin(rank)
 	if err == nil {
-		err = w.flush(rank)
+		err = w.flush(rank, true)
 		w.s.origin.leave()
 	}
 	if err != nil {
@@ -237,36 +251,73 @@ func (w *Onesided) FlushAll() error {
 	return nil
 }
 
-func (w *Onesided) flushAll() error {
+// flushAll asks all ranks before it waits for the first one.
+func (w *Onesided) flushAll() (err error) {
+	var few [16]flushRequest
+	all := few[:0]
 	for r := range w.s.counts {
-		if err := w.flush(r); err != nil {
-			return err
+		var f flushRequest
+		if f, err = w.beginFlush(r, true); err != nil {
+			break
+		}
+		if f.tag > 0 {
+			all = append(all, f)
 		}
 	}
-	return nil
+	for i := range all {
+		if e := w.endFlush(&all[i]); err == nil {
+			err = e
+		}
+	}
+	return err
 }
 
-// flush waits until a rank has carried out the requests of this one. In memory it is a barrier: sync/atomic's
-// operations are ordered.
-func (w *Onesided) flush(rank int) error {
+// flush waits until a rank has carried out the requests of this one. An Rput that calls it does not wait for Rputs.
+func (w *Onesided) flush(rank int, rputs bool) error {
+	f, err := w.beginFlush(rank, rputs)
+	if err == nil {
+		err = w.endFlush(&f)
+	}
+	return err
+}
+
+// flushRequest is answered when the first sent requests to a rank are done. Its tag is 0 if they are.
+type flushRequest struct {
+	request
+	rank int
+	sent uint32
+}
+
+// beginFlush asks a rank for an answer. It waits until no Rputs to the rank are under way, if they are to be done too.
+// In memory it is a barrier: sync/atomic's operations are ordered.
+func (w *Onesided) beginFlush(rank int, rputs bool) (f flushRequest, err error) {
 	s := w.s
 	if rank == backend.ProcNull || s.parts[rank].Here() {
 		s.origin.n.Add(0)
-		return nil
+		return f, nil
 	}
-	if s.inFlight[rank].Load() > 0 {
+	if rputs && s.inFlight[rank].Load() > 0 {
 		if err := s.core.bc.Await(w.c.bound, landed{&s.inFlight[rank]}); err != nil {
-			return err
+			return f, err
 		}
 	}
-	n := s.unflushed[rank].Load()
-	if n == 0 {
+	f = flushRequest{request{kind: flight.Flush}, rank, s.requests[rank].sent.Load()}
+	if f.sent != s.requests[rank].done.Load() {
+		err = w.post(&f.request, rank, nil, true)
+	}
+	return f, err
+}
+
+// endFlush waits for the answer.
+func (w *Onesided) endFlush(f *flushRequest) error {
+	if f.tag == 0 {
 		return nil
 	}
-	t := s.core.numbered(flight.Flush, rank, uint32(s.number))
-	err := s.core.traced(t, func() error { return w.ask(request{kind: flight.Flush}, rank, nil, []byte{}) })
+	s := w.s
+	t := s.core.numbered(flight.Flush, f.rank, uint32(s.number))
+	err := s.core.traced(t, func() error { return w.answer(&f.request, f.rank, nil) })
 	if err == nil {
-		s.unflushed[rank].Add(-n)
+		s.requests[f.rank].finish(f.sent)
 	}
 	return err
 }

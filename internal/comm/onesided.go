@@ -45,11 +45,26 @@ type onesided struct {
 	spareTags []int
 	lastTag   int
 
-	unflushed []atomic.Int32 // requests without an answer, by rank
-	inFlight  []atomic.Int32 // Rputs under way, by rank
+	requests []requests     // without an answer, by rank
+	inFlight []atomic.Int32 // Rputs under way, by rank
 
 	messages sync.Pool // of *message
 	server   server
+}
+
+// requests counts the requests without an answer that were sent to a rank, and those that are known to be done.
+type requests struct{ sent, done atomic.Uint32 }
+
+// due returns how many are not known to be done.
+func (r *requests) due() uint32 {
+	done := r.done.Load()
+	return r.sent.Load() - done
+}
+
+// finish notes that the first n are done. Another goroutine may have noted more.
+func (r *requests) finish(n uint32) {
+	for was := r.done.Load(); int32(n-was) > 0 && !r.done.CompareAndSwap(was, n); was = r.done.Load() {
+	}
 }
 
 // gate counts what uses a window, until it is shut.
@@ -133,7 +148,7 @@ func (s *onesided) count(c *Comm, a *Allocation) error {
 		}
 	}
 	s.held = make([]window.Kind, k.size)
-	s.unflushed, s.inFlight = make([]atomic.Int32, k.size), make([]atomic.Int32, k.size)
+	s.requests, s.inFlight = make([]requests, k.size), make([]atomic.Int32, k.size)
 	return nil
 }
 
