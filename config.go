@@ -43,8 +43,9 @@ type Config struct {
 	FlightDir string
 
 	// Check makes every rank wait in every collective until the ranks' calls have been compared
-	// (COHORT_CHECK=1). Without it, the mpi backend does not compare them, and on the others a rank that
-	// needs no data from the others may learn of a mismatch after the call.
+	// (COHORT_CHECK=1). Without it, the mpi backend does not compare them, and a rank there that calls a
+	// collective after the others have given it up waits until its own deadline. On the other backends a rank
+	// that needs no data from the others may learn of a mismatch after the call.
 	Check bool
 
 	// Deterministic makes reductions on the mpi backend combine the ranks' values in the same order

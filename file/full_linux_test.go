@@ -150,7 +150,7 @@ func TestLastOffsetsOfAFile(t *testing.T) {
 		const row, rows = 64, 1000
 		mine := bytes.Repeat([]byte{1 + byte(world.Rank())}, row*rows)
 		l := cohort.Vector(rows, row, 2*row)
-		off := int64(math.MaxInt64 - 2*row*rows + row*world.Rank())
+		off := math.MaxInt64 - int64(2*row*rows) + int64(row*world.Rank())
 		if err := WriteView(f, mine, off, l); err != nil {
 			return err
 		}
