@@ -18,6 +18,7 @@ func sequenceScenarios() []scenario {
 		{name: "sequence/outstanding", body: outstanding},
 		{name: "sequence/persistent-set", body: persistentSet},
 		{name: "sequence/with-posted-receive", body: besideMessages},
+		{name: "sequence/inside-blocking-calls", sizes: atLeast(2), body: insideBlockingCalls},
 		{name: "sequence/goroutines", body: collectiveGoroutines},
 		{name: "sequence/zero-lengths", body: zeroLengths},
 	}
@@ -266,6 +267,70 @@ func persistentSet(r *Rank) {
 		r.OK(p.Close())
 		r.Is(p.Start(), cohort.ErrClosed, "Start after Close")
 	}
+}
+
+// insideBlockingCalls has rank 0 make a blocking call while a collective is in progress that the other ranks wait
+// for before they take part in the call. So the collective must go on inside it (MPI-4.1 section 6.12). It has a user
+// operation, so every backend makes it of messages.
+func insideBlockingCalls(r *Rank) {
+	const tag = 3
+	n, me, last := r.Size, r.Rank, r.Size-1
+	other, err := r.Comm.Dup()
+	r.OK(err)
+	add := cohort.NewOp(true, func(in, inout []int64) {
+		for i, x := range in {
+			inout[i] += x
+		}
+	})
+	one, x := []int64{1}, make([]int64, 70001)
+	send := func() error { return cohort.Send(other, one, 0, tag) }
+	recv := func() error {
+		_, err := cohort.Recv(other, one, cohort.AnySource, tag)
+		return err
+	}
+	between := func(first, last func() error) func() error { // a call of rank 0, and the one of the last rank
+		return func() error {
+			switch me {
+			case 0:
+				return first()
+			case n - 1:
+				return last()
+			}
+			return nil
+		}
+	}
+	for _, call := range []struct {
+		name string
+		do   func() error
+	}{
+		{"Recv", between(recv, send)},
+		{"Ssend", between(func() error { return cohort.Ssend(other, one, last, tag) }, recv)},
+		{"Probe", between(func() error { _, err := other.Probe(last, tag); return errors.Join(err, recv()) }, send)},
+		{"Barrier", other.Barrier},
+		{"Allreduce", func() error { return cohort.Allreduce(other, one, make([]int64, 1), cohort.Max) }},
+		{"Bcast", func() error { return cohort.Bcast(other, make([]int64, 70001), last) }},
+	} {
+		for i := range x {
+			x[i] = int64(me + i)
+		}
+		sum, err := cohort.Iallreduce(r.Comm, x, x, add)
+		r.OK(err)
+		if me == 0 {
+			r.OK(call.do())
+		}
+		_, err = sum.Wait()
+		r.OK(err)
+		if me > 0 {
+			r.OK(call.do())
+		}
+		for i, v := range x {
+			if want := int64(n*i + n*(n-1)/2); v != want {
+				r.Errorf("%s: element %d is %d, want %d", call.name, i, v, want)
+				break
+			}
+		}
+	}
+	r.OK(other.Close())
 }
 
 // besideMessages runs collectives on a communicator on which a receive from any source

@@ -70,7 +70,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 		}
 		return c.plan(call), nil
 	}
-	if b.Limited() || c.p.engine.queued.Load() > 0 {
+	if b.Limited() || c.p.engine.needsPoll() {
 		if c.p.level >= libmpi.Serialized {
 			return backend.PlanDone, c.limited(b, c.data, call)
 		}
@@ -306,8 +306,7 @@ func (c *comm) withUser(on libmpi.Comm, call *backend.Call, a *libmpi.Coll) erro
 
 // limited makes the library's blocking call in a goroutine, so that this rank can return early.
 // Only a blocking call matches those of the other ranks, which may have no limit. If the time is up
-// the goroutine stays in the call. The same is done while guarded receives wait, so that they are
-// matched meanwhile.
+// the goroutine stays in the call. The same is done while something needs poll.
 func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) error {
 	own := *call
 	for _, n := range []*[]int{&own.SendCounts, &own.SendDispls, &own.RecvCounts, &own.RecvDispls} {

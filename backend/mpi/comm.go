@@ -31,8 +31,7 @@ type comm struct {
 	reading sync.Mutex // held while a notice is received; guards asked
 	asked   time.Time  // when the library was last asked for lost ranks
 
-	queues  [2]queue // guarded receives on data and on ctl
-	waiting atomic.Int32
+	queues [2]queue // guarded receives on data and on ctl
 
 	call   libmpi.Coll // of the blocking collective
 	near   neighborhood

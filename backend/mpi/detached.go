@@ -25,7 +25,7 @@ func (e *engine) postGuarded() {
 			q.mu.Lock()
 			ops := q.ops
 			q.ops = nil
-			c.queued(-len(ops))
+			e.queued.Add(-int32(len(ops)))
 			q.mu.Unlock()
 			for _, o := range ops {
 				o.queued = false

@@ -33,6 +33,7 @@ type engine struct {
 	st      [batch]libmpi.Status
 
 	queued     atomic.Int32 // waiting guarded receives of all communicators
+	internal   atomic.Int32 // messages in progress of collectives that are made of messages here
 	background bool         // the thread level lets another goroutine match them
 	matching   atomic.Bool
 	closing    atomic.Bool
@@ -147,6 +148,11 @@ func (e *engine) request() *backend.Request {
 }
 
 func (e *engine) done(r *backend.Request) { e.free.Put(r) }
+
+// needsPoll reports whether something is in progress that only poll takes further: a guarded receive, or a
+// collective that sends its next message when one has arrived. A call that blocks in the library would stop it,
+// and another rank may wait for it before it takes part in that call.
+func (e *engine) needsPoll() bool { return e.queued.Load() > 0 || e.internal.Load() > 0 }
 
 // watch adds a request of MPI.
 func (e *engine) watch(o *op) {

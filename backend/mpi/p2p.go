@@ -31,10 +31,9 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 
 // requests reports whether a blocking operation must be a request that the caller waits for here, not
 // a call that blocks in the library. Such a call would keep other goroutines out, could not end early,
-// and would stop the matching of guarded receives: the peer may be sending to one before it takes part
-// in this operation.
+// and would stop what needs poll.
 func (c *comm) requests(b *backend.Bound) bool {
-	return c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0
+	return c.p.polled || b.Limited() || c.p.engine.needsPoll()
 }
 
 // selfBytes is the maximum length of a message to oneself that is copied and kept until received.
@@ -146,7 +145,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 		return
 	}
 	defer c.leave()
-	o := c.p.engine.op(r, c, buf)
+	o := c.p.engine.op(r, c, buf, tag)
 	on, t := c.on(tag)
 	var st libmpi.Status
 	o.pin()
@@ -161,9 +160,9 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 		return
 	}
 	defer c.leave()
-	o := c.p.engine.op(r, c, buf)
+	o := c.p.engine.op(r, c, buf, tag)
 	on, t := c.on(tag)
-	o.receives, o.source, o.tag, o.user = true, source, t, tag
+	o.receives, o.source, o.tag = true, source, t
 	if c.p.guard {
 		c.post(o)
 		return
@@ -201,8 +200,8 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 		return
 	}
 	defer c.leave()
-	o := c.p.engine.op(r, c, buf)
-	o.receives, o.user = true, msg.st.Tag
+	o := c.p.engine.op(r, c, buf, msg.st.Tag)
+	o.receives = true
 	c.receive(o, msg.m, int64(msg.st.Bytes))
 }
 
@@ -253,8 +252,8 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 		recv.Complete(backend.Status{Source: source, Tag: tag, Bytes: int(st.Bytes)}, err)
 		return
 	}
-	o := c.p.engine.op(recv, c, in)
-	o.receives, o.source, o.user, o.h = true, source, tag, h
+	o := c.p.engine.op(recv, c, in, tag)
+	o.receives, o.source, o.h = true, source, h
 	o.pin()
 	c.started(o, 0, &st)
 }

@@ -42,7 +42,7 @@ func (c *comm) post(o *op) {
 	q.mu.Lock()
 	o.queued = true
 	q.ops = append(q.ops, o)
-	c.queued(1)
+	c.p.engine.queued.Add(1)
 	f, ok := c.matchAt(q, len(q.ops)-1)
 	q.mu.Unlock()
 	if ok {
@@ -52,12 +52,6 @@ func (c *comm) post(o *op) {
 	if err := c.usable(); err != nil { // broken meanwhile: drop may have missed it
 		c.drop(err)
 	}
-}
-
-// queued adds to the numbers of waiting receives, of the communicator and of the process.
-func (c *comm) queued(n int) {
-	c.waiting.Add(int32(n))
-	c.p.engine.queued.Add(int32(n))
 }
 
 func (c *comm) queueOf(o *op) *queue { return c.queueFor(o.user) }
@@ -165,7 +159,7 @@ func (c *comm) matchAt(q *queue, at int) (found, bool) {
 	o := q.ops[at]
 	q.ops = slices.Delete(q.ops, at, at+1)
 	delete(q.asked, o.envelope())
-	c.queued(-1)
+	c.p.engine.queued.Add(-1)
 	o.queued = false
 	return found{o, m, st.Bytes}, true
 }
@@ -180,7 +174,7 @@ func (c *comm) unqueue(o *op) bool {
 		return false
 	}
 	q.ops = slices.Delete(q.ops, i, i+1)
-	c.queued(-1)
+	c.p.engine.queued.Add(-1)
 	o.queued = false
 	return true
 }
@@ -225,7 +219,7 @@ func (c *comm) drop(err error) {
 		q := &c.queues[i]
 		q.mu.Lock()
 		ops = append(ops, q.ops...)
-		c.queued(-len(q.ops))
+		c.p.engine.queued.Add(-int32(len(q.ops)))
 		q.ops = nil
 		q.mu.Unlock()
 	}
@@ -246,6 +240,7 @@ func (c *comm) drop(err error) {
 			o.req.Impl = nil // MPI's request keeps the record
 			ended = append(ended, o.req)
 			o.req = nil
+			o.uncount()
 			c.leaked.Store(true)
 		}
 		if !o.receives && o.coll == nil {

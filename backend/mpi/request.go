@@ -23,6 +23,7 @@ type op struct {
 	detached    []byte // where a receive of postGuarded arrives
 	queued      bool   // in the communicator's queue, not posted to MPI
 	canceled    bool   // MPI_Cancel was called
+	counted     bool   // in engine.internal
 
 	coll *operation // a collective
 
@@ -31,15 +32,30 @@ type op struct {
 }
 
 // op returns the record of a request, and reuses one if it can.
-func (e *engine) op(r *backend.Request, c *comm, buf []byte) *op {
+func (e *engine) op(r *backend.Request, c *comm, buf []byte, tag int) *op {
 	o, ok := r.Impl.(*op)
 	if !ok || o.req != nil {
 		o = new(op)
 		r.Impl = o
 	}
-	o.req, o.c, o.buf, o.h = r, c, buf, 0
+	o.req, o.c, o.buf, o.h, o.user = r, c, buf, 0, tag
 	o.receives, o.queued, o.canceled, o.long = false, false, false, nil
+	if o.internal() {
+		o.counted = true
+		e.internal.Add(1)
+	}
 	return o
+}
+
+// internal reports whether it is a message of a collective.
+func (o *op) internal() bool { return o.user < 0 && o.user != backend.AnyTag }
+
+// uncount ends the part of an operation in engine.internal.
+func (o *op) uncount() {
+	if o.counted {
+		o.counted = false
+		o.c.p.engine.internal.Add(-1)
+	}
 }
 
 // pin keeps the buffer in place until the operation is complete.
@@ -83,7 +99,7 @@ func (o *op) finish(st *libmpi.Status, err error) {
 	out := backend.Status{}
 	if o.receives && st.Flag != 2 {
 		out = backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(st.Bytes)}
-		if o.user < 0 && o.user != backend.AnyTag {
+		if o.internal() {
 			out.Tag = o.user
 		}
 		if o.long != nil && whole {
@@ -93,15 +109,20 @@ func (o *op) finish(st *libmpi.Status, err error) {
 	o.complete(out, err)
 }
 
-// complete unpins the buffer and completes the request. An abandoned request was completed before.
+// complete unpins the buffer and completes the request. An abandoned request was completed before. The messages
+// that a collective sends next are counted before this one is no more, so that engine.internal is never 0 between.
 func (o *op) complete(st backend.Status, err error) {
 	if o.pinUse {
 		o.pins.Unpin()
 		o.pinUse = false
 	}
-	r := o.req
-	o.req, o.buf, o.long = nil, nil, nil
+	r, e := o.req, &o.c.p.engine
+	counted := o.counted // not of those: Complete may use the record again
+	o.req, o.buf, o.long, o.counted = nil, nil, nil, false
 	if r != nil {
 		r.Complete(st, err)
+	}
+	if counted {
+		e.internal.Add(-1)
 	}
 }
