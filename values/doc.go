@@ -16,9 +16,10 @@
 // [cohort.ErrType], and the error names the field. Values behind an interface are sent if their type is
 // known to gob.Register on all ranks. They follow gob's own rules, which leave such fields out.
 //
-// A nil pointer or interface arrives as nil. An empty slice, and a pointer to a zero within a struct, may arrive
-// as nil too, because gob does not send them. A value that contains itself, or whose pointers, slices and maps are
-// nested deeper than 100000, is ErrType.
+// A nil pointer or interface arrives as nil. A slice, an array or a map with a nil pointer among its elements is
+// ErrType, because gob cannot send it. An empty slice, and a pointer to a zero within a struct, may arrive as nil
+// too, because gob does not send them. A value that contains itself, or whose pointers, slices and maps are nested
+// deeper than 100000, is ErrType.
 //
 // All ranks use the same type. gob accepts structs whose fields differ, if those of equal names fit.
 //
@@ -33,6 +34,6 @@
 // ranks of a collective that need the value get [cohort.ErrMismatch], which names that rank and says what
 // was wrong, and the communicator stays usable. A message that cannot be decoded is ErrType and names its
 // sender: decoding does not panic, and its memory is limited by the message's length. Two kinds of forged
-// messages are exceptions: a map behind an interface that claims a huge length, and a recursive type nested
-// millions deep.
+// messages are exceptions: a map that claims a huge length, in a type that contains interfaces, and a recursive
+// type nested millions deep.
 package values

@@ -129,7 +129,7 @@ func decode[T any](b []byte, from int) (x T, err error) {
 	case kind == binaryValue && t.binary:
 		err = operand(&x).(encoding.BinaryUnmarshaler).UnmarshalBinary(b)
 	case kind == gobValue && !t.binary:
-		err = ungob(b, operand(&x), t.maps)
+		err = ungob(b, operand(&x), t.maps && !t.faces)
 	default:
 		err = errors.New("it was encoded differently, or not by this package")
 	}
@@ -141,10 +141,11 @@ func decode[T any](b []byte, from int) (x T, err error) {
 }
 
 // ungob decodes a value that is all of b. gob allocates a map as large as the message says it is, before
-// it reads the elements. So the message is first read without storing it, which fails if it says wrong.
-func ungob(b []byte, x any, maps bool) error {
+// it reads the elements. With check, the message is first read without storing it, which fails if it says wrong.
+// gob cannot read interfaces so: it fails at one that is nil, and does not find types in others (golang.org/issue/34879).
+func ungob(b []byte, x any, check bool) error {
 	r := bytes.NewReader(b)
-	if maps {
+	if check {
 		if err := gob.NewDecoder(r).DecodeValue(reflect.Value{}); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ type traits struct {
 	err    error // why they cannot be
 	binary bool  // by MarshalBinary
 	maps   bool  // they may contain maps
+	faces  bool  // they may contain interfaces
 	loops  bool  // they may contain themselves
 }
 
@@ -63,7 +64,7 @@ func (x *traits) check(t reflect.Type, path string, open map[reflect.Type]bool) 
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
 		return fault(cohort.ErrType, "%s is a %v, which means nothing on another rank", path, t.Kind())
 	case reflect.Interface:
-		x.loops, x.maps = true, true
+		x.loops, x.faces = true, true
 	case reflect.Pointer:
 		return x.check(t.Elem(), path, open)
 	case reflect.Slice, reflect.Array:
