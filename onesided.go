@@ -23,7 +23,7 @@ import (
 // may return a part of it. The operations of a goroutine on the part of one rank take place in its order.
 //
 // In all operations rank is the target, disp the index of the first element in its part. With rank
-// [ProcNull] they do nothing.
+// [ProcNull] they do nothing, and return zero.
 //
 // Errors of all operations: [ErrRank]; [ErrWin] if the elements are not inside the target's part, which is
 // checked before anything is sent; [ErrClosed] after Close; [ErrPeerLost] once a rank is lost.
@@ -154,7 +154,7 @@ func (w *Window[T]) CompareAndSwap(old, new T, rank, disp int) (T, error) {
 	if words == nil {
 		words = make([]T, 3)
 	}
-	words[0], words[1] = old, new
+	words[0], words[1], words[2] = old, new, was
 	a := comm.Access{Kind: flight.CompareAndSwap, Rank: rank, Disp: disp, In: view.Bytes(words[:2]), Out: view.Bytes(words[2:])}
 	if typ, err := typeFor[T](); err != nil || typ.Kind == backend.Opaque || typ.Kind == backend.Loc {
 		a.Err = fault(ErrType, "CompareAndSwap takes numbers and bools")

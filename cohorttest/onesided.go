@@ -16,6 +16,7 @@ func onesidedScenarios() []scenario {
 	return []scenario{
 		{name: "onesided/put-get", body: onesidedPutGet},
 		{name: "onesided/reductions", body: onesidedReductions},
+		{name: "onesided/no-rank", body: onesidedNoRank},
 		{name: "onesided/order", body: onesidedOrder},
 		{name: "onesided/tickets", body: onesidedTickets},
 		{name: "onesided/compare-and-swap", body: onesidedCompareAndSwap},
