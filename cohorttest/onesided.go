@@ -16,7 +16,9 @@ func onesidedScenarios() []scenario {
 	return []scenario{
 		{name: "onesided/put-get", body: onesidedPutGet},
 		{name: "onesided/reductions", body: onesidedReductions},
+		{name: "onesided/operations", body: onesidedOperations},
 		{name: "onesided/no-rank", body: onesidedNoRank},
+		{name: "onesided/own-memory", body: onesidedOwnMemory},
 		{name: "onesided/order", body: onesidedOrder},
 		{name: "onesided/tickets", body: onesidedTickets},
 		{name: "onesided/compare-and-swap", body: onesidedCompareAndSwap},
