@@ -14,8 +14,8 @@
 // and ends when rank 0 has all results. If the communicator has one rank, that rank runs the function
 // itself.
 //
-// Tasks and results are values that package values can send. Rank 0 keeps a few tasks and results
-// for each rank, however long the sequence is.
+// Tasks and results are values that package values can send. A function without a result returns
+// struct{}. Rank 0 keeps a few tasks and results for each rank, however long the sequence is.
 //
 // # Errors
 //

@@ -142,6 +142,26 @@ func TestErrorsAndPanicsNameTheTask(t *testing.T) {
 	}
 }
 
+func TestTasksWithoutResultsAreDone(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		var sum atomic.Int32
+		ranks(t, n, func(world *cohort.Comm) error {
+			for _, err := range Map(t.Context(), world, count(10), func(_ context.Context, i int) (struct{}, error) {
+				sum.Add(int32(i))
+				return struct{}{}, nil
+			}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if sum.Load() != 45 {
+			t.Errorf("%d ranks: the tasks done have the sum %d, want 45", n, sum.Load())
+		}
+	}
+}
+
 func TestTaskThatCannotBeEncodedIsAnError(t *testing.T) {
 	ranks(t, 2, func(world *cohort.Comm) error {
 		for _, err := range Map(t.Context(), world, slices.Values([]func(){nil}), func(context.Context, func()) (int, error) { return 0, nil }) {

@@ -19,7 +19,7 @@
 // A nil pointer or interface arrives as nil. A slice, an array or a map with a nil pointer among its elements is
 // ErrType, because gob cannot send it. An empty slice, and a pointer to a zero within a struct, may arrive as nil
 // too, because gob does not send them. A value that contains itself, or whose pointers, slices and maps are nested
-// deeper than 100000, is ErrType.
+// deeper than 100000, is ErrType. A struct{} can be sent, but not within another value.
 //
 // All ranks use the same type. gob accepts structs whose fields differ, if those of equal names fit.
 //

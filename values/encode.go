@@ -15,7 +15,7 @@ import (
 const (
 	gobValue    = 'g' // gob's encoding
 	binaryValue = 'b' // what MarshalBinary returned
-	nilValue    = 'n' // nothing: a nil pointer or interface
+	nilValue    = 'n' // nothing: a nil pointer or interface, or a struct without fields
 	noValue     = 'x' // the text of the error for which there is no value
 )
 
@@ -76,7 +76,7 @@ func encode[T any](buf *bytes.Buffer, x T, bad error) (err error) {
 	switch {
 	case t.err != nil:
 		return t.err
-	case nilable(v) && v.IsNil():
+	case t.empty || nilable(v) && v.IsNil():
 		return buf.WriteByte(nilValue)
 	case t.binary:
 		b, err := operand(&x).(encoding.BinaryMarshaler).MarshalBinary()
@@ -119,7 +119,7 @@ func decode[T any](b []byte, from int) (x T, err error) {
 	if kind == noValue {
 		return x, fault(cohort.ErrMismatch, "rank %d has no value: %s", from, b)
 	}
-	if kind == nilValue && nilable(v) && len(b) == 0 {
+	if kind == nilValue && (t.empty || nilable(v)) && len(b) == 0 {
 		return x, nil
 	}
 	if v.Kind() == reflect.Pointer {

@@ -109,6 +109,7 @@ func TestValuesArriveAsTheyWere(t *testing.T) {
 	arrives(t, &node{1, &node{X: 2}, &node{3, nil, &node{X: 4}}})
 	arrives(t, any(nil))
 	arrives(t, any("text"))
+	arrives(t, struct{}{})
 	arrives(t, []any{1, nil, "two", 3.0, nil})
 	arrives(t, [2]error{})
 	arrives(t, map[string]any{"a": nil, "b": 2, "c": nil})
@@ -205,6 +206,7 @@ func TestWrongMessagesNameTheirSender(t *testing.T) {
 		"a point for text":         decodes[string](own.Bytes()),
 		"a short point":            decodes[point](own.Bytes()[:2]),
 		"nil for a number":         decodes[int]([]byte{nilValue}),
+		"text for struct{}":        decodes[struct{}](text.Bytes()),
 		"nothing":                  decodes[string](nil),
 		"half a text":              decodes[string](text.Bytes()[:text.Len()-1]),
 		"a text and more":          decodes[string](append(text.Bytes()[:text.Len():text.Len()], 0)),

@@ -13,6 +13,7 @@ import (
 type traits struct {
 	err    error // why they cannot be
 	binary bool  // by MarshalBinary
+	empty  bool  // they have no content
 	maps   bool  // they may contain maps
 	faces  bool  // they may contain interfaces
 	loops  bool  // they may contain themselves
@@ -25,7 +26,9 @@ func traitsOf(t reflect.Type) *traits {
 		return x.(*traits)
 	}
 	x := new(traits)
-	if x.binary = binary(t); !x.binary {
+	x.binary = binary(t)
+	x.empty = !x.binary && t.Kind() == reflect.Struct && t.NumField() == 0
+	if !x.binary && !x.empty {
 		x.err = x.check(t, t.String(), make(map[reflect.Type]bool))
 	}
 	known.Store(t, x)
