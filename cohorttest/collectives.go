@@ -3,6 +3,7 @@ package cohorttest
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -33,7 +34,7 @@ func collectiveScenarios() []scenario {
 	for _, c := range collectives() {
 		all = append(all, scenario{name: c.name, body: c.run})
 	}
-	return append(all, scenario{name: "Barrier", body: barriers})
+	return append(all, scenario{name: "Barrier", body: barriers}, scenario{name: "collectives/nil", body: nilBuffers})
 }
 
 // collective is a collective of the matrix, with the element types that it is
@@ -288,4 +289,42 @@ func barriers(r *Rank) {
 			}
 		}
 	}
+}
+
+// nilBuffers passes nil for all buffers of every collective, which then moves no elements.
+func nilBuffers(r *Rank) {
+	c, sum := r.Comm, cohort.Sum
+	var none []float32
+	counts := make([]int, r.Size)
+	next, prev := r.ring()
+	for root := range r.Size {
+		r.OK(cohort.Bcast(c, none, root))
+		r.OK(cohort.Gather(c, none, none, root))
+		r.OK(cohort.Gatherv(c, none, none, counts, counts, root))
+		r.OK(cohort.Scatter(c, none, none, root))
+		r.OK(cohort.Scatterv(c, none, counts, counts, none, root))
+		r.OK(cohort.Reduce(c, none, none, sum, root))
+	}
+	r.OK(cohort.Allgather(c, none, none))
+	r.OK(cohort.Allgatherv(c, none, none, counts, counts))
+	r.OK(cohort.Alltoall(c, none, none))
+	r.OK(cohort.Alltoallv(c, none, counts, counts, none, counts, counts))
+	r.OK(cohort.Allreduce(c, none, none, sum))
+	r.OK(cohort.ReduceScatterBlock(c, none, none, sum))
+	r.OK(cohort.ReduceScatter(c, none, none, counts, sum))
+	r.OK(cohort.Scan(c, none, none, sum))
+	r.OK(cohort.Exscan(c, none, none, sum))
+	_, err := cohort.Sendrecv(c, none, next, 1, none, prev, 1)
+	r.OK(err)
+	got, from, err := cohort.AlltoallvAlloc(c, none, counts)
+	r.OK(err)
+	if len(got) > 0 || !slices.Equal(from, counts) {
+		r.Errorf("AlltoallvAlloc of nothing: %v with counts %v", got, from)
+	}
+	g, err := c.CartCreate([]int{r.Size}, []bool{false}, false)
+	r.OK(err)
+	r.OK(cohort.NeighborAllgather(g, none, none))
+	r.OK(cohort.NeighborAlltoall(g, none, none))
+	r.OK(cohort.NeighborAlltoallv(g, none, []int{0, 0}, []int{0, 0}, none, []int{0, 0}, []int{0, 0}))
+	r.OK(g.Close())
 }

@@ -333,6 +333,16 @@ func fileNpy(r *Rank) {
 			break
 		}
 	}
+	r.OK(r.Comm.Barrier()) // all have read
+	for _, empty := range [][]int{{0}, {0, 3}, {2, 0, 4}} {
+		starts := make([]int, len(empty))
+		r.OK(file.WriteNpy(f, []int16{}, empty, empty, starts))
+		if a, err := file.ReadNpyHeader(f); err != nil || !slices.Equal(a.Shape, empty) {
+			r.Errorf("the header of an array of %v is %+v, %v", empty, a, err)
+		}
+		r.OK(file.ReadNpy(f, []int16{}, empty, starts))
+	}
+	r.OK(file.WriteNpy(f, mine, sizes, []int{3, 2, 5}, []int{0, 2 * r.Rank, 0}))
 	err = file.ReadNpy(f, make([]float64, 5), []int{1, 1, 5}, []int{0, 0, 0})
 	if r.Is(err, cohort.ErrType, "ReadNpy of another type") {
 		names(r, err, "readnpy", "c8", "f8", "float64")

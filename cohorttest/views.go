@@ -19,6 +19,7 @@ func viewScenarios() []scenario {
 		{name: "views/alltoall-contiguous", body: contiguousAlltoall},
 		{name: "views/wrong", body: wrongViews},
 		{name: "views/limits", body: viewLimits},
+		{name: "views/chain", body: viewChain},
 		{name: "views/many", body: manyViews},
 		{name: "views/goroutines", body: viewGoroutines},
 		{name: "views/close", body: viewClose},

@@ -85,6 +85,46 @@ func limitViews[T comparable](r *Rank, k kind[T]) {
 	}
 }
 
+// viewChain passes long views along a line of ranks, whose ends have ProcNull for a neighbor.
+func viewChain(r *Rank) {
+	const n = 40000
+	up, down := r.Rank+1, r.Rank-1
+	if up == r.Size {
+		up = cohort.ProcNull
+	}
+	if down < 0 {
+		down = cohort.ProcNull
+	}
+	from, _ := numbered(n, r.Rank)
+	for _, form := range []form{blocking, nonblocking} {
+		to, got := strided[int64](n)
+		st, err := cohort.SendrecvView(r.Comm, from, up, 1, to, down, 1)
+		if form == nonblocking {
+			clear(got)
+			var q, p *cohort.Request
+			q, err = cohort.IrecvView(r.Comm, to, down, 1)
+			r.OK(err)
+			p, err = cohort.IsendView(r.Comm, from, up, 1)
+			r.OK(err)
+			_, err = p.Wait()
+			r.OK(err)
+			st, err = q.Wait()
+		}
+		r.OK(err)
+		count := 0
+		if down != cohort.ProcNull {
+			count = n
+		}
+		received(r, got, count, down, string(form)+", along a line")
+		if st.Source != down || cohort.Count[int64](st) != count {
+			r.Errorf("%s: status %+v, want %d elements from %d", form, st, count, down)
+		}
+	}
+	r.OK(cohort.SendView(r.Comm, from, cohort.ProcNull, 1))
+	_, err := cohort.RecvView(r.Comm, from, cohort.ProcNull, 1)
+	r.OK(err)
+}
+
 // manyViews sends 64 long messages to each side at a time, and receives them in another order.
 func manyViews(r *Rank) {
 	const most = 64
