@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/values"
@@ -89,5 +90,5 @@ func perform[In, Out any](ctx context.Context, body []byte, do func(context.Cont
 			}
 		}
 	}
-	return answer{failed, []byte(err.Error())}
+	return answer{failed, fmt.Append(nil, err)} // err.Error may panic, which fmt catches
 }

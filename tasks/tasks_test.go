@@ -108,6 +108,11 @@ func TestMapUnorderedDoesNotWaitForSlowTask(t *testing.T) {
 	})
 }
 
+// nilError is an error whose Error method panics for a nil pointer.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
 func TestErrorsAndPanicsNameTheTask(t *testing.T) {
 	for _, n := range []int{1, 4} {
 		ranks(t, n, func(world *cohort.Comm) error {
@@ -117,12 +122,15 @@ func TestErrorsAndPanicsNameTheTask(t *testing.T) {
 					return 0, errors.New("no threes")
 				case 5:
 					panic("no fives")
+				case 6:
+					var none *nilError
+					return 0, none
 				}
 				return i, nil
 			}
 			i := 0
 			for v, err := range Map(t.Context(), world, count(8), do) {
-				text := map[int]string{3: "no threes", 5: "panic: no fives"}[i]
+				text := map[int]string{3: "no threes", 5: "panic: no fives", 6: "<nil>"}[i]
 				var e *Error
 				switch {
 				case text == "" && (err != nil || v != i):
