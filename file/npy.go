@@ -99,7 +99,8 @@ func ReadNpyHeader(f *File) (Npy, error) {
 // parseNpy reads the header of a file.
 func parseNpy(f io.ReaderAt) (a Npy, err error) {
 	head := make([]byte, len(npyMagic)+6)
-	if _, err := f.ReadAt(head, 0); err != nil && err != io.EOF {
+	got, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
 		return a, err
 	}
 	at := len(npyMagic) + 2
@@ -110,7 +111,7 @@ func parseNpy(f io.ReaderAt) (a Npy, err error) {
 		off += 2
 	}
 	if string(head[:len(npyMagic)]) != npyMagic || n > npyLongest {
-		return a, backend.Faultf(cohort.ErrType, "this is no NumPy file: it begins with %q", head)
+		return a, backend.Faultf(cohort.ErrType, "this is no NumPy file: it begins with %q", head[:got])
 	}
 	text := make([]byte, n)
 	if _, err := f.ReadAt(text, off); err != nil && err != io.EOF {
@@ -152,7 +153,7 @@ func WriteNpy[T any](f *File, buf []T, sizes, subsizes, starts []int) error {
 	all := cohort.Subarray(sizes, sizes, make([]int, len(sizes)))
 	l := cohort.Subarray(sizes, subsizes, starts)
 	if bad == nil {
-		bad = all.Err()
+		_, bad = regionOf(all, off, int64(view.Size[T]()))
 	}
 	if bad == nil && len(sizes) > npyMost {
 		bad = backend.Faultf(cohort.ErrCount, "%d dimensions; NumPy has %d at most", len(sizes), npyMost)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,6 +124,37 @@ np.save("small", np.zeros((2, 2), dtype=i4))`, dir)
 		})
 		if err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// An array that ends after the last offset that a file can have is refused before anything is written.
+func TestWriteNpyRefusesArrayBeyondLastOffset(t *testing.T) {
+	if math.MaxInt < math.MaxInt64 {
+		return // an int counts no such array
+	}
+	name := filepath.Join(t.TempDir(), "f")
+	err := cohort.Run(t.Context(), 2, func(world *cohort.Comm) error {
+		f, err := Open(world, name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return err
+		}
+		err = WriteNpy(f, []float64{1}, []int{math.MaxInt}, []int{1}, []int{world.Rank()})
+		if n, e := f.Size(); !errors.Is(err, cohort.ErrCount) || n != 0 || e != nil {
+			t.Errorf("%v, and the file has %d bytes, %v; want %v and 0", err, n, e, cohort.ErrCount)
+		}
+		return f.Close()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNpyErrorShowsAllBytesOfShortFile(t *testing.T) {
+	for _, text := range []string{"", "x"} {
+		_, err := parseNpy(strings.NewReader(text))
+		if want := fmt.Sprintf("it begins with %q", text); !errors.Is(err, cohort.ErrType) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %v: %s", err, cohort.ErrType, want)
 		}
 	}
 }
