@@ -56,7 +56,7 @@ func (w *walk) deep(v reflect.Value) bool {
 		return !v.IsNil() && w.deep(v.Elem())
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if w.deep(v.Field(i)) {
+			if t.Field(i).IsExported() && w.deep(v.Field(i)) {
 				return true
 			}
 		}

@@ -193,6 +193,20 @@ func TestSharedPartsAreSent(t *testing.T) {
 	arrives(t, []any{1, []any{1}})
 }
 
+// Behind an interface gob leaves out fields that are not exported, so they may lead back to the value.
+func TestHiddenFieldMayLeadBackBehindInterface(t *testing.T) {
+	type child struct {
+		X      int
+		parent *child
+	}
+	gob.Register(child{})
+	loop := child{X: 7}
+	loop.parent = &loop
+	if got, err := there[any](loop); err != nil || got != any(child{X: 7}) {
+		t.Errorf("%v, %v; want %v", got, err, child{X: 7})
+	}
+}
+
 // A message of another type, or of none, is an error that names the sender.
 func TestWrongMessagesNameTheirSender(t *testing.T) {
 	var text, own bytes.Buffer
