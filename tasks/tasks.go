@@ -28,7 +28,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // reads tasks, in another goroutine if c has several ranks. A loop that ends early does not wait for this
 // goroutine, which ends when tasks next yields.
 //
-// Collective: all ranks of c loop over the result. The ranks other than 0 leave the loop when rank 0 does.
+// Collective: all ranks of c loop over the result. The ranks other than 0 leave the loop when rank 0 does. A task must
+// not use c for collective operations, such as another Map: ranks that run no task would never take part.
 //
 // The context that do gets ends when ctx ends on rank 0 or on the rank of the task, or when the body on
 // rank 0 leaves the loop. The loop then waits until every running do has returned.
