@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime/debug"
 	"slices"
 
 	"github.com/cohort-hpc/cohort"
@@ -114,7 +115,7 @@ func take[In any](l *leader, tasks iter.Seq[In]) {
 	bad := errors.New("tasks: the sequence of tasks ended its goroutine") // by runtime.Goexit
 	defer func() {
 		if p := recover(); p != nil {
-			bad = fmt.Errorf("tasks: the sequence of tasks has panicked: %v", p)
+			bad = fmt.Errorf("tasks: the sequence of tasks has panicked: %v\n\n%s", p, debug.Stack())
 		}
 		if bad != nil {
 			give(&task{index: -1, err: bad})

@@ -265,8 +265,9 @@ func TestPanicInSequenceIsAnError(t *testing.T) {
 		for _, err := range Map(t.Context(), world, bad, square) {
 			last = err
 		}
-		if world.Rank() == 0 && (last == nil || !strings.Contains(last.Error(), "the sequence of tasks has panicked: no more")) {
-			return fmt.Errorf("got %v", last)
+		if world.Rank() == 0 && (last == nil || !strings.Contains(last.Error(), "the sequence of tasks has panicked: no more") ||
+			!strings.Contains(last.Error(), "tasks_test.go:")) {
+			return fmt.Errorf("got %v, want an error that says where", last)
 		}
 		return nil
 	})
