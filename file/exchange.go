@@ -33,14 +33,14 @@ const (
 	sparse = 4
 )
 
-// place finds out which ranks are writers, and which are on this rank's node.
+// place finds out which ranks are writers, and which of them are on this rank's node.
 func (s *shared) place(rank int, hosts []cohort.Host) {
 	for _, h := range hosts {
 		writers := h.Ranks[:min(maxWriters, len(h.Ranks))]
 		s.writers = append(s.writers, writers...)
 		s.most = max(s.most, len(writers))
 		if slices.Contains(h.Ranks, rank) {
-			s.mates, s.near = h.Ranks, writers
+			s.near = writers
 		}
 	}
 	slices.Sort(s.writers)

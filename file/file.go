@@ -25,7 +25,6 @@ type File struct {
 type shared struct {
 	file    *os.File
 	path    string
-	mates   []int // the ranks of this rank's node
 	writers []int // the ranks that read and write for the others
 	near    []int // those of this rank's node
 	most    int   // the most writers that a node has
@@ -171,7 +170,7 @@ func (f *File) each(o op, arg int64, bad error, nodes bool, do func() error) err
 	if _, err := m.begin(call{Arg: arg}, bad); err != nil {
 		return err
 	}
-	if f.c.Rank() == 0 || nodes && f.c.Rank() == f.mates[0] {
+	if f.c.Rank() == 0 || nodes && f.c.Rank() == f.near[0] {
 		err = do()
 	}
 	return m.end(0, 0, m.fault(0, 0, err))
