@@ -33,6 +33,7 @@ func onesidedScenarios() []scenario {
 		{name: "onesided/splits", body: onesidedSplits},
 		{name: "onesided/arguments", body: onesidedArguments},
 		{name: "onesided/lock-misuse", body: onesidedLockMisuse},
+		{name: "onesided/lock-waiter", sizes: atLeast(2), body: onesidedLockWaiter},
 		{name: "onesided/close", body: onesidedClose},
 		{name: "onesided/close-in-use", body: onesidedCloseInUse},
 		{name: "onesided/left-open", body: onesidedLeftOpen},

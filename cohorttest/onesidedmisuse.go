@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -129,6 +130,39 @@ func onesidedLockMisuse(r *Rank) {
 		r.OK(w.Close())
 	}
 	onesidedClosed(r, "Close with a lock", w)
+}
+
+// onesidedLockWaiter has a rank that waits for a lock unlock it, which is an error, and close the window. The rank that
+// holds the lock keeps it.
+func onesidedLockWaiter(r *Rank) {
+	for last, part := r.Size-1, 0; part <= last; part += max(1, last) {
+		w := onesided[int64](r, r.Comm, 1)
+		switch r.Rank {
+		case 0:
+			r.OK(w.Lock(cohort.LockExclusive, part))
+			r.OK(r.Comm.Barrier())
+			_, err := cohort.Recv(r.Comm, make([]int8, 1), last, part)
+			r.OK(err)
+			r.OK(w.Unlock(part))
+		case last:
+			r.OK(r.Comm.Barrier())
+			waited := make(chan error, 1)
+			go func() {
+				waited <- w.Lock(cohort.LockExclusive, part)
+				if err := cohort.Send(r.Comm, []int8{1}, 0, part); err != nil {
+					r.Errorf("Send after Lock: %v", err)
+				}
+			}()
+			for begun := time.Now(); time.Since(begun) < short; {
+				r.Is(w.Unlock(part), cohort.ErrWin, "Unlock of a lock that another goroutine waits for")
+			}
+			r.OK(w.Close())
+			r.Is(<-waited, cohort.ErrClosed, "Lock during Close")
+		default:
+			r.OK(r.Comm.Barrier())
+		}
+		r.OK(w.Close())
+	}
 }
 
 // onesidedClosed checks that every call reports that a window is closed.

@@ -41,7 +41,7 @@ type onesided struct {
 	done   chan struct{}         // closed with target
 
 	mu        sync.Mutex    // guards the fields below
-	held      []window.Kind // the locks that this rank holds, by rank
+	held      []window.Kind // the locks that this rank holds or waits for, by rank
 	spareTags []int
 	lastTag   int
 
@@ -384,18 +384,17 @@ func (w *Onesided) Close() error {
 	default:
 		return w.Failed("close", Undefined, err)
 	}
-	var bad error
-	for r := range s.counts {
-		if s.holds(r) {
-			bad = fault(backend.ErrWin, "closed while this rank held the lock of rank %d's part", r)
-			_ = w.Unlock(r)
-		}
-	}
 	if !s.origin.shut() {
 		s.core.life.leave(taken)
 		return nil
 	}
 	err := w.finish()
+	var bad error
+	for r := 0; r < len(s.counts) && s.failure() == nil; r++ { // after a loss, what the locks guard may be half done
+		if held, _ := s.unlock(r); held {
+			bad = fault(backend.ErrWin, "closed while this rank held the lock of rank %d's part", r)
+		}
+	}
 	if e := w.c.arrive(closeCall, s.number, nil); err == nil {
 		err = e
 	}

@@ -24,19 +24,23 @@ func (w *Onesided) Lock(kind window.Kind, rank int) error {
 		return nil
 	case kind != window.Shared && kind != window.Exclusive:
 		err = fault(backend.ErrWin, "invalid lock kind %d", uint8(kind))
-	case !s.claim(rank, 0, kind):
+	case !s.claim(rank, 0, waiting):
 		err = fault(backend.ErrWin, "this rank already holds the lock of rank %d's part, or waits for it", rank)
 	default:
 		err = s.core.traced(s.core.numbered(flight.Lock, rank, uint32(s.number)), func() error { return w.lock(kind, rank) })
 		if err != nil {
-			s.claim(rank, kind, 0)
+			kind = 0
 		}
+		s.claim(rank, waiting, kind)
 	}
 	if err != nil {
 		return w.Failed("lock", rank, err)
 	}
 	return nil
 }
+
+// waiting stands for a lock that this rank waits for.
+const waiting window.Kind = 255
 
 // claim notes that this rank has a lock, or none, of a part of which it had another.
 func (s *onesided) claim(rank int, old, kind window.Kind) bool {
@@ -48,9 +52,6 @@ func (s *onesided) claim(rank int, old, kind window.Kind) bool {
 	s.held[rank] = kind
 	return true
 }
-
-// holds reports whether this rank holds the lock of a part.
-func (s *onesided) holds(rank int) bool { return !s.claim(rank, 0, 0) }
 
 // lock exchanges the state of a lock until this rank has it. A rank of another node cannot sleep on the word,
 // so waiting is polling.
@@ -160,17 +161,25 @@ func (w *Onesided) Unlock(rank int) error {
 	if rank == backend.ProcNull {
 		return nil
 	}
-	s.mu.Lock()
-	kind := s.held[rank]
-	s.mu.Unlock()
-	if kind == 0 || !s.claim(rank, kind, 0) {
-		return w.Failed("unlock", rank, fault(backend.ErrWin, "this rank does not hold the lock of rank %d's part", rank))
+	held, err := s.unlock(rank)
+	if !held {
+		err = fault(backend.ErrWin, "this rank does not hold the lock of rank %d's part", rank)
 	}
-	state, _ := window.LockState(0).Take(kind, s.core.rank)
-	if err := (&Onesided{s.core.home, s}).release(kind, rank, state); err != nil { // a deadline must not leave it taken
+	if err != nil {
 		return w.Failed("unlock", rank, err)
 	}
 	return nil
+}
+
+// unlock releases the lock of a part, and reports whether this rank held it. A deadline must not leave it taken.
+func (s *onesided) unlock(rank int) (held bool, err error) {
+	for _, kind := range []window.Kind{window.Shared, window.Exclusive} {
+		if s.claim(rank, kind, 0) {
+			state, _ := window.LockState(0).Take(kind, s.core.rank)
+			return true, (&Onesided{s.core.home, s}).release(kind, rank, state)
+		}
+	}
+	return false, nil
 }
 
 // exchangeLock sets the state of a part's lock to next if it is old, and returns what it was.
