@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // Wrong arguments are found before anything is sent. The error has the sentinel and the operation.
@@ -287,4 +289,38 @@ func TestPointToPointMakesNoAllocations(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// halfway is a local backend on which messages of tag 1 arrive in part, and those of tag 2 find no receiver.
+type halfway struct{ backend.Comm }
+
+func (h halfway) Irecv(r *backend.Request, buf []byte, source, tag int) {
+	if tag != 1 {
+		h.Comm.Irecv(r, buf, source, tag)
+	}
+}
+
+func (h halfway) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
+	if tag == 2 {
+		return fault(ErrTimeout, "the test's limit")
+	}
+	return h.Comm.Send(b, buf, dest, tag, mode)
+}
+
+// A message that is arriving cannot be withdrawn at the deadline of its Sendrecv. The communicator is then broken, so
+// that the rest of the message does not come to memory that is used again.
+func TestSendrecvDoesNotLeaveReceiveUnderWay(t *testing.T) {
+	for rank, err := range worlds(2, settings{}, func(bc backend.Comm) backend.Comm { return halfway{bc} }, func(c *Comm) error {
+		if c.Rank() == 1 {
+			return nil
+		}
+		if _, err := Sendrecv(c, []int{1}, 1, 2, make([]int, 1), 1, 1); !errors.Is(err, ErrTimeout) {
+			return fmt.Errorf("Sendrecv returns %v, want %v", err, ErrTimeout)
+		}
+		return wants("Send after it", Send(c, []int{1}, 1, 3), ErrBroken)
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
 }

@@ -196,6 +196,15 @@ func (k *core) withdraw(q *backend.Request, why error) bool {
 	return true
 }
 
+// end is withdraw that breaks the communicator if the request is still under way. Nothing uses its buffer then.
+func (k *core) end(q *backend.Request, why error) bool {
+	ended := k.withdraw(q, why)
+	if !ended {
+		k.bc.Break(why)
+	}
+	return ended
+}
+
 // RecvAlloc receives a message into memory that alloc returns for the number of its elements.
 func (c *Comm) RecvAlloc(typ *backend.Datatype, source, tag int, err error, alloc func(n int) []byte) (st backend.Status, _ error) {
 	const op = "recvalloc"

@@ -62,9 +62,7 @@ func (c *Comm) RecvParts(op string, typ *backend.Datatype, buf []byte, parts bac
 // finishParts is finish of a message with parts. The backend does not use these afterwards.
 func (c *Comm) finishParts(p *pending) (backend.Status, error) {
 	k := c.core
-	why := k.bc.Await(c.bound, &p.req)
-	if why != nil && !k.withdraw(&p.req, why) {
-		k.bc.Break(why)
+	if why := k.bc.Await(c.bound, &p.req); why != nil && !k.end(&p.req, why) {
 		return backend.Status{}, why
 	}
 	st, err := p.req.Status, p.req.Err

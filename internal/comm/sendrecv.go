@@ -1,7 +1,6 @@
 package comm
 
 import (
-	"errors"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -78,7 +77,7 @@ func (c *Comm) SendrecvParts(typ *backend.Datatype, send []byte, out backend.Par
 			err = c.sendParts(send, out, dest, sendTag)
 		}
 		if err != nil {
-			if k.withdraw(&p.req, err) {
+			if k.end(&p.req, err) {
 				k.job.put(p)
 			}
 			k.ended(t, err)
@@ -102,7 +101,6 @@ type exchange struct {
 	recv, send    backend.Request
 	kept          *[]byte // the copy that is sent in place
 	dest, sendTag int
-	why           error                // why it was ended at its deadline
 	then          func(backend.Status) // called once with the status of a successful receive
 	once          sync.Once
 }
@@ -161,11 +159,7 @@ func (x *exchange) Start() {}
 // Err implements backend.Operation.
 func (x *exchange) Err() error {
 	for _, q := range []*backend.Request{&x.recv, &x.send} {
-		switch {
-		case q.Err == nil:
-		case x.why != nil && errors.Is(q.Err, backend.ErrCanceled):
-			return x.why
-		default:
+		if q.Err != nil {
 			return q.Err
 		}
 	}
@@ -177,10 +171,8 @@ func (x *exchange) Err() error {
 
 // End implements backend.Operation. It withdraws both messages.
 func (x *exchange) End(why error) error {
-	x.why = why
 	for _, q := range []*backend.Request{&x.recv, &x.send} {
-		if !q.Ready() && !x.k.cancel(q) {
-			x.k.bc.Break(why)
+		if !q.Ready() && !x.k.end(q, why) {
 			return why
 		}
 	}
