@@ -52,6 +52,9 @@ func (r *Runner) runAhead(b *backend.Bound, call *backend.Call) error {
 			}
 		}
 	}
+	if o.data.wrong.receiver >= 0 && r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
+		r.breakComm(o.data.wrong.fault(elemSize(&o.call))) // the check may wait for ranks that wait for this one
+	}
 	if o.data.err == nil && o.data.wrong.receiver < 0 && !o.Ready() {
 		r.behind = append(r.behind, o)
 		return nil

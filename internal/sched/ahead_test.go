@@ -61,6 +61,32 @@ func TestNeighborsDoNotWaitForOtherRanks(t *testing.T) {
 	}
 }
 
+// A rank that receives a wrong length returns the error although a rank that is no neighbor has not come.
+func TestWrongLengthIsFoundWithoutOtherRanks(t *testing.T) {
+	const n = 3
+	found := make(chan struct{})
+	errs := ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
+		call := pair(bc.Rank(), 0, int64s, make([]int64, 2), make([]int64, 2))
+		switch bc.Rank() {
+		case 0:
+			call.Send = call.Send[:8]
+		case 1:
+			defer close(found)
+		default:
+			<-found
+		}
+		if err := r.Run(&backend.Bound{Timeout: time.Minute}, call, true); err != nil {
+			return err
+		}
+		return r.Run(nil, barrier(1), true)
+	})
+	for r, err := range errs {
+		if !errors.Is(err, backend.ErrMismatch) || !strings.Contains(err.Error(), "rank 0 sent 1 elements, rank 1 expects 2") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
 // Ranks that do not wait learn of a mismatch from their next call, or when they quiesce.
 func TestMismatchAmongNeighborsIsFoundLater(t *testing.T) {
 	const n = 4
