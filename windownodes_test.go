@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
@@ -380,6 +381,31 @@ func TestFlushWaitsAfterTwoAtOnce(t *testing.T) {
 		defer cancel()
 		if err := w.WithContext(ctx).Flush(1); !errors.Is(err, ErrTimeout) {
 			return fmt.Errorf("Flush of requests that rank 1 has not served returns %v, want %v", err, ErrTimeout)
+		}
+		g.open()
+		return errors.Join(w.Fence(), w.Close())
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// Lock of the part of a rank that does not answer says so.
+func TestLockNamesRankThatDoesNotAnswer(t *testing.T) {
+	g := new(gate)
+	wrap := func(bc backend.Comm) backend.Comm { return &gated{spread{bc, 1}, g} }
+	for rank, err := range worlds(2, settings{}, wrap, func(c *Comm) error {
+		w, err := NewWindow[int](c, 1)
+		if err != nil || c.Rank() == 1 {
+			return errors.Join(err, w.Fence(), w.Close())
+		}
+		g.close()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		err = w.WithContext(ctx).Lock(LockExclusive, 1)
+		if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "rank 1's part: that rank has not answered") {
+			return fmt.Errorf("Lock returns %v", err)
 		}
 		g.open()
 		return errors.Join(w.Fence(), w.Close())

@@ -77,6 +77,9 @@ func (w *Onesided) lock(kind window.Kind, rank int) error {
 		}
 		if err != nil {
 			s.giveUp(kind, rank, state)
+			if state == 0 {
+				return backend.While(err, fmt.Sprintf("the lock of rank %d's part: that rank has not answered", rank))
+			}
 			return backend.While(err, fmt.Sprintf("the lock of rank %d's part: %v", rank, state))
 		}
 		time.Sleep(min(time.Microsecond<<min(i, 10), time.Millisecond))
