@@ -20,7 +20,8 @@ import (
 //
 // Accumulate, GetAccumulate, FetchAndOp and CompareAndSwap are atomic for each element with respect to each
 // other. So are Put and Get of a single element of 1, 2, 4 or 8 bytes. Longer ones are not: a Get beside a Put
-// may return a part of it. The operations of a goroutine on the part of one rank take place in its order.
+// may return a part of it. The operations of a goroutine on the part of one rank take place in its order, except
+// those of Rput and Rget, which may take place later, until they are complete.
 //
 // In all operations rank is the target, disp the index of the first element in its part. With rank
 // [ProcNull] they do nothing, and return zero.
