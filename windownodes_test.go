@@ -290,7 +290,8 @@ type gated struct {
 }
 
 type gate struct {
-	sent atomic.Int32
+	sent   atomic.Int32
+	before func() // called by rank 0 before it sends a request
 
 	mu     sync.Mutex
 	closed bool
@@ -321,6 +322,9 @@ func (a *gated) Derive(members []int, id uint32) (backend.Comm, error) {
 }
 
 func (a *gated) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
+	if tag == 0 && a.Rank() == 0 && a.gate.before != nil {
+		a.gate.before()
+	}
 	err := a.Comm.Send(b, buf, dest, tag, mode)
 	if tag == 0 {
 		a.gate.sent.Add(1)
@@ -409,6 +413,44 @@ func TestLockNamesRankThatDoesNotAnswer(t *testing.T) {
 		}
 		g.open()
 		return errors.Join(w.Fence(), w.Close())
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// A rank tells the target that it waits for an exclusive lock, but this is sent after the deadline of Lock. Others can
+// share the lock nevertheless.
+func TestLockThatTimedOutDoesNotExcludeOthers(t *testing.T) {
+	g := new(gate)
+	late := make(chan struct{})
+	var begun atomic.Int32
+	g.before = func() {
+		if begun.Add(1) == 2 {
+			<-late
+		}
+	}
+	wrap := func(bc backend.Comm) backend.Comm { return &gated{spread{bc, 1}, g} }
+	for rank, err := range worlds(2, settings{}, wrap, func(c *Comm) error {
+		w, err := NewWindow[int](c, 1)
+		if err == nil && c.Rank() == 1 {
+			err = w.Lock(LockExclusive, 1)
+		}
+		if err := errors.Join(err, c.Barrier()); err != nil || c.Rank() == 1 {
+			return errors.Join(err, c.Barrier(), w.Unlock(1), w.Fence(), w.Close())
+		}
+		lock := func(kind LockKind, limit time.Duration) error {
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			defer cancel()
+			return w.WithContext(ctx).Lock(kind, 1)
+		}
+		if err := lock(LockExclusive, 20*time.Millisecond); !errors.Is(err, ErrTimeout) {
+			return fmt.Errorf("Lock returns %v, want %v", err, ErrTimeout)
+		}
+		time.Sleep(10 * time.Millisecond) // in which nothing may overtake the late request
+		close(late)
+		return errors.Join(c.Barrier(), lock(LockShared, 5*time.Second), w.Unlock(1), w.Fence(), w.Close())
 	}) {
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)

@@ -73,10 +73,11 @@ func (w *Onesided) lock(kind window.Kind, rank int) error {
 			if until == nil {
 				until = window.Until(w.c.bound, s.core.bc)
 			}
-			err = w.mayWait(until)
+			if err = w.mayWait(until); err != nil {
+				s.giveUp(kind, rank, state)
+			}
 		}
 		if err != nil {
-			s.giveUp(kind, rank, state)
 			if state == 0 {
 				return backend.While(err, fmt.Sprintf("the lock of rank %d's part: that rank has not answered", rank))
 			}
@@ -98,7 +99,7 @@ func (w *Onesided) mayWait(until func() error) error {
 }
 
 // tryLock makes one step from a state of a lock, and returns what the state was. If the deadline passes before
-// the answer arrives, and the answer then says that this rank has the lock, the lock is released.
+// the answer arrives, the step is taken back when it has arrived.
 func (w *Onesided) tryLock(kind window.Kind, rank int, state window.LockState) (window.LockState, error) {
 	s := w.s
 	next, has := state.Take(kind, s.core.rank)
@@ -113,10 +114,13 @@ func (w *Onesided) tryLock(kind window.Kind, rank int, state window.LockState) (
 	if err := s.core.bc.Await(w.c.bound, t); err != nil {
 		s.begin(func(home *Onesided) error {
 			<-t.over
-			if t.err != nil || was != state || !has {
+			switch {
+			case t.err != nil:
 				return t.err
+			case was == state && has:
+				return home.change(kind, rank, next, window.LockState.Release)
 			}
-			return home.release(kind, rank, next)
+			return home.change(kind, rank, was, window.LockState.GiveUp)
 		})
 		return state, err
 	}
@@ -125,27 +129,16 @@ func (w *Onesided) tryLock(kind window.Kind, rank int, state window.LockState) (
 
 // giveUp says that this rank does not wait for a lock any more.
 func (s *onesided) giveUp(kind window.Kind, rank int, state window.LockState) {
-	if kind != window.Exclusive {
-		return
-	}
-	t := s.begin(func(home *Onesided) error {
-		for {
-			was, err := home.exchangeLock(rank, state, state.GiveUp(kind))
-			if err != nil || was == state {
-				return err
-			}
-			state = was
-		}
-	})
+	t := s.begin(func(home *Onesided) error { return home.change(kind, rank, state, window.LockState.GiveUp) })
 	if s.parts[rank].Here() { // else the target may be what the call has waited for
 		<-t.over
 	}
 }
 
-// release gives a lock back.
-func (w *Onesided) release(kind window.Kind, rank int, state window.LockState) error {
+// change exchanges the state of a lock until this rank has made a step from what it is.
+func (w *Onesided) change(kind window.Kind, rank int, state window.LockState, step func(window.LockState, window.Kind) window.LockState) error {
 	for {
-		was, err := w.exchangeLock(rank, state, state.Release(kind))
+		was, err := w.exchangeLock(rank, state, step(state, kind))
 		if err != nil || was == state {
 			return err
 		}
@@ -179,7 +172,7 @@ func (s *onesided) unlock(rank int) (held bool, err error) {
 	for _, kind := range []window.Kind{window.Shared, window.Exclusive} {
 		if s.claim(rank, kind, 0) {
 			state, _ := window.LockState(0).Take(kind, s.core.rank)
-			return true, (&Onesided{s.core.home, s}).release(kind, rank, state)
+			return true, (&Onesided{s.core.home, s}).change(kind, rank, state, window.LockState.Release)
 		}
 	}
 	return false, nil
