@@ -230,6 +230,24 @@ func TestRegionFailureOnOneNodeFailsAll(t *testing.T) {
 	}
 }
 
+// The same holds for a one-sided window.
+func TestOnesidedFailureOnOneNodeFailsAll(t *testing.T) {
+	wrap := func(bc backend.Comm) backend.Comm { return &unequal{nodes{spread{bc, 2}}, new(atomic.Int32)} }
+	for rank, err := range worlds(4, settings{}, wrap, func(w *Comm) error {
+		if _, err := NewWindow[int](w, 1000); !errors.Is(err, ErrAlloc) || !strings.Contains(err.Error(), "the second node's limit") {
+			return fmt.Errorf("got %v", err)
+		}
+		if open := w.base().Backend().(*unequal).open.Load(); open != 0 {
+			return fmt.Errorf("%d communicators are open", open)
+		}
+		return w.Barrier()
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
 // Operations of a handle end with its context. Those of the window continue.
 func TestWindowHandleEndsWithItsContext(t *testing.T) {
 	onRanks(t, 2, func(c *Comm) error {

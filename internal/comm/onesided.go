@@ -34,6 +34,7 @@ type onesided struct {
 	parts  []window.Cells // of the ranks of this node; those of other nodes are not mapped
 	memory *Window        // this node's
 	remote *Comm          // for messages to ranks of other nodes; nil if there are none
+	node   *Comm          // of this node's ranks, if there are others
 
 	origin gate                  // operations of this rank
 	target gate                  // what serves the other ranks, until all have closed the window
@@ -169,9 +170,11 @@ func (s *onesided) allocate(c *Comm, a *Allocation) (err error) {
 		if s.remote, err = c.Split(windowCall, "window", 0, 0, 0, nil); err != nil {
 			return err
 		}
-		if node, err = s.remote.Split(SplitSharedCall, "node", nodeOf(k.rank), 0, 0, nil); err != nil {
+		if s.node, err = s.remote.Split(SplitSharedCall, "node", nodeOf(k.rank), 0, 0, nil); err != nil {
+			s.close()
 			return err
 		}
+		node = s.node
 	}
 	s.memory, err = node.Allocate(a)
 	if s.remote != nil {
@@ -198,7 +201,7 @@ func (s *onesided) allocate(c *Comm, a *Allocation) (err error) {
 func (s *onesided) cores() []*core {
 	cores := []*core{s.core}
 	if s.remote != nil {
-		cores = append(cores, s.remote.core, s.memory.c.core)
+		cores = append(cores, s.remote.core, s.node.core)
 	}
 	return cores
 }
@@ -299,12 +302,8 @@ func (s *onesided) end(until time.Time) error {
 // close frees what the window stands on.
 func (s *onesided) close() error {
 	err := s.memory.Close()
-	if s.remote != nil {
-		if s.memory != nil {
-			_ = s.memory.c.Close()
-		}
-		_ = s.remote.Close()
-	}
+	_ = s.node.Close()
+	_ = s.remote.Close()
 	return err
 }
 
