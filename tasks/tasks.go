@@ -97,7 +97,8 @@ func alone[In, Out any](ctx context.Context, tasks iter.Seq[In], do func(context
 		}
 		out, err := do(ctx, in)
 		if err != nil {
-			err = &Error{Index: i, Err: err}
+			var none Out // as from another rank
+			out, err = none, &Error{Index: i, Err: err}
 		}
 		if !yield(out, err) {
 			return

@@ -119,7 +119,7 @@ func TestErrorsAndPanicsNameTheTask(t *testing.T) {
 			do := func(_ context.Context, i int) (int, error) {
 				switch i {
 				case 3:
-					return 0, errors.New("no threes")
+					return i, errors.New("no threes")
 				case 5:
 					panic("no fives")
 				case 6:
@@ -136,9 +136,9 @@ func TestErrorsAndPanicsNameTheTask(t *testing.T) {
 				case text == "" && (err != nil || v != i):
 					return fmt.Errorf("task %d: %d, %v", i, v, err)
 				case text == "":
-				case !errors.As(err, &e) || e.Index != i || n > 1 && e.Rank == 0 || !strings.Contains(err.Error(), text) ||
+				case v != 0 || !errors.As(err, &e) || e.Index != i || n > 1 && e.Rank == 0 || !strings.Contains(err.Error(), text) ||
 					!strings.HasPrefix(err.Error(), fmt.Sprintf("task %d on rank %d: ", i, e.Rank)):
-					return fmt.Errorf("task %d: %v, want an error that says %q", i, err, text)
+					return fmt.Errorf("task %d: %d, %v, want 0 and an error that says %q", i, v, err, text)
 				}
 				i++
 			}
@@ -224,14 +224,18 @@ func TestEndOfLoopEndsTasks(t *testing.T) {
 	for _, how := range []string{"break", "context"} {
 		t.Run(how, func(t *testing.T) {
 			var canceled atomic.Int32
+			begun := make(chan bool, 1000)
 			ranks(t, 4, func(world *cohort.Comm) error {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				do := func(ctx context.Context, i int) (int, error) {
-					if i > 0 {
-						<-ctx.Done()
-						canceled.Add(1)
+					if i == 0 {
+						<-begun
+						return i, nil
 					}
+					begun <- true
+					<-ctx.Done()
+					canceled.Add(1)
 					return i, nil
 				}
 				var last error
