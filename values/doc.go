@@ -4,10 +4,9 @@
 //	all, err := values.Gather(world, result, 0)      // one result of each rank, on rank 0
 //	x, st, err := values.Recv[Task](world, cohort.AnySource, 0)
 //
-// The functions have the names and the rules of those of package cohort, but take a value and return one,
-// so that no rank needs to know a length. They suit configurations, results and a program's own
-// messages. Slices of numbers are sent many times faster by package cohort, which does not encode
-// them.
+// The functions have the names and the rules of those of package cohort. They take a value and return one,
+// so no rank needs to know a length. They suit configurations, results and a program's own messages. Slices
+// of numbers are sent many times faster by package cohort, which does not encode them.
 //
 // # What can be sent
 //
@@ -16,7 +15,7 @@
 // [cohort.ErrType], and the error names the field. Values behind an interface are sent if their type is
 // known to gob.Register on all ranks. They follow gob's own rules, which leave such fields out.
 //
-// A nil pointer or interface arrives as nil. A slice, an array or a map with a nil pointer among its elements is
+// A nil pointer or interface arrives as nil. A nil pointer that is an element of a slice, array or map is
 // ErrType, because gob cannot send it. An empty slice, and a pointer to a zero within a struct, may arrive as nil
 // too, because gob does not send them. A value that contains itself, or whose pointers, slices and maps are nested
 // deeper than 100000, is ErrType. A struct{} can be sent, but not within another value.
@@ -25,15 +24,15 @@
 //
 // # Memory
 //
-// A result shares no memory with the arguments, except that Bcast returns root's own value on root. A value of
-// n bytes needs about 3n on the sending and on the receiving rank for a moment.
+// A result shares no memory with the arguments, except that Bcast returns root's own value on root. While a value of
+// n bytes is sent, it needs about 3n bytes on the sending and on the receiving rank.
 //
 // # Errors
 //
 // Every error is a [cohort.OpError]. A value that cannot be encoded is ErrType on its rank. The other
-// ranks of a collective that need the value get [cohort.ErrMismatch], which names that rank and says what
-// was wrong, and the communicator stays usable. A message that cannot be decoded is ErrType and names its
+// ranks of a collective that need the value get [cohort.ErrMismatch], which names that rank and the reason.
+// The communicator stays usable. A message that cannot be decoded is ErrType and names its
 // sender: decoding does not panic, and its memory is limited by the message's length. Two kinds of forged
-// messages are exceptions: a map that claims a huge length, in a type that contains interfaces, and a recursive
-// type nested millions deep.
+// messages are exceptions. One is a map that claims a huge length, in a type that contains interfaces. The other is
+// a recursive type nested millions deep.
 package values

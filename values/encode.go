@@ -54,8 +54,8 @@ func Encode[T any](x T) ([]byte, error) {
 // Errors: [cohort.ErrType] if b is not the encoding of a T.
 func Decode[T any](b []byte, from int) (T, error) { return decode[T](b, from) }
 
-// encode appends the encoding of x to buf. If x cannot be encoded, or because of an argument error, it
-// appends the error, for the ranks that wait for the value, and returns it.
+// encode appends the encoding of x to buf. If x cannot be encoded, or bad is an argument error, encode appends
+// the error for the ranks that wait for the value, and returns it.
 func encode[T any](buf *bytes.Buffer, x T, bad error) (err error) {
 	begin := buf.Len()
 	defer func() {
@@ -142,7 +142,7 @@ func decode[T any](b []byte, from int) (x T, err error) {
 
 // ungob decodes a value that is all of b. gob allocates a map as large as the message says it is, before
 // it reads the elements. With check, the message is first read without storing it, which fails if it says wrong.
-// gob cannot read interfaces so: it fails at one that is nil, and does not find types in others (golang.org/issue/34879).
+// gob cannot read interfaces in this way: it fails at a nil one, and does not find types in others (golang.org/issue/34879).
 func ungob(b []byte, x any, check bool) error {
 	r := bytes.NewReader(b)
 	if check {

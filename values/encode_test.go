@@ -111,6 +111,8 @@ func TestValuesArriveAsTheyWere(t *testing.T) {
 	arrives(t, any("text"))
 	arrives(t, struct{}{})
 	arrives(t, []any{1, nil, "two", 3.0, nil})
+	arrives(t, map[any]string{nil: "a", 2: "b"})
+	arrives(t, [2]map[string]error{{"a": nil}, {}})
 	arrives(t, [2]error{})
 	arrives(t, map[string]any{"a": nil, "b": 2, "c": nil})
 	gob.Register(loose{})

@@ -65,7 +65,7 @@ func (x *traits) check(t reflect.Type, path string, open map[reflect.Type]bool) 
 	}
 	switch t.Kind() {
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
-		return fault(cohort.ErrType, "%s is a %v, which means nothing on another rank", path, t.Kind())
+		return fault(cohort.ErrType, "%s is a %v, which means nothing on another rank; leave it out", path, t.Kind())
 	case reflect.Interface:
 		x.loops, x.faces = true, true
 	case reflect.Pointer:
@@ -101,7 +101,7 @@ func (x *traits) checkFields(t reflect.Type, path string, open map[reflect.Type]
 		sent++
 	}
 	if sent == 0 {
-		return fault(cohort.ErrType, "%s is a struct without fields, which gob cannot send", path)
+		return fault(cohort.ErrType, "%s is a struct without fields, which gob cannot send; use a bool or a number", path)
 	}
 	return nil
 }

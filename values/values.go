@@ -120,8 +120,8 @@ func gather[T any](c *cohort.Comm, op string, x T, root int, bad error) ([]T, er
 	return xs, failed(c, op, root, cohort.Undefined, err)
 }
 
-// decodeAll returns the values in a buffer, in which each rank has some bytes, unless this rank had an
-// error before. It returns nil without counts.
+// decodeAll returns the values of all ranks, that of rank r from the next counts[r] bytes of all. If this rank
+// had an error before, decodeAll returns that. Without counts it returns nil.
 func decodeAll[T any](all []byte, counts []int, bad error) (xs []T, err error) {
 	if bad != nil {
 		return nil, bad
