@@ -37,7 +37,7 @@ func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, erro
 	var bad error
 	switch {
 	case len(periods) != len(dims):
-		bad = fault(ErrCount, fmt.Sprintf("%d dims and %d periods", len(dims), len(periods)))
+		bad = fault(ErrCount, fmt.Sprintf("%d dims and %d periods; want equally many", len(dims), len(periods)))
 	case slices.Contains(dims, 0):
 		bad = fillDims(c.Size(), grid)
 	default:
@@ -46,7 +46,7 @@ func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, erro
 	n := 1
 	if bad == nil {
 		if n = product(grid); n > c.Size() {
-			bad = fault(ErrCount, fmt.Sprintf("a grid of %v has %d ranks, the communicator %d", grid, n, c.Size()))
+			bad = fault(ErrCount, fmt.Sprintf("a grid of %v has %d ranks, want at most %d, those of the communicator", grid, n, c.Size()))
 		}
 	}
 	color, number := 0, c.Rank()
@@ -156,7 +156,7 @@ func (c *Cart) Coords(rank int) ([]int, error) {
 func (c *Cart) CartRank(coords []int) (int, error) {
 	if len(coords) != len(c.dims) {
 		return Undefined, c.failed("cartrank",
-			fault(ErrCount, fmt.Sprintf("%d coordinates in a grid of %d dimensions", len(coords), len(c.dims))))
+			fault(ErrCount, fmt.Sprintf("%d coordinates, want %d, one per dimension", len(coords), len(c.dims))))
 	}
 	rank := 0
 	for i, x := range coords {
@@ -182,7 +182,7 @@ func (c *Cart) CartRank(coords []int) (int, error) {
 func (c *Cart) Shift(dim, disp int) (source, dest int, err error) {
 	if dim < 0 || dim >= len(c.dims) {
 		return ProcNull, ProcNull, c.failed("shift",
-			fault(ErrCount, fmt.Sprintf("dimension %d of a grid of %d dimensions", dim, len(c.dims))))
+			fault(ErrCount, fmt.Sprintf("dimension %d of a grid of %d dimensions; the first is 0", dim, len(c.dims))))
 	}
 	return c.step(dim, -disp), c.step(dim, disp), nil
 }
@@ -234,7 +234,7 @@ func DimsCreate(n int, dims []int) error {
 func checkDims(dims []int) error {
 	for i, d := range dims {
 		if d < 0 {
-			return fault(ErrCount, fmt.Sprintf("dims[%d] is %d", i, d))
+			return fault(ErrCount, fmt.Sprintf("dims[%d] is %d; want 0 or more", i, d))
 		}
 	}
 	return nil

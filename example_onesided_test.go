@@ -46,6 +46,22 @@ func ExampleNewWindow() {
 	// Output: [0 1 4 9]
 }
 
+func ExampleWindow_Put() {
+	withWindow(func(world *cohort.Comm, w *cohort.Window[int]) error {
+		if world.Rank() != 0 {
+			return nil
+		}
+		if err := w.Put([]int{7, 8}, 3, 1); err != nil { // elements 1 and 2 of rank 3
+			return err
+		}
+		part := make([]int, 4)
+		err := w.Get(part, 3, 0) // after the Put, because both are of one goroutine
+		fmt.Println(part)
+		return err
+	})
+	// Output: [0 7 8 0]
+}
+
 func ExampleWindow_Get() {
 	withWindow(func(world *cohort.Comm, w *cohort.Window[int]) error {
 		mine, err := w.Local()

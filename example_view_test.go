@@ -143,6 +143,44 @@ func ExampleView_Unpack() {
 	// [0 0 7 0 0 8] <nil>
 }
 
+// The second column of a matrix of 3 by 4.
+func ExampleVector() {
+	column := cohort.Vector(3, 1, 4)
+	matrix := []int{
+		1, 2, 3, 4,
+		5, 6, 7, 8,
+		9, 10, 11, 12,
+	}
+	out := make([]int, column.Len())
+	err := cohort.ViewOf(matrix[1:], column).Pack(out)
+	fmt.Println(out, err)
+	// Output:
+	// [2 6 10] <nil>
+}
+
+// Two elements from index 4 on, and then one at index 1.
+func ExampleIndexed() {
+	out := make([]int, 3)
+	err := cohort.ViewOf([]int{0, 10, 20, 30, 40, 50}, cohort.Indexed([]int{2, 1}, []int{4, 1})).Pack(out)
+	fmt.Println(out, err)
+	// Output:
+	// [40 50 10] <nil>
+}
+
+// The 1 by 2 elements from row 1, column 2 on of an array of 3 by 4.
+func ExampleSubarray() {
+	array := []int{
+		1, 2, 3, 4,
+		5, 6, 7, 8,
+		9, 10, 11, 12,
+	}
+	out := make([]int, 2)
+	err := cohort.ViewOf(array, cohort.Subarray([]int{3, 4}, []int{1, 2}, []int{1, 2})).Pack(out)
+	fmt.Println(out, err)
+	// Output:
+	// [7 8] <nil>
+}
+
 // A part of 2 by 2 elements in the middle of an array of 4 by 4.
 func ExampleLayout_Blocks() {
 	l := cohort.Subarray([]int{4, 4}, []int{2, 2}, []int{1, 1})

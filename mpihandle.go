@@ -4,9 +4,9 @@ package cohort
 // that is C.MPI_Comm(h) where the type is a number (MPICH), and *(*C.MPI_Comm)(unsafe.Pointer(&h)) everywhere.
 // Link the program against the library that cohort loads.
 //
-// The handle is valid until c is closed. Errors on it are returned, not fatal. A receive on c can take messages
-// that C code sends on it, so pass a library a Dup of c. C code that frees it, or changes its
-// error handler, breaks c.
+// The handle is valid until c is closed. MPI functions return their errors on it and do not end the program. A
+// receive on c can take messages that C code sends on the handle, so pass a library the handle of a Dup of c. C
+// code that frees the handle, or changes its error handler, breaks c.
 //
 // Local.
 //
@@ -49,7 +49,7 @@ func FromMPIHandle(h uintptr) (*Comm, error) {
 	}
 	_, err := world.handle()
 	if err == nil && h == 0 {
-		err = fault(ErrComm, "the handle is 0")
+		err = fault(ErrComm, "the handle is 0; pass that of a communicator")
 	}
 	var members []int
 	if err == nil {

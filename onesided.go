@@ -2,6 +2,8 @@ package cohort
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
@@ -19,9 +21,9 @@ import (
 // Fence. An operation that returns a value is complete when it returns.
 //
 // Accumulate, GetAccumulate, FetchAndOp and CompareAndSwap are atomic for each element with respect to each
-// other. So are Put and Get of a single element of 1, 2, 4 or 8 bytes. Longer ones are not: a Get beside a Put
-// may return a part of it. The operations of a goroutine on the part of one rank take place in its order, except
-// those of Rput and Rget, which may take place later, until they are complete.
+// other. So are Put and Get of a single element of 1, 2, 4 or 8 bytes. Longer ones are not: a Get during a Put
+// may return a part of its elements. The operations of one goroutine on the part of one rank take place in the
+// order of its calls, except those of Rput and Rget, which may take place later, until they are complete.
 //
 // In all operations rank is the target, disp the index of the first element in its part. With rank
 // [ProcNull] they do nothing, and return zero.
@@ -119,9 +121,9 @@ func (w *Window[T]) GetAccumulate(buf, result []T, rank, disp int, op Op) error 
 	switch {
 	case err != nil:
 	case len(buf) != len(result):
-		err = fault(ErrBuffer, "buf and result have different lengths")
+		err = fault(ErrBuffer, fmt.Sprintf("buf has %d elements, result %d; want equally many", len(buf), len(result)))
 	case view.Overlap(in, out) && !view.Same(in, out):
-		err = fault(ErrBuffer, "buf and result overlap")
+		err = fault(ErrBuffer, "buf and result overlap; pass the same slice twice, or separate ones")
 	}
 	return w.base().Do("getaccumulate", comm.Access{Kind: flight.GetAccumulate, Op: o, Rank: rank, Disp: disp, In: in, Out: out, Err: err})
 }
@@ -158,7 +160,7 @@ func (w *Window[T]) CompareAndSwap(old, new T, rank, disp int) (T, error) {
 	words[0], words[1], words[2] = old, new, was
 	a := comm.Access{Kind: flight.CompareAndSwap, Rank: rank, Disp: disp, In: view.Bytes(words[:2]), Out: view.Bytes(words[2:])}
 	if typ, err := typeFor[T](); err != nil || typ.Kind == backend.Opaque || typ.Kind == backend.Loc {
-		a.Err = fault(ErrType, "CompareAndSwap takes numbers and bools")
+		a.Err = fault(ErrType, fmt.Sprintf("elements of %v; CompareAndSwap takes numbers and bools", reflect.TypeFor[T]()))
 	}
 	err := w.base().Do("compareandswap", a)
 	if err == nil {

@@ -10,9 +10,9 @@ import (
 // node fills its own copy: either the leader fills it, or each rank of the node fills a range. After
 // Fence all ranks of the node can read it.
 //
-// The memory lies outside the Go heap. Every rank of a node first touches an equal share of it, so
-// that it is spread over the NUMA domains in the same way as the ranks. Slices of a region are valid
-// as long as those of a [SharedWindow].
+// The memory lies outside the Go heap. Every rank of a node first touches an equal share of it, which
+// spreads the memory over the NUMA domains like the ranks. Slices of a region are valid as long as those
+// of a [SharedWindow].
 //
 // Where ranks cannot share memory, each rank has its own copy and is its own leader. A program is
 // right on every backend if it fills the copy of each node: on the leader, or in ranges of

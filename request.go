@@ -2,9 +2,9 @@ package cohort
 
 import "github.com/cohort-hpc/cohort/internal/comm"
 
-// Request is a nonblocking operation. Its buffers belong to the operation until Wait, Test, or one
-// of the functions for several requests (WaitAll, WaitAny, WaitSome, TestAll, TestAny, TestSome)
-// finds it complete.
+// Request is a nonblocking operation. Its buffers belong to the operation until Wait or Test finds it
+// complete, or one of the functions for several requests does: WaitAll, WaitAny, WaitSome, TestAll,
+// TestAny, TestSome.
 //
 // Several goroutines may wait for one Request. Every Wait returns the same status and error, also
 // after the request is complete.
@@ -36,13 +36,13 @@ func (q *Request) Test() (Status, bool, error) {
 }
 
 // Done returns a channel that is closed when the operation is complete, or has been ended at its
-// deadline: Wait then returns without waiting. It serves select statements. Every call on a Request
-// that is not complete returns the same channel. A nil Request is complete.
+// deadline. Wait then returns without waiting. The channel is for select statements. Every call on a
+// Request that is not complete returns the same channel. A nil Request is complete.
 //
 // Local. The first call starts a goroutine that waits for the operation, so that no other call is
 // needed to make progress. A Request on which Done is not called pays nothing.
 //
-// On mpi it requires that the library grants at least MPI_THREAD_SERIALIZED, as by default.
+// On mpi it requires that the library grants at least MPI_THREAD_SERIALIZED, as it does by default.
 func (q *Request) Done() <-chan struct{} { return q.base().Done() }
 
 // Cancel withdraws a send or receive that has not matched; Wait then returns [ErrCanceled]. An

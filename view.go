@@ -9,13 +9,13 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// View is the elements of a slice that a [Layout] chooses. The operations below send from views and receive
-// into them. A view refers to its slice and copies nothing.
+// View is the elements of a slice that a [Layout] chooses. [SendView], [RecvView] and others send from views and
+// receive into them. A view refers to its slice and copies nothing.
 //
 // A message does not know how its elements lie in memory: [Recv] can receive what [SendView] sends, and two
 // views of different layouts can exchange messages if they have equally many elements. A contiguous view is
-// sent without a copy. Any other is packed into memory that later messages use again. If ranks on shm or tcp
-// have a processor each, they pack and unpack a message above 64 KiB piece by piece while it is sent.
+// sent without a copy. Any other is packed into memory that later messages use again. On shm and tcp, ranks that
+// have a processor each pack and unpack a message above 64 KiB piece by piece while it is sent.
 type View[T any] struct {
 	buf    []T
 	layout Layout
@@ -57,10 +57,10 @@ func (v View[T]) copy(op string, packed []T, back bool) error {
 	case err != nil:
 	case back:
 		if len(packed) > v.Len() {
-			err = fault(ErrCount, fmt.Sprintf("src has %d elements, the view %d", len(packed), v.Len()))
+			err = fault(ErrCount, fmt.Sprintf("src has %d elements, want at most %d, those of the view", len(packed), v.Len()))
 		}
 	case len(packed) < v.Len():
-		err = fault(ErrCount, fmt.Sprintf("dst has %d elements, the view %d", len(packed), v.Len()))
+		err = fault(ErrCount, fmt.Sprintf("dst has %d elements, want %d or more, those of the view", len(packed), v.Len()))
 	}
 	if err != nil {
 		return &OpError{Op: op, Rank: Undefined, Peer: Undefined, Tag: Undefined, Err: err}
@@ -136,14 +136,14 @@ func (k *carrier[T]) recv(c *Comm, source int) backend.Parts {
 	return k
 }
 
-// received unpacks what the backend has not.
+// received unpacks the message if the backend has not unpacked it in pieces.
 func (k *carrier[T]) received(st backend.Status) {
 	if k != nil && k.done == 0 {
 		move(&k.view.layout, k.mem[:st.Bytes/view.Size[T]()], k.view.buf, 0, true)
 	}
 }
 
-// free keeps a carrier for later. No peer still reads or writes its memory.
+// free keeps a carrier for later messages. The caller knows that no peer reads or writes its memory any more.
 func (k *carrier[T]) free() {
 	if k != nil {
 		k.view = View[T]{}
@@ -262,9 +262,9 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 	in, q := carry(recv)
 	packs, unpacks := c, c
 	if view.Overlap(view.Bytes(send.buf), view.Bytes(recv.buf)) {
-		unpacks = nil // when all is sent
+		unpacks = nil // received unpacks when all is sent
 		if q == nil {
-			packs = nil // before anything is received
+			packs = nil // all is packed before anything is received
 		}
 	}
 	st, err := c.base().SendrecvParts(typ, view.Bytes(out), p.send(packs, dest), dest, sendTag, view.Bytes(in), q.recv(unpacks, source), source, recvTag, err)
@@ -276,14 +276,14 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 	return status(st, err)
 }
 
-// AlltoallView sends the elements of send[j] of rank i to rank j, which stores them in the elements of its
-// recv[i] (MPI_Alltoallw, with elements of one type). The two views have equally many elements.
+// AlltoallView sends a view from every rank to every rank: rank j stores the elements of rank i's send[j] in those
+// of its recv[i]. The two views have equally many elements. It is MPI_Alltoallw with elements of one type.
 //
 // Collective: all ranks of c call it with the same type.
 //
 // Buffers: send and recv have one view per rank. The views of recv do not overlap each other. They may
-// overlap those of send, which are read first. Nothing is copied if the views of send, or those of recv, are
-// contiguous parts of one array, and send and recv do not share memory.
+// overlap those of send, which are read first. The views of one side are not copied if they are contiguous parts
+// of one array. If send and recv share memory, those of send are copied.
 //
 // Errors: [ErrCount], [ErrBuffer], [ErrType] and those of [ViewOf] for wrong arguments.
 func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
@@ -331,8 +331,8 @@ func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 	return nil
 }
 
-// joined returns a slice with the elements of all views, and where in it each begins, if they are contiguous
-// parts of slices that end at the same place, such as those of one array. Otherwise the second result is nil.
+// joined returns a slice with the elements of all views, and where in it each begins. This needs contiguous views
+// of slices that end at the same place, such as those of one array. Otherwise the second result is nil.
 func joined[T any](views []View[T]) (all []T, displs []int) {
 	for i := range views {
 		if s, ok := views[i].contiguous(); !ok {
