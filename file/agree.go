@@ -14,15 +14,15 @@ import (
 	"github.com/cohort-hpc/cohort/values"
 )
 
-// Error is what went wrong with a file, where and on which rank. A collective operation that failed on several
-// ranks returns one for each of them, joined, in the order of the ranks.
+// Error is a failure of an operation on a file. A collective operation that failed on several ranks returns one Error
+// for each of them, joined, in the order of the ranks.
 type Error struct {
 	Op   string // the operation in lower case: "writeatall"
 	Path string // the name given to Open
-	Rank int    // the rank that met the error
+	Rank int    // the rank on which the error occurred
 
-	// The operation did not write or read all of its bytes among the Len bytes from Off on. It moved all others,
-	// unless another Error names them. Len is 0 if the error is not about bytes.
+	// Some of the Len bytes from Off on may not have been written or read. The operation has moved all its other
+	// bytes, unless another Error names them. Len is 0 if the error is not about bytes.
 	Off, Len int64
 
 	Err error
@@ -71,7 +71,7 @@ func (o op) String() string {
 		"readview", "writeview", "readnpy", "writenpy", "readat", "writeat", "size", "readnpyheader"}[o]
 }
 
-// call is what a rank tells the others about its call of a collective operation.
+// call is what a rank sends to the others about its call of a collective operation.
 type call struct {
 	Op     op
 	Arg    int64 // the same on all ranks
@@ -79,7 +79,7 @@ type call struct {
 	Bytes  int64
 	Pieces int64
 	Size   int64 // of the file
-	Failed int64 // 1 if the rank has an error to tell
+	Failed int64 // 1 if the rank has an error
 }
 
 // failure is the error of a rank in a form that can be sent.
@@ -103,7 +103,7 @@ func (e *Error) failure() (f failure) {
 	return f
 }
 
-// cause returns the error that a rank has told.
+// cause returns the error that a rank has sent.
 func (f failure) cause() error {
 	switch {
 	case f.Errno != 0:
@@ -136,47 +136,47 @@ func bare(err error) error {
 	return err
 }
 
-// meeting is where the ranks of a file agree on what they do and on what has happened.
-type meeting struct {
+// agreement lets the ranks of a file agree on an operation: before it on what they call, and after it on its errors.
+type agreement struct {
 	c    *cohort.Comm
 	path string
 	op   op
 }
 
 // fault returns the error of this rank, or nil for nil.
-func (m *meeting) fault(off, n int64, err error) *Error {
+func (m *agreement) fault(off, n int64, err error) *Error {
 	if err == nil {
 		return nil
 	}
 	return &Error{Op: m.op.String(), Path: m.path, Rank: m.c.Rank(), Off: off, Len: n, Err: bare(err)}
 }
 
-// gather returns the calls of all ranks, and what those of them told that had an error. If the ranks cannot
-// agree, the error says that all of this rank's bytes may be missing.
-func (m *meeting) gather(mine call, bad *Error) ([]call, []failure, error) {
+// gather returns the calls of all ranks, and their errors if a rank has one. If the ranks cannot agree, the error
+// says that all of this rank's bytes may be missing.
+func (m *agreement) gather(mine call, bad *Error) ([]call, []failure, error) {
 	mine.Op = m.op
 	if bad != nil {
 		mine.Failed = 1
 	}
 	all := make([]call, m.c.Size())
 	err := cohort.Allgather(m.c, []call{mine}, all)
-	var told []failure
-	for r := 0; err == nil && r < len(all) && told == nil; r++ {
+	var failures []failure
+	for r := 0; err == nil && r < len(all) && failures == nil; r++ {
 		if all[r].Failed != 0 {
-			told, err = values.Allgather(m.c, bad.failure())
+			failures, err = values.Allgather(m.c, bad.failure())
 		}
 	}
 	if err != nil {
 		return nil, nil, m.fault(mine.Lo, mine.Hi-mine.Lo, err)
 	}
-	return all, told, nil
+	return all, failures, nil
 }
 
 // begin makes the ranks agree on a call before anything is done. A rank whose arguments are wrong gets its own
 // error, and the others ErrMismatch.
-func (m *meeting) begin(mine call, bad error) ([]call, error) {
+func (m *agreement) begin(mine call, bad error) ([]call, error) {
 	wrong := m.fault(0, 0, bad)
-	all, told, err := m.gather(mine, wrong)
+	all, failures, err := m.gather(mine, wrong)
 	if err != nil {
 		return nil, err
 	}
@@ -187,11 +187,11 @@ func (m *meeting) begin(mine call, bad error) ([]call, error) {
 		switch {
 		case c.Op != all[0].Op:
 			if slices.ContainsFunc(all, func(c call) bool { return c.Op == opClose }) {
-				m.c.Close() // nobody waits for a rank that has left
+				m.c.Close() // so that no rank waits for one that has left
 			}
 			err = backend.Faultf(cohort.ErrMismatch, "rank 0 calls %v, rank %d %v", all[0].Op, r, c.Op)
 		case c.Failed != 0:
-			err = backend.Faultf(cohort.ErrMismatch, "rank %d: %v", r, told[r].Text)
+			err = backend.Faultf(cohort.ErrMismatch, "rank %d: %v", r, failures[r].Text)
 		case c.Arg != all[0].Arg:
 			err = backend.Faultf(cohort.ErrMismatch, "rank 0 and rank %d call %v with different arguments", r, c.Op)
 		}
@@ -202,14 +202,14 @@ func (m *meeting) begin(mine call, bad error) ([]call, error) {
 	return all, nil
 }
 
-// end makes the ranks agree on what has happened: all return the errors of all.
-func (m *meeting) end(lo, hi int64, bad *Error) error {
-	_, told, err := m.gather(call{Lo: lo, Hi: hi}, bad)
+// end makes the ranks agree on the result: each returns the errors of all.
+func (m *agreement) end(lo, hi int64, bad *Error) error {
+	_, failures, err := m.gather(call{Lo: lo, Hi: hi}, bad)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for r, f := range told {
+	for r, f := range failures {
 		if f.Text != "" {
 			errs = append(errs, &Error{Op: m.op.String(), Path: m.path, Rank: r, Off: f.Off, Len: f.Len, Err: f.cause()})
 		}

@@ -18,7 +18,7 @@ func Bytes[T cohort.Number](s []T) []byte { return view.Bytes(s) }
 //
 // Collective: all ranks call it, each with its own p and off. Their parts of the file may overlap.
 //
-// Errors: on every rank, an [*Error] for each rank that met one; [cohort.ErrCount] for a negative offset, and
+// Errors: on every rank, an [*Error] for each rank that failed; [cohort.ErrCount] for a negative offset, and
 // [cohort.ErrMismatch] on the other ranks. io.EOF is returned only to ranks whose bytes are missing.
 //
 // Deadline: as for other collectives. The file is broken afterwards.
@@ -36,7 +36,7 @@ func (f *File) ReadAtAll(p []byte, off int64) (int, error) {
 // Collective: all ranks call it, each with its own p and off. If their parts of the file overlap, the bytes of one
 // of them remain.
 //
-// Errors: on every rank, an [*Error] for each rank that met one, with the bytes that are not written;
+// Errors: on every rank, an [*Error] for each rank that failed, with the bytes that are not written;
 // [cohort.ErrCount] for a negative offset, and [cohort.ErrMismatch] on the other ranks.
 //
 // Deadline: as for other collectives. The file is broken afterwards.
@@ -60,8 +60,8 @@ func (f *File) AppendAll(p []byte) (off int64, err error) {
 	return f.transfer(opAppendAll, p, r, 0, nil)
 }
 
-// ReadView reads the elements that a layout chooses, whose displacement 0 is byte off of the file. buf[i] receives
-// element i of the layout, as this machine stores it.
+// ReadView reads the elements that a layout chooses. Displacement 0 of the layout is byte off of the file. buf[i]
+// receives element i of the layout, as this machine stores it.
 //
 // Collective: all ranks call it, each with its own layout, offset and type.
 //
@@ -110,7 +110,7 @@ func viewRegion[T any](buf []T, off int64, l cohort.Layout) (r region, err error
 		err = l.Err()
 	}
 	if err == nil && l.Len() != len(buf) {
-		err = backend.Faultf(cohort.ErrCount, "%d elements for a layout of %d", len(buf), l.Len())
+		err = backend.Faultf(cohort.ErrCount, "buf has %d elements, the layout %d; want equally many", len(buf), l.Len())
 	}
 	if err == nil {
 		_, err = blockAt(off, 0)
@@ -125,7 +125,7 @@ func viewRegion[T any](buf []T, off int64, l cohort.Layout) (r region, err error
 func blockAt(off, n int64) (r region, err error) {
 	switch {
 	case off < 0:
-		err = backend.Faultf(cohort.ErrCount, "the offset is %d", off)
+		err = backend.Faultf(cohort.ErrCount, "the offset is %d; want 0 or more", off)
 	case off > math.MaxInt64-n:
 		err = backend.Faultf(cohort.ErrCount, "%d bytes from offset %d on end after the last offset that a file can have", n, off)
 	case n > 0:
@@ -134,8 +134,8 @@ func blockAt(off, n int64) (r region, err error) {
 	return r, err
 }
 
-// transfer moves buf to or from a region of the file on all ranks. To read, it returns how many of the bytes are in the
-// file; to append, the offset.
+// transfer moves buf to or from a region of the file on all ranks. It returns how many of the bytes are in the file when
+// it reads, and the offset when it appends.
 func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int64, err error) {
 	m, err := f.enter(o)
 	if err != nil {
@@ -156,7 +156,7 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 		return 0, err
 	}
 	t := &transfer{shared: f.shared, m: m, write: o != opReadAtAll && o != opReadView && o != opReadNpy, region: r, buf: buf}
-	size := all[0].Size // which rank 0 sees
+	size := all[0].Size // as rank 0 sees it, so that all ranks use the same
 	if o == opAppendAll {
 		end := size
 		for rank := range all {

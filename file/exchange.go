@@ -11,25 +11,28 @@ import (
 
 // A collective transfer of many small pieces takes two phases (R. Thakur, W. Gropp, E. Lusk: Data Sieving and
 // Collective I/O in ROMIO, 1999). The bytes between the first and the last one that any rank moves are divided
-// into windows. Some ranks, the writers, take the windows in turn, one each in a round. To write, the other ranks
-// send them the pieces that are inside, and the writers write what these cover, in requests as large as possible.
-// To read, each writer reads a window, and sends every rank its pieces.
+// into windows. Some ranks, the writers, handle the windows: one window each in a round. To write, all ranks hand the
+// writers their pieces of the windows, and the writers write these, in requests as large as possible. To read, each
+// writer reads a window, and the ranks get their pieces of it.
 const (
 	maxWriters = 4 // of a node
-	// Windows are at most so long. Those of ranks of one node stay in the processors' caches, and cost little to make. On
-	// several nodes, file systems lock the file by parts of about 1 MiB.
+
+	// The longest windows, in bytes. Those of ranks of one node stay in the processors' caches, and cost little to
+	// make. On several nodes, file systems lock the file by parts of about 1 MiB.
 	windowOnNode  = 512 << 10
 	windowOnNodes = 4 << 20
 	stripe        = 1 << 20 // windows begin at multiples of it, or of shorter windows
-	// A transfer whose pieces are as long as this on average needs no exchange. Ranks of one node share the system's
-	// cache of the file, and long requests only save them system calls; but most file systems let one rank write at a
-	// time, and make shorter requests wait. Between nodes, file systems lock and send blocks of the file, which should
-	// not have bytes of several.
+
+	// A transfer whose pieces have this length or more on average, in bytes, needs no exchange. Ranks of one node share
+	// the system's cache of the file, and long requests only save them system calls. But most file systems let one rank
+	// write at a time, and make shorter requests wait. File systems of several nodes lock and send blocks of the file. A
+	// block should not have bytes of ranks of several nodes.
 	longToRead  = 16 << 10
 	longToWrite = 128 << 10
 	longOnNodes = 256 << 10
-	// A transfer that moves fewer than one in so many of the bytes that the windows would have needs none either: there
-	// is little to join.
+
+	// A transfer that moves less than 1/sparse of the bytes between its first and its last needs no exchange either:
+	// there is little to join.
 	sparse = 4
 )
 
@@ -47,7 +50,7 @@ func (s *shared) place(rank int, hosts []cohort.Host) {
 	s.nodes = len(hosts) > 1
 }
 
-// together decides whether the ranks exchange their pieces, and not each moves its own.
+// together reports whether the ranks exchange their pieces. Otherwise each moves its own.
 func (t *transfer) together(all []call) bool {
 	bytes, pieces := int64(0), int64(0)
 	for _, c := range all {
@@ -67,8 +70,8 @@ func (t *transfer) together(all []call) bool {
 	return t.nodes || interleaved(all) || !t.write && pieces > int64(len(all))
 }
 
-// interleaved reports whether some rank moves bytes between those of another one. If none does, there is nothing to
-// join for a write, because holes are not written.
+// interleaved reports whether some rank moves bytes between those of another one. If no rank does, a write has nothing
+// to join, because holes are not written.
 func interleaved(all []call) bool {
 	all = slices.DeleteFunc(slices.Clone(all), func(c call) bool { return c.Bytes == 0 })
 	slices.SortFunc(all, func(a, b call) int { return cmp.Compare(a.Lo, b.Lo) })
@@ -83,13 +86,13 @@ func interleaved(all []call) bool {
 // transfer is a collective read or write.
 type transfer struct {
 	*shared
-	m      *meeting
+	m      *agreement
 	write  bool
 	region region
 	buf    []byte // the region's bytes, in ascending order
 	lo, hi int64  // all bytes of all ranks are between these
 	end    int64  // and those that this rank moves to or from the file are before this
-	wrong  *Error // what this rank met
+	wrong  *Error // the first error of this rank
 }
 
 // moved records the result of a request to the file for the bytes from off on.
@@ -161,18 +164,18 @@ type round struct {
 // exchange moves the pieces of all ranks through the writers. The ranks of a node share the windows of its writers;
 // pieces for others go by messages. In each round:
 //
-//  1. Each rank cuts what it has in the windows of the round, and marks it there. To write, it copies its pieces to the
-//     windows.
-//  2. The ranks meet. Now the windows have all pieces of this round, and nobody needs those of the round before the
-//     last.
+//  1. Each rank cuts its pieces of the windows of the round, and marks them in the windows that it shares. To write, it
+//     also copies them there.
+//  2. The ranks wait for each other. Now the windows have all pieces of this round, and no rank needs the windows of the
+//     round before the last.
 //  3. Ranks that share no windows exchange their pieces. To read, each writer reads its window before.
 //
-// The rest waits for the next round, where it needs no further meeting: writing the window, or copying pieces out of
-// the windows. On most file systems one rank at a time can write to a file. So the first writer of a node writes before it
-// does step 1, and the others do step 1 meanwhile.
+// The rest is done in the next round: writing the window, or copying pieces out of the windows. There it needs no further
+// synchronization. On most file systems one rank at a time can write to a file. So the first writer of a node writes
+// before it does step 1, and the others do step 1 meanwhile.
 func (t *transfer) exchange() (err error) {
-	// Closing the world during an exchange unmaps the windows, and their addresses are not used again soon. The fault
-	// becomes an error.
+	// Closing the world during an exchange unmaps the windows, and their addresses are not used again soon. An access
+	// then faults, and the fault becomes an error.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		fault := recover()
@@ -222,7 +225,7 @@ func (t *transfer) exchange() (err error) {
 		if t.write && !first {
 			t.save(last)
 		}
-		if err := t.meet(now); err != nil {
+		if err := t.synchronize(now); err != nil {
 			return err
 		}
 		if !t.write {
@@ -302,8 +305,9 @@ func (t *transfer) save(r *round) {
 	clear(w.moved)
 }
 
-// meet waits for all ranks, reads this rank's window, and exchanges pieces with ranks that share no windows.
-func (t *transfer) meet(r *round) error {
+// synchronize waits for all ranks, and exchanges pieces with ranks that share no windows. To read, it reads this rank's
+// window before.
+func (t *transfer) synchronize(r *round) error {
 	c, m := t.m.c, &t.memory
 	if !t.nodes && m.region != nil {
 		err := c.Barrier()

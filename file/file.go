@@ -27,7 +27,7 @@ type shared struct {
 	path    string
 	writers []int // the ranks that read and write for the others
 	near    []int // those of this rank's node
-	most    int   // the most writers that a node has
+	most    int   // the largest number of writers of a node
 	nodes   bool  // the ranks are on several nodes
 
 	busy   sync.Mutex // held by collective operations
@@ -51,11 +51,11 @@ func Open(c *cohort.Comm, name string, flag int, perm fs.FileMode) (*File, error
 	}
 	var bad error
 	if flag&os.O_APPEND != 0 {
-		bad = fmt.Errorf("%w: the flag O_APPEND; use AppendAll", fs.ErrInvalid)
+		bad = fmt.Errorf("%w: flag has O_APPEND; use AppendAll", fs.ErrInvalid)
 	}
 	h := fnv.New64a()
 	fmt.Fprint(h, flag, perm, name)
-	m := &meeting{d, name, opOpen}
+	m := &agreement{d, name, opOpen}
 	var f *os.File
 	_, err = m.begin(call{Arg: int64(h.Sum64())}, bad)
 	for first := 0; first < 2 && err == nil; first++ {
@@ -84,12 +84,12 @@ func (f *File) os() *os.File {
 	return f.file
 }
 
-// on returns the meeting of an operation. That of a nil File has no ranks.
-func (f *File) on(o op) *meeting {
+// on returns the agreement on an operation. That of a nil File has no ranks.
+func (f *File) on(o op) *agreement {
 	if f == nil {
-		return &meeting{op: o}
+		return &agreement{op: o}
 	}
-	return &meeting{f.c, f.path, o}
+	return &agreement{f.c, f.path, o}
 }
 
 // Name returns the name that was given to [Open].
@@ -114,7 +114,7 @@ func (f *File) WithContext(ctx context.Context) *File {
 //
 // Local.
 //
-// Errors: an [*Error] with the bytes that it has not read.
+// Errors: an [*Error] with the bytes that were not read.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.os().ReadAt(p, off)
 	if err != nil && err != io.EOF {
@@ -128,7 +128,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 //
 // Local.
 //
-// Errors: an [*Error] with the bytes that it has not written.
+// Errors: an [*Error] with the bytes that were not written.
 func (f *File) WriteAt(p []byte, off int64) (int, error) {
 	n, err := f.os().WriteAt(p, off)
 	if err != nil {
@@ -149,7 +149,7 @@ func (f *File) Size() (int64, error) {
 }
 
 // enter begins a collective operation, which ends with busy.Unlock.
-func (f *File) enter(o op) (*meeting, error) {
+func (f *File) enter(o op) (*agreement, error) {
 	m := f.on(o)
 	if f == nil {
 		return nil, m.fault(0, 0, fs.ErrInvalid)
@@ -160,7 +160,8 @@ func (f *File) enter(o op) (*meeting, error) {
 	return m, nil
 }
 
-// each runs do on some ranks: on rank 0, or on the first of each node. The argument is the same on all ranks.
+// each is a collective operation that runs do on rank 0, or with nodes on the first rank of each node. arg is the same
+// on all ranks.
 func (f *File) each(o op, arg int64, bad error, nodes bool, do func() error) error {
 	m, err := f.enter(o)
 	if err != nil {
@@ -176,10 +177,10 @@ func (f *File) each(o op, arg int64, bad error, nodes bool, do func() error) err
 	return m.end(0, 0, m.fault(0, 0, err))
 }
 
-// length returns an error if n is not the length of a file.
-func length(n int64) error {
+// checkLength returns an error if n cannot be the length of a file.
+func checkLength(n int64) error {
 	if n < 0 {
-		return backend.Faultf(cohort.ErrCount, "%d bytes", n)
+		return backend.Faultf(cohort.ErrCount, "a length of %d bytes; want 0 or more", n)
 	}
 	return nil
 }
@@ -190,7 +191,7 @@ func length(n int64) error {
 //
 // Errors: on every rank, [cohort.ErrCount] for a negative n; those of [os.File.Truncate].
 func (f *File) SetSize(n int64) error {
-	return f.each(opSetSize, n, length(n), false, func() error { return f.file.Truncate(n) })
+	return f.each(opSetSize, n, checkLength(n), false, func() error { return f.file.Truncate(n) })
 }
 
 // Preallocate reserves room on the disk for the first n bytes of the file, so that writing them does not fail for
@@ -201,7 +202,7 @@ func (f *File) SetSize(n int64) error {
 // Errors: on every rank, [cohort.ErrCount] for a negative n; those of the file system, such as a full disk;
 // [cohort.ErrNotSupported] on systems other than Linux.
 func (f *File) Preallocate(n int64) error {
-	return f.each(opPreallocate, n, length(n), false, func() error { return preallocate(f.file, n) })
+	return f.each(opPreallocate, n, checkLength(n), false, func() error { return preallocate(f.file, n) })
 }
 
 // Sync returns when everything that any rank has written before is on the disk.

@@ -51,7 +51,7 @@ func npyType[T any]() (string, error) {
 		kind = "c"
 	}
 	if kind == "" {
-		return "", backend.Faultf(cohort.ErrType, "NumPy has no type for %v", t)
+		return "", backend.Faultf(cohort.ErrType, "NumPy has no type for %v; want a bool or a number", t)
 	}
 	order := "<"
 	switch {
@@ -83,11 +83,11 @@ var (
 	npyShape   = regexp.MustCompile(`'shape'\s*:\s*\(([0-9L,\s]*)\)`)
 )
 
-// ReadNpyHeader reads the header of a NumPy file, for example to know its shape.
+// ReadNpyHeader reads the header of a NumPy file, for example to learn the array's shape.
 //
 // Local.
 //
-// Errors: [cohort.ErrType] if it is no NumPy file, or if its elements are structures; those of [File.ReadAt].
+// Errors: [cohort.ErrType] if it is not a NumPy file, or if its elements are structures; those of [File.ReadAt].
 func ReadNpyHeader(f *File) (Npy, error) {
 	a, err := parseNpy(f)
 	if err != nil {
@@ -111,7 +111,7 @@ func parseNpy(f io.ReaderAt) (a Npy, err error) {
 		off += 2
 	}
 	if string(head[:len(npyMagic)]) != npyMagic || n > npyLongest {
-		return a, backend.Faultf(cohort.ErrType, "this is no NumPy file: it begins with %q", head[:got])
+		return a, backend.Faultf(cohort.ErrType, "this is not a NumPy file: it begins with %q", head[:got])
 	}
 	text := make([]byte, n)
 	if _, err := f.ReadAt(text, off); err != nil && err != io.EOF {
@@ -119,7 +119,7 @@ func parseNpy(f io.ReaderAt) (a Npy, err error) {
 	}
 	descr, fortran, shape := npyDescr.FindSubmatch(text), npyFortran.FindSubmatch(text), npyShape.FindSubmatch(text)
 	if descr == nil || fortran == nil || shape == nil {
-		return a, backend.Faultf(cohort.ErrType, "no array of one simple type: its header is %q", text)
+		return a, backend.Faultf(cohort.ErrType, "this is not an array of one simple type: its header is %q", text)
 	}
 	a = Npy{Type: string(descr[1]), Fortran: string(fortran[1]) == "True", Off: off + n}
 	for s := range strings.SplitSeq(string(shape[1]), ",") {
@@ -141,7 +141,7 @@ func parseNpy(f io.ReaderAt) (a Npy, err error) {
 //
 // Collective: all ranks call it with the same type and sizes.
 //
-// Buffers: buf has the elements of the part, and the last dimension is contiguous.
+// Buffers: buf has the elements of the part in row-major order: the last dimension is contiguous.
 //
 // Errors: those of [WriteView]; [cohort.ErrType] for elements other than bool and numbers, and for BFloat16.
 //

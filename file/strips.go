@@ -82,7 +82,7 @@ func regionOf(l cohort.Layout, off, size int64) (r region, err error) {
 	return r, nil
 }
 
-// ascending copies the bytes of the buffer into the order of the file, or back, until those in order are used up.
+// ascending copies buf to sorted, which has the order of the file, or back. It ends where sorted ends.
 func (r *region) ascending(sorted, buf []byte, back bool) {
 	for _, b := range r.order {
 		n := 0
@@ -103,7 +103,7 @@ func (r *region) hull() (lo, hi int64) {
 	return r.strips[0].off, r.strips[len(r.strips)-1].end()
 }
 
-// before returns how many bytes of the region are before an offset.
+// before returns how many bytes of the region lie before an offset.
 func (r *region) before(off int64) (n int64) {
 	c := cursor{strips: r.strips}
 	return c.cut(off, func(strip) {})
@@ -112,8 +112,8 @@ func (r *region) before(off int64) (n int64) {
 // cursor walks through the strips of a region.
 type cursor struct {
 	strips []strip // what is left
-	block  int64   // of the first strip: blocks done
-	done   int64   // and bytes of the next one
+	block  int64   // how many blocks of the first strip are done
+	done   int64   // how many bytes of the block after these are done
 }
 
 // cut passes the bytes before an offset to do, in ascending order, and returns how many they are.

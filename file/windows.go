@@ -14,19 +14,19 @@ import (
 // memory is kept from one transfer to the next.
 type memory struct {
 	region  *cohort.SharedRegion[uint64]
-	windows [][2]window // of each writer whose windows this rank shares, by rank; they take turns
+	windows [][2]window // of each writer whose windows this rank shares, by rank; used in alternate rounds
 	size    int         // of a window, in bytes
 	data    []byte      // what ranks that share no window with this one send, or receive
 }
 
-// window is memory for a part of the file, and a bit for each byte that a rank moves. To read, only the first byte of
-// each rank and its last one have a bit. The bits are all 0 when the window's turn comes.
+// window is memory for a part of the file, and a bit for each of its bytes: 1 if a rank moves the byte. To read, only the
+// first byte of each rank and its last one are marked. All bits are 0 when a round begins to use the window.
 type window struct {
 	bytes []byte
 	moved []uint64
 }
 
-// prepare makes windows of so many bytes, which the ranks of a node share.
+// prepare makes windows of size bytes or more, which the ranks of a node share.
 func (t *transfer) prepare(size int) error {
 	m := &t.memory
 	if size <= m.size {
@@ -61,7 +61,7 @@ func (t *transfer) prepare(size int) error {
 	return nil
 }
 
-// split makes two windows of memory, with so many words each.
+// split makes two windows of memory, each of the given number of words.
 func split(two []uint64, words int) (w [2]window) {
 	for i := range w {
 		all := two[i*words : (i+1)*words]
@@ -77,7 +77,7 @@ func room[T any](p *[]T, n int) []T {
 	return (*p)[:n]
 }
 
-// cover sets the bits from one on and before another, which is greater. Several ranks may do so at once.
+// cover sets the bits from to to-1, of which there is at least one. Several ranks may do so at once.
 func cover(set []uint64, from, to int) {
 	first, last := from/64, (to-1)/64
 	head, tail := ^uint64(0)<<(from%64), ^uint64(0)>>(63-(to-1)%64)
@@ -92,7 +92,7 @@ func cover(set []uint64, from, to int) {
 	atomic.OrUint64(&set[last], tail)
 }
 
-// runs yields where the bits of a set of n are 1: from one on and before another.
+// runs yields the runs of 1 among the first n bits of a set: each begins at from, and to is the bit after it.
 func runs(set []uint64, n int) iter.Seq2[int, int] {
 	// next returns the first place from i on where a bit is not that of skip, or n.
 	next := func(i int, skip uint64) int {
