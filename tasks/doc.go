@@ -19,13 +19,13 @@
 //
 // # Errors
 //
-// A task that fails, or panics, yields an [*Error], which names it. The loop continues with the other
+// A task that fails, or panics, yields an [*Error], which names the task. The loop continues with the other
 // tasks unless its body ends it. Any other error ends the loop.
 //
 // # Lost ranks
 //
 // If a rank other than 0 is lost, the others continue, and rank 0 hands the lost rank's task to another
-// one. So a task may be run twice. This needs a backend that can Shrink a communicator, and for a job that
-// was started by a launcher also Config.Resilient. After the loop the communicator is as after any
-// loss: use Shrink.
+// one. So a task may be run twice. This needs a backend that can Shrink a communicator. In a job that a
+// launcher started it also needs Config.Resilient. After the loop use Shrink on the communicator, as after
+// any loss.
 package tasks

@@ -13,21 +13,21 @@ import (
 )
 
 // perWorker is how many tasks rank 0 keeps for each worker at most: the one under way, and results that
-// wait for an earlier one or for the body of the loop.
+// wait for an earlier result or for the body of the loop.
 const perWorker = 4
 
 // task is a task that rank 0 has taken from the sequence.
 type task struct {
 	index int
 	body  []byte // encoded
-	err   error  // why it cannot be; with index below 0, why the sequence has ended
+	err   error  // why the task cannot be encoded; with index below 0, why the sequence has ended
 }
 
 // result is what has become of a task.
 type result struct {
 	index int
 	body  []byte // encoded
-	rank  int    // that has done it
+	rank  int    // that ran the task
 	err   error
 }
 
@@ -39,15 +39,15 @@ type leader struct {
 	running map[int]*task // by rank in first
 	left    map[int]bool  // by rank in first: the worker has said goodbye
 	again   []*task       // of lost ranks
-	stopped bool          // the workers have been told to stop
+	stopped bool          // stop was sent to the workers
 
 	in      *inbox
 	fresh   chan *task    // from the sequence; closed at its end
 	credits chan struct{} // one for each task that may be taken from the sequence
-	results chan result   // has room for as many
+	results chan result   // has room for as many results as there are credits
 }
 
-// errStopped ends the leader when the body of the loop has ended the loop.
+// errStopped ends the leader when the body of the loop has left the loop.
 var errStopped = errors.New("the loop has ended")
 
 // lead runs the loop on rank 0.
@@ -145,7 +145,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 		l.c.Close()
 	}()
 	l.join()
-	over, fresh := ctx.Done(), l.fresh
+	canceled, fresh := ctx.Done(), l.fresh
 	for {
 		worker := l.idle()
 		switch {
@@ -185,8 +185,8 @@ func (l *leader) run(ctx context.Context) (err error) {
 			}
 		case m := <-l.in.messages:
 			e = l.receive(m)
-		case <-over:
-			over, err = nil, context.Cause(ctx)
+		case <-canceled:
+			canceled, err = nil, context.Cause(ctx)
 			e = l.stop()
 		}
 		if e != nil {
@@ -195,7 +195,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 	}
 }
 
-// join begins to receive on c.
+// join begins to receive from the workers on c.
 func (l *leader) join() {
 	l.members, _ = l.c.Group().TranslateRanks(upTo(l.c.Size()), l.first)
 	here := l.c.Size() - 1
@@ -252,7 +252,7 @@ func (l *leader) receive(m message) error {
 		l.left[worker] = true
 		return nil
 	}
-	if t := l.running[worker]; t == nil || t.index != m.index { // answered twice, because of a loss
+	if t := l.running[worker]; t == nil || t.index != m.index { // a second answer, because of a loss
 		return nil
 	}
 	delete(l.running, worker)
@@ -264,8 +264,8 @@ func (l *leader) receive(m message) error {
 	return nil
 }
 
-// renew continues after a loss, with the other ranks. Each gets its task once more, because the message
-// or the answer may be lost.
+// renew continues with the other ranks after a loss. Each gets its task once more, because the message
+// with the task or its answer may be lost.
 func (l *leader) renew(cause error) error {
 	if cause == nil {
 		return nil

@@ -32,7 +32,7 @@ type message struct {
 
 const headSize = 9
 
-// send sends a message without waiting for what the receiver does with it.
+// send sends a message. It does not wait for an answer.
 func send(c *cohort.Comm, dest int, k kind, index int, body []byte) error {
 	b := make([]byte, headSize, headSize+len(body))
 	b[0] = byte(k)
@@ -74,9 +74,9 @@ func (b *inbox) listen(c *cohort.Comm, source int, last func(kind) bool) {
 
 var errShort = errors.New("tasks: received a message that package tasks did not send")
 
-// shrink returns a communicator of the survivors after a loss, or cause if the error is another one or
-// the backend cannot continue. It closes c. It revokes c first, because other ranks may wait for a
-// message of this rank, which may leave, or of one that is not lost.
+// shrink returns a communicator of the survivors after a loss. It returns cause if cause is not a loss, or if
+// the backend cannot continue. It closes c. It revokes c first, because other ranks may wait on c for a rank that
+// leaves it without being lost, such as this one.
 func shrink(c *cohort.Comm, cause error) (*cohort.Comm, error) {
 	defer c.Close()
 	err := c.Revoke()
@@ -90,8 +90,8 @@ func shrink(c *cohort.Comm, cause error) (*cohort.Comm, error) {
 	return d, nil
 }
 
-// lost returns the cause of a loss that ends the loop as an ErrPeerLost. The cause is an ErrBroken if another rank
-// learned of the loss first and revoked the communicator.
+// lost returns cause, a loss that ends the loop, as an ErrPeerLost. It is an ErrBroken if another rank learned of
+// the loss first and revoked the communicator.
 func lost(cause error) error {
 	if errors.Is(cause, cohort.ErrPeerLost) {
 		return cause

@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/values"
 )
 
-// answer is what a worker says of its task.
+// answer is the result of a worker's task.
 type answer struct {
 	kind kind
 	body []byte
@@ -22,8 +22,8 @@ func serve[In, Out any](ctx context.Context, c *cohort.Comm, do func(context.Con
 	in := newInbox()
 	listen := func() { go in.listen(c, 0, func(k kind) bool { return k == stopWork }) }
 	finished := make(chan answer, 1)
-	busy, index := false, -1 // the last task
-	var last answer          // to it
+	busy, index := false, -1 // index is that of the last task
+	var last answer          // to the last task
 	defer func() {
 		if busy {
 			cancel()

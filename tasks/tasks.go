@@ -12,7 +12,7 @@ import (
 // Error is the failure of one task.
 type Error struct {
 	Index int // of the task in the sequence, from 0
-	Rank  int // that ran it
+	Rank  int // that ran the task
 	Err   error
 }
 
@@ -31,8 +31,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Collective: all ranks of c loop over the result. The ranks other than 0 leave the loop when rank 0 does. A task must
 // not use c for collective operations, such as another Map: ranks that run no task would never take part.
 //
-// The context that do gets ends when ctx ends on rank 0 or on the rank of the task, or when the body on
-// rank 0 leaves the loop. The loop then waits until every running do has returned.
+// The context that do gets ends when ctx ends on rank 0 or on the rank of the task. It also ends when the
+// body on rank 0 leaves the loop. The loop then waits until every running do has returned.
 //
 // Errors: [*Error] for a task that failed, after which the loop continues; ctx's cause when ctx
 // ends on rank 0; [cohort.ErrPeerLost] if rank 0 or all other ranks are lost; those of [cohort.Comm.Dup],
@@ -46,7 +46,7 @@ func Map[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 	return run(ctx, c, tasks, do, true)
 }
 
-// MapUnordered is Map, but yields each result as soon as it has arrived.
+// MapUnordered is [Map], but yields each result as soon as it has arrived.
 func MapUnordered[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 	do func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
 	return run(ctx, c, tasks, do, false)
