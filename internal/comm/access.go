@@ -13,7 +13,7 @@ import (
 //
 //   - Put writes In, Get reads Out.
 //   - Accumulate, GetAccumulate and FetchAndOp combine the part with In by Op. Out, if it is not nil, receives
-//     the elements from before.
+//     the old elements.
 //   - CompareAndSwap has the element that it expects in the first half of In and the new one in the second.
 type Access struct {
 	Kind       flight.Kind
@@ -27,14 +27,14 @@ type Access struct {
 type request struct {
 	kind  flight.Kind
 	op    backend.OpCode
-	tag   int32 // of the answer; 0: none
+	tag   int32 // of the answer; 0: no answer
 	at, n uint64
 }
 
 const (
 	requestTag  = 0
-	requestMost = 64 << 10 // the longest message, which takes no rendezvous on any link
-	answersDue  = 256      // requests after which a rank waits until they are done, so that no queue grows long
+	requestMost = 64 << 10 // bytes of the longest message, which takes no rendezvous on any link
+	answersDue  = 256      // after so many requests a rank waits until they are done, so that no queue grows long
 )
 
 var requestSize = view.Size[request]()
@@ -45,7 +45,7 @@ type message struct {
 	buf [requestMost]byte
 }
 
-// newMessage makes one for the pool of a window.
+// newMessage makes a message for the pool of a window.
 func (s *onesided) newMessage() any {
 	m := new(message)
 	m.req.Notify = func(*backend.Request) { s.answered(m) }
@@ -218,7 +218,7 @@ func (s *onesided) putTag(tag int) {
 	s.mu.Unlock()
 }
 
-// disown drops an answer for which the caller does not wait any more. Its tag is used again afterwards.
+// disown receives and drops an answer for which the caller does not wait any more. Then its tag can be used again.
 func (s *onesided) disown(rank, tag int) {
 	r := &backend.Request{Notify: func(r *backend.Request) { s.putTag(tag) }}
 	r.Begin()
@@ -281,14 +281,15 @@ func (w *Onesided) flush(rank int, rputs bool) error {
 	return err
 }
 
-// flushRequest is answered when the first sent requests to a rank are done. Its tag is 0 if they are.
+// flushRequest is answered when the first requests to a rank are done, as many as sent says. Its tag is 0 if they are
+// done already.
 type flushRequest struct {
 	request
 	rank int
 	sent uint32
 }
 
-// beginFlush asks a rank for an answer. It waits until no Rputs to the rank are under way, if they are to be done too.
+// beginFlush asks a rank for an answer. With rputs it first waits until no Rputs to the rank are under way.
 // In memory it is a barrier: sync/atomic's operations are ordered.
 func (w *Onesided) beginFlush(rank int, rputs bool) (f flushRequest, err error) {
 	s := w.s
@@ -308,7 +309,7 @@ func (w *Onesided) beginFlush(rank int, rputs bool) (f flushRequest, err error) 
 	return f, err
 }
 
-// endFlush waits for the answer.
+// endFlush waits for the answer to f.
 func (w *Onesided) endFlush(f *flushRequest) error {
 	if f.tag == 0 {
 		return nil
@@ -322,12 +323,12 @@ func (w *Onesided) endFlush(f *flushRequest) error {
 	return err
 }
 
-// transfer is a part of an operation that a goroutine carries out. That of an Rput or Rget is the
+// transfer is a part of an operation that a goroutine carries out. The transfer of an Rput or Rget is the
 // backend.Operation of its request.
 type transfer struct {
-	done atomic.Bool
-	over chan struct{}
-	err  error
+	done  atomic.Bool
+	ended chan struct{}
+	err   error
 }
 
 // Ready implements backend.Operation.
@@ -344,26 +345,26 @@ func (t *transfer) Release() {}
 
 // End waits for the transfer, which has the deadline of its request.
 func (t *transfer) End(error) error {
-	<-t.over
+	<-t.ended
 	return nil
 }
 
-// begin calls f in a goroutine, with a handle of the window that has no deadline but the job's. The caller is in
-// an operation of the window.
+// begin calls f in a goroutine. The handle home of the window has no deadline but the job's. The caller is in an
+// operation of the window.
 func (s *onesided) begin(f func(home *Onesided) error) *transfer {
-	t := &transfer{over: make(chan struct{})}
+	t := &transfer{ended: make(chan struct{})}
 	s.origin.n.Add(1)
 	go func() {
 		defer s.origin.leave()
 		t.err = f(&Onesided{s.core.home, s})
 		t.done.Store(true)
-		close(t.over)
+		close(t.ended)
 		s.core.bc.Wake()
 	}()
 	return t
 }
 
-// Request starts an access, and returns its request. One in memory is complete at once.
+// Request starts an access, and returns its request. An access in memory is complete at once.
 func (w *Onesided) Request(op string, a Access) (*Request, error) {
 	if err := w.begin(a.Rank); err != nil {
 		return nil, w.Failed(op, a.Rank, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// A collective that allocates what it receives is two: the ranks exchange their counts, with another
-// collective whose element type names the call, and then the data.
+// A collective that allocates what it receives consists of two: the ranks exchange their counts, and then the
+// data. The element type of the first names the call.
 
 // countCalls contains the element types of the exchanges of counts.
 var countCalls = map[backend.Coll]*backend.Datatype{
@@ -19,8 +19,8 @@ var countCalls = map[backend.Coll]*backend.Datatype{
 }
 
 // RunAlloc performs the Call from Begin with the counts that the ranks exchange before. alloc returns
-// memory for the elements of all ranks, which lie in rank order. RunAlloc returns how many are from each
-// rank, nil on a rank that receives nothing.
+// memory for n elements: those of all ranks in rank order. RunAlloc returns how many are from each rank, and nil
+// for a Gatherv on a rank other than root.
 func (c *Comm) RunAlloc(call *backend.Call, alloc func(n int) []byte) ([]int, error) {
 	op := strings.ToLower(countCalls[call.Coll].Name)
 	if c == nil || c.core == nil || call != &c.core.call {
@@ -92,7 +92,11 @@ func (k *core) checkSendCounts(call *backend.Call) {
 			break
 		}
 	}
-	if call.SendDispls = displs; left != 0 {
-		reject(call, backend.ErrCount, "send has %d elements, which is not the sum of the counts", call.Count)
+	call.SendDispls = displs
+	switch {
+	case left > 0:
+		reject(call, backend.ErrCount, "send has %d elements, the counts add up to %d; want the same", call.Count, call.Count-left)
+	case left < 0:
+		reject(call, backend.ErrCount, "send has %d elements, the counts add up to more; want the same", call.Count)
 	}
 }

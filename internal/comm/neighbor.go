@@ -15,9 +15,9 @@ func (c *Comm) SetNeighbors(p *backend.Neighbors) { c.core.neighbors = p }
 
 // edges is what a rank has found when it compared its sources with the destinations of all ranks.
 type edges struct {
-	source       int64 // the lowest rank that has another number of edges to this rank, -1 for none
-	sends, wants int64 // these numbers: that rank's, and this one's
-	repeated     int64 // 1: this rank has several edges from some rank
+	source       int64 // the lowest rank that gives another number of edges to this rank than this rank does; -1 for none
+	sends, wants int64 // how many edges source gives, and this rank
+	repeated     int64 // 1 if this rank has several edges from one rank
 }
 
 // GraphCreate makes a communicator with the same ranks for collectives along the edges of a graph: from
@@ -39,8 +39,8 @@ func (c *Comm) GraphCreate(sources, destinations []int, bad error) (*Comm, error
 	return d, err
 }
 
-// compareEdges checks on all ranks that each has as many edges from a source as that one has to it. It
-// returns whether there are repeated edges. The caller has taken the communicator.
+// compareEdges checks that the two ranks of each edge give it equally often. It returns whether any rank has repeated
+// edges. The caller has taken the communicator.
 func (c *Comm) compareEdges(sources, destinations []int, bad error) (repeated bool, err error) {
 	k := c.core
 	out, in, want := make([]int64, k.size), make([]int64, k.size), make([]int64, k.size)
@@ -93,8 +93,7 @@ func times(n int64) string {
 }
 
 // checkNeighbors checks a neighborhood collective. Neighbors compare the lengths of their blocks when they
-// exchange them. Nothing is sent without destinations, and nothing received without sources: the buffer for it
-// is not used.
+// exchange them. A rank without destinations does not use send, and a rank without sources does not use recv.
 func (k *core) checkNeighbors(call *backend.Call) {
 	p := k.neighbors
 	if p == nil {
@@ -125,7 +124,7 @@ func (k *core) checkNeighbors(call *backend.Call) {
 	}
 }
 
-// checkNeighborBlocks checks buffers of equally long blocks, of which send has out and recv one for each source.
+// checkNeighborBlocks checks buffers of equally long blocks: send has out blocks, and recv one for each source.
 func (k *core) checkNeighborBlocks(call *backend.Call, out int) bool {
 	for _, b := range [...]struct {
 		name  string

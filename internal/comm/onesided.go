@@ -22,9 +22,9 @@ type Onesided struct {
 }
 
 // onesided is a window that all ranks of a communicator read and update. The ranks of a node share the memory
-// of their parts and access it in place (window.Cells). To a part on another node a rank sends a request,
-// which that part's rank carries out in the same way (serve.go). An origin reaches a part always by the same
-// way, so its accesses stay in order.
+// of their parts and access it in place (window.Cells). For a part on another node, a rank sends requests to the
+// part's rank, which carries them out in the same way (serve.go). A rank always reaches a part in the same way, so
+// its accesses stay in order.
 type onesided struct {
 	core   *core // of the communicator that it was made from
 	name   string
@@ -38,7 +38,7 @@ type onesided struct {
 
 	origin gate                  // operations of this rank
 	target gate                  // what serves the other ranks, until all have closed the window
-	failed atomic.Pointer[error] // why no operation can begin any more
+	failed atomic.Pointer[error] // the error of every operation from now on
 	done   chan struct{}         // closed with target
 
 	mu        sync.Mutex    // guards the fields below
@@ -46,7 +46,7 @@ type onesided struct {
 	spareTags []int
 	lastTag   int
 
-	requests []requests     // without an answer, by rank
+	requests []requests     // sent without an answer, by rank
 	inFlight []atomic.Int32 // Rputs under way, by rank
 
 	messages sync.Pool // of *message
@@ -56,19 +56,19 @@ type onesided struct {
 // requests counts the requests without an answer that were sent to a rank, and those that are known to be done.
 type requests struct{ sent, done atomic.Uint32 }
 
-// due returns how many are not known to be done.
+// due returns how many requests are not known to be done.
 func (r *requests) due() uint32 {
 	done := r.done.Load()
 	return r.sent.Load() - done
 }
 
-// finish notes that the first n are done. Another goroutine may have noted more.
+// finish notes that the first n requests are done. Another goroutine may have noted more.
 func (r *requests) finish(n uint32) {
 	for was := r.done.Load(); int32(n-was) > 0 && !r.done.CompareAndSwap(was, n); was = r.done.Load() {
 	}
 }
 
-// gate counts what uses a window, until it is shut.
+// gate counts the users of a window, until it is shut.
 type gate struct{ n atomic.Int64 }
 
 const shut = 1 << 62
@@ -84,7 +84,7 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.n.Add(-1) }
 
-// shut lets nothing enter any more, and returns false if it was shut.
+// shut shuts the gate, and returns false if it was shut before.
 func (g *gate) shut() bool { return g.n.Or(shut)&shut == 0 }
 
 func (g *gate) isShut() bool { return g.n.Load() >= shut }
@@ -137,7 +137,7 @@ func (s *onesided) count(c *Comm, a *Allocation) error {
 	if err != nil {
 		return err
 	}
-	s.number = k.windowsMade + 1 // as of the memory, if all ranks share it
+	s.number = k.windowsMade + 1 // also that of the memory, if all ranks share it
 	if k.spans() {
 		k.windowsMade++
 	}
@@ -206,7 +206,7 @@ func (s *onesided) cores() []*core {
 	return cores
 }
 
-// register has the window closed with the communicators that it stands on.
+// register makes the communicators that the window stands on close it when they are closed.
 func (s *onesided) register() {
 	for _, k := range s.cores() {
 		k.mu.Lock()
@@ -234,7 +234,7 @@ func (s *onesided) start() {
 // Ready implements backend.Pending: the window has ended.
 func (s *onesided) Ready() bool { return s.target.isShut() || s.failed.Load() != nil }
 
-// watchEvery is how often a window in shared memory asks whether a rank is lost. No access would notice it.
+// watchEvery is how often a window in shared memory asks whether a rank is lost. Accesses would not notice a loss.
 const watchEvery = 50 * time.Millisecond
 
 // watch ends the window's operations when a rank is lost.
@@ -286,7 +286,7 @@ func (s *onesided) end(until time.Time) error {
 		return nil
 	}
 	close(s.done)
-	if s.remote != nil { // ends what is under way
+	if s.remote != nil { // its Close ends the requests under way
 		_ = s.remote.core.bc.Close()
 		s.core.bc.Wake()
 	}

@@ -23,7 +23,7 @@ func (w *Onesided) Lock(kind window.Kind, rank int) error {
 	case rank == backend.ProcNull:
 		return nil
 	case kind != window.Shared && kind != window.Exclusive:
-		err = fault(backend.ErrWin, "invalid lock kind %d", uint8(kind))
+		err = fault(backend.ErrWin, "invalid lock kind %d; want LockShared or LockExclusive", uint8(kind))
 	case !s.claim(rank, 0, waiting):
 		err = fault(backend.ErrWin, "this rank already holds the lock of rank %d's part, or waits for it", rank)
 	default:
@@ -42,7 +42,8 @@ func (w *Onesided) Lock(kind window.Kind, rank int) error {
 // waiting stands for a lock that this rank waits for.
 const waiting window.Kind = 255
 
-// claim notes that this rank has a lock, or none, of a part of which it had another.
+// claim notes the kind of lock that this rank holds of a part, 0 for none. It returns false if this rank did not hold
+// old before.
 func (s *onesided) claim(rank int, old, kind window.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +54,8 @@ func (s *onesided) claim(rank int, old, kind window.Kind) bool {
 	return true
 }
 
-// lock exchanges the state of a lock until this rank has it. A rank of another node cannot sleep on the word,
-// so waiting is polling.
+// lock exchanges the state of a lock until this rank has the lock. A rank of another node cannot sleep on the
+// word, so lock polls.
 func (w *Onesided) lock(kind window.Kind, rank int) error {
 	s := w.s
 	var state window.LockState
@@ -99,21 +100,21 @@ func (w *Onesided) mayWait(until func() error) error {
 }
 
 // tryLock makes one step from a state of a lock, and returns what the state was. If the deadline passes before
-// the answer arrives, the step is taken back when it has arrived.
+// the answer arrives, a goroutine waits for the answer and reverses the step.
 func (w *Onesided) tryLock(kind window.Kind, rank int, state window.LockState) (window.LockState, error) {
 	s := w.s
 	next, has := state.Take(kind, s.core.rank)
 	if s.parts[rank].Here() || !w.c.bound.Limited() {
 		return w.exchangeLock(rank, state, next)
 	}
-	var was window.LockState // once the transfer is over
+	var was window.LockState // valid when the transfer has ended
 	t := s.begin(func(home *Onesided) (err error) {
 		was, err = home.exchangeLock(rank, state, next)
 		return err
 	})
 	if err := s.core.bc.Await(w.c.bound, t); err != nil {
 		s.begin(func(home *Onesided) error {
-			<-t.over
+			<-t.ended
 			switch {
 			case t.err != nil:
 				return t.err
@@ -127,11 +128,11 @@ func (w *Onesided) tryLock(kind window.Kind, rank int, state window.LockState) (
 	return was, t.err
 }
 
-// giveUp says that this rank does not wait for a lock any more.
+// giveUp notes in the lock that this rank does not wait for it any more.
 func (s *onesided) giveUp(kind window.Kind, rank int, state window.LockState) {
 	t := s.begin(func(home *Onesided) error { return home.change(kind, rank, state, window.LockState.GiveUp) })
-	if s.parts[rank].Here() { // else the target may be what the call has waited for
-		<-t.over
+	if s.parts[rank].Here() { // a target on another node may never answer
+		<-t.ended
 	}
 }
 

@@ -5,8 +5,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// InPieces reports whether the backend is to pack or unpack a message of n bytes that goes to a rank or comes
-// from one.
+// InPieces reports whether the backend packs or unpacks a message of n bytes to or from a peer piece by piece.
 func (c *Comm) InPieces(n, peer int) bool {
 	return c != nil && c.core != nil && c.core.pieces > 0 && n >= c.core.pieces && peer != c.core.rank
 }
@@ -59,7 +58,7 @@ func (c *Comm) RecvParts(op string, typ *backend.Datatype, buf []byte, parts bac
 	return st, nil
 }
 
-// finishParts is finish of a message with parts. The backend does not use these afterwards.
+// finishParts is finish of a message with parts. The backend does not use the parts afterwards.
 func (c *Comm) finishParts(p *pending) (backend.Status, error) {
 	k := c.core
 	if why := k.bc.Await(c.bound, &p.req); why != nil && !k.end(&p.req, why) {

@@ -9,8 +9,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/window"
 )
 
-// server carries out the requests of ranks on other nodes. It has one receive posted, whose completion runs it
-// in the goroutine that makes progress: one that waits in any operation, or else the window's own, which
+// server carries out the requests of ranks on other nodes. It has one receive posted. When the receive is complete,
+// the goroutine that makes progress runs the server: one that waits in any operation, or else the window's own, which
 // waits in the background. So requests are carried out in the order in which they arrive.
 type server struct {
 	in      backend.Request
@@ -30,8 +30,8 @@ func (s *onesided) listen() {
 	s.remote.core.bc.Irecv(&s.server.in, s.server.buf[:], backend.AnySource, requestTag)
 }
 
-// served is called when a request has arrived. listen may call it at once for the next one, which is then
-// left to the loop.
+// served is called when a request has arrived. If the next request is there already, listen calls served again, which
+// leaves that request to the loop.
 func (s *onesided) served(*backend.Request) {
 	if s.server.arrived.Add(1) > 1 {
 		return
@@ -89,7 +89,7 @@ func (s *onesided) answered(m *message) {
 	s.target.leave()
 }
 
-// read returns the request of a message with its data and operation, nil if it is none that an origin sends.
+// read returns the request in a message, with its data and operation. It returns nil for a request that no rank sends.
 func (s *onesided) read(size, room int) (h *request, in []byte, op *backend.Op) {
 	if size < requestSize {
 		return nil, nil, nil

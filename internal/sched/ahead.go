@@ -15,19 +15,19 @@ import (
 
 const mostAhead = 3
 
-// ahead reports whether a call with a check ends before it.
+// ahead reports whether a call ends before its check.
 func (r *Runner) ahead(call *backend.Call) bool {
 	return call.Coll.Neighbor() && call.Form == backend.Blocking && call.Err == nil && !r.CheckAll
 }
 
-// without reports whether the check goes on after an error, because a rank has left the communicator in good order:
-// it may have been ahead of this one.
+// without reports whether the check goes on after err: that of a rank that has left the communicator in good order. That
+// rank may have been ahead of this one.
 func (o *Op) without(err error) bool {
 	f, ok := err.(*backend.Fault)
 	return ok && f.Left && o.r.ahead(&o.call)
 }
 
-// landing is ready when the messages of an operation have come.
+// landing is ready when the messages of an operation have arrived.
 type landing Op
 
 // Ready implements backend.Pending.
@@ -48,7 +48,7 @@ func (r *Runner) runAhead(b *backend.Bound, call *backend.Call) error {
 	if !o.landed.Load() {
 		if err := r.comm.Await(b, (*landing)(o)); err != nil {
 			if err := o.End(err); err != nil {
-				return err // it is still under way
+				return err // the operation is still under way
 			}
 		}
 	}
@@ -101,8 +101,8 @@ func (r *Runner) Quiesce() error {
 	return nil
 }
 
-// leave sends what this rank has called to the ranks that the exchange has not reached yet. The rank leaves before the
-// others have made the call, and cannot pass on what they will send. A round that begins meanwhile sends it twice.
+// leave sends this rank's call to the ranks that the exchange has not reached yet. This rank leaves before the others
+// have made the call, and cannot pass on what they will send. A round that begins meanwhile may send the call again.
 func (x *exchange) leave() {
 	own := backend.See(x.o.r.rank, x.o.call.Fingerprint())
 	for _, l := range x.o.r.legs[min(int(x.step.Load())+1, len(x.o.r.legs)):] {

@@ -13,8 +13,8 @@ import (
 // Cells is a part of a window whose elements several ranks update at once. The part begins with a head of
 // CellsHead bytes, and offsets count from its start.
 //
-// An update exchanges the 8-byte words in which its elements lie, so that ranks that map the memory need no
-// lock and none can be left behind by a rank that dies. Elements of more than 8 bytes have locks, in the head.
+// An update exchanges the 8-byte words in which its elements lie. So ranks that map the memory need no lock, and a
+// rank that dies cannot leave a lock behind. Elements of more than 8 bytes have locks, in the head.
 type Cells struct {
 	bytes []byte
 	words []atomic.Uint64
@@ -26,9 +26,9 @@ const (
 	// CellsHead is the length of the head.
 	CellsHead = 1024
 
-	stripes    = 64
-	stripeAt   = 8 // the word of the first lock
-	blockWords = 32
+	stripes    = 64 // how many locks elements of more than 8 bytes share
+	stripeAt   = 8  // the word of the first of these locks
+	blockWords = 32 // the most words that one call of an Update computes
 )
 
 // CellsSize returns the length of a part with so many bytes of elements.
@@ -49,7 +49,7 @@ func (c *Cells) Bytes(at, n int) []byte { return c.bytes[at : at+n : at+n] }
 // single reports whether n bytes are an element within a word, which is read and written at once.
 func single(at, n int) bool { return (n == 8 || n == 4 || n == 2 || n == 1) && at%n == 0 }
 
-// Put writes bytes: all at once if they are one element of 1, 2, 4 or 8 bytes.
+// Put writes bytes, atomically if they are one element of 1, 2, 4 or 8 bytes.
 func (c *Cells) Put(at int, in []byte) {
 	switch n := len(in); {
 	case n == 8 && at%8 == 0:
@@ -69,7 +69,7 @@ func (c *Cells) Put(at int, in []byte) {
 	}
 }
 
-// Get reads bytes: all at once if they are one element of 1, 2, 4 or 8 bytes.
+// Get reads bytes, atomically if they are one element of 1, 2, 4 or 8 bytes.
 func (c *Cells) Get(at int, out []byte) {
 	n := len(out)
 	if !single(at, n) {
@@ -88,8 +88,8 @@ type scratch struct{ old, with [blockWords]uint64 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// Reduce combines elements of a size with those of in, each at once. If old is not nil, it receives what the
-// elements were. It may be in. A wait for a lock ends with the error of expired.
+// Reduce combines elements of size bytes with those of in, each atomically. If old is not nil, it receives what the
+// elements were. old may be in. A wait for a lock ends with the error of expired.
 func (c *Cells) Reduce(f Update, size, at int, in, old []byte, expired func() error) error {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -120,7 +120,7 @@ func (c *Cells) Reduce(f Update, size, at int, in, old []byte, expired func() er
 	return nil
 }
 
-// reduceWords combines what lies in a block of words. All are computed in one call of f. A word that another
+// reduceWords combines the elements in a block of words. One call of f computes all of them. A word that another
 // rank has changed meanwhile is computed again.
 func (c *Cells) reduceWords(f Update, s *scratch, at int, in, old []byte) {
 	lo, hi := at%8, at%8+len(in)

@@ -112,7 +112,7 @@ func (w *Window) Lock(b *backend.Bound, kind Kind, rank int) (uint64, error) {
 		return 0, w.badRank(rank)
 	}
 	if kind != Shared && kind != Exclusive {
-		return 0, backend.Faultf(backend.ErrWin, "invalid lock kind %d", uint8(kind))
+		return 0, backend.Faultf(backend.ErrWin, "invalid lock kind %d; want LockShared or LockExclusive", uint8(kind))
 	}
 	return w.lock(b, kind, rank, rank+1)
 }
