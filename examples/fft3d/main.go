@@ -1,7 +1,7 @@
 // Command fft3d transforms a field in three dimensions with gonum's one-dimensional transforms. Each rank
 // has a pencil of the field: some of the lines along one dimension, each of them whole. It transforms these
-// lines. Then the ranks exchange blocks, so that their pencils lie along the next dimension: layouts say
-// where the points of a block are on both sides, and AlltoallView moves them.
+// lines. Then the ranks exchange blocks, so that their pencils lie along the next dimension. Layouts say
+// where the points of a block are on both sides, and AlltoallView moves the points.
 //
 //	go run ./cmd/cohort run -n 4 ./examples/fft3d
 //
@@ -103,8 +103,8 @@ type pencil struct {
 	data     []complex128
 }
 
-// newPencil returns the pencil along one dimension of the rank at the given place of a grid, whose dimensions
-// divide the other two.
+// newPencil returns the pencil along one dimension of the rank at the given place of a grid. The grid's dimensions
+// divide the other two dimensions of the field.
 func newPencil(along int, dims, at []int) *pencil {
 	p := &pencil{n: extents}
 	for k, split := range [][]int{{1, 2}, {0, 2}, {0, 1}}[along] {
@@ -124,7 +124,7 @@ func (p *pencil) fill() *pencil {
 	return p
 }
 
-// part returns the first of n points that rank r of some has, and how many it has.
+// part returns the part of rank r when n points are divided among ranks: the first point, and how many.
 func part(n, ranks, r int) (first, count int) { return r * n / ranks, (r+1)*n/ranks - r*n/ranks }
 
 // point returns where in the field an element of data is.
@@ -132,7 +132,7 @@ func (p *pencil) point(i int) [3]int {
 	return [3]int{p.first[0] + i/(p.n[1]*p.n[2]), p.first[1] + i/p.n[2]%p.n[1], p.first[2] + i%p.n[2]}
 }
 
-// block returns the points of which rank r of some has this dimension in the other pencils.
+// block returns the points of p that belong to rank r when dimension dim is divided among ranks.
 func (p *pencil) block(dim, ranks, r int) cohort.View[complex128] {
 	n, start := p.n, [3]int{}
 	start[dim], n[dim] = part(p.n[dim], ranks, r)

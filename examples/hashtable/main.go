@@ -1,5 +1,5 @@
-// Command hashtable finds the numbers below a million that are the sum of two positive cubes in two ways, of
-// which 1729 is the first. It shows a hash table that is spread over all ranks, in a one-sided window: each
+// Command hashtable finds the numbers below a million that are the sum of two positive cubes in two ways. The
+// first is 1729. The program shows a hash table that is spread over all ranks, in a one-sided window: each
 // rank inserts its sums wherever they belong, and no rank waits for another.
 //
 //	go run ./cmd/cohort run -n 4 ./examples/hashtable
@@ -77,9 +77,9 @@ type table struct {
 	ranks, slots int
 }
 
-var errFull = errors.New("the hash table is full")
+var errFull = errors.New("the hash table is full; make it for more keys")
 
-// newTable makes a table for so many keys. All ranks call it.
+// newTable makes a table for the given number of keys. All ranks call it.
 func newTable(world *cohort.Comm, keys int) (*table, error) {
 	slots := 2*keys/world.Size() + 16
 	w, err := cohort.NewWindow[int64](world, 2*slots)
@@ -105,7 +105,7 @@ func (t *table) add(key int64) error {
 
 // counted returns this rank's keys that were added at least n times. All ranks call it.
 func (t *table) counted(n int64) (keys []int64, err error) {
-	if err := t.w.Fence(); err != nil { // all have added theirs
+	if err := t.w.Fence(); err != nil { // waits until all ranks have added their keys
 		return nil, err
 	}
 	mine, err := t.w.Local()

@@ -1,6 +1,6 @@
 // Command heat2d lets heat spread over a square plate whose edges are kept at 0. The grid is split
-// over a Cartesian communicator; before every step each rank exchanges its outer rows and columns
-// with its neighbors, and an Allreduce of the largest change (the residual) says when to stop.
+// over a Cartesian communicator. Before every step each rank exchanges its outer rows and columns
+// with its neighbors. An Allreduce of the largest change (the residual) says when to stop.
 //
 //	go run ./cmd/cohort run -n 4 ./examples/heat2d
 //
@@ -68,7 +68,7 @@ func simulate(world *cohort.Comm) (p *plate, steps int, residual float64, err er
 
 // plate is a rank's part of the grid, with a halo of one cell that is 0 on the plate's edges.
 type plate struct {
-	first, n, stride [2]int // by dimension: first cell in the grid, number of cells, from one to the next
+	first, n, stride [2]int // by dimension: first cell in the grid, number of cells, distance of cells in memory
 	now, next        []float64
 }
 
@@ -96,7 +96,8 @@ func (p *plate) line(dim, k int) cohort.View[float64] {
 	return cohort.ViewOf(p.now[k*across+along:], cohort.Vector(p.n[1-dim], 1, along))
 }
 
-// pass sends line k of dimension dim to dest and fills line halo, which stays if there is no source.
+// pass sends line k of dimension dim to dest, and receives line halo from source. If source is ProcNull, line
+// halo keeps its content.
 func (p *plate) pass(grid *cohort.Cart, dim, k, dest, halo, source int) error {
 	_, err := cohort.SendrecvView(grid.Comm, p.line(dim, k), dest, dim, p.line(dim, halo), source, dim)
 	return err

@@ -3,7 +3,7 @@
 //
 //	go run ./cmd/cohort run -n 4 ./examples/render -o mandelbrot.png
 //
-// Rank 0 prints how far the picture is, and at the end how many tiles each rank has drawn.
+// Rank 0 prints how much of the picture is drawn, and at the end how many tiles each rank has drawn.
 package main
 
 import (
@@ -116,8 +116,8 @@ func drawTile(r image.Rectangle, size image.Point) *image.RGBA {
 	return m
 }
 
-// escape returns how many steps of z*z + c it takes to leave a circle around the set, as a real number
-// that changes smoothly with c (Vepstas, "Renormalizing the Mandelbrot Escape", 1997). It is 0 for a point that stays.
+// escape returns how many steps of z*z + c it takes to leave a circle around the set. The number is real and changes
+// smoothly with c (Vepstas, "Renormalizing the Mandelbrot Escape", 1997). It is 0 for a point that does not leave.
 func escape(c complex128) float64 {
 	var z complex128
 	for n := range limit {
@@ -141,7 +141,7 @@ func shade(steps float64) (rgb [3]float64) {
 	return rgb
 }
 
-// save writes a picture to a file, of which nothing is left if that fails.
+// save writes a picture to a file. If that fails, it removes the file.
 func save(name string, m image.Image) error {
 	f, err := os.Create(name)
 	if err != nil {
