@@ -18,8 +18,9 @@
 // by their own ranks.
 //
 // For the blocks, a node needs 4.5 MiB of memory that its ranks share, and 36 MiB if the ranks are on several
-// nodes. This memory is kept until Close. A rank needs 16 bytes for each piece that is not one of several of the
-// same length at the same distance. A layout whose blocks are not ascending needs as much again as the buffer.
+// nodes. This memory is kept until Close. A rank needs 32 bytes for each piece that is not one of several of the
+// same length at the same distance, and 16 more while a window contains it. A layout whose blocks are not ascending
+// needs another 24 bytes for each block, and as much again as the buffer.
 //
 // A byte that no rank writes is never written, not even with its old value.
 //
