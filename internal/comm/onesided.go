@@ -126,7 +126,7 @@ func (k *core) spans() bool { return k.size > 1 && (k.sharing == nil || oneNode(
 func (s *onesided) count(c *Comm, a *Allocation) error {
 	k := c.core
 	if level := k.bc.Caps().ThreadLevel; a.bad == nil && k.spans() && !concurrent(level) {
-		a.bad = fault(backend.ErrNotSupported, "the window spans several nodes, which needs a goroutine that serves the other ranks; the MPI library was started with thread level %s", level)
+		a.bad = fault(backend.ErrNotSupported, "the window spans several nodes, which needs a goroutine that serves the other ranks; the MPI library has thread level %s; set Config.MPI.ThreadLevel to serialized or multiple", level)
 	}
 	if err := c.take(); err != nil {
 		return err

@@ -1,3 +1,3 @@
 // Package window implements windows in shared memory without element types: the layout of
-// the ranks' parts, the locks of the parts, and updates of elements that ranks make at once.
+// the ranks' parts, the locks of the parts, and atomic updates of elements.
 package window
