@@ -1,0 +1,134 @@
+package cohort
+
+import (
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/internal/comm"
+)
+
+// SharedRegion is n elements in memory, with one copy per node, for tables that all ranks read. Each
+// node fills its own copy: either the leader fills it, or each rank of the node fills a range. After
+// Fence all ranks of the node can read it.
+//
+// The memory lies outside the Go heap. Every rank of a node first touches an equal share of it, which
+// spreads the memory over the NUMA domains like the ranks. Slices of a region are valid as long as those
+// of a [SharedWindow].
+//
+// Where ranks cannot share memory, each rank has its own copy and is its own leader. A program is
+// right on every backend if it fills the copy of each node: on the leader, or in ranges of
+// Node().Size() parts.
+type SharedRegion[T any] struct {
+	w    *comm.Window
+	node *Comm
+}
+
+// NewSharedRegion makes a region of n elements, all zero.
+//
+// Collective: all ranks of c call it, with the same T and n.
+//
+// Errors: [ErrCount] for a negative n; [ErrType]; [ErrAlloc] on every rank if a node lacks the memory,
+// with the size requested and the limit; [ErrMismatch] on every rank if the arguments differ.
+//
+// Deadline: [ErrTimeout]; c may be broken then.
+func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
+	typ, err := typeFor[T]()
+	w, node, err := c.base().AllocateRegion("newsharedregion", comm.NewAllocation("NewSharedRegion", typ, n, true, err))
+	if err != nil {
+		return nil, err
+	}
+	return &SharedRegion[T]{w, (*Comm)(node)}, nil
+}
+
+// Slice returns the whole region, for reading.
+//
+// Local.
+//
+// Errors: [ErrClosed].
+func (r *SharedRegion[T]) Slice() ([]T, error) { return r.all("slice") }
+
+// MutSlice returns the whole region, for writing, on the leader. On the other ranks of the node it
+// returns an empty slice.
+//
+// Local.
+//
+// Errors: [ErrClosed].
+func (r *SharedRegion[T]) MutSlice() ([]T, error) {
+	all, err := r.all("mutslice")
+	if err != nil {
+		return nil, err
+	}
+	if !r.IsLeader() {
+		return []T{}, nil
+	}
+	return all, nil
+}
+
+// Range returns the elements with indices lo to hi-1, for writing. The ranges that the ranks of a node
+// write before a Fence must not overlap.
+//
+// Local.
+//
+// Errors: [ErrBuffer] for a range that is not inside the region; [ErrClosed].
+func (r *SharedRegion[T]) Range(lo, hi int) ([]T, error) {
+	all, err := r.all("range")
+	if err != nil {
+		return nil, err
+	}
+	if lo < 0 || hi < lo || hi > len(all) {
+		return nil, r.w.Failed("range", Undefined, fault(ErrBuffer, fmt.Sprintf("range %d to %d is outside the %d elements of the region", lo, hi, len(all))))
+	}
+	return all[lo:hi:hi], nil
+}
+
+func (r *SharedRegion[T]) all(op string) ([]T, error) {
+	if r == nil || r.w == nil {
+		return elements[T]((*comm.Window)(nil).Part(op, Undefined))
+	}
+	return elements[T](r.w.Part(op, 0))
+}
+
+// IsLeader reports whether the calling rank is rank 0 of Node.
+//
+// Local.
+func (r *SharedRegion[T]) IsLeader() bool { return r.Node().Rank() == 0 }
+
+// Node returns the communicator of the ranks that share this copy. It belongs to the region and is
+// closed with it. It is nil for a nil region.
+//
+// Local.
+func (r *SharedRegion[T]) Node() *Comm {
+	if r == nil {
+		return nil
+	}
+	return r.node
+}
+
+// Fence makes everything that ranks of the node wrote before it visible to all of them after it.
+//
+// Collective over Node: the ranks of a node call it. Nodes do not wait for each other.
+//
+// Errors: [ErrMismatch] on every rank of the node if one calls something else on Node; [ErrClosed].
+//
+// Deadline: [ErrTimeout], and Node is broken.
+func (r *SharedRegion[T]) Fence() error {
+	if r == nil {
+		return (*comm.Window)(nil).Fence()
+	}
+	return r.w.Fence()
+}
+
+// Close releases the region and Node on the calling rank. Slices of the region must not be used
+// afterwards. Closing again, or closing a nil region, does nothing.
+//
+// Collective: all ranks call it. On mpi it waits for the ranks of the node; on other backends it does
+// not wait.
+func (r *SharedRegion[T]) Close() error {
+	if r == nil || r.w == nil {
+		return nil
+	}
+	err := r.w.Close()
+	if e := r.node.Close(); err == nil {
+		err = e
+	}
+	return err
+}
