@@ -57,7 +57,7 @@ var examples = []struct {
 		for _, percent := range []int{10, 100, 30, 50, 60, 80} { // after each of 6 tiles, as text sorts them
 			lines = append(lines, fmt.Sprintf(`\[0\] %d %%`, percent))
 		}
-		return append(lines, `\[0\] tiles by rank: \[[0-6 ]+\]`)
+		return append(lines, `\[0\] the picture is in \S+/mandelbrot\.png`, `\[0\] tiles by rank: \[[0-6 ]+\]`)
 	}},
 	{"ddp", func(n int) []string {
 		return []string{

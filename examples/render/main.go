@@ -39,20 +39,40 @@ func main() {
 	name := flag.String("o", "mandelbrot.png", "file to write")
 	pixels := flag.Int("width", 1280, "width of the picture in pixels")
 	flag.Parse()
+	if *pixels < 2 {
+		log.Fatalf("-width %d: the picture needs at least 2 pixels", *pixels)
+	}
 	world, err := cohort.Init(context.Background(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	picture, err := render(world, image.Pt(*pixels, *pixels*5/8), os.Stdout)
-	if err == nil && world.Rank() == 0 {
-		err = save(*name, picture)
-	}
-	if err != nil {
+	err = write(world, *name, image.Pt(*pixels, *pixels*5/8), os.Stdout)
+	if err := errors.Join(err, world.Close()); err != nil {
 		log.Fatal(err)
 	}
-	if err := world.Close(); err != nil {
-		log.Fatal(err)
+}
+
+// write draws the picture, and writes it to a file on rank 0, which creates the file before the work begins. If
+// something fails, it removes the file.
+func write(world *cohort.Comm, name string, size image.Point, progress io.Writer) (err error) {
+	var f *os.File
+	if world.Rank() == 0 {
+		if f, err = os.Create(name); err != nil {
+			return err
+		}
+		defer func() {
+			if err = errors.Join(err, f.Close()); err != nil {
+				os.Remove(name)
+			} else {
+				fmt.Fprintln(progress, "the picture is in", name)
+			}
+		}()
 	}
+	picture, err := render(world, size, progress)
+	if err != nil || f == nil {
+		return err
+	}
+	return png.Encode(f, picture)
 }
 
 // part is a tile that a rank has drawn.
@@ -139,17 +159,4 @@ func shade(steps float64) (rgb [3]float64) {
 		rgb[k] = 0.5 - 0.5*math.Cos(2*t+phase)
 	}
 	return rgb
-}
-
-// save writes a picture to a file. If that fails, it removes the file.
-func save(name string, m image.Image) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(png.Encode(f, m), f.Close())
-	if err != nil {
-		os.Remove(name)
-	}
-	return err
 }

@@ -53,7 +53,7 @@ func TestPictureIsThatOfOneRank(t *testing.T) {
 		}
 	}
 	name := filepath.Join(t.TempDir(), "m.png")
-	if err := save(name, want); err != nil {
+	if err := cohort.Run(t.Context(), 2, func(world *cohort.Comm) error { return write(world, name, want.Rect.Max, io.Discard) }); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(name)
@@ -67,9 +67,11 @@ func TestPictureIsThatOfOneRank(t *testing.T) {
 	}
 }
 
-func TestSaveReportsMissingFolder(t *testing.T) {
+func TestMissingFolderIsFoundBeforeTheWork(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "no such folder", "m.png")
-	if err := save(name, image.NewRGBA(image.Rect(0, 0, 1, 1))); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v, want %v", err, os.ErrNotExist)
+	var progress bytes.Buffer // of rank 0
+	err := cohort.Run(t.Context(), 2, func(world *cohort.Comm) error { return write(world, name, image.Pt(150, 90), &progress) })
+	if !errors.Is(err, os.ErrNotExist) || progress.Len() > 0 {
+		t.Errorf("%v after %q, want %v at once", err, progress.String(), os.ErrNotExist)
 	}
 }
