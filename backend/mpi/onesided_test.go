@@ -4,6 +4,7 @@ package mpi_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -32,4 +33,28 @@ func TestOnesided(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestWindowsAcrossNodesAreFreed checks that Close frees the communicators of a window. MPICH has 2048, and Open MPI more
+// than a test can use.
+func TestWindowsAcrossNodesAreFreed(t *testing.T) {
+	leftOut(t, "windows across nodes are freed")
+	program("windows", func() error {
+		return with(func(w *cohort.Comm) error {
+			for i := range 1100 {
+				win, err := cohort.NewWindow[int64](w, 1)
+				if err == nil {
+					err = win.Put([]int64{1}, 1-w.Rank(), 0)
+				}
+				if err == nil {
+					err = win.Close()
+				}
+				if err != nil {
+					return fmt.Errorf("window %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+	})
+	start(t, "mpich", 2, "windows", "COHORT_BACKEND=far").must(t)
 }

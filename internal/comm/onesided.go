@@ -287,6 +287,7 @@ func (s *onesided) end(until time.Time) error {
 	}
 	close(s.done)
 	if s.remote != nil { // its Close ends the requests under way
+		s.remote.core.bc.Cancel(&s.server.in) // else mpi does not free the communicator
 		_ = s.remote.core.bc.Close()
 		s.core.bc.Wake()
 	}
