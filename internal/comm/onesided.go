@@ -23,7 +23,7 @@ type Onesided struct {
 
 // onesided is a window that all ranks of a communicator read and update. The ranks of a node share the memory
 // of their parts and access it in place (window.Cells). For a part on another node, a rank sends requests to the
-// part's rank, which carries them out in the same way (serve.go). A rank always reaches a part in the same way, so
+// part's rank, which carries them out in the same way (onesidedserve.go). A rank always reaches a part in the same way, so
 // its accesses stay in order.
 type onesided struct {
 	core   *core // of the communicator that it was made from
