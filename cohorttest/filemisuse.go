@@ -30,7 +30,9 @@ func fileOpen(r *Rank) {
 	r.OK(r.Comm.Barrier())
 	if r.Size > 1 {
 		_, err = file.Open(r.Comm, fmt.Sprint(r.path(), r.Rank/(r.Size-1)), update, 0o600)
-		r.Is(err, cohort.ErrMismatch, "Open of another file on the last rank")
+		if r.Is(err, cohort.ErrMismatch, "Open of another file on the last rank") {
+			names(r, err, "different names")
+		}
 	}
 	if r.Size > 1 && r.World.Caps().Processes {
 		// The last rank works in another folder, where the file is not.
@@ -148,8 +150,13 @@ func mismatchedFiles(r *Rank) {
 		if r.Rank == who {
 			size++
 		}
-		r.Is(f.SetSize(size), cohort.ErrMismatch, "SetSize with another argument")
-		r.Is(file.WriteNpy(f, make([]byte, size), []int{int(size)}, []int{int(size)}, []int{0}), cohort.ErrMismatch, "WriteNpy with another size")
+		if err := f.SetSize(size); r.Is(err, cohort.ErrMismatch, "SetSize with another argument") {
+			names(r, err, "10", "11", "bytes")
+		}
+		err = file.WriteNpy(f, make([]byte, size), []int{int(size)}, []int{int(size)}, []int{0})
+		if r.Is(err, cohort.ErrMismatch, "WriteNpy with another size") {
+			names(r, err, "different sizes")
+		}
 	}
 	r.content("after mismatched calls", nil)
 	r.OK(f.Close())

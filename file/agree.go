@@ -193,13 +193,24 @@ func (m *agreement) begin(mine call, bad error) ([]call, error) {
 		case c.Failed != 0:
 			err = backend.Faultf(cohort.ErrMismatch, "rank %d: %v", r, failures[r].Text)
 		case c.Arg != all[0].Arg:
-			err = backend.Faultf(cohort.ErrMismatch, "rank 0 and rank %d call %v with different arguments", r, c.Op)
+			err = backend.Faultf(cohort.ErrMismatch, "rank 0 and rank %d give %s", r, c.Op.difference(all[0].Arg, c.Arg))
 		}
 		if err != nil {
 			return nil, m.fault(0, 0, err)
 		}
 	}
 	return all, nil
+}
+
+// difference says in what two calls differ whose Arg is different.
+func (o op) difference(a, b int64) string {
+	switch o {
+	case opOpen:
+		return "different names, flags or permissions"
+	case opWriteNpy:
+		return "different sizes, or elements of different types"
+	}
+	return fmt.Sprintf("%d and %d bytes", a, b)
 }
 
 // end makes the ranks agree on the result: each returns the errors of all.
