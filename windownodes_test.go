@@ -368,14 +368,32 @@ func (a *gated) Irecv(r *backend.Request, buf []byte, source, tag int) {
 	a.Comm.Irecv(r, buf, source, tag)
 }
 
-// Two goroutines flush the same requests. Flush waits for later requests nevertheless.
-func TestFlushWaitsAfterTwoAtOnce(t *testing.T) {
-	g := new(gate)
+// gatedWindow runs body on two ranks of different nodes, with a window of which rank 1 serves its part through g.
+func gatedWindow(t *testing.T, g *gate, body func(c *Comm, w *Window[int]) error) {
+	t.Helper()
 	wrap := func(bc backend.Comm) backend.Comm { return &gated{spread{bc, 1}, g} }
 	for rank, err := range worlds(2, settings{}, wrap, func(c *Comm) error {
 		w, err := NewWindow[int](c, 1)
-		if err != nil || c.Rank() == 1 {
-			return errors.Join(err, w.Fence(), w.Close())
+		if err == nil {
+			err = body(c, w)
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(w.Fence(), w.Close())
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// Two goroutines flush the same requests. Flush waits for later requests nevertheless.
+func TestFlushWaitsAfterTwoAtOnce(t *testing.T) {
+	g := new(gate)
+	gatedWindow(t, g, func(c *Comm, w *Window[int]) error {
+		if c.Rank() == 1 {
+			return nil
 		}
 		const puts = 10
 		put := func() (err error) {
@@ -405,37 +423,27 @@ func TestFlushWaitsAfterTwoAtOnce(t *testing.T) {
 			return fmt.Errorf("Flush of requests that rank 1 has not served returns %v, want %v", err, ErrTimeout)
 		}
 		g.open()
-		return errors.Join(w.Fence(), w.Close())
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-	}
+		return nil
+	})
 }
 
 // Lock of the part of a rank that does not answer says so.
 func TestLockNamesRankThatDoesNotAnswer(t *testing.T) {
 	g := new(gate)
-	wrap := func(bc backend.Comm) backend.Comm { return &gated{spread{bc, 1}, g} }
-	for rank, err := range worlds(2, settings{}, wrap, func(c *Comm) error {
-		w, err := NewWindow[int](c, 1)
-		if err != nil || c.Rank() == 1 {
-			return errors.Join(err, w.Fence(), w.Close())
+	gatedWindow(t, g, func(c *Comm, w *Window[int]) error {
+		if c.Rank() == 1 {
+			return nil
 		}
 		g.close()
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
-		err = w.WithContext(ctx).Lock(LockExclusive, 1)
+		err := w.WithContext(ctx).Lock(LockExclusive, 1)
 		if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "rank 1's part: that rank has not answered") {
 			return fmt.Errorf("Lock returns %v", err)
 		}
 		g.open()
-		return errors.Join(w.Fence(), w.Close())
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-	}
+		return nil
+	})
 }
 
 // A rank tells the target that it waits for an exclusive lock, but this is sent after the deadline of Lock. Others can
@@ -449,14 +457,12 @@ func TestLockThatTimedOutDoesNotExcludeOthers(t *testing.T) {
 			<-late
 		}
 	}
-	wrap := func(bc backend.Comm) backend.Comm { return &gated{spread{bc, 1}, g} }
-	for rank, err := range worlds(2, settings{}, wrap, func(c *Comm) error {
-		w, err := NewWindow[int](c, 1)
-		if err == nil && c.Rank() == 1 {
-			err = w.Lock(LockExclusive, 1)
+	gatedWindow(t, g, func(c *Comm, w *Window[int]) error {
+		if c.Rank() == 1 {
+			return errors.Join(w.Lock(LockExclusive, 1), c.Barrier(), c.Barrier(), w.Unlock(1))
 		}
-		if err := errors.Join(err, c.Barrier()); err != nil || c.Rank() == 1 {
-			return errors.Join(err, c.Barrier(), w.Unlock(1), w.Fence(), w.Close())
+		if err := c.Barrier(); err != nil {
+			return err
 		}
 		lock := func(kind LockKind, limit time.Duration) error {
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -468,10 +474,6 @@ func TestLockThatTimedOutDoesNotExcludeOthers(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond) // in which nothing may overtake the late request
 		close(late)
-		return errors.Join(c.Barrier(), lock(LockShared, 5*time.Second), w.Unlock(1), w.Fence(), w.Close())
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-	}
+		return errors.Join(c.Barrier(), lock(LockShared, 5*time.Second), w.Unlock(1))
+	})
 }

@@ -202,7 +202,7 @@ func (m *agreement) begin(mine call, bad error) ([]call, error) {
 	return all, nil
 }
 
-// difference says in what two calls differ whose Arg is different.
+// difference describes how two calls of an operation with different Args differ.
 func (o op) difference(a, b int64) string {
 	switch o {
 	case opOpen:

@@ -306,7 +306,7 @@ func (c *comm) withUser(on libmpi.Comm, call *backend.Call, a *libmpi.Coll) erro
 
 // limited makes the library's blocking call in a goroutine, so that this rank can return early.
 // Only a blocking call matches those of the other ranks, which may have no limit. If the time is up
-// the goroutine stays in the call. The same is done while something needs poll.
+// the goroutine stays in the call. Calls that begin while needsPoll is true do the same.
 func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) error {
 	own := *call
 	for _, n := range []*[]int{&own.SendCounts, &own.SendDispls, &own.RecvCounts, &own.RecvDispls} {

@@ -33,7 +33,7 @@ type engine struct {
 	st      [batch]libmpi.Status
 
 	queued     atomic.Int32 // waiting guarded receives of all communicators
-	internal   atomic.Int32 // messages in progress of collectives that are made of messages here
+	internal   atomic.Int32 // messages in progress that belong to collectives
 	background bool         // the thread level lets another goroutine match them
 	matching   atomic.Bool
 	closing    atomic.Bool
@@ -149,9 +149,9 @@ func (e *engine) request() *backend.Request {
 
 func (e *engine) done(r *backend.Request) { e.free.Put(r) }
 
-// needsPoll reports whether something is in progress that only poll takes further: a guarded receive, or a
-// collective that sends its next message when one has arrived. A call that blocks in the library would stop it,
-// and another rank may wait for it before it takes part in that call.
+// needsPoll reports whether something is in progress that only poll advances: a guarded receive, or a collective
+// that sends its next message when one has arrived. A call that blocks in the library would stop its progress, and
+// another rank may wait for that progress before it takes part in the call.
 func (e *engine) needsPoll() bool { return e.queued.Load() > 0 || e.internal.Load() > 0 }
 
 // watch adds a request of MPI.

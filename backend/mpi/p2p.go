@@ -31,7 +31,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 
 // requests reports whether a blocking operation must be a request that the caller waits for here, not
 // a call that blocks in the library. Such a call would keep other goroutines out, could not end early,
-// and would stop what needs poll.
+// and would stop what only poll advances.
 func (c *comm) requests(b *backend.Bound) bool {
 	return c.p.polled || b.Limited() || c.p.engine.needsPoll()
 }

@@ -47,10 +47,10 @@ func (e *engine) op(r *backend.Request, c *comm, buf []byte, tag int) *op {
 	return o
 }
 
-// internal reports whether it is a message of a collective.
+// internal reports whether o is a message of a collective.
 func (o *op) internal() bool { return o.user < 0 && o.user != backend.AnyTag }
 
-// uncount ends the part of an operation in engine.internal.
+// uncount removes o from the count of engine.internal.
 func (o *op) uncount() {
 	if o.counted {
 		o.counted = false
@@ -109,15 +109,15 @@ func (o *op) finish(st *libmpi.Status, err error) {
 	o.complete(out, err)
 }
 
-// complete unpins the buffer and completes the request. An abandoned request was completed before. The messages
-// that a collective sends next are counted before this one is no more, so that engine.internal is never 0 between.
+// complete unpins the buffer and completes the request. An abandoned request was completed before. A collective
+// starts its next messages inside Complete, so o is counted until then: engine.internal is not 0 in between.
 func (o *op) complete(st backend.Status, err error) {
 	if o.pinUse {
 		o.pins.Unpin()
 		o.pinUse = false
 	}
 	r, e := o.req, &o.c.p.engine
-	counted := o.counted // not of those: Complete may use the record again
+	counted := o.counted // read now, because Complete may use o for the next message
 	o.req, o.buf, o.long, o.counted = nil, nil, nil, false
 	if r != nil {
 		r.Complete(st, err)
