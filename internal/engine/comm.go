@@ -50,7 +50,7 @@ func (e *Engine) newComm(c *comm) (backend.Comm, error) {
 	e.comms[c.id] = c
 	e.catchUp(c)
 	e.dropForeign(c)
-	e.unlock()
+	e.mu.Unlock()
 	if err != nil {
 		c.Close()
 		return nil, err

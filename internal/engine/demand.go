@@ -144,7 +144,7 @@ func (d *demand) request(ctx context.Context, p *peer) error {
 	}
 	e := d.e
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.mu.Unlock()
 	if p.quiet = 0; lost != nil {
 		e.onLoss(p.rank, e.me, lost)
 	}
@@ -155,7 +155,7 @@ func (d *demand) request(ctx context.Context, p *peer) error {
 func (d *demand) asked(p *peer, err error) (over bool) {
 	e := d.e
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.mu.Unlock()
 	if over = e.isClosed || p.link != nil || p.dead || p.said; over {
 		p.asking = false
 		return true
@@ -182,7 +182,7 @@ func (e *Engine) Requested(rank int) (lost *backend.Fault, answer bool) {
 		return nil, false
 	}
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.mu.Unlock()
 	if lost = e.losses[rank]; lost == nil {
 		e.need(e.peers[rank])
 	}
@@ -193,7 +193,7 @@ func (e *Engine) Requested(rank int) (lost *backend.Fault, answer bool) {
 func (e *Engine) Came(rank int, l Link) {
 	d, p := e.demand, e.peers[rank]
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.mu.Unlock()
 	lost := e.losses[rank] != nil
 	if e.isClosed || p.link != nil || p.said || p.dead && !lost {
 		l.Close()

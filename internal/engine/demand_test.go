@@ -189,7 +189,7 @@ func TestLossIsReportedOnNewLink(t *testing.T) {
 	e.peers[2].broken, e.peers[2].fresh = errCut, true
 	e.mu.Unlock()
 	err := world[2].Send(patient, nil, 1, 1, backend.Synchronous)
-	hub.unlock()
+	hub.mu.Unlock()
 	isLost(t, "a send of the lost rank", err, "rank 2 (this one) was declared lost by rank 1")
 }
 

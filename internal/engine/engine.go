@@ -60,9 +60,7 @@ func (p Peer) String() string {
 
 // Engine is this process's end of the job: one rank, all its communicators, and a link to other ranks.
 //
-// One lock guards everything that moves messages. It is held for short times only, never while waiting,
-// and never while code outside the engine runs: completions with a Notify are collected in notify and
-// called by the goroutine that releases the lock.
+// One lock guards everything that moves messages, and releasing it makes known what has completed under it.
 type Engine struct {
 	cfg   Config
 	me    int
@@ -71,7 +69,7 @@ type Engine struct {
 
 	onWait func() // nil: none; set at the start
 
-	mu       sync.Mutex
+	mu       lock
 	posted   match.Queue         // *op
 	arrived  match.Queue         // *msg
 	slots    []slot              // operations that a peer has a token for
@@ -80,10 +78,8 @@ type Engine struct {
 	early    map[uint32][]func() // notices for communicators that are not made here yet
 	probes   int                 // that wait
 	held     []*msg              // RTS that Mprobe has taken
-	notify   []*backend.Request
-	lists    [][]*backend.Request // spare for notify
-	corks    []*peer              // whose links may keep frames back
-	ops      pool[op]             // spare
+	corks    []*peer             // whose links may keep frames back
+	ops      pool[op]            // spare
 	msgs     pool[msg]
 	outs     pool[out]
 	bufs     [len(bufSizes)][][]byte // spare buffers
@@ -236,6 +232,7 @@ func New(cfg Config) *Engine {
 		early:  map[uint32][]func(){},
 		stop:   make(chan struct{}),
 	}
+	e.mu.e, e.mu.owes = e, atUnlock != nil
 	e.cond.L = &e.waitMu
 	e.askMove = func(i int) { e.anyMoved = e.askedOf[i].move() || e.anyMoved }
 	for r := range e.peers {
@@ -263,7 +260,8 @@ func (e *Engine) Start() (backend.Comm, error) {
 		return nil, err
 	}
 	if !e.cfg.Manual {
-		e.ticker.Go(e.tick)
+		e.ticker.Go(func() { e.tick(e.beat) })
+		e.ticker.Go(func() { e.tick(e.advance) }) // on its own, because it waits for Notify functions
 	}
 	if e.demand != nil {
 		e.demand.dialer.Serve(e.demand.ctx, e)
@@ -359,7 +357,7 @@ func (e *Engine) finish(o *op, st backend.Status, err error) {
 		return
 	}
 	if r.Notify != nil {
-		e.notify = append(e.notify, r)
+		e.mu.notify(r)
 	}
 	if r != &o.own { // blocking calls give their op back themselves
 		r.Impl = nil
@@ -367,37 +365,6 @@ func (e *Engine) finish(o *op, st backend.Status, err error) {
 	}
 	r.Finish(st, err) // from here on r and o are their owner's
 	e.wakeOthers()
-}
-
-// unlock releases the lock and calls the Notify functions of completed requests. Frames that these kept
-// back are written, because the caller may not come back for long.
-func (e *Engine) unlock() { e.release(true) }
-
-func (e *Engine) release(flush bool) {
-	if len(e.notify) == 0 {
-		e.mu.Unlock()
-		return
-	}
-	list := e.notify
-	e.notify = nil
-	if n := len(e.lists); n > 0 {
-		e.notify = e.lists[n-1]
-		e.lists = e.lists[:n-1]
-	}
-	e.mu.Unlock()
-	for i, r := range list {
-		list[i] = nil
-		r.Notify(r)
-	}
-	e.mu.Lock()
-	if len(e.lists) < 8 { // a Notify may have released the lock too
-		e.lists = append(e.lists, list[:0])
-	}
-	if flush && len(e.corks) > 0 {
-		e.uncork()
-	}
-	e.wakeOthers() // a waiter for what Notify has made ready may sleep again since the completion
-	e.mu.Unlock()
 }
 
 // pool keeps records for later use.

@@ -18,7 +18,7 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	if !e.cork(o, out, c.World[dest], int32(tag)) {
 		e.send(o, out, c.World[dest], int32(tag), backend.Standard)
 	}
-	e.release(false) // Flush follows
+	e.mu.Unlock() // Flush follows
 }
 
 // cork keeps a short message back. It reports false if it cannot; then the caller sends it.
@@ -59,7 +59,7 @@ func (c *comm) Flush() {
 	if len(e.corks) > 0 {
 		e.uncork()
 	}
-	e.unlock()
+	e.mu.Unlock()
 }
 
 // Diagnostics implements backend.Comm.
@@ -78,6 +78,6 @@ func (c *comm) Diagnostics() []string {
 	if e.demand != nil {
 		hub = e.demand.hub
 	}
-	e.unlock()
+	e.mu.Unlock()
 	return e.cfg.Diagnostics(links, hub)
 }

@@ -50,8 +50,8 @@ func newLife(limit time.Duration) life {
 // beat is called once each tick: it sends heartbeats and looks for silent ranks. The leader, which sleeps
 // until a socket is readable, reads the heartbeats of the others.
 func (e *Engine) beat() {
-	e.mu.Lock()
-	defer e.unlock()
+	e.mu.LockAside()
+	defer e.mu.Unlock()
 	if e.isClosed {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
@@ -84,5 +85,53 @@ func TestSilentRankIsLost(t *testing.T) {
 	}
 	if most := c.e.life.ticks + 2; ticks > most || ticks < most/2 {
 		t.Errorf("a silent rank is lost after %d ticks, and the limit is %d", ticks, c.e.life.ticks)
+	}
+}
+
+// A Notify function runs for longer than the heartbeat limit, and nobody waits in the rank: it goes on to send
+// heartbeats.
+func TestHeartbeatsDoNotWaitForNotify(t *testing.T) {
+	for _, by := range []string{"the ticker that makes progress", "the ticker that sends heartbeats"} {
+		t.Run(by, func(t *testing.T) {
+			c, write, other := raw(t, time.Hour)
+			called, end := make(chan struct{}), make(chan struct{})
+			q := &backend.Request{Notify: func(*backend.Request) {
+				close(called)
+				<-end
+			}}
+			defer close(end)
+			q.Begin()
+			c.Irecv(q, nil, 1, 1)
+			if by == "the ticker that sends heartbeats" {
+				c.e.mu.Lock()
+				c.e.peers[1].quiet = 2 * c.e.life.ticks // it reads before it takes the rank for lost
+				write(frame.Header{Kind: frame.Eager, Tag: 1}, nil)
+				c.e.mu.Unlock()
+				returned := make(chan struct{})
+				go func() {
+					c.e.beat()
+					close(returned)
+				}()
+				select {
+				case <-returned:
+				case <-time.After(time.Minute):
+					t.Fatal("the ticker waits for the Notify function")
+				}
+			} else {
+				write(frame.Header{Kind: frame.Eager, Tag: 1}, nil)
+			}
+			<-called
+			c.e.mu.Lock()
+			c.e.life.beat = 1
+			c.e.mu.Unlock()
+			for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+				if h, ok := other.header(); ok && h.Kind == frame.Heartbeat {
+					return
+				}
+				if time.Now().After(end) {
+					t.Fatal("no heartbeat within a minute")
+				}
+			}
+		})
 	}
 }

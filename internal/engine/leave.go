@@ -72,7 +72,7 @@ func (e *Engine) newLeaving() *leaving {
 func (l *leaving) look() bool {
 	e := l.e
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.mu.Unlock()
 	now := e.cfg.Now()
 	if l.step < leaveLinks && e.progress() || l.step == leaveLinks && e.stepGoodbyes() {
 		l.moved = now
@@ -98,7 +98,7 @@ func (e *Engine) flush() {
 		e.mu.Lock()
 		e.progress()
 		flushed := e.flushed()
-		e.unlock()
+		e.mu.Unlock()
 		if flushed {
 			return
 		}

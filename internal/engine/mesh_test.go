@@ -133,7 +133,7 @@ func killLocked(c *comm) {
 	e.due, e.linksClosed = nil, len(e.lostInOrder)
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "killed"})
 	e.isClosed = true
-	e.unlock()
+	e.mu.Unlock()
 	if e.demand != nil {
 		e.demand.end() // no rank listens any more
 	}
@@ -153,7 +153,7 @@ func until(t *testing.T, what string, c *comm, holds func() bool) {
 // locked calls a function with an engine's lock held.
 func locked(c *comm, f func(e *Engine) bool) bool {
 	c.e.mu.Lock()
-	defer c.e.unlock()
+	defer c.e.mu.Unlock()
 	return f(c.e)
 }
 

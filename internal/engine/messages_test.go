@@ -178,7 +178,7 @@ func TestBrokenLinkIsReadToTheEnd(t *testing.T) {
 		t.Error("a write to a closed link has not failed")
 	}
 	p.move()
-	c.e.unlock()
+	c.e.mu.Unlock()
 	for i := range messages {
 		if _, err := c.Recv(patient, nil, 1, 1); err != nil {
 			t.Fatalf("message %d: %v", i, err)
@@ -252,7 +252,7 @@ func TestWaiterIsWokenToFlushLink(t *testing.T) {
 	waited := make(chan error)
 	go func() { waited <- w.Await(patient, &done) }()
 	for w.e.mu.Lock(); !w.e.sleeping.Load(); w.e.mu.Lock() {
-		w.e.unlock()
+		w.e.mu.Unlock()
 		runtime.Gosched()
 	}
 	l.holds = true
@@ -263,7 +263,7 @@ func TestWaiterIsWokenToFlushLink(t *testing.T) {
 		}
 		w.e.peers[1].emit(frame.Header{Kind: frame.Broken}, make([]byte, noticeMax), nil)
 	}
-	w.e.unlock()
+	w.e.mu.Unlock()
 	holds := func(*Engine) bool { return l.Holds() }
 	for end := time.Now().Add(time.Minute); locked(w, holds) && time.Now().Before(end); runtime.Gosched() {
 		other.discard()

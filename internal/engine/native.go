@@ -55,7 +55,7 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 	if c.native.Queued() && !slices.Contains(e.queued, c.native) {
 		e.queued = append(e.queued, c.native)
 	}
-	e.unlock()
+	e.mu.Unlock()
 	return o, nil
 }
 
@@ -63,7 +63,7 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 func (c *comm) persistent(call *backend.Call) (backend.Operation, error) {
 	c.e.mu.Lock()
 	o, err := c.native.Persistent(call)
-	c.e.unlock()
+	c.e.mu.Unlock()
 	switch {
 	case err != nil:
 		c.Break(err) // the others have slots, or none: they would not find this rank
@@ -91,7 +91,7 @@ func (c *comm) Gone(rank int) bool { return c.isGone(rank) }
 // GoneFault returns the error of an operation that needs a rank for which Gone is true.
 func (c *comm) GoneFault(rank int) error {
 	c.e.mu.Lock()
-	defer c.e.unlock()
+	defer c.e.mu.Unlock()
 	return c.goneFault(rank)
 }
 
@@ -99,14 +99,14 @@ func (c *comm) GoneFault(rank int) error {
 func (c *comm) Refresh() {
 	c.e.mu.Lock()
 	c.e.progress()
-	c.e.unlock()
+	c.e.mu.Unlock()
 }
 
 // BreakHere breaks the communicator without a notice to the others.
 func (c *comm) BreakHere(f *backend.Fault) {
 	c.e.mu.Lock()
 	c.broken(f)
-	c.e.unlock()
+	c.e.mu.Unlock()
 }
 
 // Suspect marks a rank lost whose memory cannot be read.
@@ -117,7 +117,7 @@ func (c *comm) Suspect(rank int, err error) {
 		e.suspect(w, "rank %d (%v) is lost: %v", w, e.cfg.Peers[w], err)
 		e.handleLosses()
 	}
-	e.unlock()
+	e.mu.Unlock()
 }
 
 // checkMixed looks at an unexpected message of the layers above. If it begins a collective over messages
@@ -154,7 +154,7 @@ func (c *comm) mixed(made backend.Fingerprint, payload []byte) {
 // above. Some may have arrived already.
 func (c *comm) Waits(call *backend.Call) {
 	c.e.mu.Lock()
-	defer c.e.unlock()
+	defer c.e.mu.Unlock()
 	if c.waiting = call; call != nil {
 		c.compareArrived(call.Seq, call.Fingerprint())
 	}
@@ -163,7 +163,7 @@ func (c *comm) Waits(call *backend.Call) {
 // Mixed implements board.Comm.
 func (c *comm) Mixed(seq uint32, made backend.Fingerprint) {
 	c.e.mu.Lock()
-	defer c.e.unlock()
+	defer c.e.mu.Unlock()
 	c.compareArrived(seq, made)
 }
 

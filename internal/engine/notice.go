@@ -34,7 +34,7 @@ func (c *comm) Break(err error) {
 	if c.broken(f) && !c.closed.Load() {
 		c.broadcast(frame.Broken, EncodeFault(f), everyone)
 	}
-	e.unlock()
+	e.mu.Unlock()
 }
 
 // broadcast sends a notice to the other members for which to is true.
@@ -207,7 +207,7 @@ func (c *comm) Abort(code int) error {
 	e := c.e
 	e.mu.Lock()
 	e.onAbort(int32(code), fmt.Appendf(nil, "rank %d aborted the job with code %d", e.me, code))
-	e.unlock()
+	e.mu.Unlock()
 	e.wakeAll()
 	e.flush()
 	return nil
@@ -261,5 +261,5 @@ func (c *comm) retire() {
 		c.native.Close(true)
 	}
 	e.sweep()
-	e.unlock()
+	e.mu.Unlock()
 }

@@ -17,7 +17,7 @@ func breakFor(c *comm, f *backend.Fault, ranks ...int) {
 	for _, r := range ranks {
 		c.sendNotice(r, frame.Broken, EncodeFault(f))
 	}
-	c.e.unlock()
+	c.e.mu.Unlock()
 }
 
 // isBroken checks for an error which says that a communicator was broken before the call.

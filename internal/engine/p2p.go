@@ -24,7 +24,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	o.comm, o.req = c, &o.own
 	o.own.Begin()
 	e.send(o, buf, c.World[dest], int32(tag), mode)
-	e.unlock()
+	e.mu.Unlock()
 	_, err := c.finishBlocking(b, o)
 	return err
 }
@@ -42,14 +42,14 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 		looks = directLooks
 	}
 	if st, ok, err := c.recvNow(want, buf, looks); ok {
-		e.unlock()
+		e.mu.Unlock()
 		return st, err
 	}
 	o := e.ops.get()
 	o.comm, o.req = c, &o.own
 	o.own.Begin()
 	e.recv(o, buf, want)
-	e.unlock()
+	e.mu.Unlock()
 	return c.finishBlocking(b, o)
 }
 
@@ -140,7 +140,7 @@ func (c *comm) giveUp(o *op, cause error) (kept bool, err error) {
 	e := c.e
 	e.mu.Lock()
 	canceled := e.cancel(o, &o.own, cause)
-	e.unlock()
+	e.mu.Unlock()
 	if canceled {
 		return false, cause
 	}
@@ -148,22 +148,22 @@ func (c *comm) giveUp(o *op, cause error) (kept bool, err error) {
 	e.mu.Lock()
 	switch {
 	case o.own.Ready():
-		e.unlock()
+		e.mu.Unlock()
 		return false, nil
 	case e.putBack(o):
 		e.finish(o, backend.Status{}, cause)
-		e.unlock()
+		e.mu.Unlock()
 		return false, cause
 	case o.state == opQueued:
 		e.drop(o, nil)
-		e.unlock()
+		e.mu.Unlock()
 		return false, nil
 	}
 	e.drop(o, cause)
 	if kept = o.state == opCopying; kept {
 		o.state = opStopped
 	}
-	e.unlock()
+	e.mu.Unlock()
 	c.Break(cause)
 	return kept, cause
 }
@@ -199,7 +199,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 	e := c.e
 	e.mu.Lock()
 	if r.Parts != nil && c.whole(r.Parts, len(buf), c.World[dest]) {
-		e.unlock() // packing takes long
+		e.mu.Unlock() // packing takes long
 		r.Parts.Pack(buf)
 		r.Parts = nil
 		e.mu.Lock()
@@ -210,7 +210,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 	}
 	o := c.begin(r)
 	e.send(o, buf, c.World[dest], int32(tag), mode)
-	e.unlock()
+	e.mu.Unlock()
 }
 
 // whole reports whether a message is packed before it is sent. If the kernel copies messages faster than they go
@@ -229,14 +229,14 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 	e.mu.Lock()
 	if r.Notify == nil && c.usable() == nil {
 		if st, ok, err := c.recvNow(want, buf, 1); ok {
-			e.unlock()
+			e.mu.Unlock()
 			r.Finish(st, err)
 			return
 		}
 	}
 	o := c.begin(r)
 	e.recv(o, buf, want)
-	e.unlock()
+	e.mu.Unlock()
 }
 
 // send starts a send. The lock is held.
@@ -366,7 +366,7 @@ func (e *Engine) sendSelf(o *op, eager bool) {
 func (c *comm) Cancel(r *backend.Request) bool {
 	e := c.e
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.mu.Unlock()
 	o, ok := r.Impl.(*op) // none any more once it is complete
 	return ok && e.cancel(o, r, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "canceled before it matched"})
 }

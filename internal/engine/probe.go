@@ -49,14 +49,14 @@ func (c *comm) find(want match.Env) (*match.Node, error) {
 func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*msg, backend.Status, error) {
 	e, want := c.e, c.pattern(source, tag)
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.mu.Unlock()
 	// A message that has arrived may be withdrawn already, and one that has not may be on the way.
 	e.progress()
 	n, err := c.find(want)
 	for n == nil && err == nil && block {
 		p := probe{e, e.news.Load()}
 		e.probes++
-		e.unlock()
+		e.mu.Unlock()
 		err = c.Await(b, &p)
 		e.mu.Lock()
 		e.probes--
@@ -121,5 +121,5 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 		}
 		e.takeMsg(o, got)
 	}
-	e.unlock()
+	e.mu.Unlock()
 }

@@ -439,7 +439,7 @@ func (s *sim) leave() {
 				open++
 			}
 		}
-		if len(r.reqs) > 0 || e.posted.Len() > 0 || len(e.spares) != len(e.slots) || e.probes > 0 || len(e.notify) > 0 || open > 0 {
+		if len(r.reqs) > 0 || e.posted.Len() > 0 || len(e.spares) != len(e.slots) || e.probes > 0 || len(e.mu.done) > 0 || open > 0 {
 			s.fail("rank %d has left, and has %d operations, %d posted, %d of %d slots in use, %d communicators", i,
 				len(r.reqs), e.posted.Len(), len(e.slots)-len(e.spares), len(e.slots), open)
 		}

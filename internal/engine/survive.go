@@ -35,7 +35,7 @@ func (c *comm) Left() []int {
 func (c *comm) those(is func(*peer) bool) (ranks []int) {
 	e := c.e
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.mu.Unlock()
 	if !e.isClosed {
 		e.progress()
 	}
@@ -60,7 +60,7 @@ func (c *comm) Declare(rank int, why error) error {
 	}
 	f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: text}
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.mu.Unlock()
 	switch {
 	case e.isClosed || e.fault.Load() != nil:
 	case rank == e.me:

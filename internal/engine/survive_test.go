@@ -77,7 +77,7 @@ func TestControlCommunicatorOutlivesLosses(t *testing.T) {
 		t.Error("rank 0 has no notice of the loss")
 	}
 	world[0].e.handleLosses()
-	world[0].e.unlock()
+	world[0].e.mu.Unlock()
 	kill(world[3])
 
 	world[0].Break(errors.New("so that the first communicator is broken too"))
@@ -158,7 +158,7 @@ func TestDeclaredRankIsLostForAll(t *testing.T) {
 		_, err := c.Recv(patient, nil, (c.rank+1)%3, 1)
 		isLost(t, "a receive", err, "rank 3 was declared lost by rank 1: it has not moved")
 	}
-	last.e.unlock()
+	last.e.mu.Unlock()
 	isLost(t, "the lost rank's receive", await(t, last, waiting), "rank 3 (this one) was declared lost by rank", "it has not moved")
 	if _, err := last.Control(9); !errors.Is(err, backend.ErrPeerLost) {
 		t.Errorf("a control communicator of a lost rank: %v", err)
@@ -256,7 +256,7 @@ func TestLossesLeaveNothingBehind(t *testing.T) {
 			t.Errorf("rank %d has %d communicators, %d early, %d receives, %d of %d slots free", e.me,
 				len(e.comms), len(e.early), e.posted.Len(), len(e.spares), len(e.slots))
 		}
-		e.unlock()
+		e.mu.Unlock()
 	}
 }
 
@@ -278,7 +278,7 @@ func TestRankStoppedWithinFrameLearnsItIsLost(t *testing.T) {
 		}
 	}
 	isLost(t, "the last send", sends[len(sends)-1].Err, "rank 1 was declared lost by rank 0")
-	stopped.e.unlock()
+	stopped.e.mu.Unlock()
 	_, err := stopped.Recv(patient, nil, 0, 2)
 	isLost(t, "a receive of the lost rank", err, "rank 1 (this one) was declared lost by rank 0")
 	until(t, "without the link", other, func() bool {

@@ -197,7 +197,7 @@ func (e *Engine) poll() bool {
 		return false
 	}
 	moved := e.progress()
-	e.unlock()
+	e.mu.Unlock()
 	return moved
 }
 
@@ -226,7 +226,7 @@ func (e *Engine) rest(b *backend.Bound, p backend.Pending, start time.Time) bool
 			moved = e.cfg.Sleeper.Add(p.link, p.waits()) || moved
 		}
 	}
-	e.unlock()
+	e.mu.Unlock()
 	if !moved && !p.Ready() && b.Err(start) == nil {
 		e.cfg.Sleeper.Sleep(timeout)
 	}
@@ -276,8 +276,14 @@ func (e *Engine) hangUp() {
 	e.mu.Unlock()
 }
 
-// tick makes progress now and then, because no other goroutine may, and sends heartbeats.
-func (e *Engine) tick() {
+// advance makes progress, because no other goroutine may.
+func (e *Engine) advance() {
+	e.poll()
+	e.verify()
+}
+
+// tick does something once each tick.
+func (e *Engine) tick(do func()) {
 	t := time.NewTicker(e.life.every)
 	defer t.Stop()
 	for {
@@ -286,8 +292,6 @@ func (e *Engine) tick() {
 			return
 		case <-t.C:
 		}
-		e.poll()
-		e.verify()
-		e.beat()
+		do()
 	}
 }

@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"sync"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// lock is the engine's lock. It guards everything that moves messages, and is held for short times only: never
+// while waiting, and never while code outside the engine runs.
+//
+// Whoever holds it may complete requests. Unlock calls their Notify functions, and is the only way to release the
+// lock, so none is forgotten.
+type lock struct {
+	mu   sync.Mutex
+	e    *Engine
+	owes bool // Unlock has something to do
+
+	done  []*backend.Request   // completed; their Notify is not called yet
+	lists [][]*backend.Request // spare for done
+	aside bool                 // the holder does not call Notify functions itself
+}
+
+// atUnlock, if not nil, is called before every release of the lock of an engine that is made afterwards.
+var atUnlock func(e *Engine)
+
+func (l *lock) Lock()         { l.mu.Lock() }
+func (l *lock) TryLock() bool { return l.mu.TryLock() }
+
+// LockAside is Lock for a goroutine that must not wait for code outside the engine: another one calls the Notify
+// functions of what it completes.
+func (l *lock) LockAside() {
+	l.mu.Lock()
+	l.owes, l.aside = true, true
+}
+
+// notify makes Unlock call the Notify function of a request that has completed. The lock is held.
+func (l *lock) notify(r *backend.Request) {
+	l.done = append(l.done, r)
+	l.owes = true
+}
+
+// Unlock releases the lock, and calls the Notify functions of the requests that have completed under it.
+func (l *lock) Unlock() {
+	if l.owes {
+		l.settle()
+		return
+	}
+	l.mu.Unlock()
+}
+
+// settle is Unlock where that has more to do. Frames that the Notify functions have kept back are written, because
+// the caller may not come back for long.
+func (l *lock) settle() {
+	if atUnlock != nil {
+		atUnlock(l.e)
+	}
+	list, aside, corked := l.done, l.aside, len(l.e.corks) > 0
+	l.done, l.aside, l.owes = nil, false, atUnlock != nil
+	if n := len(l.lists); n > 0 && len(list) > 0 {
+		l.done, l.lists = l.lists[n-1], l.lists[:n-1]
+	}
+	l.mu.Unlock()
+	switch {
+	case len(list) == 0:
+	case aside:
+		go l.call(list, corked)
+	default:
+		l.call(list, corked)
+	}
+}
+
+func (l *lock) call(list []*backend.Request, corked bool) {
+	for i, r := range list {
+		list[i] = nil
+		r.Notify(r)
+	}
+	l.Lock()
+	if len(l.lists) < 8 { // a Notify may have released the lock too
+		l.lists = append(l.lists, list[:0])
+	}
+	if !corked && len(l.e.corks) > 0 {
+		l.e.uncork()
+	}
+	l.e.wakeOthers() // a waiter for what Notify has made ready may sleep again since the completion
+	l.Unlock()
+}
