@@ -42,6 +42,8 @@ var users = map[string][]string{
 	"internal/direct":     {"backend/local", "internal/board"},
 	"internal/frame":      {"backend/tcp", "internal/engine", "internal/memlink", "internal/wire"},
 	"internal/flight":     {"", "internal/comm", "cmd/cohort", "cohorttest", "internal/remote", "internal/spawn"},
+	"internal/gate":       {"backend/*", "internal/*", "pool"},
+	"internal/interleave": {"internal/word"}, // and tests
 	"internal/job":        {"cmd/cohort", "internal/remote", "internal/spawn"},
 	"internal/kernel":     {"", "internal/comm", "coll", "tensor"},
 	"internal/libmpi":     {"backend/mpi", "cmd/cohort"},
@@ -52,10 +54,11 @@ var users = map[string][]string{
 	"internal/node":       {"backend/shm", "backend/tcp"},
 	"internal/remote":     {"cmd/cohort"},
 	"internal/sched":      {"internal/comm"},
-	"internal/shmem":      {"backend/*", "internal/board", "internal/comm", "internal/direct", "internal/engine", "internal/frame", "internal/memlink", "internal/node", "internal/sched", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
+	"internal/shmem":      {"backend/*", "internal/board", "internal/comm", "internal/direct", "internal/engine", "internal/frame", "internal/memlink", "internal/node", "internal/sched", "pool", "cmd/cohort", "internal/spawn", "internal/window", "internal/word"},
 	"internal/spawn":      {"cmd/cohort", "internal/remote"},
 	"internal/view":       {"", "backend/*", "cohorttest", "file", "tensor", "internal/accel/*", "internal/clp", "internal/comm", "internal/flight", "internal/kernel", tests, "internal/window"},
 	"internal/window":     {"", "internal/comm"},
+	"internal/word":       {"backend", "backend/*", "internal/*", "pool"},
 	"internal/wire":       {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
 }
 

@@ -1,0 +1,67 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/word"
+)
+
+// Gate counts who is inside. The zero value is open. Any goroutine may call its methods at any time.
+//
+// The word count is written by all: the number of those inside, and the bit shut. The pointer waiter is written by
+// the goroutine that waits in AwaitEmpty, and read by those that leave.
+//
+// Invariant: while a goroutine is inside, AwaitEmpty has not returned true. After Shut, Enter lets nobody in.
+type Gate struct {
+	count  word.Uint32
+	waiter word.Pointer[word.Parker]
+}
+
+const shut = 1 << 31
+
+// Enter lets the caller in, unless the gate is shut. Whoever is inside calls Leave.
+func (g *Gate) Enter() bool {
+	if g.count.Add(1)&shut == 0 {
+		return true
+	}
+	g.Leave()
+	return false
+}
+
+// Leave takes the caller out.
+func (g *Gate) Leave() {
+	if g.count.Add(^uint32(0)) == shut {
+		if p := g.waiter.Load(); p != nil {
+			p.Unpark()
+		}
+	}
+}
+
+// Shut lets nobody in any more. It returns true for the first caller, which alone may call AwaitEmpty.
+func (g *Gate) Shut() bool { return g.count.Or(shut)&shut == 0 }
+
+// IsShut reports whether Shut was called.
+func (g *Gate) IsShut() bool { return g.count.Load()&shut != 0 }
+
+// AwaitEmpty waits until nobody is inside, for at most limit if that is above 0. The gate is shut. If AwaitEmpty
+// returns false, what the gate guards must be left as it is.
+func (g *Gate) AwaitEmpty(limit time.Duration) bool {
+	if g.count.Load() == shut {
+		return true
+	}
+	var end time.Time
+	if limit > 0 {
+		end = time.Now().Add(limit)
+	}
+	p := word.NewParker()
+	g.waiter.Store(p)
+	for g.count.Load() != shut {
+		if limit > 0 {
+			if limit = time.Until(end); limit <= 0 {
+				return false
+			}
+		}
+		p.Park(limit)
+	}
+	return true
+}
