@@ -8,6 +8,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/memlink"
 )
 
 // A Dialer makes the links of a job that makes them when two ranks first need one. Of two ranks the higher
@@ -45,14 +46,14 @@ type demand struct {
 	e      *Engine
 	ctx    context.Context
 	cancel context.CancelFunc
-	all    sync.WaitGroup // the goroutines that make links
+	all    sync.WaitGroup                     // the goroutines that make links
+	try    func(p *peer, pause time.Duration) // makes the attempts of ask; a simulation has its own
 
 	hub   int // see rehub
 	alone int // ticks without a link to any rank that could be the hub
 	wide  int // how many of those are asked
 
-	parted bool // this rank has said goodbye
-	let    bool // the hub has taken over to inform the others
+	let bool // the hub has taken over to inform the others
 }
 
 const (
@@ -71,6 +72,7 @@ const (
 func newDemand(e *Engine, dialer Dialer) *demand {
 	d := &demand{e: e, dialer: dialer, wide: 1}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.try = func(p *peer, pause time.Duration) { d.all.Go(func() { d.attempts(p, pause) }) }
 	return d
 }
 
@@ -107,26 +109,33 @@ func (d *demand) ask(p *peer, pause time.Duration) {
 		return
 	}
 	p.asking, p.quiet = true, 0
+	d.try(p, pause)
+}
+
+func (d *demand) attempts(p *peer, pause time.Duration) {
 	try := d.dial
 	if p.rank > d.e.me {
 		try = d.request
 	}
-	d.all.Go(func() {
-		for ; ; pause = min(max(2*pause, attemptPause), attemptRest) {
-			if pause > 0 {
-				select {
-				case <-d.ctx.Done():
-				case <-time.After(pause/2 + rand.N(pause)):
-				}
-			}
-			ctx, cancel := context.WithTimeout(d.ctx, attemptFor)
-			err := try(ctx, p)
-			cancel()
-			if d.asked(p, err) {
-				return
+	for ; ; pause = longer(pause) {
+		if pause > 0 {
+			select {
+			case <-d.ctx.Done():
+			case <-time.After(pause/2 + rand.N(pause)):
 			}
 		}
-	})
+		ctx, cancel := context.WithTimeout(d.ctx, attemptFor)
+		err := try(ctx, p)
+		cancel()
+		if d.asked(p, err) {
+			return
+		}
+	}
+}
+
+// longer returns the pause after the next attempt.
+func longer(pause time.Duration) time.Duration {
+	return min(max(2*pause, attemptPause), attemptRest)
 }
 
 func (d *demand) dial(ctx context.Context, p *peer) error {
@@ -142,13 +151,18 @@ func (d *demand) request(ctx context.Context, p *peer) error {
 	if err != nil {
 		return err
 	}
+	d.answered(p, lost)
+	return nil
+}
+
+// answered handles the answer to a request: why this rank is lost for that one, nil if a link will come.
+func (d *demand) answered(p *peer, lost *backend.Fault) {
 	e := d.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p.quiet = 0; lost != nil {
 		e.onLoss(p.rank, e.me, lost)
 	}
-	return nil
 }
 
 // asked handles the end of an attempt, and reports whether it was the last one.
@@ -215,18 +229,30 @@ func (e *Engine) Came(rank int, l Link) {
 		p.again()
 		return
 	}
+	if e.parted {
+		p.sayGoodbye()
+	}
 	if d.hub == e.me {
 		e.greet(p)
-	}
-	if d.parted {
-		p.sayGoodbye()
 	}
 	e.wakeLeader() // to listen to it
 }
 
+// confirmed notes that the other end has the link too.
+//
+// Invariant: what goes over a link that may end before, and be made again, has no tokens of that link. So mem is
+// set here.
+func (p *peer) confirmed() {
+	p.fresh = false
+	if m, ok := p.link.(interface{ Memory() *memlink.Link }); ok {
+		p.mem = m.Memory()
+	}
+}
+
 // taken is called when the other end has taken the connection.
 func (p *peer) taken() {
-	p.fresh, p.quiet, p.failed = false, 0, 0
+	p.confirmed()
+	p.quiet, p.failed = 0, 0
 	p.flush()
 	p.e.wakeLeader()
 }
@@ -266,7 +292,7 @@ func (e *Engine) giveUpWaiting() {
 			}
 			continue
 		}
-		if p.quiet <= e.life.reach || e.life.limit < 0 {
+		if p.quiet <= e.life.reach || e.life.limit < 0 || e.parted {
 			continue
 		}
 		why := "no answer"

@@ -101,6 +101,7 @@ type Engine struct {
 	queued      []*board.Collective // with operations that have not arrived
 	departed    []byte              // the list of ranks that have left, for a notice to the others
 	excluded    bool                // the others have declared this rank lost
+	parted      bool                // this rank has said goodbye: no silence of others matters any more
 	life        life
 	ticked      time.Time // when the last tick was
 
@@ -247,7 +248,10 @@ func New(cfg Config) *Engine {
 }
 
 // Connect gives the engine the link to a rank, before Start.
-func (e *Engine) Connect(rank int, l Link) { e.peers[rank].up(l) }
+func (e *Engine) Connect(rank int, l Link) {
+	e.peers[rank].up(l)
+	e.peers[rank].confirmed()
+}
 
 // Start starts the engine, and returns the communicator of all ranks.
 func (e *Engine) Start() (backend.Comm, error) {

@@ -76,7 +76,7 @@ func (e *Engine) beat() {
 		if p.fresh {
 			most = e.life.reach
 		}
-		if p.quiet <= most+1 || e.life.limit < 0 { // the tick in which something came does not count
+		if p.quiet <= most+1 || e.life.limit < 0 || e.parted { // the tick in which something came does not count
 			continue
 		}
 		p.move() // what has come and was not read counts

@@ -38,13 +38,6 @@ func (e *Engine) rehub() {
 		e.need(p)
 		e.greet(p)
 	}
-	if d.parted {
-		for _, p := range e.peers[hub:] {
-			if p != nil && p.wanted && !p.said {
-				p.sayGoodbye()
-			}
-		}
-	}
 	for _, c := range e.comms {
 		c.notices(func(kind frame.Kind, body []byte) { c.broadcast(kind, body, unlinked) })
 	}
@@ -153,7 +146,7 @@ func (e *Engine) spread() {
 	list := e.departed
 	e.departed = nil
 	for r, p := range e.peers {
-		if p != nil && (!p.said || e.demand.parted) && !p.dead && e.losses[r] == nil {
+		if p != nil && (!p.said || e.parted) && !p.dead && e.losses[r] == nil {
 			p.emit(frame.Header{Kind: frame.Left}, list, nil)
 		}
 	}

@@ -151,11 +151,9 @@ func (e *Engine) sayGoodbyes() {
 	if e.excluded {
 		return
 	}
-	if e.demand != nil {
-		e.demand.parted = true
-	}
+	e.parted = true
 	for r, p := range e.peers {
-		if p != nil && p.wanted && e.losses[r] == nil {
+		if p != nil && p.link != nil && e.losses[r] == nil { // others hear it when their link comes
 			p.sayGoodbye()
 		}
 	}
@@ -247,10 +245,13 @@ func (e *Engine) leftUnseen(p *peer) {
 	e.rehub()
 }
 
-// sayGoodbye says goodbye on a link, once.
+// sayGoodbye says goodbye on a link, behind what is queued. The goodbye does not wait for a link to be confirmed: if
+// it is lost with the link, the hub reports that this rank has left.
 func (p *peer) sayGoodbye() {
-	if !p.goodbyeSent {
-		p.goodbyeSent = true
-		p.emit(frame.Header{Kind: frame.Goodbye}, nil, nil)
+	h := frame.Header{Kind: frame.Goodbye}
+	if !p.fresh {
+		p.emit(h, nil, nil)
+	} else if n, err := p.link.Write(&h, nil, 0); err != nil || n < frame.HeaderSize { // a new link has room for it
+		p.again()
 	}
 }

@@ -26,7 +26,7 @@ type peer struct {
 	e    *Engine
 	rank int
 	link Link          // nil: there is none now
-	mem  *memlink.Link // the same, if it goes through memory
+	mem  *memlink.Link // the last link that was confirmed, if it goes through memory: tokens are of it
 
 	head frame.Header // of the frame that is being written
 	in   frame.Arrival
@@ -42,14 +42,13 @@ type peer struct {
 
 	quiet, mute int // ticks in which nothing has come, or been written
 
-	wanted      bool  // a link exists or is being made
-	asking      bool  // a goroutine makes it
-	fresh       bool  // the other end has not confirmed the link yet: frames wait
-	failed      int   // links in a row that ended before that
-	gone        bool  // the hub has reported that the rank has left
-	goodbyeSent bool  // this rank has said goodbye to it
-	acked       bool  // it has acknowledged that
-	why         error // the error of the last attempt to make a link
+	wanted bool  // a link exists or is being made
+	asking bool  // a goroutine makes it
+	fresh  bool  // the other end has not confirmed the link yet: frames wait
+	failed int   // links in a row that ended before that
+	gone   bool  // the hub has reported that the rank has left
+	acked  bool  // it has acknowledged this rank's goodbye
+	why    error // the error of the last attempt to make a link
 
 	copying int         // ticks in which a lost rank has not ended a copy
 	said    bool        // its goodbye has arrived
@@ -68,10 +67,7 @@ func (p *peer) up(l Link) {
 	if !slices.Contains(p.e.open, p) {
 		p.e.open = append(p.e.open, p)
 	}
-	p.link, p.wanted, p.mem = l, true, nil
-	if m, ok := l.(interface{ Memory() *memlink.Link }); ok {
-		p.mem = m.Memory()
-	}
+	p.link, p.wanted = l, true
 	if limit := p.e.life.limit; limit > 0 { // later than the heartbeats, whose error says more
 		l.Limit(limit + limit/2)
 	}

@@ -28,6 +28,7 @@ type simLink struct {
 	ended   error      // after what is in flight
 	closed  bool
 	left    bool
+	sent    int // frames; a new link has room for two
 }
 
 // simFrame is a frame in flight.
@@ -65,7 +66,7 @@ func (l *simLink) Write(h *frame.Header, body []byte, off int) (int, error) {
 	}
 	total := frame.HeaderSize + len(body)
 	n := total
-	if s.chance(4) { // a part only
+	if l.sent >= 2 && s.chance(4) { // a part only
 		n = min(total, off+1+s.rng.IntN(total))
 	}
 	if k := n - frame.HeaderSize; k > len(l.pending.body) {
@@ -78,6 +79,7 @@ func (l *simLink) Write(h *frame.Header, body []byte, off int) (int, error) {
 		}
 		l.pending.due = due
 		l.other.flight = append(l.other.flight, l.pending)
+		l.sent++
 		l.pending = simFrame{}
 	}
 	return n, nil

@@ -17,13 +17,17 @@ type simMemory struct {
 	all     []byte         // of segment
 	buffers []byte
 	used    int // of buffers
+	links   int // that there were
 }
 
-const simData = 4 << 10 // bytes of a data ring
+const (
+	simData  = 4 << 10 // bytes of a data ring
+	simLinks = 40      // of one simulation, at most
+)
 
 func newSimMemory(t *testing.T) *simMemory {
 	m := &simMemory{buffers: make([]byte, 16<<20)}
-	size := simRanks * simRanks * memlink.Size(simData)
+	size := 2 * simLinks * memlink.Size(simData)
 	var err error
 	if m.segment, err = shmem.Create("sim", size); err != nil {
 		t.Logf("no links through memory: %v", err)
@@ -36,9 +40,12 @@ func newSimMemory(t *testing.T) *simMemory {
 
 // reset prepares the next simulation.
 func (m *simMemory) reset() {
-	clear(m.all)
-	m.used = 0
+	clear(m.all[:2*m.links*memlink.Size(simData)])
+	m.used, m.links = 0, 0
 }
+
+// room reports whether there is memory for another link.
+func (m *simMemory) room() bool { return m.segment != nil && m.links < simLinks }
 
 // buffer returns n zero bytes.
 func (m *simMemory) buffer(n int) []byte {
@@ -54,21 +61,39 @@ func (m *simMemory) buffer(n int) []byte {
 // link joins two ranks of a node. All ranks are this process, which copies from itself to itself.
 func (m *simMemory) link(s *sim, a, b int, copies bool) (simEnd, simEnd) {
 	size := memlink.Size(simData)
-	end := func(own, peer int) *simMemoryLink {
+	out := 2 * m.links * size
+	m.links++
+	end := func(out, in, peer int) *simMemoryLink {
 		return &simMemoryLink{Link: memlink.New(memlink.Config{
-			Segment: m.segment, Out: (own*simRanks + peer) * size, In: (peer*simRanks + own) * size, Data: simData,
+			Segment: m.segment, Out: out, In: in, Data: simData,
 			PID: os.Getpid(), Copies: copies, Kill: func() { s.die(peer) },
 		})}
 	}
-	x, y := end(a, b), end(b, a)
+	x, y := end(out, out+size, b), end(out+size, out, a)
 	x.other, y.other = y, x
+	x.socket = s.onDemand || s.chance(2)
+	y.socket = x.socket
 	return x, y
 }
 
 // simMemoryLink is one end of a link through memory.
 type simMemoryLink struct {
 	*memlink.Link
-	other *simMemoryLink
+	other  *simMemoryLink
+	socket bool // beside it, which shows that the other end is closed
+}
+
+func (l *simMemoryLink) Finish(goodbye bool) {
+	l.Link.Finish(goodbye)
+	if l.socket {
+		l.other.Ended(nil)
+	}
+}
+
+func (l *simMemoryLink) Close() {
+	if l.socket {
+		l.other.Ended(nil)
+	}
 }
 
 func (l *simMemoryLink) inFlight() bool {

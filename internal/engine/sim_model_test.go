@@ -13,6 +13,9 @@ import (
 // check evaluates the operations of a rank that have ended.
 func (s *sim) check(i int) {
 	r := s.ranks[i]
+	if !s.loss && (len(r.e.lostInOrder) > 0 || r.e.excluded) {
+		s.fail("rank %d has lost ranks %v (%v), and nothing has happened to them; excluded: %v", i, r.e.lostInOrder, r.e.losses, r.e.excluded)
+	}
 	r.reqs = slices.DeleteFunc(r.reqs, func(q *simRequest) bool {
 		if !q.Ready() {
 			return false
@@ -105,11 +108,11 @@ func (s *sim) message(i, from int, q *simRequest) {
 // settle checks what is left after the calm.
 func (s *sim) settle() {
 	for i, r := range s.ranks {
-		if r.dead || r.stopped {
+		if r.dead || r.stopped || r.left {
 			continue
 		}
 		for ctx, c := range r.comms {
-			if c != nil && s.loss && c.fault.Load() == nil {
+			if c != nil && s.sure && c.fault.Load() == nil {
 				s.fail("rank %d does not know that a rank is lost", i)
 			}
 			if c != nil && s.broke[ctx] && !s.loss && c.Broken() == nil {
@@ -151,8 +154,8 @@ func (s *sim) settle() {
 // remains checks an operation that has not ended: it waits for what no rank does.
 func (s *sim) remains(i int, q *simRequest) {
 	c := s.ranks[i].comms[q.ctx]
-	if c == nil || s.loss || s.broke[q.ctx] {
-		s.fail("rank %d: operation %d has not ended; a loss: %v, broken: %v, closed: %v", i, q.post, s.loss, s.broke[q.ctx], c == nil)
+	if c == nil || s.sure || s.broke[q.ctx] {
+		s.fail("rank %d: operation %d has not ended; a loss: %v, broken: %v, closed: %v", i, q.post, s.sure, s.broke[q.ctx], c == nil)
 	}
 	if q.peer >= 0 && s.closed[q.ctx][c.World[q.peer]] {
 		s.fail("rank %d: operation %d has not ended, though rank %d has closed %d", i, q.post, c.World[q.peer], q.ctx)

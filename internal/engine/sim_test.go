@@ -60,14 +60,21 @@ type sim struct {
 	trace   []string
 	tracing bool
 
-	faults  bool // this seed has faults
-	cancels bool
-	flows   map[[4]int]*simFlow // by sender, receiver, context, tag
-	memory  *simMemory
+	faults   bool // this seed has faults
+	onDemand bool // links are made on demand
+	cancels  bool
+	flows    map[[4]int]*simFlow // by sender, receiver, context, tag
+	memory   *simMemory
+	kernel   bool       // the kernel copies between ranks of a node
+	nodes    []int      // by rank
+	events   []simEvent // to come
+	ends     [][]simEnd // of all links that there were, by rank
 
 	// The events so far. The model allows only the errors that they explain.
 	faulty bool // any of those below
-	loss   bool // a rank is lost
+	loss   bool // a rank may be lost
+	sure   bool // a rank is lost, and all that have not left learn it
+	cuts   [][2]int
 	broke  [2]bool
 	closed [2][simRanks]bool // by context and rank
 	leaves bool
@@ -85,20 +92,26 @@ func newSim(t *testing.T, seed uint64, memory *simMemory) *sim {
 	s.faults, s.cancels = seed%2 == 1, seed%4 >= 2
 	n := 2 + s.rng.IntN(simRanks-1)
 	memory.reset()
-	nodes, copies := make([]int, n), s.chance(2)
+	s.nodes, s.kernel, s.ends = make([]int, n), s.chance(2), make([][]simEnd, n)
+	s.onDemand = seed%8 >= 4
 	s.links = make([][]simEnd, n)
 	for a := range n {
-		s.links[a], nodes[a] = make([]simEnd, n), s.rng.IntN(2)
+		s.links[a], s.nodes[a] = make([]simEnd, n), s.rng.IntN(2)
 		for b := range a {
-			if nodes[a] == nodes[b] && memory.segment != nil {
-				s.links[a][b], s.links[b][a] = memory.link(s, a, b, copies)
-			} else {
-				s.links[a][b], s.links[b][a] = simPair(s)
+			if !s.onDemand || b == 0 {
+				s.connect(a, b)
 			}
 		}
 	}
 	for r := range n {
-		e := New(Config{Rank: r, Peers: make([]Peer, n), Heartbeat: simBeat, Sleeper: simSleeper{}, Manual: true, Now: func() time.Time { return s.now }})
+		cfg := Config{Rank: r, Peers: make([]Peer, n), Heartbeat: simBeat, Sleeper: simSleeper{}, Manual: true, Now: func() time.Time { return s.now }}
+		if s.onDemand {
+			cfg.Dialer = simDialer{}
+		}
+		e := New(cfg)
+		if s.onDemand {
+			e.demand.try = func(p *peer, pause time.Duration) { s.attempt(r, p, pause) }
+		}
 		for p, l := range s.links[r] {
 			if l != nil {
 				e.Connect(p, l)
@@ -157,15 +170,20 @@ func (s *sim) run(events int) {
 		s.step()
 	}
 	s.calm = true
-	stopped, running := false, false
+	stopped, stays, running := false, false, false
 	for i, r := range s.ranks {
 		if r.stopped && s.chance(2) {
 			s.goOn(i)
 		}
 		stopped = stopped || r.stopped
-		running = running || !r.stopped && !r.dead
+		running = running || !r.stopped && !r.dead && r.leaving == nil
+		stays = stays || r.stopped && r.leaving == nil
 	}
-	s.loss = s.loss || stopped && running
+	s.loss = s.loss || stopped
+	s.sure = s.sure || stays && running
+	for _, pair := range s.cuts { // a link on demand may not have been in use
+		s.sure = s.sure || !s.onDemand && s.ranks[pair[0]].leaving == nil && s.ranks[pair[1]].leaving == nil
+	}
 	s.wait()
 	if stopped {
 		s.settle()
@@ -227,16 +245,19 @@ func (s *sim) copies(i int, o *op) bool {
 
 func (s *sim) step() {
 	s.steps++
+	s.happen()
 	i := s.rng.IntN(len(s.ranks))
 	r := s.ranks[i]
 	switch k := s.rng.IntN(100); {
 	case r.dead || r.stopped || r.left:
 		s.pass(20)
 	case k < 60 || s.calm && k < 80:
-		if r.e.poll() {
+		if r.leaving != nil {
+			s.look(i)
+		} else if r.e.poll() {
 			s.check(i)
 		}
-		if !r.due.After(s.now) {
+		if !r.left && !r.due.After(s.now) {
 			r.due = s.now.Add(r.e.life.every)
 			r.e.beat()
 			s.check(i)
@@ -251,6 +272,8 @@ func (s *sim) step() {
 		s.cancel(i)
 	case k == 98 && s.chance(4):
 		s.closeComm(i)
+	case k == 98 && s.chance(8) && r.leaving == nil:
+		s.depart(i)
 	case k == 99 && s.faults && s.chance(8):
 		s.fault(i)
 	}
@@ -279,7 +302,7 @@ func (s *sim) start(i, ctx int, q *simRequest) {
 	r.reqs = append(r.reqs, q)
 }
 
-var simSizes = []int{0, 8, 100, 1 << 10, 1<<10 + 1, 5000, 20000}
+var simSizes = []int{0, 8, 100, 1 << 10, 1<<10 + 1, 5000, 20000, 40000}
 
 const simRanks = 4 // at most
 
@@ -289,7 +312,7 @@ func (s *sim) send(i int) {
 		return
 	}
 	dest := s.rng.IntN(c.Size())
-	q := &simRequest{send: true, peer: dest, tag: s.rng.IntN(2), size: simSizes[s.rng.IntN(len(simSizes))]}
+	q := &simRequest{send: true, peer: dest, tag: s.rng.IntN(2), size: simSizes[min(s.rng.IntN(2*len(simSizes)), s.rng.IntN(len(simSizes)))]}
 	to := c.World[dest]
 	flow := s.flow([4]int{i, to, ctx, q.tag})
 	flow.sent = append(flow.sent, 0)
@@ -359,9 +382,10 @@ func (s *sim) fault(i int) {
 		s.say("rank %d is stopped", i)
 		r.stopped = true
 	case 2:
-		if p := s.rng.IntN(len(s.ranks)); p != i {
+		if p := s.rng.IntN(len(s.ranks)); p != i && s.links[i][p] != nil {
 			s.say("the link between ranks %d and %d ends", i, p)
 			s.loss = true
+			s.cuts = append(s.cuts, [2]int{i, p})
 			s.links[i][p].cut(s.chance(2))
 		}
 	case 3:
@@ -377,11 +401,10 @@ func (s *sim) fault(i int) {
 // die ends a rank and its links.
 func (s *sim) die(i int) {
 	s.say("rank %d dies", i)
+	s.sure = s.sure || s.ranks[i].leaving == nil
 	s.ranks[i].dead, s.faulty, s.loss = true, true, true
-	for _, l := range s.links[i] {
-		if l != nil {
-			l.cut(s.chance(2))
-		}
+	for _, l := range s.ends[i] {
+		l.cut(s.chance(2))
 	}
 }
 
@@ -389,30 +412,19 @@ func (s *sim) die(i int) {
 func (s *sim) leave() {
 	s.faulty, s.leaves = true, true
 	for i, r := range s.ranks {
-		if r.dead {
-			continue
+		if !r.dead && r.leaving == nil {
+			s.depart(i)
 		}
-		for ctx, c := range r.comms {
-			if c != nil && ctx > 0 {
-				c.Close()
-			}
-		}
-		s.check(i)
-		c := r.comms[0]
-		c.closed.Store(true)
-		c.retire()
-		r.leaving = r.e.newLeaving()
 	}
 	for end := s.now.Add(30 * time.Second); ; s.steps++ {
 		done := true
+		s.happen()
 		for i, r := range s.ranks {
 			if r.dead || r.left {
 				continue
 			}
-			if done = false; r.leaving.look() {
-				r.left = true
-			}
-			s.check(i)
+			done = false
+			s.look(i)
 			if !r.left && !r.due.After(s.now) {
 				r.due = s.now.Add(r.e.life.every)
 				r.e.beat()

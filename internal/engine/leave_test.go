@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+)
+
+// steps is a job with links on demand in which the test does everything: it moves the ranks, brings the links, and
+// lets time pass.
+type steps struct {
+	ranks []*comm
+	now   time.Time
+}
+
+func inSteps(t *testing.T, n int) *steps {
+	t.Helper()
+	s := &steps{now: simBegin}
+	for r := range n {
+		e := New(Config{Rank: r, Peers: make([]Peer, n), Heartbeat: simBeat, Sleeper: newTestSleeper(), Dialer: simDialer{}, Manual: true,
+			Now: func() time.Time { return s.now }})
+		e.demand.try = func(*peer, time.Duration) {}
+		if r > 0 {
+			a, b := testPair(newTestSleeper(), newTestSleeper())
+			e.Connect(0, a)
+			s.ranks[0].e.Connect(r, b)
+		}
+		c, err := e.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ranks = append(s.ranks, c.(*comm))
+	}
+	return s
+}
+
+// leave begins the leaving of a rank.
+func (s *steps) leave(r int) *leaving {
+	c := s.ranks[r]
+	c.closed.Store(true)
+	c.retire()
+	return c.e.newLeaving()
+}
+
+// lateLink is an end of a link at which nothing arrives before a moment.
+type lateLink struct {
+	Link
+	s     *steps
+	until time.Time
+}
+
+func (l *lateLink) Read(a *frame.Arrival) (bool, error) {
+	if l.s.now.Before(l.until) {
+		return false, nil
+	}
+	return l.Link.Read(a)
+}
+
+// A rank leaves while a link to it comes. Each end has the link at any moment of that, and what the other rank writes
+// arrives at any moment, or too late. The others do not lose the rank that leaves, and its leaving ends.
+func TestRankThatLeavesWhileLinkComesIsNotLost(t *testing.T) {
+	const looks = 6
+	for here := range looks {
+		for there := range looks {
+			for late := range 2 * looks {
+				t.Run(fmt.Sprintf("link at %d and %d, first frame at %d", here, there, late), func(t *testing.T) {
+					s := inSteps(t, 3)
+					a, b := testPair(newTestSleeper(), newTestSleeper())
+					q := isend(s.ranks[2], 1, 1, 5)
+					l, left := s.leave(1), false
+					for i := 0; i < 4*looks || !left; i++ {
+						if i == here {
+							s.ranks[2].e.Came(1, a)
+						}
+						if i == there {
+							s.ranks[1].e.Came(2, &lateLink{b, s, simBegin.Add(time.Duration(late) * time.Millisecond)})
+						}
+						left = left || l.look()
+						if i%2 == 0 {
+							s.ranks[0].Poll()
+						}
+						if i > looks {
+							s.ranks[2].Poll()
+						}
+						if s.now = s.now.Add(time.Millisecond); i > 20000 {
+							t.Fatal("rank 1 has not left")
+						}
+					}
+					for _, r := range []int{0, 2} {
+						s.ranks[r].Poll()
+						if lost := s.ranks[r].Failed(); lost != nil {
+							t.Errorf("rank %d has lost ranks %v: %v", r, lost, s.ranks[r].e.losses[1])
+						}
+					}
+					if !q.Ready() {
+						t.Error("a send to the rank that has left goes on")
+					}
+				})
+			}
+		}
+	}
+}
+
+// Ranks that have heard a goodbye send no heartbeats to the rank that leaves. It does not lose them while it waits for
+// the others.
+func TestRankThatLeavesLosesNobodyForSilence(t *testing.T) {
+	s := inSteps(t, 3)
+	e, l := s.ranks[0].e, s.leave(0)
+	for s.now.Before(simBegin.Add(2*simBeat)) && !l.look() {
+		s.ranks[1].Poll()
+		if !e.parted { // then rank 1 takes the goodbye, and rank 2 is stopped for a while
+			s.ranks[2].Poll()
+			s.ranks[1].e.beat()
+			s.ranks[2].e.beat()
+		}
+		e.beat()
+		s.now = s.now.Add(e.life.every)
+	}
+	if e.lostInOrder != nil || l.step != leaveGoodbye {
+		t.Errorf("the rank that leaves has lost ranks %v, in step %d", e.lostInOrder, l.step)
+	}
+}
+
+// A link through memory ends before it is confirmed, with messages queued that the kernel would copy. They go over
+// the next link.
+func TestMessagesQueuedForLinkThatEndsGoOverNext(t *testing.T) {
+	s, memory := inSteps(t, 3), newSimMemory(t)
+	if memory.segment == nil {
+		t.Skip("no links through memory on this platform")
+	}
+	link := func() (a, b simEnd) { return memory.link(&sim{onDemand: true}, 2, 1, true) }
+	a, b := link()
+	s.ranks[2].e.Came(1, a)
+	var sends []*backend.Request
+	for range 3 {
+		sends = append(sends, isend(s.ranks[2], 64<<10, 1, 5))
+	}
+	b.(*simMemoryLink).Close() // rank 1 cannot take it
+	s.ranks[2].Poll()
+	a, b = link()
+	s.ranks[2].e.Came(1, a)
+	s.ranks[1].e.Came(2, b)
+	sends = append(sends, isend(s.ranks[2], 64<<10, 1, 5))
+	for i, q := range sends {
+		r, _ := irecv(s.ranks[1], 64<<10, 2, 5)
+		for range 1000 {
+			s.ranks[1].Poll()
+			s.ranks[2].Poll()
+		}
+		if !r.Ready() || !q.Ready() || r.Err != nil || q.Err != nil {
+			t.Errorf("message %d: received %v, sent %v, %v, %v", i, r.Ready(), q.Ready(), r.Err, q.Err)
+		}
+	}
+}
