@@ -8,16 +8,21 @@ import (
 
 // Gate counts who is inside. The zero value is open. Any goroutine may call its methods at any time.
 //
-// The word count is written by all: the number of those inside, and the bit shut. The pointer waiter is written by
-// the goroutine that waits in AwaitEmpty, and read by those that leave.
+// The word count is written by all: the number of those inside, the bit shut, and a tally of what they did there, which
+// costs nothing beside leaving. The pointer waiter is written by the goroutine that waits in AwaitEmpty, and read by
+// those that leave.
 //
 // Invariant: while a goroutine is inside, AwaitEmpty has not returned true. After Shut, Enter lets nobody in.
 type Gate struct {
-	count  word.Uint32
+	count  word.Uint64
 	waiter word.Pointer[word.Parker]
 }
 
-const shut = 1 << 31
+// Bits 0 to 30 of the word count those inside, bits 32 to 63 are the tally, modulo 2^32.
+const (
+	shut      = 1 << 31
+	talliedAt = 32
+)
 
 // Enter lets the caller in, unless the gate is shut. Whoever is inside calls Leave.
 func (g *Gate) Enter() bool {
@@ -29,13 +34,22 @@ func (g *Gate) Enter() bool {
 }
 
 // Leave takes the caller out.
-func (g *Gate) Leave() {
-	if g.count.Add(^uint32(0)) == shut {
+func (g *Gate) Leave() { g.LeaveWith(0) }
+
+// LeaveWith takes the caller out and adds n to the tally.
+func (g *Gate) LeaveWith(n int) {
+	if uint32(g.count.Add(uint64(n)<<talliedAt-1)) == shut {
 		if p := g.waiter.Load(); p != nil {
 			p.Unpark()
 		}
 	}
 }
+
+// Count adds n to the tally.
+func (g *Gate) Count(n int) { g.count.Add(uint64(n) << talliedAt) }
+
+// Tally returns the sum of what was added to it. It is final when the gate is empty.
+func (g *Gate) Tally() int32 { return int32(g.count.Load() >> talliedAt) }
 
 // Shut lets nobody in any more. It returns true for the first caller, which alone may call AwaitEmpty.
 func (g *Gate) Shut() bool { return g.count.Or(shut)&shut == 0 }
@@ -43,10 +57,13 @@ func (g *Gate) Shut() bool { return g.count.Or(shut)&shut == 0 }
 // IsShut reports whether Shut was called.
 func (g *Gate) IsShut() bool { return g.count.Load()&shut != 0 }
 
+// Empty reports whether the gate is shut and nobody is inside.
+func (g *Gate) Empty() bool { return uint32(g.count.Load()) == shut }
+
 // AwaitEmpty waits until nobody is inside, for at most limit if that is above 0. The gate is shut. If AwaitEmpty
 // returns false, what the gate guards must be left as it is.
 func (g *Gate) AwaitEmpty(limit time.Duration) bool {
-	if g.count.Load() == shut {
+	if g.Empty() {
 		return true
 	}
 	var end time.Time
@@ -55,7 +72,7 @@ func (g *Gate) AwaitEmpty(limit time.Duration) bool {
 	}
 	p := word.NewParker()
 	g.waiter.Store(p)
-	for g.count.Load() != shut {
+	for !g.Empty() {
 		if limit > 0 {
 			if limit = time.Until(end); limit <= 0 {
 				return false

@@ -27,6 +27,31 @@ func TestShutGateLetsNobodyIn(t *testing.T) {
 	}
 }
 
+// The tally takes neither from those inside nor from them to it, also below 0 and beyond 2^31.
+func TestTallyIsApartFromTheCount(t *testing.T) {
+	var g Gate
+	for i := range 3 {
+		g.Enter()
+		g.Enter()
+		g.LeaveWith(-2)
+		g.Count(1)
+		if want := int32(-1 - i); g.Tally() != want {
+			t.Fatalf("the tally is %d, want %d", g.Tally(), want)
+		}
+	}
+	for range 3 {
+		g.Leave()
+	}
+	g.Count(1 << 31)
+	g.Count(1 << 31)
+	if g.Tally() != -3 || g.IsShut() || g.Empty() {
+		t.Fatalf("tally %d, shut %v", g.Tally(), g.IsShut())
+	}
+	if g.Shut(); !g.Empty() || g.Tally() != -3 {
+		t.Fatalf("empty %v, tally %d", g.Empty(), g.Tally())
+	}
+}
+
 func BenchmarkEnterLeave(b *testing.B) {
 	var g Gate
 	for b.Loop() {
