@@ -293,10 +293,13 @@ func TestPollersLetOthersGoOn(t *testing.T) {
 		done := 0
 		for _, name := range []string{"poller", "other poller"} {
 			x.Go(name, func() {
-				for over := false; !over; {
+				for {
 					Lock(&lock)
-					over = done == 1
+					over := done == 1
 					Unlock(&lock)
+					if over {
+						return
+					}
 					Yield()
 				}
 			})

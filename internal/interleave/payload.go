@@ -26,12 +26,15 @@ type span struct {
 
 // Payload notes an access to bytes that are no words.
 func Payload(b []byte, write bool) {
-	x, t := here()
-	if x == nil || len(b) == 0 {
-		return
+	if len(b) > 0 {
+		PayloadAt(uint64(address(&b[0])), len(b), write)
 	}
-	lo := address(&b[0])
-	for a := lo; a < lo+uintptr(len(b)); a++ {
+}
+
+// PayloadAt notes an access to n bytes at an address.
+func PayloadAt(addr uint64, n int, write bool) {
+	x, t := here()
+	for a := uintptr(addr); x != nil && a < uintptr(addr)+uintptr(n); a++ {
 		x.access(t, a, write)
 	}
 }

@@ -120,6 +120,21 @@ func (x *Run) Dead(name string) bool {
 	panic("there is no thread " + name)
 }
 
+// Kill kills a thread, wherever it is.
+func (x *Run) Kill(name string) {
+	for _, t := range x.threads {
+		if t.name == name {
+			Update("kill", &t.died, func() (bool, bool) {
+				if t.status <= asleep {
+					t.status = killed
+				}
+				t.died.clock = t.clock // the caller knows that all it did is over
+				return true, true
+			})
+		}
+	}
+}
+
 func (x *Run) start(name string, f func()) *thread {
 	if len(x.threads) == maxThreads {
 		panic(fmt.Sprintf("a program has at most %d threads", maxThreads))
@@ -135,7 +150,8 @@ func (x *Run) start(name string, f func()) *thread {
 	go func() {
 		defer func() {
 			if p := recover(); p != nil && !x.unwinding {
-				x.fail(fmt.Sprintf("%s panics: %v\n%s", t.name, p, debug.Stack()))
+				x.fail(fmt.Sprintf("%s panics: %v", t.name, p))
+				x.trace = append(x.trace, string(debug.Stack()))
 			}
 			t.status = ended
 			if x.unwinding {

@@ -1,14 +1,12 @@
 package memlink
 
 import (
-	"sync/atomic"
-
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 const (
 	line      = 64
-	cells     = 64        // of each ring; a power of two
 	inlineMax = line - 20 // bytes of payload in a cell
 	descs     = 8         // transfers that one rank can have announced to another at once
 
@@ -19,7 +17,7 @@ const (
 
 // cell is one ring entry: a frame or its beginning, or a further piece of its payload.
 type cell struct {
-	seq  uint32 // index+1 of the cell, written last; read atomically
+	seq  uint32 // index+1 of the cell, written last; a word
 	ctx  uint32 // communicator
 	size uint64 // kind in the top byte, flags in the next, length of the frame below
 	tag  int32
@@ -28,10 +26,10 @@ type cell struct {
 
 // ring carries frames in one direction. Only the receiver writes head and slow.
 type ring struct {
-	head  atomic.Uint32 // cells taken, updated now and then
-	slow  atomic.Uint32 // the rings are slower than the kernel's copies: see pace.go
+	head  word.Uint32 // cells taken, updated now and then
+	slow  word.Uint32 // the rings are slower than the kernel's copies: see pace.go
 	_     [2*line - 8]byte
-	left  atomic.Uint32 // the sender has left the job in good order
+	left  word.Uint32 // the sender has left the job in good order
 	_     [2*line - 4]byte
 	cells [cells]cell
 }
@@ -39,17 +37,17 @@ type ring struct {
 // desc describes a transfer that its sender has announced, in the sender's table. The receiver writes dst and n
 // into the desc of the same number in its own table.
 type desc struct {
-	state   atomic.Uint64 // generation<<8 | one of the states
-	claimed counter       // chunks that a rank has begun to copy
+	state   word.Uint64 // generation<<8 | one of the states
+	claimed counter     // chunks that a rank has begun to copy
 	copied  counter
-	dst     atomic.Uint64 // where the data go, in the receiver's memory
-	n       atomic.Uint64 // bytes the receiver takes
+	dst     word.Uint64 // where the data go, in the receiver's memory
+	n       word.Uint64 // bytes the receiver takes
 	_       [24]byte
 }
 
 // counter counts the chunks of one generation of a desc: generation<<32 | count. A rank with another generation
 // does not change it.
-type counter struct{ atomic.Uint64 }
+type counter struct{ word.Uint64 }
 
 // next adds 1 to a count below most. It returns the count before.
 func (c *counter) next(gen uint64, most uint32) (uint32, bool) {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 const (
@@ -37,9 +37,9 @@ type Config struct {
 	Copies bool // the kernel allows copies between the two processes
 	Spare  bool // each of the two ranks has a processor to itself
 
-	Asleep *atomic.Uint32 // not 0 while the peer sleeps; nil: it does not sleep
-	Bell   func()         // wakes it
-	Kill   func()         // ends the peer's process; nil: it cannot be ended
+	Asleep *word.Uint32 // not 0 while the peer sleeps; nil: it does not sleep
+	Bell   func()       // wakes it
+	Kill   func()       // ends the peer's process; nil: it cannot be ended
 }
 
 // Link is one rank's end of the link to another. The lock of its engine guards its methods, except
@@ -50,10 +50,10 @@ type Link struct {
 	in    receiver
 	piece int // of payload in one cell
 
-	ended atomic.Pointer[error] // the peer has: io.EOF or why
-	looks uint                  // in vain
-	left  bool                  // the peer has left the job in good order
-	fence atomic.Uint32         // see sender.publish
+	ended word.Pointer[error] // the peer has: io.EOF or why
+	looks uint                // in vain
+	left  bool                // the peer has left the job in good order
+	fence word.Uint32         // see sender.publish
 
 	mine, theirs []desc // by sender
 	sends        [descs]*Transfer
@@ -253,12 +253,13 @@ const leftEvery = 64
 func (l *Link) idle(a *frame.Arrival, moved bool) (bool, error) {
 	ended := l.ended.Load()
 	l.looks++
-	if ended == nil && (l.left || l.looks%leftEvery != 0) {
+	if ended == nil && (l.left || l.looks%uint(word.Spins(leftEvery)) != 0) {
 		return moved, nil
 	}
 	left := l.in.r.left.Load() != 0
 	switch {
 	case l.in.peek() != nil: // it came meanwhile
+		return true, nil
 	case left && !l.left:
 		l.left = true
 		a.Head, a.Left = frame.Header{Kind: frame.Goodbye}, 0

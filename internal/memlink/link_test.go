@@ -7,12 +7,12 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync/atomic"
 	"testing"
 	"unsafe"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // The offsets in shared memory are computed from constants; the compiler's sizes must be the same.
@@ -78,7 +78,7 @@ func pairIn(seg *shmem.Segment, cfg Config) (a, b *end) {
 	if cfg.PID == 0 {
 		cfg.PID = os.Getpid()
 	}
-	var asleep atomic.Uint32 // both ends always are
+	var asleep word.Uint32 // both ends always are
 	asleep.Store(1)
 	make := func(out, in int) *end {
 		e, cfg := &end{}, cfg

@@ -1,10 +1,6 @@
 package memlink
 
-import (
-	"sync/atomic"
-
-	"github.com/cohort-hpc/cohort/internal/shmem"
-)
+import "github.com/cohort-hpc/cohort/internal/word"
 
 // sender is the sending end of a direction.
 type sender struct {
@@ -59,7 +55,9 @@ func (s *sender) room(n int) []byte {
 	}
 	s.pos = end
 	off := at % uint64(len(s.data))
-	return s.data[off : off+uint64(n)]
+	b := s.data[off : off+uint64(n)]
+	word.Writes(b)
+	return b
 }
 
 // refresh reads what the receiver has taken. It ignores a head that is out of range.
@@ -78,12 +76,14 @@ func (s *sender) refresh() {
 func (s *sender) publish(c *cell) {
 	s.ends[s.tail%cells] = s.pos
 	s.tail++
-	shmem.ReleaseUint32(&c.seq, s.tail)
+	word.Writing(c)
+	word.ReleaseUint32(&c.seq, s.tail)
 }
 
 // peek returns the next cell that has arrived, or nil.
 func (r *receiver) peek() *cell {
-	if c := &r.r.cells[r.next%cells]; atomic.LoadUint32(&c.seq) == r.next+1 {
+	if c := &r.r.cells[r.next%cells]; word.LoadUint32(&c.seq) == r.next+1 {
+		word.Reading(c)
 		return c
 	}
 	return nil
@@ -93,7 +93,9 @@ func (r *receiver) peek() *cell {
 func (r *receiver) piece(n int) []byte {
 	at, _ := place(r.pos, len(r.data), n)
 	off := at % uint64(len(r.data))
-	return r.data[off : off+uint64(n)]
+	b := r.data[off : off+uint64(n)]
+	word.Reads(b)
+	return b
 }
 
 // take gives back a cell and n bytes of the data ring. It reports whether the sender can see that now;

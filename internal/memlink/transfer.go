@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // A transfer copies a long message from process to process. The sender announces it: a desc of its
@@ -37,14 +38,10 @@ const (
 
 func descState(gen, state uint64) uint64 { return gen<<8 | state }
 
-// chunkMax is the longest chunk: about 10 µs, with the engine's lock held.
-const chunkMax = 128 << 10
-
-// chunkSize is the bytes of one claim, known to both sides from the length: long enough to be worth a
-// system call, short enough to share.
+// chunkSize is the bytes of one claim of a message of n bytes, known to both sides.
 func chunkSize(n int) int {
-	c := (n/8 + 4095) &^ 4095
-	return min(max(c, 16<<10), chunkMax)
+	c := (n/8 + chunkAlign - 1) &^ (chunkAlign - 1)
+	return min(max(c, chunkMin), chunkMax)
 }
 
 func chunkCount(n int) uint32 {
@@ -260,6 +257,7 @@ func (l *Link) take(c Completer, t *Transfer, moved *bool) (ended bool, err erro
 		if i, ok := t.desc.claimed.next(t.gen, t.chunks); ok {
 			*moved = true
 			lo, hi := chunk(t.n, i)
+			word.Writes(t.buf[lo:hi]) // what is read counts if the sender has not withdrawn the message until the end
 			err := shmem.ReadProcess(l.cfg.PID, t.addr+uint64(lo), t.buf[lo:hi])
 			t.desc.copied.next(t.gen, t.chunks) // if it failed, no one else copies this chunk
 			if err != nil && t.desc.state.Load() == taken {
@@ -303,7 +301,10 @@ func (l *Link) help(t *Transfer) (bool, error) {
 		return false, nil
 	}
 	lo, hi := chunk(int(n), i)
-	if err := shmem.WriteProcess(l.cfg.PID, theirs.dst.Load()+uint64(lo), t.buf[lo:hi]); err != nil {
+	to := theirs.dst.Load() + uint64(lo)
+	word.Reads(t.buf[lo:hi])
+	word.WritesAt(to, hi-lo)
+	if err := shmem.WriteProcess(l.cfg.PID, to, t.buf[lo:hi]); err != nil {
 		if shmem.Gone(err) {
 			l.Ended(nil)
 			return true, nil

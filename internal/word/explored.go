@@ -170,11 +170,12 @@ func Glance(dst, src []byte) int {
 	return half + copy(dst[half:], src[half:n])
 }
 
-func Reads(b []byte)  { interleave.Payload(b, false) }
-func Writes(b []byte) { interleave.Payload(b, true) }
-func Reading(p any)   { interleave.Value(p, false) }
-func Writing(p any)   { interleave.Value(p, true) }
-func Freed(b []byte)  { interleave.Freed(b) }
+func Reads(b []byte)              { interleave.Payload(b, false) }
+func Writes(b []byte)             { interleave.Payload(b, true) }
+func Reading(p any)               { interleave.Value(p, false) }
+func Writing(p any)               { interleave.Value(p, true) }
+func WritesAt(addr uint64, n int) { interleave.PayloadAt(addr, n, true) }
+func Freed(b []byte)              { interleave.Freed(b) }
 
 func Yield() {
 	if !interleave.Yield() {

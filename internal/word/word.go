@@ -74,6 +74,9 @@ func Reading(any) {}
 // Writing says that the caller writes a value that others read.
 func Writing(any) {}
 
+// WritesAt says that the caller writes n bytes at an address of another process.
+func WritesAt(addr uint64, n int) {}
+
 // Freed says that nobody may touch some memory any more, because it is about to be unmapped or used otherwise.
 func Freed([]byte) {}
 
