@@ -22,13 +22,13 @@ var table = []mutant{
 		why: "Leave wakes nobody", test: "internal/gate TestInterleaveGate"},
 	{file: "internal/gate/gate.go",
 		old: `	g.waiter.Store(p)
-	for g.count.Load() != shut {`,
-		new: `	for g.count.Load() != shut {
+	for !g.Empty() {`,
+		new: `	for !g.Empty() {
 		g.waiter.Store(p)`,
 		why: "AwaitEmpty announces itself after the look", test: "internal/gate TestInterleaveGate"},
 	{file: "internal/gate/gate.go",
 		old: `g.count.Or(shut)&shut == 0 }`,
-		new: `g.count.Or(shut) < shut && g.count.Load() == shut }`,
+		new: `g.count.Or(shut)&shut == 0 && g.Empty() }`,
 		why: "Shut decides twice", test: "internal/gate TestInterleaveGate"},
 	{file: "internal/memlink/link.go",
 		old: `	case l.in.peek() != nil: // it came meanwhile
