@@ -139,6 +139,9 @@ func (c *connecting) start(links []engine.Link, sleep *sleeper, meeting *wire.Me
 		}
 		config.Peers[r] = engine.Peer{Host: m.Host, PID: m.Process, Node: lowest[m.Node], Local: c.local[r]}
 	}
+	if shmem.Supported {
+		config.Runs = shmem.Runs
+	}
 	if c.node != nil {
 		config.Board, config.Left = c.node.Board(), c.node.Leave
 	}

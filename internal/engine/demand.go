@@ -285,7 +285,7 @@ func (e *Engine) giveUpWaiting() {
 		if p == nil || !p.wanted || p.link != nil || p.dead || p.said {
 			continue
 		}
-		p.quiet++
+		p.silent()
 		if !p.asking { // it may come by itself
 			if p.quiet >= comeTicks {
 				d.ask(p, 0)
@@ -299,7 +299,7 @@ func (e *Engine) giveUpWaiting() {
 		if p.why != nil {
 			why = p.why.Error()
 		}
-		e.suspect(p.rank, "rank %d (%v) could not be reached for %v: %s", p.rank, e.cfg.Peers[p.rank], max(e.life.limit, reachLeast), why)
+		e.suspect(p.rank, "rank %d (%v) could not be reached for %v: %s%s", p.rank, e.cfg.Peers[p.rank], max(e.life.limit, reachLeast), why, p.stopped())
 	}
 	d.askMore()
 }

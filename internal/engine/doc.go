@@ -21,7 +21,8 @@
 // # Losses
 //
 // A rank is lost when its link ends without a goodbye, when nothing has arrived from it for the heartbeat
-// limit, when it sends an invalid frame, or when a rank declares it lost (Declare). The first rank to
+// limit, when it sends an invalid frame, or when a rank declares it lost (Declare). A rank of this node is silent
+// only while the kernel says that its process is stopped. The first rank to
 // notice sends all others a notice, reads what has arrived from the lost rank, and closes its link with it.
 // A loss ends the communicators that have not acknowledged it. When a link has carried nothing for a
 // quarter of the limit, the ticker sends a heartbeat, so a rank may compute for any time.

@@ -22,6 +22,9 @@ type Config struct {
 	// negative value no limit. It is the same on all ranks.
 	Heartbeat time.Duration
 
+	// Runs reports whether a process of this node lives and is not stopped. nil: nobody can say.
+	Runs func(pid int) bool
+
 	Sleeper Sleeper
 	Spare   bool   // every rank of this node has a processor to itself
 	Yield   func() // gives the processor to another rank of the node; nil: a waiter without one sleeps at once
@@ -104,6 +107,7 @@ type Engine struct {
 	parted      bool                // this rank has said goodbye: no silence of others matters any more
 	life        life
 	ticked      time.Time // when the last tick was
+	doubted     []*peer   // of this node, and silent: the next beat, whose they are, asks the kernel
 
 	fault    atomic.Pointer[backend.Fault] // all communicators have ended
 	looked   atomic.Int64                  // when a waiter looked last, since epoch

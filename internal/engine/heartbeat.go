@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -8,6 +9,9 @@ import (
 
 // Heartbeats. A connection ends when its peer's process does, but not when the peer is stopped, or its
 // machine or the network fails.
+//
+// Invariant: a rank of this node whose process lives and is not stopped is never lost for silence. The kernel says
+// so (Config.Runs), and needs no turn of that process: a loaded machine may give it none.
 
 // HeartbeatDefault is how long a rank may be silent before it is lost, and HeartbeatMin the shortest such
 // limit.
@@ -50,6 +54,7 @@ func newLife(limit time.Duration) life {
 // beat is called once each tick: it sends heartbeats and looks for silent ranks. The leader, which sleeps
 // until a socket is readable, reads the heartbeats of the others.
 func (e *Engine) beat() {
+	runs := slices.DeleteFunc(e.doubted, func(p *peer) bool { return !e.cfg.Runs(e.cfg.Peers[p.rank].PID) })
 	e.mu.LockAside()
 	defer e.mu.Unlock()
 	if e.isClosed {
@@ -58,6 +63,10 @@ func (e *Engine) beat() {
 	now := e.cfg.Now()
 	due := max(1, int(now.Sub(e.ticked)/e.life.every))
 	e.ticked = now
+	for _, p := range runs {
+		p.quiet = 0
+	}
+	e.doubted = e.doubted[:0]
 	for _, p := range e.open {
 		if p.mem != nil && e.losses[p.rank] != nil && p.mem.Receiving() {
 			if p.copying++; p.copying > fenceTicks { // a running rank copies a part in 10 µs
@@ -71,7 +80,7 @@ func (e *Engine) beat() {
 			p.emit(frame.Header{Kind: frame.Heartbeat}, nil, nil)
 			p.mute = 0
 		}
-		p.quiet++
+		p.silent()
 		most := e.life.ticks
 		if p.fresh {
 			most = e.life.reach
@@ -82,7 +91,7 @@ func (e *Engine) beat() {
 		p.move() // what has come and was not read counts
 		if p.quiet > 0 && p.link != nil && !p.said {
 			p.quiet = 0
-			e.suspect(p.rank, "rank %d (%v) was silent for %v", p.rank, e.cfg.Peers[p.rank], e.life.limit)
+			e.suspect(p.rank, "rank %d (%v) was silent for %v%s", p.rank, e.cfg.Peers[p.rank], e.life.limit, p.stopped())
 		}
 	}
 	e.stepGoodbyes()
@@ -90,4 +99,26 @@ func (e *Engine) beat() {
 	if e.lossesPending() {
 		e.handleLosses()
 	}
+}
+
+// silent counts a tick in which nothing has come from a peer. If it is of this node, the next beat asks the kernel
+// about it after some.
+func (p *peer) silent() {
+	if p.quiet++; p.quiet >= p.e.life.beat && p.near() {
+		p.e.doubted = append(p.e.doubted, p)
+	}
+}
+
+// near reports whether the kernel of this node knows the process of a peer.
+func (p *peer) near() bool {
+	e := p.e
+	return e.cfg.Runs != nil && e.cfg.Peers[p.rank].Node == e.cfg.Peers[e.me].Node
+}
+
+// stopped says what the kernel has said of the process of a peer that was silent.
+func (p *peer) stopped() string {
+	if p.near() {
+		return ", and its process has been stopped or was not to be seen"
+	}
+	return ""
 }

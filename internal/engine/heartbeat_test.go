@@ -135,3 +135,32 @@ func TestHeartbeatsDoNotWaitForNotify(t *testing.T) {
 		})
 	}
 }
+
+// A rank of the same node sends nothing, as on a machine that gives it no processor. It is lost only when the kernel
+// has not seen it run for the limit, whether it has a link or is asked for one.
+func TestRankOfNodeThatRunsIsNotLostForSilence(t *testing.T) {
+	for _, link := range []bool{true, false} {
+		s := inSteps(t, 3)
+		e, peer, runs := s.ranks[2].e, 0, true
+		e.cfg.Runs = func(int) bool { return runs }
+		if e.cfg.Peers = make([]Peer, 3); !link {
+			peer = 1
+			isend(s.ranks[2], 1, 1, 1)
+		}
+		lost := func() bool { return e.losses[peer] != nil }
+		for i := range 10 * e.life.reach {
+			runs = i%(e.life.ticks-1) == 0 || i < 5*e.life.reach
+			if e.beat(); lost() {
+				t.Fatalf("with a link (%v) it is lost after %d ticks: %v", link, i, e.losses[peer])
+			}
+		}
+		runs = false
+		ticks := 0
+		for ; !lost() && ticks < 10*e.life.reach; ticks++ {
+			e.beat()
+		}
+		if most := e.life.reach + comeTicks + 2; ticks > most {
+			t.Errorf("with a link (%v) a rank that is stopped is lost after %d ticks, want at most %d", link, ticks, most)
+		}
+	}
+}

@@ -1,9 +1,12 @@
 package shmem
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -52,6 +55,13 @@ func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
 
 // Gone reports whether a copy failed because the other process has ended.
 func Gone(err error) bool { return errors.Is(err, unix.ESRCH) }
+
+// Runs reports whether a process lives and is not stopped, by a signal or a debugger.
+func Runs(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, ok := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ") // behind the name, which may have anything in it
+	return err == nil && ok && state != "" && !strings.ContainsAny(state[:1], "TtZXx")
+}
 
 // CPUs returns the processor cores this process may run on, as a bit set of the first 1024.
 func CPUs() (set [16]uint64, err error) {

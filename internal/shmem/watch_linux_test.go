@@ -5,7 +5,9 @@ import (
 	"os/exec"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -91,4 +93,31 @@ func TestWatchEnded(t *testing.T) {
 			t.Fatalf("%d of %d ends reported", len(got), len(pids))
 		}
 	}
+}
+
+func TestRunsFollowsSignals(t *testing.T) {
+	if !Runs(os.Getpid()) {
+		t.Error("this process does not run")
+	}
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	is := func(what string, want bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); Runs(cmd.Process.Pid) != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("a process that %s: it runs: %v", what, !want)
+			}
+		}
+	}
+	is("was started", true)
+	cmd.Process.Signal(syscall.SIGSTOP)
+	is("was stopped", false)
+	cmd.Process.Signal(syscall.SIGCONT)
+	is("goes on", true)
+	cmd.Process.Kill()
+	is("was killed", false) // not even before it is waited for
+	cmd.Wait()
+	is("has ended", false)
 }
