@@ -49,21 +49,22 @@ func NewAllocation(call string, elem *backend.Datatype, n int, whole bool, err e
 
 // Allocate makes a window, on all ranks or on none.
 func (c *Comm) Allocate(a *Allocation) (*Window, error) {
-	if err := c.take(); err != nil {
+	if err := c.Usable(); err != nil {
 		return nil, err
 	}
 	k := c.core
-	has := uint32(taken)
-	defer func() { k.life.leave(has) }()
+	if err := k.life.beginChange(); err != nil {
+		return nil, err
+	}
+	defer k.life.changes.Leave()
+	if err := c.take(); err != nil {
+		return nil, err
+	}
+	defer k.life.leave()
 	k.recorder.Type(a.typ.ID, a.typ.Name)
 	if err := a.agree(c); err != nil {
 		return nil, err
 	}
-	// This comes before the last exchange, so that no rank makes a window with a rank that has closed.
-	if err := k.life.beginChange(); err != nil {
-		return nil, err
-	}
-	has += change
 	if err := a.room(c); err != nil {
 		return nil, err
 	}
@@ -167,9 +168,10 @@ func (a *Allocation) make(c *Comm) (*Window, error) {
 	}
 	k.windowsMade++
 	w := &Window{c, window.New(k.bc, mem, a.lay), k.windowsMade}
-	k.mu.Lock()
-	k.windows = append(k.windows, w)
-	k.mu.Unlock()
+	if !k.add(w) {
+		mem.Abandon()
+		return nil, errClosed
+	}
 	return w, nil
 }
 
@@ -295,7 +297,7 @@ func (c *Comm) publish(typ *backend.Datatype, mine string, bad error) ([]string,
 	if err := c.take(); err != nil {
 		return nil, err
 	}
-	defer c.core.life.leave(taken)
+	defer c.core.life.leave()
 	return c.exchange(typ, mine, bad)
 }
 

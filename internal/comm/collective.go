@@ -39,7 +39,7 @@ func (c *Comm) Run(call *backend.Call) error {
 		err = c.collError(call, err)
 	}
 	*call = backend.Call{Root: -1}
-	k.life.leave(taken)
+	k.life.leave()
 	return err
 }
 
@@ -160,7 +160,7 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 	tr := k.traceOf(call, backend.Nonblocking)
 	t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	op, err := k.startOp(call)
-	k.life.leave(taken)
+	k.life.leave()
 	if err != nil {
 		k.ended(t, err)
 		return nil, c.collError(call, err)
@@ -204,7 +204,7 @@ func (c *Comm) Persist(call *backend.Call) (*Persistent, error) {
 	t := k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
 	op, err := k.prepareOp(c.bound, call)
 	k.ended(t, err)
-	k.life.leave(taken)
+	k.life.leave()
 	if err != nil {
 		return nil, c.collError(call, err)
 	}

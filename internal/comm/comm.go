@@ -3,13 +3,13 @@ package comm
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // The special values of package cohort.
@@ -52,11 +52,12 @@ type core struct {
 	windowsMade int
 	recovery    recovery
 
-	mu       sync.Mutex
+	mu       word.Mutex
 	handles  map[context.Context]*handle
 	children int       // communicators made from this one, for their names
 	windows  []*Window // the open windows
 	onesided []*onesided
+	swept    bool // Close has the windows: none is added any more
 }
 
 // handle is a Comm that WithContext made, and the function that stops watching its context.

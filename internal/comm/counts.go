@@ -27,7 +27,7 @@ func (c *Comm) RunAlloc(call *backend.Call, alloc func(n int) []byte) ([]int, er
 		return nil, c.failed(op, call.Err)
 	}
 	k := c.core
-	defer k.life.leave(taken)
+	defer k.life.leave()
 	root := rootOf(call)
 	data := *call
 	err := k.exchangeCounts(c.bound, &data)

@@ -60,7 +60,7 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 		return nil, c.failed(op, err)
 	}
 	k := c.core
-	defer k.life.leave(taken)
+	defer k.life.leave()
 	k.job.ids.begin()
 	defer k.job.ids.end()
 	// 1. Exchange the requests.
@@ -101,21 +101,25 @@ func (c *Comm) derive(op string, members []int, id uint32) (*Comm, error) {
 	if err != nil {
 		return nil, c.failed(op, err)
 	}
-	return c.child(op, bc, id), nil
+	return c.child(op, bc, id)
 }
 
-// child returns the handle of a communicator derived from c.
-func (c *Comm) child(op string, bc backend.Comm, id uint32) *Comm {
+// child returns the handle of a communicator derived from c. The world's Close closes it, or has begun before.
+func (c *Comm) child(op string, bc backend.Comm, id uint32) (*Comm, error) {
 	k := c.core
+	if !k.job.open.Enter() {
+		_ = bc.Close()
+		return nil, c.failed(op, errClosed)
+	}
 	k.mu.Lock()
 	k.children++
 	n := k.children
 	k.mu.Unlock()
 	d := k.job.newCore(bc, fmt.Sprintf("%s.%s%d", k.name, op, n), id)
 	if c.ctx == k.job.ctx || c.bound == nil {
-		return d.home
+		return d.home, nil
 	}
-	return d.home.WithContext(c.ctx)
+	return d.home.WithContext(c.ctx), nil
 }
 
 // allgather gathers an equally long record of every rank on all ranks, in place. The type names the

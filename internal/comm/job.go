@@ -12,6 +12,8 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/gate"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Options are the settings of a job.
@@ -35,7 +37,8 @@ type job struct {
 	pendings sync.Pool        // of *pending
 	done     []func()         // called when the world has been closed
 
-	mu    sync.Mutex
+	open  gate.Gate          // every communicator except the world is inside until it is closed
+	mu    word.Mutex         // guards the field below
 	comms map[*core]struct{} // the communicators that are not closed
 }
 
@@ -101,7 +104,7 @@ func (j *job) publishAbort(code int) {
 	}
 }
 
-// QuiesceFor is how long Close waits for windows that other goroutines are making or closing. Those
+// QuiesceFor is how long Close waits for windows that other goroutines are making, closing, or using. Those
 // may wait for ranks that never arrive, or for this Close. Tests shorten it.
 var QuiesceFor = 5 * time.Second
 
@@ -110,29 +113,23 @@ func (c *Comm) Close() error {
 	if c == nil || c.core == nil {
 		return nil
 	}
-	end := time.Now().Add(QuiesceFor) // one deadline for all communicators together
-	if c.core == c.core.job.world {
-		c.core.job.closeDerived(end)
-	}
-	if err := c.core.close(end); err != nil {
-		return c.Failed("close", Undefined, Undefined, err)
-	}
-	return nil
+	err := c.core.close(time.Now().Add(QuiesceFor)) // one deadline for all communicators together
+	return c.failed("close", err)
 }
 
 // closeDerived closes all communicators except the world, and waits until those that other goroutines
-// are closing are closed, until end at most.
+// are closing are closed, until end at most. No communicator is made any more.
 func (j *job) closeDerived(end time.Time) {
-	wait(end, func() bool {
-		for _, k := range j.derived() {
-			_ = k.close(end)
-		}
-		return len(j.derived()) == 0
-	})
+	j.open.Shut()
+	for _, k := range j.derived() {
+		_ = k.close(end)
+	}
+	j.open.AwaitEmpty(left(end))
 }
 
 // derived returns the communicators that are not closed, except the world. Their order is the same on
-// all ranks, because closing a communicator that has windows may wait for the other ranks.
+// all ranks, because closing a communicator that has windows may wait for the other ranks. A communicator
+// comes before those that its windows stand on.
 func (j *job) derived() []*core {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -146,7 +143,7 @@ func (j *job) derived() []*core {
 	return all
 }
 
-// close closes a communicator. It waits for the communicator's windows until end. If another Close has
+// close closes a communicator. It waits for changes and for users of windows until end. If another Close has
 // begun it does nothing.
 func (k *core) close(end time.Time) error {
 	if !k.life.quiesce() {
@@ -159,9 +156,20 @@ func (k *core) close(end time.Time) error {
 	for _, h := range handles {
 		h.stop()
 	}
-	k.closeOnesided(end)
-	alone := k.life.takeLast(end)
-	k.closeWindows(alone)
+	j := k.job
+	k.life.changes.AwaitEmpty(left(end))
+	if k == j.world {
+		j.closeDerived(end)
+	}
+	k.mu.Lock()
+	windows, onesided := k.windows, k.onesided
+	k.windows, k.onesided, k.swept = nil, nil, true
+	k.mu.Unlock()
+	for _, s := range onesided {
+		s.end(end)
+	}
+	alone := k.life.takeLast()
+	k.closeWindows(windows, alone, end)
 	var mismatch error
 	if alone {
 		mismatch = k.runner.Quiesce()
@@ -170,16 +178,16 @@ func (k *core) close(end time.Time) error {
 	if !k.reported.Load() {
 		err = cmp.Or(mismatch, err)
 	}
-	k.life.close()
-	j := k.job
 	j.mu.Lock()
 	delete(j.comms, k)
 	j.mu.Unlock()
-	if k == j.world {
-		j.recorder.Close()
-		for _, f := range j.done {
-			f()
-		}
+	if k != j.world {
+		j.open.Leave()
+		return err
+	}
+	j.recorder.Close()
+	for _, f := range j.done {
+		f()
 	}
 	return err
 }

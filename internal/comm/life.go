@@ -1,38 +1,42 @@
 package comm
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/gate"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// State is where a communicator is in its life:
-//
-//	Open → Quiescing → Closed
-//
-// A communicator is Broken between Open and Quiescing if an operation has failed in it.
-type State uint32
+// State is where a communicator is in its life.
+type State uint8
 
 // The states.
 const (
-	Open      State = iota // operations can begin
-	Quiescing              // Close has begun: no operation begins any more, changes under way may end
-	Closed                 // the backend's communicator is closed
-	Broken                 // open, but operations return ErrBroken; Agree, Shrink and Close work
+	Open   State = iota // operations can begin
+	Broken              // an operation has failed: others return ErrBroken; Agree, Shrink and Close work
+	Closed              // Close has begun: no operation begins any more
 )
 
-// life is the life of a communicator in one word, so that each step is one atomic operation: the state
-// in the lowest bits; whether a goroutine has taken the communicator for a collective; and the number
-// of changes under way. A change is the making or the collective closing of a window. If this rank
-// closed the communicator in between, the others would wait for it in the library. The backend stores
-// whether an open communicator is broken.
-type life struct{ word atomic.Uint32 }
+// life decides what can begin in a communicator, and who closes it.
+//
+// A goroutine that makes or closes a window together with the other ranks makes a change: it is inside the gate,
+// and Close waits for it. If this rank closed the communicator in between, the others would wait for it in the
+// library. Beside changes, one goroutine at a time has taken the communicator for a collective. Close does not wait
+// for that goroutine, but ends its collective.
+//
+// The word collective is written by all. Its bit taken belongs to the goroutine that has set it; closing is set
+// once, by the goroutine that closes the communicator.
+//
+// Invariant: nothing begins after quiesce, and a window that a change has made is closed by Close.
+type life struct {
+	collective word.Uint32
+	changes    gate.Gate
+}
 
 const (
-	stateBits = 3
-	taken     = 1 << 2
-	change    = 1 << 3
+	taken   = 1 << iota // a goroutine is in a collective
+	closing             // Close has begun
 )
 
 var (
@@ -42,17 +46,19 @@ var (
 )
 
 // ended reports whether Close has begun.
-func (l *life) ended() bool { return l.word.Load()&stateBits != 0 }
+func (l *life) ended() bool { return l.collective.Load()&closing != 0 }
 
 // State returns the state of a communicator that is not nil.
 func (c *Comm) State() State { return c.core.state() }
 
 func (k *core) state() State {
-	s := State(k.life.word.Load() & stateBits)
-	if s == Open && k.bc.Broken() != nil {
+	switch {
+	case k.life.ended():
+		return Closed
+	case k.bc.Broken() != nil:
 		return Broken
 	}
-	return s
+	return Open
 }
 
 // refuse returns the error of an operation that cannot begin: because of the communicator's state, or
@@ -70,57 +76,36 @@ func (k *core) refuse(bad error) error {
 // take reserves the communicator for the caller's collective.
 func (l *life) take() error {
 	for {
-		switch w := l.word.Load(); {
-		case w&stateBits != 0:
+		switch w := l.collective.Load(); {
+		case w&closing != 0:
 			return errClosed
 		case w&taken != 0:
 			return errBusy
-		case l.word.CompareAndSwap(w, w|taken):
+		case l.collective.CompareAndSwap(w, taken):
 			return nil
 		}
 	}
 }
 
-// leave gives back what the caller has got: taken, change, or both at once.
-func (l *life) leave(bits uint32) { l.word.Add(-bits) }
+// leave gives back what take has got.
+func (l *life) leave() { l.collective.And(^uint32(taken)) }
 
-// beginChange begins a change, unless Close has begun. Either Close waits until the
-// caller leaves, or beginChange fails.
+// beginChange begins a change, unless Close has begun. The caller leaves the gate afterwards.
 func (l *life) beginChange() error {
-	for {
-		switch w := l.word.Load(); {
-		case w&stateBits != 0:
-			return errClosed
-		case l.word.CompareAndSwap(w, w+change):
-			return nil
-		}
+	if !l.changes.Enter() {
+		return errClosed
 	}
+	return nil
 }
 
 // quiesce begins Close. It returns false if another Close has begun.
 func (l *life) quiesce() bool {
-	for {
-		switch w := l.word.Load(); {
-		case w&stateBits != 0:
-			return false
-		case l.word.CompareAndSwap(w, w|uint32(Quiescing)):
-			return true
-		}
-	}
+	l.collective.Or(closing)
+	return l.changes.Shut()
 }
 
-// takeLast waits until no change is under way, until end at most. Then it takes the communicator, and
-// returns false if a goroutine is still in a collective.
-func (l *life) takeLast(end time.Time) bool {
-	wait(end, func() bool { return l.word.Load() < change })
-	return l.word.Or(taken)&taken == 0
-}
+// takeLast takes the communicator for Close, for good. It returns false if a goroutine is still in a collective.
+func (l *life) takeLast() bool { return l.collective.Or(taken)&taken == 0 }
 
-// close ends the last state before Closed.
-func (l *life) close() { l.word.Add(uint32(Closed - Quiescing)) }
-
-// wait polls until done returns true, until end at most.
-func wait(end time.Time, done func() bool) {
-	for ; !done() && time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
-	}
-}
+// left returns the time until end, at least a millisecond, because a limit of 0 is none.
+func left(end time.Time) time.Duration { return max(time.Until(end), time.Millisecond) }

@@ -28,7 +28,7 @@ func (c *Comm) GraphCreate(sources, destinations []int, bad error) (*Comm, error
 		return nil, c.failed(op, err)
 	}
 	repeated, err := c.compareEdges(sources, destinations, bad)
-	c.core.life.leave(taken)
+	c.core.life.leave()
 	if err != nil {
 		return nil, c.failed(op, err)
 	}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/gate"
 	"github.com/cohort-hpc/cohort/internal/window"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Onesided is a handle of a one-sided window. It may be nil.
@@ -36,12 +38,12 @@ type onesided struct {
 	remote *Comm          // for messages to ranks of other nodes; nil if there are none
 	node   *Comm          // of this node's ranks, if there are others
 
-	origin gate                  // operations of this rank
-	target gate                  // what serves the other ranks, until all have closed the window
+	origin gate.Gate             // operations of this rank; the goroutine that shuts it closes the window
+	target gate.Gate             // what serves the other ranks, until all have closed the window
 	failed atomic.Pointer[error] // the error of every operation from now on
 	done   chan struct{}         // closed with target
 
-	mu        sync.Mutex    // guards the fields below
+	mu        word.Mutex    // guards the fields below
 	held      []window.Kind // the locks that this rank holds or waits for, by rank
 	spareTags []int
 	lastTag   int
@@ -68,30 +70,6 @@ func (r *requests) finish(n uint32) {
 	}
 }
 
-// gate counts the users of a window, until it is shut.
-type gate struct{ n atomic.Int64 }
-
-const shut = 1 << 62
-
-// enter returns false if the gate is shut.
-func (g *gate) enter() bool {
-	if g.n.Add(1) >= shut {
-		g.n.Add(-1)
-		return false
-	}
-	return true
-}
-
-func (g *gate) leave() { g.n.Add(-1) }
-
-// shut shuts the gate, and returns false if it was shut before.
-func (g *gate) shut() bool { return g.n.Or(shut)&shut == 0 }
-
-func (g *gate) isShut() bool { return g.n.Load() >= shut }
-
-// empty reports whether the gate is shut and all have left.
-func (g *gate) empty() bool { return g.n.Load() == shut }
-
 var (
 	errNotOpen = fault(backend.ErrClosed, "the window is closed")
 )
@@ -102,6 +80,10 @@ func (c *Comm) NewOnesided(elem *backend.Datatype, n int, bad error) (*Onesided,
 	if c == nil || c.core == nil {
 		return nil, c.Failed(op, Undefined, Undefined, errNil)
 	}
+	if err := c.core.life.beginChange(); err != nil { // Close waits until the window is made, and closes it
+		return nil, c.failed(op, err)
+	}
+	defer c.core.life.changes.Leave()
 	a := NewAllocation("NewWindow", elem, n, false, bad)
 	s := &onesided{core: c.core, elem: elem, done: make(chan struct{})}
 	s.messages.New = s.newMessage
@@ -114,7 +96,10 @@ func (c *Comm) NewOnesided(elem *backend.Datatype, n int, bad error) (*Onesided,
 	if err := s.allocate(c, a); err != nil {
 		return nil, c.failed(op, err)
 	}
-	s.register()
+	if !s.register() {
+		s.end(time.Now())
+		return nil, c.failed(op, errClosed)
+	}
 	s.start()
 	return &Onesided{c, s}, nil
 }
@@ -131,7 +116,7 @@ func (s *onesided) count(c *Comm, a *Allocation) error {
 	if err := c.take(); err != nil {
 		return err
 	}
-	defer k.life.leave(taken)
+	defer k.life.leave()
 	k.recorder.Type(a.typ.ID, a.typ.Name)
 	all, err := c.exchange(a.typ, strconv.Itoa(a.n), a.bad)
 	if err != nil {
@@ -171,7 +156,7 @@ func (s *onesided) allocate(c *Comm, a *Allocation) (err error) {
 			return err
 		}
 		if s.node, err = s.remote.Split(SplitSharedCall, "node", nodeOf(k.rank), 0, 0, nil); err != nil {
-			s.close()
+			s.close(time.Now())
 			return err
 		}
 		node = s.node
@@ -191,8 +176,12 @@ func (s *onesided) allocate(c *Comm, a *Allocation) (err error) {
 			near++
 		}
 	}
+	if err == nil && !s.memory.win.Enter() {
+		err = errClosed
+	}
 	if err != nil {
-		s.close()
+		_ = s.memory.Close()
+		s.close(time.Now())
 	}
 	return err
 }
@@ -206,13 +195,20 @@ func (s *onesided) cores() []*core {
 	return cores
 }
 
-// register makes the communicators that the window stands on close it when they are closed.
-func (s *onesided) register() {
+// register makes the communicators that the window stands on close it when they are closed. It returns false if one
+// of them has been closed already.
+func (s *onesided) register() bool {
+	all := true
 	for _, k := range s.cores() {
 		k.mu.Lock()
-		k.onesided = append(k.onesided, s)
+		if k.swept {
+			all = false
+		} else {
+			k.onesided = append(k.onesided, s)
+		}
 		k.mu.Unlock()
 	}
+	return all
 }
 
 // start begins to serve the ranks of other nodes, or else to watch for losses.
@@ -220,26 +216,26 @@ func (s *onesided) start() {
 	switch {
 	case s.remote != nil:
 		s.serve()
-		s.target.enter()
-		go func() {
-			defer s.target.leave()
-			_ = s.remote.core.bc.Await(&backend.Bound{Background: true}, s) // it ends with the window
-		}()
-	case s.core.size > 1 && concurrent(s.core.bc.Caps().ThreadLevel):
-		s.target.enter()
+		if s.target.Enter() {
+			go func() {
+				defer s.target.Leave()
+				_ = s.remote.core.bc.Await(&backend.Bound{Background: true}, s) // it ends with the window
+			}()
+		}
+	case s.core.size > 1 && concurrent(s.core.bc.Caps().ThreadLevel) && s.target.Enter():
 		go s.watch()
 	}
 }
 
 // Ready implements backend.Pending: the window has ended.
-func (s *onesided) Ready() bool { return s.target.isShut() || s.failed.Load() != nil }
+func (s *onesided) Ready() bool { return s.target.IsShut() || s.failed.Load() != nil }
 
 // watchEvery is how often a window in shared memory asks whether a rank is lost. Accesses would not notice a loss.
 const watchEvery = 50 * time.Millisecond
 
 // watch ends the window's operations when a rank is lost.
 func (s *onesided) watch() {
-	defer s.target.leave()
+	defer s.target.Leave()
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
 	for {
@@ -266,46 +262,46 @@ func (s *onesided) failure() error {
 	return nil
 }
 
-// closeOnesided closes the one-sided windows that stand on a communicator.
-func (k *core) closeOnesided(end time.Time) {
-	k.mu.Lock()
-	open := k.onesided
-	k.onesided = nil
-	k.mu.Unlock()
-	for _, s := range open {
-		_ = s.end(end)
+// end closes the window on this rank, unless another goroutine does. It waits for those that use it, until a time at
+// most.
+func (s *onesided) end(until time.Time) {
+	if s.origin.Shut() {
+		soon := &Comm{core: s.core, bound: &backend.Bound{Timeout: left(until)}}
+		_ = (&Onesided{soon, s}).unlockAll()
+		_ = s.free(until)
 	}
 }
 
-// end closes the window on this rank when nothing uses it any more, until a time at most.
-func (s *onesided) end(until time.Time) error {
-	unused := func() bool { return s.origin.empty() && s.target.empty() }
-	s.origin.shut()
-	if !s.target.shut() {
-		wait(until, unused)
-		return nil
-	}
+// free frees what the window stands on. Memory that is still in use at the given time stays mapped. The caller has
+// shut origin.
+func (s *onesided) free(until time.Time) (err error) {
+	s.target.Shut()
 	close(s.done)
 	if s.remote != nil { // its Close ends the requests under way
 		s.remote.core.bc.Cancel(&s.server.in) // else mpi does not free the communicator
 		_ = s.remote.core.bc.Close()
 		s.core.bc.Wake()
 	}
-	wait(until, unused)
+	if s.origin.AwaitEmpty(left(until)) && s.target.AwaitEmpty(left(until)) {
+		s.memory.win.Leave()
+		err = s.memory.Close()
+	}
 	for _, k := range s.cores() {
 		k.mu.Lock()
 		k.onesided = slices.DeleteFunc(k.onesided, func(o *onesided) bool { return o == s })
 		k.mu.Unlock()
 	}
-	return s.close()
+	s.close(until)
+	return err
 }
 
-// close frees what the window stands on.
-func (s *onesided) close() error {
-	err := s.memory.Close()
-	_ = s.node.Close()
-	_ = s.remote.Close()
-	return err
+// close closes the communicators that the window has made.
+func (s *onesided) close(until time.Time) {
+	for _, c := range []*Comm{s.node, s.remote} {
+		if c != nil {
+			_ = c.core.close(until)
+		}
+	}
 }
 
 // Failed wraps the error of an operation.
@@ -330,7 +326,7 @@ func (w *Onesided) begin(rank int) error {
 		return errNoWindow
 	}
 	s := w.s
-	if !s.origin.enter() {
+	if !s.origin.Enter() {
 		return errNotOpen
 	}
 	err := s.failure()
@@ -338,7 +334,7 @@ func (w *Onesided) begin(rank int) error {
 		err = w.c.badRank("target", rank)
 	}
 	if err != nil {
-		s.origin.leave()
+		s.origin.Leave()
 	}
 	return err
 }
@@ -349,7 +345,7 @@ func (w *Onesided) Own() ([]byte, error) {
 		return nil, w.Failed("local", Undefined, err)
 	}
 	s := w.s
-	defer s.origin.leave()
+	defer s.origin.Leave()
 	me := s.core.rank
 	return s.parts[me].Bytes(window.CellsHead, s.counts[me]*s.elem.Size), nil
 }
@@ -360,9 +356,9 @@ func (w *Onesided) Fence() error {
 	if err == nil {
 		if err = w.c.take(); err == nil {
 			err = w.c.arrive(fenceCall, w.s.number, w.flushAll())
-			w.s.core.life.leave(taken)
+			w.s.core.life.leave()
 		}
-		w.s.origin.leave()
+		w.s.origin.Leave()
 	}
 	if err != nil {
 		return w.Failed("fence", Undefined, err)
@@ -371,35 +367,34 @@ func (w *Onesided) Fence() error {
 }
 
 // Close closes the window when all ranks have called it, and releases the locks that this rank holds. Until
-// then this rank serves the others.
+// then this rank serves the others. It is a change of the communicator, whose Close waits for it.
 func (w *Onesided) Close() error {
-	if w == nil || w.s.origin.isShut() {
+	if w == nil || w.s.origin.IsShut() {
 		return nil
 	}
-	s := w.s
+	s, life := w.s, &w.s.core.life
+	if life.beginChange() != nil {
+		return nil // the communicator's Close closes it
+	}
+	defer life.changes.Leave()
 	switch err := w.c.take(); err {
 	case nil:
 	case errClosed:
-		return nil // the communicator's Close closes it
+		return nil
 	default:
 		return w.Failed("close", Undefined, err)
 	}
-	if !s.origin.shut() {
-		s.core.life.leave(taken)
+	if !s.origin.Shut() {
+		life.leave()
 		return nil
 	}
 	err := w.finish()
-	var bad error
-	for r := 0; r < len(s.counts) && s.failure() == nil; r++ { // after a loss, what the locks guard may be half done
-		if held, _ := s.unlock(r); held {
-			bad = fault(backend.ErrWin, "closed while this rank held the lock of rank %d's part", r)
-		}
-	}
+	bad := s.home().unlockAll()
 	if e := w.c.arrive(closeCall, s.number, nil); err == nil {
 		err = e
 	}
-	s.core.life.leave(taken)
-	if e := s.end(time.Now().Add(QuiesceFor)); bad == nil {
+	life.leave()
+	if e := s.free(time.Now().Add(QuiesceFor)); bad == nil {
 		bad = cmp.Or(err, e)
 	}
 	if bad != nil {
@@ -410,7 +405,7 @@ func (w *Onesided) Close() error {
 
 // finish waits until this rank's operations are complete.
 func (w *Onesided) finish() error {
-	for start := time.Now(); !w.s.origin.empty(); time.Sleep(100 * time.Microsecond) {
+	for start := time.Now(); !w.s.origin.AwaitEmpty(100 * time.Microsecond); {
 		if err := w.c.bound.Err(start); err != nil {
 			return err
 		}

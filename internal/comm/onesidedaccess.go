@@ -63,7 +63,7 @@ func (w *Onesided) Do(op string, a Access) error {
 			err = w.access(&a)
 			k.ended(t, err)
 		}
-		w.s.origin.leave()
+		w.s.origin.Leave()
 	}
 	if err != nil {
 		return w.Failed(op, a.Rank, err)
@@ -94,22 +94,28 @@ func (w *Onesided) access(a *Access) error {
 	case len(a.In)+len(a.Out) == 0 || a.Rank == backend.ProcNull:
 		return nil
 	case s.parts[a.Rank].Here():
-		return s.apply(&s.parts[a.Rank], a.Kind, a.Op, a.Disp, a.In, a.Out)
+		var until func() error // made when the access first waits
+		return s.apply(&s.parts[a.Rank], a.Kind, a.Op, a.Disp, a.In, a.Out, func() error {
+			if until == nil {
+				until = window.Until(w.c.bound, s.core.bc)
+			}
+			return w.mayWait(until)
+		})
 	}
 	return w.send(a)
 }
 
-// apply carries out an access of a part in memory.
-func (s *onesided) apply(p *window.Cells, kind flight.Kind, op *backend.Op, at int, in, out []byte) error {
+// apply carries out an access of a part in memory. A wait for another rank's access ends with the error of expired.
+func (s *onesided) apply(p *window.Cells, kind flight.Kind, op *backend.Op, at int, in, out []byte, expired func() error) error {
 	switch kind {
 	case flight.Put:
 		p.Put(at, in)
 	case flight.Get:
 		p.Get(at, out)
 	case flight.CompareAndSwap:
-		return p.CompareSwap(at, in[:len(out)], in[len(out):], out, s.failure)
+		return p.CompareSwap(at, in[:len(out)], in[len(out):], out, expired)
 	default:
-		return p.Reduce(op.Apply, s.elem.Size, at, in, out, s.failure)
+		return p.Reduce(op.Apply, s.elem.Size, at, in, out, expired)
 	}
 	return nil
 }
@@ -230,7 +236,7 @@ func (w *Onesided) Flush(rank int) error {
 	err := w.begin(rank)
 	if err == nil {
 		err = w.flush(rank, true)
-		w.s.origin.leave()
+		w.s.origin.Leave()
 	}
 	if err != nil {
 		return w.Failed("flush", rank, err)
@@ -243,7 +249,7 @@ func (w *Onesided) FlushAll() error {
 	err := w.begin(backend.ProcNull)
 	if err == nil {
 		err = w.flushAll()
-		w.s.origin.leave()
+		w.s.origin.Leave()
 	}
 	if err != nil {
 		return w.Failed("flushall", Undefined, err)
@@ -290,11 +296,10 @@ type flushRequest struct {
 }
 
 // beginFlush asks a rank for an answer. With rputs it first waits until no Rputs to the rank are under way.
-// In memory it is a barrier: sync/atomic's operations are ordered.
+// In memory it does nothing: the gate's operations, which are atomic, are a barrier.
 func (w *Onesided) beginFlush(rank int, rputs bool) (f flushRequest, err error) {
 	s := w.s
 	if rank == backend.ProcNull || s.parts[rank].Here() {
-		s.origin.n.Add(0)
 		return f, nil
 	}
 	if rputs && s.inFlight[rank].Load() > 0 {
@@ -353,10 +358,10 @@ func (t *transfer) End(error) error {
 // operation of the window.
 func (s *onesided) begin(f func(home *Onesided) error) *transfer {
 	t := &transfer{ended: make(chan struct{})}
-	s.origin.n.Add(1)
+	s.origin.Stay()
 	go func() {
-		defer s.origin.leave()
-		t.err = f(&Onesided{s.core.home, s})
+		defer s.origin.Leave()
+		t.err = f(s.home())
 		t.done.Store(true)
 		close(t.ended)
 		s.core.bc.Wake()
@@ -370,7 +375,7 @@ func (w *Onesided) Request(op string, a Access) (*Request, error) {
 		return nil, w.Failed(op, a.Rank, err)
 	}
 	s := w.s
-	defer s.origin.leave()
+	defer s.origin.Leave()
 	if err := w.check(&a); err != nil {
 		return nil, w.Failed(op, a.Rank, err)
 	}

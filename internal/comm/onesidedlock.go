@@ -18,7 +18,7 @@ func (w *Onesided) Lock(kind window.Kind, rank int) error {
 		return w.Failed("lock", rank, err)
 	}
 	s := w.s
-	defer s.origin.leave()
+	defer s.origin.Leave()
 	switch {
 	case rank == backend.ProcNull:
 		return nil
@@ -32,6 +32,10 @@ func (w *Onesided) Lock(kind window.Kind, rank int) error {
 			kind = 0
 		}
 		s.claim(rank, waiting, kind)
+		if err == nil && s.origin.IsShut() { // the goroutine that closes the window may have come before
+			_, _ = s.home().unlock(rank)
+			err = errNotOpen
+		}
 	}
 	if err != nil {
 		return w.Failed("lock", rank, err)
@@ -90,7 +94,7 @@ func (w *Onesided) lock(kind window.Kind, rank int) error {
 
 // mayWait returns why a call can wait no longer.
 func (w *Onesided) mayWait(until func() error) error {
-	if w.s.origin.isShut() {
+	if w.s.origin.IsShut() {
 		return errNotOpen
 	}
 	if err := w.s.failure(); err != nil {
@@ -154,11 +158,11 @@ func (w *Onesided) Unlock(rank int) error {
 		return w.Failed("unlock", rank, err)
 	}
 	s := w.s
-	defer s.origin.leave()
+	defer s.origin.Leave()
 	if rank == backend.ProcNull {
 		return nil
 	}
-	held, err := s.unlock(rank)
+	held, err := s.home().unlock(rank)
 	if !held {
 		err = fault(backend.ErrWin, "this rank does not hold the lock of rank %d's part", rank)
 	}
@@ -168,12 +172,27 @@ func (w *Onesided) Unlock(rank int) error {
 	return nil
 }
 
-// unlock releases the lock of a part, and reports whether this rank held it. A deadline must not leave it taken.
-func (s *onesided) unlock(rank int) (held bool, err error) {
+// home is a handle without a deadline but the job's, which must not leave a lock taken.
+func (s *onesided) home() *Onesided { return &Onesided{s.core.home, s} }
+
+// unlockAll releases the locks that this rank holds, with an error that names one. After a loss they stay taken: what
+// they guard may be half done.
+func (w *Onesided) unlockAll() (err error) {
+	for r := 0; r < len(w.s.counts) && w.s.failure() == nil; r++ {
+		if held, _ := w.unlock(r); held {
+			err = fault(backend.ErrWin, "closed while this rank held the lock of rank %d's part", r)
+		}
+	}
+	return err
+}
+
+// unlock releases the lock of a part, and reports whether this rank held it.
+func (w *Onesided) unlock(rank int) (held bool, err error) {
+	s := w.s
 	for _, kind := range []window.Kind{window.Shared, window.Exclusive} {
 		if s.claim(rank, kind, 0) {
 			state, _ := window.LockState(0).Take(kind, s.core.rank)
-			return true, (&Onesided{s.core.home, s}).change(kind, rank, state, window.LockState.Release)
+			return true, w.change(kind, rank, state, window.LockState.Release)
 		}
 	}
 	return false, nil

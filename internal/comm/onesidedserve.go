@@ -36,12 +36,12 @@ func (s *onesided) served(*backend.Request) {
 	if s.server.arrived.Add(1) > 1 {
 		return
 	}
-	for s.target.enter() {
+	for s.target.Enter() {
 		err := s.server.in.Err
 		if err == nil {
 			err = s.carryOut(s.server.in.Status)
 		}
-		s.target.leave()
+		s.target.Leave()
 		if err != nil {
 			s.fail(err)
 			return
@@ -63,7 +63,7 @@ func (s *onesided) carryOut(st backend.Status) error {
 		return err
 	}
 	if h.tag == 0 {
-		return s.apply(part, h.kind, op, int(h.at), in, nil)
+		return s.apply(part, h.kind, op, int(h.at), in, nil, s.mayServe)
 	}
 	m := s.messages.Get().(*message)
 	out := m.buf[:min(h.n, requestMost)]
@@ -73,20 +73,28 @@ func (s *onesided) carryOut(st backend.Status) error {
 	case h.kind == flight.Get && h.n > 8:
 		out = part.Bytes(int(h.at), int(h.n)) // read while it is sent
 	default:
-		if err := s.apply(part, h.kind, op, int(h.at), in, out); err != nil {
+		if err := s.apply(part, h.kind, op, int(h.at), in, out, s.mayServe); err != nil {
 			return err
 		}
 	}
-	s.target.n.Add(1)
+	s.target.Stay()
 	m.req.Begin()
 	s.remote.core.bc.Isend(&m.req, out, st.Source, int(h.tag), backend.Standard)
 	return nil
 }
 
+// mayServe returns why a request can wait no longer for another rank's access.
+func (s *onesided) mayServe() error {
+	if s.target.IsShut() {
+		return errNotOpen
+	}
+	return s.failure()
+}
+
 // answered is called when an answer has been sent.
 func (s *onesided) answered(m *message) {
 	s.messages.Put(m)
-	s.target.leave()
+	s.target.Leave()
 }
 
 // read returns the request in a message, with its data and operation. It returns nil for a request that no rank sends.

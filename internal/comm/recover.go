@@ -48,7 +48,7 @@ func (c *Comm) Shrink() (*Comm, error) {
 	if err != nil {
 		return nil, c.failed("shrink", err)
 	}
-	return c.child("shrink", made, id), nil
+	return c.child("shrink", made, id)
 }
 
 // Lost returns the ranks that this rank knows to be lost or to have left the job in good order.
@@ -92,7 +92,7 @@ func (c *Comm) recover(kind flight.Kind, call func(backend.Recovery) error) erro
 		return err
 	}
 	k := c.core
-	defer k.life.leave(taken)
+	defer k.life.leave()
 	if err := k.recovers(); err != nil {
 		return err
 	}

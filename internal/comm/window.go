@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
@@ -84,7 +85,7 @@ func (w *Window) Fence() error {
 	}
 	if err == nil {
 		err = w.c.arrive(fenceCall, w.number, w.win.Unlocked())
-		w.c.core.life.leave(taken)
+		w.c.core.life.leave()
 	}
 	if err != nil {
 		return w.Failed("fence", Undefined, err)
@@ -111,10 +112,10 @@ func (w *Window) Close() error {
 		if k.life.beginChange() != nil {
 			return nil // the communicator's Close closes the window
 		}
-		defer k.life.leave(change)
+		defer k.life.changes.Leave()
 		switch err := w.c.take(); err {
 		case nil:
-			defer k.life.leave(taken)
+			defer k.life.leave()
 		case errClosed:
 			return nil
 		default:
@@ -124,31 +125,40 @@ func (w *Window) Close() error {
 	k.mu.Lock()
 	k.windows = slices.DeleteFunc(k.windows, func(o *Window) bool { return o.win == w.win })
 	k.mu.Unlock()
-	return w.Failed("close", Undefined, w.win.Close(func() error { return w.c.arrive(closeCall, w.number, nil) }))
+	return w.Failed("close", Undefined, w.win.Close(QuiesceFor, func(bad error) error { return w.c.arrive(closeCall, w.number, bad) }))
 }
 
-// closeWindows closes the open windows in the order in which they were made, which is the same on all
-// ranks. free says that this goroutine has taken the communicator; otherwise another one is still in a
-// collective, which excludes a second one. No window is being made or closed, unless Close has given
-// up waiting.
-func (k *core) closeWindows(free bool) {
+// add makes Close of the communicator close a window. It returns false if Close has the windows already.
+func (k *core) add(w *Window) bool {
 	k.mu.Lock()
-	open := k.windows
-	k.windows = nil
-	k.mu.Unlock()
+	defer k.mu.Unlock()
+	if !k.swept {
+		k.windows = append(k.windows, w)
+	}
+	return !k.swept
+}
+
+// closeWindows closes the windows in the order in which they were made, which is the same on all ranks. free says
+// that this goroutine has taken the communicator; otherwise another one is still in a collective, which excludes a
+// second one.
+func (k *core) closeWindows(open []*Window, free bool, end time.Time) {
+	if soon := time.Now().Add(graceFor); end.Before(soon) {
+		end = soon
+	}
 	slices.SortFunc(open, func(a, b *Window) int { return cmp.Compare(a.number, b.number) })
 	for _, w := range open {
-		_ = w.win.Close(func() error { // a lock that is still held does not matter now
+		_ = w.win.Close(left(end), func(bad error) error { // a lock that is still held does not matter now
 			if !free {
 				return errInCollective
 			}
-			return w.c.arrive(closeCall, w.number, nil)
+			return k.home.arrive(closeCall, w.number, bad)
 		})
 	}
-	if free {
-		k.life.leave(taken)
-	}
 }
+
+// graceFor is how long a window's users have to notice that it is being closed, however late it is. Those that
+// wait for a lock look every millisecond.
+const graceFor = 100 * time.Millisecond
 
 // Guard is the lock that the calling rank holds on the part of a rank, or on all parts.
 type Guard struct {

@@ -21,6 +21,8 @@ func TestShutGateLetsNobodyIn(t *testing.T) {
 	}
 	empty := make(chan bool)
 	go func() { empty <- g.AwaitEmpty(0) }()
+	g.Stay()
+	g.Leave()
 	g.Leave()
 	if !<-empty {
 		t.Fatal("AwaitEmpty without a limit returns false")

@@ -2,12 +2,11 @@ package window
 
 import (
 	"bytes"
-	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Cells is a part of a window whose elements several ranks update at once. The part begins with a head of
@@ -17,7 +16,7 @@ import (
 // rank that dies cannot leave a lock behind. Elements of more than 8 bytes have locks, in the head.
 type Cells struct {
 	bytes []byte
-	words []atomic.Uint64
+	words []word.Uint64
 }
 
 const (
@@ -35,7 +34,7 @@ const (
 func CellsSize(n int) int { return roundUp(CellsHead+n, 8) }
 
 // NewCells returns the Cells in a part.
-func NewCells(part []byte) Cells { return Cells{part, view.Of[atomic.Uint64](part)} }
+func NewCells(part []byte) Cells { return Cells{part, view.Of[word.Uint64](part)} }
 
 // Here reports whether this process has mapped the part.
 func (c *Cells) Here() bool { return c.bytes != nil }
@@ -55,17 +54,17 @@ func (c *Cells) Put(at int, in []byte) {
 	case n == 8 && at%8 == 0:
 		c.words[at/8].Store(view.Of[uint64](in)[0])
 	case single(at, n):
-		word := &c.words[at/8]
+		w := &c.words[at/8]
 		for {
-			old := word.Load()
+			old := w.Load()
 			with := old
 			copy(view.Bytes(view.One(&with))[at%8:], in)
-			if word.CompareAndSwap(old, with) {
+			if w.CompareAndSwap(old, with) {
 				return
 			}
 		}
 	default:
-		copy(c.bytes[at:at+n], in)
+		word.Copy(c.bytes[at:at+n], in)
 	}
 }
 
@@ -73,11 +72,11 @@ func (c *Cells) Put(at int, in []byte) {
 func (c *Cells) Get(at int, out []byte) {
 	n := len(out)
 	if !single(at, n) {
-		copy(out, c.bytes[at:at+n])
+		word.Copy(out, c.bytes[at:at+n])
 		return
 	}
-	word := c.words[at/8].Load()
-	copy(out, view.Bytes(view.One(&word))[at%8:])
+	w := c.words[at/8].Load()
+	copy(out, view.Bytes(view.One(&w))[at%8:])
 }
 
 // Update is the function of a reduction, as in backend.Op: it sets dst to the combination of a and b.
@@ -108,9 +107,10 @@ func (c *Cells) Reduce(f Update, size, at int, in, old []byte, expired func() er
 				return err
 			}
 			with := view.Bytes(s.with[:])[:n]
+			word.Reads(c.bytes[at : at+n])
 			f(with, c.bytes[at:at+n], in[:n])
 			copy(before, c.bytes[at:at+n])
-			copy(c.bytes[at:at+n], with)
+			word.Copy(c.bytes[at:at+n], with)
 			lock.Store(0)
 		} else {
 			c.reduceWords(f, s, at, in[:n], before)
@@ -152,23 +152,23 @@ func (c *Cells) CompareSwap(at int, old, with, was []byte, expired func() error)
 		if err != nil {
 			return err
 		}
-		copy(was, c.bytes[at:at+n])
+		word.Copy(was, c.bytes[at:at+n])
 		if bytes.Equal(was, old) {
-			copy(c.bytes[at:at+n], with)
+			word.Copy(c.bytes[at:at+n], with)
 		}
 		lock.Store(0)
 		return nil
 	}
-	word := &c.words[at/8]
+	w := &c.words[at/8]
 	for {
-		x := word.Load()
+		x := w.Load()
 		y := x
 		copy(was, view.Bytes(view.One(&x))[at%8:])
 		if !bytes.Equal(was, old) {
 			return nil
 		}
 		copy(view.Bytes(view.One(&y))[at%8:], with)
-		if word.CompareAndSwap(x, y) {
+		if w.CompareAndSwap(x, y) {
 			return nil
 		}
 	}
@@ -176,15 +176,15 @@ func (c *Cells) CompareSwap(at int, old, with, was []byte, expired func() error)
 
 // lock takes the lock of an element that is longer than a word. The rank that holds it needs it for a moment
 // only, unless it dies.
-func (c *Cells) lock(at int, expired func() error) (*atomic.Uint64, error) {
+func (c *Cells) lock(at int, expired func() error) (*word.Uint64, error) {
 	l := &c.words[stripeAt+at/8%stripes]
 	for i := 1; !l.CompareAndSwap(0, 1); i++ {
 		shmem.Pause()
-		if i%looks == 0 {
+		if i%word.Spins(looks) == 0 {
 			if err := expired(); err != nil {
 				return nil, err
 			}
-			runtime.Gosched()
+			word.Yield()
 			shmem.Yield()
 		}
 	}

@@ -2,11 +2,10 @@ package window
 
 import (
 	"fmt"
-	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Kind says how a part is locked.
@@ -33,10 +32,10 @@ const lockSize = 64
 
 // lock is the lock of one part, in the memory that the ranks share. The zero lock is free.
 type lock struct {
-	state  atomic.Uint32 // the number of ranks that hold it shared, or held
-	wanted atomic.Uint32 // how many wait to hold it exclusively
-	asleep atomic.Uint32 // how many wait in the kernel until state changes
-	owner  atomic.Uint32 // 1 + the rank that holds it exclusively, for messages
+	state  word.Uint32 // the number of ranks that hold it shared, or held
+	wanted word.Uint32 // how many wait to hold it exclusively
+	asleep word.Uint32 // how many wait in the kernel until state changes
+	owner  word.Uint32 // 1 + the rank that holds it exclusively, for messages
 	_      [lockSize - 16]byte
 }
 
@@ -76,7 +75,7 @@ func (l *lock) release(kind Kind) {
 
 func (l *lock) wake() {
 	if l.asleep.Load() != 0 {
-		shmem.FutexWake(&l.state, 1<<30)
+		word.FutexWake(&l.state, 1<<30)
 	}
 }
 
@@ -108,10 +107,10 @@ func (l *lock) take(kind Kind, rank int, expired func() error) error {
 			return nil
 		}
 		switch {
-		case i < looks:
+		case i < word.Spins(looks):
 			shmem.Pause()
-		case i < looks+yields:
-			runtime.Gosched()
+		case i < word.Spins(looks+yields):
+			word.Yield()
 			shmem.Yield()
 		default:
 			if err := expired(); err != nil {
@@ -126,11 +125,11 @@ func (l *lock) take(kind Kind, rank int, expired func() error) error {
 func (l *lock) sleep(s uint32, kind Kind) {
 	if !shmem.Supported || s == 0 || kind == Shared && s&held == 0 {
 		// It is free: others go first.
-		time.Sleep(nap / 20)
+		word.Nap(nap / 20)
 		return
 	}
 	l.asleep.Add(1)
-	shmem.FutexWait(&l.state, s, nap)
+	word.FutexWait(&l.state, s, nap)
 	l.asleep.Add(^uint32(0))
 }
 

@@ -45,7 +45,7 @@ type lasting struct{ *shmem.Area }
 
 func (lasting) Close() error { return nil }
 
-func shut(w *Window) error { return w.Close(nil) }
+func shut(w *Window) error { return w.Close(time.Minute, nil) }
 
 // Every pair of kinds is tried.
 func TestExclusiveLockExcludesAllOthers(t *testing.T) {
@@ -201,7 +201,7 @@ func TestRanksCloseCollectiveMemoryTogether(t *testing.T) {
 		}
 		met := 0
 		for range 2 {
-			err := w.Close(func() error {
+			err := w.Close(time.Minute, func(error) error {
 				met++
 				if w.Sync() == nil {
 					t.Error("the window is open while the ranks wait for each other")

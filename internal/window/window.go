@@ -1,14 +1,16 @@
 package window
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/gate"
 	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Window is one rank's end of a window. It is safe for use by many goroutines.
@@ -18,18 +20,16 @@ type Window struct {
 	mem  backend.Memory
 	lay  Layout
 
-	// Views of the memory. They stay set after Close, so that concurrent calls need
-	// not take mu; closed and waiting guard the memory itself.
+	// Views of the memory. They stay set after Close. A call that uses the memory is inside the gate.
 	bytes []byte
 	locks []lock
+	gate  gate.Gate
 
-	closed atomic.Bool
-	fence  atomic.Uint32
+	fence atomic.Uint32
 
-	mu      sync.Mutex // guards the fields below
+	mu      word.Mutex // guards the fields below
 	holds   []hold     // by rank
 	tickets uint64
-	waiting sync.WaitGroup // calls that use the memory while mu is free
 }
 
 // hold is a lock that this rank holds or waits for, if ticket is not 0.
@@ -55,7 +55,7 @@ func (w *Window) Size(rank int) int {
 
 // Part returns the part of a rank.
 func (w *Window) Part(rank int) ([]byte, error) {
-	if w.closed.Load() {
+	if w.gate.IsShut() {
 		return nil, errClosed
 	}
 	if rank < 0 || rank >= len(w.lay.Sizes) {
@@ -69,7 +69,7 @@ func (w *Window) Part(rank int) ([]byte, error) {
 // Sync makes what this rank has written visible before what it writes later, and lets it
 // see what others have made visible.
 func (w *Window) Sync() error {
-	if w.closed.Load() {
+	if w.gate.IsShut() {
 		return errClosed
 	}
 	w.fence.Add(1)
@@ -122,14 +122,17 @@ func (w *Window) LockAll(b *backend.Bound) (uint64, error) { return w.lock(b, Sh
 
 // lock takes the locks of ranks lo to hi-1.
 func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
+	if !w.gate.Enter() {
+		return 0, errClosed
+	}
+	defer w.gate.Leave()
 	ticket, err := w.claim(kind, lo, hi)
 	if err != nil {
 		return 0, err
 	}
-	defer w.waiting.Done()
 	var until func() error // made when the call first waits
 	expired := func() error {
-		if w.closed.Load() {
+		if w.gate.IsShut() {
 			return errClosed
 		}
 		if until == nil {
@@ -157,9 +160,6 @@ func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
 func (w *Window) claim(kind Kind, lo, hi int) (uint64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed.Load() {
-		return 0, errClosed
-	}
 	for r := lo; r < hi; r++ {
 		if w.holds[r].ticket != 0 {
 			return 0, backend.Faultf(backend.ErrWin, "this rank already holds the lock of rank %d's part, or waits for it", r)
@@ -169,18 +169,16 @@ func (w *Window) claim(kind Kind, lo, hi int) (uint64, error) {
 	for r := lo; r < hi; r++ {
 		w.holds[r] = hold{w.tickets, kind}
 	}
-	w.waiting.Add(1)
 	return w.tickets, nil
 }
 
 // Unlock releases the lock of a ticket: that of a rank's part, or all locks for rank 0 and the ticket of a
 // LockAll.
 func (w *Window) Unlock(rank int, ticket uint64) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.has(rank, ticket); err != nil {
+	if err := w.enter(rank, ticket); err != nil {
 		return err
 	}
+	defer w.leave()
 	w.fence.Add(1)
 	for r := rank; r < len(w.holds) && w.holds[r].ticket == ticket; r++ {
 		w.locks[r].release(w.holds[r].kind)
@@ -194,48 +192,63 @@ func (w *Window) Flush(rank, lock int, ticket uint64) error {
 	if rank < 0 || rank >= len(w.locks) {
 		return w.badRank(rank)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.has(lock, ticket); err != nil {
+	if err := w.enter(lock, ticket); err != nil {
 		return err
 	}
+	defer w.leave()
 	w.fence.Add(1)
 	return nil
 }
 
-// has returns an error if a lock does not belong to the ticket any more.
-func (w *Window) has(rank int, ticket uint64) error {
-	if w.closed.Load() {
+// enter enters the gate and locks mu, unless the lock of a part does not belong to the ticket any more.
+func (w *Window) enter(rank int, ticket uint64) error {
+	if !w.gate.Enter() {
 		return errClosed
 	}
+	w.mu.Lock()
 	if ticket == 0 || w.holds[rank].ticket != ticket {
+		w.leave()
 		return backend.Faultf(backend.ErrWin, "the lock has been released already")
 	}
 	return nil
 }
 
+func (w *Window) leave() {
+	w.mu.Unlock()
+	w.gate.Leave()
+}
+
+// Enter lets the caller use the memory until Leave, unless Close has begun.
+func (w *Window) Enter() bool { return w.gate.Enter() }
+
+// Leave ends what Enter has begun.
+func (w *Window) Leave() { w.gate.Leave() }
+
 // Close releases the locks that this rank holds, with an error that names them, and then the memory. A
 // Lock that waits ends with ErrClosed. If the ranks close the memory together, Close calls together
-// first, which makes them wait for each other. Only the first call has an effect.
+// first, which makes them wait for each other. Only the first call has an effect. If a goroutine is inside for longer
+// than limit, its locks stay taken, the memory stays mapped, and together gets an error to pass on.
 //
 // The locks of a broken communicator stay taken: what they guard may be half done, as
 // after the death of a rank. Ranks that wait for them get the communicator's error.
-func (w *Window) Close(together func() error) error {
-	w.mu.Lock()
-	was := w.closed.Swap(true)
-	w.mu.Unlock()
-	if was {
+func (w *Window) Close(limit time.Duration, together func(bad error) error) error {
+	if !w.gate.Shut() {
 		return nil
 	}
-	w.waiting.Wait()
-	w.mu.Lock()
-	err := w.releaseAll()
-	w.mu.Unlock() // all calls from now on find w closed
+	var err, inside error
+	if w.gate.AwaitEmpty(limit) {
+		err = w.releaseAll()
+	} else {
+		inside = backend.Faultf(backend.ErrBusy, "another goroutine has used the window for %v since Close: its memory stays mapped", limit.Round(time.Millisecond))
+	}
 	if w.mem.Joint() {
-		if e := together(); e != nil {
+		if e := together(inside); cmp.Or(inside, e) != nil {
 			w.mem.Abandon()
 			return errors.Join(err, e)
 		}
+	}
+	if inside != nil {
+		return inside
 	}
 	return errors.Join(err, w.mem.Close())
 }
@@ -245,6 +258,8 @@ func (w *Window) Together() bool { return w.mem.Joint() }
 
 // releaseAll releases the locks that this rank holds.
 func (w *Window) releaseAll() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	held := w.held()
 	if held == "" {
 		return nil

@@ -1,0 +1,271 @@
+package comm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/window"
+)
+
+// pair is an element of 16 bytes, whose updates take a lock.
+var pair = &backend.Datatype{Kind: backend.Complex128, Size: 16, Name: "complex128"}
+
+func shortenQuiesce(t *testing.T) {
+	whole := QuiesceFor
+	QuiesceFor = 100 * time.Millisecond
+	t.Cleanup(func() { QuiesceFor = whole })
+}
+
+func put(w *Onesided, elem []byte) error {
+	return w.Do("put", Access{Kind: flight.Put, Rank: w.s.core.rank, In: elem})
+}
+
+// holdElements takes the locks of all long elements of a part, as a rank that is stopped in the middle of an update
+// holds one.
+func holdElements(p *window.Cells) {
+	copy(p.Bytes(64, window.CellsHead-64), bytes.Repeat([]byte{1, 0, 0, 0, 0, 0, 0, 0}, window.CellsHead/8))
+}
+
+func accumulate(w *Onesided, rank int) error {
+	return w.Do("accumulate", Access{Kind: flight.Accumulate, Op: numberOps[backend.OpSum][backend.Complex128], Rank: rank, In: make([]byte, 16)})
+}
+
+// Comm.Close gives up waiting for an access. The access can still touch the memory.
+func TestMemoryOfRunningAccessStaysMapped(t *testing.T) {
+	shortenQuiesce(t)
+	ranks(t, 1, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		win, err := d.NewOnesided(pair, 1, nil)
+		if err != nil {
+			return err
+		}
+		if err := win.begin(0); err != nil {
+			return err
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		if err := put(win, make([]byte, 16)); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("Put after Close: %v", err)
+		}
+		in := bytes.Repeat([]byte{7}, 16)
+		err = win.access(&Access{Kind: flight.Put, Disp: window.CellsHead, In: in})
+		if got := win.s.parts[0].Bytes(window.CellsHead, 16); !bytes.Equal(got, in) {
+			t.Errorf("the access that runs has written %v", got)
+		}
+		win.s.origin.Leave()
+		return err
+	})
+}
+
+// A shared window's Lock that does not return in time keeps the memory mapped, and its lock taken.
+func TestMemoryOfRunningLockStaysMapped(t *testing.T) {
+	shortenQuiesce(t)
+	ranks(t, 1, func(w *Comm) error {
+		win, err := w.Allocate(NewAllocation("test", pair, 1, false, nil))
+		if err != nil {
+			return err
+		}
+		part, err := win.Part("test", 0)
+		if err != nil || !win.win.Enter() {
+			return fmt.Errorf("the window is closed: %w", err)
+		}
+		if err := win.Close(); !errors.Is(err, backend.ErrBusy) {
+			t.Errorf("Close returns %v, want ErrBusy", err)
+		}
+		part[0] = 1
+		win.win.Leave()
+		return win.Close()
+	})
+}
+
+// Close of a communicator releases the locks that this rank holds of windows of both kinds, so that others get them.
+func TestCloseOfCommunicatorReleasesLocks(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		a, err := d.NewOnesided(pair, 1, nil)
+		if err != nil {
+			return err
+		}
+		b, err := d.Allocate(NewAllocation("test", pair, 1, false, nil))
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 {
+			_, err = b.Lock(window.Exclusive, 1)
+			err = errors.Join(err, a.Lock(window.Exclusive, 1), d.Close())
+		}
+		if err := errors.Join(err, barrier(w)); err != nil || w.Rank() == 0 {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_, err = b.WithContext(ctx).Lock(window.Exclusive, 1)
+		return errors.Join(err, a.WithContext(ctx).Lock(window.Exclusive, 1))
+	})
+}
+
+// A goroutine waits for the lock of a window while its communicator is closed. It gets ErrClosed, and never the lock.
+func TestLockEndsWhenCommunicatorIsClosed(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		a, err := d.NewOnesided(pair, 1, nil)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			if err := errors.Join(a.Lock(window.Exclusive, 1), barrier(w), barrier(w), a.Unlock(1)); err != nil {
+				return err
+			}
+			if s := view.Of[window.LockState](a.s.parts[1].Bytes(window.LockWord, 8))[0]; s != 0 {
+				return fmt.Errorf("the lock is not free: %v", s)
+			}
+			return nil
+		}
+		if err := barrier(w); err != nil {
+			return err
+		}
+		ended := make(chan error)
+		go func() { ended <- a.Lock(window.Exclusive, 1) }()
+		for held := window.Kind(0); held != waiting; {
+			a.s.mu.Lock()
+			held = a.s.held[1]
+			a.s.mu.Unlock()
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		if err := <-ended; !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("Lock: %v, want ErrClosed", err)
+		}
+		return barrier(w)
+	})
+}
+
+// An update of a long element waits for the update of a rank that is stopped. It ends at its deadline, and when the
+// communicator is closed.
+func TestUpdateBehindStoppedRankEnds(t *testing.T) {
+	ranks(t, 1, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		win, err := d.NewOnesided(pair, 1, nil)
+		if err != nil {
+			return err
+		}
+		holdElements(&win.s.parts[0])
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		if err := accumulate(win.WithContext(ctx), 0); !errors.Is(err, backend.ErrTimeout) {
+			t.Errorf("after the deadline: %v, want ErrTimeout", err)
+		}
+		ended := make(chan error)
+		go func() { ended <- accumulate(win, 0) }()
+		time.Sleep(time.Millisecond) // usually the access has begun then
+		if err := d.Close(); err != nil {
+			return err
+		}
+		if err := <-ended; !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("after Close: %v, want ErrClosed", err)
+		}
+		return nil
+	})
+}
+
+// A goroutine makes a window while another one closes the communicator. Either the window is not made, or Close has
+// closed it.
+func TestWindowMadeDuringCloseIsClosed(t *testing.T) {
+	ranks(t, 1, func(w *Comm) error {
+		for range 300 {
+			d, err := dup(w)
+			if err != nil {
+				return err
+			}
+			ended := make(chan error)
+			go func() { ended <- d.Close() }()
+			win, err := d.NewOnesided(pair, 1, nil)
+			if e := <-ended; e != nil {
+				return e
+			}
+			if err == nil {
+				err = put(win, make([]byte, 16))
+			}
+			if !errors.Is(err, backend.ErrClosed) {
+				return fmt.Errorf("after Close: %w, want ErrClosed", err)
+			}
+		}
+		return nil
+	})
+}
+
+// A goroutine closes a window while another one closes its communicator, which gives up waiting. The lock that the rank
+// holds is released nevertheless, in memory that is still mapped.
+func TestWindowAndCommunicatorCloseAtOnce(t *testing.T) {
+	shortenQuiesce(t)
+	ranks(t, 1, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		win, err := d.NewOnesided(pair, 1, nil)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(win.Lock(window.Exclusive, 0), win.begin(0)); err != nil {
+			return err
+		}
+		ended := make(chan error)
+		go func() { ended <- win.Close() }() // waits for the access that has begun
+		for win.begin(0) == nil {
+			win.s.origin.Leave()
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		win.s.origin.Leave()
+		if err := <-ended; !errors.Is(err, backend.ErrWin) {
+			t.Errorf("Close of the window: %v, want ErrWin", err)
+		}
+		if s := view.Of[window.LockState](win.s.parts[0].Bytes(window.LockWord, 8))[0]; s != 0 {
+			t.Errorf("the lock is not free: %v", s)
+		}
+		return nil
+	})
+}
+
+// A communicator that is made while another goroutine closes the world is closed.
+func TestCommunicatorMadeDuringCloseIsClosed(t *testing.T) {
+	ranks(t, 1, func(w *Comm) error {
+		bc, err := w.core.bc.Derive([]int{0}, 1)
+		if err != nil {
+			return err
+		}
+		if err := w.Close(); err != nil {
+			return err
+		}
+		if c, err := w.child("late", bc, 1); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("%v, %v, want ErrClosed", c, err)
+		}
+		if _, _, err := bc.Probe(nil, backend.AnySource, backend.AnyTag, false); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("the backend's communicator is open: Probe returns %v", err)
+		}
+		return nil
+	})
+}
