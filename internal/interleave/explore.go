@@ -15,12 +15,13 @@ import (
 
 // Config bounds an exploration. The zero value explores three preemptions, without timeouts or deaths.
 type Config struct {
-	Preemptions int // of each schedule; 0: three; below 0: none
-	Timeouts    int // how many sleeps with a timeout may end by it in one schedule; the others sleep until they are woken
-	Deaths      int // how many threads made by GoMortal may die in one schedule
-	Steps       int // most steps of one schedule; 0: 20000
-	Schedules   int // most schedules; 0: two million. An exploration that needs more fails
-	Random      int // schedules without a bound, chosen at random, after the exploration
+	Preemptions int  // of each schedule; 0: three; below 0: none
+	Timeouts    int  // how many sleeps with a timeout may end by it in one schedule; the others sleep until they are woken
+	Naps        bool // sleeps with a timeout end when nothing else can happen: for waiters that look again after a nap
+	Deaths      int  // how many threads made by GoMortal may die in one schedule
+	Steps       int  // most steps of one schedule; 0: 20000
+	Schedules   int  // most schedules; 0: two million. An exploration that needs more fails
+	Random      int  // schedules without a bound, chosen at random, after the exploration
 }
 
 // The environment sets what a test does not.

@@ -302,6 +302,11 @@ func (x *Run) possible(current *thread) []option {
 			list = append(list, option{dies, t})
 		}
 	}
+	for _, t := range x.threads {
+		if x.e.cfg.Naps && len(list) == 0 && t.timed && !t.timedOut && t.status == asleep {
+			list = append(list, option{expires, t})
+		}
+	}
 	x.options = list
 	return list
 }
