@@ -86,14 +86,13 @@ func (e *Engine) openSlots(c *comm) (err error) {
 
 var errForeign = errors.New("a message to a communicator of which it is not a member")
 
-// match takes the posted receive that gets a message from the peer. If there is none, keep reports whether
+// match returns the posted receive that gets a message from the peer. If there is none, keep reports whether
 // the message is kept: not if this rank has closed the communicator.
 func (p *peer) match(env match.Env) (o *op, keep bool, err error) {
 	e := p.e
-	if n := e.posted.TakePosted(env); n != nil {
+	if n := e.posted.FindPosted(env); n != nil {
 		o = n.Owner.(*op)
 		if n.Env.Source == backend.AnySource && o.comm.RankOf(p.rank) < 0 {
-			e.repost(o)
 			return nil, false, errForeign
 		}
 		return o, false, nil
@@ -114,8 +113,7 @@ func (p *peer) match(env match.Env) (o *op, keep bool, err error) {
 func (e *Engine) dropForeign(c *comm) {
 	e.arrived.Each(func(n *match.Node) bool {
 		if from := int(n.Env.Source); n.Env.Ctx == c.id && c.RankOf(from) < 0 {
-			e.arrived.Remove(n)
-			e.putMsg(n.Owner.(*msg))
+			e.discard(n.Owner.(*msg))
 			e.peers[from].wrong(errForeign)
 		}
 		return true

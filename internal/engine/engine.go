@@ -10,7 +10,6 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/board"
 	"github.com/cohort-hpc/cohort/internal/match"
-	"github.com/cohort-hpc/cohort/internal/memlink"
 )
 
 // Config describes one rank's engine.
@@ -82,6 +81,8 @@ type Engine struct {
 	probes   int                 // that wait
 	held     []*msg              // RTS that Mprobe has taken
 	corks    []*peer             // whose links may keep frames back
+	active   int                 // operations that have begun and not ended
+	moving   []*op               // receives in opMoving
 	ops      pool[op]            // spare
 	msgs     pool[msg]
 	outs     pool[out]
@@ -124,43 +125,6 @@ type Engine struct {
 	parked   atomic.Int32
 }
 
-// op is a send or receive in progress.
-type op struct {
-	node     match.Node // a posted receive; its Env stays the pattern
-	env      match.Env  // what a receive in progress receives
-	req      *backend.Request
-	own      backend.Request // for blocking calls
-	comm     *comm
-	buf      []byte
-	parts    backend.Parts // nil: buf has the message
-	whole    int           // bytes at the start of buf that are received, and that parts has not unpacked
-	state    uint8
-	peer     int // world rank
-	tag      int32
-	token    uint64 // of its slot; 0: it has none
-	theirs   uint64 // the peer's token for it
-	n        int    // bytes to move
-	at       int    // bytes moved
-	size     int    // bytes the sender has
-	frame    *out   // the frame with its bytes that is in the queue
-	self     *msg   // a long message to oneself
-	order    uint64 // of a receive: which of all
-	fixed    bool   // a receive of a message that Mprobe took
-	transfer memlink.Transfer
-}
-
-const (
-	opIdle      uint8 = iota
-	opPosted          // a receive that waits for its message
-	opQueued          // an eager send whose last byte is not written
-	opRequested       // a send that waits for its CTS
-	opStreaming       // a send that was cleared
-	opTaking          // a receive whose message is coming
-	opExposed         // a send by transfer
-	opCopying         // a receive by transfer
-	opStopped         // a receive by transfer that its owner has abandoned, while the peer may be copying
-)
-
 // msg is an unexpected message.
 type msg struct {
 	node  match.Node
@@ -180,49 +144,6 @@ const (
 	msgExposed
 	msgSelf
 )
-
-type slot struct {
-	op  *op
-	gen uint32
-}
-
-// enter gives o a token, by which a peer refers to it.
-func (e *Engine) enter(o *op) {
-	if len(e.spares) == 0 {
-		e.spares = append(e.spares, uint32(len(e.slots)))
-		e.slots = append(e.slots, slot{})
-	}
-	i := e.spares[len(e.spares)-1]
-	e.spares = e.spares[:len(e.spares)-1]
-	s := &e.slots[i]
-	s.op = o
-	if s.gen++; s.gen == 0 {
-		s.gen = 1
-	}
-	o.token = uint64(s.gen)<<32 | uint64(i)
-}
-
-// lookup returns the operation of a token from a peer, nil if it has ended.
-func (e *Engine) lookup(token uint64, peer int) *op {
-	i := uint32(token)
-	if uint64(i) >= uint64(len(e.slots)) {
-		return nil
-	}
-	s := &e.slots[i]
-	if s.op == nil || uint64(s.gen) != token>>32 || s.op.peer != peer {
-		return nil
-	}
-	return s.op
-}
-
-// leaveSlot ends o's token.
-func (e *Engine) leaveSlot(o *op) {
-	if o.token != 0 {
-		i := uint32(o.token)
-		e.slots[i].op, o.token = nil, 0
-		e.spares = append(e.spares, i)
-	}
-}
 
 // New returns the engine of a rank. The backend then gives it its links (Connect) and calls Start.
 func New(cfg Config) *Engine {
@@ -292,9 +213,12 @@ func (e *Engine) progress() bool {
 	if len(e.queued) > 0 {
 		e.queued = slices.DeleteFunc(e.queued, func(s *board.Collective) bool { return !s.Queued() })
 	}
-	moved := false
+	moved := len(e.moving) > 0
+	if moved {
+		e.moveSelf()
+	}
 	if len(e.open) >= directMax && !e.isClosed {
-		moved = e.progressMany()
+		moved = e.progressMany() || moved
 	} else {
 		for range e.open {
 			if e.next++; e.next >= len(e.open) {
@@ -341,40 +265,6 @@ func (e *Engine) keep(m *msg, env match.Env) {
 	e.wakeProbes()
 }
 
-// received completes a receive whose bytes are in place.
-func (e *Engine) received(o *op, env match.Env, size, copied int) {
-	var err error
-	if size > copied {
-		err = truncated(size, len(o.buf))
-	}
-	e.finish(o, backend.Status{Source: o.comm.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: size}, err)
-}
-
-func truncated(size, room int) error {
-	return backend.Faultf(backend.ErrTruncate, "the message has %d bytes, the buffer %d", size, room)
-}
-
-// finish completes an operation. The lock is held: Notify is called later.
-func (e *Engine) finish(o *op, st backend.Status, err error) {
-	r := o.req
-	e.leaveSlot(o)
-	stopped := o.state == opStopped
-	o.state, o.buf, o.frame, o.self = opIdle, nil, nil, nil
-	if stopped { // no one waits for it
-		e.putOp(o)
-		return
-	}
-	if r.Notify != nil {
-		e.mu.notify(r)
-	}
-	if r != &o.own { // blocking calls give their op back themselves
-		r.Impl = nil
-		e.putOp(o)
-	}
-	r.Finish(st, err) // from here on r and o are their owner's
-	e.wakeOthers()
-}
-
 // pool keeps records for later use.
 type pool[T any] []*T
 
@@ -390,9 +280,16 @@ func (p *pool[T]) get() *T {
 
 func (p *pool[T]) put(x *T) { *p = append(*p, x) }
 
-func (e *Engine) putOp(o *op) {
-	o.req, o.comm, o.buf, o.parts, o.state = nil, nil, nil, nil, opIdle
-	e.ops.put(o)
+// discard drops a message that has arrived and that no receive gets.
+func (e *Engine) discard(m *msg) {
+	e.arrived.Remove(&m.node)
+	switch m.kind {
+	case msgExposed:
+		e.peers[m.node.Env.Source].mem.Refuse(m.token)
+	case msgSelf:
+		m.send.self = nil
+	}
+	e.putMsg(m)
 }
 
 func (e *Engine) putMsg(m *msg) {

@@ -170,8 +170,8 @@ func (e *Engine) sweep() {
 		}
 	}
 	for _, p := range e.open {
-		if p.op != nil { // a short message of which a part is here
-			end(p.op)
+		if o := p.op; o != nil && o.state == opArriving {
+			end(o)
 		}
 	}
 	e.wakeProbes()

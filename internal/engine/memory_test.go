@@ -353,6 +353,17 @@ func TestCanceledSendInProgressBreaksCommunicator(t *testing.T) {
 	}
 }
 
+// TestReceiveOfRevokedMessageEndsAfterMprobe has rank 1 cancel a message that rank 0 has taken with Mprobe.
+func TestReceiveOfRevokedMessageEndsAfterMprobe(t *testing.T) {
+	world, o := withOther(t, os.Getpid(), 0)
+	x := o.expose(t, 0, make([]byte, 1<<20), false)
+	canceledAfterMprobe(t, world, 1, func() {
+		if !o.Revoke(x) {
+			t.Error("a message that is not received cannot be revoked")
+		}
+	})
+}
+
 func TestLeavingEndsReceiveInProgress(t *testing.T) {
 	for _, copies := range []bool{true, false} {
 		world, o := withOther(t, os.Getpid(), 0)

@@ -25,16 +25,24 @@ import (
 // Break implements backend.Comm. If this rank has closed the communicator the others may have forgotten it,
 // and Close has sent them what was known before.
 func (c *comm) Break(err error) {
-	e := c.e
+	e, f := c.e, faultOf(err)
+	e.mu.Lock()
+	c.breaks(f)
+	e.mu.Unlock()
+}
+
+func (c *comm) breaks(f *backend.Fault) {
+	if c.broken(f) && !c.closed.Load() {
+		c.broadcast(frame.Broken, EncodeFault(f), everyone)
+	}
+}
+
+func faultOf(err error) *backend.Fault {
 	f, ok := err.(*backend.Fault)
 	if !ok {
 		f = &backend.Fault{Sentinel: backend.Sentinel(backend.Code(err)), Text: err.Error()}
 	}
-	e.mu.Lock()
-	if c.broken(f) && !c.closed.Load() {
-		c.broadcast(frame.Broken, EncodeFault(f), everyone)
-	}
-	e.mu.Unlock()
+	return f
 }
 
 // broadcast sends a notice to the other members for which to is true.
@@ -245,12 +253,7 @@ func (c *comm) retire() {
 	e.mu.Lock()
 	e.arrived.Each(func(n *match.Node) bool {
 		if n.Env.Ctx == c.id {
-			m := n.Owner.(*msg)
-			e.arrived.Remove(n)
-			if m.kind == msgExposed {
-				e.peers[n.Env.Source].mem.Refuse(m.token)
-			}
-			e.putMsg(m)
+			e.discard(n.Owner.(*msg))
 		}
 		return true
 	})

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -20,9 +21,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	if mode == backend.Standard && c.sendNow(buf, dest, tag) {
 		return nil
 	}
-	o := e.ops.get()
-	o.comm, o.req = c, &o.own
-	o.own.Begin()
+	o := c.begin(nil)
 	e.send(o, buf, c.World[dest], int32(tag), mode)
 	e.mu.Unlock()
 	_, err := c.finishBlocking(b, o)
@@ -45,9 +44,7 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 		e.mu.Unlock()
 		return st, err
 	}
-	o := e.ops.get()
-	o.comm, o.req = c, &o.own
-	o.own.Begin()
+	o := c.begin(nil)
 	e.recv(o, buf, want)
 	e.mu.Unlock()
 	return c.finishBlocking(b, o)
@@ -112,86 +109,69 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 	return st, false, nil
 }
 
-// finishBlocking waits for o and gives it back.
+// finishBlocking waits for o and gives it back. The engine keeps the op of a receive into whose buffer the peer may
+// be copying.
 func (c *comm) finishBlocking(b *backend.Bound, o *op) (backend.Status, error) {
 	e := c.e
-	err := c.Await(b, &o.own)
-	if err != nil {
-		var kept bool
-		if kept, err = c.giveUp(o, err); kept {
-			return backend.Status{}, err
-		}
+	if cause := c.Await(b, &o.own); cause != nil && !c.giveUp(o, cause) {
+		return backend.Status{}, cause
 	}
-	st := o.own.Status
-	if err == nil {
-		err = o.own.Err
-	}
+	st, err := o.own.Status, o.own.Err
 	e.mu.Lock()
 	e.putOp(o)
 	e.mu.Unlock()
 	return st, err
 }
 
-// giveUp cancels an operation at its deadline. If its message is being transferred, it gets a little more
-// time, and then the communicator is broken. But a short message that is partly written is sent, from a
-// copy, and one that has partly arrived waits for the next receive. The engine keeps the op (kept) of a
-// receive into whose buffer the peer may be copying.
-func (c *comm) giveUp(o *op, cause error) (kept bool, err error) {
+// giveUp ends an operation at its deadline, and reports false if that takes longer. If its message is being
+// transferred, it gets a little more time, and then the communicator is broken. But a short message that is partly
+// written is sent, from a copy, and one that has partly arrived waits for the next receive.
+func (c *comm) giveUp(o *op, cause error) (ended bool) {
 	e := c.e
 	e.mu.Lock()
-	canceled := e.cancel(o, &o.own, cause)
-	e.mu.Unlock()
-	if canceled {
-		return false, cause
+	defer e.mu.Unlock()
+	if e.cancel(o, &o.own, cause) {
+		return true
 	}
+	e.mu.Unlock()
 	c.Await(&backend.Bound{Timeout: 20 * time.Millisecond}, &o.own)
 	e.mu.Lock()
 	switch {
-	case o.own.Ready():
-		e.mu.Unlock()
-		return false, nil
+	case o.own.Ready() || e.cancel(o, &o.own, cause):
+		return true
 	case e.putBack(o):
 		e.finish(o, backend.Status{}, cause)
-		e.mu.Unlock()
-		return false, cause
+		return true
 	case o.state == opQueued:
 		e.drop(o, nil)
-		e.mu.Unlock()
-		return false, nil
+		return true
 	}
 	e.drop(o, cause)
-	if kept = o.state == opCopying; kept {
-		o.state = opStopped
+	ended = o.own.Ready()
+	if ended && o.own.Err == nil { // the receiver had taken it all
+		return true
 	}
-	e.mu.Unlock()
-	c.Break(cause)
-	return kept, cause
+	if !ended {
+		e.put(o, opStopped)
+	}
+	c.breaks(faultOf(cause))
+	return ended
 }
 
 // putBack turns a short message that has partly arrived into an unexpected one, and reports whether it
 // could.
 func (e *Engine) putBack(o *op) bool {
-	if o.state != opTaking || o.fixed {
-		return false
-	}
 	p := e.peers[o.peer]
-	if p.op != o || p.in.Head.Kind != frame.Eager || int(p.in.Head.Length) > len(o.buf) {
+	if o.state != opArriving || int(p.in.Head.Length) > len(o.buf) {
 		return false
 	}
 	m := e.msgs.get()
 	m.size = int(p.in.Head.Length)
 	m.buf = e.getBuf(m.size)
 	here := copy(m.buf, o.buf[:m.size-p.in.Left])
-	p.op, p.msg, p.in.Dst = nil, m, m.buf[here:]
+	e.put(o, opIdle)
+	p.msg, p.in.Dst = m, m.buf[here:]
 	return true
-}
-
-// begin returns the operation of a request. The lock is held.
-func (c *comm) begin(r *backend.Request) *op {
-	o := c.e.ops.get()
-	o.comm, o.req, o.parts, o.whole = c, r, r.Parts, 0
-	r.Impl = o
-	return o
 }
 
 // Isend implements backend.Comm.
@@ -260,16 +240,14 @@ func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		return
 	}
 	if mode == backend.Standard && len(buf) <= p.eagerMax() {
-		o.state = opQueued
 		if p.emit(h, buf, o) {
 			e.finish(o, backend.Status{}, nil)
 		} else {
-			e.enter(o) // where sweep finds it
+			e.put(o, opQueued)
 		}
 		return
 	}
-	e.enter(o)
-	o.state = opRequested
+	e.put(o, opRequested)
 	h.Kind, h.Token = frame.ReadyToSend, o.token
 	p.emit(h, nil, o)
 }
@@ -292,28 +270,21 @@ func (e *Engine) recv(o *op, buf []byte, want match.Env) {
 		e.finish(o, backend.Status{}, err)
 		return
 	}
-	if e.takeArrived(o) {
-		return
+	e.postReceive(o)
+}
+
+// postReceive gives a receive the first message that has arrived for it, or puts it into the queue.
+func (e *Engine) postReceive(o *op) {
+	for n := e.arrived.TakeArrived(o.node.Env); n != nil; n = e.arrived.TakeArrived(o.node.Env) {
+		if e.takeMsg(o, n.Owner.(*msg)) {
+			return
+		}
 	}
-	if err := o.comm.cannotCome(want); err != nil {
+	if err := o.comm.cannotCome(o.node.Env); err != nil {
 		e.finish(o, backend.Status{}, err)
 		return
 	}
-	o.state = opPosted
-	e.posted.Push(&o.node)
-}
-
-// takeArrived gives a receive the first message that has arrived for it, and reports whether there is one.
-func (e *Engine) takeArrived(o *op) bool {
-	for {
-		n := e.arrived.TakeArrived(o.node.Env)
-		if n == nil {
-			return false
-		}
-		if e.takeMsg(o, n.Owner.(*msg)) {
-			return true
-		}
-	}
+	e.put(o, opPosted)
 }
 
 // takeMsg gives an arrived message to a receive. It returns false if the sender has withdrawn the message.
@@ -322,10 +293,9 @@ func (e *Engine) takeMsg(o *op, m *msg) bool {
 	switch m.kind {
 	case msgSelf:
 		s := m.send
-		n := shmem.Move(o.buf, s.buf)
+		s.self = nil
 		e.putMsg(m)
-		e.finish(s, backend.Status{}, nil)
-		e.received(o, env, size, n)
+		e.pass(s, o, env)
 	case msgEager:
 		n := shmem.Move(o.buf, m.buf)
 		e.putMsg(m)
@@ -341,11 +311,8 @@ func (e *Engine) takeMsg(o *op, m *msg) bool {
 // sendSelf sends a message to this rank itself.
 func (e *Engine) sendSelf(o *op, eager bool) {
 	env := match.Env{Ctx: o.comm.id, Source: int32(e.me), Tag: o.tag}
-	if n := e.posted.TakePosted(env); n != nil {
-		to, size := n.Owner.(*op), len(o.buf)
-		copied := shmem.Move(to.buf, o.buf)
-		e.finish(o, backend.Status{}, nil)
-		e.received(to, env, size, copied)
+	if n := e.posted.FindPosted(env); n != nil {
+		e.pass(o, n.Owner.(*op), env)
 		return
 	}
 	m := e.msgs.get()
@@ -357,9 +324,40 @@ func (e *Engine) sendSelf(o *op, eager bool) {
 		e.finish(o, backend.Status{}, nil)
 		return
 	}
-	m.kind, m.send, o.self, o.state = msgSelf, o, m, opRequested
-	e.enter(o)
+	m.kind, m.send, o.self = msgSelf, o, m
+	e.put(o, opRequested)
 	e.keep(m, env)
+}
+
+// moveMax is how much of a message to this rank is copied at a time, with the lock held: about 10 µs.
+const moveMax = 128 << 10
+
+// pass moves a message of this rank to a receive of its own.
+func (e *Engine) pass(s, o *op, env match.Env) {
+	size, n := len(s.buf), min(len(s.buf), len(o.buf))
+	if n <= moveMax {
+		shmem.Move(o.buf, s.buf)
+		e.finish(s, backend.Status{}, nil)
+		e.received(o, env, size, n)
+		return
+	}
+	o.peer, o.env, o.tag, o.size, o.n, o.at = e.me, env, env.Tag, size, n, 0
+	e.put(s, opMoving)
+	e.put(o, opMoving)
+	s.pair, o.pair = o, s
+	e.moving = append(e.moving, o)
+}
+
+// moveSelf copies a part of a message of this rank to itself.
+func (e *Engine) moveSelf() {
+	o := e.moving[0]
+	s, end := o.pair, min(o.n, o.at+moveMax)
+	o.at += shmem.Move(o.buf[o.at:end], s.buf[o.at:end])
+	if o.at == o.n {
+		e.moving = slices.Delete(e.moving, 0, 1)
+		e.finish(s, backend.Status{}, nil)
+		e.received(o, o.env, o.size, o.n)
+	}
 }
 
 // Cancel implements backend.Comm.
@@ -407,31 +405,28 @@ func (e *Engine) cancel(o *op, r *backend.Request, err error) bool {
 // drop ends an operation in any state, without a notice to its peer. A receive by transfer ends once the
 // peer does not write to its buffer any more.
 func (e *Engine) drop(o *op, err error) {
+	p := e.peers[o.peer]
 	switch o.state {
-	case opPosted:
-		e.posted.Remove(&o.node)
 	case opQueued, opRequested, opStreaming:
-		if m := o.self; m != nil {
-			if e.arrived.Remove(&m.node) {
-				e.putMsg(m)
-			} else { // Mprobe has it
-				m.gone, m.send = true, nil
-			}
-		} else {
-			e.peers[o.peer].detach(o)
+		switch m := o.self; {
+		case p != nil:
+			p.detach(o)
+		case m != nil && e.arrived.Remove(&m.node):
+			e.putMsg(m)
+		case m != nil: // Mprobe has it
+			m.gone, m.send = true, nil
 		}
-	case opTaking:
-		if p := e.peers[o.peer]; p.op == o {
-			p.op, p.in.Dst = nil, nil
+	case opMoving: // the other end waits for the end of the communicator
+		e.moving = slices.DeleteFunc(e.moving, func(x *op) bool { return x == o || x.pair == o })
+		if o.pair != nil {
+			o.pair.pair = nil
 		}
 	case opExposed:
-		p := e.peers[o.peer]
 		p.detach(o)
 		if o.transfer.Active() && !p.mem.Withdraw(&o.transfer) {
 			err = nil // the receiver had finished
 		}
 	case opCopying, opStopped:
-		p := e.peers[o.peer]
 		p.mem.Stop(&o.transfer, err)
 		return
 	}

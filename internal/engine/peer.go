@@ -132,7 +132,6 @@ func (p *peer) takeShort() (moved bool) {
 		if n == nil || n.Env.Source == backend.AnySource {
 			break
 		}
-		q.Remove(n)
 		p.quiet = 0
 		o := n.Owner.(*op)
 		p.e.received(o, env, size, p.mem.Receive(o.buf, size))
@@ -377,8 +376,9 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 		o, keep, err := p.match(env)
 		switch {
 		case o != nil:
-			o.state, o.peer, o.env = opTaking, p.rank, env
-			p.op, a.Dst = o, o.buf[:min(a.Left, len(o.buf))]
+			o.peer, o.env = p.rank, env
+			e.put(o, opArriving)
+			a.Dst = o.buf[:min(a.Left, len(o.buf))]
 		case keep:
 			m := e.msgs.get()
 			m.size, m.buf = a.Left, e.getBuf(a.Left)

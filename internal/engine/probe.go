@@ -40,8 +40,7 @@ func (c *comm) find(want match.Env) (*match.Node, error) {
 		if m.kind != msgExposed || e.peers[n.Env.Source].mem.Announced(m.token) {
 			return n, nil
 		}
-		e.arrived.Remove(n) // its sender has revoked it
-		e.putMsg(m)
+		e.discard(m) // its sender has revoked it
 	}
 }
 
@@ -119,7 +118,9 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 			e.finish(o, backend.Status{}, err) // no rank would send the data
 			break
 		}
-		e.takeMsg(o, got)
+		if !e.takeMsg(o, got) {
+			e.finish(o, backend.Status{}, tookBack())
+		}
 	}
 	e.mu.Unlock()
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -35,8 +36,7 @@ func (e *Engine) expose(p *peer, o *op, h frame.Header) bool {
 	if !ok {
 		return false
 	}
-	e.enter(o)
-	o.state = opExposed
+	e.put(o, opExposed)
 	h.Kind, h.Token, h.Reply = frame.Expose, o.transfer.Token(), addr
 	p.emit(h, nil, o)
 	return true
@@ -77,9 +77,7 @@ func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 	o, keep, err := p.match(env)
 	switch {
 	case o != nil:
-		if !e.take(o, kind, h.Token, h.Reply, size, env) {
-			e.repost(o)
-		}
+		e.take(o, kind, h.Token, h.Reply, size, env) // or it stays posted
 	case keep:
 		m := e.msgs.get()
 		m.size, m.kind, m.token, m.addr = size, kind, h.Token, h.Reply
@@ -106,12 +104,10 @@ func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match
 		if !p.mem.Accept(&o.transfer, token, addr, o.buf[:o.n]) {
 			return false
 		}
-		o.state = opCopying
-		e.enter(o) // where sweep finds it
+		e.put(o, opCopying)
 		return true
 	}
-	o.state = opTaking
-	e.enter(o)
+	e.put(o, opTaking)
 	p.emit(frame.Header{Kind: frame.ClearToSend, Token: token, Length: uint64(o.n), Reply: o.token}, nil, nil)
 	return true
 }
@@ -142,7 +138,11 @@ func (e *Engine) onClearToSend(p *peer, h *frame.Header) error {
 	if h.Length > uint64(len(o.buf)) {
 		return fmt.Errorf("clear to send for %d bytes of a message of %d", h.Length, len(o.buf))
 	}
-	o.state, o.n, o.at, o.theirs = opStreaming, int(h.Length), 0, h.Reply
+	if o.frame != nil {
+		return errors.New("clear to send for a message that is not announced")
+	}
+	o.n, o.at, o.theirs = int(h.Length), 0, h.Reply
+	e.put(o, opStreaming)
 	piece, body := o.piece()
 	if p.emit(piece, body, o) {
 		e.sent(p, o, frame.Data, len(body))
@@ -174,21 +174,22 @@ func (e *Engine) onWithdraw(p *peer, token uint64) {
 	}
 	for _, s := range e.slots {
 		if o := s.op; o != nil && o.state == opTaking && o.theirs == token && o.peer == p.rank {
-			e.leaveSlot(o)
 			e.repost(o)
 			return
 		}
 	}
 }
 
-// repost puts a receive back into the queue, before those that were posted after it, or gives it
-// what has arrived since.
+// repost puts a receive whose message is withdrawn back into the queue, before those that were posted after it, or
+// gives it what has arrived since.
 func (e *Engine) repost(o *op) {
-	if o.fixed { // of Imrecv: it was for that message alone
+	e.put(o, opIdle) // its token ends
+	if o.fixed {     // of Imrecv: it was for that message alone
 		e.finish(o, backend.Status{}, tookBack())
 		return
 	}
-	if e.takeArrived(o) {
+	e.postReceive(o)
+	if o.state != opPosted {
 		return
 	}
 	var later []*match.Node
@@ -199,8 +200,6 @@ func (e *Engine) repost(o *op) {
 		}
 		return true
 	})
-	o.state = opPosted
-	e.posted.Push(&o.node)
 	for _, n := range later {
 		e.posted.Push(n)
 	}

@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/memlink"
+)
+
+// op is a send or receive in progress.
+type op struct {
+	state    opState
+	node     match.Node // of a receive; its Env stays the pattern
+	env      match.Env  // what a receive in progress receives
+	req      *backend.Request
+	own      backend.Request // for blocking calls
+	comm     *comm
+	buf      []byte
+	parts    backend.Parts // nil: buf has the message
+	whole    int           // bytes at the start of buf that are received, and that parts has not unpacked
+	peer     int           // world rank
+	tag      int32
+	token    uint64 // of its slot
+	theirs   uint64 // the peer's token for it
+	n        int    // bytes to move
+	at       int    // bytes moved
+	size     int    // bytes the sender has
+	frame    *out   // the frame with its bytes that is in the queue
+	self     *msg   // a long message to this rank that no receive has matched
+	pair     *op    // in opMoving, the other end
+	order    uint64 // of a receive: which of all
+	fixed    bool   // a receive of a message that Mprobe took
+	transfer memlink.Transfer
+}
+
+// opState says what an operation waits for, and so where it is. An operation that has begun and not ended is in
+// exactly one place, where whatever can end it finds it: the next message, a frame of the peer, the end of a rank or
+// of the communicator.
+type opState uint8
+
+const (
+	opIdle      opState = iota // not begun, or ended
+	opPosted                   // a receive that waits for its message
+	opArriving                 // a receive whose short message is being read
+	opQueued                   // an eager send whose last byte is not written
+	opRequested                // a send that waits for its CTS, or for a receive of this rank
+	opStreaming                // a send that was cleared
+	opTaking                   // a receive that has sent its CTS
+	opMoving                   // a send to, or a receive from, this rank that is being copied
+	opExposed                  // a send by transfer
+	opCopying                  // a receive by transfer
+	opStopped                  // a receive by transfer that its owner has abandoned, while the peer may be copying
+)
+
+type opPlace uint8
+
+const (
+	nowhere   opPlace = iota
+	inPosted          // the queue of posted receives
+	inArrival         // the frame that is being read from its peer
+	inSlot            // a slot, with a token by which its peer refers to it
+)
+
+var places = [...]opPlace{
+	opPosted: inPosted, opArriving: inArrival,
+	opQueued: inSlot, opRequested: inSlot, opStreaming: inSlot, opTaking: inSlot, opMoving: inSlot,
+	opExposed: inSlot, opCopying: inSlot, opStopped: inSlot,
+}
+
+// begin returns the operation of a request, or of a blocking call if r is nil. The lock is held: whatever begins an
+// operation puts it into its place, or finishes it, before it releases the lock.
+func (c *comm) begin(r *backend.Request) *op {
+	e := c.e
+	o := e.ops.get()
+	o.comm, o.req = c, r
+	if r == nil {
+		o.req = &o.own
+		o.own.Begin()
+	} else {
+		o.parts, o.whole, r.Impl = r.Parts, 0, o
+	}
+	e.active++
+	return o
+}
+
+// put changes the state of an operation, and moves it to the place of that.
+func (e *Engine) put(o *op, s opState) {
+	from, to := places[o.state], places[s]
+	o.state = s
+	if from == to {
+		return
+	}
+	switch from {
+	case inPosted:
+		e.posted.Remove(&o.node)
+	case inSlot:
+		e.leaveSlot(o)
+		fallthrough // its frame may be being read too
+	case inArrival:
+		if p := e.peers[o.peer]; p != nil && p.op == o {
+			p.op, p.in.Dst = nil, nil
+		}
+	}
+	switch to {
+	case inPosted:
+		e.posted.Push(&o.node)
+	case inSlot:
+		e.enterSlot(o)
+	case inArrival:
+		e.peers[o.peer].op = o
+	}
+}
+
+// received completes a receive whose bytes are in place.
+func (e *Engine) received(o *op, env match.Env, size, copied int) {
+	var err error
+	if size > copied {
+		err = truncated(size, len(o.buf))
+	}
+	e.finish(o, backend.Status{Source: o.comm.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: size}, err)
+}
+
+func truncated(size, room int) error {
+	return backend.Faultf(backend.ErrTruncate, "the message has %d bytes, the buffer %d", size, room)
+}
+
+// finish completes an operation. The lock is held: Notify is called when it is released.
+func (e *Engine) finish(o *op, st backend.Status, err error) {
+	r := o.req
+	stopped := o.state == opStopped
+	e.put(o, opIdle)
+	e.active--
+	o.buf, o.frame, o.self, o.pair = nil, nil, nil, nil
+	if stopped { // no one waits for it
+		e.putOp(o)
+		return
+	}
+	if r.Notify != nil {
+		e.mu.notify(r)
+	}
+	if r != &o.own { // blocking calls give their op back themselves
+		r.Impl = nil
+		e.putOp(o)
+	}
+	r.Finish(st, err) // from here on r and o are their owner's
+	e.wakeOthers()
+}
+
+func (e *Engine) putOp(o *op) {
+	o.req, o.comm, o.buf, o.parts = nil, nil, nil, nil
+	e.ops.put(o)
+}
+
+type slot struct {
+	op  *op
+	gen uint32
+}
+
+// enterSlot gives o a token.
+func (e *Engine) enterSlot(o *op) {
+	if len(e.spares) == 0 {
+		e.spares = append(e.spares, uint32(len(e.slots)))
+		e.slots = append(e.slots, slot{})
+	}
+	i := e.spares[len(e.spares)-1]
+	e.spares = e.spares[:len(e.spares)-1]
+	s := &e.slots[i]
+	s.op = o
+	if s.gen++; s.gen == 0 {
+		s.gen = 1
+	}
+	o.token = uint64(s.gen)<<32 | uint64(i)
+}
+
+// leaveSlot ends o's token.
+func (e *Engine) leaveSlot(o *op) {
+	i := uint32(o.token)
+	e.slots[i].op, o.token = nil, 0
+	e.spares = append(e.spares, i)
+}
+
+// lookup returns the operation of a token from a peer, nil if it has ended.
+func (e *Engine) lookup(token uint64, peer int) *op {
+	i := uint32(token)
+	if uint64(i) >= uint64(len(e.slots)) {
+		return nil
+	}
+	s := &e.slots[i]
+	if s.op == nil || uint64(s.gen) != token>>32 || s.op.peer != peer {
+		return nil
+	}
+	return s.op
+}
