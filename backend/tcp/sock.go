@@ -102,9 +102,15 @@ func newBell() (bell, error) {
 	return bell{socket(p[0]), socket(p[1])}, nil
 }
 
-// drain takes out what wakes a goroutine: rings of a bell, or one datagram. If there is more, it wakes the
-// goroutine once more.
+// drain takes out what wakes a goroutine: rings of a bell, or datagrams, of which several ranks may have sent one each.
 func (s socket) drain() {
 	var buf [64]byte
-	unix.Read(int(s), buf[:])
+	for range drainMost {
+		if _, err := unix.Read(int(s), buf[:]); err != nil {
+			return
+		}
+	}
 }
+
+// drainMost bounds a drain. What is left wakes the goroutine once more.
+const drainMost = 16

@@ -20,6 +20,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/wait"
 )
 
 // bell is a Sleeper for links through memory.
@@ -112,8 +113,8 @@ func withSleeper(t *testing.T, pid int, heartbeat time.Duration, rings bell, sle
 	cfg := memlink.Config{Segment: seg, Out: 0, In: size, Data: ringData, PID: pid, Copies: true, Kill: func() { o.kill() }}
 	mine := memlink.New(cfg)
 	o.kill = func() { t.Error("the process is killed") }
-	var asleep atomic.Uint32 // it always is
-	asleep.Store(1)
+	var asleep wait.Bell // it always is
+	asleep.Arm()
 	cfg.Out, cfg.In, cfg.PID, cfg.Asleep, cfg.Bell = size, 0, os.Getpid(), &asleep, rings.Ring
 	o.Link = memlink.New(cfg)
 	e := New(Config{Peers: make([]Peer, 2), Heartbeat: heartbeat, Sleeper: sleeper, Yield: runtime.Gosched})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/wait"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
@@ -37,9 +38,9 @@ type Config struct {
 	Copies bool // the kernel allows copies between the two processes
 	Spare  bool // each of the two ranks has a processor to itself
 
-	Asleep *word.Uint32 // not 0 while the peer sleeps; nil: it does not sleep
-	Bell   func()       // wakes it
-	Kill   func()       // ends the peer's process; nil: it cannot be ended
+	Asleep *wait.Bell // armed while the peer sleeps; nil: it does not sleep
+	Bell   func()     // wakes it
+	Kill   func()     // ends the peer's process; nil: it cannot be ended
 }
 
 // Link is one rank's end of the link to another. The lock of its engine guards its methods, except
@@ -202,7 +203,7 @@ func (l *Link) publish(c *cell) {
 }
 
 // Asleep reports whether the peer sleeps.
-func (l *Link) Asleep() bool { return l.cfg.Asleep != nil && l.cfg.Asleep.Load() != 0 }
+func (l *Link) Asleep() bool { return l.cfg.Asleep != nil && l.cfg.Asleep.Armed() }
 
 // Ring wakes the peer if it sleeps. The news for it were published by an atomic operation, or before one.
 func (l *Link) Ring() {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/shmem"
-	"github.com/cohort-hpc/cohort/internal/word"
+	"github.com/cohort-hpc/cohort/internal/wait"
 )
 
 // The offsets in shared memory are computed from constants; the compiler's sizes must be the same.
@@ -78,8 +78,8 @@ func pairIn(seg *shmem.Segment, cfg Config) (a, b *end) {
 	if cfg.PID == 0 {
 		cfg.PID = os.Getpid()
 	}
-	var asleep word.Uint32 // both ends always are
-	asleep.Store(1)
+	var asleep wait.Bell // both ends always are
+	asleep.Arm()
 	make := func(out, in int) *end {
 		e, cfg := &end{}, cfg
 		cfg.Out, cfg.In, cfg.Asleep, cfg.Bell = out, in, &asleep, func() { e.bells++ }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/internal/board"
 	"github.com/cohort-hpc/cohort/internal/memlink"
+	"github.com/cohort-hpc/cohort/internal/wait"
 )
 
 const (
@@ -26,18 +27,14 @@ type control struct {
 	pairs atomic.Uint32 // pairs of rings taken, if they are made on demand
 }
 
-// rankArea is what a rank publishes about itself. The two words that other ranks read for every
-// message have a cache line each.
+// rankArea is what a rank publishes about itself.
 type rankArea struct {
-	sleeping atomic.Uint32 // a goroutine may be asleep on bell
-	_        [60]byte
-	bell     atomic.Uint32 // futex word
-	_        [60]byte
-	pid      atomic.Int64
-	proofAt  atomic.Uint64 // address of proof in the rank's own memory
-	cpus     [16]uint64
-	proof    [16]byte
-	_        [32]byte
+	bell    wait.Bell // on which the rank sleeps, or only announces that it does
+	pid     atomic.Int64
+	proofAt atomic.Uint64 // address of proof in the rank's own memory
+	cpus    [16]uint64
+	proof   [16]byte
+	_       [32]byte
 }
 
 // layout holds the offsets in the segment of a node. The part before start is allocated when the segment

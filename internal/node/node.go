@@ -31,7 +31,7 @@ type Config struct {
 	// Check is board.Config.Check.
 	Check bool
 
-	// Bell wakes a rank that has announced its sleep. nil: it sleeps in Sleep.
+	// Bell wakes a rank that has announced its sleep and may be awake by now. nil: it sleeps in Sleep.
 	Bell func(rank int)
 }
 
@@ -45,7 +45,7 @@ type Node struct {
 	rank  int
 	check bool
 	bell  func(rank int)
-	rung  uint32 // the rank's futex word when its sleep began
+	rung  uint32 // what Begin has returned
 	seg   *shmem.Segment
 	l     layout
 	areas []*rankArea
@@ -125,49 +125,32 @@ func (n *Node) link(peer, pair int) *memlink.Link {
 		out, in = in, out
 	}
 	return memlink.New(memlink.Config{Segment: n.seg, Out: out, In: in, Data: n.l.data, PID: n.PIDs[peer], Copies: n.Copies,
-		Spare: n.Spare, Asleep: &n.areas[peer].sleeping, Bell: func() { n.Wake(peer) }, Kill: func() { n.kill(peer) }})
+		Spare: n.Spare, Asleep: &n.areas[peer].bell, Bell: func() { n.Wake(peer) }, Kill: func() { n.kill(peer) }})
 }
 
-// Begin announces that this rank is about to sleep.
-//
-// Invariant: a rank publishes its news before it reads another's announcement, and announces its sleep before
-// it reads the other's news. So at least one of the two sees the other.
-func (n *Node) Begin() {
-	n.rung = n.areas[n.rank].bell.Load()
-	n.areas[n.rank].sleeping.Store(1)
-}
+// Begin announces that this rank is about to sleep, as wait.Bell says.
+func (n *Node) Begin() { n.rung = n.areas[n.rank].bell.Arm() }
 
 // Sleep waits until another rank has rung since Begin, for at most timeout if that is above 0.
-func (n *Node) Sleep(timeout time.Duration) {
-	shmem.FutexWait(&n.areas[n.rank].bell, n.rung, timeout)
-}
+func (n *Node) Sleep(timeout time.Duration) { n.areas[n.rank].bell.Sleep(n.rung, timeout) }
 
 // End takes the announcement back.
-func (n *Node) End() { n.areas[n.rank].sleeping.Store(0) }
+func (n *Node) End() { n.areas[n.rank].bell.Disarm() }
 
-// Wake wakes a rank if it has announced its sleep. The caller has published the news before.
+// Wake wakes a rank if it has announced its sleep. The caller has published the news before. Every caller rings: one
+// that is stopped before it does must not keep the others from waking the rank.
 func (n *Node) Wake(rank int) {
-	if n.areas[rank].sleeping.Load() != 0 {
-		n.wake(rank)
-	}
-}
-
-func (n *Node) wake(rank int) {
-	switch {
+	switch b := &n.areas[rank].bell; {
+	case !b.Armed():
 	case n.bell == nil:
-		n.ring(rank)
-	case n.areas[rank].sleeping.CompareAndSwap(1, 0):
+		b.Ring()
+	default:
 		n.bell(rank)
 	}
 }
 
 // Ring ends this rank's Sleep.
-func (n *Node) Ring() { n.ring(n.rank) }
-
-func (n *Node) ring(rank int) {
-	n.areas[rank].bell.Add(1)
-	shmem.FutexWake(&n.areas[rank].bell, 1)
-}
+func (n *Node) Ring() { n.areas[n.rank].bell.Ring() }
 
 // proof is random bytes that other processes read to find out whether they can.
 var proof = sync.OnceValue(func() []byte {

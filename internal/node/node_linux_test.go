@@ -49,7 +49,7 @@ func TestOtherProcessCannotJoin(t *testing.T) {
 	}
 }
 
-// A rank that sleeps is woken, once for each sleep if it has a bell.
+// A rank that sleeps is woken by every rank with news, and one that is awake by none.
 func TestWake(t *testing.T) {
 	seg, err := shmem.Create("test", 2*page)
 	if err != nil {
@@ -65,8 +65,8 @@ func TestWake(t *testing.T) {
 		n.Wake(0)
 		n.End()
 	}
-	if n.Wake(0); rings != 2 {
-		t.Errorf("%d rings for two sleeps", rings)
+	if n.Wake(0); rings != 4 {
+		t.Errorf("%d rings, want two for each of two sleeps", rings)
 	}
 	n.bell = nil
 	n.Begin()

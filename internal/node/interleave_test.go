@@ -1,0 +1,43 @@
+//go:build interleave
+
+package node
+
+import (
+	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/interleave"
+	"github.com/cohort-hpc/cohort/internal/word"
+)
+
+// A rank sleeps on something of its own, as on sockets, and other ranks send there what wakes it. One of these may be
+// stopped for good anywhere. The rank still finds the news of the other one.
+func TestInterleaveBellOfStoppedRank(t *testing.T) {
+	interleave.Explore(t, interleave.Config{Preemptions: 4, Deaths: 1}, func(x *interleave.Run) {
+		areas := []*rankArea{{}, {}, {}}
+		var socket word.Uint32 // how many datagrams are in it
+		var news word.Uint32
+		node := func(rank int) *Node {
+			return &Node{rank: rank, areas: areas, bell: func(int) {
+				socket.Add(1)
+				word.FutexWake(&socket, 1)
+			}}
+		}
+		x.Name(&socket, "datagrams")
+		x.Name(&news, "news")
+		x.GoMortal("stopped", func() { node(2).Wake(0) })
+		x.Go("rank 1", func() {
+			news.Store(1)
+			node(1).Wake(0)
+		})
+		x.Go("rank 0", func() {
+			for n := node(0); news.Load() == 0; {
+				n.Begin()
+				if news.Load() == 0 {
+					word.FutexWait(&socket, 0, 0)
+				}
+				n.End()
+				socket.Store(0)
+			}
+		})
+	})
+}

@@ -1,0 +1,50 @@
+package wait
+
+import (
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/word"
+)
+
+// Bell wakes its owner: one goroutine at a time, of one process. It may be in memory that processes share, where any
+// of them rings. The zero Bell is ready for use.
+//
+// Two words are shared. The owner alone writes asleep: 1 from Arm to Disarm. Every ringer that finds it 1 changes rung,
+// and then wakes the owner. The owner reads rung before it sets asleep, looks for news after that, and sleeps while
+// rung is what it has read.
+//
+// Invariant: news that were published before a ringer looks at asleep are seen by the owner's look, or the owner does
+// not sleep once the ringer's Ring has returned. A ringer that is stopped anywhere delays nobody else's ring.
+//
+// Each word has a cache line to itself: ringers read asleep for every message.
+type Bell struct {
+	asleep word.Uint32
+	_      [60]byte
+	rung   word.Uint32
+	_      [60]byte
+}
+
+// Arm announces that the owner is about to sleep. The owner looks for news after it, and passes the result to Sleep.
+func (b *Bell) Arm() (seen uint32) {
+	seen = b.rung.Load()
+	b.asleep.Store(1)
+	return seen
+}
+
+// Sleep sleeps until somebody has rung since Arm, for at most timeout if that is above 0. It may return earlier.
+func (b *Bell) Sleep(seen uint32, timeout time.Duration) { word.FutexWait(&b.rung, seen, timeout) }
+
+// Disarm takes the announcement back.
+func (b *Bell) Disarm() { b.asleep.Store(0) }
+
+// Armed reports whether the owner sleeps or is about to.
+func (b *Bell) Armed() bool { return b.asleep.Load() != 0 }
+
+// Ring wakes the owner if it has announced its sleep. The caller has published its news by an atomic operation, or
+// made one since.
+func (b *Bell) Ring() {
+	if b.Armed() {
+		b.rung.Add(1)
+		word.FutexWake(&b.rung, 1)
+	}
+}
