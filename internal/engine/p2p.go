@@ -136,8 +136,15 @@ func (c *comm) giveUp(o *op, cause error) (ended bool) {
 	e.mu.Unlock()
 	c.Await(&backend.Bound{Timeout: 20 * time.Millisecond}, &o.own)
 	e.mu.Lock()
+	return o.own.Ready() || e.abandon(o, cause)
+}
+
+// abandon ends an operation in any state, and breaks the communicator if its message may be missing otherwise. It
+// reports false if the operation ends later, and nobody waits for it. The lock is held.
+func (e *Engine) abandon(o *op, cause error) (ended bool) {
+	c, r := o.comm, o.req
 	switch {
-	case o.own.Ready() || e.cancel(o, &o.own, cause):
+	case e.cancel(o, r, cause):
 		return true
 	case e.putBack(o):
 		e.finish(o, backend.Status{}, cause)
@@ -147,8 +154,8 @@ func (c *comm) giveUp(o *op, cause error) (ended bool) {
 		return true
 	}
 	e.drop(o, cause)
-	ended = o.own.Ready()
-	if ended && o.own.Err == nil { // the receiver had taken it all
+	ended = r.Ready()
+	if ended && r.Err == nil { // the receiver had taken it all
 		return true
 	}
 	if !ended {

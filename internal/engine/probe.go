@@ -106,21 +106,16 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 			e.held = slices.Delete(e.held, i, i+1)
 		}
 	}
+	err := c.usable()
 	switch f := e.fault.Load(); {
 	case f != nil:
 		e.finish(o, backend.Status{}, f)
 	case !ok:
 		e.finish(o, backend.Status{}, &backend.Fault{Sentinel: backend.ErrRequest, Text: "not a message of this backend"})
-	case got.gone:
+	case err != nil && got.kind != msgEager:
+		e.finish(o, backend.Status{}, err) // no rank would send the data
+	case got.gone || !e.takeMsg(o, got):
 		e.finish(o, backend.Status{}, tookBack())
-	default:
-		if err := c.usable(); err != nil && got.token != 0 {
-			e.finish(o, backend.Status{}, err) // no rank would send the data
-			break
-		}
-		if !e.takeMsg(o, got) {
-			e.finish(o, backend.Status{}, tookBack())
-		}
 	}
 	e.mu.Unlock()
 }

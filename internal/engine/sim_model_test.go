@@ -30,6 +30,10 @@ func (s *sim) ended(i int, q *simRequest) {
 	if err := q.Err; err != nil {
 		closed := s.leaves || slices.Contains(s.closed[q.ctx][:], true)
 		switch {
+		case errors.Is(err, backend.ErrTimeout) && q.late:
+		case errors.Is(err, backend.ErrTruncate) && !q.send && q.Status.Bytes == simLong && len(q.buf) < simLong:
+			s.flow([4]int{i, i, q.ctx, q.Status.Tag}).taken++
+		case errors.Is(err, backend.ErrCanceled) && q.matched && (closed || s.loss || s.broke[q.ctx]): // the sender ended it
 		case errors.Is(err, backend.ErrCanceled) && s.cancels: // by this rank, or by the sender of the only message it can take
 		case errors.Is(err, backend.ErrPeerLost) && (s.loss || closed):
 		case (errors.Is(err, backend.ErrBroken) || errors.Is(err, backend.ErrMismatch)) && s.broke[q.ctx]:

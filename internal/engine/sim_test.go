@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,12 +35,23 @@ type simRequest struct {
 	peer, tag       int // of a receive perhaps backend.AnySource, AnyTag
 	seq, size       int // of a send
 	buf             []byte
+	late            bool // it was given up at a deadline
+	matched         bool // it receives what Mprobe has taken
+}
+
+// simMatched is a message that a rank has taken with Mprobe. The place of its receive among the operations is that of
+// the Mprobe.
+type simMatched struct {
+	ctx, post int
+	matched   backend.Matched
+	status    backend.Status
 }
 
 type simRank struct {
 	e       *Engine
 	comms   []*comm // by context; nil: closed, or not made
 	reqs    []*simRequest
+	held    []simMatched
 	posts   int
 	due     time.Time // of the next tick
 	stopped bool
@@ -170,6 +182,11 @@ func (s *sim) run(events int) {
 		s.step()
 	}
 	s.calm = true
+	for i, r := range s.ranks {
+		for len(r.held) > 0 && !r.dead && !r.stopped {
+			s.receiveMatched(i)
+		}
+	}
 	stopped, stays, running := false, false, false
 	for i, r := range s.ranks {
 		if r.stopped && s.chance(2) {
@@ -266,8 +283,12 @@ func (s *sim) step() {
 		s.pass(100)
 	case k < 88:
 		s.send(i)
-	case k < 96:
+	case k < 94:
 		s.receive(i)
+	case k < 96:
+		s.probe(i)
+	case k < 98 && s.cancels && s.faults && s.chance(8):
+		s.deadline(i)
 	case k < 98 && s.cancels:
 		s.cancel(i)
 	case k == 98 && s.chance(4):
@@ -296,11 +317,16 @@ func (s *sim) open(i int) (int, *comm) {
 
 func (s *sim) start(i, ctx int, q *simRequest) {
 	r := s.ranks[i]
-	r.posts++
-	q.rank, q.ctx, q.post = i, ctx, r.posts
+	if q.post == 0 {
+		r.posts++
+		q.post = r.posts
+	}
+	q.rank, q.ctx = i, ctx
 	q.Begin()
 	r.reqs = append(r.reqs, q)
 }
+
+const simLong = 2*moveMax + 1000 // of a message of a rank to itself
 
 var simSizes = []int{0, 8, 100, 1 << 10, 1<<10 + 1, 5000, 20000, 40000}
 
@@ -314,6 +340,9 @@ func (s *sim) send(i int) {
 	dest := s.rng.IntN(c.Size())
 	q := &simRequest{send: true, peer: dest, tag: s.rng.IntN(2), size: simSizes[min(s.rng.IntN(2*len(simSizes)), s.rng.IntN(len(simSizes)))]}
 	to := c.World[dest]
+	if to == i && s.chance(8) {
+		q.size = simLong
+	}
 	flow := s.flow([4]int{i, to, ctx, q.tag})
 	flow.sent = append(flow.sent, 0)
 	q.seq = len(flow.sent)
@@ -335,6 +364,9 @@ func (s *sim) receive(i int) {
 		return
 	}
 	q := &simRequest{peer: s.rng.IntN(c.Size()), tag: s.rng.IntN(2), buf: s.memory.buffer(simSizes[len(simSizes)-1])}
+	if c.World[q.peer] == i && s.chance(2) {
+		q.buf = s.memory.buffer(simLong)
+	}
 	if s.chance(4) {
 		q.peer = backend.AnySource
 	}
@@ -347,13 +379,91 @@ func (s *sim) receive(i int) {
 	s.check(i)
 }
 
-func (s *sim) cancel(i int) {
+// probe looks for a message, and perhaps takes it, or receives one that was taken.
+func (s *sim) probe(i int) {
 	r := s.ranks[i]
-	if len(r.reqs) == 0 {
+	if len(r.held) > 0 && s.chance(2) {
+		s.receiveMatched(i)
 		return
 	}
-	q := r.reqs[len(r.reqs)-1-s.rng.IntN(min(len(r.reqs), 1<<s.rng.IntN(8)))] // rather a late one
-	if c := r.comms[q.ctx]; c != nil && q.Active() {
+	ctx, c := s.open(i)
+	if c == nil {
+		return
+	}
+	source, tag := s.rng.IntN(c.Size()), s.rng.IntN(2)
+	if s.chance(2) {
+		source = backend.AnySource
+	}
+	if s.chance(2) {
+		tag = backend.AnyTag
+	}
+	if s.chance(4) {
+		c.Probe(nil, source, tag, false)
+		s.check(i)
+		return
+	}
+	m, st, found, _ := c.Mprobe(nil, source, tag, false)
+	s.check(i)
+	if found {
+		r.posts++
+		s.say("rank %d takes %+v on %d (operation %d)", i, st, ctx, r.posts)
+		r.held = append(r.held, simMatched{ctx, r.posts, m, st})
+	}
+}
+
+// receiveMatched receives a message that was taken.
+func (s *sim) receiveMatched(i int) {
+	r := s.ranks[i]
+	k := s.rng.IntN(len(r.held))
+	m := r.held[k]
+	r.held = slices.Delete(r.held, k, k+1)
+	c := r.comms[m.ctx]
+	if c == nil {
+		return
+	}
+	q := &simRequest{peer: m.status.Source, tag: m.status.Tag, size: m.status.Bytes, post: m.post, matched: true, buf: s.memory.buffer(max(m.status.Bytes, 8))}
+	s.start(i, m.ctx, q)
+	s.say("rank %d receives what it has taken: operation %d", i, q.post)
+	c.Imrecv(&q.Request, m.matched, q.buf)
+	s.check(i)
+}
+
+// some returns an operation of a rank that has not ended, rather a late one, and its communicator, nil if there is
+// none.
+func (s *sim) some(i int) (*simRequest, *comm) {
+	r := s.ranks[i]
+	if len(r.reqs) == 0 {
+		return nil, nil
+	}
+	q := r.reqs[len(r.reqs)-1-s.rng.IntN(min(len(r.reqs), 1<<s.rng.IntN(8)))]
+	if !q.Active() {
+		return nil, nil
+	}
+	return q, r.comms[q.ctx]
+}
+
+// deadline gives an operation up, as a blocking call does whose time is over.
+func (s *sim) deadline(i int) {
+	q, c := s.some(i)
+	if c == nil {
+		return
+	}
+	s.say("rank %d gives its operation %d up", i, q.post)
+	s.faulty, q.late = true, true
+	e := c.e
+	e.mu.Lock()
+	ended := e.abandon(q.Impl.(*op), &backend.Fault{Sentinel: backend.ErrTimeout, Text: "simulated"})
+	s.broke[q.ctx] = s.broke[q.ctx] || c.brk.Load() != nil
+	e.mu.Unlock()
+	if !ended { // nobody waits for it
+		s.ranks[i].reqs = slices.DeleteFunc(s.ranks[i].reqs, func(x *simRequest) bool { return x == q })
+	}
+	s.check(i)
+}
+
+func (s *sim) cancel(i int) {
+	q, c := s.some(i)
+	if c != nil {
 		s.say("rank %d cancels its operation %d", i, q.post)
 		if c.Cancel(&q.Request) && q.send {
 			s.flow([4]int{i, c.World[q.peer], q.ctx, q.tag}).canceled++
