@@ -11,6 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/wait"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
@@ -98,6 +99,61 @@ func TestInterleaveRing(t *testing.T) {
 						if !bytes.Equal(got, pattern(n, i)) {
 							x.Errorf("message %d is wrong", i)
 						}
+					}
+				})
+			})
+		})
+	}
+}
+
+// Both ranks sleep when they have nothing to do, each on its bell: the receiver while the ring is empty, the sender
+// while it is full. The fast path of a send looks whether the receiver sleeps after an atomic operation, as an unlock is.
+func TestInterleaveSleepingRanks(t *testing.T) {
+	const messages = cells + 1
+	for _, fast := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fast %v", fast), func(t *testing.T) {
+			explore(t, interleave.Config{}, func(x *interleave.Run, a, b *end) {
+				var bells [2]wait.Bell
+				var lock word.Mutex
+				for i, l := range []*end{a, b} {
+					l.cfg.Asleep, l.cfg.Bell = &bells[1-i], bells[1-i].Ring
+				}
+				until := func(bell *wait.Bell, done func() bool) {
+					for !done() {
+						seen := bell.Arm()
+						if done() {
+							bell.Disarm()
+							return
+						}
+						bell.Sleep(seen, 0)
+						bell.Disarm()
+					}
+				}
+				x.Go("sender", func() {
+					for i := range messages {
+						until(&bells[0], func() bool {
+							if !fast {
+								n, err := a.Write(&frame.Header{Kind: frame.Eager, Tag: int32(i), Length: 1}, []byte{byte(i)}, 0)
+								return err != nil || n > 0
+							}
+							lock.Lock()
+							sent := a.Send(0, int32(i), []byte{byte(i)})
+							lock.Unlock()
+							if sent && a.Asleep() {
+								a.Ring()
+							}
+							return sent
+						})
+					}
+				})
+				x.Go("receiver", func() {
+					for i := range messages {
+						until(&bells[1], func() bool {
+							if len(b.frames) <= i {
+								b.read()
+							}
+							return len(b.frames) > i
+						})
 					}
 				})
 			})

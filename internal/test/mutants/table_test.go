@@ -105,4 +105,23 @@ var table = []mutant{
 		return false
 	}`,
 		why: "Revoke looks and then acts", test: "internal/memlink TestInterleaveRevokeBesideAccept"},
+	{file: "internal/memlink/link.go",
+		old: `	l.fence.Store(0)
+	l.Ring()`,
+		new: `	l.Ring()`,
+		why: "a sender looks for sleepers before its cell is visible", test: "internal/memlink TestInterleaveSleepingRanks"},
+	{file: "internal/memlink/ring.go",
+		old: `	if r.next-r.acked < cells/4 &&`,
+		new: `	if r.next-r.acked <= cells &&`,
+		why: "the receiver gives no cell back", test: "internal/memlink TestInterleaveSleepingRanks"},
+	{file: "internal/wait/bell.go",
+		old: `word.FutexWait(&b.rung, seen, timeout)`,
+		new: `word.FutexWait(&b.rung, b.rung.Load(), timeout)`,
+		why: "the value slept on is read after the look", test: "internal/wait TestInterleaveBell"},
+	{file: "internal/wait/bell.go",
+		old: `	if b.Armed() {
+		b.rung.Add(1)`,
+		new: `	if b.asleep.CompareAndSwap(1, 0) {
+		b.rung.Add(1)`,
+		why: "a ringer takes the announcement back", test: "internal/wait TestInterleaveBellOfStoppedRinger"},
 }
