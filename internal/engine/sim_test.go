@@ -255,9 +255,9 @@ func (s *sim) quiet() bool {
 	return true
 }
 
-// copies reports whether an operation of a rank is a transfer that was accepted.
+// copies reports whether the message of an operation of a rank is being copied.
 func (s *sim) copies(i int, o *op) bool {
-	return o.state == opCopying || o.state == opExposed && !s.ranks[o.peer].e.peers[i].mem.Announced(o.transfer.Token())
+	return o.state == opMoving || o.state == opCopying || o.state == opExposed && !s.ranks[o.peer].e.peers[i].mem.Announced(o.transfer.Token())
 }
 
 func (s *sim) step() {
