@@ -34,9 +34,10 @@ type Config struct {
 	Out, In int // offsets of the two directions in the segment
 	Data    int // bytes of each data ring
 
-	PID    int  // of the peer
-	Copies bool // the kernel allows copies between the two processes
-	Spare  bool // each of the two ranks has a processor to itself
+	PID    int         // of the peer
+	Same   func() bool // whether PID is still the peer's; nil: it is
+	Copies bool        // the kernel allows copies between the two processes
+	Spare  bool        // each of the two ranks has a processor to itself
 
 	Asleep *wait.Bell // armed while the peer sleeps; nil: it does not sleep
 	Bell   func()     // wakes it
@@ -62,7 +63,8 @@ type Link struct {
 	spare        []int // descs that are free
 	takes        []*Transfer
 
-	pace pace
+	checked time.Time // when Same said that it is
+	pace    pace
 }
 
 // New returns one end of a link. The memory of both directions was zero when the first end was made.

@@ -259,9 +259,10 @@ func (l *Link) take(c Completer, t *Transfer, moved *bool) (ended bool, err erro
 			lo, hi := chunk(t.n, i)
 			word.Writes(t.buf[lo:hi]) // what is read counts if the sender has not withdrawn the message until the end
 			err := shmem.ReadProcess(l.cfg.PID, t.addr+uint64(lo), t.buf[lo:hi])
+			failed := err != nil || !l.same()
 			t.desc.copied.next(t.gen, t.chunks) // if it failed, no one else copies this chunk
-			if err != nil && t.desc.state.Load() == taken {
-				if !shmem.Gone(err) {
+			if failed && t.desc.state.Load() == taken {
+				if err != nil && !shmem.Gone(err) {
 					return false, fmt.Errorf("reading the memory of process %d: %w", l.cfg.PID, err)
 				}
 				l.Ended(nil)
@@ -304,11 +305,17 @@ func (l *Link) help(t *Transfer) (bool, error) {
 	to := theirs.dst.Load() + uint64(lo)
 	word.Reads(t.buf[lo:hi])
 	word.WritesAt(to, hi-lo)
-	if err := shmem.WriteProcess(l.cfg.PID, to, t.buf[lo:hi]); err != nil {
-		if shmem.Gone(err) {
-			l.Ended(nil)
-			return true, nil
-		}
+	gone := !l.same()
+	var err error
+	if !gone {
+		err = shmem.WriteProcess(l.cfg.PID, to, t.buf[lo:hi])
+		gone = shmem.Gone(err)
+	}
+	switch {
+	case gone:
+		l.Ended(nil)
+		return true, nil
+	case err != nil:
 		return true, fmt.Errorf("writing to the memory of process %d: %w", l.cfg.PID, err)
 	}
 	t.desc.copied.next(t.gen, chunks)
@@ -316,6 +323,25 @@ func (l *Link) help(t *Transfer) (bool, error) {
 		l.Ring()
 	}
 	return true, nil
+}
+
+// sameFor is how long what Same has said is believed. The system does not give a process number to another process so
+// soon after.
+const sameFor = 100 * time.Millisecond
+
+// same reports whether the process with the number of the peer is the peer: what was read from it counts, and it may
+// be written to.
+func (l *Link) same() bool {
+	if l.cfg.Same == nil {
+		return true
+	}
+	if now := time.Now(); now.Sub(l.checked) > sameFor {
+		if !l.cfg.Same() {
+			return false
+		}
+		l.checked = now
+	}
+	return true
 }
 
 // Fence kills the peer's process if it has claimed a part of a buffer here and not written it, because it

@@ -312,6 +312,33 @@ func TestMessageOfDeadSenderIsNotReceived(t *testing.T) {
 	}
 }
 
+// The process of a rank has ended, and another one has its number: what is read from that is not believed, and it is
+// not written to.
+func TestAnotherProcessIsNotCopiedFromOrTo(t *testing.T) {
+	a, b := pair(t, Config{Data: 4096, Copies: true, Same: func() bool { return false }})
+	buf := make([]byte, 4000)
+	_, r := started(t, a, b, pattern(4000, 1), buf)
+	step(t, a, newCompleter())
+	if !a.gone() || !bytes.Equal(buf, make([]byte, 4000)) {
+		t.Errorf("the end of the receiver is known: %v; its memory is written to: %v", a.gone(), !bytes.Equal(buf, make([]byte, 4000)))
+	}
+	a, b = pair(t, Config{Data: 4096, Copies: true, Same: func() bool { return false }})
+	_, r = started(t, a, b, pattern(4000, 1), buf)
+	bs := newCompleter()
+	for range 3 {
+		step(t, b, bs)
+	}
+	if len(bs.received) != 0 || !b.gone() {
+		t.Fatalf("the receive has ended with %v; the end of the sender is known: %v", bs.received, b.gone())
+	}
+	why := errors.New("because of the test")
+	b.Stop(r, why) // as after a loss
+	step(t, b, bs)
+	if err := bs.received[r]; err != why {
+		t.Errorf("the receive ends with %v", err)
+	}
+}
+
 func TestHelpForDeadReceiverIsNoError(t *testing.T) {
 	a, b := pair(t, Config{Data: 4096, Copies: true, PID: ended(t)})
 	started(t, a, b, make([]byte, 4000), make([]byte, 4000))

@@ -124,7 +124,7 @@ func (n *Node) link(peer, pair int) *memlink.Link {
 	if n.rank > peer {
 		out, in = in, out
 	}
-	return memlink.New(memlink.Config{Segment: n.seg, Out: out, In: in, Data: n.l.data, PID: n.PIDs[peer], Copies: n.Copies,
+	return memlink.New(memlink.Config{Segment: n.seg, Out: out, In: in, Data: n.l.data, PID: n.PIDs[peer], Same: n.areas[peer].same, Copies: n.Copies,
 		Spare: n.Spare, Asleep: &n.areas[peer].bell, Bell: func() { n.Wake(peer) }, Kill: func() { n.kill(peer) }})
 }
 
@@ -192,14 +192,17 @@ func (a *rankArea) readProof(got []byte) error {
 	return nil
 }
 
-// kill ends the process of a rank. A process that has its number by now does not have its proof.
+// same reports whether the process of a rank exists. A process that has its number by now does not have its proof.
+func (a *rankArea) same() bool { return a.readProof(make([]byte, len(a.proof))) == nil }
+
+// kill ends the process of a rank.
 func (n *Node) kill(rank int) {
 	p, err := os.FindProcess(n.PIDs[rank]) // for good, unlike its number
 	if err != nil {
 		return
 	}
 	defer p.Release()
-	if n.areas[rank].readProof(make([]byte, len(proof()))) == nil {
+	if n.areas[rank].same() {
 		p.Kill()
 	}
 }
