@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 )
@@ -164,5 +165,84 @@ func TestPersistentMakesNoAllocations(t *testing.T) {
 			t.Errorf("%v allocations", n)
 		}
 		return nil
+	})
+}
+
+// A goroutine is in Wait of an operation that is under way. Another calls Test, Start and Close, which must
+// not wait for it: here the message comes only afterwards.
+func TestPersistentDoesNotWaitForWait(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		in := make([]int, 1)
+		if w.Rank() == 1 {
+			for range 3 {
+				if _, err := Recv(w, in, 0, 2); err != nil {
+					return err
+				}
+				if err := Send(w, in, 0, 1); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		p, err := RecvInit(w, in, 1, 1)
+		if err != nil {
+			return err
+		}
+		for name, call := range map[string]func() error{
+			"Test": func() error {
+				_, ok, err := p.Test()
+				if ok {
+					return errors.New("complete before the message was sent")
+				}
+				return err
+			},
+			"Start": func() error { return wants("Start", p.Start(), ErrRequest) },
+			"Close": func() error { return wants("Close", p.Close(), ErrRequest) },
+		} {
+			if err := p.Start(); err != nil {
+				return err
+			}
+			waited, called := make(chan error, 1), make(chan error, 1)
+			go func() { _, err := p.Wait(); waited <- err }()
+			time.Sleep(5 * time.Millisecond) // it is in Wait
+			go func() { called <- call() }()
+			select {
+			case err = <-called:
+			case <-time.After(30 * time.Second):
+				err = fmt.Errorf("%s has not returned after 30 s beside Wait", name)
+			}
+			if err := errors.Join(err, Send(w, in, 1, 2), <-waited); err != nil {
+				return err
+			}
+		}
+		return p.Close()
+	})
+}
+
+// Several goroutines wait for the same start of a collective, and one starts it again as soon as it has
+// returned. All get the completion that they wait for.
+func TestPersistentWaitersBesideStart(t *testing.T) {
+	const rounds, waiters = 300, 3
+	ranks(t, 2, func(w *Comm) error {
+		x, y := []int{1}, []int{0}
+		p, err := AllreduceInit(w, x, y, Sum)
+		if err != nil {
+			return err
+		}
+		var old sync.WaitGroup
+		for range rounds {
+			if err := p.Start(); err != nil {
+				return err
+			}
+			ended := make(chan error, waiters)
+			for range waiters {
+				old.Go(func() { _, err := p.Wait(); ended <- err })
+			}
+			if err := <-ended; err != nil { // the others may still be in Wait when the next round starts
+				return err
+			}
+		}
+		old.Wait()
+		return p.Close()
 	})
 }

@@ -56,6 +56,7 @@ type Caps struct {
 type Bound struct {
 	Ctx     context.Context // nil: no limit
 	Timeout time.Duration   // of each operation; 0: no limit
+	Since   time.Time       // when an operation of several calls began; zero: each call begins one
 
 	// Background asks an Await to make progress only while no other goroutine waits. It lets a backend
 	// serve this process's other operations first, and may be ignored.
@@ -67,8 +68,8 @@ func (b *Bound) Limited() bool {
 	return b != nil && (b.Timeout > 0 || b.Ctx != nil && b.Ctx.Done() != nil)
 }
 
-// Deadline returns when an operation begun at start must end. The result is
-// false if it has no deadline.
+// Deadline returns when an operation begun at start, or at b.Since, must end. The
+// result is false if it has no deadline.
 func (b *Bound) Deadline(start time.Time) (time.Time, bool) {
 	if b == nil {
 		return time.Time{}, false
@@ -79,6 +80,9 @@ func (b *Bound) Deadline(start time.Time) (time.Time, bool) {
 		d, ok = b.Ctx.Deadline()
 	}
 	if b.Timeout > 0 {
+		if !b.Since.IsZero() {
+			start = b.Since
+		}
 		if t := start.Add(b.Timeout); !ok || t.Before(d) {
 			d, ok = t, true
 		}
@@ -86,7 +90,7 @@ func (b *Bound) Deadline(start time.Time) (time.Time, bool) {
 	return d, ok
 }
 
-// Err returns nil if an operation begun at start may go on. Otherwise it returns
+// Err returns nil if an operation begun at start, or at b.Since, may go on. Otherwise it returns
 // a Fault of ErrTimeout or ErrCanceled that says why the operation must end.
 func (b *Bound) Err(start time.Time) error {
 	if b == nil {
@@ -102,6 +106,9 @@ func (b *Bound) Err(start time.Time) error {
 		}
 	}
 	if d, ok := b.Deadline(start); ok && !time.Now().Before(d) {
+		if !b.Since.IsZero() {
+			start = b.Since
+		}
 		return Faultf(ErrTimeout, "after %v", time.Since(start).Round(time.Millisecond))
 	}
 	return nil
@@ -263,7 +270,8 @@ type Comm interface {
 	Break(err error)
 	// Broken returns the error that the communicator was broken with, or nil.
 	Broken() error
-	// Wake makes every waiter of this process check its Bound again.
+	// Wake makes every goroutine that is in an operation of this process, Await included, check
+	// again whether what it waits for is ready and whether its Bound has ended.
 	Wake()
 	// Abort ends the job. Every operation of every rank fails with ErrPeerLost,
 	// and the error names this rank and the code.

@@ -66,8 +66,8 @@ func (s *sleeper) sleep(b *backend.Bound, start time.Time) {
 		done = b.Ctx.Done()
 	}
 	var alarm <-chan time.Time
-	if b.Timeout > 0 {
-		left := max(0, time.Until(start.Add(b.Timeout)))
+	if end, timed := b.Deadline(start); timed {
+		left := max(0, time.Until(end))
 		if s.timer == nil {
 			s.timer = time.NewTimer(left)
 		} else {
@@ -175,5 +175,5 @@ func began(b *backend.Bound) time.Time {
 // run.
 func (c *Comm) Poll() { runtime.Gosched() }
 
-// Wake implements backend.Comm. Every waiter watches its context and time itself.
-func (c *Comm) Wake() {}
+// Wake implements backend.Comm.
+func (c *Comm) Wake() { c.me.sleepers.completed() }

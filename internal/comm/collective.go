@@ -166,8 +166,9 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 		return nil, c.collError(call, err)
 	}
 	q := &Request{c: c, pending: k.job.pending()}
-	q.op, q.coll, q.peer, q.tag, q.begun, q.ticket = op, call.Coll, rootOf(call), Undefined, c.now(), t
-	q.users.Store(1)
+	q.op, q.coll, q.peer, q.tag, q.ticket = op, call.Coll, rootOf(call), Undefined, t
+	q.limits(c.bound)
+	q.begin()
 	return q, nil
 }
 
@@ -208,7 +209,7 @@ func (c *Comm) Persist(call *backend.Call) (*Persistent, error) {
 	if err != nil {
 		return nil, c.collError(call, err)
 	}
-	return &Persistent{c: c, name: CollName(call.Coll, backend.Persistent), peer: rootOf(call), tag: Undefined, op: op, trace: tr}, nil
+	return c.persistent(&Persistent{op: op, trace: tr}, CollName(call.Coll, backend.Persistent), rootOf(call), Undefined), nil
 }
 
 func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operation, error) {

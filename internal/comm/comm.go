@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
@@ -185,14 +184,6 @@ func (c *Comm) failed(op string, err error) error {
 // fault returns an error that wraps a sentinel and gives the facts.
 func fault(sentinel error, format string, args ...any) error {
 	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
-}
-
-// now returns the start time of an operation, or zero if it has no timeout.
-func (c *Comm) now() time.Time {
-	if c.bound == nil || c.bound.Timeout == 0 {
-		return time.Time{}
-	}
-	return time.Now()
 }
 
 // WithContext returns a handle of the same communicator whose operations end when ctx does.

@@ -390,7 +390,7 @@ func (w *Onesided) Request(op string, a Access) (*Request, error) {
 		s.inFlight[a.Rank].Add(-1)
 		return err
 	})
-	q.users.Store(1)
+	q.begin()
 	return q, nil
 }
 

@@ -161,7 +161,8 @@ func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, by
 	q := &p.spare[0]
 	p.spare = p.spare[1:]
 	q.c, q.pending = c, p
-	q.name, q.peer, q.tag, q.begun = op, peer, tag, c.now()
+	q.name, q.peer, q.tag = op, peer, tag
+	q.limits(c.bound)
 	tr := k.message(kind, backend.Nonblocking, bytes, typ.ID, tag, peer)
 	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	q.req.Begin()

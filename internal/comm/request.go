@@ -1,28 +1,23 @@
 package comm
 
 import (
-	"errors"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Request is a nonblocking operation. It may be nil, which is complete. Several goroutines may wait for
 // one. It is small, because every operation allocates one.
+//
+// The goroutine that claims the operation writes st and err; they do not change afterwards.
 type Request struct {
 	c *Comm
-
-	// users is 1 and the number of goroutines that use pending. When the last of them takes the result,
-	// pending returns to the pool, users becomes released, and st and err keep the result.
-	users    atomic.Int32
-	reported atomic.Bool // its completion has been returned to the user
-	*pending
-	st  backend.Status
-	err error
+	completion
+	*pending // until the operation is over and nobody has a hold
+	st       backend.Status
+	err      error
 }
 
 // pending is the part of a request that only an operation under way needs. It is pooled.
@@ -34,14 +29,14 @@ type pending struct {
 	tag  int
 	coll backend.Coll // of a collective
 
-	ticket flight.Ticket         // of its record
-	begun  time.Time             // start of the operation's timeout; zero without one
-	gone   atomic.Pointer[error] // why the operation was ended at its deadline
+	ticket flight.Ticket  // of its record
+	limit  *backend.Bound // nil: none
+	bound  backend.Bound  // what limit points to if there is a timeout
+	kept   bool           // it belongs to a persistent operation
 
 	spare []Request // for the operations to come: to allocate many at a time is faster
 
-	done   atomic.Pointer[chan struct{}] // what Done returns; nil if it has not been called
-	ending sync.Mutex                    // held while op is ended at its deadline, and while its result is read then
+	done word.Pointer[chan struct{}] // what Done returns; nil if it has not been called
 }
 
 // spareRequests is how many requests are allocated at a time. They are freed together.
@@ -57,85 +52,48 @@ func (j *job) pending() *pending {
 
 // put returns a record to the pool.
 func (j *job) put(p *pending) {
-	p.op, p.coll, p.req.Parts = nil, 0, nil
-	if p.gone.Load() != nil {
-		p.gone.Store(nil)
-	}
+	p.op, p.coll, p.limit, p.req.Parts = nil, 0, nil, nil
 	if p.done.Load() != nil {
 		p.done.Store(nil)
 	}
 	j.pendings.Put(p)
 }
 
-const (
-	released  int32 = 0
-	releasing int32 = -1 // while finish stores the result
-)
-
-// hold keeps the operation out of the pool until drop or finish. It returns false if st and err
-// already have the result. Methods marked "Held" are called in between.
-func (q *Request) hold() bool {
-	for {
-		switch u := q.users.Load(); {
-		case u == released:
-			return false
-		case u == releasing:
-			runtime.Gosched()
-		case q.users.CompareAndSwap(u, u+1):
-			return true
-		}
+// limits sets when the operation, which begins now, must end.
+func (p *pending) limits(b *backend.Bound) {
+	if p.limit = b; b != nil && b.Timeout > 0 {
+		p.bound = *b
+		p.bound.Since = time.Now()
+		p.limit = &p.bound
 	}
 }
-
-func (q *Request) drop() { q.users.Add(-1) }
 
 // started is called when an operation on messages has been started. One that is complete returns to the pool.
 func (q *Request) started() *Request {
 	if !q.req.Ready() || q.req.Err != nil {
-		q.users.Store(1)
+		q.begin()
 		return q
 	}
 	q.st = q.req.Status
 	q.c.core.recorder.End(q.ticket)
-	q.c.core.job.put(q.pending)
-	q.pending = nil
+	q.free()
 	return q
 }
 
-// result returns the result of an operation that is in the pool.
-func (q *Request) result() (backend.Status, error) {
-	if q.live() {
-		q.reported.Store(true)
-	}
-	return q.st, q.err
-}
-
-// finish ends a hold of a complete operation and returns its result.
-func (q *Request) finish() (backend.Status, error) {
-	st, err := q.outcome()
-	if !q.reported.Swap(true) {
-		q.c.core.ended(q.ticket, err)
-	}
-	if !q.users.CompareAndSwap(2, releasing) {
-		q.drop()
-		return st, err
-	}
-	q.st, q.err = st, err
+// free returns the record to the pool.
+func (q *Request) free() {
 	if q.op != nil {
 		q.op.Release()
 	}
 	q.c.core.job.put(q.pending)
 	q.pending = nil
-	q.users.Store(released)
-	return st, err
 }
 
-// awaited returns what the goroutines wait for. Held.
-func (q *Request) awaited() backend.Pending {
-	if q.op != nil {
-		return q.op
+// leave ends a hold.
+func (q *Request) leave() {
+	if kept := q.kept; q.drop() && !kept {
+		q.free()
 	}
-	return &q.req
 }
 
 // complete reports whether the operation is complete. Held.
@@ -146,39 +104,82 @@ func (q *Request) complete() bool {
 	return q.req.Ready()
 }
 
-// ready is complete for callers without a hold.
-func (q *Request) ready() bool {
-	if !q.hold() {
-		return true
+// awaited returns what a goroutine waits for while the operation is under way. Held.
+func (q *Request) awaited() backend.Pending {
+	switch {
+	case q.op == nil:
+		return &q.req
+	case q.kept:
+		return (*restartable)(q)
 	}
-	defer q.drop()
-	return q.complete()
+	return q.op
 }
 
-// outcome returns the result of a complete operation. Held.
-func (q *Request) outcome() (backend.Status, error) {
+// restartable is ready when a start of a persistent collective is complete. Another goroutine may return its
+// result, and start the collective again.
+type restartable Request
+
+// Ready implements backend.Pending.
+func (r *restartable) Ready() bool {
+	return r.phase() != phaseOpen || r.op.Ready() || r.phase() != phaseOpen
+}
+
+// Soon looks for a short time, if the operation can.
+func (r *restartable) Soon() bool {
+	o, ok := r.op.(interface{ Soon() bool })
+	return ok && o.Soon()
+}
+
+// decided is ready when no other goroutine is about to store the result, or to start the operation again.
+type decided Request
+
+// Ready implements backend.Pending.
+func (d *decided) Ready() bool {
+	p := (*Request)(d).phase()
+	return p != phaseClaimed && p != phaseStarting
+}
+
+// settle stores and returns the result of a complete operation that the caller has claimed.
+func (q *Request) settle(to phase) (st backend.Status, err error) {
 	if q.op != nil {
-		if q.c.bound != nil {
-			q.ending.Lock()
-			defer q.ending.Unlock()
-		}
-		var st backend.Status
 		if x, ok := q.op.(*exchange); ok {
 			st = x.recv.Status
 		}
-		if err := q.op.Err(); err != nil {
-			return st, q.failed(err)
+		err = q.op.Err()
+	} else {
+		st, err = q.req.Status, q.req.Err
+	}
+	return q.store(st, err, to, false)
+}
+
+// end ends an operation that the caller has claimed, because of why. It may have been completed meanwhile.
+func (q *Request) end(why error, to phase) (backend.Status, error) {
+	if q.op != nil {
+		if err := q.op.End(why); err != nil {
+			return q.store(backend.Status{}, err, to, true)
 		}
-		return st, nil
+	} else if !q.c.core.end(&q.req, why) {
+		return q.store(backend.Status{}, why, to, true)
 	}
-	st, err := q.req.Status, q.req.Err
-	if err == nil {
-		return st, nil
+	return q.settle(to)
+}
+
+// store stores the result and ends the caller's hold, unless the operation is still under way.
+func (q *Request) store(st backend.Status, err error, to phase, underWay bool) (backend.Status, error) {
+	k, kept := q.c.core, q.kept
+	k.ended(q.ticket, err)
+	if err != nil {
+		err = q.failed(err)
 	}
-	if why := q.gone.Load(); why != nil && errors.Is(err, backend.ErrCanceled) {
-		err = *why
+	q.st, q.err = st, err
+	free, others := q.publish(to, underWay)
+	switch {
+	case others:
+		k.bc.Wake()
+	case free && !kept:
+		q.free()
 	}
-	return st, q.failed(err)
+	return st, err
 }
 
 func (q *Request) failed(err error) error {
@@ -199,30 +200,43 @@ func (q *Request) Wait() (backend.Status, error) {
 		return backend.Status{}, nil
 	}
 	if !q.hold() {
-		return q.result()
+		q.take()
+		return q.st, q.err
 	}
-	if !q.complete() {
-		if err := q.await(); err != nil {
-			q.drop()
-			return backend.Status{}, err
-		}
-	}
-	return q.finish()
+	return q.wait(phaseReturned)
 }
 
-// await waits until the operation is complete, or ends it at its deadline. An error means that it is
-// still under way. Held.
-func (q *Request) await() error {
-	q.c.core.recorder.Wait(q.ticket)
-	why := q.c.core.bc.Await(q.c.bound, q.awaited())
-	if why == nil || q.complete() {
-		return nil
+// wait waits until the result is stored, and returns it. The phase is then to, or a later one. Held until then.
+func (q *Request) wait(to phase) (backend.Status, error) {
+	for {
+		switch q.phase() {
+		case phaseOpen:
+			if q.complete() {
+				if q.claim() {
+					return q.settle(to)
+				}
+				continue
+			}
+			q.c.core.recorder.Wait(q.ticket)
+			if why := q.c.core.bc.Await(q.limit, q.awaited()); why != nil && q.claim() {
+				return q.end(why, to)
+			}
+		case phaseClaimed, phaseStarting:
+			_ = q.c.core.bc.Await(nil, (*decided)(q)) // has no limit
+		default:
+			return q.result(to)
+		}
 	}
-	err := q.end(why)
-	if err != nil {
-		q.c.core.ended(q.ticket, err)
+}
+
+// result returns the result that is stored, and ends the caller's hold.
+func (q *Request) result(to phase) (backend.Status, error) {
+	if to == phaseReturned {
+		q.take()
 	}
-	return err
+	st, err := q.st, q.err
+	q.leave()
+	return st, err
 }
 
 var closed = func() chan struct{} {
@@ -236,43 +250,21 @@ func (q *Request) Done() <-chan struct{} {
 	if q == nil || !q.hold() {
 		return closed
 	}
-	defer q.drop()
 	if q.complete() {
+		q.leave()
 		return closed
 	}
 	done := make(chan struct{})
 	if !q.done.CompareAndSwap(nil, &done) {
-		return *q.done.Load()
+		done = *q.done.Load()
+		q.leave()
+		return done
 	}
-	q.users.Add(1)
 	go func() {
-		_ = q.await() // Wait returns the error
-		if q.reported.Load() {
-			_, _ = q.finish()
-		} else {
-			q.drop()
-		}
+		_, _ = q.wait(phaseEnded) // Wait returns them
 		close(done)
 	}()
 	return done
-}
-
-// end ends an operation at its deadline. It returns nil if the operation is then complete. Held.
-func (q *Request) end(why error) error {
-	if q.op != nil {
-		q.ending.Lock()
-		defer q.ending.Unlock()
-		if err := q.op.End(why); err != nil {
-			return q.failed(err)
-		}
-		return nil
-	}
-	q.gone.CompareAndSwap(nil, &why)
-	if !q.c.core.cancel(&q.req) {
-		q.c.core.bc.Break(why)
-		return q.failed(why)
-	}
-	return nil
 }
 
 // Test makes progress and reports whether the operation is complete, with its result.
@@ -281,30 +273,37 @@ func (q *Request) Test() (backend.Status, bool, error) {
 		return backend.Status{}, true, nil
 	}
 	if !q.hold() {
-		st, err := q.result()
-		return st, true, err
+		q.take()
+		return q.st, true, q.err
 	}
-	if !q.poll() {
-		q.drop()
-		return backend.Status{}, false, nil
-	}
-	st, err := q.finish()
-	return st, true, err
+	return q.test(phaseReturned)
 }
 
-// poll makes progress and reports whether the operation is complete. Held.
-func (q *Request) poll() bool {
-	if q.complete() {
-		return true
+// test makes progress and ends the operation if its deadline has passed. If the result is then stored,
+// test returns it, and the phase is to, or a later one. Held until then.
+func (q *Request) test(to phase) (st backend.Status, done bool, err error) {
+	if q.phase() == phaseOpen {
+		ready := q.complete()
+		if !ready {
+			q.c.core.bc.Poll()
+			ready = q.complete()
+		}
+		if ready {
+			if q.claim() {
+				st, err = q.settle(to)
+				return st, true, err
+			}
+		} else if why := q.limit.Err(time.Time{}); why != nil && q.claim() {
+			st, err = q.end(why, to)
+			return st, true, err
+		}
 	}
-	q.c.core.bc.Poll()
-	if q.complete() {
-		return true
+	if !q.phase().stored() {
+		q.leave()
+		return backend.Status{}, false, nil
 	}
-	if why := q.c.bound.Err(q.begun); why != nil {
-		return q.end(why) == nil
-	}
-	return false
+	st, err = q.result(to)
+	return st, true, err
 }
 
 // Cancel withdraws a send or receive that has not matched.
@@ -312,7 +311,7 @@ func (q *Request) Cancel() error {
 	if q == nil || !q.hold() {
 		return nil
 	}
-	defer q.drop()
+	defer q.leave()
 	switch {
 	case q.complete():
 		return nil

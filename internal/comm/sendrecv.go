@@ -101,8 +101,7 @@ type exchange struct {
 	recv, send    backend.Request
 	kept          *[]byte // the copy that is sent in place
 	dest, sendTag int
-	then          func(backend.Status) // called once with the status of a successful receive
-	once          sync.Once
+	then          func(backend.Status) // called with the status of a successful receive, and then nil
 }
 
 // Isendrecv starts a send and a receive.
@@ -140,13 +139,14 @@ func (c *Comm) IrecvThen(op string, typ *backend.Datatype, buf []byte, parts bac
 func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte, source, recvTag int) *Request {
 	k := c.core
 	q := &Request{c: c, pending: k.job.pending()}
-	q.op, q.name, q.peer, q.tag, q.begun = x, op, source, recvTag, c.now()
+	q.op, q.name, q.peer, q.tag = x, op, source, recvTag
+	q.limits(c.bound)
 	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	x.recv.Begin()
 	k.irecv(&x.recv, recv, source, recvTag)
 	x.send.Begin()
 	k.isend(&x.send, send, x.dest, x.sendTag, backend.Standard)
-	q.users.Store(1)
+	q.begin()
 	return q
 }
 
@@ -163,8 +163,9 @@ func (x *exchange) Err() error {
 			return q.Err
 		}
 	}
-	if x.then != nil {
-		x.once.Do(func() { x.then(x.recv.Status) })
+	if then := x.then; then != nil {
+		x.then = nil
+		then(x.recv.Status)
 	}
 	return nil
 }

@@ -10,8 +10,13 @@ import (
 )
 
 // Set is several requests. Its methods ignore nil requests and those whose completion has been returned
-// before.
-type Set struct{ reqs []*Request }
+// before, or is returned by another goroutine meanwhile.
+type Set struct {
+	reqs  []*Request    // wait replaces those that it ignores by nil
+	bound backend.Bound // of the request whose deadline comes first, while wait waits
+	end   time.Time     // that deadline, if it is known
+	peer  int           // the other rank of a request under way
+}
 
 var sets = sync.Pool{New: func() any { return new(Set) }}
 
@@ -21,7 +26,7 @@ func NewSet() *Set { return sets.Get().(*Set) }
 // Put empties the set and returns it to the pool.
 func (s *Set) Put() {
 	clear(s.reqs)
-	s.reqs = s.reqs[:0]
+	s.reqs, s.bound = s.reqs[:0], backend.Bound{}
 	sets.Put(s)
 }
 
@@ -44,24 +49,22 @@ func (s *Set) WaitAll() error {
 
 // WaitAny waits until a request is complete and returns its index, -1 if there is none.
 func (s *Set) WaitAny() (int, backend.Status, error) {
-	first, err := s.wait()
-	if first < 0 || err != nil {
-		return first, backend.Status{}, err
+	for s.wait() {
+		for i, q := range s.reqs {
+			if st, took, err := q.collect(); took {
+				return i, st, err
+			}
+		}
 	}
-	st, err := s.reqs[first].Wait() // returns at once
-	return first, st, err
+	return -1, backend.Status{}, nil
 }
 
 // WaitSome waits until a request is complete and returns the indices of all that are.
-func (s *Set) WaitSome() ([]int, error) {
-	first, err := s.wait()
-	switch {
-	case first < 0:
-		return nil, nil
-	case err != nil:
-		return []int{first}, err
+func (s *Set) WaitSome() (done []int, err error) {
+	for len(done) == 0 && s.wait() {
+		done, err = s.collect()
 	}
-	return s.collect()
+	return done, err
 }
 
 // TestAll makes progress and reports whether all requests are complete, with their errors if they are.
@@ -81,11 +84,11 @@ func (s *Set) TestAny() (int, backend.Status, bool, error) {
 		if !q.live() {
 			continue
 		}
-		some = true
-		if q.advance() {
-			st, err := q.Wait()
+		q.advance()
+		if st, took, err := q.collect(); took {
 			return i, st, true, err
 		}
+		some = some || q.live()
 	}
 	return -1, backend.Status{}, !some, nil
 }
@@ -101,36 +104,33 @@ func (s *Set) TestSome() ([]int, error) {
 }
 
 // live reports whether a set considers q.
-func (q *Request) live() bool { return q != nil && !q.reported.Load() }
+func (q *Request) live() bool { return q != nil && q.phase() != phaseReturned }
 
-// advance makes progress and reports whether q is complete.
+// advance makes progress and reports whether the result is stored.
 func (q *Request) advance() bool {
 	if !q.hold() {
 		return true
 	}
-	defer q.drop()
-	return q.poll()
+	_, done, _ := q.test(phaseEnded)
+	return done
 }
 
-// about returns the other rank of an operation and the start of its timeout; nothing if it is complete.
-func (q *Request) about() (peer int, begun time.Time) {
-	if !q.hold() {
-		return Undefined, begun
+// collect returns the result of a complete operation, unless another goroutine does.
+func (q *Request) collect() (st backend.Status, took bool, err error) {
+	switch {
+	case q == nil:
+		return st, false, nil
+	case !q.hold():
+		if took = q.take(); took {
+			st, err = q.st, q.err
+		}
+		return st, took, err
+	case q.complete() && q.claim():
+		st, err = q.settle(phaseReturned)
+		return st, true, err
 	}
-	defer q.drop()
-	return q.peer, q.begun
-}
-
-// expire ends q at its deadline. It returns nil if q is then complete.
-func (q *Request) expire(why error) error {
-	if !q.hold() {
-		return nil
-	}
-	defer q.drop()
-	if q.complete() {
-		return nil
-	}
-	return q.end(why)
+	q.leave()
+	return st, false, nil
 }
 
 // collect returns the indices and joined errors of all complete requests.
@@ -138,21 +138,31 @@ func (s *Set) collect() ([]int, error) {
 	var done []int
 	var errs []error
 	for i, q := range s.reqs {
-		if !q.live() || !q.ready() {
-			continue
+		_, took, err := q.collect()
+		if took {
+			done = append(done, i)
 		}
-		done = append(done, i)
-		if _, err := q.Wait(); err != nil {
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return done, errors.Join(errs...)
 }
 
+// ready reports whether the operation is complete, or another goroutine has ended it.
+func (q *Request) ready() bool {
+	if q.phase() != phaseOpen || !q.hold() {
+		return true
+	}
+	ready := q.complete()
+	q.leave()
+	return ready
+}
+
 // Ready implements backend.Pending: a request is ready, or the context of one has ended.
 func (s *Set) Ready() bool {
 	for _, q := range s.reqs {
-		if q.live() && (q.ready() || q.c.bound != nil && q.c.ctx.Err() != nil) {
+		if q != nil && (q.ready() || q.c.bound != nil && q.c.ctx.Err() != nil) {
 			return true
 		}
 	}
@@ -163,9 +173,9 @@ func (s *Set) Ready() bool {
 // others. Only a goroutine with requests of several ranks of one process waits so.
 const slice = 200 * time.Microsecond
 
-// wait waits until a live request is complete and returns its index, or -1 if there is none to wait
-// for. An error belongs to the request at the index, which is still under way.
-func (s *Set) wait() (int, error) {
+// wait waits until there is a result to collect. It returns false if there is none to wait for. It ends the
+// first operation whose deadline passes.
+func (s *Set) wait() bool {
 	var t flight.Ticket // of the wait, once it has begun
 	var k *core
 	defer func() {
@@ -174,55 +184,64 @@ func (s *Set) wait() (int, error) {
 		}
 	}()
 	for {
-		var next *Request // the one to wait for
+		var first *Request
 		several := false
-		at := -1
+		s.bound, s.end = backend.Bound{}, time.Time{}
 		for i, q := range s.reqs {
-			if !q.live() {
+			switch {
+			case !q.live():
+				s.reqs[i] = nil
 				continue
+			case !q.hold() || s.look(q):
+				return true
+			case first == nil:
+				first = q
 			}
-			if q.ready() {
-				return i, nil
-			}
-			if next == nil {
-				next, at = q, i
-			}
-			several = several || q.c.core.job != next.c.core.job
+			several = several || q.c.core.job != first.c.core.job
 		}
-		if next == nil {
-			return -1, nil
-		}
-		// Of several operations with deadlines, the first to expire decides.
-		for i, q := range s.reqs {
-			if !q.live() || q.c.bound == nil {
-				continue
-			}
-			_, begun := q.about()
-			if why := q.c.bound.Err(begun); why != nil {
-				return i, q.expire(why)
-			}
-			if next.c.bound == nil {
-				next, at = q, i
-			}
+		if first == nil {
+			return false
 		}
 		if t == 0 {
-			k = next.c.core
-			peer, _ := next.about()
-			tr := k.message(flight.WaitAny, backend.Blocking, len(s.reqs), 0, 0, peer)
+			k = first.c.core
+			tr := k.message(flight.WaitAny, backend.Blocking, len(s.reqs), 0, 0, s.peer)
 			t = k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
+		}
+		var b *backend.Bound
+		if s.bound.Limited() {
+			b = &s.bound
 		}
 		if several {
 			for _, q := range s.reqs {
-				if q.live() {
+				if q != nil {
 					q.c.core.bc.Poll()
 				}
 			}
-			// An expired slice is not an error.
-			_ = next.c.core.bc.Await(&backend.Bound{Timeout: slice}, s)
-			continue
+			b = &backend.Bound{Timeout: slice}
 		}
-		if why := next.c.core.bc.Await(next.c.bound, s); why != nil {
-			return at, next.expire(why)
-		}
+		_ = first.c.core.bc.Await(b, s) // look finds the deadline that has passed
 	}
+}
+
+// look reports whether q has a result to collect, and ends it if its deadline has passed. Otherwise it notes
+// the deadline if that is the first of the set. It ends the caller's hold of q.
+func (s *Set) look(q *Request) (ready bool) {
+	for q.phase() == phaseClaimed { // the goroutine that ends it may leave it to others to return its result
+		_ = q.c.core.bc.Await(nil, (*decided)(q)) // has no limit
+	}
+	if q.phase() == phaseOpen && !q.complete() {
+		if why := q.limit.Err(time.Time{}); why != nil && q.claim() {
+			_, _ = q.end(why, phaseEnded) // the result is to be collected
+			return true
+		}
+		end, timed := q.limit.Deadline(time.Time{})
+		if q.limit != nil && (!s.bound.Limited() || timed && (s.end.IsZero() || end.Before(s.end))) {
+			s.bound, s.end = *q.limit, end
+		}
+		s.peer = q.peer
+	} else {
+		ready = q.phase() != phaseReturned
+	}
+	q.leave()
+	return ready
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/board"
 )
 
 // How long a waiter polls before it sleeps. If every rank of the node has a processor to itself it spins;
@@ -27,7 +26,7 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 	if p.Ready() {
 		return nil
 	}
-	if o, ok := p.(*board.Op); ok && c.e.cfg.Spare && o.Soon() {
+	if o, ok := p.(interface{ Soon() bool }); ok && c.e.cfg.Spare && o.Soon() {
 		return nil
 	}
 	return c.e.await(b, p)

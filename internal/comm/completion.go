@@ -1,0 +1,112 @@
+package comm
+
+import "github.com/cohort-hpc/cohort/internal/word"
+
+// completion decides how an operation ends and who returns its result, in one word: a phase in the lowest
+// bits, and above it the number of holds. A goroutine that uses the operation's record has a hold.
+//
+//	phase     means                                              entered from     by
+//	ended     the result is stored, and nobody has returned it   new, claimed     publish
+//	returned  the result is stored and has been returned         claimed, ended   publish, take
+//	open      the operation is under way or complete             new, starting    begin, reopen
+//	claimed   one goroutine decides the result and stores it     open             claim
+//	starting  one goroutine starts a persistent operation again  returned         restart
+//	retired   returned; another record has the next start        returned         restart
+//	closed    returned; the persistent operation is closed       returned         shut
+//
+// Invariant: of all goroutines that find an operation complete, or want to give it up, one claims it and
+// stores the result, which is everybody's. One goroutine is the first to return it. The record is in use until
+// the result is stored and all holds have ended; an operation that is given up while it is under way keeps one.
+type completion struct{ word word.Uint32 }
+
+type phase uint32
+
+const (
+	phaseEnded phase = iota // the zero value: an operation that was complete when it was started
+	phaseReturned
+	phaseOpen
+	phaseClaimed
+	phaseStarting
+	phaseRetired
+	phaseClosed
+
+	phaseMask = 7
+	oneHold   = 8
+)
+
+func phaseOf(word uint32) phase { return phase(word & phaseMask) }
+
+func (s *completion) phase() phase { return phaseOf(s.word.Load()) }
+
+// stored reports whether there is a result.
+func (p phase) stored() bool { return p != phaseOpen && p != phaseClaimed && p != phaseStarting }
+
+// begin opens a new operation.
+func (s *completion) begin() { s.word.Store(uint32(phaseOpen)) }
+
+// hold begins a hold. It returns false if the result is stored.
+func (s *completion) hold() bool {
+	for {
+		w := s.word.Load()
+		if phaseOf(w).stored() {
+			return false
+		}
+		if s.word.CompareAndSwap(w, w+oneHold) {
+			return true
+		}
+	}
+}
+
+// pin begins a hold in any phase. It is for persistent operations, whose record stays in use.
+func (s *completion) pin() { s.word.Add(oneHold) }
+
+// drop ends a hold, and reports whether nobody uses the record any more.
+func (s *completion) drop() (free bool) {
+	const minus = ^uint32(oneHold - 1)
+	return s.word.Add(minus) <= uint32(phaseReturned)
+}
+
+// move changes the phase. It returns false if that is another one.
+func (s *completion) move(from, to phase) bool {
+	for {
+		w := s.word.Load()
+		if phaseOf(w) != from {
+			return false
+		}
+		if s.word.CompareAndSwap(w, w+uint32(to-from)) {
+			return true
+		}
+	}
+}
+
+// claim gives the caller, which has a hold, the right to decide the result, and the duty to publish it.
+func (s *completion) claim() bool { return s.move(phaseOpen, phaseClaimed) }
+
+// publish ends the claim when the result is stored, and the caller's hold unless the operation keeps it. It
+// reports whether nobody uses the record any more, and whether others have holds. They may wait for the result.
+func (s *completion) publish(to phase, keep bool) (free, others bool) {
+	holds := uint32(0)
+	if !keep {
+		holds = oneHold
+	}
+	w := s.word.Add(uint32(to-phaseClaimed) - holds)
+	return w < oneHold, w >= 2*oneHold-holds
+}
+
+// take reports whether the caller is the first to return a result that is stored.
+func (s *completion) take() bool { return s.move(phaseEnded, phaseReturned) }
+
+// restart makes a persistent operation that is not under way the caller's to start. If somebody still has
+// a hold of its last end, it needs another record, which must be in the phase starting.
+func (s *completion) restart() (mine, another bool) {
+	if s.word.CompareAndSwap(uint32(phaseReturned), uint32(phaseStarting)) {
+		return true, false
+	}
+	return false, s.move(phaseReturned, phaseRetired)
+}
+
+// reopen opens an operation that the caller has started again. It reports whether others wait for that.
+func (s *completion) reopen() (others bool) {
+	from, to := phaseStarting, phaseOpen
+	return s.word.Add(uint32(to-from)) >= oneHold
+}

@@ -1,0 +1,142 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Goroutines use one request at the same time: one by Wait, the others by the functions for sets. The
+// completion is returned once by these at most, and all of them end.
+func TestSetsBesideWaitEnd(t *testing.T) {
+	for _, how := range []struct {
+		name string
+		call func(q *Request) (took bool, err error)
+	}{
+		{"WaitAny", func(q *Request) (bool, error) { i, _, err := WaitAny(q); return i == 0, err }},
+		{"WaitSome", func(q *Request) (bool, error) { some, err := WaitSome(q); return len(some) == 1, err }},
+		{"TestAny", func(q *Request) (bool, error) {
+			for {
+				if i, _, ok, err := TestAny(q); ok {
+					return i == 0, err
+				}
+			}
+		}},
+		{"WaitAll", func(q *Request) (bool, error) { return false, WaitAll(q) }},
+	} {
+		for range 100 {
+			ranks(t, 2, func(w *Comm) error {
+				if w.Rank() == 1 {
+					time.Sleep(100 * time.Microsecond) // long enough for the others to wait
+					return Send(w, []int{7}, 0, 1)
+				}
+				q, err := Irecv(w, make([]int, 1), 1, 1)
+				if err != nil {
+					return err
+				}
+				var took [2]bool
+				ended := make(chan error, 3)
+				go func() { _, err := q.Wait(); ended <- err }()
+				for i := range took {
+					go func() {
+						var err error
+						took[i], err = how.call(q)
+						ended <- err
+					}()
+				}
+				for range 3 {
+					select {
+					case e := <-ended:
+						err = errors.Join(err, e)
+					case <-time.After(30 * time.Second):
+						return fmt.Errorf("%s beside Wait has not returned after 30 s", how.name)
+					}
+				}
+				if took[0] && took[1] {
+					t.Errorf("%s returned one completion to two goroutines", how.name)
+				}
+				return err
+			})
+		}
+	}
+}
+
+// WaitSome of several goroutines returns every completion exactly once.
+func TestSetsShareCompletions(t *testing.T) {
+	const messages, takers = 64, 4
+	ranks(t, 2, func(w *Comm) error {
+		if w.Rank() == 1 {
+			for i := range messages {
+				if err := Send(w, []int{i}, 0, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		reqs := make([]*Request, messages)
+		for i := range reqs {
+			var err error
+			if reqs[i], err = Irecv(w, make([]int, 1), 1, i); err != nil {
+				return err
+			}
+		}
+		var mu sync.Mutex
+		returned := make([]int, messages)
+		var wg sync.WaitGroup
+		for range takers {
+			wg.Go(func() {
+				for {
+					some, err := WaitSome(reqs...)
+					if err != nil {
+						t.Error(err)
+					}
+					if some == nil {
+						return
+					}
+					mu.Lock()
+					for _, i := range some {
+						returned[i]++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		for i, n := range returned {
+			if n != 1 {
+				t.Errorf("the completion of request %d was returned %d times", i, n)
+			}
+		}
+		return nil
+	})
+}
+
+// Of the requests of a set, each has its own deadline. WaitAny returns the first that passes, wherever it
+// stands.
+func TestWaitAnyEndsTheFirstDeadline(t *testing.T) {
+	ranks(t, 1, func(w *Comm) error {
+		late, cancel1 := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel1()
+		early, cancel2 := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		defer cancel2()
+		a, err1 := Irecv(w, make([]int, 1), 0, 1)
+		b, err2 := Irecv(w.WithContext(late), make([]int, 1), 0, 2)
+		c, err3 := Irecv(w.WithContext(early), make([]int, 1), 0, 3)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return err
+		}
+		if i, _, err := WaitAny(a, b, c); i != 2 || !errors.Is(err, ErrTimeout) {
+			return fmt.Errorf("WaitAny returned %d, %v; want 2 and ErrTimeout", i, err)
+		}
+		if some, err := TestSome(c); some != nil || err != nil {
+			return fmt.Errorf("TestSome of a request that has been returned: %v, %v", some, err)
+		}
+		if _, err := c.Wait(); !errors.Is(err, ErrTimeout) {
+			return fmt.Errorf("Wait after the deadline was returned: %v", err)
+		}
+		return errors.Join(a.Cancel(), b.Cancel())
+	})
+}
