@@ -67,7 +67,7 @@ func (r *Runner) end(b *backend.Bound, o *Op) error {
 	if err := Wait(b, o); err != nil {
 		return err
 	}
-	err := o.err
+	err := o.Err()
 	o.Release()
 	return err
 }
@@ -94,8 +94,8 @@ func (r *Runner) Quiesce() error {
 	for _, o := range r.behind {
 		if !o.Ready() {
 			o.check.leave()
-		} else if errors.Is(o.err, backend.ErrMismatch) {
-			return o.err
+		} else if err := o.Err(); errors.Is(err, backend.ErrMismatch) {
+			return err
 		}
 	}
 	return nil

@@ -3,11 +3,11 @@ package sched
 import (
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // data runs the rounds of a schedule.
@@ -15,13 +15,14 @@ type data struct {
 	o       *Op
 	tag     int
 	s       *coll.Schedule
-	round   atomic.Int32 // the round under way; also read for reports
-	pending atomic.Int32 // as in exchange
+	round   word.Int32 // the round under way; also read for reports
+	pending word.Int32 // as in exchange
 	reqs    []backend.Request
 	notify  func(*backend.Request)
+	resume  func() // goes on in a goroutine of its own
 	temp    []byte
 
-	wrong verdict // the lowest sender of a wrong length
+	wrong wrong // the lowest sender of a wrong length
 	err   error
 }
 
@@ -29,8 +30,16 @@ func (d *data) init(o *Op) {
 	d.o = o
 	d.notify = func(*backend.Request) {
 		if d.pending.Add(-1) == 0 {
-			d.advance(true)
+			d.advance(true, false)
 		}
+	}
+	d.resume = func() {
+		r := o.r // o may be in use again as soon as it has ended
+		d.advance(true, true)
+		if r.colls != nil {
+			r.colls.Flush()
+		}
+		r.comm.Wake()
 	}
 }
 
@@ -54,17 +63,22 @@ func (d *data) prepare(s *coll.Schedule) {
 
 // begin starts the schedule; when it ends it calls the Op's moved.
 func (d *data) begin(tag int) {
-	d.tag, d.err, d.wrong = tag, nil, verdict{receiver: -1}
+	d.tag, d.err, d.wrong = tag, nil, wrong{receiver: -1}
 	d.round.Store(0)
-	d.advance(false)
+	d.advance(false, true)
 }
 
 // advance runs rounds until one has to wait for messages. landed means that the current
-// round's messages are complete.
-func (d *data) advance(landed bool) {
+// round's messages are complete. The goroutine that completed them, unless it is the operation's own, may
+// have other work that cannot wait, such as this rank's heartbeats. It leaves long work to a new goroutine.
+func (d *data) advance(landed, own bool) {
 	for {
 		i := int(d.round.Load())
 		if landed {
+			if !own && d.long(d.s.Rounds[i].Local) {
+				go d.resume()
+				return
+			}
 			if d.err = d.land(&d.s.Rounds[i]); d.err != nil {
 				break
 			}
@@ -119,9 +133,9 @@ func (d *data) land(round *coll.Round) error {
 		case q.Err != nil && backend.Code(q.Err) != truncated:
 			return q.Err
 		}
-		v := verdict{int64(d.o.r.rank), int64(a.Peer), int64(got), int64(a.Dst.N)}
+		v := wrong{int64(d.o.r.rank), int64(a.Peer), int64(got), int64(a.Dst.N)}
 		d.wrong.merge(v)
-		if !d.o.verdict() && !d.o.call.Coll.Neighbor() {
+		if !d.o.compares() && !d.o.call.Coll.Neighbor() {
 			// Either the ranks made different calls, which the check finds, or the
 			// schedules do not fit together.
 			return &lengthError{v}
@@ -136,13 +150,31 @@ func (d *data) land(round *coll.Round) error {
 var truncated = backend.Code(backend.ErrTruncate)
 
 // lengthError reports a message whose length differs from the schedule's.
-type lengthError struct{ v verdict }
+type lengthError struct{ v wrong }
 
 func (e *lengthError) Error() string {
 	return fmt.Sprintf("%v: rank %d sent %d bytes where %d were expected", backend.ErrInternal, e.v.sender, e.v.got, e.v.want)
 }
 
 func (e *lengthError) Unwrap() error { return backend.ErrInternal }
+
+// longWork is how many bytes take long to copy or combine: some 50 µs.
+const longWork = 256 << 10
+
+// long reports whether a round's copies and reductions may take long. A user's operation always may.
+func (d *data) long(actions []coll.Action) bool {
+	if d.o.r.oneThread {
+		return false
+	}
+	bytes := 0
+	for i := range actions {
+		if a := &actions[i]; a.Kind == coll.Reduction && d.o.call.Op.Code == backend.OpUser {
+			return true
+		}
+		bytes += actions[i].Dst.N
+	}
+	return bytes >= longWork
+}
 
 // local does a round's copies and reductions. It turns a panic of a user's operation into
 // an error, because it may happen in another rank's goroutine.

@@ -3,9 +3,9 @@ package sched
 import (
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // exchange is a dissemination exchange (Hensgen, Finkel and Manber 1988). In round k each
@@ -16,34 +16,34 @@ import (
 type exchange struct {
 	o    *Op
 	tag  int
-	step atomic.Int32 // the leg under way; also read for reports
+	step word.Int32 // the leg under way; also read for reports
 
 	// pending counts the messages of the round that are not complete, and one
 	// more while the round is being started. The goroutine that decrements it to 0 goes
 	// on, so that only one at a time uses the state below.
-	pending    atomic.Int32
+	pending    word.Int32
 	send, recv backend.Request
 	out, in    [backend.SeenSize]byte
 
 	seen    backend.Seen // the check
-	verdict verdict      // or the lengths
+	wrong   wrong        // or the lengths
 	lengths bool         // which of the two
 	err     error
 }
 
-// verdict is the lowest receiver that found a wrong length, and its lowest sender.
-type verdict struct {
+// wrong is the lowest receiver that found a wrong length, and its lowest sender.
+type wrong struct {
 	receiver, sender int64 // receiver -1: none
 	got, want        int64 // bytes
 }
 
-func (v *verdict) merge(o verdict) {
+func (v *wrong) merge(o wrong) {
 	if o.receiver >= 0 && (v.receiver < 0 || o.receiver < v.receiver || o.receiver == v.receiver && o.sender < v.sender) {
 		*v = o
 	}
 }
 
-func (v *verdict) fault(elem int) error {
+func (v *wrong) fault(elem int) error {
 	unit := "elements"
 	if v.got < 0 { // the backend does not report the length
 		if elem <= 0 || v.want%int64(elem) != 0 {
@@ -133,7 +133,7 @@ func (x *exchange) encode() {
 		x.seen.Encode(x.out[:])
 		return
 	}
-	for i, w := range [...]int64{x.verdict.receiver, x.verdict.sender, x.verdict.got, x.verdict.want} {
+	for i, w := range [...]int64{x.wrong.receiver, x.wrong.sender, x.wrong.got, x.wrong.want} {
 		binary.LittleEndian.PutUint64(x.out[8*i:], uint64(w))
 	}
 }
@@ -157,7 +157,7 @@ func (x *exchange) take(l *leg) error {
 			return x.garbage()
 		}
 		word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(x.in[8*i:])) }
-		x.verdict.merge(verdict{word(0), word(1), word(2), word(3)})
+		x.wrong.merge(wrong{word(0), word(1), word(2), word(3)})
 		return nil
 	}
 	seen, ok := backend.DecodeSeen(x.in[:x.recv.Status.Bytes], x.o.r.size)

@@ -3,11 +3,11 @@ package sched
 import (
 	"errors"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Op is a nonblocking or persistent collective, a [backend.Operation]. Start, and the
@@ -25,15 +25,26 @@ type Op struct {
 
 	// phases counts the phases under way: check, data, and one more while they are being
 	// started. The goroutine that decrements it to 0 concludes.
-	phases   atomic.Int32
-	checked  atomic.Uint32 // the state of the check
-	stalled  atomic.Bool   // the data phase received a length that it cannot go on with
-	landed   atomic.Bool   // the data phase has ended
+	phases   word.Int32
+	checked  word.Uint32 // the state of the check
+	stalled  word.Bool   // the data phase received a length that it cannot go on with
+	landed   word.Bool   // the data phase has ended
 	checking bool
 	broken   error // why the communicator was broken when the operation started; nil: it was not
-	done     atomic.Bool
-	err      error
+
+	// verdict says how the operation ends. Success, the first failure, and the deadline compete to set it, once
+	// for each start; only the goroutine that has set it to an error breaks the communicator. After success
+	// nothing uses the buffers. After an error messages may still be pending, until silent is true.
+	//
+	// Invariant: an operation that ends without an error has not broken its communicator.
+	verdict word.Pointer[verdict]
+	silent  word.Bool
 }
+
+// verdict is how an operation ends.
+type verdict struct{ err error }
+
+var success = new(verdict)
 
 const (
 	checkRunning uint32 = iota
@@ -46,21 +57,24 @@ func newOp(r *Runner) *Op {
 	o := &Op{r: r}
 	o.check.init(o)
 	o.data.init(o)
-	o.done.Store(true)
+	o.verdict.Store(success)
 	return o
 }
 
 // Ready reports whether the operation is complete, or was never started.
-func (o *Op) Ready() bool { return o.done.Load() }
+func (o *Op) Ready() bool {
+	v := o.verdict.Load()
+	return v == success || v != nil && o.silent.Load()
+}
 
 // Err returns how the operation ended, once it is Ready.
-func (o *Op) Err() error { return o.err }
+func (o *Op) Err() error { return o.verdict.Load().err }
 
 // Start starts an operation that Prepare made and that is not under way.
 func (o *Op) Start() { o.start(o.prepared, o.tag, nil, false) }
 
-// verdict reports whether the operation ends with an exchange of lengths.
-func (o *Op) verdict() bool {
+// compares reports whether the operation ends with an exchange of lengths.
+func (o *Op) compares() bool {
 	switch o.call.Coll {
 	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
 		return true
@@ -73,10 +87,10 @@ func (o *Op) verdict() bool {
 func (o *Op) start(s *coll.Schedule, tag int, b *backend.Bound, checking bool) {
 	o.checking = checking
 	o.broken = o.r.comm.Broken()
-	o.err = nil
 	o.stalled.Store(false)
 	o.landed.Store(false)
-	o.done.Store(false)
+	o.silent.Store(false)
+	o.verdict.Store(nil)
 	phases := int32(1)
 	if checking {
 		phases++
@@ -119,8 +133,8 @@ func (o *Op) exchanged(x *exchange) {
 		switch {
 		case x.err != nil:
 			o.fail(x.err)
-		case x.verdict.receiver >= 0:
-			o.fail(x.verdict.fault(elemSize(&o.call)))
+		case x.wrong.receiver >= 0:
+			o.fail(x.wrong.fault(elemSize(&o.call)))
 		}
 		o.finish()
 		return
@@ -171,38 +185,43 @@ func (o *Op) conclude() {
 	case o.broken != nil: // of one rank: the others' messages have failed
 		o.fail(&backend.Broken{Cause: o.broken})
 	case o.call.Err != nil:
-		o.err = o.call.Err // the same on all ranks; the communicator stays usable
+		o.decide(&verdict{o.call.Err}) // the same on all ranks; the communicator stays usable
 	case o.data.s == nil:
 	case o.call.Coll.Neighbor(): // others need not know the length, and learn that the communicator is broken
 		if o.data.wrong.receiver >= 0 {
 			o.fail(o.data.wrong.fault(elemSize(&o.call)))
 		}
-	case o.verdict():
+	case o.compares():
 		o.check.lengths = true
-		o.check.verdict = o.data.wrong
+		o.check.wrong = o.data.wrong
 		o.check.begin(o.check.tag)
 		return
 	}
 	o.finish()
 }
 
-// fail sets the operation's error and breaks the communicator. A rank whose own arguments were wrong
+// decide sets how the operation ends, and reports whether nothing else has done so before.
+func (o *Op) decide(v *verdict) bool { return o.verdict.CompareAndSwap(nil, v) }
+
+// fail ends the operation with an error and breaks the communicator. A rank whose own arguments were wrong
 // returns that error, unless the communicator was broken before.
 func (o *Op) fail(err error) {
-	o.r.breakComm(err)
+	result := err
 	if o.broken == nil {
 		// Another rank may have found the reason first and broken the communicator while this operation
 		// was under way: the reason is this one's too.
 		if errors.Is(err, backend.ErrBroken) {
 			if cause := o.r.comm.Broken(); cause != nil {
-				err = cause
+				result = cause
 			}
 		}
-		if o.call.Err != nil && errors.Is(err, backend.ErrMismatch) {
-			err = o.call.Err
+		if o.call.Err != nil && errors.Is(result, backend.ErrMismatch) {
+			result = o.call.Err
 		}
 	}
-	o.err = err
+	if o.decide(&verdict{result}) {
+		o.r.breakComm(err)
+	}
 }
 
 // breakComm breaks the communicator with err, unless this rank has closed it. Then Close
@@ -214,27 +233,31 @@ func (r *Runner) breakComm(err error) {
 	}
 }
 
-// finish marks the operation complete. Nothing of it may be touched afterwards: the
+// finish ends an operation that has no message pending. Nothing of it may be touched afterwards: the
 // waiting goroutine may start it again.
-func (o *Op) finish() { o.done.Store(true) }
+func (o *Op) finish() {
+	if !o.decide(success) {
+		o.silent.Store(true)
+	}
+}
 
 // Grace is how long an operation that was given up may go on using its buffers.
 const Grace = 20 * time.Millisecond
 
 // End gives an operation up because of why, and breaks its communicator with an error that
-// names the ranks that are missing. It returns nil if the operation has then ended, with
-// that error unless it had one before. Otherwise it returns the error, and the operation is
-// still under way.
+// names the ranks that are missing, unless it ends otherwise meanwhile. It returns nil if it has then
+// ended. Otherwise it returns the error, and the operation is still under way.
 func (o *Op) End(why error) error {
 	kind := backend.Sentinel(backend.Code(why))
 	text := strings.TrimPrefix(why.Error(), kind.Error()+": ")
-	err := error(&backend.Fault{Sentinel: kind, Text: text + ": " + o.describe(kind == backend.ErrTimeout)})
-	o.r.breakComm(err)
-	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
-		return err
+	v := &verdict{&backend.Fault{Sentinel: kind, Text: text + ": " + o.describe(kind == backend.ErrTimeout)}}
+	if o.decide(v) {
+		o.r.breakComm(v.err)
+	} else if now := o.verdict.Load(); errors.Is(now.err, kind) { // another rank's deadline
+		o.verdict.CompareAndSwap(now, v)
 	}
-	if errors.Is(o.err, kind) {
-		o.err = err
+	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
+		return o.Err()
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ type Runner struct {
 	op         *Op   // of the blocking collectives
 	behind     []*Op // blocking neighborhood collectives that have ended before their checks, the oldest first
 	persistent uint32
+	oneThread  bool // only one thread may use the backend, so a schedule starts no goroutines
 
 	// CheckAll makes also blocking neighborhood collectives wait for the check.
 	CheckAll bool
@@ -31,7 +32,12 @@ type Runner struct {
 // New returns a runner.
 func New(comm backend.Comm) *Runner {
 	colls, _ := comm.(backend.Collectives)
-	return &Runner{comm: comm, colls: colls, rank: comm.Rank(), size: comm.Size()}
+	r := &Runner{comm: comm, colls: colls, rank: comm.Rank(), size: comm.Size()}
+	switch comm.Caps().ThreadLevel {
+	case "single", "funneled":
+		r.oneThread = true
+	}
+	return r
 }
 
 // Run makes a blocking collective call. With check false the caller has made sure that all
@@ -78,7 +84,7 @@ func (r *Runner) do(b *backend.Bound, o *Op, s *coll.Schedule, check bool) error
 		}
 	}
 	o.call.Send, o.call.Recv = nil, nil
-	return o.err
+	return o.Err()
 }
 
 // Start makes a nonblocking collective call. The call is copied.
