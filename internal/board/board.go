@@ -3,10 +3,10 @@ package board
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Config describes the memory of a node's slots, and the node's ranks. Ranks are counted on the node.
@@ -22,27 +22,48 @@ type Config struct {
 	Wake    func(rank int)
 }
 
-// Board is one rank's view of a node's slots. The lock of its engine guards Open and Collective.Close.
+// Board is one rank's view of a node's slots. The lock of its engine guards Open, Mark, Collective.Ended and
+// Collective.Close.
 type Board struct {
-	cfg  Config
-	own  *slots        // of this rank, the first
-	used []bool        // own slots in use
-	seen atomic.Uint32 // of news
+	cfg   Config
+	own   *head         // this rank's
+	users []*Collective // of the own slots; nil: none yet
 }
 
 // New returns a rank's view of slots whose memory is zero.
 func New(cfg Config) *Board {
-	b := &Board{cfg: cfg, used: make([]bool, slotsFirst)}
-	b.own = b.at(cfg.Rank, 0)
+	b := &Board{cfg: cfg, users: make([]*Collective, slotsFirst)}
+	b.own = b.head(cfg.Rank)
 	return b
 }
 
-// Mark notes for all ranks of the node that a rank was declared lost. That is done before any slots are
-// used again because of it, so a rank that runs again finds it out.
-func (b *Board) Mark(rank int) { b.at(rank, 0).lost.Store(1) }
+// Mark notes for all ranks of the node that a rank was declared lost, and why. That is done before any slots are
+// used again because of it, so a rank that runs again finds it out. It returns false if this rank was declared lost
+// before: then it is the one that the others go on without.
+func (b *Board) Mark(rank int, f *backend.Fault) bool {
+	if b.lost() {
+		return false
+	}
+	if h := b.head(rank); h.lost.CompareAndSwap(lostNot, lostMarking) {
+		h.reason.set(f)
+		h.lost.Store(lostMarked)
+	}
+	return true
+}
 
 // lost reports whether this rank was declared lost.
-func (b *Board) lost() bool { return b.own.lost.Load() != 0 }
+func (b *Board) lost() bool { return b.own.lost.Load() != lostNot }
+
+// Lost returns why this rank was declared lost, nil if it was not.
+func (b *Board) Lost() *backend.Fault {
+	switch b.own.lost.Load() {
+	case lostNot:
+		return nil
+	case lostMarking:
+		return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "this rank was declared lost"}
+	}
+	return b.own.reason.get()
+}
 
 // A Comm is a communicator whose ranks all have slots.
 type Comm interface {
@@ -58,6 +79,8 @@ type Comm interface {
 	GoneFault(rank int) error
 	// Refresh takes in what has arrived, so that an error names its cause.
 	Refresh()
+	// Excluded ends the job on this rank, which was declared lost.
+	Excluded(why *backend.Fault)
 	// Break breaks the communicator on all ranks, BreakHere on this one.
 	Break(err error)
 	BreakHere(f *backend.Fault)
@@ -69,15 +92,9 @@ type Comm interface {
 	Mixed(seq uint32, made backend.Fingerprint)
 }
 
-// Post notes that a message for a rank of the node says that a communicator is broken. The rank does not
-// read messages in collectives that find all ranks at once.
-func (b *Board) Post(rank int) { b.at(rank, 0).news.Add(1) }
-
-// News reports whether another rank has called Post for this one since the last call.
-func (b *Board) News() bool {
-	now := b.own.news.Load()
-	return now != b.seen.Load() && now != b.seen.Swap(now)
-}
+// Post notes that a rank of the node is to look at Collective.Ended of the others: it does not read messages in
+// collectives that find all ranks at once.
+func (b *Board) Post(rank int) { b.head(rank).news.Add(1) }
 
 // Open gives a communicator slots of this rank. ranks are its members on the node.
 func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
@@ -85,53 +102,40 @@ func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 }
 
 func (b *Board) open(c Comm, id uint64, ranks []int) (*Collective, error) {
-	i := slices.Index(b.used, false)
+	i := slices.IndexFunc(b.users, func(s *Collective) bool { return s == nil || s.closed && s.shut(false) })
 	if i < 0 {
-		i = len(b.used)
+		i = len(b.users)
 		if err := b.grow(); err != nil {
 			return nil, &backend.Fault{Sentinel: backend.ErrAlloc, Text: err.Error()}
 		}
 	}
-	b.used[i] = true
 	own := b.at(b.cfg.Rank, i)
 	for k := range own.calls {
-		atomic.StoreUint64(&own.calls[k].key, 0)
+		word.StoreUint64(&own.calls[k].key, 0)
 	}
 	for k := range own.syncs {
 		own.syncs[k].key.Store(0)
 	}
-	s := &Collective{c: c, b: b, id: id, index: i, mine: own, ranks: ranks, slots: make([]*slots, len(ranks)), passed: make([]uint32, len(ranks))}
-	s.slots[c.Rank()] = own
+	own.ended.Store(0)
+	s := &Collective{c: c, b: b, id: id, mine: own, ranks: ranks, slots: make([]word.Pointer[slots], len(ranks)), passed: make([]uint32, len(ranks))}
+	s.home = s
+	s.slots[c.Rank()].Store(own)
 	s.side.s, s.side.mem.Block, s.side.ended = s, fetchBlock, s.side.end
+	b.users[i] = s
 	own.id.Store(id)
 	return s, nil
 }
 
 // grow allocates more slots of this rank.
 func (b *Board) grow() error {
-	n := len(b.used)
+	n := len(b.users)
 	if n == slotsMost {
 		return fmt.Errorf("this rank has %d open communicators, with their persistent collectives (open until every member closes them), the most on a node; close some", n)
 	}
 	if err := b.cfg.Segment.Allocate(b.offset(b.cfg.Rank, n), slotsFirst*slotsSize); err != nil {
 		return fmt.Errorf("arrival slots for more than %d communicators: %w", n, err)
 	}
-	b.used = append(b.used, make([]bool, slotsFirst)...)
-	b.at(b.cfg.Rank, 0).more.Add(slotsFirst)
+	b.users = append(b.users, make([]*Collective, slotsFirst)...)
+	b.own.more.Add(slotsFirst)
 	return nil
-}
-
-// Close gives the slots back, which no rank reads any more. With unused it does so only if this rank has not
-// arrived at any collective: no other rank can be reading them then, even if one never makes the communicator.
-func (s *Collective) Close(unused bool) {
-	for _, p := range s.persistent {
-		p.Close(unused)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.index >= 0 && !(unused && s.used) {
-		s.mine.id.Store(0)
-		s.b.used[s.index] = false
-		s.index = -1
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/direct"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // The offsets in shared memory are computed from constants; the compiler's sizes must be the same.
@@ -30,6 +31,7 @@ func TestStructureSizes(t *testing.T) {
 		{"callSlot", unsafe.Sizeof(callSlot{}), callSlotSize},
 		{"syncSlot", unsafe.Sizeof(syncSlot{}), syncSlotSize},
 		{"slots", unsafe.Sizeof(slots{}), slotsSize},
+		{"head", unsafe.Sizeof(head{}), headSize},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s has %d bytes, the layout has %d", c.name, c.got, c.want)
@@ -58,7 +60,19 @@ func (c *comm) Gone(rank int) bool    { return c.all[rank].gone.Load() }
 func (c *comm) GoneFault(rank int) error {
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "a rank is gone"}
 }
-func (c *comm) BreakHere(f *backend.Fault)                 { c.cause.CompareAndSwap(nil, f) }
+
+func (c *comm) Excluded(why *backend.Fault) {
+	c.Ended(why)
+	c.ended.CompareAndSwap(nil, why)
+}
+
+func (c *comm) BreakHere(f *backend.Fault) {
+	if c.cause.Load() == nil && c.Collective != nil {
+		c.Ended(f)
+		c.cause.CompareAndSwap(nil, f)
+	}
+}
+
 func (c *comm) Suspect(rank int, err error)                { c.suspected.Store(&err) }
 func (c *comm) Waits(*backend.Call)                        {}
 func (c *comm) Mixed(seq uint32, made backend.Fingerprint) { c.mixed = append(c.mixed, seq) }
@@ -249,42 +263,11 @@ func TestRanksFindSlotsAddedLater(t *testing.T) {
 func TestSlotsOfUnusedCommunicatorAreGivenBack(t *testing.T) {
 	b := boards(t, 1)
 	c := open(t, b, 1)[0]
-	if c.Close(true); c.index >= 0 {
+	if c.Collective.Close(true); !c.shut(false) {
 		t.Error("the slots are not given back")
 	}
 	if err := barrier(c); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("a collective after that: %v, want ErrClosed", err)
-	}
-}
-
-// TestOldCollectiveLeavesReusedSlots has a collective end, or synchronize, after its communicator is closed
-// by all and its slots belong to another one. That one's keys stay.
-func TestOldCollectiveLeavesReusedSlots(t *testing.T) {
-	b := boards(t, 1)
-	was := open(t, b, 1)[0]
-	if err := barrier(was); err != nil {
-		t.Fatal(err)
-	}
-	if was.Close(true); was.index < 0 {
-		t.Error("slots that others may be reading are given back")
-	}
-	was.Collective.Close(false)
-	is := open(t, b, 2)[0]
-	if is.mine != was.mine {
-		t.Fatal("the slots are not reused")
-	}
-	if err := errors.Join(barrier(is), is.sync(nil, nil, nil)); err != nil {
-		t.Fatal(err)
-	}
-	call, sync := &is.mine.calls[is.seq%slotsDeep].key, &is.mine.syncs[is.syncSeq&1].key
-	k, s := *call, sync.Load()
-	was.retract()
-	if err := was.sync(nil, nil, nil); !errors.Is(err, backend.ErrClosed) {
-		t.Errorf("a synchronization after the closing: %v", err)
-	}
-	was.retract()
-	if *call != k || sync.Load() != s {
-		t.Errorf("keys %x and %x in the slots are now %x and %x", k, s, *call, sync.Load())
 	}
 }
 
@@ -355,26 +338,18 @@ func TestUnfinishedCallRetractsArrival(t *testing.T) {
 func TestLostRankDoesNotTrustWhatItRead(t *testing.T) {
 	b := boards(t, 2)
 	all := open(t, b, 0)
-	fault := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "rank 1 (this one) was declared lost"}
-	all[1].refresh = func() { all[1].ended.Store(fault) }
-	b[0].Mark(1)
-	errs := each(all, func(c *comm) error { _, err := c.Run(nil, allreduce(1)); return err })
-	if errs[0] != nil || errs[1] != fault {
-		t.Errorf("the ranks end with %v, want the loss on rank 1", errs)
+	b[0].Mark(1, loss)
+	all[0].gone.Store(true) // rank 0 has gone on without rank 1
+	_, err := all[1].Run(nil, allreduce(1))
+	if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), loss.Text) {
+		t.Errorf("the call ends with %v, want %v", err, loss)
+	}
+	if b[1].Mark(0, loss) || b[0].Lost() != nil {
+		t.Error("a rank that was declared lost declares another one lost")
 	}
 }
 
-func TestNewsIsReportedOnce(t *testing.T) {
-	b := boards(t, 2)
-	if b[0].News() {
-		t.Error("news at the start")
-	}
-	b[1].Post(0)
-	b[1].Post(0)
-	if !b[0].News() || b[0].News() || b[1].News() {
-		t.Error("want news once, on rank 0")
-	}
-}
+var loss = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "rank 1 (this one) was declared lost because of the test"}
 
 func TestEveryCodeHasSentinel(t *testing.T) {
 	for _, code := range []uint32{0, 1, 0x7f, 0xff, 0x100, 1 << 31, 1<<32 - 1} {
@@ -439,8 +414,11 @@ func TestPublishedValuesAreChecked(t *testing.T) {
 		all := open(t, boards(t, 2), 0)
 		s := all[0].Collective
 		s.side.call = &backend.Call{Coll: backend.Scatterv}
-		s.ranks, s.slots = slices.Repeat([]int{1}, many), slices.Repeat([]*slots{all[1].mine}, many)
-		all[1].mine.calls[0].facts[factBlocks] = c.at
+		s.ranks, s.slots = slices.Repeat([]int{1}, many), make([]word.Pointer[slots], many)
+		for r := range s.slots {
+			s.slots[r].Store(all[1].mine)
+		}
+		all[1].mine.calls[0].facts[factBlocks], all[1].mine.calls[0].key = c.at, s.keyOf(0)
 		_, _, err := s.side.Block(1, many-1)
 		if err == nil || (all[0].suspected.Load() != nil) != c.lost || errors.Is(err, backend.ErrInternal) == c.lost {
 			t.Errorf("%s: %v; suspected: %v", c.name, err, all[0].suspected.Load() != nil)
@@ -448,8 +426,9 @@ func TestPublishedValuesAreChecked(t *testing.T) {
 	}
 	all := open(t, boards(t, 2), 0)
 	s := all[0].Collective
-	s.slots[1] = all[1].mine
-	s.slots[1].calls[0].facts = [5]uint64{factIn: shmem.Addr(table), factInLen: 8}
+	s.slots[1].Store(all[1].mine)
+	all[1].mine.calls[0].key = s.keyOf(0)
+	all[1].mine.calls[0].facts = [5]uint64{factIn: shmem.Addr(table), factInLen: 8}
 	for _, off := range []int{1, 9, 1 << 30} {
 		if _, err := s.side.Read(1, direct.In, off, make([]byte, 8)); !errors.Is(err, backend.ErrInternal) || all[1].Cause() == nil {
 			t.Errorf("8 bytes at %d of a buffer of 8 bytes: %v", off, err)

@@ -1,14 +1,15 @@
 package board
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
+	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Collective makes the collectives of a communicator: the blocking ones, one at a time, and short nonblocking
@@ -21,18 +22,23 @@ import (
 type Collective struct {
 	c     Comm
 	b     *Board
-	id    uint64     // the communicator's + 1, and in the upper half which of its persistent operations, from 1
-	mu    sync.Mutex // guards index and used, and everything while there are operations
-	index int        // of the own slots; -1: given back
-	used  bool       // this rank has arrived at a collective
-	ranks []int      // of the members, on the node
-	mine  *slots     // own
-	slots []*slots   // by rank; nil until found
+	id    uint64                // the communicator's + 1, and in the upper half which of its persistent operations, from 1
+	home  *Collective           // of the communicator; of a persistent operation that of its communicator
+	mu    word.Mutex            // guards everything while there are operations
+	gate  uint32                // of the own slots: see enter
+	ranks []int                 // of the members, on the node
+	mine  *slots                // own
+	slots []word.Pointer[slots] // by rank; nil until found
+
+	closed bool        // the slots are not needed any more; the engine's lock guards it
+	looked word.Uint32 // the head.news for which no other rank had published why it has ended
 
 	seq, syncSeq uint32
 	call         *backend.Call
+	began        time.Time     // when this rank first waited in the call; zero: it has not
+	rest         backend.Bound // see left
 	side         peers         // access to the other ranks' buffers
-	exchange     atomic.Uint32 // see wake
+	exchange     word.Uint32   // see wake
 
 	prints  [slotsDeep]backend.Fingerprint // of this rank's calls, as in its slots
 	passed  []uint32                       // by rank: its last call that has been compared
@@ -41,37 +47,42 @@ type Collective struct {
 	differs bool                           // the calls of some ranks at call differ
 	differ  uint32
 
-	// This rank waits for the ranks from seen to end-1. They must arrive at call upto, or at a synchronization.
-	seen, end int
-	upto      uint32
-	syncing   bool
-	parity    uint32 // of the synchronization
-	key       uint64
+	// This rank waits for the ranks from low to end-1; those before seen have arrived. They must arrive at call
+	// upto, or at a synchronization.
+	low, seen, end int
+	upto           uint32
+	syncing        bool
+	parity         uint32 // of the synchronization
+	key            uint64
 
 	// Reported says that an operation has returned why the communicator is broken, so that Quiesce need not.
-	Reported atomic.Bool
+	Reported word.Bool
 
 	operations
 	persistent []*Collective // the slots of persistent operations
 
-	// Calls in which this rank did not wait: number<<32 | Call.Seq, 0 for none; see Verify.
+	// The last calls, if this rank did not wait in them: number<<32 | Call.Seq, 0 for the others; see Verify.
 	returned aligned
 }
 
 // aligned is aligned for atomic operations on 64 bits where pointers have 32, too.
 type aligned struct {
-	_    [0]atomic.Uint64
-	call [slotsDeep]uint64
+	_    [0]word.Uint64
+	call [returnedDeep]uint64
 }
 
-// Ready implements backend.Pending: the awaited ranks have arrived, or one never will, or this rank has
-// closed the communicator.
-func (s *Collective) Ready() bool {
-	return s.arrived() || s.c.Over() != nil || s.c.Gone(s.seen) && !s.here(s.seen)
+// Ready implements backend.Pending: the awaited ranks have arrived, or one never will, or the communicator has ended.
+func (s *Collective) Ready() bool { return s.arrived() || s.halted() }
+
+// halted reports whether the awaited ranks need not arrive any more.
+func (s *Collective) halted() bool {
+	return s.c.Over() != nil || s.b.lost() || s.news() != nil || s.c.Gone(s.seen) && !s.here(s.seen)
 }
 
 // await begins to wait for ranks lo to hi-1 at call n.
-func (s *Collective) await(lo, hi int, n uint32) { s.seen, s.end, s.upto = lo, hi, n }
+func (s *Collective) await(lo, hi int, n uint32) {
+	s.low, s.seen, s.end, s.upto = lo, lo, hi, n
+}
 
 // awaitAll begins to wait for all ranks at call n.
 func (s *Collective) awaitAll(n uint32) { s.await(0, len(s.ranks), n) }
@@ -89,12 +100,9 @@ func (s *Collective) arrived() bool {
 
 // here reports whether a rank has arrived. It compares the rank's calls up to there.
 func (s *Collective) here(r int) bool {
-	b := s.slots[r]
+	b := s.of(r)
 	if b == nil {
-		if b = s.find(r); b == nil {
-			return false
-		}
-		s.slots[r] = b
+		return false
 	}
 	if s.syncing {
 		return b.syncs[s.parity].key.Load() == s.key
@@ -102,7 +110,7 @@ func (s *Collective) here(r int) bool {
 	for int32(s.upto-s.passed[r]) > 0 {
 		n := s.passed[r] + 1
 		p := &b.calls[n%slotsDeep]
-		if atomic.LoadUint64(&p.key) != s.keyOf(n) {
+		if word.LoadUint64(&p.key) != s.keyOf(n) {
 			return false
 		}
 		if p.print != s.prints[n%slotsDeep] && (!s.differs || int32(s.differ-n) > 0) {
@@ -122,15 +130,43 @@ func (s *Collective) slot(o *slots) *callSlot { return &o.calls[s.seq%slotsDeep]
 // data returns where a rank's data of this call are if they do not fit into the slot.
 func (s *Collective) data(o *slots) []byte { return o.data[s.seq%dataDeep][:] }
 
-// find looks for another rank's slots of this communicator; nil if there are none yet.
-func (s *Collective) find(r int) *slots {
-	n := slotsFirst + min(s.b.at(s.ranks[r], 0).more.Load(), slotsMost-slotsFirst)
-	for i := range int(n) {
-		if b := s.b.at(s.ranks[r], i); b.id.Load() == s.id {
-			return b
+// of returns a rank's slots of this communicator; nil if there are none yet.
+func (s *Collective) of(r int) *slots {
+	b := s.slots[r].Load()
+	if b == nil {
+		n := slotsFirst + min(s.b.head(s.ranks[r]).more.Load(), slotsMost-slotsFirst)
+		for i := range int(n) {
+			if o := s.b.at(s.ranks[r], i); o.id.Load() == s.id {
+				s.slots[r].Store(o)
+				return o
+			}
 		}
 	}
-	return nil
+	return b
+}
+
+// stands reports whether a rank's arrival at this call still stands: what was read of it before is of this call.
+func (s *Collective) stands(r int) bool {
+	s.settle()
+	return word.LoadUint64(&s.slot(s.slots[r].Load()).key) == s.keyOf(s.seq)
+}
+
+// unsound returns an awaited rank whose arrival does not stand any more, -1 if there is none.
+func (s *Collective) unsound() int {
+	for r := s.low; r < s.end; r++ {
+		if !s.stands(r) {
+			return r
+		}
+	}
+	return -1
+}
+
+// settle keeps what was loaded and stored before from what is after. amd64 keeps loads in order, and stores.
+func (s *Collective) settle() {
+	if runtime.GOARCH != "amd64" {
+		s.exchange.Store(0)
+		s.exchange.Load()
+	}
 }
 
 // wake wakes the other ranks that sleep. Where all wait for all, the last that arrives does this, for the others
@@ -166,16 +202,16 @@ func (s *Collective) wait(b *backend.Bound) error {
 		if !s.syncing {
 			c.Waits(s.call)
 		}
-		err := c.Await(b, s)
+		err := c.Await(s.left(b), s)
 		if !s.syncing {
 			c.Waits(nil)
 		}
 		if err != nil {
-			return s.late(err, s.call)
+			return s.late(cmp.Or(b.Err(s.began), err), s.call)
 		}
 	}
 	if s.seen < s.end {
-		return s.gone(s.seen)
+		return s.why(s.seen)
 	}
 	if s.fresh {
 		s.wake()
@@ -183,35 +219,35 @@ func (s *Collective) wait(b *backend.Bound) error {
 	return nil
 }
 
-// gone returns why a call ends for which a rank is gone. That rank may have published the reason before, or may
-// have left because of a loss that is not known here yet.
-func (s *Collective) gone(rank int) error {
-	s.c.Refresh()
-	err := s.c.Over()
-	if err == nil {
-		err = s.c.GoneFault(rank)
-		s.c.Break(err)
+// begin notes when the time for the call began.
+func (s *Collective) begin(b *backend.Bound) {
+	if b.Limited() && s.began.IsZero() {
+		s.began = time.Now()
 	}
-	return err
 }
 
-// retract takes back this rank's arrival at a call that has failed. The caller may reuse its
-// buffers, so a rank that still reads them must not find this one arrived and complete. The others
-// know the reason or will receive the notice of the closing. Once all have closed the communicator,
-// the slots and their keys may belong to another one.
+// left is what is left of the time for the call.
+func (s *Collective) left(b *backend.Bound) *backend.Bound {
+	if s.begin(b); b == nil || b.Timeout == 0 {
+		return b
+	}
+	s.rest = *b
+	s.rest.Timeout = max(b.Timeout-time.Since(s.began), 1)
+	return &s.rest
+}
+
+// retract takes back this rank's arrival at a call that has failed. The caller may reuse its buffers, so a rank that
+// still reads them must not find this one arrived and complete. It finds the reason, which is published by now.
 func (s *Collective) retract() {
+	word.CompareAndSwapUint64(&s.slot(s.mine).key, s.keyOf(s.seq), 0)
 	if s.syncing {
 		s.mine.syncs[s.parity].key.CompareAndSwap(s.key, 0)
-	} else {
-		atomic.CompareAndSwapUint64(&s.slot(s.mine).key, s.keyOf(s.seq), 0)
 	}
 }
 
 // late ends a call whose time is up: it names the missing ranks and breaks the communicator.
 func (s *Collective) late(cause error, call *backend.Call) error {
-	c := s.c
-	c.Refresh()
-	if err := c.Over(); err != nil { // another rank was first, for instance
+	if err := s.stopped(); err != nil { // another rank was first, for instance
 		return err
 	}
 	var missing []string
@@ -221,8 +257,12 @@ func (s *Collective) late(cause error, call *backend.Call) error {
 			missing = append(missing, fmt.Sprint(r))
 		}
 	}
+	what := "arrived"
+	if s.syncing {
+		what = "finished their part"
+	}
 	s.mu.Unlock()
-	return s.timedOut(cause, call, "waited in %v for ranks that had not arrived: "+strings.Join(missing, ", "))
+	return s.timedOut(cause, call, "waited in %v for ranks that had not "+what+": "+strings.Join(missing, ", "))
 }
 
 // timedOut breaks the communicator because of the error of a Bound, and adds what this rank did in the call.
@@ -241,21 +281,19 @@ func text(err error) string {
 }
 
 // Run makes a call, as backend.Collectives says.
-func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
-	c := s.c
+func (s *Collective) Run(b *backend.Bound, call *backend.Call) (done bool, err error) {
+	if !s.enter() {
+		return true, errClosed
+	}
+	defer s.leave()
+	s.began = time.Time{}
 	if s.count.Load() > 0 {
 		if err := s.drain(b, call); err != nil {
 			return true, err
 		}
 	}
-	if s.seq == 0 {
-		s.mu.Lock()
-		s.used = true
-		open := s.index >= 0
-		s.mu.Unlock()
-		if !open {
-			return true, errClosed
-		}
+	if s.news() != nil {
+		return true, s.stopped()
 	}
 	s.call, s.syncing = call, false
 	if s.behind {
@@ -264,12 +302,21 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 			return true, err
 		}
 	}
-	if !s.differs {
-		s.arrive(call)
-		if err := s.wait(b); err != nil {
-			s.retract()
-			return true, err
-		}
+	if s.differs {
+		return true, s.mismatch(b)
+	}
+	s.arrive(call)
+	done, err = s.meet(b, call)
+	if err != nil && err != call.Err { // with which the communicator has ended
+		s.retract()
+	}
+	return done, err
+}
+
+// meet makes a call at which this rank has arrived.
+func (s *Collective) meet(b *backend.Bound, call *backend.Call) (bool, error) {
+	if err := s.wait(b); err != nil {
+		return true, err
 	}
 	if s.differs {
 		return true, s.mismatch(b)
@@ -278,15 +325,11 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 		return true, call.Err
 	}
 	done, err := s.side.complete(b, call)
-	// The others do not wait for a rank that was declared lost. If this rank was, it may have read
-	// the data of later calls.
-	lost := s.b.lost()
-	if lost {
-		c.Refresh()
-	}
-	// If another goroutine has closed the communicator, the others' slots may have belonged to later ones.
-	if over := c.Over(); lost || errors.Is(over, backend.ErrClosed) {
-		return true, over
+	switch {
+	case err == errUnsound:
+		return true, s.why(max(s.unsound(), 0))
+	case err == nil && s.b.lost(): // the others do not wait for this rank
+		return true, s.stopped()
 	}
 	return done, err
 }
@@ -299,10 +342,12 @@ func (s *Collective) arrive(call *backend.Call) {
 	s.passed[s.c.Rank()] = s.seq
 	lo, hi := s.needs(call)
 	s.await(lo, hi, s.seq)
+	deferred := uint64(0)
 	if s.behind = hi-lo < len(s.ranks); s.behind {
-		shmem.ReleaseUint64(&s.returned.call[s.seq%slotsDeep], uint64(s.seq)<<32|uint64(call.Seq))
+		deferred = uint64(s.seq)<<32 | uint64(call.Seq)
 	}
-	shmem.ReleaseUint64(&p.key, s.keyOf(s.seq))
+	word.ReleaseUint64(&s.returned.call[s.seq%returnedDeep], deferred)
+	word.ReleaseUint64(&p.key, s.keyOf(s.seq))
 	s.fresh = true
 }
 
@@ -334,11 +379,6 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	c := s.c
 	s.syncSeq++
 	s.syncing, s.parity, s.key = true, s.syncSeq&1, s.keyOf(s.syncSeq)
-	s.mu.Lock()
-	if s.index < 0 { // all have closed the communicator; the slots may belong to another one
-		s.mu.Unlock()
-		return errClosed
-	}
 	m := &s.mine.syncs[s.parity]
 	m.work, m.workLen = shmem.Addr(work), uint64(len(work))
 	m.code, m.bytes = uint32(backend.Code(bad)), 0
@@ -346,17 +386,22 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 		m.bytes = uint32(copy(m.text[:], text(bad)))
 	}
 	m.key.Store(s.key)
-	s.mu.Unlock()
 	s.fresh = true
 	s.awaitAll(s.seq)
 	if err := s.wait(b); err != nil {
-		s.retract()
 		return err
 	}
-	for _, o := range s.slots {
-		m := &o.syncs[s.parity]
-		if code := m.code; code != 0 {
-			f := &backend.Fault{Sentinel: sentinel(code), Text: string(m.text[:min(int(m.bytes), len(m.text))])}
+	for r := range s.slots {
+		m := &s.slots[r].Load().syncs[s.parity]
+		code, text := m.code, ""
+		if code != 0 {
+			text = string(m.text[:min(int(m.bytes), len(m.text))])
+		}
+		if s.settle(); m.key.Load() != s.key {
+			return s.why(r)
+		}
+		if code != 0 {
+			f := &backend.Fault{Sentinel: sentinel(code), Text: text}
 			c.BreakHere(f)
 			return f
 		}

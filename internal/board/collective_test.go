@@ -12,7 +12,6 @@ import (
 func TestCallsAreNumberedAnew(t *testing.T) {
 	all := open(t, boards(t, 2), 0)
 	for r, err := range each(all, func(c *comm) error {
-		c.used = true
 		c.seq, c.syncSeq = math.MaxUint32-2, math.MaxUint32-2
 		for r := range c.passed {
 			c.passed[r] = c.seq

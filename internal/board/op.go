@@ -1,12 +1,12 @@
 package board
 
 import (
-	"errors"
+	"cmp"
 	"slices"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/direct"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Op is a nonblocking or persistent collective whose data fit into the slots, a backend.Operation.
@@ -17,16 +17,16 @@ import (
 type Op struct {
 	s    *Collective
 	call backend.Call
-	done atomic.Bool
+	done word.Bool
 	err  error
 }
 
 // operations are those under way on a communicator.
 type operations struct {
-	ops    []*Op        // in the order of their starts
-	count  atomic.Int32 // of them
-	first  *Op          // of these, once it has arrived
-	failed bool         // it cannot be completed although all ranks have arrived, for instance if their calls differ
+	ops    []*Op      // in the order of their starts
+	count  word.Int32 // of them
+	first  *Op        // of these, once it has arrived
+	failed bool       // the operations go no further: one has been given up, or cannot be completed although all ranks have arrived
 	spare  []*Op
 }
 
@@ -37,11 +37,15 @@ func (s *Collective) Start(call *backend.Call) *Op {
 	if !s.fits(call) {
 		return nil
 	}
+	if s.news() != nil {
+		_ = s.stopped() // the operation ends with it
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.index < 0 {
+	if !s.enter() {
 		return nil
 	}
+	s.leave()
 	var o *Op
 	if n := len(s.spare); n > 0 {
 		o, s.spare = s.spare[n-1], s.spare[:n-1]
@@ -73,6 +77,7 @@ func (s *Collective) Persistent(call *backend.Call) (*Op, error) {
 	if err != nil {
 		return nil, err
 	}
+	own.home = s
 	s.persistent = append(s.persistent, own)
 	return &Op{s: own, call: *call}, nil
 }
@@ -80,7 +85,7 @@ func (s *Collective) Persistent(call *backend.Call) (*Op, error) {
 // begin adds the operation to those under way. mu is held.
 func (o *Op) begin() {
 	s := o.s
-	o.err, s.used = nil, true
+	o.err = nil
 	o.done.Store(false)
 	s.ops = append(s.ops, o)
 	s.count.Add(1)
@@ -89,10 +94,10 @@ func (o *Op) begin() {
 
 // advance takes the operations as far as they go. mu is held: it calls nothing that takes the engine's lock.
 func (s *Collective) advance() {
-	for len(s.ops) > 0 && s.index >= 0 && !s.failed {
+	for len(s.ops) > 0 && !s.failed {
 		o := s.ops[0]
 		if s.first != o {
-			if s.c.Over() != nil {
+			if s.c.Over() != nil || word.LoadUint32(&s.gate) == gateShut {
 				return
 			}
 			s.syncing = false
@@ -118,28 +123,20 @@ func (s *Collective) advance() {
 			s.failed = s.arrived()
 			return
 		}
-		_, o.err = s.side.complete(nil, &o.call)
-		// The data are no good if this rank was declared lost, or has closed the communicator; see Run.
-		if s.failed = s.b.lost() || errors.Is(s.c.Over(), backend.ErrClosed); s.failed {
+		_, err := s.side.complete(nil, &o.call)
+		if s.failed = err != nil || s.b.lost(); s.failed {
 			return
 		}
-		s.remove(0)
+		s.first = nil
+		s.ops = slices.Delete(s.ops, 0, 1)
+		s.count.Add(-1)
 		o.done.Store(true)
 	}
 }
 
-// remove takes an operation off the list. mu is held.
-func (s *Collective) remove(i int) {
-	if i == 0 {
-		s.first = nil
-	}
-	s.ops = slices.Delete(s.ops, i, i+1)
-	s.count.Add(-1)
-}
-
 // stuck reports whether the operations go no further. mu is held.
 func (s *Collective) stuck() bool {
-	return s.failed || s.c.Over() != nil || len(s.ops) > 0 && s.seen < s.end && s.c.Gone(s.seen) && !s.here(s.seen)
+	return s.failed || len(s.ops) > 0 && s.seen < s.end && s.halted() || s.c.Over() != nil
 }
 
 // Queued advances the operations, and reports whether some have not arrived.
@@ -175,8 +172,8 @@ func (d *drained) Ready() bool {
 
 // drain waits until no operations are under way, before a blocking call.
 func (s *Collective) drain(b *backend.Bound, call *backend.Call) error {
-	if why := s.c.Await(b, (*drained)(s)); why != nil {
-		return s.late(why, call)
+	if why := s.c.Await(s.left(b), (*drained)(s)); why != nil {
+		return s.late(cmp.Or(b.Err(s.began), why), call)
 	}
 	if s.count.Load() > 0 {
 		return s.cause()
@@ -184,26 +181,30 @@ func (s *Collective) drain(b *backend.Bound, call *backend.Call) error {
 	return nil
 }
 
-// cause returns why the operations go no further. It is nil if this rank was declared lost and does not know it.
+// cause returns why the operations go no further.
 func (s *Collective) cause() error {
 	s.mu.Lock()
-	arrived, differs := s.seen == s.end, s.differs
-	rank := s.seen
+	differs, rank := s.differs && s.seen == s.end, min(s.seen, len(s.ranks)-1)
+	if s.seen == s.end {
+		rank = max(s.unsound(), 0)
+	}
 	s.mu.Unlock()
-	if arrived && differs {
+	if differs {
 		return s.report()
 	}
-	s.c.Refresh()
-	if err := s.c.Over(); err != nil || arrived {
-		return err
-	}
-	return s.gone(rank)
+	return s.why(rank)
 }
 
 // Start implements backend.Operation.
 func (o *Op) Start() {
-	o.s.mu.Lock()
-	defer o.s.mu.Unlock()
+	s := o.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.enter() {
+		o.err = errClosed
+		return
+	}
+	s.leave()
 	o.begin()
 }
 
@@ -233,30 +234,36 @@ const opSpin = 100
 
 // Err implements backend.Operation.
 func (o *Op) Err() error {
-	if !o.done.Load() {
-		o.Ready() // it may have been complete before the others failed
-	}
-	if !o.done.Load() {
+	if !o.done.Load() && o.giveUp() {
 		o.end(o.s.cause())
 	}
 	return o.err
 }
 
-// end ends an operation that goes no further.
-func (o *Op) end(err error) {
+// giveUp takes an operation off the list, unless it has completed. None of the list goes on after that.
+func (o *Op) giveUp() bool {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.ops, o); i >= 0 {
-		s.remove(i)
-		o.err = err
-		o.done.Store(true)
+	s.advance()
+	i := slices.Index(s.ops, o)
+	if i >= 0 {
+		s.failed = true
+		s.ops = slices.Delete(s.ops, i, i+1)
+		s.count.Add(-1)
 	}
+	return i >= 0
+}
+
+// end ends an operation that has been given up.
+func (o *Op) end(err error) {
+	o.err = err
+	o.done.Store(true)
 }
 
 // End implements backend.Operation.
 func (o *Op) End(why error) error {
-	if !o.Ready() {
+	if o.giveUp() {
 		o.end(o.s.late(why, &o.call))
 	}
 	return nil

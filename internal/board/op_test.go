@@ -237,7 +237,7 @@ func TestPersistentOperationsStartInAnyOrder(t *testing.T) {
 	}
 	for r, c := range all {
 		c.Collective.Close(false)
-		if i := slices.Index(bs[r].used, true); i >= 0 {
+		if i := slices.IndexFunc(bs[r].users, func(s *Collective) bool { return s != nil && !s.shut(false) }); i >= 0 {
 			t.Errorf("rank %d: slots %d are still in use", r, i)
 		}
 	}

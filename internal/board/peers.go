@@ -2,11 +2,13 @@ package board
 
 import (
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/direct"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // peers implements direct.Peers: access to the other ranks' buffers during a collective. Short
@@ -16,7 +18,7 @@ import (
 type peers struct {
 	s       *Collective
 	bound   *backend.Bound
-	began   time.Time // when the data began to move, if they are not in the slots and go directly, or it is measured
+	began   time.Time // when the data began to move, if that is measured
 	call    *backend.Call
 	inSlots bool
 	in      []byte // this rank's input
@@ -43,6 +45,8 @@ const blockBytes = 16 // offset and length, in the table of blocks
 // publish writes what the others need into this rank's call slot.
 func (p *peers) publish(to *callSlot, call *backend.Call) {
 	print := call.Fingerprint()
+	word.ReleaseUint64(&to.key, 0) // before the rest
+	p.s.settle()
 	p.s.prints[p.s.seq%slotsDeep], to.print = print, print
 	n := len(p.s.ranks)
 	p.call, p.inSlots = call, true
@@ -97,9 +101,13 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	c := p.s.c
 	var w way
 	if !p.inSlots {
-		if w = p.agreed(); w != 0 {
+		if w = p.agreed(); w&measured != 0 {
 			p.began = time.Now()
 		}
+		if !p.s.stands(0) {
+			return true, errUnsound
+		}
+		p.s.begin(b)
 		if w&copies == 0 {
 			if w&measured != 0 {
 				call.Ended = p.ended
@@ -120,11 +128,17 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		err = direct.Run(call, c.Rank(), len(p.s.ranks), p, &p.mem, p.inSlots)
 	}
 	p.call, p.in = nil, nil
+	if err == nil && p.inSlots && p.s.unsound() >= 0 {
+		err = errUnsound
+	}
 	if w&measured != 0 {
 		p.end()
 	}
 	return true, err
 }
+
+// errUnsound says that what was read may not be of the call.
+var errUnsound = errors.New("an arrival was taken back")
 
 // pair is Allreduce of two ranks: two operands have one order.
 func (p *peers) pair(call *backend.Call) {
@@ -146,7 +160,7 @@ func (p *peers) copyOf(r, off, n int) []byte {
 // slotOf returns the input of a rank in its slot. It is as long as this rank's: only what all have
 // in common is there, except the root's of rooted calls.
 func (p *peers) slotOf(r int) []byte {
-	o := p.s.slots[r]
+	o := p.s.slots[r].Load()
 	if p.length() <= smallData {
 		return p.s.slot(o).small[:]
 	}
@@ -180,7 +194,8 @@ func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, 
 		copy(dst, p.slotOf(rank)[off:])
 		return dst, nil
 	}
-	facts := &p.s.slot(p.s.slots[rank]).facts
+	o := p.s.slots[rank].Load()
+	facts := &p.s.slot(o).facts
 	var addr, length uint64
 	switch from {
 	case direct.In:
@@ -188,30 +203,35 @@ func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, 
 	case direct.Out:
 		addr, length = facts[factOut], facts[factOutLen]
 	default:
-		m := &p.s.slots[rank].syncs[p.s.parity]
+		m := &o.syncs[p.s.parity]
 		addr, length = m.work, m.workLen
 	}
 	if uint64(off)+uint64(len(dst)) > length {
-		return nil, p.corrupt("rank %d reads bytes %d to %d of rank %d's buffer of %d bytes", c.Rank(), off, off+len(dst), rank, length)
+		return nil, p.corrupt(rank, "rank %d reads bytes %d to %d of rank %d's buffer of %d bytes", c.Rank(), off, off+len(dst), rank, length)
 	}
 	return dst, p.read(rank, addr+uint64(off), dst)
 }
 
-// read copies out of another rank's process.
+// read copies out of another rank's process. What it has read is good if the rank's arrival still stands: a rank takes it
+// back before its buffers are the caller's.
 func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	c := p.s.c
 	err := shmem.ReadProcess(p.s.b.cfg.PIDs[p.s.ranks[rank]], addr, dst)
-	if err == nil {
-		return nil
-	}
-	if c.Refresh(); c.Over() == nil && !c.Gone(rank) {
+	switch {
+	case !p.s.stands(rank):
+		return p.s.why(rank)
+	case err != nil && p.s.stopped() == nil:
 		c.Suspect(rank, err)
+		return p.s.why(rank)
 	}
-	return p.s.gone(rank) // it may have given up and left, which ends nothing else
+	return err
 }
 
 // corrupt ends the communicator because a peer has published values that are out of range.
-func (p *peers) corrupt(format string, args ...any) error {
+func (p *peers) corrupt(rank int, format string, args ...any) error {
+	if !p.s.stands(rank) {
+		return p.s.why(rank)
+	}
 	err := backend.Faultf(backend.ErrInternal, format, args...)
 	p.s.c.Break(err)
 	return err
@@ -223,10 +243,14 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 		off, n = direct.Outgoing(p.call, rank, to)
 		return off, n, nil
 	}
-	o := p.s.slots[rank]
+	o := p.s.slots[rank].Load()
 	facts := &p.s.slot(o).facts
 	if p.call.Coll == backend.Gatherv {
-		return 0, int(facts[factInLen]), nil
+		n = int(facts[factInLen])
+		if !p.s.stands(rank) {
+			return 0, 0, p.s.why(rank)
+		}
+		return 0, n, nil
 	}
 	var entry [blockBytes]byte
 	if len(p.s.ranks)*blockBytes <= slotData {
@@ -241,9 +265,12 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 		}
 		copy(entry[:], p.tmp)
 	}
+	if !p.s.stands(rank) {
+		return 0, 0, p.s.why(rank)
+	}
 	a, b := binary.LittleEndian.Uint64(entry[:]), binary.LittleEndian.Uint64(entry[8:])
 	if a > 1<<62 || b > 1<<62 {
-		return 0, 0, p.corrupt("rank %d announces for rank %d %d bytes at offset %d", rank, to, b, a)
+		return 0, 0, p.corrupt(rank, "rank %d announces for rank %d %d bytes at offset %d", rank, to, b, a)
 	}
 	return int(a), int(b), nil
 }
@@ -253,7 +280,7 @@ func (p *peers) Over() error {
 	if err := p.s.c.Over(); err != nil {
 		return err
 	}
-	if err := p.bound.Err(p.began); err != nil {
+	if err := p.bound.Err(p.s.began); err != nil {
 		return p.s.timedOut(err, p.call, "was in the middle of %v")
 	}
 	return nil

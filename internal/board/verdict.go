@@ -2,10 +2,11 @@ package board
 
 import (
 	"errors"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // mismatch waits until all ranks have arrived at the call that differs, and breaks the communicator.
@@ -13,9 +14,6 @@ func (s *Collective) mismatch(b *backend.Bound) error {
 	here := s.differ == s.seq // in this call, not in an earlier one
 	s.awaitAll(s.differ)
 	if err := s.wait(b); err != nil {
-		if here {
-			s.retract()
-		}
 		return err
 	}
 	err := s.report()
@@ -28,112 +26,99 @@ func (s *Collective) mismatch(b *backend.Bound) error {
 // report breaks the communicator because calls differ at which all ranks have arrived. Every rank finds the same
 // text, because it sees the same slots.
 func (s *Collective) report() error {
-	c := s.c
-	c.Refresh()
-	if err := c.Over(); err != nil && !errors.Is(err, backend.ErrMismatch) {
-		return err // the slots compared may be of later calls, or of later communicators
+	if err := s.stopped(); err != nil { // another rank was first
+		return err
 	}
-	err := s.compare(s.differ)
+	missing, _, err := s.compare(s.differ)
 	if err == nil {
-		return &backend.Fault{Sentinel: backend.ErrInternal, Text: "the arrival slots changed while they were compared"}
+		return s.why(max(missing, 0))
 	}
-	c.Break(err)
+	s.c.Break(err)
 	s.Reported.Store(true)
 	return err
 }
 
-// compare returns the mismatch at call n, at which all ranks have arrived, or nil.
-func (s *Collective) compare(n uint32) error {
+// compare returns a rank that does not stand at call n, or -1, and then the mismatch of all ranks' calls, if there is
+// one. made is this rank's call. Any goroutine may call it: what it has read of a slot is of call n, or the key differs
+// afterwards.
+func (s *Collective) compare(n uint32) (missing int, made backend.Fingerprint, mismatch error) {
+	me := s.c.Rank()
+	made, ok := s.print(me, n)
+	if !ok {
+		return me, made, nil
+	}
 	var first backend.Fingerprint
 	for r := range s.ranks {
-		o := s.find(r)
-		if o == nil { // all ranks have closed the communicator
-			return nil
-		}
-		switch made := o.calls[n%slotsDeep].print; {
+		print, ok := s.print(r, n)
+		switch {
+		case !ok:
+			return r, made, nil
 		case r == 0:
-			first = made
-		case made != first:
-			return backend.Mismatch(0, first, r, made)
+			first = print
+		case print != first && mismatch == nil:
+			mismatch = backend.Mismatch(0, first, r, print)
 		}
 	}
-	return nil
+	return -1, made, mismatch
+}
+
+// print returns the fingerprint of a rank's call n, and false if the rank does not stand there.
+func (s *Collective) print(r int, n uint32) (f backend.Fingerprint, ok bool) {
+	o := s.of(r)
+	if o == nil {
+		return f, false
+	}
+	p := &o.calls[n%slotsDeep]
+	key := word.LoadUint64(&p.key)
+	f = p.print
+	s.settle()
+	return f, key == s.keyOf(n) && word.LoadUint64(&p.key) == key
 }
 
 // Verify compares the calls in which this rank did not wait, as far as the other ranks have arrived at them: the
 // oldest first, because the calls after a mismatch differ too. It breaks the communicator if they differ. Any
 // goroutine may call it.
 func (s *Collective) Verify() error {
-	oldest, _ := s.oldest()
-	for n := oldest; n-oldest < slotsDeep; n++ {
-		was := atomic.LoadUint64(&s.returned.call[n%slotsDeep])
-		if was == 0 || uint32(was>>32) != n {
-			continue
-		}
-		made := s.mine.calls[n%slotsDeep].print
-		missing, err := s.verdict(n)
-		s.exchange.Store(0) // what verdict read was read before the key that compared reads
+	for _, was := range s.deferred() {
+		missing, made, err := s.compare(uint32(was >> 32))
 		switch {
-		case s.c.Over() != nil || s.b.lost(): // the slots may be those of later communicators
-			return nil
-		case s.compared(n): // the slots may be those of later calls
 		case err != nil:
 			s.c.Break(err)
 			return err
-		case missing >= 0:
+		case missing < 0:
+			word.CompareAndSwapUint64(&s.returned.call[uint32(was>>32)%returnedDeep], was, 0)
+		case missing != s.c.Rank(): // which is about to arrive, or has taken it back
 			s.c.Mixed(uint32(was), made)
-			continue
 		}
-		atomic.CompareAndSwapUint64(&s.returned.call[n%slotsDeep], was, 0)
 	}
 	return nil
 }
 
-// oldest returns the number of the oldest call in returned, and false if there are none.
-func (s *Collective) oldest() (oldest uint32, found bool) {
+// returnedDeep is how many calls returned has: more than ahead. When a rank arrives at a call it has compared those
+// that are ahead or more before it.
+const returnedDeep = ahead + 1
+
+// deferred returns the calls in which this rank did not wait, and that it may not have compared yet, in their order.
+func (s *Collective) deferred() (calls []uint64) {
 	for i := range s.returned.call {
-		was := atomic.LoadUint64(&s.returned.call[i])
-		if n := uint32(was >> 32); was != 0 && (!found || int32(n-oldest) < 0) {
-			found, oldest = true, n
+		if was := word.LoadUint64(&s.returned.call[i]); was != 0 {
+			calls = append(calls, was)
 		}
 	}
-	return oldest, found
-}
-
-// compared reports whether this rank has arrived at call n+ahead, before which it has compared call n. Until then
-// no rank uses its slot of call n again.
-func (s *Collective) compared(n uint32) bool {
-	key := atomic.LoadUint64(&s.mine.calls[(n+ahead)%slotsDeep].key)
-	return key>>32 == s.keyOf(n)>>32 && int32(uint32(key)-n) >= ahead
-}
-
-// verdict returns a rank that has not arrived at call n, or -1 and the mismatch of all ranks' calls.
-func (s *Collective) verdict(n uint32) (missing int, err error) {
-	for r := range s.ranks {
-		o := s.find(r)
-		if o == nil {
-			return r, nil
-		}
-		switch key := atomic.LoadUint64(&o.calls[n%slotsDeep].key); {
-		case key>>32 == s.keyOf(n)>>32 && int32(uint32(key)-n) > 0: // later: compared before that
-			return -1, nil
-		case key != s.keyOf(n):
-			return r, nil
-		}
-	}
-	return -1, s.compare(n)
+	slices.SortFunc(calls, func(a, b uint64) int { return int(int32(uint32(a>>32) - uint32(b>>32))) })
+	return calls
 }
 
 // Quiesce ends the collectives of a communicator that this rank is about to close: it waits, for at most a second,
 // until all ranks have arrived at the calls in which this one did not wait. It returns their mismatch.
 func (s *Collective) Quiesce() error {
-	if _, found := s.oldest(); s.Reported.Load() || !found {
+	if s.Reported.Load() || len(s.deferred()) == 0 {
 		return nil
 	}
 	_ = s.c.Await(&backend.Bound{Timeout: time.Second}, (*quiescing)(s)) // the others find what this one does not
 	err := s.Verify()
 	if err == nil {
-		err = s.c.Over() // another rank may have found it
+		err = s.stopped() // another rank may have found it
 	}
 	if s.Reported.Load() || !errors.Is(err, backend.ErrMismatch) {
 		return nil
@@ -147,11 +132,10 @@ type quiescing Collective
 // Ready implements backend.Pending.
 func (p *quiescing) Ready() bool {
 	s := (*Collective)(p)
-	for i := range s.returned.call {
-		if was := atomic.LoadUint64(&s.returned.call[i]); was != 0 {
-			if missing, _ := s.verdict(uint32(was >> 32)); missing >= 0 && !s.c.Gone(missing) {
-				return s.c.Over() != nil
-			}
+	for _, was := range s.deferred() {
+		missing, _, _ := s.compare(uint32(was >> 32))
+		if missing >= 0 && missing != s.c.Rank() && !s.c.Gone(missing) {
+			return s.c.Over() != nil || s.news() != nil
 		}
 	}
 	return true

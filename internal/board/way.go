@@ -119,8 +119,8 @@ func (p *peers) plan(to *callSlot, n int) {
 func (p *peers) agreed() way {
 	if l := p.ways.last; l.choice != nil {
 		most := uint32(0)
-		for _, o := range p.s.slots {
-			took := p.s.slot(o).took
+		for r := range p.s.slots {
+			took := p.s.slot(p.s.slots[r].Load()).took
 			if took == 0 { // an error ended the call
 				most = 0
 				break
@@ -131,7 +131,7 @@ func (p *peers) agreed() way {
 			l.count(l.way, time.Duration(most)<<20/time.Duration(l.n))
 		}
 	}
-	return way(p.s.slot(p.s.slots[0]).way)
+	return way(p.s.slot(p.s.slots[0].Load()).way)
 }
 
 // end notes how long a call took that is measured.

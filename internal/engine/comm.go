@@ -40,13 +40,15 @@ func (e *Engine) newComm(c *comm) (backend.Comm, error) {
 	c.gone = make([]atomic.Bool, len(c.World))
 	e.mu.Lock()
 	e.progress() // notices about it may have arrived
-	c.fault.Store(e.fault.Load())
+	err := e.openSlots(c)
+	if f := e.fault.Load(); f != nil {
+		c.lose(f)
+	}
 	for _, r := range e.lostInOrder {
 		if !c.acknowledges(r) {
-			c.fault.CompareAndSwap(nil, e.losses[r])
+			c.lose(e.losses[r])
 		}
 	}
-	err := e.openSlots(c)
 	e.comms[c.id] = c
 	e.catchUp(c)
 	e.dropForeign(c)

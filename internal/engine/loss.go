@@ -73,8 +73,8 @@ func (e *Engine) mark(rank int, f *backend.Fault) {
 	if e.isClosed || e.losses[rank] != nil || e.peers[rank].said {
 		return
 	}
-	if i := e.local(rank); i >= 0 {
-		e.cfg.Board.Mark(i)
+	if i := e.local(rank); i >= 0 && e.fault.Load() == nil && !e.cfg.Board.Mark(i, exclusion(rank, e.me, f)) {
+		e.exclude(e.cfg.Board.Lost())
 	}
 	e.losses[rank] = f
 	e.lostInOrder = append(e.lostInOrder, rank)
@@ -84,7 +84,7 @@ func (e *Engine) mark(rank int, f *backend.Fault) {
 	e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(rank)}, EncodeFault(f))
 	for _, c := range e.comms {
 		if !c.acknowledges(rank) {
-			c.fault.CompareAndSwap(nil, f)
+			c.lose(f)
 		}
 	}
 	e.sweep()
@@ -108,8 +108,7 @@ func (e *Engine) onLoss(from, rank int, f *backend.Fault) {
 	switch {
 	case e.losses[from] != nil:
 	case rank == e.me:
-		e.excluded = true
-		e.end(backend.Faultf(backend.ErrPeerLost, "rank %d (this one) was declared lost by rank %d: %s", e.me, from, f.Text))
+		e.exclude(exclusion(rank, from, f))
 	default:
 		if f.Text == "" {
 			f.Text = fmt.Sprintf("rank %d is lost, reported by rank %d", rank, from)
@@ -141,13 +140,24 @@ func DecodeFault(b []byte) *backend.Fault {
 	return &backend.Fault{Sentinel: backend.Sentinel(b[0]), Text: string(b[1:])}
 }
 
+// exclusion is the error of a rank that another one has declared lost because of f.
+func exclusion(rank, by int, f *backend.Fault) *backend.Fault {
+	return backend.Faultf(backend.ErrPeerLost, "rank %d (this one) was declared lost by rank %d: %s", rank, by, f.Text)
+}
+
+// exclude ends the job on this rank, which was declared lost. The lock is held.
+func (e *Engine) exclude(f *backend.Fault) {
+	e.excluded = true
+	e.end(f)
+}
+
 // end ends all communicators. The lock is held.
 func (e *Engine) end(f *backend.Fault) {
 	if !e.fault.CompareAndSwap(nil, f) {
 		return
 	}
 	for _, c := range e.comms {
-		c.fault.CompareAndSwap(nil, f)
+		c.lose(f)
 	}
 	e.sweep()
 }

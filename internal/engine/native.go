@@ -15,9 +15,6 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 	if c.native == nil {
 		return backend.PlanChecked, nil
 	}
-	if c.e.cfg.Board.News() {
-		c.Refresh()
-	}
 	if err := c.usable(); err != nil {
 		return backend.PlanDone, err
 	}
@@ -39,9 +36,6 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 	e := c.e
 	if call.Form == backend.Persistent {
 		return c.persistent(call)
-	}
-	if e.cfg.Board.News() {
-		c.Refresh()
 	}
 	if c.usable() != nil {
 		return nil, nil // a schedule ends with the error
@@ -100,6 +94,14 @@ func (c *comm) Refresh() {
 	c.e.mu.Lock()
 	c.e.progress()
 	c.e.mu.Unlock()
+}
+
+// Excluded ends the job on this rank, which the others go on without.
+func (c *comm) Excluded(why *backend.Fault) {
+	e := c.e
+	e.mu.Lock()
+	e.exclude(why)
+	e.mu.Unlock()
 }
 
 // BreakHere breaks the communicator without a notice to the others.

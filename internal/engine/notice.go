@@ -184,11 +184,28 @@ func (c *comm) forget() {
 // broken marks the communicator broken and ends its operations: those of collectives with the cause, the
 // others with ErrBroken. The lock is held.
 func (c *comm) broken(f *backend.Fault) bool {
-	if !c.brk.CompareAndSwap(nil, f) {
+	if c.brk.Load() != nil {
 		return false
 	}
+	c.publish(f)
+	c.brk.Store(f)
 	c.e.sweep()
 	return true
+}
+
+// lose ends the communicator because of f, unless it has ended already. The lock is held.
+func (c *comm) lose(f *backend.Fault) {
+	if c.fault.Load() == nil {
+		c.publish(f)
+		c.fault.Store(f)
+	}
+}
+
+// publish tells the ranks of this node why the communicator ends, before this rank acts on it. nil: it is closed.
+func (c *comm) publish(f *backend.Fault) {
+	if c.native != nil {
+		c.native.Ended(f)
+	}
 }
 
 // stale is how long ago a waiter may have looked at the links for what it saw still to count.
@@ -257,6 +274,7 @@ func (c *comm) retire() {
 		}
 		return true
 	})
+	c.publish(nil)
 	if e.fault.Load() == nil {
 		c.notices(func(kind frame.Kind, body []byte) { c.broadcast(kind, body, everyone) })
 	}

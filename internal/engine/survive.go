@@ -65,8 +65,7 @@ func (c *comm) Declare(rank int, why error) error {
 	case e.isClosed || e.fault.Load() != nil:
 	case rank == e.me:
 		e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(rank)}, EncodeFault(f))
-		e.excluded = true
-		e.end(f)
+		e.exclude(f)
 	default:
 		e.due = append(e.due, loss{rank, f})
 		e.handleLosses()

@@ -104,15 +104,15 @@ func (x *exchange) advance(landed bool) {
 func (x *exchange) launch(l *leg) bool {
 	r := x.o.r
 	if l.from >= 0 && l.to >= 0 {
-		x.encode()
+		out := x.encode()
 		x.send.Begin()
 		x.recv.Begin()
 		x.pending.Store(3)
 		if r.colls != nil {
-			r.colls.Exchange(&x.recv, &x.send, x.in[:], x.out[:], l.from, l.to, x.tag)
+			r.colls.Exchange(&x.recv, &x.send, x.in[:], out, l.from, l.to, x.tag)
 		} else {
 			r.comm.Irecv(&x.recv, x.in[:], l.from, x.tag)
-			r.comm.Isend(&x.send, x.out[:], l.to, x.tag, backend.Standard)
+			r.comm.Isend(&x.send, out, l.to, x.tag, backend.Standard)
 		}
 		return x.pending.Add(-1) == 0
 	}
@@ -121,21 +121,27 @@ func (x *exchange) launch(l *leg) bool {
 		x.recv.Begin()
 		r.comm.Irecv(&x.recv, x.in[:], l.from, x.tag)
 	} else {
-		x.encode()
+		out := x.encode()
 		x.send.Begin()
-		r.comm.Isend(&x.send, x.out[:], l.to, x.tag, backend.Standard)
+		r.comm.Isend(&x.send, out, l.to, x.tag, backend.Standard)
 	}
 	return x.pending.Add(-1) == 0
 }
 
-func (x *exchange) encode() {
+// verdictSize is the length of an encoded verdict in bytes. It is not that of a Seen: a rank that still waits for the
+// others' calls may get one under the same tag.
+const verdictSize = 32
+
+// encode returns the message that passes on what this rank has seen.
+func (x *exchange) encode() []byte {
 	if !x.lengths {
 		x.seen.Encode(x.out[:])
-		return
+		return x.out[:]
 	}
 	for i, w := range [...]int64{x.wrong.receiver, x.wrong.sender, x.wrong.got, x.wrong.want} {
 		binary.LittleEndian.PutUint64(x.out[8*i:], uint64(w))
 	}
+	return x.out[:verdictSize]
 }
 
 // take merges what was received. The message that covers its sender alone is the first one that this rank sends: if it
@@ -153,7 +159,7 @@ func (x *exchange) take(l *leg) error {
 		return x.recv.Err
 	}
 	if x.lengths {
-		if x.recv.Status.Bytes != len(x.in) {
+		if x.recv.Status.Bytes != verdictSize {
 			return x.garbage()
 		}
 		word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(x.in[8*i:])) }

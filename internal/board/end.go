@@ -1,0 +1,113 @@
+package board
+
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/word"
+)
+
+// The values of Collective.gate. A goroutine that is inside may write to the own slots, and nobody gives them back
+// meanwhile. Operations write to them with mu held, unless they are given back.
+const (
+	gateUnused uint32 = iota // this rank has not arrived at any collective
+	gateInside               // a goroutine is in a blocking call; there is one at a time
+	gateOutside
+	gateShut // the slots are given back
+)
+
+// enter reports whether the slots are this communicator's, until leave.
+func (s *Collective) enter() bool {
+	g := word.LoadUint32(&s.gate)
+	return g != gateShut && word.CompareAndSwapUint32(&s.gate, g, gateInside)
+}
+
+func (s *Collective) leave() { word.ReleaseUint32(&s.gate, gateOutside) }
+
+// shut gives the slots back unless a goroutine is inside, and reports whether they are given back. With unused it does
+// so only if this rank has not arrived at any collective.
+func (s *Collective) shut(unused bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if word.CompareAndSwapUint32(&s.gate, gateUnused, gateShut) || !unused && word.CompareAndSwapUint32(&s.gate, gateOutside, gateShut) {
+		s.mine.id.Store(0)
+	}
+	return word.LoadUint32(&s.gate) == gateShut
+}
+
+// Close gives the slots back, which no rank needs any more. With unused it does so only if this rank has not arrived at
+// any collective: then no other rank needs them, even if one never makes the communicator. While a goroutine is inside
+// they are not given back; open tries again.
+func (s *Collective) Close(unused bool) {
+	for _, p := range s.persistent {
+		p.Close(unused)
+	}
+	if s.shut(unused) || !unused {
+		s.closed = true
+	}
+}
+
+// Ended publishes that the communicator has ended on this rank: because of f, or because this rank has closed it (nil).
+// The others find that before they find an arrival taken back. The first reason counts.
+func (s *Collective) Ended(f *backend.Fault) {
+	was := s.mine.ended.Load()
+	switch {
+	case s.closed:
+	case f == nil:
+		s.mine.ended.Store(was | endedClosed)
+	case was&endedFault == 0:
+		s.mine.reason.set(f)
+		s.mine.ended.Store(was | endedFault)
+	}
+}
+
+// told returns why the communicator has ended on another rank, nil if it has not, or if it was only closed there.
+func (s *Collective) told() *backend.Fault {
+	for r := range s.ranks {
+		if o := s.of(r); o != nil && o.ended.Load()&endedFault != 0 {
+			f := o.reason.get()
+			if s.settle(); o.id.Load() == s.id {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// news is told, if another rank has called Post since it was nil.
+func (s *Collective) news() *backend.Fault {
+	now := s.b.own.news.Load()
+	if now == s.looked.Load() {
+		return nil
+	}
+	f := s.home.told()
+	if f == nil {
+		s.looked.Store(now)
+	}
+	return f
+}
+
+// stopped returns why the communicator has ended, on this rank or on another one of the node, nil if it has not. It
+// then ends it on this rank.
+func (s *Collective) stopped() error {
+	if f := s.b.Lost(); f != nil {
+		s.c.Excluded(f)
+	} else if s.c.Over() == nil {
+		if f := s.home.told(); f != nil {
+			s.c.Break(f)
+		}
+	}
+	return s.c.Over()
+}
+
+// why returns why a call ends for which a rank is gone, or which found that the rank's arrival does not stand any more.
+// That rank may have left because of a loss that is not known here yet.
+func (s *Collective) why(rank int) error {
+	err := s.stopped()
+	if err == nil {
+		s.c.Refresh()
+		if err = s.c.Over(); err == nil {
+			err = s.c.GoneFault(rank)
+			s.c.Break(err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,22 @@
+package sched
+
+import (
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// A rank that still waits for the others' calls may get a verdict on lengths under the tag of the calls. It does not
+// take it for a call.
+func TestVerdictIsNoCall(t *testing.T) {
+	for _, v := range []verdict{{receiver: -1}, {receiver: 1, got: 2, want: 1}, {receiver: 2, sender: 1, got: -1, want: 8}} {
+		x := exchange{lengths: true, verdict: v}
+		if _, ok := backend.DecodeSeen(x.encode(), 3); ok {
+			t.Errorf("the verdict %+v reads as a call", v)
+		}
+	}
+	x := exchange{seen: backend.See(1, (&backend.Call{Coll: backend.Barrier}).Fingerprint())}
+	if seen, ok := backend.DecodeSeen(x.encode(), 3); !ok || seen != x.seen {
+		t.Errorf("a call reads as %+v (%v), want %+v", seen, ok, x.seen)
+	}
+}
