@@ -128,9 +128,9 @@ func (x *exchange) launch(l *leg) bool {
 	return x.pending.Add(-1) == 0
 }
 
-// verdictSize is the length of an encoded verdict in bytes. It is not that of a Seen: a rank that still waits for the
+// wrongSize is the length of an encoded wrong in bytes. It is not that of a Seen: a rank that still waits for the
 // others' calls may get one under the same tag.
-const verdictSize = 32
+const wrongSize = 32
 
 // encode returns the message that passes on what this rank has seen.
 func (x *exchange) encode() []byte {
@@ -141,7 +141,7 @@ func (x *exchange) encode() []byte {
 	for i, w := range [...]int64{x.wrong.receiver, x.wrong.sender, x.wrong.got, x.wrong.want} {
 		binary.LittleEndian.PutUint64(x.out[8*i:], uint64(w))
 	}
-	return x.out[:verdictSize]
+	return x.out[:wrongSize]
 }
 
 // take merges what was received. The message that covers its sender alone is the first one that this rank sends: if it
@@ -159,7 +159,7 @@ func (x *exchange) take(l *leg) error {
 		return x.recv.Err
 	}
 	if x.lengths {
-		if x.recv.Status.Bytes != verdictSize {
+		if x.recv.Status.Bytes != wrongSize {
 			return x.garbage()
 		}
 		word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(x.in[8*i:])) }

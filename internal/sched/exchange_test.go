@@ -6,13 +6,13 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// A rank that still waits for the others' calls may get a verdict on lengths under the tag of the calls. It does not
+// A rank that still waits for the others' calls may get what another one says of lengths under the tag of the calls. It does not
 // take it for a call.
-func TestVerdictIsNoCall(t *testing.T) {
-	for _, v := range []verdict{{receiver: -1}, {receiver: 1, got: 2, want: 1}, {receiver: 2, sender: 1, got: -1, want: 8}} {
-		x := exchange{lengths: true, verdict: v}
+func TestWrongLengthIsNoCall(t *testing.T) {
+	for _, v := range []wrong{{receiver: -1}, {receiver: 1, got: 2, want: 1}, {receiver: 2, sender: 1, got: -1, want: 8}} {
+		x := exchange{lengths: true, wrong: v}
 		if _, ok := backend.DecodeSeen(x.encode(), 3); ok {
-			t.Errorf("the verdict %+v reads as a call", v)
+			t.Errorf("the lengths %+v reads as a call", v)
 		}
 	}
 	x := exchange{seen: backend.See(1, (&backend.Call{Coll: backend.Barrier}).Fingerprint())}
