@@ -65,7 +65,7 @@ type handle struct {
 	stop func()
 }
 
-// newCore makes the shared part of a communicator.
+// newCore makes the shared part of a communicator. It returns nil if the world's Close lets none be made any more.
 func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	caps := bc.Caps()
 	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(caps.MaxTag), pieces: caps.Pieces, name: name, job: j, recorder: j.recorder, runner: sched.New(bc)}
@@ -86,8 +86,11 @@ func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	}
 	j.recorder.Comm(id, name, k.size, k.rank, leader)
 	j.mu.Lock()
+	defer j.mu.Unlock()
+	if id != 0 && !j.open.Enter() {
+		return nil
+	}
 	j.comms[k] = struct{}{}
-	j.mu.Unlock()
 	return k
 }
 

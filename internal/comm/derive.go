@@ -107,15 +107,15 @@ func (c *Comm) derive(op string, members []int, id uint32) (*Comm, error) {
 // child returns the handle of a communicator derived from c. The world's Close closes it, or has begun before.
 func (c *Comm) child(op string, bc backend.Comm, id uint32) (*Comm, error) {
 	k := c.core
-	if !k.job.open.Enter() {
-		_ = bc.Close()
-		return nil, c.failed(op, errClosed)
-	}
 	k.mu.Lock()
 	k.children++
 	n := k.children
 	k.mu.Unlock()
 	d := k.job.newCore(bc, fmt.Sprintf("%s.%s%d", k.name, op, n), id)
+	if d == nil {
+		_ = bc.Close()
+		return nil, c.failed(op, errClosed)
+	}
 	if c.ctx == k.job.ctx || c.bound == nil {
 		return d.home, nil
 	}

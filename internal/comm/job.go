@@ -38,7 +38,7 @@ type job struct {
 	done     []func()         // called when the world has been closed
 
 	open  gate.Gate          // every communicator except the world is inside until it is closed
-	mu    word.Mutex         // guards the field below
+	mu    word.Mutex         // guards the field below, and is held to enter the gate
 	comms map[*core]struct{} // the communicators that are not closed
 }
 

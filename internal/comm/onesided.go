@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -38,25 +37,25 @@ type onesided struct {
 	remote *Comm          // for messages to ranks of other nodes; nil if there are none
 	node   *Comm          // of this node's ranks, if there are others
 
-	origin gate.Gate             // operations of this rank; the goroutine that shuts it closes the window
-	target gate.Gate             // what serves the other ranks, until all have closed the window
-	failed atomic.Pointer[error] // the error of every operation from now on
-	done   chan struct{}         // closed with target
+	origin gate.Gate           // operations of this rank; the goroutine that shuts it closes the window
+	target gate.Gate           // what serves the other ranks, until all have closed the window
+	failed word.Pointer[error] // the error of every operation from now on
+	done   chan struct{}       // closed with target
 
 	mu        word.Mutex    // guards the fields below
 	held      []window.Kind // the locks that this rank holds or waits for, by rank
 	spareTags []int
 	lastTag   int
 
-	requests []requests     // sent without an answer, by rank
-	inFlight []atomic.Int32 // Rputs under way, by rank
+	requests []requests   // sent without an answer, by rank
+	inFlight []word.Int32 // Rputs under way, by rank
 
 	messages sync.Pool // of *message
 	server   server
 }
 
 // requests counts the requests without an answer that were sent to a rank, and those that are known to be done.
-type requests struct{ sent, done atomic.Uint32 }
+type requests struct{ sent, done word.Uint32 }
 
 // due returns how many requests are not known to be done.
 func (r *requests) due() uint32 {
@@ -134,7 +133,7 @@ func (s *onesided) count(c *Comm, a *Allocation) error {
 		}
 	}
 	s.held = make([]window.Kind, k.size)
-	s.requests, s.inFlight = make([]requests, k.size), make([]atomic.Int32, k.size)
+	s.requests, s.inFlight = make([]requests, k.size), make([]word.Int32, k.size)
 	return nil
 }
 

@@ -1,12 +1,11 @@
 package comm
 
 import (
-	"sync/atomic"
-
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Access is one access of a one-sided window. Its kind says what it does with In and Out:
@@ -331,7 +330,7 @@ func (w *Onesided) endFlush(f *flushRequest) error {
 // transfer is a part of an operation that a goroutine carries out. The transfer of an Rput or Rget is the
 // backend.Operation of its request.
 type transfer struct {
-	done  atomic.Bool
+	done  word.Bool
 	ended chan struct{}
 	err   error
 }
@@ -395,7 +394,7 @@ func (w *Onesided) Request(op string, a Access) (*Request, error) {
 }
 
 // landed is ready when no Rput to a rank is under way.
-type landed struct{ inFlight *atomic.Int32 }
+type landed struct{ inFlight *word.Int32 }
 
 // Ready implements backend.Pending.
 func (l landed) Ready() bool { return l.inFlight.Load() == 0 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Lock waits until this rank holds the lock of a rank's part.
@@ -88,7 +89,7 @@ func (w *Onesided) lock(kind window.Kind, rank int) error {
 			}
 			return backend.While(err, fmt.Sprintf("the lock of rank %d's part: %v", rank, state))
 		}
-		time.Sleep(min(time.Microsecond<<min(i, 10), time.Millisecond))
+		word.Nap(min(time.Microsecond<<min(i, 10), time.Millisecond))
 	}
 }
 
@@ -134,9 +135,11 @@ func (w *Onesided) tryLock(kind window.Kind, rank int, state window.LockState) (
 
 // giveUp notes in the lock that this rank does not wait for it any more.
 func (s *onesided) giveUp(kind window.Kind, rank int, state window.LockState) {
-	t := s.begin(func(home *Onesided) error { return home.change(kind, rank, state, window.LockState.GiveUp) })
-	if s.parts[rank].Here() { // a target on another node may never answer
-		<-t.ended
+	give := func(home *Onesided) error { return home.change(kind, rank, state, window.LockState.GiveUp) }
+	if s.parts[rank].Here() {
+		_ = give(s.home())
+	} else { // the target may never answer
+		s.begin(give)
 	}
 }
 

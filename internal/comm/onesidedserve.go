@@ -1,12 +1,11 @@
 package comm
 
 import (
-	"sync/atomic"
-
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // server carries out the requests of ranks on other nodes. It has one receive posted. When the receive is complete,
@@ -15,7 +14,7 @@ import (
 type server struct {
 	in      backend.Request
 	buf     [requestMost]byte
-	arrived atomic.Int32 // requests that have not been served
+	arrived word.Int32 // requests that have not been served
 }
 
 // serve begins to serve.

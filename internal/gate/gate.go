@@ -76,12 +76,12 @@ func (g *Gate) AwaitEmpty(limit time.Duration) bool {
 	p := word.NewParker()
 	g.waiter.Store(p)
 	for !g.Empty() {
-		if limit > 0 {
-			if limit = time.Until(end); limit <= 0 {
-				return false
-			}
+		if !p.Park(limit) {
+			return g.Empty()
 		}
-		p.Park(limit)
+		if limit > 0 {
+			limit = max(time.Until(end), 1)
+		}
 	}
 	return true
 }

@@ -199,6 +199,31 @@ func TestLostUpdateIsFound(t *testing.T) {
 	wants(t, report, "the sum is 1, want 2", "load sum: 0", replayEnv, "explore_test.go:")
 }
 
+// A sleep that ends by its timeout changes no word. What the thread does next is explored like everything else.
+func TestThreadGoesOnAfterTimeout(t *testing.T) {
+	report := fault(t, Config{Timeouts: 1}, func(x *Run) {
+		var inside, shut, other word
+		token, memory := new(bool), make([]byte, 1)
+		x.Go("closer", func() {
+			shut.store(1)
+			if inside.load() != 0 {
+				Park(token, true)
+				other.load()
+			}
+			Freed(memory)
+		})
+		x.Go("user", func() {
+			inside.store(1)
+			if shut.load() == 0 {
+				other.load()
+				Payload(memory, true)
+			}
+			Unpark(token)
+		})
+	})
+	wants(t, report, "user touches memory that closer has freed")
+}
+
 // sleeper and ringer make the protocol of a bell; early announces before the value is read.
 func bell(x *Run, early bool) {
 	var value, sleeping, news word

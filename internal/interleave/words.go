@@ -53,6 +53,7 @@ func (x *Run) word(p any) *location {
 func (x *Run) begin(t *thread, op string, l *location, ready func() bool, timed bool) {
 	t.op, t.at, t.ready, t.timed, t.timedOut = op, l, ready, timed, false
 	x.step(t)
+	t.history = mix(t.history, 1) // a step that changes nothing else must not look like the state before it
 }
 
 // read notes that t has read a word.

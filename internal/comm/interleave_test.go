@@ -1,0 +1,371 @@
+//go:build interleave && linux
+
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/interleave"
+	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/window"
+	"github.com/cohort-hpc/cohort/internal/word"
+)
+
+var errGone = errors.New("a rank is lost")
+
+// alone is a backend's communicator of two ranks, of which only this one runs: in every collective the other rank says
+// what this one says. It counts what is open.
+type alone struct {
+	backend.Comm
+	rank   int
+	open   *int        // communicators and memory that are open; threads take turns
+	died   func() bool // the other rank has
+	closed word.Bool
+}
+
+func newAlone() *alone {
+	a := &alone{open: new(int), died: func() bool { return false }}
+	*a.open++
+	return a
+}
+
+func (a *alone) Rank() int                  { return a.rank }
+func (a *alone) Size() int                  { return 2 }
+func (a *alone) Caps() backend.Caps         { return backend.Caps{ThreadLevel: "funneled", MaxTag: 1 << 20} }
+func (a *alone) WorldRank(rank int) int     { return rank }
+func (a *alone) NodeOf(int) int             { return 0 }
+func (a *alone) OnWait(_, _ func())         {}
+func (a *alone) Broken() error              { return nil }
+func (a *alone) Wake()                      {}
+func (a *alone) Poll()                      {}
+func (a *alone) Flush()                     {}
+func (a *alone) Available() (int64, string) { return -1, "" }
+
+func (a *alone) Derive([]int, uint32) (backend.Comm, error) {
+	*a.open++
+	return &alone{rank: a.rank, open: a.open, died: a.died}, nil
+}
+
+func (a *alone) Close() error {
+	if !a.closed.Swap(true) {
+		*a.open--
+	}
+	return nil
+}
+
+func (a *alone) Probe(*backend.Bound, int, int, bool) (backend.Status, bool, error) {
+	if a.died() {
+		return backend.Status{}, false, errGone
+	}
+	return backend.Status{}, false, nil
+}
+
+func (a *alone) Collective(_ *backend.Bound, c *backend.Call) (backend.Plan, error) {
+	if a.closed.Load() {
+		return backend.PlanDone, errClosed
+	}
+	if c.Coll == backend.Allgather {
+		n := len(c.Recv) / 2
+		copy(c.Recv[(1-a.rank)*n:], c.Recv[a.rank*n:(a.rank+1)*n])
+	}
+	return backend.PlanDone, c.Err
+}
+
+func (a *alone) StartCollective(*backend.Call) (backend.Operation, error) { return nil, nil }
+func (a *alone) Exchange(_, _ *backend.Request, _, _ []byte, _, _, _ int) {}
+func (a *alone) Share(_ *backend.Bound, size int, _ backend.Publish) (backend.Memory, error) {
+	*a.open++
+	return &mapping{bytes: view.Bytes(make([]uint64, size/8)), of: a}, nil
+}
+
+// onlyWorld returns an error if something besides the world is open.
+func (a *alone) onlyWorld() error {
+	if *a.open != 1 {
+		return fmt.Errorf("%d communicators and memories are open besides the world", *a.open-1)
+	}
+	return nil
+}
+
+// mapping is a rank's view of memory. Nobody may touch it after Close.
+type mapping struct {
+	bytes []byte
+	of    *alone
+}
+
+func (m *mapping) Bytes() []byte { return m.bytes }
+func (m *mapping) Joint() bool   { return true }
+func (m *mapping) Abandon()      {} // it stays open
+
+func (m *mapping) Close() error {
+	word.Freed(m.bytes)
+	*m.of.open--
+	return nil
+}
+
+// recorder is that of all schedules. It waits for nobody.
+var recorder = flight.New("", flight.Job{})
+
+// world returns a new world. Schedules share none, because a schedule may end in the middle.
+func world(bc *alone) *Comm {
+	j := &job{ctx: context.Background(), comms: make(map[*core]struct{}), recorder: recorder}
+	j.ids.next = 1
+	j.world = j.newCore(bc, backend.WorldName, 0)
+	return j.world.home
+}
+
+func child(w *Comm) *Comm {
+	d, err := dup(w)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+func patient(t *testing.T) {
+	whole := QuiesceFor
+	QuiesceFor = time.Hour // the explorer decides when time is up
+	t.Cleanup(func() { QuiesceFor = whole })
+}
+
+// windowOf returns what NewOnesided does, without asking the system how much memory is left.
+func windowOf(c *Comm) *Onesided {
+	k := c.core
+	size := window.CellsSize(pair.Size)
+	lay, _ := window.Apart([]int{size, size}, 64)
+	mem, _ := k.sharing.Share(nil, lay.Total, nil)
+	w := &Window{c, window.New(k.bc, mem, lay), 1}
+	s := &onesided{core: k, number: 1, elem: pair, counts: []int{1, 1}, memory: w, parts: make([]window.Cells, 2), done: make(chan struct{}),
+		held: make([]window.Kind, 2), requests: make([]requests, 2), inFlight: make([]word.Int32, 2)}
+	for r := range s.parts {
+		part, _ := w.win.Part(r)
+		s.parts[r] = window.NewCells(part)
+	}
+	if !w.win.Enter() || !k.add(w) || !s.register() {
+		panic("the communicator is closed")
+	}
+	return &Onesided{c, s}
+}
+
+// allowed reports whether err is nil, or one of those that an operation beside Close may return.
+func allowed(err error) bool {
+	return err == nil || errors.Is(err, backend.ErrClosed) || errors.Is(err, backend.ErrBusy)
+}
+
+// closes starts a thread that closes a communicator.
+func closes(x *interleave.Run, c *Comm) {
+	x.Go("closer of "+c.Name(), func() {
+		if err := c.Close(); err != nil {
+			x.Errorf("Close: %v", err)
+		}
+	})
+}
+
+// A goroutine makes a window while another one closes the communicator. The ranks close the window together, unless
+// Close has given up waiting. Operations on it are refused.
+func TestInterleaveWindowMadeDuringClose(t *testing.T) {
+	patient(t)
+	oneSided := func(c *Comm) (refused func() error, err error) {
+		w, err := c.NewOnesided(pair, 1, nil)
+		return func() error { return put(w, pairOf(1)) }, err
+	}
+	shared := func(c *Comm) (refused func() error, err error) {
+		w, err := c.Allocate(NewAllocation("test", pair, 1, false, nil))
+		return w.Sync, err
+	}
+	for _, timeouts := range []int{0, 1} {
+		for i, make := range []func(*Comm) (func() error, error){oneSided, shared} {
+			t.Run(fmt.Sprintf("%d-%d", i, timeouts), func(t *testing.T) {
+				interleave.Explore(t, interleave.Config{Preemptions: 2, Timeouts: timeouts}, func(x *interleave.Run) {
+					bc := newAlone()
+					d := child(world(bc))
+					var refused func() error
+					x.Go("maker", func() {
+						op, err := make(d)
+						if err == nil {
+							refused = op
+						} else if !allowed(err) {
+							x.Errorf("%v", err)
+						}
+					})
+					closes(x, d)
+					x.Check(func() error {
+						if refused != nil {
+							if err := refused(); !errors.Is(err, backend.ErrClosed) {
+								return fmt.Errorf("an operation after Close: %v", err)
+							}
+						}
+						if timeouts > 0 {
+							return nil
+						}
+						return bc.onlyWorld()
+					})
+				})
+			})
+		}
+	}
+}
+
+// A goroutine makes a communicator while another one closes the world. The communicator is closed.
+func TestInterleaveCommunicatorMadeDuringClose(t *testing.T) {
+	patient(t)
+	interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
+		bc := newAlone()
+		w := world(bc)
+		d := child(w)
+		x.Go("maker", func() {
+			if _, err := dup(d); !allowed(err) {
+				x.Errorf("%v", err)
+			}
+		})
+		closes(x, w)
+		x.Check(func() error {
+			if *bc.open != 0 {
+				return fmt.Errorf("%d communicators are open", *bc.open)
+			}
+			return nil
+		})
+	})
+}
+
+// Two goroutines close a window and its communicator while the rank holds a lock, and a third one uses the window, or
+// else Close gives up waiting, and the third one closes the window too. The lock is released before the memory goes, and nobody touches the memory afterwards.
+func TestInterleaveTwoClosers(t *testing.T) {
+	patient(t)
+	for _, timeouts := range []int{0, 1} {
+		t.Run(fmt.Sprint(timeouts), func(t *testing.T) {
+			interleave.Explore(t, interleave.Config{Preemptions: 2 - timeouts, Timeouts: timeouts}, func(x *interleave.Run) {
+				bc := newAlone()
+				d := child(world(bc))
+				win := windowOf(d)
+				if err := win.Lock(window.Exclusive, 0); err != nil {
+					panic(err)
+				}
+				state := lockOf(win)
+				x.Name(state, "lock")
+				ends := func() {
+					if err := win.Close(); !allowed(err) && !errors.Is(err, backend.ErrWin) {
+						x.Errorf("Close: %v", err)
+					}
+				}
+				x.Go("closer of the window", ends)
+				closes(x, d)
+				if timeouts > 0 {
+					x.Go("other closer", ends)
+				} else {
+					x.Go("user", func() {
+						if err := put(win, pairOf(1)); !allowed(err) {
+							x.Errorf("%v", err)
+						}
+					})
+				}
+				x.Check(func() error {
+					if s := state.Load(); s != 0 {
+						return fmt.Errorf("the lock is not free: %v", window.LockState(s))
+					}
+					if timeouts > 0 {
+						return nil
+					}
+					return bc.onlyWorld()
+				})
+			})
+		})
+	}
+}
+
+// A goroutine locks a part while another one closes the communicator. The lock is free afterwards.
+func TestInterleaveLockDuringClose(t *testing.T) {
+	patient(t)
+	interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
+		bc := newAlone()
+		d := child(world(bc))
+		win := windowOf(d)
+		state := lockOf(win)
+		x.Name(state, "lock")
+		closes(x, d)
+		x.Go("user", func() {
+			if err := win.Lock(window.Exclusive, 0); !allowed(err) {
+				x.Errorf("%v", err)
+			}
+		})
+		x.Check(func() error {
+			if s := state.Load(); s != 0 {
+				return fmt.Errorf("the lock is not free: %v", window.LockState(s))
+			}
+			return bc.onlyWorld()
+		})
+	})
+}
+
+// An access takes longer than Close waits. Its memory stays mapped.
+func TestInterleaveLongAccess(t *testing.T) {
+	patient(t)
+	interleave.Explore(t, interleave.Config{Timeouts: 2}, func(x *interleave.Run) {
+		d := child(world(newAlone()))
+		win := windowOf(d)
+		closes(x, d)
+		x.Go("user", func() {
+			if err := put(win, pairOf(1)); !allowed(err) {
+				x.Errorf("%v", err)
+			}
+		})
+	})
+}
+
+// Two ranks lock a part, and one of them may die. The lock excludes; the other rank gets it, or learns of the loss.
+func TestInterleaveOnesidedLocks(t *testing.T) {
+	for _, deaths := range []int{0, 1} {
+		for _, kinds := range [][2]window.Kind{{window.Exclusive, window.Exclusive}, {window.Exclusive, window.Shared}, {window.Shared, window.Exclusive}} {
+			t.Run(fmt.Sprint(kinds, deaths), func(t *testing.T) {
+				interleave.Explore(t, interleave.Config{Deaths: deaths}, func(x *interleave.Run) {
+					bc := newAlone()
+					bc.rank, bc.died = 1, func() bool { return x.Dead("rank 0") }
+					one, two := windowOf(world(newAlone())), windowOf(world(bc))
+					two.s.parts = one.s.parts
+					state := lockOf(one)
+					x.Name(state, "lock")
+					elem := one.s.parts[0].Bytes(window.CellsHead, 16)
+					visit := func(w *Onesided, kind window.Kind) error {
+						if err := w.Lock(kind, 0); err != nil {
+							return err
+						}
+						if kind == window.Exclusive {
+							word.Writes(elem)
+						} else {
+							word.Reads(elem)
+						}
+						return w.Unlock(0)
+					}
+					x.GoMortal("rank 0", func() {
+						if err := visit(one, kinds[0]); err != nil {
+							x.Errorf("%v", err)
+						}
+					})
+					x.Go("rank 1", func() {
+						if err := visit(two, kinds[1]); err != nil && !errors.Is(err, errGone) {
+							x.Errorf("%v", err)
+						}
+					})
+					x.Check(func() error {
+						if s := window.LockState(state.Load()); s != 0 && deaths == 0 {
+							return fmt.Errorf("the lock is not free: %v", s)
+						}
+						return nil
+					})
+				})
+			})
+		}
+	}
+}
+
+// lockOf returns the lock of part 0.
+func lockOf(w *Onesided) *word.Uint64 {
+	return &view.Of[word.Uint64](w.s.parts[0].Bytes(window.LockWord, 8))[0]
+}
+
+func pairOf(b byte) []byte { return append(make([]byte, 15), b) }
