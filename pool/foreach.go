@@ -12,14 +12,14 @@ import (
 //
 // It does not allocate unless a task fails.
 func ForEach(p *Pool, n int, f func(worker, i int) error) error {
-	return p.do(context.Background(), n, f, false)
+	return p.do(context.Background(), n, f, loopAny)
 }
 
 // ForEachContext is ForEach until ctx ends. After that no more tasks begin. If some have not begun,
 // it waits for the running ones and returns ErrCanceled or ErrTimeout, with the context's error and
 // cause. It also ends the wait for other loops.
 func ForEachContext(ctx context.Context, p *Pool, n int, f func(worker, i int) error) error {
-	return p.do(ctx, n, f, false)
+	return p.do(ctx, n, f, loopAny)
 }
 
 // Map is ForEach with results: element i is the result of f for index i. The slice is nil if a task
@@ -42,11 +42,11 @@ func ForEachWorker(p *Pool, f func(worker int) error) error {
 	if p == nil {
 		return errClosed
 	}
-	return p.do(context.Background(), len(p.workers), func(worker, _ int) error { return f(worker) }, true)
+	return p.do(context.Background(), len(p.workers), func(worker, _ int) error { return f(worker) }, loopEach)
 }
 
-// do runs a loop: of n tasks for any worker, or, with each, of one task for every worker.
-func (p *Pool) do(ctx context.Context, n int, f task, each bool) error {
+// do runs a loop of n tasks, of kind loopAny or loopEach.
+func (p *Pool) do(ctx context.Context, n int, f task, kind uint64) error {
 	if p == nil {
 		return errClosed
 	}
@@ -64,19 +64,24 @@ func (p *Pool) do(ctx context.Context, n int, f task, each bool) error {
 	case err != nil:
 		return err
 	case w != nil && w.leads:
-		return w.team(ctx, n, f, each)
-	case w != nil && each:
+		return w.team(ctx, n, f, kind)
+	case w != nil && kind == loopEach:
 		return faultf(backend.ErrBusy, "a task of the pool cannot run a function on every worker")
 	case w != nil:
 		return w.inline(ctx, n, f)
 	}
 	if n > 0 {
 		p.begin()
-		p.await(p.publish(ctx, n, f, each))
-		err = p.outcome(ctx)
+		err = p.spread(ctx, n, f, kind)
 	}
 	p.turn <- struct{}{}
 	return err
+}
+
+// spread runs a loop for a caller that is not a worker.
+func (p *Pool) spread(ctx context.Context, n int, f task, kind uint64) error {
+	p.await(p.publish(ctx, n, f, kind))
+	return p.outcome(ctx)
 }
 
 // outcome returns the error of a loop that has ended, and clears its state.

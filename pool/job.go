@@ -2,7 +2,8 @@ package pool
 
 import (
 	"context"
-	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // task is the function of a loop: it gets the worker and the index.
@@ -19,19 +20,36 @@ const few = 4
 // maxChunks is the most chunks that fit in a slot.
 const maxChunks = 1<<16 - 1
 
-// loop is the state of the running loop.
+// The caller of a loop or of Run holds the pool's token, and gives the workers orders. Worker 0 holds
+// it while it leads. The holder alone writes epoch: a number, and the order's kind in the lowest
+// bits. Before that it writes all else of the order, while left is 0. Then workers take chunks from
+// the slots, and subtract those that are done from left.
 //
-// Invariant: a worker reads the fields that are not atomic only while it holds a chunk that is
-// still counted in left. The caller writes them before it puts the chunks into the slots, and again
-// only after left is 0.
+// Invariant: a chunk is taken once, by a worker that has seen its order. A worker misses an order only
+// if nothing is left for it to do, and the holder goes on when no worker touches the order any more.
+const (
+	loopAny  uint64 = iota // workers take chunks of all slots
+	loopEach               // a worker takes the chunk in its slot
+	leads                  // worker 0 runs the function of Run
+	closes                 // workers end
+
+	kindBits = 2
+	kindMask = 1<<kindBits - 1
+)
+
+// loop is the state of the running loop. A worker reads the fields that are not atomic only while it
+// holds a chunk that is still counted in left.
 type loop struct {
-	epoch atomic.Uint64 // changes with each loop; bit 0: each chunk is for the worker of its slot only
-	stop  atomic.Uint32 // why no more tasks begin, or 0
+	epoch word.Uint64 // of the last order
+	stop  word.Uint32 // why no more tasks begin, or 0
 	run   task
 	ctx   context.Context // nil if the loop has no deadline and cannot be canceled
 	quot  int             // tasks in a chunk
 	rest  int             // the first rest chunks have one task more
 }
+
+// next returns the epoch of the next order. The caller holds the token until it has stored it.
+func (l *loop) next(kind uint64) uint64 { return l.epoch.Load()&^kindMask + 1<<kindBits + kind }
 
 // Reasons to stop.
 const (
@@ -49,23 +67,23 @@ func (l *loop) span(k int) (lo, hi int) {
 	return lo, hi
 }
 
-// slot holds the chunks left of a worker's part: the low 32 bits of the loop's epoch, the first
+// slot holds the chunks left of a worker's part: the low 32 bits of the epoch's number, the first
 // chunk, and the one after the last. A compare-and-swap of the word takes a chunk. A worker that
 // slept through the end of a loop cannot take chunks of a later one by mistake, because the epoch
 // differs.
 type slot struct {
-	word atomic.Uint64
+	word word.Uint64
 	_    [56]byte // one cache line for each slot
 }
 
 func (s *slot) put(epoch uint64, lo, hi int) {
-	s.word.Store(epoch<<32 | uint64(lo)<<16 | uint64(hi))
+	s.word.Store(epoch>>kindBits<<32 | uint64(lo)<<16 | uint64(hi))
 }
 
 // look returns the word and its number of chunks, which is 0 in another epoch.
 func (s *slot) look(epoch uint64) (v uint64, n int) {
 	v = s.word.Load()
-	if uint32(v>>32) != uint32(epoch) {
+	if uint32(v>>32) != uint32(epoch>>kindBits) {
 		return v, 0
 	}
 	return v, int(uint16(v)) - int(uint16(v>>16))
@@ -107,15 +125,12 @@ func (s *slot) all(epoch uint64) int {
 	}
 }
 
-// publish starts a loop of n > 0 tasks: in chunks that any worker takes, or, with each, one for
-// every worker. The caller holds the pool's token.
-func (p *Pool) publish(ctx context.Context, n int, run task, each bool) uint64 {
+// publish orders a loop of n > 0 tasks, of kind loopAny, or loopEach for one task for every worker.
+// The caller holds the token.
+func (p *Pool) publish(ctx context.Context, n int, run task, kind uint64) uint64 {
 	count := len(p.workers)
 	chunks := min(n, perWorker*count, maxChunks)
-	epoch := (p.epoch.Load() | 1) + 1 // even
-	if each {
-		epoch++
-	}
+	epoch := p.next(kind)
 	p.run, p.ctx = run, nil
 	if ctx.Done() != nil {
 		p.ctx = ctx
@@ -126,7 +141,7 @@ func (p *Pool) publish(ctx context.Context, n int, run task, each bool) uint64 {
 	}
 	p.left.Store(int64(chunks))
 	parts := count
-	if chunks <= few && !each {
+	if chunks <= few && kind == loopAny {
 		parts = 1
 	}
 	part, more := chunks/parts, chunks%parts

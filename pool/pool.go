@@ -5,9 +5,9 @@ import (
 	"errors"
 	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Pool is a set of workers. It is safe for concurrent use: loops called by several goroutines run
@@ -18,22 +18,23 @@ type Pool struct {
 	_ [64]byte
 
 	// Written by workers at the end of a loop, read by the caller.
-	left    atomic.Int64 // chunks that are not done
-	skipped atomic.Bool  // some tasks were not run
-	waiter  parker       // wakes the caller
+	left    word.Int64 // chunks that are not done
+	skipped word.Bool  // some tasks were not run
+	waiter  parker     // wakes the caller
 	_       [64]byte
 
-	asleep atomic.Int32 // workers that sleep or are about to sleep
+	asleep word.Int32 // workers that sleep or are about to sleep
 	_      [64]byte
 
 	slots    []slot // one per worker
 	workers  []*worker
-	single   patience             // for callers that are not workers
-	together patience             // while the function of Run runs
-	over     func() bool          // is isOver
-	lead     atomic.Pointer[lead] // function for worker 0 to run
-	team     atomic.Bool          // worker 0 runs it
-	quit     atomic.Bool
+	single   patience     // for callers that are not workers
+	together patience     // while the function of Run runs
+	over     func() bool  // is isOver
+	lead     func() error // for worker 0 to run
+	result   error        // of lead, once led has a token
+	led      *word.Parker
+	team     word.Bool      // worker 0 runs it
 	ended    sync.WaitGroup // running workers
 
 	turn    chan struct{} // holds a token while no loop runs
@@ -60,6 +61,7 @@ func New(cfg Config) (*Pool, error) {
 	processors := runtime.NumCPU() / cfg.LocalSize // in the affinity mask the process started with
 	p := &Pool{
 		slots:    make([]slot, cfg.Threads),
+		led:      word.NewParker(),
 		turn:     make(chan struct{}, 1),
 		closing:  make(chan struct{}),
 		single:   patienceFor(cfg.Threads, processors),
@@ -112,17 +114,21 @@ func (p *Pool) Close() error {
 	p.once.Do(func() {
 		close(p.closing)
 		<-p.turn // never put back
-		p.quit.Store(true)
-		p.epoch.Add(2)
-		for _, w := range p.workers {
-			p.rouse(w)
-		}
+		p.dismiss()
 		p.ended.Wait()
 		if p.working {
 			reserve(-len(p.workers))
 		}
 	})
 	return nil
+}
+
+// dismiss orders all workers to end.
+func (p *Pool) dismiss() {
+	p.epoch.Store(p.next(closes))
+	for _, w := range p.workers {
+		p.rouse(w)
+	}
 }
 
 // enter waits until no loop runs and takes the token. In a task of the pool it takes none and

@@ -7,12 +7,6 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// lead is a function that Run passes to worker 0.
-type lead struct {
-	f    func() error
-	done chan error
-}
-
 // Run calls f on worker 0's thread and returns its error. Loops that f calls are spread over all
 // workers, worker 0 included.
 //
@@ -38,19 +32,27 @@ func (p *Pool) Run(f func() error) error {
 		return faultf(backend.ErrBusy, "a task of the pool cannot call Run")
 	}
 	p.begin()
-	l := &lead{f, make(chan error)}
-	p.team.Store(true)
-	p.lead.Store(l)
-	p.epoch.Store((p.epoch.Load() | 1) + 1)
-	p.rouse(p.workers[0])
-	err = <-l.done
-	p.team.Store(false)
+	err = p.pass(f)
 	p.turn <- struct{}{}
 	return err
 }
 
+// pass lets worker 0 run f. From the order until f has returned, worker 0 holds the token.
+func (p *Pool) pass(f func() error) error {
+	p.lead = f
+	p.team.Store(true)
+	p.epoch.Store(p.next(leads))
+	p.rouse(p.workers[0])
+	p.led.Park(0)
+	p.team.Store(false)
+	return p.result
+}
+
 // lead runs the function of Run.
-func (w *worker) lead(l *lead) {
+func (w *worker) lead() {
+	p := w.pool
+	f := p.lead
+	p.lead = nil // it may keep much memory alive
 	var err error
 	returned := false
 	defer func() {
@@ -60,21 +62,22 @@ func (w *worker) lead(l *lead) {
 			err = &TaskError{Index: -1, Worker: w.id, Err: errGoexit, Stack: debug.Stack()}
 		}
 		w.leads = false
-		l.done <- err
+		p.result = err
+		p.led.Unpark()
 	}()
 	w.leads = true
-	err = l.f()
+	err = f()
 	returned = true
 }
 
 // team runs a loop with the calling worker as one of its workers.
-func (w *worker) team(ctx context.Context, n int, f task, each bool) (err error) {
+func (w *worker) team(ctx context.Context, n int, f task, kind uint64) (err error) {
 	if n == 0 {
 		return nil
 	}
 	p := w.pool
 	w.leads = false
-	w.seen = p.publish(ctx, n, f, each)
+	w.seen = p.publish(ctx, n, f, kind)
 	defer func() { // runs even if a task calls Goexit
 		w.giveBack()
 		p.finish(p.together.caller)
@@ -82,7 +85,7 @@ func (w *worker) team(ctx context.Context, n int, f task, each bool) (err error)
 		w.leads = true
 	}()
 	switch awake := len(p.workers) - int(p.asleep.Load()); {
-	case each:
+	case kind == loopEach:
 		p.wakeEach(w.seen)
 	case awake < min(n, len(p.workers)):
 		p.wakeSome(w.seen)

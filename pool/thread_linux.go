@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -17,35 +16,13 @@ const (
 	maxCPUs = 8192 // the kernel's own limit
 )
 
-// parker lets one thread sleep until others wake it. It uses the kernel (futex) and not Go's
-// scheduler, which would wake a locked thread through another thread and take twice as long.
-type parker struct{ word atomic.Uint32 }
+// bell wakes a thread that sleeps while a word is 1. It uses the kernel (futex) and not Go's scheduler,
+// which would wake a locked thread through another thread and take twice as long.
+type bell struct{}
 
-// announce records that the thread is about to sleep. The thread then checks once more whether it
-// must, so that a wake between the two is not lost.
-func (k *parker) announce() { k.word.Store(1) }
-
-// withdraw undoes announce, and reports whether no wake came in between.
-func (k *parker) withdraw() bool { return k.word.CompareAndSwap(1, 0) }
-
-// sleep returns after wake.
-func (k *parker) sleep() {
-	for k.asleep() { // a signal may end a wait
-		shmem.FutexWait(&k.word, 1, 0)
-	}
-}
-
-// asleep reports whether the thread sleeps or is about to sleep.
-func (k *parker) asleep() bool { return k.word.Load() == 1 }
-
-// wake wakes the thread if it sleeps or is about to sleep, and reports whether it did.
-func (k *parker) wake() bool {
-	if !k.asleep() || !k.word.CompareAndSwap(1, 0) {
-		return false
-	}
-	shmem.FutexWake(&k.word, 1)
-	return true
-}
+func (bell) prepare()            {}
+func (bell) wait(w *word.Uint32) { word.FutexWait(w, 1, 0) }
+func (bell) ring(w *word.Uint32) { word.FutexWake(w, 1) }
 
 // identity distinguishes goroutines that are locked to their threads.
 type identity int

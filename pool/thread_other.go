@@ -8,7 +8,8 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
-	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 const (
@@ -16,38 +17,17 @@ const (
 	maxCPUs = 8192
 )
 
-// parker lets one thread sleep until others wake it.
-type parker struct {
-	word atomic.Uint32
-	bell chan struct{}
-}
+// bell wakes a thread that sleeps while a word is 1.
+type bell struct{ *word.Parker }
 
-func (k *parker) announce() {
-	if k.bell == nil {
-		k.bell = make(chan struct{}, 1)
+func (b *bell) prepare() {
+	if b.Parker == nil {
+		b.Parker = word.NewParker()
 	}
-	k.word.Store(1)
 }
 
-func (k *parker) withdraw() bool {
-	if k.word.CompareAndSwap(1, 0) {
-		return true
-	}
-	<-k.bell // already on its way
-	return false
-}
-
-func (k *parker) sleep() { <-k.bell }
-
-func (k *parker) asleep() bool { return k.word.Load() == 1 }
-
-func (k *parker) wake() bool {
-	if !k.asleep() || !k.word.CompareAndSwap(1, 0) {
-		return false
-	}
-	k.bell <- struct{}{}
-	return true
-}
+func (b *bell) wait(*word.Uint32) { b.Park(0) }
+func (b *bell) ring(*word.Uint32) { b.Unpark() }
 
 // identity is the number of a goroutine.
 type identity int

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // lookEvery is the number of looks between two readings of the clock.
@@ -31,6 +32,41 @@ func look(limit time.Duration, ready func() bool) bool {
 			return false
 		}
 	}
+}
+
+// parker lets one thread sleep until others wake it.
+type parker struct {
+	word word.Uint32 // 1 from announce until the first wake or withdraw
+	bell
+}
+
+// announce records that the thread is about to sleep. The thread then checks once more whether it
+// must, so that a wake between the two is not lost.
+func (k *parker) announce() {
+	k.prepare()
+	k.word.Store(1)
+}
+
+// withdraw undoes announce, and reports whether no wake came in between.
+func (k *parker) withdraw() bool { return k.word.CompareAndSwap(1, 0) }
+
+// sleep returns after wake.
+func (k *parker) sleep() {
+	for k.asleep() { // a signal, or a late ring, may end a wait
+		k.wait(&k.word)
+	}
+}
+
+// asleep reports whether the thread sleeps or is about to sleep.
+func (k *parker) asleep() bool { return k.word.Load() == 1 }
+
+// wake wakes the thread if it sleeps or is about to sleep, and reports whether it did.
+func (k *parker) wake() bool {
+	if !k.asleep() || !k.withdraw() {
+		return false
+	}
+	k.ring(&k.word)
+	return true
 }
 
 // patience says how long threads look for work before they sleep.
@@ -63,7 +99,7 @@ func teamPatienceFor(workers, processors int) patience {
 	return patience{caller: 50 * time.Microsecond, worker: 50 * time.Microsecond}
 }
 
-// await waits for a loop that the worker has not seen. It returns false when the pool is closed.
+// await waits for an order that the worker has not seen. It returns false when the pool is closed.
 func (w *worker) await() bool {
 	p := w.pool
 	how := &p.single
@@ -88,19 +124,16 @@ func (w *worker) await() bool {
 		slept, limit = true, 0
 	}
 	w.seen = p.epoch.Load()
-	if p.quit.Load() {
-		return false
-	}
-	if slept && w.seen&1 == 0 {
+	if slept && w.seen&kindMask == loopAny {
 		p.wakeSome(w.seen)
 	}
-	return true
+	return w.seen&kindMask != closes
 }
 
 // await waits until all chunks of a loop are done, for a caller that is not a worker.
 func (p *Pool) await(epoch uint64) {
 	how := &p.single
-	if each := epoch&1 == 1; each {
+	if epoch&kindMask == loopEach {
 		p.wakeEach(epoch)
 	} else if int(p.asleep.Load()) == len(p.workers) || !look(how.glance, p.over) {
 		p.wakeSome(epoch)

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // worker is one of the pool's threads.
@@ -15,14 +15,14 @@ type worker struct {
 	_        [64]byte
 	id       int
 	pool     *Pool
-	cpus     []int        // where it is pinned; empty: not pinned
-	policy   error        // why its memory policy could not be set
-	identity atomic.Int64 // of its goroutine
-	seen     uint64       // epoch of the last loop it has seen
-	done     int64        // chunks it has run and not yet subtracted from left
-	failure  *TaskError   // of this loop; the caller takes it when left is 0
-	woke     bool         // it has just woken the caller
-	leads    bool         // it runs the function of Run, not a task
+	cpus     []int      // where it is pinned; empty: not pinned
+	policy   error      // why its memory policy could not be set
+	identity word.Int64 // of its goroutine
+	seen     uint64     // epoch of the last order it has seen
+	done     int64      // chunks it has run and not yet subtracted from left
+	failure  *TaskError // of this loop; the caller takes it when left is 0
+	woke     bool       // it has just woken the caller
+	leads    bool       // it runs the function of Run, not a task
 	_        [64]byte
 }
 
@@ -61,7 +61,7 @@ func (w *worker) setUp(started chan<- error) {
 	w.live()
 }
 
-// live runs loops until the pool is closed. The goroutine is never unlocked, so its thread ends
+// live serves. The goroutine is never unlocked, so its thread ends
 // with it.
 func (w *worker) live() {
 	returned := false
@@ -75,14 +75,19 @@ func (w *worker) live() {
 		w.giveBack()
 		go w.start(nil)
 	}()
+	w.serve()
+	returned = true
+}
+
+// serve carries out orders until the pool is closed.
+func (w *worker) serve() {
 	for w.await() {
-		if l := w.pool.lead.Load(); w.id == 0 && l != nil && w.pool.lead.CompareAndSwap(l, nil) {
-			w.lead(l)
+		if w.id == 0 && w.seen&kindMask == leads {
+			w.lead()
 		} else {
 			w.work()
 		}
 	}
-	returned = true
 }
 
 // work takes chunks of the loop and runs them while any are left: first those of its own part, then
@@ -97,7 +102,7 @@ func (w *worker) work() {
 		}
 		w.chunk(k)
 	}
-	if epoch&1 == 0 {
+	if epoch&kindMask == loopAny {
 		for d := 1; d < len(p.slots); d++ {
 			other := &p.slots[(w.id+d)%len(p.slots)]
 			for {
@@ -159,7 +164,7 @@ func (w *worker) chunk(k int) {
 
 func (w *worker) fail(i int, err error, stack []byte) {
 	p := w.pool
-	if w.seen&1 == 1 {
+	if w.seen&kindMask == loopEach {
 		i = -1
 	}
 	w.failure = &TaskError{Index: i, Worker: w.id, Err: err, Stack: stack}
