@@ -1,21 +1,21 @@
 package local
 
 import (
-	"runtime"
+	"cmp"
 	"slices"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // arrivals is where the ranks of a communicator wait for each other, in numbered
 // rounds. Nothing is ever reset: round k is complete when epoch is k.
 type arrivals struct {
 	_       [64]byte
-	count   atomic.Uint64 // arrivals in all rounds
+	count   word.Uint64 // arrivals in all rounds
 	_       [56]byte
-	epoch   atomic.Uint64 // rounds that are complete; with stopped, there will be no more
-	parked  atomic.Int32  // ranks that may have to be woken
+	epoch   word.Uint64 // rounds that are complete; with stopped, there will be no more, and it exceeds all
+	parked  word.Int32  // ranks that may have to be woken
 	_       [52]byte
 	verdict error  // of the last round; written by the last rank to arrive, before epoch
 	result  []byte // of a reduction that the last rank to arrive computed, likewise
@@ -34,11 +34,11 @@ func (m *arrivals) done(k uint64) (done, never bool) {
 
 // slot is a rank's arrival slot in its communicator.
 type slot struct {
-	epoch   atomic.Uint64 // the round it arrived in last
-	asleep  atomic.Bool
-	reading atomic.Bool  // it may be reading other ranks' buffers
-	gone    atomic.Bool  // it has closed the communicator; of a control communicator also: it is lost, or has closed the parent
-	making  atomic.Int64 // the call in progress, or the last one: 2*tag+round%2, see suspect
+	epoch   word.Uint64 // the round it arrived in last
+	asleep  word.Bool
+	reading word.Bool  // it may be reading other ranks' buffers
+	gone    word.Bool  // it has closed the communicator; of a control communicator also: it is lost, or has closed the parent
+	making  word.Int64 // the call in progress, or the last one: 2*tag+round%2, see suspect
 	sleeper
 	calls [2]publishedCall // of the calls in round
 	_     [64]byte
@@ -74,59 +74,60 @@ func (c *Comm) arrive(conclude func(*Comm) error) error {
 	}
 	if g.arrivals.parked.Load() > 0 {
 		for i := range g.ends {
-			if s := &g.ends[i].slot; s.asleep.Load() && s.asleep.CompareAndSwap(true, false) {
-				s.wake()
+			if s := &g.ends[i].slot; s.asleep.Load() {
+				s.Unpark()
 			}
 		}
 	}
 	return nil
 }
 
-// waitRound waits until round k is complete.
+// waitRound waits until round k, in which this rank has arrived, is complete.
 func (c *Comm) waitRound(k uint64) error {
-	m := &c.group.arrivals
-	for look := c.group.job.patience(); look.more(); {
-		if done, never := m.done(k); done {
-			return nil
-		} else if never {
-			return c.stopped()
-		}
+	g, m := c.group, &c.group.arrivals
+	look := g.job.patience()
+	for m.epoch.Load() < k && look.more() {
 	}
-	return c.parkRound(k)
+	var late error
+	if m.epoch.Load() < k {
+		late = c.parkRound()
+	}
+	switch done, never := m.done(k); {
+	case done:
+		return nil
+	case never:
+		return c.stopped()
+	case late != nil:
+		return c.giveUp(k, backend.While(late, backend.RankList(c.missing(k))+" had not arrived"))
+	}
+	if gone := c.missingGone(); gone >= 0 {
+		return c.giveUp(k, g.left(gone))
+	}
+	if c.giveUp(k, g.left(c.rank)) == nil { // another goroutine has closed the communicator
+		return nil
+	}
+	return &backend.Fault{Sentinel: backend.ErrClosed}
 }
 
-// parkRound does the same without spinning first.
-func (c *Comm) parkRound(k uint64) error {
-	g, s, b := c.group, &c.slot, c.bound
-	m := &g.arrivals
+// parkRound parks until the round is Ready. It returns an error if the time is over.
+func (c *Comm) parkRound() error {
+	m, start := &c.group.arrivals, began(c.bound)
 	c.overlook()
 	c.me.waits()
 	m.parked.Add(1)
 	defer m.parked.Add(-1)
-	start := began(b)
-	for {
-		s.asleep.Store(true)
-		if done, never := m.done(k); done || never {
-			s.asleep.Store(false)
-			if done {
-				return nil
-			}
-			return c.stopped()
-		}
-		if err := b.Err(start); err != nil {
-			return c.giveUp(k, backend.While(err, backend.RankList(c.missing(k))+" had not arrived"))
-		}
-		if gone := c.missingGone(k); gone >= 0 {
-			return c.giveUp(k, g.left(gone))
-		}
-		if s.gone.Load() { // by another goroutine
-			if c.giveUp(k, g.left(c.rank)) == nil {
-				return nil
-			}
-			return &backend.Fault{Sentinel: backend.ErrClosed}
-		}
-		s.sleep(b, start)
-	}
+	c.asleep.Store(true)
+	defer c.asleep.Store(false)
+	return cmp.Or(c.me.sleep(c.bound, start, &c.slot.sleeper, (*round)(c)), c.bound.Err(start))
+}
+
+// round is a rank's wait for the others.
+type round Comm
+
+// Ready implements backend.Pending: the round is complete, or cannot become so.
+func (r *round) Ready() bool {
+	c := (*Comm)(r)
+	return c.group.arrivals.epoch.Load() >= c.epoch.Load() || c.gone.Load() || c.missingGone() >= 0
 }
 
 // giveUp ends the communicator with err, unless round k has completed meanwhile.
@@ -147,7 +148,7 @@ func (c *Comm) stopped() error {
 		if e := c.group.end.Load(); e != nil {
 			return e.cause
 		}
-		runtime.Gosched()
+		word.Yield()
 	}
 }
 
@@ -162,9 +163,10 @@ func (c *Comm) missing(k uint64) []int {
 	return ranks
 }
 
-// missingGone returns a rank that will not arrive in round k because it has closed
-// the communicator, or -1.
-func (c *Comm) missingGone(k uint64) int {
+// missingGone returns a rank that will not arrive in this rank's round because it has closed the communicator,
+// or -1.
+func (c *Comm) missingGone() int {
+	k := c.epoch.Load()
 	if c.group.gone.Load() > 0 {
 		for i := range c.group.ends {
 			if s := &c.group.ends[i].slot; s.gone.Load() && s.epoch.Load() < k {
@@ -180,7 +182,7 @@ func (c *Comm) missingGone(k uint64) int {
 func (c *Comm) waitUnread() {
 	for i := range c.group.ends {
 		for c.group.ends[i].reading.Load() {
-			runtime.Gosched()
+			word.Yield()
 		}
 	}
 }

@@ -1,12 +1,12 @@
 package local
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/direct"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Comm is one rank's end of a communicator. It is safe for concurrent use by
@@ -18,7 +18,7 @@ type Comm struct {
 	me    *rank
 	rank  int
 
-	spare atomic.Pointer[op] // a record for the next operation
+	spare word.Pointer[op] // a record for the next operation
 
 	agree.Recovery
 
@@ -71,13 +71,16 @@ func (c *Comm) Derive(members []int, id uint32) (backend.Comm, error) {
 // derive makes a communicator of some of the job's ranks. It has acknowledged the given
 // losses, and is the control communicator of controls if that is not nil.
 func (c *Comm) derive(world []int, id uint32, acknowledged []int, controls *group) (backend.Comm, error) {
+	j := c.group.job
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if c.gone.Load() {
 		return nil, &backend.Fault{Sentinel: backend.ErrClosed}
 	}
 	if c.group.isControl {
 		return nil, backend.Faultf(backend.ErrNotSupported, "a control communicator cannot have derived ones")
 	}
-	d, err := c.group.job.join(groupKey{id, world[0]}, world, c.me.id, acknowledged, controls)
+	d, err := j.join(groupKey{id, world[0]}, world, c.me.id, acknowledged, controls)
 	if err != nil {
 		return nil, err
 	}

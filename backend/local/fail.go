@@ -1,6 +1,8 @@
 package local
 
 import (
+	"slices"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
 )
@@ -50,14 +52,16 @@ func (c *Comm) Broken() error {
 // finish ends the communicator, unless it has ended, and all its operations.
 func (g *group) finish(e *ending) {
 	if g.end.CompareAndSwap(nil, e) {
-		g.arrivals.stop()
 		g.sweep()
 	}
 }
 
 // sweep ends the operations that cannot complete any more, once the communicator has ended or a member has
-// left it, and lets the goroutines that wait look again.
+// left it, and lets the goroutines that wait look again. No lock may be held.
 func (g *group) sweep() {
+	if g.end.Load() != nil {
+		g.arrivals.stop()
+	}
 	for i, w := range g.World {
 		r := g.job.ranks[w]
 		var list *op
@@ -87,8 +91,8 @@ func (g *group) sweep() {
 			list, o.next = o.next, nil
 			o.complete(backend.Status{}, o.err)
 		}
-		r.sleepers.wake() // blocked probes
-		g.ends[i].wake()
+		r.sleepers.all()
+		g.ends[i].Unpark()
 	}
 }
 
@@ -96,10 +100,7 @@ func (g *group) sweep() {
 // member holds can be received though its sender has left.
 func (g *group) ended(o *op, member int, held bool) error {
 	env := o.node.Env
-	e, source := g.end.Load(), backend.AnySource
-	if env.Source != backend.AnySource {
-		source = g.RankOf(int(env.Source))
-	}
+	e := g.end.Load()
 	switch gone := g.ends[member].gone.Load(); {
 	case env.Ctx != g.key.id:
 		return nil
@@ -110,9 +111,9 @@ func (g *group) ended(o *op, member int, held bool) error {
 	case gone:
 		return g.own(member)
 	case !o.send:
-		return g.absent(member, source)
-	case !o.copied && !held && g.ends[source].gone.Load():
-		return g.own(source)
+		return g.absent(member, env)
+	case !o.copied && !held && g.ends[g.RankOf(int(env.Source))].gone.Load():
+		return g.own(g.RankOf(int(env.Source)))
 	}
 	return nil
 }
@@ -131,20 +132,20 @@ func (g *group) left(rank int) error {
 	if e := g.job.ranks[g.World[rank]].lost.Load(); e != nil {
 		return e.later
 	}
-	if g.key == (groupKey{}) {
+	if g.job.world.ends[g.World[rank]].gone.Load() {
 		return backend.PeerLeft("rank %d has left the job", rank)
 	}
 	return backend.PeerLeft("rank %d has closed the communicator", rank)
 }
 
-// absent returns the error of a receive of rank from a source that has closed
-// the communicator, or from any if all others have.
-func (g *group) absent(rank, source int) error {
+// absent returns the error of a receive of rank with a pattern whose source has closed
+// the communicator, or of any source if all others have.
+func (g *group) absent(rank int, env match.Env) error {
 	switch gone := int(g.gone.Load()); {
 	case gone == 0:
 		return nil
-	case source != backend.AnySource:
-		if g.ends[source].gone.Load() {
+	case env.Source != backend.AnySource:
+		if source := g.RankOf(int(env.Source)); g.ends[source].gone.Load() {
 			return g.left(source)
 		}
 	case gone == len(g.ends)-1 && !g.ends[rank].gone.Load():
@@ -153,61 +154,35 @@ func (g *group) absent(rank, source int) error {
 	return nil
 }
 
-// Close implements backend.Comm. Closing the first communicator closes the
-// rank's others too.
+// Close implements backend.Comm. A rank that closes a communicator is gone from its control communicator
+// too. A rank that closes the first communicator has left the job, and is gone from all.
 func (c *Comm) Close() error {
-	if j := c.group.job; c.group == j.world {
-		for _, d := range j.endsOf(c.me.id) {
-			if d != c {
-				d.close()
-			}
-		}
-	}
-	c.close()
-	return nil
-}
-
-// endsOf returns the ends that a rank has made of the groups there are.
-func (j *job) endsOf(rank int) (ends []*Comm) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, g := range j.groups {
-		if i := g.RankOf(rank); i >= 0 && g.ends[i].group != nil {
-			ends = append(ends, &g.ends[i])
-		}
-	}
-	return ends
-}
-
-// close ends c's own operations, and those of the other ranks that need it.
-func (c *Comm) close() {
-	if c.gone.Load() {
-		return
-	}
 	c.Recovery.Close()
 	g, j := c.group, c.group.job
 	j.mu.Lock()
-	e, control := j.verdict(g), g.control
+	groups := []*group{g}
+	if g == j.world {
+		groups = j.all()
+	} else if g.control != nil {
+		groups = append(groups, g.control)
+	}
+	groups = slices.DeleteFunc(groups, func(g *group) bool { return !g.part(c.me.id) })
 	j.mu.Unlock()
-	if e != nil {
-		g.finish(e) // the others get this error, not that this rank then left
-	}
-	g.part(c.rank)
-	if control != nil {
-		control.part(c.rank)
-	}
-}
-
-// part takes a member out of the group, and ends the operations that need it. The last member removes the
-// group.
-func (g *group) part(member int) {
-	j := g.job
-	if g.ends[member].gone.CompareAndSwap(false, true) && int(g.gone.Add(1)) == len(g.ends) {
-		j.mu.Lock()
-		delete(j.groups, g.key)
-		j.mu.Unlock()
-	}
-	if g.end.Load() == nil {
+	for _, g := range groups {
 		g.sweep()
 	}
+	return nil
+}
+
+// part takes a rank out of the group, and reports whether it was in. The last one removes the group. j.mu is
+// held; the caller sweeps the group afterwards.
+func (g *group) part(world int) bool {
+	i := g.RankOf(world)
+	if i < 0 || !g.ends[i].gone.CompareAndSwap(false, true) {
+		return false
+	}
+	if int(g.gone.Add(1)) == len(g.ends) {
+		delete(g.job.groups, g.key)
+	}
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -259,6 +260,41 @@ func TestCloseEndsCollectiveUnderWay(t *testing.T) {
 				t.Errorf("rank %d comes later: %v", r, err)
 			}
 			must(t, o.Close())
+		}
+	}
+}
+
+// A rank leaves the job and takes no part in a communicator that others derive, before it leaves or after.
+// Operations of theirs that need it end.
+func TestDerivedCommunicatorKnowsWhoHasLeft(t *testing.T) {
+	for how, wait := range blocked {
+		for _, first := range []bool{false, true} {
+			comms := New(3)
+			if first {
+				must(t, comms[1].Close())
+			}
+			d, err := comms[0].Derive([]int{0, 1, 2}, 5)
+			must(t, err)
+			_, err = comms[2].Derive([]int{0, 1, 2}, 5)
+			must(t, err)
+			var ended sync.WaitGroup
+			if how != "any" { // ranks 0 and 2 are in the communicator
+				ended.Go(func() {
+					if err := wait(d.(*Comm)); !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1 has left the job") {
+						t.Errorf("%s, first %v: %v", how, first, err)
+					}
+				})
+			}
+			if !first {
+				must(t, comms[1].Close())
+			}
+			ended.Wait()
+			for _, r := range []int{0, 2} {
+				must(t, comms[r].Close())
+			}
+			if n := len(comms[0].(*Comm).group.job.groups); n != 0 {
+				t.Errorf("%d communicators are left", n)
+			}
 		}
 	}
 }

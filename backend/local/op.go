@@ -2,10 +2,11 @@ package local
 
 import (
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // op is one operation or message: a posted receive, a send that waits for its receive,
@@ -23,7 +24,7 @@ type op struct {
 	req    *backend.Request // nil: a goroutine waits in finish
 	status backend.Status
 	err    error
-	state  atomic.Uint32
+	state  word.Uint32
 	sleeper
 
 	next *op // in whatever list it is in
@@ -38,7 +39,7 @@ const (
 var ops = sync.Pool{New: func() any {
 	o := new(op)
 	o.node.Owner = o
-	o.init()
+	o.Parker = word.NewParker()
 	return o
 }}
 
@@ -83,7 +84,7 @@ func (o *op) complete(st backend.Status, err error) {
 	if o.req == nil {
 		o.status, o.err = st, err
 		if o.state.Swap(opDone) == opParked {
-			o.wake() // an extra token does no harm
+			o.Unpark() // an extra token does no harm
 		}
 		return
 	}
@@ -106,40 +107,40 @@ func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 	if o.state.CompareAndSwap(opPending, opParked) {
 		ended = c.park(b, o)
 	}
+	if ended != nil {
+		return backend.Status{}, ended // Imrecv may still be given o
+	}
 	st, err := o.status, o.err
 	c.release(o)
-	if ended != nil {
-		return backend.Status{}, ended
-	}
 	return st, err
 }
 
 // park waits on a parked o. It returns b's error if it could withdraw o.
 func (c *Comm) park(b *backend.Bound, o *op) error {
 	c.me.waits()
-	start := began(b)
-	for o.state.Load() != opDone {
-		if err := b.Err(start); err != nil {
-			if o.withdraw() {
-				return o.explain(err)
-			}
-			b = nil // another goroutine is completing it
-		}
-		o.sleep(b, start)
+	err := c.me.sleep(b, began(b), &o.sleeper, o)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if o.withdraw(true) {
+		return o.explain(err)
+	}
+	return c.me.sleep(nil, time.Time{}, &o.sleeper, o) // another goroutine is completing it
 }
 
-// withdraw takes o out of its queue. If it returns false, o is complete or soon will
-// be.
-func (o *op) withdraw() bool {
+// Ready implements backend.Pending, for an operation without a request.
+func (o *op) Ready() bool { return o.state.Load() == opDone }
+
+// withdraw takes o out of its queue. If it returns false, o is complete or soon will be; or it is a message that
+// Mprobe has taken, which only a sender that cannot wait any longer takes back.
+func (o *op) withdraw(late bool) bool {
 	if o.at == nil {
 		return false // it was never queued
 	}
 	o.at.mu.Lock()
 	defer o.at.mu.Unlock()
 	if o.send {
-		return o.at.arrived.Remove(&o.node)
+		return o.at.arrived.Remove(&o.node) || late && o.at.held.Remove(&o.node)
 	}
 	return o.at.posted.Remove(&o.node)
 }
@@ -148,7 +149,7 @@ func (o *op) withdraw() bool {
 // One goroutine at a time calls them, so that a Notify that starts the next operation
 // does not make the stack grow with every step.
 type notices struct {
-	mu          sync.Mutex // guards the fields below
+	mu          word.Mutex // guards the fields below
 	first, last *op
 	notifying   bool
 }

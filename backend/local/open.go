@@ -1,14 +1,15 @@
 package local
 
 import (
+	"cmp"
+	"maps"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // job is the ranks of one New and the communicators among them.
@@ -17,9 +18,16 @@ type job struct {
 	spins int // how often a waiter checks before it parks; 0 if ranks share processors
 	world *group
 
-	mu     sync.Mutex // guards the fields below
+	mu     word.Mutex // guards the fields below
 	groups map[groupKey]*group
 	losses []loss // the first one first
+}
+
+// all returns the communicators there are, in an order that is the same in every run. j.mu is held.
+func (j *job) all() []*group {
+	return slices.SortedFunc(maps.Values(j.groups), func(a, b *group) int {
+		return cmp.Or(cmp.Compare(a.key.id, b.key.id), cmp.Compare(a.key.first, b.key.first))
+	})
 }
 
 // groupKey names a communicator. Communicators that share a rank have different
@@ -36,9 +44,9 @@ type rank struct {
 
 	onWait func() // nil: none registered
 
-	lost atomic.Pointer[ending] // set once it is lost
+	lost word.Pointer[ending] // set once it is lost
 
-	mu      sync.Mutex  // guards the fields below
+	mu      word.Mutex  // guards the fields below
 	posted  match.Queue // receives waiting for a message
 	arrived match.Queue // messages waiting for a receive
 	held    match.Queue // messages taken out by Mprobe
@@ -46,26 +54,35 @@ type rank struct {
 	frees   int
 	stored  int // bytes of messages copied and not received
 
-	probing  atomic.Int32 // goroutines that wait for a message to arrive
+	probing  word.Int32 // goroutines that wait for a message to arrive
 	sleepers sleepers
 	notices  notices
 }
 
 // group is one communicator: what its ranks share.
+//
+//	word           is set once, by
+//	end            Break; Abort and a loss, in all groups that have not acknowledged it
+//	gone of a slot Close of the rank; Close of the world, in all groups that it is a member of
+//	               in a control communicator also Close of the other one, and the loss of the rank
+//
+// Invariant: losses and departures are told to all groups at once under job.mu, and a new group inherits them
+// there. An operation looks at both words under the lock of its queue, and after a change somebody sweeps all
+// queues: no operation stays behind.
 type group struct {
 	match.Members
 	job      *job
 	key      groupKey
-	end      atomic.Pointer[ending]
+	end      word.Pointer[ending]
 	ends     []Comm // by rank
 	arrivals arrivals
-	gone     atomic.Int32 // members whose slots say that they are gone
+	gone     word.Int32 // members whose slots say that they are gone
 
 	acknowledged []int  // world ranks whose losses do not end it
 	control      *group // its control communicator, guarded by job.mu
 	isControl    bool   // no loss ends it
 
-	area atomic.Pointer[shmem.Area] // the last one that Share has made
+	area word.Pointer[shmem.Area] // the last one that Share has made
 }
 
 // New makes a job of n ranks and returns the first communicator's end of each.
@@ -82,7 +99,7 @@ func New(n int) []backend.Comm {
 	}
 	comms := make([]backend.Comm, n)
 	for i := range comms {
-		c, _ := j.join(groupKey{}, world, i, nil, nil)
+		c, _ := j.join(groupKey{}, world, i, nil, nil) // nobody else knows the job yet
 		comms[i], j.world = c, c.group
 	}
 	return comms
@@ -90,27 +107,27 @@ func New(n int) []backend.Comm {
 
 // join returns the end that world rank me has of the communicator of the given
 // members. The first member that calls it makes the group, which has acknowledged the
-// given losses, and is the control communicator of controls if that is not nil.
+// given losses, and is the control communicator of controls if that is not nil. j.mu is held.
 func (j *job) join(key groupKey, world []int, me int, acknowledged []int, controls *group) (*Comm, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	g := j.groups[key]
 	if g == nil {
 		g = &group{Members: match.NewMembers(world), job: j, key: key, ends: make([]Comm, len(world)), acknowledged: acknowledged}
 		for i := range g.ends {
-			g.ends[i].init()
+			g.ends[i].Parker = word.NewParker()
 		}
 		if controls != nil {
 			g.isControl, controls.control = true, g
-			for i, w := range world {
-				if j.ranks[w].lost.Load() != nil || controls.ends[i].gone.Load() {
-					g.ends[i].gone.Store(true)
-					g.gone.Add(1)
-				}
+		}
+		for i, w := range world {
+			if controls != nil && (j.ranks[w].lost.Load() != nil || controls.ends[i].gone.Load()) ||
+				j.world != nil && j.world.ends[w].gone.Load() {
+				g.part(w)
 			}
 		}
-		if e := j.verdict(g); e != nil {
-			g.finish(e)
+		for _, l := range j.losses {
+			if !g.acknowledges(l.rank) && g.end.CompareAndSwap(nil, l.end) {
+				g.arrivals.stop()
+			}
 		}
 		j.groups[key] = g
 	} else if !slices.Equal(g.World, world) {

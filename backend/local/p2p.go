@@ -104,7 +104,7 @@ func (c *Comm) accept(o *op, buf []byte, source, tag int) (*op, backend.Status, 
 			st, err := c.take(owner(n), buf)
 			return nil, st, err
 		}
-		err = c.group.absent(c.rank, source)
+		err = c.group.absent(c.rank, env)
 	}
 	if err != nil {
 		c.me.mu.Unlock()
@@ -192,7 +192,7 @@ func (r *rank) drop(m *op) {
 // Cancel implements backend.Comm.
 func (c *Comm) Cancel(r *backend.Request) bool {
 	o, ok := r.Impl.(*op)
-	if !ok || !r.Active() || !o.withdraw() {
+	if !ok || !r.Active() || !o.withdraw(false) {
 		return false
 	}
 	o.complete(backend.Status{}, &backend.Fault{Sentinel: backend.ErrCanceled})

@@ -22,7 +22,7 @@ func (c *Comm) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Ma
 
 func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (backend.Matched, backend.Status, bool, error) {
 	env := c.pattern(source, tag)
-	m, st, err := c.look(env, source, hold)
+	m, st, err := c.look(env, hold)
 	if m != nil || err != nil || !block {
 		if m == nil && err == nil {
 			runtime.Gosched() // a caller that probes in a loop needs the sender to run
@@ -30,30 +30,32 @@ func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (backe
 		return m, st, m != nil, err
 	}
 	c.me.waits()
-	s := waiters.Get().(*sleeper)
+	o := c.op(nil)
+	o.node.Env, o.send = env, false
+	defer c.release(o)
 	c.me.probing.Add(1)
-	c.me.sleepers.add(s)
-	defer func() {
-		c.me.sleepers.remove(s)
-		c.me.probing.Add(-1)
-		waiters.Put(s)
-	}()
-	start := began(b)
-	for {
-		m, st, err = c.look(env, source, hold)
-		if m != nil || err != nil {
-			return m, st, m != nil, err
+	defer c.me.probing.Add(-1)
+	for start := began(b); m == nil && err == nil; {
+		if err := c.me.await(b, start, (*probe)(o)); err != nil {
+			return nil, backend.Status{}, false, o.explain(err)
 		}
-		if err := b.Err(start); err != nil {
-			return nil, backend.Status{}, false, (&op{c: c, node: match.Node{Env: env}}).explain(err)
-		}
-		s.sleep(b, start)
+		m, st, err = c.look(env, hold)
 	}
+	return m, st, m != nil, err
+}
+
+// probe is a blocking probe. It is ready if there is a message, or can be none.
+type probe op
+
+// Ready implements backend.Pending.
+func (p *probe) Ready() bool {
+	m, _, err := p.c.look(p.node.Env, false)
+	return m != nil || err != nil
 }
 
 // look finds the message that matches env. With hold it takes the message out of the
 // queue.
-func (c *Comm) look(env match.Env, source int, hold bool) (backend.Matched, backend.Status, error) {
+func (c *Comm) look(env match.Env, hold bool) (backend.Matched, backend.Status, error) {
 	me := c.me
 	me.mu.Lock()
 	defer me.mu.Unlock()
@@ -62,7 +64,7 @@ func (c *Comm) look(env match.Env, source int, hold bool) (backend.Matched, back
 	}
 	n := me.arrived.FindArrived(env)
 	if n == nil {
-		return nil, backend.Status{}, c.group.absent(c.rank, source)
+		return nil, backend.Status{}, c.group.absent(c.rank, env)
 	}
 	m := owner(n)
 	if hold {
@@ -84,7 +86,7 @@ func (c *Comm) Imrecv(r *backend.Request, matched backend.Matched, buf []byte) {
 	c.me.mu.Lock()
 	err := c.unusable()
 	if err == nil && !c.me.held.Remove(&m.node) {
-		err = backend.Faultf(backend.ErrRequest, "the message has been received already")
+		err = backend.Faultf(backend.ErrRequest, "the message has been received already, or its sender has given it up at a deadline")
 	}
 	if err != nil {
 		c.me.mu.Unlock()

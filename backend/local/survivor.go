@@ -1,7 +1,6 @@
 package local
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -67,16 +66,6 @@ func (c *Comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, 
 	return c.derive(c.group.Some(members), id, slices.Concat(c.group.acknowledged, lost), nil)
 }
 
-// verdict returns what ends a group, or nil. j.mu is held.
-func (j *job) verdict(g *group) *ending {
-	for _, l := range j.losses {
-		if !g.acknowledges(l.rank) {
-			return l.end
-		}
-	}
-	return nil
-}
-
 // acknowledges reports whether g goes on after the loss of a rank.
 func (g *group) acknowledges(rank int) bool {
 	return g.isControl && rank != everyRank || slices.Contains(g.acknowledged, rank)
@@ -85,20 +74,23 @@ func (g *group) acknowledges(rank int) bool {
 // fail makes a rank lost, unless it is already, or ends all communicators.
 func (j *job) fail(rank int, err error) {
 	e := &ending{cause: err, later: err}
-	j.mu.Lock() // groups made from here on see it
+	j.mu.Lock()
 	if rank != everyRank && !j.ranks[rank].lost.CompareAndSwap(nil, e) {
 		j.mu.Unlock()
 		return
 	}
 	j.losses = append(j.losses, loss{rank, e})
-	groups := slices.Collect(maps.Values(j.groups))
+	groups := j.all()
+	for _, g := range groups {
+		if g.acknowledges(rank) {
+			g.part(rank)
+		} else {
+			g.end.CompareAndSwap(nil, e) // a rank that closes it later has not left it first
+		}
+	}
 	j.mu.Unlock()
 	for _, g := range groups {
-		if !g.acknowledges(rank) {
-			g.finish(e)
-		} else if member := g.RankOf(rank); member >= 0 {
-			g.part(member)
-		}
+		g.sweep()
 	}
 	for _, r := range j.ranks {
 		r.notify(nil) // what goroutines that panicked have left

@@ -4,10 +4,10 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 const (
@@ -29,79 +29,29 @@ func (p *patience) more() bool {
 	p.n++
 	if p.spins == 0 {
 		runtime.Gosched()
-		return p.n <= yields
+		return p.n <= word.Spins(yields)
 	}
 	if p.n%between == 0 {
 		runtime.Gosched()
 	}
-	return p.n <= p.spins
+	return p.n <= word.Spins(p.spins)
 }
 
-// sleeper is what a goroutine parks on. A token may be left over from an earlier use,
-// so a goroutine that wakes checks again for what it waits for.
+// sleeper is what a goroutine parks on. A late wake of an earlier use may end its sleep, so the goroutine looks
+// again for what it waits for.
 type sleeper struct {
-	token chan struct{} // capacity 1
-	timer *time.Timer   // made by the first wait that has a timeout
+	*word.Parker
+	p backend.Pending // in Await: what it waits for
 }
 
-func (s *sleeper) init() { s.token = make(chan struct{}, 1) }
-
-// wake makes the goroutine on s check again.
-func (s *sleeper) wake() {
-	select {
-	case s.token <- struct{}{}:
-	default: // a token is there already
-	}
-}
-
-// sleep parks until s is woken or it may be time for b to end the wait, which
-// began at start.
-func (s *sleeper) sleep(b *backend.Bound, start time.Time) {
-	if !b.Limited() {
-		<-s.token
-		return
-	}
-	var done <-chan struct{}
-	if b.Ctx != nil {
-		done = b.Ctx.Done()
-	}
-	var alarm <-chan time.Time
-	if end, timed := b.Deadline(start); timed {
-		left := max(0, time.Until(end))
-		if s.timer == nil {
-			s.timer = time.NewTimer(left)
-		} else {
-			s.timer.Reset(left)
-		}
-		defer s.timer.Stop()
-		alarm = s.timer.C
-	}
-	select {
-	case <-s.token:
-	case <-done:
-	case <-alarm:
-	}
-}
-
-// OnWait implements backend.Comm.
-func (c *Comm) OnWait(f, _ func()) { c.me.onWait = f }
-
-// waits reports that an operation of the rank begins to wait.
-func (r *rank) waits() {
-	if r.onWait != nil {
-		r.onWait()
-	}
-}
-
-// sleepers are the goroutines of a rank that wait for any of its operations to
-// complete, or for a message.
+// sleepers are goroutines of a rank that are parked, or about to be.
 type sleepers struct {
-	n    atomic.Int32 // the length of list
-	mu   sync.Mutex   // guards list
+	n    word.Int32 // the length of list
+	mu   word.Mutex // guards list
 	list []*sleeper
 }
 
-// add enters s. Its goroutine checks what it waits for after that.
+// add enters s. Its goroutine looks for what it waits for after that.
 func (l *sleepers) add(s *sleeper) {
 	l.mu.Lock()
 	l.list = append(l.list, s)
@@ -117,55 +67,82 @@ func (l *sleepers) remove(s *sleeper) {
 	l.mu.Unlock()
 }
 
-// completed wakes the goroutines if there are any.
-func (l *sleepers) completed() {
-	if l.n.Load() > 0 {
-		l.wake()
-	}
-}
+// completed wakes the goroutines in Await that need not wait any more.
+func (l *sleepers) completed() { l.wake(func(s *sleeper) bool { return s.p != nil && s.p.Ready() }) }
 
-func (l *sleepers) wake() {
+// all wakes all goroutines that are listed.
+func (l *sleepers) all() { l.wake(func(*sleeper) bool { return true }) }
+
+func (l *sleepers) wake(which func(*sleeper) bool) {
+	if l.n.Load() == 0 {
+		return
+	}
 	l.mu.Lock()
 	for _, s := range l.list {
-		s.wake()
+		if which(s) {
+			s.Unpark()
+		}
 	}
 	l.mu.Unlock()
 }
 
-var waiters = sync.Pool{New: func() any {
-	s := new(sleeper)
-	s.init()
-	return s
-}}
+// sleep parks on s until p is ready, or the time of b is over for an operation that began at start. Whoever
+// makes p ready, or ends the context, unparks s afterwards, which is listed if that is not known otherwise.
+func (r *rank) sleep(b *backend.Bound, start time.Time, s *sleeper, p backend.Pending) error {
+	s.Drop()
+	if s.p != nil || b != nil && b.Ctx != nil {
+		r.sleepers.add(s)
+		defer r.sleepers.remove(s)
+	}
+	for !p.Ready() {
+		if err := b.Err(start); err != nil {
+			return err
+		}
+		var limit time.Duration
+		if d, ok := b.Deadline(start); ok {
+			limit = max(time.Until(d), 1)
+		}
+		s.Park(limit)
+	}
+	return nil
+}
+
+// OnWait implements backend.Comm.
+func (c *Comm) OnWait(f, _ func()) { c.me.onWait = f }
+
+// waits reports that an operation of the rank begins to wait.
+func (r *rank) waits() {
+	if r.onWait != nil {
+		r.onWait()
+	}
+}
+
+var waiters = sync.Pool{New: func() any { return &sleeper{Parker: word.NewParker()} }}
 
 // Await implements backend.Comm.
 func (c *Comm) Await(b *backend.Bound, p backend.Pending) error {
-	if p.Ready() {
-		return nil
-	}
-	for look := c.group.job.patience(); look.more(); {
-		if p.Ready() {
-			return nil
-		}
-	}
-	c.me.waits()
-	s := waiters.Get().(*sleeper)
-	c.me.sleepers.add(s)
-	defer func() {
-		c.me.sleepers.remove(s)
-		waiters.Put(s)
-	}()
-	for start := began(b); !p.Ready(); s.sleep(b, start) {
-		if err := b.Err(start); err != nil && !p.Ready() {
-			return err
+	for look := c.group.job.patience(); !p.Ready(); {
+		if !look.more() {
+			c.me.waits()
+			return c.me.await(b, began(b), p)
 		}
 	}
 	return nil
 }
 
+func (r *rank) await(b *backend.Bound, start time.Time, p backend.Pending) error {
+	s := waiters.Get().(*sleeper)
+	s.p = p
+	defer func() {
+		s.p = nil
+		waiters.Put(s)
+	}()
+	return r.sleep(b, start, s, p)
+}
+
 // began returns the time if b needs it.
 func began(b *backend.Bound) time.Time {
-	if b != nil && b.Timeout > 0 {
+	if b.Limited() {
 		return time.Now()
 	}
 	return time.Time{}
@@ -173,7 +150,7 @@ func began(b *backend.Bound) time.Time {
 
 // Poll implements backend.Comm. Operations progress without it. It lets other ranks
 // run.
-func (c *Comm) Poll() { runtime.Gosched() }
+func (c *Comm) Poll() { word.Yield() }
 
-// Wake implements backend.Comm.
-func (c *Comm) Wake() { c.me.sleepers.completed() }
+// Wake implements backend.Comm. A goroutine that is not listed is woken by what it waits for.
+func (c *Comm) Wake() { c.me.sleepers.all() }

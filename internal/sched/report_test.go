@@ -48,6 +48,7 @@ func TestTimeoutNamesTheRankAtTheEndOfTheChain(t *testing.T) {
 			defer done.Done()
 			var once sync.Once
 			bc.OnWait(func() { once.Do(waiting.Done) }, nil)
+			defer context.AfterFunc(ctx, bc.Wake)()
 			return r.Run(&backend.Bound{Ctx: deadline{ctx}}, call(), true)
 		})
 		chains := 0

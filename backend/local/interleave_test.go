@@ -1,0 +1,341 @@
+//go:build interleave
+
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/interleave"
+	"github.com/cohort-hpc/cohort/internal/test/directtest"
+	"github.com/cohort-hpc/cohort/internal/word"
+)
+
+// explored is a job whose ranks are threads of the explorer. Nobody waits without an end: the explorer reports that.
+type explored struct {
+	x     *interleave.Run
+	comms []*Comm
+	errs  []error // of what each rank has done last
+}
+
+func explore(t *testing.T, ranks, preemptions int, program func(e *explored)) {
+	interleave.Explore(t, interleave.Config{Preemptions: preemptions}, func(x *interleave.Run) {
+		e := &explored{x: x, errs: make([]error, ranks)}
+		for i, c := range New(ranks) {
+			c := c.(*Comm)
+			e.comms = append(e.comms, c)
+			x.Name(&c.me.mu, "queues of rank %d", i)
+			x.Name(&c.me.sleepers.n, "sleepers of rank %d", i)
+		}
+		e.name(e.comms[0].group)
+		x.Name(&e.comms[0].group.job.mu, "job")
+		program(e)
+	})
+}
+
+// name names the words of a communicator.
+func (e *explored) name(g *group) {
+	e.x.Name(&g.end, "end")
+	e.x.Name(&g.gone, "gone")
+	e.x.Name(&g.arrivals.count, "arrivals")
+	e.x.Name(&g.arrivals.epoch, "rounds")
+	for i := range g.ends {
+		e.x.Name(&g.ends[i].gone, "gone of rank %d", i)
+		e.x.Name(&g.ends[i].epoch, "round of rank %d", i)
+		e.x.Name(&g.ends[i].reading, "reading of rank %d", i)
+	}
+}
+
+// each starts a thread for each rank.
+func (e *explored) each(f func(c *Comm) error) {
+	for i, c := range e.comms {
+		e.rank(i, func() error { return f(c) })
+	}
+}
+
+// rank starts a thread that notes its error as that of a rank.
+func (e *explored) rank(i int, f func() error) {
+	e.x.Go(fmt.Sprintf("rank %d", i), func() { e.errs[i] = f() })
+}
+
+// all checks that all ranks agree on whether there was an error, and if so, that it is one of the given ones.
+func (e *explored) all(sentinels ...error) {
+	e.x.Check(func() error {
+		for i, err := range e.errs {
+			if (err == nil) != (e.errs[0] == nil) {
+				return fmt.Errorf("rank 0: %v, rank %d: %v", e.errs[0], i, err)
+			}
+			if err != nil && !is(err, sentinels) {
+				return fmt.Errorf("rank %d: %v", i, err)
+			}
+		}
+		return nil
+	})
+}
+
+func is(err error, sentinels []error) bool {
+	for _, s := range sentinels {
+		if errors.Is(err, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// is reports an error that is none of the given ones. nil stands for no error.
+func (e *explored) is(what string, err error, sentinels ...error) {
+	for _, s := range sentinels {
+		if err == nil && s == nil {
+			return
+		}
+	}
+	if err == nil || !is(err, sentinels) {
+		e.x.Errorf("%s: %v", what, err)
+	}
+}
+
+// expiry is a context that ends when a thread says so.
+type expiry struct{ over word.Bool }
+
+func (c *expiry) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (c *expiry) Done() <-chan struct{}       { return make(chan struct{}) }
+func (c *expiry) Value(any) any               { return nil }
+func (c *expiry) Err() error {
+	if c.over.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// ends starts a thread that ends the context of the returned bound.
+func (e *explored) ends(rank int) *backend.Bound {
+	ctx := new(expiry)
+	e.x.Name(&ctx.over, "end of the context")
+	e.x.Go("canceler", func() {
+		ctx.over.Store(true)
+		e.comms[rank].Wake()
+	})
+	return &backend.Bound{Ctx: ctx}
+}
+
+// sum is an Allreduce whose buffers are the caller's again when it has returned.
+func (e *explored) sum(c *Comm, b *backend.Bound, count, seq int) error {
+	send, recv := make([]byte, 8*count), make([]byte, 8*count)
+	for i := range count {
+		send[8*i] = byte(c.rank + seq + 1)
+	}
+	word.Writes(send[:1])
+	err := c.collective(b, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: count, Send: send, Recv: recv}, seq)
+	word.Writes(send[:1])
+	if n := len(c.group.ends); err == nil && int(recv[8*(count-1)]) != n*(n+1)/2+n*seq {
+		e.x.Errorf("rank %d: the sum is %d", c.rank, recv[8*(count-1)])
+	}
+	return err
+}
+
+func barrier(c *Comm, b *backend.Bound, seq int) error {
+	return c.collective(b, &backend.Call{Coll: backend.Barrier, Root: -1}, seq)
+}
+
+const long = inlineMax/8 + 1 // numbers of a vector that is not copied
+
+func TestInterleaveCollectives(t *testing.T) {
+	explore(t, 2, 3, func(e *explored) {
+		e.each(func(c *Comm) error { return errors.Join(barrier(c, nil, 0), e.sum(c, nil, 1, 1), e.sum(c, nil, 1, 2)) })
+		e.all()
+	})
+	explore(t, 2, 2, func(e *explored) {
+		e.each(func(c *Comm) error { return errors.Join(e.sum(c, nil, long, 0), barrier(c, nil, 1)) })
+		e.all()
+	})
+	explore(t, 3, 2, func(e *explored) {
+		e.each(func(c *Comm) error { return e.sum(c, nil, 1, 0) })
+		e.all()
+	})
+}
+
+// A deadline ends a collective on all ranks or on none.
+func TestInterleaveDeadlineOfCollective(t *testing.T) {
+	for preemptions, count := range map[int]int{2: 1, 1: long} {
+		explore(t, 2, preemptions, func(e *explored) {
+			b := e.ends(0)
+			e.rank(0, func() error { return e.sum(e.comms[0], b, count, 0) })
+			e.rank(1, func() error { return e.sum(e.comms[1], nil, count, 0) })
+			e.all(backend.ErrCanceled)
+		})
+	}
+}
+
+func TestInterleaveMismatch(t *testing.T) {
+	explore(t, 2, 2, func(e *explored) {
+		e.rank(0, func() error { return barrier(e.comms[0], nil, 0) })
+		e.rank(1, func() error { return e.sum(e.comms[1], nil, 1, 0) })
+		e.x.Check(func() error {
+			if !errors.Is(e.errs[0], backend.ErrMismatch) || e.errs[0] != e.errs[1] {
+				return fmt.Errorf("rank 0: %v, rank 1: %v", e.errs[0], e.errs[1])
+			}
+			return nil
+		})
+	})
+}
+
+// A rank that leaves, closes the communicator, breaks it, or is lost, ends a collective of the others, wherever it is.
+func TestInterleaveEndOfCollective(t *testing.T) {
+	for name, end := range map[string]func(c *Comm) error{
+		"close": func(c *Comm) error { return c.Close() },
+		"break": func(c *Comm) error { c.Break(backend.Faultf(backend.ErrCanceled, "broken")); return nil },
+		"lost":  func(c *Comm) error { return c.Declare(c.rank, errors.New("out of luck")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			explore(t, 2, 2, func(e *explored) {
+				e.rank(0, func() error { return e.sum(e.comms[0], nil, 1, 0) })
+				e.rank(1, func() error { return e.sum(e.comms[1], nil, 1, 0) })
+				e.x.Go("end", func() { e.is("end", end(e.comms[1]), nil) })
+				e.x.Check(func() error {
+					if (e.errs[0] == nil) != (e.errs[1] == nil) {
+						return fmt.Errorf("rank 0: %v, rank 1: %v", e.errs[0], e.errs[1])
+					}
+					return nil
+				})
+			})
+		})
+	}
+}
+
+// A communicator, and a control communicator, that is made while a member leaves knows that it has left.
+func TestInterleaveLeaveBesideDerive(t *testing.T) {
+	for _, derives := range []bool{false, true} {
+		explore(t, 2, 3, func(e *explored) {
+			e.x.Go("leaves", func() {
+				if derives {
+					_, err := e.comms[1].Derive([]int{0, 1}, 5)
+					e.is("derive", err, nil)
+				}
+				e.is("close", e.comms[1].Close(), nil)
+			})
+			e.x.Go("derives", func() {
+				d, err := e.comms[0].Derive([]int{0, 1}, 5)
+				e.is("derive", err, nil)
+				_, err = d.Recv(nil, nil, 1, 0)
+				e.is("receive", err, backend.ErrPeerLost)
+			})
+		})
+	}
+	explore(t, 2, 3, func(e *explored) {
+		e.x.Go("closes", func() { e.is("close", e.comms[1].Close(), nil) })
+		e.x.Go("agrees", func() {
+			d, err := e.comms[0].Control(1 << 31)
+			e.is("control", err, nil)
+			_, err = d.Recv(nil, nil, 1, 0)
+			e.is("receive", err, backend.ErrPeerLost)
+		})
+	})
+}
+
+// A goroutine derives a communicator while another one of the rank leaves the job. The others learn that it is gone.
+func TestInterleaveDeriveBesideOwnClose(t *testing.T) {
+	explore(t, 2, 2, func(e *explored) {
+		e.x.Go("leaves", func() { e.is("close", e.comms[1].Close(), nil) })
+		e.x.Go("its other goroutine", func() {
+			if d, err := e.comms[1].Derive([]int{0, 1}, 5); err == nil {
+				_, err = d.Recv(nil, nil, 0, 0)
+				e.is("own receive", err, backend.ErrClosed)
+			} else {
+				e.is("derive", err, backend.ErrClosed)
+			}
+		})
+		e.x.Go("derives", func() {
+			d, err := e.comms[0].Derive([]int{0, 1}, 5)
+			e.is("derive", err, nil)
+			_, err = d.Recv(nil, nil, 1, 0)
+			e.is("receive", err, backend.ErrPeerLost)
+		})
+	})
+}
+
+// A message is received, or its deadline, its cancel, or the end of its sender ends the operation; never both.
+func TestInterleaveMessages(t *testing.T) {
+	send := func(e *explored, b *backend.Bound, mode backend.Mode) error {
+		msg := []byte{7}
+		word.Writes(msg)
+		err := e.comms[1].Send(b, msg, 0, 3, mode)
+		word.Writes(msg)
+		return err
+	}
+	recv := func(e *explored, b *backend.Bound) error {
+		buf := make([]byte, 1)
+		_, err := e.comms[0].Recv(b, buf, backend.AnySource, 3)
+		if word.Writes(buf); err == nil && buf[0] != 7 {
+			e.x.Errorf("received %d", buf[0])
+		}
+		return err
+	}
+	for _, mode := range []backend.Mode{backend.Standard, backend.Synchronous} {
+		explore(t, 2, 2, func(e *explored) {
+			b := e.ends(0)
+			e.x.Go("sends", func() {
+				e.is("send", errors.Join(send(e, nil, backend.Standard), send(e, nil, mode), e.comms[1].Close()), nil, backend.ErrPeerLost)
+			})
+			e.x.Go("receives", func() {
+				e.is("first", recv(e, b), nil, backend.ErrCanceled)
+				e.is("second", recv(e, nil), nil, backend.ErrPeerLost)
+				e.is("close", e.comms[0].Close(), nil)
+			})
+		})
+	}
+	explore(t, 2, 3, func(e *explored) {
+		b := e.ends(1)
+		e.rank(1, func() error { return send(e, b, backend.Synchronous) })
+		e.rank(0, func() error {
+			m, _, ok, err := e.comms[0].Mprobe(nil, 1, 3, false)
+			if !ok {
+				e.is("probe", err, nil)
+				e.is("close", e.comms[0].Close(), nil)
+				return backend.ErrCanceled
+			}
+			buf := make([]byte, 1)
+			r := start(func(r *backend.Request) { e.comms[0].Imrecv(r, m, buf) })
+			e.is("await", e.comms[0].Await(nil, r), nil)
+			return r.Err
+		})
+		e.x.Check(func() error {
+			if e.errs[0] == nil && e.errs[1] != nil {
+				return fmt.Errorf("received, and not sent: %v", e.errs[1])
+			}
+			return nil
+		})
+	})
+}
+
+// Goroutines of a rank wait for requests, for a message, and for what another goroutine makes ready before it calls Wake.
+func TestInterleaveWaiters(t *testing.T) {
+	explore(t, 2, 2, func(e *explored) {
+		c := e.comms[0]
+		r := start(func(r *backend.Request) { c.Irecv(r, nil, 1, 3) })
+		e.x.Go("waits", func() { e.is("await", c.Await(nil, r), nil) })
+		e.x.Go("probes", func() {
+			_, _, err := c.Probe(nil, 1, 4, true)
+			e.is("probe", err, nil)
+		})
+		e.x.Go("sends", func() {
+			e.is("send", e.comms[1].Send(nil, nil, 0, 4, backend.Standard), nil)
+			e.is("send", e.comms[1].Send(nil, nil, 0, 3, backend.Standard), nil)
+		})
+	})
+	explore(t, 1, 3, func(e *explored) {
+		c, p := e.comms[0], new(flag)
+		e.x.Go("waits", func() { e.is("await", c.Await(nil, p), nil) })
+		e.x.Go("makes ready", func() {
+			p.Store(true)
+			c.Wake()
+		})
+	})
+}
+
+type flag struct{ word.Bool }
+
+func (f *flag) Ready() bool { return f.Load() }
