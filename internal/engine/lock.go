@@ -1,9 +1,8 @@
 package engine
 
 import (
-	"sync"
-
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // lock is the engine's lock. It guards everything that moves messages, and is held for short times only: never
@@ -12,7 +11,7 @@ import (
 // Whoever holds it may complete requests. Unlock calls their Notify functions, and is the only way to release the
 // lock, so none is forgotten.
 type lock struct {
-	mu   sync.Mutex
+	mu   word.Mutex
 	e    *Engine
 	owes bool // Unlock has something to do
 

@@ -425,9 +425,6 @@ func (e *Engine) drop(o *op, err error) {
 		}
 	case opMoving: // the other end waits for the end of the communicator
 		e.moving = slices.DeleteFunc(e.moving, func(x *op) bool { return x == o || x.pair == o })
-		if o.pair != nil {
-			o.pair.pair = nil
-		}
 	case opExposed:
 		p.detach(o)
 		if o.transfer.Active() && !p.mem.Withdraw(&o.transfer) {
