@@ -44,7 +44,7 @@ func (e *Engine) newComm(c *comm) (backend.Comm, error) {
 	if f := e.fault.Load(); f != nil {
 		c.lose(f)
 	}
-	for _, r := range e.lostInOrder {
+	for _, r := range e.m.LostList {
 		if !c.acknowledges(r) {
 			c.lose(e.losses[r])
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 )
 
@@ -32,12 +31,13 @@ type Dialer interface {
 
 // demand makes links on demand.
 //
-// Each end confirms a link and sends nothing more until the other has confirmed it too: a link that ends
-// earlier has carried nothing, and is made again.
+// Each end confirms a link and sends nothing more but a goodbye until the other has confirmed it too: a link
+// that ends earlier has carried nothing that must arrive, and is made again.
 //
 // Every rank accepts links until it leaves, so a rank that is alive answers a request. A rank is lost for
 // another one only if that one has asked it and had no answer for the heartbeat limit, or for a second if
-// that is longer, or if its machine answers that no process listens. Time that a third rank takes (to
+// that is longer, or if its machine answers that no process listens (and, on the same node, if its process
+// does not run: see heartbeat.go). Time that a third rank takes (to
 // connect, to forward a notice, to find a loss) does not count.
 //
 // The engine's lock guards what changes.
@@ -48,21 +48,12 @@ type demand struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup                     // the goroutines that make links
 	try    func(p *peer, pause time.Duration) // makes the attempts of ask; a simulation has its own
-
-	hub   int // see rehub
-	alone int // ticks without a link to any rank that could be the hub
-	wide  int // how many of those are asked
-
-	let bool // the hub has taken over to inform the others
 }
 
 const (
 	attemptFor   = 5 * time.Second       // of one dial
 	attemptPause = 20 * time.Millisecond // between two, at first
 	attemptRest  = 500 * time.Millisecond
-	attemptsMost = 20 // links with a rank that end before they are confirmed, in a row
-	refusalCosts = 7  // how many of these a refusal counts for: a damaged byte can look like one
-	comeTicks    = 3  // ticks in which others may connect to the hub before it asks them to
 
 	// reachLeast is the shortest limit for the answer to a request: both ends start goroutines, compute
 	// proofs, and check certificates.
@@ -70,7 +61,7 @@ const (
 )
 
 func newDemand(e *Engine, dialer Dialer) *demand {
-	d := &demand{e: e, dialer: dialer, wide: 1}
+	d := &demand{e: e, dialer: dialer}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.try = func(p *peer, pause time.Duration) { d.all.Go(func() { d.attempts(p, pause) }) }
 	return d
@@ -83,35 +74,7 @@ func (d *demand) end() {
 	d.all.Wait()
 }
 
-// need starts to make a connection, if there is none. The lock is held.
-func (e *Engine) need(p *peer) {
-	if d := e.demand; d != nil && d.want(p) {
-		d.ask(p, 0)
-	}
-}
-
-// want marks a link as needing a connection, and reports whether it has none.
-func (d *demand) want(p *peer) bool {
-	if p.dead || d.e.isClosed {
-		return false
-	}
-	if !p.wanted {
-		p.wanted, p.quiet = true, 0
-		p.sayEnded()
-	}
-	return p.link == nil
-}
-
-// ask dials a lower rank, or sends a higher one dial requests, until there is a connection or none is
-// needed any more. giveUpWaiting marks a rank that does not answer lost. The lock is held.
-func (d *demand) ask(p *peer, pause time.Duration) {
-	if p.asking {
-		return
-	}
-	p.asking, p.quiet = true, 0
-	d.try(p, pause)
-}
-
+// attempts dials a lower rank, or sends a higher one dial requests, until there is a link or none is needed any more.
 func (d *demand) attempts(p *peer, pause time.Duration) {
 	try := d.dial
 	if p.rank > d.e.me {
@@ -160,7 +123,7 @@ func (d *demand) answered(p *peer, lost *backend.Fault) {
 	e := d.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p.quiet = 0; lost != nil {
+	if e.m.Answered(p.rank); lost != nil {
 		e.onLoss(p.rank, e.me, lost)
 	}
 }
@@ -170,23 +133,14 @@ func (d *demand) asked(p *peer, err error) (over bool) {
 	e := d.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if over = e.isClosed || p.link != nil || p.dead || p.said; over {
-		p.asking = false
-		return true
+	if err != nil {
+		p.why = err
 	}
-	p.why = err
-	lost := d.dialer.NotListening(err) && e.judges(p.rank)
-	if d.dialer.Refused(err) {
-		p.failed += refusalCosts
-		lost = lost || p.failed > attemptsMost
-	}
-	if lost {
-		e.suspect(p.rank, "rank %d (%v) cannot be reached: %v", p.rank, e.cfg.Peers[p.rank], err)
+	over = e.m.Attempted(p.rank, err != nil && d.dialer.Refused(err), err != nil && d.dialer.NotListening(err))
+	if p.trying = !over; e.lossesPending() {
 		e.handleLosses()
-		p.asking = false
-		return true
 	}
-	return false
+	return over
 }
 
 // Requested answers a request of a lower rank to dial it. It returns why that rank is lost for this one,
@@ -198,44 +152,29 @@ func (e *Engine) Requested(rank int) (lost *backend.Fault, answer bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if lost = e.losses[rank]; lost == nil {
-		e.need(e.peers[rank])
+		e.m.Need(rank)
 	}
-	return lost, !e.isClosed
+	return lost, !e.m.Closed
 }
 
 // Came takes a new link.
 func (e *Engine) Came(rank int, l Link) {
-	d, p := e.demand, e.peers[rank]
+	p := e.peers[rank]
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	lost := e.losses[rank] != nil
-	if e.isClosed || p.link != nil || p.said || p.dead && !lost {
+	if take, word := e.m.Came(rank); take {
+		p.up(l)
+		p.quiet, p.mute = 0, 0
+		e.m.Joined(rank)
+		e.wakeLeader() // to listen to it
+	} else if word != nil {
+		g := newGoodbye(&peer{e: e, rank: rank, link: l}, false)
+		h, body := e.frame(*word)
+		g.queue(h, body, nil)
+		e.part(g)
+	} else {
 		l.Close()
-		return
 	}
-	p.dead, p.fresh, p.broken = false, false, nil // not what the last link has left
-	wanted := p.wanted
-	p.up(l)
-	if lost { // it does not know
-		e.sendLost(p, rank)
-		p.cut()
-		return
-	}
-	p.fresh, p.quiet, p.mute = true, 0, 0
-	if !wanted { // the other end has asked for it
-		p.sayEnded()
-	}
-	if n, err := l.Write(&frame.Header{Kind: frame.Heartbeat}, nil, 0); err != nil || n < frame.HeaderSize { // a new link has room for it
-		p.again()
-		return
-	}
-	if e.parted {
-		p.sayGoodbye()
-	}
-	if d.hub == e.me {
-		e.greet(p)
-	}
-	e.wakeLeader() // to listen to it
 }
 
 // confirmed notes that the other end has the link too.
@@ -243,7 +182,6 @@ func (e *Engine) Came(rank int, l Link) {
 // Invariant: what goes over a link that may end before, and be made again, has no tokens of that link. So mem is
 // set here.
 func (p *peer) confirmed() {
-	p.fresh = false
 	if m, ok := p.link.(interface{ Memory() *memlink.Link }); ok {
 		p.mem = m.Memory()
 	}
@@ -251,55 +189,9 @@ func (p *peer) confirmed() {
 
 // taken is called when the other end has taken the connection.
 func (p *peer) taken() {
+	p.e.m.Confirmed(p.rank)
 	p.confirmed()
-	p.quiet, p.failed = 0, 0
+	p.quiet = 0
 	p.flush()
 	p.e.wakeLeader()
-}
-
-// again is called when a connection ends that the other end has not taken: nothing was sent.
-func (p *peer) again() {
-	e, d := p.e, p.e.demand
-	p.link.Close()
-	p.link, p.fresh, p.broken = nil, false, nil
-	p.in.Left, p.in.Head.Kind = 0, 0
-	if p.gone {
-		e.leftUnseen(p)
-		return
-	}
-	if p.failed++; p.failed > attemptsMost {
-		e.suspect(p.rank, "rank %d (%v) cannot be reached: %d links with it have ended before they were confirmed", p.rank, e.cfg.Peers[p.rank], p.failed)
-		return
-	}
-	d.ask(p, attemptPause)
-}
-
-// giveUpWaiting is called once each tick: it takes ranks for lost that were asked for a connection, and have
-// not answered.
-func (e *Engine) giveUpWaiting() {
-	d := e.demand
-	if d == nil {
-		return
-	}
-	for _, p := range e.peers {
-		if p == nil || !p.wanted || p.link != nil || p.dead || p.said {
-			continue
-		}
-		p.silent()
-		if !p.asking { // it may come by itself
-			if p.quiet >= comeTicks {
-				d.ask(p, 0)
-			}
-			continue
-		}
-		if p.quiet <= e.life.reach || e.life.limit < 0 || e.parted {
-			continue
-		}
-		why := "no answer"
-		if p.why != nil {
-			why = p.why.Error()
-		}
-		e.suspect(p.rank, "rank %d (%v) could not be reached for %v: %s%s", p.rank, e.cfg.Peers[p.rank], max(e.life.limit, reachLeast), why, p.stopped())
-	}
-	d.askMore()
 }

@@ -186,7 +186,7 @@ func TestLossIsReportedOnNewLink(t *testing.T) {
 	world[1].Declare(2, nil)
 	e := world[1].e
 	e.mu.Lock()
-	e.peers[2].broken, e.peers[2].fresh = errCut, true
+	e.peers[2].broken = errCut
 	e.mu.Unlock()
 	err := world[2].Send(patient, nil, 1, 1, backend.Synchronous)
 	hub.mu.Unlock()

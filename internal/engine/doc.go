@@ -27,7 +27,7 @@
 // A loss ends the communicators that have not acknowledged it. When a link has carried nothing for a
 // quarter of the limit, the ticker sends a heartbeat, so a rank may compute for any time.
 //
-// Where ranks have no link, the lowest rank, the hub, forwards the notices that all ranks need (hub.go). A
+// Where ranks have no link, the lowest rank, the hub, forwards the notices that all ranks need (package membership). A
 // rank that does not answer a request for a link within the limit is lost for the rank that asked.
 //
 // Two ranks that are alive and lose their link declare each other lost. Every other rank believes the

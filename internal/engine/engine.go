@@ -10,6 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/board"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
 // Config describes one rank's engine.
@@ -94,18 +95,15 @@ type Engine struct {
 	askedOf  []*peer
 	askMove  func(i int) // moves askedOf[i], and notes in anyMoved whether it moved; made once
 	anyMoved bool
-	isClosed bool
 
 	losses      []*backend.Fault    // by world rank: why it is lost, nil if it is not
-	lostInOrder []int               // the ranks that are, first lost first
-	linksClosed int                 // of the first of these
+	m           *membership.Machine // who is there
+	linksClosed int                 // of the first of the ranks that are lost
 	due         []loss              // about to be marked lost
 	goodbyes    []*goodbye          // links that end
 	demand      *demand             // nil if all links are made at the start
 	queued      []*board.Collective // with operations that have not arrived
-	departed    []byte              // the list of ranks that have left, for a notice to the others
 	excluded    bool                // the others have declared this rank lost
-	parted      bool                // this rank has said goodbye: no silence of others matters any more
 	life        life
 	ticked      time.Time // when the last tick was
 	doubted     []*peer   // of this node, and silent: the next beat, whose they are, asks the kernel
@@ -161,11 +159,14 @@ func New(cfg Config) *Engine {
 	e.mu.e, e.mu.owes = e, atUnlock != nil
 	e.cond.L = &e.waitMu
 	e.askMove = func(i int) { e.anyMoved = e.askedOf[i].move() || e.anyMoved }
+	states := make([]*membership.Peer, len(e.peers))
 	for r := range e.peers {
 		if r != e.me {
 			e.peers[r] = newPeer(e, r)
+			states[r] = &e.peers[r].state
 		}
 	}
+	e.m = membership.New(e.me, states, cfg.Dialer != nil, e.life.reach, host{e})
 	if cfg.Dialer != nil {
 		e.demand = newDemand(e, cfg.Dialer)
 	}
@@ -174,6 +175,7 @@ func New(cfg Config) *Engine {
 
 // Connect gives the engine the link to a rank, before Start.
 func (e *Engine) Connect(rank int, l Link) {
+	e.m.Connected(rank)
 	e.peers[rank].up(l)
 	e.peers[rank].confirmed()
 }
@@ -217,7 +219,7 @@ func (e *Engine) progress() bool {
 	if moved {
 		e.moveSelf()
 	}
-	if len(e.open) >= directMax && !e.isClosed {
+	if len(e.open) >= directMax && !e.m.Closed {
 		moved = e.progressMany() || moved
 	} else {
 		for range e.open {

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
 // Collectives are schedules over messages. The engine adds two things. The two messages of a round of the
@@ -24,7 +25,7 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 // cork keeps a short message back. It reports false if it cannot; then the caller sends it.
 func (e *Engine) cork(o *op, buf []byte, to int, tag int32) bool {
 	p := e.peers[to]
-	if p == nil || p.first != nil || p.said || p.link == nil || p.fresh || p.broken != nil || o.comm.usable() != nil ||
+	if p == nil || p.first != nil || p.state.Over() || p.state.Link != membership.Up || p.broken != nil || o.comm.usable() != nil ||
 		o.comm.gone[o.comm.RankOf(to)].Load() {
 		return false
 	}
@@ -75,9 +76,7 @@ func (c *comm) Diagnostics() []string {
 			links++
 		}
 	}
-	if e.demand != nil {
-		hub = e.demand.hub
-	}
+	hub = e.m.Hub
 	e.mu.Unlock()
 	return e.cfg.Diagnostics(links, hub)
 }

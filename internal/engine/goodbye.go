@@ -6,6 +6,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
 // A goodbye ends a link. It writes the frames that are left, ends the link for writing, and closes it when the
@@ -37,13 +38,12 @@ func (g *goodbye) End(*frame.Arrival) error { return nil }
 
 // leaveWith closes the link with a rank, with a notice to it of why it is lost.
 func (p *peer) leaveWith(f *backend.Fault) {
-	if p.dead || p.link == nil || p.fresh || p.broken != nil {
+	if p.state.Link != membership.Up || p.broken != nil {
 		p.cut()
 		return
 	}
 	e := p.e
 	g := newGoodbye(p, false)
-	g.ticks = e.life.ticks
 	if w := p.first; w != nil && p.started(w) {
 		g.queue(w.head, bytes.Clone(w.body), nil)
 		g.woff = p.woff
@@ -54,6 +54,12 @@ func (p *peer) leaveWith(f *backend.Fault) {
 	if e.life.limit > 0 {
 		g.link.Limit(3 * e.life.limit) // it has been counting since the other end stopped reading
 	}
+	e.part(g)
+}
+
+// part ends a link with its notice, for at most the heartbeat limit.
+func (e *Engine) part(g *goodbye) {
+	g.ticks = e.life.ticks
 	if _, over := g.step(); !over {
 		e.goodbyes = append(e.goodbyes, g)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
 // Heartbeats. A connection ends when its peer's process does, but not when the peer is stopped, or its
@@ -57,7 +58,7 @@ func (e *Engine) beat() {
 	runs := slices.DeleteFunc(e.doubted, func(p *peer) bool { return !e.cfg.Runs(e.cfg.Peers[p.rank].PID) })
 	e.mu.LockAside()
 	defer e.mu.Unlock()
-	if e.isClosed {
+	if e.m.Closed {
 		return
 	}
 	now := e.cfg.Now()
@@ -65,6 +66,7 @@ func (e *Engine) beat() {
 	e.ticked = now
 	for _, p := range runs {
 		p.quiet = 0
+		e.m.Answered(p.rank)
 	}
 	e.doubted = e.doubted[:0]
 	for _, p := range e.open {
@@ -73,38 +75,43 @@ func (e *Engine) beat() {
 				p.mem.Fence()
 			}
 		}
-		if p.link == nil || p.said {
+		if p.link == nil || p.state.Over() {
 			continue
 		}
-		if p.mute += due; p.mute >= e.life.beat && !p.waits() && !p.fresh { // what waits is as good a sign
+		if p.mute += due; p.mute >= e.life.beat && !p.waits() && p.state.Link == membership.Up { // what waits is as good a sign
 			p.emit(frame.Header{Kind: frame.Heartbeat}, nil, nil)
 			p.mute = 0
 		}
-		p.silent()
+		p.quiet++
+		p.doubt(p.quiet)
 		most := e.life.ticks
-		if p.fresh {
+		if p.state.Link == membership.Fresh {
 			most = e.life.reach
 		}
-		if p.quiet <= most+1 || e.life.limit < 0 || e.parted { // the tick in which something came does not count
+		if p.quiet <= most+1 || e.life.limit < 0 || e.m.Parted { // the tick in which something came does not count
 			continue
 		}
 		p.move() // what has come and was not read counts
-		if p.quiet > 0 && p.link != nil && !p.said {
+		if p.quiet > 0 && p.link != nil && !p.state.Over() {
 			p.quiet = 0
 			e.suspect(p.rank, "rank %d (%v) was silent for %v%s", p.rank, e.cfg.Peers[p.rank], e.life.limit, p.stopped())
 		}
 	}
 	e.stepGoodbyes()
-	e.giveUpWaiting()
+	e.m.Tick()
+	for _, p := range e.peers {
+		if p != nil && p.state.Waits() {
+			p.doubt(p.state.Waited)
+		}
+	}
 	if e.lossesPending() {
 		e.handleLosses()
 	}
 }
 
-// silent counts a tick in which nothing has come from a peer. If it is of this node, the next beat asks the kernel
-// about it after some.
-func (p *peer) silent() {
-	if p.quiet++; p.quiet >= p.e.life.beat && p.near() {
+// doubt makes the next beat ask the kernel about a peer of this node from which nothing has come for some ticks.
+func (p *peer) doubt(ticks int) {
+	if ticks >= p.e.life.beat && p.near() {
 		p.e.doubted = append(p.e.doubted, p)
 	}
 }

@@ -159,7 +159,7 @@ func TestRankOfNodeThatRunsIsNotLostForSilence(t *testing.T) {
 		for ; !lost() && ticks < 10*e.life.reach; ticks++ {
 			e.beat()
 		}
-		if most := e.life.reach + comeTicks + 2; ticks > most {
+		if most := e.life.reach + 5; ticks > most {
 			t.Errorf("with a link (%v) a rank that is stopped is lost after %d ticks, want at most %d", link, ticks, most)
 		}
 	}

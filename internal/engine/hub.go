@@ -2,118 +2,117 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
-// With connections on demand, the lowest rank that is neither lost nor has left is the hub, and all ranks
-// have a connection with it. Notices between two ranks without a connection go that way: that a rank is
-// lost or has left, that it has closed or broken a communicator.
+// host carries out what the membership machine decides. The lock is held.
+type host struct{ *Engine }
 
-// rehub determines the hub again after a rank has been lost or has left. All ranks connect to a new hub
-// and repeat their notices: those that the old hub was about to forward may be lost with it.
-func (e *Engine) rehub() {
-	d := e.demand
-	if d == nil || e.isClosed {
-		return
+func (h host) Ask(rank int, pause bool) {
+	p, wait := h.peers[rank], time.Duration(0)
+	if pause {
+		wait = attemptPause
 	}
-	hub := d.hub
-	for hub < e.me && (e.losses[hub] != nil || e.peers[hub].said) {
-		hub++
+	if !p.trying {
+		p.trying = true
+		h.demand.try(p, wait)
 	}
-	if hub == d.hub {
-		return
+}
+
+func (h host) Begin(rank int) { h.peers[rank].sayEnded() }
+
+func (h host) First(rank int) { h.peers[rank].write(frame.Heartbeat) }
+
+// write writes a frame on a new link, which has room for it.
+func (p *peer) write(kind frame.Kind) {
+	if n, err := p.link.Write(&frame.Header{Kind: kind}, nil, 0); err != nil || n < frame.HeaderSize {
+		p.fails(cmp.Or(err, io.ErrShortWrite))
 	}
-	d.hub, d.alone, d.wide = hub, 0, 1
-	if hub == e.me { // most connect by themselves, and are greeted then
-		for _, p := range e.peers[hub+1:] {
-			if !p.said && !d.want(p) && !p.dead {
-				e.greet(p)
-			}
-		}
+}
+
+func (h host) Send(rank int, n membership.Notice) {
+	if p := h.peers[rank]; n.Kind == membership.Goodbye && p.state.Link == membership.Fresh {
+		p.write(frame.Goodbye)
 	} else {
-		p := e.peers[hub]
-		e.need(p)
-		e.greet(p)
+		head, body := h.frame(n)
+		p.emit(head, body, nil)
 	}
-	for _, c := range e.comms {
+}
+
+// frame returns the frame of a notice.
+func (e *Engine) frame(n membership.Notice) (h frame.Header, body []byte) {
+	switch n.Kind {
+	case membership.Goodbye:
+		h.Kind = frame.Goodbye
+	case membership.IsLost:
+		h.Kind, h.Tag = frame.Lost, int32(n.Ranks[0])
+		body = EncodeFault(e.losses[n.Ranks[0]])
+	case membership.HaveLeft:
+		if h.Kind = frame.Left; n.Hub {
+			h.Tag = 1
+		}
+		for _, r := range n.Ranks {
+			body = binary.LittleEndian.AppendUint32(body, uint32(r))
+		}
+	}
+	return h, body
+}
+
+func (h host) Suspect(rank int, why membership.Why) {
+	p, info := h.peers[rank], h.cfg.Peers[rank]
+	switch {
+	case why == membership.NoGoodbye && p.why == io.EOF:
+		h.suspect(rank, "rank %d (%v) ended without closing its communicator", rank, info)
+	case why == membership.NoGoodbye:
+		h.suspect(rank, "lost the connection to rank %d (%v): %v", rank, info, p.why)
+	case why == membership.Unconfirmed:
+		h.suspect(rank, "rank %d (%v) cannot be reached: links with it end before they are confirmed: %v", rank, info, p.why)
+	case why == membership.Unreachable:
+		h.suspect(rank, "rank %d (%v) cannot be reached: %v", rank, info, p.why)
+	case p.why == nil:
+		h.suspect(rank, "rank %d (%v) could not be reached for %v: no answer%s", rank, info, max(h.life.limit, reachLeast), p.stopped())
+	default:
+		h.suspect(rank, "rank %d (%v) could not be reached for %v: %v%s", rank, info, max(h.life.limit, reachLeast), p.why, p.stopped())
+	}
+}
+
+func (h host) HasLeft(rank int) {
+	p := h.peers[rank]
+	if p.link == nil {
+		p.forget()
+	}
+	p.over.Store(true)
+	h.sweep()
+}
+
+func (h host) Moved() {
+	for _, c := range h.comms {
 		c.notices(func(kind frame.Kind, body []byte) { c.broadcast(kind, body, unlinked) })
 	}
 }
 
-// greet sends a rank, the new hub or a rank that connects to this hub, the losses and the ranks that
-// have left.
-func (e *Engine) greet(p *peer) {
-	for _, r := range e.lostInOrder {
-		if r != p.rank {
-			e.sendLost(p, r)
+// onLeft handles the notice that ranks have left.
+func (e *Engine) onLeft(p *peer, h *frame.Header, list []byte) error {
+	if e.demand == nil || len(list)%4 != 0 {
+		return fmt.Errorf("%v, a list of %d bytes", h.Kind, len(list))
+	}
+	n := membership.Notice{Kind: membership.HaveLeft, Hub: h.Tag != 0}
+	for ; len(list) > 0; list = list[4:] {
+		r := binary.LittleEndian.Uint32(list)
+		if uint64(r) >= uint64(len(e.peers)) {
+			return fmt.Errorf("notice that rank %d of %d has left", r, len(e.peers))
 		}
+		n.Ranks = append(n.Ranks, int(r))
 	}
-	var left []byte
-	for r, x := range e.peers {
-		if x != nil && x.said {
-			left = binary.LittleEndian.AppendUint32(left, uint32(r))
-		}
-	}
-	if left != nil {
-		p.emit(frame.Header{Kind: frame.Left}, left, nil)
-	}
-}
-
-// judges reports whether this rank may declare a rank lost because no process listens at its address
-// any more. It may if the rank is the hub, or this rank is, and all earlier hubs have ended: then no
-// notice that the rank has left can still arrive.
-func (e *Engine) judges(rank int) bool {
-	d := e.demand
-	if rank != d.hub && d.hub != e.me {
-		return false
-	}
-	for _, p := range e.peers[:d.hub] {
-		if !p.dead {
-			return false
-		}
-	}
-	return true
-}
-
-// askMore is called once each tick. While this rank has no connection to the hub nor to any rank that
-// could be the next hub, it asks 2, 4, 8, … of these for one. Otherwise the ranks of a failed machine
-// would be found lost one after the other, each after its own limit. So the lowest live rank finds out
-// about all ranks below it at the same time, and the others learn it from that rank.
-func (d *demand) askMore() {
-	e := d.e
-	if d.hub == e.me || e.isClosed {
-		return
-	}
-	for _, p := range e.peers[d.hub:e.me] {
-		if p.link != nil && !p.said {
-			d.alone, d.wide = 0, 1
-			return
-		}
-	}
-	if d.alone++; d.alone < comeTicks {
-		return
-	}
-	d.alone = 0
-	d.wide *= 2
-	n := d.wide
-	for _, p := range e.peers[d.hub:e.me] {
-		if n == 0 {
-			break
-		}
-		if !p.dead && !p.said && e.losses[p.rank] == nil {
-			e.need(p)
-			n--
-		}
-	}
-}
-
-// sendLost sends one rank the notice of a loss.
-func (e *Engine) sendLost(p *peer, rank int) {
-	body := EncodeFault(e.losses[rank])
-	p.emit(frame.Header{Kind: frame.Lost, Tag: int32(rank)}, body, nil)
+	e.m.Told(p.rank, n)
+	return nil
 }
 
 // onNotice handles a notice that a communicator is broken or closed, or forwards it. Only the hub sends notices
@@ -138,16 +137,4 @@ func (e *Engine) onNotice(p *peer, h *frame.Header, text []byte) error {
 		e.onClose(h.Context, from)
 	}
 	return nil
-}
-
-// spread sends all ranks the list of those that have left. Once this rank has said goodbye itself, the
-// next hub may have too, and wait for the list.
-func (e *Engine) spread() {
-	list := e.departed
-	e.departed = nil
-	for r, p := range e.peers {
-		if p != nil && (!p.said || e.parted) && !p.dead && e.losses[r] == nil {
-			p.emit(frame.Header{Kind: frame.Left}, list, nil)
-		}
-	}
 }

@@ -1,13 +1,11 @@
 package engine
 
 import (
-	"encoding/binary"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
 // leaving is how a rank leaves its job:
@@ -54,6 +52,9 @@ func (e *Engine) leave() {
 	}
 	if e.demand != nil {
 		e.demand.end()
+		e.mu.Lock()
+		e.endGoodbyes() // on links that came last
+		e.mu.Unlock()
 	}
 	close(e.stop)
 	e.ticker.Wait()
@@ -119,27 +120,20 @@ func (l *leaving) late(now time.Time) bool {
 
 // ended reports whether the step has come to its end.
 func (l *leaving) ended() bool {
-	e, d := l.e, l.e.demand
+	e := l.e
 	switch l.step {
 	case leaveQueued:
 		return !slices.ContainsFunc(e.peers, func(p *peer) bool {
-			return p != nil && !p.dead && !p.said && (p.fresh || p.link == nil && p.first != nil)
+			return p != nil && !p.gone() && !p.state.Over() && (p.state.Link == membership.Fresh || p.link == nil && p.first != nil)
 		})
 	case leaveOthers:
-		return d == nil || d.hub != e.me || e.others(false)
+		return e.m.MayPart()
 	case leaveGoodbye:
-		return d == nil || d.let || d.hub == e.me && e.others(true)
+		return e.m.MayEnd()
 	case leaveFlush:
 		return e.flushed()
 	}
 	return len(e.goodbyes) == 0
-}
-
-// others reports whether all other ranks have left, or, with acked, have acknowledged this one's goodbye.
-func (e *Engine) others(acked bool) bool {
-	return !slices.ContainsFunc(e.peers, func(p *peer) bool {
-		return p != nil && !p.dead && !p.said && !(acked && p.acked)
-	})
 }
 
 // sayGoodbyes says goodbye on all links. A rank that is lost for some must not leave in good order for
@@ -148,14 +142,8 @@ func (e *Engine) sayGoodbyes() {
 	for _, c := range e.comms {
 		c.closed.Store(true)
 	}
-	if e.excluded {
-		return
-	}
-	e.parted = true
-	for r, p := range e.peers {
-		if p != nil && p.link != nil && e.losses[r] == nil { // others hear it when their link comes
-			p.sayGoodbye()
-		}
+	if !e.excluded {
+		e.m.Part()
 	}
 }
 
@@ -163,19 +151,19 @@ func (e *Engine) sayGoodbyes() {
 func (e *Engine) endLinks() {
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
 	e.endTransfers()
-	e.isClosed = true
 	e.endGoodbyes() // of lost ranks
 	for _, p := range e.peers {
-		if p == nil || p.dead {
+		if p == nil || p.gone() {
 			continue
 		}
 		if p.link != nil {
 			e.goodbyes = append(e.goodbyes, newGoodbye(p, !e.excluded))
 		}
 		p.forget()
-		p.dead, p.link = true, nil
+		p.link = nil
 		p.over.Store(true)
 	}
+	e.m.End()
 	e.stepGoodbyes()
 	e.wakeOthers()
 }
@@ -191,67 +179,5 @@ func (e *Engine) endTransfers() {
 			p.mem.Step(p)
 		}
 		p.mem.Abandon(p)
-	}
-}
-
-// onGoodbye acknowledges a goodbye: from now on this rank forwards nothing through the rank that leaves, which
-// may then end.
-func (e *Engine) onGoodbye(p *peer) {
-	d := e.demand
-	if d == nil {
-		return
-	}
-	h, list := frame.Header{Kind: frame.Left}, binary.LittleEndian.AppendUint32(nil, uint32(p.rank))
-	if d.hub == e.me {
-		e.departed = append(e.departed, list...)
-		h.Tag = 1
-	}
-	e.rehub()
-	p.emit(h, list, nil)
-}
-
-// onLeft handles the notice that ranks have left. If there is a connection with one, its goodbye arrives there,
-// behind its last messages.
-func (e *Engine) onLeft(p *peer, h *frame.Header, list []byte) error {
-	if e.demand == nil || len(list)%4 != 0 {
-		return fmt.Errorf("%v, a list of %d bytes", h.Kind, len(list))
-	}
-	for ; len(list) > 0; list = list[4:] {
-		r := binary.LittleEndian.Uint32(list)
-		if uint64(r) >= uint64(len(e.peers)) {
-			return fmt.Errorf("notice that rank %d of %d has left", r, len(e.peers))
-		}
-		switch x := e.peers[r]; {
-		case x == nil: // p acknowledges this rank's goodbye
-			p.acked = true
-			e.demand.let = e.demand.let || h.Tag != 0
-		case !x.said && !x.dead:
-			if x.gone = true; x.link == nil {
-				e.leftUnseen(x)
-			}
-		}
-	}
-	return nil
-}
-
-func (e *Engine) leftUnseen(p *peer) {
-	p.forget()
-	p.said, p.dead = true, true
-	p.over.Store(true)
-	e.sweep()
-	if e.demand.hub == e.me {
-		e.departed = binary.LittleEndian.AppendUint32(e.departed, uint32(p.rank))
-	}
-	e.rehub()
-}
-
-// sayGoodbye says goodbye on a link, behind what is queued. The goodbye does not wait for a link to be confirmed: if
-// it is lost with the link, the hub reports that this rank has left.
-func (p *peer) sayGoodbye() {
-	h := frame.Header{Kind: frame.Goodbye}
-	if !p.fresh {
-		p.emit(h, nil, nil)
-	} else if n, err := p.link.Write(&h, nil, 0); err != nil || n < frame.HeaderSize { // a new link has room for it
-		p.again()
 	}
 }

@@ -41,7 +41,7 @@ func (e *Engine) suspect(rank int, format string, facts ...any) {
 
 // lossesPending reports whether handleLosses has work.
 func (e *Engine) lossesPending() bool {
-	return len(e.due) > 0 || len(e.lostInOrder) > e.linksClosed || len(e.departed) > 0
+	return len(e.due) > 0 || len(e.m.LostList) > e.linksClosed || e.m.Spreads()
 }
 
 // handleLosses handles links that have ended and ranks that are lost. The lock is held, and no frame is
@@ -59,25 +59,24 @@ func (e *Engine) handleLosses() {
 				e.mark(d.rank, d.fault)
 			}
 		}
-		for n := len(e.lostInOrder); e.linksClosed < n; e.linksClosed++ {
-			e.closeLost(e.lostInOrder[e.linksClosed])
+		for n := len(e.m.LostList); e.linksClosed < n; e.linksClosed++ {
+			e.closeLost(e.m.LostList[e.linksClosed])
 		}
-		if len(e.departed) > 0 {
-			e.spread()
+		if e.m.Spreads() {
+			e.m.Spread()
 		}
 	}
 }
 
 // mark is the first step of a loss. The lock is held.
 func (e *Engine) mark(rank int, f *backend.Fault) {
-	if e.isClosed || e.losses[rank] != nil || e.peers[rank].said {
+	if !e.m.Lose(rank) {
 		return
 	}
 	if i := e.local(rank); i >= 0 && e.fault.Load() == nil && !e.cfg.Board.Mark(i, exclusion(rank, e.me, f)) {
 		e.exclude(e.cfg.Board.Lost())
 	}
 	e.losses[rank] = f
-	e.lostInOrder = append(e.lostInOrder, rank)
 	if e.fault.Load() != nil { // this rank has ended; its notices are not believed
 		return
 	}
@@ -88,7 +87,7 @@ func (e *Engine) mark(rank int, f *backend.Fault) {
 		}
 	}
 	e.sweep()
-	e.rehub()
+	e.m.Rehub()
 }
 
 // closeLost is the second step.
@@ -121,7 +120,7 @@ func (e *Engine) onLoss(from, rank int, f *backend.Fault) {
 // said goodbye get it too: they may not have left yet, and would take a rank without a goodbye for dead.
 func (e *Engine) broadcast(h frame.Header, body []byte) {
 	for r, p := range e.peers {
-		if p != nil && e.losses[r] == nil && p.wanted {
+		if p != nil && e.losses[r] == nil && !unlinked(p) {
 			p.emit(h, body, nil)
 		}
 	}

@@ -130,9 +130,9 @@ func killLocked(c *comm) {
 			p.cut()
 		}
 	}
-	e.due, e.linksClosed = nil, len(e.lostInOrder)
+	e.due, e.linksClosed = nil, len(e.m.LostList)
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "killed"})
-	e.isClosed = true
+	e.m.Closed = true
 	e.mu.Unlock()
 	if e.demand != nil {
 		e.demand.end() // no rank listens any more

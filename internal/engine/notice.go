@@ -10,6 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
 // Besides messages, ranks send each other notices about a communicator: that it is broken, and that they
@@ -55,16 +56,16 @@ func (c *comm) broadcast(kind frame.Kind, body []byte, to func(p *peer) bool) {
 }
 
 func everyone(*peer) bool   { return true }
-func unlinked(p *peer) bool { return !p.wanted }
+func unlinked(p *peer) bool { return p.state.Link == membership.None }
 
 // sendNotice sends a notice to one member, through the hub if there is no connection.
 func (c *comm) sendNotice(world int, kind frame.Kind, body []byte) {
 	e, h := c.e, frame.Header{Kind: kind, Context: c.id}
-	if p, d := e.peers[world], e.demand; p.wanted {
+	if p := e.peers[world]; !unlinked(p) {
 		p.emit(h, body, nil)
-	} else if d != nil && d.hub != e.me {
+	} else if e.demand != nil && e.m.Hub != e.me {
 		h.Tag = int32(e.me)*frame.MaxRanks + int32(world)
-		e.peers[d.hub].emit(h, body, nil)
+		e.peers[e.m.Hub].emit(h, body, nil)
 	}
 	e.post(world)
 }
@@ -95,7 +96,7 @@ func (e *Engine) onBreak(from int, id uint32, f *backend.Fault) {
 	if c == nil {
 		e.later(id, func() { e.onBreak(from, id, f) })
 	} else if !c.closed.Load() && c.broken(f) {
-		c.broadcast(frame.Broken, EncodeFault(f), func(p *peer) bool { return p.wanted && p.rank != from })
+		c.broadcast(frame.Broken, EncodeFault(f), func(p *peer) bool { return !unlinked(p) && p.rank != from })
 	}
 }
 

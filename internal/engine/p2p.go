@@ -55,7 +55,7 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 // looks whether it sleeps.
 func (c *comm) sendNow(buf []byte, dest, tag int) bool {
 	p := c.e.peers[c.World[dest]]
-	if p == nil || p.mem == nil || p.link == nil || p.first != nil || p.fresh || p.broken != nil || c.isGone(dest) ||
+	if p == nil || p.mem == nil || p.link == nil || p.first != nil || p.broken != nil || c.isGone(dest) ||
 		len(buf) >= memlink.CopyMin || !p.mem.Send(c.id, int32(tag), buf) {
 		return false
 	}
@@ -83,7 +83,7 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 		return st, false, nil
 	}
 	p := e.peers[want.Source]
-	if p == nil || p.mem == nil || p.link == nil || p.fresh || e.arrived.Len() > 0 {
+	if p == nil || p.mem == nil || p.link == nil || e.arrived.Len() > 0 {
 		return st, false, nil
 	}
 	if e.posted.Len() > 0 {

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/membership"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 )
 
@@ -42,18 +42,12 @@ type peer struct {
 
 	quiet, mute int // ticks in which nothing has come, or been written
 
-	wanted bool  // a link exists or is being made
-	asking bool  // a goroutine makes it
-	fresh  bool  // the other end has not confirmed the link yet: frames wait
-	failed int   // links in a row that ended before that
-	gone   bool  // the hub has reported that the rank has left
-	acked  bool  // it has acknowledged this rank's goodbye
-	why    error // the error of the last attempt to make a link
+	state  membership.Peer
+	trying bool  // attempts to make a link go on
+	why    error // of the last one that failed, or why the link has ended
 
 	copying int         // ticks in which a lost rank has not ended a copy
-	said    bool        // its goodbye has arrived
-	dead    bool        // nothing more comes
-	over    atomic.Bool // it has said goodbye, or is lost and its link closed; for readers without the lock
+	over    atomic.Bool // it has left, or is lost and its link closed; for readers without the lock
 }
 
 func newPeer(e *Engine, rank int) *peer {
@@ -67,7 +61,7 @@ func (p *peer) up(l Link) {
 	if !slices.Contains(p.e.open, p) {
 		p.e.open = append(p.e.open, p)
 	}
-	p.link, p.wanted = l, true
+	p.link, p.broken = l, nil
 	if limit := p.e.life.limit; limit > 0 { // later than the heartbeats, whose error says more
 		l.Limit(limit + limit/2)
 	}
@@ -82,20 +76,20 @@ func (p *peer) move() (moved bool) {
 	}
 	if p.mem != nil && p.mem.Busy() {
 		did, err := p.mem.Step(p)
-		if err != nil && p.dead {
+		if err != nil && p.gone() {
 			p.mem.Abandon(p)
 		} else if err != nil {
 			p.wrong(err)
 		}
 		moved = moved || did
 	}
-	if p.broken != nil && !p.dead {
+	if p.broken != nil && !p.gone() {
 		// The peer has closed its end. If it did so in good order its goodbye can be read, behind all that it
 		// has sent.
 		p.drain(drainLost)
 		moved = true
 	}
-	if p.broken != nil && !p.dead {
+	if p.broken != nil && !p.gone() {
 		p.ended(p.broken)
 	}
 	return moved
@@ -103,13 +97,13 @@ func (p *peer) move() (moved bool) {
 
 // pull reads what has arrived and acts on it.
 func (p *peer) pull() bool {
-	short := p.mem != nil && !p.fresh && p.takeShort()
+	short := p.mem != nil && p.takeShort()
 	moved, err := p.link.Read(&p.in)
 	if moved {
 		p.quiet = 0
 	}
 	switch {
-	case err == nil || p.dead:
+	case err == nil || p.gone():
 		return moved || short
 	case p.bad != nil || errors.Is(err, frame.ErrFrame):
 		p.wrong(err)
@@ -163,30 +157,25 @@ func (p *peer) wrong(err error) {
 
 // ended is called when nothing more can be read: err is why, io.EOF for the end of the stream.
 func (p *peer) ended(err error) {
-	if p.dead {
+	if p.gone() {
 		return
 	}
-	if p.fresh {
-		p.again()
-		return
+	p.why = err
+	p.link.Close()
+	p.link, p.broken = nil, nil
+	if p.in.Left, p.in.Head.Kind = 0, 0; p.state.Link == membership.Up {
+		p.forget()
 	}
-	p.cut()
-	switch info := p.e.cfg.Peers[p.rank]; {
-	case p.said || p.e.losses[p.rank] != nil:
-	case err == io.EOF:
-		p.e.suspect(p.rank, "rank %d (%v) ended without closing its communicator", p.rank, info)
-	default:
-		p.e.suspect(p.rank, "lost the connection to rank %d (%v): %v", p.rank, info, err)
-	}
+	p.e.m.LinkEnded(p.rank)
 }
+
+// gone reports whether nothing more comes from the peer.
+func (p *peer) gone() bool { return p.state.Link == membership.Ended }
 
 // cut gives the link up.
 func (p *peer) cut() {
-	if p.dead {
-		return
-	}
+	p.e.m.Cut(p.rank)
 	p.forget()
-	p.dead = true
 	if p.link != nil {
 		p.link.Close()
 		p.link = nil
@@ -222,18 +211,18 @@ type out struct {
 // emit writes a frame, or as much as the link takes, and queues the rest for flush. It reports whether all
 // is written, or never will be.
 func (p *peer) emit(h frame.Header, body []byte, o *op) bool {
-	if p.dead || p.broken != nil {
+	if p.gone() || p.broken != nil {
 		return o == nil // an operation ends with its peer
 	}
 	if p.link == nil {
-		p.e.need(p)
+		p.e.m.Need(p.rank)
 	}
 	if len(body) > 0 {
 		h.Length = uint64(len(body))
 	}
 	p.head = h
 	n := 0
-	if p.first == nil && p.link != nil && !p.fresh {
+	if p.first == nil && p.state.Link == membership.Up {
 		var err error
 		n, err = p.link.Write(&p.head, body, 0)
 		if n == frame.HeaderSize+len(body) {
@@ -256,7 +245,7 @@ func (p *peer) emit(h frame.Header, body []byte, o *op) bool {
 
 // queue leaves a frame to flush.
 func (p *peer) queue(h frame.Header, body []byte, o *op) {
-	if p.dead || p.broken != nil {
+	if p.gone() || p.broken != nil {
 		return
 	}
 	w := p.e.outs.get()
@@ -278,7 +267,9 @@ func (p *peer) fails(err error) {
 }
 
 // waits reports whether there is something to be written.
-func (p *peer) waits() bool { return !p.fresh && (p.first != nil || p.link != nil && p.link.Holds()) }
+func (p *peer) waits() bool {
+	return p.state.Link != membership.Fresh && (p.first != nil || p.link != nil && p.link.Holds())
+}
 
 // flush writes queued frames as far as the link takes them, and reports whether it took any.
 func (p *peer) flush() bool {
@@ -413,12 +404,12 @@ var errDead = errors.New("the link was given up")
 
 // End implements frame.Receiver: it acts on a frame.
 func (p *peer) End(a *frame.Arrival) error {
-	if p.fresh {
+	if p.state.Link == membership.Fresh {
 		p.taken()
 	}
 	p.bad = p.end(&a.Head)
 	p.op, p.msg = nil, nil
-	if p.bad == nil && p.dead {
+	if p.bad == nil && p.gone() {
 		return errDead
 	}
 	return p.bad
@@ -477,10 +468,7 @@ func (p *peer) end(h *frame.Header) error {
 		}
 		e.onLoss(p.rank, int(h.Tag), DecodeFault(p.note))
 	case frame.Goodbye:
-		p.said = true
-		p.over.Store(true)
-		e.sweep()
-		e.onGoodbye(p)
+		e.m.Said(p.rank)
 	case frame.Left:
 		return e.onLeft(p, h, p.note)
 	case frame.Heartbeat:

@@ -82,7 +82,7 @@ func checkPlaces(e *Engine) (err error) {
 				wrong("a frame of an operation in state %d is in the queue of rank %d", o.state, p.rank)
 			}
 		}
-		if p.tail != last || p.first != nil && (p.dead || p.broken != nil && p.link == nil) {
+		if p.tail != last || p.first != nil && (p.gone() || p.broken != nil && p.link == nil) {
 			wrong("the queue of rank %d has frames for a link that has ended", p.rank)
 		}
 	}

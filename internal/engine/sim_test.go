@@ -242,7 +242,7 @@ func (s *sim) quiet() bool {
 	}
 	for i, r := range s.ranks {
 		for _, p := range r.e.peers {
-			if p != nil && p.waits() {
+			if p != nil && (p.waits() || p.first != nil && !p.gone()) { // a link may be on its way
 				return false
 			}
 		}
@@ -552,8 +552,8 @@ func (s *sim) leave() {
 			continue
 		}
 		e := r.e
-		if !s.loss && len(e.lostInOrder) > 0 {
-			s.fail("rank %d has lost ranks %v, which have left in good order", i, e.lostInOrder)
+		if !s.loss && len(e.m.LostList) > 0 {
+			s.fail("rank %d has lost ranks %v, which have left in good order", i, e.m.LostList)
 		}
 		open := 0
 		for _, c := range e.comms {

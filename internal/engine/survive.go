@@ -7,6 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
 // This file implements agree.Comm, by which agree.Recovery implements backend.Recovery.
@@ -23,12 +24,14 @@ func (c *comm) acknowledges(world int) bool { return c.parent != nil || c.acknow
 // Failed implements agree.Comm.
 func (c *comm) Failed() []int {
 	e := c.e
-	return c.those(func(p *peer) bool { return e.losses[p.rank] != nil || p.dead && !p.said && !e.isClosed })
+	return c.those(func(p *peer) bool {
+		return p.state.Standing == membership.Lost || p.gone() && !p.state.Over() && !e.m.Closed
+	})
 }
 
 // Left implements agree.Comm.
 func (c *comm) Left() []int {
-	return c.those(func(p *peer) bool { return p.said && c.e.losses[p.rank] == nil })
+	return c.those(func(p *peer) bool { return p.state.Standing == membership.Left })
 }
 
 // those returns the other ranks of which something is true, once what has come from them is read.
@@ -36,7 +39,7 @@ func (c *comm) those(is func(*peer) bool) (ranks []int) {
 	e := c.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.isClosed {
+	if !e.m.Closed {
 		e.progress()
 	}
 	for r, p := range e.peers {
@@ -62,7 +65,7 @@ func (c *comm) Declare(rank int, why error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.isClosed || e.fault.Load() != nil:
+	case e.m.Closed || e.fault.Load() != nil:
 	case rank == e.me:
 		e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(rank)}, EncodeFault(f))
 		e.exclude(f)
