@@ -3,6 +3,7 @@ package board
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -117,7 +118,7 @@ func (b *Board) open(c Comm, id uint64, ranks []int) (*Collective, error) {
 		own.syncs[k].key.Store(0)
 	}
 	own.ended.Store(0)
-	s := &Collective{c: c, b: b, id: id, mine: own, ranks: ranks, slots: make([]word.Pointer[slots], len(ranks)), passed: make([]uint32, len(ranks))}
+	s := &Collective{c: c, b: b, id: id, mine: own, ranks: ranks, slots: make([]atomic.Pointer[slots], len(ranks)), passed: make([]uint32, len(ranks))}
 	s.home = s
 	s.slots[c.Rank()].Store(own)
 	s.side.s, s.side.mem.Block, s.side.ended = s, fetchBlock, s.side.end

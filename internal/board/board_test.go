@@ -19,7 +19,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/direct"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/shmem"
-	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // The offsets in shared memory are computed from constants; the compiler's sizes must be the same.
@@ -414,7 +413,7 @@ func TestPublishedValuesAreChecked(t *testing.T) {
 		all := open(t, boards(t, 2), 0)
 		s := all[0].Collective
 		s.side.call = &backend.Call{Coll: backend.Scatterv}
-		s.ranks, s.slots = slices.Repeat([]int{1}, many), make([]word.Pointer[slots], many)
+		s.ranks, s.slots = slices.Repeat([]int{1}, many), make([]atomic.Pointer[slots], many)
 		for r := range s.slots {
 			s.slots[r].Store(all[1].mine)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -22,16 +23,16 @@ import (
 type Collective struct {
 	c     Comm
 	b     *Board
-	id    uint64                // the communicator's + 1, and in the upper half which of its persistent operations, from 1
-	home  *Collective           // of the communicator; of a persistent operation that of its communicator
-	mu    word.Mutex            // guards everything while there are operations
-	gate  uint32                // of the own slots: see enter
-	ranks []int                 // of the members, on the node
-	mine  *slots                // own
-	slots []word.Pointer[slots] // by rank; nil until found
+	id    uint64                  // the communicator's + 1, and in the upper half which of its persistent operations, from 1
+	home  *Collective             // of the communicator; of a persistent operation that of its communicator
+	mu    word.Mutex              // guards everything while there are operations
+	gate  uint32                  // of the own slots: see enter
+	ranks []int                   // of the members, on the node
+	mine  *slots                  // own
+	slots []atomic.Pointer[slots] // by rank; nil until found
 
-	closed bool        // the slots are not needed any more; the engine's lock guards it
-	looked word.Uint32 // the head.news for which no other rank had published why it has ended
+	closed bool          // the slots are not needed any more; the engine's lock guards it
+	looked atomic.Uint32 // the head.news for which no other rank had published why it has ended
 
 	seq, syncSeq uint32
 	call         *backend.Call
@@ -72,11 +73,12 @@ type aligned struct {
 }
 
 // Ready implements backend.Pending: the awaited ranks have arrived, or one never will, or the communicator has ended.
-func (s *Collective) Ready() bool { return s.arrived() || s.halted() }
+// What one look misses because the others go on meanwhile, the last one sees.
+func (s *Collective) Ready() bool { return s.arrived() || s.halted() || s.arrived() }
 
 // halted reports whether the awaited ranks need not arrive any more.
 func (s *Collective) halted() bool {
-	return s.c.Over() != nil || s.b.lost() || s.news() != nil || s.c.Gone(s.seen) && !s.here(s.seen)
+	return s.c.Over() != nil || s.b.lost() || s.home.told() != nil || s.c.Gone(s.seen) && !s.here(s.seen)
 }
 
 // await begins to wait for ranks lo to hi-1 at call n.
@@ -346,8 +348,10 @@ func (s *Collective) arrive(call *backend.Call) {
 	if s.behind = hi-lo < len(s.ranks); s.behind {
 		deferred = uint64(s.seq)<<32 | uint64(call.Seq)
 	}
-	word.ReleaseUint64(&s.returned.call[s.seq%returnedDeep], deferred)
-	word.ReleaseUint64(&p.key, s.keyOf(s.seq))
+	if was := &s.returned.call[s.seq%returnedDeep]; deferred != 0 || word.LoadUint64(was) != 0 {
+		release(was, deferred)
+	}
+	release(&p.key, s.keyOf(s.seq))
 	s.fresh = true
 }
 

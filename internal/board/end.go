@@ -20,7 +20,7 @@ func (s *Collective) enter() bool {
 	return g != gateShut && word.CompareAndSwapUint32(&s.gate, g, gateInside)
 }
 
-func (s *Collective) leave() { word.ReleaseUint32(&s.gate, gateOutside) }
+func (s *Collective) leave() { releaseGate(&s.gate, gateOutside) }
 
 // shut gives the slots back unless a goroutine is inside, and reports whether they are given back. With unused it does
 // so only if this rank has not arrived at any collective.
@@ -62,7 +62,7 @@ func (s *Collective) Ended(f *backend.Fault) {
 // told returns why the communicator has ended on another rank, nil if it has not, or if it was only closed there.
 func (s *Collective) told() *backend.Fault {
 	for r := range s.ranks {
-		if o := s.of(r); o != nil && o.ended.Load()&endedFault != 0 {
+		if o := s.of(r); o != nil && o != s.mine && o.ended.Load()&endedFault != 0 {
 			f := o.reason.get()
 			if s.settle(); o.id.Load() == s.id {
 				return f

@@ -41,11 +41,7 @@ const (
 	slotsSize    = line + reasonMax + slotsDeep*callSlotSize + dataDeep*slotData + 2*syncSlotSize
 )
 
-const (
-	ahead     = 3
-	dataDeep  = ahead + 1
-	slotsDeep = 8 // at least 2*ahead+1, and a power of two
-)
+const dataDeep = ahead + 1
 
 // head is what concerns a rank and no communicator.
 type head struct {
@@ -105,7 +101,22 @@ type callSlot struct {
 	facts [5]uint64       // addresses and lengths of the buffers
 	way   uint32          // of rank 0: how the data go, if they do not fit: see way.go
 	took  uint32          // nanoseconds of the rank's last call that was measured, 0: of none
-	_     [16]byte
+	touch uint64          // see reads
+	_     [8]byte
+}
+
+// reads and writes come before the rest of a slot is read or written. The explorer knows by them who has read what:
+// readers may be late, and find it out by the key.
+func (p *callSlot) reads() {
+	if word.Exploring {
+		word.LoadUint64(&p.touch)
+	}
+}
+
+func (p *callSlot) writes() {
+	if word.Exploring {
+		word.StoreUint64(&p.touch, p.touch+1)
+	}
 }
 
 // syncSlot is a rank's arrival at a synchronization inside a collective.

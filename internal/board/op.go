@@ -167,7 +167,11 @@ func (d *drained) Ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance()
-	return len(s.ops) == 0 || s.stuck()
+	if len(s.ops) > 0 && !s.stuck() {
+		s.advance() // as in Collective.Ready
+		return len(s.ops) == 0
+	}
+	return true
 }
 
 // drain waits until no operations are under way, before a blocking call.
@@ -217,7 +221,11 @@ func (o *Op) Ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance()
-	return o.done.Load() || s.stuck()
+	if !o.done.Load() && !s.stuck() {
+		s.advance() // as in Collective.Ready
+		return o.done.Load()
+	}
+	return true
 }
 
 // Soon looks at the operation for about 2 µs, and reports whether it is ready.

@@ -8,7 +8,6 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/direct"
 	"github.com/cohort-hpc/cohort/internal/shmem"
-	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // peers implements direct.Peers: access to the other ranks' buffers during a collective. Short
@@ -45,8 +44,9 @@ const blockBytes = 16 // offset and length, in the table of blocks
 // publish writes what the others need into this rank's call slot.
 func (p *peers) publish(to *callSlot, call *backend.Call) {
 	print := call.Fingerprint()
-	word.ReleaseUint64(&to.key, 0) // before the rest
+	release(&to.key, 0) // before the rest
 	p.s.settle()
+	to.writes()
 	p.s.prints[p.s.seq%slotsDeep], to.print = print, print
 	n := len(p.s.ranks)
 	p.call, p.inSlots = call, true
@@ -161,6 +161,7 @@ func (p *peers) copyOf(r, off, n int) []byte {
 // in common is there, except the root's of rooted calls.
 func (p *peers) slotOf(r int) []byte {
 	o := p.s.slots[r].Load()
+	p.s.slot(o).reads()
 	if p.length() <= smallData {
 		return p.s.slot(o).small[:]
 	}
