@@ -38,11 +38,11 @@ func Vector(count, blocklen, stride int) Layout {
 }
 
 // Subarray is a part of an array with the extents sizes: it begins at starts and has the extents subsizes
-// (MPI_Type_create_subarray). The array's last dimension is contiguous.
+// (MPI_Type_create_subarray). The array's last dimension is contiguous. An array of no dimensions is one element.
 //
 // Errors: operations that use it return [ErrCount] if the part is not inside the array.
 func Subarray(sizes, subsizes, starts []int) Layout {
-	if len(sizes) == 0 || len(subsizes) != len(sizes) || len(starts) != len(sizes) {
+	if len(subsizes) != len(sizes) || len(starts) != len(sizes) {
 		return badLayout("subarray with %d sizes, %d subsizes, %d starts; want one of each for every dimension", len(sizes), len(subsizes), len(starts))
 	}
 	offset, stride := 0, 1

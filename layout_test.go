@@ -138,6 +138,7 @@ func TestPartsOfLayoutsAreThoseOfTheWhole(t *testing.T) {
 		"blocks":     Vector(5, 3, 4),
 		"elements":   Vector(7, 1, 3),
 		"contiguous": Vector(1, 9, 9),
+		"no dims":    Subarray(nil, nil, nil),
 		"three dims": Subarray([]int{4, 5, 6}, []int{3, 2, 4}, []int{1, 2, 1}),
 		"last one 1": Subarray([]int{4, 5, 6}, []int{3, 4, 1}, []int{1, 0, 5}),
 		"indexed":    Indexed([]int{0, 3, 0, 1, 4, 0}, []int{9, 5, 0, 30, 10, 1}),
@@ -170,7 +171,7 @@ func TestWrongLayoutsAreErrCount(t *testing.T) {
 	for i, l := range []Layout{
 		Vector(-1, 1, 1), Vector(1, -1, 1), Vector(2, 3, 2), Vector(2, 1, -1), Vector(2, 1, 0), Vector(huge, 2, huge),
 		Indexed([]int{1}, nil), Indexed([]int{-1}, []int{0}), Indexed([]int{1}, []int{-1}), Indexed([]int{2, 1}, []int{0, 1}), Indexed([]int{huge}, []int{1}),
-		Subarray(nil, nil, nil), Subarray([]int{3}, []int{1, 1}, []int{0}), Subarray([]int{3}, []int{3}, []int{1}), Subarray([]int{3}, []int{-1}, []int{0}),
+		Subarray([]int{3}, []int{1, 1}, []int{0}), Subarray([]int{3}, []int{3}, []int{1}), Subarray([]int{3}, []int{-1}, []int{0}),
 		Subarray([]int{3}, []int{0}, []int{4}), Subarray([]int{huge, huge}, []int{1, 1}, []int{0, 0}),
 	} {
 		if err := ViewOf(make([]byte, 9), l).Pack(make([]byte, 9)); !errors.Is(err, ErrCount) {

@@ -2,10 +2,12 @@ package file
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,7 +104,7 @@ np.save("small", np.zeros((2, 2), dtype=i4))`, dir)
 	}{
 		{"3d", []int{1, 2, 3}, []int{2, 1, 2}, []int32{47, 48, 49, 52, 53, 54}, nil},
 		{"version2", []int{2}, []int{5}, []int32{5, 6}, nil},
-		{"fortran", []int{2, 3}, []int{0, 0}, nil, cohort.ErrNotSupported},
+		{"fortran", []int{2, 2}, []int{0, 1}, []int32{1, 2, 4, 5}, nil},
 		{"other-order", []int{2, 3}, []int{0, 0}, nil, cohort.ErrType},
 		{"int64", []int{2, 3}, []int{0, 0}, nil, cohort.ErrType},
 		{"struct", []int{2, 3}, []int{0, 0}, nil, cohort.ErrType},
@@ -125,6 +127,184 @@ np.save("small", np.zeros((2, 2), dtype=i4))`, dir)
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// npyFile returns a NumPy file of float64 with a header that NumPy reads, though it does not write it.
+func npyFile(t *testing.T, header string, data ...float64) string {
+	t.Helper()
+	header += strings.Repeat(" ", 64-(10+len(header)+1)%64) + "\n"
+	b := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
+	b = append(b, header...)
+	for _, x := range data {
+		b = binary.NativeEndian.AppendUint64(b, math.Float64bits(x))
+	}
+	name := filepath.Join(t.TempDir(), "a.npy")
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Every header that the format allows is read. NumPy reads the same ones.
+func TestRanksReadEveryLegalHeader(t *testing.T) {
+	native := nativeOrder + "f8"
+	for name, header := range map[string]string{
+		"Fortran, one dimension": "{'descr': '" + native + "', 'fortran_order': True, 'shape': (3,), }",
+		"Fortran, a column":      "{'descr': '" + native + "', 'fortran_order': True, 'shape': (3, 1), }",
+		"double quotes":          `{"descr": "` + native + `", "fortran_order": False, "shape": (3,), }`,
+		"native order":           "{'descr': '=f8', 'fortran_order': False, 'shape': (3,), }",
+		"no order":               "{'descr': 'f8', 'fortran_order': False, 'shape': (3,), }",
+		"other order of keys":    "{'shape':(3,),'descr':'" + native + "','fortran_order':False}",
+	} {
+		file := npyFile(t, header, 1, 2, 3)
+		if got := numpy(t, "print(np.load(sys.argv[1]).ravel().tolist())", file); got != "[1.0, 2.0, 3.0]" {
+			t.Errorf("%s: NumPy reads %s", name, got)
+		}
+		err := cohort.Run(t.Context(), 1, func(world *cohort.Comm) error {
+			f, err := Open(world, file, os.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			h, err := ReadNpyHeader(f)
+			if err != nil {
+				return err
+			}
+			got := make([]float64, 3)
+			if err := ReadNpy(f, got, h.Shape, make([]int, len(h.Shape))); err != nil || !slices.Equal(got, []float64{1, 2, 3}) {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A header is read as the Python literal that it is: text inside a string is no key.
+func TestOtherHeadersAreErrors(t *testing.T) {
+	for name, header := range map[string]string{
+		"structure with keys in a name": `{'descr': [("'descr': '<f8'", '<i8')], 'fortran_order': False, 'shape': (3,), }`,
+		"key inside a string":           `{"x": "'descr': '<f8'", 'fortran_order': False, 'shape': (3,), }`,
+		"text behind it":                "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), } x",
+		"negative dimension":            "{'descr': '<f8', 'fortran_order': False, 'shape': (-3,), }",
+		"shape is a number":             "{'descr': '<f8', 'fortran_order': False, 'shape': 3, }",
+		"shape of bools":                "{'descr': '<f8', 'fortran_order': False, 'shape': (True,), }",
+		"no end":                        "{'descr': '<f8', 'fortran_order': False, 'shape': (3,",
+		"no end of a string":            "{'descr': '<f8",
+		"deep":                          "{'descr': " + strings.Repeat("(", 10000),
+		"a call":                        "{'descr': f(), 'fortran_order': False, 'shape': (3,), }",
+	} {
+		b, err := os.ReadFile(npyFile(t, header))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err := parseNpy(bytes.NewReader(b)); !errors.Is(err, cohort.ErrType) {
+			t.Errorf("%s: %+v, %v; want %v", name, a, err, cohort.ErrType)
+		}
+	}
+}
+
+// randomShape returns up to four dimensions with up to 6 elements each.
+func randomShape(r *rand.Rand) (shape []int, n int) {
+	shape, n = make([]int, r.IntN(5)), 1
+	for i := range shape {
+		shape[i] = r.IntN(7)
+		n *= shape[i]
+	}
+	return shape, n
+}
+
+func tuple(shape []int) string {
+	var b strings.Builder
+	for _, n := range shape {
+		fmt.Fprintf(&b, "%d,", n)
+	}
+	return "(" + b.String() + ")"
+}
+
+// readsAndWrites reads a random part of an array whose element i, in the order of C, is i, and writes the array.
+func readsAndWrites[T int8 | int64 | float32 | float64 | uint16](t *testing.T, r *rand.Rand, in, out string, shape []int, n int) {
+	t.Helper()
+	sub, starts := slices.Clone(shape), make([]int, len(shape))
+	for i, k := range shape {
+		starts[i] = r.IntN(k + 1)
+		sub[i] = r.IntN(k - starts[i] + 1)
+	}
+	var want []T
+	for i := range n { // of the whole array, those inside the part
+		inside, rest := true, i
+		for d := len(shape) - 1; d >= 0; d-- {
+			at := rest % shape[d]
+			rest /= shape[d]
+			inside = inside && at >= starts[d] && at < starts[d]+sub[d]
+		}
+		if inside {
+			want = append(want, T(i))
+		}
+	}
+	all := make([]T, n)
+	for i := range all {
+		all[i] = T(i)
+	}
+	err := cohort.Run(t.Context(), 1, func(world *cohort.Comm) error {
+		f, err := Open(world, in, os.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		got := make([]T, len(want))
+		if err := ReadNpy(f, got, sub, starts); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%T of shape %v, %v from %v: %v, %v; want %v", all, shape, sub, starts, got, err, want)
+		}
+		g, err := Open(world, out, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		return errors.Join(WriteNpy(g, all, shape, shape, make([]int, len(shape))), f.Close(), g.Close())
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// NumPy and ranks read each other's arrays of random shapes, orders and types.
+func TestRandomArraysAgreeWithNumpy(t *testing.T) {
+	const arrays = 120
+	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 2))
+	shapes, sizes := make([][]int, arrays), make([]int, arrays)
+	var program strings.Builder
+	program.WriteString("import os; os.chdir(sys.argv[1])\n")
+	types := []string{"i1", "i8", "f4", "f8", "u2"}
+	for i := range arrays {
+		shapes[i], sizes[i] = randomShape(r)
+		order := map[bool]string{true: "np.asfortranarray", false: ""}[r.IntN(2) == 0 && len(shapes[i]) > 0]
+		fmt.Fprintf(&program, "np.save('%d', %s(np.arange(%d).astype('%s').reshape(%s)))\n", i, order, sizes[i], types[i%5], tuple(shapes[i]))
+	}
+	numpy(t, program.String(), dir)
+	for i := range arrays {
+		in, out := filepath.Join(dir, fmt.Sprintf("%d.npy", i)), filepath.Join(dir, fmt.Sprintf("back%d.npy", i))
+		switch types[i%5] {
+		case "i1":
+			readsAndWrites[int8](t, r, in, out, shapes[i], sizes[i])
+		case "i8":
+			readsAndWrites[int64](t, r, in, out, shapes[i], sizes[i])
+		case "f4":
+			readsAndWrites[float32](t, r, in, out, shapes[i], sizes[i])
+		case "f8":
+			readsAndWrites[float64](t, r, in, out, shapes[i], sizes[i])
+		case "u2":
+			readsAndWrites[uint16](t, r, in, out, shapes[i], sizes[i])
+		}
+	}
+	got := numpy(t, fmt.Sprintf(`import os; os.chdir(sys.argv[1])
+for i in range(%d):
+	a, b = np.load("%%d.npy" %% i), np.load("back%%d.npy" %% i)
+	if a.dtype != b.dtype or a.shape != b.shape or not np.array_equal(a, b):
+		print(i, a.dtype, a.shape, b.dtype, b.shape)`, arrays), dir)
+	if got != "" {
+		t.Errorf("NumPy reads other arrays than were written:\n%s", got)
 	}
 }
 
