@@ -53,11 +53,9 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 	}
 	defer c.leave()
 	switch {
-	case call.Agreed && c.p.engine.queued.Load() > 0:
-		return backend.PlanDone, c.limited(nil, c.ctl, call)
-	case call.Agreed:
+	case call.Agreed: // all ranks are there, so nobody waits for what only poll advances
 		return backend.PlanDone, c.native(c.ctl, call)
-	case c.p.agreed:
+	case c.p.agreed || c.p.oneThread:
 		return c.plan(call), nil
 	case call.Err != nil:
 		return backend.PlanDone, call.Err
@@ -71,17 +69,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 		return c.plan(call), nil
 	}
 	if b.Limited() || c.p.engine.needsPoll() {
-		if c.p.level >= libmpi.Serialized {
-			return backend.PlanDone, c.limited(b, c.data, call)
-		}
-		if b.Limited() {
-			return backend.PlanDone, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "at thread level " + c.p.level.String() + " a collective can " +
-				"end early only if some rank gives Init a context that ends, or sets COHORT_TIMEOUT"}
-		}
-		if !libmpi.MayCall() {
-			return backend.PlanDone, libmpi.Error(libmpi.Thread)
-		}
-		c.p.engine.postGuarded()
+		return backend.PlanDone, c.limited(b, c.data, call)
 	}
 	return backend.PlanDone, c.native(c.data, call)
 }
@@ -109,12 +97,12 @@ func (c *comm) message(b *backend.Bound, call *backend.Call) error {
 // plan says how to make a call that the library does not make at once.
 func (c *comm) plan(call *backend.Call) backend.Plan {
 	switch {
-	case !c.p.agreed && !c.guarded(call):
-		return backend.PlanSchedule
-	case call.Coll == backend.Barrier || c.scheduled(call):
+	case !c.scheduled(call) && call.Coll != backend.Barrier:
+		return backend.PlanAgree
+	case c.p.agreed || c.p.oneThread || c.guarded(call):
 		return backend.PlanChecked
 	}
-	return backend.PlanAgree
+	return backend.PlanSchedule
 }
 
 // guarded reports whether the ranks must agree on a call before the library makes it. That holds
@@ -185,6 +173,7 @@ func (c *comm) scheduled(call *backend.Call) bool {
 
 // native makes the library's blocking call.
 func (c *comm) native(on libmpi.Comm, call *backend.Call) error {
+	c.calls.Add(1)
 	c.p.rest(len(call.Send) + len(call.Recv))
 	if call.Coll == backend.Allreduce && call.Count <= math.MaxInt32 && len(call.Recv) > 0 {
 		if op := c.p.ops.native(call.Op); op != 0 {
@@ -213,6 +202,7 @@ func (c *comm) ended(code libmpi.Code, call *backend.Call) error {
 	if code == 0 {
 		return nil
 	}
+	c.miscounts.Store(true)
 	err := c.fault(code)
 	c.p.keep(call.Send, call.Recv)
 	if s := backend.Sentinel(backend.Code(err)); s == backend.ErrTruncate && c.p.checked {
@@ -312,11 +302,15 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 	for _, n := range []*[]int{&own.SendCounts, &own.SendDispls, &own.RecvCounts, &own.RecvDispls} {
 		*n = slices.Clone(*n) // the library may read them after this returns, when the caller may change its own
 	}
+	if !c.gate.Enter() { // for the goroutine
+		return errClosed
+	}
 	done := make(chan error, 1)
 	c.late.Lock()
 	c.p.engine.stuck.Add(1)
 	go func() {
 		defer c.late.Unlock()
+		defer c.leave()
 		err := c.native(on, &own)
 		c.p.engine.stuck.Add(-1)
 		done <- err
@@ -330,7 +324,6 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 		}
 		c.Poll()
 		if err := w.pause(c); err != nil {
-			c.leaked.Store(true)
 			c.Break(err)
 			return err
 		}
@@ -343,7 +336,6 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 				return err
 			case <-time.After(grace):
 			}
-			c.leaked.Store(true)
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/gate"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
@@ -22,31 +23,30 @@ type comm struct {
 	world      []int // each rank's rank in the world
 	isWorld    bool
 
-	// inside counts the calls in the library that use handles which Close frees.
-	inside atomic.Int32
-	// state is nil while the communicator can be used, else the error of new operations.
-	state  atomic.Pointer[ended]
-	broken atomic.Pointer[backend.Fault] // the cause
+	// gate is shut once the communicator is closed. Whoever is inside may use the library's handles. Its tally is the
+	// number of messages that this rank has sent on data and ctl, minus those that it has received.
+	gate   gate.Gate
+	broken atomic.Pointer[backend.Fault] // why operations end
 
 	reading sync.Mutex // held while a notice is received; guards asked
 	asked   time.Time  // when the library was last asked for lost ranks
 
 	queues [2]queue // guarded receives on data and on ctl
 
-	call   libmpi.Coll // of the blocking collective
-	near   neighborhood
-	user   userCall
-	late   sync.Mutex // held by a blocking collective, also an abandoned one, until it returns
-	leaked atomic.Bool
+	call  libmpi.Coll // of the blocking collective
+	near  neighborhood
+	user  userCall
+	late  sync.Mutex    // held by a blocking collective, also an abandoned one, until it returns
+	calls atomic.Uint32 // the library's collectives that this rank has begun, on data and ctl
+	// miscounts is set once a call in the library has failed: it is not known which messages it has sent or received.
+	miscounts atomic.Bool
 
-	recovery recovery
+	recovery   recovery
+	retirement retirement
 }
 
-// ended is why a communicator cannot be used.
-type ended struct{ err error }
-
-// closed is the state of a communicator after Close of itself or of the world.
-var closed = &ended{&backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator is closed"}}
+// errClosed is the error of operations after Close of the communicator or of the world.
+var errClosed = &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator is closed"}
 
 func (c *comm) Rank() int          { return c.rank }
 func (c *comm) Size() int          { return c.size }
@@ -90,8 +90,11 @@ func (c *comm) on(tag int) (libmpi.Comm, int) {
 
 // usable returns the error of new operations if the communicator is closed or broken.
 func (c *comm) usable() error {
-	if s := c.state.Load(); s != nil {
-		return s.err
+	if c.gate.IsShut() {
+		return errClosed
+	}
+	if f := c.broken.Load(); f != nil {
+		return &backend.Broken{Cause: f}
 	}
 	return nil
 }
@@ -99,39 +102,20 @@ func (c *comm) usable() error {
 // enter begins a call that uses the library's handles of the communicator, which stay valid until
 // leave. It returns an error if the communicator is closed or broken.
 func (c *comm) enter() error {
-	c.inside.Add(1) // first, so that Close sees it or it sees Close
-	if s := c.state.Load(); s != nil {
+	if c.gate.Enter() {
+		if c.broken.Load() == nil {
+			return nil
+		}
 		c.leave()
-		return s.err
 	}
-	return nil
+	return c.usable()
 }
 
-func (c *comm) leave() { c.inside.Add(-1) }
+func (c *comm) leave() { c.gate.Leave() }
 
 // reenter is enter for calls that a broken communicator allows. It returns false if the
 // communicator is closed.
-func (c *comm) reenter() bool {
-	c.inside.Add(1)
-	if c.state.Load() == closed {
-		c.leave()
-		return false
-	}
-	return true
-}
-
-// left waits until no call uses the closed communicator, and reports whether that happened in time.
-func (c *comm) left(end time.Time) bool { return none(&c.inside, end) }
-
-// none waits until a count is 0, and reports whether that happened in time.
-func none(count *atomic.Int32, end time.Time) bool {
-	for ; count.Load() != 0; time.Sleep(shortest) {
-		if time.Now().After(end) {
-			return false
-		}
-	}
-	return true
-}
+func (c *comm) reenter() bool { return c.gate.Enter() }
 
 // Derive makes a communicator of members, which all make it at the same time: the library's call
 // waits for them.
@@ -140,6 +124,7 @@ func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 		return nil, err
 	}
 	defer c.leave()
+	c.p.engine.tend()
 	ranks, world := make([]int32, len(members)), make([]int, len(members))
 	for i, m := range members {
 		ranks[i], world[i] = int32(m), c.world[m]
@@ -176,15 +161,16 @@ func (c *comm) begin() {
 	c.p.engine.add(c)
 }
 
-// Close releases the communicator. On the world it finalizes MPI, which waits for the other ranks
-// to do the same.
+// Close closes the communicator, and frees it as soon as no message can arrive on it (retire.go). On the
+// world it finalizes MPI, which waits for the other ranks to do the same.
 func (c *comm) Close() error {
+	e := &c.p.engine
 	if c.isWorld {
-		if c.state.Swap(closed) == closed {
+		if !c.gate.Shut() {
 			return nil
 		}
-		c.drop(closed.err)
-		c.p.engine.remove(c)
+		c.drop(errClosed)
+		e.remove(c)
 		c.p.removeProcessor()
 		return c.p.finalize(c)
 	}
@@ -193,39 +179,7 @@ func (c *comm) Close() error {
 		return nil // the world's Close has closed it
 	}
 	defer world.leave()
-	if c.p.drains {
-		c.readNotice() // a broken communicator must not be freed
-	}
-	if c.state.Swap(closed) == closed {
-		return nil
-	}
-	if c.broken.Load() == nil {
-		c.p.engine.sent(c)
-	}
-	c.drop(closed.err)
-	c.p.engine.remove(c)
-	if !c.left(time.Now().Add(grace)) {
-		c.leaked.Store(true)
-		c.p.engine.linger(c)
-	}
-	// A broken communicator may have messages in flight: the next one made must not get its context
-	// id. One that a call still uses is not freed either.
-	if c.broken.Load() != nil || c.leaked.Load() {
-		c.p.engine.keepComm(c)
-		return nil
-	}
-	var code libmpi.Code
-	if c.near.graph != 0 {
-		code = c.near.graph.Free()
-	}
-	if other := c.data.Free(); code == 0 {
-		code = other
-	}
-	if other := c.ctl.Free(); code == 0 {
-		code = other
-	}
-	if code != 0 {
-		return c.fault(code)
-	}
+	e.shut(c)
+	e.tend()
 	return nil
 }

@@ -17,26 +17,34 @@ const batch = 64
 
 // engine holds the process's requests in progress and completes them. One goroutine at a time tests
 // them.
+//
+// A request in progress is in exactly one place: in a communicator's queue if it is a guarded receive that has not
+// matched, else in ops. Whoever takes it out of there, under that place's lock, decides how it ends: complete, because
+// the library has reported it; giveUp and drop, because its time is up or its communicator has ended. In between it
+// is in the hands of the goroutine that starts it, which looks at the communicator again afterwards (started).
 type engine struct {
-	mu      sync.Mutex
-	reqs    []libmpi.Request // what MPI tests; parallel to ops
-	ops     []*op
-	comms   []*comm      // those that can have guarded receives; replaced, never modified
-	leaks   int          // communicators that could not be freed
-	unfreed []*comm      // those of them that may have messages in flight
-	inUse   []*comm      // closed ones that a call may still use
-	ended   bool         // the world is closed, and so is every communicator
-	stuck   atomic.Int32 // blocking calls that can be abandoned, until they return
-	wins    atomic.Int32 // windows not yet freed, of communicators that are not broken
-	next    int          // where the next round of tests starts
-	at      [batch]int32
-	st      [batch]libmpi.Status
+	mu       sync.Mutex
+	reqs     []libmpi.Request // what MPI tests; parallel to ops
+	ops      []*op
+	comms    []*comm                 // the open ones; the lists are replaced, never modified
+	retired  []*comm                 // closed, and not freed yet
+	kept     []*comm                 // closed, and never freed
+	prepared map[*operation]struct{} // persistent collectives, whose buffers stay pinned between their starts
+	leaks    int                     // what else could not be freed
+	ended    bool                    // the world is closed, and so is every communicator
+	dropped  int                     // those of ops that drop has ended and the library has not
+	stuck    atomic.Int32            // blocking calls that can be abandoned, until they return
+	wins     atomic.Int32            // windows not yet freed, of communicators that are not broken
+	next     int                     // where the next round of tests starts
+	at       [batch]int32
+	st       [batch]libmpi.Status
 
 	queued     atomic.Int32 // waiting guarded receives of all communicators
 	internal   atomic.Int32 // messages in progress that belong to collectives
-	background bool         // the thread level lets another goroutine match them
-	matching   atomic.Bool
+	background bool         // the thread level lets another goroutine poll
+	polling    atomic.Bool  // it does
 	closing    atomic.Bool
+	tending    sync.Mutex
 
 	free  sync.Pool // of *backend.Request
 	colls sync.Pool // of *operation: nonblocking collectives
@@ -52,24 +60,6 @@ func (e *engine) add(c *comm) {
 	}
 }
 
-// shut closes a communicator that the program left open.
-func (e *engine) shut(c *comm) {
-	if c.state.Swap(closed) == closed {
-		return
-	}
-	c.drop(closed.err)
-	e.linger(c)
-	e.keepComm(c)
-}
-
-// keepComm records a closed communicator that is never freed.
-func (e *engine) keepComm(c *comm) {
-	e.leak()
-	e.mu.Lock()
-	e.unfreed = append(e.unfreed, c)
-	e.mu.Unlock()
-}
-
 // shutAll closes the communicators that are open, and those made from now on.
 func (e *engine) shutAll() {
 	e.mu.Lock()
@@ -83,7 +73,7 @@ func (e *engine) shutAll() {
 
 func (e *engine) remove(c *comm) {
 	e.mu.Lock()
-	e.comms = slices.DeleteFunc(slices.Clone(e.comms), func(d *comm) bool { return d == c })
+	e.comms = without(e.comms, c)
 	e.mu.Unlock()
 }
 
@@ -93,50 +83,34 @@ func (e *engine) leak() {
 	e.mu.Unlock()
 }
 
-// leaked reports whether there are communicators that could not be freed.
+// leaked reports whether anything could not be freed.
 func (e *engine) leaked() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.leaks > 0
+	return e.leaks+len(e.retired)+len(e.kept) > 0
 }
 
-// linger records a closed communicator that a call may still use.
-func (e *engine) linger(c *comm) {
+// unfreed returns the closed communicators that are not freed.
+func (e *engine) unfreed() []*comm {
 	e.mu.Lock()
-	e.inUse = append(e.inUse, c)
-	e.mu.Unlock()
+	defer e.mu.Unlock()
+	return slices.Concat(e.retired, e.kept)
 }
 
-// left waits until no call uses a closed communicator and all abandoned calls have returned. It
-// reports whether that happened in time.
-func (e *engine) left(end time.Time) bool {
-	for i := 0; ; i++ {
-		e.mu.Lock()
-		if i == len(e.inUse) {
-			e.mu.Unlock()
-			return none(&e.stuck, end) // last: a call in a communicator can be abandoned
-		}
-		c := e.inUse[i]
-		e.mu.Unlock()
-		if !c.left(end) {
+// left waits until no call uses the world or a closed communicator, and all abandoned calls have returned. It reports
+// whether that happened in time.
+func (e *engine) left(world *comm, end time.Time) bool {
+	for _, c := range append(e.unfreed(), world) {
+		if !c.gate.AwaitEmpty(max(time.Until(end), 1)) {
 			return false
 		}
 	}
-}
-
-// kept holds the operations that the library still had when a world was closed. Their buffers stay
-// pinned, so they must stay reachable.
-var kept struct {
-	mu  sync.Mutex
-	ops []*op
-}
-
-func (e *engine) keep() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	kept.ops = append(kept.ops, e.ops...)
+	for ; e.stuck.Load() > 0; time.Sleep(shortest) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
 }
 
 // request returns a request for an internal operation. done takes it back once it is complete.
@@ -159,12 +133,10 @@ func (e *engine) watch(o *op) {
 	e.mu.Lock()
 	e.reqs = append(e.reqs, o.h)
 	e.ops = append(e.ops, o)
-	if e.closing.Load() {
-		kept.mu.Lock()
-		kept.ops = append(kept.ops, o)
-		kept.mu.Unlock()
-	}
 	e.mu.Unlock()
+	if o.counted {
+		e.inBackground()
+	}
 }
 
 // finished is an operation that MPI reports as complete.
@@ -174,14 +146,23 @@ type finished struct {
 	err error // the status's error
 }
 
-// poll makes progress if it can. It tries up to spins times while there is none.
-func (e *engine) poll(spins int) {
+// poll makes progress if it can. It tries up to spins times while there is none. It returns true if it has completed
+// a request.
+func (e *engine) poll(spins int) bool {
 	if !e.mu.TryLock() {
-		return // another goroutine polls
+		return false // another goroutine polls
 	}
 	if e.closing.Load() {
 		e.mu.Unlock()
-		return
+		return false
+	}
+	if e.dropped > 0 {
+		late := e.overdue(time.Now())
+		e.mu.Unlock()
+		end(late)
+		if !e.mu.TryLock() {
+			return len(late) > 0
+		}
 	}
 	if e.queued.Load() > 0 {
 		comms := e.comms
@@ -190,18 +171,18 @@ func (e *engine) poll(spins int) {
 			c.match()
 		}
 		if !e.mu.TryLock() {
-			return
+			return false
 		}
 		if e.closing.Load() {
 			e.mu.Unlock()
-			return
+			return false
 		}
 		spins = 1
 	}
 	n := len(e.reqs)
 	if n == 0 {
 		e.mu.Unlock()
-		return
+		return false
 	}
 	if n > batch {
 		spins = 1
@@ -215,15 +196,16 @@ func (e *engine) poll(spins int) {
 	done, code := libmpi.Testsome(e.reqs[from:to], spins, e.at[:], e.st[:])
 	if code != 0 || done == 0 {
 		e.mu.Unlock()
-		return
+		return false
 	}
 	if done == 1 { // the usual case: clearing many records would take longer than all else
 		var fin [1]finished
 		e.complete(fin[:], from)
-		return
+		return true
 	}
 	var fin [batch]finished
 	e.complete(fin[:done], from)
+	return true
 }
 
 // complete ends the operations that Testsome has reported as complete, of those from an index on. fin
@@ -262,6 +244,9 @@ func (e *engine) take(fin []finished, from int) {
 	}
 	for i := range fin {
 		e.ops[from+int(e.at[i])] = nil
+		if fin[i].o.why != nil {
+			e.dropped--
+		}
 	}
 	j := 0
 	for i, o := range e.ops {
@@ -275,42 +260,51 @@ func (e *engine) take(fin []finished, from int) {
 	e.next = 0
 }
 
-// stop ends all progress before MPI is finalized. It waits for a round in progress.
+// stop ends all progress before MPI is finalized. It waits for a round in progress, and gives up what is left.
 func (e *engine) stop() {
 	e.mu.Lock()
 	e.closing.Store(true)
+	late := e.overdue(time.Time{})
 	e.mu.Unlock()
+	end(late)
 }
 
 // owed reports whether MPI still has abandoned sends.
 func (e *engine) owed() bool {
+	return e.any(func(o *op) bool { return o.req == nil && o.coll == nil && !o.receives })
+}
+
+// has reports whether MPI still has operations of a communicator.
+func (e *engine) has(c *comm) bool { return e.any(func(o *op) bool { return o.c == c }) }
+
+func (e *engine) any(is func(*op) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.ops, func(o *op) bool { return o.req == nil && o.coll == nil && !o.receives })
+	return slices.ContainsFunc(e.ops, is)
 }
 
-// sent gives a communicator's sends a moment to complete. Those that nobody waits for may be
-// complete without having been tested.
-func (e *engine) sent(c *comm) {
-	for end := time.Now().Add(grace); ; yield() {
-		e.mu.Lock()
-		under := slices.ContainsFunc(e.ops, func(o *op) bool { return o.c == c && o.coll == nil && !o.receives })
-		e.mu.Unlock()
-		if !under || time.Now().After(end) {
-			return
+// discarding returns how many bytes are being received that nobody wants, and at least 1 for each message.
+func (e *engine) discarding() (bytes int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, o := range e.ops {
+		if o.discards {
+			bytes += len(o.buf) + 1
 		}
-		e.poll(spins)
 	}
+	return bytes
 }
 
-// notify sends a notice without waiting for it.
-func (e *engine) notify(c *comm, notice []byte, dest int) {
-	o := &op{c: c, buf: notice}
+// tell sends a short message on ctl without waiting for it. It returns false if the library cannot.
+func (e *engine) tell(c *comm, text []byte, dest, tag int) bool {
+	o := &op{c: c, buf: text}
 	o.pin()
 	var st libmpi.Status
-	if code := c.ctl.Isend(notice, dest, c.p.folds.notice(), false, &o.h, &st); code != 0 || st.Flag != 0 {
+	code := c.ctl.Isend(text, dest, tag, false, &o.h, &st)
+	if code != 0 || st.Flag != 0 {
 		o.complete(backend.Status{}, nil)
-		return
+		return code == 0
 	}
 	e.watch(o)
+	return true
 }

@@ -36,7 +36,9 @@ func (c *comm) Break(err error) {
 	n = n[:min(len(n), noticeSize)]
 	for r := range c.size {
 		if r != c.rank {
-			c.p.engine.notify(c, n, r)
+			if c.p.engine.tell(c, n, r, c.p.folds.notice()) {
+				c.gate.Count(1)
+			}
 		}
 	}
 }
@@ -45,10 +47,9 @@ func (c *comm) Break(err error) {
 // communicator was broken or closed before.
 func (c *comm) breaks(err error) bool {
 	f := asFault(err)
-	if c.state.Load() == closed || !c.broken.CompareAndSwap(nil, f) {
+	if c.gate.IsShut() || !c.broken.CompareAndSwap(nil, f) {
 		return false
 	}
-	c.state.CompareAndSwap(nil, &ended{&backend.Broken{Cause: f}})
 	c.drop(&backend.Broken{Cause: f})
 	return true
 }
@@ -94,6 +95,7 @@ func (c *comm) readNotice() {
 	if c.ctl.Recv(buf, int(st.Source), c.p.folds.notice(), &st) != 0 || st.Bytes < 1 {
 		return
 	}
+	c.gate.Count(-1)
 	s := backend.Sentinel(buf[0])
 	if s == nil {
 		s = backend.ErrInternal
@@ -103,7 +105,7 @@ func (c *comm) readNotice() {
 
 // Broken returns what the communicator was broken with.
 func (c *comm) Broken() error {
-	if c.state.Load() == nil {
+	if c.broken.Load() == nil {
 		c.readNotice()
 	}
 	if f := c.broken.Load(); f != nil {

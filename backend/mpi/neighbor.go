@@ -23,7 +23,7 @@ type neighborhood struct {
 func (c *comm) ownNeighbors(call *backend.Call) bool {
 	p := c.p
 	switch {
-	case !p.neighbors || p.polled || p.guard || p.agreed || p.recovers || c.size == 1 || call.Err != nil:
+	case !p.neighbors || p.polled || p.oneThread || p.guard || p.agreed || p.recovers || c.size == 1 || call.Err != nil:
 		return false
 	case call.Form == backend.Persistent || call.Form == backend.Nonblocking && c.near.graph == 0:
 		return false

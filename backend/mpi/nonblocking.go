@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -54,6 +55,7 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 		return nil, err
 	}
 	on, _ := c.onGraph(c.data, call) // the graph exists
+	c.calls.Add(1)
 	if code := on.Begin(&op.call, op.narrow, &op.o.h); code != 0 {
 		op.pins.Unpin()
 		return nil, c.ended(code, call)
@@ -86,7 +88,57 @@ func (c *comm) prepare(call *backend.Call) (backend.Operation, error) {
 		op.pins.Unpin()
 		return nil, c.ended(code, call)
 	}
+	c.p.engine.prepare(op)
 	return op, nil
+}
+
+// prepare keeps a persistent collective, which the program may forget: its memory stays pinned until its communicator is
+// closed, or Release.
+func (e *engine) prepare(op *operation) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.prepared == nil {
+		e.prepared = make(map[*operation]struct{})
+	}
+	e.prepared[op] = struct{}{}
+}
+
+// forget takes a persistent collective out of those that are kept. Only one caller gets true, and frees it.
+func (e *engine) forget(op *operation) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, kept := e.prepared[op]
+	delete(e.prepared, op)
+	return kept
+}
+
+// releasePrepared frees the persistent collectives of a closed communicator, in which no call is inside. It returns
+// false if the library still works on one of its collectives.
+func (e *engine) releasePrepared(c *comm) bool {
+	e.mu.Lock()
+	busy := slices.ContainsFunc(e.ops, func(o *op) bool { return o.c == c && o.coll != nil })
+	var all []*operation
+	for op := range e.prepared {
+		if op.c == c {
+			all = append(all, op)
+		}
+	}
+	e.mu.Unlock()
+	if busy {
+		return false
+	}
+	for _, op := range all {
+		op.free()
+	}
+	return true
+}
+
+// free gives a persistent collective that the library does not work on back to it.
+func (op *operation) free() {
+	if op.c.p.engine.forget(op) {
+		op.o.h.Free()
+		op.pins.Unpin()
+	}
 }
 
 // operation translates a call and pins the memory that the library will use.
@@ -142,7 +194,9 @@ func (op *operation) Start() {
 	defer op.c.leave()
 	op.err = nil
 	op.state.Store(opPending)
+	op.c.calls.Add(1)
 	if code := op.o.h.Start(); code != 0 {
+		op.c.miscounts.Store(true)
 		op.err = op.c.fault(code)
 		op.state.Store(opDone)
 		op.c.Break(op.err)
@@ -151,38 +205,49 @@ func (op *operation) Start() {
 	op.c.watchColl(op)
 }
 
-// finish completes the operation once the library has.
+// finish completes the operation once the library has. Nobody else does: it is not among the engine's any more.
 func (op *operation) finish(err error) {
-	if op.state.Load() == opPending {
-		if err != nil {
-			op.c.Break(err)
-		}
-		op.err = err
+	if err != nil {
+		op.c.miscounts.Store(true)
 	}
-	if !op.persistent || op.state.Load() == opAbandoned {
+	if !op.persistent {
 		op.pins.Unpin()
 	}
-	op.state.CompareAndSwap(opPending, opDone)
+	if op.state.Load() != opPending {
+		return // abandoned; the communicator's ranks free a persistent one when they have closed it
+	}
+	if err != nil {
+		op.c.Break(err)
+	}
+	op.err = err
+	op.state.Store(opDone)
 }
 
-// abandon ends the operation for its waiter; the library still works on it. The engine's lock is
-// held.
+// abandon ends the operation for its waiter; the library still works on it. The engine's lock is held, and the
+// operation is among the engine's.
 func (op *operation) abandon(err error) bool {
 	if op.state.Load() != opPending {
 		return false
 	}
 	op.err = err
-	return op.state.CompareAndSwap(opPending, opAbandoned)
+	op.state.Store(opAbandoned)
+	return true
 }
 
-// End implements backend.Operation.
+// End implements backend.Operation. The engine's lock decides between this end and the library's.
 func (op *operation) End(why error) error {
 	s := backend.Sentinel(backend.Code(why))
 	text := strings.TrimPrefix(why.Error(), s.Error()+": ")
 	err := &backend.Fault{Sentinel: s, Text: text + ": the MPI library runs the collective and does not report which rank is missing"}
-	op.c.Break(err) // abandons it
-	if op.state.Load() == opAbandoned {
-		op.err = err
+	e := &op.c.p.engine
+	e.mu.Lock()
+	abandoned := slices.Contains(e.ops, &op.o) && op.abandon(err)
+	e.mu.Unlock()
+	if abandoned {
+		op.c.Break(err)
+	}
+	for !op.Ready() { // the goroutine that completes it has not come to its end
+		runtime.Gosched()
 	}
 	return nil
 }
@@ -194,10 +259,9 @@ func (op *operation) Release() {
 	case op.state.Load() != opDone:
 	case op.persistent:
 		if op.c.reenter() {
-			op.o.h.Free()
+			op.free()
 			op.c.leave()
 		}
-		op.pins.Unpin()
 	default:
 		e := &op.c.p.engine
 		op.c, op.o.c, op.call, op.narrow, op.err = nil, nil, libmpi.Coll{}, nil, nil

@@ -34,10 +34,12 @@ type Config struct {
 	Settings Settings
 }
 
-// opened ensures that a process joins once: MPI cannot be initialized again.
+// opened ensures that a process joins once: MPI cannot be initialized again. It also keeps all that the library may
+// still use, whatever the program forgets: memory that the collector found pinned would end the process.
 var opened struct {
 	sync.Mutex
 	before bool
+	joined *process
 }
 
 func initFault(format string, args ...any) error {
@@ -67,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	if err := p.load(cfg); err != nil {
 		return nil, err
 	}
-	opened.before = true
+	opened.before, opened.joined = true, p
 	if err := p.initialize(ctx, level, cfg.LowerThreadLevel); err != nil {
 		return nil, err
 	}
@@ -300,7 +302,8 @@ func (p *process) join(cfg Config) (*comm, error) {
 // the nodes.
 func (p *process) agree(c *comm, cfg Config) error {
 	mine := []byte{bit(cfg.Check), bit(cfg.Deterministic), bit(cfg.Bounded), bit(p.polled), byte(math.MaxUint8 - min(p.small, smallBytes)/16),
-		bit(!p.owned || p.recovers || !p.quirks.has(quirkOwed))}
+		bit(!p.owned || p.recovers || !p.quirks.has(quirkOwed)),
+		bit(p.level < libmpi.Serialized)}
 	all := make([]byte, len(mine))
 	max := c.p.ops.predefined[backend.OpMax]
 	if code := c.data.Allreduce(mine, all, len(mine), p.types.kinds[backend.Uint8], max); code != 0 {
@@ -311,6 +314,7 @@ func (p *process) agree(c *comm, cfg Config) error {
 	p.agreed = p.checked || p.bounded
 	p.small = (math.MaxUint8 - int(all[4])) * 16
 	p.drains = all[5] == 0
+	p.oneThread = all[6] != 0
 	node, code := c.data.Shared()
 	if code != 0 {
 		return initFault("MPI_Comm_split_type: %v", libmpi.Error(code))
@@ -359,8 +363,10 @@ func (p *process) finalize(c *comm) error {
 	// A call that another goroutine was about to make has been made by then. One that waits for a
 	// message or for other ranks may never end.
 	end := time.Now().Add(leaveFor)
-	free := libmpi.MayCall() && c.left(end) && p.engine.left(end)
-	p.completeAbandoned()
+	free := libmpi.MayCall() && p.engine.left(c, end)
+	if free {
+		p.settle()
+	}
 	why, within := p.mayNotEnd(c), leaveFor
 	if p.drains && free {
 		until := time.Time{} // like MPI_Finalize, until all ranks have called it
@@ -374,8 +380,7 @@ func (p *process) finalize(c *comm) error {
 	}
 	p.sampler.stop()
 	p.engine.stop()
-	p.engine.keep()
-	if free && !p.engine.leaked() && c.broken.Load() == nil && !c.leaked.Load() {
+	if free && !p.engine.leaked() && !p.engine.any(func(*op) bool { return true }) && c.broken.Load() == nil {
 		c.data.Free()
 		c.ctl.Free()
 		p.types.free()
@@ -399,17 +404,17 @@ func (p *process) mayNotEnd(world *comm) string {
 
 const owing = "a message of an abandoned send has not been received"
 
-// completeAbandoned gives abandoned operations a moment to complete.
-func (p *process) completeAbandoned() {
-	for end := time.Now().Add(grace); time.Now().Before(end); {
-		p.engine.poll(spins)
-		p.engine.mu.Lock()
-		n := len(p.engine.reqs)
-		p.engine.mu.Unlock()
+// settle gives abandoned operations a moment to complete, and retired communicators to be freed.
+func (p *process) settle() {
+	e := &p.engine
+	for end := time.Now().Add(grace); time.Now().Before(end); yield() {
+		e.tend()
+		e.mu.Lock()
+		n := len(e.reqs) + len(e.retired)
+		e.mu.Unlock()
 		if n == 0 {
 			return
 		}
-		yield()
 	}
 }
 

@@ -13,6 +13,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	if err != nil {
 		return err
 	}
+	sent := 0 // messages that were not counted elsewhere
 	switch {
 	case dest == c.rank && mode == backend.Standard && len(buf) <= selfBytes:
 		err = c.sendSelf(buf, tag)
@@ -21,11 +22,14 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	default:
 		on, t := c.on(tag)
 		if code := on.Send(buf, dest, t, mode == backend.Synchronous); code != 0 {
+			c.uncounted(code)
 			err = c.fault(code)
+		} else {
+			sent = 1
 		}
 		c.p.rest(len(buf))
 	}
-	c.leave()
+	c.gate.LeaveWith(sent)
 	return err
 }
 
@@ -48,6 +52,7 @@ func (c *comm) sendSelf(buf []byte, tag int) error {
 	var st libmpi.Status
 	code := on.Isend(o.buf, c.rank, t, false, &o.h, &st)
 	if code != 0 {
+		c.uncounted(code)
 		o.complete(backend.Status{}, nil)
 		return c.fault(code)
 	}
@@ -75,10 +80,14 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	} else {
 		code = on.Recv(buf, source, t, &st)
 	}
+	received := -1
 	if code != 0 {
-		err = c.fault(code)
+		if err = c.fault(code); backend.Code(err) != truncateCode {
+			received = 0
+			c.uncounted(code)
+		}
 	}
-	c.leave()
+	c.gate.LeaveWith(received)
 	if err = c.fits(err, &st, len(buf)); err != nil && backend.Code(err) != truncateCode {
 		return backend.Status{}, err
 	}
@@ -103,14 +112,8 @@ func (c *comm) sendLimited(b *backend.Bound, buf []byte, dest, tag int, mode bac
 	r := c.p.engine.request()
 	r.Begin()
 	c.Isend(r, buf, dest, tag, mode)
-	if err := c.Await(b, r); err != nil {
+	if err := c.Await(b, r); err != nil && c.p.engine.giveUp(r) {
 		c.Break(err)
-		if !r.Ready() {
-			return err
-		}
-		if r.Err == nil {
-			return nil
-		}
 		return err
 	}
 	err := r.Err
@@ -124,7 +127,7 @@ func (c *comm) recvLimited(b *backend.Bound, buf []byte, source, tag int) (backe
 	c.Irecv(r, buf, source, tag)
 	if err := c.Await(b, r); err != nil {
 		c.Cancel(r)
-		if c.Await(&backend.Bound{Timeout: grace}, r) != nil {
+		if c.Await(&backend.Bound{Timeout: grace}, r) != nil && c.p.engine.giveUp(r) {
 			c.Break(err)
 			return backend.Status{}, err
 		}
@@ -175,8 +178,12 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 
 // started handles an operation that a call has begun: it is complete, failed or in progress.
 func (c *comm) started(o *op, code libmpi.Code, st *libmpi.Status) {
+	if !o.receives && code == 0 {
+		c.gate.Count(1)
+	}
 	switch {
 	case code != 0 && st.Flag == 0:
+		c.uncounted(code)
 		o.complete(backend.Status{}, c.fault(code))
 	case st.Flag != 0:
 		var err error
@@ -205,9 +212,10 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	c.receive(o, msg.m, int64(msg.st.Bytes))
 }
 
-// receive starts the receive of a matched message. A message that is too long is received into
-// its own memory.
+// receive starts the receive of a matched message, which has been counted. A message that is too long is
+// received into its own memory.
 func (c *comm) receive(o *op, m libmpi.Message, bytes int64) {
+	o.matched = true
 	into := o.buf
 	if bytes > int64(len(into)) {
 		o.long = make([]byte, bytes)
@@ -244,9 +252,14 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	var st libmpi.Status
 	// Not guarded: messages with this tag are never longer.
 	code := c.ctl.Exchange(out, dest, in, source, c.p.folds.tag(tag), exchangeSpins, &h, &st)
+	received := 0
 	if code != 0 {
+		c.uncounted(code)
 		err = c.fault(code)
+	} else if st.Flag != 0 {
+		received = 1
 	}
+	c.gate.Count(1 - received)
 	send.Complete(backend.Status{}, err)
 	if code != 0 || st.Flag != 0 {
 		recv.Complete(backend.Status{Source: source, Tag: tag, Bytes: int(st.Bytes)}, err)

@@ -44,6 +44,7 @@ func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Mes
 		if code := probe(on, source, t, true, m, st); code != 0 {
 			return false, c.fault(code)
 		}
+		c.took(m)
 		return true, nil
 	}
 	w := newWait(b)
@@ -52,6 +53,7 @@ func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Mes
 			return false, c.fault(code)
 		}
 		if st.Flag != 0 {
+			c.took(m)
 			return true, nil
 		}
 		if !block {
@@ -64,6 +66,13 @@ func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Mes
 		if err := c.usable(); err != nil {
 			return false, err
 		}
+	}
+}
+
+// took counts the message that a matched probe has found.
+func (c *comm) took(m *libmpi.Message) {
+	if m != nil {
+		c.gate.Count(-1)
 	}
 }
 

@@ -26,6 +26,7 @@ type process struct {
 	checked       bool // any rank asked for checks
 	bounded       bool // operations of any rank can end early
 	deterministic bool
+	oneThread     bool   // on some rank only one thread may call MPI: it enters no collective before all ranks have come to it
 	polled        bool   // no blocking call may be made: one call at a time
 	guard         bool   // receives are guarded
 	noLength      bool   // the length of a message that is too long is unknown
@@ -94,8 +95,12 @@ func (f folds) tag(t int) int {
 // notice is the tag of notices that the communicator is broken.
 func (f folds) notice() int { return f.calls + f.persistent }
 
+// report and answer are the tags of the messages about retired communicators.
+func (f folds) report() int { return f.notice() + 1 }
+func (f folds) answer() int { return f.notice() + 2 }
+
 // last is the tag of the reports in a round of drain.
-func (f folds) last(round int) int { return f.notice() + 1 + round }
+func (f folds) last(round int) int { return f.notice() + 3 + round }
 
 // thread runs functions on an OS thread that nothing else uses.
 type thread struct{ work chan func() }

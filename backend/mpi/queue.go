@@ -3,6 +3,7 @@
 package mpi
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -40,7 +41,6 @@ func (q *queue) first(st *libmpi.Status) int {
 func (c *comm) post(o *op) {
 	q := c.queueOf(o)
 	q.mu.Lock()
-	o.queued = true
 	q.ops = append(q.ops, o)
 	c.p.engine.queued.Add(1)
 	f, ok := c.matchAt(q, len(q.ops)-1)
@@ -48,7 +48,7 @@ func (c *comm) post(o *op) {
 	if ok {
 		c.receive(f.o, f.m, f.bytes)
 	}
-	c.p.engine.matchInBackground()
+	c.p.engine.inBackground()
 	if err := c.usable(); err != nil { // broken meanwhile: drop may have missed it
 		c.drop(err)
 	}
@@ -160,7 +160,7 @@ func (c *comm) matchAt(q *queue, at int) (found, bool) {
 	q.ops = slices.Delete(q.ops, at, at+1)
 	delete(q.asked, o.envelope())
 	c.p.engine.queued.Add(-1)
-	o.queued = false
+	c.gate.Count(-1)
 	return found{o, m, st.Bytes}, true
 }
 
@@ -175,7 +175,6 @@ func (c *comm) unqueue(o *op) bool {
 	}
 	q.ops = slices.Delete(q.ops, i, i+1)
 	c.p.engine.queued.Add(-1)
-	o.queued = false
 	return true
 }
 
@@ -206,82 +205,133 @@ func (e *engine) cancel(o *op) {
 // cancelAt cancels a request once: Open MPI does not survive a second time. The lock is held.
 func (e *engine) cancelAt(i int) {
 	if o := e.ops[i]; !o.canceled && !e.closing.Load() {
-		o.canceled = true
-		e.reqs[i].Cancel()
+		o.canceled = e.reqs[i].Cancel() == 0
 	}
 }
 
-// drop ends all pending operations of the communicator with an error. Requests that MPI still works
-// on keep their buffers pinned until they are complete.
+// giveUp takes a request away from its operation, which the library goes on with, unless the request completes. It
+// returns false if it has completed. The caller owns the request then.
+func (e *engine) giveUp(r *backend.Request) bool {
+	o, ok := r.Impl.(*op)
+	for ok && !r.Ready() {
+		e.mu.Lock()
+		given := o.req == r && slices.Contains(e.ops, o)
+		if given {
+			e.detach(o)
+		}
+		e.mu.Unlock()
+		if given {
+			return true
+		}
+		runtime.Gosched() // another goroutine starts or completes it
+	}
+	return false
+}
+
+// detach takes the request away from an operation that is in progress. The lock is held.
+func (e *engine) detach(o *op) *backend.Request {
+	r := o.req
+	o.req, o.orphan = nil, true // MPI's request keeps the record
+	o.uncount()
+	if o.why != nil {
+		o.why = nil
+		e.dropped--
+	}
+	return r
+}
+
+// ended is a request and the error that it ends with.
+type endedRequest struct {
+	r   *backend.Request
+	err error
+}
+
+func end(all []endedRequest) {
+	for _, x := range all {
+		x.r.Complete(backend.Status{}, x.err)
+	}
+}
+
+// drop ends all pending operations of the communicator with an error. A receive ends once the library does not write
+// to its buffer any more. Other requests end at once: MPI may still read their buffers, which stay pinned.
 func (c *comm) drop(err error) {
-	var ops []*op
+	var ended []endedRequest
 	for i := range c.queues {
 		q := &c.queues[i]
 		q.mu.Lock()
-		ops = append(ops, q.ops...)
-		c.p.engine.queued.Add(-int32(len(q.ops)))
+		ops := q.ops
+		c.p.engine.queued.Add(-int32(len(ops)))
 		q.ops = nil
 		q.mu.Unlock()
+		for _, o := range ops {
+			o.complete(backend.Status{}, err)
+		}
 	}
-	for _, o := range ops {
-		o.complete(backend.Status{}, err)
-	}
-	var ended []*backend.Request
 	e := &c.p.engine
 	e.mu.Lock()
 	for i, o := range e.ops {
-		if o.c != c {
-			continue
-		}
-		if o.receives {
+		switch {
+		case o.c != c:
+		case o.coll != nil:
+			o.coll.abandon(err)
+		case o.req == nil:
+		case !o.receives:
+			ended = append(ended, endedRequest{e.detach(o), err})
+		case e.closing.Load(): // nobody polls any more
+			ended = append(ended, endedRequest{e.detach(o), err})
+		case o.why == nil:
+			o.why, o.until = err, time.Now().Add(transferTime(len(o.buf)))
+			e.dropped++
 			e.cancelAt(i)
-		}
-		if o.req != nil {
-			o.req.Impl = nil // MPI's request keeps the record
-			ended = append(ended, o.req)
-			o.req = nil
-			o.uncount()
-			c.leaked.Store(true)
-		}
-		if !o.receives && o.coll == nil {
-			c.leaked.Store(true) // it may still be received
-		}
-		if o.coll != nil && o.coll.abandon(err) {
-			c.leaked.Store(true)
 		}
 	}
 	e.mu.Unlock()
-	for _, r := range ended {
-		r.Complete(backend.Status{}, err)
+	end(ended)
+}
+
+// overdue gives up the receives that drop has ended and that the library still has when their time is up. The lock is
+// held. The zero time gives up all.
+func (e *engine) overdue(now time.Time) (late []endedRequest) {
+	for i, o := range e.ops {
+		if o.why == nil {
+			continue
+		}
+		e.cancelAt(i) // if drop ran on a thread that may not call
+		if now.IsZero() || now.After(o.until) {
+			err := o.why
+			late = append(late, endedRequest{e.detach(o), err})
+		}
 	}
+	return late
 }
 
 const (
-	matchEvery = time.Millisecond
-	matchIdle  = 50 // rounds without a waiting receive before the goroutine ends
+	pollEvery = time.Millisecond
+	pollIdle  = 50 // rounds with nothing to do before the goroutine ends
 )
 
-// matchInBackground makes sure that waiting receives are matched even if nobody waits for them: a
-// program may have posted one and be in a blocking call, or computing, while the sender waits.
-func (e *engine) matchInBackground() {
-	if e.background && !e.matching.Swap(true) {
-		go e.matchLoop()
+// inBackground makes sure that what only poll advances (needsPoll) goes on even if nobody waits for it: the program may
+// be in a blocking call, or computing, while another rank waits for its messages.
+func (e *engine) inBackground() {
+	if e.background && !e.polling.Load() && !e.polling.Swap(true) {
+		go e.pollLoop()
 	}
 }
 
-func (e *engine) matchLoop() {
-	for idle := 0; idle < matchIdle; idle++ {
-		time.Sleep(matchEvery)
-		if e.queued.Load() > 0 {
-			e.poll(1)
+func (e *engine) pollLoop() {
+	for idle := 0; idle < pollIdle; idle++ {
+		time.Sleep(pollEvery)
+		for e.needsPoll() && e.poll(1) {
+		}
+		if e.needsPoll() {
 			idle = 0
 		}
 		if e.closing.Load() {
 			break
 		}
 	}
-	e.matching.Store(false)
-	if e.queued.Load() > 0 && !e.closing.Load() {
-		e.matchInBackground()
+	e.polling.Store(false)
+	if e.needsPoll() && !e.closing.Load() {
+		e.inBackground()
 	}
 }

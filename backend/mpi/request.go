@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
@@ -20,10 +21,13 @@ type op struct {
 	source, tag int // of a receive, as passed to MPI
 	user        int // the tag as the caller gave it
 	long        []byte
-	detached    []byte // where a receive of postGuarded arrives
-	queued      bool   // in the communicator's queue, not posted to MPI
-	canceled    bool   // MPI_Cancel was called
-	counted     bool   // in engine.internal
+	canceled    bool      // MPI_Cancel was called
+	orphan      bool      // its request was taken away, and MPI still has it
+	matched     bool      // its message was counted when it was taken from the library's queue
+	discards    bool      // nobody wants the message
+	counted     bool      // in engine.internal
+	why         error     // of a receive that drop has ended: its error unless its message arrives
+	until       time.Time // when such a receive is given up
 
 	coll *operation // a collective
 
@@ -34,12 +38,12 @@ type op struct {
 // op returns the record of a request, and reuses one if it can.
 func (e *engine) op(r *backend.Request, c *comm, buf []byte, tag int) *op {
 	o, ok := r.Impl.(*op)
-	if !ok || o.req != nil {
+	if !ok || o.req != nil || o.orphan {
 		o = new(op)
 		r.Impl = o
 	}
 	o.req, o.c, o.buf, o.h, o.user = r, c, buf, 0, tag
-	o.receives, o.queued, o.canceled, o.long = false, false, false, nil
+	o.receives, o.matched, o.canceled, o.long, o.why = false, false, false, nil, nil
 	if o.internal() {
 		o.counted = true
 		e.internal.Add(1)
@@ -72,9 +76,14 @@ var truncateCode = backend.Code(backend.ErrTruncate)
 
 // finish completes an operation that MPI reports as complete, or failed with err.
 func (o *op) finish(st *libmpi.Status, err error) {
+	if o.receives && !o.matched {
+		o.c.received(st, err)
+	}
 	switch {
 	case err != nil:
 		err = o.c.noteFailure(err)
+	case st.Flag == 2 && o.why != nil:
+		err = o.why
 	case st.Flag == 2:
 		err = &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the request was canceled"}
 	}
@@ -85,16 +94,6 @@ func (o *op) finish(st *libmpi.Status, err error) {
 	whole := err == nil
 	if o.receives && st.Flag != 2 {
 		err = o.c.fits(err, st, len(o.buf))
-	}
-	if o.detached != nil {
-		switch {
-		case whole:
-			o.copyBack(int(st.Bytes))
-		case backend.Code(err) == truncateCode:
-			o.copyBack(len(o.buf))
-		default:
-			o.copyBack(0)
-		}
 	}
 	out := backend.Status{}
 	if o.receives && st.Flag != 2 {
@@ -107,6 +106,17 @@ func (o *op) finish(st *libmpi.Status, err error) {
 		}
 	}
 	o.complete(out, err)
+}
+
+// received counts the message of a receive that has ended.
+func (c *comm) received(st *libmpi.Status, err error) {
+	switch {
+	case err == nil && st.Flag == 2: // canceled
+	case err == nil || backend.Code(err) == truncateCode:
+		c.gate.Count(-1)
+	default:
+		c.miscounts.Store(true)
+	}
 }
 
 // complete unpins the buffer and completes the request. An abandoned request was completed before. A collective

@@ -219,8 +219,8 @@ func everything(w *cohort.Comm) error {
 	if err := traffic2(d.WithContext(timed)); err != nil {
 		return err
 	}
-	if err := d.WithContext(timed).Barrier(); !errors.Is(err, cohort.ErrNotSupported) {
-		return fmt.Errorf("a barrier with a deadline: %v", err)
+	if err := d.WithContext(timed).Barrier(); err != nil {
+		return fmt.Errorf("a barrier with a deadline: %w", err)
 	}
 	return d.Close()
 }

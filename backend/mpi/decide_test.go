@@ -1,0 +1,118 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// pendingRequest returns a request whose operation is in the engine's list.
+func pendingRequest(c *comm) (*backend.Request, *op) {
+	r := new(backend.Request)
+	r.Begin()
+	o := c.p.engine.op(r, c, nil, 1)
+	c.p.engine.watch(o)
+	return r, o
+}
+
+func newTestComm() *comm { return &comm{p: &process{}, size: 1} }
+
+// A request is given up if the engine still has its operation. What the library reports later does not reach it, and the
+// next use of the request gets another record.
+func TestGivenUpRequestIsTheCallers(t *testing.T) {
+	c := newTestComm()
+	r, o := pendingRequest(c)
+	if !c.p.engine.giveUp(r) {
+		t.Fatal("the request cannot be given up")
+	}
+	r.Complete(backend.Status{}, backend.ErrTimeout)
+	c.p.engine.ops, c.p.engine.reqs = nil, nil
+	o.finish(&libmpi.Status{Flag: 1}, nil)
+	if !errors.Is(r.Err, backend.ErrTimeout) {
+		t.Errorf("the library's end reached the request: %v", r.Err)
+	}
+	r.Begin()
+	if p := c.p.engine.op(r, c, nil, 1); p == o {
+		t.Error("the record that MPI had is used again")
+	}
+}
+
+// A request that another goroutine is completing is not given up: giveUp waits for its result.
+func TestRequestThatCompletesIsNotGivenUp(t *testing.T) {
+	c := newTestComm()
+	r, o := pendingRequest(c)
+	e := &c.p.engine
+	e.mu.Lock() // the other goroutine has taken it out of the list
+	e.ops, e.reqs = nil, nil
+	e.mu.Unlock()
+	given := make(chan bool)
+	go func() { given <- e.giveUp(r) }()
+	time.Sleep(time.Millisecond) // giveUp may look before and after; both must be right
+	o.finish(&libmpi.Status{Flag: 1}, nil)
+	if <-given || r.Err != nil {
+		t.Errorf("given up, error %v", r.Err)
+	}
+}
+
+// The same for a collective of the library: End leaves one that another goroutine is completing alone, and does not
+// break its communicator.
+func TestCollectiveThatCompletesIsNotEnded(t *testing.T) {
+	c := newTestComm()
+	op := &operation{c: c}
+	op.o.c, op.o.coll = c, op
+	ended := make(chan error)
+	go func() { ended <- op.End(&backend.Fault{Sentinel: backend.ErrTimeout, Text: "made up"}) }()
+	time.Sleep(time.Millisecond)
+	op.finish(nil)
+	if err := <-ended; err != nil || op.Err() != nil || c.usable() != nil {
+		t.Errorf("End %v, the operation %v, the communicator %v", err, op.Err(), c.usable())
+	}
+}
+
+// drop ends sends at once. A receive ends when the library has withdrawn it, or at the latest when its time is up.
+func TestDroppedReceiveEndsOnce(t *testing.T) {
+	c, why := newTestComm(), &backend.Fault{Sentinel: backend.ErrClosed, Text: "made up"}
+	e := &c.p.engine
+	send, _ := pendingRequest(c)
+	var receives [3]*backend.Request
+	var ops [3]*op
+	for i := range receives {
+		receives[i], ops[i] = pendingRequest(c)
+		ops[i].receives, ops[i].canceled = true, true // no library is asked
+	}
+	c.drop(why)
+	if !send.Ready() || !errors.Is(send.Err, why.Sentinel) {
+		t.Errorf("the send: ready %v, %v", send.Ready(), send.Err)
+	}
+	for i, st := range []libmpi.Status{{Flag: 2}, {Flag: 1}} { // withdrawn; its message had arrived
+		if receives[i].Ready() {
+			t.Error("a receive has ended while the library has its buffer")
+		}
+		for at, o := range e.ops {
+			if o == ops[i] {
+				e.at[0], e.st[0] = int32(at), st
+			}
+		}
+		e.mu.Lock()
+		e.complete(make([]finished, 1), 0)
+	}
+	if !errors.Is(receives[0].Err, why.Sentinel) || receives[1].Err != nil || e.dropped != 1 {
+		t.Errorf("withdrawn: %v, arrived: %v, %d left", receives[0].Err, receives[1].Err, e.dropped)
+	}
+	end(e.overdue(time.Now()))
+	if receives[2].Ready() {
+		t.Error("a receive has ended before its time is up")
+	}
+	end(e.overdue(time.Now().Add(time.Hour)))
+	if !errors.Is(receives[2].Err, why.Sentinel) || e.dropped != 0 {
+		t.Errorf("overdue: %v, %d left", receives[2].Err, e.dropped)
+	}
+	if got := c.gate.Tally(); got != -1 {
+		t.Errorf("%d messages counted, want the one that has arrived", got)
+	}
+}
