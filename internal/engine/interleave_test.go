@@ -47,7 +47,7 @@ func exploreEngines(t *testing.T, copies bool, cfg interleave.Config, program fu
 		clear(shmem.Slice[byte](seg, 0, 2*size))
 		ranks := make([]*comm, 2)
 		for r := range ranks {
-			e := New(Config{Rank: r, Peers: make([]Peer, 2), Heartbeat: -1, Sleeper: simSleeper{}, Manual: true,
+			e := New(Config{Rank: r, Peers: make([]Peer, 2), Heartbeat: -1, Sleeper: newSimSleeper(nil), Manual: true,
 				Now: func() time.Time { return simBegin }})
 			e.Connect(1-r, memlink.New(memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: exploreData, PID: os.Getpid(), Copies: copies}))
 			w, err := e.Start()

@@ -131,7 +131,11 @@ func TestMessagesQueuedForLinkThatEndsGoOverNext(t *testing.T) {
 	if memory.segment == nil {
 		t.Skip("no links through memory on this platform")
 	}
-	link := func() (a, b simEnd) { return memory.link(&sim{onDemand: true}, 2, 1, true) }
+	x := &sim{onDemand: true}
+	for range 3 {
+		x.sleepers = append(x.sleepers, newSimSleeper(x))
+	}
+	link := func() (a, b simEnd) { return memory.link(x, 2, 1, true) }
 	a, b := link()
 	s.ranks[2].e.Came(1, a)
 	var sends []*backend.Request

@@ -353,6 +353,7 @@ func (e *Engine) pass(s, o *op, env match.Env) {
 	e.put(o, opMoving)
 	s.pair, o.pair = o, s
 	e.moving = append(e.moving, o)
+	e.wakeLeader() // to copy it
 }
 
 // moveSelf copies a part of a message of this rank to itself.

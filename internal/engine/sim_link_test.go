@@ -163,14 +163,3 @@ func (l *simLink) Close() {
 	}
 	l.flight = nil
 }
-
-// simSleeper is never slept on.
-type simSleeper struct{}
-
-func (simSleeper) Begin()                           {}
-func (simSleeper) Add(Link, bool) bool              { return true }
-func (simSleeper) Sleep(time.Duration)              {}
-func (simSleeper) End()                             {}
-func (simSleeper) Ring()                            {}
-func (simSleeper) Poll([]Link, []bool, func(i int)) {}
-func (simSleeper) Close()                           {}

@@ -63,13 +63,14 @@ func (m *simMemory) link(s *sim, a, b int, copies bool) (simEnd, simEnd) {
 	size := memlink.Size(simData)
 	out := 2 * m.links * size
 	m.links++
-	end := func(out, in, peer int) *simMemoryLink {
-		return &simMemoryLink{Link: memlink.New(memlink.Config{
+	end := func(out, in, own, peer int) *simMemoryLink {
+		return &simMemoryLink{s: s, own: own, Link: memlink.New(memlink.Config{
 			Segment: m.segment, Out: out, In: in, Data: simData,
 			PID: os.Getpid(), Copies: copies, Kill: func() { s.die(peer) },
+			Asleep: &s.sleepers[peer].bell, Bell: s.sleepers[peer].Ring,
 		})}
 	}
-	x, y := end(out, out+size, b), end(out+size, out, a)
+	x, y := end(out, out+size, a, b), end(out+size, out, b, a)
 	x.other, y.other = y, x
 	x.socket = s.onDemand || s.chance(2)
 	y.socket = x.socket
@@ -79,8 +80,16 @@ func (m *simMemory) link(s *sim, a, b int, copies bool) (simEnd, simEnd) {
 // simMemoryLink is one end of a link through memory.
 type simMemoryLink struct {
 	*memlink.Link
+	s      *sim
+	own    int // rank
 	other  *simMemoryLink
 	socket bool // beside it, which shows that the other end is closed
+}
+
+// Ended wakes the rank, as a backend does.
+func (l *simMemoryLink) Ended(err error) {
+	l.Link.Ended(err)
+	l.s.sleepers[l.own].Ring()
 }
 
 func (l *simMemoryLink) Finish(goodbye bool) {

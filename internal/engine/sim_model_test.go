@@ -123,6 +123,9 @@ func (s *sim) settle() {
 				s.fail("rank %d does not know that %d is broken", i, ctx)
 			}
 		}
+		if z := s.sleepers[i]; z.asleep && z.waiting.Ready() {
+			s.fail("rank %d sleeps, and its operation %d has ended", i, z.waiting.post)
+		}
 		for _, q := range r.reqs {
 			s.remains(i, q)
 		}

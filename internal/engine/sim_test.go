@@ -76,6 +76,8 @@ type sim struct {
 	onDemand bool // links are made on demand
 	cancels  bool
 	flows    map[[4]int]*simFlow // by sender, receiver, context, tag
+	sleepers []*simSleeper       // by rank
+	over     bool
 	memory   *simMemory
 	kernel   bool       // the kernel copies between ranks of a node
 	nodes    []int      // by rank
@@ -107,6 +109,9 @@ func newSim(t *testing.T, seed uint64, memory *simMemory) *sim {
 	s.nodes, s.kernel, s.ends = make([]int, n), s.chance(2), make([][]simEnd, n)
 	s.onDemand = seed%8 >= 4
 	s.links = make([][]simEnd, n)
+	for range n {
+		s.sleepers = append(s.sleepers, newSimSleeper(s))
+	}
 	for a := range n {
 		s.links[a], s.nodes[a] = make([]simEnd, n), s.rng.IntN(2)
 		for b := range a {
@@ -116,7 +121,7 @@ func newSim(t *testing.T, seed uint64, memory *simMemory) *sim {
 		}
 	}
 	for r := range n {
-		cfg := Config{Rank: r, Peers: make([]Peer, n), Heartbeat: simBeat, Sleeper: simSleeper{}, Manual: true, Now: func() time.Time { return s.now }}
+		cfg := Config{Rank: r, Peers: make([]Peer, n), Heartbeat: simBeat, Sleeper: s.sleepers[r], Manual: true, Now: func() time.Time { return s.now }}
 		if s.onDemand {
 			cfg.Dialer = simDialer{}
 		}
@@ -178,6 +183,7 @@ func (s *sim) run(events int) {
 			s.fail("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
+	defer s.rest()
 	for range events {
 		s.step()
 	}
@@ -230,7 +236,7 @@ func (s *sim) wait() {
 
 // quiet reports whether nothing is in flight, and no tick is due that would change that.
 func (s *sim) quiet() bool {
-	if s.faulty {
+	if s.faulty || slices.ContainsFunc(s.sleepers, (*simSleeper).called) {
 		return false
 	}
 	for _, row := range s.links {
@@ -269,7 +275,12 @@ func (s *sim) step() {
 	case r.dead || r.stopped || r.left:
 		s.pass(20)
 	case k < 60 || s.calm && k < 80:
-		if r.leaving != nil {
+		if z := s.sleepers[i]; z.waiting != nil || s.chance(8) {
+			s.sleep(i)
+		}
+		if s.sleepers[i].waiting != nil && (s.calm || !s.chance(10)) {
+			// its waiter alone makes progress
+		} else if r.leaving != nil {
 			s.look(i)
 		} else if r.e.poll() {
 			s.check(i)
