@@ -32,6 +32,9 @@ type job struct {
 	boards  []*Board
 	engines []word.Mutex
 	late    word.Bool // deadlines have passed
+	sleeps  bool      // a rank that waits sleeps, after it has announced that
+	asleep  []word.Uint32
+	bells   []word.Uint32
 }
 
 func (p *party) Rank() int                   { return p.rank }
@@ -86,9 +89,27 @@ func (p *party) Await(b *backend.Bound, pending backend.Pending) error {
 		if b == bounded && p.j.late.Load() {
 			return errLate
 		}
-		word.Yield()
+		if !p.j.sleeps {
+			word.Yield()
+			continue
+		}
+		bell := &p.j.bells[p.rank]
+		rung := bell.Load()
+		p.j.asleep[p.rank].Store(1)
+		if !pending.Ready() {
+			word.FutexWait(bell, rung, 0)
+		}
+		p.j.asleep[p.rank].Store(0)
 	}
 	return nil
+}
+
+// wake wakes a rank if it has announced its sleep.
+func (j *job) wake(rank int) {
+	if j.asleep[rank].Load() != 0 {
+		j.bells[rank].Add(1)
+		word.FutexWake(&j.bells[rank], 1)
+	}
 }
 
 // open makes a rank's end of a communicator.
@@ -151,9 +172,9 @@ func explore(t *testing.T, cfg interleave.Config, buffered bool, ranks int, prog
 	memory := shmem.Slice[byte](seg, 0, first)
 	interleave.Explore(t, cfg, func(x *interleave.Run) {
 		clear(memory)
-		j := &job{x: x, boards: make([]*Board, ranks), engines: make([]word.Mutex, ranks)}
+		j := &job{x: x, boards: make([]*Board, ranks), engines: make([]word.Mutex, ranks), asleep: make([]word.Uint32, ranks), bells: make([]word.Uint32, ranks)}
 		for r := range j.boards {
-			j.boards[r] = New(Config{Segment: seg, More: first, Rank: r, PIDs: slices.Repeat([]int{os.Getpid()}, ranks), Copies: true, Wake: func(int) {}})
+			j.boards[r] = New(Config{Segment: seg, More: first, Rank: r, PIDs: slices.Repeat([]int{os.Getpid()}, ranks), Copies: true, Wake: j.wake})
 		}
 		all := j.parties()
 		for _, p := range all {
@@ -325,6 +346,52 @@ func TestInterleavePersistent(t *testing.T) {
 	})
 }
 
+// Ranks sleep until another one arrives, in blocking calls and in others. Arrivals become visible late.
+func TestInterleaveSleep(t *testing.T) {
+	for _, nonblocking := range []bool{false, true} {
+		t.Run(fmt.Sprint(nonblocking), func(t *testing.T) {
+			explore(t, interleave.Config{Preemptions: 1}, true, 2, func(j *job, all []*party) {
+				j.sleeps = true
+				for _, p := range all {
+					j.x.Go(fmt.Sprint("rank ", p.rank), func() {
+						if nonblocking {
+							o, call := p.start(0)
+							p.fails("Iallreduce", p.wait(o, call, 0))
+						} else {
+							p.fails("Bcast", p.run(nil, backend.Bcast, 0, 1, 0))
+						}
+						p.fails("Allreduce", p.run(nil, backend.Allreduce, -1, 1, 1))
+					})
+				}
+			})
+		})
+	}
+}
+
+// The ticker compares slots while they are used again.
+func TestInterleaveVerifyBesideCalls(t *testing.T) {
+	explore(t, interleave.Config{Preemptions: 1}, false, 2, func(j *job, all []*party) {
+		for _, p := range all {
+			j.x.Go(fmt.Sprint("rank ", p.rank), func() {
+				for number := range slotsDeep + 2 {
+					coll := backend.Bcast
+					if number >= slotsDeep {
+						coll = backend.Barrier
+					}
+					p.fails("the call", p.run(nil, coll, 0, 1, number))
+				}
+			})
+		}
+		j.x.Go("ticker", func() {
+			for range 2 {
+				if err := all[0].Verify(); err != nil {
+					j.x.Errorf("%v", err)
+				}
+			}
+		})
+	})
+}
+
 // Calls differ in which some ranks do not wait. Every rank is told, by Close at the latest, while the ticker of one
 // compares too.
 func TestInterleaveVerdict(t *testing.T) {
@@ -349,6 +416,32 @@ func TestInterleaveVerdict(t *testing.T) {
 	})
 }
 
+// Calls differ in which all ranks wait. Every rank gets the same error.
+func TestInterleaveMismatch(t *testing.T) {
+	explore(t, interleave.Config{Preemptions: 2}, false, 2, func(j *job, all []*party) {
+		var texts [2]string
+		for _, p := range all {
+			j.x.Go(fmt.Sprint("rank ", p.rank), func() {
+				coll := backend.Barrier
+				if p.rank == 1 {
+					coll = backend.Allreduce
+				}
+				err := p.run(nil, coll, -1, 1, 0)
+				texts[p.rank] = fmt.Sprint(err)
+				if !errors.Is(err, backend.ErrMismatch) {
+					j.x.Errorf("rank %d: %v", p.rank, err)
+				}
+			})
+		}
+		j.x.Check(func() error {
+			if texts[0] != texts[1] {
+				return fmt.Errorf("the ranks end with %q", texts)
+			}
+			return nil
+		})
+	})
+}
+
 // A verdict is deferred for longer than the slots last.
 func TestInterleaveVerdictOfOldCall(t *testing.T) {
 	explore(t, interleave.Config{Preemptions: 1}, false, 2, func(j *job, all []*party) {
@@ -358,10 +451,11 @@ func TestInterleaveVerdictOfOldCall(t *testing.T) {
 				for number := range slotsDeep {
 					p.fails("Barrier", p.run(nil, backend.Barrier, -1, 0, 1+number))
 				}
-				// Neither waits.
-				_, err := p.Run(nil, &backend.Call{Coll: backend.NeighborAllgather + backend.Coll(p.rank), Root: -1, Type: int64s, Neighbors: &backend.Neighbors{}})
-				p.fails("the neighborhood", err)
-				if err = p.close(); !errors.Is(err, backend.ErrMismatch) {
+				for _, coll := range []backend.Coll{backend.NeighborAllgather, backend.NeighborAllgather + backend.Coll(p.rank)} { // neither waits
+					_, err := p.Run(nil, &backend.Call{Coll: coll, Root: -1, Type: int64s, Neighbors: &backend.Neighbors{}})
+					p.fails("the neighborhood", err)
+				}
+				if err := p.close(); !errors.Is(err, backend.ErrMismatch) {
 					j.x.Errorf("rank %d is not told of the mismatch: %v", p.rank, err)
 				}
 			})

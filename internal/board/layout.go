@@ -32,13 +32,13 @@ const (
 	smallData = 32   // bytes of data in a call slot
 	slotData  = 2048 // bytes of data beside it
 	textMax   = 256
-	reasonMax = 960
+	reasonMax = 952
 
 	// Sizes of the structures below; a test compares them with the compiler's.
 	callSlotSize = 2 * line
 	syncSlotSize = textMax
-	headSize     = line + reasonMax
-	slotsSize    = line + reasonMax + slotsDeep*callSlotSize + dataDeep*slotData + 2*syncSlotSize
+	headSize     = line + 8 + reasonMax
+	slotsSize    = headSize + slotsDeep*callSlotSize + dataDeep*slotData + 2*syncSlotSize
 )
 
 const dataDeep = ahead + 1
@@ -63,14 +63,17 @@ const (
 // reason is why a rank or a communicator has ended: the code of a sentinel, and a text.
 type reason struct {
 	code, bytes uint32
+	touch       uint64
 	text        [reasonMax]byte
 }
 
 func (r *reason) set(f *backend.Fault) {
+	writes(&r.touch)
 	r.code, r.bytes = uint32(backend.Code(f.Sentinel)), uint32(copy(r.text[:], f.Text))
 }
 
 func (r *reason) get() *backend.Fault {
+	reads(&r.touch)
 	return &backend.Fault{Sentinel: sentinel(r.code), Text: string(r.text[:min(int(r.bytes), len(r.text))])}
 }
 
@@ -101,21 +104,21 @@ type callSlot struct {
 	facts [5]uint64       // addresses and lengths of the buffers
 	way   uint32          // of rank 0: how the data go, if they do not fit: see way.go
 	took  uint32          // nanoseconds of the rank's last call that was measured, 0: of none
-	touch uint64          // see reads
+	touch uint64          // for reads and writes
 	_     [8]byte
 }
 
-// reads and writes come before the rest of a slot is read or written. The explorer knows by them who has read what:
+// reads and writes come before what touch stands for is read or written. The explorer knows by them who has read what:
 // readers may be late, and find it out by the key.
-func (p *callSlot) reads() {
+func reads(touch *uint64) {
 	if word.Exploring {
-		word.LoadUint64(&p.touch)
+		word.LoadUint64(touch)
 	}
 }
 
-func (p *callSlot) writes() {
+func writes(touch *uint64) {
 	if word.Exploring {
-		word.StoreUint64(&p.touch, p.touch+1)
+		word.StoreUint64(touch, *touch+1)
 	}
 }
 

@@ -109,7 +109,6 @@ func (s *Collective) advance() {
 			if !s.differs {
 				s.first = o
 				s.arrive(&o.call)
-				s.exchange.Store(0) // nobody may look again for long
 			}
 		}
 		if !s.arrived() {

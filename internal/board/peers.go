@@ -46,7 +46,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 	print := call.Fingerprint()
 	release(&to.key, 0) // before the rest
 	p.s.settle()
-	to.writes()
+	writes(&to.touch)
 	p.s.prints[p.s.seq%slotsDeep], to.print = print, print
 	n := len(p.s.ranks)
 	p.call, p.inSlots = call, true
@@ -161,7 +161,7 @@ func (p *peers) copyOf(r, off, n int) []byte {
 // in common is there, except the root's of rooted calls.
 func (p *peers) slotOf(r int) []byte {
 	o := p.s.slots[r].Load()
-	p.s.slot(o).reads()
+	reads(&p.s.slot(o).touch)
 	if p.length() <= smallData {
 		return p.s.slot(o).small[:]
 	}

@@ -70,7 +70,7 @@ func (s *Collective) print(r int, n uint32) (f backend.Fingerprint, ok bool) {
 	}
 	p := &o.calls[n%slotsDeep]
 	key := word.LoadUint64(&p.key)
-	p.reads()
+	reads(&p.touch)
 	f = p.print
 	s.settle()
 	return f, key == s.keyOf(n) && word.LoadUint64(&p.key) == key
