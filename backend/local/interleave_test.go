@@ -128,13 +128,21 @@ func (e *explored) sum(c *Comm, b *backend.Bound, count, seq int) error {
 	for i := range count {
 		send[8*i] = byte(c.rank + seq + 1)
 	}
-	word.Writes(send[:1])
+	own(send)
 	err := c.collective(b, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: count, Send: send, Recv: recv}, seq)
-	word.Writes(send[:1])
+	own(send)
 	if n := len(c.group.ends); err == nil && int(recv[8*(count-1)]) != n*(n+1)/2+n*seq {
 		e.x.Errorf("rank %d: the sum is %d", c.rank, recv[8*(count-1)])
 	}
 	return err
+}
+
+// own says that the caller writes a buffer, where other ranks may begin to read it: at its beginning and in the middle.
+func own(b []byte) {
+	word.Writes(b[:1])
+	if middle := len(b) / 16 * 8; middle > 0 {
+		word.Writes(b[middle-8 : middle+16])
+	}
 }
 
 func barrier(c *Comm, b *backend.Bound, seq int) error {
@@ -144,7 +152,7 @@ func barrier(c *Comm, b *backend.Bound, seq int) error {
 const long = inlineMax/8 + 1 // numbers of a vector that is not copied
 
 func TestInterleaveCollectives(t *testing.T) {
-	explore(t, 2, 3, func(e *explored) {
+	explore(t, 2, 2, func(e *explored) {
 		e.each(func(c *Comm) error { return errors.Join(barrier(c, nil, 0), e.sum(c, nil, 1, 1), e.sum(c, nil, 1, 2)) })
 		e.all()
 	})
@@ -226,11 +234,18 @@ func TestInterleaveLeaveBesideDerive(t *testing.T) {
 		})
 	}
 	explore(t, 2, 3, func(e *explored) {
-		e.x.Go("closes", func() { e.is("close", e.comms[1].Close(), nil) })
+		var d [2]*Comm
+		for i, c := range e.comms {
+			derived, err := c.Derive([]int{0, 1}, 5)
+			e.is("derive", err, nil)
+			d[i] = derived.(*Comm)
+		}
+		e.name(d[0].group)
+		e.x.Go("closes", func() { e.is("close", d[1].Close(), nil) })
 		e.x.Go("agrees", func() {
-			d, err := e.comms[0].Control(1 << 31)
+			control, err := d[0].Control(1<<31 | 5)
 			e.is("control", err, nil)
-			_, err = d.Recv(nil, nil, 1, 0)
+			_, err = control.Recv(nil, nil, 1, 0)
 			e.is("receive", err, backend.ErrPeerLost)
 		})
 	})
@@ -308,6 +323,22 @@ func TestInterleaveMessages(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// The end of a communicator ends a message, wherever it is.
+func TestInterleaveEndOfMessage(t *testing.T) {
+	explore(t, 2, 2, func(e *explored) {
+		e.x.Go("sends", func() {
+			e.is("send", e.comms[1].Send(nil, nil, 0, 3, backend.Synchronous), nil, backend.ErrBroken)
+		})
+		e.x.Go("receives", func() {
+			if _, _, ok, _ := e.comms[0].Mprobe(nil, 1, 3, false); !ok {
+				_, err := e.comms[0].Recv(nil, nil, 1, 3)
+				e.is("receive", err, nil, backend.ErrBroken)
+			}
+		})
+		e.x.Go("breaks", func() { e.comms[0].Break(backend.Faultf(backend.ErrCanceled, "broken")) })
 	})
 }
 
