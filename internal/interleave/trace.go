@@ -50,7 +50,7 @@ func (x *Run) nameOf(l *location) string {
 	a := address(l.keep)
 	name := x.names[a]
 	if name == "" {
-		name = fmt.Sprintf("%s %d", strings.TrimPrefix(reflect.TypeOf(l.keep).String(), "*atomic."), len(x.names))
+		name = fmt.Sprintf("%s %d", strings.TrimPrefix(reflect.TypeOf(l.keep).String(), "*atomic."), l.number)
 		x.names[a] = name
 	}
 	return name

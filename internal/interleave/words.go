@@ -12,6 +12,7 @@ import (
 // location is a word.
 type location struct {
 	keep     any    // its pointer: the address means nothing else in this run
+	number   int    // in the order in which words are touched
 	writer   uint64 // the event that wrote it last
 	clock    clock  // of that event
 	sleepers []*thread
@@ -42,7 +43,7 @@ func (x *Run) word(p any) *location {
 	a := address(p)
 	l := x.words[a]
 	if l == nil {
-		l = &location{keep: p}
+		l = &location{keep: p, number: len(x.words) + 1}
 		x.words[a] = l
 	}
 	x.touched(a)
