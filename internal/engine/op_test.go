@@ -172,3 +172,32 @@ func TestBothEndsOfMessageToOneselfEnd(t *testing.T) {
 		})
 	}
 }
+
+// A goroutine sleeps while another one of its rank sends it a long message: it is woken, to copy that.
+func TestSleeperIsWokenToCopyMessageToOneself(t *testing.T) {
+	z := newSimSleeper(&sim{now: simBegin})
+	w, err := New(Config{Peers: make([]Peer, 1), Sleeper: z, Manual: true}).Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := w.(*comm)
+	var done flag
+	go func() {
+		c.Await(&backend.Bound{}, &done)
+		z.handed <- nil
+	}()
+	z.run() // until it sleeps
+	in, _ := irecv(c, 3*moveMax, 0, 1)
+	out := isend(c, 3*moveMax, 0, 1)
+	if !z.rung {
+		t.Error("the sleeper is not rung")
+	}
+	for !in.Ready() || !out.Ready() {
+		if !locked(c, func(e *Engine) bool { return e.progress() }) {
+			t.Fatal("the message is not copied")
+		}
+	}
+	done.set.Store(true)
+	z.resume <- struct{}{}
+	z.run()
+}
