@@ -96,7 +96,7 @@ func about(d *flight.Dump) string {
 	case d.Cause != flight.NotDumped:
 		fmt.Fprintf(&b, "; written because of: %v", d.Cause)
 		if d.Reason != "" {
-			fmt.Fprintf(&b, " (%s)", d.Reason)
+			fmt.Fprintf(&b, " (%s)", strings.Join(append([]string{d.Reason}, d.Later...), "; then "))
 		}
 	case !d.Left.IsZero():
 		b.WriteString("; left the job normally")
@@ -108,13 +108,14 @@ func about(d *flight.Dump) string {
 
 // reportRank is a rank in what --json prints.
 type reportRank struct {
-	Rank    int    `json:"rank"`
-	Pid     int    `json:"pid"`
-	Host    string `json:"host"`
-	Backend string `json:"backend"`
-	Cause   string `json:"cause,omitempty"`
-	Reason  string `json:"reason,omitempty"`
-	Left    bool   `json:"left"`
+	Rank    int      `json:"rank"`
+	Pid     int      `json:"pid"`
+	Host    string   `json:"host"`
+	Backend string   `json:"backend"`
+	Cause   string   `json:"cause,omitempty"`
+	Reason  string   `json:"reason,omitempty"`
+	Later   []string `json:"later,omitempty"` // the first errors of other causes
+	Left    bool     `json:"left"`
 }
 
 func (s *reportSettings) printJSON(f flight.Finding, dumps []*flight.Dump, lines []flight.Line) (int, error) {
@@ -126,7 +127,7 @@ func (s *reportSettings) printJSON(f flight.Finding, dumps []*flight.Dump, lines
 		Ops     []flight.Line `json:"operations"`
 	}{Line: f.Line, Trouble: f.Trouble, Size: dumps[0].Size, Ops: lines}
 	for _, d := range dumps {
-		out.Ranks = append(out.Ranks, reportRank{d.Rank, d.Pid, d.Host, d.Backend, d.Cause.String(), d.Reason, !d.Left.IsZero()})
+		out.Ranks = append(out.Ranks, reportRank{d.Rank, d.Pid, d.Host, d.Backend, d.Cause.String(), d.Reason, d.Later, !d.Left.IsZero()})
 	}
 	b, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {

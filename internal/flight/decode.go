@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type Dump struct {
 	Rank, Size, Pid    int
 	Cause              Cause
 	Reason             string    // the error that came first
+	Later              []string  // the first errors of other causes
 	Started            time.Time // when the process was
 	Dumped             time.Time // zero if the rank has not dumped: it was killed, or runs
 	Left               time.Time // when the rank left the job in good order, zero if it has not
@@ -87,6 +89,14 @@ func Decode(b []byte) (*Dump, error) {
 		Job: m.text(jobAt, jobSize), Backend: m.text(backendAt, backendSize), Host: m.text(hostAt, hostSize),
 		Rank: int(rank), Size: int(size), Pid: int(int32(m.word(atPid))),
 		Cause: Cause(m.word(atCause)), Reason: m.text(reasonAt, reasonSize), Types: make(map[uint32]string),
+	}
+	const end = reasonAt + reasonSize
+	for at := reasonAt; ; {
+		n := bytes.IndexByte(m[at:end], 0)
+		if at += n + 1; n <= 0 || at == end || m[at] == 0 {
+			break
+		}
+		d.Later = append(d.Later, m.text(at, end-at))
 	}
 	d.Started, d.Dumped, d.Left = m.start(), m.time(m.word(atDumped)), m.time(m.word(atClosed))
 	for i := range tableSize {

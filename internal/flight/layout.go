@@ -51,7 +51,7 @@ const (
 	jobAt, jobSize         = atTexts, 128
 	hostAt, hostSize       = jobAt + jobSize, 128
 	backendAt, backendSize = hostAt + hostSize, 32
-	reasonAt, reasonSize   = backendAt + backendSize, 1024
+	reasonAt, reasonSize   = backendAt + backendSize, 1024 // of several causes, one text behind the other
 )
 
 // Cause is why a dump was made.

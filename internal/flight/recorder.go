@@ -30,7 +30,7 @@ type Recorder struct {
 	mu     sync.Mutex // guards the image but for its ring, and what follows
 	mem    image
 	mapped bool // the image is the file
-	noted  bool // a cause has been written down
+	noted  int  // bytes of the texts of causes that have been written down, each with a zero behind it
 	comms  int  // communicators that were named
 	types  map[uint32]bool
 	closed bool
@@ -195,10 +195,12 @@ func (r *Recorder) mark(cause Cause, reason string) {
 	r.nameTypes()
 	r.mem.setHertz(rate())
 	r.mem.setWord(atDumped, now())
-	if !r.noted {
-		r.noted = true
+	if r.noted == 0 {
 		r.mem.setWord(atCause, uint64(cause))
-		r.mem.setText(reasonAt, reasonSize, reason)
+	}
+	if r.noted < reasonSize {
+		r.mem.setText(reasonAt+r.noted, reasonSize-r.noted, reason)
+		r.noted += len(reason) + 1
 	}
 }
 
@@ -243,7 +245,7 @@ func (r *Recorder) Close() {
 	}
 	r.closed = true
 	r.mem.setWord(atClosed, now())
-	if !r.mapped && r.noted && r.dir != "" {
+	if !r.mapped && r.noted > 0 && r.dir != "" {
 		_ = WriteFile(r.path, r.copy()) // if it fails, the old file lacks only this
 	}
 }

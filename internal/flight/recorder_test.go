@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,25 @@ func TestFirstErrorOfEachCauseWritesFile(t *testing.T) {
 		}
 		if names, _ := os.ReadDir(dir); len(names) != 1 {
 			t.Errorf("%v: the folder has %v, want one file", c.cause, names)
+		}
+	}
+}
+
+// The first error of each cause keeps its text, as far as there is room.
+func TestTextsOfAllCausesAreKept(t *testing.T) {
+	for _, dir := range []string{t.TempDir(), memoryFolder(t)} {
+		r := New(dir, job)
+		defer r.Close()
+		lost := "peer lost: rank 1 (process 7) was silent for 1s, and its process has been stopped"
+		r.Note(Broken, "barrier: broken")
+		r.Note(Lost, "recv: "+lost)
+		r.Note(Lost, "send: "+lost)
+		r.Note(Timeout, strings.Repeat("x", reasonSize))
+		r.Note(Mismatch, "bcast: mismatch")
+		d := readOne(t, dir)
+		want := []string{"recv: " + lost, strings.Repeat("x", reasonSize-len("barrier: broken")-len("recv: "+lost)-2)}
+		if d.Cause != Broken || d.Reason != "barrier: broken" || !slices.Equal(d.Later, want) {
+			t.Errorf("%v, %q, %q; want %q", d.Cause, d.Reason, d.Later, want)
 		}
 	}
 }
