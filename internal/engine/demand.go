@@ -152,7 +152,7 @@ func (e *Engine) Requested(rank int) (lost *backend.Fault, answer bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if lost = e.losses[rank]; lost == nil {
-		e.m.Need(rank)
+		e.m.Requested(rank)
 	}
 	return lost, !e.m.Closed
 }

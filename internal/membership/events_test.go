@@ -112,7 +112,7 @@ func (w *net) attempt(r, q int) {
 	}
 	if to.m.Peers[r].Standing == Lost {
 		x.told = true
-	} else if to.m.Need(r); !to.m.Closed {
+	} else if to.m.Requested(r); !to.m.Closed {
 		x.m.Answered(q)
 	}
 	w.settle(q)
@@ -176,6 +176,11 @@ func (w *net) leave(r int) {
 	x := w.ranks[r]
 	switch x.step++; x.step {
 	case 3:
+		for q, p := range x.m.Peers {
+			if p != nil && p.Link == Up {
+				w.put(r, q, message)
+			}
+		}
 		x.m.Part()
 	case 4:
 		for q := range size {
@@ -209,6 +214,7 @@ func (w *net) tick() bool {
 		}
 	}
 	if l := w.leaver; l >= 0 && !w.ranks[l].dead && w.mayStep(l, true) {
+		w.ranks[l].late = true
 		w.leave(l)
 		w.settle(l)
 		return true
@@ -226,6 +232,9 @@ func (w *net) wrong() string {
 			if p != nil && p.Standing == Lost && !w.ranks[q].dead && !x.dead && !w.orphan(q) {
 				return fmt.Sprintf("rank %d has lost rank %d, which lives", r, q)
 			}
+			if p != nil && p.Standing == Left && x.held[q] >= 0 && w.ranks[q].step < 5 && slices.ContainsFunc(w.links[x.held[q]].flight[side(&w.links[x.held[q]], r)], func(n Notice) bool { return n.Kind == message.Kind }) {
+				return fmt.Sprintf("for rank %d rank %d has left, and a message from it is not read", r, q)
+			}
 			if p != nil && p.Standing == Left && w.ranks[q].step < 3 {
 				return fmt.Sprintf("for rank %d rank %d has left, which has not", r, q)
 			}
@@ -241,6 +250,9 @@ func (w *net) orphan(r int) bool { m := w.ranks[r].m; return m.Parted && w.died 
 func (w *net) unfinished() string {
 	if l := w.leaver; l >= 0 && !w.ranks[l].dead && !w.ranks[l].gone {
 		return fmt.Sprintf("rank %d does not end its leaving", l)
+	}
+	if l := w.leaver; l >= 0 && w.ranks[l].late {
+		return fmt.Sprintf("rank %d has left because its time was over", l)
 	}
 	for r, x := range w.ranks {
 		if x.dead || x.gone {

@@ -129,6 +129,16 @@ func (m *Machine) Need(r int) {
 	}
 }
 
+// Requested is called when a lower rank asks for a link. One that has left for this rank waits for the acknowledgement,
+// which Came gives.
+func (m *Machine) Requested(r int) {
+	if p := m.Peers[r]; p.Standing == Left && !m.Closed {
+		m.host.Ask(r, false)
+	} else {
+		m.Need(r)
+	}
+}
+
 // want reports whether a link is to come, and notes that one is needed.
 func (m *Machine) want(r int) bool {
 	p := m.Peers[r]
@@ -201,8 +211,6 @@ func (m *Machine) LinkEnded(r int) {
 		if !p.Over() && !p.Acked { // one that has acknowledged this rank's goodbye needs its link no more
 			m.host.Suspect(r, NoGoodbye)
 		}
-	case m.Parted && r != m.Hub: // the peer makes it again, if it needs one
-		p.Link = None
 	default:
 		p.Link = Wanted
 		if p.failed++; p.failed > attemptsMost && !m.Parted {
@@ -430,9 +438,13 @@ func (m *Machine) Part() {
 }
 
 // MayEnd reports whether this rank may end its links after its goodbye. The hub may when all others have acknowledged it,
-// because they send nothing more to forward then, and another rank when the hub has.
+// because they send nothing more to forward then, and another rank when the hub has: it tells the others, at once or
+// when it becomes the hub.
 func (m *Machine) MayEnd() bool {
-	return !m.OnDemand || m.Let || m.Hub == m.Me && m.all(func(p *Peer) bool { return p.Acked })
+	if m.Hub == m.Me {
+		return !m.OnDemand || m.Let || m.all(func(p *Peer) bool { return p.Acked })
+	}
+	return !m.OnDemand || m.Let || m.Peers[m.Hub].Acked
 }
 
 // MayPart reports whether this rank may say goodbye: the hub lets the others leave first.

@@ -30,6 +30,7 @@ type netRank struct {
 	due    []int // suspected
 	told   bool  // another rank has declared it lost
 	step   int   // of its leaving
+	late   bool  // a step of that was given up
 	gone   bool  // it has left, and no process listens
 	dead   bool
 }
@@ -49,8 +50,8 @@ type netHost struct {
 	r int
 }
 
-// heartbeat stands in a flight for the first frame of a link.
-var heartbeat = Notice{Kind: 255}
+// What stands in a flight for the first frame of a link, and for a message.
+var heartbeat, message = Notice{Kind: 255}, Notice{Kind: 254}
 
 func newNet(p plan) *net {
 	w := &net{plan: p, fails: p.fails}
@@ -147,7 +148,7 @@ func (w *net) key() string {
 		m := r.m
 		num(r.step, m.Hub, m.alone, m.wide, len(m.LostList))
 		num(m.LostList...)
-		is(r.told, r.gone, r.dead, m.Parted, m.Let, m.Closed)
+		is(r.told, r.late, r.gone, r.dead, m.Parted, m.Let, m.Closed)
 		for q, p := range m.Peers {
 			if num(r.held[q]); p != nil {
 				num(int(p.Link), int(p.Standing), p.Waited, p.failed)
