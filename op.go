@@ -61,7 +61,8 @@ type userOp struct {
 // must use the same function.
 //
 // Local. The function must not keep the slices and must not call cohort. Several goroutines may
-// call it at once.
+// call it at once. A nonblocking or persistent reduction calls it in the goroutine that starts the
+// reduction, in one that waits, or in another one, also while the program computes.
 //
 // Errors: none from the call. A reduction with the operation returns [ErrType] if T is not a valid
 // element type, and [ErrOp] if the function is nil, panics, or was made for another type.

@@ -7,7 +7,7 @@ import "github.com/cohort-hpc/cohort/internal/comm"
 // TestAny, TestSome.
 //
 // Several goroutines may wait for one Request. Every Wait returns the same status and error, also
-// after the request is complete.
+// after the request is complete, or has been ended at its deadline.
 type Request comm.Request
 
 func (q *Request) base() *comm.Request { return (*comm.Request)(q) }
@@ -17,11 +17,11 @@ func (q *Request) base() *comm.Request { return (*comm.Request)(q) }
 //
 // Errors: those of the operation.
 //
-// Deadline: that of the handle which started the operation. A send or receive that has not matched
-// is withdrawn, and the communicator stays usable. A send on mpi and a matched message that makes
-// no progress break the communicator, and the buffer may still be in use. A collective is ended,
-// and its communicator is broken. The error is [ErrTimeout], or [ErrCanceled] if the context was
-// canceled. On mpi it may not name the missing ranks.
+// Deadline: that of the handle which started the operation; Config.Timeout counts from the start.
+// A send or receive that has not matched is withdrawn, and the communicator stays usable. A send on
+// mpi and a matched message that makes no progress break the communicator, and the buffer may still
+// be in use. A collective is ended, and its communicator is broken. The error is [ErrTimeout], or
+// [ErrCanceled] if the context was canceled. On mpi it may not name the missing ranks.
 func (q *Request) Wait() (Status, error) { return status(q.base().Wait()) }
 
 // Test makes progress without waiting and reports whether the operation is complete. A nil Request
@@ -64,8 +64,9 @@ func setOf(reqs []*Request) *comm.Set {
 // WaitAll waits until all requests are complete and returns their errors joined.
 //
 // WaitAll and the other functions of several requests ignore nil requests and requests whose
-// completion has been returned before. Their errors are those of the operations. A deadline ends each
-// request as [Request.Wait] does.
+// completion has been returned before. Several goroutines may use the same requests: WaitAny,
+// WaitSome, TestAny and TestSome return each completion to one of them. The errors are those of the
+// operations. A deadline ends each request as [Request.Wait] does.
 func WaitAll(reqs ...*Request) error {
 	s := setOf(reqs)
 	defer s.Put()

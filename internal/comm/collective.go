@@ -34,7 +34,7 @@ func (c *Comm) Run(call *backend.Call) error {
 	if call.Coll != backend.Barrier {
 		k.check(call)
 	}
-	err := k.collective(c.bound, call)
+	err := k.collective(c.begun().bound, call)
 	if err != nil {
 		err = c.collError(call, err)
 	}
@@ -203,7 +203,7 @@ func (c *Comm) Persist(call *backend.Call) (*Persistent, error) {
 	k := c.core
 	tr := k.traceOf(call, backend.Persistent)
 	t := k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
-	op, err := k.prepareOp(c.bound, call)
+	op, err := k.prepareOp(c.begun().bound, call)
 	k.ended(t, err)
 	k.life.leave()
 	if err != nil {

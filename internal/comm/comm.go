@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
@@ -187,6 +188,18 @@ func (c *Comm) failed(op string, err error) error {
 // fault returns an error that wraps a sentinel and gives the facts.
 func fault(sentinel error, format string, args ...any) error {
 	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
+}
+
+// begun returns the handle for the steps of an operation that begins now: the limit on its time is that of all
+// steps together.
+func (c *Comm) begun() *Comm {
+	if c == nil || c.bound == nil || c.bound.Timeout == 0 || !c.bound.Since.IsZero() {
+		return c
+	}
+	h := &Comm{core: c.core, ctx: c.ctx, bound: new(backend.Bound)}
+	*h.bound = *c.bound
+	h.bound.Since = time.Now()
+	return h
 }
 
 // WithContext returns a handle of the same communicator whose operations end when ctx does.

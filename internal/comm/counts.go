@@ -28,6 +28,7 @@ func (c *Comm) RunAlloc(call *backend.Call, alloc func(n int) []byte) ([]int, er
 	}
 	k := c.core
 	defer k.life.leave()
+	c = c.begun()
 	root := rootOf(call)
 	data := *call
 	err := k.exchangeCounts(c.bound, &data)

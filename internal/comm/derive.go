@@ -59,6 +59,7 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 	if err := c.take(); err != nil {
 		return nil, c.failed(op, err)
 	}
+	c = c.begun()
 	k := c.core
 	defer k.life.leave()
 	k.job.ids.begin()
@@ -196,6 +197,7 @@ func (c *Comm) CreateGroup(members []int, me, tag int, bad error) (*Comm, error)
 	if err != nil {
 		return nil, c.Failed(op, Undefined, tag, err)
 	}
+	c = c.begun()
 	k := c.core
 	ids := &k.job.ids
 	ids.begin()

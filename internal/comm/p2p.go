@@ -215,6 +215,7 @@ func (c *Comm) RecvAlloc(typ *backend.Datatype, source, tag int, err error, allo
 	if source == backend.ProcNull {
 		return noStatus, nil
 	}
+	c = c.begun()
 	k := c.core
 	var m backend.Matched
 	err = k.traced(k.message(flight.RecvAlloc, backend.Blocking, 0, typ.ID, tag, source), func() (err error) {

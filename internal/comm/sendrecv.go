@@ -57,6 +57,7 @@ func (c *Comm) SendrecvParts(typ *backend.Datatype, send []byte, out backend.Par
 	if source == backend.ProcNull {
 		return noStatus, c.SendParts(op, typ, send, out, dest, sendTag, nil)
 	}
+	c = c.begun()
 	k := c.core
 	tr := k.sendrecvTrace(backend.Blocking, typ, recv, dest, source, recvTag)
 	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
