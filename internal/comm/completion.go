@@ -12,7 +12,8 @@ import "github.com/cohort-hpc/cohort/internal/word"
 //	claimed   one goroutine decides the result and stores it     open             claim
 //	starting  one goroutine starts a persistent operation again  returned         restart
 //	retired   returned; another record has the next start        returned         restart
-//	closed    returned; the persistent operation is closed       returned         shut
+//	closed    returned; the persistent operation is closed       returned         Close
+//	released  closed, and its operation is the backend's again   closed, no holds release
 //
 // Invariant: of all goroutines that find an operation complete, or want to give it up, one claims it and
 // stores the result, which is everybody's. One goroutine is the first to return it. The record is in use until
@@ -29,6 +30,7 @@ const (
 	phaseStarting
 	phaseRetired
 	phaseClosed
+	phaseReleased
 
 	phaseMask = 7
 	oneHold   = 8
@@ -60,10 +62,11 @@ func (s *completion) hold() bool {
 // pin begins a hold in any phase. It is for persistent operations, whose record stays in use.
 func (s *completion) pin() { s.word.Add(oneHold) }
 
-// drop ends a hold, and reports whether nobody uses the record any more.
+// drop ends a hold, and reports whether the result is stored and nobody uses the record any more.
 func (s *completion) drop() (free bool) {
 	const minus = ^uint32(oneHold - 1)
-	return s.word.Add(minus) <= uint32(phaseReturned)
+	w := s.word.Add(minus)
+	return w < oneHold && phaseOf(w).stored()
 }
 
 // move changes the phase. It returns false if that is another one.
@@ -103,6 +106,11 @@ func (s *completion) restart() (mine, another bool) {
 		return true, false
 	}
 	return false, s.move(phaseReturned, phaseRetired)
+}
+
+// release reports whether the caller is to give back a closed operation that nobody uses.
+func (s *completion) release() bool {
+	return s.word.CompareAndSwap(uint32(phaseClosed), uint32(phaseReleased))
 }
 
 // reopen opens an operation that the caller has started again. It reports whether others wait for that.

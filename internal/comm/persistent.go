@@ -98,11 +98,11 @@ func (p *Persistent) restart(q *Request) (*Request, error) {
 	case mine:
 		return q, nil
 	case another:
-		next := &Request{c: q.c, pending: &pending{op: p.op, name: q.name, peer: q.peer, tag: q.tag, kept: true}}
+		next := &Request{c: q.c, pending: &pending{op: p.op, name: q.name, peer: q.peer, tag: q.tag, kept: true, shared: true}}
 		next.word.Store(uint32(phaseStarting))
 		p.last.Store(next)
 		return next, nil
-	case q.phase() == phaseClosed:
+	case q.phase() >= phaseClosed:
 		return q, fault(backend.ErrClosed, "the persistent operation is closed")
 	}
 	return q, errUnderWay
@@ -135,12 +135,9 @@ func (p *Persistent) Close() error {
 		return nil
 	}
 	q := p.last.Load()
-	switch {
-	case q.move(phaseReturned, phaseClosed):
-		if p.op != nil && p.op.Ready() {
-			p.op.Release() // one that is not ready ends with its communicator
-		}
-	case q.phase() != phaseClosed && !q.c.core.life.ended():
+	q.pin()
+	defer q.leave()
+	if !q.move(phaseReturned, phaseClosed) && q.phase() < phaseClosed && !q.c.core.life.ended() {
 		return q.failed(errUnderWay)
 	}
 	return nil
@@ -152,7 +149,7 @@ func (p *Persistent) Active() bool {
 		return false
 	}
 	switch p.last.Load().phase() {
-	case phaseReturned, phaseClosed:
+	case phaseReturned, phaseClosed, phaseReleased:
 		return false
 	}
 	return true

@@ -33,6 +33,7 @@ type pending struct {
 	limit  *backend.Bound // nil: none
 	bound  backend.Bound  // what limit points to if there is a timeout
 	kept   bool           // it belongs to a persistent operation
+	shared bool           // a goroutine may still look at op for an earlier start
 
 	spare []Request // for the operations to come: to allocate many at a time is faster
 
@@ -91,8 +92,18 @@ func (q *Request) free() {
 
 // leave ends a hold.
 func (q *Request) leave() {
-	if kept := q.kept; q.drop() && !kept {
+	if kept := q.kept; q.drop() {
+		q.unused(kept)
+	}
+}
+
+// unused is called when the result is stored and nobody has a hold. A record that is kept may be started again.
+func (q *Request) unused(kept bool) {
+	switch {
+	case !kept:
 		q.free()
+	case q.release() && q.op != nil && !q.shared && q.op.Ready():
+		q.op.Release() // one that is not ready ends with its communicator
 	}
 }
 
@@ -171,13 +182,14 @@ func (q *Request) store(st backend.Status, err error, to phase, underWay bool) (
 	if err != nil {
 		err = q.failed(err)
 	}
+	word.Writing(&q.st)
 	q.st, q.err = st, err
 	free, others := q.publish(to, underWay)
 	switch {
 	case others:
 		k.bc.Wake()
-	case free && !kept:
-		q.free()
+	case free:
+		q.unused(kept)
 	}
 	return st, err
 }
@@ -201,6 +213,7 @@ func (q *Request) Wait() (backend.Status, error) {
 	}
 	if !q.hold() {
 		q.take()
+		word.Reading(&q.st)
 		return q.st, q.err
 	}
 	return q.wait(phaseReturned)
@@ -234,6 +247,7 @@ func (q *Request) result(to phase) (backend.Status, error) {
 	if to == phaseReturned {
 		q.take()
 	}
+	word.Reading(&q.st)
 	st, err := q.st, q.err
 	q.leave()
 	return st, err
@@ -260,10 +274,10 @@ func (q *Request) Done() <-chan struct{} {
 		q.leave()
 		return done
 	}
-	go func() {
+	word.Go(func() {
 		_, _ = q.wait(phaseEnded) // Wait returns them
 		close(done)
-	}()
+	})
 	return done
 }
 
