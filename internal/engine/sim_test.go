@@ -15,15 +15,16 @@ import (
 )
 
 // The simulation runs a few engines in one goroutine, on two nodes: over simulated links, and over shared memory
-// between ranks of one node. A seed decides everything: which
-// rank starts which operation, which makes progress, how time passes, what is delayed, canceled, closed,
-// broken, cut, stopped, or killed. A model of MPI's rules checks each result:
+// between ranks of one node; links are made at the start, or on demand. A seed decides everything: which rank starts
+// which operation, which makes progress, how time passes, what is delayed, canceled, closed, broken, cut, stopped, or
+// killed, and who leaves. A model of MPI's rules checks each result:
 //
 //   - every message is received at most once, unchanged, by a receive that it matches;
 //   - messages of one sender with one tag are matched in the order sent;
 //   - an operation fails only for a reason that occurred, with the error for that reason;
 //   - in bounded simulated time after the last event every operation has ended that can end;
-//   - nothing is left in any queue when all have left.
+//   - no rank is lost before something has happened to one;
+//   - every leaving ends, and nothing is left in any queue when all have left.
 //
 // COHORT_SIM_SEED runs one seed and prints what happens, COHORT_SIM_TIME sets how long seeds are explored.
 
@@ -318,215 +319,6 @@ func (s *sim) pass(most int) {
 		d *= 500
 	}
 	s.now = s.now.Add(d)
-}
-
-// open returns a communicator of a rank that is open, nil if there is none.
-func (s *sim) open(i int) (int, *comm) {
-	ctx := s.rng.IntN(2)
-	return ctx, s.ranks[i].comms[ctx]
-}
-
-func (s *sim) start(i, ctx int, q *simRequest) {
-	r := s.ranks[i]
-	if q.post == 0 {
-		r.posts++
-		q.post = r.posts
-	}
-	q.rank, q.ctx = i, ctx
-	q.Begin()
-	r.reqs = append(r.reqs, q)
-}
-
-const simLong = 2*moveMax + 1000 // of a message of a rank to itself
-
-var simSizes = []int{0, 8, 100, 1 << 10, 1<<10 + 1, 5000, 20000, 40000}
-
-const simRanks = 4 // at most
-
-func (s *sim) send(i int) {
-	ctx, c := s.open(i)
-	if c == nil {
-		return
-	}
-	dest := s.rng.IntN(c.Size())
-	q := &simRequest{send: true, peer: dest, tag: s.rng.IntN(2), size: simSizes[min(s.rng.IntN(2*len(simSizes)), s.rng.IntN(len(simSizes)))]}
-	to := c.World[dest]
-	if to == i && s.chance(8) {
-		q.size = simLong
-	}
-	flow := s.flow([4]int{i, to, ctx, q.tag})
-	flow.sent = append(flow.sent, 0)
-	q.seq = len(flow.sent)
-	q.buf = s.memory.buffer(q.size)
-	flow.fill(q.buf, q.seq)
-	mode := backend.Standard
-	if s.chance(4) {
-		mode = backend.Synchronous
-	}
-	s.start(i, ctx, q)
-	s.say("rank %d sends %d bytes, tag %d, number %d, to rank %d on %d (mode %d)", i, q.size, q.tag, q.seq, to, ctx, mode)
-	c.Isend(&q.Request, q.buf, dest, q.tag, mode)
-	s.check(i)
-}
-
-func (s *sim) receive(i int) {
-	ctx, c := s.open(i)
-	if c == nil {
-		return
-	}
-	q := &simRequest{peer: s.rng.IntN(c.Size()), tag: s.rng.IntN(2), buf: s.memory.buffer(simSizes[len(simSizes)-1])}
-	if c.World[q.peer] == i && s.chance(2) {
-		q.buf = s.memory.buffer(simLong)
-	}
-	if s.chance(4) {
-		q.peer = backend.AnySource
-	}
-	if s.chance(4) {
-		q.tag = backend.AnyTag
-	}
-	s.start(i, ctx, q)
-	s.say("rank %d receives from %d, tag %d, on %d (operation %d)", i, q.peer, q.tag, ctx, q.post)
-	c.Irecv(&q.Request, q.buf, q.peer, q.tag)
-	s.check(i)
-}
-
-// probe looks for a message, and perhaps takes it, or receives one that was taken.
-func (s *sim) probe(i int) {
-	r := s.ranks[i]
-	if len(r.held) > 0 && s.chance(2) {
-		s.receiveMatched(i)
-		return
-	}
-	ctx, c := s.open(i)
-	if c == nil {
-		return
-	}
-	source, tag := s.rng.IntN(c.Size()), s.rng.IntN(2)
-	if s.chance(2) {
-		source = backend.AnySource
-	}
-	if s.chance(2) {
-		tag = backend.AnyTag
-	}
-	if s.chance(4) {
-		c.Probe(nil, source, tag, false)
-		s.check(i)
-		return
-	}
-	m, st, found, _ := c.Mprobe(nil, source, tag, false)
-	s.check(i)
-	if found {
-		r.posts++
-		s.say("rank %d takes %+v on %d (operation %d)", i, st, ctx, r.posts)
-		r.held = append(r.held, simMatched{ctx, r.posts, m, st})
-	}
-}
-
-// receiveMatched receives a message that was taken.
-func (s *sim) receiveMatched(i int) {
-	r := s.ranks[i]
-	k := s.rng.IntN(len(r.held))
-	m := r.held[k]
-	r.held = slices.Delete(r.held, k, k+1)
-	c := r.comms[m.ctx]
-	if c == nil {
-		return
-	}
-	q := &simRequest{peer: m.status.Source, tag: m.status.Tag, size: m.status.Bytes, post: m.post, matched: true, buf: s.memory.buffer(max(m.status.Bytes, 8))}
-	s.start(i, m.ctx, q)
-	s.say("rank %d receives what it has taken: operation %d", i, q.post)
-	c.Imrecv(&q.Request, m.matched, q.buf)
-	s.check(i)
-}
-
-// some returns an operation of a rank that has not ended, rather a late one, and its communicator, nil if there is
-// none.
-func (s *sim) some(i int) (*simRequest, *comm) {
-	r := s.ranks[i]
-	if len(r.reqs) == 0 {
-		return nil, nil
-	}
-	q := r.reqs[len(r.reqs)-1-s.rng.IntN(min(len(r.reqs), 1<<s.rng.IntN(8)))]
-	if !q.Active() {
-		return nil, nil
-	}
-	return q, r.comms[q.ctx]
-}
-
-// deadline gives an operation up, as a blocking call does whose time is over.
-func (s *sim) deadline(i int) {
-	q, c := s.some(i)
-	if c == nil {
-		return
-	}
-	s.say("rank %d gives its operation %d up", i, q.post)
-	s.faulty, q.late = true, true
-	e := c.e
-	e.mu.Lock()
-	ended := e.abandon(q.Impl.(*op), &backend.Fault{Sentinel: backend.ErrTimeout, Text: "simulated"})
-	s.broke[q.ctx] = s.broke[q.ctx] || c.brk.Load() != nil
-	e.mu.Unlock()
-	if !ended { // nobody waits for it
-		s.ranks[i].reqs = slices.DeleteFunc(s.ranks[i].reqs, func(x *simRequest) bool { return x == q })
-	}
-	s.check(i)
-}
-
-func (s *sim) cancel(i int) {
-	q, c := s.some(i)
-	if c != nil {
-		s.say("rank %d cancels its operation %d", i, q.post)
-		if c.Cancel(&q.Request) && q.send {
-			s.flow([4]int{i, c.World[q.peer], q.ctx, q.tag}).canceled++
-		}
-		s.check(i)
-	}
-}
-
-func (s *sim) closeComm(i int) {
-	if c := s.ranks[i].comms[1]; c != nil {
-		s.say("rank %d closes 1", i)
-		s.faulty, s.closed[1][i] = true, true
-		s.ranks[i].comms[1] = nil
-		c.Close()
-		s.check(i)
-	}
-}
-
-func (s *sim) fault(i int) {
-	s.faulty = true
-	r := s.ranks[i]
-	switch s.rng.IntN(4) {
-	case 0:
-		s.die(i)
-	case 1:
-		s.say("rank %d is stopped", i)
-		r.stopped = true
-	case 2:
-		if p := s.rng.IntN(len(s.ranks)); p != i && s.links[i][p] != nil {
-			s.say("the link between ranks %d and %d ends", i, p)
-			s.loss = true
-			s.cuts = append(s.cuts, [2]int{i, p})
-			s.links[i][p].cut(s.chance(2))
-		}
-	case 3:
-		if ctx, c := s.open(i); c != nil {
-			s.say("rank %d breaks %d", i, ctx)
-			s.broke[ctx] = true
-			c.Break(&backend.Fault{Sentinel: backend.ErrMismatch, Text: "simulated"})
-		}
-	}
-	s.check(i)
-}
-
-// die ends a rank and its links.
-func (s *sim) die(i int) {
-	s.say("rank %d dies", i)
-	s.sure = s.sure || s.ranks[i].leaving == nil
-	s.ranks[i].dead, s.faulty, s.loss = true, true, true
-	for _, l := range s.ends[i] {
-		l.cut(s.chance(2))
-	}
 }
 
 // leave lets all ranks leave, and checks that nothing is left.
