@@ -283,12 +283,19 @@ func text(err error) string {
 }
 
 // Run makes a call, as backend.Collectives says.
-func (s *Collective) Run(b *backend.Bound, call *backend.Call) (done bool, err error) {
+func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 	if !s.enter() {
 		return true, errClosed
 	}
-	defer s.leave()
-	s.began = time.Time{}
+	done, err := s.run(b, call)
+	s.leave() // after a panic in a user's operation the slots are not given back
+	return done, err
+}
+
+func (s *Collective) run(b *backend.Bound, call *backend.Call) (bool, error) {
+	if b != nil {
+		s.began = time.Time{}
+	}
 	if s.count.Load() > 0 {
 		if err := s.drain(b, call); err != nil {
 			return true, err
@@ -308,7 +315,7 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (done bool, err e
 		return true, s.mismatch(b)
 	}
 	s.arrive(call)
-	done, err = s.meet(b, call)
+	done, err := s.meet(b, call)
 	if err != nil && err != call.Err { // with which the communicator has ended
 		s.retract()
 	}

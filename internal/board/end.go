@@ -20,6 +20,14 @@ func (s *Collective) enter() bool {
 	return g != gateShut && word.CompareAndSwapUint32(&s.gate, g, gateInside)
 }
 
+// claim is enter for an operation, which writes to the slots with mu held. mu is held.
+func (s *Collective) claim() bool {
+	if word.LoadUint32(&s.gate) == gateUnused {
+		word.CompareAndSwapUint32(&s.gate, gateUnused, gateOutside)
+	}
+	return word.LoadUint32(&s.gate) != gateShut
+}
+
 func (s *Collective) leave() { releaseGate(&s.gate, gateOutside) }
 
 // shut gives the slots back unless a goroutine is inside, and reports whether they are given back. With unused it does

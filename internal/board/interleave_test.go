@@ -260,7 +260,7 @@ func (p *party) fails(what string, err error, sentinels ...error) {
 // A root that does not wait is as far ahead as it may be, and the slots are used again, for data in the slot and beside
 // it.
 func TestInterleaveCallsAhead(t *testing.T) {
-	for _, c := range []struct{ n, calls, preemptions int }{{1, 6, 1}, {5, 4, 1}} {
+	for _, c := range []struct{ n, calls, preemptions int }{{1, 6, 2}, {5, 4, 2}} {
 		t.Run(fmt.Sprint(c.n), func(t *testing.T) {
 			explore(t, interleave.Config{Preemptions: c.preemptions}, false, 2, func(j *job, all []*party) {
 				for _, p := range all {
@@ -303,7 +303,7 @@ func (p *party) wait(o *Op, call *backend.Call, number int) error {
 
 // Nonblocking operations are under way beside a blocking call.
 func TestInterleaveNonblocking(t *testing.T) {
-	explore(t, interleave.Config{Preemptions: 1}, false, 2, func(j *job, all []*party) {
+	explore(t, interleave.Config{Preemptions: 2}, false, 2, func(j *job, all []*party) {
 		for _, p := range all {
 			j.x.Go(fmt.Sprint("rank ", p.rank), func() {
 				first, one := p.start(0)
@@ -540,7 +540,7 @@ func TestInterleaveLost(t *testing.T) {
 func TestInterleaveDeadline(t *testing.T) {
 	for _, nonblocking := range []bool{false, true} {
 		t.Run(fmt.Sprint(nonblocking), func(t *testing.T) {
-			explore(t, interleave.Config{Preemptions: 1}, false, 2, func(j *job, all []*party) {
+			explore(t, interleave.Config{Preemptions: 2}, false, 2, func(j *job, all []*party) {
 				for _, p := range all {
 					j.x.Go(fmt.Sprint("rank ", p.rank), func() {
 						b := bounded

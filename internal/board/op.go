@@ -42,10 +42,9 @@ func (s *Collective) Start(call *backend.Call) *Op {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.enter() {
+	if !s.claim() {
 		return nil
 	}
-	s.leave()
 	var o *Op
 	if n := len(s.spare); n > 0 {
 		o, s.spare = s.spare[n-1], s.spare[:n-1]
@@ -203,11 +202,10 @@ func (o *Op) Start() {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.enter() {
+	if !s.claim() {
 		o.err = errClosed
 		return
 	}
-	s.leave()
 	o.begin()
 }
 
