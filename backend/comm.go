@@ -115,7 +115,10 @@ func (b *Bound) Err(start time.Time) error {
 }
 
 // Pending is something that becomes ready: a request, or a set of requests.
-// Ready must be cheap, must not block, and stays true once it is true.
+// Ready must be cheap, must not block, and stays true once it is true. While the
+// goroutine that waits in Await sleeps, another goroutine of the process may call
+// Ready in its place, one at a time. A layer that makes something ready without a
+// request of the backend then calls Wake.
 type Pending interface{ Ready() bool }
 
 const (

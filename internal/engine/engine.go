@@ -11,6 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/board"
 	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/membership"
+	"github.com/cohort-hpc/cohort/internal/wait"
 )
 
 // Config describes one rank's engine.
@@ -114,13 +115,8 @@ type Engine struct {
 	verified []*board.Collective           // by the ticker; its alone
 	stop     chan struct{}                 // ends the ticker
 	ticker   sync.WaitGroup
-	sleeping atomic.Bool // the leader sleeps, or is about to: ring
-
-	waitMu   sync.Mutex // guards leader, for cond
-	cond     sync.Cond
-	leader   bool
-	attended atomic.Bool // the leader waits in the background
-	parked   atomic.Int32
+	crew     wait.Crew // the goroutines that wait
+	spare    atomic.Pointer[waiter]
 }
 
 // msg is an unexpected message.
@@ -157,7 +153,7 @@ func New(cfg Config) *Engine {
 		stop:   make(chan struct{}),
 	}
 	e.mu.e, e.mu.owes = e, atUnlock != nil
-	e.cond.L = &e.waitMu
+	e.crew.Links = (*links)(e)
 	e.askMove = func(i int) { e.anyMoved = e.askedOf[i].move() || e.anyMoved }
 	states := make([]*membership.Peer, len(e.peers))
 	for r := range e.peers {
@@ -200,11 +196,12 @@ func (e *Engine) Start() (backend.Comm, error) {
 	return world, nil
 }
 
-// Poke makes progress, and makes every waiter look again. A backend calls it when a link has news that its
+// Poke makes progress, and makes the waiters look again. A backend calls it when a link has news that its
 // Sleeper does not see.
 func (e *Engine) Poke() {
 	e.poll()
-	e.wakeAll()
+	e.crew.Ask()
+	e.crew.Rouse()
 }
 
 // progress moves what can be moved without waiting and reports whether anything was. The lock is held.

@@ -58,7 +58,8 @@ func (e *Engine) leave() {
 	}
 	close(e.stop)
 	e.ticker.Wait()
-	e.hangUp()
+	e.crew.Shut()
+	e.cfg.Sleeper.Close()
 	if e.cfg.Left != nil {
 		e.cfg.Left()
 	}
@@ -165,7 +166,7 @@ func (e *Engine) endLinks() {
 	}
 	e.m.End()
 	e.stepGoodbyes()
-	e.wakeOthers()
+	e.wakeReady()
 }
 
 // endTransfers ends the receives by transfer in progress. It waits a little for peers that are copying, and

@@ -8,8 +8,8 @@ import (
 // lock is the engine's lock. It guards everything that moves messages, and is held for short times only: never
 // while waiting, and never while code outside the engine runs.
 //
-// Whoever holds it may complete requests. Unlock calls their Notify functions, and is the only way to release the
-// lock, so none is forgotten.
+// Whoever holds it may complete requests. Unlock wakes the goroutines that wait for them, and calls their Notify
+// functions. It is the only way to release the lock, so none is forgotten.
 type lock struct {
 	mu   word.Mutex
 	e    *Engine
@@ -18,6 +18,8 @@ type lock struct {
 	done  []*backend.Request   // completed; their Notify is not called yet
 	lists [][]*backend.Request // spare for done
 	aside bool                 // the holder does not call Notify functions itself
+
+	asks, rouses bool // what has changed may make waiters ready, and needs the leader of the crew
 }
 
 // atUnlock, if not nil, is called before every release of the lock of an engine that is made afterwards.
@@ -39,7 +41,7 @@ func (l *lock) notify(r *backend.Request) {
 	l.owes = true
 }
 
-// Unlock releases the lock, and calls the Notify functions of the requests that have completed under it.
+// Unlock releases the lock, and makes known what has completed under it.
 func (l *lock) Unlock() {
 	if l.owes {
 		l.settle()
@@ -55,11 +57,18 @@ func (l *lock) settle() {
 		atUnlock(l.e)
 	}
 	list, aside, corked := l.done, l.aside, len(l.e.corks) > 0
-	l.done, l.aside, l.owes = nil, false, atUnlock != nil
+	asks, rouses := l.asks, l.rouses
+	l.done, l.aside, l.asks, l.rouses, l.owes = nil, false, false, false, atUnlock != nil
 	if n := len(l.lists); n > 0 && len(list) > 0 {
 		l.done, l.lists = l.lists[n-1], l.lists[:n-1]
 	}
 	l.mu.Unlock()
+	if asks {
+		l.e.crew.Ask()
+	}
+	if rouses {
+		l.e.crew.Rouse()
+	}
 	switch {
 	case len(list) == 0:
 	case aside:
@@ -81,6 +90,6 @@ func (l *lock) call(list []*backend.Request, corked bool) {
 	if !corked && len(l.e.corks) > 0 {
 		l.e.uncork()
 	}
-	l.e.wakeOthers() // a waiter for what Notify has made ready may sleep again since the completion
+	l.e.wakeReady() // a waiter for what Notify has made ready may sleep again since the completion
 	l.Unlock()
 }

@@ -187,7 +187,7 @@ func (e *Engine) sweep() {
 	for _, c := range e.comms {
 		c.forget()
 	}
-	e.wakeOthers()
+	e.wakeReady()
 }
 
 // ended returns why an operation in progress cannot complete, nil if it can.

@@ -218,7 +218,7 @@ func TestWaiterIsWokenAfterNotify(t *testing.T) {
 	w, _, _ := raw(t, -1)
 	e := w.e
 	asleep := func() {
-		for !e.sleeping.Load() {
+		for !e.crew.Rests() {
 			runtime.Gosched()
 		}
 	}
@@ -235,7 +235,7 @@ func TestWaiterIsWokenAfterNotify(t *testing.T) {
 	if !w.Cancel(q) {
 		t.Error("a receive that has not matched was not canceled")
 	}
-	if e.sleeping.Load() {
+	if e.crew.Rests() {
 		t.Error("the waiter has not been woken")
 	}
 	if err := <-waited; err != nil {
@@ -251,13 +251,13 @@ func TestWaiterIsWokenToFlushLink(t *testing.T) {
 	var done flag
 	waited := make(chan error)
 	go func() { waited <- w.Await(patient, &done) }()
-	for w.e.mu.Lock(); !w.e.sleeping.Load(); w.e.mu.Lock() {
+	for w.e.mu.Lock(); !w.e.crew.Rests(); w.e.mu.Lock() {
 		w.e.mu.Unlock()
 		runtime.Gosched()
 	}
 	l.holds = true
 	for n := 0; !l.Holds(); n++ {
-		if !w.e.sleeping.Load() {
+		if !w.e.crew.Rests() {
 			t.Errorf("the waiter has been woken by %d frames for which there was room", n)
 			break
 		}

@@ -74,23 +74,21 @@ func TestArrivalBeforeSleepIsNoticed(t *testing.T) {
 	e := c.e
 	e.cfg.Yield = runtime.Gosched // so that a waiter polls
 	var arrived, over atomic.Bool
+	var looks atomic.Int32
 	ends := make(chan error, 2)
 	go func() {
 		ends <- c.Await(patient, pending(func() bool {
-			if e.parked.Load() > 0 && !e.sleeping.Load() {
+			looks.Add(1)
+			if e.crew.Sleeps() && !e.crew.Rests() {
 				arrived.Store(true)
 			}
 			return over.Load()
 		}))
 	}()
-	until(t, "leading", c, func() bool {
-		e.waitMu.Lock()
-		defer e.waitMu.Unlock()
-		return e.leader
-	})
+	until(t, "leading", c, func() bool { return looks.Load() > 1 })
 	go func() { ends <- c.Await(&backend.Bound{Timeout: patient.Timeout / 3}, pending(arrived.Load)) }()
 	for !arrived.Load() {
-		c.Wake()
+		e.Poke() // so that the leader polls again
 		time.Sleep(time.Millisecond)
 	}
 	if err := <-ends; err != nil {

@@ -234,7 +234,7 @@ func (c *comm) Abort(code int) error {
 	e.mu.Lock()
 	e.onAbort(int32(code), fmt.Appendf(nil, "rank %d aborted the job with code %d", e.me, code))
 	e.mu.Unlock()
-	e.wakeAll()
+	e.crew.Ask()
 	e.flush()
 	return nil
 }
@@ -258,7 +258,7 @@ func (c *comm) Close() error {
 	}
 	c.Recovery.Close()
 	c.retire()
-	c.e.wakeAll()
+	c.e.crew.Ask()
 	if c.isWorld {
 		c.e.leave()
 	}

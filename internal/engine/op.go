@@ -142,7 +142,7 @@ func (e *Engine) finish(o *op, st backend.Status, err error) {
 		e.putOp(o)
 	}
 	r.Finish(st, err) // from here on r and o are their owner's
-	e.wakeOthers()
+	e.wakeReady()
 }
 
 func (e *Engine) putOp(o *op) {

@@ -20,7 +20,7 @@ func (p *probe) Ready() bool { return p.e.news.Load() != p.seen }
 func (e *Engine) wakeProbes() {
 	if e.probes > 0 {
 		e.news.Add(1)
-		e.wakeOthers()
+		e.wakeReady()
 	}
 }
 

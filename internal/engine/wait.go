@@ -2,9 +2,11 @@ package engine
 
 import (
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/wait"
 )
 
 // How long a waiter polls before it sleeps. If every rank of the node has a processor to itself it spins;
@@ -32,125 +34,121 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 	return c.e.await(b, p)
 }
 
-// await waits for p. One waiter of the process is the leader: it polls, and then sleeps.
-// The others sleep until an operation has completed, or the leader's place is free.
+// await waits for p, as one of the process's crew.
 func (e *Engine) await(b *backend.Bound, p backend.Pending) error {
 	if b != nil && b.Background {
 		return e.attend(b, p)
 	}
-	var start time.Time
-	if b.Limited() {
-		start = time.Now()
+	w := e.spare.Swap(nil)
+	if w == nil {
+		w = waiters.Get().(*waiter)
 	}
-	for round := 0; ; round++ {
-		if err := b.Err(start); err != nil {
-			return err
-		}
-		if e.attended.Load() && e.relieve(p) {
-			return nil
-		}
-		e.waitMu.Lock()
-		if e.leader {
-			if round == 0 {
-				e.announce()
-			}
-			e.follow(b, p, start)
-			e.waitMu.Unlock()
-			if p.Ready() {
-				return nil
-			}
-			continue
-		}
-		e.leader = true
-		e.waitMu.Unlock()
-		ready := (e.cfg.Spare || e.cfg.Yield != nil) && e.look(p)
-		if !ready {
-			if round == 0 {
-				e.announce()
-			}
-			ready = e.rest(b, p, start)
+	w.e, w.b, w.p, w.slept, w.start = e, b, p, false, time.Time{}
+	if b.Limited() {
+		w.start = time.Now()
+	}
+	err := b.Err(w.start)
+	if err == nil {
+		e.crew.Await(w.member)
+		if !p.Ready() {
+			err = b.Err(w.start)
 		}
 		e.looked.Store(int64(time.Since(epoch)))
-		e.abdicate()
-		if ready {
-			return nil
-		}
 	}
+	w.e, w.b, w.p = nil, nil, nil
+	if !e.spare.CompareAndSwap(nil, w) {
+		waiters.Put(w)
+	}
+	return err
 }
 
-// abdicate ends the caller's time as the leader.
-func (e *Engine) abdicate() {
-	e.waitMu.Lock()
-	e.leader = false
-	if e.parked.Load() > 0 {
-		e.cond.Broadcast() // another one takes the place
-	}
-	e.waitMu.Unlock()
-}
-
-// attend waits for p in the background. It sleeps on the links as the leader while nobody else looks at them.
-// Otherwise it would be woken for every message, and would have to wake the goroutine that waits for it.
+// attend waits for p in the background. It leads the crew while nobody else looks at the links. Otherwise it would be
+// woken for every message, and would have to wake the goroutine that waits for it.
 func (e *Engine) attend(b *backend.Bound, p backend.Pending) error {
+	w := newWaiter()
+	w.e, w.b, w.p = e, b, p
 	for !p.Ready() {
 		if err := b.Err(time.Time{}); err != nil {
 			return err
 		}
-		e.waitMu.Lock()
-		idle := !e.leader && time.Since(epoch)-time.Duration(e.looked.Load()) > idleFor
-		if idle {
-			e.leader = true
-			e.attended.Store(true)
-		}
-		e.waitMu.Unlock()
-		if !idle {
+		if time.Since(epoch)-time.Duration(e.looked.Load()) <= idleFor || !e.crew.Attend(w.member) {
 			time.Sleep(idleFor)
-			continue
 		}
-		e.rest(b, p, time.Time{})
-		e.attended.Store(false)
-		e.abdicate()
 	}
 	return nil
 }
 
-// relieve looks for p beside a leader that waits in the background, and then asks it to leave its place.
-func (e *Engine) relieve(p backend.Pending) (ready bool) {
-	ready = (e.cfg.Spare || e.cfg.Yield != nil) && e.look(p)
-	e.looked.Store(int64(time.Since(epoch)))
-	if !ready {
-		e.mu.Lock()
-		e.wakeLeader()
-		e.mu.Unlock()
+// waiter is the wait of one goroutine: a wait.Waiter.
+type waiter struct {
+	member *wait.Member
+	e      *Engine
+	b      *backend.Bound
+	p      backend.Pending
+	start  time.Time
+	slept  bool
+}
+
+func newWaiter() *waiter {
+	w := new(waiter)
+	w.member = wait.NewMember(w)
+	return w
+}
+
+var waiters = sync.Pool{New: func() any { return newWaiter() }}
+
+// Ready implements wait.Waiter. A deadline has a timer.
+func (w *waiter) Ready() bool {
+	return w.p.Ready() || w.b != nil && w.b.Ctx != nil && w.b.Ctx.Err() != nil
+}
+
+// Look implements wait.Waiter.
+func (w *waiter) Look() bool { return (w.e.cfg.Spare || w.e.cfg.Yield != nil) && w.e.look(w.p) }
+
+// Limit implements wait.Waiter.
+func (w *waiter) Limit() (limit time.Duration, left bool) {
+	if !w.slept && w.e.onWait != nil {
+		w.e.onWait()
 	}
-	return ready
+	w.slept = true
+	if d, ok := w.b.Deadline(w.start); ok {
+		limit = max(time.Until(d), time.Microsecond)
+	}
+	return limit, w.b.Err(w.start) == nil
 }
 
 // OnWait implements backend.Comm.
 func (c *comm) OnWait(f, _ func()) { c.e.onWait = f }
 
-// announce says that an operation begins to wait.
-func (e *Engine) announce() {
-	if e.onWait != nil {
-		e.onWait()
+// links are what the leader sleeps on: the wait.Links.
+type links Engine
+
+// Arm implements wait.Links.
+func (l *links) Arm() { l.cfg.Sleeper.Begin() }
+
+// Check implements wait.Links. It does not try the lock: a goroutine that has it may have passed a link before its
+// data arrived.
+func (l *links) Check() bool {
+	e := (*Engine)(l)
+	e.mu.Lock()
+	moved := e.progress()
+	for _, p := range e.open {
+		if p.link != nil {
+			moved = moved || p.broken != nil // progress sees to it
+			moved = e.cfg.Sleeper.Add(p.link, p.waits()) || moved
+		}
 	}
+	e.mu.Unlock()
+	return moved
 }
 
-// follow sleeps until the leader leaves, something completes, or the time may be over. waitMu is
-// held.
-func (e *Engine) follow(b *backend.Bound, p backend.Pending, start time.Time) {
-	var timer *time.Timer
-	if d, ok := b.Deadline(start); ok {
-		timer = time.AfterFunc(max(time.Until(d), time.Microsecond), e.wakeAll)
-	}
-	e.parked.Add(1)
-	if !p.Ready() && e.leader && b.Err(start) == nil {
-		e.cond.Wait()
-	}
-	e.parked.Add(-1)
-	if timer != nil {
-		timer.Stop()
-	}
-}
+// Sleep implements wait.Links.
+func (l *links) Sleep(limit time.Duration) { l.cfg.Sleeper.Sleep(limit) }
+
+// Disarm implements wait.Links.
+func (l *links) Disarm() { l.cfg.Sleeper.End() }
+
+// Ring implements wait.Links.
+func (l *links) Ring() { l.cfg.Sleeper.Ring() }
 
 // look makes progress for a bounded time, until p is ready.
 func (e *Engine) look(p backend.Pending) bool {
@@ -203,77 +201,22 @@ func (e *Engine) poll() bool {
 // Poll implements backend.Comm.
 func (c *comm) Poll() { c.e.poll() }
 
-// rest sleeps until a link has news or the leader is woken, and reports whether p is ready.
-func (e *Engine) rest(b *backend.Bound, p backend.Pending, start time.Time) bool {
-	var timeout time.Duration
-	if d, ok := b.Deadline(start); ok {
-		timeout = max(time.Until(d), time.Microsecond)
-	}
-	// Invariant: a goroutine that completes an operation, or queues a frame, after this sees it and rings.
-	e.sleeping.Store(true)
-	e.cfg.Sleeper.Begin()
-	if e.parked.Load() > 0 { // they look once more: another rank's arrival rings from now on only
-		e.waitMu.Lock()
-		e.cond.Broadcast()
-		e.waitMu.Unlock()
-	}
-	e.mu.Lock() // not poll: a goroutine that polls now may have passed a link before its data arrived
-	moved := e.progress()
-	for _, p := range e.open {
-		if p.link != nil {
-			moved = moved || p.broken != nil // progress sees to it
-			moved = e.cfg.Sleeper.Add(p.link, p.waits()) || moved
-		}
-	}
-	e.mu.Unlock()
-	if !moved && !p.Ready() && b.Err(start) == nil {
-		e.cfg.Sleeper.Sleep(timeout)
-	}
-	e.sleeping.Store(false)
-	e.cfg.Sleeper.End()
-	return p.Ready()
-}
-
-// wakeOthers makes the waiters of this process look again. The lock is held.
-func (e *Engine) wakeOthers() {
-	e.wakeLeader()
-	if e.parked.Load() > 0 {
-		e.waitMu.Lock()
-		e.cond.Broadcast()
-		e.waitMu.Unlock()
+// wakeReady makes Unlock wake the waiters that are ready. The lock is held.
+func (e *Engine) wakeReady() {
+	if e.crew.Sleeps() {
+		e.mu.asks, e.mu.owes = true, true
 	}
 }
 
-// wakeLeader ends the leader's sleep. The lock is held, so that the sleeper is not closed.
+// wakeLeader makes Unlock end the leader's sleep on the links. The lock is held.
 func (e *Engine) wakeLeader() {
-	if e.sleeping.Load() && e.sleeping.CompareAndSwap(true, false) {
-		e.cfg.Sleeper.Ring()
+	if e.crew.Rests() {
+		e.mu.rouses, e.mu.owes = true, true
 	}
 }
 
 // Wake implements backend.Comm.
-func (c *comm) Wake() { c.e.wakeAll() }
-
-func (e *Engine) wakeAll() {
-	e.mu.Lock()
-	e.wakeOthers()
-	e.mu.Unlock()
-}
-
-// hangUp closes the sleeper when no goroutine sleeps on it any more.
-func (e *Engine) hangUp() {
-	e.waitMu.Lock()
-	e.parked.Add(1)
-	for e.leader {
-		e.cond.Wait()
-	}
-	e.parked.Add(-1)
-	e.leader = true // for good
-	e.waitMu.Unlock()
-	e.mu.Lock() // wakeLeader is called with it
-	e.cfg.Sleeper.Close()
-	e.mu.Unlock()
-}
+func (c *comm) Wake() { c.e.crew.Ask() }
 
 // advance makes progress, because no other goroutine may.
 func (e *Engine) advance() {

@@ -4,5 +4,6 @@
 // until the value is another one. Whoever has news publishes them, looks at the announcement, and if there is one
 // changes the value and wakes the sleeper. Only the sleeper takes its announcement back.
 //
-// Bell is this between processes, or wherever one party at a time sleeps.
+// Bell is this between processes, or wherever one party at a time sleeps. Crew is it for the goroutines of a process
+// that wait for messages: one of them makes progress for all, and sleeps where other processes ring.
 package wait
