@@ -166,3 +166,45 @@ func TestMessagesQueuedForLinkThatEndsGoOverNext(t *testing.T) {
 		}
 	}
 }
+
+// A rank that sends a message before it confirms the link is lost: a receive that has a part of the message does not
+// wait for the next link.
+func TestMessageOnUnconfirmedLinkLosesItsSender(t *testing.T) {
+	s := inSteps(t, 3)
+	c := s.ranks[2]
+	q, _ := irecv(c, 8, 1, 1)
+	a, b := testPair(newTestSleeper(), newTestSleeper())
+	c.e.Came(1, a)
+	var head [frame.HeaderSize]byte
+	b.enc.Encode(&head, &frame.Header{Kind: frame.Eager, Tag: 1, Length: 8})
+	b.put(append(head[:], 1, 2, 3))
+	c.Poll()
+	b.Close()
+	c.Poll()
+	if !q.Ready() {
+		t.Fatal("the receive has not ended")
+	}
+	isLost(t, "the receive", q.Err, "not confirmed")
+}
+
+// A message is sent while the link for it has failed and is not confirmed. It goes over the next link.
+func TestMessageForLinkThatFailsGoesOverNext(t *testing.T) {
+	s := inSteps(t, 3)
+	c := s.ranks[2]
+	a, b := testPair(newTestSleeper(), newTestSleeper())
+	b.Close()
+	c.e.Came(1, a) // it cannot confirm the link
+	q := isend(c, 0, 1, 1)
+	c.Poll()
+	a, b = testPair(newTestSleeper(), newTestSleeper())
+	c.e.Came(1, a)
+	var head [frame.HeaderSize]byte
+	b.enc.Encode(&head, &frame.Header{Kind: frame.Heartbeat})
+	b.put(head[:])
+	for range 3 {
+		c.Poll()
+	}
+	if !q.Ready() || q.Err != nil {
+		t.Errorf("the send has ended: %v; %v", q.Ready(), q.Err)
+	}
+}

@@ -172,6 +172,10 @@ func (p *peer) ended(err error) {
 // gone reports whether nothing more comes from the peer.
 func (p *peer) gone() bool { return p.state.Link == membership.Ended }
 
+// ends reports whether what is queued now would end with the link. What is queued for a link that is not confirmed goes
+// over the next one.
+func (p *peer) ends() bool { return p.gone() || p.broken != nil && p.state.Link == membership.Up }
+
 // cut gives the link up.
 func (p *peer) cut() {
 	p.e.m.Cut(p.rank)
@@ -211,7 +215,7 @@ type out struct {
 // emit writes a frame, or as much as the link takes, and queues the rest for flush. It reports whether all
 // is written, or never will be.
 func (p *peer) emit(h frame.Header, body []byte, o *op) bool {
-	if p.gone() || p.broken != nil {
+	if p.ends() {
 		return o == nil // an operation ends with its peer
 	}
 	if p.link == nil {
@@ -245,7 +249,7 @@ func (p *peer) emit(h frame.Header, body []byte, o *op) bool {
 
 // queue leaves a frame to flush.
 func (p *peer) queue(h frame.Header, body []byte, o *op) {
-	if p.gone() || p.broken != nil {
+	if p.ends() {
 		return
 	}
 	w := p.e.outs.get()
@@ -362,6 +366,9 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 	case frame.Eager:
 		if a.Left > EagerMax {
 			return fmt.Errorf("an eager message of %d bytes, above %d", a.Left, EagerMax)
+		}
+		if p.state.Link == membership.Fresh { // a receive that waits for the rest would not end with the link
+			return errors.New("a message on a link that is not confirmed")
 		}
 		env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
 		o, keep, err := p.match(env)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
 // Every test of this package holds the engines that it makes to checkPlaces.
@@ -56,6 +57,11 @@ func checkPlaces(e *Engine) (err error) {
 			moving++
 			if o.pair == nil || o.pair.pair != o || slices.Contains(e.moving, o) == slices.Contains(e.moving, o.pair) {
 				wrong("an operation in state %d has no other end", o.state)
+			}
+		case opQueued:
+			// A frame is queued unless its link ends, and that of an unconfirmed link goes over the next one.
+			if p := e.peers[o.peer]; o.frame == nil && !p.gone() && (p.broken == nil || p.state.Link != membership.Up) {
+				wrong("a send to rank %d in state %d has no frame", o.peer, o.state)
 			}
 		case opRequested:
 			if (o.self != nil) != (o.peer == e.me) || o.self != nil && o.self.send != o {
