@@ -88,7 +88,7 @@ func (l *life) take() error {
 }
 
 // leave gives back what take has got.
-func (l *life) leave() { l.collective.And(^uint32(taken)) }
+func (l *life) leave() { l.collective.Add(^uint32(taken - 1)) }
 
 // beginChange begins a change, unless Close has begun. The caller leaves the gate afterwards.
 func (l *life) beginChange() error {
