@@ -199,7 +199,7 @@ func TestCloseWaitsForAllocateShared(t *testing.T) {
 		if w.Rank() == 0 {
 			of[0].sparing = func() {
 				go func() { ended <- w.Close() }()
-				for w.base().State() == comm.Open {
+				for w.base().Usable() == nil {
 					time.Sleep(time.Millisecond)
 				}
 			}

@@ -53,8 +53,8 @@ func (c *Comm) Allocate(a *Allocation) (*Window, error) {
 		return nil, err
 	}
 	k := c.core
-	if err := k.life.beginChange(); err != nil {
-		return nil, err
+	if !k.life.changes.Enter() {
+		return nil, errClosed
 	}
 	defer k.life.changes.Leave()
 	if err := c.take(); err != nil {

@@ -126,8 +126,8 @@ func TestCloseWaitsOnceForAllCommunicators(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := d.core.life.beginChange(); err != nil { // a window whose making never ends
-				return err
+			if !d.core.life.changes.Enter() { // a window whose making never ends
+				return errClosed
 			}
 		}
 		begun := time.Now()

@@ -8,17 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// State is where a communicator is in its life.
-type State uint8
-
-// The states.
-const (
-	Open   State = iota // operations can begin
-	Broken              // an operation has failed: others return ErrBroken; Agree, Shrink and Close work
-	Closed              // Close has begun: no operation begins any more
-)
-
-// life decides what can begin in a communicator, and who closes it.
+// life decides what can begin in a communicator, and who closes it. Nothing begins once Close has. In a communicator that
+// is broken, as the backend knows, only Agree, Shrink and Close work.
 //
 // A goroutine that makes or closes a window together with the other ranks makes a change: it is inside the gate,
 // and Close waits for it. If this rank closed the communicator in between, the others would wait for it in the
@@ -48,29 +39,16 @@ var (
 // ended reports whether Close has begun.
 func (l *life) ended() bool { return l.collective.Load()&closing != 0 }
 
-// State returns the state of a communicator that is not nil.
-func (c *Comm) State() State { return c.core.state() }
-
-func (k *core) state() State {
-	switch {
-	case k.life.ended():
-		return Closed
-	case k.bc.Broken() != nil:
-		return Broken
-	}
-	return Open
-}
-
-// refuse returns the error of an operation that cannot begin: because of the communicator's state, or
-// else because of the argument error bad.
+// refuse returns the error of an operation that cannot begin: because the communicator is closed or broken, or else
+// because of the argument error bad.
 func (k *core) refuse(bad error) error {
-	switch k.state() {
-	case Open:
-		return bad
-	case Broken:
-		return &backend.Broken{Cause: k.bc.Broken()}
+	if k.life.ended() {
+		return errClosed
 	}
-	return errClosed
+	if err := k.bc.Broken(); err != nil {
+		return &backend.Broken{Cause: err}
+	}
+	return bad
 }
 
 // take reserves the communicator for the caller's collective.
@@ -89,14 +67,6 @@ func (l *life) take() error {
 
 // leave gives back what take has got.
 func (l *life) leave() { l.collective.Add(^uint32(taken - 1)) }
-
-// beginChange begins a change, unless Close has begun. The caller leaves the gate afterwards.
-func (l *life) beginChange() error {
-	if !l.changes.Enter() {
-		return errClosed
-	}
-	return nil
-}
 
 // quiesce begins Close. It returns false if another Close has begun.
 func (l *life) quiesce() bool {

@@ -79,8 +79,8 @@ func (c *Comm) NewOnesided(elem *backend.Datatype, n int, bad error) (*Onesided,
 	if c == nil || c.core == nil {
 		return nil, c.Failed(op, Undefined, Undefined, errNil)
 	}
-	if err := c.core.life.beginChange(); err != nil { // Close waits until the window is made, and closes it
-		return nil, c.failed(op, err)
+	if !c.core.life.changes.Enter() { // else Close waits until the window is made, and closes it
+		return nil, c.failed(op, errClosed)
 	}
 	defer c.core.life.changes.Leave()
 	a := NewAllocation("NewWindow", elem, n, false, bad)
@@ -372,7 +372,7 @@ func (w *Onesided) Close() error {
 		return nil
 	}
 	s, life := w.s, &w.s.core.life
-	if life.beginChange() != nil {
+	if !life.changes.Enter() {
 		return nil // the communicator's Close closes it
 	}
 	defer life.changes.Leave()

@@ -109,7 +109,7 @@ func (w *Window) Close() error {
 	}
 	k := w.c.core
 	if w.win.Together() {
-		if k.life.beginChange() != nil {
+		if !k.life.changes.Enter() {
 			return nil // the communicator's Close closes the window
 		}
 		defer k.life.changes.Leave()

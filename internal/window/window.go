@@ -20,10 +20,11 @@ type Window struct {
 	mem  backend.Memory
 	lay  Layout
 
-	// Views of the memory. They stay set after Close. A call that uses the memory is inside the gate.
+	gate.Gate // whoever uses the memory is inside; Close shuts it
+
+	// Views of the memory, which stay set after Close.
 	bytes []byte
 	locks []lock
-	gate  gate.Gate
 
 	fence atomic.Uint32
 
@@ -55,7 +56,7 @@ func (w *Window) Size(rank int) int {
 
 // Part returns the part of a rank.
 func (w *Window) Part(rank int) ([]byte, error) {
-	if w.gate.IsShut() {
+	if w.IsShut() {
 		return nil, errClosed
 	}
 	if rank < 0 || rank >= len(w.lay.Sizes) {
@@ -69,7 +70,7 @@ func (w *Window) Part(rank int) ([]byte, error) {
 // Sync makes what this rank has written visible before what it writes later, and lets it
 // see what others have made visible.
 func (w *Window) Sync() error {
-	if w.gate.IsShut() {
+	if w.IsShut() {
 		return errClosed
 	}
 	w.fence.Add(1)
@@ -122,17 +123,17 @@ func (w *Window) LockAll(b *backend.Bound) (uint64, error) { return w.lock(b, Sh
 
 // lock takes the locks of ranks lo to hi-1.
 func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
-	if !w.gate.Enter() {
+	if !w.Enter() {
 		return 0, errClosed
 	}
-	defer w.gate.Leave()
+	defer w.Leave()
 	ticket, err := w.claim(kind, lo, hi)
 	if err != nil {
 		return 0, err
 	}
 	var until func() error // made when the call first waits
 	expired := func() error {
-		if w.gate.IsShut() {
+		if w.IsShut() {
 			return errClosed
 		}
 		if until == nil {
@@ -202,7 +203,7 @@ func (w *Window) Flush(rank, lock int, ticket uint64) error {
 
 // enter enters the gate and locks mu, unless the lock of a part does not belong to the ticket any more.
 func (w *Window) enter(rank int, ticket uint64) error {
-	if !w.gate.Enter() {
+	if !w.Enter() {
 		return errClosed
 	}
 	w.mu.Lock()
@@ -215,14 +216,8 @@ func (w *Window) enter(rank int, ticket uint64) error {
 
 func (w *Window) leave() {
 	w.mu.Unlock()
-	w.gate.Leave()
+	w.Leave()
 }
-
-// Enter lets the caller use the memory until Leave, unless Close has begun.
-func (w *Window) Enter() bool { return w.gate.Enter() }
-
-// Leave ends what Enter has begun.
-func (w *Window) Leave() { w.gate.Leave() }
 
 // Close releases the locks that this rank holds, with an error that names them, and then the memory. A
 // Lock that waits ends with ErrClosed. If the ranks close the memory together, Close calls together
@@ -232,11 +227,11 @@ func (w *Window) Leave() { w.gate.Leave() }
 // The locks of a broken communicator stay taken: what they guard may be half done, as
 // after the death of a rank. Ranks that wait for them get the communicator's error.
 func (w *Window) Close(limit time.Duration, together func(bad error) error) error {
-	if !w.gate.Shut() {
+	if !w.Shut() {
 		return nil
 	}
 	var err, inside error
-	if w.gate.AwaitEmpty(limit) {
+	if w.AwaitEmpty(limit) {
 		err = w.releaseAll()
 	} else {
 		inside = backend.Faultf(backend.ErrBusy, "another goroutine has used the window for %v since Close: its memory stays mapped", limit.Round(time.Millisecond))

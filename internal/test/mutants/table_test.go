@@ -192,7 +192,7 @@ var table = []mutant{
 		new: ``,
 		why: "Close does not wait for the making of windows", test: "internal/comm TestInterleaveWindowMadeDuringClose"},
 	{file: "internal/comm/onesided.go",
-		old: `	if life.beginChange() != nil {
+		old: `	if !life.changes.Enter() {
 		return nil // the communicator's Close closes it
 	}
 	defer life.changes.Leave()
@@ -215,26 +215,26 @@ var table = []mutant{
 `,
 		why: "two goroutines close a window", test: "internal/comm TestInterleaveTwoClosers"},
 	{file: "internal/window/window.go",
-		old: `if w.gate.AwaitEmpty(limit) {`,
+		old: `if w.AwaitEmpty(limit) {`,
 		new: `if limit == 0 {`,
 		why: "Close unmaps the memory below a goroutine that waits for a lock", test: "internal/window TestInterleaveCloseOfLockedWindow"},
 	{file: "internal/window/window.go",
-		old: `	if !w.gate.Shut() {
+		old: `	if !w.Shut() {
 		return nil
 	}
 	var err`,
-		new: `	w.gate.Shut()
+		new: `	w.Shut()
 	var err`,
 		why: "two goroutines close a window, and the second unlocks memory that is gone", test: "internal/window TestInterleaveCloseOfLockedWindow"},
 	{file: "internal/window/window.go",
-		old: `	if !w.gate.Enter() {
+		old: `	if !w.Enter() {
 		return errClosed
 	}
 	w.mu.Lock()`,
-		new: `	if w.gate.IsShut() {
+		new: `	if w.IsShut() {
 		return errClosed
 	}
-	w.gate.Stay()
+	w.Stay()
 	w.mu.Lock()`,
 		why: "Unlock looks whether the window is closed, and then touches it", test: "internal/window TestInterleaveCloseOfLockedWindow"},
 	{file: "internal/window/window.go",
