@@ -185,6 +185,15 @@ func TestBufferOfCallThatWasGivenUpIsNoLoss(t *testing.T) {
 	if !errors.Is(err, backend.ErrTimeout) || !strings.Contains(err.Error(), timeout.Text) || all[0].suspected.Load() != nil {
 		t.Errorf("%v, want %v; rank 1 is taken for lost: %v", err, timeout, all[0].suspected.Load() != nil)
 	}
+	// Nor is the error of the copy returned if the communicator has ended while the rank stands: it has died.
+	dead := open(t, boards(t, 2), 0)
+	dead[1].arrive(allreduce(1000))
+	dead[0].arrive(allreduce(1000))
+	dead[0].here(1)
+	dead[0].ended.Store(loss)
+	if err := dead[0].side.read(1, addr, make([]byte, 8)); err != error(loss) {
+		t.Errorf("a copy from a rank that is lost: %v, want %v", err, loss)
+	}
 	// What was copied while the call was given up is no result either.
 	buf := []byte("somebody else's")
 	if err = all[0].side.read(1, shmem.Addr(buf), make([]byte, 8)); !errors.Is(err, backend.ErrTimeout) {

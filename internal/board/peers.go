@@ -218,14 +218,14 @@ func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, 
 func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	c := p.s.c
 	err := shmem.ReadProcess(p.s.b.cfg.PIDs[p.s.ranks[rank]], addr, dst)
-	switch {
-	case !p.s.stands(rank):
-		return p.s.why(rank)
-	case err != nil && p.s.stopped() == nil:
-		c.Suspect(rank, err)
-		return p.s.why(rank)
+	stands := p.s.stands(rank)
+	if stands && err == nil {
+		return nil
 	}
-	return err
+	if stands && p.s.stopped() == nil {
+		c.Suspect(rank, err)
+	}
+	return p.s.why(rank)
 }
 
 // corrupt ends the communicator because a peer has published values that are out of range.
