@@ -299,4 +299,32 @@ var table = []mutant{
 		new: `			lock := &c.words[stripeAt]
 			with := view`,
 		why: "an update of a long element takes no lock", test: "internal/window TestInterleaveUpdates"},
+	{file: "internal/node/node.go",
+		old: `		n.bell(rank)
+	}`,
+		new: `		b.Disarm()
+		n.bell(rank)
+	}`,
+		why: "a rank takes another's announcement back before it sends what wakes it", test: "internal/node TestInterleaveBellOfStoppedRank"},
+	{file: "internal/wait/crew.go",
+		old: `	if m.leave || c.last != nil || m.w.Ready() {`,
+		new: `	if m.leave || c.last != nil {`,
+		why: "the leader announces its sleep and does not look again", test: "internal/wait TestInterleaveCrewBesideEnd"},
+	{file: "internal/wait/crew.go",
+		old: `		c.awake(l)
+		c.Links.Ring()`,
+		new: `		c.awake(l)`,
+		why: "the leader's announcement is taken back without a ring", test: "internal/wait TestInterleaveCrewRouse"},
+	{file: "internal/wait/crew.go",
+		old: `		next = c.first
+		if next != nil {`,
+		new: `		if next = c.first; next != nil && next.next != nil {`,
+		why: "the leader leaves without a successor", test: "internal/wait TestInterleaveCrew"},
+	{file: "internal/wait/crew.go",
+		old: `	if l := c.leader; l != nil && l.state == resting && l.w.Ready() {
+		c.rouse()
+	}
+	c.mu.Unlock()`,
+		new: `	c.mu.Unlock()`,
+		why: "a completion wakes the followers and not the leader", test: "internal/wait TestInterleaveCrewBesideProgress"},
 }
