@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -44,8 +45,8 @@ func TestTallyIsApartFromTheCount(t *testing.T) {
 	for range 3 {
 		g.Leave()
 	}
-	g.Count(1 << 31)
-	g.Count(1 << 31)
+	g.Count(math.MinInt32)
+	g.Count(math.MinInt32)
 	if g.Tally() != -3 || g.IsShut() || g.Empty() {
 		t.Fatalf("tally %d, shut %v", g.Tally(), g.IsShut())
 	}
