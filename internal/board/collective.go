@@ -2,6 +2,7 @@ package board
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -282,6 +283,10 @@ func text(err error) string {
 	return err.Error()
 }
 
+// ErrEnded is the error of a call that does not begin, because the communicator has ended on another rank. It has now
+// on this one too.
+var ErrEnded error = &backend.Fault{Sentinel: backend.ErrBroken, Text: "the communicator has ended on another rank"}
+
 // Run makes a call, as backend.Collectives says.
 func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 	if !s.enter() {
@@ -302,7 +307,8 @@ func (s *Collective) run(b *backend.Bound, call *backend.Call) (bool, error) {
 		}
 	}
 	if s.news() != nil {
-		return true, s.stopped()
+		_ = s.stopped()
+		return true, ErrEnded
 	}
 	s.call, s.syncing = call, false
 	if s.behind {
@@ -318,6 +324,9 @@ func (s *Collective) run(b *backend.Bound, call *backend.Call) (bool, error) {
 	done, err := s.meet(b, call)
 	if err != nil && err != call.Err { // with which the communicator has ended
 		s.retract()
+		if call.Err != nil && errors.Is(err, backend.ErrMismatch) { // the others' error, which this call is the reason for
+			err = call.Err
+		}
 	}
 	return done, err
 }

@@ -8,7 +8,7 @@ import (
 // The values of Collective.gate. A goroutine that is inside may write to the own slots, and nobody gives them back
 // meanwhile. Operations write to them with mu held, unless they are given back.
 const (
-	gateUnused uint32 = iota // this rank has not arrived at any collective
+	gateUnused uint32 = iota // this rank has neither arrived at any collective nor published a reason
 	gateInside               // a goroutine is in a blocking call; there is one at a time
 	gateOutside
 	gateShut // the slots are given back
@@ -53,15 +53,17 @@ func (s *Collective) Close(unused bool) {
 	}
 }
 
-// Ended publishes that the communicator has ended on this rank: because of f, or because this rank has closed it (nil).
+// Ended publishes that the communicator has ended on this rank: because of f, or because this rank has closed it (nil,
+// or an f that says so, which is no reason for the others).
 // The others find that before they find an arrival taken back. The first reason counts.
 func (s *Collective) Ended(f *backend.Fault) {
 	was := s.mine.ended.Load()
 	switch {
 	case s.closed:
-	case f == nil:
+	case f == nil || f.Sentinel == backend.ErrClosed:
 		s.mine.ended.Store(was | endedClosed)
 	case was&endedFault == 0:
+		word.CompareAndSwapUint32(&s.gate, gateUnused, gateOutside) // the others need the slots, to find the reason
 		s.mine.reason.set(f)
 		s.mine.ended.Store(was | endedFault)
 	}

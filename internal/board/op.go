@@ -32,13 +32,15 @@ type operations struct {
 
 const spareMost = 32
 
-// Start starts a nonblocking collective. It returns nil if that must be a schedule.
+// Start starts a nonblocking collective. It returns nil if that must be a schedule, also one that ends at once because
+// the communicator has ended on another rank.
 func (s *Collective) Start(call *backend.Call) *Op {
 	if !s.fits(call) {
 		return nil
 	}
 	if s.news() != nil {
-		_ = s.stopped() // the operation ends with it
+		_ = s.stopped()
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

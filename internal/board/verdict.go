@@ -11,16 +11,11 @@ import (
 
 // mismatch waits until all ranks have arrived at the call that differs, and breaks the communicator.
 func (s *Collective) mismatch(b *backend.Bound) error {
-	here := s.differ == s.seq // in this call, not in an earlier one
 	s.awaitAll(s.differ)
 	if err := s.wait(b); err != nil {
 		return err
 	}
-	err := s.report()
-	if here && s.call.Err != nil && errors.Is(err, backend.ErrMismatch) {
-		return s.call.Err
-	}
-	return err
+	return s.report()
 }
 
 // report breaks the communicator because calls differ at which all ranks have arrived. Every rank finds the same

@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -178,10 +179,13 @@ func (w *Onesided) Unlock(rank int) error {
 // home is a handle without a deadline but the job's, which must not leave a lock taken.
 func (s *onesided) home() *Onesided { return &Onesided{s.core.home, s} }
 
-// unlockAll releases the locks that this rank holds, with an error that names one. After a loss they stay taken: what
-// they guard may be half done.
+// unlockAll releases the locks that this rank holds, with an error that names one. After a loss, also of this rank,
+// they stay taken: what they guard may be half done.
 func (w *Onesided) unlockAll() (err error) {
-	for r := 0; r < len(w.s.counts) && w.s.failure() == nil; r++ {
+	if w.s.failure() != nil || errors.Is(window.Until(nil, w.s.core.bc)(), backend.ErrPeerLost) {
+		return nil
+	}
+	for r := range w.s.counts {
 		if held, _ := w.unlock(r); held {
 			err = fault(backend.ErrWin, "closed while this rank held the lock of rank %d's part", r)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/board"
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
 )
@@ -19,6 +20,9 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 		return backend.PlanDone, err
 	}
 	done, err := c.native.Run(b, call)
+	if err == board.ErrEnded {
+		err = c.usable()
+	}
 	if err != nil {
 		c.tell()
 	}
