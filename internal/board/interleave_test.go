@@ -49,7 +49,17 @@ func (p *party) start(number int) (*Op, *backend.Call) {
 }
 
 func (p *party) wait(o *Op, call *backend.Call, number int) error {
-	_ = p.Await(nil, o)
+	return p.waitFor(nil, o, call, number)
+}
+
+// waitFor waits for an operation until the bound ends it. One that did not start ends with its communicator.
+func (p *party) waitFor(b *backend.Bound, o *Op, call *backend.Call, number int) error {
+	if o == nil {
+		return p.Over()
+	}
+	if why := p.Await(b, o); why != nil {
+		_ = o.End(why)
+	}
 	err := o.Err()
 	p.right(call, number, err)
 	return err
@@ -304,11 +314,7 @@ func TestInterleaveDeadline(t *testing.T) {
 						var err error
 						if nonblocking {
 							o, call := p.start(0)
-							if why := p.Await(b, o); why != nil {
-								_ = o.End(why)
-							}
-							err = o.Err()
-							p.right(call, 0, err)
+							err = p.waitFor(b, o, call, 0)
 						} else {
 							err = p.run(b, backend.Allreduce, -1, 1, 0)
 						}

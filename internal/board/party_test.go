@@ -245,6 +245,9 @@ func (p *party) make(coll backend.Coll, root, n, number int) *backend.Call {
 func (p *party) run(b *backend.Bound, coll backend.Coll, root, n, number int) error {
 	call := p.make(coll, root, n, number)
 	_, err := p.Run(b, call)
+	if err == ErrEnded {
+		err = p.Over()
+	}
 	p.right(call, number, err)
 	return err
 }

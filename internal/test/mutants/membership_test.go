@@ -1,80 +1,78 @@
 package mutants
 
-// The mutants of who is there: internal/membership, and how the engine uses it.
-func init() {
-	table = append(table, []mutant{
-		{file: "internal/membership/machine.go",
-			old: `	if m.Parted {
+// Who is there: internal/membership, and how the engine uses it.
+var membershipMutants = []mutant{
+	{file: "internal/membership/machine.go",
+		old: `	if m.Parted {
 		m.host.Send(r, Notice{Kind: Goodbye})
 	}
 	if m.Hub == m.Me {`,
-			new: `	if m.Hub == m.Me {`,
-			why: "a rank that leaves says no goodbye on a link that comes later", test: "internal/membership TestEveryOrder", plain: true},
-		{file: "internal/membership/machine.go",
-			old: `	case p.Standing == Reported:
+		new: `	if m.Hub == m.Me {`,
+		why: "a rank that leaves says no goodbye on a link that comes later", test: "internal/membership TestEveryOrder", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `	case p.Standing == Reported:
 		m.left(r)
 `,
-			new: ``,
-			why: "a rank that was reported is lost if its link ends before its goodbye", test: "internal/membership TestEveryOrder", plain: true},
-		{file: "internal/membership/machine.go",
-			old: `!p.Over() && !p.Acked {`,
-			new: `!p.Over() {`,
-			why: "a rank that has acknowledged a goodbye is lost when its link ends", test: "internal/membership TestEveryOrder", plain: true},
-		{file: "internal/membership/machine.go",
-			old: `	case p.Standing == Left: // it waits for an acknowledgement
+		new: ``,
+		why: "a rank that was reported is lost if its link ends before its goodbye", test: "internal/membership TestEveryOrder", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `!p.Over() && !p.Acked {`,
+		new: `!p.Over() {`,
+		why: "a rank that has acknowledged a goodbye is lost when its link ends", test: "internal/membership TestEveryOrder", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `	case p.Standing == Left: // it waits for an acknowledgement
 		return false, &Notice{Kind: HaveLeft, Ranks: []int{r}, Hub: m.Hub == m.Me}
 `,
-			new: `	case p.Standing == Left:
+		new: `	case p.Standing == Left:
 		return false, nil
 `,
-			why: "a rank that has left gets no acknowledgement on its next link", test: "internal/membership TestEveryOrder", plain: true},
-		{file: "internal/membership/machine.go",
-			old: `m.Let || m.all(func(p *Peer) bool { return p.Acked })`,
-			new: `true`,
-			why: "the hub leaves without the acknowledgements of the others", test: "internal/membership TestEveryOrder", plain: true},
-		{file: "internal/membership/machine.go",
-			old: `if p.Standing = Reported; !p.Linked() {`,
-			new: `if p.Standing = Reported; true {`,
-			why: "a rank has left before its last messages are read", test: "internal/membership TestEveryOrder", plain: true},
-		{file: "internal/membership/machine.go",
-			old: `		p.Link = Wanted
+		why: "a rank that has left gets no acknowledgement on its next link", test: "internal/membership TestEveryOrder", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `m.Let || m.all(func(p *Peer) bool { return p.Acked })`,
+		new: `true`,
+		why: "the hub leaves without the acknowledgements of the others", test: "internal/membership TestEveryOrder", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `if p.Standing = Reported; !p.Linked() {`,
+		new: `if p.Standing = Reported; true {`,
+		why: "a rank has left before its last messages are read", test: "internal/membership TestEveryOrder", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `		p.Link = Wanted
 		if p.failed++;`,
-			new: `		p.Link = None
+		new: `		p.Link = None
 		if p.failed++;`,
-			why: "a link that ended unconfirmed is not made again", test: "internal/membership TestEveryOrder", plain: true},
-		{file: "internal/membership/machine.go",
-			old: `	return !m.OnDemand || m.Let || m.Peers[m.Hub].Acked`,
-			new: `	return !m.OnDemand || m.Let`,
-			why: "the acknowledgement of a rank that becomes the hub does not count", test: "internal/membership TestEveryOrder", plain: true},
-		{file: "internal/membership/machine.go",
-			old: `	if p := m.Peers[r]; p.Standing == Left && !m.Closed {
+		why: "a link that ended unconfirmed is not made again", test: "internal/membership TestEveryOrder", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `	return !m.OnDemand || m.Let || m.Peers[m.Hub].Acked`,
+		new: `	return !m.OnDemand || m.Let`,
+		why: "the acknowledgement of a rank that becomes the hub does not count", test: "internal/membership TestEveryOrder", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `	if p := m.Peers[r]; p.Standing == Left && !m.Closed {
 		m.host.Ask(r, false)
 	} else {
 		m.Need(r)
 	}`,
-			new: `	m.Need(r)`,
-			why: "a rank that has left asks for a link and gets none", test: "internal/membership TestEveryOrder", plain: true},
-		{file: "internal/engine/hub.go",
-			old: `n.Kind == membership.Goodbye && p.state.Link == membership.Fresh`,
-			new: `false`,
-			why: "a goodbye waits for the link to be confirmed", test: "internal/engine TestRankThatLeavesWhileLinkComesIsNotLost", plain: true},
-		{file: "internal/engine/peer.go",
-			old: `	p.link, p.broken = l, nil
+		new: `	m.Need(r)`,
+		why: "a rank that has left asks for a link and gets none", test: "internal/membership TestEveryOrder", plain: true},
+	{file: "internal/engine/hub.go",
+		old: `n.Kind == membership.Goodbye && p.state.Link == membership.Fresh`,
+		new: `false`,
+		why: "a goodbye waits for the link to be confirmed", test: "internal/engine TestRankThatLeavesWhileLinkComesIsNotLost", plain: true},
+	{file: "internal/engine/peer.go",
+		old: `	p.link, p.broken = l, nil
 `,
-			new: `	p.link, p.broken = l, nil
+		new: `	p.link, p.broken = l, nil
 	p.confirmed()
 `,
-			why: "tokens are made on a link that is not confirmed", test: "internal/engine TestMessagesQueuedForLinkThatEndsGoOverNext", plain: true},
-		{file: "internal/engine/heartbeat.go",
-			old: `|| e.m.Parted {`,
-			new: `{`,
-			why: "a rank that leaves loses others for silence", test: "internal/engine TestRankThatLeavesLosesNobodyForSilence", plain: true},
-		{file: "internal/engine/heartbeat.go",
-			old: `		p.quiet = 0
+		why: "tokens are made on a link that is not confirmed", test: "internal/engine TestMessagesQueuedForLinkThatEndsGoOverNext", plain: true},
+	{file: "internal/engine/heartbeat.go",
+		old: `|| e.m.Parted {`,
+		new: `{`,
+		why: "a rank that leaves loses others for silence", test: "internal/engine TestRankThatLeavesLosesNobodyForSilence", plain: true},
+	{file: "internal/engine/heartbeat.go",
+		old: `		p.quiet = 0
 		e.m.Answered(p.rank)
 `,
-			new: `		_ = p
+		new: `		_ = p
 `,
-			why: "a rank of the node is lost for silence though its process runs", test: "internal/engine TestRankOfNodeThatRunsIsNotLostForSilence", plain: true},
-	}...)
+		why: "a rank of the node is lost for silence though its process runs", test: "internal/engine TestRankOfNodeThatRunsIsNotLostForSilence", plain: true},
 }

@@ -43,7 +43,7 @@ func (m *mutant) change(t *testing.T) []byte {
 	return []byte(strings.Replace(string(text), m.old, m.new, 1))
 }
 
-// TestMutantsApply checks that every change still has its place.
+// TestMutantsApply checks that every change still has its place, and that there are enough of them.
 func TestMutantsApply(t *testing.T) {
 	for i := range table {
 		table[i].change(t)

@@ -1,0 +1,100 @@
+package mutants
+
+// Collectives in shared memory: internal/board.
+var boardMutants = []mutant{
+	{file: "internal/board/end.go",
+		old: `	return g != gateShut && word`,
+		new: `	return word`,
+		why: "a late call enters slots that were given back", test: "internal/board TestInterleaveReuse"},
+	{file: "internal/board/end.go",
+		old: `!unused && word.CompareAndSwapUint32(&s.gate, gateOutside, gateShut)`,
+		new: `!unused && (word.CompareAndSwapUint32(&s.gate, gateOutside, gateShut) || word.CompareAndSwapUint32(&s.gate, gateInside, gateShut))`,
+		why: "slots are given back while a goroutine is inside", test: "internal/board TestInterleaveReuse"},
+	{file: "internal/board/peers.go",
+		old: `	if err == nil && p.inSlots && p.s.unsound() >= 0 {`,
+		new: `	if false {`,
+		why: "the keys are not looked at again after the data", test: "internal/board TestInterleaveReuse"},
+	{file: "internal/board/end.go",
+		old: `		s.mine.reason.set(f)
+		s.mine.ended.Store(was | endedFault)`,
+		new: `		s.mine.ended.Store(was | endedFault)
+		s.mine.reason.set(f)`,
+		why: "the flag overtakes the reason", test: "internal/board TestInterleave(Deadline|Synchronization)"},
+	{file: "internal/board/collective.go",
+		old: `s.b.lost() || s.home.told() != nil || `,
+		new: `s.b.lost() || `,
+		why: "a waiter does not look at the reasons of the others", test: "internal/board TestInterleaveSynchronization"},
+	{file: "internal/board/peers.go",
+		old: `	release(&to.key, 0) // before the rest`,
+		new: `	release(&to.key, p.s.keyOf(p.s.seq)) // before the rest`,
+		why: "a rank has arrived before its data", test: "internal/board TestInterleaveCallsAhead"},
+	{file: "internal/board/layout.go",
+		old: `const dataDeep = ahead + 1`,
+		new: `const dataDeep = ahead`,
+		why: "data are overwritten that others still read", test: "internal/board TestInterleaveCallsAhead"},
+	{file: "internal/board/collective.go",
+		old: `	if s.behind {
+		s.awaitAll(s.seq + 1 - ahead)`,
+		new: `	if false {
+		s.awaitAll(s.seq + 1 - ahead)`,
+		why: "a rank is further ahead than there are slots", test: "internal/board TestInterleaveCallsAhead"},
+	{file: "internal/board/verdict.go",
+		old: `	slices.SortFunc(calls, func(a, b uint64) int { return int(int32(uint32(a>>32) - uint32(b>>32))) })
+`,
+		new: `	slices.SortFunc(calls, func(a, b uint64) int { return int(int32(uint32(a>>32) - uint32(b>>32))) })
+	calls = calls[:min(len(calls), 1)]
+`,
+		why: "Verify looks at the oldest call alone", test: "internal/board TestInterleaveVerdict(OfOldCall)?"},
+	{file: "internal/board/verdict.go",
+		old: `	_ = s.c.Await(&backend.Bound{Timeout: time.Second}, (*quiescing)(s)) // the others find what this one does not
+`,
+		new: `	_ = time.Second
+`,
+		why: "Close does not wait for the calls in which this rank did not wait", test: "internal/board TestInterleaveVerdict(OfOldCall)?"},
+	{file: "internal/board/verdict.go",
+		old: `	err := s.Verify()
+	if err == nil {
+		err = s.stopped() // another rank may have found it
+	}
+`,
+		new: `	err := s.Verify()
+`,
+		why: "Close does not ask what the others have found", test: "internal/board TestInterleaveVerdict(OfOldCall)?"},
+	{file: "internal/board/verdict.go",
+		old: `	return f, key == s.keyOf(n) && word.LoadUint64(&p.key) == key`,
+		new: `	return f, key == s.keyOf(n)`,
+		why: "a fingerprint is read from a slot that is being used again", test: "internal/board TestInterleaveVerifyBesideCalls"},
+	{file: "internal/board/op.go",
+		old: `	if o.giveUp() {
+		o.end(o.s.late(why, &o.call))
+	}`,
+		new: `	if !o.Ready() {
+		err := o.s.late(why, &o.call)
+		if o.giveUp() {
+			o.end(err)
+		}
+	}`,
+		why: "completed and given up are two decisions", test: "internal/board TestInterleaveDeadline"},
+	{file: "internal/board/collective.go",
+		old: `	s.fresh = false
+	s.exchange.Store(0)
+`,
+		new: `	s.fresh = false
+`,
+		why: "an arrival is still in the store buffer when its rank looks who sleeps", test: "internal/board TestInterleaveSleep"},
+	{file: "internal/board/op.go",
+		old: `		if s.failed = err != nil || s.b.lost(); s.failed {`,
+		new: `		if _, s.failed = err, s.b.lost(); s.failed {`,
+		why: "the keys are not looked at again after the data of an operation", test: "internal/board TestInterleaveReuse"},
+	{file: "internal/board/board.go",
+		old: `	own.ended.Store(0)
+`,
+		new: ``,
+		why: "the reason of another communicator stays in the slots", test: "internal/board TestInterleaveReuse"},
+	{file: "internal/board/verdict.go",
+		old: `	missing, _, err := s.compare(s.differ)
+	if err == nil {`,
+		new: `	missing, _, err := s.compare(s.differ)
+	if err == nil && false {`,
+		why: "a mismatch is reported without the calls", test: "internal/board TestInterleaveMismatch"},
+}

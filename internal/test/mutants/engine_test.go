@@ -1,0 +1,72 @@
+package mutants
+
+// How messages end: internal/engine.
+var engineMutants = []mutant{
+	{file: "internal/engine/probe.go",
+		old: `case got.gone || !e.takeMsg(o, got):`,
+		new: `case got.gone || !e.takeMsg(o, got) && false:`,
+		why: "the receive of a message that was revoked after Mprobe ends nowhere", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
+	{file: "internal/engine/p2p.go",
+		old: `	if ended && r.Err == nil { // the receiver had taken it all
+		return true
+	}
+`,
+		new: ``,
+		why: "a send that its receiver has finished returns nil and breaks the communicator", test: "internal/engine TestInterleaveDeadlineOfSend"},
+	{file: "internal/engine/rendezvous.go",
+		old: `			e.repost(o)
+`,
+		new: `			e.put(o, opIdle)
+`,
+		why: "a receive whose sender canceled after the CTS is not posted again", test: "internal/engine TestInterleaveCancelAgainstReceive"},
+	{file: "internal/engine/p2p.go",
+		old: `			if begun {
+`,
+		new: `			if begun && false {
+`,
+		why: "a sender that cancels does not tell the receiver", test: "internal/engine TestInterleaveCancelAgainstReceive"},
+	{file: "internal/engine/p2p.go",
+		old: `		if !e.peers[o.peer].mem.Revoke(&o.transfer) {
+`,
+		new: `		if !e.peers[o.peer].mem.Revoke(&o.transfer) && false {
+`,
+		why: "a message that the receiver has accepted is canceled", test: "internal/engine TestInterleaveCancelAgainst.*"},
+	{file: "internal/engine/rendezvous.go",
+		old: `	if o.fixed {     // of Imrecv: it was for that message alone
+`,
+		new: `	if false {
+`,
+		why: "the receive of a message that Mprobe took and its sender canceled waits for another message", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
+	{file: "internal/engine/rendezvous.go",
+		old: `			m.gone = true
+`,
+		new: `			m.gone = false
+`,
+		why: "a message that is canceled after Mprobe is asked for", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
+	{file: "internal/engine/p2p.go",
+		old: `		if e.takeMsg(o, n.Owner.(*msg)) {
+			return
+		}
+`,
+		new: `		e.takeMsg(o, n.Owner.(*msg))
+		return
+`,
+		why: "a receive that finds a revoked message is posted nowhere", test: "internal/engine TestInterleaveCancelAgainstReceive"},
+	{file: "internal/engine/rendezvous.go",
+		old: `		e.put(o, opCopying)
+`,
+		new: `		o.state = opCopying
+`,
+		why: "a receive by transfer stays in the queue of posted receives", test: "internal/engine TestInterleaveCancelAgainstReceive"},
+	{file: "internal/engine/p2p.go",
+		old: `	p, token := e.peers[o.peer], o.token
+`,
+		new: `	p, token := e.peers[o.peer], o.token+1
+`,
+		why: "a withdrawal names another message", test: "internal/engine TestInterleaveCancelAgainst.*"},
+	{file: "internal/engine/p2p.go",
+		old: `		e.moving = slices.DeleteFunc(e.moving, func(x *op) bool { return x == o || x.pair == o })
+`,
+		new: ``,
+		why: "a message to oneself is copied after it was given up", test: "internal/engine TestInterleaveMessageToOneself"},
+}

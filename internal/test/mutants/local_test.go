@@ -1,0 +1,136 @@
+package mutants
+
+// Ranks that are goroutines, and the threads of a rank: backend/local, pool.
+var localMutants = []mutant{
+	{file: "pool/worker.go",
+		old: `		if w.id == 0 && w.seen&kindMask == leads {`,
+		new: `		if w.id == 0 && w.pool.lead != nil {`,
+		why: "worker 0 takes the function of Run before its order, and two goroutines move the epoch", test: "pool TestInterleaveRun"},
+	{file: "pool/job.go",
+		old: `	p.left.Store(int64(chunks))
+	parts := count`,
+		new: `	parts := count
+	defer p.left.Store(int64(chunks))`,
+		why: "the count of chunks is set when workers may have subtracted from it", test: "pool TestInterleaveLoops"},
+	{file: "pool/wait.go",
+		old: `		if p.epoch.Load() == w.seen {`,
+		new: `		if true {`,
+		why: "a worker sleeps without looking once more after the announcement", test: "pool TestInterleaveLoops"},
+	{file: "pool/wait.go",
+		old: `		if p.isOver() {`,
+		new: `		if false {`,
+		why: "the caller sleeps without looking once more", test: "pool TestInterleaveLoops"},
+	{file: "pool/job.go",
+		old: `	if uint32(v>>32) != uint32(epoch>>kindBits) {`,
+		new: `	if false {`,
+		why: "a late worker takes chunks of a loop that it has not seen", test: "pool TestInterleaveLoops"},
+	{file: "pool/job.go",
+		old: `		if s.word.CompareAndSwap(v, v-1) {`,
+		new: `		if s.word.Store(v - 1); true {`,
+		why: "two workers take one chunk: look, then store", test: "pool TestInterleaveLoops"},
+	{file: "pool/worker.go",
+		old: `	if w.pool.left.Add(-n) == 0 {`,
+		new: `	left := w.pool.left.Load() - n
+	w.pool.left.Store(left)
+	if left == 0 {`,
+		why: "chunks done are subtracted in two steps", test: "pool TestInterleaveLoops"},
+	{file: "pool/worker.go",
+		old: `	p.stop.Store(failed)
+	w.done += p.drain(w.seen)
+`,
+		new: `	p.stop.Store(failed)
+	p.drain(w.seen)
+`,
+		why: "chunks taken after a failure are counted nowhere", test: "pool TestInterleaveFailures"},
+	{file: "backend/local/fail.go",
+		old: `	groups := []*group{g}
+	if g == j.world {
+		groups = j.all()
+	} else if g.control != nil {
+		groups = append(groups, g.control)
+	}
+`,
+		new: `	groups, control := []*group{g}, g.control
+	j.mu.Unlock()
+	j.mu.Lock()
+	if g == j.world {
+		groups = j.all()
+	} else if control != nil {
+		groups = append(groups, control)
+	}
+`,
+		why: "Close looks for the control communicator, and acts after another rank has made it", test: "backend/local TestInterleaveLeaveBesideDerive"},
+	{file: "backend/local/open.go",
+		old: `				j.world != nil && j.world.ends[w].gone.Load() {`,
+		new: `				false {`,
+		why: "a new communicator does not inherit who has left the job", test: "backend/local TestInterleaveLeaveBesideDerive"},
+	{file: "backend/local/fail.go",
+		old: `		groups = j.all()
+`,
+		new: `		_ = j.all
+`,
+		why: "a rank that leaves the job is gone from the world only", test: "backend/local TestInterleaveLeaveBesideDerive"},
+	{file: "backend/local/wait.go",
+		old: `func (c *Comm) Wake() { c.me.sleepers.all() }`,
+		new: `func (c *Comm) Wake() {}`,
+		why: "Wake does not make waiters look again", test: "backend/local TestInterleaveWaiters"},
+	{file: "backend/local/arrivals.go",
+		old: `	c.asleep.Store(true)
+	defer c.asleep.Store(false)
+	return cmp.Or(c.me.sleep(c.bound, start, &c.slot.sleeper, (*round)(c)), c.bound.Err(start))`,
+		new: `	if (*round)(c).Ready() {
+		return nil
+	}
+	c.asleep.Store(true)
+	defer c.asleep.Store(false)
+	c.slot.Park(0)
+	return cmp.Or(nil, c.bound.Err(start))`,
+		why: "a rank looks at the round, announces its sleep, and does not look again", test: "backend/local TestInterleaveCollectives"},
+	{file: "backend/local/arrivals.go",
+		old: `	if !c.group.arrivals.epoch.CompareAndSwap(k-1, k-1|stopped) {`,
+		new: `	if c.group.arrivals.epoch.Or(stopped) >= k {`,
+		why: "a round that completes is stopped too: one rank returns nil from a broken communicator", test: "backend/local TestInterleaveDeadlineOfCollective"},
+	{file: "backend/local/arrivals.go",
+		old: `	if !g.arrivals.epoch.CompareAndSwap(k-1, k) {`,
+		new: `	if g.arrivals.epoch.Store(k); false {`,
+		why: "the last rank to arrive completes a round that was given up", test: "backend/local TestInterleaveDeadlineOfCollective"},
+	{file: "backend/local/collective.go",
+		old: `	if err != nil {
+		c.waitUnread()
+	}`,
+		new: `	if err != nil {
+		_ = c.waitUnread
+	}`,
+		why: "a rank gives up while another one reads its buffer", test: "backend/local TestInterleaveDeadlineOfCollective"},
+	{file: "backend/local/op.go",
+		old: `		return o.at.arrived.Remove(&o.node) || late && o.at.held.Remove(&o.node)`,
+		new: `		o.at.arrived.Remove(&o.node)
+		return true`,
+		why: "a send ends at its deadline while the message is being received", test: "backend/local TestInterleaveMessages"},
+	{file: "backend/local/op.go",
+		old: `		if o.state.Swap(opDone) == opParked {`,
+		new: `		was := o.state.Load()
+		o.state.Store(opDone)
+		if was == opParked {`,
+		why: "a completion looks whether the goroutine sleeps, and says later that it is complete", test: "backend/local TestInterleaveMessages"},
+	{file: "backend/local/fail.go",
+		old: `	if g.end.Load() != nil {
+		g.arrivals.stop()
+	}
+	for`,
+		new: `	for`,
+		why: "the end of a communicator does not stop its rounds", test: "backend/local TestInterleaveEndOfCollective"},
+	{file: "backend/local/p2p.go",
+		old: `	if err := c.unusable(); err != nil {
+		to.mu.Unlock()
+		return nil, err
+	}
+	if n := to.posted`,
+		new: `	to.mu.Unlock()
+	if err := c.unusable(); err != nil {
+		return nil, err
+	}
+	to.mu.Lock()
+	if n := to.posted`,
+		why: "a send looks whether the communicator has ended outside the lock of its queue", test: "backend/local TestInterleaveEndOfMessage"},
+}

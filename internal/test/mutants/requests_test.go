@@ -1,0 +1,69 @@
+package mutants
+
+// How operations end: requests, sets, persistent operations, schedules.
+var requestMutants = []mutant{
+	{file: "internal/comm/completion.go",
+		old: `func (s *completion) claim() bool { return s.move(phaseOpen, phaseClaimed) }`,
+		new: `func (s *completion) claim() bool {
+	if s.phase() != phaseOpen {
+		return false
+	}
+	s.word.Add(uint32(phaseClaimed - phaseOpen))
+	return true
+}`,
+		why: "a completion is claimed by looking", test: "internal/comm TestInterleaveRequestHasTwoUsers/Wait_Wait"},
+	{file: "internal/comm/sets.go",
+		old: `		if q != nil && (q.ready()`,
+		new: `		if q.live() && (q.ready()`,
+		why: "a set that waits forgets a request that another goroutine has returned", test: "internal/comm TestInterleaveRequestHasTwoUsers/Wait_WaitAny"},
+	{file: "internal/comm/request.go",
+		old: `	case others:
+		k.bc.Wake()`,
+		new: `	case others:`,
+		why: "the goroutine that ends an operation at its deadline does not wake the others", test: "internal/comm TestInterleaveDeadlineAgainstCompletion"},
+	{file: "internal/comm/request.go",
+		old: `free, others := q.publish(to, underWay)`,
+		new: `free, others := q.publish(to, false)`,
+		why: "an operation that is given up is given back while it is under way", test: "internal/comm TestInterleaveDeadlineAgainstCompletion"},
+	{file: "internal/comm/sets.go",
+		old: `		if took = q.take(); took {`,
+		new: `		if took = q.live(); took {
+			q.take()`,
+		why: "two sets take a stored result by looking", test: "internal/comm TestInterleaveDeadlineAgainstCompletion"},
+	{file: "internal/comm/completion.go",
+		old: `	if s.word.CompareAndSwap(uint32(phaseReturned), uint32(phaseStarting)) {`,
+		new: `	if s.move(phaseReturned, phaseStarting) {`,
+		why: "a start reuses a record that a goroutine in Wait holds", test: "internal/comm TestInterleavePersistent"},
+	{file: "internal/comm/request.go",
+		old: `	return p != phaseClaimed && p != phaseStarting
+`,
+		new: `	return p != phaseClaimed || p != phaseStarting
+`,
+		why: "waiters do not wait for the goroutine that ends the operation", test: "internal/comm TestInterleaveDeadlineAgainstCompletion"},
+	{file: "internal/comm/sets.go",
+		old: `	for len(done) == 0 && s.wait() {`,
+		new: `	if s.wait() {`,
+		why: "WaitSome returns nothing when another goroutine was faster", test: "internal/comm TestInterleaveSets"},
+	{file: "internal/comm/request.go",
+		old: `why != nil && q.claim() {
+				return q.end(why, to)`,
+		new: `why != nil {
+				return q.end(why, to)`,
+		why: "a deadline ends an operation without claiming it", test: "internal/comm TestInterleaveDeadlineAgainstCompletion"},
+	{file: "internal/sched/op.go",
+		old: `	if o.decide(v) {
+		o.r.breakComm(v.err)`,
+		new: `	if o.decide(v) || true {
+		o.r.breakComm(v.err)`,
+		why: "a deadline breaks the communicator of an operation that has completed", test: "internal/sched TestInterleaveEndAgainstCompletion/success"},
+	{file: "internal/sched/op.go",
+		old: `	if !o.decide(success) {
+		o.silent.Store(true)
+	}`,
+		new: `	o.verdict.Store(success)`,
+		why: "an operation completes after it was given up", test: "internal/sched TestInterleaveEndAgainstCompletion"},
+	{file: "internal/sched/op.go",
+		old: `v == success || v != nil && o.silent.Load()`,
+		new: `v != nil`,
+		why: "an operation is ready while its messages are pending", test: "internal/sched TestInterleaveEndAgainstCompletion"},
+}
