@@ -95,7 +95,7 @@ func init() {
 		if err := barrier(c); err != nil {
 			return err
 		}
-		if d, err = c.Derive([]int{0, 1}, 1); err != nil { // the late break would end it
+		if d, err = c.Derive([]int{0, 1}, 2); err != nil { // a number is not used twice
 			return err
 		}
 		return errors.Join(barrier(d), d.Broken())

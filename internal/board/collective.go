@@ -231,7 +231,7 @@ func (s *Collective) begin(b *backend.Bound) {
 
 // left is what is left of the time for the call.
 func (s *Collective) left(b *backend.Bound) *backend.Bound {
-	if s.begin(b); b == nil || b.Timeout == 0 {
+	if s.begin(b); b == nil || b.Timeout == 0 || !b.Since.IsZero() {
 		return b
 	}
 	s.rest = *b

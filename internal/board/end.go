@@ -59,7 +59,7 @@ func (s *Collective) Close(unused bool) {
 func (s *Collective) Ended(f *backend.Fault) {
 	was := s.mine.ended.Load()
 	switch {
-	case s.closed:
+	case s.closed || was&endedClosed != 0: // what came before was published then
 	case f == nil || f.Sentinel == backend.ErrClosed:
 		s.mine.ended.Store(was | endedClosed)
 	case was&endedFault == 0:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/interleave"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // A root that does not wait is as far ahead as it may be, and the slots are used again, for data in the slot and beside
@@ -358,5 +359,35 @@ func TestInterleaveSynchronization(t *testing.T) {
 			})
 		}
 		j.x.Go("clock", func() { j.late.Store(true) })
+	})
+}
+
+// Two ranks start a persistent operation at once, and wait for the third, which sleeps until all have arrived. One of the
+// two wakes it.
+func TestInterleavePersistentArriveAtOnce(t *testing.T) {
+	explore(t, interleave.Config{Preemptions: 1}, true, 3, func(j *job, all []*party) {
+		j.sleeps = true
+		var message word.Bool
+		var ops [3]*Op
+		var calls [3]*backend.Call
+		for r, p := range all {
+			calls[r] = p.make(backend.Allreduce, -1, 1, 0)
+			calls[r].Form = backend.Persistent
+			ops[r], _ = p.Persistent(calls[r])
+		}
+		for r, p := range all {
+			j.x.Go(fmt.Sprint("rank ", p.rank), func() {
+				ops[r].Start()
+				if r == 2 {
+					p.fails("persistent", p.wait(ops[r], calls[r], 0))
+					message.Store(true)
+					return
+				}
+				for !message.Load() { // a receive from rank 2
+					word.Yield()
+				}
+				p.fails("persistent", p.wait(ops[r], calls[r], 0))
+			})
+		}
 	})
 }

@@ -2,6 +2,7 @@ package board
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -27,6 +28,7 @@ type operations struct {
 	count  word.Int32 // of them
 	first  *Op        // of these, once it has arrived
 	failed bool       // the operations go no further: one has been given up, or cannot be completed although all ranks have arrived
+	given  error      // why an operation was given up, before the communicator is broken because of that
 	spare  []*Op
 }
 
@@ -110,6 +112,7 @@ func (s *Collective) advance() {
 			if !s.differs {
 				s.first = o
 				s.arrive(&o.call)
+				s.exchange.Store(0) // of ranks that arrive at once, one sees the others and wakes those that sleep
 			}
 		}
 		if !s.arrived() {
@@ -188,6 +191,7 @@ func (s *Collective) drain(b *backend.Bound, call *backend.Call) error {
 // cause returns why the operations go no further.
 func (s *Collective) cause() error {
 	s.mu.Lock()
+	given := s.given
 	differs, rank := s.differs && s.seen == s.end, min(s.seen, len(s.ranks)-1)
 	if s.seen == s.end {
 		rank = max(s.unsound(), 0)
@@ -195,6 +199,9 @@ func (s *Collective) cause() error {
 	s.mu.Unlock()
 	if differs {
 		return s.report()
+	}
+	if given != nil && s.stopped() == nil {
+		s.c.Break(given)
 	}
 	return s.why(rank)
 }
@@ -241,23 +248,24 @@ const opSpin = 100
 
 // Err implements backend.Operation.
 func (o *Op) Err() error {
-	if !o.done.Load() && o.giveUp() {
+	if !o.done.Load() && o.giveUp(nil) {
 		o.end(o.s.cause())
 	}
 	return o.err
 }
 
 // giveUp takes an operation off the list, unless it has completed. None of the list goes on after that.
-func (o *Op) giveUp() bool {
+func (o *Op) giveUp(given error) bool {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance()
 	i := slices.Index(s.ops, o)
 	if i >= 0 {
-		s.failed = true
-		s.ops = slices.Delete(s.ops, i, i+1)
-		s.count.Add(-1)
+		if s.failed = true; s.given == nil {
+			s.given = given
+		}
+		s.ops = slices.Delete(s.ops, i, i+1) // it still counts: a blocking call does not arrive any more
 	}
 	return i >= 0
 }
@@ -270,7 +278,7 @@ func (o *Op) end(err error) {
 
 // End implements backend.Operation.
 func (o *Op) End(why error) error {
-	if o.giveUp() {
+	if o.giveUp(backend.While(why, fmt.Sprintf("rank %d gave up %v", o.s.c.Rank(), o.call.Fingerprint()))) {
 		o.end(o.s.late(why, &o.call))
 	}
 	return nil

@@ -233,6 +233,7 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 			delete(k.handles, ctx)
 		}
 		k.mu.Unlock()
+		cancel() // else the world's context refers to ctx for as long as the job runs
 	})
 	h.stop = func() {
 		stop()
