@@ -38,9 +38,9 @@ func New(cfg Config) *Board {
 	return b
 }
 
-// Mark notes for all ranks of the node that a rank was declared lost, and why. That is done before any slots are
-// used again because of it, so a rank that runs again finds it out. It returns false if this rank was declared lost
-// before: then it is the one that the others go on without.
+// Mark notes for all ranks of the node that a rank was declared lost, and why. The caller does so before any slots are
+// reused because of the loss, so a lost rank that runs again learns of it. Mark returns false if this rank itself was
+// declared lost before: then the others go on without this rank.
 func (b *Board) Mark(rank int, f *backend.Fault) bool {
 	if b.lost() {
 		return false
@@ -93,8 +93,8 @@ type Comm interface {
 	Mixed(seq uint32, made backend.Fingerprint)
 }
 
-// Post notes that a rank of the node is to look at Collective.Ended of the others: it does not read messages in
-// collectives that find all ranks at once.
+// Post tells a rank of the node to look whether a communicator has ended on the others (Collective.Ended). In
+// collectives that find all ranks arrived at once, the rank does not read messages.
 func (b *Board) Post(rank int) { b.head(rank).news.Add(1) }
 
 // Open gives a communicator slots of this rank. ranks are its members on the node.

@@ -5,8 +5,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// The values of Collective.gate. A goroutine that is inside may write to the own slots, and nobody gives them back
-// meanwhile. Operations write to them with mu held, unless they are given back.
+// The values of Collective.gate. A goroutine that is inside may write to this rank's slots, and nobody gives them back
+// meanwhile. Operations write to the slots with mu held, unless the slots are given back.
 const (
 	gateUnused uint32 = iota // this rank has neither arrived at any collective nor published a reason
 	gateInside               // a goroutine is in a blocking call; there is one at a time
@@ -14,13 +14,14 @@ const (
 	gateShut // the slots are given back
 )
 
-// enter reports whether the slots are this communicator's, until leave.
+// enter lets the caller in until leave. It returns false if the slots are given back.
 func (s *Collective) enter() bool {
 	g := word.LoadUint32(&s.gate)
 	return g != gateShut && word.CompareAndSwapUint32(&s.gate, g, gateInside)
 }
 
-// claim is enter for an operation, which writes to the slots with mu held. mu is held.
+// claim notes that this rank uses the slots, for an operation that writes to them with mu held. It returns false if
+// they are given back. mu is held.
 func (s *Collective) claim() bool {
 	if word.LoadUint32(&s.gate) == gateUnused {
 		word.CompareAndSwapUint32(&s.gate, gateUnused, gateOutside)
@@ -41,9 +42,9 @@ func (s *Collective) shut(unused bool) bool {
 	return word.LoadUint32(&s.gate) == gateShut
 }
 
-// Close gives the slots back, which no rank needs any more. With unused it does so only if this rank has not arrived at
-// any collective: then no other rank needs them, even if one never makes the communicator. While a goroutine is inside
-// they are not given back; open tries again.
+// Close gives the slots back, when no rank needs them any more. With unused it does so only if this rank has not
+// arrived at any collective: then no other rank needs them, even if one never makes the communicator. While a goroutine
+// is inside, Close does not give them back; open tries again later.
 func (s *Collective) Close(unused bool) {
 	for _, p := range s.persistent {
 		p.Close(unused)
@@ -54,8 +55,8 @@ func (s *Collective) Close(unused bool) {
 }
 
 // Ended publishes that the communicator has ended on this rank: because of f, or because this rank has closed it (nil,
-// or an f that says so, which is no reason for the others).
-// The others find that before they find an arrival taken back. The first reason counts.
+// or an f that says so, which is no reason for the others). It is called before an arrival is taken back, so that the
+// others find the reason. The first reason counts.
 func (s *Collective) Ended(f *backend.Fault) {
 	was := s.mine.ended.Load()
 	switch {
@@ -69,7 +70,8 @@ func (s *Collective) Ended(f *backend.Fault) {
 	}
 }
 
-// told returns why the communicator has ended on another rank, nil if it has not, or if it was only closed there.
+// told returns why the communicator has ended on another rank. It returns nil if it has not ended there, or was only
+// closed.
 func (s *Collective) told() *backend.Fault {
 	for r := range s.ranks {
 		if o := s.of(r); o != nil && o != s.mine && o.ended.Load()&endedFault != 0 {
@@ -82,7 +84,7 @@ func (s *Collective) told() *backend.Fault {
 	return nil
 }
 
-// news is told, if another rank has called Post since it was nil.
+// news is told for frequent calls: it looks at the others only if one of them has called Post since told returned nil.
 func (s *Collective) news() *backend.Fault {
 	now := s.b.own.news.Load()
 	if now == s.looked.Load() {
@@ -95,8 +97,8 @@ func (s *Collective) news() *backend.Fault {
 	return f
 }
 
-// stopped returns why the communicator has ended, on this rank or on another one of the node, nil if it has not. It
-// then ends it on this rank.
+// stopped returns why the communicator has ended, on this rank or on another rank of the node, and ends it on this rank
+// too. It returns nil if the communicator has not ended.
 func (s *Collective) stopped() error {
 	if f := s.b.Lost(); f != nil {
 		s.c.Excluded(f)
@@ -108,8 +110,8 @@ func (s *Collective) stopped() error {
 	return s.c.Over()
 }
 
-// why returns why a call ends for which a rank is gone, or which found that the rank's arrival does not stand any more.
-// That rank may have left because of a loss that is not known here yet.
+// why returns the error of a call that cannot end because a rank is gone, or has taken its arrival back. That rank may
+// have left because of a loss that is not known here yet.
 func (s *Collective) why(rank int) error {
 	err := s.stopped()
 	if err == nil {

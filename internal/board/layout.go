@@ -6,26 +6,28 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// The protocol of the arrival slots. Each word of a rank's slots is written by that rank alone:
+// The protocol of the arrival slots. A rank alone writes the words of its own slots:
 //
-//	id     the communicator that has the slots: stored by open, last, and set to 0 by shut, first
+//	id     the communicator that has the slots: open stores it last, shut sets it to 0 first
 //	key    of a call slot: 0 before anything else in the slot changes, and the number of the call after
 //	       everything else; 0 again, after reason, if the call fails (retract)
 //	key    of a sync slot: the number of the synchronization, after everything else in the slot; 0 as above
-//	ended  that this rank's communicator has ended: stored by Ended, after reason
+//	ended  says that this rank's communicator has ended: Ended stores it after reason
 //
-// In a rank's head, more is its own. Others store news (Post) and lost (Mark, after reason).
+// In a rank's head, the rank itself writes more. Other ranks write news (Post), and lost with its reason (Mark).
 //
-// A rank arrives at call s when all ranks have arrived at call s-ahead and been compared with it. No rank needs the
-// slot that it then overwrites any more: every rank is done with the data of the calls before s-ahead, and had
-// compared those before s-2*ahead when it arrived at s-ahead.
+// A rank arrives at call s only after all ranks have arrived at call s-ahead, and it has compared that call of all
+// ranks. The slot that it then overwrites has a call before s-2*ahead, and the data it overwrites are of a call before
+// s-ahead. No rank needs either any more. When a rank arrived at call s-ahead, it had taken the data of all calls
+// before s-ahead, and had compared all calls before s-2*ahead.
 //
-// That holds while the communicator lasts on all ranks. It may end on one while another still reads: a call there was
-// given up, all ranks have closed the communicator while a goroutine is in a call, or the reader was stopped and
-// declared lost. So a reader looks at the key again after it has taken data, and a key never comes back.
+// That holds while the communicator lasts on all ranks. But the communicator may end on one rank while another still
+// reads: the first has given a call up, or all ranks have closed the communicator while a goroutine is in a call, or
+// the reader was stopped and declared lost. So a reader looks at the key again after it has read a slot, and no key is
+// used twice.
 //
-// Invariant: a result without an error was computed from slots and buffers whose keys had the number of the call after
-// they were read. A key that is taken back has the reason beside it: a rank that misses the key finds the reason.
+// Invariant: a result without an error was computed from slots and buffers whose keys still had the number of the call
+// after they were read. Before a rank takes a key back it stores the reason, so a rank that misses the key finds it.
 
 const (
 	line      = 64
@@ -43,13 +45,13 @@ const (
 
 const dataDeep = ahead + 1
 
-// head is what concerns a rank and no communicator.
+// head is what a rank shares apart from communicators.
 type head struct {
 	lost   word.Uint32 // lostNot, lostMarking, lostMarked
-	news   word.Uint32 // how often others have called Post
+	news   word.Uint32 // how often other ranks have called Post for this rank
 	more   word.Uint32 // how many more slots are allocated
 	_      [4]byte
-	reason reason // why it is lost, by the rank that has set lost
+	reason reason // why it is lost; the rank that has set lost writes it
 	_      [40]byte
 }
 
@@ -77,11 +79,11 @@ func (r *reason) get() *backend.Fault {
 	return &backend.Fault{Sentinel: sentinel(r.code), Text: string(r.text[:min(int(r.bytes), len(r.text))])}
 }
 
-// slots are a rank's arrival slots for the collectives of one communicator. Those of each kind are used in turn,
-// so that one can be written while others still read the ones before.
+// slots are a rank's arrival slots for the collectives of one communicator. The slots of each kind are used in turn, so
+// a rank can write one while others still read the slots before it.
 type slots struct {
 	id     word.Uint64 // Collective.id, 0 when free
-	ended  word.Uint32 // endedFault and endedClosed
+	ended  word.Uint32 // bits: endedFault, endedClosed
 	_      [4]byte
 	reason reason // why the communicator was broken, or ended with the job
 	_      [40]byte
@@ -96,20 +98,20 @@ const (
 	endedClosed             // the rank has closed it
 )
 
-// callSlot is a rank's arrival at a call: the line that is handed over, and where longer data are.
+// callSlot is a rank's arrival at a call: the call's fingerprint, short data, and where longer data are.
 type callSlot struct {
 	key   uint64 // id<<32 | sequence number
 	print backend.Fingerprint
 	small [smallData]byte // data, if they fit
 	facts [5]uint64       // addresses and lengths of the buffers
-	way   uint32          // of rank 0: how the data go, if they do not fit: see way.go
-	took  uint32          // nanoseconds of the rank's last call that was measured, 0: of none
+	way   uint32          // of rank 0: how data go that do not fit: see way.go
+	took  uint32          // nanoseconds that the rank's last measured call took; 0: none was measured
 	touch uint64          // for reads and writes
 	_     [8]byte
 }
 
-// reads and writes come before what touch stands for is read or written. The explorer knows by them who has read what:
-// readers may be late, and find it out by the key.
+// reads and writes are called before the data beside touch are read or written. They tell the explorer which version a
+// rank reads. They report no race: a reader may be late, and learns that by the key.
 func reads(touch *uint64) {
 	if word.Exploring {
 		word.LoadUint64(touch)
@@ -132,8 +134,8 @@ type syncSlot struct {
 	text    [textMax - 32]byte
 }
 
-// slotsMost is how many communicators a rank can have slots for. Memory for slotsFirst of them is allocated
-// at the start, for the others in steps of as many.
+// slotsMost is how many communicators a rank can have slots for. Memory for slotsFirst of them is allocated at the
+// start, and for slotsFirst more at a time.
 const (
 	slotsMost  = 1024
 	slotsFirst = 4

@@ -2,8 +2,8 @@ package comm
 
 import "github.com/cohort-hpc/cohort/internal/word"
 
-// completion decides how an operation ends and who returns its result, in one word: a phase in the lowest
-// bits, and above it the number of holds. A goroutine that uses the operation's record has a hold.
+// completion decides in one word how an operation ends and which goroutine returns its result. The lowest bits of
+// the word are a phase, the others the number of holds. A goroutine has a hold while it uses the operation's record.
 //
 //	phase     means                                              entered from     by
 //	ended     the result is stored, and nobody has returned it   new, claimed     publish
@@ -15,9 +15,9 @@ import "github.com/cohort-hpc/cohort/internal/word"
 //	closed    returned; the persistent operation is closed       returned         Close
 //	released  closed, and its operation is the backend's again   closed, no holds release
 //
-// Invariant: of all goroutines that find an operation complete, or want to give it up, one claims it and
-// stores the result, which is everybody's. One goroutine is the first to return it. The record is in use until
-// the result is stored and all holds have ended; an operation that is given up while it is under way keeps one.
+// Invariant: of all goroutines that find an operation complete or want to give it up, one claims it and stores
+// the result for all. One goroutine is the first to return the result. The record is in use until the result is
+// stored and all holds have ended. An operation that is given up while it is under way keeps one hold.
 type completion struct{ word word.Uint32 }
 
 type phase uint32
@@ -69,7 +69,7 @@ func (s *completion) drop() (free bool) {
 	return w < oneHold && phaseOf(w).stored()
 }
 
-// move changes the phase. It returns false if that is another one.
+// move changes the phase from one to another. It returns false if the word has a different phase.
 func (s *completion) move(from, to phase) bool {
 	for {
 		w := s.word.Load()
@@ -82,11 +82,12 @@ func (s *completion) move(from, to phase) bool {
 	}
 }
 
-// claim gives the caller, which has a hold, the right to decide the result, and the duty to publish it.
+// claim lets the caller, which has a hold, decide the result. If it returns true, the caller must publish the result.
 func (s *completion) claim() bool { return s.move(phaseOpen, phaseClaimed) }
 
-// publish ends the claim when the result is stored, and the caller's hold unless the operation keeps it. It
-// reports whether nobody uses the record any more, and whether others have holds. They may wait for the result.
+// publish ends the claim after the caller has stored the result. It also ends the caller's hold, unless keep leaves
+// the hold to the operation. It reports whether nobody uses the record any more, and whether others have holds, who
+// may be waiting for the result.
 func (s *completion) publish(to phase, keep bool) (free, others bool) {
 	holds := uint32(0)
 	if !keep {
@@ -96,11 +97,11 @@ func (s *completion) publish(to phase, keep bool) (free, others bool) {
 	return w < oneHold, w >= 2*oneHold-holds
 }
 
-// take reports whether the caller is the first to return a result that is stored.
+// take notes that the stored result is returned, and reports whether the caller is the first to return it.
 func (s *completion) take() bool { return s.move(phaseEnded, phaseReturned) }
 
-// restart makes a persistent operation that is not under way the caller's to start. If somebody still has
-// a hold of its last end, it needs another record, which must be in the phase starting.
+// restart reserves a persistent operation that is not under way for the caller to start. If another goroutine still
+// has a hold from the last start, the operation needs another record, which must be in the phase starting.
 func (s *completion) restart() (mine, another bool) {
 	if s.word.CompareAndSwap(uint32(phaseReturned), uint32(phaseStarting)) {
 		return true, false
@@ -108,12 +109,13 @@ func (s *completion) restart() (mine, another bool) {
 	return false, s.move(phaseReturned, phaseRetired)
 }
 
-// release reports whether the caller is to give back a closed operation that nobody uses.
+// release reports whether the caller must give a closed operation back to the backend, because nobody uses it.
 func (s *completion) release() bool {
 	return s.word.CompareAndSwap(uint32(phaseClosed), uint32(phaseReleased))
 }
 
-// reopen opens an operation that the caller has started again. It reports whether others wait for that.
+// reopen opens an operation that the caller has started again. It reports whether others have holds, who may be
+// waiting for that.
 func (s *completion) reopen() (others bool) {
 	from, to := phaseStarting, phaseOpen
 	return s.word.Add(uint32(to-from)) >= oneHold

@@ -8,18 +8,19 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// life decides what can begin in a communicator, and who closes it. Nothing begins once Close has. In a communicator that
-// is broken, as the backend knows, only Agree, Shrink and Close work.
+// life decides what can begin in a communicator, and which goroutine closes it. Nothing begins once Close has begun. In
+// a broken communicator, of which the backend knows, only Agree, Shrink, Revoke, Close and methods that need no other
+// rank work.
 //
-// A goroutine that makes or closes a window together with the other ranks makes a change: it is inside the gate,
-// and Close waits for it. If this rank closed the communicator in between, the others would wait for it in the
-// library. Beside changes, one goroutine at a time has taken the communicator for a collective. Close does not wait
+// A goroutine that makes or closes a window together with the other ranks makes a change. It is inside the gate, and
+// Close waits for it. If this rank closed the communicator in between, the others would wait for it in the library.
+// Independently of changes, one goroutine at a time has taken the communicator for a collective. Close does not wait
 // for that goroutine, but ends its collective.
 //
-// The word collective is written by all. Its bit taken belongs to the goroutine that has set it; closing is set
-// once, by the goroutine that closes the communicator.
+// All goroutines write the word collective. The bit taken belongs to the goroutine that has set it. Close sets the bit
+// closing, and nobody clears it.
 //
-// Invariant: nothing begins after quiesce, and a window that a change has made is closed by Close.
+// Invariant: nothing begins after quiesce. Close closes every window that a change has made.
 type life struct {
 	collective word.Uint32
 	changes    gate.Gate
@@ -39,8 +40,8 @@ var (
 // ended reports whether Close has begun.
 func (l *life) ended() bool { return l.collective.Load()&closing != 0 }
 
-// refuse returns the error of an operation that cannot begin: because the communicator is closed or broken, or else
-// because of the argument error bad.
+// refuse returns the error of an operation that cannot begin: that the communicator is closed or broken, or else the
+// argument error bad.
 func (k *core) refuse(bad error) error {
 	if k.life.ended() {
 		return errClosed
@@ -65,7 +66,7 @@ func (l *life) take() error {
 	}
 }
 
-// leave gives back what take has got.
+// leave ends what take has begun.
 func (l *life) leave() { l.collective.Add(^uint32(taken - 1)) }
 
 // quiesce begins Close. It returns false if another Close has begun.
@@ -77,5 +78,5 @@ func (l *life) quiesce() bool {
 // takeLast takes the communicator for Close, for good. It returns false if a goroutine is still in a collective.
 func (l *life) takeLast() bool { return l.collective.Or(taken)&taken == 0 }
 
-// left returns the time until end, at least a millisecond, because a limit of 0 is none.
+// left returns the time until end, and at least a millisecond, because a limit of 0 means no limit.
 func left(end time.Time) time.Duration { return max(time.Until(end), time.Millisecond) }

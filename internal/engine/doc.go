@@ -21,14 +21,14 @@
 // # Losses
 //
 // A rank is lost when its link ends without a goodbye, when nothing has arrived from it for the heartbeat
-// limit, when it sends an invalid frame, or when a rank declares it lost (Declare). A rank of this node is silent
-// only while the kernel says that its process is stopped. The first rank to
-// notice sends all others a notice, reads what has arrived from the lost rank, and closes its link with it.
+// limit, when it sends an invalid frame, or when a rank declares it lost (Declare). On Linux a rank of this node
+// does not count as silent while the kernel says that its process runs. The first rank to notice a loss sends
+// all others a notice, reads what has arrived from the lost rank, and closes its link with it.
 // A loss ends the communicators that have not acknowledged it. When a link has carried nothing for a
 // quarter of the limit, the ticker sends a heartbeat, so a rank may compute for any time.
 //
-// Where ranks have no link, the lowest rank, the hub, forwards the notices that all ranks need (package membership). A
-// rank that does not answer a request for a link within the limit is lost for the rank that asked.
+// Where ranks have no link, the lowest rank, the hub, forwards the notices that all ranks need (package
+// membership). A rank that does not answer a request for a link within the limit is lost for the rank that asked.
 //
 // Two ranks that are alive and lose their link declare each other lost. Every other rank believes the
 // notice that arrives first. If they do not all believe the same one, both ranks are lost. If a network

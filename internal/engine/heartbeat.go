@@ -11,8 +11,8 @@ import (
 // Heartbeats. A connection ends when its peer's process does, but not when the peer is stopped, or its
 // machine or the network fails.
 //
-// Invariant: a rank of this node whose process lives and is not stopped is never lost for silence. The kernel says
-// so (Config.Runs), and needs no turn of that process: a loaded machine may give it none.
+// Invariant: a rank of this node is never lost for silence while its process lives and is not stopped. The kernel
+// reports that (Config.Runs), even if a loaded machine gives the process no processor.
 
 // HeartbeatDefault is how long a rank may be silent before it is lost, and HeartbeatMin the shortest such
 // limit.
@@ -23,8 +23,8 @@ const (
 
 // life determines when a silent rank is lost. Time is counted in ticks of this rank: none occur while it
 // is stopped itself, or the machine is suspended, and setting the clock has no effect. Its own heartbeats
-// are counted in ticks that were due: a rank that gets little processor time misses most ticks, and still
-// sends them in time.
+// are counted in ticks that were due. So a rank that gets little processor time misses most ticks, but
+// sends a heartbeat at each tick that it gets, if one is due.
 type life struct {
 	limit time.Duration // below 0: none
 	every time.Duration // between two ticks
@@ -122,7 +122,7 @@ func (p *peer) near() bool {
 	return e.cfg.Runs != nil && e.cfg.Peers[p.rank].Node == e.cfg.Peers[e.me].Node
 }
 
-// stopped says what the kernel has said of the process of a peer that was silent.
+// stopped returns what the kernel has reported of the process of a silent peer, for an error.
 func (p *peer) stopped() string {
 	if p.near() {
 		return ", and its process has been stopped or was not to be seen"

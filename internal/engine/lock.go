@@ -6,10 +6,10 @@ import (
 )
 
 // lock is the engine's lock. It guards everything that moves messages, and is held for short times only: never
-// while waiting, and never while code outside the engine runs.
+// while waiting, and never while a Notify function runs.
 //
-// Whoever holds it may complete requests. Unlock wakes the goroutines that wait for them, and calls their Notify
-// functions. It is the only way to release the lock, so none is forgotten.
+// A goroutine that holds it may complete requests. Unlock wakes the goroutines that wait for these requests, and calls
+// their Notify functions. It is the only way to release the lock, so no request is forgotten.
 type lock struct {
 	mu   word.Mutex
 	e    *Engine
@@ -17,9 +17,9 @@ type lock struct {
 
 	done  []*backend.Request   // completed; their Notify is not called yet
 	lists [][]*backend.Request // spare for done
-	aside bool                 // the holder does not call Notify functions itself
+	aside bool                 // another goroutine calls the Notify functions
 
-	asks, rouses bool // what has changed may make waiters ready, and needs the leader of the crew
+	asks, rouses bool // Unlock calls crew.Ask, because waiters may have become ready, or crew.Rouse
 }
 
 // atUnlock, if not nil, is called before every release of the lock of an engine that is made afterwards.
@@ -28,8 +28,8 @@ var atUnlock func(e *Engine)
 func (l *lock) Lock()         { l.mu.Lock() }
 func (l *lock) TryLock() bool { return l.mu.TryLock() }
 
-// LockAside is Lock for a goroutine that must not wait for code outside the engine: another one calls the Notify
-// functions of what it completes.
+// LockAside is Lock for a goroutine that must not wait for Notify functions. Another goroutine calls those of the
+// requests that it completes.
 func (l *lock) LockAside() {
 	l.mu.Lock()
 	l.owes, l.aside = true, true
@@ -50,8 +50,8 @@ func (l *lock) Unlock() {
 	l.mu.Unlock()
 }
 
-// settle is Unlock where that has more to do. Frames that the Notify functions have kept back are written, because
-// the caller may not come back for long.
+// settle is Unlock when there is more to do. Frames that the Notify functions have kept back are written then, because
+// the caller may not come back for a long time.
 func (l *lock) settle() {
 	if atUnlock != nil {
 		atUnlock(l.e)

@@ -16,7 +16,7 @@ type op struct {
 	comm     *comm
 	buf      []byte
 	parts    backend.Parts // nil: buf has the message
-	whole    int           // bytes at the start of buf that are received, and that parts has not unpacked
+	whole    int           // bytes at the start of buf that were received and that parts has not unpacked yet
 	peer     int           // world rank
 	tag      int32
 	token    uint64 // of its slot
@@ -24,17 +24,17 @@ type op struct {
 	n        int    // bytes to move
 	at       int    // bytes moved
 	size     int    // bytes the sender has
-	frame    *out   // the frame with its bytes that is in the queue
+	frame    *out   // the queued frame that has its bytes
 	self     *msg   // a long message to this rank that no receive has matched
 	pair     *op    // in opMoving, the other end
-	order    uint64 // of a receive: which of all
+	order    uint64 // of a receive: its number in the order of all receives
 	fixed    bool   // a receive of a message that Mprobe took
 	transfer memlink.Transfer
 }
 
-// opState says what an operation waits for, and so where it is. An operation that has begun and not ended is in
-// exactly one place, where whatever can end it finds it: the next message, a frame of the peer, the end of a rank or
-// of the communicator.
+// opState says what an operation waits for, and so in which place it is. An operation that has begun and not ended is
+// in exactly one place. Everything that can end it finds it there: the next message, a frame of the peer, the end of a
+// rank or of the communicator.
 type opState uint8
 
 const (
@@ -43,12 +43,12 @@ const (
 	opArriving                 // a receive whose short message is being read
 	opQueued                   // an eager send whose last byte is not written
 	opRequested                // a send that waits for its CTS, or for a receive of this rank
-	opStreaming                // a send that was cleared
+	opStreaming                // a send whose CTS has come
 	opTaking                   // a receive that has sent its CTS
 	opMoving                   // a send to, or a receive from, this rank that is being copied
 	opExposed                  // a send by transfer
 	opCopying                  // a receive by transfer
-	opStopped                  // a receive by transfer that its owner has abandoned, while the peer may be copying
+	opStopped                  // a receive by transfer that its owner has abandoned, but to which the peer may still copy
 )
 
 type opPlace uint8
@@ -66,8 +66,8 @@ var places = [...]opPlace{
 	opExposed: inSlot, opCopying: inSlot, opStopped: inSlot,
 }
 
-// begin returns the operation of a request, or of a blocking call if r is nil. The lock is held: whatever begins an
-// operation puts it into its place, or finishes it, before it releases the lock.
+// begin returns the operation of a request, or of a blocking call if r is nil. The lock is held. The caller puts the
+// operation into its place, or finishes it, before it releases the lock.
 func (c *comm) begin(r *backend.Request) *op {
 	e := c.e
 	o := e.ops.get()
@@ -82,7 +82,7 @@ func (c *comm) begin(r *backend.Request) *op {
 	return o
 }
 
-// put changes the state of an operation, and moves it to the place of that.
+// put changes the state of an operation, and moves the operation to the place of that state.
 func (e *Engine) put(o *op, s opState) {
 	from, to := places[o.state], places[s]
 	o.state = s
@@ -94,7 +94,7 @@ func (e *Engine) put(o *op, s opState) {
 		e.posted.Remove(&o.node)
 	case inSlot:
 		e.leaveSlot(o)
-		fallthrough // its frame may be being read too
+		fallthrough // a frame of it may be arriving, too
 	case inArrival:
 		if p := e.peers[o.peer]; p != nil && p.op == o {
 			p.op, p.in.Dst = nil, nil
@@ -123,7 +123,7 @@ func truncated(size, room int) error {
 	return backend.Faultf(backend.ErrTruncate, "the message has %d bytes, the buffer %d", size, room)
 }
 
-// finish completes an operation. The lock is held: Notify is called when it is released.
+// finish completes an operation. The lock is held. Notify is called when it is released.
 func (e *Engine) finish(o *op, st backend.Status, err error) {
 	r := o.req
 	stopped := o.state == opStopped

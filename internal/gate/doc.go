@@ -1,3 +1,3 @@
-// Package gate is the one way to be inside of something that can be closed, given back or unmapped: a
-// communicator, a window, a mapping, a link, a library.
+// Package gate counts the goroutines that use something, so that it is closed, freed or unmapped only when nobody uses
+// it any more. Windows, communicators and mappings have gates.
 package gate

@@ -8,23 +8,23 @@ import (
 
 // Gate counts who is inside. The zero value is open. Any goroutine may call its methods at any time.
 //
-// The word count is written by all: the number of those inside, the bit shut, and a tally of what they did there, which
-// costs nothing beside leaving. The pointer waiter is written by the goroutine that waits in AwaitEmpty, and read by
-// those that leave.
+// All goroutines write the word count. It has the number of goroutines inside, the bit shut, and a tally of what they
+// did there. To leave and to add to the tally is one atomic addition. The goroutine that waits in AwaitEmpty writes the
+// pointer waiter, and those that leave read it.
 //
-// Invariant: while a goroutine is inside, AwaitEmpty has not returned true. After Shut, Enter lets nobody in.
+// Invariant: AwaitEmpty does not return true while a goroutine is inside. After Shut, Enter lets nobody in.
 type Gate struct {
 	count  word.Uint64
 	waiter word.Pointer[word.Parker]
 }
 
-// Bits 0 to 30 of the word count those inside, bits 32 to 63 are the tally, modulo 2^32.
+// Bits 0 to 30 of count are the number of goroutines inside. Bits 32 to 63 are the tally, modulo 2^32.
 const (
 	shut      = 1 << 31
 	talliedAt = 32
 )
 
-// Enter lets the caller in, unless the gate is shut. Whoever is inside calls Leave.
+// Enter lets the caller in, and returns false if the gate is shut. A caller that was let in calls Leave.
 func (g *Gate) Enter() bool {
 	if g.count.Add(1)&shut == 0 {
 		return true
@@ -33,7 +33,7 @@ func (g *Gate) Enter() bool {
 	return false
 }
 
-// Stay lets another party in, also if the gate is shut. The caller is inside itself.
+// Stay lets another party in, even if the gate is shut. The caller must be inside.
 func (g *Gate) Stay() { g.count.Add(1) }
 
 // Leave takes the caller out.
@@ -51,10 +51,10 @@ func (g *Gate) LeaveWith(n int) {
 // Count adds n to the tally.
 func (g *Gate) Count(n int) { g.count.Add(uint64(n) << talliedAt) }
 
-// Tally returns the sum of what was added to it. It is final when the gate is empty.
+// Tally returns the tally. It does not change any more once the gate is empty.
 func (g *Gate) Tally() int32 { return int32(g.count.Load() >> talliedAt) }
 
-// Shut lets nobody in any more. It returns true for the first caller, which alone may call AwaitEmpty.
+// Shut lets nobody in from now on. It returns true to the first caller. Only one goroutine may call AwaitEmpty.
 func (g *Gate) Shut() bool { return g.count.Or(shut)&shut == 0 }
 
 // IsShut reports whether Shut was called.
@@ -63,8 +63,8 @@ func (g *Gate) IsShut() bool { return g.count.Load()&shut != 0 }
 // Empty reports whether the gate is shut and nobody is inside.
 func (g *Gate) Empty() bool { return uint32(g.count.Load()) == shut }
 
-// AwaitEmpty waits until nobody is inside, for at most limit if that is above 0. The gate is shut. If AwaitEmpty
-// returns false, what the gate guards must be left as it is.
+// AwaitEmpty waits until nobody is inside, for at most limit if that is above 0. The gate must be shut. If AwaitEmpty
+// returns false, a goroutine still uses what the gate guards: do not free it.
 func (g *Gate) AwaitEmpty(limit time.Duration) bool {
 	if g.Empty() {
 		return true

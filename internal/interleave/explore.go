@@ -16,8 +16,8 @@ import (
 // Config bounds an exploration. The zero value explores three preemptions, without timeouts or deaths.
 type Config struct {
 	Preemptions int  // of each schedule; 0: three; below 0: none
-	Timeouts    int  // how many sleeps with a timeout may end by it in one schedule; the others sleep until they are woken
-	Naps        bool // sleeps with a timeout end when nothing else can happen: for waiters that look again after a nap
+	Timeouts    int  // how many sleeps may end by their timeouts in one schedule; the others sleep until they are woken
+	Naps        bool // a sleep with a timeout ends when nothing else can happen: for waiters that look again after a nap
 	Deaths      int  // how many threads made by GoMortal may die in one schedule
 	Steps       int  // most steps of one schedule; 0: 20000
 	Schedules   int  // most schedules; 0: two million. An exploration that needs more fails
@@ -28,14 +28,15 @@ type Config struct {
 const (
 	replayEnv = "INTERLEAVE_SEED" // runs the schedule of this seed only, and prints it
 	moreEnv   = "INTERLEAVE_MORE" // how many more preemptions to explore
-	timeEnv   = "INTERLEAVE_TIME" // a Go duration after which such a longer exploration stops without an error
+	timeEnv   = "INTERLEAVE_TIME" // a Go duration: with INTERLEAVE_MORE, an exploration stops after it without an error
 )
 
 // exploring is held while an exploration runs: its hooks are global.
 var exploring sync.Mutex
 
-// Explore runs the threads that program starts in all schedules. program is called anew for each of them, and makes
-// what the threads share. Explore returns how many schedules it has run, and fails the test at the first fault.
+// Explore runs the threads that program starts, in all schedules within the bound. It calls program for each schedule;
+// program makes what the threads share. Explore returns how many schedules it has run, and fails the test at the first
+// fault.
 func Explore(t testing.TB, cfg Config, program func(x *Run)) (schedules int) {
 	t.Helper()
 	exploring.Lock()
@@ -75,8 +76,8 @@ type explorer struct {
 	cfg     Config
 	program func(x *Run)
 
-	path    []choice         // of the schedule that runs, and of the one before as far as they agree
-	visited map[uint64]uint8 // states that were continued, with 1 and the preemptions left
+	path    []choice         // choices of the schedule that runs; at its start, those to repeat
+	visited map[uint64]uint8 // states that were continued, with the preemptions left plus 1
 	rng     *rand.Rand       // chooses, if not nil
 	given   map[int]int      // choices of a seed, the others 0; nil: none is given
 	bounded bool             // the seed is of a schedule within the bound
@@ -172,7 +173,7 @@ func (e *explorer) run() *Run {
 
 const unbounded = 1 << 30
 
-// patience is how long a schedule may run: one that takes longer waits for something that the explorer does not see.
+// patience is how long a schedule may run. If it takes longer, a thread waits for something that is no word.
 const patience = time.Minute
 
 func (x *Run) await() {
@@ -219,7 +220,7 @@ func (e *explorer) replay(seed string) (*Run, error) {
 	return r.run(), nil
 }
 
-// report says what is wrong in a schedule, which is run again to be told.
+// report says what is wrong in a schedule. It runs the schedule again to note its steps.
 func (e *explorer) report(x *Run) string {
 	seed := e.seed()
 	text := fmt.Sprintf("%s\nin schedule %d; run it again with %s=%s", x.failure, e.schedules, replayEnv, seed)

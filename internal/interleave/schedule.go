@@ -29,7 +29,7 @@ type Run struct {
 	options     []option // spare
 
 	failure   string
-	pruned    bool // it goes on as an earlier schedule did
+	pruned    bool // it has reached the state of an earlier schedule, and ends
 	unwinding bool
 	finished  chan struct{}
 	unwound   chan struct{}
@@ -73,7 +73,7 @@ type thread struct {
 	buffer  []buffered           // stores that the others do not see yet
 	seen    map[*location]uint64 // what it has read since its last Yield
 	yields  int
-	owes    uint8 // the threads that take a step before it polls again
+	owes    uint8 // the threads that must take a step before it polls again
 }
 
 // buffered is a store in a store buffer.
@@ -85,7 +85,7 @@ type buffered struct {
 	clock clock
 }
 
-// Go starts a thread. Before Explore runs the threads it is called by the program, then by threads.
+// Go starts a thread. The program calls it before the threads run, and threads may call it afterwards.
 func (x *Run) Go(name string, f func()) { x.start(name, f) }
 
 // GoMortal starts a thread that may die between any two of its steps, as a process that is killed.
@@ -198,7 +198,7 @@ func (x *Run) unwind() {
 	}
 }
 
-// step returns when thread t takes its next step, which it has noted.
+// step returns when it is thread t's turn to take its next step, which begin has noted.
 func (x *Run) step(t *thread) {
 	next := x.choose(t)
 	if next == t {
@@ -277,7 +277,7 @@ func (x *Run) choose(current *thread) *thread {
 	return nil
 }
 
-// possible lists what can happen next: that the current thread goes on stands first.
+// possible lists what can happen next. The first option is that the current thread goes on, if it can.
 func (x *Run) possible(current *thread) []option {
 	list := x.options[:0]
 	stays := x.can(current)
@@ -316,7 +316,7 @@ func (x *Run) can(t *thread) bool {
 	return t != nil && t.status == alive && (t.timedOut || t.ready == nil || t.ready())
 }
 
-// pick makes a choice between n options; -1 if the schedule goes on as an earlier one did.
+// pick makes a choice between n options. It returns -1 if an earlier schedule was in the same state: this one ends.
 func (x *Run) pick(n int, current *thread) int {
 	e, at := x.e, x.depth
 	x.depth++

@@ -6,12 +6,12 @@ import (
 	"runtime"
 )
 
-// The functions below are the hooks that package word calls in place of the accesses themselves. Those that
-// return whether they have acted leave the access to the caller where no exploration runs.
+// The functions below are the hooks that package word calls in place of the accesses themselves. Some return whether
+// they have acted. They return false where no exploration runs, and the caller makes the access itself.
 
 // location is a word.
 type location struct {
-	keep     any    // its pointer: the address means nothing else in this run
+	keep     any    // its pointer, so that the address is not reused in this run
 	number   int    // in the order in which words are touched
 	writer   uint64 // the event that wrote it last
 	clock    clock  // of that event
@@ -50,7 +50,7 @@ func (x *Run) word(p any) *location {
 	return l
 }
 
-// begin announces a step of t, and returns when t takes it.
+// begin announces a step of t, and returns when it is t's turn to take it.
 func (x *Run) begin(t *thread, op string, l *location, ready func() bool, timed bool) {
 	t.op, t.at, t.ready, t.timed, t.timedOut = op, l, ready, timed, false
 	x.step(t)
@@ -64,7 +64,7 @@ func (x *Run) read(t *thread, l *location) {
 	t.seen[l] = l.writer
 }
 
-// write notes that t has written a word, which it may have read in the same step.
+// write notes that t has written a word. again says that t has read it in the same step.
 func (x *Run) write(t *thread, l *location, again bool) {
 	if again {
 		t.clock.join(&l.clock)
@@ -220,7 +220,7 @@ func Unlock(held *bool) bool {
 // unwinding reports whether a schedule is being ended: deferred functions run, and locks mean nothing.
 func unwinding() bool { return active != nil && active.unwinding }
 
-// waits is unwinding for a step that waits: it ends the goroutine, which could wait again and again.
+// waits is unwinding for a step that waits. It ends the goroutine, which could otherwise wait again and again.
 func waits() bool {
 	if unwinding() {
 		runtime.Goexit()
@@ -343,8 +343,8 @@ func Yield() bool {
 	return true
 }
 
-// unfairYields is how often a thread may poll while others that can go on do not. Then each of them takes a step
-// first: two threads that poll could otherwise keep each other busy, and a third from going on.
+// unfairYields is how often a thread may poll. After that, each thread that can go on takes a step before it polls
+// again. Otherwise two threads that poll could keep each other busy, and keep a third one from going on.
 const unfairYields = 4
 
 // hasNews reports whether a thread that polls can go on.

@@ -29,7 +29,7 @@ type Peer struct {
 	Link     Link
 	Standing Standing
 	Acked    bool // it has acknowledged this rank's goodbye
-	Waited   int  // ticks without a link, and without an answer
+	Waited   int  // ticks in which a link was to come and the peer did not answer
 	failed   int  // links in a row that ended before they were confirmed
 }
 
@@ -42,7 +42,7 @@ func (p *Peer) Waits() bool { return p.Link == Wanted || p.Link == Asked }
 // Over reports whether the peer has left or is lost.
 func (p *Peer) Over() bool { return p.Standing >= Left }
 
-// Why is why a rank is taken for lost.
+// Why is the reason why a rank is declared lost.
 type Why uint8
 
 // The reasons.
@@ -59,7 +59,7 @@ type Kind uint8
 // The kinds of notices.
 const (
 	Goodbye  Kind = iota // the sender leaves
-	HaveLeft             // Ranks have left; the receiver's own number there acknowledges its goodbye
+	HaveLeft             // Ranks have left; if the receiver is one of them, this acknowledges its goodbye
 	IsLost               // Ranks[0] is lost
 )
 
@@ -70,19 +70,20 @@ type Notice struct {
 	Hub   bool // of HaveLeft: the hub acknowledges
 }
 
-// Host carries out what a machine decides. Of the machine it calls only Need.
+// Host carries out what a machine decides. Its methods may call Need, and no other method of the machine.
 type Host interface {
-	// Ask begins attempts to make a link, at once or after a pause, unless some go on. Each ends with Attempted.
+	// Ask begins attempts to make a link, at once or after a pause, unless attempts go on already. The host calls
+	// Attempted after each.
 	Ask(rank int, pause bool)
-	// Begin puts what a new link begins with before all that waits for it.
+	// Begin queues what a new link begins with, before everything that waits for the link.
 	Begin(rank int)
 	// First writes the first frame on a new link.
 	First(rank int)
 	// Send sends a notice, behind what waits for the link. A goodbye does not wait for a link to be confirmed.
 	Send(rank int, n Notice)
-	// Suspect takes a rank for lost: Lose follows, unless a goodbye is found before.
+	// Suspect declares a rank lost: the host calls Lose, unless it finds a goodbye of the rank before.
 	Suspect(rank int, why Why)
-	// HasLeft is called when a rank has left. Without a link, what waits for one is dropped.
+	// HasLeft is called when a rank has left. If there is no link, the host drops what waits for one.
 	HasLeft(rank int)
 	// Moved is called when there is another hub: notices that went through the old one may be lost with it.
 	Moved()
@@ -91,7 +92,7 @@ type Host interface {
 // Limits of the attempts to make a link.
 const (
 	attemptsMost = 20 // links with a rank that end before they are confirmed, in a row
-	refusalCosts = 7  // how many of these a refusal counts for: a damaged byte can look like one
+	refusalCosts = 7  // a refusal counts as so many of them; it is not final, because a damaged byte can look like one
 	comeTicks    = 3  // ticks in which others may connect by themselves before they are asked
 )
 
@@ -100,17 +101,17 @@ type Machine struct {
 	Me       int
 	Peers    []*Peer // by rank; nil for this one
 	OnDemand bool    // links are made when they are needed
-	Reach    int     // ticks in which a rank that is asked for a link is to answer; 0: no limit
+	Reach    int     // ticks in which a rank that is asked for a link must answer; 0: no limit
 
-	Hub      int   // see the package
-	LostList []int // the ranks that are lost, first lost first
+	Hub      int   // see the package documentation
+	LostList []int // the lost ranks, in the order in which they were lost
 	Parted   bool  // this rank has said goodbye
 	Let      bool  // the hub has acknowledged that: it informs the others
 	Closed   bool  // this rank has ended its links
 
-	departed []int // have left, and not all others have been told
+	departed []int // ranks that have left, of which this hub has not yet told the others
 	alone    int   // ticks without a link to any rank that could be the hub
-	wide     int   // how many of those are asked
+	wide     int   // how many of these ranks are asked
 	host     Host
 }
 
@@ -129,8 +130,8 @@ func (m *Machine) Need(r int) {
 	}
 }
 
-// Requested is called when a lower rank asks for a link. One that has left for this rank waits for the acknowledgement,
-// which Came gives.
+// Requested is called when a lower rank asks for a link. If that rank has said goodbye, it waits for the
+// acknowledgement, which Came gives it.
 func (m *Machine) Requested(r int) {
 	if p := m.Peers[r]; p.Standing == Left && !m.Closed {
 		m.host.Ask(r, false)
@@ -139,7 +140,7 @@ func (m *Machine) Requested(r int) {
 	}
 }
 
-// want reports whether a link is to come, and notes that one is needed.
+// want notes that a link is needed, and reports whether one is to come.
 func (m *Machine) want(r int) bool {
 	p := m.Peers[r]
 	if p.Link == None && m.OnDemand && !m.Closed && !p.Over() {
@@ -156,8 +157,9 @@ func (m *Machine) ask(r int, pause bool) {
 	}
 }
 
-// Came judges a new link, which a peer has made or that was made to it. If it is taken, Joined follows. Otherwise the
-// host writes the notice on it, if there is one, and ends it: the peer learns why this rank has no use for the link.
+// Came judges a new link with a peer, which either of the two has made. If it returns true, the host takes the link and
+// calls Joined. Otherwise the host writes the notice on it, if there is one, and ends it. The notice tells the peer why
+// this rank has no use for the link.
 func (m *Machine) Came(r int) (take bool, word *Notice) {
 	p := m.Peers[r]
 	switch {
@@ -176,8 +178,8 @@ func (m *Machine) Came(r int) (take bool, word *Notice) {
 	return true, nil
 }
 
-// Joined is called when a link that was taken is in its place. A rank that has said goodbye says it on every link: the
-// peer would take the end of a link without one for a loss.
+// Joined is called when the host has taken a link. A rank that has said goodbye repeats it on every new link. Without a
+// goodbye the peer would take the end of the link for a loss.
 func (m *Machine) Joined(r int) {
 	m.host.First(r)
 	if m.Parted {
@@ -198,9 +200,9 @@ func (m *Machine) Confirmed(r int) bool {
 	return true
 }
 
-// LinkEnded is called when the link with a peer has ended, and all that came over it is read. A link that was not
-// confirmed has carried nothing, and is made again. A rank that the hub has reported is not lost if its goodbye was
-// lost with its link.
+// LinkEnded is called when the link with a peer has ended, and everything that came over it was read. A link that was
+// not confirmed has carried nothing, and is made again. If another rank has reported that the peer left, it has left,
+// even if its goodbye was lost with the link.
 func (m *Machine) LinkEnded(r int) {
 	switch p := m.Peers[r]; {
 	case !p.Linked():
@@ -225,7 +227,7 @@ func (m *Machine) LinkEnded(r int) {
 func (m *Machine) Cut(r int) { m.Peers[r].Link = Ended }
 
 // Attempted is called after each attempt to make a link, or to ask for one. It reports whether that was the last one.
-// Refused means that the peer does not take this rank for one of its job, deaf that no process listens there.
+// refused means that the peer does not accept this rank as one of its job, deaf that no process listens at its address.
 func (m *Machine) Attempted(r int, refused, deaf bool) (over bool) {
 	p := m.Peers[r]
 	if m.Closed || !p.Waits() || p.Over() {
@@ -242,8 +244,8 @@ func (m *Machine) Attempted(r int, refused, deaf bool) (over bool) {
 	return false
 }
 
-// judges reports whether this rank may declare a rank lost because no process listens at its address any more. It may
-// if the rank is the hub, or this rank is, and all earlier hubs have ended: then no notice that the rank has left can
+// judges reports whether this rank may declare rank r lost because no process listens at its address any more. It may
+// if one of the two is the hub, and the links with all earlier hubs have ended. Then no notice that r has left can
 // still arrive.
 func (m *Machine) judges(r int) bool {
 	if r != m.Hub && m.Hub != m.Me {
@@ -257,11 +259,11 @@ func (m *Machine) judges(r int) bool {
 	return true
 }
 
-// Answered notes that a peer shows life in another way than over a link.
+// Answered notes that a peer is alive, as the host knows in another way than over a link.
 func (m *Machine) Answered(r int) { m.Peers[r].Waited = 0 }
 
-// Said handles a goodbye, and acknowledges it: from now on this rank forwards nothing through the rank that leaves,
-// which may then end.
+// Said handles a goodbye of rank r, and acknowledges it. From now on this rank forwards nothing through r, so r may
+// end.
 func (m *Machine) Said(r int) {
 	p := m.Peers[r]
 	if p.Standing == Lost {
@@ -288,14 +290,14 @@ func (m *Machine) note(r int) {
 	m.Rehub()
 }
 
-// left notes that a rank has left whose goodbye does not arrive here.
+// left notes that a rank has left without its goodbye having arrived here.
 func (m *Machine) left(r int) {
 	m.Peers[r].Link = Ended
 	m.note(r)
 }
 
-// Told handles a rank's notice that ranks have left. If there is a link with one, its goodbye arrives there, behind
-// its last messages.
+// Told handles a rank's notice that other ranks have left. If there is a link with one of them, its goodbye arrives
+// over that link, behind its last messages.
 func (m *Machine) Told(from int, n Notice) {
 	for _, r := range n.Ranks {
 		if r == m.Me {
@@ -310,8 +312,8 @@ func (m *Machine) Told(from int, n Notice) {
 	}
 }
 
-// Lose notes that a rank is lost. It reports false if that was decided before, or the rank has left. Rehub and
-// CloseLost follow.
+// Lose notes that a rank is lost. It returns false if the rank was lost before or has left. The host calls Rehub
+// afterwards.
 func (m *Machine) Lose(r int) bool {
 	if m.Closed || m.Peers[r].Over() {
 		return false
@@ -321,8 +323,8 @@ func (m *Machine) Lose(r int) bool {
 	return true
 }
 
-// Rehub determines the hub again after a rank has been lost or has left. All ranks connect to a new hub and repeat
-// their notices: those that the old hub was about to forward may be lost with it.
+// Rehub determines the hub again after a rank was lost or has left. All ranks connect to a new hub and repeat their
+// notices, because those that the old hub was about to forward may be lost with it.
 func (m *Machine) Rehub() {
 	hub := m.Hub
 	for hub < m.Me && m.Peers[hub].Over() {
@@ -348,7 +350,7 @@ func (m *Machine) Rehub() {
 	m.host.Moved()
 }
 
-// greet sends a rank, the new hub or a rank that connects to this hub, the losses and the ranks that have left.
+// greet tells a rank which ranks are lost and which have left. It is the new hub, or a rank that connects to this hub.
 func (m *Machine) greet(to int) {
 	for _, r := range m.LostList {
 		if r != to {
@@ -369,8 +371,8 @@ func (m *Machine) greet(to int) {
 // Spreads reports whether Spread has work.
 func (m *Machine) Spreads() bool { return len(m.departed) > 0 }
 
-// Spread sends all ranks the list of those that have left. Once this rank has said goodbye itself, the next hub may
-// have too, and wait for the list.
+// Spread sends the others the list of ranks that have left. After this rank's own goodbye it sends the list to ranks
+// that have left, too: the next hub may be one of them, and wait for it.
 func (m *Machine) Spread() {
 	list := m.departed
 	m.departed = nil
@@ -400,9 +402,10 @@ func (m *Machine) Tick() {
 	m.askMore()
 }
 
-// askMore asks 2, 4, 8, … of the ranks that could be the next hub for a link, while this rank has a link to none of
-// them. Otherwise the ranks of a failed machine would be found lost one after the other, each after its own limit. So
-// the lowest live rank finds out about all ranks below it at the same time, and the others learn it from that rank.
+// askMore asks ranks that could be the next hub for a link, while this rank has a link to none of them: 2 of them, then
+// 4, 8, and so on. Otherwise the ranks of a failed machine would be found lost one after the other, each after its own
+// limit. So the lowest live rank finds out about all ranks below it at the same time, and the others learn it from that
+// rank.
 func (m *Machine) askMore() {
 	if m.Hub == m.Me {
 		return
@@ -427,7 +430,7 @@ func (m *Machine) askMore() {
 	}
 }
 
-// Part says goodbye on all links; on later ones Joined does.
+// Part says goodbye on all links. Joined says it on later ones.
 func (m *Machine) Part() {
 	m.Parted = true
 	for r, p := range m.Peers {
@@ -437,9 +440,9 @@ func (m *Machine) Part() {
 	}
 }
 
-// MayEnd reports whether this rank may end its links after its goodbye. The hub may when all others have acknowledged it,
-// because they send nothing more to forward then, and another rank when the hub has: it tells the others, at once or
-// when it becomes the hub.
+// MayEnd reports whether this rank may end its links after its goodbye. The hub may when all others have acknowledged
+// the goodbye: from then on they send nothing more to forward. Another rank may when the hub has acknowledged it: the
+// hub tells the others. So may a rank whose goodbye the hub acknowledged before this rank became the hub.
 func (m *Machine) MayEnd() bool {
 	if m.Hub == m.Me {
 		return !m.OnDemand || m.Let || m.all(func(p *Peer) bool { return p.Acked })
@@ -452,7 +455,7 @@ func (m *Machine) MayPart() bool {
 	return !m.OnDemand || m.Hub != m.Me || m.all(func(*Peer) bool { return false })
 }
 
-// all reports whether something holds for all ranks that have neither ended nor left.
+// all reports whether something holds for all ranks whose link has not ended and that have not left.
 func (m *Machine) all(holds func(*Peer) bool) bool {
 	for _, p := range m.Peers {
 		if p != nil && p.Link != Ended && p.Standing != Left && !holds(p) {

@@ -9,12 +9,12 @@ import (
 // Bell wakes its owner: one goroutine at a time, of one process. It may be in memory that processes share, where any
 // of them rings. The zero Bell is ready for use.
 //
-// Two words are shared. The owner alone writes asleep: 1 from Arm to Disarm. Every ringer that finds it 1 changes rung,
-// and then wakes the owner. The owner reads rung before it sets asleep, looks for news after that, and sleeps while
-// rung is what it has read.
+// Two words are shared. The owner alone writes asleep: it is 1 from Arm to Disarm. A ringer that finds it 1 changes
+// rung, and then wakes the owner. The owner reads rung before it sets asleep, looks for news after that, and sleeps
+// while rung still has the value that it has read.
 //
-// Invariant: news that were published before a ringer looks at asleep are seen by the owner's look, or the owner does
-// not sleep once the ringer's Ring has returned. A ringer that is stopped anywhere delays nobody else's ring.
+// Invariant: a ringer publishes its news and then looks at asleep. Either the owner's look finds the news, or the owner
+// is awake once Ring has returned. A ringer that is stopped anywhere does not delay the rings of others.
 //
 // Each word has a cache line to itself: ringers read asleep for every message.
 type Bell struct {
@@ -24,7 +24,7 @@ type Bell struct {
 	_      [60]byte
 }
 
-// Arm announces that the owner is about to sleep. The owner looks for news after it, and passes the result to Sleep.
+// Arm announces that the owner is about to sleep. Then the owner looks for news, and passes the result of Arm to Sleep.
 func (b *Bell) Arm() (seen uint32) {
 	seen = b.rung.Load()
 	b.asleep.Store(1)
@@ -40,8 +40,8 @@ func (b *Bell) Disarm() { b.asleep.Store(0) }
 // Armed reports whether the owner sleeps or is about to.
 func (b *Bell) Armed() bool { return b.asleep.Load() != 0 }
 
-// Ring wakes the owner if it has announced its sleep. The caller has published its news by an atomic operation, or
-// made one since.
+// Ring wakes the owner if it has announced its sleep. Before, the caller has published its news, by an atomic operation
+// or with one after it.
 func (b *Bell) Ring() {
 	if b.Armed() {
 		b.rung.Add(1)

@@ -6,36 +6,38 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// Crew is the goroutines of a process that wait for messages, or for other ranks. One of them leads: it makes progress
-// for all, and when there is none to make, it sleeps on the links. The others follow: each sleeps by itself.
+// Crew is the set of goroutines of a process that wait for messages, or for other ranks. One of them leads: it makes
+// progress for all, and sleeps on the links when there is no progress to make. The others follow: each sleeps on its
+// own parker.
 //
-// The lock guards the members and their states. Outside it, only asleep is read. A member that is about to sleep counts
-// itself in asleep, and then looks whether it is ready. A goroutine that has made something ready looks at asleep
-// afterwards (Ask).
+// The lock guards the members and their states. Without it, goroutines read only asleep. A member that is about to
+// sleep counts itself in asleep, and then looks whether it is ready. A goroutine that has made a member ready looks at
+// asleep afterwards (Ask).
 //
-// Invariant: a member that is ready, and was asked, does not sleep; and while members follow, one member leads, or is
-// chosen to lead and awake. So nobody sleeps who has something to do.
+// Invariant: a member that is ready does not sleep once Ask has returned. While members follow, one member leads, or is
+// chosen to lead and has been woken.
 //
 //	from       event                                               to
 //	outside    it begins to wait, and nobody leads                 leading
 //	outside    it begins to wait, and the leader is only chosen    leading; the chosen one follows again
 //	outside    it begins to wait, and another one leads            following
 //	following  it is found ready, or its time is over              outside
-//	following  the leader leaves, and it has waited longest        chosen
+//	following  the leader leaves, and it has waited longest        chosen (after Shut, Shut's own member instead)
 //	chosen     it wakes up                                         leading
 //	leading    there is no progress to make                        resting
 //	resting    it is found ready, is rung, or wakes up             leading
 //	leading    it is ready, or its time is over                    outside; the next follower is chosen
 //
-// A member that is outside has been woken, if it slept. The leader of the background leaves its place when it wakes up.
+// A follower that becomes chosen, or is found ready, is woken. A leader in the background (Attend) gives its place up
+// when it wakes up.
 type Crew struct {
 	Links Links
 
 	mu     word.Mutex
-	asleep word.Int32 // the members that follow, and aLeader if the leader is resting
+	asleep word.Int32 // the number of followers, plus aLeader if the leader is resting
 	leader *Member    // nil: nobody leads
-	last   *Member    // leads when the leader leaves, and for good; nil before Shut
-	first  *Member    // the followers, by how long they have waited
+	last   *Member    // Shut's member, which leads for good when the leader leaves; nil before Shut
+	first  *Member    // the followers, the one that has waited longest first
 	end    *Member
 }
 
@@ -46,7 +48,7 @@ const aLeader = 1 << 24
 type Links interface {
 	// Arm announces the sleep to other processes: their news ring from now on.
 	Arm()
-	// Check makes progress once more. It reports whether there was any, and then the leader does not sleep.
+	// Check makes progress once more, and reports whether there was any. If so, the leader does not sleep.
 	Check() (moved bool)
 	// Sleep sleeps until something rings, or has rung since Arm, for at most timeout if that is above 0.
 	Sleep(timeout time.Duration)
@@ -61,19 +63,19 @@ type Waiter interface {
 	// Ready reports whether the member need not wait any more. While the member sleeps, other goroutines call it, one
 	// at a time, with the crew's lock held.
 	Ready() bool
-	// Look makes progress for a bounded time, until Ready, and reports whether it is.
+	// Look makes progress until the member is ready, for a bounded time, and reports whether it is ready.
 	Look() bool
-	// Limit is called before every sleep. It returns how long that may last, 0 for any time, and false if the member's
-	// time is over.
+	// Limit is called before every sleep. It returns how long the sleep may last, 0 for no limit, and false if the
+	// member's time is over.
 	Limit() (time.Duration, bool)
 }
 
-// Member is one goroutine's place in a crew. It may be used again for another wait.
+// Member is one goroutine's place in a crew. It can be used for several waits, one after the other.
 type Member struct {
 	w          Waiter
 	state      state
 	background bool
-	leave      bool // it waits in the background, and others want its place
+	leave      bool // it leads in the background, and another member wants its place
 	next, prev *Member
 	parker     *word.Parker
 }
@@ -134,8 +136,8 @@ func (c *Crew) Await(m *Member) {
 	c.mu.Unlock()
 }
 
-// Attend leads in the background until something rings or m is ready, unless another member leads. It reports whether
-// it did so and nobody wants its place. A member attends, or awaits, but never both.
+// Attend leads in the background until something rings or m is ready, unless another member leads. It returns true if
+// it led and no other member wants its place. A member is used for Attend or for Await, never for both.
 func (c *Crew) Attend(m *Member) bool {
 	c.mu.Lock()
 	if c.leader != nil {
@@ -168,7 +170,7 @@ func (c *Crew) Shut() {
 	c.mu.Unlock()
 }
 
-// Ask wakes the members that are ready. The caller has published by atomic operations what makes them so.
+// Ask wakes the members that are ready. The caller has published what makes them ready, by atomic operations.
 func (c *Crew) Ask() {
 	if !c.Sleeps() {
 		return
@@ -190,13 +192,14 @@ func (c *Crew) Rouse() {
 	}
 }
 
-// Sleeps reports whether a member sleeps, or is about to. If it does not, a member looks itself before it sleeps.
+// Sleeps reports whether a member sleeps, or is about to. If it returns false, each member looks once more before it
+// sleeps.
 func (c *Crew) Sleeps() bool { return c.asleep.Load() != 0 }
 
 // Rests reports whether the leader sleeps, or is about to.
 func (c *Crew) Rests() bool { return c.asleep.Load() >= aLeader }
 
-// rest lets the leader sleep on the links, and reports whether it is ready then.
+// rest lets the leader sleep on the links, and reports whether it is ready afterwards.
 func (c *Crew) rest(m *Member, limit time.Duration) bool {
 	c.Links.Arm()
 	c.mu.Lock()
@@ -229,7 +232,7 @@ func (c *Crew) rouse() {
 	}
 }
 
-// awake notes that the leader does not sleep any more.
+// awake ends the state resting of the leader.
 func (c *Crew) awake(m *Member) {
 	if m.state == resting {
 		m.state = leading
@@ -237,7 +240,7 @@ func (c *Crew) awake(m *Member) {
 	}
 }
 
-// relieve makes the leader look whether it has to leave its place.
+// relieve asks a leader in the background for its place, and wakes the leader.
 func (c *Crew) relieve() {
 	c.leader.leave = c.leader.background
 	c.rouse()

@@ -130,7 +130,7 @@ func ReleaseUint64(p *uint64, v uint64) {
 	interleave.Release(p, v, func() { shmem.ReleaseUint64(p, v) })
 }
 
-// Mutex is sync.Mutex. In an exploration the explorer says who holds it.
+// Mutex is sync.Mutex. In an exploration held says whether a thread has it.
 type Mutex struct {
 	mu   sync.Mutex
 	held bool
@@ -214,7 +214,7 @@ func FutexWake(w *Uint32, n int) {
 	}
 }
 
-// A Parker is that of normal builds. In an exploration token is the explorer's.
+// A Parker behaves as in normal builds. In an exploration the explorer uses token, otherwise c is used.
 type Parker struct {
 	token bool
 	c     chan struct{}

@@ -13,7 +13,7 @@ type Parker struct {
 // NewParker returns a parker without a token.
 func NewParker() *Parker { return &Parker{token: make(chan struct{}, 1)} }
 
-// Park sleeps until there is a token, and takes it. It returns false if the timeout (0: none) has ended it.
+// Park sleeps until there is a token, and takes it. It returns false if the timeout (0: none) has ended the sleep.
 func (p *Parker) Park(timeout time.Duration) bool {
 	if timeout <= 0 {
 		<-p.token

@@ -47,19 +47,19 @@ func CompareAndSwapUint64(p *uint64, was, is uint64) bool {
 	return atomic.CompareAndSwapUint64(p, was, is)
 }
 
-// ReleaseUint32 stores v in a word that others read atomically, after everything that was stored before. On amd64
-// it is a plain store: this processor may read other words before the others see it. An atomic operation between
-// the two forbids that.
+// ReleaseUint32 stores v in a word that others read atomically. Everything that the caller has stored before is visible
+// to a reader that sees v. On amd64 this is a plain store: the caller may read other words before others see v. An
+// atomic operation that writes, between the store and the read, prevents that.
 func ReleaseUint32(p *uint32, v uint32) { shmem.ReleaseUint32(p, v) }
 
 // ReleaseUint64 is ReleaseUint32 of a longer word.
 func ReleaseUint64(p *uint64, v uint64) { shmem.ReleaseUint64(p, v) }
 
-// Copy is copy, of a payload that another party writes or reads at other times.
+// Copy is copy for a payload that another party writes or reads at other times.
 func Copy(dst, src []byte) int { return copy(dst, src) }
 
-// Glance copies a payload that another party may be overwriting. The caller then confirms that it was not, and
-// uses nothing of the copy before.
+// Glance copies a payload that another party may be overwriting. The caller uses the copy only after it has confirmed
+// that nobody was.
 func Glance(dst, src []byte) int { return copy(dst, src) }
 
 // Reads says that the caller reads a payload.
@@ -68,26 +68,26 @@ func Reads([]byte) {}
 // Writes says that the caller writes a payload.
 func Writes([]byte) {}
 
-// Reading and Writing say the same of a value that is no slice.
+// Reading says that the caller reads a value that is no slice and that others write.
 func Reading(any) {}
 
-// Writing says that the caller writes a value that others read.
+// Writing says that the caller writes a value that is no slice and that others read.
 func Writing(any) {}
 
 // WritesAt says that the caller writes n bytes at an address of another process.
 func WritesAt(addr uint64, n int) {}
 
-// Freed says that nobody may touch some memory any more, because it is about to be unmapped or used otherwise.
+// Freed says that nobody may touch some memory from now on, because it is about to be unmapped or reused.
 func Freed([]byte) {}
 
-// Yield lets other goroutines run. In the explorer the caller goes on when a word that it has read since its last
-// Yield has changed: the body of a loop that polls has no other effect.
+// Yield lets other goroutines run. It is for loops that poll and do nothing else. In an exploration the caller goes on
+// when a word that it has read since its last Yield has changed.
 func Yield() { runtime.Gosched() }
 
-// Nap is Yield for a loop that polls now and then: it sleeps.
+// Nap is Yield for a loop that polls rarely: outside explorations it sleeps for d.
 func Nap(d time.Duration) { time.Sleep(d) }
 
-// Spins returns how often a loop looks before it gives up: n, but once in the explorer.
+// Spins returns how often a loop looks before it gives up: n, but 1 in an exploration.
 func Spins(n int) int { return n }
 
 // Go starts a goroutine.
