@@ -21,12 +21,13 @@ const few = 4
 const maxChunks = 1<<16 - 1
 
 // The caller of a loop or of Run holds the pool's token, and gives the workers orders. Worker 0 holds
-// it while it leads. The holder alone writes epoch: a number, and the order's kind in the lowest
-// bits. Before that it writes all else of the order, while left is 0. Then workers take chunks from
-// the slots, and subtract those that are done from left.
+// the token while it leads. The holder alone writes epoch: a number, and the order's kind in the
+// lowest bits. Before epoch it writes the rest of the order: the fields that are not atomic while left
+// is 0, then left, then the slots. Workers that have seen epoch take chunks from the slots, and
+// subtract the chunks that are done from left.
 //
 // Invariant: a chunk is taken once, by a worker that has seen its order. A worker misses an order only
-// if nothing is left for it to do, and the holder goes on when no worker touches the order any more.
+// if nothing is left for it to do. The holder goes on when no worker uses the order any more.
 const (
 	loopAny  uint64 = iota // workers take chunks of all slots
 	loopEach               // a worker takes the chunk in its slot
@@ -67,10 +68,10 @@ func (l *loop) span(k int) (lo, hi int) {
 	return lo, hi
 }
 
-// slot holds the chunks left of a worker's part: the low 32 bits of the epoch's number, the first
-// chunk, and the one after the last. A compare-and-swap of the word takes a chunk. A worker that
-// slept through the end of a loop cannot take chunks of a later one by mistake, because the epoch
-// differs.
+// slot holds the chunks left of a worker's part. Its word has the low 32 bits of the epoch's number,
+// the number of the first chunk, and the number after the last. A compare-and-swap of the word takes a
+// chunk. A worker that slept through the end of a loop cannot take chunks of a later loop by mistake,
+// because the epoch differs.
 type slot struct {
 	word word.Uint64
 	_    [56]byte // one cache line for each slot
@@ -178,8 +179,8 @@ func (p *Pool) drain(epoch uint64) (n int64) {
 	return n
 }
 
-// wakeSome wakes up to two sleeping workers while chunks are left. Each of them does the same
-// first, so that all workers wake in few steps.
+// wakeSome wakes up to two sleeping workers while chunks are left. Each of them first wakes two more
+// in the same way, so that all workers wake in few steps.
 func (p *Pool) wakeSome(epoch uint64) {
 	for limit := 2; limit > 0 && p.asleep.Load() > 0 && p.unclaimed(epoch); limit-- {
 		for _, w := range p.workers {

@@ -28,13 +28,13 @@ type Pool struct {
 
 	slots    []slot // one per worker
 	workers  []*worker
-	single   patience     // for callers that are not workers
-	together patience     // while the function of Run runs
-	over     func() bool  // is isOver
-	lead     func() error // for worker 0 to run
-	result   error        // of lead, once led has a token
-	led      *word.Parker
-	team     word.Bool      // worker 0 runs it
+	single   patience       // for callers that are not workers
+	together patience       // while the function of Run runs
+	over     func() bool    // is isOver
+	lead     func() error   // for worker 0 to run
+	result   error          // what lead has returned, once led has a token
+	led      *word.Parker   // worker 0 wakes the caller of Run
+	team     word.Bool      // worker 0 runs the function of Run
 	ended    sync.WaitGroup // running workers
 
 	turn    chan struct{} // holds a token while no loop runs

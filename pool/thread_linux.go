@@ -16,7 +16,7 @@ const (
 	maxCPUs = 8192 // the kernel's own limit
 )
 
-// bell wakes a thread that sleeps while a word is 1. It uses the kernel (futex) and not Go's scheduler,
+// bell lets a thread sleep while a word is 1. It uses the kernel (futex) instead of Go's scheduler,
 // which would wake a locked thread through another thread and take twice as long.
 type bell struct{}
 

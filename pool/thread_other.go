@@ -17,7 +17,7 @@ const (
 	maxCPUs = 8192
 )
 
-// bell wakes a thread that sleeps while a word is 1.
+// bell lets a thread sleep while a word is 1.
 type bell struct{ *word.Parker }
 
 func (b *bell) prepare() {

@@ -34,14 +34,16 @@ func look(limit time.Duration, ready func() bool) bool {
 	}
 }
 
-// parker lets one thread sleep until others wake it.
+// parker lets one thread sleep until others wake it. The thread announces its sleep by setting word to
+// 1, looks for work once more, and sleeps while word is 1. A waker sets it to 0 by a compare-and-swap,
+// so only one of several wakers wakes the thread.
 type parker struct {
 	word word.Uint32 // 1 from announce until the first wake or withdraw
 	bell
 }
 
-// announce records that the thread is about to sleep. The thread then checks once more whether it
-// must, so that a wake between the two is not lost.
+// announce records that the thread is about to sleep. The thread then looks once more whether it must
+// sleep, so that work that came before the announcement is not missed.
 func (k *parker) announce() {
 	k.prepare()
 	k.word.Store(1)
@@ -141,8 +143,8 @@ func (p *Pool) await(epoch uint64) {
 	p.finish(how.caller - how.glance)
 }
 
-// finish is the end of that wait. It ignores the context, which the workers check: running tasks
-// are waited for in any case.
+// finish waits until all chunks are done: it looks until limit is over, and then sleeps. It ignores
+// the context, which the workers check: the caller waits for running tasks in any case.
 func (p *Pool) finish(limit time.Duration) {
 	for !look(limit, p.over) {
 		limit = 0
@@ -151,7 +153,7 @@ func (p *Pool) finish(limit time.Duration) {
 			p.waiter.withdraw()
 			return
 		}
-		p.waiter.sleep() // may be a late wake of the loop before
+		p.waiter.sleep() // a late wake of the loop before may end it
 	}
 }
 

@@ -61,8 +61,8 @@ func (w *worker) setUp(started chan<- error) {
 	w.live()
 }
 
-// live serves. The goroutine is never unlocked, so its thread ends
-// with it.
+// live carries out orders until the pool is closed. The goroutine is never unlocked, so its thread
+// ends with it.
 func (w *worker) live() {
 	returned := false
 	defer func() {
