@@ -65,12 +65,12 @@ var boardMutants = []mutant{
 		new: `	return f, key == s.keyOf(n)`,
 		why: "a fingerprint is read from a slot that is being used again", test: "internal/board TestInterleaveVerifyBesideCalls"},
 	{file: "internal/board/op.go",
-		old: `	if o.giveUp() {
+		old: `	if o.giveUp(backend.While(why, fmt.Sprintf("rank %d gave up %v", o.s.c.Rank(), o.call.Fingerprint()))) {
 		o.end(o.s.late(why, &o.call))
 	}`,
 		new: `	if !o.Ready() {
 		err := o.s.late(why, &o.call)
-		if o.giveUp() {
+		if _ = fmt.Sprint; o.giveUp(nil) {
 			o.end(err)
 		}
 	}`,
@@ -97,4 +97,9 @@ var boardMutants = []mutant{
 		new: `	missing, _, err := s.compare(s.differ)
 	if err == nil && false {`,
 		why: "a mismatch is reported without the calls", test: "internal/board TestInterleaveMismatch"},
+	{file: "internal/board/op.go",
+		old: `				s.exchange.Store(0) // of ranks that arrive at once, one sees the others and wakes those that sleep
+`,
+		new: ``,
+		why: "of ranks that arrive at once, none sees the others", test: "internal/board TestInterleavePersistentArriveAtOnce"},
 }
