@@ -39,7 +39,7 @@ func TestStorm(t *testing.T) {
 			return nil
 		})
 	})
-	seeds, settings := "1-12", []string{"COHORT_CHECK=0", "COHORT_CHECK=1", "COHORT_MPI_THREAD=funneled"}
+	seeds, settings := "1-4", []string{"COHORT_CHECK=0", "COHORT_CHECK=1", "COHORT_MPI_THREAD=funneled"}
 	if soak := os.Getenv("COHORT_SOAK"); soak != "" {
 		seeds, settings = soak, append(settings, "COHORT_DETERMINISTIC=1", "COHORT_MPI_THREAD=serialized")
 	}

@@ -106,8 +106,9 @@ type Engine struct {
 	queued      []*board.Collective // with operations that have not arrived
 	excluded    bool                // the others have declared this rank lost
 	life        life
-	ticked      time.Time // when the last tick was
-	doubted     []*peer   // of this node, and silent: the next beat, whose they are, asks the kernel
+	ticked      time.Time  // when the last tick was
+	beats       sync.Mutex // held by beat, which runs in the ticker, or in a test
+	doubted     []*peer    // of this node, and silent: the next beat, whose they are, asks the kernel
 
 	fault    atomic.Pointer[backend.Fault] // all communicators have ended
 	looked   atomic.Int64                  // when a waiter looked last, since epoch

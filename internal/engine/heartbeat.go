@@ -55,6 +55,8 @@ func newLife(limit time.Duration) life {
 // beat is called once each tick: it sends heartbeats and looks for silent ranks. The leader, which sleeps
 // until a socket is readable, reads the heartbeats of the others.
 func (e *Engine) beat() {
+	e.beats.Lock()
+	defer e.beats.Unlock()
 	runs := slices.DeleteFunc(e.doubted, func(p *peer) bool { return !e.cfg.Runs(e.cfg.Peers[p.rank].PID) })
 	e.mu.LockAside()
 	defer e.mu.Unlock()
