@@ -88,6 +88,8 @@ func TestMutantsAreFound(t *testing.T) {
 			switch text := string(out); {
 			case ctx.Err() != nil:
 				t.Errorf("no end after %v", patience)
+			case strings.Contains(text, "[no tests to run]"):
+				t.Errorf("there is no test %s", m.test)
 			case err == nil:
 				t.Errorf("%s passes with the mutant:\n%s", m.test, text)
 			case !strings.Contains(text, "--- FAIL: ") && !strings.Contains(text, "panic: "):

@@ -33,7 +33,7 @@ var requestMutants = []mutant{
 	{file: "internal/comm/completion.go",
 		old: `	if s.word.CompareAndSwap(uint32(phaseReturned), uint32(phaseStarting)) {`,
 		new: `	if s.move(phaseReturned, phaseStarting) {`,
-		why: "a start reuses a record that a goroutine in Wait holds", test: "internal/comm TestInterleavePersistent"},
+		why: "a start reuses a record that a goroutine in Wait holds", test: "internal/comm TestInterleavePersistent.*"},
 	{file: "internal/comm/request.go",
 		old: `	return p != phaseClaimed && p != phaseStarting
 `,
@@ -43,7 +43,7 @@ var requestMutants = []mutant{
 	{file: "internal/comm/sets.go",
 		old: `	for len(done) == 0 && s.wait() {`,
 		new: `	if s.wait() {`,
-		why: "WaitSome returns nothing when another goroutine was faster", test: "internal/comm TestInterleaveSets"},
+		why: "WaitSome returns nothing when another goroutine was faster", test: "internal/comm TestInterleaveSets.*"},
 	{file: "internal/comm/request.go",
 		old: `why != nil && q.claim() {
 				return q.end(why, to)`,
