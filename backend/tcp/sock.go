@@ -112,5 +112,5 @@ func (s socket) drain() {
 	}
 }
 
-// drainMost bounds a drain. What is left wakes the goroutine once more.
+// drainMost bounds a drain. Datagrams that are left wake the goroutine once more.
 const drainMost = 16

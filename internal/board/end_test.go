@@ -194,7 +194,7 @@ func TestBufferOfCallThatWasGivenUpIsNoLoss(t *testing.T) {
 	if err := dead[0].side.read(1, addr, make([]byte, 8)); err != error(loss) {
 		t.Errorf("a copy from a rank that is lost: %v, want %v", err, loss)
 	}
-	// What was copied while the call was given up is no result either.
+	// Data copied while the call was given up are no result either.
 	buf := []byte("somebody else's")
 	if err = all[0].side.read(1, shmem.Addr(buf), make([]byte, 8)); !errors.Is(err, backend.ErrTimeout) {
 		t.Errorf("a copy of a buffer that was given back: %v, want %v", err, timeout)

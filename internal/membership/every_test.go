@@ -17,7 +17,7 @@ import (
 //
 // Time passes only when nothing else can happen: then no rank is slow.
 
-// statesMost is more than any plan has: with more, ranks go on for ever without coming any further.
+// statesMost is more than any plan has: with more, ranks would go on without end and without progress.
 const statesMost = 20_000
 
 // every runs through every order of events of a plan, and returns how many states there are.

@@ -320,7 +320,7 @@ func TestInterleaveTransfer(t *testing.T) {
 					case taken && err == nil && !bytes.Equal(tr.dst, want):
 						x.Errorf("the receive succeeds with %v, want %v", tr.dst, want)
 					case !taken && !c.withdraw:
-						x.Errorf("the message is not there")
+						x.Errorf("the message was not accepted")
 					case errors.Is(err, errWithdrawn) && !c.withdraw, errors.Is(err, errStopped) && !c.stop:
 						x.Errorf("the receive ends with %v", err)
 					}
@@ -465,7 +465,7 @@ func TestInterleaveFence(t *testing.T) {
 			}
 			var r Transfer
 			if !b.Accept(&r, tr.token.Load()-1, tr.addr, tr.dst) {
-				x.Errorf("the message is not there")
+				x.Errorf("the message was not accepted")
 			}
 			b.Stop(&r, errStopped)
 			for range 2 {

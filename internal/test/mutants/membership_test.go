@@ -1,6 +1,6 @@
 package mutants
 
-// Who is there: internal/membership, and how the engine uses it.
+// Membership: internal/membership, and how the engine uses it.
 var membershipMutants = []mutant{
 	{file: "internal/membership/machine.go",
 		old: `	if m.Parted {

@@ -1,6 +1,6 @@
 package mutants
 
-// What can be closed, and locks in shared memory: internal/comm, internal/window.
+// Closing, and locks in shared memory: internal/comm, internal/window.
 var windowMutants = []mutant{
 	{file: "internal/comm/onesided.go",
 		old: `		if k.swept {
