@@ -77,16 +77,25 @@ func start[T cohort.Number](c *Comm, x call[T]) (*Handle, error) {
 // the turn.
 func (c *Comm) awaitTurn(ticket uint64) error {
 	if !c.queue.await(c.ctx, ticket, 0) {
-		err := c.expired()
-		c.breakWith(err)
-		c.queue.leave(ticket)
-		return err
+		return c.abandon(ticket)
 	}
 	if err := c.core.ended(); err != nil {
 		c.queue.done()
 		return err
 	}
 	return nil
+}
+
+// abandon gives up an operation whose context has ended before its turn. The other ranks wait for this one in the
+// operation, so the communicator breaks, but only when the operations before it are done.
+func (c *Comm) abandon(ticket uint64) error {
+	err := c.expired()
+	go func() {
+		c.queue.await(context.Background(), ticket, 0)
+		c.breakWith(err)
+		c.queue.done()
+	}()
+	return err
 }
 
 // expired is the error of an operation whose context ended before its turn.

@@ -187,8 +187,9 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 }
 
 // Close waits for pending operations and frees the communicator. Receives and probes for which no
-// message has arrived end with [cohort.ErrClosed], as do later operations. Closing again, or
-// closing a nil communicator, does nothing.
+// message has arrived end with [cohort.ErrClosed], as do later operations. On mpi a blocking receive
+// without a context stays in the library until a message comes, and Close waits a second for it.
+// Closing again, or closing a nil communicator, does nothing.
 //
 // Collective.
 //

@@ -157,10 +157,7 @@ func (j *job) do(ticket uint64) error {
 		turn = q.await(c.ctx, ticket, 0)
 	}
 	if !turn {
-		err := c.expired()
-		c.breakWith(err)
-		q.leave(ticket)
-		return j.free(err)
+		return j.free(c.abandon(ticket))
 	}
 	err := c.core.ended()
 	if err == nil {

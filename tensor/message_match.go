@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -27,10 +28,11 @@ type messages struct {
 	closed   bool
 	inFlight int         // sends, and receives whose envelope has come
 	posted   int         // nonblocking receives whose envelope has not come
+	stuck    bool        // Close does not wait for receives in blocking any more
 	sent     []int       // the next payload tag for each rank
 	maxTag   int         // the largest payload tag
 	probed   []*envelope // in order of arrival
-	blocking []*envelope // receives, with the source and tag they ask for
+	blocking []*envelope // blocking receives whose envelope has not come, with the source and tag they ask for
 	probers  []*prober   // probes that wait
 
 	ctx        context.Context // for work that continues after its operation has ended
@@ -55,8 +57,16 @@ func (m *messages) close() error {
 	}
 	m.mu.Unlock()
 	err := m.k.head.Close()
+	if m.k.head.Backend() == "mpi" { // which may not return from a receive without a message
+		defer time.AfterFunc(time.Second, func() {
+			m.mu.Lock()
+			m.stuck = true
+			m.mu.Unlock()
+			m.change.Broadcast()
+		}).Stop()
+	}
 	m.mu.Lock()
-	for m.posted+m.inFlight > 0 {
+	for m.posted+m.inFlight > 0 || len(m.blocking) > 0 && !m.stuck {
 		m.change.Wait()
 	}
 	m.probed = nil
@@ -81,12 +91,6 @@ func (m *messages) begin(dest int, own bool) (number int, err error) {
 		}
 	}
 	return number, nil
-}
-
-func (m *messages) isClosed() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.closed
 }
 
 func errClosed() error { return fault(cohort.ErrClosed, "the communicator is closed") }
@@ -143,36 +147,8 @@ func (c *Comm) await(m *messages, source, tag int) (*envelope, error) {
 	l.source, l.tag = source, tag
 	m.blocking = append(m.blocking, l)
 	m.mu.Unlock()
-
 	st, err := cohort.Recv(c.head, l.b[:], source, tag)
-
-	m.mu.Lock()
-	i := slices.Index(m.blocking, l)
-	last := len(m.blocking) - 1
-	m.blocking[i] = m.blocking[last]
-	m.blocking[last] = nil
-	m.blocking = m.blocking[:last]
-	if err == nil {
-		m.inFlight++
-	}
-	m.mu.Unlock()
-	return l, m.opened(l, st, err)
-}
-
-// opened decodes an envelope that has arrived.
-func (m *messages) opened(l *envelope, st cohort.Status, err error) error {
-	l.source, l.tag = st.Source, st.Tag
-	if err != nil {
-		if errors.Is(err, cohort.ErrPeerLost) && m.isClosed() {
-			err = errClosed() // other ranks closed while Close waited, which a receive from any source sees as a loss
-		}
-		return err // the envelope is not reused: the library may still write to it
-	}
-	if err = l.read(st.Bytes(), m.maxTag); err != nil {
-		m.end()
-		l.free()
-	}
-	return err
+	return l, m.arrived(l, st, err)
 }
 
 // post starts a receive of an envelope. Either l is an envelope probed earlier, or q receives it
@@ -195,15 +171,31 @@ func (c *Comm) post(m *messages, source, tag int) (l *envelope, q *cohort.Reques
 	return l, q, nil
 }
 
-// arrived is called when a posted receive is complete.
+// arrived is called when the receive of an envelope is complete. It decodes the envelope.
 func (m *messages) arrived(l *envelope, st cohort.Status, err error) error {
 	m.mu.Lock()
-	m.posted--
+	if i := slices.Index(m.blocking, l); i >= 0 {
+		m.blocking = slices.Delete(m.blocking, i, i+1)
+	} else {
+		m.posted--
+	}
+	closed := m.closed
 	if err == nil {
 		m.inFlight++
-	} else if m.closed {
+	} else if closed {
 		m.change.Broadcast()
 	}
 	m.mu.Unlock()
-	return m.opened(l, st, err)
+	l.source, l.tag = st.Source, st.Tag
+	if err != nil {
+		if closed && errors.Is(err, cohort.ErrPeerLost) {
+			err = errClosed() // other ranks closed while Close waited, which a receive from any source sees as a loss
+		}
+		return err // the envelope is not reused: the library may still write to it
+	}
+	if err = l.read(st.Bytes(), m.maxTag); err != nil {
+		m.end()
+		l.free()
+	}
+	return err
 }

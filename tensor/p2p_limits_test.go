@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -319,6 +320,54 @@ func TestCloseEndsReceives(t *testing.T) {
 		}
 		return errors.Join(err, c.Close())
 	})
+}
+
+// Close waits for blocking receives whose messages have arrived, and the senders learn of no loss.
+func TestCloseWaitsForReceivesOfArrivedMessages(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // in some rounds Close runs before the receives' goroutines do
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) (err error) {
+		for round := 0; err == nil && round < 20; round++ {
+			err = closeBesideReceives(world)
+		}
+		return err
+	})
+}
+
+func closeBesideReceives(world *cohort.Comm) error {
+	c, err := messageComm(world)
+	if err != nil {
+		return err
+	}
+	const n = 8
+	x, _ := New[int32](1000)
+	if c.Rank() == 0 {
+		hs := make([]*Handle, n)
+		err = world.Barrier()
+		for tag := 0; err == nil && tag < n; tag++ {
+			hs[tag], err = Isend(c, x, 1, tag)
+		}
+		return errors.Join(err, Send(c, x, 1, n), WaitAll(hs...), c.Close())
+	}
+	ended := make(chan error, n)
+	for tag := range n {
+		y, _ := New[int32](1000)
+		go func() {
+			_, err := Recv(c, y, 0, tag)
+			ended <- err
+		}()
+	}
+	for begun := 0; begun < n; runtime.Gosched() {
+		c.messages.mu.Lock()
+		begun = len(c.messages.blocking)
+		c.messages.mu.Unlock()
+	}
+	err = world.Barrier()
+	_, last := Recv(c, x, 0, n) // which rank 0 has sent after the others
+	err = errors.Join(err, last, c.Close())
+	for range n {
+		err = errors.Join(err, <-ended)
+	}
+	return err
 }
 
 // A rank that closes its communicator without receiving ends the sends to it, so that the senders

@@ -16,10 +16,7 @@ type queue struct {
 	closed bool
 	empty  sync.Cond
 
-	// waiting holds the goroutines that wait until turn has a value, and left the tickets of
-	// operations that stopped waiting.
-	waiting map[uint64][]chan struct{}
-	left    map[uint64]bool
+	waiting map[uint64][]chan struct{} // goroutines that wait until turn has a value
 }
 
 // lookahead is how many operations before its turn a nonblocking one starts its first copies. It is
@@ -27,7 +24,7 @@ type queue struct {
 const lookahead = 3
 
 func (q *queue) init() {
-	q.waiting, q.left = make(map[uint64][]chan struct{}), make(map[uint64]bool)
+	q.waiting = make(map[uint64][]chan struct{})
 	q.empty.L = &q.mu
 }
 
@@ -65,30 +62,11 @@ func (q *queue) await(ctx context.Context, ticket, before uint64) bool {
 func (q *queue) done() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.pass()
-}
-
-// leave ends an operation before or during its turn.
-func (q *queue) leave(ticket uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.turn == ticket {
-		q.pass()
-		return
+	q.turn++
+	for _, come := range q.waiting[q.turn] {
+		close(come)
 	}
-	q.left[ticket] = true
-}
-
-func (q *queue) pass() {
-	for again := true; again; {
-		q.turn++
-		for _, come := range q.waiting[q.turn] {
-			close(come)
-		}
-		delete(q.waiting, q.turn)
-		again = q.left[q.turn]
-		delete(q.left, q.turn)
-	}
+	delete(q.waiting, q.turn)
 	if q.turn == q.next {
 		q.empty.Broadcast()
 	}

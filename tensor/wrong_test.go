@@ -236,8 +236,8 @@ func TestClosedComm(t *testing.T) {
 	})
 }
 
-// A deadline ends an operation whose partner does not take part, one that waits behind it, and one
-// whose tensor is never ready. Later operations fail.
+// A deadline ends an operation whose partner does not take part, and one whose tensor is never ready. Later
+// operations fail.
 func TestDeadlineEndsCollectives(t *testing.T) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
 		for what, late := range map[string]func(l *lab, timed *Comm, d *Tensor[float64], host *Tensor[float64]) error{
@@ -246,11 +246,6 @@ func TestDeadlineEndsCollectives(t *testing.T) {
 			},
 			"partner of a device": func(l *lab, timed *Comm, d, host *Tensor[float64]) error {
 				return is(Allreduce(timed, d, d, Sum), cohort.ErrTimeout)
-			},
-			"turn": func(l *lab, timed *Comm, d, host *Tensor[float64]) error {
-				first, err := Ibcast(l.c, host, 1) // without a limit
-				second, err2 := Iallreduce(timed, d, d, Sum)
-				return errors.Join(err, err2, is(second.Wait(), cohort.ErrTimeout), is(first.Wait(), cohort.ErrBroken))
 			},
 			"kernel": func(l *lab, timed *Comm, d, host *Tensor[float64]) error {
 				end := make(chan struct{})
@@ -284,6 +279,35 @@ func TestDeadlineEndsCollectives(t *testing.T) {
 			}
 		}
 		return nil
+	})
+}
+
+// A deadline that passes before an operation's turn does not end the operations before it.
+func TestDeadlineSparesEarlierCollectives(t *testing.T) {
+	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
+		c, err := NewComm(world, nil)
+		if err != nil {
+			return err
+		}
+		own := c
+		if c.Rank() == 0 {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			own = c.WithContext(ctx)
+		} else {
+			err = world.Barrier() // rank 0 has given up the second one
+		}
+		x, y := must[float64](1000), must[float64](1000)
+		first, err1 := Iallreduce(c, x, x, Sum)
+		second, err2 := Iallreduce(own, y, y, Sum)
+		if c.Rank() == 0 {
+			err = errors.Join(is(second.Wait(), cohort.ErrCanceled), world.Barrier())
+		}
+		err = errors.Join(err, err1, err2, first.Wait(), is(c.Barrier(), cohort.ErrBroken))
+		if c.Rank() == 1 {
+			err = errors.Join(err, is(second.Wait(), cohort.ErrBroken))
+		}
+		return errors.Join(err, c.Close())
 	})
 }
 
