@@ -241,6 +241,7 @@ func leftEarly(r *Rank) {
 			r.Errorf("the last message of a rank that has left is %d, want 77", got[0])
 		}
 	}
+	r.Is(cohort.Ssend(r.World, make([]float64, long), last, 3), cohort.ErrPeerLost, "Ssend to a rank that leaves without receiving")
 	_, err = cohort.Recv(r.World, make([]int32, 1), last, 2)
 	if r.Is(err, cohort.ErrPeerLost, "Recv from a rank that has left") {
 		names(r, err, fmt.Sprint(last))

@@ -283,10 +283,7 @@ func (p *pool[T]) put(x *T) { *p = append(*p, x) }
 // discard drops a message that has arrived and that no receive gets.
 func (e *Engine) discard(m *msg) {
 	e.arrived.Remove(&m.node)
-	switch m.kind {
-	case msgExposed:
-		e.peers[m.node.Env.Source].mem.Refuse(m.token)
-	case msgSelf:
+	if m.kind == msgSelf {
 		m.send.self = nil
 	}
 	e.putMsg(m)

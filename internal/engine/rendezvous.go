@@ -82,8 +82,6 @@ func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 		m := e.msgs.get()
 		m.size, m.kind, m.token, m.addr = size, kind, h.Token, h.Reply
 		e.keep(m, env)
-	case kind == msgExposed && err == nil:
-		p.mem.Refuse(h.Token) // the sender gets the notice of the closing
 	}
 	return err
 }

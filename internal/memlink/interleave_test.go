@@ -400,40 +400,6 @@ func TestInterleaveRevokeBesideAccept(t *testing.T) {
 	})
 }
 
-// One rank revokes while the other refuses.
-func TestInterleaveRevokeBesideRefuse(t *testing.T) {
-	explore(t, interleave.Config{Preemptions: 5}, func(x *interleave.Run, a, b *end) {
-		var token word.Uint64
-		revoked, sent := false, 0
-		x.Go("sender", func() {
-			var t Transfer
-			a.Announce(&t, make([]byte, message))
-			token.Store(t.Token() + 1)
-			c := newCompleter()
-			if revoked = a.Revoke(&t); !revoked {
-				for len(c.sent) == 0 {
-					if moved, _ := a.Step(c); !moved {
-						word.Yield()
-					}
-				}
-			}
-			sent = len(c.sent)
-		})
-		x.Go("receiver", func() {
-			for token.Load() == 0 {
-				word.Yield()
-			}
-			b.Refuse(token.Load() - 1)
-		})
-		x.Check(func() error {
-			if revoked == (sent == 1) || len(a.spare) != descs {
-				return fmt.Errorf("revoked %v, sent %d, %d descs are free", revoked, sent, len(a.spare))
-			}
-			return nil
-		})
-	})
-}
-
 // A rank that dies in the middle of a transfer does not keep the other from ending it.
 func TestInterleaveTransferOfDeadRank(t *testing.T) {
 	explore(t, interleave.Config{Deaths: 1}, func(x *interleave.Run, a, b *end) {

@@ -147,14 +147,6 @@ func (l *Link) Announced(token uint64) bool {
 	return d.state.Load() == descState(gen, descAnnounced)
 }
 
-// Refuse finishes a transfer that no receive will accept.
-func (l *Link) Refuse(token uint64) {
-	d, gen := l.announced(token)
-	if d.state.CompareAndSwap(descState(gen, descAnnounced), descState(gen, descFinished)) {
-		l.Ring()
-	}
-}
-
 // Accept starts to receive an announced message into buf, which is not longer than the message. It
 // returns false if the sender has revoked the message. Step completes it.
 func (l *Link) Accept(t *Transfer, token, addr uint64, buf []byte) bool {
