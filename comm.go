@@ -2,6 +2,7 @@ package cohort
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -111,6 +112,27 @@ func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 // Errors: [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
 // blocking function of the library after 5 s.
 func (c *Comm) Close() error { return c.base().Close() }
+
+// CloseWith is Close for a rank that may have failed. If err is nil it is Close. Otherwise the rank
+// leaves its job as a failed one, whichever communicator c is: every pending and later operation of the
+// others ends with an [ErrPeerLost] that names this rank and carries the text of err. After Close they
+// would wait for what this rank never sends. On mpi the job is aborted a moment later.
+//
+// CloseWith returns err, joined with the error of Close.
+//
+// Local.
+//
+// Errors: err, and those of Close.
+func (c *Comm) CloseWith(err error) error {
+	closed := c.base().CloseWith(cause(err))
+	switch {
+	case err == nil:
+		return closed
+	case closed == nil:
+		return err
+	}
+	return errors.Join(err, closed)
+}
 
 // DumpFlight writes the last operations of the calling rank to w, in the format of the flight
 // recorder's files. The command cohort report reads it.

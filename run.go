@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
 )
 
@@ -52,29 +51,30 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	for rank, bc := range local.New(n) {
 		world := newWorld(ctx, bc, s)
 		wg.Go(func() {
-			err := fmt.Errorf("%w: the rank ended its goroutine (runtime.Goexit)", ErrPeerLost)
+			err := errGoexit
 			defer func() {
 				if err != nil {
 					first.add(rank, err)
-					_ = bc.(backend.Recovery).Declare(rank, fault(ErrPeerLost, fmt.Sprintf("rank %d failed: %v", rank, err)))
 				}
-				_ = world.Close() // the ranks' own errors are more useful
+				_ = world.CloseWith(err) // the ranks' own errors are more useful
 			}()
-			err = guard(world, body)
+			err = guard(func() error { return body(world) })
 		})
 	}
 	wg.Wait()
 	return first.join()
 }
 
+var errGoexit = fault(ErrPeerLost, "the rank ended its goroutine (runtime.Goexit)")
+
 // guard calls body and turns a panic into an error.
-func guard(world *Comm, body func(*Comm) error) (err error) {
+func guard(body func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &panicError{value: p, stack: debug.Stack()}
 		}
 	}()
-	return body(world)
+	return body()
 }
 
 // panicError is a panic of a rank.
@@ -84,6 +84,14 @@ type panicError struct {
 }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
+
+// cause returns what the other ranks learn of a rank's error: a panic without its stack.
+func cause(err error) error {
+	if p, ok := err.(*panicError); ok {
+		return fmt.Errorf("panic: %v", p.value)
+	}
+	return err
+}
 
 // Unwrap returns the value of the panic if it is an error.
 func (e *panicError) Unwrap() error {

@@ -72,10 +72,8 @@ func spreadOut(t *testing.T, nodes []int, names []string, body func(*Comm) error
 			world = newWorld(context.Background(), a, s)
 		}
 		all.Go(func() {
-			defer world.Close()
-			if err := guard(world, body); err != nil {
+			if err := world.CloseWith(guard(func() error { return body(world) })); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
-				_ = bc.(backend.Recovery).Declare(rank, err)
 			}
 		})
 	}

@@ -20,7 +20,11 @@ type Recovery interface {
 	Lost() []int
 
 	// Declare makes a rank of the job lost, by its world rank. An ErrPeerLost gives the text that
-	// operations return. An MPI library finds losses itself, and Declare returns ErrNotSupported.
+	// operations return. An MPI library finds losses itself, and returns ErrNotSupported for other ranks.
+	//
+	// A rank that fails declares itself lost, and then closes its first communicator. All backends allow
+	// this. The others' pending and later operations end with why, also those inside a collective. An MPI
+	// library may end the job some time after that.
 	Declare(rank int, why error) error
 
 	// Revoke breaks the communicator here with err, and ends the other ranks' operations on it with

@@ -167,15 +167,15 @@ type Rank struct {
 // stop is the value of a panic that ends a scenario on this rank.
 type stop struct{ err error }
 
-// awaitAll makes a rank that will be lost wait until all ranks have completed Dup. Dup may
-// return on one rank earlier than on another, which would see the loss in Dup. The ranks
-// report through files, because messages would have the same problem.
-func (r *Rank) awaitAll(s scenario) error {
-	name := func(rank int) string { return filepath.Join(r.job.Dir, fmt.Sprintf("%d.begun", rank)) }
+// awaitAll makes a rank that will be lost wait until all ranks have reached a stage: a collective may
+// return on one rank earlier than on another, which would see the loss in it. The ranks report through
+// files, because messages would have the same problem.
+func (r *Rank) awaitAll(stage string, lost func(rank, size int) bool) error {
+	name := func(rank int) string { return filepath.Join(r.job.Dir, fmt.Sprintf("%d.%s", rank, stage)) }
 	if err := os.WriteFile(name(r.Rank), nil, 0o600); err != nil {
 		return err
 	}
-	for rank := 0; s.lost(r.Rank, r.Size) && rank < r.Size; {
+	for rank := 0; lost(r.Rank, r.Size) && rank < r.Size; {
 		switch _, err := os.Stat(name(rank)); {
 		case err == nil:
 			rank++
@@ -207,7 +207,7 @@ func (r *Rank) play(s scenario) (err error) {
 	}
 	r.Comm = c
 	if s.lost != nil {
-		if err := r.awaitAll(s); err != nil {
+		if err := r.awaitAll("begun", s.lost); err != nil {
 			return err
 		}
 	}

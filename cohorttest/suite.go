@@ -263,7 +263,7 @@ var all = sync.OnceValue(func() []scenario {
 	return slices.Concat(
 		p2pScenarios(), probeScenarios(), requestScenarios(), doneScenarios(), recorderScenarios(),
 		collectiveScenarios(), countScenarios(), neighborScenarios(), valueScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
-		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), onesidedScenarios(), fileScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
+		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), onesidedScenarios(), fileScenarios(), limitScenarios(), faultScenarios(), failingScenarios(), recoverScenarios(),
 	)
 })
 

@@ -117,6 +117,25 @@ func (c *Comm) Close() error {
 	return c.failed("close", err)
 }
 
+// CloseWith closes a communicator. If why is not nil this rank has failed, and leaves its job: why tells the
+// others, whose operations end.
+func (c *Comm) CloseWith(why error) error {
+	if c == nil || c.core == nil {
+		return nil
+	}
+	w := c.core.job.world
+	if why == nil || w.life.ended() {
+		return c.Close()
+	}
+	var err error
+	if f := fault(backend.ErrPeerLost, "rank %d failed: %v", w.rank, why); w.recoverer != nil {
+		err = w.recoverer.Declare(w.rank, f)
+	} else {
+		err = w.bc.Abort(1)
+	}
+	return cmp.Or(w.home.Close(), c.failed("close", err))
+}
+
 // closeDerived closes all communicators except the world, and waits until those that other goroutines
 // are closing are closed, until end at most. No communicator is made any more.
 func (j *job) closeDerived(end time.Time) {
