@@ -36,7 +36,8 @@ type shared struct {
 }
 
 // Open opens a file on all ranks of c, as [os.OpenFile] does. Rank 0 creates or truncates it if flag says so,
-// and then the others open it. All hosts must have the file under this name.
+// and then the others open it. All hosts must have the file under this name. perm applies once all ranks
+// have opened a new file: until then its owner may open it as flag says.
 //
 // Collective: all ranks of c call it with the same name, flag and perm.
 //
@@ -57,15 +58,20 @@ func Open(c *cohort.Comm, name string, flag int, perm fs.FileMode) (*File, error
 	fmt.Fprint(h, flag, perm, name)
 	m := &agreement{d, name, opOpen}
 	var f *os.File
+	restore := func() {}
 	_, err = m.begin(call{Arg: int64(h.Sum64())}, bad)
 	for first := 0; first < 2 && err == nil; first++ {
 		var wrong error
 		if (first == 0) == (d.Rank() == 0) {
 			f, wrong = os.OpenFile(name, flag, perm)
 		}
+		if first == 0 && f != nil && flag&os.O_CREATE != 0 {
+			restore = permitOpen(f, flag)
+		}
 		err = m.end(0, 0, m.fault(0, 0, wrong))
 		flag &^= os.O_CREATE | os.O_EXCL | os.O_TRUNC
 	}
+	restore()
 	if err != nil {
 		f.Close()
 		d.Close()
@@ -74,6 +80,17 @@ func Open(c *cohort.Comm, name string, flag int, perm fs.FileMode) (*File, error
 	s := &shared{file: f, path: name}
 	s.place(d.Rank(), d.Topology().Hosts)
 	return &File{d, s}, nil
+}
+
+// permitOpen lets this user open a file again by its name, although the permissions with which it was created, such as
+// 0o444 for writing, do not. restore takes that back. If it is not possible, the other ranks cannot open the file.
+func permitOpen(f *os.File, flag int) (restore func()) {
+	need := map[int]fs.FileMode{os.O_RDONLY: 0o400, os.O_WRONLY: 0o200, os.O_RDWR: 0o600}[flag&(os.O_WRONLY|os.O_RDWR)]
+	st, err := f.Stat()
+	if err != nil || st.Mode()&need == need || f.Chmod(st.Mode()|need) != nil {
+		return func() {}
+	}
+	return func() { _ = f.Chmod(st.Mode()) } // if it fails, the owner keeps a permission that was not asked for
 }
 
 // os returns the open file, which is nil for a nil File.
