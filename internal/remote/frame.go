@@ -59,7 +59,8 @@ const (
 	maxJSON   = 16 << 20 // a command line and an environment: Linux takes 6 MiB at most
 	maxText   = 64 << 10
 	maxChunk  = 64 << 10
-	maxOutput = 1 + 3<<20 // the most that internal/spawn writes at once: 64 KiB and a line, of 1 MiB and its tag
+	maxOutput = 1 + spawn.MaxWrite
+	keptQueue = 1 << 20 // a longer queue of frames is not used again
 	maxFlight = 4 + 4<<20
 )
 
@@ -256,7 +257,7 @@ func (l *link) run() {
 		l.changed.Broadcast()
 		l.mu.Unlock()
 		_, err := l.w.Write(b)
-		if cap(b) > maxOutput {
+		if cap(b) > keptQueue {
 			b = nil
 		}
 		l.mu.Lock()

@@ -44,8 +44,7 @@ func (h *host) attend(closed <-chan struct{}) {
 func (h *host) listen(closed <-chan struct{}) {
 	defer close(h.frames)
 	for {
-		k, b, err := readFrame(h.shell.r, toLauncher)
-		h.quiet.Store(0)
+		k, b, err := readFrame(h, toLauncher)
 		if err == nil && k == kindPing {
 			continue
 		}
@@ -58,6 +57,13 @@ func (h *host) listen(closed <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// Read reads from the agent. Each piece of a long frame shows that the agent is alive.
+func (h *host) Read(b []byte) (int, error) {
+	n, err := h.shell.r.Read(b)
+	h.quiet.Store(0)
+	return n, err
 }
 
 // next returns the agent's next frame.

@@ -98,6 +98,7 @@ func Start(cfg Config) (*Job, error) {
 	j.out = &output{stdout: cfg.Stdout, stderr: cfg.Stderr, failed: func(err error) {
 		j.send(func(m *job.Machine) { m.OutputFailed(err) })
 	}}
+	j.out.terminal = [2]bool{cfg.Terminal || isTerminal(cfg.Stdout), cfg.Terminal || isTerminal(cfg.Stderr)}
 	start := j.launch
 	if cfg.Launch != nil {
 		start = j.launchBy
@@ -271,7 +272,7 @@ func (j *Job) connect(r *rank, i int, to []io.Writer) {
 	for k, w := range to {
 		go func() {
 			if j.cfg.Tag {
-				j.out.copyTagged(w, r.pipes[k], strconv.Itoa(j.number(i)))
+				j.out.copyTagged(w, r.pipes[k], strconv.Itoa(j.number(i)), j.out.terminal[k])
 			} else {
 				j.out.copy(w, r.pipes[k])
 			}

@@ -1,7 +1,6 @@
 package spawn
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -418,29 +417,49 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-func TestRankReadsTerminal(t *testing.T) {
+// atTerminal starts a launcher of two ranks at a terminal. screen is what the terminal shows.
+func atTerminal(t *testing.T, name string) (cmd *exec.Cmd, keyboard *os.File, screen *buffer) {
+	t.Helper()
 	master, slave := terminal(t)
-	cmd, _, _ := launcher(t, 2, "cat")
+	cmd, _, _ = launcher(t, 2, name)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	begin(t, cmd)
 	slave.Close()
-	screen := new(buffer)
-	go func() {
-		r := bufio.NewReader(master)
-		for {
-			line, err := r.ReadString('\n')
-			screen.Write([]byte(line))
-			if err != nil {
-				return
-			}
-		}
-	}()
+	screen = new(buffer)
+	go io.Copy(screen, master)
+	return cmd, master, screen
+}
+
+func TestRankReadsTerminal(t *testing.T) {
+	cmd, keyboard, screen := atTerminal(t, "cat")
 	screen.await(t, "[0] ready", 1)
-	master.WriteString("hello\n")
+	keyboard.WriteString("hello\n")
 	screen.await(t, "[0] hello", 1) // it went through the launcher: the rank is in the background
-	master.WriteString("\x04")      // ^D
+	keyboard.WriteString("\x04")    // ^D
 	screen.await(t, "[0] bytes: 6 error: <nil>", 1)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func init() { programs["ask"] = askProgram }
+
+// askProgram has rank 0 ask a question, without a newline after it, and repeat the answer.
+func askProgram([]string) {
+	if me() == "0" {
+		answer := ""
+		fmt.Print("how many? ")
+		fmt.Scan(&answer)
+		fmt.Println("got", answer)
+	}
+}
+
+func TestTerminalShowsQuestion(t *testing.T) {
+	cmd, keyboard, screen := atTerminal(t, "ask")
+	screen.await(t, "[0] how many? ", 1)
+	keyboard.WriteString("42\n")
+	screen.await(t, "got 42", 1)
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}

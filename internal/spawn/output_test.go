@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -133,23 +134,118 @@ func TestLongLineComesInPieces(t *testing.T) {
 	}
 }
 
+// text is a source without pauses, and pauses one with a pause after each text.
+type text struct{ io.Reader }
+
+func (t text) read(b []byte, _ bool) (int, error) { return t.Read(b) }
+
+type pauses []string
+
+func (p *pauses) Read(b []byte) (int, error) { return p.read(b, false) }
+
+func (p *pauses) read(b []byte, wait bool) (n int, err error) {
+	switch {
+	case len(*p) == 0:
+		return 0, io.EOF
+	case (*p)[0] != "":
+		n = copy(b, (*p)[0])
+		(*p)[0] = (*p)[0][n:]
+		return n, nil
+	}
+	*p = (*p)[1:]
+	if wait {
+		return 0, errPause
+	}
+	return p.read(b, wait)
+}
+
 func TestLinesAreTagged(t *testing.T) {
 	full := strings.Repeat("y", maxLine)
+	object := func(n int) string { return `{"a":"` + strings.Repeat("z", n-8) + `"}` }
+	broken := "{" + full[:maxLine-1] + "y"
 	for _, c := range []struct{ name, in, want string }{
 		{"nothing", "", ""},
 		{"empty line", "\n", "[7] \n"},
 		{"no newline at the end", "a\nb", "[7] a\n[7] b\n"},
-		{"carriage returns and zeros", "a\r\n\x00\n", "[7] a\r\n[7] \x00\n"},
+		{"carriage returns and zeros", "a\r\n\x00\n1%\r2%\n", "[7] a\r\n[7] \x00\n[7] 1%\r2%\n"},
 		{"longest line", full + "\nz\n", "[7] " + full + "\n[7] z\n"},
 		{"JSON objects", "{\"a\": 1}\n{a}\n[1]\n {}\n{}", "{\"a\": 1}\n[7] {a}\n[7] [1]\n[7]  {}\n{}\n"},
 		{"one byte more", full + "y\nz\n", "[7] " + full + "\n[7]+ y\n[7] z\n"},
+		{"the rest is a JSON object", full + "{}\n{}\n", "[7] " + full + "\n[7]+ {}\n{}\n"},
+		{"long JSON object", "a\n" + object(3*maxLine) + "\nb\n", "[7] a\n" + object(3*maxLine) + "\n[7] b\n"},
+		{"long line that is no JSON object", broken + "\n{}\n", "[7] " + broken[:maxLine] + "\n[7]+ y\n{}\n"},
 	} {
 		var got bytes.Buffer
 		o := &output{stdout: &got, failed: func(error) {}}
-		o.copyTagged(&got, strings.NewReader(c.in), "7")
+		o.copyTagged(&got, text{strings.NewReader(c.in)}, "7", false)
 		if got.String() != c.want {
 			t.Errorf("%s: got %.60q (%d bytes), want %.60q (%d)", c.name, got.String(), got.Len(), c.want, len(c.want))
 		}
+	}
+	var got bytes.Buffer
+	o := &output{stdout: &got, failed: func(error) {}}
+	if o.copyTagged(&got, text{strings.NewReader(object(maxJSON + 1))}, "7", false); strings.Count(got.String(), "\n") != 65 {
+		t.Errorf("a JSON object that is too long comes in %d pieces, want 65", strings.Count(got.String(), "\n"))
+	}
+}
+
+// TestTerminalShowsUnfinishedLines checks what a terminal gets from a rank that pauses within a line, and that only a terminal
+// gets it.
+func TestTerminalShowsUnfinishedLines(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		in             pauses
+		terminal, file string
+	}{
+		{"prompt", pauses{"how many? ", "42\nnext\n"}, "[7] how many? |42\n[7] next\n|", "[7] how many? 42\n[7] next\n|"},
+		{"prompt at the end", pauses{"a\nb? "}, "[7] a\n|[7] b? |\n|", "[7] a\n|[7] b? \n|"},
+		{"progress", pauses{"\r1%", "\r2%", "\r3%\n"}, "[7] \r[7] 1%|\r[7] 2%|\r[7] 3%\n|", "[7] \r1%\r2%\r3%\n|"},
+		{"progress with the return behind", pauses{"1%\r", "2%\r", "3%\r\n"}, "[7] 1%|\r[7] 2%|\r[7] 3%\r\n|", "[7] 1%\r2%\r3%\r\n|"},
+		{"JSON object", pauses{`{"a":`, "1}\n"}, "{\"a\":1}\n|", "{\"a\":1}\n|"},
+	} {
+		for terminal, want := range map[bool]string{true: c.terminal, false: c.file} {
+			got := new(pieces)
+			o := &output{stdout: got, failed: func(error) {}}
+			in := slices.Clone(c.in)
+			o.copyTagged(got, &in, "7", terminal)
+			if got.String() != want {
+				t.Errorf("%s, terminal %v: got %q, want %q", c.name, terminal, got, want)
+			}
+		}
+	}
+}
+
+// pieces is what was written, with a bar after each write.
+type pieces struct{ text string }
+
+func (p *pieces) String() string { return p.text }
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.text += string(b) + "|"
+	return len(b), nil
+}
+
+// TestLineBelongsToOneStream has others write while a terminal shows an unfinished line.
+func TestLineBelongsToOneStream(t *testing.T) {
+	got := new(pieces)
+	o := &output{stdout: got, stderr: got, terminal: [2]bool{true, true}, failed: func(error) {}}
+	of := func(rank string) *stream {
+		return &stream{o: o, w: got, terminal: true, tag: "[" + rank + "] ", more: "[" + rank + "]+ ", first: "[" + rank + "] "}
+	}
+	a, b := of("1"), of("2")
+	a.write([]byte("one"), pause)
+	b.write([]byte("two\n"), data)
+	a.write([]byte(" and"), pause)
+	o.say("cohort: said\n")
+	a.write([]byte(" rest\n"), data)
+	a.write([]byte("x"), pause)
+	b.write([]byte("{}\n"), data)
+	a.write([]byte("\n"), data)
+	b.write([]byte("y"), pause)
+	b.write(nil, end)
+	want := "[1] one|\n[2] two\n|[1]+  and|\ncohort: said\n|[1]+  rest\n|[1] x|\n{}\n|[2] y|\n|"
+	if got.String() != want {
+		t.Errorf("got\n%q, want\n%q", got, want)
 	}
 }
 
@@ -238,10 +334,10 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 }
 
 func BenchmarkTagging(b *testing.B) {
-	text := bytes.Repeat([]byte("a line of forty characters, more or less\n"), 1<<14)
-	b.SetBytes(int64(len(text)))
+	all := bytes.Repeat([]byte("a line of forty characters, more or less\n"), 1<<14)
+	b.SetBytes(int64(len(all)))
 	o := &output{failed: func(error) {}}
 	for b.Loop() {
-		o.copyTagged(io.Discard, bytes.NewReader(text), "3")
+		o.copyTagged(io.Discard, text{bytes.NewReader(all)}, "3", false)
 	}
 }

@@ -26,17 +26,28 @@ func (p *pipe) hurry() {
 }
 
 // Read implements io.Reader.
-func (p *pipe) Read(b []byte) (int, error) {
+func (p *pipe) Read(b []byte) (int, error) { return p.read(b, false) }
+
+// read implements source.
+func (p *pipe) read(b []byte, wait bool) (int, error) {
 	for {
 		p.mu.Lock()
 		hurried := p.hurried
-		if hurried {
+		switch {
+		case hurried:
 			p.file.SetReadDeadline(time.Now().Add(drainLimit))
+		case wait:
+			p.file.SetReadDeadline(time.Now().Add(pauseLimit))
+		default:
+			p.file.SetReadDeadline(time.Time{})
 		}
 		p.mu.Unlock()
 		n, err := p.file.Read(b)
-		if hurried || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		switch {
+		case hurried || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded):
 			return n, err
+		case wait:
+			return 0, errPause
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // openStdin returns the standard input of rank 0. No rank is in the terminal's foreground
@@ -45,6 +46,12 @@ func Feed(from *os.File, to io.WriteCloser, done <-chan struct{}) {
 	}
 	defer to.Close()
 	io.Copy(to, from)
+}
+
+// isTerminal reports whether a writer is a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // foreground reports whether a descriptor is this process's terminal, and
