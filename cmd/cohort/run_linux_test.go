@@ -162,15 +162,15 @@ func killLauncher(t *testing.T, backend string, folders int) {
 	}
 }
 
-// TestInterruptEndsBuild has the go command call a tool that reports when it runs
-// and then never ends.
+// TestInterruptEndsBuild has the go command call a tool that creates a temporary folder, as the linker does, reports when it
+// runs, and then never ends.
 func TestInterruptEndsBuild(t *testing.T) {
 	tmp, dir := t.TempDir(), t.TempDir()
 	fifo, tool := filepath.Join(dir, "fifo"), filepath.Join(dir, "tool")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(tool, []byte("#!/bin/sh\necho $$ > "+fifo+"\nexec sleep 1000\n"), 0o755); err != nil {
+	if err := os.WriteFile(tool, []byte("#!/bin/sh\nmktemp -d >/dev/null\necho $$ > "+fifo+"\nexec sleep 1000\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := cohortCommand(t, "run", "-n", "2", waiting(t))

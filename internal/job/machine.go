@@ -118,6 +118,10 @@ func (m *Machine) Tick() {
 		m.due[limit] = time.Time{}
 		switch limit {
 		case timeout:
+			if m.Running == 0 { // only processes that ranks left, or another launcher, still run
+				m.terminate()
+				continue
+			}
 			err := fmt.Errorf("the job did not end within %v", m.Timeout)
 			m.End(StatusTimeout, err, fmt.Sprintf("%v (--timeout); ending its %s", err, Count(m.Running, "rank")))
 		case grace:

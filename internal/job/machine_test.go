@@ -115,6 +115,8 @@ func TestEventsDecideHowJobEnds(t *testing.T) {
 			Result{Status: 1, First: -1, Err: errors.New("no memory")}, "kill"},
 		{"timeout", Config{Ranks: 3, Grace: second, Timeout: 2 * second}, []event{exit(0, 0), after(2 * second), exit(1, 143), exit(2, 143)},
 			Result{Status: 124, First: -1, Err: errors.New("the job did not end within 2s")}, "the job did not end within 2s (--timeout); ending its 2 ranks|terminate"},
+		{"timeout when all ranks have ended", Config{Ranks: 2, Timeout: 2 * second}, []event{exit(0, 0), exit(1, 0), after(2500 * time.Millisecond)},
+			Result{Status: 0, First: -1}, "terminate"},
 		{"no timeout once the job is ending", Config{Ranks: 3, Timeout: 2 * second}, []event{after(second), exit(0, 4), after(5 * second)},
 			Result{Status: 4, First: 0}, "rank 0 exited with status 4 after 1.0 s; ending the others (after its output)|terminate|kill"},
 		{"timeout in the grace time", Config{Ranks: 3, Grace: 9 * second, Timeout: 2 * second}, []event{after(second), exit(0, 4), after(1500 * time.Millisecond)},

@@ -109,7 +109,7 @@ func build(ctx context.Context, tool, folder, tmp, bin string, k *Keeper) error 
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, tool, "build", "-o", bin+"/", ".")
 	cmd.Dir = folder
-	cmd.Env = append(cmd.Environ(), "GOTMPDIR="+tmp)
+	cmd.Env = append(cmd.Environ(), "GOTMPDIR="+tmp, "TMPDIR="+tmp) // the linker and the C compiler use TMPDIR
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = sysProcAttr(nil)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
