@@ -99,6 +99,7 @@ func Start(cfg Config) (*Job, error) {
 		j.send(func(m *job.Machine) { m.OutputFailed(err) })
 	}}
 	j.out.terminal = [2]bool{cfg.Terminal || isTerminal(cfg.Stdout), cfg.Terminal || isTerminal(cfg.Stderr)}
+	cfg.Keeper.await()
 	start := j.launch
 	if cfg.Launch != nil {
 		start = j.launchBy

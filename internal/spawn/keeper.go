@@ -31,17 +31,21 @@ func Init() {
 	if os.Getenv(envKeeper) != "1" {
 		return
 	}
-	keep(os.Stdin)
+	keep(os.Stdin, os.NewFile(3, "reports"))
 	os.Exit(0)
 }
 
 // Keeper is a process that cleans up after a killed launcher: it kills the launcher's
-// process groups, saves files that are to be kept, and removes its folders. A nil
-// Keeper does nothing. Methods are safe for concurrent use.
+// process groups, saves files that are to be kept, and removes its folders. It also shows
+// which signals were sent to all processes of a job (relay). A nil Keeper does nothing. Methods are safe for concurrent use.
 type Keeper struct {
 	mu   sync.Mutex
 	pipe *os.File // the keeper reads EOF when the launcher's last descriptor is closed
 	proc *os.Process
+
+	// got receives each signal that is sent to the keeper, and 0 for each ask. It is closed when the keeper has ended.
+	got   chan syscall.Signal
+	ready chan struct{} // closed when no signal that passedOn lists ends the keeper any more
 }
 
 // StartKeeper starts a keeper. The program must call Init.
@@ -63,10 +67,16 @@ func StartKeeper() (*Keeper, error) {
 		return nil, fmt.Errorf("starting the keeper: %w", err)
 	}
 	defer r.Close()
+	reports, report, err := os.Pipe()
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("starting the keeper: %w", err)
+	}
+	defer report.Close()
 	p, err := os.StartProcess(exe, []string{filepath.Base(os.Args[0]), "(keeper)"}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   lastOfEach(append(os.Environ(), envKeeper+"=1", "GOMAXPROCS=1")),
-		Files: []*os.File{r, null, null},
+		Files: []*os.File{r, null, null, report},
 		Sys:   &syscall.SysProcAttr{Setsid: true}, // so that signals to the launcher's group or terminal do not reach it
 	})
 	if errors.Is(err, syscall.EMFILE) {
@@ -74,9 +84,26 @@ func StartKeeper() (*Keeper, error) {
 	}
 	if err != nil {
 		w.Close()
+		reports.Close()
 		return nil, fmt.Errorf("starting the keeper: %w", err)
 	}
-	return &Keeper{pipe: w, proc: p}, nil
+	k := &Keeper{pipe: w, proc: p, got: make(chan syscall.Signal, 64), ready: make(chan struct{})}
+	go func() {
+		defer close(k.got)
+		defer reports.Close()
+		b := make([]byte, 1)
+		io.ReadFull(reports, b)
+		for close(k.ready); ; {
+			if _, err := io.ReadFull(reports, b); err != nil {
+				return
+			}
+			select {
+			case k.got <- syscall.Signal(b[0]):
+			default: // no job runs that would pass signals on
+			}
+		}
+	}()
+	return k, nil
 }
 
 // Group makes the keeper kill a process group if the launcher dies.
@@ -94,6 +121,16 @@ func (k *Keeper) Leave(path string) { k.say("leave", strconv.Quote(path)) }
 // Keep makes the keeper copy the files of one folder to another if the launcher dies, after the groups have
 // ended and before folders are removed.
 func (k *Keeper) Keep(from, to string) { k.say("keep", strconv.Quote(from)+" "+strconv.Quote(to)) }
+
+// await waits until the keeper survives signals, or has ended.
+func (k *Keeper) await() {
+	if k != nil {
+		<-k.ready
+	}
+}
+
+// ask makes the keeper send 0 after the signals that it has received.
+func (k *Keeper) ask() { k.say("ask", "") }
 
 func (k *Keeper) say(what, arg string) {
 	if k == nil {
@@ -123,9 +160,17 @@ func (k *Keeper) Close() {
 }
 
 // keep is the keeper's work. It reads groups and folders until the other end of the pipe
-// is closed, and then kills and removes them.
-func keep(from io.Reader) {
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+// is closed, and then kills and removes them. It reports the signals that it gets, one byte each, and survives them.
+func keep(from io.Reader, to io.Writer) {
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals, passedOn...)
+	signals <- syscall.Signal(0)
+	go func() {
+		for s := range signals {
+			n, _ := s.(syscall.Signal)
+			to.Write([]byte{byte(n)}) // an error means that the launcher is gone
+		}
+	}()
 	groups := map[int]bool{}
 	var folders []string
 	var kept [][2]string // from, to
@@ -133,6 +178,8 @@ func keep(from io.Reader) {
 		what, arg, _ := strings.Cut(s.Text(), " ")
 		pgid, _ := strconv.Atoi(arg)
 		switch {
+		case what == "ask":
+			signals <- syscall.Signal(0)
 		case what == "group" && pgid > 1:
 			groups[pgid] = true
 		case what == "gone":

@@ -247,8 +247,8 @@ func (s *state) admit(h hello) error {
 			feed(s.cfg.Stdin, pump, s.done)
 		}
 	}()
-	if s.m.Request != 0 {
-		syscall.Kill(-r.pgid, s.m.Request)
+	if s.request != 0 {
+		syscall.Kill(-r.pgid, s.request)
 	}
 	return nil
 }

@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -140,6 +142,49 @@ func TestSignalsReachEveryRank(t *testing.T) {
 		if n := strings.Count(stdout.String(), "got "+sig.String()); n != 3 {
 			t.Errorf("%v reached %d ranks of 3:\n%s", sig, n, stdout)
 		}
+	}
+}
+
+func init() { programs["count"] = countProgram }
+
+// countProgram prints its process ID, and then each signal that it gets.
+func countProgram([]string) {
+	c := make(chan os.Signal, 8)
+	signal.Notify(c, passedOn...)
+	fmt.Println("pids", os.Getpid(), 0)
+	for s := range c {
+		fmt.Println("got", s)
+	}
+}
+
+// TestSignalToAllProcessesReachesRanksOnce sends a signal to the launcher, its ranks and its keeper, as systemd does to a control
+// group. A signal that only the launcher gets reaches the ranks after it, and so shows how often they got the first one.
+func TestSignalToAllProcessesReachesRanksOnce(t *testing.T) {
+	for i, sig := range passedOn {
+		if sig == syscall.SIGTSTP {
+			continue // it stops the launcher
+		}
+		cmd, stdout, stderr := launcher(t, 2, "count")
+		begin(t, cmd)
+		ranks := pids(t, stdout.await(t, "pids", 2))
+		all := append(others(t, cmd.Process.Pid, ranks), ranks[0], ranks[2], cmd.Process.Pid)
+		if i%2 == 0 { // in any order
+			slices.Reverse(all)
+		}
+		for _, pid := range all {
+			syscall.Kill(pid, sig.(syscall.Signal))
+		}
+		after := syscall.SIGUSR2
+		if sig == after {
+			after = syscall.SIGUSR1
+		}
+		stdout.await(t, "got "+sig.String(), 2)
+		cmd.Process.Signal(after)
+		if n := strings.Count(stdout.await(t, "got "+after.String(), 2), "got "+sig.String()); n != 2 {
+			t.Errorf("%v reached 2 ranks %d times\n%s%s", sig, n, stdout, stderr)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
 	}
 }
 

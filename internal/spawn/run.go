@@ -4,7 +4,6 @@ package spawn
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +27,10 @@ func (j *Job) run(startErr error) {
 		}
 	})
 	s := state{Job: j, unstarted: startErr != nil}
+	s.relay = newRelay(s.cfg.Keeper, s.pass)
+	if s.cfg.Part != nil { // the launcher of the larger job passes signals on
+		s.relay.keeper = nil
+	}
 	s.m = job.New(job.Config{
 		Now: time.Now, Ranks: len(j.ranks), Timeout: j.cfg.Timeout, Grace: j.cfg.Grace, KillAfter: KillAfter, GiveUpAfter: stuckLimit,
 		Say: log.Say, Terminate: s.terminate, Kill: s.kill, GiveUp: s.giveUp,
@@ -59,7 +62,11 @@ func (j *Job) run(startErr error) {
 		case e := <-j.ended:
 			s.rankEnded(e)
 		case sig := <-j.cfg.Signals:
-			s.pass(sig)
+			s.signaled(sig)
+		case n, alive := <-s.relay.reports():
+			s.relay.reported(n, alive)
+		case <-s.relay.wait():
+			s.relay.tick()
 		case end := <-j.stop:
 			end(s.m)
 		case <-s.m.Wait():
@@ -100,6 +107,8 @@ type state struct {
 	ticking   bool
 	unstarted bool           // a rank could not be started
 	last      syscall.Signal // the last signal that was to end all processes: SIGTERM, then SIGKILL
+	request   syscall.Signal // the last one that asked the ranks to end and has reached them
+	relay     *relay
 
 	// suspects are ranks that were killed, perhaps by the launcher because of another
 	// rank. suspected is when the wait for the launcher's report ends.
@@ -232,22 +241,6 @@ func (s *state) signal(sig syscall.Signal) {
 		if r.pgid != 0 && (r.running || r.linger) {
 			syscall.Kill(-r.pgid, sig)
 		}
-	}
-}
-
-// pass passes a signal on to all ranks.
-func (s *state) pass(sig os.Signal) {
-	n, ok := sig.(syscall.Signal)
-	if !ok || n == syscall.SIGPIPE { // the failed write is reported instead
-		return
-	}
-	s.signal(n)
-	if job.AsksForEnd(n) {
-		s.askLauncher(n)
-	}
-	if s.cfg.Part == nil { // else the launcher of the larger job decides what follows
-		job.Suspend(n) // the ranks have stopped too, by default
-		s.m.Signal(n)
 	}
 }
 
