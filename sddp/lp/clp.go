@@ -60,10 +60,10 @@ func (s *Clp) Solve() (Status, error) {
 	if s.loadProgram() {
 		s.status = s.attempts()
 	}
-	if s.status == NumericalFailure || s.status == IterationLimit && s.limit == 0 {
+	if s.unanswered() {
 		other := Simplex{program: s.program}
 		before := s.iterations
-		if _, err := other.Solve(); err != nil {
+		if err := other.solve(); err != nil {
 			return s.status, err
 		}
 		s.program = other.program

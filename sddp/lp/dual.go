@@ -66,7 +66,6 @@ func (s *Simplex) dualMethod() phase {
 				// The violation is too small to prove infeasibility.
 				s.pbase[out] += math.Abs(excess)
 				s.ptol[out] += math.Abs(excess)
-				s.strained = true
 			case s.reach(excess) >= math.Abs(excess):
 				return phaseRestart
 			default:

@@ -246,17 +246,7 @@ func prove(t *testing.T, name string, p *problem, s Solver) Status {
 	if err != nil {
 		t.Fatalf("%s: solve: %v", name, err)
 	}
-	switch status {
-	case Optimal:
-		err = p.optimal(s)
-	case Infeasible:
-		err = p.infeasible(s)
-	case Unbounded:
-		err = p.unbounded(s)
-	default:
-		err = fmt.Errorf("no answer")
-	}
-	if err != nil {
+	if err := p.proof(s, status); err != nil {
 		text := p.String()
 		if len(text) > 4000 {
 			text = text[:4000] + "..."
@@ -264,4 +254,17 @@ func prove(t *testing.T, name string, p *problem, s Solver) Status {
 		t.Fatalf("%s: %v after %d iterations: %v\n%s", name, status, s.Iterations(), err, text)
 	}
 	return status
+}
+
+// proof returns an error unless the results of the last solve prove its status.
+func (p *problem) proof(s Solver, status Status) error {
+	switch status {
+	case Optimal:
+		return p.optimal(s)
+	case Infeasible:
+		return p.infeasible(s)
+	case Unbounded:
+		return p.unbounded(s)
+	}
+	return fmt.Errorf("no answer")
 }

@@ -197,6 +197,12 @@ func (s *program) Farkas(row int) float64 { return s.farkas[row] }
 // objective.
 func (s *program) Ray(col int) float64 { return s.ray[col] }
 
+// unanswered reports whether the last solve found neither an optimum nor a proof that there is none, and was not
+// stopped by a limit of the caller.
+func (s *program) unanswered() bool {
+	return s.status == NumericalFailure || s.status == IterationLimit && s.limit == 0
+}
+
 // maxIterations returns the iteration limit in force.
 func (s *program) maxIterations() int {
 	if s.limit > 0 {

@@ -49,7 +49,6 @@ func readRecorded(t *testing.T, name string) (*problem, Basis) {
 // method went to and fro between two of them until the iteration limit.
 func TestNearlyParallelCutsDoNotCycle(t *testing.T) {
 	each(t, testNearlyParallelCutsDoNotCycle)
-	t.Run("exact", func(t *testing.T) { testNearlyParallelCutsDoNotCycle(t, exactly) })
 }
 
 func testNearlyParallelCutsDoNotCycle(t *testing.T, mk maker) {

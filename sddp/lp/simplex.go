@@ -10,7 +10,6 @@ package lp
 type Simplex struct {
 	program
 	impatient bool // for tests: measures against cycling start at the first step
-	exactly   bool // for tests: exact solves every program again
 
 	kernel
 	state

@@ -1,5 +1,7 @@
 package lp
 
+import "github.com/cohort-hpc/cohort/internal/clp"
+
 // phase is how a run of the dual or of the primal simplex method ended.
 type phase int8
 
@@ -12,26 +14,45 @@ const (
 )
 
 // Solve searches for an optimal solution from the current basis. It always ends, because the numbers of
-// iterations and phases are bounded. If it then has no answer, or one that only loose tolerances allow,
-// exact finds it, unless the program is too large for that. Its error is [ErrMisuse], with the status
-// NumericalFailure and an unchanged basis.
+// iterations and phases are bounded. If it then has no answer, Clp may find one where its library is
+// installed. Its error is [ErrMisuse], with the status NumericalFailure and an unchanged basis.
 func (s *Simplex) Solve() (Status, error) {
-	if err := s.begin(); err != nil {
+	if err := s.solve(); err != nil {
 		return s.status, err
+	}
+	if s.unanswered() {
+		s.askClp()
+	}
+	return s.status, nil
+}
+
+// solve is Solve without Clp.
+func (s *Simplex) solve() error {
+	if err := s.begin(); err != nil {
+		return err
 	}
 	s.load()
 	if s.overflow {
-		return s.status, nil
+		return nil
 	}
 	s.factor()
 	s.status = s.rounds()
-	if s.unreliable() {
-		primal, dual := s.tolerances()
-		s.status = s.solveExactly(s.place, primal, dual, s.limit)
-		return s.status, nil
-	}
 	s.unload()
-	return s.status, nil
+	return nil
+}
+
+// askClp lets Clp solve the program if its library is installed.
+func (s *Simplex) askClp() {
+	library, err := clp.Open()
+	if err != nil {
+		return
+	}
+	other := Clp{program: s.program, library: library}
+	if other.iterations = 0; other.loadProgram() {
+		other.status = other.attempts()
+	}
+	other.iterations += s.iterations
+	s.program = other.program
 }
 
 // rounds alternates between the two methods until a basis is feasible in both senses.
@@ -88,31 +109,6 @@ func (s *Simplex) rounds() Status {
 		}
 	}
 	return NumericalFailure
-}
-
-// unreliable reports whether the answer of rounds needs arithmetic without rounding.
-func (s *Simplex) unreliable() bool {
-	if len(s.cost)*len(s.rhs) > exactMost || s.status == IterationLimit && s.limit > 0 {
-		return false
-	}
-	return s.exactly || s.loose > 1 || s.strained || s.status == IterationLimit || s.status == NumericalFailure
-}
-
-// tolerances returns by how much each variable may violate its bounds, and by how much its reduced cost may
-// have the wrong sign, in the units of the program.
-func (s *Simplex) tolerances() (primal, dual []float64) {
-	primal, dual = append(primal, s.pbase...), append(dual, s.dbase...)
-	for v := range primal {
-		f := 1.0
-		if n := len(s.cost); v < n {
-			f = pow2(s.colExp[v])
-		} else {
-			f = 1 / pow2(s.rowExp[v-n])
-		}
-		primal[v] *= f
-		dual[v] /= f * pow2(s.objExp)
-	}
-	return primal, dual
 }
 
 // startCold replaces the basis by the slack basis.

@@ -1,6 +1,8 @@
 package lp
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/test/need"
@@ -36,3 +38,24 @@ func sample(n int) int {
 
 // embedded returns the embedded solver, whose internals some tests inspect.
 func embedded() Solver { return New() }
+
+// TestClpAnswersForEmbedded gives programs to Clp as if the embedded solver had found no answer to them. Its
+// answers are proved, and the next answer is the embedded solver's own.
+func TestClpAnswersForEmbedded(t *testing.T) {
+	open(t, CLP)
+	r := rand.New(rand.NewPCG(71, 72))
+	for k := range 50 {
+		p := anything(r, r.IntN(13), r.IntN(11))
+		s := p.load(embedded).(*Simplex)
+		if err := s.begin(); err != nil {
+			t.Fatal(err)
+		}
+		s.load()
+		s.status = NumericalFailure
+		s.askClp()
+		if err := p.proof(s, s.status); err != nil {
+			t.Fatalf("program %d: Clp says %v: %v\n%v", k, s.status, err, p)
+		}
+		prove(t, fmt.Sprintf("program %d", k), p, s)
+	}
+}

@@ -15,7 +15,6 @@ type state struct {
 	dbase    []float64 // the same of dtol
 	wt       []float64 // Devex reference weights
 	loose    float64   // factor on the tolerances; grows when rounds do not converge
-	strained bool      // a bound was moved by more than its tolerance
 	sound    bool      // the last values and reduced costs satisfy their equations
 	singular float64   // pivot, relative to its column, below which a column counts as dependent
 	shifted  bool      // c differs from the costs of the program
@@ -64,7 +63,7 @@ func (s *Simplex) load() {
 	s.b, s.y, s.ws = resize(s.b, m), resize(s.y, m), resize(s.ws, m)
 	s.arow, s.cpos, s.rpos = resize(s.arow, n), resize(s.cpos, n), resize(s.rpos, m)
 	s.cands, s.banned = s.cands[:0], s.banned[:0]
-	s.loose, s.singular, s.overflow, s.strained = 1, singularLeast, false, false
+	s.loose, s.singular, s.overflow = 1, singularLeast, false
 	clear(s.x)
 	clear(s.d)
 	s.restoreCosts()
