@@ -280,15 +280,25 @@ func (c *Case) expected(stage int) []float64 {
 	return c.meanInflow(stage)
 }
 
-// riverPower returns the output of all plants that water from a reservoir can pass, per unit of flow.
-func (c *Case) riverPower(r int) float64 {
-	sum := c.Reservoirs[r].power()
-	for down := range c.Reservoirs {
-		if slices.Contains(c.Reservoirs[down].Upstream, r) {
-			sum += c.riverPower(down)
+// downstream returns the reservoir where the outflow of a reservoir arrives, or -1.
+func (c *Case) downstream(reservoir int) int {
+	return slices.IndexFunc(c.Reservoirs, func(r Reservoir) bool { return slices.Contains(r.Upstream, reservoir) })
+}
+
+// waterWorth returns the most that one more unit of inflow to a reservoir can save, in and after a stage: the
+// energy in all plants down the river instead of a deficit, the least outflow of each of them, the least storage
+// of one of them in each stage that is left, and the value of storage after the last stage.
+func (c *Case) waterWorth(stage, reservoir int) float64 {
+	flow, stored, after := 0.0, 0.0, 0.0
+	for r := reservoir; r >= 0; r = c.downstream(r) {
+		res := &c.Reservoirs[r]
+		flow += res.power() * (c.DeficitCost + res.MinOutflowPenalty)
+		stored = max(stored, res.power()*res.MinStoragePenalty)
+		for _, cut := range c.Terminal {
+			after = max(after, -cut[1+r])
 		}
 	}
-	return sum
+	return c.Hours(stage)*(flow+float64(c.Stages-stage)*stored) + c.perFlow(stage)*after
 }
 
 // Period returns the index of the period of a stage.

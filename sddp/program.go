@@ -13,14 +13,14 @@ func (s *stage) addColumns(c *Case) {
 	for k := range s.blocks {
 		w := &s.blocks[k]
 		for _, g := range c.Thermals {
-			w.thermal = append(w.thermal, s.lp.AddColumn(w.hours*g.CostPerMWh.At(p), g.MinMW.At(p), g.MaxMW.At(p)))
+			w.thermal = append(w.thermal, s.addColumn(costThermal, w.hours*g.CostPerMWh.At(p), g.MinMW.At(p), g.MaxMW.At(p)))
 		}
 		for _, r := range c.Reservoirs {
 			w.hydro = append(w.hydro, s.lp.AddColumn(0, 0, r.MaxGenerationMW.At(p)))
 		}
 	}
 	for _, r := range c.Reservoirs {
-		s.spill = append(s.spill, s.lp.AddColumn(s.hours*r.power()*c.SpillCost, 0, lp.Inf))
+		s.spill = append(s.spill, s.addColumn(costSpill, s.hours*r.power()*c.SpillCost, 0, lp.Inf))
 	}
 	for k := range s.blocks {
 		w := &s.blocks[k]
@@ -28,8 +28,8 @@ func (s *stage) addColumns(c *Case) {
 			w.deficit = append(w.deficit, s.addDeficit(c, k, b))
 		}
 		for _, l := range c.Lines {
-			w.direct = append(w.direct, s.lp.AddColumn(w.hours*l.CostPerMWh.At(p), 0, l.DirectMW.At(p)))
-			w.reverse = append(w.reverse, s.lp.AddColumn(w.hours*l.CostPerMWh.At(p), 0, l.ReverseMW.At(p)))
+			w.direct = append(w.direct, s.addColumn(costLines, w.hours*l.CostPerMWh.At(p), 0, l.DirectMW.At(p)))
+			w.reverse = append(w.reverse, s.addColumn(costLines, w.hours*l.CostPerMWh.At(p), 0, l.ReverseMW.At(p)))
 		}
 	}
 	for _, r := range c.Reservoirs {
@@ -40,8 +40,17 @@ func (s *stage) addColumns(c *Case) {
 		limit = 0 // no cost remains after the last stage
 	}
 	for _, weight := range s.weights {
-		s.theta = append(s.theta, s.lp.AddColumn(s.discount*weight, 0, limit))
+		s.theta = append(s.theta, s.addColumn(costLater, s.discount*weight, 0, limit))
 	}
+}
+
+// addColumn adds a column whose cost is a part of the cost of the stage.
+func (s *stage) addColumn(part costPart, cost, lo, hi float64) int {
+	col := s.lp.AddColumn(cost, lo, hi)
+	if cost != 0 {
+		s.priced = append(s.priced, pricedColumn{part, col, cost})
+	}
+	return col
 }
 
 // addDeficit adds and returns the columns of the deficit of a bus in a block, one per tier.
@@ -51,9 +60,9 @@ func (s *stage) addDeficit(c *Case, k, b int) (tiers []int) {
 	}
 	hours := s.blocks[k].hours
 	for _, tier := range c.DeficitTiers {
-		tiers = append(tiers, s.lp.AddColumn(hours*tier.CostPerMWh, 0, tier.Share*c.blockLoad(s.t, k, b)))
+		tiers = append(tiers, s.addColumn(costDeficit, hours*tier.CostPerMWh, 0, tier.Share*c.blockLoad(s.t, k, b)))
 	}
-	return append(tiers, s.lp.AddColumn(hours*c.DeficitCost, 0, lp.Inf))
+	return append(tiers, s.addColumn(costDeficit, hours*c.DeficitCost, 0, lp.Inf))
 }
 
 // addBalance adds the row of a bus in a block.
@@ -95,8 +104,8 @@ func (s *stage) addWater(c *Case, i int) {
 		s.putOutflow(&row, c, up, -s.fill)
 	}
 	if s.par != nil {
-		// Water that a negative inflow may lack, at twice what any load would pay for it.
-		row.put(s.lp.AddColumn(2*s.hours*c.DeficitCost*c.riverPower(i), 0, lp.Inf), -s.fill)
+		s.shortInflow[i] = s.addColumn(costInflow, 2*c.waterWorth(s.t, i), 0, lp.Inf)
+		row.put(s.shortInflow[i], -s.fill)
 	}
 	s.water = append(s.water, s.lp.AddRow(lp.EQ, 0, row.cols, row.coefs))
 }
@@ -113,13 +122,14 @@ func (s *stage) putOutflow(row *terms, c *Case, i int, scale float64) {
 func (s *stage) addLimits(c *Case, i int) {
 	r, p := &c.Reservoirs[i], c.Period(s.t)
 	if least := r.MinStorage.At(p); least > 0 {
-		missing := s.lp.AddColumn(s.hours*r.power()*r.MinStoragePenalty/s.fill, 0, lp.Inf)
-		s.lp.AddRow(lp.GE, least, []int{s.storage[i], missing}, []float64{1, 1})
+		s.shortStorage[i] = s.addColumn(costStorage, s.hours*r.power()*r.MinStoragePenalty/s.fill, 0, lp.Inf)
+		s.lp.AddRow(lp.GE, least, []int{s.storage[i], s.shortStorage[i]}, []float64{1, 1})
 	}
 	if least := r.MinOutflow.At(p); least > 0 {
 		var row terms
 		s.putOutflow(&row, c, i, 1)
-		row.put(s.lp.AddColumn(s.hours*r.power()*r.MinOutflowPenalty, 0, lp.Inf), 1)
+		s.shortOutflow[i] = s.addColumn(costOutflow, s.hours*r.power()*r.MinOutflowPenalty, 0, lp.Inf)
+		row.put(s.shortOutflow[i], 1)
 		s.lp.AddRow(lp.GE, least, row.cols, row.coefs)
 	}
 }

@@ -21,6 +21,8 @@ type ScenarioResult struct {
 	Deficit     float64 `json:"deficit_mwh"`
 	Spill       float64 `json:"spill"`
 	ShortStages int     `json:"stages_with_deficit"` // at any bus
+
+	Costs CostParts `json:"costs"` // parts of Cost
 }
 
 // Quantile returns the q-quantile of the costs of the whole horizon.
@@ -59,13 +61,24 @@ func (s *Simulation) costs() []float64 {
 	return out
 }
 
+// Costs returns the parts of the mean cost.
+//
+// Local.
+func (s *Simulation) Costs() (parts CostParts) {
+	for i := range s.Scenarios {
+		parts.add(1/float64(len(s.Scenarios)), s.Scenarios[i].Costs)
+	}
+	return parts
+}
+
 // Band holds the quantiles 0.1, 0.5 and 0.9 over the scenarios.
 type Band [3]float64
 
 // StageResult holds the means over the scenarios for a stage: power in MW, water in the units of the case,
 // values of energy per MWh.
 type StageResult struct {
-	Cost         float64
+	Cost         float64 // not discounted
+	Costs        CostParts
 	DeficitShare float64 // share of the scenarios with a deficit at any bus
 
 	// By bus. DeficitRisk is the share of the scenarios with a deficit.
@@ -76,6 +89,12 @@ type StageResult struct {
 	// more MWh in the plants of the reservoir would save.
 	Inflow, Storage, Spill, Generation, WaterValue []float64
 	StorageBand, WaterBand                         []Band
+	// Of all reservoirs, as a share of their capacity; 0 without capacity.
+	Filled     float64
+	FilledBand Band
+	// What least storage and least outflow lacked, in the units of storage and flow; and the water
+	// that negative inflows lacked, as a flow.
+	ShortStorage, ShortOutflow, ShortInflow []float64
 
 	ThermalPlant []float64 // by thermal plant
 	Flow         []float64 // by line; negative if it flows from To to From
@@ -98,12 +117,12 @@ func (st *StageResult) NetImport(c *Case, bus int) float64 {
 }
 
 // banded returns how many figures of a record have a band.
-func banded(c *Case) int { return 2*len(c.Reservoirs) + len(c.Buses) }
+func banded(c *Case) int { return 2*len(c.Reservoirs) + len(c.Buses) + 1 }
 
 // recordWidth returns how many numbers a stage of a scenario is recorded in: the cost, the figures that have
 // a band, and the others.
 func recordWidth(c *Case) int {
-	return 1 + banded(c) + len(c.Buses) + 3*len(c.Reservoirs) + len(c.Thermals) + len(c.Lines)
+	return 1 + banded(c) + len(c.Buses) + 6*len(c.Reservoirs) + len(c.Thermals) + len(c.Lines) + int(numCostParts)
 }
 
 // pathWidth returns how many numbers a scenario is recorded in: the cost, and a record for each stage.
@@ -115,7 +134,7 @@ func recordOf(c *Case, path []float64, t int) []float64 {
 	return path[at : at+recordWidth(c)]
 }
 
-// stageOf returns a stage whose figures are in the memory of its record, but for the cost.
+// stageOf returns a stage whose figures by bus, reservoir, plant and line are in the memory of its record.
 func stageOf(c *Case, path []float64, t int) *StageResult {
 	w := recordOf(c, path, t)[1:]
 	next := func(n int) []float64 {
@@ -124,21 +143,30 @@ func stageOf(c *Case, path []float64, t int) *StageResult {
 		return part
 	}
 	buses, reserv := len(c.Buses), len(c.Reservoirs)
-	return &StageResult{
-		Storage: next(reserv), WaterValue: next(reserv), MarginalCost: next(buses), // with bands
+	st := &StageResult{
+		Storage: next(reserv), WaterValue: next(reserv), MarginalCost: next(buses), Filled: next(1)[0], // with bands
 		Deficit: next(buses), Inflow: next(reserv), Spill: next(reserv), Generation: next(reserv),
 		ThermalPlant: next(len(c.Thermals)), Flow: next(len(c.Lines)),
+		ShortStorage: next(reserv), ShortOutflow: next(reserv), ShortInflow: next(reserv),
 	}
+	st.Costs = CostParts(next(int(numCostParts)))
+	return st
 }
 
 // record writes the last solution of a stage to its record.
 func (s *stage) record(c *Case, path []float64) {
-	recordOf(c, path, s.t)[0] = s.cost()
+	record, parts := recordOf(c, path, s.t), s.costs()
+	record[0] = s.cost()
+	copy(record[len(record)-len(parts):], parts[:])
 	out := stageOf(c, path, s.t)
 	copy(out.Inflow, s.inflow)
 	copy(out.Storage, s.end(c))
+	if capacity := c.capacity(); capacity > 0 {
+		record[banded(c)] = total(out.Storage) / capacity
+	}
 	for r := range c.Reservoirs {
 		out.Generation[r], out.Spill[r], out.WaterValue[r] = s.hydroMW(r), s.spilled(r), s.waterValue(c, r)
+		out.ShortStorage[r], out.ShortOutflow[r], out.ShortInflow[r] = s.value(s.shortStorage[r]), s.value(s.shortOutflow[r]), s.value(s.shortInflow[r])
 	}
 	for i := range c.Thermals {
 		out.ThermalPlant[i] = s.thermalMW(i)
@@ -187,12 +215,14 @@ func (s *summer) add(path []float64) {
 		s.total[i] += x
 	}
 	c, n := s.c, banded(s.c)
-	sum := ScenarioResult{Cost: path[0]}
+	sum, worth := ScenarioResult{Cost: path[0]}, 1.0
 	for t := range c.Stages {
 		st, hours := stageOf(c, path, t), c.Hours(t)
 		for i, x := range recordOf(c, path, t)[1 : 1+n] {
 			s.values[t*n+i] = append(s.values[t*n+i], x)
 		}
+		sum.Costs.add(worth, st.Costs)
+		worth *= c.discount(t)
 		sum.Thermal += hours * total(st.ThermalPlant)
 		sum.Hydro += hours * total(st.Generation)
 		sum.Deficit += hours * total(st.Deficit)
@@ -240,10 +270,20 @@ func (s *summer) result(sampling Sampling) *Simulation {
 			bands = append(bands, Band{quantile(v, 0.1), quantile(v, 0.5), quantile(v, 0.9)})
 		}
 		reserv := len(c.Reservoirs)
-		st.StorageBand, st.WaterBand, st.MarginalBand = bands[:reserv], bands[reserv:2*reserv], bands[2*reserv:]
+		st.StorageBand, st.WaterBand, st.MarginalBand = bands[:reserv], bands[reserv:2*reserv], bands[2*reserv:2*reserv+len(c.Buses)]
+		st.FilledBand = bands[len(bands)-1]
 		out.Stages = append(out.Stages, *st)
 	}
 	return out
+}
+
+// capacity returns how much water all reservoirs hold.
+func (c *Case) capacity() float64 {
+	sum := 0.0
+	for _, r := range c.Reservoirs {
+		sum += r.MaxStorage
+	}
+	return sum
 }
 
 // total returns the sum of numbers.

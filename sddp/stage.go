@@ -42,10 +42,14 @@ type stage struct {
 	solves   int      // programs solved so far
 
 	blocks         []loadBlock
-	spill, storage []int     // columns, by reservoir
-	theta          []int     // by future
-	weights        []float64 // of the futures
-	water          []int     // rows, by reservoir
+	spill, storage []int // columns, by reservoir
+	shortStorage   []int // columns, by reservoir: what a limit lacks; -1 for none
+	shortOutflow   []int
+	shortInflow    []int          // of the water that a negative inflow lacks
+	priced         []pricedColumn // the columns that have a cost
+	theta          []int          // by future
+	weights        []float64      // of the futures
+	water          []int          // rows, by reservoir
 
 	first    int   // list of the first future in a pool
 	terminal *Pool // the cuts of the last stage, in one list; nil for other stages
@@ -85,6 +89,8 @@ func newStage(c *Case, t int, f futures, solver lp.Solver) (*stage, error) {
 		period: c.Period(t), par: c.par(), inflow: make([]float64, len(c.Reservoirs)),
 		lp: solver, v: make([]float64, c.states()),
 	}
+	none := slices.Repeat([]int{-1}, len(c.Reservoirs))
+	s.shortStorage, s.shortOutflow, s.shortInflow = slices.Clone(none), slices.Clone(none), none
 	if t == c.Stages-1 && c.Terminal != nil {
 		s.terminal, s.first = newPool(2, c.states()), 0
 		s.terminal.add(0, slices.Concat(c.Terminal...))
@@ -358,6 +364,24 @@ func (s *stage) deficitMW(b int) float64 {
 		}
 		return sum
 	})
+}
+
+// costs returns the parts of the cost of this stage in the last solution.
+func (s *stage) costs() (parts CostParts) {
+	for _, p := range s.priced {
+		if p.part != costLater || s.terminal != nil {
+			parts[p.part] += p.cost * s.lp.Value(p.col)
+		}
+	}
+	return parts
+}
+
+// value returns the value of a column in the last solution, and 0 for -1.
+func (s *stage) value(col int) float64 {
+	if col < 0 {
+		return 0
+	}
+	return s.lp.Value(col)
 }
 
 // flowMW returns the mean flow of a line, negative from To to From.

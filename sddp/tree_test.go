@@ -171,16 +171,21 @@ func (l *treeLP) node(t int, v []float64, parent int, weight float64, inflow []f
 		l.rows.WriteString(" = 0\n")
 		row, right := fmt.Sprintf("%s %s %s", name("v", i), num(volume), q), volume*inflow[i]
 		if c.Inflows != nil && c.Inflows.PAR != nil {
-			power := 0.0 // of all plants down the river
+			flow, stored, after := 0.0, 0.0, 0.0 // what water saves down the river: see docs/sddp-model.md
 			for at := i; at >= 0; {
-				if c.Reservoirs[at].Productivity > 0 {
-					power += c.Reservoirs[at].Productivity
-				} else {
-					power++
+				power, res := 1.0, c.Reservoirs[at]
+				if res.Productivity > 0 {
+					power = res.Productivity
+				}
+				flow += power * (c.DeficitCost + res.MinOutflowPenalty)
+				stored = math.Max(stored, power*res.MinStoragePenalty)
+				for _, cut := range c.Terminal {
+					after = math.Max(after, -cut[1+at])
 				}
 				at = slices.IndexFunc(c.Reservoirs, func(next Reservoir) bool { return slices.Contains(next.Upstream, at) })
 			}
-			lacking := l.column(name("lack", i), 2*weight*c.DeficitCost*hours*power, 0, math.Inf(1))
+			price := 2 * (hours*(flow+float64(c.Stages-t)*stored) + volume*after)
+			lacking := l.column(name("lack", i), weight*price, 0, math.Inf(1))
 			row += fmt.Sprintf("%s %s", num(-volume), lacking)
 		}
 		for _, up := range r.Upstream {

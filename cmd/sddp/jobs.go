@@ -226,7 +226,7 @@ func (j *job) places(r *report.Run) string {
 	case len(to) > 0:
 		return fmt.Sprintf("Results written to %s.\n", strings.Join(to, ", "))
 	case r.Training != nil:
-		return "No files were written. --out DIR writes the policy, tables and charts, --report FILE one page; --buses prints a table for each bus.\n"
+		return "No files were written. --out DIR writes the policy and tables, --report FILE one page with charts; --buses prints a table for each bus.\n"
 	}
-	return "No files were written. --out DIR writes tables and charts, --report FILE one page; --buses prints a table for each bus.\n"
+	return "No files were written. --out DIR writes tables, --report FILE one page with charts; --buses prints a table for each bus.\n"
 }

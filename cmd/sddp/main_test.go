@@ -222,8 +222,7 @@ func TestSimulateReadsTrainedPolicy(t *testing.T) {
 		t.Fatalf("train: status %d: %s", status, errs)
 	}
 	trained := lastLine(t, out)
-	for _, name := range []string{"convergence.csv", "convergence.svg", "generation.svg", "marginal.svg", "storage.svg", "costs.svg",
-		"buses.csv", "cuts.csv", "plants.csv", "reservoirs.csv", "scenarios.csv", "summary.json", "policy.json"} {
+	for _, name := range []string{"convergence.csv", "buses.csv", "costs.csv", "cuts.csv", "plants.csv", "reservoirs.csv", "scenarios.csv", "summary.json", "policy.json"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}

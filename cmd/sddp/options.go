@@ -226,7 +226,7 @@ func infoCommand(stdout *os.File) *cobra.Command {
 func resultFlags(cmd *cobra.Command, o *options) {
 	f := cmd.Flags()
 	cli.Number(f, &o.scenarios, "scenarios", "", 2, mostScenarios, "simulate the policy over `N` scenarios")
-	f.StringVar(&o.out, "out", "", "write tables and charts to the folder `DIR`, and the policy after training")
+	f.StringVar(&o.out, "out", "", "write tables to the folder `DIR`, and the policy after training")
 	f.BoolVar(&o.buses, "buses", false, "print a table for each bus too")
 	f.StringVar(&o.report, "report", "", "write one HTML page with charts and tables to `FILE`")
 	cli.Func(f, "json", "", "", "", "print the result as one JSON object on the last line (unmarked with cohort run --tag=false), or write it to FILE", func(s string) error {

@@ -15,24 +15,38 @@ import (
 // colorOf is the type of all colors here.
 type colorOf = color.NRGBA
 
-// storage draws the mean storage of every reservoir at the ends of the stages, and the band that holds the
-// middle 80 % of the scenarios.
+// storage draws the mean storage of the system, in percent, and of every reservoir at the ends of the stages, and
+// the band that holds the middle 80 % of the scenarios. Reservoirs that hold no water are left out.
 func (r *Run) storage() *chart {
 	c := &chart{title: "Storage at the end of each stage: " + r.Case.Name, height: 190, across: 2}
-	for i, res := range r.Case.Reservoirs {
-		// Stage 0 is the start of the horizon.
-		mean := plotter.XYs{{X: 0, Y: res.InitialStorage}}
-		bands := []sddp.Band{{res.InitialStorage, res.InitialStorage, res.InitialStorage}}
-		for t, st := range r.Simulation.Stages {
-			mean = append(mean, plotter.XY{X: float64(t + 1), Y: st.Storage[i]})
-			bands = append(bands, st.StorageBand[i])
+	start, capacity, holding := 0.0, 0.0, 0
+	add := func(name, unit string, most, first float64, at func(st *sddp.StageResult) (float64, sddp.Band)) {
+		mean, bands := plotter.XYs{{X: 0, Y: first}}, []sddp.Band{{first, first, first}} // the start of the horizon
+		for t := range r.Simulation.Stages {
+			x, band := at(&r.Simulation.Stages[t])
+			mean, bands = append(mean, plotter.XY{X: float64(t + 1), Y: x}), append(bands, band)
 		}
-		p := newPlot(res.Name, "", r.Case.StorageUnit(), max(1.04*res.MaxStorage, 1))
+		p := newPlot(name, "", unit, 1.04*most)
 		c.plots, c.legend = append(c.plots, p), r.bandPlot(p, mean, bands)
-		capacity := solid(plotter.XYs{{X: 0, Y: res.MaxStorage}, {X: float64(r.Case.Stages), Y: res.MaxStorage}}, limitColor, 1, 3, 3)
-		p.Add(capacity)
-		c.legend = append(c.legend, entry{"capacity", []plot.Thumbnailer{capacity}})
+		full := solid(plotter.XYs{{X: 0, Y: most}, {X: float64(r.Case.Stages), Y: most}}, limitColor, 1, 3, 3)
+		p.Add(full)
+		c.legend = append(c.legend, entry{"capacity", []plot.Thumbnailer{full}})
 		p.X.Tick.Marker = plot.ConstantTicks(stageTicks(r.Case, false))
+	}
+	for i, res := range r.Case.Reservoirs {
+		if res.MaxStorage > 0 {
+			start, capacity, holding = start+res.InitialStorage, capacity+res.MaxStorage, holding+1
+			add(res.Name, r.Case.StorageUnit(), res.MaxStorage, res.InitialStorage, func(st *sddp.StageResult) (float64, sddp.Band) {
+				return st.Storage[i], st.StorageBand[i]
+			})
+		}
+	}
+	if holding > 1 {
+		add("system", "%", 100, 100*start/capacity, func(st *sddp.StageResult) (float64, sddp.Band) {
+			b := st.FilledBand
+			return 100 * st.Filled, sddp.Band{100 * b[0], 100 * b[1], 100 * b[2]}
+		})
+		c.plots = append(c.plots[holding:], c.plots[:holding]...)
 	}
 	return c
 }

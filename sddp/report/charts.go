@@ -135,7 +135,10 @@ func (r *Run) generation() *chart {
 	for _, st := range r.Simulation.Stages {
 		most = max(most, total(st.Load), total(st.Hydro)+total(st.Thermal)+total(st.Deficit))
 	}
-	p := newPlot("", "", "MW", max(1.06*most, 1))
+	if most == 0 {
+		return &chart{} // no plants and no load
+	}
+	p := newPlot("", "", "MW", 1.06*most)
 	p.X.Min, p.X.Max = 0, float64(r.Case.Stages)
 	p.X.Tick.Marker, p.X.Tick.Length = plot.ConstantTicks(stageTicks(r.Case, true)), 0
 	var layers [3]plot.Thumbnailer

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot/vg"
+
+	"github.com/cohort-hpc/cohort/sddp"
 )
 
 //go:embed page.html
@@ -50,7 +52,7 @@ func (r *Run) Page() ([]byte, error) {
 	for _, f := range r.figures() {
 		p.Figures = append(p.Figures, pageFigure{f.name, f.heading, f.caption, inline(f.chart, wide), inline(f.chart, narrow)})
 	}
-	p.Tables = append(p.Tables, r.systemPageTable(), r.quantilePageTable())
+	p.Tables = append(p.Tables, r.systemPageTable(), r.costPageTable(), r.quantilePageTable())
 	if len(r.Case.Reservoirs) > 0 {
 		p.Tables = append(p.Tables, r.waterPageTable())
 	}
@@ -62,7 +64,7 @@ func (r *Run) Page() ([]byte, error) {
 
 // inline returns a chart as an element of a page.
 func inline(c *chart, width vg.Length) template.HTML {
-	svg := string(c.svg(width, false))
+	svg := string(c.svg(width))
 	return template.HTML(svg[strings.Index(svg, "<svg"):]) // made here, with escaped names
 }
 
@@ -111,6 +113,27 @@ func (r *Run) systemPageTable() pageTable {
 	for i, st := range r.Simulation.Stages {
 		t.Rows = append(t.Rows, []string{r.stageName(i), amount(st.Cost / scale), whole(total(st.Load)), whole(total(st.Hydro)),
 			whole(total(st.Thermal)), fmt.Sprintf("%.1f", total(st.Deficit)), percent(st.DeficitShare, 1), whole(total(st.Spill)), whole(total(st.Storage))})
+	}
+	return t
+}
+
+// costPageTable has the parts of the cost by stage, without those that are 0 in all stages.
+func (r *Run) costPageTable() pageTable {
+	sim := r.Simulation
+	unit, scale := r.Case.MoneyUnit(sim.Cost.Mean)
+	t := pageTable{Heading: "Cost by stage", Note: fmt.Sprintf("Means of the scenarios, in %s, not discounted. min_storage, min_outflow and negative_inflow are penalties.", unit),
+		Header: []string{"Stage"}, Rows: make([][]string, len(sim.Stages))}
+	for i := range sim.Stages {
+		t.Rows[i] = []string{r.stageName(i)}
+	}
+	for part, sum := range sim.Costs() {
+		if sum == 0 {
+			continue
+		}
+		t.Header = append(t.Header, sddp.CostPartNames[part])
+		for i, st := range sim.Stages {
+			t.Rows[i] = append(t.Rows[i], amount(st.Costs[part]/scale))
+		}
 	}
 	return t
 }

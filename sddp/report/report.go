@@ -32,10 +32,8 @@ func (r *Run) Files() ([]sddp.File, error) {
 		{Name: "buses.csv", Data: r.busesCSV()},
 		{Name: "plants.csv", Data: r.plantsCSV()},
 		{Name: "reservoirs.csv", Data: r.reservoirsCSV()},
+		{Name: "costs.csv", Data: r.costsCSV()},
 		{Name: "scenarios.csv", Data: r.scenariosCSV()},
-	}
-	for _, f := range r.figures() {
-		files = append(files, sddp.File{Name: f.name + ".svg", Data: f.chart.svg(wide, true)})
 	}
 	if r.Training != nil {
 		files = append(files,
@@ -67,6 +65,6 @@ func (r *Run) figures() []figure {
 		figure{"marginal", "Marginal cost", "What one more MWh of load costs. The mean may leave the band where few scenarios have a deficit.", r.marginal()},
 		figure{"storage", "Storage", "At the end of each stage.", r.storage()},
 		figure{"costs", "Cost of the scenarios", "Each scenario is one path of inflows over the whole horizon.", r.costs()})
-	// A case may have no reservoirs, or no load.
+	// A case may have no water that is stored, or no load.
 	return slices.DeleteFunc(all, func(f figure) bool { return len(f.chart.plots) == 0 })
 }

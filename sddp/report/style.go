@@ -133,17 +133,13 @@ const (
 	minColumn vg.Length = 300
 )
 
-// svg returns the chart as SVG, with its title for readers who cannot see it. The title is drawn if titled.
-func (h *chart) svg(width vg.Length, titled bool) []byte {
+// svg returns the chart as SVG, with its title for readers who cannot see it.
+func (h *chart) svg(width vg.Length) []byte {
 	const left, row, sample = 14, 15, 20
 	small := lettering(9, false)
-	var head vg.Length = 10
-	if titled {
-		head = 34
-	}
 	type place struct{ x, y vg.Length }
 	var places []place
-	x, y := vg.Length(left), head
+	x, y := vg.Length(left), vg.Length(10)
 	for _, e := range h.legend {
 		needs := sample + small.Width(e.text) + 28
 		if x > left && x+needs > width {
@@ -162,11 +158,6 @@ func (h *chart) svg(width vg.Length, titled bool) []byte {
 	canvas := vgsvg.New(width, height)
 	whole := draw.New(canvas)
 	whole.FillPolygon(color.White, []vg.Point{{}, {X: width}, {X: width, Y: height}, {Y: height}})
-	if titled {
-		style := lettering(13, true)
-		style.YAlign = text.YTop
-		whole.FillText(style, vg.Point{X: left, Y: height - 12}, h.title)
-	}
 	for i, e := range h.legend {
 		l := plot.NewLegend()
 		l.TextStyle, l.ThumbnailWidth, l.Top, l.Left = small, sample, true, true

@@ -55,6 +55,7 @@ type summaryJSON struct {
 	CVaRLambda float64               `json:"cvar_lambda"` // of the training; 0 for the expectation
 	CVaRAlpha  float64               `json:"cvar_alpha"`  // of the training, or of upper_cvar only
 	CostStd    float64               `json:"cost_std"`
+	Costs      sddp.CostParts        `json:"costs"` // parts of upper_mean
 	Quantiles  []costQuantile        `json:"cost_quantiles"`
 	LP         float64               `json:"lp_seconds,omitempty"`
 	Comm       float64               `json:"comm_seconds,omitempty"`
@@ -85,6 +86,7 @@ type stageSummary struct {
 	Stage        int                `json:"stage"`
 	Period       string             `json:"period"`
 	Cost         float64            `json:"cost"`
+	Costs        sddp.CostParts     `json:"costs"`
 	DeficitShare float64            `json:"deficit_probability"`
 	Buses        []busSummary       `json:"buses"`
 	Reservoirs   []reservoirSummary `json:"reservoirs"`
@@ -113,6 +115,10 @@ type reservoirSummary struct {
 	StorageBand sddp.Band `json:"end_storage_p10_p50_p90"`
 	WaterValue  float64   `json:"water_value_per_mwh"`
 	WaterBand   sddp.Band `json:"water_value_p10_p50_p90"`
+
+	ShortStorage float64 `json:"min_storage_missing"`
+	ShortOutflow float64 `json:"min_outflow_missing"`
+	ShortInflow  float64 `json:"negative_inflow_missing"`
 }
 
 type thermalSummary struct {
@@ -135,7 +141,7 @@ func (r *Run) SummaryJSON() ([]byte, error) {
 		Format: "cohort-sddp-summary", Version: 2, ByScenario: sim.Scenarios,
 		Case: c.Name, CaseSHA256: c.SHA256(), Currency: c.Currency,
 		Seed: r.Policy.Seed, Openings: r.Policy.Openings, Passes: r.Policy.Passes,
-		Backend: r.Backend, Threads: max(r.Threads, 1), Scenarios: sim.Cost.Samples, Sampling: sim.Sampling, CostStd: sim.Cost.Std,
+		Backend: r.Backend, Threads: max(r.Threads, 1), Scenarios: sim.Cost.Samples, Sampling: sim.Sampling, CostStd: sim.Cost.Std, Costs: sim.Costs(),
 		CVaRLambda: r.Policy.Risk.Lambda, CVaRAlpha: r.tail(), Result: r.Result(),
 	}
 	for _, q := range costQuantiles {
@@ -146,14 +152,14 @@ func (r *Run) SummaryJSON() ([]byte, error) {
 		out.LP, out.Comm = r.Training.LP.Seconds(), r.Training.Comm.Seconds()
 	}
 	for t, st := range sim.Stages {
-		s := stageSummary{Stage: t + 1, Period: c.StageName(t), Cost: st.Cost, DeficitShare: st.DeficitShare,
+		s := stageSummary{Stage: t + 1, Period: c.StageName(t), Cost: st.Cost, Costs: st.Costs, DeficitShare: st.DeficitShare,
 			Reservoirs: []reservoirSummary{}, Thermals: []thermalSummary{}, Lines: []lineSummary{}}
 		for b := range c.Buses {
 			s.Buses = append(s.Buses, busOf(c, st, b))
 		}
 		for i, res := range c.Reservoirs {
 			s.Reservoirs = append(s.Reservoirs, reservoirSummary{res.Name, st.Inflow[i], st.Generation[i], st.Spill[i],
-				st.Storage[i], st.StorageBand[i], st.WaterValue[i], st.WaterBand[i]})
+				st.Storage[i], st.StorageBand[i], st.WaterValue[i], st.WaterBand[i], st.ShortStorage[i], st.ShortOutflow[i], st.ShortInflow[i]})
 		}
 		for i, g := range c.Thermals {
 			s.Thermals = append(s.Thermals, thermalSummary{g.Name, st.ThermalPlant[i]})

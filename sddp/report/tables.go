@@ -40,6 +40,10 @@ func (s *sheet) add(values ...any) {
 			fields = append(fields, number(v))
 		case sddp.Band:
 			fields = append(fields, number(v[0]), number(v[1]), number(v[2]))
+		case sddp.CostParts:
+			for _, x := range v {
+				fields = append(fields, number(x))
+			}
 		default:
 			fields = append(fields, fmt.Sprint(v))
 		}
@@ -101,11 +105,12 @@ func (r *Run) plantsCSV() []byte {
 // reservoirsCSV has a line for each stage and reservoir.
 func (r *Run) reservoirsCSV() []byte {
 	s := newSheet("stage", "period", "reservoir", "bus", "inflow", "generation_mw", "spill", "end_storage", "end_storage_p10", "end_storage_p50",
-		"end_storage_p90", "water_value_per_mwh", "water_value_p10", "water_value_p50", "water_value_p90")
+		"end_storage_p90", "water_value_per_mwh", "water_value_p10", "water_value_p50", "water_value_p90",
+		"min_storage_missing", "min_outflow_missing", "negative_inflow_missing")
 	for t, st := range r.Simulation.Stages {
 		for i, res := range r.Case.Reservoirs {
 			s.add(t+1, r.Case.StageName(t), res.Name, r.Case.Buses[res.Bus].Name, st.Inflow[i], st.Generation[i], st.Spill[i],
-				st.Storage[i], st.StorageBand[i], st.WaterValue[i], st.WaterBand[i])
+				st.Storage[i], st.StorageBand[i], st.WaterValue[i], st.WaterBand[i], st.ShortStorage[i], st.ShortOutflow[i], st.ShortInflow[i])
 		}
 	}
 	return s.text()
@@ -113,11 +118,28 @@ func (r *Run) reservoirsCSV() []byte {
 
 // scenariosCSV has a line for each scenario.
 func (r *Run) scenariosCSV() []byte {
-	s := newSheet("scenario", "cost", "load_mwh", "hydro_mwh", "thermal_mwh", "deficit_mwh", "spill", "stages_with_deficit")
+	s := newSheet(append([]string{"scenario", "cost", "load_mwh", "hydro_mwh", "thermal_mwh", "deficit_mwh", "spill", "stages_with_deficit"}, costColumns()...)...)
 	for i, one := range r.Simulation.Scenarios {
-		s.add(i+1, one.Cost, one.Load, one.Hydro, one.Thermal, one.Deficit, one.Spill, one.ShortStages)
+		s.add(i+1, one.Cost, one.Load, one.Hydro, one.Thermal, one.Deficit, one.Spill, one.ShortStages, one.Costs)
 	}
 	return s.text()
+}
+
+// costsCSV has a line for each stage.
+func (r *Run) costsCSV() []byte {
+	s := newSheet(append([]string{"stage", "period", "cost"}, costColumns()...)...)
+	for t, st := range r.Simulation.Stages {
+		s.add(t+1, r.Case.StageName(t), st.Cost, st.Costs)
+	}
+	return s.text()
+}
+
+// costColumns returns the names of the columns of the parts of a cost.
+func costColumns() (names []string) {
+	for _, part := range sddp.CostPartNames {
+		names = append(names, "cost_"+part)
+	}
+	return names
 }
 
 // cutsCSV has a line for each cut: a stage that ends with storage v leaves a cost of at least alpha plus the

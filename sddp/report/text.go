@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -27,6 +29,7 @@ func (r *Run) Summary() string {
 	}
 	fmt.Fprintf(&b, "  expected cost  %.4f ± %.4f (95 %% interval of the mean); standard deviation %.4f\n",
 		sim.Cost.Mean/scale, sim.Cost.CI95/scale, sim.Cost.Std/scale)
+	fmt.Fprintf(&b, "  made of        %s\n", costsText(sim.Costs(), sim.Cost.Mean, scale))
 	fmt.Fprintf(&b, "  CVaR           %.4f: mean of the costliest %g %% of the scenarios\n", sim.CVaR(r.tail())/scale, 100*r.tail())
 	var quantiles []string
 	for _, q := range costQuantiles {
@@ -52,6 +55,25 @@ func (r *Run) Summary() string {
 		}
 	}
 	return b.String()
+}
+
+// costsText names the parts of the mean cost that are not 0, the largest first, with their share.
+func costsText(parts sddp.CostParts, mean, scale float64) string {
+	order := make([]int, len(parts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(parts[j], parts[i]) })
+	var texts []string
+	for _, i := range order {
+		if parts[i] > 0 {
+			texts = append(texts, fmt.Sprintf("%s %.4f (%s)", sddp.CostPartNames[i], parts[i]/scale, percent(parts[i], mean)))
+		}
+	}
+	if texts == nil {
+		return "nothing"
+	}
+	return strings.Join(texts, ", ")
 }
 
 // kindOfCuts says that the policy has a cut for each opening; it is empty if cuts are means.
