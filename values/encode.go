@@ -15,7 +15,7 @@ import (
 const (
 	gobValue    = 'g' // gob's encoding
 	binaryValue = 'b' // what MarshalBinary returned
-	nilValue    = 'n' // nothing: a nil pointer or interface, or a struct without fields
+	nilValue    = 'n' // nothing: a nil pointer, interface, map or slice, or a struct without fields
 	noValue     = 'x' // the text of the error for which there is no value
 )
 
@@ -28,9 +28,11 @@ func operand[T any](x *T) any {
 	return x
 }
 
-// nilable reports whether gob cannot encode a value if it is nil.
+// nilable reports whether a value may be nil. gob cannot encode a nil pointer or interface, and does not tell a nil map
+// or slice from an empty one.
 func nilable(v reflect.Value) bool {
-	return v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface
+	k := v.Kind()
+	return k == reflect.Pointer || k == reflect.Interface || k == reflect.Map || k == reflect.Slice
 }
 
 // Encode returns x as the functions of this package send it, for packages that send it in messages of their
@@ -129,6 +131,9 @@ func decode[T any](b []byte, from int) (x T, err error) {
 	case kind == binaryValue && t.binary:
 		err = operand(&x).(encoding.BinaryUnmarshaler).UnmarshalBinary(b)
 	case kind == gobValue && !t.binary:
+		if v.Kind() == reflect.Slice {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0)) // gob leaves it if the message is empty
+		}
 		err = ungob(b, operand(&x), t.maps && !t.faces)
 	default:
 		err = errors.New("it was encoded differently, or not by this package")
