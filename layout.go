@@ -174,6 +174,22 @@ func (l *Layout) fits(most int) bool {
 	return last <= most && l.block <= most-last
 }
 
+// extent returns where the first element of a layout that fits a slice is, and where the last one ends.
+func (l *Layout) extent() (lo, hi int) {
+	if l.ends == nil {
+		lo, hi = l.offset, l.offset+l.block
+		for _, d := range l.dims {
+			hi += (d.count - 1) * d.stride
+		}
+		return lo, hi
+	}
+	lo = math.MaxInt
+	for at, n := range l.Blocks() {
+		lo, hi = min(lo, at), max(hi, at+n)
+	}
+	return lo, hi
+}
+
 // indexed returns where block i of Indexed is, and its length.
 func (l *Layout) indexed(i int) (at, n int) {
 	if i == 0 {

@@ -9,6 +9,46 @@ import (
 	"testing"
 )
 
+// disjoint finds views that share an element, in one array or none, of whatever layouts.
+func TestDisjointFindsSharedElements(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	shared := 0
+	for range 3000 {
+		arrays := [][]int16{make([]int16, 300), make([]int16, 300)}
+		used := make(map[*int16]bool)
+		views, want := make([]View[int16], 2+rng.IntN(4)), false
+		for i := range views {
+			from := rng.IntN(100)
+			buf := arrays[rng.IntN(2)][from:]
+			var l Layout
+			switch rng.IntN(3) {
+			case 0:
+				l = Vector(rng.IntN(20), 1+rng.IntN(3), 3+rng.IntN(6))
+			case 1:
+				l = Indexed([]int{rng.IntN(70), rng.IntN(3), 1}, []int{80, rng.IntN(70), 77})
+			default:
+				l = Subarray([]int{5, 6, 6}, []int{1 + rng.IntN(3), 1 + rng.IntN(2), 1 + rng.IntN(2)}, []int{rng.IntN(2), rng.IntN(4), rng.IntN(4)})
+			}
+			views[i] = ViewOf(buf, l)
+			for at, n := range l.Blocks() {
+				for j := range n {
+					want = want || used[&buf[at+j]]
+					used[&buf[at+j]] = true
+				}
+			}
+		}
+		if err := disjoint(views); (err != nil) != want || want && !errors.Is(err, ErrBuffer) {
+			t.Fatalf("%v: %v, shared elements: %v", views, err, want)
+		}
+		if want {
+			shared++
+		}
+	}
+	if shared < 300 || shared > 2700 {
+		t.Errorf("%d of 3000 cases share elements", shared)
+	}
+}
+
 // indices returns the elements of a layout, by the definitions of MPI-4.1 section 5.1.2.
 func vectorIndices(count, blocklen, stride int) (at []int) {
 	for i := range count {

@@ -1,8 +1,10 @@
 package cohort
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -292,6 +294,9 @@ func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 	if bad == nil {
 		bad = err
 	}
+	if bad == nil {
+		bad = disjoint(recv)
+	}
 	call := c.begin(backend.Alltoallv, -1)
 	if bad != nil {
 		ns, nr = 0, 0
@@ -328,6 +333,44 @@ func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 	}
 	p.free()
 	q.free()
+	return nil
+}
+
+// disjoint returns an error if two views have an element in common. It compares the extents of the views, and marks the
+// elements of those whose extents overlap.
+func disjoint[T any](views []View[T]) error {
+	type extent struct{ at, lo, hi, view int } // at: of the view's slice; all in elements
+	extents := make([]extent, 0, len(views))
+	for i := range views {
+		if lo, hi := views[i].layout.extent(); lo < hi {
+			at := int(view.Address(view.Bytes(views[i].buf))) / max(1, view.Size[T]())
+			extents = append(extents, extent{at, at + lo, at + hi, i})
+		}
+	}
+	slices.SortFunc(extents, func(a, b extent) int { return cmp.Compare(a.lo, b.lo) })
+	for i, n := 0, 0; i < len(extents); i = n {
+		end := extents[i].hi
+		for n = i + 1; n < len(extents) && extents[n].lo < end; n++ {
+			end = max(end, extents[n].hi)
+		}
+		if n == i+1 {
+			continue
+		}
+		marks := make([]uint64, (end-extents[i].lo+63)/64)
+		for _, e := range extents[i:n] {
+			for at, left := range views[e.view].layout.Blocks() {
+				for at += e.at - extents[i].lo; left > 0; {
+					k := min(left, 64-at%64)
+					mask := ^uint64(0) >> (64 - k) << (at % 64)
+					if marks[at/64]&mask != 0 {
+						return fault(ErrBuffer, fmt.Sprintf("recv: the view for rank %d overlaps another one", e.view))
+					}
+					marks[at/64] |= mask
+					at, left = at+k, left-k
+				}
+			}
+		}
+	}
 	return nil
 }
 

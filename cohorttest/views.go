@@ -423,6 +423,16 @@ func wrongViews(r *Rank) {
 	bad := make([]cohort.View[int32], r.Size)
 	bad[r.Size-1] = cohort.ViewOf([]int32{}, cohort.Vector(1, 1, 1))
 	r.Is(cohort.AlltoallView(c, make([]cohort.View[int32], r.Size), bad), cohort.ErrBuffer, "AlltoallView into a view outside its slice")
+	same := make([]int32, 9)
+	for _, l := range []cohort.Layout{cohort.Vector(4, 1, 2), cohort.Vector(1, 9, 9)} {
+		views := make([]cohort.View[int32], r.Size)
+		for i := range views {
+			views[i] = cohort.ViewOf(same, l)
+		}
+		if err := cohort.AlltoallView(c, views, views); r.Size > 1 {
+			r.Is(err, cohort.ErrBuffer, "AlltoallView into views that share elements")
+		}
+	}
 	r.OK(c.Barrier())
 	if st, found, err := c.Iprobe(cohort.AnySource, cohort.AnyTag); found || err != nil {
 		r.Errorf("a call with a wrong layout has sent a message: %+v, %v", st, err)

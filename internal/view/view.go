@@ -50,15 +50,20 @@ func C[T any](p *T, n int) []T {
 	return unsafe.Slice(p, n)
 }
 
+// Address returns where b begins, for comparisons with other live slices.
+func Address(b []byte) uintptr {
+	// SAFETY: the address is only compared, as in Overlap.
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
 // Overlap reports whether a and b have a byte in common.
 func Overlap(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
 	}
-	// SAFETY: the addresses are only compared. Both slices are live, so that
-	// neither can have moved between the two conversions but for a stack that
-	// grew, which moves both or neither of two buffers on it.
-	x, y := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	// Both slices are live, so that neither can have moved between the two calls but for a stack that grew, which
+	// moves both or neither of two buffers on it.
+	x, y := Address(a), Address(b)
 	return x < y+uintptr(len(b)) && y < x+uintptr(len(a))
 }
 
