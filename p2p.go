@@ -49,7 +49,8 @@ func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // and the error is [ErrTruncate]. Nothing is written past its end. MPICH may write less of it.
 //
 // Errors: [ErrRank], [ErrTag] and [ErrType] for wrong arguments; [ErrPeerLost] if source is lost or
-// has closed c.
+// has closed c. On local, shm and tcp, [ErrType] also if source has sent elements of another kind or size; the message
+// is received. Bytes match every type, and so does an empty message.
 //
 // Deadline: [ErrTimeout]. The receive is withdrawn, and the communicator stays usable. A message that has
 // begun to arrive and makes no progress breaks the communicator, and on mpi buf may still be in use.

@@ -16,19 +16,29 @@ const (
 	MaxTag    = 1<<31 - 1
 )
 
-// Mode says when a send completes.
-type Mode uint8
+// Mode says when a send completes. Of adds what the elements of its message are.
+type Mode uint32
 
 const (
 	Standard    Mode = iota // when the buffer can be used again
 	Synchronous             // when, besides, a receive has matched the message
 )
 
+// Of returns the mode of a send of such elements.
+func (m Mode) Of(e Elems) Mode { return m.When() | Mode(e)<<16 }
+
+// When returns Standard or Synchronous.
+func (m Mode) When() Mode { return m & 0xffff }
+
+// Elems returns what the elements are.
+func (m Mode) Elems() Elems { return Elems(m >> 16) }
+
 // Status describes a message that was received or probed.
 type Status struct {
 	Source int // rank of the sender
 	Tag    int
-	Bytes  int // length of the message as sent
+	Bytes  int   // length of the message as sent
+	Elems  Elems // as sent; 0 if the backend does not carry them
 }
 
 // Caps describes what a backend can do, for users. The strings about a library are empty

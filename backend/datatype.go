@@ -1,5 +1,7 @@
 package backend
 
+import "fmt"
+
 // Kind says which arithmetic a Datatype's elements allow.
 type Kind uint8
 
@@ -48,4 +50,37 @@ type Datatype struct {
 	Name string // the Go type's name, for messages
 	ID   uint32 // equal on all ranks for the same layout: the kind for numbers, a hash of the layout otherwise
 	Call bool   // no element type: it names a collective call that cohort makes itself
+}
+
+// Elems is what a message says about its elements: their kind, and for opaque ones their size. 0: nothing.
+type Elems uint16
+
+const (
+	opaqueElems Elems = 1 << 15 // the size follows, or the largest one for longer elements
+	locElems    Elems = 1 << 5  // times the kind of a Loc's value
+)
+
+// Elems returns what a message with elements of the type says.
+func (d *Datatype) Elems() Elems {
+	if d.Kind == Opaque {
+		return opaqueElems | Elems(min(d.Size, int(opaqueElems-1)))
+	}
+	return Elems(d.Kind) + Elems(d.Elem)*locElems
+}
+
+// Matches reports whether a message with elements e can be received as the elements want. Bytes match everything.
+func (e Elems) Matches(want Elems) bool {
+	return e == want || e == 0 || want == 0 || e == Elems(Uint8) || want == Elems(Uint8)
+}
+
+// String names the elements.
+func (e Elems) String() string {
+	switch k := Kind(e % locElems); {
+	case e&opaqueElems != 0:
+		return fmt.Sprintf("%d-byte arrays or structs", e&^opaqueElems)
+	case k == Loc:
+		return fmt.Sprintf("Loc[%v]", Kind(e/locElems))
+	default:
+		return k.String()
+	}
 }

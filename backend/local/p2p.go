@@ -37,7 +37,7 @@ func (c *Comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 // leaves the record of the send, o or a new one, in the queue of dest and returns it.
 func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op, error) {
 	g, to := c.group, c.peer(dest)
-	env := match.Env{Ctx: g.key.id, Source: int32(c.me.id), Tag: int32(tag)}
+	env := match.Env{Ctx: g.key.id, Source: int32(c.me.id), Tag: int32(tag), Elems: mode.Elems()}
 	to.mu.Lock()
 	if err := c.unusable(); err != nil {
 		to.mu.Unlock()
@@ -52,7 +52,7 @@ func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op
 		to.mu.Unlock()
 		return nil, g.left(dest)
 	}
-	copied := mode == backend.Standard && len(buf) <= copyMax && to.stored+len(buf) <= storedMax
+	copied := mode.When() == backend.Standard && len(buf) <= copyMax && to.stored+len(buf) <= storedMax
 	if copied {
 		o = to.copyOf(buf)
 	} else {
@@ -155,7 +155,7 @@ func (o *op) deliver(env match.Env, msg []byte) {
 
 // received returns the result of receiving a message into room bytes.
 func (g *group) received(env match.Env, bytes, room int) (backend.Status, error) {
-	st := backend.Status{Source: g.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: bytes}
+	st := backend.Status{Source: g.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: bytes, Elems: env.Elems}
 	if bytes > room {
 		return st, backend.Faultf(backend.ErrTruncate, "%d bytes from rank %d with tag %d, room for %d", bytes, st.Source, st.Tag, room)
 	}

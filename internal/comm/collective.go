@@ -209,7 +209,7 @@ func (c *Comm) Persist(call *backend.Call) (*Persistent, error) {
 	if err != nil {
 		return nil, c.collError(call, err)
 	}
-	return c.persistent(&Persistent{op: op, trace: tr}, CollName(call.Coll, backend.Persistent), rootOf(call), Undefined), nil
+	return c.persistent(&Persistent{op: op, trace: tr}, CollName(call.Coll, backend.Persistent), 0, rootOf(call), Undefined), nil
 }
 
 func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operation, error) {

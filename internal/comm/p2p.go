@@ -74,14 +74,14 @@ func (c *Comm) Send(op string, typ *backend.Datatype, buf []byte, dest, tag int,
 		tr := k.message(flight.Send+flight.Kind(mode), backend.Blocking, len(buf), typ.ID, tag, dest)
 		if mode == backend.Standard && len(buf) <= shortSend {
 			t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
-			if err = k.bc.Send(c.bound, buf, dest, tag, mode); err == nil {
+			if err = k.bc.Send(c.bound, buf, dest, tag, mode.Of(typ.Elems())); err == nil {
 				k.recorder.EndTimed(t)
 				return nil
 			}
 			k.ended(t, err)
 		} else {
 			t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
-			err = k.bc.Send(c.bound, buf, dest, tag, mode)
+			err = k.bc.Send(c.bound, buf, dest, tag, mode.Of(typ.Elems()))
 			k.ended(t, err)
 		}
 	}
@@ -104,12 +104,20 @@ func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, source, tag in
 	tr := k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source)
 	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
 	st, err := k.bc.Recv(c.bound, buf, source, backendTag(tag))
-	if err != nil {
+	if err = typed(st, typ.Elems(), err); err != nil {
 		k.ended(t, err)
 		return st, c.Failed(op, source, tag, err)
 	}
 	k.recorder.End(t)
 	return st, nil
+}
+
+// typed returns the error of a receive. To receive other elements than those sent is one.
+func typed(st backend.Status, want backend.Elems, err error) error {
+	if st.Elems.Matches(want) || st.Bytes == 0 {
+		return err
+	}
+	return fault(backend.ErrType, "the message from rank %d with tag %d holds %v, the buffer %v", st.Source, st.Tag, st.Elems, want)
 }
 
 // Isend starts a send. If parts is not nil, the backend packs the message.
@@ -120,7 +128,7 @@ func (c *Comm) Isend(op string, typ *backend.Datatype, buf []byte, parts backend
 	}
 	q := c.newRequest(op, flight.Send+flight.Kind(mode), typ, len(buf), dest, tag)
 	q.req.Parts = parts
-	c.core.isend(&q.req, buf, dest, tag, mode)
+	c.core.isend(&q.req, buf, dest, tag, mode.Of(q.elems))
 	return q.started(), nil
 }
 
@@ -161,7 +169,7 @@ func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, by
 	q := &p.spare[0]
 	p.spare = p.spare[1:]
 	q.c, q.pending = c, p
-	q.name, q.peer, q.tag = op, peer, tag
+	q.name, q.peer, q.tag, q.elems = op, peer, tag, typ.Elems()
 	q.limits(c.bound)
 	tr := k.message(kind, backend.Nonblocking, bytes, typ.ID, tag, peer)
 	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
@@ -174,9 +182,14 @@ func (c *Comm) finish(p *pending) (backend.Status, error) {
 	if why := c.core.bc.Await(c.bound, &p.req); why != nil && !c.core.withdraw(&p.req, why) {
 		return backend.Status{}, why
 	}
-	st, err := p.req.Status, p.req.Err
+	st, err := p.received()
 	c.core.job.put(p)
 	return st, err
+}
+
+// received returns the result of the message's request, which is complete.
+func (p *pending) received() (backend.Status, error) {
+	return p.req.Status, typed(p.req.Status, p.elems, p.req.Err)
 }
 
 // cancel cancels a request. It returns false if the request is still under way: a matched message is
@@ -226,8 +239,8 @@ func (c *Comm) RecvAlloc(typ *backend.Datatype, source, tag int, err error, allo
 		return backend.Status{}, c.Failed(op, source, tag, err)
 	}
 	if st.Bytes%typ.Size == 0 {
-		st, err = c.imrecv(m, alloc(st.Bytes/typ.Size))
-	} else if _, err = c.imrecv(m, make([]byte, st.Bytes)); err == nil {
+		st, err = c.imrecv(m, typ, alloc(st.Bytes/typ.Size))
+	} else if _, err = c.imrecv(m, typ, make([]byte, st.Bytes)); err == nil {
 		err = fault(backend.ErrCount, "the message has %d bytes, not a multiple of the element size %d", st.Bytes, typ.Size)
 	}
 	if err != nil {
@@ -237,8 +250,9 @@ func (c *Comm) RecvAlloc(typ *backend.Datatype, source, tag int, err error, allo
 }
 
 // imrecv receives a matched message.
-func (c *Comm) imrecv(m backend.Matched, buf []byte) (backend.Status, error) {
+func (c *Comm) imrecv(m backend.Matched, typ *backend.Datatype, buf []byte) (backend.Status, error) {
 	p := c.core.job.pending()
+	p.elems = typ.Elems()
 	p.req.Begin()
 	c.core.bc.Imrecv(&p.req, m, buf)
 	return c.finish(p)

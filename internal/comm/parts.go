@@ -18,7 +18,7 @@ func (c *Comm) SendParts(op string, typ *backend.Datatype, buf []byte, parts bac
 	if err = c.checkSend(dest, tag, nil); err == nil {
 		k := c.core
 		err = k.traced(k.message(flight.Send, backend.Blocking, len(buf), typ.ID, tag, dest), func() error {
-			return c.sendParts(buf, parts, dest, tag)
+			return c.sendParts(typ, buf, parts, dest, tag)
 		})
 	}
 	if err != nil {
@@ -27,11 +27,11 @@ func (c *Comm) SendParts(op string, typ *backend.Datatype, buf []byte, parts bac
 	return nil
 }
 
-func (c *Comm) sendParts(buf []byte, parts backend.Parts, dest, tag int) error {
+func (c *Comm) sendParts(typ *backend.Datatype, buf []byte, parts backend.Parts, dest, tag int) error {
 	p := c.core.job.pending()
 	p.req.Begin()
 	p.req.Parts = parts
-	c.core.bc.Isend(&p.req, buf, dest, tag, backend.Standard)
+	c.core.bc.Isend(&p.req, buf, dest, tag, backend.Standard.Of(typ.Elems()))
 	_, err := c.finishParts(p)
 	return err
 }
@@ -46,7 +46,7 @@ func (c *Comm) RecvParts(op string, typ *backend.Datatype, buf []byte, parts bac
 		err = k.traced(k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source), func() (err error) {
 			p := k.job.pending()
 			p.req.Begin()
-			p.req.Parts = parts
+			p.req.Parts, p.elems = parts, typ.Elems()
 			k.bc.Irecv(&p.req, buf, source, backendTag(tag))
 			st, err = c.finishParts(p)
 			return err
@@ -64,7 +64,7 @@ func (c *Comm) finishParts(p *pending) (backend.Status, error) {
 	if why := k.bc.Await(c.bound, &p.req); why != nil && !k.end(&p.req, why) {
 		return backend.Status{}, why
 	}
-	st, err := p.req.Status, p.req.Err
+	st, err := p.received()
 	k.job.put(p)
 	return st, err
 }

@@ -28,8 +28,8 @@ type Persistent struct {
 var errUnderWay = fault(backend.ErrRequest, "the operation is under way; wait for it first")
 
 // persistent completes p, with the facts that its requests share.
-func (c *Comm) persistent(p *Persistent, name string, peer, tag int) *Persistent {
-	q := &Request{c: c, pending: &pending{op: p.op, name: name, peer: peer, tag: tag, kept: true}}
+func (c *Comm) persistent(p *Persistent, name string, elems backend.Elems, peer, tag int) *Persistent {
+	q := &Request{c: c, pending: &pending{op: p.op, name: name, peer: peer, tag: tag, elems: elems, kept: true}}
 	q.word.Store(uint32(phaseReturned))
 	p.last.Store(q)
 	return p
@@ -41,7 +41,7 @@ func (c *Comm) SendInit(op string, typ *backend.Datatype, buf []byte, dest, tag 
 		return nil, c.Failed(op, dest, tag, err)
 	}
 	tr := c.core.message(flight.Send+flight.Kind(mode), backend.Persistent, len(buf), typ.ID, tag, dest)
-	return c.persistent(&Persistent{buf: buf, mode: mode, trace: tr}, op, dest, tag), nil
+	return c.persistent(&Persistent{buf: buf, mode: mode, trace: tr}, op, typ.Elems(), dest, tag), nil
 }
 
 // RecvInit prepares a receive. err is an error in the arguments.
@@ -50,7 +50,7 @@ func (c *Comm) RecvInit(op string, typ *backend.Datatype, buf []byte, source, ta
 		return nil, c.Failed(op, source, tag, err)
 	}
 	tr := c.core.message(flight.Recv, backend.Persistent, len(buf), typ.ID, tag, source)
-	return c.persistent(&Persistent{buf: buf, receive: true, trace: tr}, op, source, tag), nil
+	return c.persistent(&Persistent{buf: buf, receive: true, trace: tr}, op, typ.Elems(), source, tag), nil
 }
 
 // Start starts the operation.
@@ -83,7 +83,7 @@ func (p *Persistent) Start() error {
 		k.irecv(&q.req, p.buf, q.peer, q.tag)
 	default:
 		q.req.Begin()
-		k.isend(&q.req, p.buf, q.peer, q.tag, p.mode)
+		k.isend(&q.req, p.buf, q.peer, q.tag, p.mode.Of(q.elems))
 	}
 	if q.reopen() {
 		k.bc.Wake()
@@ -98,7 +98,7 @@ func (p *Persistent) restart(q *Request) (*Request, error) {
 	case mine:
 		return q, nil
 	case another:
-		next := &Request{c: q.c, pending: &pending{op: p.op, name: q.name, peer: q.peer, tag: q.tag, kept: true, shared: true}}
+		next := &Request{c: q.c, pending: &pending{op: p.op, name: q.name, peer: q.peer, tag: q.tag, elems: q.elems, kept: true, shared: true}}
 		next.word.Store(uint32(phaseStarting))
 		p.last.Store(next)
 		return next, nil

@@ -65,7 +65,7 @@ func (m *Message) Recv(op string, typ *backend.Datatype, buf []byte, err error) 
 	}
 	c, k := m.c, m.c.core
 	err = k.traced(k.message(flight.MessageRecv, backend.Blocking, len(buf), typ.ID, m.st.Tag, m.st.Source), func() (err error) {
-		st, err = c.imrecv(m.m, buf)
+		st, err = c.imrecv(m.m, typ, buf)
 		return err
 	})
 	if err != nil {

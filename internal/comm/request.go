@@ -29,6 +29,8 @@ type pending struct {
 	tag  int
 	coll backend.Coll // of a collective
 
+	elems backend.Elems // of the buffer of a message
+
 	ticket flight.Ticket  // of its record
 	limit  *backend.Bound // nil: none
 	bound  backend.Bound  // what limit points to if there is a timeout
@@ -53,7 +55,7 @@ func (j *job) pending() *pending {
 
 // put returns a record to the pool.
 func (j *job) put(p *pending) {
-	p.op, p.coll, p.limit, p.req.Parts = nil, 0, nil, nil
+	p.op, p.coll, p.elems, p.limit, p.req.Parts = nil, 0, 0, nil, nil
 	if p.done.Load() != nil {
 		p.done.Store(nil)
 	}
@@ -71,7 +73,7 @@ func (p *pending) limits(b *backend.Bound) {
 
 // started is called when an operation on messages has been started. One that is complete returns to the pool.
 func (q *Request) started() *Request {
-	if !q.req.Ready() || q.req.Err != nil {
+	if !q.req.Ready() || typed(q.req.Status, q.elems, q.req.Err) != nil {
 		q.begin()
 		return q
 	}
@@ -158,7 +160,7 @@ func (q *Request) settle(to phase) (st backend.Status, err error) {
 		}
 		err = q.op.Err()
 	} else {
-		st, err = q.req.Status, q.req.Err
+		st, err = q.received()
 	}
 	return q.store(st, err, to, false)
 }

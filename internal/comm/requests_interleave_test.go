@@ -335,7 +335,7 @@ func TestInterleavePersistentStartsBesideWait(t *testing.T) {
 			explore(t, 2, func(e *explored) {
 				o := e.work()
 				o.numbered = true
-				p := e.c.persistent(&Persistent{op: o}, "test", Undefined, Undefined)
+				p := e.c.persistent(&Persistent{op: o}, "test", 0, Undefined, Undefined)
 				if err := p.Start(); err != nil {
 					t.Fatal(err)
 				}

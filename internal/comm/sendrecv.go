@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -68,14 +69,14 @@ func (c *Comm) SendrecvParts(typ *backend.Datatype, send []byte, out backend.Par
 	}
 	p := k.job.pending()
 	p.req.Begin()
-	p.req.Parts = in
+	p.req.Parts, p.elems = in, typ.Elems()
 	k.bc.Irecv(&p.req, recv, source, backendTag(recvTag))
 	if dest != backend.ProcNull {
 		var err error
 		if out == nil {
-			err = k.bc.Send(c.bound, send, dest, sendTag, backend.Standard)
+			err = k.bc.Send(c.bound, send, dest, sendTag, backend.Standard.Of(p.elems))
 		} else {
-			err = c.sendParts(send, out, dest, sendTag)
+			err = c.sendParts(typ, send, out, dest, sendTag)
 		}
 		if err != nil {
 			if k.end(&p.req, err) {
@@ -102,6 +103,7 @@ type exchange struct {
 	recv, send    backend.Request
 	kept          *[]byte // the copy that is sent in place
 	dest, sendTag int
+	elems         backend.Elems
 	then          func(backend.Status) // called with the status of a successful receive, and then nil
 }
 
@@ -113,7 +115,7 @@ func (c *Comm) Isendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, 
 		return nil, err
 	}
 	k := c.core
-	x := &exchange{k: k, dest: dest, sendTag: sendTag}
+	x := &exchange{k: k, dest: dest, sendTag: sendTag, elems: typ.Elems()}
 	if same && dest != backend.ProcNull {
 		x.kept = keep(send)
 		send = *x.kept
@@ -131,7 +133,7 @@ func (c *Comm) IrecvThen(op string, typ *backend.Datatype, buf []byte, parts bac
 	if err := c.checkRecv(source, tag, err); err != nil {
 		return nil, c.Failed(op, source, tag, err)
 	}
-	x := &exchange{k: c.core, dest: backend.ProcNull, then: then}
+	x := &exchange{k: c.core, dest: backend.ProcNull, elems: typ.Elems(), then: then}
 	x.recv.Parts = parts
 	tr := c.core.message(flight.Recv, backend.Nonblocking, len(buf), typ.ID, tag, source)
 	return c.startExchange(x, op, tr, nil, buf, source, tag), nil
@@ -146,7 +148,7 @@ func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte
 	x.recv.Begin()
 	k.irecv(&x.recv, recv, source, recvTag)
 	x.send.Begin()
-	k.isend(&x.send, send, x.dest, x.sendTag, backend.Standard)
+	k.isend(&x.send, send, x.dest, x.sendTag, backend.Standard.Of(x.elems))
 	q.begin()
 	return q
 }
@@ -159,10 +161,8 @@ func (x *exchange) Start() {}
 
 // Err implements backend.Operation.
 func (x *exchange) Err() error {
-	for _, q := range []*backend.Request{&x.recv, &x.send} {
-		if q.Err != nil {
-			return q.Err
-		}
+	if err := cmp.Or(typed(x.recv.Status, x.elems, x.recv.Err), x.send.Err); err != nil {
+		return err
 	}
 	if then := x.then; then != nil {
 		x.then = nil

@@ -8,6 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/board"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
 )
 
@@ -87,6 +88,11 @@ func (e *Engine) openSlots(c *comm) (err error) {
 }
 
 var errForeign = errors.New("a message to a communicator of which it is not a member")
+
+// envelope returns the envelope of the message that a frame announces.
+func (p *peer) envelope(h *frame.Header) match.Env {
+	return match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag, Elems: backend.Elems(h.Elems)}
+}
 
 // match returns the posted receive that gets a message from the peer. If there is none, keep reports whether
 // the message is kept: not if this rank has closed the communicator.

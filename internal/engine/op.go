@@ -116,7 +116,7 @@ func (e *Engine) received(o *op, env match.Env, size, copied int) {
 	if size > copied {
 		err = truncated(size, len(o.buf))
 	}
-	e.finish(o, backend.Status{Source: o.comm.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: size}, err)
+	e.finish(o, backend.Status{Source: o.comm.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: size, Elems: env.Elems}, err)
 }
 
 func truncated(size, room int) error {

@@ -15,7 +15,7 @@ import (
 func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
 	e := c.e
 	e.mu.Lock()
-	if mode == backend.Standard && c.usable() == nil && c.sendNow(buf, dest, tag) {
+	if mode.When() == backend.Standard && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems()) {
 		return nil
 	}
 	o := c.begin(nil)
@@ -48,10 +48,10 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 // sendNow is the fast path of Send: a short message on a link through memory that has room. It releases the lock
 // if it returns true. To unlock is an atomic exchange, so that the receiver can see the message before this rank
 // looks whether it sleeps.
-func (c *comm) sendNow(buf []byte, dest, tag int) bool {
+func (c *comm) sendNow(buf []byte, dest, tag int, elems backend.Elems) bool {
 	p := c.e.peers[c.World[dest]]
 	if p == nil || p.mem == nil || p.link == nil || p.first != nil || p.broken != nil || c.isGone(dest) ||
-		len(buf) >= memlink.CopyMin || !p.mem.Send(c.id, int32(tag), buf) {
+		len(buf) >= memlink.CopyMin || !p.mem.Send(c.id, int32(tag), uint16(elems), buf) {
 		return false
 	}
 	p.mute = 0
@@ -91,7 +91,7 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 		if !p.mem.Arrived() {
 			continue
 		}
-		ctx, tag, size, _ := p.mem.Peek(&p.in)
+		ctx, tag, elems, size, _ := p.mem.Peek(&p.in)
 		if size < 0 || !want.Takes(match.Env{Ctx: ctx, Source: want.Source, Tag: tag}) {
 			break // left to the general path
 		}
@@ -99,7 +99,7 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 		if n := p.mem.Receive(buf, size); size > n {
 			err = truncated(size, len(buf))
 		}
-		return backend.Status{Source: c.RankOf(p.rank), Tag: int(tag), Bytes: size}, true, err
+		return backend.Status{Source: c.RankOf(p.rank), Tag: int(tag), Bytes: size, Elems: backend.Elems(elems)}, true, err
 	}
 	return st, false, nil
 }
@@ -186,7 +186,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 		r.Parts = nil
 		e.mu.Lock()
 	}
-	if mode == backend.Standard && r.Notify == nil && r.Parts == nil && c.usable() == nil && c.sendNow(buf, dest, tag) {
+	if mode.When() == backend.Standard && r.Notify == nil && r.Parts == nil && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems()) {
 		r.Finish(backend.Status{}, nil)
 		return
 	}
@@ -224,6 +224,7 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 // send starts a send. The lock is held.
 func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 	o.buf, o.peer, o.tag, o.size, o.at = buf, to, tag, len(buf), 0
+	o.env.Elems, mode = mode.Elems(), mode.When()
 	if err := o.comm.usable(); err != nil {
 		e.finish(o, backend.Status{}, err)
 		return
@@ -237,7 +238,7 @@ func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		e.finish(o, backend.Status{}, o.comm.goneFault(r))
 		return
 	}
-	h := frame.Header{Kind: frame.Eager, Context: o.comm.id, Tag: tag, Length: uint64(len(buf))}
+	h := frame.Header{Kind: frame.Eager, Context: o.comm.id, Elems: uint16(o.env.Elems), Tag: tag, Length: uint64(len(buf))}
 	if o.parts == nil && p.mem != nil && p.mem.Copies(len(buf)) && e.expose(p, o, h) {
 		return
 	}
@@ -312,7 +313,7 @@ func (e *Engine) takeMsg(o *op, m *msg) bool {
 
 // sendSelf sends a message to this rank itself.
 func (e *Engine) sendSelf(o *op, eager bool) {
-	env := match.Env{Ctx: o.comm.id, Source: int32(e.me), Tag: o.tag}
+	env := match.Env{Ctx: o.comm.id, Source: int32(e.me), Tag: o.tag, Elems: o.env.Elems}
 	if n := e.posted.FindPosted(env); n != nil {
 		e.pass(o, n.Owner.(*op), env)
 		return

@@ -117,11 +117,11 @@ func (p *peer) pull() bool {
 // reports whether there were any.
 func (p *peer) takeShort() (moved bool) {
 	for q := &p.e.posted; q.Len() > 0; moved = true {
-		ctx, tag, size, ok := p.mem.Peek(&p.in)
+		ctx, tag, elems, size, ok := p.mem.Peek(&p.in)
 		if !ok || size < 0 {
 			break
 		}
-		env := match.Env{Ctx: ctx, Source: int32(p.rank), Tag: tag}
+		env := match.Env{Ctx: ctx, Source: int32(p.rank), Tag: tag, Elems: backend.Elems(elems)}
 		n := q.FindPosted(env)
 		if n == nil || n.Env.Source == backend.AnySource {
 			break
@@ -370,7 +370,7 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 		if p.state.Link == membership.Fresh { // a receive that waits for the rest would not end with the link
 			return errors.New("a message on a link that is not confirmed")
 		}
-		env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
+		env := p.envelope(h)
 		o, keep, err := p.match(env)
 		switch {
 		case o != nil:
@@ -435,7 +435,7 @@ func (p *peer) end(h *frame.Header) error {
 		if m == nil {
 			return nil
 		}
-		env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
+		env := p.envelope(h)
 		o, keep, err := p.match(env)
 		if keep {
 			e.keep(m, env)

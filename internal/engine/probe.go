@@ -73,7 +73,7 @@ func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*msg,
 			e.held = append(e.held, m)
 		}
 	}
-	return m, backend.Status{Source: c.RankOf(int(n.Env.Source)), Tag: int(n.Env.Tag), Bytes: m.size}, nil
+	return m, backend.Status{Source: c.RankOf(int(n.Env.Source)), Tag: int(n.Env.Tag), Bytes: m.size, Elems: n.Env.Elems}, nil
 }
 
 // Probe implements backend.Comm.

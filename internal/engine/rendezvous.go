@@ -73,7 +73,7 @@ func (o *op) piece() (frame.Header, []byte) {
 // onReadyToSend handles an RTS: kind says how its data come.
 func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 	size := int(h.Length)
-	env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
+	env := p.envelope(h)
 	o, keep, err := p.match(env)
 	switch {
 	case o != nil:

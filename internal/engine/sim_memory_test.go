@@ -106,7 +106,7 @@ func (l *simMemoryLink) Close() {
 }
 
 func (l *simMemoryLink) inFlight() bool {
-	_, _, _, ok := l.Peek(&frame.Arrival{})
+	_, _, _, _, ok := l.Peek(&frame.Arrival{})
 	return ok
 }
 

@@ -79,6 +79,7 @@ type Header struct {
 	Kind    Kind
 	Flags   uint8
 	Context uint32 // the communicator
+	Elems   uint16 // what the message says about its elements
 	Tag     int32  // of the message; of Abort, the status; of Lost, the rank; of Left, 1 if the hub acknowledges
 	Seq     uint32 // the frame's place in its direction of the connection; Encoder sets it
 	Length  uint64 // of the message, the payload, or the bytes wanted, in bytes
@@ -94,7 +95,7 @@ type Header struct {
 const (
 	atKind    = 0
 	atFlags   = 1
-	atZero    = 2  // two bytes, zero
+	atElems   = 2
 	atContext = 4  // with atTag: Offset of Data, Reply of ClearToSend
 	atTag     = 8  //
 	atSeq     = 12 //
@@ -106,6 +107,7 @@ const (
 
 const (
 	uses    uint8 = 1 << iota // Context
+	typed                     // Elems
 	tagged                    // Tag
 	sized                     // Length
 	loaded                    // Length bytes of payload follow
@@ -119,12 +121,12 @@ var rules = [kinds]struct {
 	has   uint8
 	flags uint8
 }{
-	Eager:       {"eager message", uses | tagged | loaded, FlagSummed},
-	ReadyToSend: {"ready to send", uses | tagged | sized | tokened, 0},
+	Eager:       {"eager message", uses | typed | tagged | loaded, FlagSummed},
+	ReadyToSend: {"ready to send", uses | typed | tagged | sized | tokened, 0},
 	ClearToSend: {"clear to send", sized | tokened | wide, 0},
 	Data:        {"data", loaded | tokened | wide, FlagSummed},
 	Withdraw:    {"withdraw", tokened, 0},
-	Expose:      {"exposed message", uses | tagged | sized | tokened, 0},
+	Expose:      {"exposed message", uses | typed | tagged | sized | tokened, 0},
 	Broken:      {"communicator broken", uses | tagged | loaded, FlagSummed},
 	Closed:      {"communicator closed", uses | tagged, 0},
 	Goodbye:     {"goodbye", 0, 0},
@@ -178,7 +180,8 @@ func (e *Encoder) Encode(to *[HeaderSize]byte, h *Header) {
 	case ClearToSend:
 		place = h.Reply
 	}
-	to[atKind], to[atFlags], to[atZero], to[atZero+1] = byte(h.Kind), h.Flags, 0, 0
+	to[atKind], to[atFlags] = byte(h.Kind), h.Flags
+	binary.LittleEndian.PutUint16(to[atElems:], h.Elems)
 	binary.LittleEndian.PutUint64(to[atContext:], place)
 	binary.LittleEndian.PutUint32(to[atSeq:], h.Seq)
 	binary.LittleEndian.PutUint64(to[atLength:], h.Length)
@@ -218,6 +221,7 @@ func (d *Decoder) Decode(h *Header, from *[HeaderSize]byte) error {
 	rule := &rules[kind]
 	*h = Header{
 		Kind: kind, Flags: from[atFlags],
+		Elems:  binary.LittleEndian.Uint16(from[atElems:]),
 		Seq:    binary.LittleEndian.Uint32(from[atSeq:]),
 		Length: binary.LittleEndian.Uint64(from[atLength:]),
 		Token:  binary.LittleEndian.Uint64(from[atToken:]),
@@ -235,7 +239,7 @@ func (d *Decoder) Decode(h *Header, from *[HeaderSize]byte) error {
 	default:
 		h.Offset = place
 	}
-	if err := h.check(rule.has, rule.flags, from[atZero]|from[atZero+1] == 0, d.Limit); err != nil {
+	if err := h.check(rule.has, rule.flags, d.Limit); err != nil {
 		return err
 	}
 	d.seq++
@@ -243,15 +247,15 @@ func (d *Decoder) Decode(h *Header, from *[HeaderSize]byte) error {
 }
 
 // check finds fields that are set and that the header's kind does not use.
-func (h *Header) check(has, flags uint8, zero bool, limit uint64) error {
+func (h *Header) check(has, flags uint8, limit uint64) error {
 	wrong := func(format string, facts ...any) error {
 		return fmt.Errorf("%w: %v: %s", ErrFrame, h.Kind, fmt.Sprintf(format, facts...))
 	}
 	switch {
 	case h.Flags&^flags != 0:
 		return wrong("flags %#x, and it can have %#x", h.Flags, flags)
-	case !zero:
-		return wrong("the reserved bytes are not zero")
+	case has&typed == 0 && h.Elems != 0:
+		return wrong("elements %#x, and it has none", h.Elems)
 	case has&(uses|wide) == 0 && h.Context != 0:
 		return wrong("context %d, and it has none", h.Context)
 	case has&(tagged|wide) == 0 && h.Tag != 0:

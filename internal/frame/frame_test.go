@@ -48,12 +48,12 @@ func TestSumIsCastagnoliCRC(t *testing.T) {
 
 // frames has one of each kind, with everything that the kind can have.
 var frames = []Header{
-	{Kind: Eager, Flags: FlagSummed, Context: 0xfedcba98, Tag: -5, Length: 77, Sum: 0xdeadbeef},
-	{Kind: ReadyToSend, Context: 3, Tag: 1<<31 - 1, Length: MaxMessage, Token: 9},
+	{Kind: Eager, Flags: FlagSummed, Elems: 0xfedc, Context: 0xfedcba98, Tag: -5, Length: 77, Sum: 0xdeadbeef},
+	{Kind: ReadyToSend, Elems: 1, Context: 3, Tag: 1<<31 - 1, Length: MaxMessage, Token: 9},
 	{Kind: ClearToSend, Length: 1 << 40, Token: 9, Reply: 1<<64 - 1},
 	{Kind: Data, Flags: FlagSummed, Length: 100, Token: 12, Offset: 1 << 41, Sum: 7},
 	{Kind: Withdraw, Token: 5},
-	{Kind: Expose, Context: 4, Tag: -9, Length: 1 << 40, Token: 1 << 61},
+	{Kind: Expose, Elems: 1 << 15, Context: 4, Tag: -9, Length: 1 << 40, Token: 1 << 61},
 	{Kind: Broken, Flags: FlagSummed, Context: 8, Tag: -1, Length: 100, Sum: 1},
 	{Kind: Closed, Context: 1<<32 - 1, Tag: 5*MaxRanks + 4},
 	{Kind: Goodbye},
@@ -72,6 +72,7 @@ var frames = []Header{
 func layout(h Header, seed uint32) (b [HeaderSize]byte) {
 	le := binary.LittleEndian
 	b[0], b[1] = byte(h.Kind), h.Flags
+	le.PutUint16(b[2:], h.Elems)
 	le.PutUint32(b[4:], h.Context)
 	le.PutUint32(b[8:], uint32(h.Tag))
 	if h.Kind == Data {
@@ -143,8 +144,8 @@ func TestDecoderRejectsBadFrames(t *testing.T) {
 		{"a kind too far", Header{Kind: kinds}, 0, byte(kinds), "there is no kind"},
 		{"flags", Header{Kind: ReadyToSend}, 1, FlagSummed, "ready to send: flags 0x1, and it can have 0x0"},
 		{"unknown flags", Header{Kind: Eager}, 1, 0x80, "eager message: flags 0x80"},
-		{"reserved", Header{Kind: Eager}, 2, 1, "reserved"},
-		{"reserved too", Header{Kind: Eager}, 3, 1, "reserved"},
+		{"elements", Header{Kind: Data}, 2, 1, "data: elements 0x1, and it has none"},
+		{"elements too", Header{Kind: Heartbeat}, 3, 1, "heartbeat: elements 0x100, and it has none"},
 		{"sequence", Header{Kind: Eager, Seq: 1}, 1, 0, "sequence number 1, want 0"},
 		{"too long", Header{Kind: Eager, Length: 101}, 1, 0, "a payload of 101 bytes, above the limit of 100"},
 		{"longest", Header{Kind: Data, Length: 1<<64 - 1}, 1, 0, "length 18446744073709551615"},

@@ -7,6 +7,7 @@ type Env struct {
 	Ctx    uint32 // the communicator
 	Source int32  // world rank; in a pattern it may be backend.AnySource
 	Tag    int32  // in a pattern it may be backend.AnyTag, which takes user tags only
+	Elems  backend.Elems
 }
 
 // Takes reports whether a receive with pattern want can get the message have.

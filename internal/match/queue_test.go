@@ -36,20 +36,20 @@ func TestPatternsTakeMatchingMessages(t *testing.T) {
 		want, have Env
 		takes      bool
 	}{
-		{Env{7, 3, 5}, msg, true},
-		{Env{8, 3, 5}, msg, false},
-		{Env{7, 2, 5}, msg, false},
-		{Env{7, 3, 6}, msg, false},
-		{Env{7, backend.AnySource, 5}, msg, true},
-		{Env{7, backend.AnySource, 6}, msg, false},
-		{Env{7, 3, backend.AnyTag}, msg, true},
-		{Env{7, backend.AnySource, backend.AnyTag}, msg, true},
-		{Env{8, backend.AnySource, backend.AnyTag}, msg, false},
-		{Env{7, 3, backend.AnyTag}, internal, false},
-		{Env{7, 3, -5}, internal, true},
-		{Env{7, backend.AnySource, -5}, internal, true},
-		{Env{7, 3, backend.AnyTag}, Env{7, 3, 0}, true},
-		{Env{7, 3, backend.AnyTag}, Env{7, 3, backend.MaxTag}, true},
+		{Env{7, 3, 5, 9}, msg, true},
+		{Env{8, 3, 5, 9}, msg, false},
+		{Env{7, 2, 5, 9}, msg, false},
+		{Env{7, 3, 6, 9}, msg, false},
+		{Env{7, backend.AnySource, 5, 9}, msg, true},
+		{Env{7, backend.AnySource, 6, 9}, msg, false},
+		{Env{7, 3, backend.AnyTag, 9}, msg, true},
+		{Env{7, backend.AnySource, backend.AnyTag, 9}, msg, true},
+		{Env{8, backend.AnySource, backend.AnyTag, 9}, msg, false},
+		{Env{7, 3, backend.AnyTag, 9}, internal, false},
+		{Env{7, 3, -5, 9}, internal, true},
+		{Env{7, backend.AnySource, -5, 9}, internal, true},
+		{Env{7, 3, backend.AnyTag, 9}, Env{7, 3, 0, 0}, true},
+		{Env{7, 3, backend.AnyTag, 9}, Env{7, 3, backend.MaxTag, 0}, true},
 	} {
 		if got := c.want.Takes(c.have); got != c.takes {
 			t.Errorf("%+v takes %+v: %v, want %v", c.want, c.have, got, c.takes)
@@ -172,12 +172,12 @@ func TestLongQueueFindsEveryMessage(t *testing.T) {
 	var q Queue
 	for i := range each {
 		for s := range sources {
-			q.Push(&Node{Env: Env{1, int32(s), 9}, Owner: i})
+			q.Push(&Node{Env: Env{1, int32(s), 9, 0}, Owner: i})
 		}
 	}
 	for s := sources - 1; s >= 0; s-- {
 		for i := range each {
-			n := q.TakeArrived(Env{1, int32(s), 9})
+			n := q.TakeArrived(Env{1, int32(s), 9, 0})
 			if n == nil || n.Env.Source != int32(s) || n.Owner != i {
 				t.Fatalf("message %d of source %d: got %+v", i, s, n)
 			}
@@ -193,11 +193,11 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	nodes := make([]Node, 5000)
 	fill := func() {
 		for i := range nodes {
-			nodes[i].Env = Env{1, int32(i % 1000), 0}
+			nodes[i].Env = Env{1, int32(i % 1000), 0, 0}
 			q.Push(&nodes[i])
 		}
 		for i := range nodes {
-			if q.TakePosted(Env{1, int32(i % 1000), 0}) == nil {
+			if q.TakePosted(Env{1, int32(i % 1000), 0, 0}) == nil {
 				t.Fatal("a pattern was not found")
 			}
 		}
@@ -214,7 +214,7 @@ func BenchmarkQueue(b *testing.B) {
 			var q Queue
 			nodes := make([]Node, depth)
 			for i := range nodes {
-				nodes[i].Env = Env{1, int32(i % 1000), int32(i / 1000)}
+				nodes[i].Env = Env{1, int32(i % 1000), int32(i / 1000), 0}
 				q.Push(&nodes[i])
 			}
 			b.ReportAllocs()

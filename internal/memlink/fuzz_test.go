@@ -84,9 +84,9 @@ func FuzzHostileRing(f *testing.F) {
 	f.Add(cell(uint64(frame.Eager), sizeMask))
 	f.Add(bytes.Repeat(cell(uint64(frame.Data), 2048), 70))
 	f.Add(append(cell(uint64(frame.Eager), 4096), bytes.Repeat(cell(kindMore, 1024), 5)...))
-	f.Add(cell(uint64(frame.Expose), 1<<46))
+	f.Add(cell(uint64(frame.Expose), 1<<40))
 	f.Add(bytes.Repeat(cell(kindProbe, probeSize), 30))
-	f.Add(bytes.Repeat(cell(255, 1<<55), 3))
+	f.Add(bytes.Repeat(cell(61, 1<<41), 3))
 	f.Add(bytes.Repeat([]byte{255}, 12*80))
 	seg := memory(f, 4096)
 	f.Fuzz(func(t *testing.T, text []byte) {

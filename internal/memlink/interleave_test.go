@@ -54,7 +54,7 @@ func TestInterleaveRing(t *testing.T) {
 						body := pattern(n, i)
 						h := frame.Header{Kind: frame.Eager, Tag: int32(i), Length: uint64(n)}
 						if c.fast {
-							for !a.Send(0, h.Tag, body) {
+							for !a.Send(0, h.Tag, 0, body) {
 								word.Yield()
 							}
 							continue
@@ -78,7 +78,7 @@ func TestInterleaveRing(t *testing.T) {
 							for !b.Arrived() {
 								word.Yield()
 							}
-							_, tag, size, ok := b.Peek(&b.in)
+							_, tag, _, size, ok := b.Peek(&b.in)
 							if !ok || int(tag) != i || size != n {
 								x.Errorf("message %d: tag %d, size %d", i, tag, size)
 							}

@@ -19,7 +19,7 @@ const (
 type cell struct {
 	seq  uint32 // index+1 of the cell, written last; a word
 	ctx  uint32 // communicator
-	size uint64 // kind in the top byte, flags in the next, length of the frame below
+	size uint64 // kind in the top 6 bits, what the elements are in the next 16, length of the frame below
 	tag  int32
 	data [inlineMax]byte
 }

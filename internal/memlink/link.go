@@ -17,15 +17,15 @@ const (
 	pieceMax = 32 << 10 // longest piece: the receiver copies it out while the next is copied in
 	readMost = cells / 4
 
-	kindMore  = 0xff // a further piece of a payload
-	kindProbe = 0xfe // bytes to measure how fast the rings are
-	kindBits  = 56
-	flagBits  = 48
-	sizeMask  = 1<<flagBits - 1
+	kindMore  = 0x3f // a further piece of a payload
+	kindProbe = 0x3e // bytes to measure how fast the rings are
+	kindBits  = 58
+	elemBits  = 42
+	sizeMask  = 1<<elemBits - 1
 
 	// lengthMax exceeds the length of any message: a status with a larger one would make its reader
 	// allocate as much.
-	lengthMax = 1 << 47
+	lengthMax = 1 << 41
 )
 
 // Config says what a link consists of.
@@ -96,6 +96,9 @@ func prefix(k frame.Kind) int {
 func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 	sent := off - frame.HeaderSize
 	if off == 0 {
+		if h.Length > lengthMax {
+			return 0, fmt.Errorf("a message of %d bytes, above %d", h.Length, uint64(lengthMax))
+		}
 		c := l.out.cell()
 		if c == nil {
 			return 0, nil
@@ -120,7 +123,7 @@ func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 			binary.LittleEndian.PutUint64(c.data[8:], second)
 		}
 		c.ctx, c.tag = h.Context, h.Tag
-		c.size = uint64(h.Kind)<<kindBits | uint64(h.Flags)<<flagBits | h.Length
+		c.size = uint64(h.Kind)<<kindBits | uint64(h.Elems)<<elemBits | h.Length
 		l.publish(c)
 	}
 	for sent < len(body) {
@@ -143,7 +146,7 @@ func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 
 // Send writes a whole eager message if that takes one cell. It is the fast path of Write, without its Ring: the
 // caller looks whether the peer is Asleep after an atomic operation, such as that of an unlock.
-func (l *Link) Send(ctx uint32, tag int32, buf []byte) bool {
+func (l *Link) Send(ctx uint32, tag int32, elems uint16, buf []byte) bool {
 	if len(buf) > l.piece {
 		return false
 	}
@@ -161,7 +164,7 @@ func (l *Link) Send(ctx uint32, tag int32, buf []byte) bool {
 		l.put(room, buf)
 	}
 	c.ctx, c.tag = ctx, tag
-	c.size = uint64(frame.Eager)<<kindBits | uint64(len(buf))
+	c.size = uint64(frame.Eager)<<kindBits | uint64(elems)<<elemBits | uint64(len(buf))
 	l.out.publish(c)
 	return true
 }
@@ -171,16 +174,16 @@ func (l *Link) Arrived() bool { return l.in.peek() != nil }
 
 // Peek returns the envelope and the length of the next frame if it is an eager message of one cell, for
 // Receive. If there is another frame, or the rest of one (a), ok is true and the size is below 0.
-func (l *Link) Peek(a *frame.Arrival) (ctx uint32, tag int32, size int, ok bool) {
+func (l *Link) Peek(a *frame.Arrival) (ctx uint32, tag int32, elems uint16, size int, ok bool) {
 	c := l.in.peek()
 	if c == nil {
-		return 0, 0, 0, false
+		return 0, 0, 0, 0, false
 	}
 	n := int(c.size & sizeMask)
-	if a.Left != 0 || c.size>>flagBits != uint64(frame.Eager)<<(kindBits-flagBits) || n > l.piece {
-		return 0, 0, -1, true
+	if a.Left != 0 || c.size>>kindBits != uint64(frame.Eager) || n > l.piece {
+		return 0, 0, 0, -1, true
 	}
-	return c.ctx, c.tag, n, true
+	return c.ctx, c.tag, uint16(c.size >> elemBits), n, true
 }
 
 // Receive takes the message that Peek has found, of size bytes, and returns how many it has copied.
@@ -279,7 +282,7 @@ func (l *Link) idle(a *frame.Arrival, moved bool) (bool, error) {
 // begin reads the first cell of a frame, and returns how much of the data ring it uses.
 func (l *Link) begin(a *frame.Arrival, c *cell, size uint64) (n int, err error) {
 	h := &a.Head
-	*h = frame.Header{Kind: frame.Kind(size >> kindBits), Flags: uint8(size >> flagBits), Context: c.ctx, Tag: c.tag, Length: size & sizeMask}
+	*h = frame.Header{Kind: frame.Kind(size >> kindBits), Elems: uint16(size >> elemBits), Context: c.ctx, Tag: c.tag, Length: size & sizeMask}
 	pre := prefix(h.Kind)
 	if pre > 0 {
 		h.Token = binary.LittleEndian.Uint64(c.data[:])

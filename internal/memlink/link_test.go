@@ -144,9 +144,9 @@ func TestFramesOfEveryLengthArriveInOrder(t *testing.T) {
 		for range 3 { // around the rings
 			for i, n := range []int{0, 1, 28, 29, 44, 45, 4096, a.piece - 1, a.piece, a.piece + 1, 5*a.piece + 3, frame.MaxPayload} {
 				n := uint64(n)
-				put(frame.Header{Kind: frame.Eager, Context: 7, Tag: -5, Length: n})
+				put(frame.Header{Kind: frame.Eager, Context: 7, Elems: 0xffff, Tag: -5, Length: n})
 				put(frame.Header{Kind: frame.ReadyToSend, Context: 1<<32 - 1, Tag: 1<<31 - 1, Length: lengthMax, Token: 1<<64 - 1})
-				put(frame.Header{Kind: frame.Data, Flags: frame.FlagSummed, Length: n, Token: 1 << 63, Offset: 1 << 40})
+				put(frame.Header{Kind: frame.Data, Length: n, Token: 1 << 63, Offset: 1 << 40})
 				put(frame.Header{Kind: frame.ClearToSend, Length: 1 << 40, Token: uint64(i), Reply: 1<<64 - 2})
 				put(frame.Header{Kind: frame.Expose, Context: 3, Tag: 4, Length: 5, Token: 6, Reply: 7})
 				put(frame.Header{Kind: frame.Withdraw, Token: 8})
@@ -281,14 +281,14 @@ func TestInvalidCellIsErrFrame(t *testing.T) {
 		sizes []uint64 // of the cells; the last one is invalid
 	}{
 		{"no kind", []uint64{0}},
-		{"unknown kind", []uint64{size(200, 0)}},
+		{"unknown kind", []uint64{size(60, 0)}},
 		{"piece of no frame", []uint64{kindMore<<kindBits | 8}},
 		{"piece too short", []uint64{size(frame.Eager, 3000), kindMore<<kindBits | 8}},
 		{"piece too long", []uint64{size(frame.Eager, 1030), kindMore<<kindBits | 1024}},
 		{"frame inside a frame", []uint64{size(frame.Eager, 3000), size(frame.Heartbeat, 0)}},
 		{"payload too long", []uint64{size(frame.Eager, frame.MaxPayload+1)}},
 		{"message too long", []uint64{size(frame.ReadyToSend, lengthMax+1)}},
-		{"exposed message too long", []uint64{size(frame.Expose, 1<<48-1)}},
+		{"exposed message too long", []uint64{size(frame.Expose, sizeMask)}},
 		{"probe of another size", []uint64{kindProbe<<kindBits | 1}},
 	} {
 		a, b := pair(t, Config{Data: 4096})
