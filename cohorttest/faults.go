@@ -84,6 +84,32 @@ func faultScenarios() []scenario {
 				}
 				return err
 			})},
+		{name: "faults/dead-between-tests", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
+			func(_ *Rank, q *cohort.Request) error { _, _, err := q.Test(); return err })},
+		{name: "faults/dead-between-collective-tests", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
+			if r.Rank == r.Size-1 {
+				deadBetween(nil)(r)
+			}
+			q, err := cohort.Iallreduce(r.World, make([]float64, 100), make([]float64, 100), cohort.Sum)
+			r.OK(err)
+			deadBetween(func(*Rank, *cohort.Request) error { _, _, err := q.Test(); return err })(r)
+		}},
+		{name: "faults/dead-between-probes", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
+			func(r *Rank, _ *cohort.Request) error { _, _, err := r.World.Iprobe(r.Size-1, 8); return err })},
+		{name: "faults/dead-between-selects", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
+			func(_ *Rank, q *cohort.Request) error {
+				<-q.Done()
+				_, err := q.Wait()
+				return err
+			})},
+		{name: "faults/dead-between-lists", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
+			func(r *Rank, q *cohort.Request) error {
+				if len(r.World.Lost()) == 0 {
+					return nil
+				}
+				_, err := q.Wait()
+				return err
+			})},
 		{name: "faults/dead-onesided-origin", sizes: atLeast(2), alone: true, lost: last, body: deadOrigin},
 		{name: "faults/dead-out-of-memory", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
 			dieBy(r, r.Size-1, outOfMemory, func() error { return r.World.Barrier() })
@@ -122,6 +148,25 @@ func dieBy(r *Rank, victim int, end func(*Rank), op func() error) {
 	_, err = cohort.Recv(r.World, make([]int32, 1), victim, 6)
 	if !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
 		r.Errorf("Recv from a lost rank: %v", err)
+	}
+}
+
+// deadBetween has a rank die while the others compute, and look at a receive from it, or at something else, ten times a
+// second. No goroutine of theirs waits. Learning of the death depends on none of the looks.
+func deadBetween(look func(r *Rank, q *cohort.Request) error) func(r *Rank) {
+	return func(r *Rank) {
+		victim := r.Size - 1
+		q, err := cohort.Irecv(r.World, make([]int64, 1), victim, 7)
+		r.OK(err)
+		die(r, victim, func() error {
+			for {
+				if err := look(r, q); err != nil {
+					return err
+				}
+				for begun := time.Now(); time.Since(begun) < 100*time.Millisecond; {
+				}
+			}
+		})
 	}
 }
 

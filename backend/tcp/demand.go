@@ -28,7 +28,7 @@ func (d *dialer) Serve(ctx context.Context, e *engine.Engine) {
 	d.all.Go(func() {
 		for ctx.Err() == nil {
 			w, err := d.c.l.Accept(ctx)
-			if err != nil { // no descriptor is free: the dialing rank tries again, and in the end gives up
+			if err != nil { // no descriptor is free: the dialing rank tries again
 				continue
 			}
 			d.all.Go(func() {

@@ -20,14 +20,12 @@ type near struct {
 	*memlink.Link
 	sock socket
 
-	looks uint32 // in vain
-	check bool   // the socket may have ended
+	check bool // the next Read looks whether the socket has ended, which takes as long as some tens of looks at the rings
 	rest  [64]byte
 }
 
-// socketEvery is after how many looks in vain the socket is asked, which takes as long as some tens of
-// them.
-const socketEvery = 512
+// Doubt implements engine.Doubter.
+func (n *near) Doubt() { n.check = true }
 
 // Read implements engine.Link.
 func (n *near) Read(a *frame.Arrival) (bool, error) {
@@ -35,7 +33,7 @@ func (n *near) Read(a *frame.Arrival) (bool, error) {
 	if moved || err != nil {
 		return moved, err
 	}
-	if n.looks++; n.check || n.looks%socketEvery == 0 {
+	if n.check {
 		n.check = false
 		// After the end of the socket, Read still delivers the frames in the rings.
 		if k, err := n.sock.read(n.rest[:], nil); k <= 0 && (err == nil || !again(err)) {

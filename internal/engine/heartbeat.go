@@ -34,7 +34,7 @@ type life struct {
 }
 
 // fenceTicks is how many ticks a rank that was declared lost, and still exists, has to end a copy.
-const fenceTicks = 2
+const fenceTicks = 4
 
 func newLife(limit time.Duration) life {
 	if limit == 0 {
@@ -76,6 +76,10 @@ func (e *Engine) beat() {
 			if p.copying++; p.copying > fenceTicks { // a running rank copies a part in 10 µs
 				p.mem.Fence()
 			}
+		}
+		if l, ok := p.link.(Doubter); ok { // nobody else may look
+			l.Doubt()
+			p.move()
 		}
 		if p.link == nil || p.state.Over() {
 			continue

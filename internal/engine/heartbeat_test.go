@@ -14,11 +14,11 @@ func TestHeartbeatsAreSent(t *testing.T) {
 		set, limit, every  time.Duration
 		ticks, reach, beat int
 	}{
-		{0, 10 * time.Second, 100 * time.Millisecond, 100, 100, 25},
-		{-1, -1, 100 * time.Millisecond, 100, 100, 25},
+		{0, 10 * time.Second, 50 * time.Millisecond, 200, 200, 50},
+		{-1, -1, 50 * time.Millisecond, 200, 200, 50},
 		{HeartbeatMin, 100 * time.Millisecond, 10 * time.Millisecond, 10, 100, 2},
 		{500 * time.Millisecond, 500 * time.Millisecond, 50 * time.Millisecond, 10, 20, 2},
-		{time.Minute, time.Minute, 100 * time.Millisecond, 600, 600, 150},
+		{time.Minute, time.Minute, 50 * time.Millisecond, 1200, 1200, 300},
 	} {
 		want := life{limit: c.limit, every: c.every, ticks: c.ticks, reach: c.reach, beat: c.beat}
 		if got := newLife(c.set); got != want {

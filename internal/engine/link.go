@@ -42,6 +42,12 @@ type Corker interface {
 	Cork(h *frame.Header, body []byte) bool
 }
 
+// A Doubter is a Link whose Read sees that the peer's process has ended only in the call after Doubt.
+type Doubter interface {
+	// Doubt is called once each tick, and by the Sleeper when the leader is about to sleep.
+	Doubt()
+}
+
 // A Sleeper is what the leader of the waiting goroutines sleeps on.
 type Sleeper interface {
 	// Begin prepares a sleep. After it, Ring ends the sleep, and so does a peer that writes to memory. The

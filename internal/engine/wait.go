@@ -14,10 +14,10 @@ import (
 const (
 	spinFor   = 100 * time.Microsecond
 	yieldFor  = 200 * time.Microsecond
-	lookEvery = 16                   // looks after which other goroutines get a turn, and the clock is read where no look gives up the processor
-	busyFor   = 2 * time.Millisecond // looks that move messages, between two of the caller's bound
-	tickEvery = 100 * time.Millisecond
-	idleFor   = time.Millisecond // how long nobody has looked before a wait in the background sleeps on the links
+	lookEvery = 16                    // looks after which other goroutines get a turn, and the clock is read where no look gives up the processor
+	busyFor   = 2 * time.Millisecond  // looks that move messages, between two of the caller's bound
+	tickEvery = 50 * time.Millisecond // a rank of this node is lost within 100 ms of its end
+	idleFor   = time.Millisecond      // how long nobody has looked before a wait in the background sleeps on the links
 )
 
 // epoch is what engine.looked counts from.

@@ -3,6 +3,7 @@
 package jobtest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
@@ -10,4 +11,11 @@ import (
 
 func TestFaults(t *testing.T) {
 	cohorttest.Faults(t, cohorttest.Processes{Backend: "shm"}, 150)
+}
+
+// TestDeathIsLearnedBetweenLooks has survivors that never wait. Silence does not help them.
+func TestDeathIsLearnedBetweenLooks(t *testing.T) {
+	cohorttest.Some(t, cohorttest.Processes{Backend: "shm", Env: []string{"COHORT_HEARTBEAT=off"}}, 2, func(name string) bool {
+		return strings.HasPrefix(name, "faults/dead-between") || name == "faults/dead-target"
+	})
 }

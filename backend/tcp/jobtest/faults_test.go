@@ -3,6 +3,7 @@
 package jobtest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
@@ -18,4 +19,11 @@ func TestFaultsSockets(t *testing.T) {
 // TestFaultsDemand is the same with connections that are made when they are first needed.
 func TestFaultsDemand(t *testing.T) {
 	cohorttest.Faults(t, launcher{env: []string{"COHORT_TCP_CONNECT=demand"}}, 40)
+}
+
+// TestDeathIsLearnedBetweenLooks has survivors that never wait. Silence does not help them.
+func TestDeathIsLearnedBetweenLooks(t *testing.T) {
+	cohorttest.Some(t, launcher{env: []string{"COHORT_HEARTBEAT=off"}}, 2, func(name string) bool {
+		return strings.HasPrefix(name, "faults/dead-between") || name == "faults/dead-target"
+	})
 }
