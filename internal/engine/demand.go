@@ -38,7 +38,8 @@ type Dialer interface {
 // another one only if that one has asked it and had no answer for the heartbeat limit, or for a second if
 // that is longer, or if its machine answers that no process listens (and, on the same node, if its process
 // does not run: see heartbeat.go). Time that a third rank takes (to
-// connect, to forward a notice, to find a loss) does not count.
+// connect, to forward a notice, to find a loss) does not count. A rank of the same node whose process runs is
+// asked for as long as the caller waits, even if it cannot answer, because it computes or has no free descriptor.
 //
 // The engine's lock guards what changes.
 type demand struct {

@@ -253,3 +253,42 @@ func TestSilentHubsAreLost(t *testing.T) {
 		})
 	}
 }
+
+// A rank that learns that it was declared lost tells the ranks with which it has a link. They may have been stopped with
+// it, and have no other link.
+func TestRankThatIsLostTellsOthers(t *testing.T) {
+	ranks := onDemand(t, 3, -1)
+	pass(t, ranks[1], ranks[2])
+	q, _ := irecv(ranks[2], 8, 1, 9)
+	locked(ranks[1], func(e *Engine) bool {
+		e.onLoss(0, 1, backend.Faultf(backend.ErrPeerLost, "it has not moved"))
+		return true
+	})
+	isLost(t, "a receive from it", await(t, ranks[2], q), "rank 1 was declared lost by rank 0: it has not moved")
+}
+
+// The hub reports that a rank has left, and the goodbye of that rank does not come: its machine is gone. Once the rank
+// is silent for too long, it has left.
+func TestRankThatIsReportedAndSilentHasLeft(t *testing.T) {
+	s := inSteps(t, 3)
+	c, hub := s.ranks[2], s.ranks[0]
+	a, b := testPair(newTestSleeper(), newTestSleeper())
+	c.e.Came(1, a)
+	var head [frame.HeaderSize]byte
+	b.enc.Encode(&head, &frame.Header{Kind: frame.Heartbeat})
+	b.put(head[:])
+	c.Poll()
+	q, _ := irecv(c, 8, 1, 9)
+	hub.e.m.Said(1)
+	hub.Poll()
+	for range 2 * c.e.life.ticks {
+		hub.e.beat()
+		s.now = s.now.Add(c.e.life.every)
+		c.Poll()
+		c.e.beat()
+	}
+	if lost := c.Failed(); lost != nil || !q.Ready() {
+		t.Fatalf("ranks %v are lost (%v); the receive has ended: %v", lost, c.e.losses[1], q.Ready())
+	}
+	isLost(t, "a receive from it", q.Err, "rank 1 has closed its communicator and left the job")
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -56,7 +57,7 @@ func (e *Engine) handleLosses() {
 			e.due = nil
 			for _, d := range due {
 				e.peers[d.rank].drain(drainLost) // it may have left in good order
-				e.mark(d.rank, d.fault)
+				e.mark(d.rank, d.fault, false)
 			}
 		}
 		for n := len(e.m.LostList); e.linksClosed < n; e.linksClosed++ {
@@ -68,9 +69,9 @@ func (e *Engine) handleLosses() {
 	}
 }
 
-// mark is the first step of a loss. The lock is held.
-func (e *Engine) mark(rank int, f *backend.Fault) {
-	if !e.m.Lose(rank) {
+// mark is the first step of a loss; told: another rank has reported it. The lock is held.
+func (e *Engine) mark(rank int, f *backend.Fault, told bool) {
+	if !e.m.Lose(rank, told) {
 		return
 	}
 	if i := e.local(rank); i >= 0 && e.fault.Load() == nil && !e.cfg.Board.Mark(i, exclusion(rank, e.me, f)) {
@@ -112,7 +113,7 @@ func (e *Engine) onLoss(from, rank int, f *backend.Fault) {
 		if f.Text == "" {
 			f.Text = fmt.Sprintf("rank %d is lost, reported by rank %d", rank, from)
 		}
-		e.mark(rank, f)
+		e.mark(rank, f, true)
 	}
 }
 
@@ -141,12 +142,18 @@ func DecodeFault(b []byte) *backend.Fault {
 
 // exclusion is the error of a rank that another one has declared lost because of f.
 func exclusion(rank, by int, f *backend.Fault) *backend.Fault {
-	return backend.Faultf(backend.ErrPeerLost, "rank %d (this one) was declared lost by rank %d: %s", rank, by, f.Text)
+	return backend.Faultf(backend.ErrPeerLost, "rank %d%s was declared lost by rank %d: %s", rank, thisOne, by, f.Text)
 }
 
-// exclude ends the job on this rank, which was declared lost. The lock is held.
+const thisOne = " (this one)"
+
+// exclude ends the job on this rank, which was declared lost, and passes that on: ranks that were stopped together may
+// have links with each other only. The lock is held.
 func (e *Engine) exclude(f *backend.Fault) {
-	e.excluded = true
+	if e.excluded = true; e.fault.Load() == nil {
+		e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(e.me)},
+			EncodeFault(&backend.Fault{Sentinel: f.Sentinel, Text: strings.Replace(f.Text, thisOne, "", 1)}))
+	}
 	e.end(f)
 }
 

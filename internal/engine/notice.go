@@ -166,7 +166,8 @@ func (c *comm) goneFault(r int) error {
 }
 
 // forget forgets the communicator if every member has closed it: until then one of them may still send to
-// it.
+// it. If the notice of this rank is lost with a hub after that, a member keeps the communicator until it leaves, and
+// nothing waits for it: that member has closed the communicator too.
 func (c *comm) forget() {
 	if !c.closed.Load() {
 		return

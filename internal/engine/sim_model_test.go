@@ -168,9 +168,6 @@ func (s *sim) remains(i int, q *simRequest) {
 		s.fail("rank %d: operation %d has not ended, though rank %d has closed %d", i, q.post, c.World[q.peer], q.ctx)
 	}
 	o := q.Impl.(*op)
-	if there := s.ranks[o.peer].e.comms[uint32(q.ctx)]; o.state == opTaking && (there == nil || there.fault.Load() != nil) {
-		return // the other rank has lost a rank that has left in good order for this one
-	}
 	if o.state != opPosted && o.state != opRequested && o.state != opExposed {
 		s.fail("rank %d: operation %d has not ended, in state %d", i, q.post, o.state)
 	}

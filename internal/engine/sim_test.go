@@ -214,9 +214,6 @@ func (s *sim) run(events int) {
 		for i := range s.ranks {
 			s.goOn(i)
 		}
-		// With links on demand, ranks that were stopped together may have links with each other only. They learn that
-		// they are lost when one of them leaves.
-		s.sure = s.sure && !s.onDemand
 		s.wait()
 	}
 	s.settle()

@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
@@ -67,7 +66,6 @@ func (c *comm) Declare(rank int, why error) error {
 	switch {
 	case e.m.Closed || e.fault.Load() != nil:
 	case rank == e.me:
-		e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(rank)}, EncodeFault(f))
 		e.exclude(f)
 	default:
 		e.due = append(e.due, loss{rank, f})

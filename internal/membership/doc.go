@@ -22,11 +22,12 @@
 //	Member    it takes part                                  each of the others
 //	Reported  another rank says that it has left; its        Left: its goodbye, or the end of its link; Lost
 //	          goodbye may still come over its link
-//	Left      it has left in good order                      –
+//	Left      it has left in good order                      Lost: another rank reports that it is lost
 //	Lost      it is lost                                     –
 //
-// Left and Lost are final: the first to be decided stays. So a goodbye never hides a loss, and a loss never hides a
-// goodbye.
+// Lost is final. A rank never declares a rank lost that has left. But a rank that dies between two goodbyes has left for
+// some and is lost for others, and a loss ends communicators: so the notice of a loss counts more than a goodbye, and in
+// the end the rank is lost for all.
 //
 // # The hub
 //

@@ -259,6 +259,11 @@ func (w *net) unfinished() string {
 			continue
 		}
 		for q, p := range x.m.Peers {
+			for third, y := range w.ranks {
+				if p != nil && !y.dead && !y.gone && third != q && (p.Standing == Lost) != (y.m.Peers[q].Standing == Lost) && third > r {
+					return fmt.Sprintf("rank %d is %+v for rank %d, and %+v for rank %d", q, *p, r, *y.m.Peers[q], third)
+				}
+			}
 			switch to := w.ranks[q]; {
 			case p == nil:
 			case to.dead && !(p.Standing == Lost || p.Standing == Left && to.m.Parted):

@@ -312,10 +312,10 @@ func (m *Machine) Told(from int, n Notice) {
 	}
 }
 
-// Lose notes that a rank is lost. It returns false if the rank was lost before or has left. The host calls Rehub
-// afterwards.
-func (m *Machine) Lose(r int) bool {
-	if m.Closed || m.Peers[r].Over() {
+// Lose notes that a rank is lost, for this rank, or for another one if told is true. It returns false if the rank was
+// lost before, or has left and is lost for this rank alone. The host calls Rehub afterwards.
+func (m *Machine) Lose(r int, told bool) bool {
+	if s := m.Peers[r].Standing; m.Closed || s == Lost || s == Left && !told {
 		return false
 	}
 	m.Peers[r].Standing = Lost

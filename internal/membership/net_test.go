@@ -237,7 +237,7 @@ func (w *net) deliver(r, q int) {
 		case n.Ranks[0] == r:
 			x.told = true
 		default:
-			w.lose(r, n.Ranks[0])
+			w.lose(r, n.Ranks[0], true)
 		}
 	}
 }
@@ -255,9 +255,9 @@ func (w *net) ended(r, q int) bool {
 }
 
 // lose is what a rank does with a loss.
-func (w *net) lose(r, q int) {
+func (w *net) lose(r, q int, told bool) {
 	x := w.ranks[r]
-	if !x.m.Lose(q) {
+	if !x.m.Lose(q, told) {
 		return
 	}
 	for to, p := range x.m.Peers {
@@ -279,7 +279,7 @@ func (w *net) settle(r int) {
 				w.deliver(r, from)
 			}
 		}
-		w.lose(r, q)
+		w.lose(r, q, false)
 	}
 	for _, q := range x.m.LostList {
 		if x.m.Peers[q].Link != Ended {
