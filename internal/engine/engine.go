@@ -83,6 +83,7 @@ type Engine struct {
 	probes   int                 // that wait
 	held     []*msg              // RTS that Mprobe has taken
 	corks    []*peer             // whose links may keep frames back
+	uncorks  int                 // how often corks were written
 	active   int                 // operations that have begun and not ended
 	moving   []*op               // receives in opMoving
 	ops      pool[op]            // spare

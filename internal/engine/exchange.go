@@ -51,6 +51,7 @@ func (e *Engine) uncork() {
 		e.corks[i] = nil
 	}
 	e.corks = e.corks[:0]
+	e.uncorks++
 }
 
 // Flush implements backend.Collectives.

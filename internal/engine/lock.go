@@ -56,7 +56,10 @@ func (l *lock) settle() {
 	if atUnlock != nil {
 		atUnlock(l.e)
 	}
-	list, aside, corked := l.done, l.aside, len(l.e.corks) > 0
+	list, aside, uncorks := l.done, l.aside, -1
+	if len(l.e.corks) > 0 {
+		uncorks = l.e.uncorks
+	}
 	asks, rouses := l.asks, l.rouses
 	l.done, l.aside, l.asks, l.rouses, l.owes = nil, false, false, false, atUnlock != nil
 	if n := len(l.lists); n > 0 && len(list) > 0 {
@@ -72,13 +75,15 @@ func (l *lock) settle() {
 	switch {
 	case len(list) == 0:
 	case aside:
-		go l.call(list, corked)
+		go l.call(list, uncorks)
 	default:
-		l.call(list, corked)
+		l.call(list, uncorks)
 	}
 }
 
-func (l *lock) call(list []*backend.Request, corked bool) {
+// call calls Notify functions. uncorks is how often kept frames had been written when the requests completed, -1 if there
+// were none. A goroutine that had kept some back then, and has not written them yet, will write those of Notify too.
+func (l *lock) call(list []*backend.Request, uncorks int) {
 	for i, r := range list {
 		list[i] = nil
 		r.Notify(r)
@@ -87,7 +92,7 @@ func (l *lock) call(list []*backend.Request, corked bool) {
 	if len(l.lists) < 8 { // a Notify may have released the lock too
 		l.lists = append(l.lists, list[:0])
 	}
-	if !corked && len(l.e.corks) > 0 {
+	if len(l.e.corks) > 0 && l.e.uncorks != uncorks {
 		l.e.uncork()
 	}
 	l.e.wakeReady() // a waiter for what Notify has made ready may sleep again since the completion
