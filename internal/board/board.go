@@ -13,10 +13,10 @@ import (
 // Config describes the memory of a node's slots, and the node's ranks. Ranks are counted on the node.
 type Config struct {
 	Segment *shmem.Segment
-	Offset  int // of the first bytes that Size(len(PIDs)) returns
+	Offset  int // of the first bytes that Size(len(Ranks)) returns
 	More    int // of the others, which are not allocated
 	Rank    int
-	PIDs    []int
+	Ranks   []*shmem.Process
 	Copies  bool // the processes may read each other's memory
 	Spare   bool // every rank has a processor to itself
 	Check   bool // this rank waits for all others in every call

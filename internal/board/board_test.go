@@ -5,7 +5,9 @@ package board
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -122,7 +124,7 @@ func boards(t testing.TB, ranks int) []*Board {
 	t.Cleanup(func() { seg.Close() })
 	all := make([]*Board, ranks)
 	for r := range all {
-		all[r] = New(Config{Segment: seg, More: first, Rank: r, PIDs: slices.Repeat([]int{os.Getpid()}, ranks), Copies: true, Wake: func(int) {}})
+		all[r] = New(Config{Segment: seg, More: first, Rank: r, Ranks: slices.Repeat([]*shmem.Process{shmem.Self().Process()}, ranks), Copies: true, Wake: func(int) {}})
 	}
 	return all
 }
@@ -197,6 +199,38 @@ func TestAllreduceAddsUp(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The process of rank 1 has ended, and its number belongs to a process that has other data at the same addresses.
+func TestAnotherProcessIsNotCopiedFrom(t *testing.T) {
+	if os.Getenv("BOARD_TEST") != "" {
+		io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), "BOARD_TEST=sleep")
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	all := boards(t, 2)
+	for _, b := range all {
+		b.cfg.Ranks = []*shmem.Process{shmem.Self().Process(), shmem.Self().Process()}
+	}
+	all[0].cfg.Ranks[1].PID = cmd.Process.Pid
+	world := open(t, all, 0)
+	errs := each(world, func(c *comm) error {
+		_, err := c.Run(nil, allreduce(40000))
+		return err
+	})
+	if why := world[0].suspected.Load(); errs[0] == nil || why == nil || !shmem.Gone(*why) {
+		t.Errorf("rank 0: %v, and rank 1 is lost because of %v", errs[0], why)
 	}
 }
 

@@ -5,7 +5,6 @@ package board
 import (
 	"encoding/binary"
 	"errors"
-	"os"
 	"slices"
 	"testing"
 
@@ -173,7 +172,7 @@ func explore(t *testing.T, cfg interleave.Config, buffered bool, ranks int, prog
 		clear(memory)
 		j := &job{x: x, boards: make([]*Board, ranks), engines: make([]word.Mutex, ranks), asleep: make([]word.Uint32, ranks), bells: make([]word.Uint32, ranks)}
 		for r := range j.boards {
-			j.boards[r] = New(Config{Segment: seg, More: first, Rank: r, PIDs: slices.Repeat([]int{os.Getpid()}, ranks), Copies: true, Wake: j.wake})
+			j.boards[r] = New(Config{Segment: seg, More: first, Rank: r, Ranks: slices.Repeat([]*shmem.Process{shmem.Self().Process()}, ranks), Copies: true, Wake: j.wake})
 		}
 		all := j.parties()
 		for _, p := range all {

@@ -217,7 +217,7 @@ func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, 
 // back before its buffers are the caller's.
 func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	c := p.s.c
-	err := shmem.ReadProcess(p.s.b.cfg.PIDs[p.s.ranks[rank]], addr, dst)
+	err := p.s.b.cfg.Ranks[p.s.ranks[rank]].Read(addr, dst)
 	stands := p.s.stands(rank)
 	if stands && err == nil {
 		return nil

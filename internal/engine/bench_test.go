@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"os"
 	"runtime/metrics"
 	"strconv"
 	"sync"
@@ -31,7 +30,7 @@ func benchPair(b *testing.B, spare bool) (world [2]backend.Comm) {
 	asleep.Arm()
 	for r := range world {
 		e := New(Config{Rank: r, Peers: make([]Peer, 2), Sleeper: rings[r], Spare: spare, Heartbeat: -1, Manual: true})
-		cfg := memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: 1 << 20, PID: os.Getpid()}
+		cfg := memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: 1 << 20, Peer: shmem.Self().Process()}
 		if !spare {
 			cfg.Asleep, cfg.Bell = &asleep, rings[1-r].Ring
 		}

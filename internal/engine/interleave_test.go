@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -49,7 +48,7 @@ func exploreEngines(t *testing.T, copies bool, cfg interleave.Config, program fu
 		for r := range ranks {
 			e := New(Config{Rank: r, Peers: make([]Peer, 2), Heartbeat: -1, Sleeper: newSimSleeper(nil), Manual: true,
 				Now: func() time.Time { return simBegin }})
-			e.Connect(1-r, memlink.New(memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: exploreData, PID: os.Getpid(), Copies: copies}))
+			e.Connect(1-r, memlink.New(memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: exploreData, Peer: shmem.Self().Process(), Copies: copies}))
 			w, err := e.Start()
 			if err != nil {
 				t.Fatal(err)

@@ -101,6 +101,13 @@ func withOther(t *testing.T, pid int, heartbeat time.Duration) (backend.Comm, *o
 	return withSleeper(t, pid, heartbeat, rings, rings)
 }
 
+// processOf returns a process with a number, of which this one has the proof.
+func processOf(pid int) *shmem.Process {
+	p := shmem.Self().Process()
+	p.PID = pid
+	return p
+}
+
 func withSleeper(t *testing.T, pid int, heartbeat time.Duration, rings bell, sleeper Sleeper) (backend.Comm, *other) {
 	t.Helper()
 	size := memlink.Size(ringData)
@@ -110,12 +117,12 @@ func withSleeper(t *testing.T, pid int, heartbeat time.Duration, rings bell, sle
 	}
 	o := &other{seg: seg}
 	o.in.Receiver = o
-	cfg := memlink.Config{Segment: seg, Out: 0, In: size, Data: ringData, PID: pid, Copies: true, Kill: func() { o.kill() }}
+	cfg := memlink.Config{Segment: seg, Out: 0, In: size, Data: ringData, Peer: processOf(pid), Copies: true, Kill: func() { o.kill() }}
 	mine := memlink.New(cfg)
 	o.kill = func() { t.Error("the process is killed") }
 	var asleep wait.Bell // it always is
 	asleep.Arm()
-	cfg.Out, cfg.In, cfg.PID, cfg.Asleep, cfg.Bell = size, 0, os.Getpid(), &asleep, rings.Ring
+	cfg.Out, cfg.In, cfg.Peer, cfg.Asleep, cfg.Bell = size, 0, processOf(os.Getpid()), &asleep, rings.Ring
 	o.Link = memlink.New(cfg)
 	e := New(Config{Peers: make([]Peer, 2), Heartbeat: heartbeat, Sleeper: sleeper, Yield: runtime.Gosched})
 	e.Connect(1, mine)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -66,7 +65,7 @@ func (m *simMemory) link(s *sim, a, b int, copies bool) (simEnd, simEnd) {
 	end := func(out, in, own, peer int) *simMemoryLink {
 		return &simMemoryLink{s: s, own: own, Link: memlink.New(memlink.Config{
 			Segment: m.segment, Out: out, In: in, Data: simData,
-			PID: os.Getpid(), Copies: copies, Kill: func() { s.die(peer) },
+			Peer: shmem.Self().Process(), Copies: copies, Kill: func() { s.die(peer) },
 			Asleep: &s.sleepers[peer].bell, Bell: s.sleepers[peer].Ring,
 		})}
 	}

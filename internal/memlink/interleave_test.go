@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -266,7 +268,6 @@ func (tr *transfer) receive(l *end, stop bool, dead func() bool) (taken bool, er
 			l.Stop(&t, errStopped)
 		}
 		if dead != nil && dead() {
-			l.Ended(nil)
 			l.Stop(&t, errStopped)
 		}
 		if tr.quit.Load() {
@@ -400,26 +401,37 @@ func TestInterleaveRevokeBesideAccept(t *testing.T) {
 	})
 }
 
-// A rank that dies in the middle of a transfer does not keep the other from ending it.
+// A rank that dies in the middle of a transfer does not keep the other from ending it, however this learns of it.
 func TestInterleaveTransferOfDeadRank(t *testing.T) {
-	explore(t, interleave.Config{Deaths: 1}, func(x *interleave.Run, a, b *end) {
-		want := pattern(message, 3)
-		tr := &transfer{x: x, src: bytes.Clone(want), dst: make([]byte, message)}
-		x.GoMortal("sender", func() { tr.send(a, false) })
-		x.Go("receiver", func() {
-			taken, err := tr.receive(b, false, func() bool { return x.Dead("sender") })
-			if taken && err == nil && !bytes.Equal(tr.dst, want) {
-				x.Errorf("the receive succeeds with %v, want %v", tr.dst, want)
-			}
+	gone := ended(t)
+	for how, dies := range map[string]func(b *end) bool{
+		"process":        func(b *end) bool { b.Ended(nil); return true },
+		"socket":         func(b *end) bool { b.Ended(unix.ECONNRESET); return true },
+		"copy and fence": func(b *end) bool { b.cfg.Peer = processOf(gone); b.Fence(); return true },
+	} {
+		t.Run(how, func(t *testing.T) {
+			explore(t, interleave.Config{Deaths: 1}, func(x *interleave.Run, a, b *end) {
+				b.cfg.Kill = func() { x.Errorf("a process is killed that has ended") }
+				want := pattern(message, 3)
+				tr := &transfer{x: x, src: bytes.Clone(want), dst: make([]byte, message)}
+				x.GoMortal("sender", func() { tr.send(a, false) })
+				x.Go("receiver", func() {
+					taken, err := tr.receive(b, false, func() bool { return x.Dead("sender") && dies(b) })
+					if taken && err == nil && !bytes.Equal(tr.dst, want) {
+						x.Errorf("the receive succeeds with %v, want %v", tr.dst, want)
+					}
+				})
+			})
 		})
-	})
+	}
 }
 
 // A sender that is stopped anywhere is killed before the receiver gives its buffer back.
 func TestInterleaveFence(t *testing.T) {
+	gone := ended(t)
 	explore(t, interleave.Config{Deaths: 1}, func(x *interleave.Run, a, b *end) {
 		tr := &transfer{x: x, src: pattern(message, 4), dst: make([]byte, message)}
-		b.cfg.Kill = func() { x.Kill("sender"); b.Ended(nil) }
+		b.cfg.Kill = func() { x.Kill("sender"); b.cfg.Peer = processOf(gone) }
 		x.GoMortal("sender", func() { tr.send(a, false) }) // it dies for the others to see only when it is killed
 		x.Go("receiver", func() {
 			c := newCompleter()
@@ -438,6 +450,7 @@ func TestInterleaveFence(t *testing.T) {
 				b.Step(c)
 			}
 			b.Fence()
+			b.Fence() // as in the next tick
 			for len(c.received) == 0 {
 				if moved, err := b.Step(c); err != nil {
 					x.Errorf("receiver: %v", err)

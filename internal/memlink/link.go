@@ -2,7 +2,6 @@ package memlink
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -34,10 +33,9 @@ type Config struct {
 	Out, In int // offsets of the two directions in the segment
 	Data    int // bytes of each data ring
 
-	PID    int         // of the peer
-	Same   func() bool // whether PID is still the peer's; nil: it is
-	Copies bool        // the kernel allows copies between the two processes
-	Spare  bool        // each of the two ranks has a processor to itself
+	Peer   *shmem.Process
+	Copies bool // the kernel allows copies between the two processes
+	Spare  bool // each of the two ranks has a processor to itself
 
 	Asleep *wait.Bell // armed while the peer sleeps; nil: it does not sleep
 	Bell   func()     // wakes it
@@ -52,7 +50,7 @@ type Link struct {
 	in    receiver
 	piece int // of payload in one cell
 
-	ended word.Pointer[error] // the peer has: io.EOF or why
+	ended word.Pointer[error] // why the peer writes no more, neither to the rings nor to buffers of this rank
 	looks uint                // in vain
 	left  bool                // the peer has left the job in good order
 	fence word.Uint32         // see sender.publish
@@ -63,8 +61,7 @@ type Link struct {
 	spare        []int // descs that are free
 	takes        []*Transfer
 
-	checked time.Time // when Same said that it is
-	pace    pace
+	pace pace
 }
 
 // New returns one end of a link. The memory of both directions was zero when the first end was made.
@@ -344,8 +341,8 @@ func (l *Link) Memory() *Link { return l }
 // Limit implements engine.Link.
 func (l *Link) Limit(time.Duration) {}
 
-// Ended notes that the peer's process has ended, or why the link is of no more use. The data that it has written
-// before are still read.
+// Ended notes that the peer's process has ended, or with an error that its socket has: the process closes it when
+// nothing in it copies any more. The data that the peer has written before are still read.
 func (l *Link) Ended(err error) {
 	if err == nil {
 		err = io.EOF
@@ -353,8 +350,5 @@ func (l *Link) Ended(err error) {
 	l.ended.CompareAndSwap(nil, &err)
 }
 
-// gone reports whether the peer's process has ended.
-func (l *Link) gone() bool {
-	err := l.ended.Load()
-	return err != nil && errors.Is(*err, io.EOF)
-}
+// dead reports whether the peer has ended.
+func (l *Link) dead() bool { return l.ended.Load() != nil }

@@ -1,11 +1,13 @@
 package memlink
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
@@ -250,12 +252,11 @@ func (l *Link) take(c Completer, t *Transfer, moved *bool) (ended bool, err erro
 			*moved = true
 			lo, hi := chunk(t.n, i)
 			word.Writes(t.buf[lo:hi]) // what is read counts if the sender has not withdrawn the message until the end
-			err := shmem.ReadProcess(l.cfg.PID, t.addr+uint64(lo), t.buf[lo:hi])
-			failed := err != nil || !l.same()
+			err := l.cfg.Peer.Read(t.addr+uint64(lo), t.buf[lo:hi])
 			t.desc.copied.next(t.gen, t.chunks) // if it failed, no one else copies this chunk
-			if failed && t.desc.state.Load() == taken {
-				if err != nil && !shmem.Gone(err) {
-					return false, fmt.Errorf("reading the memory of process %d: %w", l.cfg.PID, err)
+			if err != nil && t.desc.state.Load() == taken {
+				if !shmem.Gone(err) {
+					return false, err
 				}
 				l.Ended(nil)
 				t.chunks, t.unread = t.desc.claimed.fill(t.gen, t.chunks), true
@@ -263,10 +264,10 @@ func (l *Link) take(c Completer, t *Transfer, moved *bool) (ended bool, err erro
 				return false, nil
 			}
 		}
-		if v := t.desc.copied.Load(); v>>32 == t.gen && uint32(v) < t.chunks && !l.gone() {
+		if v := t.desc.copied.Load(); v>>32 == t.gen && uint32(v) < t.chunks && !l.dead() {
 			return false, nil
 		}
-		if l.gone() && t.end == nil && (t.unread || uint32(t.desc.copied.Load()) < chunkCount(t.n)) {
+		if l.dead() && t.end == nil && (t.unread || uint32(t.desc.copied.Load()) < chunkCount(t.n)) {
 			return false, nil // the loss of the peer stops it
 		}
 	}
@@ -297,18 +298,11 @@ func (l *Link) help(t *Transfer) (bool, error) {
 	to := theirs.dst.Load() + uint64(lo)
 	word.Reads(t.buf[lo:hi])
 	word.WritesAt(to, hi-lo)
-	gone := !l.same()
-	var err error
-	if !gone {
-		err = shmem.WriteProcess(l.cfg.PID, to, t.buf[lo:hi])
-		gone = shmem.Gone(err)
-	}
-	switch {
-	case gone:
+	if err := l.cfg.Peer.Write(to, t.buf[lo:hi]); shmem.Gone(err) {
 		l.Ended(nil)
 		return true, nil
-	case err != nil:
-		return true, fmt.Errorf("writing to the memory of process %d: %w", l.cfg.PID, err)
+	} else if err != nil {
+		return true, err
 	}
 	t.desc.copied.next(t.gen, chunks)
 	if uint32(t.desc.claimed.Load()) >= chunks { // no chunk is left: the receiver may be waiting for this one
@@ -317,46 +311,34 @@ func (l *Link) help(t *Transfer) (bool, error) {
 	return true, nil
 }
 
-// sameFor is how long what Same has said is believed. The system does not give a process number to another process so
-// soon after.
-const sameFor = 100 * time.Millisecond
-
-// same reports whether the process with the number of the peer is the peer: what was read from it counts, and it may
-// be written to.
-func (l *Link) same() bool {
-	if l.cfg.Same == nil {
-		return true
-	}
-	if now := time.Now(); now.Sub(l.checked) > sameFor {
-		if !l.cfg.Same() {
-			return false
-		}
-		l.checked = now
-	}
-	return true
-}
-
 // Fence kills the peer's process if it has claimed a part of a buffer here and not written it, because it
-// was stopped just then. The caller has waited after Stop for longer than a copy takes.
+// was stopped just then. The caller has waited after Stop for longer than a copy takes, and calls Fence until no
+// receive is in progress.
 func (l *Link) Fence() {
-	if len(l.takes) > 0 && !l.gone() && l.cfg.Kill != nil {
+	switch {
+	case len(l.takes) == 0 || l.dead() || l.cfg.Kill == nil:
+	case shmem.Gone(l.cfg.Peer.Check()):
+		l.Ended(nil)
+	default:
 		l.cfg.Kill()
 	}
 }
 
-// Abandon ends all receives in progress at once, with the errors of Stop. Buffers that the peer may still
-// write to are kept from being used again.
+// Abandon ends all receives in progress at once, with an error. Buffers that the peer may still write to are kept from
+// being used again.
 func (l *Link) Abandon(c Completer) {
 	kept.Lock()
 	defer kept.Unlock()
 	for _, t := range l.takes {
 		kept.bufs = append(kept.bufs, t.buf)
-		end := t.end
+		end := cmp.Or(t.end, c.Withdrawn(t), errAbandoned)
 		t.desc, t.buf = nil, nil
 		c.Received(t, end)
 	}
 	l.takes = nil
 }
+
+var errAbandoned error = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "the sender of the message stopped in the middle of it"}
 
 // kept holds buffers that a peer may still write to. The process keeps them as long as it runs, though
 // their owners forget them.

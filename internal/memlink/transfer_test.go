@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -216,13 +217,12 @@ func TestLateReceiverChangesNothing(t *testing.T) {
 }
 
 // TestClaimedChunkDelaysEnd has a sender that is stopped after it has claimed a part of a receive's buffer
-// and before it has written it. The buffer is given back when it has written, or its process has ended.
+// and before it has written it. The buffer is given back when it has written, or is known to have ended.
 func TestClaimedChunkDelaysEnd(t *testing.T) {
 	why := errors.New("because of the test")
-	for _, how := range []string{"writes", "is killed", "is left behind"} {
-		var b *end
-		kills := 0
-		a, b := pair(t, Config{Data: 4096, Copies: true, Kill: func() { kills++; b.Ended(nil) }})
+	for _, how := range []string{"writes", "is killed", "has ended", "has reset its socket", "is left behind"} {
+		kills, sender := 0, processOf(os.Getpid())
+		a, b := pair(t, Config{Data: 4096, Copies: true, Peer: sender, Kill: func() { kills++; sender.PID = ended(t) }})
 		buf := make([]byte, 1<<20)
 		s, r := started(t, a, b, make([]byte, 1<<20), buf)
 		if _, ok := s.desc.claimed.next(s.gen, chunkCount(len(buf))); !ok {
@@ -244,8 +244,13 @@ func TestClaimedChunkDelaysEnd(t *testing.T) {
 		case "writes":
 			s.desc.copied.next(s.gen, chunkCount(len(buf)))
 		case "is killed":
-			b.Fence()
-			b.Fence()
+			for range 3 {
+				b.Fence()
+			}
+		case "has ended":
+			b.Ended(nil)
+		case "has reset its socket":
+			b.Ended(unix.ECONNRESET)
 		case "is left behind":
 			b.Abandon(bs)
 		}
@@ -255,6 +260,20 @@ func TestClaimedChunkDelaysEnd(t *testing.T) {
 		}
 		if keeps := len(kept.bufs) > before; keeps != (how == "is left behind") {
 			t.Errorf("a sender that %s: its buffer is kept: %v", how, keeps)
+		}
+	}
+}
+
+// A receive that was not stopped does not succeed when it is abandoned.
+func TestAbandonedReceiveFails(t *testing.T) {
+	for _, why := range []error{nil, errors.New("because of the test")} {
+		a, b := pair(t, Config{Data: 4096, Copies: true})
+		_, r := started(t, a, b, make([]byte, 1<<20), make([]byte, 1<<20))
+		bs := newCompleter()
+		bs.why = why
+		b.Abandon(bs)
+		if err, ok := bs.received[r]; !ok || err == nil || why != nil && err != why {
+			t.Errorf("the receive ends with %v, want %v", bs.received, why)
 		}
 	}
 }
@@ -294,41 +313,14 @@ func ended(t *testing.T) int {
 // TestMessageOfDeadSenderIsNotReceived: the sender of a message ends before the receiver, which does not
 // know that yet, reads it. The receive fails instead of returning zeros.
 func TestMessageOfDeadSenderIsNotReceived(t *testing.T) {
-	a, b := pair(t, Config{Data: 4096, Copies: true, PID: ended(t)})
+	a, b := pair(t, Config{Data: 4096, Copies: true, Peer: processOf(ended(t))})
 	_, r := started(t, a, b, pattern(4000, 1), make([]byte, 4000))
 	bs := newCompleter()
 	for range 3 {
 		step(t, b, bs)
 	}
-	if len(bs.received) != 0 || !b.gone() {
-		t.Fatalf("the receive has ended with %v; the end of the sender is known: %v", bs.received, b.gone())
-	}
-	why := errors.New("because of the test")
-	b.Stop(r, why) // as after a loss
-	step(t, b, bs)
-	if err := bs.received[r]; err != why {
-		t.Errorf("the receive ends with %v", err)
-	}
-}
-
-// The process of a rank has ended, and another one has its number: what is read from that is not believed, and it is
-// not written to.
-func TestAnotherProcessIsNotCopiedFromOrTo(t *testing.T) {
-	a, b := pair(t, Config{Data: 4096, Copies: true, Same: func() bool { return false }})
-	buf := make([]byte, 4000)
-	_, r := started(t, a, b, pattern(4000, 1), buf)
-	step(t, a, newCompleter())
-	if !a.gone() || !bytes.Equal(buf, make([]byte, 4000)) {
-		t.Errorf("the end of the receiver is known: %v; its memory is written to: %v", a.gone(), !bytes.Equal(buf, make([]byte, 4000)))
-	}
-	a, b = pair(t, Config{Data: 4096, Copies: true, Same: func() bool { return false }})
-	_, r = started(t, a, b, pattern(4000, 1), buf)
-	bs := newCompleter()
-	for range 3 {
-		step(t, b, bs)
-	}
-	if len(bs.received) != 0 || !b.gone() {
-		t.Fatalf("the receive has ended with %v; the end of the sender is known: %v", bs.received, b.gone())
+	if len(bs.received) != 0 || !b.dead() {
+		t.Fatalf("the receive has ended with %v; the end of the sender is known: %v", bs.received, b.dead())
 	}
 	why := errors.New("because of the test")
 	b.Stop(r, why) // as after a loss
@@ -339,9 +331,9 @@ func TestAnotherProcessIsNotCopiedFromOrTo(t *testing.T) {
 }
 
 func TestHelpForDeadReceiverIsNoError(t *testing.T) {
-	a, b := pair(t, Config{Data: 4096, Copies: true, PID: ended(t)})
+	a, b := pair(t, Config{Data: 4096, Copies: true, Peer: processOf(ended(t))})
 	started(t, a, b, make([]byte, 4000), make([]byte, 4000))
-	if step(t, a, newCompleter()); !a.gone() {
+	if step(t, a, newCompleter()); !a.dead() {
 		t.Error("the end of the receiver is not noticed")
 	}
 }

@@ -221,7 +221,7 @@ func receive(c *net.UnixConn, cfg *Config, l layout) (*shmem.Segment, error) {
 
 // noteCopy tries copies to and from a rank that has filled in its area, and records a failure.
 func noteCopy(seg *shmem.Segment, cfg *Config, l layout, rank int) {
-	if area(seg, l, rank).tryCopy() != nil {
+	if area(seg, l, rank).who.Process().TryCopy() != nil {
 		shmem.At[control](seg, 0).noCMA.Store(1)
 	}
 }

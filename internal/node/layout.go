@@ -6,6 +6,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/internal/board"
 	"github.com/cohort-hpc/cohort/internal/memlink"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wait"
 )
 
@@ -29,12 +30,10 @@ type control struct {
 
 // rankArea is what a rank publishes about itself.
 type rankArea struct {
-	bell    wait.Bell // on which the rank sleeps, or only announces that it does
-	pid     atomic.Int64
-	proofAt atomic.Uint64 // address of proof in the rank's own memory
-	cpus    [16]uint64
-	proof   [16]byte
-	_       [32]byte
+	bell wait.Bell // on which the rank sleeps, or only announces that it does
+	cpus [16]uint64
+	who  shmem.Identity
+	_    [32]byte
 }
 
 // layout holds the offsets in the segment of a node. The part before start is allocated when the segment

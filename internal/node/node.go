@@ -2,12 +2,9 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"math/bits"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/board"
@@ -49,6 +46,7 @@ type Node struct {
 	seg   *shmem.Segment
 	l     layout
 	areas []*rankArea
+	procs []*shmem.Process
 }
 
 // Join returns when all ranks have joined, or with an error on all of them.
@@ -59,11 +57,12 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{check: cfg.Check, PIDs: make([]int, l.n), Copies: shmem.At[control](seg, 0).noCMA.Load() == 0, Data: l.data,
-		rank: cfg.Rank, bell: cfg.Bell, seg: seg, l: l, areas: make([]*rankArea, l.n)}
+		rank: cfg.Rank, bell: cfg.Bell, seg: seg, l: l, areas: make([]*rankArea, l.n), procs: make([]*shmem.Process, l.n)}
 	cpus := make([][16]uint64, l.n)
 	for r := range l.n {
 		n.areas[r] = area(seg, l, r)
-		n.PIDs[r], cpus[r] = int(n.areas[r].pid.Load()), n.areas[r].cpus
+		n.procs[r] = n.areas[r].who.Process()
+		n.PIDs[r], cpus[r] = n.procs[r].PID, n.areas[r].cpus
 	}
 	n.Spare = Spare(cpus)
 	return n, nil
@@ -93,7 +92,7 @@ func (n *Node) Close() { n.seg.Close() }
 
 // Board returns this rank's view of the arrival slots.
 func (n *Node) Board() *board.Board {
-	return board.New(board.Config{Segment: n.seg, Offset: n.l.board, More: n.l.more, Rank: n.rank, PIDs: n.PIDs, Copies: n.Copies, Spare: n.Spare, Check: n.check, Wake: n.Wake})
+	return board.New(board.Config{Segment: n.seg, Offset: n.l.board, More: n.l.more, Rank: n.rank, Ranks: n.procs, Copies: n.Copies, Spare: n.Spare, Check: n.check, Wake: n.Wake})
 }
 
 // Link returns this rank's end of the link to another one, if all links are made at the start.
@@ -124,7 +123,7 @@ func (n *Node) link(peer, pair int) *memlink.Link {
 	if n.rank > peer {
 		out, in = in, out
 	}
-	return memlink.New(memlink.Config{Segment: n.seg, Out: out, In: in, Data: n.l.data, PID: n.PIDs[peer], Same: n.areas[peer].same, Copies: n.Copies,
+	return memlink.New(memlink.Config{Segment: n.seg, Out: out, In: in, Data: n.l.data, Peer: n.procs[peer], Copies: n.Copies,
 		Spare: n.Spare, Asleep: &n.areas[peer].bell, Bell: func() { n.Wake(peer) }, Kill: func() { n.kill(peer) }})
 }
 
@@ -152,48 +151,17 @@ func (n *Node) Wake(rank int) {
 // Ring ends this rank's Sleep.
 func (n *Node) Ring() { n.areas[n.rank].bell.Ring() }
 
-// proof is random bytes that other processes read to find out whether they can.
-var proof = sync.OnceValue(func() []byte {
-	b := make([]byte, 16)
-	rand.Read(b)
-	return b
-})
-
 func area(seg *shmem.Segment, l layout, rank int) *rankArea {
 	return shmem.At[rankArea](seg, l.ranks+rank*rankAreaSize)
 }
 
 // fill publishes this rank's area, before another rank reads it.
 func (a *rankArea) fill() {
-	copy(a.proof[:], proof())
-	a.proofAt.Store(shmem.Addr(proof()))
+	a.who = shmem.Self()
 	if cpus, err := shmem.CPUs(); err == nil {
 		a.cpus = cpus
 	}
-	a.pid.Store(int64(os.Getpid()))
 }
-
-// tryCopy finds out whether this process may read and write that of another rank.
-func (a *rankArea) tryCopy() error {
-	got := make([]byte, len(a.proof))
-	if err := a.readProof(got); err != nil {
-		return err
-	}
-	return shmem.WriteProcess(int(a.pid.Load()), a.proofAt.Load(), got)
-}
-
-func (a *rankArea) readProof(got []byte) error {
-	if err := shmem.ReadProcess(int(a.pid.Load()), a.proofAt.Load(), got); err != nil {
-		return err
-	}
-	if [16]byte(got) != a.proof {
-		return errors.New("its memory is not what it says")
-	}
-	return nil
-}
-
-// same reports whether the process of a rank exists. A process that has its number by now does not have its proof.
-func (a *rankArea) same() bool { return a.readProof(make([]byte, len(a.proof))) == nil }
 
 // kill ends the process of a rank.
 func (n *Node) kill(rank int) {
@@ -202,7 +170,7 @@ func (n *Node) kill(rank int) {
 		return
 	}
 	defer p.Release()
-	if n.areas[rank].same() {
+	if n.procs[rank].Check() == nil {
 		p.Kill()
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"testing"
@@ -8,32 +9,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// A process is taken for a rank's only if its proof was read.
-func TestReadProof(t *testing.T) {
-	var own rankArea
-	own.fill()
-	if err := own.readProof(make([]byte, 16)); err != nil {
-		t.Skipf("the kernel lets this process not read its own memory: %v", err)
-	}
-	for what, change := range map[string]func(a *rankArea){
-		"another proof":   func(a *rankArea) { a.proof[15]++ },
-		"no such memory":  func(a *rankArea) { a.proofAt.Store(0x0101010101010101) },
-		"no such process": func(a *rankArea) { a.pid.Store(0x40000000) },
-		"a negative one":  func(a *rankArea) { a.pid.Store(-1) },
-		"nothing":         func(a *rankArea) { a.pid.Store(0) },
-	} {
-		var a rankArea
-		a.fill()
-		change(&a)
-		if a.readProof(make([]byte, 16)) == nil {
-			t.Errorf("%s: the proof was read", what)
-		}
-	}
-}
-
 // Only the processes that are known as the ranks may join.
 func TestOtherProcessCannotJoin(t *testing.T) {
-	cfg := Config{Name: t.Name() + string(proof()), Ranks: []int{4, 7}, PIDs: []int{os.Getpid(), os.Getpid() + 1}}
+	cfg := Config{Name: t.Name() + rand.Text(), Ranks: []int{4, 7}, PIDs: []int{os.Getpid(), os.Getpid() + 1}}
 	from, to := sockets(t)
 	defer from.Close()
 	defer to.Close()

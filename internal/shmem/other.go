@@ -46,11 +46,26 @@ func FutexWake(*atomic.Uint32, int) {}
 // Yield does nothing.
 func Yield() {}
 
-// ReadProcess returns the reason why it cannot.
-func ReadProcess(int, uint64, []byte) error { return errOther }
+// Process is another process, whose memory cannot be read here.
+type Process struct{ PID int }
 
-// WriteProcess returns the reason why it cannot.
-func WriteProcess(int, uint64, []byte) error { return errOther }
+// Read returns the reason why it cannot.
+func (*Process) Read(uint64, []byte) error { return errOther }
+
+// Write returns the reason why it cannot.
+func (*Process) Write(uint64, []byte) error { return errOther }
+
+// Check returns the reason why it cannot.
+func (*Process) Check() error { return errOther }
+
+// Identity is what a process says of itself.
+type Identity struct{ _ [32]byte }
+
+// Self returns an empty Identity.
+func Self() (id Identity) { return id }
+
+// Process returns a process that cannot be read.
+func (Identity) Process() *Process { return new(Process) }
 
 // Watch cannot be made here.
 type Watch struct{}

@@ -13,24 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxCopy is the most bytes one ReadProcess or WriteProcess moves: the calls do
+// maxCopy is the most bytes that one system call copies: the calls do
 // not report to the Go scheduler that they block, so they must be short.
 const maxCopy = 1 << 20
 
 type iovec struct{ base, len uint64 }
 
-// ReadProcess copies len(dst) bytes from address addr of process pid into dst,
-// at most maxCopy at a time inside.
-func ReadProcess(pid int, addr uint64, dst []byte) error {
-	return copyProcess(unix.SYS_PROCESS_VM_READV, pid, addr, dst)
-}
-
-// WriteProcess copies src to address addr of process pid.
-func WriteProcess(pid int, addr uint64, src []byte) error {
-	return copyProcess(unix.SYS_PROCESS_VM_WRITEV, pid, addr, src)
-}
-
+// copyProcess copies between b and address addr of a process, at most maxCopy bytes at a time.
 func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
+	does := "reading"
+	if call == unix.SYS_PROCESS_VM_WRITEV {
+		does = "writing to"
+	}
 	for len(b) > 0 {
 		n := min(len(b), maxCopy)
 		local := iovec{Addr(b), uint64(n)}
@@ -43,9 +37,9 @@ func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
 		case e == unix.EINTR:
 			continue
 		case e != 0:
-			return fmt.Errorf("copying %d bytes between this process and %d: %w", n, pid, e)
+			return fmt.Errorf("%s the memory of process %d: %w", does, pid, e)
 		case got == 0 || got > uintptr(n):
-			return fmt.Errorf("copying between this process and %d stopped after %d of %d bytes", pid, got, n)
+			return fmt.Errorf("%s the memory of process %d stopped after %d of %d bytes", does, pid, got, n)
 		}
 		b = b[got:]
 		addr += uint64(got)

@@ -139,6 +139,13 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+// rank returns a process of which this one has the proof.
+func rank(pid int) *Process {
+	id := Self()
+	id.pid = int64(pid)
+	return id.Process()
+}
+
 func TestProcessCopies(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "SHMEM_TEST=sleep")
@@ -151,26 +158,57 @@ func TestProcessCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
+	self := rank(os.Getpid())
 	src := bytes.Repeat([]byte("cohort"), 100000)
 	dst := make([]byte, len(src))
-	if err := ReadProcess(os.Getpid(), Addr(src), dst); err != nil || !bytes.Equal(src, dst) {
+	if err := self.Read(Addr(src), dst); err != nil || !bytes.Equal(src, dst) {
 		t.Errorf("reading %d bytes: %v", len(src), err)
 	}
 	clear(dst)
-	if err := WriteProcess(os.Getpid(), Addr(dst), src); err != nil || !bytes.Equal(src, dst) {
+	if err := self.Write(Addr(dst), src); err != nil || !bytes.Equal(src, dst) {
 		t.Errorf("writing %d bytes: %v", len(src), err)
 	}
-	if err := ReadProcess(cmd.Process.Pid, 8, dst[:8]); err == nil || Gone(err) {
+	if err := self.Read(8, dst[:8]); err == nil || Gone(err) {
 		t.Errorf("reading a bad address: %v", err)
 	}
 	cmd.Process.Signal(syscall.SIGKILL)
 	if id := <-ended; id != 7 {
 		t.Errorf("process %d ended, want 7", id)
 	}
-	if err := ReadProcess(cmd.Process.Pid, 8, dst[:8]); !Gone(err) {
+	if err := rank(cmd.Process.Pid).Read(Addr(src), dst); !Gone(err) {
 		t.Errorf("reading a process that has ended: %v", err)
 	}
 	cmd.Wait()
+}
+
+// The number of a rank's process belongs to another process by now, which has other memory, or the same with another
+// proof in it. Nothing that is read there counts, and nothing is written there.
+func TestAnotherProcessHasTheNumber(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "SHMEM_TEST=sleep")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	other := Self()
+	other.proof[15]++
+	src, dst := []byte("cohort"), make([]byte, 6)
+	for what, p := range map[string]*Process{"other memory": rank(cmd.Process.Pid), "another proof": other.Process(),
+		"no such process": rank(0x40000000), "a negative number": rank(-1), "nothing": rank(0)} {
+		if err := p.Read(Addr(src), dst); !Gone(err) {
+			t.Errorf("%s: reading: %v", what, err)
+		}
+		if err := p.Write(Addr(dst), make([]byte, 6)); !Gone(err) {
+			t.Errorf("%s: writing: %v", what, err)
+		}
+		if err := p.TryCopy(); err == nil {
+			t.Errorf("%s: copies are possible", what)
+		}
+	}
+	if string(src) != "cohort" {
+		t.Errorf("%q was written to", src)
+	}
 }
 
 func TestMove(t *testing.T) {

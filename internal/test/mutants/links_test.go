@@ -71,8 +71,8 @@ var linkMutants = []mutant{
 	case left`,
 		why: "a goodbye overtakes the last frames", test: "internal/memlink TestInterleaveRingOfDeadSender"},
 	{file: "internal/memlink/transfer.go",
-		old: `v>>32 == t.gen && uint32(v) < t.chunks && !l.gone()`,
-		new: `v>>32 == t.gen && uint32(t.desc.claimed.Load()) < t.chunks && !l.gone()`,
+		old: `v>>32 == t.gen && uint32(v) < t.chunks && !l.dead()`,
+		new: `v>>32 == t.gen && uint32(t.desc.claimed.Load()) < t.chunks && !l.dead()`,
 		why: "a receive ends when all chunks are claimed", test: "internal/memlink TestInterleaveTransfer"},
 	{file: "internal/memlink/transfer.go",
 		old: `		t.chunks = t.desc.claimed.fill(t.gen, t.chunks)
@@ -94,9 +94,13 @@ var linkMutants = []mutant{
 	t.desc.state.Store(descState(t.gen, descFree))`,
 		why: "Withdraw looks and then acts", test: "internal/memlink TestInterleaveTransfer"},
 	{file: "internal/memlink/transfer.go",
-		old: `	if len(l.takes) > 0 && !l.gone() && l.cfg.Kill != nil {`,
-		new: `	if len(l.takes) > 0 && !l.gone() && l.cfg.Kill == nil {`,
+		old: `l.dead() || l.cfg.Kill == nil:`,
+		new: `l.dead() || l.cfg.Kill != nil:`,
 		why: "Fence does not kill", test: "internal/memlink TestInterleaveFence"},
+	{file: "internal/memlink/link.go",
+		old: `return l.ended.Load() != nil }`,
+		new: `e := l.ended.Load(); return e != nil && *e == io.EOF }`,
+		why: "a sender whose socket was reset may still copy", test: "internal/memlink TestInterleaveTransferOfDeadRank"},
 	{file: "internal/memlink/transfer.go",
 		old: `	if !t.desc.state.CompareAndSwap(descState(t.gen, descAnnounced), descState(t.gen, descFree)) {
 		return false
