@@ -70,15 +70,12 @@ func (c *Comm) Caps() Caps { return c.base().Caps() }
 // Local.
 func (c *Comm) Devices() backend.Devices { return c.base().Devices() }
 
-// Diagnostics returns what the backend found and set when the process joined the job, one fact per
-// line. It is nil if the backend reports nothing.
+// Diagnostics returns what was found and set when the process joined the job, one fact per line, and what
+// goes on without an aid that is not available, such as the flight recorder's folder. It may be nil.
 //
 // Local.
 func (c *Comm) Diagnostics() []string {
-	if bc := c.base().Backend(); bc != nil {
-		return bc.Diagnostics()
-	}
-	return nil
+	return c.base().Diagnostics()
 }
 
 // WithContext returns a handle of the same communicator whose operations end when ctx does: with

@@ -208,13 +208,18 @@ func TestFlightWritesFileAfterFailure(t *testing.T) {
 	}
 }
 
-// A folder that cannot be created is an error.
-func TestFlightRejectsBadFolder(t *testing.T) {
+// A folder that cannot be created, or written to by the rank's user, costs the files only.
+func TestJobRunsWithoutFlightFolder(t *testing.T) {
 	old := osEnv
 	osEnv = envOf("COHORT_FLIGHT_DIR=/dev/null/x")
 	defer func() { osEnv = old }()
-	err := Run(t.Context(), 1, func(*Comm) error { return nil })
-	if !errors.Is(err, ErrInit) || !strings.Contains(err.Error(), "COHORT_FLIGHT_DIR") {
+	err := Run(t.Context(), 2, func(c *Comm) error {
+		if notes := c.Diagnostics(); len(notes) != 1 || !strings.Contains(notes[0], "COHORT_FLIGHT_DIR") || !strings.Contains(notes[0], "/dev/null") {
+			t.Errorf("Diagnostics returns %q", notes)
+		}
+		return c.Barrier()
+	})
+	if err != nil {
 		t.Error(err)
 	}
 }

@@ -17,8 +17,9 @@ import (
 // settings is a Config completed from the environment.
 type settings struct {
 	Config
-	sized   bool // Rank and Size are known
-	process bool // this process is the rank
+	sized   bool     // Rank and Size are known
+	process bool     // this process is the rank
+	notes   []string // for Diagnostics
 }
 
 // environment looks up a variable, as os.LookupEnv does.
@@ -262,13 +263,13 @@ func (s *settings) place(env environment) error {
 	return nil
 }
 
-// checkFlight creates the flight recorder's folder if it does not exist and checks that it can be
-// written to.
-func (s *settings) checkFlight() error {
+// checkFlight creates the flight recorder's folder if it does not exist. If it cannot be written to, the recorder
+// writes no files, and Diagnostics says why.
+func (s *settings) checkFlight() {
 	if err := flight.Check(s.FlightDir); err != nil {
-		return initFault("folder of the flight recorder (COHORT_FLIGHT_DIR): %v", err)
+		s.notes = append(s.notes, fmt.Sprintf("the flight recorder writes no files (COHORT_FLIGHT_DIR): %v", err))
+		s.FlightDir = ""
 	}
-	return nil
 }
 
 func initFault(format string, args ...any) error {

@@ -3,6 +3,7 @@ package comm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -125,6 +126,14 @@ func (c *Comm) Backend() backend.Comm {
 		return nil
 	}
 	return c.core.bc
+}
+
+// Diagnostics returns what the backend reports, and Options.Notes.
+func (c *Comm) Diagnostics() []string {
+	if c == nil || c.core == nil {
+		return nil
+	}
+	return slices.Concat(c.core.bc.Diagnostics(), c.core.job.Notes)
 }
 
 // Caps returns the capabilities of the backend, the zero Caps for nil.

@@ -23,6 +23,7 @@ type Options struct {
 	Check     bool          // every collective waits until the ranks' calls have been compared
 	Job       string        // its name
 	FlightDir string        // for the files of the flight recorder; empty: none are written
+	Notes     []string      // for Diagnostics
 	Process   bool          // this process is the rank, and Abort ends it
 	RunDir    string        // where the launcher looks for what Abort reports; empty: nowhere
 }
