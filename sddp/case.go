@@ -21,7 +21,7 @@ type Case struct {
 	Description   string
 	Currency      string
 	Stages        int
-	Periods       []string // names; stage t has the data of period t mod len(Periods)
+	Periods       []string // names; each stage has the data of a period, see Case.Period
 	HoursPerStage Series
 	DeficitCost   float64 // per MWh
 	SpillCost     float64 // per MWh
@@ -37,6 +37,9 @@ type Case struct {
 	Blocks       []Block       `json:",omitempty"` // parts of every stage with different loads
 	Inflows      *InflowModel  `json:",omitempty"` // nil for independent lognormal inflows
 	Terminal     [][]float64   `json:",omitempty"` // cuts of the cost after the last stage: alpha and the slopes
+	FirstPeriod  int           `json:",omitempty"` // of the first stage
+	Seasons      []string      `json:",omitempty"` // names, if inflows have other periods than the rest of the case
+	FirstSeason  int           `json:",omitempty"` // of the first period
 }
 
 // Block is a part of the hours of a stage, such as those of the peak.
@@ -98,7 +101,8 @@ type Reservoir struct {
 	Bus                        int
 	MaxStorage, InitialStorage float64
 	MaxGenerationMW            Series
-	InflowMean, InflowStd      []float64 // per period; nil if an inflow model gives the inflows
+	InflowMean, InflowStd      []float64 // per season; nil if an inflow model gives the inflows
+	FirstInflow                *float64  `json:",omitempty"` // of the first stage; nil for its mean
 
 	Productivity float64 `json:",omitempty"` // MW per m3/s; 0 if water is measured as energy
 	Upstream     []int   `json:",omitempty"` // reservoirs whose turbined and spilled water arrives here
@@ -272,12 +276,27 @@ func (c *Case) initialState() []float64 {
 	return state
 }
 
-// expected returns the mean of the noise of a stage: the mean inflows or, with a PAR, residuals of zero.
+// expected returns the mean of the noise of a stage: the mean inflows or, with a PAR, residuals of zero; in the
+// first stage that of the inflows which the case gives.
 func (c *Case) expected(stage int) []float64 {
-	if c.par() != nil {
-		return make([]float64, len(c.Reservoirs))
+	noise, par := make([]float64, len(c.Reservoirs)), c.par()
+	if par == nil {
+		noise = c.meanInflow(stage)
 	}
-	return c.meanInflow(stage)
+	if stage > 0 {
+		return noise
+	}
+	known := make([]float64, len(noise)) // but for the noise
+	if par != nil {
+		state := c.initialState()[len(noise):]
+		par.advance(known, state, make([]float64, len(state)), c.Season(0))
+	}
+	for r, res := range c.Reservoirs {
+		if res.FirstInflow != nil {
+			noise[r] = *res.FirstInflow - known[r]
+		}
+	}
+	return noise
 }
 
 // downstream returns the reservoir where the outflow of a reservoir arrives, or -1.
@@ -304,7 +323,26 @@ func (c *Case) waterWorth(stage, reservoir int) float64 {
 // Period returns the index of the period of a stage.
 //
 // Local.
-func (c *Case) Period(stage int) int { return stage % len(c.Periods) }
+func (c *Case) Period(stage int) int { return (c.FirstPeriod + stage) % len(c.Periods) }
+
+// Season returns the index of the season of a stage, which decides its inflows: its period, unless the case has
+// seasons.
+//
+// Local.
+func (c *Case) Season(stage int) int {
+	if c.Seasons == nil {
+		return c.Period(stage)
+	}
+	return (c.FirstSeason + c.FirstPeriod + stage) % len(c.Seasons)
+}
+
+// seasons returns the names of the seasons.
+func (c *Case) seasons() []string {
+	if c.Seasons == nil {
+		return c.Periods
+	}
+	return c.Seasons
+}
 
 // StageName returns the name of the period of a stage.
 //

@@ -257,6 +257,9 @@ func TestTerminalCutsStandForLaterStages(t *testing.T) {
 		}
 		return ReadCase(dir)
 	}
+	if c, err := read(`"terminal_stage": 2`, strings.SplitAfter(cuts, "\n")[0]); err != nil || c.Terminal != nil {
+		t.Errorf("a table without cuts: got %v, want water without value (%v)", c, err)
+	}
 	c, err := read(`"terminal_stage": 2`, cuts)
 	if err != nil {
 		t.Fatal(err)

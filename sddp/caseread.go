@@ -162,6 +162,7 @@ func (c *Case) readHead(o *object) {
 	for i, raw := range periods {
 		c.Periods = append(c.Periods, readText(o.problems, o.file, fmt.Sprintf("periods[%d]", i), "a name", raw))
 	}
+	c.readCalendar(o)
 	c.HoursPerStage = o.varying("hours_per_stage", len(c.Periods), 1e-3, 1e5)
 	c.DeficitCost = o.number("deficit_cost", 0, maxCost)
 	c.SpillCost = o.number("spill_cost", 0, maxCost)
@@ -171,11 +172,39 @@ func (c *Case) readHead(o *object) {
 	if o.optional("blocks") {
 		c.readBlocks(o, o.objects("blocks", maxBlocks))
 	}
-	o.asked = append(o.asked, "inflow_model", "terminal_stage") // read with the reservoirs
+	o.asked = append(o.asked, "inflow_model", "par_max_order", "terminal_stage") // read with the reservoirs
 	if o.optional("discount_rate") {
 		c.DiscountRate = o.number("discount_rate", 0, maxRate)
 	}
 	o.done()
+}
+
+// readCalendar reads the period of the first stage, and the seasons with that of the first period.
+func (c *Case) readCalendar(o *object) {
+	oneOf := func(field string, names []string) int {
+		name := o.text(field)
+		i := slices.Index(names, name)
+		if i < 0 && name != "" {
+			o.add(o.file, field, "got %q, want one of %q", name, names)
+		}
+		return max(i, 0)
+	}
+	if o.optional("first_period") {
+		c.FirstPeriod = oneOf("first_period", c.Periods)
+	}
+	if !o.optional("seasons") {
+		return
+	}
+	for i, raw := range o.list("seasons", fmt.Sprintf("a list of 1 to %d names", maxPeriods)) {
+		c.Seasons = append(c.Seasons, readText(o.problems, o.file, fmt.Sprintf("seasons[%d]", i), "a name", raw))
+	}
+	if n := len(c.Seasons); n < 1 || n > maxPeriods {
+		o.add(o.file, "seasons", "got %d names, want 1 to %d", n, maxPeriods)
+		return
+	}
+	if o.optional("first_season") {
+		c.FirstSeason = oneOf("first_season", c.Seasons)
+	}
 }
 
 // readBlocks reads the field blocks, whose shares must add up to 1 but for rounding.
@@ -295,6 +324,12 @@ func (c *Case) readReservoirs(f *object, head *object, buses map[string]int) (pa
 		} else {
 			o.asked = append(o.asked, "inflow_mean", "inflow_std") // another model has other inflows
 		}
+		if o.optional("first_inflow") {
+			first := o.number("first_inflow", 0, maxFigure)
+			if r.FirstInflow = &first; head.says("inflow_model", "openings") {
+				o.add(o.file, o.field("first_inflow"), "got %g, want none with the inflow_model \"openings\", whose table has the first stage", first)
+			}
+		}
 		past = append(past, nil)
 		if head.says("inflow_model", "par") && o.optional("past_inflows") {
 			items := o.list("past_inflows", "a list of inflows, the newest first")
@@ -336,9 +371,9 @@ func (c *Case) readStorage(o *object, r *Reservoir) {
 // readInflow reads the inflow.
 func (c *Case) readInflow(o *object, r *Reservoir) {
 	known := len(o.errs)
-	r.InflowMean = o.series("inflow_mean", len(c.Periods), 0, maxFigure)
+	r.InflowMean = o.series("inflow_mean", len(c.seasons()), 0, maxFigure)
 	wrong := len(o.errs) > known
-	r.InflowStd = o.series("inflow_std", len(c.Periods), 0, maxFigure)
+	r.InflowStd = o.series("inflow_std", len(c.seasons()), 0, maxFigure)
 	for k, std := range r.InflowStd {
 		field, mean := fmt.Sprintf("%s[%d]", o.field("inflow_std"), k), r.InflowMean[k]
 		switch {

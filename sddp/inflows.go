@@ -12,8 +12,8 @@ import (
 // set.
 type InflowModel struct {
 	Openings    [][]Opening   `json:",omitempty"` // by stage: all inflows that are possible
-	Record      [][][]float64 `json:",omitempty"` // by year, period and reservoir: years that are equally likely
-	Correlation [][][]float64 `json:",omitempty"` // of the logarithms of lognormal inflows, by period (or one for all), reservoir and reservoir
+	Record      [][][]float64 `json:",omitempty"` // by year, season and reservoir: years that are equally likely
+	Correlation [][][]float64 `json:",omitempty"` // of the logarithms of lognormal inflows, by season (or one for all), reservoir and reservoir
 	PAR         *PAR          `json:",omitempty"`
 }
 
@@ -64,7 +64,7 @@ func (c *Case) par() *PAR {
 
 // meanInflow returns the expected inflow of a stage, by reservoir; with a PAR that of the record.
 func (c *Case) meanInflow(stage int) []float64 {
-	mean, p := make([]float64, len(c.Reservoirs)), c.Period(stage)
+	mean, p := make([]float64, len(c.Reservoirs)), c.Season(stage)
 	for r, res := range c.Reservoirs {
 		switch {
 		case c.laws():
@@ -105,6 +105,13 @@ func (c *Case) readInflowModel(o *object, past [][]float64, table tables) {
 		o.add(file, "", "missing; the inflow_model %q of %s needs it", kind, caseFiles[0])
 		return
 	}
+	most := maxOrder
+	if o.optional("par_max_order") {
+		if kind != "par" {
+			o.add(o.file, "par_max_order", "got one with the inflow_model %q, want it with par only", kind)
+		}
+		most = int(o.whole("par_max_order", 1, maxOrder))
+	}
 	c.Inflows = &InflowModel{}
 	switch kind {
 	case "correlated":
@@ -115,13 +122,13 @@ func (c *Case) readInflowModel(o *object, past [][]float64, table tables) {
 		c.Inflows.Record = c.readRecord(o.problems, file, data)
 	case "par":
 		if record := c.readRecord(o.problems, file, data); record != nil {
-			c.Inflows.PAR = fitPAR(record, past)
+			c.Inflows.PAR = fitPAR(record, past, most, c.Season(0))
 		}
 	}
 }
 
 // readTerminal reads the field terminal_stage of case.json and the cuts of that stage in the table of cuts that
-// another training has written.
+// another training has written. A table without cuts gives water no value.
 func (c *Case) readTerminal(o *object, table tables) {
 	stage := strconv.FormatInt(o.whole("terminal_stage", 1, maxStages), 10)
 	file, data := table(terminalFile)
@@ -129,12 +136,13 @@ func (c *Case) readTerminal(o *object, table tables) {
 		o.add(file, "", "missing; the terminal_stage of %s needs it", caseFiles[0])
 		return
 	}
-	for _, row := range readCSV(o.problems, file, data, []string{"stage", "period", "cut"}, c.CutColumns(), -math.MaxFloat64, math.MaxFloat64) {
+	rows := readCSV(o.problems, file, data, []string{"stage", "period", "cut"}, c.CutColumns(), -math.MaxFloat64, math.MaxFloat64)
+	for _, row := range rows {
 		if row.keys[0] == stage {
 			c.Terminal = append(c.Terminal, row.numbers)
 		}
 	}
-	if c.Terminal == nil && o.err() == nil {
+	if c.Terminal == nil && o.err() == nil && len(rows) > 0 {
 		o.add(file, "", "no cuts of stage %s, the terminal_stage of %s", stage, caseFiles[0])
 	}
 }
@@ -185,10 +193,11 @@ func (c *Case) readOpenings(p *problems, file string, data []byte) {
 // order.
 func (c *Case) readRecord(p *problems, file string, data []byte) (record [][][]float64) {
 	rows := readCSV(p, file, data, []string{"year", "period"}, c.reservoirNames(), 0, maxFigure)
-	n := len(c.Periods)
+	names := c.seasons()
+	n := len(names)
 	for i, row := range rows {
 		first := i - i%n
-		if want := c.Periods[i%n]; row.keys[1] != want || row.keys[0] != rows[first].keys[0] {
+		if want := names[i%n]; row.keys[1] != want || row.keys[0] != rows[first].keys[0] {
 			p.add(file, fmt.Sprintf("line %d", row.line), "got period %q of year %q, want %q of %q: every period of a year, in order", row.keys[1], row.keys[0], want, rows[first].keys[0])
 			return nil
 		}
@@ -209,7 +218,7 @@ func (c *Case) readRecord(p *problems, file string, data []byte) (record [][][]f
 func (c *Case) readCorrelation(p *problems, file string, data []byte) {
 	keys, periods := []string{"reservoir"}, []string{""}
 	if bytes.HasPrefix(data, []byte("period")) {
-		keys, periods = []string{"period", "reservoir"}, c.Periods
+		keys, periods = []string{"period", "reservoir"}, c.seasons()
 	}
 	names := c.reservoirNames()
 	rows := readCSV(p, file, data, keys, names, -1, 1)

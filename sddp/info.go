@@ -106,7 +106,7 @@ func (c *Case) Warnings() (all []string) {
 		for p, std := range r.InflowStd {
 			if mean := r.InflowMean[p]; std > wideStd*mean {
 				add("inflow_std of reservoir %q in period %q is %.6g, %.3g times the mean of %.6g; monthly inflows have 0.2 to 1 times the mean",
-					r.Name, c.Periods[p], std, std/mean, mean)
+					r.Name, c.seasons()[p], std, std/mean, mean)
 			}
 		}
 	}

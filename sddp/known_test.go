@@ -12,6 +12,7 @@ import (
 type written struct {
 	head, buses, thermals, reservoirs, lines string
 	openings                                 string // openings.csv
+	history                                  string // history.csv
 }
 
 // read reads the case.
@@ -22,8 +23,10 @@ func (w written) read(t testing.TB) *Case {
 		[]byte(`{"format": "cohort-sddp-case", "version": 1, "name": "known", "spill_cost": 0, ` + w.head + `}`),
 		list("buses", w.buses), list("thermals", w.thermals), list("reservoirs", w.reservoirs), list("lines", w.lines),
 	}
-	if w.openings != "" {
-		text[len(caseFiles)+slices.Index(caseTables[:], openingsFile)] = []byte(w.openings)
+	for name, table := range map[string]string{openingsFile: w.openings, historyFile: w.history} {
+		if table != "" {
+			text[len(caseFiles)+slices.Index(caseTables[:], name)] = []byte(table)
+		}
 	}
 	c, err := parseCase("case", text)
 	if err != nil {

@@ -18,10 +18,11 @@ type Noise struct {
 	seed   uint64
 	model  *InflowModel
 	first  []int // by stage, and at its end: the number of openings before
+	season []int // by stage
 	reserv int
 	inflow []float64     // by stage, opening, reservoir
 	digest string        // hash of inflow, once the ranks have compared it
-	law    [][]lognormal // by period, reservoir
+	law    [][]lognormal // by season, reservoir
 	factor [][][]float64 // of the correlations of the logarithms (cholesky), nil for none
 }
 
@@ -70,12 +71,12 @@ func noiseOf(c *Case, seed uint64, openings int) *Noise {
 		} else if t == 0 {
 			k = 1
 		}
-		n.first = append(n.first, n.first[t]+k)
+		n.first, n.season = append(n.first, n.first[t]+k), append(n.season, c.Season(t))
 	}
 	if !c.laws() {
 		return n
 	}
-	for p := range c.Periods {
+	for p := range c.seasons() {
 		laws := make([]lognormal, n.reserv)
 		for r, res := range c.Reservoirs {
 			laws[r] = lognormalOf(res.InflowMean[p], res.InflowStd[p])
@@ -88,13 +89,13 @@ func noiseOf(c *Case, seed uint64, openings int) *Noise {
 	return n
 }
 
-// sum returns a hash, in hexadecimal, of the exact bits of all inflows. The bits can differ on another
+// sum returns a hash, in hexadecimal, of the exact bits of all inflows from a stage on. The bits can differ on another
 // kind of processor, where the functions of package math round differently.
-func (n *Noise) sum() string {
+func (n *Noise) sum(stage int) string {
 	h := sha256.New()
 	const chunk = 1 << 12
 	b := make([]byte, 0, 8*chunk)
-	for left := n.inflow; len(left) > 0; {
+	for left := n.inflow[n.first[stage]*n.reserv:]; len(left) > 0; {
 		part := left[:min(len(left), chunk)]
 		left = left[len(part):]
 		b = b[:0]
@@ -119,23 +120,23 @@ func (n *Noise) draw(c *Case, stage int) {
 		case stage == 0:
 			copy(a, c.expected(0))
 		case n.model.Record != nil:
-			copy(a, n.model.Record[k][c.Period(stage)])
+			copy(a, n.model.Record[k][n.season[stage]])
 		case n.model.PAR != nil:
 			years := n.model.PAR.Residual
-			copy(a, years[drawBelow(n.seed, len(years), stage, k, 0, forOpening)][c.Period(stage)])
+			copy(a, years[drawBelow(n.seed, len(years), stage, k, 0, forOpening)][n.season[stage]])
 		default:
-			n.lognormal(a, c.Period(stage), func(r int) float64 { return drawUniform(n.seed, stage, k, r, forOpening) })
+			n.lognormal(a, n.season[stage], func(r int) float64 { return drawUniform(n.seed, stage, k, r, forOpening) })
 		}
 	}
 }
 
-// lognormal fills dst with inflows from the lognormal laws of a period, from a uniform number for each reservoir.
-func (n *Noise) lognormal(dst []float64, period int, uniform func(r int) float64) {
+// lognormal fills dst with inflows from the lognormal laws of a season, from a uniform number for each reservoir.
+func (n *Noise) lognormal(dst []float64, season int, uniform func(r int) float64) {
 	for r := range dst {
 		dst[r] = math.Erfinv(2*uniform(r) - 1)
 	}
 	if n.factor != nil {
-		factor := n.factor[period%len(n.factor)]
+		factor := n.factor[season%len(n.factor)]
 		for r := len(dst) - 1; r >= 0; r-- {
 			sum := 0.0
 			for i, f := range factor[r][:r+1] {
@@ -145,7 +146,7 @@ func (n *Noise) lognormal(dst []float64, period int, uniform func(r int) float64
 		}
 	}
 	for r := range dst {
-		dst[r] = n.law[period][r].at(dst[r])
+		dst[r] = n.law[season][r].at(dst[r])
 	}
 }
 
@@ -220,8 +221,8 @@ func (n *Noise) outside(dst []float64, stage int, uniform func(i int) float64) {
 		copy(dst, n.Inflow(0, 0))
 	case n.law == nil:
 		years := n.years()
-		copy(dst, years[int(uniform(0)*float64(len(years)))][stage%len(years[0])])
+		copy(dst, years[int(uniform(0)*float64(len(years)))][n.season[stage]])
 	default:
-		n.lognormal(dst, stage%len(n.law), uniform)
+		n.lognormal(dst, n.season[stage], uniform)
 	}
 }

@@ -3,7 +3,7 @@ package sddp
 import "math"
 
 // PAR is a periodic autoregressive model of inflows, PAR(p) (Maceira and Damázio, 2006): the inflow of a
-// reservoir in a period is
+// reservoir in a season is
 //
 //	constant + sum over lags of coefficient * inflow that many stages before + residual
 //
@@ -14,21 +14,22 @@ import "math"
 // An inflow may be negative. A stage then has the missing water at a penalty (stage.addWater), so that the
 // cost is a convex function of the state; see Larroyd et al. (2022) for this and for other ways.
 type PAR struct {
-	Constant [][]float64   // by period and reservoir
-	Coefs    [][][]float64 // by period, reservoir and lag, from 1
-	Residual [][][]float64 // by year, period and reservoir
+	Constant [][]float64   // by season and reservoir
+	Coefs    [][][]float64 // by season, reservoir and lag, from 1
+	Residual [][][]float64 // by year, season and reservoir
 	Past     [][]float64   // by reservoir: the inflows before the first stage that are state, the newest first
 	Most     []float64     // by reservoir: the largest inflow of the record
-	Mean     [][]float64   // by period and reservoir: of the record
+	Mean     [][]float64   // by season and reservoir: of the record
 }
 
 // maxOrder is the largest order of a PAR: that of the Brazilian planning models.
 const maxOrder = 6
 
-// fitPAR fits a model to a record by year, period and reservoir. The coefficients solve the Yule-Walker
-// equations of each period. The order is the largest one whose partial autocorrelation differs from zero at
-// a level of 5 %. past is by reservoir, the newest first; where it ends the means continue it.
-func fitPAR(record [][][]float64, past [][]float64) *PAR {
+// fitPAR fits a model to a record by year, season and reservoir. The coefficients solve the Yule-Walker
+// equations of each season. The order is the largest one, up to most, whose partial autocorrelation differs from
+// zero at a level of 5 %. past is by reservoir, the newest first, before the first stage, which is in season
+// first; where it ends the means continue it.
+func fitPAR(record [][][]float64, past [][]float64, most, first int) *PAR {
 	periods, reserv := len(record[0]), len(record[0][0])
 	m := &PAR{
 		Constant: make([][]float64, periods), Coefs: make([][][]float64, periods), Mean: make([][]float64, periods),
@@ -41,7 +42,7 @@ func fitPAR(record [][][]float64, past [][]float64) *PAR {
 			m.Most[r] = max(m.Most[r], x)
 		}
 		for p := range periods {
-			coefs := s.coefs(p)
+			coefs := s.coefs(p, most)
 			constant := s.mean[p]
 			for k, c := range coefs {
 				constant -= c * s.mean[s.period(p-1-k)]
@@ -52,7 +53,7 @@ func fitPAR(record [][][]float64, past [][]float64) *PAR {
 			lags[r] = max(lags[r], len(coefs))
 		}
 		for k := range lags[r] {
-			x := s.mean[s.period(-1-k)]
+			x := s.mean[s.period(first-1-k)]
 			if k < len(past[r]) {
 				x = past[r][k]
 			}
@@ -252,12 +253,12 @@ func (s *history) correlation(period, lag int) float64 {
 }
 
 // coefs returns the coefficients of a period, in the unit of the inflow.
-func (s *history) coefs(period int) (best []float64) {
+func (s *history) coefs(period, most int) (best []float64) {
 	years := float64(len(s.x) / len(s.mean))
 	if s.std[period] == 0 {
 		return nil
 	}
-	for order := 1; order <= min(maxOrder, len(s.x)/len(s.mean)/4); order++ {
+	for order := 1; order <= min(most, len(s.x)/len(s.mean)/4); order++ {
 		a := make([][]float64, order) // of lag j and lag k, and of lag j and now
 		for j := range a {
 			for k := range order {

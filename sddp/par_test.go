@@ -37,7 +37,7 @@ func TestPARIsFittedToRecord(t *testing.T) {
 			}
 		}
 	}
-	m := fitPAR(record, [][]float64{{11, 12, 13}, {21}})
+	m := fitPAR(record, [][]float64{{11, 12, 13}, {21}}, maxOrder, 0)
 	for p := range 2 {
 		for r, want := range coefs[p] {
 			got := m.Coefs[p][r]
@@ -114,6 +114,7 @@ func brazil4With(t *testing.T, model string) *Case {
 func TestPARKeepsMeanAndPersistenceOfBrazil(t *testing.T) {
 	c := brazil4With(t, "par")
 	m := c.par()
+	c.Stages++ // the path uses stages 2 to 13 of each year
 	noise := NewNoise(c, 1, 10)
 	const years = 3000
 	state, next := c.initialState()[4:], make([]float64, m.states())
@@ -260,6 +261,7 @@ func TestHistoricalResidualsReproduceRecord(t *testing.T) {
 	c := brazil4With(t, "par")
 	record, m := readRecordOf(t, c), c.par()
 	skip := len(record) - len(m.Residual)
+	c.Stages = 36
 	noise := NewNoise(c, 1, 1)
 	var state []float64
 	for r, past := range m.Past {

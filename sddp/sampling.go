@@ -39,8 +39,8 @@ func (n *Noise) inYear(dst []float64, stage, first int) {
 		return
 	}
 	years := n.years()
-	year := first + stage/len(years[0])
-	copy(dst, years[year%len(years)][stage%len(years[0])])
+	year := first + (n.season[0]+stage)/len(years[0])
+	copy(dst, years[year%len(years)][n.season[stage]])
 }
 
 // years returns the inflows of the record, or the residuals with a PAR, by year, period and reservoir.

@@ -46,7 +46,7 @@ func shareNoise(world *cohort.Comm, w *crew, c *Case, seed uint64, openings int)
 //
 // Collective: all ranks of world call it.
 func (n *Noise) compare(world *cohort.Comm) error {
-	n.digest = n.sum()
+	n.digest = n.sum(0)
 	return newTeam(world).same("inflows, because their processors round differently; use nodes of one kind", fingerprint(n.digest))
 }
 

@@ -54,7 +54,7 @@ type stage struct {
 	first    int   // list of the first future in a pool
 	terminal *Pool // the cuts of the last stage, in one list; nil for other stages
 
-	period int
+	season int
 	par    *PAR      // nil if inflows are no state
 	inflow []float64 // of this stage
 
@@ -86,7 +86,7 @@ func newStage(c *Case, t int, f futures, solver lp.Solver) (*stage, error) {
 	s := &stage{
 		first: f.first(t), weights: f.of(t), held: make([][]bool, len(f.of(t))),
 		t: t, hours: c.Hours(t), discount: c.discount(t), fill: c.perFlow(t),
-		period: c.Period(t), par: c.par(), inflow: make([]float64, len(c.Reservoirs)),
+		season: c.Season(t), par: c.par(), inflow: make([]float64, len(c.Reservoirs)),
 		lp: solver, v: make([]float64, c.states()),
 	}
 	none := slices.Repeat([]int{-1}, len(c.Reservoirs))
@@ -222,7 +222,7 @@ func (s *stage) restart() error {
 func (s *stage) set(before, noise []float64) {
 	copy(s.inflow, noise)
 	if s.par != nil {
-		s.par.advance(s.inflow, before[len(s.water):], s.v[len(s.water):], s.period)
+		s.par.advance(s.inflow, before[len(s.water):], s.v[len(s.water):], s.season)
 		for i, tail := range s.tails {
 			s.lp.SetRHS(s.base+i, height(tail[0], tail[1:], s.v[len(s.water):]))
 		}
@@ -421,5 +421,5 @@ func (s *stage) slope(dst []float64, weight float64) {
 			byNext[k] += dual * b
 		}
 	}
-	s.par.derive(dst[len(s.water):], byInflow, byNext, s.period)
+	s.par.derive(dst[len(s.water):], byInflow, byNext, s.season)
 }

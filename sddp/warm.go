@@ -10,7 +10,7 @@ import (
 
 // A training can begin with the policy of another one (Options.Warm). If the cost after each stage is the
 // same function in both, the old cuts are valid, and the training begins with them: then only the initial
-// storage differs. Otherwise old cuts may exceed the new costs, for example where the load has fallen. So
+// storage and the inflows up to the first stage differ. Otherwise old cuts may exceed the new costs, for example where the load has fallen. So
 // they only guide the forward passes of the first iterations, which then visit storages as a good policy
 // does, and all cuts are computed anew there.
 
@@ -39,9 +39,17 @@ func futureOf(c *Case, noise *Noise, risk Risk) string {
 	core := *c
 	core.Reservoirs = slices.Clone(c.Reservoirs)
 	for r := range core.Reservoirs {
-		core.Reservoirs[r].InitialStorage = 0
+		core.Reservoirs[r].InitialStorage, core.Reservoirs[r].FirstInflow = 0, nil
 	}
-	sum := sha256.Sum256([]byte(fmt.Sprint(core.SHA256(), noise.digest, risk.Lambda, risk.Alpha)))
+	if par := c.par(); par != nil {
+		later := *par
+		later.Past = nil
+		for _, past := range par.Past {
+			later.Past = append(later.Past, make([]float64, len(past)))
+		}
+		core.Inflows = &InflowModel{PAR: &later}
+	}
+	sum := sha256.Sum256([]byte(fmt.Sprint(core.SHA256(), noise.sum(1), risk.Lambda, risk.Alpha)))
 	return hex.EncodeToString(sum[:])
 }
 

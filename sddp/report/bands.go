@@ -116,8 +116,8 @@ func stageTicks(c *sddp.Case, middle bool) (ticks []plot.Tick) {
 		if c.Stages > 6 {
 			name = shortName(name)
 		}
-		if yearly && t%len(c.Periods) == 0 {
-			name += fmt.Sprintf("\nyear %d", t/len(c.Periods)+1)
+		if yearly && (t == 0 || c.Period(t) == 0) {
+			name += fmt.Sprintf("\nyear %d", (c.FirstPeriod+t)/len(c.Periods)+1)
 			if len(ticks) > 0 && ticks[0].Label == "start" && t == 0 {
 				ticks = ticks[1:] // no room for both
 			}
