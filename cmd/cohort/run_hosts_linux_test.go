@@ -216,6 +216,44 @@ func TestRunOnHostsLeavesNothingWhenKilled(t *testing.T) {
 	}
 }
 
+// TestHostThatGivesUpIsLost has ranks that end with status 0 when they are asked to: if their host is lost, they count as failed
+// nevertheless.
+func TestHostThatGivesUpIsLost(t *testing.T) {
+	n := newNetwork(t)
+	wrapper := filepath.Join(t.TempDir(), "wrapper")
+	if err := os.WriteFile(wrapper, []byte("#!/bin/sh\nssh -F "+n.folder+"/ssh_config \"$@\"\nexit\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	type loss struct {
+		name    string
+		options []string
+		do      func(*hostsJob)
+		message string
+	}
+	for _, c := range sample([]loss{
+		{"agent asked to end", nil, func(j *hostsJob) { syscall.Kill(j.agents[1], syscall.SIGTERM) },
+			"(the agent was asked to end (terminated)), and ranks 2, 3 with it; ending the others\n"},
+		{"wrapper of ssh killed", []string{"--ssh", wrapper}, func(j *hostsJob) { syscall.Kill(j.shell(t, "127.0.0.2"), syscall.SIGKILL) },
+			"(ssh was killed by signal: killed), and ranks 2, 3 with it; ending the others\n"},
+		{"launcher stood", nil, func(j *hostsJob) {
+			j.cmd.Process.Signal(syscall.SIGSTOP)
+			for _, fd := range j.lives {
+				awaitEnd(t, "a process on a host", fd)
+			}
+			j.cmd.Process.Signal(syscall.SIGCONT)
+		}, "(no message from the launcher for 30s), and ranks "},
+	}, 0, 1) {
+		t.Run(c.name, func(t *testing.T) {
+			j := n.start(t, "trap 'kill $!; exit 0' TERM;", "wait", c.options...)
+			c.do(j)
+			status, _ := j.end(t, n)
+			if said := j.stderr.String(); status != 255 || !strings.Contains(said, "cohort: host 127.0.0.") || !strings.Contains(said, c.message) {
+				t.Errorf("status %d, want 255 with %q; stderr:\n%s", status, c.message, said)
+			}
+		})
+	}
+}
+
 // TestResilientJobContinuesAfterLossOfHost loses a host of a resilient job: by option, or because the program on the other
 // host requested it.
 func TestResilientJobContinuesAfterLossOfHost(t *testing.T) {
@@ -245,6 +283,18 @@ func TestResilientJobContinuesAfterLossOfHost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStoppedRankOnHostDoesNotKeepResilientJob has ranks end that see another one stopped, on another host.
+func TestStoppedRankOnHostDoesNotKeepResilientJob(t *testing.T) {
+	n := newNetwork(t)
+	const script = `if test $COHORT_RANK = 1; then echo $$ >$DIR/new; mv $DIR/new $DIR/pid; kill -STOP $$; fi
+		until grep -q '^State:.T' /proc/$(cat $DIR/pid)/status; do sleep 0.01; done 2>/dev/null`
+	status, _, stderr := run(t, n.line("--resilient", "--hosts", "127.0.0.1:1,127.0.0.2:1,localhost:1", "--env", "DIR="+t.TempDir(), "sh", "-c", script)...)
+	if want := "cohort: 127.0.0.2: rank 1 is stopped, and all others have ended; ending it\n"; status != 0 || stderr != want {
+		t.Errorf("status %d, stderr:\n%swant 0 and\n%s", status, stderr, want)
+	}
+	n.nothingLeft(t)
 }
 
 func TestRunOnHostsForwardsSignals(t *testing.T) {

@@ -44,14 +44,15 @@ type Result struct {
 
 // Exit is the end of a rank.
 type Exit struct {
-	Rank    int             // -1 for a host's ranks
-	Name    string          `json:"-"` // for messages: "rank 3", "rank 3 on a"
-	Status  int             // its own, or 128 + the signal that killed it
-	How     string          // "exited with status 3"
-	After   string          // how long the job had run: "1.2 s"
-	GoesOn  bool            // the job may continue without it
-	Aborted bool            // it called Abort
-	Drained <-chan struct{} `json:"-"` // closed when its output has been passed on
+	Rank     int             // -1 for a host's ranks
+	Name     string          `json:"-"` // for messages: "rank 3", "rank 3 on a"
+	Status   int             // its own, or 128 + the signal that killed it
+	How      string          // "exited with status 3"
+	After    string          // how long the job had run: "1.2 s"
+	GoesOn   bool            // the job may continue without it
+	Aborted  bool            // it called Abort
+	Outlived bool            // it was stopped, and killed because all others had ended: its end decides nothing
+	Drained  <-chan struct{} `json:"-"` // closed when its output has been passed on
 }
 
 // Machine is the state of a job. Its methods handle events. They are called by one goroutine.
@@ -144,7 +145,10 @@ func (m *Machine) Continues(e Exit) bool {
 // Ended handles the end of a rank that no longer counts as Running. After an Abort, the job's status is that
 // of the rank that called it, even if another one has ended before because of it.
 func (m *Machine) Ended(e Exit) {
-	if e.Status == 0 {
+	switch {
+	case e.Outlived:
+		return
+	case e.Status == 0:
 		m.Succeeded = true
 		return
 	}

@@ -55,7 +55,8 @@ type agent struct {
 	signals chan os.Signal
 	quiet   atomic.Int32  // intervals pingEvery without a message from the launcher
 	paused  atomic.Bool   // the launcher is stopped, and sends nothing
-	gone    chan struct{} // closed when the launcher is
+	gone    chan struct{} // closed when the launcher is gone or this process was asked to end: the host is lost
+	why     string        // the reason; written before gone is closed
 	once    sync.Once
 	bye     chan bool
 }
@@ -76,20 +77,24 @@ func Agent(in, out *os.File, boot, version string) int {
 	go func() {
 		for s := range own {
 			if s != syscall.SIGPIPE { // the failed write is reported instead
-				a.lost()
+				a.lost(fmt.Sprintf("the agent was asked to end (%v)", s))
 			}
 		}
 	}()
 	go func() {
 		<-a.link.done // closed at the end, or because a write failed
-		a.lost()
+		a.lost(disconnected)
 	}()
 	err := a.prepare(bufio.NewReader(in), boot, version)
 	if err == nil {
 		err = a.run()
 	}
 	defer a.keeper.Close()
-	if err != nil {
+	switch {
+	case err == nil:
+	case a.isGone(): // the launcher reports the loss, with this reason if it still gets it
+		fmt.Fprintln(os.Stderr, a.why)
+	default:
 		a.link.send(kindFault, []byte(err.Error()))
 	}
 	if a.folder != "" {
@@ -276,7 +281,8 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	c := spawn.Config{
 		Path: path, Args: spawn.Convert[string](w.Args), Backend: w.Backend, Job: w.Job, Ranks: w.Ranks, Tag: w.Tag,
 		Stdout: &output{a, 1}, Stderr: &output{a, 2}, Signals: a.signals, Keeper: a.keeper,
-		Part: &spawn.Part{First: w.First, Size: w.Size, Ended: a.ended, Log: func(text string) {
+		Resilient: a.resilient,
+		Part: &spawn.Part{First: w.First, Size: w.Size, Ended: a.ended, Stopped: func(only bool) { a.link.send(kindStopped, yes(only)) }, Log: func(text string) {
 			a.link.send(kindLog, []byte(text[:min(len(text), maxText)]))
 		}},
 	}
@@ -311,8 +317,11 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	return c, nil
 }
 
-// ended reports to the launcher how a rank ended.
+// ended reports to the launcher how a rank ended. If the host is lost, its ranks count as failed however they end.
 func (a *agent) ended(e job.Exit) {
+	if a.isGone() {
+		return
+	}
 	aborter, _, aborted := spawn.AbortIn(a.folder)
 	e.GoesOn, e.Aborted = a.resilient(), aborted && aborter == e.Rank
 	a.link.sendJSON(kindExit, e)
@@ -335,12 +344,13 @@ func (a *agent) run() error {
 		a.job.Wait()
 		close(over)
 	}()
-	if !a.wait(over) {
-		return errors.New("the launcher is gone, and the ranks have not ended")
+	if a.wait(over); a.isGone() {
+		return errors.New(a.why)
 	}
 	a.link.send(kindEnded)
 	select {
 	case <-a.gone:
+		return errors.New(a.why)
 	case send := <-a.bye:
 		for rank := a.work.First; send && a.flight != "" && rank < a.work.First+a.work.Ranks; rank++ {
 			if b, err := os.ReadFile(filepath.Join(a.flight, flight.FileName(rank))); err == nil && len(b) <= maxFlight-4 && a.link.room() == nil {
@@ -352,29 +362,40 @@ func (a *agent) run() error {
 	return nil
 }
 
-// wait waits until c is closed, for at most partingLimit once the launcher is gone. It reports whether c is closed.
-func (a *agent) wait(c <-chan struct{}) bool {
+// wait waits until c is closed, for at most partingLimit once the host is lost.
+func (a *agent) wait(c <-chan struct{}) {
 	select {
 	case <-c:
-		return true
+		return
 	case <-a.gone:
 	}
 	select {
 	case <-c:
-		return true
 	case <-time.After(partingLimit):
-		return false
 	}
 }
 
-// lost ends the ranks, because the launcher is gone or a signal asked this process to end. If that takes too
-// long, the process exits, and the keeper ends the ranks.
-func (a *agent) lost() {
+// disconnected is a reason for lost.
+const disconnected = "the connection to the launcher has ended"
+
+// lost gives up this host for a reason: the ranks are ended, and none of them is reported any more. If ending them takes too long,
+// the process exits, and the keeper ends the ranks.
+func (a *agent) lost(why string) {
 	a.once.Do(func() {
+		a.why = why
 		a.window.close()
 		close(a.gone)
 		time.AfterFunc(2*partingLimit, func() { os.Exit(1) })
 	})
+}
+
+func (a *agent) isGone() bool {
+	select {
+	case <-a.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // beat sends pings to the launcher, and checks that messages arrive from it.
@@ -384,7 +405,7 @@ func (a *agent) beat() {
 	for range tick.C {
 		a.link.send(kindPing)
 		if !a.paused.Load() && a.quiet.Add(1) > silence {
-			a.lost()
+			a.lost(fmt.Sprintf("no message from the launcher for %v", silence*pingEvery))
 			return
 		}
 	}
@@ -405,7 +426,7 @@ func (a *agent) listen(in *bufio.Reader) {
 		a.quiet.Store(0)
 		a.handle(k, b, feeding)
 	}
-	a.lost()
+	a.lost(disconnected)
 	close(feeding)
 }
 
@@ -431,14 +452,14 @@ func (a *agent) handle(k kind, b []byte, feeding chan<- []byte) {
 	case kindEnd:
 		a.job.Stop()
 	case kindAsk:
-		yes := byte(0)
-		if a.resilient() {
-			yes = 1
-		}
-		a.link.send(kindAnswer, []byte{yes})
+		a.link.send(kindAnswer, yes(a.resilient()))
+	case kindNote:
+		a.job.NoteStopped()
+	case kindAlone:
+		a.job.EndStopped()
 	case kindBye:
 		select {
-		case a.bye <- len(b) == 1 && b[0] == 1:
+		case a.bye <- isYes(b):
 		default:
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 2
+const protocol = 3
 
 // kind is the kind of a frame.
 type kind byte
@@ -29,6 +29,8 @@ const (
 	kindInput  kind = 'I' // for rank 0; empty at its end
 	kindEnd    kind = 'E' // end the ranks
 	kindAsk    kind = 'Q' // does the job continue after losses?
+	kindNote   kind = 'N' // a rank of the job has ended with status 0: note which ranks are stopped
+	kindAlone  kind = 'L' // all other ranks of the job have ended: end those that have been stopped since kindNote
 	kindBye    kind = 'B' // all ranks of the job have ended; one byte, 1: send the files of the flight recorder
 )
 
@@ -43,6 +45,7 @@ const (
 	kindDrained kind = 'd' // the output of a rank that ended has been sent: its number, 4 bytes
 	kindLog     kind = 'l' // a sentence about the ranks
 	kindAnswer  kind = 'a' // to kindAsk, one byte
+	kindStopped kind = 's' // one byte, 1: all ranks that run have been stopped since kindNote; 0: no longer
 	kindEnded   kind = 'e' // all ranks have ended, and their output has been sent
 	kindFlight  kind = 'y' // a file of the flight recorder: rank, 4 bytes, and its contents
 	kindDone    kind = 'z' // the last frame
@@ -69,12 +72,13 @@ type limits map[kind]uint32
 
 var toAgent = limits{
 	kindWork: maxJSON, kindFile: maxChunk, kindGo: 0, kindSignal: 1, kindInput: maxChunk, kindEnd: 0, kindAsk: 0,
+	kindNote: 0, kindAlone: 0,
 	kindBye: 1, kindPing: 0, kindAck: 4,
 }
 
 var toLauncher = limits{
 	kindHello: maxText, kindNeed: 0, kindReady: maxText, kindFault: maxText, kindOutput: maxOutput, kindExit: maxText,
-	kindDrained: 4, kindLog: maxText, kindAnswer: 1, kindEnded: 0, kindFlight: maxFlight, kindDone: 0, kindPing: 0, kindAck: 4,
+	kindDrained: 4, kindLog: maxText, kindAnswer: 1, kindStopped: 1, kindEnded: 0, kindFlight: maxFlight, kindDone: 0, kindPing: 0, kindAck: 4,
 }
 
 // hello describes an agent and its host.
@@ -166,6 +170,16 @@ func number(payload []byte) (uint32, error) {
 	}
 	return binary.LittleEndian.Uint32(payload), nil
 }
+
+// yes is a payload of one byte, 1 for true.
+func yes(is bool) []byte {
+	if is {
+		return []byte{1}
+	}
+	return []byte{0}
+}
+
+func isYes(payload []byte) bool { return len(payload) == 1 && payload[0] == 1 }
 
 func numberBytes(n int) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }
 

@@ -203,13 +203,33 @@ func (s *judge) handle(e event) {
 		s.lostRanks(h)
 		h.ended = true
 	case kindAnswer:
-		s.m.Answer(len(e.b) == 1 && e.b[0] == 1)
+		s.m.Answer(isYes(e.b))
+	case kindStopped:
+		h.stopped = isYes(e.b)
 	case kindEnded:
 		h.ended = true
 	case kindFlight:
 		s.keepFlight(h, e.b)
 	case kindDone:
 		h.done = true
+	}
+	s.endStopped()
+}
+
+// endStopped ends the stopped ranks once no others are left, as internal/spawn does on one node.
+func (s *judge) endStopped() {
+	for _, h := range s.hosts {
+		for rank := h.first; rank < h.first+h.count; rank++ {
+			if s.there[rank] && !h.stopped {
+				return
+			}
+		}
+	}
+	for _, h := range s.hosts {
+		if h.stopped {
+			h.stopped = false
+			h.link.send(kindAlone)
+		}
 	}
 }
 
@@ -222,7 +242,10 @@ func (s *judge) exited(h *host, x job.Exit) {
 	s.m.Running--
 	s.drained[x.Rank] = make(chan struct{})
 	x.Name, x.Drained = fmt.Sprintf("rank %d on %s", x.Rank, h.Name), s.drained[x.Rank]
-	s.m.Ended(x)
+	first := !s.m.Succeeded
+	if s.m.Ended(x); first && s.m.Succeeded {
+		s.sendAll(kindNote)
+	}
 }
 
 // lose handles the loss of a host and its ranks.
@@ -292,12 +315,9 @@ func (s *judge) say(text string) { s.print.add(s.cfg.Stderr, []byte("cohort: "+t
 
 // goodbye lets the hosts send the files of the flight recorder if they are needed, and waits for that.
 func (s *judge) goodbye() {
-	want := byte(0)
-	if s.cfg.Flight != "" && (s.m.Status != 0 || s.cfg.KeepFlight) {
-		want = 1
-	}
+	want := s.cfg.Flight != "" && (s.m.Status != 0 || s.cfg.KeepFlight)
 	for _, h := range s.hosts {
-		h.link.send(kindBye, []byte{want})
+		h.link.send(kindBye, yes(want))
 	}
 	s.m.Stop()
 	limit := time.AfterFunc(flightLimit, func() {

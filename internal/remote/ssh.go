@@ -77,7 +77,8 @@ func openShell(command []string, name string, keeper *spawn.Keeper) (*shell, err
 	return s, nil
 }
 
-// watch waits for the end of ssh, and keeps its messages.
+// watch waits for the end of ssh, and keeps its messages. If a wrapper script of the user dies, the ssh that it has started is
+// killed: nothing else would notice that the agent is lost.
 func (s *shell) watch(stderr *os.File, keeper *spawn.Keeper) {
 	read := make(chan struct{})
 	go func() {
@@ -100,6 +101,7 @@ func (s *shell) watch(stderr *os.File, keeper *spawn.Keeper) {
 		}
 	}()
 	s.cmd.Wait()
+	syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // nothing, if the group is empty
 	keeper.GroupGone(s.cmd.Process.Pid)
 	stderr.SetReadDeadline(time.Now().Add(wordsLimit))
 	<-read

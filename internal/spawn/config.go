@@ -100,6 +100,8 @@ type Part struct {
 
 	// Ended is called for every rank that ends, in that order. It must not block.
 	Ended func(job.Exit)
+	// Stopped is called when for some time only ranks that NoteStopped has found have been left, or no longer. It must not block.
+	Stopped func(only bool)
 	// Log is called with each message about the job that this package would otherwise print.
 	Log func(text string)
 }

@@ -35,29 +35,49 @@ type Job struct {
 	out    *output
 	ranks  []*rank
 	ended  chan exit
-	stop   chan func(*job.Machine) // reasons to end the job
+	stop   chan func(*state) // changes of the job by others than its goroutine
 	done   chan struct{}
 	result job.Result
 
 	launcher *starter // nil if this process starts the ranks
 }
 
+// A phase is the state of a rank.
+//
+//	phase              event                                        next
+//	pending            the process that a launcher starts connects  runs
+//	                   the launcher has ended                       gone
+//	runs               stopped at the first success of a rank       stopped
+//	stopped            continued                                    runs
+//	                   all other ranks have ended                   outlived
+//	runs to outlived   its process has ended                        lingers if its group is not empty, else gone
+//	lingers            lingerLimit                                  asked
+//	lingers, asked     its group is empty                           gone
+type phase int
+
+const (
+	pending  phase = iota // its process is not known
+	runs                  // its process runs
+	stopped               // since a rank succeeded, its process is stopped
+	outlived              // its process is being killed, because it was stopped and all others had ended
+	lingers               // its process has ended, and others of its group run
+	asked                 // and have been sent SIGTERM
+	gone                  // its group is empty
+)
+
 type rank struct {
-	proc    *os.Process
-	pgid    int
-	running bool
-	// linger is set from the end of the rank until its group is empty, and asked once
-	// the group has been sent SIGTERM. since is the time of the rank's end.
-	linger, asked bool
-	since         time.Time
-	// unread is the time of the rank's end while its status is unknown.
-	unread time.Time
-	// stopped: stopped by a signal since the first rank succeeded. outlived: ended because of that.
-	stopped, outlived bool
+	phase  phase
+	proc   *os.Process
+	pgid   int       // 0 while pending
+	since  time.Time // of phase lingers
+	unread time.Time // when it ended, while its status is unknown
 
 	drained chan struct{} // closed when its output has been passed on
 	pipes   []*pipe       // where its output comes from
 }
+
+// running reports whether the rank has not ended.
+func (r *rank) running() bool { return r.phase <= outlived }
 
 type exit struct {
 	rank int
@@ -93,10 +113,10 @@ func Start(cfg Config) (*Job, error) {
 		cfg.Job = newJobID()
 	}
 	j := &Job{
-		cfg: cfg, begun: time.Now(), ended: make(chan exit, cfg.Ranks), stop: make(chan func(*job.Machine), 8), done: make(chan struct{}),
+		cfg: cfg, begun: time.Now(), ended: make(chan exit, cfg.Ranks), stop: make(chan func(*state), 8), done: make(chan struct{}),
 	}
 	j.out = &output{stdout: cfg.Stdout, stderr: cfg.Stderr, failed: func(err error) {
-		j.send(func(m *job.Machine) { m.OutputFailed(err) })
+		j.send(func(s *state) { s.m.OutputFailed(err) })
 	}}
 	j.out.terminal = [2]bool{cfg.Terminal || isTerminal(cfg.Stdout), cfg.Terminal || isTerminal(cfg.Stderr)}
 	cfg.Keeper.await()
@@ -118,15 +138,21 @@ func (j *Job) Wait() job.Result {
 
 // End ends the job as if a rank had failed with status. why becomes Result.Err.
 func (j *Job) End(status int, why error) {
-	j.send(func(m *job.Machine) { m.End(status, why, why.Error()) })
+	j.send(func(s *state) { s.m.End(status, why, why.Error()) })
 }
 
 // Stop ends the job without a message.
-func (j *Job) Stop() { j.send(func(m *job.Machine) { m.End(0, nil, "") }) }
+func (j *Job) Stop() { j.send(func(s *state) { s.m.End(0, nil, "") }) }
 
-func (j *Job) send(end func(*job.Machine)) {
+// NoteStopped records which ranks are stopped when a rank of the larger job has ended with status 0.
+func (j *Job) NoteStopped() { j.send((*state).noteStopped) }
+
+// EndStopped ends the ranks that have been stopped since then, because all others of the larger job have ended.
+func (j *Job) EndStopped() { j.send((*state).endStopped) }
+
+func (j *Job) send(change func(*state)) {
 	select {
-	case j.stop <- end:
+	case j.stop <- change:
 	default: // the job is being ended already
 	}
 }
@@ -207,7 +233,7 @@ func (j *Job) descriptors() int {
 
 // startRank starts rank i with its output connected.
 func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) error {
-	r := &rank{running: true, drained: make(chan struct{})}
+	r := &rank{drained: make(chan struct{})}
 	files, started, err := j.openOutput(r, i)
 	if err != nil {
 		return err
@@ -226,7 +252,7 @@ func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) error {
 	if err != nil {
 		return j.startError(i, err)
 	}
-	r.pgid = r.proc.Pid
+	r.phase, r.pgid = runs, r.proc.Pid
 	j.cfg.Keeper.Group(r.pgid)
 	j.ranks = append(j.ranks, r)
 	return nil

@@ -80,7 +80,7 @@ func (j *Job) launchBy() error {
 		return fmt.Errorf("watching ranks: %w", err)
 	}
 	for range j.cfg.Ranks {
-		j.ranks = append(j.ranks, &rank{running: true, drained: make(chan struct{})})
+		j.ranks = append(j.ranks, &rank{drained: make(chan struct{})})
 	}
 	if err := j.onThread(func() error { return j.startLauncher(address) }); err != nil {
 		l.listen.Close()
@@ -186,7 +186,7 @@ func (s *state) hello(h hello) {
 		err = fmt.Errorf("%s started %d ranks, want %d", name, h.size, len(s.ranks))
 	case h.rank < 0 || h.rank >= h.size || s.ranks[h.rank].pgid != 0:
 		err = fmt.Errorf("%s started rank %d of %d twice", name, h.rank, h.size)
-	case !s.ranks[h.rank].running: // the launcher ended first, because another rank failed
+	case s.ranks[h.rank].phase == gone: // the launcher ended first, because another rank failed
 		h.conn.Close()
 		return
 	default:
@@ -229,7 +229,7 @@ func (s *state) admit(h hello) error {
 		}
 		return s.startError(h.rank, err)
 	}
-	r.pgid = h.pid
+	r.phase, r.pgid = runs, h.pid
 	s.cfg.Keeper.Group(r.pgid)
 	o := order{
 		Path: Text(s.cfg.Path),

@@ -67,8 +67,8 @@ func (j *Job) run(startErr error) {
 			s.relay.reported(n, alive)
 		case <-s.relay.wait():
 			s.relay.tick()
-		case end := <-j.stop:
-			end(s.m)
+		case change := <-j.stop:
+			change(&s)
 		case <-s.m.Wait():
 			s.m.Tick()
 		case <-tick.C:
@@ -89,8 +89,8 @@ func (j *Job) run(startErr error) {
 	}
 	if j.drain() {
 		select {
-		case end := <-j.stop: // the last output could not be written
-			end(s.m)
+		case change := <-j.stop: // the last output could not be written
+			change(&s)
 		default:
 		}
 		j.await(log.Close())
@@ -115,28 +115,30 @@ type state struct {
 	suspects  []exit
 	suspected <-chan time.Time
 
-	look  <-chan time.Time // when to check the stopped ranks
-	alone time.Time        // since when only stopped ranks are left
+	look     <-chan time.Time // when to check the stopped ranks
+	alone    time.Time        // since when only stopped ranks are left
+	reported bool             // that has been reported to the larger job
 }
 
 // rankEnded handles the end of a rank.
 func (s *state) rankEnded(e exit) {
-	s.gone(e.rank)
 	r := s.ranks[e.rank]
+	wasOutlived := r.phase == outlived
+	s.gone(e.rank)
 	if e.unknown {
 		r.unread = e.at
 		return
 	}
 	r.unread = time.Time{}
 	x := s.exit(e)
+	x.Outlived = wasOutlived
 	switch {
 	case s.cfg.Part != nil:
 		if !s.unstarted { // else Start reports why
 			s.cfg.Part.Ended(x)
 		}
 		return
-	case r.outlived:
-		return
+	case x.Outlived:
 	case x.Status == 0:
 		if !s.m.Succeeded {
 			s.noteStopped()
@@ -167,16 +169,16 @@ func (s *state) exit(e exit) job.Exit {
 // gone records that a rank's process has ended.
 func (s *state) gone(rank int) {
 	r := s.ranks[rank]
-	if !r.running {
+	if !r.running() {
 		return
 	}
-	r.running = false
+	r.phase = gone
 	s.m.Running--
 	if r.pgid == 0 { // it never started
 		return
 	}
 	if groupAlive(r.pgid) {
-		r.linger, r.since = true, time.Now()
+		r.phase, r.since = lingers, time.Now()
 		s.lingering++
 		if s.last != 0 {
 			syscall.Kill(-r.pgid, s.last)
@@ -206,7 +208,7 @@ func (s *state) terminate() {
 func (s *state) kill() {
 	var names []string
 	for i, r := range s.ranks {
-		if r.running && r.pgid != 0 {
+		if r.running() && r.pgid != 0 {
 			names = append(names, fmt.Sprint(s.number(i)))
 		}
 	}
@@ -228,7 +230,7 @@ func (s *state) signalAll(sig syscall.Signal) {
 // giveUp stops waiting for processes that SIGKILL did not end.
 func (s *state) giveUp() {
 	for i, r := range s.ranks {
-		if r.running && r.pgid != 0 {
+		if r.running() && r.pgid != 0 {
 			s.logf("rank %d (process %d) is stuck in the kernel and cannot be ended; leaving it", s.number(i), r.pgid)
 		}
 	}
@@ -238,7 +240,7 @@ func (s *state) giveUp() {
 // signal sends a signal to every process group that may not be empty.
 func (s *state) signal(sig syscall.Signal) {
 	for _, r := range s.ranks {
-		if r.pgid != 0 && (r.running || r.linger) {
+		if r.pgid != 0 && r.phase != gone {
 			syscall.Kill(-r.pgid, sig)
 		}
 	}
@@ -249,13 +251,13 @@ func (s *state) signal(sig syscall.Signal) {
 func (s *state) sweep() {
 	live, known := liveGroups()
 	for i, r := range s.ranks {
-		if !r.linger {
+		if r.phase != lingers && r.phase != asked {
 			continue
 		}
 		waited := time.Since(r.since)
-		gone := syscall.Kill(-r.pgid, 0) == syscall.ESRCH || known && !live[r.pgid]
-		if gone || waited > lingerLimit+KillAfter+stuckLimit {
-			r.linger = false
+		empty := syscall.Kill(-r.pgid, 0) == syscall.ESRCH || known && !live[r.pgid]
+		if empty || waited > lingerLimit+KillAfter+stuckLimit {
+			r.phase = gone
 			s.lingering--
 			s.cfg.Keeper.GroupGone(r.pgid)
 			continue
@@ -264,8 +266,8 @@ func (s *state) sweep() {
 		case s.last != 0: // kill ends them
 		case waited > lingerLimit+KillAfter:
 			syscall.Kill(-r.pgid, syscall.SIGKILL)
-		case waited > lingerLimit && !r.asked:
-			r.asked = true
+		case waited > lingerLimit && r.phase == lingers:
+			r.phase = asked
 			if s.m.Began.IsZero() {
 				s.logf("rank %d left processes behind; ending them", s.number(i))
 			}

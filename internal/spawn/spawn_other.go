@@ -24,6 +24,12 @@ func (*Job) End(int, error) {}
 // Stop ends the job.
 func (*Job) Stop() {}
 
+// NoteStopped does nothing.
+func (*Job) NoteStopped() {}
+
+// EndStopped does nothing.
+func (*Job) EndStopped() {}
+
 // Init does nothing: no process is a Keeper on this system.
 func Init() {}
 

@@ -21,37 +21,53 @@ func (s *state) noteStopped() {
 		return
 	}
 	for _, r := range s.ranks {
-		if r.stopped = r.running && isStopped(r.pgid); r.stopped {
+		if r.phase == runs && isStopped(r.pgid) {
+			r.phase = stopped
 			s.look = time.After(lookEvery)
 		}
 	}
 }
 
-// lookStopped ends the ranks that have been stopped since noteStopped once only these are left.
+// lookStopped ends the ranks that have been stopped since noteStopped once only these have been left for lingerLimit. For ranks of
+// a larger job, it reports whether that is so.
 func (s *state) lookStopped() {
 	s.look = nil
 	left := 0
 	for _, r := range s.ranks {
-		if r.stopped = r.stopped && r.running && isStopped(r.pgid); r.stopped {
+		if r.phase == stopped && !isStopped(r.pgid) {
+			r.phase = runs
+		}
+		if r.phase == stopped {
 			left++
 		}
 	}
+	alone := left > 0 && left == s.m.Running && s.last == 0
 	switch {
-	case left == 0 || s.last != 0:
-		return
-	case left < s.m.Running:
+	case !alone:
 		s.alone = time.Time{}
 	case s.alone.IsZero():
 		s.alone = time.Now()
-	case time.Since(s.alone) > lingerLimit:
-		for i, r := range s.ranks {
-			if r.stopped {
-				s.logf("rank %d is stopped, and all others have ended; ending it", i)
-				r.outlived = true
-				syscall.Kill(-r.pgid, syscall.SIGKILL)
-			}
-		}
-		return
 	}
-	s.look = time.After(lookEvery)
+	alone = alone && time.Since(s.alone) > lingerLimit
+	switch {
+	case s.cfg.Part == nil && alone:
+		s.endStopped()
+	case s.cfg.Part != nil && alone != s.reported:
+		s.reported = alone
+		s.cfg.Part.Stopped(alone)
+	}
+	if left > 0 && s.last == 0 || s.reported {
+		s.look = time.After(lookEvery)
+	}
+}
+
+// endStopped kills the ranks that have been stopped since noteStopped.
+func (s *state) endStopped() {
+	for i, r := range s.ranks {
+		if r.phase == stopped && isStopped(r.pgid) {
+			s.logf("rank %d is stopped, and all others have ended; ending it", s.number(i))
+			r.phase = outlived
+			syscall.Kill(-r.pgid, syscall.SIGKILL)
+		}
+	}
 }
