@@ -26,7 +26,7 @@ func (j *Job) run(startErr error) {
 			j.out.say("cohort: " + text + "\n")
 		}
 	})
-	s := state{Job: j, unstarted: startErr != nil}
+	s := state{Job: j, unstarted: startErr != nil, oomKills: j.oomKills}
 	s.relay = newRelay(s.cfg.Keeper, s.pass)
 	if s.cfg.Part != nil { // the launcher of the larger job passes signals on
 		s.relay.keeper = nil
@@ -118,6 +118,8 @@ type state struct {
 	look     <-chan time.Time // when to check the stopped ranks
 	alone    time.Time        // since when only stopped ranks are left
 	reported bool             // that has been reported to the larger job
+
+	oomKills int64 // those that happened before the job or have explained the end of a rank
 }
 
 // rankEnded handles the end of a rank.
@@ -156,6 +158,7 @@ func (s *state) exit(e exit) job.Exit {
 	r := s.ranks[e.rank]
 	x := job.Exit{Rank: s.number(e.rank), After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
 	x.Status, x.How = describe(e)
+	x.How += s.outOfMemory(e)
 	if x.Status != 0 && s.cfg.Part == nil {
 		if rank, code, ok := s.aborted(); ok {
 			x.Rank, x.Status, x.How, x.Aborted = rank, code, fmt.Sprintf("aborted the job with code %d", code), true
