@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -486,19 +485,4 @@ func (a *agent) feed() chan<- []byte {
 		}
 	}()
 	return c
-}
-
-// output is standard output (1) or error (2) of the ranks.
-type output struct {
-	a    *agent
-	name byte
-}
-
-// Write sends the whole lines that internal/spawn writes at once.
-func (o *output) Write(p []byte) (int, error) {
-	if !o.a.window.take(len(p)) {
-		return 0, io.ErrClosedPipe
-	}
-	o.a.link.send(kindOutput, []byte{o.name}, p)
-	return len(p), nil
 }

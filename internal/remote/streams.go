@@ -99,3 +99,18 @@ func (w *inputWriter) Close() error {
 	w.link.send(kindInput)
 	return nil
 }
+
+// output is standard output (1) or error (2) of the ranks.
+type output struct {
+	a    *agent
+	name byte
+}
+
+// Write sends the whole lines that internal/spawn writes at once.
+func (o *output) Write(p []byte) (int, error) {
+	if !o.a.window.take(len(p)) {
+		return 0, io.ErrClosedPipe
+	}
+	o.a.link.send(kindOutput, []byte{o.name}, p)
+	return len(p), nil
+}

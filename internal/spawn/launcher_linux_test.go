@@ -1,7 +1,6 @@
 package spawn
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cohort-hpc/cohort/internal/test/need"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -188,58 +186,6 @@ func TestSignalToAllProcessesReachesRanksOnce(t *testing.T) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	}
-}
-
-func init() { programs["eat"] = eatProgram }
-
-// eatProgram has rank 1 use memory until it is killed.
-func eatProgram([]string) {
-	var all [][]byte
-	for me() == "1" {
-		all = append(all, bytes.Repeat([]byte{1}, 1<<20))
-	}
-	time.Sleep(time.Hour)
-	runtime.KeepAlive(all)
-}
-
-// TestKilledForLackOfMemory runs a job in a control group of its own with a limit.
-func TestKilledForLackOfMemory(t *testing.T) {
-	limit, group := memoryGroup(t)
-	cmd, _, stderr := launcher(t, 2, "eat")
-	cmd.Args = append([]string{"sh", "-c", "echo $$ >" + group + "/cgroup.procs && exec \"$0\" \"$@\"", cmd.Path}, cmd.Args[1:]...)
-	cmd.Path = "/bin/sh"
-	begin(t, cmd)
-	cmd.Wait()
-	want := fmt.Sprintf("cohort: rank 1 was killed by signal 9 (killed) because the memory limit of its control group, %d MiB, was reached, after ", limit>>20)
-	if got := cmd.ProcessState.ExitCode(); got != 137 || !strings.HasPrefix(stderr.String(), want) {
-		t.Errorf("status %d, stderr:\n%s\nwant 137 and %s", got, stderr, want)
-	}
-}
-
-// memoryGroup creates a control group with a limit of memory, beside or below that of this process.
-func memoryGroup(t *testing.T) (limit int, group string) {
-	t.Helper()
-	limit = 300 << 20
-	for _, file := range []string{"/sys/fs/cgroup/memory/%s/memory.limit_in_bytes", "/sys/fs/cgroup/%s/memory.max"} {
-		file = fmt.Sprintf(file, fmt.Sprint("cohort-test-", os.Getpid()))
-		group = filepath.Dir(file)
-		if os.Mkdir(group, 0o700) != nil {
-			continue
-		}
-		t.Cleanup(func() {
-			for end := time.Now().Add(patience); os.Remove(group) != nil && time.Now().Before(end); { // until its processes are gone
-				time.Sleep(10 * time.Millisecond)
-			}
-		})
-		if f, err := os.OpenFile(file, os.O_WRONLY, 0); err == nil { // it exists if this is a control group
-			_, err = f.WriteString(strconv.Itoa(limit))
-			if f.Close(); err == nil {
-				return limit, group
-			}
-		}
-	}
-	need.MissingRight(t, "a control group with a limit of memory cannot be created below /sys/fs/cgroup, which takes root")
-	return 0, ""
 }
 
 func TestStatusIs128PlusSignal(t *testing.T) {
@@ -483,111 +429,5 @@ func TestRanksAreBoundToTheirPlaces(t *testing.T) {
 	}
 	if now := allowed(); now.String() != mask.String() {
 		t.Errorf("the launcher's own mask changed from %v to %v", mask, now)
-	}
-}
-
-// terminal opens a pseudo terminal.
-func terminal(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("this system has no pseudo terminals: there is no /dev/ptmx")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { master.Close() })
-	conn, err := master.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	conn.Control(func(fd uintptr) {
-		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
-			n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
-		}
-	})
-	if err == nil {
-		slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return master, slave
-}
-
-// atTerminal starts a launcher of two ranks at a terminal. screen is what the terminal shows.
-func atTerminal(t *testing.T, name string) (cmd *exec.Cmd, keyboard *os.File, screen *buffer) {
-	t.Helper()
-	master, slave := terminal(t)
-	cmd, _, _ = launcher(t, 2, name)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	begin(t, cmd)
-	slave.Close()
-	screen = new(buffer)
-	go io.Copy(screen, master)
-	return cmd, master, screen
-}
-
-func TestRankReadsTerminal(t *testing.T) {
-	cmd, keyboard, screen := atTerminal(t, "cat")
-	screen.await(t, "[0] ready", 1)
-	keyboard.WriteString("hello\n")
-	screen.await(t, "[0] hello", 1) // it went through the launcher: the rank is in the background
-	keyboard.WriteString("\x04")    // ^D
-	screen.await(t, "[0] bytes: 6 error: <nil>", 1)
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-}
-
-func init() { programs["ask"] = askProgram }
-
-// askProgram has rank 0 ask a question, without a newline after it, and repeat the answer.
-func askProgram([]string) {
-	if me() == "0" {
-		answer := ""
-		fmt.Print("how many? ")
-		fmt.Scan(&answer)
-		fmt.Println("got", answer)
-	}
-}
-
-func TestTerminalShowsQuestion(t *testing.T) {
-	cmd, keyboard, screen := atTerminal(t, "ask")
-	screen.await(t, "[0] how many? ", 1)
-	keyboard.WriteString("42\n")
-	screen.await(t, "got 42", 1)
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestStopAndContinueReachRanks(t *testing.T) {
-	cmd, stdout, _ := launcher(t, 2, "wait")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a job of a shell, which the test is
-	begin(t, cmd)
-	stdout.await(t, "ready", 2)
-	cmd.Process.Signal(syscall.SIGTSTP)
-	var status syscall.WaitStatus
-	for {
-		_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, syscall.EINTR) {
-			t.Fatal(err)
-		}
-	}
-	if !status.Stopped() {
-		t.Fatalf("the launcher did not stop: %v", status)
-	}
-	cmd.Process.Signal(syscall.SIGCONT)
-	stdout.await(t, "got continued", 2)
-	cmd.Process.Signal(syscall.SIGTERM)
-	stdout.await(t, "got terminated", 2)
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 )
 
 // openStdin returns the standard input of rank 0. No rank is in the terminal's foreground
@@ -51,7 +50,11 @@ func Feed(from *os.File, to io.WriteCloser, done <-chan struct{}) {
 // isTerminal reports whether a writer is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
 }
 
 // foreground reports whether a descriptor is this process's terminal, and

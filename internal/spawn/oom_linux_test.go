@@ -1,0 +1,67 @@
+package spawn
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/need"
+)
+
+func init() { programs["eat"] = eatProgram }
+
+// eatProgram has rank 1 use memory until it is killed.
+func eatProgram([]string) {
+	var all [][]byte
+	for me() == "1" {
+		all = append(all, bytes.Repeat([]byte{1}, 1<<20))
+	}
+	time.Sleep(time.Hour)
+	runtime.KeepAlive(all)
+}
+
+// TestKilledForLackOfMemory runs a job in a control group of its own with a limit.
+func TestKilledForLackOfMemory(t *testing.T) {
+	limit, group := memoryGroup(t)
+	cmd, _, stderr := launcher(t, 2, "eat")
+	cmd.Args = append([]string{"sh", "-c", "echo $$ >" + group + "/cgroup.procs && exec \"$0\" \"$@\"", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	begin(t, cmd)
+	cmd.Wait()
+	want := fmt.Sprintf("cohort: rank 1 was killed by signal 9 (killed) because the memory limit of its control group, %d MiB, was reached, after ", limit>>20)
+	if got := cmd.ProcessState.ExitCode(); got != 137 || !strings.HasPrefix(stderr.String(), want) {
+		t.Errorf("status %d, stderr:\n%s\nwant 137 and %s", got, stderr, want)
+	}
+}
+
+// memoryGroup creates a control group with a limit of memory, beside or below that of this process.
+func memoryGroup(t *testing.T) (limit int, group string) {
+	t.Helper()
+	limit = 300 << 20
+	for _, file := range []string{"/sys/fs/cgroup/memory/%s/memory.limit_in_bytes", "/sys/fs/cgroup/%s/memory.max"} {
+		file = fmt.Sprintf(file, fmt.Sprint("cohort-test-", os.Getpid()))
+		group = filepath.Dir(file)
+		if os.Mkdir(group, 0o700) != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			for end := time.Now().Add(patience); os.Remove(group) != nil && time.Now().Before(end); { // until its processes are gone
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		if f, err := os.OpenFile(file, os.O_WRONLY, 0); err == nil { // it exists if this is a control group
+			_, err = f.WriteString(strconv.Itoa(limit))
+			if f.Close(); err == nil {
+				return limit, group
+			}
+		}
+	}
+	need.MissingRight(t, "a control group with a limit of memory cannot be created below /sys/fs/cgroup, which takes root")
+	return 0, ""
+}
