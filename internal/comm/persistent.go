@@ -93,6 +93,9 @@ func (p *Persistent) Start() error {
 
 // restart returns the request of the start that the caller makes: q, or another one if q is still in use.
 func (p *Persistent) restart(q *Request) (*Request, error) {
+	if q.phase() == phaseReturned && q.abandoned {
+		return q, q.c.core.refuse(errUnderWay)
+	}
 	mine, another := q.restart()
 	switch {
 	case mine:
