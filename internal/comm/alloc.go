@@ -61,6 +61,7 @@ func (c *Comm) Allocate(a *Allocation) (*Window, error) {
 		return nil, err
 	}
 	defer k.life.leave()
+	c = c.begun()
 	k.recorder.Type(a.typ.ID, a.typ.Name)
 	if err := a.agree(c); err != nil {
 		return nil, err
@@ -167,7 +168,7 @@ func (a *Allocation) make(c *Comm) (*Window, error) {
 		return nil, a.decode(r, all[r])
 	}
 	k.windowsMade++
-	w := &Window{c, window.New(k.bc, mem, a.lay), k.windowsMade}
+	w := &Window{k.home.WithContext(c.ctx), window.New(k.bc, mem, a.lay), k.windowsMade}
 	if !k.add(w) {
 		mem.Abandon()
 		return nil, errClosed
@@ -246,6 +247,7 @@ func (a *Allocation) own(k *core, mem []byte) []byte {
 // AllocateRegion makes a window with one copy on each node of c, and a communicator of the ranks of the
 // calling rank's node. Either all nodes have a copy, or none.
 func (c *Comm) AllocateRegion(op string, a *Allocation) (*Window, *Comm, error) {
+	c = c.begun()
 	if err := c.sameCount(a); err != nil {
 		return nil, nil, c.failed(op, err)
 	}
@@ -253,7 +255,7 @@ func (c *Comm) AllocateRegion(op string, a *Allocation) (*Window, *Comm, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	w, err := node.Allocate(a)
+	w, err := c.on(node).Allocate(a)
 	if c.core.size > node.core.size {
 		if e := c.allWell(a, err); err == nil {
 			err = e

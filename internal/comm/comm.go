@@ -211,6 +211,9 @@ func (c *Comm) begun() *Comm {
 	return h
 }
 
+// on returns the handle of a communicator made from c for the further steps of an operation that has begun on c.
+func (c *Comm) on(d *Comm) *Comm { return &Comm{core: d.core, ctx: c.ctx, bound: c.bound} }
+
 // WithContext returns a handle of the same communicator whose operations end when ctx does.
 func (c *Comm) WithContext(ctx context.Context) *Comm {
 	if c == nil || c.core == nil {

@@ -18,11 +18,17 @@ import (
 // ranks runs body as n ranks of a local job and fails the test with their errors.
 func ranks(t *testing.T, n int, body func(w *Comm) error) {
 	t.Helper()
+	ranksOn(t, n, Options{}, func(bc backend.Comm) backend.Comm { return bc }, body)
+}
+
+// ranksOn is ranks with communicators that wrap returns for those of the backend.
+func ranksOn(t *testing.T, n int, o Options, wrap func(backend.Comm) backend.Comm, body func(w *Comm) error) {
+	t.Helper()
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for rank, bc := range local.New(n) {
 		wg.Go(func() {
-			w := NewWorld(context.Background(), bc, Options{})
+			w := NewWorld(context.Background(), wrap(bc), o)
 			errs[rank] = errors.Join(body(w), w.Close())
 		})
 	}

@@ -141,7 +141,7 @@ func windowOf(c *Comm) *Onesided {
 	mem, _ := k.sharing.Share(nil, lay.Total, nil)
 	w := &Window{c, window.New(k.bc, mem, lay), 1}
 	s := &onesided{core: k, number: 1, elem: pair, counts: []int{1, 1}, memory: w, parts: make([]window.Cells, 2), done: make(chan struct{}),
-		held: make([]window.Kind, 2), requests: make([]requests, 2), inFlight: make([]word.Int32, 2)}
+		held: make([]window.Kind, 2), requests: make([]requests, 2), rputs: make([][]*transfer, 2)}
 	for r := range s.parts {
 		part, _ := w.win.Part(r)
 		s.parts[r] = window.NewCells(part)

@@ -3,6 +3,7 @@ package comm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -46,9 +47,9 @@ type onesided struct {
 	held      []window.Kind // the locks that this rank holds or waits for, by rank
 	spareTags []int
 	lastTag   int
+	rputs     [][]*transfer // those under way, and some that are done, by rank
 
-	requests []requests   // sent without an answer, by rank
-	inFlight []word.Int32 // Rputs under way, by rank
+	requests []requests // sent without an answer, by rank
 
 	messages sync.Pool // of *message
 	server   server
@@ -83,6 +84,8 @@ func (c *Comm) NewOnesided(elem *backend.Datatype, n int, bad error) (*Onesided,
 		return nil, c.failed(op, errClosed)
 	}
 	defer c.core.life.changes.Leave()
+	handle := c
+	c = c.begun()
 	a := NewAllocation("NewWindow", elem, n, false, bad)
 	s := &onesided{core: c.core, elem: elem, done: make(chan struct{})}
 	s.messages.New = s.newMessage
@@ -100,7 +103,7 @@ func (c *Comm) NewOnesided(elem *backend.Datatype, n int, bad error) (*Onesided,
 		return nil, c.failed(op, errClosed)
 	}
 	s.start()
-	return &Onesided{c, s}, nil
+	return &Onesided{handle, s}, nil
 }
 
 // spans reports whether some ranks of a communicator share no memory.
@@ -133,7 +136,7 @@ func (s *onesided) count(c *Comm, a *Allocation) error {
 		}
 	}
 	s.held = make([]window.Kind, k.size)
-	s.requests, s.inFlight = make([]requests, k.size), make([]word.Int32, k.size)
+	s.requests, s.rputs = make([]requests, k.size), make([][]*transfer, k.size)
 	return nil
 }
 
@@ -154,11 +157,11 @@ func (s *onesided) allocate(c *Comm, a *Allocation) (err error) {
 		if s.remote, err = c.Split(windowCall, "window", 0, 0, 0, nil); err != nil {
 			return err
 		}
-		if s.node, err = s.remote.Split(SplitSharedCall, "node", nodeOf(k.rank), 0, 0, nil); err != nil {
+		if s.node, err = c.on(s.remote).Split(SplitSharedCall, "node", nodeOf(k.rank), 0, 0, nil); err != nil {
 			s.close(time.Now())
 			return err
 		}
-		node = s.node
+		node = c.on(s.node)
 	}
 	s.memory, err = node.Allocate(a)
 	if s.remote != nil {
@@ -308,6 +311,9 @@ func (w *Onesided) Failed(op string, peer int, err error) error {
 	if w == nil {
 		return (*Comm)(nil).Failed(op, peer, Undefined, errNoWindow)
 	}
+	if errors.Is(err, backend.ErrPeerLost) { // no operation succeeds after one that has told the loss
+		w.s.fail(err)
+	}
 	return &backend.OpError{Op: op, Comm: w.s.name, Rank: w.s.core.rank, Peer: peer, Tag: Undefined, Err: w.c.recorded(op, err)}
 }
 
@@ -317,6 +323,14 @@ func (w *Onesided) WithContext(ctx context.Context) *Onesided {
 		return nil
 	}
 	return &Onesided{w.c.WithContext(ctx), w.s}
+}
+
+// begun is Comm.begun.
+func (w *Onesided) begun() *Onesided {
+	if c := w.c.begun(); c != w.c {
+		return &Onesided{c, w.s}
+	}
+	return w
 }
 
 // begin begins an operation on the part of a rank. The caller calls leave afterwards, unless it fails.
@@ -354,6 +368,7 @@ func (w *Onesided) Fence() error {
 	err := w.begin(backend.ProcNull)
 	if err == nil {
 		if err = w.c.take(); err == nil {
+			w = w.begun()
 			err = w.c.arrive(fenceCall, w.s.number, w.flushAll())
 			w.s.core.life.leave()
 		}
@@ -387,6 +402,7 @@ func (w *Onesided) Close() error {
 		life.leave()
 		return nil
 	}
+	w = w.begun()
 	err := w.finish()
 	bad := s.home().unlockAll()
 	if e := w.c.arrive(closeCall, s.number, nil); err == nil {

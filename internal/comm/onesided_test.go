@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // pair is an element of 16 bytes, whose updates take a lock.
@@ -35,6 +40,203 @@ func holdElements(p *window.Cells) {
 
 func accumulate(w *Onesided, rank int) error {
 	return w.Do("accumulate", Access{Kind: flight.Accumulate, Op: numberOps[backend.OpSum][backend.Complex128], Rank: rank, In: make([]byte, 16)})
+}
+
+// apart is a communicator each of whose ranks is on a node of its own. It learns of a loss by a probe, and notes when
+// the operations with a limit of an hour have begun.
+type apart struct {
+	backend.Comm
+	*observed
+}
+
+type observed struct {
+	lost  atomic.Bool
+	mu    sync.Mutex
+	begun []time.Time
+}
+
+func (a apart) NodeOf(rank int) int { return a.WorldRank(rank) }
+
+func (a apart) Derive(members []int, id uint32) (backend.Comm, error) {
+	c, err := a.Comm.Derive(members, id)
+	return apart{c, a.observed}, err
+}
+
+func (a apart) Probe(b *backend.Bound, source, tag int, block bool) (backend.Status, bool, error) {
+	if a.lost.Load() {
+		return backend.Status{}, false, fault(backend.ErrPeerLost, "rank 7 is lost")
+	}
+	return a.Comm.Probe(b, source, tag, block)
+}
+
+func (a apart) note(b *backend.Bound) {
+	if b != nil && b.Timeout == time.Hour {
+		a.mu.Lock()
+		a.begun = append(a.begun, b.Since)
+		a.mu.Unlock()
+	}
+}
+
+func (a apart) Await(b *backend.Bound, p backend.Pending) error {
+	a.note(b)
+	return a.Comm.Await(b, p)
+}
+
+func (a apart) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
+	a.note(b)
+	return a.Comm.Send(b, buf, dest, tag, mode)
+}
+
+func (a apart) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
+	a.note(b)
+	return a.Comm.Recv(b, buf, source, tag)
+}
+
+// apartRanks runs two ranks on two nodes, with a window of n elements.
+func apartRanks(t *testing.T, n int, body func(w *Comm, win *Onesided, o *observed) error) {
+	t.Helper()
+	seen := make([]observed, 2)
+	wrap := func(bc backend.Comm) backend.Comm { return apart{bc, &seen[bc.Rank()]} }
+	ranksOn(t, 2, Options{Timeout: time.Hour, Schedules: true}, wrap, func(w *Comm) error {
+		o := &seen[w.Rank()]
+		win, err := w.NewOnesided(pair, n, nil)
+		o.oneLimit(t, "newwindow")
+		if err != nil {
+			return err
+		}
+		return body(w, win, o)
+	})
+}
+
+// oneLimit checks that all steps that were noted belong to one operation.
+func (o *observed) oneLimit(t *testing.T, op string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, at := range o.begun {
+		if at != o.begun[0] || at.IsZero() {
+			t.Errorf("%s: steps of one operation have begun at %v", op, o.begun)
+			break
+		}
+	}
+	o.begun = nil
+}
+
+// The limit on the time of a window's operation counts once for all its steps.
+func TestLimitCountsOnceForWindowOperations(t *testing.T) {
+	const n = 3 * requestMost / 16
+	apartRanks(t, n, func(w *Comm, win *Onesided, o *observed) error {
+		err := barrier(w)
+		o.oneLimit(t, "barrier")
+		if w.Rank() == 0 {
+			a := Access{Kind: flight.GetAccumulate, Op: numberOps[backend.OpSum][backend.Complex128], Rank: 1, In: make([]byte, 16*n), Out: make([]byte, 16*n)}
+			err = errors.Join(err, win.Do("getaccumulate", a))
+			if n := len(o.begun); n < 6 {
+				t.Errorf("%d steps of getaccumulate, want 3 requests and answers", n)
+			}
+			o.oneLimit(t, "getaccumulate")
+			err = errors.Join(err, accumulate(win, 1), win.Flush(1))
+			o.mu.Lock()
+			o.begun = o.begun[len(o.begun)-2:] // the flush
+			o.mu.Unlock()
+			o.oneLimit(t, "flush")
+		}
+		err = errors.Join(err, win.Fence())
+		o.oneLimit(t, "fence")
+		err = errors.Join(err, win.Close())
+		o.oneLimit(t, "close")
+		return err
+	})
+}
+
+// An update from another node waits for the update of a rank that is stopped. The target's other operations go on. If
+// that rank is lost, the window fails with an error that names it.
+func TestServerGoesOnBehindStoppedRank(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		apartRanks(t, 1, func(w *Comm, win *Onesided, o *observed) error {
+			if w.Rank() == 1 {
+				holdElements(&win.s.parts[1])
+			}
+			if err := barrier(w); err != nil {
+				return err
+			}
+			if w.Rank() == 0 {
+				if err := accumulate(win, 1); err != nil {
+					return err
+				}
+			}
+			err := barrier(w) // rank 0 or rank 1 makes the progress
+			if w.Rank() == 1 && lost {
+				o.lost.Store(true)
+				for win.s.failure() == nil {
+					runtime.Gosched()
+				}
+				o.lost.Store(false)
+				if err := put(win, make([]byte, 16)); !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "rank 7") {
+					t.Errorf("after the loss: %v, want ErrPeerLost naming rank 7", err)
+				}
+			}
+			if w.Rank() == 1 {
+				locks := view.Of[word.Uint64](win.s.parts[1].Bytes(64, window.CellsHead-64))
+				for i := range locks {
+					locks[i].Store(0)
+				}
+			}
+			if err = errors.Join(err, barrier(w)); lost || err != nil {
+				return err
+			}
+			return errors.Join(win.Fence(), win.Close())
+		})
+	}
+}
+
+// After Lock has told that a rank is lost, no operation of the window succeeds.
+func TestNoAccessSucceedsAfterLockHasToldALoss(t *testing.T) {
+	apartRanks(t, 1, func(w *Comm, win *Onesided, o *observed) error {
+		if w.Rank() == 1 {
+			return errors.Join(win.Lock(window.Exclusive, 1), barrier(w), barrier(w))
+		}
+		err := barrier(w)
+		o.lost.Store(true)
+		if err := win.Lock(window.Shared, 1); !errors.Is(err, backend.ErrPeerLost) {
+			t.Errorf("Lock: %v, want ErrPeerLost", err)
+		}
+		if err := put(win, make([]byte, 16)); !errors.Is(err, backend.ErrPeerLost) {
+			t.Errorf("an access after it: %v, want ErrPeerLost", err)
+		}
+		o.lost.Store(false)
+		return errors.Join(err, barrier(w))
+	})
+}
+
+// Test returns at the deadline of an Rput that does not end, and the window's operations end.
+func TestRputThatDoesNotEndIsGivenUp(t *testing.T) {
+	ranks(t, 1, func(w *Comm) error {
+		win, err := w.NewOnesided(pair, 1, nil)
+		if err != nil {
+			return err
+		}
+		if err := win.begin(0); err != nil {
+			return err
+		}
+		release := make(chan struct{})
+		ctx, cancel := context.WithCancel(context.Background())
+		q := w.WithContext(ctx).newRequest("rput", flight.Put, pair, 16, 0, Undefined)
+		q.op = win.s.begin(func(*Onesided) error {
+			<-release
+			return nil
+		})
+		win.s.origin.Leave()
+		q.begin()
+		cancel()
+		if _, done, err := q.Test(); !done || !errors.Is(err, backend.ErrCanceled) {
+			t.Errorf("Test: %v, %v, want ErrCanceled", done, err)
+		}
+		if err := put(win, make([]byte, 16)); !errors.Is(err, backend.ErrCanceled) {
+			t.Errorf("Put after it: %v, want ErrCanceled", err)
+		}
+		close(release)
+		return nil
+	})
 }
 
 // Comm.Close gives up waiting for an access. The access can still touch the memory.

@@ -1,8 +1,12 @@
 package comm
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/sched"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
 	"github.com/cohort-hpc/cohort/internal/word"
@@ -101,7 +105,7 @@ func (w *Onesided) access(a *Access) error {
 			return w.mayWait(until)
 		})
 	}
-	return w.send(a)
+	return w.begun().send(a)
 }
 
 // apply carries out an access of a part in memory. A wait for another rank's access ends with the error of expired.
@@ -234,7 +238,7 @@ func (s *onesided) disown(rank, tag int) {
 func (w *Onesided) Flush(rank int) error {
 	err := w.begin(rank)
 	if err == nil {
-		err = w.flush(rank, true)
+		err = w.begun().flush(rank, true)
 		w.s.origin.Leave()
 	}
 	if err != nil {
@@ -247,7 +251,7 @@ func (w *Onesided) Flush(rank int) error {
 func (w *Onesided) FlushAll() error {
 	err := w.begin(backend.ProcNull)
 	if err == nil {
-		err = w.flushAll()
+		err = w.begun().flushAll()
 		w.s.origin.Leave()
 	}
 	if err != nil {
@@ -301,9 +305,15 @@ func (w *Onesided) beginFlush(rank int, rputs bool) (f flushRequest, err error) 
 	if rank == backend.ProcNull || s.parts[rank].Here() {
 		return f, nil
 	}
-	if rputs && s.inFlight[rank].Load() > 0 {
-		if err := s.core.bc.Await(w.c.bound, landed{&s.inFlight[rank]}); err != nil {
-			return f, err
+	if rputs {
+		s.mu.Lock()
+		s.rputs[rank] = slices.DeleteFunc(s.rputs[rank], (*transfer).Ready)
+		due := landed(slices.Clone(s.rputs[rank]))
+		s.mu.Unlock()
+		if len(due) > 0 {
+			if err := s.core.bc.Await(w.c.bound, due); err != nil {
+				return f, err
+			}
 		}
 	}
 	f = flushRequest{request{kind: flight.Flush}, rank, s.requests[rank].sent.Load()}
@@ -330,6 +340,7 @@ func (w *Onesided) endFlush(f *flushRequest) error {
 // transfer is a part of an operation that a goroutine carries out. The transfer of an Rput or Rget is the
 // backend.Operation of its request.
 type transfer struct {
+	s     *onesided
 	done  word.Bool
 	ended chan struct{}
 	err   error
@@ -347,16 +358,22 @@ func (t *transfer) Start() {}
 // Release implements backend.Operation.
 func (t *transfer) Release() {}
 
-// End waits for the transfer, which has the deadline of its request.
-func (t *transfer) End(error) error {
-	<-t.ended
-	return nil
+// End waits for the transfer, which has the deadline of its request. If it does not end, the window does.
+func (t *transfer) End(why error) error {
+	if t.s.core.bc.Await(&backend.Bound{Timeout: sched.Grace}, t) == nil {
+		return nil
+	}
+	t.s.fail(why)
+	if t.s.remote != nil {
+		t.s.remote.core.bc.Break(why)
+	}
+	return why
 }
 
 // begin calls f in a goroutine. The handle home of the window has no deadline but the job's. The caller is in an
 // operation of the window.
 func (s *onesided) begin(f func(home *Onesided) error) *transfer {
-	t := &transfer{ended: make(chan struct{})}
+	t := &transfer{s: s, ended: make(chan struct{})}
 	s.origin.Stay()
 	go func() {
 		defer s.origin.Leave()
@@ -383,18 +400,29 @@ func (w *Onesided) Request(op string, a Access) (*Request, error) {
 		q.req.Finish(backend.Status{}, w.access(&a))
 		return q.started(), nil
 	}
-	s.inFlight[a.Rank].Add(1)
-	q.op = s.begin(func(*Onesided) error {
+	w = w.begun()
+	s.mu.Lock()
+	t := s.begin(func(*Onesided) error {
 		err := w.access(&a)
-		s.inFlight[a.Rank].Add(-1)
+		if errors.Is(err, backend.ErrPeerLost) {
+			s.fail(err)
+		}
 		return err
 	})
+	if all := &s.rputs[a.Rank]; len(*all) == cap(*all) {
+		*all = slices.DeleteFunc(*all, (*transfer).Ready)
+	}
+	s.rputs[a.Rank] = append(s.rputs[a.Rank], t)
+	s.mu.Unlock()
+	q.op = t
 	q.begin()
 	return q, nil
 }
 
-// landed is ready when no Rput to a rank is under way.
-type landed struct{ inFlight *word.Int32 }
+// landed is ready when the transfers are done.
+type landed []*transfer
 
 // Ready implements backend.Pending.
-func (l landed) Ready() bool { return l.inFlight.Load() == 0 }
+func (l landed) Ready() bool {
+	return !slices.ContainsFunc(l, func(t *transfer) bool { return !t.Ready() })
+}

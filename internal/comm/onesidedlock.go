@@ -64,6 +64,9 @@ func (s *onesided) claim(rank int, old, kind window.Kind) bool {
 // word, so lock polls.
 func (w *Onesided) lock(kind window.Kind, rank int) error {
 	s := w.s
+	if !s.parts[rank].Here() {
+		w = w.begun()
+	}
 	var state window.LockState
 	var until func() error
 	for i := 1; ; i++ {

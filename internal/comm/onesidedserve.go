@@ -1,6 +1,8 @@
 package comm
 
 import (
+	"cmp"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
@@ -10,7 +12,8 @@ import (
 
 // server carries out the requests of ranks on other nodes. It has one receive posted. When the receive is complete,
 // the goroutine that makes progress runs the server: one that waits in any operation, or else the window's own, which
-// waits in the background. So requests are carried out in the order in which they arrive.
+// waits in the background. A request that may wait for another rank's update gets a goroutine, which posts the next
+// receive. So requests are carried out in the order in which they arrive.
 type server struct {
 	in      backend.Request
 	buf     [requestMost]byte
@@ -32,11 +35,20 @@ func (s *onesided) listen() {
 // served is called when a request has arrived. If the next request is there already, listen calls served again, which
 // leaves that request to the loop.
 func (s *onesided) served(*backend.Request) {
-	if s.server.arrived.Add(1) > 1 {
-		return
+	if s.server.arrived.Add(1) == 1 {
+		s.serveArrived(false)
 	}
+}
+
+// serveArrived carries out the requests that have arrived. mayWait says that the caller is a goroutine of its own.
+func (s *onesided) serveArrived(mayWait bool) {
 	for s.target.Enter() {
 		err := s.server.in.Err
+		if err == nil && !mayWait && s.locks() {
+			s.target.Leave()
+			word.Go(func() { s.serveArrived(true) })
+			return
+		}
 		if err == nil {
 			err = s.carryOut(s.server.in.Status)
 		}
@@ -52,6 +64,15 @@ func (s *onesided) served(*backend.Request) {
 	}
 }
 
+// locks reports whether the request that has arrived takes the lock of an element.
+func (s *onesided) locks() bool {
+	switch view.Of[request](s.server.buf[:])[0].kind {
+	case flight.Put, flight.Get, flight.Flush:
+		return false
+	}
+	return s.elem.Size > 8
+}
+
 // carryOut carries out the request that has arrived.
 func (s *onesided) carryOut(st backend.Status) error {
 	part := &s.parts[s.core.rank]
@@ -62,7 +83,7 @@ func (s *onesided) carryOut(st backend.Status) error {
 		return err
 	}
 	if h.tag == 0 {
-		return s.apply(part, h.kind, op, int(h.at), in, nil, s.mayServe)
+		return s.apply(part, h.kind, op, int(h.at), in, nil, s.mayServe())
 	}
 	m := s.messages.Get().(*message)
 	out := m.buf[:min(h.n, requestMost)]
@@ -72,7 +93,7 @@ func (s *onesided) carryOut(st backend.Status) error {
 	case h.kind == flight.Get && h.n > 8:
 		out = part.Bytes(int(h.at), int(h.n)) // read while it is sent
 	default:
-		if err := s.apply(part, h.kind, op, int(h.at), in, out, s.mayServe); err != nil {
+		if err := s.apply(part, h.kind, op, int(h.at), in, out, s.mayServe()); err != nil {
 			return err
 		}
 	}
@@ -82,12 +103,19 @@ func (s *onesided) carryOut(st backend.Status) error {
 	return nil
 }
 
-// mayServe returns why a request can wait no longer for another rank's access.
-func (s *onesided) mayServe() error {
-	if s.target.IsShut() {
-		return errNotOpen
+// mayServe returns a function that returns why a request can wait no longer for another rank's update: a rank that is
+// lost may have been in one.
+func (s *onesided) mayServe() func() error {
+	var until func() error
+	return func() error {
+		if s.target.IsShut() {
+			return errNotOpen
+		}
+		if until == nil {
+			until = window.Until(nil, s.core.bc)
+		}
+		return cmp.Or(s.failure(), until())
 	}
-	return s.failure()
 }
 
 // answered is called when an answer has been sent.
