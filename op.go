@@ -62,7 +62,12 @@ type userOp struct {
 //
 // Local. The function must not keep the slices and must not call cohort. Several goroutines may
 // call it at once. A nonblocking or persistent reduction calls it in the goroutine that starts the
-// reduction, in one that waits, or in another one, also while the program computes.
+// reduction, in one that waits, or in another one, also while the program computes. If it still runs
+// after the deadline of a reduction, it may still read the buffers of ranks that have returned.
+//
+// If the function panics, the reduction returns [ErrOp] on this rank, and the others return an error too. If it
+// calls [runtime.Goexit] the same holds, except that the goroutine in which a blocking reduction has called the
+// function ends.
 //
 // Errors: none from the call. A reduction with the operation returns [ErrType] if T is not a valid
 // element type, and [ErrOp] if the function is nil, panics, or was made for another type.

@@ -3,6 +3,7 @@ package cohort
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -133,32 +134,56 @@ func TestUserOpCombinesStructsInRankOrder(t *testing.T) {
 	}
 }
 
-// A panic in a user's operation becomes an error, and the communicator is broken.
-func TestPanicInUserOpIsError(t *testing.T) {
-	bad := NewOp(true, func(_, _ []int) { panic("no such sum") })
-	for _, form := range []string{"blocking", "nonblocking"} {
-		err := Run(context.Background(), 3, func(w *Comm) error {
-			x := []int{w.Rank()}
-			var err error
-			if form == "blocking" {
-				err = Allreduce(w, x, x, bad)
-			} else {
-				q, startErr := Iallreduce(w, x, x, bad)
-				if startErr != nil {
-					return startErr
-				}
+// An operation of one rank that panics, or ends its goroutine, ends the reduction on all ranks and breaks the
+// communicator. No goroutine waits any more.
+func TestUserOpFails(t *testing.T) {
+	fails := map[string]func(){"no such sum": func() { panic("no such sum") }, "Goexit": runtime.Goexit}
+	forms := map[string]func(w *Comm, x, y []int, op Op) error{
+		"allreduce": func(w *Comm, x, y []int, op Op) error { return Allreduce(w, x, y, op) },
+		"scan":      func(w *Comm, x, y []int, op Op) error { return Scan(w, x, y, op) },
+		"iallreduce": func(w *Comm, x, y []int, op Op) error {
+			q, err := Iallreduce(w, x, y, op)
+			if err == nil {
 				_, err = q.Wait()
 			}
-			if err := wants(form, err, ErrOp); err != nil {
-				return err
+			return err
+		},
+		"persistent": func(w *Comm, x, y []int, op Op) error {
+			p, err := AllreduceInit(w, x, y, op)
+			if err == nil {
+				err = p.Start()
 			}
-			if !strings.Contains(err.Error(), "no such sum") {
-				t.Errorf("%s: the panic's value is not in %v", form, err)
+			if err == nil {
+				_, err = p.Wait()
 			}
-			return wants("the next call", w.Barrier(), ErrBroken)
-		})
-		if err != nil {
-			t.Errorf("%s: %v", form, err)
+			return err
+		},
+	}
+	for text, fail := range fails {
+		for form, call := range forms {
+			for _, n := range []int{1, 10000} {
+				bad := NewOp(true, func(_, _ []int) { fail() })
+				err := Run(context.Background(), 3, func(w *Comm) error {
+					err := errors.New("the goroutine has ended (Goexit)")
+					ended := make(chan struct{})
+					go func() {
+						defer close(ended)
+						err = call(w, make([]int, n), make([]int, n), bad)
+					}()
+					<-ended
+					alone := form == "scan" && w.Rank() == 0 // may return before the others fail
+					if !alone && (err == nil || !strings.Contains(err.Error(), text) && !errors.Is(err, ErrBroken)) {
+						t.Errorf("%s of %d, rank %d: %v", form, n, w.Rank(), err)
+					}
+					if err := w.Barrier(); !errors.Is(err, ErrBroken) && !(alone && errors.Is(err, ErrOp)) {
+						t.Errorf("the call after %s of %d, rank %d: %v", form, n, w.Rank(), err)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Errorf("%s of %d, %s: %v", form, n, text, err)
+				}
+			}
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package backend
 
+import "runtime/debug"
+
 // OpCode names a predefined reduction; OpUser is a user-defined one.
 type OpCode uint8
 
@@ -44,4 +46,13 @@ type Op struct {
 	// of Type.Size. dst is a, or b, or overlaps neither. Apply of a predefined
 	// reduction does not allocate.
 	Apply func(dst, a, b []byte)
+}
+
+// UserFault returns the error of a call whose operation's function panicked with p, or, if p is nil, ended its
+// goroutine. A deferred function calls it.
+func UserFault(p any) error {
+	if p == nil {
+		return Faultf(ErrOp, "the operation's function ended its goroutine (runtime.Goexit)")
+	}
+	return Faultf(ErrOp, "the operation's function panicked: %v\n%s", p, debug.Stack())
 }

@@ -1,8 +1,10 @@
 package cohorttest
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"runtime"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -19,6 +21,7 @@ func operationScenarios() []scenario {
 		{name: "operations/bools", body: boolOps},
 		{name: "operations/locations", body: locationOps},
 		{name: "operations/user", body: userOps},
+		{name: "operations/user-fails", body: failingOps},
 		{name: "operations/scalars", body: scalars},
 		{name: "operations/local-misuse", body: wrongLocal},
 	}
@@ -56,6 +59,32 @@ func reduceAll[T element](r *Rank, k kind[T], op cohort.Op, fold func(a, b T) T)
 		r.OK(cohort.ReduceLocal(in.data, inout.data, op))
 		if i, ok := inout.diff(want, nil); !ok {
 			r.Errorf("ReduceLocal of %d %s with %v: element %d is %v, want %v", m, k.name, op, i, inout.all[i+guards], want.all[i+guards])
+		}
+	}
+}
+
+// failingOps reduces with functions that panic, or end their goroutines. Each rank calls the function.
+func failingOps(r *Rank) {
+	if r.Size == 1 || r.Comm.Backend() == "mpi" { // the library decides which ranks call the function
+		return
+	}
+	for i, fail := range []func(){func() { panic("on purpose") }, runtime.Goexit} {
+		for _, n := range []int{1, 100_000} {
+			c, err := r.Comm.Dup()
+			r.OK(err)
+			err = errors.New("the goroutine has ended")
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				err = cohort.Allreduce(c, make([]int64, n), make([]int64, n), cohort.NewOp(true, func(_, _ []int64) { fail() }))
+			}()
+			<-ended
+			if err == nil {
+				r.Errorf("no error from a function that fails (%d), with %d elements", i, n)
+			}
+			_, err = cohort.AllreduceOne(c, 1, cohort.Sum)
+			r.Is(err, cohort.ErrBroken, "the reduction after one that has failed")
+			r.OK(c.Close())
 		}
 	}
 }

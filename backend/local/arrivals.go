@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/word"
@@ -177,14 +178,27 @@ func (c *Comm) missingGone() int {
 	return -1
 }
 
-// waitUnread waits until no rank reads this one's buffers. It is called when the
-// communicator has ended: no rank begins to read after that.
-func (c *Comm) waitUnread() {
+// grace is how long a user's operation on another rank may go on reading this one's buffers after the deadline.
+const grace = 20 * time.Millisecond
+
+// waitUnread waits until no rank reads this one's buffers. It is called when the communicator has ended: no rank begins
+// to read after that. It returns false if this rank's time is over and a user's operation on another rank does not end.
+func (c *Comm) waitUnread() bool {
+	user := c.call.Op != nil && c.call.Op.Code == backend.OpUser
+	var late time.Time
 	for i := range c.group.ends {
 		for c.group.ends[i].reading.Load() {
 			word.Yield()
+			switch {
+			case !user || c.bound.Err(c.began) == nil:
+			case late.IsZero():
+				late = time.Now()
+			case time.Since(late) > grace:
+				return false
+			}
 		}
 	}
+	return true
 }
 
 // suspect checks a message to dest that belongs to a collective run with messages and

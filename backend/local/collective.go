@@ -58,14 +58,18 @@ func (c *Comm) do(b *backend.Bound, call *backend.Call) error {
 	default:
 		err = c.finishShared()
 	}
-	if err != nil {
-		c.waitUnread()
-	}
-	if !c.inline { // no other rank reads them any more
+	c.leave(err)
+	return err
+}
+
+// leave ends a call on this rank.
+func (c *Comm) leave(err error) {
+	unread := err == nil || c.waitUnread()
+	if !c.inline && unread {
+		p := c.published(c.rank)
 		p.call, p.bufs = nil, [3][]byte{}
 	}
 	c.call, c.bound = nil, nil
-	return err
 }
 
 // compare concludes a collective's first round: it compares the calls, and combines
@@ -111,11 +115,11 @@ func (c *Comm) finishInline() error {
 func (c *Comm) finishShared() error {
 	c.began = began(c.bound)
 	c.reading.Store(true)
-	defer c.reading.Store(false) // also if the user's operation panics
 	err := direct.Run(c.call, c.rank, len(c.group.ends), (*peers)(c), &c.scratch, false)
 	if err != nil {
 		c.Break(err)
 	}
+	c.reading.Store(false)
 	return err
 }
 
@@ -170,6 +174,15 @@ func (p *peers) Over() error {
 		return backend.While(err, fmt.Sprintf("rank %d was in the middle of %v", p.rank, p.call.Fingerprint()))
 	}
 	return nil
+}
+
+// Fails implements direct.Peers.
+func (p *peers) Fails(err error, exits bool) {
+	c := (*Comm)(p)
+	if c.Break(err); exits {
+		c.reading.Store(false)
+		c.leave(err)
+	}
 }
 
 // Sync implements direct.Peers.

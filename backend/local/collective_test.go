@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/test/directtest"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // collective makes the seq-th collective of c.
@@ -420,32 +422,75 @@ func TestEarlierMessagesAreNoMismatch(t *testing.T) {
 	})
 }
 
-func TestPanicInUserOpEndsTheJob(t *testing.T) {
-	for _, count := range []int{1, 5000} {
-		op := &backend.Op{Code: backend.OpUser, Commutative: true, Type: directtest.Int, Apply: func(_, _, _ []byte) { panic("no") }}
-		var panics sync.Map
-		comms := New(3)
+const long = inlineMax/8 + 1 // numbers of a vector that is not copied
+
+// userSum is a sum of count Ints by a user's operation, which calls f first.
+func userSum(count int, f func()) *backend.Call {
+	op := &backend.Op{Code: backend.OpUser, Commutative: true, Type: directtest.Int, Apply: func(dst, a, b []byte) {
+		f()
+		directtest.Sum.Apply(dst, a, b)
+	}}
+	return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: directtest.Int, Count: count,
+		Send: make([]byte, 8*count), Recv: make([]byte, 8*count)}
+}
+
+// A rank whose operation panics, or ends its goroutine, gives its buffers back only when the operations of other ranks
+// do not read them any more. All ranks get the error.
+func TestUserOpFailsWhileOthersRead(t *testing.T) {
+	for name, fails := range map[string]func(){"panic: no": func() { panic("no") }, "Goexit": runtime.Goexit} {
+		var reading, failing, returned word.Bool
+		comms := New(2)
 		each(comms, func(c *Comm) {
-			defer func() {
-				if p := recover(); p != nil {
-					panics.Store(c.rank, true)
-					_ = c.Declare(c.rank, fmt.Errorf("panic: %v", p))
+			f := func() {
+				failing.Store(true)
+				for !reading.Load() {
+					runtime.Gosched()
 				}
-			}()
-			b := make([]byte, 8*count)
-			err := c.collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: directtest.Int, Count: count,
-				Send: b, Recv: make([]byte, 8*count)}, 0)
-			if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "panic: no") {
-				t.Errorf("rank %d: %v", c.rank, err)
+				fails()
 			}
-		})
-		found := 0
-		panics.Range(func(any, any) bool { found++; return true })
-		if found == 0 {
-			t.Error("no rank panicked")
-		}
-		for _, c := range comms {
+			if c.rank == 1 {
+				f = func() {
+					for reading.Store(true); !failing.Load(); {
+						runtime.Gosched()
+					}
+					for range 1000 {
+						runtime.Gosched()
+					}
+					if returned.Load() {
+						t.Errorf("%s: rank 0 has its buffers back while rank 1 reads them", name)
+					}
+				}
+			}
+			err := errors.New("did not return")
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				err = c.collective(nil, userSum(long, f), 0)
+			}()
+			<-ended
+			if c.rank == 0 {
+				returned.Store(true)
+			}
+			if c.rank == 1 && !errors.Is(err, backend.ErrOp) {
+				t.Errorf("%s: rank 1: %v", name, err)
+			}
 			must(t, c.Close())
-		}
+		})
 	}
+}
+
+// The deadline of a rank ends its call although another rank's operation hangs.
+func TestDeadlineWhileUserOpHangs(t *testing.T) {
+	over := make(chan struct{})
+	each(New(2), func(c *Comm) {
+		if c.rank == 0 {
+			err := c.collective(&backend.Bound{Timeout: time.Millisecond}, userSum(long, func() {}), 0)
+			if close(over); !errors.Is(err, backend.ErrTimeout) {
+				t.Errorf("rank 0: %v", err)
+			}
+		} else if err := c.collective(nil, userSum(long, func() { <-over }), 0); !errors.Is(err, backend.ErrTimeout) {
+			t.Errorf("rank 1: %v", err)
+		}
+		must(t, c.Close())
+	})
 }

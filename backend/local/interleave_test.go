@@ -149,8 +149,6 @@ func barrier(c *Comm, b *backend.Bound, seq int) error {
 	return c.collective(b, &backend.Call{Coll: backend.Barrier, Root: -1}, seq)
 }
 
-const long = inlineMax/8 + 1 // numbers of a vector that is not copied
-
 func TestInterleaveCollectives(t *testing.T) {
 	explore(t, 2, 2, func(e *explored) {
 		e.each(func(c *Comm) error { return errors.Join(barrier(c, nil, 0), e.sum(c, nil, 1, 1), e.sum(c, nil, 1, 2)) })

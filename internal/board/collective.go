@@ -293,7 +293,7 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 		return true, errClosed
 	}
 	done, err := s.run(b, call)
-	s.leave() // after a panic in a user's operation the slots are not given back
+	s.leave()
 	return done, err
 }
 

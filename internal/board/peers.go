@@ -122,7 +122,7 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		if c.Rank() != call.Root {
 			copy(call.Recv[:p.length()], p.slotOf(call.Root))
 		}
-	case p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2:
+	case p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2 && call.Op.Code != backend.OpUser:
 		p.pair(call)
 	default:
 		err = direct.Run(call, c.Rank(), len(p.s.ranks), p, &p.mem, p.inSlots)
@@ -289,6 +289,14 @@ func (p *peers) Over() error {
 
 // Sync implements direct.Peers.
 func (p *peers) Sync(work []byte, bad error) error { return p.s.sync(p.bound, bad, work) }
+
+// Fails implements direct.Peers.
+func (p *peers) Fails(err error, exits bool) {
+	if p.s.c.Break(err); exits {
+		p.s.retract()
+		p.s.leave()
+	}
+}
 
 // fetchBlock is how many bytes of a long vector are fetched at a time for a reduction: enough for a
 // system call, and few enough for a core's own cache.

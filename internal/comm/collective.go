@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/sched"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -34,13 +33,18 @@ func (c *Comm) Run(call *backend.Call) error {
 	if call.Coll != backend.Barrier {
 		k.check(call)
 	}
+	defer k.collected(call) // also if an operation's function ends the goroutine
 	err := k.collective(c.begun().bound, call)
 	if err != nil {
 		err = c.collError(call, err)
 	}
+	return err
+}
+
+// collected ends a blocking collective.
+func (k *core) collected(call *backend.Call) {
 	*call = backend.Call{Root: -1}
 	k.life.leave()
-	return err
 }
 
 // do performs the call of this package in the communicator's Call, which it empties. The caller has
@@ -69,7 +73,7 @@ func (k *core) perform(b *backend.Bound, call *backend.Call) error {
 	if k.colls == nil {
 		return k.runner.Run(b, call, true)
 	}
-	plan, err := k.callBackend(b, call)
+	plan, err := k.colls.Collective(b, call)
 	if plan == backend.PlanDone || err != nil {
 		return err
 	}
@@ -92,24 +96,11 @@ func (k *core) planned(b *backend.Bound, call *backend.Call, plan backend.Plan) 
 	}
 	if plan == backend.PlanAgree && !bounded {
 		call.Agreed = true
-		if plan, err := k.callBackend(b, call); plan == backend.PlanDone || err != nil {
+		if plan, err := k.colls.Collective(b, call); plan == backend.PlanDone || err != nil {
 			return err
 		}
 	}
 	return k.runner.Run(b, call, false)
-}
-
-// callBackend passes a call to the backend. A panic in a user's operation becomes an error.
-func (k *core) callBackend(b *backend.Bound, call *backend.Call) (plan backend.Plan, err error) {
-	if call.Op != nil && call.Op.Code == backend.OpUser {
-		defer func() {
-			if p := recover(); p != nil {
-				plan, err = backend.PlanDone, sched.Panicked(p)
-				k.bc.Break(err)
-			}
-		}()
-	}
-	return k.colls.Collective(b, call)
 }
 
 // ReduceLocal combines two buffers of this rank into the second. err is an error in the operation.
@@ -129,7 +120,7 @@ func ReduceLocal(op *backend.Op, in, inout []byte, err error) error {
 func apply(op *backend.Op, in, inout []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = sched.Panicked(p)
+			err = backend.UserFault(p)
 		}
 	}()
 	op.Apply(inout, in, inout)

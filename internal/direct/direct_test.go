@@ -70,6 +70,8 @@ func (s seat) Block(rank, to int) (off, n int, err error) {
 
 func (s seat) Over() error { return nil }
 
+func (s seat) Fails(error, bool) {}
+
 func (s seat) Sync(work []byte, bad error) error {
 	t := s.table
 	t.mu.Lock()

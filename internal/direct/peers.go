@@ -27,6 +27,9 @@ type Peers interface {
 	// some ranks pass an error, Sync returns that of the lowest such rank on every rank. Any other error ends
 	// the collective.
 	Sync(work []byte, bad error) error
+	// Fails ends the communicator with the error of the operation's function. If exits, the function has ended the
+	// goroutine, and Fails also does what the caller does after Run or Combine, which do not return.
+	Fails(err error, exits bool)
 }
 
 // Input returns the part of a rank's buffers that the other ranks read: its contribution, nil if it

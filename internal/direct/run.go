@@ -34,24 +34,31 @@ type task struct {
 	block      int    // bytes of Count elements
 	since      int    // bytes read since the last call of Over
 	work       []byte // to be passed to the next Sync
+	returned   bool   // the operation's function has not panicked, nor ended the goroutine
 }
 
 // Run does rank's part of a collective whose calls have been compared. It returns when no other
 // rank reads this one's buffers any more. An ErrMismatch is the same on all ranks.
 //
 // inSlots says that the inputs are copies that do not change. Run does not call Sync then.
-func Run(c *backend.Call, rank, size int, p Peers, s *Scratch, inSlots bool) error {
+//
+// A panic of the operation's function is an error.
+func Run(c *backend.Call, rank, size int, p Peers, s *Scratch, inSlots bool) (err error) {
 	t := s.begin(c, rank, size, p, inSlots)
-	defer t.end()
-	return t.steps()
+	defer t.end(&err)
+	err = t.steps()
+	t.returned = true
+	return err
 }
 
 // Combine sets dst to the whole result of a reduction to all ranks or to one, for a backend in
 // which one rank computes it for the others.
-func Combine(c *backend.Call, rank, size int, p Peers, s *Scratch, dst []byte) error {
+func Combine(c *backend.Call, rank, size int, p Peers, s *Scratch, dst []byte) (err error) {
 	t := s.begin(c, rank, size, p, true)
-	defer t.end()
-	return t.reduce(0, c.Count, dst)
+	defer t.end(&err)
+	err = t.reduce(0, c.Count, dst)
+	t.returned = true
+	return err
 }
 
 func (s *Scratch) begin(c *backend.Call, rank, size int, p Peers, inSlots bool) *task {
@@ -64,8 +71,16 @@ func (s *Scratch) begin(c *backend.Call, rank, size int, p Peers, inSlots bool) 
 	return t
 }
 
-// end drops the references to what belongs to the caller.
-func (t *task) end() { *t = task{} }
+// end drops the references to what belongs to the caller, also if the operation's function has not returned.
+func (t *task) end(err *error) {
+	p, user := t.p, !t.returned && t.Op != nil && t.Op.Code == backend.OpUser
+	*t = task{}
+	if user {
+		v := recover()
+		*err = backend.UserFault(v)
+		p.Fails(*err, v == nil)
+	}
+}
 
 func (t *task) steps() error {
 	switch t.Coll {

@@ -2,7 +2,6 @@ package sched
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
@@ -34,12 +33,8 @@ func (d *data) init(o *Op) {
 		}
 	}
 	d.resume = func() {
-		r := o.r // o may be in use again as soon as it has ended
+		defer o.r.goOn() // also if the operation ends the goroutine; o may be in use again by then
 		d.advance(true, true)
-		if r.colls != nil {
-			r.colls.Flush()
-		}
-		r.comm.Wake()
 	}
 }
 
@@ -65,12 +60,21 @@ func (d *data) prepare(s *coll.Schedule) {
 func (d *data) begin(tag int) {
 	d.tag, d.err, d.wrong = tag, nil, wrong{receiver: -1}
 	d.round.Store(0)
-	d.advance(false, true)
+	d.advance(false, false)
+}
+
+// goOn sends and announces what an operation's own goroutine has done.
+func (r *Runner) goOn() {
+	if r.colls != nil {
+		r.colls.Flush()
+	}
+	r.comm.Wake()
 }
 
 // advance runs rounds until one has to wait for messages. landed means that the current
 // round's messages are complete. The goroutine that completed them, unless it is the operation's own, may
-// have other work that cannot wait, such as this rank's heartbeats. It leaves long work to a new goroutine.
+// have other work that cannot wait, such as this rank's heartbeats, and must not end with a user's operation. It leaves
+// long work to a new goroutine.
 func (d *data) advance(landed, own bool) {
 	for {
 		i := int(d.round.Load())
@@ -176,14 +180,19 @@ func (d *data) long(actions []coll.Action) bool {
 	return bytes >= longWork
 }
 
-// local does a round's copies and reductions. It turns a panic of a user's operation into
-// an error, because it may happen in another rank's goroutine.
+// local does a round's copies and reductions. A panic of a user's operation is an error. If the operation ends the
+// goroutine, local ends the data phase, and does not return.
 func (d *data) local(actions []coll.Action) (err error) {
-	op := d.o.call.Op
+	op, returned := d.o.call.Op, false
 	if op != nil && op.Code == backend.OpUser {
 		defer func() {
-			if p := recover(); p != nil {
-				err = Panicked(p)
+			if returned {
+				return
+			}
+			p := recover()
+			if err = backend.UserFault(p); p == nil {
+				d.err = err
+				d.o.moved()
 			}
 		}()
 	}
@@ -196,12 +205,8 @@ func (d *data) local(actions []coll.Action) (err error) {
 			op.Apply(d.region(&a.Dst), d.region(&a.A), d.region(&a.B))
 		}
 	}
+	returned = true
 	return nil
-}
-
-// Panicked returns the error for a panic of a user's operation.
-func Panicked(p any) error {
-	return &backend.Fault{Sentinel: backend.ErrOp, Text: fmt.Sprintf("the operation's function panicked: %v\n%s", p, debug.Stack())}
 }
 
 func (d *data) region(r *coll.Region) []byte {
