@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +24,22 @@ func lost(err error, rank int) error {
 }
 
 func init() {
+	// The last rank makes another call than the others. Each ends its process as soon as it knows.
+	programs["mismatched"] = func(c backend.Comm) error {
+		if err := sum(c, 1); err != nil {
+			return err
+		}
+		call := &backend.Call{Coll: backend.Barrier, Root: -1, Seq: 2}
+		if c.Rank() == c.Size()-1 {
+			call = &backend.Call{Coll: backend.Allreduce, Root: -1, Op: sum64, Type: int64s, Count: 1, Send: make([]byte, 8), Recv: make([]byte, 8), Seq: 2}
+		}
+		_, err := c.(backend.Collectives).Collective(nil, call)
+		if errors.Is(err, backend.ErrMismatch) {
+			os.Exit(knows)
+		}
+		return fmt.Errorf("got %v, want ErrMismatch", err)
+	}
+
 	// The last rank is killed while the others wait in every kind of operation.
 	programs["killed"] = func(c backend.Comm) error {
 		victim := c.Size() - 1
@@ -213,6 +230,20 @@ func TestJoinErrorsNameTheReason(t *testing.T) {
 		}
 		if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want ErrInit with %q", c.cfg, err, c.want)
+		}
+	}
+}
+
+const knows = 33 // the status of a rank that knows of a mismatch
+
+// TestMismatchReachesEveryRank has ranks end their processes without a word once they know of a mismatch. The others
+// learn of the mismatch nevertheless, and not of lost ranks.
+func TestMismatchReachesEveryRank(t *testing.T) {
+	for range rounds(10) {
+		for _, err := range run(t, "mismatched", 4) {
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != knows {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (c *comm) usable() error { return c.over(false) }
 // over returns why the operations of the communicator end, nil normally. Those of collectives end with the
 // error with which it was broken, the others with ErrBroken.
 func (c *comm) over(collective bool) error {
-	if f := c.fault.Load(); f != nil {
+	if f := c.fault.Load(); f != nil && f != c.brk.Load() {
 		return f
 	}
 	if f := c.brk.Load(); f != nil {

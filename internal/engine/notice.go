@@ -195,9 +195,13 @@ func (c *comm) broken(f *backend.Fault) bool {
 	return true
 }
 
-// lose ends the communicator because of f, unless it has ended already. The lock is held.
+// lose ends the communicator because of f, unless it has ended already. If it was broken before, it stays broken: a rank
+// that ends its process because of a mismatch has sent the notice of that before. The lock is held.
 func (c *comm) lose(f *backend.Fault) {
 	if c.fault.Load() == nil {
+		if brk := c.brk.Load(); brk != nil && c.e.fault.Load() == nil {
+			f = brk
+		}
 		c.publish(f)
 		c.fault.Store(f)
 	}
