@@ -279,21 +279,23 @@ func (c *Case) initialState() []float64 {
 // expected returns the mean of the noise of a stage: the mean inflows or, with a PAR, residuals of zero; in the
 // first stage that of the inflows which the case gives.
 func (c *Case) expected(stage int) []float64 {
-	noise, par := make([]float64, len(c.Reservoirs)), c.par()
-	if par == nil {
+	noise := make([]float64, len(c.Reservoirs))
+	if c.par() == nil {
 		noise = c.meanInflow(stage)
 	}
 	if stage > 0 {
 		return noise
 	}
-	known := make([]float64, len(noise)) // but for the noise
-	if par != nil {
-		state := c.initialState()[len(noise):]
-		par.advance(known, state, make([]float64, len(state)), c.Season(0))
-	}
+	first := make([]float64, len(noise))
 	for r, res := range c.Reservoirs {
 		if res.FirstInflow != nil {
-			noise[r] = *res.FirstInflow - known[r]
+			first[r] = *res.FirstInflow
+		}
+	}
+	c.noiseOf(first, c.initialState(), 0)
+	for r, res := range c.Reservoirs {
+		if res.FirstInflow != nil {
+			noise[r] = first[r]
 		}
 	}
 	return noise

@@ -104,8 +104,8 @@ func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
 	return loadPolicy(world, path, c, true)
 }
 
-// LoadWarmStart is LoadPolicy for a policy to begin a training with (Options.Warm). It may be of another case
-// that has as many stages and the same reservoirs.
+// LoadWarmStart is LoadPolicy for a policy to begin a training with (Options.Warm), or to simulate on a changed
+// case. It may be of another case that has as many stages and the same reservoirs.
 //
 // Collective: all ranks of world call it. Only rank 0 uses path.
 func LoadWarmStart(world *cohort.Comm, path string, c *Case) (*Policy, error) {

@@ -153,6 +153,19 @@ func stageOf(c *Case, path []float64, t int) *StageResult {
 	return st
 }
 
+// stagesOf returns the stages of a scenario, in the memory of its record.
+func stagesOf(c *Case, path []float64) (stages []StageResult) {
+	for t := range c.Stages {
+		st := stageOf(c, path, t)
+		st.Cost = recordOf(c, path, t)[0]
+		for b := range c.Buses {
+			st.Load = append(st.Load, c.load(t, b))
+		}
+		stages = append(stages, *st)
+	}
+	return stages
+}
+
 // record writes the last solution of a stage to its record.
 func (s *stage) record(c *Case, path []float64) {
 	record, parts := recordOf(c, path, s.t), s.costs()

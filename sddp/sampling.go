@@ -12,7 +12,10 @@ const (
 	Historical  Sampling = "historical"    // the years of the record in their order, if the inflow model has a record
 )
 
-// Samplings are all kinds of sampling.
+// Given is the Sampling of a [Simulation] of [Paths].
+const Given Sampling = "given"
+
+// Samplings are the kinds of sampling that a user can ask for.
 var Samplings = []Sampling{InSample, OutOfSample, Historical}
 
 // checked returns the sampling, or an error if it is none or the case does not allow it.

@@ -13,6 +13,10 @@ import (
 type SimulateOptions struct {
 	Scenarios int // 0 means 1000
 	Sampling  Sampling
+	Paths     Paths // if not nil, the inflows of the scenarios, in place of Scenarios and Sampling
+	// Seen, if not nil, is called on this rank with the stages of every scenario, in order. Their figures have
+	// no bands. It must not keep them.
+	Seen func(scenario int, stages []StageResult)
 	// Solver, Threads, Pin, Env and Recovery are as in [Options].
 	Solver   string
 	Threads  int
@@ -33,7 +37,10 @@ const simulateChunk = 512
 //
 // Deadlines: when ctx ends on one rank, the calls of all ranks end with an error.
 func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt SimulateOptions) (out *Simulation, err error) {
-	if opt.Scenarios == 0 {
+	switch {
+	case opt.Paths != nil:
+		opt.Scenarios, opt.Sampling = len(opt.Paths), ""
+	case opt.Scenarios == 0:
 		opt.Scenarios = 1000
 	}
 	if opt.Scenarios < 2 || opt.Scenarios > maxScenarios {
@@ -44,6 +51,9 @@ func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt S
 	}
 	if opt.Sampling, err = opt.Sampling.checked(c); err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
+	}
+	if opt.Paths != nil {
+		opt.Sampling = Given
 	}
 	sim := &simulator{c: c, policy: p, opt: opt}
 	if sim.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
@@ -77,7 +87,7 @@ type simulator struct {
 func (sim *simulator) simulate(ctx context.Context, world *cohort.Comm) (out *Simulation, err error) {
 	sim.team = newTeam(world)
 	c, p := sim.c, sim.policy
-	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, sim.opt.Scenarios, sim.opt.Sampling, sim.opt.Solver, sim.opt.Recovery != nil))
+	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, sim.opt.Scenarios, sim.opt.Sampling, sim.opt.Paths, sim.opt.Solver, sim.opt.Recovery != nil))
 	if err := sim.same("case, policy and options", key); err != nil {
 		return nil, err
 	}
@@ -112,6 +122,9 @@ func (sim *simulator) simulate(ctx context.Context, world *cohort.Comm) (out *Si
 		}
 		for i := range n {
 			sum.add(all[i*path : (i+1)*path])
+			if sim.opt.Seen != nil {
+				sim.opt.Seen(first+i, stagesOf(c, all[i*path:(i+1)*path]))
+			}
 		}
 	}
 	return sum.result(sim.opt.Sampling), nil
@@ -120,7 +133,12 @@ func (sim *simulator) simulate(ctx context.Context, world *cohort.Comm) (out *Si
 // scenario simulates a scenario and writes it to dst: its cost, and a record for each stage.
 func (sim *simulator) scenario(ctx context.Context, w *planner, scenario int, dst []float64) (err error) {
 	dst[0], err = w.forward(ctx, func(t int) []float64 {
-		w.noise.onPath(w.inflow, sim.opt.Sampling, scenario, t)
+		if sim.opt.Paths == nil {
+			w.noise.onPath(w.inflow, sim.opt.Sampling, scenario, t)
+		} else {
+			copy(w.inflow, sim.opt.Paths[scenario][t])
+			sim.c.noiseOf(w.inflow, w.before, t)
+		}
 		return w.inflow
 	}, func(s *stage) {
 		s.record(sim.c, dst)

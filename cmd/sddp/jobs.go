@@ -47,14 +47,11 @@ func train(j *job) error {
 	j.signals.trainingEnded()
 	j.saved = opt.Checkpoint != "" && trained.Unsaved == nil
 	j.progress.end()
-	sim, err := sddp.Simulate(j.ctx, j.env.World, c, trained.Policy, sddp.SimulateOptions{
-		Scenarios: j.o.scenarios, Solver: j.o.solver, Env: j.env, Recovery: j.recovery,
-	})
-	if err != nil {
+	r := &report.Run{Case: c, Training: trained, Policy: trained.Policy}
+	if err := j.simulate(r, "", nil); err != nil {
 		return err
 	}
-	err = j.report(&report.Run{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, began)
-	if err != nil {
+	if err := j.report(r, began); err != nil {
 		return err
 	}
 	return trained.Unsaved // everything else succeeded
@@ -68,20 +65,35 @@ func simulate(j *job) error {
 		return err
 	}
 	var policy *sddp.Policy
+	var paths sddp.Paths
 	err = j.do(func(world *cohort.Comm) (err error) {
-		policy, err = sddp.LoadPolicy(world, j.o.policy, c)
+		load := sddp.LoadPolicy
+		if j.o.changed {
+			load = sddp.LoadWarmStart
+		}
+		if policy, err = load(world, j.o.policy, c); err == nil && j.o.inflows != "" {
+			paths, err = sddp.LoadPaths(world, j.o.inflows, c)
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	sim, err := sddp.Simulate(j.ctx, j.env.World, c, policy, sddp.SimulateOptions{
-		Scenarios: j.o.scenarios, Sampling: j.o.sampling, Solver: j.o.solver, Env: j.env, Recovery: j.recovery,
-	})
-	if err != nil {
+	r := &report.Run{Case: c, Policy: policy, Other: policy.CaseSHA256 != c.SHA256()}
+	if err := j.simulate(r, j.o.sampling, paths); err != nil {
 		return err
 	}
-	return j.report(&report.Run{Case: c, Policy: policy, Simulation: sim}, began)
+	return j.report(r, began)
+}
+
+// simulate runs the policy of r over scenarios.
+func (j *job) simulate(r *report.Run, sampling sddp.Sampling, paths sddp.Paths) (err error) {
+	opt := sddp.SimulateOptions{Scenarios: j.o.scenarios, Sampling: sampling, Paths: paths, Solver: j.o.solver, Env: j.env, Recovery: j.recovery}
+	if j.o.paths != "" && (j.first() || j.recovery != nil) { // any rank may become the first after a loss
+		opt.Seen = r.Path
+	}
+	r.Simulation, err = sddp.Simulate(j.ctx, j.env.World, r.Case, r.Policy, opt)
+	return err
 }
 
 // info describes a case.
@@ -154,6 +166,9 @@ func (j *job) openOutputs(world *cohort.Comm) error {
 	if err := one(j.o.report, (*report.Run).Page); err != nil {
 		return err
 	}
+	if err := one(j.o.paths, (*report.Run).Paths); err != nil {
+		return err
+	}
 	return one(j.o.jsonFile, jsonLine)
 }
 
@@ -217,7 +232,7 @@ func (j *job) print(r *report.Run) error {
 // places says where the results are.
 func (j *job) places(r *report.Run) string {
 	var to []string
-	for _, path := range []string{j.o.out, j.o.report, j.o.jsonFile} {
+	for _, path := range []string{j.o.out, j.o.paths, j.o.report, j.o.jsonFile} {
 		if path != "" {
 			to = append(to, path)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -396,5 +399,65 @@ func TestNextRankPrintsSummaryAfterLoss(t *testing.T) {
 	}
 	if got := lastLine(t, out.String()); got.Ranks != 2 || got.Iterations != 2 {
 		t.Errorf("printed %s", &out)
+	}
+}
+
+// A policy can be simulated on a changed case, with inflows of the user's own, and a table has every scenario and
+// stage. The first scenario has more water and costs less.
+func TestSimulateOnChangedCaseWithGivenInflows(t *testing.T) {
+	dir := t.TempDir()
+	if status, _, errs := sddpRun(t, "train", caseDir("toy"), "--iterations", "4", "--passes", "2", "--scenarios", "20", "--out", dir); status != 0 {
+		t.Fatalf("train: status %d: %s", status, errs)
+	}
+	changed := filepath.Join(dir, "changed")
+	if err := os.CopyFS(changed, os.DirFS(caseDir("toy"))); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(changed, "case.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = []byte(strings.Replace(string(text), `"deficit_cost": 1000`, `"deficit_cost": 1200`, 1))
+	inflows := filepath.Join(dir, "inflows.csv")
+	given := "scenario,stage,Lake\n1,1,60\n1,2,60\n1,3,60\n2,1,15\n2,2,15\n2,3,15\n"
+	if err := errors.Join(os.WriteFile(filepath.Join(changed, "case.json"), text, 0o644), os.WriteFile(inflows, []byte(given), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errs := sddpRun(t, "simulate", changed, "--policy", dir); status != 1 || !strings.Contains(errs, "valid only for the case") {
+		t.Errorf("another case without --changed: status %d: %s", status, errs)
+	}
+	paths := filepath.Join(dir, "paths.csv")
+	status, out, errs := sddpRun(t, "simulate", changed, "--policy", dir, "--changed", "--inflows", inflows, "--paths", paths)
+	if status != 0 || !strings.Contains(out, "2 scenarios with given inflows") || !strings.Contains(out, "lower bound    unknown") {
+		t.Fatalf("simulate: status %d: %s\n%s", status, errs, out)
+	}
+	table, err := os.Open(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	rows, err := csv.NewReader(table).ReadAll()
+	if err != nil || len(rows) != 7 {
+		t.Fatalf("%d rows (%v), want a header and 6", len(rows), err)
+	}
+	inflow, cost := slices.Index(rows[0], "Lake inflow"), map[string]float64{}
+	for i, row := range rows[1:] {
+		if want := []string{"60", "15"}[i/3]; row[inflow] != want {
+			t.Errorf("scenario %s, stage %s: the inflow is %s, want %s", row[0], row[1], row[inflow], want)
+		}
+		x, err := strconv.ParseFloat(row[3], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cost[row[0]] += x
+	}
+	if cost["1"] >= cost["2"] {
+		t.Errorf("with much water the cost is %v, with little %v", cost["1"], cost["2"])
+	}
+	if err := os.WriteFile(inflows, []byte(strings.Replace(given, "2,2,", "2,3,", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errs := sddpRun(t, "simulate", changed, "--policy", dir, "--changed", "--inflows", inflows); status != 1 || !strings.Contains(errs, `line 6: got stage "3" of scenario "2", want 2 of 2`) {
+		t.Errorf("a missing stage: status %d: %s", status, errs)
 	}
 }

@@ -35,6 +35,9 @@ type options struct {
 	scenarios  int
 	out        string
 	policy     string
+	changed    bool   // the policy may be of another case
+	inflows    string // file of the inflows of the scenarios
+	paths      string // file for a table of all scenarios and stages
 	warm       string // folder of a policy to begin with
 	selection  bool   // of cuts
 	multiCut   bool
@@ -180,7 +183,8 @@ func simulateCommand(stdout, stderr *os.File) *cobra.Command {
 		Use:   "simulate CASE --policy DIR [flags]",
 		Short: "Simulate a policy over many scenarios",
 		Long: `Simulate a policy over many scenarios, and report what it costs and does. The
-policy must have been trained for the same case.`,
+policy must have been trained for the same case, or with --changed for one that
+has as many stages and the same reservoirs.`,
 		Example: "  sddp simulate cases/brazil4 --policy results --sampling out-of-sample",
 		Args: func(_ *cobra.Command, args []string) error {
 			if err := o.arguments(args, -1); err != nil || o.policy != "" {
@@ -192,6 +196,8 @@ policy must have been trained for the same case.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.policy, "policy", "", "the folder `DIR` that sddp train --out wrote, or its policy.json")
+	f.BoolVar(&o.changed, "changed", false, "let the policy be that of another case with as many stages and the same reservoirs")
+	f.StringVar(&o.inflows, "inflows", "", "simulate the inflows in the CSV `FILE`, with the columns scenario, stage and each reservoir")
 	samplingFlag(f, o, "give the scenarios their inflows from `SAMPLE`")
 	resultFlags(cmd, o)
 	computeFlags(cmd, o)
@@ -227,6 +233,7 @@ func resultFlags(cmd *cobra.Command, o *options) {
 	f := cmd.Flags()
 	cli.Number(f, &o.scenarios, "scenarios", "", 2, mostScenarios, "simulate the policy over `N` scenarios")
 	f.StringVar(&o.out, "out", "", "write tables to the folder `DIR`, and the policy after training")
+	f.StringVar(&o.paths, "paths", "", "write a CSV table with a line for each scenario and stage to `FILE`")
 	f.BoolVar(&o.buses, "buses", false, "print a table for each bus too")
 	f.StringVar(&o.report, "report", "", "write one HTML page with charts and tables to `FILE`")
 	cli.Func(f, "json", "", "", "", "print the result as one JSON object on the last line (unmarked with cohort run --tag=false), or write it to FILE", func(s string) error {
@@ -237,7 +244,7 @@ func resultFlags(cmd *cobra.Command, o *options) {
 	})
 	f.Lookup("json").NoOptDefVal = noFile
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print neither progress nor a summary, only warnings, errors and what --json prints")
-	cli.Section(cmd, "Results", "scenarios", "out", "report", "buses", "json", "quiet")
+	cli.Section(cmd, "Results", "scenarios", "out", "paths", "report", "buses", "json", "quiet")
 }
 
 // computeFlags adds the flags that say how ranks compute.

@@ -79,6 +79,11 @@ func (r *Run) facts() []fact {
 		bound = fmt.Sprintf("No policy has a smaller risk, which is %v, nested over the stages.", risk)
 		gap, gapNote = "unknown", "The costs of scenarios do not estimate the nested risk."
 	}
+	lower := money(r.Policy.LowerBound)
+	if r.Other {
+		lower, bound = "unknown", "The policy is that of another case."
+		gap, gapNote = "unknown", "It needs a lower bound."
+	}
 	short := 0
 	for _, s := range sim.Scenarios {
 		if s.ShortStages > 0 {
@@ -86,7 +91,7 @@ func (r *Run) facts() []fact {
 		}
 	}
 	return []fact{
-		{"Lower bound", money(r.Policy.LowerBound), bound},
+		{"Lower bound", lower, bound},
 		{"Expected cost", fmt.Sprintf("%s ± %s %s", amount(sim.Cost.Mean/scale), amount(sim.Cost.CI95/scale), unit), fmt.Sprintf("Mean of %d scenarios and its 95 %% interval.", sim.Cost.Samples)},
 		{"Gap", gap, gapNote},
 		{"CVaR", money(sim.CVaR(r.tail())), fmt.Sprintf("Mean cost of the costliest %g %% of the scenarios.", 100*r.tail())},

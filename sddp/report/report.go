@@ -17,6 +17,9 @@ type Run struct {
 	Buses      bool // print a table for each bus in Summary
 	Backend    string
 	Seconds    float64
+	Other      bool // the policy is that of another case, so its lower bound is none of this one
+
+	paths *sheet // see Path
 }
 
 // Files returns the files for an output folder.

@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/cohort-hpc/cohort/sddp"
@@ -123,6 +124,54 @@ func (r *Run) scenariosCSV() []byte {
 		s.add(i+1, one.Cost, one.Load, one.Hydro, one.Thermal, one.Deficit, one.Spill, one.ShortStages, one.Costs)
 	}
 	return s.text()
+}
+
+// Path adds the stages of a scenario to the table of Paths. It is the Seen of [sddp.SimulateOptions].
+//
+// Local.
+func (r *Run) Path(scenario int, stages []sddp.StageResult) {
+	c := r.Case
+	if scenario == 0 { // also when a simulation begins again
+		head := append([]string{"scenario", "stage", "period", "cost"}, costColumns()...)
+		for _, b := range c.Buses {
+			head = append(head, b.Name+" load_mw", b.Name+" deficit_mw", b.Name+" marginal_cost_per_mwh")
+		}
+		for _, res := range c.Reservoirs {
+			for _, figure := range []string{"inflow", "generation_mw", "spill", "end_storage", "water_value_per_mwh", "min_storage_missing", "min_outflow_missing", "negative_inflow_missing"} {
+				head = append(head, res.Name+" "+figure)
+			}
+		}
+		for _, g := range c.Thermals {
+			head = append(head, g.Name+" generation_mw")
+		}
+		for _, l := range c.Lines {
+			head = append(head, c.Buses[l.From].Name+" to "+c.Buses[l.To].Name+" flow_mw")
+		}
+		r.paths = newSheet(head...)
+	}
+	for t, st := range stages {
+		values := []any{scenario + 1, t + 1, c.StageName(t), st.Cost, st.Costs}
+		for b := range c.Buses {
+			values = append(values, st.Load[b], st.Deficit[b], st.MarginalCost[b])
+		}
+		for i := range c.Reservoirs {
+			values = append(values, st.Inflow[i], st.Generation[i], st.Spill[i], st.Storage[i], st.WaterValue[i], st.ShortStorage[i], st.ShortOutflow[i], st.ShortInflow[i])
+		}
+		for _, x := range slices.Concat(st.ThermalPlant, st.Flow) {
+			values = append(values, x)
+		}
+		r.paths.add(values...)
+	}
+}
+
+// Paths returns a CSV table with a line for each scenario and stage, which Path has collected; nil if it has none.
+//
+// Local.
+func (r *Run) Paths() ([]byte, error) {
+	if r.paths == nil {
+		return nil, nil
+	}
+	return r.paths.text(), nil
 }
 
 // costsCSV has a line for each stage.

@@ -19,12 +19,15 @@ func (r *Run) Summary() string {
 	c, sim := r.Case, r.Simulation
 	unit, scale := c.MoneyUnit(sim.Cost.Mean)
 	kind := map[sddp.Sampling]string{
-		sddp.InSample: "inflows of the training", sddp.OutOfSample: "new inflows", sddp.Historical: "inflows of the record",
+		sddp.InSample: "inflows of the training", sddp.OutOfSample: "new inflows", sddp.Historical: "inflows of the record", sddp.Given: "given inflows",
 	}[sim.Sampling]
 	fmt.Fprintf(&b, "%s: %d stages, %d scenarios with %s; costs in %s\n\n", c.Name, c.Stages, sim.Cost.Samples, kind, unit)
-	if r.Policy.Risk.Neutral() {
+	switch {
+	case r.Other:
+		fmt.Fprintf(&b, "  lower bound    unknown: the policy is that of another case\n")
+	case r.Policy.Risk.Neutral():
 		fmt.Fprintf(&b, "  lower bound    %.4f: no policy is expected to cost less\n", r.Policy.LowerBound/scale)
-	} else {
+	default:
 		fmt.Fprintf(&b, "  lower bound    %.4f: no policy has a smaller risk, which is %v, nested over the stages\n", r.Policy.LowerBound/scale, r.Policy.Risk)
 	}
 	fmt.Fprintf(&b, "  expected cost  %.4f ± %.4f (95 %% interval of the mean); standard deviation %.4f\n",
@@ -36,9 +39,12 @@ func (r *Run) Summary() string {
 		quantiles = append(quantiles, fmt.Sprintf("%.4f (%g %%)", sim.Quantile(q)/scale, 100*q))
 	}
 	fmt.Fprintf(&b, "  quantiles      %s\n", strings.Join(quantiles, ", "))
-	if r.Policy.Risk.Neutral() {
+	switch {
+	case r.Other:
+		b.WriteString("  gap            unknown: it needs a lower bound\n")
+	case r.Policy.Risk.Neutral():
 		fmt.Fprintf(&b, "  gap            %.2f %%: upper end of the interval above the lower bound\n", 100*sim.Cost.Gap(r.Policy.LowerBound))
-	} else {
+	default:
 		b.WriteString("  gap            unknown: the costs of scenarios do not estimate the nested risk\n")
 	}
 	fmt.Fprintf(&b, "  policy         %d cuts from %d iterations of %d forward passes; %d openings, seed %d%s\n",
