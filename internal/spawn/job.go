@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,7 +40,8 @@ type Job struct {
 	done   chan struct{}
 	result job.Result
 
-	oomKills int64 // when it began
+	feeding  sync.WaitGroup // passes on the terminal's input
+	oomKills int64          // when it began
 
 	launcher *starter // nil if this process starts the ranks
 }
@@ -135,6 +137,7 @@ func Start(cfg Config) (*Job, error) {
 // Wait waits until the job has ended and all its processes are gone, and returns the result.
 func (j *Job) Wait() job.Result {
 	<-j.done
+	j.feeding.Wait()
 	return j.result
 }
 
@@ -176,7 +179,7 @@ func (j *Job) launch() error {
 	if err := shmem.Files(j.descriptors(), "starting "+job.Count(j.cfg.Ranks, "rank")); err != nil {
 		return err
 	}
-	stdin, pump, err := openStdin(j.cfg.Stdin)
+	stdin, keys, err := openStdin(j.cfg.Stdin)
 	if err != nil {
 		return err
 	}
@@ -208,8 +211,8 @@ func (j *Job) launch() error {
 		procs[i] = r.proc
 	}
 	go newWatch(procs, pidfds[:len(procs)]).run(j.ended)
-	if pump != nil {
-		go feed(j.cfg.Stdin, pump, j.done)
+	if keys != nil {
+		j.feeding.Go(func() { j.feed(keys) })
 	}
 	go j.run(err)
 	if err != nil {

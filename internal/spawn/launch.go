@@ -201,11 +201,11 @@ func (s *state) hello(h hello) {
 // admit connects a rank's input and output, starts to watch it, and sends it its order.
 func (s *state) admit(h hello) error {
 	r := s.ranks[h.rank]
-	var in, pump *os.File
+	var in *os.File
 	if h.rank == 0 {
 		in = s.cfg.Stdin
 	}
-	in, pump, err := openStdin(in)
+	in, keys, err := openStdin(in)
 	if err != nil {
 		return s.startError(h.rank, err)
 	}
@@ -239,14 +239,14 @@ func (s *state) admit(h hello) error {
 	if s.cfg.Places != nil {
 		o.CPUs = s.cfg.Places[h.rank]
 	}
-	go func() {
+	s.feeding.Go(func() {
 		sendOrder(h.conn, o, in, files[0], files[1]) // follower reports a rank that has ended meanwhile
 		started(true)
 		drop()
-		if pump != nil {
-			feed(s.cfg.Stdin, pump, s.done)
+		if keys != nil {
+			s.feed(keys)
 		}
-	}()
+	})
 	if s.request != 0 {
 		syscall.Kill(-r.pgid, s.request)
 	}

@@ -7,10 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // terminal opens a pseudo terminal.
@@ -43,11 +47,14 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// atTerminal starts a launcher of two ranks at a terminal. screen is what the terminal shows.
-func atTerminal(t *testing.T, name string) (cmd *exec.Cmd, keyboard *os.File, screen *buffer) {
+// atTerminal starts a launcher of two ranks at a terminal, or a shell that does so. screen is what the terminal shows.
+func atTerminal(t *testing.T, name string, shell ...string) (cmd *exec.Cmd, keyboard *os.File, screen *buffer) {
 	t.Helper()
 	master, slave := terminal(t)
 	cmd, _, _ = launcher(t, 2, name)
+	if shell != nil {
+		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", shell[0], cmd.Path}, cmd.Args[1:]...)
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	begin(t, cmd)
@@ -86,6 +93,30 @@ func TestTerminalShowsQuestion(t *testing.T) {
 	screen.await(t, "[0] how many? ", 1)
 	keyboard.WriteString("42\n")
 	screen.await(t, "got 42", 1)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnreadInputIsLeftForShell types what the ranks do not read, and half a line: the shell that has started the launcher reads it.
+func TestUnreadInputIsLeftForShell(t *testing.T) {
+	if b, err := os.ReadFile("/proc/sys/dev/tty/legacy_tiocsti"); err == nil && string(b) == "0\n" && os.Geteuid() != 0 {
+		need.MissingRight(t, "input cannot be put back to a terminal, which takes root or dev.tty.legacy_tiocsti = 1")
+	}
+	const shell = `"$0" "$@"; read a; read b; read c; echo "<$a><$b><$c>"`
+	cmd, keyboard, screen := atTerminal(t, "count", shell)
+	ranks := pids(t, screen.await(t, "pids", 2))
+	keyboard.WriteString("one\ntwo\nthr")
+	screen.await(t, "thr", 1) // the terminal shows what is typed
+	syscall.Kill(ranks[0], syscall.SIGKILL)
+	screen.await(t, "rank 0 was killed", 1)
+	for pid := others(t, cmd.Process.Pid, nil); len(pid) > 0; pid = others(t, cmd.Process.Pid, nil) {
+		time.Sleep(time.Millisecond) // until the launcher has ended
+	}
+	keyboard.WriteString("ee\n")
+	if text := screen.await(t, "<", 3); !strings.Contains(text, "<one><two><three>") {
+		t.Errorf("the terminal shows\n%s", text)
+	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
