@@ -269,6 +269,13 @@ func (m *Machine) OutputFailed(err error) {
 	m.End(status, fmt.Errorf("writing the ranks' output: %w", err), text)
 }
 
+// LostOutput handles a signal by which the user ends the wait for the last output to be written. Nothing runs any more.
+func (m *Machine) LostOutput(n syscall.Signal) {
+	if !m.Decided && m.Status == 0 {
+		m.decide(Exit{Rank: -1, Status: 128 + int(n)}, fmt.Errorf("asked to end (%v) before the last output was written", n))
+	}
+}
+
 // End ends the job for a reason other than a rank's failure. An empty text prints no message.
 func (m *Machine) End(status int, err error, text string) {
 	if m.Ending {

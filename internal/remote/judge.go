@@ -100,7 +100,8 @@ func (j *launcher) see() int {
 		case err := <-s.broken:
 			s.m.OutputFailed(err)
 		case sig := <-j.cfg.Signals:
-			if job.AsksForEnd(sig) { // do not wait for the reader
+			if n, _ := sig.(syscall.Signal); job.AsksForEnd(sig) { // do not wait for the reader
+				s.m.LostOutput(n)
 				return s.m.Status
 			}
 		}

@@ -317,6 +317,17 @@ func TestInterruptEndsWaitForOutput(t *testing.T) {
 	<-j.launcher.passed
 }
 
+// TestLauncherThatStartsNoRankIsAnError has the launcher end with status 0 without ranks.
+func TestLauncherThatStartsNoRankIsAnError(t *testing.T) {
+	cfg := launched(t, 2, "plain", "wait")
+	cfg.Launch.Args = []string{"true"}
+	const want = "starter ended without an error, but has not started rank 0"
+	r := wait(t, start(t, cfg))
+	if text := cfg.Stderr.(*buffer).String(); r.Status != 1 || r.Err == nil || text != "cohort: "+want+"\n" {
+		t.Errorf("%+v, stderr %q; want status 1 and %q", r, text, want)
+	}
+}
+
 func TestLaunchedRankGetsInput(t *testing.T) {
 	in, w, err := os.Pipe()
 	if err != nil {

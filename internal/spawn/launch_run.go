@@ -63,6 +63,12 @@ func (s *state) conclude() {
 	}
 	asked := s.await(l.passed)
 	status, how := describe(l.ending)
+	never := slices.IndexFunc(s.ranks, func(r *rank) bool { return r.pgid == 0 })
+	if never >= 0 && status == 0 && !s.m.Decided {
+		s.m.Status, s.m.Err = 1, fmt.Errorf("%s ended without an error, but has not started rank %d", name, never)
+		s.logf("%v", s.m.Err)
+		return
+	}
 	if s.m.Decided || status == 0 && len(s.suspects) == 0 {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -330,6 +331,29 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 	wait(t, j)
 	if n := strings.Count(out.String(), "\n"); n != 2*linesOfStream {
 		t.Errorf("%d lines, want %d", n, 2*linesOfStream)
+	}
+}
+
+// TestInterruptWhileOutputIsUnwrittenIsNoSuccess has all ranks succeed, and the user give up waiting for a reader of their output.
+func TestInterruptWhileOutputIsUnwrittenIsNoSuccess(t *testing.T) {
+	cfg := program(t, 1, "exit", "0=0")
+	stderr := &held{free: make(chan struct{})}
+	cfg.Stderr, cfg.Signals = stderr, make(chan os.Signal)
+	j := start(t, cfg)
+	for syscall.Kill(j.ranks[0].pgid, 0) == nil {
+		runtime.Gosched()
+	}
+	for {
+		select {
+		case cfg.Signals <- syscall.SIGINT:
+		case <-j.done:
+			close(stderr.free)
+			if r := wait(t, j); r.Status != 130 || r.Err == nil {
+				t.Errorf("%+v, want status 130", r)
+			}
+			<-j.ranks[0].drained
+			return
+		}
 	}
 }
 

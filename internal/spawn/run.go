@@ -87,7 +87,9 @@ func (j *Job) run(startErr error) {
 	if j.launcher != nil {
 		s.conclude()
 	}
-	if j.drain() {
+	if sig := j.drain(); sig != 0 {
+		s.m.LostOutput(sig)
+	} else {
 		select {
 		case change := <-j.stop: // the last output could not be written
 			change(&s)
@@ -280,21 +282,21 @@ func (s *state) sweep() {
 	}
 }
 
-// drain waits until the last output has been written, however slow the reader is. It
-// does not wait for a process outside its rank's group that holds a pipe open and
-// writes nothing.
-func (j *Job) drain() bool {
+// drain waits until the last output has been written, however slow the reader is, or until
+// a signal that requests the end, and returns that. It does not wait for a process outside
+// its rank's group that holds a pipe open and writes nothing.
+func (j *Job) drain() syscall.Signal {
 	for _, r := range j.ranks {
 		for _, p := range r.pipes {
 			p.hurry()
 		}
 	}
 	for _, r := range j.ranks {
-		if j.await(r.drained) != 0 {
-			return false
+		if sig := j.await(r.drained); sig != 0 {
+			return sig
 		}
 	}
-	return true
+	return 0
 }
 
 // await waits until c is closed and returns 0, or until a signal that requests the end,
