@@ -27,20 +27,8 @@ func (tr *trainer) gapCloses(ctx context.Context) (scenarios int, err error) {
 	var gaps tally
 	for look := range gapLooks {
 		first, n := int(gaps[0]), tr.opt.GapScenarios>>(gapLooks-1-look)
-		all := make([]float64, n-first)
-		lo, hi := tr.block(tr.rank, len(all))
-		failed := tr.timed(func() error {
-			return tr.each(hi-lo, func(worker, i int) (err error) {
-				scenario := first + lo + i
-				all[lo+i], err = tr.planners[worker].excess(ctx, func(t int) int { return tr.noise.tested(len(tr.its), scenario, t) })
-				return err
-			})
-		})
-		if err := tr.share("test of the gap", all, len(all), 1, failed); err != nil {
-			return 0, fmt.Errorf("test of the gap after iteration %d: %w", len(tr.its), err)
-		}
-		for _, x := range all {
-			gaps.add(x)
+		if err := tr.addExcesses(ctx, &gaps, len(tr.its), first, n); err != nil {
+			return 0, err
 		}
 		e := gaps.estimate()
 		switch upper := e.Mean + studentQuantile(quantile, n-1)*e.Std/math.Sqrt(float64(n)); {
@@ -51,6 +39,36 @@ func (tr *trainer) gapCloses(ctx context.Context) (scenarios int, err error) {
 		}
 	}
 	return 0, nil
+}
+
+// estimateGap returns how much the policy is expected to cost more than the lower bound, from paths that no test
+// has used.
+//
+// Collective: all ranks call it.
+func (tr *trainer) estimateGap(ctx context.Context) (Estimate, error) {
+	var gaps tally
+	err := tr.addExcesses(ctx, &gaps, maxIterations+len(tr.its), 0, tr.opt.GapEstimate)
+	return gaps.estimate(), err
+}
+
+// addExcesses adds the excesses of the paths from first to n of a test to gaps.
+func (tr *trainer) addExcesses(ctx context.Context, gaps *tally, test, first, n int) error {
+	all := make([]float64, n-first)
+	lo, hi := tr.block(tr.rank, len(all))
+	failed := tr.timed(func() error {
+		return tr.each(hi-lo, func(worker, i int) (err error) {
+			scenario := first + lo + i
+			all[lo+i], err = tr.planners[worker].excess(ctx, func(t int) int { return tr.noise.tested(test, scenario, t) })
+			return err
+		})
+	})
+	if err := tr.share("test of the gap", all, len(all), 1, failed); err != nil {
+		return fmt.Errorf("test of the gap after iteration %d: %w", len(tr.its), err)
+	}
+	for _, x := range all {
+		gaps.add(x)
+	}
+	return nil
 }
 
 // excess simulates a path and returns a number whose mean over the paths is the expected cost of the policy

@@ -47,7 +47,7 @@ func TestGapIsClosedWhenTrainingStops(t *testing.T) {
 // less than the cost.
 func TestExcessIsExpectedGap(t *testing.T) {
 	c := rotated(t, 4)
-	opt := Options{Iterations: 4, Passes: 3, Openings: 3, Seed: 2}
+	opt := Options{Iterations: 4, Passes: 3, Openings: 3, Seed: 2, GapEstimate: 300}
 	tr := trained(t, c, opt)
 	plan, err := newPlanner(c, NewNoise(c, opt.Seed, opt.Openings), tr.Policy.Pool, embedded)
 	if err != nil {
@@ -66,6 +66,9 @@ func TestExcessIsExpectedGap(t *testing.T) {
 	if math.Abs(e.Mean-want) > 1e-9*tr.Policy.LowerBound || want < 1e-4*tr.Policy.LowerBound {
 		t.Errorf("the mean is %v, want %v", e.Mean, want)
 	}
+	if got := tr.Gap; got.Samples != 300 || math.Abs(got.Mean-want) > 2*got.CI95 { // four standard errors
+		t.Errorf("the estimate at the end is %v ± %v of %d paths, want about %v", got.Mean, got.CI95, got.Samples, want)
+	}
 	if e.Std > tr.Last().Upper.Std/4 {
 		t.Errorf("the deviation is %v, that of the costs %v", e.Std, tr.Last().Upper.Std)
 	}
@@ -74,7 +77,7 @@ func TestExcessIsExpectedGap(t *testing.T) {
 // The tests of the gap are the same on any number of ranks and threads and after a resume.
 func TestGapTestsDoNotDependOnRanks(t *testing.T) {
 	c := rotated(t, 3)
-	opt := Options{Iterations: 40, Passes: 4, Openings: 3, Seed: 1, Gap: 0.003, GapEvery: 2, GapScenarios: 400}
+	opt := Options{Iterations: 40, Passes: 4, Openings: 3, Seed: 1, Gap: 0.003, GapEvery: 2, GapScenarios: 400, GapEstimate: 5}
 	want := trained(t, c, opt)
 	if !strings.Contains(want.Stopped, "gap") || len(want.Iterations) < 4 {
 		t.Fatalf("%d iterations: %s", len(want.Iterations), want.Stopped)
@@ -95,7 +98,7 @@ func TestGapTestsDoNotDependOnRanks(t *testing.T) {
 		k.opt.Threads = k.threads
 		trainings, _ := onRanks(t, k.ranks, c, k.opt, 2)
 		for r, got := range trainings {
-			if got.Stopped != want.Stopped || !reflect.DeepEqual(plain(got.Iterations), plain(want.Iterations)) {
+			if got.Stopped != want.Stopped || got.Gap != want.Gap || !reflect.DeepEqual(plain(got.Iterations), plain(want.Iterations)) {
 				t.Errorf("%d ranks × %d, rank %d: %d iterations, %s; want %d, %s", k.ranks, k.threads, r, len(got.Iterations), got.Stopped, len(want.Iterations), want.Stopped)
 			}
 		}

@@ -49,6 +49,9 @@ type Options struct {
 	Gap          float64
 	GapEvery     int
 	GapScenarios int
+	// GapEstimate is on how many new scenarios, 0 or at least 2, the gap is estimated at the end of the training
+	// (Training.Gap). With a Risk it is an error.
+	GapEstimate int
 	// Stall stops the training when the lower bound has grown by less than StallTolerance, relative to
 	// itself, over this many iterations; 0 disables it.
 	Stall          int
@@ -153,7 +156,10 @@ func (o Options) withDefaults() (Options, error) {
 	if err := o.Risk.check(); err != nil {
 		return o, fmt.Errorf("train: %w", err)
 	}
-	if o.Gap > 0 && !o.Risk.Neutral() {
+	if o.GapEstimate < 0 || o.GapEstimate == 1 || o.GapEstimate > maxScenarios {
+		return o, fmt.Errorf("train: scenarios to estimate the gap: got %d, want 0 or a whole number from 2 to %d", o.GapEstimate, maxScenarios)
+	}
+	if (o.Gap > 0 || o.GapEstimate > 0) && !o.Risk.Neutral() {
 		return o, errors.New("train: gap: a simulation does not bound a nested CVaR from above, so the gap is unknown; stop by stall, time or iterations")
 	}
 	if o.MultiCut && !o.Risk.Neutral() {

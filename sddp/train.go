@@ -39,6 +39,7 @@ type Training struct {
 	Solves     int64         // in all iterations
 	LP, Comm   time.Duration // in the iterations of this run
 	Elapsed    time.Duration // of this run
+	Gap        Estimate      // how much the policy costs more than the lower bound, if Options.GapEstimate asks for it
 	// Unsaved is the reason, on all ranks, why the last checkpoint could not be written. It is nil if it
 	// was written or none was requested.
 	Unsaved error
@@ -187,7 +188,7 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 		case err != nil:
 			return nil, tr.stopped(err)
 		case stopped != "":
-			return tr.result(solver, stopped)
+			return tr.result(ctx, solver, stopped)
 		case tr.stop:
 			return nil, tr.stopped(ErrStopped)
 		case len(tr.its) > begun:
@@ -267,7 +268,7 @@ func (tr *trainer) close() error {
 // result returns the result of the training, the same on all ranks.
 //
 // Collective: all ranks call it.
-func (tr *trainer) result(solver lp.Info, stopped string) (*Training, error) {
+func (tr *trainer) result(ctx context.Context, solver lp.Info, stopped string) (*Training, error) {
 	out := &Training{Iterations: tr.its, Resumed: tr.resumed, Stopped: stopped, Solver: solver}
 	for i, it := range tr.its {
 		out.Solves += it.Solves
@@ -279,6 +280,11 @@ func (tr *trainer) result(solver lp.Info, stopped string) (*Training, error) {
 	var err error
 	if _, out.Unsaved, err = tr.saveAll(); err != nil {
 		return nil, err
+	}
+	if tr.opt.GapEstimate > 0 {
+		if out.Gap, err = tr.estimateGap(ctx); err != nil {
+			return nil, tr.stopped(err)
+		}
 	}
 	out.Policy = &Policy{
 		CaseName: tr.c.Name, CaseSHA256: tr.c.SHA256(), FutureSHA256: futureOf(tr.c, tr.noise, tr.opt.Risk), Reservoirs: tr.c.reservoirNames(),

@@ -14,6 +14,9 @@ import (
 	"github.com/cohort-hpc/cohort/sddp/report"
 )
 
+// gapPaths is the number of scenarios on which the gap of results that are kept is estimated.
+const gapPaths = 100
+
 // train computes a policy, simulates it, and reports.
 func train(j *job) error {
 	began := time.Now()
@@ -26,6 +29,9 @@ func train(j *job) error {
 		Iterations: j.o.iterations, Passes: j.o.passes, Openings: j.o.openings, Seed: j.o.seed,
 		Risk: j.o.risk(), OpeningBlocks: j.o.blocks, Sampling: j.o.sampling, CutSelection: j.o.selection, MultiCut: j.o.multiCut, Gap: j.o.gap, GapEvery: j.o.gapEvery, GapScenarios: j.o.gapMost,
 		Stall: j.o.stall, StallTolerance: j.o.stallLeast, TimeLimit: j.o.timeLimit, Solver: j.o.solver, Env: j.env, Recovery: j.recovery, Progress: j.progress.iteration, Warn: j.progress.warn,
+	}
+	if (j.o.out != "" || j.o.report != "") && opt.Risk.Neutral() && j.o.sampling != sddp.OutOfSample && j.o.sampling != sddp.Historical {
+		opt.GapEstimate = gapPaths
 	}
 	if j.o.warm != "" {
 		err := j.do(func(world *cohort.Comm) (err error) {

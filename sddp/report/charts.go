@@ -14,8 +14,7 @@ import (
 )
 
 // convergence draws the bounds over the iterations: the lower bound, the cost of each iteration's forward
-// passes with its 95 % interval, and the cost of the simulation. Beside it is the gap on a logarithmic axis,
-// where it is known.
+// passes with its 95 % interval, and the cost of the simulation.
 func (r *Run) convergence() *chart {
 	its, sim := r.Training.Iterations, r.Simulation
 	unit, scale := r.Case.MoneyUnit(sim.Cost.Mean)
@@ -48,7 +47,7 @@ func (r *Run) convergence() *chart {
 	outside := dots(above, upperColor, draw.PyramidGlyph{})
 	p.Add(interval, simulated, bars, costs, outside, bound)
 	c := &chart{
-		title: "Convergence: " + r.Case.Name, height: 270, plots: []*plot.Plot{p}, across: 2,
+		title: "Convergence: " + r.Case.Name, height: 270, plots: []*plot.Plot{p}, across: 1,
 		legend: []entry{
 			{"lower bound", []plot.Thumbnailer{bound}}, {"forward passes, 95 %", []plot.Thumbnailer{costs}},
 			{fmt.Sprintf("simulation of %d scenarios, 95 %%", sim.Cost.Samples), []plot.Thumbnailer{interval, simulated}},
@@ -56,9 +55,6 @@ func (r *Run) convergence() *chart {
 	}
 	if len(above) > 0 {
 		c.legend = append(c.legend, entry{"above the frame", []plot.Thumbnailer{outside}})
-	}
-	if gaps := gapPlot(its); gaps != nil {
-		c.plots = append(c.plots, gaps)
 	}
 	return c
 }
@@ -78,34 +74,6 @@ func orShortLine(points plotter.XYs) plotter.XYs {
 	}
 	at := points[0]
 	return plotter.XYs{{X: at.X - 0.1, Y: at.Y}, {X: at.X + 0.1, Y: at.Y}}
-}
-
-// gapPlot draws the gaps of the iterations on a logarithmic axis. It returns nil if none is known.
-func gapPlot(its []sddp.Iteration) *plot.Plot {
-	var points plotter.XYs
-	least, most := math.Inf(1), 0.0
-	for _, it := range its {
-		if g := 100 * it.Gap; g > 0 && !math.IsInf(g, 0) {
-			points = append(points, plotter.XY{X: float64(it.Number), Y: g})
-			least, most = min(least, g), max(most, g)
-		}
-	}
-	if len(points) == 0 {
-		return nil
-	}
-	p := newPlot("", "iteration", "gap of the forward passes, %", 1)
-	iterationAxis(p, len(its))
-	low, high := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most)+1e-9)
-	p.Y.Min, p.Y.Max, p.Y.Scale = math.Pow(10, low), math.Pow(10, max(high, low+1)), plot.LogScale{}
-	p.Y.Tick.Marker = plot.TickerFunc(func(lo, hi float64) (ticks []plot.Tick) {
-		for e := low; e <= max(high, low+1); e++ {
-			v := math.Pow(10, e)
-			ticks = append(ticks, plot.Tick{Value: v, Label: grouped(v)})
-		}
-		return ticks
-	})
-	p.Add(solid(orShortLine(points), lowerColor, 1.2), dots(points, lowerColor, draw.CircleGlyph{}))
-	return p
 }
 
 // highestCost returns the cost at the upper edge of the chart, whose lower edge is 0 so that the gap

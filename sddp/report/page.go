@@ -73,16 +73,13 @@ func (r *Run) facts() []fact {
 	sim := r.Simulation
 	unit, scale := r.Case.MoneyUnit(sim.Cost.Mean)
 	money := func(x float64) string { return amount(x/scale) + " " + unit }
-	bound, gap := "No policy is expected to cost less.", percent(sim.Cost.Gap(r.Policy.LowerBound), 1)
-	gapNote := "From the lower bound to the upper end of the expected cost's interval."
+	bound, lower := "No policy is expected to cost less.", money(r.Policy.LowerBound)
+	gap, note := r.gap()
 	if risk := r.Policy.Risk; !risk.Neutral() {
 		bound = fmt.Sprintf("No policy has a smaller risk, which is %v, nested over the stages.", risk)
-		gap, gapNote = "unknown", "The costs of scenarios do not estimate the nested risk."
 	}
-	lower := money(r.Policy.LowerBound)
 	if r.Other {
 		lower, bound = "unknown", "The policy is that of another case."
-		gap, gapNote = "unknown", "It needs a lower bound."
 	}
 	short := 0
 	for _, s := range sim.Scenarios {
@@ -93,7 +90,7 @@ func (r *Run) facts() []fact {
 	return []fact{
 		{"Lower bound", lower, bound},
 		{"Expected cost", fmt.Sprintf("%s ± %s %s", amount(sim.Cost.Mean/scale), amount(sim.Cost.CI95/scale), unit), fmt.Sprintf("Mean of %d scenarios and its 95 %% interval.", sim.Cost.Samples)},
-		{"Gap", gap, gapNote},
+		{"Gap", gap, strings.ToUpper(note[:1]) + note[1:] + "."},
 		{"CVaR", money(sim.CVaR(r.tail())), fmt.Sprintf("Mean cost of the costliest %g %% of the scenarios.", 100*r.tail())},
 		{"Deficit risk", percent(float64(short), float64(len(sim.Scenarios))), "Share of the scenarios with a deficit in any stage."},
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cohort-hpc/cohort/sddp"
@@ -20,6 +21,21 @@ type Run struct {
 	Other      bool // the policy is that of another case, so its lower bound is none of this one
 
 	paths *sheet // see Path
+}
+
+// gap returns the gap in percent with its 95 % interval and what it is: an estimate if the training made one, else
+// what the simulation says. It is "unknown" if there is no lower bound on the expected cost.
+func (r *Run) gap() (value, note string) {
+	lower := r.Policy.LowerBound
+	switch t := r.Training; {
+	case r.Other:
+		return "unknown", "it needs a lower bound of this case"
+	case !r.Policy.Risk.Neutral():
+		return "unknown", "the costs of scenarios do not estimate the nested risk"
+	case t != nil && t.Gap.Samples > 0 && lower > 0:
+		return fmt.Sprintf("%.2f ± %.2f %%", 100*t.Gap.Mean/lower, 100*t.Gap.CI95/lower), fmt.Sprintf("expected cost above the lower bound, from the errors of the cuts on %d paths", t.Gap.Samples)
+	}
+	return fmt.Sprintf("%.2f %%", 100*r.Simulation.Cost.Gap(lower)), "upper end of the interval above the lower bound"
 }
 
 // Files returns the files for an output folder.

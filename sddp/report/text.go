@@ -39,14 +39,8 @@ func (r *Run) Summary() string {
 		quantiles = append(quantiles, fmt.Sprintf("%.4f (%g %%)", sim.Quantile(q)/scale, 100*q))
 	}
 	fmt.Fprintf(&b, "  quantiles      %s\n", strings.Join(quantiles, ", "))
-	switch {
-	case r.Other:
-		b.WriteString("  gap            unknown: it needs a lower bound\n")
-	case r.Policy.Risk.Neutral():
-		fmt.Fprintf(&b, "  gap            %.2f %%: upper end of the interval above the lower bound\n", 100*sim.Cost.Gap(r.Policy.LowerBound))
-	default:
-		b.WriteString("  gap            unknown: the costs of scenarios do not estimate the nested risk\n")
-	}
+	gap, note := r.gap()
+	fmt.Fprintf(&b, "  gap            %s: %s\n", gap, note)
 	fmt.Fprintf(&b, "  policy         %d cuts from %d iterations of %d forward passes; %d openings, seed %d%s\n",
 		r.Policy.Pool.Total(), r.Policy.Iterations, r.Policy.Passes, r.Policy.Openings, r.Policy.Seed, r.kindOfCuts())
 	if t := r.Training; t != nil {
