@@ -135,17 +135,22 @@ func (s *Collective) data(o *slots) []byte { return o.data[s.seq%dataDeep][:] }
 
 // of returns a rank's slots of this communicator; nil if there are none yet.
 func (s *Collective) of(r int) *slots {
-	b := s.slots[r].Load()
-	if b == nil {
-		n := slotsFirst + min(s.b.head(s.ranks[r]).more.Load(), slotsMost-slotsFirst)
-		for i := range int(n) {
-			if o := s.b.at(s.ranks[r], i); o.id.Load() == s.id {
-				s.slots[r].Store(o)
-				return o
-			}
+	o := s.slots[r].Load()
+	if o == nil {
+		o = s.find(r)
+	}
+	return o
+}
+
+func (s *Collective) find(r int) *slots {
+	n := slotsFirst + min(s.b.head(s.ranks[r]).more.Load(), slotsMost-slotsFirst)
+	for i := range int(n) {
+		if o := s.b.at(s.ranks[r], i); o.id.Load() == s.id {
+			s.slots[r].Store(o)
+			return o
 		}
 	}
-	return b
+	return nil
 }
 
 // stands reports whether a rank's arrival at this call still stands: what was read of it before is of this call.
@@ -154,10 +159,12 @@ func (s *Collective) stands(r int) bool {
 	return word.LoadUint64(&s.slot(s.slots[r].Load()).key) == s.keyOf(s.seq)
 }
 
-// unsound returns an awaited rank whose arrival does not stand any more, -1 if there is none.
+// unsound returns an awaited rank whose slots are not this communicator's any more, -1 if there is none. The line of the
+// id stays in this processor's cache. That of a key may have moved to another one.
 func (s *Collective) unsound() int {
+	s.settle()
 	for r := s.low; r < s.end; r++ {
-		if !s.stands(r) {
+		if s.slots[r].Load().id.Load() != s.id {
 			return r
 		}
 	}
@@ -368,6 +375,9 @@ func (s *Collective) arrive(call *backend.Call) {
 		release(was, deferred)
 	}
 	release(&p.key, s.keyOf(s.seq))
+	if !s.behind { // the next slot's line comes meanwhile; while no rank waits for it, it stays
+		release(&s.mine.calls[(s.seq+1)%slotsDeep].key, 0)
+	}
 	s.fresh = true
 }
 

@@ -6,7 +6,7 @@ import "github.com/cohort-hpc/cohort/internal/word"
 
 const (
 	ahead     = 3
-	slotsDeep = 8 // at least 2*ahead+1, and a power of two
+	slotsDeep = 8 // at least 2*ahead+2, and a power of two
 )
 
 // releaseGate stores a gate after everything that was stored before.

@@ -42,6 +42,12 @@ func TestInterleaveThreeRanks(t *testing.T) {
 	})
 }
 
+// alone makes a call in which no rank waits, one of two.
+func (p *party) alone(which int) error {
+	_, err := p.Run(nil, &backend.Call{Coll: backend.NeighborAllgather + backend.Coll(which), Root: -1, Type: int64s, Neighbors: &backend.Neighbors{}})
+	return err
+}
+
 // start starts a nonblocking call, and wait waits for it.
 func (p *party) start(number int) (*Op, *backend.Call) {
 	call := p.make(backend.Allreduce, -1, 1, number)
@@ -135,23 +141,27 @@ func TestInterleaveSleep(t *testing.T) {
 
 // The ticker compares slots while they are used again.
 func TestInterleaveVerifyBesideCalls(t *testing.T) {
-	explore(t, interleave.Config{Preemptions: 1}, false, 2, func(j *job, all []*party) {
+	explore(t, interleave.Config{Preemptions: 2}, false, 2, func(j *job, all []*party) {
+		for range 2 { // calls that the ticker may compare
+			for _, p := range all {
+				p.fails("the call", p.alone(0))
+			}
+		}
+		other := all[1] // is as far ahead as it may be
+		other.fails("the call", other.alone(0))
 		for _, p := range all {
 			j.x.Go(fmt.Sprint("rank ", p.rank), func() {
-				for number := range slotsDeep + 2 {
-					coll := backend.Bcast
-					if number >= slotsDeep {
-						coll = backend.Barrier
-					}
-					p.fails("the call", p.run(nil, coll, 0, 1, number))
+				for range slotsDeep - 2 - p.rank {
+					p.fails("the call", p.alone(0))
+				}
+				if p.rank == 0 { // it uses the slot of the first call again
+					p.fails("the last call", p.alone(1))
 				}
 			})
 		}
 		j.x.Go("ticker", func() {
-			for range 2 {
-				if err := all[0].Verify(); err != nil {
-					j.x.Errorf("%v", err)
-				}
+			if err := all[0].Verify(); err != nil {
+				j.x.Errorf("%v", err)
 			}
 		})
 	})
@@ -216,10 +226,8 @@ func TestInterleaveVerdictOfOldCall(t *testing.T) {
 				for number := range slotsDeep {
 					p.fails("Barrier", p.run(nil, backend.Barrier, -1, 0, 1+number))
 				}
-				for _, coll := range []backend.Coll{backend.NeighborAllgather, backend.NeighborAllgather + backend.Coll(p.rank)} { // neither waits
-					_, err := p.Run(nil, &backend.Call{Coll: coll, Root: -1, Type: int64s, Neighbors: &backend.Neighbors{}})
-					p.fails("the neighborhood", err)
-				}
+				p.fails("the neighborhood", p.alone(0))
+				p.fails("the neighborhood", p.alone(p.rank))
 				if err := p.close(); !errors.Is(err, backend.ErrMismatch) {
 					j.x.Errorf("rank %d is not told of the mismatch: %v", p.rank, err)
 				}

@@ -17,17 +17,19 @@ import (
 // In a rank's head, the rank itself writes more. Other ranks write news (Post), and lost with its reason (Mark).
 //
 // A rank arrives at call s only after all ranks have arrived at call s-ahead, and it has compared that call of all
-// ranks. The slot that it then overwrites has a call before s-2*ahead, and the data it overwrites are of a call before
-// s-ahead. No rank needs either any more. When a rank arrived at call s-ahead, it had taken the data of all calls
+// ranks. The slot that it then overwrites, and the one whose key it sets to 0 for call s+1, have calls before s-2*ahead.
+// The data that it overwrites are of a call before s-ahead. No rank needs either any more. When a rank arrived at call s-ahead, it had taken the data of all calls
 // before s-ahead, and had compared all calls before s-2*ahead.
 //
 // That holds while the communicator lasts on all ranks. But the communicator may end on one rank while another still
 // reads: the first has given a call up, or all ranks have closed the communicator while a goroutine is in a call, or
-// the reader was stopped and declared lost. So a reader looks at the key again after it has read a slot, and no key is
-// used twice.
+// the reader was stopped and declared lost. So a rank that has taken data from a slot looks at the id again, and a rank
+// that has copied a buffer looks at the key again. A goroutine that compares slots beside the calls looks at the key again
+// too. No id and no key is used twice.
 //
-// Invariant: a result without an error was computed from slots and buffers whose keys still had the number of the call
-// after they were read. Before a rank takes a key back it stores the reason, so a rank that misses the key finds it.
+// Invariant: a result without an error was computed from slots whose id was still the communicator's after they were
+// read, and from buffers whose key still had the number of the call then. Before a rank takes a key back it stores the
+// reason, so a rank that misses the key finds it.
 
 const (
 	line      = 64
