@@ -49,6 +49,9 @@ func TestNoWaterIsTakenFromNowhere(t *testing.T) {
 					t.Errorf("case %d, stage %d: the parts of the cost add up to %v, the cost is %v", n, s.t+1, sum, s.cost())
 				}
 				penalties += parts.Penalties()
+				path := make([]float64, pathWidth(c))
+				s.record(c, path)
+				blocksMakeStage(t, c, stageOf(c, path, s.t))
 				for r, col := range s.shortInflow {
 					got, most := s.value(col), math.Max(0, -before[r]/s.fill-s.inflow[r])
 					if got > most+1e-6 {
@@ -67,5 +70,53 @@ func TestNoWaterIsTakenFromNowhere(t *testing.T) {
 	}
 	if missing == 0 || penalties == 0 {
 		t.Errorf("water was missing %d times, and penalties are %v: the cases are too tame", missing, penalties)
+	}
+}
+
+// blocksMakeStage checks that the means of a stage are those of its load blocks, and that load is met in each of them.
+func blocksMakeStage(t *testing.T, c *Case, st *StageResult) {
+	t.Helper()
+	if len(st.Blocks) != len(c.Blocks) || len(c.Blocks) == 0 {
+		t.Fatalf("%d blocks, want %d and at least one", len(st.Blocks), len(c.Blocks))
+	}
+	mean := func(figure func(b *BlockResult) float64) (sum float64) {
+		for k := range st.Blocks {
+			sum += c.Blocks[k].Share * figure(&st.Blocks[k])
+		}
+		return sum
+	}
+	for b := range c.Buses {
+		if got := mean(func(k *BlockResult) float64 { return k.MarginalCost[b] }); math.Abs(got-st.MarginalCost[b]) > 1e-6 {
+			t.Errorf("bus %d: the marginal cost is %v, that of the blocks %v", b, st.MarginalCost[b], got)
+		}
+		for k, block := range st.Blocks {
+			met := block.Deficit[b]
+			for i, g := range c.Thermals {
+				if g.Bus == b {
+					met += block.ThermalPlant[i]
+				}
+			}
+			for i, r := range c.Reservoirs {
+				if r.Bus == b {
+					met += block.Generation[i]
+				}
+			}
+			for i, l := range c.Lines {
+				if l.To == b {
+					met += block.Flow[i]
+				}
+				if l.From == b {
+					met -= block.Flow[i]
+				}
+			}
+			if math.Abs(met-block.Load[b]) > 1e-6 {
+				t.Errorf("block %d, bus %d: %v MW serve a load of %v", k, b, met, block.Load[b])
+			}
+		}
+	}
+	for i := range c.Thermals {
+		if got := mean(func(k *BlockResult) float64 { return k.ThermalPlant[i] }); math.Abs(got-st.ThermalPlant[i]) > 1e-6 {
+			t.Errorf("plant %d: %v MW, of the blocks %v", i, st.ThermalPlant[i], got)
+		}
 	}
 }

@@ -98,6 +98,14 @@ type StageResult struct {
 
 	ThermalPlant []float64 // by thermal plant
 	Flow         []float64 // by line; negative if it flows from To to From
+
+	Blocks []BlockResult // by load block, if the case has blocks
+}
+
+// BlockResult holds the means over the scenarios for a load block of a stage, as [StageResult] does.
+type BlockResult struct {
+	Load, Deficit, MarginalCost    []float64 // by bus
+	Generation, ThermalPlant, Flow []float64 // by reservoir, thermal plant and line
 }
 
 // NetImport returns what lines bring to a bus, less what they take away, in MW.
@@ -122,7 +130,13 @@ func banded(c *Case) int { return 2*len(c.Reservoirs) + len(c.Buses) + 1 }
 // recordWidth returns how many numbers a stage of a scenario is recorded in: the cost, the figures that have
 // a band, and the others.
 func recordWidth(c *Case) int {
-	return 1 + banded(c) + len(c.Buses) + 6*len(c.Reservoirs) + len(c.Thermals) + len(c.Lines) + int(numCostParts)
+	return 1 + banded(c) + len(c.Buses) + 6*len(c.Reservoirs) + len(c.Thermals) + len(c.Lines) + int(numCostParts) +
+		len(c.Blocks)*blockWidth(c)
+}
+
+// blockWidth returns how many of them belong to a load block.
+func blockWidth(c *Case) int {
+	return 2*len(c.Buses) + len(c.Reservoirs) + len(c.Thermals) + len(c.Lines)
 }
 
 // pathWidth returns how many numbers a scenario is recorded in: the cost, and a record for each stage.
@@ -150,6 +164,13 @@ func stageOf(c *Case, path []float64, t int) *StageResult {
 		ShortStorage: next(reserv), ShortOutflow: next(reserv), ShortInflow: next(reserv),
 	}
 	st.Costs = CostParts(next(int(numCostParts)))
+	for k := range c.Blocks {
+		b := BlockResult{Deficit: next(buses), MarginalCost: next(buses), Generation: next(reserv), ThermalPlant: next(len(c.Thermals)), Flow: next(len(c.Lines))}
+		for i := range c.Buses {
+			b.Load = append(b.Load, c.blockLoad(t, k, i))
+		}
+		st.Blocks = append(st.Blocks, b)
+	}
 	return st
 }
 
@@ -170,8 +191,11 @@ func stagesOf(c *Case, path []float64) (stages []StageResult) {
 func (s *stage) record(c *Case, path []float64) {
 	record, parts := recordOf(c, path, s.t), s.costs()
 	record[0] = s.cost()
-	copy(record[len(record)-len(parts):], parts[:])
 	out := stageOf(c, path, s.t)
+	copy(record[len(record)-len(c.Blocks)*blockWidth(c)-len(parts):], parts[:])
+	for k := range out.Blocks {
+		s.recordBlock(&s.blocks[k], &out.Blocks[k])
+	}
 	copy(out.Inflow, s.inflow)
 	copy(out.Storage, s.end(c))
 	if capacity := c.capacity(); capacity > 0 {
@@ -189,6 +213,22 @@ func (s *stage) record(c *Case, path []float64) {
 	}
 	for i := range c.Lines {
 		out.Flow[i] = s.flowMW(i)
+	}
+}
+
+// recordBlock writes the last solution of a load block to its record.
+func (s *stage) recordBlock(w *loadBlock, out *BlockResult) {
+	for b, row := range w.balance {
+		out.Deficit[b], out.MarginalCost[b] = s.blockDeficit(w, b), s.lp.Dual(row)/w.hours
+	}
+	for r, col := range w.hydro {
+		out.Generation[r] = s.lp.Value(col)
+	}
+	for i, col := range w.thermal {
+		out.ThermalPlant[i] = s.lp.Value(col)
+	}
+	for l := range w.direct {
+		out.Flow[l] = s.lp.Value(w.direct[l]) - s.lp.Value(w.reverse[l])
 	}
 }
 

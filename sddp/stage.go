@@ -357,13 +357,16 @@ func (s *stage) spilled(r int) float64 { return s.lp.Value(s.spill[r]) }
 
 // deficitMW returns the mean deficit of a bus.
 func (s *stage) deficitMW(b int) float64 {
-	return s.mean(func(w *loadBlock) float64 {
-		sum := 0.0
-		for _, col := range w.deficit[b] {
-			sum += s.lp.Value(col)
-		}
-		return sum
-	})
+	return s.mean(func(w *loadBlock) float64 { return s.blockDeficit(w, b) })
+}
+
+// blockDeficit returns the deficit of a bus in a load block.
+func (s *stage) blockDeficit(w *loadBlock, b int) float64 {
+	sum := 0.0
+	for _, col := range w.deficit[b] {
+		sum += s.lp.Value(col)
+	}
+	return sum
 }
 
 // costs returns the parts of the cost of this stage in the last solution.

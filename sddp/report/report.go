@@ -54,6 +54,9 @@ func (r *Run) Files() ([]sddp.File, error) {
 		{Name: "costs.csv", Data: r.costsCSV()},
 		{Name: "scenarios.csv", Data: r.scenariosCSV()},
 	}
+	if r.Case.Blocks != nil {
+		files = append(files, sddp.File{Name: "blocks.csv", Data: r.blocksCSV()})
+	}
 	if r.Training != nil {
 		files = append(files,
 			sddp.File{Name: "convergence.csv", Data: r.convergenceCSV()},

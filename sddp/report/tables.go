@@ -174,6 +174,29 @@ func (r *Run) Paths() ([]byte, error) {
 	return r.paths.text(), nil
 }
 
+// blocksCSV has a line for each figure of each load block of each stage.
+func (r *Run) blocksCSV() []byte {
+	c := r.Case
+	s := newSheet("stage", "period", "block", "kind", "name", "mean")
+	for t, st := range r.Simulation.Stages {
+		for k, b := range st.Blocks {
+			add := func(kind string, figures []float64, name func(i int) string) {
+				for i, x := range figures {
+					s.add(t+1, c.StageName(t), c.Blocks[k].Name, kind, name(i), x)
+				}
+			}
+			bus := func(i int) string { return c.Buses[i].Name }
+			add("load_mw", b.Load, bus)
+			add("deficit_mw", b.Deficit, bus)
+			add("marginal_cost_per_mwh", b.MarginalCost, bus)
+			add("hydro_mw", b.Generation, func(i int) string { return c.Reservoirs[i].Name })
+			add("thermal_mw", b.ThermalPlant, func(i int) string { return c.Thermals[i].Name })
+			add("flow_mw", b.Flow, func(i int) string { return bus(c.Lines[i].From) + " to " + bus(c.Lines[i].To) })
+		}
+	}
+	return s.text()
+}
+
 // costsCSV has a line for each stage.
 func (r *Run) costsCSV() []byte {
 	s := newSheet(append([]string{"stage", "period", "cost"}, costColumns()...)...)
