@@ -119,6 +119,7 @@ func faultScenarios() []scenario {
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
 		{name: "faults/stopped", sizes: atLeast(2), body: stopped},
 		{name: "faults/spinning", sizes: atLeast(2), body: spinning},
+		{name: "faults/computing", sizes: atLeast(2), body: computing},
 	}
 }
 
@@ -338,6 +339,27 @@ func spinning(r *Rank) {
 		done.Store(true)
 		loops.Delete(r.job.Dir) // all ranks have loaded it
 	})
+}
+
+// computing has a rank compute in a loop without a call, for several heartbeat limits if COHORT_HEARTBEAT is short. With
+// GODEBUG=asyncpreemptoff=1 and one processor no other goroutine of its process runs meanwhile. It is not lost.
+func computing(r *Rank) {
+	least, word := 3*short, make([]uint64, 1)
+	if limit, err := time.ParseDuration(os.Getenv("COHORT_HEARTBEAT")); err == nil {
+		least = min(5*limit, time.Second)
+	}
+	r.OK(r.Comm.Barrier())
+	if r.Rank == 0 {
+		for n, took := uint64(1<<16), time.Duration(0); took < least; n *= 4 {
+			begun := time.Now()
+			for i := range n {
+				word[0] = word[0]*6364136223846793005 + i
+			}
+			took = time.Since(begun)
+		}
+	}
+	r.OK(cohort.Bcast(r.Comm, word, 0))
+	r.OK(r.Comm.Barrier())
 }
 
 // loops maps the folder of a job with goroutine ranks to what ends a rank's loop.

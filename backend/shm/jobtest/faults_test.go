@@ -19,3 +19,9 @@ func TestDeathIsLearnedBetweenLooks(t *testing.T) {
 		return strings.HasPrefix(name, "faults/dead-between") || name == "faults/dead-target"
 	})
 }
+
+// TestRankThatComputesIsNotLost has a rank give its goroutines no turn for five times the heartbeat limit.
+func TestRankThatComputesIsNotLost(t *testing.T) {
+	l := cohorttest.Processes{Backend: "shm", Env: []string{"COHORT_HEARTBEAT=200ms", "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1"}}
+	cohorttest.Some(t, l, 2, func(name string) bool { return name == "faults/computing" })
+}

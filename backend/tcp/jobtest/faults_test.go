@@ -27,3 +27,13 @@ func TestDeathIsLearnedBetweenLooks(t *testing.T) {
 		return strings.HasPrefix(name, "faults/dead-between") || name == "faults/dead-target"
 	})
 }
+
+// TestRankThatComputesIsNotLost has a rank give its goroutines no turn for five times the heartbeat limit.
+func TestRankThatComputesIsNotLost(t *testing.T) {
+	for _, shm := range []string{"COHORT_TCP_SHM=0", "COHORT_TCP_SHM=1"} {
+		t.Run(shm, func(t *testing.T) {
+			l := launcher{env: []string{shm, "COHORT_HEARTBEAT=200ms", "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1"}}
+			cohorttest.Some(t, l, 2, func(name string) bool { return name == "faults/computing" })
+		})
+	}
+}
