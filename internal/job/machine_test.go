@@ -85,6 +85,8 @@ func after(d time.Duration) event {
 
 func outputFails(err error) event { return func(r *trial) { r.OutputFailed(err) } }
 
+func outputIsLost(r *trial) { r.LostOutput(syscall.SIGINT) }
+
 func TestEventsDecideHowJobEnds(t *testing.T) {
 	const second = time.Second
 	grace := Config{Ranks: 3, Grace: second}
@@ -141,6 +143,12 @@ func TestEventsDecideHowJobEnds(t *testing.T) {
 
 		{"the reader closes the output", grace, []event{outputFails(&os.PathError{Err: syscall.EPIPE}), outputFails(syscall.EIO)},
 			Result{Status: 141, First: -1, Err: errors.New("writing the ranks' output:  : broken pipe")}, "terminate"},
+		{"the user ends the wait for a reader of the output", grace, []event{exit(0, 0), exit(1, 0), exit(2, 0), outputIsLost},
+			Result{Status: 130, First: -1, Err: errors.New("asked to end (interrupt) before the last output was written")}, ""},
+		{"the same after a failure", Config{Ranks: 1, Grace: second}, []event{exit(0, 3), outputIsLost},
+			Result{Status: 3, First: 0}, "rank 0 exited with status 3 after 1.0 s (after its output)"},
+		{"another reason", grace, []event{func(r *trial) { r.End(2, nil, "host a: no") }},
+			Result{Status: 2, First: -1}, "host a: no|terminate"},
 		{"the disk is full", grace, []event{outputFails(syscall.ENOSPC)},
 			Result{Status: 1, First: -1, Err: errors.New("writing the ranks' output: no space left on device")},
 			"the ranks' output cannot be written (no space left on device)|terminate"},
