@@ -3,6 +3,7 @@ package cohort
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -77,6 +78,11 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err := s.announce(name, osEnv); err != nil {
 		_ = bc.Close()
 		return nil, err
+	}
+	if rank := osEnv.get("COHORT_RANK"); rank != "" {
+		if err := os.Setenv(envJoined, fmt.Sprint(os.Getpid(), " ", s.joined(rank))); err != nil {
+			s.notes = append(s.notes, fmt.Sprintf("programs that this rank starts may take themselves for it: %v", err))
+		}
 	}
 	s.process = true
 	return newWorld(ctx, bc, s), nil

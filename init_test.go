@@ -96,6 +96,8 @@ func TestInitErrorsNameTheCause(t *testing.T) {
 		{"local under mpiexec", nil, []string{"COHORT_BACKEND=local", "OMPI_COMM_WORLD_SIZE=4"}, ErrInit, []string{"OMPI_COMM_WORLD_SIZE=4"}},
 		{"shm without a place", &Config{Backend: "shm"}, nil, nil, []string{"shm"}},
 		{"bad timeout", nil, []string{"COHORT_TIMEOUT=soon"}, ErrInit, []string{"COHORT_TIMEOUT", "soon"}},
+		{"program of a rank", nil, []string{"COHORT_RANK=1", "COHORT_SIZE=2", "COHORT_JOB=j", "COHORT_JOINED=1 rank 1 of j"}, ErrInit,
+			[]string{"that of process 1", "unset COHORT_RANK and COHORT_SIZE"}},
 		{"the rank is known", nil, []string{"COHORT_RANK=1", "COHORT_SIZE=2", "COHORT_HEARTBEAT=0"}, ErrInit, []string{"init: rank 1: ", `COHORT_HEARTBEAT is "0"`}},
 	} {
 		if lookup("mpi").missing == "" && slices.Contains([]string{"mpi", "mpiexec", "PMI"}, c.what) {

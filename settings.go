@@ -249,6 +249,10 @@ func (s *settings) place(env environment) error {
 		case size == "" || rank == "":
 			return initFault("COHORT_RANK is %q and COHORT_SIZE is %q; set both or neither", rank, size)
 		}
+		if pid, of, _ := strings.Cut(env.get(envJoined), " "); of == s.joined(rank) && size != "1" && pid != strconv.Itoa(os.Getpid()) {
+			return initFault("COHORT_RANK=%s is that of process %s, which has joined job %q and started this program; unset COHORT_RANK and COHORT_SIZE for it (env -u COHORT_RANK -u COHORT_SIZE PROGRAM), or start it with cohort run",
+				rank, pid, s.Job)
+		}
 		var err1, err2 error
 		s.Size, err1 = strconv.Atoi(size)
 		s.Rank, err2 = strconv.Atoi(rank)
@@ -262,6 +266,13 @@ func (s *settings) place(env environment) error {
 	s.sized = true
 	return nil
 }
+
+// envJoined is set in the environment of a rank that has joined its job, for programs that it starts: they inherit
+// COHORT_RANK, and are not that rank.
+const envJoined = "COHORT_JOINED"
+
+// joined follows the process number in the value of envJoined.
+func (s *settings) joined(rank string) string { return "rank " + rank + " of " + s.Job }
 
 // checkFlight creates the flight recorder's folder if it does not exist. If it cannot be written to, the recorder
 // writes no files, and Diagnostics says why.
