@@ -216,7 +216,7 @@ func TestJoinErrorsNameTheReason(t *testing.T) {
 		want string
 	}{
 		{Config{Rank: 0, Size: 0, Job: "x"}, "not 0"},
-		{Config{Rank: 0, Size: maxRanks + 1, Job: "x"}, "not 257"},
+		{Config{Rank: 0, Size: MaxRanks + 1, Job: "x"}, "not 257"},
 		{Config{Rank: 2, Size: 2, Job: "x"}, "rank 2 of a job of 2"},
 		{Config{Rank: -1, Size: 2, Job: "x"}, "rank -1"},
 		{Config{Rank: 0, Size: 2}, "COHORT_JOB"},

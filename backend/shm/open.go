@@ -11,10 +11,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-const (
-	maxRanks  = 256              // of one node
-	joinLimit = 60 * time.Second // where Config.JoinTimeout is 0
-)
+// MaxRanks is the largest number of ranks of a job, which are on one node. Every two of them have rings.
+const MaxRanks = 256
+
+const joinLimit = 60 * time.Second // where Config.JoinTimeout is 0
 
 // Config says which rank of which job this process is.
 type Config struct {
@@ -39,8 +39,8 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	case !shmem.Supported:
 		_, err := shmem.Create("", 0)
 		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "backend shm: " + err.Error()}
-	case cfg.Size < 1 || cfg.Size > maxRanks:
-		return nil, backend.Faultf(backend.ErrInit, "backend shm runs 1 to %d ranks on a node, not %d", maxRanks, cfg.Size)
+	case cfg.Size < 1 || cfg.Size > MaxRanks:
+		return nil, backend.Faultf(backend.ErrInit, "backend shm runs 1 to %d ranks on a node, not %d; backend tcp runs more", MaxRanks, cfg.Size)
 	case cfg.Rank < 0 || cfg.Rank >= cfg.Size:
 		return nil, backend.Faultf(backend.ErrInit, "rank %d of a job of %d ranks", cfg.Rank, cfg.Size)
 	case cfg.Job == "":

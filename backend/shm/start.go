@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"fmt"
 	"runtime"
 	"time"
 
@@ -20,6 +21,11 @@ func start(n *node.Node, cfg Config) (backend.Comm, error) {
 			MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"},
 	}
 	var watch *shmem.Watch
+	var notes []string
+	config.Diagnostics = func(int, int) []string { return notes }
+	if !n.Copies {
+		notes = append(notes, "long messages are copied twice: a rank may not read or write the memory of another (process_vm_readv)")
+	}
 	config.Left = func() {
 		if watch != nil {
 			watch.Close()
@@ -53,6 +59,9 @@ func start(n *node.Node, cfg Config) (backend.Comm, error) {
 		if err != nil {
 			world.Close()
 			return nil, backend.Faultf(backend.ErrInit, "rank %d: %v", cfg.Rank, err)
+		}
+		if watch.Polled != nil {
+			notes = append(notes, fmt.Sprintf("the ends of ranks are looked for every 50 ms: %v", watch.Polled))
 		}
 	}
 	// The mapping lives as long as anything can use it: a goroutine that the program left in an operation

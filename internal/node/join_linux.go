@@ -205,7 +205,7 @@ func receive(c *net.UnixConn, cfg *Config, l layout) (*shmem.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	seg, err := shmem.OpenSparse(fd, l.size, l.start)
+	seg, err := shmem.OpenSparse(fd, l.size)
 	if errors.Is(err, syscall.ENOMEM) {
 		return nil, &backend.Fault{Sentinel: backend.ErrAlloc, Text: err.Error()}
 	}
@@ -239,7 +239,7 @@ func dial(ctx context.Context, cfg *Config) (*net.UnixConn, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("rank %d did not appear (%v); start all ranks of the job on this node, as the same user, with the same COHORT_JOB",
+			return nil, fmt.Errorf("rank %d did not appear (%v); start all ranks of the job on this node, as the same user, in one network namespace, with the same COHORT_JOB",
 				cfg.Ranks[0], context.Cause(ctx))
 		case <-time.After(pause):
 		}

@@ -56,6 +56,10 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newNode(&cfg, seg, l), nil
+}
+
+func newNode(cfg *Config, seg *shmem.Segment, l layout) *Node {
 	n := &Node{check: cfg.Check, PIDs: make([]int, l.n), Copies: shmem.At[control](seg, 0).noCMA.Load() == 0, Data: l.data,
 		rank: cfg.Rank, bell: cfg.Bell, seg: seg, l: l, areas: make([]*rankArea, l.n), procs: make([]*shmem.Process, l.n)}
 	cpus := make([][16]uint64, l.n)
@@ -65,7 +69,8 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 		n.PIDs[r], cpus[r] = n.procs[r].PID, n.areas[r].cpus
 	}
 	n.Spare = Spare(cpus)
-	return n, nil
+	seg.Populate(0, l.rings)
+	return n
 }
 
 // Spare reports whether ranks, each of which may use some processors, together may use at least as many as
@@ -120,6 +125,7 @@ func (n *Node) LinkAt(peer, pair int) (*memlink.Link, error) {
 func (n *Node) link(peer, pair int) *memlink.Link {
 	out := n.l.pair(pair)
 	in := out + memlink.Size(n.l.data)
+	n.seg.Populate(out, n.l.pairSize()) // not the rings of all pairs, which are n³ pages for n ranks
 	if n.rank > peer {
 		out, in = in, out
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -51,4 +52,34 @@ func TestWake(t *testing.T) {
 	n.Wake(0)
 	n.Sleep(0) // returns
 	n.End()
+}
+
+// A rank has the pages of its own rings mapped, and not those of the rings of all pairs.
+func TestRankMapsOwnRingsOnly(t *testing.T) {
+	const ranks = 40
+	cfg := Config{Ranks: upTo(ranks)}
+	l := newLayout(&cfg)
+	seg, err := create(&cfg, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer seg.Close()
+	for r, n := 1, newNode(&cfg, seg, l); r < ranks; r++ {
+		n.Link(r)
+	}
+	b, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, entry, _ := strings.Cut(string(b), "memfd:cohort-node")
+	_, entry, _ = strings.Cut(entry, "Rss:")
+	var kib int
+	if _, err := fmt.Sscan(entry, &kib); err != nil {
+		t.Fatal(err)
+	}
+	least, most := (ranks-1)*l.pairSize(), l.rings+(ranks+1)*l.pairSize()
+	if kib<<10 < least || kib<<10 > most {
+		t.Errorf("%d KiB are mapped, want %d to %d", kib, least>>10, most>>10)
+	}
+	t.Logf("%d ranks: %d KiB of %d are mapped", ranks, kib, l.start>>10)
 }

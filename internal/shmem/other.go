@@ -19,6 +19,9 @@ func Create(string, int) (*Segment, error) { return nil, errOther }
 // Allocate returns the reason why there is no shared memory here.
 func (s *Segment) Allocate(int, int) error { return errOther }
 
+// Populate does nothing.
+func (s *Segment) Populate(int, int) {}
+
 // CloseFD does nothing.
 func (s *Segment) CloseFD() {}
 
@@ -68,7 +71,7 @@ func Self() (id Identity) { return id }
 func (Identity) Process() *Process { return new(Process) }
 
 // Watch cannot be made here.
-type Watch struct{}
+type Watch struct{ Polled error }
 
 // NewWatch returns the reason why it cannot.
 func NewWatch(map[int]int, func(int)) (*Watch, error) { return nil, errOther }

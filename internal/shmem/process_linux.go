@@ -53,8 +53,16 @@ func Gone(err error) bool { return errors.Is(err, unix.ESRCH) }
 // Runs reports whether a process lives and is not stopped, by a signal or a debugger.
 func Runs(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, state, ok := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ") // behind the name, which may have anything in it
-	return err == nil && ok && state != "" && !strings.ContainsAny(state[:1], "TtZXx")
+	s := state(b)
+	return err == nil && s != 0 && strings.IndexByte("TtZXx", s) < 0
+}
+
+// state returns the state that a file /proc/PID/stat shows, 0 if it is empty.
+func state(stat []byte) byte {
+	if at := bytes.LastIndexByte(stat, ')') + 2; at < len(stat) { // behind the name, which may have anything in it
+		return stat[at]
+	}
+	return 0
 }
 
 // CPUs returns the processor cores this process may run on, as a bit set of the first 1024.

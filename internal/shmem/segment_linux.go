@@ -31,7 +31,11 @@ func CreateSparse(name string, size, first int) (*Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mapSegment(fd, size, first)
+	flags := unix.MAP_SHARED
+	if first == size {
+		flags |= unix.MAP_POPULATE
+	}
+	return mapSegment(fd, size, flags)
 }
 
 // fits returns an error if so much memory is not left: exceeding a limit ends processes.
@@ -66,13 +70,13 @@ func (s *Segment) Allocate(off, n int) error {
 
 // OpenSparse maps the segment behind a descriptor that another process sent. It takes the descriptor over.
 // A segment that is not sealed or of another size than want is refused: its owner could make every access
-// fault. first is that of CreateSparse.
-func OpenSparse(fd, want, first int) (*Segment, error) {
+// fault.
+func OpenSparse(fd, want int) (*Segment, error) {
 	if err := checkSealed(fd, want); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	return mapSegment(fd, want, first)
+	return mapSegment(fd, want, unix.MAP_SHARED)
 }
 
 // checkSealed looks at a descriptor that another process sent.
@@ -89,21 +93,19 @@ func checkSealed(fd, want int) error {
 	return nil
 }
 
-// mapSegment maps a segment, and the pages of its first bytes now.
-func mapSegment(fd, size, first int) (*Segment, error) {
-	flags := unix.MAP_SHARED
-	if first == size {
-		flags |= unix.MAP_POPULATE
-	}
+func mapSegment(fd, size, flags int) (*Segment, error) {
 	a, err := mapArea(fd, size, flags)
 	if err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	if first < size {
-		_ = unix.Madvise(a.mem[:first], unix.MADV_POPULATE_WRITE) // from Linux 5.14 on; otherwise when they are touched
-	}
 	return &Segment{mem: a.mem, fd: fd}, nil
+}
+
+// Populate maps the pages of n bytes from offset off on, which are allocated, from Linux 5.14 on; before, they are
+// mapped when they are touched.
+func (s *Segment) Populate(off, n int) {
+	_ = unix.Madvise(s.mem[off&^(PageSize-1):off+n], unix.MADV_POPULATE_WRITE)
 }
 
 // FD returns the descriptor to send to the other processes; -1 after CloseFD.

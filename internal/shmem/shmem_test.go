@@ -31,6 +31,12 @@ func TestMain(m *testing.M) {
 			mem[i] = 1
 		}
 		os.Exit(0)
+	case "denied":
+		if err := watchDenied(); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case "noexec":
 		if err := createNoExec(); err != nil {
 			fmt.Println(err)
@@ -57,7 +63,7 @@ func TestSegment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := OpenSparse(fd, 1<<16, 1<<16)
+	o, err := OpenSparse(fd, 1<<16)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +104,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Ftruncate(fd, 4096)
-	if _, err := OpenSparse(fd, 4096, 4096); err == nil || !strings.Contains(err.Error(), "not a sealed segment") {
+	if _, err := OpenSparse(fd, 4096); err == nil || !strings.Contains(err.Error(), "not a sealed segment") {
 		t.Errorf("unsealed: %v", err)
 	}
 	s, err := Create("test", 8192)
@@ -107,7 +113,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	defer s.Close()
 	fd, _ = unix.Dup(s.FD())
-	if _, err := OpenSparse(fd, 4096, 4096); err == nil || !strings.Contains(err.Error(), "8192 bytes, want 4096") {
+	if _, err := OpenSparse(fd, 4096); err == nil || !strings.Contains(err.Error(), "8192 bytes, want 4096") {
 		t.Errorf("other size: %v", err)
 	}
 }

@@ -1,6 +1,8 @@
 package shmem
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -8,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -120,4 +123,55 @@ func TestRunsFollowsSignals(t *testing.T) {
 	is("was killed", false) // not even before it is waited for
 	cmd.Wait()
 	is("has ended", false)
+}
+
+// Where pidfd_open is denied, as under older container runtimes, ends are reported all the same.
+func TestWatchWithoutPidfd(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "SHMEM_TEST=denied")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// watchDenied denies this process pidfd_open for good, and watches three processes: one has ended, one ends, and is
+// not waited for before that is reported, and one goes on.
+func watchDenied() error {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the system call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PIDFD_OPEN, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog))); e != 0 {
+		return e
+	}
+	sleep := exec.Command("sleep", "1000")
+	if err := sleep.Start(); err != nil {
+		return err
+	}
+	defer sleep.Wait()
+	defer sleep.Process.Kill()
+	seen := make(chan int, 3)
+	w, err := NewWatch(map[int]int{1: sleep.Process.Pid, 2: 0x3fffff, 3: os.Getpid()}, func(id int) { seen <- id })
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if w.Polled == nil {
+		return errors.New("pidfd_open is not denied")
+	}
+	if id := <-seen; id != 2 {
+		return fmt.Errorf("process %d has ended, want 2", id)
+	}
+	sleep.Process.Kill()
+	if id := <-seen; id != 1 {
+		return fmt.Errorf("process %d has ended, want 1", id)
+	}
+	return nil
 }
