@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cohort-hpc/cohort/backend/shm"
 	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
@@ -69,7 +71,7 @@ docs/launcher.md and docs/hosts.md have the details.`,
 	f := c.Flags()
 	f.SetInterspersed(false) // flags after PROGRAM are its own
 	cli.Number(f, &r.ranks, "ranks", "n", 1, spawn.MaxRanks, "start this many ranks (default: one per usable processor)")
-	f.StringVar(&r.backend, "backend", "", "communicate over `NAME`: shm, tcp or mpi (default: shm, or tcp with --hosts)")
+	f.StringVar(&r.backend, "backend", "", "communicate over `NAME`: shm, tcp or mpi (default: shm, or tcp with --hosts or above 256 ranks)")
 	cli.Complete(c, "backend", runBackends...)
 	bindFlag(c, &r.bind)
 	cli.Duration(f, &r.timeout, "timeout", false, "end the job after this time, such as 10m, with status 124")
@@ -88,13 +90,10 @@ func (r *runOptions) run(args []string) (int, error) {
 	if err := r.checkHosts(); err != nil {
 		return cli.StatusUsage, err
 	}
-	if r.backend == "" {
-		r.backend = "shm"
-	}
 	if r.hosts.asked() {
 		r.backend = "tcp"
 	}
-	if err := checkRunBackend(r.backend); err != nil {
+	if err := checkRunBackend(cmp.Or(r.backend, "shm")); err != nil {
 		return cli.StatusUsage, err
 	}
 	if err := spawn.Supported(); err != nil {
@@ -113,6 +112,9 @@ func (r *runOptions) run(args []string) (int, error) {
 	}
 	if r.ranks == 0 {
 		r.ranks = defaultRanks(node)
+	}
+	if r.backend, err = backendFor(r.backend, r.ranks); err != nil {
+		return cli.StatusUsage, err
 	}
 	places, err := spawn.Place(node, r.bind, r.ranks)
 	if err != nil {
@@ -185,6 +187,18 @@ func bindFlag(c *cobra.Command, p *spawn.Bind) {
 		return err
 	})
 	cli.Complete(c, "bind", "core", "numa", "none")
+}
+
+// backendFor returns the backend of ranks on this node. Where none was asked for, it is shm, or tcp for more ranks than
+// shm runs.
+func backendFor(asked string, ranks int) (string, error) {
+	switch many := ranks > shm.MaxRanks; {
+	case many && asked == "":
+		return "tcp", nil
+	case many && asked == "shm":
+		return "", cli.Usagef("--backend shm runs at most %d ranks on a node, not %d; leave it out, or take tcp", shm.MaxRanks, ranks)
+	}
+	return cmp.Or(asked, "shm"), nil
 }
 
 var runBackends = []string{"shm", "tcp", "mpi"}
