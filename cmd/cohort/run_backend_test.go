@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Ranks that shm does not run take tcp, unless shm was asked for.
 func TestBackendFollowsNumberOfRanks(t *testing.T) {
@@ -11,5 +14,12 @@ func TestBackendFollowsNumberOfRanks(t *testing.T) {
 		if got, err := backendFor(c.asked, c.ranks); got != c.want || (err != nil) != (c.want == "") {
 			t.Errorf("%d ranks with --backend %q: %q, %v; want %q", c.ranks, c.asked, got, err, c.want)
 		}
+	}
+}
+
+func TestMissingTempFolderIsNamed(t *testing.T) {
+	t.Setenv("TMPDIR", "/dev/null/x")
+	if _, err := tempFolder(nil); err == nil || !strings.Contains(err.Error(), "set TMPDIR") {
+		t.Error(err)
 	}
 }

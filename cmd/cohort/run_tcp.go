@@ -17,11 +17,10 @@ import (
 // of the secret, a file that only this user can read. end undoes all of it when the job is over.
 func tcpCoordinator(config *spawn.Config, keeper *spawn.Keeper) (end func(), err error) {
 	fail := func(err error) (func(), error) { return nil, fmt.Errorf("--backend tcp: %w", err) }
-	folder, err := os.MkdirTemp("", "cohort-run-*")
+	folder, err := tempFolder(keeper)
 	if err != nil {
 		return fail(err)
 	}
-	keeper.Folder(folder)
 	secret, path := wire.NewSecret(), filepath.Join(folder, "secret")
 	config.Job = rand.Text()
 	addrs, err := wire.Interfaces("") // the loopback interface

@@ -239,8 +239,7 @@ func dial(ctx context.Context, cfg *Config) (*net.UnixConn, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("rank %d did not appear (%v); start all ranks of the job on this node, as the same user, in one network namespace, with the same COHORT_JOB",
-				cfg.Ranks[0], context.Cause(ctx))
+			return nil, fmt.Errorf("rank %d did not appear (%v); %s", cfg.Ranks[0], context.Cause(ctx), together)
 		case <-time.After(pause):
 		}
 	}
@@ -330,6 +329,8 @@ func hear(c *net.UnixConn, rank int, did string) (fd int, err error) {
 	return -1, fmt.Errorf("rank %d runs another version of cohort", rank)
 }
 
+const together = "start all ranks of the job on this node, as the same user, in one network namespace, with the same COHORT_JOB"
+
 // missing names the ranks that have not joined when ctx ended.
 func missing(ctx context.Context, cfg *Config, lacks func(r int) bool) error {
 	var list []int
@@ -338,5 +339,5 @@ func missing(ctx context.Context, cfg *Config, lacks func(r int) bool) error {
 			list = append(list, rank)
 		}
 	}
-	return fmt.Errorf("%s did not join (%v)", backend.RankList(list), context.Cause(ctx))
+	return fmt.Errorf("%s did not join (%v); %s", backend.RankList(list), context.Cause(ctx), together)
 }

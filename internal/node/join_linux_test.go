@@ -114,7 +114,7 @@ func TestOtherUserCannotJoin(t *testing.T) {
 		cancel() // rank 0 waits for a rank 1 that never comes
 	}()
 	_, err = Join(ctx, Config{Rank: 0, Ranks: []int{0, 1}, Name: job})
-	if err == nil || !strings.Contains(err.Error(), "rank 1 did not join") {
+	if err == nil || !strings.Contains(err.Error(), "rank 1 did not join") || !strings.Contains(err.Error(), "network namespace") {
 		t.Errorf("rank 0: %v", err)
 	}
 	if err := <-ended; err != nil {

@@ -68,6 +68,9 @@ func choose(choice string, list []ifaceAddr) ([]netip.Addr, error) {
 				chosen = append(chosen, a)
 			}
 		}
+		if none && part == "" {
+			return nil, fmt.Errorf("the loopback interface has no address; turn it on (ip link set lo up), or select another (COHORT_TCP_IFACE)")
+		}
 		if none {
 			return nil, fmt.Errorf("interface %q: no address of this machine matches; want the name of an interface that is up, "+
 				"a network such as 10.1.0.0/16, or an address; this machine has %s", part, describe(list))

@@ -58,7 +58,7 @@ func TestChooseInterfaces(t *testing.T) {
 	_, err := choose("any", many)
 	has(t, err, nil, "9 addresses match, and a rank can have 8")
 	_, err = choose("", onInterface("eth0", "10.0.0.1/8"))
-	has(t, err, nil, "no address")
+	has(t, err, nil, "the loopback interface has no address", "ip link set lo up")
 }
 
 // TestInterfacesIncludeLoopback asks this machine: its loopback interface is there.
