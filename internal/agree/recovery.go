@@ -130,10 +130,11 @@ func (r *Recovery) open(call string) error {
 // no part.
 func (r *Recovery) Close() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.closed = true
-	if r.control != nil {
-		_ = r.control.Close()
+	control := r.control
+	r.mu.Unlock() // closing calls Notify functions
+	if control != nil {
+		_ = control.Close()
 	}
 }
 

@@ -41,7 +41,7 @@ const (
 
 	leaveFor  = 3 * time.Second
 	leaveMost = 10 * time.Second
-	leaveLook = 100 * time.Microsecond // between two looks
+	leaveLook = 100 * time.Microsecond // between two looks: no link rings when the other end has the last byte
 	lingerFor = 200 * time.Millisecond // of step 2
 )
 
