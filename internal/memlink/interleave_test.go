@@ -139,7 +139,7 @@ func TestInterleaveSleepingRanks(t *testing.T) {
 								return err != nil || n > 0
 							}
 							lock.Lock()
-							sent := a.Send(0, int32(i), []byte{byte(i)})
+							sent := a.Send(0, int32(i), 0, []byte{byte(i)})
 							lock.Unlock()
 							if sent && a.Asleep() {
 								a.Ring()
