@@ -78,6 +78,8 @@ func newCart(d *comm.Comm, dims []int, periods []bool) *Cart {
 	return c
 }
 
+var errNoGrid = fault(ErrComm, "the grid is nil")
+
 func (c *Cart) neighborhood() *Comm {
 	if c == nil {
 		return nil
@@ -122,12 +124,22 @@ func (c *Cart) Sub(keep []bool) (*Cart, error) {
 // Dims returns the extents of the grid.
 //
 // Local.
-func (c *Cart) Dims() []int { return slices.Clone(c.dims) }
+func (c *Cart) Dims() []int {
+	if c == nil {
+		return nil
+	}
+	return slices.Clone(c.dims)
+}
 
 // Periods returns, for each dimension, whether the grid is periodic in it.
 //
 // Local.
-func (c *Cart) Periods() []bool { return slices.Clone(c.periods) }
+func (c *Cart) Periods() []bool {
+	if c == nil {
+		return nil
+	}
+	return slices.Clone(c.periods)
+}
 
 // Coords returns the coordinates of a rank.
 //
@@ -135,6 +147,9 @@ func (c *Cart) Periods() []bool { return slices.Clone(c.periods) }
 //
 // Errors: [ErrRank] for a rank outside the communicator.
 func (c *Cart) Coords(rank int) ([]int, error) {
+	if c == nil {
+		return nil, c.neighborhood().failed("coords", errNoGrid)
+	}
 	if rank < 0 || rank >= c.Size() {
 		return nil, c.failed("coords",
 			fault(ErrRank, fmt.Sprintf("rank is rank %d of %d; want 0 to %d", rank, c.Size(), c.Size()-1)))
@@ -154,6 +169,9 @@ func (c *Cart) Coords(rank int) ([]int, error) {
 // Errors: [ErrRank] for a coordinate outside a dimension that is not periodic; [ErrCount] for a wrong
 // number of coordinates.
 func (c *Cart) CartRank(coords []int) (int, error) {
+	if c == nil {
+		return Undefined, c.neighborhood().failed("cartrank", errNoGrid)
+	}
 	if len(coords) != len(c.dims) {
 		return Undefined, c.failed("cartrank",
 			fault(ErrCount, fmt.Sprintf("%d coordinates, want %d, one per dimension", len(coords), len(c.dims))))
@@ -180,6 +198,9 @@ func (c *Cart) CartRank(coords []int) (int, error) {
 //
 // Errors: [ErrCount] for a dimension outside the grid.
 func (c *Cart) Shift(dim, disp int) (source, dest int, err error) {
+	if c == nil {
+		return ProcNull, ProcNull, c.neighborhood().failed("shift", errNoGrid)
+	}
 	if dim < 0 || dim >= len(c.dims) {
 		return ProcNull, ProcNull, c.failed("shift",
 			fault(ErrCount, fmt.Sprintf("dimension %d of a grid of %d dimensions; the first is 0", dim, len(c.dims))))
@@ -205,6 +226,9 @@ func (c *Cart) step(dim, disp int) int {
 //
 // Local.
 func (c *Cart) Neighbors() []Neighbor {
+	if c == nil {
+		return nil
+	}
 	n := make([]Neighbor, len(c.dims))
 	for i := range n {
 		n[i] = Neighbor{c.step(i, -1), c.step(i, 1)}

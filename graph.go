@@ -57,9 +57,19 @@ func (g *Graph) neighborhood() *Comm {
 // Sources returns the ranks from which there is an edge to the calling rank.
 //
 // Local.
-func (g *Graph) Sources() []int { return slices.Clone(g.sources) }
+func (g *Graph) Sources() []int {
+	if g == nil {
+		return nil
+	}
+	return slices.Clone(g.sources)
+}
 
 // Destinations returns the ranks to which there is an edge from the calling rank.
 //
 // Local.
-func (g *Graph) Destinations() []int { return slices.Clone(g.destinations) }
+func (g *Graph) Destinations() []int {
+	if g == nil {
+		return nil
+	}
+	return slices.Clone(g.destinations)
+}

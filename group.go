@@ -6,8 +6,8 @@ import (
 )
 
 // Group is an ordered set of ranks of the job. [Comm.Group] returns the ranks of a communicator; the
-// other groups derive from that. A group never changes and means the same on every rank. All its
-// methods are local.
+// other groups derive from that. A group never changes and means the same on every rank. A nil group is empty. All
+// its methods are local.
 type Group struct {
 	world []int // world ranks, in group order
 	me    int   // the calling rank's world rank
@@ -28,14 +28,30 @@ func (c *Comm) Group() *Group {
 	return g
 }
 
+// ranks returns the world ranks of the members.
+func (g *Group) ranks() []int {
+	if g == nil {
+		return nil
+	}
+	return g.world
+}
+
+// with returns a group of other ranks.
+func (g *Group) with(world []int) *Group {
+	if g == nil {
+		return &Group{world, Undefined}
+	}
+	return &Group{world, g.me}
+}
+
 // Size returns the number of members of g.
-func (g *Group) Size() int { return len(g.world) }
+func (g *Group) Size() int { return len(g.ranks()) }
 
 // Rank returns the calling rank's number in g. It is [Undefined] if the rank is not a member.
-func (g *Group) Rank() int { return g.rankOf(g.me) }
+func (g *Group) Rank() int { return g.rankOf(g.with(nil).me) }
 
 func (g *Group) rankOf(world int) int {
-	if i := slices.Index(g.world, world); i >= 0 {
+	if i := slices.Index(g.ranks(), world); i >= 0 {
 		return i
 	}
 	return Undefined
@@ -48,9 +64,9 @@ func (g *Group) Incl(ranks ...int) (*Group, error) {
 	if err := g.check("group incl", ranks); err != nil {
 		return nil, err
 	}
-	n := &Group{world: make([]int, len(ranks)), me: g.me}
+	n := g.with(make([]int, len(ranks)))
 	for i, r := range ranks {
-		n.world[i] = g.world[r]
+		n.world[i] = g.ranks()[r]
 	}
 	return n, nil
 }
@@ -62,8 +78,8 @@ func (g *Group) Excl(ranks ...int) (*Group, error) {
 	if err := g.check("group excl", ranks); err != nil {
 		return nil, err
 	}
-	n := &Group{me: g.me}
-	for i, w := range g.world {
+	n := g.with(nil)
+	for i, w := range g.ranks() {
 		if !slices.Contains(ranks, i) {
 			n.world = append(n.world, w)
 		}
@@ -76,8 +92,8 @@ func (g *Group) check(op string, ranks []int) error {
 	seen := make(map[int]bool, len(ranks))
 	for _, r := range ranks {
 		switch {
-		case r < 0 || r >= len(g.world):
-			return g.failed(op, fmt.Sprintf("rank %d of a group of %d", r, len(g.world)))
+		case r < 0 || r >= len(g.ranks()):
+			return g.failed(op, fmt.Sprintf("rank %d of a group of %d", r, len(g.ranks())))
 		case seen[r]:
 			return g.failed(op, fmt.Sprintf("rank %d is named twice", r))
 		}
@@ -92,9 +108,9 @@ func (g *Group) failed(op, text string) error {
 
 // Union returns the members of g followed by those of h that are not in g.
 func (g *Group) Union(h *Group) *Group {
-	n := &Group{world: slices.Clone(g.world), me: g.me}
-	for _, w := range h.world {
-		if !slices.Contains(g.world, w) {
+	n := g.with(slices.Clone(g.ranks()))
+	for _, w := range h.ranks() {
+		if !slices.Contains(g.ranks(), w) {
 			n.world = append(n.world, w)
 		}
 	}
@@ -103,17 +119,17 @@ func (g *Group) Union(h *Group) *Group {
 
 // Intersection returns the members of g that are in h, in g's order.
 func (g *Group) Intersection(h *Group) *Group {
-	return g.filter(func(w int) bool { return slices.Contains(h.world, w) })
+	return g.filter(func(w int) bool { return slices.Contains(h.ranks(), w) })
 }
 
 // Difference returns the members of g that are not in h, in g's order.
 func (g *Group) Difference(h *Group) *Group {
-	return g.filter(func(w int) bool { return !slices.Contains(h.world, w) })
+	return g.filter(func(w int) bool { return !slices.Contains(h.ranks(), w) })
 }
 
 func (g *Group) filter(keep func(world int) bool) *Group {
-	n := &Group{me: g.me}
-	for _, w := range g.world {
+	n := g.with(nil)
+	for _, w := range g.ranks() {
 		if keep(w) {
 			n.world = append(n.world, w)
 		}
@@ -131,21 +147,21 @@ func (g *Group) TranslateRanks(ranks []int, h *Group) ([]int, error) {
 		switch {
 		case r == ProcNull:
 			out[i] = ProcNull
-		case r < 0 || r >= len(g.world):
-			return nil, g.failed("group translateranks", fmt.Sprintf("rank %d of a group of %d", r, len(g.world)))
+		case r < 0 || r >= len(g.ranks()):
+			return nil, g.failed("group translateranks", fmt.Sprintf("rank %d of a group of %d", r, len(g.ranks())))
 		default:
-			out[i] = h.rankOf(g.world[r])
+			out[i] = h.rankOf(g.ranks()[r])
 		}
 	}
 	return out, nil
 }
 
 // Equal reports whether g and h have the same members in the same order.
-func (g *Group) Equal(h *Group) bool { return slices.Equal(g.world, h.world) }
+func (g *Group) Equal(h *Group) bool { return slices.Equal(g.ranks(), h.ranks()) }
 
 // Similar reports whether g and h have the same members in any order.
 func (g *Group) Similar(h *Group) bool {
-	a, b := slices.Clone(g.world), slices.Clone(h.world)
+	a, b := slices.Clone(g.ranks()), slices.Clone(h.ranks())
 	slices.Sort(a)
 	slices.Sort(b)
 	return slices.Equal(a, b)
