@@ -12,6 +12,54 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
+// A receive that is out of time names the message that has come instead.
+func TestReceiveOutOfTimeNamesWhatHasArrived(t *testing.T) {
+	ranks(t, 1, func(w *Comm) error {
+		s, err := Isend(w, []int{1}, 0, 7)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := expiredContext()
+		defer cancel()
+		c, buf := w.WithContext(ctx), make([]int, 1)
+		for name, recv := range map[string]func() error{
+			"recv": func() error { _, err := Recv(c, buf, 0, 1); return err },
+			"irecv": func() error {
+				q, err := Irecv(c, buf, 0, 1)
+				if err == nil {
+					_, err = q.Wait()
+				}
+				return err
+			},
+			"recvinit": func() error {
+				p, err := RecvInit(c, buf, 0, 1)
+				if err == nil {
+					err = p.Start()
+				}
+				if err == nil {
+					_, err = p.Wait()
+				}
+				return err
+			},
+			"sendrecv": func() error { _, err := Sendrecv(c, nil, ProcNull, 0, buf, 0, 1); return err },
+			"isendrecv": func() error {
+				q, err := Isendrecv(c, nil, ProcNull, 0, buf, 0, 1)
+				if err == nil {
+					_, err = q.Wait()
+				}
+				return err
+			},
+		} {
+			if err := recv(); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "one from rank 0 with tag 7 has arrived") {
+				t.Errorf("%s: %v; want ErrTimeout naming the message with tag 7", name, err)
+			}
+		}
+		_, err = Recv(w, buf, 0, 7)
+		_, err2 := s.Wait()
+		return errors.Join(err, err2)
+	})
+}
+
 // Wrong arguments are found before anything is sent. The error has the sentinel and the operation.
 func TestPointToPointRejectsWrongArguments(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {

@@ -3,6 +3,7 @@ package comm
 import (
 	"cmp"
 	"errors"
+	"fmt"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
@@ -106,10 +107,22 @@ func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, source, tag in
 	st, err := k.bc.Recv(c.bound, buf, source, backendTag(tag))
 	if err = typed(st, typ.Elems(), err); err != nil {
 		k.ended(t, err)
-		return st, c.Failed(op, source, tag, err)
+		return st, c.Failed(op, source, tag, k.arrived(err))
 	}
 	k.recorder.End(t)
 	return st, nil
+}
+
+// arrived adds to the error of a receive that is out of time which message has come instead.
+func (k *core) arrived(why error) error {
+	if !errors.Is(why, backend.ErrTimeout) {
+		return why
+	}
+	st, ok, err := k.bc.Probe(nil, backend.AnySource, backend.AnyTag, false)
+	if !ok || err != nil {
+		return why
+	}
+	return backend.While(why, fmt.Sprintf("one from rank %d with tag %d has arrived", st.Source, st.Tag))
 }
 
 // typed returns the error of a receive. To receive other elements than those sent is one.
@@ -128,7 +141,7 @@ func (c *Comm) Isend(op string, typ *backend.Datatype, buf []byte, parts backend
 	}
 	q := c.newRequest(op, flight.Send+flight.Kind(mode), typ, len(buf), dest, tag)
 	q.req.Parts = parts
-	c.core.isend(&q.req, buf, dest, tag, mode.Of(q.elems))
+	c.core.isend(&q.req, buf, dest, tag, mode.Of(typ.Elems()))
 	return q.started(), nil
 }
 
@@ -169,7 +182,10 @@ func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, by
 	q := &p.spare[0]
 	p.spare = p.spare[1:]
 	q.c, q.pending = c, p
-	q.name, q.peer, q.tag, q.elems = op, peer, tag, typ.Elems()
+	q.name, q.peer, q.tag = op, peer, tag
+	if kind == flight.Recv || kind == flight.MessageRecv {
+		q.elems = typ.Elems()
+	}
 	q.limits(c.bound)
 	tr := k.message(kind, backend.Nonblocking, bytes, typ.ID, tag, peer)
 	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)

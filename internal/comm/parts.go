@@ -61,8 +61,13 @@ func (c *Comm) RecvParts(op string, typ *backend.Datatype, buf []byte, parts bac
 // finishParts is finish of a message with parts. The backend does not use the parts afterwards.
 func (c *Comm) finishParts(p *pending) (backend.Status, error) {
 	k := c.core
-	if why := k.bc.Await(c.bound, &p.req); why != nil && !k.end(&p.req, why) {
-		return backend.Status{}, why
+	if why := k.bc.Await(c.bound, &p.req); why != nil {
+		if p.elems != 0 {
+			why = k.arrived(why)
+		}
+		if !k.end(&p.req, why) {
+			return backend.Status{}, why
+		}
 	}
 	st, err := p.received()
 	k.job.put(p)

@@ -41,7 +41,7 @@ func (c *Comm) SendInit(op string, typ *backend.Datatype, buf []byte, dest, tag 
 		return nil, c.Failed(op, dest, tag, err)
 	}
 	tr := c.core.message(flight.Send+flight.Kind(mode), backend.Persistent, len(buf), typ.ID, tag, dest)
-	return c.persistent(&Persistent{buf: buf, mode: mode, trace: tr}, op, typ.Elems(), dest, tag), nil
+	return c.persistent(&Persistent{buf: buf, mode: mode.Of(typ.Elems()), trace: tr}, op, 0, dest, tag), nil
 }
 
 // RecvInit prepares a receive. err is an error in the arguments.
@@ -83,7 +83,7 @@ func (p *Persistent) Start() error {
 		k.irecv(&q.req, p.buf, q.peer, q.tag)
 	default:
 		q.req.Begin()
-		k.isend(&q.req, p.buf, q.peer, q.tag, p.mode.Of(q.elems))
+		k.isend(&q.req, p.buf, q.peer, q.tag, p.mode)
 	}
 	if q.reopen() {
 		k.bc.Wake()

@@ -29,7 +29,7 @@ type pending struct {
 	tag  int
 	coll backend.Coll // of a collective
 
-	elems backend.Elems // of the buffer of a message
+	elems backend.Elems // of the buffer of a receive; otherwise 0
 
 	ticket flight.Ticket  // of its record
 	limit  *backend.Bound // nil: none
@@ -173,7 +173,12 @@ func (q *Request) end(why error, to phase) (backend.Status, error) {
 		if err := q.op.End(why); err != nil {
 			return q.store(backend.Status{}, err, to, true)
 		}
-	} else if !q.c.core.end(&q.req, why) {
+		return q.settle(to)
+	}
+	if q.elems != 0 {
+		why = q.c.core.arrived(why)
+	}
+	if !q.c.core.end(&q.req, why) {
 		return q.store(backend.Status{}, why, to, true)
 	}
 	return q.settle(to)

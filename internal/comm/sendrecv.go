@@ -173,6 +173,9 @@ func (x *exchange) Err() error {
 
 // End implements backend.Operation. It withdraws both messages.
 func (x *exchange) End(why error) error {
+	if !x.recv.Ready() {
+		why = x.k.arrived(why)
+	}
 	for _, q := range []*backend.Request{&x.recv, &x.send} {
 		if !q.Ready() && !x.k.end(q, why) {
 			return why
