@@ -1,0 +1,68 @@
+package cohort
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+)
+
+func TestJoinErrorsReturnsErrorOfLowestRankEverywhere(t *testing.T) {
+	own := []error{
+		fmt.Errorf("step 7: %w", errMade),
+		&fs.PathError{Op: "open", Path: "input.csv", Err: fs.ErrNotExist},
+		fmt.Errorf("block 3: %w: too long", ErrCount),
+		errors.New(strings.Repeat("ä", 5000)),
+	}
+	for failing := range 1 << len(own) {
+		err := Run(t.Context(), len(own), func(w *Comm) error {
+			var mine, lowest error
+			rank := 0
+			for r := len(own) - 1; r >= 0; r-- {
+				if failing>>r&1 != 0 {
+					rank, lowest = r, own[r]
+				}
+			}
+			if failing>>w.Rank()&1 != 0 {
+				mine = own[w.Rank()]
+			}
+			got := JoinErrors(w, mine)
+			switch {
+			case lowest == nil && got != nil:
+				return fmt.Errorf("no rank has an error, but JoinErrors returns %w", got)
+			case lowest == nil:
+			case got == nil:
+				return fmt.Errorf("rank %d has an error, but JoinErrors returns nil", rank)
+			case !strings.HasPrefix(got.Error(), fmt.Sprintf("rank %d: %.100s", rank, lowest)):
+				return fmt.Errorf("JoinErrors returns %.200q for rank %d's %.200q", got, rank, lowest)
+			case mine != nil && !errors.Is(got, mine):
+				return fmt.Errorf("JoinErrors returns %w without the rank's own %w", got, mine)
+			}
+			for _, sentinel := range []error{ErrCount, ErrInternal, ErrPeerLost} {
+				if want := lowest != nil && errors.Is(lowest, sentinel) || mine != nil && errors.Is(mine, sentinel); errors.Is(got, sentinel) != want {
+					return fmt.Errorf("%.200q wraps %v: want %v", got, sentinel, want)
+				}
+			}
+			return w.Barrier()
+		})
+		if err != nil {
+			t.Errorf("ranks %04b have errors: %v", failing, err)
+		}
+	}
+}
+
+// An error of JoinErrors itself does not replace the rank's own.
+func TestJoinErrorsKeepsOwnErrorIfItFails(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		err := w.Close()
+		if err != nil {
+			return err
+		}
+		err = JoinErrors(w, errMade)
+		return errors.Join(wants("after Close", err, errMade, ErrClosed), isOp(err, "joinerrors"))
+	})
+	if err := JoinErrors(nil, errMade); wants("nil communicator", err, errMade, ErrComm) != nil {
+		t.Error(err)
+	}
+}
