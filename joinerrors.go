@@ -42,10 +42,10 @@ func JoinErrors(c *Comm, err error) error {
 	if failed = Bcast(c, b[:], lowest); failed != nil {
 		return withOwn(err, failed)
 	}
-	e := &rankError{rank: lowest, text: strings.ToValidUTF8(string(b[head:][:binary.LittleEndian.Uint16(b[1:])]), ""), wraps: backend.Sentinel(b[0])}
+	e := &rankError{rank: lowest, other: true, text: strings.ToValidUTF8(string(b[head:][:binary.LittleEndian.Uint16(b[1:])]), ""), wraps: backend.Sentinel(b[0])}
 	switch {
 	case c.Rank() == lowest:
-		e.text, e.wraps = err.Error(), err
+		e.text, e.other, e.wraps = err.Error(), false, err
 	case err != nil:
 		return errors.Join(e, err)
 	}
@@ -70,6 +70,7 @@ func withOwn(own, failed error) error {
 type rankError struct {
 	rank  int
 	text  string
+	other bool  // it is another rank's
 	wraps error // on that rank its error, on the others the sentinel; nil for none
 }
 
@@ -77,3 +78,6 @@ func (e *rankError) Error() string { return fmt.Sprintf("rank %d: %s", e.rank, e
 
 // Unwrap returns what the error wraps.
 func (e *rankError) Unwrap() error { return e.wraps }
+
+// Follows says whether the rank fails because of another one. The launcher reports that one.
+func (e *rankError) Follows() bool { return e.other }

@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	return first.join()
 }
 
-var errGoexit = fault(ErrPeerLost, "the rank ended its goroutine (runtime.Goexit)")
+var errGoexit = fmt.Errorf("%w: the rank ended its goroutine (runtime.Goexit)", ErrPeerLost)
 
 // guard calls body and turns a panic into an error.
 func guard(body func() error) (err error) {
@@ -81,11 +82,16 @@ type panicError struct {
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
+func (e *panicError) Error() string {
+	return fmt.Sprintf("panic: %v\n%s", e.value, bytes.TrimSpace(e.stack))
+}
 
 // cause returns what the other ranks learn of a rank's error: a panic without its stack.
 func cause(err error) error {
 	if p, ok := err.(*panicError); ok {
+		if e := p.Unwrap(); e != nil {
+			return fmt.Errorf("panic: %w", e)
+		}
 		return fmt.Errorf("panic: %v", p.value)
 	}
 	return err

@@ -24,6 +24,7 @@ func (r *runOptions) askToGoOn(config *spawn.Config, keeper *spawn.Keeper) (end 
 		return r.goOn || err == nil
 	}
 	config.Aborted = func() (rank, status int, ok bool) { return spawn.AbortIn(folder) }
+	config.Follows = func(rank int) bool { return spawn.FollowsIn(folder, rank) }
 	return func() { os.RemoveAll(folder) }, nil
 }
 

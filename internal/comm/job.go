@@ -3,11 +3,13 @@ package comm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -37,6 +39,7 @@ type job struct {
 	recorder *flight.Recorder // records the rank's operations
 	pendings sync.Pool        // of *pending
 	done     []func()         // called when the world has been closed
+	follows  atomic.Bool      // an operation has ended because of another rank
 
 	open  gate.Gate          // every communicator except the world is inside until it is closed
 	mu    word.Mutex         // guards the field below, and is held to enter the gate
@@ -128,13 +131,33 @@ func (c *Comm) CloseWith(why error) error {
 	if why == nil || w.life.ended() {
 		return c.Close()
 	}
+	text := fmt.Sprintf("rank %d failed: %v", w.rank, why)
+	var other interface{ Follows() bool } // implemented by the errors of JoinErrors
+	if errors.As(why, &other) && other.Follows() {
+		w.job.follow()
+	}
+	if !w.job.follows.Load() {
+		w.recorder.Note(flight.ProgramFailed, text)
+	}
 	var err error
-	if f := fault(backend.ErrPeerLost, "rank %d failed: %v", w.rank, why); w.recoverer != nil {
-		err = w.recoverer.Declare(w.rank, f)
+	if w.recoverer != nil {
+		// The others may learn of this failure before that of the rank that caused it.
+		var cause *backend.Fault
+		if !errors.As(why, &cause) || cause.Sentinel != backend.ErrPeerLost || cause.Left {
+			cause = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: text}
+		}
+		err = w.recoverer.Declare(w.rank, cause)
 	} else {
 		err = w.bc.Abort(1)
 	}
 	return cmp.Or(w.home.Close(), c.failed("close", err))
+}
+
+// follow tells the launcher that this rank fails because of another one.
+func (j *job) follow() {
+	if !j.follows.Swap(true) && j.RunDir != "" {
+		_ = os.WriteFile(filepath.Join(j.RunDir, fmt.Sprint("follows-", j.world.rank)), nil, 0o600)
+	}
 }
 
 // closeDerived closes all communicators except the world, and waits until those that other goroutines

@@ -125,6 +125,9 @@ func (c *Comm) recorded(op string, err error) error {
 	if errors.Is(err, backend.ErrMismatch) {
 		c.core.reported.Store(true)
 	}
+	if errors.Is(err, backend.ErrPeerLost) { // also as the cause of ErrBroken
+		c.core.job.follow()
+	}
 	cause := flight.NotDumped
 	switch {
 	case errors.Is(err, backend.ErrBroken):

@@ -51,7 +51,8 @@ func newAnalysis(dumps []*Dump) *analysis {
 // Analyze returns in one sentence what dumps of the ranks of one job, at least one, show: which ranks are in
 // which operation, and which ranks wait for which.
 //
-//  0. If a rank has aborted the job, it reports only that.
+//  0. If a rank has aborted the job, it reports only that. If the program of ranks has failed, before an operation
+//     did, it reports the first of them.
 //  1. It finds where each rank is: in a blocking operation, waiting for a nonblocking one, or in neither.
 //  2. Of the collectives that ranks are in, it takes the one with the lowest number, and reports which ranks
 //     are in another operation of that number, and which have not reached it.
@@ -66,6 +67,9 @@ func Analyze(dumps []*Dump) Finding {
 		if d.Cause == Aborted {
 			return Finding{Line: d.Reason + a.after(a.ranks[d.Rank]), Trouble: true, Aborted: true}
 		}
+	}
+	if d := first(dumps, func(d *Dump) bool { return d.Cause == ProgramFailed }); d != nil {
+		return Finding{Line: d.Reason + a.after(a.ranks[d.Rank]), Trouble: true}
 	}
 	if f, ok := a.collective(); ok {
 		return f
@@ -479,14 +483,18 @@ func (a *analysis) quiet() Finding {
 
 // reason is the error of the first dump. It is used if the operations do not show the cause.
 func (a *analysis) reason() string {
-	var first *Dump
-	for _, d := range a.dumps {
-		if d.Reason != "" && (first == nil || d.Dumped.Before(first.Dumped)) {
+	if d := first(a.dumps, func(d *Dump) bool { return d.Reason != "" }); d != nil {
+		return d.Reason
+	}
+	return ""
+}
+
+// first returns the dump that was made first of those that fit, nil if there is none.
+func first(dumps []*Dump, fits func(*Dump) bool) (first *Dump) {
+	for _, d := range dumps {
+		if fits(d) && (first == nil || d.Dumped.Before(first.Dumped)) {
 			first = d
 		}
 	}
-	if first == nil {
-		return ""
-	}
-	return first.Reason
+	return first
 }

@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -65,6 +66,11 @@ func left(d *Dump, s float64) *Dump {
 	return d
 }
 
+func programFailed(d *Dump, s float64) *Dump {
+	d.Cause, d.Reason, d.Dumped = ProgramFailed, fmt.Sprintf("rank %d failed: out of luck", d.Rank), at(s)
+	return d
+}
+
 func undumped(d *Dump) *Dump {
 	d.Dumped = time.Time{}
 	return d
@@ -120,6 +126,9 @@ func TestAnalyzeFindsCause(t *testing.T) {
 		{"left", []*Dump{
 			dump(0, 2, before, allreduce(Open)), left(dump(1, 2, before), 8),
 		}, "rank 1 has not reached Allreduce #118, where rank 0 has waited 31 s: it has left the job in good order, after Allreduce #117", false},
+		{"failed", []*Dump{
+			dump(0, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)), programFailed(dump(1, 3, before), 8), programFailed(dump(2, 3), 9),
+		}, "rank 1 failed: out of luck, after Allreduce #117, which began 3.0 s before", false},
 		{"no record", []*Dump{
 			dump(0, 4, allreduce(Open)), dump(3, 4, allreduce(Open)),
 		}, "ranks 1, 2 have not reached Allreduce #118, where ranks 0, 3 have waited 31 s: ranks 1, 2: has left no record", false},

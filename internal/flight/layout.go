@@ -67,10 +67,11 @@ const (
 	Quit  // SIGQUIT
 	Asked // by the program
 	Aborted
+	ProgramFailed // and called CloseWith
 	numCauses
 )
 
-var causeNames = [numCauses]string{"", "timeout", "mismatch", "peer lost", "broken", "SIGQUIT", "asked", "aborted"}
+var causeNames = [numCauses]string{"", "timeout", "mismatch", "peer lost", "broken", "SIGQUIT", "asked", "aborted", "failed"}
 
 // String names the cause; it is empty for no dump.
 func (c Cause) String() string {

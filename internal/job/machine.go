@@ -14,6 +14,7 @@ const (
 	statusLost = 255
 
 	answerLimit = time.Second            // for the other hosts to answer whether the job continues without one
+	followLimit = 2 * time.Second        // for the failure to come after which others have failed
 	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
 )
 
@@ -52,6 +53,7 @@ type Exit struct {
 	GoesOn   bool            // the job may continue without it
 	Aborted  bool            // it called Abort
 	Outlived bool            // it was stopped, and killed because all others had ended: its end decides nothing
+	Follows  bool            // it failed because another rank had
 	Drained  <-chan struct{} `json:"-"` // closed when its output has been passed on
 }
 
@@ -68,6 +70,7 @@ type Machine struct {
 	Request   syscall.Signal // the signal by which the user first asked for the end
 
 	blamed  bool      // the status is a rank's
+	first   *Exit     // the first rank that failed because another one had, which is to come
 	asked   time.Time // when Request came
 	losses  []string  // lost hosts for which it is not decided yet whether the job continues
 	answers int       // to Ask that have not come
@@ -81,6 +84,7 @@ const (
 	kill
 	giveUp
 	answer
+	follow
 	limits
 )
 
@@ -133,6 +137,8 @@ func (m *Machine) Tick() {
 			m.GiveUp()
 		case answer:
 			m.resolve(false)
+		case follow:
+			m.blameFirst()
 		}
 	}
 }
@@ -143,24 +149,42 @@ func (m *Machine) Continues(e Exit) bool {
 }
 
 // Ended handles the end of a rank that no longer counts as Running. After an Abort, the job's status is that
-// of the rank that called it, even if another one has ended before because of it.
+// of the rank that called it, even if another one has ended before because of it. A rank that failed because
+// another one had waits for the end of that one.
 func (m *Machine) Ended(e Exit) {
 	switch {
 	case e.Outlived:
-		return
 	case e.Status == 0:
 		m.Succeeded = true
-		return
-	}
-	text := fmt.Sprintf("%s %s after %s", e.Name, e.How, e.After)
-	switch {
 	case m.Continues(e):
-		m.goOn(e, text)
+		m.goOn(e, e.text())
+	case e.Follows && !m.Decided:
+		if m.first == nil {
+			m.first = &e
+			m.after(follow, followLimit)
+		}
 	case !m.Decided, e.Aborted && m.blamed:
-		m.blamed = true
-		m.decide(e, nil)
-		m.Say(m.others(text), e.Drained)
-		m.WindDown()
+		m.blame(e)
+	}
+	if m.Running == 0 {
+		m.blameFirst()
+	}
+}
+
+func (e *Exit) text() string { return fmt.Sprintf("%s %s after %s", e.Name, e.How, e.After) }
+
+// blame gives the job the status of a rank.
+func (m *Machine) blame(e Exit) {
+	m.blamed = true
+	m.decide(e, nil)
+	m.Say(m.others(e.text()), e.Drained)
+	m.WindDown()
+}
+
+// blameFirst blames the first rank that failed because another one had, if that one has not come.
+func (m *Machine) blameFirst() {
+	if m.first != nil && !m.Decided {
+		m.blame(*m.first)
 	}
 }
 

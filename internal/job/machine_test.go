@@ -48,6 +48,9 @@ func recovered(rank, status int) event { return ended(Exit{Rank: rank, Status: s
 // abort is the end of a rank that called Abort.
 func abort(rank, status int) event { return ended(Exit{Rank: rank, Status: status, Aborted: true}) }
 
+// follows is the failure of a rank because another one has failed.
+func follows(rank, status int) event { return ended(Exit{Rank: rank, Status: status, Follows: true}) }
+
 func ended(e Exit) event {
 	return func(r *trial) {
 		if e.GoesOn {
@@ -108,6 +111,12 @@ func TestEventsDecideHowJobEnds(t *testing.T) {
 			Result{Status: 3, First: 1}, "rank 1 exited with status 3 after 1.0 s; ending the others (after its output)"},
 		{"the last rank fails", grace, []event{exit(1, 0), exit(0, 0), exit(2, 5)},
 			Result{Status: 5, First: 2}, "rank 2 exited with status 5 after 1.0 s (after its output)"},
+		{"a rank that failed because of another ends before it", grace, []event{follows(0, 1), follows(2, 1), after(second), exit(1, 3)},
+			Result{Status: 3, First: 1}, "rank 1 exited with status 3 after 1.0 s (after its output)"},
+		{"the failure because of which others fail does not come", grace, []event{follows(2, 4), follows(0, 1), after(3100 * time.Millisecond)},
+			Result{Status: 4, First: 2}, "rank 2 exited with status 4 after 1.0 s; ending the others (after its output)|terminate"},
+		{"the failure because of which others fail has status 0", grace, []event{follows(2, 4), follows(0, 1), exit(1, 0)},
+			Result{Status: 4, First: 2}, "rank 2 exited with status 4 after 1.0 s (after its output)"},
 		{"a rank exits with 0 without Close, and the others notice", grace, []event{exit(1, 0), exit(0, 1), exit(2, 1)},
 			Result{Status: 1, First: 0}, "rank 0 exited with status 1 after 1.0 s; ending the others (after its output)"},
 		{"ranks that do not end are killed, then given up", grace, []event{exit(1, 3), after(8 * second)},

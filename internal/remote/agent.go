@@ -323,6 +323,7 @@ func (a *agent) ended(e job.Exit) {
 	}
 	aborter, _, aborted := spawn.AbortIn(a.folder)
 	e.GoesOn, e.Aborted = a.resilient(), aborted && aborter == e.Rank
+	e.Follows = !e.Aborted && spawn.FollowsIn(a.folder, e.Rank)
 	a.link.sendJSON(kindExit, e)
 	go func() {
 		<-e.Drained

@@ -15,3 +15,9 @@ func AbortIn(folder string) (rank, status int, ok bool) {
 	_, err = fmt.Sscan(string(b), &rank, &status)
 	return rank, status, err == nil && rank >= 0 && status > 0
 }
+
+// FollowsIn reports whether a rank has written to a job's folder that it fails because of another one.
+func FollowsIn(folder string, rank int) bool {
+	_, err := os.Stat(filepath.Join(folder, fmt.Sprint("follows-", rank)))
+	return err == nil
+}

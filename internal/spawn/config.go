@@ -58,6 +58,9 @@ type Config struct {
 	// Nil means that no rank aborts it. See [AbortIn].
 	Aborted func() (rank, status int, ok bool)
 
+	// Follows reports whether a rank has failed because another one had. Nil means never. See [FollowsIn].
+	Follows func(rank int) bool
+
 	// Descriptors is the number of descriptors that the caller opens while the job runs.
 	Descriptors int
 

@@ -165,6 +165,7 @@ func (s *state) exit(e exit) job.Exit {
 		if rank, code, ok := s.aborted(); ok {
 			x.Rank, x.Status, x.How, x.Aborted = rank, code, fmt.Sprintf("aborted the job with code %d", code), true
 		}
+		x.Follows = !x.Aborted && s.cfg.Follows != nil && s.cfg.Follows(x.Rank)
 		x.GoesOn = s.cfg.Resilient != nil && (s.launcher == nil || s.cfg.Launch.GoesOn) && s.cfg.Resilient()
 		x.Name = fmt.Sprint("rank ", x.Rank)
 	}

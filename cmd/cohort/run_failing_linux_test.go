@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+func init() { rankPrograms["failing-rank"] = failingRank }
+
+// failingRank is a rank of three of which rank 1 fails in one way or another, while the others wait for it.
+func failingRank(how string) int {
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
+		err := errors.New("open input.csv: no such file")
+		switch {
+		case how == "joined":
+			if world.Rank() != 1 {
+				err = nil
+			}
+			return cohort.JoinErrors(world, err)
+		case world.Rank() != 1:
+			return world.Barrier()
+		case how == "panic":
+			panic(err)
+		}
+		return err
+	})
+	return 0
+}
+
+// A rank's error is printed, and the others print that they end because of it. The launcher reports that rank,
+// although it has waited for the others to end.
+func TestRunReportsRankThatFailed(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "open input.csv: no such file"
+	check := func(t *testing.T, how string, line ...string) {
+		status, stdout, stderr := run(t, append(line, "-n", "3", exe, "failing-rank", how)...)
+		say := func(rank int, error string) string { return fmt.Sprintf("[%d] rank %[1]d: %s", rank, error) }
+		own := map[string]string{"error": text, "panic": "panic: " + text, "joined": "rank 1: " + text}[how]
+		wants := map[string]int{say(1, own): 1, "cohort: rank 1 exited with status 1 after ": 1, "cohort: rank 1 failed: ": 1}
+		if how == "joined" {
+			wants[say(0, own)], wants[say(2, own)] = 1, 1
+		} else { // or "communicator is broken: peer lost: "
+			wants[say(0, "barrier: rank 0: ")], wants[say(2, "barrier: rank 2: ")], wants["peer lost: rank 1 failed: "+own+"\n"] = 1, 1, 2
+		}
+		for want, times := range wants {
+			if n := strings.Count(stderr, want); status != 1 || n != times {
+				t.Errorf("status %d, want 1; %q %d times, want %d\n%s%s", status, want, n, times, stdout, stderr)
+			}
+		}
+		if strings.Contains(stderr, "good order") {
+			t.Errorf("a failed rank has left in good order:\n%s", stderr)
+		}
+	}
+	for _, how := range []string{"error", "panic", "joined"} {
+		for _, backend := range []string{"shm", "tcp"} {
+			t.Run(how+"/"+backend, func(t *testing.T) { check(t, how, "run", "--backend", backend) })
+		}
+	}
+	t.Run("hosts", func(t *testing.T) {
+		n := newNetwork(t)
+		line := n.line("--hosts", "127.0.0.1,127.0.0.2")
+		status, stdout, stderr := run(t, append(line, "-n", "3", exe, "failing-rank", "error")...)
+		if first := strings.Index(stderr, "cohort: rank "); status != 1 || first < 0 || !strings.HasPrefix(stderr[first:], "cohort: rank 1 on ") {
+			t.Errorf("status %d, want 1 and a report of rank 1 first\n%s%s", status, stdout, stderr)
+		}
+	})
+}
