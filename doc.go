@@ -42,24 +42,14 @@
 //
 //	import (
 //		"context"
-//		"errors"
 //		"fmt"
-//		"log"
 //
 //		"github.com/cohort-hpc/cohort"
 //	)
 //
-//	func main() {
-//		world, err := cohort.Init(context.Background(), nil)
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//		if err := errors.Join(series(world), world.Close()); err != nil {
-//			log.Fatal(err)
-//		}
-//	}
+//	func main() { cohort.Main(series) }
 //
-//	func series(world *cohort.Comm) error {
+//	func series(_ context.Context, world *cohort.Comm) error {
 //		const n = 1000000
 //		sum := 0.0
 //		for i := 1 + world.Rank(); i <= n; i += world.Size() {

@@ -304,7 +304,7 @@ func (f Factory) New(ctx context.Context, cfg *cohort.Config, how *Config) (*coh
 	}
 	c, err := NewComm(world, how)
 	if err != nil {
-		return nil, nil, errors.Join(err, world.Close())
+		return nil, nil, world.CloseWith(err)
 	}
 	return world, c, nil
 }

@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -28,17 +27,7 @@ const (
 )
 
 func main() {
-	world, err := cohort.Init(context.Background(), nil)
-	if err == nil {
-		err = compare(world)
-		if e := world.Close(); err == nil {
-			err = e
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "predict:", err)
-		os.Exit(1)
-	}
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return compare(world) })
 }
 
 func compare(world *cohort.Comm) error {

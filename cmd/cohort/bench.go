@@ -185,7 +185,7 @@ func (b *benchSettings) join() (status int, err error) {
 		return 1, err
 	}
 	defer func() {
-		if e := world.Close(); err == nil && e != nil {
+		if e := world.CloseWith(err); err == nil && e != nil {
 			status, err = 1, e
 		}
 	}()

@@ -168,7 +168,7 @@ func probe() int {
 			p.Seconds = time.Since(began).Seconds()
 			err = json.NewEncoder(os.Stdout).Encode(p)
 		}
-		err = errors.Join(err, world.Close())
+		err = world.CloseWith(err)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -17,20 +16,13 @@ import (
 const limit, block = 1_000_000, 10_000
 
 func main() {
-	world, err := cohort.Init(context.Background(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	primes, err := count(world, limit)
-	if err != nil {
-		log.Fatal(err) // the process ends without Close: the other ranks get ErrPeerLost
-	}
-	if world.Rank() == 0 {
-		fmt.Printf("%d primes below %d\n", primes, limit)
-	}
-	if err := world.Close(); err != nil {
-		log.Fatal(err)
-	}
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
+		primes, err := count(world, limit)
+		if err == nil && world.Rank() == 0 {
+			fmt.Printf("%d primes below %d\n", primes, limit)
+		}
+		return err
+	})
 }
 
 // count returns the number of primes below limit. All ranks call it.

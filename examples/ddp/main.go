@@ -47,8 +47,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := errors.Join(run(world, *data, *steps, *plot), world.Close()); err != nil {
-		log.Fatal(err) // the other ranks get ErrPeerLost
+	if err := world.CloseWith(run(world, *data, *steps, *plot)); err != nil {
+		log.Fatal(err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"math"
 	"math/cmplx"
 
@@ -25,16 +24,7 @@ import (
 var extents = [3]int{33, 32, 21}
 
 func main() {
-	world, err := cohort.Init(context.Background(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := compare(world); err != nil {
-		log.Fatal(err) // the process ends without Close: the other ranks get ErrPeerLost
-	}
-	if err := world.Close(); err != nil {
-		log.Fatal(err)
-	}
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return compare(world) })
 }
 
 // compare prints how far the transform is from a serial one, and from Parseval's theorem: the sum of the

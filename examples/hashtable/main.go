@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"os"
 	"slices"
 
@@ -18,16 +17,7 @@ import (
 )
 
 func main() {
-	world, err := cohort.Init(context.Background(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := report(world, 1_000_000, os.Stdout); err != nil {
-		log.Fatal(err) // the process ends without Close: the other ranks get ErrPeerLost
-	}
-	if err := world.Close(); err != nil {
-		log.Fatal(err)
-	}
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return report(world, 1_000_000, os.Stdout) })
 }
 
 func report(world *cohort.Comm, limit int64, out io.Writer) error {

@@ -47,7 +47,6 @@ import "C"
 import (
 	"context"
 	"fmt"
-	"log"
 	"math"
 	"os"
 
@@ -57,24 +56,17 @@ import (
 const rows, columns = 100, 40
 
 func main() {
-	log.SetFlags(0)
-	name := "waves.h5"
-	if len(os.Args) > 1 {
-		name = os.Args[1]
-	}
-	world, err := cohort.Init(context.Background(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := write(world, name); err != nil {
-		log.Fatal(err)
-	}
-	if world.Rank() == 0 {
-		fmt.Printf("%s: waves, %d x %d\n", name, rows, columns)
-	}
-	if err := world.Close(); err != nil {
-		log.Fatal(err)
-	}
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
+		name := "waves.h5"
+		if len(os.Args) > 1 {
+			name = os.Args[1]
+		}
+		err := write(world, name)
+		if err == nil && world.Rank() == 0 {
+			fmt.Printf("%s: waves, %d x %d\n", name, rows, columns)
+		}
+		return err
+	})
 }
 
 // write writes rows and columns of values to a file. Each rank computes and writes a part of the rows.

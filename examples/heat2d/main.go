@@ -10,7 +10,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log"
 	"math"
 
 	"github.com/cohort-hpc/cohort"
@@ -23,20 +22,13 @@ const (
 )
 
 func main() {
-	world, err := cohort.Init(context.Background(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, steps, residual, err := simulate(world)
-	if err != nil {
-		log.Fatal(err) // the process ends without Close: the other ranks get ErrPeerLost
-	}
-	if world.Rank() == 0 {
-		fmt.Printf("%d x %d cells, at rest after %d steps, residual %.6e\n", cells, cells, steps, residual)
-	}
-	if err := world.Close(); err != nil {
-		log.Fatal(err)
-	}
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
+		_, steps, residual, err := simulate(world)
+		if err == nil && world.Rank() == 0 {
+			fmt.Printf("%d x %d cells, at rest after %d steps, residual %.6e\n", cells, cells, steps, residual)
+		}
+		return err
+	})
 }
 
 func simulate(world *cohort.Comm) (p *plate, steps int, residual float64, err error) {

@@ -10,19 +10,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"os"
 
 	"github.com/cohort-hpc/cohort"
 )
 
 func main() {
-	world, err := cohort.Init(context.Background(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer world.Close()
-	hello(world, os.Stdout)
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
+		hello(world, os.Stdout)
+		return nil
+	})
 }
 
 func hello(world *cohort.Comm, out io.Writer) {

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -25,10 +26,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := report(env, 1_000_000, os.Stdout); err != nil {
-		log.Fatal(err) // the process ends without Close: the other ranks get ErrPeerLost
-	}
-	if err := env.Close(); err != nil {
+	err = env.World.CloseWith(report(env, 1_000_000, os.Stdout))
+	if err := errors.Join(err, env.Close()); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -42,14 +42,9 @@ func main() {
 	if *pixels < 2 {
 		log.Fatalf("-width %d: the picture needs at least 2 pixels", *pixels)
 	}
-	world, err := cohort.Init(context.Background(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = write(world, *name, image.Pt(*pixels, *pixels*5/8), os.Stdout)
-	if err := errors.Join(err, world.Close()); err != nil {
-		log.Fatal(err)
-	}
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
+		return write(world, *name, image.Pt(*pixels, *pixels*5/8), os.Stdout)
+	})
 }
 
 // write draws the picture, and writes it to a file on rank 0, which creates the file before the work begins. If

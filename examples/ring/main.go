@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"os"
 	"strings"
 
@@ -18,16 +17,7 @@ import (
 )
 
 func main() {
-	world, err := cohort.Init(context.Background(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := ring(world, os.Stdout); err != nil {
-		log.Fatal(err) // the process ends without Close: the other ranks get ErrPeerLost
-	}
-	if err := world.Close(); err != nil {
-		log.Fatal(err)
-	}
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return ring(world, os.Stdout) })
 }
 
 const tokenTag = 7

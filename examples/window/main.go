@@ -11,23 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"os"
 
 	"github.com/cohort-hpc/cohort"
 )
 
 func main() {
-	world, err := cohort.Init(context.Background(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := report(world, 1_000_000, os.Stdout); err != nil {
-		log.Fatal(err) // the process ends without Close: the other ranks get ErrPeerLost
-	}
-	if err := world.Close(); err != nil {
-		log.Fatal(err)
-	}
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return report(world, 1_000_000, os.Stdout) })
 }
 
 func report(world *cohort.Comm, limit int, out io.Writer) error {
