@@ -229,11 +229,24 @@ func (s Settings) check() error {
 		return refuse("thread level %q: want single, funneled, serialized or multiple", s.ThreadLevel)
 	case !slices.Contains([]string{"", "auto", "on", "off"}, s.CUDA):
 		return refuse("CUDA %q: want auto, on or off", s.CUDA)
-	case s.EagerLimit < 0 || s.BufferSize < 0:
-		return refuse("EagerLimit %d, BufferSize %d: want numbers of bytes, 0 or more", s.EagerLimit, s.BufferSize)
+	case !between(s.EagerLimit, leastEager, mostEager):
+		return refuse("EagerLimit %d: want %d to %d bytes, or 0 for the library's limit", s.EagerLimit, leastEager, mostEager)
+	case !between(s.BufferSize, leastBuffer, mostBuffer):
+		return refuse("BufferSize %d: want %d to %d bytes, or 0 for the library's size", s.BufferSize, leastBuffer, mostBuffer)
 	}
 	return nil
 }
+
+// Outside of these sizes libraries hang or abort in MPI_Init. Open MPI 4.1.4 aborts with an eager limit below its header,
+// and hangs with one of 3 GiB. MPICH 4.0.2 hangs with buffers of a few bytes. It has 512 buffers, and aborts if there is
+// no room for them.
+const (
+	leastEager, mostEager   = 64, 1 << 30
+	leastBuffer, mostBuffer = 512, 1 << 20
+)
+
+// between reports whether a number of bytes is in a range, or 0.
+func between(bytes, least, most int) bool { return bytes == 0 || bytes >= least && bytes <= most }
 
 // crashes rejects settings that would crash the library.
 func crashes(m maker, r release, list []Setting) error {
