@@ -114,8 +114,8 @@ func (c *comm) enter() error {
 func (c *comm) leave() { c.gate.Leave() }
 
 // reenter is enter for calls that a broken communicator allows. It returns false if the
-// communicator is closed.
-func (c *comm) reenter() bool { return c.gate.Enter() }
+// communicator is closed, or a rank has failed.
+func (c *comm) reenter() bool { return c.p.failed.Load() == nil && c.gate.Enter() }
 
 // Derive makes a communicator of members, which all make it at the same time: the library's call
 // waits for them.
@@ -143,7 +143,7 @@ func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 		if err = c.noteFailure(madeByAll(d.data, err)); err != nil {
 			c.p.engine.leak() // another member may have to free it too, or be lost: freeing it would wait
 		}
-	} else if err != nil {
+	} else if err != nil && code != libmpi.Ended {
 		d.data.Free()
 	}
 	if err != nil {
@@ -159,6 +159,9 @@ func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 func (c *comm) begin() {
 	c.queues[0].on, c.queues[1].on = c.data, c.ctl
 	c.p.engine.add(c)
+	if f := c.p.failed.Load(); f != nil {
+		c.breaks(f.why)
+	}
 }
 
 // Close closes the communicator, and frees it as soon as no message can arrive on it (retire.go). On the
@@ -176,7 +179,7 @@ func (c *comm) Close() error {
 	}
 	world := c.p.world
 	if !world.reenter() {
-		return nil // the world's Close has closed it
+		return nil // the world's Close has closed it, or nobody can free it any more
 	}
 	defer world.leave()
 	e.shut(c)

@@ -51,6 +51,7 @@ func (d *drain) round(n int, from []*comm, ready func() bool, end time.Time) boo
 	e := &d.p.engine
 	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
 		e.poll(1)
+		d.p.hear()
 		for !d.done && d.hear(d.world.ctl, d.p.folds.last(n)) {
 			pause = 0
 		}
@@ -66,6 +67,8 @@ func (d *drain) round(n int, from []*comm, ready func() bool, end time.Time) boo
 		switch {
 		case d.done && e.discarding() == 0 && (n == 0 || !e.owed()): // in round 1 only reports of this rank can be left
 			return true
+		case d.p.failed.Load() != nil:
+			return false
 		case d.failed, !end.IsZero() && time.Now().After(end):
 			d.releaseOthers()
 			return false

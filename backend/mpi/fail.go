@@ -13,6 +13,9 @@ import (
 
 // fault returns the error of a code.
 func (c *comm) fault(code libmpi.Code) error {
+	if code == libmpi.Ended {
+		return c.usable()
+	}
 	return c.noteFailure(libmpi.Error(code))
 }
 
@@ -121,6 +124,9 @@ func (c *comm) Wake() {}
 func (c *comm) Abort(code int) error {
 	if code < 1 || code > 255 {
 		code = 1 // the range of an exit status
+	}
+	if c.p.engine.closing.Load() {
+		return nil // the caller ends the process, and so the job
 	}
 	if rc := libmpi.Abort(code); rc != 0 {
 		return c.fault(rc)

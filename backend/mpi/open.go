@@ -360,6 +360,9 @@ func (p *process) describe() backend.Caps {
 // finalize ends MPI in the world's Close. It waits for all ranks.
 func (p *process) finalize(c *comm) error {
 	p.engine.shutAll()
+	if f := p.failed.Load(); f != nil {
+		return p.closeFailed(f)
+	}
 	// A call that another goroutine was about to make has been made by then. One that waits for a
 	// message or for other ranks may never end.
 	end := time.Now().Add(leaveFor)
@@ -375,6 +378,9 @@ func (p *process) finalize(c *comm) error {
 		}
 		if !p.drain(c, until) {
 			within = max(time.Until(end).Round(leaveFor/10), leaveFor/10) // the rest of that time
+		}
+		if f := p.failed.Load(); f != nil {
+			return p.closeFailed(f)
 		}
 		why = p.mayNotEnd(c)
 	}

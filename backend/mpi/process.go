@@ -47,6 +47,7 @@ type process struct {
 	hosts    []string // name of each node; only this one's until the ranks have agreed
 	world    *comm
 	engine   engine
+	failed   atomic.Pointer[failure] // a rank has failed
 	sampler  sampler
 	copied   atomic.Uint64 // bytes that rest has counted
 	sound    sound
@@ -99,8 +100,11 @@ func (f folds) notice() int { return f.calls + f.persistent }
 func (f folds) report() int { return f.notice() + 1 }
 func (f folds) answer() int { return f.notice() + 2 }
 
+// failure is the tag of the message of a rank that fails.
+func (f folds) failure() int { return f.notice() + 3 }
+
 // last is the tag of the reports in a round of drain.
-func (f folds) last(round int) int { return f.notice() + 3 + round }
+func (f folds) last(round int) int { return f.notice() + 4 + round }
 
 // thread runs functions on an OS thread that nothing else uses.
 type thread struct{ work chan func() }

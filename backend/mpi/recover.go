@@ -81,11 +81,6 @@ func (c *comm) lost() []int {
 	return lost
 }
 
-// Declare implements backend.Recovery.
-func (c *comm) Declare(int, error) error {
-	return &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "MPI libraries find lost ranks themselves"}
-}
-
 // Revoke implements backend.Recovery. The library does not pass on the cause, nor which rank
 // called it.
 func (c *comm) Revoke(err error) error {

@@ -52,6 +52,7 @@ func (w *wait) pause(c *comm) error {
 				return err
 			}
 		}
+		c.p.listen()
 		c.readNotice()
 	}
 	switch {
@@ -84,7 +85,7 @@ func (p *process) rest(n int) {
 }
 
 // sampler announces operations that wait: those that wait here at once, and those inside the
-// library by looking at regular intervals.
+// library by looking at regular intervals. It also looks for ranks that have failed.
 type sampler struct {
 	f, all       func()
 	end, stopped chan struct{}
@@ -96,10 +97,10 @@ const sampleEvery = 50 * time.Millisecond
 // OnWait implements backend.Comm.
 func (c *comm) OnWait(f, all func()) {
 	c.p.sampler = sampler{f, all, make(chan struct{}), make(chan struct{})}
-	go c.p.sampler.run()
+	go c.p.sampler.run(c.p)
 }
 
-func (s *sampler) run() {
+func (s *sampler) run(p *process) {
 	defer close(s.stopped)
 	t := time.NewTicker(sampleEvery)
 	defer t.Stop()
@@ -107,6 +108,10 @@ func (s *sampler) run() {
 		select {
 		case <-t.C:
 			s.all()
+			if p.level >= libmpi.Serialized {
+				p.listen()
+				p.release(s.end)
+			}
 		case <-s.end:
 			return
 		}

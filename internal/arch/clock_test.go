@@ -10,6 +10,7 @@ import (
 
 // timeOfDay are the files that may look at the time of day, and why a clock that jumps does no harm there.
 var timeOfDay = map[string]string{
+	"backend/mpi/failed.go":       "a rank that fails says when it ends: if clocks differ, others end up to half a second later",
 	"bench/session.go":            "a page says on which day it was measured",
 	"internal/flight/recorder.go": "a file says when its rank began, to people",
 	"internal/flight/layout.go":   "the same, read back: of several jobs' files Read takes those that say they began last",

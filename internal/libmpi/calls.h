@@ -2,6 +2,7 @@
 #ifndef COH_CALLS_H
 #define COH_CALLS_H
 
+#include "blocked.h"
 #include "load.h"
 
 #define CALL static inline int
@@ -16,17 +17,33 @@ CALL coh_call_error(int code, int *class, char *text) { return coh->error(code, 
 CALL coh_call_processor(char *name) { return coh->processor(name); }
 static inline uintptr_t coh_call_world(void) { return coh->world(); }
 CALL coh_call_comm_facts(uintptr_t comm, int *rank, int *size, int *ub) { return coh->comm_facts(comm, rank, size, ub); }
-CALL coh_call_comm_dup(uintptr_t comm, uintptr_t *out) { return coh->comm_dup(comm, out); }
+CALL coh_call_comm_dup(uintptr_t comm, uintptr_t *out) {
+	int code;
+	BLOCKING(code, coh->comm_dup(comm, out));
+	return code;
+}
 CALL coh_call_comm_create(uintptr_t comm, int n, const int *ranks, int tag, uintptr_t *out) {
-	return coh->comm_create(comm, n, ranks, tag, out);
+	int code;
+	BLOCKING(code, coh->comm_create(comm, n, ranks, tag, out));
+	return code;
 }
 CALL coh_call_comm_graph(uintptr_t comm, int in, const int *sources, int out, const int *destinations, uintptr_t *graph) {
-	return coh->comm_graph(comm, in, sources, out, destinations, graph);
+	int code;
+	BLOCKING(code, coh->comm_graph(comm, in, sources, out, destinations, graph));
+	return code;
 }
 CALL coh_call_comm_shared(uintptr_t comm, uintptr_t *out) { return coh->comm_shared(comm, out); }
 CALL coh_call_comm_free(uintptr_t comm) { return coh->comm_free(comm); }
-CALL coh_call_win_shared(uintptr_t comm, int64_t size, uintptr_t *out, uintptr_t *base) { return coh->win_shared(comm, size, out, base); }
-CALL coh_call_win_free(uintptr_t win) { return coh->win_free(win); }
+CALL coh_call_win_shared(uintptr_t comm, int64_t size, uintptr_t *out, uintptr_t *base) {
+	int code;
+	BLOCKING(code, coh->win_shared(comm, size, out, base));
+	return code;
+}
+CALL coh_call_win_free(uintptr_t win) {
+	int code;
+	BLOCKING(code, coh->win_free(win));
+	return code;
+}
 static inline uintptr_t coh_call_type_of(int kind) { return coh->type_of(kind); }
 CALL coh_call_type_bytes(int64_t size, uintptr_t *out) { return coh->type_bytes(size, out); }
 CALL coh_call_type_free(uintptr_t type) { return coh->type_free(type); }
@@ -35,13 +52,13 @@ CALL coh_call_op_create(int slot, int commute, uintptr_t *out) { return coh->op_
 CALL coh_call_op_free(uintptr_t op) { return coh->op_free(op); }
 // The calls that take the least time store their code: for a result cgo makes two more calls.
 static inline void coh_call_send(uintptr_t comm, const uint8_t *buf, int64_t n, int dest, int tag, int sync, int *code) {
-	*code = coh->send(comm, buf, n, dest, tag, sync);
+	BLOCKING(*code, coh->send(comm, buf, n, dest, tag, sync));
 }
 static inline void coh_call_recv(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, coh_status *st) {
-	st->error = coh->recv(comm, buf, n, source, tag, st);
+	BLOCKING(st->error, coh->recv(comm, buf, n, source, tag, st));
 }
 static inline void coh_call_recv_guarded(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, coh_status *st) {
-	st->error = coh->recv_guarded(comm, buf, n, source, tag, st);
+	BLOCKING(st->error, coh->recv_guarded(comm, buf, n, source, tag, st));
 }
 CALL coh_call_isend(uintptr_t comm, const uint8_t *buf, int64_t n, int dest, int tag, int sync, uintptr_t *req, coh_status *st) {
 	return coh->isend(comm, buf, n, dest, tag, sync, req, st);
@@ -49,9 +66,15 @@ CALL coh_call_isend(uintptr_t comm, const uint8_t *buf, int64_t n, int dest, int
 CALL coh_call_irecv(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, uintptr_t *req, coh_status *st) {
 	return coh->irecv(comm, buf, n, source, tag, req, st);
 }
-CALL coh_call_probe(uintptr_t comm, int source, int tag, int block, coh_status *st) { return coh->probe(comm, source, tag, block, st); }
+CALL coh_call_probe(uintptr_t comm, int source, int tag, int block, coh_status *st) {
+	int code;
+	BLOCKING(code, coh->probe(comm, source, tag, block, st));
+	return code;
+}
 CALL coh_call_mprobe(uintptr_t comm, int source, int tag, int block, uintptr_t *msg, coh_status *st) {
-	return coh->mprobe(comm, source, tag, block, msg, st);
+	int code;
+	BLOCKING(code, coh->mprobe(comm, source, tag, block, msg, st));
+	return code;
 }
 CALL coh_call_imrecv(uintptr_t *msg, uint8_t *buf, int64_t n, uintptr_t *req, coh_status *st) {
 	return coh->imrecv(msg, buf, n, req, st);
@@ -69,16 +92,20 @@ CALL coh_call_free_request(uintptr_t *req) { return coh->free_request(req); }
 CALL coh_call_coll(int coll, int form, int in_place, const uint8_t *send, uint8_t *recv, int64_t count, const int64_t *sc,
                    const int64_t *sd, const int64_t *rc, const int64_t *rd, uintptr_t type, uintptr_t op, int root, int size,
                    uintptr_t comm, uintptr_t *req) {
-	return coh->coll(coll, form, in_place, send, recv, count, sc, sd, rc, rd, type, op, root, size, comm, req);
+	int code;
+	BLOCKING(code, coh->coll(coll, form, in_place, send, recv, count, sc, sd, rc, rd, type, op, root, size, comm, req));
+	return code;
 }
 // The same for operations that come back into Go.
 CALL coh_callback_coll(int coll, int form, int in_place, const uint8_t *send, uint8_t *recv, int64_t count, const int64_t *sc,
                        const int64_t *sd, const int64_t *rc, const int64_t *rd, uintptr_t type, uintptr_t op, int root, int size,
                        uintptr_t comm, uintptr_t *req) {
-	return coh->coll(coll, form, in_place, send, recv, count, sc, sd, rc, rd, type, op, root, size, comm, req);
+	int code;
+	BLOCKING(code, coh->coll(coll, form, in_place, send, recv, count, sc, sd, rc, rd, type, op, root, size, comm, req));
+	return code;
 }
 static inline void coh_call_allreduce(const uint8_t *send, uint8_t *recv, int64_t count, uintptr_t type, uintptr_t op, uintptr_t comm, int *code) {
-	*code = coh->allreduce(send, recv, count, type, op, comm);
+	BLOCKING(*code, coh->allreduce(send, recv, count, type, op, comm));
 }
 CALL coh_call_cuda(void) { return coh->cuda(); }
 CALL coh_call_ulfm(void) { return coh->ulfm(); }

@@ -15,5 +15,7 @@ const char *coh_loaded_path(void);
 int coh_may_call(void);
 void coh_adopt(void);
 void coh_end_library(void); // exit_linux.c
+int coh_blocked(void);      // blocked_linux.c
+void coh_end_blocked(void);
 
 #endif

@@ -47,6 +47,7 @@ const (
 	Thread    = Code(C.COH_THREAD)    // only the thread that called Init may call
 	NoMemory  = Code(C.COH_NO_MEMORY) // no memory for a temporary buffer
 	Truncated = Code(C.COH_TRUNCATED) // the message is longer than the buffer
+	Ended     = Code(C.COH_ENDED)     // EndBlocked has ended the call
 )
 
 // At level Serialized one call is made at a time. Below it only one thread calls.
@@ -108,6 +109,14 @@ func End() { C.coh_end_library() }
 
 // Abort ends all processes of the job.
 func Abort(code int) Code { return Code(C.coh_call_abort(C.int(code))) }
+
+// Blocked returns the number of threads in calls that may block.
+func Blocked() int { return int(C.coh_blocked()) }
+
+// EndBlocked takes threads out of calls that block in the library: these return Ended. It does not wait for that, and
+// misses a thread that is in the C library or the kernel at the moment. From its first call on nobody may call the MPI
+// library.
+func EndBlocked() { C.coh_end_blocked() }
 
 // Has reports whether the library has a function.
 func Has(function string) bool {

@@ -19,7 +19,8 @@ enum {
 	COH_TOO_LARGE = -2, // a count above 2^31-1 that the library cannot express
 	COH_THREAD = -3,    // the thread level forbids calls from this thread
 	COH_NO_MEMORY = -4,
-	COH_TRUNCATED = -5 // the message is longer; its start is in the buffer
+	COH_TRUNCATED = -5, // the message is longer; its start is in the buffer
+	COH_ENDED = -6      // coh_end_blocked has ended the call
 };
 
 // Cohort's special ranks and tags (package backend).

@@ -1,0 +1,142 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// A rank whose program fails tells the others why, in a message to each of them (Declare). Every communicator of a rank
+// that has this message is broken with it: its operations end, and none begins. MPI cannot go on without a rank. So
+// nobody finalizes it, and the launcher ends the job once a process has ended.
+//
+// A rank that waits here looks for the message between its looks at what it waits for, and the sampler looks at regular
+// intervals. A call that blocks in the library would stay there. The sampler takes the thread out of it (libmpi.EndBlocked).
+// From then on this process does not call the library, of which that thread may hold a lock.
+//
+// The message says when the failed rank ends. The others have this time to save what they have: the launcher kills them
+// some 8 ms after the failed process has ended. They let it print its error first: their Close returns a little later.
+//
+//	from      event                                                           to
+//	running   the program fails (Declare), or a rank's message has come       failing
+//	failing   the sampler is about to take a thread out of the library        abandoned
+type failure struct {
+	why *backend.Fault
+	end time.Time // when Close returns here
+	own bool      // it is this rank that fails
+}
+
+const (
+	farewell = 500 * time.Millisecond // from the failure to the end of the failed rank
+	after    = 2 * time.Millisecond   // the others end later by that
+	settling = 5 * time.Millisecond   // how long a blocking call may take to end by itself
+
+	// maxReason is the longest text that others get. A library sends a message of that length at once.
+	maxReason = 2000
+)
+
+// Declare implements backend.Recovery, for the calling rank only.
+func (c *comm) Declare(rank int, why error) error {
+	p := c.p
+	w := p.world
+	if rank != w.rank {
+		return &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "MPI libraries find lost ranks themselves"}
+	}
+	if !w.gate.Enter() {
+		return errClosed
+	}
+	defer w.leave()
+	f := &failure{why: asFault(why), end: time.Now().Add(farewell), own: true}
+	if !p.fails(f) {
+		return nil // the others have failed before, and end by themselves
+	}
+	text := f.why.Text
+	m := append(binary.LittleEndian.AppendUint64(nil, uint64(f.end.UnixNano())), text[:min(len(text), maxReason)]...)
+	for r := range w.size {
+		if r != w.rank && !p.engine.tell(w, m, r, p.folds.failure()) {
+			return &backend.Fault{Sentinel: backend.ErrBroken, Text: "the other ranks do not learn of the failure: the MPI library cannot send"}
+		}
+	}
+	return nil
+}
+
+// fails breaks all communicators. It returns false if that was done before.
+func (p *process) fails(f *failure) bool {
+	if !p.failed.CompareAndSwap(nil, f) {
+		return false
+	}
+	e := &p.engine
+	e.mu.Lock()
+	comms := e.comms
+	e.mu.Unlock()
+	for _, c := range comms { // begin breaks those that are made from now on
+		c.breaks(f.why)
+	}
+	return true
+}
+
+// listen receives the message of a rank that fails, if there is one.
+func (p *process) listen() {
+	if w := p.world; w.size > 1 && p.failed.Load() == nil && w.gate.Enter() {
+		p.hear()
+		w.leave()
+	}
+}
+
+// hear is listen for a caller that keeps the world from being freed.
+func (p *process) hear() {
+	w := p.world
+	if p.failed.Load() != nil || !w.reading.TryLock() {
+		return
+	}
+	defer w.reading.Unlock()
+	var st libmpi.Status
+	if !arrived(w.ctl, p.folds.failure(), &st) || st.Bytes < 8 {
+		return
+	}
+	m := make([]byte, st.Bytes)
+	if w.ctl.Recv(m, int(st.Source), p.folds.failure(), &st) != 0 {
+		return
+	}
+	// The clocks of hosts may differ.
+	left := min(max(time.Until(time.Unix(0, int64(binary.LittleEndian.Uint64(m)))), 0), farewell)
+	p.fails(&failure{why: &backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(m[8:])}, end: time.Now().Add(left + after)})
+}
+
+// release takes threads out of blocking calls in the library, once another rank has failed.
+func (p *process) release(stop <-chan struct{}) {
+	f := p.failed.Load()
+	if f == nil || f.own || p.level < libmpi.Multiple {
+		return
+	}
+	for begun := time.Now(); time.Now().Before(f.end); time.Sleep(time.Millisecond) {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if libmpi.Blocked() > 0 && time.Since(begun) > settling {
+			p.engine.stop()
+			libmpi.EndBlocked()
+		}
+	}
+}
+
+// closeFailed is the world's Close after a failure.
+func (p *process) closeFailed(f *failure) error {
+	for left := time.Until(f.end); left > 0; left = time.Until(f.end) {
+		if f.own {
+			p.engine.poll(1) // what tells the others
+			left = min(left, time.Millisecond)
+		}
+		time.Sleep(left)
+	}
+	p.sampler.stop()
+	p.engine.stop()
+	p.owned = false
+	return nil
+}

@@ -1,0 +1,72 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/mpi"
+)
+
+// TestFailedRankEndsOperations checks that a rank which fails ends what the others wait for: in blocking calls of the
+// library, and here. They learn its error, and all ranks end.
+func TestFailedRankEndsOperations(t *testing.T) {
+	const text = "rank 1 failed: open input.csv: no such file"
+	program("fails", func() error {
+		c, err := mpi.Open(background, mpi.Config{})
+		if err != nil {
+			return err
+		}
+		c.OnWait(func() {}, func() {})
+		d, err := c.Derive([]int{0, 1, 2, 3}, 1)
+		if err != nil {
+			return err
+		}
+		barrier := &backend.Call{Coll: backend.Barrier}
+		told := func(what string, err error) error {
+			if !errors.Is(err, backend.ErrPeerLost) || !strings.HasSuffix(err.Error(), text) {
+				return fmt.Errorf("rank %d, %s: got %v, want ErrPeerLost: %s", c.Rank(), what, err, text)
+			}
+			return nil
+		}
+		begin := func() { err = errors.Join(err, sign("waiting")) }
+		switch begin(); c.Rank() {
+		case 0:
+			_, err = c.(backend.Collectives).Collective(nil, barrier)
+		case 1:
+			if err := errors.Join(reached("waiting", 4), c.(backend.Recovery).Declare(1, backend.Faultf(backend.ErrPeerLost, text)), c.Close()); err != nil {
+				return err
+			}
+			return errors.Join(reached("told", 3), errors.New("this rank has failed"))
+		case 2:
+			_, err = d.Recv(nil, make([]byte, 8), backend.AnySource, 5)
+		case 3:
+			r := new(backend.Request)
+			r.Begin()
+			d.Irecv(r, make([]byte, 8), 1, 5)
+			if err = d.Await(nil, r); err == nil {
+				err = r.Err
+			}
+		}
+		_, later := d.(backend.Collectives).Collective(nil, barrier)
+		_, derives := d.Derive([]int{0, 1, 2, 3}, 2)
+		if wrong := errors.Join(told("a wait", err), told("a later barrier", later), told("Derive", derives), d.Close(), c.Close()); wrong != nil {
+			return wrong
+		}
+		return errors.Join(sign("told"), reached("told", 3), err) // the launcher kills the others when a process ends
+	})
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) {
+			signs := t.TempDir()
+			e := start(t, name, 4, "fails", signsVariable+"="+signs).failed(t)
+			if told, err := filepath.Glob(filepath.Join(signs, "told.*")); err != nil || len(told) != 3 {
+				t.Errorf("%d ranks were told of the failure, want 3: %v\n%s", len(told), err, e.out)
+			}
+		})
+	}
+}
