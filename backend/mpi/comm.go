@@ -133,11 +133,11 @@ func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 	d := &comm{p: c.p, world: world, rank: slices.Index(members, c.rank), size: len(members)}
 	var code libmpi.Code
 	if d.data, code = c.data.Create(ranks, 2*tag); code != 0 {
-		return nil, c.fault(code)
+		return nil, c.unmade(code)
 	}
 	var err error
 	if d.ctl, code = c.data.Create(ranks, 2*tag+1); code != 0 {
-		err = c.fault(code)
+		err = c.unmade(code)
 	}
 	if c.p.recovers {
 		if err = c.noteFailure(madeByAll(d.data, err)); err != nil {

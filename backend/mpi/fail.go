@@ -19,6 +19,17 @@ func (c *comm) fault(code libmpi.Code) error {
 	return c.noteFailure(libmpi.Error(code))
 }
 
+// unmade returns the error of a call that should have made a communicator. A library that has no more of them reports
+// an error without a meaning: MPICH's class MPI_ERR_OTHER, Open MPI's MPI_ERR_INTERN.
+func (c *comm) unmade(code libmpi.Code) error {
+	err := c.fault(code)
+	if m, ok := err.(*backend.MPIError); ok && m.Unwrap() == backend.ErrInternal {
+		m.Sentinel = backend.ErrAlloc
+		m.Text = "the library cannot make a communicator; it may have too many, of which each of cohort takes two: " + m.Text
+	}
+	return err
+}
+
 // noticeSize is the maximum length of a notice: a sentinel's code and a text, short enough to be
 // sent at once.
 const noticeSize = 512

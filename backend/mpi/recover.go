@@ -280,7 +280,7 @@ func (c *comm) complete(data libmpi.Comm, ids backend.Claimer, attempt uint32) (
 	}
 	ctl, code := data.Dup()
 	if code != 0 {
-		return fail(libmpi.Error(code))
+		return fail(c.unmade(code))
 	}
 	mine, all := []int64{int64(ids.Propose(attempt, 0))}, []int64{0}
 	code = data.Allreduce(view.Bytes(mine), view.Bytes(all), 1, c.p.types.kinds[backend.Int64], c.p.ops.predefined[backend.OpMax])
