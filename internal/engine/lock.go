@@ -56,15 +56,19 @@ func (l *lock) settle() {
 	if atUnlock != nil {
 		atUnlock(l.e)
 	}
-	list, aside, uncorks := l.done, l.aside, -1
+	var list []*backend.Request
+	if len(l.done) > 0 {
+		list, l.done = l.done, nil
+		if n := len(l.lists); n > 0 {
+			l.done, l.lists = l.lists[n-1], l.lists[:n-1]
+		}
+	}
+	aside, uncorks := l.aside, -1
 	if len(l.e.corks) > 0 {
 		uncorks = l.e.uncorks
 	}
 	asks, rouses := l.asks, l.rouses
-	l.done, l.aside, l.asks, l.rouses, l.owes = nil, false, false, false, atUnlock != nil
-	if n := len(l.lists); n > 0 && len(list) > 0 {
-		l.done, l.lists = l.lists[n-1], l.lists[:n-1]
-	}
+	l.aside, l.asks, l.rouses, l.owes = false, false, false, atUnlock != nil
 	l.mu.Unlock()
 	if asks {
 		l.e.crew.Ask()
