@@ -21,6 +21,7 @@ func requestScenarios() []scenario {
 		{name: "requests/wait-again", body: waitAgain},
 		{name: "requests/cancel", body: cancel},
 		{name: "requests/errors-in-sets", body: errorsInSets},
+		{name: "requests/forgotten", body: forgotten},
 	}
 }
 

@@ -74,13 +74,13 @@ func sizes(all ...int) []int {
 	return all
 }
 
-// TestNeighborhoodsWithoutCheck runs the neighborhood collectives without Config.Check: with MPICH they are the
-// library's own, with Open MPI messages.
-func TestNeighborhoodsWithoutCheck(t *testing.T) {
+// TestCollectivesWithoutCheck runs the neighborhood collectives without Config.Check: with MPICH they are the
+// library's own, with Open MPI messages. It also forgets nonblocking collectives of the library.
+func TestCollectivesWithoutCheck(t *testing.T) {
 	for _, name := range libraries {
 		for _, n := range sizes(2, 3, 4) {
 			cohorttest.Some(t, uncheckedLauncher(t, name), n, func(scenario string) bool {
-				return strings.HasPrefix(scenario, "neighbors/") || strings.HasPrefix(scenario, "Neighbor")
+				return strings.HasPrefix(scenario, "neighbors/") || strings.HasPrefix(scenario, "Neighbor") || scenario == "requests/forgotten"
 			})
 		}
 	}
