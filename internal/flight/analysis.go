@@ -265,10 +265,25 @@ func (a *analysis) collective() (Finding, bool) {
 		who := in[texts[0]]
 		line = fmt.Sprintf("%s %s in %s, which %s been through%s", ranksText(who, true), be(who, past), name, ranksText(ahead, false)+have(ahead), waiting(longest))
 	}
+	if bad := slices.DeleteFunc(slices.Clone(in[texts[0]]), func(r int) bool { return !a.ranks[r].wrongArgument() }); len(bad) > 0 {
+		line = fmt.Sprintf("%s called %s with an argument error (%v)", ranksText(bad, true), name, backend.Sentinel(a.ranks[bad[0]].op.Code))
+	}
 	if why := a.reason(); why != "" {
 		line += ": " + why
 	}
 	return Finding{Line: line, Trouble: true}, true
+}
+
+// wrongArgument reports whether the rank's operation has failed because of the rank's own arguments.
+func (p *place) wrongArgument() bool {
+	if !p.past {
+		return false
+	}
+	switch backend.Sentinel(p.op.Code) {
+	case backend.ErrBuffer, backend.ErrCount, backend.ErrType, backend.ErrRoot, backend.ErrOp:
+		return true
+	}
+	return false
 }
 
 // through reports whether a rank has completed the collective, or a later one of the communicator.

@@ -160,6 +160,15 @@ func TestAnalyzeFindsCause(t *testing.T) {
 		{"two wait for each other", []*Dump{
 			dump(0, 2, p2p(Recv, 1, 5, 10, Open)), dump(1, 2, p2p(Recv, 0, 6, 12, Open)),
 		}, "rank 0 is in Recv from 1, tag 5, rank 1 is in Recv from 0, tag 6: each waits for the next, waiting 30 s", false},
+		{"two wait for another tag than was sent", []*Dump{
+			dump(0, 2, p2p(Send, 1, 8, 9, Done), p2p(Recv, 1, 5, 10, Open)), dump(1, 2, p2p(Recv, 0, 7, 10, Open)),
+		}, "rank 0 is in Recv from 1, tag 5, rank 1 is in Recv from 0, tag 7: rank 1 waits for tag 7 from rank 0, which sent tag 8, waiting 30 s", false},
+		{"two wait for each other, and the message before was received", []*Dump{
+			dump(0, 2, p2p(Send, 1, 8, 8, Done), p2p(Recv, 1, 5, 10, Open)), dump(1, 2, p2p(Recv, 0, 8, 9, Done), p2p(Recv, 0, 7, 10, Open)),
+		}, "rank 0 is in Recv from 1, tag 5, rank 1 is in Recv from 0, tag 7: each waits for the next, waiting 30 s", false},
+		{"a wrong argument", []*Dump{
+			dump(0, 3, failed(allreduce(Open), backend.ErrMismatch, 9)), dump(1, 3, failed(allreduce(Open), backend.ErrCount, 9)), dump(2, 3, failed(allreduce(Open), backend.ErrMismatch, 9)),
+		}, "rank 1 called Allreduce #118 with an argument error (invalid count)", false},
 		{"a circle in a part", []*Dump{
 			dump(0, 4, before), dump(1, 4, before),
 			member(dump(2, 4, before, in(p2p(Ssend, 1, 5, 10, Open))), 0), member(dump(3, 4, before, in(p2p(Ssend, 0, 5, 10, Open))), 1),

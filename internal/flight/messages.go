@@ -5,13 +5,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // messages reports which ranks wait for which in messages.
 func (a *analysis) messages() (Finding, bool) {
 	for r := range a.ranks {
 		if circle := a.circle(r); len(circle) > 0 {
-			var parts []string
+			var parts, sent []string
 			var longest time.Duration
 			past := true
 			for _, m := range circle {
@@ -21,8 +23,14 @@ func (a *analysis) messages() (Finding, bool) {
 				p := a.ranks[m]
 				parts = append(parts, fmt.Sprintf("rank %d %s in %s", m, be([]int{m}, past), a.describe(p.d, p.op)))
 				longest = max(longest, p.wait)
+				if text := a.otherTag(m); text != "" {
+					sent = append(sent, text)
+				}
 			}
-			return Finding{Line: strings.Join(parts, ", ") + ": each waits for the next" + waiting(longest), Trouble: true}, true
+			if len(sent) == 0 {
+				sent = append(sent, "each waits for the next")
+			}
+			return Finding{Line: strings.Join(parts, ", ") + ": " + strings.Join(sent, "; ") + waiting(longest), Trouble: true}, true
 		}
 	}
 	var waits []int
@@ -40,6 +48,11 @@ func (a *analysis) messages() (Finding, bool) {
 	chain := a.chain(r)
 	if last := chain[len(chain)-1]; last != r {
 		line += links(chain[1:], a.ranks[r].past) + fmt.Sprintf("; rank %d %s", last, a.state(last))
+	}
+	for _, m := range chain {
+		if text := a.otherTag(m); text != "" {
+			line += "; " + text
+		}
 	}
 	others := slices.DeleteFunc(waits, func(x int) bool { return slices.Contains(chain, x) })
 	if len(others) > 0 {
@@ -108,6 +121,33 @@ func (a *analysis) partner(r int) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// otherTag says that a rank waits for a tag from a rank that has last sent it another one, which it has not received.
+// It is empty otherwise.
+func (a *analysis) otherTag(r int) string {
+	p := a.ranks[r]
+	from, ok := a.partner(r)
+	if !ok || a.ranks[from].d == nil || p.op.Tag < 0 || p.op.Kind != Recv && p.op.Kind != RecvAlloc && p.op.Kind != Probe && p.op.Kind != Mprobe {
+		return ""
+	}
+	me, _ := p.d.comm(p.op.Comm)
+	sends := a.ranks[from].d.Ops
+	for i := len(sends) - 1; i >= 0; i-- {
+		s := &sends[i]
+		if s.Kind != Send && s.Kind != Ssend || s.Comm != p.op.Comm || s.Peer != me.Rank {
+			continue
+		}
+		received := slices.ContainsFunc(p.d.Ops, func(o Operation) bool {
+			return o.State == Done && o.Comm == s.Comm && (o.Tag == s.Tag || o.Tag == -1) && o.Kind != Send && o.Kind != Ssend &&
+				(o.Peer == p.op.Peer || o.Peer == backend.AnySource)
+		})
+		if s.Tag == p.op.Tag || received {
+			break
+		}
+		return fmt.Sprintf("rank %d waits for tag %d from rank %d, which sent tag %d", r, p.op.Tag, from, s.Tag)
+	}
+	return ""
 }
 
 // circle returns the ranks that wait for each other, r the lowest of them.
