@@ -63,7 +63,7 @@ func Combine(c *backend.Call, rank, size int, p Peers, s *Scratch, dst []byte) (
 
 func (s *Scratch) begin(c *backend.Call, rank, size int, p Peers, inSlots bool) *task {
 	t := &s.task
-	*t = task{Call: c, rank: rank, size: size, p: p, s: s, inSlots: inSlots}
+	t.Call, t.rank, t.size, t.p, t.s, t.inSlots = c, rank, size, p, s, inSlots
 	if c.Type != nil {
 		t.elem = c.Type.Size
 		t.block = c.Count * t.elem
