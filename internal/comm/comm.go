@@ -202,13 +202,23 @@ func fault(sentinel error, format string, args ...any) error {
 // begun returns the handle for the steps of an operation that begins now: the limit on its time is that of all
 // steps together.
 func (c *Comm) begun() *Comm {
-	if c == nil || c.bound == nil || c.bound.Timeout == 0 || !c.bound.Since.IsZero() {
+	if c == nil || c.bound == nil || c.bound.Timeout == 0 {
+		return c // inlined
+	}
+	return c.timed()
+}
+
+func (c *Comm) timed() *Comm {
+	if !c.bound.Since.IsZero() {
 		return c
 	}
-	h := &Comm{core: c.core, ctx: c.ctx, bound: new(backend.Bound)}
-	*h.bound = *c.bound
-	h.bound.Since = time.Now()
-	return h
+	h := &struct {
+		Comm
+		limits backend.Bound
+	}{Comm{core: c.core, ctx: c.ctx}, *c.bound}
+	h.limits.Since = time.Now()
+	h.bound = &h.limits
+	return &h.Comm
 }
 
 // on returns the handle of a communicator made from c for the further steps of an operation that has begun on c.
