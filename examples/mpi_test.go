@@ -54,11 +54,11 @@ func TestExamplesOverMPI(t *testing.T) {
 // and on four ranks also in a second run.
 func TestTrainingHasSameBitsOverMPI(t *testing.T) {
 	want := make(map[int]string)
-	for n := range sameBits {
+	for n := range sameBits() {
 		want[n] = onShm(t, n)
 	}
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
-		for n, times := range sameBits {
+		for n, times := range sameBits() {
 			for range times {
 				if d := digest(t, l.Command(n, program(t, "ddp"), "--steps", steps)); d != want[n] {
 					t.Errorf("%d ranks: the digest is %s, and over shm %s", n, d, want[n])

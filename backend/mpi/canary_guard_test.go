@@ -26,7 +26,7 @@ func canaryCases(t *testing.T, usual int) string {
 	if n == 0 {
 		n = usual
 		if testing.Short() {
-			n /= 8
+			n /= 20
 		}
 	}
 	if seed == 0 {

@@ -40,6 +40,9 @@ func TestStorm(t *testing.T) {
 		})
 	})
 	seeds, settings := "1-4", []string{"COHORT_CHECK=0", "COHORT_CHECK=1", "COHORT_MPI_THREAD=funneled"}
+	if testing.Short() {
+		seeds = "1-2"
+	}
 	if soak := os.Getenv("COHORT_SOAK"); soak != "" {
 		seeds, settings = soak, append(settings, "COHORT_DETERMINISTIC=1", "COHORT_MPI_THREAD=serialized")
 	}
