@@ -106,7 +106,9 @@ func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 //
 // Local. Operations of other ranks that still need this rank fail afterwards.
 //
-// Errors: [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
+// Errors: [ErrRequest] from the world's Close if a send or receive on it is under way for which no
+// goroutine waits; it names the peer and the tag. Such a send gets a second to be received.
+// [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
 // blocking function of the library after 5 s.
 func (c *Comm) Close() error { return c.base().Close() }
 

@@ -155,6 +155,9 @@ type Request struct {
 	// message that it receives, as a whole; otherwise the message is in the buffer.
 	Parts Parts
 
+	// Owner, if not nil, knows whether the program has waited for the request. Close asks it (Unwaited).
+	Owner Owner
+
 	// Impl is the backend's record of the operation. The backend may keep it
 	// across uses of the request, which saves an allocation.
 	Impl any
@@ -290,6 +293,7 @@ type Comm interface {
 	// and the error names this rank and the code.
 	Abort(code int) error
 	// Close releases the communicator. Closing the first communicator of the job
-	// leaves the job in good order. Closing twice is harmless.
+	// leaves the job in good order. Closing twice is harmless. Closing the
+	// first begins with [Unwaited], and returns that error if there is no other.
 	Close() error
 }

@@ -261,6 +261,7 @@ func soak(r *Rank) {
 	}
 	switch err := r.World.Close(); {
 	case err == nil, errors.Is(err, cohort.ErrPeerLost):
+	case p.kind == leaves && errors.Is(err, cohort.ErrRequest): // the operation
 	case library && errors.Is(err, cohort.ErrBroken) && (p.kind == halts || p.kind == leaves):
 		stuckInLibrary.Store(true) // MPI_Finalize waits for operations that others gave up
 	default:

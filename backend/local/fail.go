@@ -157,8 +157,12 @@ func (g *group) absent(rank int, env match.Env) error {
 // Close implements backend.Comm. A rank that closes a communicator is gone from its control communicator
 // too. A rank that closes the first communicator has left the job, and is gone from all.
 func (c *Comm) Close() error {
-	c.Recovery.Close()
 	g, j := c.group, c.group.job
+	var err error
+	if g == j.world {
+		err = backend.Unwaited(c, c.underWay)
+	}
+	c.Recovery.Close()
 	j.mu.Lock()
 	groups := []*group{g}
 	if g == j.world {
@@ -171,7 +175,24 @@ func (c *Comm) Close() error {
 	for _, g := range groups {
 		g.sweep()
 	}
-	return nil
+	return err
+}
+
+// underWay calls f for the requests under way.
+func (c *Comm) underWay(f func(r *backend.Request, moves bool)) {
+	for _, w := range c.group.World {
+		r := c.group.job.ranks[w]
+		r.mu.Lock()
+		for _, q := range []*match.Queue{&r.posted, &r.arrived, &r.held} {
+			q.Each(func(n *match.Node) bool {
+				if o := owner(n); !o.copied && o.c == c && o.req != nil {
+					f(o.req, o.send)
+				}
+				return true
+			})
+		}
+		r.mu.Unlock()
+	}
 }
 
 // part takes a rank out of the group, and reports whether it was in. The last one removes the group. j.mu is

@@ -3,6 +3,7 @@
 package mpi
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -169,13 +170,14 @@ func (c *comm) begin() {
 func (c *comm) Close() error {
 	e := &c.p.engine
 	if c.isWorld {
+		err := backend.Unwaited(c, c.underWay)
 		if !c.gate.Shut() {
 			return nil
 		}
 		c.drop(errClosed)
 		e.remove(c)
 		c.p.removeProcessor()
-		return c.p.finalize(c)
+		return cmp.Or(c.p.finalize(c), err)
 	}
 	world := c.p.world
 	if !world.reenter() {
@@ -185,4 +187,24 @@ func (c *comm) Close() error {
 	e.shut(c)
 	e.tend()
 	return nil
+}
+
+// underWay calls f for the requests under way.
+func (c *comm) underWay(f func(r *backend.Request, moves bool)) {
+	for i := range c.queues {
+		q := &c.queues[i]
+		q.mu.Lock()
+		for _, o := range q.ops {
+			f(o.req, false)
+		}
+		q.mu.Unlock()
+	}
+	e := &c.p.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, o := range e.ops {
+		if o.c == c && o.req != nil && o.coll == nil {
+			f(o.req, !o.receives)
+		}
+	}
 }

@@ -118,6 +118,9 @@ func (c *Comm) Close() error {
 		return nil
 	}
 	err := c.core.close(time.Now().Add(QuiesceFor)) // one deadline for all communicators together
+	if _, named := err.(*backend.OpError); named {
+		return err // it names an operation that was not waited for
+	}
 	return c.failed("close", err)
 }
 

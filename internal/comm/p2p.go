@@ -182,7 +182,7 @@ func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, by
 	q := &p.spare[0]
 	p.spare = p.spare[1:]
 	q.c, q.pending = c, p
-	q.name, q.peer, q.tag = op, peer, tag
+	q.name, q.peer, q.tag, q.req.Owner = op, peer, tag, q
 	if kind == flight.Recv || kind == flight.MessageRecv {
 		q.elems = typ.Elems()
 	}

@@ -79,9 +79,11 @@ func (p *Persistent) Start() error {
 	case p.op != nil:
 		p.op.Start()
 	case p.receive:
+		q.req.Owner = q
 		q.req.Begin()
 		k.irecv(&q.req, p.buf, q.peer, q.tag)
 	default:
+		q.req.Owner = q
 		q.req.Begin()
 		k.isend(&q.req, p.buf, q.peer, q.tag, p.mode)
 	}

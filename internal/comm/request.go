@@ -57,7 +57,7 @@ func (j *job) pending() *pending {
 
 // put returns a record to the pool.
 func (j *job) put(p *pending) {
-	p.op, p.coll, p.elems, p.limit, p.req.Parts = nil, 0, 0, nil, nil
+	p.op, p.coll, p.elems, p.limit, p.req.Parts, p.req.Owner = nil, 0, 0, nil, nil, nil
 	if p.done.Load() != nil {
 		p.done.Store(nil)
 	}
@@ -201,6 +201,15 @@ func (q *Request) store(st backend.Status, err error, to phase, underWay bool) (
 		q.unused(kept)
 	}
 	return st, err
+}
+
+// Unwaited implements backend.Owner. The word changes before a goroutine uses the record.
+func (q *Request) Unwaited() *backend.OpError {
+	if q.word.Load() != uint32(phaseOpen) {
+		return nil
+	}
+	return &backend.OpError{Op: "close", Comm: q.c.Name(), Rank: q.c.Rank(), Peer: q.peer, Tag: q.tag,
+		Err: fault(backend.ErrRequest, "the program has not waited for its %s", q.name)}
 }
 
 func (q *Request) failed(err error) error {

@@ -145,6 +145,7 @@ func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte
 	q.op, q.name, q.peer, q.tag = x, op, source, recvTag
 	q.limits(c.bound)
 	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	x.recv.Owner, x.send.Owner = q, q
 	x.recv.Begin()
 	k.irecv(&x.recv, recv, source, recvTag)
 	x.send.Begin()

@@ -176,25 +176,30 @@ func (e *Engine) sweep() {
 			e.drop(o, err)
 		}
 	}
-	e.posted.Each(func(n *match.Node) bool {
-		end(n.Owner.(*op))
-		return true
-	})
-	for i := range e.slots {
-		if o := e.slots[i].op; o != nil {
-			end(o)
-		}
-	}
-	for _, p := range e.open {
-		if o := p.op; o != nil && o.state == opArriving {
-			end(o)
-		}
-	}
+	e.each(end)
 	e.wakeProbes()
 	for _, c := range e.comms {
 		c.forget()
 	}
 	e.wakeReady()
+}
+
+// each calls f for every operation in progress, wherever it is. f may end the operation. The lock is held.
+func (e *Engine) each(f func(*op)) {
+	e.posted.Each(func(n *match.Node) bool {
+		f(n.Owner.(*op))
+		return true
+	})
+	for i := range e.slots {
+		if o := e.slots[i].op; o != nil {
+			f(o)
+		}
+	}
+	for _, p := range e.open {
+		if o := p.op; o != nil && o.state == opArriving {
+			f(o)
+		}
+	}
 }
 
 // ended returns why an operation in progress cannot complete, nil if it can.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -258,6 +259,9 @@ func (c *comm) Close() error {
 	if c.native != nil && !c.closed.Load() {
 		err = c.native.Quiesce()
 	}
+	if c.isWorld {
+		err = cmp.Or(err, backend.Unwaited(c, c.underWay))
+	}
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
 	}
@@ -268,6 +272,17 @@ func (c *comm) Close() error {
 		c.e.leave()
 	}
 	return err
+}
+
+// underWay calls f for the requests under way.
+func (c *comm) underWay(f func(r *backend.Request, moves bool)) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	c.e.each(func(o *op) {
+		if o.comm == c {
+			f(o.req, o.state != opPosted)
+		}
+	})
 }
 
 // retire ends the operations of a closed communicator, and tells the other members.
