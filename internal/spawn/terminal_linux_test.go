@@ -109,7 +109,7 @@ func TestUnreadInputIsLeftForShell(t *testing.T) {
 	keyboard.WriteString("one\ntwo\nthr")
 	screen.await(t, "thr", 1) // the terminal shows what is typed
 	syscall.Kill(ranks[0], syscall.SIGKILL)
-	screen.await(t, "rank 0 was killed", 1)
+	screen.await(t, "was killed by signal 9", 1)
 	for pid := others(t, cmd.Process.Pid, nil); len(pid) > 0; pid = others(t, cmd.Process.Pid, nil) {
 		time.Sleep(time.Millisecond) // until the launcher has ended
 	}
