@@ -11,15 +11,17 @@ import (
 )
 
 const (
-	spins   = 4096 // checks before parking, some microseconds
-	between = 64   // checks between yields
-	yields  = 2    // checks, each after a yield, if ranks share processors
+	spins   = 4096                   // checks before parking, some microseconds
+	between = 64                     // checks between yields
+	lookFor = 200 * time.Microsecond // at most, as yields may take long
+	yields  = 2                      // checks, each after a yield, if ranks share processors
 )
 
 // patience counts how often a waiter checks before it parks. Ranks spin if each has a
 // processor. Otherwise the ranks waited for may need this one's.
 type patience struct {
 	spins, n int
+	since    time.Time // of the first yield
 }
 
 func (j *job) patience() patience { return patience{spins: j.spins} }
@@ -33,6 +35,12 @@ func (p *patience) more() bool {
 	}
 	if p.n%between == 0 {
 		runtime.Gosched()
+		switch now := time.Now(); {
+		case p.since.IsZero():
+			p.since = now
+		case now.Sub(p.since) > lookFor:
+			return false
+		}
 	}
 	return p.n <= word.Spins(p.spins)
 }

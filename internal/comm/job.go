@@ -163,6 +163,13 @@ func (j *job) follow() {
 	}
 }
 
+// goesOn is called when this rank goes on without the ranks that are lost: then it follows none of them.
+func (j *job) goesOn() {
+	if j.follows.Swap(false) && j.RunDir != "" {
+		_ = os.Remove(filepath.Join(j.RunDir, fmt.Sprint("follows-", j.world.rank)))
+	}
+}
+
 // closeDerived closes all communicators except the world, and waits until those that other goroutines
 // are closing are closed, until end at most. No communicator is made any more.
 func (j *job) closeDerived(end time.Time) {

@@ -189,6 +189,31 @@ func TestServerGoesOnBehindStoppedRank(t *testing.T) {
 	}
 }
 
+// A server that waits for the lock of an element goes on when the communicator that its window is for is broken, so
+// that the origin has its answer.
+func TestServerGoesOnWhenCommunicatorBreaks(t *testing.T) {
+	flushed := make(chan struct{})
+	apartRanks(t, 1, func(w *Comm, win *Onesided, o *observed) error {
+		if w.Rank() == 1 {
+			defer close(flushed)
+			err := errors.Join(barrier(w), accumulate(win, 0))
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			return errors.Join(err, win.WithContext(ctx).Flush(0))
+		}
+		holdElements(&win.s.parts[0])
+		err := barrier(w)
+		w.core.bc.Break(fault(backend.ErrTimeout, "a receive was given up"))
+		time.Sleep(100 * time.Millisecond) // the server waits for the lock
+		locks := view.Of[word.Uint64](win.s.parts[0].Bytes(64, window.CellsHead-64))
+		for i := range locks {
+			locks[i].Store(0)
+		}
+		<-flushed
+		return err
+	})
+}
+
 // After Lock has told that a rank is lost, no operation of the window succeeds.
 func TestNoAccessSucceedsAfterLockHasToldALoss(t *testing.T) {
 	apartRanks(t, 1, func(w *Comm, win *Onesided, o *observed) error {

@@ -3,10 +3,10 @@ package comm
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
-	"github.com/cohort-hpc/cohort/internal/sched"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
 	"github.com/cohort-hpc/cohort/internal/word"
@@ -358,9 +358,13 @@ func (t *transfer) Start() {}
 // Release implements backend.Operation.
 func (t *transfer) Release() {}
 
+// endLimit is how long a transfer may take to end when its request has ended: a goroutine on a busy machine waits
+// for its turn.
+const endLimit = time.Second
+
 // End waits for the transfer, which has the deadline of its request. If it does not end, the window does.
 func (t *transfer) End(why error) error {
-	if t.s.core.bc.Await(&backend.Bound{Timeout: sched.Grace}, t) == nil {
+	if t.s.core.bc.Await(&backend.Bound{Timeout: endLimit}, t) == nil {
 		return nil
 	}
 	t.s.fail(why)

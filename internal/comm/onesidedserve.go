@@ -2,6 +2,7 @@ package comm
 
 import (
 	"cmp"
+	"errors"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
@@ -55,6 +56,9 @@ func (s *onesided) serveArrived(mayWait bool) {
 		s.target.Leave()
 		if err != nil {
 			s.fail(err)
+			if !s.target.IsShut() {
+				s.remote.core.bc.Break(err) // no origin waits for an answer any more
+			}
 			return
 		}
 		s.listen()
@@ -114,7 +118,11 @@ func (s *onesided) mayServe() func() error {
 		if until == nil {
 			until = window.Until(nil, s.core.bc)
 		}
-		return cmp.Or(s.failure(), until())
+		err := until()
+		if !errors.Is(err, backend.ErrPeerLost) {
+			err = nil // the window does not end with the communicator that it is for
+		}
+		return cmp.Or(s.failure(), err)
 	}
 }
 

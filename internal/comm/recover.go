@@ -48,6 +48,7 @@ func (c *Comm) Shrink() (*Comm, error) {
 	if err != nil {
 		return nil, c.failed("shrink", err)
 	}
+	c.core.job.goesOn()
 	return c.child("shrink", made, id)
 }
 

@@ -125,7 +125,8 @@ func (c *Comm) recorded(op string, err error) error {
 	if errors.Is(err, backend.ErrMismatch) {
 		c.core.reported.Store(true)
 	}
-	if errors.Is(err, backend.ErrPeerLost) { // also as the cause of ErrBroken
+	var lost *backend.Fault
+	if errors.Is(err, backend.ErrPeerLost) && !(errors.As(err, &lost) && lost.Left) { // also as the cause of ErrBroken
 		c.core.job.follow()
 	}
 	cause := flight.NotDumped

@@ -43,7 +43,7 @@ func NewWatch(pids map[int]int, ended func(id int)) (*Watch, error) {
 		}
 		if err == unix.ENOSYS || err == unix.EPERM || err == unix.EACCES { // the first one
 			w.Polled = fmt.Errorf("pidfd_open: %w", err)
-			return w, w.poll(pids, ended)
+			return w.polled(pids, ended)
 		}
 		if err == nil {
 			call, w.fds = "epoll_ctl", append(w.fds, fd)
@@ -59,20 +59,27 @@ func NewWatch(pids map[int]int, ended func(id int)) (*Watch, error) {
 	return w, nil
 }
 
-// poll watches the files in /proc that show the states of processes. An open one is of a process, not of a number.
-func (w *Watch) poll(pids map[int]int, ended func(int)) error {
+// polled makes w watch the files in /proc that show the states of processes. An open one is of a process, not of a
+// number.
+func (w *Watch) polled(pids map[int]int, ended func(int)) (*Watch, error) {
+	_, err := os.Stat("/proc/self/stat")
 	files := map[int]*os.File{}
 	for id, pid := range pids {
-		f, err := os.Open(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			for _, f := range files {
-				f.Close()
-			}
-			close(w.done)
-			w.Close()
-			return fmt.Errorf("watching process %d (%w): %w", pid, w.Polled, err)
+		if err != nil {
+			break
 		}
-		files[id] = f // nil: it has ended
+		f, e := os.Open(fmt.Sprintf("/proc/%d/stat", pid))
+		if files[id] = f; !errors.Is(e, os.ErrNotExist) { // else nil: it has ended
+			err = e
+		}
+	}
+	if err != nil {
+		for _, f := range files {
+			f.Close()
+		}
+		close(w.done)
+		w.Close()
+		return nil, fmt.Errorf("watching processes (%w): %w", w.Polled, err)
 	}
 	go func() {
 		defer close(w.done)
@@ -81,8 +88,9 @@ func (w *Watch) poll(pids map[int]int, ended func(int)) error {
 		b := make([]byte, 512)
 		for {
 			for id, f := range files {
-				n, _ := f.ReadAt(b, 0) // nothing, if the process has ended
-				if s := state(b[:n]); s == 0 || strings.IndexByte("ZXx", s) >= 0 {
+				// A process that has ended is nil, cannot be read, or is in one of these states.
+				n, err := f.ReadAt(b, 0)
+				if s := state(b[:n]); errors.Is(err, os.ErrInvalid) || errors.Is(err, unix.ESRCH) || s != 0 && strings.IndexByte("ZXx", s) >= 0 {
 					ended(id)
 					f.Close()
 					delete(files, id)
@@ -98,7 +106,7 @@ func (w *Watch) poll(pids map[int]int, ended func(int)) error {
 			}
 		}
 	}()
-	return nil
+	return w, nil
 }
 
 // run reports those that have ended already, and then the others.

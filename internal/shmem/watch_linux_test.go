@@ -175,3 +175,26 @@ func watchDenied() error {
 	}
 	return nil
 }
+
+// Without pidfd_open and without a file left for /proc there is an error, and no watch to close.
+func TestWatchThatCannotPollIsNone(t *testing.T) {
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Watch{ep: os.NewFile(uintptr(ep), "watch"), stop: make(chan struct{}), done: make(chan struct{}), Polled: unix.EPERM}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.polled(map[int]int{1: os.Getpid()}, func(int) {})
+	if e := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); e != nil {
+		t.Fatal(e)
+	}
+	if got != nil || err == nil {
+		t.Errorf("got %v, %v, want no watch and an error", got, err)
+	}
+}

@@ -270,10 +270,10 @@ func (s *state) sweep() {
 		}
 		switch {
 		case s.last != 0: // kill ends them
-		case waited > lingerLimit+KillAfter:
+		case waited > lingerLimit+KillAfter && r.phase == asked:
 			syscall.Kill(-r.pgid, syscall.SIGKILL)
 		case waited > lingerLimit && r.phase == lingers:
-			r.phase = asked
+			r.phase, r.since = asked, time.Now().Add(-lingerLimit)
 			if s.m.Began.IsZero() {
 				s.logf("rank %d left processes behind; ending them", s.number(i))
 			}
