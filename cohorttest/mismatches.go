@@ -2,6 +2,7 @@ package cohorttest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 
 	"github.com/cohort-hpc/cohort"
@@ -19,6 +20,7 @@ func mismatchScenarios() []scenario {
 		{name: "mismatch/forms", sizes: atLeast(2), body: mismatchedForms},
 		{name: "mismatch/counts", sizes: atLeast(2), body: mismatchedCounts},
 		{name: "mismatch/communicators", sizes: atLeast(2), body: mismatchedManagement},
+		{name: "mismatch/programs", sizes: atLeast(2), body: mismatchedPrograms},
 		{name: "mismatch/others-untouched", sizes: atLeast(2), body: othersUntouched},
 		{name: "mismatch/wrong-arguments-afterwards", sizes: atLeast(2), body: wrongOnBroken},
 	}
@@ -164,6 +166,58 @@ func mismatchesNotWaitedFor(r *Rank) {
 		}
 		r.Is(err, cohort.ErrMismatch, "%s", o.name)
 		r.OK(c.Close())
+	}
+}
+
+// mismatchedPrograms runs random programs of short calls, in many of which some ranks need not wait. One rank makes one
+// wrong call. Every rank is told once, by Close at the latest.
+func mismatchedPrograms(r *Rank) {
+	n := r.Size
+	v := func(k int) []int32 { return make([]int32, k) }
+	ones := each(n, func(int) int { return 1 })
+	displs := each(n, func(i int) int { return i })
+	ring, places := []int{1, 1}, []int{0, 1}
+	calls := []func(g *cohort.Graph, root int) error{
+		func(g *cohort.Graph, root int) error { return g.Barrier() },
+		func(g *cohort.Graph, root int) error { return cohort.Bcast(g.Comm, v(1), root) },
+		func(g *cohort.Graph, root int) error { return cohort.Gather(g.Comm, v(1), v(n), root) },
+		func(g *cohort.Graph, root int) error { return cohort.Reduce(g.Comm, v(1), v(1), cohort.Sum, root) },
+		func(g *cohort.Graph, root int) error { return cohort.Scatter(g.Comm, v(n), v(1), root) },
+		func(g *cohort.Graph, root int) error { return cohort.Gatherv(g.Comm, v(1), v(n), ones, displs, root) },
+		func(g *cohort.Graph, root int) error { return cohort.NeighborAllgather(g, v(1), v(2)) },
+		func(g *cohort.Graph, root int) error {
+			return cohort.Alltoallv(g.Comm, v(n), ones, displs, v(n), ones, displs)
+		},
+		func(g *cohort.Graph, root int) error { return cohort.NeighborAlltoall(g, v(2), v(2)) },
+		func(g *cohort.Graph, root int) error {
+			return cohort.NeighborAlltoallv(g, v(2), ring, places, v(2), ring, places)
+		},
+	}
+	programs := 400
+	if r.Short {
+		programs = 100
+	}
+	if r.Comm.Backend() == "mpi" { // each program makes a communicator of the library
+		programs /= 20
+	}
+	for seed := range programs {
+		rng := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
+		length := 1 + rng.IntN(64)
+		wrong, who := rng.IntN(length), rng.IntN(n)
+		g := ringGraph(r)
+		var err error
+		for i := 0; i < length && err == nil; i++ {
+			kind, root, other := rng.IntN(len(calls)), rng.IntN(n), 1+rng.IntN(len(calls)-1)
+			if i == wrong && r.Rank == who {
+				kind = (kind + other) % len(calls)
+			}
+			err = calls[kind](g, root)
+		}
+		if err == nil {
+			err = g.Close()
+		}
+		r.Is(err, cohort.ErrMismatch, "program %d of %d ranks: call %d of %d differs on rank %d", seed, n, wrong, length, who)
+		r.OK(g.Close()) // which tells nobody again
 	}
 }
 

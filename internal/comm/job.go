@@ -228,8 +228,8 @@ func (k *core) close(end time.Time) error {
 		mismatch = k.runner.Quiesce()
 	}
 	err := k.bc.Close()
-	if !k.reported.Load() {
-		err = cmp.Or(mismatch, err)
+	if err = cmp.Or(mismatch, err); k.reported.Load() && errors.Is(err, backend.ErrMismatch) {
+		err = nil // a call has told it
 	}
 	j.mu.Lock()
 	delete(j.comms, k)
