@@ -227,6 +227,7 @@ func (s *sim) look(i int) {
 	if r := s.ranks[i]; r.leaving.look() {
 		s.say("rank %d has left", i)
 		r.left = true
+		s.unheard = s.unheard || slices.ContainsFunc(s.ranks, func(r *simRank) bool { return r.stopped })
 	}
 	s.check(i)
 }

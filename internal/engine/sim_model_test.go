@@ -119,7 +119,7 @@ func (s *sim) settle() {
 			if c != nil && s.sure && c.fault.Load() == nil {
 				s.fail("rank %d does not know that a rank is lost", i)
 			}
-			if c != nil && s.broke[ctx] && !s.loss && c.Broken() == nil {
+			if c != nil && s.broke[ctx] && !s.loss && !s.unheard && c.Broken() == nil {
 				s.fail("rank %d does not know that %d is broken", i, ctx)
 			}
 		}
@@ -161,7 +161,7 @@ func (s *sim) settle() {
 // remains checks an operation that has not ended: it waits for what no rank does.
 func (s *sim) remains(i int, q *simRequest) {
 	c := s.ranks[i].comms[q.ctx]
-	if c == nil || s.sure || s.broke[q.ctx] {
+	if c == nil || s.sure || s.broke[q.ctx] && !s.unheard {
 		s.fail("rank %d: operation %d has not ended; a loss: %v, broken: %v, closed: %v", i, q.post, s.sure, s.broke[q.ctx], c == nil)
 	}
 	if q.peer >= 0 && s.closed[q.ctx][c.World[q.peer]] {

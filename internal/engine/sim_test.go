@@ -91,6 +91,9 @@ type sim struct {
 	sure   bool // a rank is lost, and all that have not left learn it
 	cuts   [][2]int
 	broke  [2]bool
+	// A rank has left while another one was stopped, after waiting for it: what it last wrote is lost, such as why it
+	// broke a communicator.
+	unheard bool
 	closed [2][simRanks]bool // by context and rank
 	leaves bool
 }
