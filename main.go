@@ -14,8 +14,8 @@ import (
 //
 //	func main() { cohort.Main(body) }
 //
-// SIGINT and SIGTERM end ctx, which governs the world as the context of [Init] does. A body that wants to
-// save something then waits for ctx.Done. A second signal, at least half a second later, ends the process.
+// SIGINT and SIGTERM end ctx, which governs the world as the context of [Init] does: operations end with
+// ErrCanceled, and a body can save what its own rank has. A second signal, at least half a second later, ends the process.
 //
 // If body returns an error or panics, Main prints the error and this rank's number to standard error,
 // ends the job as [Comm.CloseWith] does, and exits with status 1. It also does so for an error of Init or

@@ -3,9 +3,9 @@
 // of workers, pinned to its part of the node.
 //
 //	env, err := hybrid.Start(ctx, &hybrid.Config{Threads: 8, Pin: pool.Cores, Summary: os.Stderr})
-//	defer env.Close()
 //	err = pool.ForEach(env.Pool, len(mine), func(worker, i int) error { … })
 //	err = cohort.Allreduce(env.World, sums, sums, cohort.Sum)
+//	err = env.Close() // or env.World.CloseWith(err), so that the others do not wait for a rank that failed
 //
 // # The steps
 //

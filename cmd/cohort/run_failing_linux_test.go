@@ -18,6 +18,9 @@ func failingRank(how string) int {
 	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
 		err := errors.New("open input.csv: no such file")
 		switch {
+		case how == "circle":
+			_, err := cohort.Recv(world, make([]int64, 1), (world.Rank()+1)%world.Size(), 7)
+			return err
 		case how == "joined":
 			if world.Rank() != 1 {
 				err = nil
@@ -73,4 +76,16 @@ func TestRunReportsRankThatFailed(t *testing.T) {
 			t.Errorf("status %d, want 1 and a report of rank 1 first\n%s%s", status, stdout, stderr)
 		}
 	})
+}
+
+// Ranks that wait for each other end by the signal of the launcher, whose report is still what they waited for.
+func TestRunReportsWhatRanksWaitedFor(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, stderr := run(t, "run", "-n", "3", "--timeout", "2s", exe, "failing-rank", "circle")
+	if status != 124 || !strings.Contains(stderr, "rank 2 was in Recv from 0, tag 7: each waits for the next") || strings.Contains(stderr, "cohort: rank 0 failed") {
+		t.Errorf("status %d, want 124 and the circle\n%s", status, stderr)
+	}
 }

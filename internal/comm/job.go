@@ -139,7 +139,8 @@ func (c *Comm) CloseWith(why error) error {
 	if errors.As(why, &other) && other.Follows() {
 		w.job.follow()
 	}
-	if !w.job.follows.Load() {
+	asked := errors.Is(why, backend.ErrCanceled) && w.job.ctx.Err() != nil // to end, perhaps because the ranks hang
+	if !w.job.follows.Load() && !asked {
 		w.recorder.Note(flight.ProgramFailed, text)
 	}
 	var err error

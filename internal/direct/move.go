@@ -35,7 +35,7 @@ func (t *task) scatter() error {
 			return err
 		}
 		if n != len(t.Recv) {
-			return t.sync(backend.Faultf(backend.ErrMismatch, "scatterv: the root, rank %d, sends rank %d %d bytes, which expects %d",
+			return t.sync(backend.Faultf(backend.ErrMismatch, "the root, rank %d, sends rank %d %d bytes, which expects %d",
 				t.Root, t.rank, n, len(t.Recv)))
 		}
 	}
@@ -82,9 +82,9 @@ func (t *task) checkLengths() error {
 		switch want := t.RecvCounts[r] * t.elem; {
 		case got == want:
 		case t.Coll == backend.Gatherv:
-			return t.sync(backend.Faultf(backend.ErrMismatch, "gatherv: rank %d sends %d bytes, the root, rank %d, expects %d", r, got, t.rank, want))
+			return t.sync(backend.Faultf(backend.ErrMismatch, "rank %d sends %d bytes, the root, rank %d, expects %d", r, got, t.rank, want))
 		default:
-			return t.sync(backend.Faultf(backend.ErrMismatch, "alltoallv: rank %d sends rank %d %d bytes, which expects %d", r, t.rank, got, want))
+			return t.sync(backend.Faultf(backend.ErrMismatch, "rank %d sends rank %d %d bytes, which expects %d", r, t.rank, got, want))
 		}
 	}
 	return nil
