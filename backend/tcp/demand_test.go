@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +30,22 @@ func onDemand(t *testing.T, n int, cfg Config) []backend.Comm {
 	return opened(t, n, func(int) Config { return cfg })
 }
 
+// freeAddress returns an address where nobody listens. Its port is none of those that systems give to connections and
+// to listeners that do not ask for one: another process could have been given it by the time that it is used.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10000+rand.IntN(20000)))
+		if err == nil {
+			l.Close()
+			return l.Addr().String()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // opened returns the ranks of a job, all in this process.
 func opened(t *testing.T, n int, config func(rank int) Config) []backend.Comm {
 	t.Helper()
@@ -35,17 +53,13 @@ func opened(t *testing.T, n int, config func(rank int) Config) []backend.Comm {
 	if err := wire.NewSecret().WriteFile(path); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
+	at := freeAddress(t)
 	ranks, errs := make([]backend.Comm, n), make([]error, n)
 	var all sync.WaitGroup
 	for r := range n {
 		all.Go(func() {
 			cfg := config(r)
-			cfg.Rank, cfg.Size, cfg.Job, cfg.Coordinator, cfg.SecretFile = r, n, "job", l.Addr().String(), path
+			cfg.Rank, cfg.Size, cfg.Job, cfg.Coordinator, cfg.SecretFile = r, n, "job", at, path
 			ranks[r], errs[r] = Open(t.Context(), cfg)
 		})
 	}

@@ -5,7 +5,6 @@ package tcp
 import (
 	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -20,12 +19,7 @@ import (
 // all hear of it, also those that wait for its connection.
 func TestOpenLoss(t *testing.T) {
 	const n, victim = 4, 2 // rank 3 dials it, 0 and 1 wait for it
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.Addr().String()
-	free.Close()
+	at := freeAddress(t)
 	path := t.TempDir() + "/secret"
 	secret := wire.NewSecret()
 	if err := secret.WriteFile(path); err != nil {
@@ -73,13 +67,8 @@ func TestJoinTimeout(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.Addr().String()
-	free.Close()
-	_, err = Open(ctx, Config{Size: 2, Job: "job", SecretFile: path, Coordinator: at, JoinTimeout: 200 * time.Millisecond})
+	at := freeAddress(t)
+	_, err := Open(ctx, Config{Size: 2, Job: "job", SecretFile: path, Coordinator: at, JoinTimeout: 200 * time.Millisecond})
 	if !errors.Is(err, backend.ErrTimeout) || !strings.Contains(err.Error(), "1 of 2 ranks did not join within ") || !strings.HasSuffix(err.Error(), "ms: rank 1") || ctx.Err() != nil {
 		t.Error(err)
 	}
