@@ -193,7 +193,7 @@ func TestRunOnHostsLeavesNothingWhenKilled(t *testing.T) {
 		{"agent", func(_ *testing.T, j *hostsJob) int { return j.agents[1] }, 255,
 			[]string{"cohort: host 127.0.0.2 was lost after ", ", and ranks 2, 3 with it; ending the others\n"}},
 		{"ssh", func(t *testing.T, j *hostsJob) int { return j.shell(t, "127.0.0.2") }, 255,
-			[]string{"cohort: host 127.0.0.2 was lost after ", "(ssh was killed by signal: killed)", ", and ranks 2, 3 with it; ending the others\n"}},
+			[]string{"cohort: host 127.0.0.2 was lost after ", "ssh was killed by signal: killed)", ", and ranks 2, 3 with it; ending the others\n"}},
 		{"sshd", func(t *testing.T, j *hostsJob) int { return parent(t, j.agents[0]) }, 255,
 			[]string{"cohort: host 127.0.0.1 was lost after ", ", and ranks 0, 1 with it; ending the others\n"}},
 		{"launcher", func(_ *testing.T, j *hostsJob) int { return j.cmd.Process.Pid }, -1, nil},
@@ -228,20 +228,20 @@ func TestHostThatGivesUpIsLost(t *testing.T) {
 		name    string
 		options []string
 		do      func(*hostsJob)
-		message string
+		message string // after what the host's shell may have printed
 	}
 	for _, c := range sample([]loss{
 		{"agent asked to end", nil, func(j *hostsJob) { syscall.Kill(j.agents[1], syscall.SIGTERM) },
-			"(the agent was asked to end (terminated)), and ranks 2, 3 with it; ending the others\n"},
+			"the agent was asked to end (terminated)), and ranks 2, 3 with it; ending the others\n"},
 		{"wrapper of ssh killed", []string{"--ssh", wrapper}, func(j *hostsJob) { syscall.Kill(j.shell(t, "127.0.0.2"), syscall.SIGKILL) },
-			"(ssh was killed by signal: killed), and ranks 2, 3 with it; ending the others\n"},
+			"ssh was killed by signal: killed), and ranks 2, 3 with it; ending the others\n"},
 		{"launcher stood", nil, func(j *hostsJob) {
 			j.cmd.Process.Signal(syscall.SIGSTOP)
 			for _, fd := range j.lives {
 				awaitEnd(t, "a process on a host", fd)
 			}
 			j.cmd.Process.Signal(syscall.SIGCONT)
-		}, "(no message from the launcher for 30s), and ranks "},
+		}, "no message from the launcher for 30s), and ranks "},
 	}, 0, 1) {
 		t.Run(c.name, func(t *testing.T) {
 			j := n.start(t, "trap 'kill $!; exit 0' TERM;", "wait", c.options...)
