@@ -3,7 +3,6 @@ package flight
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -297,57 +296,6 @@ func (a *analysis) through(d *Dump, s stand) bool {
 	return false
 }
 
-// call describes a collective by its name and, in parentheses, the arguments that must be the same on all ranks.
-func (a *analysis) call(o *Operation) string {
-	name := a.name(o)
-	if o.Named || o.Kind.Agreement() {
-		return name
-	}
-	var facts []string
-	if o.Kind != Kind(backend.Barrier) {
-		facts = append(facts, a.typeName(o.Type))
-		switch backend.Coll(o.Kind) {
-		case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
-		default:
-			facts = append(facts, fmt.Sprintf("count %d", o.Count))
-		}
-	}
-	if o.Op != 0 {
-		facts = append(facts, "op "+o.Op.String())
-	}
-	if o.Peer >= 0 {
-		facts = append(facts, fmt.Sprintf("root %d", o.Peer))
-	}
-	if len(facts) == 0 {
-		return name
-	}
-	return name + " (" + strings.Join(facts, ", ") + ")"
-}
-
-// name is an operation's name in its form.
-func (a *analysis) name(o *Operation) string {
-	name := o.Kind.String()
-	if o.Named {
-		name = a.typeName(o.Type)
-	}
-	switch {
-	case o.Form == backend.Nonblocking:
-		return "I" + strings.ToLower(name[:1]) + name[1:]
-	case o.prepares():
-		return name + "Init"
-	case o.Form == backend.Persistent:
-		return "persistent " + name
-	}
-	return name
-}
-
-func (a *analysis) typeName(id uint32) string {
-	if name := a.types[id]; name != "" {
-		return name
-	}
-	return backend.TypeName(id)
-}
-
 // absent returns what is known of ranks that are elsewhere.
 func (a *analysis) absent(ranks []int) string {
 	var texts []string
@@ -417,47 +365,6 @@ func (a *analysis) after(p place) string {
 		text += duration(to.Sub(began)) + " before"
 	}
 	return text
-}
-
-// describe names an operation with its partner or number.
-func (a *analysis) describe(d *Dump, o *Operation) string {
-	c, _ := d.comm(o.Comm)
-	of := ""
-	if c.Name != "" && c.Name != "world" {
-		of = " of " + c.Name
-	}
-	name := a.name(o)
-	tag := fmt.Sprintf(", tag %d", o.Tag)
-	if o.Tag == -1 {
-		tag = ", any tag"
-	}
-	switch o.Kind {
-	case Send, Ssend:
-		return fmt.Sprintf("%s to %d%s%s", name, o.Peer, tag, of)
-	case Recv, Sendrecv, RecvAlloc, Probe, Mprobe, MessageRecv:
-		from := strconv.Itoa(o.Peer)
-		if o.Peer == backend.AnySource {
-			from = "any rank"
-		}
-		return fmt.Sprintf("%s from %s%s%s", name, from, tag, of)
-	case WaitAny:
-		return fmt.Sprintf("WaitAny of %d requests%s", o.Count, of)
-	case Lock:
-		return fmt.Sprintf("Lock of rank %d's part of window %d%s", o.Peer, o.Seq, of)
-	case Put, Get, Accumulate, GetAccumulate, FetchAndOp, CompareAndSwap, Flush:
-		return fmt.Sprintf("%s at rank %d%s", name, o.Peer, of)
-	case LockAll:
-		return fmt.Sprintf("LockAll of window %d%s", o.Seq, of)
-	case Region:
-		return fmt.Sprintf("region %s%s", name, of)
-	case CreateGroup:
-		return fmt.Sprintf("CreateGroup%s%s", tag, of)
-	}
-	number := fmt.Sprintf(" #%d", o.Seq)
-	if o.Form == backend.Persistent && o.Tag > 0 {
-		number += fmt.Sprintf(" (start %d)", o.Tag)
-	}
-	return name + number + of
 }
 
 // quiet reports on a job in which no rank is in an operation.
