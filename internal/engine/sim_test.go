@@ -94,8 +94,8 @@ type sim struct {
 	// A rank has left while another one was stopped, after waiting for it: what it last wrote is lost, such as why it
 	// broke a communicator.
 	unheard bool
-	closed [2][simRanks]bool // by context and rank
-	leaves bool
+	closed  [2][simRanks]bool // by context and rank
+	leaves  bool
 }
 
 const (
