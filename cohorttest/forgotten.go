@@ -62,11 +62,14 @@ func (r *Rank) forget(setups ...func() (*cohort.Persistent, error)) {
 // forgetFamilies does so with collectives, and with their nonblocking form.
 func forgetFamilies(r *Rank, c *cohort.Comm, families []family[int32]) {
 	for _, f := range families {
-		a := &args[int32]{shape: shape{m: 100}, rank: r.Rank, size: r.Size, kind: int32s, op: cohort.Sum, fold: func(a, b int32) int32 { return a + b }}
-		f.define(a)
-		_, err := f.start(c, a)
+		defined := func() *args[int32] { // with buffers of its own: the operations before may be under way
+			a := &args[int32]{shape: shape{m: 100}, rank: r.Rank, size: r.Size, kind: int32s, op: cohort.Sum, fold: func(a, b int32) int32 { return a + b }}
+			f.define(a)
+			return a
+		}
+		_, err := f.start(c, defined())
 		r.OK(err)
-		r.forget(func() (*cohort.Persistent, error) { f.define(a); return f.setup(c, a) })
+		r.forget(func() (*cohort.Persistent, error) { return f.setup(c, defined()) })
 	}
 }
 

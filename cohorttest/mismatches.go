@@ -195,7 +195,7 @@ func mismatchedPrograms(r *Rank) {
 	}
 	programs := 400
 	if r.Short {
-		programs = 100
+		programs = 60
 	}
 	if r.Comm.Backend() == "mpi" { // each program makes a communicator of the library
 		programs /= 20
