@@ -3,6 +3,7 @@ package cohorttest
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,8 +62,10 @@ func oneCopy(r *Rank) {
 }
 
 // proportional returns the proportional set size of this process in bytes, or false if
-// the system does not report it.
+// the system does not report it. Garbage of earlier scenarios is given back first: else the
+// collector may do so between two readings.
 func proportional() (int64, bool) {
+	debug.FreeOSMemory()
 	b, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
 		return 0, false
