@@ -42,7 +42,7 @@ type starter struct {
 	lines    []string      // the first lines it wrote; read after passed is closed
 	passed   chan struct{} // closed when its output has been passed on
 	listen   net.Listener
-	hellos   chan hello
+	hellos   chan hello       // without a buffer: the job that receives one closes its connection
 	quiet    atomic.Bool      // its output is no longer passed on
 	follower *follower        // watches the ranks, which are not children of this process; nil if not supported
 	followed chan struct{}    // closed when follower has ended
@@ -69,7 +69,7 @@ func (j *Job) launchBy() error {
 	if err := shmem.Files(max(c.Descriptors, j.descriptors()), "starting "+job.Count(j.cfg.Ranks, "rank")+" by "+c.Name); err != nil {
 		return err
 	}
-	l := &starter{up: true, ended: make(chan exit, 1), passed: make(chan struct{}), followed: make(chan struct{}), hellos: make(chan hello, j.cfg.Ranks)}
+	l := &starter{up: true, ended: make(chan exit, 1), passed: make(chan struct{}), followed: make(chan struct{}), hellos: make(chan hello)}
 	j.launcher = l
 	address, err := l.listenForRanks()
 	if err != nil {
