@@ -58,6 +58,7 @@ func (e *Engine) beat() {
 	e.beats.Lock()
 	defer e.beats.Unlock()
 	runs := slices.DeleteFunc(e.doubted, func(p *peer) bool { return !e.cfg.Runs(e.cfg.Peers[p.rank].PID) })
+	e.doubted = nil
 	e.mu.LockAside()
 	defer e.mu.Unlock()
 	if e.m.Closed {
@@ -70,7 +71,6 @@ func (e *Engine) beat() {
 		p.quiet = 0
 		e.m.Answered(p.rank)
 	}
-	e.doubted = e.doubted[:0]
 	for _, p := range e.open {
 		if p.mem != nil && e.losses[p.rank] != nil && p.mem.Receiving() {
 			if p.copying++; p.copying > fenceTicks { // a running rank copies a part in 10 µs

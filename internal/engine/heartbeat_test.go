@@ -136,6 +136,22 @@ func TestHeartbeatsDoNotWaitForNotify(t *testing.T) {
 	}
 }
 
+// A rank leaves while peers of its node are silent and not to be seen: the ticker goes on until the engine stops.
+func TestBeatsGoOnAfterRankHasLeft(t *testing.T) {
+	s := inSteps(t, 2)
+	e := s.ranks[0].e
+	e.cfg.Runs = func(int) bool { return false }
+	e.beats.Lock()
+	e.doubted = append(e.doubted, e.peers[1])
+	e.beats.Unlock()
+	e.mu.Lock()
+	e.m.Closed = true
+	e.mu.Unlock()
+	for range 2 {
+		e.beat()
+	}
+}
+
 // A rank of the same node sends nothing, as on a machine that gives it no processor. It is lost only when the kernel
 // has not seen it run for the limit, whether it has a link or is asked for one.
 func TestRankOfNodeThatRunsIsNotLostForSilence(t *testing.T) {
