@@ -17,6 +17,19 @@ import (
 )
 
 func init() {
+	// A rank has left the job: it makes no communicator, and is not told that memory is short.
+	programs["derivedafter"] = func(c backend.Comm) error {
+		if err := c.Close(); err != nil {
+			return err
+		}
+		for id := range uint32(8) {
+			if _, err := c.Derive([]int{0}, 1+id); !errors.Is(err, backend.ErrClosed) {
+				return fmt.Errorf("communicator %d after the job was left: %v, want ErrClosed", id, err)
+			}
+		}
+		return nil
+	}
+
 	// A rank closes a communicator while another of its goroutines sleeps in a
 	// collective of it, which ends; the slots are freed when all have closed.
 	programs["closedunder"] = func(c backend.Comm) error {
@@ -109,6 +122,7 @@ func barrier(c backend.Comm) error {
 
 func TestCloseEndsCollective(t *testing.T)                { launch(t, "closedunder", 2) }
 func TestCloseInsideCollectiveThatCompletes(t *testing.T) { launch(t, "closedinside", 2) }
+func TestDeriveAfterCloseIsErrClosed(t *testing.T)        { launch(t, "derivedafter", 1) }
 
 // takeSlots makes communicators of ranks 0 and 1, with ids from 100 on, until all but spare of the slots are
 // used.

@@ -34,16 +34,16 @@ type comm struct {
 	agree.Recovery
 }
 
-// newComm registers a communicator whose members, id, and rank are set. If there are no arrival slots left
-// it returns an error, after it has closed the communicator: the others may have made it.
+// newComm registers a communicator whose members, id, and rank are set. If the job has ended for this rank, or no
+// arrival slots are left, it returns an error, after it has closed the communicator: the others may have made it.
 func (e *Engine) newComm(c *comm) (backend.Comm, error) {
 	c.e, c.Of = e, c
 	c.gone = make([]atomic.Bool, len(c.World))
 	e.mu.Lock()
 	e.progress() // notices about it may have arrived
 	err := e.openSlots(c)
-	if f := e.fault.Load(); f != nil {
-		c.lose(f)
+	if f := e.fault.Load(); f != nil { // the memory for slots may be gone
+		err = f
 	}
 	for _, r := range e.m.LostList {
 		if !c.acknowledges(r) {

@@ -76,7 +76,7 @@ func (c *comm) Declare(rank int, why error) error {
 
 // Control implements agree.Comm.
 func (c *comm) Control(id uint32) (backend.Comm, error) {
-	return c.e.survive(&comm{Members: c.Members, id: id, rank: c.rank, parent: c})
+	return c.e.newComm(&comm{Members: c.Members, id: id, rank: c.rank, parent: c})
 }
 
 // Acknowledge implements agree.Comm.
@@ -93,15 +93,5 @@ func (c *comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, 
 			d.acknowledged[w] = true
 		}
 	}
-	return c.e.survive(d)
-}
-
-// survive makes a communicator for use after a loss, if the job has not ended.
-func (e *Engine) survive(c *comm) (backend.Comm, error) {
-	d, err := e.newComm(c)
-	if f := e.fault.Load(); f != nil && err == nil {
-		d.Close()
-		return nil, f
-	}
-	return d, err
+	return c.e.newComm(d)
 }
