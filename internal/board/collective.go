@@ -57,9 +57,6 @@ type Collective struct {
 	parity         uint32 // of the synchronization
 	key            uint64
 
-	// Reported says that an operation has returned why the communicator is broken, so that Quiesce need not.
-	Reported word.Bool
-
 	operations
 	persistent []*Collective // the slots of persistent operations
 

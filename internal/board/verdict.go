@@ -29,7 +29,6 @@ func (s *Collective) report() error {
 		return s.why(max(missing, 0))
 	}
 	s.c.Break(err)
-	s.Reported.Store(true)
 	return err
 }
 
@@ -108,18 +107,15 @@ func (s *Collective) deferred() (calls []uint64) {
 // Quiesce ends the collectives of a communicator that this rank is about to close: it waits, for at most a second,
 // until all ranks have arrived at the calls in which this one did not wait. It returns their mismatch.
 func (s *Collective) Quiesce() error {
-	if s.Reported.Load() || len(s.deferred()) == 0 {
+	if len(s.deferred()) == 0 {
 		return nil
 	}
 	_ = s.c.Await(&backend.Bound{Timeout: time.Second}, (*quiescing)(s)) // the others find what this one does not
-	err := s.Verify()
-	if err == nil {
-		err = s.stopped() // another rank may have found it
+	_ = s.Verify()
+	if err := s.stopped(); errors.Is(err, backend.ErrMismatch) { // another rank may have found it
+		return err
 	}
-	if s.Reported.Load() || !errors.Is(err, backend.ErrMismatch) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // quiescing is ready when Quiesce need not wait.

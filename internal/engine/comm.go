@@ -175,7 +175,6 @@ func (c *comm) over(collective bool) error {
 		if collective {
 			return f
 		}
-		c.tell()
 		return &backend.Broken{Cause: f}
 	}
 	if c.closed.Load() {

@@ -23,9 +23,6 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 	if err == board.ErrEnded {
 		err = c.usable()
 	}
-	if err != nil {
-		c.tell()
-	}
 	if !done {
 		return backend.PlanSchedule, err
 	}
@@ -70,13 +67,6 @@ func (c *comm) persistent(call *backend.Call) (backend.Operation, error) {
 		return nil, nil
 	}
 	return o, nil
-}
-
-// tell notes that an operation returns why the communicator is broken.
-func (c *comm) tell() {
-	if c.native != nil {
-		c.native.Reported.Store(true)
-	}
 }
 
 // The methods below implement board.Comm.

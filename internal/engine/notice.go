@@ -225,7 +225,6 @@ func (c *comm) Broken() error {
 		c.e.poll()
 	}
 	if f := c.brk.Load(); f != nil {
-		c.tell()
 		return f
 	}
 	if f := c.fault.Load(); f != nil && c.parent != nil { // all communicators have ended
