@@ -306,10 +306,13 @@ func (s *onesided) close(until time.Time) {
 	}
 }
 
-// Failed wraps the error of an operation.
+// Failed wraps the error of an operation. It returns nil for nil.
 func (w *Onesided) Failed(op string, peer int, err error) error {
-	if w == nil {
-		return (*Comm)(nil).Failed(op, peer, Undefined, errNoWindow)
+	switch {
+	case err == nil:
+		return nil
+	case w == nil:
+		return (*Comm)(nil).Failed(op, peer, Undefined, err)
 	}
 	if errors.Is(err, backend.ErrPeerLost) { // no operation succeeds after one that has told the loss
 		w.s.fail(err)
@@ -374,10 +377,7 @@ func (w *Onesided) Fence() error {
 		}
 		w.s.origin.Leave()
 	}
-	if err != nil {
-		return w.Failed("fence", Undefined, err)
-	}
-	return nil
+	return w.Failed("fence", Undefined, err)
 }
 
 // Close closes the window when all ranks have called it, and releases the locks that this rank holds. Until
@@ -412,10 +412,7 @@ func (w *Onesided) Close() error {
 	if e := s.free(time.Now().Add(QuiesceFor)); bad == nil {
 		bad = cmp.Or(err, e)
 	}
-	if bad != nil {
-		return w.Failed("close", Undefined, bad)
-	}
-	return nil
+	return w.Failed("close", Undefined, bad)
 }
 
 // finish waits until this rank's operations are complete.

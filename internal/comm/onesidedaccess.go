@@ -68,10 +68,7 @@ func (w *Onesided) Do(op string, a Access) error {
 		}
 		w.s.origin.Leave()
 	}
-	if err != nil {
-		return w.Failed(op, a.Rank, err)
-	}
-	return nil
+	return w.Failed(op, a.Rank, err)
 }
 
 // check checks the arguments of an access of a rank that exists, and turns Disp into an offset in the part.
@@ -241,10 +238,7 @@ func (w *Onesided) Flush(rank int) error {
 		err = w.begun().flush(rank, true)
 		w.s.origin.Leave()
 	}
-	if err != nil {
-		return w.Failed("flush", rank, err)
-	}
-	return nil
+	return w.Failed("flush", rank, err)
 }
 
 // FlushAll completes this rank's accesses.
@@ -254,10 +248,7 @@ func (w *Onesided) FlushAll() error {
 		err = w.begun().flushAll()
 		w.s.origin.Leave()
 	}
-	if err != nil {
-		return w.Failed("flushall", Undefined, err)
-	}
-	return nil
+	return w.Failed("flushall", Undefined, err)
 }
 
 // flushAll asks all ranks before it waits for the first one.

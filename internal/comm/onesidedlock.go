@@ -39,10 +39,7 @@ func (w *Onesided) Lock(kind window.Kind, rank int) error {
 			err = errNotOpen
 		}
 	}
-	if err != nil {
-		return w.Failed("lock", rank, err)
-	}
-	return nil
+	return w.Failed("lock", rank, err)
 }
 
 // waiting stands for a lock that this rank waits for.
@@ -173,10 +170,7 @@ func (w *Onesided) Unlock(rank int) error {
 	if !held {
 		err = fault(backend.ErrWin, "this rank does not hold the lock of rank %d's part", rank)
 	}
-	if err != nil {
-		return w.Failed("unlock", rank, err)
-	}
-	return nil
+	return w.Failed("unlock", rank, err)
 }
 
 // home is a handle without a deadline but the job's, which must not leave a lock taken.
