@@ -5,15 +5,16 @@ import "github.com/cohort-hpc/cohort/internal/word"
 // completion decides in one word how an operation ends and which goroutine returns its result. The lowest bits of
 // the word are a phase, the others the number of holds. A goroutine has a hold while it uses the operation's record.
 //
-//	phase     means                                              entered from     by
-//	ended     the result is stored, and nobody has returned it   new, claimed     publish
-//	returned  the result is stored and has been returned         claimed, ended   publish, take
-//	open      the operation is under way or complete             new, starting    begin, reopen
-//	claimed   one goroutine decides the result and stores it     open             claim
-//	starting  one goroutine starts a persistent operation again  returned         restart
-//	retired   returned; another record has the next start        returned         restart
-//	closed    returned; the persistent operation is closed       returned         Close
-//	released  closed, and its operation is the backend's again   closed, no holds release
+//	phase      means                                               entered from         by
+//	ended      the result is stored, and nobody has returned it    new, claimed         publish
+//	returned   the result is stored and has been returned          claimed, ended       publish, take
+//	open       the operation is under way or complete              new, starting        begin, reopen
+//	claimed    one goroutine decides the result and stores it      open                 claim
+//	starting   one goroutine starts a persistent operation again   returned             restart
+//	retired    returned; another record has the next start         returned             restart
+//	abandoned  returned; the persistent operation is under way     claimed              publish
+//	closed     returned; the persistent operation is closed        returned, abandoned  Close
+//	released   closed, and its operation is the backend's again    closed, no holds     release
 //
 // Invariant: of all goroutines that find an operation complete or want to give it up, one claims it and stores
 // the result for all. One goroutine is the first to return the result. The record is in use until the result is
@@ -29,11 +30,12 @@ const (
 	phaseClaimed
 	phaseStarting
 	phaseRetired
+	phaseAbandoned
 	phaseClosed
 	phaseReleased
 
-	phaseMask = 7
-	oneHold   = 8
+	phaseMask = 15
+	oneHold   = 16
 )
 
 func phaseOf(word uint32) phase { return phase(word & phaseMask) }

@@ -95,9 +95,6 @@ func (p *Persistent) Start() error {
 
 // restart returns the request of the start that the caller makes: q, or another one if q is still in use.
 func (p *Persistent) restart(q *Request) (*Request, error) {
-	if q.phase() == phaseReturned && q.abandoned {
-		return q, q.c.core.refuse(errUnderWay)
-	}
 	mine, another := q.restart()
 	switch {
 	case mine:
@@ -110,7 +107,7 @@ func (p *Persistent) restart(q *Request) (*Request, error) {
 	case q.phase() >= phaseClosed:
 		return q, fault(backend.ErrClosed, "the persistent operation is closed")
 	}
-	return q, errUnderWay
+	return q, q.c.core.refuse(errUnderWay)
 }
 
 // Wait waits until the started operation is complete, or its deadline has passed, and returns its
@@ -142,7 +139,7 @@ func (p *Persistent) Close() error {
 	q := p.last.Load()
 	q.pin()
 	defer q.leave()
-	if !q.move(phaseReturned, phaseClosed) && q.phase() < phaseClosed && !q.c.core.life.ended() {
+	if !q.move(phaseReturned, phaseClosed) && !q.move(phaseAbandoned, phaseClosed) && q.phase() < phaseClosed && !q.c.core.life.ended() {
 		return q.failed(errUnderWay)
 	}
 	return nil
@@ -154,7 +151,7 @@ func (p *Persistent) Active() bool {
 		return false
 	}
 	switch p.last.Load().phase() {
-	case phaseReturned, phaseClosed, phaseReleased:
+	case phaseReturned, phaseAbandoned, phaseClosed, phaseReleased:
 		return false
 	}
 	return true

@@ -37,8 +37,6 @@ type pending struct {
 	kept   bool           // it belongs to a persistent operation
 	shared bool           // a goroutine may still look at op for an earlier start
 
-	abandoned bool // the operation was given up while it was under way; written with the result
-
 	spare []Request // for the operations to come: to allocate many at a time is faster
 
 	done word.Pointer[chan struct{}] // what Done returns; nil if it has not been called
@@ -192,7 +190,10 @@ func (q *Request) store(st backend.Status, err error, to phase, underWay bool) (
 		err = q.failed(err)
 	}
 	word.Writing(&q.st)
-	q.st, q.err, q.abandoned = st, err, underWay
+	q.st, q.err = st, err
+	if kept && underWay {
+		to = phaseAbandoned
+	}
 	free, others := q.publish(to, underWay)
 	switch {
 	case others:

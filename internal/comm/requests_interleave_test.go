@@ -30,6 +30,7 @@ func (d *desk) Caps() backend.Caps { return backend.Caps{Backend: "desk"} }
 func (d *desk) OnWait(_, _ func()) {}
 func (d *desk) Poll()              {}
 func (d *desk) Wake()              { d.news.Add(1) }
+func (d *desk) Broken() error      { return nil } // so that requests alone decide
 
 // Await implements backend.Comm.
 func (d *desk) Await(b *backend.Bound, p backend.Pending) error {
@@ -88,7 +89,9 @@ type nth uint32
 func (n nth) Error() string { return fmt.Sprint("start ", uint32(n)) }
 
 func (o *work) Start() {
-	o.state.Store(workUnderWay)
+	if s := o.state.Swap(workUnderWay); s == workUnderWay || s == workAbandoned {
+		o.x.Errorf("an operation under way is started")
+	}
 	o.starts.Add(1)
 }
 
@@ -379,4 +382,26 @@ func TestInterleavePersistentStartsBesideWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Two goroutines start a persistent operation, and one waits for it until its deadline, at which it is under way.
+// From then on it is not started again.
+func TestInterleavePersistentGivenUpBesideStart(t *testing.T) {
+	explore(t, 2, func(e *explored) {
+		c, o := e.limited(), e.work()
+		o.slow = true
+		p := c.persistent(&Persistent{op: o}, "test", 0, Undefined, Undefined)
+		e.x.Go("starter", func() { _ = p.Start() })
+		e.x.Go("waiter", func() {
+			_ = p.Start()
+			_, err := p.Wait()
+			if _, again := p.Wait(); err != nil && again == nil {
+				e.x.Errorf("the second Wait returns nil, the first %v", err)
+			}
+			if err := p.Start(); !errors.Is(err, backend.ErrRequest) {
+				e.x.Errorf("Start of what was given up: %v", err)
+			}
+		})
+		e.x.Go("clock", e.clock)
+	})
 }

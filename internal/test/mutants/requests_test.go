@@ -35,6 +35,10 @@ var requestMutants = []mutant{
 		new: `	if s.move(phaseReturned, phaseStarting) {`,
 		why: "a start reuses a record that a goroutine in Wait holds", test: "internal/comm TestInterleavePersistent.*"},
 	{file: "internal/comm/request.go",
+		old: `	if kept && underWay {`,
+		new: `	if false {`,
+		why: "a start that was given up ends as one that is over, and another one begins beside it", test: "internal/comm TestInterleavePersistentGivenUpBesideStart"},
+	{file: "internal/comm/request.go",
 		old: `	return p != phaseClaimed && p != phaseStarting
 `,
 		new: `	return p != phaseClaimed || p != phaseStarting
