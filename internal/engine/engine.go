@@ -95,6 +95,7 @@ type Engine struct {
 	asked    []Link                  // for Sleeper.Poll
 	rooms    []bool
 	askedOf  []*peer
+	moves    int         // how often the leader has found that something moved when it was about to sleep
 	askMove  func(i int) // moves askedOf[i], and notes in anyMoved whether it moved; made once
 	anyMoved bool
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/membership"
+	"github.com/cohort-hpc/cohort/internal/wait"
 )
 
 // leaving is how a rank leaves its job:
@@ -24,11 +25,12 @@ import (
 // Without links on demand, steps 1 and 2 come to their end at once. A step that does not come to its end for
 // leaveFor without progress, or after leaveMost, is given up.
 type leaving struct {
-	e     *Engine
-	step  int
-	start time.Time // of the whole
-	begun time.Time // of the step
-	moved time.Time // when something moved
+	e          *Engine
+	step, last int
+	end        time.Time // of the whole
+	begun      time.Time // of the step
+	moved      time.Time // when something moved
+	moves      int       // Engine.moves then
 }
 
 const (
@@ -37,25 +39,22 @@ const (
 	leaveGoodbye
 	leaveFlush
 	leaveLinks
-	leaveDone
 
 	leaveFor  = 3 * time.Second
 	leaveMost = 10 * time.Second
-	leaveLook = 100 * time.Microsecond // between two looks: no link rings when the other end has the last byte
+	leaveLook = 100 * time.Microsecond // between two looks in step 5: nothing rings when the other end has the last byte
 	lingerFor = 200 * time.Millisecond // of step 2
 )
 
 // leave ends this rank's part of the job.
 func (e *Engine) leave() {
-	for l := e.newLeaving(); !l.look(); {
-		time.Sleep(leaveLook)
-	}
+	e.crew.Await(wait.NewMember(e.newLeaving(leaveQueued, leaveLinks, leaveMost)))
 	if e.demand != nil {
 		e.demand.end()
-		e.mu.Lock()
-		e.endGoodbyes() // on links that came last
-		e.mu.Unlock()
 	}
+	e.mu.Lock()
+	e.endGoodbyes()
+	e.mu.Unlock()
 	close(e.stop)
 	e.ticker.Wait()
 	e.crew.Shut()
@@ -65,21 +64,41 @@ func (e *Engine) leave() {
 	}
 }
 
-func (e *Engine) newLeaving() *leaving {
+// newLeaving returns a leaving that does some of the steps.
+func (e *Engine) newLeaving(first, last int, most time.Duration) *leaving {
 	now := e.cfg.Now()
-	return &leaving{e: e, start: now, begun: now, moved: now}
+	return &leaving{e: e, step: first, last: last, end: now.Add(most), begun: now, moved: now}
 }
 
-// look goes on with the leaving, and reports whether the rank has left.
+// Ready implements wait.Waiter. Limit finds out.
+func (l *leaving) Ready() bool { return false }
+
+// Look implements wait.Waiter.
+func (l *leaving) Look() bool { return false }
+
+// Limit implements wait.Waiter: it looks. What comes over the links wakes the leader of the crew. A follower, and what
+// takes time, wait for a tick.
+func (l *leaving) Limit() (time.Duration, bool) {
+	left := !l.look()
+	if l.step == leaveLinks {
+		return leaveLook, left
+	}
+	return l.e.life.every, left
+}
+
+// look goes on with the leaving, and reports whether the last step has come to its end.
 func (l *leaving) look() bool {
 	e := l.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.cfg.Now()
-	if l.step < leaveLinks && e.progress() || l.step == leaveLinks && e.stepGoodbyes() {
-		l.moved = now
+	if l.step < leaveLinks && e.progress() || l.step == leaveLinks && e.stepGoodbyes() || l.moves != e.moves {
+		l.moved, l.moves = now, e.moves
 	}
-	for l.step < leaveDone && (l.ended() || l.late(now)) {
+	for l.ended() || l.late(now) {
+		if l.step == l.last {
+			return true
+		}
 		l.step++
 		l.begun, l.moved = now, now
 		switch l.step {
@@ -87,36 +106,16 @@ func (l *leaving) look() bool {
 			e.sayGoodbyes()
 		case leaveLinks:
 			e.endLinks()
-		case leaveDone:
-			e.endGoodbyes()
 		}
 	}
-	return l.step == leaveDone
-}
-
-// flush gives what is queued a bounded time to be written.
-func (e *Engine) flush() {
-	for end := time.Now().Add(leaveFor); time.Now().Before(end); time.Sleep(leaveLook) {
-		e.mu.Lock()
-		e.progress()
-		flushed := e.flushed()
-		e.mu.Unlock()
-		if flushed {
-			return
-		}
-	}
-}
-
-// flushed reports whether all frames are written, except those that wait for a link.
-func (e *Engine) flushed() bool {
-	return !slices.ContainsFunc(e.open, func(p *peer) bool { return p.link != nil && p.waits() })
+	return false
 }
 
 // late reports whether the step is given up.
 func (l *leaving) late(now time.Time) bool {
 	e := l.e
 	return l.step < leaveFlush && (e.excluded || e.fault.Load() != nil) || l.step == leaveOthers && now.Sub(l.begun) > lingerFor ||
-		now.Sub(l.moved) > leaveFor || now.Sub(l.start) > leaveMost
+		now.Sub(l.moved) > leaveFor || now.After(l.end)
 }
 
 // ended reports whether the step has come to its end.
@@ -132,7 +131,7 @@ func (l *leaving) ended() bool {
 	case leaveGoodbye:
 		return e.m.MayEnd()
 	case leaveFlush:
-		return e.flushed()
+		return !slices.ContainsFunc(e.open, func(p *peer) bool { return p.link != nil && p.waits() })
 	}
 	return len(e.goodbyes) == 0
 }

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -45,7 +47,7 @@ func (s *steps) leave(r int) *leaving {
 	c := s.ranks[r]
 	c.closed.Store(true)
 	c.retire()
-	return c.e.newLeaving()
+	return c.e.newLeaving(leaveQueued, leaveLinks, leaveMost)
 }
 
 // lateLink is an end of a link at which nothing arrives before a moment.
@@ -128,6 +130,24 @@ func TestRankThatLeavesLosesNobodyForSilence(t *testing.T) {
 	}
 	if e.m.LostList != nil || l.step != leaveGoodbye {
 		t.Errorf("the rank that leaves has lost ranks %v, in step %d", e.m.LostList, l.step)
+	}
+}
+
+// The hub sleeps while it waits for the others to leave, as every goroutine that waits does.
+func TestRankThatLeavesSleeps(t *testing.T) {
+	ranks := onDemand(t, 2, 0)
+	left := make(chan error)
+	go func() { left <- ranks[0].Close() }()
+	for !ranks[0].e.crew.Rests() {
+		select {
+		case <-left:
+			t.Fatal("the hub has left, and has not slept")
+		default:
+			runtime.Gosched()
+		}
+	}
+	if err := errors.Join(ranks[1].Close(), <-left); err != nil {
+		t.Error(err)
 	}
 }
 

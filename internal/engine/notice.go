@@ -12,6 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/membership"
+	"github.com/cohort-hpc/cohort/internal/wait"
 )
 
 // Besides messages, ranks send each other notices about a communicator: that it is broken, and that they
@@ -240,7 +241,7 @@ func (c *comm) Abort(code int) error {
 	e.onAbort(int32(code), fmt.Appendf(nil, "rank %d aborted the job with code %d", e.me, code))
 	e.mu.Unlock()
 	e.crew.Ask()
-	e.flush()
+	e.crew.Await(wait.NewMember(e.newLeaving(leaveFlush, leaveFlush, leaveFor))) // writes what is queued
 	return nil
 }
 

@@ -218,7 +218,7 @@ func (s *sim) depart(i int) {
 	c := r.e.comms[0]
 	c.closed.Store(true)
 	c.retire()
-	r.leaving = r.e.newLeaving()
+	r.leaving = r.e.newLeaving(leaveQueued, leaveLinks, leaveMost)
 	s.check(i)
 }
 

@@ -131,6 +131,9 @@ func (l *links) Check() bool {
 	e := (*Engine)(l)
 	e.mu.Lock()
 	moved := e.progress()
+	if moved {
+		e.moves++
+	}
 	for _, p := range e.open {
 		if p.link != nil {
 			moved = moved || p.broken != nil // progress sees to it
