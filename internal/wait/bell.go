@@ -6,14 +6,14 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// Bell wakes its owner: one goroutine at a time, of one process. It may be in memory that processes share, where any
-// of them rings. The zero Bell is ready for use.
+// Bell wakes those that sleep on it. It may be in memory that processes share, where any of them sleeps or rings. The
+// zero Bell is ready for use.
 //
-// Two words are shared. The owner alone writes asleep: it is 1 from Arm to Disarm. A ringer that finds it 1 changes
-// rung, and then wakes the owner. The owner reads rung before it sets asleep, looks for news after that, and sleeps
-// while rung still has the value that it has read.
+// Two words are shared. The sleepers alone write asleep, which counts those between Arm and Disarm. A ringer that finds
+// one changes rung, and then wakes all. A sleeper reads rung before it counts itself in asleep, looks for news after
+// that, and sleeps while rung still has the value that it has read.
 //
-// Invariant: a ringer publishes its news and then looks at asleep. Either the owner's look finds the news, or the owner
+// Invariant: a ringer publishes its news and then looks at asleep. Either a sleeper's look finds the news, or the sleeper
 // is awake once Ring has returned. A ringer that is stopped anywhere does not delay the rings of others.
 //
 // Each word has a cache line to itself: ringers read asleep for every message.
@@ -24,27 +24,27 @@ type Bell struct {
 	_      [60]byte
 }
 
-// Arm announces that the owner is about to sleep. Then the owner looks for news, and passes the result of Arm to Sleep.
+// Arm announces that the caller is about to sleep. Then it looks for news, and passes the result of Arm to Sleep.
 func (b *Bell) Arm() (seen uint32) {
 	seen = b.rung.Load()
-	b.asleep.Store(1)
+	b.asleep.Add(1)
 	return seen
 }
 
 // Sleep sleeps until somebody has rung since Arm, for at most timeout if that is above 0. It may return earlier.
 func (b *Bell) Sleep(seen uint32, timeout time.Duration) { word.FutexWait(&b.rung, seen, timeout) }
 
-// Disarm takes the announcement back.
-func (b *Bell) Disarm() { b.asleep.Store(0) }
+// Disarm takes the caller's announcement back.
+func (b *Bell) Disarm() { b.asleep.Add(^uint32(0)) }
 
-// Armed reports whether the owner sleeps or is about to.
+// Armed reports whether somebody sleeps or is about to.
 func (b *Bell) Armed() bool { return b.asleep.Load() != 0 }
 
-// Ring wakes the owner if it has announced its sleep. Before, the caller has published its news, by an atomic operation
+// Ring wakes those that have announced their sleep. Before, the caller has published its news, by an atomic operation
 // or with one after it.
 func (b *Bell) Ring() {
 	if b.Armed() {
 		b.rung.Add(1)
-		word.FutexWake(&b.rung, 1)
+		word.FutexWake(&b.rung, 1<<30)
 	}
 }

@@ -4,6 +4,6 @@
 // changes. A party that has news publishes them and then looks at the announcement. If there is one, it changes the
 // value and wakes the sleeper. Only the sleeper takes its announcement back.
 //
-// A Bell does this between processes, or wherever one party at a time sleeps. A Crew does it for the goroutines of a
+// A Bell does this between processes. A Crew does it for the goroutines of a
 // process that wait for messages: one of them makes progress for all, and sleeps where other processes ring.
 package wait

@@ -45,6 +45,23 @@ func TestInterleaveBell(t *testing.T) {
 	})
 }
 
+// Two goroutines sleep on a bell at a time, each until it has its own news.
+func TestInterleaveBellOfTwoSleepers(t *testing.T) {
+	interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
+		var bell Bell
+		var news [2]word.Uint32
+		for i := range news {
+			x.Go(fmt.Sprintf("sleeper %d", i), func() { sleepUntil(&bell, func() bool { return news[i].Load() == 1 }) })
+		}
+		x.Go("ringer", func() {
+			for i := range news {
+				news[i].Store(1)
+				bell.Ring()
+			}
+		})
+	})
+}
+
 // One of two ringers may be stopped for good anywhere. The owner still finds the news of the other one.
 func TestInterleaveBellOfStoppedRinger(t *testing.T) {
 	interleave.Explore(t, interleave.Config{Preemptions: 4, Deaths: 1}, func(x *interleave.Run) {

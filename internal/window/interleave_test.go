@@ -65,7 +65,6 @@ func ends(x *interleave.Run, n int, died func() bool) []*Window {
 		l := &all[0].locks[r]
 		x.Name(&l.state, "state of lock %d", r)
 		x.Name(&l.wanted, "wanted of lock %d", r)
-		x.Name(&l.asleep, "asleep of lock %d", r)
 		x.Name(&l.owner, "owner of lock %d", r)
 	}
 	return all
@@ -94,8 +93,8 @@ func visit(w *Window, kind Kind) error {
 // free returns an error if a rank holds a lock or waits for it.
 func free(w *Window) error {
 	for r := range w.locks {
-		if l := &w.locks[r]; l.state.Load() != 0 || l.wanted.Load() != 0 || l.asleep.Load() != 0 {
-			return fmt.Errorf("lock %d: state %#x, wanted %d, asleep %d", r, l.state.Load(), l.wanted.Load(), l.asleep.Load())
+		if l := &w.locks[r]; l.state.Load() != 0 || l.wanted.Load() != 0 || l.bell.Armed() {
+			return fmt.Errorf("lock %d: state %#x, wanted %d, asleep %v", r, l.state.Load(), l.wanted.Load(), l.bell.Armed())
 		}
 	}
 	return nil
@@ -118,6 +117,26 @@ func TestInterleaveLocks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A rank that waits for an exclusive lock gives up. Another one, which could not share the lock meanwhile, gets it,
+// although no nap ends by its time.
+func TestInterleaveLockThatIsGivenUp(t *testing.T) {
+	interleave.Explore(t, interleave.Config{Preemptions: 4}, func(x *interleave.Run) {
+		all := ends(x, 1, nobody)
+		l := &all[0].locks[0]
+		l.try(Shared, 0)
+		x.Go("rank 1", func() {
+			if err := l.take(Exclusive, 1, func() error { return errLost }); err != errLost {
+				x.Errorf("the lock is shared, and an exclusive one: %v", err)
+			}
+		})
+		x.Go("rank 2", func() {
+			if err := l.take(Shared, 2, func() error { return nil }); err != nil {
+				x.Errorf("%v", err)
+			}
+		})
+	})
 }
 
 // A rank dies at any time. Another one that waits for its lock gets it, or learns of the loss.

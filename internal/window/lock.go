@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/wait"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
@@ -28,15 +29,15 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-const lockSize = 64
+const lockSize = 192
 
 // lock is the lock of one part, in the memory that the ranks share. The zero lock is free.
 type lock struct {
 	state  word.Uint32 // the number of ranks that hold it shared, or held
 	wanted word.Uint32 // how many wait to hold it exclusively
-	asleep word.Uint32 // how many wait in the kernel until state changes
 	owner  word.Uint32 // 1 + the rank that holds it exclusively, for messages
-	_      [lockSize - 16]byte
+	_      [52]byte
+	bell   wait.Bell // for those that wait
 }
 
 const held = 1 << 31
@@ -70,17 +71,11 @@ func (l *lock) release(kind Kind) {
 	} else if l.state.Add(^uint32(0)) != 0 {
 		return
 	}
-	l.wake()
-}
-
-func (l *lock) wake() {
-	if l.asleep.Load() != 0 {
-		word.FutexWake(&l.state, 1<<30)
-	}
+	l.bell.Ring()
 }
 
 // A waiter checks looks times and then sleeps for at most nap at a time. After each nap
-// it checks whether it may go on waiting.
+// it checks whether it may go on waiting: a rank that dies rings nobody.
 const (
 	looks  = 200
 	yields = 20
@@ -97,15 +92,11 @@ func (l *lock) take(kind Kind, rank int, expired func() error) error {
 		defer func() {
 			// Ranks that want to share it may have waited for this one.
 			if l.wanted.Add(^uint32(0)) == 0 {
-				l.wake()
+				l.bell.Ring()
 			}
 		}()
 	}
-	for i := 0; ; i++ {
-		s := l.state.Load()
-		if l.try(kind, rank) {
-			return nil
-		}
+	for i := 0; !l.try(kind, rank); i++ {
 		switch {
 		case i < word.Spins(looks):
 			shmem.Pause()
@@ -116,21 +107,17 @@ func (l *lock) take(kind Kind, rank int, expired func() error) error {
 			if err := expired(); err != nil {
 				return err
 			}
-			l.sleep(s, kind)
+			seen := l.bell.Arm()
+			got := l.try(kind, rank)
+			if !got {
+				l.bell.Sleep(seen, nap)
+			}
+			if l.bell.Disarm(); got {
+				return nil
+			}
 		}
 	}
-}
-
-// sleep waits until the state differs from s, or for a nap.
-func (l *lock) sleep(s uint32, kind Kind) {
-	if !shmem.Supported || s == 0 || kind == Shared && s&held == 0 {
-		// It is free: others go first.
-		word.Nap(nap / 20)
-		return
-	}
-	l.asleep.Add(1)
-	word.FutexWait(&l.state, s, nap)
-	l.asleep.Add(^uint32(0))
+	return nil
 }
 
 // holder describes which ranks hold the lock.

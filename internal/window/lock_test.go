@@ -69,7 +69,7 @@ func TestExclusiveLockExcludesAllOthers(t *testing.T) {
 			if err := w[0].Unlock(1, one); err != nil {
 				t.Error(err)
 			}
-			if w[0].locks[1].state.Load() != 0 || w[0].locks[1].wanted.Load() != 0 || w[0].locks[1].asleep.Load() != 0 {
+			if w[0].locks[1].state.Load() != 0 || w[0].locks[1].wanted.Load() != 0 || w[0].locks[1].bell.Armed() {
 				t.Errorf("%v, %v: the lock is not free: %+v", first, second, w[0].locks[1].holder())
 			}
 		}

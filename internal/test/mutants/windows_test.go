@@ -129,15 +129,15 @@ var windowMutants = []mutant{
 	} else`,
 		why: "release wakes no sleeper", test: "internal/window TestInterleaveLocks"},
 	{file: "internal/window/lock.go",
-		old: `	l.asleep.Add(1)
-	word.FutexWait(&l.state, s, nap)
-	l.asleep.Add(^uint32(0))`,
-		new: `	word.FutexWait(&l.state, s, nap)`,
-		why: "a sleeper does not announce itself", test: "internal/window TestInterleaveLocks"},
+		old: `			got := l.try(kind, rank)
+			if !got {`,
+		new: `			got := false
+			if !got {`,
+		why: "a waiter does not look again after its announcement", test: "internal/window TestInterleaveLocks"},
 	{file: "internal/window/lock.go",
-		old: `word.FutexWait(&l.state, s, nap)`,
-		new: `word.FutexWait(&l.state, l.state.Load(), nap)`,
-		why: "the value slept on is read after the announcement", test: "internal/window TestInterleaveLocks"},
+		old: `		if l.wanted.Add(^uint32(0)) == 0 {`,
+		new: `		if l.wanted.Add(^uint32(0)); false {`,
+		why: "a waiter for an exclusive lock gives up and wakes nobody", test: "internal/window TestInterleaveLockThatIsGivenUp"},
 	{file: "internal/window/lock.go",
 		old: `			if err := expired(); err != nil {
 				return err
