@@ -14,7 +14,7 @@ type Collectives interface {
 	//
 	// For a collective that it does not know a backend returns PlanChecked.
 	//
-	// After PlanAgree, Collective gets the same call once more, with Agreed set.
+	// After PlanAgree, Collective gets the same call once more, with Agreed set. A Bound with a Timeout has Since.
 	Collective(b *Bound, c *Call) (Plan, error)
 
 	// StartCollective starts a nonblocking collective, or makes a persistent one after all ranks' calls

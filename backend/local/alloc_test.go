@@ -71,7 +71,7 @@ func TestOperationsDoNotAllocate(t *testing.T) {
 			return &backend.Call{Coll: backend.Alltoall, Root: -1, Type: directtest.Int, Count: 1000, InPlace: true, Recv: make([]byte, 16000)}
 		}),
 	} {
-		for _, b := range []*backend.Bound{nil, {Ctx: ctx}, {Ctx: ctx, Timeout: time.Hour}} {
+		for _, b := range []*backend.Bound{nil, {Ctx: ctx}, {Ctx: ctx, Timeout: time.Hour, Since: time.Now()}} {
 			const warm, runs = 20, 100
 			ranks(t, 2, func(t testing.TB, c *Comm) {
 				step := work(c, b)

@@ -112,14 +112,14 @@ func (c *Comm) waitRound(k uint64) error {
 
 // parkRound parks until the round is Ready. It returns an error if the time is over.
 func (c *Comm) parkRound() error {
-	m, start := &c.group.arrivals, began(c.bound)
+	m := &c.group.arrivals
 	c.overlook()
 	c.me.waits()
 	m.parked.Add(1)
 	defer m.parked.Add(-1)
 	c.asleep.Store(true)
 	defer c.asleep.Store(false)
-	return cmp.Or(c.me.sleep(c.bound, start, &c.slot.sleeper, (*round)(c)), c.bound.Err(start))
+	return cmp.Or(c.me.sleep(c.bound, time.Time{}, &c.slot.sleeper, (*round)(c)), c.bound.Err(time.Time{}))
 }
 
 // round is a rank's wait for the others.
@@ -190,7 +190,7 @@ func (c *Comm) waitUnread() bool {
 		for c.group.ends[i].reading.Load() {
 			word.Yield()
 			switch {
-			case !user || c.bound.Err(c.began) == nil:
+			case !user || c.bound.Err(time.Time{}) == nil:
 			case late.IsZero():
 				late = time.Now()
 			case time.Since(late) > grace:

@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/direct"
@@ -113,7 +114,6 @@ func (c *Comm) finishInline() error {
 
 // finishShared computes this rank's result from the other ranks' buffers.
 func (c *Comm) finishShared() error {
-	c.began = began(c.bound)
 	c.reading.Store(true)
 	err := direct.Run(c.call, c.rank, len(c.group.ends), (*peers)(c), &c.scratch, false)
 	if err != nil {
@@ -170,7 +170,7 @@ func (p *peers) Over() error {
 	if err := p.ended(); err != nil {
 		return err
 	}
-	if err := p.bound.Err(p.began); err != nil {
+	if err := p.bound.Err(time.Time{}); err != nil {
 		return backend.While(err, fmt.Sprintf("rank %d was in the middle of %v", p.rank, p.call.Fingerprint()))
 	}
 	return nil

@@ -484,7 +484,7 @@ func TestDeadlineWhileUserOpHangs(t *testing.T) {
 	over := make(chan struct{})
 	each(New(2), func(c *Comm) {
 		if c.rank == 0 {
-			err := c.collective(&backend.Bound{Timeout: time.Millisecond}, userSum(long, func() {}), 0)
+			err := c.collective(&backend.Bound{Timeout: time.Millisecond, Since: time.Now()}, userSum(long, func() {}), 0)
 			if close(over); !errors.Is(err, backend.ErrTimeout) {
 				t.Errorf("rank 0: %v", err)
 			}

@@ -1,8 +1,6 @@
 package local
 
 import (
-	"time"
-
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/direct"
@@ -25,9 +23,8 @@ type Comm struct {
 	// The fields below belong to the collective in progress.
 	call    *backend.Call
 	bound   *backend.Bound
-	began   time.Time // when its data began to move, if its time is limited
-	inline  bool      // all inputs are copied and published
-	round   uint64    // collectives made
+	inline  bool   // all inputs are copied and published
+	round   uint64 // collectives made
 	scratch direct.Scratch
 
 	_ [64]byte

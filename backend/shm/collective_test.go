@@ -34,7 +34,7 @@ func init() {
 		waited := false
 		switch c.Rank() {
 		case 0:
-			bound = &backend.Bound{Timeout: 50 * time.Millisecond}
+			bound = &backend.Bound{Timeout: 50 * time.Millisecond, Since: time.Now()}
 		case 2:
 			op.Apply = func(dst, a, b []byte) {
 				if !waited {

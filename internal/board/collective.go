@@ -1,13 +1,11 @@
 package board
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -37,10 +35,8 @@ type Collective struct {
 
 	seq, syncSeq uint32
 	call         *backend.Call
-	began        time.Time     // when this rank first waited in the call; zero: it has not
-	rest         backend.Bound // see left
-	side         peers         // access to the other ranks' buffers
-	exchange     word.Uint32   // see wake
+	side         peers       // access to the other ranks' buffers
+	exchange     word.Uint32 // see wake
 
 	prints  [slotsDeep]backend.Fingerprint // of this rank's calls, as in its slots
 	passed  []uint32                       // by rank: its last call that has been compared
@@ -209,12 +205,12 @@ func (s *Collective) wait(b *backend.Bound) error {
 		if !s.syncing {
 			c.Waits(s.call)
 		}
-		err := c.Await(s.left(b), s)
+		err := c.Await(b, s)
 		if !s.syncing {
 			c.Waits(nil)
 		}
 		if err != nil {
-			return s.late(cmp.Or(b.Err(s.began), err), s.call)
+			return s.late(err, s.call)
 		}
 	}
 	if s.seen < s.end {
@@ -224,23 +220,6 @@ func (s *Collective) wait(b *backend.Bound) error {
 		s.wake()
 	}
 	return nil
-}
-
-// begin notes when the time for the call began.
-func (s *Collective) begin(b *backend.Bound) {
-	if b.Limited() && s.began.IsZero() {
-		s.began = time.Now()
-	}
-}
-
-// left is what is left of the time for the call.
-func (s *Collective) left(b *backend.Bound) *backend.Bound {
-	if s.begin(b); b == nil || b.Timeout == 0 || !b.Since.IsZero() {
-		return b
-	}
-	s.rest = *b
-	s.rest.Timeout = max(b.Timeout-time.Since(s.began), 1)
-	return &s.rest
 }
 
 // retract takes back this rank's arrival at a call that has failed. The caller may reuse its buffers, so a rank that
@@ -302,9 +281,6 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 }
 
 func (s *Collective) run(b *backend.Bound, call *backend.Call) (bool, error) {
-	if b != nil {
-		s.began = time.Time{}
-	}
 	if s.count.Load() > 0 {
 		if err := s.drain(b, call); err != nil {
 			return true, err

@@ -3,7 +3,6 @@
 package board
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"strings"
@@ -262,27 +261,5 @@ func TestSynchronizationNamesWhoHasNotFinished(t *testing.T) {
 	err := all[0].sync(&backend.Bound{Timeout: time.Millisecond}, nil, nil)
 	if want := "waited in Barrier() for ranks that had not finished their part: 2"; !errors.Is(err, backend.ErrTimeout) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v, want ErrTimeout with %q", err, want)
-	}
-}
-
-// The waits of one call share its time.
-func TestWaitsOfCallShareItsTime(t *testing.T) {
-	s := open(t, boards(t, 1), 0)[0].Collective
-	b := &backend.Bound{Timeout: time.Hour}
-	if got := s.left(b).Timeout; got > time.Hour || got < 59*time.Minute {
-		t.Errorf("the first wait has %v, want an hour", got)
-	}
-	s.began = s.began.Add(-59 * time.Minute)
-	if got := s.left(b).Timeout; got > time.Minute {
-		t.Errorf("a wait after 59 minutes has %v, want a minute", got)
-	}
-	s.began = s.began.Add(-time.Hour)
-	if got := s.left(b).Timeout; got != 1 {
-		t.Errorf("a wait after two hours has %v, want the least", got)
-	}
-	call := allreduce(40000)
-	binary.NativeEndian.PutUint64(call.Send, 1)
-	if _, err := s.Run(b, call); err != nil || time.Since(s.began) > time.Minute {
-		t.Errorf("%v; the time of the next call began %v ago", err, time.Since(s.began))
 	}
 }

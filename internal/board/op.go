@@ -1,7 +1,6 @@
 package board
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -179,8 +178,8 @@ func (d *drained) Ready() bool {
 
 // drain waits until no operations are under way, before a blocking call.
 func (s *Collective) drain(b *backend.Bound, call *backend.Call) error {
-	if why := s.c.Await(s.left(b), (*drained)(s)); why != nil {
-		return s.late(cmp.Or(b.Err(s.began), why), call)
+	if why := s.c.Await(b, (*drained)(s)); why != nil {
+		return s.late(why, call)
 	}
 	if s.count.Load() > 0 {
 		return s.cause()

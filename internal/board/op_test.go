@@ -243,16 +243,6 @@ func TestPersistentOperationsStartInAnyOrder(t *testing.T) {
 	}
 }
 
-// The time limit of a call counts from its start, once: also in a wait that begins later.
-func TestTimeOfCallCountsOnce(t *testing.T) {
-	c := open(t, boards(t, 1), 1)[0]
-	b := &backend.Bound{Timeout: time.Hour, Since: time.Now().Add(-30 * time.Minute)}
-	c.began = b.Since
-	if end, ok := c.left(b).Deadline(time.Time{}); !ok || !end.Equal(b.Since.Add(time.Hour)) {
-		t.Errorf("half an hour after the start of a call with an hour, it ends at %v, want %v", end, b.Since.Add(time.Hour))
-	}
-}
-
 // One goroutine gives an operation up, and has not said why yet. Another one that waits for the next operation ends with
 // the same reason, and not with the loss of a rank that is there.
 func TestOperationBehindOneThatIsGivenUpEndsWithItsReason(t *testing.T) {

@@ -107,7 +107,6 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		if !p.s.stands(0) {
 			return true, errUnsound
 		}
-		p.s.begin(b)
 		if w&copies == 0 {
 			if w&measured != 0 {
 				call.Ended = p.ended
@@ -281,7 +280,7 @@ func (p *peers) Over() error {
 	if err := p.s.c.Over(); err != nil {
 		return err
 	}
-	if err := p.bound.Err(p.s.began); err != nil {
+	if err := p.bound.Err(time.Time{}); err != nil {
 		return p.s.timedOut(err, p.call, "was in the middle of %v")
 	}
 	return nil

@@ -9,11 +9,13 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/window"
 )
 
 // limited notes when the operations that it is asked for have begun.
 type limited struct {
 	backend.Comm
+	backend.Collectives
 	begun *[]time.Time
 }
 
@@ -29,6 +31,11 @@ func (l limited) Await(b *backend.Bound, p backend.Pending) error {
 func (l limited) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
 	l.note(b)
 	return l.Comm.Send(b, buf, dest, tag, mode)
+}
+
+func (l limited) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, error) {
+	l.note(b)
+	return l.Collectives.Collective(b, call)
 }
 
 func (l limited) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Matched, backend.Status, bool, error) {
@@ -66,20 +73,26 @@ func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
 			_, err := dup(c)
 			return err
 		},
+		"barrier": func(c *Comm) error { return c.Run(c.Begin(backend.Barrier, -1)) },
+		"fence": func(c *Comm) error {
+			return (&Window{c: c, win: new(window.Window)}).Fence()
+		},
 	} {
-		var begun []time.Time
-		l := limited{local.New(1)[0], &begun}
-		w := NewWorld(context.Background(), l, Options{Timeout: time.Hour, Schedules: true})
-		before := time.Now()
-		err := op(w)
-		for _, at := range begun {
-			if at != begun[0] || at.Before(before) || at.After(time.Now()) {
-				t.Errorf("%s: steps of one operation have begun at %v", name, begun)
-				break
+		for _, schedules := range []bool{true, false} {
+			var begun []time.Time
+			bc := local.New(1)[0]
+			w := NewWorld(context.Background(), limited{bc, bc.(backend.Collectives), &begun}, Options{Timeout: time.Hour, Schedules: schedules})
+			before := time.Now()
+			err := op(w)
+			for _, at := range begun {
+				if at != begun[0] || at.Before(before) || at.After(time.Now()) {
+					t.Errorf("%s: steps of one operation have begun at %v", name, begun)
+					break
+				}
 			}
-		}
-		if err := errors.Join(err, w.Close()); err != nil {
-			t.Errorf("%s: %v", name, err)
+			if err := errors.Join(err, w.Close()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }

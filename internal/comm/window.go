@@ -99,7 +99,7 @@ func (w *Window) Fence() error {
 func (c *Comm) arrive(typ *backend.Datatype, window int, bad error) error {
 	k := c.core
 	k.call.Coll, k.call.Type, k.call.Root, k.call.Err = backend.Barrier, typ, window, bad
-	return k.do(c.bound)
+	return k.do(c.begun().bound)
 }
 
 // Close releases the window on this rank. If it belongs to a library, the ranks close it together.
