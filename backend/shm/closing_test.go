@@ -77,8 +77,8 @@ func init() {
 		return nil
 	}
 
-	// A rank closes a communicator in a call that it then completes: what it has read still is of this call. No rank
-	// receives a break.
+	// A rank closes a communicator in a call that it then completes: what it has read still is of this call, for the other
+	// rank has not closed it. No rank receives a break.
 	programs["closedinside"] = func(c backend.Comm) error {
 		d, err := c.Derive([]int{0, 1}, 1)
 		if err != nil {
@@ -99,7 +99,7 @@ func init() {
 		if got := math.Float64frombits(binary.NativeEndian.Uint64(recv)); err != nil || got != 3 {
 			return fmt.Errorf("allreduce that rank 0 closed inside: the sum is %v, want 3: %v", got, err)
 		}
-		if err := errors.Join(d.Close(), barrier(c)); err != nil {
+		if err := errors.Join(barrier(c), d.Close(), barrier(c)); err != nil {
 			return err
 		}
 		if c.Rank() == 0 {
