@@ -105,19 +105,29 @@ func (r *Recovery) Agree(b *backend.Bound, flag int) (int, error) {
 	return int(rec.Flags), nil
 }
 
-// open makes the control communicator at the first call.
+// open makes the control communicator at the first call. The lock is not held meanwhile: that may call functions of the
+// program.
 func (r *Recovery) open(call string) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return backend.Faultf(backend.ErrClosed, "the communicator is closed")
-	}
-	if r.control == nil {
+	made, closed := r.control != nil, r.closed
+	r.mu.Unlock()
+	if !made && !closed {
 		control, err := r.Of.Control(r.Of.ID() | controlID)
 		if err != nil {
 			return err
 		}
-		r.control, r.gone, r.links = control, NewSet(r.Of.Size()), make([]link, r.Of.Size())
+		r.gone, r.links = NewSet(r.Of.Size()), make([]link, r.Of.Size())
+		r.mu.Lock()
+		if closed = r.closed; !closed {
+			r.control = control
+		}
+		r.mu.Unlock()
+		if closed {
+			_ = control.Close()
+		}
+	}
+	if closed {
+		return backend.Faultf(backend.ErrClosed, "the communicator is closed")
 	}
 	if r.doing != "" && r.doing != call {
 		return backend.Faultf(backend.ErrRequest, "the last %s timed out and has not ended; call %[1]s again to continue it", r.doing)
