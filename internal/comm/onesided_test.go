@@ -189,6 +189,29 @@ func TestServerGoesOnBehindStoppedRank(t *testing.T) {
 	}
 }
 
+// The goroutine that makes progress carries out an update of one long element itself, unless another rank is in an
+// update of the element.
+func TestServerUpdatesLongElementInPlace(t *testing.T) {
+	for _, c := range []struct {
+		elems int
+		held  bool
+		want  error
+	}{{1, false, nil}, {1, true, errWaits}, {2, false, errWaits}} {
+		part := window.NewCells(view.Bytes(make([]uint64, window.CellsSize(32)/8)))
+		s := &onesided{core: new(core), elem: pair, parts: []window.Cells{part}}
+		if c.held {
+			holdElements(&part)
+		}
+		view.Of[request](s.server.buf[:])[0] = request{kind: flight.Accumulate, op: backend.OpSum, at: window.CellsHead}
+		in := view.Of[complex128](s.server.buf[requestSize : requestSize+16*c.elems])
+		in[0] = 2 + 1i
+		err := s.carryOut(backend.Status{Bytes: requestSize + 16*c.elems}, false)
+		if has := view.Of[complex128](part.Bytes(window.CellsHead, 16))[0]; err != c.want || (has == 2+1i) != (err == nil) {
+			t.Errorf("%d elements, held: %v: %v, want %v; the element is %v", c.elems, c.held, err, c.want, has)
+		}
+	}
+}
+
 // A server that waits for the lock of an element goes on when the communicator that its window is for is broken, so
 // that the origin has its answer.
 func TestServerGoesOnWhenCommunicatorBreaks(t *testing.T) {

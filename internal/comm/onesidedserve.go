@@ -13,7 +13,7 @@ import (
 
 // server carries out the requests of ranks on other nodes. It has one receive posted. When the receive is complete,
 // the goroutine that makes progress runs the server: one that waits in any operation, or else the window's own, which
-// waits in the background. A request that may wait for another rank's update gets a goroutine, which posts the next
+// waits in the background. A request that has to wait for another rank's update gets a goroutine, which posts the next
 // receive. So requests are carried out in the order in which they arrive.
 type server struct {
 	in      backend.Request
@@ -45,15 +45,14 @@ func (s *onesided) served(*backend.Request) {
 func (s *onesided) serveArrived(mayWait bool) {
 	for s.target.Enter() {
 		err := s.server.in.Err
-		if err == nil && !mayWait && s.locks() {
-			s.target.Leave()
+		if err == nil {
+			err = s.carryOut(s.server.in.Status, mayWait)
+		}
+		s.target.Leave()
+		if err == errWaits {
 			word.Go(func() { s.serveArrived(true) })
 			return
 		}
-		if err == nil {
-			err = s.carryOut(s.server.in.Status)
-		}
-		s.target.Leave()
 		if err != nil {
 			s.fail(err)
 			if !s.target.IsShut() {
@@ -68,17 +67,12 @@ func (s *onesided) serveArrived(mayWait bool) {
 	}
 }
 
-// locks reports whether the request that has arrived takes the lock of an element.
-func (s *onesided) locks() bool {
-	switch view.Of[request](s.server.buf[:])[0].kind {
-	case flight.Put, flight.Get, flight.Flush:
-		return false
-	}
-	return s.elem.Size > 8
-}
+// errWaits is the error of a request that has to wait for another rank's update, in a goroutine that must not wait. The
+// request has done nothing yet.
+var errWaits = errors.New("another rank updates the element")
 
 // carryOut carries out the request that has arrived.
-func (s *onesided) carryOut(st backend.Status) error {
+func (s *onesided) carryOut(st backend.Status, mayWait bool) error {
 	part := &s.parts[s.core.rank]
 	h, in, op := s.read(st.Bytes, part.Len())
 	if h == nil {
@@ -86,8 +80,15 @@ func (s *onesided) carryOut(st backend.Status) error {
 		s.remote.core.bc.Break(err)
 		return err
 	}
+	expired := s.mayServe()
+	if !mayWait {
+		if op != nil && s.elem.Size > 8 && len(in) > s.elem.Size {
+			return errWaits // it may have to wait for a later element than the first
+		}
+		expired = func() error { return errWaits }
+	}
 	if h.tag == 0 {
-		return s.apply(part, h.kind, op, int(h.at), in, nil, s.mayServe())
+		return s.apply(part, h.kind, op, int(h.at), in, nil, expired)
 	}
 	m := s.messages.Get().(*message)
 	out := m.buf[:min(h.n, requestMost)]
@@ -97,7 +98,8 @@ func (s *onesided) carryOut(st backend.Status) error {
 	case h.kind == flight.Get && h.n > 8:
 		out = part.Bytes(int(h.at), int(h.n)) // read while it is sent
 	default:
-		if err := s.apply(part, h.kind, op, int(h.at), in, out, s.mayServe()); err != nil {
+		if err := s.apply(part, h.kind, op, int(h.at), in, out, expired); err != nil {
+			s.messages.Put(m)
 			return err
 		}
 	}
