@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ func valueScenarios() []scenario {
 		{name: "values/reductions", body: valueReductions},
 		{name: "values/wrong", body: wrongValues},
 		{name: "values/one-rank-wrong", sizes: atLeast(2), body: oneWrongValue},
+		{name: "values/failing-methods", sizes: atLeast(2), body: failingMethods},
 		{name: "values/mismatch", sizes: atLeast(2), body: mismatchedValues},
 		{name: "values/deadline", sizes: atLeast(2), body: valueDeadline},
 	}
@@ -267,13 +269,59 @@ func oneWrongValue(r *Rank) {
 			r.Is(err, cohort.ErrMismatch, "Scatter of few values from rank %d", bad)
 		}
 	}
-	_, err := values.Allreduce(c, 1, func(a, b int) int { panic("on purpose") })
-	if r.Rank == 0 {
-		r.Is(err, cohort.ErrOp, "Allreduce with a function that panics")
-	} else if r.Is(err, cohort.ErrMismatch, "Allreduce with a function that panics on rank 0") {
-		names(r, err, "on purpose")
+}
+
+// A stubborn value ends the goroutine of its method, or panics.
+type stubborn string
+
+var stubbornFunctions = map[stubborn]func(){"Goexit": runtime.Goexit, "on purpose": func() { panic("on purpose") }}
+
+func (s stubborn) fail(method string) {
+	if what, ok := strings.CutPrefix(string(s), method); ok {
+		stubbornFunctions[stubborn(what)]()
 	}
-	r.OK(c.Barrier())
+}
+
+func (s stubborn) MarshalBinary() ([]byte, error) {
+	s.fail("encode ")
+	return []byte(s), nil
+}
+
+func (s *stubborn) UnmarshalBinary(b []byte) error {
+	*s = stubborn(b)
+	s.fail("decode ")
+	return nil
+}
+
+// failingMethods calls functions and methods of the user that panic, or end their goroutine: those that encode a value
+// of the last rank, decode it on rank 0, and combine it. That rank gets an error, and the others ErrMismatch.
+func failingMethods(r *Rank) {
+	last := r.Size - 1
+	for _, what := range []string{"Goexit", "on purpose"} {
+		for _, when := range []string{"encode ", "decode ", "combine "} {
+			who, want, x := 0, cohort.ErrType, stubborn("")
+			if r.Rank == last {
+				x = stubborn(when + what)
+			}
+			switch when {
+			case "encode ":
+				who = last
+			case "combine ":
+				want = cohort.ErrOp
+			}
+			_, err := values.Allreduce(r.Comm, x, func(a, b stubborn) stubborn {
+				b.fail("combine ")
+				return a
+			})
+			if r.Rank != who {
+				want = cohort.ErrMismatch
+			}
+			if r.Is(err, want, "%s%s on rank %d", when, what, who) {
+				names(r, err, what)
+			}
+		}
+	}
+	r.OK(r.Comm.Barrier())
 }
 
 // mismatchedValues has one rank call another operation.

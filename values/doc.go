@@ -31,7 +31,8 @@
 //
 // Every error is a [cohort.OpError]. A value that cannot be encoded is ErrType on its rank. The other
 // ranks of a collective that need the value get [cohort.ErrMismatch], which names that rank and the reason.
-// The communicator stays usable. A message that cannot be decoded is ErrType and names its
+// The communicator stays usable. The methods of values run in goroutines of their own. One that panics or calls
+// runtime.Goexit is ErrType too, and the other ranks go on. A message that cannot be decoded is ErrType and names its
 // sender: decoding does not panic, and its memory is limited by the message's length. Two kinds of forged
 // messages are exceptions. One is a map that claims a huge length, in a type that contains interfaces. The other is
 // a recursive type nested millions deep.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -56,23 +57,44 @@ func Encode[T any](x T) ([]byte, error) {
 // Errors: [cohort.ErrType] if b is not the encoding of a T.
 func Decode[T any](b []byte, from int) (T, error) { return decode[T](b, from) }
 
+// guarded calls f, which calls functions of the user, in a goroutine that these may end. If f does not return, guarded
+// says why. A collective then goes on, because other ranks wait for this one.
+func guarded(f func()) (failed string) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		failed = "ended its goroutine (runtime.Goexit)"
+		defer func() {
+			if p := recover(); p != nil {
+				failed = fmt.Sprintf("panicked: %v\n%s", p, debug.Stack())
+			}
+		}()
+		f()
+		failed = ""
+	}()
+	<-ended
+	return failed
+}
+
 // encode appends the encoding of x to buf. If x cannot be encoded, or bad is an argument error, encode appends
 // the error for the ranks that wait for the value, and returns it.
 func encode[T any](buf *bytes.Buffer, x T, bad error) (err error) {
 	begin := buf.Len()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fault(cohort.ErrType, "encoding %v panicked: %v", reflect.TypeFor[T](), p)
+	if err = bad; err == nil {
+		if failed := guarded(func() { err = marshal(buf, x) }); failed != "" {
+			err = fault(cohort.ErrType, "encoding %v %s", reflect.TypeFor[T](), failed)
 		}
-		if err != nil {
-			buf.Truncate(begin)
-			buf.WriteByte(noValue)
-			buf.WriteString(err.Error())
-		}
-	}()
-	if bad != nil {
-		return bad
 	}
+	if err != nil {
+		buf.Truncate(begin)
+		buf.WriteByte(noValue)
+		buf.WriteString(err.Error())
+	}
+	return err
+}
+
+// marshal appends the encoding of x to buf.
+func marshal[T any](buf *bytes.Buffer, x T) error {
 	t := traitsOf(reflect.TypeFor[T]())
 	v := reflect.ValueOf(&x).Elem()
 	switch {
@@ -102,47 +124,45 @@ func encode[T any](buf *bytes.Buffer, x T, bad error) (err error) {
 // decode returns the value that a rank encoded.
 func decode[T any](b []byte, from int) (x T, err error) {
 	t := traitsOf(reflect.TypeFor[T]())
-	if t.err != nil {
+	switch {
+	case t.err != nil:
 		return x, t.err
+	case len(b) > 0 && b[0] == noValue:
+		return x, fault(cohort.ErrMismatch, "rank %d has no value: %s", from, b[1:])
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("a panic: %v", p)
-		}
-		if err != nil && !errors.Is(err, cohort.ErrMismatch) {
-			err = fault(cohort.ErrType, "the message of rank %d is not a %v: %v", from, reflect.TypeFor[T](), err)
-		}
-	}()
-	v := reflect.ValueOf(&x).Elem()
+	if failed := guarded(func() { err = unmarshal(b, &x, t) }); failed != "" {
+		err = fmt.Errorf("decoding it %s", failed)
+	}
+	if err != nil {
+		var zero T
+		return zero, fault(cohort.ErrType, "the message of rank %d is not a %v: %v", from, reflect.TypeFor[T](), err)
+	}
+	return x, nil
+}
+
+// unmarshal sets x to the value that all of b encodes.
+func unmarshal[T any](b []byte, x *T, t *traits) error {
+	v := reflect.ValueOf(x).Elem()
 	var kind byte
 	if len(b) > 0 {
 		kind, b = b[0], b[1:]
 	}
-	if kind == noValue {
-		return x, fault(cohort.ErrMismatch, "rank %d has no value: %s", from, b)
-	}
 	if kind == nilValue && (t.empty || nilable(v)) && len(b) == 0 {
-		return x, nil
+		return nil
 	}
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 	}
 	switch {
 	case kind == binaryValue && t.binary:
-		err = operand(&x).(encoding.BinaryUnmarshaler).UnmarshalBinary(b)
+		return operand(x).(encoding.BinaryUnmarshaler).UnmarshalBinary(b)
 	case kind == gobValue && !t.binary:
 		if v.Kind() == reflect.Slice {
 			v.Set(reflect.MakeSlice(v.Type(), 0, 0)) // gob leaves it if the message is empty
 		}
-		err = ungob(b, operand(&x), t.maps && !t.faces)
-	default:
-		err = errors.New("it was encoded differently, or not by this package")
+		return ungob(b, operand(x), t.maps && !t.faces)
 	}
-	if err != nil {
-		var zero T
-		return zero, err
-	}
-	return x, nil
+	return errors.New("it was encoded differently, or not by this package")
 }
 
 // ungob decodes a value that is all of b. gob allocates a map as large as the message says it is, before

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
@@ -231,9 +230,9 @@ func Alltoall[T any](c *cohort.Comm, xs []T) ([]T, error) {
 //
 // Collective: all ranks of c call it with the same root. Root receives all values before it combines them.
 //
-// The function is called on root only. It may change its operands and return one of them.
+// The function is called on root only, in a goroutine of its own. It may change its operands and return one of them.
 //
-// Errors: [cohort.ErrRoot] and [cohort.ErrType]; [cohort.ErrOp] if op is nil or panics.
+// Errors: [cohort.ErrRoot] and [cohort.ErrType]; [cohort.ErrOp] if op is nil, panics, or calls [runtime.Goexit].
 func Reduce[T any](c *cohort.Comm, x T, op func(a, b T) T, root int) (T, error) {
 	const name = "values.reduce"
 	xs, err := gather(c, name, x, root, checkOp(op))
@@ -249,9 +248,9 @@ func Reduce[T any](c *cohort.Comm, x T, op func(a, b T) T, root int) (T, error) 
 //
 // Collective: all ranks of c call it. Rank 0 receives all values before it combines them.
 //
-// The function is called on rank 0 only.
+// The function is called on rank 0 only, in a goroutine of its own.
 //
-// Errors: [cohort.ErrType]; [cohort.ErrOp] if op is nil or panics.
+// Errors: [cohort.ErrType]; [cohort.ErrOp] if op is nil, panics, or calls [runtime.Goexit].
 func Allreduce[T any](c *cohort.Comm, x T, op func(a, b T) T) (T, error) {
 	const name = "values.allreduce"
 	var zero, result T
@@ -283,15 +282,15 @@ func checkOp[T any](op func(a, b T) T) error {
 }
 
 // fold combines values from the first to the last.
-func fold[T any](xs []T, op func(a, b T) T) (x T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fault(cohort.ErrOp, "the function panicked: %v\n%s", p, debug.Stack())
+func fold[T any](xs []T, op func(a, b T) T) (T, error) {
+	x := xs[0]
+	failed := guarded(func() {
+		for _, y := range xs[1:] {
+			x = op(x, y)
 		}
-	}()
-	x = xs[0]
-	for _, y := range xs[1:] {
-		x = op(x, y)
+	})
+	if failed != "" {
+		return x, fault(cohort.ErrOp, "the function %s", failed)
 	}
 	return x, nil
 }
