@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -222,4 +223,25 @@ func TestJobRunsWithoutFlightFolder(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// The record of a collective ends when the function of its operation ends the goroutine.
+func TestFlightRecordsGoexitInCollective(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		quits := NewOp(true, func(_, _ []int32) { runtime.Goexit() })
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = Allreduce(w, make([]int32, 1), make([]int32, 1), quits)
+		}()
+		<-ended
+		d, err := dumped(w)
+		if err != nil {
+			return err
+		}
+		if o := d.Ops[len(d.Ops)-1]; o.Kind != flight.Kind(backend.Allreduce) || o.State < flight.Failed {
+			return fmt.Errorf("the last record is of %v, state %d; want a failure of Allreduce", o.Kind, o.State)
+		}
+		return nil
+	})
 }

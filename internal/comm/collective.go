@@ -43,6 +43,10 @@ func (c *Comm) Run(call *backend.Call) error {
 
 // collected ends a blocking collective.
 func (k *core) collected(call *backend.Call) {
+	if k.ticket != 0 {
+		k.ended(k.ticket, backend.UserFault(nil))
+		k.ticket = 0
+	}
 	*call = backend.Call{Root: -1}
 	k.life.leave()
 }
@@ -60,13 +64,11 @@ func (k *core) collective(b *backend.Bound, call *backend.Call) error {
 	call.Form, call.Seq = backend.Blocking, k.seq
 	k.seq++
 	tr := k.traceOf(call, backend.Blocking)
-	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
-	if err := k.perform(b, call); err != nil {
-		k.ended(t, err)
-		return err
-	}
-	k.recorder.End(t)
-	return nil
+	k.ticket = k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+	err := k.perform(b, call)
+	k.ended(k.ticket, err)
+	k.ticket = 0
+	return err
 }
 
 func (k *core) perform(b *backend.Bound, call *backend.Call) error {

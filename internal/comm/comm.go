@@ -46,7 +46,8 @@ type core struct {
 	life life // whoever takes it guards the fields below, down to mu
 
 	call   backend.Call
-	seq    uint32 // of the next collective
+	ticket flight.Ticket // of the record of call, while it is under way
+	seq    uint32        // of the next collective
 	runner *sched.Runner
 
 	neighbors   *backend.Neighbors // nil: it is neither a grid nor a graph
