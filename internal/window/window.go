@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -81,30 +82,15 @@ func (w *Window) Sync() error {
 func (w *Window) Unlocked() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if held := w.held(); held != "" {
-		return backend.Faultf(backend.ErrWin, "this rank holds the lock of %s; unlock first", held)
+	if r := w.held(); r >= 0 {
+		return backend.Faultf(backend.ErrWin, "this rank holds the lock of rank %d's part; unlock first", r)
 	}
 	return nil
 }
 
-// held names the parts that this rank has locked, "" for none.
-func (w *Window) held() string {
-	first, n := 0, 0
-	for r, h := range w.holds {
-		if h.ticket != 0 {
-			if n == 0 {
-				first = r
-			}
-			n++
-		}
-	}
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return fmt.Sprintf("rank %d's part", first)
-	}
-	return fmt.Sprintf("rank %d's part and %d more", first, n-1)
+// held returns the first rank whose part this rank has locked, -1 if there is none.
+func (w *Window) held() int {
+	return slices.IndexFunc(w.holds, func(h hold) bool { return h.ticket != 0 })
 }
 
 // Lock locks the part of a rank and returns a ticket, with which it is unlocked.
@@ -256,7 +242,7 @@ func (w *Window) releaseAll() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	held := w.held()
-	if held == "" {
+	if held < 0 {
 		return nil
 	}
 	for r, h := range w.holds {
@@ -265,7 +251,7 @@ func (w *Window) releaseAll() error {
 		}
 	}
 	clear(w.holds)
-	return backend.Faultf(backend.ErrWin, "closed while this rank held the lock of %s", held)
+	return backend.Faultf(backend.ErrWin, "closed while this rank held the lock of rank %d's part", held)
 }
 
 // Until returns a function that returns why an operation that begins now has to end: its time is
