@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -26,8 +25,6 @@ type Window struct {
 	// Views of the memory, which stay set after Close.
 	bytes []byte
 	locks []lock
-
-	fence atomic.Uint32
 
 	mu      word.Mutex // guards the fields below
 	holds   []hold     // by rank
@@ -69,12 +66,12 @@ func (w *Window) Part(rank int) ([]byte, error) {
 }
 
 // Sync makes what this rank has written visible before what it writes later, and lets it
-// see what others have made visible.
+// see what others have made visible: the gate's operations, which are atomic, are a barrier.
 func (w *Window) Sync() error {
-	if w.IsShut() {
+	if !w.Enter() {
 		return errClosed
 	}
-	w.fence.Add(1)
+	w.Leave()
 	return nil
 }
 
@@ -139,7 +136,6 @@ func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
 			return 0, err
 		}
 	}
-	w.fence.Add(1)
 	return ticket, nil
 }
 
@@ -166,7 +162,6 @@ func (w *Window) Unlock(rank int, ticket uint64) error {
 		return err
 	}
 	defer w.leave()
-	w.fence.Add(1)
 	for r := rank; r < len(w.holds) && w.holds[r].ticket == ticket; r++ {
 		w.locks[r].release(w.holds[r].kind)
 		w.holds[r] = hold{}
@@ -182,8 +177,7 @@ func (w *Window) Flush(rank, lock int, ticket uint64) error {
 	if err := w.enter(lock, ticket); err != nil {
 		return err
 	}
-	defer w.leave()
-	w.fence.Add(1)
+	w.leave()
 	return nil
 }
 
