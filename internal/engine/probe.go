@@ -96,22 +96,13 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	e := c.e
 	e.mu.Lock()
 	o := c.begin(r)
-	got, ok := m.(*msg)
-	o.buf, o.fixed = buf, true
-	if ok {
-		o.node.Env = got.node.Env
-	}
-	if ok && got.token != 0 {
-		if i := slices.Index(e.held, got); i >= 0 {
-			e.held = slices.Delete(e.held, i, i+1)
-		}
-	}
+	got := m.(*msg)
+	o.buf, o.fixed, o.node.Env = buf, true, got.node.Env
+	e.held = slices.DeleteFunc(e.held, func(h *msg) bool { return h == got })
 	err := c.usable()
 	switch f := e.fault.Load(); {
 	case f != nil:
 		e.finish(o, backend.Status{}, f)
-	case !ok:
-		e.finish(o, backend.Status{}, &backend.Fault{Sentinel: backend.ErrRequest, Text: "not a message of this backend"})
 	case err != nil && got.kind != msgEager:
 		e.finish(o, backend.Status{}, err) // no rank would send the data
 	case got.gone || !e.takeMsg(o, got):
