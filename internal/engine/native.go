@@ -6,7 +6,6 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/board"
-	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
 )
 
@@ -141,8 +140,8 @@ func (c *comm) mixed(made backend.Fingerprint, payload []byte) {
 	}
 	seen.Merge(backend.See(c.rank, made))
 	var f *backend.Fault
-	if errors.As(seen.Err(), &f) && c.broken(f) && !c.closed.Load() {
-		c.broadcast(frame.Broken, EncodeFault(f), everyone)
+	if errors.As(seen.Err(), &f) {
+		c.breaks(f)
 	}
 }
 
