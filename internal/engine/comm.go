@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -20,8 +19,8 @@ type comm struct {
 	id           uint32
 	rank         int
 	isWorld      bool
-	parent       *comm        // of a control communicator, which no loss ends; a rank that has closed parent does not use it
-	acknowledged map[int]bool // world ranks whose loss is acknowledged; shared, never changed
+	parent       *comm // of a control communicator, which no loss ends; a rank that has closed parent does not use it
+	acknowledged []int // world ranks whose loss is acknowledged
 
 	fault  atomic.Pointer[backend.Fault] // the loss that has ended it, or what has ended all
 	brk    atomic.Pointer[backend.Fault]
@@ -126,19 +125,6 @@ func (e *Engine) dropForeign(c *comm) {
 		}
 		return true
 	})
-	if e.lossesPending() {
-		e.handleLosses()
-	}
-}
-
-// some returns a communicator of some of c's ranks, for newComm.
-func (c *comm) some(members []int, id uint32) (*comm, error) {
-	world := c.Some(members)
-	rank := slices.Index(world, c.e.me)
-	if rank < 0 {
-		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
-	}
-	return &comm{Members: match.NewMembers(world), id: id, rank: rank, acknowledged: c.acknowledged}, nil
 }
 
 // Rank implements backend.Comm.
@@ -185,9 +171,5 @@ func (c *comm) over(collective bool) error {
 
 // Derive implements backend.Comm.
 func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	d, err := c.some(members, id)
-	if err != nil {
-		return nil, err
-	}
-	return c.e.newComm(d)
+	return c.Acknowledge(members, id, nil)
 }

@@ -3,9 +3,10 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
@@ -18,7 +19,9 @@ func (c *comm) ID() uint32 { return c.id }
 func (c *comm) Ranks() int { return len(c.e.peers) }
 
 // acknowledges reports whether the communicator goes on after the loss of a rank.
-func (c *comm) acknowledges(world int) bool { return c.parent != nil || c.acknowledged[world] }
+func (c *comm) acknowledges(world int) bool {
+	return c.parent != nil || slices.Contains(c.acknowledged, world)
+}
 
 // Failed implements agree.Comm.
 func (c *comm) Failed() []int {
@@ -81,17 +84,10 @@ func (c *comm) Control(id uint32) (backend.Comm, error) {
 
 // Acknowledge implements agree.Comm.
 func (c *comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
-	d, err := c.some(members, id)
-	if err != nil {
-		return nil, err
+	world := c.Some(members)
+	rank := slices.Index(world, c.e.me)
+	if rank < 0 {
+		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
 	}
-	if len(lost) > 0 {
-		if d.acknowledged = maps.Clone(c.acknowledged); d.acknowledged == nil {
-			d.acknowledged = make(map[int]bool, len(lost))
-		}
-		for _, w := range lost {
-			d.acknowledged[w] = true
-		}
-	}
-	return c.e.newComm(d)
+	return c.e.newComm(&comm{Members: match.NewMembers(world), id: id, rank: rank, acknowledged: slices.Concat(c.acknowledged, lost)})
 }
