@@ -132,9 +132,9 @@ func (e *Engine) onNotice(p *peer, h *frame.Header, text []byte) error {
 			e.peers[to].emit(frame.Header{Kind: h.Kind, Context: h.Context, Tag: h.Tag}, bytes.Clone(text), nil)
 		}
 	case h.Kind == frame.Broken:
-		e.onBreak(from, h.Context, DecodeFault(text))
+		e.onEnd(from, h.Context, DecodeFault(text))
 	default:
-		e.onClose(h.Context, from)
+		e.onEnd(from, h.Context, nil)
 	}
 	return nil
 }

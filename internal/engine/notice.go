@@ -83,21 +83,21 @@ func (e *Engine) post(world int) {
 // prevent it from ever making one, and these must not pile up: ids grow, and the lowest is dropped.
 const earlyMax = 1 << 10
 
-// later keeps a notice for a communicator that this rank has not made yet.
-func (e *Engine) later(id uint32, notice func()) {
-	if e.early[id] == nil && len(e.early) >= earlyMax {
-		delete(e.early, slices.Min(slices.Collect(maps.Keys(e.early))))
-	}
-	e.early[id] = append(e.early[id], notice)
-}
-
-// onBreak handles a notice of Break, and forwards it to the ranks with a connection. The others get it from the
-// rank that broke the communicator.
-func (e *Engine) onBreak(from int, id uint32, f *backend.Fault) {
-	c := e.comms[id]
-	if c == nil {
-		e.later(id, func() { e.onBreak(from, id, f) })
-	} else if !c.closed.Load() && c.broken(f) {
+// onEnd handles the notice of a rank that has broken a communicator because of f, or has closed it if f is nil. A break
+// is forwarded to the ranks with a connection. The others get it from the rank that broke the communicator.
+func (e *Engine) onEnd(from int, id uint32, f *backend.Fault) {
+	switch c := e.comms[id]; {
+	case c == nil: // it is not made here yet
+		if e.early[id] == nil && len(e.early) >= earlyMax {
+			delete(e.early, slices.Min(slices.Collect(maps.Keys(e.early))))
+		}
+		e.early[id] = append(e.early[id], func() { e.onEnd(from, id, f) })
+	case f == nil:
+		if r := c.RankOf(from); r >= 0 {
+			c.gone[r].Store(true)
+		}
+		e.sweep()
+	case !c.closed.Load() && c.broken(f):
 		c.broadcast(frame.Broken, EncodeFault(f), func(p *peer) bool { return !unlinked(p) && p.rank != from })
 	}
 }
@@ -122,19 +122,6 @@ func (p *peer) sayEnded() {
 			})
 		}
 	}
-}
-
-// onClose notes that another rank has closed a communicator.
-func (e *Engine) onClose(id uint32, world int) {
-	c := e.comms[id]
-	if c == nil {
-		e.later(id, func() { e.onClose(id, world) })
-		return
-	}
-	if r := c.RankOf(world); r >= 0 {
-		c.gone[r].Store(true)
-	}
-	e.sweep()
 }
 
 // catchUp applies the notices that came before the communicator was made.
