@@ -91,6 +91,9 @@ func failing(r *Rank, fails func(rank, size int) bool, op func() error) {
 			texts = append(texts, fmt.Sprintf("rank %d failed: %s %d", rank, reason, rank))
 		}
 	}
+	if r.World.Caps().Library != "" {
+		jobFailed.Store(true)
+	}
 	r.OK(r.awaitAll("ready", fails))
 	if fails(r.Rank, r.Size) {
 		err := fmt.Errorf("%s %d", reason, r.Rank)

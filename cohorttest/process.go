@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,17 +70,41 @@ func rankMain(text string) int {
 	if !stuckInLibrary.Load() {
 		left = before.left()
 	}
-	if !windowsAbandoned.Load() {
+	if !windowsAbandoned.Load() && !jobFailed.Load() {
 		left += sharedMappings()
 	}
 	if left != "" {
 		err = errors.Join(err, fmt.Errorf("left behind after Close:\n%s", left))
+	}
+	if jobFailed.Load() {
+		err = errors.Join(err, job.awaitSurvivors(), errors.New("a rank has failed"))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "rank %d: %v\n", rank, err)
 		return 1
 	}
 	return 0
+}
+
+// jobFailed is set if a rank has failed under a library. Nobody finalizes it then, so it keeps its memory. The launcher
+// ends all ranks once one has ended, and MPICH's may report the status of any.
+var jobFailed atomic.Bool
+
+// awaitSurvivors waits until the ranks that the last scenario does not lose have ended it.
+func (j *Job) awaitSurvivors() error {
+	name := j.Scenarios[len(j.Scenarios)-1]
+	s, _ := find(name)
+	for rank := 0; rank < j.Ranks; {
+		ranks, err := j.reports()
+		if err != nil {
+			return err
+		}
+		for rank < j.Ranks && (s.lost(rank, j.Ranks) || ranks[rank][name].Ended) {
+			rank++
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
 }
 
 // Environ returns the environment variables with which a process of the test's binary

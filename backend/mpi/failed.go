@@ -138,5 +138,6 @@ func (p *process) closeFailed(f *failure) error {
 	p.sampler.stop()
 	p.engine.stop()
 	p.owned = false
+	p.thread.end()
 	return nil
 }

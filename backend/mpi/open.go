@@ -446,6 +446,7 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 		return &backend.Fault{Sentinel: backend.ErrBroken, Text: inside}
 	}
 	p.owned = false
+	defer p.thread.end()
 	if inside != "" {
 		return &backend.Fault{Sentinel: backend.ErrBroken, Text: "MPI is not finalized: " + inside + "; the launcher may report this process as failed"}
 	}
@@ -466,7 +467,6 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 			return &backend.Fault{Sentinel: backend.ErrBroken, Text: fmt.Sprintf("MPI_Finalize has not returned after %v, and may never: %s; "+
 				"the launcher may report this process as failed", within, why)}
 		}
-		p.thread.end()
 	}
 	if code != 0 {
 		return libmpi.Error(code)

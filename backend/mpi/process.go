@@ -130,7 +130,12 @@ func (t *thread) do(f func()) {
 	<-done
 }
 
-func (t *thread) end() { close(t.work) }
+// end lets the thread end once it has nothing to do.
+func (t *thread) end() {
+	if t != nil {
+		close(t.work)
+	}
+}
 
 // sound lists which of the library's collectives may be used.
 type sound [backend.NeighborAlltoallv + 1]struct{ native, inPlace, persistent, long bool }
