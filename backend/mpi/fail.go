@@ -11,9 +11,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// fault returns the error of a code.
-func (c *comm) fault(code libmpi.Code) error {
+// fault returns the error of a code. The library may still use the buffers of a call that was ended by force.
+func (c *comm) fault(code libmpi.Code, bufs ...[]byte) error {
 	if code == libmpi.Ended {
+		c.p.keep(bufs...)
 		return c.usable()
 	}
 	return c.noteFailure(libmpi.Error(code))

@@ -5,11 +5,14 @@ package mpi_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/mpi"
 )
@@ -66,6 +69,38 @@ func TestFailedRankEndsOperations(t *testing.T) {
 		return errors.Join(sign("told"), reached("told", 3), err) // the launcher kills the others when a process ends
 	})
 	toldOfFailure(t, "fails", 4)
+}
+
+// TestFailedRankSparesFunctionsOfOperations checks that a rank's failure ends no function of a reduction, which the
+// library calls: the thread is in Go then.
+func TestFailedRankSparesFunctionsOfOperations(t *testing.T) {
+	program("fails-in-operation", func() error {
+		world, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		pair, err := world.Split(world.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 1 {
+			if err := reached("inside", 1); err != nil {
+				return err
+			}
+			return errors.Join(world.CloseWith(errors.New("this rank has failed")), reached("told", 2))
+		}
+		slow := cohort.NewOp(true, func(in, inout []int64) {
+			err = os.WriteFile(filepath.Join(os.Getenv(signsVariable), "inside.0"), nil, 0o600)
+			for begun := time.Now(); time.Since(begun) < 300*time.Millisecond; { // asks the clock, which is a library of its own
+			}
+		})
+		sum := []int64{1}
+		if e := cohort.Allreduce(pair, sum, sum, slow); err != nil || e != nil && !errors.Is(e, cohort.ErrPeerLost) {
+			return fmt.Errorf("Allreduce: got %v, want ErrPeerLost or nil; %w", e, err)
+		}
+		return errors.Join(sign("told"), reached("told", 2), errors.New("a rank has failed"))
+	})
+	toldOfFailure(t, "fails-in-operation", 3)
 }
 
 // toldOfFailure starts a program of which one rank fails and the others sign.

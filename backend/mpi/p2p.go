@@ -23,7 +23,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 		on, t := c.on(tag)
 		if code := on.Send(buf, dest, t, mode.When() == backend.Synchronous); code != 0 {
 			c.uncounted(code)
-			err = c.fault(code)
+			err = c.fault(code, buf)
 		} else {
 			sent = 1
 		}
@@ -82,7 +82,7 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	}
 	received := -1
 	if code != 0 {
-		if err = c.fault(code); backend.Code(err) != truncateCode {
+		if err = c.fault(code, buf); backend.Code(err) != truncateCode {
 			received = 0
 			c.uncounted(code)
 		}

@@ -2,17 +2,13 @@
 #ifndef COH_BLOCKED_H
 #define COH_BLOCKED_H
 
-#include <setjmp.h>
-
-// coh_place is a thread's place in a call that may block.
-typedef struct coh_place {
-	sigjmp_buf back;
-	struct coh_place *outer; // a call around this one, whose operation has come back into Go
-} coh_place;
+// coh_place is where a call that may block returns to. GCC's own jumps save no registers, as the function that makes
+// the call does that anyway. Clang has them on amd64 only.
+typedef void *coh_place[5];
 
 typedef struct coh_thread {
 	int id;
-	coh_place *volatile at; // NULL: in no such call
+	void **volatile at; // the place of the call that the thread is in, NULL: none, or the call has come back into Go
 	struct coh_thread *next;
 } coh_thread;
 
@@ -20,19 +16,22 @@ extern __thread coh_thread *coh_this_thread;
 coh_thread *coh_new_thread(void);
 
 // BLOCKING makes a call that coh_end_blocked can end. The code is then COH_ENDED.
+#if defined(__x86_64__) || (defined(__aarch64__) && !defined(__clang__))
 #define BLOCKING(code, call)                                                      \
 	do {                                                                           \
 		coh_thread *t = coh_this_thread;                                            \
 		coh_place here;                                                             \
 		if (__builtin_expect(!t, 0)) t = coh_new_thread();                          \
-		here.outer = t->at;                                                         \
-		if (sigsetjmp(here.back, 0)) {                                              \
+		if (__builtin_setjmp(here)) {                                               \
 			code = COH_ENDED;                                                        \
 		} else {                                                                    \
-			t->at = &here;                                                           \
+			t->at = here;                                                            \
 			code = (call);                                                           \
+			t->at = 0;                                                               \
 		}                                                                           \
-		coh_this_thread->at = here.outer;                                           \
 	} while (0)
+#else
+#define BLOCKING(code, call) (code = (call))
+#endif
 
 #endif

@@ -3,9 +3,10 @@
 // MPI has no function that ends a call of another thread. So the thread gets a signal, whose handler jumps back to where
 // the thread entered the library. What the call has locked stays locked, and nobody may call the library afterwards.
 //
-// The handler jumps only out of code of the library and what it has loaded, and out of sched_yield, which threads call
-// that wait for long. Elsewhere in the C library a thread may hold the lock of malloc, which the program still needs. It
-// is left alone until the next signal.
+// The handler jumps out of shared libraries and out of sched_yield, which threads call that wait for long. Elsewhere in
+// the C library, and in another library that has malloc, a thread may hold a lock that the program still needs. It is
+// left alone until the next signal. It is also left alone in a function of an operation: a jump would pass over frames
+// of Go.
 #define _GNU_SOURCE
 #include "blocked.h"
 #include "load.h"
@@ -34,6 +35,14 @@ coh_thread *coh_new_thread(void) {
 	return coh_this_thread = t;
 }
 
+void coh_apply(int slot, void *in, void *inout, int64_t n) {
+	coh_thread *t = coh_this_thread;
+	void **place = t ? t->at : NULL;
+	if (t) t->at = NULL;
+	coh_go_apply(slot, in, inout, n);
+	if (t) t->at = place;
+}
+
 int coh_blocked(void) {
 	int n = 0;
 	for (coh_thread *t = atomic_load(&threads); t; t = t->next) n += t->at != NULL;
@@ -58,8 +67,10 @@ enum { YIELD = 16 }; // bytes of sched_yield at least: a system call and a jump
 static int visit(struct dl_phdr_info *info, size_t size, void *data) {
 	static const char *const not[] = {"/libc.", "/libc-", "/libpthread", "/libdl", "/ld-", "/ld.", "/libucm", "memory_patcher"};
 	(void)size;
-	(void)data;
 	if (!info->dlpi_name || !*info->dlpi_name) return 0; // the program
+	uintptr_t allocator = (uintptr_t)data;
+	for (int i = 0; i < info->dlpi_phnum; i++)
+		if (allocator - (info->dlpi_addr + info->dlpi_phdr[i].p_vaddr) < info->dlpi_phdr[i].p_memsz) return 0;
 	for (unsigned i = 0; i < sizeof not / sizeof not[0]; i++)
 		if (strstr(info->dlpi_name, not[i])) return 0;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -82,18 +93,15 @@ static uintptr_t interrupted(const ucontext_t *c) {
 }
 
 static void jump(int sig, siginfo_t *info, void *context) {
+	(void)sig;
 	(void)info;
 	coh_thread *t = coh_this_thread;
-	coh_place *place = t ? t->at : NULL;
+	void **place = t ? t->at : NULL;
 	uintptr_t pc = interrupted(context);
 	for (int i = 0; place && i < ranges; i++) {
 		if (pc - range[i].from < range[i].to - range[i].from) {
-			sigset_t own;
-			sigemptyset(&own);
-			sigaddset(&own, sig);
 			t->at = NULL;
-			pthread_sigmask(SIG_UNBLOCK, &own, NULL); // a jump does not
-			siglongjmp(place->back, 1);
+			__builtin_longjmp(place, 1);
 		}
 	}
 }
@@ -104,9 +112,9 @@ void coh_end_blocked(void) {
 		struct sigaction a;
 		memset(&a, 0, sizeof a);
 		a.sa_sigaction = jump;
-		a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+		a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER; // a jump does not restore the signal mask
 		sigemptyset(&a.sa_mask);
-		dl_iterate_phdr(visit, NULL);
+		dl_iterate_phdr(visit, dlsym(RTLD_DEFAULT, "malloc"));
 		void *yield = dlsym(RTLD_DEFAULT, "sched_yield");
 		if (yield) add((uintptr_t)yield, YIELD);
 		sigaction(SIGRTMAX, &a, NULL);

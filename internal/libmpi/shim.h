@@ -113,7 +113,8 @@ enum { COH_SCRATCH = 1 << 16 };
 uint8_t *coh_scratch_take(void);
 void coh_scratch_give(int overrun);
 
-// In Go: applies the operation in a slot.
+// coh_apply has Go apply the operation in a slot.
+void coh_apply(int slot, void *in, void *inout, int64_t n);
 void coh_go_apply(int slot, void *in, void *inout, int64_t n);
 
 #endif

@@ -263,7 +263,7 @@ static uintptr_t op_of(int op) {
 // MPI does not pass the function of a user-defined operation the operation, nor the size of its
 // elements. So each slot has its own function, and Go knows the operation in the slot.
 #define TRAMPOLINE(i) \
-	static void apply##i(void *in, void *inout, int *n, MPI_Datatype *type) { (void)type; coh_go_apply(i, in, inout, *n); }
+	static void apply##i(void *in, void *inout, int *n, MPI_Datatype *type) { (void)type; coh_apply(i, in, inout, *n); }
 #define EIGHT(m, i) m(i##0) m(i##1) m(i##2) m(i##3) m(i##4) m(i##5) m(i##6) m(i##7)
 #define SIXTYFOUR(m, i) \
 	EIGHT(m, i##0) EIGHT(m, i##1) EIGHT(m, i##2) EIGHT(m, i##3) EIGHT(m, i##4) EIGHT(m, i##5) EIGHT(m, i##6) EIGHT(m, i##7)
