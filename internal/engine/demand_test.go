@@ -190,7 +190,7 @@ func TestLossIsReportedOnNewLink(t *testing.T) {
 	e.mu.Unlock()
 	err := world[2].Send(patient, nil, 1, 1, backend.Synchronous)
 	hub.mu.Unlock()
-	isLost(t, "a send of the lost rank", err, "rank 2 (this one) was declared lost by rank 1")
+	isLost(t, "a send of the lost rank", err, "rank 2 was declared lost by rank 1")
 }
 
 // silence makes ranks silent for the others, as on a machine without power: nothing comes over the links

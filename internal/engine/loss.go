@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
@@ -110,9 +107,6 @@ func (e *Engine) onLoss(from, rank int, f *backend.Fault) {
 	case rank == e.me:
 		e.exclude(exclusion(rank, from, f))
 	default:
-		if f.Text == "" {
-			f.Text = fmt.Sprintf("rank %d is lost, reported by rank %d", rank, from)
-		}
 		e.mark(rank, f, true)
 	}
 }
@@ -142,17 +136,14 @@ func DecodeFault(b []byte) *backend.Fault {
 
 // exclusion is the error of a rank that another one has declared lost because of f.
 func exclusion(rank, by int, f *backend.Fault) *backend.Fault {
-	return backend.Faultf(backend.ErrPeerLost, "rank %d%s was declared lost by rank %d: %s", rank, thisOne, by, f.Text)
+	return backend.Faultf(backend.ErrPeerLost, "rank %d was declared lost by rank %d: %s", rank, by, f.Text)
 }
-
-const thisOne = " (this one)"
 
 // exclude ends the job on this rank, which was declared lost, and passes that on: ranks that were stopped together may
 // have links with each other only. The lock is held.
 func (e *Engine) exclude(f *backend.Fault) {
 	if e.excluded = true; e.fault.Load() == nil {
-		e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(e.me)},
-			EncodeFault(&backend.Fault{Sentinel: f.Sentinel, Text: strings.Replace(f.Text, thisOne, "", 1)}))
+		e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(e.me)}, EncodeFault(f))
 	}
 	e.end(f)
 }

@@ -159,7 +159,7 @@ func TestDeclaredRankIsLostForAll(t *testing.T) {
 		isLost(t, "a receive", err, "rank 3 was declared lost by rank 1: it has not moved")
 	}
 	last.e.mu.Unlock()
-	isLost(t, "the lost rank's receive", await(t, last, waiting), "rank 3 (this one) was declared lost by rank", "it has not moved")
+	isLost(t, "the lost rank's receive", await(t, last, waiting), "rank 3 was declared lost by rank", "it has not moved")
 	if _, err := last.Control(9); !errors.Is(err, backend.ErrPeerLost) {
 		t.Errorf("a control communicator of a lost rank: %v", err)
 	}
@@ -280,7 +280,7 @@ func TestRankStoppedWithinFrameLearnsItIsLost(t *testing.T) {
 	isLost(t, "the last send", sends[len(sends)-1].Err, "rank 1 was declared lost by rank 0")
 	stopped.e.mu.Unlock()
 	_, err := stopped.Recv(patient, nil, 0, 2)
-	isLost(t, "a receive of the lost rank", err, "rank 1 (this one) was declared lost by rank 0")
+	isLost(t, "a receive of the lost rank", err, "rank 1 was declared lost by rank 0")
 	until(t, "without the link", other, func() bool {
 		return locked(other, func(e *Engine) bool { return len(e.goodbyes) == 0 })
 	})
