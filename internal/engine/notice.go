@@ -48,36 +48,28 @@ func faultOf(err error) *backend.Fault {
 	return f
 }
 
-// broadcast sends a notice to the other members for which to is true.
+// broadcast sends a notice to the other members for which to is true, through the hub where there is no connection.
 func (c *comm) broadcast(kind frame.Kind, body []byte, to func(p *peer) bool) {
+	e := c.e
 	for r, w := range c.World {
-		if r != c.rank && !c.e.left(w) && to(c.e.peers[w]) {
-			c.sendNotice(w, kind, body)
+		if r == c.rank || e.left(w) || !to(e.peers[w]) {
+			continue
+		}
+		h := frame.Header{Kind: kind, Context: c.id}
+		if p := e.peers[w]; !unlinked(p) {
+			p.emit(h, body, nil)
+		} else if e.demand != nil && e.m.Hub != e.me {
+			h.Tag = int32(e.me)*frame.MaxRanks + int32(w)
+			e.peers[e.m.Hub].emit(h, body, nil)
+		}
+		if i := e.local(w); i >= 0 {
+			e.cfg.Board.Post(i) // it reads its messages before its next collective
 		}
 	}
 }
 
 func everyone(*peer) bool   { return true }
 func unlinked(p *peer) bool { return p.state.Link == membership.None }
-
-// sendNotice sends a notice to one member, through the hub if there is no connection.
-func (c *comm) sendNotice(world int, kind frame.Kind, body []byte) {
-	e, h := c.e, frame.Header{Kind: kind, Context: c.id}
-	if p := e.peers[world]; !unlinked(p) {
-		p.emit(h, body, nil)
-	} else if e.demand != nil && e.m.Hub != e.me {
-		h.Tag = int32(e.me)*frame.MaxRanks + int32(world)
-		e.peers[e.m.Hub].emit(h, body, nil)
-	}
-	e.post(world)
-}
-
-// post makes a rank of this node read its messages before its next collective.
-func (e *Engine) post(world int) {
-	if i := e.local(world); i >= 0 {
-		e.cfg.Board.Post(i)
-	}
-}
 
 // earlyMax is the largest number of communicators with notices that this rank has not made. A loss may
 // prevent it from ever making one, and these must not pile up: ids grow, and the lowest is dropped.

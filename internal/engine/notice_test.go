@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -14,9 +15,7 @@ import (
 func breakFor(c *comm, f *backend.Fault, ranks ...int) {
 	c.e.mu.Lock()
 	c.broken(f)
-	for _, r := range ranks {
-		c.sendNotice(r, frame.Broken, EncodeFault(f))
-	}
+	c.broadcast(frame.Broken, EncodeFault(f), func(p *peer) bool { return slices.Contains(ranks, p.rank) })
 	c.e.mu.Unlock()
 }
 
