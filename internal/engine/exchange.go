@@ -71,13 +71,12 @@ func (c *comm) Diagnostics() []string {
 		return nil
 	}
 	e.mu.Lock()
-	links, hub := 0, 0
+	links, hub := 0, e.m.Hub
 	for _, p := range e.open {
 		if p.link != nil {
 			links++
 		}
 	}
-	hub = e.m.Hub
 	e.mu.Unlock()
 	return e.cfg.Diagnostics(links, hub)
 }

@@ -162,12 +162,11 @@ func (e *Engine) end(f *backend.Fault) {
 // sweep ends the operations that cannot complete any more, and forgets communicators that all members have
 // closed. It is called when a communicator or a rank has ended. The lock is held.
 func (e *Engine) sweep() {
-	end := func(o *op) {
+	e.each(func(o *op) {
 		if err := o.ended(); err != nil {
 			e.drop(o, err)
 		}
-	}
-	e.each(end)
+	})
 	e.wakeProbes()
 	for _, c := range e.comms {
 		c.forget()
