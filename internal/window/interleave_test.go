@@ -65,7 +65,6 @@ func ends(x *interleave.Run, n int, died func() bool) []*Window {
 		l := &all[0].locks[r]
 		x.Name(&l.state, "state of lock %d", r)
 		x.Name(&l.wanted, "wanted of lock %d", r)
-		x.Name(&l.owner, "owner of lock %d", r)
 	}
 	return all
 }

@@ -33,10 +33,9 @@ const lockSize = 192
 
 // lock is the lock of one part, in the memory that the ranks share. The zero lock is free.
 type lock struct {
-	state  word.Uint32 // the number of ranks that hold it shared, or held
+	state  word.Uint32 // the number of ranks that hold it shared, or held and the rank that holds it exclusively
 	wanted word.Uint32 // how many wait to hold it exclusively
-	owner  word.Uint32 // 1 + the rank that holds it exclusively, for messages
-	_      [52]byte
+	_      [56]byte
 	bell   wait.Bell // for those that wait
 }
 
@@ -45,11 +44,7 @@ const held = 1 << 31
 // try takes the lock if it is free. Ranks that want it exclusively go before ranks that want to share it.
 func (l *lock) try(kind Kind, rank int) bool {
 	if kind == Exclusive {
-		if !l.state.CompareAndSwap(0, held) {
-			return false
-		}
-		l.owner.Store(uint32(rank) + 1)
-		return true
+		return l.state.CompareAndSwap(0, held|uint32(rank))
 	}
 	for l.wanted.Load() == 0 {
 		s := l.state.Load()
@@ -66,7 +61,6 @@ func (l *lock) try(kind Kind, rank int) bool {
 // release releases the lock.
 func (l *lock) release(kind Kind) {
 	if kind == Exclusive {
-		l.owner.Store(0)
 		l.state.Store(0)
 	} else if l.state.Add(^uint32(0)) != 0 {
 		return
@@ -125,10 +119,7 @@ func (l *lock) holder() string {
 	s := l.state.Load()
 	switch {
 	case s&held != 0:
-		if r := l.owner.Load(); r > 0 {
-			return fmt.Sprintf("rank %d holds it exclusively", r-1)
-		}
-		return "another rank holds it exclusively"
+		return fmt.Sprintf("rank %d holds it exclusively", s&^held)
 	case s > 0:
 		return fmt.Sprintf("held shared %d times", s)
 	}

@@ -120,11 +120,9 @@ var windowMutants = []mutant{
 		new: `		clear(w.holds)`,
 		why: "Close keeps the locks that this rank holds", test: "internal/window TestInterleaveCloseReleasesLock"},
 	{file: "internal/window/lock.go",
-		old: `		l.owner.Store(0)
-		l.state.Store(0)
+		old: `		l.state.Store(0)
 	} else`,
-		new: `		l.owner.Store(0)
-		l.state.Store(0)
+		new: `		l.state.Store(0)
 		return
 	} else`,
 		why: "release wakes no sleeper", test: "internal/window TestInterleaveLocks"},
