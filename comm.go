@@ -98,7 +98,8 @@ func (c *Comm) WithContext(ctx context.Context) *Comm { return (*Comm)(c.base().
 // Errors: [ErrComm], [ErrClosed]. Abort has no deadline.
 func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 
-// Close releases the communicator. Operations under way end with [ErrClosed], and so do later ones.
+// Close releases the communicator. Operations under way end with [ErrClosed], and so do later ones. On the
+// mpi backend, an operation in a blocking function of the library goes on until it ends by itself.
 // Closing the world closes all communicators made from it and leaves the job, so that this rank
 // does not count as lost. Closing again, or closing a nil communicator, does nothing.
 //

@@ -101,6 +101,9 @@ func (d *drain) hear(on libmpi.Comm, tag int) bool {
 	if !arrived(on, tag, &st) {
 		return false
 	}
+	if on == d.world.ctl && int(st.Tag) == d.p.folds.failure() {
+		return false // for p.hear, which comes next
+	}
 	if on != d.world.ctl || int(st.Tag) != d.p.folds.last(d.n) {
 		return d.p.engine.discard(d.world, on, &st)
 	}

@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"encoding/binary"
+	"maps"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -21,6 +22,8 @@ import (
 // The message says when the failed rank ends. The others have this time to save what they have: the launcher kills them
 // some 8 ms after the failed process has ended. They let it print its error first: their Close returns a little later.
 //
+// A rank that closes the world without an error has not failed. It also sends the message, without a text (departs).
+//
 //	from      event                                                           to
 //	running   the program fails (Declare), or a rank's message has come       failing
 //	failing   the sampler is about to take a thread out of the library        abandoned
@@ -33,6 +36,7 @@ type failure struct {
 const (
 	farewell = 500 * time.Millisecond // from the failure to the end of the failed rank
 	after    = 2 * time.Millisecond   // the others end later by that
+	arrives  = time.Second            // after a rank has left, all that it has sent has arrived
 	settling = 5 * time.Millisecond   // how long a blocking call may take to end by itself
 
 	// maxReason is the longest text that others get. A library sends a message of that length at once.
@@ -95,16 +99,68 @@ func (p *process) hear() {
 	}
 	defer w.reading.Unlock()
 	var st libmpi.Status
-	if !arrived(w.ctl, p.folds.failure(), &st) || st.Bytes < 8 {
+	if !arrived(w.ctl, p.folds.failure(), &st) {
 		return
 	}
 	m := make([]byte, st.Bytes)
 	if w.ctl.Recv(m, int(st.Source), p.folds.failure(), &st) != 0 {
 		return
 	}
+	if len(m) == 0 {
+		p.departed.Lock()
+		p.departed.at[int(st.Source)] = time.Now()
+		p.departed.Unlock()
+		return
+	}
 	// The clocks of hosts may differ.
 	left := min(max(time.Until(time.Unix(0, int64(binary.LittleEndian.Uint64(m)))), 0), farewell)
 	p.fails(&failure{why: &backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(m[8:])}, end: time.Now().Add(left + after)})
+}
+
+// departs tells the others that this rank closes the world, in an empty message, if collectives begin with an agreement.
+// They would wait for its part of it without end.
+func (p *process) departs() {
+	for r := range p.world.size {
+		if p.agreed && r != p.world.rank {
+			p.engine.tell(p.world, nil, r, p.folds.failure())
+		}
+	}
+}
+
+// desert breaks the communicators on which this rank waits for a part of a collective from a rank that has left the job.
+// What that rank had sent before has arrived by then.
+func (p *process) desert() {
+	p.departed.Lock()
+	left := maps.Clone(p.departed.at)
+	p.departed.Unlock()
+	if len(left) == 0 {
+		return
+	}
+	gone := map[*comm]int{}
+	look := func(ops []*op) {
+		for _, o := range ops {
+			if o.receives && !o.matched && o.internal() {
+				w := o.c.world[o.source]
+				if at, ok := left[w]; ok && time.Since(at) > arrives {
+					gone[o.c] = w
+				}
+			}
+		}
+	}
+	e := &p.engine
+	e.mu.Lock()
+	comms := e.comms
+	look(e.ops)
+	e.mu.Unlock()
+	for _, c := range comms {
+		q := &c.queues[1]
+		q.mu.Lock()
+		look(q.ops)
+		q.mu.Unlock()
+	}
+	for c, w := range gone {
+		c.Break(backend.PeerLeft("rank %d has closed its communicator and left the job", w))
+	}
 }
 
 // release takes threads out of blocking calls in the library, once another rank has failed.

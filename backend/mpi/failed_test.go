@@ -103,6 +103,28 @@ func TestFailedRankSparesFunctionsOfOperations(t *testing.T) {
 	toldOfFailure(t, "fails-in-operation", 3)
 }
 
+// TestCheckFindsRankThatHasLeft checks that with Config.Check a rank which closes the world, while the others are in a
+// collective, ends it with an error.
+func TestCheckFindsRankThatHasLeft(t *testing.T) {
+	program("leaves-early", func() error {
+		world, err := cohort.Init(background, &cohort.Config{Check: true})
+		if err != nil {
+			return err
+		}
+		dup, err := world.Dup()
+		if err != nil || world.Rank() == 0 {
+			return errors.Join(err, world.Close(), errors.New("the others end first, by an error"))
+		}
+		sum := []float64{1}
+		err = cohort.Allreduce(dup, sum, sum, cohort.Sum)
+		if !errors.Is(err, cohort.ErrPeerLost) || !strings.Contains(err.Error(), "rank 0 has closed its communicator") {
+			return fmt.Errorf("Allreduce: got %v, want ErrPeerLost: rank 0 has closed its communicator", err)
+		}
+		return errors.Join(sign("told"), reached("told", 2), err)
+	})
+	toldOfFailure(t, "leaves-early", 3)
+}
+
 // toldOfFailure starts a program of which one rank fails and the others sign.
 func toldOfFailure(t *testing.T, program string, ranks int) {
 	for _, name := range libraries {

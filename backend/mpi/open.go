@@ -59,6 +59,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, err
 	}
 	p := &process{owned: true}
+	p.departed.at = make(map[int]time.Time)
 	launcher := mpifind.Launched(os.LookupEnv)
 	job := topo.ThisJob()
 	if node, err := topo.Here(); err == nil { // an unknown node counts as not oversubscribed
@@ -363,6 +364,7 @@ func (p *process) finalize(c *comm) error {
 	if f := p.failed.Load(); f != nil {
 		return p.closeFailed(f)
 	}
+	p.departs()
 	// A call that another goroutine was about to make has been made by then. One that waits for a
 	// message or for other ranks may never end.
 	end := time.Now().Add(leaveFor)

@@ -5,6 +5,7 @@ package mpi
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
@@ -41,6 +42,11 @@ type process struct {
 	kept struct { // buffers that the library may still write to
 		sync.Mutex
 		bufs [][]byte
+	}
+
+	departed struct { // the world ranks that have closed the world, and when this rank learned of it
+		sync.Mutex
+		at map[int]time.Time
 	}
 
 	nodes    []int    // node of each world rank

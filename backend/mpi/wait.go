@@ -61,6 +61,7 @@ func (w *wait) pause(c *comm) error {
 		runtime.Gosched()
 		yield()
 	default:
+		c.p.desert()
 		time.Sleep(w.sleep)
 		w.sleep = min(2*w.sleep, longest)
 	}
