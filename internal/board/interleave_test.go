@@ -101,7 +101,8 @@ func TestInterleavePersistent(t *testing.T) {
 			for i := range ops {
 				calls[i] = p.make(backend.Allreduce, -1, 1, i)
 				calls[i].Form = backend.Persistent
-				ops[i], _ = p.Persistent(calls[i])
+				o, _ := p.Persistent(calls[i])
+				ops[i] = o.(*Op)
 			}
 			j.x.Go(fmt.Sprint("rank ", p.rank), func() {
 				for range 2 {
@@ -378,7 +379,8 @@ func TestInterleavePersistentArriveAtOnce(t *testing.T) {
 		for r, p := range all {
 			calls[r] = p.make(backend.Allreduce, -1, 1, 0)
 			calls[r].Form = backend.Persistent
-			ops[r], _ = p.Persistent(calls[r])
+			o, _ := p.Persistent(calls[r])
+			ops[r] = o.(*Op)
 		}
 		for r, p := range all {
 			j.x.Go(fmt.Sprint("rank ", p.rank), func() {

@@ -70,7 +70,7 @@ const persistentMost = 8
 
 // Persistent makes a persistent operation, which all ranks make alike. It returns nil if that must be a schedule.
 // Each has its own slots, because ranks may start different ones in different orders. The engine's lock is held.
-func (s *Collective) Persistent(call *backend.Call) (*Op, error) {
+func (s *Collective) Persistent(call *backend.Call) (backend.Operation, error) {
 	n := uint64(len(s.persistent)) + 1
 	if !s.fits(call) || n > persistentMost {
 		return nil, nil

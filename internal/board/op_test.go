@@ -197,7 +197,7 @@ func TestPersistentOperationsStartInAnyOrder(t *testing.T) {
 	bs := boards(t, ranks)
 	all := open(t, bs, 0)
 	for r, err := range each(all, func(c *comm) error {
-		ops, calls := make([]*Op, persistentMost), make([]*backend.Call, persistentMost)
+		ops, calls := make([]backend.Operation, persistentMost), make([]*backend.Call, persistentMost)
 		for i := range calls {
 			calls[i] = allreduce(1 + 100*(i%2))
 			calls[i].Form = backend.Persistent

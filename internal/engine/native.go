@@ -58,14 +58,10 @@ func (c *comm) persistent(call *backend.Call) (backend.Operation, error) {
 	c.e.mu.Lock()
 	o, err := c.native.Persistent(call)
 	c.e.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		c.Break(err) // the others have slots, or none: they would not find this rank
-		return nil, err
-	case o == nil:
-		return nil, nil
 	}
-	return o, nil
+	return o, err
 }
 
 // The methods below implement board.Comm.
