@@ -125,6 +125,9 @@ func (e *Engine) dropForeign(c *comm) {
 		}
 		return true
 	})
+	if e.lossesPending() {
+		e.handleLosses()
+	}
 }
 
 // Rank implements backend.Comm.
