@@ -155,13 +155,11 @@ func (e *Engine) onWithdraw(p *peer, token uint64) {
 	e.arrived.Each(func(n *match.Node) bool {
 		if m := n.Owner.(*msg); m.kind == msgRequested && m.token == token && int(n.Env.Source) == p.rank {
 			found = m
-			e.arrived.Remove(n)
-			return false
 		}
-		return true
+		return found == nil
 	})
 	if found != nil {
-		e.putMsg(found)
+		e.discard(found)
 		return
 	}
 	for _, m := range e.held {
