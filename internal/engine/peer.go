@@ -87,10 +87,9 @@ func (p *peer) move() (moved bool) {
 		// The peer has closed its end. If it did so in good order its goodbye can be read, behind all that it
 		// has sent.
 		p.drain(drainLost)
-		moved = true
-	}
-	if p.broken != nil && !p.gone() {
-		p.ended(p.broken)
+		if moved = true; p.broken != nil {
+			p.ended(p.broken)
+		}
 	}
 	return moved
 }
@@ -188,15 +187,9 @@ func (p *peer) cut() {
 
 // forget drops what is not written and what has come in part: the caller ends the operations.
 func (p *peer) forget() {
-	for w := p.first; w != nil; {
-		next := w.next
-		if w.op != nil {
-			w.op.frame = nil
-		}
-		p.e.putOut(w)
-		w = next
+	for p.first != nil {
+		p.unlink(p.first)
 	}
-	p.first, p.tail, p.woff = nil, &p.first, 0
 	p.in.Left, p.in.Head.Kind, p.in.Dst = 0, 0, nil
 	if p.msg != nil {
 		p.e.putMsg(p.msg)
@@ -305,18 +298,15 @@ func (p *peer) flush() bool {
 		if n < frame.HeaderSize+len(w.body) {
 			return moved
 		}
-		p.unlink(w)
 		o, kind, k := w.op, w.head.Kind, len(w.body)
-		p.e.putOut(w)
-		if o != nil {
-			o.frame = nil
+		if p.unlink(w); o != nil {
 			p.e.sent(p, o, kind, k)
 		}
 	}
 	return moved
 }
 
-// unlink takes a frame out of the queue.
+// unlink takes a frame out of the queue, and away from its operation.
 func (p *peer) unlink(w *out) {
 	at := &p.first
 	for *at != w {
@@ -328,6 +318,11 @@ func (p *peer) unlink(w *out) {
 	if *at = w.next; *at == nil {
 		p.tail = at
 	}
+	if w.op != nil {
+		w.op.frame = nil
+	}
+	*w = out{}
+	p.e.outs.put(w)
 }
 
 // started reports whether a part of w may be written already.
@@ -336,22 +331,13 @@ func (p *peer) started(w *out) bool { return p.first == w && p.woff > 0 }
 // detach makes an operation's queued frame, if it has one, independent of the user's buffer: it is removed
 // or, if it is partly written, copied.
 func (p *peer) detach(o *op) {
-	w := o.frame
-	if w == nil {
-		return
+	switch w := o.frame; {
+	case w == nil:
+	case p.started(w):
+		w.body, w.op, o.frame = bytes.Clone(w.body), nil, nil
+	default:
+		p.unlink(w)
 	}
-	o.frame = nil
-	if p.started(w) {
-		w.body, w.op = bytes.Clone(w.body), nil
-		return
-	}
-	p.unlink(w)
-	p.e.putOut(w)
-}
-
-func (e *Engine) putOut(w *out) {
-	*w = out{}
-	e.outs.put(w)
 }
 
 // Begin implements frame.Receiver: it decides where the payload of a frame goes.
