@@ -16,25 +16,6 @@ func ReadLimits(files fs.FS) Limits {
 	return readGroups(t).limits(t)
 }
 
-// ReadOOMKills returns how many processes the kernel has killed for lack of memory in the control group of the process of
-// proc/self in files; for this process, files is os.DirFS("/"). In version 2, groups below it are included.
-func ReadOOMKills(files fs.FS) (n int64) {
-	t := tree{files}
-	for _, g := range readGroups(t) {
-		name := map[string]string{"": "/memory.events", "memory": "/memory.oom_control"}[g.controller]
-		if name == "" {
-			continue
-		}
-		for line := range strings.Lines(t.text(g.dir + name)) {
-			if f := strings.Fields(line); len(f) == 2 && f[0] == "oom_kill" {
-				v, _ := strconv.ParseInt(f[1], 10, 64)
-				n += v
-			}
-		}
-	}
-	return n
-}
-
 // group is the process's place in one hierarchy of control groups.
 type group struct {
 	controller string // "" for version 2, which has all of them

@@ -171,35 +171,6 @@ func TestControlGroupLimits(t *testing.T) {
 	}
 }
 
-func TestOOMKillsAreThoseOfTheProcessesGroup(t *testing.T) {
-	for name, files := range map[string]map[string]string{
-		"version 2": {
-			"proc/self/cgroup":                    "0::/jobs/7",
-			"proc/self/mountinfo":                 "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw",
-			"sys/fs/cgroup/jobs/7/memory.events":  "low 1\noom 9\noom_kill 3\noom_group_kill 8\n",
-			"sys/fs/cgroup/jobs/memory.events":    "oom_kill 70",
-			"sys/fs/cgroup/jobs/8/memory.events":  "oom_kill 70",
-			"sys/fs/cgroup/jobs/7/memory.current": "70",
-		},
-		"version 1": {
-			"proc/self/cgroup":                            "5:memory:/job\n4:cpu:/job\n0::/",
-			"proc/self/mountinfo":                         "31 25 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory",
-			"sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
-		},
-	} {
-		d := newDisk(t)
-		for name, content := range files {
-			d.write(name, content)
-		}
-		if got := topo.ReadOOMKills(d.files); got != 3 {
-			t.Errorf("%s: %d, want 3", name, got)
-		}
-	}
-	if got := topo.ReadOOMKills(newDisk(t).files); got != 0 {
-		t.Errorf("no control groups: %d", got)
-	}
-}
-
 func TestUsableRespectsQuota(t *testing.T) {
 	for _, c := range []struct {
 		cpus  string

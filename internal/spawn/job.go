@@ -117,7 +117,7 @@ func Start(cfg Config) (*Job, error) {
 		cfg.Job = newJobID()
 	}
 	j := &Job{
-		cfg: cfg, begun: time.Now(), oomKills: oomKills(), ended: make(chan exit, cfg.Ranks), stop: make(chan func(*state), 8), done: make(chan struct{}),
+		cfg: cfg, begun: time.Now(), oomKills: oomKills(os.DirFS("/")), ended: make(chan exit, cfg.Ranks), stop: make(chan func(*state), 8), done: make(chan struct{}),
 	}
 	j.out = &output{stdout: cfg.Stdout, stderr: cfg.Stderr, failed: func(err error) {
 		j.send(func(s *state) { s.m.OutputFailed(err) })

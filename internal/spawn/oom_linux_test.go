@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/test/need"
@@ -64,4 +65,34 @@ func memoryGroup(t *testing.T) (limit int, group string) {
 	}
 	need.MissingRight(t, "a control group with a limit of memory cannot be created below /sys/fs/cgroup, which takes root")
 	return 0, ""
+}
+
+func TestOOMKillsAreThoseOfTheProcessesGroup(t *testing.T) {
+	for name, files := range map[string]map[string]string{
+		"version 2": {
+			"proc/self/cgroup":                   "0::/jobs/7\n",
+			"sys/fs/cgroup/jobs/7/memory.events": "low 1\noom 9\noom_kill 3\noom_group_kill 8\n",
+			"sys/fs/cgroup/jobs/memory.events":   "oom_kill 70",
+			"sys/fs/cgroup/memory.events":        "oom_kill 70",
+		},
+		"version 1": {
+			"proc/self/cgroup": "5:memory:/job\n4:cpu:/job\n0::/\n",
+			"sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+		},
+		"version 1, in a container": {
+			"proc/self/cgroup":                        "5:memory:/docker/1f2e\n",
+			"sys/fs/cgroup/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+		},
+	} {
+		all := fstest.MapFS{}
+		for name, content := range files {
+			all[name] = &fstest.MapFile{Data: []byte(content)}
+		}
+		if got := oomKills(all); got != 3 {
+			t.Errorf("%s: %d, want 3", name, got)
+		}
+	}
+	if got := oomKills(fstest.MapFS{}); got != 0 {
+		t.Errorf("no control groups: %d", got)
+	}
 }
