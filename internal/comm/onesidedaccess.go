@@ -7,6 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/gate"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
 	"github.com/cohort-hpc/cohort/internal/word"
@@ -94,15 +95,38 @@ func (w *Onesided) access(a *Access) error {
 	case len(a.In)+len(a.Out) == 0 || a.Rank == backend.ProcNull:
 		return nil
 	case s.parts[a.Rank].Here():
-		var until func() error // made when the access first waits
-		return s.apply(&s.parts[a.Rank], a.Kind, a.Op, a.Disp, a.In, a.Out, func() error {
-			if until == nil {
-				until = window.Until(w.c.bound, s.core.bc)
-			}
-			return w.mayWait(until)
-		})
+		x := waiter{s: s, gate: &s.origin, bound: w.c.bound}
+		return s.apply(&s.parts[a.Rank], a.Kind, a.Op, a.Disp, a.In, a.Out, x.expired)
 	}
 	return w.begun().send(a)
+}
+
+// waiter is a goroutine that may wait for another rank's access: an operation of this rank, inside origin, or one that
+// serves another rank, inside target.
+type waiter struct {
+	s     *onesided
+	gate  *gate.Gate
+	bound *backend.Bound
+	until func() error // made when it first waits
+}
+
+// expired returns why the goroutine can wait no longer. A rank that is lost may have been in the access.
+func (x *waiter) expired() error {
+	s := x.s
+	if x.gate.IsShut() {
+		return errNotOpen
+	}
+	if err := s.failure(); err != nil {
+		return err
+	}
+	if x.until == nil {
+		x.until = window.Until(x.bound, s.core.bc)
+	}
+	err := x.until()
+	if x.gate == &s.target && !errors.Is(err, backend.ErrPeerLost) {
+		return nil // the window does not end with the communicator that it is for
+	}
+	return err
 }
 
 // apply carries out an access of a part in memory. A wait for another rank's access ends with the error of expired.

@@ -65,7 +65,7 @@ func (w *Onesided) lock(kind window.Kind, rank int) error {
 		w = w.begun()
 	}
 	var state window.LockState
-	var until func() error
+	x := waiter{s: s, gate: &s.origin, bound: w.c.bound}
 	for i := 1; ; i++ {
 		next, has := state.Take(kind, s.core.rank)
 		was, err := w.tryLock(kind, rank, state)
@@ -77,10 +77,7 @@ func (w *Onesided) lock(kind window.Kind, rank int) error {
 			return nil
 		case err == nil:
 			state = next
-			if until == nil {
-				until = window.Until(w.c.bound, s.core.bc)
-			}
-			if err = w.mayWait(until); err != nil {
+			if err = x.expired(); err != nil {
 				s.giveUp(kind, rank, state)
 			}
 		}
@@ -92,17 +89,6 @@ func (w *Onesided) lock(kind window.Kind, rank int) error {
 		}
 		word.Nap(min(time.Microsecond<<min(i, 10), time.Millisecond))
 	}
-}
-
-// mayWait returns why a call can wait no longer.
-func (w *Onesided) mayWait(until func() error) error {
-	if w.s.origin.IsShut() {
-		return errNotOpen
-	}
-	if err := w.s.failure(); err != nil {
-		return err
-	}
-	return until()
 }
 
 // tryLock makes one step from a state of a lock, and returns what the state was. If the deadline passes before

@@ -1,7 +1,6 @@
 package comm
 
 import (
-	"cmp"
 	"errors"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -80,7 +79,8 @@ func (s *onesided) carryOut(st backend.Status, mayWait bool) error {
 		s.remote.core.bc.Break(err)
 		return err
 	}
-	expired := s.mayServe()
+	x := waiter{s: s, gate: &s.target}
+	expired := x.expired
 	if !mayWait {
 		if op != nil && s.elem.Size > 8 && len(in) > s.elem.Size {
 			return errWaits // it may have to wait for a later element than the first
@@ -107,25 +107,6 @@ func (s *onesided) carryOut(st backend.Status, mayWait bool) error {
 	m.req.Begin()
 	s.remote.core.bc.Isend(&m.req, out, st.Source, int(h.tag), backend.Standard)
 	return nil
-}
-
-// mayServe returns a function that returns why a request can wait no longer for another rank's update: a rank that is
-// lost may have been in one.
-func (s *onesided) mayServe() func() error {
-	var until func() error
-	return func() error {
-		if s.target.IsShut() {
-			return errNotOpen
-		}
-		if until == nil {
-			until = window.Until(nil, s.core.bc)
-		}
-		err := until()
-		if !errors.Is(err, backend.ErrPeerLost) {
-			err = nil // the window does not end with the communicator that it is for
-		}
-		return cmp.Or(s.failure(), err)
-	}
 }
 
 // answered is called when an answer has been sent.
