@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -257,9 +258,7 @@ func (c *Comm) AllocateRegion(op string, a *Allocation) (*Window, *Comm, error) 
 	}
 	w, err := c.on(node).Allocate(a)
 	if c.core.size > node.core.size {
-		if e := c.allWell(a, err); err == nil {
-			err = e
-		}
+		err = cmp.Or(err, c.allWell(a, err))
 	}
 	if err != nil {
 		_ = w.Close()

@@ -165,9 +165,7 @@ func (s *onesided) allocate(c *Comm, a *Allocation) (err error) {
 	}
 	s.memory, err = node.Allocate(a)
 	if s.remote != nil {
-		if e := c.allWell(a, err); err == nil {
-			err = e
-		}
+		err = cmp.Or(err, c.allWell(a, err))
 	}
 	s.parts = make([]window.Cells, k.size)
 	for r, near := 0, 0; r < k.size && err == nil; r++ {
@@ -403,22 +401,17 @@ func (w *Onesided) Close() error {
 		return nil
 	}
 	w = w.begun()
-	err := w.finish()
-	bad := s.home().unlockAll()
-	if e := w.c.arrive(closeCall, s.number, nil); err == nil {
-		err = e
-	}
+	finished, unlocked := w.finish(), s.home().unlockAll()
+	arrived := w.c.arrive(closeCall, s.number, nil)
 	life.leave()
-	if e := s.free(time.Now().Add(QuiesceFor)); bad == nil {
-		bad = cmp.Or(err, e)
-	}
-	return w.Failed("close", Undefined, bad)
+	freed := s.free(time.Now().Add(QuiesceFor))
+	return w.Failed("close", Undefined, cmp.Or(unlocked, finished, arrived, freed))
 }
 
 // finish waits until this rank's operations are complete.
 func (w *Onesided) finish() error {
-	for start := time.Now(); !w.s.origin.AwaitEmpty(100 * time.Microsecond); {
-		if err := w.c.bound.Err(start); err != nil {
+	for !w.s.origin.AwaitEmpty(100 * time.Microsecond) {
+		if err := w.c.bound.Err(time.Time{}); err != nil {
 			return err
 		}
 		w.s.core.bc.Poll()

@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -289,9 +290,7 @@ func (w *Onesided) flushAll() (err error) {
 		}
 	}
 	for i := range all {
-		if e := w.endFlush(&all[i]); err == nil {
-			err = e
-		}
+		err = cmp.Or(err, w.endFlush(&all[i]))
 	}
 	return err
 }
