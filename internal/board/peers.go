@@ -245,17 +245,13 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 	}
 	o := p.s.slots[rank].Load()
 	facts := &p.s.slot(o).facts
-	if p.call.Coll == backend.Gatherv {
-		n = int(facts[factInLen])
-		if !p.s.stands(rank) {
-			return 0, 0, p.s.why(rank)
-		}
-		return 0, n, nil
-	}
 	var entry [blockBytes]byte
-	if len(p.s.ranks)*blockBytes <= slotData {
+	switch {
+	case p.call.Coll == backend.Gatherv:
+		binary.LittleEndian.PutUint64(entry[8:], facts[factInLen])
+	case len(p.s.ranks)*blockBytes <= slotData:
 		copy(entry[:], p.s.data(o)[to*blockBytes:])
-	} else {
+	default:
 		addr := facts[factBlocks]
 		if len(p.tmp) < blockBytes {
 			p.tmp = make([]byte, blockBytes)
