@@ -71,8 +71,6 @@ type Engine struct {
 	peers []*peer // by world rank; nil for this one
 	open  []*peer // those that have, or had, a link
 
-	onWait func() // nil: none; set at the start
-
 	mu       lock
 	posted   match.Queue         // *op
 	arrived  match.Queue         // *msg
@@ -119,7 +117,6 @@ type Engine struct {
 	stop     chan struct{}                 // ends the ticker
 	ticker   sync.WaitGroup
 	crew     wait.Crew // the goroutines that wait
-	spare    atomic.Pointer[waiter]
 }
 
 // msg is an unexpected message.
@@ -157,6 +154,9 @@ func New(cfg Config) *Engine {
 	}
 	e.mu.e, e.mu.owes = e, atUnlock != nil
 	e.crew.Links = (*links)(e)
+	if cfg.Spare || cfg.Yield != nil {
+		e.crew.LookFor = e.look
+	}
 	e.askMove = func(i int) { e.anyMoved = e.askedOf[i].move() || e.anyMoved }
 	states := make([]*membership.Peer, len(e.peers))
 	for r := range e.peers {

@@ -2,11 +2,9 @@ package engine
 
 import (
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/wait"
 )
 
 // How long a waiter polls before it sleeps. If every rank of the node has a processor to itself it spins;
@@ -39,25 +37,9 @@ func (e *Engine) await(b *backend.Bound, p backend.Pending) error {
 	if b != nil && b.Background {
 		return e.attend(b, p)
 	}
-	w := e.spare.Swap(nil)
-	if w == nil {
-		w = waiters.Get().(*waiter)
-	}
-	w.e, w.b, w.p, w.slept, w.start = e, b, p, false, time.Time{}
-	if b.Limited() {
-		w.start = time.Now()
-	}
-	err := b.Err(w.start)
+	err := e.crew.AwaitPending(b, p)
 	if err == nil {
-		e.crew.Await(w.member)
-		if !p.Ready() {
-			err = b.Err(w.start)
-		}
 		e.looked.Store(int64(time.Since(epoch)))
-	}
-	w.e, w.b, w.p = nil, nil, nil
-	if !e.spare.CompareAndSwap(nil, w) {
-		waiters.Put(w)
 	}
 	return err
 }
@@ -65,59 +47,20 @@ func (e *Engine) await(b *backend.Bound, p backend.Pending) error {
 // attend waits for p in the background. It leads the crew while nobody else looks at the links. Otherwise it would be
 // woken for every message, and would have to wake the goroutine that waits for it.
 func (e *Engine) attend(b *backend.Bound, p backend.Pending) error {
-	w := newWaiter()
-	w.e, w.b, w.p = e, b, p
+	m := e.crew.Background(b, p)
 	for !p.Ready() {
 		if err := b.Err(time.Time{}); err != nil {
 			return err
 		}
-		if time.Since(epoch)-time.Duration(e.looked.Load()) <= idleFor || !e.crew.Attend(w.member) {
+		if time.Since(epoch)-time.Duration(e.looked.Load()) <= idleFor || !e.crew.Attend(m) {
 			time.Sleep(idleFor)
 		}
 	}
 	return nil
 }
 
-// waiter is the wait of one goroutine: a wait.Waiter.
-type waiter struct {
-	member *wait.Member
-	e      *Engine
-	b      *backend.Bound
-	p      backend.Pending
-	start  time.Time
-	slept  bool
-}
-
-func newWaiter() *waiter {
-	w := new(waiter)
-	w.member = wait.NewMember(w)
-	return w
-}
-
-var waiters = sync.Pool{New: func() any { return newWaiter() }}
-
-// Ready implements wait.Waiter. A deadline has a timer.
-func (w *waiter) Ready() bool {
-	return w.p.Ready() || w.b != nil && w.b.Ctx != nil && w.b.Ctx.Err() != nil
-}
-
-// Look implements wait.Waiter.
-func (w *waiter) Look() bool { return (w.e.cfg.Spare || w.e.cfg.Yield != nil) && w.e.look(w.p) }
-
-// Limit implements wait.Waiter.
-func (w *waiter) Limit() (limit time.Duration, left bool) {
-	if !w.slept && w.e.onWait != nil {
-		w.e.onWait()
-	}
-	w.slept = true
-	if d, ok := w.b.Deadline(w.start); ok {
-		limit = max(time.Until(d), time.Microsecond)
-	}
-	return limit, w.b.Err(w.start) == nil
-}
-
 // OnWait implements backend.Comm.
-func (c *comm) OnWait(f, _ func()) { c.e.onWait = f }
+func (c *comm) OnWait(f, _ func()) { c.e.crew.OnWait = f }
 
 // links are what the leader sleeps on: the wait.Links.
 type links Engine

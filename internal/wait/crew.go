@@ -3,6 +3,7 @@ package wait
 import (
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
@@ -31,7 +32,11 @@ import (
 // A follower that becomes chosen, or is found ready, is woken. A leader in the background (Attend) gives its place up
 // when it wakes up.
 type Crew struct {
-	Links Links
+	Links   Links
+	LookFor func(backend.Pending) bool // Waiter.Look for AwaitPending; nil: there is nothing to look at
+	OnWait  func()                     // called before AwaitPending sleeps for the first time, unless nil
+
+	spare word.Pointer[operation] // for the next AwaitPending
 
 	mu     word.Mutex
 	asleep word.Int32 // the number of followers, plus aLeader if the leader is resting
