@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -16,7 +15,7 @@ type arrivals struct {
 	count   word.Uint64 // arrivals in all rounds
 	_       [56]byte
 	epoch   word.Uint64 // rounds that are complete; with stopped, there will be no more, and it exceeds all
-	parked  word.Int32  // ranks that may have to be woken
+	parked  word.Int32  // ranks that sleep, or are about to
 	_       [52]byte
 	verdict error  // of the last round; written by the last rank to arrive, before epoch
 	result  []byte // of a reduction that the last rank to arrive computed, likewise
@@ -36,13 +35,12 @@ func (m *arrivals) done(k uint64) (done, never bool) {
 // slot is a rank's arrival slot in its communicator.
 type slot struct {
 	epoch   word.Uint64 // the round it arrived in last
-	asleep  word.Bool
-	reading word.Bool  // it may be reading other ranks' buffers
-	gone    word.Bool  // it has closed the communicator; of a control communicator also: it is lost, or has closed the parent
-	making  word.Int64 // the call in progress, or the last one: 2*tag+round%2, see suspect
-	sleeper
-	calls [2]publishedCall // of the calls in round
-	_     [64]byte
+	reading word.Bool   // it may be reading other ranks' buffers
+	gone    word.Bool   // it has closed the communicator; of a control communicator also: it is lost, or has closed the parent
+	making  word.Int64  // the call in progress, or the last one: 2*tag+round%2, see suspect
+	_       [32]byte
+	calls   [2]publishedCall // of the calls in round
+	_       [64]byte
 }
 
 // publishedCall is what a rank publishes of its call. It is written before the rank
@@ -75,9 +73,7 @@ func (c *Comm) arrive(conclude func(*Comm) error) error {
 	}
 	if g.arrivals.parked.Load() > 0 {
 		for i := range g.ends {
-			if s := &g.ends[i].slot; s.asleep.Load() {
-				s.Unpark()
-			}
+			g.ends[i].me.crew.Ask()
 		}
 	}
 	return nil
@@ -91,7 +87,10 @@ func (c *Comm) waitRound(k uint64) error {
 	}
 	var late error
 	if m.epoch.Load() < k {
-		late = c.parkRound()
+		c.overlook()
+		m.parked.Add(1)
+		late = c.me.crew.AwaitPending(c.bound, (*round)(c))
+		m.parked.Add(-1)
 	}
 	switch done, never := m.done(k); {
 	case done:
@@ -108,18 +107,6 @@ func (c *Comm) waitRound(k uint64) error {
 		return nil
 	}
 	return &backend.Fault{Sentinel: backend.ErrClosed}
-}
-
-// parkRound parks until the round is Ready. It returns an error if the time is over.
-func (c *Comm) parkRound() error {
-	m := &c.group.arrivals
-	c.overlook()
-	c.me.waits()
-	m.parked.Add(1)
-	defer m.parked.Add(-1)
-	c.asleep.Store(true)
-	defer c.asleep.Store(false)
-	return cmp.Or(c.me.sleep(c.bound, time.Time{}, &c.slot.sleeper, (*round)(c)), c.bound.Err(time.Time{}))
 }
 
 // round is a rank's wait for the others.

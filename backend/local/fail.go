@@ -91,8 +91,7 @@ func (g *group) sweep() {
 			list, o.next = o.next, nil
 			o.complete(backend.Status{}, o.err)
 		}
-		r.sleepers.all()
-		g.ends[i].Unpark()
+		r.crew.Ask()
 	}
 }
 

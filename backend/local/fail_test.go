@@ -247,7 +247,7 @@ func TestCloseEndsCollectiveUnderWay(t *testing.T) {
 		c := comms[1].(*Comm)
 		result := make(chan error)
 		go func() { result <- c.collective(nil, longCall(), 0) }()
-		for c.epoch.Load() == 0 || i%2 == 0 && !c.asleep.Load() {
+		for c.epoch.Load() == 0 || i%2 == 0 && !c.me.crew.Sleeps() {
 			runtime.Gosched()
 		}
 		must(t, c.Close())

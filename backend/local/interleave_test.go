@@ -29,7 +29,6 @@ func explore(t *testing.T, ranks, preemptions int, program func(e *explored)) {
 			c := c.(*Comm)
 			e.comms = append(e.comms, c)
 			x.Name(&c.me.mu, "queues of rank %d", i)
-			x.Name(&c.me.sleepers.n, "sleepers of rank %d", i)
 		}
 		e.name(e.comms[0].group)
 		x.Name(&e.comms[0].group.job.mu, "job")

@@ -2,7 +2,6 @@ package local
 
 import (
 	"sync"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
@@ -24,22 +23,14 @@ type op struct {
 	req    *backend.Request // nil: a goroutine waits in finish
 	status backend.Status
 	err    error
-	state  word.Uint32
-	sleeper
+	done   word.Bool // status and err are final
 
 	next *op // in whatever list it is in
 }
 
-const (
-	opPending uint32 = iota
-	opParked         // its goroutine waits for a token
-	opDone
-)
-
 var ops = sync.Pool{New: func() any {
 	o := new(op)
 	o.node.Owner = o
-	o.Parker = word.NewParker()
 	return o
 }}
 
@@ -50,7 +41,7 @@ func (c *Comm) op(buf []byte) *op {
 		o = ops.Get().(*op)
 	}
 	o.c, o.buf = c, buf
-	o.state.Store(opPending)
+	o.done.Store(false)
 	return o
 }
 
@@ -80,56 +71,38 @@ func owner(n *match.Node) *op { return n.Owner.(*op) }
 // complete ends the operation. No lock may be held, and o is not touched after
 // it: its owner may be using it again.
 func (o *op) complete(st backend.Status, err error) {
-	o.buf = nil
-	if o.req == nil {
-		o.status, o.err = st, err
-		if o.state.Swap(opDone) == opParked {
-			o.Unpark() // an extra token does no harm
-		}
-		return
-	}
 	me, req := o.c.me, o.req
-	if req.Notify != nil {
+	o.buf = nil
+	switch {
+	case req == nil:
+		o.status, o.err = st, err
+		o.done.Store(true)
+	case req.Notify != nil:
 		o.status, o.err = st, err
 		me.notify(o)
 		return
+	default:
+		o.req = nil
+		req.Finish(st, err)
 	}
-	o.req = nil
-	req.Finish(st, err)
-	me.sleepers.completed()
+	me.crew.Ask()
 }
 
 // finish waits until o, which has no request, is complete, and releases it.
 func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
-	for look := c.group.job.patience(); o.state.Load() != opDone && look.more(); {
-	}
-	var ended error
-	if o.state.CompareAndSwap(opPending, opParked) {
-		ended = c.park(b, o)
-	}
-	if ended != nil {
-		return backend.Status{}, ended // Imrecv may still be given o
+	if err := c.Await(b, o); err != nil {
+		if o.withdraw(true) {
+			return backend.Status{}, o.explain(err) // Imrecv may still be given o
+		}
+		_ = c.Await(nil, o) // another goroutine is completing it
 	}
 	st, err := o.status, o.err
 	c.release(o)
 	return st, err
 }
 
-// park waits on a parked o. It returns b's error if it could withdraw o.
-func (c *Comm) park(b *backend.Bound, o *op) error {
-	c.me.waits()
-	err := c.me.sleep(b, began(b), &o.sleeper, o)
-	if err == nil {
-		return nil
-	}
-	if o.withdraw(true) {
-		return o.explain(err)
-	}
-	return c.me.sleep(nil, time.Time{}, &o.sleeper, o) // another goroutine is completing it
-}
-
 // Ready implements backend.Pending, for an operation without a request.
-func (o *op) Ready() bool { return o.state.Load() == opDone }
+func (o *op) Ready() bool { return o.done.Load() }
 
 // withdraw takes o out of its queue. If it returns false, o is complete or soon will be; or it is a message that
 // Mprobe has taken, which only a sender that cannot wait any longer takes back.
@@ -179,7 +152,7 @@ func (r *rank) notify(o *op) {
 			q.mu.Lock()
 			q.notifying = false
 			q.mu.Unlock()
-			r.sleepers.completed()
+			r.crew.Ask()
 		}
 	}()
 	for q.first != nil {
@@ -191,7 +164,7 @@ func (r *rank) notify(o *op) {
 		req := o.req
 		o.req, o.next = nil, nil
 		req.Complete(o.status, o.err)
-		r.sleepers.completed()
+		r.crew.Ask()
 		q.mu.Lock()
 	}
 	q.notifying, panicked = false, false

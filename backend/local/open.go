@@ -9,6 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/wait"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
@@ -42,7 +43,7 @@ type rank struct {
 	job *job
 	id  int // world rank
 
-	onWait func() // nil: none registered
+	crew wait.Crew // its goroutines that wait; all follow, because there are no links to sleep on
 
 	lost word.Pointer[ending] // set once it is lost
 
@@ -54,9 +55,7 @@ type rank struct {
 	frees   int
 	stored  int // bytes of messages copied and not received
 
-	probing  word.Int32 // goroutines that wait for a message to arrive
-	sleepers sleepers
-	notices  notices
+	notices notices
 }
 
 // group is one communicator: what its ranks share.
@@ -95,7 +94,9 @@ func New(n int) []backend.Comm {
 	world := make([]int, n)
 	for i := range world {
 		world[i] = i
-		j.ranks = append(j.ranks, &rank{job: j, id: i})
+		r := &rank{job: j, id: i}
+		r.crew.Shut()
+		j.ranks = append(j.ranks, r)
 	}
 	comms := make([]backend.Comm, n)
 	for i := range comms {
@@ -112,9 +113,6 @@ func (j *job) join(key groupKey, world []int, me int, acknowledged []int, contro
 	g := j.groups[key]
 	if g == nil {
 		g = &group{Members: match.NewMembers(world), job: j, key: key, ends: make([]Comm, len(world)), acknowledged: acknowledged}
-		for i := range g.ends {
-			g.ends[i].Parker = word.NewParker()
-		}
 		if controls != nil {
 			g.isControl, controls.control = true, g
 		}

@@ -64,9 +64,7 @@ func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op
 	o.node.Env, o.at, o.send = env, to, true
 	to.arrived.Push(&o.node)
 	to.mu.Unlock()
-	if to.probing.Load() > 0 {
-		to.sleepers.completed()
-	}
+	to.crew.Ask() // probes
 	if tag < 0 {
 		c.suspect(dest, tag, buf)
 	}

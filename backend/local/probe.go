@@ -29,14 +29,11 @@ func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (backe
 		}
 		return m, st, m != nil, err
 	}
-	c.me.waits()
 	o := c.op(nil)
 	o.node.Env, o.send = env, false
 	defer c.release(o)
-	c.me.probing.Add(1)
-	defer c.me.probing.Add(-1)
-	for start := began(b); m == nil && err == nil; {
-		if err := c.me.await(b, start, (*probe)(o)); err != nil {
+	for m == nil && err == nil {
+		if err := c.me.crew.AwaitPending(b, (*probe)(o)); err != nil {
 			return nil, backend.Status{}, false, o.explain(err)
 		}
 		m, st, err = c.look(env, hold)

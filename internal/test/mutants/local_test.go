@@ -71,21 +71,17 @@ var localMutants = []mutant{
 `,
 		why: "a rank that leaves the job is gone from the world only", test: "backend/local TestInterleaveLeaveBesideDerive"},
 	{file: "backend/local/wait.go",
-		old: `func (c *Comm) Wake() { c.me.sleepers.all() }`,
+		old: `func (c *Comm) Wake() { c.me.crew.Ask() }`,
 		new: `func (c *Comm) Wake() {}`,
 		why: "Wake does not make waiters look again", test: "backend/local TestInterleaveWaiters"},
 	{file: "backend/local/arrivals.go",
-		old: `	c.asleep.Store(true)
-	defer c.asleep.Store(false)
-	return cmp.Or(c.me.sleep(c.bound, start, &c.slot.sleeper, (*round)(c)), c.bound.Err(start))`,
-		new: `	if (*round)(c).Ready() {
-		return nil
-	}
-	c.asleep.Store(true)
-	defer c.asleep.Store(false)
-	c.slot.Park(0)
-	return cmp.Or(nil, c.bound.Err(start))`,
-		why: "a rank looks at the round, announces its sleep, and does not look again", test: "backend/local TestInterleaveCollectives"},
+		old: `		m.parked.Add(1)
+		late = c.me.crew.AwaitPending(c.bound, (*round)(c))
+`,
+		new: `		late = c.me.crew.AwaitPending(c.bound, (*round)(c))
+		m.parked.Add(1)
+`,
+		why: "a rank sleeps and does not tell the last one to arrive", test: "backend/local TestInterleaveCollectives"},
 	{file: "backend/local/arrivals.go",
 		old: `	if !c.group.arrivals.epoch.CompareAndSwap(k-1, k-1|stopped) {`,
 		new: `	if c.group.arrivals.epoch.Or(stopped) >= k {`,
@@ -104,11 +100,11 @@ var localMutants = []mutant{
 		return true`,
 		why: "a send ends at its deadline while the message is being received", test: "backend/local TestInterleaveMessages"},
 	{file: "backend/local/op.go",
-		old: `		if o.state.Swap(opDone) == opParked {`,
-		new: `		was := o.state.Load()
-		o.state.Store(opDone)
-		if was == opParked {`,
-		why: "a completion looks whether the goroutine sleeps, and says later that it is complete", test: "backend/local TestInterleaveMessages"},
+		old: `		o.done.Store(true)
+	case`,
+		new: `		defer o.done.Store(true)
+	case`,
+		why: "a completion wakes the goroutine, and says later that it is complete", test: "backend/local TestInterleaveMessages"},
 	{file: "backend/local/fail.go",
 		old: `	if g.end.Load() != nil {
 		g.arrivals.stop()
