@@ -34,13 +34,12 @@ func (m *arrivals) done(k uint64) (done, never bool) {
 
 // slot is a rank's arrival slot in its communicator.
 type slot struct {
-	epoch   word.Uint64 // the round it arrived in last
-	reading word.Bool   // it may be reading other ranks' buffers
-	gone    word.Bool   // it has closed the communicator; of a control communicator also: it is lost, or has closed the parent
-	making  word.Int64  // the call in progress, or the last one: 2*tag+round%2, see suspect
-	_       [32]byte
-	calls   [2]publishedCall // of the calls in round
-	_       [64]byte
+	epoch  word.Uint64 // the round it arrived in last
+	gone   word.Bool   // it has closed the communicator; of a control communicator also: it is lost, or has closed the parent
+	making word.Int64  // the call in progress, or the last one: 2*tag+round%2, see suspect
+	_      [32]byte
+	calls  [2]publishedCall // of the calls in round
+	_      [64]byte
 }
 
 // publishedCall is what a rank publishes of its call. It is written before the rank
@@ -173,16 +172,13 @@ const grace = 20 * time.Millisecond
 func (c *Comm) waitUnread() bool {
 	user := c.call.Op != nil && c.call.Op.Code == backend.OpUser
 	var late time.Time
-	for i := range c.group.ends {
-		for c.group.ends[i].reading.Load() {
-			word.Yield()
-			switch {
-			case !user || c.bound.Err(time.Time{}) == nil:
-			case late.IsZero():
-				late = time.Now()
-			case time.Since(late) > grace:
-				return false
-			}
+	for c.group.readers.Shut(); !c.group.readers.Empty(); word.Yield() {
+		switch {
+		case !user || c.bound.Err(time.Time{}) == nil:
+		case late.IsZero():
+			late = time.Now()
+		case time.Since(late) > grace:
+			return false
 		}
 	}
 	return true

@@ -114,12 +114,14 @@ func (c *Comm) finishInline() error {
 
 // finishShared computes this rank's result from the other ranks' buffers.
 func (c *Comm) finishShared() error {
-	c.reading.Store(true)
+	if !c.group.readers.Enter() {
+		return c.stopped()
+	}
 	err := direct.Run(c.call, c.rank, len(c.group.ends), (*peers)(c), &c.scratch, false)
 	if err != nil {
 		c.Break(err)
 	}
-	c.reading.Store(false)
+	c.group.readers.Leave()
 	return err
 }
 
@@ -129,9 +131,8 @@ func (c *Comm) published(rank int) *publishedCall { return &c.group.ends[rank].c
 // peers gives package direct the inputs that were published with the calls, or the ranks'
 // own buffers.
 //
-// Invariant: a rank reads another's buffers only while reading is set in its slot, and only
-// if the communicator had not ended after reading was set. Ranks that give up wait until no
-// rank is reading, so the call and its buffers stay valid.
+// Invariant: a rank reads another's buffers only inside the gate readers. A rank that gives up shuts the gate and waits
+// until it is empty, so its call and its buffers stay valid. A rank that finds the communicator ended reads no more.
 type peers Comm
 
 // ended returns why the other ranks' buffers cannot be read any more, or nil.
@@ -180,7 +181,9 @@ func (p *peers) Over() error {
 func (p *peers) Fails(err error, exits bool) {
 	c := (*Comm)(p)
 	if c.Break(err); exits {
-		c.reading.Store(false)
+		if !c.inline {
+			c.group.readers.Leave()
+		}
 		c.leave(err)
 	}
 }
@@ -192,10 +195,7 @@ func (p *peers) Sync(work []byte, bad error) error {
 	if o.bad = bad; work != nil { // else others may be reading what there is
 		o.bufs[direct.Work] = work
 	}
-	c.reading.Store(false)
-	err := c.arrive((*Comm).judge)
-	c.reading.Store(true)
-	if err != nil {
+	if err := c.arrive((*Comm).judge); err != nil {
 		return err
 	}
 	return c.group.arrivals.verdict

@@ -45,7 +45,6 @@ func (e *explored) name(g *group) {
 	for i := range g.ends {
 		e.x.Name(&g.ends[i].gone, "gone of rank %d", i)
 		e.x.Name(&g.ends[i].epoch, "round of rank %d", i)
-		e.x.Name(&g.ends[i].reading, "reading of rank %d", i)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/gate"
 	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wait"
@@ -75,6 +76,7 @@ type group struct {
 	end      word.Pointer[ending]
 	ends     []Comm // by rank
 	arrivals arrivals
+	readers  gate.Gate  // the ranks that may be reading the buffers of others; shut when a rank gives up
 	gone     word.Int32 // members whose slots say that they are gone
 
 	acknowledged []int  // world ranks whose losses do not end it

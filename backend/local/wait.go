@@ -56,14 +56,6 @@ func (c *Comm) Await(b *backend.Bound, p backend.Pending) error {
 	return nil
 }
 
-// began returns the time if b needs it.
-func began(b *backend.Bound) time.Time {
-	if b.Limited() {
-		return time.Now()
-	}
-	return time.Time{}
-}
-
 // Poll implements backend.Comm. Operations progress without it. It lets other ranks
 // run.
 func (c *Comm) Poll() { word.Yield() }
