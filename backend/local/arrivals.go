@@ -35,7 +35,7 @@ func (m *arrivals) done(k uint64) (done, never bool) {
 // slot is a rank's arrival slot in its communicator.
 type slot struct {
 	epoch  word.Uint64 // the round it arrived in last
-	gone   word.Bool   // it has closed the communicator; of a control communicator also: it is lost, or has closed the parent
+	gone   word.Bool   // it has closed the communicator, has left the job, or is lost; see group
 	making word.Int64  // the call in progress, or the last one: 2*tag+round%2, see suspect
 	_      [32]byte
 	calls  [2]publishedCall // of the calls in round
@@ -105,7 +105,7 @@ func (c *Comm) waitRound(k uint64) error {
 	if c.giveUp(k, g.left(c.rank)) == nil { // another goroutine has closed the communicator
 		return nil
 	}
-	return &backend.Fault{Sentinel: backend.ErrClosed}
+	return g.own(c.rank)
 }
 
 // round is a rank's wait for the others.

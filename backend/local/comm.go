@@ -62,26 +62,20 @@ func (c *Comm) Diagnostics() []string { return nil }
 
 // Derive implements backend.Comm.
 func (c *Comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	return c.derive(c.group.Some(members), id, c.group.acknowledged, nil)
+	return c.derive(c.group.Some(members), id, c.group.acknowledged)
 }
 
-// derive makes a communicator of some of the job's ranks. It has acknowledged the given
-// losses, and is the control communicator of controls if that is not nil.
-func (c *Comm) derive(world []int, id uint32, acknowledged []int, controls *group) (backend.Comm, error) {
+// derive makes a communicator of some of the job's ranks, which has acknowledged the given losses.
+func (c *Comm) derive(world []int, id uint32, acknowledged []int) (backend.Comm, error) {
 	j := c.group.job
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	if c.gone.Load() {
-		return nil, &backend.Fault{Sentinel: backend.ErrClosed}
+		j.mu.Unlock()
+		return nil, c.group.own(c.rank)
 	}
-	if c.group.isControl {
-		return nil, backend.Faultf(backend.ErrNotSupported, "a control communicator cannot have derived ones")
-	}
-	d, err := j.join(groupKey{id, world[0]}, world, c.me.id, acknowledged, controls)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	d, err := j.join(groupKey{id, world[0]}, world, c.me.id, acknowledged, c.group)
+	j.mu.Unlock()
+	return d, err
 }
 
 // peer returns the rank that has rank i in c.

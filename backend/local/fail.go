@@ -5,6 +5,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
 // ending is why a communicator cannot be used any more.
@@ -17,23 +18,13 @@ type ending struct {
 // the lock of the queue that they are going to use. A communicator is marked as ended
 // before its queues are cleared, so no operation stays behind.
 func (c *Comm) unusable() error {
-	if e := c.ending(); e != nil {
+	if e := c.group.end.Load(); e != nil {
 		return e.later
 	}
 	if c.gone.Load() {
-		return &backend.Fault{Sentinel: backend.ErrClosed}
+		return c.group.own(c.rank)
 	}
 	return nil
-}
-
-// ending returns why the communicator has ended for this rank, or nil. No loss ends a control communicator,
-// except for the lost rank.
-func (c *Comm) ending() *ending {
-	e := c.group.end.Load()
-	if e == nil && c.group.isControl {
-		e = c.me.lost.Load()
-	}
-	return e
 }
 
 // Break implements backend.Comm.
@@ -41,9 +32,13 @@ func (c *Comm) Break(err error) {
 	c.group.finish(&ending{cause: err, later: &backend.Broken{Cause: err}})
 }
 
-// Broken implements backend.Comm.
+// Broken implements backend.Comm. No loss ends a control communicator, except for the lost rank.
 func (c *Comm) Broken() error {
-	if e := c.ending(); e != nil {
+	e := c.group.end.Load()
+	if e == nil && c.gone.Load() {
+		_, e = c.group.job.fate(c.me.id)
+	}
+	if e != nil {
 		return e.cause
 	}
 	return nil
@@ -119,7 +114,7 @@ func (g *group) ended(o *op, member int, held bool) error {
 
 // own returns the error of the operations of a member that has closed the communicator, or is lost.
 func (g *group) own(member int) error {
-	if e := g.job.ranks[g.World[member]].lost.Load(); e != nil {
+	if _, e := g.job.fate(g.World[member]); e != nil {
 		return e.later
 	}
 	return &backend.Fault{Sentinel: backend.ErrClosed}
@@ -128,10 +123,11 @@ func (g *group) own(member int) error {
 // left returns the error of operations that need a rank that has closed the
 // communicator.
 func (g *group) left(rank int) error {
-	if e := g.job.ranks[g.World[rank]].lost.Load(); e != nil {
+	is, e := g.job.fate(g.World[rank])
+	if e != nil {
 		return e.later
 	}
-	if g.job.world.ends[g.World[rank]].gone.Load() {
+	if is == membership.Left {
 		return backend.PeerLeft("rank %d has left the job", rank)
 	}
 	return backend.PeerLeft("rank %d has closed the communicator", rank)
@@ -158,16 +154,17 @@ func (g *group) absent(rank int, env match.Env) error {
 func (c *Comm) Close() error {
 	g, j := c.group, c.group.job
 	var err error
-	if g == j.world {
+	if g.key == worldKey {
 		err = backend.Unwaited(c, c.underWay)
 	}
 	c.Recovery.Close()
 	j.mu.Lock()
 	groups := []*group{g}
-	if g == j.world {
+	if g.key == worldKey {
 		groups = j.all()
-	} else if g.control != nil {
-		groups = append(groups, g.control)
+		j.peers[c.me.id].Leave()
+	} else if control := j.groups[g.key.control()]; control != nil {
+		groups = append(groups, control)
 	}
 	groups = slices.DeleteFunc(groups, func(g *group) bool { return !g.part(c.me.id) })
 	j.mu.Unlock()

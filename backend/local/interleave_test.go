@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/test/directtest"
 	"github.com/cohort-hpc/cohort/internal/word"
@@ -205,6 +207,55 @@ func TestInterleaveEndOfCollective(t *testing.T) {
 					}
 					return nil
 				})
+			})
+		})
+	}
+}
+
+// Of three ranks, one leaves and one dies, or one does both, in every order. A rank that has left is never lost, the
+// others agree on whether a collective has completed, and a communicator that is made meanwhile knows who is gone.
+func TestInterleaveDeathBesideDeparture(t *testing.T) {
+	for _, dies := range []int{1, 2} {
+		gone := func(e *explored) {
+			e.x.Go("leaves", func() { e.is("close", e.comms[1].Close(), nil) })
+			e.x.Go("dies", func() {
+				left := e.comms[0].Left()
+				e.is("declare", e.comms[0].Declare(dies, errors.New("out of luck")), nil)
+				if slices.Contains(left, dies) && len(e.comms[0].Failed()) > 0 {
+					e.x.Errorf("rank %d has left, and is lost", dies)
+				}
+			})
+			e.x.Check(func() error {
+				for i, c := range e.comms {
+					lost, left := c.Failed(), c.Left()
+					if dies == 1 && len(lost)+len(left) != 1 || dies == 2 && (!slices.Equal(lost, []int{2}) || !slices.Equal(left, []int{1})) {
+						return fmt.Errorf("rank %d: lost %v, left %v", i, lost, left)
+					}
+				}
+				return nil
+			})
+		}
+		explore(t, 3, -1, func(e *explored) {
+			e.each(func(c *Comm) error { return barrier(c, nil, 0) })
+			gone(e)
+			e.all(backend.ErrPeerLost, backend.ErrClosed)
+		})
+		explore(t, 3, 1, func(e *explored) {
+			gone(e)
+			e.x.Go("goes on", func() {
+				control, err := e.comms[0].Control(agree.ControlID)
+				e.is("control", err, nil)
+				for _, from := range []int{1, dies} {
+					_, err = control.Recv(nil, nil, from, 0)
+					e.is("receive", err, backend.ErrPeerLost)
+				}
+				e.is("control", control.Broken(), nil)
+				d, err := e.comms[0].Derive([]int{2, 0}, 5)
+				e.is("derive", err, nil)
+				if dies == 2 {
+					_, err = d.Recv(nil, nil, 0, 0)
+					e.is("receive", err, backend.ErrPeerLost)
+				}
 			})
 		})
 	}

@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/gate"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/membership"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wait"
 	"github.com/cohort-hpc/cohort/internal/word"
@@ -18,11 +20,23 @@ import (
 type job struct {
 	ranks []*rank
 	spins int // how often a waiter checks before it parks; 0 if ranks share processors
-	world *group
 
 	mu     word.Mutex // guards the fields below
 	groups map[groupKey]*group
-	losses []loss // the first one first
+	peers  []peer // by world rank, and after them one that is lost when the job has ended
+}
+
+// peer is what has become of a rank. There are no links.
+type peer struct {
+	membership.Peer
+	end *ending // of the communicators that its loss ends
+}
+
+// fate returns what has become of a rank, and if it is lost, why.
+func (j *job) fate(world int) (membership.Standing, *ending) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.peers[world].Standing, j.peers[world].end
 }
 
 // all returns the communicators there are, in an order that is the same in every run. j.mu is held.
@@ -39,14 +53,18 @@ type groupKey struct {
 	first int
 }
 
+// worldKey is the key of the communicator that New makes.
+var worldKey groupKey
+
+// control returns the key of the control communicator.
+func (k groupKey) control() groupKey { return groupKey{k.id | agree.ControlID, k.first} }
+
 // rank is what one rank has, whatever the communicator.
 type rank struct {
 	job *job
 	id  int // world rank
 
 	crew wait.Crew // its goroutines that wait; all follow, because there are no links to sleep on
-
-	lost word.Pointer[ending] // set once it is lost
 
 	mu      word.Mutex  // guards the fields below
 	posted  match.Queue // receives waiting for a message
@@ -63,8 +81,10 @@ type rank struct {
 //
 //	word           is set once, by
 //	end            Break; Abort and a loss, in all groups that have not acknowledged it
-//	gone of a slot Close of the rank; Close of the world, in all groups that it is a member of
-//	               in a control communicator also Close of the other one, and the loss of the rank
+//	gone of a slot Close of the rank; Close of the world and the loss of the rank, in all groups that it is a
+//	               member of; in a control communicator also Close of the other one
+//
+// Package membership has the rules for what becomes of a rank.
 //
 // Invariant: losses and departures are told to all groups at once under job.mu, and a new group inherits them
 // there. An operation looks at both words under the lock of its queue, and after a change somebody sweeps all
@@ -79,9 +99,7 @@ type group struct {
 	readers  gate.Gate  // the ranks that may be reading the buffers of others; shut when a rank gives up
 	gone     word.Int32 // members whose slots say that they are gone
 
-	acknowledged []int  // world ranks whose losses do not end it
-	control      *group // its control communicator, guarded by job.mu
-	isControl    bool   // no loss ends it
+	acknowledged []int // world ranks whose losses do not end it
 
 	area word.Pointer[shmem.Area] // the last one that Share has made
 }
@@ -89,43 +107,39 @@ type group struct {
 // New makes a job of n ranks and returns the first communicator's end of each.
 // Every rank must Close its own.
 func New(n int) []backend.Comm {
-	j := &job{groups: make(map[groupKey]*group)}
+	j := &job{groups: make(map[groupKey]*group), peers: make([]peer, n+1)}
 	if procs := runtime.GOMAXPROCS(0); procs > 1 && n <= procs {
 		j.spins = spins
 	}
-	world := make([]int, n)
-	for i := range world {
-		world[i] = i
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
 		r := &rank{job: j, id: i}
 		r.crew.Shut()
 		j.ranks = append(j.ranks, r)
 	}
 	comms := make([]backend.Comm, n)
 	for i := range comms {
-		c, _ := j.join(groupKey{}, world, i, nil, nil) // nobody else knows the job yet
-		comms[i], j.world = c, c.group
+		comms[i], _ = j.join(worldKey, all, i, nil, nil) // nobody else knows the job yet
 	}
 	return comms
 }
 
 // join returns the end that world rank me has of the communicator of the given
 // members. The first member that calls it makes the group, which has acknowledged the
-// given losses, and is the control communicator of controls if that is not nil. j.mu is held.
-func (j *job) join(key groupKey, world []int, me int, acknowledged []int, controls *group) (*Comm, error) {
+// given losses. from is the one that it is derived from. j.mu is held.
+func (j *job) join(key groupKey, world []int, me int, acknowledged []int, from *group) (backend.Comm, error) {
 	g := j.groups[key]
 	if g == nil {
 		g = &group{Members: match.NewMembers(world), job: j, key: key, ends: make([]Comm, len(world)), acknowledged: acknowledged}
-		if controls != nil {
-			g.isControl, controls.control = true, g
-		}
 		for i, w := range world {
-			if controls != nil && (j.ranks[w].lost.Load() != nil || controls.ends[i].gone.Load()) ||
-				j.world != nil && j.world.ends[w].gone.Load() {
+			if j.peers[w].Over() || g.isControl() && from.ends[i].gone.Load() {
 				g.part(w)
 			}
 		}
-		for _, l := range j.losses {
-			if !g.acknowledges(l.rank) && g.end.CompareAndSwap(nil, l.end) {
+		for r := range j.peers {
+			if e := j.peers[r].end; e != nil && !g.acknowledges(r) {
+				g.end.CompareAndSwap(nil, e)
 				g.arrivals.stop()
 			}
 		}

@@ -4,15 +4,9 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
-
-// loss is a lost rank, and the error with which its loss ends communicators.
-type loss struct {
-	rank int // everyRank: the job has ended
-	end  *ending
-}
-
-const everyRank = -1
 
 // ID implements agree.Comm.
 func (c *Comm) ID() uint32 { return c.group.key.id }
@@ -31,62 +25,59 @@ func (c *Comm) Declare(rank int, why error) error {
 
 // Abort implements backend.Comm.
 func (c *Comm) Abort(code int) error {
-	c.group.job.fail(everyRank, backend.Faultf(backend.ErrPeerLost, "rank %d aborted the job with code %d", c.me.id, code))
+	c.group.job.fail(c.Ranks(), backend.Faultf(backend.ErrPeerLost, "rank %d aborted the job with code %d", c.me.id, code))
 	return nil
 }
 
 // Failed implements agree.Comm.
-func (c *Comm) Failed() (lost []int) {
-	for i, r := range c.group.job.ranks {
-		if r.lost.Load() != nil {
-			lost = append(lost, i)
-		}
-	}
-	return lost
-}
+func (c *Comm) Failed() []int { return c.group.job.those(membership.Lost) }
 
 // Left implements agree.Comm.
-func (c *Comm) Left() (left []int) {
-	j := c.group.job
-	for i, r := range j.ranks {
-		if r.lost.Load() == nil && j.world.ends[i].gone.Load() {
-			left = append(left, i)
+func (c *Comm) Left() []int { return c.group.job.those(membership.Left) }
+
+// those returns the world ranks of a standing.
+func (j *job) those(s membership.Standing) (ranks []int) {
+	for i := range j.ranks {
+		if is, _ := j.fate(i); is == s {
+			ranks = append(ranks, i)
 		}
 	}
-	return left
+	return ranks
 }
 
 // Control implements agree.Comm.
 func (c *Comm) Control(id uint32) (backend.Comm, error) {
-	return c.derive(c.group.World, id, nil, c.group)
+	return c.derive(c.group.World, id, nil)
 }
 
 // Acknowledge implements agree.Comm.
 func (c *Comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
-	return c.derive(c.group.Some(members), id, slices.Concat(c.group.acknowledged, lost), nil)
+	return c.derive(c.group.Some(members), id, slices.Concat(c.group.acknowledged, lost))
 }
+
+// isControl reports whether g is a control communicator.
+func (g *group) isControl() bool { return g.key.id&agree.ControlID != 0 }
 
 // acknowledges reports whether g goes on after the loss of a rank.
 func (g *group) acknowledges(rank int) bool {
-	return g.isControl && rank != everyRank || slices.Contains(g.acknowledged, rank)
+	return g.isControl() && rank < len(g.job.ranks) || slices.Contains(g.acknowledged, rank)
 }
 
-// fail makes a rank lost, unless it is already, or ends all communicators.
+// fail makes a rank lost, unless it has left or is lost already. Rank len(ranks) stands for all: the job ends.
 func (j *job) fail(rank int, err error) {
-	e := &ending{cause: err, later: err}
 	j.mu.Lock()
-	if rank != everyRank && !j.ranks[rank].lost.CompareAndSwap(nil, e) {
+	p := &j.peers[rank]
+	if !p.Lose(false) {
 		j.mu.Unlock()
 		return
 	}
-	j.losses = append(j.losses, loss{rank, e})
+	p.end = &ending{cause: err, later: err}
 	groups := j.all()
 	for _, g := range groups {
-		if g.acknowledges(rank) {
-			g.part(rank)
-		} else {
-			g.end.CompareAndSwap(nil, e) // a rank that closes it later has not left it first
+		if !g.acknowledges(rank) {
+			g.end.CompareAndSwap(nil, p.end) // before: a reader of gone finds the reason
 		}
+		g.part(rank)
 	}
 	j.mu.Unlock()
 	for _, g := range groups {

@@ -44,8 +44,8 @@ type Comm interface {
 	Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error)
 }
 
-// controlID is a bit that is set in the ids of control communicators only.
-const controlID = 1 << 31
+// ControlID is a bit that is set in the ids of control communicators only.
+const ControlID = 1 << 31
 
 // The kinds of agreements.
 const (
@@ -112,7 +112,7 @@ func (r *Recovery) open(call string) error {
 	made, closed := r.control != nil, r.closed
 	r.mu.Unlock()
 	if !made && !closed {
-		control, err := r.Of.Control(r.Of.ID() | controlID)
+		control, err := r.Of.Control(r.Of.ID() | ControlID)
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ var users = map[string][]string{
 	"internal/comm":       {""},
 	"internal/board":      {"internal/engine", "internal/node"},
 	"internal/engine":     {"backend/shm", "backend/tcp"},
-	"internal/membership": {"internal/engine"},
+	"internal/membership": {"backend/local", "internal/engine"},
 	"internal/memlink":    {"backend/shm", "backend/tcp", "internal/board", "internal/engine", "internal/node"},
 	"internal/direct":     {"backend/local", "internal/board"},
 	"internal/frame":      {"backend/tcp", "internal/engine", "internal/memlink", "internal/wire"},

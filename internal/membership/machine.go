@@ -42,6 +42,25 @@ func (p *Peer) Waits() bool { return p.Link == Wanted || p.Link == Asked }
 // Over reports whether the peer has left or is lost.
 func (p *Peer) Over() bool { return p.Standing >= Left }
 
+// Lose makes the peer lost, for the caller, or for another rank if told is true. It returns false if the peer was lost
+// before, or has left and is lost for the caller alone.
+func (p *Peer) Lose(told bool) bool {
+	if p.Standing == Lost || p.Standing == Left && !told {
+		return false
+	}
+	p.Standing = Lost
+	return true
+}
+
+// Leave notes that the peer has left in good order, and returns false if it had left before or is lost.
+func (p *Peer) Leave() bool {
+	if p.Over() {
+		return false
+	}
+	p.Standing = Left
+	return true
+}
+
 // Why is the reason why a rank is declared lost.
 type Why uint8
 
@@ -278,11 +297,9 @@ func (m *Machine) Said(r int) {
 
 // note notes that a rank has left.
 func (m *Machine) note(r int) {
-	p := m.Peers[r]
-	if p.Standing == Left {
+	if !m.Peers[r].Leave() {
 		return
 	}
-	p.Standing = Left
 	m.host.HasLeft(r)
 	if m.OnDemand && m.Hub == m.Me {
 		m.departed = append(m.departed, r)
@@ -312,13 +329,11 @@ func (m *Machine) Told(from int, n Notice) {
 	}
 }
 
-// Lose notes that a rank is lost, for this rank, or for another one if told is true. It returns false if the rank was
-// lost before, or has left and is lost for this rank alone. The host calls Rehub afterwards.
+// Lose does what Peer.Lose does, until this rank has ended its links. The host calls Rehub afterwards.
 func (m *Machine) Lose(r int, told bool) bool {
-	if s := m.Peers[r].Standing; m.Closed || s == Lost || s == Left && !told {
+	if m.Closed || !m.Peers[r].Lose(told) {
 		return false
 	}
-	m.Peers[r].Standing = Lost
 	m.LostList = append(m.LostList, r)
 	return true
 }

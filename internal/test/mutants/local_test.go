@@ -43,32 +43,25 @@ var localMutants = []mutant{
 `,
 		why: "chunks taken after a failure are counted nowhere", test: "pool TestInterleaveFailures"},
 	{file: "backend/local/fail.go",
-		old: `	groups := []*group{g}
-	if g == j.world {
-		groups = j.all()
-	} else if g.control != nil {
-		groups = append(groups, g.control)
-	}
+		old: `	} else if control := j.groups[g.key.control()]; control != nil {
 `,
-		new: `	groups, control := []*group{g}, g.control
-	j.mu.Unlock()
-	j.mu.Lock()
-	if g == j.world {
-		groups = j.all()
-	} else if control != nil {
-		groups = append(groups, control)
-	}
+		new: `	} else {
+		control := j.groups[g.key.control()]
+		j.mu.Unlock()
+		j.mu.Lock()
+		if control == nil {
+			control = g
+		}
 `,
 		why: "Close looks for the control communicator, and acts after another rank has made it", test: "backend/local TestInterleaveLeaveBesideDerive"},
 	{file: "backend/local/open.go",
-		old: `				j.world != nil && j.world.ends[w].gone.Load() {`,
-		new: `				false {`,
+		old: `			if j.peers[w].Over() || g`,
+		new: `			if g`,
 		why: "a new communicator does not inherit who has left the job", test: "backend/local TestInterleaveLeaveBesideDerive"},
 	{file: "backend/local/fail.go",
 		old: `		groups = j.all()
-`,
-		new: `		_ = j.all
-`,
+		j.peers`,
+		new: `		j.peers`,
 		why: "a rank that leaves the job is gone from the world only", test: "backend/local TestInterleaveLeaveBesideDerive"},
 	{file: "backend/local/wait.go",
 		old: `func (c *Comm) Wake() { c.me.crew.Ask() }`,
@@ -112,6 +105,11 @@ var localMutants = []mutant{
 	for`,
 		new: `	for`,
 		why: "the end of a communicator does not stop its rounds", test: "backend/local TestInterleaveEndOfCollective"},
+	{file: "backend/local/survivor.go",
+		old: `		g.part(rank)
+`,
+		new: ``,
+		why: "a rank that is lost is not gone from the control communicators", test: "backend/local TestInterleaveDeathBesideDeparture"},
 	{file: "backend/local/p2p.go",
 		old: `	if err := c.unusable(); err != nil {
 		to.mu.Unlock()
