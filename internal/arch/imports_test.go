@@ -58,7 +58,7 @@ var users = map[string][]string{
 	"internal/shmem":      {"backend/*", "internal/board", "internal/comm", "internal/direct", "internal/engine", "internal/frame", "internal/memlink", "internal/node", "internal/sched", "pool", "cmd/cohort", "internal/spawn", "internal/window", "internal/word"},
 	"internal/spawn":      {"cmd/cohort", "internal/remote"},
 	"internal/view":       {"", "backend/*", "cohorttest", "file", "tensor", "internal/accel/*", "internal/clp", "internal/comm", "internal/flight", "internal/kernel", tests, "internal/window"},
-	"internal/wait":       {"backend/local", "internal/engine", "internal/memlink", "internal/node"},
+	"internal/wait":       {"backend/local", "internal/engine", "internal/memlink", "internal/node", "internal/window"},
 	"internal/window":     {"", "internal/comm"},
 	"internal/word":       {"backend", "backend/*", "internal/*", "pool"},
 	"internal/wire":       {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
