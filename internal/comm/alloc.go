@@ -153,7 +153,7 @@ func (a *Allocation) make(c *Comm) (*Window, error) {
 	k := c.core
 	mem, err := a.memory(c)
 	if err == nil {
-		err = shmem.Populate(a.own(k, mem.Bytes()), window.Until(c.bound, k.bc))
+		err = shmem.Populate(a.own(k, mem.Bytes()), (&window.Until{Bound: c.bound, Comm: k.bc}).Err)
 	}
 	all, err := c.exchange(a.typ, encode(err), nil)
 	if err != nil {

@@ -96,7 +96,7 @@ func (w *Onesided) access(a *Access) error {
 	case len(a.In)+len(a.Out) == 0 || a.Rank == backend.ProcNull:
 		return nil
 	case s.parts[a.Rank].Here():
-		x := waiter{s: s, gate: &s.origin, bound: w.c.bound}
+		x := waiter{s, &s.origin, window.Until{Bound: w.c.bound, Comm: s.core.bc}}
 		return s.apply(&s.parts[a.Rank], a.Kind, a.Op, a.Disp, a.In, a.Out, x.expired)
 	}
 	return w.begun().send(a)
@@ -107,8 +107,7 @@ func (w *Onesided) access(a *Access) error {
 type waiter struct {
 	s     *onesided
 	gate  *gate.Gate
-	bound *backend.Bound
-	until func() error // made when it first waits
+	until window.Until
 }
 
 // expired returns why the goroutine can wait no longer. A rank that is lost may have been in the access.
@@ -120,10 +119,7 @@ func (x *waiter) expired() error {
 	if err := s.failure(); err != nil {
 		return err
 	}
-	if x.until == nil {
-		x.until = window.Until(x.bound, s.core.bc)
-	}
-	err := x.until()
+	err := x.until.Err()
 	if x.gate == &s.target && !errors.Is(err, backend.ErrPeerLost) {
 		return nil // the window does not end with the communicator that it is for
 	}

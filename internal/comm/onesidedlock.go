@@ -65,7 +65,7 @@ func (w *Onesided) lock(kind window.Kind, rank int) error {
 		w = w.begun()
 	}
 	var state window.LockState
-	x := waiter{s: s, gate: &s.origin, bound: w.c.bound}
+	x := waiter{s, &s.origin, window.Until{Bound: w.c.bound, Comm: s.core.bc}}
 	for i := 1; ; i++ {
 		next, has := state.Take(kind, s.core.rank)
 		was, err := w.tryLock(kind, rank, state)
@@ -165,7 +165,7 @@ func (s *onesided) home() *Onesided { return &Onesided{s.core.home, s} }
 // unlockAll releases the locks that this rank holds, with an error that names one. After a loss, also of this rank,
 // they stay taken: what they guard may be half done.
 func (w *Onesided) unlockAll() (err error) {
-	if w.s.failure() != nil || errors.Is(window.Until(nil, w.s.core.bc)(), backend.ErrPeerLost) {
+	if w.s.failure() != nil || errors.Is((&window.Until{Comm: w.s.core.bc}).Err(), backend.ErrPeerLost) {
 		return nil
 	}
 	for r := range w.s.counts {

@@ -79,7 +79,7 @@ func (s *onesided) carryOut(st backend.Status, mayWait bool) error {
 		s.remote.core.bc.Break(err)
 		return err
 	}
-	x := waiter{s: s, gate: &s.target}
+	x := waiter{s, &s.target, window.Until{Comm: s.core.bc}}
 	expired := x.expired
 	if !mayWait {
 		if op != nil && s.elem.Size > 8 && len(in) > s.elem.Size {

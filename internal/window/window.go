@@ -114,15 +114,12 @@ func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var until func() error // made when the call first waits
+	until := Until{Bound: b, Comm: w.comm}
 	expired := func() error {
 		if w.IsShut() {
 			return errClosed
 		}
-		if until == nil {
-			until = Until(b, w.comm)
-		}
-		return until()
+		return until.Err()
 	}
 	for r := lo; r < hi; r++ {
 		if err := w.locks[r].take(kind, w.rank, expired); err != nil {
@@ -248,22 +245,28 @@ func (w *Window) releaseAll() error {
 	return backend.Faultf(backend.ErrWin, "closed while this rank held the lock of rank %d's part", held)
 }
 
-// Until returns a function that returns why an operation that begins now has to end: its time is
-// up, or the communicator has ended. It returns nil while the operation may go on.
-func Until(b *backend.Bound, c backend.Comm) func() error {
-	start := time.Now()
-	return func() error {
-		if err := b.Err(start); err != nil {
-			return err
-		}
-		if err := c.Broken(); err != nil {
-			return &backend.Broken{Cause: err}
-		}
-		// A probe finds out that a rank is lost, which ends every operation, and makes the progress without
-		// which other ranks may not get to unlock. No message has this tag.
-		_, _, err := c.Probe(nil, backend.AnySource, backend.AnyTag+1, false)
+// Until says why an operation that waits has to end: its time is up, or the communicator has ended.
+type Until struct {
+	Bound *backend.Bound
+	Comm  backend.Comm
+	start time.Time // of the first Err
+}
+
+// Err returns nil while the operation may go on.
+func (u *Until) Err() error {
+	if u.start.IsZero() {
+		u.start = time.Now()
+	}
+	if err := u.Bound.Err(u.start); err != nil {
 		return err
 	}
+	if err := u.Comm.Broken(); err != nil {
+		return &backend.Broken{Cause: err}
+	}
+	// A probe finds out that a rank is lost, which ends every operation, and makes the progress without
+	// which other ranks may not get to unlock. No message has this tag.
+	_, _, err := u.Comm.Probe(nil, backend.AnySource, backend.AnyTag+1, false)
+	return err
 }
 
 var errClosed error = &backend.Fault{Sentinel: backend.ErrClosed, Text: "the window is closed"}
