@@ -10,8 +10,9 @@ import (
 )
 
 // The library keeps an abandoned send until its message is received. MPICH cannot finalize while
-// there is one: MPI_Finalize waits for it, or UCX ends the process. So the ranks drain their
-// messages in the world's Close, in two rounds:
+// there is one: MPI_Finalize waits for it, or UCX ends the process. A rank in MPI_Finalize also does
+// not learn that another rank has failed, and mpirun of Open MPI 4.1.4 may then never end. So the
+// ranks drain their messages in the world's Close, in two rounds:
 //
 //  0. Each rank reports to rank 0 that it has arrived. From then on nobody waits for a send.
 //  1. Each rank receives and discards what the others have sent. It reports once it has no send

@@ -303,7 +303,7 @@ func (p *process) join(cfg Config) (*comm, error) {
 // the nodes.
 func (p *process) agree(c *comm, cfg Config) error {
 	mine := []byte{bit(cfg.Check), bit(cfg.Deterministic), bit(cfg.Bounded), bit(p.polled), byte(math.MaxUint8 - min(p.small, smallBytes)/16),
-		bit(!p.owned || p.recovers || !p.quirks.has(quirkOwed)),
+		bit(!p.owned || p.recovers),
 		bit(p.level < libmpi.Serialized)}
 	all := make([]byte, len(mine))
 	max := c.p.ops.predefined[backend.OpMax]
@@ -441,7 +441,7 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 		inside = "an abandoned blocking call is still in the library"
 	case !free:
 		inside = "a blocking call of another goroutine is still in the library; use a handle of WithContext, whose receives and probes end"
-	case why == owing && p.drains:
+	case why == owing && p.drains && p.quirks.has(quirkOwed):
 		inside = why
 	}
 	if inside != "" && !p.owned {
