@@ -12,13 +12,14 @@ import (
 type Comm struct {
 	slot // what the other ranks see of it
 
+	// Whoever completes an operation reads these.
 	group *group // nil until this rank has joined it
 	me    *rank
 	rank  int
 
-	spare word.Pointer[op] // a record for the next operation
-
 	agree.Recovery
+
+	spare word.Pointer[op] // a record for the next operation
 
 	// The fields below belong to the collective in progress.
 	call    *backend.Call

@@ -26,6 +26,8 @@ type op struct {
 	done   word.Bool // status and err are final
 
 	next *op // in whatever list it is in
+
+	_ [32]byte // no two operations share a cache line
 }
 
 var ops = sync.Pool{New: func() any {
@@ -90,6 +92,8 @@ func (o *op) complete(st backend.Status, err error) {
 
 // finish waits until o, which has no request, is complete, and releases it.
 func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
+	for look := c.group.job.patience(); !o.done.Load() && look.more(); {
+	}
 	if err := c.Await(b, o); err != nil {
 		if o.withdraw(true) {
 			return backend.Status{}, o.explain(err) // Imrecv may still be given o

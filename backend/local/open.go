@@ -65,6 +65,7 @@ type rank struct {
 	id  int // world rank
 
 	crew wait.Crew // its goroutines that wait; all follow, because there are no links to sleep on
+	_    [64]byte  // senders look at crew when they have used mu
 
 	mu      word.Mutex  // guards the fields below
 	posted  match.Queue // receives waiting for a message
