@@ -29,11 +29,7 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 	if o, ok := p.(interface{ Soon() bool }); ok && c.e.cfg.Spare && o.Soon() {
 		return nil
 	}
-	return c.e.await(b, p)
-}
-
-// await waits for p, as one of the process's crew.
-func (e *Engine) await(b *backend.Bound, p backend.Pending) error {
+	e := c.e
 	if b != nil && b.Background {
 		return e.attend(b, p)
 	}
