@@ -7,23 +7,11 @@ import (
 )
 
 func (s socket) read(a, b []byte) (int, error) {
-	switch {
-	case len(a) == 0:
-		return unix.Read(int(s), b)
-	case len(b) == 0:
-		return unix.Read(int(s), a)
-	}
 	v := [2][]byte{a, b}
 	return unix.Readv(int(s), v[:])
 }
 
 func (s socket) write(a, b []byte) (int, error) {
-	switch {
-	case len(a) == 0:
-		return unix.Write(int(s), b)
-	case len(b) == 0:
-		return unix.Write(int(s), a)
-	}
 	v := [2][]byte{a, b}
 	return unix.Writev(int(s), v[:])
 }
