@@ -20,7 +20,7 @@
 // # Waiting
 //
 // A rank that has to wait spins for a bounded time if every rank can have a processor,
-// and then parks. It checks its context and timeout only while parked.
+// and then parks, as a follower in its rank's crew (internal/wait). It checks its context and timeout only while parked.
 //
 // # Failures
 //

@@ -29,6 +29,9 @@
 // some and is lost for others, and a loss ends communicators: so the notice of a loss counts more than a goodbye, and in
 // the end the rank is lost for all.
 //
+// Peer.Leave and Peer.Lose have these rules. The ranks of backend/local have no links and no Machine, and use the rules
+// alone.
+//
 // # The hub
 //
 // With links on demand, the lowest rank that is neither lost nor has left is the hub. All ranks keep a link with it.

@@ -5,5 +5,6 @@
 // value and wakes the sleeper. Only the sleeper takes its announcement back.
 //
 // A Bell does this between processes. A Crew does it for the goroutines of a
-// process that wait for messages: one of them makes progress for all, and sleeps where other processes ring.
+// process that wait for messages: one of them makes progress for all, and sleeps where other processes ring. A rank of
+// backend/local is a goroutine of the same process: after Shut all goroutines of its crew follow.
 package wait
