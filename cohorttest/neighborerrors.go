@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -218,6 +219,30 @@ func mismatchedNeighborLengths(r *Rank) {
 				r.OK(g.Close())
 			}
 		}
+	}
+}
+
+// neighborLengthsOfOthers has rank 0 send the next rank another length than it expects. The last rank has no neighbors: it
+// learns of that from Close.
+func neighborLengthsOfOthers(r *Rank) {
+	last := r.Size - 1
+	for i := range 20 {
+		var sources, dests, counts, displs []int
+		if r.Rank < last {
+			sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
+			counts, displs = []int{1}, []int{0}
+		}
+		g, err := r.Comm.GraphCreate(sources, dests, false)
+		r.OK(err)
+		scounts, how := slices.Clone(counts), []form{blocking, nonblocking}[i%2]
+		if r.Rank == 0 {
+			scounts[0] = 2
+		}
+		if err = alltoallvAs(g, how, make([]int32, 2), scounts, displs, make([]int32, 2), counts, displs); err == nil {
+			err = g.Close()
+		}
+		r.Is(err, cohort.ErrMismatch, "%s call with a wrong length from rank 0", how)
+		r.OK(g.Close())
 	}
 }
 

@@ -25,6 +25,7 @@ func neighborScenarios() []scenario {
 		{name: "arguments/graph", sizes: atLeast(2), body: graphArguments},
 		{name: "mismatch/neighbors", sizes: atLeast(2), body: mismatchedNeighbors},
 		{name: "mismatch/neighbor-lengths", sizes: atLeast(2), body: mismatchedNeighborLengths},
+		{name: "mismatch/neighbor-lengths-of-others", sizes: atLeast(3), body: neighborLengthsOfOthers},
 		{name: "limits/neighbors", sizes: atLeast(2), body: neighborDeadline},
 		{name: "faults/dead-neighbor", sizes: atLeast(2), alone: true, lost: last, body: deadNeighbor},
 		{name: "faults/dead-without-neighbors", sizes: atLeast(2), alone: true, lost: last, body: deadWithoutNeighbors(false)},

@@ -246,3 +246,24 @@ func TestSettleWaitsForTheOthers(t *testing.T) {
 		t.Errorf("all have arrived: %v; the calls %x are kept", err, all[0].deferred())
 	}
 }
+
+// Close waits for the ranks that have not ended a neighborhood call that has ended here, and returns what they have found.
+func TestQuiesceWaitsForNeighborhoodCallsToEnd(t *testing.T) {
+	all := open(t, boards(t, 2), 0)
+	var calls [2]backend.Call
+	for r, c := range all {
+		calls[r] = backend.Call{Coll: backend.NeighborAllgather, Root: -1, Neighbors: &backend.Neighbors{}, Ended: func() {}}
+		if done, err := c.Run(nil, &calls[r]); done || err != nil {
+			t.Fatalf("rank %d: done %v, %v; want a schedule", r, done, err)
+		}
+	}
+	calls[0].Ended()
+	if (*quiescing)(all[0].Collective).Ready() {
+		t.Error("rank 1 is in the call, and Quiesce would not wait")
+	}
+	all[1].Break(&backend.Fault{Sentinel: backend.ErrMismatch, Text: "a wrong length"})
+	calls[1].Ended()
+	if err := all[0].Quiesce(); !errors.Is(err, backend.ErrMismatch) {
+		t.Errorf("rank 1 has found a wrong length: %v", err)
+	}
+}

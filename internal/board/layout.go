@@ -13,6 +13,7 @@ import (
 //	       everything else; 0 again, after reason, if the call fails (retract)
 //	key    of a sync slot: the number of the synchronization, after everything else in the slot; 0 as above
 //	ended  says that this rank's communicator has ended: Ended stores it after reason
+//	done   the number of a neighborhood call: moved stores it when this rank has published what is wrong with it
 //
 // In a rank's head, the rank itself writes more. Other ranks write news (Post), and lost with its reason (Mark).
 //
@@ -86,8 +87,8 @@ func (r *reason) get() *backend.Fault {
 type slots struct {
 	id     word.Uint64 // Collective.id, 0 when free
 	ended  word.Uint32 // bits: endedFault, endedClosed
-	_      [4]byte
-	reason reason // why the communicator was broken, or ended with the job
+	done   word.Uint32 // the last neighborhood call whose messages have arrived here
+	reason reason      // why the communicator was broken, or ended with the job
 	_      [40]byte
 	calls  [slotsDeep]callSlot
 	data   [dataDeep][slotData]byte // of the calls, if they do not fit into their slots

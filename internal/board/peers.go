@@ -27,6 +27,7 @@ type peers struct {
 
 	took  uint32  // by the last call, if it was measured
 	ended func()  // p.end
+	moved func()  // s.moved
 	ways  chooser // of rank 0
 }
 
@@ -96,6 +97,7 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	case call.Coll == backend.Barrier:
 		return true, nil
 	case call.Coll.Neighbor():
+		call.Ended = p.moved
 		return false, nil
 	}
 	c := p.s.c

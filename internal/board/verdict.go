@@ -104,10 +104,21 @@ func (s *Collective) deferred() (calls []uint64) {
 	return calls
 }
 
+// moved notes that a neighborhood call has ended on this rank. If a block had another length, the rank has broken the
+// communicator before.
+func (s *Collective) moved() {
+	if s.enter() {
+		s.mine.done.Store(s.seq)
+		s.leave()
+		s.wake()
+	}
+}
+
 // Quiesce ends the collectives of a communicator that this rank is about to close: it waits, for at most a second,
-// until all ranks have arrived at the calls in which this one did not wait. It returns their mismatch.
+// until all ranks have arrived at the calls in which this one did not wait, and have ended the neighborhood calls that it
+// has ended. It returns their mismatch.
 func (s *Collective) Quiesce() error {
-	if len(s.deferred()) == 0 {
+	if len(s.deferred()) == 0 && s.mine.done.Load() == 0 {
 		return nil
 	}
 	_ = s.c.Await(&backend.Bound{Timeout: time.Second}, (*quiescing)(s)) // the others find what this one does not
@@ -124,11 +135,15 @@ type quiescing Collective
 // Ready implements backend.Pending.
 func (p *quiescing) Ready() bool {
 	s := (*Collective)(p)
+	waits := false
 	for _, was := range s.deferred() {
 		missing, _, _ := s.compare(uint32(was >> 32))
-		if missing >= 0 && missing != s.c.Rank() && !s.c.Gone(missing) {
-			return s.c.Over() != nil || s.news() != nil
-		}
+		waits = waits || missing >= 0 && missing != s.c.Rank() && !s.c.Gone(missing)
 	}
-	return true
+	done := s.mine.done.Load()
+	for r := range s.ranks {
+		o := s.of(r)
+		waits = waits || done != 0 && (o == nil || int32(done-o.done.Load()) > 0) && !s.c.Gone(r)
+	}
+	return !waits || s.c.Over() != nil || s.news() != nil
 }

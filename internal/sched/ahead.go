@@ -92,10 +92,11 @@ func (r *Runner) Quiesce() error {
 	}
 	_ = r.comm.Await(&backend.Bound{Timeout: time.Second}, r.behind[len(r.behind)-1])
 	for _, o := range r.behind {
-		if !o.Ready() {
+		switch v := o.verdict.Load(); {
+		case v != nil && errors.Is(v.err, backend.ErrMismatch):
+			return v.err
+		case o.checked.Load() == checkRunning:
 			o.check.leave()
-		} else if err := o.Err(); errors.Is(err, backend.ErrMismatch) {
-			return err
 		}
 	}
 	return nil

@@ -162,3 +162,25 @@ func TestRankThatLeavesBeforeNeighborsCallIsFound(t *testing.T) {
 		}
 	}
 }
+
+// A rank that has no neighbors learns of a wrong length between others: from Wait, and of a blocking call from Quiesce.
+func TestWrongLengthIsToldToOtherRanks(t *testing.T) {
+	for i := range 40 {
+		for r, err := range ranks(t, 4, func(bc backend.Comm, r *sched.Runner) error {
+			call := pair(bc.Rank(), 0, int64s, make([]int64, 1+(bc.Rank()+1)%2), []int64{0})
+			if i%2 == 0 {
+				return errors.Join(r.Run(nil, call, true), r.Quiesce())
+			}
+			call.Form = backend.Nonblocking
+			o, err := r.Start(call)
+			if err == nil {
+				err = sched.Wait(nil, o)
+			}
+			return errors.Join(err, o.Err())
+		}) {
+			if !errors.Is(err, backend.ErrMismatch) {
+				t.Fatalf("form %d, rank %d: %v, want ErrMismatch", i%2, r, err)
+			}
+		}
+	}
+}

@@ -144,8 +144,8 @@ func (x *exchange) encode() []byte {
 	return x.out[:wrongSize]
 }
 
-// take merges what was received. The message that covers its sender alone is the first one that this rank sends: if it
-// has left without, it has not made the call.
+// take merges what was received. The message that covers its sender alone is the first one of a check that this rank
+// sends: if it has left without, it has not made the call.
 func (x *exchange) take(l *leg) error {
 	if l.to >= 0 && x.send.Err != nil && !x.o.without(x.send.Err) {
 		return x.send.Err
@@ -153,13 +153,17 @@ func (x *exchange) take(l *leg) error {
 	switch {
 	case l.from < 0:
 		return nil
-	case x.recv.Err != nil && l.count > 1 && x.o.without(x.recv.Err):
+	case x.recv.Err != nil && (l.count > 1 || x.lengths) && x.o.without(x.recv.Err):
 		return nil
 	case x.recv.Err != nil:
 		return x.recv.Err
 	}
 	if x.lengths {
-		if x.recv.Status.Bytes != wrongSize {
+		switch x.recv.Status.Bytes {
+		case wrongSize:
+		case backend.SeenSize: // of leave
+			return nil
+		default:
 			return x.garbage()
 		}
 		word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(x.in[8*i:])) }

@@ -79,7 +79,7 @@ func (o *Op) compares() bool {
 	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
 		return true
 	}
-	return false
+	return o.checking && o.call.Coll.Neighbor()
 }
 
 // start runs the operation with a schedule. It is nil if the arguments are wrong, or if the
@@ -187,15 +187,13 @@ func (o *Op) conclude() {
 	case o.call.Err != nil:
 		o.decide(&verdict{o.call.Err}) // the same on all ranks; the communicator stays usable
 	case o.data.s == nil:
-	case o.call.Coll.Neighbor(): // others need not know the length, and learn that the communicator is broken
-		if o.data.wrong.receiver >= 0 {
-			o.fail(o.data.wrong.fault(elemSize(&o.call)))
-		}
 	case o.compares():
 		o.check.lengths = true
 		o.check.wrong = o.data.wrong
 		o.check.begin(o.check.tag)
 		return
+	case o.data.wrong.receiver >= 0: // of a neighbor: the others learn that the communicator is broken
+		o.fail(o.data.wrong.fault(elemSize(&o.call)))
 	}
 	o.finish()
 }
