@@ -17,7 +17,10 @@ const (
 // enter lets the caller in until leave. It returns false if the slots are given back.
 func (s *Collective) enter() bool {
 	g := word.LoadUint32(&s.gate)
-	return g != gateShut && word.CompareAndSwapUint32(&s.gate, g, gateInside)
+	for g != gateShut && !word.CompareAndSwapUint32(&s.gate, g, gateInside) {
+		g = word.LoadUint32(&s.gate) // Ended has used the slots, or they were given back
+	}
+	return g != gateShut
 }
 
 // claim notes that this rank uses the slots, for an operation that writes to them with mu held. It returns false if

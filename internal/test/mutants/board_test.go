@@ -3,9 +3,21 @@ package mutants
 // Collectives in shared memory: internal/board.
 var boardMutants = []mutant{
 	{file: "internal/board/end.go",
-		old: `	return g != gateShut && word`,
-		new: `	return word`,
+		old: `	return g != gateShut
+}
+
+// claim`,
+		new: `	return true
+}
+
+// claim`,
 		why: "a late call enters slots that were given back", test: "internal/board TestInterleaveReuse"},
+	{file: "internal/board/end.go",
+		old: `	for g != gateShut && !word.CompareAndSwapUint32(&s.gate, g, gateInside) {
+		g = word`,
+		new: `	if g != gateShut && !word.CompareAndSwapUint32(&s.gate, g, gateInside) {
+		g, _ = gateShut, word`,
+		why: "a call that begins while the communicator is revoked says that it was closed", test: "internal/board TestInterleaveEndsOfCollective"},
 	{file: "internal/board/end.go",
 		old: `!unused && word.CompareAndSwapUint32(&s.gate, gateOutside, gateShut)`,
 		new: `!unused && (word.CompareAndSwapUint32(&s.gate, gateOutside, gateShut) || word.CompareAndSwapUint32(&s.gate, gateInside, gateShut))`,
