@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -258,6 +259,33 @@ func TestInterleaveDeathBesideDeparture(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The operation of one rank panics, or ends its goroutine. All ranks fail, unless another rank has called the operation
+// for all. The rank that fails has its buffers back when no other rank reads them.
+func TestInterleaveUserOpFails(t *testing.T) {
+	for name, fails := range map[string]func(){"panic": func() { panic("no") }, "Goexit": runtime.Goexit} {
+		for _, count := range []int{1, long} {
+			t.Run(fmt.Sprint(name, " ", count), func(t *testing.T) {
+				explore(t, 2, 2, func(e *explored) {
+					for i, c := range e.comms {
+						call := userSum(count, func() {
+							if i == 0 {
+								fails()
+							}
+						})
+						e.errs[i] = backend.UserFault(nil) // stays if the goroutine ends
+						e.rank(i, func() error {
+							own(call.Send)
+							defer own(call.Send)
+							return c.collective(nil, call, 0)
+						})
+					}
+					e.all(backend.ErrOp)
+				})
+			})
+		}
 	}
 }
 

@@ -123,4 +123,19 @@ var localMutants = []mutant{
 	to.mu.Lock()
 	if n := to.posted`,
 		why: "a send looks whether the communicator has ended outside the lock of its queue", test: "backend/local TestInterleaveEndOfMessage"},
+	{file: "backend/local/collective.go",
+		old: `			c.group.readers.Leave()
+		}
+		c.leave(err)
+`,
+		new: `			c.group.readers.Leave()
+		}
+`,
+		why: "a rank whose operation ends its goroutine has its buffers back while another one reads them", test: "backend/local TestInterleaveUserOpFails"},
+	{file: "backend/local/collective.go",
+		old: `	if c.Break(err); exits {
+`,
+		new: `	if exits {
+`,
+		why: "a rank whose operation has failed lets the others wait", test: "backend/local TestInterleaveUserOpFails"},
 }
