@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// MaxRanks is the largest number of ranks of a job, which are on one node. Every two of them have rings.
+// MaxRanks is the largest number of ranks of a job, which are on one node. The links of every two of them exist from the start.
 const MaxRanks = 256
 
 const joinLimit = 60 * time.Second // where Config.JoinTimeout is 0

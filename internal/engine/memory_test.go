@@ -21,6 +21,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wait"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // bell is a Sleeper for links through memory.
@@ -82,6 +83,7 @@ type other struct {
 	kinds []frame.Kind // that have arrived
 	last  frame.Header // of them
 	kill  func()       // when rank 0 ends its process
+	full  error        // why there is no memory for rings
 }
 
 func (o *other) Begin(*frame.Arrival) error { return nil }
@@ -117,11 +119,13 @@ func withSleeper(t *testing.T, pid int, heartbeat time.Duration, rings bell, sle
 	}
 	o := &other{seg: seg}
 	o.in.Receiver = o
-	cfg := memlink.Config{Segment: seg, Out: 0, In: size, Data: ringData, Peer: processOf(pid), Copies: true, Kill: func() { o.kill() }}
+	cfg := memlink.Config{Segment: seg, Out: 0, In: size, Data: ringData, Make: func() error { return o.full },
+		Says: new(word.Uint32), Hears: new(word.Uint32), Peer: processOf(pid), Copies: true, Kill: func() { o.kill() }}
 	mine := memlink.New(cfg)
 	o.kill = func() { t.Error("the process is killed") }
 	var asleep wait.Bell // it always is
 	asleep.Arm()
+	cfg.Says, cfg.Hears = cfg.Hears, cfg.Says
 	cfg.Out, cfg.In, cfg.Peer, cfg.Asleep, cfg.Bell = size, 0, processOf(os.Getpid()), &asleep, rings.Ring
 	o.Link = memlink.New(cfg)
 	e := New(Config{Peers: make([]Peer, 2), Heartbeat: heartbeat, Sleeper: sleeper, Yield: runtime.Gosched})
@@ -219,6 +223,24 @@ func TestInvalidFrameInMemoryLosesPeer(t *testing.T) {
 		o.write(t, c.h, "")
 		_, _, err := world.Probe(nil, 1, backend.AnyTag, true)
 		isLostRank(t, c.name, err, "invalid frame")
+	}
+}
+
+// A message for which there is no memory fails, and a later one does not.
+func TestFirstMessageWithoutMemoryIsErrAlloc(t *testing.T) {
+	c, o := withOther(t, os.Getpid(), time.Hour)
+	for _, n := range []int{8, ringData} {
+		o.full = &backend.Fault{Sentinel: backend.ErrAlloc}
+		if err := c.Send(patient, make([]byte, n), 1, 1, backend.Standard); !errors.Is(err, backend.ErrAlloc) {
+			t.Errorf("a message of %d bytes: %v, want ErrAlloc", n, err)
+		}
+	}
+	o.full = nil
+	if err := c.Send(patient, make([]byte, 8), 1, 1, backend.Standard); err != nil {
+		t.Error(err)
+	}
+	if o.read(t); len(o.kinds) != 1 {
+		t.Errorf("%v have arrived, want one message", o.kinds)
 	}
 }
 

@@ -238,6 +238,12 @@ func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		e.finish(o, backend.Status{}, o.comm.goneFault(r))
 		return
 	}
+	if p.mem != nil {
+		if err := p.mem.Make(); err != nil {
+			e.finish(o, backend.Status{}, err)
+			return
+		}
+	}
 	h := frame.Header{Kind: frame.Eager, Context: o.comm.id, Elems: uint16(o.env.Elems), Tag: tag, Length: uint64(len(buf))}
 	if o.parts == nil && p.mem != nil && p.mem.Copies(len(buf)) && e.expose(p, o, h) {
 		return

@@ -7,6 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // simMemory is the memory of a simulation: what the ranks of a node share, and the operations' buffers. The next
@@ -62,14 +63,15 @@ func (m *simMemory) link(s *sim, a, b int, copies bool) (simEnd, simEnd) {
 	size := memlink.Size(simData)
 	out := 2 * m.links * size
 	m.links++
-	end := func(out, in, own, peer int) *simMemoryLink {
+	var doors [2]word.Uint32
+	end := func(out, in, own, peer int, says, hears *word.Uint32) *simMemoryLink {
 		return &simMemoryLink{s: s, own: own, Link: memlink.New(memlink.Config{
-			Segment: m.segment, Out: out, In: in, Data: simData,
+			Segment: m.segment, Out: out, In: in, Data: simData, Says: says, Hears: hears, Make: func() error { return nil },
 			Peer: shmem.Self().Process(), Copies: copies, Kill: func() { s.die(peer) },
 			Asleep: &s.sleepers[peer].bell, Bell: s.sleepers[peer].Ring,
 		})}
 	}
-	x, y := end(out, out+size, a, b), end(out+size, out, b, a)
+	x, y := end(out, out+size, a, b, &doors[0], &doors[1]), end(out+size, out, b, a, &doors[1], &doors[0])
 	x.other, y.other = y, x
 	x.socket = s.onDemand || s.chance(2)
 	y.socket = x.socket

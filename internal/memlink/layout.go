@@ -28,9 +28,7 @@ type cell struct {
 type ring struct {
 	head  word.Uint32 // cells taken, updated now and then
 	slow  word.Uint32 // the rings are slower than the kernel's copies: see pace.go
-	_     [2*line - 8]byte
-	left  word.Uint32 // the sender has left the job in good order
-	_     [2*line - 4]byte
+	_     [4*line - 8]byte
 	cells [cells]cell
 }
 

@@ -33,6 +33,9 @@ type Config struct {
 	Out, In int // offsets of the two directions in the segment
 	Data    int // bytes of each data ring
 
+	Says, Hears *word.Uint32 // the doors of the two ranks: see make.go
+	Make        func() error // allocates both directions, whichever of the two ranks calls it; nil: they are allocated
+
 	Peer   *shmem.Process
 	Copies bool // the kernel allows copies between the two processes
 	Spare  bool // each of the two ranks has a processor to itself
@@ -49,6 +52,9 @@ type Link struct {
 	out   sender
 	in    receiver
 	piece int // of payload in one cell
+
+	made  bool   // there are rings, and this rank uses them
+	beats uint32 // heard
 
 	ended word.Pointer[error] // why the peer writes no more, neither to the rings nor to buffers of this rank
 	looks uint                // in vain
@@ -69,8 +75,10 @@ func New(cfg Config) *Link {
 	out, in := at(cfg.Segment, cfg.Out, cfg.Data), at(cfg.Segment, cfg.In, cfg.Data)
 	l := &Link{cfg: cfg, piece: min(pieceMax, cfg.Data/4), mine: out.descs, theirs: in.descs}
 	l.pace.now, l.pace.perKiB = time.Now, copyPerKiB
-	l.out.r, l.out.data = out.ring, out.data
-	l.in.r, l.in.data = in.ring, in.data
+	l.out.data, l.in.data = out.data, in.data
+	if l.out.r, l.in.r, l.out.tail = &none, &none, cells; cfg.Make == nil {
+		l.open()
+	}
 	for i := range descs {
 		l.spare = append(l.spare, descs-1-i)
 	}
@@ -97,6 +105,17 @@ func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 			return 0, fmt.Errorf("a message of %d bytes, above %d", h.Length, uint64(lengthMax))
 		}
 		c := l.out.cell()
+		if c == nil && !l.made {
+			if h.Kind == frame.Heartbeat || h.Kind == frame.Goodbye { // which Finish says
+				l.cfg.Says.Add(doorBeat)
+				l.Ring()
+				return frame.HeaderSize, nil
+			}
+			if err := l.Make(); err != nil {
+				return 0, err
+			}
+			c = l.out.cell()
+		}
 		if c == nil {
 			return 0, nil
 		}
@@ -249,31 +268,37 @@ func (l *Link) Read(a *frame.Arrival) (moved bool, err error) {
 	return true, nil
 }
 
-// leftEvery is after how many looks in vain the word is read that says that the peer has left.
+// leftEvery is after how many looks in vain into a ring the door is read, which says that the peer has left.
 const leftEvery = 64
 
 // idle is what Read does where nothing has arrived.
 func (l *Link) idle(a *frame.Arrival, moved bool) (bool, error) {
 	ended := l.ended.Load()
 	l.looks++
-	if ended == nil && (l.left || l.looks%uint(word.Spins(leftEvery)) != 0) {
+	if ended == nil && l.made && (l.left || l.looks%uint(word.Spins(leftEvery)) != 0) {
 		return moved, nil
 	}
-	left := l.in.r.left.Load() != 0
+	door, kind := l.cfg.Hears.Load(), frame.Heartbeat
 	switch {
+	case !l.made && door/doorBeat != l.beats:
+		l.beats = door / doorBeat
+	case !l.made && door&doorMade != 0:
+		l.open()
+		return true, nil
 	case l.in.peek() != nil: // it came meanwhile
 		return true, nil
-	case left && !l.left:
-		l.left = true
-		a.Head, a.Left = frame.Header{Kind: frame.Goodbye}, 0
-		if err := a.Begin(); err != nil {
-			return true, err
-		}
-		return true, a.End()
+	case door&doorLeft != 0 && !l.left:
+		l.left, kind = true, frame.Goodbye
 	case ended != nil:
 		return moved, *ended
+	default:
+		return moved, nil
 	}
-	return moved, nil
+	a.Head, a.Left = frame.Header{Kind: kind}, 0
+	if err := a.Begin(); err != nil {
+		return true, err
+	}
+	return true, a.End()
 }
 
 // begin reads the first cell of a frame, and returns how much of the data ring it uses.
@@ -330,7 +355,7 @@ func (l *Link) Close() {}
 // Finish implements engine.Link. The goodbye of a rank that leaves may find no room.
 func (l *Link) Finish(goodbye bool) {
 	if goodbye {
-		l.out.r.left.Store(1)
+		l.cfg.Says.Or(doorLeft)
 		l.Ring()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wait"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // The offsets in shared memory are computed from constants; the compiler's sizes must be the same.
@@ -87,9 +88,11 @@ func pairIn(seg *shmem.Segment, cfg Config) (a, b *end) {
 	}
 	var asleep wait.Bell // both ends always are
 	asleep.Arm()
+	var doors [2]word.Uint32
 	make := func(out, in int) *end {
 		e, cfg := &end{}, cfg
 		cfg.Out, cfg.In, cfg.Asleep, cfg.Bell = out, in, &asleep, func() { e.bells++ }
+		cfg.Says, cfg.Hears = &doors[out/size], &doors[in/size]
 		e.Link = New(cfg)
 		e.in.Receiver = e
 		return e
@@ -133,6 +136,37 @@ func pattern(n, i int) []byte {
 		b[k] = byte(k*7 + k>>8 + i*13)
 	}
 	return b
+}
+
+// Two ranks without rings exchange heartbeats and goodbyes. The first other frame makes rings, once, in both directions.
+func TestFirstFrameMakesRings(t *testing.T) {
+	made, full := 0, errors.New("full")
+	a, b := pair(t, Config{Data: 4096, Make: func() error { made++; return full }})
+	for _, kind := range []frame.Kind{frame.Heartbeat, frame.Goodbye} { // which Finish says
+		write(t, a, b, frame.Header{Kind: kind}, nil)
+		readAll(t, b)
+	}
+	h := frame.Header{Kind: frame.Eager}
+	if n, err := b.Write(&h, nil, 0); n != 0 || err != full || b.Send(0, 0, 0, nil) {
+		t.Errorf("without memory: %d bytes written, %v", n, err)
+	}
+	if _, ok := b.Announce(new(Transfer), nil); ok || made != 2 || len(b.frames) != 2 {
+		t.Errorf("announced: %v, made %d times; %v has arrived", ok, made, b.frames)
+	}
+	full = nil
+	for range cells {
+		write(t, b, a, h, nil)
+	}
+	readAll(t, a)
+	write(t, a, b, h, nil)
+	a.Finish(true)
+	readAll(t, b)
+	for range leftEvery {
+		b.read()
+	}
+	if made != 3 || len(a.frames) != cells || len(b.frames) != 4 || b.frames[2].Kind != frame.Eager || b.frames[3].Kind != frame.Goodbye {
+		t.Errorf("made %d times; %d frames have arrived, and %v", made, len(a.frames), b.frames)
+	}
 }
 
 func TestFramesOfEveryLengthArriveInOrder(t *testing.T) {

@@ -83,7 +83,7 @@ func (t *Transfer) Active() bool { return t.desc != nil }
 // sends the peer the token and the address.
 func (l *Link) Announce(t *Transfer, buf []byte) (addr uint64, ok bool) {
 	k := len(l.spare)
-	if k == 0 {
+	if k == 0 || l.Make() != nil {
 		return 0, false
 	}
 	t.idx = l.spare[k-1]

@@ -22,12 +22,12 @@ import (
 // How ranks join. The lowest one, rank 0 of the node, listens on an abstract socket named after the user and
 // the meeting; both ends check the other's user. All messages have one length: yes or why not, and a text.
 //
-//	rank r → 0   hello: the text names the version, the rank, the size, and the process
+//	rank r → 0   hello: the text names the version of this and of the segment, the rank, the size, and the process
 //	0 → rank r   yes, with the segment's descriptor
 //	rank r → 0   yes: its part of the control area is filled in, and copies with rank 0 were tried
 //	0 → rank r   yes: copies with all ranks were tried; start
 const (
-	hello       = "cohort-node3: rank %d of %d, process %d"
+	hello       = "cohort-node4: rank %d of %d, process %d"
 	messageSize = 512
 	// refuseLimit is how long a rank that cannot start the job tries to tell the others.
 	refuseLimit = 2 * time.Second
@@ -77,8 +77,6 @@ func create(cfg *Config, l layout) (*shmem.Segment, error) {
 	if err != nil {
 		return nil, &backend.Fault{Sentinel: backend.ErrAlloc, Text: err.Error()}
 	}
-	c := shmem.At[control](seg, 0)
-	c.magic, c.ranks = magic, uint32(l.n)
 	area(seg, l, cfg.Rank).fill()
 	return seg, nil
 }
@@ -211,10 +209,6 @@ func receive(c *net.UnixConn, cfg *Config, l layout) (*shmem.Segment, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rank %d may run another version of cohort: %w", cfg.Ranks[0], err)
-	}
-	if ctl := shmem.At[control](seg, 0); ctl.magic != magic || ctl.ranks != uint32(l.n) {
-		seg.Close()
-		return nil, fmt.Errorf("rank %d runs another version of cohort", cfg.Ranks[0])
 	}
 	return seg, nil
 }

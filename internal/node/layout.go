@@ -11,19 +11,15 @@ import (
 )
 
 const (
-	magic   = 0x636f686f72740000 | version // "cohort", version
-	version = 5
-
 	line = 64
 	page = 4096
 
 	rankAreaSize = 5 * line // a test compares it with the compiler's
+	doorsSize    = 2 * 4    // of two ranks
 )
 
 // control is the first page: what all ranks must agree on.
 type control struct {
-	magic uint64
-	ranks uint32
 	noCMA atomic.Uint32 // some rank cannot copy between processes
 	pairs atomic.Uint32 // pairs of rings taken, if they are made on demand
 }
@@ -43,7 +39,7 @@ type layout struct {
 	data  int // bytes of each data ring
 	pairs int // of ranks that can have rings
 
-	ranks, board, more, rings, start, size int
+	ranks, board, doors, start, rings, more, size int
 }
 
 func newLayout(cfg *Config) layout {
@@ -64,14 +60,9 @@ func newLayout(cfg *Config) layout {
 	first, more := board.Size(n)
 	l.ranks = take(int64(n) * rankAreaSize)
 	l.board = take(int64(first))
-	rings := int64(l.pairs) * int64(l.pairSize())
-	if cfg.OnDemand {
-		l.start = take(0)
-	}
-	l.rings = take(rings)
-	if !cfg.OnDemand {
-		l.start = take(0)
-	}
+	l.doors = take(int64(l.pairs) * doorsSize)
+	l.start = take(0)
+	l.rings = take(int64(l.pairs) * int64(l.pairSize()))
 	l.more = take(int64(more))
 	l.size = take(0)
 	return l

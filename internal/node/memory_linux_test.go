@@ -15,8 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// crowd is the number of ranks of a job whose memory does not fit into what "cramped" leaves: some
-// 180 MiB.
+// crowd is the number of ranks of a job whose memory does not fit into the addresses that "cramped" leaves.
 const crowd = 140
 
 func init() {
@@ -65,7 +64,7 @@ func TestTooLittleMemoryOnRank0IsErrAllocOnAllRanks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: rank 0 waits 2 s to report its lack of memory to the others; make test-all runs it")
 	}
-	if size := newLayout(&Config{Ranks: upTo(crowd)}).start; size < 120<<20 {
+	if size := newLayout(&Config{Ranks: upTo(crowd)}).size; size < 120<<20 {
 		t.Fatalf("a job of %d ranks takes %d bytes: too few for this test", crowd, size)
 	}
 	for r, end := range cramped(t, crowd, 2, 0, 96<<20) {
@@ -81,7 +80,7 @@ func TestTooLittleMemoryOnRank0IsErrAllocOnAllRanks(t *testing.T) {
 // which every rank names.
 func TestTooLittleMemoryIsErrAllocOnAllRanks(t *testing.T) {
 	const ranks, victim = 16, 5
-	room := newLayout(&Config{Ranks: upTo(ranks)}).start / 2
+	room := newLayout(&Config{Ranks: upTo(ranks)}).size / 2
 	for r, end := range cramped(t, ranks, ranks, victim, room) {
 		want := fmt.Sprintf("as ErrAlloc: cannot allocate: rank 0 gave up: rank %d: mapping ", victim)
 		switch r {

@@ -7,9 +7,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/board"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Config says which ranks of which job meet.
@@ -69,7 +71,6 @@ func newNode(cfg *Config, seg *shmem.Segment, l layout) *Node {
 		n.PIDs[r], cpus[r] = n.procs[r].PID, n.areas[r].cpus
 	}
 	n.Spare = Spare(cpus)
-	seg.Populate(0, l.rings)
 	return n
 }
 
@@ -100,8 +101,12 @@ func (n *Node) Board() *board.Board {
 	return board.New(board.Config{Segment: n.seg, Offset: n.l.board, More: n.l.more, Rank: n.rank, Ranks: n.procs, Copies: n.Copies, Spare: n.Spare, Check: n.check, Wake: n.Wake})
 }
 
-// Link returns this rank's end of the link to another one, if all links are made at the start.
-func (n *Node) Link(peer int) *memlink.Link { return n.link(peer, pairOf(n.rank, peer)) }
+// Link returns this rank's end of the link to another one, if all links are made at the start. The rings are allocated
+// when one of the two ranks first needs them.
+func (n *Node) Link(peer int) *memlink.Link {
+	pair := pairOf(n.rank, peer)
+	return n.link(peer, pair, func() error { return n.allocate(pair) })
+}
 
 // NewPair allocates rings for two ranks, to be used by both with LinkAt.
 func (n *Node) NewPair() (pair int, err error) {
@@ -111,7 +116,14 @@ func (n *Node) NewPair() (pair int, err error) {
 		ctl.pairs.Add(^uint32(0))
 		return 0, fmt.Errorf("the %d ranks of the node have no more rings", n.l.n)
 	}
-	return pair, n.seg.Allocate(n.l.pair(pair), n.l.pairSize())
+	return pair, n.allocate(pair)
+}
+
+func (n *Node) allocate(pair int) error {
+	if err := n.seg.Allocate(n.l.pair(pair), n.l.pairSize()); err != nil {
+		return &backend.Fault{Sentinel: backend.ErrAlloc, Text: "messages between two ranks: " + err.Error()}
+	}
+	return nil
 }
 
 // LinkAt returns this rank's end of a link over the rings that one of the two ranks has allocated.
@@ -119,17 +131,17 @@ func (n *Node) LinkAt(peer, pair int) (*memlink.Link, error) {
 	if pair < 0 || pair >= n.l.pairs {
 		return nil, fmt.Errorf("pair %d of %d", pair, n.l.pairs)
 	}
-	return n.link(peer, pair), nil
+	return n.link(peer, pair, nil), nil
 }
 
-func (n *Node) link(peer, pair int) *memlink.Link {
-	out := n.l.pair(pair)
+func (n *Node) link(peer, pair int, make func() error) *memlink.Link {
+	doors := shmem.At[[2]word.Uint32](n.seg, n.l.doors+pair*doorsSize)
+	out, says, hears := n.l.pair(pair), &doors[0], &doors[1]
 	in := out + memlink.Size(n.l.data)
-	n.seg.Populate(out, n.l.pairSize()) // not the rings of all pairs, which are n³ pages for n ranks
 	if n.rank > peer {
-		out, in = in, out
+		out, in, says, hears = in, out, hears, says
 	}
-	return memlink.New(memlink.Config{Segment: n.seg, Out: out, In: in, Data: n.l.data, Peer: n.procs[peer], Copies: n.Copies,
+	return memlink.New(memlink.Config{Segment: n.seg, Out: out, In: in, Data: n.l.data, Says: says, Hears: hears, Make: make, Peer: n.procs[peer], Copies: n.Copies,
 		Spare: n.Spare, Asleep: &n.areas[peer].bell, Bell: func() { n.Wake(peer) }, Kill: func() { n.kill(peer) }})
 }
 

@@ -19,9 +19,6 @@ func Create(string, int) (*Segment, error) { return nil, errOther }
 // Allocate returns the reason why there is no shared memory here.
 func (s *Segment) Allocate(int, int) error { return errOther }
 
-// Populate does nothing.
-func (s *Segment) Populate(int, int) {}
-
 // CloseFD does nothing.
 func (s *Segment) CloseFD() {}
 

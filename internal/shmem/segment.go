@@ -9,9 +9,10 @@ import (
 // Segment is a mapping of shared memory. Its size never changes: the file
 // behind it is sealed, so that access inside the mapping cannot fault.
 type Segment struct {
-	mem []byte
-	mu  sync.Mutex // guards fd, except at the start
-	fd  int
+	mem  []byte
+	mu   sync.Mutex // guards the fields below; fd not at the start
+	fd   int
+	room int // bytes that are left, and not allocated by this process, as of the last look
 }
 
 // At returns the T at offset off of the segment. T must be free of Go pointers.

@@ -58,18 +58,48 @@ var linkMutants = []mutant{
 		new: `	s.free = s.ends[h%cells]`,
 		why: "the sender takes too much of the data ring back", test: "internal/memlink TestInterleaveRing"},
 	{file: "internal/memlink/link.go",
-		old: `	left := l.in.r.left.Load() != 0
+		old: `	door, kind := l.cfg.Hears.Load(), frame.Heartbeat
 	switch {
-	case l.in.peek() != nil: // it came meanwhile
+	case !l.made && door/doorBeat != l.beats:
+		l.beats = door / doorBeat
+	case !l.made && door&doorMade != 0:
+		l.open()
 		return true, nil
-	case left`,
+	case l.in.peek() != nil:`,
 		new: `	came := l.in.peek() != nil
-	left := l.in.r.left.Load() != 0
+	door, kind := l.cfg.Hears.Load(), frame.Heartbeat
 	switch {
-	case came:
+	case !l.made && door/doorBeat != l.beats:
+		l.beats = door / doorBeat
+	case !l.made && door&doorMade != 0:
+		l.open()
 		return true, nil
-	case left`,
+	case came:`,
 		why: "a goodbye overtakes the last frames", test: "internal/memlink TestInterleaveRingOfDeadSender"},
+	{file: "internal/memlink/make.go",
+		old: `	if err := l.cfg.Make(); err != nil {
+		return err
+	}
+	l.open()
+	l.cfg.Says.Or(doorMade)
+	return nil`,
+		new: `	l.cfg.Says.Or(doorMade)
+	if err := l.cfg.Make(); err != nil {
+		return err
+	}
+	l.open()
+	return nil`,
+		why: "a rank says that there are rings before there are", test: "internal/memlink TestInterleaveFirstFrames"},
+	{file: "internal/memlink/link.go",
+		old: `	case !l.made && door/doorBeat != l.beats:
+		l.beats`,
+		new: `	case door/doorBeat != l.beats:
+		l.beats`,
+		why: "a heartbeat from before there were rings comes into a frame", test: "internal/memlink TestInterleaveFirstFrames"},
+	{file: "internal/memlink/link.go",
+		old: `	case !l.made && door&doorMade != 0:`,
+		new: `	case !l.made && door&(doorMade|doorLeft) == doorMade:`,
+		why: "the frames of a rank that has left are not looked for", test: "internal/memlink TestInterleaveFirstFrames"},
 	{file: "internal/memlink/transfer.go",
 		old: `v>>32 == t.gen && uint32(v) < t.chunks && !l.dead()`,
 		new: `v>>32 == t.gen && uint32(t.desc.claimed.Load()) < t.chunks && !l.dead()`,

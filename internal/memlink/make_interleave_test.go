@@ -1,0 +1,75 @@
+//go:build interleave && linux
+
+package memlink
+
+import (
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/interleave"
+	"github.com/cohort-hpc/cohort/internal/word"
+)
+
+// The doors of two ranks: one sends its first frame, and leaves or dies anywhere. The other sends its first frame at the
+// same time, or none. No rank touches rings before they are allocated. What was sent arrives, and then the goodbye.
+func TestInterleaveFirstFrames(t *testing.T) {
+	seg := memory(t, ringData)
+	for i, name := range []string{"one leaves", "both begin, and one leaves", "one dies", "both begin, and one dies"} {
+		t.Run(name, func(t *testing.T) {
+			interleave.Explore(t, interleave.Config{Deaths: i / 2}, func(x *interleave.Run) {
+				both, sent := i%2 == 1, false
+				body := pattern(46, i) // two pieces
+				var allocated word.Bool
+				a, b := pairIn(seg, Config{Data: ringData, Make: func() error { allocated.Store(true); return nil }})
+				a.cfg.Asleep, b.cfg.Asleep = nil, nil
+				x.Name(a.cfg.Says, "door of a")
+				x.Name(b.cfg.Says, "door of b")
+				send := func(l *end) {
+					l.Write(&frame.Header{Kind: frame.Heartbeat}, nil, 0)
+					if n, err := l.Write(&frame.Header{Kind: frame.Eager, Length: 46}, body, 0); n != frame.HeaderSize+46 || err != nil {
+						x.Errorf("%d bytes written, %v", n, err)
+					}
+				}
+				got := func(l *end, kind frame.Kind) bool {
+					return slices.ContainsFunc(l.frames, func(h frame.Header) bool { return h.Kind == kind })
+				}
+				readTo := func(l *end, kind frame.Kind) {
+					for !got(l, kind) {
+						if l == b && x.Dead("a") {
+							b.Ended(nil)
+						}
+						moved, err := l.read()
+						if l.made && !allocated.Load() {
+							x.Errorf("rings are used that are not allocated")
+						}
+						if err == io.EOF {
+							break
+						} else if err != nil {
+							x.Errorf("read: %v", err)
+						} else if !moved {
+							word.Yield()
+						}
+					}
+				}
+				x.GoMortal("a", func() {
+					send(a)
+					sent = true
+					a.Finish(true)
+					if both {
+						readTo(a, frame.Eager)
+					}
+				})
+				x.Go("b", func() {
+					if both {
+						send(b)
+					}
+					if readTo(b, frame.Goodbye); sent && !got(b, frame.Eager) || got(b, frame.Goodbye) && b.frames[len(b.frames)-1].Kind != frame.Goodbye {
+						x.Errorf("%v has arrived", b.frames)
+					}
+				})
+			})
+		})
+	}
+}
