@@ -11,6 +11,9 @@ import (
 
 // Cart is a communicator whose ranks form a Cartesian grid. They are numbered in row-major order: the
 // last coordinate varies fastest (MPI-4.1 section 8.5). Pass its Comm to operations.
+//
+// A nil *Cart gives [ErrComm] in its own methods and in neighborhood collectives. The methods that it has
+// from its Comm panic on it, because Go reads the field before it calls them.
 type Cart struct {
 	*Comm
 	dims    []int

@@ -113,10 +113,13 @@ func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 // blocking function of the library after 5 s.
 func (c *Comm) Close() error { return c.base().Close() }
 
-// CloseWith is Close for a rank that may have failed. If err is nil it is Close. Otherwise the rank
-// leaves its job as a failed one, whichever communicator c is: every pending and later operation of the
-// others ends with an [ErrPeerLost] that names this rank and carries the text of err. After Close they
-// would wait for what this rank never sends. On mpi the job is aborted a moment later.
+// CloseWith ends a rank's part in the job. err is the error with which the rank's work has ended. If it is
+// nil, CloseWith is Close.
+//
+// Otherwise the rank has failed. CloseWith closes the world, whichever communicator c is, and tells the other
+// ranks: every pending and later operation of theirs ends with an [ErrPeerLost] that names this rank and
+// carries the text of err. After Close alone they would wait for messages that this rank never sends. On
+// mpi the job is aborted a moment later.
 //
 // CloseWith returns err, joined with the error of Close.
 //

@@ -6,7 +6,7 @@ import (
 )
 
 // Graph is a communicator whose ranks are connected by the edges of a directed graph, for the collectives of a
-// [Neighborhood]. Pass its Comm to other operations.
+// [Neighborhood]. Pass its Comm to other operations. A nil *Graph is like a nil [Cart].
 type Graph struct {
 	*Comm
 	sources, destinations []int
