@@ -322,8 +322,8 @@ func init() {
 		}
 		c.(agree.Comm).Declare(victim, errors.New("once more"))
 		if c.Rank() == victim {
-			if !strings.Contains(err.Error(), "this one") {
-				return fmt.Errorf("%v does not say that it is this rank", err)
+			if !strings.Contains(err.Error(), fmt.Sprintf("rank %d was declared lost by rank 0", victim)) {
+				return fmt.Errorf("%v does not name this rank", err)
 			}
 			s, err := c.(agree.Comm).Control(9)
 			if err == nil {
