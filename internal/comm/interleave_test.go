@@ -17,7 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-var errGone = errors.New("a rank is lost")
+var errGone = fmt.Errorf("%w: a rank", backend.ErrPeerLost)
 
 // alone is a backend's communicator of two ranks, of which only this one runs: in every collective the other rank says
 // what this one says. It counts what is open.

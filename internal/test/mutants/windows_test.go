@@ -175,4 +175,15 @@ var windowMutants = []mutant{
 		new: `			lock := &c.words[stripeAt]
 			with := view`,
 		why: "an update of a long element takes no lock", test: "internal/window TestInterleaveUpdates"},
+	{file: "internal/comm/onesidedserve.go",
+		old: `	for s.target.Enter() {
+`,
+		new: `	for !s.target.IsShut() {
+		s.target.Stay()
+`,
+		why: "the server looks whether the window is closed, and then touches its memory", test: "internal/comm TestInterleaveServeDuringClose"},
+	{file: "internal/comm/onesidedaccess.go",
+		old: `	if x.gate == &s.target && !errors.Is(err, backend.ErrPeerLost) {`,
+		new: `	if errors.Is(err, backend.ErrPeerLost) || x.gate == &s.target {`,
+		why: "the server waits without end for an update of a rank that has died", test: "internal/comm TestInterleaveServeBesideDeath"},
 }

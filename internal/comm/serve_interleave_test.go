@@ -1,0 +1,191 @@
+//go:build interleave && linux
+
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/interleave"
+	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/window"
+	"github.com/cohort-hpc/cohort/internal/word"
+)
+
+// post is the communicator of a window's server. A thread receives the answers.
+type post struct {
+	*alone
+	mu      word.Mutex
+	in      *backend.Request // the posted receive
+	buf     []byte
+	queue   [][]byte // messages that no receive has taken
+	answers []answer // under way
+	ended   bool
+	broken  word.Bool
+}
+
+type answer struct {
+	req  *backend.Request
+	data []byte
+}
+
+func (p *post) Break(error) { p.broken.Store(true) }
+
+func (p *post) Irecv(r *backend.Request, buf []byte, _, _ int) {
+	p.mu.Lock()
+	st, err := backend.Status{Source: 1}, error(nil)
+	switch {
+	case p.ended:
+		err = errClosed
+	case len(p.queue) > 0:
+		st.Bytes = copy(buf, p.queue[0])
+		p.queue = p.queue[1:]
+	default:
+		p.in, p.buf, r = r, buf, nil
+	}
+	p.mu.Unlock()
+	if r != nil {
+		r.Complete(st, err)
+	}
+}
+
+func (p *post) Isend(r *backend.Request, data []byte, _, _ int, _ backend.Mode) {
+	p.mu.Lock()
+	ended := p.ended
+	if !ended {
+		p.answers = append(p.answers, answer{r, data})
+	}
+	p.mu.Unlock()
+	if ended {
+		r.Complete(backend.Status{}, errClosed)
+	}
+}
+
+func (p *post) Cancel(*backend.Request) bool { return false } // Close ends the receive
+
+func (p *post) Close() error {
+	p.mu.Lock()
+	in, answers := p.in, p.answers
+	p.in, p.answers, p.ended = nil, nil, true
+	p.mu.Unlock()
+	if in != nil {
+		in.Complete(backend.Status{}, errClosed)
+	}
+	for _, a := range answers {
+		a.req.Complete(backend.Status{}, errClosed)
+	}
+	return p.alone.Close()
+}
+
+// request delivers a request for an element.
+func (p *post) request(h request, in []byte) {
+	h.at, h.n = window.CellsHead, 16
+	m := append(append([]byte(nil), view.Bytes([]request{h})...), in...)
+	p.mu.Lock()
+	r := p.in
+	if p.in = nil; r == nil {
+		p.queue = append(p.queue, m)
+	} else {
+		copy(p.buf, m)
+	}
+	p.mu.Unlock()
+	if r != nil {
+		r.Complete(backend.Status{Source: 1, Bytes: len(m)}, nil)
+	}
+}
+
+// receive takes n answers, unless the communicator is closed or broken before, and returns how many it has taken.
+func (p *post) receive(n int) int {
+	for got := 0; ; {
+		p.mu.Lock()
+		answers, ended := p.answers, p.ended
+		p.answers = nil
+		p.mu.Unlock()
+		for _, a := range answers {
+			word.Reads(a.data)
+			a.req.Complete(backend.Status{}, nil)
+			got++
+		}
+		if got == n || ended || p.broken.Load() {
+			return got
+		}
+		word.Yield()
+	}
+}
+
+// served returns a window that serves the ranks of another node, and the communicator of its server.
+func served(d, w *Comm) (*Onesided, *post) {
+	win := windowOf(d)
+	s := win.s
+	s.remote, s.node = child(w), child(w)
+	p := &post{alone: s.remote.core.bc.(*alone)}
+	s.remote.core.bc = p
+	s.messages.New = s.newMessage
+	s.serve()
+	return win, p
+}
+
+// The server carries out a request for an element that another rank of its node updates, and may die in the middle. It
+// answers, or ends the window because of the loss.
+func TestInterleaveServeBesideDeath(t *testing.T) {
+	for deaths := range 2 {
+		t.Run(fmt.Sprint(deaths), func(t *testing.T) {
+			interleave.Explore(t, interleave.Config{Preemptions: 2, Deaths: deaths}, func(x *interleave.Run) {
+				bc := newAlone()
+				bc.died = func() bool { return x.Dead("neighbor") }
+				w := world(bc)
+				win, p := served(child(w), w)
+				x.GoMortal("neighbor", func() {
+					sum := numberOps[backend.OpSum][backend.Complex128]
+					_ = win.s.parts[0].Reduce(sum.Apply, 16, window.CellsHead, make([]byte, 16), nil, func() error { return nil })
+				})
+				x.Go("origin", func() { p.request(request{kind: flight.CompareAndSwap, tag: 1}, make([]byte, 32)) })
+				got := 0
+				x.Go("receiver", func() { got = p.receive(1) })
+				x.Check(func() error {
+					if err := win.s.failure(); (got == 1) == (err != nil) || err != nil && (!errors.Is(err, errGone) || !p.broken.Load()) {
+						return fmt.Errorf("%d answers, and the window ends with %v; its communicator is broken: %v", got, err, p.broken.Load())
+					}
+					return nil
+				})
+			})
+		})
+	}
+}
+
+// A goroutine closes the window while requests arrive and answers are sent: from its memory, or while another goroutine
+// updates the same element in place. Nobody touches the memory afterwards.
+func TestInterleaveServeDuringClose(t *testing.T) {
+	patient(t)
+	for _, kind := range []flight.Kind{flight.Get, flight.CompareAndSwap} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
+				bc := newAlone()
+				w := world(bc)
+				d := child(w)
+				win, p := served(d, w)
+				x.Go("origin", func() {
+					if kind == flight.Get {
+						p.request(request{kind: kind, tag: 1}, nil)
+					} else {
+						p.request(request{kind: kind, tag: 1}, make([]byte, 32))
+					}
+				})
+				if kind == flight.Get {
+					x.Go("receiver", func() { p.receive(1) })
+				} else {
+					x.Go("user", func() {
+						if err := accumulate(win, 0); !allowed(err) {
+							x.Errorf("%v", err)
+						}
+					})
+				}
+				closes(x, d)
+				x.Check(bc.onlyWorld)
+			})
+		})
+	}
+}
