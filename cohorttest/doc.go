@@ -39,10 +39,12 @@
 // With -short the matrix is sampled. The rows of the sample are chosen so that every
 // pair of values of two axes occurs for every operation: each length with each type,
 // each type in place, each form with each root (the first rank, the middle one, the
-// last), and so on. The number of ranks, 1, 2, 3 or 5, is one of the axes. So every
+// last), and so on. The number of ranks, 1, 2, 3 or 5, or one of those that the launcher
+// chooses ([Fewer]), is one of the axes. So every
 // value of every other axis also occurs with each number of ranks. The rows are the
-// same in every run. Other scenarios make fewer rounds with -short, and those that
-// need a job to themselves run with one number of ranks each, in turn.
+// same in every run. Other scenarios make fewer rounds with -short. Those that
+// need a job to themselves run with one number of ranks each, in turn, and so do some
+// that take long and show the same with every number of ranks.
 //
 // Under the race detector the matrix is sampled too, and the jobs have 2 and 3
 // ranks. From 7 ranks on, or from where a launcher asks for it ([Smaller],

@@ -18,7 +18,7 @@ import (
 func fileScenarios() []scenario {
 	last := func(rank, size int) bool { return rank == size-1 }
 	return []scenario{
-		{name: "files/rows", body: fileRows},
+		{name: "files/rows", turns: true, body: fileRows},
 		{name: "files/blocks", body: fileBlocks},
 		{name: "files/shared", body: fileShared},
 		{name: "files/end", body: fileEnd},

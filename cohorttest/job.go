@@ -141,6 +141,10 @@ type scenario struct {
 	lost  func(rank, size int) bool
 
 	status int // the exit status of lost processes; 0: not checked
+
+	// turns marks a scenario that takes long and shows the same with every number of ranks above 1. In the
+	// smaller matrix such scenarios take turns with the numbers, as those do that run alone.
+	turns bool
 }
 
 func atLeast(n int) func(int) bool { return func(size int) bool { return size >= n } }

@@ -46,6 +46,13 @@ type More interface {
 	More() []int
 }
 
+// Fewer is implemented by launchers that are tested with fewer numbers of ranks than others in the smaller
+// matrix.
+type Fewer interface {
+	// Fewer returns all numbers of ranks of the smaller matrix.
+	Fewer() []int
+}
+
 // Goroutines launches ranks as goroutines of the test's process, with [cohort.Run].
 type Goroutines struct{}
 

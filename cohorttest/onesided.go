@@ -14,7 +14,7 @@ import (
 
 func onesidedScenarios() []scenario {
 	return []scenario{
-		{name: "onesided/put-get", body: onesidedPutGet},
+		{name: "onesided/put-get", turns: true, body: onesidedPutGet},
 		{name: "onesided/reductions", body: onesidedReductions},
 		{name: "onesided/operations", body: onesidedOperations},
 		{name: "onesided/no-rank", body: onesidedNoRank},

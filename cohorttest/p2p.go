@@ -26,7 +26,7 @@ func p2pScenarios() []scenario {
 		{name: "p2p/proc-null", body: procNull},
 		{name: "p2p/all-to-all-unordered", body: allToAllUnordered},
 		{name: "p2p/goroutines", body: goroutines},
-		{name: "p2p/persistent", body: p2pPersistent},
+		{name: "p2p/persistent", turns: true, body: p2pPersistent},
 		{name: "p2p/large", body: p2pLarge},
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 func recorderScenarios() []scenario {
 	return []scenario{
-		{name: "recorder/waiting", sizes: atLeast(2), body: recordedWaits},
+		{name: "recorder/waiting", turns: true, sizes: atLeast(2), body: recordedWaits},
 		{name: "recorder/regions", body: recordedRegions},
 	}
 }

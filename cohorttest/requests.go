@@ -22,7 +22,7 @@ func requestScenarios() []scenario {
 		{name: "requests/wait-again", body: waitAgain},
 		{name: "requests/cancel", body: cancel},
 		{name: "requests/errors-in-sets", body: errorsInSets},
-		{name: "requests/forgotten", body: forgotten},
+		{name: "requests/forgotten", turns: true, body: forgotten},
 		{name: "requests/not-waited-for", alone: true, body: notWaitedFor},
 	}
 }

@@ -1,6 +1,9 @@
 package cohorttest
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // An axis of the matrix is numbered from 0, and a row has one value of each axis.
 
@@ -107,4 +110,22 @@ func (r *Rank) sampled(axes ...int) (rows [][]int) {
 		}
 	}
 	return rows
+}
+
+// rows returns all combinations of the axes' values, or with the smaller matrix those sampled.
+func (r *Rank) rows(axes ...int) [][]int {
+	if r.Short {
+		return r.sampled(axes...)
+	}
+	all := [][]int{nil}
+	for _, n := range axes {
+		var longer [][]int
+		for _, row := range all {
+			for v := range n {
+				longer = append(longer, append(slices.Clip(row), v))
+			}
+		}
+		all = longer
+	}
+	return all
 }

@@ -34,6 +34,9 @@ func sizesOf(l Launcher, small bool) []int {
 		return []int{2, 3}
 	}
 	if small {
+		if f, ok := l.(Fewer); ok {
+			return f.Fewer()
+		}
 		return []int{1, 2, 3, 5}
 	}
 	sizes := []int{1, 2, 3, 4, 5, 7, 8}
@@ -70,10 +73,11 @@ func testRanks(t *testing.T, l Launcher, n int) {
 			continue
 		}
 		switch {
-		case !s.alone:
-			together = append(together, s.name)
-		case !small() || n == s.one(i, sizesOf(l, true)):
+		case (s.alone || s.turns) && small() && n != s.one(i, sizesOf(l, true)):
+		case s.alone:
 			alone = append(alone, s.name)
+		default:
+			together = append(together, s.name)
 		}
 	}
 	launch(t, l, n, together)
@@ -82,12 +86,12 @@ func testRanks(t *testing.T, l Launcher, n int) {
 	}
 }
 
-// one returns the number of ranks with which the i-th scenario runs in the smaller
-// matrix if it takes a job of its own. The scenarios take turns.
+// one returns the number of ranks, above 1 if it can be, with which the i-th scenario runs
+// in the smaller matrix if it takes turns.
 func (s scenario) one(i int, sizes []int) int {
 	var fit []int
 	for _, n := range sizes {
-		if s.sizes == nil || s.sizes(n) {
+		if n > 1 && (s.sizes == nil || s.sizes(n)) {
 			fit = append(fit, n)
 		}
 	}
@@ -227,6 +231,14 @@ func Some(t *testing.T, l Launcher, ranks int, fits func(scenario string) bool) 
 	for _, name := range alone {
 		launch(t, l, ranks, []string{name})
 	}
+}
+
+// HasCollectives reports whether a scenario shows something of collectives, for [Some]: messages, probes, requests,
+// windows and most views do not.
+func HasCollectives(scenario string) bool {
+	family, rest, _ := strings.Cut(scenario, "/")
+	return !slices.Contains([]string{"p2p", "probe", "requests", "windows"}, family) &&
+		!strings.Contains(rest, "windows") && (family != "views" || strings.HasPrefix(rest, "alltoall"))
 }
 
 // Become runs a rank and then exits, if this process was started as a rank. Otherwise

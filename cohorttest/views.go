@@ -12,18 +12,18 @@ import (
 func viewScenarios() []scenario {
 	return []scenario{
 		{name: "views/messages", body: viewMessages},
-		{name: "views/long", body: longViews},
-		{name: "views/deadline", sizes: atLeast(2), body: viewDeadline},
-		{name: "views/allocations", sizes: atLeast(2), body: viewAllocations},
+		{name: "views/long", turns: true, body: longViews},
+		{name: "views/deadline", turns: true, sizes: atLeast(2), body: viewDeadline},
+		{name: "views/allocations", turns: true, sizes: atLeast(2), body: viewAllocations},
 		{name: "views/alltoall", body: viewAlltoall},
 		{name: "views/alltoall-contiguous", body: contiguousAlltoall},
 		{name: "views/wrong", body: wrongViews},
 		{name: "views/limits", body: viewLimits},
 		{name: "views/chain", body: viewChain},
-		{name: "views/many", body: manyViews},
-		{name: "views/goroutines", body: viewGoroutines},
-		{name: "views/close", body: viewClose},
-		{name: "views/cut", body: viewCut},
+		{name: "views/many", turns: true, body: manyViews},
+		{name: "views/goroutines", turns: true, body: viewGoroutines},
+		{name: "views/close", turns: true, body: viewClose},
+		{name: "views/cut", turns: true, body: viewCut},
 		{name: "views/alltoall-odd", body: oddAlltoall},
 	}
 }
@@ -125,13 +125,13 @@ func sendColumns[T comparable](r *Rank, k kind[T], lengths ...int) {
 // viewMessages sends columns, of which the longest are packed in pieces that elements do not divide.
 func viewMessages(r *Rank) {
 	sendColumns(r, packeds, 0, 1, 3, 1000, 20000)
-	sendColumns(r, triples, 30000, 100000)
+	sendColumns(r, triples, 90000)
 	type wide = [40000]byte // no piece has room for one
 	sendColumns(r, kind[wide]{"wide", func(x int) wide { return wide{byte(x), 39999: byte(x)} }, wide{0xa5}}, 5)
 	c := r.Comm
 	next, prev := r.ring()
 	// Views of the same memory that are sent and received into at once: the same one, and others.
-	for _, n := range []int{2, 300000} {
+	for _, n := range []int{2, 100000} {
 		odd, back := make([]int, n), make([]int, n)
 		for i := range n {
 			odd[i], back[i] = 1, 2*(n-1-i)
@@ -284,7 +284,7 @@ func viewAllocations(r *Rank) {
 		return // the race detector and libraries may allocate
 	}
 	next, prev := r.ring()
-	for _, n := range []int{100, 40000} {
+	for _, n := range []int{100, 33000} {
 		a, b := make([]float64, 3*n), make([]float64, 3*n)
 		column, row := cohort.Vector(n, 1, 3), cohort.Vector(1, n, n)
 		from, to := cohort.ViewOf(a, column), cohort.ViewOf(b, column)

@@ -43,45 +43,50 @@ func received(r *Rank, all []int64, n, seed int, what string) {
 	}
 }
 
-// viewLimits sends messages of 64 KiB, a little less and a little more, from views and slices to views and slices.
+// viewLimits sends messages as long as a limit of some backend, of one element less and of one more, from views and
+// slices to views and slices.
 func viewLimits(r *Rank) {
-	limitViews(r, kind[byte]{"byte", func(x int) byte { return byte(x) }, 0xa5})
-	limitViews(r, int32s)
-	limitViews(r, triples)
-	limitViews(r, kind[[4096]byte]{"page", func(x int) [4096]byte { return [4096]byte{byte(x), 4095: byte(x >> 8)} }, [4096]byte{1}})
+	kinds := []func(r *Rank, limit, more, how int){
+		func(r *Rank, limit, more, how int) {
+			limitView(r, kind[byte]{"byte", func(x int) byte { return byte(x) }, 0xa5}, limit, more, how)
+		},
+		func(r *Rank, limit, more, how int) { limitView(r, int32s, limit, more, how) },
+		func(r *Rank, limit, more, how int) { limitView(r, triples, limit, more, how) },
+		func(r *Rank, limit, more, how int) {
+			limitView(r, kind[[4096]byte]{"page", func(x int) [4096]byte { return [4096]byte{byte(x), 4095: byte(x >> 8)} }, [4096]byte{1}}, limit, more, how)
+		},
+	}
+	limits := []int{32 << 10, 64 << 10, 256 << 10}
+	for _, row := range r.rows(len(kinds), len(limits), 3, 4) {
+		kinds[row[0]](r, limits[row[1]], row[2]-1, row[3])
+	}
 }
 
-func limitViews[T comparable](r *Rank, k kind[T]) {
+// limitView sends limit bytes and more elements: from a slice if how has bit 0, and to a slice if it has bit 1.
+func limitView[T comparable](r *Rank, k kind[T], limit, more, how int) {
 	next, prev := r.ring()
-	size := int(reflect.TypeFor[T]().Size())
-	for _, limit := range []int{32 << 10, 64 << 10, 256 << 10} {
-		for _, n := range []int{limit/size - 1, limit / size, limit/size + 1} {
-			for how := range 4 {
-				from, sent := strided[T](n)
-				to, got := strided[T](n)
-				if how&1 > 0 {
-					from = cohort.ViewOf(sent, cohort.Vector(1, n, n))
-				}
-				if how&2 > 0 {
-					to = cohort.ViewOf(got, cohort.Vector(1, n, n))
-				}
-				elem := func(rank, i int) T { return k.elem(value(n, rank, i)) }
-				mine, theirs := make([]T, n), make([]T, n)
-				for i := range n {
-					mine[i], theirs[i] = elem(r.Rank, i), elem(prev, i)
-				}
-				r.OK(from.Unpack(mine))
-				q, err := cohort.IrecvView(r.Comm, to, prev, how)
-				r.OK(err)
-				r.OK(cohort.SendView(r.Comm, from, next, how))
-				st, err := q.Wait()
-				r.OK(err)
-				r.OK(to.Pack(mine))
-				if !slices.Equal(mine, theirs) || cohort.Count[T](st) != n {
-					r.Errorf("%d elements of %d bytes, way %d: status %+v, or other elements", n, size, how, st)
-				}
-			}
-		}
+	n := limit/int(reflect.TypeFor[T]().Size()) + more
+	from, sent := strided[T](n)
+	to, got := strided[T](n)
+	if how&1 > 0 {
+		from = cohort.ViewOf(sent, cohort.Vector(1, n, n))
+	}
+	if how&2 > 0 {
+		to = cohort.ViewOf(got, cohort.Vector(1, n, n))
+	}
+	mine, theirs := make([]T, n), make([]T, n)
+	for i := range n {
+		mine[i], theirs[i] = k.elem(value(n, r.Rank, i)), k.elem(value(n, prev, i))
+	}
+	r.OK(from.Unpack(mine))
+	q, err := cohort.IrecvView(r.Comm, to, prev, how)
+	r.OK(err)
+	r.OK(cohort.SendView(r.Comm, from, next, how))
+	st, err := q.Wait()
+	r.OK(err)
+	r.OK(to.Pack(mine))
+	if !slices.Equal(mine, theirs) || cohort.Count[T](st) != n {
+		r.Errorf("%d elements of %s, way %d: status %+v, or other elements", n, k.name, how, st)
 	}
 }
 
@@ -254,7 +259,7 @@ func viewCut(r *Rank) {
 	if r.World.Caps().Library != "" {
 		return // a library goes on with a send whose receive was given up
 	}
-	const n = 1 << 20
+	const n = 1 << 18
 	next, prev := r.ring()
 	for i := range 12 {
 		after := 50 * time.Microsecond << (i / 2)

@@ -29,7 +29,7 @@ func windowScenarios() []scenario {
 		{name: "windows/readers", body: lockedReaders},
 		{name: "windows/lock-all", body: lockedAll},
 		{name: "windows/lock-deadline", sizes: atLeast(2), body: lockDeadline},
-		{name: "windows/lock-goroutines", body: lockGoroutines},
+		{name: "windows/lock-goroutines", turns: true, body: lockGoroutines},
 		{name: "windows/lock-misuse", body: lockMisuse},
 		{name: "windows/close", body: windowClose},
 		{name: "windows/close-with-lock", body: closeWithLock},

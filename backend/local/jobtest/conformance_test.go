@@ -2,8 +2,6 @@ package jobtest
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
@@ -22,10 +20,7 @@ func TestConformanceSchedules(t *testing.T) {
 	}
 	for _, n := range sizes {
 		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) {
-			cohorttest.Some(t, cohorttest.Goroutines{}, n, func(s string) bool {
-				family, _, _ := strings.Cut(s, "/")
-				return !slices.Contains([]string{"p2p", "probe", "requests"}, family) && !strings.Contains(s, "windows")
-			})
+			cohorttest.Some(t, cohorttest.Goroutines{}, n, cohorttest.HasCollectives)
 		})
 	}
 }

@@ -4,8 +4,6 @@ package jobtest
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
@@ -23,10 +21,7 @@ func TestConformanceSchedules(t *testing.T) {
 	}
 	for _, n := range sizes {
 		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) {
-			cohorttest.Some(t, cohorttest.Processes{Backend: "shm", Env: []string{"COHORT_COLLECTIVES=schedule"}}, n, func(s string) bool {
-				family, _, _ := strings.Cut(s, "/")
-				return !slices.Contains([]string{"p2p", "probe", "requests"}, family) && !strings.Contains(s, "windows")
-			})
+			cohorttest.Some(t, cohorttest.Processes{Backend: "shm", Env: []string{"COHORT_COLLECTIVES=schedule"}}, n, cohorttest.HasCollectives)
 		})
 	}
 }

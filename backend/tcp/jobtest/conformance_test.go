@@ -50,16 +50,12 @@ func (brief) Smaller(n int) bool { return n != 2 && n != 5 }
 // More makes it every number from 1 to 8.
 func (brief) More() []int { return []int{6} }
 
-// TestConformance runs the whole suite over sockets, as between nodes; with -short, for 2 and 3 ranks.
+// Fewer leaves the other numbers of the smaller matrix to shm.
+func (brief) Fewer() []int { return []int{2, 3} }
+
+// TestConformance runs the whole suite over sockets, as between nodes.
 func TestConformance(t *testing.T) {
-	l := launcher{env: []string{"COHORT_TCP_SHM=0"}}
-	if !testing.Short() {
-		cohorttest.Test(t, brief{l})
-		return
-	}
-	for _, n := range []int{2, 3} {
-		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) { cohorttest.Some(t, l, n, func(string) bool { return true }) })
-	}
+	cohorttest.Test(t, brief{launcher{env: []string{"COHORT_TCP_SHM=0"}}})
 }
 
 // TestConformanceShared runs the suite with shared memory, as within a node, in the smaller matrix and

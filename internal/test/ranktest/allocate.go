@@ -29,7 +29,7 @@ func AllocateNothing(c backend.Comm, collective func(b *backend.Bound, call *bac
 	}
 	lengths := []int{0, 8, 1000, 20000, 1 << 20}
 	if c.Size() > 2 {
-		lengths = lengths[:4] // many ranks take seconds for long messages
+		lengths = []int{8, 20000} // many ranks take seconds
 	}
 	for _, b := range []*backend.Bound{nil, {Timeout: time.Minute}} {
 		for _, n := range lengths {
