@@ -52,6 +52,25 @@ func TestJoinErrorsReturnsErrorOfLowestRankEverywhere(t *testing.T) {
 	}
 }
 
+// A rank that returns the error of JoinErrors is named once, in its own error and in what the others learn.
+func TestRankIsNamedOnceInErrorOfJoinErrors(t *testing.T) {
+	err := Run(t.Context(), 2, func(w *Comm) error {
+		var mine error
+		if w.Rank() == 1 {
+			mine = errMade
+		}
+		if err := JoinErrors(w, mine); w.Rank() == 1 {
+			return err
+		}
+		return w.Barrier()
+	})
+	for _, text := range []string{fmt.Sprintf("rank 1: %v", errMade), fmt.Sprintf("rank 1 failed: %v", errMade)} {
+		if !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "rank 1: rank 1") {
+			t.Errorf("%v; want %q", err, text)
+		}
+	}
+}
+
 // An error of JoinErrors itself does not replace the rank's own.
 func TestJoinErrorsKeepsOwnErrorIfItFails(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {

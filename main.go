@@ -37,7 +37,7 @@ func Main(body func(ctx context.Context, world *Comm) error) {
 	defer func() {
 		complain := func(err error) {
 			if err != nil {
-				fmt.Fprintf(os.Stderr, "rank %d: %v\n", world.Rank(), err)
+				fmt.Fprintln(os.Stderr, ofRank(world.Rank(), err))
 			}
 		}
 		complain(err) // before the others can print what follows from it

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend/local"
@@ -64,7 +65,7 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	return first.join()
 }
 
-var errGoexit = fmt.Errorf("%w: the rank ended its goroutine (runtime.Goexit)", ErrPeerLost)
+var errGoexit = fmt.Errorf("%w: the rank's function did not return: it called runtime.Goexit, as FailNow of package testing does", ErrPeerLost)
 
 // guard calls body and turns a panic into an error.
 func guard(body func() error) (err error) {
@@ -112,7 +113,15 @@ type failures struct {
 func (f *failures) add(rank int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.errs = append(f.errs, fmt.Errorf("rank %d: %w", rank, err))
+	f.errs = append(f.errs, ofRank(rank, err))
+}
+
+// ofRank returns a rank's error with its number, unless JoinErrors has named it.
+func ofRank(rank int, err error) error {
+	if name := fmt.Sprintf("rank %d: ", rank); !strings.HasPrefix(err.Error(), name) {
+		return fmt.Errorf("%s%w", name, err)
+	}
+	return err
 }
 
 func (f *failures) join() error { return errors.Join(f.errs...) }

@@ -53,7 +53,7 @@ func TestRunReturnsFirstFailureFirst(t *testing.T) {
 		{"panic", func() error { panic("by design") }, "rank 2: panic: by design"},
 		{"panic with an error", func() error { panic(fmt.Errorf("wrapped: %w", errMade)) }, "rank 2: panic: wrapped: made up"},
 		{"nil map", func() error { nilMap()[1] = 1; return nil }, "rank 2: panic: assignment to entry in nil map"},
-		{"Goexit", func() error { runtime.Goexit(); return nil }, "rank 2: peer lost: the rank ended its goroutine"},
+		{"Goexit", func() error { runtime.Goexit(); return nil }, "rank 2: peer lost: the rank's function did not return"},
 	} {
 		for _, op := range []string{"recv", "barrier", "later"} {
 			lost := make([]error, 4)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,7 +135,8 @@ func (c *Comm) CloseWith(why error) error {
 	if why == nil || w.life.ended() {
 		return c.Close()
 	}
-	text := fmt.Sprintf("rank %d failed: %v", w.rank, why)
+	name := fmt.Sprint("rank ", w.rank)
+	text := name + " failed: " + strings.TrimPrefix(why.Error(), name+": ")
 	var other interface{ Follows() bool } // implemented by the errors of JoinErrors
 	if errors.As(why, &other) && other.Follows() {
 		w.job.follow()
