@@ -289,6 +289,7 @@ func collectiveArguments(r *Rank) {
 			r.Errorf("after %s: sum %d, want %d", w.name, sum, r.Size)
 		}
 	}
+	r.OK(cohort.Bcast(r.Comm, make([]int32, long), 0))
 }
 
 type (

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -88,7 +89,7 @@ func (c *Comm) waitRound(k uint64) error {
 	if m.epoch.Load() < k {
 		c.overlook()
 		m.parked.Add(1)
-		late = c.me.crew.AwaitPending(c.bound, (*round)(c))
+		late = cmp.Or(c.me.crew.AwaitPending(c.bound, (*round)(c)), c.bound.Err(time.Time{})) // the others' time may be over too
 		m.parked.Add(-1)
 	}
 	switch done, never := m.done(k); {

@@ -65,7 +65,7 @@ func (c *Comm) do(b *backend.Bound, call *backend.Call) error {
 
 // leave ends a call on this rank.
 func (c *Comm) leave(err error) {
-	unread := err == nil || c.waitUnread()
+	unread := err == nil || c.group.end.Load() == nil || c.waitUnread() // an error in the arguments ends this call only
 	if !c.inline && unread {
 		p := c.published(c.rank)
 		p.call, p.bufs = nil, [3][]byte{}

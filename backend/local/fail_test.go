@@ -1,11 +1,13 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/test/directtest"
@@ -297,4 +299,26 @@ func TestDerivedCommunicatorKnowsWhoHasLeft(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A deadline ends a wait that no other goroutine wakes.
+func TestDeadlineEndsAWaitWithoutWake(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	var waits sync.WaitGroup // a rank that leaves ends the wait of the other
+	waits.Add(2)
+	ranks(t, 2, func(t testing.TB, c *Comm) {
+		b := &backend.Bound{Ctx: ctx}
+		var err error
+		if c.rank == 0 {
+			_, err = c.Recv(b, nil, 1, 0)
+		} else {
+			_, err = c.Collective(b, &backend.Call{Coll: backend.Barrier})
+		}
+		if !errors.Is(err, backend.ErrTimeout) {
+			t.Errorf("rank %d: got %v", c.rank, err)
+		}
+		waits.Done()
+		waits.Wait()
+	})
 }

@@ -357,22 +357,6 @@ func TestDeadlineOfPointToPointNamesThePeer(t *testing.T) {
 	})
 }
 
-// A deadline ends a wait that no other goroutine wakes.
-func TestDeadlineEndsAWaitWithoutWake(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	ranks(t, 2, func(t testing.TB, c *Comm) {
-		b := &backend.Bound{Ctx: ctx}
-		if c.rank == 0 {
-			if _, err := c.Recv(b, nil, 1, 0); !errors.Is(err, backend.ErrTimeout) {
-				t.Errorf("got %v", err)
-			}
-		} else if _, err := c.Collective(b, &backend.Call{Coll: backend.Barrier}); !errors.Is(err, backend.ErrTimeout) {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
 // Requests driven by their Notify alone must not make the stack deeper with
 // every step.
 func TestNotifyDoesNotNest(t *testing.T) {

@@ -38,7 +38,9 @@ func TestRingsCarryAllKindsOfMessages(t *testing.T) {
 	}
 }
 
-func TestRingCallsAllocateNothing(t *testing.T) { launch(t, "allocs", 2, "TCP_TEST_RING=65536") }
+func TestRingCallsAllocateNothing(t *testing.T) {
+	launch(t, "allocs", 2, "TCP_TEST_RING=65536", "TCP_TEST_HEARTBEAT=-1s")
+}
 
 const killLength = 300000
 

@@ -47,10 +47,10 @@ func TestRunReportsRankThatFailed(t *testing.T) {
 	check := func(t *testing.T, how string, line ...string) {
 		status, stdout, stderr := run(t, append(line, "-n", "3", exe, "failing-rank", how)...)
 		say := func(rank int, error string) string { return fmt.Sprintf("[%d] rank %[1]d: %s", rank, error) }
-		own := map[string]string{"error": text, "panic": "panic: " + text, "joined": "rank 1: " + text}[how]
+		own := map[string]string{"error": text, "panic": "panic: " + text, "joined": text}[how] // named once
 		wants := map[string]int{say(1, own): 1, "cohort: rank 1 exited with status 1 after ": 1, "cohort: rank 1 failed: ": 1}
 		if how == "joined" {
-			wants[say(0, own)], wants[say(2, own)] = 1, 1
+			wants[say(0, "rank 1: "+own)], wants[say(2, "rank 1: "+own)] = 1, 1
 		} else { // or "communicator is broken: peer lost: "
 			wants[say(0, "barrier: rank 0: ")], wants[say(2, "barrier: rank 2: ")], wants["peer lost: rank 1 failed: "+own+"\n"] = 1, 1, 2
 		}

@@ -192,3 +192,23 @@ func TestContextIDsRunOut(t *testing.T) {
 		return last.Close()
 	})
 }
+
+// A communicator that is made while another goroutine closes the world is closed.
+func TestCommunicatorMadeDuringCloseIsClosed(t *testing.T) {
+	ranks(t, 1, func(w *Comm) error {
+		bc, err := w.core.bc.Derive([]int{0}, 1)
+		if err != nil {
+			return err
+		}
+		if err := w.Close(); err != nil {
+			return err
+		}
+		if c, err := w.child("late", bc, 1); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("%v, %v, want ErrClosed", c, err)
+		}
+		if _, _, err := bc.Probe(nil, backend.AnySource, backend.AnyTag, false); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("the backend's communicator is open: Probe returns %v", err)
+		}
+		return nil
+	})
+}

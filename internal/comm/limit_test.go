@@ -8,6 +8,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
 )
@@ -16,6 +17,7 @@ import (
 type limited struct {
 	backend.Comm
 	backend.Collectives
+	backend.Recovery
 	begun *[]time.Time
 }
 
@@ -41,6 +43,38 @@ func (l limited) Collective(b *backend.Bound, call *backend.Call) (backend.Plan,
 func (l limited) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Matched, backend.Status, bool, error) {
 	l.note(b)
 	return l.Comm.Mprobe(b, source, tag, block)
+}
+
+func (l limited) Probe(b *backend.Bound, source, tag int, block bool) (backend.Status, bool, error) {
+	l.note(b)
+	return l.Comm.Probe(b, source, tag, block)
+}
+
+func (l limited) Agree(b *backend.Bound, flag int) (int, error) {
+	l.note(b)
+	return l.Recovery.Agree(b, flag)
+}
+
+func (l limited) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, uint32, error) {
+	l.note(b)
+	return l.Recovery.Shrink(b, ids)
+}
+
+// probed probes for a message to itself, and receives it.
+func probed(c *Comm, take bool) error {
+	typ := numberTypes[backend.Int64]
+	q, err := c.Isend("isend", typ, view.Bytes([]int64{1}), nil, 0, 1, backend.Standard, nil)
+	if err != nil {
+		return err
+	}
+	m, _, _, err := c.Probe("probe", 0, 1, true, take)
+	if take && err == nil {
+		_, err = m.Recv("recv", typ, make([]byte, 8), nil)
+	} else {
+		_, err = c.Recv("recv", typ, make([]byte, 8), 0, 1, err)
+	}
+	_, err2 := q.Wait()
+	return errors.Join(err, err2)
 }
 
 // The limit on the time of an operation counts once for all its steps, and from the start of a nonblocking one.
@@ -69,6 +103,16 @@ func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
 			_, err2 := q.Wait()
 			return errors.Join(err, err2)
 		},
+		"probe":  func(c *Comm) error { return probed(c, false) },
+		"mprobe": func(c *Comm) error { return probed(c, true) },
+		"agree": func(c *Comm) error {
+			_, err := c.Agree(1)
+			return err
+		},
+		"shrink": func(c *Comm) error {
+			_, err := c.Shrink()
+			return err
+		},
 		"split": func(c *Comm) error {
 			_, err := dup(c)
 			return err
@@ -81,7 +125,7 @@ func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
 		for _, schedules := range []bool{true, false} {
 			var begun []time.Time
 			bc := local.New(1)[0]
-			w := NewWorld(context.Background(), limited{bc, bc.(backend.Collectives), &begun}, Options{Timeout: time.Hour, Schedules: schedules})
+			w := NewWorld(context.Background(), limited{bc, bc.(backend.Collectives), bc.(backend.Recovery), &begun}, Options{Timeout: time.Hour, Schedules: schedules})
 			before := time.Now()
 			err := op(w)
 			for _, at := range begun {
@@ -95,4 +139,31 @@ func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The limit on the time of a window's operation counts once for all its steps.
+func TestLimitCountsOnceForWindowOperations(t *testing.T) {
+	const n = 3 * requestMost / 16
+	apartRanks(t, n, func(w *Comm, win *Onesided, o *observed) error {
+		err := barrier(w)
+		o.oneLimit(t, "barrier")
+		if w.Rank() == 0 {
+			a := Access{Kind: flight.GetAccumulate, Op: numberOps[backend.OpSum][backend.Complex128], Rank: 1, In: make([]byte, 16*n), Out: make([]byte, 16*n)}
+			err = errors.Join(err, win.Do("getaccumulate", a))
+			if n := len(o.begun); n < 6 {
+				t.Errorf("%d steps of getaccumulate, want 3 requests and answers", n)
+			}
+			o.oneLimit(t, "getaccumulate")
+			err = errors.Join(err, accumulate(win, 1), win.Flush(1))
+			o.mu.Lock()
+			o.begun = o.begun[len(o.begun)-2:] // the flush
+			o.mu.Unlock()
+			o.oneLimit(t, "flush")
+		}
+		err = errors.Join(err, win.Fence())
+		o.oneLimit(t, "fence")
+		err = errors.Join(err, win.Close())
+		o.oneLimit(t, "close")
+		return err
+	})
 }

@@ -121,33 +121,6 @@ func (o *observed) oneLimit(t *testing.T, op string) {
 	o.begun = nil
 }
 
-// The limit on the time of a window's operation counts once for all its steps.
-func TestLimitCountsOnceForWindowOperations(t *testing.T) {
-	const n = 3 * requestMost / 16
-	apartRanks(t, n, func(w *Comm, win *Onesided, o *observed) error {
-		err := barrier(w)
-		o.oneLimit(t, "barrier")
-		if w.Rank() == 0 {
-			a := Access{Kind: flight.GetAccumulate, Op: numberOps[backend.OpSum][backend.Complex128], Rank: 1, In: make([]byte, 16*n), Out: make([]byte, 16*n)}
-			err = errors.Join(err, win.Do("getaccumulate", a))
-			if n := len(o.begun); n < 6 {
-				t.Errorf("%d steps of getaccumulate, want 3 requests and answers", n)
-			}
-			o.oneLimit(t, "getaccumulate")
-			err = errors.Join(err, accumulate(win, 1), win.Flush(1))
-			o.mu.Lock()
-			o.begun = o.begun[len(o.begun)-2:] // the flush
-			o.mu.Unlock()
-			o.oneLimit(t, "flush")
-		}
-		err = errors.Join(err, win.Fence())
-		o.oneLimit(t, "fence")
-		err = errors.Join(err, win.Close())
-		o.oneLimit(t, "close")
-		return err
-	})
-}
-
 // An update from another node waits for the update of a rank that is stopped. The target's other operations go on. If
 // that rank is lost, the window fails with an error that names it.
 func TestServerGoesOnBehindStoppedRank(t *testing.T) {
@@ -495,26 +468,6 @@ func TestWindowAndCommunicatorCloseAtOnce(t *testing.T) {
 		}
 		if s := view.Of[window.LockState](win.s.parts[0].Bytes(window.LockWord, 8))[0]; s != 0 {
 			t.Errorf("the lock is not free: %v", s)
-		}
-		return nil
-	})
-}
-
-// A communicator that is made while another goroutine closes the world is closed.
-func TestCommunicatorMadeDuringCloseIsClosed(t *testing.T) {
-	ranks(t, 1, func(w *Comm) error {
-		bc, err := w.core.bc.Derive([]int{0}, 1)
-		if err != nil {
-			return err
-		}
-		if err := w.Close(); err != nil {
-			return err
-		}
-		if c, err := w.child("late", bc, 1); !errors.Is(err, backend.ErrClosed) {
-			t.Errorf("%v, %v, want ErrClosed", c, err)
-		}
-		if _, _, err := bc.Probe(nil, backend.AnySource, backend.AnyTag, false); !errors.Is(err, backend.ErrClosed) {
-			t.Errorf("the backend's communicator is open: Probe returns %v", err)
 		}
 		return nil
 	})

@@ -39,6 +39,7 @@ func (c *Comm) Probe(op string, source, tag int, block, take bool) (m *Message, 
 			return err
 		}
 		if block {
+			c = c.begun()
 			err = k.traced(k.message(kind, backend.Blocking, 0, 0, tag, source), probe)
 		} else {
 			err = probe()

@@ -18,6 +18,7 @@ type recovery struct {
 
 // Agree returns the bitwise and of the flags of the ranks that are not lost.
 func (c *Comm) Agree(flag int) (all int, err error) {
+	c = c.begun()
 	err = c.recover(flight.Agree, func(bc backend.Recovery) error {
 		all, err = bc.Agree(c.bound, flag)
 		return err
@@ -32,6 +33,7 @@ func (c *Comm) Agree(flag int) (all int, err error) {
 func (c *Comm) Shrink() (*Comm, error) {
 	var made backend.Comm
 	var id uint32
+	c = c.begun()
 	err := c.recover(flight.Shrink, func(bc backend.Recovery) (err error) {
 		r, ids := &c.core.recovery, &c.core.job.ids
 		if !r.shrinking { // otherwise this call continues the one that timed out

@@ -111,7 +111,7 @@ func (x *exchange) leave() {
 			q, out := &backend.Request{}, make([]byte, backend.SeenSize)
 			own.Encode(out)
 			q.Begin()
-			x.o.r.comm.Isend(q, out, l.to, x.tag, backend.Standard)
+			x.o.r.comm.Isend(q, out, l.to, backend.CheckTag(x.o.call.Seq), backend.Standard)
 		}
 	}
 }

@@ -81,7 +81,12 @@ func (o *Op) arrived() rankSet {
 	n, me := o.r.size, o.r.rank
 	s := newRankSet(n)
 	s.add(me)
-	if o.checking {
+	switch {
+	case o.checking && o.checked.Load() == checkPassed: // all have; an exchange of lengths may follow
+		for r := range n {
+			s.add(r)
+		}
+	case o.checking:
 		for i := range o.r.legs[:min(int(o.check.step.Load()), len(o.r.legs))] {
 			o.r.arrivals(&o.r.legs[i], s)
 		}

@@ -1,6 +1,7 @@
 package sched_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -70,4 +71,46 @@ func TestTimeoutNamesTheRankAtTheEndOfTheChain(t *testing.T) {
 			t.Errorf("%d ranks: all wait for rank 1 directly, which shows nothing", n)
 		}
 	}
+}
+
+// mute is a rank that stops before it sends its data.
+type mute struct{ backend.Comm }
+
+func (m mute) Isend(q *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
+	if tag != backend.CheckTag(0)-1 {
+		m.Comm.Isend(q, buf, dest, tag, mode)
+	}
+}
+
+// Rank 1 stops before it sends rank 2 its data, and rank 0 waits for rank 2 in the exchange of lengths: rank 2 has made
+// the call.
+func TestTimeoutInExchangeOfLengthsSaysWhoHasArrived(t *testing.T) {
+	var err error
+	for limit := 50 * time.Millisecond; limit < 20*time.Second; limit *= 2 { // until all have arrived in time
+		ended, end := context.WithCancel(context.Background())
+		err = ranks(t, 3, func(bc backend.Comm, _ *sched.Runner) error {
+			b := &backend.Bound{Ctx: ended}
+			call := &backend.Call{Coll: backend.NeighborAllgather, Form: backend.Nonblocking, Root: -1, Type: int64s, Neighbors: new(backend.Neighbors)}
+			switch bc.Rank() {
+			case 0:
+				b = &backend.Bound{Timeout: limit}
+				defer end()
+			case 1:
+				bc, call.Send, call.Neighbors.Destinations = mute{bc}, make([]byte, 8), []int{2}
+			case 2:
+				call.Recv, call.Neighbors.Sources = make([]byte, 8), []int{1}
+			}
+			defer context.AfterFunc(ended, bc.Wake)()
+			o, err := sched.New(bc).Start(call)
+			if err != nil || bc.Rank() == 1 {
+				<-ended.Done()
+				return err
+			}
+			return cmp.Or(sched.Wait(b, o), o.Err())
+		})[0]
+		if err != nil && strings.HasSuffix(err.Error(), "waiting for messages from rank 2") {
+			return
+		}
+	}
+	t.Errorf("rank 0: %v", err)
 }

@@ -201,8 +201,8 @@ func (w *Window) leave() {
 // first, which makes them wait for each other. Only the first call has an effect. If a goroutine is inside for longer
 // than limit, its locks stay taken, the memory stays mapped, and together gets an error to pass on.
 //
-// The locks of a broken communicator stay taken: what they guard may be half done, as
-// after the death of a rank. Ranks that wait for them get the communicator's error.
+// The locks of a communicator that is broken, or has lost a rank, stay taken: what they guard may be half done. Ranks
+// that wait for them get the communicator's error.
 func (w *Window) Close(limit time.Duration, together func(bad error) error) error {
 	if !w.Shut() {
 		return nil
@@ -236,8 +236,9 @@ func (w *Window) releaseAll() error {
 	if held < 0 {
 		return nil
 	}
+	ended := (&Until{Comm: w.comm}).Err() != nil // also by a loss
 	for r, h := range w.holds {
-		if h.ticket != 0 && w.comm.Broken() == nil {
+		if h.ticket != 0 && !ended {
 			w.locks[r].release(h.kind)
 		}
 	}
