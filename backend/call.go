@@ -204,11 +204,12 @@ func (f Fingerprint) String() string {
 	if coll != Barrier {
 		s += fmt.Sprintf("type %s", TypeName(kind))
 		if coll != Gatherv && coll != Scatterv && coll != Alltoallv && !coll.Neighbor() {
-			s += fmt.Sprintf(", count %d", int64(f.count))
+			what := "count"
+			if coll == Allgatherv || coll == ReduceScatter {
+				what = "counts with the sum"
+			}
+			s += fmt.Sprintf(", %s %d", what, int64(f.count))
 		}
-	}
-	if counts := f.root >> 32; counts != 0 {
-		s += fmt.Sprintf(", counts #%08x", counts)
 	}
 	switch coll {
 	case Reduce, Allreduce, ReduceScatterBlock, ReduceScatter, Scan, Exscan:
@@ -250,5 +251,9 @@ func TypeName(id uint32) string {
 // Callers pass a < b, so that all ranks return the same text. A rank with an
 // argument error returns that error instead.
 func Mismatch(a int, fa Fingerprint, b int, fb Fingerprint) error {
-	return Faultf(ErrMismatch, "rank %d called %v, rank %d called %v", a, fa, b, fb)
+	err := Faultf(ErrMismatch, "rank %d called %v, rank %d called %v", a, fa, b, fb)
+	if fa.root>>32 != fb.root>>32 && fa.count == fb.count && fa.call == fb.call {
+		err.Text += "; the counts differ"
+	}
+	return err
 }

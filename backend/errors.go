@@ -83,6 +83,47 @@ func PeerLeft(format string, rank int) *Fault {
 	return &Fault{Sentinel: ErrPeerLost, Text: fmt.Sprintf(format, rank), Left: true}
 }
 
+// WrongLength returns the ErrMismatch of two ranks that expect different lengths of a block. The lengths are in bytes; got
+// is negative if it is not known. size is that of an element, or 0 if there is none.
+func WrongLength(size, sender, got, receiver, want int) *Fault {
+	got, want, unit := inElements(size, got, want)
+	if got < 0 {
+		return Faultf(ErrMismatch, "rank %d sent more than the %d %s that rank %d expects", sender, want, unit, receiver)
+	}
+	return Faultf(ErrMismatch, "rank %d sent %d %s, rank %d expects %d", sender, got, unit, receiver, want)
+}
+
+// TooLong is the ErrTruncate of a receive. The layer above returns it in elements.
+type TooLong struct{ Bytes, Room int } // Bytes is negative if it is not known
+
+// Error implements error.
+func (e *TooLong) Error() string {
+	return Faultf(ErrTruncate, "%d bytes, the buffer has %d", e.Bytes, e.Room).Error()
+}
+
+// Unwrap returns the sentinel.
+func (e *TooLong) Unwrap() error { return ErrTruncate }
+
+// In returns the error of a receive of elements of a size.
+func (e *TooLong) In(size int, st Status) error {
+	got, room, unit := inElements(size, e.Bytes, e.Room)
+	if got < 0 {
+		return Faultf(ErrTruncate, "the message from rank %d with tag %d is longer than the buffer of %d %s", st.Source, st.Tag, room, unit)
+	}
+	return Faultf(ErrTruncate, "the message from rank %d with tag %d has %d %s, the buffer %d", st.Source, st.Tag, got, unit, room)
+}
+
+// inElements returns two lengths in elements of a size, or in bytes if they are not whole ones.
+func inElements(size, got, want int) (g, w int, unit string) {
+	switch {
+	case size <= 0 || got > 0 && got%size != 0 || want%size != 0:
+		return got, want, "bytes"
+	case got < 0:
+		return got, want / size, "elements"
+	}
+	return got / size, want / size, "elements"
+}
+
 // While adds what an operation was doing to the error of a Bound that ended it.
 func While(err error, doing string) error {
 	if f, ok := err.(*Fault); ok && (f.Sentinel == ErrTimeout || f.Sentinel == ErrCanceled) {

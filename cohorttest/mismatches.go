@@ -19,6 +19,7 @@ func mismatchScenarios() []scenario {
 		{name: "mismatch/persistent", sizes: atLeast(2), body: mismatchesPersistent},
 		{name: "mismatch/forms", sizes: atLeast(2), body: mismatchedForms},
 		{name: "mismatch/counts", sizes: atLeast(2), body: mismatchedCounts},
+		{name: "mismatch/lengths", sizes: atLeast(2), body: mismatchedLengths},
 		{name: "mismatch/communicators", sizes: atLeast(2), body: mismatchedManagement},
 		{name: "mismatch/programs", sizes: atLeast(2), body: mismatchedPrograms},
 		{name: "mismatch/others-untouched", sizes: atLeast(2), body: othersUntouched},

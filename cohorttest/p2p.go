@@ -21,6 +21,7 @@ func p2pScenarios() []scenario {
 		{name: "p2p/any-source-fair", sizes: atLeast(3), body: anySourceFair},
 		{name: "p2p/synchronous", body: synchronous},
 		{name: "p2p/truncation", body: truncation},
+		{name: "p2p/too-long", sizes: atLeast(2), body: tooLong},
 		{name: "p2p/element-types", body: elementTypes},
 		{name: "p2p/in-place", body: p2pInPlace},
 		{name: "p2p/proc-null", body: procNull},

@@ -155,7 +155,7 @@ func (o *op) deliver(env match.Env, msg []byte) {
 func (g *group) received(env match.Env, bytes, room int) (backend.Status, error) {
 	st := backend.Status{Source: g.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: bytes, Elems: env.Elems}
 	if bytes > room {
-		return st, backend.Faultf(backend.ErrTruncate, "%d bytes from rank %d with tag %d, room for %d", bytes, st.Source, st.Tag, room)
+		return st, &backend.TooLong{Bytes: bytes, Room: room}
 	}
 	return st, nil
 }

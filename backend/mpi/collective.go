@@ -85,8 +85,7 @@ func (c *comm) message(b *backend.Bound, call *backend.Call) error {
 		st, err = c.Recv(b, call.Recv, call.Root, tag)
 	}
 	if c.rank != call.Root && (err == nil && st.Bytes != len(call.Recv) || backend.Code(err) == truncateCode) {
-		err = &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("rank %d sent %d bytes, rank %d expects %d",
-			call.Root, st.Bytes, c.rank, len(call.Recv))}
+		err = backend.WrongLength(call.Type.Size, call.Root, st.Bytes, c.rank, len(call.Recv))
 	}
 	if err != nil {
 		c.Break(err)

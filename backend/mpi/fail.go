@@ -3,7 +3,6 @@
 package mpi
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -144,13 +143,4 @@ func (c *comm) Abort(code int) error {
 		return c.fault(rc)
 	}
 	return nil
-}
-
-// truncated returns the error of a receive whose buffer is too short for the message.
-func truncated(got int64, room int) error {
-	text := fmt.Sprintf("the message is longer than the buffer of %d bytes", room)
-	if got > int64(room) {
-		text = fmt.Sprintf("the message has %d bytes, the buffer %d", got, room)
-	}
-	return &backend.Fault{Sentinel: backend.ErrTruncate, Text: text}
 }

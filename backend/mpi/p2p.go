@@ -103,7 +103,10 @@ func (c *comm) fits(err error, st *libmpi.Status, room int) error {
 	case err != nil && c.p.noLength:
 		st.Bytes = -1
 	}
-	return truncated(st.Bytes, room)
+	if st.Bytes <= int64(room) { // what was received
+		return &backend.TooLong{Bytes: -1, Room: room}
+	}
+	return &backend.TooLong{Bytes: int(st.Bytes), Room: room}
 }
 
 // sendLimited is Send as a request. MPI cannot cancel a send: if the time is up first, the

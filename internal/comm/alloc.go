@@ -91,16 +91,7 @@ func (a *Allocation) agree(c *Comm) error {
 		}
 	}
 	if a.whole {
-		for r, n := range sizes {
-			if n != sizes[0] {
-				err := fault(backend.ErrMismatch, "rank 0 requested %d bytes, rank %d requested %d", sizes[0], r, n)
-				k.bc.Break(err)
-				return err
-			}
-			if r > 0 {
-				sizes[r] = 0
-			}
-		}
+		clear(sizes[1:]) // the others are equal: see sameCount
 	}
 	ok := false
 	if a.lay, ok = window.Apart(sizes, shmem.PageSize); !ok {

@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -202,7 +203,7 @@ func (c *Comm) Persist(call *backend.Call) (*Persistent, error) {
 	if err != nil {
 		return nil, c.collError(call, err)
 	}
-	return c.persistent(&Persistent{op: op, trace: tr}, CollName(call.Coll, backend.Persistent), 0, rootOf(call), Undefined), nil
+	return c.persistent(&Persistent{op: op, trace: tr}, CollName(call.Coll, backend.Persistent), nil, rootOf(call), Undefined), nil
 }
 
 func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operation, error) {
@@ -219,8 +220,17 @@ func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operatio
 	return op, nil
 }
 
-// collError wraps the error of a collective.
+// collError wraps the error of a collective. If the ranks passed different counts, it says what this one passed.
 func (c *Comm) collError(call *backend.Call, err error) error {
+	counts := call.RecvCounts
+	if f, ok := err.(*backend.Fault); ok && f.Sentinel == backend.ErrMismatch && (call.Coll == backend.Allgatherv || call.Coll == backend.ReduceScatter) {
+		const most = 64
+		text := fmt.Sprint(counts[:min(len(counts), most)])
+		if len(counts) > most {
+			text += " …"
+		}
+		err = fault(f.Sentinel, "%s; rank %d passed the counts %s", f.Text, c.core.rank, text)
+	}
 	return c.Failed(CollName(call.Coll, call.Form), rootOf(call), Undefined, err)
 }
 

@@ -105,7 +105,7 @@ func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, source, tag in
 	tr := k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source)
 	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
 	st, err := k.bc.Recv(c.bound, buf, source, backendTag(tag))
-	if err = typed(st, typ.Elems(), err); err != nil {
+	if err = typed(st, typ, err); err != nil {
 		k.ended(t, err)
 		return st, c.Failed(op, source, tag, k.arrived(err))
 	}
@@ -125,12 +125,19 @@ func (k *core) arrived(why error) error {
 	return backend.While(why, fmt.Sprintf("one from rank %d with tag %d has arrived", st.Source, st.Tag))
 }
 
-// typed returns the error of a receive. To receive other elements than those sent is one.
-func typed(st backend.Status, want backend.Elems, err error) error {
-	if st.Elems.Matches(want) || st.Bytes == 0 {
+// typed returns the error of an operation, which is a receive if typ is not nil. To receive other elements than those sent
+// is one.
+func typed(st backend.Status, typ *backend.Datatype, err error) error {
+	if typ == nil {
 		return err
 	}
-	return fault(backend.ErrType, "the message from rank %d with tag %d holds %v, the buffer %v", st.Source, st.Tag, st.Elems, want)
+	if want := typ.Elems(); !st.Elems.Matches(want) && st.Bytes != 0 {
+		return fault(backend.ErrType, "the message from rank %d with tag %d holds %v, the buffer %v", st.Source, st.Tag, st.Elems, want)
+	}
+	if long, ok := err.(*backend.TooLong); ok {
+		return long.In(typ.Size, st)
+	}
+	return err
 }
 
 // Isend starts a send. If parts is not nil, the backend packs the message.
@@ -184,7 +191,7 @@ func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, by
 	q.c, q.pending = c, p
 	q.name, q.peer, q.tag, q.req.Owner = op, peer, tag, q
 	if kind == flight.Recv || kind == flight.MessageRecv {
-		q.elems = typ.Elems()
+		q.typ = typ
 	}
 	q.limits(c.bound)
 	tr := k.message(kind, backend.Nonblocking, bytes, typ.ID, tag, peer)
@@ -205,7 +212,7 @@ func (c *Comm) finish(p *pending) (backend.Status, error) {
 
 // received returns the result of the message's request, which is complete.
 func (p *pending) received() (backend.Status, error) {
-	return p.req.Status, typed(p.req.Status, p.elems, p.req.Err)
+	return p.req.Status, typed(p.req.Status, p.typ, p.req.Err)
 }
 
 // cancel cancels a request. It returns false if the request is still under way: a matched message is
@@ -268,7 +275,7 @@ func (c *Comm) RecvAlloc(typ *backend.Datatype, source, tag int, err error, allo
 // imrecv receives a matched message.
 func (c *Comm) imrecv(m backend.Matched, typ *backend.Datatype, buf []byte) (backend.Status, error) {
 	p := c.core.job.pending()
-	p.elems = typ.Elems()
+	p.typ = typ
 	p.req.Begin()
 	c.core.bc.Imrecv(&p.req, m, buf)
 	return c.finish(p)

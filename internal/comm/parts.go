@@ -46,7 +46,7 @@ func (c *Comm) RecvParts(op string, typ *backend.Datatype, buf []byte, parts bac
 		err = k.traced(k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source), func() (err error) {
 			p := k.job.pending()
 			p.req.Begin()
-			p.req.Parts, p.elems = parts, typ.Elems()
+			p.req.Parts, p.typ = parts, typ
 			k.bc.Irecv(&p.req, buf, source, backendTag(tag))
 			st, err = c.finishParts(p)
 			return err
@@ -62,7 +62,7 @@ func (c *Comm) RecvParts(op string, typ *backend.Datatype, buf []byte, parts bac
 func (c *Comm) finishParts(p *pending) (backend.Status, error) {
 	k := c.core
 	if why := k.bc.Await(c.bound, &p.req); why != nil {
-		if p.elems != 0 {
+		if p.typ != nil {
 			why = k.arrived(why)
 		}
 		if !k.end(&p.req, why) {

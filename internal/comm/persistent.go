@@ -28,8 +28,8 @@ type Persistent struct {
 var errUnderWay = fault(backend.ErrRequest, "the operation is under way; wait for it first")
 
 // persistent completes p, with the facts that its requests share.
-func (c *Comm) persistent(p *Persistent, name string, elems backend.Elems, peer, tag int) *Persistent {
-	q := &Request{c: c, pending: &pending{op: p.op, name: name, peer: peer, tag: tag, elems: elems, kept: true}}
+func (c *Comm) persistent(p *Persistent, name string, typ *backend.Datatype, peer, tag int) *Persistent {
+	q := &Request{c: c, pending: &pending{op: p.op, name: name, peer: peer, tag: tag, typ: typ, kept: true}}
 	q.word.Store(uint32(phaseReturned))
 	p.last.Store(q)
 	return p
@@ -41,7 +41,7 @@ func (c *Comm) SendInit(op string, typ *backend.Datatype, buf []byte, dest, tag 
 		return nil, c.Failed(op, dest, tag, err)
 	}
 	tr := c.core.message(flight.Send+flight.Kind(mode), backend.Persistent, len(buf), typ.ID, tag, dest)
-	return c.persistent(&Persistent{buf: buf, mode: mode.Of(typ.Elems()), trace: tr}, op, 0, dest, tag), nil
+	return c.persistent(&Persistent{buf: buf, mode: mode.Of(typ.Elems()), trace: tr}, op, nil, dest, tag), nil
 }
 
 // RecvInit prepares a receive. err is an error in the arguments.
@@ -50,7 +50,7 @@ func (c *Comm) RecvInit(op string, typ *backend.Datatype, buf []byte, source, ta
 		return nil, c.Failed(op, source, tag, err)
 	}
 	tr := c.core.message(flight.Recv, backend.Persistent, len(buf), typ.ID, tag, source)
-	return c.persistent(&Persistent{buf: buf, receive: true, trace: tr}, op, typ.Elems(), source, tag), nil
+	return c.persistent(&Persistent{buf: buf, receive: true, trace: tr}, op, typ, source, tag), nil
 }
 
 // Start starts the operation.
@@ -100,7 +100,7 @@ func (p *Persistent) restart(q *Request) (*Request, error) {
 	case mine:
 		return q, nil
 	case another:
-		next := &Request{c: q.c, pending: &pending{op: p.op, name: q.name, peer: q.peer, tag: q.tag, elems: q.elems, kept: true, shared: true}}
+		next := &Request{c: q.c, pending: &pending{op: p.op, name: q.name, peer: q.peer, tag: q.tag, typ: q.typ, kept: true, shared: true}}
 		next.word.Store(uint32(phaseStarting))
 		p.last.Store(next)
 		return next, nil

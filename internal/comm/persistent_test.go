@@ -22,7 +22,7 @@ func TestGivenUpPersistentIsNotRestarted(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
 		ctx, cancel := context.WithCancel(context.Background())
 		var o stuck
-		p := w.WithContext(ctx).persistent(&Persistent{op: &o}, "test", 0, Undefined, Undefined)
+		p := w.WithContext(ctx).persistent(&Persistent{op: &o}, "test", nil, Undefined, Undefined)
 		err := p.Start()
 		cancel()
 		if _, err := p.Wait(); !errors.Is(err, backend.ErrCanceled) {

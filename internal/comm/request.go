@@ -29,7 +29,7 @@ type pending struct {
 	tag  int
 	coll backend.Coll // of a collective
 
-	elems backend.Elems // of the buffer of a receive; otherwise 0
+	typ *backend.Datatype // of the buffer of a receive; otherwise nil
 
 	ticket flight.Ticket  // of its record
 	limit  *backend.Bound // nil: none
@@ -55,7 +55,7 @@ func (j *job) pending() *pending {
 
 // put returns a record to the pool.
 func (j *job) put(p *pending) {
-	p.op, p.coll, p.elems, p.limit, p.req.Parts, p.req.Owner = nil, 0, 0, nil, nil, nil
+	p.op, p.coll, p.typ, p.limit, p.req.Parts, p.req.Owner = nil, 0, nil, nil, nil, nil
 	if p.done.Load() != nil {
 		p.done.Store(nil)
 	}
@@ -73,7 +73,7 @@ func (p *pending) limits(b *backend.Bound) {
 
 // started is called when an operation on messages has been started. One that is complete returns to the pool.
 func (q *Request) started() *Request {
-	if !q.req.Ready() || typed(q.req.Status, q.elems, q.req.Err) != nil {
+	if !q.req.Ready() || typed(q.req.Status, q.typ, q.req.Err) != nil {
 		q.begin()
 		return q
 	}
@@ -173,7 +173,7 @@ func (q *Request) end(why error, to phase) (backend.Status, error) {
 		}
 		return q.settle(to)
 	}
-	if q.elems != 0 {
+	if q.typ != nil {
 		why = q.c.core.arrived(why)
 	}
 	if !q.c.core.end(&q.req, why) {

@@ -338,7 +338,7 @@ func TestInterleavePersistentStartsBesideWait(t *testing.T) {
 			explore(t, 2, func(e *explored) {
 				o := e.work()
 				o.numbered = true
-				p := e.c.persistent(&Persistent{op: o}, "test", 0, Undefined, Undefined)
+				p := e.c.persistent(&Persistent{op: o}, "test", nil, Undefined, Undefined)
 				if err := p.Start(); err != nil {
 					t.Fatal(err)
 				}
@@ -390,7 +390,7 @@ func TestInterleavePersistentGivenUpBesideStart(t *testing.T) {
 	explore(t, 2, func(e *explored) {
 		c, o := e.limited(), e.work()
 		o.slow = true
-		p := c.persistent(&Persistent{op: o}, "test", 0, Undefined, Undefined)
+		p := c.persistent(&Persistent{op: o}, "test", nil, Undefined, Undefined)
 		e.x.Go("starter", func() { _ = p.Start() })
 		e.x.Go("waiter", func() {
 			_ = p.Start()

@@ -69,12 +69,12 @@ func (c *Comm) SendrecvParts(typ *backend.Datatype, send []byte, out backend.Par
 	}
 	p := k.job.pending()
 	p.req.Begin()
-	p.req.Parts, p.elems = in, typ.Elems()
+	p.req.Parts, p.typ = in, typ
 	k.bc.Irecv(&p.req, recv, source, backendTag(recvTag))
 	if dest != backend.ProcNull {
 		var err error
 		if out == nil {
-			err = k.bc.Send(c.bound, send, dest, sendTag, backend.Standard.Of(p.elems))
+			err = k.bc.Send(c.bound, send, dest, sendTag, backend.Standard.Of(typ.Elems()))
 		} else {
 			err = c.sendParts(typ, send, out, dest, sendTag)
 		}
@@ -103,7 +103,7 @@ type exchange struct {
 	recv, send    backend.Request
 	kept          *[]byte // the copy that is sent in place
 	dest, sendTag int
-	elems         backend.Elems
+	typ           *backend.Datatype
 	then          func(backend.Status) // called with the status of a successful receive, and then nil
 }
 
@@ -115,7 +115,7 @@ func (c *Comm) Isendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, 
 		return nil, err
 	}
 	k := c.core
-	x := &exchange{k: k, dest: dest, sendTag: sendTag, elems: typ.Elems()}
+	x := &exchange{k: k, dest: dest, sendTag: sendTag, typ: typ}
 	if same && dest != backend.ProcNull {
 		x.kept = keep(send)
 		send = *x.kept
@@ -133,7 +133,7 @@ func (c *Comm) IrecvThen(op string, typ *backend.Datatype, buf []byte, parts bac
 	if err := c.checkRecv(source, tag, err); err != nil {
 		return nil, c.Failed(op, source, tag, err)
 	}
-	x := &exchange{k: c.core, dest: backend.ProcNull, elems: typ.Elems(), then: then}
+	x := &exchange{k: c.core, dest: backend.ProcNull, typ: typ, then: then}
 	x.recv.Parts = parts
 	tr := c.core.message(flight.Recv, backend.Nonblocking, len(buf), typ.ID, tag, source)
 	return c.startExchange(x, op, tr, nil, buf, source, tag), nil
@@ -149,7 +149,7 @@ func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte
 	x.recv.Begin()
 	k.irecv(&x.recv, recv, source, recvTag)
 	x.send.Begin()
-	k.isend(&x.send, send, x.dest, x.sendTag, backend.Standard.Of(x.elems))
+	k.isend(&x.send, send, x.dest, x.sendTag, backend.Standard.Of(x.typ.Elems()))
 	q.begin()
 	return q
 }
@@ -162,7 +162,7 @@ func (x *exchange) Start() {}
 
 // Err implements backend.Operation.
 func (x *exchange) Err() error {
-	if err := cmp.Or(typed(x.recv.Status, x.elems, x.recv.Err), x.send.Err); err != nil {
+	if err := cmp.Or(typed(x.recv.Status, x.typ, x.recv.Err), x.send.Err); err != nil {
 		return err
 	}
 	if then := x.then; then != nil {

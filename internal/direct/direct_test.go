@@ -177,15 +177,15 @@ func TestLengthMismatch(t *testing.T) {
 		words []string
 	}{
 		{backend.Gatherv, func(calls []*backend.Call) { calls[2].Send = calls[2].Send[:8] },
-			[]string{"rank 2 sends 8 bytes", "rank 1, expects 16"}},
+			[]string{"rank 2 sent 1 elements,", "rank 1 expects 2"}},
 		{backend.Gatherv, func(calls []*backend.Call) { calls[1].RecvCounts[3] = 1 },
-			[]string{"rank 3 sends 32 bytes", "rank 1, expects 8"}},
+			[]string{"rank 3 sent 4 elements", "rank 1 expects 1"}},
 		{backend.Scatterv, func(calls []*backend.Call) { calls[3].Recv = calls[3].Recv[:16] },
-			[]string{"rank 1, sends rank 3 32 bytes", "expects 16"}},
+			[]string{"rank 1 sent 4 elements", "rank 3 expects 2"}},
 		{backend.Alltoallv, func(calls []*backend.Call) { calls[3].SendCounts[0]++ },
-			[]string{"rank 3 sends rank 0 8 bytes", "expects 0"}},
+			[]string{"rank 3 sent 1 elements,", "rank 0 expects 0"}},
 		{backend.Alltoallv, func(calls []*backend.Call) { calls[2].RecvCounts[3]--; calls[3].RecvCounts[0]++ },
-			[]string{"rank 3 sends rank 2 32 bytes", "expects 24"}},
+			[]string{"rank 3 sent 4 elements", "rank 2 expects 3"}},
 	} {
 		for _, fetch := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/fetch=%v", c.coll, fetch), func(t *testing.T) {

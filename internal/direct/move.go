@@ -35,8 +35,7 @@ func (t *task) scatter() error {
 			return err
 		}
 		if n != len(t.Recv) {
-			return t.sync(backend.Faultf(backend.ErrMismatch, "the root, rank %d, sends rank %d %d bytes, which expects %d",
-				t.Root, t.rank, n, len(t.Recv)))
+			return t.sync(backend.WrongLength(t.elem, t.Root, n, t.rank, len(t.Recv)))
 		}
 	}
 	return t.after(t.copy(t.Recv[:n], t.Root, In, off))
@@ -79,12 +78,8 @@ func (t *task) checkLengths() error {
 		if err != nil {
 			return err
 		}
-		switch want := t.RecvCounts[r] * t.elem; {
-		case got == want:
-		case t.Coll == backend.Gatherv:
-			return t.sync(backend.Faultf(backend.ErrMismatch, "rank %d sends %d bytes, the root, rank %d, expects %d", r, got, t.rank, want))
-		default:
-			return t.sync(backend.Faultf(backend.ErrMismatch, "rank %d sends rank %d %d bytes, which expects %d", r, t.rank, got, want))
+		if want := t.RecvCounts[r] * t.elem; got != want {
+			return t.sync(backend.WrongLength(t.elem, r, got, t.rank, want))
 		}
 	}
 	return nil

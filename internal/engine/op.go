@@ -114,13 +114,9 @@ func (e *Engine) put(o *op, s opState) {
 func (e *Engine) received(o *op, env match.Env, size, copied int) {
 	var err error
 	if size > copied {
-		err = truncated(size, len(o.buf))
+		err = &backend.TooLong{Bytes: size, Room: len(o.buf)}
 	}
 	e.finish(o, backend.Status{Source: o.comm.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: size, Elems: env.Elems}, err)
-}
-
-func truncated(size, room int) error {
-	return backend.Faultf(backend.ErrTruncate, "the message has %d bytes, the buffer %d", size, room)
 }
 
 // finish completes an operation. The lock is held. Notify is called when it is released.

@@ -97,7 +97,7 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 		}
 		p.quiet = 0
 		if n := p.mem.Receive(buf, size); size > n {
-			err = truncated(size, len(buf))
+			err = &backend.TooLong{Bytes: size, Room: len(buf)}
 		}
 		return backend.Status{Source: c.RankOf(p.rank), Tag: int(tag), Bytes: size, Elems: backend.Elems(elems)}, true, err
 	}

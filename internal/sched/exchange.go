@@ -44,19 +44,7 @@ func (v *wrong) merge(o wrong) {
 }
 
 func (v *wrong) fault(elem int) error {
-	unit := "elements"
-	if v.got < 0 { // the backend does not report the length
-		if elem <= 0 || v.want%int64(elem) != 0 {
-			elem, unit = 1, "bytes"
-		}
-		return &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("rank %d sent more than the %d %s that rank %d expects",
-			v.sender, v.want/int64(elem), unit, v.receiver)}
-	}
-	if elem <= 0 || v.got%int64(elem) != 0 || v.want%int64(elem) != 0 {
-		elem, unit = 1, "bytes"
-	}
-	return &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("rank %d sent %d %s, rank %d expects %d",
-		v.sender, v.got/int64(elem), unit, v.receiver, v.want/int64(elem))}
+	return backend.WrongLength(elem, int(v.sender), int(v.got), int(v.receiver), int(v.want))
 }
 
 func (x *exchange) init(o *Op) {
