@@ -52,6 +52,11 @@ func describe(cfg Config, workers []*worker) string {
 	if !slices.ContainsFunc(workers, func(w *worker) bool { return len(w.cpus) > 0 }) {
 		return s + ", not pinned"
 	}
+	for _, w := range workers {
+		if w.unpinned != nil {
+			return s + ", not pinned: " + w.unpinned.Error()
+		}
+	}
 	s += " pinned"
 	switch {
 	case cfg.CPUs != nil:

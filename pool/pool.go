@@ -47,8 +47,9 @@ type Pool struct {
 
 // New starts a pool.
 //
-// It returns ErrInit if a setting is wrong or a worker cannot be pinned as requested, and
-// ErrNotSupported if this system cannot pin threads.
+// It returns ErrInit if a setting is wrong or names processors that this process may not use, and
+// ErrNotSupported if this system cannot pin threads. If a container forbids pinning, the workers run
+// without it, and Describe says why.
 func New(cfg Config) (*Pool, error) {
 	cfg, err := cfg.resolve()
 	if err != nil {

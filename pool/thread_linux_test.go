@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/denied"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -258,5 +260,24 @@ func TestIdleWorkersUseNoProcessorTime(t *testing.T) {
 	<-time.After(20 * time.Millisecond) // the measured time
 	if after := used(); !slices.Equal(after, before) {
 		t.Errorf("idle workers have used %v ns, and %v before", after, before)
+	}
+}
+
+// TestDeniedPinningIsNoError runs itself again where a container's rules forbid to pin threads.
+func TestDeniedPinningIsNoError(t *testing.T) {
+	if os.Getenv("POOL_TEST_DENIED") == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), "POOL_TEST_DENIED=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	if err := denied.Syscall(unix.SYS_SCHED_SETAFFINITY); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, Config{Threads: 1, Pin: Cores})
+	if got := p.Describe(); !strings.HasPrefix(got, "1 worker, not pinned: ") || !strings.HasSuffix(got, unix.EPERM.Error()) {
+		t.Error(got)
 	}
 }

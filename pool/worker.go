@@ -1,7 +1,9 @@
 package pool
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"runtime/debug"
 
@@ -17,6 +19,7 @@ type worker struct {
 	pool     *Pool
 	cpus     []int      // where it is pinned; empty: not pinned
 	policy   error      // why its memory policy could not be set
+	unpinned error      // why it could not be pinned
 	identity word.Int64 // of its goroutine
 	seen     uint64     // epoch of the last order it has seen
 	done     int64      // chunks it has run and not yet subtracted from left
@@ -50,10 +53,13 @@ func (w *worker) setUp(started chan<- error) {
 	nameThread(fmt.Sprintf("cohort-w%d", w.id))
 	var err error
 	if len(w.cpus) > 0 {
-		if e := pin(w.cpus); e != nil {
+		switch e := pin(w.cpus); {
+		case errors.Is(e, fs.ErrPermission): // a container may forbid it, which is not an error
+			w.unpinned = e
+		case e != nil:
 			err = faultf(backend.ErrInit, "worker %d: %v", w.id, e)
 		}
-		w.policy = localMemory() // a container may forbid it, which is not an error
+		w.policy = localMemory() // the same
 	}
 	if started != nil {
 		started <- err

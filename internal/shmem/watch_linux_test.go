@@ -10,9 +10,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/internal/test/denied"
 )
 
 // over returns the number of a process that has ended.
@@ -137,19 +138,8 @@ func TestWatchWithoutPidfd(t *testing.T) {
 // watchDenied denies this process pidfd_open for good, and watches three processes: one has ended, one ends, and is
 // not waited for before that is reported, and one goes on.
 func watchDenied() error {
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the system call
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PIDFD_OPEN, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	}
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	runtime.LockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+	if err := denied.Syscall(unix.SYS_PIDFD_OPEN); err != nil {
 		return err
-	}
-	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog))); e != 0 {
-		return e
 	}
 	sleep := exec.Command("sleep", "1000")
 	if err := sleep.Start(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -245,7 +246,12 @@ func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) error {
 	}
 	defer func() { started(r.proc != nil) }()
 	if j.cfg.Places != nil {
-		if err := setAffinity(j.cfg.Places[i]); err != nil {
+		err := setAffinity(j.cfg.Places[i])
+		switch {
+		case errors.Is(err, fs.ErrPermission): // a container may forbid it
+			j.out.say(fmt.Sprintf("cohort: ranks are not bound to processors: %v\n", err))
+			j.cfg.Places = nil
+		case err != nil:
 			return fmt.Errorf("binding rank %d to processors %v: %w", j.number(i), j.cfg.Places[i], err)
 		}
 	}

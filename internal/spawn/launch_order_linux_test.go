@@ -2,10 +2,19 @@ package spawn
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/internal/test/denied"
+	"github.com/cohort-hpc/cohort/topo"
 )
+
+func init() { programs["denied"] = deniedProgram }
 
 // TestLaunchPassesBytesThatAreNotText has arguments and a variable that are no text: a rank gets them as they are.
 func TestLaunchPassesBytesThatAreNotText(t *testing.T) {
@@ -40,5 +49,30 @@ func TestHelloAfterEndIsClosed(t *testing.T) {
 		if _, _, err := ask(address, 0, 2); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("a job that has ended answers %v, want a closed connection", err)
 		}
+	}
+}
+
+// deniedProgram starts two ranks to be bound where a container's rules forbid it.
+func deniedProgram([]string) {
+	if err := denied.Syscall(unix.SYS_SCHED_SETAFFINITY); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Setenv(envProgram, "exit")
+	exe, _ := os.Executable()
+	j, err := Start(Config{Path: exe, Args: []string{"0=0", "1=0"}, Ranks: 2, Places: []topo.CPUSet{allowed()[:1], allowed()[:1]}})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(j.Wait().Status)
+}
+
+func TestDeniedBindingIsSaidOnce(t *testing.T) {
+	cmd, stdout, stderr := launcher(t, 2, "")
+	cmd.Env = append(os.Environ(), envProgram+"=denied")
+	err := cmd.Run()
+	if text := stderr.String(); err != nil || strings.Count(text, "cohort: ranks are not bound to processors: operation not permitted\n") != 1 {
+		t.Errorf("%v: %s%s", err, stdout, text)
 	}
 }

@@ -4,8 +4,10 @@ package spawn
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"runtime"
@@ -45,7 +47,11 @@ func Become(address string, rank, size int) error {
 	}
 	runtime.LockOSThread() // a program inherits the affinity of the thread that executes it
 	if o.CPUs != nil {
-		if err := setAffinity(o.CPUs); err != nil {
+		err := setAffinity(o.CPUs)
+		switch {
+		case errors.Is(err, fs.ErrPermission): // a container may forbid it
+			fmt.Fprintf(os.Stderr, "cohort: rank %d is not bound to processors: %v\n", rank, err)
+		case err != nil:
 			return fmt.Errorf("rank %d: binding it to processors %v: %w", rank, o.CPUs, err)
 		}
 	}
