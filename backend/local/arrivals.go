@@ -89,8 +89,9 @@ func (c *Comm) waitRound(k uint64) error {
 	if m.epoch.Load() < k {
 		c.overlook()
 		m.parked.Add(1)
-		late = cmp.Or(c.me.crew.AwaitPending(c.bound, (*round)(c)), c.bound.Err(time.Time{})) // the others' time may be over too
+		late = c.me.crew.AwaitPending(c.bound, (*round)(c))
 		m.parked.Add(-1)
+		late = cmp.Or(late, c.bound.Err(time.Time{})) // a rank may have left because its time was over too
 	}
 	switch done, never := m.done(k); {
 	case done:
