@@ -203,7 +203,7 @@ func (c *comm) underWay(f func(r *backend.Request, moves bool)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, o := range e.ops {
-		if o.c == c && o.req != nil && o.coll == nil {
+		if o.c == c && o.req != nil && o.coll == nil && o.why == nil { // drop has ended the others
 			f(o.req, !o.receives)
 		}
 	}

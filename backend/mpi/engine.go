@@ -98,15 +98,23 @@ func (e *engine) unfreed() []*comm {
 }
 
 // left waits until no call uses the world or a closed communicator, and all abandoned calls have returned. It reports
-// whether that happened in time.
+// whether that happened in time, and before another rank failed.
 func (e *engine) left(world *comm, end time.Time) bool {
+	over := func() bool {
+		if world.p.level == libmpi.Multiple { // below, a call that waits would keep this one out
+			world.p.hear()
+		}
+		return world.p.failed.Load() != nil || time.Now().After(end)
+	}
 	for _, c := range append(e.unfreed(), world) {
-		if !c.gate.AwaitEmpty(max(time.Until(end), 1)) {
-			return false
+		for !c.gate.AwaitEmpty(grace) {
+			if over() {
+				return false
+			}
 		}
 	}
 	for ; e.stuck.Load() > 0; time.Sleep(shortest) {
-		if time.Now().After(end) {
+		if over() {
 			return false
 		}
 	}

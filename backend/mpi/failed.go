@@ -98,23 +98,31 @@ func (p *process) hear() {
 		return
 	}
 	defer w.reading.Unlock()
+	for p.failed.Load() == nil && p.hearOne() {
+	}
+}
+
+// hearOne receives a message, if there is one.
+func (p *process) hearOne() bool {
+	w := p.world
 	var st libmpi.Status
 	if !arrived(w.ctl, p.folds.failure(), &st) {
-		return
+		return false
 	}
 	m := make([]byte, st.Bytes)
 	if w.ctl.Recv(m, int(st.Source), p.folds.failure(), &st) != 0 {
-		return
+		return false
 	}
 	if len(m) == 0 {
 		p.departed.Lock()
 		p.departed.at[int(st.Source)] = time.Now()
 		p.departed.Unlock()
-		return
+		return true
 	}
 	// The clocks of hosts may differ.
 	left := min(max(time.Until(time.Unix(0, int64(binary.LittleEndian.Uint64(m)))), 0), farewell)
 	p.fails(&failure{why: &backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(m[8:])}, end: time.Now().Add(left + after)})
+	return true
 }
 
 // departs tells the others that this rank closes the world, in an empty message, if collectives begin with an agreement.
@@ -131,7 +139,10 @@ func (p *process) departs() {
 // What that rank had sent before has arrived by then.
 func (p *process) desert() {
 	p.departed.Lock()
-	left := maps.Clone(p.departed.at)
+	var left map[int]time.Time
+	if len(p.departed.at) > 0 {
+		left = maps.Clone(p.departed.at)
+	}
 	p.departed.Unlock()
 	if len(left) == 0 {
 		return
@@ -139,7 +150,7 @@ func (p *process) desert() {
 	gone := map[*comm]int{}
 	look := func(ops []*op) {
 		for _, o := range ops {
-			if o.receives && !o.matched && o.internal() {
+			if o.receives && !o.matched && o.internal() && o.source >= 0 {
 				w := o.c.world[o.source]
 				if at, ok := left[w]; ok && time.Since(at) > arrives {
 					gone[o.c] = w
@@ -163,13 +174,13 @@ func (p *process) desert() {
 	}
 }
 
-// release takes threads out of blocking calls in the library, once another rank has failed.
+// release takes threads out of calls in the library, once another rank has failed.
 func (p *process) release(stop <-chan struct{}) {
 	f := p.failed.Load()
 	if f == nil || f.own || p.level < libmpi.Multiple {
 		return
 	}
-	for begun := time.Now(); time.Now().Before(f.end); time.Sleep(time.Millisecond) {
+	for begun := time.Now(); time.Now().Before(f.end) || libmpi.Blocked() > 0; time.Sleep(time.Millisecond) {
 		select {
 		case <-stop:
 			return

@@ -3,12 +3,15 @@
 package mpi_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,12 +128,146 @@ func TestCheckFindsRankThatHasLeft(t *testing.T) {
 	toldOfFailure(t, "leaves-early", 3)
 }
 
-// toldOfFailure starts a program of which one rank fails and the others sign.
-func toldOfFailure(t *testing.T, program string, ranks int) {
+// spinTool is a tool that computes for a second or two when a receive with tag 77 begins, or a blocking one with tag 78.
+// Signals queue during the second, as on a machine where the thread does not get a processor.
+const spinTool = `
+#include <mpi.h>
+#include <signal.h>
+#include <time.h>
+static void spin(int tag) { for (time_t end = time(0) + 2; tag == 77 && time(0) < end;); }
+static void queue(int tag) {
+	sigset_t s;
+	sigemptyset(&s);
+	sigaddset(&s, SIGRTMAX);
+	if (tag != 78) return;
+	pthread_sigmask(SIG_BLOCK, &s, 0);
+	spin(77);
+	pthread_sigmask(SIG_UNBLOCK, &s, 0);
+}
+int MPI_Recv(void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Status *s) { queue(tag); return PMPI_Recv(b, n, t, r, tag, c, s); }
+int MPI_Mprobe(int r, int tag, MPI_Comm c, MPI_Message *m, MPI_Status *s) { queue(tag); return PMPI_Mprobe(r, tag, c, m, s); }
+int MPI_Irecv(void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q) { spin(tag); return PMPI_Irecv(b, n, t, r, tag, c, q); }
+int MPI_Improbe(int r, int tag, MPI_Comm c, int *f, MPI_Message *m, MPI_Status *s) { spin(tag); return PMPI_Improbe(r, tag, c, f, m, s); }
+`
+
+// TestFailedRankEndsLateCalls checks that a receive in the library ends also if a rank learns of the failure after the
+// failed rank has closed, if its thread does not handle signals for a while, if it begins another receive while the
+// thread is taken out, and if it waits in Close.
+func TestFailedRankEndsLateCalls(t *testing.T) {
+	nothing := func(*cohort.Comm) error { return cohort.ErrPeerLost }
+	for name, meanwhile := range map[string]func(w *cohort.Comm) error{
+		"learns-late": nothing, "ends-late": nothing,
+		"begins-late": func(w *cohort.Comm) error {
+			r, err := cohort.Irecv(w, make([]byte, 8), 0, 77) // spinTool delays it
+			if err == nil {
+				_, err = r.Wait()
+			}
+			return err
+		},
+		"closes": func(w *cohort.Comm) error {
+			time.Sleep(100 * time.Millisecond) // until the receive is in the library
+			return cmp.Or(w.Close(), error(cohort.ErrPeerLost))
+		},
+	} {
+		program(name, func() error {
+			w, err := cohort.Init(background, nil)
+			if err != nil {
+				return err
+			}
+			if w.Rank() == 0 {
+				pid, err := []int64{0}, reached("waiting", 1)
+				if _, e := cohort.Recv(w, pid, 1, 2); err != nil || e != nil {
+					return errors.Join(err, e)
+				}
+				time.Sleep(300 * time.Millisecond)
+				if name == "learns-late" {
+					err = syscall.Kill(int(pid[0]), syscall.SIGSTOP)
+				}
+				err = errors.Join(err, w.CloseWith(errors.New("this rank has failed")), syscall.Kill(int(pid[0]), syscall.SIGCONT))
+				return errors.Join(err, reached("told", 1))
+			}
+			if err := cohort.Send(w, []int64{int64(os.Getpid())}, 0, 2); err != nil {
+				return err
+			}
+			ended := make(chan error, 1)
+			tag := 1
+			if name == "ends-late" {
+				tag = 78
+			}
+			go func() {
+				_, err := cohort.Recv(w, make([]byte, 8), 0, tag)
+				ended <- err
+			}()
+			err = sign("waiting")
+			if e := meanwhile(w); err != nil || !errors.Is(e, cohort.ErrPeerLost) {
+				return fmt.Errorf("got %v, want ErrPeerLost; %w", e, err)
+			}
+			if err := <-ended; err == nil {
+				return errors.New("the receive in the library has no error")
+			}
+			return errors.Join(sign("told"), errors.New("a rank has failed"))
+		})
+	}
+	for _, name := range []string{"learns-late", "ends-late", "begins-late", "closes"} {
+		t.Run(name, func(t *testing.T) { toldOfFailure(t, name, 2, spinTool) })
+	}
+}
+
+// TestFailedRankIsHeardAfterManyHaveLeft checks that a rank does not learn of a failure later because many ranks have
+// left the job before.
+func TestFailedRankIsHeardAfterManyHaveLeft(t *testing.T) {
+	const many = 40
+	program("fails-last", func() error {
+		c, err := mpi.Open(background, mpi.Config{})
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			mpi.Depart(c, 0, many)
+			err := errors.Join(c.(backend.Recovery).Declare(1, errors.New("this rank has failed")), sign("failed"), c.Close())
+			return errors.Join(err, reached("told", 1), errors.New("this rank has failed"))
+		}
+		var looks atomic.Int32
+		c.OnWait(func() {}, func() {
+			if err == nil { // before the first look for messages of ranks
+				err = cmp.Or(reached("failed", 1), errors.New("a rank has failed"))
+			}
+			looks.Add(1)
+		})
+		if _, err := c.Recv(nil, make([]byte, 8), 1, 5); !errors.Is(err, backend.ErrPeerLost) || looks.Load() > many/2 {
+			return fmt.Errorf("Recv: got %v after %d looks, want ErrPeerLost after a few", err, looks.Load())
+		}
+		return errors.Join(sign("told"), c.Close(), err)
+	})
+	toldOfFailure(t, "fails-last", 2)
+}
+
+// TestTimeoutAfterRankHasLeft checks that a collective ends by its timeout if a rank has left the job.
+func TestTimeoutAfterRankHasLeft(t *testing.T) {
+	program("times-out", func() error {
+		w, err := cohort.Init(background, &cohort.Config{Timeout: 300 * time.Millisecond})
+		if err != nil || w.Rank() == 0 {
+			return errors.Join(err, w.Close(), errors.New("the other ends first, by an error"))
+		}
+		if err = w.Barrier(); !errors.Is(err, cohort.ErrTimeout) && !errors.Is(err, cohort.ErrPeerLost) {
+			return fmt.Errorf("Barrier: got %v, want ErrTimeout or ErrPeerLost", err)
+		}
+		return errors.Join(sign("told"), err)
+	})
+	toldOfFailure(t, "times-out", 2)
+}
+
+// toldOfFailure starts a program of which one rank fails and the others sign, with tools in C if there are any.
+func toldOfFailure(t *testing.T, program string, ranks int, tools ...string) {
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			signs := t.TempDir()
-			e := start(t, name, ranks, program, signsVariable+"="+signs).failed(t)
+			env := []string{signsVariable + "=" + signs}
+			for _, tool := range tools {
+				launcher(t, name)
+				env = append(env, "LD_PRELOAD="+compiledC(t, mpicc(t, name), tool, "tool.so", "-shared", "-fPIC"))
+			}
+			e := start(t, name, ranks, program, env...).failed(t)
 			if told, err := filepath.Glob(filepath.Join(signs, "told.*")); err != nil || len(told) != ranks-1 {
 				t.Errorf("%d ranks were told of the failure, want %d: %v\n%s", len(told), ranks-1, err, e.out)
 			}

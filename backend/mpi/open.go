@@ -369,6 +369,9 @@ func (p *process) finalize(c *comm) error {
 	// message or for other ranks may never end.
 	end := time.Now().Add(leaveFor)
 	free := libmpi.MayCall() && p.engine.left(c, end)
+	if f := p.failed.Load(); f != nil {
+		return p.closeFailed(f)
+	}
 	if free {
 		p.settle()
 	}
@@ -389,8 +392,10 @@ func (p *process) finalize(c *comm) error {
 	p.sampler.stop()
 	p.engine.stop()
 	if free && !p.engine.leaked() && !p.engine.any(func(*op) bool { return true }) && c.broken.Load() == nil {
-		c.data.Free()
-		c.ctl.Free()
+		if p.drains || !p.agreed { // else the messages of departs may be on their way
+			c.data.Free()
+			c.ctl.Free()
+		}
 		p.types.free()
 		p.ops.free()
 	}

@@ -185,9 +185,9 @@ func (c *comm) started(o *op, code libmpi.Code, st *libmpi.Status) {
 		c.gate.Count(1)
 	}
 	switch {
-	case code != 0 && st.Flag == 0:
+	case code == libmpi.Ended, code != 0 && st.Flag == 0:
 		c.uncounted(code)
-		o.complete(backend.Status{}, c.fault(code))
+		o.complete(backend.Status{}, c.fault(code, o.buf, o.long))
 	case st.Flag != 0:
 		var err error
 		if code != 0 {
@@ -258,7 +258,7 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	received := 0
 	if code != 0 {
 		c.uncounted(code)
-		err = c.fault(code)
+		err = c.fault(code, in, out)
 	} else if st.Flag != 0 {
 		received = 1
 	}

@@ -255,9 +255,6 @@ func end(all []endedRequest) {
 // drop ends all pending operations of the communicator with an error. A receive ends once the library does not write
 // to its buffer any more. Other requests end at once: MPI may still read their buffers, which stay pinned.
 func (c *comm) drop(err error) {
-	if c.p.engine.closing.Load() { // stop has given up what there was
-		return
-	}
 	var ended []endedRequest
 	for i := range c.queues {
 		q := &c.queues[i]

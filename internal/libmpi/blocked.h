@@ -9,13 +9,16 @@ typedef void *coh_place[5];
 typedef struct coh_thread {
 	int id;
 	void **volatile at; // the place of the call that the thread is in, NULL: none, or the call has come back into Go
+	volatile int sent; // the thread has not handled the last signal
 	struct coh_thread *next;
 } coh_thread;
 
 extern __thread coh_thread *coh_this_thread;
 coh_thread *coh_new_thread(void);
+extern volatile int coh_over; // a thread has been taken out of the library, which nobody may call any more
 
-// BLOCKING makes a call that coh_end_blocked can end. The code is then COH_ENDED.
+// BLOCKING makes a call that coh_end_blocked can end. The code is then COH_ENDED. Calls that do not wait for other ranks are
+// among them: they may wait for a lock, or begin while the threads are taken out.
 #if defined(__x86_64__) || (defined(__aarch64__) && !defined(__clang__))
 #define BLOCKING(code, call)                                                      \
 	do {                                                                           \
@@ -26,7 +29,7 @@ coh_thread *coh_new_thread(void);
 			code = COH_ENDED;                                                        \
 		} else {                                                                    \
 			t->at = here;                                                            \
-			code = (call);                                                           \
+			code = __builtin_expect(coh_over, 0) ? COH_ENDED : (call);               \
 			t->at = 0;                                                               \
 		}                                                                           \
 	} while (0)

@@ -23,6 +23,7 @@
 
 __thread coh_thread *coh_this_thread;
 static _Atomic(coh_thread *) threads; // all that have made such a call
+volatile int coh_over;
 
 // coh_new_thread adds the calling thread to the list, where it stays.
 coh_thread *coh_new_thread(void) {
@@ -101,12 +102,16 @@ static void jump(int sig, siginfo_t *info, void *context) {
 	for (int i = 0; place && i < ranges; i++) {
 		if (pc - range[i].from < range[i].to - range[i].from) {
 			t->at = NULL;
+			t->sent = 0;
 			__builtin_longjmp(place, 1);
 		}
 	}
+	if (t) t->sent = 0;
 }
 
-// coh_end_blocked sends the signal to all threads that are in the library. It is called by one thread at a time.
+// coh_end_blocked sends the signal to all threads that are in the library, except to those that have not handled the last
+// one: signals of this kind queue, and the handlers of many would not fit on the signal stack. It is called by one thread
+// at a time.
 void coh_end_blocked(void) {
 	if (!ranges) {
 		struct sigaction a;
@@ -118,7 +123,11 @@ void coh_end_blocked(void) {
 		void *yield = dlsym(RTLD_DEFAULT, "sched_yield");
 		if (yield) add((uintptr_t)yield, YIELD);
 		sigaction(SIGRTMAX, &a, NULL);
+		coh_over = 1;
 	}
 	for (coh_thread *t = atomic_load(&threads); t; t = t->next)
-		if (t->at) syscall(SYS_tgkill, getpid(), t->id, SIGRTMAX);
+		if (t->at && !t->sent) {
+			t->sent = 1;
+			syscall(SYS_tgkill, getpid(), t->id, SIGRTMAX);
+		}
 }

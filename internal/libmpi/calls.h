@@ -61,10 +61,14 @@ static inline void coh_call_recv_guarded(uintptr_t comm, uint8_t *buf, int64_t n
 	BLOCKING(st->error, coh->recv_guarded(comm, buf, n, source, tag, st));
 }
 CALL coh_call_isend(uintptr_t comm, const uint8_t *buf, int64_t n, int dest, int tag, int sync, uintptr_t *req, coh_status *st) {
-	return coh->isend(comm, buf, n, dest, tag, sync, req, st);
+	int code;
+	BLOCKING(code, coh->isend(comm, buf, n, dest, tag, sync, req, st));
+	return code;
 }
 CALL coh_call_irecv(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, uintptr_t *req, coh_status *st) {
-	return coh->irecv(comm, buf, n, source, tag, req, st);
+	int code;
+	BLOCKING(code, coh->irecv(comm, buf, n, source, tag, req, st));
+	return code;
 }
 CALL coh_call_probe(uintptr_t comm, int source, int tag, int block, coh_status *st) {
 	int code;
@@ -77,17 +81,25 @@ CALL coh_call_mprobe(uintptr_t comm, int source, int tag, int block, uintptr_t *
 	return code;
 }
 CALL coh_call_imrecv(uintptr_t *msg, uint8_t *buf, int64_t n, uintptr_t *req, coh_status *st) {
-	return coh->imrecv(msg, buf, n, req, st);
+	int code;
+	BLOCKING(code, coh->imrecv(msg, buf, n, req, st));
+	return code;
 }
 CALL coh_call_testsome(int n, uintptr_t *reqs, int spins, int *done, int *at, coh_status *st) {
-	return coh->testsome(n, reqs, spins, done, at, st);
+	return coh->testsome(n, reqs, spins, done, at, st); // not while threads are taken out: the engine is stopped before
 }
 CALL coh_call_exchange(uintptr_t comm, const uint8_t *out, int n, int dest, uint8_t *in, int room, int source, int tag, int spins,
                        uintptr_t *req, coh_status *st) {
-	return coh->exchange(comm, out, n, dest, in, room, source, tag, spins, req, st);
+	int code;
+	BLOCKING(code, coh->exchange(comm, out, n, dest, in, room, source, tag, spins, req, st));
+	return code;
 }
 CALL coh_call_cancel(uintptr_t *req) { return coh->cancel(req); }
-CALL coh_call_start(uintptr_t *req) { return coh->start(req); }
+CALL coh_call_start(uintptr_t *req) {
+	int code;
+	BLOCKING(code, coh->start(req));
+	return code;
+}
 CALL coh_call_free_request(uintptr_t *req) { return coh->free_request(req); }
 CALL coh_call_coll(int coll, int form, int in_place, const uint8_t *send, uint8_t *recv, int64_t count, const int64_t *sc,
                    const int64_t *sd, const int64_t *rc, const int64_t *rd, uintptr_t type, uintptr_t op, int root, int size,

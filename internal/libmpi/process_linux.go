@@ -115,7 +115,7 @@ func Blocked() int { return int(C.coh_blocked()) }
 
 // EndBlocked takes threads out of calls that block in the library: these return Ended. It does not wait for that, and
 // misses a thread that is in the C library or the kernel at the moment. From its first call on nobody may call the MPI
-// library.
+// library. Calls that it could end return Ended at once.
 func EndBlocked() { C.coh_end_blocked() }
 
 // Has reports whether the library has a function.
