@@ -1,4 +1,3 @@
-// Package denied takes system calls away from a process, as a container's runtime does.
 package denied
 
 import (

@@ -84,7 +84,7 @@ var localMutants = []mutant{
 		new: `	if g.arrivals.epoch.Store(k); false {`,
 		why: "the last rank to arrive completes a round that was given up", test: "backend/local TestInterleaveDeadlineOfCollective"},
 	{file: "backend/local/collective.go",
-		old: `	unread := err == nil || c.waitUnread()`,
+		old: `	unread := err == nil || c.group.end.Load() == nil || c.waitUnread()`,
 		new: `	unread := true`,
 		why: "a rank gives up while another one reads its buffer", test: "backend/local TestInterleaveDeadlineOfCollective"},
 	{file: "backend/local/op.go",
