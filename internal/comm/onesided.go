@@ -278,7 +278,9 @@ func (s *onesided) free(until time.Time) (err error) {
 	s.target.Shut()
 	close(s.done)
 	if s.remote != nil { // its Close ends the requests under way
+		s.server.posting.Lock()
 		s.remote.core.bc.Cancel(&s.server.in) // else mpi does not free the communicator
+		s.server.posting.Unlock()
 		_ = s.remote.core.bc.Close()
 		s.core.bc.Wake()
 	}

@@ -18,6 +18,7 @@ type server struct {
 	in      backend.Request
 	buf     [requestMost]byte
 	arrived word.Int32 // requests that have not been served
+	posting word.Mutex // held to post the next receive and, once target is shut, to withdraw it
 }
 
 // serve begins to serve.
@@ -59,7 +60,11 @@ func (s *onesided) serveArrived(mayWait bool) {
 			}
 			return
 		}
-		s.listen()
+		s.server.posting.Lock()
+		if !s.target.IsShut() {
+			s.listen() // served, if it is called here, returns at once
+		}
+		s.server.posting.Unlock()
 		if s.server.arrived.Add(-1) == 0 {
 			return
 		}
