@@ -76,8 +76,8 @@ func (l *leaving) Ready() bool { return false }
 // Look implements wait.Waiter.
 func (l *leaving) Look() bool { return false }
 
-// Limit implements wait.Waiter: it looks. What comes over the links wakes the leader of the crew. A follower, and what
-// takes time, wait for a tick.
+// Limit implements wait.Waiter. It looks at the leaving. Frames that arrive wake the leader of the crew. A follower waits
+// for the next tick, and so does a step that ends by the clock.
 func (l *leaving) Limit() (time.Duration, bool) {
 	left := !l.look()
 	if l.step == leaveLinks {

@@ -13,7 +13,7 @@ import (
 )
 
 // The doors of two ranks: one sends its first frame, and leaves or dies anywhere. The other sends its first frame at the
-// same time, or none. No rank touches rings before they are allocated. What was sent arrives, and then the goodbye.
+// same time, or none. No rank touches rings before they are allocated. Each message arrives, and the goodbye after it.
 func TestInterleaveFirstFrames(t *testing.T) {
 	seg := memory(t, ringData)
 	for i, name := range []string{"one leaves", "both begin, and one leaves", "one dies", "both begin, and one dies"} {

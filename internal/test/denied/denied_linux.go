@@ -2,9 +2,10 @@ package denied
 
 import (
 	"runtime"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/internal/view"
 )
 
 // Syscall makes a system call fail with EPERM in this process and those that it starts, for good.
@@ -15,14 +16,19 @@ func Syscall(number uint32) error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	program := make([]unix.SockFprog, 1)
+	program[0] = unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	// SAFETY: the kernel copies the filter during the call.
-	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog))); e != 0 {
+	var pin runtime.Pinner // the kernel gets an address
+	pin.Pin(&program[0])
+	pin.Pin(&filter[0])
+	defer pin.Unpin()
+	at := view.Address(view.Bytes(program))
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, at); e != 0 {
 		return e
 	}
 	return nil
