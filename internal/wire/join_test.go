@@ -321,6 +321,13 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	}
 }
 
+// TestCoordinatorDoesNotMissItself has the coordinator called off before it reads the message of its own rank.
+func TestCoordinatorDoesNotMissItself(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	hold(ctx, t, 0, 9).fails(nil, backend.ErrCanceled, "8 of 9 ranks did not join within", ": ranks 1-8")
+}
+
 // TestCoordinatorEndsBeforeFirstRankGivesUp has a rank whose time ends before that of the others: before that,
 // the coordinator sends it the error that names the missing ranks.
 func TestCoordinatorEndsBeforeFirstRankGivesUp(t *testing.T) {
