@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"runtime"
@@ -99,124 +98,6 @@ func TestAllreduceOfAThousandRanks(t *testing.T) {
 			seq++
 		}
 	})
-}
-
-// differing makes one rank of four call something else than the others, and
-// returns the errors.
-func differing(t *testing.T, odd int, usual, other func() *backend.Call) [4]error {
-	t.Helper()
-	var errs [4]error
-	ranks(t, 4, func(t testing.TB, c *Comm) {
-		must(t, c.collective(nil, &backend.Call{Coll: backend.Barrier, Root: -1}, 0))
-		call := usual
-		if c.rank == odd {
-			call = other
-		}
-		errs[c.rank] = c.collective(nil, call(), 1)
-	})
-	return errs
-}
-
-func TestMismatchNamesBothCalls(t *testing.T) {
-	bcast := func(change func(*backend.Call)) func() *backend.Call {
-		return func() *backend.Call {
-			c := &backend.Call{Coll: backend.Bcast, Root: 2, Type: directtest.Int, Count: 4, Recv: make([]byte, 32)}
-			change(c)
-			return c
-		}
-	}
-	reduce := func(op *backend.Op, count int) func() *backend.Call {
-		return func() *backend.Call {
-			b := make([]byte, count*op.Type.Size)
-			return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: op.Type, Count: count, Send: b, Recv: make([]byte, len(b))}
-		}
-	}
-	prod := &backend.Op{Code: backend.OpProd, Commutative: true, Type: directtest.Int, Apply: directtest.Sum.Apply}
-	usual := bcast(func(*backend.Call) {})
-	for _, c := range []struct {
-		name         string
-		usual, other func() *backend.Call
-		words        []string
-	}{
-		{"coll", usual, func() *backend.Call { return &backend.Call{Coll: backend.Barrier, Root: -1} }, []string{"Bcast(", "Barrier("}},
-		{"root", usual, bcast(func(c *backend.Call) { c.Root = 3 }), []string{"root 2", "root 3"}},
-		{"count", usual, bcast(func(c *backend.Call) { c.Count, c.Recv = 3, c.Recv[:24] }), []string{"count 4", "count 3"}},
-		{"type", usual, bcast(func(c *backend.Call) { c.Type = directtest.Matrix; c.Recv = make([]byte, 128) }), []string{"int64"}},
-		{"op", reduce(directtest.Sum, 2), reduce(prod, 2), []string{"op sum", "op prod"}},
-		{"long", reduce(directtest.Sum, 5000), reduce(directtest.Sum, 2), []string{"count 5000", "count 2"}},
-	} {
-		for _, odd := range []int{0, 2, 3} {
-			errs := differing(t, odd, c.usual, c.other)
-			for r, err := range errs {
-				if !errors.Is(err, backend.ErrMismatch) || err.Error() != errs[0].Error() {
-					t.Errorf("%s: rank %d: %v", c.name, r, err)
-				}
-			}
-			words := append(c.words, "rank 0 ", fmt.Sprintf("rank %d ", max(1, odd)))
-			for _, w := range words {
-				if errs[0] != nil && !strings.Contains(errs[0].Error(), w) {
-					t.Errorf("%s: %q does not say %q", c.name, errs[0], w)
-				}
-			}
-		}
-	}
-}
-
-func TestArgumentErrorIsMismatchOnOtherRanks(t *testing.T) {
-	bad := &backend.Fault{Sentinel: backend.ErrCount, Text: "too few"}
-	wrong := func() *backend.Call { return &backend.Call{Coll: backend.Bcast, Root: 0, Err: bad} }
-	right := func() *backend.Call {
-		return &backend.Call{Coll: backend.Bcast, Root: 0, Type: directtest.Int, Count: 1, Recv: make([]byte, 8)}
-	}
-	errs := differing(t, 2, right, wrong)
-	for r, err := range errs {
-		switch {
-		case r == 2:
-			if err != error(bad) {
-				t.Errorf("the rank at fault got %v", err)
-			}
-		case !errors.Is(err, backend.ErrMismatch) || !strings.Contains(err.Error(), "rank 2 called Bcast with an argument error (invalid count)"):
-			t.Errorf("rank %d got %v", r, err)
-		}
-	}
-	ranks(t, 3, func(t testing.TB, c *Comm) {
-		mine := backend.Faultf(backend.ErrCount, "rank %d's own", c.rank)
-		call := wrong()
-		call.Err = mine
-		if err := c.collective(nil, call, 0); err != mine {
-			t.Errorf("all at fault: %v", err)
-		}
-		must(t, c.collective(nil, right(), 1)) // and still usable
-	})
-}
-
-// Lengths differ between two ranks: all ranks get the error, and nothing works
-// afterwards.
-func TestLengthMismatchBreaksTheCommunicator(t *testing.T) {
-	for _, coll := range []backend.Coll{backend.Gatherv, backend.Scatterv, backend.Alltoallv} {
-		trial := directtest.New(directtest.Case{Coll: coll, Ranks: 4, Count: 4, Root: 1, Op: directtest.Sum})
-		switch coll {
-		case backend.Gatherv:
-			trial.Calls[3].Send = trial.Calls[3].Send[:8]
-		case backend.Scatterv:
-			trial.Calls[3].Recv = trial.Calls[3].Recv[:8]
-		case backend.Alltoallv:
-			trial.Calls[3].SendCounts[0]++
-		}
-		var errs [4]error
-		ranks(t, 4, func(t testing.TB, c *Comm) {
-			errs[c.rank] = c.collective(nil, trial.Calls[c.rank], 0)
-			if err := c.collective(nil, &backend.Call{Coll: backend.Barrier}, 1); !errors.Is(err, backend.ErrBroken) || !errors.Is(err, backend.ErrMismatch) {
-				t.Errorf("%v: afterwards: %v", coll, err)
-			}
-		})
-		for r, err := range errs {
-			if !errors.Is(err, backend.ErrMismatch) || errors.Is(err, backend.ErrBroken) || err.Error() != errs[0].Error() ||
-				!strings.Contains(err.Error(), "rank 3") {
-				t.Errorf("%v: rank %d: %v", coll, r, err)
-			}
-		}
-	}
 }
 
 // The error names the ranks that did not arrive, and the communicator is broken on

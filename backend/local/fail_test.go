@@ -1,13 +1,11 @@
 package local
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/test/directtest"
@@ -98,15 +96,6 @@ func TestFailureEndsAllOperations(t *testing.T) {
 		})
 }
 
-func TestAbortEndsAllOperations(t *testing.T) {
-	pairs(t, func(comms []backend.Comm) { must(t, comms[1].Abort(42)) },
-		func(t *testing.T, how string, _ *Comm, err error) {
-			if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "code 42") {
-				t.Errorf("%s: %v", how, err)
-			}
-		})
-}
-
 func TestBreakEndsTheCommunicator(t *testing.T) {
 	cause := &backend.Fault{Sentinel: backend.ErrMismatch, Text: "what was wrong"}
 	pairs(t, func(comms []backend.Comm) {
@@ -133,56 +122,6 @@ func TestBreakEndsTheCommunicator(t *testing.T) {
 		_, err = d.Recv(nil, nil, 0, 0)
 		must(t, err)
 	})
-}
-
-// A rank that leaves in good order ends the operations that need it and no others.
-func TestCloseEndsWhatNeedsTheRank(t *testing.T) {
-	comms := New(3)
-	each(comms, func(c *Comm) {
-		switch c.rank {
-		case 1:
-			must(t, c.Send(nil, []byte("bye"), 0, 5, backend.Standard))
-			own := c.irecv(nil, 0, 6)
-			must(t, c.Close())
-			if err := c.ended(own); !errors.Is(err, backend.ErrClosed) {
-				t.Errorf("its own receive: %v", err)
-			}
-			if _, err := c.Recv(nil, nil, 0, 0); !errors.Is(err, backend.ErrClosed) {
-				t.Errorf("its own later receive: %v", err)
-			}
-		case 0:
-			for _, how := range []string{"recv", "ssend", "probe", "irecv"} {
-				if err := blocked[how](c); !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1 has left") {
-					t.Errorf("%s: %v", how, err)
-				}
-			}
-			// Messages that it sent before it left can be received, and others go on.
-			b := make([]byte, 3)
-			if _, err := c.Recv(nil, b, 1, 5); err != nil || string(b) != "bye" {
-				t.Errorf("its message: %q, %v", b, err)
-			}
-			must(t, c.Send(nil, b, 2, 0, backend.Standard))
-			_, err := c.Recv(nil, b, backend.AnySource, 7)
-			must(t, err)
-		case 2:
-			_, err := c.Recv(nil, make([]byte, 3), 0, 0)
-			must(t, err)
-			must(t, c.Send(nil, nil, 0, 7, backend.Standard))
-		}
-	})
-	each(comms, func(c *Comm) {
-		if c.rank == 1 {
-			return
-		}
-		err := c.collective(nil, &backend.Call{Coll: backend.Barrier}, 0)
-		if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1 has left") {
-			t.Errorf("rank %d: a barrier without rank 1: %v", c.rank, err)
-		}
-	})
-	for _, c := range comms {
-		must(t, c.Close())
-		must(t, c.Close())
-	}
 }
 
 // Ranks that have left a finished collective do not end it for those that are
@@ -299,26 +238,4 @@ func TestDerivedCommunicatorKnowsWhoHasLeft(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A deadline ends a wait that no other goroutine wakes.
-func TestDeadlineEndsAWaitWithoutWake(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	var waits sync.WaitGroup // a rank that leaves ends the wait of the other
-	waits.Add(2)
-	ranks(t, 2, func(t testing.TB, c *Comm) {
-		b := &backend.Bound{Ctx: ctx}
-		var err error
-		if c.rank == 0 {
-			_, err = c.Recv(b, nil, 1, 0)
-		} else {
-			_, err = c.Collective(b, &backend.Call{Coll: backend.Barrier})
-		}
-		if !errors.Is(err, backend.ErrTimeout) {
-			t.Errorf("rank %d: got %v", c.rank, err)
-		}
-		waits.Done()
-		waits.Wait()
-	})
 }

@@ -2,18 +2,12 @@ package local
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/match"
 )
 
 // message is n bytes that depend on every argument.
@@ -26,58 +20,6 @@ func message(n, from, seq int) []byte {
 }
 
 var lengths = []int{0, 1, 8, 1000, lockedMax, lockedMax + 1, copyMax, copyMax + 1, 200_000}
-
-// Messages of one tag arrive as sent and in order, whether the receive or the
-// message is there first, for all lengths and ways to send and receive.
-func TestMessagesArriveCompleteAndInOrder(t *testing.T) {
-	const count = 300
-	for seed := range uint64(6) {
-		ranks(t, 2, func(t testing.TB, c *Comm) {
-			pick := rand.New(rand.NewPCG(seed, 1)) // the same on both
-			var pending []*backend.Request
-			for i := range count {
-				n := lengths[pick.IntN(len(lengths))]
-				how, mode := pick.IntN(2), backend.Mode(pick.IntN(2))
-				if c.rank == 0 {
-					buf := message(n, 0, i)
-					if how == 0 {
-						must(t, c.Send(nil, buf, 1, 5, mode))
-					} else {
-						pending = append(pending, c.isend(buf, 1, 5, mode))
-					}
-					continue
-				}
-				buf := make([]byte, n)
-				st, err := c.Recv(nil, buf, 0, 5)
-				if err != nil || st != (backend.Status{Source: 0, Tag: 5, Bytes: n}) || !bytes.Equal(buf, message(n, 0, i)) {
-					t.Errorf("message %d of %d bytes: %+v, %v", i, n, st, err)
-				}
-			}
-			for _, r := range pending {
-				_, err := c.wait(t, r)
-				must(t, err)
-			}
-		})
-	}
-}
-
-func TestTagsCanOvertakeEachOther(t *testing.T) {
-	ranks(t, 2, func(t testing.TB, c *Comm) {
-		if c.rank == 0 {
-			for tag := range 50 {
-				must(t, c.Send(nil, message(10, 0, tag), 1, tag, backend.Standard))
-			}
-			return
-		}
-		buf := make([]byte, 10)
-		for tag := 49; tag >= 0; tag-- {
-			st, err := c.Recv(nil, buf, backend.AnySource, tag)
-			if err != nil || st.Tag != tag || !bytes.Equal(buf, message(10, 0, tag)) {
-				t.Errorf("tag %d: %+v, %v", tag, st, err)
-			}
-		}
-	})
-}
 
 // AnyTag takes user tags only.
 func TestAnyTagLeavesInternalTags(t *testing.T) {
@@ -118,45 +60,6 @@ func TestPostedReceivesMatchInOrder(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestTruncationWritesInsideTheBufferOnly(t *testing.T) {
-	for _, first := range []string{"receive", "message"} {
-		for _, n := range []int{9, 5000, copyMax + 100} {
-			ranks(t, 2, func(t testing.TB, c *Comm) {
-				if c.rank == 0 {
-					if first == "receive" {
-						c.sync(t)
-					}
-					r := c.isend(message(n, 0, 0), 1, 3, backend.Standard)
-					if first == "message" {
-						c.sync(t)
-					}
-					if _, err := c.wait(t, r); err != nil {
-						t.Errorf("the sender got %v", err)
-					}
-					return
-				}
-				mem := bytes.Repeat([]byte{0xa5}, 64)
-				var r *backend.Request
-				if first == "receive" {
-					r = c.irecv(mem[28:36], 0, 3)
-				}
-				c.sync(t)
-				if first == "message" {
-					r = c.irecv(mem[28:36], 0, 3)
-				}
-				st, err := c.wait(t, r)
-				if !errors.Is(err, backend.ErrTruncate) || st != (backend.Status{Source: 0, Tag: 3, Bytes: n}) {
-					t.Errorf("got %+v, %v", st, err)
-				}
-				want := append(append(bytes.Repeat([]byte{0xa5}, 28), message(n, 0, 0)[:8]...), bytes.Repeat([]byte{0xa5}, 28)...)
-				if !bytes.Equal(mem, want) {
-					t.Errorf("the buffer and what is around it: %x", mem)
-				}
-			})
-		}
-	}
 }
 
 // A synchronous send, and a long one, complete when the receive has matched; a
@@ -223,34 +126,6 @@ func TestStoredMessagesAreLimited(t *testing.T) {
 	})
 }
 
-// AnySource receives messages in the order in which they arrived.
-func TestAnySourceIsFair(t *testing.T) {
-	const n, each = 5, 40
-	ranks(t, n, func(t testing.TB, c *Comm) {
-		if c.rank > 0 {
-			for i := range each {
-				must(t, c.Send(nil, []byte{byte(i)}, 0, 0, backend.Standard))
-			}
-			c.sync(t)
-			return
-		}
-		c.sync(t)
-		arrived := c.arrivedSources()
-		var next [n]byte
-		for i, want := range arrived {
-			var b [1]byte
-			st, err := c.Recv(nil, b[:], backend.AnySource, backend.AnyTag)
-			if err != nil || st.Source != want || b[0] != next[st.Source] {
-				t.Errorf("receive %d: message %d of rank %d, want %d of %d (%v)", i, b[0], st.Source, next[want], want, err)
-			}
-			next[st.Source]++
-		}
-		if len(arrived) != (n-1)*each {
-			t.Errorf("%d messages, want %d", len(arrived), (n-1)*each)
-		}
-	})
-}
-
 func TestCancelOfUnmatchedOperations(t *testing.T) {
 	ranks(t, 2, func(t testing.TB, c *Comm) {
 		var b [1]byte
@@ -308,55 +183,6 @@ func TestCompleteRequestCannotBeCanceled(t *testing.T) {
 	})
 }
 
-// A limited wait ends with what was missing, and the communicator stays usable.
-func TestDeadlineOfPointToPointNamesThePeer(t *testing.T) {
-	canceled, cancel := context.WithCancelCause(context.Background())
-	cancel(errors.New("no more"))
-	past, stop := context.WithDeadline(context.Background(), time.Now())
-	defer stop()
-	ranks(t, 3, func(t testing.TB, c *Comm) {
-		if c.rank == 1 {
-			short := &backend.Bound{Timeout: time.Millisecond}
-			var b [1]byte
-			check := func(what string, err, sentinel error, words ...string) {
-				if !errors.Is(err, sentinel) {
-					t.Errorf("%s: %v, want %v", what, err, sentinel)
-					return
-				}
-				for _, w := range words {
-					if !strings.Contains(err.Error(), w) {
-						t.Errorf("%s: %q does not say %q", what, err, w)
-					}
-				}
-			}
-			_, err := c.Recv(short, b[:], 2, 9)
-			check("recv", err, backend.ErrTimeout, "rank 2", "tag 9")
-			_, err = c.Recv(&backend.Bound{Ctx: canceled}, b[:], backend.AnySource, 9)
-			check("recv", err, backend.ErrCanceled, "no more", "no rank has sent")
-			_, err = c.Recv(&backend.Bound{Ctx: past}, b[:], 0, backend.AnyTag)
-			check("recv", err, backend.ErrTimeout, "rank 0")
-			err = c.Send(short, b[:], 0, 9, backend.Synchronous)
-			check("send", err, backend.ErrTimeout, "rank 0", "tag 9")
-			_, _, err = c.Probe(short, 2, 9, true)
-			check("probe", err, backend.ErrTimeout, "rank 2", "tag 9")
-			r := c.irecv(b[:], 0, 1)
-			check("await", c.Await(short, r), backend.ErrTimeout)
-			if r.Ready() {
-				t.Error("the request must still be pending")
-			}
-			c.sync(t)
-			if _, err := c.wait(t, r); err != nil || b[0] != 1 {
-				t.Errorf("after all that: got %d, %v", b[0], err)
-			}
-			return
-		}
-		c.sync(t)
-		if c.rank == 0 {
-			must(t, c.Send(nil, []byte{1}, 1, 1, backend.Standard))
-		}
-	})
-}
-
 // Requests driven by their Notify alone must not make the stack deeper with
 // every step.
 func TestNotifyDoesNotNest(t *testing.T) {
@@ -408,73 +234,4 @@ func TestNotifyDoesNotNest(t *testing.T) {
 	for _, c := range comms {
 		c.Close()
 	}
-}
-
-// Many goroutines of every rank send and receive at once.
-func TestManyGoroutinesSendAndReceive(t *testing.T) {
-	const n, threads, count = 3, 4, 200
-	ranks(t, n, func(t testing.TB, c *Comm) {
-		var wg sync.WaitGroup
-		for tag := range threads {
-			wg.Go(func() {
-				for i := range count {
-					size := lengths[(i+tag)%7]
-					to, from := (c.rank+1+i%2)%n, (c.rank+2-i%2)%n
-					r := c.isend(message(size, c.rank, i), to, tag, backend.Mode(i%2))
-					buf := make([]byte, size)
-					if _, err := c.Recv(nil, buf, from, tag); err != nil || !bytes.Equal(buf, message(size, from, i)) {
-						t.Errorf("message %d with tag %d of rank %d: %v", i, tag, from, err)
-					}
-					_, err := c.wait(t, r)
-					must(t, err)
-				}
-			})
-		}
-		wg.Wait()
-	})
-}
-
-// Messages of different communicators of the same ranks do not match each other.
-func TestCommunicatorsDoNotMixMessages(t *testing.T) {
-	ranks(t, 4, func(t testing.TB, c *Comm) {
-		all, err := c.Derive([]int{3, 2, 1, 0}, 1)
-		must(t, err)
-		half, err := c.Derive([]int{c.rank &^ 1, c.rank | 1}, 2)
-		must(t, err)
-		if all.Rank() != 3-c.rank || half.Size() != 2 || half.Rank() != c.rank&1 || all.WorldRank(0) != 3 {
-			t.Errorf("rank %d: %d of all, %d of %d of half", c.rank, all.Rank(), half.Rank(), half.Size())
-		}
-		peer := c.rank ^ 1
-		for i, d := range []*Comm{c, all.(*Comm), half.(*Comm)} {
-			to := peer
-			switch i {
-			case 1:
-				to = 3 - peer
-			case 2:
-				to = peer & 1
-			}
-			must(t, d.Send(nil, fmt.Appendf(nil, "comm %d", i), to, 0, backend.Standard))
-		}
-		for i, d := range []*Comm{half.(*Comm), all.(*Comm), c} {
-			buf := make([]byte, 6)
-			st, err := d.Recv(nil, buf, backend.AnySource, backend.AnyTag)
-			if err != nil || string(buf) != fmt.Sprintf("comm %d", 2-i) || d.WorldRank(st.Source) != peer {
-				t.Errorf("got %q from %d, %v", buf, st.Source, err)
-			}
-		}
-		must(t, half.Close())
-		must(t, half.Close())
-	})
-}
-
-// arrivedSources returns the sources of the messages that wait, in order.
-func (c *Comm) arrivedSources() []int {
-	c.me.mu.Lock()
-	defer c.me.mu.Unlock()
-	var list []int
-	c.me.arrived.Each(func(n *match.Node) bool {
-		list = append(list, int(n.Env.Source))
-		return true
-	})
-	return list
 }

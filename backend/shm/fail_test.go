@@ -63,82 +63,6 @@ func init() {
 		return errors.Join(lost(err, victim), lost(err2, victim))
 	}
 
-	// Deadlines end every kind of operation; a receive that ended is taken back.
-	programs["deadline"] = func(c backend.Comm) error {
-		if c.Rank() == 1 {
-			buf := make([]byte, 8)
-			_, err := c.Recv(nil, buf, 0, 9) // until the others are through
-			return err
-		}
-		big := make([]byte, 1<<20)
-		late := func(what string, err error) error {
-			if !errors.Is(err, backend.ErrTimeout) {
-				return fmt.Errorf("%s: %v, want ErrTimeout", what, err)
-			}
-			return nil
-		}
-		b := &backend.Bound{Timeout: 30 * time.Millisecond}
-		_, err := c.Recv(b, big, 1, 2)
-		if err := late("recv", err); err != nil {
-			return err
-		}
-		if err := late("send", c.Send(b, big, 1, 3, backend.Standard)); err != nil {
-			return err
-		}
-		if err := late("ssend", c.Send(b, big[:1], 1, 3, backend.Synchronous)); err != nil {
-			return err
-		}
-		_, _, err = c.Probe(b, 1, 2, true)
-		if err := late("probe", err); err != nil {
-			return err
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		stop := context.AfterFunc(ctx, c.Wake)
-		defer stop()
-		time.AfterFunc(30*time.Millisecond, cancel)
-		if _, err = c.Recv(&backend.Bound{Ctx: ctx}, big, 1, 2); !errors.Is(err, backend.ErrCanceled) {
-			return fmt.Errorf("canceled receive: %v", err)
-		}
-		d, err := c.Derive([]int{0, 1}, 7) // the other rank never gets there
-		if err != nil {
-			return err
-		}
-		_, err = d.(backend.Collectives).Collective(b, &backend.Call{Coll: backend.Barrier})
-		if err := late("barrier", err); err != nil || !strings.Contains(fmt.Sprint(d.Broken()), "arrived: 1") {
-			return fmt.Errorf("%v; broken by %v", err, d.Broken())
-		}
-		if _, err = d.(backend.Collectives).Collective(b, &backend.Call{Coll: backend.Barrier}); !errors.Is(err, backend.ErrBroken) {
-			return fmt.Errorf("after a timeout: %v", err)
-		}
-		// The world is as good as ever.
-		return c.Send(nil, big[:8], 1, 9, backend.Standard)
-	}
-
-	programs["left"] = func(c backend.Comm) error {
-		buf := make([]byte, 100000)
-		if c.Rank() == 1 {
-			if err := c.Send(nil, buf[:10], 0, 5, backend.Standard); err != nil {
-				return err
-			}
-			return c.Close()
-		}
-		if c.Rank() == 2 { // not concerned: messages of the others still go
-			_, err := c.Recv(nil, buf, 0, 6)
-			return err
-		}
-		if st, err := c.Recv(nil, buf, 1, 5); err != nil || st.Bytes != 10 {
-			return fmt.Errorf("message sent before Close: %+v %v", st, err)
-		}
-		_, err := c.Recv(nil, buf, 1, 5)
-		if err := lost(err, 1); err != nil {
-			return err
-		}
-		if err := lost(c.Send(nil, buf, 1, 5, backend.Standard), 1); err != nil {
-			return err
-		}
-		return c.Send(nil, buf, 2, 6, backend.Standard)
-	}
-
 	programs["break"] = func(c backend.Comm) error {
 		d, err := c.Derive([]int{1, 0}, 3)
 		if err != nil {
@@ -157,17 +81,6 @@ func init() {
 		}
 		_, err = c.Recv(nil, buf, 1-c.Rank(), 1)
 		return err
-	}
-
-	programs["abort"] = func(c backend.Comm) error {
-		if c.Rank() == 1 {
-			return c.Abort(3)
-		}
-		_, err := c.Recv(nil, make([]byte, 8), 1, 1)
-		if !strings.Contains(fmt.Sprint(err), "code 3") {
-			return fmt.Errorf("after an abort: %v", err)
-		}
-		return lost(err, 1)
 	}
 
 	// A waiting rank uses little processor time: a small part of the time waited.
@@ -193,11 +106,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func TestDeadlineEndsEveryOperation(t *testing.T)  { launch(t, "deadline", 2) }
-func TestLeavingEndsWhatNeedsTheRank(t *testing.T) { launch(t, "left", 3) }
-func TestBreakReachesAllRanks(t *testing.T)        { launch(t, "break", 2) }
-func TestAbortReachesAllRanks(t *testing.T)        { launch(t, "abort", 3) }
-func TestIdleRankUsesNoProcessor(t *testing.T)     { launch(t, "idle", 2) }
+func TestBreakReachesAllRanks(t *testing.T)    { launch(t, "break", 2) }
+func TestIdleRankUsesNoProcessor(t *testing.T) { launch(t, "idle", 2) }
 
 func TestKilledRankIsErrPeerLost(t *testing.T) {
 	for _, err := range run(t, "killed", 5)[:4] {

@@ -186,10 +186,6 @@ func init() {
 	}
 }
 
-func TestMessagesOfEveryLengthArrive(t *testing.T)    { launch(t, "pingpong", 2) }
-func TestTooLongMessageIsErrTruncate(t *testing.T)    { launch(t, "truncate", 2) }
-func TestMessagesDoNotOvertakeEachOther(t *testing.T) { launch(t, "order", 2) }
-
 func TestRandomMessagesAllArrive(t *testing.T) {
 	sizes := []int{1, 2, 3, 8}
 	if testing.Short() {
