@@ -181,9 +181,6 @@ func fillNumber[T ~int | ~int64](v variable, field *T, text string, parse func(s
 	return nil
 }
 
-// heartbeatMin is the shortest limit that a busy machine can keep.
-const heartbeatMin = 100 * time.Millisecond
-
 func (v variable) fillHeartbeat(field *time.Duration, text string) error {
 	if *field == 0 && text == "off" {
 		*field = -1
@@ -192,7 +189,7 @@ func (v variable) fillHeartbeat(field *time.Duration, text string) error {
 		return nil
 	}
 	// In the environment 0 is an error: readers could take it for the default or for off.
-	return fillNumber(v, field, text, time.ParseDuration, heartbeatMin, fmt.Sprintf("a duration of %v or more, or off", heartbeatMin))
+	return fillNumber(v, field, text, time.ParseDuration, backend.HeartbeatMin, fmt.Sprintf("a duration of %v or more, or off", backend.HeartbeatMin))
 }
 
 func (v variable) fillTuning(field *map[string]string, text string) error {

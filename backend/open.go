@@ -26,3 +26,7 @@ type Config struct {
 	Check         bool // detect mismatched collectives even where that costs time
 	Deterministic bool // combine operands of reductions in the order of coll.Order
 }
+
+// HeartbeatMin is the shortest Heartbeat that a busy machine can keep. Package cohort refuses a shorter one in its
+// settings, and shm and tcp raise that of any other caller.
+const HeartbeatMin = 100 * time.Millisecond

@@ -115,13 +115,3 @@ func TestBusyRanksAreNotLost(t *testing.T) {
 	t.Setenv("SHM_TEST_TIMES", "1")
 	launch(t, "busy", 8)
 }
-
-func TestHeartbeatHasMinimum(t *testing.T) {
-	for _, c := range []struct{ set, want time.Duration }{
-		{0, 0}, {-1, -1}, {time.Millisecond, 100 * time.Millisecond}, {100 * time.Millisecond, 100 * time.Millisecond}, {time.Minute, time.Minute},
-	} {
-		if got := (Config{Heartbeat: c.set}).heartbeat(); got != c.want {
-			t.Errorf("Heartbeat %v: %v, want %v", c.set, got, c.want)
-		}
-	}
-}

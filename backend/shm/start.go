@@ -3,7 +3,6 @@ package shm
 import (
 	"fmt"
 	"runtime"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
@@ -15,7 +14,7 @@ import (
 // start starts the engine of a rank that has joined.
 func start(n *node.Node, cfg Config) (backend.Comm, error) {
 	config := engine.Config{
-		Rank: cfg.Rank, Peers: make([]engine.Peer, cfg.Size), Heartbeat: cfg.heartbeat(), Runs: shmem.Runs,
+		Rank: cfg.Rank, Peers: make([]engine.Peer, cfg.Size), Heartbeat: cfg.Heartbeat, Runs: shmem.Runs,
 		Sleeper: sleeper{n}, Spare: n.Spare, Yield: shmem.Yield, Board: n.Board(),
 		Caps: backend.Caps{Backend: "shm", Processes: true, SharedMemory: true, Deterministic: true, NativeColl: true, SingleCopy: n.Copies,
 			MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"},
@@ -68,12 +67,4 @@ func start(n *node.Node, cfg Config) (backend.Comm, error) {
 	// must not fault.
 	runtime.AddCleanup(e, (*node.Node).Close, n)
 	return world, nil
-}
-
-// heartbeat returns Config.Heartbeat for the engine.
-func (cfg Config) heartbeat() time.Duration {
-	if cfg.Heartbeat > 0 {
-		return max(cfg.Heartbeat, engine.HeartbeatMin)
-	}
-	return cfg.Heartbeat
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
@@ -28,7 +27,7 @@ type Config struct {
 	SecretFile string
 
 	// Heartbeat is how long another rank may be silent before it is lost: 0 means 10 s, a negative value
-	// no limit. It is the same on all ranks.
+	// no limit, and less than 100 ms means 100 ms. It is the same on all ranks.
 	Heartbeat time.Duration
 
 	// JoinTimeout is how long a rank waits for the others at the start; 0 means 60 s.
@@ -81,8 +80,6 @@ func (cfg *Config) onDemand() bool {
 // that says which are missing when ctx ends or the time is up.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
-	case cfg.Heartbeat > 0 && cfg.Heartbeat < engine.HeartbeatMin:
-		return nil, backend.Faultf(backend.ErrInit, "heartbeat of %v: want %v or more, or off", cfg.Heartbeat, engine.HeartbeatMin)
 	case cfg.Connect != "" && cfg.Connect != ConnectStart && cfg.Connect != ConnectDemand:
 		return nil, backend.Faultf(backend.ErrInit, "COHORT_TCP_CONNECT is %q: want start or demand", cfg.Connect)
 	case cfg.SecretFile == "":

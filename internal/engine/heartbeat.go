@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/membership"
 )
@@ -14,12 +15,8 @@ import (
 // Invariant: a rank of this node is never lost for silence while its process lives and is not stopped. The kernel
 // reports that (Config.Runs), even if a loaded machine gives the process no processor.
 
-// HeartbeatDefault is how long a rank may be silent before it is lost, and HeartbeatMin the shortest such
-// limit.
-const (
-	HeartbeatDefault = 10 * time.Second
-	HeartbeatMin     = 100 * time.Millisecond
-)
+// HeartbeatDefault is how long a rank may be silent before it is lost.
+const HeartbeatDefault = 10 * time.Second
 
 // life determines when a silent rank is lost. Time is counted in ticks of this rank: none occur while it
 // is stopped itself, or the machine is suspended, and setting the clock has no effect. Its own heartbeats
@@ -39,6 +36,9 @@ const fenceTicks = 4
 func newLife(limit time.Duration) life {
 	if limit == 0 {
 		limit = HeartbeatDefault
+	}
+	if limit > 0 {
+		limit = max(limit, backend.HeartbeatMin)
 	}
 	l := life{limit: limit, every: tickEvery}
 	if limit < 0 { // the others may have a limit

@@ -16,7 +16,8 @@ func TestHeartbeatsAreSent(t *testing.T) {
 	}{
 		{0, 10 * time.Second, 50 * time.Millisecond, 200, 200, 50},
 		{-1, -1, 50 * time.Millisecond, 200, 200, 50},
-		{HeartbeatMin, 100 * time.Millisecond, 10 * time.Millisecond, 10, 100, 2},
+		{1, 100 * time.Millisecond, 10 * time.Millisecond, 10, 100, 2},
+		{backend.HeartbeatMin, 100 * time.Millisecond, 10 * time.Millisecond, 10, 100, 2},
 		{500 * time.Millisecond, 500 * time.Millisecond, 50 * time.Millisecond, 10, 20, 2},
 		{time.Minute, time.Minute, 50 * time.Millisecond, 1200, 1200, 300},
 	} {
@@ -53,7 +54,7 @@ func wantHeartbeat(t *testing.T, limit time.Duration, other *testLink) {
 
 // A silent rank is lost, and one that sends heartbeats is not.
 func TestSilentRankIsLost(t *testing.T) {
-	c, _, _ := raw(t, HeartbeatMin)
+	c, _, _ := raw(t, backend.HeartbeatMin)
 	_, err := c.Recv(patient, make([]byte, 1), 1, 1) // a waiter sleeps meanwhile
 	isLost(t, "a receive", err, "rank 1 (process 7 on there) was silent for 100ms")
 

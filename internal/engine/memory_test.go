@@ -274,7 +274,7 @@ func TestBreakAfterCloseIsNotSent(t *testing.T) {
 // TestStoppedCopierIsKilled has rank 1 stop after it has claimed a part of a receive's buffer, and before it
 // has written it. The receive ends when its process has ended.
 func TestStoppedCopierIsKilled(t *testing.T) {
-	world, o := withOther(t, os.Getpid(), HeartbeatMin)
+	world, o := withOther(t, os.Getpid(), backend.HeartbeatMin)
 	o.expose(t, 0, make([]byte, 1<<20), true)
 	r := receive(t, world, 1<<20)
 	e := world.(*comm).e
