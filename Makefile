@@ -7,7 +7,7 @@ export FUZZTIME SOAK SIM
 .PHONY: all test test-all bench setup clean
 
 all:
-	go build -o bin/ ./cmd/...
+	go build -o bin/ ./cmd/... ./sddp/cmd/...
 
 test:
 	@scripts/check

@@ -14,7 +14,7 @@ import (
 
 func readShipped(t testing.TB, name string) *Case {
 	t.Helper()
-	c, err := ReadCase(filepath.Join("..", "cases", name))
+	c, err := ReadCase(filepath.Join("cases", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func edit(t *testing.T, file, old, with string) string {
 	dir := t.TempDir()
 	found := false
 	for _, name := range caseFiles {
-		data, err := os.ReadFile(filepath.Join("..", "cases", "toy", name))
+		data, err := os.ReadFile(filepath.Join("cases", "toy", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -342,7 +342,7 @@ func TestCaseHashDependsOnFiguresNotLayout(t *testing.T) {
 // Reading any files ends with a valid case or with an error.
 func FuzzCase(f *testing.F) {
 	for _, name := range []string{"toy", "brazil4"} {
-		text, err := readCaseText(filepath.Join("..", "cases", name))
+		text, err := readCaseText(filepath.Join("cases", name))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -376,7 +376,7 @@ func FuzzInflowTables(f *testing.F) {
 		fmt.Fprintf(&years, "%d,first,%d\n%d,second,%d\n%d,third,7\n", y, y*y%17, y, y*y%17+y%3, y)
 	}
 	f.Add("par", []byte(years.String()))
-	toy, err := readCaseText(filepath.Join("..", "cases", "toy"))
+	toy, err := readCaseText(filepath.Join("cases", "toy"))
 	if err != nil {
 		f.Fatal(err)
 	}

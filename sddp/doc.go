@@ -2,8 +2,8 @@
 // programming (Pereira and Pinto, 1991). It is the reference application of cohort.
 //
 // [LoadCase] reads a [Case] from a folder of JSON files, [Train] computes a [Policy] for it on the
-// ranks of a communicator, and [Simulate] runs a policy over many inflow scenarios. docs/sddp-model.md
-// describes the case format and the method. Package report presents the results, and docs/sddp.md describes
+// ranks of a communicator, and [Simulate] runs a policy over many inflow scenarios. sddp/model.md
+// describes the case format and the method. Package report presents the results, and sddp/README.md describes
 // its files.
 //
 // # The same bits for any number of ranks and threads

@@ -91,7 +91,7 @@ func TestPARIsFittedToRecord(t *testing.T) {
 // brazil4With returns brazil4 with one of the models that its record allows.
 func brazil4With(t *testing.T, model string) *Case {
 	t.Helper()
-	dir, from := t.TempDir(), filepath.Join("..", "cases", "brazil4")
+	dir, from := t.TempDir(), filepath.Join("cases", "brazil4")
 	for _, name := range append(caseFiles[:], historyFile) {
 		data, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
@@ -152,7 +152,7 @@ func TestPARKeepsMeanAndPersistenceOfBrazil(t *testing.T) {
 // readRecordOf returns the record of brazil4.
 func readRecordOf(t *testing.T, c *Case) [][][]float64 {
 	t.Helper()
-	file := filepath.Join("..", "cases", "brazil4", historyFile)
+	file := filepath.Join("cases", "brazil4", historyFile)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -155,7 +155,7 @@ func TestAllRanksLoadCaseOfRankZero(t *testing.T) {
 	want := readShipped(t, "brazil4").SHA256()
 	bad := edit(t, "thermals.json", "50", "-50")
 	err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
-		dir := filepath.Join("..", "cases", "brazil4")
+		dir := filepath.Join("cases", "brazil4")
 		if world.Rank() > 0 {
 			dir = "not read here"
 		}

@@ -171,7 +171,7 @@ func (l *treeLP) node(t int, v []float64, parent int, weight float64, inflow []f
 		l.rows.WriteString(" = 0\n")
 		row, right := fmt.Sprintf("%s %s %s", name("v", i), num(volume), q), volume*inflow[i]
 		if c.Inflows != nil && c.Inflows.PAR != nil {
-			flow, stored, after := 0.0, 0.0, 0.0 // what water saves down the river: see docs/sddp-model.md
+			flow, stored, after := 0.0, 0.0, 0.0 // what water saves down the river: see sddp/model.md
 			for at := i; at >= 0; {
 				power, res := 1.0, c.Reservoirs[at]
 				if res.Productivity > 0 {

@@ -62,8 +62,8 @@ removed at the end.
 
 docs/launcher.md and docs/hosts.md have the details.`,
 		Example: `
-  cohort run -n 4 ./cmd/sddp train cases/brazil4
-  cohort run -n 4 --backend mpi ./cmd/sddp train cases/brazil4
+  cohort run -n 4 ./sddp/cmd/sddp train sddp/cases/brazil4
+  cohort run -n 4 --backend mpi ./sddp/cmd/sddp train sddp/cases/brazil4
   cohort run -n 2 --timeout 10m --tag=false ./a.out -v
   cohort run -n 8 --hosts a,b:4,node[3-5] ./a.out`,
 		RunE: func(_ *cobra.Command, args []string) error { return cli.Exit(r.run(args)) },

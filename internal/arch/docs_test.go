@@ -125,7 +125,7 @@ func TestLinks(t *testing.T) {
 	}
 	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 	code := regexp.MustCompile("(?s)\n```.*?\n```") // Go's T[int](x) looks like a link
-	named := regexp.MustCompile(`\bdocs/[A-Za-z0-9_/-]+\.(?:md|svg)\b`)
+	named := regexp.MustCompile(`\b(?:docs|sddp)/[A-Za-z0-9_/-]+\.(?:md|svg)\b`)
 	links := 0
 	for p := range all {
 		switch path.Ext(p) {

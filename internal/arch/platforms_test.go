@@ -120,10 +120,10 @@ func TestPlatformsFindsErrors(t *testing.T) {
 	}
 }
 
-// checker checks the packages of a module for one platform.
+// checker checks the packages of a module, or of those that are tied by a go.work file, for one platform.
 type checker struct {
 	platform
-	dir  string                    // of the module
+	dir  string                    // of the module, or of go.work
 	kept map[string]*types.Package // of other modules, without function bodies, by import path
 }
 
@@ -140,7 +140,7 @@ type listed struct {
 	Error                          *struct{ Err string }
 }
 
-// own reports whether the package is of the module that is checked.
+// own reports whether the package is of a module that is checked.
 func (l *listed) own() bool { return l.Module != nil && l.Module.Main }
 
 // path returns the import path without the test that the package is compiled for: "p" of "p [p.test]".
@@ -157,10 +157,13 @@ func (c *checker) check(t *testing.T, tags string) (packages int) {
 	return packages
 }
 
-// packages checks all packages of the module and their tests with some tags, and returns how many there are.
+// packages checks all packages of the modules and their tests with some tags, and returns how many there are.
 func (c *checker) packages(t *testing.T, tags string) (n int, err error) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-deps", "-test", "-tags", tags,
-		"-json=ImportPath,Name,Dir,ForTest,GoFiles,SFiles,ImportMap,Module,Error", "./...")
+		"-json=ImportPath,Name,Dir,ForTest,GoFiles,SFiles,ImportMap,Module,Error")
+	for _, module := range modules(t, c.dir) {
+		cmd.Args = append(cmd.Args, module+"/...")
+	}
 	cmd.Dir = c.dir
 	cmd.Env = append(os.Environ(), "GOOS="+c.goos, "GOARCH="+c.goarch, "CGO_ENABLED=0", "GOFLAGS=")
 	out, err := cmd.Output()

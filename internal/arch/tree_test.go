@@ -17,9 +17,21 @@ import (
 )
 
 const (
-	module = "github.com/cohort-hpc/cohort"
+	module = "github.com/cohort-hpc/cohort" // of the library; go.work lists the others, whose paths begin with it
 	root   = "../.."
 )
+
+// modules returns the import paths of the modules that the go command works on in a folder.
+func modules(t *testing.T, folder string) []string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-m")
+	list.Dir = folder
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
+}
 
 // source is a Go file of the repository, of whatever platform and build tag.
 type source struct {

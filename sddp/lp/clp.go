@@ -3,7 +3,7 @@ package lp
 import (
 	"math"
 
-	"github.com/cohort-hpc/cohort/internal/clp"
+	"github.com/cohort-hpc/cohort/sddp/internal/clp"
 )
 
 // Clp is a solver that calls COIN-OR Clp, a library that Open loads. Clp has sparse factors and is meant

@@ -3,7 +3,7 @@ package lp
 import (
 	"math"
 
-	"github.com/cohort-hpc/cohort/internal/clp"
+	"github.com/cohort-hpc/cohort/sddp/internal/clp"
 )
 
 // The library reports that a program has no optimum without a proof to a known tolerance. The proof

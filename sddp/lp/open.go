@@ -3,7 +3,7 @@ package lp
 import (
 	"fmt"
 
-	"github.com/cohort-hpc/cohort/internal/clp"
+	"github.com/cohort-hpc/cohort/sddp/internal/clp"
 )
 
 // The kinds of solver.

@@ -44,7 +44,7 @@ func readRecorded(t *testing.T, name string) (*problem, Basis) {
 	return p, b
 }
 
-// TestNearlyParallelCutsDoNotCycle solves a program of cases/brazil4 in which three cuts differ in two
+// TestNearlyParallelCutsDoNotCycle solves a program of sddp/cases/brazil4 in which three cuts differ in two
 // coefficients, by 15 of 700 000. With reduced costs whose rounding was taken for too small, the primal
 // method went to and fro between two of them until the iteration limit.
 func TestNearlyParallelCutsDoNotCycle(t *testing.T) {

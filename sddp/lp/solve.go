@@ -1,6 +1,6 @@
 package lp
 
-import "github.com/cohort-hpc/cohort/internal/clp"
+import "github.com/cohort-hpc/cohort/sddp/internal/clp"
 
 // phase is how a run of the dual or of the primal simplex method ended.
 type phase int8

@@ -22,7 +22,7 @@ import (
 // trained returns a training of a shipped case, simulated.
 func trained(t *testing.T, name string, opt sddp.Options) *Run {
 	t.Helper()
-	c, err := sddp.ReadCase(filepath.Join("..", "..", "cases", name))
+	c, err := sddp.ReadCase(filepath.Join("..", "cases", name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (r *Run) Result() Result {
 	}
 }
 
-// summaryJSON is the layout of summary.json, which docs/sddp.md describes.
+// summaryJSON is the layout of summary.json, which sddp/README.md describes.
 type summaryJSON struct {
 	Format     string                `json:"format"`
 	Version    int                   `json:"version"`

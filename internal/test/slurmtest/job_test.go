@@ -18,7 +18,7 @@ import (
 // toyFlags make a training short, and toy is such a training of the toy case.
 var (
 	toyFlags = []string{"--iterations", "4", "--passes", "4", "--openings", "3", "--scenarios", "20"}
-	toy      = append([]string{"train", filepath.Join("..", "..", "..", "cases", "toy"), "--json"}, toyFlags...)
+	toy      = append([]string{"train", filepath.Join("..", "..", "..", "sddp", "cases", "toy"), "--json"}, toyFlags...)
 )
 
 // result is the line of JSON that sddp prints at the end.
@@ -39,7 +39,7 @@ func result(t *testing.T, out string) (r struct {
 // have the bits that one process computes.
 func TestTrainingUnderSrunHasSameBits(t *testing.T) {
 	c := slurm(t)
-	sddp := binary(t, "cmd/sddp")
+	sddp := binary(t, "sddp/cmd/sddp")
 	alone := result(t, c.must(t, nil, sddp, toy...))
 	if alone.Ranks != 1 || len(alone.CutsSHA256) != 64 || alone.Cuts == 0 {
 		t.Fatalf("alone: %+v", alone)

@@ -17,13 +17,13 @@ func submit(t *testing.T, c *cluster, env []string, script string, options ...st
 	if err != nil {
 		t.Fatal(err)
 	}
-	toy, err := filepath.Abs(filepath.Join("..", "..", "..", "cases", "toy"))
+	toy, err := filepath.Abs(filepath.Join("..", "..", "..", "sddp", "cases", "toy"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	output = filepath.Join(dir, "output")
-	env = append(env, "SDDP="+binary(t, "cmd/sddp"), "COHORT="+binary(t, "cmd/cohort"), "CASE="+toy)
+	env = append(env, "SDDP="+binary(t, "sddp/cmd/sddp"), "COHORT="+binary(t, "cmd/cohort"), "CASE="+toy)
 	args := append([]string{"--parsable", "--chdir=" + dir, "--output=" + output}, options...)
 	if c.threads(t) == "1" { // not enough processors
 		args = append(args, "--overcommit")
@@ -51,7 +51,7 @@ func (c *cluster) ended(t *testing.T, job, output string) (state, text string) {
 // TestJobScriptsRun submits the job scripts of docs/slurm unchanged, with options for this machine.
 func TestJobScriptsRun(t *testing.T) {
 	c := slurm(t)
-	alone := result(t, c.must(t, nil, binary(t, "cmd/sddp"), toy...))
+	alone := result(t, c.must(t, nil, binary(t, "sddp/cmd/sddp"), toy...))
 	check := func(t *testing.T, c *cluster, ranks int, job, output string, says ...string) {
 		t.Helper()
 		state, text := c.ended(t, job, output)

@@ -197,7 +197,7 @@ var binaries struct {
 	dir string
 }
 
-// binary builds a program: cmd/sddp, examples/hello.
+// binary builds a program: sddp/cmd/sddp, examples/hello.
 func binary(t *testing.T, program string) string {
 	t.Helper()
 	binaries.Lock()

@@ -1,9 +1,9 @@
 // Command sddp plans the operation of a hydrothermal power system by stochastic dual dynamic
 // programming. It is the reference application of cohort and runs on one rank or many:
 //
-//	sddp train cases/brazil4
-//	cohort run -n 4 ./cmd/sddp train cases/brazil4
-//	cohort run -n 2 ./cmd/sddp train cases/brazil4 --threads 8 --pin numa
+//	sddp train sddp/cases/brazil4
+//	cohort run -n 4 ./sddp/cmd/sddp train sddp/cases/brazil4
+//	cohort run -n 2 ./sddp/cmd/sddp train sddp/cases/brazil4 --threads 8 --pin numa
 //
 // Run sddp help for the commands and their flags.
 package main

@@ -12,7 +12,7 @@ import (
 // BenchmarkSplits compares how long a training with 32 forward passes per iteration takes on one
 // thread, on two ranks (processes, over shm), and on two threads of one rank:
 //
-//	go test -run '^$' -bench Splits -benchtime 7x ./cmd/sddp
+//	go test -run '^$' -bench Splits -benchtime 7x ./sddp/cmd/sddp
 //
 // The three alternate, so that other load on the machine affects all of them. Each figure is the median of
 // the rounds: elapsed seconds without process start, CPU seconds of all processes, and elapsed seconds

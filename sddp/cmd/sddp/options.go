@@ -66,13 +66,13 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 programming: how much water to use now, and how much to keep.
 
 CASE is a folder with case.json, buses.json, thermals.json, reservoirs.json and
-lines.json, which docs/sddp-model.md describes. train and simulate share their
+lines.json, which sddp/model.md describes. train and simulate share their
 work among the ranks of a job and the threads of each rank. The results have the
 same bits for any number of ranks and threads.`,
-		Example: `  cohort run -n 4 ./cmd/sddp train cases/brazil4 --out results
-  cohort run -n 2 --bind none ./cmd/sddp train cases/brazil4 --threads 8
-  sddp simulate cases/brazil4 --policy results
-  sddp info cases/brazil4`,
+		Example: `  cohort run -n 4 ./sddp/cmd/sddp train sddp/cases/brazil4 --out results
+  cohort run -n 2 --bind none ./sddp/cmd/sddp train sddp/cases/brazil4 --threads 8
+  sddp simulate sddp/cases/brazil4 --policy results
+  sddp info sddp/cases/brazil4`,
 	}
 	root.AddCommand(trainCommand(&options{}, stdout, stderr), simulateCommand(stdout, stderr), infoCommand(stdout))
 	return root
@@ -105,9 +105,9 @@ Progress goes to standard error, a line for each iteration. A summary goes to
 standard output. The exit status is 0 for success, 1 for failure (also if only a
 checkpoint could not be written), 2 for a wrong command line, 130 after SIGINT
 and 143 after SIGTERM.`,
-		Example: `  sddp train cases/brazil4 --out results
-  sddp train cases/brazil4 --iterations 200 --stall 20
-  sddp train cases/brazil4 --checkpoint run1 --resume`,
+		Example: `  sddp train sddp/cases/brazil4 --out results
+  sddp train sddp/cases/brazil4 --iterations 200 --stall 20
+  sddp train sddp/cases/brazil4 --checkpoint run1 --resume`,
 		Args: func(_ *cobra.Command, args []string) error { return o.arguments(args, resumeAt) },
 		RunE: func(*cobra.Command, []string) error { return cli.Exit(start(train, o, stdout, stderr), nil) },
 	}
@@ -185,7 +185,7 @@ func simulateCommand(stdout, stderr *os.File) *cobra.Command {
 		Long: `Simulate a policy over many scenarios, and report what it costs and does. The
 policy must have been trained for the same case, or with --changed for one that
 has as many stages and the same reservoirs.`,
-		Example: "  sddp simulate cases/brazil4 --policy results --sampling out-of-sample",
+		Example: "  sddp simulate sddp/cases/brazil4 --policy results --sampling out-of-sample",
 		Args: func(_ *cobra.Command, args []string) error {
 			if err := o.arguments(args, -1); err != nil || o.policy != "" {
 				return err
@@ -220,7 +220,7 @@ func infoCommand(stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "info CASE",
 		Short:   "Check a case and describe it",
-		Example: "  sddp info cases/brazil4 --json",
+		Example: "  sddp info sddp/cases/brazil4 --json",
 		Args:    func(_ *cobra.Command, args []string) error { return o.arguments(args, -1) },
 		RunE:    func(*cobra.Command, []string) error { return info(o, stdout) },
 	}

@@ -48,7 +48,7 @@ func splitResult(t *testing.T) result {
 // buildTool builds the cohort command, once for all tests.
 var buildTool = sync.OnceValues(func() (string, error) {
 	tool := filepath.Join(scratch, "cohort")
-	if out, err := exec.Command("go", "build", "-o", tool, "../cohort").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", tool, "github.com/cohort-hpc/cohort/cmd/cohort").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return tool, nil
@@ -152,7 +152,7 @@ func TestDefaultPolicyHasDocumentedHash(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: a whole training of brazil4; make test-all runs it")
 	}
-	adr, err := os.ReadFile("../../docs/adr/0004-canonical-basis.md")
+	adr, err := os.ReadFile("../../../docs/adr/0004-canonical-basis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
