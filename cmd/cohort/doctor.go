@@ -75,7 +75,8 @@ Each line has a state:
 The lines under "pinning" show where 'cohort run' would place ranks and threads.
 The flags below change the number and the placement.
 
-The checks run a job of two ranks on each backend, and load each MPI library.`,
+The checks run a job of two ranks on each backend that this program and machine
+have, and load each MPI library.`,
 		Example: `
   cohort doctor
   cohort doctor -n 2 --threads 8 --pin cores`,

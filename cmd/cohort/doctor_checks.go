@@ -98,24 +98,8 @@ func (d *diagnosis) backends() {
 	} else {
 		d.add(group, "local", ok, "two ranks in one process exchanged messages", "")
 	}
-	if p, err := d.probeShm(); errors.Is(err, cohort.ErrNotSupported) {
-		d.add(group, "shm", none, reason(err), "")
-	} else if err != nil {
-		d.add(group, "shm", fail, err.Error(), "cohort run does not work here")
-	} else {
-		text := fmt.Sprintf("two processes joined and exchanged messages in %s", microseconds(p.Seconds*1e6))
-		if p.SingleCopy {
-			d.add(group, "shm", ok, text+"; long messages in one copy", "")
-		} else {
-			d.add(group, "shm", warn, text+"; long messages in two copies", "one process may not read another's memory here (process_vm_readv): see kernel above")
-		}
-	}
-	_, err = cohort.Init(context.Background(), &cohort.Config{Backend: "tcp"})
-	if errors.Is(err, cohort.ErrNotSupported) {
-		d.add(group, "tcp", none, reason(err), "")
-	} else {
-		d.add(group, "tcp", ok, "available", "")
-	}
+	d.backendShm()
+	d.backendTCP()
 	d.backendMPI(os.LookupEnv)
 }
 
@@ -128,15 +112,62 @@ func reason(err error) string {
 	return strings.TrimPrefix(op.Err.Error(), cohort.ErrNotSupported.Error()+": ")
 }
 
-// probeShm runs a job of two ranks of this program.
-func (d *diagnosis) probeShm() (probed, error) {
-	// Alone, a rank learns whether the backend is in this program at all.
-	alone, err := cohort.Init(context.Background(), &cohort.Config{Backend: "shm", Size: 1, Job: "doctor"})
-	if err != nil {
-		return probed{}, err
+// backendShm reports whether a job of two ranks works over shared memory.
+func (d *diagnosis) backendShm() {
+	const group, name = "backends", "shm"
+	var p probed
+	err := inProgram(name)
+	if err == nil {
+		p, err = d.probeBy(spawn.Config{Backend: name})
 	}
+	switch {
+	case errors.Is(err, cohort.ErrNotSupported):
+		d.add(group, name, none, reason(err), "")
+	case err != nil:
+		d.add(group, name, fail, err.Error(), "cohort run does not work here")
+	case p.SingleCopy:
+		d.add(group, name, ok, exchanged(p)+"; long messages in one copy", "")
+	default:
+		d.add(group, name, warn, exchanged(p)+"; long messages in two copies", "one process may not read another's memory here (process_vm_readv): see kernel above")
+	}
+}
+
+// backendTCP reports whether a job of two ranks works over sockets of this machine.
+func (d *diagnosis) backendTCP() {
+	const group, name = "backends", "tcp"
+	var p probed
+	err := inProgram(name)
+	if err == nil {
+		c := spawn.Config{Backend: name, Ranks: 2}
+		var end func()
+		if end, err = tcpCoordinator(&c, d.keeper); err == nil {
+			p, err = d.probeBy(c)
+			end()
+		}
+	}
+	switch {
+	case errors.Is(err, cohort.ErrNotSupported):
+		d.add(group, name, none, reason(err), "")
+	case err != nil:
+		d.add(group, name, fail, err.Error(), "cohort run --backend tcp does not work here")
+	default:
+		d.add(group, name, ok, exchanged(p), "")
+	}
+}
+
+// exchanged says what a job of two ranks has done.
+func exchanged(p probed) string {
+	return "two processes joined and exchanged messages in " + microseconds(p.Seconds*1e6)
+}
+
+// inProgram returns ErrNotSupported if this program, or this system, does not have the backend.
+func inProgram(backend string) error {
+	alone, err := cohort.Init(context.Background(), &cohort.Config{Backend: backend, Size: 1, Job: "doctor"})
 	alone.Close()
-	return d.probeBy(spawn.Config{Backend: "shm"})
+	if errors.Is(err, cohort.ErrNotSupported) {
+		return err
+	}
+	return nil // a job of two ranks tells more
 }
 
 // probeBy runs a job of two ranks of this program with the configuration c.
@@ -146,7 +177,7 @@ func (d *diagnosis) probeBy(c spawn.Config) (p probed, err error) {
 		return p, err
 	}
 	c.Ranks, c.Stdout, c.Stderr, c.Timeout = 2, &out, &said, 30*time.Second
-	c.Env, c.Keeper = append(os.Environ(), envProbe+"=1"), d.keeper
+	c.Env, c.Keeper = slices.Concat(os.Environ(), c.Env, []string{envProbe + "=1"}), d.keeper
 	job, err := spawn.Start(c)
 	if err != nil {
 		return p, err

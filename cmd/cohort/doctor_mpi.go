@@ -214,7 +214,7 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 	} else if len(found) == 1 {
 		why = "the only one"
 	}
-	d.add(group, "first choice", ok, fmt.Sprintf("%s, %s; 'cohort run --backend mpi' uses it, and so do programs without a launcher", chosen.Title(), why), "")
+	d.add(group, "first choice", ok, fmt.Sprintf("%s, %s; 'cohort run --backend mpi' uses it, and so do programs with COHORT_BACKEND=mpi and no launcher", chosen.Title(), why), "")
 	d.launchers(*chosen, asked, env)
 }
 
@@ -279,5 +279,5 @@ func (d *diagnosis) backendMPI(env func(string) (string, bool)) {
 		d.add(group, name, warn, fmt.Sprintf("%s: %v", launch.Name, err), "cohort run --backend mpi does not work here")
 		return
 	}
-	d.add(group, name, ok, fmt.Sprintf("two processes of %s joined and exchanged messages in %s", launch.Name, microseconds(p.Seconds*1e6)), "")
+	d.add(group, name, ok, launch.Name+": "+exchanged(p), "")
 }

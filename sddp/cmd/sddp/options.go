@@ -236,7 +236,7 @@ func resultFlags(cmd *cobra.Command, o *options) {
 	f.StringVar(&o.paths, "paths", "", "write a CSV table with a line for each scenario and stage to `FILE`")
 	f.BoolVar(&o.buses, "buses", false, "print a table for each bus too")
 	f.StringVar(&o.report, "report", "", "write one HTML page with charts and tables to `FILE`")
-	cli.Func(f, "json", "", "", "", "print the result as one JSON object on the last line (unmarked with cohort run --tag=false), or write it to FILE", func(s string) error {
+	cli.Func(f, "json", "", "", "", "print the result as one JSON object on the last line (cohort run does not mark it), or write it to FILE", func(s string) error {
 		if o.json = s == noFile; !o.json {
 			o.jsonFile = s
 		}
