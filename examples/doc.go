@@ -4,14 +4,17 @@
 //	ring       messages between neighbors, of a length the receiver does not know
 //	pi         a sum whose bits do not depend on the number of ranks
 //	heat2d     a grid split over a Cartesian communicator, with halo exchange
-//	fft3d      a transform in three dimensions, whose ranks exchange blocks by layouts
 //	window     a table that is in memory once per node, and that its ranks fill together
 //	counter    a number on rank 0 from which all ranks draw their work
 //	hashtable  a hash table that is spread over all ranks
 //	hdf5       a file that a C library for MPI writes from all ranks (needs -tags hdf5)
 //	render     a picture whose tiles rank 0 hands out one by one
 //	hybrid     ranks times threads: a pool of workers in every rank
-//	ddp        a network trained data-parallel: gradients averaged while others are computed
+//
+// Two more are in gonum/examples, because they need that module:
+//
+//	fft3d  a transform in three dimensions, whose ranks exchange blocks by layouts
+//	ddp    a network trained data-parallel: gradients averaged while others are computed
 //
 // Each runs alone, as a job of one rank, or on several:
 //

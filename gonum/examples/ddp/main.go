@@ -2,8 +2,8 @@
 // weights and a part of each batch; the gradients are averaged over the ranks, bucket by bucket,
 // while those of earlier layers are still being computed.
 //
-//	go run ./cmd/cohort run -n 4 ./examples/ddp
-//	go run ./cmd/cohort run -n 2 ./examples/ddp --plot loss.svg
+//	go run ./cmd/cohort run -n 4 ./gonum/examples/ddp
+//	go run ./cmd/cohort run -n 2 ./gonum/examples/ddp --plot loss.svg
 //
 // The points of spirals.csv lie on three spirals, and the network learns which. For a given number of ranks the weights
 // have the same bits on every backend and from run to run (on MPI with cohort.Config.Deterministic, as here); another
@@ -36,7 +36,7 @@ const (
 
 func main() {
 	log.SetFlags(0)
-	data := flag.String("data", "examples/ddp/spirals.csv", "points and their classes: x, y, class")
+	data := flag.String("data", "gonum/examples/ddp/spirals.csv", "points and their classes: x, y, class")
 	steps := flag.Int("steps", 400, "how many steps to train")
 	plot := flag.String("plot", "", "draw the loss over the steps to this SVG file")
 	flag.Parse()

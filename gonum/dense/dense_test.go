@@ -12,8 +12,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/gonum/dense"
 	"github.com/cohort-hpc/cohort/tensor"
-	"github.com/cohort-hpc/cohort/tensor/dense"
 )
 
 // formula is element (i, j) of the tests' matrices.

@@ -6,6 +6,5 @@
 //	err = tensor.Allreduce(comm, t, t, tensor.Average)
 //
 // A matrix that is part of a wider one gives a tensor that is not contiguous, which operations take
-// only after [tensor.Tensor.Compact]. Programs that do not import this package do not contain
-// gonum.
+// only after [tensor.Tensor.Compact].
 package dense

@@ -3,7 +3,7 @@
 // lines. Then the ranks exchange blocks, so that their pencils lie along the next dimension. Layouts say
 // where the points of a block are on both sides, and AlltoallView moves the points.
 //
-//	go run ./cmd/cohort run -n 4 ./examples/fft3d
+//	go run ./cmd/cohort run -n 4 ./gonum/examples/fft3d
 //
 // No line is transformed in parts, so the result has the same bits for any number of ranks.
 package main

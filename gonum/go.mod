@@ -1,0 +1,15 @@
+module github.com/cohort-hpc/cohort/gonum
+
+go 1.26.0
+
+require (
+	github.com/cohort-hpc/cohort v0.0.0
+	gonum.org/v1/gonum v0.17.0
+)
+
+require (
+	github.com/ebitengine/purego v0.11.3 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
+
+replace github.com/cohort-hpc/cohort => ..
