@@ -130,11 +130,23 @@ func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 	for i, m := range members {
 		ranks[i], world[i] = int32(m), c.world[m]
 	}
-	tag := int(id) & (1<<14 - 1)
 	d := &comm{p: c.p, world: world, rank: slices.Index(members, c.rank), size: len(members)}
+	if err := c.together(members, c.p.folds.derived(id), func() error { return c.create(d, ranks, id) }); err != nil {
+		return nil, err
+	}
+	d.begin()
+	if err := d.usable(); err != nil { // the world was closed meanwhile
+		return nil, err
+	}
+	return d, nil
+}
+
+// create makes the library's communicators.
+func (c *comm) create(d *comm, ranks []int32, id uint32) error {
+	tag := int(id) & (1<<14 - 1)
 	var code libmpi.Code
 	if d.data, code = c.data.Create(ranks, 2*tag); code != 0 {
-		return nil, c.unmade(code)
+		return c.unmade(code)
 	}
 	var err error
 	if d.ctl, code = c.data.Create(ranks, 2*tag+1); code != 0 {
@@ -147,14 +159,7 @@ func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 	} else if err != nil && code != libmpi.Ended {
 		d.data.Free()
 	}
-	if err != nil {
-		return nil, err
-	}
-	d.begin()
-	if err := d.usable(); err != nil { // the world was closed meanwhile
-		return nil, err
-	}
-	return d, nil
+	return err
 }
 
 func (c *comm) begin() {

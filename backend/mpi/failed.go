@@ -4,7 +4,6 @@ package mpi
 
 import (
 	"encoding/binary"
-	"maps"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -125,34 +124,32 @@ func (p *process) hearOne() bool {
 	return true
 }
 
-// departs tells the others that this rank closes the world, in an empty message, if collectives begin with an agreement.
-// They would wait for its part of it without end.
+// departs tells the others that this rank closes the world, in an empty message, if collectives are made of messages or
+// begin with an agreement. They would wait for its part of it without end.
 func (p *process) departs() {
 	for r := range p.world.size {
-		if p.agreed && r != p.world.rank {
+		if p.departing() && r != p.world.rank {
 			p.engine.tell(p.world, nil, r, p.folds.failure())
 		}
 	}
 }
 
+func (p *process) departing() bool { return p.agreed || p.polled || p.oneThread }
+
 // desert breaks the communicators on which this rank waits for a part of a collective from a rank that has left the job.
 // What that rank had sent before has arrived by then.
 func (p *process) desert() {
 	p.departed.Lock()
-	var left map[int]time.Time
-	if len(p.departed.at) > 0 {
-		left = maps.Clone(p.departed.at)
-	}
+	none := len(p.departed.at) == 0
 	p.departed.Unlock()
-	if len(left) == 0 {
+	if none {
 		return
 	}
 	gone := map[*comm]int{}
 	look := func(ops []*op) {
 		for _, o := range ops {
 			if o.receives && !o.matched && o.internal() && o.source >= 0 {
-				w := o.c.world[o.source]
-				if at, ok := left[w]; ok && time.Since(at) > arrives {
+				if w := o.c.world[o.source]; p.hasLeft(w) {
 					gone[o.c] = w
 				}
 			}

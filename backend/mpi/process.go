@@ -54,6 +54,7 @@ type process struct {
 	world    *comm
 	engine   engine
 	failed   atomic.Pointer[failure] // a rank has failed
+	turn     sync.Mutex              // see together
 	sampler  sampler
 	copied   atomic.Uint64 // bytes that rest has counted
 	sound    sound
@@ -111,6 +112,10 @@ func (f folds) failure() int { return f.notice() + 3 }
 
 // last is the tag of the reports in a round of drain.
 func (f folds) last(round int) int { return f.notice() + 4 + round }
+
+// window and derived are the tags of the messages about turns: to make or free a window, and to make a communicator.
+func (f folds) window() int           { return f.notice() + 6 }
+func (f folds) derived(id uint32) int { return f.notice() + 7 + int(id%1024) }
 
 // thread runs functions on an OS thread that nothing else uses.
 type thread struct{ work chan func() }

@@ -22,10 +22,18 @@ func (c *comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backe
 	}
 	defer c.leave()
 	// The library does not align its memory.
-	win, mem, code := c.data.ShareMemory(size + shmem.PageSize)
+	var win libmpi.Win
+	var mem []byte
+	made := c.together(c.all(), c.p.folds.window(), func() error {
+		var code libmpi.Code
+		if win, mem, code = c.data.ShareMemory(size + shmem.PageSize); code != 0 {
+			return c.fault(code)
+		}
+		return nil
+	})
 	text := ""
-	if code != 0 {
-		text = c.fault(code).Error()
+	if made != nil {
+		text = made.Error()
 	}
 	all, err := publish(text)
 	if err == nil {
@@ -77,6 +85,10 @@ func (m *memory) Close() error {
 		return nil
 	}
 	defer m.c.leave()
+	return m.c.together(m.c.all(), m.c.p.folds.window(), m.free)
+}
+
+func (m *memory) free() error {
 	m.mem = nil
 	code := m.win.Free()
 	m.c.p.engine.wins.Add(-1)
