@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
@@ -136,7 +139,11 @@ func DecodeFault(b []byte) *backend.Fault {
 
 // exclusion is the error of a rank that another one has declared lost because of f.
 func exclusion(rank, by int, f *backend.Fault) *backend.Fault {
-	return backend.Faultf(backend.ErrPeerLost, "rank %d was declared lost by rank %d: %s", rank, by, f.Text)
+	text := fmt.Sprintf("rank %d was declared lost by rank ", rank)
+	if strings.HasPrefix(f.Text, text) { // Declare, or another rank, has said so
+		return f
+	}
+	return backend.Faultf(backend.ErrPeerLost, "%s%d: %s", text, by, f.Text)
 }
 
 // exclude ends the job on this rank, which was declared lost, and passes that on: ranks that were stopped together may

@@ -184,6 +184,9 @@ func isLost(t *testing.T, what string, err error, words ...string) {
 		t.Errorf("%s: %v, want ErrPeerLost", what, err)
 		return
 	}
+	if strings.Count(err.Error(), "was declared lost") > 1 {
+		t.Errorf("%s: %v says twice that a rank was declared lost", what, err)
+	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("%s: %v, want %q in it", what, err, w)
