@@ -223,13 +223,18 @@ func noteCopy(seg *shmem.Segment, cfg *Config, l layout, rank int) {
 // dial connects to rank 0, which may not be listening yet.
 func dial(ctx context.Context, cfg *Config) (*net.UnixConn, error) {
 	name := address(cfg.Name)
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	for n, pause := 1, time.Millisecond; ; n, pause = n+1, min(2*pause, 50*time.Millisecond) {
 		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
 		if err == nil {
 			return c, nil
 		}
 		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.EAGAIN) {
 			return nil, err
+		}
+		if n >= 8 && n&(n-1) == 0 { // it takes milliseconds
+			if pid := shmem.Apart("COHORT_JOB="+cfg.Job, fmt.Sprint("COHORT_RANK=", cfg.Ranks[0])); pid != 0 {
+				return nil, fmt.Errorf("rank %d (process %d) is in another network namespace; %s", cfg.Ranks[0], pid, together)
+			}
 		}
 		select {
 		case <-ctx.Done():

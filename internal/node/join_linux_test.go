@@ -121,3 +121,32 @@ func TestOtherUserCannotJoin(t *testing.T) {
 		t.Errorf("the process of another user: %v", err)
 	}
 }
+
+func init() {
+	outsiders["lead"] = func(job string) error {
+		_, err := Join(context.Background(), Config{Rank: 0, Ranks: []int{0, 1}, Name: job, Job: job})
+		return err
+	}
+}
+
+// A rank whose network namespace is another one than that of rank 0 does not wait for rank 0 until its time is over.
+func TestRankInOtherNetworkNamespaceIsSeen(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a network namespace; run the tests as root to have this tested")
+	}
+	job := t.Name() + fmt.Sprint(os.Getpid())
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{"NODE_TEST_OUTSIDER=lead", "NODE_TEST_ADDRESS=" + job, "COHORT_JOB=" + job, "COHORT_RANK=0"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := Join(ctx, Config{Rank: 1, Ranks: []int{0, 1}, Name: job, Job: job})
+	if want := fmt.Sprintf("rank 0 (process %d) is in another network namespace", cmd.Process.Pid); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}

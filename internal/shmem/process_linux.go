@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -55,6 +58,25 @@ func Runs(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	s := state(b)
 	return err == nil && s != 0 && strings.IndexByte("TtZXx", s) < 0
+}
+
+// Apart returns the number of a process that runs the program of this one with such an environment, in another network
+// namespace, which sockets without a file do not cross; 0 if it sees none.
+func Apart(env ...string) (pid int) {
+	exe, err := os.Stat("/proc/self/exe")
+	net, _ := os.Readlink("/proc/self/ns/net")
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range all {
+		if file, e := os.Stat(p + "/exe"); err != nil || e != nil || !os.SameFile(file, exe) {
+			continue
+		}
+		has, _ := os.ReadFile(p + "/environ")
+		lacks := func(v string) bool { return !bytes.Contains(has, []byte(v+"\x00")) }
+		if other, e := os.Readlink(p + "/ns/net"); e == nil && other != net && !slices.ContainsFunc(env, lacks) {
+			pid, _ = strconv.Atoi(filepath.Base(p))
+		}
+	}
+	return pid
 }
 
 // state returns the state that a file /proc/PID/stat shows, 0 if it is empty.
