@@ -242,7 +242,10 @@ func (p *party) make(coll backend.Coll, root, n, number int) *backend.Call {
 
 // run makes a blocking call.
 func (p *party) run(b *backend.Bound, coll backend.Coll, root, n, number int) error {
-	call := p.make(coll, root, n, number)
+	return p.do(b, p.make(coll, root, n, number), number)
+}
+
+func (p *party) do(b *backend.Bound, call *backend.Call, number int) error {
 	_, err := p.Run(b, call)
 	if err == ErrEnded {
 		err = p.Over()

@@ -5,9 +5,11 @@ package sched
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/coll"
 	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
@@ -40,11 +42,34 @@ func (c *alone) Await(b *backend.Bound, p backend.Pending) error {
 	return nil
 }
 
-// An operation completes, or fails, while it is given up. All see it end in the same way, and its communicator is
-// broken if and only if that is an error. It is ready only when it has no message pending.
+func (*alone) Wake() {}
+
+// An operation completes, fails, or ends the goroutine that reduces, while it is given up. All see it end in the same way,
+// and its communicator is broken if and only if that is an error. It is ready only when it has no message pending, and
+// calls no function of the user.
 func TestInterleaveEndAgainstCompletion(t *testing.T) {
 	mismatch := &backend.Fault{Sentinel: backend.ErrMismatch, Text: "the check"}
-	for name, failure := range map[string]error{"success": nil, "failure": mismatch} {
+	reduction := &coll.Schedule{Rounds: []coll.Round{{Local: []coll.Action{{Kind: coll.Reduction}}}}}
+	for name, ends := range map[string]func(o *Op, quiet func()){
+		"success": func(o *Op, quiet func()) {
+			quiet()
+			o.leave()
+		},
+		"failure": func(o *Op, quiet func()) {
+			o.checked.Store(checkFailed)
+			o.fail(mismatch)
+			quiet()
+			o.leave()
+		},
+		"Goexit": func(o *Op, quiet func()) {
+			o.call.Op = &backend.Op{Code: backend.OpUser, Apply: func(_, _, _ []byte) {
+				defer quiet()
+				runtime.Goexit()
+			}}
+			o.data.s, o.data.wrong.receiver = reduction, -1
+			o.data.resume()
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
 				c := &alone{}
@@ -55,14 +80,7 @@ func TestInterleaveEndAgainstCompletion(t *testing.T) {
 				x.Name(&o.silent, "silent")
 				pending := true
 				var results []error
-				x.Go("messages", func() {
-					if failure != nil {
-						o.checked.Store(checkFailed)
-						o.fail(failure)
-					}
-					pending = false
-					o.leave()
-				})
+				x.Go("messages", func() { ends(o, func() { pending = false }) })
 				x.Go("deadline", func() {
 					err := o.End(&backend.Fault{Sentinel: backend.ErrCanceled, Text: "the context"})
 					if err == nil {
@@ -83,6 +101,8 @@ func TestInterleaveEndAgainstCompletion(t *testing.T) {
 				x.Go("clock", func() { c.over.Store(true) })
 				x.Check(func() error {
 					switch {
+					case name != "success" && results[0] == nil:
+						return errors.New("the operation has succeeded")
 					case !errors.Is(results[0], results[1]):
 						return fmt.Errorf("the operation ended with %v, and with %v", results[0], results[1])
 					case (results[0] == nil) != (c.broken == nil):

@@ -118,4 +118,29 @@ var boardMutants = []mutant{
 `,
 		new: ``,
 		why: "of ranks that arrive at once, none sees the others", test: "internal/board TestInterleavePersistentArriveAtOnce"},
+	{file: "internal/board/verdict.go",
+		old: `	done := s.mine.done.Load()
+	for r`,
+		new: `	done := uint32(0)
+	for r`,
+		why: "Close does not wait until the others have ended a neighborhood call", test: "internal/board TestInterleaveNeighborhoodsAndClose"},
+	{file: "internal/board/verdict.go",
+		old: `		s.leave()
+		s.wake()`,
+		new: `		s.leave()`,
+		why: "the end of a neighborhood call wakes nobody", test: "internal/board TestInterleaveNeighborhoodsAndClose"},
+	{file: "internal/board/board.go",
+		old: `	own.done.Store(0)
+`,
+		new: ``,
+		why: "a neighborhood call of another communicator counts", test: "internal/board TestInterleaveNeighborhoodsAndClose/true"},
+	{file: "internal/board/peers.go",
+		old: `		p.s.retract()
+		p.s.leave()`,
+		new: `		p.s.retract()`,
+		why: "an operation that ends its goroutine keeps the slots", test: "internal/board TestInterleaveUserOpFails"},
+	{file: "internal/board/peers.go",
+		old: `	if p.s.c.Break(err); exits {`,
+		new: `	if exits {`,
+		why: "an operation that fails does not end the communicator", test: "internal/board TestInterleaveUserOpFails"},
 }

@@ -66,6 +66,16 @@ var requestMutants = []mutant{
 	}`,
 		new: `	o.verdict.Store(success)`,
 		why: "an operation completes after it was given up", test: "internal/sched TestInterleaveEndAgainstCompletion"},
+	{file: "internal/sched/data.go",
+		old: `				d.err = err
+				d.o.moved()`,
+		new: `				d.err = err`,
+		why: "an operation whose function ends the goroutine never ends", test: "internal/sched TestInterleaveEndAgainstCompletion/Goexit"},
+	{file: "internal/sched/data.go",
+		old: `				d.err = err
+				d.o.moved()`,
+		new: `				d.o.moved()`,
+		why: "an operation whose function ends the goroutine succeeds", test: "internal/sched TestInterleaveEndAgainstCompletion/Goexit"},
 	{file: "internal/sched/op.go",
 		old: `v == success || v != nil && o.silent.Load()`,
 		new: `v != nil`,
