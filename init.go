@@ -85,7 +85,9 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 		}
 	}
 	s.process = true
-	return newWorld(ctx, bc, s), nil
+	world := newWorld(ctx, bc, s)
+	world.joins(name, osEnv)
+	return world, nil
 }
 
 // member enforces the rule that a process has one world at a time and joins a job of several ranks

@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 )
@@ -16,4 +17,14 @@ func (s *settings) announce(backend string, env environment) error {
 		return initFault("cannot report Config.Resilient to the launcher (COHORT_RUN_DIR): %v", err)
 	}
 	return nil
+}
+
+// joins leaves a note for cohort run, until the world is closed: a process that ends before that has failed, whatever its
+// status. Where the note cannot be written, cohort run goes by the status.
+func (c *Comm) joins(backend string, env environment) {
+	if dir := env.get("COHORT_RUN_DIR"); dir != "" && backend != "local" {
+		note := filepath.Join(dir, fmt.Sprint("open-", c.Rank()))
+		_ = os.WriteFile(note, nil, 0o600)
+		c.base().OnClose(func() { _ = os.Remove(note) })
+	}
 }

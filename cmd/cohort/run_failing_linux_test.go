@@ -15,6 +15,13 @@ func init() { rankPrograms["failing-rank"] = failingRank }
 
 // failingRank is a rank of three of which rank 1 fails in one way or another, while the others wait for it.
 func failingRank(how string) int {
+	if how == "returns" { // and all others do
+		_, err := cohort.Init(context.Background(), nil)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return 0
+	}
 	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
 		err := errors.New("open input.csv: no such file")
 		switch {
@@ -28,6 +35,8 @@ func failingRank(how string) int {
 			return cohort.JoinErrors(world, err)
 		case world.Rank() != 1:
 			return world.Barrier()
+		case how == "exits":
+			os.Exit(0)
 		case how == "panic":
 			panic(err)
 		}
@@ -87,5 +96,31 @@ func TestRunReportsWhatRanksWaitedFor(t *testing.T) {
 	status, _, stderr := run(t, "run", "-n", "3", "--timeout", "2s", exe, "failing-rank", "circle")
 	if status != 124 || !strings.Contains(stderr, "rank 2 was in Recv from 0, tag 7: each waits for the next") || strings.Contains(stderr, "cohort: rank 0 failed") {
 		t.Errorf("status %d, want 124 and the circle\n%s", status, stderr)
+	}
+}
+
+// A rank ends with status 0 and has not closed its world, while others wait for it or not. The job fails, and the launcher
+// reports that rank first.
+func TestRunReportsRankWithoutClose(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for how, first := range map[string]string{"exits": "cohort: rank 1 ", "returns": "cohort: rank "} {
+		for name, line := range map[string][]string{
+			"shm": {"run", "--backend", "shm"}, "tcp": {"run", "--backend", "tcp"}, "hosts": newNetwork(t).line("--hosts", "127.0.0.1,127.0.0.2"),
+		} {
+			t.Run(how+"/"+name, func(t *testing.T) {
+				status, _, stderr := run(t, append(line, "-n", "3", exe, "failing-rank", how)...)
+				at := strings.Index(stderr, "cohort: rank ")
+				if at < 0 || status != 1 {
+					t.Fatalf("status %d, want 1 and a report:\n%s", status, stderr)
+				}
+				report, _, _ := strings.Cut(stderr[at:], "\n")
+				if !strings.HasPrefix(report, first) || !strings.Contains(report, "exited with status 0 without closing its world (Close)") {
+					t.Errorf("the first report is %q, want one of %s that has not called Close:\n%s", report, strings.TrimPrefix(first, "cohort: "), stderr)
+				}
+			})
+		}
 	}
 }

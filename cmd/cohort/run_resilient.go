@@ -18,13 +18,11 @@ func (r *runOptions) askToGoOn(config *spawn.Config, keeper *spawn.Keeper) (end 
 	if config.Env == nil {
 		config.Env = os.Environ()
 	}
-	config.Env = append(config.Env, "COHORT_RUN_DIR="+folder)
+	config.Env, config.Folder = append(config.Env, "COHORT_RUN_DIR="+folder), folder
 	config.Resilient = func() bool {
 		_, err := os.Stat(filepath.Join(folder, "resilient"))
 		return r.goOn || err == nil
 	}
-	config.Aborted = func() (rank, status int, ok bool) { return spawn.AbortIn(folder) }
-	config.Follows = func(rank int) bool { return spawn.FollowsIn(folder, rank) }
 	return func() { os.RemoveAll(folder) }, nil
 }
 

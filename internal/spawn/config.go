@@ -54,12 +54,9 @@ type Config struct {
 	// themselves. Then they get SIGTERM, and SIGKILL after KillAfter. 0 means SIGTERM at once.
 	Grace time.Duration
 
-	// Aborted is called when a rank has failed. It returns the rank that aborted the job, and the status.
-	// Nil means that no rank aborts it. See [AbortIn].
-	Aborted func() (rank, status int, ok bool)
-
-	// Follows reports whether a rank has failed because another one had. Nil means never. See [FollowsIn].
-	Follows func(rank int) bool
+	// Folder is where ranks leave notes (COHORT_RUN_DIR): that one has aborted the job, that one fails because of
+	// another, and that one has joined and not left. Empty means that there are none.
+	Folder string
 
 	// Descriptors is the number of descriptors that the caller opens while the job runs.
 	Descriptors int

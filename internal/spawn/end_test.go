@@ -80,7 +80,7 @@ func TestSurvivorSavesWithinGrace(t *testing.T) {
 // TestAbortGivesJobItsStatus checks that an Abort gives the job its status, though another rank ends first.
 func TestAbortGivesJobItsStatus(t *testing.T) {
 	cfg, folder := program(t, 4, "exit", "2=1"), t.TempDir()
-	cfg.Aborted = func() (int, int, bool) { return AbortIn(folder) }
+	cfg.Folder = folder
 	cfg.Resilient = func() bool { return true }
 	if err := os.WriteFile(filepath.Join(folder, "aborted"), []byte("3 7\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -89,6 +89,23 @@ func TestAbortGivesJobItsStatus(t *testing.T) {
 		t.Errorf("got %+v, want status 7 of rank 3, which aborted the job", r)
 	}
 	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: rank 3 aborted the job with code 7 after ") {
+		t.Errorf("stderr:\n%s", text)
+	}
+}
+
+// A rank has ended with status 0, and its note says that it is still in the job.
+func TestRankThatEndsWithoutCloseFailsJob(t *testing.T) {
+	cfg := program(t, 3, "exit", "1=0")
+	cfg.Folder = t.TempDir()
+	for rank := range 3 {
+		if err := os.WriteFile(filepath.Join(cfg.Folder, fmt.Sprint("open-", rank)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := wait(t, start(t, cfg)); r.Status != 1 || r.First != 1 || r.Err != nil {
+		t.Errorf("got %+v, want status 1 of rank 1, which has not closed its world", r)
+	}
+	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: rank 1 exited with status 0 without closing its world (Close) after ") {
 		t.Errorf("stderr:\n%s", text)
 	}
 }

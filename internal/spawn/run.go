@@ -161,11 +161,14 @@ func (s *state) exit(e exit) job.Exit {
 	x := job.Exit{Rank: s.number(e.rank), After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
 	x.Status, x.How = describe(e)
 	x.How += s.outOfMemory(e)
+	if x.Status == 0 && s.m.Request == 0 && s.request == 0 && openIn(s.cfg.Folder, x.Rank) {
+		x.Status, x.How = 1, "exited with status 0 without closing its world (Close)"
+	}
 	if x.Status != 0 && s.cfg.Part == nil {
-		if rank, code, ok := s.aborted(); ok {
+		if rank, code, ok := AbortIn(s.cfg.Folder); ok {
 			x.Rank, x.Status, x.How, x.Aborted = rank, code, fmt.Sprintf("aborted the job with code %d", code), true
 		}
-		x.Follows = !x.Aborted && s.cfg.Follows != nil && s.cfg.Follows(x.Rank)
+		x.Follows = !x.Aborted && FollowsIn(s.cfg.Folder, x.Rank)
 		x.GoesOn = s.cfg.Resilient != nil && (s.launcher == nil || s.cfg.Launch.GoesOn) && s.cfg.Resilient()
 		x.Name = fmt.Sprint("rank ", x.Rank)
 	}
@@ -192,14 +195,6 @@ func (s *state) gone(rank int) {
 	} else {
 		s.cfg.Keeper.GroupGone(r.pgid)
 	}
-}
-
-// aborted returns the rank that has aborted the job, and its status.
-func (s *state) aborted() (rank, status int, ok bool) {
-	if s.cfg.Aborted == nil {
-		return 0, 0, false
-	}
-	return s.cfg.Aborted()
 }
 
 // terminate sends SIGTERM to all remaining processes.
