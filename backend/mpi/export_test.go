@@ -2,7 +2,14 @@
 
 package mpi
 
-import "github.com/cohort-hpc/cohort/backend"
+import (
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// AnswerFor is how long a failed rank waits for the others' answers.
+func AnswerFor(d time.Duration) { answerFor = d }
 
 // Depart sends a rank the messages with which n ranks leave the job.
 func Depart(c backend.Comm, to, n int) {

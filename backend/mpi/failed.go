@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -15,25 +16,39 @@ import (
 // nobody finalizes it, and the launcher ends the job once a process has ended.
 //
 // A rank that waits here looks for the message between its looks at what it waits for, and the sampler looks at regular
-// intervals. A call that blocks in the library would stay there. The sampler takes the thread out of it (libmpi.EndBlocked).
-// From then on this process does not call the library, of which that thread may hold a lock.
+// intervals. Each answers. Once all have answered, or the time for it is over, the failed rank tells them when it ends. A
+// call that blocks in the library would stay there. The sampler takes the thread out of it (libmpi.EndBlocked). From then
+// on this process does not call the library, of which that thread may hold a lock.
 //
-// The message says when the failed rank ends. The others have this time to save what they have: the launcher kills them
-// some 8 ms after the failed process has ended. They let it print its error first: their Close returns a little later.
+// Until the failed rank ends, the others have time to save what they have: the launcher kills them some 8 ms after the
+// failed process has ended. They let it print its error first: their Close returns a little later.
 //
-// A rank that closes the world without an error has not failed. It also sends the message, without a text (departs).
+// A rank that closes the world without an error has not failed. It also sends a message, without a text (departs).
 //
-//	from      event                                                           to
-//	running   the program fails (Declare), or a rank's message has come       failing
-//	failing   the sampler is about to take a thread out of the library        abandoned
+//	from      event                                                                   to
+//	running   the program fails (Declare), or a rank's message has come               failing
+//	failing   it is known when the failed rank ends, or too long ago that it failed   ending
+//	ending    the sampler is about to take a thread out of the library                abandoned
 type failure struct {
-	why *backend.Fault
-	end time.Time // when Close returns here
-	own bool      // it is this rank that fails
+	why      *backend.Fault
+	begun    time.Time
+	own      bool                      // it is this rank that fails
+	answered atomic.Int32              // other ranks, if it is
+	end      atomic.Pointer[time.Time] // when Close returns here; nil: not known yet
 }
 
+// Messages of failing ranks begin with one of these.
 const (
-	farewell = 500 * time.Millisecond // from the failure to the end of the failed rank
+	saysWhy   byte = iota // then the error's text
+	saysHeard             // the answer
+	saysWhen              // then when the failed rank ends
+)
+
+// answerFor is how long a failed rank waits for the others' answers. One of them may be stopped. Tests shorten it.
+var answerFor = 5 * time.Second
+
+const (
+	farewell = 500 * time.Millisecond // from the answers to the end of the failed rank
 	after    = 2 * time.Millisecond   // the others end later by that
 	arrives  = time.Second            // after a rank has left, all that it has sent has arrived
 	settling = 5 * time.Millisecond   // how long a blocking call may take to end by itself
@@ -53,18 +68,33 @@ func (c *comm) Declare(rank int, why error) error {
 		return errClosed
 	}
 	defer w.leave()
-	f := &failure{why: asFault(why), end: time.Now().Add(farewell), own: true}
+	f := &failure{why: asFault(why), begun: time.Now(), own: true}
 	if !p.fails(f) {
 		return nil // the others have failed before, and end by themselves
 	}
 	text := f.why.Text
-	m := append(binary.LittleEndian.AppendUint64(nil, uint64(f.end.UnixNano())), text[:min(len(text), maxReason)]...)
-	for r := range w.size {
-		if r != w.rank && !p.engine.tell(w, m, r, p.folds.failure()) {
-			return &backend.Fault{Sentinel: backend.ErrBroken, Text: "the other ranks do not learn of the failure: the MPI library cannot send"}
-		}
+	told := p.tellAll(append([]byte{saysWhy}, text[:min(len(text), maxReason)]...))
+	for told && int(f.answered.Load()) < w.size-1 && time.Since(f.begun) < answerFor {
+		p.engine.poll(1)
+		p.hear()
+		time.Sleep(time.Millisecond)
+	}
+	end := time.Now().Add(farewell)
+	f.end.Store(&end)
+	if !told || !p.tellAll(binary.LittleEndian.AppendUint64([]byte{saysWhen}, uint64(end.UnixNano()))) {
+		return &backend.Fault{Sentinel: backend.ErrBroken, Text: "the other ranks do not learn of the failure: the MPI library cannot send"}
 	}
 	return nil
+}
+
+// tellAll sends a message to all other ranks. It returns false if the library cannot.
+func (p *process) tellAll(m []byte) bool {
+	for r := range p.world.size {
+		if r != p.world.rank && !p.engine.tell(p.world, m, r, p.folds.failure()) {
+			return false
+		}
+	}
+	return true
 }
 
 // fails breaks all communicators. It returns false if that was done before.
@@ -82,22 +112,41 @@ func (p *process) fails(f *failure) bool {
 	return true
 }
 
-// listen receives the message of a rank that fails, if there is one.
+// ends returns when Close returns here, and false while that is not known. A failed rank that does not say it has died
+// or is stopped.
+func (f *failure) ends() (time.Time, bool) {
+	if f.end.Load() == nil {
+		if f.own || time.Since(f.begun) < answerFor+time.Second {
+			return time.Time{}, false
+		}
+		end := time.Now().Add(farewell)
+		f.end.CompareAndSwap(nil, &end)
+	}
+	return *f.end.Load(), true
+}
+
+// listen receives the messages of a rank that fails, if there are any.
 func (p *process) listen() {
-	if w := p.world; w.size > 1 && p.failed.Load() == nil && w.gate.Enter() {
+	if w := p.world; w.size > 1 && !p.heard() && w.gate.Enter() {
 		p.hear()
 		w.leave()
 	}
 }
 
+// heard reports whether a rank has failed, and all that matters is known.
+func (p *process) heard() bool {
+	f := p.failed.Load()
+	return f != nil && f.end.Load() != nil
+}
+
 // hear is listen for a caller that keeps the world from being freed.
 func (p *process) hear() {
 	w := p.world
-	if p.failed.Load() != nil || !w.reading.TryLock() {
+	if p.heard() || !w.reading.TryLock() {
 		return
 	}
 	defer w.reading.Unlock()
-	for p.failed.Load() == nil && p.hearOne() {
+	for !p.heard() && p.hearOne() {
 	}
 }
 
@@ -108,29 +157,36 @@ func (p *process) hearOne() bool {
 	if !arrived(w.ctl, p.folds.failure(), &st) {
 		return false
 	}
-	m := make([]byte, st.Bytes)
-	if w.ctl.Recv(m, int(st.Source), p.folds.failure(), &st) != 0 {
+	m, from := make([]byte, st.Bytes), int(st.Source)
+	if w.ctl.Recv(m, from, p.folds.failure(), &st) != 0 {
 		return false
 	}
 	if len(m) == 0 {
 		p.departed.Lock()
-		p.departed.at[int(st.Source)] = time.Now()
+		p.departed.at[from] = time.Now()
 		p.departed.Unlock()
 		return true
 	}
-	// The clocks of hosts may differ.
-	left := min(max(time.Until(time.Unix(0, int64(binary.LittleEndian.Uint64(m)))), 0), farewell)
-	p.fails(&failure{why: &backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(m[8:])}, end: time.Now().Add(left + after)})
+	switch m[0] {
+	case saysWhy:
+		p.engine.tell(w, []byte{saysHeard}, from, p.folds.failure())
+		p.fails(&failure{why: &backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(m[1:])}, begun: time.Now()})
+	case saysHeard:
+		p.failed.Load().answered.Add(1)
+	case saysWhen:
+		// The clocks of hosts may differ.
+		left := min(max(time.Until(time.Unix(0, int64(binary.LittleEndian.Uint64(m[1:])))), 0), farewell)
+		end := time.Now().Add(left + after)
+		p.failed.Load().end.CompareAndSwap(nil, &end)
+	}
 	return true
 }
 
 // departs tells the others that this rank closes the world, in an empty message, if collectives are made of messages or
 // begin with an agreement. They would wait for its part of it without end.
 func (p *process) departs() {
-	for r := range p.world.size {
-		if p.departing() && r != p.world.rank {
-			p.engine.tell(p.world, nil, r, p.folds.failure())
-		}
+	if p.departing() {
+		p.tellAll(nil)
 	}
 }
 
@@ -171,19 +227,25 @@ func (p *process) desert() {
 	}
 }
 
-// release takes threads out of calls in the library, once another rank has failed.
+// release takes threads out of calls in the library, once another rank has failed and says when it ends.
 func (p *process) release(stop <-chan struct{}) {
 	f := p.failed.Load()
 	if f == nil || f.own || p.level < libmpi.Multiple {
 		return
 	}
-	for begun := time.Now(); time.Now().Before(f.end) || libmpi.Blocked() > 0; time.Sleep(time.Millisecond) {
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		select {
 		case <-stop:
 			return
 		default:
 		}
-		if libmpi.Blocked() > 0 && time.Since(begun) > settling {
+		end, known := f.ends()
+		switch {
+		case !known:
+			p.listen()
+		case time.Now().After(end) && libmpi.Blocked() == 0:
+			return
+		case libmpi.Blocked() > 0 && time.Since(begun) > settling:
 			p.engine.stop()
 			libmpi.EndBlocked()
 		}
@@ -192,16 +254,23 @@ func (p *process) release(stop <-chan struct{}) {
 
 // closeFailed is the world's Close after a failure.
 func (p *process) closeFailed(f *failure) error {
-	for left := time.Until(f.end); left > 0; left = time.Until(f.end) {
-		if f.own {
-			p.engine.poll(1) // what tells the others
-			left = min(left, time.Millisecond)
+	for {
+		end, known := f.ends()
+		left := time.Until(end)
+		switch {
+		case !known:
+			left = time.Millisecond
+			if libmpi.MayCall() {
+				p.hear()
+			}
+		case left <= 0:
+			p.sampler.stop()
+			p.engine.stop()
+			p.owned = false
+			p.thread.end()
+			return nil
 		}
-		time.Sleep(left)
+		p.engine.poll(1) // what tells the others
+		time.Sleep(min(left, time.Millisecond))
 	}
-	p.sampler.stop()
-	p.engine.stop()
-	p.owned = false
-	p.thread.end()
-	return nil
 }

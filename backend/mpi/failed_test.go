@@ -150,13 +150,14 @@ int MPI_Irecv(void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Re
 int MPI_Improbe(int r, int tag, MPI_Comm c, int *f, MPI_Message *m, MPI_Status *s) { spin(tag); return PMPI_Improbe(r, tag, c, f, m, s); }
 `
 
-// TestFailedRankEndsLateCalls checks that a receive in the library ends also if a rank learns of the failure after the
-// failed rank has closed, if its thread does not handle signals for a while, if it begins another receive while the
-// thread is taken out, and if it waits in Close.
+// TestFailedRankEndsLateCalls checks that a receive in the library ends also if a rank is stopped for longer than the
+// failed rank lets the others save what they have, if it learns of the failure after the failed rank has closed, if its
+// thread does not handle signals for a while, if it begins another receive while the thread is taken out, and if it waits
+// in Close.
 func TestFailedRankEndsLateCalls(t *testing.T) {
 	nothing := func(*cohort.Comm) error { return cohort.ErrPeerLost }
 	for name, meanwhile := range map[string]func(w *cohort.Comm) error{
-		"learns-late": nothing, "ends-late": nothing,
+		"stopped": nothing, "learns-late": nothing, "ends-late": nothing,
 		"begins-late": func(w *cohort.Comm) error {
 			r, err := cohort.Irecv(w, make([]byte, 8), 0, 77) // spinTool delays it
 			if err == nil {
@@ -180,11 +181,17 @@ func TestFailedRankEndsLateCalls(t *testing.T) {
 					return errors.Join(err, e)
 				}
 				time.Sleep(300 * time.Millisecond)
-				if name == "learns-late" {
+				resume := func() error { return syscall.Kill(int(pid[0]), syscall.SIGCONT) }
+				switch name {
+				case "stopped":
+					err = syscall.Kill(int(pid[0]), syscall.SIGSTOP)
+					time.AfterFunc(time.Second, func() { resume() })
+					return errors.Join(err, w.CloseWith(errors.New("this rank has failed")), errors.New("the launcher kills the other"))
+				case "learns-late":
+					mpi.AnswerFor(100 * time.Millisecond)
 					err = syscall.Kill(int(pid[0]), syscall.SIGSTOP)
 				}
-				err = errors.Join(err, w.CloseWith(errors.New("this rank has failed")), syscall.Kill(int(pid[0]), syscall.SIGCONT))
-				return errors.Join(err, reached("told", 1))
+				return errors.Join(err, w.CloseWith(errors.New("this rank has failed")), resume(), reached("told", 1))
 			}
 			if err := cohort.Send(w, []int64{int64(os.Getpid())}, 0, 2); err != nil {
 				return err
@@ -208,7 +215,7 @@ func TestFailedRankEndsLateCalls(t *testing.T) {
 			return errors.Join(sign("told"), errors.New("a rank has failed"))
 		})
 	}
-	for _, name := range []string{"learns-late", "ends-late", "begins-late", "closes"} {
+	for _, name := range []string{"stopped", "learns-late", "ends-late", "begins-late", "closes"} {
 		t.Run(name, func(t *testing.T) { toldOfFailure(t, name, 2, spinTool) })
 	}
 }
@@ -224,6 +231,7 @@ func TestFailedRankIsHeardAfterManyHaveLeft(t *testing.T) {
 		}
 		if c.Rank() == 1 {
 			mpi.Depart(c, 0, many)
+			mpi.AnswerFor(time.Millisecond) // the other looks for messages only later
 			err := errors.Join(c.(backend.Recovery).Declare(1, errors.New("this rank has failed")), sign("failed"), c.Close())
 			return errors.Join(err, reached("told", 1), errors.New("this rank has failed"))
 		}
