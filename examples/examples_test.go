@@ -30,7 +30,7 @@ var examples = []struct {
 		for rank := range n {
 			path += fmt.Sprintf("%d ", rank)
 		}
-		return []string{`\[0\] the token went ` + path + `and is back`}
+		return []string{`\[0\] the token went \[` + strings.TrimSpace(path) + `\] and is back`}
 	}},
 	{"pi", func(int) []string { return []string{`\[0\] pi is about 3\.141592653589\d{4}, off by 2\.\de-14`} }},
 	{"heat2d", func(int) []string {

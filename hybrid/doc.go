@@ -1,11 +1,16 @@
-// Package hybrid starts programs that run several threads on each rank. It joins the
-// job, finds out which processors the ranks of a node share, and gives each rank a pool
-// of workers, pinned to its part of the node.
+// Package hybrid gives each rank of a job several threads: a pool of workers on its part of the
+// processors that it shares with other ranks of its node.
 //
-//	env, err := hybrid.Start(ctx, &hybrid.Config{Threads: 8, Pin: pool.Cores, Summary: os.Stderr})
-//	err = pool.ForEach(env.Pool, len(mine), func(worker, i int) error { … })
-//	err = cohort.Allreduce(env.World, sums, sums, cohort.Sum)
-//	err = env.Close() // or env.World.CloseWith(err), so that the others do not wait for a rank that failed
+//	func main() { cohort.Main(body) }
+//
+//	func body(_ context.Context, world *cohort.Comm) error {
+//		env, err := hybrid.Join(world, &hybrid.Config{Threads: 8, Pin: pool.Cores, Summary: os.Stderr})
+//		…
+//		err = pool.ForEach(env.Pool, len(mine), func(worker, i int) error { … })
+//		err = cohort.Allreduce(world, sums, sums, cohort.Sum)
+//		…
+//		return env.Close()
+//	}
 //
 // # The steps
 //
@@ -31,6 +36,6 @@
 // # When a step fails
 //
 // After each step that can fail on one rank alone, the ranks exchange whether it
-// failed. If it failed on one rank, Start fails on all, with a [StepError] that names
-// the step and the rank, and undoes the steps taken.
+// failed. If it failed on one rank, Start and Join fail on all, with a [StepError] that
+// names the step and the rank, and undo the steps taken.
 package hybrid

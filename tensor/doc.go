@@ -1,7 +1,6 @@
 // Package tensor sends, receives and reduces tensors: arrays of numbers of any shape, in the memory
 // of the processor or of a CUDA device, over any backend.
 //
-//	world, err := cohort.Init(ctx, nil)
 //	comm, err := tensor.NewComm(world, nil)
 //	grad, err := tensor.NewOn[float32](device, 1024, 1024)
 //	err = tensor.Allreduce(comm, grad, grad, tensor.Average)

@@ -9,19 +9,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-func main() {
-	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
-		hello(world, os.Stdout)
-		return nil
-	})
-}
+func main() { cohort.Main(hello) }
 
-func hello(world *cohort.Comm, out io.Writer) {
-	fmt.Fprintf(out, "hello from rank %d of %d (backend %s)\n", world.Rank(), world.Size(), world.Backend())
+func hello(_ context.Context, world *cohort.Comm) error {
+	_, err := fmt.Printf("hello from rank %d of %d (backend %s)\n", world.Rank(), world.Size(), world.Backend())
+	return err
 }

@@ -10,10 +10,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log"
 	"os"
 
 	"github.com/cohort-hpc/cohort"
@@ -22,23 +20,22 @@ import (
 )
 
 func main() {
-	env, err := hybrid.Start(context.Background(), &hybrid.Config{Summary: os.Stderr})
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = env.World.CloseWith(report(env, 1_000_000, os.Stdout))
-	if err := errors.Join(err, env.Close()); err != nil {
-		log.Fatal(err)
-	}
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return report(world, 1_000_000, os.Stdout) })
 }
 
-func report(env *hybrid.Env, limit int, out io.Writer) error {
-	longest, err := collatz(env, limit)
-	if err != nil || env.World.Rank() != 0 {
+func report(world *cohort.Comm, limit int, out io.Writer) error {
+	env, err := hybrid.Join(world, &hybrid.Config{Summary: os.Stderr})
+	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "below %d, %d takes the most steps: %d\n", limit, longest.Idx, longest.Val)
-	return err
+	longest, err := collatz(env, limit)
+	if err != nil {
+		return err
+	}
+	if world.Rank() == 0 {
+		fmt.Fprintf(out, "below %d, %d takes the most steps: %d\n", limit, longest.Idx, longest.Val)
+	}
+	return env.Close()
 }
 
 // perBlock is how many numbers a thread takes at a time. Blocks differ in how long they take, which

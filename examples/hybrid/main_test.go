@@ -49,16 +49,10 @@ func TestCollatzMatchesTheLiterature(t *testing.T) {
 	}
 }
 
-// TestReport checks that rank 0 alone prints.
 func TestOnlyRank0Prints(t *testing.T) {
 	out := make([]bytes.Buffer, 2)
 	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
-		env, err := hybrid.Join(world, &hybrid.Config{Threads: 2})
-		if err != nil {
-			return err
-		}
-		defer env.Close()
-		return report(env, 30, &out[world.Rank()])
+		return report(world, 30, &out[world.Rank()])
 	})
 	if want := "below 30, 27 takes the most steps: 111\n"; err != nil || out[0].String() != want || out[1].Len() > 0 {
 		t.Errorf("%v; printed %q and %q, want %q by rank 0 alone", err, &out[0], &out[1], want)

@@ -8,9 +8,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
-	"os"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -21,16 +19,13 @@ const (
 	intervals = blocks * perBlock
 )
 
-func main() {
-	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return report(world, os.Stdout) })
-}
+func main() { cohort.Main(report) }
 
-func report(world *cohort.Comm, out io.Writer) error {
+func report(_ context.Context, world *cohort.Comm) error {
 	pi, err := integrate(world)
-	if err != nil || world.Rank() != 0 {
-		return err
+	if err == nil && world.Rank() == 0 {
+		fmt.Printf("pi is about %.16f, off by %.1e\n", pi, math.Abs(pi-math.Pi))
 	}
-	_, err = fmt.Fprintf(out, "pi is about %.16f, off by %.1e\n", pi, math.Abs(pi-math.Pi))
 	return err
 }
 

@@ -3,51 +3,40 @@
 //
 //	go run ./cmd/cohort run -n 4 ./examples/ring
 //
-// prints, from rank 0: the token went 0 1 2 3 and is back.
+// prints, from rank 0: the token went [0 1 2 3] and is back.
 package main
 
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-func main() {
-	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return ring(world, os.Stdout) })
-}
+func main() { cohort.Main(ring) }
 
-const tokenTag = 7
+const tag = 7
 
-func ring(world *cohort.Comm, out io.Writer) error {
+func ring(_ context.Context, world *cohort.Comm) (err error) {
 	rank, size := world.Rank(), world.Size()
 	next, previous := (rank+1)%size, (rank+size-1)%size
-
-	if rank == 0 {
-		// A nonblocking send: with one rank, next is rank 0 itself, and a blocking one might
-		// wait for the receive below.
-		sent, err := cohort.Isend(world, []int64{0}, next, tokenTag)
-		if err != nil {
+	var token []int
+	if rank > 0 {
+		if token, _, err = cohort.RecvAlloc[int](world, previous, tag); err != nil {
 			return err
 		}
-		token, _, err := cohort.RecvAlloc[int64](world, previous, tokenTag)
-		if err != nil {
-			return err
-		}
-		if _, err := sent.Wait(); err != nil {
-			return err
-		}
-		path := strings.Trim(fmt.Sprint(token), "[]")
-		_, err = fmt.Fprintf(out, "the token went %s and is back\n", path)
-		return err
 	}
-
-	token, _, err := cohort.RecvAlloc[int64](world, previous, tokenTag)
+	// With one rank, next is this rank, and a blocking send might wait for the receive below.
+	sent, err := cohort.Isend(world, append(token, rank), next, tag)
 	if err != nil {
 		return err
 	}
-	return cohort.Send(world, append(token, int64(rank)), next, tokenTag)
+	if rank == 0 {
+		if token, _, err = cohort.RecvAlloc[int](world, previous, tag); err != nil {
+			return err
+		}
+		fmt.Println("the token went", token, "and is back")
+	}
+	_, err = sent.Wait()
+	return err
 }
