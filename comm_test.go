@@ -208,3 +208,58 @@ func TestCollectiveTimeoutNamesLateRank(t *testing.T) {
 		})
 	}
 }
+
+// Close ends a collective that waits under a context with ErrClosed, as one without a context.
+func TestCloseEndsCollectiveUnderContext(t *testing.T) {
+	world, stop := context.WithCancel(context.Background())
+	defer stop()
+	err := Run(world, 2, func(w *Comm) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		d, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 {
+			result := make(chan error, 2)
+			for range 2 {
+				go func() { result <- d.WithContext(ctx).Barrier() }()
+			}
+			if err := <-result; !errors.Is(err, ErrBusy) { // the other one is inside
+				return fmt.Errorf("two barriers at once: %v", err)
+			}
+			if err := d.Close(); err != nil {
+				return err
+			}
+			if err := <-result; !errors.Is(err, ErrClosed) {
+				return fmt.Errorf("a barrier beside Close: %v", err)
+			}
+		}
+		return w.Barrier()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// listContext is a context that == does not accept.
+type listContext struct {
+	context.Context
+	tags []string
+}
+
+func TestWithContextThatCannotBeCompared(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	odd := listContext{ctx, []string{"a"}}
+	err := Run(odd, 1, func(w *Comm) error {
+		err := w.WithContext(odd).Barrier()
+		cancel()
+		if _, err2 := Recv(w.WithContext(odd), make([]int, 1), 0, 0); !errors.Is(err2, ErrCanceled) {
+			err = errors.Join(err, fmt.Errorf("after the end of its context: %v", err2))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -336,3 +336,37 @@ func TestDerivedCommunicatorKeepsContext(t *testing.T) {
 		return w.Barrier()
 	})
 }
+
+// A communicator made from a handle with a context outlives the one that it was made from.
+func TestDerivedCommunicatorKeepsContextAfterClose(t *testing.T) {
+	world, stop := context.WithCancel(context.Background())
+	defer stop()
+	err := Run(world, 2, func(w *Comm) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		d, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		e, err := d.WithContext(ctx).Dup()
+		if err != nil {
+			return err
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		q, err := Irecv(e, make([]int, 1), w.Rank(), 0)
+		if err != nil {
+			return err
+		}
+		if _, done, err := q.Test(); done || err != nil {
+			return fmt.Errorf("after the other was closed: %v, %v", done, err)
+		}
+		cancel()
+		_, err = q.Wait()
+		return wants("wait", err, ErrCanceled)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

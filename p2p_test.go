@@ -372,3 +372,45 @@ func TestSendrecvDoesNotLeaveReceiveUnderWay(t *testing.T) {
 		}
 	}
 }
+
+// Close ends a send whose message Mprobe has taken. The receiver cannot receive the message any more.
+func TestCloseEndsSendOfMatchedMessage(t *testing.T) {
+	for to := range 2 {
+		ranks(t, 2, func(w *Comm) error {
+			d, err := w.Dup()
+			if err != nil {
+				return err
+			}
+			result := make(chan error, 1)
+			if w.Rank() == 0 {
+				go func() { result <- Ssend(d, make([]byte, 100_000), to, 0) }()
+			}
+			var m *Message
+			if w.Rank() == to {
+				if m, _, err = d.Mprobe(0, 0); err != nil {
+					return err
+				}
+			}
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+			if w.Rank() == 0 {
+				if err := d.Close(); err != nil {
+					return err
+				}
+				if err := <-result; !errors.Is(err, ErrClosed) {
+					return fmt.Errorf("the send to rank %d: %v", to, err)
+				}
+			}
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+			if w.Rank() == to {
+				if _, err := MessageRecv(m, make([]byte, 100_000)); err == nil {
+					return errors.New("the message of a rank that has closed the communicator was received")
+				}
+			}
+			return nil
+		})
+	}
+}

@@ -92,6 +92,9 @@ func (c *Comm) waitRound(k uint64) error {
 		late = c.me.crew.AwaitPending(c.bound, (*round)(c))
 		m.parked.Add(-1)
 		late = cmp.Or(late, c.bound.Err(time.Time{})) // a rank may have left because its time was over too
+		if c.gone.Load() {                            // a closed communicator's contexts have ended
+			late = nil
+		}
 	}
 	switch done, never := m.done(k); {
 	case done:

@@ -63,7 +63,7 @@ func (g *group) sweep() {
 		collect := func(q *match.Queue) {
 			q.Each(func(n *match.Node) bool {
 				o := owner(n)
-				err := g.ended(o, i, q == &r.held)
+				err := g.ended(o, i)
 				if err == nil {
 					return true
 				}
@@ -90,24 +90,26 @@ func (g *group) sweep() {
 	}
 }
 
-// ended returns why an operation of the group in a member's queues cannot complete, or nil. A message that the
-// member holds can be received though its sender has left.
-func (g *group) ended(o *op, member int, held bool) error {
-	env := o.node.Env
+// ended returns why an operation of the group in a member's queues cannot complete, or nil.
+func (g *group) ended(o *op, member int) error {
+	env, sender := o.node.Env, member
+	if o.send && env.Ctx == g.key.id {
+		sender = g.RankOf(int(env.Source))
+	}
 	e := g.end.Load()
 	switch gone := g.ends[member].gone.Load(); {
 	case env.Ctx != g.key.id:
 		return nil
 	case e != nil:
 		return e.later
-	case gone && o.send:
+	case gone && sender != member:
 		return g.left(member)
 	case gone:
 		return g.own(member)
 	case !o.send:
 		return g.absent(member, env)
-	case !o.copied && !held && g.ends[g.RankOf(int(env.Source))].gone.Load():
-		return g.own(g.RankOf(int(env.Source)))
+	case !o.copied && g.ends[sender].gone.Load():
+		return g.own(sender)
 	}
 	return nil
 }

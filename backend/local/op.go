@@ -71,10 +71,14 @@ func (c *Comm) request(r *backend.Request, buf []byte) *op {
 func owner(n *match.Node) *op { return n.Owner.(*op) }
 
 // complete ends the operation. No lock may be held, and o is not touched after
-// it: its owner may be using it again.
+// it: its owner may be using it again. That of a message that failed is not used again, because Mprobe may have
+// given it to the receiver.
 func (o *op) complete(st backend.Status, err error) {
 	me, req := o.c.me, o.req
 	o.buf = nil
+	if req != nil && err != nil && o.send {
+		req.Impl = nil
+	}
 	switch {
 	case req == nil:
 		o.status, o.err = st, err
@@ -101,7 +105,9 @@ func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 		_ = c.Await(nil, o) // another goroutine is completing it
 	}
 	st, err := o.status, o.err
-	c.release(o)
+	if err == nil || !o.send {
+		c.release(o)
+	}
 	return st, err
 }
 

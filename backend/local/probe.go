@@ -83,7 +83,7 @@ func (c *Comm) Imrecv(r *backend.Request, matched backend.Matched, buf []byte) {
 	c.me.mu.Lock()
 	err := c.unusable()
 	if err == nil && !c.me.held.Remove(&m.node) {
-		err = backend.Faultf(backend.ErrRequest, "the message has been received already, or its sender has given it up at a deadline")
+		err = backend.Faultf(backend.ErrRequest, "the message has been received already, or its sender has given it up, at a deadline or by leaving")
 	}
 	if err != nil {
 		c.me.mu.Unlock()

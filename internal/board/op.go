@@ -72,7 +72,7 @@ const persistentMost = 8
 // Each has its own slots, because ranks may start different ones in different orders. The engine's lock is held.
 func (s *Collective) Persistent(call *backend.Call) (backend.Operation, error) {
 	n := uint64(len(s.persistent)) + 1
-	if !s.fits(call) || n > persistentMost {
+	if s.closed || !s.fits(call) || n > persistentMost {
 		return nil, nil
 	}
 	own, err := s.b.open(s.c, s.id|n<<32, s.ranks)

@@ -3,6 +3,7 @@ package comm
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -22,8 +23,8 @@ const (
 // Comm is a handle of a communicator. It may be nil. Any number of goroutines may use one.
 type Comm struct {
 	core  *core
-	bound *backend.Bound // nil: no limit
-	ctx   context.Context
+	bound *backend.Bound  // nil: no limit
+	ctx   context.Context // what WithContext got, or the world's
 }
 
 // core is the state that all handles of one communicator share.
@@ -62,10 +63,12 @@ type core struct {
 	swept    bool // Close has the windows: none is added any more
 }
 
-// handle is a Comm that WithContext made, and the function that stops watching its context.
+// handle is a Comm that WithContext made. stop ends the watch of its context, and cancel ends its bound's context, which
+// no operation may read any more.
 type handle struct {
-	comm *Comm
-	stop func()
+	comm   *Comm
+	stop   func() bool
+	cancel func()
 }
 
 // newCore makes the shared part of a communicator. It returns nil if the world's Close lets none be made any more.
@@ -231,7 +234,10 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 		return c
 	}
 	k := c.core
-	if ctx == nil || ctx == k.job.ctx || ctx.Done() == nil {
+	if ctx == nil || ctx.Done() == nil {
+		return k.home
+	}
+	if ctx = comparable(ctx); ctx == k.job.ctx {
 		return k.home
 	}
 	k.mu.Lock()
@@ -240,7 +246,7 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 		return h.comm
 	}
 	both, cancel := join(ctx, k.job.ctx)
-	h := &handle{comm: &Comm{core: k, ctx: both, bound: k.job.newBound(both)}}
+	h := &handle{comm: &Comm{core: k, ctx: ctx, bound: k.job.newBound(both)}, cancel: cancel}
 	if k.life.ended() {
 		cancel()
 		return h.comm // every operation gives ErrClosed
@@ -249,7 +255,7 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 		k.handles = make(map[context.Context]*handle)
 	}
 	k.handles[ctx] = h
-	stop := context.AfterFunc(both, func() {
+	h.stop = context.AfterFunc(both, func() {
 		k.bc.Wake()
 		k.mu.Lock()
 		if k.handles[ctx] == h {
@@ -258,11 +264,15 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 		k.mu.Unlock()
 		cancel() // else the world's context refers to ctx for as long as the job runs
 	})
-	h.stop = func() {
-		stop()
-		cancel()
-	}
 	return h.comm
+}
+
+// comparable returns ctx, or a context for it that == and maps accept. A program may pass a struct that has a slice.
+func comparable(ctx context.Context) context.Context {
+	if reflect.ValueOf(ctx).Comparable() {
+		return ctx
+	}
+	return &struct{ context.Context }{ctx}
 }
 
 // join returns a context that ends when ctx or the world's context ends. It has the earlier of

@@ -117,9 +117,6 @@ func (c *Comm) child(op string, bc backend.Comm, id uint32) (*Comm, error) {
 		_ = bc.Close()
 		return nil, c.failed(op, errClosed)
 	}
-	if c.ctx == k.job.ctx || c.bound == nil {
-		return d.home, nil
-	}
 	return d.home.WithContext(c.ctx), nil
 }
 

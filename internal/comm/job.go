@@ -49,6 +49,7 @@ type job struct {
 
 // NewWorld makes the first communicator of a job. Its operations end when ctx does.
 func NewWorld(ctx context.Context, bc backend.Comm, o Options) *Comm {
+	ctx = comparable(ctx)
 	j := &job{Options: o, ctx: ctx, comms: make(map[*core]struct{})}
 	j.ids.next = 1 // the world has 0
 	j.recorder = flight.New(o.FlightDir, flight.Job{Name: o.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
@@ -231,6 +232,9 @@ func (k *core) close(end time.Time) error {
 		mismatch = k.runner.Quiesce()
 	}
 	err := k.bc.Close()
+	for _, h := range handles {
+		h.cancel()
+	}
 	if err = cmp.Or(mismatch, err); k.reported.Load() && errors.Is(err, backend.ErrMismatch) {
 		err = nil // a call has told it
 	}

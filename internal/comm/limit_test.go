@@ -60,17 +60,16 @@ func (l limited) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, ui
 	return l.Recovery.Shrink(b, ids)
 }
 
-// probed probes for a message to itself, and receives it.
+// probed probes for a message to itself, and takes or receives it. The receive of a message that was taken is an operation
+// of its own.
 func probed(c *Comm, take bool) error {
 	typ := numberTypes[backend.Int64]
 	q, err := c.Isend("isend", typ, view.Bytes([]int64{1}), nil, 0, 1, backend.Standard, nil)
 	if err != nil {
 		return err
 	}
-	m, _, _, err := c.Probe("probe", 0, 1, true, take)
-	if take && err == nil {
-		_, err = m.Recv("recv", typ, make([]byte, 8), nil)
-	} else {
+	_, _, _, err = c.Probe("probe", 0, 1, true, take)
+	if !take {
 		_, err = c.Recv("recv", typ, make([]byte, 8), 0, 1, err)
 	}
 	_, err2 := q.Wait()
@@ -166,4 +165,26 @@ func TestLimitCountsOnceForWindowOperations(t *testing.T) {
 		o.oneLimit(t, "close")
 		return err
 	})
+}
+
+// The receive of a message that Mprobe has taken has a time limit of its own.
+func TestMatchedMessageHasItsOwnLimit(t *testing.T) {
+	w := NewWorld(context.Background(), local.New(1)[0], Options{Timeout: time.Hour})
+	typ := numberTypes[backend.Int64]
+	q, err := w.Isend("isend", typ, view.Bytes([]int64{1}), nil, 0, 1, backend.Standard, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, _, err := w.Probe("mprobe", 0, 1, true, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !m.c.bound.Since.IsZero() {
+		t.Errorf("the receive's time began at %v, with Mprobe", m.c.bound.Since)
+	}
+	_, err = m.Recv("recv", typ, make([]byte, 8), nil)
+	_, err2 := q.Wait()
+	if err := errors.Join(err, err2, w.Close()); err != nil {
+		t.Error(err)
+	}
 }

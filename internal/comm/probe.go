@@ -22,6 +22,7 @@ func (c *Comm) Probe(op string, source, tag int, block, take bool) (m *Message, 
 		return nil, st, false, c.Failed(op, source, tag, err)
 	}
 	var matched backend.Matched
+	handle := c // the receive of the message has a time limit of its own
 	if source == backend.ProcNull {
 		st, ok = noStatus, true
 	} else {
@@ -51,7 +52,7 @@ func (c *Comm) Probe(op string, source, tag int, block, take bool) (m *Message, 
 	case !ok:
 		return nil, backend.Status{}, false, nil
 	case take:
-		m = &Message{c: c, m: matched, st: st}
+		m = &Message{c: handle, m: matched, st: st}
 	}
 	return m, st, true, nil
 }

@@ -162,7 +162,7 @@ func (q *Request) ready() bool {
 // Ready implements backend.Pending: a request is ready, or the context of one has ended.
 func (s *Set) Ready() bool {
 	for _, q := range s.reqs {
-		if q != nil && (q.ready() || q.c.bound != nil && q.c.ctx.Err() != nil) {
+		if q != nil && (q.ready() || q.c.bound != nil && q.c.bound.Ctx != nil && q.c.bound.Ctx.Err() != nil) {
 			return true
 		}
 	}
