@@ -10,7 +10,9 @@ import "github.com/cohort-hpc/cohort/backend"
 // Buffers: send and recv are equally long, a multiple of the number of ranks. Passing the same slice
 // as send and recv works in place; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Alltoall[T any](c *Comm, send, recv []T) error {
 	return c.run(data(c.begin(backend.Alltoall, -1), send, recv))
 }
@@ -36,7 +38,9 @@ func AlltoallInit[T any](c *Comm, send, recv []T) (*Persistent, error) {
 // rcounts and rdispls then describe the blocks sent too, and scounts and sdispls are not used and
 // may be nil. Other overlaps are [ErrBuffer].
 //
-// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Alltoallv[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
 	return c.run(recvParts(sendParts(data(c.begin(backend.Alltoallv, -1), send, recv), scounts, sdispls), rcounts, rdispls))
 }
@@ -61,7 +65,9 @@ func AlltoallvInit[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, r
 // Buffers: scounts has one entry per rank, and their sum is the length of send.
 //
 // Errors: [ErrCount] and [ErrType] for wrong arguments; [ErrAlloc] if the elements received exceed the
-// address space.
+// address space; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func AlltoallvAlloc[T any](c *Comm, send []T, scounts []int) (recv []T, rcounts []int, err error) {
 	return runAlloc[T](c, sendParts(data(c.begin(backend.Alltoallv, -1), send, nil), scounts, nil))
 }

@@ -44,7 +44,7 @@ var (
 //
 // Register panics if open is nil, or if the name is empty, auto, or registered already.
 //
-// Local.
+// Not collective.
 func Register(name string, open backend.Opener) {
 	if open == nil {
 		panic("cohort: Register: the opener of backend " + name + " is nil")
@@ -92,7 +92,7 @@ func names(fits func(known) bool) (all []string) {
 // environment variables; it initializes nothing and loads no library. cfg is what Init would get, and
 // may be nil.
 //
-// Local. It can be called at any time, before Init too.
+// Not collective. It can be called at any time, before Init too.
 func Backends(cfg *Config) []BackendInfo {
 	s, err := resolve(cfg, osEnv)
 	var all []BackendInfo

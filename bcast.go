@@ -8,7 +8,9 @@ import "github.com/cohort-hpc/cohort/backend"
 //
 // Buffers: buf is read on root and overwritten on the other ranks. It may be nil if the length is 0.
 //
-// Errors: [ErrRoot] and [ErrType] for wrong arguments.
+// Errors: [ErrRoot] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Bcast[T any](c *Comm, buf []T, root int) error {
 	return c.run(data(c.begin(backend.Bcast, root), buf, nil))
 }

@@ -126,7 +126,7 @@ func (c *Cart) Sub(keep []bool) (*Cart, error) {
 
 // Dims returns the extents of the grid.
 //
-// Local.
+// Not collective.
 func (c *Cart) Dims() []int {
 	if c == nil {
 		return nil
@@ -136,7 +136,7 @@ func (c *Cart) Dims() []int {
 
 // Periods returns, for each dimension, whether the grid is periodic in it.
 //
-// Local.
+// Not collective.
 func (c *Cart) Periods() []bool {
 	if c == nil {
 		return nil
@@ -146,7 +146,7 @@ func (c *Cart) Periods() []bool {
 
 // Coords returns the coordinates of a rank.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrRank] for a rank outside the communicator.
 func (c *Cart) Coords(rank int) ([]int, error) {
@@ -167,7 +167,7 @@ func (c *Cart) Coords(rank int) ([]int, error) {
 
 // CartRank returns the rank at the given coordinates. In periodic dimensions they wrap around.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrRank] for a coordinate outside a dimension that is not periodic; [ErrCount] for a wrong
 // number of coordinates.
@@ -197,7 +197,7 @@ func (c *Cart) CartRank(coords []int) (int, error) {
 // dimension dim: source is the rank it receives from, dest the rank it sends to. A partner beyond an
 // edge is ProcNull.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrCount] for a dimension outside the grid.
 func (c *Cart) Shift(dim, disp int) (source, dest int, err error) {
@@ -227,7 +227,7 @@ func (c *Cart) step(dim, disp int) int {
 
 // Neighbors returns the neighbors of the calling rank, one pair for each dimension.
 //
-// Local.
+// Not collective.
 func (c *Cart) Neighbors() []Neighbor {
 	if c == nil {
 		return nil
@@ -242,7 +242,7 @@ func (c *Cart) Neighbors() []Neighbor {
 // DimsCreate replaces the zeros in dims so that the product of all extents is n. The extents it fills
 // in are as close to each other as possible, larger ones first (MPI-4.1 section 8.5.2).
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrCount] if there is no such grid; dims is unchanged then.
 func DimsCreate(n int, dims []int) error {

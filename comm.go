@@ -37,23 +37,23 @@ func (c *Comm) failed(op string, err error) error {
 // Rank returns the number of the calling rank in c, from 0 to Size-1. It is Undefined for a nil
 // communicator.
 //
-// Local.
+// Not collective.
 func (c *Comm) Rank() int { return c.base().Rank() }
 
 // Size returns the number of ranks of c. It is 0 for a nil communicator.
 //
-// Local.
+// Not collective.
 func (c *Comm) Size() int { return c.base().Size() }
 
 // Name returns the communicator's name. It is "world" for the world. The name of a derived
 // communicator is its parent's name followed by how it was made, such as "world.split2".
 //
-// Local.
+// Not collective.
 func (c *Comm) Name() string { return c.base().Name() }
 
 // Backend returns the name of the backend that carries c: local, shm, tcp or mpi.
 //
-// Local.
+// Not collective.
 func (c *Comm) Backend() string { return c.Caps().Backend }
 
 // Caps describes the capabilities of a communicator's backend.
@@ -61,19 +61,19 @@ type Caps = backend.Caps
 
 // Caps returns the capabilities of the backend. A nil communicator has the zero Caps.
 //
-// Local.
+// Not collective.
 func (c *Comm) Caps() Caps { return c.base().Caps() }
 
 // Devices returns what the backend can do with buffers in the memory of devices, for packages such as
 // tensor. It is nil if the backend reads all buffers with the processor.
 //
-// Local.
+// Not collective.
 func (c *Comm) Devices() backend.Devices { return c.base().Devices() }
 
 // Diagnostics returns what was found and set when the process joined the job, one fact per line, and what
 // goes on without an aid that is not available, such as the flight recorder's folder. It may be nil.
 //
-// Local.
+// Not collective.
 func (c *Comm) Diagnostics() []string {
 	return c.base().Diagnostics()
 }
@@ -85,7 +85,7 @@ func (c *Comm) Diagnostics() []string {
 //
 // The handle need not be closed. Closing it closes the communicator.
 //
-// Local.
+// Not collective.
 func (c *Comm) WithContext(ctx context.Context) *Comm { return (*Comm)(c.base().WithContext(ctx)) }
 
 // Abort ends the job. Every operation of every rank fails with an [ErrPeerLost] that names this
@@ -93,7 +93,7 @@ func (c *Comm) WithContext(ctx context.Context) *Comm { return (*Comm)(c.base().
 // status. A code outside 1 to 255 counts as 1. Deferred functions do not run. Under [Run], where
 // ranks are goroutines, Abort ends no process and returns nil.
 //
-// Local: one rank is enough.
+// Not collective: one rank is enough.
 //
 // Errors: [ErrComm], [ErrClosed]. Abort has no deadline.
 func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
@@ -105,9 +105,10 @@ func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 //
 // Close waits up to 5 s for windows that other goroutines are making or closing.
 //
-// Local. Operations of other ranks that still need this rank fail afterwards.
+// Not collective. Operations of other ranks that still need this rank fail afterwards.
 //
-// Errors: [ErrRequest] from the world's Close if a send or receive on it is under way for which no
+// Errors: [ErrMismatch] if the ranks' calls of an earlier collective differ and this rank did not wait for the
+// others in it. [ErrRequest] from the world's Close if a send or receive on it is under way for which no
 // goroutine waits; it names the peer and the tag. Such a send gets a second to be received.
 // [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
 // blocking function of the library after 5 s.
@@ -123,7 +124,7 @@ func (c *Comm) Close() error { return c.base().Close() }
 //
 // CloseWith returns err, joined with the error of Close.
 //
-// Local.
+// Not collective.
 //
 // Errors: err, and those of Close.
 func (c *Comm) CloseWith(err error) error {
@@ -140,7 +141,7 @@ func (c *Comm) CloseWith(err error) error {
 // DumpFlight writes the last operations of the calling rank to w, in the format of the flight
 // recorder's files. The command cohort report reads it.
 //
-// Local. It can be called at any time, during operations of other goroutines and after Close too.
+// Not collective. It can be called at any time, during operations of other goroutines and after Close too.
 //
 // Errors: [ErrComm], and those of w.
 func (c *Comm) DumpFlight(w io.Writer) error { return c.base().DumpFlight(w) }

@@ -81,11 +81,16 @@
 // [Persistent.Wait] waits for the result.
 //
 // If the ranks' calls of a collective differ in the operation, the root, the element type or a length,
-// the error is [ErrMismatch] on every rank (on mpi with Config.Check). A rank that only gives data, such
-// as the root of a short Bcast, need not wait for the others. In a collective of a [Neighborhood], a rank
-// waits for its neighbors only. Such a rank may get the error from its next operation on the communicator,
-// or from Close, unless Config.Check is set. A deadline that ends a collective gives [ErrTimeout], which
-// names the ranks that had not arrived, and the communicator is broken.
+// every rank gets [ErrMismatch] (on mpi with Config.Check). A rank that waits for the others gets it from
+// this call. A rank that does not wait may get it later: from its next operation on the communicator, or
+// from Close. Without Config.Check these are, on shm and tcp, ranks that only give data, such as the root of
+// a short Bcast, and on all backends the ranks of a [Neighborhood], which wait for their neighbors only.
+//
+// A deadline that ends a collective gives [ErrTimeout], which names the ranks that had not arrived, and the
+// communicator is broken.
+//
+// The comment of an operation says whether it is collective: whether all ranks of the communicator call it. A
+// send or receive is not collective, although it needs another rank that takes part.
 //
 // Operations that only move data accept elements of any type of fixed size without pointers:
 // numbers, bool, and arrays and structs of them. Reductions accept numbers and [Loc] pairs. An

@@ -10,7 +10,9 @@ import "github.com/cohort-hpc/cohort/backend"
 // and may be nil. In place, root passes the same slice as send and recv, which already contains its
 // own block; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Gather[T any](c *Comm, send, recv []T, root int) error {
 	return c.run(data(c.begin(backend.Gather, root), send, recv))
 }
@@ -32,7 +34,9 @@ func GatherInit[T any](c *Comm, send, recv []T, root int) (*Persistent, error) {
 // Buffers: recv is as long as send times the number of ranks. In place, a rank passes the same slice
 // as send and recv, which already contains its own block; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Allgather[T any](c *Comm, send, recv []T) error {
 	return c.run(data(c.begin(backend.Allgather, -1), send, recv))
 }

@@ -12,7 +12,9 @@ import "github.com/cohort-hpc/cohort/backend"
 // and may be nil, and send is as long as root's counts demand. In place, root passes the same slice
 // as send and recv, which already contains its own block; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Gatherv[T any](c *Comm, send, recv []T, counts, displs []int, root int) error {
 	return c.run(recvParts(data(c.begin(backend.Gatherv, root), send, recv), counts, displs))
 }
@@ -36,7 +38,9 @@ func GathervInit[T any](c *Comm, send, recv []T, counts, displs []int, root int)
 // Buffers: send may be nil or empty.
 //
 // Errors: [ErrRoot] and [ErrType] for wrong arguments; [ErrAlloc] on root if the elements exceed the
-// address space.
+// address space; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func GathervAlloc[T any](c *Comm, send []T, root int) (recv []T, counts []int, err error) {
 	return runAlloc[T](c, data(c.begin(backend.Gatherv, root), send, nil))
 }
@@ -50,7 +54,9 @@ func GathervAlloc[T any](c *Comm, send []T, root int) (recv []T, counts []int, e
 // overlapping, and send has counts[rank] elements. In place, a rank passes the same slice as send
 // and recv, which already contains its own block; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Allgatherv[T any](c *Comm, send, recv []T, counts, displs []int) error {
 	return c.run(recvParts(data(c.begin(backend.Allgatherv, -1), send, recv), counts, displs))
 }
@@ -72,7 +78,9 @@ func AllgathervInit[T any](c *Comm, send, recv []T, counts, displs []int) (*Pers
 //
 // Buffers: send may be nil or empty.
 //
-// Errors: [ErrType] for a wrong argument; [ErrAlloc] if the elements exceed the address space.
+// Errors: [ErrType] for a wrong argument; [ErrAlloc] if the elements exceed the address space; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func AllgathervAlloc[T any](c *Comm, send []T) (recv []T, counts []int, err error) {
 	return runAlloc[T](c, data(c.begin(backend.Allgatherv, -1), send, nil))
 }

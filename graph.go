@@ -56,7 +56,7 @@ func (g *Graph) neighborhood() *Comm {
 
 // Sources returns the ranks from which there is an edge to the calling rank.
 //
-// Local.
+// Not collective.
 func (g *Graph) Sources() []int {
 	if g == nil {
 		return nil
@@ -66,7 +66,7 @@ func (g *Graph) Sources() []int {
 
 // Destinations returns the ranks to which there is an edge from the calling rank.
 //
-// Local.
+// Not collective.
 func (g *Graph) Destinations() []int {
 	if g == nil {
 		return nil

@@ -6,8 +6,8 @@ import (
 )
 
 // Group is an ordered set of ranks of the job. [Comm.Group] returns the ranks of a communicator; the
-// other groups derive from that. A group never changes and means the same on every rank. A nil group is empty. All
-// its methods are local.
+// other groups derive from that. A group never changes and means the same on every rank. A nil group is
+// empty. No method is collective.
 type Group struct {
 	world []int // world ranks, in group order
 	me    int   // the calling rank's world rank
@@ -15,7 +15,7 @@ type Group struct {
 
 // Group returns the group of c's ranks.
 //
-// Local.
+// Not collective.
 func (c *Comm) Group() *Group {
 	bc := c.base().Backend()
 	if bc == nil {
@@ -59,6 +59,8 @@ func (g *Group) rankOf(world int) int {
 
 // Incl returns the group of the given ranks of g, in the order given.
 //
+// Not collective.
+//
 // Errors: [ErrRank] for a rank outside g or named twice.
 func (g *Group) Incl(ranks ...int) (*Group, error) {
 	if err := g.check("group incl", ranks); err != nil {
@@ -72,6 +74,8 @@ func (g *Group) Incl(ranks ...int) (*Group, error) {
 }
 
 // Excl returns g without the given ranks.
+//
+// Not collective.
 //
 // Errors: [ErrRank] for a rank outside g or named twice.
 func (g *Group) Excl(ranks ...int) (*Group, error) {
@@ -139,6 +143,8 @@ func (g *Group) filter(keep func(world int) bool) *Group {
 
 // TranslateRanks returns the numbers in h of the given ranks of g: [Undefined] for ranks that are not
 // in h, and ProcNull for ProcNull.
+//
+// Not collective.
 //
 // Errors: [ErrRank] for a rank outside g.
 func (g *Group) TranslateRanks(ranks []int, h *Group) ([]int, error) {

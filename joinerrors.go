@@ -21,6 +21,8 @@ import (
 // Collective: an Allreduce, and if a rank has an error, a Bcast.
 //
 // Errors: those of Allreduce and Bcast, joined with err.
+//
+// Deadline: as for [Allreduce].
 func JoinErrors(c *Comm, err error) error {
 	lowest := c.Size()
 	if err != nil {

@@ -43,7 +43,9 @@ func of(n Neighborhood) *Comm {
 // send is not used on a rank without destinations, nor recv on a rank without sources. They do not overlap.
 //
 // Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; [ErrMismatch] if a neighbor sends
-// another length.
+// another length; those of [Comm.Barrier].
+//
+// Deadline: [ErrTimeout] names the neighbors that have not sent anything, and the communicator is broken.
 func NeighborAllgather[T any](n Neighborhood, send, recv []T) error {
 	c := of(n)
 	return c.run(data(c.begin(backend.NeighborAllgather, -1), send, recv))
@@ -68,6 +70,8 @@ func NeighborAllgatherInit[T any](n Neighborhood, send, recv []T) (*Persistent, 
 // send is not used on a rank without destinations. It does not overlap recv.
 //
 // Errors: as for [NeighborAllgather].
+//
+// Deadline: as for [NeighborAllgather].
 func NeighborAllgatherv[T any](n Neighborhood, send, recv []T, counts, displs []int) error {
 	c := of(n)
 	return c.run(recvParts(data(c.begin(backend.NeighborAllgatherv, -1), send, recv), counts, displs))
@@ -92,6 +96,8 @@ func NeighborAllgathervInit[T any](n Neighborhood, send, recv []T, counts, displ
 // overlap.
 //
 // Errors: as for [NeighborAllgather].
+//
+// Deadline: as for [NeighborAllgather].
 func NeighborAlltoall[T any](n Neighborhood, send, recv []T) error {
 	c := of(n)
 	return c.run(data(c.begin(backend.NeighborAlltoall, -1), send, recv))
@@ -118,6 +124,8 @@ func NeighborAlltoallInit[T any](n Neighborhood, send, recv []T) (*Persistent, e
 // lie inside their buffer, those of recv do not overlap, and neither do send and recv.
 //
 // Errors: as for [NeighborAllgather].
+//
+// Deadline: as for [NeighborAllgather].
 func NeighborAlltoallv[T any](n Neighborhood, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
 	c := of(n)
 	return c.run(recvParts(sendParts(data(c.begin(backend.NeighborAlltoallv, -1), send, recv), scounts, sdispls), rcounts, rdispls))

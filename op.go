@@ -60,7 +60,7 @@ type userOp struct {
 // commutative, the ranks' values may be combined in another order, as [Reduce] describes. All ranks
 // must use the same function.
 //
-// Local. The function must not keep the slices and must not call cohort. Several goroutines may
+// Not collective. The function must not keep the slices and must not call cohort. Several goroutines may
 // call it at once. A nonblocking or persistent reduction calls it in the goroutine that starts the
 // reduction, in one that waits, or in another one, also while the program computes. If it still runs
 // after the deadline of a reduction, it may still read the buffers of ranks that have returned.

@@ -8,7 +8,7 @@ import (
 // Send sends buf to dest and returns when buf can be used again. This may be before the message is
 // received (MPI-4.1 section 3.4, standard mode).
 //
-// Local: the caller and dest take part; dest receives the message with [Recv] or another receive.
+// Not collective: the caller and dest take part; dest receives the message with [Recv] or another receive.
 //
 // Buffers: buf may be nil or empty.
 //
@@ -23,6 +23,8 @@ func Send[T any](c *Comm, buf []T, dest, tag int) error {
 }
 
 // Ssend is [Send] in synchronous mode: it returns when a receive has matched the message.
+//
+// Not collective; errors, deadline: as for [Send].
 func Ssend[T any](c *Comm, buf []T, dest, tag int) error {
 	typ, err := typeFor[T]()
 	return c.base().Send("ssend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
@@ -43,7 +45,7 @@ func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // Recv receives a message with the given tag, or [AnyTag], from source, or [AnySource]. Messages
 // from one rank with the same tag are received in the order in which they were sent.
 //
-// Local: the caller and source take part.
+// Not collective: the caller and source take part.
 //
 // Buffers: buf is at least as long as the message. Of a longer message it receives the beginning,
 // and the error is [ErrTruncate]. Nothing is written past its end. MPICH may write less of it.
@@ -71,7 +73,7 @@ func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 // Sendrecv sends send to dest and receives recv from source at the same time, so that ranks that
 // exchange messages cannot deadlock.
 //
-// Local: the caller, dest and source take part. [Recv] can receive the message, and [Send] can send
+// Not collective: the caller, dest and source take part. [Recv] can receive the message, and [Send] can send
 // the one received.
 //
 // Buffers: as for [Send] and [Recv]. Passing the same slice as send and recv works in place and
@@ -94,7 +96,7 @@ func Isendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, re
 
 // RecvAlloc receives a message of any length into a new slice.
 //
-// Local: the caller and source take part.
+// Not collective: the caller and source take part.
 //
 // Errors: those of [Recv]; [ErrCount] if the message is not a whole number of elements. That
 // message is received and dropped.

@@ -39,16 +39,20 @@ func RecvInit[T any](c *Comm, buf []T, source, tag int) (*Persistent, error) {
 
 // Start starts the operation and returns without waiting.
 //
-// Local for point-to-point operations. Collective otherwise: all ranks start the operation equally
+// Not collective for point-to-point operations. Collective otherwise: all ranks start the operation equally
 // often, and different operations in any order.
 //
 // Errors: [ErrRequest] if the operation is nil or under way, [ErrClosed] after Close of it or of
 // the communicator. Failures of the operation come from Wait or Test.
+//
+// Deadline: none. Start does not wait.
 func (p *Persistent) Start() error { return p.base().Start() }
 
 // Wait waits until the started operation is complete and returns its status. If it has not been
 // started since its last completion, Wait returns that status and error again. Before the first
 // Start, and for nil, it returns at once.
+//
+// Not collective.
 //
 // Errors: those of the operation.
 //
@@ -58,6 +62,8 @@ func (p *Persistent) Wait() (Status, error) { return status(p.base().Wait()) }
 
 // Test makes progress without waiting and reports whether the operation is complete. An operation
 // that is not started counts as complete.
+//
+// Not collective.
 //
 // Errors: those of the operation, once it is complete.
 //
@@ -69,13 +75,19 @@ func (p *Persistent) Test() (Status, bool, error) {
 
 // Close releases the operation. Closing it twice, or closing nil, does nothing.
 //
+// Not collective.
+//
 // Errors: [ErrRequest] if the operation is under way on an open communicator.
 func (p *Persistent) Close() error { return p.base().Close() }
 
 // StartAll starts all operations. If some cannot be started, it still starts the others, and
 // returns the errors joined.
 //
-// Errors: those of [Persistent.Start].
+// Collective for collective operations, as [Persistent.Start].
+//
+// Errors: those of Start.
+//
+// Deadline: none. StartAll does not wait.
 func StartAll(ops ...*Persistent) error {
 	var errs []error
 	for _, p := range ops {
@@ -88,6 +100,8 @@ func StartAll(ops ...*Persistent) error {
 
 // WaitAllPersistent waits until all operations are complete and returns their errors joined. It
 // ignores nil operations and operations that are not under way.
+//
+// Not collective.
 //
 // Errors: those of the operations.
 //

@@ -8,7 +8,7 @@ import (
 // Probe waits until there is a message that [Recv] with the same source and tag would receive, and
 // returns its status. Another goroutine may receive the message first; [Comm.Mprobe] prevents that.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrRank] and [ErrTag] for wrong arguments; [ErrPeerLost] if source is lost or has closed
 // c.
@@ -21,7 +21,7 @@ func (c *Comm) Probe(source, tag int) (Status, error) {
 
 // Iprobe is [Comm.Probe] without waiting. It returns false if there is no such message now.
 //
-// Local.
+// Not collective.
 //
 // Errors: as for [Comm.Probe].
 func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
@@ -36,7 +36,7 @@ type Message comm.Message
 // Mprobe waits for a message as [Comm.Probe] does and takes it out of the queue, so that no other
 // receive can match it.
 //
-// Local.
+// Not collective.
 //
 // Errors: as for [Comm.Probe].
 //
@@ -48,7 +48,7 @@ func (c *Comm) Mprobe(source, tag int) (*Message, Status, error) {
 
 // Improbe is [Comm.Mprobe] without waiting. It returns false if there is no such message now.
 //
-// Local.
+// Not collective.
 //
 // Errors: as for [Comm.Probe].
 func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
@@ -58,7 +58,7 @@ func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
 
 // MessageRecv receives a message that [Comm.Mprobe] or [Comm.Improbe] has taken.
 //
-// Local.
+// Not collective.
 //
 // Buffers: as for [Recv].
 //

@@ -40,14 +40,14 @@ func (c *Comm) Shrink() (*Comm, error) {
 // the job in good order. It is nil if there are none. Other ranks may get other results until the next
 // Agree or Shrink.
 //
-// Local.
+// Not collective.
 func (c *Comm) Lost() []int { return c.base().Lost() }
 
 // Revoke ends the operations of all ranks on c, pending and later ones, with [ErrBroken]. The error
 // names the calling rank, except on mpi. A rank that has learned of a failure calls Revoke so that
 // ranks that wait for something else learn of it too. Agree and Shrink still work.
 //
-// Local: one rank is enough, and Revoke does not wait.
+// Not collective: one rank is enough, and Revoke does not wait.
 //
 // Errors: [ErrClosed]; [ErrNotSupported] on mpi if the library cannot continue after failures.
 func (c *Comm) Revoke() error { return c.base().Revoke() }

@@ -15,7 +15,9 @@ import (
 // Buffers: on root, recv is as long as send. Elsewhere recv is not used and may be nil. Passing the
 // same slice as send and recv works in place; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrRoot], [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Reduce[T Reducible](c *Comm, send, recv []T, op Op, root int) error {
 	return c.run(reduction(c.begin(backend.Reduce, root), send, recv, op))
 }
@@ -39,7 +41,9 @@ func ReduceInit[T Reducible](c *Comm, send, recv []T, op Op, root int) (*Persist
 // Buffers: recv is as long as send. Passing the same slice as send and recv works in place; other
 // overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Allreduce[T Reducible](c *Comm, send, recv []T, op Op) error {
 	return c.run(reduction(c.begin(backend.Allreduce, -1), send, recv, op))
 }
@@ -57,7 +61,7 @@ func AllreduceInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persistent, er
 // ReduceLocal combines two slices of the calling rank: inout[i] becomes in[i] op inout[i], as if in
 // came from a lower rank.
 //
-// Local. No communicator is involved.
+// Not collective. No communicator is involved.
 //
 // Buffers: in and inout are equally long and do not overlap.
 //

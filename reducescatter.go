@@ -12,7 +12,9 @@ import "github.com/cohort-hpc/cohort/backend"
 // slice, which contains the whole input, as send and recv. Its block of the result is written to the
 // beginning, and the rest is unspecified afterwards (MPI_IN_PLACE). Other overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func ReduceScatterBlock[T Reducible](c *Comm, send, recv []T, op Op) error {
 	return c.run(reduction(c.begin(backend.ReduceScatterBlock, -1), send, recv, op))
 }
@@ -38,7 +40,9 @@ func ReduceScatterBlockInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persi
 // recv. Its block of the result is written to the beginning, and the rest is unspecified afterwards
 // (MPI_IN_PLACE). Other overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func ReduceScatter[T Reducible](c *Comm, send, recv []T, counts []int, op Op) error {
 	return c.run(recvParts(reduction(c.begin(backend.ReduceScatter, -1), send, recv, op), counts, nil))
 }

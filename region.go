@@ -19,10 +19,10 @@ type Region struct {
 // nested, and goroutines may have different ones. The recorder keeps the last 1024 operations and regions of a
 // rank, and the first 48 bytes of a name. Only the first 100 or so different names are kept.
 //
-// Local. It does not communicate, and takes about as long as reading the clock.
+// Not collective. It does not communicate, and takes about as long as reading the clock.
 func (c *Comm) Region(name string) Region { return Region{c.base(), c.base().BeginRegion(name)} }
 
 // End ends the region.
 //
-// Local.
+// Not collective.
 func (r Region) End() { r.c.EndRegion(r.ticket) }

@@ -15,6 +15,8 @@ func (q *Request) base() *comm.Request { return (*comm.Request)(q) }
 // Wait waits until the operation is complete and returns the status of the received message. A nil
 // Request is complete.
 //
+// Not collective, also for a collective operation.
+//
 // Errors: those of the operation.
 //
 // Deadline: that of the handle which started the operation; Config.Timeout counts from the start.
@@ -26,6 +28,8 @@ func (q *Request) Wait() (Status, error) { return status(q.base().Wait()) }
 
 // Test makes progress without waiting and reports whether the operation is complete. A nil Request
 // is complete.
+//
+// Not collective.
 //
 // Errors: those of the operation, once it is complete.
 //
@@ -39,7 +43,7 @@ func (q *Request) Test() (Status, bool, error) {
 // deadline. Wait then returns without waiting. The channel is for select statements. Every call on a
 // Request that is not complete returns the same channel. A nil Request is complete.
 //
-// Local. The first call starts a goroutine that waits for the operation, so that no other call is
+// Not collective. The first call starts a goroutine that waits for the operation, so that no other call is
 // needed to make progress. A Request on which Done is not called pays nothing.
 //
 // On mpi it requires that the library grants at least MPI_THREAD_SERIALIZED, as it does by default.
@@ -48,6 +52,8 @@ func (q *Request) Done() <-chan struct{} { return q.base().Done() }
 // Cancel withdraws a send or receive that has not matched; Wait then returns [ErrCanceled]. An
 // operation that has matched completes normally, as does a send on mpi. Cancel does nothing for a
 // nil or complete Request.
+//
+// Not collective.
 //
 // Errors: [ErrNotSupported] for a collective and for [Isendrecv], which cannot be canceled.
 func (q *Request) Cancel() error { return q.base().Cancel() }
@@ -65,8 +71,13 @@ func setOf(reqs []*Request) *comm.Set {
 //
 // WaitAll and the other functions of several requests ignore nil requests and requests whose
 // completion has been returned before. Several goroutines may use the same requests: WaitAny,
-// WaitSome, TestAny and TestSome return each completion to one of them. The errors are those of the
-// operations. A deadline ends each request as [Request.Wait] does.
+// WaitSome, TestAny and TestSome return each completion to one of them.
+//
+// Not collective.
+//
+// Errors: those of the operations.
+//
+// Deadline: as for [Request.Wait], for each request.
 func WaitAll(reqs ...*Request) error {
 	s := setOf(reqs)
 	defer s.Put()
@@ -76,6 +87,8 @@ func WaitAll(reqs ...*Request) error {
 // WaitAny waits until one of the requests is complete and returns its index, status and error. If a
 // deadline ends an operation, the index is that of this one. If there is nothing to wait for, the index
 // is -1.
+//
+// Not collective; errors, deadline: as for [WaitAll].
 func WaitAny(reqs ...*Request) (int, Status, error) {
 	s := setOf(reqs)
 	defer s.Put()
@@ -86,6 +99,8 @@ func WaitAny(reqs ...*Request) (int, Status, error) {
 // WaitSome waits until at least one of the requests is complete and returns the indices of all
 // complete ones, with their errors joined. The indices include that of an operation that a deadline
 // has ended. If there is nothing to wait for, the result is nil.
+//
+// Not collective; errors, deadline: as for [WaitAll].
 func WaitSome(reqs ...*Request) ([]int, error) {
 	s := setOf(reqs)
 	defer s.Put()
@@ -94,6 +109,8 @@ func WaitSome(reqs ...*Request) ([]int, error) {
 
 // TestAll makes progress without waiting and reports whether all requests are complete, with their
 // errors joined if they are. Requests that it ignores count as complete.
+//
+// Not collective; errors, deadline: as for [WaitAll].
 func TestAll(reqs ...*Request) (bool, error) {
 	s := setOf(reqs)
 	defer s.Put()
@@ -102,6 +119,8 @@ func TestAll(reqs ...*Request) (bool, error) {
 
 // TestAny makes progress without waiting and returns the index, status and error of a complete
 // request, if there is one. If there is nothing to wait for, it returns -1 and true.
+//
+// Not collective; errors, deadline: as for [WaitAll].
 func TestAny(reqs ...*Request) (int, Status, bool, error) {
 	s := setOf(reqs)
 	defer s.Put()
@@ -111,6 +130,8 @@ func TestAny(reqs ...*Request) (int, Status, bool, error) {
 
 // TestSome makes progress without waiting and returns the indices of the complete requests, with
 // their errors joined.
+//
+// Not collective; errors, deadline: as for [WaitAll].
 func TestSome(reqs ...*Request) ([]int, error) {
 	s := setOf(reqs)
 	defer s.Put()

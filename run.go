@@ -22,7 +22,7 @@ import (
 // Run reads the settings that apply to ranks of one process from the environment: COHORT_TIMEOUT,
 // COHORT_COLLECTIVES and COHORT_FLIGHT_DIR.
 //
-// Local: Run joins no job, and can be called any number of times.
+// Not collective: Run joins no job, and can be called any number of times.
 //
 // Errors: [ErrCount] for n below 1; [ErrInit] for a nil body or wrong settings; those of body.
 //

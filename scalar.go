@@ -46,7 +46,7 @@ func one[T any](x T, do func(send, recv []T) error) (T, error) {
 // BcastOne returns root's x on every rank. It is [Bcast] of one element; x is not used on the other
 // ranks.
 //
-// Collective, errors: as for Bcast.
+// Collective; errors, deadline: as for [Bcast].
 func BcastOne[T any](c *Comm, x T, root int) (T, error) {
 	return one(x, func(send, recv []T) error {
 		copy(recv, send)
@@ -57,7 +57,7 @@ func BcastOne[T any](c *Comm, x T, root int) (T, error) {
 // ReduceOne combines the x of all ranks with op. It is [Reduce] of one element, and returns the result
 // on root and the zero value on the other ranks.
 //
-// Collective, errors: as for Reduce.
+// Collective; errors, deadline: as for [Reduce].
 func ReduceOne[T Reducible](c *Comm, x T, op Op, root int) (T, error) {
 	return one(x, func(send, recv []T) error { return Reduce(c, send, recv, op, root) })
 }
@@ -65,7 +65,7 @@ func ReduceOne[T Reducible](c *Comm, x T, op Op, root int) (T, error) {
 // AllreduceOne combines the x of all ranks with op and returns the result on every rank. It is
 // [Allreduce] of one element.
 //
-// Collective, errors: as for Allreduce.
+// Collective; errors, deadline: as for [Allreduce].
 func AllreduceOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 	return one(x, func(send, recv []T) error { return Allreduce(c, send, recv, op) })
 }
@@ -73,7 +73,7 @@ func AllreduceOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 // ScanOne combines the x of ranks 0 to r with op and returns the result on rank r. It is [Scan] of one
 // element.
 //
-// Collective, errors: as for Scan.
+// Collective; errors, deadline: as for [Scan].
 func ScanOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 	return one(x, func(send, recv []T) error { return Scan(c, send, recv, op) })
 }
@@ -81,7 +81,7 @@ func ScanOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 // ExscanOne combines the x of ranks 0 to r-1 with op and returns the result on rank r. It is [Exscan] of
 // one element. Rank 0 has no rank before it and gets the zero value, whatever op is.
 //
-// Collective, errors: as for Exscan.
+// Collective; errors, deadline: as for [Exscan].
 func ExscanOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 	return one(x, func(send, recv []T) error { return Exscan(c, send, recv, op) })
 }

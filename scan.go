@@ -10,7 +10,9 @@ import "github.com/cohort-hpc/cohort/backend"
 // Buffers: recv is as long as send. Passing the same slice as send and recv works in place; other
 // overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Scan[T Reducible](c *Comm, send, recv []T, op Op) error {
 	return c.run(reduction(c.begin(backend.Scan, -1), send, recv, op))
 }
@@ -33,7 +35,9 @@ func ScanInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persistent, error) 
 // Buffers: recv is as long as send; on rank 0 it may be nil. Passing the same slice as send and recv
 // works in place; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Exscan[T Reducible](c *Comm, send, recv []T, op Op) error {
 	return c.run(reduction(c.begin(backend.Exscan, -1), send, recv, op))
 }

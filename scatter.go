@@ -10,7 +10,9 @@ import "github.com/cohort-hpc/cohort/backend"
 // and may be nil. In place, root passes the same slice as send and recv, and its own block stays
 // where it is; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Scatter[T any](c *Comm, send, recv []T, root int) error {
 	return c.run(data(c.begin(backend.Scatter, root), send, recv))
 }
@@ -35,7 +37,9 @@ func ScatterInit[T any](c *Comm, send, recv []T, root int) (*Persistent, error) 
 // may be nil, and recv is as long as root's counts demand. In place, root passes the same slice as
 // send and recv, and its own block stays where it is; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
+// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func Scatterv[T any](c *Comm, send []T, counts, displs []int, recv []T, root int) error {
 	return c.run(sendParts(data(c.begin(backend.Scatterv, root), send, recv), counts, displs))
 }

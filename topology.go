@@ -29,7 +29,7 @@ type Host = topo.Host
 // host name. Another node whose name the backend does not provide is called "node" and a number.
 // [topo.Here] describes the node itself.
 //
-// Local.
+// Not collective.
 func (c *Comm) Topology() Topology {
 	caps := c.Caps()
 	t := Topology{Backend: caps.Backend, Library: caps.Library, Version: caps.Standard, ThreadLevel: caps.ThreadLevel}

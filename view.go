@@ -25,7 +25,7 @@ type View[T any] struct {
 
 // ViewOf returns the view of the elements of buf that a layout chooses.
 //
-// Local.
+// Not collective.
 //
 // Errors: operations on the view return [ErrBuffer] if the layout is not inside buf, and the errors of the
 // layout.
@@ -41,14 +41,14 @@ func (v View[T]) Len() int { return v.layout.n }
 
 // Pack copies the elements of the view to dst, one after the other.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrCount] if dst is shorter than the view; those of [ViewOf].
 func (v View[T]) Pack(dst []T) error { return v.copy("pack", dst, false) }
 
 // Unpack copies src to the elements of the view. If src is shorter, the last elements keep their content.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrCount] if src is longer than the view; those of [ViewOf].
 func (v View[T]) Unpack(src []T) error { return v.copy("unpack", src, true) }
@@ -188,7 +188,7 @@ func viewType[T any](bad error) (*backend.Datatype, error) {
 
 // SendView sends the elements of a view, as [Send] sends a slice.
 //
-// Local: the caller and dest take part.
+// Not collective: the caller and dest take part.
 //
 // Errors: those of Send and [ViewOf].
 //
@@ -215,7 +215,7 @@ func IsendView[T any](c *Comm, v View[T], dest, tag int) (*Request, error) {
 // elements of the slice keep their content. If a message is too long ([ErrTruncate]), a contiguous view receives
 // its beginning, and the elements of any other view keep their content.
 //
-// Local: the caller and source take part.
+// Not collective: the caller and source take part.
 //
 // Errors: those of Recv and [ViewOf].
 //
@@ -249,7 +249,7 @@ func IrecvView[T any](c *Comm, v View[T], source, tag int) (*Request, error) {
 // SendrecvView sends the elements of one view to dest and receives those of another from source at the same
 // time, as [Sendrecv] does for slices. Views that are not contiguous may overlap, and may be the same.
 //
-// Local: the caller, dest and source take part.
+// Not collective: the caller, dest and source take part.
 //
 // Errors: those of Sendrecv and [ViewOf].
 //
@@ -287,7 +287,9 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 // overlap those of send, which are read first. The views of one side are not copied if they are contiguous parts
 // of one array. If send and recv share memory, those of send are copied.
 //
-// Errors: [ErrCount], [ErrBuffer], [ErrType] and those of [ViewOf] for wrong arguments.
+// Errors: [ErrCount], [ErrBuffer], [ErrType] and those of [ViewOf] for wrong arguments; those of [Comm.Barrier].
+//
+// Deadline: as for [Comm.Barrier].
 func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 	scounts, sdispls, ns, bad := partsOf(c, "send", send)
 	rcounts, rdispls, nr, err := partsOf(c, "recv", recv)

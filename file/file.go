@@ -111,14 +111,14 @@ func (f *File) on(o op) *agreement {
 
 // Name returns the name that was given to [Open].
 //
-// Local.
+// Not collective.
 func (f *File) Name() string { return f.on(opOpen).path }
 
 // WithContext returns a handle of the same file whose collective operations end when ctx does, as
 // [cohort.Comm.WithContext] describes. An operation that ctx ends breaks the file: later ones
 // are [cohort.ErrBroken].
 //
-// Local.
+// Not collective.
 func (f *File) WithContext(ctx context.Context) *File {
 	if f == nil {
 		return nil
@@ -129,7 +129,7 @@ func (f *File) WithContext(ctx context.Context) *File {
 // ReadAt reads len(p) bytes from offset off on, as [io.ReaderAt] says. At the end of the file it returns
 // [io.EOF].
 //
-// Local.
+// Not collective.
 //
 // Errors: an [*Error] with the bytes that were not read.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
@@ -143,7 +143,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 // WriteAt writes p from offset off on, as [io.WriterAt] says. If ranks write the same byte at the same time,
 // one of them wins.
 //
-// Local.
+// Not collective.
 //
 // Errors: an [*Error] with the bytes that were not written.
 func (f *File) WriteAt(p []byte, off int64) (int, error) {
@@ -156,7 +156,7 @@ func (f *File) WriteAt(p []byte, off int64) (int, error) {
 
 // Size returns the length of the file in bytes.
 //
-// Local.
+// Not collective.
 func (f *File) Size() (int64, error) {
 	st, err := f.os().Stat()
 	if err != nil {

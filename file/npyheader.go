@@ -45,7 +45,7 @@ func (a Npy) header() []byte {
 
 // ReadNpyHeader reads the header of a NumPy file, for example to learn the array's shape.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrType] if it is not a NumPy file, or if its elements are structures; those of [File.ReadAt].
 func ReadNpyHeader(f *File) (Npy, error) {

@@ -53,7 +53,7 @@ func (e *Env) done(step string, f func() error) { e.undo = append(e.undo, undo{s
 // after an error. Environment variables keep the values that were set. A second Close does
 // nothing.
 //
-// Local. Operations of other ranks that still need this rank fail afterwards.
+// Not collective. Operations of other ranks that still need this rank fail afterwards.
 //
 // Errors: those of all steps, joined; [cohort.ErrBusy] in a task of the pool and inside Pool.Run,
 // where Close stops and can be called again later.

@@ -53,7 +53,7 @@ type Series []float64
 
 // At returns the value in a period.
 //
-// Local.
+// Not collective.
 func (s Series) At(period int) float64 {
 	switch len(s) {
 	case 0:
@@ -125,7 +125,7 @@ func (c *Case) volume() bool { return len(c.Reservoirs) > 0 && c.Reservoirs[0].P
 
 // StorageUnit returns the unit of storage: MW-month or hm3.
 //
-// Local.
+// Not collective.
 func (c *Case) StorageUnit() string {
 	if c.volume() {
 		return "hm3"
@@ -135,7 +135,7 @@ func (c *Case) StorageUnit() string {
 
 // FlowUnit returns the unit of inflow, spill and outflow: MW or m3/s.
 //
-// Local.
+// Not collective.
 func (c *Case) FlowUnit() string {
 	if c.volume() {
 		return "m3/s"
@@ -162,7 +162,7 @@ func (r *Reservoir) power() float64 {
 
 // Hours returns the length of a stage.
 //
-// Local.
+// Not collective.
 func (c *Case) Hours(stage int) float64 { return c.HoursPerStage.At(c.Period(stage)) }
 
 // share returns the share of a block in the hours of a stage.
@@ -229,7 +229,7 @@ func (c *Case) minState() []float64 {
 // CutColumns returns the names of the numbers of a cut, with their units: alpha, the slope for each reservoir
 // and, with a PAR, for each lagged inflow.
 //
-// Local.
+// Not collective.
 func (c *Case) CutColumns() []string {
 	columns := []string{"alpha " + c.Currency}
 	for _, r := range c.Reservoirs {
@@ -324,13 +324,13 @@ func (c *Case) waterWorth(stage, reservoir int) float64 {
 
 // Period returns the index of the period of a stage.
 //
-// Local.
+// Not collective.
 func (c *Case) Period(stage int) int { return (c.FirstPeriod + stage) % len(c.Periods) }
 
 // Season returns the index of the season of a stage, which decides its inflows: its period, unless the case has
 // seasons.
 //
-// Local.
+// Not collective.
 func (c *Case) Season(stage int) int {
 	if c.Seasons == nil {
 		return c.Period(stage)
@@ -348,13 +348,13 @@ func (c *Case) seasons() []string {
 
 // StageName returns the name of the period of a stage.
 //
-// Local.
+// Not collective.
 func (c *Case) StageName(stage int) string { return c.Periods[c.Period(stage)] }
 
 // SHA256 returns a hash, in hexadecimal, of everything in the case that a policy depends on. The
 // layout of the files and the description do not matter.
 //
-// Local.
+// Not collective.
 func (c *Case) SHA256() string {
 	plain := *c
 	plain.Description = ""

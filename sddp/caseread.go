@@ -47,7 +47,7 @@ type caseText [len(caseFiles) + len(caseTables)][]byte
 
 // ReadCase reads a case from a folder.
 //
-// Local: [LoadCase] reads one for all ranks.
+// Not collective: [LoadCase] reads one for all ranks.
 //
 // Errors: up to ten [*FieldError], each with the file, the field, and what is allowed there.
 func ReadCase(dir string) (*Case, error) {

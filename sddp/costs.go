@@ -34,7 +34,7 @@ type pricedColumn struct {
 
 // Penalties returns the cost of limits that were missed and of negative inflows: what a planner would not pay.
 //
-// Local.
+// Not collective.
 func (p *CostParts) Penalties() float64 { return p[costStorage] + p[costOutflow] + p[costInflow] }
 
 // MarshalJSON writes an object with the names of the parts.

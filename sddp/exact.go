@@ -77,7 +77,7 @@ type Estimate struct {
 // Gap returns the distance from a lower bound of the mean to the upper end of its interval, relative to the
 // bound and at least 0. It is infinite if there is no interval.
 //
-// Local.
+// Not collective.
 func (e Estimate) Gap(lower float64) float64 {
 	above := math.Max(e.Mean+e.CI95-lower, 0)
 	if above == 0 {

@@ -35,7 +35,7 @@ type Facts struct {
 
 // Facts returns the main figures of the case.
 //
-// Local.
+// Not collective.
 func (c *Case) Facts() Facts {
 	f := Facts{
 		Name: c.Name, SHA256: c.SHA256(), Stages: c.Stages, HoursPerStage: c.HoursPerStage,
@@ -79,7 +79,7 @@ const maxWarnings = 10
 
 // Warnings returns what is allowed in a case but is probably a mistake, one sentence each.
 //
-// Local.
+// Not collective.
 func (c *Case) Warnings() (all []string) {
 	more := 0
 	add := func(format string, args ...any) {
@@ -127,7 +127,7 @@ const wideStd = 2
 
 // Describe returns a readable description of the case.
 //
-// Local.
+// Not collective.
 func (c *Case) Describe() string {
 	var b strings.Builder
 	f := c.Facts()

@@ -48,7 +48,7 @@ func (l lognormal) at(x float64) float64 {
 
 // NewNoise draws the openings of a case.
 //
-// Local.
+// Not collective.
 func NewNoise(c *Case, seed uint64, openings int) *Noise {
 	n := noiseOf(c, seed, openings)
 	n.inflow = make([]float64, n.numbers())
@@ -152,12 +152,12 @@ func (n *Noise) lognormal(dst []float64, season int, uniform func(r int) float64
 
 // Openings returns the number of openings of a stage.
 //
-// Local.
+// Not collective.
 func (n *Noise) Openings(stage int) int { return n.first[stage+1] - n.first[stage] }
 
 // Weight returns the probability of an opening of a stage. The weights of a stage add up to 1.
 //
-// Local.
+// Not collective.
 func (n *Noise) Weight(stage, opening int) float64 {
 	if n.model.Openings != nil {
 		return n.model.Openings[stage][opening].Probability
@@ -169,7 +169,7 @@ func (n *Noise) Weight(stage, opening int) float64 {
 // The caller must not modify
 // the slice.
 //
-// Local.
+// Not collective.
 func (n *Noise) Inflow(stage, opening int) []float64 {
 	at := (n.first[stage] + opening) * n.reserv
 	return n.inflow[at : at+n.reserv : at+n.reserv]

@@ -43,7 +43,7 @@ const (
 
 // Encode returns the text of a policy file. Its numbers read back with the same bits.
 //
-// Local.
+// Not collective.
 func (p *Policy) Encode() []byte {
 	var b bytes.Buffer
 	quoted := func(s string) []byte {
@@ -166,7 +166,7 @@ func readStream(file string) ([]byte, error) {
 // ParsePolicy reads the text of a policy file, which must be for the case. The name of the file appears
 // in errors only.
 //
-// Local.
+// Not collective.
 //
 // Errors: up to ten [*FieldError], each with the field and what is allowed there.
 func ParsePolicy(file string, data []byte, c *Case) (*Policy, error) {

@@ -40,19 +40,19 @@ func newPoolOf(f futures, reservoirs int) *Pool {
 
 // Stages returns the number of stages that have cuts.
 //
-// Local.
+// Not collective.
 func (p *Pool) Stages() int { return len(p.futures) }
 
 // Lists returns the range of the lists of a stage.
 //
-// Local.
+// Not collective.
 func (p *Pool) Lists(stage int) (first, end int) {
 	return p.futures.first(stage), p.futures.first(stage + 1)
 }
 
 // Len returns the number of cuts of a list, 0 for lists of the last stage.
 //
-// Local.
+// Not collective.
 func (p *Pool) Len(list int) int {
 	if list >= len(p.lists) {
 		return 0
@@ -62,7 +62,7 @@ func (p *Pool) Len(list int) int {
 
 // Total returns the number of cuts of all lists.
 //
-// Local.
+// Not collective.
 func (p *Pool) Total() int {
 	n := 0
 	for _, l := range p.lists {
@@ -73,7 +73,7 @@ func (p *Pool) Total() int {
 
 // Cut returns cut i of a list. The caller must not modify beta.
 //
-// Local.
+// Not collective.
 func (p *Pool) Cut(list, i int) (alpha float64, beta []float64) {
 	width := 1 + p.reserv
 	at := i * width
@@ -207,7 +207,7 @@ func (p *Pool) snapshot() *Pool {
 // Value returns the lower bound of the cost after a stage that ends with storage v: the largest value
 // of its cuts, at least 0. With a list for each opening it is the expectation of these.
 //
-// Local.
+// Not collective.
 func (p *Pool) Value(stage int, v []float64) float64 {
 	first, end := p.Lists(stage)
 	sum := 0.0
@@ -254,7 +254,7 @@ func height(alpha float64, beta, v []float64) float64 {
 // SHA256 returns a hash, in hexadecimal, of the exact bits of all cuts in order: for each list the
 // number of cuts as a 64-bit integer, then alpha and beta of each as 64-bit floats, little-endian.
 //
-// Local.
+// Not collective.
 func (p *Pool) SHA256() string {
 	h := sha256.New()
 	var b []byte

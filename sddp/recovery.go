@@ -51,7 +51,7 @@ func (l Loss) Error() string {
 
 // Losses returns the losses so far.
 //
-// Local.
+// Not collective.
 func (r *Recovery) Losses() []Loss {
 	if r == nil {
 		return nil
@@ -61,7 +61,7 @@ func (r *Recovery) Losses() []Loss {
 
 // World returns the communicator of the ranks that are left: world itself if none are lost.
 //
-// Local.
+// Not collective.
 func (r *Recovery) World(world *cohort.Comm) *cohort.Comm {
 	if r == nil || len(r.made) == 0 {
 		return world
@@ -71,7 +71,7 @@ func (r *Recovery) World(world *cohort.Comm) *cohort.Comm {
 
 // Close closes the communicators that the Recovery created.
 //
-// Local: it does not wait for other ranks.
+// Not collective: it does not wait for other ranks.
 func (r *Recovery) Close() error {
 	if r == nil {
 		return nil

@@ -27,7 +27,7 @@ type ScenarioResult struct {
 
 // Quantile returns the q-quantile of the costs of the whole horizon.
 //
-// Local.
+// Not collective.
 func (s *Simulation) Quantile(q float64) float64 {
 	costs := s.costs()
 	slices.Sort(costs)
@@ -36,7 +36,7 @@ func (s *Simulation) Quantile(q float64) float64 {
 
 // CVaR returns the mean cost of the costliest scenarios, a share alpha of all.
 //
-// Local.
+// Not collective.
 func (s *Simulation) CVaR(alpha float64) float64 {
 	costs := s.costs()
 	slices.Sort(costs)
@@ -63,7 +63,7 @@ func (s *Simulation) costs() []float64 {
 
 // Costs returns the parts of the mean cost.
 //
-// Local.
+// Not collective.
 func (s *Simulation) Costs() (parts CostParts) {
 	for i := range s.Scenarios {
 		parts.add(1/float64(len(s.Scenarios)), s.Scenarios[i].Costs)
@@ -110,7 +110,7 @@ type BlockResult struct {
 
 // NetImport returns what lines bring to a bus, less what they take away, in MW.
 //
-// Local.
+// Not collective.
 func (st *StageResult) NetImport(c *Case, bus int) float64 {
 	net := 0.0
 	for i, l := range c.Lines {

@@ -18,12 +18,12 @@ type Risk struct {
 
 // Neutral reports whether r is the expectation.
 //
-// Local.
+// Not collective.
 func (r Risk) Neutral() bool { return r.Lambda == 0 }
 
 // String returns a short text, such as "0.5 × mean + 0.5 × CVaR of the costliest 10 %".
 //
-// Local.
+// Not collective.
 func (r Risk) String() string {
 	if r.Neutral() {
 		return "expectation"

@@ -39,7 +39,7 @@ func plural(n int, noun string) string {
 // MoneyUnit returns the unit in which amounts of money of a size are easy to read, and how much of
 // the case's currency one unit is.
 //
-// Local.
+// Not collective.
 func (c *Case) MoneyUnit(size float64) (unit string, scale float64) {
 	switch {
 	case math.Abs(size) >= 1e9:

@@ -47,7 +47,7 @@ type Training struct {
 
 // Last returns the state after the last iteration.
 //
-// Local.
+// Not collective.
 func (t *Training) Last() Iteration { return t.Iterations[len(t.Iterations)-1] }
 
 // trainer is one rank's part of a training.

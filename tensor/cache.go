@@ -183,7 +183,7 @@ func (d *Device) trim(most int) {
 
 // Trim frees the pinned memory, streams and events that the device keeps for reuse.
 //
-// Local.
+// Not collective.
 func (d *Device) Trim() {
 	if d != nil && d.acc != nil {
 		d.trim(0)

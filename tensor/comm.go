@@ -174,7 +174,7 @@ func (c *Comm) Size() int {
 // WithContext returns a handle of the same communicator whose operations end when ctx does: with
 // [cohort.ErrTimeout] at a deadline, otherwise with [cohort.ErrCanceled].
 //
-// Local.
+// Not collective.
 func (c *Comm) WithContext(ctx context.Context) *Comm {
 	if c == nil || c.core == nil {
 		return c
@@ -246,7 +246,7 @@ func (f Factory) Available() error { return f.why }
 // Factories returns the factories of all backends, available or not, in order of falling priority.
 // cfg is what [Factory.New] would get, and may be nil.
 //
-// Local.
+// Not collective.
 func Factories(cfg *cohort.Config) []Factory {
 	var all []Factory
 	for _, b := range cohort.Backends(cfg) {
@@ -258,7 +258,7 @@ func Factories(cfg *cohort.Config) []Factory {
 // Select returns the factory of the named backend. If name is empty or auto, it returns the
 // available factory of highest priority.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrInit] if no backend has that name; the error of [Factory.Available] if the
 // backend, or every backend, is unavailable.

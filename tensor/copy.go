@@ -19,7 +19,7 @@ import (
 // The tensors may share memory. A tensor on a device in more than 65536 separate pieces can be
 // copied only if it has no gaps, as a transpose.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] for different shapes; [cohort.ErrBuffer] for a nil tensor, or a
 // destination whose elements may share memory; [cohort.ErrClosed] for a closed tensor;

@@ -52,7 +52,7 @@ func (d *Device) Model() string {
 // Memory returns the free and the total memory of an accelerator in bytes, or 0 and 0 for the
 // processor.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of the device's driver.
 func (d *Device) Memory() (free, total int, err error) {
@@ -68,7 +68,7 @@ func (d *Device) Memory() (free, total int, err error) {
 // NewOn returns a tensor in newly allocated memory of a device. Its elements are undefined until
 // they are written. Close frees the memory. On [CPU], or with a nil device, it is [New].
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] for a bad shape; [cohort.ErrAlloc] if the device has not enough memory.
 func NewOn[T cohort.Number](d *Device, shape ...int) (*Tensor[T], error) {
@@ -107,7 +107,7 @@ func create[T cohort.Number](d *Device, shape []int) (*Tensor[T], error) {
 // library, given the address of its first element. It copies nothing, and Close does not free the
 // memory. The memory must stay allocated as long as the tensor is used.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrNotSupported] on [CPU]; [cohort.ErrCount] for a bad shape; [cohort.ErrBuffer]
 // if the memory is not the device's or too short for the shape, or if the address is not aligned
@@ -143,7 +143,7 @@ func At[T cohort.Number](d *Device, address uintptr, shape ...int) (*Tensor[T], 
 // closed already, is in the processor's memory, or was made by [At]. The garbage collector does not
 // close tensors.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of the device's driver.
 func (t *Tensor[T]) Close() error {
@@ -168,7 +168,7 @@ type Stream struct {
 
 // NewStream returns a new stream of an accelerator.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrNotSupported] on [CPU]; those of the device's driver.
 func (d *Device) NewStream() (*Stream, error) {
@@ -185,7 +185,7 @@ func (d *Device) NewStream() (*Stream, error) {
 // StreamOf returns a stream for the handle of an existing one: a CUstream or cudaStream_t, or 0 for
 // the default stream. Closing it does nothing.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrNotSupported] on [CPU].
 func (d *Device) StreamOf(handle uintptr) (*Stream, error) {
@@ -209,7 +209,7 @@ func (s *Stream) Handle() uintptr {
 
 // Sync waits until all work of the stream is done.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of the device's driver, for any work of the stream.
 func (s *Stream) Sync() error {
@@ -225,7 +225,7 @@ func (s *Stream) Sync() error {
 // Close waits for the stream's work and frees the stream. Tensors bound to it by [Tensor.On] must
 // not be used afterwards.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of the device's driver.
 func (s *Stream) Close() error {
@@ -242,7 +242,7 @@ func (s *Stream) Close() error {
 // stream, and later work of the stream sees what they wrote. A tensor that is not bound uses the
 // default stream.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrBuffer] if the tensor is not on the stream's device.
 func (t *Tensor[T]) On(s *Stream) (*Tensor[T], error) {

@@ -23,7 +23,7 @@ var cudaDevices = &devices{driver: cuda.Driver()}
 // CUDACount returns the number of CUDA devices that CUDA_VISIBLE_DEVICES does not hide. The first
 // call loads the driver, libcuda.so.1.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrNotSupported], with the reason, if the machine has no device or no driver.
 func CUDACount() (int, error) {
@@ -36,7 +36,7 @@ func CUDACount() (int, error) {
 
 // CUDA returns the CUDA device of a number, from 0. It returns the same [Device] each time.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrNotSupported] if no device has that number, with the number of devices, or if
 // the machine has no driver, with the reason.
@@ -54,7 +54,7 @@ func CUDA(index int) (*Device, error) {
 // the rank within the node, which works before [cohort.Init]; a process without a launcher gets the
 // first device.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of [CUDA]; [cohort.ErrNotSupported] if c is nil and the launcher does not give the
 // rank within the node; [cohort.ErrComm] for a communicator without ranks.

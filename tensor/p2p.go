@@ -10,7 +10,7 @@ import (
 // is received. The tensor's type and shape travel with it. On a device, t is read after the work
 // that is in its stream when Send is called.
 //
-// Local to the two ranks: dest receives the message with [Recv] or a similar function.
+// Not collective: dest receives the message with [Recv] or a similar function.
 //
 // Tensors: contiguous, on any device.
 //
@@ -28,7 +28,7 @@ func Send[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) error {
 
 // Isend starts a [Send].
 //
-// Local to the two ranks, as [Send].
+// Not collective, as [Send].
 //
 // Tensors: t must not be written until the handle is done.
 //
@@ -44,7 +44,7 @@ func Isend[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) (*Handle, erro
 // the order sent. On a device, t is written after the work that is in its stream when Recv is
 // called, and every stream sees the data when Recv returns.
 //
-// Local to the two ranks. The status holds the source, the tag and the size of the elements in
+// Not collective: the two ranks take part. The status holds the source, the tag and the size of the elements in
 // bytes.
 //
 // Tensors: contiguous, on any device.
@@ -65,7 +65,7 @@ func Recv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (cohort.Statu
 
 // Irecv starts a [Recv]. The handle holds the status.
 //
-// Local to the two ranks, as [Recv].
+// Not collective, as [Recv].
 //
 // Tensors: t must not be used until the handle is done.
 //
@@ -80,7 +80,7 @@ func Irecv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (*Handle, er
 // [CPU] or nil. Close the tensor to free device memory. From [cohort.ProcNull] it returns a tensor
 // without elements.
 //
-// Local to the two ranks.
+// Not collective: the two ranks take part.
 //
 // Errors: those of [Recv]; [cohort.ErrMismatch] if the message has another type than T;
 // [cohort.ErrAlloc] if memory for the tensor is missing. The message is then dropped.
@@ -115,7 +115,7 @@ func RecvAlloc[T cohort.Number](c *Comm, d *Device, source, tag int) (*Tensor[T]
 // Sendrecv sends one tensor to dest and receives another from source at the same time, so that
 // ranks that exchange messages do not deadlock.
 //
-// Local to the ranks concerned. A plain [Recv] or [Send] of another rank may match either half.
+// Not collective: the ranks concerned take part. A plain [Recv] or [Send] of another rank may match either half.
 //
 // Tensors: contiguous, on any device; send and recv must not overlap.
 //

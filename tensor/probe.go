@@ -20,7 +20,7 @@ type Info struct {
 // it. Another goroutine may still receive it first. From [cohort.ProcNull] it returns at once,
 // without type or shape.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrRank], [cohort.ErrTag] for wrong arguments; [cohort.ErrClosed] for a closed
 // communicator.
@@ -33,7 +33,7 @@ func (c *Comm) Probe(source, tag int) (Info, error) {
 
 // Iprobe is [Comm.Probe] without waiting. It returns false if no such message has arrived.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of [Comm.Probe].
 func (c *Comm) Iprobe(source, tag int) (Info, bool, error) {

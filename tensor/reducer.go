@@ -346,7 +346,7 @@ func errReducerClosed() error { return fault(cohort.ErrClosed, "the Reducer is c
 // Close frees the buckets. No step may be pending: call Wait first. Closing again, or closing a nil
 // Reducer, does nothing.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of the device's driver.
 func (r *Reducer[T]) Close() error {

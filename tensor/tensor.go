@@ -42,7 +42,7 @@ type allocation struct {
 
 // New returns a tensor of zeros in the processor's memory.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] for a shape with a negative length or too many elements;
 // [cohort.ErrAlloc] for more than a process can address.
@@ -71,7 +71,7 @@ func allocate[T cohort.Number](n int) (data []T, err error) {
 // Of returns a tensor over data, in row-major order, without copying. The slice has as many
 // elements as the shape.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] for a bad shape, or if data has another length.
 func Of[T cohort.Number](data []T, shape ...int) (*Tensor[T], error) {
@@ -94,7 +94,7 @@ func of[T cohort.Number](data []T, shape []int) *Tensor[T] {
 // data[i*strides[0]+j*strides[1]+…]. Elements may share memory, as with strides of 0; such a tensor
 // can be read, but [Copy] does not write to it.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] for a bad shape, a negative stride, or a number of strides other than
 // the number of dimensions; [cohort.ErrBuffer] if data is too short.
@@ -191,7 +191,7 @@ func (t *Tensor[T]) String() string {
 // Elem returns one element of a tensor in the processor's memory, given its index in each
 // dimension. To read all elements, use [Tensor.Data] or [Tensor.Raw].
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] for a wrong number of indices, or an index out of range;
 // [cohort.ErrNotSupported] on a device; [cohort.ErrBuffer] for a nil tensor.
@@ -205,7 +205,7 @@ func (t *Tensor[T]) Elem(index ...int) (T, error) {
 
 // SetElem sets one element of a tensor in the processor's memory.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of [Tensor.Elem].
 func (t *Tensor[T]) SetElem(value T, index ...int) error {

@@ -31,7 +31,7 @@ func (t *Tensor[T]) view(offset int, shape, strides []int) *Tensor[T] {
 // Reshape returns the elements of a contiguous tensor, in the same order, as a tensor of another
 // shape. It shares t's memory.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] for a bad shape, or one with another number of elements;
 // [cohort.ErrBuffer] if t is not contiguous.
@@ -51,7 +51,7 @@ func (t *Tensor[T]) Reshape(shape ...int) (*Tensor[T], error) {
 
 // Sub returns the part of a tensor with indices lo to hi-1 in one dimension. It shares t's memory.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] if dim, lo or hi is out of range.
 func (t *Tensor[T]) Sub(dim, lo, hi int) (*Tensor[T], error) {
@@ -70,7 +70,7 @@ func (t *Tensor[T]) Sub(dim, lo, hi int) (*Tensor[T], error) {
 // Index returns the part of a tensor with one index in one dimension, as a tensor without that
 // dimension. It shares t's memory.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] if dim or i is out of range.
 func (t *Tensor[T]) Index(dim, i int) (*Tensor[T], error) {
@@ -87,7 +87,7 @@ func (t *Tensor[T]) Index(dim, i int) (*Tensor[T], error) {
 // Permute returns a tensor with its dimensions in another order: its dimension i is dimension
 // order[i] of t. It shares t's memory and is usually not contiguous.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] if order does not contain each dimension once.
 func (t *Tensor[T]) Permute(order ...int) (*Tensor[T], error) {
@@ -111,7 +111,7 @@ func (t *Tensor[T]) Permute(order ...int) (*Tensor[T], error) {
 // Transpose returns a tensor with its dimensions in reverse order. Like the result of
 // [Tensor.Permute], it shares t's memory.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrBuffer] for a nil tensor, [cohort.ErrClosed] for a closed one.
 func (t *Tensor[T]) Transpose() (*Tensor[T], error) {
@@ -127,7 +127,7 @@ func (t *Tensor[T]) Transpose() (*Tensor[T], error) {
 // Compact returns a contiguous tensor with t's elements, on the same device. If t is contiguous it
 // returns t itself, and closing the result closes t; otherwise it returns a copy.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of [NewOn] and [Copy].
 func (t *Tensor[T]) Compact() (*Tensor[T], error) {
@@ -148,7 +148,7 @@ func (t *Tensor[T]) Compact() (*Tensor[T], error) {
 // copies even if t is on that device already. The copy is complete when To returns; close it to
 // free device memory.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of [NewOn] and [Copy].
 func (t *Tensor[T]) To(d *Device) (*Tensor[T], error) {

@@ -39,7 +39,7 @@ func nilable(v reflect.Value) bool {
 // Encode returns x as the functions of this package send it, for packages that send it in messages of their
 // own.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrType], as for [Send].
 func Encode[T any](x T) ([]byte, error) {
@@ -52,7 +52,7 @@ func Encode[T any](x T) ([]byte, error) {
 
 // Decode returns the value that a rank has encoded. It does not trust b, and names the rank in its errors.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrType] if b is not the encoding of a T.
 func Decode[T any](b []byte, from int) (T, error) { return decode[T](b, from) }

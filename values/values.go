@@ -24,7 +24,7 @@ func failed(c *cohort.Comm, op string, peer, tag int, err error) error {
 
 // Send sends x to dest, as [cohort.Send] does.
 //
-// Local: the caller and dest take part; dest receives the value with [Recv].
+// Not collective: the caller and dest take part; dest receives the value with [Recv].
 //
 // Errors: those of cohort.Send; [cohort.ErrType] for a value that cannot be encoded.
 //
@@ -40,7 +40,7 @@ func Send[T any](c *cohort.Comm, x T, dest, tag int) error {
 // Recv receives a value that [Send] sent, as [cohort.Recv] receives a message. From [cohort.ProcNull] it
 // returns the zero value.
 //
-// Local: the caller and source take part.
+// Not collective: the caller and source take part.
 //
 // Errors: those of cohort.Recv; [cohort.ErrType] for a message that is not a value of T, which is
 // received and dropped.

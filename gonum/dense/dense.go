@@ -14,7 +14,7 @@ import (
 // FromDense returns a tensor that shares the elements of a matrix. It is contiguous unless the
 // matrix is part of a wider one.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrBuffer] for a nil matrix, or one whose data are too short.
 func FromDense(m *mat.Dense) (*tensor.Tensor[float64], error) {
@@ -28,7 +28,7 @@ func FromDense(m *mat.Dense) (*tensor.Tensor[float64], error) {
 // Dense returns a matrix that shares the elements of a tensor of two dimensions. A tensor without
 // elements gives the empty matrix, whose size in gonum is always 0×0.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] for another number of dimensions; [cohort.ErrBuffer] if the elements of
 // a row are not adjacent, as in a transpose, or rows overlap; [cohort.ErrNotSupported] if the
@@ -47,7 +47,7 @@ func Dense(t *tensor.Tensor[float64]) (*mat.Dense, error) {
 
 // FromCDense is [FromDense] for complex numbers.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of [FromDense].
 func FromCDense(m *mat.CDense) (*tensor.Tensor[complex128], error) {
@@ -60,7 +60,7 @@ func FromCDense(m *mat.CDense) (*tensor.Tensor[complex128], error) {
 
 // CDense is [Dense] for complex numbers.
 //
-// Local.
+// Not collective.
 //
 // Errors: those of [Dense].
 func CDense(t *tensor.Tensor[complex128]) (*mat.CDense, error) {
@@ -78,7 +78,7 @@ func CDense(t *tensor.Tensor[complex128]) (*mat.CDense, error) {
 // FromVec returns a tensor that shares the elements of a vector. It is contiguous if the vector is;
 // a column of a matrix is not.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrBuffer] for a nil vector, or one whose data are too short.
 func FromVec(v *mat.VecDense) (*tensor.Tensor[float64], error) {
@@ -91,7 +91,7 @@ func FromVec(v *mat.VecDense) (*tensor.Tensor[float64], error) {
 
 // Vec returns a vector that shares the elements of a tensor of one dimension.
 //
-// Local.
+// Not collective.
 //
 // Errors: [cohort.ErrCount] for another number of dimensions; [cohort.ErrBuffer] if several
 // elements share memory; [cohort.ErrNotSupported] if the tensor is on a device.

@@ -46,7 +46,7 @@ type pageTable struct {
 
 // Page returns the run as one HTML page that needs no other file.
 //
-// Local.
+// Not collective.
 func (r *Run) Page() ([]byte, error) {
 	p := page{Title: r.Case.Name, Description: r.Case.Description, Facts: r.facts(), Footer: r.footer()}
 	for _, f := range r.figures() {

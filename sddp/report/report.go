@@ -40,7 +40,7 @@ func (r *Run) gap() (value, note string) {
 
 // Files returns the files for an output folder.
 //
-// Local.
+// Not collective.
 func (r *Run) Files() ([]sddp.File, error) {
 	summary, err := r.SummaryJSON()
 	if err != nil {

@@ -22,7 +22,7 @@ type Result struct {
 
 // Result returns the result of a run. The upper bound is that of the simulation.
 //
-// Local.
+// Not collective.
 func (r *Run) Result() Result {
 	return Result{
 		LowerBound: r.Policy.LowerBound,
@@ -134,7 +134,7 @@ type lineSummary struct {
 
 // SummaryJSON returns the text of summary.json.
 //
-// Local.
+// Not collective.
 func (r *Run) SummaryJSON() ([]byte, error) {
 	c, sim := r.Case, r.Simulation
 	out := summaryJSON{

@@ -128,7 +128,7 @@ func (r *Run) scenariosCSV() []byte {
 
 // Path adds the stages of a scenario to the table of Paths. It is the Seen of [sddp.SimulateOptions].
 //
-// Local.
+// Not collective.
 func (r *Run) Path(scenario int, stages []sddp.StageResult) {
 	c := r.Case
 	if scenario == 0 { // also when a simulation begins again
@@ -166,7 +166,7 @@ func (r *Run) Path(scenario int, stages []sddp.StageResult) {
 
 // Paths returns a CSV table with a line for each scenario and stage, which Path has collected; nil if it has none.
 //
-// Local.
+// Not collective.
 func (r *Run) Paths() ([]byte, error) {
 	if r.paths == nil {
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 
 // Summary returns the result as readable text.
 //
-// Local.
+// Not collective.
 func (r *Run) Summary() string {
 	var b strings.Builder
 	c, sim := r.Case, r.Simulation
