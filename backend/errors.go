@@ -78,6 +78,32 @@ func Faultf(sentinel error, format string, args ...any) *Fault {
 	return &Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
 }
 
+// AsFault returns err as a Fault: err itself, or one with its sentinel and text.
+func AsFault(err error) *Fault {
+	if f, ok := err.(*Fault); ok {
+		return f
+	}
+	s := Sentinel(Code(err))
+	return &Fault{Sentinel: s, Text: strings.TrimPrefix(err.Error(), s.Error()+": ")}
+}
+
+// Encode returns what tells the fault to another rank, in most bytes: the code of its sentinel, and its text.
+func (f *Fault) Encode(most int) []byte {
+	return append([]byte{Code(f.Sentinel)}, f.Text[:min(len(f.Text), most-1)]...)
+}
+
+// DecodeFault is the inverse of Encode. Its result has a sentinel, whatever b is.
+func DecodeFault(b []byte) *Fault {
+	f := &Fault{Sentinel: ErrInternal}
+	if len(b) > 0 {
+		f.Text = string(b[1:])
+	}
+	if len(b) > 0 && b[0] > 0 {
+		f.Sentinel = Sentinel(b[0])
+	}
+	return f
+}
+
 // PeerLeft returns the Fault of an operation that needs a rank that has closed the communicator.
 func PeerLeft(format string, rank int) *Fault {
 	return &Fault{Sentinel: ErrPeerLost, Text: fmt.Sprintf(format, rank), Left: true}

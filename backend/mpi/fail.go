@@ -3,7 +3,6 @@
 package mpi
 
 import (
-	"strings"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -72,11 +71,7 @@ func asFault(err error) *backend.Fault {
 	if b, ok := err.(*backend.Broken); ok {
 		err = b.Cause
 	}
-	if f, ok := err.(*backend.Fault); ok {
-		return f
-	}
-	s := backend.Sentinel(backend.Code(err))
-	return &backend.Fault{Sentinel: s, Text: strings.TrimPrefix(err.Error(), s.Error()+": ")}
+	return backend.AsFault(err)
 }
 
 // lostEvery is the shortest interval at which the library is asked for lost ranks, which allocates.

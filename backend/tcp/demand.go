@@ -79,10 +79,10 @@ func (d *dialer) Request(ctx context.Context, rank int) (*backend.Fault, error) 
 	if err := w.Agree(ctx, &lost); err != nil || lost == nil {
 		return nil, err
 	}
-	return engine.DecodeFault(lost), nil
+	return backend.DecodeFault(lost), nil
 }
 
-// answer answers a dial request: why this rank has declared the asking one lost (engine.EncodeFault), or nil
+// answer answers a dial request: why this rank has declared the asking one lost (Fault.Encode), or nil
 // if a connection is being made.
 func answer(ctx context.Context, e *engine.Engine, w *wire.Conn) {
 	defer w.Close()
@@ -92,7 +92,7 @@ func answer(ctx context.Context, e *engine.Engine, w *wire.Conn) {
 	}
 	var lost []byte
 	if why != nil {
-		lost = engine.EncodeFault(why)
+		lost = why.Encode(4 << 10)
 	}
 	_ = w.Agree(ctx, lost)
 }

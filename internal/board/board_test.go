@@ -384,14 +384,6 @@ func TestLostRankDoesNotTrustWhatItRead(t *testing.T) {
 
 var loss = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "rank 1 (this one) was declared lost because of the test"}
 
-func TestEveryCodeHasSentinel(t *testing.T) {
-	for _, code := range []uint32{0, 1, 0x7f, 0xff, 0x100, 1 << 31, 1<<32 - 1} {
-		if sentinel(code) == nil {
-			t.Errorf("code %d has none", code)
-		}
-	}
-}
-
 // TestBlockTableTooLongForSlot reads the table from the root's memory.
 func TestBlockTableTooLongForSlot(t *testing.T) {
 	const n = slotData/blockBytes + 4

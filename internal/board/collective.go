@@ -258,14 +258,6 @@ func (s *Collective) timedOut(cause error, call *backend.Call, did string) error
 	return err
 }
 
-// text is a fault's text without its sentinel.
-func text(err error) string {
-	if f, ok := err.(*backend.Fault); ok {
-		return f.Text
-	}
-	return err.Error()
-}
-
 // ErrEnded is the error of a call that does not begin, because the communicator has ended on another rank. It has now
 // on this one too.
 var ErrEnded error = &backend.Fault{Sentinel: backend.ErrBroken, Text: "the communicator has ended on another rank"}
@@ -384,9 +376,8 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	s.syncing, s.parity, s.key = true, s.syncSeq&1, s.keyOf(s.syncSeq)
 	m := &s.mine.syncs[s.parity]
 	m.work, m.workLen = shmem.Addr(work), uint64(len(work))
-	m.code, m.bytes = uint32(backend.Code(bad)), 0
-	if bad != nil {
-		m.bytes = uint32(copy(m.text[:], text(bad)))
+	if m.reason.bytes = 0; bad != nil {
+		m.reason.set(backend.AsFault(bad))
 	}
 	m.key.Store(s.key)
 	s.fresh = true
@@ -396,15 +387,14 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	}
 	for r := range s.slots {
 		m := &s.slots[r].Load().syncs[s.parity]
-		code, text := m.code, ""
-		if code != 0 {
-			text = string(m.text[:min(int(m.bytes), len(m.text))])
+		var f *backend.Fault
+		if m.reason.bytes != 0 {
+			f = m.reason.get()
 		}
 		if s.settle(); m.key.Load() != s.key {
 			return s.why(r)
 		}
-		if code != 0 {
-			f := &backend.Fault{Sentinel: sentinel(code), Text: text}
+		if f != nil {
 			c.BreakHere(f)
 			return f
 		}
@@ -414,14 +404,6 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 
 // errClosed is the error of an operation that was in progress when this rank closed the communicator.
 var errClosed error = &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
-
-// sentinel returns the sentinel of a code that another rank wrote. It is never nil, whatever the code.
-func sentinel(code uint32) error {
-	if code == 0 || code > 0xff {
-		return backend.ErrInternal
-	}
-	return backend.Sentinel(uint8(code))
-}
 
 // directSpin is how often a rank looks for the others before it waits: about 2 µs.
 const directSpin = 1500

@@ -36,12 +36,11 @@ const (
 	line      = 64
 	smallData = 32   // bytes of data in a call slot
 	slotData  = 2048 // bytes of data beside it
-	textMax   = 256
 	reasonMax = 952
 
 	// Sizes of the structures below; a test compares them with the compiler's.
 	callSlotSize = 2 * line
-	syncSlotSize = textMax
+	syncSlotSize = headSize
 	headSize     = line + 8 + reasonMax
 	slotsSize    = headSize + slotsDeep*callSlotSize + dataDeep*slotData + 2*syncSlotSize
 )
@@ -65,21 +64,22 @@ const (
 	lostMarked
 )
 
-// reason is why a rank or a communicator has ended: the code of a sentinel, and a text.
+// reason is why a rank or a communicator has ended: a fault in bytes.
 type reason struct {
-	code, bytes uint32
-	touch       uint64
-	text        [reasonMax]byte
+	bytes uint32
+	_     uint32
+	touch uint64
+	fault [reasonMax]byte
 }
 
 func (r *reason) set(f *backend.Fault) {
 	writes(&r.touch)
-	r.code, r.bytes = uint32(backend.Code(f.Sentinel)), uint32(copy(r.text[:], f.Text))
+	r.bytes = uint32(copy(r.fault[:], f.Encode(reasonMax)))
 }
 
 func (r *reason) get() *backend.Fault {
 	reads(&r.touch)
-	return &backend.Fault{Sentinel: sentinel(r.code), Text: string(r.text[:min(int(r.bytes), len(r.text))])}
+	return backend.DecodeFault(r.fault[:min(int(r.bytes), len(r.fault))])
 }
 
 // slots are a rank's arrival slots for the collectives of one communicator. The slots of each kind are used in turn, so
@@ -132,9 +132,8 @@ type syncSlot struct {
 	key     word.Uint64 // id<<32 | number of the synchronization
 	work    uint64      // address and length of the memory that the rank shares
 	workLen uint64
-	code    uint32 // of the error it found, 0: none
-	bytes   uint32 // of text
-	text    [textMax - 32]byte
+	reason  reason // the error that it found; no bytes: none
+	_       [32]byte
 }
 
 // slotsMost is how many communicators a rank can have slots for. Memory for slotsFirst of them is allocated at the

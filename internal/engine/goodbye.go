@@ -48,7 +48,7 @@ func (p *peer) leaveWith(f *backend.Fault) {
 		g.queue(w.head, bytes.Clone(w.body), nil)
 		g.woff = p.woff
 	}
-	g.queue(frame.Header{Kind: frame.Lost, Tag: int32(p.rank)}, EncodeFault(f), nil)
+	g.queue(frame.Header{Kind: frame.Lost, Tag: int32(p.rank)}, f.Encode(noticeMax), nil)
 	p.link = nil
 	p.cut()
 	if e.life.limit > 0 {

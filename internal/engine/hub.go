@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/membership"
 )
@@ -53,7 +54,7 @@ func (e *Engine) frame(n membership.Notice) (h frame.Header, body []byte) {
 		h.Kind = frame.Goodbye
 	case membership.IsLost:
 		h.Kind, h.Tag = frame.Lost, int32(n.Ranks[0])
-		body = EncodeFault(e.losses[n.Ranks[0]])
+		body = e.losses[n.Ranks[0]].Encode(noticeMax)
 	case membership.HaveLeft:
 		if h.Kind = frame.Left; n.Hub {
 			h.Tag = 1
@@ -132,7 +133,7 @@ func (e *Engine) onNotice(p *peer, h *frame.Header, text []byte) error {
 			e.peers[to].emit(frame.Header{Kind: h.Kind, Context: h.Context, Tag: h.Tag}, bytes.Clone(text), nil)
 		}
 	case h.Kind == frame.Broken:
-		e.onEnd(from, h.Context, DecodeFault(text))
+		e.onEnd(from, h.Context, backend.DecodeFault(text))
 	default:
 		e.onEnd(from, h.Context, nil)
 	}

@@ -81,7 +81,7 @@ func (e *Engine) mark(rank int, f *backend.Fault, told bool) {
 	if e.fault.Load() != nil { // this rank has ended; its notices are not believed
 		return
 	}
-	e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(rank)}, EncodeFault(f))
+	e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(rank)}, f.Encode(noticeMax))
 	for _, c := range e.comms {
 		if !c.acknowledges(rank) {
 			c.lose(f)
@@ -124,19 +124,6 @@ func (e *Engine) broadcast(h frame.Header, body []byte) {
 	}
 }
 
-// EncodeFault encodes a fault as a notice: the code of its sentinel, and its text.
-func EncodeFault(f *backend.Fault) []byte {
-	return append([]byte{backend.Code(f.Sentinel)}, f.Text[:min(len(f.Text), noticeMax-1)]...)
-}
-
-// DecodeFault is the inverse. Its result always has a sentinel.
-func DecodeFault(b []byte) *backend.Fault {
-	if len(b) == 0 || b[0] == 0 {
-		return &backend.Fault{Sentinel: backend.ErrInternal}
-	}
-	return &backend.Fault{Sentinel: backend.Sentinel(b[0]), Text: string(b[1:])}
-}
-
 // exclusion is the error of a rank that another one has declared lost because of f.
 func exclusion(rank, by int, f *backend.Fault) *backend.Fault {
 	text := fmt.Sprintf("rank %d was declared lost by rank ", rank)
@@ -150,7 +137,7 @@ func exclusion(rank, by int, f *backend.Fault) *backend.Fault {
 // have links with each other only. The lock is held.
 func (e *Engine) exclude(f *backend.Fault) {
 	if e.excluded = true; e.fault.Load() == nil {
-		e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(e.me)}, EncodeFault(f))
+		e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(e.me)}, f.Encode(noticeMax))
 	}
 	e.end(f)
 }

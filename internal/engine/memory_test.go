@@ -334,7 +334,7 @@ func TestReceiveOfWithdrawnMessageEndsWithBreak(t *testing.T) {
 				t.Fatalf("the receive ends with %v before the reason is known", r.Err)
 			}
 		}
-		o.write(t, frame.Header{Kind: frame.Broken, Context: 9}, string(EncodeFault(&backend.Fault{Sentinel: backend.ErrCanceled, Text: "because of the test"})))
+		o.write(t, frame.Header{Kind: frame.Broken, Context: 9}, string(backend.Faultf(backend.ErrCanceled, "because of the test").Encode(noticeMax)))
 		if err := d.Await(nil, r); err != nil || !errors.Is(r.Err, backend.ErrBroken) || !errors.Is(r.Err, backend.ErrCanceled) {
 			t.Errorf("copies: %v: %v; the receive ends with %v", copies, err, r.Err)
 		}

@@ -28,7 +28,7 @@ import (
 // Break implements backend.Comm. If this rank has closed the communicator the others may have forgotten it,
 // and Close has sent them what was known before.
 func (c *comm) Break(err error) {
-	e, f := c.e, faultOf(err)
+	e, f := c.e, backend.AsFault(err)
 	e.mu.Lock()
 	c.breaks(f)
 	e.mu.Unlock()
@@ -36,16 +36,8 @@ func (c *comm) Break(err error) {
 
 func (c *comm) breaks(f *backend.Fault) {
 	if c.broken(f) && !c.closed.Load() {
-		c.broadcast(frame.Broken, EncodeFault(f), everyone)
+		c.broadcast(frame.Broken, f.Encode(noticeMax), everyone)
 	}
-}
-
-func faultOf(err error) *backend.Fault {
-	f, ok := err.(*backend.Fault)
-	if !ok {
-		f = &backend.Fault{Sentinel: backend.Sentinel(backend.Code(err)), Text: err.Error()}
-	}
-	return f
 }
 
 // broadcast sends a notice to the other members for which to is true, through the hub where there is no connection.
@@ -90,14 +82,14 @@ func (e *Engine) onEnd(from int, id uint32, f *backend.Fault) {
 		}
 		e.sweep()
 	case !c.closed.Load() && c.broken(f):
-		c.broadcast(frame.Broken, EncodeFault(f), func(p *peer) bool { return !unlinked(p) && p.rank != from })
+		c.broadcast(frame.Broken, f.Encode(noticeMax), func(p *peer) bool { return !unlinked(p) && p.rank != from })
 	}
 }
 
 // notices passes on the notices that this rank owes the other members, the cause before the closing.
 func (c *comm) notices(send func(kind frame.Kind, body []byte)) {
 	if f := c.brk.Load(); f != nil {
-		send(frame.Broken, EncodeFault(f))
+		send(frame.Broken, f.Encode(noticeMax))
 	}
 	if c.closed.Load() && !c.isWorld {
 		send(frame.Closed, nil)

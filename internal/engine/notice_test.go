@@ -15,7 +15,7 @@ import (
 func breakFor(c *comm, f *backend.Fault, ranks ...int) {
 	c.e.mu.Lock()
 	c.broken(f)
-	c.broadcast(frame.Broken, EncodeFault(f), func(p *peer) bool { return slices.Contains(ranks, p.rank) })
+	c.broadcast(frame.Broken, f.Encode(noticeMax), func(p *peer) bool { return slices.Contains(ranks, p.rank) })
 	c.e.mu.Unlock()
 }
 

@@ -156,7 +156,7 @@ func (e *Engine) abandon(o *op, cause error) (ended bool) {
 	if !ended {
 		e.put(o, opStopped)
 	}
-	c.breaks(faultOf(cause))
+	c.breaks(backend.AsFault(cause))
 	return ended
 }
 

@@ -459,7 +459,7 @@ func (p *peer) end(h *frame.Header) error {
 		if h.Tag < 0 || int(h.Tag) >= len(e.peers) {
 			return fmt.Errorf("rank %d is lost, of %d", h.Tag, len(e.peers))
 		}
-		e.onLoss(p.rank, int(h.Tag), DecodeFault(p.note))
+		e.onLoss(p.rank, int(h.Tag), backend.DecodeFault(p.note))
 	case frame.Goodbye:
 		e.m.Said(p.rank)
 	case frame.Left:

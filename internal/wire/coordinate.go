@@ -95,7 +95,7 @@ func (g *coordinator) run(ctx context.Context, own *Conn) error {
 		err = g.round(ctx, frame.Connected)
 	}
 	if err != nil {
-		g.tell(frame.Refused, encodeRefused(err), tellTimeout)
+		g.tell(frame.Refused, backend.AsFault(err).Encode(maxRefusal), tellTimeout)
 	} else {
 		g.tell(frame.Connected, nil, tableTimeout)
 	}
@@ -235,7 +235,7 @@ func (g *coordinator) tell(kind frame.Kind, payload []byte, limit time.Duration)
 
 // refuse sends a rank that is not admitted why, and returns that.
 func (g *coordinator) refuse(c *Conn, why error) error {
-	_ = c.send(frame.Refused, encodeRefused(why), tellTimeout)
+	_ = c.send(frame.Refused, backend.AsFault(why).Encode(maxRefusal), tellTimeout)
 	c.Close()
 	g.conns[c.Rank] = cmp.Or(g.conns[c.Rank], c)
 	return why

@@ -121,7 +121,7 @@ func (m *Meeting) Confirm(ctx context.Context, connect func(context.Context) err
 		if _, ok := errors.AsType[*backend.Fault](err); !ok {
 			err = backend.Faultf(backend.ErrInit, "%v", err)
 		}
-		_ = m.conn.send(frame.Refused, encodeRefused(err), tellTimeout)
+		_ = m.conn.send(frame.Refused, backend.AsFault(err).Encode(maxRefusal), tellTimeout)
 		enough := time.AfterFunc(blame+tellTimeout, func() { m.conn.Close() })
 		defer enough.Stop()
 	}

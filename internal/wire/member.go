@@ -139,30 +139,14 @@ func decodeTable(b []byte, size int) ([]Member, error) {
 	return members, nil
 }
 
-// encodeRefused encodes why the job fails to start, or why a rank cannot connect: the code of a sentinel,
-// and a text.
-func encodeRefused(err error) []byte {
-	text := err.Error()
-	if f, ok := errors.AsType[*backend.Fault](err); ok {
-		text = f.Text
-	}
-	return append([]byte{backend.Code(err)}, text[:min(len(text), maxRefusal-1)]...)
-}
-
-// decodeRefused reads it, as the error that every rank returns.
+// decodeRefused reads why the job fails to start, or why a rank cannot connect.
 func decodeRefused(b []byte) *backend.Fault {
-	f := &backend.Fault{Sentinel: backend.ErrInternal}
-	if len(b) == 0 {
-		return f
-	}
-	if s := backend.Sentinel(b[0]); s != nil {
-		f.Sentinel = s
-	}
+	f := backend.DecodeFault(b)
 	f.Text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return '?'
 		}
 		return r
-	}, strings.ToValidUTF8(string(b[1:]), "?"))
+	}, strings.ToValidUTF8(f.Text, "?"))
 	return f
 }

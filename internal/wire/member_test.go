@@ -126,7 +126,7 @@ func TestRefusalTextIsOneLine(t *testing.T) {
 		{backend.Faultf(backend.ErrInit, "a\x1b[2J\nb\xff"), backend.ErrInit, "a?[2J?b?"},
 		{backend.Faultf(backend.ErrInit, "%s", strings.Repeat("x", 2*maxRefusal)), backend.ErrInit, strings.Repeat("x", maxRefusal-1)},
 	} {
-		b := encodeRefused(c.err)
+		b := backend.AsFault(c.err).Encode(maxRefusal)
 		has(t, decodeRefused(b), c.want, c.text)
 		if len(b) > maxRefusal {
 			t.Errorf("%d bytes", len(b))
@@ -202,7 +202,7 @@ func FuzzTable(f *testing.F) {
 
 // FuzzRefused decodes anything as a refusal of the coordinator: always an error, in one line.
 func FuzzRefused(f *testing.F) {
-	f.Add(encodeRefused(backend.Faultf(backend.ErrInit, "two processes")))
+	f.Add(backend.Faultf(backend.ErrInit, "two processes").Encode(maxRefusal))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if err := decodeRefused(b); err.Sentinel == nil || strings.ContainsAny(err.Error(), "\n\r\x1b") {
 			t.Errorf("%q", err)
