@@ -87,4 +87,17 @@ var membershipMutants = []mutant{
 		new: `		_ = p
 `,
 		why: "a rank of the node is lost for silence though its process runs", test: "internal/engine TestRankOfNodeThatRunsIsNotLostForSilence", plain: true},
+	{file: "internal/job/machine.go",
+		old: `	case e.Follows && !m.Decided:`,
+		new: `	case e.Follows && !m.Decided && m.first != nil:`,
+		why: "a rank that failed because of another one is blamed", test: "internal/job TestRankThatOthersFollowGivesJobItsStatus", plain: true},
+	{file: "internal/job/machine.go",
+		old: `		if m.first == nil {
+			m.first = &e
+			m.after(follow, followLimit)
+		}`,
+		new: `		if m.first = &e; m.due[follow].IsZero() {
+			m.after(follow, followLimit)
+		}`,
+		why: "of the ranks that failed because of one that does not end, the last is blamed", test: "internal/job TestRankThatOthersFollowGivesJobItsStatus", plain: true},
 }
