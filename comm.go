@@ -108,8 +108,11 @@ func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 // Not collective. Operations of other ranks that still need this rank fail afterwards.
 //
 // Errors: [ErrMismatch] if the ranks' calls of an earlier collective differ and this rank did not wait for the
-// others in it. [ErrRequest] from the world's Close if a send or receive on it is under way for which no
-// goroutine waits; it names the peer and the tag. Such a send gets a second to be received.
+// others in it, or has not waited for its request. [ErrRequest] if the program has not waited for an operation
+// that it has started, and no goroutine waits for it now: messages count while they are under way, collectives
+// always. The error names one, with its peer and tag, and says how many more there are. Messages on their way and
+// collectives get up to a second to complete. The world's Close also returns such errors of the communicators that
+// it closes, and an ErrRequest that closing another communicator has returned.
 // [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
 // blocking function of the library after 5 s.
 func (c *Comm) Close() error { return c.base().Close() }

@@ -24,7 +24,8 @@ import (
 //
 // Not collective: Run joins no job, and can be called any number of times.
 //
-// Errors: [ErrCount] for n below 1; [ErrInit] for a nil body or wrong settings; those of body.
+// Errors: [ErrCount] for n below 1; [ErrInit] for a nil body or wrong settings; those of body, and on ranks where body
+// returns nil those of [Comm.Close].
 //
 // Deadline: the operations of the world end when ctx does, as for [Init].
 func Run(ctx context.Context, n int, body func(world *Comm) error) error {
@@ -56,7 +57,9 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 				if err != nil {
 					first.add(rank, err)
 				}
-				_ = world.CloseWith(err) // the ranks' own errors are more useful
+				if closed := world.CloseWith(err); err == nil && closed != nil {
+					first.add(rank, closed)
+				}
 			}()
 			err = guard(func() error { return body(world) })
 		})

@@ -155,8 +155,8 @@ type Request struct {
 	// message that it receives, as a whole; otherwise the message is in the buffer.
 	Parts Parts
 
-	// Owner, if not nil, knows whether the program has waited for the request. Close asks it (Unwaited).
-	Owner Owner
+	// Owner is the layer above's record of the operation, nil if the program does not know of the request.
+	Owner any
 
 	// Impl is the backend's record of the operation. The backend may keep it
 	// across uses of the request, which saves an allocation.
@@ -289,11 +289,13 @@ type Comm interface {
 	// Wake makes every goroutine that is in an operation of this process, Await included, check
 	// again whether what it waits for is ready and whether its Bound has ended.
 	Wake()
+	// UnderWay calls f for every request of this communicator that is under way, with the lock held under which it
+	// completes. moves says that it is a send, or a receive whose message has matched.
+	UnderWay(f func(r *Request, moves bool))
 	// Abort ends the job. Every operation of every rank fails with ErrPeerLost,
 	// and the error names this rank and the code.
 	Abort(code int) error
 	// Close releases the communicator. Closing the first communicator of the job
-	// leaves the job in good order. Closing twice is harmless. Closing the
-	// first begins with [Unwaited], and returns that error if there is no other.
+	// leaves the job in good order. Closing twice is harmless.
 	Close() error
 }

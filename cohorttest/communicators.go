@@ -376,6 +376,7 @@ func closing(r *Rank) {
 	r.OK(err)
 	req, err := cohort.Irecv(d, make([]int32, 1), r.Rank, 1) // no other rank's Close can end it
 	r.OK(err)
+	req.Done() // a goroutine waits for it
 	r.OK(d.Close())
 	_, err = req.Wait()
 	r.Is(err, cohort.ErrClosed, "Wait for a receive of a communicator that was closed")

@@ -1,13 +1,16 @@
 package cohorttest
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"runtime"
 
 	"github.com/cohort-hpc/cohort"
 )
 
 // forgotten starts operations of every kind and drops their requests: none has Wait or Close called. Then it closes
-// their communicator, or drops that too. A backend that lends their buffers to a library must keep them in place until the
+// their communicator, or drops that too, and closes the world. Both say that requests were dropped. A backend that lends their buffers to a library must keep them in place until the
 // library has done with them: the runtime ends a process that lets the collector find a pinned buffer.
 func forgotten(r *Rank) {
 	for _, closes := range []bool{true, false} {
@@ -22,7 +25,7 @@ func forgotten(r *Rank) {
 		r.OK(r.Comm.Barrier())
 		collect()
 		if closes {
-			r.OK(c.Close())
+			r.Is(c.Close(), cohort.ErrRequest, "Close")
 		}
 	}
 	first := true // a ring; the others are no different here
@@ -33,8 +36,60 @@ func forgotten(r *Rank) {
 		first = false
 		forgetFamilies(r, r.Comm, neighborFamilies[int32](h))
 		r.OK(h.on.(interface{ Barrier() error }).Barrier()) // a rank that closes it ends what the others wait for
+		r.Is(h.close(), cohort.ErrRequest, "Close of %s", h.name)
 	})
 	collect()
+	r.Is(r.World.Close(), cohort.ErrRequest, "Close of the world")
+}
+
+// unwaited checks the error of closing the communicator on, on which the program has not waited for an operation with
+// this name. With a tag it is a receive from this rank; otherwise it is a collective.
+func (r *Rank) unwaited(err error, on, name string, peer, tag int) {
+	text := fmt.Sprintf("%v: the program has not waited for its %s", cohort.ErrRequest, name)
+	var op *cohort.OpError
+	if !errors.As(err, &op) || op.Op != "close" || op.Comm != on || op.Rank != r.Rank || op.Peer != peer || op.Tag != tag || op.Err.Error() != text {
+		r.Errorf("Close of %s: %v, want %q of %s with peer %d and tag %d", on, err, text, name, peer, tag)
+	}
+}
+
+// notWaitedFor closes the world while a receive is under way for which nobody waits.
+func notWaitedFor(r *Rank) {
+	_, err := cohort.Irecv(r.World, make([]int32, 1), r.Rank, 7) // no other rank's Close can end it
+	r.OK(err)
+	r.unwaited(r.World.Close(), r.World.Name(), "irecv", r.Rank, 7)
+}
+
+// notWaitedForDerived closes communicators on which the program has not waited for an operation, whether it is complete or not, and
+// leaves one open. Close of the world tells of the first again, since nobody need have looked at the error of a deferred Close.
+func notWaitedForDerived(r *Rank) {
+	one, two := make([]int32, 1), make([]int32, 1)
+	started := func(p *cohort.Persistent, err error) error {
+		r.OK(err)
+		return p.Start()
+	}
+	first := ""
+	for _, o := range []struct {
+		name      string
+		peer, tag int
+		start     func(c *cohort.Comm) error
+	}{
+		{"iallreduce", cohort.Undefined, cohort.Undefined, func(c *cohort.Comm) error { _, err := cohort.Iallreduce(c, one, two, cohort.Sum); return err }},
+		{"irecv", r.Rank, 7, func(c *cohort.Comm) error { _, err := cohort.Irecv(c, one, r.Rank, 7); return err }},
+		{"isendrecv", r.Rank, 7, func(c *cohort.Comm) error { _, err := cohort.Isendrecv(c, one, r.Rank, 8, two, r.Rank, 7); return err }},
+		{"recvinit", r.Rank, 7, func(c *cohort.Comm) error { return started(cohort.RecvInit(c, one, r.Rank, 7)) }},
+		{"ibcast", 0, cohort.Undefined, func(c *cohort.Comm) error { _, err := cohort.Ibcast(c, one, 0); return err }},
+		{"ibarrier", cohort.Undefined, cohort.Undefined, func(c *cohort.Comm) error { _, err := c.Ibarrier(); return err }},
+		{"allgatherinit", cohort.Undefined, cohort.Undefined, func(c *cohort.Comm) error { return started(cohort.AllgatherInit(c, one, make([]int32, r.Size))) }},
+	} {
+		c, err := r.World.Dup()
+		r.OK(err)
+		r.OK(o.start(c))
+		r.OK(c.Barrier())
+		r.OK(r.World.Barrier())
+		r.unwaited(c.Close(), c.Name(), o.name, o.peer, o.tag)
+		first = cmp.Or(first, c.Name())
+	}
+	r.unwaited(r.World.Close(), first, "iallreduce", cohort.Undefined, cohort.Undefined)
 }
 
 // forget drops a persistent operation that was never started, one that is complete, and one that is under way. A

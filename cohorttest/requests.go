@@ -1,7 +1,6 @@
 package cohorttest
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 
@@ -22,8 +21,9 @@ func requestScenarios() []scenario {
 		{name: "requests/wait-again", body: waitAgain},
 		{name: "requests/cancel", body: cancel},
 		{name: "requests/errors-in-sets", body: errorsInSets},
-		{name: "requests/forgotten", turns: true, body: forgotten},
+		{name: "requests/forgotten", alone: true, body: forgotten},
 		{name: "requests/not-waited-for", alone: true, body: notWaitedFor},
+		{name: "requests/not-waited-for-derived", alone: true, body: notWaitedForDerived},
 	}
 }
 
@@ -337,16 +337,5 @@ func errorsInSets(r *Rank) {
 	}
 	if !truncated {
 		r.Errorf("WaitSome did not return the truncated receive's error")
-	}
-}
-
-// notWaitedFor closes the world while a receive is under way for which nobody waits.
-func notWaitedFor(r *Rank) {
-	_, err := cohort.Irecv(r.World, make([]int32, 1), r.Rank, 7) // no other rank's Close can end it
-	r.OK(err)
-	err = r.World.Close()
-	var op *cohort.OpError
-	if r.Is(err, cohort.ErrRequest, "Close") && (!errors.As(err, &op) || op.Op != "close" || op.Peer != r.Rank || op.Tag != 7) {
-		r.Errorf("Close: %v, want the peer %d and the tag 7", err, r.Rank)
 	}
 }

@@ -220,6 +220,8 @@ func viewClose(r *Rank) {
 		for range 1 << tests {
 			q.Test()
 		}
+		q.Done() // from here on a goroutine waits for it
+		p.Done()
 		r.OK(d.Close())
 		ended := func(q *cohort.Request, what string) bool {
 			_, err := q.Wait()

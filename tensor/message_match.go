@@ -167,6 +167,7 @@ func (c *Comm) post(m *messages, source, tag int) (l *envelope, q *cohort.Reques
 		l.free()
 		return nil, nil, err
 	}
+	q.Done() // from now on a goroutine waits for it, as Close asks
 	m.posted++
 	return l, q, nil
 }

@@ -155,10 +155,6 @@ func (g *group) absent(rank int, env match.Env) error {
 // too. A rank that closes the first communicator has left the job, and is gone from all.
 func (c *Comm) Close() error {
 	g, j := c.group, c.group.job
-	var err error
-	if g.key == worldKey {
-		err = backend.Unwaited(c, c.underWay)
-	}
 	c.Recovery.Close()
 	j.mu.Lock()
 	groups := []*group{g}
@@ -173,11 +169,11 @@ func (c *Comm) Close() error {
 	for _, g := range groups {
 		g.sweep()
 	}
-	return err
+	return nil
 }
 
-// underWay calls f for the requests under way.
-func (c *Comm) underWay(f func(r *backend.Request, moves bool)) {
+// UnderWay implements backend.Comm.
+func (c *Comm) UnderWay(f func(r *backend.Request, moves bool)) {
 	for _, w := range c.group.World {
 		r := c.group.job.ranks[w]
 		r.mu.Lock()

@@ -3,7 +3,6 @@
 package mpi
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -175,14 +174,13 @@ func (c *comm) begin() {
 func (c *comm) Close() error {
 	e := &c.p.engine
 	if c.isWorld {
-		err := backend.Unwaited(c, c.underWay)
 		if !c.gate.Shut() {
 			return nil
 		}
 		c.drop(errClosed)
 		e.remove(c)
 		c.p.removeProcessor()
-		return cmp.Or(c.p.finalize(c), err)
+		return c.p.finalize(c)
 	}
 	world := c.p.world
 	if !world.reenter() {
@@ -194,8 +192,8 @@ func (c *comm) Close() error {
 	return nil
 }
 
-// underWay calls f for the requests under way.
-func (c *comm) underWay(f func(r *backend.Request, moves bool)) {
+// UnderWay implements backend.Comm.
+func (c *comm) UnderWay(f func(r *backend.Request, moves bool)) {
 	for i := range c.queues {
 		q := &c.queues[i]
 		q.mu.Lock()

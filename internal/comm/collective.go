@@ -154,8 +154,8 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 	tr := k.traceOf(call, backend.Nonblocking)
 	t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	op, err := k.startOp(call)
-	k.life.leave()
 	if err != nil {
+		k.life.leave()
 		k.ended(t, err)
 		return nil, c.collError(call, err)
 	}
@@ -163,6 +163,8 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 	q.op, q.coll, q.peer, q.tag, q.ticket = op, call.Coll, rootOf(call), Undefined, t
 	q.limits(c.bound)
 	q.begin()
+	k.launched(launched{q: q})
+	k.life.leave()
 	return q, nil
 }
 
@@ -199,11 +201,13 @@ func (c *Comm) Persist(call *backend.Call) (*Persistent, error) {
 	t := k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
 	op, err := k.prepareOp(c.begun().bound, call)
 	k.ended(t, err)
-	k.life.leave()
+	defer k.life.leave()
 	if err != nil {
 		return nil, c.collError(call, err)
 	}
-	return c.persistent(&Persistent{op: op, trace: tr}, CollName(call.Coll, backend.Persistent), nil, rootOf(call), Undefined), nil
+	p := c.persistent(&Persistent{op: op, trace: tr}, CollName(call.Coll, backend.Persistent), nil, rootOf(call), Undefined)
+	k.launched(launched{p: p})
+	return p, nil
 }
 
 func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operation, error) {

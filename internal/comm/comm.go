@@ -50,6 +50,7 @@ type core struct {
 	ticket flight.Ticket // of the record of call, while it is under way
 	seq    uint32        // of the next collective
 	runner *sched.Runner
+	begun  []launched // the nonblocking and persistent collectives, except for some that are over
 
 	neighbors   *backend.Neighbors // nil: it is neither a grid nor a graph
 	windowsMade int

@@ -35,17 +35,18 @@ func newAlone() *alone {
 	return a
 }
 
-func (a *alone) Rank() int                  { return a.rank }
-func (a *alone) Size() int                  { return 2 }
-func (a *alone) Caps() backend.Caps         { return backend.Caps{ThreadLevel: "funneled", MaxTag: 1 << 20} }
-func (a *alone) WorldRank(rank int) int     { return rank }
-func (a *alone) NodeOf(int) int             { return 0 }
-func (a *alone) OnWait(_, _ func())         {}
-func (a *alone) Broken() error              { return nil }
-func (a *alone) Wake()                      {}
-func (a *alone) Poll()                      {}
-func (a *alone) Flush()                     {}
-func (a *alone) Available() (int64, string) { return -1, "" }
+func (a *alone) Rank() int                             { return a.rank }
+func (a *alone) Size() int                             { return 2 }
+func (a *alone) Caps() backend.Caps                    { return backend.Caps{ThreadLevel: "funneled", MaxTag: 1 << 20} }
+func (a *alone) WorldRank(rank int) int                { return rank }
+func (a *alone) NodeOf(int) int                        { return 0 }
+func (a *alone) OnWait(_, _ func())                    {}
+func (a *alone) Broken() error                         { return nil }
+func (a *alone) Wake()                                 {}
+func (a *alone) Poll()                                 {}
+func (a *alone) Flush()                                {}
+func (a *alone) UnderWay(func(*backend.Request, bool)) {}
+func (a *alone) Available() (int64, string)            { return -1, "" }
 
 func (a *alone) Derive([]int, uint32) (backend.Comm, error) {
 	*a.open++

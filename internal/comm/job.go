@@ -43,8 +43,9 @@ type job struct {
 	follows  atomic.Bool      // an operation has ended because of another rank
 
 	open  gate.Gate          // every communicator except the world is inside until it is closed
-	mu    word.Mutex         // guards the field below, and is held to enter the gate
+	mu    word.Mutex         // guards the fields below, and is held to enter the gate
 	comms map[*core]struct{} // the communicators that are not closed
+	late  error              // what the world's Close tells of communicators: operations that were not waited for, and errors of those that it closes
 }
 
 // NewWorld makes the first communicator of a job. Its operations end when ctx does.
@@ -119,11 +120,7 @@ func (c *Comm) Close() error {
 	if c == nil || c.core == nil {
 		return nil
 	}
-	err := c.core.close(time.Now().Add(QuiesceFor)) // one deadline for all communicators together
-	if _, named := err.(*backend.OpError); named {
-		return err // it names an operation that was not waited for
-	}
-	return c.failed("close", err)
+	return c.core.close(time.Now().Add(QuiesceFor)) // one deadline for all communicators together
 }
 
 // CloseWith closes a communicator. If why is not nil this rank has failed, and leaves its job: why tells the
@@ -179,7 +176,10 @@ func (j *job) goesOn() {
 func (j *job) closeDerived(end time.Time) {
 	j.open.Shut()
 	for _, k := range j.derived() {
-		_ = k.close(end)
+		err := k.close(end)
+		j.mu.Lock()
+		j.late = cmp.Or(j.late, err)
+		j.mu.Unlock()
 	}
 	j.open.AwaitEmpty(left(end))
 }
@@ -231,6 +231,7 @@ func (k *core) close(end time.Time) error {
 	if alone {
 		mismatch = k.runner.Quiesce()
 	}
+	unwaited := k.unwaited(alone, end)
 	err := k.bc.Close()
 	for _, h := range handles {
 		h.cancel()
@@ -238,8 +239,12 @@ func (k *core) close(end time.Time) error {
 	if err = cmp.Or(mismatch, err); k.reported.Load() && errors.Is(err, backend.ErrMismatch) {
 		err = nil // a call has told it
 	}
+	err = cmp.Or(k.home.failed("close", err), unwaited)
 	j.mu.Lock()
 	delete(j.comms, k)
+	if j.late = cmp.Or(j.late, unwaited); k == j.world {
+		err = cmp.Or(err, j.late)
+	}
 	j.mu.Unlock()
 	if k != j.world {
 		j.open.Leave()

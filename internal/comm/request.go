@@ -204,25 +204,20 @@ func (q *Request) store(st backend.Status, err error, to phase, underWay bool) (
 	return st, err
 }
 
-// Unwaited implements backend.Owner. The word changes before a goroutine uses the record.
-func (q *Request) Unwaited() *backend.OpError {
-	if q.word.Load() != uint32(phaseOpen) {
-		return nil
+// operation returns the name of the operation.
+func (q *Request) operation() string {
+	if q.coll != 0 {
+		return CollName(q.coll, backend.Nonblocking)
 	}
-	return &backend.OpError{Op: "close", Comm: q.c.Name(), Rank: q.c.Rank(), Peer: q.peer, Tag: q.tag,
-		Err: fault(backend.ErrRequest, "the program has not waited for its %s", q.name)}
+	return q.name
 }
 
 func (q *Request) failed(err error) error {
-	name := q.name
-	if q.coll != 0 {
-		name = CollName(q.coll, backend.Nonblocking)
-	}
 	peer, tag := q.peer, q.tag
 	if x, ok := q.op.(*exchange); ok && x.recv.Ready() && x.recv.Err == nil { // it is the send that failed
 		peer, tag = x.dest, x.sendTag
 	}
-	return q.c.Failed(name, peer, tag, err)
+	return q.c.Failed(q.operation(), peer, tag, err)
 }
 
 // Wait waits until the operation is complete, or its deadline has passed, and returns its result.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -230,9 +229,6 @@ func (c *comm) Close() error {
 	if c.native != nil && !c.closed.Load() {
 		err = c.native.Quiesce()
 	}
-	if c.isWorld {
-		err = cmp.Or(err, backend.Unwaited(c, c.underWay))
-	}
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
 	}
@@ -245,8 +241,8 @@ func (c *comm) Close() error {
 	return err
 }
 
-// underWay calls f for the requests under way.
-func (c *comm) underWay(f func(r *backend.Request, moves bool)) {
+// UnderWay implements backend.Comm.
+func (c *comm) UnderWay(f func(r *backend.Request, moves bool)) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	c.e.each(func(o *op) {

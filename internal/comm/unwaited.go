@@ -1,0 +1,99 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// launched is a nonblocking or a persistent collective.
+type launched struct {
+	q *Request // nil: it is persistent
+	p *Persistent
+}
+
+// request returns the request of the last start.
+func (l launched) request() *Request {
+	if l.p != nil {
+		return l.p.last.Load()
+	}
+	return l.q
+}
+
+// over reports whether the collective has ended and is not started again.
+func (l launched) over() bool {
+	p := l.request().phase()
+	return p >= phaseClosed || l.p == nil && p.stored()
+}
+
+// launched notes a collective. The caller has taken the communicator.
+func (k *core) launched(l launched) {
+	if n := len(k.begun); n == cap(k.begun) {
+		if k.begun = slices.DeleteFunc(k.begun, launched.over); len(k.begun) > n/2 {
+			k.begun = slices.Grow(k.begun, n)
+		}
+	}
+	k.begun = append(k.begun, l)
+}
+
+// unwaited returns the error of the operations that the program has started and for which no goroutine waits, nil if
+// there are none. It names the first and says how many there are. Collectives and messages that are on their way get
+// up to a second to complete, but not past end. A collective that has then failed counts only if it tells of a
+// mismatch. colls says that the caller has taken the communicator.
+func (k *core) unwaited(colls bool, end time.Time) error {
+	var list []*Request
+	var moving []backend.Pending
+	held := map[*Request]bool{} // so that nobody uses their records again
+	hold := func(q *Request) bool {
+		if !held[q] && q.word.CompareAndSwap(uint32(phaseOpen), uint32(phaseOpen)+oneHold) {
+			held[q] = true
+			list = append(list, q)
+		}
+		return held[q]
+	}
+	k.bc.UnderWay(func(r *backend.Request, moves bool) {
+		if q, ok := r.Owner.(*Request); ok && hold(q) && moves {
+			moving = append(moving, r)
+		}
+	})
+	messages := len(list)
+	if colls {
+		for _, l := range k.begun {
+			if q := l.request(); hold(q) {
+				moving = append(moving, q.op)
+			}
+		}
+	}
+	b := &backend.Bound{Timeout: min(time.Second, left(end)), Since: time.Now()}
+	for _, p := range moving {
+		_ = k.bc.Await(b, p)
+	}
+	var mismatch error
+	var first *backend.OpError
+	text, more := "", 0
+	for i, q := range list {
+		switch {
+		case i >= messages && q.op.Ready() && q.op.Err() != nil:
+			if err := q.op.Err(); errors.Is(err, backend.ErrMismatch) && !k.reported.Load() {
+				mismatch = q.failed(err)
+			}
+		case first == nil:
+			first = &backend.OpError{Op: "close", Comm: k.name, Rank: k.rank, Peer: q.peer, Tag: q.tag}
+			text = "the program has not waited for its " + q.operation()
+		default:
+			more++
+		}
+		q.leave()
+	}
+	if mismatch != nil || first == nil {
+		return mismatch
+	}
+	if more > 0 {
+		text = fmt.Sprintf("%s, and neither for %d more", text, more)
+	}
+	first.Err = fault(backend.ErrRequest, "%s", text)
+	return first
+}
