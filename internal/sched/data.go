@@ -148,7 +148,24 @@ func (d *data) land(round *coll.Round) error {
 	if len(round.Local) == 0 {
 		return nil
 	}
+	if d.o.r.oneThread && d.userOp() {
+		return d.apart(round.Local)
+	}
 	return d.local(round.Local)
+}
+
+func (d *data) userOp() bool { return d.o.call.Op != nil && d.o.call.Op.Code == backend.OpUser }
+
+// apart is local in a goroutine that a user's operation may end: the caller's may be in the middle of other work.
+func (d *data) apart(actions []coll.Action) error {
+	err := backend.UserFault(nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = d.local(actions)
+	}()
+	<-done
+	return err
 }
 
 var truncated = backend.Code(backend.ErrTruncate)
@@ -172,7 +189,7 @@ func (d *data) long(actions []coll.Action) bool {
 	}
 	bytes := 0
 	for i := range actions {
-		if a := &actions[i]; a.Kind == coll.Reduction && d.o.call.Op.Code == backend.OpUser {
+		if actions[i].Kind == coll.Reduction && d.userOp() {
 			return true
 		}
 		bytes += actions[i].Dst.N
@@ -181,16 +198,16 @@ func (d *data) long(actions []coll.Action) bool {
 }
 
 // local does a round's copies and reductions. A panic of a user's operation is an error. If the operation ends the
-// goroutine, local ends the data phase, and does not return.
+// goroutine, local ends the data phase, unless the caller waits for the goroutine (apart), and does not return.
 func (d *data) local(actions []coll.Action) (err error) {
 	op, returned := d.o.call.Op, false
-	if op != nil && op.Code == backend.OpUser {
+	if d.userOp() {
 		defer func() {
 			if returned {
 				return
 			}
 			p := recover()
-			if err = backend.UserFault(p); p == nil {
+			if err = backend.UserFault(p); p == nil && !d.o.r.oneThread {
 				d.err = err
 				d.o.moved()
 			}
