@@ -20,7 +20,7 @@ type Config struct {
 
 	// Pin selects what the workers are pinned to (COHORT_PIN): pool.None, pool.Cores or
 	// pool.NUMA.
-	Pin pool.Policy
+	Pin pool.Pinning
 
 	// Workspace, if not nil, makes a value for each worker, such as a solver. It is called on
 	// the worker's thread, so that the memory it first writes is near that thread.

@@ -68,7 +68,7 @@ func findPlace(node *cohort.Comm, mine topo.CPUSet, threads int) (place, error) 
 
 // planFor returns how the threads of the ranks that share this rank's processors are spread over
 // them. Each rank gets room for the largest number of threads of any of them.
-func planFor(machine *topo.Node, p place, pin pool.Policy) (*topo.Plan, error) {
+func planFor(machine *topo.Node, p place, pin pool.Pinning) (*topo.Plan, error) {
 	policy, err := topo.ParsePolicy(string(pin))
 	if err != nil {
 		return nil, err

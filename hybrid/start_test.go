@@ -176,7 +176,7 @@ func TestJoinAcceptsDifferentThreadCounts(t *testing.T) {
 func TestMoreThreadsThanProcessorsIsNoted(t *testing.T) {
 	var out strings.Builder
 	n := 2*runtime.NumCPU() + 1
-	policies := []pool.Policy{pool.None}
+	policies := []pool.Pinning{pool.None}
 	if runtime.GOOS == "linux" {
 		policies = append(policies, pool.Cores, pool.NUMA)
 	}

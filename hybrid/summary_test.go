@@ -70,7 +70,7 @@ func TestPartlySharedProcessorsAreNoted(t *testing.T) {
 		t.Skip("threads can be pinned on Linux only, and there have to be two processors")
 	}
 	for _, k := range []struct {
-		pin   pool.Policy
+		pin   pool.Pinning
 		parts []topo.CPUSet
 		want  bool
 	}{

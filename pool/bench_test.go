@@ -23,13 +23,13 @@ import (
 func BenchmarkOpenMP(b *testing.B) {
 	program := openMP(b)
 	for _, spin := range []time.Duration{0, 2 * time.Microsecond, 10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond} {
-		for _, pin := range []Policy{None, Cores} {
+		for _, pin := range []Pinning{None, Cores} {
 			b.Run(fmt.Sprintf("busy=%v/pin=%s", spin, pin), func(b *testing.B) { againstOpenMP(b, program, spin, pin) })
 		}
 	}
 }
 
-func againstOpenMP(b *testing.B, program string, spin time.Duration, pin Policy) {
+func againstOpenMP(b *testing.B, program string, spin time.Duration, pin Pinning) {
 	calls := int(min(20000, 20*time.Millisecond/max(spin, 1)))
 	omp := exec.Command(program, "2", "2", strconv.FormatInt(int64(spin), 10), strconv.Itoa(calls))
 	omp.Env = append(os.Environ(), "OMP_PROC_BIND="+strconv.FormatBool(pin == Cores))

@@ -7,20 +7,20 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Policy selects what workers are pinned to.
-type Policy string
+// Pinning selects what workers are pinned to.
+type Pinning string
 
-// The policies. [topo.Node.Share] defines what they mean for a node.
+// What workers can be pinned to. [topo.Node.Share] defines what they mean for a node.
 const (
-	FromEnv Policy = ""      // the value of COHORT_PIN, or None
-	None    Policy = "none"  // workers run wherever the process may run
-	Cores   Policy = "cores" // each worker has its own core, or a hardware thread if cores are short
-	NUMA    Policy = "numa"  // each worker has the cores of the rank's share in one NUMA domain
+	FromEnv Pinning = ""      // the value of COHORT_PIN, or None
+	None    Pinning = "none"  // workers run wherever the process may run
+	Cores   Pinning = "cores" // each worker has its own core, or a hardware thread if cores are short
+	NUMA    Pinning = "numa"  // each worker has the cores of the rank's share in one NUMA domain
 )
 
-// ParsePolicy reads the name of a policy.
-func ParsePolicy(s string) (Policy, error) {
-	switch p := Policy(s); p {
+// ParsePinning reads the name of a pinning.
+func ParsePinning(s string) (Pinning, error) {
+	switch p := Pinning(s); p {
 	case None, Cores, NUMA:
 		return p, nil
 	}
@@ -37,7 +37,7 @@ type Config struct {
 	Threads int
 
 	// Pin is the policy (COHORT_PIN).
-	Pin Policy
+	Pin Pinning
 
 	// CPUs lists the processors of each worker, by the kernel's numbers; a worker with an empty set
 	// is not pinned. If CPUs is nil, Pin decides.
@@ -69,14 +69,14 @@ func (c Config) resolve() (Config, error) {
 	if c.Pin == FromEnv {
 		c.Pin = None
 		if v, _ := c.Env("COHORT_PIN"); v != "" {
-			p, err := ParsePolicy(v)
+			p, err := ParsePinning(v)
 			if err != nil {
 				return c, faultf(backend.ErrInit, "COHORT_PIN is %q; want none, cores or numa", v)
 			}
 			c.Pin = p
 		}
 	}
-	if _, err := ParsePolicy(string(c.Pin)); err != nil {
+	if _, err := ParsePinning(string(c.Pin)); err != nil {
 		return c, err
 	}
 	if c.LocalSize == 0 && c.LocalRank == 0 {

@@ -10,19 +10,19 @@ import (
 // sum. A task uses the value of its worker, which no other goroutine uses at that time.
 type Locals[T any] struct{ values []T }
 
-// NewLocals calls make on each worker's thread. Memory that make writes first belongs to the NUMA
+// NewLocals calls newValue on each worker's thread. Memory that newValue writes first belongs to the NUMA
 // domain of the worker, and a library that keeps state per thread finds it again.
 //
-// If make fails for a worker, NewLocals returns the TaskError and closes the other values that
+// If newValue fails for a worker, NewLocals returns the TaskError and closes the other values that
 // implement io.Closer. It returns ErrBusy if called in a task of the pool.
-func NewLocals[T any](p *Pool, make func(worker int) (T, error)) (*Locals[T], error) {
+func NewLocals[T any](p *Pool, newValue func(worker int) (T, error)) (*Locals[T], error) {
 	var l Locals[T]
 	if p != nil {
-		l.values = slices.Repeat([]T{*new(T)}, p.Workers())
+		l.values = make([]T, p.Workers())
 	}
-	made := slices.Repeat([]bool{false}, len(l.values))
+	made := make([]bool, len(l.values))
 	err := ForEachWorker(p, func(worker int) (err error) {
-		l.values[worker], err = make(worker)
+		l.values[worker], err = newValue(worker)
 		made[worker] = err == nil
 		return err
 	})

@@ -356,7 +356,7 @@ func TestResolvedFillsInEnvironment(t *testing.T) {
 // TestMemoryPolicyAgreesWithDescribe checks that MemoryPolicy and Describe report the same of
 // pinned workers.
 func TestMemoryPolicyAgreesWithDescribe(t *testing.T) {
-	for _, pin := range []Policy{None, Cores} {
+	for _, pin := range []Pinning{None, Cores} {
 		if pin != None && !canPin {
 			continue
 		}

@@ -106,7 +106,7 @@ func TestWorkersArePinned(t *testing.T) {
 		{CPUs: every}, {CPUs: every, Pin: None},
 	} {
 		name := fmt.Sprintf("%d %s%v", cfg.Threads, cfg.Pin, cfg.CPUs)
-		policy := map[Policy]topo.Policy{Cores: topo.Cores, NUMA: topo.NUMA, FromEnv: topo.Cores}[cfg.Pin]
+		policy := map[Pinning]topo.Policy{Cores: topo.Cores, NUMA: topo.NUMA, FromEnv: topo.Cores}[cfg.Pin]
 		want := cfg.CPUs
 		if want == nil {
 			shares, err := node.Share(cfg.LocalRank, max(cfg.LocalSize, 1), cfg.Threads, policy)
@@ -189,7 +189,7 @@ func TestProcessesOfNodeShareProcessors(t *testing.T) {
 	if len(node.CPUs) < size {
 		t.Skipf("%d processors are too few for %d ranks to have one each", len(node.CPUs), size)
 	}
-	for _, pin := range []Policy{Cores, NUMA} {
+	for _, pin := range []Pinning{Cores, NUMA} {
 		of := make(map[int]int) // the rank that has a processor
 		for rank := range size {
 			p := open(t, Config{Threads: 3, Pin: pin, LocalRank: rank, LocalSize: size})

@@ -27,7 +27,7 @@ func newCrew(world *cohort.Comm, threads int, pin string, env *hybrid.Env) (*cre
 	if env == nil {
 		var err error
 		// Only the program may set the variables of solver libraries.
-		w.env, err = hybrid.Join(world, &hybrid.Config{Threads: threads, Pin: pool.Policy(pin), KeepEnvironment: true})
+		w.env, err = hybrid.Join(world, &hybrid.Config{Threads: threads, Pin: pool.Pinning(pin), KeepEnvironment: true})
 		if err != nil {
 			return nil, err
 		}

@@ -29,6 +29,7 @@ type result struct {
 	body  []byte // encoded
 	rank  int    // that ran the task
 	err   error
+	stack []byte // of a panic
 }
 
 // leader hands out the tasks. Only its goroutine uses the fields up to stopped.
@@ -91,7 +92,7 @@ func lead[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In], 
 				out, err = values.Decode[Out](r.body, r.rank)
 			}
 			if err != nil {
-				err = &Error{Index: r.index, Rank: r.rank, Err: err}
+				err = &Error{Index: r.index, Rank: r.rank, Err: err, Stack: r.stack}
 			}
 			if !yield(out, err) {
 				return nil
@@ -258,7 +259,10 @@ func (l *leader) receive(m message) error {
 	delete(l.running, worker)
 	r := result{index: m.index, body: m.body, rank: worker}
 	if m.kind == failed {
-		r.err = errors.New(string(m.body))
+		var f failure
+		if f, r.err = values.Decode[failure](m.body, worker); r.err == nil {
+			r.err, r.stack = errors.New(f.Text), f.Stack
+		}
 	}
 	l.results <- r
 	return nil

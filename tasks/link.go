@@ -15,9 +15,15 @@ const (
 	runTask  kind = iota // to a worker: its next task
 	stopWork             // to a worker: there are no more
 	done                 // to rank 0: a result
-	failed               // to rank 0: the text of a task's error
+	failed               // to rank 0: a task's failure
 	goodbye              // to rank 0: the worker has stopped
 )
+
+// failure is what rank 0 learns of a task that has failed on another rank.
+type failure struct {
+	Text  string
+	Stack []byte // of a panic
+}
 
 // message is a message between rank 0 and a worker.
 type message struct {

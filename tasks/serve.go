@@ -53,7 +53,8 @@ func serve[In, Out any](ctx context.Context, c *cohort.Comm, do func(context.Con
 			case m.index != index:
 				busy, index = true, m.index
 				go func() {
-					a := answer{failed, []byte("the function ended its goroutine")} // by runtime.Goexit
+					body, _ := values.Encode(failure{Text: "the function ended its goroutine"}) // by runtime.Goexit
+					a := answer{failed, body}
 					defer func() { finished <- a }()
 					a = perform(ctx, m.body, do)
 				}()
@@ -90,5 +91,6 @@ func perform[In, Out any](ctx context.Context, body []byte, do func(context.Cont
 			}
 		}
 	}
-	return answer{failed, fmt.Append(nil, err)} // err.Error may panic, which fmt catches
+	body, _ = values.Encode(failure{fmt.Sprint(err), stackOf(err)}) // err.Error may panic, which fmt catches
+	return answer{failed, body}
 }

@@ -14,15 +14,32 @@ type Error struct {
 	Index int // of the task in the sequence, from 0
 	Rank  int // that ran the task
 	Err   error
+	Stack []byte // of a panic, or nil
 }
 
-// Error names the task and the rank.
+// Error names the task and the rank. It does not include the stack.
 func (e *Error) Error() string {
 	return fmt.Sprintf("task %d on rank %d: %v", e.Index, e.Rank, e.Err)
 }
 
 // Unwrap returns the error of the function. If another rank ran the task, only its text is left.
 func (e *Error) Unwrap() error { return e.Err }
+
+// panicked is the error of a task that panicked.
+type panicked struct {
+	text  string
+	stack []byte
+}
+
+func (p *panicked) Error() string { return "panic: " + p.text }
+
+// stackOf returns the stack of a task that panicked, and nil for another error.
+func stackOf(err error) []byte {
+	if p, ok := err.(*panicked); ok {
+		return p.stack
+	}
+	return nil
+}
 
 // Map runs do for each task and yields the results on rank 0 in the order of the tasks. Only rank 0
 // reads tasks, in another goroutine if c has several ranks. A loop that ends early does not wait for this
@@ -64,7 +81,7 @@ func run[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 		safe := func(ctx context.Context, in In) (out Out, err error) {
 			defer func() {
 				if p := recover(); p != nil {
-					err = fmt.Errorf("panic: %v\n\n%s", p, debug.Stack())
+					err = &panicked{fmt.Sprint(p), debug.Stack()}
 				}
 			}()
 			return do(ctx, in)
@@ -98,7 +115,7 @@ func alone[In, Out any](ctx context.Context, tasks iter.Seq[In], do func(context
 		out, err := do(ctx, in)
 		if err != nil {
 			var none Out // as from another rank
-			out, err = none, &Error{Index: i, Err: err}
+			out, err = none, &Error{Index: i, Err: err, Stack: stackOf(err)}
 		}
 		if !yield(out, err) {
 			return

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -136,6 +137,8 @@ func TestErrorsAndPanicsNameTheTask(t *testing.T) {
 				case text == "" && (err != nil || v != i):
 					return fmt.Errorf("task %d: %d, %v", i, v, err)
 				case text == "":
+				case errors.As(err, &e) && (strings.Contains(err.Error(), "goroutine ") || bytes.Contains(e.Stack, []byte("tasks_test.go:")) != (i == 5)):
+					return fmt.Errorf("task %d: %v with the stack %q, want the stack of a panic in Stack alone", i, err, e.Stack)
 				case v != 0 || !errors.As(err, &e) || e.Index != i || n > 1 && e.Rank == 0 || !strings.Contains(err.Error(), text) ||
 					!strings.HasPrefix(err.Error(), fmt.Sprintf("task %d on rank %d: ", i, e.Rank)):
 					return fmt.Errorf("task %d: %d, %v, want 0 and an error that says %q", i, v, err, text)

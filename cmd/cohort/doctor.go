@@ -87,7 +87,7 @@ have, and load each MPI library.`,
 	cli.Number(f, &p.ranks, "ranks", "n", 1, spawn.MaxRanks, "place this many ranks (default: one per usable processor)")
 	cli.Number(f, &p.threads, "threads", "", 1, maxThreads, "place this many threads in each rank (default: COHORT_THREADS, else SLURM_CPUS_PER_TASK, else 1)")
 	cli.Func(f, "pin", "", "WHAT", "", "pin the threads to cores, numa or none (default: COHORT_PIN, else none)", func(s string) (err error) {
-		p.pin, err = pool.ParsePolicy(s)
+		p.pin, err = pool.ParsePinning(s)
 		return err
 	})
 	cli.Complete(c, "pin", "cores", "numa", "none")

@@ -15,7 +15,7 @@ import (
 type pinning struct {
 	ranks, threads int
 	bind           spawn.Bind
-	pin            pool.Policy
+	pin            pool.Pinning
 }
 
 // shownRanks is the number of ranks whose places are listed.

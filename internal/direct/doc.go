@@ -4,8 +4,8 @@
 // A backend waits until all ranks have arrived at the call, and checks that their calls match. Then
 // every rank runs [Run]. It computes the rank's own part of the result from the other ranks' inputs,
 // and synchronizes with them before it returns, because until then other ranks may be reading this
-// rank's buffers. If the inputs are short enough to be copied into the arrival slots ([FitsSlot]),
-// [RunSlots] reads the copies, and the ranks need not synchronize again.
+// rank's buffers. If the inputs are short enough to be copied into the arrival slots ([FitsSlot]), the
+// ranks read the copies, and need not synchronize again.
 //
 // Reductions use the order of package coll ([coll.Order]), so that results have the same bits as
 // those of its schedules.

@@ -45,7 +45,7 @@ type job struct {
 func start(command func(*job) error, o *options, stdout, stderr *os.File) int {
 	ctx, signals := watchSignals()
 	defer signals.end()
-	config := &hybrid.Config{Job: &cohort.Config{Resilient: o.resilient}, Threads: o.threads, Pin: pool.Policy(o.pin)}
+	config := &hybrid.Config{Job: &cohort.Config{Resilient: o.resilient}, Threads: o.threads, Pin: pool.Pinning(o.pin)}
 	if !o.quiet {
 		config.Summary = named{stderr}
 	}
