@@ -292,3 +292,20 @@ func TestRankThatIsReportedAndSilentHasLeft(t *testing.T) {
 	}
 	isLost(t, "a receive from it", q.Err, "rank 1 has closed its communicator and left the job")
 }
+
+// A rank that does not answer is not lost if silence has no limit.
+func TestUnansweredRequestHasNoLimitWithoutHeartbeats(t *testing.T) {
+	ranks := onDemand(t, 3, -1)
+	silence(t, ranks, 2)
+	e := ranks[1].e
+	q, _ := irecv(ranks[1], 8, 2, 9)
+	e.mu.Lock()
+	e.m.Need(2)
+	e.mu.Unlock()
+	for range 2 * e.life.ticks {
+		e.beat()
+	}
+	if lost := ranks[1].Failed(); lost != nil {
+		t.Errorf("ranks %v are lost: %v", lost, q.Err)
+	}
+}

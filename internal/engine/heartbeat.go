@@ -26,7 +26,7 @@ type life struct {
 	limit time.Duration // below 0: none
 	every time.Duration // between two ticks
 	ticks int           // of limit
-	reach int           // ticks in which a rank that is asked for a connection is to answer
+	reach int           // ticks in which a rank that is asked for a connection is to answer; 0: no limit
 	beat  int           // ticks after which a link that has had nothing to carry carries a heartbeat
 }
 
@@ -45,9 +45,9 @@ func newLife(limit time.Duration) life {
 		limit = HeartbeatDefault
 	} else {
 		l.every = min(tickEvery, limit/10)
+		l.reach = int(max(limit, reachLeast) / l.every)
 	}
 	l.ticks = int(limit / l.every)
-	l.reach = int(max(limit, reachLeast) / l.every)
 	l.beat = max(1, l.ticks/4)
 	return l
 }

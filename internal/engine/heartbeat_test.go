@@ -15,7 +15,7 @@ func TestHeartbeatsAreSent(t *testing.T) {
 		ticks, reach, beat int
 	}{
 		{0, 10 * time.Second, 50 * time.Millisecond, 200, 200, 50},
-		{-1, -1, 50 * time.Millisecond, 200, 200, 50},
+		{-1, -1, 50 * time.Millisecond, 200, 0, 50},
 		{1, 100 * time.Millisecond, 10 * time.Millisecond, 10, 100, 2},
 		{backend.HeartbeatMin, 100 * time.Millisecond, 10 * time.Millisecond, 10, 100, 2},
 		{500 * time.Millisecond, 500 * time.Millisecond, 50 * time.Millisecond, 10, 20, 2},
