@@ -38,6 +38,20 @@ func silent(err error, rank int) error {
 var computed uint64 // so that it is
 
 func init() {
+	// A rank becomes another program, without Close.
+	programs["exec"] = func(c backend.Comm) error {
+		pids, err := pids(c)
+		if err := errors.Join(err, works(c)); err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			return syscall.Exec("/bin/sleep", []string{"sleep", "60"}, os.Environ())
+		}
+		defer syscall.Kill(pids[1], syscall.SIGKILL)
+		_, err = c.Recv(&backend.Bound{Timeout: 5 * time.Second}, make([]byte, 8), 1, 1)
+		return silent(err, 1)
+	}
+
 	// A rank is stopped. The others lose it and go on; when it moves again it finds that out, even if they have
 	// left.
 	programs["silent"] = func(c backend.Comm) error {
@@ -114,4 +128,11 @@ func TestBusyRanksAreNotLost(t *testing.T) {
 	t.Setenv("SHM_TEST_EACH", "4s") // four times the limit
 	t.Setenv("SHM_TEST_TIMES", "1")
 	launch(t, "busy", 8)
+}
+
+func TestRankThatBecomesAnotherProgramIsErrPeerLost(t *testing.T) {
+	t.Setenv("SHM_TEST_HEARTBEAT", "200ms")
+	if err := run(t, "exec", 2)[0]; err != nil {
+		t.Error(err)
+	}
 }

@@ -14,7 +14,7 @@ import (
 // start starts the engine of a rank that has joined.
 func start(n *node.Node, cfg Config) (backend.Comm, error) {
 	config := engine.Config{
-		Rank: cfg.Rank, Peers: make([]engine.Peer, cfg.Size), Heartbeat: cfg.Heartbeat, Runs: shmem.Runs,
+		Rank: cfg.Rank, Peers: make([]engine.Peer, cfg.Size), Heartbeat: cfg.Heartbeat, Runs: n.Runs,
 		Sleeper: sleeper{n}, Spare: n.Spare, Yield: shmem.Yield, Board: n.Board(),
 		Caps: backend.Caps{Backend: "shm", Processes: true, SharedMemory: true, Deterministic: true, NativeColl: true, SingleCopy: n.Copies,
 			MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"},

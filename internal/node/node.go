@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -191,4 +192,10 @@ func (n *Node) kill(rank int) {
 	if n.procs[rank].Check() == nil {
 		p.Kill()
 	}
+}
+
+// Runs is shmem.Runs. A process that has become another program has ended as a rank.
+func (n *Node) Runs(pid int) bool {
+	r := slices.Index(n.PIDs, pid)
+	return shmem.Runs(pid) && (r < 0 || !shmem.Gone(n.procs[r].Check()))
 }
