@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -156,4 +157,18 @@ func TestMismatchReachesEveryRank(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A rank whose time ends before that of rank 0 does not take rank 0 for ended.
+func TestJoinErrorNamesMissingRankOnEveryRank(t *testing.T) {
+	var all sync.WaitGroup
+	for rank, limit := range []time.Duration{400 * time.Millisecond, 200 * time.Millisecond} {
+		all.Go(func() {
+			_, err := Open(context.Background(), Config{Rank: rank, Size: 3, Job: t.Name(), JoinTimeout: limit})
+			if !errors.Is(err, backend.ErrInit) || strings.Contains(err.Error(), "ended") || !strings.Contains(err.Error(), "join") {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		})
+	}
+	all.Wait()
 }

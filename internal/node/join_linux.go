@@ -31,6 +31,8 @@ const (
 	messageSize = 512
 	// refuseLimit is how long a rank that cannot start the job tries to tell the others.
 	refuseLimit = 2 * time.Second
+	// lateFor is how long a rank whose own time is over waits for rank 0 to name the missing ranks.
+	lateFor = 500 * time.Millisecond
 )
 
 // The first byte of a message. A text follows, and zeros.
@@ -170,7 +172,12 @@ func attach(ctx context.Context, cfg *Config, l layout, why error) (seg *shmem.S
 		return nil, err
 	}
 	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Now().Add(lateFor)) })()
+	defer func() {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("not all ranks joined (%v), and rank %d has not reported which; %s", context.Cause(ctx), cfg.Ranks[0], together)
+		}
+	}()
 	switch uid, pid, err := shmem.PeerOf(c); {
 	case err != nil:
 		return nil, err
