@@ -72,9 +72,8 @@ func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, erro
 func newCart(d *comm.Comm, dims []int, periods []bool) *Cart {
 	c := &Cart{Comm: (*Comm)(d), dims: dims, periods: periods}
 	p := &backend.Neighbors{Cart: true}
-	for i, n := range c.Neighbors() {
+	for _, n := range c.Neighbors() {
 		p.Sources = append(p.Sources, n.Lower, n.Upper)
-		p.Repeated = p.Repeated || periods[i] && dims[i] <= 2
 	}
 	p.Destinations = p.Sources
 	d.SetNeighbors(p)

@@ -61,9 +61,6 @@ type Neighbors struct {
 	// A block for the lower neighbor arrives there as the block from the upper neighbor, also if both are the
 	// same rank. In a graph the k-th edge to a rank is that rank's k-th edge from this one.
 	Cart bool
-	// Repeated says that some rank of the communicator has several edges to the same rank. It is the same on
-	// all ranks.
-	Repeated bool
 }
 
 // Form says how a collective was called.

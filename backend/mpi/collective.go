@@ -149,7 +149,7 @@ func (c *comm) scheduled(call *backend.Call) bool {
 	p := c.p
 	switch {
 	case call.Coll.Neighbor():
-		return !c.ownNeighbors(call)
+		return true
 	case c.size == 1:
 		return true // MPICH treats displacements differently there
 	case call.Coll == backend.Barrier:
@@ -178,10 +178,6 @@ func (c *comm) native(on libmpi.Comm, call *backend.Call) error {
 		if op := c.p.ops.native(call.Op); op != 0 {
 			return c.ended(on.Allreduce(call.Send, call.Recv, call.Count, c.p.types.kinds[call.Type.Kind], op), call)
 		}
-	}
-	on, err := c.onGraph(on, call)
-	if err != nil {
-		return err
 	}
 	a := &c.call
 	if err := c.translate(call, a); err != nil {
@@ -237,9 +233,6 @@ func (c *comm) translate(call *backend.Call, a *libmpi.Coll) error {
 		a.Count = len(call.Recv) / call.Type.Size
 	case backend.Allgatherv:
 		a.Count = call.RecvCounts[c.rank]
-	}
-	if call.Coll.Neighbor() {
-		c.near.translate(call, a)
 	}
 	var err error
 	if call.Op == nil {

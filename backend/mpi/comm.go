@@ -34,7 +34,6 @@ type comm struct {
 	queues [2]queue // guarded receives on data and on ctl
 
 	call  libmpi.Coll // of the blocking collective
-	near  neighborhood
 	user  userCall
 	late  sync.Mutex    // held by a blocking collective, also an abandoned one, until it returns
 	calls atomic.Uint32 // the library's collectives that this rank has begun, on data and ctl

@@ -74,8 +74,8 @@ func sizes(all ...int) []int {
 	return all
 }
 
-// TestCollectivesWithoutCheck runs the neighborhood collectives without Config.Check: with MPICH they are the
-// library's own, with Open MPI messages. It also forgets nonblocking collectives of the library.
+// TestCollectivesWithoutCheck runs the neighborhood collectives without Config.Check, and forgets nonblocking collectives
+// of the library.
 func TestCollectivesWithoutCheck(t *testing.T) {
 	for _, name := range libraries {
 		for _, n := range sizes(2, 3, 4) {

@@ -54,9 +54,8 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	on, _ := c.onGraph(c.data, call) // the graph exists
 	c.calls.Add(1)
-	if code := on.Begin(&op.call, op.narrow, &op.o.h); code != 0 {
+	if code := c.data.Begin(&op.call, op.narrow, &op.o.h); code != 0 {
 		op.pins.Unpin()
 		return nil, c.ended(code, call)
 	}

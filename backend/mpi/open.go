@@ -271,7 +271,6 @@ func (p *process) join(cfg Config) (*comm, error) {
 	}
 	p.small = eagerBytes(os.Environ())
 	p.large = libmpi.Has("MPI_Allreduce_c") && libmpi.Has("MPI_Alltoallv_c")
-	p.neighbors = p.large && hasNeighbors()
 	p.persistent = libmpi.Has("MPI_Allreduce_init") || libmpi.Has("MPIX_Allreduce_init")
 	p.recovers, p.whyNot = p.lib.Recovery()
 	p.types.init()

@@ -33,7 +33,6 @@ type process struct {
 	noLength      bool   // the length of a message that is too long is unknown
 	small         int    // bytes of a collective that fit into eager messages
 	large         bool   // the library takes counts above 2^31-1
-	neighbors     bool   // it has neighborhood collectives with such counts
 	persistent    bool   // it has persistent collectives
 	recovers      bool   // it supports recovery after a loss
 	drains        bool   // the ranks receive all messages before they finalize MPI; see drain

@@ -21,7 +21,6 @@ const (
 	quirkNoCancelSend                         // a send cannot be canceled: waiting for it afterwards may never end
 	quirkNoCancelAny                          // a receive from any source cannot be canceled
 	quirkNoCancelRestart                      // a persistent receive cannot be canceled
-	quirkRepeatedEdges                        // blocks between ranks with several edges are in the wrong order
 	quirkNoStartall                           // starting several persistent collectives in one call is wrong
 	quirkNoMultiple                           // MPI_THREAD_MULTIPLE is granted and not sound
 	quirkNilBuffer                            // a null buffer with a count crashes
@@ -158,18 +157,6 @@ var quirkTable = []quirk{
 		wrong:    "MPI_Allreduce in place crashes the process if the component acoll is chosen",
 		does:     "copy the input instead of working in place",
 		evidence: "open-mpi/ompi#13736, #14439 (open)",
-	},
-	{
-		kind: quirkRepeatedEdges, vendor: anyMPICH,
-		wrong:    "if a graph has several edges from one rank to another, MPI_Neighbor_alltoall and MPI_Neighbor_alltoallv receive the last block sent in the place of the first",
-		does:     "run neighborhood collectives as messages if a rank has several edges to another one",
-		evidence: "measured with 4.0.2 (1 and 2 ranks, blocking and nonblocking; grids are right); pmodels/mpich#7945 (August 2026); in older releases grids with periodic dimensions of 1 or 2 ranks are wrong: pmodels/mpich#2194, #5777",
-	},
-	{
-		kind: quirkRepeatedEdges, vendor: anyOpenMPI,
-		wrong:    "MPI_Ineighbor_alltoall and MPI_Ineighbor_alltoallv on a grid with a periodic dimension of 1 or 2 ranks receive the block from above in the place of that from below",
-		does:     "run neighborhood collectives as messages",
-		evidence: "measured with 4.1.4 (1 and 2 ranks; the blocking forms and graphs are right); open-mpi/ompi#14430, corrected by #14416 in September 2026",
 	},
 	{
 		kind: quirkNoStartall, vendor: anyMPICH, before: "4.2",

@@ -225,9 +225,6 @@ const (
 
 // free gives a retired communicator back to the library.
 func (c *comm) free() {
-	if c.near.graph != 0 {
-		c.near.graph.Free()
-	}
 	c.data.Free()
 	c.ctl.Free()
 }

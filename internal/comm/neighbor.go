@@ -17,7 +17,6 @@ func (c *Comm) SetNeighbors(p *backend.Neighbors) { c.core.neighbors = p }
 type edges struct {
 	source       int64 // the lowest rank that gives another number of edges to this rank than this rank does; -1 for none
 	sends, wants int64 // how many edges source gives, and this rank
-	repeated     int64 // 1 if this rank has several edges from one rank
 }
 
 // GraphCreate makes a communicator with the same ranks for collectives along the edges of a graph: from
@@ -28,21 +27,20 @@ func (c *Comm) GraphCreate(sources, destinations []int, bad error) (*Comm, error
 		return nil, c.failed(op, err)
 	}
 	c = c.begun()
-	repeated, err := c.compareEdges(sources, destinations, bad)
+	err := c.compareEdges(sources, destinations, bad)
 	c.core.life.leave()
 	if err != nil {
 		return nil, c.failed(op, err)
 	}
 	d, err := c.Split(GraphCall, op, 0, c.Rank(), 0, nil)
 	if err == nil {
-		d.SetNeighbors(&backend.Neighbors{Sources: sources, Destinations: destinations, Repeated: repeated})
+		d.SetNeighbors(&backend.Neighbors{Sources: sources, Destinations: destinations})
 	}
 	return d, err
 }
 
-// compareEdges checks that the two ranks of each edge give it equally often. It returns whether any rank has repeated
-// edges. The caller has taken the communicator.
-func (c *Comm) compareEdges(sources, destinations []int, bad error) (repeated bool, err error) {
+// compareEdges checks that the two ranks of each edge give it equally often. The caller has taken the communicator.
+func (c *Comm) compareEdges(sources, destinations []int, bad error) error {
 	k := c.core
 	out, in, want := make([]int64, k.size), make([]int64, k.size), make([]int64, k.size)
 	if bad == nil {
@@ -55,7 +53,7 @@ func (c *Comm) compareEdges(sources, destinations []int, bad error) (repeated bo
 	}
 	k.call = backend.Call{Coll: backend.Alltoall, Root: -1, Type: GraphCall, Count: 1, Send: view.Bytes(out), Recv: view.Bytes(in), Err: bad}
 	if err := k.do(c.bound); err != nil {
-		return false, err
+		return err
 	}
 	all := make([]edges, k.size)
 	mine := &all[k.rank]
@@ -64,23 +62,19 @@ func (c *Comm) compareEdges(sources, destinations []int, bad error) (repeated bo
 		if in[r] != want[r] && mine.source < 0 {
 			mine.source, mine.sends, mine.wants = int64(r), in[r], want[r]
 		}
-		if want[r] > 1 {
-			mine.repeated = 1
-		}
 	}
 	if err := c.allgather(GraphCall, view.Bytes(all), nil); err != nil {
-		return false, err
+		return err
 	}
 	for r, e := range all {
 		if e.source >= 0 {
 			err := fault(backend.ErrMismatch, "rank %d has rank %d among its destinations %s, and rank %d has rank %d among its sources %s; want the same",
 				e.source, r, times(e.sends), r, e.source, times(e.wants))
 			k.bc.Break(err)
-			return false, err
+			return err
 		}
-		repeated = repeated || e.repeated == 1
 	}
-	return repeated, nil
+	return nil
 }
 
 func times(n int64) string {

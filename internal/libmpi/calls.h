@@ -27,11 +27,6 @@ CALL coh_call_comm_create(uintptr_t comm, int n, const int *ranks, int tag, uint
 	BLOCKING(code, coh->comm_create(comm, n, ranks, tag, out));
 	return code;
 }
-CALL coh_call_comm_graph(uintptr_t comm, int in, const int *sources, int out, const int *destinations, uintptr_t *graph) {
-	int code;
-	BLOCKING(code, coh->comm_graph(comm, in, sources, out, destinations, graph));
-	return code;
-}
 CALL coh_call_comm_shared(uintptr_t comm, uintptr_t *out) { return coh->comm_shared(comm, out); }
 CALL coh_call_comm_free(uintptr_t comm) { return coh->comm_free(comm); }
 CALL coh_call_win_shared(uintptr_t comm, int64_t size, uintptr_t *out, uintptr_t *base) {

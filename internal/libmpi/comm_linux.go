@@ -53,17 +53,6 @@ func (c Comm) Create(ranks []int32, tag int) (Comm, Code) {
 	return Comm(out), code
 }
 
-// Graph makes a communicator of the same ranks with edges from sources and to destinations. Collective.
-func (c Comm) Graph(sources, destinations []int32) (Comm, Code) {
-	var out C.uintptr_t
-	in, to := append(sources, 0), append(destinations, 0) // libraries reject null pointers
-	enter()
-	code := Code(C.coh_call_comm_graph(C.uintptr_t(c), C.int(len(sources)), (*C.int)(unsafe.SliceData(in)), C.int(len(destinations)),
-		(*C.int)(unsafe.SliceData(to)), &out))
-	leave()
-	return Comm(out), code
-}
-
 // Shared makes a communicator of the ranks of each node. Collective.
 func (c Comm) Shared() (Comm, Code) {
 	var out C.uintptr_t

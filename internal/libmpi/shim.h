@@ -61,7 +61,6 @@ typedef struct {
 	int (*comm_facts)(uintptr_t comm, int *rank, int *size, int *tag_ub);
 	int (*comm_dup)(uintptr_t comm, uintptr_t *out);
 	int (*comm_create)(uintptr_t comm, int n, const int *ranks, int tag, uintptr_t *out);
-	int (*comm_graph)(uintptr_t comm, int in, const int *sources, int out, const int *destinations, uintptr_t *graph);
 	int (*comm_shared)(uintptr_t comm, uintptr_t *out);
 	int (*comm_free)(uintptr_t comm);
 	int (*win_shared)(uintptr_t comm, int64_t size, uintptr_t *out, uintptr_t *base);

@@ -158,17 +158,6 @@ static int comm_create(uintptr_t comm, int n, const int *ranks, int tag, uintptr
 	return rc;
 }
 
-// comm_graph makes a communicator of the same ranks with edges from sources and to destinations. The weights of the
-// edges, which are not used, are any numbers that are not negative.
-static int comm_graph(uintptr_t comm, int in, const int *sources, int out, const int *destinations, uintptr_t *graph) {
-	ENTER();
-	MPI_Comm c = MPI_COMM_NULL;
-	int rc = MPI(Dist_graph_create_adjacent)(IN(MPI_Comm, comm), in, sources, sources, out, destinations, destinations, MPI_INFO_NULL, 0, &c);
-	if (!rc) rc = returns_errors(c);
-	*graph = OUT(c);
-	return rc;
-}
-
 static int comm_shared(uintptr_t comm, uintptr_t *out) {
 	ENTER();
 	MPI_Comm c = MPI_COMM_NULL;
@@ -304,7 +293,7 @@ static int cuda(void) {
 
 const coh_shim COH_SHIM = {
 	COH_ABI_NAME, resolve, has, library_version, version, init, flags, finalize, do_abort, error, processor, world,
-	comm_facts, comm_dup, comm_create, comm_graph, comm_shared, comm_free, win_shared, win_free, type_of, type_bytes, type_free, op_of, op_create, op_free,
+	comm_facts, comm_dup, comm_create, comm_shared, comm_free, win_shared, win_free, type_of, type_bytes, type_free, op_of, op_create, op_free,
 	do_send, do_recv, recv_guarded, do_isend, do_irecv, do_probe, do_mprobe, do_imrecv, do_testsome, do_exchange, do_cancel, do_start,
 	free_request, do_coll, do_allreduce, cuda, ulfm, comm_revoke, comm_agree, comm_shrink, comm_ack, comm_ranks,
 };

@@ -35,16 +35,6 @@
 		return rc; \
 	} while (0)
 
-// BEGUN calls a collective that has no persistent form here, with counts of either kind.
-#define BEGUN(name, lower, ...) \
-	do { \
-		if (form == COH_BLOCKING) return MPI(name)(__VA_ARGS__); \
-		MPI_Request q; \
-		int rc = MPI(I##lower)(__VA_ARGS__, &q); \
-		if (!rc) *req = OUT(q); \
-		return rc; \
-	} while (0)
-
 // fits reports whether n numbers fit into ints, and converts them.
 static int fits(const int64_t *in, int *out, int n) {
 	for (int i = 0; i < n; i++) {
@@ -85,12 +75,6 @@ static int with_counts(int coll, int form, const void *send, void *recv, const i
 	case COH_REDUCE_SCATTER:
 		if (small) FORMS(Reduce_scatter, reduce_scatter, send, recv, rc_, t, op, c);
 		LARGE(Reduce_scatter, reduce_scatter, send, recv, brc, t, op, c);
-	case COH_NEIGHBOR_ALLGATHERV:
-		if (small) BEGUN(Neighbor_allgatherv, neighbor_allgatherv, send, (int)own, t, recv, rc_, rd, t, c);
-		BEGUN(Neighbor_allgatherv_c, neighbor_allgatherv_c, send, own, t, recv, brc, brd, t, c);
-	case COH_NEIGHBOR_ALLTOALLV:
-		if (small) BEGUN(Neighbor_alltoallv, neighbor_alltoallv, send, sc, sd, t, recv, rc_, rd, t, c);
-		BEGUN(Neighbor_alltoallv_c, neighbor_alltoallv_c, send, bsc, bsd, t, recv, brc, brd, t, c);
 	}
 	return COH_MISSING;
 }
