@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"image/color"
 	"math"
 	"os"
 	"path/filepath"
@@ -422,11 +421,11 @@ func (s *situation) chart(file string, rows []measured) (bool, error) {
 		if points == nil {
 			return nil
 		}
-		rgb := color.RGBA{uint8(style.color >> 16), uint8(style.color >> 8), uint8(style.color), 0xff}
-		return []chart.Curve{{Name: style.title, Color: rgb, Dashed: dashed, Points: points}}
+		return []chart.Curve{{Name: style.title, Color: fmt.Sprintf("#%06x", style.color), Width: 2, Dot: 3, Dashed: dashed, Points: points}}
 	}
-	times := chart.Panel{Title: "time of one call", Base: 10, Label: func(v float64) string { return chart.SI(v, "s") }}
-	ratios := chart.Panel{Title: "time over that in C (below 1: cohort is faster)", Base: 2, Label: func(v float64) string { return fmt.Sprintf("%.3g", v) }}
+	times := chart.Panel{Title: "time of one call", X: chart.Bytes, Y: chart.Axis{Base: 10, Label: func(v float64) string { return chart.SI(v, "s") }}}
+	ratios := chart.Panel{Title: "time over that in C (below 1: cohort is faster)", X: chart.Bytes,
+		Y: chart.Axis{Base: 2, Label: func(v float64) string { return fmt.Sprintf("%.3g", v) }}}
 	for i, g := range groups {
 		for k, program := range append(slices.Clone(g.c), g.ours...) {
 			if i < 2 { // the charts of cohort over MPI would hide each other
@@ -447,7 +446,7 @@ func (s *situation) chart(file string, rows []measured) (bool, error) {
 	if len(ratios.Curves) > 0 {
 		ends := []chart.Point{{X: float64(rows[0].bytes), Y: 1}, {X: float64(rows[len(rows)-1].bytes), Y: 1}}
 		panels = append(panels, ratios)
-		panels[1].Curves = append(panels[1].Curves, chart.Curve{Name: "as fast as C", Color: color.Black, Dashed: true, Points: ends})
+		panels[1].Curves = append(panels[1].Curves, chart.Curve{Name: "as fast as C", Color: "black", Width: 2, Dashed: true, Points: ends})
 	}
-	return true, chart.Write(file, rows[0].op+", 2 ranks", panels...)
+	return true, chart.Write(file, rows[0].op+", 2 ranks", len(panels), panels...)
 }

@@ -2,14 +2,8 @@ package main
 
 import (
 	"fmt"
-	"image/color"
 
 	"github.com/cohort-hpc/cohort/internal/chart"
-)
-
-var (
-	timeColor       = color.RGBA{R: 0x1f, G: 0x77, B: 0xb4, A: 0xff}
-	throughputColor = color.RGBA{R: 0xd6, G: 0x27, B: 0x28, A: 0xff}
 )
 
 // writePlot draws results of one operation as SVG: time and throughput by message size.
@@ -24,10 +18,10 @@ func writePlot(file string, all []result) error {
 	if len(times) == 0 {
 		return fmt.Errorf("%s has no message sizes above 0 to draw", all[0].Op)
 	}
-	panel := func(title, unit string, c color.Color, points []chart.Point) chart.Panel {
+	panel := func(title, unit, color string, points []chart.Point) chart.Panel {
 		label := func(v float64) string { return chart.SI(v, unit) }
-		return chart.Panel{Title: title, Base: 10, Label: label, Curves: []chart.Curve{{Color: c, Points: points}}}
+		return chart.Panel{Title: title, X: chart.Bytes, Y: chart.Axis{Base: 10, Label: label}, Curves: []chart.Curve{{Color: color, Width: 2, Dot: 3, Points: points}}}
 	}
-	return chart.Write(file, fmt.Sprintf("%s: %s, %d ranks", all[0].Op, all[0].Lib, all[0].Ranks),
-		panel("time of one call", "s", timeColor, times), panel("throughput", "B/s", throughputColor, rates))
+	return chart.Write(file, fmt.Sprintf("%s: %s, %d ranks", all[0].Op, all[0].Lib, all[0].Ranks), 2,
+		panel("time of one call", "s", "#1f77b4", times), panel("throughput", "B/s", "#d62728", rates))
 }

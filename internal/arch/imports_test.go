@@ -1,6 +1,8 @@
 package arch
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,12 +19,10 @@ var layers = [][]string{
 	{"file"},
 	{"cohorttest", "tensor", "hybrid"},
 	{"tasks"},
-	{"cmd/*", "examples", "examples/*", "bench", "bench/*"},
+	{"cmd/*", "examples", "examples/*"},
 	// the other modules
-	{"gonum/dense"},
-	{"gonum/examples/*"},
-	{"sddp", "sddp/lp"},
-	{"sddp/report"},
+	{"bench", "bench/*", "gonum/dense", "sddp", "sddp/lp"},
+	{"gonum/examples/*", "sddp/report"},
 	{"sddp/cmd/*"},
 }
 
@@ -35,7 +35,7 @@ var users = map[string][]string{
 	"internal/accel/span": {"internal/accel/*", tests},
 	"internal/agree":      {"backend/local", "internal/engine"},
 	"internal/arch":       nil,
-	"internal/chart":      {"cmd/cohort", "bench"},
+	"internal/chart":      {"cmd/cohort", "bench", "bench/*"},
 	"internal/cli":        {"cmd/*", "sddp/cmd/*"},
 	"internal/budget":     {"internal/comm", "tensor"},
 	"internal/comm":       {""},
@@ -51,8 +51,7 @@ var users = map[string][]string{
 	"internal/job":        {"cmd/cohort", "internal/remote", "internal/spawn"},
 	"internal/kernel":     {"", "internal/comm", "coll", "tensor"},
 	"internal/libmpi":     {"backend/mpi", "cmd/cohort"},
-	"internal/libmpi/gen": nil,         // go generate
-	"internal/loggp":      {"bench/*"}, // and tests
+	"internal/libmpi/gen": nil, // go generate
 	"internal/match":      {"backend/*", "internal/engine"},
 	"internal/mpifind":    {"", "backend/mpi", "internal/libmpi", tests, "cmd/cohort"},
 	"internal/node":       {"backend/shm", "backend/tcp"},
@@ -65,7 +64,9 @@ var users = map[string][]string{
 	"internal/window":     {"", "internal/comm"},
 	"internal/word":       {"backend", "backend/*", "internal/*", "pool"},
 	"internal/wire":       {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
-	"sddp/internal/clp":   {"sddp/lp"},
+	// of the other modules
+	"bench/internal/loggp": {"bench/*"},
+	"sddp/internal/clp":    {"sddp/lp"},
 }
 
 // tests are the packages that serve only tests.
@@ -89,8 +90,8 @@ var outside = map[string][]string{
 	"github.com/spf13/":            {"internal/cli", "cmd/*", "sddp/cmd/*"},      // command lines
 	"github.com/schollz/":          {"sddp/cmd/*"},                               // progress on a terminal
 	"golang.org/x/term":            {"sddp/cmd/*"},
-	"gonum.org/v1/gonum/":          {"gonum/*"},                                  // matrices, transforms
-	"gonum.org/v1/plot":            {"sddp/report", "internal/chart", "bench/*"}, // charts
+	"gonum.org/v1/gonum/":          {"gonum/*"},     // matrices, transforms
+	"gonum.org/v1/plot":            {"sddp/report"}, // charts
 }
 
 // internal reports whether a package is one that its module keeps to itself.
@@ -170,6 +171,26 @@ func forbidden(folder, imported string) string {
 	return "imports go to lower layers only"
 }
 
+// TestLibraryRequiresFewModules checks what a program requires that imports cohort. What needs more is a module of
+// its own.
+func TestLibraryRequiresFewModules(t *testing.T) {
+	want := []string{
+		"github.com/ebitengine/purego",
+		"github.com/inconshreveable/mousetrap", // of cobra, on Windows
+		"github.com/spf13/cobra",
+		"github.com/spf13/pflag",
+		"golang.org/x/sys",
+	}
+	var got []string
+	for _, m := range regexp.MustCompile(`(?m)^(?:require)?\s(\S+) v\d`).FindAllStringSubmatch(read(t, "go.mod"), -1) {
+		got = append(got, m[1])
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("go.mod requires %q, want %q", got, want)
+	}
+}
+
 // TestForbidden checks the rules themselves on pairs that DESIGN decides.
 func TestForbidden(t *testing.T) {
 	for _, c := range []struct {
@@ -219,6 +240,9 @@ func TestForbidden(t *testing.T) {
 		{"sddp/internal/clp", module + "/internal/view", true},
 		{"cmd/cohort", module + "/sddp", false},
 		{"cmd/cohort", "golang.org/x/term", false},
+		{"bench", module + "/internal/chart", true},
+		{"bench/curves", module + "/bench/internal/loggp", true},
+		{"cmd/cohort", module + "/bench/internal/loggp", false},
 		{"sddp/lp", "github.com/ebitengine/purego", false},
 		{"sddp/cmd/sddp", module + "/sddp", true},
 		{"cmd/cohort", module + "/internal/spawn", true},

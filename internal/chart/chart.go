@@ -1,77 +1,63 @@
-// Package chart draws curves over the message size as SVG.
+// Package chart draws curves with logarithmic axes as SVG.
 package chart
 
 import (
+	"bytes"
 	"fmt"
-	"image/color"
+	"html"
 	"math"
 	"os"
 	"path/filepath"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"unicode/utf8"
 )
 
-const width, height = 10 * vg.Inch, 4.4 * vg.Inch
+// Lengths in pixels.
+const (
+	width, height       = 480, 320 // of a panel
+	left, right, bottom = 76, 26, 44
+	heading             = 34 // above all panels
+	line                = 16 // a row of a legend
+	sample              = 24 // of a curve in a legend
+)
 
-var gridColor = color.Gray{Y: 0xdd}
+// Point is a point of a curve. Both coordinates are above 0.
+type Point struct{ X, Y float64 }
 
-// Point is a message size in bytes, and what was measured.
-type Point = plotter.XY
-
-// Curve is a line through points. Curves of the same name are the same in all panels of a chart. The
-// legend has the names that are not empty.
+// Curve is a line through points.
 type Curve struct {
-	Name   string
-	Color  color.Color
+	Name   string  // in the legend, unless it is empty
+	Color  string  // of SVG
+	Width  float64 // of the line, 0 for dots alone
+	Dot    float64 // the radius of the dots on it
 	Dashed bool
 	Points []Point
 }
 
-// Panel is a plot with logarithmic axes. It has at least one curve, and every curve a point.
+// Axis is a logarithmic axis, with labels at powers of Base.
+type Axis struct {
+	Name  string
+	Base  float64
+	Label func(float64) string
+}
+
+// Bytes is the axis of message sizes.
+var Bytes = Axis{Name: "message size (bytes)", Base: 2, Label: binaryUnit}
+
+// Panel is a plot. It has at least one curve, and every curve a point.
 type Panel struct {
 	Title  string
-	Base   float64              // the vertical axis has labels at powers of Base
-	Label  func(float64) string // and these are the labels
+	X, Y   Axis
 	Curves []Curve
 }
 
-// Write draws panels side by side. The background is white, also where the page around it is dark.
-// The file appears as a whole or not at all.
-func Write(file, title string, panels ...Panel) error {
-	plots := [][]*plot.Plot{nil}
-	for _, p := range panels {
-		drawn, err := p.plot()
-		if err != nil {
-			return err
-		}
-		plots[0] = append(plots[0], drawn)
-	}
-	svg := vgsvg.New(width, height)
-	page := draw.New(svg)
-	page.SetColor(color.White)
-	page.Fill(page.Rectangle.Path())
-	heading := lettering(13)
-	heading.XAlign, heading.YAlign = draw.XCenter, draw.YTop
-	page.FillText(heading, vg.Point{X: page.Center().X, Y: page.Max.Y - vg.Points(10)}, title)
-	tiles := draw.Tiles{
-		Rows: 1, Cols: len(panels), PadX: vg.Points(24),
-		PadTop: vg.Points(32) + legend(page, panels), PadBottom: vg.Points(8), PadLeft: vg.Points(8), PadRight: vg.Points(20),
-	}
-	for i, c := range plot.Align(plots, tiles, page)[0] {
-		plots[0][i].Draw(c)
-	}
-
+// Write draws panels row by row, on white, also where the page around it is dark. The file appears as a whole or
+// not at all.
+func Write(file, title string, columns int, panels ...Panel) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".plot-*")
 	if err != nil {
 		return err
 	}
-	_, err = svg.WriteTo(tmp)
+	_, err = tmp.Write(page(title, columns, panels))
 	if e := tmp.Chmod(0o644); err == nil {
 		err = e
 	}
@@ -87,91 +73,122 @@ func Write(file, title string, panels ...Panel) error {
 	return err
 }
 
-func lettering(size float64) text.Style {
-	f := font.From(plot.DefaultFont, vg.Points(size))
-	f.Variant = "Sans"
-	return text.Style{Color: color.Black, Font: f, Handler: plot.DefaultTextHandler}
+func page(title string, columns int, panels []Panel) []byte {
+	columns = min(columns, len(panels))
+	w, h := columns*width, heading+(len(panels)+columns-1)/columns*height
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "+
+		"font-family=\"Helvetica, Arial, sans-serif\" font-size=\"13\">\n", w, h, w, h)
+	fmt.Fprintf(&b, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", w, h)
+	write(&b, float64(w)/2, 22, `text-anchor="middle" font-size="17"`, title)
+	legend := 0
+	for _, p := range panels {
+		legend = max(legend, p.legend(new(bytes.Buffer)))
+	}
+	for i, p := range panels {
+		fmt.Fprintf(&b, "<g transform=\"translate(%d,%d)\">\n", i%columns*width, heading+i/columns*height)
+		p.legend(&b)
+		p.draw(&b, float64(28+legend))
+		b.WriteString("</g>\n")
+	}
+	b.WriteString("</svg>\n")
+	return b.Bytes()
+}
+
+// write writes a text. Its attributes say where it is from the point.
+func write(b *bytes.Buffer, x, y float64, attributes, text string) {
+	fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%.1f\" %s>%s</text>\n", x, y, attributes, html.EscapeString(text))
 }
 
 // legend draws the names of the curves under the title, row by row, and returns the height.
-func legend(page draw.Canvas, panels []Panel) vg.Length {
-	const left, sample, row = 18, 22, 14
-	style := lettering(9)
-	style.YAlign = draw.YCenter
-	x, y, seen := vg.Length(left), page.Max.Y-vg.Points(36), make(map[string]bool)
-	for _, p := range panels {
-		for _, c := range p.Curves {
-			if c.Name == "" || seen[c.Name] {
-				continue
-			}
-			seen[c.Name] = true
-			needs := sample + 5 + style.Width(c.Name) + 16
-			if x+needs > page.Max.X {
-				x, y = left, y-row
-			}
-			page.StrokeLine2(c.style(), x, y, x+sample, y)
-			page.FillText(style, vg.Point{X: x + sample + 5, Y: y}, c.Name)
-			x += needs
+func (p *Panel) legend(b *bytes.Buffer) (height int) {
+	x := width
+	for _, c := range p.Curves {
+		if c.Name == "" {
+			continue
 		}
+		needs := sample + 6 + 7*utf8.RuneCountInString(c.Name) + 16 // a letter is about 7 wide
+		if x+needs > width {
+			x, height = left, height+line
+		}
+		y := float64(16 + height)
+		c.stroke(b, []Point{{float64(x), y}, {float64(x + sample), y}})
+		write(b, float64(x+sample+6), y+4, "", c.Name)
+		x += needs
 	}
-	if len(seen) == 0 {
-		return 0
-	}
-	return page.Max.Y - vg.Points(36) - y + row
+	return height
 }
 
-func (c *Curve) style() draw.LineStyle {
-	s := draw.LineStyle{Color: c.Color, Width: vg.Points(1.5)}
-	if c.Dashed {
-		s.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+// stroke draws a curve through points of the page.
+func (c *Curve) stroke(b *bytes.Buffer, points []Point) {
+	if c.Width > 0 {
+		dashes := ""
+		if c.Dashed {
+			dashes = ` stroke-dasharray="6,4"`
+		}
+		fmt.Fprintf(b, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"%g\"%s points=\"", c.Color, c.Width, dashes)
+		for _, p := range points {
+			fmt.Fprintf(b, " %.1f,%.1f", p.X, p.Y)
+		}
+		b.WriteString("\"/>\n")
+	}
+	if c.Dot > 0 {
+		for _, p := range points {
+			fmt.Fprintf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" fill=\"%s\"/>\n", p.X, p.Y, c.Dot, c.Color)
+		}
+	}
+}
+
+// draw draws the title, the axes and the curves, which begin at top.
+func (p *Panel) draw(b *bytes.Buffer, top float64) {
+	write(b, (left+width-right)/2, 14, `text-anchor="middle"`, p.Title)
+	write(b, (left+width-right)/2, height-8, `text-anchor="middle"`, p.X.Name)
+	lo, hi := p.Curves[0].Points[0], p.Curves[0].Points[0]
+	for _, c := range p.Curves {
+		for _, at := range c.Points {
+			lo = Point{min(lo.X, at.X), min(lo.Y, at.Y)}
+			hi = Point{max(hi.X, at.X), max(hi.Y, at.Y)}
+		}
+	}
+	x, y := p.X.scale(lo.X, hi.X, left, width-right), p.Y.scale(lo.Y, hi.Y, height-bottom, top)
+	for _, v := range x.marks {
+		fmt.Fprintf(b, "<path stroke=\"#ddd\" d=\"M%.1f,%.1fV%d\"/>\n", x.at(v), top, height-bottom)
+		write(b, x.at(v), height-bottom+17, `text-anchor="middle"`, p.X.Label(v))
+	}
+	for _, v := range y.marks {
+		fmt.Fprintf(b, "<path stroke=\"#ddd\" d=\"M%d,%.1fH%d\"/>\n", left, y.at(v), width-right)
+		write(b, left-6, y.at(v)+4, `text-anchor="end"`, p.Y.Label(v))
+	}
+	for _, c := range p.Curves {
+		points := make([]Point, len(c.Points))
+		for i, at := range c.Points {
+			points[i] = Point{x.at(at.X), y.at(at.Y)}
+		}
+		c.stroke(b, points)
+	}
+}
+
+// scale is where the values from first to last are on the page.
+type scale struct {
+	first, last, from, to float64
+	marks                 []float64
+}
+
+// scale begins and ends with powers of the base that include lo and hi, and has at most nine marks.
+func (a Axis) scale(lo, hi, from, to float64) scale {
+	first := math.Floor(math.Log(lo)/math.Log(a.Base) + 1e-9)
+	last := max(math.Ceil(math.Log(hi)/math.Log(a.Base)-1e-9), first+1)
+	step := math.Ceil((last - first) / 8)
+	last = first + math.Ceil((last-first)/step)*step
+	s := scale{first: math.Pow(a.Base, first), last: math.Pow(a.Base, last), from: from, to: to}
+	for k := first; k <= last; k += step {
+		s.marks = append(s.marks, math.Pow(a.Base, k))
 	}
 	return s
 }
 
-func (p *Panel) plot() (*plot.Plot, error) {
-	drawn := plot.New()
-	drawn.Title.Text = p.Title
-	drawn.Title.Padding = vg.Points(6)
-	drawn.X.Label.Text = "message size (bytes)"
-	for _, s := range []*font.Font{
-		&drawn.Title.TextStyle.Font, &drawn.X.Label.TextStyle.Font, &drawn.X.Tick.Label.Font, &drawn.Y.Tick.Label.Font,
-	} {
-		s.Variant, s.Size = "Sans", vg.Points(10)
-	}
-	grid := plotter.NewGrid()
-	grid.Vertical.Color, grid.Horizontal.Color = gridColor, gridColor
-	grid.Vertical.Width, grid.Horizontal.Width = vg.Points(0.75), vg.Points(0.75)
-	drawn.Add(grid)
-	var all plotter.XYs
-	for _, c := range p.Curves {
-		line, dots, err := plotter.NewLinePoints(plotter.XYs(c.Points))
-		if err != nil {
-			return nil, err
-		}
-		line.LineStyle = c.style()
-		dots.Color, dots.Shape, dots.Radius = c.Color, draw.CircleGlyph{}, vg.Points(2.5)
-		drawn.Add(line, dots)
-		all = append(all, c.Points...)
-	}
-	xmin, xmax, ymin, ymax := plotter.XYRange(all)
-	axis(&drawn.X, xmin, xmax, 2, binaryUnit)
-	axis(&drawn.Y, ymin, ymax, p.Base, func(v float64) string { return p.Label(v) + " " })
-	return drawn, nil
-}
-
-// axis makes an axis logarithmic, from a power of base to another that include lo and hi, with at most
-// nine labels.
-func axis(a *plot.Axis, lo, hi, base float64, label func(float64) string) {
-	first := math.Floor(math.Log(lo)/math.Log(base) + 1e-9)
-	last := max(math.Ceil(math.Log(hi)/math.Log(base)-1e-9), first+1)
-	step := math.Ceil((last - first) / 8)
-	last = first + math.Ceil((last-first)/step)*step
-	var ticks plot.ConstantTicks
-	for k := first; k <= last; k += step {
-		ticks = append(ticks, plot.Tick{Value: math.Pow(base, k), Label: label(math.Pow(base, k))})
-	}
-	a.Min, a.Max, a.Scale, a.Tick.Marker = math.Pow(base, first), math.Pow(base, last), plot.LogScale{}, ticks
-	a.AutoRescale, a.Padding, a.Tick.Length = false, 0, vg.Points(3)
+func (s *scale) at(v float64) float64 {
+	return s.from + math.Log(v/s.first)/math.Log(s.last/s.first)*(s.to-s.from)
 }
 
 // SI writes a power of ten with the prefix that suits it.
