@@ -62,18 +62,20 @@ func (c *Comm) SplitShared() (*Comm, error) {
 // Errors: [ErrRank] if the caller is not in g or a member of g is not in c; [ErrTag]; [ErrMismatch]
 // if the members' groups differ; [ErrAlloc] if there are too many communicators.
 //
-// Deadline: [ErrTimeout]. The communicator c stays usable, except on mpi if a send was abandoned.
+// Deadline: [ErrTimeout]. The communicator c stays usable, except on mpi if a send was abandoned, and the
+// members can call CreateGroup again. A member that is out of time at the end may be the only one that gets
+// ErrTimeout. Then the others close the new communicator before they call it again.
 // The context of c also applies to the new communicator.
 func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
-	members, me, err := c.membersOf(g)
-	d, err := c.base().CreateGroup(members, me, tag, err)
+	members, err := c.membersOf(g)
+	d, err := c.base().CreateGroup(members, tag, err)
 	return (*Comm)(d), err
 }
 
-// membersOf returns the ranks in c of g's members, and the calling rank's number in g.
-func (c *Comm) membersOf(g *Group) (members []int, me int, err error) {
+// membersOf returns the ranks in c of g's members, one of which is the caller.
+func (c *Comm) membersOf(g *Group) (members []int, err error) {
 	if g == nil || g.Rank() == Undefined {
-		return nil, 0, fault(ErrRank, "the calling rank is not in the group")
+		return nil, fault(ErrRank, "the calling rank is not in the group")
 	}
 	of := c.Group()
 	members = make([]int, g.Size())
@@ -81,7 +83,7 @@ func (c *Comm) membersOf(g *Group) (members []int, me int, err error) {
 		members[i] = of.rankOf(w)
 	}
 	if i := slices.Index(members, Undefined); i >= 0 {
-		return nil, 0, fault(ErrRank, fmt.Sprintf("rank %d of the group is not in %s", i, c.Name()))
+		return nil, fault(ErrRank, fmt.Sprintf("rank %d of the group is not in %s", i, c.Name()))
 	}
-	return members, g.Rank(), nil
+	return members, nil
 }

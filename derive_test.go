@@ -316,6 +316,63 @@ func TestCreateGroupReportsErrors(t *testing.T) {
 	})
 }
 
+// A rank's CreateGroup runs out of time, and the rank then makes other communicators. When the members call it again, the
+// communicator has an id that the rank has not used.
+func TestCreateGroupAgainAfterTimeout(t *testing.T) {
+	ranks(t, 3, func(w *Comm) error {
+		pair := func(a, b, tag int) func(*Comm) (*Comm, error) {
+			return func(c *Comm) (*Comm, error) {
+				g, err := c.Group().Incl(a, b)
+				if err != nil || g.Rank() == Undefined {
+					return nil, err
+				}
+				return c.CreateGroup(g, tag)
+			}
+		}
+		first, second := pair(0, 1, 5), pair(1, 2, 9)
+		if w.Rank() == 1 {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+			defer cancel()
+			if _, err := first(w.WithContext(ctx)); !errors.Is(err, ErrTimeout) {
+				return wants("rank 0 does not come", err, ErrTimeout)
+			}
+		}
+		for range 3 {
+			if _, err := second(w); err != nil {
+				return err
+			}
+		}
+		if err := w.Barrier(); err != nil {
+			return err
+		}
+		a, err := first(w)
+		if err != nil {
+			return err
+		}
+		b, err := second(w)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 { // a message on a does not arrive on b
+			err = Send(a, []int{100}, 1, 0)
+		}
+		if err := errors.Join(err, w.Barrier()); err != nil {
+			return err
+		}
+		got := []int{200}
+		switch w.Rank() {
+		case 1:
+			_, err = Recv(b, got, AnySource, 0)
+		case 2:
+			err = Send(b, got, 0, 0)
+		}
+		if err == nil && got[0] != 200 {
+			err = fmt.Errorf("received %d, want 200", got[0])
+		}
+		return err
+	})
+}
+
 // A communicator derived from a handle with a context ends with that context, too.
 func TestDerivedCommunicatorKeepsContext(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {

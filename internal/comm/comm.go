@@ -58,8 +58,10 @@ type core struct {
 
 	mu       word.Mutex
 	handles  map[context.Context]*handle
-	children int       // communicators made from this one, for their names
-	windows  []*Window // the open windows
+	children int              // communicators made from this one, for their names
+	attempts uint64           // of this rank in CreateGroup
+	claims   map[[2]int]claim // by member and tag: what the leader of a CreateGroup has not answered
+	windows  []*Window        // the open windows
 	onesided []*onesided
 	swept    bool // Close has the windows: none is added any more
 }

@@ -172,7 +172,7 @@ func TestContextIDsRunOut(t *testing.T) {
 					func() (*Comm, error) { return dup(c) },
 					func() (*Comm, error) { return c.Split(SplitCall, "split", c.Rank()%2, 0, 0, nil) },
 					func() (*Comm, error) { return c.Split(SplitSharedCall, "splitshared", 0, 0, 0, nil) },
-					func() (*Comm, error) { return c.CreateGroup([]int{0, 1, 2}, c.Rank(), 0, nil) },
+					func() (*Comm, error) { return c.CreateGroup([]int{0, 1, 2}, 0, nil) },
 					func() (*Comm, error) { return c.Split(CartCall, "cart", 0, c.Rank(), 7, nil) },
 					c.Shrink,
 				} {

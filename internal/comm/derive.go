@@ -3,11 +3,9 @@ package comm
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -133,12 +131,14 @@ func (c *Comm) allgather(typ *backend.Datatype, all []byte, bad error) error {
 
 // claim is a number that a rank proposes for a context id, or has tried to claim.
 type claim struct {
-	group uint64 // hash of the members, for CreateGroup
-	id    uint32
-	ok    uint32 // 0: the claim has failed
+	number, group uint64 // for CreateGroup: see grouping, and a hash of the members
+	id            uint32
+	ok            uint32 // 0: the claim has failed
 }
 
-func (x claim) merge(y claim) claim { return claim{x.group, max(x.id, y.id), min(x.ok, y.ok)} }
+func (x claim) merge(y claim) claim {
+	return claim{x.number, x.group, max(x.id, y.id), min(x.ok, y.ok)}
+}
 
 // agree finds a context id that is free on all members. combine returns the largest id of all members,
 // and ok if that of all is. The members pass the same salt.
@@ -149,7 +149,7 @@ func (s *idSpace) agree(salt uint32, combine func(claim) (claim, error)) (uint32
 			return 0, err
 		}
 		mine := claim{id: all.id}
-		free, err := s.Claim(all.id)
+		free, err := s.Claim(mine.id)
 		if err != nil {
 			return 0, err
 		}
@@ -160,7 +160,7 @@ func (s *idSpace) agree(salt uint32, combine func(claim) (claim, error)) (uint32
 			return 0, err
 		}
 		if all.ok == 1 {
-			return all.id, nil
+			return mine.id, nil
 		}
 	}
 }
@@ -174,92 +174,4 @@ func (c *Comm) combineClaims(mine claim) (claim, error) {
 		mine = mine.merge(x)
 	}
 	return mine, err
-}
-
-// groupTag returns the tag of CreateGroup's messages. It is below those of all collectives, and
-// differs for tags that differ modulo 2^28.
-func groupTag(tag int) int { return -3*(1<<29) - 8 - tag%(1<<28) }
-
-// CreateGroup makes a communicator of some ranks, of which the caller is number me. Only they call it.
-// bad is an argument error.
-func (c *Comm) CreateGroup(members []int, me, tag int, bad error) (*Comm, error) {
-	const op = "creategroup"
-	err := c.Usable()
-	if err == nil && uint(tag) > c.core.maxTag {
-		bad = c.core.badTag(tag)
-	}
-	if err == nil && bad != nil {
-		err = c.core.refuse(bad)
-	}
-	if err != nil {
-		return nil, c.Failed(op, Undefined, tag, err)
-	}
-	c = c.begun()
-	k := c.core
-	ids := &k.job.ids
-	ids.begin()
-	defer ids.end()
-	h := fnv.New64a()
-	for _, m := range members {
-		fmt.Fprint(h, k.bc.WorldRank(m), " ")
-	}
-	group := h.Sum64()
-	var id uint32
-	err = k.traced(k.message(flight.CreateGroup, backend.Blocking, len(members), 0, tag, 0), func() (err error) {
-		id, err = ids.agree(uint32(group), func(mine claim) (claim, error) {
-			mine.group = group
-			return c.combineAmong(members, me, groupTag(tag), mine)
-		})
-		return err
-	})
-	if err != nil {
-		return nil, c.Failed(op, Undefined, tag, err)
-	}
-	return c.derive("group", members, id)
-}
-
-// combineAmong combines the members' claims at the first member, which sends the result to all. If the
-// groups differ, the first member replies with the hash of another group, and the members return
-// ErrMismatch.
-func (c *Comm) combineAmong(members []int, me, tag int, mine claim) (claim, error) {
-	bc := c.core.bc
-	buf := make([]claim, 1)
-	receive := func(from int) error {
-		_, err := bc.Recv(c.bound, view.Bytes(buf), from, tag)
-		return err
-	}
-	send := func(to int) error { return bc.Send(c.bound, view.Bytes(buf), to, tag, backend.Standard) }
-	mismatch := func(peer int) error {
-		return fault(backend.ErrMismatch, "rank %d and rank %d called CreateGroup with different groups", peer, c.core.rank)
-	}
-	if me != 0 {
-		buf[0] = mine
-		err := send(members[0])
-		if err == nil {
-			err = receive(members[0])
-		}
-		if err == nil && buf[0].group != mine.group {
-			err = mismatch(members[0])
-		}
-		return buf[0], err
-	}
-	all := mine
-	var bad error
-	for _, m := range members[1:] {
-		if err := receive(m); err != nil {
-			return claim{}, err
-		}
-		if buf[0].group != mine.group {
-			bad = mismatch(m)
-			all.group = ^mine.group
-		}
-		all = all.merge(buf[0])
-	}
-	buf[0] = all
-	for _, m := range members[1:] {
-		if err := send(m); err != nil {
-			return claim{}, err
-		}
-	}
-	return all, bad
 }

@@ -113,7 +113,7 @@ func (m *mapping) Close() error {
 var recorder = flight.New("", flight.Job{})
 
 // world returns a new world. Schedules share none, because a schedule may end in the middle.
-func world(bc *alone) *Comm {
+func world(bc backend.Comm) *Comm {
 	j := &job{ctx: context.Background(), comms: make(map[*core]struct{}), recorder: recorder}
 	j.ids.next = 1
 	j.world = j.newCore(bc, backend.WorldName, 0)

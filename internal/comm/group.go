@@ -1,0 +1,185 @@
+package comm
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// In CreateGroup the members send claims to the leader, the one with the lowest rank, and it answers each of them. An
+// attempt (idSpace.agree) has two steps:
+//
+//	number  claim                                  answer
+//	2k      the sender's proposal                  the largest proposal of all members
+//	2k+1    whether the sender could claim the id  whether all could
+//
+// A call may run out of time at any step. Then claims and answers that nobody waits for are still under way, and the
+// next call of these ranks may meet them. So a rank uses each number once, an answer has the number of its claim, and
+// a member drops all other answers. The leader keeps each claim until it has answered it, also for its next call:
+//
+//	the leader expects  and takes from a member
+//	a proposal          a proposal: to be answered when it has those of all members
+//	                    2k+1: belongs to a call of the leader that has ended. The answer is to try again
+//	2k+1, after 2k      2k+1: to be answered when it has those of all members
+//	                    a proposal: the member has begun again. The leader keeps it, and all members try again
+//
+// Invariant: a call returns only an id that this rank has claimed in the call, and that every other member has claimed
+// in one of its own. If no member runs out of time once the leader may have answered a 2k+1, all members return the same.
+
+// grouping is a rank's part in one CreateGroup.
+type grouping struct {
+	*Comm
+	members []int
+	leader  int
+	tag     int
+	group   uint64
+	number  uint64   // of this rank's last claim
+	taken   []uint64 // on the leader, the number of each member's last claim
+}
+
+// groupTag returns the tag of CreateGroup's messages. It is below those of all collectives, and
+// differs for tags that differ modulo 2^28.
+func groupTag(tag int) int { return -3*(1<<29) - 8 - tag%(1<<28) }
+
+// CreateGroup makes a communicator of some ranks, one of which is the caller. Only they call it. bad is an argument
+// error.
+func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
+	const op = "creategroup"
+	err := c.Usable()
+	if err == nil && uint(tag) > c.core.maxTag {
+		bad = c.core.badTag(tag)
+	}
+	if err == nil && bad != nil {
+		err = c.core.refuse(bad)
+	}
+	if err != nil {
+		return nil, c.Failed(op, Undefined, tag, err)
+	}
+	c = c.begun()
+	k := c.core
+	k.job.ids.begin()
+	defer k.job.ids.end()
+	h := fnv.New64a()
+	for _, m := range members {
+		fmt.Fprint(h, k.bc.WorldRank(m), " ")
+	}
+	g := &grouping{Comm: c, members: members, leader: slices.Min(members), tag: groupTag(tag), group: h.Sum64(), number: 1, taken: make([]uint64, len(members))}
+	var id uint32
+	err = k.traced(k.message(flight.CreateGroup, backend.Blocking, len(members), 0, tag, 0), func() (err error) {
+		id, err = k.job.ids.agree(uint32(g.group), g.combine)
+		return err
+	})
+	if err != nil {
+		return nil, c.Failed(op, Undefined, tag, err)
+	}
+	return c.derive("group", members, id)
+}
+
+// combine combines the members' claims.
+func (g *grouping) combine(mine claim) (all claim, err error) {
+	k := g.core
+	if g.number++; g.number&1 == 0 {
+		k.mu.Lock()
+		k.attempts++
+		g.number = 2 * k.attempts
+		k.mu.Unlock()
+	}
+	mine.number, mine.group = g.number, g.group
+	if k.rank == g.leader {
+		all, err = g.lead(mine)
+	} else {
+		err = g.send(g.leader, mine)
+		for err == nil && all.number != mine.number {
+			all, err = g.receive(g.leader)
+		}
+	}
+	if err == nil && all.group == 0 {
+		err = fault(backend.ErrMismatch, "rank %d and rank %d called CreateGroup with different groups", g.leader, all.id)
+	}
+	return all, err
+}
+
+// lead takes the claims of one step and answers them. If the groups differ, the answer to 2k+1 has no group, and has the
+// rank of a member with another group as its id. The claim 2k may belong to a call that has ended, and 2k+1 does not.
+func (g *grouping) lead(mine claim) (claim, error) {
+	all, step, again, differs := mine, mine.number&1, false, g.leader
+	for i, m := range g.members {
+		if m == g.leader {
+			continue
+		}
+		x, err := g.take(m)
+		for ; err == nil && step < x.number&1; x, err = g.take(m) {
+			if err := g.answer(m, x.number, claim{group: g.group}); err != nil {
+				return all, err
+			}
+		}
+		if err != nil {
+			return all, err
+		}
+		again = again || step == 1 && (x.number != g.taken[i]+1 || x.id != mine.id)
+		if g.taken[i] = x.number; x.group != g.group {
+			differs = m
+		}
+		all = all.merge(x)
+	}
+	switch {
+	case again:
+		all = claim{group: g.group}
+	case step == 1 && differs != g.leader:
+		all.group, all.id = 0, uint32(differs)
+	}
+	for i, m := range g.members {
+		if m != g.leader && g.taken[i]&1 == step {
+			if err := g.answer(m, g.taken[i], all); err != nil {
+				return all, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// take returns a member's claim that the leader has not answered, and waits for one if there is none.
+func (g *grouping) take(m int) (x claim, err error) {
+	k, from := g.core, [2]int{m, g.tag}
+	k.mu.Lock()
+	x, kept := k.claims[from]
+	k.mu.Unlock()
+	if kept {
+		return x, nil
+	}
+	if x, err = g.receive(m); err == nil {
+		k.mu.Lock()
+		if k.claims == nil {
+			k.claims = make(map[[2]int]claim)
+		}
+		k.claims[from] = x
+		k.mu.Unlock()
+	}
+	return x, err
+}
+
+// answer answers the claim of a member. If that fails, the next call answers it, perhaps once more.
+func (g *grouping) answer(m int, number uint64, x claim) error {
+	x.number = number
+	err := g.send(m, x)
+	if err == nil {
+		g.core.mu.Lock()
+		delete(g.core.claims, [2]int{m, g.tag})
+		g.core.mu.Unlock()
+	}
+	return err
+}
+
+func (g *grouping) send(to int, x claim) error {
+	return g.core.bc.Send(g.bound, view.Bytes([]claim{x}), to, g.tag, backend.Standard)
+}
+
+func (g *grouping) receive(from int) (claim, error) {
+	var buf [1]claim
+	_, err := g.core.bc.Recv(g.bound, view.Bytes(buf[:]), from, g.tag)
+	return buf[0], err
+}
