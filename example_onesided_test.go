@@ -2,6 +2,7 @@ package cohort_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cohort-hpc/cohort"
@@ -207,7 +208,8 @@ func ExampleWindow_Flush() {
 func ExampleWindow_Lock() {
 	withWindow(func(world *cohort.Comm, w *cohort.Window[int]) error {
 		// Two elements that must change together need a lock.
-		if err := w.Lock(cohort.LockExclusive, 0); err != nil {
+		lock, err := w.Lock(cohort.LockExclusive, 0)
+		if err != nil {
 			return err
 		}
 		pair := make([]int, 2)
@@ -219,7 +221,7 @@ func ExampleWindow_Lock() {
 		if err := w.Put(pair, 0, 0); err != nil {
 			return err
 		}
-		if err := w.Unlock(0); err != nil {
+		if err := lock.Unlock(); err != nil {
 			return err
 		}
 		if err := w.Fence(); err != nil {
@@ -261,4 +263,15 @@ func ExampleWindow_Rget() {
 		return nil
 	})
 	// Output: [1 2 3 4]
+}
+
+func ExampleWindow_MPIHandle() {
+	withWindow(func(world *cohort.Comm, w *cohort.Window[int]) error {
+		_, err := w.MPIHandle()
+		if world.Rank() == 0 {
+			fmt.Println(errors.Is(err, cohort.ErrNotSupported))
+		}
+		return nil
+	})
+	// Output: true
 }

@@ -50,7 +50,7 @@ func ExampleAllocateShared() {
 	// [30 31]
 }
 
-func ExampleSharedWindow_Size() {
+func ExampleWindow_Size() {
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
 		// Each rank asks for as many elements as it needs.
 		w, err := cohort.AllocateShared[float64](world, 2*world.Rank())
@@ -110,44 +110,4 @@ func ExampleNewSharedRegion() {
 	}
 	// Output:
 	// 1000 0 999
-}
-
-func ExampleSharedWindow_Lock() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
-		n := 0
-		if world.Rank() == 0 {
-			n = 1 // a counter for all
-		}
-		w, err := cohort.AllocateShared[int](world, n)
-		if err != nil {
-			return err
-		}
-		defer w.Close()
-		counter, err := w.Remote(0)
-		if err != nil {
-			return err
-		}
-		for range 100 {
-			lock, err := w.Lock(cohort.LockExclusive, 0)
-			if err != nil {
-				return err
-			}
-			counter[0]++
-			if err := lock.Unlock(); err != nil {
-				return err
-			}
-		}
-		if err := w.Fence(); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
-			fmt.Println(counter[0])
-		}
-		return nil
-	})
-	if err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// 400
 }

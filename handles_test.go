@@ -9,7 +9,7 @@ import (
 func TestMethodsOfNilHandlesDoNotPanic(t *testing.T) {
 	ofComm := reflect.TypeFor[*Comm]()
 	for _, h := range []any{(*Comm)(nil), new(Comm), (*Cart)(nil), (*Graph)(nil), (*Group)(nil), (*Message)(nil), (*Request)(nil),
-		(*Persistent)(nil), (*Window[int])(nil), (*SharedWindow[int])(nil), (*SharedRegion[int])(nil),
+		(*Persistent)(nil), (*Window[int])(nil), (*SharedRegion[int])(nil),
 		(*LockGuard)(nil), (*LockAllGuard)(nil)} {
 		v := reflect.ValueOf(h)
 		for i := range v.NumMethod() {

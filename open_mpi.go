@@ -17,6 +17,8 @@ func init() {
 
 func mpiHandle(c backend.Comm) uintptr { return mpi.Handle(c) }
 
+func mpiWindow(m backend.Memory) uintptr { return mpi.WindowHandle(m) }
+
 func mpiMembers(world backend.Comm, h uintptr) ([]int, error) { return mpi.Members(world, h) }
 
 func mpiConfig(ctx context.Context, s settings) mpi.Config {

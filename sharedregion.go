@@ -12,7 +12,7 @@ import (
 //
 // The memory lies outside the Go heap. Every rank of a node first touches an equal share of it, which
 // spreads the memory over the NUMA domains like the ranks. Slices of a region are valid as long as those
-// of a [SharedWindow].
+// of a [Window].
 //
 // Where ranks cannot share memory, each rank has its own copy and is its own leader. A program is
 // right on every backend if it fills the copy of each node: on the leader, or in ranges of
@@ -32,7 +32,7 @@ type SharedRegion[T any] struct {
 // Deadline: [ErrTimeout]; c may be broken then.
 func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
 	typ, err := typeFor[T]()
-	w, node, err := c.base().AllocateRegion("newsharedregion", comm.NewAllocation("NewSharedRegion", typ, n, true, err))
+	w, node, err := c.base().NewRegion(comm.NewAllocation("NewSharedRegion", typ, n, comm.Region, err))
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +80,14 @@ func (r *SharedRegion[T]) Range(lo, hi int) ([]T, error) {
 	return all[lo:hi:hi], nil
 }
 
-func (r *SharedRegion[T]) all(op string) ([]T, error) {
-	if r == nil || r.w == nil {
-		return elements[T]((*comm.Window)(nil).Part(op, Undefined))
+func (r *SharedRegion[T]) all(op string) ([]T, error) { return elements[T](r.base().Part(op, 0)) }
+
+// base returns the window of the region, which has all of it in part 0. It is nil for nil.
+func (r *SharedRegion[T]) base() *comm.Window {
+	if r == nil {
+		return nil
 	}
-	return elements[T](r.w.Part(op, 0))
+	return r.w
 }
 
 // IsLeader reports whether the calling rank is rank 0 of Node.
@@ -110,12 +113,7 @@ func (r *SharedRegion[T]) Node() *Comm {
 // Errors: [ErrMismatch] on every rank of the node if one calls something else on Node; [ErrClosed].
 //
 // Deadline: [ErrTimeout], and Node is broken.
-func (r *SharedRegion[T]) Fence() error {
-	if r == nil {
-		return (*comm.Window)(nil).Fence()
-	}
-	return r.w.Fence()
-}
+func (r *SharedRegion[T]) Fence() error { return r.base().Fence() }
 
 // Close releases the region and Node on the calling rank. Slices of the region must not be used
 // afterwards. Closing again, or closing a nil region, does nothing.

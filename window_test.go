@@ -17,7 +17,7 @@ func onRanks(t *testing.T, n int, body func(c *Comm) error) {
 	}
 }
 
-func TestSharedWindowParts(t *testing.T) {
+func TestWindowParts(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			onRanks(t, n, func(c *Comm) error {
@@ -56,7 +56,7 @@ func TestSharedWindowParts(t *testing.T) {
 	}
 }
 
-func TestSharedWindowLocksExclude(t *testing.T) {
+func TestWindowLocksExclude(t *testing.T) {
 	const ranks, rounds = 4, 500
 	onRanks(t, ranks, func(c *Comm) error {
 		w, err := AllocateShared[int](c, 2)
@@ -184,7 +184,7 @@ func TestWindowTooLargeIsErrAlloc(t *testing.T) {
 }
 
 func TestNilWindowReturnsErrWin(t *testing.T) {
-	var w *SharedWindow[int]
+	var w *Window[int]
 	_, err1 := w.Local()
 	_, err2 := w.Remote(0)
 	_, err3 := w.Lock(LockShared, 0)

@@ -79,7 +79,7 @@ func (m *jointMemory) Abandon() {
 // A goroutine closes a window, or fails to make one, while another goroutine closes the communicator or
 // the world. That Close waits, and the ranks close the windows collectively.
 func TestCloseWaitsForWindowsBeingClosed(t *testing.T) {
-	allocate := func(c *Comm) (*SharedWindow[int], error) { return AllocateShared[int](c, 1) }
+	allocate := func(c *Comm) (*Window[int], error) { return AllocateShared[int](c, 1) }
 	for _, test := range []struct {
 		name  string
 		lacks bool

@@ -23,8 +23,8 @@ type LockGuard comm.Guard
 // LockAllGuard is the locks that the calling rank holds on the parts of all ranks.
 type LockAllGuard comm.Guard
 
-// Lock waits until the calling rank holds the lock of a rank's part (MPI_Win_lock). Locks order the
-// accesses of ranks that use them. A rank without a lock can still read and write.
+// Lock waits until the calling rank holds the lock of a rank's part (MPI_Win_lock). A lock excludes other
+// locks of the part, and nothing else: operations need none, and those of ranks without one go on.
 //
 // The goroutines of a rank together hold each lock at most once. A rank that waits for an exclusive
 // lock goes before ranks that request the lock later to share it.
@@ -32,10 +32,11 @@ type LockAllGuard comm.Guard
 // Local, but Lock waits while other ranks hold a lock that excludes this one.
 //
 // Errors: [ErrRank]; [ErrWin] for an unknown kind, and if the rank already holds the lock or another of
-// its goroutines waits for it; [ErrClosed].
+// its goroutines waits for it; [ErrClosed]; [ErrPeerLost].
 //
-// Deadline: [ErrTimeout] names the holder of the lock.
-func (w *SharedWindow[T]) Lock(kind LockKind, rank int) (*LockGuard, error) {
+// Deadline: [ErrTimeout] names the rank that holds the lock. For the part of a rank on another node, it names the one
+// that held the lock when this rank asked for it.
+func (w *Window[T]) Lock(kind LockKind, rank int) (*LockGuard, error) {
 	g, err := (*untyped)(w).lock(kind, rank) // a value, so that it can be on the caller's stack
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func (w *SharedWindow[T]) Lock(kind LockKind, rank int) (*LockGuard, error) {
 // Local, but LockAll waits while another rank holds an exclusive lock.
 //
 // Errors and deadline: as for Lock.
-func (w *SharedWindow[T]) LockAll() (*LockAllGuard, error) {
+func (w *Window[T]) LockAll() (*LockAllGuard, error) {
 	g, err := (*untyped)(w).lockAll()
 	if err != nil {
 		return nil, err
@@ -66,40 +67,40 @@ func (w *untyped) lock(kind LockKind, rank int) (comm.Guard, error) {
 //go:noinline
 func (w *untyped) lockAll() (comm.Guard, error) { return w.base().LockAll() }
 
-// Flush is [SharedWindow.Sync] under the lock (MPI_Win_flush).
+// Flush is [Window.Flush] under the lock, for the part that it locks (MPI_Win_flush).
 //
 // Local.
 //
 // Errors: [ErrWin] after Unlock; [ErrClosed].
 func (g *LockGuard) Flush() error {
 	b := (*comm.Guard)(g)
-	return b.Flush("flush", b.Rank(), b.Rank())
+	return b.Flush("flush", b.Rank())
 }
 
-// Unlock makes the calling rank's writes visible to the next holder and releases the lock
-// (MPI_Win_unlock).
+// Unlock releases the lock (MPI_Win_unlock). The next rank that gets it sees what this one has written to the part
+// before.
 //
 // Local.
 //
 // Errors: [ErrWin] if the lock has been released; [ErrClosed].
 func (g *LockGuard) Unlock() error { return (*comm.Guard)(g).Unlock() }
 
-// Flush is [SharedWindow.Sync] under the locks, for the part of one rank (MPI_Win_flush).
+// Flush is [Window.Flush] under the locks (MPI_Win_flush).
 //
 // Local.
 //
 // Errors: [ErrRank]; [ErrWin] after Unlock; [ErrClosed].
-func (g *LockAllGuard) Flush(rank int) error { return (*comm.Guard)(g).Flush("flush", rank, rank) }
+func (g *LockAllGuard) Flush(rank int) error { return (*comm.Guard)(g).Flush("flush", rank) }
 
-// FlushAll is Flush for the parts of all ranks (MPI_Win_flush_all).
+// FlushAll is [Window.FlushAll] under the locks (MPI_Win_flush_all).
 //
 // Local.
 //
 // Errors: [ErrWin] after Unlock; [ErrClosed].
-func (g *LockAllGuard) FlushAll() error { return (*comm.Guard)(g).Flush("flushall", 0, Undefined) }
+func (g *LockAllGuard) FlushAll() error { return (*comm.Guard)(g).Flush("flushall", Undefined) }
 
-// Unlock makes the calling rank's writes visible to the next holders and releases all the locks
-// (MPI_Win_unlock_all).
+// Unlock releases all the locks (MPI_Win_unlock_all). The next ranks that get one of them see what this one has written
+// to the part before.
 //
 // Local.
 //

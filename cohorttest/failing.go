@@ -74,14 +74,6 @@ func failingScenarios() []scenario {
 	add("window-lock", last, func(r *Rank) func() error {
 		w, err := cohort.NewWindow[int64](r.World, 10)
 		r.OK(err)
-		return held(r, func() error { return w.Lock(cohort.LockExclusive, 0) })
-	})
-	add("shared-window-lock", last, func(r *Rank) func() error {
-		w, err := cohort.AllocateShared[int64](r.World, 10)
-		if errors.Is(err, cohort.ErrNotSupported) {
-			return func() error { return r.World.Barrier() }
-		}
-		r.OK(err)
 		return held(r, func() error {
 			_, err := w.Lock(cohort.LockExclusive, 0)
 			return err

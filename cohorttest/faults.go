@@ -67,20 +67,16 @@ func faultScenarios() []scenario {
 		{name: "faults/dead-with-lock", sizes: atLeast(2), alone: true, lost: last, body: deadWithLock(cohort.LockExclusive)},
 		{name: "faults/dead-with-shared-lock", sizes: atLeast(2), alone: true, lost: last, body: deadWithLock(cohort.LockShared)},
 		{name: "faults/dead-in-fence", sizes: atLeast(2), alone: true, lost: last, body: deadBefore(
-			func(_ *Rank, w *cohort.SharedWindow[int64]) error { return w.Fence() })},
+			func(_ *Rank, w *cohort.Window[int64]) error { return w.Fence() })},
 		{name: "faults/dead-in-allocation", sizes: atLeast(2), alone: true, lost: last, body: deadBefore(
-			func(r *Rank, _ *cohort.SharedWindow[int64]) error {
+			func(r *Rank, _ *cohort.Window[int64]) error {
 				_, err := cohort.AllocateShared[int64](r.World, 1000)
 				return err
 			})},
-		{name: "faults/dead-with-onesided-lock", sizes: atLeast(2), alone: true, lost: last, body: deadOnesided(
-			func(w *cohort.Window[int64], _ int) error { return w.Lock(cohort.LockExclusive, 0) })},
-		{name: "faults/dead-in-onesided-fence", sizes: atLeast(2), alone: true, lost: last, body: deadOnesided(
-			func(w *cohort.Window[int64], _ int) error { return w.Fence() })},
-		{name: "faults/dead-target", sizes: atLeast(2), alone: true, lost: last, body: deadOnesided(
-			func(w *cohort.Window[int64], victim int) (err error) {
+		{name: "faults/dead-target", sizes: atLeast(2), alone: true, lost: last, body: deadBefore(
+			func(r *Rank, w *cohort.Window[int64]) (err error) {
 				for err == nil { // its memory may be there for a while
-					_, err = w.FetchAndOp(1, victim, 0, cohort.Sum)
+					_, err = w.FetchAndOp(1, r.Size-1, 0, cohort.Sum)
 				}
 				return err
 			})},

@@ -153,10 +153,11 @@ func forgetMessages(r *Rank, c *cohort.Comm) {
 	}
 	w, err := cohort.NewWindow[int32](c, 200)
 	r.OK(err)
-	r.OK(w.Lock(cohort.LockShared, next))
+	g, err := w.Lock(cohort.LockShared, next)
+	r.OK(err)
 	drop(w.Rput(buf(), next, 0))
 	drop(w.Rget(buf(), next, 100))
-	r.OK(w.Unlock(next))
+	r.OK(g.Unlock())
 	r.OK(w.Close())
 }
 

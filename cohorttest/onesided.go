@@ -9,8 +9,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// One-sided windows (MPI-4.1 chapter 12): what ranks write, read and update in each other's parts. Locks are in
-// onesidedlocks.go, misuse in onesidedmisuse.go.
+// One-sided operations on windows made by NewWindow (MPI-4.1 chapter 12): what ranks write, read and update in each
+// other's parts. Locks are in windowlocks.go and onesidedlocks.go, misuse in windowmisuse.go and onesidedmisuse.go.
 
 func onesidedScenarios() []scenario {
 	return []scenario{
@@ -27,22 +27,24 @@ func onesidedScenarios() []scenario {
 		{name: "onesided/progress", sizes: atLeast(2), body: onesidedProgress},
 		{name: "onesided/requests", body: onesidedRequests},
 		{name: "onesided/locks", body: onesidedLocks},
-		{name: "onesided/lock-deadline", sizes: atLeast(2), body: onesidedLockDeadline},
+		{name: "onesided/lock-all", body: lockedAll},
+		{name: "onesided/lock-deadline", sizes: atLeast(2), body: lockDeadline},
+		{name: "onesided/lock-goroutines", turns: true, body: lockGoroutines},
+		{name: "onesided/lock-misuse", body: lockMisuse},
 		{name: "onesided/deadlines", body: onesidedDeadlines},
 		{name: "onesided/random", body: onesidedRandom},
 		{name: "onesided/splits", body: onesidedSplits},
 		{name: "onesided/arguments", body: onesidedArguments},
-		{name: "onesided/lock-misuse", body: onesidedLockMisuse},
-		{name: "onesided/lock-waiter", sizes: atLeast(2), body: onesidedLockWaiter},
 		{name: "onesided/close", body: onesidedClose},
+		{name: "onesided/close-with-lock", body: closeWithLock},
+		{name: "onesided/close-waiting", sizes: atLeast(2), body: closeWaiting},
 		{name: "onesided/close-in-use", body: onesidedCloseInUse},
-		{name: "onesided/left-open", body: onesidedLeftOpen},
+		{name: "onesided/left-open", body: windowsLeftOpen},
 		{name: "onesided/allocations", sizes: func(n int) bool { return n <= 2 }, body: onesidedAllocations},
-		{name: "mismatch/onesided", sizes: atLeast(2), body: mismatchedOnesided},
 	}
 }
 
-// onesided makes a one-sided window of n elements on this rank.
+// onesided makes a window of n elements on this rank.
 func onesided[T any](r *Rank, c *cohort.Comm, n int) *cohort.Window[T] {
 	w, err := cohort.NewWindow[T](c, n)
 	r.OK(err)

@@ -1,14 +1,12 @@
 package cohorttest
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-// One-sided windows: locks, windows of several communicators, random accesses, allocations, and losses.
+// One-sided operations: under locks, on windows of several communicators, random ones, and allocations.
 
 // onesidedLocks increments counters under exclusive locks, and reads them under shared ones.
 func onesidedLocks(r *Rank) {
@@ -17,20 +15,22 @@ func onesidedLocks(r *Rank) {
 	pair := make([]int64, 2)
 	for i := range each {
 		to := (r.Rank + i) % r.Size
-		r.OK(w.Lock(cohort.LockExclusive, to))
+		g, err := w.Lock(cohort.LockExclusive, to)
+		r.OK(err)
 		r.OK(w.Get(pair, to, 0))
 		if pair[0] != pair[1] {
 			r.Errorf("another rank is in rank %d's part: %v", to, pair)
 		}
 		r.OK(w.Put([]int64{pair[0] + 1}, to, 0))
 		r.OK(w.Put([]int64{pair[1] + 1}, to, 1))
-		r.OK(w.Unlock(to))
-		r.OK(w.Lock(cohort.LockShared, to))
+		r.OK(g.Unlock())
+		g, err = w.Lock(cohort.LockShared, to)
+		r.OK(err)
 		r.OK(w.Get(pair, to, 0))
 		if pair[0] != pair[1] {
 			r.Errorf("a rank writes rank %d's part beside shared locks: %v", to, pair)
 		}
-		r.OK(w.Unlock(to))
+		r.OK(g.Unlock())
 	}
 	r.OK(w.Fence())
 	sum := int64(0)
@@ -40,46 +40,6 @@ func onesidedLocks(r *Rank) {
 	}
 	if want := int64(each * r.Size); sum != want {
 		r.Errorf("the counters' sum is %d, want %d", sum, want)
-	}
-	r.OK(w.Close())
-}
-
-// lockPatience is long enough for one answer of a rank on a busy machine, which says who holds the lock.
-const lockPatience = 200 * time.Millisecond
-
-// onesidedLockDeadline waits for a lock until the deadline. The lock is free afterwards.
-func onesidedLockDeadline(r *Rank) {
-	w := onesided[int64](r, r.Comm, 1)
-	last := r.Size - 1
-	for _, kind := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
-		if r.Rank == 0 {
-			r.OK(w.Lock(kind, last))
-		}
-		r.OK(r.Comm.Barrier())
-		if r.Rank != 0 {
-			ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
-			begun := time.Now()
-			err := w.WithContext(ctx).Lock(cohort.LockExclusive, last)
-			if r.Is(err, cohort.ErrTimeout, "Lock of a locked part") {
-				names(r, err, "lock", rankText(last))
-				if kind == cohort.LockExclusive {
-					names(r, err, "rank 0 holds it")
-				}
-			}
-			if took := time.Since(begun); took > lockPatience+late {
-				r.Errorf("Lock ended after %v, its deadline was %v", took, lockPatience)
-			}
-			cancel()
-		}
-		r.OK(r.Comm.Barrier())
-		if r.Rank == 0 {
-			r.OK(w.Unlock(last))
-		}
-		for _, again := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
-			r.OK(w.Lock(again, last))
-			r.OK(w.Unlock(last))
-		}
-		r.OK(r.Comm.Barrier())
 	}
 	r.OK(w.Close())
 }
@@ -248,17 +208,4 @@ func onesidedAllocations(r *Rank) {
 		noAllocations(r, c.what, c.call)
 	}
 	r.OK(w.Close())
-}
-
-// deadOnesided has a rank die that holds a lock, while the others make a call that needs it.
-func deadOnesided(call func(w *cohort.Window[int64], victim int) error) func(r *Rank) {
-	return func(r *Rank) {
-		w := onesided[int64](r, r.Comm, 1)
-		victim := r.Size - 1
-		if r.Rank == victim {
-			r.OK(w.Lock(cohort.LockExclusive, 0))
-		}
-		r.OK(w.Fence())
-		die(r, victim, func() error { return call(w, victim) })
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -77,6 +76,8 @@ func onesidedArguments(r *Rank) {
 		r.Errorf("GetAccumulate in place returned %d and left %d", buf[0], mine[0])
 	}
 	r.OK(w.Close())
+	_, err = w.Remote(0)
+	r.Is(err, cohort.ErrWin, "Remote of a window made by NewWindow")
 	_, err = cohort.NewWindow[*int](r.Comm, 1)
 	r.Is(err, cohort.ErrType, "a window of pointers")
 	_, err = cohort.NewWindow[int](r.Comm, -1)
@@ -88,92 +89,17 @@ func onesidedArguments(r *Rank) {
 	r.OK(r.Comm.Barrier())
 }
 
-// onesidedLockMisuse makes every wrong use of locks that one rank can make.
-func onesidedLockMisuse(r *Rank) {
-	w := onesided[int64](r, r.Comm, 1)
-	me := r.Rank
-	r.Is(w.Unlock(me), cohort.ErrWin, "Unlock without a lock")
-	r.OK(w.Lock(cohort.LockExclusive, me))
-	for _, kind := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
-		err := w.Lock(kind, me)
-		if r.Is(err, cohort.ErrWin, "a %v lock of a part that is locked", kind) {
-			opError(r, "lock", err)
-			names(r, err, rankText(me))
-		}
-	}
-	r.OK(w.Put([]int64{1}, (me+1)%r.Size, 0)) // excludes nothing but locks
-	r.OK(w.Fence())
-	r.OK(w.Unlock(me))
-	r.Is(w.Unlock(me), cohort.ErrWin, "Unlock twice")
-	for _, kind := range []cohort.LockKind{0, 3, 255} {
-		r.Is(w.Lock(kind, me), cohort.ErrWin, "a lock of kind %d", kind)
-	}
-	for _, rank := range []int{-1, r.Size} {
-		r.Is(w.Lock(cohort.LockShared, rank), cohort.ErrRank, "Lock of rank %d", rank)
-		r.Is(w.Unlock(rank), cohort.ErrRank, "Unlock of rank %d", rank)
-	}
-	r.OK(w.Lock(cohort.LockShared, cohort.ProcNull))
-	r.OK(w.Unlock(cohort.ProcNull))
-	r.OK(w.Close())
-
-	// Close releases a lock.
-	w = onesided[int64](r, r.Comm, 1)
-	if r.Rank == 0 {
-		r.OK(w.Lock(cohort.LockExclusive, r.Size-1))
-	}
-	r.OK(r.Comm.Barrier())
-	if r.Rank == 0 {
-		r.Is(w.Close(), cohort.ErrWin, "Close with a lock")
-	} else {
-		r.OK(w.Lock(cohort.LockExclusive, r.Size-1))
-		r.OK(w.Unlock(r.Size - 1))
-		r.OK(w.Close())
-	}
-	onesidedClosed(r, "Close with a lock", w)
-}
-
-// onesidedLockWaiter has a rank that waits for a lock unlock it, which is an error, and close the window. The rank that
-// holds the lock keeps it.
-func onesidedLockWaiter(r *Rank) {
-	for last, part := r.Size-1, 0; part <= last; part += max(1, last) {
-		w := onesided[int64](r, r.Comm, 1)
-		switch r.Rank {
-		case 0:
-			r.OK(w.Lock(cohort.LockExclusive, part))
-			r.OK(r.Comm.Barrier())
-			_, err := cohort.Recv(r.Comm, make([]int8, 1), last, part)
-			r.OK(err)
-			r.OK(w.Unlock(part))
-		case last:
-			r.OK(r.Comm.Barrier())
-			waited := make(chan error, 1)
-			go func() {
-				waited <- w.Lock(cohort.LockExclusive, part)
-				if err := cohort.Send(r.Comm, []int8{1}, 0, part); err != nil {
-					r.Errorf("Send after Lock: %v", err)
-				}
-			}()
-			for begun := time.Now(); time.Since(begun) < short; {
-				r.Is(w.Unlock(part), cohort.ErrWin, "Unlock of a lock that another goroutine waits for")
-			}
-			r.OK(w.Close())
-			r.Is(<-waited, cohort.ErrClosed, "Lock during Close")
-		default:
-			r.OK(r.Comm.Barrier())
-		}
-		r.OK(w.Close())
-	}
-}
-
-// onesidedClosed checks that every call reports that a window is closed.
-func onesidedClosed(r *Rank, what string, w *cohort.Window[int64]) {
+// closed checks that every call reports that a window is closed.
+func closed(r *Rank, what string, w *cohort.Window[int64]) {
 	x := make([]int64, 1)
 	_, local := w.Local()
 	_, fetch := w.FetchAndOp(1, 0, 0, cohort.Sum)
 	_, swap := w.CompareAndSwap(1, 0, 0, 0)
 	_, rput := w.Rput(x, 0, 0)
-	for i, err := range []error{local, fetch, swap, rput, w.Put(x, 0, 0), w.Get(x, 0, 0), w.Accumulate(x, 0, 0, cohort.Sum),
-		w.Flush(0), w.FlushAll(), w.Fence(), w.Lock(cohort.LockShared, 0), w.Unlock(0)} {
+	_, lock := w.Lock(cohort.LockShared, 0)
+	_, all := w.LockAll()
+	for i, err := range []error{local, fetch, swap, rput, lock, all, w.Put(x, 0, 0), w.Get(x, 0, 0), w.Accumulate(x, 0, 0, cohort.Sum),
+		w.Flush(0), w.FlushAll(), w.Fence(), w.Sync()} {
 		r.Is(err, cohort.ErrClosed, "call %d after %s", i, what)
 	}
 	r.OK(w.Close())
@@ -183,17 +109,18 @@ func onesidedClosed(r *Rank, what string, w *cohort.Window[int64]) {
 func onesidedClose(r *Rank) {
 	w := onesided[int64](r, r.Comm, 1)
 	r.OK(w.Close())
-	onesidedClosed(r, "Close", w)
+	closed(r, "Close", w)
 	d, err := r.Comm.Dup()
 	r.OK(err)
 	w = onesided[int64](r, d, 1)
 	r.OK(w.Fence())
 	r.OK(d.Close())
-	onesidedClosed(r, "Close of the communicator", w)
+	closed(r, "Close of the communicator", w)
 	var none *cohort.Window[int64]
 	none = none.WithContext(context.Background())
 	r.Is(none.Put(nil, 0, 0), cohort.ErrWin, "Put to a nil window")
 	r.Is(none.Fence(), cohort.ErrWin, "Fence of a nil window")
+	r.Is(none.Sync(), cohort.ErrWin, "Sync of a nil window")
 	r.OK(none.Close())
 	r.OK(r.Comm.Barrier())
 }
@@ -234,43 +161,20 @@ func onesidedCloseInUse(r *Rank) {
 	begun.Wait()
 	r.OK(w.Close())
 	all.Wait()
-	onesidedClosed(r, "Close", w)
+	closed(r, "Close", w)
 	r.OK(r.Comm.Barrier())
 }
 
-// onesidedLeftOpen leaves windows to Close of their communicator.
-func onesidedLeftOpen(r *Rank) {
-	d, err := r.Comm.Dup()
-	r.OK(err)
-	for range 3 {
-		w := onesided[int64](r, d, 1000)
+// windowsLeftOpen leaves windows to Close of their communicator, and of the world.
+func windowsLeftOpen(r *Rank) {
+	for i := range 3 {
+		d, err := r.Comm.Dup()
+		r.OK(err)
+		w, v := onesided[int64](r, d, 1000), onesided[int32](r, d, i)
 		r.OK(w.Put(make([]int64, 1000), (r.Rank+1)%r.Size, 0))
-		r.OK(w.Fence())
+		r.OK(errors.Join(w.Fence(), v.Fence()))
+		if i == 0 {
+			r.OK(d.Close())
+		}
 	}
-	r.OK(d.Barrier())
-	r.OK(d.Close())
-}
-
-// mismatchedOnesided has one rank make another call with one-sided windows than the others.
-func mismatchedOnesided(r *Rank) {
-	type window = *cohort.Window[int64]
-	fence := func(_ *cohort.Comm, w, _ window) error { return w.Fence() }
-	make3 := func(c *cohort.Comm, _, _ window) error {
-		_, err := cohort.NewWindow[int64](c, 3)
-		return err
-	}
-	barrier := func(c *cohort.Comm, _, _ window) error { return c.Barrier() }
-	mismatched(r, onesided[int64], []oddCall[window]{
-		{"Barrier and Fence", fence, barrier, []string{"Fence", "called Barrier"}},
-		{"the Fence of another window", fence, func(_ *cohort.Comm, _, v window) error { return v.Fence() }, []string{"Fence(window"}},
-		{"Barrier and NewWindow", make3, barrier, []string{"NewWindow of int64", "called Barrier"}},
-		{"another type", make3, func(c *cohort.Comm, _, _ window) error {
-			_, err := cohort.NewWindow[float64](c, 3)
-			return err
-		}, []string{"NewWindow of int64", "NewWindow of float64"}},
-		{"a negative length", make3, func(c *cohort.Comm, _, _ window) error {
-			_, err := cohort.NewWindow[int64](c, -3)
-			return isInstead(err, cohort.ErrCount)
-		}, []string{"NewWindow of int64"}},
-	})
 }

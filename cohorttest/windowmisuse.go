@@ -1,7 +1,6 @@
 package cohorttest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -18,7 +17,7 @@ import (
 // lockMisuse makes every wrong use of locks that one rank can make: each is an error and
 // changes nothing.
 func lockMisuse(r *Rank) {
-	w := window[int64](r, r.Comm, 1)
+	w := onesided[int64](r, r.Comm, 1)
 	me, n := r.Rank, r.Size
 	g, err := w.Lock(cohort.LockExclusive, me)
 	r.OK(err)
@@ -43,8 +42,6 @@ func lockMisuse(r *Rank) {
 	for _, rank := range []int{-1, n, math.MinInt, math.MaxInt} {
 		_, err = w.Lock(cohort.LockShared, rank)
 		r.Is(err, cohort.ErrRank, "Lock of rank %d", rank)
-		_, err = w.Remote(rank)
-		r.Is(err, cohort.ErrRank, "Remote(%d)", rank)
 	}
 	for _, kind := range []cohort.LockKind{0, 3, 255} {
 		_, err = w.Lock(kind, me)
@@ -61,42 +58,38 @@ func lockMisuse(r *Rank) {
 	r.Is(all.Flush(me), cohort.ErrWin, "Flush after LockAll and Unlock")
 	r.Is(all.FlushAll(), cohort.ErrWin, "FlushAll after LockAll and Unlock")
 
+	nobody, err := w.Lock(cohort.LockShared, cohort.ProcNull)
+	r.OK(err)
+	r.OK(nobody.Unlock())
+
 	r.OK(r.Comm.Barrier()) // a LockAll must not wait for the lock of a rank that is in Fence
-	// All ranks make the same error: the communicator stays usable.
 	g, err = w.Lock(cohort.LockExclusive, me)
 	r.OK(err)
-	r.Is(w.Fence(), cohort.ErrWin, "Fence of all ranks with a lock")
-	r.OK(g.Unlock())
+	r.OK(w.Put([]int64{1}, (me+1)%n, 0)) // a lock excludes nothing but locks
 	r.OK(w.Fence())
-	r.OK(w.Close())
-}
-
-// closed checks that every call reports that a window is closed.
-func closed(r *Rank, what string, w *cohort.SharedWindow[int64]) {
-	_, err := w.Local()
-	r.Is(err, cohort.ErrClosed, "Local after %s", what)
-	_, err = w.Remote(0)
-	r.Is(err, cohort.ErrClosed, "Remote after %s", what)
-	_, err = w.Lock(cohort.LockShared, 0)
-	r.Is(err, cohort.ErrClosed, "Lock after %s", what)
-	_, err = w.LockAll()
-	r.Is(err, cohort.ErrClosed, "LockAll after %s", what)
-	r.Is(w.Fence(), cohort.ErrClosed, "Fence after %s", what)
-	r.Is(w.Sync(), cohort.ErrClosed, "Sync after %s", what)
+	r.OK(g.Unlock())
 	r.OK(w.Close())
 }
 
 // windowClose uses windows after Close, and after Close of their communicator.
 func windowClose(r *Rank) {
+	closed := func(what string, w *cohort.Window[int64]) {
+		closed(r, what, w)
+		_, err := w.Remote(0)
+		r.Is(err, cohort.ErrClosed, "Remote after %s", what)
+		if n := w.Size(r.Rank); n != 1 {
+			r.Errorf("Size after %s is %d, want 1", what, n)
+		}
+	}
 	w := window[int64](r, r.Comm, 1)
 	r.OK(w.Close())
-	closed(r, "Close", w)
+	closed("Close", w)
 	d, err := r.Comm.Dup()
 	r.OK(err)
 	w = window[int64](r, d, 1)
 	r.OK(w.Fence())
 	r.OK(d.Close())
-	closed(r, "Close of the communicator", w)
+	closed("Close of the communicator", w)
 	_, err = cohort.AllocateShared[int64](d, 1)
 	r.Is(err, cohort.ErrClosed, "AllocateShared on a closed communicator")
 	_, err = cohort.NewSharedRegion[int64](d, 1)
@@ -105,15 +98,13 @@ func windowClose(r *Rank) {
 	r.Is(err, cohort.ErrComm, "AllocateShared on a nil communicator")
 	_, err = cohort.NewSharedRegion[int64](nil, 1)
 	r.Is(err, cohort.ErrComm, "NewSharedRegion on a nil communicator")
-	var none *cohort.SharedWindow[int64]
-	r.Is(none.WithContext(context.Background()).Sync(), cohort.ErrWin, "Sync of a nil window")
 }
 
 // closeWithLock closes a window of which one rank holds locks: that rank gets an error,
 // and the ranks that wait for the locks get them.
 func closeWithLock(r *Rank) {
 	for _, all := range []bool{false, true} {
-		w := window[int64](r, r.Comm, 1)
+		w := onesided[int64](r, r.Comm, 1)
 		var flush, unlock func() error
 		if r.Rank == 0 {
 			if all {
@@ -144,7 +135,7 @@ func closeWithLock(r *Rank) {
 
 // closeWaiting closes a window while a goroutine waits for a lock of it.
 func closeWaiting(r *Rank) {
-	w := window[int64](r, r.Comm, 1)
+	w := onesided[int64](r, r.Comm, 1)
 	word := make([]int8, 1)
 	if r.Rank == 0 {
 		g, err := w.Lock(cohort.LockExclusive, 0)
@@ -207,6 +198,10 @@ func windowArguments(r *Rank) {
 		names(r, err, "newsharedregion")
 	}
 	w := window[int64](r, r.Comm, 1)
+	for _, rank := range []int{-1, r.Size, cohort.ProcNull, math.MinInt, math.MaxInt} {
+		_, err = w.Remote(rank)
+		r.Is(err, cohort.ErrRank, "Remote(%d)", rank)
+	}
 	r.OK(w.Fence())
 	r.OK(w.Close())
 }
@@ -352,7 +347,7 @@ const otherLength = "a region of another length"
 
 // mismatchedWindows has one rank make another window call than the others.
 func mismatchedWindows(r *Rank) {
-	type shared = *cohort.SharedWindow[int64]
+	type shared = *cohort.Window[int64]
 	fence := func(_ *cohort.Comm, w, _ shared) error { return w.Fence() }
 	allocate := func(c *cohort.Comm, _, _ shared) error {
 		_, err := cohort.AllocateShared[int64](c, 3)
@@ -382,6 +377,10 @@ func mismatchedWindows(r *Rank) {
 			_, err := cohort.AllocateShared[int64](c, -3)
 			return isInstead(err, cohort.ErrCount)
 		}, []string{"AllocateShared of int64"}},
+		{"NewWindow", allocate, func(c *cohort.Comm, _, _ shared) error {
+			_, err := cohort.NewWindow[int64](c, 3)
+			return err
+		}, []string{"AllocateShared of int64"}},
 		{"a region", allocate, region(3), []string{"AllocateShared of int64", "NewSharedRegion of int64"}},
 		{otherLength, region(3), region(4), []string{"NewSharedRegion of int64", "with n = 3", "with n = 4", "rank 0"}},
 		{"a region of another type", region(3), func(c *cohort.Comm, _, _ shared) error {
@@ -400,24 +399,4 @@ func isInstead(err, want error) error {
 		return errOwn
 	}
 	return err
-}
-
-// fenceLocked has one rank call Fence while it holds a lock: it gets ErrWin, and the
-// others get ErrMismatch naming it.
-func fenceLocked(r *Rank) {
-	for _, who := range []int{0, r.Size - 1} {
-		c, err := r.Comm.Dup()
-		r.OK(err)
-		w := window[int64](r, c, 1)
-		if r.Rank == who {
-			_, err := w.Lock(cohort.LockShared, r.Size/2)
-			r.OK(err)
-			if err := w.Fence(); r.Is(err, cohort.ErrWin, "Fence with a lock") {
-				names(r, err, rankText(r.Size/2), "unlock")
-			}
-		} else if err := w.Fence(); r.Is(err, cohort.ErrMismatch, "Fence while rank %d has a lock", who) {
-			names(r, err, rankText(who))
-		}
-		abandon(r, c, "a Fence with a lock")
-	}
 }

@@ -1,16 +1,14 @@
 package cohorttest
 
 import (
-	"context"
 	"fmt"
 	"math"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-// Windows in shared memory (MPI-4.1 section 12.2.3): what ranks write in each other's
-// parts, and when the others see it. Locks are in windowlocks.go, misuse and failures in
-// windowmisuse.go.
+// Windows made by AllocateShared (MPI-4.1 section 12.2.3): what ranks write in each other's parts in place, and when
+// the others see it. Misuse and failures are in windowmisuse.go.
 
 func windowScenarios() []scenario {
 	return []scenario{
@@ -22,37 +20,28 @@ func windowScenarios() []scenario {
 		{name: "windows/several", body: windowsAtOnce},
 		{name: "windows/split", body: windowsOfSplits},
 		{name: "windows/many", body: manyWindows},
-		{name: "windows/left-open", body: windowsLeftOpen},
 		{name: "windows/region", body: region},
 		{name: "windows/regions-of-splits", body: regionsOfSplits},
-		{name: "windows/counter", body: lockedCounter},
 		{name: "windows/readers", body: lockedReaders},
-		{name: "windows/lock-all", body: lockedAll},
-		{name: "windows/lock-deadline", sizes: atLeast(2), body: lockDeadline},
-		{name: "windows/lock-goroutines", turns: true, body: lockGoroutines},
-		{name: "windows/lock-misuse", body: lockMisuse},
 		{name: "windows/close", body: windowClose},
-		{name: "windows/close-with-lock", body: closeWithLock},
-		{name: "windows/close-waiting", sizes: atLeast(2), body: closeWaiting},
 		{name: "windows/close-region", body: closeRegion},
 		{name: "windows/arguments", body: windowArguments},
 		{name: "windows/room", body: windowRoom},
 		{name: "windows/one-copy", sizes: func(n int) bool { return n == 4 || n == 5 }, body: oneCopy},
 		{name: "windows/allocations", sizes: func(n int) bool { return n <= 2 }, body: windowAllocations},
 		{name: "mismatch/windows", sizes: atLeast(2), body: mismatchedWindows},
-		{name: "mismatch/window-fence-locked", sizes: atLeast(2), body: fenceLocked},
 	}
 }
 
 // window makes a window of n elements on this rank.
-func window[T any](r *Rank, c *cohort.Comm, n int) *cohort.SharedWindow[T] {
+func window[T any](r *Rank, c *cohort.Comm, n int) *cohort.Window[T] {
 	w, err := cohort.AllocateShared[T](c, n)
 	r.OK(err)
 	return w
 }
 
 // part returns the part of a rank.
-func part[T any](r *Rank, w *cohort.SharedWindow[T], rank int) []T {
+func part[T any](r *Rank, w *cohort.Window[T], rank int) []T {
 	p, err := w.Remote(rank)
 	r.OK(err)
 	return p
@@ -342,17 +331,6 @@ func manyWindows(r *Rank) {
 	r.OK(r.Comm.Barrier())
 }
 
-// windowsLeftOpen leaves windows of several communicators open: the world's Close closes
-// them.
-func windowsLeftOpen(r *Rank) {
-	for i := range 6 {
-		c, err := r.Comm.Dup()
-		r.OK(err)
-		w := window[int32](r, c, i)
-		r.OK(w.Fence())
-	}
-}
-
 // region has the leader fill a region, and then all ranks fill a range each. They read
 // what was written, bit for bit.
 func region(r *Rank) {
@@ -446,12 +424,6 @@ func regionsOfSplits(r *Rank) {
 	r.OK(g.Fence())
 	r.OK(g.Close())
 	r.OK(c.Close())
-}
-
-// withDeadline returns a handle of a window with a deadline that is near.
-func withDeadline[T any](w *cohort.SharedWindow[T]) (*cohort.SharedWindow[T], context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.Background(), short)
-	return w.WithContext(ctx), cancel
 }
 
 func rankText(rank int) string { return fmt.Sprintf("rank %d", rank) }

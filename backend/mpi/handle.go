@@ -16,6 +16,14 @@ func Handle(c backend.Comm) uintptr {
 	return 0
 }
 
+// WindowHandle returns the MPI_Win that provides some memory; 0 if there is none.
+func WindowHandle(m backend.Memory) uintptr {
+	if m, ok := m.(*memory); ok {
+		return uintptr(m.win)
+	}
+	return 0
+}
+
 // Members returns the members of an MPI_Comm as ranks of world, which is a communicator of this backend, in
 // their order there.
 func Members(world backend.Comm, handle uintptr) ([]int, error) {

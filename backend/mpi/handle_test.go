@@ -29,9 +29,18 @@ uintptr_t library_reverse(uintptr_t h) {
 	MPI_Comm_split((MPI_Comm)h, 0, -rank, &c);
 	return (uintptr_t)c;
 }
+
+int library_ranks(uintptr_t h) {
+	MPI_Win win = (MPI_Win)h;
+	MPI_Group g;
+	int n;
+	if (MPI_Win_get_group(win, &g) || MPI_Group_size(g, &n)) return -1;
+	MPI_Group_free(&g);
+	return n;
+}
 `
 
-// TestHandlesPassCommunicatorsToC checks that a C library can use a communicator of cohort, and cohort one of a
+// TestHandlesPassCommunicatorsToC checks that a C library can use a communicator and a window of cohort, and cohort one of a
 // C library.
 func TestHandlesPassCommunicatorsToC(t *testing.T) {
 	program("handle", func() error {
@@ -44,6 +53,8 @@ func TestHandlesPassCommunicatorsToC(t *testing.T) {
 			}
 			purego.RegisterLibFunc(&sum, lib, "library_sum")
 			purego.RegisterLibFunc(&reverse, lib, "library_reverse")
+			var ranks func(h uintptr) int32
+			purego.RegisterLibFunc(&ranks, lib, "library_ranks")
 
 			n, r := w.Size(), w.Rank()
 			odd, err := w.Split(r%2, 0)
@@ -73,6 +84,17 @@ func TestHandlesPassCommunicatorsToC(t *testing.T) {
 			}
 			if back.Size() != n || back.Rank() != n-1-r {
 				return fmt.Errorf("the reversed communicator is %d of %d on rank %d of %d", back.Rank(), back.Size(), r, n)
+			}
+			win, err := cohort.NewWindow[int](w, 1)
+			if err != nil {
+				return err
+			}
+			h, err = win.MPIHandle()
+			if err != nil || int(ranks(h)) != n {
+				return fmt.Errorf("C finds %d ranks in a window of %d: %v", ranks(h), n, err)
+			}
+			if err := win.Close(); err != nil {
+				return err
 			}
 			first, err := cohort.BcastOne(back, r, 0)
 			if err != nil || first != n-1 {

@@ -22,76 +22,82 @@ import (
 
 // Allocation is a request for a window.
 type Allocation struct {
+	op    string
 	typ   *backend.Datatype // names the call
+	elem  *backend.Datatype // of the window
 	n     int               // elements
-	bytes int               // at most math.MaxInt, which no machine has
-	whole bool              // n elements in all, the same n on all ranks, all in part 0
-	bad   error             // an argument error
+	reach Reach
+	bad   error // an argument error
 	lay   window.Layout
 }
 
+// Reach says which ranks a window has.
+type Reach uint8
+
+// The kinds of windows.
+const (
+	Anywhere Reach = iota // of any nodes
+	OneNode               // of one node, which map each other's parts
+	Region                // of one node, n elements in all, the same n on all ranks, all in part 0
+)
+
 // NewAllocation returns the request of a call for n elements of a type. err is the error of the type.
-func NewAllocation(call string, elem *backend.Datatype, n int, whole bool, err error) *Allocation {
-	a := &Allocation{typ: fenceCall, n: n, whole: whole, bad: err} // any type will do for a call that fails
+func NewAllocation(call string, elem *backend.Datatype, n int, reach Reach, err error) *Allocation {
+	a := &Allocation{op: strings.ToLower(call), typ: fenceCall, elem: elem, n: n, reach: reach, bad: err} // any type will do for a call that fails
 	if err != nil {
 		return a
 	}
-	switch {
-	case n < 0:
+	if n < 0 {
 		a.bad = fault(backend.ErrCount, "%d elements", n)
-	case n > math.MaxInt/elem.Size:
-		a.bytes = math.MaxInt
-	default:
-		a.bytes = n * elem.Size
 	}
 	a.typ = newCallType(call+" of "+elem.Name, fmt.Sprintf("%s of %d", call, elem.ID))
 	return a
 }
 
-// Allocate makes a window, on all ranks or on none.
-func (c *Comm) Allocate(a *Allocation) (*Window, error) {
-	if err := c.Usable(); err != nil {
-		return nil, err
-	}
-	k := c.core
-	if !k.life.changes.Enter() {
-		return nil, errClosed
-	}
-	defer k.life.changes.Leave()
-	if err := c.take(); err != nil {
-		return nil, err
-	}
-	defer k.life.leave()
-	c = c.begun()
-	k.recorder.Type(a.typ.ID, a.typ.Name)
-	if err := a.agree(c); err != nil {
-		return nil, err
-	}
-	if err := a.room(c); err != nil {
-		return nil, err
-	}
-	return a.make(c)
-}
-
 // agree exchanges the sizes that the ranks request.
-func (a *Allocation) agree(c *Comm) error {
+func (a *Allocation) agree(c *Comm) ([]int, error) {
 	k := c.core
 	bad := a.bad
-	if bad == nil && !a.whole {
+	if bad == nil && a.reach == OneNode {
 		bad = oneNode(k.bc)
 	}
-	all, err := c.exchange(a.typ, strconv.Itoa(a.bytes), bad)
-	if err != nil {
-		return err
-	}
-	sizes := make([]int, k.size)
-	for r, text := range all {
-		if sizes[r], err = strconv.Atoi(text); err != nil {
-			return fault(backend.ErrInternal, "%v", err)
+	if bad == nil && a.spans(k) {
+		if level := k.bc.Caps().ThreadLevel; !concurrent(level) {
+			bad = fault(backend.ErrNotSupported, "the window spans several nodes, which needs a goroutine that serves the other ranks; the MPI library has thread level %s; set Config.MPI.ThreadLevel to serialized or multiple", level)
 		}
 	}
-	if a.whole {
-		clear(sizes[1:]) // the others are equal: see sameCount
+	k.recorder.Type(a.typ.ID, a.typ.Name)
+	all, err := c.exchange(a.typ, strconv.Itoa(a.n), bad)
+	if err != nil {
+		return nil, err
+	}
+	counts := make([]int, k.size)
+	for r, text := range all {
+		if counts[r], err = strconv.Atoi(text); err != nil {
+			return nil, fault(backend.ErrInternal, "%v", err)
+		}
+	}
+	if a.reach == Region {
+		clear(counts[1:]) // the others are equal: see sameCount
+	}
+	return counts, nil
+}
+
+// spans reports whether some ranks of a window on k share no memory.
+func (a *Allocation) spans(k *core) bool {
+	return a.reach == Anywhere && k.size > 1 && (k.sharing == nil || oneNode(k.bc) != nil)
+}
+
+// concurrent reports whether an MPI library allows calls of several goroutines.
+func concurrent(level string) bool { return level != "single" && level != "funneled" }
+
+// layOut determines where the parts of the ranks that share memory are.
+func (a *Allocation) layOut(counts []int) error {
+	sizes := make([]int, len(counts))
+	for r, n := range counts {
+		if sizes[r] = n * a.elem.Size; n > math.MaxInt/a.elem.Size {
+			sizes[r] = math.MaxInt // which no machine has
+		}
 	}
 	ok := false
 	if a.lay, ok = window.Apart(sizes, shmem.PageSize); !ok {
@@ -139,12 +145,19 @@ func oneNode(bc backend.Comm) error {
 	return nil
 }
 
-// make makes the memory on all ranks, or on none.
-func (a *Allocation) make(c *Comm) (*Window, error) {
+// make makes the memory of ranks that share it, on all of them or on none.
+func (a *Allocation) make(c *Comm) (backend.Memory, error) {
+	if err := c.take(); err != nil {
+		return nil, err
+	}
 	k := c.core
+	defer k.life.leave()
+	if err := a.room(c); err != nil {
+		return nil, err
+	}
 	mem, err := a.memory(c)
 	if err == nil {
-		err = shmem.Populate(a.own(k, mem.Bytes()), (&window.Until{Bound: c.bound, Comm: k.bc}).Err)
+		err = shmem.Populate(a.own(k, mem.Bytes()), (&until{bound: c.bound, bc: k.bc}).err)
 	}
 	all, err := c.exchange(a.typ, encode(err), nil)
 	if err != nil {
@@ -159,13 +172,7 @@ func (a *Allocation) make(c *Comm) (*Window, error) {
 		}
 		return nil, a.decode(r, all[r])
 	}
-	k.windowsMade++
-	w := &Window{k.home.WithContext(c.ctx), window.New(k.bc, mem, a.lay), k.windowsMade}
-	if !k.add(w) {
-		mem.Abandon()
-		return nil, errClosed
-	}
-	return w, nil
+	return mem, nil
 }
 
 // encode returns the text by which a rank reports why it has no memory: the number of the sentinel and
@@ -218,43 +225,38 @@ func (a *Allocation) memory(c *Comm) (backend.Memory, error) {
 	return k.sharing.Share(c.bound, a.lay.Total, func(mine string) ([]string, error) { return c.exchange(a.typ, mine, nil) })
 }
 
-// own returns the memory that this rank touches first: its part and, on rank 0, the locks; or its share
-// of the whole.
+// own returns the memory that this rank touches first: its part and, on rank 0, the heads; or its share
+// of a region.
 func (a *Allocation) own(k *core, mem []byte) []byte {
-	if a.whole {
-		each := a.lay.Total / k.size
-		if k.rank == k.size-1 {
-			return mem[each*k.rank:]
-		}
-		return mem[each*k.rank : each*(k.rank+1)]
+	if a.reach != Region {
+		return a.lay.First(k.rank, mem)
 	}
-	lo := a.lay.Offsets[k.rank]
-	hi := lo + a.lay.Sizes[k.rank]
-	if k.rank == 0 {
-		lo = 0
+	each := a.lay.Total / k.size
+	if k.rank == k.size-1 {
+		return mem[each*k.rank:]
 	}
-	return mem[lo:hi]
+	return mem[each*k.rank : each*(k.rank+1)]
 }
 
-// AllocateRegion makes a window with one copy on each node of c, and a communicator of the ranks of the
+// NewRegion makes a window with one copy on each node of c, and a communicator of the ranks of the
 // calling rank's node. Either all nodes have a copy, or none.
-func (c *Comm) AllocateRegion(op string, a *Allocation) (*Window, *Comm, error) {
+func (c *Comm) NewRegion(a *Allocation) (*Window, *Comm, error) {
 	c = c.begun()
 	if err := c.sameCount(a); err != nil {
-		return nil, nil, c.failed(op, err)
+		return nil, nil, c.failed(a.op, err)
 	}
 	node, err := c.Split(SplitSharedCall, "region", c.core.bc.NodeOf(c.core.rank), 0, 0, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	w, err := c.on(node).Allocate(a)
+	w, err := c.on(node).newWindow(a)
 	if c.core.size > node.core.size {
 		err = cmp.Or(err, c.allWell(a, err))
 	}
 	if err != nil {
 		_ = w.Close()
 		_ = node.Close()
-		return nil, nil, c.failed(op, err)
+		return nil, nil, c.failed(a.op, err)
 	}
 	return w, node, nil
 }

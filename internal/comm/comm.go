@@ -61,9 +61,8 @@ type core struct {
 	children int              // communicators made from this one, for their names
 	attempts uint64           // of this rank in CreateGroup
 	claims   map[[2]int]claim // by member and tag: what the leader of a CreateGroup has not answered
-	windows  []*Window        // the open windows
-	onesided []*onesided
-	swept    bool // Close has the windows: none is added any more
+	windows  []*windowCore    // the open windows that stand on it
+	swept    bool             // Close has the windows: none is added any more
 }
 
 // handle is a Comm that WithContext made. stop ends the watch of its context, and cancel ends its bound's context, which

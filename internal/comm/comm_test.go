@@ -91,7 +91,7 @@ func TestHandleOfCanceledContextIsForgotten(t *testing.T) {
 func TestClosedWindowIsForgotten(t *testing.T) {
 	ranks(t, 2, func(c *Comm) error {
 		typ := &backend.Datatype{Size: 8, Name: "word"}
-		w, err := c.Allocate(NewAllocation("test", typ, 1, false, nil))
+		w, err := c.NewWindow(NewAllocation("test", typ, 1, OneNode, nil))
 		if err != nil {
 			return err
 		}

@@ -60,6 +60,13 @@ func (a *alone) Close() error {
 	return nil
 }
 
+func (a *alone) Await(_ *backend.Bound, p backend.Pending) error {
+	for !p.Ready() {
+		word.Yield()
+	}
+	return nil
+}
+
 func (a *alone) Probe(*backend.Bound, int, int, bool) (backend.Status, bool, error) {
 	if a.died() {
 		return backend.Status{}, false, errGone
@@ -134,23 +141,17 @@ func patient(t *testing.T) {
 	t.Cleanup(func() { QuiesceFor = whole })
 }
 
-// windowOf returns what NewOnesided does, without asking the system how much memory is left.
-func windowOf(c *Comm) *Onesided {
+// windowOf returns what NewWindow does, without asking the system how much memory is left.
+func windowOf(c *Comm) *Window {
 	k := c.core
-	size := window.CellsSize(pair.Size)
-	lay, _ := window.Apart([]int{size, size}, 64)
+	lay, _ := window.Apart([]int{pair.Size, pair.Size}, 64)
 	mem, _ := k.sharing.Share(nil, lay.Total, nil)
-	w := &Window{c, window.New(k.bc, mem, lay), 1}
-	s := &onesided{core: k, number: 1, elem: pair, counts: []int{1, 1}, memory: w, parts: make([]window.Cells, 2), done: make(chan struct{}),
-		held: make([]window.Kind, 2), requests: make([]requests, 2), rputs: make([][]*transfer, 2)}
-	for r := range s.parts {
-		part, _ := w.win.Part(r)
-		s.parts[r] = window.NewCells(part)
-	}
-	if !w.win.Enter() || !k.add(w) || !s.register() {
+	s := &windowCore{core: k, number: 1, elem: pair, counts: []int{1, 1}, mem: mem, near: c, parts: lay.Parts(mem.Bytes()), done: make(chan struct{}),
+		holds: make([]hold, 2), requests: make([]requests, 2), rputs: make([][]*transfer, 2)}
+	if !s.register() {
 		panic("the communicator is closed")
 	}
-	return &Onesided{c, s}
+	return &Window{c, s}
 }
 
 // allowed reports whether err is nil, or one of those that an operation beside Close may return.
@@ -171,44 +172,32 @@ func closes(x *interleave.Run, c *Comm) {
 // Close has given up waiting. Operations on it are refused.
 func TestInterleaveWindowMadeDuringClose(t *testing.T) {
 	patient(t)
-	oneSided := func(c *Comm) (refused func() error, err error) {
-		w, err := c.NewOnesided(pair, 1, nil)
-		return func() error { return put(w, pairOf(1)) }, err
-	}
-	shared := func(c *Comm) (refused func() error, err error) {
-		w, err := c.Allocate(NewAllocation("test", pair, 1, false, nil))
-		return w.Sync, err
-	}
 	for _, timeouts := range []int{0, 1} {
-		for i, make := range []func(*Comm) (func() error, error){oneSided, shared} {
-			t.Run(fmt.Sprintf("%d-%d", i, timeouts), func(t *testing.T) {
-				interleave.Explore(t, interleave.Config{Preemptions: 2, Timeouts: timeouts}, func(x *interleave.Run) {
-					bc := newAlone()
-					d := child(world(bc))
-					var refused func() error
-					x.Go("maker", func() {
-						op, err := make(d)
-						if err == nil {
-							refused = op
-						} else if !allowed(err) {
-							x.Errorf("%v", err)
+		t.Run(fmt.Sprint(timeouts), func(t *testing.T) {
+			interleave.Explore(t, interleave.Config{Preemptions: 2, Timeouts: timeouts}, func(x *interleave.Run) {
+				bc := newAlone()
+				d := child(world(bc))
+				var made *Window
+				x.Go("maker", func() {
+					var err error
+					if made, err = newWindow(d, 1); !allowed(err) {
+						x.Errorf("%v", err)
+					}
+				})
+				closes(x, d)
+				x.Check(func() error {
+					if made != nil {
+						if err := put(made, pairOf(1)); !errors.Is(err, backend.ErrClosed) {
+							return fmt.Errorf("an operation after Close: %v", err)
 						}
-					})
-					closes(x, d)
-					x.Check(func() error {
-						if refused != nil {
-							if err := refused(); !errors.Is(err, backend.ErrClosed) {
-								return fmt.Errorf("an operation after Close: %v", err)
-							}
-						}
-						if timeouts > 0 {
-							return nil
-						}
-						return bc.onlyWorld()
-					})
+					}
+					if timeouts > 0 {
+						return nil
+					}
+					return bc.onlyWorld()
 				})
 			})
-		}
+		})
 	}
 }
 
@@ -244,11 +233,9 @@ func TestInterleaveTwoClosers(t *testing.T) {
 				bc := newAlone()
 				d := child(world(bc))
 				win := windowOf(d)
-				if err := win.Lock(window.Exclusive, 0); err != nil {
+				if _, err := win.Lock(window.Exclusive, 0); err != nil {
 					panic(err)
 				}
-				state := lockOf(win)
-				x.Name(state, "lock")
 				ends := func() {
 					if err := win.Close(); !allowed(err) && !errors.Is(err, backend.ErrWin) {
 						x.Errorf("Close: %v", err)
@@ -266,8 +253,8 @@ func TestInterleaveTwoClosers(t *testing.T) {
 					})
 				}
 				x.Check(func() error {
-					if s := state.Load(); s != 0 {
-						return fmt.Errorf("the lock is not free: %v", window.LockState(s))
+					if s := win.s.parts[0].LockState(); s != 0 {
+						return fmt.Errorf("the lock is not free: %v", s)
 					}
 					if timeouts > 0 {
 						return nil
@@ -286,17 +273,15 @@ func TestInterleaveLockDuringClose(t *testing.T) {
 		bc := newAlone()
 		d := child(world(bc))
 		win := windowOf(d)
-		state := lockOf(win)
-		x.Name(state, "lock")
 		closes(x, d)
 		x.Go("user", func() {
-			if err := win.Lock(window.Exclusive, 0); !allowed(err) {
+			if _, err := win.Lock(window.Exclusive, 0); !allowed(err) {
 				x.Errorf("%v", err)
 			}
 		})
 		x.Check(func() error {
-			if s := state.Load(); s != 0 {
-				return fmt.Errorf("the lock is not free: %v", window.LockState(s))
+			if s := win.s.parts[0].LockState(); s != 0 {
+				return fmt.Errorf("the lock is not free: %v", s)
 			}
 			return bc.onlyWorld()
 		})
@@ -316,57 +301,6 @@ func TestInterleaveLongAccess(t *testing.T) {
 			}
 		})
 	})
-}
-
-// Two ranks lock a part, and one of them may die. The lock excludes; the other rank gets it, or learns of the loss.
-func TestInterleaveOnesidedLocks(t *testing.T) {
-	for _, deaths := range []int{0, 1} {
-		for _, kinds := range [][2]window.Kind{{window.Exclusive, window.Exclusive}, {window.Exclusive, window.Shared}, {window.Shared, window.Exclusive}} {
-			t.Run(fmt.Sprint(kinds, deaths), func(t *testing.T) {
-				interleave.Explore(t, interleave.Config{Deaths: deaths}, func(x *interleave.Run) {
-					bc := newAlone()
-					bc.rank, bc.died = 1, func() bool { return x.Dead("rank 0") }
-					one, two := windowOf(world(newAlone())), windowOf(world(bc))
-					two.s.parts = one.s.parts
-					state := lockOf(one)
-					x.Name(state, "lock")
-					elem := one.s.parts[0].Bytes(window.CellsHead, 16)
-					visit := func(w *Onesided, kind window.Kind) error {
-						if err := w.Lock(kind, 0); err != nil {
-							return err
-						}
-						if kind == window.Exclusive {
-							word.Writes(elem)
-						} else {
-							word.Reads(elem)
-						}
-						return w.Unlock(0)
-					}
-					x.GoMortal("rank 0", func() {
-						if err := visit(one, kinds[0]); err != nil {
-							x.Errorf("%v", err)
-						}
-					})
-					x.Go("rank 1", func() {
-						if err := visit(two, kinds[1]); err != nil && !errors.Is(err, errGone) {
-							x.Errorf("%v", err)
-						}
-					})
-					x.Check(func() error {
-						if s := window.LockState(state.Load()); s != 0 && deaths == 0 {
-							return fmt.Errorf("the lock is not free: %v", s)
-						}
-						return nil
-					})
-				})
-			})
-		}
-	}
-}
-
-// lockOf returns the lock of part 0.
-func lockOf(w *Onesided) *word.Uint64 {
-	return &view.Of[word.Uint64](w.s.parts[0].Bytes(window.LockWord, 8))[0]
 }
 
 func pairOf(b byte) []byte { return append(make([]byte, 15), b) }

@@ -219,19 +219,16 @@ func (k *core) close(end time.Time) error {
 		j.closeDerived(end)
 	}
 	k.mu.Lock()
-	windows, onesided := k.windows, k.onesided
-	k.windows, k.onesided, k.swept = nil, nil, true
+	windows := k.windows
+	k.windows, k.swept = nil, true
 	k.mu.Unlock()
-	for _, s := range onesided {
-		s.end(end)
-	}
-	alone := k.life.takeLast()
-	k.closeWindows(windows, alone, end)
+	by := &closer{k, sync.OnceValue(k.life.takeLast)}
+	by.closeWindows(windows, end)
 	var mismatch error
-	if alone {
+	if by.alone() {
 		mismatch = k.runner.Quiesce()
 	}
-	unwaited := k.unwaited(alone, end)
+	unwaited := k.unwaited(by.alone(), end)
 	err := k.bc.Close()
 	for _, h := range handles {
 		h.cancel()

@@ -10,7 +10,6 @@ import (
 	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
-	"github.com/cohort-hpc/cohort/internal/window"
 )
 
 // limited notes when the operations that it is asked for have begun.
@@ -118,7 +117,7 @@ func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
 		},
 		"barrier": func(c *Comm) error { return c.Run(c.Begin(backend.Barrier, -1)) },
 		"fence": func(c *Comm) error {
-			return (&Window{c: c, win: new(window.Window)}).Fence()
+			return (&Window{c, &windowCore{core: c.core}}).Fence()
 		},
 	} {
 		for _, schedules := range []bool{true, false} {
@@ -143,7 +142,7 @@ func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
 // The limit on the time of a window's operation counts once for all its steps.
 func TestLimitCountsOnceForWindowOperations(t *testing.T) {
 	const n = 3 * requestMost / 16
-	apartRanks(t, n, func(w *Comm, win *Onesided, o *observed) error {
+	apartRanks(t, n, func(w *Comm, win *Window, o *observed) error {
 		err := barrier(w)
 		o.oneLimit(t, "barrier")
 		if w.Rank() == 0 {

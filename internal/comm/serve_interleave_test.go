@@ -80,9 +80,11 @@ func (p *post) Close() error {
 	return p.alone.Close()
 }
 
-// request delivers a request for an element.
+// request delivers a request for an element or the lock.
 func (p *post) request(h request, in []byte) {
-	h.at, h.n = window.CellsHead, 16
+	if h.kind != flight.Lock {
+		h.n = 16
+	}
 	m := append(append([]byte(nil), view.Bytes([]request{h})...), in...)
 	p.mu.Lock()
 	r := p.in
@@ -117,10 +119,11 @@ func (p *post) receive(n int) int {
 }
 
 // served returns a window that serves the ranks of another node, and the communicator of its server.
-func served(d, w *Comm) (*Onesided, *post) {
+func served(d, w *Comm) (*Window, *post) {
 	win := windowOf(d)
 	s := win.s
 	s.remote, s.node = child(w), child(w)
+	s.near = s.node
 	p := &post{alone: s.remote.core.bc.(*alone)}
 	s.remote.core.bc = p
 	s.messages.New = s.newMessage
@@ -133,14 +136,14 @@ func served(d, w *Comm) (*Onesided, *post) {
 func TestInterleaveServeBesideDeath(t *testing.T) {
 	for deaths := range 2 {
 		t.Run(fmt.Sprint(deaths), func(t *testing.T) {
-			interleave.Explore(t, interleave.Config{Preemptions: 2, Deaths: deaths}, func(x *interleave.Run) {
+			interleave.Explore(t, interleave.Config{Preemptions: 2, Deaths: deaths, Naps: deaths > 0}, func(x *interleave.Run) {
 				bc := newAlone()
 				bc.died = func() bool { return x.Dead("neighbor") }
 				w := world(bc)
 				win, p := served(child(w), w)
 				x.GoMortal("neighbor", func() {
 					sum := numberOps[backend.OpSum][backend.Complex128]
-					_ = win.s.parts[0].Reduce(sum.Apply, 16, window.CellsHead, make([]byte, 16), nil, func() error { return nil })
+					_ = win.s.parts[0].Reduce(sum.Apply, 16, 0, make([]byte, 16), nil, func() error { return nil })
 				})
 				x.Go("origin", func() { p.request(request{kind: flight.CompareAndSwap, tag: 1}, make([]byte, 32)) })
 				got := 0
@@ -188,4 +191,41 @@ func TestInterleaveServeDuringClose(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The server waits for a lock for a rank of another node, which gives it up at any time, beside a rank that holds the lock
+// and perhaps unlocks it. The rank has its answer, and not the lock.
+func TestInterleaveServeLock(t *testing.T) {
+	for _, unlocks := range []bool{true, false} {
+		t.Run(fmt.Sprint(unlocks), func(t *testing.T) {
+			interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
+				w := world(newAlone())
+				win, p := served(child(w), w)
+				part := &win.s.parts[0]
+				part.TryLock(window.Exclusive, 1)
+				want := part.LockState()
+				if unlocks {
+					want = 0
+					x.Go("neighbor", func() { part.Unlock(window.Exclusive, 1) })
+				}
+				x.Go("origin", func() {
+					p.request(lockRequest(waitLock, window.Exclusive, 1).tagged(1), nil)
+					p.request(lockRequest(unlock, window.Exclusive, 1), nil)
+				})
+				got := 0
+				x.Go("receiver", func() { got = p.receive(1) })
+				x.Check(func() error {
+					if s := part.LockState(); got != 1 || s != want || len(win.s.server.locks) != 0 {
+						return fmt.Errorf("%d answers, the lock's state is %#x, and the server has %d locks", got, uint64(s), len(win.s.server.locks))
+					}
+					return nil
+				})
+			})
+		})
+	}
+}
+
+func (h request) tagged(tag int32) request {
+	h.tag = tag
+	return h
 }

@@ -3,25 +3,237 @@ package comm
 import (
 	"cmp"
 	"context"
-	"slices"
+	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/gate"
 	"github.com/cohort-hpc/cohort/internal/window"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Window is a handle of a window. It may be nil.
 type Window struct {
-	c      *Comm
-	win    *window.Window
+	c *Comm // limits its operations
+	s *windowCore
+}
+
+// windowCore is the state that all handles of one window share. The ranks of a node share the memory of their parts
+// and access it in place (window.Part). For a part on another node, a rank sends requests to the part's rank, which
+// carries them out in the same way (windowserve.go). A rank always reaches a part in the same way, so its accesses stay
+// in order.
+type windowCore struct {
+	core   *core // of the communicator that it was made from
+	name   string
 	number int // among those of the communicator
+	elem   *backend.Datatype
+	reach  Reach
+	counts []int         // the elements of every rank
+	parts  []window.Part // of the ranks of this node; those of other nodes are not mapped
+	mem    backend.Memory
+	near   *Comm // of the ranks that share the memory: home, or node
+	remote *Comm // for messages to ranks of other nodes; nil if there are none
+	node   *Comm // of this node's ranks, if there are others
+
+	origin gate.Gate           // operations of this rank; the goroutine that shuts it closes the window
+	target gate.Gate           // what serves the other ranks, until all have closed the window
+	failed word.Pointer[error] // the error of every operation from now on
+	done   chan struct{}       // closed with target
+
+	mu        word.Mutex // guards the fields below
+	holds     []hold     // by rank
+	tickets   uint64     // given to holds
+	spareTags []int
+	lastTag   int
+	rputs     [][]*transfer // those under way, and some that are done, by rank
+
+	requests []requests // sent without an answer, by rank
+
+	messages sync.Pool // of *message
+	server   server
 }
 
 var (
 	errNoWindow = fault(backend.ErrWin, "the window is nil")
-	errNoLock   = fault(backend.ErrWin, "the lock is nil")
+	errNotOpen  = fault(backend.ErrClosed, "the window is closed")
 )
+
+// NewWindow makes a window, on all ranks or on none.
+func (c *Comm) NewWindow(a *Allocation) (*Window, error) {
+	w, err := c.newWindow(a)
+	return w, c.failed(a.op, err)
+}
+
+func (c *Comm) newWindow(a *Allocation) (*Window, error) {
+	if err := c.Usable(); err != nil {
+		return nil, err
+	}
+	k := c.core
+	if !k.life.changes.Enter() { // else Close waits until the window is made, and closes it
+		return nil, errClosed
+	}
+	defer k.life.changes.Leave()
+	handle := c
+	c = c.begun()
+	s := &windowCore{core: k, elem: a.elem, reach: a.reach, near: k.home, done: make(chan struct{})}
+	s.messages.New = s.newMessage
+	if err := s.count(c, a); err != nil {
+		return nil, err
+	}
+	if err := s.allocate(c, a); err != nil {
+		return nil, err
+	}
+	if !s.register() {
+		s.end(time.Now(), nil)
+		return nil, errClosed
+	}
+	s.start()
+	return &Window{handle, s}, nil
+}
+
+// count exchanges the numbers of elements.
+func (s *windowCore) count(c *Comm, a *Allocation) (err error) {
+	k := c.core
+	if err := c.take(); err != nil {
+		return err
+	}
+	defer k.life.leave()
+	if s.counts, err = a.agree(c); err != nil {
+		return err
+	}
+	k.windowsMade++
+	s.number = k.windowsMade
+	s.name = fmt.Sprintf("%s.window%d", k.name, s.number)
+	s.holds = make([]hold, k.size)
+	s.parts = make([]window.Part, k.size)
+	if a.spans(k) {
+		s.requests, s.rputs = make([]requests, k.size), make([][]*transfer, k.size)
+	}
+	return nil
+}
+
+// allocate makes the memory of this rank's node, on all nodes or on none.
+func (s *windowCore) allocate(c *Comm, a *Allocation) (err error) {
+	k, near, ranks, counts := c.core, c, []int(nil), []int(nil)
+	nodeOf := func(rank int) int { return 0 }
+	if a.spans(k) {
+		nodeOf = k.bc.NodeOf
+		if k.sharing == nil {
+			nodeOf = func(rank int) int { return rank }
+		}
+		if s.remote, err = c.Split(windowCall, "window", 0, 0, 0, nil); err != nil {
+			return err
+		}
+		if s.node, err = c.on(s.remote).Split(SplitSharedCall, "node", nodeOf(k.rank), 0, 0, nil); err != nil {
+			s.close(time.Now())
+			return err
+		}
+		s.near, near = s.node, c.on(s.node)
+	}
+	for r, n := range s.counts {
+		if nodeOf(r) == nodeOf(k.rank) {
+			ranks, counts = append(ranks, r), append(counts, n)
+		}
+	}
+	if err = a.layOut(counts); err == nil {
+		s.mem, err = a.make(near)
+	}
+	if s.remote != nil {
+		err = cmp.Or(err, c.allWell(a, err))
+	}
+	if err != nil {
+		if s.mem != nil {
+			_ = s.unmap(nil, s.near, false)
+		}
+		s.close(time.Now())
+		return err
+	}
+	for i, p := range a.lay.Parts(s.mem.Bytes()) {
+		s.parts[ranks[i]] = p
+	}
+	return nil
+}
+
+// cores returns the communicators that the window stands on.
+func (s *windowCore) cores() []*core {
+	cores := []*core{s.core}
+	if s.remote != nil {
+		cores = append(cores, s.remote.core, s.node.core)
+	}
+	return cores
+}
+
+// register makes the communicators that the window stands on close it when they are closed. It returns false if one
+// of them has been closed already.
+func (s *windowCore) register() bool {
+	all := true
+	for _, k := range s.cores() {
+		k.mu.Lock()
+		if k.swept {
+			all = false
+		} else {
+			k.windows = append(k.windows, s)
+		}
+		k.mu.Unlock()
+	}
+	return all
+}
+
+// start begins to serve the ranks of other nodes, or else to watch for losses.
+func (s *windowCore) start() {
+	switch {
+	case s.remote != nil:
+		s.serve()
+		if s.target.Enter() {
+			go func() {
+				defer s.target.Leave()
+				_ = s.remote.core.bc.Await(&backend.Bound{Background: true}, s) // it ends with the window
+			}()
+		}
+	case s.reach != Region && s.core.size > 1 && concurrent(s.core.bc.Caps().ThreadLevel) && s.target.Enter():
+		go s.watch()
+	}
+}
+
+// Ready implements backend.Pending: the window has ended.
+func (s *windowCore) Ready() bool { return s.target.IsShut() || s.failed.Load() != nil }
+
+// watchEvery is how often a window in shared memory asks whether a rank is lost. Accesses would not notice a loss.
+const watchEvery = 50 * time.Millisecond
+
+// watch ends the window's operations when a rank is lost.
+func (s *windowCore) watch() {
+	defer s.target.Leave()
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-t.C:
+		}
+		if _, _, err := s.core.bc.Probe(nil, backend.AnySource, backend.AnyTag+1, false); err != nil {
+			s.fail(err)
+			return
+		}
+	}
+}
+
+// fail ends the window's operations.
+func (s *windowCore) fail(err error) {
+	s.failed.CompareAndSwap(nil, &err)
+	s.core.bc.Wake()
+}
+
+// failure returns why the window's operations have ended.
+func (s *windowCore) failure() error {
+	if f := s.failed.Load(); f != nil {
+		return *f
+	}
+	return nil
+}
 
 // Failed wraps the error of an operation. It returns nil for nil.
 func (w *Window) Failed(op string, peer int, err error) error {
@@ -31,7 +243,10 @@ func (w *Window) Failed(op string, peer int, err error) error {
 	case w == nil:
 		return (*Comm)(nil).Failed(op, peer, Undefined, err)
 	}
-	return w.c.Failed(op, peer, Undefined, err)
+	if errors.Is(err, backend.ErrPeerLost) { // no operation succeeds after one that has told the loss
+		w.s.fail(err)
+	}
+	return &backend.OpError{Op: op, Comm: w.s.name, Rank: w.s.core.rank, Peer: peer, Tag: Undefined, Err: w.c.recorded(op, err)}
 }
 
 // WithContext returns a handle of the same window whose operations end when ctx does.
@@ -39,59 +254,126 @@ func (w *Window) WithContext(ctx context.Context) *Window {
 	if w == nil {
 		return nil
 	}
-	return &Window{w.c.WithContext(ctx), w.win, w.number}
+	return &Window{w.c.WithContext(ctx), w.s}
 }
 
-// Size returns the length in bytes of the part of a rank, 0 for a rank that does not exist.
-func (w *Window) Size(rank int) int {
+// home returns a handle without a deadline but the job's, which must not leave a lock taken.
+func (s *windowCore) home() *Window { return &Window{s.core.home, s} }
+
+// begun is Comm.begun.
+func (w *Window) begun() *Window {
+	if c := w.c.begun(); c != w.c {
+		return &Window{c, w.s}
+	}
+	return w
+}
+
+// begin begins an operation on the part of a rank. The caller calls leave afterwards, unless it fails.
+func (w *Window) begin(rank int) error {
 	if w == nil {
+		return errNoWindow
+	}
+	s := w.s
+	if !s.origin.Enter() {
+		return errNotOpen
+	}
+	err := s.failure()
+	if err == nil && uint(rank) >= uint(len(s.counts)) && rank != backend.ProcNull {
+		err = w.c.badRank("target", rank)
+	}
+	if err != nil {
+		s.leave()
+	}
+	return err
+}
+
+// leave ends an operation. The goroutine that closes the window may wait for it.
+func (s *windowCore) leave() {
+	s.origin.Leave()
+	if s.origin.Empty() {
+		s.core.bc.Wake()
+	}
+}
+
+// Size returns the number of elements in the part of a rank, 0 for a rank that does not exist.
+func (w *Window) Size(rank int) int {
+	if w == nil || uint(rank) >= uint(len(w.s.counts)) {
 		return 0
 	}
-	return w.win.Size(rank)
+	return w.s.counts[rank]
 }
 
-// Part returns the part of a rank, or the caller's for Undefined.
+// Own returns this rank's part.
+func (w *Window) Own(op string) ([]byte, error) {
+	if w == nil {
+		return nil, w.Failed(op, Undefined, errNoWindow)
+	}
+	return w.Part(op, w.s.core.rank)
+}
+
+// Remote returns the part of a rank of the same node.
+func (w *Window) Remote(rank int) ([]byte, error) {
+	if w != nil && w.s.reach == Anywhere {
+		return nil, w.Failed("remote", rank, fault(backend.ErrWin, "only windows made by AllocateShared have the parts of other ranks as slices"))
+	}
+	return w.Part("remote", rank)
+}
+
+// Part returns a part that this process has mapped.
 func (w *Window) Part(op string, rank int) ([]byte, error) {
-	if w == nil {
-		return nil, w.Failed(op, rank, errNoWindow)
+	var err error
+	switch {
+	case w == nil:
+		err = errNoWindow
+	case uint(rank) >= uint(len(w.s.parts)):
+		err = w.c.badRank("target", rank)
+	case w.s.origin.IsShut():
+		err = errNotOpen
+	default:
+		return w.s.parts[rank].All(), nil
 	}
-	part := rank
-	if rank == Undefined {
-		part = w.c.core.rank
-	}
-	b, err := w.win.Part(part)
-	if err != nil {
-		return nil, w.Failed(op, rank, err)
-	}
-	return b, nil
+	return nil, w.Failed(op, rank, err)
 }
 
-// Sync is a memory barrier.
+// MPIHandle returns the memory's MPI_Win, as of returns it. It is 0 if there is none.
+func (w *Window) MPIHandle(of func(backend.Memory) uintptr) (h uintptr, err error) {
+	if err = w.begin(backend.ProcNull); err == nil {
+		defer w.s.leave()
+		if w.s.remote == nil {
+			h = of(w.s.mem)
+		}
+		if h == 0 {
+			err = fault(backend.ErrNotSupported, "no MPI_Win stands behind the window; it takes backend mpi and several ranks, all on one node")
+		}
+	}
+	return h, w.Failed("mpihandle", Undefined, err)
+}
+
+// Sync is a memory barrier, as the gate's operations are.
 func (w *Window) Sync() error {
-	if w == nil {
-		return w.Failed("sync", Undefined, errNoWindow)
+	err := w.begin(backend.ProcNull)
+	if err == nil {
+		w.s.leave()
 	}
-	return w.Failed("sync", Undefined, w.win.Sync())
+	return w.Failed("sync", Undefined, err)
 }
 
-// Fence waits until all ranks have called it, and is a memory barrier before and after.
+// Fence completes the accesses of all ranks to all parts, and is a memory barrier.
 func (w *Window) Fence() error {
-	if w == nil {
-		return w.Failed("fence", Undefined, errNoWindow)
-	}
-	err := w.win.Sync()
+	err := w.begin(backend.ProcNull)
 	if err == nil {
-		err = w.c.take()
+		var flushed error
+		if err = w.c.take(); err == nil {
+			w = w.begun()
+			flushed = w.flushAll()
+		}
+		w.s.leave()
+		if err == nil {
+			err = w.c.arrive(fenceCall, w.s.number, flushed)
+			w.s.core.life.leave()
+		}
 	}
-	if err == nil {
-		err = w.c.arrive(fenceCall, w.number, w.win.Unlocked())
-		w.c.core.life.leave()
-	}
-	if err != nil {
-		return w.Failed("fence", Undefined, err)
-	}
-	_ = w.win.Sync() // fails only if the caller has closed the window meanwhile
-	return nil
+	return w.Failed("fence", Undefined, err)
 }
 
 // arrive waits until all ranks make the same call on a window. bad is an argument error of this rank. The
@@ -100,129 +382,4 @@ func (c *Comm) arrive(typ *backend.Datatype, window int, bad error) error {
 	k := c.core
 	k.call.Coll, k.call.Type, k.call.Root, k.call.Err = backend.Barrier, typ, window, bad
 	return k.do(c.begun().bound)
-}
-
-// Close releases the window on this rank. If it belongs to a library, the ranks close it together.
-func (w *Window) Close() error {
-	if w == nil {
-		return nil
-	}
-	k := w.c.core
-	if w.win.Together() {
-		if !k.life.changes.Enter() {
-			return nil // the communicator's Close closes the window
-		}
-		defer k.life.changes.Leave()
-		switch err := w.c.take(); err {
-		case nil:
-			defer k.life.leave()
-		case errClosed:
-			return nil
-		default:
-			return w.Failed("close", Undefined, err)
-		}
-	}
-	k.mu.Lock()
-	k.windows = slices.DeleteFunc(k.windows, func(o *Window) bool { return o.win == w.win })
-	k.mu.Unlock()
-	return w.Failed("close", Undefined, w.win.Close(QuiesceFor, func(bad error) error { return w.c.arrive(closeCall, w.number, bad) }))
-}
-
-// add makes Close of the communicator close a window. It returns false if Close has the windows already.
-func (k *core) add(w *Window) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.swept {
-		k.windows = append(k.windows, w)
-	}
-	return !k.swept
-}
-
-// closeWindows closes the windows in the order in which they were made, which is the same on all ranks. free says
-// that this goroutine has taken the communicator; otherwise another one is still in a collective, which excludes a
-// second one.
-func (k *core) closeWindows(open []*Window, free bool, end time.Time) {
-	if soon := time.Now().Add(graceFor); end.Before(soon) {
-		end = soon
-	}
-	slices.SortFunc(open, func(a, b *Window) int { return cmp.Compare(a.number, b.number) })
-	for _, w := range open {
-		_ = w.win.Close(left(end), func(bad error) error { // a lock that is still held does not matter now
-			if !free {
-				return errInCollective
-			}
-			return k.home.arrive(closeCall, w.number, bad)
-		})
-	}
-}
-
-// graceFor is how long a window's users have to notice that it is being closed, however late it is. Those that
-// wait for a lock look every millisecond.
-const graceFor = 100 * time.Millisecond
-
-// Guard is the lock that the calling rank holds on the part of a rank, or on all parts.
-type Guard struct {
-	w      *Window
-	rank   int // allParts: all
-	ticket uint64
-}
-
-const allParts = -1
-
-// Lock waits until the calling rank holds the lock of a rank's part.
-func (w *Window) Lock(kind window.Kind, rank int) (g Guard, err error) {
-	if w == nil {
-		return g, w.Failed("lock", rank, errNoWindow)
-	}
-	k := w.c.core
-	err = k.traced(k.numbered(flight.Lock, rank, uint32(w.number)), func() (err error) {
-		g = Guard{w: w, rank: rank}
-		g.ticket, err = w.win.Lock(w.c.bound, kind, rank)
-		return err
-	})
-	if err != nil {
-		return Guard{}, w.Failed("lock", rank, err)
-	}
-	return g, nil
-}
-
-// LockAll waits until the calling rank holds a shared lock of every part.
-func (w *Window) LockAll() (g Guard, err error) {
-	if w == nil {
-		return g, w.Failed("lockall", Undefined, errNoWindow)
-	}
-	k := w.c.core
-	err = k.traced(k.numbered(flight.LockAll, Undefined, uint32(w.number)), func() (err error) {
-		g = Guard{w: w, rank: allParts}
-		g.ticket, err = w.win.LockAll(w.c.bound)
-		return err
-	})
-	if err != nil {
-		return Guard{}, w.Failed("lockall", Undefined, err)
-	}
-	return g, nil
-}
-
-// Flush is Sync under the lock, for the part of a rank. peer is the rank that an error names.
-func (g *Guard) Flush(op string, rank, peer int) error {
-	if g == nil || g.w == nil {
-		return (*Window)(nil).Failed(op, peer, errNoLock)
-	}
-	return g.w.Failed(op, peer, g.w.win.Flush(rank, max(g.rank, 0), g.ticket))
-}
-
-// Rank returns the rank whose part is locked, Undefined for all or none.
-func (g *Guard) Rank() int {
-	if g == nil || g.w == nil || g.rank == allParts {
-		return Undefined
-	}
-	return g.rank
-}
-
-// Unlock makes the calling rank's writes visible to the next holders and releases the lock.
-func (g *Guard) Unlock() error {
-	if g == nil || g.w == nil {
-		return (*Window)(nil).Failed("unlock", Undefined, errNoLock)
-	}
-	return g.w.Failed("unlock", g.Rank(), g.w.win.Unlock(max(g.rank, 0), g.ticket))
 }

@@ -27,6 +27,7 @@ type control struct {
 // rankArea is what a rank publishes about itself.
 type rankArea struct {
 	bell wait.Bell // on which the rank sleeps, or only announces that it does
+	_    [120]byte
 	cpus [16]uint64
 	who  shmem.Identity
 	_    [32]byte

@@ -16,13 +16,8 @@ import (
 // Invariant: a ringer publishes its news and then looks at asleep. Either a sleeper's look finds the news, or the sleeper
 // is awake once Ring has returned. A ringer that is stopped anywhere does not delay the rings of others.
 //
-// Each word has a cache line to itself: ringers read asleep for every message.
-type Bell struct {
-	asleep word.Uint32
-	_      [60]byte
-	rung   word.Uint32
-	_      [60]byte
-}
+// Ringers read asleep for every message. So a bell shares its cache line only with what changes when it rings.
+type Bell struct{ asleep, rung word.Uint32 }
 
 // Arm announces that the caller is about to sleep. Then it looks for news, and passes the result of Arm to Sleep.
 func (b *Bell) Arm() (seen uint32) {

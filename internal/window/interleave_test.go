@@ -3,98 +3,38 @@
 package window
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/interleave"
-	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-var errLost = errors.New("a rank is lost")
-
-// rank is a communicator that knows its rank, and whether another rank has died.
-type rank struct {
-	backend.Comm
-	number int
-	died   func() bool
+// lockable returns a part whose lock has a name in traces.
+func lockable(x *interleave.Run) *Part {
+	p := &parts(8)[0]
+	x.Name(&p.head.state, "lock")
+	return p
 }
 
-func (r rank) Rank() int     { return r.number }
-func (r rank) Broken() error { return nil }
-
-func (r rank) Probe(*backend.Bound, int, int, bool) (backend.Status, bool, error) {
-	if r.died() {
-		return backend.Status{}, false, errLost
-	}
-	return backend.Status{}, false, nil
-}
-
-// mapping is a rank's view of memory. Nobody may touch it after Close.
-type mapping struct {
-	backend.Memory
-	bytes []byte
-	last  bool // no other rank has the memory
-}
-
-func (m mapping) Bytes() []byte { return m.bytes }
-func (m mapping) Joint() bool   { return false }
-
-func (m mapping) Close() error {
-	if m.last {
-		word.Freed(m.bytes)
-	}
-	return nil
-}
-
-// ends returns the ends of a window of n ranks, of which each part has 8 bytes.
-func ends(x *interleave.Run, n int, died func() bool) []*Window {
-	sizes := make([]int, n)
-	for i := range sizes {
-		sizes[i] = 8
-	}
-	lay, _ := Apart(sizes, lockSize)
-	mem := view.Bytes(make([]uint64, lay.Total/8))
-	all := make([]*Window, n)
-	for r := range all {
-		all[r] = New(rank{number: r, died: died}, mapping{bytes: mem, last: n == 1}, lay)
-	}
-	for r := range n {
-		l := &all[0].locks[r]
-		x.Name(&l.state, "state of lock %d", r)
-		x.Name(&l.wanted, "wanted of lock %d", r)
-	}
-	return all
-}
-
-func nobody() bool { return false }
-
-// visit locks part 0, accesses it as the lock allows, and unlocks it.
-func visit(w *Window, kind Kind) error {
-	ticket, err := w.Lock(nil, kind, 0)
-	if err != nil {
-		return err
-	}
-	part, err := w.Part(0)
-	if err != nil {
+// visit locks the part, accesses it as the lock allows, and unlocks it.
+func visit(p *Part, kind Kind, rank int, expired func() error) error {
+	if err := p.Lock(kind, rank, expired); err != nil {
 		return err
 	}
 	if kind == Exclusive {
-		word.Writes(part)
+		word.Writes(p.All())
 	} else {
-		word.Reads(part)
+		word.Reads(p.All())
 	}
-	return w.Unlock(0, ticket)
+	p.Unlock(kind, rank)
+	return nil
 }
 
-// free returns an error if a rank holds a lock or waits for it.
-func free(w *Window) error {
-	for r := range w.locks {
-		if l := &w.locks[r]; l.state.Load() != 0 || l.wanted.Load() != 0 || l.bell.Armed() {
-			return fmt.Errorf("lock %d: state %#x, wanted %d, asleep %v", r, l.state.Load(), l.wanted.Load(), l.bell.Armed())
-		}
+// free returns an error if a rank holds the lock or waits for it.
+func free(p *Part) error {
+	if s := p.LockState(); s != 0 || p.head.bell.Armed() {
+		return fmt.Errorf("the lock's state is %#x (%v), and a rank sleeps: %v", uint64(s), s, p.head.bell.Armed())
 	}
 	return nil
 }
@@ -104,15 +44,11 @@ func TestInterleaveLocks(t *testing.T) {
 	for _, kinds := range [][]Kind{{Exclusive, Exclusive}, {Exclusive, Shared}, {Exclusive, Exclusive, Shared}, {Exclusive, Shared, Shared}} {
 		t.Run(fmt.Sprint(kinds), func(t *testing.T) {
 			interleave.Explore(t, interleave.Config{Preemptions: 5 - len(kinds)}, func(x *interleave.Run) {
-				all := ends(x, len(kinds), nobody)
-				for r, w := range all {
-					x.Go(fmt.Sprintf("rank %d", r), func() {
-						if err := visit(w, kinds[r]); err != nil {
-							x.Errorf("rank %d: %v", r, err)
-						}
-					})
+				p := lockable(x)
+				for r, kind := range kinds {
+					x.Go(fmt.Sprintf("rank %d", r), func() { _ = visit(p, kind, r, never) })
 				}
-				x.Check(func() error { return free(all[0]) })
+				x.Check(func() error { return free(p) })
 			})
 		})
 	}
@@ -122,19 +58,14 @@ func TestInterleaveLocks(t *testing.T) {
 // although no nap ends by its time.
 func TestInterleaveLockThatIsGivenUp(t *testing.T) {
 	interleave.Explore(t, interleave.Config{Preemptions: 4}, func(x *interleave.Run) {
-		all := ends(x, 1, nobody)
-		l := &all[0].locks[0]
-		l.try(Shared, 0)
+		p := lockable(x)
+		p.TryLock(Shared, 0)
 		x.Go("rank 1", func() {
-			if err := l.take(Exclusive, 1, func() error { return errLost }); err != errLost {
+			if err := p.Lock(Exclusive, 1, atOnce); err != errEnd {
 				x.Errorf("the lock is shared, and an exclusive one: %v", err)
 			}
 		})
-		x.Go("rank 2", func() {
-			if err := l.take(Shared, 2, func() error { return nil }); err != nil {
-				x.Errorf("%v", err)
-			}
-		})
+		x.Go("rank 2", func() { _ = p.Lock(Shared, 2, never) })
 	})
 }
 
@@ -143,60 +74,19 @@ func TestInterleaveLockOfDeadRank(t *testing.T) {
 	for _, kinds := range [][2]Kind{{Exclusive, Exclusive}, {Exclusive, Shared}, {Shared, Exclusive}} {
 		t.Run(fmt.Sprint(kinds), func(t *testing.T) {
 			interleave.Explore(t, interleave.Config{Deaths: 1, Naps: true}, func(x *interleave.Run) {
-				all := ends(x, 2, func() bool { return x.Dead("rank 0") })
-				x.GoMortal("rank 0", func() { _ = visit(all[0], kinds[0]) })
+				p := lockable(x)
+				x.GoMortal("rank 0", func() { _ = visit(p, kinds[0], 0, never) })
 				x.Go("rank 1", func() {
-					if err := visit(all[1], kinds[1]); err != nil && !errors.Is(err, errLost) {
-						x.Errorf("%v", err)
-					}
+					_ = visit(p, kinds[1], 1, func() error {
+						if x.Dead("rank 0") {
+							return errEnd
+						}
+						return nil
+					})
 				})
 			})
 		})
 	}
-}
-
-// Two goroutines close the end of a rank while a third one locks a part: nobody touches memory that is not mapped.
-func TestInterleaveCloseOfLockedWindow(t *testing.T) {
-	interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
-		w := ends(x, 1, nobody)[0]
-		x.Go("user", func() {
-			ticket, err := w.Lock(nil, Exclusive, 0)
-			if err == nil {
-				err = w.Unlock(0, ticket)
-			}
-			if err != nil && !errors.Is(err, backend.ErrClosed) {
-				x.Errorf("%v", err)
-			}
-		})
-		for _, name := range []string{"closer", "other closer"} {
-			x.Go(name, func() {
-				if err := w.Close(0, nil); err != nil && !errors.Is(err, backend.ErrWin) {
-					x.Errorf("%v", err)
-				}
-			})
-		}
-	})
-}
-
-// A rank closes the window while it holds a lock. Another rank that waits for the lock gets it.
-func TestInterleaveCloseReleasesLock(t *testing.T) {
-	interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
-		all := ends(x, 2, nobody)
-		x.Go("rank 0", func() {
-			if _, err := all[0].Lock(nil, Exclusive, 0); err != nil {
-				x.Errorf("%v", err)
-			}
-			if err := all[0].Close(0, nil); !errors.Is(err, backend.ErrWin) {
-				x.Errorf("%v", err)
-			}
-		})
-		x.Go("rank 1", func() {
-			if err := visit(all[1], Exclusive); err != nil {
-				x.Errorf("%v", err)
-			}
-		})
-		x.Check(func() error { return free(all[1]) })
-	})
 }
 
 // Two ranks update elements of a word, and elements with locks. No update is lost, and each rank gets what the element
@@ -205,23 +95,23 @@ func TestInterleaveUpdates(t *testing.T) {
 	for _, size := range []int{1, 4, 16} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
-				c := cells(16)
+				c := parts(16)[0]
 				got := make([][]byte, 2)
 				for r := range got {
 					got[r] = make([]byte, size)
 					x.Go(fmt.Sprintf("rank %d", r), func() {
 						one := make([]byte, size)
 						one[0] = 1
-						if err := c.Reduce(addBytes, size, CellsHead, one, got[r], never); err != nil {
+						if err := c.Reduce(addBytes, size, 0, one, got[r], never); err != nil {
 							x.Errorf("%v", err)
 						}
 						if size == 1 {
-							c.Put(CellsHead+1+r, []byte{9})
+							c.Put(1+r, []byte{9})
 						}
 					})
 				}
 				x.Check(func() error {
-					b := c.Bytes(CellsHead, 16)
+					b := c.Bytes(0, 16)
 					if b[0] != 2 || got[0][0]+got[1][0] != 1 || size == 1 && (b[1] != 9 || b[2] != 9) {
 						return fmt.Errorf("the part has %v, and the ranks got %v", b, got)
 					}
@@ -237,19 +127,19 @@ func TestInterleaveExchange(t *testing.T) {
 	for _, size := range []int{1, 8, 16} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
-				c := cells(16)
+				c := parts(16)[0]
 				got := [2][]byte{make([]byte, size), make([]byte, size)}
 				for r := range got {
 					x.Go(fmt.Sprintf("rank %d", r), func() {
 						with := make([]byte, size)
 						with[0] = byte(r + 1)
-						if err := c.CompareSwap(CellsHead, make([]byte, size), with, got[r], never); err != nil {
+						if err := c.CompareSwap(0, make([]byte, size), with, got[r], never); err != nil {
 							x.Errorf("%v", err)
 						}
 					})
 				}
 				x.Check(func() error {
-					has, a, b := c.Bytes(CellsHead, 1)[0], got[0][0], got[1][0]
+					has, a, b := c.Bytes(0, 1)[0], got[0][0], got[1][0]
 					if has == 1 && a == 0 && b == 1 || has == 2 && a == 2 && b == 0 {
 						return nil
 					}
@@ -262,20 +152,20 @@ func TestInterleaveExchange(t *testing.T) {
 
 // A rank dies in the update of a long element. Another one updates it, or learns of the loss.
 func TestInterleaveUpdateBehindDeadRank(t *testing.T) {
-	interleave.Explore(t, interleave.Config{Deaths: 1}, func(x *interleave.Run) {
-		c := cells(16)
+	interleave.Explore(t, interleave.Config{Deaths: 1, Naps: true}, func(x *interleave.Run) {
+		c := parts(16)[0]
 		lost := func() error {
 			if x.Dead("rank 0") {
-				return errLost
+				return errEnd
 			}
 			return nil
 		}
 		add := func(expired func() error) error {
-			return c.Reduce(addBytes, 16, CellsHead, append(make([]byte, 15), 1), nil, expired)
+			return c.Reduce(addBytes, 16, 0, append(make([]byte, 15), 1), nil, expired)
 		}
 		x.GoMortal("rank 0", func() { _ = add(never) })
 		x.Go("rank 1", func() {
-			if err := add(lost); err != nil && !errors.Is(err, errLost) {
+			if err := add(lost); err != nil && err != errEnd {
 				x.Errorf("%v", err)
 			}
 		})

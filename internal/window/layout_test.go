@@ -3,9 +3,11 @@ package window
 import (
 	"math"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// TestPartsBeginOnPages checks that parts begin on pages, in order, behind the locks, and that
+// TestPartsBeginOnPages checks that parts begin on pages, in order, behind the heads, and that
 // what is too much is said to be.
 func TestPartsBeginOnPages(t *testing.T) {
 	for _, sizes := range [][]int{{0}, {1}, {4096}, {4097, 0, 1}, make([]int, 64), make([]int, 65), {0, 0, math.MaxInt / 2}} {
@@ -15,8 +17,8 @@ func TestPartsBeginOnPages(t *testing.T) {
 				t.Errorf("%v: false", sizes)
 				continue
 			}
-			end := len(sizes) * lockSize
-			for r, at := range l.Offsets {
+			end := len(sizes) * headSize
+			for r, at := range l.offsets {
 				if at%page != 0 || at < end || at-end >= page {
 					t.Errorf("%v, pages of %d: part %d begins at %d, the one before ends at %d", sizes, page, r, at, end)
 				}
@@ -33,6 +35,12 @@ func TestPartsBeginOnPages(t *testing.T) {
 		if l, ok := Apart(sizes, 4096); ok {
 			t.Errorf("%v fit into %d bytes", sizes, l.Total)
 		}
+	}
+}
+
+func TestHeadHasItsSize(t *testing.T) {
+	if n := view.Size[head](); n != headSize || headSize%64 != 0 {
+		t.Errorf("a head has %d bytes, want %d, whole cache lines", n, headSize)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/wait"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
@@ -29,68 +30,72 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-const lockSize = 192
+// LockState says who holds the lock of a part, and how many ranks wait to hold it exclusively. 0 is a free lock.
+type LockState uint64
 
-// lock is the lock of one part, in the memory that the ranks share. The zero lock is free.
-type lock struct {
-	state  word.Uint32 // the number of ranks that hold it shared, or held and the rank that holds it exclusively
-	wanted word.Uint32 // how many wait to hold it exclusively
-	_      [56]byte
-	bell   wait.Bell // for those that wait
-}
+// A state is the sum of what its ranks add to it. Each rank holds a lock, or waits for it, at most once.
+const (
+	sharer LockState = 1       // a rank holds it shared
+	waiter LockState = 1 << 21 // a rank waits to hold it exclusively
+	owner  LockState = 1 << 42 // rank 0 holds it exclusively; twice this: rank 1, and so on
+)
 
-const held = 1 << 31
-
-// try takes the lock if it is free. Ranks that want it exclusively go before ranks that want to share it.
-func (l *lock) try(kind Kind, rank int) bool {
+// taken returns what a rank that takes the lock adds to the state.
+func taken(kind Kind, rank int) LockState {
 	if kind == Exclusive {
-		return l.state.CompareAndSwap(0, held|uint32(rank))
+		return owner * LockState(rank+1)
 	}
-	for l.wanted.Load() == 0 {
-		s := l.state.Load()
-		if s&held != 0 {
-			return false
-		}
-		if l.state.CompareAndSwap(s, s+1) {
-			return true
-		}
-	}
-	return false
+	return sharer
 }
 
-// release releases the lock.
-func (l *lock) release(kind Kind) {
+// excludes reports whether the lock cannot be taken. A rank that wants it exclusively goes before those that come later
+// to share it.
+func (s LockState) excludes(kind Kind) bool {
 	if kind == Exclusive {
-		l.state.Store(0)
-	} else if l.state.Add(^uint32(0)) != 0 {
-		return
+		return s >= owner || s%waiter != 0
 	}
-	l.bell.Ring()
+	return s >= waiter
 }
 
-// A waiter checks looks times and then sleeps for at most nap at a time. After each nap
-// it checks whether it may go on waiting: a rank that dies rings nobody.
+// String says who holds the lock.
+func (s LockState) String() string {
+	switch {
+	case s >= owner:
+		return fmt.Sprintf("rank %d holds it exclusively", s/owner-1)
+	case s%waiter != 0:
+		return fmt.Sprintf("held shared %d times", s%waiter)
+	}
+	return "others wait for it"
+}
+
+const headSize = 64 + 4*stripes
+
+// head has the locks of one part, in the memory that the ranks share. All ranks that map it write its words. The zero
+// head has no lock taken.
+//
+// Invariant: the lock of the part, and each of the stripes, excludes. A rank that waits for one of them sleeps on its
+// bell, and whoever lets it go on rings the bell.
+type head struct {
+	state   word.Uint64 // a LockState
+	bell    wait.Bell   // for those that wait for the part's lock
+	striped wait.Bell   // for those that wait for a stripe
+	_       [40]byte
+	stripes [stripes]word.Uint32 // 1: locked
+}
+
+func heads(b []byte) []head { return view.Of[head](b) }
+
+// A waiter checks looks times, yields its processor yields times, and then sleeps for at most nap at a time. Before each
+// sleep it checks whether it may go on waiting: a rank that dies rings nobody.
 const (
 	looks  = 200
 	yields = 20
 	nap    = time.Millisecond
 )
 
-// take waits for the lock until expired returns an error.
-func (l *lock) take(kind Kind, rank int, expired func() error) error {
-	if l.try(kind, rank) {
-		return nil
-	}
-	if kind == Exclusive {
-		l.wanted.Add(1)
-		defer func() {
-			// Ranks that want to share it may have waited for this one.
-			if l.wanted.Add(^uint32(0)) == 0 {
-				l.bell.Ring()
-			}
-		}()
-	}
-	for i := 0; !l.try(kind, rank); i++ {
+// await waits until try succeeds, or returns the error of expired.
+func await(bell *wait.Bell, try func() bool, expired func() error) error {
+	for i := 0; !try(); i++ {
 		switch {
 		case i < word.Spins(looks):
 			shmem.Pause()
@@ -98,30 +103,78 @@ func (l *lock) take(kind Kind, rank int, expired func() error) error {
 			word.Yield()
 			shmem.Yield()
 		default:
-			if err := expired(); err != nil {
-				return err
-			}
-			seen := l.bell.Arm()
-			got := l.try(kind, rank)
+			seen := bell.Arm()
+			got, err := try(), error(nil)
 			if !got {
-				l.bell.Sleep(seen, nap)
+				if err = expired(); err == nil {
+					bell.Sleep(seen, nap)
+				}
 			}
-			if l.bell.Disarm(); got {
-				return nil
+			if bell.Disarm(); got || err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// holder describes which ranks hold the lock.
-func (l *lock) holder() string {
-	s := l.state.Load()
-	switch {
-	case s&held != 0:
-		return fmt.Sprintf("rank %d holds it exclusively", s&^held)
-	case s > 0:
-		return fmt.Sprintf("held shared %d times", s)
+// LockState returns the state of the part's lock.
+func (p *Part) LockState() LockState { return LockState(p.head.state.Load()) }
+
+// TryLock takes the part's lock for a rank, unless the state that it returns excludes that.
+func (p *Part) TryLock(kind Kind, rank int) (LockState, bool) {
+	for {
+		s := p.LockState()
+		if s.excludes(kind) {
+			return s, false
+		}
+		if p.head.state.CompareAndSwap(uint64(s), uint64(s+taken(kind, rank))) {
+			return s, true
+		}
 	}
-	return "others wait for it"
+}
+
+// Lock waits for the part's lock until expired returns an error.
+func (p *Part) Lock(kind Kind, rank int, expired func() error) error {
+	if _, got := p.TryLock(kind, rank); got {
+		return nil
+	}
+	h := p.head
+	if kind == Exclusive {
+		h.state.Add(uint64(waiter))
+		defer func() {
+			// Ranks that want to share it may have waited for this one.
+			if s := LockState(h.state.Add(^uint64(waiter - 1))); s%owner < waiter {
+				h.bell.Ring()
+			}
+		}()
+	}
+	return await(&h.bell, func() bool {
+		_, got := p.TryLock(kind, rank)
+		return got
+	}, expired)
+}
+
+// Unlock releases the part's lock, which the rank holds.
+func (p *Part) Unlock(kind Kind, rank int) {
+	if s := LockState(p.head.state.Add(-uint64(taken(kind, rank)))); s%waiter == 0 {
+		p.head.bell.Ring()
+	}
+}
+
+// Ring makes those that wait for the part's lock ask whether they may go on waiting.
+func (p *Part) Ring() { p.head.bell.Ring() }
+
+// stripe takes the lock of an element that is longer than a word. The rank that holds it needs it for a moment only,
+// unless it dies.
+func (p *Part) stripe(at int, expired func() error) (*word.Uint32, error) {
+	s := &p.head.stripes[at/8%stripes]
+	err := await(&p.head.striped, func() bool { return s.CompareAndSwap(0, 1) }, expired)
+	return s, err
+}
+
+// release releases the lock of an element.
+func (p *Part) release(s *word.Uint32) {
+	s.Store(0)
+	p.head.striped.Ring()
 }

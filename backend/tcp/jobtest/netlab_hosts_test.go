@@ -30,8 +30,7 @@ func (hosts) Name() string { return "tcp" }
 // Skip leaves out what ranks do that share memory.
 func (hosts) Skip(scenario string, _ int) string {
 	alone := []string{"windows/types", "windows/region", "windows/regions-of-splits", "windows/close-region", "windows/one-copy"}
-	together := []string{"mismatch/windows", "mismatch/window-fence-locked", "faults/dead-with-lock", "faults/dead-with-shared-lock",
-		"faults/dead-in-fence", "faults/dead-in-allocation"}
+	together := []string{"mismatch/windows", "faults/dead-in-allocation"}
 	if strings.HasPrefix(scenario, "windows/") && !slices.Contains(alone, scenario) || slices.Contains(together, scenario) {
 		return "it takes a window that all ranks share, and here they are on different nodes"
 	}

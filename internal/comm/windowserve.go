@@ -19,30 +19,31 @@ type server struct {
 	buf     [requestMost]byte
 	arrived word.Int32 // requests that have not been served
 	posting word.Mutex // held to post the next receive and, once target is shut, to withdraw it
+	locks   []*remoteLock
 }
 
 // serve begins to serve.
-func (s *onesided) serve() {
+func (s *windowCore) serve() {
 	s.server.in.Notify = s.served
 	s.listen()
 }
 
 // listen posts the receive of the next request.
-func (s *onesided) listen() {
+func (s *windowCore) listen() {
 	s.server.in.Begin()
 	s.remote.core.bc.Irecv(&s.server.in, s.server.buf[:], backend.AnySource, requestTag)
 }
 
 // served is called when a request has arrived. If the next request is there already, listen calls served again, which
 // leaves that request to the loop.
-func (s *onesided) served(*backend.Request) {
+func (s *windowCore) served(*backend.Request) {
 	if s.server.arrived.Add(1) == 1 {
 		s.serveArrived(false)
 	}
 }
 
 // serveArrived carries out the requests that have arrived. mayWait says that the caller is a goroutine of its own.
-func (s *onesided) serveArrived(mayWait bool) {
+func (s *windowCore) serveArrived(mayWait bool) {
 	for s.target.Enter() {
 		err := s.server.in.Err
 		if err == nil {
@@ -54,10 +55,7 @@ func (s *onesided) serveArrived(mayWait bool) {
 			return
 		}
 		if err != nil {
-			s.fail(err)
-			if !s.target.IsShut() {
-				s.remote.core.bc.Break(err) // no origin waits for an answer any more
-			}
+			s.giveUp(err)
 			return
 		}
 		s.server.posting.Lock()
@@ -71,20 +69,32 @@ func (s *onesided) serveArrived(mayWait bool) {
 	}
 }
 
+// giveUp ends the window because of an error of the server: no origin waits for an answer any more.
+func (s *windowCore) giveUp(err error) {
+	s.fail(err)
+	if !s.target.IsShut() {
+		s.remote.core.bc.Break(err)
+	}
+}
+
 // errWaits is the error of a request that has to wait for another rank's update, in a goroutine that must not wait. The
 // request has done nothing yet.
 var errWaits = errors.New("another rank updates the element")
 
 // carryOut carries out the request that has arrived.
-func (s *onesided) carryOut(st backend.Status, mayWait bool) error {
+func (s *windowCore) carryOut(st backend.Status, mayWait bool) error {
 	part := &s.parts[s.core.rank]
-	h, in, op := s.read(st.Bytes, part.Len())
+	h, in, op := s.read(st.Bytes, len(part.All()))
 	if h == nil {
 		err := fault(backend.ErrInternal, "rank %d sent %s an invalid request", st.Source, s.name)
 		s.remote.core.bc.Break(err)
 		return err
 	}
-	x := waiter{s, &s.target, window.Until{Comm: s.core.bc}}
+	if h.kind == flight.Lock {
+		s.carryOutLock(h, st.Source)
+		return nil
+	}
+	x := waiter{s, &s.target, until{bc: s.core.bc}}
 	expired := x.expired
 	if !mayWait {
 		if op != nil && s.elem.Size > 8 && len(in) > s.elem.Size {
@@ -108,39 +118,47 @@ func (s *onesided) carryOut(st backend.Status, mayWait bool) error {
 			return err
 		}
 	}
-	s.target.Stay()
-	m.req.Begin()
-	s.remote.core.bc.Isend(&m.req, out, st.Source, int(h.tag), backend.Standard)
+	s.answer(m, out, st.Source, h.tag)
 	return nil
 }
 
+// answer sends an answer, for which the message has the request and perhaps the memory.
+func (s *windowCore) answer(m *message, out []byte, rank int, tag int32) {
+	s.target.Stay()
+	m.req.Begin()
+	s.remote.core.bc.Isend(&m.req, out, rank, int(tag), backend.Standard)
+}
+
 // answered is called when an answer has been sent.
-func (s *onesided) answered(m *message) {
+func (s *windowCore) answered(m *message) {
 	s.messages.Put(m)
 	s.target.Leave()
 }
 
 // read returns the request in a message, with its data and operation. It returns nil for a request that no rank sends.
-func (s *onesided) read(size, room int) (h *request, in []byte, op *backend.Op) {
+func (s *windowCore) read(size, room int) (h *request, in []byte, op *backend.Op) {
 	if size < requestSize {
 		return nil, nil, nil
 	}
 	h = &view.Of[request](s.server.buf[:])[0]
 	in = s.server.buf[requestSize:size]
 	n, elem := uint64(len(in)), uint64(s.elem.Size)
+	if k := window.Kind(h.op); h.kind == flight.Lock && h.n <= unlock && (h.n == unlock) == (h.tag == 0) && h.tag >= 0 && (k == window.Shared || k == window.Exclusive) {
+		return h, nil, nil
+	}
 	fits := h.at <= uint64(room) && h.tag >= 0
 	switch h.kind {
 	case flight.Put:
-		fits = fits && h.at >= window.CellsHead && h.tag == 0
+		fits = fits && h.tag == 0
 	case flight.Get:
 		n = h.n
-		fits = fits && h.at >= window.CellsHead && h.tag > 0
+		fits = fits && h.tag > 0
 	case flight.CompareAndSwap:
 		n = h.n
-		fits = fits && 2*n == uint64(len(in)) && h.tag > 0 && (h.at == window.LockWord && n == 8 || h.at >= window.CellsHead && n == elem)
+		fits = fits && 2*n == uint64(len(in)) && h.tag > 0 && n == elem
 	case flight.Accumulate, flight.GetAccumulate, flight.FetchAndOp:
 		op = opOf(h.op, s.elem)
-		fits = fits && h.at >= window.CellsHead && op != nil && n%elem == 0 && (h.at-window.CellsHead)%elem == 0
+		fits = fits && op != nil && n%elem == 0 && h.at%elem == 0
 		h.n = n
 	case flight.Flush:
 		n = 0

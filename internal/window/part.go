@@ -4,57 +4,49 @@ import (
 	"bytes"
 	"sync"
 
-	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// Cells is a part of a window whose elements several ranks update at once. The part begins with a head of
-// CellsHead bytes, and offsets count from its start.
+// Part is a part of a window, whose elements several ranks update at once, and its lock.
 //
 // An update exchanges the 8-byte words in which its elements lie. So ranks that map the memory need no lock, and a
 // rank that dies cannot leave a lock behind. Elements of more than 8 bytes have locks, in the head.
-type Cells struct {
+type Part struct {
+	head  *head
 	bytes []byte
 	words []word.Uint64
 }
 
 const (
-	// LockWord is the offset of the word for the lock of the part.
-	LockWord = 0
-	// CellsHead is the length of the head.
-	CellsHead = 1024
-
 	stripes    = 64 // how many locks elements of more than 8 bytes share
-	stripeAt   = 8  // the word of the first of these locks
 	blockWords = 32 // the most words that one call of an Update computes
 )
 
-// CellsSize returns the length of a part with so many bytes of elements.
-func CellsSize(n int) int { return roundUp(CellsHead+n, 8) }
-
-// NewCells returns the Cells in a part.
-func NewCells(part []byte) Cells { return Cells{part, view.Of[word.Uint64](part)} }
+// newPart returns the part of n bytes at the beginning of mem, which has at least a whole number of words for it.
+func newPart(h *head, mem []byte, n int) Part {
+	return Part{h, mem[:n:n], view.Of[word.Uint64](mem[:roundUp(n, 8)])}
+}
 
 // Here reports whether this process has mapped the part.
-func (c *Cells) Here() bool { return c.bytes != nil }
+func (p *Part) Here() bool { return p.head != nil }
 
-// Len returns the length of the part.
-func (c *Cells) Len() int { return len(c.bytes) }
+// All returns the bytes of the part.
+func (p *Part) All() []byte { return p.bytes }
 
 // Bytes returns n bytes of the part.
-func (c *Cells) Bytes(at, n int) []byte { return c.bytes[at : at+n : at+n] }
+func (p *Part) Bytes(at, n int) []byte { return p.bytes[at : at+n : at+n] }
 
 // single reports whether n bytes are an element within a word, which is read and written at once.
 func single(at, n int) bool { return (n == 8 || n == 4 || n == 2 || n == 1) && at%n == 0 }
 
 // Put writes bytes, atomically if they are one element of 1, 2, 4 or 8 bytes.
-func (c *Cells) Put(at int, in []byte) {
+func (p *Part) Put(at int, in []byte) {
 	switch n := len(in); {
 	case n == 8 && at%8 == 0:
-		c.words[at/8].Store(view.Of[uint64](in)[0])
+		p.words[at/8].Store(view.Of[uint64](in)[0])
 	case single(at, n):
-		w := &c.words[at/8]
+		w := &p.words[at/8]
 		for {
 			old := w.Load()
 			with := old
@@ -64,18 +56,18 @@ func (c *Cells) Put(at int, in []byte) {
 			}
 		}
 	default:
-		word.Copy(c.bytes[at:at+n], in)
+		word.Copy(p.bytes[at:at+n], in)
 	}
 }
 
 // Get reads bytes, atomically if they are one element of 1, 2, 4 or 8 bytes.
-func (c *Cells) Get(at int, out []byte) {
+func (p *Part) Get(at int, out []byte) {
 	n := len(out)
 	if !single(at, n) {
-		word.Copy(out, c.bytes[at:at+n])
+		word.Copy(out, p.bytes[at:at+n])
 		return
 	}
-	w := c.words[at/8].Load()
+	w := p.words[at/8].Load()
 	copy(out, view.Bytes(view.One(&w))[at%8:])
 }
 
@@ -89,7 +81,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // Reduce combines elements of size bytes with those of in, each atomically. If old is not nil, it receives what the
 // elements were. old may be in. A wait for a lock ends with the error of expired.
-func (c *Cells) Reduce(f Update, size, at int, in, old []byte, expired func() error) error {
+func (p *Part) Reduce(f Update, size, at int, in, old []byte, expired func() error) error {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	for len(in) > 0 {
@@ -102,18 +94,18 @@ func (c *Cells) Reduce(f Update, size, at int, in, old []byte, expired func() er
 			before, old = old[:n], old[n:]
 		}
 		if size > 8 {
-			lock, err := c.lock(at, expired)
+			lock, err := p.stripe(at, expired)
 			if err != nil {
 				return err
 			}
 			with := view.Bytes(s.with[:])[:n]
-			word.Reads(c.bytes[at : at+n])
-			f(with, c.bytes[at:at+n], in[:n])
-			copy(before, c.bytes[at:at+n])
-			word.Copy(c.bytes[at:at+n], with)
-			lock.Store(0)
+			word.Reads(p.bytes[at : at+n])
+			f(with, p.bytes[at:at+n], in[:n])
+			copy(before, p.bytes[at:at+n])
+			word.Copy(p.bytes[at:at+n], with)
+			p.release(lock)
 		} else {
-			c.reduceWords(f, s, at, in[:n], before)
+			p.reduceWords(f, s, at, in[:n], before)
 		}
 		in, at = in[n:], at+n
 	}
@@ -122,9 +114,9 @@ func (c *Cells) Reduce(f Update, size, at int, in, old []byte, expired func() er
 
 // reduceWords combines the elements in a block of words. One call of f computes all of them. A word that another
 // rank has changed meanwhile is computed again.
-func (c *Cells) reduceWords(f Update, s *scratch, at int, in, old []byte) {
+func (p *Part) reduceWords(f Update, s *scratch, at int, in, old []byte) {
 	lo, hi := at%8, at%8+len(in)
-	words := c.words[at/8 : (at+len(in)+7)/8]
+	words := p.words[at/8 : (at+len(in)+7)/8]
 	was, with := view.Bytes(s.old[:]), view.Bytes(s.with[:])
 	for i := range words {
 		s.old[i] = words[i].Load()
@@ -145,21 +137,21 @@ func (c *Cells) reduceWords(f Update, s *scratch, at int, in, old []byte) {
 }
 
 // CompareSwap sets an element to with if its bytes are those of old, and stores what it was in was.
-func (c *Cells) CompareSwap(at int, old, with, was []byte, expired func() error) error {
+func (p *Part) CompareSwap(at int, old, with, was []byte, expired func() error) error {
 	n := len(old)
 	if n > 8 {
-		lock, err := c.lock(at, expired)
+		lock, err := p.stripe(at, expired)
 		if err != nil {
 			return err
 		}
-		word.Copy(was, c.bytes[at:at+n])
+		word.Copy(was, p.bytes[at:at+n])
 		if bytes.Equal(was, old) {
-			word.Copy(c.bytes[at:at+n], with)
+			word.Copy(p.bytes[at:at+n], with)
 		}
-		lock.Store(0)
+		p.release(lock)
 		return nil
 	}
-	w := &c.words[at/8]
+	w := &p.words[at/8]
 	for {
 		x := w.Load()
 		y := x
@@ -172,21 +164,4 @@ func (c *Cells) CompareSwap(at int, old, with, was []byte, expired func() error)
 			return nil
 		}
 	}
-}
-
-// lock takes the lock of an element that is longer than a word. The rank that holds it needs it for a moment
-// only, unless it dies.
-func (c *Cells) lock(at int, expired func() error) (*word.Uint64, error) {
-	l := &c.words[stripeAt+at/8%stripes]
-	for i := 1; !l.CompareAndSwap(0, 1); i++ {
-		shmem.Pause()
-		if i%word.Spins(looks) == 0 {
-			if err := expired(); err != nil {
-				return nil, err
-			}
-			word.Yield()
-			shmem.Yield()
-		}
-	}
-	return l, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// Access is one access of a one-sided window. Its kind says what it does with In and Out:
+// Access is one access of a window. Its kind says what it does with In and Out:
 //
 //   - Put writes In, Get reads Out.
 //   - Accumulate, GetAccumulate and FetchAndOp combine the part with In by Op. Out, if it is not nil, receives
@@ -42,6 +42,21 @@ const (
 	answersDue  = 256      // after so many requests a rank waits until they are done, so that no queue grows long
 )
 
+// requests counts the requests without an answer that were sent to a rank, and those that are known to be done.
+type requests struct{ sent, done word.Uint32 }
+
+// due returns how many requests are not known to be done.
+func (r *requests) due() uint32 {
+	done := r.done.Load()
+	return r.sent.Load() - done
+}
+
+// finish notes that the first n requests are done. Another goroutine may have noted more.
+func (r *requests) finish(n uint32) {
+	for was := r.done.Load(); int32(n-was) > 0 && !r.done.CompareAndSwap(was, n); was = r.done.Load() {
+	}
+}
+
 var requestSize = view.Size[request]()
 
 // message is a request or an answer. Its buffer is in use until it is sent.
@@ -51,14 +66,14 @@ type message struct {
 }
 
 // newMessage makes a message for the pool of a window.
-func (s *onesided) newMessage() any {
+func (s *windowCore) newMessage() any {
 	m := new(message)
 	m.req.Notify = func(*backend.Request) { s.answered(m) }
 	return m
 }
 
 // Do carries out an access.
-func (w *Onesided) Do(op string, a Access) error {
+func (w *Window) Do(op string, a Access) error {
 	err := w.begin(a.Rank)
 	if err == nil {
 		if err = w.check(&a); err == nil && a.Rank != backend.ProcNull {
@@ -68,13 +83,13 @@ func (w *Onesided) Do(op string, a Access) error {
 			err = w.access(&a)
 			k.ended(t, err)
 		}
-		w.s.origin.Leave()
+		w.s.leave()
 	}
 	return w.Failed(op, a.Rank, err)
 }
 
 // check checks the arguments of an access of a rank that exists, and turns Disp into an offset in the part.
-func (w *Onesided) check(a *Access) error {
+func (w *Window) check(a *Access) error {
 	s := w.s
 	if a.Err != nil || a.Rank == backend.ProcNull {
 		return a.Err
@@ -86,17 +101,17 @@ func (w *Onesided) check(a *Access) error {
 	if a.Disp < 0 || a.Disp > s.counts[a.Rank] || n/size > s.counts[a.Rank]-a.Disp {
 		return fault(backend.ErrWin, "%d elements at displacement %d are outside the %d elements of rank %d in %s", n/size, a.Disp, s.counts[a.Rank], a.Rank, s.name)
 	}
-	a.Disp = window.CellsHead + a.Disp*size
+	a.Disp *= size
 	return nil
 }
 
 // access carries out an access whose arguments are right, in memory or by messages.
-func (w *Onesided) access(a *Access) error {
+func (w *Window) access(a *Access) error {
 	switch s := w.s; {
 	case len(a.In)+len(a.Out) == 0 || a.Rank == backend.ProcNull:
 		return nil
 	case s.parts[a.Rank].Here():
-		x := waiter{s, &s.origin, window.Until{Bound: w.c.bound, Comm: s.core.bc}}
+		x := w.waiter()
 		return s.apply(&s.parts[a.Rank], a.Kind, a.Op, a.Disp, a.In, a.Out, x.expired)
 	}
 	return w.begun().send(a)
@@ -105,9 +120,38 @@ func (w *Onesided) access(a *Access) error {
 // waiter is a goroutine that may wait for another rank's access: an operation of this rank, inside origin, or one that
 // serves another rank, inside target.
 type waiter struct {
-	s     *onesided
+	s     *windowCore
 	gate  *gate.Gate
-	until window.Until
+	until until
+}
+
+// waiter returns that of an operation of this rank.
+func (w *Window) waiter() waiter {
+	return waiter{w.s, &w.s.origin, until{bound: w.c.bound, bc: w.s.core.bc}}
+}
+
+// until says why an operation that waits has to end: its time is up, or the communicator has ended.
+type until struct {
+	bound *backend.Bound
+	bc    backend.Comm
+	start time.Time // of the first err
+}
+
+// err returns nil while the operation may go on.
+func (u *until) err() error {
+	if u.start.IsZero() {
+		u.start = time.Now()
+	}
+	if err := u.bound.Err(u.start); err != nil {
+		return err
+	}
+	if err := u.bc.Broken(); err != nil {
+		return &backend.Broken{Cause: err}
+	}
+	// A probe finds out that a rank is lost, which ends every operation, and makes the progress without
+	// which other ranks may not get to unlock. No message has this tag.
+	_, _, err := u.bc.Probe(nil, backend.AnySource, backend.AnyTag+1, false)
+	return err
 }
 
 // expired returns why the goroutine can wait no longer. A rank that is lost may have been in the access.
@@ -119,7 +163,7 @@ func (x *waiter) expired() error {
 	if err := s.failure(); err != nil {
 		return err
 	}
-	err := x.until.Err()
+	err := x.until.err()
 	if x.gate == &s.target && !errors.Is(err, backend.ErrPeerLost) {
 		return nil // the window does not end with the communicator that it is for
 	}
@@ -127,7 +171,7 @@ func (x *waiter) expired() error {
 }
 
 // apply carries out an access of a part in memory. A wait for another rank's access ends with the error of expired.
-func (s *onesided) apply(p *window.Cells, kind flight.Kind, op *backend.Op, at int, in, out []byte, expired func() error) error {
+func (s *windowCore) apply(p *window.Part, kind flight.Kind, op *backend.Op, at int, in, out []byte, expired func() error) error {
 	switch kind {
 	case flight.Put:
 		p.Put(at, in)
@@ -142,7 +186,7 @@ func (s *onesided) apply(p *window.Cells, kind flight.Kind, op *backend.Op, at i
 }
 
 // send carries out an access by requests to the part's rank.
-func (w *Onesided) send(a *Access) error {
+func (w *Window) send(a *Access) error {
 	s := w.s
 	most := requestMost - requestSize
 	if a.Kind != flight.Put {
@@ -173,7 +217,7 @@ func (w *Onesided) send(a *Access) error {
 }
 
 // ask sends a request, and receives its answer if out is not nil.
-func (w *Onesided) ask(h request, rank int, in, out []byte) error {
+func (w *Window) ask(h request, rank int, in, out []byte) error {
 	if err := w.post(&h, rank, in, out != nil); err != nil {
 		return err
 	}
@@ -189,7 +233,7 @@ func (w *Onesided) ask(h request, rank int, in, out []byte) error {
 }
 
 // post sends a request, which gets a tag if an answer is expected.
-func (w *Onesided) post(h *request, rank int, in []byte, answered bool) error {
+func (w *Window) post(h *request, rank int, in []byte, answered bool) error {
 	s := w.s
 	if answered {
 		tag, err := s.takeTag()
@@ -209,7 +253,7 @@ func (w *Onesided) post(h *request, rank int, in []byte, answered bool) error {
 }
 
 // answer receives the answer to a request.
-func (w *Onesided) answer(h *request, rank int, out []byte) error {
+func (w *Window) answer(h *request, rank int, out []byte) error {
 	s := w.s
 	st, err := s.remote.core.bc.Recv(w.c.bound, out, rank, int(h.tag))
 	if err != nil {
@@ -224,7 +268,7 @@ func (w *Onesided) answer(h *request, rank int, out []byte) error {
 }
 
 // takeTag returns a tag for an answer.
-func (s *onesided) takeTag() (int, error) {
+func (s *windowCore) takeTag() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.spareTags); n > 0 {
@@ -239,41 +283,44 @@ func (s *onesided) takeTag() (int, error) {
 	return s.lastTag, nil
 }
 
-func (s *onesided) putTag(tag int) {
+func (s *windowCore) putTag(tag int) {
 	s.mu.Lock()
 	s.spareTags = append(s.spareTags, tag)
 	s.mu.Unlock()
 }
 
 // disown receives and drops an answer for which the caller does not wait any more. Then its tag can be used again.
-func (s *onesided) disown(rank, tag int) {
+func (s *windowCore) disown(rank, tag int) {
 	r := &backend.Request{Notify: func(r *backend.Request) { s.putTag(tag) }}
 	r.Begin()
 	s.remote.core.bc.Irecv(r, nil, rank, tag)
 }
 
 // Flush completes this rank's accesses of the part of a rank.
-func (w *Onesided) Flush(rank int) error {
+func (w *Window) Flush(rank int) error {
 	err := w.begin(rank)
 	if err == nil {
 		err = w.begun().flush(rank, true)
-		w.s.origin.Leave()
+		w.s.leave()
 	}
 	return w.Failed("flush", rank, err)
 }
 
 // FlushAll completes this rank's accesses.
-func (w *Onesided) FlushAll() error {
+func (w *Window) FlushAll() error {
 	err := w.begin(backend.ProcNull)
 	if err == nil {
 		err = w.begun().flushAll()
-		w.s.origin.Leave()
+		w.s.leave()
 	}
 	return w.Failed("flushall", Undefined, err)
 }
 
 // flushAll asks all ranks before it waits for the first one.
-func (w *Onesided) flushAll() (err error) {
+func (w *Window) flushAll() (err error) {
+	if w.s.remote == nil {
+		return nil
+	}
 	var few [16]flushRequest
 	all := few[:0]
 	for r := range w.s.counts {
@@ -292,7 +339,7 @@ func (w *Onesided) flushAll() (err error) {
 }
 
 // flush waits until a rank has carried out the requests of this one. An Rput that calls it does not wait for Rputs.
-func (w *Onesided) flush(rank int, rputs bool) error {
+func (w *Window) flush(rank int, rputs bool) error {
 	f, err := w.beginFlush(rank, rputs)
 	if err == nil {
 		err = w.endFlush(&f)
@@ -310,7 +357,7 @@ type flushRequest struct {
 
 // beginFlush asks a rank for an answer. With rputs it first waits until no Rputs to the rank are under way.
 // In memory it does nothing: the gate's operations, which are atomic, are a barrier.
-func (w *Onesided) beginFlush(rank int, rputs bool) (f flushRequest, err error) {
+func (w *Window) beginFlush(rank int, rputs bool) (f flushRequest, err error) {
 	s := w.s
 	if rank == backend.ProcNull || s.parts[rank].Here() {
 		return f, nil
@@ -334,7 +381,7 @@ func (w *Onesided) beginFlush(rank int, rputs bool) (f flushRequest, err error) 
 }
 
 // endFlush waits for the answer to f.
-func (w *Onesided) endFlush(f *flushRequest) error {
+func (w *Window) endFlush(f *flushRequest) error {
 	if f.tag == 0 {
 		return nil
 	}
@@ -350,10 +397,9 @@ func (w *Onesided) endFlush(f *flushRequest) error {
 // transfer is a part of an operation that a goroutine carries out. The transfer of an Rput or Rget is the
 // backend.Operation of its request.
 type transfer struct {
-	s     *onesided
-	done  word.Bool
-	ended chan struct{}
-	err   error
+	s    *windowCore
+	done word.Bool
+	err  error
 }
 
 // Ready implements backend.Operation.
@@ -384,28 +430,26 @@ func (t *transfer) End(why error) error {
 	return why
 }
 
-// begin calls f in a goroutine. The handle home of the window has no deadline but the job's. The caller is in an
-// operation of the window.
-func (s *onesided) begin(f func(home *Onesided) error) *transfer {
-	t := &transfer{s: s, ended: make(chan struct{})}
+// begin calls f in a goroutine. The caller is in an operation of the window.
+func (s *windowCore) begin(f func() error) *transfer {
+	t := &transfer{s: s}
 	s.origin.Stay()
 	go func() {
-		defer s.origin.Leave()
-		t.err = f(s.home())
+		defer s.leave()
+		t.err = f()
 		t.done.Store(true)
-		close(t.ended)
 		s.core.bc.Wake()
 	}()
 	return t
 }
 
 // Request starts an access, and returns its request. An access in memory is complete at once.
-func (w *Onesided) Request(op string, a Access) (*Request, error) {
+func (w *Window) Request(op string, a Access) (*Request, error) {
 	if err := w.begin(a.Rank); err != nil {
 		return nil, w.Failed(op, a.Rank, err)
 	}
 	s := w.s
-	defer s.origin.Leave()
+	defer s.leave()
 	if err := w.check(&a); err != nil {
 		return nil, w.Failed(op, a.Rank, err)
 	}
@@ -416,7 +460,7 @@ func (w *Onesided) Request(op string, a Access) (*Request, error) {
 	}
 	w = w.begun()
 	s.mu.Lock()
-	t := s.begin(func(*Onesided) error {
+	t := s.begin(func() error {
 		err := w.access(&a)
 		if errors.Is(err, backend.ErrPeerLost) {
 			s.fail(err)

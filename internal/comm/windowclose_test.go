@@ -1,0 +1,270 @@
+package comm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/window"
+)
+
+// Comm.Close gives up waiting for an access. The access can still touch the memory.
+func TestMemoryOfRunningAccessStaysMapped(t *testing.T) {
+	shortenQuiesce(t)
+	ranks(t, 1, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		win, err := newWindow(d, 1)
+		if err != nil {
+			return err
+		}
+		if err := win.begin(0); err != nil {
+			return err
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		if err := put(win, make([]byte, 16)); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("Put after Close: %v", err)
+		}
+		in := bytes.Repeat([]byte{7}, 16)
+		err = win.access(&Access{Kind: flight.Put, Disp: 0, In: in})
+		if got := win.s.parts[0].Bytes(0, 16); !bytes.Equal(got, in) {
+			t.Errorf("the access that runs has written %v", got)
+		}
+		win.s.leave()
+		return err
+	})
+}
+
+// Close of a window waits for an access until its deadline. The access can still touch the memory.
+func TestMemoryOfAccessBesideCloseStaysMapped(t *testing.T) {
+	shortenQuiesce(t)
+	ranks(t, 1, func(w *Comm) error {
+		win, err := newWindow(w, 1)
+		if err != nil {
+			return err
+		}
+		part, err := win.Own("test")
+		if err := errors.Join(err, win.begin(0)); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		if err := win.WithContext(ctx).Close(); !errors.Is(err, backend.ErrTimeout) {
+			t.Errorf("Close returns %v, want ErrTimeout", err)
+		}
+		part[0] = 1
+		win.s.leave()
+		return win.Close()
+	})
+}
+
+// Close of a communicator releases the locks that this rank holds, so that others get them.
+func TestCloseOfCommunicatorReleasesLocks(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		win, err := newWindow(d, 1)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 {
+			_, err = win.Lock(window.Exclusive, 1)
+			err = errors.Join(err, d.Close())
+		}
+		if err := errors.Join(err, barrier(w)); err != nil || w.Rank() == 0 {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_, err = win.WithContext(ctx).Lock(window.Exclusive, 1)
+		return err
+	})
+}
+
+// LockAll fails on the last part: the first ones are free again.
+func TestFailedLockAllReleasesItsLocks(t *testing.T) {
+	ranks(t, 3, func(w *Comm) error {
+		win, err := newWindow(w, 1)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 {
+			_, err = win.Lock(window.Exclusive, 2)
+		}
+		if err := errors.Join(err, barrier(w)); err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			defer cancel()
+			_, err := win.WithContext(ctx).LockAll()
+			if !errors.Is(err, backend.ErrTimeout) || !strings.Contains(err.Error(), "rank 2's part: rank 0 holds it") {
+				t.Errorf("LockAll: %v", err)
+			}
+			for r := range 2 {
+				if s := win.s.parts[r].LockState(); s != 0 || win.s.holds[r].ticket != 0 {
+					t.Errorf("rank %d's lock is not free: %v", r, s)
+				}
+			}
+		}
+		return barrier(w)
+	})
+}
+
+// A goroutine waits for the lock of a window while its communicator is closed. It gets ErrClosed, and never the lock.
+func TestLockEndsWhenCommunicatorIsClosed(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		a, err := newWindow(d, 1)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			g, err := a.Lock(window.Exclusive, 1)
+			if err := errors.Join(err, barrier(w), barrier(w), g.Unlock()); err != nil {
+				return err
+			}
+			if s := a.s.parts[1].LockState(); s != 0 {
+				return fmt.Errorf("the lock is not free: %v", s)
+			}
+			return nil
+		}
+		if err := barrier(w); err != nil {
+			return err
+		}
+		ended := make(chan error)
+		held := a.s.parts[1].LockState()
+		go func() {
+			_, err := a.Lock(window.Exclusive, 1)
+			ended <- err
+		}()
+		for a.s.parts[1].LockState() == held { // until it waits
+			runtime.Gosched()
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		if err := <-ended; !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("Lock: %v, want ErrClosed", err)
+		}
+		return barrier(w)
+	})
+}
+
+// An update of a long element waits for the update of a rank that is stopped. It ends at its deadline, and when the
+// communicator is closed.
+func TestUpdateBehindStoppedRankEnds(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		win, err := newWindow(d, 1)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			release := holdElement(&win.s.parts[0])
+			defer release()
+			return errors.Join(barrier(w), barrier(w))
+		}
+		err = barrier(w)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		if err := accumulate(win.WithContext(ctx), 0); !errors.Is(err, backend.ErrTimeout) {
+			t.Errorf("after the deadline: %v, want ErrTimeout", err)
+		}
+		ended := make(chan error)
+		go func() { ended <- accumulate(win, 0) }()
+		time.Sleep(time.Millisecond) // usually the access has begun then
+		if err := d.Close(); err != nil {
+			return err
+		}
+		if err := <-ended; !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("after Close: %v, want ErrClosed", err)
+		}
+		return errors.Join(err, barrier(w))
+	})
+}
+
+// A goroutine makes a window while another one closes the communicator. Either the window is not made, or Close has
+// closed it.
+func TestWindowMadeDuringCloseIsClosed(t *testing.T) {
+	ranks(t, 1, func(w *Comm) error {
+		for range 300 {
+			d, err := dup(w)
+			if err != nil {
+				return err
+			}
+			ended := make(chan error)
+			go func() { ended <- d.Close() }()
+			win, err := newWindow(d, 1)
+			if e := <-ended; e != nil {
+				return e
+			}
+			if err == nil {
+				err = put(win, make([]byte, 16))
+			}
+			if !errors.Is(err, backend.ErrClosed) {
+				return fmt.Errorf("after Close: %w, want ErrClosed", err)
+			}
+		}
+		return nil
+	})
+}
+
+// A goroutine closes a window while another one closes its communicator, which gives up waiting. The lock that the rank
+// holds is released nevertheless.
+func TestWindowAndCommunicatorCloseAtOnce(t *testing.T) {
+	shortenQuiesce(t)
+	ranks(t, 2, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		win, err := newWindow(d, 1)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			err := barrier(w)
+			if s := win.s.parts[0].LockState(); s != 0 {
+				t.Errorf("the lock is not free: %v", s)
+			}
+			return err
+		}
+		_, err = win.Lock(window.Exclusive, 0)
+		if err := errors.Join(err, win.begin(0)); err != nil {
+			return err
+		}
+		ended := make(chan error)
+		go func() { ended <- win.Close() }() // waits for the access that has begun
+		for win.begin(0) == nil {
+			win.s.leave()
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		win.s.leave()
+		if err := <-ended; !errors.Is(err, backend.ErrWin) {
+			t.Errorf("Close of the window: %v, want ErrWin", err)
+		}
+		return barrier(w)
+	})
+}

@@ -1,0 +1,379 @@
+package comm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/window"
+	"github.com/cohort-hpc/cohort/internal/word"
+)
+
+// hold is a lock that this rank holds or waits for, if ticket is not 0.
+type hold struct {
+	ticket uint64
+	kind   window.Kind
+	held   bool
+}
+
+// Guard is the lock that the calling rank holds on the parts of ranks lo to hi-1.
+type Guard struct {
+	w      *Window
+	lo, hi int
+	ticket uint64
+}
+
+var errNoLock = fault(backend.ErrWin, "the lock is nil")
+
+// Lock waits until the calling rank holds the lock of a rank's part.
+func (w *Window) Lock(kind window.Kind, rank int) (Guard, error) {
+	g := Guard{w: w, lo: rank, hi: rank + 1}
+	if rank == backend.ProcNull {
+		g.hi = rank
+	}
+	return g.lock("lock", flight.Lock, kind, rank)
+}
+
+// LockAll waits until the calling rank holds a shared lock of every part.
+func (w *Window) LockAll() (Guard, error) {
+	g := Guard{w: w}
+	if w != nil {
+		g.hi = len(w.s.parts)
+	}
+	return g.lock("lockall", flight.LockAll, window.Shared, Undefined)
+}
+
+// lock takes the locks. peer is the rank that an error names.
+func (g Guard) lock(op string, f flight.Kind, kind window.Kind, peer int) (Guard, error) {
+	w := g.w
+	rank := peer
+	if rank == Undefined && f == flight.LockAll {
+		rank = backend.ProcNull
+	}
+	err := w.begin(rank)
+	if err != nil {
+		return Guard{}, w.Failed(op, peer, err)
+	}
+	s := w.s
+	defer s.leave()
+	if kind != window.Shared && kind != window.Exclusive {
+		err = fault(backend.ErrWin, "invalid lock kind %d; want LockShared or LockExclusive", uint8(kind))
+	} else if err = g.claim(kind); err == nil {
+		err = s.core.traced(s.core.numbered(f, peer, uint32(s.number)), func() error { return g.take(kind) })
+		err = g.settle(kind, err)
+	}
+	if err != nil {
+		return Guard{}, w.Failed(op, peer, err)
+	}
+	return g, nil
+}
+
+// claim notes that this rank waits for the locks.
+func (g *Guard) claim(kind window.Kind) error {
+	s := g.w.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := g.lo; r < g.hi; r++ {
+		if s.holds[r].ticket != 0 {
+			return fault(backend.ErrWin, "this rank already holds the lock of rank %d's part, or waits for it", r)
+		}
+	}
+	s.tickets++
+	g.ticket = s.tickets
+	for r := g.lo; r < g.hi; r++ {
+		s.holds[r] = hold{g.ticket, kind, false}
+	}
+	return nil
+}
+
+// settle notes that this rank holds the locks, or that the wait has ended with an error. The goroutine that closes the
+// window releases the locks that this rank holds; it may have come before.
+func (g *Guard) settle(kind window.Kind, err error) error {
+	s := g.w.s
+	s.mu.Lock()
+	late := err == nil && s.origin.IsShut()
+	for r := g.lo; r < g.hi; r++ {
+		if s.holds[r].held = err == nil && !late; !s.holds[r].held {
+			s.holds[r] = hold{}
+		}
+	}
+	s.mu.Unlock()
+	if late {
+		_ = g.release(s.home(), g.hi, kind)
+		err = errNotOpen
+	}
+	return err
+}
+
+// take takes the locks, or none of them.
+func (g *Guard) take(kind window.Kind) error {
+	w := g.w
+	if w.s.remote != nil {
+		w = w.begun()
+	}
+	x := w.waiter()
+	for r := g.lo; r < g.hi; r++ {
+		var err error
+		if p := &w.s.parts[r]; !p.Here() {
+			err = w.lockRemote(kind, r, g.ticket)
+		} else if err = p.Lock(kind, w.s.core.rank, x.expired); err != nil {
+			err = whileLocked(err, r, p.LockState().String())
+		}
+		if err != nil {
+			_ = g.release(w.s.home(), r, kind)
+			return err
+		}
+	}
+	return nil
+}
+
+func whileLocked(err error, rank int, state string) error {
+	return backend.While(err, fmt.Sprintf("the lock of rank %d's part: %s", rank, state))
+}
+
+// release releases the locks of the parts before hi. The handle limits the requests to other nodes.
+func (g *Guard) release(w *Window, hi int, kind window.Kind) (err error) {
+	s := w.s
+	for r := g.lo; r < hi; r++ {
+		if p := &s.parts[r]; p.Here() {
+			p.Unlock(kind, s.core.rank)
+		} else {
+			err = errors.Join(err, w.unlockRemote(kind, r, g.ticket))
+		}
+	}
+	return err
+}
+
+// check begins an operation under the locks, on the part of a rank. release says that it releases them.
+func (g *Guard) check(rank int, release bool) (kind window.Kind, err error) {
+	if err = g.w.begin(rank); err != nil {
+		return 0, err
+	}
+	s := g.w.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := g.lo; r < g.hi; r++ {
+		if kind = s.holds[r].kind; g.ticket == 0 || s.holds[r].ticket != g.ticket {
+			s.leave()
+			return 0, fault(backend.ErrWin, "the lock has been released already")
+		}
+		if release {
+			s.holds[r] = hold{}
+		}
+	}
+	return kind, nil
+}
+
+// Flush completes this rank's accesses of the part of a rank, or of all parts for Undefined.
+func (g *Guard) Flush(op string, rank int) error {
+	if g == nil || g.w == nil {
+		return (*Window)(nil).Failed(op, rank, errNoLock)
+	}
+	part := rank
+	if op == "flushall" {
+		part = backend.ProcNull
+	}
+	_, err := g.check(part, false)
+	if err == nil {
+		if w := g.w.begun(); op == "flushall" {
+			err = w.flushAll()
+		} else {
+			err = w.flush(rank, true)
+		}
+		g.w.s.leave()
+	}
+	return g.w.Failed(op, rank, err)
+}
+
+// Rank returns the rank whose part is locked, Undefined for all or none.
+func (g *Guard) Rank() int {
+	if g == nil || g.w == nil || g.hi-g.lo > 1 {
+		return Undefined
+	}
+	return g.lo
+}
+
+// Unlock makes the calling rank's writes visible to the next holders and releases the locks.
+func (g *Guard) Unlock() error {
+	if g == nil || g.w == nil {
+		return (*Window)(nil).Failed("unlock", Undefined, errNoLock)
+	}
+	kind, err := g.check(backend.ProcNull, true)
+	if err == nil {
+		err = g.release(g.w.s.home(), g.hi, kind)
+		g.w.s.leave()
+	}
+	return g.w.Failed("unlock", g.Rank(), err)
+}
+
+// unlockAll releases the locks that this rank holds, with an error that names one. After a loss, also of this rank,
+// they stay taken: what they guard may be half done.
+func (w *Window) unlockAll() (err error) {
+	s := w.s
+	if lost := cmp.Or(s.failure(), (&until{bc: s.core.bc}).err()); errors.Is(lost, backend.ErrPeerLost) {
+		return nil
+	}
+	for r := range s.holds {
+		s.mu.Lock()
+		h := s.holds[r]
+		if h.held {
+			s.holds[r] = hold{}
+		}
+		s.mu.Unlock()
+		if h.held {
+			_ = (&Guard{lo: r, ticket: h.ticket}).release(w, r+1, h.kind)
+			err = fault(backend.ErrWin, "closed while this rank held the lock of rank %d's part", r)
+		}
+	}
+	return err
+}
+
+// The locks of a part on another node. This rank asks the part's rank to take the lock. If others hold it, it asks again
+// and waits until the other rank answers. It can give up at any time: it asks the other rank to release the lock with
+// this ticket, held or not. All requests have the ticket in at and the kind in op.
+const (
+	tryLock  = iota // the answer is 0, or the state that excludes the lock
+	waitLock        // the answer comes when the rank has the lock
+	unlock          // has no answer
+)
+
+func lockRequest(verb uint64, kind window.Kind, ticket uint64) request {
+	return request{kind: flight.Lock, op: backend.OpCode(kind), at: ticket, n: verb}
+}
+
+// lockRemote waits for the lock of a part on another node.
+func (w *Window) lockRemote(kind window.Kind, rank int, ticket uint64) error {
+	state := make([]window.LockState, 1)
+	err := w.ask(lockRequest(tryLock, kind, ticket), rank, nil, view.Bytes(state))
+	said := "that rank has not answered"
+	if err == nil {
+		if state[0] == 0 {
+			return nil
+		}
+		said = state[0].String()
+		err = w.awaitLock(lockRequest(waitLock, kind, ticket), rank)
+	}
+	if err != nil { // the other rank may have given it the lock, and may never answer
+		w.s.begin(func() error { return w.s.home().unlockRemote(kind, rank, ticket) })
+		err = whileLocked(err, rank, said)
+	}
+	return err
+}
+
+// awaitLock sends a request to wait for a lock, and waits for the answer.
+func (w *Window) awaitLock(h request, rank int) error {
+	if err := w.post(&h, rank, nil, true); err != nil {
+		return err
+	}
+	s := w.s
+	a := &lockAnswer{s: s}
+	a.req.Notify = func(*backend.Request) { s.putTag(int(h.tag)) } // also if this rank does not wait any more
+	a.req.Begin()
+	s.remote.core.bc.Irecv(&a.req, nil, rank, int(h.tag))
+	err := s.remote.core.bc.Await(w.c.bound, a)
+	switch {
+	case a.req.Ready():
+		return a.req.Err
+	case s.origin.IsShut():
+		return errNotOpen
+	case err == nil:
+		return s.failure()
+	}
+	return err
+}
+
+// lockAnswer is ready when this rank has a lock, or need not wait for it any more.
+type lockAnswer struct {
+	req backend.Request
+	s   *windowCore
+}
+
+// Ready implements backend.Pending.
+func (a *lockAnswer) Ready() bool {
+	return a.req.Ready() || a.s.origin.IsShut() || a.s.failure() != nil
+}
+
+// unlockRemote releases the lock of a part on another node, or gives it up.
+func (w *Window) unlockRemote(kind window.Kind, rank int, ticket uint64) error {
+	return w.ask(lockRequest(unlock, kind, ticket), rank, nil, nil)
+}
+
+// remoteLock is the lock of this rank's part for a rank of another node.
+//
+// The word state says what has become of it. The goroutine that waits for the lock makes it held; the server makes it
+// over when the rank unlocks. Whoever comes first decides, by a compare-and-swap. Then the other one releases the lock,
+// or has none to wait for.
+type remoteLock struct {
+	source int
+	ticket uint64
+	state  word.Uint32
+}
+
+const (
+	lockWaits uint32 = iota
+	lockHeld
+	lockOver
+)
+
+var errLockOver = errors.New("the rank does not wait any more")
+
+// carryOutLock carries out a request for the lock of this rank's part.
+func (s *windowCore) carryOutLock(h *request, source int) {
+	part, kind := &s.parts[s.core.rank], window.Kind(h.op)
+	switch h.n {
+	case tryLock:
+		state, got := part.TryLock(kind, source)
+		if got {
+			state = 0
+			l := &remoteLock{source: source, ticket: h.at}
+			l.state.Store(lockHeld)
+			s.server.locks = append(s.server.locks, l)
+		}
+		m := s.messages.Get().(*message)
+		out := m.buf[:8]
+		view.Of[window.LockState](out)[0] = state
+		s.answer(m, out, source, h.tag)
+	case waitLock:
+		l, tag := &remoteLock{source: source, ticket: h.at}, h.tag
+		s.server.locks = append(s.server.locks, l)
+		s.target.Stay()
+		word.Go(func() {
+			defer s.target.Leave()
+			s.waitFor(l, part, kind, tag)
+		})
+	case unlock:
+		for i, l := range s.server.locks {
+			if l.source == source && l.ticket == h.at {
+				s.server.locks = append(s.server.locks[:i], s.server.locks[i+1:]...)
+				if l.state.CompareAndSwap(lockWaits, lockOver) {
+					part.Ring()
+				} else {
+					part.Unlock(kind, source)
+				}
+				return
+			}
+		}
+	}
+}
+
+// waitFor waits for a lock for the rank of another node, and answers when the rank has it or has given it up.
+func (s *windowCore) waitFor(l *remoteLock, part *window.Part, kind window.Kind, tag int32) {
+	x := waiter{s, &s.target, until{bc: s.core.bc}}
+	err := part.Lock(kind, l.source, func() error {
+		if l.state.Load() == lockOver {
+			return errLockOver
+		}
+		return x.expired()
+	})
+	if err == nil && !l.state.CompareAndSwap(lockWaits, lockHeld) {
+		part.Unlock(kind, l.source)
+	}
+	if err != nil && err != errLockOver {
+		s.giveUp(err)
+		return
+	}
+	s.answer(s.messages.Get().(*message), nil, l.source, tag)
+}
