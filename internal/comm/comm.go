@@ -43,6 +43,7 @@ type core struct {
 	recorder   *flight.Recorder // the job's
 	home       *Comm            // the handle that WithContext starts from
 	reported   atomic.Bool      // an operation has returned a mismatch of calls
+	shrunk     bool             // a Shrink has made a communicator of the others; guarded by job.noting
 
 	life life // whoever takes it guards the fields below, down to mu
 

@@ -41,6 +41,7 @@ type job struct {
 	pendings sync.Pool        // of *pending
 	done     []func()         // called when the world has been closed
 	follows  atomic.Bool      // an operation has ended because of another rank
+	noting   sync.Mutex       // held to change follows and the file that says so
 
 	open  gate.Gate          // every communicator except the world is inside until it is closed
 	mu    word.Mutex         // guards the fields below, and is held to enter the gate
@@ -137,7 +138,7 @@ func (c *Comm) CloseWith(why error) error {
 	text := name + " failed: " + strings.TrimPrefix(why.Error(), name+": ")
 	var other interface{ Follows() bool } // implemented by the errors of JoinErrors
 	if errors.As(why, &other) && other.Follows() {
-		w.job.follow()
+		w.job.follow(nil)
 	}
 	asked := errors.Is(why, backend.ErrCanceled) && w.job.ctx.Err() != nil // to end, perhaps because the ranks hang
 	if !w.job.follows.Load() && !asked {
@@ -157,15 +158,24 @@ func (c *Comm) CloseWith(why error) error {
 	return cmp.Or(w.home.Close(), c.failed("close", err))
 }
 
-// follow tells the launcher that this rank fails because of another one.
-func (j *job) follow() {
+// follow tells the launcher that this rank fails because of another one. The cause is an error of k, or of the program
+// if k is nil. After a Shrink of k its errors tell of losses that this rank goes on without.
+func (j *job) follow(k *core) {
+	j.noting.Lock()
+	defer j.noting.Unlock()
+	if k != nil && k.shrunk {
+		return
+	}
 	if !j.follows.Swap(true) && j.RunDir != "" {
 		_ = os.WriteFile(filepath.Join(j.RunDir, fmt.Sprint("follows-", j.world.rank)), nil, 0o600)
 	}
 }
 
-// goesOn is called when this rank goes on without the ranks that are lost: then it follows none of them.
-func (j *job) goesOn() {
+// goesOn is called when this rank goes on without the ranks that k has lost: then it follows none of them.
+func (j *job) goesOn(k *core) {
+	j.noting.Lock()
+	defer j.noting.Unlock()
+	k.shrunk = true
 	if j.follows.Swap(false) && j.RunDir != "" {
 		_ = os.Remove(filepath.Join(j.RunDir, fmt.Sprint("follows-", j.world.rank)))
 	}

@@ -9,20 +9,42 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// A rank that has gone on after another one left, and fails later, does not say that it follows that one.
-func TestRankFollowsNoneThatLeft(t *testing.T) {
-	dir := t.TempDir()
-	ranksOn(t, 2, Options{RunDir: dir}, func(bc backend.Comm) backend.Comm { return bc }, func(w *Comm) error {
-		if w.Rank() == 1 {
-			return w.Close()
+// A rank that fails later does not say that it follows another one, after that one has left, or after a Shrink without it.
+func TestRankFollowsNoneThatItGoesOnWithout(t *testing.T) {
+	for name, shrinks := range map[string]bool{"left": false, "shrink": true} {
+		dir := t.TempDir()
+		says := func() bool {
+			_, err := os.Stat(filepath.Join(dir, "follows-0"))
+			return err == nil
 		}
-		if _, err := w.Recv("recv", pair, make([]byte, 16), 1, 0, nil); !errors.Is(err, backend.ErrPeerLost) {
-			t.Errorf("got %v, want ErrPeerLost", err)
-		}
-		_ = w.CloseWith(errors.New("a mistake of its own"))
-		if _, err := os.Stat(filepath.Join(dir, "follows-0")); err == nil {
-			t.Error("rank 0 says that it follows another one")
-		}
-		return nil
-	})
+		ranksOn(t, 2, Options{RunDir: dir}, func(bc backend.Comm) backend.Comm { return bc }, func(w *Comm) error {
+			switch {
+			case w.Rank() == 1 && shrinks:
+				_ = w.CloseWith(errors.New("a mistake"))
+				return nil
+			case w.Rank() == 1:
+				return w.Close()
+			}
+			lost := func() error {
+				_, err := w.Recv("recv", pair, make([]byte, 16), 1, 0, nil)
+				return err
+			}
+			if err := lost(); !errors.Is(err, backend.ErrPeerLost) || says() != shrinks {
+				t.Errorf("%s: got %v, want ErrPeerLost; rank 0 says that it follows: %v", name, err, says())
+			}
+			if shrinks {
+				if _, err := w.Shrink(); err != nil {
+					return err
+				}
+				if err := lost(); !errors.Is(err, backend.ErrPeerLost) {
+					t.Errorf("%s: got %v, want ErrPeerLost", name, err)
+				}
+			}
+			_ = w.CloseWith(errors.New("a mistake of its own"))
+			if says() || w.core.job.follows.Load() {
+				t.Errorf("%s: rank 0 says that it follows another one", name)
+			}
+			return nil
+		})
+	}
 }

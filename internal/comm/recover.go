@@ -50,7 +50,7 @@ func (c *Comm) Shrink() (*Comm, error) {
 	if err != nil {
 		return nil, c.failed("shrink", err)
 	}
-	c.core.job.goesOn()
+	c.core.job.goesOn(c.core)
 	return c.child("shrink", made, id)
 }
 

@@ -127,7 +127,7 @@ func (c *Comm) recorded(op string, err error) error {
 	}
 	var lost *backend.Fault
 	if errors.Is(err, backend.ErrPeerLost) && !(errors.As(err, &lost) && lost.Left) { // also as the cause of ErrBroken
-		c.core.job.follow()
+		c.core.job.follow(c.core)
 	}
 	cause := flight.NotDumped
 	switch {
