@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,8 @@ import (
 )
 
 func init() {
-	// Every rank sends to its two neighbors. At the end the segment has less memory than the rings of all pairs.
+	// Every rank sends to its two neighbors, and all close a communicator. At the end the segment has less memory than
+	// the rings of all pairs.
 	programs["neighbors"] = func(c backend.Comm) error {
 		n := c.Size()
 		for range 5 {
@@ -28,6 +30,18 @@ func init() {
 			if err := barrier(c); err != nil {
 				return err
 			}
+		}
+		members := make([]int, n)
+		for r := range members {
+			members[r] = r
+		}
+		d, err := c.Derive(members, 1)
+		if err := errors.Join(err, barrier(c)); err != nil {
+			return err
+		}
+		d.Close()
+		if err := barrier(c); err != nil {
+			return err
 		}
 		fds, err := filepath.Glob("/proc/self/fd/*")
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wait"
-	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // benchPair returns two ranks of this process with rings between them, whose waiters poll, or sleep at once.
@@ -29,7 +28,7 @@ func benchPair(b *testing.B, spare bool) (world [2]backend.Comm) {
 	rings := [2]bell{make(bell, 1), make(bell, 1)}
 	var asleep wait.Bell // both always are
 	asleep.Arm()
-	var doors [2]word.Uint32
+	var doors [2]memlink.Door
 	for r := range world {
 		e := New(Config{Rank: r, Peers: make([]Peer, 2), Sleeper: rings[r], Spare: spare, Heartbeat: -1, Manual: true})
 		cfg := memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: 1 << 20, Says: &doors[r], Hears: &doors[1-r], Peer: shmem.Self().Process()}

@@ -44,7 +44,7 @@ func exploreEngines(t *testing.T, copies bool, cfg interleave.Config, program fu
 			}
 		}
 		clear(shmem.Slice[byte](seg, 0, 2*size))
-		ranks, doors := make([]*comm, 2), new([2]word.Uint32)
+		ranks, doors := make([]*comm, 2), new([2]memlink.Door)
 		for r := range ranks {
 			e := New(Config{Rank: r, Peers: make([]Peer, 2), Heartbeat: -1, Sleeper: newSimSleeper(nil), Manual: true,
 				Now: func() time.Time { return simBegin }})

@@ -21,7 +21,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wait"
-	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // bell is a Sleeper for links through memory.
@@ -120,7 +119,7 @@ func withSleeper(t *testing.T, pid int, heartbeat time.Duration, rings bell, sle
 	o := &other{seg: seg}
 	o.in.Receiver = o
 	cfg := memlink.Config{Segment: seg, Out: 0, In: size, Data: ringData, Make: func() error { return o.full },
-		Says: new(word.Uint32), Hears: new(word.Uint32), Peer: processOf(pid), Copies: true, Kill: func() { o.kill() }}
+		Says: new(memlink.Door), Hears: new(memlink.Door), Peer: processOf(pid), Copies: true, Kill: func() { o.kill() }}
 	mine := memlink.New(cfg)
 	o.kill = func() { t.Error("the process is killed") }
 	var asleep wait.Bell // it always is
@@ -147,6 +146,9 @@ func withSleeper(t *testing.T, pid int, heartbeat time.Duration, rings bell, sle
 func (o *other) write(t *testing.T, h frame.Header, body string) {
 	t.Helper()
 	h.Length += uint64(len(body))
+	if err := o.Make(); err != nil {
+		t.Fatal(err)
+	}
 	if n, err := o.Write(&h, []byte(body), 0); n != frame.HeaderSize+len(body) || err != nil {
 		t.Fatalf("%v: %d bytes written, %v", h.Kind, n, err)
 	}
@@ -223,6 +225,29 @@ func TestInvalidFrameInMemoryLosesPeer(t *testing.T) {
 		o.write(t, c.h, "")
 		_, _, err := world.Probe(nil, 1, backend.AnyTag, true)
 		isLostRank(t, c.name, err, "invalid frame")
+	}
+}
+
+// A rank that has no memory for rings gets the notices of another one, and is not lost.
+func TestNoticesNeedNoMemory(t *testing.T) {
+	c, o := withOther(t, os.Getpid(), time.Hour)
+	o.full = &backend.Fault{Sentinel: backend.ErrAlloc}
+	for id := range 100 {
+		d, err := c.Derive([]int{0, 1}, uint32(1+id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Break(&backend.Fault{Sentinel: backend.ErrCanceled, Text: "because of the test"})
+		d.Close()
+		c.Poll()
+		o.read(t)
+	}
+	o.full = nil
+	if err := c.Send(patient, make([]byte, 8), 1, 1, backend.Standard); err != nil {
+		t.Errorf("a message, when there is memory: %v", err)
+	}
+	if o.read(t); len(o.kinds) != 301 || o.kinds[0] != frame.Broken || o.kinds[299] != frame.Closed { // Close repeats the break
+		t.Errorf("%v have arrived", o.kinds)
 	}
 }
 

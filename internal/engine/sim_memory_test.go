@@ -7,7 +7,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
-	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // simMemory is the memory of a simulation: what the ranks of a node share, and the operations' buffers. The next
@@ -63,10 +62,14 @@ func (m *simMemory) link(s *sim, a, b int, copies bool) (simEnd, simEnd) {
 	size := memlink.Size(simData)
 	out := 2 * m.links * size
 	m.links++
-	var doors [2]word.Uint32
-	end := func(out, in, own, peer int, says, hears *word.Uint32) *simMemoryLink {
+	var doors [2]memlink.Door
+	var make func() error
+	if !s.onDemand {
+		make = func() error { return nil }
+	}
+	end := func(out, in, own, peer int, says, hears *memlink.Door) *simMemoryLink {
 		return &simMemoryLink{s: s, own: own, Link: memlink.New(memlink.Config{
-			Segment: m.segment, Out: out, In: in, Data: simData, Says: says, Hears: hears, Make: func() error { return nil },
+			Segment: m.segment, Out: out, In: in, Data: simData, Says: says, Hears: hears, Make: make,
 			Peer: shmem.Self().Process(), Copies: copies, Kill: func() { s.die(peer) },
 			Asleep: &s.sleepers[peer].bell, Bell: s.sleepers[peer].Ring,
 		})}

@@ -33,7 +33,7 @@ type Config struct {
 	Out, In int // offsets of the two directions in the segment
 	Data    int // bytes of each data ring
 
-	Says, Hears *word.Uint32 // the doors of the two ranks: see make.go
+	Says, Hears *Door        // of the two ranks: see make.go
 	Make        func() error // allocates both directions, whichever of the two ranks calls it; nil: they are allocated
 
 	Peer   *shmem.Process
@@ -53,8 +53,8 @@ type Link struct {
 	in    receiver
 	piece int // of payload in one cell
 
-	made  bool   // there are rings, and this rank uses them
-	beats uint32 // heard
+	made  bool // this rank writes to its ring
+	heard bool // the peer does
 
 	ended word.Pointer[error] // why the peer writes no more, neither to the rings nor to buffers of this rank
 	looks uint                // in vain
@@ -78,6 +78,7 @@ func New(cfg Config) *Link {
 	l.out.data, l.in.data = out.data, in.data
 	if l.out.r, l.in.r, l.out.tail = &none, &none, cells; cfg.Make == nil {
 		l.open()
+		l.hear()
 	}
 	for i := range descs {
 		l.spare = append(l.spare, descs-1-i)
@@ -97,7 +98,8 @@ func prefix(k frame.Kind) int {
 	return 0
 }
 
-// Write implements engine.Link. A payload is written piece by piece, each as a whole or not at all.
+// Write implements engine.Link. A payload is written piece by piece, each as a whole or not at all. A message comes
+// after Make.
 func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 	sent := off - frame.HeaderSize
 	if off == 0 {
@@ -106,15 +108,7 @@ func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 		}
 		c := l.out.cell()
 		if c == nil && !l.made {
-			if h.Kind == frame.Heartbeat || h.Kind == frame.Goodbye { // which Finish says
-				l.cfg.Says.Add(doorBeat)
-				l.Ring()
-				return frame.HeaderSize, nil
-			}
-			if err := l.Make(); err != nil {
-				return 0, err
-			}
-			c = l.out.cell()
+			return l.post(h, body), nil
 		}
 		if c == nil {
 			return 0, nil
@@ -275,26 +269,27 @@ const leftEvery = 64
 func (l *Link) idle(a *frame.Arrival, moved bool) (bool, error) {
 	ended := l.ended.Load()
 	l.looks++
-	if ended == nil && l.made && (l.left || l.looks%uint(word.Spins(leftEvery)) != 0) {
+	if ended == nil && l.heard && (l.left || l.looks%uint(word.Spins(leftEvery)) != 0) {
 		return moved, nil
 	}
-	door, kind := l.cfg.Hears.Load(), frame.Heartbeat
+	door := l.cfg.Hears.state.Load()
 	switch {
-	case !l.made && door/doorBeat != l.beats:
-		l.beats = door / doorBeat
-	case !l.made && door&doorMade != 0:
+	case !l.heard && l.cfg.Hears.posted():
+		return true, l.fetch(a)
+	case !l.heard && door&doorMade != 0:
 		l.open()
+		l.hear()
 		return true, nil
 	case l.in.peek() != nil: // it came meanwhile
 		return true, nil
 	case door&doorLeft != 0 && !l.left:
-		l.left, kind = true, frame.Goodbye
+		l.left = true
 	case ended != nil:
 		return moved, *ended
 	default:
 		return moved, nil
 	}
-	a.Head, a.Left = frame.Header{Kind: kind}, 0
+	a.Head, a.Left = frame.Header{Kind: frame.Goodbye}, 0
 	if err := a.Begin(); err != nil {
 		return true, err
 	}
@@ -355,7 +350,7 @@ func (l *Link) Close() {}
 // Finish implements engine.Link. The goodbye of a rank that leaves may find no room.
 func (l *Link) Finish(goodbye bool) {
 	if goodbye {
-		l.cfg.Says.Or(doorLeft)
+		l.cfg.Says.state.Or(doorLeft)
 		l.Ring()
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wait"
-	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // The offsets in shared memory are computed from constants; the compiler's sizes must be the same.
@@ -25,6 +24,7 @@ func TestStructureSizes(t *testing.T) {
 		{"cell", unsafe.Sizeof(cell{}), cellSize},
 		{"desc", unsafe.Sizeof(desc{}), descSize},
 		{"ring", unsafe.Sizeof(ring{}), ringSize},
+		{"Door", unsafe.Sizeof(Door{}), DoorSize},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s has %d bytes, the layout has %d", c.name, c.got, c.want)
@@ -88,7 +88,7 @@ func pairIn(seg *shmem.Segment, cfg Config) (a, b *end) {
 	}
 	var asleep wait.Bell // both ends always are
 	asleep.Arm()
-	var doors [2]word.Uint32
+	var doors [2]Door
 	make := func(out, in int) *end {
 		e, cfg := &end{}, cfg
 		cfg.Out, cfg.In, cfg.Asleep, cfg.Bell = out, in, &asleep, func() { e.bells++ }
@@ -138,34 +138,47 @@ func pattern(n, i int) []byte {
 	return b
 }
 
-// Two ranks without rings exchange heartbeats and goodbyes. The first other frame makes rings, once, in both directions.
-func TestFirstFrameMakesRings(t *testing.T) {
+// Two ranks without rings exchange notices. The first message makes rings, once, in both directions.
+func TestFirstMessageMakesRings(t *testing.T) {
 	made, full := 0, errors.New("full")
 	a, b := pair(t, Config{Data: 4096, Make: func() error { made++; return full }})
-	for _, kind := range []frame.Kind{frame.Heartbeat, frame.Goodbye} { // which Finish says
-		write(t, a, b, frame.Header{Kind: kind}, nil)
-		readAll(t, b)
+	for range 40 {
+		write(t, a, b, frame.Header{Kind: frame.Heartbeat}, nil) // the first one says it all
 	}
-	h := frame.Header{Kind: frame.Eager}
-	if n, err := b.Write(&h, nil, 0); n != 0 || err != full || b.Send(0, 0, 0, nil) {
-		t.Errorf("without memory: %d bytes written, %v", n, err)
+	var want [][]byte
+	for n := range 50 { // more than fit
+		text := pattern(13*n, n)
+		write(t, a, b, frame.Header{Kind: frame.Broken, Context: uint32(n), Tag: int32(-n)}, text)
+		want = append(want, text[:min(len(text), DoorSize-24)])
 	}
-	if _, ok := b.Announce(new(Transfer), nil); ok || made != 2 || len(b.frames) != 2 {
-		t.Errorf("announced: %v, made %d times; %v has arrived", ok, made, b.frames)
+	if readAll(t, b); len(b.frames) != 1+len(want) || b.frames[0].Kind != frame.Heartbeat {
+		t.Fatalf("%v has arrived, want one heartbeat and %d notices", b.frames, len(want))
 	}
-	full = nil
+	for n, text := range want {
+		if h := b.frames[1+n]; h != (frame.Header{Kind: frame.Broken, Context: uint32(n), Tag: int32(-n), Length: uint64(len(text))}) || !bytes.Equal(b.bodies[1+n], text) {
+			t.Errorf("notice %d has arrived as %v, %q", n, h, b.bodies[1+n])
+		}
+	}
+	if _, ok := b.Announce(new(Transfer), nil); ok || b.Make() != full || b.Send(0, 0, 0, nil) || made != 2 {
+		t.Errorf("without memory: announced %v, made %d times", ok, made)
+	}
+	b.frames, full = nil, nil
+	write(t, b, a, frame.Header{Kind: frame.Closed}, nil)
+	if err := b.Make(); err != nil {
+		t.Fatal(err)
+	}
 	for range cells {
-		write(t, b, a, h, nil)
+		write(t, b, a, frame.Header{Kind: frame.Eager}, nil)
 	}
 	readAll(t, a)
-	write(t, a, b, h, nil)
+	write(t, a, b, frame.Header{Kind: frame.Eager}, nil)
 	a.Finish(true)
 	readAll(t, b)
 	for range leftEvery {
 		b.read()
 	}
-	if made != 3 || len(a.frames) != cells || len(b.frames) != 4 || b.frames[2].Kind != frame.Eager || b.frames[3].Kind != frame.Goodbye {
-		t.Errorf("made %d times; %d frames have arrived, and %v", made, len(a.frames), b.frames)
+	if made != 3 || len(a.frames) != 1+cells || a.frames[0].Kind != frame.Closed || len(b.frames) != 2 || b.frames[0].Kind != frame.Eager || b.frames[1].Kind != frame.Goodbye {
+		t.Errorf("made %d times; %v has arrived, and %v", made, a.frames, b.frames)
 	}
 }
 

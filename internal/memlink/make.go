@@ -1,30 +1,113 @@
 package memlink
 
-import "github.com/cohort-hpc/cohort/internal/shmem"
+import (
+	"encoding/binary"
+	"fmt"
 
-// Two ranks that never talk have no rings. The memory of a pair is allocated when one of its ranks sends the first
-// frame, or when both do at once, which has the same effect. Each rank has a door, a word that it alone writes and the
-// other reads: the rings are made, the rank has left the job in good order, and how often its heart has beaten before it
-// had rings.
-//
-//	apart → made (allocated, and then said at the own door)
-//	      └→ made (heard at the other's door)
-//
-// While a rank is apart, the ring that it writes is full and the one that it reads is empty: both are none. So the fast
-// paths ask nothing, and what they cannot do goes through Write and Read, which look at the doors.
-//
-// Invariant: a rank touches the rings only after it has allocated them or has heard from the other that it has. A rank
-// that finds a ring empty after it has heard that the other has left, or ended, has read all frames.
-const (
-	doorMade = 1 << iota
-	doorLeft
-	doorBeat // and above: a count
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// none is the ring of ranks that are apart. Nobody writes it.
+// Two ranks that never send each other a message have no rings. The memory of a pair is allocated when one of its ranks
+// sends the first message, or when both do at once, which has the same effect. Until then a rank posts its notices and
+// heartbeats at its door, a small part of memory that the other reads. Each direction has these states:
+//
+//	apart → made (the writer has allocated the rings, or has heard that the other has, and says doorMade)
+//	made  → heard (the reader has seen doorMade, and has then found the door empty)
+//
+// While a direction is apart, the ring is none: the writer finds it full and the reader finds it empty. So the fast
+// paths ask nothing, and what they cannot do goes through Write and Read, which look at the doors.
+//
+// Invariant: a rank touches the rings only after it has allocated them or has heard from the other that it has. The
+// frames at a door come before those in the ring, because a rank posts nothing after doorMade. A rank that finds a door
+// and a ring empty after it has heard that the other has left, or ended, has read all frames.
+const (
+	doorMade = 1 << iota
+	doorLeft // the rank has left the job in good order
+)
+
+// DoorSize is the length of a Door in bytes.
+const DoorSize = 512
+
+// Door is what a rank tells another one without rings. The other one writes taken, and only that.
+type Door struct {
+	state word.Uint32
+	put   word.Uint32 // bytes of data posted
+	taken word.Uint32 // of these
+	data  [DoorSize - 12]byte
+}
+
+// noticeHead is the length of a frame at a door without its text: the kind, the length of the text, the communicator and
+// the tag.
+const noticeHead = 12
+
+// posted reports whether there is a frame that was not taken.
+func (d *Door) posted() bool { return d.put.Load() != d.taken.Load() }
+
+// at returns one byte of the data, which is used as a ring.
+func (d *Door) at(i uint32) []byte {
+	i %= uint32(len(d.data))
+	return d.data[i : i+1]
+}
+
+// post leaves a frame at the own door, unless there is no room. A text that is too long for a door is cut. A heartbeat
+// adds nothing to what the peer has not taken.
+func (l *Link) post(h *frame.Header, body []byte) (n int) {
+	d, le := l.cfg.Says, binary.LittleEndian
+	put := d.put.Load()
+	used := int(put - d.taken.Load())
+	if h.Kind == frame.Heartbeat && used > 0 {
+		return frame.HeaderSize
+	}
+	text := body[:min(len(body), len(d.data)-noticeHead)]
+	b := le.AppendUint32(nil, uint32(h.Kind)|uint32(len(text))<<8)
+	b = append(le.AppendUint32(le.AppendUint32(b, h.Context), uint32(h.Tag)), text...)
+	if used+len(b) > len(d.data) {
+		return 0
+	}
+	for i := range b {
+		to := d.at(put + uint32(i))
+		word.Writes(to)
+		to[0] = b[i]
+	}
+	d.put.Store(put + uint32(len(b)))
+	l.Ring()
+	return frame.HeaderSize + len(body)
+}
+
+// fetch takes a frame from the peer's door.
+func (l *Link) fetch(a *frame.Arrival) error {
+	d, le := l.cfg.Hears, binary.LittleEndian
+	taken := d.taken.Load()
+	b := make([]byte, min(int(d.put.Load()-taken), len(d.data)))
+	for i := range b {
+		from := d.at(taken + uint32(i))
+		word.Reads(from)
+		b[i] = from[0]
+	}
+	n := noticeHead
+	if len(b) >= n {
+		n += int(le.Uint32(b) >> 8)
+	}
+	if len(b) < n {
+		return fmt.Errorf("%w: %d of %d bytes are at the door", frame.ErrFrame, len(b), n)
+	}
+	d.taken.Store(taken + uint32(n))
+	l.Ring() // it may wait for room
+	a.Left = n - noticeHead
+	a.Head = frame.Header{Kind: frame.Kind(b[0]), Context: le.Uint32(b[4:]), Tag: int32(le.Uint32(b[8:])), Length: uint64(a.Left)}
+	if err := a.Begin(); err != nil {
+		return err
+	}
+	a.Take(b[noticeHead:n])
+	return a.End()
+}
+
+// none is the ring of a direction that is apart. Nobody writes it.
 var none ring
 
-// Make gives the two ranks rings, if they have none.
+// Make gives the two ranks rings, if they have none. It comes before the first message.
 func (l *Link) Make() error {
 	if l.made {
 		return nil
@@ -33,12 +116,16 @@ func (l *Link) Make() error {
 		return err
 	}
 	l.open()
-	l.cfg.Says.Or(doorMade)
 	return nil
 }
 
-// open begins to use the rings.
+// open begins to write to the ring, which is allocated.
 func (l *Link) open() {
-	l.made, l.out.tail = true, 0
-	l.out.r, l.in.r = shmem.At[ring](l.cfg.Segment, l.cfg.Out), shmem.At[ring](l.cfg.Segment, l.cfg.In)
+	if !l.made {
+		l.made, l.out.tail, l.out.r = true, 0, shmem.At[ring](l.cfg.Segment, l.cfg.Out)
+		l.cfg.Says.state.Or(doorMade)
+	}
 }
+
+// hear begins to read the ring of the peer.
+func (l *Link) hear() { l.heard, l.in.r = true, shmem.At[ring](l.cfg.Segment, l.cfg.In) }

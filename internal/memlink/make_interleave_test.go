@@ -12,10 +12,12 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// The doors of two ranks: one sends its first frame, and leaves or dies anywhere. The other sends its first frame at the
-// same time, or none. No rank touches rings before they are allocated. Each message arrives, and the goodbye after it.
+// The doors of two ranks: one sends a notice and its first message, and leaves or dies anywhere. The other sends its first
+// message at the same time, or none. No rank touches rings before they are allocated. All that was sent arrives in order,
+// and the goodbye after it.
 func TestInterleaveFirstFrames(t *testing.T) {
 	seg := memory(t, ringData)
+	order := []frame.Kind{frame.Closed, frame.Eager, frame.Goodbye}
 	for i, name := range []string{"one leaves", "both begin, and one leaves", "one dies", "both begin, and one dies"} {
 		t.Run(name, func(t *testing.T) {
 			interleave.Explore(t, interleave.Config{Deaths: i / 2}, func(x *interleave.Run) {
@@ -24,10 +26,13 @@ func TestInterleaveFirstFrames(t *testing.T) {
 				var allocated word.Bool
 				a, b := pairIn(seg, Config{Data: ringData, Make: func() error { allocated.Store(true); return nil }})
 				a.cfg.Asleep, b.cfg.Asleep = nil, nil
-				x.Name(a.cfg.Says, "door of a")
-				x.Name(b.cfg.Says, "door of b")
+				x.Name(&a.cfg.Says.state, "door of a")
+				x.Name(&b.cfg.Says.state, "door of b")
 				send := func(l *end) {
-					l.Write(&frame.Header{Kind: frame.Heartbeat}, nil, 0)
+					if l == a {
+						l.Write(&frame.Header{Kind: frame.Closed}, nil, 0)
+					}
+					l.Make()
 					if n, err := l.Write(&frame.Header{Kind: frame.Eager, Length: 46}, body, 0); n != frame.HeaderSize+46 || err != nil {
 						x.Errorf("%d bytes written, %v", n, err)
 					}
@@ -41,7 +46,7 @@ func TestInterleaveFirstFrames(t *testing.T) {
 							b.Ended(nil)
 						}
 						moved, err := l.read()
-						if l.made && !allocated.Load() {
+						if (l.made || l.heard) && !allocated.Load() {
 							x.Errorf("rings are used that are not allocated")
 						}
 						if err == io.EOF {
@@ -65,7 +70,9 @@ func TestInterleaveFirstFrames(t *testing.T) {
 					if both {
 						send(b)
 					}
-					if readTo(b, frame.Goodbye); sent && !got(b, frame.Eager) || got(b, frame.Goodbye) && b.frames[len(b.frames)-1].Kind != frame.Goodbye {
+					readTo(b, frame.Goodbye)
+					if !slices.IsSortedFunc(b.frames, func(x, y frame.Header) int { return slices.Index(order, x.Kind) - slices.Index(order, y.Kind) }) ||
+						sent && (!got(b, frame.Closed) || !got(b, frame.Eager)) {
 						x.Errorf("%v has arrived", b.frames)
 					}
 				})

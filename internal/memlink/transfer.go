@@ -140,7 +140,7 @@ func (l *Link) announced(token uint64) (*desc, uint64) {
 // Valid reports whether a token from the peer can be one.
 func (l *Link) Valid(token uint64) bool {
 	d, _ := l.announced(token)
-	return d != nil
+	return d != nil && l.made
 }
 
 // Announced reports whether the sender has not revoked a message that was not accepted.

@@ -15,7 +15,7 @@ const (
 	page = 4096
 
 	rankAreaSize = 5 * line // a test compares it with the compiler's
-	doorsSize    = 2 * 4    // of two ranks
+	doorsSize    = 2 * memlink.DoorSize
 )
 
 // control is the first page: what all ranks must agree on.
@@ -61,7 +61,9 @@ func newLayout(cfg *Config) layout {
 	first, more := board.Size(n)
 	l.ranks = take(int64(n) * rankAreaSize)
 	l.board = take(int64(first))
-	l.doors = take(int64(l.pairs) * doorsSize)
+	if !cfg.OnDemand {
+		l.doors = take(int64(l.pairs) * doorsSize)
+	}
 	l.start = take(0)
 	l.rings = take(int64(l.pairs) * int64(l.pairSize()))
 	l.more = take(int64(more))
@@ -93,10 +95,18 @@ func dataSize(n int, onDemand bool) int {
 }
 
 // pairSize is how much memory the rings of two ranks take.
-func (l *layout) pairSize() int { return 2 * memlink.Size(l.data) }
+func (l *layout) pairSize() int { return 2*memlink.Size(l.data) + doorsSize }
 
 // pair returns the offset of the rings of two ranks.
 func (l *layout) pair(i int) int { return l.rings + i*l.pairSize() }
+
+// door returns the offset of the doors of two ranks. They come before the rings, unless these are made on demand.
+func (l *layout) door(i int) int {
+	if l.doors == 0 {
+		return l.pair(i) + 2*memlink.Size(l.data)
+	}
+	return l.doors + i*doorsSize
+}
 
 // pairOf numbers the pairs of ranks.
 func pairOf(a, b int) int {

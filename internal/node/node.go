@@ -12,7 +12,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/board"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
-	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Config says which ranks of which job meet.
@@ -136,7 +135,7 @@ func (n *Node) LinkAt(peer, pair int) (*memlink.Link, error) {
 }
 
 func (n *Node) link(peer, pair int, make func() error) *memlink.Link {
-	doors := shmem.At[[2]word.Uint32](n.seg, n.l.doors+pair*doorsSize)
+	doors := shmem.At[[2]memlink.Door](n.seg, n.l.door(pair))
 	out, says, hears := n.l.pair(pair), &doors[0], &doors[1]
 	in := out + memlink.Size(n.l.data)
 	if n.rank > peer {

@@ -58,21 +58,23 @@ var linkMutants = []mutant{
 		new: `	s.free = s.ends[h%cells]`,
 		why: "the sender takes too much of the data ring back", test: "internal/memlink TestInterleaveRing"},
 	{file: "internal/memlink/link.go",
-		old: `	door, kind := l.cfg.Hears.Load(), frame.Heartbeat
+		old: `	door := l.cfg.Hears.state.Load()
 	switch {
-	case !l.made && door/doorBeat != l.beats:
-		l.beats = door / doorBeat
-	case !l.made && door&doorMade != 0:
+	case !l.heard && l.cfg.Hears.posted():
+		return true, l.fetch(a)
+	case !l.heard && door&doorMade != 0:
 		l.open()
+		l.hear()
 		return true, nil
 	case l.in.peek() != nil:`,
 		new: `	came := l.in.peek() != nil
-	door, kind := l.cfg.Hears.Load(), frame.Heartbeat
+	door := l.cfg.Hears.state.Load()
 	switch {
-	case !l.made && door/doorBeat != l.beats:
-		l.beats = door / doorBeat
-	case !l.made && door&doorMade != 0:
+	case !l.heard && l.cfg.Hears.posted():
+		return true, l.fetch(a)
+	case !l.heard && door&doorMade != 0:
 		l.open()
+		l.hear()
 		return true, nil
 	case came:`,
 		why: "a goodbye overtakes the last frames", test: "internal/memlink TestInterleaveRingOfDeadSender"},
@@ -81,9 +83,8 @@ var linkMutants = []mutant{
 		return err
 	}
 	l.open()
-	l.cfg.Says.Or(doorMade)
 	return nil`,
-		new: `	l.cfg.Says.Or(doorMade)
+		new: `	l.cfg.Says.state.Or(doorMade)
 	if err := l.cfg.Make(); err != nil {
 		return err
 	}
@@ -91,14 +92,21 @@ var linkMutants = []mutant{
 	return nil`,
 		why: "a rank says that there are rings before there are", test: "internal/memlink TestInterleaveFirstFrames"},
 	{file: "internal/memlink/link.go",
-		old: `	case !l.made && door/doorBeat != l.beats:
-		l.beats`,
-		new: `	case door/doorBeat != l.beats:
-		l.beats`,
-		why: "a heartbeat from before there were rings comes into a frame", test: "internal/memlink TestInterleaveFirstFrames"},
+		old: `	door := l.cfg.Hears.state.Load()
+	switch {
+	case !l.heard && l.cfg.Hears.posted():
+		return true, l.fetch(a)
+	case !l.heard && door&doorMade != 0:`,
+		new: `	posted := l.cfg.Hears.posted()
+	door := l.cfg.Hears.state.Load()
+	switch {
+	case !l.heard && posted:
+		return true, l.fetch(a)
+	case !l.heard && door&doorMade != 0:`,
+		why: "the last notice before there were rings is not looked for", test: "internal/memlink TestInterleaveFirstFrames"},
 	{file: "internal/memlink/link.go",
-		old: `	case !l.made && door&doorMade != 0:`,
-		new: `	case !l.made && door&(doorMade|doorLeft) == doorMade:`,
+		old: `	case !l.heard && door&doorMade != 0:`,
+		new: `	case !l.heard && door&(doorMade|doorLeft) == doorMade:`,
 		why: "the frames of a rank that has left are not looked for", test: "internal/memlink TestInterleaveFirstFrames"},
 	{file: "internal/memlink/transfer.go",
 		old: `v>>32 == t.gen && uint32(v) < t.chunks && !l.dead()`,
