@@ -35,8 +35,8 @@ type Env struct {
 	// contains the processors of its threads.
 	Summary topo.Summary
 
-	mu   sync.Mutex
-	undo []undo // the steps that Close undoes, from the last to the first
+	closing sync.Mutex // held by Close, which waits for tasks of the pool: nobody waits for it
+	undo    []undo     // the steps that Close undoes, from the last to the first
 }
 
 // undo undoes a step.
@@ -56,13 +56,15 @@ func (e *Env) done(step string, f func() error) { e.undo = append(e.undo, undo{s
 // Not collective. Operations of other ranks that still need this rank fail afterwards.
 //
 // Errors: those of all steps, joined; [cohort.ErrBusy] in a task of the pool and inside Pool.Run,
-// where Close stops and can be called again later.
+// where Close stops and can be called again later; ErrBusy also while another goroutine is in Close.
 func (e *Env) Close() error {
 	if e == nil {
 		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if !e.closing.TryLock() {
+		return fmt.Errorf("hybrid: close: another goroutine is closing it: %w", cohort.ErrBusy)
+	}
+	defer e.closing.Unlock()
 	var errs []error
 	for len(e.undo) > 0 {
 		last := e.undo[len(e.undo)-1]

@@ -269,6 +269,39 @@ func TestCloseInTaskIsErrBusy(t *testing.T) {
 	}
 }
 
+// A task may call Close while another goroutine's Close waits for the task.
+func TestCloseDuringCloseIsErrBusy(t *testing.T) {
+	for name, workspace := range map[string]func(int) (any, error){
+		"pool": nil, "workspaces": func(worker int) (any, error) { return &closer{&log{}, worker, nil}, nil },
+	} {
+		e, err := Start(context.Background(), &Config{Threads: 2, Workspace: workspace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun, closed := make(chan struct{}), make(chan error)
+		last := &e.undo[len(e.undo)-1]
+		wait := last.f
+		last.f = func() error {
+			close(begun)
+			return wait()
+		}
+		err = pool.ForEach(e.Pool, 1, func(int, int) error {
+			go func() { closed <- e.Close() }()
+			<-begun
+			return e.Close()
+		})
+		if !errors.Is(err, cohort.ErrBusy) {
+			t.Errorf("%s: the task got %v, want ErrBusy", name, err)
+		}
+		if err := errors.Join(<-closed, e.Close()); err != nil {
+			t.Errorf("%s: the first Close and a later one: %v", name, err)
+		}
+		if err := e.World.Barrier(); !errors.Is(err, cohort.ErrClosed) {
+			t.Errorf("%s: the world after Close: %v, want ErrClosed", name, err)
+		}
+	}
+}
+
 // The program may already have closed the pool.
 func TestCloseAcceptsClosedPool(t *testing.T) {
 	l := &log{}
