@@ -41,7 +41,7 @@ func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
 
 // Slice returns the whole region, for reading.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrClosed].
 func (r *SharedRegion[T]) Slice() ([]T, error) { return r.all("slice") }
@@ -49,7 +49,7 @@ func (r *SharedRegion[T]) Slice() ([]T, error) { return r.all("slice") }
 // MutSlice returns the whole region, for writing, on the leader. On the other ranks of the node it
 // returns an empty slice.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrClosed].
 func (r *SharedRegion[T]) MutSlice() ([]T, error) {
@@ -66,7 +66,7 @@ func (r *SharedRegion[T]) MutSlice() ([]T, error) {
 // Range returns the elements with indices lo to hi-1, for writing. The ranges that the ranks of a node
 // write before a Fence must not overlap.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrBuffer] for a range that is not inside the region; [ErrClosed].
 func (r *SharedRegion[T]) Range(lo, hi int) ([]T, error) {
@@ -92,13 +92,13 @@ func (r *SharedRegion[T]) base() *comm.Window {
 
 // IsLeader reports whether the calling rank is rank 0 of Node.
 //
-// Local.
+// Not collective.
 func (r *SharedRegion[T]) IsLeader() bool { return r.Node().Rank() == 0 }
 
 // Node returns the communicator of the ranks that share this copy. It belongs to the region and is
 // closed with it. It is nil for a nil region.
 //
-// Local.
+// Not collective.
 func (r *SharedRegion[T]) Node() *Comm {
 	if r == nil {
 		return nil
@@ -120,6 +120,10 @@ func (r *SharedRegion[T]) Fence() error { return r.base().Fence() }
 //
 // Collective: all ranks call it. On mpi it waits for the ranks of the node; on other backends it does
 // not wait.
+//
+// Errors: those of closing a [Window].
+//
+// Deadline: as for [Window.Close].
 func (r *SharedRegion[T]) Close() error {
 	if r == nil || r.w == nil {
 		return nil

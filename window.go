@@ -75,7 +75,9 @@ func NewWindow[T any](c *Comm, n int) (*Window[T], error) {
 // Collective: all ranks of c call it, with the same T. All must be on one node (see
 // [Comm.SplitShared]). Where ranks share no memory, each rank counts as a node.
 //
-// Errors and deadline: as for NewWindow; [ErrComm] if c spans several nodes.
+// Errors: those of [NewWindow]; [ErrComm] if c spans several nodes.
+//
+// Deadline: as for NewWindow.
 func AllocateShared[T any](c *Comm, n int) (*Window[T], error) {
 	return newWindow[T](c, "AllocateShared", n, comm.OneNode)
 }
@@ -93,7 +95,7 @@ func newWindow[T any](c *Comm, call string, n int, reach comm.Reach) (*Window[T]
 // [Comm.WithContext] does for a communicator. It gives a Lock a deadline, for example. The handle need
 // not be closed. Closing it closes the window.
 //
-// Local.
+// Not collective.
 func (w *Window[T]) WithContext(ctx context.Context) *Window[T] {
 	if w == nil {
 		return nil
@@ -103,14 +105,14 @@ func (w *Window[T]) WithContext(ctx context.Context) *Window[T] {
 
 // Local returns the calling rank's part, for reading and writing in place.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrClosed].
 func (w *Window[T]) Local() ([]T, error) { return elements[T](w.base().Own("local")) }
 
 // Remote returns the part of any rank, for reading and writing in place.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrClosed]; [ErrRank] for a rank outside the communicator; [ErrWin] if the window was not made by
 // [AllocateShared].
@@ -120,13 +122,13 @@ func (w *Window[T]) Remote(rank int) ([]T, error) { return elements[T](w.base().
 // [NewWindow] or [AllocateShared]. It is 0 for a rank outside the communicator and for a nil window. Close
 // does not change it.
 //
-// Local.
+// Not collective.
 func (w *Window[T]) Size(rank int) int { return w.base().Size(rank) }
 
 // MPIHandle returns the MPI_Win that provides the window's memory, for a C library that wants one. What
 // [Comm.MPIHandle] says about handles holds for it too. To MPI, the memory of all ranks is the part of rank 0.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrNotSupported] on other backends than mpi, for the window of a single rank, and if the ranks are on
 // several nodes; [ErrClosed].
@@ -156,18 +158,24 @@ func (w *Window[T]) Fence() error { return w.base().Fence() }
 
 // Flush waits until the calling rank's operations on the part of a rank are complete there (MPI_Win_flush).
 //
-// Local.
+// Not collective.
+//
+// Errors: those of all operations of a [Window].
 //
 // Deadline: [ErrTimeout].
 func (w *Window[T]) Flush(rank int) error { return w.base().Flush(rank) }
 
 // FlushAll is Flush for the parts of all ranks (MPI_Win_flush_all).
+//
+// Not collective; errors, deadline: as for [Window.Flush].
 func (w *Window[T]) FlushAll() error { return w.base().FlushAll() }
 
 // Sync is a memory barrier (MPI_Win_sync). What the calling rank has written in place becomes visible before its
 // later writes, and it sees the writes that others have made visible.
 //
-// Local.
+// Not collective.
+//
+// Errors: [ErrClosed].
 func (w *Window[T]) Sync() error { return w.base().Sync() }
 
 // Close closes the window. What [Window.Local] and [Window.Remote] returned must not be used afterwards. Closing

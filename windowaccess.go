@@ -12,7 +12,9 @@ import (
 
 // Put writes buf to the target (MPI_Put).
 //
-// Local. It returns when buf can be used again. Flush or Fence completes it.
+// Not collective. It returns when buf can be used again. Flush or Fence completes it.
+//
+// Errors: those of all operations of a [Window].
 //
 // Deadline: [ErrTimeout]; a part of buf may have been written.
 func (w *Window[T]) Put(buf []T, rank, disp int) error {
@@ -21,7 +23,9 @@ func (w *Window[T]) Put(buf []T, rank, disp int) error {
 
 // Get reads elements of the target into buf (MPI_Get).
 //
-// Local. It returns when buf has them.
+// Not collective. It returns when buf has them.
+//
+// Errors: those of all operations of a [Window].
 //
 // Deadline: [ErrTimeout]; the elements of buf are undefined.
 func (w *Window[T]) Get(buf []T, rank, disp int) error {
@@ -30,7 +34,7 @@ func (w *Window[T]) Get(buf []T, rank, disp int) error {
 
 // Accumulate sets each element of the target to its combination with that of buf (MPI_Accumulate).
 //
-// Local. It returns when buf can be used again. Flush or Fence completes it.
+// Not collective. It returns when buf can be used again. Flush or Fence completes it.
 //
 // Errors: [ErrOp] for an operation made by [NewOp], or one that does not apply to T.
 //
@@ -43,11 +47,13 @@ func (w *Window[T]) Accumulate(buf []T, rank, disp int, op Op) error {
 // GetAccumulate updates elements as [Window.Accumulate] does, and stores in result what they were before
 // (MPI_Get_accumulate).
 //
-// Local. It is complete when it returns.
+// Not collective. It is complete when it returns.
 //
 // Buffers: result is as long as buf. Passing the same slice works; other overlaps are [ErrBuffer].
 //
-// Errors and deadline: as for Accumulate.
+// Errors: those of Accumulate; [ErrBuffer].
+//
+// Deadline: as for Accumulate.
 func (w *Window[T]) GetAccumulate(buf, result []T, rank, disp int, op Op) error {
 	o, err := accumulating[T](op)
 	in, out := view.Bytes(buf), view.Bytes(result)
@@ -64,7 +70,7 @@ func (w *Window[T]) GetAccumulate(buf, result []T, rank, disp int, op Op) error 
 // FetchAndOp sets an element of the target to its combination with x, and returns what it was
 // (MPI_Fetch_and_op).
 //
-// Local. It is complete when it returns.
+// Not collective. It is complete when it returns.
 //
 // Errors: as for Accumulate.
 //
@@ -79,7 +85,7 @@ func (w *Window[T]) FetchAndOp(x T, rank, disp int, op Op) (T, error) {
 // CompareAndSwap sets an element of the target to new if it is old, and returns what it was
 // (MPI_Compare_and_swap). Elements are numbers and bools, which it compares bit by bit.
 //
-// Local. It is complete when it returns.
+// Not collective. It is complete when it returns.
 //
 // Errors: [ErrType] for other elements.
 //

@@ -29,7 +29,7 @@ type LockAllGuard comm.Guard
 // The goroutines of a rank together hold each lock at most once. A rank that waits for an exclusive
 // lock goes before ranks that request the lock later to share it.
 //
-// Local, but Lock waits while other ranks hold a lock that excludes this one.
+// Not collective, but Lock waits while other ranks hold a lock that excludes this one.
 //
 // Errors: [ErrRank]; [ErrWin] for an unknown kind, and if the rank already holds the lock or another of
 // its goroutines waits for it; [ErrClosed]; [ErrPeerLost].
@@ -46,9 +46,11 @@ func (w *Window[T]) Lock(kind LockKind, rank int) (*LockGuard, error) {
 
 // LockAll waits until the calling rank holds a shared lock of every part (MPI_Win_lock_all).
 //
-// Local, but LockAll waits while another rank holds an exclusive lock.
+// Not collective, but LockAll waits while another rank holds an exclusive lock.
 //
-// Errors and deadline: as for Lock.
+// Errors: those of Lock.
+//
+// Deadline: as for Lock.
 func (w *Window[T]) LockAll() (*LockAllGuard, error) {
 	g, err := (*untyped)(w).lockAll()
 	if err != nil {
@@ -69,7 +71,7 @@ func (w *untyped) lockAll() (comm.Guard, error) { return w.base().LockAll() }
 
 // Flush is [Window.Flush] under the lock, for the part that it locks (MPI_Win_flush).
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrWin] after Unlock; [ErrClosed].
 func (g *LockGuard) Flush() error {
@@ -80,21 +82,21 @@ func (g *LockGuard) Flush() error {
 // Unlock releases the lock (MPI_Win_unlock). The next rank that gets it sees what this one has written to the part
 // before.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrWin] if the lock has been released; [ErrClosed].
 func (g *LockGuard) Unlock() error { return (*comm.Guard)(g).Unlock() }
 
 // Flush is [Window.Flush] under the locks (MPI_Win_flush).
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrRank]; [ErrWin] after Unlock; [ErrClosed].
 func (g *LockAllGuard) Flush(rank int) error { return (*comm.Guard)(g).Flush("flush", rank) }
 
 // FlushAll is [Window.FlushAll] under the locks (MPI_Win_flush_all).
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrWin] after Unlock; [ErrClosed].
 func (g *LockAllGuard) FlushAll() error { return (*comm.Guard)(g).Flush("flushall", Undefined) }
@@ -102,7 +104,7 @@ func (g *LockAllGuard) FlushAll() error { return (*comm.Guard)(g).Flush("flushal
 // Unlock releases all the locks (MPI_Win_unlock_all). The next ranks that get one of them see what this one has written
 // to the part before.
 //
-// Local.
+// Not collective.
 //
 // Errors: [ErrWin] if the locks have been released; [ErrClosed].
 func (g *LockAllGuard) Unlock() error { return (*comm.Guard)(g).Unlock() }

@@ -93,6 +93,45 @@ func TestExportedDocs(t *testing.T) {
 	}
 }
 
+// TestOperationComments checks that the comment of every operation of the root package says who calls it, and its
+// errors, and of every collective one what a deadline does. The nonblocking and persistent forms refer to the
+// blocking one.
+func TestOperationComments(t *testing.T) {
+	who := regexp.MustCompile(`(?m)^(Collective|Not collective)[.:,; ]`)
+	errs := regexp.MustCompile(`(?m)^(Errors:|(Collective|Not collective); errors, deadline: as for )`)
+	deadline := regexp.MustCompile(`(?m)^(Deadline:|Not collective|Collective; errors, deadline: as for )`)
+	n := 0
+	for _, s := range allSources(t) {
+		if s.folder != "" || s.test {
+			continue
+		}
+		for _, d := range s.syntax.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !isOperation(f) || strings.Contains(f.Doc.Text(), "form of [") {
+				continue
+			}
+			n++
+			for what, pattern := range map[string]*regexp.Regexp{"who calls it": who, "its errors": errs, "what a deadline does": deadline} {
+				if !pattern.MatchString(f.Doc.Text()) {
+					t.Errorf("%s: the comment of %s does not say %s", s.path, f.Name.Name, what)
+				}
+			}
+		}
+	}
+	if n < 50 {
+		t.Errorf("found only %d operations: is the search right?", n)
+	}
+}
+
+// isOperation reports whether a function is exported and returns an error, other than the one that a value has.
+func isOperation(f *ast.FuncDecl) bool {
+	if !f.Name.IsExported() || f.Recv != nil && !exportedReceiver(f.Recv.List[0].Type) || f.Name.Name == "Err" || f.Type.Results == nil {
+		return false
+	}
+	last, ok := f.Type.Results.List[len(f.Type.Results.List)-1].Type.(*ast.Ident)
+	return ok && last.Name == "error"
+}
+
 // undocumented returns the exported names of a declaration that have no
 // comment. One for a group, or at the end of the line, will do for constants and
 // variables, and one for a group for aliases; methods of unexported types need none.
