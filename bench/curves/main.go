@@ -14,8 +14,8 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/bench/internal/loggp"
-	"github.com/cohort-hpc/cohort/coll"
 	"github.com/cohort-hpc/cohort/internal/chart"
+	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
 // limit is how many messages are simulated for one point: a curve ends at more, see loggp.NewProgram.

@@ -17,7 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/bench/internal/loggp"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/coll"
 	"github.com/cohort-hpc/cohort/topo"
 )
 

@@ -12,7 +12,6 @@ import (
 // other's folder.
 var layers = [][]string{
 	{"backend", "topo"},
-	{"coll"},
 	{"backend/*", "pool"},
 	{""},
 	{"values"},
@@ -27,7 +26,7 @@ var layers = [][]string{
 }
 
 // users says of every internal package which packages may import it. Internal packages import backend,
-// coll, and topo, and other internal packages as said here. Packages in internal/test are imported by
+// and topo, and other internal packages as said here. Packages in internal/test are imported by
 // tests and by each other.
 var users = map[string][]string{
 	"internal/accel":      {"tensor", "internal/accel/*", tests},
@@ -38,6 +37,7 @@ var users = map[string][]string{
 	"internal/chart":      {"cmd/cohort", "bench", "bench/*"},
 	"internal/cli":        {"cmd/*", "sddp/cmd/*"},
 	"internal/budget":     {"internal/comm", "tensor"},
+	"internal/coll":       {"backend/tcp/jobtest", "internal/direct", "internal/sched", "bench/*"},
 	"internal/comm":       {""},
 	"internal/board":      {"internal/engine", "internal/node"},
 	"internal/engine":     {"backend/shm", "backend/tcp"},
@@ -49,7 +49,7 @@ var users = map[string][]string{
 	"internal/gate":       {"backend/*", "internal/*", "pool"},
 	"internal/interleave": {"internal/word"}, // and tests
 	"internal/job":        {"cmd/cohort", "internal/remote", "internal/spawn"},
-	"internal/kernel":     {"", "internal/comm", "coll", "tensor"},
+	"internal/kernel":     {"", "internal/coll", "internal/comm", "tensor"},
 	"internal/libmpi":     {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen": nil, // go generate
 	"internal/match":      {"backend/*", "internal/engine"},
@@ -158,10 +158,10 @@ func forbidden(folder, imported string) string {
 		return "it is not in the list of who may (users)"
 	}
 	if internal(folder) {
-		if within(to, "backend", "coll", "topo") {
+		if within(to, "backend", "topo") {
 			return ""
 		}
-		return "internal packages import backend, coll and topo only"
+		return "internal packages import backend and topo only"
 	}
 	from, at := layer(folder), layer(to)
 	family := strings.HasPrefix(to, folder+"/") && folder != "" && folder != "backend"
@@ -203,9 +203,10 @@ func TestForbidden(t *testing.T) {
 		{"topo", module + "/internal/view", false},
 		{"backend/mpi", module + "/topo", true},
 		{"internal/spawn", module + "/topo", true},
-		{"backend", module + "/coll", false},
-		{"coll", module + "/backend", true},
-		{"coll", module, false},
+		{"backend", module + "/internal/coll", false},
+		{"internal/coll", module + "/backend", true},
+		{"internal/coll", module, false},
+		{"bench/predict", module + "/internal/coll", true},
 		{"backend/shm", module + "/backend", true},
 		{"backend/shm", module + "/internal/shmem", true},
 		{"backend/shm", module + "/backend/local", false},
@@ -259,7 +260,7 @@ func TestForbidden(t *testing.T) {
 		{"internal/test/mpitest", module + "/internal/mpifind", true},
 		{"cohorttest", module + "/internal/test/need", false},
 		{"internal/match", module + "/internal/shmem", false},
-		{"coll", "example.com/some/module", false},
+		{"internal/coll", "example.com/some/module", false},
 		{"internal/shmem", "golang.org/x/sys/unix", true},
 	} {
 		if why := forbidden(c.folder, c.imported); (why == "") != c.ok {

@@ -2,7 +2,7 @@ package direct
 
 import (
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
 // reduce sets dst to elements lo to hi-1 of the reduction of vectors of Count

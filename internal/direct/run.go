@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/coll"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 

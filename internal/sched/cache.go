@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
 // cacheSize is how many schedules of blocking collectives a communicator keeps: enough for

@@ -1,6 +1,6 @@
 package sched
 
-import "github.com/cohort-hpc/cohort/coll"
+import "github.com/cohort-hpc/cohort/internal/coll"
 
 // leg is a step of an exchange: a message to a rank and one from a rank, each with what
 // its sender has seen so far; -1 means no message.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
 // Where only one thread may use the backend, a user's operation that ends its goroutine does not end the one that starts

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/coll"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 

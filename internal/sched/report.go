@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
 // At its deadline a rank has only seen which ranks have sent it messages, and which ones it waits

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
 // Runner runs the collectives of one rank's end of one communicator. Its

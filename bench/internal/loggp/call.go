@@ -2,7 +2,7 @@ package loggp
 
 import (
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
 // Call returns a call of float64 for each rank: with an operation that commutes, root 0, equal blocks, and

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
 // TestSelectionIsNearTheBest: what package coll chooses takes at most a tenth longer than the best of the

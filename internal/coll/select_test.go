@@ -91,7 +91,7 @@ var choices = []struct {
 // TestChoiceChangesAtTheDocumentedLengths: the choice a tenth below and a tenth above the lengths where it
 // changes.
 func TestChoiceChangesAtTheDocumentedLengths(t *testing.T) {
-	text, err := os.ReadFile("../docs/algorithms.md")
+	text, err := os.ReadFile("../../docs/algorithms.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ func ruleNames() (names []string) {
 // TestFormulasAreDocumented: docs/algorithms.md has a row for every algorithm with the
 // formulas that were checked. TestFormulasForNodesAreDocumented has those for nodes.
 func TestFormulasAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/algorithms.md")
+	text, err := os.ReadFile("../../docs/algorithms.md")
 	if err != nil {
 		t.Fatal(err)
 	}

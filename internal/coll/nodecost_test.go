@@ -253,7 +253,7 @@ func TestAlignedNodesSendOneValueEach(t *testing.T) {
 
 // TestFormulasForNodesAreDocumented: docs/algorithms.md has the formulas that were checked.
 func TestFormulasForNodesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/algorithms.md")
+	text, err := os.ReadFile("../../docs/algorithms.md")
 	if err != nil {
 		t.Fatal(err)
 	}
