@@ -38,12 +38,12 @@ type Collective struct {
 	side         peers       // access to the other ranks' buffers
 	exchange     word.Uint32 // see wake
 
-	prints  [slotsDeep]backend.Fingerprint // of this rank's calls, as in its slots
-	passed  []uint32                       // by rank: its last call that has been compared
-	behind  bool                           // some of those are before seq
-	fresh   bool                           // this rank has arrived, and not looked since who sleeps
-	differs bool                           // the calls of some ranks at call differ
-	differ  uint32
+	prints         [slotsDeep]backend.Fingerprint // of this rank's calls, as in its slots
+	passed         []uint32                       // by rank: its last call that has been compared
+	behind         bool                           // some of those are before seq
+	fresh          bool                           // this rank has arrived, and not looked since who sleeps
+	differs        bool                           // some rank has made another call than this one
+	firstDiffering uint32                         // the first such call; valid if differs
 
 	// This rank waits for the ranks from low to end-1; those before seen have arrived. They must arrive at call
 	// upto, or at a synchronization.
@@ -72,7 +72,7 @@ func (s *Collective) Ready() bool { return s.arrived() || s.halted() || s.arrive
 
 // halted reports whether the awaited ranks need not arrive any more.
 func (s *Collective) halted() bool {
-	return s.c.Over() != nil || s.b.lost() || s.home.told() != nil || s.c.Gone(s.seen) && !s.here(s.seen)
+	return s.c.Over() != nil || s.b.lost() || s.home.told() != nil || s.c.Gone(s.seen) && !s.checkArrival(s.seen)
 }
 
 // await begins to wait for ranks lo to hi-1 at call n.
@@ -86,7 +86,7 @@ func (s *Collective) awaitAll(n uint32) { s.await(0, len(s.ranks), n) }
 // arrived reports whether the awaited ranks have arrived.
 func (s *Collective) arrived() bool {
 	for s.seen < s.end {
-		if !s.here(s.seen) {
+		if !s.checkArrival(s.seen) {
 			return false
 		}
 		s.seen++
@@ -94,8 +94,8 @@ func (s *Collective) arrived() bool {
 	return true
 }
 
-// here reports whether a rank has arrived. It compares the rank's calls up to there.
-func (s *Collective) here(r int) bool {
+// checkArrival compares the calls that a rank has made since the last look, and reports whether it has arrived.
+func (s *Collective) checkArrival(r int) bool {
 	b := s.of(r)
 	if b == nil {
 		return false
@@ -109,8 +109,8 @@ func (s *Collective) here(r int) bool {
 		if word.LoadUint64(&p.key) != s.keyOf(n) {
 			return false
 		}
-		if p.print != s.prints[n%slotsDeep] && (!s.differs || int32(s.differ-n) > 0) {
-			s.differs, s.differ = true, n
+		if p.print != s.prints[n%slotsDeep] && (!s.differs || int32(s.firstDiffering-n) > 0) {
+			s.differs, s.firstDiffering = true, n
 		}
 		s.passed[r] = n
 	}
@@ -239,7 +239,7 @@ func (s *Collective) late(cause error, call *backend.Call) error {
 	var missing []string
 	s.mu.Lock()
 	for r := s.seen; r < s.end; r++ {
-		if !s.here(r) {
+		if !s.checkArrival(r) {
 			missing = append(missing, fmt.Sprint(r))
 		}
 	}

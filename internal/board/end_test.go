@@ -170,7 +170,7 @@ func TestBufferOfCallThatWasGivenUpIsNoLoss(t *testing.T) {
 	all[1].call = call
 	all[1].arrive(call)
 	all[0].arrive(allreduce(call.Count))
-	if !all[0].here(1) {
+	if !all[0].checkArrival(1) {
 		t.Fatal("rank 1 has not arrived")
 	}
 	timeout := &backend.Fault{Sentinel: backend.ErrTimeout, Text: "because of the test"}
@@ -188,7 +188,7 @@ func TestBufferOfCallThatWasGivenUpIsNoLoss(t *testing.T) {
 	dead := open(t, boards(t, 2), 0)
 	dead[1].arrive(allreduce(1000))
 	dead[0].arrive(allreduce(1000))
-	dead[0].here(1)
+	dead[0].checkArrival(1)
 	dead[0].ended.Store(loss)
 	if err := dead[0].side.read(1, addr, make([]byte, 8)); err != error(loss) {
 		t.Errorf("a copy from a rank that is lost: %v, want %v", err, loss)

@@ -121,7 +121,7 @@ func (s *Collective) advance() {
 			s.wake()
 		}
 		if s.differs {
-			s.awaitAll(s.differ)
+			s.awaitAll(s.firstDiffering)
 			s.failed = s.arrived()
 			return
 		}

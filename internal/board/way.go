@@ -22,9 +22,9 @@ const (
 )
 
 const (
-	measureOne = 4   // call in so many is measured
-	trialCalls = 2   // made the other way in a trial; the first warms memory
-	trialOne   = 128 // at most one trial in so many calls, of those that take as long
+	measureEvery = 4   // of this many calls one is measured
+	trialCalls   = 2   // made the other way in a trial; the first warms memory
+	trialEvery   = 128 // calls between two trials, times the ratio of the two ways' times
 )
 
 // chooser is rank 0's.
@@ -56,7 +56,7 @@ func (c *choice) next() (w way) {
 		c.since, c.trial = 0, trialCalls
 	}
 	if c.trial == 0 {
-		if c.since++; c.since%measureOne == 0 {
+		if c.since++; c.since%measureEvery == 0 {
 			w = measured
 		}
 		return w | c.best
@@ -71,9 +71,9 @@ func (c *choice) next() (w way) {
 func (c *choice) gap() int {
 	n := c.calls
 	if took := c.took[c.best]; took > 0 {
-		n = min(n, int(trialOne*c.took[c.best^copies]/took))
+		n = min(n, int(trialEvery*c.took[c.best^copies]/took))
 	}
-	return max(n, measureOne)
+	return max(n, measureEvery)
 }
 
 // count takes in how long a call took.
@@ -134,5 +134,5 @@ func (p *peers) agreed() way {
 	return way(p.s.slot(p.s.slots[0].Load()).way)
 }
 
-// end notes how long a call took that is measured.
+// end records how long a measured call took.
 func (p *peers) end() { p.took = uint32(min(max(time.Since(p.began), 1), math.MaxUint32)) }

@@ -202,7 +202,7 @@ func (c *comm) whole(parts backend.Parts, n, to int) bool {
 		return true
 	}
 	p := c.e.peers[to]
-	return p.mem != nil && !parts.Scattered() && p.mem.Copies(n)
+	return p.mem != nil && !parts.Scattered() && p.mem.ChooseCopy(n)
 }
 
 // Irecv implements backend.Comm.
@@ -245,7 +245,7 @@ func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		}
 	}
 	h := frame.Header{Kind: frame.Eager, Context: o.comm.id, Elems: uint16(o.env.Elems), Tag: tag, Length: uint64(len(buf))}
-	if o.parts == nil && p.mem != nil && p.mem.Copies(len(buf)) && e.expose(p, o, h) {
+	if o.parts == nil && p.mem != nil && p.mem.ChooseCopy(len(buf)) && e.expose(p, o, h) {
 		return
 	}
 	if mode == backend.Standard && len(buf) <= p.eagerMax() {

@@ -12,10 +12,10 @@ import (
 const (
 	spinFor   = 100 * time.Microsecond
 	yieldFor  = 200 * time.Microsecond
-	lookEvery = 16                    // looks after which other goroutines get a turn, and the clock is read where no look gives up the processor
-	busyFor   = 2 * time.Millisecond  // looks that move messages, between two of the caller's bound
+	lookEvery = 16                    // looks between two turns of other goroutines; while spinning also between two readings of the clock
+	busyFor   = 2 * time.Millisecond  // how long looks may move messages before the caller's bound is looked at again
 	tickEvery = 50 * time.Millisecond // a rank of this node is lost within 100 ms of its end
-	idleFor   = time.Millisecond      // how long nobody has looked before a wait in the background sleeps on the links
+	idleFor   = time.Millisecond      // a wait in the background sleeps on the links if nobody has looked for this long
 )
 
 // epoch is what engine.looked counts from.

@@ -22,12 +22,12 @@ import (
 // out of it. The kernel takes 50 to 140 ns. These figures are for copy. With shmem.Move messages of 8 to 64 KiB take
 // 0.7 to 0.9 of that time if the processors share a cache, and 0.5 if they do not.
 const (
-	probeSize  = 16 << 10             // of which the second half is measured
-	probeOne   = 16                   // in so many transfers
-	measureMin = 4 << 10              // shortest piece that is measured
-	measureOne = 5                    // in so many: odd, so that messages of two pieces have both measured
-	clockTakes = 40 * time.Nanosecond // two readings of the clock
-	timedMin   = 64 << 10             // shortest transfer that is measured
+	probeSize    = 16 << 10             // its second half is measured
+	probeEvery   = 16                   // transfers for each probe
+	measureMin   = 4 << 10              // shortest piece that is measured
+	measureEvery = 5                    // pieces for each measured one; odd, so that of messages of two pieces both are
+	clockTakes   = 40 * time.Nanosecond // two readings of the clock
+	timedMin     = 64 << 10             // shortest transfer that is measured
 
 	copyPerKiB = 100 * time.Nanosecond // what the kernel takes, before it is measured
 
@@ -77,7 +77,7 @@ func (l *Link) due(g *gauge, n int) bool {
 		return false
 	}
 	g.pieces++
-	return g.pieces%measureOne == 0
+	return g.pieces%measureEvery == 0
 }
 
 // measure measures a copy of n bytes. An interrupt does not count for more than a slow piece.
@@ -119,13 +119,13 @@ func (l *Link) probed() {
 	}
 }
 
-// copied counts in how long a transfer of n bytes took.
+// copied adds the time of a transfer of n bytes to the average.
 func (p *pace) copied(n int, took time.Duration) {
 	p.perKiB = Average(p.perKiB, took*1024/time.Duration(n))
 }
 
-// Average counts a time in into a moving average, which falls fast and rises slowly: what took the time may
-// have been interrupted, or have waited for a peer.
+// Average returns a moving average after one more time. It falls fast and rises slowly, because a time that is too
+// long may include an interruption, or a wait for the peer.
 func Average(was, took time.Duration) time.Duration {
 	d := min(took, 2*was) - was
 	if d < 0 {
@@ -134,9 +134,9 @@ func Average(was, took time.Duration) time.Duration {
 	return was + d/16
 }
 
-// Copies reports whether the kernel is to copy a message of n bytes to the peer, and sends a probe now and
-// then if so.
-func (l *Link) Copies(n int) bool {
+// ChooseCopy decides whether the kernel copies a message of n bytes to the peer. If it does, ChooseCopy sends a probe
+// of the ring now and then.
+func (l *Link) ChooseCopy(n int) bool {
 	switch {
 	case n < CopyMin || !l.cfg.Copies:
 		return false
@@ -145,7 +145,7 @@ func (l *Link) Copies(n int) bool {
 	case l.out.r.slow.Load() == 0 && l.pace.ring(n) <= l.pace.perKiB:
 		return false
 	}
-	if l.pace.copies++; l.pace.copies%probeOne == 0 && len(l.out.data) >= 2*probeSize {
+	if l.pace.copies++; l.pace.copies%probeEvery == 0 && len(l.out.data) >= 2*probeSize {
 		if c := l.out.cell(); c != nil {
 			if room := l.out.room(probeSize); room != nil {
 				l.probe(&l.pace.written, l.pace.perKiB*2/3, func(half int) { clear(room[half:][:probeSize/2]) })

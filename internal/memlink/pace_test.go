@@ -28,7 +28,7 @@ func TestPaceFollowsCopySpeed(t *testing.T) {
 	long := 1 << 20
 	expect := func(what string, want bool) {
 		t.Helper()
-		if got := a.Copies(long); got != want {
+		if got := a.ChooseCopy(long); got != want {
 			t.Fatalf("%s: the kernel copies: %v, want %v", what, got, want)
 		}
 		readAll(t, b) // a probe
@@ -36,42 +36,42 @@ func TestPaceFollowsCopySpeed(t *testing.T) {
 	at := func(perKiB time.Duration) time.Duration { return perKiB*pieceMax/1024 + clockTakes }
 	expect("at first", false)
 	took = at(copyPerKiB)
-	eager(20*measureOne, pieceMax)
+	eager(20*measureEvery, pieceMax)
 	expect("after pieces as fast as the kernel", false)
 	took = at(100 * copyPerKiB)
-	eager(measureOne-1, pieceMax)
+	eager(measureEvery-1, pieceMax)
 	expect("before the next measured piece", false)
 	eager(100, measureMin-1)
 	expect("short pieces do not count", false)
 	took = at(copyPerKiB / 2)
-	eager(20*measureOne, pieceMax)
+	eager(20*measureEvery, pieceMax)
 	took = at(100 * copyPerKiB)
-	eager(measureOne, pieceMax)
+	eager(measureEvery, pieceMax)
 	expect("after one interrupt", false)
 	took = at(4 * copyPerKiB)
-	eager(3*measureOne, pieceMax)
+	eager(3*measureEvery, pieceMax)
 	expect("after slow pieces", true)
-	if a.Copies(CopyMin) != true || a.Copies(CopyMin-1) != false {
-		t.Errorf("messages of %d and %d bytes are copied: %v, %v", CopyMin, CopyMin-1, a.Copies(CopyMin), a.Copies(CopyMin-1))
+	if a.ChooseCopy(CopyMin) != true || a.ChooseCopy(CopyMin-1) != false {
+		t.Errorf("messages of %d and %d bytes are copied: %v, %v", CopyMin, CopyMin-1, a.ChooseCopy(CopyMin), a.ChooseCopy(CopyMin-1))
 	}
 
 	before := measured
-	for range 2 * probeOne { // with slow probes
+	for range 2 * probeEvery { // with slow probes
 		expect("while the probes are slow", true)
 	}
 	if probes := (measured - before) / 2; probes != 2 {
-		t.Errorf("%d probes for %d transfers, want one in %d", probes, 2*probeOne, probeOne)
+		t.Errorf("%d probes for %d transfers, want one in %d", probes, 2*probeEvery, probeEvery)
 	}
 	took = copyPerKiB * probeSize / 1024 / 2
-	for i := 0; a.Copies(long); i++ {
-		if i > probeOne {
+	for i := 0; a.ChooseCopy(long); i++ {
+		if i > probeEvery {
 			t.Fatal("a fast probe does not end the copies")
 		}
 		readAll(t, b)
 	}
 	expect("after a fast probe", false)
 	took = at(2 * copyPerKiB)
-	eager(measureOne, pieceMax)
+	eager(measureEvery, pieceMax)
 	expect("after a slow piece that follows a fast probe", true)
 	for _, f := range b.frames {
 		if f.Kind != frame.Eager {
@@ -94,24 +94,24 @@ func TestSlowWritesGoOverToCopies(t *testing.T) {
 	}
 	expect := func(what string, want bool) {
 		t.Helper()
-		if got := a.Copies(1 << 20); got != want {
+		if got := a.ChooseCopy(1 << 20); got != want {
 			t.Fatalf("%s: the kernel copies: %v, want %v", what, got, want)
 		}
 		readAll(t, b)
 	}
 	took = copyPerKiB * pieceMax / 1024
-	eager(20 * measureOne)
-	if a.Copies(4<<20) || !a.Copies(timedMin) {
+	eager(20 * measureEvery)
+	if a.ChooseCopy(4<<20) || !a.ChooseCopy(timedMin) {
 		t.Error("pieces as fast as the kernel: a message of two pieces is to be copied, and none of many")
 	}
 	took *= 4
-	eager(3 * measureOne)
-	for range 2 * probeOne {
+	eager(3 * measureEvery)
+	for range 2 * probeEvery {
 		expect("after slow pieces, with slow probes", true)
 	}
 	took = copyPerKiB * probeSize / 4 / 1024
-	for range probeOne {
-		a.Copies(1 << 20)
+	for range probeEvery {
+		a.ChooseCopy(1 << 20)
 		readAll(t, b)
 	}
 	expect("after a fast probe", false)
@@ -165,8 +165,8 @@ func TestProbeNeedsRoom(t *testing.T) {
 	for range cells {
 		a.Write(&frame.Header{Kind: frame.Heartbeat}, nil, 0)
 	}
-	for range 2 * measureOne {
-		if !a.Copies(CopyMin) {
+	for range 2 * measureEvery {
+		if !a.ChooseCopy(CopyMin) {
 			t.Fatal("the kernel does not copy")
 		}
 	}
@@ -191,8 +191,8 @@ func TestCopiesDependOnConfig(t *testing.T) {
 		if c.slow {
 			b.Link.in.r.slow.Store(1)
 		}
-		if got := a.Copies(CopyMin); got != c.want || a.Copies(CopyMin-1) {
-			t.Errorf("%+v: the kernel copies: %v; short messages: %v", c, got, a.Copies(CopyMin-1))
+		if got := a.ChooseCopy(CopyMin); got != c.want || a.ChooseCopy(CopyMin-1) {
+			t.Errorf("%+v: the kernel copies: %v; short messages: %v", c, got, a.ChooseCopy(CopyMin-1))
 		}
 		if !c.copies || !c.spare {
 			write(t, a, b, frame.Header{Kind: frame.Data, Length: 1 << 16}, make([]byte, 1<<16))

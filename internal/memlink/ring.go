@@ -70,9 +70,9 @@ func (s *sender) refresh() {
 	s.head = h
 }
 
-// publish hands the cell over. It is no atomic operation: that would wait for the stores before it, and meanwhile the
-// receiver, which polls the cell, would take the cache line away. Between it and the look whether the peer sleeps
-// there must be one.
+// publish hands the cell over with a plain store. An atomic exchange would wait for the stores before it, and
+// meanwhile the receiver, which polls the cell, would take the cache line away. An atomic operation must come later,
+// before the sender looks whether the peer sleeps.
 func (s *sender) publish(c *cell) {
 	s.ends[s.tail%cells] = s.pos
 	s.tail++

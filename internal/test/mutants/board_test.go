@@ -108,9 +108,9 @@ var boardMutants = []mutant{
 		new: ``,
 		why: "the reason of another communicator stays in the slots", test: "internal/board TestInterleaveReuse"},
 	{file: "internal/board/verdict.go",
-		old: `	missing, _, err := s.compare(s.differ)
+		old: `	missing, _, err := s.compare(s.firstDiffering)
 	if err == nil {`,
-		new: `	missing, _, err := s.compare(s.differ)
+		new: `	missing, _, err := s.compare(s.firstDiffering)
 	if err == nil && false {`,
 		why: "a mismatch is reported without the calls", test: "internal/board TestInterleaveMismatch"},
 	{file: "internal/board/op.go",
