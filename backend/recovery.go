@@ -37,7 +37,8 @@ type Recovery interface {
 
 	// Shrink makes a communicator of the members that take part, in their order. It acknowledges the
 	// losses that the members know. Its id is the largest that a member proposed and that all have
-	// claimed. Either all members get the communicator or none does.
+	// claimed. Either all members that survive get the communicator or none does. If a Shrink has timed
+	// out, Close of the old communicator closes the new one too.
 	Shrink(b *Bound, ids Claimer) (c Comm, id uint32, err error)
 }
 

@@ -19,7 +19,9 @@ var ErrExcluded = errors.New("considered lost")
 //     members that it considers lost.
 //  2. The record is decided when all members that are not lost have sent the same state as this
 //     one in the same round. From then on no member's record can change: all others ignore the
-//     members that are lost in this state, and all others have this record.
+//     members that are lost in this state, and all others have this record. The members that are lost
+//     are Gone in the record, and it contains the records of all that are not. If one that has decided
+//     is lost later, the record of the others can say that it is Gone too; they still have one record.
 //  3. A member that has decided sends the result to all others instead of the next round's
 //     message, and is done. A member that receives a result does the same.
 //
@@ -54,6 +56,7 @@ func (a *Agreement) begin() {
 	clear(a.received)
 	a.received.Add(a.me)
 	a.same = true
+	a.rec.Gone.AddAll(a.dead)
 	a.put(0)
 	a.sent = a.out[headerSize:]
 	a.advance()

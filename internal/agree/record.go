@@ -53,7 +53,7 @@ type Record struct {
 	Number uint32 // combined by maximum
 	Flags  uint64 // combined by and
 	Lost   Set    // ranks of the job that a member has found to be lost; combined by union
-	Gone   Set    // members that a member has seen leave; combined by union
+	Gone   Set    // members that a member has seen leave, or considers lost; combined by union
 }
 
 func (r *Record) merge(o *Record) {

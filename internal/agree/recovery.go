@@ -70,8 +70,11 @@ type Recovery struct {
 
 	mu      sync.Mutex // guards the fields below
 	control backend.Comm
+	made    backend.Comm // by a Shrink that has not ended
 	closed  bool
 }
+
+var errClosed = backend.Faultf(backend.ErrClosed, "the communicator is closed")
 
 // link receives the messages of one member.
 type link struct {
@@ -127,7 +130,7 @@ func (r *Recovery) open(call string) error {
 		}
 	}
 	if closed {
-		return backend.Faultf(backend.ErrClosed, "the communicator is closed")
+		return errClosed
 	}
 	if r.doing != "" && r.doing != call {
 		return backend.Faultf(backend.ErrRequest, "the last %s timed out and has not ended; call %[1]s again to continue it", r.doing)
@@ -137,14 +140,30 @@ func (r *Recovery) open(call string) error {
 }
 
 // Close ends the agreements of a communicator that is being closed: the others see that this rank takes
-// no part.
+// no part. It closes the communicator that an unfinished Shrink has made: others may have got theirs.
 func (r *Recovery) Close() {
 	r.mu.Lock()
 	r.closed = true
 	control := r.control
 	r.mu.Unlock() // closing calls Notify functions
+	r.discard()
 	if control != nil {
 		_ = control.Close()
+	}
+}
+
+// takeMade returns the communicator that Shrink has made, nil if Close has taken it. Close no longer closes it.
+func (r *Recovery) takeMade() (made backend.Comm) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	made, r.made = r.made, nil
+	return made
+}
+
+// discard closes the communicator that Shrink has made and does not return.
+func (r *Recovery) discard() {
+	if made := r.takeMade(); made != nil {
+		_ = made.Close()
 	}
 }
 

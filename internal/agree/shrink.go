@@ -11,7 +11,6 @@ type shrinking struct {
 	free    bool // this rank could claim the id
 	lost    Set  // world ranks
 	gone    Set
-	made    backend.Comm
 	failed  error // why this rank could not make the communicator
 }
 
@@ -25,13 +24,15 @@ func (r *Recovery) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, 
 	if r.doing != "" && err != nil && r.current != nil {
 		return nil, 0, err // the next call continues it
 	}
-	made, id := s.made, s.id
+	id := s.id
 	r.shrink, r.doing = shrinking{}, ""
 	if err != nil {
-		if made != nil {
-			_ = made.Close()
-		}
+		r.discard()
 		return nil, 0, err
+	}
+	made := r.takeMade()
+	if made == nil {
+		return nil, 0, errClosed
 	}
 	return made, id, nil
 }
@@ -41,7 +42,11 @@ func (r *Recovery) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, 
 //  1. Agree on the lost ranks, and on the largest number proposed for the context id.
 //  2. Claim the number. Agree on whether all ranks could, and whether more ranks are lost by now. If a
 //     claim failed, or more ranks are lost, start again from 1.
-//  3. Make the communicator, and agree on whether all ranks could.
+//  3. Make the communicator, and agree on whether all ranks could. If more ranks are lost, or have closed
+//     the old communicator, close the new one and start again from 1.
+//
+// Invariant: every member of a communicator that Shrink returns has made it. A member that does not return it is lost,
+// or closes it with the old one.
 func (s *shrinking) run(r *Recovery, b *backend.Bound, ids backend.Claimer) error {
 	if s.phase == 0 {
 		s.phase = agreeLost
@@ -60,31 +65,44 @@ func (s *shrinking) run(r *Recovery, b *backend.Bound, ids backend.Claimer) erro
 			return err
 		}
 		r.doing = "Shrink"
-		switch s.phase {
-		case agreeLost:
+		switch {
+		case s.phase == agreeLost:
 			if s.free, err = ids.Claim(rec.Number); err != nil {
 				return err
 			}
 			s.id, s.lost, s.gone = rec.Number, rec.Lost, rec.Gone
 			s.phase = agreeClaim
-		case agreeClaim:
-			if rec.Flags != 1 || rec.Lost.Len() != s.lost.Len() || rec.Gone.Len() != s.gone.Len() {
-				s.attempt++
-				s.phase = agreeLost
-				continue
-			}
-			s.made, s.failed = r.Of.Acknowledge(s.survivors(r.Of), s.id, s.lost.List())
+		case s.phase == agreeClaim && rec.Flags != 1 || rec.Lost.Len() != s.lost.Len() || rec.Gone.Len() != s.gone.Len():
+			r.discard()
+			s.attempt++
+			s.phase = agreeLost
+		case s.phase == agreeClaim:
+			s.failed = s.make(r)
 			s.phase = agreeMade
+		case s.failed != nil:
+			return s.failed
+		case rec.Flags != 1:
+			return backend.Faultf(backend.ErrAlloc, "another rank could not make the communicator")
 		default:
-			switch {
-			case s.failed != nil:
-				return s.failed
-			case rec.Flags != 1:
-				return backend.Faultf(backend.ErrAlloc, "another rank could not make the communicator")
-			}
 			return nil
 		}
 	}
+}
+
+// make makes the communicator. If Close has begun, it closes it.
+func (s *shrinking) make(r *Recovery) error {
+	made, err := r.Of.Acknowledge(s.survivors(r.Of), s.id, s.lost.List())
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.made = made
+	closed := r.closed
+	r.mu.Unlock()
+	if closed {
+		r.discard()
+	}
+	return nil
 }
 
 // survivors returns the members of the new communicator.

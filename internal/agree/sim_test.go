@@ -114,9 +114,9 @@ func (s *sim) take(t step) error {
 	return s.uniform()
 }
 
-// uniform checks agreement and validity.
+// uniform checks agreement and validity. Members that live agree on who is gone too.
 func (s *sim) uniform() error {
-	var first *Record
+	var first, alive *Record
 	for i, r := range s.outcome {
 		if r == nil {
 			continue
@@ -124,11 +124,22 @@ func (s *sim) uniform() error {
 		if first == nil {
 			first = r
 		}
-		if r.Kinds != first.Kinds || r.Number != first.Number || r.Flags != first.Flags || !slices.Equal(r.Lost, first.Lost) || !slices.Equal(r.Gone, first.Gone) {
+		if r.Kinds != first.Kinds || r.Number != first.Number || r.Flags != first.Flags || !slices.Equal(r.Lost, first.Lost) {
 			return fmt.Errorf("member %d has decided %+v, another %+v", i, *r, *first)
 		}
-		if in := input(i, s.n, false); r.Flags != 1 && r.Flags&^in.Flags != 0 {
-			return fmt.Errorf("member %d has decided without its own flags: %b", i, r.Flags)
+		if !s.crashed[i] {
+			if alive != nil && !slices.Equal(r.Gone, alive.Gone) {
+				return fmt.Errorf("member %d has decided %+v, another that lives %+v", i, *r, *alive)
+			}
+			alive = r
+		}
+		for m := range s.n {
+			if in := input(m, s.n, false); !r.Gone.Has(m) && r.Flags != 1 && r.Flags&^in.Flags != 0 {
+				return fmt.Errorf("member %d has decided without the flags of %d, which is not gone: %+v", i, m, *r)
+			}
+		}
+		if r.Gone.Has(i) {
+			return fmt.Errorf("member %d has decided that it is gone itself: %+v", i, *r)
 		}
 		if r.Flags != 1 && ^r.Flags>>s.n != 0 {
 			return fmt.Errorf("flags that nobody brought: %b", r.Flags)
