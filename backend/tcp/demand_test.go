@@ -128,7 +128,7 @@ func TestLaterConnectionsHaveTheSameCarriers(t *testing.T) {
 				n, ring := l.(*near)
 				if want := shmem.Supported && !c.cfg.Sockets; ring != want {
 					t.Errorf("rank %d: shared memory is used: %v, want %v", rank, ring, want)
-				} else if want := ring && !c.spare && ends[rank].node.Copies; ring && n.Memory().Copies(1<<20) != want {
+				} else if want := ring && !c.spare && ends[rank].node.Copies; ring && n.Memory().ChooseCopy(1<<20) != want {
 					t.Errorf("rank %d: long messages are read from the peer: %v, want %v", rank, !want, want)
 				} else if !ring && l.(*link).sums != c.cfg.Checksum {
 					t.Errorf("rank %d: checksums: %v, want %v", rank, !c.cfg.Checksum, c.cfg.Checksum)
