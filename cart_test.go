@@ -106,7 +106,7 @@ func TestCartCreateRejectsBadGrids(t *testing.T) {
 			"filled too far":  {[]int{math.MaxInt/2 + 1, math.MaxInt/2 + 1, 0}, []bool{true, true, true}},
 		} {
 			_, err := w.CartCreate(f.dims, f.periods, false)
-			if err := errors.Join(wants(what, err, ErrCount)); err != nil {
+			if err := errors.Join(wantErr(what, err, ErrCount)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -122,7 +122,7 @@ func TestCartCreateRejectsBadGrids(t *testing.T) {
 	})
 	err := Run(context.Background(), 4, func(w *Comm) error {
 		_, err := w.CartCreate([]int{2, 2}, []bool{w.Rank() == 3, false}, false)
-		return wants("other periods", err, ErrMismatch)
+		return wantErr("other periods", err, ErrMismatch)
 	})
 	if err != nil {
 		t.Error(err)

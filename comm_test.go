@@ -69,7 +69,7 @@ func TestClosedWorldReturnsErrClosed(t *testing.T) {
 				t.Errorf("Close of the closed %s: %v", name, err)
 			}
 		}
-		return wants("a persistent operation", p.Start(), ErrClosed)
+		return wantErr("a persistent operation", p.Start(), ErrClosed)
 	})
 }
 
@@ -87,7 +87,7 @@ func TestCloseOfDerivedKeepsOthersOpen(t *testing.T) {
 			if err := d.Close(); err != nil {
 				return err
 			}
-			if err := wants("closed", d.Barrier(), ErrClosed); err != nil {
+			if err := wantErr("closed", d.Barrier(), ErrClosed); err != nil {
 				return err
 			}
 		}
@@ -102,7 +102,7 @@ func TestConcurrentCollectivesAreErrBusy(t *testing.T) {
 		_, start := w.Ibarrier()
 		_, init := w.BarrierInit()
 		for what, err := range map[string]error{"barrier": w.Barrier(), "ibarrier": start, "barrierinit": init, "dup": other} {
-			if err := errors.Join(wants(what, err, ErrBusy), isOp(err, what)); err != nil {
+			if err := errors.Join(wantErr(what, err, ErrBusy), isOp(err, what)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -128,7 +128,7 @@ func TestWithContextEndsOperations(t *testing.T) {
 		}
 		cancel()
 		_, err := Recv(h, make([]int, 1), 0, 0)
-		if err := wants("recv after cancel", err, ErrCanceled); err != nil {
+		if err := wantErr("recv after cancel", err, ErrCanceled); err != nil {
 			return err
 		}
 		// The message is still there for the handle that has time.
@@ -149,7 +149,7 @@ func TestWithContextEndsOperations(t *testing.T) {
 		h = w.WithContext(other)
 		stop()
 		_, err = Recv(h, got, 0, 0)
-		return wants("recv after the world's cancel", err, ErrCanceled)
+		return wantErr("recv after the world's cancel", err, ErrCanceled)
 	})
 	if err != nil {
 		t.Error(err)
@@ -164,7 +164,7 @@ func TestWithContextEarlierDeadlineWins(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), c.handle)
 			defer cancel()
 			_, err := Recv(w.WithContext(ctx), make([]int, 1), 0, 0)
-			return wants(fmt.Sprint(c), err, ErrTimeout)
+			return wantErr(fmt.Sprint(c), err, ErrTimeout)
 		})
 		if err != nil {
 			t.Error(err)
@@ -190,18 +190,18 @@ func TestCollectiveTimeoutNamesLateRank(t *testing.T) {
 						return err
 					}
 				}
-				return wants("the late rank", d.Barrier(), ErrBroken, ErrTimeout)
+				return wantErr("the late rank", d.Barrier(), ErrBroken, ErrTimeout)
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 			defer cancel()
 			err = d.WithContext(ctx).Barrier()
-			if err := errors.Join(wants(how, err, ErrTimeout), isOp(err, "barrier")); err != nil {
+			if err := errors.Join(wantErr(how, err, ErrTimeout), isOp(err, "barrier")); err != nil {
 				return err
 			}
 			if !strings.Contains(err.Error(), "rank 1") && !strings.Contains(err.Error(), "1 and 2") && !strings.Contains(err.Error(), "0 and 1") {
 				t.Errorf("%s: %v does not name rank 1", how, err)
 			}
-			if err := wants("the next", d.Barrier(), ErrBroken); err != nil {
+			if err := wantErr("the next", d.Barrier(), ErrBroken); err != nil {
 				return err
 			}
 			return Send(w, []int{0}, 1, 0)

@@ -165,13 +165,13 @@ func TestDupMismatchNamesCalls(t *testing.T) {
 				} else {
 					_, got = d.Dup()
 				}
-				if err := wants(name+" and Dup, "+how, got, want); err != nil {
+				if err := wantErr(name+" and Dup, "+how, got, want); err != nil {
 					return err
 				}
 				if want == ErrMismatch && (!strings.Contains(got.Error(), "Dup") || !strings.Contains(got.Error(), "rank 1 called")) {
 					t.Errorf("%s: %v does not name the calls", name, got)
 				}
-				return wants("the next", d.Barrier(), ErrBroken)
+				return wantErr("the next", d.Barrier(), ErrBroken)
 			})
 			if err != nil {
 				t.Error(err)
@@ -185,7 +185,7 @@ func waitErr(q *Request) error { _, err := q.Wait(); return err }
 func TestWrongColorLeavesCommunicatorUsable(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {
 		_, err := w.Split(-1, 0)
-		if err := errors.Join(wants("color -1", err, ErrRank), isOp(err, "split")); err != nil {
+		if err := errors.Join(wantErr("color -1", err, ErrRank), isOp(err, "split")); err != nil {
 			return err
 		}
 		return w.Barrier() // the communicator is still usable
@@ -244,7 +244,7 @@ func TestCreateGroupNeedsOnlyMembers(t *testing.T) {
 		}
 		if !slices.Contains([]int{1, 3, 4}, w.Rank()) {
 			_, err := w.CreateGroup(g, 0)
-			return wants("a rank that is not in the group", err, ErrRank)
+			return wantErr("a rank that is not in the group", err, ErrRank)
 		}
 		c, err := w.CreateGroup(g, 0) // without the others
 		if err != nil {
@@ -276,11 +276,11 @@ func TestCreateGroupNeedsOnlyMembers(t *testing.T) {
 func TestCreateGroupReportsErrors(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {
 		_, err := w.CreateGroup(w.Group(), -2)
-		if err := wants("tag", err, ErrTag); err != nil {
+		if err := wantErr("tag", err, ErrTag); err != nil {
 			return err
 		}
 		_, err = w.CreateGroup(nil, 0)
-		if err := wants("no group", err, ErrRank); err != nil {
+		if err := wantErr("no group", err, ErrRank); err != nil {
 			return err
 		}
 		one, err := w.Split(w.Rank(), 0)
@@ -288,7 +288,7 @@ func TestCreateGroupReportsErrors(t *testing.T) {
 			return err
 		}
 		_, err = one.CreateGroup(w.Group(), 0)
-		if err := wants("members that are not in the communicator", err, ErrRank); err != nil {
+		if err := wantErr("members that are not in the communicator", err, ErrRank); err != nil {
 			return err
 		}
 		// Different groups of the same members.
@@ -299,7 +299,7 @@ func TestCreateGroupReportsErrors(t *testing.T) {
 			}
 		}
 		_, err = w.CreateGroup(g, 0)
-		if err := errors.Join(wants("other groups", err, ErrMismatch), isOp(err, "creategroup")); err != nil {
+		if err := errors.Join(wantErr("other groups", err, ErrMismatch), isOp(err, "creategroup")); err != nil {
 			return err
 		}
 		// A member does not call it.
@@ -309,7 +309,7 @@ func TestCreateGroupReportsErrors(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
 		_, err = w.WithContext(ctx).CreateGroup(w.Group(), 1)
-		if err := wants("a member that does not come", err, ErrTimeout); err != nil {
+		if err := wantErr("a member that does not come", err, ErrTimeout); err != nil {
 			return err
 		}
 		return w.Barrier() // the communicator is still usable
@@ -334,7 +334,7 @@ func TestCreateGroupAgainAfterTimeout(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 			defer cancel()
 			if _, err := first(w.WithContext(ctx)); !errors.Is(err, ErrTimeout) {
-				return wants("rank 0 does not come", err, ErrTimeout)
+				return wantErr("rank 0 does not come", err, ErrTimeout)
 			}
 		}
 		for range 3 {
@@ -387,7 +387,7 @@ func TestDerivedCommunicatorKeepsContext(t *testing.T) {
 		}
 		cancel()
 		_, err = Recv(d, make([]int, 1), d.Rank(), 0)
-		if err := wants("recv", err, ErrCanceled); err != nil {
+		if err := wantErr("recv", err, ErrCanceled); err != nil {
 			return err
 		}
 		return w.Barrier()
@@ -421,7 +421,7 @@ func TestDerivedCommunicatorKeepsContextAfterClose(t *testing.T) {
 		}
 		cancel()
 		_, err = q.Wait()
-		return wants("wait", err, ErrCanceled)
+		return wantErr("wait", err, ErrCanceled)
 	})
 	if err != nil {
 		t.Error(err)

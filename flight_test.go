@@ -142,7 +142,7 @@ func TestFlightRecordsAgreements(t *testing.T) {
 		} else {
 			_, err = w.Shrink()
 		}
-		if err := wants("agree and shrink at once", err, ErrMismatch); err != nil {
+		if err := wantErr("agree and shrink at once", err, ErrMismatch); err != nil {
 			return err
 		}
 		d, err := dumped(w)
@@ -177,7 +177,7 @@ func TestFlightWritesFileAfterFailure(t *testing.T) {
 		_, err := Recv(w, x, 1-w.Rank(), 7+w.Rank())
 		both.Done()
 		both.Wait() // else the one that is first leaves the other alone
-		if err := wants("recv", err, ErrTimeout); err != nil {
+		if err := wantErr("recv", err, ErrTimeout); err != nil {
 			return err
 		}
 		if err := isOp(err, "recv"); err != nil {

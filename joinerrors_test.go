@@ -79,9 +79,9 @@ func TestJoinErrorsKeepsOwnErrorIfItFails(t *testing.T) {
 			return err
 		}
 		err = JoinErrors(w, errMade)
-		return errors.Join(wants("after Close", err, errMade, ErrClosed), isOp(err, "joinerrors"))
+		return errors.Join(wantErr("after Close", err, errMade, ErrClosed), isOp(err, "joinerrors"))
 	})
-	if err := JoinErrors(nil, errMade); wants("nil communicator", err, errMade, ErrComm) != nil {
+	if err := JoinErrors(nil, errMade); wantErr("nil communicator", err, errMade, ErrComm) != nil {
 		t.Error(err)
 	}
 }

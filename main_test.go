@@ -20,8 +20,8 @@ func ranks(t *testing.T, n int, body func(w *Comm) error) {
 	}
 }
 
-// wants returns an error unless err wraps all of the sentinels.
-func wants(what string, err error, sentinels ...error) error {
+// wantErr returns an error unless err wraps all of the sentinels.
+func wantErr(what string, err error, sentinels ...error) error {
 	for _, s := range sentinels {
 		if !errors.Is(err, s) {
 			return fmt.Errorf("%s: got %v, want %v", what, err, s)

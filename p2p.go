@@ -55,7 +55,7 @@ func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // is received. Bytes match every type, and so does an empty message.
 //
 // Deadline: [ErrTimeout]. The receive is withdrawn, and the communicator stays usable. A message that has
-// begun to arrive and makes no progress breaks the communicator, and on mpi buf may still be in use.
+// begun to arrive and makes no progress breaks the communicator, and buf may still be in use.
 func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
 	typ, err := typeFor[T]()
 	return status(c.base().Recv("recv", typ, view.Bytes(buf), source, tag, err))

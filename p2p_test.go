@@ -104,7 +104,7 @@ func TestPointToPointRejectsWrongArguments(t *testing.T) {
 			{"recvinit", ErrType, func() error { _, err := RecvInit(w, []string{}, 0, 0); return err }},
 		} {
 			err := c.call()
-			if err := errors.Join(wants(c.op, err, c.want), isOp(err, c.op)); err != nil {
+			if err := errors.Join(wantErr(c.op, err, c.want), isOp(err, c.op)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -189,7 +189,7 @@ func TestRecvReportsTruncatedMessage(t *testing.T) {
 		}
 		buf := []int32{-1, -1, -1}
 		st, err := Recv(w, buf[:2], 0, 0)
-		if err := wants("recv", err, ErrTruncate); err != nil {
+		if err := wantErr("recv", err, ErrTruncate); err != nil {
 			return err
 		}
 		if st.Source != 0 || st.Bytes() != 12 || buf[0] != 1 || buf[1] != 2 || buf[2] != -1 {
@@ -209,7 +209,7 @@ func TestRecvAllocRejectsPartOfElement(t *testing.T) {
 			return errors.Join(Send(w, make([]byte, 7), 1, 0), Send(w, []int32{5}, 1, 0))
 		}
 		_, st, err := RecvAlloc[int32](w, 0, 0)
-		if err := wants("7 bytes as int32", err, ErrCount); err != nil || st.Bytes() != 7 {
+		if err := wantErr("7 bytes as int32", err, ErrCount); err != nil || st.Bytes() != 7 {
 			return fmt.Errorf("%w, %d bytes", err, st.Bytes())
 		}
 		got, _, err := RecvAlloc[int32](w, 0, 0)
@@ -235,7 +235,7 @@ func TestDeadlineWithdrawsReceive(t *testing.T) {
 		h := w.WithContext(ctx)
 		stale := []int{-1}
 		_, err := Recv(h, stale, 1, 0)
-		if err := errors.Join(wants("recv", err, ErrTimeout), isOp(err, "recv")); err != nil {
+		if err := errors.Join(wantErr("recv", err, ErrTimeout), isOp(err, "recv")); err != nil {
 			return err
 		}
 		if !strings.Contains(err.Error(), "peer 1") {
@@ -249,7 +249,7 @@ func TestDeadlineWithdrawsReceive(t *testing.T) {
 			"sendrecv": func() error { _, err := Sendrecv(h, nil, ProcNull, 0, stale, 1, 0); return err },
 			"alloc":    func() error { _, _, err := RecvAlloc[int](h, 1, 0); return err },
 		} {
-			if err := wants(what, f(), ErrTimeout); err != nil {
+			if err := wantErr(what, f(), ErrTimeout); err != nil {
 				t.Error(err)
 			}
 		}
@@ -282,7 +282,7 @@ func TestMprobeTakesMessageFromQueue(t *testing.T) {
 			return fmt.Errorf("messagerecv: %v, %+v, %w", buf, st, err)
 		}
 		_, err = MessageRecv(m, buf)
-		if err := wants("receiving a message twice", err, ErrRequest); err != nil {
+		if err := wantErr("receiving a message twice", err, ErrRequest); err != nil {
 			return err
 		}
 		for {
@@ -298,7 +298,7 @@ func TestMprobeTakesMessageFromQueue(t *testing.T) {
 				return err
 			}
 			_, err = q.Wait()
-			return wants("a message longer than the buffer", err, ErrTruncate)
+			return wantErr("a message longer than the buffer", err, ErrTruncate)
 		}
 	})
 }
@@ -365,7 +365,7 @@ func TestSendrecvDoesNotLeaveReceiveUnderWay(t *testing.T) {
 		if _, err := Sendrecv(c, []int{1}, 1, 2, make([]int, 1), 1, 1); !errors.Is(err, ErrTimeout) {
 			return fmt.Errorf("Sendrecv returns %v, want %v", err, ErrTimeout)
 		}
-		return wants("Send after it", Send(c, []int{1}, 1, 3), ErrBroken)
+		return wantErr("Send after it", Send(c, []int{1}, 1, 3), ErrBroken)
 	}) {
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)

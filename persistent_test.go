@@ -27,7 +27,7 @@ func TestPersistentSendAndRecvRestart(t *testing.T) {
 				return err
 			}
 			if round == 7 {
-				if err := wants("Start again", recv.Start(), ErrRequest); err != nil {
+				if err := wantErr("Start again", recv.Start(), ErrRequest); err != nil {
 					return err
 				}
 			}
@@ -49,7 +49,7 @@ func TestPersistentSendAndRecvRestart(t *testing.T) {
 				return err
 			}
 		}
-		return wants("Start after Close", send.Start(), ErrClosed)
+		return wantErr("Start after Close", send.Start(), ErrClosed)
 	})
 }
 
@@ -76,17 +76,17 @@ func TestPersistentRejectsMisuse(t *testing.T) {
 		if _, ok, err := r.Test(); ok || err != nil {
 			t.Errorf("Test before the message: %v, %v", ok, err)
 		}
-		if err := wants("Start while under way", r.Start(), ErrRequest); err != nil {
+		if err := wantErr("Start while under way", r.Start(), ErrRequest); err != nil {
 			return err
 		}
-		if err := wants("Close while under way", r.Close(), ErrRequest); err != nil {
+		if err := wantErr("Close while under way", r.Close(), ErrRequest); err != nil {
 			return err
 		}
 		if err := Send(w, []int{1, 2}, 0, 0); err != nil {
 			return err
 		}
 		_, err = r.Wait()
-		if err := errors.Join(wants("a long message", err, ErrTruncate), isOp(err, "recvinit")); err != nil {
+		if err := errors.Join(wantErr("a long message", err, ErrTruncate), isOp(err, "recvinit")); err != nil {
 			return err
 		}
 		// A deadline withdraws a receive, which can be started again.
@@ -100,7 +100,7 @@ func TestPersistentRejectsMisuse(t *testing.T) {
 			return err
 		}
 		_, err = h.Wait()
-		if err := wants("at the deadline", err, ErrTimeout); err != nil {
+		if err := wantErr("at the deadline", err, ErrTimeout); err != nil {
 			return err
 		}
 		if err := r.Start(); err != nil {
@@ -115,14 +115,14 @@ func TestPersistentRejectsMisuse(t *testing.T) {
 		if err := w.Close(); err != nil {
 			return err
 		}
-		return wants("Start after the world's Close", r.Start(), ErrClosed)
+		return wantErr("Start after the world's Close", r.Start(), ErrClosed)
 	})
 }
 
 func TestBcastInitFindsMismatch(t *testing.T) {
 	err := Run(context.Background(), 4, func(w *Comm) error {
 		_, err := BcastInit(w, make([]int, 3), w.Rank()/3)
-		return errors.Join(wants("bcastinit", err, ErrMismatch), isOp(err, "bcastinit"))
+		return errors.Join(wantErr("bcastinit", err, ErrMismatch), isOp(err, "bcastinit"))
 	})
 	if err != nil {
 		t.Error(err)
@@ -196,8 +196,8 @@ func TestPersistentDoesNotWaitForWait(t *testing.T) {
 				}
 				return err
 			},
-			"Start": func() error { return wants("Start", p.Start(), ErrRequest) },
-			"Close": func() error { return wants("Close", p.Close(), ErrRequest) },
+			"Start": func() error { return wantErr("Start", p.Start(), ErrRequest) },
+			"Close": func() error { return wantErr("Close", p.Close(), ErrRequest) },
 		} {
 			if err := p.Start(); err != nil {
 				return err

@@ -185,7 +185,7 @@ func TestWaitAnyOfSeveralCommunicators(t *testing.T) {
 			}
 			left = slices.Delete(left, at, at+1)
 			if i == 1 {
-				err = wants("the short one", err, ErrTruncate)
+				err = wantErr("the short one", err, ErrTruncate)
 			}
 			if err != nil {
 				return err
@@ -240,7 +240,7 @@ func TestCancelWithdrawsReceive(t *testing.T) {
 			return err
 		}
 		_, err = q.Wait()
-		if err := errors.Join(wants("wait", err, ErrCanceled), isOp(err, "irecv")); err != nil {
+		if err := errors.Join(wantErr("wait", err, ErrCanceled), isOp(err, "irecv")); err != nil {
 			return err
 		}
 		if err := q.Cancel(); err != nil {
@@ -282,7 +282,7 @@ func TestDeadlineEndsRequestAndBreaksCollective(t *testing.T) {
 			return err
 		}
 		i, _, err := WaitAny(never, nil, late)
-		if err := wants("WaitAny", err, ErrTimeout); err != nil || i != 2 {
+		if err := wantErr("WaitAny", err, ErrTimeout); err != nil || i != 2 {
 			return fmt.Errorf("index %d: %w", i, err)
 		}
 		q, err := Iallreduce(d.WithContext(ctx), []int{1}, make([]int, 1), Sum)
@@ -290,10 +290,10 @@ func TestDeadlineEndsRequestAndBreaksCollective(t *testing.T) {
 			return err
 		}
 		_, err = q.Wait()
-		if err := errors.Join(wants("iallreduce", err, ErrTimeout), isOp(err, "iallreduce")); err != nil {
+		if err := errors.Join(wantErr("iallreduce", err, ErrTimeout), isOp(err, "iallreduce")); err != nil {
 			return err
 		}
-		if err := wants("the next", d.Barrier(), ErrBroken); err != nil {
+		if err := wantErr("the next", d.Barrier(), ErrBroken); err != nil {
 			return err
 		}
 		if err := never.Cancel(); err != nil {

@@ -115,7 +115,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			cancel()
 		}
 		_, err := Recv(w, make([]int, 1), w.Rank(), 0) // which does not need the other
-		return wants("recv", err, ErrCanceled)
+		return wantErr("recv", err, ErrCanceled)
 	})
 	if err != nil {
 		t.Error(err)
@@ -133,7 +133,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			close(late.done)
 		}
 		_, err = Recv(d, make([]int, 1), d.Rank(), 0)
-		return wants("recv", err, ErrTimeout)
+		return wantErr("recv", err, ErrTimeout)
 	})
 	if err != nil {
 		t.Error(err)
@@ -145,7 +145,7 @@ func TestRunHonorsTimeoutVariable(t *testing.T) {
 	withEnv(t, "COHORT_TIMEOUT=20ms")
 	ranks(t, 2, func(w *Comm) error {
 		_, err := Recv(w, make([]int, 1), w.Rank(), 0)
-		if err := wants("recv", err, ErrTimeout); err != nil {
+		if err := wantErr("recv", err, ErrTimeout); err != nil {
 			return err
 		}
 		q, err := Irecv(w, make([]int, 1), w.Rank(), 0)
@@ -153,7 +153,7 @@ func TestRunHonorsTimeoutVariable(t *testing.T) {
 			return err
 		}
 		_, err = q.Wait()
-		if err := wants("irecv", err, ErrTimeout); err != nil {
+		if err := wantErr("irecv", err, ErrTimeout); err != nil {
 			return err
 		}
 		if q, err = Irecv(w, make([]int, 1), w.Rank(), 0); err != nil {
@@ -164,7 +164,7 @@ func TestRunHonorsTimeoutVariable(t *testing.T) {
 				return err
 			}
 		}
-		return wants("test", err, ErrTimeout)
+		return wantErr("test", err, ErrTimeout)
 	})
 }
 
@@ -174,7 +174,7 @@ func TestAbortEndsAllRanks(t *testing.T) {
 			return w.Abort(7)
 		}
 		_, err := Recv(w, make([]int, 1), 0, 0)
-		if err := wants("recv", err, ErrPeerLost); err != nil {
+		if err := wantErr("recv", err, ErrPeerLost); err != nil {
 			return err
 		}
 		if !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "7") {

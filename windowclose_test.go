@@ -111,7 +111,7 @@ func TestCloseWaitsForWindowsBeingClosed(t *testing.T) {
 		{"a window that a rank cannot have", true, func(w *Comm) (begin, end func() error, err error) {
 			return func() error {
 				_, err := allocate(w)
-				return wants("AllocateShared", err, ErrAlloc)
+				return wantErr("AllocateShared", err, ErrAlloc)
 			}, w.Close, nil
 		}},
 	} {

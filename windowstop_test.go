@@ -35,7 +35,7 @@ func (c *late) Probe(b *backend.Bound, source, tag int, block bool) (backend.Sta
 func TestInterruptedAllocationFailsOnAllRanks(t *testing.T) {
 	errs := worlds(3, settings{}, func(bc backend.Comm) backend.Comm { return &late{Comm: bc} }, func(w *Comm) error {
 		_, err := AllocateShared[int](w, 1)
-		if wants("AllocateShared", err, ErrTimeout) != nil || !strings.Contains(err.Error(), "rank 1: timed out: the test's limit") {
+		if wantErr("AllocateShared", err, ErrTimeout) != nil || !strings.Contains(err.Error(), "rank 1: timed out: the test's limit") {
 			return errors.Join(errors.New("want ErrTimeout of rank 1"), err)
 		}
 		return w.Barrier()

@@ -100,7 +100,7 @@ func TestMessagesOverlapCopies(t *testing.T) {
 		err = errors.Join(err, h.Wait(), c.Close())
 		for _, h := range waiting {
 			if e := h.Wait(); !errors.Is(e, cohort.ErrPeerLost) {
-				err = errors.Join(err, wants("a receive without a message", e, cohort.ErrClosed))
+				err = errors.Join(err, wantErr("a receive without a message", e, cohort.ErrClosed))
 			}
 		}
 		return errors.Join(err, x.Close(), y.Close(), left(devs, drv))
@@ -250,7 +250,7 @@ func failing(world *cohort.Comm, shape []int, bad, k int, lost bool) (more bool,
 		err = fmt.Errorf("a call of %s has failed: %t, and the operation returns %v", what, hit, got)
 	}
 	if got != nil && me == bad {
-		err = errors.Join(err, wants("the operation", got, cohort.ErrInternal, failed, fmt.Sprint("int16", shape), "soft:0"))
+		err = errors.Join(err, wantErr("the operation", got, cohort.ErrInternal, failed, fmt.Sprint("int16", shape), "soft:0"))
 	}
 	other, err1 := stuff[int16](CPU, 9, shape...)
 	y, err2 := New[int16](shape...)
@@ -273,7 +273,7 @@ func failing(world *cohort.Comm, shape []int, bad, k int, lost bool) (more bool,
 		}
 		err = errors.Join(err, e, holds(y, 9, shape...))
 	case got != nil: // it got the error
-		err = wants("the other's operation", got, cohort.ErrInternal, "rank 0 stopped sending", failed)
+		err = wantErr("the other's operation", got, cohort.ErrInternal, "rank 0 stopped sending", failed)
 		_, e := Recv(c, y, 0, 0)
 		err = errors.Join(err, e, holds(y, 9, shape...))
 	case holds(x, 9, shape...) == nil: // nothing was sent
@@ -312,7 +312,7 @@ func TestRecvAllocReportsMissingMemory(t *testing.T) {
 		if y != nil || st.Source != 0 || st.Tag != 0 {
 			return fmt.Errorf("got %v, %+v", y, st)
 		}
-		err = wants("RecvAlloc", err, cohort.ErrAlloc, "int32[5000] on soft:0")
+		err = wantErr("RecvAlloc", err, cohort.ErrAlloc, "int32[5000] on soft:0")
 		z, _, err3 := RecvAlloc[int32](c, CPU, 0, 0)
 		if err = errors.Join(err, err1, err2, err3, WaitAll(h, g)); err != nil {
 			return err

@@ -13,8 +13,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
-// wants returns an error unless err wraps the sentinel and contains all words.
-func wants(what string, err, sentinel error, words ...string) error {
+// wantErr returns an error unless err wraps the sentinel and contains all words.
+func wantErr(what string, err, sentinel error, words ...string) error {
 	if err = is(err, sentinel, words...); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -66,12 +66,12 @@ func TestMessagesRejectWrongArguments(t *testing.T) {
 			_, first := Sendrecv(v.c, v.t, v.peer, v.tag, y, cohort.ProcNull, 0)
 			_, second := Sendrecv(v.c, y, cohort.ProcNull, 0, v.t, v.peer, v.tag)
 			all = append(all,
-				wants(v.name+": Send", Send(v.c, v.t, v.peer, v.tag), v.sentinel, "tensor: send:"),
-				wants(v.name+": Isend", sent, v.sentinel, "tensor: isend:"),
-				wants(v.name+": Recv", received, v.sentinel, "tensor: recv:"),
-				wants(v.name+": Irecv", posted, v.sentinel, "tensor: irecv:"),
-				wants(v.name+": Sendrecv", first, v.sentinel, "tensor: sendrecv:"),
-				wants(v.name+": Sendrecv", second, v.sentinel, "tensor: sendrecv:"))
+				wantErr(v.name+": Send", Send(v.c, v.t, v.peer, v.tag), v.sentinel, "tensor: send:"),
+				wantErr(v.name+": Isend", sent, v.sentinel, "tensor: isend:"),
+				wantErr(v.name+": Recv", received, v.sentinel, "tensor: recv:"),
+				wantErr(v.name+": Irecv", posted, v.sentinel, "tensor: irecv:"),
+				wantErr(v.name+": Sendrecv", first, v.sentinel, "tensor: sendrecv:"),
+				wantErr(v.name+": Sendrecv", second, v.sentinel, "tensor: sendrecv:"))
 			if v.t != x {
 				continue
 			}
@@ -79,12 +79,12 @@ func TestMessagesRejectWrongArguments(t *testing.T) {
 			_, probed := v.c.Probe(v.peer, v.tag)
 			_, _, looked := v.c.Iprobe(v.peer, v.tag)
 			all = append(all,
-				wants(v.name+": RecvAlloc", made, v.sentinel, "tensor: recvalloc:"),
-				wants(v.name+": Probe", probed, v.sentinel, "tensor: probe:"),
-				wants(v.name+": Iprobe", looked, v.sentinel, "tensor: iprobe:"))
+				wantErr(v.name+": RecvAlloc", made, v.sentinel, "tensor: recvalloc:"),
+				wantErr(v.name+": Probe", probed, v.sentinel, "tensor: probe:"),
+				wantErr(v.name+": Iprobe", looked, v.sentinel, "tensor: iprobe:"))
 		}
 		_, err = Sendrecv(c, x, 0, 0, x, 0, 0)
-		all = append(all, wants("one tensor", err, cohort.ErrBuffer))
+		all = append(all, wantErr("one tensor", err, cohort.ErrBuffer))
 		part, err := x.Sub(0, 1, 3)
 		if err != nil {
 			return err
@@ -94,7 +94,7 @@ func TestMessagesRejectWrongArguments(t *testing.T) {
 			return err
 		}
 		_, err = Sendrecv(c, part, 0, 0, pair, 0, 0)
-		all = append(all, wants("tensors that overlap", err, cohort.ErrBuffer))
+		all = append(all, wantErr("tensors that overlap", err, cohort.ErrBuffer))
 		var e *cohort.OpError
 		if err := Send(c, x, 9, 3); !errors.As(err, &e) || e.Op != "send" || e.Peer != 9 || e.Tag != 3 || e.Rank != 0 {
 			all = append(all, fmt.Errorf("the error of a send is %+v", e))
@@ -145,19 +145,19 @@ func TestCanceledReceiveTakesNoMessage(t *testing.T) {
 		defer cancel()
 		var all []error
 		_, err = Recv(late, y, 0, 1)
-		all = append(all, wants("Recv", err, cohort.ErrTimeout, "tag 1"))
+		all = append(all, wantErr("Recv", err, cohort.ErrTimeout, "tag 1"))
 		h, err := Irecv(late, y, cohort.AnySource, 1)
-		all = append(all, err, wants("Irecv", h.Wait(), cohort.ErrTimeout))
+		all = append(all, err, wantErr("Irecv", h.Wait(), cohort.ErrTimeout))
 		_, _, err = RecvAlloc[int32](late, nil, 0, 1)
-		all = append(all, wants("RecvAlloc", err, cohort.ErrTimeout))
+		all = append(all, wantErr("RecvAlloc", err, cohort.ErrTimeout))
 		_, err = late.Probe(0, cohort.AnyTag)
-		all = append(all, wants("Probe", err, cohort.ErrTimeout))
+		all = append(all, wantErr("Probe", err, cohort.ErrTimeout))
 		_, err = Sendrecv(late, x, cohort.ProcNull, 0, y, 0, 1)
-		all = append(all, wants("Sendrecv", err, cohort.ErrTimeout))
+		all = append(all, wantErr("Sendrecv", err, cohort.ErrTimeout))
 		gone, stop := context.WithCancelCause(context.Background())
 		stop(errors.New("enough"))
 		_, err = Recv(c.WithContext(gone), y, 0, 1)
-		all = append(all, wants("Recv", err, cohort.ErrCanceled, "enough"), Send(c, x, 0, 1))
+		all = append(all, wantErr("Recv", err, cohort.ErrCanceled, "enough"), Send(c, x, 0, 1))
 		_, err = Recv(c, y, 0, 1)
 		return errors.Join(append(all, err, holds(y, 1, 3))...)
 	})
@@ -180,13 +180,13 @@ func TestSendTimeoutEndsReceive(t *testing.T) {
 		if c.Rank() == 0 {
 			late, cancel := soon(c)
 			defer cancel()
-			err = wants("Send", Send(late, x, 1, 4), cohort.ErrTimeout, "int64[65536] on cpu", "tag 4")
+			err = wantErr("Send", Send(late, x, 1, 4), cohort.ErrTimeout, "int64[65536] on cpu", "tag 4")
 			return errors.Join(err, world.Barrier(), Send(c, x, 1, 4), world.Barrier(), c.Close())
 		}
 		y, _ := New[int64](n)
 		err = world.Barrier()
 		_, e := Recv(c, y, 0, 4)
-		err = errors.Join(err, wants("Recv", e, cohort.ErrTimeout, "rank 0 stopped sending"))
+		err = errors.Join(err, wantErr("Recv", e, cohort.ErrTimeout, "rank 0 stopped sending"))
 		_, e = Recv(c, y, 0, 4)
 		return errors.Join(err, e, holds(y, 1, n), world.Barrier(), c.Close())
 	})
@@ -229,7 +229,7 @@ func TestReceiveTimeoutReleasesSender(t *testing.T) {
 			return err
 		}
 		_, err = Recv(late, y, 0, 0)
-		err = errors.Join(wants("Recv", err, cohort.ErrTimeout), world.Barrier())
+		err = errors.Join(wantErr("Recv", err, cohort.ErrTimeout), world.Barrier())
 		_, e := Recv(c, y, 0, 0)
 		return errors.Join(err, e, holds(y, 2, n), world.Barrier(), c.Close())
 	})
@@ -269,14 +269,14 @@ func TestDeadlineEndsWaitForStuckDevice(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		all := []error{wants("Send", Send(late, x, 0, 0), cohort.ErrTimeout, "int8[5000] on soft:0")}
-		all = append(all, wants("Irecv", h.Wait(), cohort.ErrTimeout, "rank 0 stopped sending"))
+		all := []error{wantErr("Send", Send(late, x, 0, 0), cohort.ErrTimeout, "int8[5000] on soft:0")}
+		all = append(all, wantErr("Irecv", h.Wait(), cohort.ErrTimeout, "rank 0 stopped sending"))
 		h, err = Isend(c, y, 0, 0)
 		if err != nil {
 			return err
 		}
 		_, err = Recv(late, x, 0, 0)
-		all = append(all, wants("Recv", err, cohort.ErrTimeout, "int8[5000] on soft:0"), h.Wait())
+		all = append(all, wantErr("Recv", err, cohort.ErrTimeout, "int8[5000] on soft:0"), h.Wait())
 		close(run)
 		return errors.Join(append(all, s.Close(), x.Close(), left([]*Device{d}, drv))...)
 	})
@@ -304,19 +304,19 @@ func TestCloseEndsReceives(t *testing.T) {
 		}
 		// The other rank may have closed first.
 		if err = h.Wait(); !errors.Is(err, cohort.ErrPeerLost) {
-			err = wants("Irecv", err, cohort.ErrClosed)
+			err = wantErr("Irecv", err, cohort.ErrClosed)
 		} else {
 			err = nil
 		}
 		if e := <-probed; !errors.Is(e, cohort.ErrPeerLost) {
-			err = errors.Join(err, wants("Probe", e, cohort.ErrClosed))
+			err = errors.Join(err, wantErr("Probe", e, cohort.ErrClosed))
 		}
 		_, e1 := Recv(c, x, 0, 0)
 		_, e2 := Irecv(c, x, 0, 0)
 		_, e3 := Isend(c, x, 0, 0)
 		_, _, e4 := c.Iprobe(0, 0)
 		for _, e := range []error{Send(c, x, 0, 0), e1, e2, e3, e4} {
-			err = errors.Join(err, wants("after Close", e, cohort.ErrClosed))
+			err = errors.Join(err, wantErr("after Close", e, cohort.ErrClosed))
 		}
 		return errors.Join(err, c.Close())
 	})

@@ -116,7 +116,7 @@ func timedOutReceive(world *cohort.Comm) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	_, _, err = RecvAlloc[int8](c.WithContext(ctx), l.devs[0], 1, 0)
-	err = wants("RecvAlloc", err, cohort.ErrTimeout)
+	err = wantErr("RecvAlloc", err, cohort.ErrTimeout)
 	_, _, broken := c.load.Iprobe(1, 0)
 	want := 0
 	if broken != nil {

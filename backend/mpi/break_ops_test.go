@@ -13,7 +13,7 @@ import (
 // TestManyReductionsWithGoOperationsAtOnce has more reductions with Go operations in progress than
 // the backend has C functions to pass to the library.
 func TestManyReductionsWithGoOperationsAtOnce(t *testing.T) {
-	leftOut(t, "thousands of operations at a time")
+	skipShort(t, "thousands of operations at a time")
 	program("many operations", func() error { return with(manyOperations) })
 	for _, library := range libraries {
 		start(t, library, 2, "many operations").must(t)

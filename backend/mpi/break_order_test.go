@@ -126,7 +126,7 @@ func seen(w *cohort.Comm, i int) error {
 // TestBcastWorksWhenRanksDifferInLimits broadcasts while a receive waits on one rank only, or one
 // rank's call has a deadline: all ranks must run it in the same way.
 func TestBcastWorksWhenRanksDifferInLimits(t *testing.T) {
-	leftOut(t, "a Bcast whose ranks differ")
+	skipShort(t, "a Bcast whose ranks differ")
 	program("unequal bcast", func() error { return with(unequalBcast) })
 	for _, library := range libraries {
 		for _, n := range []int{2, 3} {
@@ -189,7 +189,7 @@ func TestManyPostedReceivesMatch(t *testing.T) {
 		for _, level := range []string{"multiple", "funneled"} {
 			t.Run(library+"/"+level, func(t *testing.T) {
 				if library != "openmpi" || level != "funneled" {
-					leftOut(t, "thousands of receives that wait")
+					skipShort(t, "thousands of receives that wait")
 				}
 				start(t, library, 2, "many receives", "COHORT_MPI_THREAD="+level).must(t)
 			})
@@ -232,7 +232,7 @@ func manyReceives(w *cohort.Comm) error {
 // TestBreakReachesAllWaiters has many goroutines wait on a communicator that another rank's send
 // breaks: all of them return.
 func TestBreakReachesAllWaiters(t *testing.T) {
-	leftOut(t, "a broken communicator ends all waits")
+	skipShort(t, "a broken communicator ends all waits")
 	program("break waiters", func() error { return with(breakWaiters) })
 	for _, library := range libraries {
 		start(t, library, 2, "break waiters").must(t)
@@ -279,7 +279,7 @@ func breakWaiters(w *cohort.Comm) error {
 // TestTruncationIsReportedDuringCollective posts receives and enters a collective, at all thread
 // levels. Messages that are too long, a rank's own included, end the receives with ErrTruncate.
 func TestTruncationIsReportedDuringCollective(t *testing.T) {
-	leftOut(t, "a long message for a rank that is in a collective")
+	skipShort(t, "a long message for a rank that is in a collective")
 	program("too long", func() error { return with(tooLong) })
 	for _, library := range libraries {
 		for _, level := range []string{"funneled", "serialized", "multiple"} {

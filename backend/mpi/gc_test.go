@@ -16,7 +16,7 @@ import (
 // library's until the operation is complete. Constant garbage collection neither frees nor reuses
 // them.
 func TestBuffersStayPinned(t *testing.T) {
-	leftOut(t, "buffers stay where they are under garbage collection")
+	skipShort(t, "buffers stay where they are under garbage collection")
 	program("buffers", func() error { return with(buffersStay) })
 	for _, library := range libraries {
 		t.Run(library, func(t *testing.T) { start(t, library, 2, "buffers", "GOGC=1").must(t) })

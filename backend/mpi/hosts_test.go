@@ -61,7 +61,7 @@ func printTopology(w *cohort.Comm) error {
 
 // TestTopologyReportsNodes checks the topology on one node, on two, and on two with the same name.
 func TestTopologyReportsNodes(t *testing.T) {
-	leftOut(t, "ranks on two nodes")
+	skipShort(t, "ranks on two nodes")
 	program("topology", func() error { return with(printTopology) })
 	own, err := os.Hostname()
 	if err != nil {

@@ -100,7 +100,7 @@ int MPI_Finalize(void) {
 // TestExitFunctionsRunOnce checks that exit functions which the library has registered are called
 // once, after MPI_Finalize: a Go program does not end by the C library's exit.
 func TestExitFunctionsRunOnce(t *testing.T) {
-	leftOut(t, "ranks that end late are not killed")
+	skipShort(t, "ranks that end late are not killed")
 	program("end", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
 	for _, level := range []string{"multiple", "funneled"} {
 		launcher(t, "mpich")
@@ -136,7 +136,7 @@ int MPI_Finalize(void) {
 // TestCommunicatorsAreFreedBeforeFinalize checks that communicators are freed before MPI is
 // finalized, on the thread that initialized it.
 func TestCommunicatorsAreFreedBeforeFinalize(t *testing.T) {
-	leftOut(t, "the order of the calls that end MPI")
+	skipShort(t, "the order of the calls that end MPI")
 	program("order", func() error {
 		return with(func(w *cohort.Comm) error {
 			d, err := w.Dup()
@@ -180,7 +180,7 @@ __attribute__((constructor(101))) static void start(void) {
 // TestForeignInitStaysRunning checks that an MPI that other code has initialized is used and not
 // finalized.
 func TestForeignInitStaysRunning(t *testing.T) {
-	leftOut(t, "MPI initialized by other code")
+	skipShort(t, "MPI initialized by other code")
 	program("guest", func() error {
 		if err := with(func(w *cohort.Comm) error { return traffic(w, 5) }); err != nil {
 			return err
@@ -242,7 +242,7 @@ func note(format string, args ...any) {
 // TestDeadRankEndsJobAndLeavesNothing checks that a job ends if a rank ends without Close, in any
 // way, and leaves no rank and no file behind.
 func TestDeadRankEndsJobAndLeavesNothing(t *testing.T) {
-	leftOut(t, "every way in which a rank can die")
+	skipShort(t, "every way in which a rank can die")
 	ways := []struct {
 		name string
 		end  func() error
@@ -335,7 +335,7 @@ func lives(pid int) string {
 
 // TestInitEndsAtDeadline checks that Init ends with its context while a rank is missing.
 func TestInitEndsAtDeadline(t *testing.T) {
-	leftOut(t, "Init ends at its deadline")
+	skipShort(t, "Init ends at its deadline")
 	program("missing", func() error {
 		if os.Getenv("PMI_RANK") == "1" || os.Getenv("OMPI_COMM_WORLD_RANK") == "1" {
 			return syscall.Pause() // runs and never joins
@@ -362,7 +362,7 @@ func TestInitEndsAtDeadline(t *testing.T) {
 // TestFullSharedMemoryDoesNotHang checks that a library without room in shared memory fails or
 // works without it. Mounting another /dev/shm needs root.
 func TestFullSharedMemoryDoesNotHang(t *testing.T) {
-	leftOut(t, "a full /dev/shm")
+	skipShort(t, "a full /dev/shm")
 	program("small", func() error {
 		ctx, cancel := context.WithTimeout(background, patience/2)
 		defer cancel()

@@ -193,7 +193,7 @@ func TestInitRejectsUnusableLibraries(t *testing.T) {
 // TestTooOldLibraryIsSkipped checks that an unusable library that is found first is skipped, and
 // does not disturb the next one.
 func TestTooOldLibraryIsSkipped(t *testing.T) {
-	leftOut(t, "a library that cannot be used is skipped")
+	skipShort(t, "a library that cannot be used is skipped")
 	program("next", func() error {
 		return with(func(w *cohort.Comm) error {
 			say("library %s", w.Caps().Library)
@@ -339,7 +339,7 @@ int MPI_Finalize(void) {
 // TestPreloadedToolsSeeCalls checks that preloaded tools see cohort's calls, whether or not they
 // are linked to the library.
 func TestPreloadedToolsSeeCalls(t *testing.T) {
-	leftOut(t, "profiling tools see the calls")
+	skipShort(t, "profiling tools see the calls")
 	program("traffic", func() error {
 		return with(func(w *cohort.Comm) error {
 			for i := range 7 {

@@ -38,7 +38,7 @@ func TestOnesided(t *testing.T) {
 // TestWindowsAcrossNodesAreFreed checks that Close frees the communicators of a window. MPICH has 2048, and Open MPI more
 // than a test can use.
 func TestWindowsAcrossNodesAreFreed(t *testing.T) {
-	leftOut(t, "windows across nodes are freed")
+	skipShort(t, "windows across nodes are freed")
 	program("windows", func() error {
 		return with(func(w *cohort.Comm) error {
 			for i := range 1100 {

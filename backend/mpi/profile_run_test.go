@@ -13,7 +13,7 @@ import (
 // TestProfilingEnablesLibraryCounts checks that Config.Profiling makes Open MPI print its counts,
 // which include the program's messages. Where the library has none, Diagnostics reports that.
 func TestProfilingEnablesLibraryCounts(t *testing.T) {
-	leftOut(t, "Open MPI's own statistics")
+	skipShort(t, "Open MPI's own statistics")
 	const sends, size = 7, 100
 	program("counted", func() error {
 		return with(func(w *cohort.Comm) error {

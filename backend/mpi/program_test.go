@@ -97,8 +97,8 @@ func TestRankEndsWithTest(t *testing.T) {
 	}
 }
 
-// leftOut skips a long test with -short. The ranks that a test starts do not have -short.
-func leftOut(t *testing.T, shows string) {
+// skipShort skips a long test with -short. The ranks that a test starts do not have -short.
+func skipShort(t *testing.T, shows string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("left out with -short: " + shows + "; make test-all runs it")

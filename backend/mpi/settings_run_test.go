@@ -48,7 +48,7 @@ int MPI_Init_thread(int *c, char ***v, int want, int *got) {
 // TestSettingsReachTheLibrary checks that the library reports the values that Config sets: numbers
 // as requested, and algorithms as its own variables choose them.
 func TestSettingsReachTheLibrary(t *testing.T) {
-	leftOut(t, "settings as the library reads them")
+	skipShort(t, "settings as the library reads them")
 	program("world", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
 	for _, c := range []struct {
 		name, tuning string
@@ -101,7 +101,7 @@ func TestSettingsReachTheLibrary(t *testing.T) {
 
 // TestLateSettingsAreReported checks that settings which come too late are reported as not set.
 func TestLateSettingsAreReported(t *testing.T) {
-	leftOut(t, "settings that come too late")
+	skipShort(t, "settings that come too late")
 	program("settings", func() error {
 		return with(func(w *cohort.Comm) error {
 			for _, line := range w.Diagnostics() {

@@ -106,7 +106,7 @@ func TestFaultsInGoArePanics(t *testing.T) {
 // TestUncaughtPanicPrintsGoTraces checks that a panic that is not recovered ends the program with
 // Go's traces, not a library's.
 func TestUncaughtPanicPrintsGoTraces(t *testing.T) {
-	leftOut(t, "signals that end the program")
+	skipShort(t, "signals that end the program")
 	program("uncaught", func() error {
 		return with(func(w *cohort.Comm) error {
 			if w.Rank() == 0 {
@@ -129,7 +129,7 @@ func TestUncaughtPanicPrintsGoTraces(t *testing.T) {
 
 // TestNotifiedSignalsArrive checks that signals reach a program that asks for them.
 func TestNotifiedSignalsArrive(t *testing.T) {
-	leftOut(t, "signal.Notify beside the library")
+	skipShort(t, "signal.Notify beside the library")
 	program("notified", func() error {
 		return with(func(w *cohort.Comm) error {
 			for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD} {
@@ -171,7 +171,7 @@ func TestNotifiedSignalsArrive(t *testing.T) {
 
 // TestOtherSignalsEndTheProgram checks that a signal that a program does not ask for ends it.
 func TestOtherSignalsEndTheProgram(t *testing.T) {
-	leftOut(t, "signals of the launcher")
+	skipShort(t, "signals of the launcher")
 	program("deadly", func() error {
 		return with(func(w *cohort.Comm) error {
 			say("joined %d", w.Rank())
@@ -196,7 +196,7 @@ func spin(stop *atomic.Bool) (n int) {
 
 // TestCPUProfileHasSamples checks that a CPU profile has samples of the program's functions.
 func TestCPUProfileHasSamples(t *testing.T) {
-	leftOut(t, "profiles of a program under MPI")
+	skipShort(t, "profiles of a program under MPI")
 	program("profiled", func() error {
 		return with(func(w *cohort.Comm) error {
 			// The time that this takes depends on the machine.
@@ -239,7 +239,7 @@ func TestCPUProfileHasSamples(t *testing.T) {
 // TestGoroutinesArePreempted checks that goroutines that never yield are stopped for the garbage
 // collector, which uses SIGURG, many times during message traffic.
 func TestGoroutinesArePreempted(t *testing.T) {
-	leftOut(t, "preemption of goroutines under MPI")
+	skipShort(t, "preemption of goroutines under MPI")
 	program("preempted", func() error {
 		return with(func(w *cohort.Comm) error {
 			var stop atomic.Bool

@@ -19,7 +19,7 @@ import (
 // TestConformanceSerialized runs the suite at a level that allows one call at a time, so that no
 // call may wait inside the library.
 func TestConformanceSerialized(t *testing.T) {
-	leftOut(t, "the suite at thread level serialized")
+	skipShort(t, "the suite at thread level serialized")
 	for _, name := range libraries {
 		l := uncheckedLauncher(t, name)
 		l.Label, l.Sizes = name+" serialized", []int{2}
@@ -30,7 +30,7 @@ func TestConformanceSerialized(t *testing.T) {
 
 // TestSingleRankSendsToItself checks that a job of one rank can send from one goroutine to another.
 func TestSingleRankSendsToItself(t *testing.T) {
-	leftOut(t, "jobs of one rank")
+	skipShort(t, "jobs of one rank")
 	program("alone", func() error {
 		return with(func(w *cohort.Comm) error {
 			for i := range 10000 {
@@ -123,7 +123,7 @@ func crowd(w *cohort.Comm) error {
 // TestManyGoroutinesAtBothLevels checks that a program with many goroutines works at both levels
 // that allow it, and that Caps reports the level.
 func TestManyGoroutinesAtBothLevels(t *testing.T) {
-	leftOut(t, "many goroutines at both thread levels")
+	skipShort(t, "many goroutines at both thread levels")
 	program("crowd", func() error {
 		return with(func(w *cohort.Comm) error {
 			say("level %s", w.Caps().ThreadLevel)

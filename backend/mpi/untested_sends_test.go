@@ -14,7 +14,7 @@ import (
 // messages were received, even if nobody has waited for the sends. Libraries have a few thousand
 // communicators.
 func TestCommunicatorsWithUntestedSendsAreFreed(t *testing.T) {
-	leftOut(t, "communicators are freed though nobody waited for sends")
+	skipShort(t, "communicators are freed though nobody waited for sends")
 	program("to oneself", func() error {
 		return with(func(w *cohort.Comm) error {
 			for range 20 {

@@ -50,6 +50,9 @@ func start(n *node.Node, cfg Config) (backend.Comm, error) {
 		n.Close()
 		return nil, err
 	}
+	// The mapping lives as long as anything can use it: a goroutine that the program left in an operation
+	// must not fault.
+	runtime.AddCleanup(e, (*node.Node).Close, n)
 	if cfg.Size > 1 {
 		watch, err = shmem.NewWatch(others, func(rank int) {
 			links[rank].Ended(nil)
@@ -63,8 +66,5 @@ func start(n *node.Node, cfg Config) (backend.Comm, error) {
 			notes = append(notes, fmt.Sprintf("the ends of ranks are looked for every 50 ms: %v", watch.Polled))
 		}
 	}
-	// The mapping lives as long as anything can use it: a goroutine that the program left in an operation
-	// must not fault.
-	runtime.AddCleanup(e, (*node.Node).Close, n)
 	return world, nil
 }

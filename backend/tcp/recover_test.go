@@ -96,7 +96,7 @@ func init() {
 				return err
 			}
 			_, err := c.Recv(b, nil, 0, 2)
-			return wants(err, "rank 2 was declared lost by rank ", "silent")
+			return wantErr(err, "rank 2 was declared lost by rank ", "silent")
 		}
 		if c.Rank() == 0 {
 			if _, err := c.Recv(b, pid, 2, 1); err != nil {
@@ -105,7 +105,7 @@ func init() {
 			defer func() { syscall.Kill(int(binary.LittleEndian.Uint64(pid)), syscall.SIGCONT) }() // or it would stay when this fails
 		}
 		_, err := c.Recv(b, pid, 2, 3)
-		if err := wants(err, "rank 2 (process 2 on here) was silent for 2s"); err != nil {
+		if err := wantErr(err, "rank 2 (process 2 on here) was silent for 2s"); err != nil {
 			return err
 		}
 		if lost := c.(agree.Comm).Failed(); !slices.Equal(lost, []int{2}) {
@@ -135,7 +135,7 @@ func init() {
 	}
 }
 
-func wants(err error, words ...string) error {
+func wantErr(err error, words ...string) error {
 	if !errors.Is(err, backend.ErrPeerLost) {
 		return fmt.Errorf("%w, want ErrPeerLost", err)
 	}

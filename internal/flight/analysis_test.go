@@ -71,7 +71,7 @@ func programFailed(d *Dump, s float64) *Dump {
 	return d
 }
 
-func undumped(d *Dump) *Dump {
+func withoutDump(d *Dump) *Dump {
 	d.Dumped = time.Time{}
 	return d
 }
@@ -133,10 +133,10 @@ func TestAnalyzeFindsCause(t *testing.T) {
 			dump(0, 4, allreduce(Open)), dump(3, 4, allreduce(Open)),
 		}, "ranks 1, 2 have not reached Allreduce #118, where ranks 0, 3 have waited 31 s: ranks 1, 2: has left no record", false},
 		{"killed", []*Dump{
-			dump(0, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)), undumped(dump(1, 3, before)), dump(2, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)),
+			dump(0, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)), withoutDump(dump(1, 3, before)), dump(2, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)),
 		}, "rank 1 has not reached Allreduce #118, where ranks 0, 2 had waited 1.0 s: it is in no operation, or has ended, after Allreduce #117, which began 35 s before", false},
 		{"late", []*Dump{ // as one that was stopped, and continued to be ended
-			dump(0, 3, before, failed(allreduce(Open), backend.ErrTimeout, 39)), undumped(dump(1, 3, before, coll(backend.Allreduce, 118, 39.5, Open))),
+			dump(0, 3, before, failed(allreduce(Open), backend.ErrTimeout, 39)), withoutDump(dump(1, 3, before, coll(backend.Allreduce, 118, 39.5, Open))),
 			dump(2, 3, before, failed(allreduce(Open), backend.ErrTimeout, 39)),
 		}, "rank 1 has not reached Allreduce #118, where ranks 0, 2 had waited 30 s: it came 500 ms after that", false},
 		{"late, with an error of its own", []*Dump{

@@ -28,7 +28,7 @@ func TestTimelineHasRegionsAndOperations(t *testing.T) {
 		unknown(coll(backend.Barrier, 0, 0, Done), 8), coll(backend.Allreduce, 1, 9, Open),
 	)
 	first.Types, first.Host = names, "a"
-	second := undumped(dump(1, 2, failed(p2p(Recv, 0, 4, 1.5, Open), backend.ErrTimeout, 3.5)))
+	second := withoutDump(dump(1, 2, failed(p2p(Recv, 0, 4, 1.5, Open), backend.ErrTimeout, 3.5)))
 	second.Host = "b"
 	var b bytes.Buffer
 	if err := WriteTimeline(&b, []*Dump{first, second}); err != nil {

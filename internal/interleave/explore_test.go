@@ -49,7 +49,7 @@ func fault(t *testing.T, cfg Config, program func(x *Run)) string {
 	return ""
 }
 
-func wants(t *testing.T, got string, parts ...string) {
+func wantErr(t *testing.T, got string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(got, p) {
@@ -196,7 +196,7 @@ func TestLostUpdateIsFound(t *testing.T) {
 			return nil
 		})
 	})
-	wants(t, report, "the sum is 1, want 2", "load sum: 0", replayEnv, "explore_test.go:")
+	wantErr(t, report, "the sum is 1, want 2", "load sum: 0", replayEnv, "explore_test.go:")
 }
 
 // A sleep that ends by its timeout changes no word. What the thread does next is explored like everything else.
@@ -221,7 +221,7 @@ func TestThreadGoesOnAfterTimeout(t *testing.T) {
 			Unpark(token)
 		})
 	})
-	wants(t, report, "user touches memory that closer has freed")
+	wantErr(t, report, "user touches memory that closer has freed")
 }
 
 // sleeper and ringer make the protocol of a bell; early announces before the value is read.
@@ -277,7 +277,7 @@ func TestLostWakeupIsFound(t *testing.T) {
 			}
 		})
 	})
-	wants(t, report, "nobody can go on: sleeper is in sleep bell", "becomes visible")
+	wantErr(t, report, "nobody can go on: sleeper is in sleep bell", "becomes visible")
 }
 
 func TestDeadlockIsFound(t *testing.T) {
@@ -288,7 +288,7 @@ func TestDeadlockIsFound(t *testing.T) {
 		x.Go("one", func() { Lock(&a); Lock(&b); Unlock(&b); Unlock(&a) })
 		x.Go("two", func() { Lock(&b); Lock(&a); Unlock(&a); Unlock(&b) })
 	})
-	wants(t, report, "nobody can go on: one is in lock lock b; two is in lock lock a")
+	wantErr(t, report, "nobody can go on: one is in lock lock b; two is in lock lock a")
 }
 
 // A loop that polls ends when the word changes, and is a fault when nobody changes it.
@@ -308,7 +308,7 @@ func TestPollInVainIsFound(t *testing.T) {
 		x.Go("poller", func() { poll(&w) })
 		x.Go("other", func() { w.store(0) })
 	})
-	wants(t, report, "nobody can go on: poller is in a loop that polls")
+	wantErr(t, report, "nobody can go on: poller is in a loop that polls")
 }
 
 // Two threads that poll by taking a lock change it for each other. They do not keep a third one from going on.
@@ -341,7 +341,7 @@ func TestEndlessLoopIsFound(t *testing.T) {
 			}
 		})
 	})
-	wants(t, report, "no end after 100 steps")
+	wantErr(t, report, "no end after 100 steps")
 }
 
 func TestRaceOfPayloadIsFound(t *testing.T) {
@@ -368,7 +368,7 @@ func TestRaceOfPayloadIsFound(t *testing.T) {
 	}
 	Explore(t, Config{Preemptions: 5}, func(x *Run) { message(x, false) })
 	report := fault(t, Config{}, func(x *Run) { message(x, true) })
-	wants(t, report, "race: ", "and nothing orders the two")
+	wantErr(t, report, "race: ", "and nothing orders the two")
 }
 
 func TestUseAfterFreeIsFound(t *testing.T) {
@@ -383,7 +383,7 @@ func TestUseAfterFreeIsFound(t *testing.T) {
 		})
 		x.Go("closer", func() { closed.store(1); Freed(data) })
 	})
-	wants(t, report, "user touches memory that closer has freed")
+	wantErr(t, report, "user touches memory that closer has freed")
 }
 
 // A lock whose holder dies stays taken.
@@ -393,7 +393,7 @@ func TestDeathIsExplored(t *testing.T) {
 		x.GoMortal("holder", func() { Lock(&lock); Unlock(&lock) })
 		x.Go("waiter", func() { Lock(&lock); Unlock(&lock) })
 	})
-	wants(t, report, "nobody can go on: waiter is in lock", "holder       dies before unlock")
+	wantErr(t, report, "nobody can go on: waiter is in lock", "holder       dies before unlock")
 	Explore(t, Config{Deaths: 1}, func(x *Run) {
 		var lock bool
 		x.GoMortal("holder", func() { Lock(&lock); Unlock(&lock) })
@@ -417,7 +417,7 @@ func TestPanicIsReported(t *testing.T) {
 		})
 		x.Go("two", func() { w.store(1) })
 	})
-	wants(t, report, "one panics: runtime error: index out of range")
+	wantErr(t, report, "one panics: runtime error: index out of range")
 }
 
 // A program that is another one in each run cannot be explored.
@@ -430,7 +430,7 @@ func TestNondeterminismIsReported(t *testing.T) {
 			x.Go("thread", func() { w.add(1) })
 		}
 	})
-	wants(t, report, "the program does other things in each run")
+	wantErr(t, report, "the program does other things in each run")
 }
 
 func TestRandomSchedulesGoBeyondTheBound(t *testing.T) {
@@ -447,5 +447,5 @@ func TestRandomSchedulesGoBeyondTheBound(t *testing.T) {
 		})
 	}
 	Explore(t, Config{Preemptions: 1}, program)
-	wants(t, fault(t, Config{Preemptions: 1, Random: 10000}, program), "here", replayEnv+"=sr,")
+	wantErr(t, fault(t, Config{Preemptions: 1, Random: 10000}, program), "here", replayEnv+"=sr,")
 }

@@ -99,10 +99,10 @@ func run[T comparable](t *testing.T, what string, f Apply, gen func() T, want fu
 			for i := range room {
 				room[i] = 0xa5
 			}
-			at := mode / 3 // an odd address in the last mode
-			x := room[at+8:][: n*size : n*size]
-			y := room[at+n*size+24:][: n*size : n*size]
-			d := room[at+2*(n*size+16)+8:][: n*size : n*size]
+			shift := mode / 3 // an odd address in the last mode
+			x := room[shift+8:][: n*size : n*size]
+			y := room[shift+n*size+24:][: n*size : n*size]
+			d := room[shift+2*(n*size+16)+8:][: n*size : n*size]
 			copy(x, view.Bytes(a))
 			copy(y, view.Bytes(b))
 			switch mode {
