@@ -325,6 +325,14 @@ func with(body func(w *cohort.Comm) error) error {
 	return w.Close()
 }
 
+// forgetful returns the error of a Close, unless it says that the program has not waited for an operation.
+func forgetful(err error) error {
+	if errors.Is(err, cohort.ErrRequest) {
+		return nil
+	}
+	return err
+}
+
 // say prints one line in one write, so that the lines of ranks do not mix.
 func say(format string, args ...any) {
 	os.Stdout.WriteString(fmt.Sprintf(format, args...) + "\n")

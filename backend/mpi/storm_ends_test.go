@@ -132,7 +132,7 @@ func (s *strand) endByClose() error {
 		}
 	}
 	s.nap()
-	if err := s.c.Close(); err != nil {
+	if err := forgetful(s.c.Close()); err != nil {
 		return err
 	}
 	for i, q := range receives {

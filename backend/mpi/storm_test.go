@@ -36,7 +36,7 @@ func TestStorm(t *testing.T) {
 					return fmt.Errorf("seed %d: %w", seed, err)
 				}
 			}
-			return nil
+			return forgetful(w.Close())
 		})
 	})
 	seeds, settings := "1-4", []string{"COHORT_CHECK=0", "COHORT_CHECK=1", "COHORT_MPI_THREAD=funneled"}
@@ -126,7 +126,7 @@ func (s *strand) run() error {
 			return fmt.Errorf("step %d, %s: %w", s.step, k.name, err)
 		}
 	}
-	return s.c.Close()
+	return forgetful(s.c.Close())
 }
 
 // settle ends what is pending, in random order.
@@ -420,7 +420,7 @@ func (s *strand) derive() error {
 			if _, err := cohort.Isend(d, s.data(s.me, 1+40_000*(i/2)), next, 7); err != nil {
 				return err
 			}
-			if err := d.Close(); err != nil { // while the messages are on their way
+			if err := forgetful(d.Close()); err != nil { // while the messages are on their way
 				return err
 			}
 			continue
