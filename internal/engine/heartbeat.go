@@ -58,7 +58,7 @@ func (e *Engine) beat() {
 	e.beats.Lock()
 	defer e.beats.Unlock()
 	runs := slices.DeleteFunc(e.doubted, func(p *peer) bool { return !e.cfg.Runs(e.cfg.Peers[p.rank].PID) })
-	e.doubted = nil
+	e.doubted = e.doubted[:0]
 	e.mu.LockAside()
 	defer e.mu.Unlock()
 	if e.m.Closed {

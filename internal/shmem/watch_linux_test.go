@@ -103,6 +103,9 @@ func TestRunsFollowsSignals(t *testing.T) {
 	if !Runs(os.Getpid()) {
 		t.Error("this process does not run")
 	}
+	if n := testing.AllocsPerRun(10, func() { Runs(os.Getpid()) }); n != 0 {
+		t.Errorf("asking allocates %v times", n) // while a call that waits for a silent rank allocates nothing
+	}
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
