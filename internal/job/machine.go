@@ -14,7 +14,7 @@ const (
 	statusLost = 255
 
 	answerLimit = time.Second            // for the other hosts to answer whether the job continues without one
-	followLimit = 2 * time.Second        // for the failure to come after which others have failed
+	followLimit = 2 * time.Second        // for the failure to come after which others have failed, before the grace time begins
 	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
 )
 
@@ -138,7 +138,7 @@ func (m *Machine) Tick() {
 		case answer:
 			m.resolve(false)
 		case follow:
-			m.blameFirst()
+			m.WindDown()
 		}
 	}
 }
@@ -181,7 +181,8 @@ func (m *Machine) blame(e Exit) {
 	m.WindDown()
 }
 
-// blameFirst blames the first rank that failed because another one had, if that one has not come.
+// blameFirst blames the first rank that failed because another one had, if that one has not come when
+// all have ended or are terminated.
 func (m *Machine) blameFirst() {
 	if m.first != nil && !m.Decided {
 		m.blame(*m.first)
@@ -337,6 +338,7 @@ func (m *Machine) terminate() {
 		return
 	}
 	m.begin()
+	m.blameFirst()
 	m.after(kill, m.KillAfter)
 	m.Terminate()
 }

@@ -243,24 +243,26 @@ func TestLogPrintsMessagesInOrderAfterOutput(t *testing.T) {
 }
 
 // Rank 1 fails, or ends without Close, and the others fail because of it. Whatever the order in which their ends are seen,
-// the job has the status of rank 1, unless that comes more than followLimit after the first.
+// the job has the status of rank 1, unless that comes when the grace time is over.
 func TestRankThatOthersFollowGivesJobItsStatus(t *testing.T) {
 	ends := []event{follows(0, 1), exit(1, 3), follows(2, 1)}
 	for _, order := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-		for _, late := range []bool{false, true} {
-			m := newTrial(Config{Ranks: 3, Grace: time.Minute})
+		for _, grace := range []time.Duration{0, time.Second, time.Minute} { // from followLimit after the first end
+			const more = 10 * time.Second
+			m := newTrial(Config{Ranks: 3, Grace: grace})
 			for _, i := range order {
-				if i == 1 && late {
-					after(followLimit + time.Second)(m)
+				if i == 1 {
+					after(followLimit)(m)
+					after(more)(m)
 				}
 				ends[i](m)
 			}
 			first := 1
-			if late {
+			if grace < more {
 				first = order[0]
 			}
 			if m.First != first {
-				t.Errorf("the ends of ranks %v, late %v: rank %d is reported, want %d", order, late, m.First, first)
+				t.Errorf("the ends of ranks %v, grace %v: rank %d is reported, want %d", order, grace, m.First, first)
 			}
 		}
 	}
