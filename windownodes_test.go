@@ -297,6 +297,26 @@ func TestWindowHandleEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// A rank may use a window for as long as it has not closed it, also after the others have closed it and left.
+func TestWindowServesLastRank(t *testing.T) {
+	onRanks(t, 2, func(c *Comm) error {
+		w, err := AllocateShared[int](c, 1)
+		if err != nil || c.Rank() == 0 {
+			return errors.Join(err, w.Close())
+		}
+		if _, err := Recv(c, []int{0}, 0, 1); !errors.Is(err, ErrPeerLost) {
+			return fmt.Errorf("Recv from a rank that leaves: %v", err)
+		}
+		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); { // the window looks for losses meanwhile
+			g, err := w.Lock(LockExclusive, 0)
+			if err = errors.Join(err, g.Unlock()); err != nil {
+				return err
+			}
+		}
+		return w.Close()
+	})
+}
+
 func expiredContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), -1)
 }

@@ -146,7 +146,7 @@ func (g *group) absent(rank int, env match.Env) error {
 			return g.left(source)
 		}
 	case gone == len(g.ends)-1 && !g.ends[rank].gone.Load():
-		return backend.Faultf(backend.ErrPeerLost, "every other rank has left")
+		return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "every other rank has left", Left: true}
 	}
 	return nil
 }

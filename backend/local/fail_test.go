@@ -151,8 +151,9 @@ func TestAnySourceEndsWhenAllOthersHaveLeft(t *testing.T) {
 			must(t, c.Close())
 			return
 		}
-		if err := blocked["any"](c); !errors.Is(err, backend.ErrPeerLost) {
-			t.Errorf("got %v", err)
+		var fault *backend.Fault
+		if err := blocked["any"](c); !errors.As(err, &fault) || fault.Sentinel != backend.ErrPeerLost || !fault.Left {
+			t.Errorf("got %v, want ErrPeerLost of ranks that have left in good order", err)
 		}
 		must(t, c.Close())
 	})

@@ -116,6 +116,12 @@ func (e *dumped) Error() string { return e.err.Error() + "; flight recorder: " +
 // Unwrap returns the error.
 func (e *dumped) Unwrap() error { return e.err }
 
+// isLoss reports whether an error says that a rank is lost, and has not left in good order.
+func isLoss(err error) bool {
+	var lost *backend.Fault
+	return errors.Is(err, backend.ErrPeerLost) && !(errors.As(err, &lost) && lost.Left)
+}
+
 // recorded makes the flight recorder write its file if err may be due to other ranks. It returns err,
 // with the path of the file if one was written.
 func (c *Comm) recorded(op string, err error) error {
@@ -125,8 +131,7 @@ func (c *Comm) recorded(op string, err error) error {
 	if errors.Is(err, backend.ErrMismatch) {
 		c.core.reported.Store(true)
 	}
-	var lost *backend.Fault
-	if errors.Is(err, backend.ErrPeerLost) && !(errors.As(err, &lost) && lost.Left) { // also as the cause of ErrBroken
+	if isLoss(err) { // also as the cause of ErrBroken
 		c.core.job.follow(c.core)
 	}
 	cause := flight.NotDumped

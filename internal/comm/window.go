@@ -215,7 +215,9 @@ func (s *windowCore) watch() {
 		case <-t.C:
 		}
 		if _, _, err := s.core.bc.Probe(nil, backend.AnySource, backend.AnyTag+1, false); err != nil {
-			s.fail(err)
+			if isLoss(err) { // not: all others have left in good order
+				s.fail(err)
+			}
 			return
 		}
 	}
