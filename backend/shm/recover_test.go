@@ -128,14 +128,15 @@ func init() {
 		r := rand.New(rand.NewPCG(seed, 1)) // the same on all ranks
 		victim, delay := r.IntN(c.Size()), time.Duration(r.IntN(3000))*time.Microsecond
 		file := os.Getenv("SHM_TEST_MEASURE")
+		err := sum(c, 1) // all have opened the backend
 		if c.Rank() == victim {
 			time.AfterFunc(delay, func() {
 				os.WriteFile(file+".end", fmt.Append(nil, time.Now().UnixNano()), 0o600)
 				die()
 			})
 		}
-		d, err := c.Derive(without(c, -1), 1)
-		for err == nil {
+		d, e := c.Derive(without(c, -1), 1)
+		for err = errors.Join(err, e); err == nil; {
 			switch n := []int{1, 100, 20000}[r.IntN(3)]; r.IntN(3) {
 			case 0:
 				err = sum(c, n)
@@ -178,6 +179,9 @@ func init() {
 		own := rand.New(rand.NewPCG(uint64(c.Rank()), 12)) // not the same
 		id := uint32(0)
 		cur := c
+		if err := sum(c, 1); err != nil { // all have opened the backend
+			return err
+		}
 		for cur.Size() > 1 {
 			victim := cur.WorldRank(r.IntN(cur.Size()))
 			var open []backend.Comm
@@ -237,6 +241,9 @@ func init() {
 	programs["control"] = func(c backend.Comm) error {
 		const victim, id = 1, 1 << 31
 		first := func() (backend.Comm, error) { return c.(agree.Comm).Control(id) }
+		if err := sum(c, 1); err != nil { // all have opened the backend
+			return err
+		}
 		if c.Rank() == victim {
 			s, err := first()
 			if err != nil {
@@ -307,10 +314,10 @@ func init() {
 	programs["declared"] = func(c backend.Comm) error {
 		const victim = 1
 		why := &backend.Fault{Sentinel: backend.ErrInternal, Text: "because of the test"}
+		err := sum(c, 1) // all have opened the backend
 		if c.Rank() == 0 {
 			time.AfterFunc(5*time.Millisecond, func() { c.(agree.Comm).Declare(victim, why) })
 		}
-		var err error
 		for err == nil {
 			err = errors.Join(pass(c, 200000), sum(c, 100))
 		}
