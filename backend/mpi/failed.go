@@ -44,8 +44,8 @@ const (
 	saysWhen              // then when the failed rank ends
 )
 
-// answerFor is how long a failed rank waits for the others' answers. One of them may be stopped. Tests shorten it.
-var answerFor = 5 * time.Second
+// answerFor is how long a failed rank waits for the others' answers. One of them may be stopped.
+const answerFor = 5 * time.Second
 
 const (
 	farewell = 500 * time.Millisecond // from the answers to the end of the failed rank

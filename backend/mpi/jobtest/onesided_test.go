@@ -1,0 +1,60 @@
+//go:build cgo && linux
+
+package jobtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/mpi"
+	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/test/far"
+)
+
+func init() {
+	cohort.Register("far", func(ctx context.Context, s backend.Config) (backend.Comm, error) {
+		c, err := mpi.Open(ctx, mpi.Config{Check: s.Check})
+		return far.Comm{Comm: c}, err
+	})
+}
+
+// TestOnesided runs the conformance suite's one-sided windows on ranks of one node, and by messages.
+func TestOnesided(t *testing.T) {
+	cohorttest.Become()
+	for _, name := range libraries {
+		for _, b := range []string{"mpi", "far"} {
+			t.Run(name+"/"+b, func(t *testing.T) {
+				l := launcher(t, name, "COHORT_BACKEND="+b, "COHORT_CHECK=1")
+				cohorttest.Some(t, l, 2, func(s string) bool { return strings.Contains(s, "onesided") })
+			})
+		}
+	}
+}
+
+// TestWindowsAcrossNodesAreFreed checks that Close frees the communicators of a window. MPICH has 2048, and Open MPI more
+// than a test can use.
+func TestWindowsAcrossNodesAreFreed(t *testing.T) {
+	skipShort(t, "windows across nodes are freed")
+	program("windows", func() error {
+		return with(func(w *cohort.Comm) error {
+			for i := range 1100 {
+				win, err := cohort.NewWindow[int64](w, 1)
+				if err == nil {
+					err = win.Put([]int64{1}, 1-w.Rank(), 0)
+				}
+				if err == nil {
+					err = win.Close()
+				}
+				if err != nil {
+					return fmt.Errorf("window %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+	})
+	start(t, "mpich", 2, "windows", "COHORT_BACKEND=far").must(t)
+}

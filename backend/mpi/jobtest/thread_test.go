@@ -1,0 +1,383 @@
+//go:build cgo && linux
+
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/cohorttest"
+)
+
+// TestConformanceSerialized runs the suite at a level that allows one call at a time, so that no
+// call may wait inside the library.
+func TestConformanceSerialized(t *testing.T) {
+	skipShort(t, "the suite at thread level serialized")
+	for _, name := range libraries {
+		l := uncheckedLauncher(t, name)
+		l.Label, l.Sizes = name+" serialized", []int{2}
+		l.Env = append(l.Env, "COHORT_MPI_THREAD=serialized")
+		t.Run(name, func(t *testing.T) { cohorttest.Test(t, l) })
+	}
+}
+
+// TestSingleRankSendsToItself checks that a job of one rank can send from one goroutine to another.
+func TestSingleRankSendsToItself(t *testing.T) {
+	skipShort(t, "jobs of one rank")
+	program("alone", func() error {
+		return with(func(w *cohort.Comm) error {
+			for i := range 10000 {
+				n := []int{20, 1024}[i%2]
+				ended := make(chan error, 1)
+				go func() {
+					_, err := cohort.Recv(w, make([]byte, n), 0, 5)
+					ended <- err
+				}()
+				if err := cohort.Send(w, make([]byte, n), 0, 5); err != nil {
+					return err
+				}
+				if err := <-ended; err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) { start(t, name, 1, "alone").must(t) })
+	}
+}
+
+// crowd has goroutines on every rank that wait for each other's messages. One that kept the library
+// to itself would stop all.
+func crowd(w *cohort.Comm) error {
+	const goroutines, rounds = 4, 50
+	other := 1 - w.Rank()
+	var all sync.WaitGroup
+	errs := make(chan error, 2*goroutines+1)
+	for g := range goroutines {
+		// One of each pair waits for the other rank's answer to its message.
+		all.Go(func() {
+			for i := range rounds {
+				if err := cohort.Ssend(w, []int{i}, other, g); err != nil {
+					errs <- err
+					return
+				}
+				q, err := cohort.Irecv(w, make([]int, 1), other, goroutines+g)
+				if err != nil {
+					errs <- err
+					return
+				}
+				if _, err := q.Wait(); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+		all.Go(func() {
+			for i := range rounds {
+				got := []int{-1}
+				if _, err := cohort.Recv(w, got, other, g); err != nil {
+					errs <- err
+					return
+				}
+				if got[0] != i {
+					errs <- fmt.Errorf("got %d, want %d", got[0], i)
+					return
+				}
+				if err := cohort.Send(w, got, other, goroutines+g); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for i := range rounds {
+			sum, err := cohort.AllreduceOne(w, i, cohort.Sum)
+			if err == nil && sum != 2*i {
+				err = fmt.Errorf("the sum is %d, want %d", sum, 2*i)
+			}
+			if err != nil {
+				errs <- err
+				return
+			}
+		}
+	})
+	all.Wait()
+	close(errs)
+	var err error
+	for e := range errs {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// TestManyGoroutinesAtBothLevels checks that a program with many goroutines works at both levels
+// that allow it, and that Caps reports the level.
+func TestManyGoroutinesAtBothLevels(t *testing.T) {
+	skipShort(t, "many goroutines at both thread levels")
+	program("crowd", func() error {
+		return with(func(w *cohort.Comm) error {
+			say("level %s", w.Caps().ThreadLevel)
+			return crowd(w)
+		})
+	})
+	for _, name := range libraries {
+		for _, level := range []string{"multiple", "serialized"} {
+			t.Run(name+"/"+level, func(t *testing.T) {
+				e := start(t, name, 2, "crowd", "COHORT_MPI_THREAD="+level).must(t)
+				if got := e.lines("level"); !slices.Equal(got, []string{level, level}) {
+					t.Errorf("the levels are %q", got)
+				}
+			})
+		}
+	}
+}
+
+// everything uses all that a program on one goroutine may use.
+func everything(w *cohort.Comm) error {
+	if err := traffic(w, 20); err != nil {
+		return err
+	}
+	n, me := w.Size(), w.Rank()
+	for _, size := range []int{1, 100, 100_000} { // short, not so short, long
+		out, in := make([]int, size), make([]int, size)
+		for i := range out {
+			out[i] = me + i
+		}
+		recv, err := cohort.Irecv(w, in, (me+1)%n, 3)
+		if err != nil {
+			return err
+		}
+		send, err := cohort.Isend(w, out, (me+n-1)%n, 3)
+		if err != nil {
+			return err
+		}
+		if err := cohort.WaitAll(recv, send); err != nil {
+			return err
+		}
+		if in[size-1] != (me+1)%n+size-1 {
+			return fmt.Errorf("got %d", in[size-1])
+		}
+		sums := make([]int, size)
+		q, err := cohort.Iallreduce(w, out, sums, cohort.Sum)
+		if err != nil {
+			return err
+		}
+		if _, err := q.Wait(); err != nil {
+			return err
+		}
+		if want := n*(n-1)/2 + n*(size-1); sums[size-1] != want {
+			return fmt.Errorf("the sum is %d, want %d", sums[size-1], want)
+		}
+	}
+	// A receive that waits while the library has the thread: its message, which is
+	// long, is sent before the other rank comes to the barrier.
+	for _, room := range []int{1, 100_000, 200_000} {
+		in := make([]int, room)
+		q, err := cohort.Irecv(w, in, (me+1)%n, 4)
+		if err != nil {
+			return err
+		}
+		out := make([]int, 100_000)
+		out[0], out[len(out)-1] = me, me
+		if me == 0 {
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+		}
+		if err := cohort.Send(w, out, (me+n-1)%n, 4); err != nil {
+			return err
+		}
+		if me != 0 {
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+		}
+		switch st, err := q.Wait(); {
+		case room == 1 && !errors.Is(err, cohort.ErrTruncate), room > 1 && err != nil:
+			return fmt.Errorf("room for %d: %v", room, err)
+		case room > 1 && (in[0] != (me+1)%n || in[len(out)-1] != (me+1)%n || cohort.Count[int](st) != len(out)):
+			return fmt.Errorf("room for %d: got %d and %d at the ends, %d in all", room, in[0], in[len(out)-1], cohort.Count[int](st))
+		}
+	}
+	d, err := w.Dup()
+	if err != nil {
+		return err
+	}
+	// A deadline that is far away changes nothing for messages.
+	timed, cancel := context.WithTimeout(background, patience)
+	defer cancel()
+	if err := traffic2(d.WithContext(timed)); err != nil {
+		return err
+	}
+	if err := d.WithContext(timed).Barrier(); err != nil {
+		return fmt.Errorf("a barrier with a deadline: %w", err)
+	}
+	return d.Close()
+}
+
+func traffic2(w *cohort.Comm) error {
+	n, me := w.Size(), w.Rank()
+	in := []int{-1}
+	if _, err := cohort.Sendrecv(w, []int{me}, (me+1)%n, 5, in, (me+n-1)%n, 5); err != nil {
+		return err
+	}
+	if in[0] != (me+n-1)%n {
+		return fmt.Errorf("got %d", in[0])
+	}
+	return nil
+}
+
+// refusedElsewhere makes calls on a thread that may not call.
+func refusedElsewhere(w *cohort.Comm) error {
+	d, err := w.Dup()
+	if err != nil {
+		return err
+	}
+	q, err := cohort.Irecv(w, make([]int, 1), w.Rank(), 9)
+	if err != nil {
+		return err
+	}
+	errs := make(chan error, 10)
+	go func() {
+		defer close(errs)
+		runtime.LockOSThread()
+		check := func(what string, err error) {
+			if !errors.Is(err, cohort.ErrInit) || !strings.Contains(err.Error(), "thread") {
+				errs <- fmt.Errorf("%s on another thread: %v", what, err)
+			}
+		}
+		check("send", cohort.Send(w, []int{1}, w.Rank(), 1))
+		_, err := cohort.Recv(w, make([]int, 1), cohort.AnySource, cohort.AnyTag)
+		check("recv", err)
+		_, _, err = w.Iprobe(cohort.AnySource, cohort.AnyTag)
+		check("iprobe", err)
+		q, err := cohort.Isend(w, []int{1}, w.Rank(), 1)
+		if err == nil {
+			_, err = q.Wait()
+		}
+		check("isend", err)
+		// Collectives break the communicator: the others are in them.
+		check("barrier", d.Barrier())
+		_, err = d.Dup()
+		check("dup", err)
+	}()
+	for e := range errs {
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		return err
+	}
+	// The calls of the right thread are not affected.
+	send, err := cohort.Isend(w, []int{7}, w.Rank(), 9)
+	if err != nil {
+		return err
+	}
+	if err := cohort.WaitAll(q, send); err != nil {
+		return err
+	}
+	return d.Close()
+}
+
+// TestOneThreadLevelsRejectOtherThreads checks the levels at which only the goroutine of Init may
+// call: everything works there, and other threads get an error.
+func TestOneThreadLevelsRejectOtherThreads(t *testing.T) {
+	program("alone", func() error {
+		return with(func(w *cohort.Comm) error {
+			say("level %s", w.Caps().ThreadLevel)
+			if err := everything(w); err != nil {
+				return err
+			}
+			if err := refusedElsewhere(w); err != nil {
+				return err
+			}
+			return traffic(w, 5)
+		})
+	})
+	program("closed elsewhere", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		done := make(chan error)
+		go func() { runtime.LockOSThread(); done <- w.Close() }()
+		if err := <-done; !errors.Is(err, cohort.ErrInit) {
+			return fmt.Errorf("close on another thread: %v", err)
+		}
+		say("refused")
+		return errors.New("not closed")
+	})
+	for _, name := range libraries {
+		for _, level := range []string{"single", "funneled"} {
+			t.Run(name+"/"+level, func(t *testing.T) {
+				e := start(t, name, 2, "alone", "COHORT_MPI_THREAD="+level).must(t)
+				if got := e.lines("level"); !slices.Equal(got, []string{level, level}) {
+					t.Errorf("the levels are %q", got)
+				}
+			})
+		}
+		t.Run(name+"/closed elsewhere", func(t *testing.T) {
+			start(t, name, 1, "closed elsewhere", "COHORT_MPI_THREAD=funneled").failed(t, "refused")
+		})
+	}
+}
+
+// lowering is a tool that makes the library grant a lower level than requested.
+const lowering = `
+#include <mpi.h>
+#include <stdlib.h>
+static int least(int l) { const char *s = getenv("LOWER"); return s && atoi(s) < l ? atoi(s) : l; }
+int MPI_Init_thread(int *c, char ***v, int want, int *got) {
+	int rc = PMPI_Init_thread(c, v, want, got);
+	*got = least(*got);
+	return rc;
+}
+int MPI_Query_thread(int *got) { int rc = PMPI_Query_thread(got); *got = least(*got); return rc; }
+`
+
+// lower is the variable that accepts a lower thread level than requested.
+const lower = "COHORT_MPI_THREAD_LOWER=1"
+
+// TestLowerThreadLevelIsErrInit makes the library grant a lower level than requested. Init fails
+// and names both levels, unless a lower level will do: then the program runs and Diagnostics names
+// both.
+func TestLowerThreadLevelIsErrInit(t *testing.T) {
+	program("crowd", func() error {
+		return with(func(w *cohort.Comm) error {
+			say("level %s", w.Diagnostics()[1])
+			if w.Caps().ThreadLevel == "serialized" {
+				return crowd(w)
+			}
+			return everything(w)
+		})
+	})
+	program("refused", initFails)
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) {
+			preload := "LD_PRELOAD=" + compiledC(t, mpicc(t, name), lowering, "lower.so", "-shared", "-fPIC")
+			for _, c := range []struct{ asked, lower, given string }{
+				{"multiple", "2", "serialized"}, {"multiple", "1", "funneled"}, {"funneled", "0", "single"},
+			} {
+				env := []string{preload, "LOWER=" + c.lower, "COHORT_MPI_THREAD=" + c.asked}
+				e := start(t, name, 2, "refused", env...).must(t)
+				e.has(t, "grants "+c.given+", and "+c.asked+" was requested", "COHORT_MPI_THREAD="+c.given)
+				if len(e.lines("refused")) != 2 {
+					t.Errorf("not both ranks fail: %s", e.out)
+				}
+				got := start(t, name, 2, "crowd", append(env, lower)...).must(t).lines("level")
+				if want := "thread level " + c.given + " (the library grants no more; " + c.asked + " was requested"; len(got) != 2 || !strings.Contains(got[0], want) || !strings.Contains(got[1], want) {
+					t.Errorf("got %q, want %q twice", got, want)
+				}
+			}
+		})
+	}
+}
