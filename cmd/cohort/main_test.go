@@ -34,7 +34,7 @@ func sample[T any](all []T, indices ...int) (some []T) {
 var rankPrograms = map[string]func(how string) (status int){}
 
 // patience is the watchdog of every wait: no claim on how fast anything is.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	spawn.Init()

@@ -30,11 +30,7 @@ func init() { rankPrograms[flightProgram] = flightRank }
 // flightRank is one of four ranks, of which rank 2 behaves differently.
 func flightRank(how string) int {
 	signal.Ignore(syscall.SIGTERM) // the others' records are of interest too
-	cfg := cohort.Config{Timeout: 2 * time.Second}
-	if how == "waiting" {
-		cfg.Timeout = 0
-	}
-	world, err := cohort.Init(context.Background(), &cfg)
+	world, err := cohort.Init(context.Background(), nil)
 	if err != nil {
 		fmt.Println(err)
 		return 3
@@ -47,6 +43,11 @@ func flightRank(how string) int {
 		}
 	}
 	start.End()
+	if how != "waiting" {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		world = world.WithContext(ctx)
+	}
 	x := make([]float64, 4)
 	odd := world.Rank() == 2
 	switch {

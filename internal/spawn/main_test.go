@@ -27,7 +27,7 @@ import (
 const envProgram = "SPAWN_TEST_PROGRAM"
 
 // patience is the watchdog of every wait: no claim on how fast anything is.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 // programs are what the test binary can be instead of the tests.
 var programs = map[string]func(args []string){

@@ -94,7 +94,7 @@ const (
 	guardWord   = 0xa5a5a5a5
 	words       = 24 << 20               // of the arena
 	enough      = 100 * time.Millisecond // for the calls of one communicator
-	otherLimit  = 20 * time.Second       // for anything else
+	otherLimit  = 2 * time.Minute        // for anything else
 )
 
 // form is one way to call a collective.
