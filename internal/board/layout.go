@@ -107,7 +107,7 @@ type callSlot struct {
 	print backend.Fingerprint
 	small [smallData]byte // data, if they fit
 	facts [5]uint64       // addresses and lengths of the buffers
-	way   uint32          // of rank 0: how data go that do not fit: see way.go
+	way   uint32          // how data go that do not fit: see way.go
 	took  uint32          // nanoseconds that the rank's last measured call took; 0: none was measured
 	touch uint64          // for reads and writes
 	_     [8]byte

@@ -25,6 +25,8 @@ type peers struct {
 	tmp     []byte
 	mem     direct.Scratch
 
+	copyable [2]uint64 // the ends of in and Recv that were the last found copyable
+
 	took  uint32  // by the last call, if it was measured
 	ended func()  // p.end
 	moved func()  // s.moved
@@ -224,6 +226,9 @@ func (p *peers) read(rank int, addr uint64, dst []byte) error {
 		return nil
 	}
 	if stands && p.s.stopped() == nil {
+		if !shmem.Gone(err) {
+			return p.corrupt(rank, "rank %d copies a buffer of rank %d: %v", c.Rank(), rank, err)
+		}
 		c.Suspect(rank, err)
 	}
 	return p.s.why(rank)

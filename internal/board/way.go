@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/memlink"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // Data that do not fit into the slots go over messages, as a schedule, or each rank copies what it needs from
@@ -14,11 +15,15 @@ import (
 //
 // Rank 0 chooses the way of each call, and whether it is measured. All ranks find that in its slot. In its
 // slot of the next such call each rank publishes how long it took, and rank 0 counts the slowest.
+//
+// The data go over messages, whatever rank 0 chooses, if a rank's slot says that the kernel does not copy its buffers,
+// such as memory of memfd_secret.
 type way uint32
 
 const (
 	copies way = 1 << iota // from process to process
 	measured
+	refused // by a rank's buffers
 )
 
 const (
@@ -90,7 +95,10 @@ func (c *choice) count(w way, perMiB time.Duration) {
 
 // plan writes this rank's part in the choice of the way into its slot. n is the length of its data.
 func (p *peers) plan(to *callSlot, n int) {
-	to.took, p.took = p.took, 0
+	to.took, p.took, to.way = p.took, 0, 0
+	if p.refuse() {
+		to.way = uint32(refused)
+	}
 	if p.s.c.Rank() != 0 {
 		return
 	}
@@ -112,7 +120,22 @@ func (p *peers) plan(to *callSlot, n int) {
 			x.now = sample{c, w & copies, n}
 		}
 	}
-	to.way = uint32(w)
+	to.way |= uint32(w)
+}
+
+// refuse reports whether the kernel does not copy this rank's buffers.
+func (p *peers) refuse() bool {
+	if !p.s.b.cfg.Copies {
+		return false
+	}
+	for i, b := range [...][]byte{p.in, p.call.Recv} {
+		end := shmem.Addr(b) + uint64(len(b))
+		if end != p.copyable[i] && !shmem.Copyable(b) {
+			return true
+		}
+		p.copyable[i] = end
+	}
+	return false
 }
 
 // agreed returns the way of a call at which all ranks have arrived. Rank 0 learns how long the last one took.
@@ -131,8 +154,17 @@ func (p *peers) agreed() way {
 			l.count(l.way, time.Duration(most)<<20/time.Duration(l.n))
 		}
 	}
-	return way(p.s.slot(p.s.slots[0].Load()).way)
+	w := p.wayOf(0)
+	for r := range p.s.slots {
+		if w&copies != 0 && p.wayOf(r)&refused != 0 {
+			return 0
+		}
+	}
+	return w
 }
+
+// wayOf returns what a rank's slot says of the way.
+func (p *peers) wayOf(r int) way { return way(p.s.slot(p.s.slots[r].Load()).way) }
 
 // end records how long a measured call took.
 func (p *peers) end() { p.took = uint32(min(max(time.Since(p.began), 1), math.MaxUint32)) }

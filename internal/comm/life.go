@@ -32,9 +32,8 @@ const (
 )
 
 var (
-	errClosed       = fault(backend.ErrClosed, "the communicator is closed")
-	errBusy         = fault(backend.ErrBusy, "another goroutine is in a collective on this communicator; use Dup to give each its own")
-	errInCollective = fault(backend.ErrBusy, "the communicator was closed during a collective")
+	errClosed = fault(backend.ErrClosed, "the communicator is closed")
+	errBusy   = fault(backend.ErrBusy, "another goroutine is in a collective on this communicator; use Dup to give each its own")
 )
 
 // ended reports whether Close has begun.

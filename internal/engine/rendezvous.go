@@ -19,6 +19,8 @@ import (
 //
 //	Expose: length, address          →  both copy chunks from process to process (memlink.Transfer)
 //
+// If the kernel does not copy the memory of one of the two, the receiver sends a CTS instead.
+//
 // A sender that cancels a message before it has its CTS sends Withdraw: a receive that the message had
 // matched is posted again, in its old place. It takes an exposed message back in the memory of both.
 
@@ -31,12 +33,12 @@ const (
 
 // expose sends an RTS for a message that is copied from process to process, and reports whether it could.
 func (e *Engine) expose(p *peer, o *op, h frame.Header) bool {
-	o.transfer.Owner = o
+	e.put(o, opExposed)
+	o.transfer.Owner, o.transfer.Sender = o, o.token
 	addr, ok := p.mem.Announce(&o.transfer, o.buf)
 	if !ok {
 		return false
 	}
-	e.put(o, opExposed)
 	h.Kind, h.Token, h.Reply = frame.Expose, o.transfer.Token(), addr
 	p.emit(h, nil, o)
 	return true
@@ -105,9 +107,14 @@ func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match
 		e.put(o, opCopying)
 		return true
 	}
-	e.put(o, opTaking)
-	p.emit(frame.Header{Kind: frame.ClearToSend, Token: token, Length: uint64(o.n), Reply: o.token}, nil, nil)
+	e.ask(p, o)
 	return true
+}
+
+// ask sends a CTS.
+func (e *Engine) ask(p *peer, o *op) {
+	e.put(o, opTaking)
+	p.emit(frame.Header{Kind: frame.ClearToSend, Token: o.theirs, Length: uint64(o.n), Reply: o.token}, nil, nil)
 }
 
 // Sent implements memlink.Completer.
@@ -115,7 +122,10 @@ func (p *peer) Sent(t *memlink.Transfer) { p.e.finish(t.Owner.(*op), backend.Sta
 
 // Received implements memlink.Completer.
 func (p *peer) Received(t *memlink.Transfer, err error) {
-	if o := t.Owner.(*op); err != nil {
+	if o := t.Owner.(*op); err == memlink.ErrRefused {
+		o.theirs = t.Sender
+		p.e.ask(p, o)
+	} else if err != nil {
 		p.e.finish(o, backend.Status{}, err)
 	} else {
 		p.e.received(o, o.env, o.size, o.n)
@@ -130,7 +140,7 @@ func (p *peer) Withdrawn(t *memlink.Transfer) error {
 // onClearToSend sends the data that a peer asks for.
 func (e *Engine) onClearToSend(p *peer, h *frame.Header) error {
 	o := e.lookup(h.Token, p.rank)
-	if o == nil || o.state != opRequested { // taken back since
+	if o == nil || o.state != opRequested && (o.state != opExposed || !p.mem.Refused(&o.transfer)) { // taken back since
 		return nil
 	}
 	if h.Length > uint64(len(o.buf)) {

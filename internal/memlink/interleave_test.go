@@ -13,6 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 	"github.com/cohort-hpc/cohort/internal/wait"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
@@ -214,6 +215,7 @@ type transfer struct {
 
 	stale     uint64 // a token that was revoked, and 1: it is tried beside the message
 	withdrawn bool   // Withdraw has returned true
+	refused   bool   // Refused has
 }
 
 // send announces a message and makes progress until it has ended. It withdraws it if withdraw is set.
@@ -231,9 +233,13 @@ func (tr *transfer) send(l *end, withdraw bool) {
 			tr.withdrawn = l.Withdraw(&t)
 			break
 		}
+		state := t.desc.state.Load()
+		if tr.refused = l.Refused(&t); tr.refused {
+			break
+		}
 		if moved, err := l.Step(c); err != nil {
 			tr.x.Errorf("sender: %v", err)
-		} else if !moved {
+		} else if !moved && t.desc.state.Load() == state { // as Refused and Step have seen it
 			word.Yield()
 		}
 	}
@@ -288,21 +294,42 @@ func (tr *transfer) receive(l *end, stop bool, dead func() bool) (taken bool, er
 }
 
 // The words of a transfer: state, claimed and copied of its desc, dst and n of the receiver's. A receive that
-// succeeds has the whole message; whatever happens, no rank touches a buffer that the other's program has back.
+// succeeds has the whole message; whatever happens, no rank touches a buffer that the other's program has back. If the
+// kernel does not copy one of the buffers, both ranks learn that the transfer is refused.
 func TestInterleaveTransfer(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		withdraw, stop bool
+		secret         int // bits: of the sender, of the receiver
 	}{
-		{"to the end", false, false},
-		{"withdrawn", true, false},
-		{"stopped", false, true},
-		{"withdrawn and stopped", true, true},
+		{"to the end", false, false, 0},
+		{"withdrawn", true, false, 0},
+		{"stopped", false, true, 0},
+		{"withdrawn and stopped", true, true, 0},
+		{"secret message", false, false, 1},
+		{"secret buffer", false, false, 2},
+		{"both secret", false, false, 3},
+		{"secret message, withdrawn", true, false, 1},
+		{"secret buffer, stopped", false, true, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			src, dst := make([]byte, message), make([]byte, message)
+			for i, b := range []*[]byte{&src, &dst} {
+				if c.secret>>i&1 != 0 {
+					var err error
+					if *b, err = need.SecretMemory(message); errors.Is(err, errors.ErrUnsupported) {
+						need.Missing(t, "needs memfd_secret")
+					} else if err != nil {
+						t.Fatal(err)
+					}
+					defer unix.Munmap(*b)
+				}
+			}
 			explore(t, interleave.Config{}, func(x *interleave.Run, a, b *end) {
 				want := pattern(message, 1)
-				tr := &transfer{x: x, src: bytes.Clone(want), dst: make([]byte, message)}
+				tr := &transfer{x: x, src: src, dst: dst}
+				copy(src, want)
+				clear(dst)
 				x.Name(&a.mine[0].state, "state")
 				x.Name(&a.mine[0].claimed, "claimed")
 				x.Name(&a.mine[0].copied, "copied")
@@ -310,8 +337,11 @@ func TestInterleaveTransfer(t *testing.T) {
 				var taken bool
 				var err error
 				x.Check(func() error {
-					if ended := taken && !errors.Is(err, errWithdrawn); c.withdraw && !c.stop && tr.withdrawn == ended {
+					if ended := taken && !errors.Is(err, errWithdrawn) && !errors.Is(err, ErrRefused); c.withdraw && !c.stop && tr.withdrawn == ended {
 						return fmt.Errorf("Withdraw returns %v, and the receive has ended: %v, %v", tr.withdrawn, taken, err)
+					}
+					if refused := errors.Is(err, ErrRefused); !c.withdraw && refused != tr.refused || c.secret == 3 && !refused {
+						return fmt.Errorf("the sender's transfer is refused: %v; the receive ends with %v", tr.refused, err)
 					}
 					return nil
 				})

@@ -40,7 +40,8 @@ type desc struct {
 	copied  counter
 	dst     word.Uint64 // where the data go, in the receiver's memory
 	n       word.Uint64 // bytes the receiver takes
-	_       [24]byte
+	op      word.Uint64 // Transfer.Sender
+	_       [16]byte
 }
 
 // counter counts the chunks of one generation of a desc: generation<<32 | count. A rank with another generation

@@ -2,7 +2,9 @@ package memlink
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -18,8 +20,12 @@ import (
 // reading, the sender by writing: the one that has nothing else to do copies more. The receiver sets the
 // state to finished when all chunks are copied.
 //
-//	free → announced (sender) → taken → finished (receiver) → free (sender)
+//	free → announced (sender) → taken → finished or refused (receiver) → free (sender)
 //	          └──────────────────┴→ free (sender)
+//
+// The kernel does not copy all memory from process to process, such as that of memfd_secret. If one of the two cannot
+// copy a chunk, the receiver refuses the transfer as soon as the sender does not copy any more, and asks for the
+// message through the rings.
 //
 // A sender that has to give up frees even the desc of a message that the receiver has taken. The chunks copied
 // so far do not count then, because the receiver cannot finish any more.
@@ -36,7 +42,11 @@ const (
 	descAnnounced
 	descTaken
 	descFinished
+	descRefused
 )
+
+// notCopied is the value of copied if the sender has claimed a chunk and cannot copy it.
+const notCopied = math.MaxUint32
 
 func descState(gen, state uint64) uint64 { return gen<<8 | state }
 
@@ -59,7 +69,8 @@ func chunk(n int, i uint32) (lo, hi int) {
 
 // Transfer is one end of a transfer in progress.
 type Transfer struct {
-	Owner any // the operation that it belongs to
+	Owner  any    // the operation that it belongs to
+	Sender uint64 // the sender's operation, which the receiver asks for the message if it refuses the transfer
 
 	buf    []byte // the message, or where it goes
 	desc   *desc
@@ -69,7 +80,7 @@ type Transfer struct {
 	n      int    // bytes to copy
 	chunks uint32
 	unread bool      // the sender ended before the receiver had read a chunk
-	end    error     // why the receiver gives up
+	end    error     // why the receiver gives up; ErrRefused: something else may still end the receive
 	begun  time.Time // of a receive that is measured
 }
 
@@ -92,6 +103,7 @@ func (l *Link) Announce(t *Transfer, buf []byte) (addr uint64, ok bool) {
 	t.buf, t.gen, t.desc = buf, l.gens[t.idx], &l.mine[t.idx]
 	t.desc.claimed.Store(t.gen << 32)
 	t.desc.copied.Store(t.gen << 32)
+	t.desc.op.Store(t.Sender)
 	t.desc.state.Store(descState(t.gen, descAnnounced))
 	l.sends[t.idx] = t
 	return shmem.Addr(buf), true
@@ -114,13 +126,23 @@ func (l *Link) Revoke(t *Transfer) bool {
 	return true
 }
 
-// Withdraw takes back even a message that the receiver has taken. It returns false if the receiver has
+// Refused reports whether the receiver has refused a transfer, which is over then.
+func (l *Link) Refused(t *Transfer) bool {
+	refused := t.Active() && t.desc.state.Load() == descState(t.gen, descRefused)
+	if refused {
+		l.release(t)
+	}
+	return refused
+}
+
+// Withdraw takes back even a message that the receiver has taken, or refused. It returns false if the receiver has
 // finished; the transfer is over in both cases.
 func (l *Link) Withdraw(t *Transfer) bool {
 	if l.Revoke(t) {
 		return true
 	}
-	withdrawn := t.desc.state.CompareAndSwap(descState(t.gen, descTaken), descState(t.gen, descFree))
+	withdrawn := t.desc.state.CompareAndSwap(descState(t.gen, descTaken), descState(t.gen, descFree)) ||
+		t.desc.state.Load() == descState(t.gen, descRefused)
 	l.release(t)
 	if withdrawn {
 		l.Ring() // the receiver may have stopped, and wait for this
@@ -159,6 +181,7 @@ func (l *Link) Accept(t *Transfer, token, addr uint64, buf []byte) bool {
 	own := &l.mine[token&0xff]
 	own.dst.Store(shmem.Addr(buf))
 	own.n.Store(uint64(len(buf)))
+	t.Sender = d.op.Load()
 	if !d.state.CompareAndSwap(descState(gen, descAnnounced), descState(gen, descTaken)) {
 		return false
 	}
@@ -177,7 +200,7 @@ func (l *Link) Accept(t *Transfer, token, addr uint64, buf []byte) bool {
 
 // Stop ends a receive with err as soon as the sender no longer writes to its buffer.
 func (l *Link) Stop(t *Transfer, err error) {
-	if t.end != nil {
+	if t.end != nil && t.end != ErrRefused {
 		return
 	}
 	t.end = err
@@ -185,6 +208,10 @@ func (l *Link) Stop(t *Transfer, err error) {
 		t.chunks = t.desc.claimed.fill(t.gen, t.chunks)
 	}
 }
+
+// ErrRefused is the error of a receive whose message cannot be copied from process to process. The receiver asks
+// Transfer.Sender for it.
+var ErrRefused = errors.New("the kernel does not copy this memory")
 
 // A Completer is told which transfers have ended.
 type Completer interface {
@@ -202,12 +229,11 @@ func (l *Link) Receiving() bool { return len(l.takes) > 0 }
 func (l *Link) Busy() bool { return len(l.takes) > 0 || len(l.spare) < descs }
 
 // Step copies one chunk of every transfer in progress, and reports whether anything moved. An error means
-// that the peer's memory cannot be accessed although its process exists.
+// that the peer does not keep to the protocol.
 func (l *Link) Step(c Completer) (moved bool, err error) {
-	for i := 0; i < len(l.takes) && err == nil; {
+	for i := 0; i < len(l.takes); {
 		t := l.takes[i]
-		var ended bool
-		if ended, err = l.take(c, t, &moved); ended {
+		if l.take(c, t, &moved) {
 			l.takes = slices.Delete(l.takes, i, i+1)
 			end := t.end
 			t.desc, t.buf = nil, nil
@@ -238,14 +264,14 @@ func (l *Link) Step(c Completer) (moved bool, err error) {
 
 // take moves one receive forward and reports whether it has ended. A receive from a lost rank ends when
 // that rank cannot write to its buffer any more.
-func (l *Link) take(c Completer, t *Transfer, moved *bool) (ended bool, err error) {
+func (l *Link) take(c Completer, t *Transfer, moved *bool) (ended bool) {
 	taken := descState(t.gen, descTaken)
 	if t.desc.state.Load() != taken { // withdrawn: the sender no longer writes
-		if t.end == nil {
+		if t.end == nil || t.end == ErrRefused {
 			t.end = c.Withdrawn(t)
 		}
 		*moved = *moved || t.end != nil
-		return t.end != nil, nil
+		return t.end != nil
 	}
 	if t.chunks > 0 {
 		if i, ok := t.desc.claimed.next(t.gen, t.chunks); ok {
@@ -256,30 +282,39 @@ func (l *Link) take(c Completer, t *Transfer, moved *bool) (ended bool, err erro
 			t.desc.copied.next(t.gen, t.chunks) // if it failed, no one else copies this chunk
 			if err != nil && t.desc.state.Load() == taken {
 				if !shmem.Gone(err) {
-					return false, err
+					l.Stop(t, ErrRefused)
+					return false
 				}
 				l.Ended(nil)
 				t.chunks, t.unread = t.desc.claimed.fill(t.gen, t.chunks), true
 				t.end = c.Withdrawn(t)
-				return false, nil
+				return false
 			}
 		}
-		if v := t.desc.copied.Load(); v>>32 == t.gen && uint32(v) < t.chunks && !l.dead() {
-			return false, nil
+		v := t.desc.copied.Load()
+		if v>>32 == t.gen && uint32(v) < t.chunks && !l.dead() {
+			return false
+		}
+		if uint32(v) == notCopied {
+			l.Stop(t, ErrRefused)
 		}
 		if l.dead() && t.end == nil && (t.unread || uint32(t.desc.copied.Load()) < chunkCount(t.n)) {
-			return false, nil // the loss of the peer stops it
+			return false // the loss of the peer stops it
 		}
 	}
 	*moved = true
-	if !t.desc.state.CompareAndSwap(taken, descState(t.gen, descFinished)) {
-		return false, nil
+	last := descFinished
+	if t.end == ErrRefused {
+		last = descRefused
+	}
+	if !t.desc.state.CompareAndSwap(taken, descState(t.gen, last)) {
+		return false
 	}
 	l.Ring()
 	if !t.begun.IsZero() && t.end == nil {
 		l.pace.copied(t.n, l.pace.now().Sub(t.begun))
 	}
-	return true, nil
+	return true
 }
 
 // help copies a part of a message that the receiver has taken.
@@ -302,9 +337,11 @@ func (l *Link) help(t *Transfer) (bool, error) {
 		l.Ended(nil)
 		return true, nil
 	} else if err != nil {
-		return true, err
+		t.desc.claimed.fill(t.gen, chunks) // this rank copies no more
+		t.desc.copied.fill(t.gen, notCopied)
+	} else {
+		t.desc.copied.next(t.gen, chunks)
 	}
-	t.desc.copied.next(t.gen, chunks)
 	if uint32(t.desc.claimed.Load()) >= chunks { // no chunk is left: the receiver may be waiting for this one
 		l.Ring()
 	}

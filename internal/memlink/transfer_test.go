@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // completer notes which transfers have ended.
@@ -338,28 +336,44 @@ func TestHelpForDeadReceiverIsNoError(t *testing.T) {
 	}
 }
 
-func TestUnreadableMemoryIsError(t *testing.T) {
-	a, b := pair(t, Config{Data: 4096, Copies: true})
-	s := &Transfer{}
-	a.Announce(s, make([]byte, 4000))
-	b.Accept(&Transfer{}, s.Token(), 8, make([]byte, 4000))
-	if _, err := b.Step(newCompleter()); err == nil || shmem.Gone(err) || !strings.Contains(err.Error(), "reading the memory of process") {
-		t.Errorf("address 8 is read: %v", err)
+// Address 8 stands for memory that the kernel does not copy.
+func TestTransferThatCannotCopyIsRefused(t *testing.T) {
+	why := errors.New("because of the test")
+	for how, want := range []error{ErrRefused, ErrRefused, why} {
+		senderWrites := how == 1
+		a, b := pair(t, Config{Data: 4096, Copies: true})
+		s, r := &Transfer{Sender: 77}, &Transfer{}
+		addr, _ := a.Announce(s, make([]byte, 100000))
+		as, bs := newCompleter(), newCompleter()
+		if senderWrites {
+			b.Accept(r, s.Token(), addr, make([]byte, 100000))
+			b.mine[s.idx].dst.Store(8)
+			step(t, a, as)
+		} else {
+			b.Accept(r, s.Token(), 8, make([]byte, 100000))
+		}
+		for len(bs.received) == 0 {
+			if a.Refused(s) {
+				t.Fatal("the transfer is refused before the receiver has ended it")
+			}
+			if step(t, b, bs); want == why {
+				b.Stop(r, why)
+			}
+		}
+		if bs.received[r] != want || r.Sender != 77 || a.Refused(s) != (want == ErrRefused) || step(t, a, as) != (want == why) {
+			t.Errorf("how %d: the receive ends with %v, for %d", how, bs.received, r.Sender)
+		}
+		idle(t, a, b)
 	}
-	for _, c := range []struct {
-		dst, n uint64
-		want   string
-	}{
-		{8, 4000, "writing to the memory of process"},
-		{shmem.Addr(make([]byte, 1)), 4001, "takes 4001 bytes of a message of 4000"},
-		{8, 1<<64 - 1, "takes 18446744073709551615 bytes"},
-	} {
+}
+
+func TestReceiverThatTakesTooMuchIsError(t *testing.T) {
+	for _, n := range []uint64{4001, 1<<64 - 1} {
 		a, b := pair(t, Config{Data: 4096, Copies: true})
 		s, _ := started(t, a, b, make([]byte, 4000), make([]byte, 4000))
-		b.mine[s.idx].dst.Store(c.dst)
-		b.mine[s.idx].n.Store(c.n)
-		if _, err := a.Step(newCompleter()); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%d bytes to %#x: %v, want %q", c.n, c.dst, err, c.want)
+		b.mine[s.idx].n.Store(n)
+		if _, err := a.Step(newCompleter()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("takes %d bytes of a message of 4000", n)) {
+			t.Errorf("the receiver takes %d bytes: %v", n, err)
 		}
 	}
 }

@@ -82,5 +82,8 @@ func CPUs() ([16]uint64, error) { return [16]uint64{}, errOther }
 // Gone returns false: there are no peers.
 func Gone(error) bool { return false }
 
+// Copyable reports true: nothing is copied here.
+func Copyable([]byte) bool { return true }
+
 // Runs returns false: nothing is known.
 func Runs(int) bool { return false }

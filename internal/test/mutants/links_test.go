@@ -127,10 +127,26 @@ var linkMutants = []mutant{
 		return false // own`,
 		why: "a revoked message changes where the next one goes", test: "internal/memlink TestInterleaveTransferAgain"},
 	{file: "internal/memlink/transfer.go",
-		old: `	withdrawn := t.desc.state.CompareAndSwap(descState(t.gen, descTaken), descState(t.gen, descFree))`,
+		old: `	withdrawn := t.desc.state.CompareAndSwap(descState(t.gen, descTaken), descState(t.gen, descFree)) ||`,
 		new: `	withdrawn := t.desc.state.Load() == descState(t.gen, descTaken)
-	t.desc.state.Store(descState(t.gen, descFree))`,
+	t.desc.state.Store(descState(t.gen, descFree))
+	withdrawn = withdrawn ||`,
 		why: "Withdraw looks and then acts", test: "internal/memlink TestInterleaveTransfer"},
+	{file: "internal/memlink/transfer.go",
+		old: `	withdrawn := t.desc.state.CompareAndSwap(descState(t.gen, descTaken), descState(t.gen, descFree)) ||
+		t.desc.state.Load() == descState(t.gen, descRefused)`,
+		new: `	withdrawn := t.desc.state.Load() == descState(t.gen, descRefused) ||
+		t.desc.state.CompareAndSwap(descState(t.gen, descTaken), descState(t.gen, descFree))`,
+		why: "a message that is refused just then counts as received", test: "internal/memlink TestInterleaveTransfer"},
+	{file: "internal/memlink/transfer.go",
+		old: `		t.desc.claimed.fill(t.gen, chunks) // this rank copies no more
+`,
+		new: ``,
+		why: "a sender copies into a buffer of a refused transfer", test: "internal/memlink TestInterleaveTransfer"},
+	{file: "internal/memlink/transfer.go",
+		old: `t.end != nil && t.end != ErrRefused {`,
+		new: `t.end != nil {`,
+		why: "a refused receive cannot be stopped", test: "internal/memlink TestTransferThatCannotCopyIsRefused", plain: true},
 	{file: "internal/memlink/transfer.go",
 		old: `l.dead() || l.cfg.Kill == nil:`,
 		new: `l.dead() || l.cfg.Kill != nil:`,
