@@ -41,8 +41,8 @@ func place(cfg Config) ([][]int, error) {
 	return sets, nil
 }
 
-// describe formats where workers are pinned: "4 workers pinned to cores: 0-3 to processors 0-3, one
-// each; memory local".
+// describe formats where workers are pinned, with the processors of each: "4 workers pinned to NUMA domains: processors
+// 0-1 0-1 2-3 2-3; memory local".
 func describe(cfg Config, workers []*worker) string {
 	n := len(workers)
 	s := fmt.Sprintf("%d workers", n)
@@ -65,44 +65,19 @@ func describe(cfg Config, workers []*worker) string {
 	case cfg.Pin == NUMA:
 		s += " to NUMA domains"
 	}
-	var parts []string
+	var sets []string
 	var all []int // processors
 	pinned := 0   // workers
-	for lo := 0; lo < n; {
-		// Join neighbors that have the same processors, or successive single ones.
-		same, rising := lo+1, lo+1
-		for same < n && slices.Equal(workers[same].cpus, workers[lo].cpus) {
-			same++
+	for _, w := range workers {
+		if len(w.cpus) == 0 {
+			sets = append(sets, "any")
+			continue
 		}
-		for rising < n && len(workers[lo].cpus) == 1 && slices.Equal(workers[rising].cpus, []int{workers[rising-1].cpus[0] + 1}) {
-			rising++
-		}
-		hi := max(same, rising)
-		who := make([]int, 0, hi-lo)
-		var cpus []int
-		for _, w := range workers[lo:hi] {
-			who = append(who, w.id)
-			cpus = append(cpus, w.cpus...)
-		}
-		part := topo.NewCPUSet(who...).String()
-		if len(cpus) == 0 {
-			part += " free"
-		} else {
-			pinned += hi - lo
-			all = append(all, cpus...)
-			word := " to processors "
-			if len(topo.NewCPUSet(cpus...)) == 1 {
-				word = " to processor "
-			}
-			part += word + topo.NewCPUSet(cpus...).String()
-		}
-		if rising > same {
-			part += ", one each"
-		}
-		parts = append(parts, part)
-		lo = hi
+		pinned++
+		all = append(all, w.cpus...)
+		sets = append(sets, topo.NewCPUSet(w.cpus...).String())
 	}
-	s += ": " + strings.Join(parts, "; ")
+	s += ": processors " + strings.Join(sets, " ")
 	if pinned > len(topo.NewCPUSet(all...)) {
 		s += "; more workers than processors"
 	}

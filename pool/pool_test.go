@@ -258,17 +258,15 @@ func TestDescribeNamesPinning(t *testing.T) {
 		{Config{Pin: None}, []*worker{on(0)}, "1 worker, not pinned"},
 		{Config{Pin: None}, []*worker{on(0), on(1)}, "2 workers, not pinned"},
 		{Config{Pin: Cores}, []*worker{on(0, 4), on(1, 5), on(2, 6)},
-			"3 workers pinned to cores: 0-2 to processors 4-6, one each; memory local"},
+			"3 workers pinned to cores: processors 4 5 6; memory local"},
 		{Config{Pin: Cores}, []*worker{on(0, 0, 8), on(1, 1, 9)},
-			"2 workers pinned to cores: 0 to processors 0,8; 1 to processors 1,9; memory local"},
+			"2 workers pinned to cores: processors 0,8 1,9; memory local"},
 		{Config{Pin: Cores}, []*worker{on(0, 0), on(1, 0), on(2, 1)},
-			"3 workers pinned to cores: 0-1 to processor 0; 2 to processor 1; more workers than processors; memory local"},
-		{Config{Pin: Cores}, []*worker{on(0, 0), on(1, 1), on(2, 0), on(3, 1)},
-			"4 workers pinned to cores: 0-1 to processors 0-1, one each; 2-3 to processors 0-1, one each; more workers than processors; memory local"},
+			"3 workers pinned to cores: processors 0 0 1; more workers than processors; memory local"},
 		{Config{Pin: NUMA}, []*worker{on(0, 0, 1), on(1, 0, 1), on(2, 2, 3), on(3, 2, 3)},
-			"4 workers pinned to NUMA domains: 0-1 to processors 0-1; 2-3 to processors 2-3; memory local"},
+			"4 workers pinned to NUMA domains: processors 0-1 0-1 2-3 2-3; memory local"},
 		{Config{CPUs: [][]int{{3}, nil}}, []*worker{on(0, 3), on(1)},
-			"2 workers pinned: 0 to processor 3; 1 free; memory local"},
+			"2 workers pinned: processors 3 any; memory local"},
 	} {
 		if got := describe(c.cfg, c.workers); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
@@ -276,7 +274,7 @@ func TestDescribeNamesPinning(t *testing.T) {
 	}
 	forbidden := on(0, 1)
 	forbidden.policy = errors.New("forbidden")
-	if got := describe(Config{Pin: Cores}, []*worker{forbidden}); got != "1 worker pinned to cores: 0 to processor 1; memory policy not changed: forbidden" {
+	if got := describe(Config{Pin: Cores}, []*worker{forbidden}); got != "1 worker pinned to cores: processors 1; memory policy not changed: forbidden" {
 		t.Error(got)
 	}
 	if got, want := open(t, Config{Threads: 2, Pin: None}).Describe(), "2 workers, not pinned"; got != want {
