@@ -212,7 +212,7 @@ func (s *starting) StartCollective(c *backend.Call) (backend.Operation, error) {
 	if c.Err != nil || s.decline {
 		return nil, c.Err
 	}
-	var op *sched.Op
+	var op backend.Operation
 	var err error
 	if c.Form == backend.Persistent {
 		s.prepared++

@@ -153,7 +153,10 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 	k := c.core
 	tr := k.traceOf(call, backend.Nonblocking)
 	t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
-	op, err := k.startOp(call)
+	op, err := k.startByBackend(call)
+	if op == nil && err == nil {
+		op, err = k.runner.Start(call)
+	}
 	if err != nil {
 		k.life.leave()
 		k.ended(t, err)
@@ -166,17 +169,6 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 	k.launched(launched{q: q})
 	k.life.leave()
 	return q, nil
-}
-
-func (k *core) startOp(call *backend.Call) (backend.Operation, error) {
-	if op, err := k.startByBackend(call); op != nil || err != nil {
-		return op, err
-	}
-	op, err := k.runner.Start(call)
-	if err != nil {
-		return nil, err
-	}
-	return op, nil
 }
 
 // startByBackend passes a copy of a nonblocking or persistent call to the backend, which keeps the
@@ -217,11 +209,7 @@ func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operatio
 	if op, err := k.startByBackend(call); op != nil || err != nil {
 		return op, err
 	}
-	op, err := k.runner.Prepare(call)
-	if err != nil {
-		return nil, err
-	}
-	return op, nil
+	return k.runner.Prepare(call)
 }
 
 // collError wraps the error of a collective. If the ranks passed different counts, it says what this one passed.

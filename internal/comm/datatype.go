@@ -82,14 +82,10 @@ func NewTypes(float16, bfloat16 reflect.Type, locElem func(t reflect.Type) (refl
 // Of returns the Datatype of a type, or an ErrType that names the part of it that cannot be sent. It
 // allocates only the first time it sees a type.
 func (x *Types) Of(t reflect.Type) (*backend.Datatype, error) {
-	d := goKinds[t.Kind()]
-	if d == nil {
-		return x.layoutOf(t)
+	if d := x.number(t); d != nil {
+		return d, nil
 	}
-	if d.Kind == backend.Uint16 {
-		d = x.kindOf16(t)
-	}
-	return d, nil
+	return x.layoutOf(t)
 }
 
 // kindOf16 distinguishes the three types of kind uint16.

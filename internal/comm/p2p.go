@@ -200,9 +200,10 @@ func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, by
 	return q
 }
 
-// finish waits for a request of the job and returns it to the pool, unless it could not be ended.
+// finish waits for a request of the job and returns it to the pool, unless it could not be ended. The backend does not
+// use its parts afterwards.
 func (c *Comm) finish(p *pending) (backend.Status, error) {
-	if why := c.core.bc.Await(c.bound, &p.req); why != nil && !c.core.withdraw(&p.req, why) {
+	if why := c.core.bc.Await(c.bound, &p.req); why != nil && !c.core.end(&p.req, why) {
 		return backend.Status{}, why
 	}
 	st, err := p.received()
@@ -215,31 +216,19 @@ func (p *pending) received() (backend.Status, error) {
 	return p.req.Status, typed(p.req.Status, p.typ, p.req.Err)
 }
 
-// cancel cancels a request. It returns false if the request is still under way: a matched message is
-// about to arrive, but a stopped peer must not delay a deadline, and the buffer may then be in use.
-func (k *core) cancel(q *backend.Request) bool {
+// end ends a request because of why, which becomes its error if it had not matched. A matched message is about to arrive,
+// but a stopped peer must not delay a deadline. If the request is still under way then, end breaks the communicator, so
+// that nothing uses the buffer any more, and returns false.
+func (k *core) end(q *backend.Request, why error) bool {
 	k.bc.Cancel(q)
-	return q.Ready() || k.bc.Await(&backend.Bound{Timeout: sched.Grace}, q) == nil
-}
-
-// withdraw is cancel because of why, which becomes the request's error if it had not matched.
-func (k *core) withdraw(q *backend.Request, why error) bool {
-	if !k.cancel(q) {
+	if !q.Ready() && k.bc.Await(&backend.Bound{Timeout: sched.Grace}, q) != nil {
+		k.bc.Break(why)
 		return false
 	}
 	if errors.Is(q.Err, backend.ErrCanceled) {
 		q.Err = why
 	}
 	return true
-}
-
-// end is withdraw that breaks the communicator if the request is still under way. Nothing uses its buffer then.
-func (k *core) end(q *backend.Request, why error) bool {
-	ended := k.withdraw(q, why)
-	if !ended {
-		k.bc.Break(why)
-	}
-	return ended
 }
 
 // RecvAlloc receives a message into memory that alloc returns for the number of its elements.

@@ -32,7 +32,7 @@ func (c *Comm) sendParts(typ *backend.Datatype, buf []byte, parts backend.Parts,
 	p.req.Begin()
 	p.req.Parts = parts
 	c.core.bc.Isend(&p.req, buf, dest, tag, backend.Standard.Of(typ.Elems()))
-	_, err := c.finishParts(p)
+	_, err := c.finish(p)
 	return err
 }
 
@@ -48,28 +48,12 @@ func (c *Comm) RecvParts(op string, typ *backend.Datatype, buf []byte, parts bac
 			p.req.Begin()
 			p.req.Parts, p.typ = parts, typ
 			k.bc.Irecv(&p.req, buf, source, backendTag(tag))
-			st, err = c.finishParts(p)
-			return err
+			st, err = c.finish(p)
+			return k.arrived(err)
 		})
 	}
 	if err != nil {
 		return st, c.Failed(op, source, tag, err)
 	}
 	return st, nil
-}
-
-// finishParts is finish of a message with parts. The backend does not use the parts afterwards.
-func (c *Comm) finishParts(p *pending) (backend.Status, error) {
-	k := c.core
-	if why := k.bc.Await(c.bound, &p.req); why != nil {
-		if p.typ != nil {
-			why = k.arrived(why)
-		}
-		if !k.end(&p.req, why) {
-			return backend.Status{}, why
-		}
-	}
-	st, err := p.received()
-	k.job.put(p)
-	return st, err
 }

@@ -89,10 +89,10 @@ func (c *Comm) SendrecvParts(typ *backend.Datatype, send []byte, out backend.Par
 			copies.Put(kept)
 		}
 	}
-	st, err := c.finishParts(p)
+	st, err := c.finish(p)
 	k.ended(t, err)
 	if err != nil {
-		return st, c.Failed(op, source, recvTag, err)
+		return st, c.Failed(op, source, recvTag, k.arrived(err))
 	}
 	return st, nil
 }

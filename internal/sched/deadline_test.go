@@ -34,7 +34,7 @@ func TestCompletionBesideDeadlineIsOneOfBoth(t *testing.T) {
 		listens := make(chan struct{})
 		errs := ranks(t, 2, func(bc backend.Comm, r *sched.Runner) error {
 			call := allreduce(1, []int64{1}, []int64{0}, sum)
-			var p *sched.Op
+			var p backend.Operation
 			if form == "persistent" {
 				bc0 := bc
 				if bc.Rank() == 0 {

@@ -88,7 +88,7 @@ func (r *Runner) do(b *backend.Bound, o *Op, s *coll.Schedule, check bool) error
 }
 
 // Start makes a nonblocking collective call. The call is copied.
-func (r *Runner) Start(call *backend.Call) (*Op, error) {
+func (r *Runner) Start(call *backend.Call) (backend.Operation, error) {
 	o := r.take()
 	o.call = *call
 	s, err := r.schedule(&o.call, true, true)
@@ -135,7 +135,7 @@ func (o *Op) Release() {
 
 // Prepare makes a persistent operation after the ranks' calls have been found equal, so that
 // starting it only moves data. All ranks call Prepare in the same order.
-func (r *Runner) Prepare(call *backend.Call) (*Op, error) {
+func (r *Runner) Prepare(call *backend.Call) (backend.Operation, error) {
 	o := r.take()
 	o.call = *call
 	s, err := r.schedule(&o.call, false, false)
@@ -169,8 +169,8 @@ func (r *Runner) schedule(call *backend.Call, check, cached bool) (*coll.Schedul
 
 // Wait waits until the operation is complete and returns nil, whether it succeeded or not. If
 // b ends first the operation is given up, and Wait returns what End does.
-func Wait(b *backend.Bound, o *Op) error {
-	if err := o.r.comm.Await(b, o); err != nil {
+func Wait(b *backend.Bound, o backend.Operation) error {
+	if err := o.(*Op).r.comm.Await(b, o); err != nil {
 		return o.End(err)
 	}
 	return nil

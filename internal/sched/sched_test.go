@@ -101,7 +101,7 @@ func TestOperationsCompleteInAnyOrder(t *testing.T) {
 	const many = 20
 	for _, n := range sizes {
 		noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
-			ops := make([]*sched.Op, many)
+			ops := make([]backend.Operation, many)
 			recv := make([][]int64, many)
 			for i := range many {
 				recv[i] = make([]int64, 300)
@@ -134,7 +134,7 @@ func TestOperationsCompleteInAnyOrder(t *testing.T) {
 }
 
 // prepare makes a persistent operation as its callers do.
-func prepare(r *sched.Runner, call *backend.Call) (*sched.Op, error) {
+func prepare(r *sched.Runner, call *backend.Call) (backend.Operation, error) {
 	if _, err := r.Agree(nil, call); err != nil {
 		return nil, err
 	}
