@@ -138,33 +138,20 @@ type notices struct {
 }
 
 // notify completes o's request, or leaves that to the goroutine that calls Notify now.
-// Without an o it completes those that a goroutine which panicked has left.
 func (r *rank) notify(o *op) {
 	q := &r.notices
 	q.mu.Lock()
-	if o != nil {
-		o.next = nil
-		if q.last == nil {
-			q.first = o
-		} else {
-			q.last.next = o
-		}
-		q.last = o
+	if o.next = nil; q.last == nil {
+		q.first = o
+	} else {
+		q.last.next = o
 	}
+	q.last = o
 	if q.notifying {
 		q.mu.Unlock()
 		return
 	}
 	q.notifying = true
-	panicked := true
-	defer func() {
-		if panicked { // the next notify goes on with the others
-			q.mu.Lock()
-			q.notifying = false
-			q.mu.Unlock()
-			r.crew.Ask()
-		}
-	}()
 	for q.first != nil {
 		o := q.first
 		if q.first = o.next; q.first == nil {
@@ -177,6 +164,6 @@ func (r *rank) notify(o *op) {
 		r.crew.Ask()
 		q.mu.Lock()
 	}
-	q.notifying, panicked = false, false
+	q.notifying = false
 	q.mu.Unlock()
 }

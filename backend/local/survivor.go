@@ -83,7 +83,4 @@ func (j *job) fail(rank int, err error) {
 	for _, g := range groups {
 		g.sweep()
 	}
-	for _, r := range j.ranks {
-		r.notify(nil) // what goroutines that panicked have left
-	}
 }
