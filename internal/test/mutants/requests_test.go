@@ -80,4 +80,17 @@ var requestMutants = []mutant{
 		old: `v == success || v != nil && o.silent.Load()`,
 		new: `v != nil`,
 		why: "an operation is ready while its messages are pending", test: "internal/sched TestInterleaveEndAgainstCompletion"},
+	{file: "internal/comm/group.go",
+		old: `all.number != mine.number {`,
+		new: `all.number == 0 {`,
+		why: "a member takes the answer to an earlier call", test: "internal/comm TestInterleaveCreateGroupAgain"},
+	{file: "internal/comm/group.go",
+		old: `x.number != g.taken[i]+1 || x.id != mine.id`,
+		new: `x.id != mine.id`,
+		why: "the leader takes the claim of another call", test: "internal/comm TestInterleaveCreateGroupAgain"},
+	{file: "internal/comm/group.go",
+		old: `		k.claims[from] = x
+`,
+		new: ``,
+		why: "a claim is lost with the call that has not answered it", test: "internal/comm TestInterleaveCreateGroupAgain"},
 }
