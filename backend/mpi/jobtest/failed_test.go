@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -276,11 +277,19 @@ func TestTimeoutAfterRankHasLeft(t *testing.T) {
 	toldOfFailure(t, "times-out", 2)
 }
 
+// openMPI is held by the test whose job runs under Open MPI's launcher. Launchers share a folder, which one may remove while
+// another starts.
+var openMPI sync.Mutex
+
 // toldOfFailure starts a program of which one rank fails and the others sign, with tools in C if there are any.
 func toldOfFailure(t *testing.T, program string, ranks int, tools ...string) {
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // these jobs wait
+			if name == "openmpi" {
+				openMPI.Lock()
+				defer openMPI.Unlock()
+			}
 			signs := t.TempDir()
 			env := []string{signsVariable + "=" + signs}
 			for _, tool := range tools {

@@ -341,7 +341,6 @@ func TestRecoveryWithStandIn(t *testing.T) {
 	}
 	preload := "LD_PRELOAD=" + compiledC(t, mpicc(t, "openmpi"), string(source), "ulfm.so", "-shared", "-fPIC")
 	run := func(t *testing.T, n int, program string, env ...string) ended {
-		t.Parallel() // these jobs wait
 		return start(t, "openmpi", n, program, append(env, preload, ulfm+"="+t.TempDir())...)
 	}
 	recovers(t, run)
