@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"testing"
 )
@@ -84,4 +85,18 @@ func TestJoinErrorsKeepsOwnErrorIfItFails(t *testing.T) {
 	if err := JoinErrors(nil, errMade); wantErr("nil communicator", err, errMade, ErrComm) != nil {
 		t.Error(err)
 	}
+}
+
+// Every rank can tell that a file of another rank does not exist.
+func TestJoinErrorsCarriesErrorsOfTheSystem(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		var mine error
+		if w.Rank() == 1 {
+			_, mine = os.Open(t.Name())
+		}
+		if err := JoinErrors(w, mine); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrInternal) || !strings.Contains(err.Error(), "rank 1: open "+t.Name()) {
+			return fmt.Errorf("got %w, want %v of rank 1", err, fs.ErrNotExist)
+		}
+		return nil
+	})
 }

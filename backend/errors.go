@@ -3,8 +3,11 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Every failure wraps one of these sentinels. The root package exports them under
@@ -35,15 +38,19 @@ var (
 )
 
 // sentinels gives every sentinel a code that processes exchange. The code is the
-// position, so new sentinels go to the end.
+// position, so new sentinels go to the end. An error of the system has errnoCode plus its number.
 var sentinels = [...]error{
 	nil, ErrBuffer, ErrCount, ErrType, ErrTag, ErrRank, ErrRoot, ErrOp, ErrTruncate, ErrComm,
 	ErrClosed, ErrBusy, ErrRequest, ErrWin, ErrAlloc, ErrInit, ErrNotSupported, ErrTimeout,
-	ErrCanceled, ErrPeerLost, ErrMismatch, ErrBroken, ErrInternal,
+	ErrCanceled, ErrPeerLost, ErrMismatch, ErrBroken, ErrInternal, io.ErrUnexpectedEOF,
 }
 
-// Code returns the code of the first sentinel that err wraps: 0 for nil, that of
-// ErrInternal for an error that wraps none.
+const errnoCode = 128
+
+var internalCode = uint8(slices.Index(sentinels[:], ErrInternal))
+
+// Code returns the code of the first sentinel that err wraps, or else of its error of the system: 0 for nil,
+// that of ErrInternal for an error that wraps none.
 func Code(err error) uint8 {
 	if err == nil {
 		return 0
@@ -53,16 +60,22 @@ func Code(err error) uint8 {
 			return uint8(i + 1)
 		}
 	}
-	return uint8(len(sentinels) - 1)
+	if no := syscall.Errno(0); errors.As(err, &no) && 0 < no && no < errnoCode {
+		return errnoCode + uint8(no)
+	}
+	return internalCode
 }
 
-// Sentinel returns the sentinel with this code: nil for 0, ErrInternal for an
+// Sentinel returns the sentinel with this code, or the error of the system: nil for 0, ErrInternal for an
 // unknown code.
 func Sentinel(code uint8) error {
-	if int(code) >= len(sentinels) {
-		return ErrInternal
+	switch {
+	case int(code) < len(sentinels):
+		return sentinels[code]
+	case code > errnoCode:
+		return syscall.Errno(code - errnoCode)
 	}
-	return sentinels[code]
+	return ErrInternal
 }
 
 // Fault is an error with a sentinel and a text. errors.Is compares it by its
@@ -91,6 +104,35 @@ func AsFault(err error) *Fault {
 func (f *Fault) Encode(most int) []byte {
 	return append([]byte{Code(f.Sentinel)}, f.Text[:min(len(f.Text), most-1)]...)
 }
+
+// EncodeError returns what tells any error to another rank, in most bytes. It is nil for nil.
+func EncodeError(err error, most int) []byte {
+	if err == nil {
+		return nil
+	}
+	code, text := Code(err), err.Error()
+	if !errors.Is(err, Sentinel(code)) {
+		code = 0 // it wraps none
+	}
+	return append([]byte{code}, text[:min(len(text), most-1)]...)
+}
+
+// DecodeError is the inverse of EncodeError. Its result has the text of the error, and wraps its sentinel.
+func DecodeError(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	return &otherError{strings.ToValidUTF8(string(b[1:]), ""), Sentinel(b[0])}
+}
+
+// otherError is an error of another rank. The text includes that of the sentinel.
+type otherError struct {
+	text     string
+	sentinel error
+}
+
+func (e *otherError) Error() string { return e.text }
+func (e *otherError) Unwrap() error { return e.sentinel }
 
 // DecodeFault is the inverse of Encode. Its result has a sentinel, whatever b is.
 func DecodeFault(b []byte) *Fault {

@@ -69,5 +69,5 @@ const (
 	StepSummary    = "summary"
 )
 
-// steps lists the steps; a vote contains an index.
+// steps lists the steps; ranks exchange an index.
 var steps = []string{StepBackend, StepTopology, StepNode, StepPool, StepSolvers, StepNUMA, StepWorkspaces, StepSummary}

@@ -16,8 +16,8 @@ import (
 // Collective: all processes of the job call it, once. The ranks may differ in their number
 // of threads.
 //
-// Errors: a [StepError]. If another rank failed, the error wraps [cohort.ErrInit], names that
-// rank, and has the text of its error.
+// Errors: a [StepError]. If another rank failed, the error names that rank, and has the text and
+// the sentinel of its error.
 //
 // Deadline: Start fails if ctx ends first. Afterwards the operations of the world end when ctx
 // does, as for [cohort.Init].
@@ -96,7 +96,7 @@ func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 		resolved, err = pool.Config{Threads: cfg.Threads, Pin: cfg.Pin}.Resolved()
 		return err
 	})
-	if _, err := agree(e.World, vote{}, f); err != nil {
+	if err := agree(e.World, f); err != nil {
 		return err
 	}
 
@@ -127,15 +127,7 @@ func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 		notes = e.notes(plan)
 		return nil
 	})
-	mine := vote{threads: int32(resolved.Threads)}
-	if plan != nil {
-		mine.crowding = int32(plan.Crowding)
-		if p.partly && plan.Policy != topo.None {
-			mine.partly = 1
-		}
-	}
-	votes, err := agree(e.World, mine, f)
-	if err != nil {
+	if err := agree(e.World, f); err != nil {
 		return err
 	}
 
@@ -145,20 +137,24 @@ func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 		}
 		return e.makeWorkspaces(cfg.Workspace)
 	})
-	if _, err := agree(e.World, vote{}, f); err != nil {
+	if err := agree(e.World, f); err != nil {
 		return err
 	}
 
+	all := make([]share, e.World.Size())
+	mine := share{Threads: resolved.Threads, Crowding: plan.Crowding, Partly: p.partly && plan.Policy != topo.None}
+	if err := cohort.Allgather(e.World, []share{mine}, all); err != nil {
+		return &StepError{Step: StepSummary, Rank: cohort.Undefined, Err: err}
+	}
 	f.try(ctx, StepSummary, func() error {
-		e.summarize(plan, votes, notes)
+		e.summarize(plan, all, notes)
 		if cfg.Summary == nil || e.World.Rank() != 0 {
 			return nil
 		}
 		_, err := fmt.Fprintln(cfg.Summary, e.Summary)
 		return err
 	})
-	_, err = agree(e.World, vote{}, f)
-	return err
+	return agree(e.World, f)
 }
 
 // joinNode makes the node's communicator and finds the rank's place on the node.

@@ -29,29 +29,36 @@ func (e *Env) notes(plan *topo.Plan) []string {
 	return notes
 }
 
-// summarize fills in the summary from this rank's data and the votes of all ranks.
-func (e *Env) summarize(plan *topo.Plan, votes []vote, notes []string) {
+// share is what a rank tells the others about its part of the processors.
+type share struct {
+	Threads  int
+	Crowding topo.Crowding
+	Partly   bool // pinned to processors of which other ranks may use some
+}
+
+// summarize fills in the summary from this rank's data and the shares of all ranks.
+func (e *Env) summarize(plan *topo.Plan, all []share, notes []string) {
 	s := e.Topology.Summary()
 	s.Threads, s.Policy, s.Notes = e.Pool.Workers(), plan.Policy, notes
 	rank := e.World.Rank()
 	if rank == 0 {
 		s.Sets = plan.Sets[e.LocalRank][:s.Threads]
 	}
-	fewest, most := votes[0].threads, votes[0].threads
+	fewest, most := all[0].Threads, all[0].Threads
 	var crowded, partly []int
-	for r, v := range votes {
-		fewest, most = min(fewest, v.threads), max(most, v.threads)
-		if topo.Crowding(v.crowding) == topo.TakingTurns {
+	for r, s := range all {
+		fewest, most = min(fewest, s.Threads), max(most, s.Threads)
+		if s.Crowding == topo.TakingTurns {
 			crowded = append(crowded, r)
 		}
-		if v.partly != 0 {
+		if s.Partly {
 			partly = append(partly, r)
 		}
 	}
 	if fewest < most {
 		s.Notes = append(s.Notes, fmt.Sprintf("ranks have %d to %d threads", fewest, most))
 	}
-	if len(crowded) > 0 && topo.Crowding(votes[rank].crowding) != topo.TakingTurns {
+	if len(crowded) > 0 && all[rank].Crowding != topo.TakingTurns {
 		s.Notes = append(s.Notes, fmt.Sprintf("more threads than processors for ranks %s", topo.NewCPUSet(crowded...)))
 	}
 	if len(partly) > 0 {

@@ -15,24 +15,24 @@ import (
 // The summary of rank 0 notes where ranks of other nodes differ: in their number of threads, and in
 // having more threads than processors.
 func TestSummaryNotesDifferencesOfRanks(t *testing.T) {
-	const turns = int32(topo.TakingTurns)
+	const turns = topo.TakingTurns
 	for _, k := range []struct {
-		votes   []vote
+		ranks   []share
 		want    []string
 		wantNot []string
 	}{
-		{[]vote{{threads: 1}, {threads: 1}}, []string{"1 thread per rank, not pinned"}, []string{"ranks have", "more threads", "share some"}},
-		{[]vote{{threads: 1}, {threads: 4}, {threads: 2}}, []string{"ranks have 1 to 4 threads"}, []string{"more threads"}},
+		{[]share{{Threads: 1}, {Threads: 1}}, []string{"1 thread per rank, not pinned"}, []string{"ranks have", "more threads", "share some"}},
+		{[]share{{Threads: 1}, {Threads: 4}, {Threads: 2}}, []string{"ranks have 1 to 4 threads"}, []string{"more threads"}},
 		{
-			[]vote{{threads: 1}, {threads: 1, crowding: turns}, {threads: 1, crowding: turns}, {threads: 1}, {threads: 1, crowding: turns}},
+			[]share{{Threads: 1}, {Threads: 1, Crowding: turns}, {Threads: 1, Crowding: turns}, {Threads: 1}, {Threads: 1, Crowding: turns}},
 			[]string{"more threads than processors for ranks 1-2,4"}, []string{"ranks have"},
 		},
 		{
-			[]vote{{threads: 1}, {threads: 1, partly: 1}, {threads: 1, partly: 1}},
+			[]share{{Threads: 1}, {Threads: 1, Partly: true}, {Threads: 1, Partly: true}},
 			[]string{"ranks 1-2 share some of their processors"}, []string{"ranks have", "more threads"},
 		},
 		// The notes of rank 0 report its own crowding.
-		{[]vote{{threads: 1, crowding: turns}, {threads: 1, crowding: turns}}, []string{"a note"}, []string{"more threads"}},
+		{[]share{{Threads: 1, Crowding: turns}, {Threads: 1, Crowding: turns}}, []string{"a note"}, []string{"more threads"}},
 	} {
 		e, err := Start(context.Background(), &Config{Threads: 1, Pin: "none"})
 		if err != nil {
@@ -42,16 +42,16 @@ func TestSummaryNotesDifferencesOfRanks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.summarize(plan, k.votes, []string{"a note"})
+		e.summarize(plan, k.ranks, []string{"a note"})
 		line := e.Summary.String()
 		for _, want := range k.want {
 			if !strings.Contains(line, want) {
-				t.Errorf("%+v: %q is not in %q", k.votes, want, line)
+				t.Errorf("%+v: %q is not in %q", k.ranks, want, line)
 			}
 		}
 		for _, not := range k.wantNot {
 			if strings.Contains(line, not) {
-				t.Errorf("%+v: %q is in %q", k.votes, not, line)
+				t.Errorf("%+v: %q is in %q", k.ranks, not, line)
 			}
 		}
 		if err := e.Close(); err != nil {

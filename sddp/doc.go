@@ -24,7 +24,7 @@
 //
 // # Errors
 //
-// An error that all ranks can detect, such as a case that cannot be read, is the same on all ranks.
+// If rank 0 cannot read a case, the errors of the other ranks have the text of its error.
 // When one rank fails alone, it reports this in the next exchange and all ranks return an error
 // there. The errors of the other ranks wrap [ErrPeer] and name the rank that failed.
 package sddp

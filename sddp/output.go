@@ -26,7 +26,7 @@ type File struct {
 //
 // Collective: all ranks of world call it. Only rank 0 uses dir.
 //
-// Errors: those of the file system, the same on all ranks.
+// Errors: those of the file system, on all ranks.
 func OpenOutput(world *cohort.Comm, dir string) (*Output, error) {
 	o := &Output{dir}
 	_, err := newTeam(world).fromFirst("open output", func() ([]byte, error) { return nil, o.open("output") })
@@ -50,7 +50,7 @@ func (o *Output) open(kind string) error {
 //
 // Collective: all ranks of world call it. Only rank 0 uses files.
 //
-// Errors: those of the file system and the cause of ctx, the same on all ranks.
+// Errors: those of the file system and the cause of ctx, on all ranks.
 func (o *Output) Write(ctx context.Context, world *cohort.Comm, files []File) error {
 	_, err := newTeam(world).fromFirst("write output", func() ([]byte, error) { return nil, o.write(ctx, files) })
 	return err

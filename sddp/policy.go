@@ -99,7 +99,7 @@ func exactText(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 //
 // Collective: all ranks of world call it. Only rank 0 uses path.
 //
-// Errors: those of the file and of [ParsePolicy], the same on all ranks.
+// Errors: those of the file and of [ParsePolicy], on all ranks.
 func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
 	return loadPolicy(world, path, c, true)
 }

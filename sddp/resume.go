@@ -301,7 +301,7 @@ func (tr *trainer) saveAll() (saved int, unsaved, err error) {
 	}
 	texts := unpackTexts(packed)
 	if unsaved == nil && len(texts[1]) > 0 {
-		unsaved = &firstError{string(texts[1])}
+		unsaved = fmt.Errorf("%w: rank 0: %s", ErrPeer, texts[1])
 	}
 	return int(binary.LittleEndian.Uint64(texts[0])), unsaved, nil
 }

@@ -88,73 +88,49 @@ func (t *team) share(what string, all []float64, n, width int, failed error) err
 }
 
 // together returns an error on all ranks if one of them failed: a failed rank returns its own, the others
-// one that names the lowest failed rank.
+// one with that of the lowest failed rank.
 func (t *team) together(what string, failed error) error {
-	mine := t.size
-	if failed != nil {
-		mine = t.rank
-	}
-	first, err := cohort.AllreduceOne(t.world, mine, cohort.Min)
+	err := cohort.JoinErrors(t.world, failed)
+	var other interface{ Follows() bool }
 	switch {
 	case failed != nil:
 		return failed
+	case errors.As(err, &other):
+		return fmt.Errorf("%s: %w: %w", what, ErrPeer, err)
 	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)
-	case first < t.size:
-		return fmt.Errorf("%s: %w: rank %d", what, ErrPeer, first)
 	}
 	return nil
 }
 
-// fromFirst runs make on rank 0 only and returns its bytes, or its error, on all ranks.
-func (t *team) fromFirst(what string, make func() ([]byte, error)) ([]byte, error) {
-	var data []byte
-	var failed error
-	var head [2]int64 // 1 for an error; length
+// fromFirst runs read on rank 0 only and returns its bytes, or its error as together does, on all ranks.
+func (t *team) fromFirst(what string, read func() ([]byte, error)) (data []byte, err error) {
 	if t.rank == 0 {
-		if data, failed = make(); failed != nil {
-			data, head[0] = []byte(failed.Error()), 1
+		data, err = read()
+	}
+	if err = t.together(what, err); err != nil {
+		return nil, err
+	}
+	n, err := cohort.BcastOne(t.world, len(data), 0)
+	if err == nil {
+		if t.rank != 0 {
+			data = make([]byte, n)
 		}
-		head[1] = int64(len(data))
+		err = cohort.Bcast(t.world, data, 0)
 	}
-	if err := cohort.Bcast(t.world, head[:], 0); err != nil {
-		return nil, errors.Join(failed, fmt.Errorf("%s: %w", what, err))
-	}
-	if t.rank != 0 {
-		data = append(data, zeros(int(head[1]))...)
-	}
-	if err := cohort.Bcast(t.world, data, 0); err != nil {
-		return nil, errors.Join(failed, fmt.Errorf("%s: %w", what, err))
-	}
-	switch {
-	case failed != nil:
-		return nil, failed
-	case head[0] != 0:
-		return nil, &firstError{string(data)}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	return data, nil
 }
 
-// zeros returns n zero bytes.
-func zeros(n int) []byte { return make([]byte, n) }
-
-// firstError is the error of rank 0 on the other ranks: the same text, wrapping ErrPeer.
-type firstError struct{ text string }
-
-func (e *firstError) Error() string        { return e.text }
-func (e *firstError) Is(target error) bool { return target == ErrPeer }
-
 // same returns an error on all ranks unless all have the same key.
 func (t *team) same(what string, key uint64) error {
-	low, err := cohort.AllreduceOne(t.world, key, cohort.Min)
-	if err != nil {
+	ends := []uint64{key, ^key}
+	if err := cohort.Allreduce(t.world, ends, ends, cohort.Max); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	high, err := cohort.AllreduceOne(t.world, key, cohort.Max)
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	if low != high {
+	if ends[0] != ^ends[1] {
 		return fmt.Errorf("sddp: the ranks do not have the same %s", what)
 	}
 	return nil
@@ -164,7 +140,7 @@ func (t *team) same(what string, key uint64) error {
 //
 // Collective: all ranks of world call it. Only rank 0 uses dir.
 //
-// Errors: those of [ReadCase], the same on all ranks.
+// Errors: those of [ReadCase] on rank 0, and on the others an [ErrPeer] with the same text.
 func LoadCase(world *cohort.Comm, dir string) (*Case, error) {
 	packed, err := newTeam(world).fromFirst("read case", func() ([]byte, error) {
 		text, err := readCaseText(dir)

@@ -44,9 +44,7 @@ func (c *comm) Break(err error) {
 		return
 	}
 	defer c.leave()
-	f := c.broken.Load()
-	n := append([]byte{backend.Code(f)}, f.Text...)
-	n = n[:min(len(n), noticeSize)]
+	n := c.broken.Load().Encode(noticeSize)
 	for r := range c.size {
 		if r != c.rank {
 			if c.p.engine.tell(c, n, r, c.p.folds.notice()) {
@@ -105,11 +103,7 @@ func (c *comm) readNotice() {
 		return
 	}
 	c.gate.Count(-1)
-	s := backend.Sentinel(buf[0])
-	if s == nil {
-		s = backend.ErrInternal
-	}
-	c.breaks(&backend.Fault{Sentinel: s, Text: string(buf[1:st.Bytes])})
+	c.breaks(backend.DecodeFault(buf[:st.Bytes]))
 }
 
 // Broken returns what the communicator was broken with.

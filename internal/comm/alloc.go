@@ -159,54 +159,24 @@ func (a *Allocation) make(c *Comm) (backend.Memory, error) {
 	if err == nil {
 		err = shmem.Populate(a.own(k, mem.Bytes()), (&until{bound: c.bound, bc: k.bc}).err)
 	}
-	all, err := c.exchange(a.typ, encode(err), nil)
+	one, err := c.join(a.typ, err)
+	switch {
+	case err == nil && one == nil:
+		return mem, nil
+	case mem == nil:
+	case err != nil:
+		mem.Abandon() // the other ranks may not have it
+	default:
+		_ = mem.Close()
+	}
 	if err != nil {
-		if mem != nil {
-			mem.Abandon() // the other ranks may not have it
-		}
 		return nil, err
 	}
-	if r := slices.IndexFunc(all, func(t string) bool { return t != "" }); r >= 0 {
-		if mem != nil {
-			_ = mem.Close()
-		}
-		return nil, a.decode(r, all[r])
-	}
-	return mem, nil
-}
-
-// encode returns the text by which a rank reports why it has no memory: the number of the sentinel and
-// the error. It is empty for nil.
-func encode(err error) string {
-	if err == nil {
-		return ""
-	}
-	return reason(fmt.Errorf("%d %w", backend.Code(err), err))
-}
-
-// decode returns the error that all ranks return for a rank's report. It is ErrTimeout or ErrCanceled
-// if the rank ran out of time, and ErrAlloc otherwise.
-func (a *Allocation) decode(rank int, report string) error {
-	number, text, _ := strings.Cut(report, " ")
 	sentinel := backend.ErrAlloc
-	if code, err := strconv.ParseUint(number, 10, 8); err == nil {
-		if s := backend.Sentinel(uint8(code)); s == backend.ErrTimeout || s == backend.ErrCanceled {
-			sentinel = s
-		}
+	if s := backend.Sentinel(backend.Code(one)); s == backend.ErrTimeout || s == backend.ErrCanceled {
+		sentinel = s
 	}
-	return fault(sentinel, "%s of shared memory requested: rank %d: %s", bytesText(int64(a.lay.Total)), rank, text)
-}
-
-// reason returns an error's text, cut to the length that ranks can exchange. It is empty for nil.
-func reason(err error) string {
-	if err == nil {
-		return ""
-	}
-	text := err.Error()
-	if text = strings.ToValidUTF8(text[:min(len(text), backend.PublishSize)], ""); text == "" {
-		return "no reason"
-	}
-	return text
+	return nil, fault(sentinel, "%s of shared memory requested: %v", bytesText(int64(a.lay.Total)), one)
 }
 
 // memory makes the memory. The memory of a single rank needs no backend.
@@ -264,7 +234,11 @@ func (c *Comm) NewRegion(a *Allocation) (*Window, *Comm, error) {
 // sameCount returns an error on every rank if the ranks request different numbers of elements, or an
 // argument is wrong.
 func (c *Comm) sameCount(a *Allocation) error {
-	all, err := c.publish(a.typ, strconv.Itoa(a.n), a.bad)
+	if err := c.take(); err != nil {
+		return err
+	}
+	defer c.core.life.leave()
+	all, err := c.exchange(a.typ, strconv.Itoa(a.n), a.bad)
 	for r, text := range all {
 		if text != all[0] {
 			err := fault(backend.ErrMismatch, "rank 0 called %s with n = %s, rank %d with n = %s", a.typ.Name, all[0], r, text)
@@ -277,22 +251,11 @@ func (c *Comm) sameCount(a *Allocation) error {
 
 // allWell returns an error on every rank if mine is not nil on one of them.
 func (c *Comm) allWell(a *Allocation, mine error) error {
-	all, err := c.publish(a.typ, reason(mine), nil)
-	for r, text := range all {
-		if text != "" {
-			return fault(backend.ErrAlloc, "on the node of rank %d: %s", r, text)
-		}
+	one, err := c.joinAlone(a.typ, mine)
+	if one != nil && err == nil {
+		err = fault(backend.ErrAlloc, "on the node of %v", one)
 	}
 	return err
-}
-
-// publish is exchange for a caller that has not taken the communicator.
-func (c *Comm) publish(typ *backend.Datatype, mine string, bad error) ([]string, error) {
-	if err := c.take(); err != nil {
-		return nil, err
-	}
-	defer c.core.life.leave()
-	return c.exchange(typ, mine, bad)
 }
 
 // record is the unit of an exchange: the length of a text and the text.
