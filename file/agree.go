@@ -1,13 +1,11 @@
 package file
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
-	"strings"
-	"syscall"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
@@ -42,6 +40,15 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// and returns an error about the bytes of both. Either may be nil.
+func (e *Error) and(o *Error) *Error {
+	if e == nil || o == nil {
+		return cmp.Or(e, o)
+	}
+	lo, hi := min(e.Off, o.Off), max(e.Off+e.Len, o.Off+o.Len)
+	return &Error{Op: e.Op, Path: e.Path, Rank: e.Rank, Off: lo, Len: hi - lo, Err: e.Err}
+}
 
 // op is an operation on a file.
 type op int64
@@ -79,42 +86,30 @@ type call struct {
 	Bytes  int64
 	Pieces int64
 	Size   int64 // of the file
-	Failed int64 // 1 if the rank has an error
+	State  state
 }
+
+// state says what a rank has done when it tells the others about its call.
+type state int64
+
+const (
+	ready   state = iota // nothing yet
+	refused              // nothing: its arguments are wrong
+	moved                // it has moved its bytes
+	failed               // it has tried that, and has an error
+)
 
 // failure is the error of a rank in a form that can be sent.
 type failure struct {
 	Off, Len int64
-	Errno    uint64
-	Code     uint8
-	Short    bool // the file has ended
-	Text     string
+	Cause    []byte // empty: none
 }
 
-func (e *Error) failure() (f failure) {
+func (e *Error) failure() failure {
 	if e == nil {
-		return f
+		return failure{}
 	}
-	f = failure{Off: e.Off, Len: e.Len, Code: backend.Code(e.Err), Short: errors.Is(e.Err, io.ErrUnexpectedEOF), Text: e.Err.Error()}
-	var no syscall.Errno
-	if errors.As(e.Err, &no) {
-		f.Errno = uint64(no)
-	}
-	return f
-}
-
-// cause returns the error that a rank has sent.
-func (f failure) cause() error {
-	switch {
-	case f.Errno != 0:
-		return syscall.Errno(f.Errno)
-	case f.Short:
-		return io.ErrUnexpectedEOF
-	case f.Code == backend.Code(cohort.ErrInternal):
-		return errors.New(f.Text)
-	}
-	s := backend.Sentinel(f.Code)
-	return &backend.Fault{Sentinel: s, Text: strings.TrimPrefix(f.Text, s.Error()+": ")}
+	return failure{e.Off, e.Len, backend.EncodeError(e.Err, 4096)}
 }
 
 // errClosed is the error of a closed file, by both names.
@@ -155,14 +150,11 @@ func (m *agreement) fault(off, n int64, err error) *Error {
 // says that all of this rank's bytes may be missing.
 func (m *agreement) gather(mine call, bad *Error) ([]call, []failure, error) {
 	mine.Op = m.op
-	if bad != nil {
-		mine.Failed = 1
-	}
 	all := make([]call, m.c.Size())
 	err := cohort.Allgather(m.c, []call{mine}, all)
 	var failures []failure
 	for r := 0; err == nil && r < len(all) && failures == nil; r++ {
-		if all[r].Failed != 0 {
+		if s := all[r].State; s == refused || s == failed {
 			failures, err = values.Allgather(m.c, bad.failure())
 		}
 	}
@@ -172,16 +164,19 @@ func (m *agreement) gather(mine call, bad *Error) ([]call, []failure, error) {
 	return all, failures, nil
 }
 
-// begin makes the ranks agree on a call before anything is done. A rank whose arguments are wrong gets its own
-// error, and the others ErrMismatch.
-func (m *agreement) begin(mine call, bad error) ([]call, error) {
+// begin makes the ranks agree on a call. A rank whose arguments are wrong gets its own error, and the others
+// ErrMismatch. done is the error of what this rank has done before the others have called.
+func (m *agreement) begin(mine call, bad error, done *Error) ([]call, []failure, error) {
 	wrong := m.fault(0, 0, bad)
-	all, failures, err := m.gather(mine, wrong)
+	if wrong != nil {
+		mine.State, done = refused, wrong
+	}
+	all, failures, err := m.gather(mine, done)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if wrong != nil {
-		return nil, wrong
+		return nil, nil, wrong
 	}
 	for r, c := range all {
 		switch {
@@ -190,16 +185,16 @@ func (m *agreement) begin(mine call, bad error) ([]call, error) {
 				m.c.Close() // so that no rank waits for one that has left
 			}
 			err = backend.Faultf(cohort.ErrMismatch, "rank 0 calls %v, rank %d %v", all[0].Op, r, c.Op)
-		case c.Failed != 0:
-			err = backend.Faultf(cohort.ErrMismatch, "rank %d: %v", r, failures[r].Text)
+		case c.State == refused:
+			err = backend.Faultf(cohort.ErrMismatch, "rank %d: %v", r, backend.DecodeError(failures[r].Cause))
 		case c.Arg != all[0].Arg:
 			err = backend.Faultf(cohort.ErrMismatch, "rank 0 and rank %d give %s", r, c.Op.difference(all[0].Arg, c.Arg))
 		}
 		if err != nil {
-			return nil, m.fault(0, 0, err)
+			return nil, nil, m.fault(0, 0, err)
 		}
 	}
-	return all, nil
+	return all, failures, nil
 }
 
 // difference describes how two calls of an operation with different Args differ.
@@ -215,14 +210,23 @@ func (o op) difference(a, b int64) string {
 
 // end makes the ranks agree on the result: each returns the errors of all.
 func (m *agreement) end(lo, hi int64, bad *Error) error {
-	_, failures, err := m.gather(call{Lo: lo, Hi: hi}, bad)
+	mine := call{Lo: lo, Hi: hi, State: moved}
+	if bad != nil {
+		mine.State = failed
+	}
+	_, failures, err := m.gather(mine, bad)
 	if err != nil {
 		return err
 	}
+	return m.join(failures)
+}
+
+// join returns the errors of all ranks.
+func (m *agreement) join(failures []failure) error {
 	var errs []error
 	for r, f := range failures {
-		if f.Text != "" {
-			errs = append(errs, &Error{Op: m.op.String(), Path: m.path, Rank: r, Off: f.Off, Len: f.Len, Err: f.cause()})
+		if cause := backend.DecodeError(f.Cause); cause != nil {
+			errs = append(errs, &Error{Op: m.op.String(), Path: m.path, Rank: r, Off: f.Off, Len: f.Len, Err: cause})
 		}
 	}
 	if len(errs) == 1 {

@@ -34,7 +34,7 @@ func (f *File) ReadAtAll(p []byte, off int64) (int, error) {
 // WriteAtAll writes p from offset off on. It returns len(p), or 0 if there is an error.
 //
 // Collective: all ranks call it, each with its own p and off. If their parts of the file overlap, the bytes of one
-// of them remain.
+// of them remain. A rank may have written its bytes before another one calls it.
 //
 // Errors: on every rank, an [*Error] for each rank that failed, with the bytes that are not written;
 // [cohort.ErrCount] for a negative offset, and [cohort.ErrMismatch] on the other ranks.
@@ -151,11 +151,39 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 	} else if bad == nil {
 		bad = err
 	}
-	all, err := m.begin(mine, bad)
+	t := &transfer{shared: f.shared, m: m, write: o != opReadAtAll && o != opReadView && o != opReadNpy, region: r, buf: buf}
+	if bad == nil && r.order != nil {
+		t.buf = make([]byte, r.bytes)
+		if t.write {
+			r.ascending(t.buf, buf, false)
+		}
+	}
+	if bad == nil && o != opAppendAll && t.alone() {
+		if t.hi = mine.Hi; !t.write {
+			t.hi = min(t.hi, mine.Size)
+		}
+		t.direct()
+		if mine.State = moved; t.wrong != nil {
+			mine.State = failed
+		}
+	}
+	all, failures, err := m.begin(mine, bad, t.wrong)
 	if err != nil {
 		return 0, err
 	}
-	t := &transfer{shared: f.shared, m: m, write: o != opReadAtAll && o != opReadView && o != opReadNpy, region: r, buf: buf}
+	done := true // on all ranks
+	for rank, c := range all {
+		done = done && c.State >= moved && (t.write || c.Size == all[0].Size)
+		if t.write && c.State >= moved {
+			all[rank].Bytes, all[rank].Pieces = 0, 0
+		}
+	}
+	early := t.wrong
+	if t.wrong = nil; t.write && mine.State >= moved {
+		t.region = region{}
+	} else {
+		early = nil // a rank that reads does it again, up to the same end as the others
+	}
 	size := all[0].Size // as rank 0 sees it, so that all ranks use the same
 	if o == opAppendAll {
 		end := size
@@ -171,7 +199,7 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 			all[rank].Hi = end
 		}
 	}
-	t.lo = math.MaxInt64
+	t.lo, t.hi = math.MaxInt64, 0
 	for _, c := range all {
 		if c.Bytes > 0 {
 			t.lo, t.hi = min(t.lo, c.Lo), max(t.hi, c.Hi)
@@ -181,23 +209,22 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 		t.hi = min(t.hi, size)
 		n = r.before(size)
 	}
-	if r.order != nil {
-		t.buf = make([]byte, r.bytes)
-		if t.write {
-			r.ascending(t.buf, buf, false)
-		}
-	}
 	switch {
+	case done:
+		err = m.join(failures)
 	case t.lo >= t.hi: // nothing to do
 	case t.together(all):
 		err = t.exchange()
 	default:
 		t.direct()
 	}
-	if err != nil {
+	if err != nil && !done {
 		return 0, m.fault(t.lo, t.hi-t.lo, err)
 	}
-	if err := m.end(t.lo, t.hi, t.wrong); err != nil || t.write {
+	if !done {
+		err = m.end(t.lo, t.hi, early.and(t.wrong))
+	}
+	if err != nil || t.write {
 		return n, err
 	}
 	if r.order != nil {

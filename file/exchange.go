@@ -50,12 +50,14 @@ func (s *shared) place(rank int, hosts []cohort.Host) {
 	s.nodes = len(hosts) > 1
 }
 
-// together reports whether the ranks exchange their pieces. Otherwise each moves its own.
-func (t *transfer) together(all []call) bool {
-	bytes, pieces := int64(0), int64(0)
-	for _, c := range all {
-		bytes, pieces = bytes+c.Bytes, pieces+c.Pieces
-	}
+// alone reports whether this rank moves its pieces without asking the others: they are long, or there is one, which
+// joining would not make longer.
+func (t *transfer) alone() bool {
+	return t.long(t.region.bytes, t.region.pieces) || !t.nodes && t.region.pieces == 1
+}
+
+// long reports whether pieces are long on average.
+func (t *transfer) long(bytes, pieces int64) bool {
 	long := int64(longOnNodes)
 	switch {
 	case t.nodes:
@@ -64,7 +66,16 @@ func (t *transfer) together(all []call) bool {
 	default:
 		long = longToRead
 	}
-	if bytes >= long*pieces || (t.hi-t.lo)/sparse > bytes {
+	return bytes >= long*pieces
+}
+
+// together reports whether the ranks exchange their pieces. Otherwise each moves its own.
+func (t *transfer) together(all []call) bool {
+	bytes, pieces := int64(0), int64(0)
+	for _, c := range all {
+		bytes, pieces = bytes+c.Bytes, pieces+c.Pieces
+	}
+	if t.long(bytes, pieces) || (t.hi-t.lo)/sparse > bytes {
 		return false
 	}
 	return t.nodes || interleaved(all) || !t.write && pieces > int64(len(all))

@@ -59,7 +59,7 @@ func Open(c *cohort.Comm, name string, flag int, perm fs.FileMode) (*File, error
 	m := &agreement{d, name, opOpen}
 	var f *os.File
 	restore := func() {}
-	_, err = m.begin(call{Arg: int64(h.Sum64())}, bad)
+	_, _, err = m.begin(call{Arg: int64(h.Sum64())}, bad, nil)
 	for first := 0; first < 2 && err == nil; first++ {
 		var wrong error
 		if (first == 0) == (d.Rank() == 0) {
@@ -185,7 +185,7 @@ func (f *File) each(o op, arg int64, bad error, nodes bool, do func() error) err
 		return err
 	}
 	defer f.busy.Unlock()
-	if _, err := m.begin(call{Arg: arg}, bad); err != nil {
+	if _, _, err := m.begin(call{Arg: arg}, bad, nil); err != nil {
 		return err
 	}
 	if f.c.Rank() == 0 || nodes && f.c.Rank() == f.near[0] {
@@ -251,7 +251,7 @@ func (f *File) Close() error {
 		return nil
 	}
 	f.closed = true
-	_, err = m.begin(call{}, nil)
+	_, _, err = m.begin(call{}, nil, nil)
 	wrong := m.fault(0, 0, f.file.Close())
 	switch {
 	case err == nil:
