@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"sync"
@@ -99,6 +100,11 @@ type Call struct {
 	// compares its counts.
 	Count int
 
+	// Of one piece of a longer operation (package tensor): the count of all pieces together, or 0, and what that
+	// operation does that the pieces do not show. Both must be equal on all ranks.
+	Whole int
+	Note  Note
+
 	Send, Recv []byte
 
 	// Counts and displacements in elements, for the v-forms: Gatherv (Recv, on
@@ -128,10 +134,22 @@ type Call struct {
 	Err error
 }
 
+// Note says what an operation in pieces does besides: flags.
+type Note uint8
+
+// The flags, in the order of noteNames.
+const (
+	Average Note = 1 << iota
+	OfFloat16
+	OfBFloat16
+)
+
+var noteNames = [...]string{"average", "of float16", "of bfloat16"}
+
 // Fingerprint holds what must be equal on all ranks that take part in one collective, in three words, so that
 // ranks exchange and compare it fast. Any bits are a Fingerprint.
 type Fingerprint struct {
-	call  uint64 // a byte each: Coll, Form with fixedBit, OpCode, and the Code of the argument error; the ID of the type
+	call  uint64 // a byte each: Coll, Form with the Note and fixedBit, OpCode, and the Code of the argument error; the ID of the type
 	root  uint64 // 32 bits each: Root, and a hash of the counts that must agree (Allgatherv, ReduceScatter)
 	count uint64
 }
@@ -139,12 +157,15 @@ type Fingerprint struct {
 // FingerprintSize is the length of an encoded Fingerprint in bytes.
 const FingerprintSize = 24
 
-// fixedBit says that the op does not commute.
-const fixedBit = 1 << 15
+// fixedBit says that the op does not commute. The Note is between the Form, which has two bits, and it.
+const (
+	fixedBit  = 1 << 15
+	noteShift = 10
+)
 
 // Fingerprint returns the call's fingerprint. It does not allocate.
 func (c *Call) Fingerprint() Fingerprint {
-	f := Fingerprint{call: uint64(c.Coll) | uint64(c.Form)<<8}
+	f := Fingerprint{call: uint64(c.Coll) | uint64(c.Form)<<8 | uint64(c.Note)<<noteShift}
 	if c.Err != nil { // the arguments do not matter any more, only that the error is the same
 		f.call |= uint64(Code(c.Err)) << 24
 		return f
@@ -158,7 +179,7 @@ func (c *Call) Fingerprint() Fingerprint {
 	if c.Type != nil {
 		f.call |= uint64(c.Type.ID) << 32
 	}
-	f.root, f.count = uint64(uint32(c.Root)), uint64(c.Count)
+	f.root, f.count = uint64(uint32(c.Root)), uint64(cmp.Or(c.Whole, c.Count))
 	if c.Coll == Allgatherv || c.Coll == ReduceScatter {
 		h := uint64(14695981039346656037) // FNV-1a
 		for _, n := range c.RecvCounts {
@@ -185,7 +206,7 @@ func decodeFingerprint(b []byte) Fingerprint {
 func (f Fingerprint) String() string {
 	coll, kind, root := Coll(f.call), uint32(f.call>>32), int32(f.root)
 	name := coll.String()
-	switch Form(f.call >> 8 & 0x7f) {
+	switch Form(f.call >> 8 & 3) {
 	case Nonblocking:
 		name = "I" + string(name[0]|0x20) + name[1:]
 	case Persistent:
@@ -200,7 +221,7 @@ func (f Fingerprint) String() string {
 	s := name + "("
 	if coll != Barrier {
 		s += fmt.Sprintf("type %s", TypeName(kind))
-		if coll != Gatherv && coll != Scatterv && coll != Alltoallv && !coll.Neighbor() {
+		if coll != Gatherv && coll != Scatterv && coll != Alltoallv && !coll.Neighbor() || f.count != 0 {
 			what := "count"
 			if coll == Allgatherv || coll == ReduceScatter {
 				what = "counts with the sum"
@@ -213,6 +234,11 @@ func (f Fingerprint) String() string {
 		s += ", op " + OpCode(f.call>>16).String()
 		if f.call&fixedBit != 0 {
 			s += " (does not commute)"
+		}
+	}
+	for i, name := range noteNames {
+		if f.call>>(noteShift+i)&1 != 0 {
+			s += ", " + name
 		}
 	}
 	switch coll {

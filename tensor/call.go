@@ -270,7 +270,7 @@ func (x *call[T]) plain(c *Comm) bool {
 	if x.coll == backend.Barrier {
 		return true
 	}
-	if x.send.dev != nil || x.writes(c) && x.recv.dev != nil || x.widened() {
+	if x.send.dev != nil || x.writes(c) && x.recv.dev != nil || x.widened() || x.op.average {
 		return false
 	}
 	blocks, n := x.blocks(c.Size())
@@ -291,20 +291,15 @@ func (x *call[T]) whole(c *Comm, wrong error) error {
 	if x.recv != nil && x.writes(c) {
 		recv = x.recv.data
 	}
-	err := perform(c.coll, x.coll, send, recv, x.op.op, x.root, nil)
-	if err == nil && x.op.average && recv != nil {
-		if x.coll == backend.ReduceScatterBlock && x.inPlace() {
-			recv = recv[:len(recv)/c.Size()]
-		}
-		divide(kindOf[T](), view.Bytes(recv), c.Size())
-	}
-	return err
+	return perform(c.coll, x.coll, send, recv, x.op.op, x.root, nil)
 }
 
 // perform calls the root package for one piece of a job.
 func (x *call[T]) perform(c *cohort.Comm, send, recv []byte, parts *parts) error {
 	return perform(c, x.coll, view.Of[T](send), view.Of[T](recv), x.op.op, x.root, parts)
 }
+
+func (x *call[T]) clear() { *x = call[T]{} }
 
 // parts says where the blocks of a piece are if they are not adjacent.
 type parts struct{ counts, send, recv []int }

@@ -1,7 +1,6 @@
 package tensor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -95,8 +94,8 @@ type core struct {
 //
 // Collective over c.
 //
-// Errors: [cohort.ErrInit] for an invalid setting; [cohort.ErrMismatch] if the ranks' chunks
-// differ, or another rank's setting is invalid; those of [cohort.Comm.Dup].
+// Errors: on every rank, [cohort.ErrInit] for an invalid setting of one; [cohort.ErrMismatch] if the
+// ranks' chunks differ; those of [cohort.Comm.Dup].
 //
 // Deadline: [cohort.ErrTimeout], as for [cohort.Comm.Dup].
 func NewComm(c *cohort.Comm, cfg *Config) (*Comm, error) {
@@ -105,7 +104,7 @@ func NewComm(c *cohort.Comm, cfg *Config) (*Comm, error) {
 	var err error
 	for _, to := range []**cohort.Comm{&k.coll, &k.head, &k.load} {
 		if *to, err = c.Dup(); err == nil && to == &k.coll {
-			err = k.agree(wrong)
+			err = agree(k.coll, k.cfg.Chunk, wrong, "Chunk (COHORT_TENSOR_CHUNK) is %d, but %d on rank 0")
 		}
 		if err != nil {
 			return nil, errors.Join(failed("newcomm", err), k.closeAll())
@@ -117,25 +116,17 @@ func NewComm(c *cohort.Comm, cfg *Config) (*Comm, error) {
 	return &Comm{core: k, coll: k.coll, head: k.head, load: k.load, ctx: context.Background()}, nil
 }
 
-// agree checks that all ranks have the same settings. wrong is the error of this rank's settings;
-// it takes part all the same, so that the other ranks do not wait for it.
-func (k *core) agree(wrong error) error {
-	const none = 0 // not a valid chunk
-	chunk := int64(k.cfg.Chunk)
-	if wrong != nil {
-		chunk = none
+// agree returns an error on all ranks if one of them is wrong, or if mine differs from that of rank 0. text says so of
+// the two numbers.
+func agree[N int | uint64](c *cohort.Comm, mine N, wrong error, text string) error {
+	first, err := cohort.BcastOne(c, mine, 0)
+	if err != nil {
+		return errors.Join(wrong, err)
 	}
-	ends := []int64{chunk, -chunk}
-	if err := cohort.Allreduce(k.coll, ends, ends, cohort.Max); err != nil || wrong != nil {
-		return cmp.Or(wrong, err)
+	if wrong == nil && mine != first {
+		wrong = fault(cohort.ErrMismatch, text, mine, first)
 	}
-	switch most, least := ends[0], -ends[1]; {
-	case least == none:
-		return fault(cohort.ErrMismatch, "another rank has an invalid setting; its error says which")
-	case most != least:
-		return fault(cohort.ErrMismatch, "Chunk (COHORT_TENSOR_CHUNK) is %d bytes on one rank and %d on another", least, most)
-	}
-	return nil
+	return cohort.JoinErrors(c, wrong)
 }
 
 // breakWith ends the collectives of this rank after a local failure. Where the backend can revoke,

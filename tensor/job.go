@@ -1,12 +1,12 @@
 package tensor
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -15,14 +15,14 @@ import (
 //
 //  1. When the collective is called, mark records events in the tensors' streams.
 //  2. Shortly before its turn, prepare starts copies of the first pieces to the host.
-//  3. When it has its turn and several pieces, the ranks exchange its length.
-//  4. For each piece it starts copies of later pieces, waits for this piece's, calls the root
+//  3. For each piece it starts copies of later pieces, waits for this piece's, calls the root
 //     package, and starts the copy to the device.
-//  5. It ends its turn, and waits for the last copies.
+//  4. It ends its turn, and waits for the last copies.
 //
 // The messages between ranks depend only on form.
 type job struct {
-	c *Comm
+	c  *Comm
+	on cohort.Comm // c's communicator for collectives, for the pieces
 	form
 	op     Op
 	caller caller
@@ -58,6 +58,7 @@ type form struct {
 // caller calls the root package for one piece.
 type caller interface {
 	perform(c *cohort.Comm, send, recv []byte, parts *parts) error
+	clear() // forgets the tensors
 }
 
 // side is the memory that a job reads or writes.
@@ -84,12 +85,16 @@ func (x call[T]) job(c *Comm) *job {
 	blocks, n := x.blocks(c.Size())
 	j.form = form{coll: x.coll, kind: kindOf[T](), widen: x.widened(), elem: view.Size[T](), blocks: blocks, n: n}
 	j.cut(c.cfg.Chunk)
+	j.on = j.handle()
 	if j.widen {
 		j.wide = call[float32]{coll: x.coll, op: x.op, root: x.root}
 		j.caller = &j.wide
 	} else {
-		own := x
-		j.caller = &own
+		own, kept := j.caller.(*call[T])
+		if !kept {
+			own = new(call[T])
+		}
+		*own, j.caller = x, own
 	}
 	direct := j.direct()
 	if x.reads(c) {
@@ -138,6 +143,27 @@ func (f *form) cut(chunk int) {
 	}
 }
 
+// handle returns a handle whose calls show the ranks, besides the piece, the operation that it is part of.
+func (j *job) handle() cohort.Comm {
+	whole, note := 0, backend.Note(0)
+	if j.pieces > 1 {
+		if whole = j.n; j.coll == backend.Allgather {
+			whole *= j.blocks // as the counts of its Allgatherv
+		}
+	}
+	if j.op.average {
+		note = backend.Average
+	}
+	switch {
+	case !j.widen:
+	case j.kind == backend.Float16:
+		note |= backend.OfFloat16
+	default:
+		note |= backend.OfBFloat16
+	}
+	return cohort.Comm((*comm.Comm)(j.c.coll).Piece(whole, note))
+}
+
 // apart reports whether the parts of a piece are not adjacent in all tensors.
 func (f *form) apart() bool {
 	return f.pieces > 1 && (f.coll == backend.Allgather || f.coll == backend.Alltoall)
@@ -177,11 +203,6 @@ func (j *job) do(ticket uint64) error {
 
 // run runs a job during its turn.
 func (j *job) run() error {
-	if j.pieces > 1 {
-		if err := j.agree(); err != nil {
-			return err
-		}
-	}
 	for i := range j.pieces {
 		if err := j.read(i + ahead); err != nil {
 			return err
@@ -201,39 +222,6 @@ func (j *job) run() error {
 		}
 	}
 	return nil
-}
-
-// length is what ranks exchange about a job of several pieces: the number of calls depends on it.
-// Average is included because the calls of the root package do not show it. Errors print it.
-type length struct{ Coll, Kind, Count, Average int64 }
-
-// agree checks that the jobs of all ranks have the same length.
-func (j *job) agree() error {
-	mine := []length{{Coll: int64(j.coll), Kind: int64(j.kind), Count: int64(j.n)}}
-	if j.op.average {
-		mine[0].Average = 1
-	}
-	all := make([]length, j.c.Size())
-	err := cohort.Allgather(j.c.coll, mine, all)
-	if err != nil {
-		j.c.core.collBroken.keeps(j.c.core.coll) // the job's memory is not in use, but later jobs must know that the communicator is broken
-	}
-	for r := 1; r < len(all) && err == nil; r++ {
-		if a, b := all[0], all[r]; a != b {
-			err = fault(cohort.ErrMismatch, "rank 0 called %v, rank %d called %v", a, r, b)
-		}
-	}
-	j.stopped = err != nil
-	return err
-}
-
-// String formats a call like mismatches of the root package.
-func (l length) String() string {
-	text := fmt.Sprintf("%v(type %v, count %d", backend.Coll(l.Coll), backend.Kind(l.Kind), l.Count)
-	if l.Average != 0 {
-		text += ", average"
-	}
-	return text + ")"
 }
 
 // reduce calls the root package for a piece in host memory, and leaves the result there.
@@ -259,7 +247,7 @@ func (j *job) call(src, dst []byte, lo, k int) error {
 	}
 	c := j.c.core
 	broken := c.collBroken.known.Load()
-	err := j.caller.perform(j.c.coll, src, dst, p)
+	err := j.caller.perform(&j.on, src, dst, p)
 	if j.stopped = err != nil; err == nil {
 		j.called++
 	} else {

@@ -41,10 +41,9 @@ func (f *payload) abort(why error) {
 	if f.next() == 0 {
 		return
 	}
-	text := append([]byte{backend.Code(why)}, why.Error()...)
 	m := &f.c.core.messages
 	load := f.c.core.load.WithContext(m.ctx)
-	for _, b := range [][]byte{nil, text[:min(len(text), envelopeMost)]} {
+	for _, b := range [][]byte{nil, backend.EncodeError(why, envelopeMost)} {
 		q, err := cohort.Isend(load, b, f.peer, f.tag)
 		if err != nil {
 			return // the communicator is broken, and the receiver finds out by itself
@@ -82,17 +81,8 @@ func (f *payload) remoteError() error {
 	if err != nil || st.Bytes() < 2 {
 		return fault(cohort.ErrCanceled, "rank %d stopped sending the message", f.peer)
 	}
-	return fmt.Errorf("rank %d stopped sending the message: %w", f.peer, &peerError{backend.Sentinel(text[0]), string(text[1:st.Bytes()])})
+	return fmt.Errorf("rank %d stopped sending the message: %w", f.peer, backend.DecodeError(text[:st.Bytes()]))
 }
-
-// peerError is an error of another rank. Its text already includes the sentinel.
-type peerError struct {
-	sentinel error
-	text     string
-}
-
-func (e *peerError) Error() string { return e.text }
-func (e *peerError) Unwrap() error { return e.sentinel }
 
 // drop receives and discards the rest of a message: within the operation's deadline, and after that
 // in the background.

@@ -58,8 +58,9 @@ func pipelined(world *cohort.Comm, coll backend.Coll) error {
 	}
 	v := reals[float32]()
 	if l.rank == 1 {
-		j := &job{c: l.c, form: form{coll: coll, kind: backend.Float32, n: n}, op: Sum}
-		err = errors.Join(world.Barrier(), j.agree())
+		j := &job{c: l.c, form: form{coll: coll, kind: backend.Float32, n: n, pieces: pieces}, op: Sum}
+		on := j.handle()
+		err = world.Barrier()
 		data := v.vector(1, 0, n)
 		for i := range pieces {
 			part := data[i*m : (i+1)*m]
@@ -67,9 +68,9 @@ func pipelined(world *cohort.Comm, coll backend.Coll) error {
 				return err
 			}
 			if coll == backend.Bcast {
-				err = cohort.Bcast(l.c.coll, part, 0)
+				err = cohort.Bcast(&on, part, 0)
 			} else {
-				err = cohort.Allreduce(l.c.coll, part, part, cohort.Sum)
+				err = cohort.Allreduce(&on, part, part, cohort.Sum)
 			}
 			if i == blocked-1 {
 				err = errors.Join(err, world.Barrier())

@@ -2,6 +2,8 @@ package tensor
 
 import (
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"sync"
 
@@ -69,9 +71,9 @@ const bucketDefault = 16 << 20
 // long as the Reducer is used. Each step reduces their contents at that time and stores the results
 // in them.
 //
-// Errors: [cohort.ErrCount], [cohort.ErrBuffer] for wrong arguments; [cohort.ErrMismatch] if the
-// arguments of the ranks differ, or another rank's arguments are wrong; [cohort.ErrAlloc] if memory
-// for the buckets is missing.
+// Errors: on every rank, [cohort.ErrCount], [cohort.ErrBuffer] for wrong arguments of one;
+// [cohort.ErrMismatch] if the arguments of the ranks differ; [cohort.ErrAlloc] if memory for the
+// buckets is missing on one.
 //
 // Deadline: [cohort.ErrTimeout]; later collectives of c return [cohort.ErrBroken].
 func NewReducer[T cohort.Number](c *Comm, tensors []*Tensor[T], op Op, bucketBytes int) (*Reducer[T], error) {
@@ -152,36 +154,20 @@ func (r *Reducer[T]) fill(most int) error {
 
 // agree checks that all ranks make the same Reducer. wrong is the error of this rank's arguments.
 func (r *Reducer[T]) agree(wrong error, bucketBytes int) error {
-	const ok = 1
-	hash, state := uint64(14695981039346656037), uint64(ok) // FNV-1a
-	add := func(n int) { hash = (hash ^ uint64(n)) * 1099511628211 }
-	add(bucketBytes)
-	add(int(kindOf[T]()))
-	for _, b := range []byte(r.op.String()) {
-		add(int(b))
-	}
+	h := fnv.New64a()
+	fmt.Fprint(h, bucketBytes, kindOf[T](), r.op)
 	for _, t := range r.tensors {
-		add(t.Len())
+		fmt.Fprint(h, " ", t.Len())
 	}
-	if wrong != nil {
-		hash, state = 0, 0
+	ticket, err := r.c.queue.take()
+	if err == nil {
+		err = r.c.awaitTurn(ticket)
 	}
-	mine, all := of([]uint64{hash, state}, []int{2}), of(make([]uint64, 2*r.c.Size()), []int{r.c.Size(), 2})
-	if err := Allgather(r.c, mine, all); err != nil || wrong != nil {
+	if err != nil {
 		return errors.Join(wrong, err)
 	}
-	for i := 0; i < len(all.data); i += 2 {
-		if all.data[i+1] != ok {
-			return fault(cohort.ErrMismatch, "rank %d could not make its Reducer; its error says why", i/2)
-		}
-	}
-	for i := 2; i < len(all.data); i += 2 {
-		if all.data[i] != all.data[0] {
-			return fault(cohort.ErrMismatch, "the tensors' lengths or type, the operation or bucketBytes differ between "+
-				"rank %d and rank 0", i/2)
-		}
-	}
-	return nil
+	defer r.c.queue.done()
+	return agree(r.c.coll, h.Sum64(), wrong, "the tensors' lengths or type, the operation or bucketBytes differ: their hash is %#x, on rank 0 %#x")
 }
 
 // reset prepares the next step.

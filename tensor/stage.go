@@ -203,7 +203,8 @@ func (j *job) free(err error) error {
 	if j.inUse {
 		j.parts = parts{}
 	}
-	*j = job{parts: j.parts}
+	j.caller.clear()
+	*j = job{parts: j.parts, caller: j.caller}
 	jobs.Put(j)
 	return err
 }

@@ -396,7 +396,7 @@ func TestNewCommWithWrongSettingOnOneRank(t *testing.T) {
 				err = is(err, cohort.ErrInit, "COHORT_TENSOR_")
 			} else {
 				_, err = NewComm(world, nil)
-				err = is(err, cohort.ErrMismatch, "another rank")
+				err = is(err, cohort.ErrInit, "rank 1: ", "COHORT_TENSOR_")
 			}
 			if err = errors.Join(err, world.Barrier()); err != nil {
 				return err
@@ -406,15 +406,30 @@ func TestNewCommWithWrongSettingOnOneRank(t *testing.T) {
 	})
 }
 
-// Ranks compare the operation before a job of several pieces.
-func TestAverageDoesNotMatchSum(t *testing.T) {
+// The calls of the root package show the ranks what the operation is that they are part of.
+func TestMismatchesNameWholeOperation(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
-		c, err := NewComm(world, &small)
-		if err != nil {
-			return err
+		for _, n := range []int{20, 2000} {
+			for _, call := range []func(c *Comm) error{
+				func(c *Comm) error { return Allreduce1[float32](c, n, []Op{Sum, Average}[c.Rank()]) },
+				func(c *Comm) error {
+					if c.Rank() == 1 {
+						return Allreduce1[cohort.Float16](c, n, Average)
+					}
+					return Allreduce1[float32](c, n, Average)
+				},
+			} {
+				c, err := NewComm(world, &small)
+				if err != nil {
+					return err
+				}
+				err = is(call(c), cohort.ErrMismatch, fmt.Sprintf("count %d, op sum, average", n))
+				if err = errors.Join(err, world.Barrier(), c.Close()); err != nil {
+					return err
+				}
+			}
 		}
-		err = is(Allreduce1[float32](c, 2000, []Op{Sum, Average}[c.Rank()]), cohort.ErrMismatch, "count 2000, average")
-		return errors.Join(err, world.Barrier(), c.Close())
+		return nil
 	})
 }
 

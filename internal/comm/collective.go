@@ -21,7 +21,7 @@ func (c *Comm) Begin(coll backend.Coll, root int) *backend.Call {
 		return &backend.Call{Coll: coll, Root: root, Err: err}
 	}
 	call := &c.core.call
-	call.Coll, call.Root = coll, root
+	call.Coll, call.Root, call.Whole, call.Note = coll, root, c.whole, c.note
 	return call
 }
 

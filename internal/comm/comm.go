@@ -25,6 +25,15 @@ type Comm struct {
 	core  *core
 	bound *backend.Bound  // nil: no limit
 	ctx   context.Context // what WithContext got, or the world's
+
+	whole int // see Piece
+	note  backend.Note
+}
+
+// Piece returns a handle for blocking collectives that are pieces of a longer operation: see Call.Whole. Its operations
+// end with those of c.
+func (c *Comm) Piece(whole int, note backend.Note) Comm {
+	return Comm{core: c.core, bound: c.bound, ctx: c.ctx, whole: whole, note: note}
 }
 
 // core is the state that all handles of one communicator share.
