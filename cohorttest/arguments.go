@@ -96,8 +96,7 @@ func p2pArguments(r *Rank) {
 	r.OK(c.Barrier())
 	// The largest tag is valid.
 	next, prev := r.ring()
-	st, err := cohort.Sendrecv(c, buf, next, most, make([]int32, 3), prev, most)
-	r.OK(err)
+	st := must(cohort.Sendrecv(c, buf, next, most, make([]int32, 3), prev, most))
 	if st.Tag != most {
 		r.Errorf("tag %d, want %d", st.Tag, most)
 	}
@@ -283,8 +282,7 @@ func collectiveArguments(r *Rank) {
 		if r.Is(err, w.want, "%s", w.name) {
 			opError(r, w.name, err)
 		}
-		sum, err := cohort.AllreduceOne(r.Comm, 1, cohort.Sum)
-		r.OK(err)
+		sum := must(cohort.AllreduceOne(r.Comm, 1, cohort.Sum))
 		if sum != r.Size {
 			r.Errorf("after %s: sum %d, want %d", w.name, sum, r.Size)
 		}
@@ -343,14 +341,13 @@ func badType[T any](r *Rank) {
 func oneRankWrong(r *Rank) {
 	for _, bad := range []int{0, r.Size - 1} {
 		for _, form := range forms {
-			c, err := r.Comm.Dup()
-			r.OK(err)
+			c := must(r.Comm.Dup())
 			n := 3
 			recv := make([]int32, n)
 			if r.Rank == bad {
 				recv = recv[:2]
 			}
-			err = allreduceAs(c, form, make([]int32, n), recv)
+			err := allreduceAs(c, form, make([]int32, n), recv)
 			what := fmt.Sprintf("%s Allreduce with a short recv on rank %d", form, bad)
 			if r.Rank == bad {
 				r.Is(err, cohort.ErrCount, "%s, which this is", what)
@@ -361,13 +358,12 @@ func oneRankWrong(r *Rank) {
 			r.OK(c.Close())
 		}
 		// A wrong root on one rank only.
-		c, err := r.Comm.Dup()
-		r.OK(err)
+		c := must(r.Comm.Dup())
 		root := 0
 		if r.Rank == bad {
 			root = r.Size
 		}
-		err = cohort.Bcast(c, make([]int32, 1), root)
+		err := cohort.Bcast(c, make([]int32, 1), root)
 		if r.Rank == bad {
 			r.Is(err, cohort.ErrRoot, "Bcast with a wrong root on this rank")
 		} else if ok, err := r.mismatch(c, err, fmt.Sprintf("Bcast with a wrong root on rank %d", bad)); ok {
@@ -405,8 +401,7 @@ func allreduceAs(c *cohort.Comm, how form, send, recv []int32) error {
 // differentlyWrong has every rank pass wrong arguments, but not the same: each gets
 // its own error, and the communicator is broken.
 func differentlyWrong(r *Rank) {
-	c, err := r.Comm.Dup()
-	r.OK(err)
+	c := must(r.Comm.Dup())
 	if r.Rank == 0 {
 		r.Is(cohort.Bcast(c, make([]int32, 1), -5), cohort.ErrRoot, "a wrong root")
 	} else {
@@ -422,8 +417,7 @@ func differentlyWrong(r *Rank) {
 func wrongNonblocking(r *Rank) {
 	for _, form := range []form{nonblocking, persistent} {
 		r.Is(allreduceAs(r.Comm, form, make([]int32, 3), make([]int32, 2)), cohort.ErrCount, "%s Allreduce with a short recv", form)
-		sum, err := cohort.AllreduceOne(r.Comm, 1, cohort.Sum)
-		r.OK(err)
+		sum := must(cohort.AllreduceOne(r.Comm, 1, cohort.Sum))
 		if sum != r.Size {
 			r.Errorf("after a wrong %s call: sum %d, want %d", form, sum, r.Size)
 		}

@@ -54,18 +54,14 @@ func bitsOf[T floating](r *Rank, digest func([]byte) (int, error), elem func(flo
 			clear(got)
 		}
 
-		req, err := cohort.Iallreduce(c, send, recv, cohort.Sum)
-		r.OK(err)
-		_, err = req.Wait()
-		r.OK(err)
+		req := must(cohort.Iallreduce(c, send, recv, cohort.Sum))
+		must(req.Wait())
 		same("Iallreduce", recv, want)
 
-		p, err := cohort.AllreduceInit(c, send, recv, cohort.Sum)
-		r.OK(err)
+		p := must(cohort.AllreduceInit(c, send, recv, cohort.Sum))
 		for range 2 {
 			r.OK(p.Start())
-			_, err = p.Wait()
-			r.OK(err)
+			must(p.Wait())
 			same("AllreduceInit", recv, want)
 		}
 		r.OK(p.Close())

@@ -257,8 +257,7 @@ func barriers(r *Rank) {
 			return err
 		},
 		persistent: func() error {
-			p, err := c.BarrierInit()
-			r.OK(err)
+			p := must(c.BarrierInit())
 			r.OK(p.Start())
 			if _, err := p.Wait(); err != nil {
 				return err
@@ -274,8 +273,7 @@ func barriers(r *Rank) {
 				continue
 			}
 			for range 200 {
-				st, found, err := c.Iprobe(cohort.AnySource, left)
-				r.OK(err)
+				st, found := must2(c.Iprobe(cohort.AnySource, left))
 				if found {
 					r.Errorf("%s: rank %d has left the barrier before rank %d has entered it", form, st.Source, late)
 					break
@@ -284,8 +282,7 @@ func barriers(r *Rank) {
 			}
 			r.OK(wait[form]())
 			for range r.Size - 1 {
-				_, err := cohort.Recv(c, make([]int32, 1), cohort.AnySource, left)
-				r.OK(err)
+				must(cohort.Recv(c, make([]int32, 1), cohort.AnySource, left))
 			}
 		}
 	}
@@ -314,15 +311,12 @@ func nilBuffers(r *Rank) {
 	r.OK(cohort.ReduceScatter(c, none, none, counts, sum))
 	r.OK(cohort.Scan(c, none, none, sum))
 	r.OK(cohort.Exscan(c, none, none, sum))
-	_, err := cohort.Sendrecv(c, none, next, 1, none, prev, 1)
-	r.OK(err)
-	got, from, err := cohort.AlltoallvAlloc(c, none, counts)
-	r.OK(err)
+	must(cohort.Sendrecv(c, none, next, 1, none, prev, 1))
+	got, from := must2(cohort.AlltoallvAlloc(c, none, counts))
 	if len(got) > 0 || !slices.Equal(from, counts) {
 		r.Errorf("AlltoallvAlloc of nothing: %v with counts %v", got, from)
 	}
-	g, err := c.CartCreate([]int{r.Size}, []bool{false}, false)
-	r.OK(err)
+	g := must(c.CartCreate([]int{r.Size}, []bool{false}, false))
 	r.OK(cohort.NeighborAllgather(g, none, none))
 	r.OK(cohort.NeighborAlltoall(g, none, none))
 	r.OK(cohort.NeighborAlltoallv(g, none, []int{0, 0}, []int{0, 0}, none, []int{0, 0}, []int{0, 0}))

@@ -36,8 +36,7 @@ func members(r *Rank, c *cohort.Comm) []int {
 // communicator to the other.
 func dup(r *Rank) {
 	next, prev := r.ring()
-	d, err := r.Comm.Dup()
-	r.OK(err)
+	d := must(r.Comm.Dup())
 	if d.Rank() != r.Rank || d.Size() != r.Size {
 		r.Errorf("the duplicate's rank is %d of %d, want %d of %d", d.Rank(), d.Size(), r.Rank, r.Size)
 	}
@@ -48,8 +47,7 @@ func dup(r *Rank) {
 		c    *cohort.Comm
 		want int32
 	}{{d, 2}, {r.Comm, 1}} {
-		_, err := cohort.Recv(c.c, got, prev, 1)
-		r.OK(err)
+		must(cohort.Recv(c.c, got, prev, 1))
 		if got[0] != c.want {
 			r.Errorf("got %d on %s, want %d", got[0], c.c.Name(), c.want)
 		}
@@ -63,8 +61,7 @@ func dup(r *Rank) {
 // split splits by odd and even, by thirds, and with ranks that take no part.
 func split(r *Rank) {
 	for _, by := range []int{1, 2, 3} {
-		c, err := r.Comm.Split(r.Rank%by, 0)
-		r.OK(err)
+		c := must(r.Comm.Split(r.Rank%by, 0))
 		want := []int{}
 		for i := r.Rank % by; i < r.Size; i += by {
 			want = append(want, i)
@@ -72,8 +69,7 @@ func split(r *Rank) {
 		if got := members(r, c); !slices.Equal(got, want) || c.Rank() != r.Rank/by {
 			r.Errorf("split by %d: rank %d of %v, want %d of %v", by, c.Rank(), got, r.Rank/by, want)
 		}
-		sum, err := cohort.AllreduceOne(c, r.Rank, cohort.Sum)
-		r.OK(err)
+		sum := must(cohort.AllreduceOne(c, r.Rank, cohort.Sum))
 		if want := sumOf(want); sum != want {
 			r.Errorf("split by %d: sum %d, want %d", by, sum, want)
 		}
@@ -83,8 +79,7 @@ func split(r *Rank) {
 	if r.Rank == 0 {
 		color = cohort.Undefined
 	}
-	c, err := r.Comm.Split(color, 0)
-	r.OK(err)
+	c := must(r.Comm.Split(color, 0))
 	switch {
 	case r.Rank == 0:
 		if c != nil {
@@ -94,8 +89,7 @@ func split(r *Rank) {
 		r.Errorf("without rank 0: %d of %d, want %d of %d", c.Rank(), c.Size(), r.Rank-1, r.Size-1)
 	}
 	r.OK(c.Close())
-	none, err := r.Comm.Split(cohort.Undefined, 0)
-	r.OK(err)
+	none := must(r.Comm.Split(cohort.Undefined, 0))
 	if none != nil {
 		r.Errorf("all colors Undefined give a communicator")
 	}
@@ -111,8 +105,7 @@ func sumOf(s []int) (sum int) {
 // splitKeys orders ranks by key, and ranks of the same key by rank.
 func splitKeys(r *Rank) {
 	key := func(rank int) int { return -(rank / 2) } // pairs share a key
-	c, err := r.Comm.Split(7, key(r.Rank))
-	r.OK(err)
+	c := must(r.Comm.Split(7, key(r.Rank)))
 	want := each(r.Size, func(i int) int { return i })
 	slices.SortStableFunc(want, func(a, b int) int { return key(a) - key(b) })
 	if got := members(r, c); !slices.Equal(got, want) {
@@ -125,16 +118,14 @@ func splitKeys(r *Rank) {
 func nested(r *Rank) {
 	chain := []*cohort.Comm{r.Comm}
 	for c := r.Comm; c.Size() > 1; {
-		d, err := c.Split(c.Rank()*2/c.Size(), 0)
-		r.OK(err)
+		d := must(c.Split(c.Rank()*2/c.Size(), 0))
 		chain = append(chain, d)
 		c = d
 	}
 	for round := range 3 {
 		for i := range chain {
 			c := chain[(i+round)%len(chain)]
-			sum, err := cohort.AllreduceOne(c, 1, cohort.Sum)
-			r.OK(err)
+			sum := must(cohort.AllreduceOne(c, 1, cohort.Sum))
 			if sum != c.Size() {
 				r.Errorf("%s: sum %d, want %d", c.Name(), sum, c.Size())
 			}
@@ -148,8 +139,7 @@ func nested(r *Rank) {
 // splitShared groups ranks by node. Each rank is in exactly one group, and all ranks of
 // a node have the same group.
 func splitShared(r *Rank) {
-	c, err := r.Comm.SplitShared()
-	r.OK(err)
+	c := must(r.Comm.SplitShared())
 	group := members(r, c)
 	if c.Rank() >= len(group) || group[c.Rank()] != r.Rank || !slices.IsSorted(group) {
 		r.Errorf("ranks of this node: %v, own rank %d", group, c.Rank())
@@ -210,13 +200,11 @@ func createGroup(r *Rank) {
 		odd = append(odd, i)
 	}
 	for tag, ranks := range [][]int{reversed, odd, {r.Size - 1}} {
-		sub, err := g.Incl(ranks...)
-		r.OK(err)
+		sub := must(g.Incl(ranks...))
 		if !slices.Contains(ranks, r.Rank) {
 			continue // not a member
 		}
-		c, err := r.Comm.CreateGroup(sub, tag)
-		r.OK(err)
+		c := must(r.Comm.CreateGroup(sub, tag))
 		if got := members(r, c); !slices.Equal(got, ranks) {
 			r.Errorf("communicator of %v has %v", ranks, got)
 		}
@@ -230,8 +218,7 @@ func cart(r *Rank) {
 	for _, dims := range [][]int{{0}, {0, 0}, {0, 0, 0}, {r.Size, 1}} {
 		periods := make([]bool, len(dims))
 		periods[0] = true
-		c, err := r.Comm.CartCreate(dims, periods, false)
-		r.OK(err)
+		c := must(r.Comm.CartCreate(dims, periods, false))
 		if c.Rank() != r.Rank || c.Size() != r.Size {
 			r.Errorf("grid without reordering: rank %d of %d", c.Rank(), c.Size())
 		}
@@ -247,8 +234,7 @@ func cart(r *Rank) {
 			r.Errorf("a grid of %v has %d places for %d ranks", shape, volume, r.Size)
 		}
 		for rank := range r.Size {
-			at, err := c.Coords(rank)
-			r.OK(err)
+			at := must(c.Coords(rank))
 			row := 0
 			for i, x := range at {
 				row = row*shape[i] + x
@@ -260,11 +246,9 @@ func cart(r *Rank) {
 				r.Errorf("coordinates %v are rank %d (%v), want %d", at, back, err, rank)
 			}
 		}
-		mine, err := c.Coords(r.Rank)
-		r.OK(err)
+		mine := must(c.Coords(r.Rank))
 		for dim := range shape {
-			source, dest, err := c.Shift(dim, 1)
-			r.OK(err)
+			source, dest := must2(c.Shift(dim, 1))
 			up, down := neighbor(shape, mine, dim, 1, periods[dim]), neighbor(shape, mine, dim, -1, periods[dim])
 			if dest != up || source != down {
 				r.Errorf("shift by 1 in dimension %d of %v at %v: from %d to %d, want from %d to %d", dim, shape, mine, source, dest, down, up)
@@ -273,8 +257,7 @@ func cart(r *Rank) {
 				r.Errorf("neighbors in dimension %d of %v at %v: %+v, want %d and %d", dim, shape, mine, both, down, up)
 			}
 			got := []int32{-1}
-			_, err = cohort.Sendrecv(c.Comm, []int32{int32(r.Rank)}, dest, dim, got, source, dim)
-			r.OK(err)
+			must(cohort.Sendrecv(c.Comm, []int32{int32(r.Rank)}, dest, dim, got, source, dim))
 			want := int32(down)
 			if down == cohort.ProcNull {
 				want = -1
@@ -316,10 +299,8 @@ func manyComms(r *Rank) {
 	}
 	var kept []*cohort.Comm
 	for i := range k {
-		c, err := r.Comm.Dup()
-		r.OK(err)
-		sum, err := cohort.AllreduceOne(c, i, cohort.Sum)
-		r.OK(err)
+		c := must(r.Comm.Dup())
+		sum := must(cohort.AllreduceOne(c, i, cohort.Sum))
 		if sum != i*r.Size {
 			r.Errorf("communicator %d: sum %d, want %d", i, sum, i*r.Size)
 		}
@@ -330,8 +311,7 @@ func manyComms(r *Rank) {
 		}
 	}
 	for i, c := range kept {
-		sum, err := cohort.AllreduceOne(c, i, cohort.Max)
-		r.OK(err)
+		sum := must(cohort.AllreduceOne(c, i, cohort.Max))
 		if sum != i {
 			r.Errorf("kept communicator %d: %d", i, sum)
 		}
@@ -343,14 +323,13 @@ func manyComms(r *Rank) {
 // pending receive.
 func closing(r *Rank) {
 	next, _ := r.ring()
-	d, err := r.Comm.Dup()
-	r.OK(err)
+	d := must(r.Comm.Dup())
 	r.OK(d.Barrier())
 	r.OK(d.Close())
 	r.OK(d.Close())
 	r.Is(d.Barrier(), cohort.ErrClosed, "Barrier after Close")
 	r.Is(cohort.Send(d, []int32{1}, next, 1), cohort.ErrClosed, "Send after Close")
-	_, err = cohort.Recv(d, []int32{1}, next, 1)
+	_, err := cohort.Recv(d, []int32{1}, next, 1)
 	r.Is(err, cohort.ErrClosed, "Recv after Close")
 	_, err = cohort.Isend(d, []int32{1}, next, 1)
 	r.Is(err, cohort.ErrClosed, "Isend after Close")
@@ -372,8 +351,7 @@ func closing(r *Rank) {
 		r.Errorf("a closed communicator has forgotten its rank: %d of %d", d.Rank(), d.Size())
 	}
 	// A pending receive ends when its communicator is closed.
-	d, err = r.Comm.Dup()
-	r.OK(err)
+	d = must(r.Comm.Dup())
 	req, err := cohort.Irecv(d, make([]int32, 1), r.Rank, 1) // no other rank's Close can end it
 	r.OK(err)
 	req.Done() // a goroutine waits for it
@@ -397,8 +375,7 @@ func closingInside(r *Rank) {
 	}
 	last := r.Size - 1
 	for range 20 {
-		d, err := r.Comm.Dup()
-		r.OK(err)
+		d := must(r.Comm.Dup())
 		if r.Rank == last {
 			results := make(chan error, 2)
 			for range 2 {

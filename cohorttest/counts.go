@@ -46,12 +46,10 @@ func unknownCounts[T comparable](r *Rank, k kind[T], m int) {
 		all = append(all, block(i, length(i))...)
 	}
 	mine := block(r.Rank, length(r.Rank))
-	got, counts, err := cohort.AllgathervAlloc(r.Comm, mine)
-	r.OK(err)
+	got, counts := must2(cohort.AllgathervAlloc(r.Comm, mine))
 	same("AllgathervAlloc", got, all, counts, each(r.Size, length))
 	for _, root := range []int{0, r.Size / 2, r.Size - 1} {
-		got, counts, err := cohort.GathervAlloc(r.Comm, mine, root)
-		r.OK(err)
+		got, counts := must2(cohort.GathervAlloc(r.Comm, mine, root))
 		if r.Rank == root {
 			same("GathervAlloc", got, all, counts, each(r.Size, length))
 		} else if got != nil || counts != nil {
@@ -76,8 +74,7 @@ func unknownCounts[T comparable](r *Rank, k kind[T], m int) {
 	for from := range r.Size {
 		want = append(want, sends(from)[r.Rank]...)
 	}
-	got, counts, err = cohort.AlltoallvAlloc(r.Comm, slices.Concat(sends(r.Rank)...), each(r.Size, func(to int) int { return count(r.Rank, to) }))
-	r.OK(err)
+	got, counts = must2(cohort.AlltoallvAlloc(r.Comm, slices.Concat(sends(r.Rank)...), each(r.Size, func(to int) int { return count(r.Rank, to) })))
 	same("AlltoallvAlloc", got, want, counts, each(r.Size, func(from int) int { return count(from, r.Rank) }))
 }
 

@@ -47,11 +47,9 @@ func doneInSelect(r *Rank) {
 		var recvs, sends [2]*cohort.Request
 		var done [2]<-chan struct{}
 		var bufs [2][]int32
-		var err error
 		for i := range recvs {
 			bufs[i] = make([]int32, m)
-			recvs[i], err = cohort.Irecv(c, bufs[i], prev, i)
-			r.OK(err)
+			recvs[i] = must(cohort.Irecv(c, bufs[i], prev, i))
 			if done[i] = recvs[i].Done(); done[i] != recvs[i].Done() {
 				r.Errorf("two calls of Done return different channels")
 			}
@@ -63,8 +61,7 @@ func doneInSelect(r *Rank) {
 			for j := range msg {
 				msg[j] = int32(100*r.Rank + i)
 			}
-			sends[i], err = cohort.Issend(c, msg, next, i)
-			r.OK(err)
+			sends[i] = must(cohort.Issend(c, msg, next, i))
 		}
 		for range recvs {
 			i := 0
@@ -76,8 +73,7 @@ func doneInSelect(r *Rank) {
 				r.OK(fmt.Errorf("no Done was closed within %v", r.patience/2))
 			}
 			done[i] = nil
-			st, err := recvs[i].Wait()
-			r.OK(err)
+			st := must(recvs[i].Wait())
 			if st.Tag != i || cohort.Count[int32](st) != m || m > 0 && bufs[i][m-1] != int32(100*prev+i) {
 				r.Errorf("receive %d of %d elements: status %+v, or other elements", i, m, st)
 			}
@@ -85,8 +81,7 @@ func doneInSelect(r *Rank) {
 		}
 		for _, q := range sends {
 			await(r, q, "a send")
-			_, err := q.Wait()
-			r.OK(err)
+			must(q.Wait())
 		}
 	}
 }
@@ -97,8 +92,7 @@ func doneAndWait(r *Rank) {
 	next, prev := r.ring()
 	for k := range 20 {
 		buf := make([]int32, 1)
-		q, err := cohort.Irecv(c, buf, prev, k)
-		r.OK(err)
+		q := must(cohort.Irecv(c, buf, prev, k))
 		errs := make(chan error, 3)
 		go func() { <-q.Done(); errs <- nil }()
 		go func() { <-q.Done(); _, err := q.Wait(); errs <- err }()
@@ -107,8 +101,7 @@ func doneAndWait(r *Rank) {
 		for range cap(errs) {
 			r.OK(<-errs)
 		}
-		st, err := q.Wait()
-		r.OK(err)
+		st := must(q.Wait())
 		if buf[0] != int32(k) || st.Tag != k {
 			r.Errorf("message %d: %d, status %+v", k, buf[0], st)
 		}
@@ -121,23 +114,20 @@ func doneOfCollectives(r *Rank) {
 	for late := range r.Size {
 		if r.Rank == late {
 			for range r.Size - 1 { // the others have started
-				_, err := cohort.Recv(c, make([]int32, 1), cohort.AnySource, 1)
-				r.OK(err)
+				must(cohort.Recv(c, make([]int32, 1), cohort.AnySource, 1))
 			}
 		}
 		for _, m := range []int{1, long} {
 			send, recv := make([]int64, m), make([]int64, m)
 			send[m-1] = int64(r.Rank)
-			q, err := cohort.Iallreduce(c, send, recv, cohort.Sum)
-			r.OK(err)
+			q := must(cohort.Iallreduce(c, send, recv, cohort.Sum))
 			done := q.Done()
 			if m == 1 && r.Rank != late {
 				isOpen(r, q, "an Iallreduce that a rank has not called")
 				r.OK(cohort.Send(c, []int32{0}, late, 1))
 			}
 			<-done
-			_, err = q.Wait()
-			r.OK(err)
+			must(q.Wait())
 			if want := int64(r.Size * (r.Size - 1) / 2); recv[m-1] != want {
 				r.Errorf("Iallreduce of %d: %d, want %d", m, recv[m-1], want)
 			}
@@ -150,13 +140,11 @@ func doneAtDeadline(r *Rank) {
 	_, prev := r.ring()
 	c, begun, cancel := deadline(r.Comm)
 	defer cancel()
-	q, err := cohort.Irecv(c, make([]int32, 1), prev, 1)
-	r.OK(err)
-	x, err := cohort.Isendrecv(c, []int32{1}, cohort.ProcNull, 2, make([]int32, 1), prev, 2)
-	r.OK(err)
+	q := must(cohort.Irecv(c, make([]int32, 1), prev, 1))
+	x := must(cohort.Isendrecv(c, []int32{1}, cohort.ProcNull, 2, make([]int32, 1), prev, 2))
 	await(r, q, "a receive with a deadline")
 	await(r, x, "an exchange with a deadline")
-	_, err = q.Wait()
+	_, err := q.Wait()
 	timedOut(r, "Wait after Done", begun, err, "irecv")
 	_, err = x.Wait()
 	timedOut(r, "Wait for the exchange after Done", begun, err, "isendrecv", fmt.Sprint(prev))
@@ -167,8 +155,7 @@ func doneAtClose(r *Rank) {
 	_, prev := r.ring()
 	d, err := r.Comm.Dup()
 	r.OK(err)
-	q, err := cohort.Irecv(d, make([]int32, 1), prev, 1)
-	r.OK(err)
+	q := must(cohort.Irecv(d, make([]int32, 1), prev, 1))
 	done := q.Done()
 	r.OK(d.Close())
 	<-done

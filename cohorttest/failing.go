@@ -39,8 +39,7 @@ func failingScenarios() []scenario {
 	}))
 	add("send", last, each(func(r *Rank) error { return cohort.Ssend(r.World, make([]float64, long), r.Size-1, 5) }))
 	add("wait", last, func(r *Rank) func() error {
-		req, err := cohort.Irecv(r.World, make([]int32, 1), r.Size-1, 5)
-		r.OK(err)
+		req := must(cohort.Irecv(r.World, make([]int32, 1), r.Size-1, 5))
 		return func() error {
 			_, err := req.Wait()
 			return err
@@ -50,8 +49,7 @@ func failingScenarios() []scenario {
 		if r.Rank == r.Size-1 {
 			return nil
 		}
-		req, err := r.World.Ibarrier()
-		r.OK(err)
+		req := must(r.World.Ibarrier())
 		return func() error {
 			_, err := req.Wait()
 			return err
@@ -72,8 +70,7 @@ func failingScenarios() []scenario {
 		}
 	}
 	add("window-lock", last, func(r *Rank) func() error {
-		w, err := cohort.NewWindow[int64](r.World, 10)
-		r.OK(err)
+		w := must(cohort.NewWindow[int64](r.World, 10))
 		return held(r, func() error {
 			_, err := w.Lock(cohort.LockExclusive, 0)
 			return err

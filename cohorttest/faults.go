@@ -57,8 +57,7 @@ func faultScenarios() []scenario {
 			// The survivors wait in a communicator that the dead rank is not a member
 			// of. Their operations end all the same: the ranks that they wait for may
 			// wait for the dead one.
-			c, err := r.World.Split(r.Rank/(r.Size-1), 0)
-			r.OK(err)
+			c := must(r.World.Split(r.Rank/(r.Size-1), 0))
 			die(r, r.Size-1, func() error {
 				_, err := cohort.Recv(c, make([]int32, 1), cohort.AnySource, 5)
 				return err
@@ -86,8 +85,7 @@ func faultScenarios() []scenario {
 			if r.Rank == r.Size-1 {
 				deadBetween(nil)(r)
 			}
-			q, err := cohort.Iallreduce(r.World, make([]float64, 100), make([]float64, 100), cohort.Sum)
-			r.OK(err)
+			q := must(cohort.Iallreduce(r.World, make([]float64, 100), make([]float64, 100), cohort.Sum))
 			deadBetween(func(*Rank, *cohort.Request) error { _, _, err := q.Test(); return err })(r)
 		}},
 		{name: "faults/dead-between-probes", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
@@ -153,8 +151,7 @@ func dieBy(r *Rank, victim int, end func(*Rank), op func() error) {
 func deadBetween(look func(r *Rank, q *cohort.Request) error) func(r *Rank) {
 	return func(r *Rank) {
 		victim := r.Size - 1
-		q, err := cohort.Irecv(r.World, make([]int64, 1), victim, 7)
-		r.OK(err)
+		q := must(cohort.Irecv(r.World, make([]int64, 1), victim, 7))
 		die(r, victim, func() error {
 			for {
 				if err := look(r, q); err != nil {
@@ -180,8 +177,7 @@ func readyOn(r *Rank, c *cohort.Comm, leaver int) {
 	}
 	for other := range c.Size() {
 		if other != leaver {
-			_, err := cohort.Recv(c, word, other, 9)
-			r.OK(err)
+			must(cohort.Recv(c, word, other, 9))
 		}
 	}
 }
@@ -196,8 +192,7 @@ func (l lostRank) Error() string { return fmt.Sprintf("the scenario loses rank %
 // perish ends this rank: a process by SIGKILL, a goroutine by a panic.
 func perish(r *Rank) {
 	if r.World.Caps().Processes {
-		p, err := os.FindProcess(os.Getpid())
-		r.OK(err)
+		p := must(os.FindProcess(os.Getpid()))
 		r.OK(p.Kill())
 		select {}
 	}
@@ -266,8 +261,7 @@ func abort(r *Rank) {
 // fail, and all others go on.
 func leftEarly(r *Rank) {
 	last := r.Size - 1
-	rest, err := r.World.Split(r.Rank/last, 0)
-	r.OK(err)
+	rest := must(r.World.Split(r.Rank/last, 0))
 	if r.Rank == last {
 		// A message sent before leaving can still be received.
 		r.OK(cohort.Send(r.World, []int32{77}, 0, 1))
@@ -277,20 +271,18 @@ func leftEarly(r *Rank) {
 	}
 	if r.Rank == 0 {
 		got := make([]int32, 1)
-		_, err := cohort.Recv(r.World, got, last, 1)
-		r.OK(err)
+		must(cohort.Recv(r.World, got, last, 1))
 		if got[0] != 77 {
 			r.Errorf("the last message of a rank that has left is %d, want 77", got[0])
 		}
 	}
 	r.Is(cohort.Ssend(r.World, make([]float64, long), last, 3), cohort.ErrPeerLost, "Ssend to a rank that leaves without receiving")
-	_, err = cohort.Recv(r.World, make([]int32, 1), last, 2)
+	_, err := cohort.Recv(r.World, make([]int32, 1), last, 2)
 	if r.Is(err, cohort.ErrPeerLost, "Recv from a rank that has left") {
 		names(r, err, fmt.Sprint(last))
 	}
 	for k := range 20 {
-		sum, err := cohort.AllreduceOne(rest, k, cohort.Sum)
-		r.OK(err)
+		sum := must(cohort.AllreduceOne(rest, k, cohort.Sum))
 		if sum != k*last {
 			r.Errorf("sum without the rank that has left: %d, want %d", sum, k*last)
 		}
@@ -308,8 +300,7 @@ func stopped(r *Rank) {
 		}
 	}, func() {
 		if process {
-			_, err := cohort.Recv(r.Comm, pid, r.Size-1, 1)
-			r.OK(err)
+			must(cohort.Recv(r.Comm, pid, r.Size-1, 1))
 		}
 	}, func() {
 		if process {
@@ -367,15 +358,12 @@ var loops sync.Map
 // all ranks have ended.
 func lastAway(r *Rank, away, begin, end func()) {
 	last := r.Size - 1
-	c, err := r.Comm.Dup()
-	r.OK(err)
-	rest, err := r.Comm.Split(r.Rank/last, 0)
-	r.OK(err)
+	c := must(r.Comm.Dup())
+	rest := must(r.Comm.Split(r.Rank/last, 0))
 	word := make([]int64, 1)
 	if r.Rank == last {
 		away()
-		_, err := cohort.Recv(r.Comm, word, 0, 2)
-		r.OK(err)
+		must(cohort.Recv(r.Comm, word, 0, 2))
 	} else {
 		if r.Rank == 0 {
 			begin()

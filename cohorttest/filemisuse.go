@@ -36,22 +36,20 @@ func fileOpen(r *Rank) {
 	}
 	if r.Size > 1 && r.World.Caps().Processes {
 		// The last rank works in another folder, where the file is not.
-		here, err := os.Getwd()
-		r.OK(err)
+		here := must(os.Getwd())
 		to := r.job.Dir
 		if r.Rank == r.Size-1 {
 			to = os.TempDir()
 		}
 		r.OK(os.Chdir(to))
-		_, err = file.Open(r.Comm, filepath.Base(r.path()), os.O_RDWR|os.O_CREATE, 0o600)
+		_, err := file.Open(r.Comm, filepath.Base(r.path()), os.O_RDWR|os.O_CREATE, 0o600)
 		if r.Is(err, fs.ErrNotExist, "Open of a file that the last rank does not see") {
 			names(r, err, fmt.Sprintf("rank %d:", r.Size-1))
 		}
 		r.OK(os.Chdir(here))
 	}
 	// One that can only be read.
-	f, err := file.Open(r.Comm, r.path(), os.O_RDONLY, 0)
-	r.OK(err)
+	f := must(file.Open(r.Comm, r.path(), os.O_RDONLY, 0))
 	_, err = f.WriteAtAll([]byte{1, 2}, int64(2*r.Rank))
 	if err == nil {
 		r.Errorf("WriteAtAll to a file opened to be read returns no error")
@@ -177,8 +175,7 @@ func fileBusy(r *Rank) {
 		}
 		r.OK(<-results)
 	} else {
-		_, err := cohort.Recv(r.Comm, word, 0, 1)
-		r.OK(err)
+		must(cohort.Recv(r.Comm, word, 0, 1))
 		r.OK(f.Sync())
 	}
 	r.OK(f.Close())
@@ -190,8 +187,7 @@ func fullFile(r *Rank) {
 	if _, err := os.Stat(full); err != nil {
 		return // only Linux has it
 	}
-	f, err := file.Open(r.Comm, full, os.O_WRONLY, 0)
-	r.OK(err)
+	f := must(file.Open(r.Comm, full, os.O_WRONLY, 0))
 	const row, rows = 1000, 50
 	l := cohort.Vector(rows, row, row*r.Size)
 	_, blocks := f.WriteAtAll(make([]byte, row*rows*10), int64(r.Rank*row*rows*10))
@@ -200,8 +196,7 @@ func fullFile(r *Rank) {
 		if r.Is(err, syscall.ENOSPC, "a write to a full device") {
 			names(r, err, "write", full, "rank 0", "bytes 0 to ", fmt.Sprintf(" to %d:", all-1))
 		}
-		texts, counts, e := cohort.AllgathervAlloc(r.Comm, []byte(fmt.Sprint(err)))
-		r.OK(e)
+		texts, counts := must2(cohort.AllgathervAlloc(r.Comm, []byte(fmt.Sprint(err))))
 		if first := texts[:counts[0]]; string(first) != fmt.Sprint(err) {
 			r.Errorf("the error is %q on rank 0 and %q here", first, err)
 		}
@@ -223,8 +218,7 @@ func fileDeadline(r *Rank) {
 	r.OK(r.Comm.Barrier())
 	_, err := f.WriteAtAll(nil, 0)
 	r.Is(err, cohort.ErrBroken, "WriteAtAll after a deadline")
-	_, err = f.WriteAt(pattern(100*r.Rank, 100), int64(100*r.Rank))
-	r.OK(err)
+	must(f.WriteAt(pattern(100*r.Rank, 100), int64(100*r.Rank)))
 	r.OK(r.Comm.Barrier())
 	r.content("WriteAt after a deadline", pattern(0, 100*r.Size))
 	if err := f.Close(); !errors.Is(err, cohort.ErrBroken) {
@@ -274,8 +268,7 @@ func closedFile(r *Rank) {
 
 // deadInFile has a rank die before it takes part in a write. The others' errors name it, and the bytes.
 func deadInFile(r *Rank) {
-	f, err := file.Open(r.World, r.path(), update, 0o600)
-	r.OK(err)
+	f := must(file.Open(r.World, r.path(), update, 0o600))
 	die(r, r.Size-1, func() error {
 		_, err := f.WriteAtAll(pattern(0, 1000), int64(1000*r.Rank))
 		var e *file.Error

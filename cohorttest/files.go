@@ -47,24 +47,21 @@ func (r *Rank) path() string { return filepath.Join(r.job.Dir, filepath.Base(r.s
 
 // create opens a new file.
 func (r *Rank) create() *file.File {
-	f, err := file.Open(r.Comm, r.path(), update, 0o600)
-	r.OK(err)
+	f := must(file.Open(r.Comm, r.path(), update, 0o600))
 	return f
 }
 
 // fill makes rank 0 fill the first n bytes of a file with holes.
 func (r *Rank) fill(f *file.File, n int) {
 	if r.Rank == 0 {
-		_, err := f.WriteAt(bytes.Repeat([]byte{hole}, n), 0)
-		r.OK(err)
+		must(f.WriteAt(bytes.Repeat([]byte{hole}, n), 0))
 	}
 	r.OK(r.Comm.Barrier())
 }
 
 // content checks the bytes of a file, without package file.
 func (r *Rank) content(what string, want []byte) {
-	got, err := os.ReadFile(r.path())
-	r.OK(err)
+	got := must(os.ReadFile(r.path()))
 	if !bytes.Equal(got, want) {
 		i := 0
 		for i < min(len(got), len(want)) && got[i] == want[i] {
@@ -115,8 +112,7 @@ func fileRows(r *Rank) {
 			r.Errorf("%s: ReadAtAll of bytes %d to %d: %d, %v", what, lo, hi, m, err)
 		}
 		r.OK(f.SetSize(0))
-		m, err := f.WriteAtAll(want[lo:hi], int64(lo))
-		r.OK(err)
+		m := must(f.WriteAtAll(want[lo:hi], int64(lo)))
 		if m != hi-lo {
 			r.Errorf("%s: WriteAtAll returns %d, want %d", what, m, hi-lo)
 		}
@@ -180,8 +176,7 @@ func fileShared(r *Rank) {
 	want := pattern(0, 200001)
 	l := cohort.Vector(len(want)/3, 1, 3)
 	for range 2 {
-		_, err := f.WriteAtAll(want, 0)
-		r.OK(err)
+		must(f.WriteAtAll(want, 0))
 		r.content("the same bytes from all ranks", want)
 		got := make([]byte, l.Len())
 		r.OK(file.ReadView(f, got, 1, l))
@@ -196,12 +191,10 @@ func fileShared(r *Rank) {
 		r.Errorf("ReadAt: %d, %v, %v", n, err, want[:10])
 	}
 	r.OK(r.Comm.Barrier())
-	_, err := f.WriteAt([]byte{byte(r.Rank)}, int64(r.Rank))
-	r.OK(err)
+	must(f.WriteAt([]byte{byte(r.Rank)}, int64(r.Rank)))
 	r.OK(r.Comm.Barrier())
 	all := make([]byte, r.Size)
-	_, err = f.ReadAt(all, 0)
-	r.OK(err)
+	must(f.ReadAt(all, 0))
 	for i, x := range all {
 		if int(x) != i {
 			r.Errorf("after WriteAt of all ranks byte %d is %d", i, x)
@@ -217,8 +210,7 @@ func fileEnd(r *Rank) {
 		const rows = 4
 		size := (rows*r.Size*row)*2 - 2*row // without the last row of the last rank
 		if r.Rank == 0 {
-			_, err := f.WriteAt(pattern(0, size), 0)
-			r.OK(err)
+			must(f.WriteAt(pattern(0, size), 0))
 		}
 		r.OK(r.Comm.Barrier())
 		got := slices.Repeat([]uint16{0x9999}, rows*row)
@@ -266,8 +258,7 @@ func fileAppend(r *Rank) {
 			}
 			want = append(want, pattern(len(want), unit*(rank%3))...)
 		}
-		off, err := f.AppendAll(pattern(mine, unit*(r.Rank%3)))
-		r.OK(err)
+		off := must(f.AppendAll(pattern(mine, unit*(r.Rank%3))))
 		if off != int64(mine) {
 			r.Errorf("AppendAll of %d: offset %d, want %d", unit*(r.Rank%3), off, mine)
 		}
@@ -319,8 +310,7 @@ func fileNpy(r *Rank) {
 	}
 	f := r.create()
 	r.OK(file.WriteNpy(f, mine, sizes, []int{3, 2, 5}, []int{0, 2 * r.Rank, 0}))
-	a, err := file.ReadNpyHeader(f)
-	r.OK(err)
+	a := must(file.ReadNpyHeader(f))
 	if a.Type != "<c8" && a.Type != ">c8" || !slices.Equal(a.Shape, sizes) || a.Fortran {
 		r.Errorf("the header is %+v, want complex64 of %v", a, sizes)
 	}
@@ -343,7 +333,7 @@ func fileNpy(r *Rank) {
 		r.OK(file.ReadNpy(f, []int16{}, empty, starts))
 	}
 	r.OK(file.WriteNpy(f, mine, sizes, []int{3, 2, 5}, []int{0, 2 * r.Rank, 0}))
-	err = file.ReadNpy(f, make([]float64, 5), []int{1, 1, 5}, []int{0, 0, 0})
+	err := file.ReadNpy(f, make([]float64, 5), []int{1, 1, 5}, []int{0, 0, 0})
 	if r.Is(err, cohort.ErrType, "ReadNpy of another type") {
 		names(r, err, "readnpy", "c8", "f8", "float64")
 	}

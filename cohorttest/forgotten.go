@@ -14,13 +14,11 @@ import (
 // library has done with them: the runtime ends a process that lets the collector find a pinned buffer.
 func forgotten(r *Rank) {
 	for _, closes := range []bool{true, false} {
-		c, err := r.Comm.Dup()
-		r.OK(err)
+		c := must(r.Comm.Dup())
 		forgetMessages(r, c)
 		forgetFamilies(r, c, moves[int32]())
 		forgetFamilies(r, c, reductions[int32]())
-		_, err = c.Ibarrier()
-		r.OK(err)
+		must(c.Ibarrier())
 		r.forget(c.BarrierInit)
 		r.OK(r.Comm.Barrier())
 		collect()
@@ -81,8 +79,7 @@ func notWaitedForDerived(r *Rank) {
 		{"ibarrier", cohort.Undefined, cohort.Undefined, func(c *cohort.Comm) error { _, err := c.Ibarrier(); return err }},
 		{"allgatherinit", cohort.Undefined, cohort.Undefined, func(c *cohort.Comm) error { return started(cohort.AllgatherInit(c, one, make([]int32, r.Size))) }},
 	} {
-		c, err := r.World.Dup()
-		r.OK(err)
+		c := must(r.World.Dup())
 		r.OK(o.start(c))
 		r.OK(c.Barrier())
 		r.OK(r.World.Barrier())
@@ -98,8 +95,7 @@ func (r *Rank) forget(setups ...func() (*cohort.Persistent, error)) {
 	for starts := range 3 {
 		var started []*cohort.Persistent
 		for _, setup := range setups {
-			p, err := setup()
-			r.OK(err)
+			p := must(setup())
 			if starts > 0 {
 				r.OK(p.Start())
 				started = append(started, p)
@@ -107,8 +103,7 @@ func (r *Rank) forget(setups ...func() (*cohort.Persistent, error)) {
 		}
 		for _, p := range started {
 			if starts == 1 {
-				_, err := p.Wait()
-				r.OK(err)
+				must(p.Wait())
 			}
 		}
 	}
@@ -122,8 +117,7 @@ func forgetFamilies(r *Rank, c *cohort.Comm, families []family[int32]) {
 			f.define(a)
 			return a
 		}
-		_, err := f.start(c, defined())
-		r.OK(err)
+		must(f.start(c, defined()))
 		r.forget(func() (*cohort.Persistent, error) { return f.setup(c, defined()) })
 	}
 }
@@ -142,8 +136,7 @@ func forgetMessages(r *Rank, c *cohort.Comm) {
 	drop(cohort.IsendView(c, view(), next, 3))
 	drop(cohort.Isendrecv(c, buf(), next, 4, buf(), prev, 4))
 	drop(cohort.Isend(c, buf(), next, 5))
-	m, _, err := c.Mprobe(prev, 5)
-	r.OK(err)
+	m, _ := must2(c.Mprobe(prev, 5))
 	drop(cohort.ImessageRecv(m, buf()))
 	drop(cohort.Irecv(c, buf(), cohort.AnySource, 6))
 	for _, send := range []func(*cohort.Comm, []int32, int, int) (*cohort.Persistent, error){cohort.SendInit[int32], cohort.SsendInit[int32]} {
@@ -151,10 +144,8 @@ func forgetMessages(r *Rank, c *cohort.Comm) {
 			func() (*cohort.Persistent, error) { return cohort.RecvInit(c, buf(), prev, 7) },
 			func() (*cohort.Persistent, error) { return send(c, buf(), next, 7) })
 	}
-	w, err := cohort.NewWindow[int32](c, 200)
-	r.OK(err)
-	g, err := w.Lock(cohort.LockShared, next)
-	r.OK(err)
+	w := must(cohort.NewWindow[int32](c, 200))
+	g := must(w.Lock(cohort.LockShared, next))
 	drop(w.Rput(buf(), next, 0))
 	drop(w.Rget(buf(), next, 100))
 	r.OK(g.Unlock())

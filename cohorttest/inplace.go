@@ -23,8 +23,7 @@ func p2pInPlace(r *Rank) {
 			r.Errorf("in place, %d elements: element %d is %v, want %v", m, i, buf.all[i+guards], want.all[i+guards])
 		}
 		// Back the other way, nonblocking.
-		req, err := cohort.Isendrecv(c, buf.data, prev, m, buf.data, next, m)
-		r.OK(err)
+		req := must(cohort.Isendrecv(c, buf.data, prev, m, buf.data, next, m))
 		if st, err = req.Wait(); st.Source != next || cohort.Count[float64](st) != m {
 			r.Errorf("Isendrecv in place, %d elements: status %+v, want source %d", m, st, next)
 		}
@@ -41,18 +40,14 @@ func p2pInPlace(r *Rank) {
 	x := []int32{int32(r.Rank)}
 	req, err := cohort.Irecv(c, make([]int32, 1), prev, 7)
 	r.OK(err)
-	st, err := cohort.Sendrecv(c, x, next, 7, x, cohort.ProcNull, 7)
-	r.OK(err)
+	st := must(cohort.Sendrecv(c, x, next, 7, x, cohort.ProcNull, 7))
 	if st.Source != cohort.ProcNull || x[0] != int32(r.Rank) {
 		r.Errorf("in place from ProcNull: status %+v, the element is %d, want %d", st, x[0], r.Rank)
 	}
-	_, err = req.Wait()
-	r.OK(err)
-	req, err = cohort.Isend(c, []int32{int32(r.Rank)}, next, 8)
-	r.OK(err)
+	must(req.Wait())
+	req = must(cohort.Isend(c, []int32{int32(r.Rank)}, next, 8))
 	if _, err = cohort.Sendrecv(c, x, cohort.ProcNull, 8, x, prev, 8); err != nil || x[0] != int32(prev) {
 		r.Errorf("in place to ProcNull: %d, %v, want %d", x[0], err, prev)
 	}
-	_, err = req.Wait()
-	r.OK(err)
+	must(req.Wait())
 }

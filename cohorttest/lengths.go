@@ -45,27 +45,23 @@ func tooLong(r *Rank) {
 		}},
 		{"Isendrecv", func() error { return wait(cohort.Isendrecv(r.Comm, buf, cohort.ProcNull, 0, buf, prev, 7)) }},
 		{"MessageRecv", func() error {
-			m, _, err := r.Comm.Mprobe(prev, 7)
-			r.OK(err)
-			_, err = cohort.MessageRecv(m, buf)
+			m, _ := must2(r.Comm.Mprobe(prev, 7))
+			_, err := cohort.MessageRecv(m, buf)
 			return err
 		}},
 		{"RecvInit", func() error {
-			p, err := cohort.RecvInit(r.Comm, buf, prev, 7)
-			r.OK(err)
+			p := must(cohort.RecvInit(r.Comm, buf, prev, 7))
 			r.OK(p.Start())
-			_, err = p.Wait()
+			_, err := p.Wait()
 			r.OK(p.Close())
 			return err
 		}},
 	} {
-		send, err := cohort.Isend(r.Comm, make([]float64, sent), next, 7)
-		r.OK(err)
+		send := must(cohort.Isend(r.Comm, make([]float64, sent), next, 7))
 		from := fmt.Sprintf("the message from rank %d with tag 7 ", prev)
 		says(r, x.name, x.receive(), fmt.Sprintf("%shas %d elements, the buffer %d", from, sent, room),
 			fmt.Sprintf("%sis longer than the buffer of %d elements", from, room)) // with a library that does not report the length
-		_, err = send.Wait()
-		r.OK(err)
+		must(send.Wait())
 	}
 }
 
@@ -121,9 +117,8 @@ func mismatchedLengths(r *Rank) {
 			return err
 		}, []string{"; the counts differ"}},
 	} {
-		c, err := r.Comm.Dup()
-		r.OK(err)
-		err = x.call(c)
+		c := must(r.Comm.Dup())
+		err := x.call(c)
 		if _, err = r.mismatch(c, err, x.name); err != nil {
 			says(r, x.name, err, x.text...)
 		}

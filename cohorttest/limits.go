@@ -84,8 +84,7 @@ func receiveDeadline(r *Rank) {
 		r.OK(r.Comm.Barrier())
 		r.OK(cohort.Send(r.Comm, []int32{4, 5}, next, 7))
 		got := make([]int32, 2)
-		st, err := cohort.Recv(r.Comm, got, prev, 7)
-		r.OK(err)
+		st := must(cohort.Recv(r.Comm, got, prev, 7))
 		if st.Source != prev || got[0] != 4 || got[1] != 5 {
 			r.Errorf("after a receive timed out: %+v, %v", st, got)
 		}
@@ -114,8 +113,7 @@ func sendDeadline(r *Rank) {
 		}
 		r.OK(r.Comm.Barrier())
 		got := make([]uint8, 1)
-		st, err := cohort.Sendrecv(r.Comm, []uint8{uint8(r.Rank)}, next, 8, got, prev, 8)
-		r.OK(err)
+		st := must(cohort.Sendrecv(r.Comm, []uint8{uint8(r.Rank)}, next, 8, got, prev, 8))
 		if st.Bytes() != 1 || got[0] != uint8(prev) {
 			r.Errorf("after a send of %d timed out: %d bytes, %v", m, st.Bytes(), got)
 		}
@@ -126,10 +124,9 @@ func sendDeadline(r *Rank) {
 // all the same, and breaks the communicator.
 func sendDeadlineBreaks(r *Rank, next int) {
 	for _, m := range []int{1, 1 << 20} {
-		d, err := r.Comm.Dup()
-		r.OK(err)
+		d := must(r.Comm.Dup())
 		c, begun, cancel := deadline(d)
-		err = cohort.Ssend(c, make([]uint8, m), next, 8)
+		err := cohort.Ssend(c, make([]uint8, m), next, 8)
 		kept(r, begun, "Ssend of %d", m) // another rank's deadline may have ended it
 		if r.Is(err, cohort.ErrTimeout, "Ssend of %d", m) {
 			names(r, err, "send", fmt.Sprint(next))
@@ -145,18 +142,15 @@ func requestDeadline(r *Rank) {
 	next, prev := r.ring()
 	c, begun, cancel := deadline(r.Comm)
 	defer cancel()
-	a, err := cohort.Irecv(c, make([]int32, 1), prev, 1)
-	r.OK(err)
-	b, err := cohort.Irecv(c, make([]int32, 1), cohort.AnySource, 2)
-	r.OK(err)
+	a := must(cohort.Irecv(c, make([]int32, 1), prev, 1))
+	b := must(cohort.Irecv(c, make([]int32, 1), cohort.AnySource, 2))
 	timedOut(r, "WaitAll", begun, cohort.WaitAll(a, b))
-	_, err = a.Wait()
+	_, err := a.Wait()
 	r.Is(err, cohort.ErrTimeout, "Wait again")
 
 	c, begun, cancel2 := deadline(r.Comm)
 	defer cancel2()
-	a, err = cohort.Irecv(c, make([]int32, 1), prev, 1)
-	r.OK(err)
+	a = must(cohort.Irecv(c, make([]int32, 1), prev, 1))
 	b, err = cohort.Irecv(r.Comm, make([]int32, 1), prev, 2) // no deadline
 	r.OK(err)
 	i, _, err := cohort.WaitAny(b, a)
@@ -166,8 +160,7 @@ func requestDeadline(r *Rank) {
 	timedOut(r, "WaitAny", begun, err)
 	r.OK(r.Comm.Barrier())
 	r.OK(cohort.Send(r.Comm, []int32{1}, next, 2))
-	_, err = b.Wait()
-	r.OK(err)
+	must(b.Wait())
 }
 
 func probeDeadline(r *Rank) {
@@ -194,8 +187,7 @@ func collectiveDeadline(r *Rank) {
 	}
 	for _, form := range []form{blocking, nonblocking} {
 		for _, absent := range []int{0, r.Size - 1} {
-			d, err := r.Comm.Dup()
-			r.OK(err)
+			d := must(r.Comm.Dup())
 			if r.Rank != absent {
 				c, begun, cancel := deadline(d)
 				err := calls[form](c)
@@ -214,8 +206,7 @@ func collectiveDeadline(r *Rank) {
 
 // collectiveCancel cancels the context of a collective.
 func collectiveCancel(r *Rank) {
-	d, err := r.Comm.Dup()
-	r.OK(err)
+	d := must(r.Comm.Dup())
 	if r.Rank != 0 {
 		ctx, cancel := context.WithCancel(context.Background())
 		c := d.WithContext(ctx)
@@ -261,21 +252,17 @@ func inTime(r *Rank) {
 	c := r.Comm.WithContext(ctx)
 	next, prev := r.ring()
 	for k := range 20 {
-		x, err := cohort.AllreduceOne(c, k, cohort.Sum)
-		r.OK(err)
+		x := must(cohort.AllreduceOne(c, k, cohort.Sum))
 		if x != k*r.Size {
 			r.Errorf("sum %d, want %d", x, k*r.Size)
 		}
 		got := make([]int32, 1)
-		_, err = cohort.Sendrecv(c, []int32{int32(r.Rank)}, next, k, got, prev, k)
-		r.OK(err)
+		must(cohort.Sendrecv(c, []int32{int32(r.Rank)}, next, k, got, prev, k))
 		if got[0] != int32(prev) {
 			r.Errorf("got %d, want %d", got[0], prev)
 		}
-		req, err := cohort.Iallreduce(c, []int32{1}, got, cohort.Sum)
-		r.OK(err)
-		_, err = req.Wait()
-		r.OK(err)
+		req := must(cohort.Iallreduce(c, []int32{1}, got, cohort.Sum))
+		must(req.Wait())
 		if got[0] != int32(r.Size) {
 			r.Errorf("Iallreduce: %d, want %d", got[0], r.Size)
 		}
@@ -290,8 +277,7 @@ func busy(r *Rank) {
 	word := make([]int32, 1)
 	if r.Rank == 0 {
 		for range r.Size - 1 {
-			_, err := cohort.Recv(c, word, cohort.AnySource, 1)
-			r.OK(err)
+			must(cohort.Recv(c, word, cohort.AnySource, 1))
 		}
 		r.OK(c.Barrier())
 		return

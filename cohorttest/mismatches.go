@@ -115,8 +115,7 @@ func (r *Rank) mismatch(c *cohort.Comm, err error, what string) (bool, error) {
 func mismatches(r *Rank) {
 	for i, o := range odds(r.Size) {
 		for _, who := range r.oddRanks(i, 0, r.Size/2, r.Size-1) {
-			c, err := r.Comm.Dup()
-			r.OK(err)
+			c := must(r.Comm.Dup())
 			what := fmt.Sprintf("%s on rank %d", o.name, who)
 			call := o.usual
 			if r.Rank == who {
@@ -154,9 +153,8 @@ func mismatchesNotWaitedFor(r *Rank) {
 			if r.Rank == 0 {
 				return cohort.Bcast(c, buf, 0)
 			}
-			req, err := cohort.Ibcast(c, buf, 0)
-			r.OK(err)
-			_, err = req.Wait()
+			req := must(cohort.Ibcast(c, buf, 0))
+			_, err := req.Wait()
 			return err
 		}, receive},
 	} {
@@ -307,13 +305,12 @@ func mismatchesPersistent(r *Rank) {
 // mismatchedForms has the ranks make one call in different forms.
 func mismatchedForms(r *Rank) {
 	for _, pair := range [][2]form{{blocking, nonblocking}, {blocking, persistent}, {nonblocking, persistent}, {nonblocking, blocking}, {persistent, blocking}} {
-		c, err := r.Comm.Dup()
-		r.OK(err)
+		c := must(r.Comm.Dup())
 		how := pair[0]
 		if r.Rank == r.Size-1 {
 			how = pair[1]
 		}
-		err = allreduceAs(c, how, make([]int32, 3), make([]int32, 3))
+		err := allreduceAs(c, how, make([]int32, 3), make([]int32, 3))
 		what := fmt.Sprintf("%s and %s", pair[0], pair[1])
 		if r.Is(err, cohort.ErrMismatch, "%s", what) {
 			names(r, err, fmt.Sprintf("rank %d", r.Size-1))
@@ -378,8 +375,7 @@ func mismatchedCounts(r *Rank) {
 
 // differ makes a call whose counts differ between rank 0 and the last rank.
 func differ(r *Rank, what string, call func(c *cohort.Comm, recv []int32) error, room int) {
-	c, err := r.Comm.Dup()
-	r.OK(err)
+	c := must(r.Comm.Dup())
 	recv := newBuffer(int32s, room)
 	if err := call(c, recv.data); r.Is(err, cohort.ErrMismatch, "%s", what) {
 		names(r, err, "rank 0", fmt.Sprintf("rank %d", r.Size-1))
@@ -415,30 +411,24 @@ func mismatchedManagement(r *Rank) {
 func othersUntouched(r *Rank) {
 	next, prev := r.ring()
 	got := make([]int32, 1)
-	req, err := cohort.Irecv(r.Comm, got, prev, 1)
-	r.OK(err)
+	req := must(cohort.Irecv(r.Comm, got, prev, 1))
 	in, out := []int32{int32(r.Rank)}, make([]int32, 1)
-	p, err := cohort.AllreduceInit(r.Comm, in, out, cohort.Max)
-	r.OK(err)
-	c, err := r.Comm.Dup()
-	r.OK(err)
+	p := must(cohort.AllreduceInit(r.Comm, in, out, cohort.Max))
+	c := must(r.Comm.Dup())
 	r.mismatch(c, cohort.Bcast(c, make([]int32, 1+r.Rank%2), 0), "Bcast of different lengths")
 	r.OK(p.Start())
-	_, err = p.Wait()
-	r.OK(err)
+	must(p.Wait())
 	if out[0] != int32(r.Size-1) {
 		r.Errorf("Allreduce on another communicator than the broken one: %d, want %d", out[0], r.Size-1)
 	}
 	r.OK(p.Close())
 	r.OK(cohort.Send(r.Comm, []int32{int32(r.Rank)}, next, 1))
-	_, err = req.Wait()
-	r.OK(err)
+	must(req.Wait())
 	if got[0] != int32(prev) {
 		r.Errorf("got %d, want %d", got[0], prev)
 	}
 	r.OK(c.Close())
-	d, err := r.Comm.Dup()
-	r.OK(err)
+	d := must(r.Comm.Dup())
 	r.OK(d.Barrier())
 	r.OK(d.Close())
 }
@@ -446,8 +436,7 @@ func othersUntouched(r *Rank) {
 // wrongOnBroken makes calls with wrong arguments on a broken communicator: that it
 // is broken comes first, whatever is wrong with the arguments.
 func wrongOnBroken(r *Rank) {
-	c, err := r.Comm.Dup()
-	r.OK(err)
+	c := must(r.Comm.Dup())
 	r.mismatch(c, cohort.Bcast(c, make([]int32, 1+r.Rank%2), 0), "Bcast of different lengths")
 	for _, w := range wrongCalls(r.Size, r.Rank) {
 		r.Is(w.call(c), cohort.ErrBroken, "%s on a broken communicator", w.name)
@@ -458,7 +447,7 @@ func wrongOnBroken(r *Rank) {
 	buf := make([]int32, 1)
 	r.Is(cohort.Send(c, buf, r.Size, 1), cohort.ErrBroken, "Send to rank %d on a broken communicator", r.Size)
 	r.Is(cohort.Send(c, buf, 0, -5), cohort.ErrBroken, "Send with tag -5 on a broken communicator")
-	_, err = cohort.Recv(c, buf, -7, 1)
+	_, err := cohort.Recv(c, buf, -7, 1)
 	r.Is(err, cohort.ErrBroken, "Recv from rank -7 on a broken communicator")
 	_, err = cohort.Irecv(c, buf, 0, -5)
 	r.Is(err, cohort.ErrBroken, "Irecv with tag -5 on a broken communicator")

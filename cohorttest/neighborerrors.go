@@ -16,8 +16,7 @@ import (
 // them in this order too.
 func ringGraph(r *Rank) *cohort.Graph {
 	next, prev := r.ring()
-	g, err := r.Comm.GraphCreate([]int{next, prev}, []int{next, prev}, false)
-	r.OK(err)
+	g := must(r.Comm.GraphCreate([]int{next, prev}, []int{next, prev}, false))
 	return g
 }
 
@@ -96,8 +95,7 @@ func graphArguments(r *Rank) {
 			[]string{"rank 0 has rank " + fmt.Sprint(last) + " among its destinations never", "2 times"}},
 		{"a wrong rank on rank 0", [2][]int{{r.Size}, nil}, [2][]int{}, cohort.ErrMismatch, cohort.ErrRank, nil, []string{"rank 0"}},
 	} {
-		c, err := r.Comm.Dup()
-		r.OK(err)
+		c := must(r.Comm.Dup())
 		var edges [2][]int
 		want := w.usual
 		switch r.Rank {
@@ -109,7 +107,7 @@ func graphArguments(r *Rank) {
 		case last:
 			edges = w.end
 		}
-		_, err = c.GraphCreate(edges[0], edges[1], false)
+		_, err := c.GraphCreate(edges[0], edges[1], false)
 		if r.Is(err, want, "%s", w.name) && want == cohort.ErrMismatch {
 			names(r, err, w.words...)
 			opError(r, w.name, err)
@@ -175,9 +173,8 @@ func mismatchedNeighbors(r *Rank) {
 		}
 	}
 	// Nobody waits for a rank without neighbors.
-	g, err := r.Comm.GraphCreate(nil, nil, false)
-	r.OK(err)
-	err = cohort.NeighborAllgather(g, v(1), v(0)) // has the mismatch if the other ranks were faster
+	g := must(r.Comm.GraphCreate(nil, nil, false))
+	err := cohort.NeighborAllgather(g, v(1), v(0)) // has the mismatch if the other ranks were faster
 	if err == nil && r.Rank == 0 {
 		err = cohort.NeighborAllgather(g, v(1), v(0))
 	} else if err == nil {
@@ -298,8 +295,7 @@ func neighborDeadline(r *Rank) {
 // deadNeighbor has a rank die while the others make calls that need it, directly or not.
 func deadNeighbor(r *Rank) {
 	next, prev := r.ring()
-	g, err := r.World.GraphCreate([]int{prev}, []int{next}, false)
-	r.OK(err)
+	g := must(r.World.GraphCreate([]int{prev}, []int{next}, false))
 	die(r, r.Size-1, func() error {
 		for {
 			if err := cohort.NeighborAllgather(g, []int{1}, make([]int, 1)); err != nil {

@@ -52,8 +52,7 @@ type neighborhood struct {
 func neighborhoods(r *Rank, use func(h *neighborhood)) {
 	n := r.Size
 	grid := func(dims []int, periods []bool) {
-		g, err := r.Comm.CartCreate(dims, periods, false)
-		r.OK(err)
+		g := must(r.Comm.CartCreate(dims, periods, false))
 		if g == nil {
 			return // a rank that it does not need
 		}
@@ -109,8 +108,7 @@ func neighborhoods(r *Rank, use func(h *neighborhood)) {
 			}
 			panic("cohorttest: an edge without its other end")
 		}
-		g, err := r.Comm.GraphCreate(h.sources(r.Rank), h.dests(r.Rank), false)
-		r.OK(err)
+		g := must(r.Comm.GraphCreate(h.sources(r.Rank), h.dests(r.Rank), false))
 		if !slices.Equal(g.Sources(), h.sources(r.Rank)) || !slices.Equal(g.Destinations(), h.dests(r.Rank)) || g.Rank() != r.Rank {
 			r.Errorf("%s: rank %d with sources %v and destinations %v", name, g.Rank(), g.Sources(), g.Destinations())
 		}
@@ -260,11 +258,9 @@ func neighborMatrix(r *Rank, i int) {
 
 // subgrids divides a grid into rows, planes and single ranks.
 func subgrids(r *Rank) {
-	g, err := r.Comm.CartCreate([]int{0, 0, 0}, []bool{true, false, true}, false)
-	r.OK(err)
+	g := must(r.Comm.CartCreate([]int{0, 0, 0}, []bool{true, false, true}, false))
 	dims := g.Dims()
-	at, err := g.Coords(g.Rank())
-	r.OK(err)
+	at := must(g.Coords(g.Rank()))
 	for bits := range 8 {
 		keep := []bool{bits&1 != 0, bits&2 != 0, bits&4 != 0}
 		var want, where []int
@@ -274,16 +270,13 @@ func subgrids(r *Rank) {
 				want, where, periods = append(want, dims[i]), append(where, at[i]), append(periods, i != 1)
 			}
 		}
-		s, err := g.Sub(keep)
-		r.OK(err)
-		mine, err := s.Coords(s.Rank())
-		r.OK(err)
+		s := must(g.Sub(keep))
+		mine := must(s.Coords(s.Rank()))
 		if !slices.Equal(s.Dims(), want) || !slices.Equal(s.Periods(), periods) || !slices.Equal(mine, where) {
 			r.Errorf("Sub %v of %v: extents %v, periods %v, own place %v; want %v, %v, %v", keep, dims, s.Dims(), s.Periods(), mine, want, periods, where)
 		}
 		for i, rank := range members(r, s.Comm) { // the rank at i has the other coordinates of this one
-			x, err := s.Coords(i)
-			r.OK(err)
+			x := must(s.Coords(i))
 			y := slices.Clone(at)
 			for j, k := 0, 0; j < 3; j++ {
 				if keep[j] {
@@ -298,7 +291,7 @@ func subgrids(r *Rank) {
 		r.OK(cohort.NeighborAllgather(s, []int{r.Rank}, got))
 		r.OK(s.Close())
 	}
-	_, err = g.Sub([]bool{true})
+	_, err := g.Sub([]bool{true})
 	r.Is(err, cohort.ErrCount, "Sub with one entry for three dimensions")
 	r.OK(g.Barrier())
 	r.OK(g.Close())
@@ -309,8 +302,7 @@ func subgrids(r *Rank) {
 func reordered(r *Rank) {
 	apart := [2]int{} // pairs of neighbors on different nodes
 	for i, reorder := range []bool{false, true} {
-		g, err := r.Comm.CartCreate([]int{0, 0}, []bool{true, false}, reorder)
-		r.OK(err)
+		g := must(r.Comm.CartCreate([]int{0, 0}, []bool{true, false}, reorder))
 		if all := members(r, g.Comm); all[g.Rank()] != r.Rank || len(all) != r.Size || !reorder && g.Rank() != r.Rank {
 			r.Errorf("reorder %v: rank %d of the grid of %v", reorder, g.Rank(), all)
 		}
@@ -330,8 +322,7 @@ func reordered(r *Rank) {
 				mine++
 			}
 		}
-		apart[i], err = cohort.AllreduceOne(g.Comm, mine, cohort.Sum)
-		r.OK(err)
+		apart[i] = must(cohort.AllreduceOne(g.Comm, mine, cohort.Sum))
 		r.OK(g.Close())
 	}
 	if apart[1] > apart[0] {
@@ -342,21 +333,16 @@ func reordered(r *Rank) {
 // graphs checks that a graph's communicator is like any other, and is apart from the one that it was made of.
 func graphs(r *Rank) {
 	next, prev := r.ring()
-	g, err := r.Comm.GraphCreate([]int{prev}, []int{next}, true)
-	r.OK(err)
-	sum, err := cohort.AllreduceOne(g.Comm, 1, cohort.Sum)
-	r.OK(err)
+	g := must(r.Comm.GraphCreate([]int{prev}, []int{next}, true))
+	sum := must(cohort.AllreduceOne(g.Comm, 1, cohort.Sum))
 	if sum != r.Size || !slices.Equal(members(r, g.Comm), members(r, r.Comm)) {
 		r.Errorf("a graph of %d ranks, want %d in the same order", sum, r.Size)
 	}
 	// Two of them at the same time, and other collectives between.
-	h, err := r.Comm.GraphCreate([]int{next}, []int{prev}, false)
-	r.OK(err)
+	h := must(r.Comm.GraphCreate([]int{next}, []int{prev}, false))
 	a, b := []int{-1}, []int{-1}
-	p, err := cohort.IneighborAllgather(g, []int{r.Rank}, a)
-	r.OK(err)
-	q, err := cohort.IneighborAlltoall(h, []int{10 * r.Rank}, b)
-	r.OK(err)
+	p := must(cohort.IneighborAllgather(g, []int{r.Rank}, a))
+	q := must(cohort.IneighborAlltoall(h, []int{10 * r.Rank}, b))
 	r.OK(r.Comm.Barrier())
 	r.OK(cohort.WaitAll(q, p))
 	if a[0] != prev || b[0] != 10*next {
@@ -364,7 +350,7 @@ func graphs(r *Rank) {
 	}
 	r.OK(h.Close())
 	r.OK(g.Close())
-	_, err = r.Comm.GraphCreate([]int{r.Size}, nil, false)
+	_, err := r.Comm.GraphCreate([]int{r.Size}, nil, false)
 	r.Is(err, cohort.ErrRank, "a graph with rank %d of %d", r.Size, r.Size)
 	_, err = r.Comm.GraphCreate(nil, []int{cohort.ProcNull}, false)
 	r.Is(err, cohort.ErrRank, "a graph with an edge to ProcNull")
@@ -374,8 +360,7 @@ func graphs(r *Rank) {
 // manyNeighborCalls makes many calls without any other between them: ranks may be some calls ahead of others.
 func manyNeighborCalls(r *Rank) {
 	next, prev := r.ring()
-	g, err := r.Comm.GraphCreate([]int{prev}, []int{next}, false)
-	r.OK(err)
+	g := must(r.Comm.GraphCreate([]int{prev}, []int{next}, false))
 	got := make([]int, 1)
 	for i := range 200 {
 		r.OK(cohort.NeighborAllgather(g, []int{1000*i + r.Rank}, got))
@@ -400,12 +385,10 @@ func neighborLeft(r *Rank) {
 	if r.Rank < last {
 		sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
 	}
-	g, err := r.Comm.GraphCreate(sources, dests, false)
-	r.OK(err)
+	g := must(r.Comm.GraphCreate(sources, dests, false))
 	word := make([]int, 1)
 	if r.Rank < last {
-		_, err := cohort.Recv(r.Comm, word, last, 1)
-		r.OK(err)
+		must(cohort.Recv(r.Comm, word, last, 1))
 	}
 	for i := range 2 {
 		got := make([]int, len(sources))

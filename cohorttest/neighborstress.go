@@ -49,8 +49,7 @@ func ineighborOrder(r *Rank) {
 			}
 		}
 		for _, i := range rng.Perm(calls) {
-			_, err := reqs[i].Wait()
-			r.OK(err)
+			must(reqs[i].Wait())
 			// The ring has next and prev, and the grid prev and next. What is sent to one side of a grid
 			// comes from the other, and so it is in the ring of two ranks.
 			sources := [2]int{next, prev}
@@ -88,9 +87,7 @@ func neighborRestarts(r *Rank) {
 	for i := range all {
 		m := []int{1, 3000}[i%2]
 		send[i], recv[i] = make([]int, m), make([]int, 2*m)
-		var err error
-		all[i], err = cohort.NeighborAllgatherInit(g, send[i], recv[i])
-		r.OK(err)
+		all[i] = must(cohort.NeighborAllgatherInit(g, send[i], recv[i]))
 	}
 	rng := rand.New(rand.NewPCG(uint64(r.Rank), 2))
 	for round := range rounds {
@@ -101,8 +98,7 @@ func neighborRestarts(r *Rank) {
 			r.OK(all[i].Start())
 		}
 		for _, i := range rng.Perm(ops) {
-			_, err := all[i].Wait()
-			r.OK(err)
+			must(all[i].Wait())
 			m := len(send[i])
 			for side, from := range []int{next, prev} {
 				want := 1000*round + 100*i + from
@@ -137,8 +133,7 @@ func manyNeighbors(r *Rank) {
 		return all
 	}
 	sources, dests := edges(r.Rank, 3), edges(r.Rank, 4)
-	g, err := r.Comm.GraphCreate(sources, dests, false)
-	r.OK(err)
+	g := must(r.Comm.GraphCreate(sources, dests, false))
 	// word is the j-th block that a rank sends: which edge it is of those to the same rank.
 	word := func(from, to, k int) int { return (from*100+to)*1000 + k }
 	send := make([]int, each)
@@ -150,10 +145,8 @@ func manyNeighbors(r *Rank) {
 	for call := range 3 {
 		recv := make([]int, each)
 		if call == 1 {
-			q, err := cohort.IneighborAlltoall(g, send, recv)
-			r.OK(err)
-			_, err = q.Wait()
-			r.OK(err)
+			q := must(cohort.IneighborAlltoall(g, send, recv))
+			must(q.Wait())
 		} else {
 			r.OK(cohort.NeighborAlltoall(g, send, recv))
 		}
@@ -181,8 +174,7 @@ func neighborMismatchLeft(r *Rank) {
 		if ring && r.Rank < last { // the last rank is not in it
 			sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
 		}
-		g, err := r.Comm.GraphCreate(sources, dests, false)
-		r.OK(err)
+		g := must(r.Comm.GraphCreate(sources, dests, false))
 		word := make([]int, 1)
 		if r.Rank == last {
 			err := cohort.NeighborAllgather(g, []float64{1}, []float64{})
@@ -197,9 +189,8 @@ func neighborMismatchLeft(r *Rank) {
 			}
 			continue
 		}
-		_, err = cohort.Recv(r.Comm, word, last, 1)
-		r.OK(err)
-		err = cohort.NeighborAllgather(g, []int{r.Rank}, make([]int, len(sources)))
+		must(cohort.Recv(r.Comm, word, last, 1))
+		err := cohort.NeighborAllgather(g, []int{r.Rank}, make([]int, len(sources)))
 		if err == nil {
 			err = g.Close()
 		}
@@ -220,8 +211,7 @@ func deadWithoutNeighbors(ring bool) func(r *Rank) {
 		if ring && r.Rank < last {
 			sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
 		}
-		g, err := r.World.GraphCreate(sources, dests, false)
-		r.OK(err)
+		g := must(r.World.GraphCreate(sources, dests, false))
 		die(r, last, func() error {
 			for begun := time.Now(); ; {
 				if err := cohort.NeighborAllgather(g, []int{1}, make([]int, len(sources))); err != nil {
@@ -239,17 +229,13 @@ func deadWithoutNeighbors(ring bool) func(r *Rank) {
 func worksBeyond(r *Rank, c *cohort.Comm, want []int) {
 	n := c.Size()
 	next, prev := (c.Rank()+1)%n, (c.Rank()+n-1)%n
-	g, err := c.GraphCreate([]int{prev}, []int{next}, false)
-	r.OK(err)
-	grid, err := c.CartCreate([]int{n}, []bool{true}, true)
-	r.OK(err)
+	g := must(c.GraphCreate([]int{prev}, []int{next}, false))
+	grid := must(c.CartCreate([]int{n}, []bool{true}, true))
 	for i := range 5 {
 		got, sides := make([]int, 1), make([]int, 2)
 		r.OK(cohort.NeighborAllgather(g, []int{10*r.Rank + i}, got))
-		q, err := cohort.IneighborAllgather(grid, []int{10*r.Rank + i}, sides)
-		r.OK(err)
-		_, err = q.Wait()
-		r.OK(err)
+		q := must(cohort.IneighborAllgather(grid, []int{10*r.Rank + i}, sides))
+		must(q.Wait())
 		if all := append(got, sides...); !slices.Equal(all, []int{10*want[prev] + i, 10*want[prev] + i, 10*want[next] + i}) {
 			r.Errorf("%s: got %v from the neighbors %d and %d", c.Name(), all, want[prev], want[next])
 		}
@@ -259,19 +245,15 @@ func worksBeyond(r *Rank, c *cohort.Comm, want []int) {
 	const m = 20000
 	from, _ := numbered(m, r.Rank)
 	to, memory := strided[int64](m)
-	_, err = cohort.SendrecvView(c, from, next, 1, to, prev, 1)
-	r.OK(err)
+	must(cohort.SendrecvView(c, from, next, 1, to, prev, 1))
 	received(r, memory, m, want[prev], c.Name()+", a view")
 	w := onesided[int64](r, c, 2)
 	r.OK(w.Put([]int64{int64(r.Rank)}, next, 1))
-	_, err = w.FetchAndOp(1, 0, 0, cohort.Sum)
-	r.OK(err)
-	lock, err := w.Lock(cohort.LockExclusive, prev)
-	r.OK(err)
+	must(w.FetchAndOp(1, 0, 0, cohort.Sum))
+	lock := must(w.Lock(cohort.LockExclusive, prev))
 	r.OK(lock.Unlock())
 	r.OK(w.Fence())
-	own, err := w.Local()
-	r.OK(err)
+	own := must(w.Local())
 	count := int64(0)
 	if c.Rank() == 0 {
 		count = int64(n)

@@ -46,8 +46,7 @@ func onesidedScenarios() []scenario {
 
 // onesided makes a window of n elements on this rank.
 func onesided[T any](r *Rank, c *cohort.Comm, n int) *cohort.Window[T] {
-	w, err := cohort.NewWindow[T](c, n)
-	r.OK(err)
+	w := must(cohort.NewWindow[T](c, n))
 	return w
 }
 
@@ -87,8 +86,7 @@ func putGet[T comparable](r *Rank, k kind[T]) {
 				r.Errorf("%s, blocks of %d: element %d of rank %d is wrong", k.name, n, i, from)
 			}
 		}
-		local, err := w.Local()
-		r.OK(err)
+		local := must(w.Local())
 		if len(local) != part(r.Rank) || cap(local) != len(local) || n > 0 && local[0] != k.elem(value(0, r.Rank, 0)) {
 			r.Errorf("%s, blocks of %d: Local has %d of %d elements, or others than Get", k.name, n, len(local), cap(local))
 		}
@@ -121,8 +119,7 @@ func onesidedReductions(r *Rank) {
 
 	// MinLoc: every rank offers 100 - rank at index rank, so the last one wins.
 	w := onesided[cohort.Loc[float64]](r, r.Comm, 3)
-	mine, err := w.Local()
-	r.OK(err)
+	mine := must(w.Local())
 	for i := range mine {
 		mine[i] = cohort.Loc[float64]{Val: 1000, Idx: -1}
 	}
@@ -197,8 +194,7 @@ func onesidedOrder(r *Rank) {
 				want *= x
 				r.OK(w.Accumulate([]uint32{x}, to, r.Rank, cohort.Prod))
 			case 3:
-				was, err := w.FetchAndOp(x, to, r.Rank, cohort.Bxor)
-				r.OK(err)
+				was := must(w.FetchAndOp(x, to, r.Rank, cohort.Bxor))
 				if was != want {
 					r.Errorf("FetchAndOp at rank %d returned %d, want %d", to, was, want)
 				}
@@ -238,8 +234,7 @@ func onesidedTickets(r *Rank) {
 	all.Wait()
 	r.OK(drawn.Fence())
 	if r.Rank == 0 {
-		times, err := drawn.Local()
-		r.OK(err)
+		times := must(drawn.Local())
 		if i := slices.IndexFunc(times, func(n int64) bool { return n != 1 }); i >= 0 {
 			r.Errorf("number %d was drawn %d times", i, times[i])
 		}
@@ -263,8 +258,7 @@ func swaps[T cohort.Number](r *Rank, elem func(x int) T) {
 	r.OK(w.Fence())
 	for range each {
 		for x := 0; ; {
-			was, err := w.CompareAndSwap(elem(x), elem(x+1), 0, 1)
-			r.OK(err)
+			was := must(w.CompareAndSwap(elem(x), elem(x+1), 0, 1))
 			if was == elem(x) {
 				break
 			}
@@ -297,8 +291,7 @@ func onesidedNeighbors(r *Rank) {
 		case 1:
 			r.OK(w.Accumulate([]uint8{1}, 0, 3+r.Rank, cohort.Sum))
 		case 2:
-			got, err := w.CompareAndSwap(was, uint8(i), 0, 3+r.Rank)
-			r.OK(err)
+			got := must(w.CompareAndSwap(was, uint8(i), 0, 3+r.Rank))
 			if got != was {
 				r.Errorf("round %d: another rank changed this rank's byte to %d", i, got)
 			}
@@ -306,8 +299,7 @@ func onesidedNeighbors(r *Rank) {
 	}
 	r.OK(w.Fence())
 	if r.Rank == 0 {
-		mine, err := w.Local()
-		r.OK(err)
+		mine := must(w.Local())
 		for i, x := range mine {
 			want := uint8(rounds)
 			if i < 3 || i >= 3+r.Size {
@@ -339,10 +331,8 @@ func onesidedFlush(r *Rank) {
 			r.OK(w.FlushAll())
 		}
 		r.OK(cohort.Send(r.Comm, []int8{1}, next, round))
-		_, err := cohort.Recv(r.Comm, make([]int8, 1), prev, round)
-		r.OK(err)
-		mine, err := w.Local()
-		r.OK(err)
+		must(cohort.Recv(r.Comm, make([]int8, 1), prev, round))
+		mine := must(w.Local())
 		for i, x := range mine {
 			want := int64(round*n + i)
 			if i == 7 || i == 8 {
@@ -363,8 +353,7 @@ func onesidedFlush(r *Rank) {
 func onesidedProgress(r *Rank) {
 	w := onesided[int64](r, r.Comm, 1)
 	if r.Rank == 0 {
-		mine, err := w.Local()
-		r.OK(err)
+		mine := must(w.Local())
 		x := 0
 		for i := 0; mine[0] < int64(r.Size-1); i++ {
 			x += i % 7
@@ -376,8 +365,7 @@ func onesidedProgress(r *Rank) {
 			r.Errorf("%d", x)
 		}
 	} else {
-		_, err := w.FetchAndOp(1, 0, 0, cohort.Sum)
-		r.OK(err)
+		must(w.FetchAndOp(1, 0, 0, cohort.Sum))
 	}
 	r.OK(w.Close())
 }
@@ -393,8 +381,7 @@ func onesidedRequests(r *Rank) {
 		for i := range out[to] {
 			out[to][i] = int32(value(r.Rank, to, i))
 		}
-		req, err := w.Rput(out[to], to, n*r.Rank)
-		r.OK(err)
+		req := must(w.Rput(out[to], to, n*r.Rank))
 		reqs = append(reqs, req)
 	}
 	r.OK(w.Fence()) // completes them at the target, too
@@ -403,8 +390,7 @@ func onesidedRequests(r *Rank) {
 	reqs = reqs[:0]
 	for from := range r.Size {
 		in[from] = make([]int32, n)
-		req, err := w.Rget(in[from], from, n*r.Rank)
-		r.OK(err)
+		req := must(w.Rget(in[from], from, n*r.Rank))
 		reqs = append(reqs, req)
 	}
 	r.OK(cohort.WaitAll(reqs...))
@@ -416,10 +402,8 @@ func onesidedRequests(r *Rank) {
 	r.OK(w.Fence()) // all have read
 	// So many that a rank waits in between until those before are done.
 	for i := range 300 {
-		req, err := w.Rput(out[0][:1], (r.Rank+1)%r.Size, i)
-		r.OK(err)
-		_, err = req.Wait()
-		r.OK(err)
+		req := must(w.Rput(out[0][:1], (r.Rank+1)%r.Size, i))
+		must(req.Wait())
 	}
 	_, err := w.Rget(in[0], 0, n*r.Size-n+1)
 	r.Is(err, cohort.ErrWin, "Rget of more than there is")

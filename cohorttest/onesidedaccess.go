@@ -54,14 +54,10 @@ func updates[T comparable](r *Rank, a, b []T, ops ...cohort.Op) {
 func onesidedNoRank(r *Rank) {
 	const none, nowhere = cohort.ProcNull, -7
 	w := onesided[int64](r, r.Comm, 1)
-	_, err := w.CompareAndSwap(0, 5, r.Rank, 0)
-	r.OK(err)
-	_, err = w.CompareAndSwap(5, 6, r.Rank, 0)
-	r.OK(err)
-	swapped, err := w.CompareAndSwap(1, 2, none, nowhere)
-	r.OK(err)
-	fetched, err := w.FetchAndOp(3, none, nowhere, cohort.Sum)
-	r.OK(err)
+	must(w.CompareAndSwap(0, 5, r.Rank, 0))
+	must(w.CompareAndSwap(5, 6, r.Rank, 0))
+	swapped := must(w.CompareAndSwap(1, 2, none, nowhere))
+	fetched := must(w.FetchAndOp(3, none, nowhere, cohort.Sum))
 	result := []int64{4}
 	r.OK(w.GetAccumulate([]int64{8}, result, none, nowhere, cohort.Sum))
 	r.OK(w.Get(result, none, nowhere))
@@ -71,10 +67,8 @@ func onesidedNoRank(r *Rank) {
 	r.OK(w.Put(result, none, nowhere))
 	r.OK(w.Accumulate(result, none, nowhere, cohort.Sum))
 	for _, access := range []func([]int64, int, int) (*cohort.Request, error){w.Rput, w.Rget} {
-		q, err := access(result, none, nowhere)
-		r.OK(err)
-		_, err = q.Wait()
-		r.OK(err)
+		q := must(access(result, none, nowhere))
+		must(q.Wait())
 	}
 	r.OK(w.Flush(none))
 	r.OK(w.Close())
@@ -86,8 +80,7 @@ func onesidedOwnMemory(r *Rank) {
 	const n = 20000
 	next, prev := r.ring()
 	w := onesided[int32](r, r.Comm, 3*n)
-	mine, err := w.Local()
-	r.OK(err)
+	mine := must(w.Local())
 	want := make([]int32, 3*n)
 	for i := range n {
 		mine[i] = int32(r.Rank*n + i)

@@ -15,8 +15,7 @@ func onesidedLocks(r *Rank) {
 	pair := make([]int64, 2)
 	for i := range each {
 		to := (r.Rank + i) % r.Size
-		g, err := w.Lock(cohort.LockExclusive, to)
-		r.OK(err)
+		g := must(w.Lock(cohort.LockExclusive, to))
 		r.OK(w.Get(pair, to, 0))
 		if pair[0] != pair[1] {
 			r.Errorf("another rank is in rank %d's part: %v", to, pair)
@@ -24,8 +23,7 @@ func onesidedLocks(r *Rank) {
 		r.OK(w.Put([]int64{pair[0] + 1}, to, 0))
 		r.OK(w.Put([]int64{pair[1] + 1}, to, 1))
 		r.OK(g.Unlock())
-		g, err = w.Lock(cohort.LockShared, to)
-		r.OK(err)
+		g = must(w.Lock(cohort.LockShared, to))
 		r.OK(w.Get(pair, to, 0))
 		if pair[0] != pair[1] {
 			r.Errorf("a rank writes rank %d's part beside shared locks: %v", to, pair)
@@ -46,23 +44,20 @@ func onesidedLocks(r *Rank) {
 
 // onesidedSplits has windows of several communicators at once.
 func onesidedSplits(r *Rank) {
-	half, err := r.Comm.Split(r.Rank%2, r.Rank)
-	r.OK(err)
+	half := must(r.Comm.Split(r.Rank%2, r.Rank))
 	a, b := onesided[int32](r, r.Comm, 1), onesided[int32](r, half, 2)
 	next := (half.Rank() + 1) % half.Size()
 	r.OK(b.Put([]int32{int32(r.Rank), -1}, next, 0))
 	r.OK(a.Accumulate([]int32{1}, 0, 0, cohort.Sum))
 	r.OK(b.Fence())
 	r.OK(a.Fence())
-	mine, err := b.Local()
-	r.OK(err)
+	mine := must(b.Local())
 	prev := (half.Rank() + half.Size() - 1) % half.Size()
 	if want := int32(2*prev + r.Rank%2); mine[0] != want || mine[1] != -1 {
 		r.Errorf("%v, want %d, -1", mine, want)
 	}
 	if r.Rank == 0 {
-		count, err := a.Local()
-		r.OK(err)
+		count := must(a.Local())
 		if int(count[0]) != r.Size {
 			r.Errorf("%d of %d ranks", count[0], r.Size)
 		}
@@ -107,8 +102,7 @@ func onesidedRandom(r *Rank) {
 				rank = owner[b]
 			}
 			if rank == r.Rank {
-				got, err := a.make(w, to, at, part)
-				r.OK(err)
+				got := must(a.make(w, to, at, part))
 				if !slices.Equal(got, part) {
 					r.Errorf("round %d: access %d of rank %d's elements from %d returned %v, want %v", round, a.kind, to, at, got, part)
 				}

@@ -64,8 +64,7 @@ func onesidedArguments(r *Rank) {
 	r.OK(p.Close())
 
 	r.OK(w.Fence())
-	mine, err := w.Local()
-	r.OK(err)
+	mine := must(w.Local())
 	for i, x := range mine {
 		if x != 0 {
 			r.Errorf("element %d is %d after wrong calls", i, x)
@@ -110,8 +109,7 @@ func onesidedClose(r *Rank) {
 	w := onesided[int64](r, r.Comm, 1)
 	r.OK(w.Close())
 	closed(r, "Close", w)
-	d, err := r.Comm.Dup()
-	r.OK(err)
+	d := must(r.Comm.Dup())
 	w = onesided[int64](r, d, 1)
 	r.OK(w.Fence())
 	r.OK(d.Close())
@@ -168,8 +166,7 @@ func onesidedCloseInUse(r *Rank) {
 // windowsLeftOpen leaves windows to Close of their communicator, and of the world.
 func windowsLeftOpen(r *Rank) {
 	for i := range 3 {
-		d, err := r.Comm.Dup()
-		r.OK(err)
+		d := must(r.Comm.Dup())
 		w, v := onesided[int64](r, d, 1000), onesided[int32](r, d, i)
 		r.OK(w.Put(make([]int64, 1000), (r.Rank+1)%r.Size, 0))
 		r.OK(errors.Join(w.Fence(), v.Fence()))

@@ -17,8 +17,7 @@ import (
 func onesidedDeadlines(r *Rank) {
 	const n = 1000
 	w := onesided[int64](r, r.Comm, 2*n)
-	mine, err := w.Local()
-	r.OK(err)
+	mine := must(w.Local())
 	for i := range mine {
 		mine[i] = int64(r.Rank)<<32 + int64(i)
 	}
@@ -81,10 +80,8 @@ func deadOrigin(r *Rank) {
 	dieBy(r, victim, func(r *Rank) {
 		buf := make([]int64, 1<<16)
 		for range 10 {
-			_, err := w.Rput(buf, 0, 0)
-			r.OK(err)
-			_, err = w.Rget(buf, 0, 0)
-			r.OK(err)
+			must(w.Rput(buf, 0, 0))
+			must(w.Rget(buf, 0, 0))
 		}
 		for i := range 255 {
 			r.OK(w.Put(buf[:1], 0, i))

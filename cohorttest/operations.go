@@ -274,8 +274,7 @@ func specialFloats(r *Rank) {
 			if r.Size == 1 {
 				want = c.special
 			}
-			got, err := cohort.AllreduceOne(r.Comm, x, c.op)
-			r.OK(err)
+			got := must(cohort.AllreduceOne(r.Comm, x, c.op))
 			same := got == want && math.Signbit(got) == math.Signbit(want) || math.IsNaN(got) && math.IsNaN(want)
 			if !same {
 				r.Errorf("%v of %v on rank %d and %v on the others is %v, want %v", c.op, c.special, who, c.other, got, want)
@@ -354,10 +353,8 @@ func locations[T cohort.Real](r *Rank) {
 			}
 		}
 		clear(recv)
-		req, err := cohort.Ireduce(r.Comm, send, recv, op, n-1)
-		r.OK(err)
-		_, err = req.Wait()
-		r.OK(err)
+		req := must(cohort.Ireduce(r.Comm, send, recv, op, n-1))
+		must(req.Wait())
 		for i := range m {
 			if r.Rank == n-1 && recv[i] != want[i] {
 				r.Errorf("Ireduce, %v, column %d: got %v, want %v", op, i, recv[i], want[i])
@@ -391,8 +388,7 @@ func scalars(r *Rank) {
 	got, err = cohort.ExscanOne(c, me+1, cohort.Sum)
 	expect("ExscanOne", got, err, me*(me+1)/2)
 
-	x, err := cohort.BcastOne(c, packeds.elem(me), n-1)
-	r.OK(err)
+	x := must(cohort.BcastOne(c, packeds.elem(me), n-1))
 	if want := packeds.elem(n - 1); x != want {
 		r.Errorf("BcastOne of a struct: got %v, want %v", x, want)
 	}

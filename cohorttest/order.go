@@ -27,8 +27,7 @@ func p2pOrder(r *Rank) {
 				if i%3 == 1 {
 					source = cohort.AnySource
 				}
-				req, err := cohort.Irecv(c, bufs[i], source, 9)
-				r.OK(err)
+				req := must(cohort.Irecv(c, bufs[i], source, 9))
 				reqs = append(reqs, req)
 			}
 		}
@@ -42,8 +41,7 @@ func p2pOrder(r *Rank) {
 			for j := range msg {
 				msg[j] = int32(i*100000 + j)
 			}
-			req, err := cohort.Isend(c, msg, next, 9)
-			r.OK(err)
+			req := must(cohort.Isend(c, msg, next, 9))
 			sends = append(sends, req)
 		}
 		if !before {
@@ -51,8 +49,7 @@ func p2pOrder(r *Rank) {
 			post()
 		}
 		for i, req := range reqs {
-			st, err := req.Wait()
-			r.OK(err)
+			st := must(req.Wait())
 			n := cohort.Count[int32](st)
 			if n != lens[i] || n > 0 && (bufs[i][0] != int32(i*100000) || bufs[i][n-1] != int32(i*100000+n-1)) {
 				r.Errorf("message %d has %d elements, want %d; it begins with %d", i, n, lens[i], bufs[i][0])
@@ -72,14 +69,12 @@ func p2pOvertaking(r *Rank) {
 		for tag := range k {
 			msg := make([]int32, m)
 			msg[0], msg[m-1] = int32(tag), int32(tag)
-			req, err := cohort.Isend(c, msg, next, tag)
-			r.OK(err)
+			req := must(cohort.Isend(c, msg, next, tag))
 			sends = append(sends, req)
 		}
 		buf := make([]int32, m)
 		for _, tag := range seeded(r.scenario, r.Size).Perm(k) {
-			st, err := cohort.Recv(c, buf, prev, tag)
-			r.OK(err)
+			st := must(cohort.Recv(c, buf, prev, tag))
 			if st.Tag != tag || buf[0] != int32(tag) || buf[m-1] != int32(tag) {
 				r.Errorf("receiving tag %d got %d of tag %d", tag, buf[0], st.Tag)
 			}
@@ -102,8 +97,7 @@ func anySourceFair(r *Rank) {
 	if r.Rank != 0 {
 		for more := []int32{1}; more[0] != 0; {
 			r.OK(cohort.Send(c, []int32{int32(r.Rank)}, 0, ask))
-			_, err := cohort.Recv(c, more, 0, answer)
-			r.OK(err)
+			must(cohort.Recv(c, more, 0, answer))
 		}
 		return
 	}
@@ -111,11 +105,9 @@ func anySourceFair(r *Rank) {
 	buf := make([]int32, 1)
 	for range rounds * (r.Size - 1) {
 		for s := 1; s < r.Size; s++ {
-			_, err := c.Probe(s, ask)
-			r.OK(err)
+			must(c.Probe(s, ask))
 		}
-		st, err := cohort.Recv(c, buf, cohort.AnySource, ask)
-		r.OK(err)
+		st := must(cohort.Recv(c, buf, cohort.AnySource, ask))
 		if int(buf[0]) != st.Source {
 			r.Errorf("a message with source %d comes from rank %d", st.Source, buf[0])
 		}
@@ -128,8 +120,7 @@ func anySourceFair(r *Rank) {
 		}
 	}
 	for range r.Size - 1 { // the last message of each sender
-		st, err := cohort.Recv(c, buf, cohort.AnySource, ask)
-		r.OK(err)
+		st := must(cohort.Recv(c, buf, cohort.AnySource, ask))
 		r.OK(cohort.Send(c, []int32{0}, st.Source, answer))
 	}
 }
@@ -143,15 +134,13 @@ func allToAllUnordered(r *Rank) {
 			recv := make([]int32, n*m)
 			for i := range n {
 				from, to := (r.Rank+i)%n, (r.Rank+n-i)%n
-				req, err := cohort.Irecv(c, recv[from*m:(from+1)*m], from, round)
-				r.OK(err)
+				req := must(cohort.Irecv(c, recv[from*m:(from+1)*m], from, round))
 				reqs = append(reqs, req)
 				msg := make([]int32, m)
 				for j := range msg {
 					msg[j] = int32(r.Rank*1000 + to)
 				}
-				req, err = cohort.Isend(c, msg, to, round)
-				r.OK(err)
+				req = must(cohort.Isend(c, msg, to, round))
 				reqs = append(reqs, req)
 			}
 			r.OK(cohort.WaitAll(reqs...))

@@ -69,42 +69,33 @@ func p2pLengths(r *Rank) {
 		st, err := req.Wait()
 		check("Send to a posted receive", st, err, 1)
 
-		req, err = cohort.Isend(c, send.data, next, 2)
-		r.OK(err)
+		req = must(cohort.Isend(c, send.data, next, 2))
 		st, err = cohort.Recv(c, recv.data, prev, 2)
 		check("Recv from Isend", st, err, 2)
-		_, err = req.Wait()
-		r.OK(err)
+		must(req.Wait())
 
-		req, err = cohort.Irecv(c, recv.data, cohort.AnySource, cohort.AnyTag)
-		r.OK(err)
-		sreq, err := cohort.Issend(c, send.data, next, 3)
-		r.OK(err)
+		req = must(cohort.Irecv(c, recv.data, cohort.AnySource, cohort.AnyTag))
+		sreq := must(cohort.Issend(c, send.data, next, 3))
 		st, err = req.Wait()
 		check("Issend to any source, any tag", st, err, 3)
-		_, err = sreq.Wait()
-		r.OK(err)
+		must(sreq.Wait())
 
 		st, err = cohort.Sendrecv(c, send.data, next, 4, recv.data, prev, 4)
 		check("Sendrecv", st, err, 4)
 
-		req, err = cohort.Isendrecv(c, send.data, next, 4, recv.data, prev, 4)
-		r.OK(err)
+		req = must(cohort.Isendrecv(c, send.data, next, 4, recv.data, prev, 4))
 		st, err = req.Wait()
 		check("Isendrecv", st, err, 4)
 
-		req, err = cohort.Isend(c, send.data, next, 5)
-		r.OK(err)
-		got, st, err := cohort.RecvAlloc[float64](c, prev, 5)
-		r.OK(err)
+		req = must(cohort.Isend(c, send.data, next, 5))
+		got, st := must2(cohort.RecvAlloc[float64](c, prev, 5))
 		if len(got) != m {
 			r.Errorf("RecvAlloc returns %d elements, want %d", len(got), m)
 		} else {
 			copy(recv.data, got)
 		}
 		check("RecvAlloc", st, nil, 5)
-		_, err = req.Wait()
-		r.OK(err)
+		must(req.Wait())
 	}
 }
 
@@ -129,8 +120,7 @@ func exchange[T comparable](r *Rank, k kind[T]) {
 		for i := range m {
 			send.data[i], want.data[i] = k.elem(value(m, r.Rank, i)), k.elem(value(m, prev, i))
 		}
-		st, err := cohort.Sendrecv(r.Comm, send.data, next, m, recv.data, prev, m)
-		r.OK(err)
+		st := must(cohort.Sendrecv(r.Comm, send.data, next, m, recv.data, prev, m))
 		if cohort.Count[T](st) != m {
 			r.Errorf("%d %s: count %d", m, k.name, cohort.Count[T](st))
 		}
@@ -146,8 +136,7 @@ func synchronous(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
 	for _, m := range []int{1, 30000} {
-		req, err := cohort.Issend(c, make([]int32, m), next, 1)
-		r.OK(err)
+		req := must(cohort.Issend(c, make([]int32, m), next, 1))
 		for range 50 {
 			if _, done, err := req.Test(); done || err != nil {
 				r.Errorf("Issend of %d is complete (%v) before its receive is posted", m, err)
@@ -156,10 +145,8 @@ func synchronous(r *Rank) {
 			runtime.Gosched()
 		}
 		r.OK(c.Barrier())
-		_, err = cohort.Recv(c, make([]int32, m), prev, 1)
-		r.OK(err)
-		_, err = req.Wait()
-		r.OK(err)
+		must(cohort.Recv(c, make([]int32, m), prev, 1))
+		must(req.Wait())
 	}
 	// Ssend blocks until the receive: the message that follows it arrives only
 	// afterwards.
@@ -173,18 +160,15 @@ func synchronous(r *Rank) {
 		r.OK(cohort.Send(c, []int32{6}, 1, 3)) // Ssend has returned
 	case 1:
 		for range 200 {
-			_, found, err := c.Iprobe(0, 3)
-			r.OK(err)
+			_, found := must2(c.Iprobe(0, 3))
 			if found {
 				r.Errorf("Ssend has returned before its receive was posted")
 				break
 			}
 			runtime.Gosched()
 		}
-		_, err := cohort.Recv(c, flag, 0, 2)
-		r.OK(err)
-		_, err = cohort.Recv(c, flag, 0, 3)
-		r.OK(err)
+		must(cohort.Recv(c, flag, 0, 2))
+		must(cohort.Recv(c, flag, 0, 3))
 		if flag[0] != 6 {
 			r.Errorf("got %d after Ssend, want 6", flag[0])
 		}
@@ -206,15 +190,12 @@ func truncation(r *Rank) {
 	// undefined.
 	c := r.Comm
 	next, prev := r.ring()
-	sreq, err := cohort.Isend(c, make([]uint8, 7), next, 2)
-	r.OK(err)
-	st, err := cohort.Recv(c, make([]int32, 2), prev, 2)
-	r.OK(err)
+	sreq := must(cohort.Isend(c, make([]uint8, 7), next, 2))
+	st := must(cohort.Recv(c, make([]int32, 2), prev, 2))
 	if st.Bytes() != 7 || cohort.Count[int32](st) != cohort.Undefined {
 		r.Errorf("7 bytes received as int32: %d bytes, count %d, want Undefined (%d)", st.Bytes(), cohort.Count[int32](st), cohort.Undefined)
 	}
-	_, err = sreq.Wait()
-	r.OK(err)
+	must(sreq.Wait())
 }
 
 // truncate sends m bytes around the ring into room for less, with the receive
@@ -241,17 +222,14 @@ func truncate(r *Rank, m, room int, posted, anySource, anyTag bool) {
 	var req *cohort.Request
 	var err error
 	if posted {
-		req, err = cohort.Irecv(c, recv.data, source, tag)
-		r.OK(err)
+		req = must(cohort.Irecv(c, recv.data, source, tag))
 	}
-	sreq, err := cohort.Isend(c, send, next, 1)
-	r.OK(err)
+	sreq := must(cohort.Isend(c, send, next, 1))
 	var st cohort.Status
 	if posted {
 		st, err = req.Wait()
 	} else {
-		_, err = c.Probe(source, tag)
-		r.OK(err)
+		must(c.Probe(source, tag))
 		st, err = cohort.Recv(c, recv.data, source, tag)
 	}
 	if r.Is(err, cohort.ErrTruncate, "%s", what) && (st.Source != prev || st.Tag != 1) {
@@ -270,8 +248,7 @@ func truncate(r *Rank, m, room int, posted, anySource, anyTag bool) {
 			break
 		}
 	}
-	_, err = sreq.Wait()
-	r.OK(err)
+	must(sreq.Wait())
 }
 
 // elementTypes receives messages as another type than the sender's, in every form: ErrType names both types, and the
@@ -293,10 +270,9 @@ func elementTypes(r *Rank) {
 }
 
 func matching[S, T any](r *Rank, send []S, next int, recv []T, prev int) {
-	q, err := cohort.Isend(r.Comm, send, next, 2)
-	r.OK(err)
-	r.OK(second(cohort.Recv(r.Comm, recv, prev, 2)))
-	r.OK(second(q.Wait()))
+	q := must(cohort.Isend(r.Comm, send, next, 2))
+	must(cohort.Recv(r.Comm, recv, prev, 2))
+	must(q.Wait())
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -315,7 +291,7 @@ func mistyped[S, T any](r *Rank, send []S, sent string, next int, recv []T, rece
 	}{
 		{"Recv", func() error { return second(cohort.Recv(c, recv, prev, 1)) }},
 		{"Recv of a message that has arrived", func() error {
-			r.OK(second(c.Probe(prev, 1)))
+			must(c.Probe(prev, 1))
 			return second(cohort.Recv(c, recv, cohort.AnySource, cohort.AnyTag))
 		}},
 		{"Irecv", func() error { return wait(cohort.Irecv(c, recv, prev, 1)) }},
@@ -326,15 +302,13 @@ func mistyped[S, T any](r *Rank, send []S, sent string, next int, recv []T, rece
 			return err
 		}},
 		{"MessageRecv", func() error {
-			m, _, err := c.Mprobe(prev, 1)
-			r.OK(err)
+			m, _ := must2(c.Mprobe(prev, 1))
 			return second(cohort.MessageRecv(m, recv))
 		}},
 		{"RecvInit", func() error {
-			p, err := cohort.RecvInit(c, recv, prev, 1)
-			r.OK(err)
+			p := must(cohort.RecvInit(c, recv, prev, 1))
 			r.OK(p.Start())
-			_, err = p.Wait()
+			_, err := p.Wait()
 			r.OK(p.Close())
 			return err
 		}},
@@ -347,14 +321,13 @@ func mistyped[S, T any](r *Rank, send []S, sent string, next int, recv []T, rece
 			return wait(cohort.IrecvView(c, apart, prev, 1))
 		}},
 	} {
-		q, err := cohort.Isend(c, send, next, 1)
-		r.OK(err)
-		err = form.recv()
+		q := must(cohort.Isend(c, send, next, 1))
+		err := form.recv()
 		names := err != nil && strings.Contains(err.Error(), sent) && strings.Contains(err.Error(), received)
 		if c.Backend() != "mpi" && !(errors.Is(err, cohort.ErrType) && names) { // mpi does not know what was sent
 			r.Errorf("%s of %d elements of %s as %s: %v; want ErrType naming both", form.name, len(send), sent, received, err)
 		}
-		r.OK(second(q.Wait()))
+		must(q.Wait())
 	}
 }
 
@@ -375,12 +348,9 @@ func procNull(r *Rank) {
 	r.OK(cohort.Ssend(c, buf, cohort.ProcNull, 1))
 	st, err := cohort.Recv(c, buf, cohort.ProcNull, 1)
 	empty("Recv", st, err)
-	req, err := cohort.Isend(c, buf, cohort.ProcNull, 1)
-	r.OK(err)
-	_, err = req.Wait()
-	r.OK(err)
-	req, err = cohort.Irecv(c, buf, cohort.ProcNull, cohort.AnyTag)
-	r.OK(err)
+	req := must(cohort.Isend(c, buf, cohort.ProcNull, 1))
+	must(req.Wait())
+	req = must(cohort.Irecv(c, buf, cohort.ProcNull, cohort.AnyTag))
 	st, err = req.Wait()
 	empty("Irecv", st, err)
 	st, err = c.Probe(cohort.ProcNull, 3)
@@ -392,8 +362,7 @@ func procNull(r *Rank) {
 	}
 	st, err = cohort.Sendrecv(c, buf, cohort.ProcNull, 1, buf[:0], cohort.ProcNull, 1)
 	empty("Sendrecv", st, err)
-	req, err = cohort.Isendrecv(c, buf, cohort.ProcNull, 1, buf[:0], cohort.ProcNull, 1)
-	r.OK(err)
+	req = must(cohort.Isendrecv(c, buf, cohort.ProcNull, 1, buf[:0], cohort.ProcNull, 1))
 	st, err = req.Wait()
 	empty("Isendrecv", st, err)
 	// A chain with open ends, as in a grid without periods.
@@ -405,8 +374,7 @@ func procNull(r *Rank) {
 		prev = cohort.ProcNull
 	}
 	got := []int32{-1}
-	_, err = cohort.Sendrecv(c, []int32{int32(r.Rank)}, next, 4, got, prev, 4)
-	r.OK(err)
+	must(cohort.Sendrecv(c, []int32{int32(r.Rank)}, next, 4, got, prev, 4))
 	if want := int32(r.Rank - 1); got[0] != want { // rank 0 receives nothing: -1 stays
 		r.Errorf("chain: got %d, want %d", got[0], want)
 	}
@@ -417,14 +385,11 @@ func p2pPersistent(r *Rank) {
 	next, prev := r.ring()
 	for _, m := range []int{0, 1, 500, 20000} {
 		send, recv := make([]int32, m), make([]int32, m)
-		s, err := cohort.SendInit(c, send, next, 6)
-		r.OK(err)
+		s := must(cohort.SendInit(c, send, next, 6))
 		if m%1000 == 500 {
-			s, err = cohort.SsendInit(c, send, next, 6)
-			r.OK(err)
+			s = must(cohort.SsendInit(c, send, next, 6))
 		}
-		p, err := cohort.RecvInit(c, recv, prev, 6)
-		r.OK(err)
+		p := must(cohort.RecvInit(c, recv, prev, 6))
 		for k := range 5 {
 			for i := range send {
 				send[i] = int32(r.Rank*10000 + k*100 + i%100)
@@ -433,11 +398,9 @@ func p2pPersistent(r *Rank) {
 			r.OK(s.Start())
 			var st cohort.Status
 			for done := false; !done; runtime.Gosched() {
-				st, done, err = p.Test()
-				r.OK(err)
+				st, done = must2(p.Test())
 			}
-			_, err = s.Wait()
-			r.OK(err)
+			must(s.Wait())
 			if st.Source != prev || st.Tag != 6 || cohort.Count[int32](st) != m {
 				r.Errorf("%d elements, round %d: status %+v", m, k, st)
 			}
@@ -465,8 +428,7 @@ func p2pLarge(r *Rank) {
 	for i := range send {
 		send[i] = byte(i>>12 + i + r.Rank)
 	}
-	st, err := cohort.Sendrecv(r.Comm, send[1:m+2], next, 1, recv[2:], prev, 1)
-	r.OK(err)
+	st := must(cohort.Sendrecv(r.Comm, send[1:m+2], next, 1, recv[2:], prev, 1))
 	if st.Bytes() != m+1 {
 		r.Errorf("%d bytes, want %d", st.Bytes(), m+1)
 	}

@@ -23,24 +23,20 @@ func probe(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
 	for k, m := range []int{0, 7, 300, 20000} {
-		req, err := cohort.Isend(c, make([]int16, m), next, k)
-		r.OK(err)
+		req := must(cohort.Isend(c, make([]int16, m), next, k))
 		for _, source := range []int{prev, cohort.AnySource} {
 			for _, tag := range []int{k, cohort.AnyTag} {
-				st, err := c.Probe(source, tag)
-				r.OK(err)
+				st := must(c.Probe(source, tag))
 				if st.Source != prev || st.Tag != k || cohort.Count[int16](st) != m {
 					r.Errorf("Probe(%d, %d): %+v, %d elements, want %d from %d, tag %d", source, tag, st, cohort.Count[int16](st), m, prev, k)
 				}
 			}
 		}
-		st, err := cohort.Recv(c, make([]int16, m), prev, k)
-		r.OK(err)
+		st := must(cohort.Recv(c, make([]int16, m), prev, k))
 		if cohort.Count[int16](st) != m {
 			r.Errorf("received %d elements after a probe of %d", cohort.Count[int16](st), m)
 		}
-		_, err = req.Wait()
-		r.OK(err)
+		must(req.Wait())
 	}
 }
 
@@ -53,14 +49,12 @@ func iprobe(r *Rank) {
 	}
 	r.OK(c.Barrier())
 	for _, m := range []int{1, 40000} {
-		req, err := cohort.Isend(c, make([]int32, m), next, 5)
-		r.OK(err)
+		req := must(cohort.Isend(c, make([]int32, m), next, 5))
 		if _, found, err := c.Iprobe(prev, 6); found || err != nil {
 			r.Errorf("Iprobe of another tag: %v, %v", found, err)
 		}
 		for {
-			st, found, err := c.Iprobe(prev, 5)
-			r.OK(err)
+			st, found := must2(c.Iprobe(prev, 5))
 			if found {
 				if cohort.Count[int32](st) != m || st.Source != prev || st.Tag != 5 {
 					r.Errorf("Iprobe: %+v, %d elements", st, cohort.Count[int32](st))
@@ -69,10 +63,8 @@ func iprobe(r *Rank) {
 			}
 			runtime.Gosched()
 		}
-		_, err = cohort.Recv(c, make([]int32, m), prev, 5)
-		r.OK(err)
-		_, err = req.Wait()
-		r.OK(err)
+		must(cohort.Recv(c, make([]int32, m), prev, 5))
+		must(req.Wait())
 	}
 }
 
@@ -86,8 +78,7 @@ func matched(r *Rank) {
 		for k := range 2 {
 			msg := make([]int32, m)
 			msg[0], msg[m-1] = int32(k+1), int32(k+1)
-			req, err := cohort.Isend(c, msg, next, 8)
-			r.OK(err)
+			req := must(cohort.Isend(c, msg, next, 8))
 			reqs = append(reqs, req)
 		}
 		msg, st, err := c.Mprobe(cohort.AnySource, 8)
@@ -96,15 +87,13 @@ func matched(r *Rank) {
 			r.Errorf("Mprobe: %+v, %d elements, want %d from %d", st, cohort.Count[int32](st), m, prev)
 		}
 		buf := make([]int32, m)
-		_, err = cohort.Recv(c, buf, prev, 8)
-		r.OK(err)
+		must(cohort.Recv(c, buf, prev, 8))
 		if buf[0] != 2 || buf[m-1] != 2 {
 			r.Errorf("Recv after Mprobe got message %d, want 2: Mprobe has taken the first", buf[0])
 		}
 		if m == 600 {
 			var req *cohort.Request
-			req, err = cohort.ImessageRecv(msg, buf)
-			r.OK(err)
+			req = must(cohort.ImessageRecv(msg, buf))
 			st, err = req.Wait()
 		} else {
 			st, err = cohort.MessageRecv(msg, buf)
@@ -118,20 +107,17 @@ func matched(r *Rank) {
 		r.OK(cohort.WaitAll(reqs...))
 	}
 	// A buffer that is too short.
-	req, err := cohort.Isend(c, make([]int32, 10), next, 9)
-	r.OK(err)
-	msg, _, err := c.Mprobe(prev, 9)
-	r.OK(err)
+	req := must(cohort.Isend(c, make([]int32, 10), next, 9))
+	msg, _ := must2(c.Mprobe(prev, 9))
 	recv := newBuffer(int32s, 4)
-	_, err = cohort.MessageRecv(msg, recv.data)
+	_, err := cohort.MessageRecv(msg, recv.data)
 	r.Is(err, cohort.ErrTruncate, "MessageRecv into a short buffer")
 	image := newBuffer(int32s, 4)
 	copy(image.data, recv.data)
 	if i, ok := recv.diff(image, nil); !ok {
 		r.Errorf("MessageRecv has written element %d of 4", i)
 	}
-	_, err = req.Wait()
-	r.OK(err)
+	must(req.Wait())
 }
 
 // matchedOrder takes messages with Improbe, in the order sent, and receives them
@@ -142,8 +128,7 @@ func matchedOrder(r *Rank) {
 	const k = 10
 	var reqs []*cohort.Request
 	for i := range k {
-		req, err := cohort.Isend(c, []int32{int32(i)}, next, 2)
-		r.OK(err)
+		req := must(cohort.Isend(c, []int32{int32(i)}, next, 2))
 		reqs = append(reqs, req)
 	}
 	var msgs []*cohort.Message
@@ -164,8 +149,7 @@ func matchedOrder(r *Rank) {
 	}
 	for i := k - 1; i >= 0; i-- {
 		buf := make([]int32, 1)
-		_, err := cohort.MessageRecv(msgs[i], buf)
-		r.OK(err)
+		must(cohort.MessageRecv(msgs[i], buf))
 		if buf[0] != int32(i) {
 			r.Errorf("message %d holds %d", i, buf[0])
 		}
@@ -182,14 +166,12 @@ func allocAny(r *Rank) {
 		for i := range msg {
 			msg[i] = float32(r.Rank + i)
 		}
-		req, err := cohort.Isend(c, msg, to, r.Rank)
-		r.OK(err)
+		req := must(cohort.Isend(c, msg, to, r.Rank))
 		reqs = append(reqs, req)
 	}
 	seen := make([]bool, n)
 	for range n {
-		got, st, err := cohort.RecvAlloc[float32](c, cohort.AnySource, cohort.AnyTag)
-		r.OK(err)
+		got, st := must2(cohort.RecvAlloc[float32](c, cohort.AnySource, cohort.AnyTag))
 		if st.Source < 0 || st.Source >= n || seen[st.Source] || st.Tag != st.Source || len(got) != st.Source*300+r.Rank {
 			r.Errorf("RecvAlloc: %+v, %d elements", st, len(got))
 			continue

@@ -90,8 +90,7 @@ func recordedRegions(r *Rank) {
 	var b bytes.Buffer
 	r.OK(r.Comm.DumpFlight(&b))
 	outer.End()
-	d, err := flight.Decode(b.Bytes())
-	r.OK(err)
+	d := must(flight.Decode(b.Bytes()))
 	var regions []flight.Operation
 	for _, o := range d.Ops[max(0, len(d.Ops)-3):] {
 		if o.Kind == flight.Region {
@@ -119,8 +118,7 @@ const timed = 4
 func waited(r *Rank, kind flight.Kind, began, ended time.Time, least time.Duration) bool {
 	var b bytes.Buffer
 	r.OK(r.Comm.DumpFlight(&b))
-	d, err := flight.Decode(b.Bytes())
-	r.OK(err)
+	d := must(flight.Decode(b.Bytes()))
 	for _, o := range slices.Backward(d.Ops) {
 		if o.Kind == kind {
 			const reading = time.Millisecond // the recorder's clock is not the one of time.Now

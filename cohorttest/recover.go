@@ -52,16 +52,14 @@ func without(r *Rank, lost func(rank, size int) bool) (ranks []int) {
 }
 
 func shrink(r *Rank, c *cohort.Comm) *cohort.Comm {
-	d, err := c.Shrink()
-	r.OK(err)
+	d := must(c.Shrink())
 	return d
 }
 
 // agreed checks an agreement on c in which the given ranks take part. Each passes a flag
 // that lacks its own bit.
 func agreed(r *Rank, c *cohort.Comm, ranks []int) {
-	got, err := c.Agree(^(1 << (r.Rank % 31)))
-	r.OK(err)
+	got := must(c.Agree(^(1 << (r.Rank % 31))))
 	want := -1
 	for _, i := range ranks {
 		want &^= 1 << (i % 31)
@@ -104,64 +102,51 @@ func works(r *Rank, c *cohort.Comm, want []int) {
 			}
 		}
 	}
-	req, err := c.Ibarrier()
-	r.OK(err)
-	_, err = req.Wait()
-	r.OK(err)
+	req := must(c.Ibarrier())
+	must(req.Wait())
 	// Point to point.
 	next, prev := (c.Rank()+1)%n, (c.Rank()+n-1)%n
 	for _, length := range []int{1, 1 << 17} {
 		send, recv := filled(length, func(i int) int32 { return int32(r.Rank*1000 + i) }), make([]int32, length)
-		_, err := cohort.Sendrecv(c, send, next, 3, recv, prev, 3)
-		r.OK(err)
+		must(cohort.Sendrecv(c, send, next, 3, recv, prev, 3))
 		if recv[length-1] != int32(want[prev]*1000+length-1) {
 			r.Errorf("%s: got %d from rank %d", c.Name(), recv[length-1], prev)
 		}
 	}
 	got := make([]int64, 1)
 	r.OK(cohort.Send(c, []int64{int64(r.Rank)}, next, 4))
-	st, err := cohort.Recv(c, got, cohort.AnySource, 4)
-	r.OK(err)
+	st := must(cohort.Recv(c, got, cohort.AnySource, 4))
 	if st.Source != prev || got[0] != int64(want[prev]) {
 		r.Errorf("%s: got %d from rank %d, want %d from %d", c.Name(), got[0], st.Source, want[prev], prev)
 	}
 	// A persistent operation, several times.
 	sum := make([]int, 1)
-	p, err := cohort.AllreduceInit(c, []int{c.Rank()}, sum, cohort.Sum)
-	r.OK(err)
+	p := must(cohort.AllreduceInit(c, []int{c.Rank()}, sum, cohort.Sum))
 	for range 3 {
 		r.OK(p.Start())
-		_, err := p.Wait()
-		r.OK(err)
+		must(p.Wait())
 		if sum[0] != n*(n-1)/2 {
 			r.Errorf("%s: persistent sum %d, want %d", c.Name(), sum[0], n*(n-1)/2)
 		}
 	}
 	r.OK(p.Close())
 	// Communicators made from it.
-	d, err := c.Dup()
-	r.OK(err)
-	half, err := d.Split(c.Rank()%2, -c.Rank())
-	r.OK(err)
-	count, err := cohort.AllreduceOne(half, 1, cohort.Sum)
-	r.OK(err)
+	d := must(c.Dup())
+	half := must(d.Split(c.Rank()%2, -c.Rank()))
+	count := must(cohort.AllreduceOne(half, 1, cohort.Sum))
 	if w := (n + 1 - c.Rank()%2) / 2; count != w || half.Size() != w {
 		r.Errorf("%s: %d of %d ranks in the half, want %d", c.Name(), count, half.Size(), w)
 	}
 	r.OK(half.Close())
 	r.OK(d.Close())
 	// A window.
-	node, err := c.SplitShared()
-	r.OK(err)
-	w, err := cohort.AllocateShared[int64](node, 4)
-	r.OK(err)
-	own, err := w.Local()
-	r.OK(err)
+	node := must(c.SplitShared())
+	w := must(cohort.AllocateShared[int64](node, 4))
+	own := must(w.Local())
 	own[1] = int64(100 + node.Rank())
 	r.OK(w.Fence())
 	for i := range node.Size() {
-		part, err := w.Remote(i)
-		r.OK(err)
+		part := must(w.Remote(i))
 		if part[1] != int64(100+i) {
 			r.Errorf("%s: rank %d's part of the window has %d, want %d", c.Name(), i, part[1], 100+i)
 		}
@@ -180,8 +165,7 @@ func agreeWhole(r *Rank) {
 	for range 10 {
 		agreed(r, r.Comm, all)
 	}
-	half, err := r.Comm.Split(r.Rank%2, 0)
-	r.OK(err)
+	half := must(r.Comm.Split(r.Rank%2, 0))
 	for range 3 {
 		agreed(r, half, members(r, half))
 		agreed(r, r.Comm, all)
@@ -222,8 +206,7 @@ func agreeDeadline(r *Rank) {
 	last := r.Size - 1
 	if r.Rank == last {
 		for i := range last {
-			_, err := cohort.Recv(r.World, make([]int, 1), i, 8)
-			r.OK(err)
+			must(cohort.Recv(r.World, make([]int, 1), i, 8))
 		}
 	} else {
 		c, _, cancel := deadline(r.Comm)
@@ -241,8 +224,7 @@ func agreeDeadline(r *Rank) {
 // agreeClosed has a rank close the communicator that the others shrink.
 func agreeClosed(r *Rank) {
 	last := func(rank, size int) bool { return rank == size-1 }
-	c, err := r.Comm.Dup()
-	r.OK(err)
+	c := must(r.Comm.Dup())
 	if r.Rank == r.Size-1 {
 		r.OK(c.Close())
 	} else {
@@ -275,11 +257,9 @@ func shrinkLeft(r *Rank) {
 // a failure.
 func leaving(r *Rank) {
 	const rounds = 10
-	pair, err := r.World.Split(min(r.Rank/2, 1), 0)
-	r.OK(err)
+	pair := must(r.World.Split(min(r.Rank/2, 1), 0))
 	if r.Rank >= 2 {
-		_, err := cohort.Recv(r.World, make([]int, 1), 0, 9)
-		r.OK(err)
+		must(cohort.Recv(r.World, make([]int, 1), 0, 9))
 		r.OK(r.World.Close())
 		return
 	}
@@ -332,8 +312,7 @@ func deadInAgree(r *Rank) {
 		_, _ = r.World.WithContext(ctx).Agree(0b01)
 		perish(r)
 	}
-	flag, err := r.World.Agree(0b10)
-	r.OK(err)
+	flag := must(r.World.Agree(0b10))
 	if flag != 0b10 && flag != 0 {
 		r.Errorf("agreed on %b, want 10 or 0", flag)
 	}
@@ -356,13 +335,12 @@ func deadInAgree(r *Rank) {
 // shrinkDerived loses a rank that is a member of one half of a split only.
 func shrinkDerived(r *Rank) {
 	last := r.Size - 1
-	half, err := r.World.Split(r.Rank%2, 0)
-	r.OK(err)
+	half := must(r.World.Split(r.Rank%2, 0))
 	ready(r, last)
 	if r.Rank == last {
 		perish(r)
 	}
-	_, err = cohort.Recv(half, make([]int32, 1), cohort.AnySource, 5)
+	_, err := cohort.Recv(half, make([]int32, 1), cohort.AnySource, 5)
 	r.Is(err, cohort.ErrPeerLost, "Recv on a communicator that the loss has ended")
 	var left []int
 	for i := r.Rank % 2; i < last; i += 2 {

@@ -38,8 +38,7 @@ type pair struct {
 // in reqs.
 func open(r *Rank, k int) (reqs []*cohort.Request, recvs map[int]pair, finish func()) {
 	next, prev := r.ring()
-	other, err := r.Comm.Dup()
-	r.OK(err)
+	other := must(r.Comm.Dup())
 	recvs = map[int]pair{}
 	rng := seeded(r.scenario, r.Size)
 	for tag := range k {
@@ -50,12 +49,10 @@ func open(r *Rank, k int) (reqs []*cohort.Request, recvs map[int]pair, finish fu
 		m := []int{1, 1, 200, 9000}[rng.IntN(4)]
 		msg := make([]int32, m)
 		msg[0], msg[m-1] = int32(r.Rank*1000+tag), int32(r.Rank*1000+tag)
-		req, err := cohort.Isend(c, msg, next, tag)
-		r.OK(err)
+		req := must(cohort.Isend(c, msg, next, tag))
 		reqs = append(reqs, req)
 		buf := make([]int32, m)
-		req, err = cohort.Irecv(c, buf, prev, tag)
-		r.OK(err)
+		req = must(cohort.Irecv(c, buf, prev, tag))
 		recvs[len(reqs)] = pair{buf, int32(prev*1000 + tag)}
 		reqs = append(reqs, req)
 	}
@@ -82,8 +79,7 @@ func done(r *Rank, recvs map[int]pair, i int, st *cohort.Status) {
 func randomOrder(r *Rank) {
 	reqs, recvs, finish := open(r, 50)
 	for _, i := range seeded(fmt.Sprint(r.scenario, r.Rank), r.Size).Perm(len(reqs)) {
-		st, err := reqs[i].Wait()
-		r.OK(err)
+		st := must(reqs[i].Wait())
 		done(r, recvs, i, &st)
 	}
 	finish()
@@ -93,8 +89,7 @@ func waitAny(r *Rank) {
 	reqs, recvs, finish := open(r, 20)
 	seen := make([]bool, len(reqs))
 	for range reqs {
-		i, st, err := cohort.WaitAny(reqs...)
-		r.OK(err)
+		i, st := must2(cohort.WaitAny(reqs...))
 		if i < 0 || i >= len(reqs) || seen[i] {
 			r.Errorf("WaitAny returns %d, for the second time or out of range", i)
 			break
@@ -113,8 +108,7 @@ func some(r *Rank, name string, complete func(...*cohort.Request) ([]int, error)
 	reqs, recvs, finish := open(r, 20)
 	seen := make([]bool, len(reqs))
 	for left := len(reqs); left > 0; {
-		indices, err := complete(reqs...)
-		r.OK(err)
+		indices := must(complete(reqs...))
 		if len(indices) == 0 {
 			if !mayBeEmpty {
 				r.Errorf("%s returns none of %d requests", name, left)
@@ -172,8 +166,7 @@ func testAll(r *Rank) {
 	reqs, recvs, finish := open(r, 20)
 	// This one completes only after this rank's neighbor has sent to it.
 	next, prev := r.ring()
-	last, err := cohort.Irecv(r.Comm, make([]int32, 1), prev, 500)
-	r.OK(err)
+	last := must(cohort.Irecv(r.Comm, make([]int32, 1), prev, 500))
 	for range 20 {
 		if ok, err := cohort.TestAll(append(reqs, last)...); ok || err != nil {
 			r.Errorf("TestAll with a receive whose message was not sent: %v, %v", ok, err)
@@ -182,16 +175,14 @@ func testAll(r *Rank) {
 	r.OK(r.Comm.Barrier())
 	r.OK(cohort.Send(r.Comm, []int32{1}, next, 500))
 	for {
-		ok, err := cohort.TestAll(append(reqs, last)...)
-		r.OK(err)
+		ok := must(cohort.TestAll(append(reqs, last)...))
 		if ok {
 			break
 		}
 		runtime.Gosched()
 	}
 	for i := range reqs {
-		st, err := reqs[i].Wait()
-		r.OK(err)
+		st := must(reqs[i].Wait())
 		done(r, recvs, i, &st)
 	}
 	finish()
@@ -232,17 +223,14 @@ func nothingLeft(r *Rank) {
 // the sets ignore them.
 func waitAgain(r *Rank) {
 	next, prev := r.ring()
-	req, err := cohort.Irecv(r.Comm, make([]int32, 3), prev, 4)
-	r.OK(err)
+	req := must(cohort.Irecv(r.Comm, make([]int32, 3), prev, 4))
 	r.OK(cohort.Send(r.Comm, []int32{1, 2}, next, 4))
 	for range 3 {
-		st, err := req.Wait()
-		r.OK(err)
+		st := must(req.Wait())
 		if st.Source != prev || st.Tag != 4 || cohort.Count[int32](st) != 2 {
 			r.Errorf("Wait: %+v", st)
 		}
-		st, ok, err := req.Test()
-		r.OK(err)
+		st, ok := must2(req.Test())
 		if !ok || st.Source != prev || cohort.Count[int32](st) != 2 {
 			r.Errorf("Test after Wait: %v, %+v", ok, st)
 		}
@@ -259,24 +247,21 @@ func cancel(r *Rank) {
 	next, prev := r.ring()
 	recv := newBuffer(int32s, 4)
 	image := newBuffer(int32s, 4)
-	req, err := cohort.Irecv(c, recv.data, prev, 11)
-	r.OK(err)
+	req := must(cohort.Irecv(c, recv.data, prev, 11))
 	r.OK(req.Cancel())
-	_, err = req.Wait()
+	_, err := req.Wait()
 	r.Is(err, cohort.ErrCanceled, "Wait for a receive that was canceled")
 	r.OK(req.Cancel())
 	// A message sent now goes to the next receive, not to the canceled one.
 	r.OK(c.Barrier())
 	r.OK(cohort.Send(c, []int32{9}, next, 11))
 	got := make([]int32, 1)
-	_, err = cohort.Recv(c, got, prev, 11)
-	r.OK(err)
+	must(cohort.Recv(c, got, prev, 11))
 	if i, ok := recv.diff(image, nil); !ok || got[0] != 9 {
 		r.Errorf("after Cancel: element %d of the canceled buffer was written, or got %d", i, got[0])
 	}
 	// An exchange cannot be canceled.
-	req, err = cohort.Isendrecv(c, []int32{3}, next, 13, got, prev, 13)
-	r.OK(err)
+	req = must(cohort.Isendrecv(c, []int32{3}, next, 13, got, prev, 13))
 	if err := req.Cancel(); err != nil {
 		r.Is(err, cohort.ErrNotSupported, "Cancel of an Isendrecv")
 	}
@@ -284,8 +269,7 @@ func cancel(r *Rank) {
 		r.Errorf("an exchange that was not canceled: %v, %d", err, got[0])
 	}
 	// A receive that is complete stays so.
-	req, err = cohort.Irecv(c, got, prev, 12)
-	r.OK(err)
+	req = must(cohort.Irecv(c, got, prev, 12))
 	r.OK(cohort.Ssend(c, []int32{10}, next, 12))
 	r.OK(c.Barrier()) // the neighbor's Ssend has returned: it has matched
 	r.OK(req.Cancel())
@@ -302,8 +286,7 @@ func errorsInSets(r *Rank) {
 	open := func() []*cohort.Request {
 		var reqs []*cohort.Request
 		for i, room := range []int{3, 1, 3} { // the second is too short
-			req, err := cohort.Irecv(c, make([]int32, room), prev, i)
-			r.OK(err)
+			req := must(cohort.Irecv(c, make([]int32, room), prev, i))
 			reqs = append(reqs, req)
 		}
 		for i := range 3 {

@@ -112,8 +112,7 @@ func rotatingRoot(r *Rank) {
 // the ranks in reverse.
 func twoCommunicators(r *Rank) {
 	a, n, me := r.Comm, r.Size, r.Rank
-	b, err := a.Split(0, n-me)
-	r.OK(err)
+	b := must(a.Split(0, n-me))
 	defer func() { r.OK(b.Close()) }()
 	if b.Rank() != n-1-me {
 		r.Errorf("rank %d in the reversed communicator, want %d", b.Rank(), n-1-me)
@@ -124,15 +123,13 @@ func twoCommunicators(r *Rank) {
 		sa, sb := make([]int32, 1), make([]int32, n)
 		ra, err := cohort.Iscan(a, []int32{int32(me + k)}, sa, cohort.Sum)
 		r.OK(err)
-		rb, err := cohort.Iallgather(b, []int32{int32(me * k)}, sb)
-		r.OK(err)
+		rb := must(cohort.Iallgather(b, []int32{int32(me * k)}, sb))
 		x, err := cohort.BcastOne(b, me, 0) // rank n-1 of a
 		r.OK(err)
 		if x != n-1 {
 			r.Errorf("round %d: rank 0 of the reversed communicator sent %d, want %d", k, x, n-1)
 		}
-		y, err := cohort.BcastOne(a, me, 0)
-		r.OK(err)
+		y := must(cohort.BcastOne(a, me, 0))
 		if y != 0 {
 			r.Errorf("round %d: rank 0 sent %d, want 0", k, y)
 		}
@@ -185,13 +182,11 @@ func outstandingOf(r *Rank, m int) {
 		r.OK(err)
 	}
 	if me == 0 && n > 1 {
-		_, err := cohort.Recv(c, make([]int8, 0), n-1, m)
-		r.OK(err)
+		must(cohort.Recv(c, make([]int8, 0), n-1, m))
 	}
 	order := seeded(fmt.Sprint(r.scenario, me), n).Perm(k)
 	for _, i := range order {
-		_, err := reqs[i].Wait()
-		r.OK(err)
+		must(reqs[i].Wait())
 		for j, x := range bufs[i] {
 			base := int64(i*1000000 + j*10)
 			want := [3]int64{int64(n)*base + int64(n*(n-1)/2), base + int64(i%n), base + int64(me)}[i%3]
@@ -249,8 +244,7 @@ func persistentSet(r *Rank) {
 		if want := int64(k*n + prev); token[0] != want {
 			r.Errorf("round %d: token %d, want %d", k, token[0], want)
 		}
-		x, err := cohort.AllreduceOne(c, 1, cohort.Sum)
-		r.OK(err)
+		x := must(cohort.AllreduceOne(c, 1, cohort.Sum))
 		if x != n {
 			r.Errorf("round %d: %d ranks, want %d", k, x, n)
 		}
@@ -275,8 +269,7 @@ func persistentSet(r *Rank) {
 func insideBlockingCalls(r *Rank) {
 	const tag = 3
 	n, me, last := r.Size, r.Rank, r.Size-1
-	other, err := r.Comm.Dup()
-	r.OK(err)
+	other := must(r.Comm.Dup())
 	add := cohort.NewOp(true, func(in, inout []int64) {
 		for i, x := range in {
 			inout[i] += x
@@ -313,13 +306,11 @@ func insideBlockingCalls(r *Rank) {
 		for i := range x {
 			x[i] = int64(me + i)
 		}
-		sum, err := cohort.Iallreduce(r.Comm, x, x, add)
-		r.OK(err)
+		sum := must(cohort.Iallreduce(r.Comm, x, x, add))
 		if me == 0 {
 			r.OK(call.do())
 		}
-		_, err = sum.Wait()
-		r.OK(err)
+		must(sum.Wait())
 		if me > 0 {
 			r.OK(call.do())
 		}
@@ -338,18 +329,15 @@ func insideBlockingCalls(r *Rank) {
 func besideMessages(r *Rank) {
 	c, n, me := r.Comm, r.Size, r.Rank
 	got := make([]int32, 8)
-	req, err := cohort.Irecv(c, got, cohort.AnySource, cohort.AnyTag)
-	r.OK(err)
+	req := must(cohort.Irecv(c, got, cohort.AnySource, cohort.AnyTag))
 	buf := make([]int32, 3000)
 	for k := range 10 {
 		for i := range buf {
 			buf[i] = int32(me + i)
 		}
-		ir, err := cohort.Iallreduce(c, buf, buf, cohort.Max)
-		r.OK(err)
+		ir := must(cohort.Iallreduce(c, buf, buf, cohort.Max))
 		r.OK(c.Barrier())
-		_, err = ir.Wait()
-		r.OK(err)
+		must(ir.Wait())
 		for i, x := range buf {
 			if x != int32(n-1+i) {
 				r.Errorf("round %d: element %d is %d, want %d", k, i, x, n-1+i)
@@ -365,8 +353,7 @@ func besideMessages(r *Rank) {
 	}
 	r.OK(c.Barrier())
 	r.OK(cohort.Send(c, []int32{int32(me), 42}, (me+1)%n, 3))
-	st, err := req.Wait()
-	r.OK(err)
+	st := must(req.Wait())
 	if prev := (me + n - 1) % n; st.Source != prev || st.Tag != 3 || cohort.Count[int32](st) != 2 || got[0] != int32(prev) || got[1] != 42 {
 		r.Errorf("got %v (%d elements) %v, want 2 from %d", st, cohort.Count[int32](st), got[:2], prev)
 	}
@@ -384,9 +371,7 @@ func collectiveGoroutines(r *Rank) {
 	}
 	comms := make([]*cohort.Comm, workers)
 	for w := range comms {
-		var err error
-		comms[w], err = r.Comm.Dup()
-		r.OK(err)
+		comms[w] = must(r.Comm.Dup())
 	}
 	errs := make([]error, workers+1)
 	var wg sync.WaitGroup
@@ -456,8 +441,7 @@ func zeroLengths(r *Rank) {
 		r.OK(cohort.Alltoallv(c, b, zeros, zeros, b, zeros, zeros))
 		r.OK(cohort.Scan(c, b, b, cohort.Sum))
 		r.OK(cohort.Exscan(c, b, b, cohort.Sum))
-		st, err := cohort.Sendrecv(c, b, (r.Rank+1)%n, 1, b, (r.Rank+n-1)%n, 1)
-		r.OK(err)
+		st := must(cohort.Sendrecv(c, b, (r.Rank+1)%n, 1, b, (r.Rank+n-1)%n, 1))
 		if st.Bytes() != 0 || cohort.Count[float64](st) != 0 || st.Source != (r.Rank+n-1)%n {
 			r.Errorf("Sendrecv of nothing: %v", st)
 		}

@@ -356,8 +356,7 @@ func (p plan) strike(r *Rank, gone <-chan struct{}, mem *sync.Mutex) {
 			r.World.Close()
 		})
 	case p.kind == killed && process:
-		self, err := os.FindProcess(os.Getpid())
-		r.OK(err)
+		self := must(os.FindProcess(os.Getpid()))
 		after(func() { note(); _ = self.Kill(); select {} })
 	case p.kind == exits && process:
 		after(func() { note(); os.Exit(7) })

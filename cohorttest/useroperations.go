@@ -87,10 +87,8 @@ func composeAll(r *Rank, op cohort.Op) {
 		if r.Rank > 0 {
 			check("Exscan", 0, r.Rank)
 		}
-		req, err := cohort.Iallreduce(r.Comm, send, recv, op)
-		r.OK(err)
-		_, err = req.Wait()
-		r.OK(err)
+		req := must(cohort.Iallreduce(r.Comm, send, recv, op))
+		must(req.Wait())
 		check("Iallreduce", 0, r.Size)
 		for i := range recv {
 			send[i], recv[i] = elem(0, i), elem(1, i)
@@ -107,9 +105,8 @@ func failingOps(r *Rank) {
 	}
 	for i, fail := range []func(){func() { panic("on purpose") }, runtime.Goexit} {
 		for _, n := range []int{1, 100_000} {
-			c, err := r.Comm.Dup()
-			r.OK(err)
-			err = errors.New("the goroutine has ended")
+			c := must(r.Comm.Dup())
+			err := errors.New("the goroutine has ended")
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)

@@ -115,8 +115,7 @@ func valueMoves(r *Rank) {
 	if me%2 == 1 {
 		p = &paper{Title: "odd"}
 	}
-	pointers, err := values.Allgather(c, p)
-	r.OK(err)
+	pointers := must(values.Allgather(c, p))
 	for i, q := range pointers {
 		if (q != nil) != (i%2 == 1) || q != nil && q.Title != "odd" {
 			r.Errorf("Allgather of pointers: %v from rank %d", q, i)
@@ -133,13 +132,11 @@ func valueLengths(r *Rank) {
 	text := func(rank, n int) string { return strings.Repeat(string(rune('a'+rank%26)), n) }
 	for _, m := range []int{0, 1, 100, 4000, long} {
 		root := m % r.Size
-		got, err := values.Bcast(r.Comm, text(r.Rank, m), root)
-		r.OK(err)
+		got := must(values.Bcast(r.Comm, text(r.Rank, m), root))
 		if got != text(root, m) {
 			r.Errorf("Bcast of %d bytes returns %d others", m, len(got))
 		}
-		all, err := values.Allgather(r.Comm, text(r.Rank, m/(1+r.Rank)))
-		r.OK(err)
+		all := must(values.Allgather(r.Comm, text(r.Rank, m/(1+r.Rank))))
 		for i, s := range all {
 			if s != text(i, m/(1+i)) {
 				r.Errorf("Allgather: %d bytes from rank %d, want %d, or others", len(s), i, m/(1+i))
@@ -156,8 +153,7 @@ func valueReductions(r *Rank) {
 		want = append(want, fmt.Sprint(i))
 	}
 	for root := range r.Size {
-		got, err := values.Reduce(r.Comm, mine, join, root)
-		r.OK(err)
+		got := must(values.Reduce(r.Comm, mine, join, root))
 		if r.Rank == root && !slices.Equal(got, want) || r.Rank != root && got != nil {
 			r.Errorf("Reduce to %d: %v, want %v on the root", root, got, want)
 		}
@@ -215,14 +211,12 @@ func wrongValues(r *Rank) {
 
 	// A message of another type is received and dropped.
 	next, prev := r.ring()
-	req, err := cohort.Isend(c, []byte("not a value"), next, 2)
-	r.OK(err)
+	req := must(cohort.Isend(c, []byte("not a value"), next, 2))
 	_, _, err = values.Recv[string](c, prev, 2)
 	if r.Is(err, cohort.ErrType, "Recv of bytes") {
 		names(r, err, fmt.Sprintf("rank %d", prev))
 	}
-	_, err = req.Wait()
-	r.OK(err)
+	must(req.Wait())
 	n, err := values.Allreduce(c, 1, func(a, b int) int { return a + b })
 	sameValue(r, "Allreduce afterwards", err, n, r.Size)
 }
@@ -344,8 +338,7 @@ func mismatchedValues(r *Rank) {
 
 // valueDeadline has one rank stay away.
 func valueDeadline(r *Rank) {
-	d, err := r.Comm.Dup()
-	r.OK(err)
+	d := must(r.Comm.Dup())
 	if r.Rank == 1 { // only one: its deadline ends the call of the others
 		c, begun, cancel := deadline(d)
 		_, err := values.Allgather(c, "a")
@@ -354,7 +347,7 @@ func valueDeadline(r *Rank) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), short)
 	defer cancel()
-	_, _, err = values.Recv[string](r.Comm.WithContext(ctx), cohort.AnySource, 9)
+	_, _, err := values.Recv[string](r.Comm.WithContext(ctx), cohort.AnySource, 9)
 	r.Is(err, cohort.ErrTimeout, "Recv of a value that is not sent")
 	r.OK(r.Comm.Barrier())
 	r.OK(d.Close())

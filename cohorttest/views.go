@@ -71,29 +71,23 @@ func sendColumns[T comparable](r *Rank, k kind[T], lengths ...int) {
 		st, err := wait(q, nil)
 		arrived("SendView to IrecvView", st, err)
 
-		q, err = cohort.IsendView(c, out, next, 2)
-		r.OK(err)
+		q = must(cohort.IsendView(c, out, next, 2))
 		st, err = cohort.RecvView(c, in, prev, 2)
 		arrived("IsendView to RecvView", st, err)
-		_, err = q.Wait()
-		r.OK(err)
+		must(q.Wait())
 
 		st, err = cohort.SendrecvView(c, out, next, 3, in, prev, 3)
 		arrived("SendrecvView", st, err)
 
 		// A slice, and a view of one block.
-		q, err = cohort.Irecv(c, row, prev, 4)
-		r.OK(err)
+		q = must(cohort.Irecv(c, row, prev, 4))
 		r.OK(cohort.SendView(c, out, next, 4))
-		_, err = wait(q, nil)
-		r.OK(err)
+		must(wait(q, nil))
 		q, err = cohort.IsendView(c, fromRow, prev, 5) // back
 		r.OK(err)
 		mine := newBuffer(k, rows*cols)
-		_, err = cohort.RecvView(c, column(mine.data, cols, 0), next, 5)
-		r.OK(err)
-		_, err = q.Wait()
-		r.OK(err)
+		must(cohort.RecvView(c, column(mine.data, cols, 0), next, 5))
+		must(q.Wait())
 		for i := range rows {
 			if mine.data[i*cols] != elem(r.Rank, i*cols+2) || mine.data[i*cols+1] != k.guard {
 				r.Errorf("row %d of %d came back changed", i, rows)
@@ -103,21 +97,16 @@ func sendColumns[T comparable](r *Rank, k kind[T], lengths ...int) {
 
 		// A shorter message, of which the last elements are not there, and a longer one.
 		if rows > 1 {
-			q, err = cohort.IsendView(c, cohort.ViewOf(send.data[2:], cohort.Vector(rows-1, 1, cols)), next, 6)
-			r.OK(err)
-			st, err = wait(cohort.IrecvView(c, in, prev, 6))
-			r.OK(err)
+			q = must(cohort.IsendView(c, cohort.ViewOf(send.data[2:], cohort.Vector(rows-1, 1, cols)), next, 6))
+			st = must(wait(cohort.IrecvView(c, in, prev, 6)))
 			if last := (rows-1)*cols + 1; cohort.Count[T](st) != rows-1 || recv.data[1] != elem(prev, 2) || recv.data[last] != k.guard {
 				r.Errorf("a view of %d rows received %d: %v … %v", rows, rows-1, recv.data[1], recv.data[last])
 			}
-			_, err = q.Wait()
-			r.OK(err)
-			q, err = cohort.IsendView(c, out, next, 7)
-			r.OK(err)
+			must(q.Wait())
+			q = must(cohort.IsendView(c, out, next, 7))
 			_, err = cohort.RecvView(c, cohort.ViewOf(recv.data, cohort.Vector(rows-1, 1, cols)), prev, 7)
 			r.Is(err, cohort.ErrTruncate, "RecvView of a message that is too long")
-			_, err = q.Wait()
-			r.OK(err)
+			must(q.Wait())
 		}
 	}
 }
@@ -152,8 +141,7 @@ func viewMessages(r *Rank) {
 			message := make([]int32, n)
 			r.OK(cohort.ViewOf(content(x, prev), l[0]).Pack(message))
 			r.OK(cohort.ViewOf(content(want, r.Rank), l[1]).Unpack(message))
-			_, err := cohort.SendrecvView(c, cohort.ViewOf(content(x, r.Rank), l[0]), next, 8, cohort.ViewOf(x, l[1]), prev, 8)
-			r.OK(err)
+			must(cohort.SendrecvView(c, cohort.ViewOf(content(x, r.Rank), l[0]), next, 8, cohort.ViewOf(x, l[1]), prev, 8))
 			if !slices.Equal(x, want) {
 				r.Errorf("SendrecvView of %d elements between layouts %d of the same memory: the elements are not those of rank %d", n, k, prev)
 			}
@@ -196,8 +184,7 @@ func longViews(r *Rank) {
 	for tag, l := range layouts {
 		v := whole(l)
 		r.OK(v.Unpack(fill(r.Rank, tag)))
-		q, err := cohort.IsendView(c, v, next, tag)
-		r.OK(err)
+		q := must(cohort.IsendView(c, v, next, tag))
 		sent = append(sent, q)
 	}
 	got := make([]int64, n)
@@ -214,13 +201,11 @@ func longViews(r *Rank) {
 			}
 			st, err = cohort.RecvView(c, v, cohort.AnySource, tag)
 		case 1:
-			q, e := cohort.IrecvView(c, v, prev, tag)
-			r.OK(e)
+			q := must(cohort.IrecvView(c, v, prev, tag))
 			st, err = q.Wait()
 		default:
 			var all []int64
-			all, st, err = cohort.RecvAlloc[int64](c, prev, tag)
-			r.OK(err)
+			all, st = must2(cohort.RecvAlloc[int64](c, prev, tag))
 			r.OK(v.Unpack(all))
 		}
 		r.OK(err)
@@ -248,8 +233,7 @@ func viewDeadline(r *Rank) {
 		for i := range other.data {
 			other.data[i] = int32(r.Rank*4*n + i)
 		}
-		st, err := cohort.SendrecvView(r.Comm, cohort.ViewOf(other.data, cohort.Vector(n, 1, 2)), next, 7, cohort.ViewOf(other.data[1:], cohort.Vector(n, 1, 2)), prev, 7)
-		r.OK(err)
+		st := must(cohort.SendrecvView(r.Comm, cohort.ViewOf(other.data, cohort.Vector(n, 1, 2)), next, 7, cohort.ViewOf(other.data[1:], cohort.Vector(n, 1, 2)), prev, 7))
 		if cohort.Count[int32](st) != n {
 			r.Errorf("after a deadline: %d elements, want %d", cohort.Count[int32](st), n)
 		}
@@ -438,13 +422,12 @@ func wrongViews(r *Rank) {
 		r.Errorf("a call with a wrong layout has sent a message: %+v, %v", st, err)
 	}
 	// The same mistake on one rank only.
-	d, err := c.Dup()
-	r.OK(err)
+	d := must(c.Dup())
 	views := make([]cohort.View[int32], r.Size)
 	if r.Rank == 0 {
 		views = bad
 	}
-	err = cohort.AlltoallView(d, make([]cohort.View[int32], r.Size), views)
+	err := cohort.AlltoallView(d, make([]cohort.View[int32], r.Size), views)
 	if r.Rank == 0 {
 		r.Is(err, cohort.ErrBuffer, "AlltoallView with a wrong view, which this rank passed")
 	} else if ok, err := r.mismatch(d, err, "AlltoallView with a wrong view on rank 0"); ok {

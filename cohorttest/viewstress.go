@@ -79,11 +79,9 @@ func limitView[T comparable](r *Rank, k kind[T], limit, more, how int) {
 		mine[i], theirs[i] = k.elem(value(n, r.Rank, i)), k.elem(value(n, prev, i))
 	}
 	r.OK(from.Unpack(mine))
-	q, err := cohort.IrecvView(r.Comm, to, prev, how)
-	r.OK(err)
+	q := must(cohort.IrecvView(r.Comm, to, prev, how))
 	r.OK(cohort.SendView(r.Comm, from, next, how))
-	st, err := q.Wait()
-	r.OK(err)
+	st := must(q.Wait())
 	r.OK(to.Pack(mine))
 	if !slices.Equal(mine, theirs) || cohort.Count[T](st) != n {
 		r.Errorf("%d elements of %s, way %d: status %+v, or other elements", n, k.name, how, st)
@@ -107,12 +105,9 @@ func viewChain(r *Rank) {
 		if form == nonblocking {
 			clear(got)
 			var q, p *cohort.Request
-			q, err = cohort.IrecvView(r.Comm, to, down, 1)
-			r.OK(err)
-			p, err = cohort.IsendView(r.Comm, from, up, 1)
-			r.OK(err)
-			_, err = p.Wait()
-			r.OK(err)
+			q = must(cohort.IrecvView(r.Comm, to, down, 1))
+			p = must(cohort.IsendView(r.Comm, from, up, 1))
+			must(p.Wait())
 			st, err = q.Wait()
 		}
 		r.OK(err)
@@ -126,8 +121,7 @@ func viewChain(r *Rank) {
 		}
 	}
 	r.OK(cohort.SendView(r.Comm, from, cohort.ProcNull, 1))
-	_, err := cohort.RecvView(r.Comm, from, cohort.ProcNull, 1)
-	r.OK(err)
+	must(cohort.RecvView(r.Comm, from, cohort.ProcNull, 1))
 }
 
 // manyViews sends 64 long messages to each side at a time, and receives them in another order.
@@ -143,8 +137,7 @@ func manyViews(r *Rank) {
 			to = prev
 		}
 		v, _ := numbered(length(i), r.Rank*2*most+i)
-		q, err := cohort.IsendView(r.Comm, v, to, tag)
-		r.OK(err)
+		q := must(cohort.IsendView(r.Comm, v, to, tag))
 		sent = append(sent, q)
 	}
 	for k := range 2 * most {
@@ -155,8 +148,7 @@ func manyViews(r *Rank) {
 		}
 		var v cohort.View[int64]
 		v, memory[i] = strided[int64](length(i) + i%3)
-		q, err := cohort.IrecvView(r.Comm, v, from, i)
-		r.OK(err)
+		q := must(cohort.IrecvView(r.Comm, v, from, i))
 		got = append(got, q)
 	}
 	r.OK(cohort.WaitAll(got...))
@@ -209,14 +201,11 @@ func viewClose(r *Rank) {
 	const n = 1 << 18
 	next, prev := r.ring()
 	for tests := range 6 {
-		d, err := r.Comm.Dup()
-		r.OK(err)
+		d := must(r.Comm.Dup())
 		from, sent := numbered(n, r.Rank)
 		to, got := strided[int64](n)
-		q, err := cohort.IsendView(d, from, next, 1)
-		r.OK(err)
-		p, err := cohort.IrecvView(d, to, prev, 1)
-		r.OK(err)
+		q := must(cohort.IsendView(d, from, next, 1))
+		p := must(cohort.IrecvView(d, to, prev, 1))
 		for range 1 << tests {
 			q.Test()
 		}
@@ -245,8 +234,7 @@ func untouched(r *Rank, memory []int64) {
 		memory[i] = -int64(i)
 	}
 	r.OK(r.Comm.Barrier()) // the others have ended their operations too
-	_, _, err := r.Comm.Iprobe(cohort.AnySource, cohort.AnyTag)
-	r.OK(err)
+	must2(r.Comm.Iprobe(cohort.AnySource, cohort.AnyTag))
 	for i, x := range memory {
 		if x != -int64(i) {
 			r.Errorf("element %d was written after the receive had ended", i)
@@ -265,8 +253,7 @@ func viewCut(r *Rank) {
 	next, prev := r.ring()
 	for i := range 12 {
 		after := 50 * time.Microsecond << (i / 2)
-		d, err := r.Comm.Dup()
-		r.OK(err)
+		d := must(r.Comm.Dup())
 		from, sent := numbered(n, r.Rank)
 		to, got := strided[int64](n)
 		ctx, cancel := context.WithTimeout(context.Background(), after)

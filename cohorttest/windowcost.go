@@ -27,18 +27,15 @@ func oneCopy(r *Rank) {
 	r.OK(r.Comm.Barrier())
 	before, ok := proportional()
 	r.OK(r.Comm.Barrier())
-	g, err := cohort.NewSharedRegion[int64](r.Comm, size/8)
-	r.OK(err)
+	g := must(cohort.NewSharedRegion[int64](r.Comm, size/8))
 	node := g.Node()
 	lo, hi := size/8*node.Rank()/node.Size(), size/8*(node.Rank()+1)/node.Size()
-	mine, err := g.Range(lo, hi)
-	r.OK(err)
+	mine := must(g.Range(lo, hi))
 	for i := range mine {
 		mine[i] = int64(lo + i)
 	}
 	r.OK(g.Fence())
-	all, err := g.Slice()
-	r.OK(err)
+	all := must(g.Slice())
 	for i, x := range all {
 		if x != int64(i) {
 			r.Errorf("element %d is %d", i, x)
@@ -48,8 +45,7 @@ func oneCopy(r *Rank) {
 	r.OK(g.Fence()) // all have read all of it
 	after, _ := proportional()
 	r.OK(g.Fence())
-	sum, err := cohort.AllreduceOne(node, after-before, cohort.Sum)
-	r.OK(err)
+	sum := must(cohort.AllreduceOne(node, after-before, cohort.Sum))
 	if want := int64(size); ok && (sum > want+want/10 || sum < want-want/10) {
 		r.Errorf("the memory of %d ranks grew by %d MiB for a region of %d MiB", node.Size(), sum>>20, size>>20)
 	}

@@ -26,8 +26,7 @@ func lockedReaders(r *Rank) {
 		if i%r.Size == r.Rank {
 			kind = cohort.LockExclusive
 		}
-		g, err := w.Lock(kind, 0)
-		r.OK(err)
+		g := must(w.Lock(kind, 0))
 		if p[0] != p[1] {
 			r.Errorf("round %d: the pair is %d and %d under a %v lock", i, p[0], p[1], kind)
 		}
@@ -43,8 +42,7 @@ func lockedReaders(r *Rank) {
 	}
 	r.OK(w.Fence())
 	// All may hold a shared lock at the same time: none releases it before all hold it.
-	g, err := w.Lock(cohort.LockShared, r.Size-1)
-	r.OK(err)
+	g := must(w.Lock(cohort.LockShared, r.Size-1))
 	r.OK(r.Comm.Barrier())
 	r.OK(g.Unlock())
 	r.OK(w.Close())
@@ -59,8 +57,7 @@ func lockedAll(r *Rank) {
 		r.OK(w.Get(x, rank, 0))
 		return x[0]
 	}
-	all, err := w.LockAll()
-	r.OK(err)
+	all := must(w.LockAll())
 	r.OK(w.Put([]int64{int64(r.Rank)}, (r.Rank+1)%r.Size, 0)) // each rank writes another part
 	for rank := range r.Size {
 		r.OK(all.Flush(rank))
@@ -76,8 +73,7 @@ func lockedAll(r *Rank) {
 	}
 	r.OK(r.Comm.Barrier())
 	r.OK(all.Unlock())
-	g, err := w.Lock(cohort.LockExclusive, 0)
-	r.OK(err)
+	g := must(w.Lock(cohort.LockExclusive, 0))
 	r.OK(w.Put([]int64{has(0) + 1}, 0, 0))
 	r.OK(g.Unlock())
 	r.OK(w.Fence())
@@ -113,10 +109,8 @@ func lockDeadline(r *Rank) {
 	}
 	for _, kind := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
 		var held *cohort.LockGuard
-		var err error
 		if r.Rank == 0 {
-			held, err = w.Lock(kind, last)
-			r.OK(err)
+			held = must(w.Lock(kind, last))
 		}
 		r.OK(r.Comm.Barrier())
 		if r.Rank != 0 {
@@ -134,8 +128,7 @@ func lockDeadline(r *Rank) {
 		r.OK(r.Comm.Barrier())
 		if r.Rank != 0 && kind == cohort.LockExclusive {
 			// The calls leave nothing behind: the other parts are free.
-			g, err := w.Lock(cohort.LockExclusive, 0)
-			r.OK(err)
+			g := must(w.Lock(cohort.LockExclusive, 0))
 			r.OK(g.Unlock())
 		}
 		r.OK(r.Comm.Barrier())
@@ -143,8 +136,7 @@ func lockDeadline(r *Rank) {
 			r.OK(held.Unlock())
 		}
 		for _, again := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
-			g, err := w.Lock(again, last)
-			r.OK(err)
+			g := must(w.Lock(again, last))
 			r.OK(g.Unlock())
 		}
 		r.OK(w.Fence())
@@ -205,8 +197,7 @@ func deadWithLock(kind cohort.LockKind) func(r *Rank) {
 	return func(r *Rank) {
 		w := onesided[int64](r, r.Comm, 1)
 		if r.Rank == r.Size-1 {
-			_, err := w.Lock(kind, 0)
-			r.OK(err)
+			must(w.Lock(kind, 0))
 		}
 		r.OK(r.Comm.Barrier())
 		die(r, r.Size-1, func() error {

@@ -34,8 +34,7 @@ func lockMisuse(r *Rank) {
 	r.OK(g.Unlock())
 	r.Is(g.Unlock(), cohort.ErrWin, "Unlock twice")
 	r.Is(g.Flush(), cohort.ErrWin, "Flush after Unlock")
-	again, err := w.Lock(cohort.LockShared, me)
-	r.OK(err)
+	again := must(w.Lock(cohort.LockShared, me))
 	r.Is(g.Unlock(), cohort.ErrWin, "Unlock of a lock before this one")
 	r.Is(g.Flush(), cohort.ErrWin, "Flush of a lock before this one")
 	r.OK(again.Unlock())
@@ -47,8 +46,7 @@ func lockMisuse(r *Rank) {
 		_, err = w.Lock(kind, me)
 		r.Is(err, cohort.ErrWin, "a lock of kind %d", kind)
 	}
-	all, err := w.LockAll()
-	r.OK(err)
+	all := must(w.LockAll())
 	_, err = w.LockAll()
 	r.Is(err, cohort.ErrWin, "LockAll twice")
 	_, err = w.Lock(cohort.LockShared, n-1)
@@ -58,13 +56,11 @@ func lockMisuse(r *Rank) {
 	r.Is(all.Flush(me), cohort.ErrWin, "Flush after LockAll and Unlock")
 	r.Is(all.FlushAll(), cohort.ErrWin, "FlushAll after LockAll and Unlock")
 
-	nobody, err := w.Lock(cohort.LockShared, cohort.ProcNull)
-	r.OK(err)
+	nobody := must(w.Lock(cohort.LockShared, cohort.ProcNull))
 	r.OK(nobody.Unlock())
 
 	r.OK(r.Comm.Barrier()) // a LockAll must not wait for the lock of a rank that is in Fence
-	g, err = w.Lock(cohort.LockExclusive, me)
-	r.OK(err)
+	g = must(w.Lock(cohort.LockExclusive, me))
 	r.OK(w.Put([]int64{1}, (me+1)%n, 0)) // a lock excludes nothing but locks
 	r.OK(w.Fence())
 	r.OK(g.Unlock())
@@ -84,13 +80,12 @@ func windowClose(r *Rank) {
 	w := window[int64](r, r.Comm, 1)
 	r.OK(w.Close())
 	closed("Close", w)
-	d, err := r.Comm.Dup()
-	r.OK(err)
+	d := must(r.Comm.Dup())
 	w = window[int64](r, d, 1)
 	r.OK(w.Fence())
 	r.OK(d.Close())
 	closed("Close of the communicator", w)
-	_, err = cohort.AllocateShared[int64](d, 1)
+	_, err := cohort.AllocateShared[int64](d, 1)
 	r.Is(err, cohort.ErrClosed, "AllocateShared on a closed communicator")
 	_, err = cohort.NewSharedRegion[int64](d, 1)
 	r.Is(err, cohort.ErrClosed, "NewSharedRegion on a closed communicator")
@@ -108,12 +103,10 @@ func closeWithLock(r *Rank) {
 		var flush, unlock func() error
 		if r.Rank == 0 {
 			if all {
-				g, err := w.LockAll()
-				r.OK(err)
+				g := must(w.LockAll())
 				flush, unlock = g.FlushAll, g.Unlock
 			} else {
-				g, err := w.Lock(cohort.LockExclusive, r.Size-1)
-				r.OK(err)
+				g := must(w.Lock(cohort.LockExclusive, r.Size-1))
 				flush, unlock = g.Flush, g.Unlock
 			}
 		}
@@ -125,8 +118,7 @@ func closeWithLock(r *Rank) {
 			r.Is(unlock(), cohort.ErrClosed, "Unlock after Close")
 			continue
 		}
-		g, err := w.Lock(cohort.LockExclusive, r.Size-1)
-		r.OK(err)
+		g := must(w.Lock(cohort.LockExclusive, r.Size-1))
 		r.OK(g.Unlock())
 		r.OK(w.Close())
 	}
@@ -138,12 +130,10 @@ func closeWaiting(r *Rank) {
 	w := onesided[int64](r, r.Comm, 1)
 	word := make([]int8, 1)
 	if r.Rank == 0 {
-		g, err := w.Lock(cohort.LockExclusive, 0)
-		r.OK(err)
+		g := must(w.Lock(cohort.LockExclusive, 0))
 		r.OK(r.Comm.Barrier())
 		for range r.Size - 1 {
-			_, err := cohort.Recv(r.Comm, word, cohort.AnySource, 1)
-			r.OK(err)
+			must(cohort.Recv(r.Comm, word, cohort.AnySource, 1))
 		}
 		r.OK(g.Unlock())
 		r.OK(w.Close())
@@ -174,12 +164,10 @@ func closeRegion(r *Rank) {
 		r.Is(g.Node().Barrier(), cohort.ErrClosed, "Node().Barrier after %s", what)
 		r.OK(g.Close())
 	}
-	g, err := cohort.NewSharedRegion[int32](r.Comm, 5)
-	r.OK(err)
+	g := must(cohort.NewSharedRegion[int32](r.Comm, 5))
 	r.OK(g.Close())
 	gone(g, "Close")
-	g, err = cohort.NewSharedRegion[int32](r.Comm, 5)
-	r.OK(err)
+	g = must(cohort.NewSharedRegion[int32](r.Comm, 5))
 	r.OK(g.Node().Close())
 	gone(g, "Close of its Node")
 }
@@ -321,15 +309,14 @@ type oddCall[W any] struct {
 func mismatched[W any](r *Rank, open func(r *Rank, c *cohort.Comm, n int) W, cases []oddCall[W]) {
 	for i, o := range cases {
 		for _, who := range r.oddRanks(i, 0, r.Size-1) {
-			c, err := r.Comm.Dup()
-			r.OK(err)
+			c := must(r.Comm.Dup())
 			w, v := open(r, c, 1), open(r, c, 1)
 			what := fmt.Sprintf("%s on rank %d", o.name, who)
 			call := o.usual
 			if r.Rank == who {
 				call = o.odd
 			}
-			err = call(c, w, v)
+			err := call(c, w, v)
 			// A rank whose own arguments are wrong returns that error.
 			if err != errOwn && r.Is(err, cohort.ErrMismatch, "%s", what) {
 				names(r, err, o.words...)

@@ -35,30 +35,26 @@ func windowScenarios() []scenario {
 
 // window makes a window of n elements on this rank.
 func window[T any](r *Rank, c *cohort.Comm, n int) *cohort.Window[T] {
-	w, err := cohort.AllocateShared[T](c, n)
-	r.OK(err)
+	w := must(cohort.AllocateShared[T](c, n))
 	return w
 }
 
 // part returns the part of a rank.
 func part[T any](r *Rank, w *cohort.Window[T], rank int) []T {
-	p, err := w.Remote(rank)
-	r.OK(err)
+	p := must(w.Remote(rank))
 	return p
 }
 
 // windowCapability checks Caps().SharedMemory against what a window does: if
 // another rank's part can be written, the backend shares memory.
 func windowCapability(r *Rank) {
-	node, err := r.Comm.SplitShared()
-	r.OK(err)
+	node := must(r.Comm.SplitShared())
 	if node.Size() > 1 {
 		w := window[int32](r, node, 1)
 		next := (node.Rank() + 1) % node.Size()
 		part(r, w, next)[0] = int32(1 + node.Rank())
 		r.OK(w.Fence())
-		local, err := w.Local()
-		r.OK(err)
+		local := must(w.Local())
 		writer := (node.Rank() + node.Size() - 1) % node.Size()
 		shares := local[0] == int32(1+writer)
 		if says := r.Comm.Caps().SharedMemory; says != shares {
@@ -88,8 +84,7 @@ func inWindow[T comparable](k kind[T]) kindWindow {
 	return func(r *Rank, shape string, lengths []int) {
 		what := k.name + ", " + shape
 		w := window[T](r, r.Comm, lengths[r.Rank])
-		local, err := w.Local()
-		r.OK(err)
+		local := must(w.Local())
 		if len(local) != lengths[r.Rank] || cap(local) != len(local) || local == nil {
 			r.Errorf("%s: Local has %d of %d elements, want %d", what, len(local), cap(local), lengths[r.Rank])
 		}
@@ -206,8 +201,7 @@ func windowSync(r *Rank) {
 	next, prev := r.ring()
 	for round := range rounds {
 		if round > 0 || r.Rank > 0 {
-			_, err := cohort.Recv(r.Comm, word, prev, 1)
-			r.OK(err)
+			must(cohort.Recv(r.Comm, word, prev, 1))
 		}
 		r.OK(w.Sync())
 		sum := int64(1)
@@ -216,8 +210,7 @@ func windowSync(r *Rank) {
 		} else if round > 0 {
 			sum += part(r, w, prev)[round-1]
 		}
-		local, err := w.Local()
-		r.OK(err)
+		local := must(w.Local())
 		local[round] = sum
 		r.OK(w.Sync())
 		if want := int64(round*r.Size + r.Rank + 1); sum != want {
@@ -226,8 +219,7 @@ func windowSync(r *Rank) {
 		r.OK(cohort.Send(r.Comm, word, next, 1))
 	}
 	if r.Rank == 0 {
-		_, err := cohort.Recv(r.Comm, word, prev, 1)
-		r.OK(err)
+		must(cohort.Recv(r.Comm, word, prev, 1))
 	}
 	r.OK(w.Close())
 }
@@ -236,13 +228,11 @@ func windowSync(r *Rank) {
 func windowsAtOnce(r *Rank) {
 	a := window[int32](r, r.Comm, 10)
 	b := window[float64](r, r.Comm, r.Rank)
-	mine, err := a.Local()
-	r.OK(err)
+	mine := must(a.Local())
 	for i := range mine {
 		mine[i] = int32(r.Rank)
 	}
-	other, err := b.Local()
-	r.OK(err)
+	other := must(b.Local())
 	for i := range other {
 		other[i] = -1
 	}
@@ -269,12 +259,10 @@ func windowsAtOnce(r *Rank) {
 // windowsOfSplits has windows on two communicators of different ranks at the same time,
 // each with another number of rounds.
 func windowsOfSplits(r *Rank) {
-	c, err := r.Comm.Split(r.Rank%2, -r.Rank)
-	r.OK(err)
+	c := must(r.Comm.Split(r.Rank%2, -r.Rank))
 	for round := range 2 + r.Rank%2 {
 		w := window[int32](r, c, 3+r.Rank%2)
-		local, err := w.Local()
-		r.OK(err)
+		local := must(w.Local())
 		for i := range local {
 			local[i] = int32(100*r.Rank + round)
 		}
@@ -310,8 +298,7 @@ func manyWindows(r *Rank) {
 	n := total / 8 / r.Size
 	cycle := func(i int) {
 		w := window[int64](r, r.Comm, n)
-		local, err := w.Local()
-		r.OK(err)
+		local := must(w.Local())
 		local[n-1] = int64(i)
 		r.OK(w.Fence())
 		if got := part(r, w, r.Size-1)[n-1]; got != int64(i) {
@@ -344,8 +331,7 @@ func region(r *Rank) {
 	}
 	check := func(what string, want func(i int) float64) {
 		r.OK(g.Fence())
-		all, err := g.Slice()
-		r.OK(err)
+		all := must(g.Slice())
 		if len(all) != n || cap(all) != n {
 			r.Errorf("%s: %d of %d elements, want %d", what, len(all), cap(all), n)
 			return
@@ -359,8 +345,7 @@ func region(r *Rank) {
 		r.OK(g.Fence())
 	}
 	check("a new region", func(int) float64 { return 0 })
-	all, err := g.MutSlice()
-	r.OK(err)
+	all := must(g.MutSlice())
 	if want := map[bool]int{true: n}[g.IsLeader()]; len(all) != want || all == nil {
 		r.Errorf("MutSlice has %d elements, want %d (leader %v)", len(all), want, g.IsLeader())
 	}
@@ -369,8 +354,7 @@ func region(r *Rank) {
 	}
 	check("filled by the leader", f)
 	lo, hi := n*node.Rank()/node.Size(), n*(node.Rank()+1)/node.Size()
-	mine, err := g.Range(lo, hi)
-	r.OK(err)
+	mine := must(g.Range(lo, hi))
 	if len(mine) != hi-lo || cap(mine) != len(mine) {
 		r.Errorf("Range(%d, %d) has %d of %d elements", lo, hi, len(mine), cap(mine))
 	}
@@ -397,11 +381,9 @@ func region(r *Rank) {
 
 // regionsOfSplits has regions on two communicators at a time, one of them empty.
 func regionsOfSplits(r *Rank) {
-	c, err := r.Comm.Split(r.Rank%2, 0)
-	r.OK(err)
+	c := must(r.Comm.Split(r.Rank%2, 0))
 	n := 100 * (r.Rank % 2)
-	g, err := cohort.NewSharedRegion[int32](c, n)
-	r.OK(err)
+	g := must(cohort.NewSharedRegion[int32](c, n))
 	if all, err := g.MutSlice(); err != nil || len(all) != 0 && len(all) != n {
 		r.Errorf("MutSlice: %d elements, %v", len(all), err)
 	} else {
@@ -410,8 +392,7 @@ func regionsOfSplits(r *Rank) {
 		}
 	}
 	r.OK(g.Fence())
-	all, err := g.Slice()
-	r.OK(err)
+	all := must(g.Slice())
 	if len(all) != n {
 		r.Errorf("%d elements, want %d", len(all), n)
 	}
