@@ -1,7 +1,6 @@
 package cohorttest
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -22,72 +21,41 @@ func argumentScenarios() []scenario {
 	}
 }
 
-// opError checks that an error is an OpError that names the operation and the rank.
-func opError(r *Rank, what string, err error) {
-	var op *cohort.OpError
-	if !errors.As(err, &op) {
-		r.Errorf("%s: the error %v is no OpError", what, err)
-		return
-	}
-	if op.Rank != r.Rank || op.Op == "" {
-		r.Errorf("%s: OpError of rank %d, operation %q", what, op.Rank, op.Op)
-	}
-}
-
 func p2pArguments(r *Rank) {
 	c := r.Comm
 	buf := []int32{1, 2, 3}
 	wrong := func(what string, err, want error) {
-		if r.Is(err, want, "%s", what) {
-			opError(r, what, err)
-		}
+		r.Is(err, want, "%s", what).opError()
 	}
 	for _, rank := range []int{r.Size, r.Size + 1000, -3, cohort.Undefined, math.MaxInt} {
 		wrong(fmt.Sprintf("Send to %d", rank), cohort.Send(c, buf, rank, 1), cohort.ErrRank)
 		wrong(fmt.Sprintf("Ssend to %d", rank), cohort.Ssend(c, buf, rank, 1), cohort.ErrRank)
-		_, err := cohort.Isend(c, buf, rank, 1)
-		wrong(fmt.Sprintf("Isend to %d", rank), err, cohort.ErrRank)
-		_, err = cohort.Recv(c, buf, rank, 1)
-		wrong(fmt.Sprintf("Recv from %d", rank), err, cohort.ErrRank)
-		_, err = cohort.Irecv(c, buf, rank, 1)
-		wrong(fmt.Sprintf("Irecv from %d", rank), err, cohort.ErrRank)
-		_, err = c.Probe(rank, 1)
-		wrong(fmt.Sprintf("Probe of %d", rank), err, cohort.ErrRank)
-		_, _, err = c.Iprobe(rank, 1)
-		wrong(fmt.Sprintf("Iprobe of %d", rank), err, cohort.ErrRank)
-		_, _, err = c.Mprobe(rank, 1)
-		wrong(fmt.Sprintf("Mprobe of %d", rank), err, cohort.ErrRank)
-		_, err = cohort.SendInit(c, buf, rank, 1)
-		wrong(fmt.Sprintf("SendInit to %d", rank), err, cohort.ErrRank)
-		_, _, err = cohort.RecvAlloc[int32](c, rank, 1)
-		wrong(fmt.Sprintf("RecvAlloc from %d", rank), err, cohort.ErrRank)
-		_, err = cohort.Sendrecv(c, buf, rank, 1, make([]int32, 3), 0, 1)
-		wrong(fmt.Sprintf("Sendrecv to %d", rank), err, cohort.ErrRank)
-		_, err = cohort.Isendrecv(c, buf, 0, 1, make([]int32, 3), rank, 1)
-		wrong(fmt.Sprintf("Isendrecv from %d", rank), err, cohort.ErrRank)
+		wrong(fmt.Sprintf("Isend to %d", rank), errorOf(cohort.Isend(c, buf, rank, 1)), cohort.ErrRank)
+		wrong(fmt.Sprintf("Recv from %d", rank), errorOf(cohort.Recv(c, buf, rank, 1)), cohort.ErrRank)
+		wrong(fmt.Sprintf("Irecv from %d", rank), errorOf(cohort.Irecv(c, buf, rank, 1)), cohort.ErrRank)
+		wrong(fmt.Sprintf("Probe of %d", rank), errorOf(c.Probe(rank, 1)), cohort.ErrRank)
+		wrong(fmt.Sprintf("Iprobe of %d", rank), errorOf(c.Iprobe(rank, 1)), cohort.ErrRank)
+		wrong(fmt.Sprintf("Mprobe of %d", rank), errorOf(c.Mprobe(rank, 1)), cohort.ErrRank)
+		wrong(fmt.Sprintf("SendInit to %d", rank), errorOf(cohort.SendInit(c, buf, rank, 1)), cohort.ErrRank)
+		wrong(fmt.Sprintf("RecvAlloc from %d", rank), errorOf(cohort.RecvAlloc[int32](c, rank, 1)), cohort.ErrRank)
+		wrong(fmt.Sprintf("Sendrecv to %d", rank), errorOf(cohort.Sendrecv(c, buf, rank, 1, make([]int32, 3), 0, 1)), cohort.ErrRank)
+		wrong(fmt.Sprintf("Isendrecv from %d", rank), errorOf(cohort.Isendrecv(c, buf, 0, 1, make([]int32, 3), rank, 1)), cohort.ErrRank)
 	}
 	wrong("Send to any", cohort.Send(c, buf, cohort.AnySource, 1), cohort.ErrRank)
 	most := c.Caps().MaxTag
 	for _, tag := range []int{-1, -2, most + 1, max(most, cohort.MaxTag) + 1, math.MinInt} {
 		wrong(fmt.Sprintf("Send with tag %d", tag), cohort.Send(c, buf, 0, tag), cohort.ErrTag)
-		_, err := cohort.Issend(c, buf, 0, tag)
-		wrong(fmt.Sprintf("Issend with tag %d", tag), err, cohort.ErrTag)
+		wrong(fmt.Sprintf("Issend with tag %d", tag), errorOf(cohort.Issend(c, buf, 0, tag)), cohort.ErrTag)
 		if tag == cohort.AnyTag {
 			continue
 		}
-		_, err = cohort.Recv(c, buf, 0, tag)
-		wrong(fmt.Sprintf("Recv with tag %d", tag), err, cohort.ErrTag)
-		_, err = cohort.RecvInit(c, buf, 0, tag)
-		wrong(fmt.Sprintf("RecvInit with tag %d", tag), err, cohort.ErrTag)
-		_, err = c.Probe(0, tag)
-		wrong(fmt.Sprintf("Probe with tag %d", tag), err, cohort.ErrTag)
+		wrong(fmt.Sprintf("Recv with tag %d", tag), errorOf(cohort.Recv(c, buf, 0, tag)), cohort.ErrTag)
+		wrong(fmt.Sprintf("RecvInit with tag %d", tag), errorOf(cohort.RecvInit(c, buf, 0, tag)), cohort.ErrTag)
+		wrong(fmt.Sprintf("Probe with tag %d", tag), errorOf(c.Probe(0, tag)), cohort.ErrTag)
 	}
-	_, err := cohort.Sendrecv(c, buf[:2], 0, 1, buf[1:], 0, 1)
-	wrong("Sendrecv with buffers that overlap", err, cohort.ErrBuffer)
-	_, err = cohort.Isendrecv(c, buf[:2], 0, 1, buf[1:], 0, 1)
-	wrong("Isendrecv with buffers that overlap", err, cohort.ErrBuffer)
-	_, err = cohort.MessageRecv(nil, buf)
-	r.Is(err, cohort.ErrRequest, "MessageRecv of nil")
+	wrong("Sendrecv with buffers that overlap", errorOf(cohort.Sendrecv(c, buf[:2], 0, 1, buf[1:], 0, 1)), cohort.ErrBuffer)
+	wrong("Isendrecv with buffers that overlap", errorOf(cohort.Isendrecv(c, buf[:2], 0, 1, buf[1:], 0, 1)), cohort.ErrBuffer)
+	r.Is(errorOf(cohort.MessageRecv(nil, buf)), cohort.ErrRequest, "MessageRecv of nil")
 	// None of these calls has sent anything.
 	r.OK(c.Barrier())
 	if st, found, err := c.Iprobe(cohort.AnySource, cohort.AnyTag); found || err != nil {
@@ -96,22 +64,15 @@ func p2pArguments(r *Rank) {
 	r.OK(c.Barrier())
 	// The largest tag is valid.
 	next, prev := r.ring()
-	st := must(cohort.Sendrecv(c, buf, next, most, make([]int32, 3), prev, most))
-	if st.Tag != most {
+	if st := must(cohort.Sendrecv(c, buf, next, most, make([]int32, 3), prev, most)); st.Tag != most {
 		r.Errorf("tag %d, want %d", st.Tag, most)
 	}
 }
 
-// wrongCall is a collective call with an argument error, made by all ranks.
-type wrongCall struct {
-	name string
-	want error
-	call func(c *cohort.Comm) error
-}
-
-// wrongCalls returns the calls for rank me of n ranks. Every rank can find the errors
-// in its own arguments.
-func wrongCalls(n, me int) []wrongCall {
+// wrongCalls makes collective calls with wrong arguments. Each rank can find the errors in its own arguments.
+// check is called after each, with the error that it must have and the one that it has.
+func wrongCalls(r *Rank, c *cohort.Comm, check func(what string, want, err error)) {
+	n, me := r.Size, r.Rank
 	v := func(k int) []int32 { return make([]int32, k) }
 	f := func(k int) []float64 { return make([]float64, k) }
 	long := v(4*n + 8)
@@ -123,170 +84,82 @@ func wrongCalls(n, me int) []wrongCall {
 		return s
 	}
 	sum := cohort.Sum
-	calls := []wrongCall{
-		{"Allreduce with a short recv", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Allreduce(c, v(3), v(2), sum) }},
-		{"Allreduce with a long recv", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Allreduce(c, v(3), v(4), sum) }},
-		{"Allreduce with an empty recv", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Allreduce(c, v(3), v(0), sum) }},
-		{"Allreduce without recv", cohort.ErrBuffer, func(c *cohort.Comm) error { return cohort.Allreduce(c, v(3), nil, sum) }},
-		{"Allreduce without send", cohort.ErrBuffer, func(c *cohort.Comm) error { return cohort.Allreduce(c, nil, v(3), sum) }},
-		{"Allreduce of buffers that overlap", cohort.ErrBuffer, func(c *cohort.Comm) error { return cohort.Allreduce(c, long[0:3], long[1:4], sum) }},
-		{"Allreduce by no op", cohort.ErrOp, func(c *cohort.Comm) error { return cohort.Allreduce(c, v(3), v(3), cohort.Op{}) }},
-		{"Allreduce of floats by Band", cohort.ErrOp, func(c *cohort.Comm) error { return cohort.Allreduce(c, f(3), f(3), cohort.Band) }},
-		{"Allreduce of numbers by MinLoc", cohort.ErrOp, func(c *cohort.Comm) error { return cohort.Allreduce(c, v(3), v(3), cohort.MinLoc) }},
-		{"Allreduce of complex numbers by Max", cohort.ErrOp, func(c *cohort.Comm) error {
-			return cohort.Allreduce(c, make([]complex64, 1), make([]complex64, 1), cohort.Max)
-		}},
-		{"Allreduce by another type's op", cohort.ErrOp, func(c *cohort.Comm) error {
-			return cohort.Allreduce(c, v(1), v(1), cohort.NewOp(true, func(in, inout []int64) {}))
-		}},
-		{"Scan with a short recv", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Scan(c, v(3), v(2), sum) }},
-		{"Exscan with a long recv", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Exscan(c, v(3), v(4), sum) }},
-		{"Scan of buffers that overlap", cohort.ErrBuffer, func(c *cohort.Comm) error { return cohort.Scan(c, long[1:4], long[0:3], sum) }},
-		{"ReduceScatterBlock with a short send", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.ReduceScatterBlock(c, v(2*n-1), v(2), sum)
-		}},
-		{"ReduceScatterBlock without send", cohort.ErrBuffer, func(c *cohort.Comm) error { return cohort.ReduceScatterBlock(c, nil, v(2), sum) }},
-		{"ReduceScatterBlock without recv", cohort.ErrBuffer, func(c *cohort.Comm) error { return cohort.ReduceScatterBlock(c, v(n), nil, sum) }},
-		{"ReduceScatterBlock into a part of send", cohort.ErrBuffer, func(c *cohort.Comm) error {
-			return cohort.ReduceScatterBlock(c, long[:2*n], long[1:3], sum)
-		}},
-		{"ReduceScatter with a negative count", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.ReduceScatter(c, v(2*n), v(2), edit(counts, -1), sum)
-		}},
-		{"ReduceScatter with too many counts", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.ReduceScatter(c, v(2*n), v(2), append(edit(counts, 2), 0), sum)
-		}},
-		{"ReduceScatter with a short send", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.ReduceScatter(c, v(2*n-1), v(2), counts, sum)
-		}},
-		{"ReduceScatter with a long send", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.ReduceScatter(c, v(2*n+1), v(2), counts, sum)
-		}},
-		{"ReduceScatter with a short recv", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.ReduceScatter(c, v(2*n), v(1), counts, sum)
-		}},
-		{"Allgather with a short recv", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Allgather(c, v(2), v(2*n-1)) }},
-		{"Allgather with a long recv", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Allgather(c, v(2), v(2*n+1)) }},
-		{"Allgather without recv", cohort.ErrBuffer, func(c *cohort.Comm) error { return cohort.Allgather(c, v(2), nil) }},
-		{"Allgatherv with few counts", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.Allgatherv(c, v(2), v(2*n), counts[1:], displs)
-		}},
-		{"Allgatherv with few displs", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.Allgatherv(c, v(2), v(2*n), counts, displs[1:])
-		}},
-		{"Allgatherv without displs", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Allgatherv(c, v(2), v(2*n), counts, nil) }},
-		{"Allgatherv with a negative count", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.Allgatherv(c, v(2), v(2*n), edit(counts, -2), displs)
-		}},
-		{"Allgatherv with a negative displacement", cohort.ErrBuffer, func(c *cohort.Comm) error {
-			return cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, -1))
-		}},
-		{"Allgatherv with a displacement past the end", cohort.ErrBuffer, func(c *cohort.Comm) error {
-			return cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, 2*n-1))
-		}},
-		{"Allgatherv with a huge displacement", cohort.ErrBuffer, func(c *cohort.Comm) error {
-			return cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, math.MaxInt/2+1))
-		}},
-		{"Allgatherv with a huge count", cohort.ErrBuffer, func(c *cohort.Comm) error {
-			return cohort.Allgatherv(c, v(2), v(2*n), edit(counts, math.MaxInt/2+1), displs)
-		}},
-		{"Allgatherv without recv", cohort.ErrBuffer, func(c *cohort.Comm) error { return cohort.Allgatherv(c, v(2), nil, counts, displs) }},
-		{"Allgatherv with a long send", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Allgatherv(c, v(3), v(2*n), counts, displs) }},
-		{"Alltoall of no whole blocks", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.Alltoall(c, v(2*n + 1)[:2*n+1], v(2*n)) // for one rank: lengths that differ
-		}},
-		{"Alltoall with a short recv", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Alltoall(c, v(2*n), v(2*n-1)) }},
-		{"Alltoall without recv", cohort.ErrBuffer, func(c *cohort.Comm) error { return cohort.Alltoall(c, v(2*n), nil) }},
-		{"Alltoallv with few scounts", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.Alltoallv(c, v(2*n), counts[1:], displs, v(2*n), counts, displs)
-		}},
-		{"Alltoallv with few rdispls", cohort.ErrCount, func(c *cohort.Comm) error {
-			return cohort.Alltoallv(c, v(2*n), counts, displs, v(2*n), counts, displs[1:])
-		}},
-		{"Alltoallv with a send displacement past the end", cohort.ErrBuffer, func(c *cohort.Comm) error {
-			return cohort.Alltoallv(c, v(2*n), counts, edit(displs, 2*n-1), v(2*n), counts, displs)
-		}},
-		{"Alltoallv with a negative receive displacement", cohort.ErrBuffer, func(c *cohort.Comm) error {
-			return cohort.Alltoallv(c, v(2*n), counts, displs, v(2*n), counts, edit(displs, -1))
-		}},
-		{"Alltoallv of buffers that overlap", cohort.ErrBuffer, func(c *cohort.Comm) error {
-			return cohort.Alltoallv(c, long[:2*n], counts, displs, long[1:2*n+1], counts, displs)
-		}},
-	}
-	calls = append(calls,
-		wrongCall{"AlltoallvAlloc with few counts", cohort.ErrCount, func(c *cohort.Comm) error {
-			_, _, err := cohort.AlltoallvAlloc(c, v(2*n), counts[1:])
-			return err
-		}},
-		wrongCall{"AlltoallvAlloc with a negative count", cohort.ErrCount, func(c *cohort.Comm) error {
-			_, _, err := cohort.AlltoallvAlloc(c, v(2*n), edit(counts, -1))
-			return err
-		}},
-		wrongCall{"AlltoallvAlloc with a long send", cohort.ErrCount, func(c *cohort.Comm) error {
-			_, _, err := cohort.AlltoallvAlloc(c, v(2*n+1), counts)
-			return err
-		}},
-		wrongCall{"AlltoallvAlloc with huge counts", cohort.ErrCount, func(c *cohort.Comm) error {
-			_, _, err := cohort.AlltoallvAlloc(c, v(2*n), each(n, func(int) int { return math.MaxInt }))
-			return err
-		}},
-	)
+	check("Allreduce with a short recv", cohort.ErrCount, cohort.Allreduce(c, v(3), v(2), sum))
+	check("Allreduce with a long recv", cohort.ErrCount, cohort.Allreduce(c, v(3), v(4), sum))
+	check("Allreduce with an empty recv", cohort.ErrCount, cohort.Allreduce(c, v(3), v(0), sum))
+	check("Allreduce without recv", cohort.ErrBuffer, cohort.Allreduce(c, v(3), nil, sum))
+	check("Allreduce without send", cohort.ErrBuffer, cohort.Allreduce(c, nil, v(3), sum))
+	check("Allreduce of buffers that overlap", cohort.ErrBuffer, cohort.Allreduce(c, long[0:3], long[1:4], sum))
+	check("Allreduce by no op", cohort.ErrOp, cohort.Allreduce(c, v(3), v(3), cohort.Op{}))
+	check("Allreduce of floats by Band", cohort.ErrOp, cohort.Allreduce(c, f(3), f(3), cohort.Band))
+	check("Allreduce of numbers by MinLoc", cohort.ErrOp, cohort.Allreduce(c, v(3), v(3), cohort.MinLoc))
+	check("Allreduce of complex numbers by Max", cohort.ErrOp, cohort.Allreduce(c, make([]complex64, 1), make([]complex64, 1), cohort.Max))
+	check("Allreduce by another type's op", cohort.ErrOp, cohort.Allreduce(c, v(1), v(1), cohort.NewOp(true, func(in, inout []int64) {})))
+	check("Scan with a short recv", cohort.ErrCount, cohort.Scan(c, v(3), v(2), sum))
+	check("Exscan with a long recv", cohort.ErrCount, cohort.Exscan(c, v(3), v(4), sum))
+	check("Scan of buffers that overlap", cohort.ErrBuffer, cohort.Scan(c, long[1:4], long[0:3], sum))
+	check("ReduceScatterBlock with a short send", cohort.ErrCount, cohort.ReduceScatterBlock(c, v(2*n-1), v(2), sum))
+	check("ReduceScatterBlock without send", cohort.ErrBuffer, cohort.ReduceScatterBlock(c, nil, v(2), sum))
+	check("ReduceScatterBlock without recv", cohort.ErrBuffer, cohort.ReduceScatterBlock(c, v(n), nil, sum))
+	check("ReduceScatterBlock into a part of send", cohort.ErrBuffer, cohort.ReduceScatterBlock(c, long[:2*n], long[1:3], sum))
+	check("ReduceScatter with a negative count", cohort.ErrCount, cohort.ReduceScatter(c, v(2*n), v(2), edit(counts, -1), sum))
+	check("ReduceScatter with too many counts", cohort.ErrCount, cohort.ReduceScatter(c, v(2*n), v(2), append(edit(counts, 2), 0), sum))
+	check("ReduceScatter with a short send", cohort.ErrCount, cohort.ReduceScatter(c, v(2*n-1), v(2), counts, sum))
+	check("ReduceScatter with a long send", cohort.ErrCount, cohort.ReduceScatter(c, v(2*n+1), v(2), counts, sum))
+	check("ReduceScatter with a short recv", cohort.ErrCount, cohort.ReduceScatter(c, v(2*n), v(1), counts, sum))
+	check("Allgather with a short recv", cohort.ErrCount, cohort.Allgather(c, v(2), v(2*n-1)))
+	check("Allgather with a long recv", cohort.ErrCount, cohort.Allgather(c, v(2), v(2*n+1)))
+	check("Allgather without recv", cohort.ErrBuffer, cohort.Allgather(c, v(2), nil))
+	check("Allgatherv with few counts", cohort.ErrCount, cohort.Allgatherv(c, v(2), v(2*n), counts[1:], displs))
+	check("Allgatherv with few displs", cohort.ErrCount, cohort.Allgatherv(c, v(2), v(2*n), counts, displs[1:]))
+	check("Allgatherv without displs", cohort.ErrCount, cohort.Allgatherv(c, v(2), v(2*n), counts, nil))
+	check("Allgatherv with a negative count", cohort.ErrCount, cohort.Allgatherv(c, v(2), v(2*n), edit(counts, -2), displs))
+	check("Allgatherv with a negative displacement", cohort.ErrBuffer, cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, -1)))
+	check("Allgatherv with a displacement past the end", cohort.ErrBuffer, cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, 2*n-1)))
+	check("Allgatherv with a huge displacement", cohort.ErrBuffer, cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, math.MaxInt/2+1)))
+	check("Allgatherv with a huge count", cohort.ErrBuffer, cohort.Allgatherv(c, v(2), v(2*n), edit(counts, math.MaxInt/2+1), displs))
+	check("Allgatherv without recv", cohort.ErrBuffer, cohort.Allgatherv(c, v(2), nil, counts, displs))
+	check("Allgatherv with a long send", cohort.ErrCount, cohort.Allgatherv(c, v(3), v(2*n), counts, displs))
+	check("Alltoall of no whole blocks", cohort.ErrCount, cohort.Alltoall(c, v(2*n+1), v(2*n))) // for one rank: lengths that differ
+	check("Alltoall with a short recv", cohort.ErrCount, cohort.Alltoall(c, v(2*n), v(2*n-1)))
+	check("Alltoall without recv", cohort.ErrBuffer, cohort.Alltoall(c, v(2*n), nil))
+	check("Alltoallv with few scounts", cohort.ErrCount, cohort.Alltoallv(c, v(2*n), counts[1:], displs, v(2*n), counts, displs))
+	check("Alltoallv with few rdispls", cohort.ErrCount, cohort.Alltoallv(c, v(2*n), counts, displs, v(2*n), counts, displs[1:]))
+	check("Alltoallv with a send displacement past the end", cohort.ErrBuffer, cohort.Alltoallv(c, v(2*n), counts, edit(displs, 2*n-1), v(2*n), counts, displs))
+	check("Alltoallv with a negative receive displacement", cohort.ErrBuffer, cohort.Alltoallv(c, v(2*n), counts, displs, v(2*n), counts, edit(displs, -1)))
+	check("Alltoallv of buffers that overlap", cohort.ErrBuffer, cohort.Alltoallv(c, long[:2*n], counts, displs, long[1:2*n+1], counts, displs))
+	check("AlltoallvAlloc with few counts", cohort.ErrCount, errorOf(cohort.AlltoallvAlloc(c, v(2*n), counts[1:])))
+	check("AlltoallvAlloc with a negative count", cohort.ErrCount, errorOf(cohort.AlltoallvAlloc(c, v(2*n), edit(counts, -1))))
+	check("AlltoallvAlloc with a long send", cohort.ErrCount, errorOf(cohort.AlltoallvAlloc(c, v(2*n+1), counts)))
+	check("AlltoallvAlloc with huge counts", cohort.ErrCount, errorOf(cohort.AlltoallvAlloc(c, v(2*n), each(n, func(int) int { return math.MaxInt }))))
 	for _, root := range []int{-1, n, n + 7, math.MaxInt, cohort.Undefined} {
-		calls = append(calls,
-			wrongCall{fmt.Sprintf("Bcast from root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error { return cohort.Bcast(c, v(2), root) }},
-			wrongCall{fmt.Sprintf("Reduce to root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error { return cohort.Reduce(c, v(2), v(2), sum, root) }},
-			wrongCall{fmt.Sprintf("Gather to root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error { return cohort.Gather(c, v(2), v(2*n), root) }},
-			wrongCall{fmt.Sprintf("Gatherv to root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error {
-				return cohort.Gatherv(c, v(2), v(2*n), counts, displs, root)
-			}},
-			wrongCall{fmt.Sprintf("GathervAlloc to root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error {
-				_, _, err := cohort.GathervAlloc(c, v(2), root)
-				return err
-			}},
-			wrongCall{fmt.Sprintf("Scatter from root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error { return cohort.Scatter(c, v(2*n), v(2), root) }},
-			wrongCall{fmt.Sprintf("Scatterv from root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error {
-				return cohort.Scatterv(c, v(2*n), counts, displs, v(2), root)
-			}},
-		)
+		check(fmt.Sprintf("Bcast from root %d", root), cohort.ErrRoot, cohort.Bcast(c, v(2), root))
+		check(fmt.Sprintf("Reduce to root %d", root), cohort.ErrRoot, cohort.Reduce(c, v(2), v(2), sum, root))
+		check(fmt.Sprintf("Gather to root %d", root), cohort.ErrRoot, cohort.Gather(c, v(2), v(2*n), root))
+		check(fmt.Sprintf("Gatherv to root %d", root), cohort.ErrRoot, cohort.Gatherv(c, v(2), v(2*n), counts, displs, root))
+		check(fmt.Sprintf("GathervAlloc to root %d", root), cohort.ErrRoot, errorOf(cohort.GathervAlloc(c, v(2), root)))
+		check(fmt.Sprintf("Scatter from root %d", root), cohort.ErrRoot, cohort.Scatter(c, v(2*n), v(2), root))
+		check(fmt.Sprintf("Scatterv from root %d", root), cohort.ErrRoot, cohort.Scatterv(c, v(2*n), counts, displs, v(2), root))
 	}
 	if n > 1 {
-		calls = append(calls,
-			wrongCall{"Allgather in place of no whole blocks", cohort.ErrCount, func(c *cohort.Comm) error {
-				return cohort.Allgather(c, long[:2*n+1], long[:2*n+1])
-			}},
-			wrongCall{"Allgather from a part of recv", cohort.ErrBuffer, func(c *cohort.Comm) error {
-				return cohort.Allgather(c, long[2*me:2*me+2], long[:2*n])
-			}},
-			wrongCall{"Allgatherv with blocks that overlap", cohort.ErrBuffer, func(c *cohort.Comm) error {
-				return cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, 1))
-			}},
-			wrongCall{"Alltoall in place of no whole blocks", cohort.ErrCount, func(c *cohort.Comm) error {
-				return cohort.Alltoall(c, long[:2*n+1], long[:2*n+1])
-			}},
-			wrongCall{"Alltoallv with receive blocks that overlap", cohort.ErrBuffer, func(c *cohort.Comm) error {
-				return cohort.Alltoallv(c, v(2*n), counts, displs, v(2*n), counts, edit(displs, 0))
-			}},
-			wrongCall{"ReduceScatterBlock in place of no whole blocks", cohort.ErrCount, func(c *cohort.Comm) error {
-				return cohort.ReduceScatterBlock(c, long[:2*n+1], long[:2*n+1], sum)
-			}},
-		)
+		check("Allgather in place of no whole blocks", cohort.ErrCount, cohort.Allgather(c, long[:2*n+1], long[:2*n+1]))
+		check("Allgather from a part of recv", cohort.ErrBuffer, cohort.Allgather(c, long[2*me:2*me+2], long[:2*n]))
+		check("Allgatherv with blocks that overlap", cohort.ErrBuffer, cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, 1)))
+		check("Alltoall in place of no whole blocks", cohort.ErrCount, cohort.Alltoall(c, long[:2*n+1], long[:2*n+1]))
+		check("Alltoallv with receive blocks that overlap", cohort.ErrBuffer, cohort.Alltoallv(c, v(2*n), counts, displs, v(2*n), counts, edit(displs, 0)))
+		check("ReduceScatterBlock in place of no whole blocks", cohort.ErrCount, cohort.ReduceScatterBlock(c, long[:2*n+1], long[:2*n+1], sum))
 	}
-	return calls
 }
 
 // collectiveArguments has all ranks pass the same wrong arguments: each gets the
 // error, and the communicator stays usable.
 func collectiveArguments(r *Rank) {
-	for _, w := range wrongCalls(r.Size, r.Rank) {
-		err := w.call(r.Comm)
-		if r.Is(err, w.want, "%s", w.name) {
-			opError(r, w.name, err)
+	wrongCalls(r, r.Comm, func(what string, want, err error) {
+		r.Is(err, want, "%s", what).opError()
+		if sum := must(cohort.AllreduceOne(r.Comm, 1, cohort.Sum)); sum != r.Size {
+			r.Errorf("after %s: sum %d, want %d", what, sum, r.Size)
 		}
-		sum := must(cohort.AllreduceOne(r.Comm, 1, cohort.Sum))
-		if sum != r.Size {
-			r.Errorf("after %s: sum %d, want %d", w.name, sum, r.Size)
-		}
-	}
+	})
 	r.OK(cohort.Bcast(r.Comm, make([]int32, long), 0))
 }
 
@@ -320,19 +193,14 @@ func badType[T any](r *Rank) {
 	var x T
 	what := fmt.Sprintf("%T", x)
 	r.Is(cohort.Send(c, make([]T, 2), next, 1), cohort.ErrType, "Send of %s", what)
-	_, err := cohort.Recv(c, make([]T, 2), prev, 1)
-	r.Is(err, cohort.ErrType, "Recv of %s", what)
-	_, err = cohort.Isend(c, make([]T, 2), next, 1)
-	r.Is(err, cohort.ErrType, "Isend of %s", what)
-	_, _, err = cohort.RecvAlloc[T](c, prev, 1)
-	r.Is(err, cohort.ErrType, "RecvAlloc of %s", what)
+	r.Is(errorOf(cohort.Recv(c, make([]T, 2), prev, 1)), cohort.ErrType, "Recv of %s", what)
+	r.Is(errorOf(cohort.Isend(c, make([]T, 2), next, 1)), cohort.ErrType, "Isend of %s", what)
+	r.Is(errorOf(cohort.RecvAlloc[T](c, prev, 1)), cohort.ErrType, "RecvAlloc of %s", what)
 	r.Is(cohort.Bcast(c, make([]T, 2), 0), cohort.ErrType, "Bcast of %s", what)
 	r.Is(cohort.Allgather(c, make([]T, 1), make([]T, r.Size)), cohort.ErrType, "Allgather of %s", what)
 	r.Is(cohort.Alltoall(c, make([]T, r.Size), make([]T, r.Size)), cohort.ErrType, "Alltoall of %s", what)
-	_, _, err = cohort.AllgathervAlloc(c, make([]T, 1))
-	r.Is(err, cohort.ErrType, "AllgathervAlloc of %s", what)
-	_, err = cohort.BcastOne(c, x, 0)
-	r.Is(err, cohort.ErrType, "BcastOne of %s", what)
+	r.Is(errorOf(cohort.AllgathervAlloc(c, make([]T, 1))), cohort.ErrType, "AllgathervAlloc of %s", what)
+	r.Is(errorOf(cohort.BcastOne(c, x, 0)), cohort.ErrType, "BcastOne of %s", what)
 	r.OK(c.Barrier())
 }
 
@@ -351,8 +219,8 @@ func oneRankWrong(r *Rank) {
 			what := fmt.Sprintf("%s Allreduce with a short recv on rank %d", form, bad)
 			if r.Rank == bad {
 				r.Is(err, cohort.ErrCount, "%s, which this is", what)
-			} else if r.Is(err, cohort.ErrMismatch, "%s", what) {
-				names(r, err, fmt.Sprintf("rank %d", bad), "llreduce")
+			} else {
+				r.Is(err, cohort.ErrMismatch, "%s", what).names(rankText(bad), "llreduce")
 			}
 			broken(r, c, what)
 			r.OK(c.Close())
@@ -366,8 +234,8 @@ func oneRankWrong(r *Rank) {
 		err := cohort.Bcast(c, make([]int32, 1), root)
 		if r.Rank == bad {
 			r.Is(err, cohort.ErrRoot, "Bcast with a wrong root on this rank")
-		} else if ok, err := r.mismatch(c, err, fmt.Sprintf("Bcast with a wrong root on rank %d", bad)); ok {
-			names(r, err, fmt.Sprintf("rank %d", bad))
+		} else {
+			r.mismatch(c, err, fmt.Sprintf("Bcast with a wrong root on rank %d", bad)).names(rankText(bad))
 		}
 		broken(r, c, "Bcast with a wrong root")
 		r.OK(c.Close())
@@ -377,23 +245,9 @@ func oneRankWrong(r *Rank) {
 func allreduceAs(c *cohort.Comm, how form, send, recv []int32) error {
 	switch how {
 	case nonblocking:
-		req, err := cohort.Iallreduce(c, send, recv, cohort.Sum)
-		if err != nil {
-			return err
-		}
-		_, err = req.Wait()
-		return err
+		return wait(cohort.Iallreduce(c, send, recv, cohort.Sum))
 	case persistent:
-		p, err := cohort.AllreduceInit(c, send, recv, cohort.Sum)
-		if err != nil {
-			return err
-		}
-		defer p.Close()
-		if err := p.Start(); err != nil {
-			return err
-		}
-		_, err = p.Wait()
-		return err
+		return runOnce(cohort.AllreduceInit(c, send, recv, cohort.Sum))
 	}
 	return cohort.Allreduce(c, send, recv, cohort.Sum)
 }
@@ -417,8 +271,7 @@ func differentlyWrong(r *Rank) {
 func wrongNonblocking(r *Rank) {
 	for _, form := range []form{nonblocking, persistent} {
 		r.Is(allreduceAs(r.Comm, form, make([]int32, 3), make([]int32, 2)), cohort.ErrCount, "%s Allreduce with a short recv", form)
-		sum := must(cohort.AllreduceOne(r.Comm, 1, cohort.Sum))
-		if sum != r.Size {
+		if sum := must(cohort.AllreduceOne(r.Comm, 1, cohort.Sum)); sum != r.Size {
 			r.Errorf("after a wrong %s call: sum %d, want %d", form, sum, r.Size)
 		}
 	}

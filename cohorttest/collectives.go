@@ -273,8 +273,7 @@ func barriers(r *Rank) {
 				continue
 			}
 			for range 200 {
-				st, found := must2(c.Iprobe(cohort.AnySource, left))
-				if found {
+				if st, found := must2(c.Iprobe(cohort.AnySource, left)); found {
 					r.Errorf("%s: rank %d has left the barrier before rank %d has entered it", form, st.Source, late)
 					break
 				}
@@ -312,8 +311,7 @@ func nilBuffers(r *Rank) {
 	r.OK(cohort.Scan(c, none, none, sum))
 	r.OK(cohort.Exscan(c, none, none, sum))
 	must(cohort.Sendrecv(c, none, next, 1, none, prev, 1))
-	got, from := must2(cohort.AlltoallvAlloc(c, none, counts))
-	if len(got) > 0 || !slices.Equal(from, counts) {
+	if got, from := must2(cohort.AlltoallvAlloc(c, none, counts)); len(got) > 0 || !slices.Equal(from, counts) {
 		r.Errorf("AlltoallvAlloc of nothing: %v with counts %v", got, from)
 	}
 	g := must(c.CartCreate([]int{r.Size}, []bool{false}, false))

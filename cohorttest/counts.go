@@ -49,8 +49,7 @@ func unknownCounts[T comparable](r *Rank, k kind[T], m int) {
 	got, counts := must2(cohort.AllgathervAlloc(r.Comm, mine))
 	same("AllgathervAlloc", got, all, counts, each(r.Size, length))
 	for _, root := range []int{0, r.Size / 2, r.Size - 1} {
-		got, counts := must2(cohort.GathervAlloc(r.Comm, mine, root))
-		if r.Rank == root {
+		if got, counts := must2(cohort.GathervAlloc(r.Comm, mine, root)); r.Rank == root {
 			same("GathervAlloc", got, all, counts, each(r.Size, length))
 		} else if got != nil || counts != nil {
 			r.Errorf("GathervAlloc returns %d elements and counts %v on a rank that is not the root", len(got), counts)
@@ -81,49 +80,23 @@ func unknownCounts[T comparable](r *Rank, k kind[T], m int) {
 // mismatchedAlloc has one rank make another call than the others.
 func mismatchedAlloc(r *Rank) {
 	x, counts := []int32{1}, each(r.Size, func(to int) int { return 1 - min(to, 1) })
-	for _, o := range []struct {
-		name       string
-		usual, odd func(c *cohort.Comm) error
-		words      []string
-	}{
-		{"the collective that needs counts",
-			func(c *cohort.Comm) error { _, _, err := cohort.AllgathervAlloc(c, x); return err },
-			func(c *cohort.Comm) error {
-				return cohort.Allgatherv(c, x, make([]int32, r.Size), each(r.Size, func(int) int { return 1 }), each(r.Size, func(i int) int { return i }))
-			},
-			[]string{"AllgathervAlloc", "Allgatherv("}},
-		{"another type",
-			func(c *cohort.Comm) error { _, _, err := cohort.AllgathervAlloc(c, x); return err },
-			func(c *cohort.Comm) error { _, _, err := cohort.AllgathervAlloc(c, []float32{1}); return err },
-			[]string{"int32", "float32"}},
-		{"another root",
-			func(c *cohort.Comm) error { _, _, err := cohort.GathervAlloc(c, x, 0); return err },
-			func(c *cohort.Comm) error { _, _, err := cohort.GathervAlloc(c, x, 1); return err },
-			[]string{"GathervAlloc", "root 0", "root 1"}},
-		{"few counts",
-			func(c *cohort.Comm) error { _, _, err := cohort.AlltoallvAlloc(c, x, counts); return err },
-			func(c *cohort.Comm) error { _, _, err := cohort.AlltoallvAlloc(c, x, counts[1:]); return err },
-			[]string{"AlltoallvAlloc", "argument error"}},
-	} {
-		for _, who := range []int{0, r.Size - 1} {
-			c, err := r.Comm.Dup()
-			r.OK(err)
-			if r.Rank == who {
-				if err = o.odd(c); o.name == "few counts" {
-					r.Is(err, cohort.ErrCount, "AlltoallvAlloc with few counts")
-					err = c.Barrier()
-					r.Is(err, cohort.ErrBroken, "Barrier after it")
-					r.OK(c.Close())
-					continue
-				}
-			} else {
-				err = o.usual(c)
-			}
-			if ok, err := r.mismatch(c, err, o.name); ok {
-				names(r, err, o.words...)
-			}
-			broken(r, c, o.name)
-			r.OK(c.Close())
-		}
+	ones, displs := each(r.Size, func(int) int { return 1 }), each(r.Size, func(i int) int { return i })
+	allgather := func(c *cohort.Comm) error { return errorOf(cohort.AllgathervAlloc(c, x)) }
+	gather := func(root int) commCall {
+		return func(c *cohort.Comm) error { return errorOf(cohort.GathervAlloc(c, x, root)) }
 	}
+	oneDiffers(r, false, r.dup,
+		oddComm{"the collective that needs counts", allgather,
+			func(c *cohort.Comm) error { return cohort.Allgatherv(c, x, make([]int32, r.Size), ones, displs) },
+			[]string{"AllgathervAlloc", "Allgatherv("}},
+		oddComm{"another type", allgather,
+			func(c *cohort.Comm) error { return errorOf(cohort.AllgathervAlloc(c, []float32{1})) }, []string{"int32", "float32"}},
+		oddComm{"another root", gather(0), gather(1), []string{"GathervAlloc", "root 0", "root 1"}},
+		oddComm{"few counts",
+			func(c *cohort.Comm) error { return errorOf(cohort.AlltoallvAlloc(c, x, counts)) },
+			func(c *cohort.Comm) error {
+				return isInstead(errorOf(cohort.AlltoallvAlloc(c, x, counts[1:])), cohort.ErrCount)
+			},
+			[]string{"AlltoallvAlloc", "argument error"}},
+	)
 }

@@ -73,8 +73,7 @@ func doneInSelect(r *Rank) {
 				r.OK(fmt.Errorf("no Done was closed within %v", r.patience/2))
 			}
 			done[i] = nil
-			st := must(recvs[i].Wait())
-			if st.Tag != i || cohort.Count[int32](st) != m || m > 0 && bufs[i][m-1] != int32(100*prev+i) {
+			if st := must(recvs[i].Wait()); st.Tag != i || cohort.Count[int32](st) != m || m > 0 && bufs[i][m-1] != int32(100*prev+i) {
 				r.Errorf("receive %d of %d elements: status %+v, or other elements", i, m, st)
 			}
 			await(r, recvs[i], "a request that was waited for")
@@ -101,8 +100,7 @@ func doneAndWait(r *Rank) {
 		for range cap(errs) {
 			r.OK(<-errs)
 		}
-		st := must(q.Wait())
-		if buf[0] != int32(k) || st.Tag != k {
+		if st := must(q.Wait()); buf[0] != int32(k) || st.Tag != k {
 			r.Errorf("message %d: %d, status %+v", k, buf[0], st)
 		}
 	}

@@ -43,12 +43,8 @@ var (
 	packeds = kind[packed]{"struct", func(x int) packed {
 		return packed{float64(x), int32(x) << 8, [2]int16{int16(x), int16(-x)}}
 	}, packed{A: -1e300}}
-	paddeds = kind[padded]{"padded struct", func(x int) padded {
-		return padded{int8(x), int64(x) << 32, x%2 == 0}
-	}, padded{B: -7}}
-	triples = kind[triple]{"[3]byte", func(x int) triple {
-		return triple{byte(x), byte(x) ^ 0xff, byte(x) + 1}
-	}, triple{0xa5, 0xa5, 0xa5}}
+	paddeds = kind[padded]{"padded struct", func(x int) padded { return padded{int8(x), int64(x) << 32, x%2 == 0} }, padded{B: -7}}
+	triples = kind[triple]{"[3]byte", func(x int) triple { return triple{byte(x), byte(x) ^ 0xff, byte(x) + 1} }, triple{0xa5, 0xa5, 0xa5}}
 )
 
 // value returns element i of what rank contributes in the case with the given seed: a

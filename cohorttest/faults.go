@@ -37,16 +37,10 @@ func faultScenarios() []scenario {
 			})
 		}},
 		{name: "faults/dead-in-receive", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
-			die(r, r.Size-1, func() error {
-				_, err := cohort.Recv(r.World, make([]int32, 1), r.Size-1, 5)
-				return err
-			})
+			die(r, r.Size-1, func() error { return errorOf(cohort.Recv(r.World, make([]int32, 1), r.Size-1, 5)) })
 		}},
 		{name: "faults/dead-in-any-source", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
-			die(r, r.Size-1, func() error {
-				_, err := cohort.Recv(r.World, make([]int32, 1), cohort.AnySource, 5)
-				return err
-			})
+			die(r, r.Size-1, func() error { return errorOf(cohort.Recv(r.World, make([]int32, 1), cohort.AnySource, 5)) })
 		}},
 		{name: "faults/dead-in-long-send", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
 			die(r, r.Size-1, func() error { return cohort.Send(r.World, make([]float64, 1<<20), r.Size-1, 5) })
@@ -58,10 +52,7 @@ func faultScenarios() []scenario {
 			// of. Their operations end all the same: the ranks that they wait for may
 			// wait for the dead one.
 			c := must(r.World.Split(r.Rank/(r.Size-1), 0))
-			die(r, r.Size-1, func() error {
-				_, err := cohort.Recv(c, make([]int32, 1), cohort.AnySource, 5)
-				return err
-			})
+			die(r, r.Size-1, func() error { return errorOf(cohort.Recv(c, make([]int32, 1), cohort.AnySource, 5)) })
 		}},
 		{name: "faults/dead-with-lock", sizes: atLeast(2), alone: true, lost: last, body: deadWithLock(cohort.LockExclusive)},
 		{name: "faults/dead-with-shared-lock", sizes: atLeast(2), alone: true, lost: last, body: deadWithLock(cohort.LockShared)},
@@ -69,8 +60,7 @@ func faultScenarios() []scenario {
 			func(_ *Rank, w *cohort.Window[int64]) error { return w.Fence() })},
 		{name: "faults/dead-in-allocation", sizes: atLeast(2), alone: true, lost: last, body: deadBefore(
 			func(r *Rank, _ *cohort.Window[int64]) error {
-				_, err := cohort.AllocateShared[int64](r.World, 1000)
-				return err
+				return errorOf(cohort.AllocateShared[int64](r.World, 1000))
 			})},
 		{name: "faults/dead-target", sizes: atLeast(2), alone: true, lost: last, body: deadBefore(
 			func(r *Rank, w *cohort.Window[int64]) (err error) {
@@ -93,16 +83,14 @@ func faultScenarios() []scenario {
 		{name: "faults/dead-between-selects", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
 			func(_ *Rank, q *cohort.Request) error {
 				<-q.Done()
-				_, err := q.Wait()
-				return err
+				return errorOf(q.Wait())
 			})},
 		{name: "faults/dead-between-lists", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
 			func(r *Rank, q *cohort.Request) error {
 				if len(r.World.Lost()) == 0 {
 					return nil
 				}
-				_, err := q.Wait()
-				return err
+				return errorOf(q.Wait())
 			})},
 		{name: "faults/dead-onesided-origin", sizes: atLeast(2), alone: true, lost: last, body: deadOrigin},
 		{name: "faults/dead-out-of-memory", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
@@ -128,15 +116,11 @@ func dieBy(r *Rank, victim int, end func(*Rank), op func() error) {
 		end(r)
 	}
 	begun := time.Now()
-	err := op()
-	if r.Is(err, cohort.ErrPeerLost, "operation that needs the dead rank %d", victim) {
-		names(r, err, fmt.Sprintf("rank %d", victim))
-		opError(r, "operation that needs the dead rank", err)
-	}
+	r.Is(op(), cohort.ErrPeerLost, "operation that needs the dead rank %d", victim).opError().names(fmt.Sprintf("rank %d", victim))
 	if took := time.Since(begun); took > late {
 		r.Errorf("it took %v to notice that rank %d was dead", took, victim)
 	}
-	err = r.World.Barrier()
+	err := r.World.Barrier()
 	if !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
 		r.Errorf("Barrier after a rank was lost: %v", err)
 	}
@@ -227,10 +211,7 @@ func failedRank(r *Rank) {
 		}
 		r.OK(lostRank{r.Rank})
 	}
-	err := r.World.Barrier()
-	if r.Is(err, cohort.ErrPeerLost, "Barrier with a rank that has failed") {
-		names(r, err, fmt.Sprintf("rank %d", r.Size-1))
-	}
+	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier with a rank that has failed").names(fmt.Sprintf("rank %d", r.Size-1))
 }
 
 // abortStatus is the code that rank 0 aborts the job with, and its exit status.
@@ -252,9 +233,7 @@ func abort(r *Rank) {
 	} else {
 		_, err = cohort.Recv(r.Comm, make([]int32, 1), cohort.AnySource, cohort.AnyTag)
 	}
-	if r.Is(err, cohort.ErrPeerLost, "an operation during Abort") {
-		names(r, err, "rank 0", fmt.Sprintf("code %d", abortStatus))
-	}
+	r.Is(err, cohort.ErrPeerLost, "an operation during Abort").names("rank 0", fmt.Sprintf("code %d", abortStatus))
 }
 
 // leftEarly has a rank leave in good order while the others stay. Operations that need it
@@ -277,13 +256,9 @@ func leftEarly(r *Rank) {
 		}
 	}
 	r.Is(cohort.Ssend(r.World, make([]float64, long), last, 3), cohort.ErrPeerLost, "Ssend to a rank that leaves without receiving")
-	_, err := cohort.Recv(r.World, make([]int32, 1), last, 2)
-	if r.Is(err, cohort.ErrPeerLost, "Recv from a rank that has left") {
-		names(r, err, fmt.Sprint(last))
-	}
+	r.Is(errorOf(cohort.Recv(r.World, make([]int32, 1), last, 2)), cohort.ErrPeerLost, "Recv from a rank that has left").names(fmt.Sprint(last))
 	for k := range 20 {
-		sum := must(cohort.AllreduceOne(rest, k, cohort.Sum))
-		if sum != k*last {
+		if sum := must(cohort.AllreduceOne(rest, k, cohort.Sum)); sum != k*last {
 			r.Errorf("sum without the rank that has left: %d, want %d", sum, k*last)
 		}
 	}
@@ -372,9 +347,7 @@ func lastAway(r *Rank, away, begin, end func()) {
 		err := cohort.Bcast(d, make([]float64, long), 0)
 		kept(r, begun, "Bcast without rank %d", last)
 		cancel()
-		if r.Is(err, cohort.ErrTimeout, "Bcast without rank %d", last) {
-			names(r, err, fmt.Sprint(last))
-		}
+		r.Is(err, cohort.ErrTimeout, "Bcast without rank %d", last).names(fmt.Sprint(last))
 		r.OK(rest.Barrier())
 		if r.Rank == 0 {
 			end()

@@ -16,23 +16,14 @@ import (
 // fileOpen opens missing files, on all ranks or on one, and files of the wrong kind. The errors are the same on all ranks.
 func fileOpen(r *Rank) {
 	missing := filepath.Join(r.job.Dir, "no-folder", "x")
-	_, err := file.Open(r.Comm, missing, update, 0o600)
-	if r.Is(err, fs.ErrNotExist, "Open in a folder that does not exist") {
-		names(r, err, "open", missing, "rank 0:")
-	}
+	r.Is(errorOf(file.Open(r.Comm, missing, update, 0o600)), fs.ErrNotExist, "Open in a folder that does not exist").names("open", missing, "rank 0:")
 	r.OK(r.create().Close())
-	_, err = file.Open(r.Comm, r.path(), update|os.O_EXCL, 0o600)
-	r.Is(err, fs.ErrExist, "Open with O_EXCL of a file that exists")
-	_, err = file.Open(r.Comm, r.path(), os.O_WRONLY|os.O_APPEND, 0)
-	r.Is(err, fs.ErrInvalid, "Open with O_APPEND")
-	_, err = file.Open(nil, r.path(), os.O_RDONLY, 0)
-	r.Is(err, cohort.ErrComm, "Open without a communicator")
+	r.Is(errorOf(file.Open(r.Comm, r.path(), update|os.O_EXCL, 0o600)), fs.ErrExist, "Open with O_EXCL of a file that exists")
+	r.Is(errorOf(file.Open(r.Comm, r.path(), os.O_WRONLY|os.O_APPEND, 0)), fs.ErrInvalid, "Open with O_APPEND")
+	r.Is(errorOf(file.Open(nil, r.path(), os.O_RDONLY, 0)), cohort.ErrComm, "Open without a communicator")
 	r.OK(r.Comm.Barrier())
 	if r.Size > 1 {
-		_, err = file.Open(r.Comm, fmt.Sprint(r.path(), r.Rank/(r.Size-1)), update, 0o600)
-		if r.Is(err, cohort.ErrMismatch, "Open of another file on the last rank") {
-			names(r, err, "different names")
-		}
+		r.Is(errorOf(file.Open(r.Comm, fmt.Sprint(r.path(), r.Rank/(r.Size-1)), update, 0o600)), cohort.ErrMismatch, "Open of another file on the last rank").names("different names")
 	}
 	if r.Size > 1 && r.World.Caps().Processes {
 		// The last rank works in another folder, where the file is not.
@@ -42,20 +33,14 @@ func fileOpen(r *Rank) {
 			to = os.TempDir()
 		}
 		r.OK(os.Chdir(to))
-		_, err := file.Open(r.Comm, filepath.Base(r.path()), os.O_RDWR|os.O_CREATE, 0o600)
-		if r.Is(err, fs.ErrNotExist, "Open of a file that the last rank does not see") {
-			names(r, err, fmt.Sprintf("rank %d:", r.Size-1))
-		}
+		r.Is(errorOf(file.Open(r.Comm, filepath.Base(r.path()), os.O_RDWR|os.O_CREATE, 0o600)), fs.ErrNotExist, "Open of a file that the last rank does not see").names(fmt.Sprintf("rank %d:", r.Size-1))
 		r.OK(os.Chdir(here))
 	}
 	// One that can only be read.
 	f := must(file.Open(r.Comm, r.path(), os.O_RDONLY, 0))
-	_, err = f.WriteAtAll([]byte{1, 2}, int64(2*r.Rank))
-	if err == nil {
-		r.Errorf("WriteAtAll to a file opened to be read returns no error")
-	} else {
-		names(r, err, "writeatall", r.path(), "rank 0: bytes 0 to ", fmt.Sprintf(" to %d: ", 2*r.Size-1))
-	}
+	_, err := f.WriteAtAll([]byte{1, 2}, int64(2*r.Rank))
+	says(r, "WriteAtAll to a file opened to be read", err, "rank 0: bytes 0 to ")
+	checked{r, err, "WriteAtAll", err != nil}.names("writeatall", r.path(), fmt.Sprintf(" to %d: ", 2*r.Size-1))
 	r.OK(f.Close())
 }
 
@@ -83,9 +68,7 @@ func wrongFiles(r *Rank) {
 		"a negative size":               {"setsize", f.SetSize(-1), cohort.ErrCount},
 		"a negative room":               {"preallocate", f.Preallocate(-1), cohort.ErrCount},
 	} {
-		if r.Is(c.err, c.want, "%s", what) {
-			names(r, c.err, c.op, r.path(), rankText(r.Rank))
-		}
+		r.Is(c.err, c.want, "%s", what).names(c.op, r.path(), rankText(r.Rank))
 	}
 	_, err := f.ReadAt(p, -1)
 	if err == nil {
@@ -98,10 +81,8 @@ func wrongFiles(r *Rank) {
 	r.OK(write(0))
 	r.OK(f.Close())
 	var none *file.File
-	_, err = none.WriteAtAll(p, 0)
-	r.Is(err, fs.ErrInvalid, "WriteAtAll to a nil File")
-	_, err = none.ReadAt(p, 0)
-	r.Is(err, fs.ErrInvalid, "ReadAt of a nil File")
+	r.Is(errorOf(none.WriteAtAll(p, 0)), fs.ErrInvalid, "WriteAtAll to a nil File")
+	r.Is(errorOf(none.ReadAt(p, 0)), fs.ErrInvalid, "ReadAt of a nil File")
 	r.Is(none.WithContext(context.Background()).Sync(), fs.ErrInvalid, "Sync of a nil File")
 	r.OK(none.Close())
 }
@@ -121,8 +102,8 @@ func oneWrongFile(r *Rank) {
 			switch {
 			case r.Rank == bad:
 				r.Is(err, cohort.ErrCount, "%s on this rank", what)
-			case r.Is(err, cohort.ErrMismatch, "%s on rank %d", what, bad):
-				names(r, err, rankText(bad), what)
+			default:
+				r.Is(err, cohort.ErrMismatch, "%s on rank %d", what, bad).names(rankText(bad), what)
 			}
 		}
 	}
@@ -141,20 +122,13 @@ func mismatchedFiles(r *Rank) {
 		} else {
 			_, err = f.WriteAtAll(make([]byte, 10), 0)
 		}
-		if r.Is(err, cohort.ErrMismatch, "ReadAtAll on rank %d and WriteAtAll", who) {
-			names(r, err, "readatall", "writeatall", "rank 0")
-		}
+		r.Is(err, cohort.ErrMismatch, "ReadAtAll on rank %d and WriteAtAll", who).names("readatall", "writeatall", "rank 0")
 		size := int64(10)
 		if r.Rank == who {
 			size++
 		}
-		if err := f.SetSize(size); r.Is(err, cohort.ErrMismatch, "SetSize with another argument") {
-			names(r, err, "10", "11", "bytes")
-		}
-		err = file.WriteNpy(f, make([]byte, size), []int{int(size)}, []int{int(size)}, []int{0})
-		if r.Is(err, cohort.ErrMismatch, "WriteNpy with another size") {
-			names(r, err, "different sizes")
-		}
+		r.Is(f.SetSize(size), cohort.ErrMismatch, "SetSize with another argument").names("10", "11", "bytes")
+		r.Is(file.WriteNpy(f, make([]byte, size), []int{int(size)}, []int{int(size)}, []int{0}), cohort.ErrMismatch, "WriteNpy with another size").names("different sizes")
 	}
 	r.content("after mismatched calls", nil)
 	r.OK(f.Close())
@@ -193,9 +167,7 @@ func fullFile(r *Rank) {
 	_, blocks := f.WriteAtAll(make([]byte, row*rows*10), int64(r.Rank*row*rows*10))
 	for i, err := range []error{file.WriteView(f, make([]byte, rows*row), int64(row*r.Rank), l), blocks} {
 		all := []int{row * rows * r.Size, row * rows * 10}[i] // rank 0 has written none of its bytes
-		if r.Is(err, syscall.ENOSPC, "a write to a full device") {
-			names(r, err, "write", full, "rank 0", "bytes 0 to ", fmt.Sprintf(" to %d:", all-1))
-		}
+		r.Is(err, syscall.ENOSPC, "a write to a full device").names("write", full, "rank 0", "bytes 0 to ", fmt.Sprintf(" to %d:", all-1))
 		texts, counts := must2(cohort.AllgathervAlloc(r.Comm, []byte(fmt.Sprint(err))))
 		if first := texts[:counts[0]]; string(first) != fmt.Sprint(err) {
 			r.Errorf("the error is %q on rank 0 and %q here", first, err)
@@ -209,15 +181,11 @@ func fileDeadline(r *Rank) {
 	f := r.create()
 	if r.Rank > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), short)
-		_, err := f.WithContext(ctx).WriteAtAll(pattern(0, 100), int64(100*r.Rank))
-		if r.Is(err, cohort.ErrTimeout, "WriteAtAll without rank 0") {
-			names(r, err, "writeatall", r.path(), fmt.Sprintf("bytes %d to %d", 100*r.Rank, 100*r.Rank+99))
-		}
+		r.Is(errorOf(f.WithContext(ctx).WriteAtAll(pattern(0, 100), int64(100*r.Rank))), cohort.ErrTimeout, "WriteAtAll without rank 0").names("writeatall", r.path(), fmt.Sprintf("bytes %d to %d", 100*r.Rank, 100*r.Rank+99))
 		cancel()
 	}
 	r.OK(r.Comm.Barrier())
-	_, err := f.WriteAtAll(nil, 0)
-	r.Is(err, cohort.ErrBroken, "WriteAtAll after a deadline")
+	r.Is(errorOf(f.WriteAtAll(nil, 0)), cohort.ErrBroken, "WriteAtAll after a deadline")
 	must(f.WriteAt(pattern(100*r.Rank, 100), int64(100*r.Rank)))
 	r.OK(r.Comm.Barrier())
 	r.content("WriteAt after a deadline", pattern(0, 100*r.Size))
@@ -254,13 +222,9 @@ func closedFile(r *Rank) {
 	if r.Rank == 0 {
 		r.Is(f.Close(), cohort.ErrMismatch, "Close while the others write")
 	} else {
-		_, err := f.WriteAtAll(p, 0)
-		if r.Is(err, cohort.ErrMismatch, "WriteAtAll while rank 0 closes") {
-			names(r, err, "close", "writeatall")
-		}
+		r.Is(errorOf(f.WriteAtAll(p, 0)), cohort.ErrMismatch, "WriteAtAll while rank 0 closes").names("close", "writeatall")
 	}
-	_, err := f.AppendAll(p)
-	r.Is(err, cohort.ErrClosed, "AppendAll after rank 0 has closed")
+	r.Is(errorOf(f.AppendAll(p)), cohort.ErrClosed, "AppendAll after rank 0 has closed")
 	r.OK(f.Close())
 	r.OK(r.Comm.Barrier())
 	r.content("a write that one rank did not call", nil)

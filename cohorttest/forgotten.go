@@ -95,8 +95,7 @@ func (r *Rank) forget(setups ...func() (*cohort.Persistent, error)) {
 	for starts := range 3 {
 		var started []*cohort.Persistent
 		for _, setup := range setups {
-			p := must(setup())
-			if starts > 0 {
+			if p := must(setup()); starts > 0 {
 				r.OK(p.Start())
 				started = append(started, p)
 			}

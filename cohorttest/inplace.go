@@ -40,8 +40,7 @@ func p2pInPlace(r *Rank) {
 	x := []int32{int32(r.Rank)}
 	req, err := cohort.Irecv(c, make([]int32, 1), prev, 7)
 	r.OK(err)
-	st := must(cohort.Sendrecv(c, x, next, 7, x, cohort.ProcNull, 7))
-	if st.Source != cohort.ProcNull || x[0] != int32(r.Rank) {
+	if st := must(cohort.Sendrecv(c, x, next, 7, x, cohort.ProcNull, 7)); st.Source != cohort.ProcNull || x[0] != int32(r.Rank) {
 		r.Errorf("in place from ProcNull: status %+v, the element is %d, want %d", st, x[0], r.Rank)
 	}
 	must(req.Wait())

@@ -247,31 +247,14 @@ func (r *Rank) OK(err error) {
 	}
 }
 
-// must returns what a call returns if it has no error. Otherwise it stops the scenario on this rank, as OK does. The
-// watchdog does not see it: a scenario that takes long calls OK or Is too.
-func must[T any](x T, err error) T {
-	if err != nil {
-		panic(stop{err})
-	}
-	return x
-}
-
-// must2 is must for a call with two results.
-func must2[S, T any](x S, y T, err error) (S, T) {
-	if err != nil {
-		panic(stop{err})
-	}
-	return x, y
-}
-
 // Is checks that err wraps want. The scenario goes on in any case.
-func (r *Rank) Is(err, want error, what string, args ...any) bool {
+func (r *Rank) Is(err, want error, what string, args ...any) checked {
 	r.dog.Reset(r.patience)
-	if !errors.Is(err, want) {
-		r.Errorf("%s: got error %v, want %v", fmt.Sprintf(what, args...), err, want)
-		return false
+	c := checked{r, err, fmt.Sprintf(what, args...), errors.Is(err, want)}
+	if !c.ok {
+		r.Errorf("%s: got error %v, want %v", c.what, err, want)
 	}
-	return true
+	return c
 }
 
 // bark is the watchdog's function: it ends the process with a dump of all goroutines.

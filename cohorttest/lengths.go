@@ -24,11 +24,6 @@ func says(r *Rank, what string, err error, texts ...string) {
 // tooLong receives messages that are longer than the buffer.
 func tooLong(r *Rank) {
 	next, prev := r.ring()
-	wait := func(q *cohort.Request, err error) error {
-		r.OK(err)
-		_, err = q.Wait()
-		return err
-	}
 	buf := make([]float64, room)
 	for _, x := range []struct {
 		name    string
@@ -39,15 +34,11 @@ func tooLong(r *Rank) {
 		{"IrecvView", func() error {
 			return wait(cohort.IrecvView(r.Comm, cohort.ViewOf(buf, cohort.Vector(room, 1, 1)), prev, 7))
 		}},
-		{"Sendrecv", func() error {
-			_, err := cohort.Sendrecv(r.Comm, buf, cohort.ProcNull, 0, buf, prev, 7)
-			return err
-		}},
+		{"Sendrecv", func() error { return errorOf(cohort.Sendrecv(r.Comm, buf, cohort.ProcNull, 0, buf, prev, 7)) }},
 		{"Isendrecv", func() error { return wait(cohort.Isendrecv(r.Comm, buf, cohort.ProcNull, 0, buf, prev, 7)) }},
 		{"MessageRecv", func() error {
 			m, _ := must2(r.Comm.Mprobe(prev, 7))
-			_, err := cohort.MessageRecv(m, buf)
-			return err
+			return errorOf(cohort.MessageRecv(m, buf))
 		}},
 		{"RecvInit", func() error {
 			p := must(cohort.RecvInit(r.Comm, buf, prev, 7))
@@ -119,8 +110,8 @@ func mismatchedLengths(r *Rank) {
 	} {
 		c := must(r.Comm.Dup())
 		err := x.call(c)
-		if _, err = r.mismatch(c, err, x.name); err != nil {
-			says(r, x.name, err, x.text...)
+		if m := r.mismatch(c, err, x.name); m.err != nil {
+			says(r, x.name, m.err, x.text...)
 		}
 		r.OK(c.Close())
 	}

@@ -57,12 +57,7 @@ func deadline(c *cohort.Comm) (*cohort.Comm, time.Time, context.CancelFunc) {
 func timedOut(r *Rank, what string, begun time.Time, err error, words ...string) {
 	took := time.Since(begun)
 	kept(r, begun, "%s", what)
-	if !r.Is(err, cohort.ErrTimeout, "%s", what) {
-		return
-	}
-	opError(r, what, err)
-	names(r, err, words...)
-	if took < short {
+	if r.Is(err, cohort.ErrTimeout, "%s", what).opError().names(words...).ok && took < short {
 		r.Errorf("%s ended after %v, its deadline was %v", what, took, short)
 	}
 }
@@ -84,8 +79,7 @@ func receiveDeadline(r *Rank) {
 		r.OK(r.Comm.Barrier())
 		r.OK(cohort.Send(r.Comm, []int32{4, 5}, next, 7))
 		got := make([]int32, 2)
-		st := must(cohort.Recv(r.Comm, got, prev, 7))
-		if st.Source != prev || got[0] != 4 || got[1] != 5 {
+		if st := must(cohort.Recv(r.Comm, got, prev, 7)); st.Source != prev || got[0] != 4 || got[1] != 5 {
 			r.Errorf("after a receive timed out: %+v, %v", st, got)
 		}
 		if i, ok := recv.diff(image, nil); !ok {
@@ -128,9 +122,7 @@ func sendDeadlineBreaks(r *Rank, next int) {
 		c, begun, cancel := deadline(d)
 		err := cohort.Ssend(c, make([]uint8, m), next, 8)
 		kept(r, begun, "Ssend of %d", m) // another rank's deadline may have ended it
-		if r.Is(err, cohort.ErrTimeout, "Ssend of %d", m) {
-			names(r, err, "send", fmt.Sprint(next))
-		}
+		r.Is(err, cohort.ErrTimeout, "Ssend of %d", m).names("send", fmt.Sprint(next))
 		cancel()
 		broken(r, d, "a send that timed out")
 		r.OK(r.Comm.Barrier())
@@ -145,13 +137,12 @@ func requestDeadline(r *Rank) {
 	a := must(cohort.Irecv(c, make([]int32, 1), prev, 1))
 	b := must(cohort.Irecv(c, make([]int32, 1), cohort.AnySource, 2))
 	timedOut(r, "WaitAll", begun, cohort.WaitAll(a, b))
-	_, err := a.Wait()
-	r.Is(err, cohort.ErrTimeout, "Wait again")
+	r.Is(errorOf(a.Wait()), cohort.ErrTimeout, "Wait again")
 
 	c, begun, cancel2 := deadline(r.Comm)
 	defer cancel2()
 	a = must(cohort.Irecv(c, make([]int32, 1), prev, 1))
-	b, err = cohort.Irecv(r.Comm, make([]int32, 1), prev, 2) // no deadline
+	b, err := cohort.Irecv(r.Comm, make([]int32, 1), prev, 2) // no deadline
 	r.OK(err)
 	i, _, err := cohort.WaitAny(b, a)
 	if i != 1 {
@@ -173,8 +164,7 @@ func probeDeadline(r *Rank) {
 	defer cancel()
 	_, _, err = c.Mprobe(cohort.AnySource, cohort.AnyTag)
 	timedOut(r, "Mprobe", begun, err)
-	_, _, err = cohort.RecvAlloc[int32](c, prev, 1)
-	r.Is(err, cohort.ErrTimeout, "RecvAlloc")
+	r.Is(errorOf(cohort.RecvAlloc[int32](c, prev, 1)), cohort.ErrTimeout, "RecvAlloc")
 }
 
 // collectiveDeadline has one rank stay away. The others' calls end with ErrTimeout
@@ -192,9 +182,7 @@ func collectiveDeadline(r *Rank) {
 				c, begun, cancel := deadline(d)
 				err := calls[form](c)
 				kept(r, begun, "%s call without rank %d", form, absent)
-				if r.Is(err, cohort.ErrTimeout, "%s call without rank %d", form, absent) {
-					names(r, err, fmt.Sprint(absent))
-				}
+				r.Is(err, cohort.ErrTimeout, "%s call without rank %d", form, absent).names(fmt.Sprint(absent))
 				cancel()
 			}
 			r.OK(r.Comm.Barrier())
@@ -224,8 +212,7 @@ func collectiveCancel(r *Rank) {
 	c := r.Comm.WithContext(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, err := cohort.Recv(c, make([]int32, 1), cohort.AnySource, 3)
-		r.Is(err, cohort.ErrCanceled, "Recv that is canceled")
+		r.Is(errorOf(cohort.Recv(c, make([]int32, 1), cohort.AnySource, 3)), cohort.ErrCanceled, "Recv that is canceled")
 	})
 	cancel()
 	wg.Wait()
@@ -238,10 +225,8 @@ func expired(r *Rank) {
 	defer cancel()
 	c := r.Comm.WithContext(ctx)
 	_, prev := r.ring()
-	_, err := cohort.Recv(c, make([]int32, 1), prev, 1)
-	r.Is(err, cohort.ErrTimeout, "Recv with an expired context")
-	_, err = c.Probe(prev, 1)
-	r.Is(err, cohort.ErrTimeout, "Probe with an expired context")
+	r.Is(errorOf(cohort.Recv(c, make([]int32, 1), prev, 1)), cohort.ErrTimeout, "Recv with an expired context")
+	r.Is(errorOf(c.Probe(prev, 1)), cohort.ErrTimeout, "Probe with an expired context")
 	r.OK(r.Comm.Barrier())
 }
 
@@ -252,8 +237,7 @@ func inTime(r *Rank) {
 	c := r.Comm.WithContext(ctx)
 	next, prev := r.ring()
 	for k := range 20 {
-		x := must(cohort.AllreduceOne(c, k, cohort.Sum))
-		if x != k*r.Size {
+		if x := must(cohort.AllreduceOne(c, k, cohort.Sum)); x != k*r.Size {
 			r.Errorf("sum %d, want %d", x, k*r.Size)
 		}
 		got := make([]int32, 1)
@@ -287,8 +271,7 @@ func busy(r *Rank) {
 		go func() { results <- c.Barrier() }()
 	}
 	r.Is(<-results, cohort.ErrBusy, "the second of two collectives at the same time")
-	_, err := cohort.Iallreduce(c, []int32{1}, word, cohort.Sum)
-	r.Is(err, cohort.ErrBusy, "a nonblocking collective during a blocking one")
+	r.Is(errorOf(cohort.Iallreduce(c, []int32{1}, word, cohort.Sum)), cohort.ErrBusy, "a nonblocking collective during a blocking one")
 	r.OK(cohort.Send(c, word, 0, 1))
 	r.OK(<-results)
 }

@@ -1,9 +1,10 @@
 package cohorttest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"slices"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -27,119 +28,121 @@ func mismatchScenarios() []scenario {
 	}
 }
 
-// names checks that an error's text contains all the given words.
-func names(r *Rank, err error, words ...string) {
-	for _, w := range words {
-		if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(w)) {
-			r.Errorf("the error does not name %q: %v", w, err)
-		}
-	}
-}
-
 // broken checks that every operation reports that a communicator is broken.
 func broken(r *Rank, c *cohort.Comm, after string) {
 	r.Is(c.Barrier(), cohort.ErrBroken, "Barrier after %s", after)
 	r.Is(cohort.Send(c, []int32{1}, r.Rank, 1), cohort.ErrBroken, "Send after %s", after)
-	req, err := cohort.Irecv(c, make([]int32, 1), r.Rank, 1)
-	if err == nil {
-		_, err = req.Wait()
-	}
-	r.Is(err, cohort.ErrBroken, "Irecv after %s", after)
+	r.Is(wait(cohort.Irecv(c, make([]int32, 1), r.Rank, 1)), cohort.ErrBroken, "Irecv after %s", after)
 }
 
-// odd is a call that one rank makes while the others make the usual one.
-type odd struct {
-	name         string
-	usualN, oddN string // what the error must contain of the two calls
-	usual, odd   func(c *cohort.Comm) error
+// oddCall is a call that one rank makes while the others make the usual one, with a communicator, a graph or windows.
+// words are in the text of the mismatch.
+type oddCall[X any] struct {
+	name       string
+	usual, odd func(x X) error
+	words      []string
 }
 
-func odds(n int) []odd {
-	v := func(k int) []int32 { return make([]int32, k) }
-	sum := cohort.Sum
-	return []odd{
-		{name: "another collective", usualN: "Allreduce", oddN: "Barrier",
-			usual: func(c *cohort.Comm) error { return cohort.Allreduce(c, v(3), v(3), sum) },
-			odd:   func(c *cohort.Comm) error { return c.Barrier() }},
-		{name: "another root", usualN: "root 0", oddN: "root 1",
-			usual: func(c *cohort.Comm) error { return cohort.Bcast(c, v(3), 0) },
-			odd:   func(c *cohort.Comm) error { return cohort.Bcast(c, v(3), 1) }},
-		{name: "another op", usualN: "op sum", oddN: "op max",
-			usual: func(c *cohort.Comm) error { return cohort.Reduce(c, v(3), v(3), sum, 0) },
-			odd:   func(c *cohort.Comm) error { return cohort.Reduce(c, v(3), v(3), cohort.Max, 0) }},
-		{name: "another type", usualN: "int32", oddN: "float32",
-			usual: func(c *cohort.Comm) error { return cohort.Allgather(c, v(3), v(3*n)) },
-			odd: func(c *cohort.Comm) error {
-				return cohort.Allgather(c, make([]float32, 3), make([]float32, 3*n))
-			}},
-		{name: "another length", usualN: "count 3", oddN: "count 4",
-			usual: func(c *cohort.Comm) error { return cohort.Allreduce(c, v(3), v(3), sum) },
-			odd:   func(c *cohort.Comm) error { return cohort.Allreduce(c, v(4), v(4), sum) }},
-		{name: "another long length", usualN: "count 70001", oddN: "count 70002",
-			usual: func(c *cohort.Comm) error { return cohort.Bcast(c, v(70001), 0) },
-			odd:   func(c *cohort.Comm) error { return cohort.Bcast(c, v(70002), 0) }},
-		{name: "nothing where the others have something", usualN: "count 3", oddN: "count 0",
-			usual: func(c *cohort.Comm) error { return cohort.Scan(c, v(3), v(3), sum) },
-			odd:   func(c *cohort.Comm) error { return cohort.Scan(c, v(0), v(0), sum) }},
-		{name: "other counts", usualN: "ReduceScatter", oddN: "counts",
-			usual: func(c *cohort.Comm) error {
-				return cohort.ReduceScatter(c, v(2*n), v(2), each(n, func(int) int { return 2 }), sum)
-			},
-			odd: func(c *cohort.Comm) error {
-				counts := each(n, func(int) int { return 2 })
-				counts[0], counts[1] = 1, 3 // the sum is the same
-				return cohort.ReduceScatter(c, v(2*n), v(counts[c.Rank()]), counts, sum)
-			}},
+// errOwn stands for the error of a rank whose own arguments were wrong.
+var errOwn = errors.New("this rank's argument error")
+
+// isInstead returns errOwn if err wraps want, and err otherwise.
+func isInstead(err, want error) error {
+	if errors.Is(err, want) {
+		return errOwn
+	}
+	return err
+}
+
+// oneDiffers has the first, the last, and in the whole matrix the middle rank make the odd call of each case. All ranks
+// learn of it from their calls, or those that did not have to wait from the next one. The error names that rank,
+// unless the words say which. It returns the communicators broken. open makes what a case is called with.
+func oneDiffers[X any](r *Rank, waits bool, open func() (X, *cohort.Comm), cases ...oddCall[X]) {
+	who := []int{0, r.Size - 1}
+	if !r.Short && r.Size > 2 {
+		who = append(who, r.Size/2)
+	}
+	for _, o := range cases {
+		for _, rank := range who {
+			x, c := open()
+			call, what, words := o.usual, fmt.Sprintf("%s on rank %d", o.name, rank), o.words
+			if r.Rank == rank {
+				call = o.odd
+			}
+			if !slices.Contains(words, "rank 0") {
+				words = append(words, rankText(rank))
+			}
+			switch err := call(x); {
+			case err == errOwn:
+			case waits:
+				r.Is(err, cohort.ErrMismatch, "%s", what).opError().names(words...)
+			default:
+				r.mismatch(c, err, what).opError().names(words...)
+			}
+			abandon(r, c, what)
+		}
 	}
 }
 
-// oddRanks returns the ranks that make the odd call in case i: all of the given ones, or
-// one of them in turn in the smaller matrix.
-func (r *Rank) oddRanks(i int, ranks ...int) []int {
-	if r.Short {
-		return []int{ranks[i%len(ranks)]}
-	}
-	return ranks
+// dup makes a communicator for a case of oneDiffers.
+func (r *Rank) dup() (*cohort.Comm, *cohort.Comm) {
+	c := must(r.Comm.Dup())
+	return c, c
 }
 
 // mismatch checks that this rank learns of a mismatch: by err, which the call has returned, or if the rank did
-// not have to wait in it, from its next call. It returns the error that says so.
-func (r *Rank) mismatch(c *cohort.Comm, err error, what string) (bool, error) {
+// not have to wait in it, from its next call.
+func (r *Rank) mismatch(c *cohort.Comm, err error, what string) checked {
 	if err == nil {
 		err = c.Barrier()
 	}
-	return r.Is(err, cohort.ErrMismatch, "%s", what), err
+	return r.Is(err, cohort.ErrMismatch, "%s", what)
 }
 
-// mismatches has one rank differ: the first, the middle one, or the last.
+type (
+	commCall = func(c *cohort.Comm) error
+	oddComm  = oddCall[*cohort.Comm]
+)
+
+// mismatches has one rank differ in a blocking call.
 func mismatches(r *Rank) {
-	for i, o := range odds(r.Size) {
-		for _, who := range r.oddRanks(i, 0, r.Size/2, r.Size-1) {
-			c := must(r.Comm.Dup())
-			what := fmt.Sprintf("%s on rank %d", o.name, who)
-			call := o.usual
-			if r.Rank == who {
-				call = o.odd
-			}
-			if ok, err := r.mismatch(c, call(c), what); ok {
-				// Both calls, and the rank that differs.
-				names(r, err, o.usualN, o.oddN, fmt.Sprintf("rank %d", who))
-				opError(r, what, err)
-			}
-			broken(r, c, what)
-			r.OK(c.Close())
+	n, sum := r.Size, cohort.Sum
+	v := func(k int) []int32 { return make([]int32, k) }
+	bcast := func(k, root int) commCall { return func(c *cohort.Comm) error { return cohort.Bcast(c, v(k), root) } }
+	allreduce := func(k int) commCall {
+		return func(c *cohort.Comm) error { return cohort.Allreduce(c, v(k), v(k), sum) }
+	}
+	reduce := func(op cohort.Op) commCall {
+		return func(c *cohort.Comm) error { return cohort.Reduce(c, v(3), v(3), op, 0) }
+	}
+	scan := func(k int) commCall { return func(c *cohort.Comm) error { return cohort.Scan(c, v(k), v(k), sum) } }
+	scatter := func(first int) commCall { // the sum of the counts is the same
+		return func(c *cohort.Comm) error {
+			counts := each(n, func(int) int { return 2 })
+			counts[0], counts[1] = first, 4-first
+			return cohort.ReduceScatter(c, v(2*n), v(counts[c.Rank()]), counts, sum)
 		}
 	}
+	oneDiffers(r, false, r.dup,
+		oddComm{"another collective", allreduce(3), (*cohort.Comm).Barrier, []string{"Allreduce", "Barrier"}},
+		oddComm{"another root", bcast(3, 0), bcast(3, 1), []string{"root 0", "root 1"}},
+		oddComm{"another op", reduce(sum), reduce(cohort.Max), []string{"op sum", "op max"}},
+		oddComm{"another type",
+			func(c *cohort.Comm) error { return cohort.Allgather(c, v(3), v(3*n)) },
+			func(c *cohort.Comm) error { return cohort.Allgather(c, make([]float32, 3), make([]float32, 3*n)) },
+			[]string{"int32", "float32"}},
+		oddComm{"another length", allreduce(3), allreduce(4), []string{"count 3", "count 4"}},
+		oddComm{"another long length", bcast(70001, 0), bcast(70002, 0), []string{"count 70001", "count 70002"}},
+		oddComm{"nothing where the others have something", scan(3), scan(0), []string{"count 3", "count 0"}},
+		oddComm{"other counts", scatter(2), scatter(1), []string{"ReduceScatter", "counts"}},
+	)
 }
 
 // mismatchesNotWaitedFor has ranks differ in calls in which some need not wait. Their next call returns the
 // mismatch. This holds even for a receive whose message never comes.
 func mismatchesNotWaitedFor(r *Rank) {
 	buf := make([]int32, 1)
-	receive := func(c *cohort.Comm) error {
-		_, err := cohort.Recv(c, make([]int32, 1), (r.Rank+1)%r.Size, 1)
-		return err
-	}
+	receive := func(c *cohort.Comm) error { return errorOf(cohort.Recv(c, make([]int32, 1), (r.Rank+1)%r.Size, 1)) }
 	for _, o := range []struct {
 		name        string
 		call, after func(c *cohort.Comm) error
@@ -154,8 +157,7 @@ func mismatchesNotWaitedFor(r *Rank) {
 				return cohort.Bcast(c, buf, 0)
 			}
 			req := must(cohort.Ibcast(c, buf, 0))
-			_, err := req.Wait()
-			return err
+			return errorOf(req.Wait())
 		}, receive},
 	} {
 		c, err := r.Comm.Dup()
@@ -223,83 +225,30 @@ func mismatchedPrograms(r *Rank) {
 // mismatchesNonblocking has one rank differ in a nonblocking call. Wait reports it at
 // the latest.
 func mismatchesNonblocking(r *Rank) {
-	type start func(c *cohort.Comm) (*cohort.Request, error)
 	v := func(k int) []int32 { return make([]int32, k) }
-	for _, o := range []struct {
-		name       string
-		usual, odd start
-		words      []string
-	}{
-		{"another collective",
-			func(c *cohort.Comm) (*cohort.Request, error) { return cohort.Ibcast(c, v(3), 0) },
-			func(c *cohort.Comm) (*cohort.Request, error) { return c.Ibarrier() },
-			[]string{"Ibcast", "Ibarrier"}},
-		{"another root",
-			func(c *cohort.Comm) (*cohort.Request, error) { return cohort.Igather(c, v(3), v(3*r.Size), 0) },
-			func(c *cohort.Comm) (*cohort.Request, error) { return cohort.Igather(c, v(3), v(3*r.Size), 1) },
-			[]string{"root 0", "root 1"}},
-		{"another length",
-			func(c *cohort.Comm) (*cohort.Request, error) {
-				return cohort.Iallreduce(c, v(20000), v(20000), cohort.Sum)
-			},
-			func(c *cohort.Comm) (*cohort.Request, error) {
-				return cohort.Iallreduce(c, v(20001), v(20001), cohort.Sum)
-			},
-			[]string{"count 20000", "count 20001"}},
-		{"a much longer vector", // which may go another way
-			func(c *cohort.Comm) (*cohort.Request, error) { return cohort.Iallreduce(c, v(3), v(3), cohort.Sum) },
-			func(c *cohort.Comm) (*cohort.Request, error) {
-				return cohort.Iallreduce(c, v(20000), v(20000), cohort.Sum)
-			},
-			[]string{"count 3", "count 20000"}},
-		{"a blocking call",
-			func(c *cohort.Comm) (*cohort.Request, error) { return c.Ibarrier() },
-			func(c *cohort.Comm) (*cohort.Request, error) { return nil, c.Barrier() },
-			[]string{"Ibarrier", "called Barrier"}},
-	} {
-		for _, who := range []int{0, r.Size - 1} {
-			c, err := r.Comm.Dup()
-			r.OK(err)
-			start := o.usual
-			if r.Rank == who {
-				start = o.odd
-			}
-			req, err := start(c)
-			if err == nil {
-				_, err = req.Wait()
-			}
-			what := fmt.Sprintf("%s on rank %d", o.name, who)
-			if r.Is(err, cohort.ErrMismatch, "%s", what) {
-				names(r, err, append(o.words, fmt.Sprintf("rank %d", who))...)
-			}
-			broken(r, c, what)
-			r.OK(c.Close())
-		}
+	allreduce := func(k int) commCall {
+		return func(c *cohort.Comm) error { return wait(cohort.Iallreduce(c, v(k), v(k), cohort.Sum)) }
 	}
+	gather := func(root int) commCall {
+		return func(c *cohort.Comm) error { return wait(cohort.Igather(c, v(3), v(3*r.Size), root)) }
+	}
+	barrier := func(c *cohort.Comm) error { return wait(c.Ibarrier()) }
+	oneDiffers(r, true, r.dup,
+		oddComm{"another collective", func(c *cohort.Comm) error { return wait(cohort.Ibcast(c, v(3), 0)) }, barrier, []string{"Ibcast", "Ibarrier"}},
+		oddComm{"another root", gather(0), gather(1), []string{"root 0", "root 1"}},
+		oddComm{"another length", allreduce(20000), allreduce(20001), []string{"count 20000", "count 20001"}},
+		oddComm{"a much longer vector", allreduce(3), allreduce(20000), []string{"count 3", "count 20000"}}, // which may go another way
+		oddComm{"a blocking call", barrier, (*cohort.Comm).Barrier, []string{"Ibarrier", "called Barrier"}},
+	)
 }
 
 // mismatchesPersistent has one rank differ in a persistent call. The first Wait reports
 // it at the latest.
 func mismatchesPersistent(r *Rank) {
-	for _, who := range []int{0, r.Size - 1} {
-		c, err := r.Comm.Dup()
-		r.OK(err)
-		m := 3
-		if r.Rank == who {
-			m = 4
-		}
-		p, err := cohort.AllreduceInit(c, make([]int32, m), make([]int32, m), cohort.Sum)
-		if err == nil {
-			if err = p.Start(); err == nil {
-				_, err = p.Wait()
-			}
-		}
-		if r.Is(err, cohort.ErrMismatch, "AllreduceInit of another length on rank %d", who) {
-			names(r, err, "count 3", "count 4", fmt.Sprintf("rank %d", who))
-		}
-		broken(r, c, "persistent calls that differ")
-		r.OK(c.Close())
+	allreduce := func(k int) commCall {
+		return func(c *cohort.Comm) error { return allreduceAs(c, persistent, make([]int32, k), make([]int32, k)) }
 	}
+	oneDiffers(r, true, r.dup, oddComm{"AllreduceInit of another length", allreduce(3), allreduce(4), []string{"count 3", "count 4"}})
 }
 
 // mismatchedForms has the ranks make one call in different forms.
@@ -312,9 +261,7 @@ func mismatchedForms(r *Rank) {
 		}
 		err := allreduceAs(c, how, make([]int32, 3), make([]int32, 3))
 		what := fmt.Sprintf("%s and %s", pair[0], pair[1])
-		if r.Is(err, cohort.ErrMismatch, "%s", what) {
-			names(r, err, fmt.Sprintf("rank %d", r.Size-1))
-		}
+		r.Is(err, cohort.ErrMismatch, "%s", what).names(fmt.Sprintf("rank %d", r.Size-1))
 		broken(r, c, what)
 		r.OK(c.Close())
 	}
@@ -325,12 +272,6 @@ func mismatchedForms(r *Rank) {
 // buffers.
 func mismatchedCounts(r *Rank) {
 	n, last := r.Size, r.Size-1
-	wait := func(req *cohort.Request, err error) error {
-		if err == nil {
-			_, err = req.Wait()
-		}
-		return err
-	}
 	for i, m := range []int{3, 20000} {
 		for j, delta := range []int{1, -1} {
 			// Rank 0's count for the last rank differs from the last rank's length.
@@ -377,9 +318,7 @@ func mismatchedCounts(r *Rank) {
 func differ(r *Rank, what string, call func(c *cohort.Comm, recv []int32) error, room int) {
 	c := must(r.Comm.Dup())
 	recv := newBuffer(int32s, room)
-	if err := call(c, recv.data); r.Is(err, cohort.ErrMismatch, "%s", what) {
-		names(r, err, "rank 0", fmt.Sprintf("rank %d", r.Size-1))
-	}
+	r.Is(call(c, recv.data), cohort.ErrMismatch, "%s", what).names("rank 0", fmt.Sprintf("rank %d", r.Size-1))
 	for i, x := range recv.all {
 		if outside := i < guards || i >= guards+room; outside && x != int32s.guard {
 			r.Errorf("%s: element %d, outside recv, was written", what, i-guards)
@@ -392,18 +331,7 @@ func differ(r *Rank, what string, call func(c *cohort.Comm, recv []int32) error,
 // mismatchedManagement has one rank call a collective while the others make a
 // communicator.
 func mismatchedManagement(r *Rank) {
-	for _, who := range []int{0, r.Size - 1} {
-		c, err := r.Comm.Dup()
-		r.OK(err)
-		if r.Rank == who {
-			err = c.Barrier()
-		} else {
-			_, err = c.Dup()
-		}
-		r.Is(err, cohort.ErrMismatch, "Barrier on rank %d, Dup on the others", who)
-		broken(r, c, "Barrier and Dup")
-		r.OK(c.Close())
-	}
+	oneDiffers(r, true, r.dup, oddComm{"Barrier and Dup", func(c *cohort.Comm) error { return errorOf(c.Dup()) }, (*cohort.Comm).Barrier, nil})
 }
 
 // othersUntouched breaks one communicator while operations on another are under way,
@@ -438,18 +366,14 @@ func othersUntouched(r *Rank) {
 func wrongOnBroken(r *Rank) {
 	c := must(r.Comm.Dup())
 	r.mismatch(c, cohort.Bcast(c, make([]int32, 1+r.Rank%2), 0), "Bcast of different lengths")
-	for _, w := range wrongCalls(r.Size, r.Rank) {
-		r.Is(w.call(c), cohort.ErrBroken, "%s on a broken communicator", w.name)
-	}
+	wrongCalls(r, c, func(what string, _, err error) { r.Is(err, cohort.ErrBroken, "%s on a broken communicator", what) })
 	for _, form := range []form{nonblocking, persistent} {
 		r.Is(allreduceAs(c, form, make([]int32, 3), make([]int32, 2)), cohort.ErrBroken, "%s Allreduce with a short recv on a broken communicator", form)
 	}
 	buf := make([]int32, 1)
 	r.Is(cohort.Send(c, buf, r.Size, 1), cohort.ErrBroken, "Send to rank %d on a broken communicator", r.Size)
 	r.Is(cohort.Send(c, buf, 0, -5), cohort.ErrBroken, "Send with tag -5 on a broken communicator")
-	_, err := cohort.Recv(c, buf, -7, 1)
-	r.Is(err, cohort.ErrBroken, "Recv from rank -7 on a broken communicator")
-	_, err = cohort.Irecv(c, buf, 0, -5)
-	r.Is(err, cohort.ErrBroken, "Irecv with tag -5 on a broken communicator")
+	r.Is(errorOf(cohort.Recv(c, buf, -7, 1)), cohort.ErrBroken, "Recv from rank -7 on a broken communicator")
+	r.Is(errorOf(cohort.Irecv(c, buf, 0, -5)), cohort.ErrBroken, "Irecv with tag -5 on a broken communicator")
 	r.OK(c.Close())
 }

@@ -18,27 +18,36 @@ type family[T comparable] struct {
 
 // moves are the collectives that only move data (MPI-4.1 sections 6.4 to 6.8).
 func moves[T comparable]() []family[T] {
+	type (
+		block = func(c *cohort.Comm, send, recv []T) error
+		start = func(c *cohort.Comm, send, recv []T) (*cohort.Request, error)
+		setup = func(c *cohort.Comm, send, recv []T) (*cohort.Persistent, error)
+
+		blockTo = func(c *cohort.Comm, send, recv []T, root int) error
+		startTo = func(c *cohort.Comm, send, recv []T, root int) (*cohort.Request, error)
+		setupTo = func(c *cohort.Comm, send, recv []T, root int) (*cohort.Persistent, error)
+	)
+	all := func(name string, define func(a *args[T]), b block, s start, p setup) family[T] {
+		return family[T]{name, false, true, define,
+			func(c *cohort.Comm, a *args[T]) error { return b(c, a.send, a.recv) },
+			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) { return s(c, a.send, a.recv) },
+			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) { return p(c, a.send, a.recv) }}
+	}
+	rooted := func(name string, define func(a *args[T]), b blockTo, s startTo, p setupTo) family[T] {
+		return family[T]{name, true, true, define,
+			func(c *cohort.Comm, a *args[T]) error { return b(c, a.send, a.recv, a.root) },
+			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) { return s(c, a.send, a.recv, a.root) },
+			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) { return p(c, a.send, a.recv, a.root) }}
+	}
 	return []family[T]{
-		{
-			"Bcast", true, false, defineBcast[T],
+		{"Bcast", true, false, defineBcast[T],
 			func(c *cohort.Comm, a *args[T]) error { return cohort.Bcast(c, a.recv, a.root) },
 			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) { return cohort.Ibcast(c, a.recv, a.root) },
 			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
 				return cohort.BcastInit(c, a.recv, a.root)
-			},
-		},
-		{
-			"Gather", true, true, defineGather[T],
-			func(c *cohort.Comm, a *args[T]) error { return cohort.Gather(c, a.send, a.recv, a.root) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Igather(c, a.send, a.recv, a.root)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.GatherInit(c, a.send, a.recv, a.root)
-			},
-		},
-		{
-			"Gatherv", true, true, defineGatherv[T],
+			}},
+		rooted("Gather", defineGather[T], cohort.Gather[T], cohort.Igather[T], cohort.GatherInit[T]),
+		{"Gatherv", true, true, defineGatherv[T],
 			func(c *cohort.Comm, a *args[T]) error {
 				return cohort.Gatherv(c, a.send, a.recv, a.rcounts, a.rdispls, a.root)
 			},
@@ -47,20 +56,9 @@ func moves[T comparable]() []family[T] {
 			},
 			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
 				return cohort.GathervInit(c, a.send, a.recv, a.rcounts, a.rdispls, a.root)
-			},
-		},
-		{
-			"Allgather", false, true, defineAllgather[T],
-			func(c *cohort.Comm, a *args[T]) error { return cohort.Allgather(c, a.send, a.recv) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Iallgather(c, a.send, a.recv)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.AllgatherInit(c, a.send, a.recv)
-			},
-		},
-		{
-			"Allgatherv", false, true, defineAllgatherv[T],
+			}},
+		all("Allgather", defineAllgather[T], cohort.Allgather[T], cohort.Iallgather[T], cohort.AllgatherInit[T]),
+		{"Allgatherv", false, true, defineAllgatherv[T],
 			func(c *cohort.Comm, a *args[T]) error {
 				return cohort.Allgatherv(c, a.send, a.recv, a.rcounts, a.rdispls)
 			},
@@ -69,20 +67,9 @@ func moves[T comparable]() []family[T] {
 			},
 			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
 				return cohort.AllgathervInit(c, a.send, a.recv, a.rcounts, a.rdispls)
-			},
-		},
-		{
-			"Scatter", true, true, defineScatter[T],
-			func(c *cohort.Comm, a *args[T]) error { return cohort.Scatter(c, a.send, a.recv, a.root) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Iscatter(c, a.send, a.recv, a.root)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.ScatterInit(c, a.send, a.recv, a.root)
-			},
-		},
-		{
-			"Scatterv", true, true, defineScatterv[T],
+			}},
+		rooted("Scatter", defineScatter[T], cohort.Scatter[T], cohort.Iscatter[T], cohort.ScatterInit[T]),
+		{"Scatterv", true, true, defineScatterv[T],
 			func(c *cohort.Comm, a *args[T]) error {
 				return cohort.Scatterv(c, a.send, a.scounts, a.sdispls, a.recv, a.root)
 			},
@@ -91,20 +78,9 @@ func moves[T comparable]() []family[T] {
 			},
 			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
 				return cohort.ScattervInit(c, a.send, a.scounts, a.sdispls, a.recv, a.root)
-			},
-		},
-		{
-			"Alltoall", false, true, defineAlltoall[T],
-			func(c *cohort.Comm, a *args[T]) error { return cohort.Alltoall(c, a.send, a.recv) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Ialltoall(c, a.send, a.recv)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.AlltoallInit(c, a.send, a.recv)
-			},
-		},
-		{
-			"Alltoallv", false, true, defineAlltoallv[T],
+			}},
+		all("Alltoall", defineAlltoall[T], cohort.Alltoall[T], cohort.Ialltoall[T], cohort.AlltoallInit[T]),
+		{"Alltoallv", false, true, defineAlltoallv[T],
 			func(c *cohort.Comm, a *args[T]) error {
 				return cohort.Alltoallv(c, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
 			},
@@ -113,8 +89,7 @@ func moves[T comparable]() []family[T] {
 			},
 			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
 				return cohort.AlltoallvInit(c, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
-			},
-		},
+			}},
 	}
 }
 
@@ -127,63 +102,42 @@ func defineBcast[T comparable](a *args[T]) {
 	a.expect(0, a.m, a.root, 0)
 }
 
-func defineGather[T comparable](a *args[T]) {
-	switch {
-	case a.rank != a.root:
-		a.buffers(a.m, -1)
-		a.put(a.send, a.rank, 0)
-	case a.inPlace:
-		a.same(a.size * a.m)
-		a.put(a.recv[a.rank*a.m:][:a.m], a.rank, 0)
-	default:
-		a.buffers(a.m, a.size*a.m)
-		a.put(a.send, a.rank, 0)
-	}
-	a.images()
-	if a.rank == a.root {
-		for r := range a.size {
-			a.expect(r*a.m, a.m, r, 0)
-		}
-	}
-}
+// layout returns where blocks of the given lengths begin, and the length of their buffer.
+type layout = func(counts []int) (displs []int, n int)
 
-func defineGatherv[T comparable](a *args[T]) {
-	counts := each(a.size, a.ragged)
-	displs, n := backwards(counts)
-	a.rcounts, a.rdispls = nil, nil
-	if a.rank == a.root {
-		a.rcounts, a.rdispls = counts, displs
-	}
+// equal returns the lengths of blocks that are all of length m.
+func (a *args[T]) equal() []int { return each(a.size, func(int) int { return a.m }) }
+
+// gathers defines a call in which this rank sends a block, and receives a block of each rank or none.
+func (a *args[T]) gathers(receives bool, counts []int, where layout) (displs []int) {
+	displs, n := where(counts)
+	mine := counts[a.rank]
 	switch {
-	case a.rank != a.root:
-		a.buffers(counts[a.rank], -1)
+	case !receives:
+		a.buffers(mine, -1)
 		a.put(a.send, a.rank, 0)
 	case a.inPlace:
 		a.same(n)
-		a.put(a.recv[displs[a.rank]:][:counts[a.rank]], a.rank, 0)
+		a.put(a.recv[displs[a.rank]:][:mine], a.rank, 0)
 	default:
-		a.buffers(counts[a.rank], n)
+		a.buffers(mine, n)
 		a.put(a.send, a.rank, 0)
 	}
 	a.images()
-	if a.rank == a.root {
-		for r := range a.size {
-			a.expect(displs[r], counts[r], r, 0)
-		}
+	for r := 0; receives && r < a.size; r++ {
+		a.expect(displs[r], counts[r], r, 0)
 	}
+	return displs
 }
 
-func defineAllgather[T comparable](a *args[T]) {
-	if a.inPlace {
-		a.same(a.size * a.m)
-		a.put(a.recv[a.rank*a.m:][:a.m], a.rank, 0)
-	} else {
-		a.buffers(a.m, a.size*a.m)
-		a.put(a.send, a.rank, 0)
-	}
-	a.images()
-	for r := range a.size {
-		a.expect(r*a.m, a.m, r, 0)
+func defineGather[T comparable](a *args[T])    { a.gathers(a.rank == a.root, a.equal(), forwards) }
+func defineAllgather[T comparable](a *args[T]) { a.gathers(true, a.equal(), forwards) }
+
+func defineGatherv[T comparable](a *args[T]) {
+	counts := each(a.size, a.ragged)
+	displs := a.gathers(a.rank == a.root, counts, backwards)
+	if a.rcounts, a.rdispls = nil, nil; a.rank == a.root {
+		a.rcounts, a.rdispls = counts, displs
 	}
 }
 
@@ -191,57 +145,12 @@ func defineAllgather[T comparable](a *args[T]) {
 // out in reverse with gaps, odd ranks in order without gaps.
 func defineAllgatherv[T comparable](a *args[T]) {
 	a.rcounts = each(a.size, a.ragged)
-	var n int
-	if a.rank%2 == 0 {
-		a.rdispls, n = backwards(a.rcounts)
-	} else {
-		a.rdispls, n = forwards(a.rcounts)
-	}
-	mine := a.rcounts[a.rank]
-	if a.inPlace {
-		a.same(n)
-		a.put(a.recv[a.rdispls[a.rank]:][:mine], a.rank, 0)
-	} else {
-		a.buffers(mine, n)
-		a.put(a.send, a.rank, 0)
-	}
-	a.images()
-	for r := range a.size {
-		a.expect(a.rdispls[r], a.rcounts[r], r, 0)
-	}
+	a.rdispls = a.gathers(true, a.rcounts, []layout{backwards, forwards}[a.rank%2])
 }
 
-func defineScatter[T comparable](a *args[T]) {
-	switch {
-	case a.rank != a.root:
-		a.buffers(-1, a.m)
-	case a.inPlace:
-		a.same(a.size * a.m)
-		a.put(a.send, a.root, 0)
-	default:
-		a.buffers(a.size*a.m, a.m)
-		a.put(a.send, a.root, 0)
-	}
-	a.images()
-	if a.rank != a.root || !a.inPlace {
-		a.expect(0, a.m, a.root, a.rank*a.m)
-	}
-}
-
-// Every block of Scatterv begins one element before the end of the previous one: reading
-// an element twice is allowed.
-func defineScatterv[T comparable](a *args[T]) {
-	counts := each(a.size, a.ragged)
-	displs, end, n := make([]int, a.size), 0, 0
-	for i, c := range counts {
-		displs[i] = max(end-1, 0)
-		end = displs[i] + c
-		n = max(n, end+1)
-	}
-	a.scounts, a.sdispls = nil, nil
-	if a.rank == a.root {
-		a.scounts, a.sdispls = counts, displs
-	}
+// scatters defines a call in which every rank receives a block of the root.
+func (a *args[T]) scatters(counts []int, where layout) (displs []int) {
+	displs, n := where(counts)
 	switch {
 	case a.rank != a.root:
 		a.buffers(-1, counts[a.rank])
@@ -256,49 +165,64 @@ func defineScatterv[T comparable](a *args[T]) {
 	if a.rank != a.root || !a.inPlace {
 		a.expect(0, counts[a.rank], a.root, displs[a.rank])
 	}
+	return displs
 }
 
-func defineAlltoall[T comparable](a *args[T]) {
-	n := a.size * a.m
-	if a.inPlace {
-		a.same(n)
-	} else {
-		a.buffers(n, n)
-	}
-	a.put(a.send, a.rank, 0)
-	a.images()
-	for r := range a.size {
-		a.expect(r*a.m, a.m, r, a.rank*a.m)
+func defineScatter[T comparable](a *args[T]) { a.scatters(a.equal(), forwards) }
+
+// Every block of Scatterv begins one element before the end of the previous one: reading
+// an element twice is allowed.
+func defineScatterv[T comparable](a *args[T]) {
+	counts := each(a.size, a.ragged)
+	displs := a.scatters(counts, func(counts []int) (displs []int, n int) {
+		end := 0
+		for _, c := range counts {
+			displs = append(displs, max(end-1, 0))
+			end = max(end-1, 0) + c
+			n = max(n, end+1)
+		}
+		return displs, n
+	})
+	if a.scounts, a.sdispls = nil, nil; a.rank == a.root {
+		a.scounts, a.sdispls = counts, displs
 	}
 }
 
-// In place, two ranks send each other the same length. Otherwise rank i sends rank j
-// another length than j sends i.
-func defineAlltoallv[T comparable](a *args[T]) {
-	count := func(from, to int) int { return (2*from + to + 1) % 4 * a.m / 3 }
-	if a.inPlace {
-		count = func(from, to int) int { return (from + to) % 3 * a.m / 2 }
-	}
+// exchanges defines a call in which every rank sends a block to each rank.
+func (a *args[T]) exchanges(count func(from, to int) int, where layout) {
 	sends := func(rank int) ([]int, []int, int) {
 		counts := each(a.size, func(to int) int { return count(rank, to) })
-		displs, n := backwards(counts)
+		displs, n := where(counts)
 		return counts, displs, n
 	}
 	var ns, nr int
+	a.scounts, a.sdispls, ns = sends(a.rank)
+	a.rcounts = each(a.size, func(from int) int { return count(from, a.rank) })
 	if a.inPlace {
-		a.rcounts, a.rdispls, nr = sends(a.rank)
-		a.same(nr)
-		a.put(a.send, a.rank, 0)
+		a.rdispls, a.scounts, a.sdispls = a.sdispls, nil, nil
+		a.same(ns)
 	} else {
-		a.scounts, a.sdispls, ns = sends(a.rank)
-		a.rcounts = each(a.size, func(from int) int { return count(from, a.rank) })
 		a.rdispls, nr = forwards(a.rcounts)
 		a.buffers(ns, nr)
-		a.put(a.send, a.rank, 0)
 	}
+	a.put(a.send, a.rank, 0)
 	a.images()
 	for r := range a.size {
 		_, displs, _ := sends(r)
 		a.expect(a.rdispls[r], a.rcounts[r], r, displs[a.rank])
 	}
+}
+
+func defineAlltoall[T comparable](a *args[T]) {
+	a.exchanges(func(_, _ int) int { return a.m }, forwards)
+}
+
+// In place, two ranks send each other the same length. Otherwise rank i sends rank j
+// another length than j sends i.
+func defineAlltoallv[T comparable](a *args[T]) {
+	if a.inPlace {
+		a.exchanges(func(from, to int) int { return (from + to) % 3 * a.m / 2 }, backwards)
+		return
+	}
+	a.exchanges(func(from, to int) int { return (2*from + to + 1) % 4 * a.m / 3 }, backwards)
 }

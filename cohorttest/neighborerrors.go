@@ -2,7 +2,6 @@ package cohorttest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -68,8 +67,7 @@ func neighborArguments(r *Rank) {
 		_, err = q.Wait()
 	}
 	r.Is(err, cohort.ErrCount, "IneighborAlltoall of no whole blocks")
-	_, err = cohort.NeighborAlltoallInit(g, v(3), v(3))
-	r.Is(err, cohort.ErrCount, "NeighborAlltoallInit of no whole blocks")
+	r.Is(errorOf(cohort.NeighborAlltoallInit(g, v(3), v(3))), cohort.ErrCount, "NeighborAlltoallInit of no whole blocks")
 	next, prev := r.ring()
 	got := v(2)
 	r.OK(cohort.NeighborAllgather(g, []int32{int32(r.Rank)}, got))
@@ -84,33 +82,24 @@ func neighborArguments(r *Rank) {
 func graphArguments(r *Rank) {
 	last := r.Size - 1
 	for _, w := range []struct {
-		name              string
-		first, end        [2][]int // sources and destinations of rank 0 and the last rank
-		usual, own, atEnd error    // the errors on other ranks, on rank 0, on the last rank
-		words             []string
+		name       string
+		first, end [2][]int // sources and destinations of rank 0 and the last rank
+		own        error    // the error on rank 0, if it is its own
+		words      []string
 	}{
-		{"an edge that its destination does not know", [2][]int{nil, {last}}, [2][]int{}, cohort.ErrMismatch, nil, nil,
-			[]string{"rank 0 has rank " + fmt.Sprint(last) + " among its destinations once", "never"}},
-		{"an edge that its source does not know", [2][]int{}, [2][]int{{0, 0}, nil}, cohort.ErrMismatch, nil, nil,
-			[]string{"rank 0 has rank " + fmt.Sprint(last) + " among its destinations never", "2 times"}},
-		{"a wrong rank on rank 0", [2][]int{{r.Size}, nil}, [2][]int{}, cohort.ErrMismatch, cohort.ErrRank, nil, []string{"rank 0"}},
+		{"an edge that its destination does not know", [2][]int{nil, {last}}, [2][]int{}, nil,
+			[]string{fmt.Sprintf("rank 0 has rank %d among its destinations once", last), "never"}},
+		{"an edge that its source does not know", [2][]int{}, [2][]int{{0, 0}, nil}, nil,
+			[]string{fmt.Sprintf("rank 0 has rank %d among its destinations never", last), "2 times"}},
+		{"a wrong rank on rank 0", [2][]int{{r.Size}, nil}, [2][]int{}, cohort.ErrRank, []string{"rank 0"}},
 	} {
 		c := must(r.Comm.Dup())
-		var edges [2][]int
-		want := w.usual
-		switch r.Rank {
-		case 0:
-			edges = w.first
-			if w.own != nil {
-				want = w.own
-			}
-		case last:
-			edges = w.end
-		}
+		edges := map[int][2][]int{last: w.end, 0: w.first}[r.Rank]
 		_, err := c.GraphCreate(edges[0], edges[1], false)
-		if r.Is(err, want, "%s", w.name) && want == cohort.ErrMismatch {
-			names(r, err, w.words...)
-			opError(r, w.name, err)
+		if r.Rank == 0 && w.own != nil {
+			r.Is(err, w.own, "%s", w.name)
+		} else {
+			r.Is(err, cohort.ErrMismatch, "%s", w.name).opError().names(w.words...)
 		}
 		broken(r, c, w.name)
 		r.OK(c.Close())
@@ -120,58 +109,32 @@ func graphArguments(r *Rank) {
 // mismatchedNeighbors has one rank make another call than the others. Those that do not wait for it learn of that
 // from their next call.
 func mismatchedNeighbors(r *Rank) {
+	type odd = oddCall[*cohort.Graph]
 	v := func(n int) []int32 { return make([]int32, n) }
+	f := func(n int) []float32 { return make([]float32, n) }
 	usual := func(g *cohort.Graph) error { return cohort.NeighborAllgather(g, v(3), v(6)) }
-	wait := func(q *cohort.Request, err error) error {
-		if err == nil {
-			_, err = q.Wait()
-		}
-		return err
+	nonblocking := func(g *cohort.Graph) error { return wait(cohort.IneighborAllgather(g, v(3), v(6))) }
+	open := func() (*cohort.Graph, *cohort.Comm) {
+		g := ringGraph(r)
+		return g, g.Comm
 	}
-	for i, o := range []struct {
-		name       string
-		usual, odd func(g *cohort.Graph) error
-		words      []string
-	}{
-		{"Barrier", usual, func(g *cohort.Graph) error { return g.Barrier() }, []string{"NeighborAllgather(type int32)", "Barrier"}},
-		{"another neighborhood collective", usual, func(g *cohort.Graph) error { return cohort.NeighborAlltoall(g, v(6), v(6)) },
+	oneDiffers(r, false, open,
+		odd{"Barrier", usual, func(g *cohort.Graph) error { return g.Barrier() }, []string{"NeighborAllgather(type int32)", "Barrier"}},
+		odd{"another neighborhood collective", usual, func(g *cohort.Graph) error { return cohort.NeighborAlltoall(g, v(6), v(6)) },
 			[]string{"NeighborAllgather", "NeighborAlltoall"}},
-		{"another type", usual, func(g *cohort.Graph) error {
-			return cohort.NeighborAllgather(g, make([]float32, 3), make([]float32, 6))
-		},
-			[]string{"int32", "float32"}},
-		{"another form", usual, func(g *cohort.Graph) error { return wait(cohort.IneighborAllgather(g, v(3), v(6))) },
-			[]string{"NeighborAllgather", "IneighborAllgather"}},
-		{"wrong arguments", usual, func(g *cohort.Graph) error {
-			err := cohort.NeighborAllgather(g, v(3), v(5))
-			if !errors.Is(err, cohort.ErrCount) {
-				return fmt.Errorf("with a short recv: %w", err)
-			}
+		odd{"another type", usual, func(g *cohort.Graph) error { return cohort.NeighborAllgather(g, f(3), f(6)) }, []string{"int32", "float32"}},
+		odd{"another form", usual, nonblocking, []string{"NeighborAllgather", "IneighborAllgather"}},
+		odd{"wrong arguments", usual, func(g *cohort.Graph) error {
+			r.Is(cohort.NeighborAllgather(g, v(3), v(5)), cohort.ErrCount, "NeighborAllgather with a short recv")
 			return nil
 		}, []string{"argument error"}},
-		{"another collective, nonblocking", func(g *cohort.Graph) error { return wait(cohort.IneighborAllgather(g, v(3), v(6))) },
-			func(g *cohort.Graph) error { return wait(g.Ibarrier()) }, []string{"IneighborAllgather", "Ibarrier"}},
-		{"another type, persistent",
-			func(g *cohort.Graph) error { _, err := cohort.NeighborAllgatherInit(g, v(3), v(6)); return err },
-			func(g *cohort.Graph) error {
-				_, err := cohort.NeighborAllgatherInit(g, make([]float32, 3), make([]float32, 6))
-				return err
-			}, []string{"NeighborAllgatherInit", "int32", "float32"}},
-	} {
-		for _, who := range r.oddRanks(i, 0, r.Size/2, r.Size-1) {
-			g := ringGraph(r)
-			call := o.usual
-			if r.Rank == who {
-				call = o.odd
-			}
-			what := fmt.Sprintf("%s on rank %d", o.name, who)
-			if ok, err := r.mismatch(g.Comm, call(g), what); ok {
-				names(r, err, append(o.words, fmt.Sprintf("rank %d", who))...)
-			}
-			broken(r, g.Comm, what)
-			r.OK(g.Close())
-		}
-	}
+		odd{"another collective, nonblocking", nonblocking, func(g *cohort.Graph) error { return wait(g.Ibarrier()) },
+			[]string{"IneighborAllgather", "Ibarrier"}},
+		odd{"another type, persistent",
+			func(g *cohort.Graph) error { return errorOf(cohort.NeighborAllgatherInit(g, v(3), v(6))) },
+			func(g *cohort.Graph) error { return errorOf(cohort.NeighborAllgatherInit(g, f(3), f(6))) },
+			[]string{"NeighborAllgatherInit", "int32", "float32"}},
+	)
 	// Nobody waits for a rank without neighbors.
 	g := must(r.Comm.GraphCreate(nil, nil, false))
 	err := cohort.NeighborAllgather(g, v(1), v(0)) // has the mismatch if the other ranks were faster
@@ -204,9 +167,7 @@ func mismatchedNeighborLengths(r *Rank) {
 				if r.Rank == 1 && err == nil {
 					r.Errorf("%s: no error on rank 1", what)
 				}
-				if ok, err := r.mismatch(g.Comm, err, what); ok {
-					names(r, err, "rank 0 sent", "rank 1 expects")
-				}
+				r.mismatch(g.Comm, err, what).names("rank 0 sent", "rank 1 expects")
 				for i, x := range recv.all {
 					if outside := i < guards || i >= guards+2*m+2; outside && x != int32s.guard {
 						r.Errorf("%s: element %d, outside recv, was written", what, i-guards)
@@ -246,20 +207,9 @@ func neighborLengthsOfOthers(r *Rank) {
 func alltoallvAs(g *cohort.Graph, how form, send []int32, scounts, sdispls []int, recv []int32, rcounts, rdispls []int) error {
 	switch how {
 	case nonblocking:
-		q, err := cohort.IneighborAlltoallv(g, send, scounts, sdispls, recv, rcounts, rdispls)
-		if err == nil {
-			_, err = q.Wait()
-		}
-		return err
+		return wait(cohort.IneighborAlltoallv(g, send, scounts, sdispls, recv, rcounts, rdispls))
 	case persistent:
-		p, err := cohort.NeighborAlltoallvInit(g, send, scounts, sdispls, recv, rcounts, rdispls)
-		if err == nil {
-			err = p.Start()
-		}
-		if err == nil {
-			_, err = p.Wait()
-		}
-		return err
+		return runOnce(cohort.NeighborAlltoallvInit(g, send, scounts, sdispls, recv, rcounts, rdispls))
 	}
 	return cohort.NeighborAlltoallv(g, send, scounts, sdispls, recv, rcounts, rdispls)
 }
@@ -279,9 +229,7 @@ func neighborDeadline(r *Rank) {
 				err := alltoallvAs(&timed, form, make([]int32, 2), counts, displs, make([]int32, 2), counts, displs)
 				kept(r, begun, "%s call without rank %d", form, absent)
 				if err != nil || form == nonblocking || next == absent || prev == absent {
-					if r.Is(err, cohort.ErrTimeout, "%s call without rank %d", form, absent) {
-						names(r, err, fmt.Sprint(absent))
-					}
+					r.Is(err, cohort.ErrTimeout, "%s call without rank %d", form, absent).names(fmt.Sprint(absent))
 				}
 				cancel()
 			}

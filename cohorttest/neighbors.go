@@ -129,19 +129,20 @@ func neighborhoods(r *Rank, use func(h *neighborhood)) {
 
 // neighborFamilies are the neighborhood collectives.
 func neighborFamilies[T comparable](h *neighborhood) []family[T] {
+	type (
+		block = func(on cohort.Neighborhood, send, recv []T) error
+		start = func(on cohort.Neighborhood, send, recv []T) (*cohort.Request, error)
+		setup = func(on cohort.Neighborhood, send, recv []T) (*cohort.Persistent, error)
+	)
+	equal := func(name string, own bool, b block, s start, p setup) family[T] {
+		return family[T]{name, false, false, func(a *args[T]) { defineNeighbors(a, h, own, false) },
+			func(_ *cohort.Comm, a *args[T]) error { return b(h.on, a.send, a.recv) },
+			func(_ *cohort.Comm, a *args[T]) (*cohort.Request, error) { return s(h.on, a.send, a.recv) },
+			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) { return p(h.on, a.send, a.recv) }}
+	}
 	return []family[T]{
-		{
-			"NeighborAllgather", false, false, func(a *args[T]) { defineNeighbors(a, h, false, false) },
-			func(_ *cohort.Comm, a *args[T]) error { return cohort.NeighborAllgather(h.on, a.send, a.recv) },
-			func(_ *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.IneighborAllgather(h.on, a.send, a.recv)
-			},
-			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.NeighborAllgatherInit(h.on, a.send, a.recv)
-			},
-		},
-		{
-			"NeighborAllgatherv", false, false, func(a *args[T]) { defineNeighbors(a, h, false, true) },
+		equal("NeighborAllgather", false, cohort.NeighborAllgather[T], cohort.IneighborAllgather[T], cohort.NeighborAllgatherInit[T]),
+		{"NeighborAllgatherv", false, false, func(a *args[T]) { defineNeighbors(a, h, false, true) },
 			func(_ *cohort.Comm, a *args[T]) error {
 				return cohort.NeighborAllgatherv(h.on, a.send, a.recv, a.rcounts, a.rdispls)
 			},
@@ -150,20 +151,9 @@ func neighborFamilies[T comparable](h *neighborhood) []family[T] {
 			},
 			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
 				return cohort.NeighborAllgathervInit(h.on, a.send, a.recv, a.rcounts, a.rdispls)
-			},
-		},
-		{
-			"NeighborAlltoall", false, false, func(a *args[T]) { defineNeighbors(a, h, true, false) },
-			func(_ *cohort.Comm, a *args[T]) error { return cohort.NeighborAlltoall(h.on, a.send, a.recv) },
-			func(_ *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.IneighborAlltoall(h.on, a.send, a.recv)
-			},
-			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.NeighborAlltoallInit(h.on, a.send, a.recv)
-			},
-		},
-		{
-			"NeighborAlltoallv", false, false, func(a *args[T]) { defineNeighbors(a, h, true, true) },
+			}},
+		equal("NeighborAlltoall", true, cohort.NeighborAlltoall[T], cohort.IneighborAlltoall[T], cohort.NeighborAlltoallInit[T]),
+		{"NeighborAlltoallv", false, false, func(a *args[T]) { defineNeighbors(a, h, true, true) },
 			func(_ *cohort.Comm, a *args[T]) error {
 				return cohort.NeighborAlltoallv(h.on, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
 			},
@@ -172,8 +162,7 @@ func neighborFamilies[T comparable](h *neighborhood) []family[T] {
 			},
 			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
 				return cohort.NeighborAlltoallvInit(h.on, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
-			},
-		},
+			}},
 	}
 }
 
@@ -271,8 +260,7 @@ func subgrids(r *Rank) {
 			}
 		}
 		s := must(g.Sub(keep))
-		mine := must(s.Coords(s.Rank()))
-		if !slices.Equal(s.Dims(), want) || !slices.Equal(s.Periods(), periods) || !slices.Equal(mine, where) {
+		if mine := must(s.Coords(s.Rank())); !slices.Equal(s.Dims(), want) || !slices.Equal(s.Periods(), periods) || !slices.Equal(mine, where) {
 			r.Errorf("Sub %v of %v: extents %v, periods %v, own place %v; want %v, %v, %v", keep, dims, s.Dims(), s.Periods(), mine, want, periods, where)
 		}
 		for i, rank := range members(r, s.Comm) { // the rank at i has the other coordinates of this one
@@ -291,8 +279,7 @@ func subgrids(r *Rank) {
 		r.OK(cohort.NeighborAllgather(s, []int{r.Rank}, got))
 		r.OK(s.Close())
 	}
-	_, err := g.Sub([]bool{true})
-	r.Is(err, cohort.ErrCount, "Sub with one entry for three dimensions")
+	r.Is(errorOf(g.Sub([]bool{true})), cohort.ErrCount, "Sub with one entry for three dimensions")
 	r.OK(g.Barrier())
 	r.OK(g.Close())
 }
@@ -334,8 +321,7 @@ func reordered(r *Rank) {
 func graphs(r *Rank) {
 	next, prev := r.ring()
 	g := must(r.Comm.GraphCreate([]int{prev}, []int{next}, true))
-	sum := must(cohort.AllreduceOne(g.Comm, 1, cohort.Sum))
-	if sum != r.Size || !slices.Equal(members(r, g.Comm), members(r, r.Comm)) {
+	if sum := must(cohort.AllreduceOne(g.Comm, 1, cohort.Sum)); sum != r.Size || !slices.Equal(members(r, g.Comm), members(r, r.Comm)) {
 		r.Errorf("a graph of %d ranks, want %d in the same order", sum, r.Size)
 	}
 	// Two of them at the same time, and other collectives between.
@@ -350,10 +336,8 @@ func graphs(r *Rank) {
 	}
 	r.OK(h.Close())
 	r.OK(g.Close())
-	_, err := r.Comm.GraphCreate([]int{r.Size}, nil, false)
-	r.Is(err, cohort.ErrRank, "a graph with rank %d of %d", r.Size, r.Size)
-	_, err = r.Comm.GraphCreate(nil, []int{cohort.ProcNull}, false)
-	r.Is(err, cohort.ErrRank, "a graph with an edge to ProcNull")
+	r.Is(errorOf(r.Comm.GraphCreate([]int{r.Size}, nil, false)), cohort.ErrRank, "a graph with rank %d of %d", r.Size, r.Size)
+	r.Is(errorOf(r.Comm.GraphCreate(nil, []int{cohort.ProcNull}, false)), cohort.ErrRank, "a graph with an edge to ProcNull")
 	r.OK(r.Comm.Barrier())
 }
 

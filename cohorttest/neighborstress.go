@@ -194,9 +194,7 @@ func neighborMismatchLeft(r *Rank) {
 		if err == nil {
 			err = g.Close()
 		}
-		if r.Is(err, cohort.ErrMismatch, "calls of ranks while rank %d made another one and left, ring %v", last, ring) {
-			names(r, err, fmt.Sprintf("rank %d", last), "float64", "int")
-		}
+		r.Is(err, cohort.ErrMismatch, "calls of ranks while rank %d made another one and left, ring %v", last, ring).names(fmt.Sprintf("rank %d", last), "float64", "int")
 		if err := g.Close(); err != nil && !errors.Is(err, cohort.ErrMismatch) {
 			r.OK(err)
 		}

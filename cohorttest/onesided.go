@@ -86,8 +86,7 @@ func putGet[T comparable](r *Rank, k kind[T]) {
 				r.Errorf("%s, blocks of %d: element %d of rank %d is wrong", k.name, n, i, from)
 			}
 		}
-		local := must(w.Local())
-		if len(local) != part(r.Rank) || cap(local) != len(local) || n > 0 && local[0] != k.elem(value(0, r.Rank, 0)) {
+		if local := must(w.Local()); len(local) != part(r.Rank) || cap(local) != len(local) || n > 0 && local[0] != k.elem(value(0, r.Rank, 0)) {
 			r.Errorf("%s, blocks of %d: Local has %d of %d elements, or others than Get", k.name, n, len(local), cap(local))
 		}
 		r.OK(w.Put(nil, 0, 0))
@@ -194,8 +193,7 @@ func onesidedOrder(r *Rank) {
 				want *= x
 				r.OK(w.Accumulate([]uint32{x}, to, r.Rank, cohort.Prod))
 			case 3:
-				was := must(w.FetchAndOp(x, to, r.Rank, cohort.Bxor))
-				if was != want {
+				if was := must(w.FetchAndOp(x, to, r.Rank, cohort.Bxor)); was != want {
 					r.Errorf("FetchAndOp at rank %d returned %d, want %d", to, was, want)
 				}
 				want ^= x
@@ -291,8 +289,7 @@ func onesidedNeighbors(r *Rank) {
 		case 1:
 			r.OK(w.Accumulate([]uint8{1}, 0, 3+r.Rank, cohort.Sum))
 		case 2:
-			got := must(w.CompareAndSwap(was, uint8(i), 0, 3+r.Rank))
-			if got != was {
+			if got := must(w.CompareAndSwap(was, uint8(i), 0, 3+r.Rank)); got != was {
 				r.Errorf("round %d: another rank changed this rank's byte to %d", i, got)
 			}
 		}
@@ -405,7 +402,6 @@ func onesidedRequests(r *Rank) {
 		req := must(w.Rput(out[0][:1], (r.Rank+1)%r.Size, i))
 		must(req.Wait())
 	}
-	_, err := w.Rget(in[0], 0, n*r.Size-n+1)
-	r.Is(err, cohort.ErrWin, "Rget of more than there is")
+	r.Is(errorOf(w.Rget(in[0], 0, n*r.Size-n+1)), cohort.ErrWin, "Rget of more than there is")
 	r.OK(w.Close())
 }

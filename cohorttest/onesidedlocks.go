@@ -57,8 +57,7 @@ func onesidedSplits(r *Rank) {
 		r.Errorf("%v, want %d, -1", mine, want)
 	}
 	if r.Rank == 0 {
-		count := must(a.Local())
-		if int(count[0]) != r.Size {
+		if count := must(a.Local()); int(count[0]) != r.Size {
 			r.Errorf("%d of %d ranks", count[0], r.Size)
 		}
 	}
@@ -102,8 +101,7 @@ func onesidedRandom(r *Rank) {
 				rank = owner[b]
 			}
 			if rank == r.Rank {
-				got := must(a.make(w, to, at, part))
-				if !slices.Equal(got, part) {
+				if got := must(a.make(w, to, at, part)); !slices.Equal(got, part) {
 					r.Errorf("round %d: access %d of rank %d's elements from %d returned %v, want %v", round, a.kind, to, at, got, part)
 				}
 			}

@@ -72,8 +72,7 @@ func wrongLocal(r *Rank) {
 		"an op that panics": {cohort.ReduceLocal(v[:1], v[1:2], cohort.NewOp(true, func(in, inout []int32) { panic("no") })),
 			cohort.ErrOp},
 	} {
-		r.Is(c.err, c.want, "ReduceLocal with %s", what)
-		names(r, c.err, "reducelocal")
+		r.Is(c.err, c.want, "ReduceLocal with %s", what).names("reducelocal")
 	}
 	for i, x := range v {
 		if x != int32(i+1) {
@@ -219,14 +218,10 @@ func halfOps(r *Rank) {
 	reduceAll(r, f16, cohort.Sum, func(a, b cohort.Float16) cohort.Float16 { return cohort.ToFloat16(a.Float32() + b.Float32()) })
 	powers := kind[cohort.Float16]{"float16", func(x int) cohort.Float16 { return cohort.ToFloat16(float32(power(x))) }, 0x5a5a}
 	reduceAll(r, powers, cohort.Prod, func(a, b cohort.Float16) cohort.Float16 { return cohort.ToFloat16(a.Float32() * b.Float32()) })
-	reduceAll(r, f16, cohort.Max, func(a, b cohort.Float16) cohort.Float16 {
-		return cohort.ToFloat16(max(a.Float32(), b.Float32()))
-	})
+	reduceAll(r, f16, cohort.Max, func(a, b cohort.Float16) cohort.Float16 { return cohort.ToFloat16(max(a.Float32(), b.Float32())) })
 	bf16 := kind[cohort.BFloat16]{"bfloat16", func(x int) cohort.BFloat16 { return cohort.ToBFloat16(float32(few(x))) }, 0x5a5a}
 	reduceAll(r, bf16, cohort.Sum, func(a, b cohort.BFloat16) cohort.BFloat16 { return cohort.ToBFloat16(a.Float32() + b.Float32()) })
-	reduceAll(r, bf16, cohort.Min, func(a, b cohort.BFloat16) cohort.BFloat16 {
-		return cohort.ToBFloat16(min(a.Float32(), b.Float32()))
-	})
+	reduceAll(r, bf16, cohort.Min, func(a, b cohort.BFloat16) cohort.BFloat16 { return cohort.ToBFloat16(min(a.Float32(), b.Float32())) })
 
 	// 2^-24 is the smallest float16 and 1+2^-10 the next after 1; 8-bit 1+2^-7
 	// the next bfloat16 after 1.

@@ -74,8 +74,7 @@ func p2pOvertaking(r *Rank) {
 		}
 		buf := make([]int32, m)
 		for _, tag := range seeded(r.scenario, r.Size).Perm(k) {
-			st := must(cohort.Recv(c, buf, prev, tag))
-			if st.Tag != tag || buf[0] != int32(tag) || buf[m-1] != int32(tag) {
+			if st := must(cohort.Recv(c, buf, prev, tag)); st.Tag != tag || buf[0] != int32(tag) || buf[m-1] != int32(tag) {
 				r.Errorf("receiving tag %d got %d of tag %d", tag, buf[0], st.Tag)
 			}
 		}

@@ -26,14 +26,12 @@ func probe(r *Rank) {
 		req := must(cohort.Isend(c, make([]int16, m), next, k))
 		for _, source := range []int{prev, cohort.AnySource} {
 			for _, tag := range []int{k, cohort.AnyTag} {
-				st := must(c.Probe(source, tag))
-				if st.Source != prev || st.Tag != k || cohort.Count[int16](st) != m {
+				if st := must(c.Probe(source, tag)); st.Source != prev || st.Tag != k || cohort.Count[int16](st) != m {
 					r.Errorf("Probe(%d, %d): %+v, %d elements, want %d from %d, tag %d", source, tag, st, cohort.Count[int16](st), m, prev, k)
 				}
 			}
 		}
-		st := must(cohort.Recv(c, make([]int16, m), prev, k))
-		if cohort.Count[int16](st) != m {
+		if st := must(cohort.Recv(c, make([]int16, m), prev, k)); cohort.Count[int16](st) != m {
 			r.Errorf("received %d elements after a probe of %d", cohort.Count[int16](st), m)
 		}
 		must(req.Wait())
@@ -54,8 +52,7 @@ func iprobe(r *Rank) {
 			r.Errorf("Iprobe of another tag: %v, %v", found, err)
 		}
 		for {
-			st, found := must2(c.Iprobe(prev, 5))
-			if found {
+			if st, found := must2(c.Iprobe(prev, 5)); found {
 				if cohort.Count[int32](st) != m || st.Source != prev || st.Tag != 5 {
 					r.Errorf("Iprobe: %+v, %d elements", st, cohort.Count[int32](st))
 				}
@@ -102,16 +99,14 @@ func matched(r *Rank) {
 		if buf[0] != 1 || buf[m-1] != 1 || st.Source != prev || st.Tag != 8 || cohort.Count[int32](st) != m {
 			r.Errorf("MessageRecv got message %d, %+v", buf[0], st)
 		}
-		_, err = cohort.MessageRecv(msg, buf)
-		r.Is(err, cohort.ErrRequest, "MessageRecv of a message that has been received")
+		r.Is(errorOf(cohort.MessageRecv(msg, buf)), cohort.ErrRequest, "MessageRecv of a message that has been received")
 		r.OK(cohort.WaitAll(reqs...))
 	}
 	// A buffer that is too short.
 	req := must(cohort.Isend(c, make([]int32, 10), next, 9))
 	msg, _ := must2(c.Mprobe(prev, 9))
 	recv := newBuffer(int32s, 4)
-	_, err := cohort.MessageRecv(msg, recv.data)
-	r.Is(err, cohort.ErrTruncate, "MessageRecv into a short buffer")
+	r.Is(errorOf(cohort.MessageRecv(msg, recv.data)), cohort.ErrTruncate, "MessageRecv into a short buffer")
 	image := newBuffer(int32s, 4)
 	copy(image.data, recv.data)
 	if i, ok := recv.diff(image, nil); !ok {

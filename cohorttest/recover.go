@@ -69,14 +69,6 @@ func agreed(r *Rank, c *cohort.Comm, ranks []int) {
 	}
 }
 
-func filled[T any](n int, f func(i int) T) []T {
-	s := make([]T, n)
-	for i := range s {
-		s[i] = f(i)
-	}
-	return s
-}
-
 // works checks that c has the given ranks of the job, in this order, and that every kind
 // of operation works on it.
 func works(r *Rank, c *cohort.Comm, want []int) {
@@ -115,8 +107,7 @@ func works(r *Rank, c *cohort.Comm, want []int) {
 	}
 	got := make([]int64, 1)
 	r.OK(cohort.Send(c, []int64{int64(r.Rank)}, next, 4))
-	st := must(cohort.Recv(c, got, cohort.AnySource, 4))
-	if st.Source != prev || got[0] != int64(want[prev]) {
+	if st := must(cohort.Recv(c, got, cohort.AnySource, 4)); st.Source != prev || got[0] != int64(want[prev]) {
 		r.Errorf("%s: got %d from rank %d, want %d from %d", c.Name(), got[0], st.Source, want[prev], prev)
 	}
 	// A persistent operation, several times.
@@ -146,8 +137,7 @@ func works(r *Rank, c *cohort.Comm, want []int) {
 	own[1] = int64(100 + node.Rank())
 	r.OK(w.Fence())
 	for i := range node.Size() {
-		part := must(w.Remote(i))
-		if part[1] != int64(100+i) {
+		if part := must(w.Remote(i)); part[1] != int64(100+i) {
 			r.Errorf("%s: rank %d's part of the window has %d, want %d", c.Name(), i, part[1], 100+i)
 		}
 	}
@@ -189,9 +179,7 @@ func revoke(r *Rank) {
 	default:
 		_, err = cohort.Recv(r.Comm, make([]int, 1), cohort.AnySource, 1)
 	}
-	if r.Is(err, cohort.ErrBroken, "an operation during Revoke") {
-		names(r, err, "rank 0")
-	}
+	r.Is(err, cohort.ErrBroken, "an operation during Revoke").names("rank 0")
 	r.Is(cohort.Send(r.Comm, []int{1}, 0, 1), cohort.ErrBroken, "Send after Revoke")
 	all := without(r, func(int, int) bool { return false })
 	agreed(r, r.Comm, all)
@@ -212,9 +200,7 @@ func agreeDeadline(r *Rank) {
 		c, _, cancel := deadline(r.Comm)
 		_, err := c.Agree(^(1 << (r.Rank % 31)))
 		cancel()
-		if r.Is(err, cohort.ErrTimeout, "Agree without rank %d", last) {
-			names(r, err, fmt.Sprint(last))
-		}
+		r.Is(err, cohort.ErrTimeout, "Agree without rank %d", last).names(fmt.Sprint(last))
 		r.OK(cohort.Send(r.World, []int{1}, last, 8))
 	}
 	agreed(r, r.Comm, without(r, func(int, int) bool { return false }))
@@ -224,8 +210,7 @@ func agreeDeadline(r *Rank) {
 // agreeClosed has a rank close the communicator that the others shrink.
 func agreeClosed(r *Rank) {
 	last := func(rank, size int) bool { return rank == size-1 }
-	c := must(r.Comm.Dup())
-	if r.Rank == r.Size-1 {
+	if c := must(r.Comm.Dup()); r.Rank == r.Size-1 {
 		r.OK(c.Close())
 	} else {
 		d := shrink(r, c)
@@ -340,8 +325,7 @@ func shrinkDerived(r *Rank) {
 	if r.Rank == last {
 		perish(r)
 	}
-	_, err := cohort.Recv(half, make([]int32, 1), cohort.AnySource, 5)
-	r.Is(err, cohort.ErrPeerLost, "Recv on a communicator that the loss has ended")
+	r.Is(errorOf(cohort.Recv(half, make([]int32, 1), cohort.AnySource, 5)), cohort.ErrPeerLost, "Recv on a communicator that the loss has ended")
 	var left []int
 	for i := r.Rank % 2; i < last; i += 2 {
 		left = append(left, i)
@@ -365,8 +349,7 @@ func twoLosses(r *Rank) {
 		if r.Rank == left {
 			perish(r)
 		}
-		_, err := cohort.Recv(c, make([]int32, 1), left, 5)
-		r.Is(err, cohort.ErrPeerLost, "Recv from a dead rank")
+		r.Is(errorOf(cohort.Recv(c, make([]int32, 1), left, 5)), cohort.ErrPeerLost, "Recv from a dead rank")
 		c = shrink(r, c)
 		works(r, c, without(r, func(rank, _ int) bool { return rank >= left }))
 	}

@@ -11,39 +11,30 @@ type element interface {
 // reductions are the collectives that combine data (MPI-4.1 sections 6.9 to
 // 6.11), with the given operation and its definition.
 func reductions[T element]() []family[T] {
+	type (
+		block = func(c *cohort.Comm, send, recv []T, op cohort.Op) error
+		start = func(c *cohort.Comm, send, recv []T, op cohort.Op) (*cohort.Request, error)
+		setup = func(c *cohort.Comm, send, recv []T, op cohort.Op) (*cohort.Persistent, error)
+	)
+	all := func(name string, define func(a *args[T]), b block, s start, p setup) family[T] {
+		return family[T]{name, false, true, define,
+			func(c *cohort.Comm, a *args[T]) error { return b(c, a.send, a.recv, a.op) },
+			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) { return s(c, a.send, a.recv, a.op) },
+			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) { return p(c, a.send, a.recv, a.op) }}
+	}
 	return []family[T]{
-		{
-			"Reduce", true, true, defineReduce[T],
+		{"Reduce", true, true, defineReduce[T],
 			func(c *cohort.Comm, a *args[T]) error { return cohort.Reduce(c, a.send, a.recv, a.op, a.root) },
 			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
 				return cohort.Ireduce(c, a.send, a.recv, a.op, a.root)
 			},
 			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
 				return cohort.ReduceInit(c, a.send, a.recv, a.op, a.root)
-			},
-		},
-		{
-			"Allreduce", false, true, defineAllreduce[T],
-			func(c *cohort.Comm, a *args[T]) error { return cohort.Allreduce(c, a.send, a.recv, a.op) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Iallreduce(c, a.send, a.recv, a.op)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.AllreduceInit(c, a.send, a.recv, a.op)
-			},
-		},
-		{
-			"ReduceScatterBlock", false, true, defineReduceScatterBlock[T],
-			func(c *cohort.Comm, a *args[T]) error { return cohort.ReduceScatterBlock(c, a.send, a.recv, a.op) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.IreduceScatterBlock(c, a.send, a.recv, a.op)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.ReduceScatterBlockInit(c, a.send, a.recv, a.op)
-			},
-		},
-		{
-			"ReduceScatter", false, true, defineReduceScatter[T],
+			}},
+		all("Allreduce", defineAllreduce[T], cohort.Allreduce[T], cohort.Iallreduce[T], cohort.AllreduceInit[T]),
+		all("ReduceScatterBlock", defineReduceScatterBlock[T],
+			cohort.ReduceScatterBlock[T], cohort.IreduceScatterBlock[T], cohort.ReduceScatterBlockInit[T]),
+		{"ReduceScatter", false, true, defineReduceScatter[T],
 			func(c *cohort.Comm, a *args[T]) error {
 				return cohort.ReduceScatter(c, a.send, a.recv, a.rcounts, a.op)
 			},
@@ -52,28 +43,9 @@ func reductions[T element]() []family[T] {
 			},
 			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
 				return cohort.ReduceScatterInit(c, a.send, a.recv, a.rcounts, a.op)
-			},
-		},
-		{
-			"Scan", false, true, defineScan[T],
-			func(c *cohort.Comm, a *args[T]) error { return cohort.Scan(c, a.send, a.recv, a.op) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Iscan(c, a.send, a.recv, a.op)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.ScanInit(c, a.send, a.recv, a.op)
-			},
-		},
-		{
-			"Exscan", false, true, defineExscan[T],
-			func(c *cohort.Comm, a *args[T]) error { return cohort.Exscan(c, a.send, a.recv, a.op) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Iexscan(c, a.send, a.recv, a.op)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.ExscanInit(c, a.send, a.recv, a.op)
-			},
-		},
+			}},
+		all("Scan", defineScan[T], cohort.Scan[T], cohort.Iscan[T], cohort.ScanInit[T]),
+		all("Exscan", defineExscan[T], cohort.Exscan[T], cohort.Iexscan[T], cohort.ExscanInit[T]),
 	}
 }
 

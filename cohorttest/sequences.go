@@ -129,8 +129,7 @@ func twoCommunicators(r *Rank) {
 		if x != n-1 {
 			r.Errorf("round %d: rank 0 of the reversed communicator sent %d, want %d", k, x, n-1)
 		}
-		y := must(cohort.BcastOne(a, me, 0))
-		if y != 0 {
+		if y := must(cohort.BcastOne(a, me, 0)); y != 0 {
 			r.Errorf("round %d: rank 0 sent %d, want 0", k, y)
 		}
 		reqs = append(reqs, rb, ra)
@@ -244,8 +243,7 @@ func persistentSet(r *Rank) {
 		if want := int64(k*n + prev); token[0] != want {
 			r.Errorf("round %d: token %d, want %d", k, token[0], want)
 		}
-		x := must(cohort.AllreduceOne(c, 1, cohort.Sum))
-		if x != n {
+		if x := must(cohort.AllreduceOne(c, 1, cohort.Sum)); x != n {
 			r.Errorf("round %d: %d ranks, want %d", k, x, n)
 		}
 	}
@@ -277,10 +275,7 @@ func insideBlockingCalls(r *Rank) {
 	})
 	one, x := []int64{1}, make([]int64, 70001)
 	send := func() error { return cohort.Send(other, one, 0, tag) }
-	recv := func() error {
-		_, err := cohort.Recv(other, one, cohort.AnySource, tag)
-		return err
-	}
+	recv := func() error { return errorOf(cohort.Recv(other, one, cohort.AnySource, tag)) }
 	between := func(first, last func() error) func() error { // a call of rank 0, and the one of the last rank
 		return func() error {
 			switch me {

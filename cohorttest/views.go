@@ -104,8 +104,7 @@ func sendColumns[T comparable](r *Rank, k kind[T], lengths ...int) {
 			}
 			must(q.Wait())
 			q = must(cohort.IsendView(c, out, next, 7))
-			_, err = cohort.RecvView(c, cohort.ViewOf(recv.data, cohort.Vector(rows-1, 1, cols)), prev, 7)
-			r.Is(err, cohort.ErrTruncate, "RecvView of a message that is too long")
+			r.Is(errorOf(cohort.RecvView(c, cohort.ViewOf(recv.data, cohort.Vector(rows-1, 1, cols)), prev, 7)), cohort.ErrTruncate, "RecvView of a message that is too long")
 			must(q.Wait())
 		}
 	}
@@ -278,7 +277,7 @@ func viewAllocations(r *Rank) {
 		}
 		anywhere, whole := cohort.ViewOf(b, cohort.Indexed(lens, displs)), cohort.ViewOf(b, row)
 		for _, views := range [][2]cohort.View[float64]{{from, to}, {anywhere, from}, {whole, from}} {
-			noAllocations(r, "SendrecvView", func() error {
+			noAllocations(r, "SendrecvView", func() error { // errorOf would allocate
 				_, err := cohort.SendrecvView(r.Comm, views[0], next, 1, views[1], prev, 1)
 				return err
 			})
@@ -392,10 +391,7 @@ func wrongViews(r *Rank) {
 		for name, err := range map[string]error{
 			"sendview": cohort.SendView(c, v.v, next, 1), "isendview": isend, "recvview": recv, "irecvview": irecv, "sendrecv": both,
 		} {
-			if r.Is(err, v.want, "%s of %s", name, what) {
-				opError(r, what, err)
-				names(r, err, name)
-			}
+			r.Is(err, v.want, "%s of %s", name, what).opError().names(name)
 		}
 		if err := errors.Join(v.v.Pack(make([]int32, 9)), v.v.Unpack(nil)); err == nil {
 			r.Errorf("Pack and Unpack of %s return no error", what)
@@ -430,8 +426,8 @@ func wrongViews(r *Rank) {
 	err := cohort.AlltoallView(d, make([]cohort.View[int32], r.Size), views)
 	if r.Rank == 0 {
 		r.Is(err, cohort.ErrBuffer, "AlltoallView with a wrong view, which this rank passed")
-	} else if ok, err := r.mismatch(d, err, "AlltoallView with a wrong view on rank 0"); ok {
-		names(r, err, "rank 0", "Alltoallv")
+	} else {
+		r.mismatch(d, err, "AlltoallView with a wrong view on rank 0").names("rank 0", "Alltoallv")
 	}
 	r.OK(d.Close())
 }

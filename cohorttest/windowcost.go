@@ -92,10 +92,7 @@ func windowAllocations(r *Rank) {
 			p[0]++
 			return err
 		}},
-		{"Remote", func() error {
-			_, err := w.Remote(last)
-			return err
-		}},
+		{"Remote", func() error { _, err := w.Remote(last); return err }},
 		{"Sync", w.Sync},
 		{"Lock", func() error {
 			g, err := w.Lock(cohort.LockExclusive, last)

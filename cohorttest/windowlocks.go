@@ -96,13 +96,11 @@ func lockDeadline(r *Rank) {
 		defer cancel()
 		begun := time.Now()
 		err := lock(w.WithContext(ctx))
-		if r.Is(err, cohort.ErrTimeout, "%s", what) {
-			opError(r, what, err)
-			names(r, err, what, rankText(last))
-			if kind == cohort.LockExclusive {
-				names(r, err, "rank 0 holds it")
-			}
+		words := []string{what, rankText(last)}
+		if kind == cohort.LockExclusive {
+			words = append(words, "rank 0 holds it")
 		}
+		r.Is(err, cohort.ErrTimeout, "%s", what).opError().names(words...)
 		if took := time.Since(begun); took > lockPatience+late {
 			r.Errorf("%s ended after %v, its deadline was %v", what, took, lockPatience)
 		}
@@ -114,16 +112,10 @@ func lockDeadline(r *Rank) {
 		}
 		r.OK(r.Comm.Barrier())
 		if r.Rank != 0 {
-			timedOut("lock", kind, func(w *cohort.Window[int64]) error {
-				_, err := w.Lock(cohort.LockExclusive, last)
-				return err
-			})
+			timedOut("lock", kind, func(w *cohort.Window[int64]) error { return errorOf(w.Lock(cohort.LockExclusive, last)) })
 		}
 		if r.Rank != 0 && kind == cohort.LockExclusive {
-			timedOut("lockall", kind, func(w *cohort.Window[int64]) error {
-				_, err := w.LockAll()
-				return err
-			})
+			timedOut("lockall", kind, func(w *cohort.Window[int64]) error { return errorOf(w.LockAll()) })
 		}
 		r.OK(r.Comm.Barrier())
 		if r.Rank != 0 && kind == cohort.LockExclusive {
@@ -200,10 +192,7 @@ func deadWithLock(kind cohort.LockKind) func(r *Rank) {
 			must(w.Lock(kind, 0))
 		}
 		r.OK(r.Comm.Barrier())
-		die(r, r.Size-1, func() error {
-			_, err := w.Lock(cohort.LockExclusive, 0)
-			return err
-		})
+		die(r, r.Size-1, func() error { return errorOf(w.Lock(cohort.LockExclusive, 0)) })
 	}
 }
 

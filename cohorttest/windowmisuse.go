@@ -1,8 +1,6 @@
 package cohorttest
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"os"
 	"strconv"
@@ -19,17 +17,11 @@ import (
 func lockMisuse(r *Rank) {
 	w := onesided[int64](r, r.Comm, 1)
 	me, n := r.Rank, r.Size
-	g, err := w.Lock(cohort.LockExclusive, me)
-	r.OK(err)
+	g := must(w.Lock(cohort.LockExclusive, me))
 	for _, kind := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
-		_, err = w.Lock(kind, me)
-		if r.Is(err, cohort.ErrWin, "a %v lock of a part that is locked", kind) {
-			opError(r, "Lock", err)
-			names(r, err, rankText(me))
-		}
+		r.Is(errorOf(w.Lock(kind, me)), cohort.ErrWin, "a %v lock of a part that is locked", kind).opError().names(rankText(me))
 	}
-	_, err = w.LockAll()
-	r.Is(err, cohort.ErrWin, "LockAll with a lock")
+	r.Is(errorOf(w.LockAll()), cohort.ErrWin, "LockAll with a lock")
 	r.OK(g.Flush())
 	r.OK(g.Unlock())
 	r.Is(g.Unlock(), cohort.ErrWin, "Unlock twice")
@@ -39,18 +31,14 @@ func lockMisuse(r *Rank) {
 	r.Is(g.Flush(), cohort.ErrWin, "Flush of a lock before this one")
 	r.OK(again.Unlock())
 	for _, rank := range []int{-1, n, math.MinInt, math.MaxInt} {
-		_, err = w.Lock(cohort.LockShared, rank)
-		r.Is(err, cohort.ErrRank, "Lock of rank %d", rank)
+		r.Is(errorOf(w.Lock(cohort.LockShared, rank)), cohort.ErrRank, "Lock of rank %d", rank)
 	}
 	for _, kind := range []cohort.LockKind{0, 3, 255} {
-		_, err = w.Lock(kind, me)
-		r.Is(err, cohort.ErrWin, "a lock of kind %d", kind)
+		r.Is(errorOf(w.Lock(kind, me)), cohort.ErrWin, "a lock of kind %d", kind)
 	}
 	all := must(w.LockAll())
-	_, err = w.LockAll()
-	r.Is(err, cohort.ErrWin, "LockAll twice")
-	_, err = w.Lock(cohort.LockShared, n-1)
-	r.Is(err, cohort.ErrWin, "Lock during LockAll")
+	r.Is(errorOf(w.LockAll()), cohort.ErrWin, "LockAll twice")
+	r.Is(errorOf(w.Lock(cohort.LockShared, n-1)), cohort.ErrWin, "Lock during LockAll")
 	r.OK(all.Unlock())
 	r.Is(all.Unlock(), cohort.ErrWin, "Unlock twice after LockAll")
 	r.Is(all.Flush(me), cohort.ErrWin, "Flush after LockAll and Unlock")
@@ -71,8 +59,7 @@ func lockMisuse(r *Rank) {
 func windowClose(r *Rank) {
 	closed := func(what string, w *cohort.Window[int64]) {
 		closed(r, what, w)
-		_, err := w.Remote(0)
-		r.Is(err, cohort.ErrClosed, "Remote after %s", what)
+		r.Is(errorOf(w.Remote(0)), cohort.ErrClosed, "Remote after %s", what)
 		if n := w.Size(r.Rank); n != 1 {
 			r.Errorf("Size after %s is %d, want 1", what, n)
 		}
@@ -85,14 +72,10 @@ func windowClose(r *Rank) {
 	r.OK(w.Fence())
 	r.OK(d.Close())
 	closed("Close of the communicator", w)
-	_, err := cohort.AllocateShared[int64](d, 1)
-	r.Is(err, cohort.ErrClosed, "AllocateShared on a closed communicator")
-	_, err = cohort.NewSharedRegion[int64](d, 1)
-	r.Is(err, cohort.ErrClosed, "NewSharedRegion on a closed communicator")
-	_, err = cohort.AllocateShared[int64](nil, 1)
-	r.Is(err, cohort.ErrComm, "AllocateShared on a nil communicator")
-	_, err = cohort.NewSharedRegion[int64](nil, 1)
-	r.Is(err, cohort.ErrComm, "NewSharedRegion on a nil communicator")
+	r.Is(errorOf(cohort.AllocateShared[int64](d, 1)), cohort.ErrClosed, "AllocateShared on a closed communicator")
+	r.Is(errorOf(cohort.NewSharedRegion[int64](d, 1)), cohort.ErrClosed, "NewSharedRegion on a closed communicator")
+	r.Is(errorOf(cohort.AllocateShared[int64](nil, 1)), cohort.ErrComm, "AllocateShared on a nil communicator")
+	r.Is(errorOf(cohort.NewSharedRegion[int64](nil, 1)), cohort.ErrComm, "NewSharedRegion on a nil communicator")
 }
 
 // closeWithLock closes a window of which one rank holds locks: that rank gets an error,
@@ -154,12 +137,9 @@ func closeWaiting(r *Rank) {
 // closeRegion uses a region after Close, and after Close of its communicator.
 func closeRegion(r *Rank) {
 	gone := func(g *cohort.SharedRegion[int32], what string) {
-		_, err := g.Slice()
-		r.Is(err, cohort.ErrClosed, "Slice after %s", what)
-		_, err = g.MutSlice()
-		r.Is(err, cohort.ErrClosed, "MutSlice after %s", what)
-		_, err = g.Range(0, 1)
-		r.Is(err, cohort.ErrClosed, "Range after %s", what)
+		r.Is(errorOf(g.Slice()), cohort.ErrClosed, "Slice after %s", what)
+		r.Is(errorOf(g.MutSlice()), cohort.ErrClosed, "MutSlice after %s", what)
+		r.Is(errorOf(g.Range(0, 1)), cohort.ErrClosed, "Range after %s", what)
 		r.Is(g.Fence(), cohort.ErrClosed, "Fence after %s", what)
 		r.Is(g.Node().Barrier(), cohort.ErrClosed, "Node().Barrier after %s", what)
 		r.OK(g.Close())
@@ -175,20 +155,11 @@ func closeRegion(r *Rank) {
 // windowArguments has all ranks pass the same wrong arguments: the communicator stays
 // usable.
 func windowArguments(r *Rank) {
-	_, err := cohort.AllocateShared[int64](r.Comm, -1)
-	if r.Is(err, cohort.ErrCount, "AllocateShared of -1") {
-		opError(r, "AllocateShared", err)
-		names(r, err, "allocateshared", "-1")
-	}
-	_, err = cohort.NewSharedRegion[int64](r.Comm, math.MinInt)
-	if r.Is(err, cohort.ErrCount, "NewSharedRegion of the least int") {
-		opError(r, "NewSharedRegion", err)
-		names(r, err, "newsharedregion")
-	}
+	r.Is(errorOf(cohort.AllocateShared[int64](r.Comm, -1)), cohort.ErrCount, "AllocateShared of -1").opError().names("allocateshared", "-1")
+	r.Is(errorOf(cohort.NewSharedRegion[int64](r.Comm, math.MinInt)), cohort.ErrCount, "NewSharedRegion of the least int").opError().names("newsharedregion")
 	w := window[int64](r, r.Comm, 1)
 	for _, rank := range []int{-1, r.Size, cohort.ProcNull, math.MinInt, math.MaxInt} {
-		_, err = w.Remote(rank)
-		r.Is(err, cohort.ErrRank, "Remote(%d)", rank)
+		r.Is(errorOf(w.Remote(rank)), cohort.ErrRank, "Remote(%d)", rank)
 	}
 	r.OK(w.Fence())
 	r.OK(w.Close())
@@ -224,18 +195,13 @@ func windowRoom(r *Rank) {
 				n = int(c.most)
 			}
 			w, err := cohort.AllocateShared[int64](r.Comm, n)
-			if what := fmt.Sprintf("a window of %s on rank %d", c.what, who); r.Is(err, cohort.ErrAlloc, "%s", what) {
-				opError(r, what, err)
-				names(r, err, append(c.words, "rank")...)
-			}
+			r.Is(err, cohort.ErrAlloc, "a window of %s on rank %d", c.what, who).opError().names(append(c.words, "rank")...)
 			if w != nil {
 				r.Errorf("AllocateShared returns a window of %s", c.what)
 			}
 		}
 		g, err := cohort.NewSharedRegion[int64](r.Comm, int(c.most))
-		if r.Is(err, cohort.ErrAlloc, "a region of %s", c.what) {
-			names(r, err, c.words...)
-		}
+		r.Is(err, cohort.ErrAlloc, "a region of %s", c.what).names(c.words...)
 		if g != nil {
 			r.Errorf("NewSharedRegion returns a region of %s", c.what)
 		}
@@ -297,93 +263,44 @@ func abandon(r *Rank, c *cohort.Comm, what string) {
 	r.OK(c.Close())
 }
 
-// oddCall is a call that one rank makes differently than the others, on a communicator with two windows. words are
-// in the text of the mismatch.
-type oddCall[W any] struct {
-	name       string
-	usual, odd func(c *cohort.Comm, w, v W) error
-	words      []string
+// twoWindows is a communicator with two windows, with which a case of oneDiffers is called.
+type twoWindows struct {
+	c    *cohort.Comm
+	w, v *cohort.Window[int64]
 }
 
-// mismatched has one rank make the odd call of each case, and checks the errors of all ranks.
-func mismatched[W any](r *Rank, open func(r *Rank, c *cohort.Comm, n int) W, cases []oddCall[W]) {
-	for i, o := range cases {
-		for _, who := range r.oddRanks(i, 0, r.Size-1) {
-			c := must(r.Comm.Dup())
-			w, v := open(r, c, 1), open(r, c, 1)
-			what := fmt.Sprintf("%s on rank %d", o.name, who)
-			call := o.usual
-			if r.Rank == who {
-				call = o.odd
-			}
-			err := call(c, w, v)
-			// A rank whose own arguments are wrong returns that error.
-			if err != errOwn && r.Is(err, cohort.ErrMismatch, "%s", what) {
-				names(r, err, o.words...)
-				if o.name != otherLength { // all lengths are compared with rank 0's
-					names(r, err, rankText(who))
-				}
-				opError(r, what, err)
-			}
-			abandon(r, c, what)
-		}
-	}
-}
-
-const otherLength = "a region of another length"
-
-// mismatchedWindows has one rank make another window call than the others.
+// mismatchedWindows has one rank make another window call than the others. All of them wait for each other.
 func mismatchedWindows(r *Rank) {
-	type shared = *cohort.Window[int64]
-	fence := func(_ *cohort.Comm, w, _ shared) error { return w.Fence() }
-	allocate := func(c *cohort.Comm, _, _ shared) error {
-		_, err := cohort.AllocateShared[int64](c, 3)
-		return err
+	type odd = oddCall[twoWindows]
+	fence := func(x twoWindows) error { return x.w.Fence() }
+	barrier := func(x twoWindows) error { return x.c.Barrier() }
+	allocate := func(x twoWindows) error { return errorOf(cohort.AllocateShared[int64](x.c, 3)) }
+	region := func(n int) func(x twoWindows) error {
+		return func(x twoWindows) error { return errorOf(cohort.NewSharedRegion[int64](x.c, n)) }
 	}
-	region := func(n int) func(c *cohort.Comm, _, _ shared) error {
-		return func(c *cohort.Comm, _, _ shared) error {
-			_, err := cohort.NewSharedRegion[int64](c, n)
-			return err
-		}
+	open := func() (twoWindows, *cohort.Comm) {
+		c := must(r.Comm.Dup())
+		return twoWindows{c, window[int64](r, c, 1), window[int64](r, c, 1)}, c
 	}
-	barrier := func(c *cohort.Comm, _, _ shared) error { return c.Barrier() }
-	mismatched(r, window[int64], []oddCall[shared]{
-		{"Barrier and Fence", fence, barrier, []string{"Fence", "called Barrier"}},
-		{"the Fence of another window", fence, func(_ *cohort.Comm, _, v shared) error { return v.Fence() },
+	oneDiffers(r, true, open,
+		odd{"Barrier and Fence", fence, barrier, []string{"Fence", "called Barrier"}},
+		odd{"the Fence of another window", fence, func(x twoWindows) error { return x.v.Fence() },
 			[]string{"Fence(window 1)", "Fence(window 2)"}},
-		{"Barrier and AllocateShared", allocate, barrier, []string{"AllocateShared of int64", "called Barrier"}},
-		{"another type", allocate, func(c *cohort.Comm, _, _ shared) error {
-			_, err := cohort.AllocateShared[float64](c, 3)
-			return err
-		}, []string{"AllocateShared of int64", "AllocateShared of float64"}},
-		{"a type that has pointers", allocate, func(c *cohort.Comm, _, _ shared) error {
-			_, err := cohort.AllocateShared[*int64](c, 3)
-			return isInstead(err, cohort.ErrType)
+		odd{"Barrier and AllocateShared", allocate, barrier, []string{"AllocateShared of int64", "called Barrier"}},
+		odd{"another type", allocate, func(x twoWindows) error { return errorOf(cohort.AllocateShared[float64](x.c, 3)) },
+			[]string{"AllocateShared of int64", "AllocateShared of float64"}},
+		odd{"a type that has pointers", allocate, func(x twoWindows) error {
+			return isInstead(errorOf(cohort.AllocateShared[*int64](x.c, 3)), cohort.ErrType)
 		}, []string{"AllocateShared of int64"}},
-		{"a negative length", allocate, func(c *cohort.Comm, _, _ shared) error {
-			_, err := cohort.AllocateShared[int64](c, -3)
-			return isInstead(err, cohort.ErrCount)
+		odd{"a negative length", allocate, func(x twoWindows) error {
+			return isInstead(errorOf(cohort.AllocateShared[int64](x.c, -3)), cohort.ErrCount)
 		}, []string{"AllocateShared of int64"}},
-		{"NewWindow", allocate, func(c *cohort.Comm, _, _ shared) error {
-			_, err := cohort.NewWindow[int64](c, 3)
-			return err
-		}, []string{"AllocateShared of int64"}},
-		{"a region", allocate, region(3), []string{"AllocateShared of int64", "NewSharedRegion of int64"}},
-		{otherLength, region(3), region(4), []string{"NewSharedRegion of int64", "with n = 3", "with n = 4", "rank 0"}},
-		{"a region of another type", region(3), func(c *cohort.Comm, _, _ shared) error {
-			_, err := cohort.NewSharedRegion[int32](c, 3)
-			return err
-		}, []string{"NewSharedRegion of int64", "NewSharedRegion of int32"}},
-	})
-}
-
-// errOwn stands for the error of a rank whose own arguments were wrong.
-var errOwn = errors.New("this rank's argument error")
-
-// isInstead returns errOwn if err wraps want, and err otherwise.
-func isInstead(err, want error) error {
-	if errors.Is(err, want) {
-		return errOwn
-	}
-	return err
+		odd{"NewWindow", allocate, func(x twoWindows) error { return errorOf(cohort.NewWindow[int64](x.c, 3)) },
+			[]string{"AllocateShared of int64"}},
+		odd{"a region", allocate, region(3), []string{"AllocateShared of int64", "NewSharedRegion of int64"}},
+		// All lengths are compared with that of rank 0.
+		odd{"a region of another length", region(3), region(4), []string{"NewSharedRegion of int64", "with n = 3", "with n = 4", "rank 0"}},
+		odd{"a region of another type", region(3), func(x twoWindows) error { return errorOf(cohort.NewSharedRegion[int32](x.c, 3)) },
+			[]string{"NewSharedRegion of int64", "NewSharedRegion of int32"}},
+	)
 }

@@ -1,7 +1,6 @@
 package cohorttest
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/cohort-hpc/cohort"
@@ -369,8 +368,7 @@ func region(r *Rank) {
 		return f(n*owner/node.Size() + i)
 	})
 	for _, bad := range [][2]int{{-1, 2}, {2, 1}, {0, n + 1}, {n + 1, n + 1}, {math.MinInt, math.MaxInt}} {
-		_, err := g.Range(bad[0], bad[1])
-		r.Is(err, cohort.ErrBuffer, "Range(%d, %d)", bad[0], bad[1])
+		r.Is(errorOf(g.Range(bad[0], bad[1])), cohort.ErrBuffer, "Range(%d, %d)", bad[0], bad[1])
 	}
 	empty, err := g.Range(n, n)
 	if err != nil || len(empty) != 0 {
@@ -406,5 +404,3 @@ func regionsOfSplits(r *Rank) {
 	r.OK(g.Close())
 	r.OK(c.Close())
 }
-
-func rankText(rank int) string { return fmt.Sprintf("rank %d", rank) }

@@ -64,9 +64,17 @@ func isTest(f *ast.FuncDecl) bool {
 }
 
 // scenarioNames returns the names of the scenarios in a file of cohorttest: values
-// with a name and a body, and collectives: a name and whether there is a root.
+// with a name and a body, and collectives: a name and whether there is a root, or a
+// call of all or rooted with a name.
 func scenarioNames(file *ast.File) (names []string) {
 	ast.Inspect(file, func(n ast.Node) bool {
+		if c, ok := n.(*ast.CallExpr); ok && len(c.Args) > 0 {
+			f, _ := c.Fun.(*ast.Ident)
+			if text, ok := c.Args[0].(*ast.BasicLit); ok && f != nil && (f.Name == "all" || f.Name == "rooted") {
+				name, _ := strconv.Unquote(text.Value)
+				names = append(names, name)
+			}
+		}
 		l, ok := n.(*ast.CompositeLit)
 		if !ok {
 			return true

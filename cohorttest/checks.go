@@ -1,0 +1,105 @@
+package cohorttest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Short ways to make a call and to check what it returns.
+
+// must returns what a call returns if it has no error. Otherwise it stops the scenario on this rank, as OK does. The
+// watchdog does not see it: a scenario that takes long calls OK or Is too.
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(stop{err})
+	}
+	return x
+}
+
+// must2 is must for a call with two results.
+func must2[S, T any](x S, y T, err error) (S, T) {
+	if err != nil {
+		panic(stop{err})
+	}
+	return x, y
+}
+
+// errorOf returns the error of a call, which is its last result.
+func errorOf(results ...any) error {
+	err, _ := results[len(results)-1].(error)
+	return err
+}
+
+// wait returns the error of a nonblocking call, which the call itself or Wait returns.
+func wait(q *cohort.Request, err error) error {
+	if err == nil {
+		_, err = q.Wait()
+	}
+	return err
+}
+
+// runOnce runs a persistent operation once, and closes it.
+func runOnce(p *cohort.Persistent, err error) error {
+	if err == nil {
+		err = p.Start()
+	}
+	if err == nil {
+		_, err = p.Wait()
+	}
+	return errors.Join(err, p.Close())
+}
+
+// checked is an error that Is has checked. If it was the right one, the methods check more of it.
+type checked struct {
+	r    *Rank
+	err  error
+	what string
+	ok   bool
+}
+
+// names checks that the error's text contains all the given words.
+func (c checked) names(words ...string) checked {
+	for _, w := range words {
+		if c.ok && !strings.Contains(strings.ToLower(c.err.Error()), strings.ToLower(w)) {
+			c.r.Errorf("%s: the error does not name %q: %v", c.what, w, c.err)
+		}
+	}
+	return c
+}
+
+// opError checks that the error is an OpError that names the operation and the rank.
+func (c checked) opError() checked {
+	var op *cohort.OpError
+	switch {
+	case !c.ok:
+	case !errors.As(c.err, &op):
+		c.r.Errorf("%s: the error %v is no OpError", c.what, c.err)
+	case op.Rank != c.r.Rank || op.Op == "":
+		c.r.Errorf("%s: OpError of rank %d, operation %q", c.what, op.Rank, op.Op)
+	}
+	return c
+}
+
+func rankText(rank int) string { return fmt.Sprintf("rank %d", rank) }
+
+// same checks the elements of what a call has returned or received.
+func same[T comparable](r *Rank, got []T, want func(i int) T, what string, args ...any) {
+	for i, x := range got {
+		if w := want(i); x != w {
+			r.Errorf("%s: element %d of %d is %v, want %v", fmt.Sprintf(what, args...), i, len(got), x, w)
+			return
+		}
+	}
+}
+
+// filled returns n elements.
+func filled[T any](n int, elem func(i int) T) []T {
+	s := make([]T, n)
+	for i := range s {
+		s[i] = elem(i)
+	}
+	return s
+}
