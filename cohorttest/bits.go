@@ -36,10 +36,7 @@ func bitsOf[T floating](r *Rank, digest func([]byte) (int, error), elem func(flo
 		// Each rank has another seed.
 		rng := seeded(fmt.Sprintf("bits of rank %d", r.Rank), m)
 		block := (m + n - 1) / n
-		send := make([]T, block*n)
-		for i := range send {
-			send[i] = elem(math.Ldexp(rng.Float64()-0.5, rng.IntN(60)-30))
-		}
+		send := filled(block*n, func(i int) T { return elem(math.Ldexp(rng.Float64()-0.5, rng.IntN(60)-30)) })
 		want, recv := make([]T, len(send)), make([]T, len(send))
 		part := make([]T, block)
 		r.OK(cohort.Allreduce(c, send, want, cohort.Sum))

@@ -248,22 +248,9 @@ func barriers(r *Rank) {
 	c := r.Comm
 	const left = 1
 	wait := map[form]func() error{
-		blocking: c.Barrier,
-		nonblocking: func() error {
-			req, err := c.Ibarrier()
-			if err == nil {
-				_, err = req.Wait()
-			}
-			return err
-		},
-		persistent: func() error {
-			p := must(c.BarrierInit())
-			r.OK(p.Start())
-			if _, err := p.Wait(); err != nil {
-				return err
-			}
-			return p.Close()
-		},
+		blocking:    c.Barrier,
+		nonblocking: func() error { return wait(c.Ibarrier()) },
+		persistent:  func() error { return runOnce(c.BarrierInit()) },
 	}
 	for late := range r.Size {
 		for _, form := range forms {
@@ -287,36 +274,39 @@ func barriers(r *Rank) {
 	}
 }
 
-// nilBuffers passes nil for all buffers of every collective, which then moves no elements.
+// nilBuffers passes nil for all buffers of every collective, and empty ones. They move no elements.
 func nilBuffers(r *Rank) {
 	c, sum := r.Comm, cohort.Sum
-	var none []float32
 	counts := make([]int, r.Size)
 	next, prev := r.ring()
-	for root := range r.Size {
-		r.OK(cohort.Bcast(c, none, root))
-		r.OK(cohort.Gather(c, none, none, root))
-		r.OK(cohort.Gatherv(c, none, none, counts, counts, root))
-		r.OK(cohort.Scatter(c, none, none, root))
-		r.OK(cohort.Scatterv(c, none, counts, counts, none, root))
-		r.OK(cohort.Reduce(c, none, none, sum, root))
-	}
-	r.OK(cohort.Allgather(c, none, none))
-	r.OK(cohort.Allgatherv(c, none, none, counts, counts))
-	r.OK(cohort.Alltoall(c, none, none))
-	r.OK(cohort.Alltoallv(c, none, counts, counts, none, counts, counts))
-	r.OK(cohort.Allreduce(c, none, none, sum))
-	r.OK(cohort.ReduceScatterBlock(c, none, none, sum))
-	r.OK(cohort.ReduceScatter(c, none, none, counts, sum))
-	r.OK(cohort.Scan(c, none, none, sum))
-	r.OK(cohort.Exscan(c, none, none, sum))
-	must(cohort.Sendrecv(c, none, next, 1, none, prev, 1))
-	if got, from := must2(cohort.AlltoallvAlloc(c, none, counts)); len(got) > 0 || !slices.Equal(from, counts) {
-		r.Errorf("AlltoallvAlloc of nothing: %v with counts %v", got, from)
-	}
 	g := must(c.CartCreate([]int{r.Size}, []bool{false}, false))
-	r.OK(cohort.NeighborAllgather(g, none, none))
-	r.OK(cohort.NeighborAlltoall(g, none, none))
-	r.OK(cohort.NeighborAlltoallv(g, none, []int{0, 0}, []int{0, 0}, none, []int{0, 0}, []int{0, 0}))
+	for _, b := range [][]float64{nil, {}} {
+		for root := range r.Size {
+			r.OK(cohort.Bcast(c, b, root))
+			r.OK(cohort.Gather(c, b, b, root))
+			r.OK(cohort.Gatherv(c, b, b, counts, counts, root))
+			r.OK(cohort.Scatter(c, b, b, root))
+			r.OK(cohort.Scatterv(c, b, counts, counts, b, root))
+			r.OK(cohort.Reduce(c, b, b, sum, root))
+		}
+		r.OK(cohort.Allgather(c, b, b))
+		r.OK(cohort.Allgatherv(c, b, b, counts, counts))
+		r.OK(cohort.Alltoall(c, b, b))
+		r.OK(cohort.Alltoallv(c, b, counts, counts, b, counts, counts))
+		r.OK(cohort.Allreduce(c, b, b, sum))
+		r.OK(cohort.ReduceScatterBlock(c, b, b, sum))
+		r.OK(cohort.ReduceScatter(c, b, b, counts, sum))
+		r.OK(cohort.Scan(c, b, b, sum))
+		r.OK(cohort.Exscan(c, b, b, sum))
+		if st := must(cohort.Sendrecv(c, b, next, 1, b, prev, 1)); st.Bytes() != 0 || cohort.Count[float64](st) != 0 || st.Source != prev {
+			r.Errorf("Sendrecv of nothing: %v", st)
+		}
+		if got, from := must2(cohort.AlltoallvAlloc(c, b, counts)); len(got) > 0 || !slices.Equal(from, counts) {
+			r.Errorf("AlltoallvAlloc of nothing: %v with counts %v", got, from)
+		}
+		r.OK(cohort.NeighborAllgather(g, b, b))
+		r.OK(cohort.NeighborAlltoall(g, b, b))
+		r.OK(cohort.NeighborAlltoallv(g, b, []int{0, 0}, []int{0, 0}, b, []int{0, 0}, []int{0, 0}))
+	}
 	r.OK(g.Close())
 }

@@ -27,10 +27,7 @@ func countScenarios() []scenario {
 func unknownCounts[T comparable](r *Rank, k kind[T], m int) {
 	seed := m + 1
 	block := func(rank, n int) []T { // the first n elements of what a rank contributes
-		s := make([]T, n)
-		for i := range s {
-			s[i] = k.elem(value(seed, rank, i))
-		}
+		s := filled(n, func(i int) T { return k.elem(value(seed, rank, i)) })
 		return s
 	}
 	same := func(what string, got, want []T, counts, wantCounts []int) {

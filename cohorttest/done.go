@@ -57,10 +57,7 @@ func doneInSelect(r *Rank) {
 		}
 		r.OK(c.Barrier())
 		for i := range sends {
-			msg := make([]int32, m)
-			for j := range msg {
-				msg[j] = int32(100*r.Rank + i)
-			}
+			msg := filled(m, func(j int) int32 { return int32(100*r.Rank + i) })
 			sends[i] = must(cohort.Issend(c, msg, next, i))
 		}
 		for range recvs {

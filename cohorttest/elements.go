@@ -222,10 +222,4 @@ func forwards(counts []int) (displs []int, n int) {
 	return displs, n
 }
 
-func each(n int, f func(i int) int) []int {
-	s := make([]int, n)
-	for i := range s {
-		s[i] = f(i)
-	}
-	return s
-}
+func each(n int, f func(i int) int) []int { return filled(n, f) }

@@ -16,37 +16,14 @@ import (
 func faultScenarios() []scenario {
 	first := func(rank, _ int) bool { return rank == 0 }
 	last := func(rank, size int) bool { return rank == size-1 }
-	return []scenario{
-		{name: "faults/dead-in-collective", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
-			die(r, r.Size-1, func() error { return r.World.Barrier() })
-		}},
+	test := func(_ *Rank, q *cohort.Request) error { return errorOf(q.Test()) }
+	all := []scenario{
 		{name: "faults/dead-first-rank", sizes: atLeast(2), alone: true, lost: first, body: func(r *Rank) {
 			die(r, 0, func() error {
 				buf := make([]float64, long)
 				return cohort.Allreduce(r.World, buf, buf, cohort.Sum)
 			})
 		}},
-		{name: "faults/dead-in-nonblocking", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
-			die(r, r.Size-1, func() error {
-				buf := make([]float64, 100)
-				req, err := cohort.Iallreduce(r.World, buf, buf, cohort.Sum)
-				if err == nil {
-					_, err = req.Wait()
-				}
-				return err
-			})
-		}},
-		{name: "faults/dead-in-receive", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
-			die(r, r.Size-1, func() error { return errorOf(cohort.Recv(r.World, make([]int32, 1), r.Size-1, 5)) })
-		}},
-		{name: "faults/dead-in-any-source", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
-			die(r, r.Size-1, func() error { return errorOf(cohort.Recv(r.World, make([]int32, 1), cohort.AnySource, 5)) })
-		}},
-		{name: "faults/dead-in-long-send", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
-			die(r, r.Size-1, func() error { return cohort.Send(r.World, make([]float64, 1<<20), r.Size-1, 5) })
-		}},
-		{name: "faults/dead-receiver-of-view", sizes: atLeast(2), alone: true, lost: last, body: deadInView(true)},
-		{name: "faults/dead-sender-of-view", sizes: atLeast(2), alone: true, lost: last, body: deadInView(false)},
 		{name: "faults/dead-in-derived", sizes: atLeast(3), alone: true, lost: last, body: func(r *Rank) {
 			// The survivors wait in a communicator that the dead rank is not a member
 			// of. Their operations end all the same: the ranks that they wait for may
@@ -54,55 +31,73 @@ func faultScenarios() []scenario {
 			c := must(r.World.Split(r.Rank/(r.Size-1), 0))
 			die(r, r.Size-1, func() error { return errorOf(cohort.Recv(c, make([]int32, 1), cohort.AnySource, 5)) })
 		}},
-		{name: "faults/dead-with-lock", sizes: atLeast(2), alone: true, lost: last, body: deadWithLock(cohort.LockExclusive)},
-		{name: "faults/dead-with-shared-lock", sizes: atLeast(2), alone: true, lost: last, body: deadWithLock(cohort.LockShared)},
-		{name: "faults/dead-in-fence", sizes: atLeast(2), alone: true, lost: last, body: deadBefore(
-			func(_ *Rank, w *cohort.Window[int64]) error { return w.Fence() })},
-		{name: "faults/dead-in-allocation", sizes: atLeast(2), alone: true, lost: last, body: deadBefore(
-			func(r *Rank, _ *cohort.Window[int64]) error {
-				return errorOf(cohort.AllocateShared[int64](r.World, 1000))
-			})},
-		{name: "faults/dead-target", sizes: atLeast(2), alone: true, lost: last, body: deadBefore(
-			func(r *Rank, w *cohort.Window[int64]) (err error) {
-				for err == nil { // its memory may be there for a while
-					_, err = w.FetchAndOp(1, r.Size-1, 0, cohort.Sum)
-				}
-				return err
-			})},
-		{name: "faults/dead-between-tests", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
-			func(_ *Rank, q *cohort.Request) error { _, _, err := q.Test(); return err })},
-		{name: "faults/dead-between-collective-tests", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
-			if r.Rank == r.Size-1 {
-				deadBetween(nil)(r)
-			}
-			q := must(cohort.Iallreduce(r.World, make([]float64, 100), make([]float64, 100), cohort.Sum))
-			deadBetween(func(*Rank, *cohort.Request) error { _, _, err := q.Test(); return err })(r)
-		}},
-		{name: "faults/dead-between-probes", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
-			func(r *Rank, _ *cohort.Request) error { _, _, err := r.World.Iprobe(r.Size-1, 8); return err })},
-		{name: "faults/dead-between-selects", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
-			func(_ *Rank, q *cohort.Request) error {
-				<-q.Done()
-				return errorOf(q.Wait())
-			})},
-		{name: "faults/dead-between-lists", sizes: atLeast(2), alone: true, lost: last, body: deadBetween(
-			func(r *Rank, q *cohort.Request) error {
-				if len(r.World.Lost()) == 0 {
-					return nil
-				}
-				return errorOf(q.Wait())
-			})},
-		{name: "faults/dead-onesided-origin", sizes: atLeast(2), alone: true, lost: last, body: deadOrigin},
-		{name: "faults/dead-out-of-memory", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
-			dieBy(r, r.Size-1, outOfMemory, func() error { return r.World.Barrier() })
-		}},
-		{name: "faults/failed-rank", sizes: atLeast(2), alone: true, lost: last, body: failedRank},
 		{name: "faults/abort", sizes: atLeast(2), alone: true, lost: first, status: abortStatus, body: abort},
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
 		{name: "faults/stopped", sizes: atLeast(2), body: stopped},
 		{name: "faults/spinning", sizes: atLeast(2), body: spinning},
 		{name: "faults/computing", sizes: atLeast(2), body: computing},
 	}
+	for _, s := range []struct { // scenarios that lose the last rank
+		name string
+		body func(r *Rank)
+	}{
+		{"dead-in-collective", dead(func(r *Rank) error { return r.World.Barrier() })},
+		{"dead-in-nonblocking", dead(func(r *Rank) error {
+			buf := make([]float64, 100)
+			return wait(cohort.Iallreduce(r.World, buf, buf, cohort.Sum))
+		})},
+		{"dead-in-receive", dead(func(r *Rank) error { return errorOf(cohort.Recv(r.World, make([]int32, 1), r.Size-1, 5)) })},
+		{"dead-in-any-source", dead(func(r *Rank) error {
+			return errorOf(cohort.Recv(r.World, make([]int32, 1), cohort.AnySource, 5))
+		})},
+		{"dead-in-long-send", dead(func(r *Rank) error { return cohort.Send(r.World, make([]float64, 1<<20), r.Size-1, 5) })},
+		{"dead-receiver-of-view", deadInView(true)},
+		{"dead-sender-of-view", deadInView(false)},
+		{"dead-with-lock", deadWithLock(cohort.LockExclusive)},
+		{"dead-with-shared-lock", deadWithLock(cohort.LockShared)},
+		{"dead-in-fence", deadBefore(func(_ *Rank, w *cohort.Window[int64]) error { return w.Fence() })},
+		{"dead-in-allocation", deadBefore(func(r *Rank, _ *cohort.Window[int64]) error {
+			return errorOf(cohort.AllocateShared[int64](r.World, 1000))
+		})},
+		{"dead-target", deadBefore(func(r *Rank, w *cohort.Window[int64]) (err error) {
+			for err == nil { // its memory may be there for a while
+				_, err = w.FetchAndOp(1, r.Size-1, 0, cohort.Sum)
+			}
+			return err
+		})},
+		{"dead-between-tests", deadBetween(test)},
+		{"dead-between-collective-tests", func(r *Rank) {
+			if r.Rank == r.Size-1 {
+				deadBetween(nil)(r)
+			}
+			q := must(cohort.Iallreduce(r.World, make([]float64, 100), make([]float64, 100), cohort.Sum))
+			deadBetween(func(r *Rank, _ *cohort.Request) error { return test(r, q) })(r)
+		}},
+		{"dead-between-probes", deadBetween(func(r *Rank, _ *cohort.Request) error { return errorOf(r.World.Iprobe(r.Size-1, 8)) })},
+		{"dead-between-selects", deadBetween(func(_ *Rank, q *cohort.Request) error {
+			<-q.Done()
+			return errorOf(q.Wait())
+		})},
+		{"dead-between-lists", deadBetween(func(r *Rank, q *cohort.Request) error {
+			if len(r.World.Lost()) == 0 {
+				return nil
+			}
+			return errorOf(q.Wait())
+		})},
+		{"dead-onesided-origin", deadOrigin},
+		{"dead-out-of-memory", func(r *Rank) {
+			dieBy(r, r.Size-1, outOfMemory, func() error { return r.World.Barrier() })
+		}},
+		{"failed-rank", failedRank},
+	} {
+		all = append(all, scenario{name: "faults/" + s.name, sizes: atLeast(2), alone: true, lost: last, body: s.body})
+	}
+	return all
+}
+
+// dead has the last rank die while the others are in an operation that needs it.
+func dead(op func(r *Rank) error) func(r *Rank) {
+	return func(r *Rank) { die(r, r.Size-1, func() error { return op(r) }) }
 }
 
 // die has one rank die while the others are in an operation that needs it, or about to

@@ -147,12 +147,7 @@ func fileBlocks(r *Rank) {
 	l := cohort.Indexed(lens, displs)
 	check := func(what string) {
 		r.OK(file.ReadView(f, got, 0, l))
-		for k, x := range got {
-			if want := elem(k%rows, sizes[1]-1-k/rows); x != want {
-				r.Errorf("%s: element %d is %v, want %v", what, k, x, want)
-				break
-			}
-		}
+		same(r, got, func(k int) packed { return elem(k%rows, sizes[1]-1-k/rows) }, "%s", what)
 		clear(got)
 	}
 	check("columns of blocks")
@@ -178,12 +173,7 @@ func fileShared(r *Rank) {
 		r.content("the same bytes from all ranks", want)
 		got := make([]byte, l.Len())
 		r.OK(file.ReadView(f, got, 1, l))
-		for i, x := range got {
-			if x != want[1+3*i] {
-				r.Errorf("byte %d is %d, want %d", 1+3*i, x, want[1+3*i])
-				break
-			}
-		}
+		same(r, got, func(i int) byte { return want[1+3*i] }, "every third byte")
 	}
 	if n, err := f.ReadAt(want[:10], 7); n != 10 || err != nil || !bytes.Equal(want[:10], pattern(7, 10)) {
 		r.Errorf("ReadAt: %d, %v, %v", n, err, want[:10])
@@ -193,11 +183,7 @@ func fileShared(r *Rank) {
 	r.OK(r.Comm.Barrier())
 	all := make([]byte, r.Size)
 	must(f.ReadAt(all, 0))
-	for i, x := range all {
-		if int(x) != i {
-			r.Errorf("after WriteAt of all ranks byte %d is %d", i, x)
-		}
-	}
+	same(r, all, func(i int) byte { return byte(i) }, "WriteAt of all ranks")
 	r.OK(f.Close())
 }
 
@@ -314,12 +300,7 @@ func fileNpy(r *Rank) {
 	all := make([]complex64, 3*sizes[1])
 	k := r.Rank % 5
 	r.OK(file.ReadNpy(f, all, []int{3, sizes[1], 1}, []int{0, 0, k}))
-	for at, x := range all {
-		if want := elem(at/sizes[1], at%sizes[1], k); x != want {
-			r.Errorf("element %d is %v, want %v", at, x, want)
-			break
-		}
-	}
+	same(r, all, func(at int) complex64 { return elem(at/sizes[1], at%sizes[1], k) }, "ReadNpy")
 	r.OK(r.Comm.Barrier()) // all have read
 	for _, empty := range [][]int{{0}, {0, 3}, {2, 0, 4}} {
 		starts := make([]int, len(empty))

@@ -63,12 +63,7 @@ func ineighborOrder(r *Rank) {
 				} else if i%4 <= 1 {
 					first += int64(side * m) // the first block sent is the first received
 				}
-				for j, x := range recv[i][side*m : side*m+m] {
-					if x != first+int64(j) {
-						r.Errorf("call %d of %d elements: element %d from rank %d is %#x, want %#x", i, m, j, from, x, first+int64(j))
-						break
-					}
-				}
+				same(r, recv[i][side*m:side*m+m], func(j int) int64 { return first + int64(j) }, "call %d of %d elements, from rank %d", i, m, from)
 			}
 		}
 	}
@@ -120,10 +115,7 @@ func neighborRestarts(r *Rank) {
 func manyNeighbors(r *Rank) {
 	const each = 300
 	edges := func(rank int, salt uint64) []int { // each rank, again and again, in a random order
-		all := make([]int, each)
-		for i := range all {
-			all[i] = i % r.Size
-		}
+		all := filled(each, func(i int) int { return i % r.Size })
 		// The numbers of edges between two ranks are equal in both directions.
 		for i := each - each%r.Size; i < each; i++ {
 			all[i] = rank

@@ -66,10 +66,7 @@ func putGet[T comparable](r *Rank, k kind[T]) {
 		part := func(rank int) int { return n*r.Size + rank } // the last elements are nobody's
 		w := onesided[T](r, r.Comm, part(r.Rank))
 		for to := range r.Size {
-			b := make([]T, n)
-			for i := range b {
-				b[i] = k.elem(value(r.Rank, to, i))
-			}
+			b := filled(n, func(i int) T { return k.elem(value(r.Rank, to, i)) })
 			r.OK(w.Put(b, to, n*r.Rank))
 			clear(b) // it can be used again
 		}
@@ -316,10 +313,7 @@ func onesidedFlush(r *Rank) {
 	w := onesided[int64](r, r.Comm, n)
 	next, prev := r.ring()
 	for round := range 5 {
-		buf := make([]int64, n)
-		for i := range buf {
-			buf[i] = int64(round*n + i)
-		}
+		buf := filled(n, func(i int) int64 { return int64(round*n + i) })
 		r.OK(w.Put(buf, next, 0))
 		r.OK(w.Accumulate([]int64{1, 2}, next, 7, cohort.Sum))
 		if round%2 == 0 {
@@ -374,10 +368,7 @@ func onesidedRequests(r *Rank) {
 	out := make([][]int32, r.Size)
 	var reqs []*cohort.Request
 	for to := range r.Size {
-		out[to] = make([]int32, n)
-		for i := range out[to] {
-			out[to][i] = int32(value(r.Rank, to, i))
-		}
+		out[to] = filled(n, func(i int) int32 { return int32(value(r.Rank, to, i)) })
 		req := must(w.Rput(out[to], to, n*r.Rank))
 		reqs = append(reqs, req)
 	}

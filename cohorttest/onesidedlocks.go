@@ -76,10 +76,7 @@ func onesidedRandom(r *Rank) {
 		rounds = 8
 	}
 	w := onesided[int64](r, r.Comm, blocks*length)
-	model := make([][]int64, r.Size)
-	for i := range model {
-		model[i] = make([]int64, blocks*length)
-	}
+	model := filled(r.Size, func(i int) []int64 { return make([]int64, blocks*length) })
 	rng := seeded("onesided/random", r.Size)
 	for round := range rounds {
 		var owner [blocks]int // r.Size: all

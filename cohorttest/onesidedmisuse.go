@@ -15,10 +15,7 @@ func onesidedArguments(r *Rank) {
 	n := func(rank int) int { return 10 + rank }
 	w := onesided[int32](r, r.Comm, n(r.Rank))
 	last := r.Size - 1
-	buf := make([]int32, 4)
-	for i := range buf {
-		buf[i] = -1
-	}
+	buf := filled(4, func(i int) int32 { return -1 })
 	calls := []struct {
 		what string
 		call func(rank, disp int) error
@@ -57,11 +54,7 @@ func onesidedArguments(r *Rank) {
 
 	r.OK(w.Fence())
 	mine := must(w.Local())
-	for i, x := range mine {
-		if x != 0 {
-			r.Errorf("element %d is %d after wrong calls", i, x)
-		}
-	}
+	same(r, mine, func(int) int32 { return 0 }, "after wrong calls")
 	r.OK(w.GetAccumulate(buf, buf, r.Rank, 0, cohort.Sum)) // in place
 	if buf[0] != 0 || mine[0] != -1 {
 		r.Errorf("GetAccumulate in place returned %d and left %d", buf[0], mine[0])

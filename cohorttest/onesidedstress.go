@@ -62,12 +62,7 @@ func onesidedDeadlines(r *Rank) {
 	for from := range r.Size {
 		got := make([]int64, 2*n)
 		r.OK(w.Get(got, from, 0))
-		for i, x := range got {
-			if x != int64(from)<<32+int64(i) {
-				r.Errorf("element %d of rank %d is %#x after accesses that change nothing", i, from, x)
-				break
-			}
-		}
+		same(r, got, func(i int) int64 { return int64(from)<<32 + int64(i) }, "rank %d's part after accesses that change nothing", from)
 	}
 	r.OK(w.Close())
 }

@@ -37,10 +37,7 @@ func p2pOrder(r *Rank) {
 		}
 		var sends []*cohort.Request
 		for i, n := range lens {
-			msg := make([]int32, n)
-			for j := range msg {
-				msg[j] = int32(i*100000 + j)
-			}
+			msg := filled(n, func(j int) int32 { return int32(i*100000 + j) })
 			req := must(cohort.Isend(c, msg, next, 9))
 			sends = append(sends, req)
 		}
@@ -135,20 +132,12 @@ func allToAllUnordered(r *Rank) {
 				from, to := (r.Rank+i)%n, (r.Rank+n-i)%n
 				req := must(cohort.Irecv(c, recv[from*m:(from+1)*m], from, round))
 				reqs = append(reqs, req)
-				msg := make([]int32, m)
-				for j := range msg {
-					msg[j] = int32(r.Rank*1000 + to)
-				}
+				msg := filled(m, func(j int) int32 { return int32(r.Rank*1000 + to) })
 				req = must(cohort.Isend(c, msg, to, round))
 				reqs = append(reqs, req)
 			}
 			r.OK(cohort.WaitAll(reqs...))
-			for i, x := range recv {
-				if want := int32(i/m*1000 + r.Rank); x != want {
-					r.Errorf("round %d: element %d from rank %d is %d, want %d", round, i%m, i/m, x, want)
-					break
-				}
-			}
+			same(r, recv, func(i int) int32 { return int32(i/m*1000 + r.Rank) }, "round %d, blocks of %d", round, m)
 		}
 	}
 }
@@ -170,10 +159,7 @@ func goroutines(r *Rank) {
 			buf := make([]int64, 2000)
 			for k := range rounds {
 				m := 1 + k%3*900
-				send := make([]int64, m)
-				for i := range send {
-					send[i] = int64(r.Rank*1000000 + w*1000 + k)
-				}
+				send := filled(m, func(i int) int64 { return int64(r.Rank*1000000 + w*1000 + k) })
 				var st cohort.Status
 				var err error
 				if k%2 == 0 {

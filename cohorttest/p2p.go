@@ -209,10 +209,7 @@ func truncate(r *Rank, m, room int, posted, anySource, anyTag bool) {
 	}
 	what := fmt.Sprintf("%d bytes into %d, posted before %v, source %d, tag %d", m, room, posted, source, tag)
 	recv, want := newBuffer(uint8s, room), newBuffer(uint8s, room)
-	send := make([]uint8, m)
-	for i := range send {
-		send[i] = uint8s.elem(value(m, r.Rank, i))
-	}
+	send := filled(m, func(i int) uint8 { return uint8s.elem(value(m, r.Rank, i)) })
 	for i := range want.data {
 		want.data[i] = uint8s.elem(value(m, prev, i))
 	}
@@ -392,12 +389,7 @@ func p2pPersistent(r *Rank) {
 			if st.Source != prev || st.Tag != 6 || cohort.Count[int32](st) != m {
 				r.Errorf("%d elements, round %d: status %+v", m, k, st)
 			}
-			for i, x := range recv {
-				if want := int32(prev*10000 + k*100 + i%100); x != want {
-					r.Errorf("%d elements, round %d: element %d is %d, want %d", m, k, i, x, want)
-					break
-				}
-			}
+			same(r, recv, func(i int) int32 { return int32(prev*10000 + k*100 + i%100) }, "%d elements, round %d", m, k)
 		}
 		r.OK(s.Close())
 		r.OK(p.Close())

@@ -157,10 +157,7 @@ func allocAny(r *Rank) {
 	c, n := r.Comm, r.Size
 	var reqs []*cohort.Request
 	for to := range n {
-		msg := make([]float32, r.Rank*300+to)
-		for i := range msg {
-			msg[i] = float32(r.Rank + i)
-		}
+		msg := filled(r.Rank*300+to, func(i int) float32 { return float32(r.Rank + i) })
 		req := must(cohort.Isend(c, msg, to, r.Rank))
 		reqs = append(reqs, req)
 	}
@@ -172,12 +169,7 @@ func allocAny(r *Rank) {
 			continue
 		}
 		seen[st.Source] = true
-		for i, x := range got {
-			if x != float32(st.Source+i) {
-				r.Errorf("RecvAlloc from %d: element %d is %v", st.Source, i, x)
-				break
-			}
-		}
+		same(r, got, func(i int) float32 { return float32(st.Source + i) }, "RecvAlloc from %d", st.Source)
 	}
 	r.OK(cohort.WaitAll(reqs...))
 }

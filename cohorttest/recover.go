@@ -87,12 +87,7 @@ func works(r *Rank, c *cohort.Comm, want []int) {
 	for _, length := range []int{1, long} {
 		buf := filled(length, func(i int) float64 { return float64(r.Rank + i%7) })
 		r.OK(cohort.Allreduce(c, buf, buf, cohort.Sum))
-		for i, x := range buf {
-			if w := total(func(rank int) float64 { return float64(rank + i%7) }); x != w {
-				r.Errorf("%s: element %d of the sum is %v, want %v", c.Name(), i, x, w)
-				break
-			}
-		}
+		same(r, buf, func(i int) float64 { return total(func(rank int) float64 { return float64(rank + i%7) }) }, "%s", c.Name())
 	}
 	req := must(c.Ibarrier())
 	must(req.Wait())
@@ -308,11 +303,7 @@ func deadInAgree(r *Rank) {
 	}
 	flags := make([]int, d.Size())
 	r.OK(cohort.Allgather(d, []int{flag}, flags))
-	for i, f := range flags {
-		if f != flag {
-			r.Errorf("agreed on %b, rank %d on %b", flag, i, f)
-		}
-	}
+	same(r, flags, func(int) int { return flag }, "what the ranks agreed on")
 	works(r, d, without(r, lost))
 	r.OK(d.Close())
 }

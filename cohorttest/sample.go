@@ -37,10 +37,7 @@ func covering(axes []int) (rows [][]int) {
 		if !open[first] {
 			continue
 		}
-		row := make([]int, len(axes))
-		for i := range row {
-			row[i] = -1
-		}
+		row := filled(len(axes), func(i int) int { return -1 })
 		row[first.i], row[first.j] = first.a, first.b
 		for k := range row {
 			if row[k] >= 0 {

@@ -51,14 +51,6 @@ func paperOf(from, to int) paper {
 	return p
 }
 
-func papersOf(n int, of func(i int) paper) []paper {
-	all := make([]paper, n)
-	for i := range all {
-		all[i] = of(i)
-	}
-	return all
-}
-
 // sameValue compares what an operation returned with what it must return.
 func sameValue(r *Rank, what string, err error, got, want any) {
 	r.OK(err)
@@ -97,8 +89,8 @@ func valueMoves(r *Rank) {
 		gathered, err := values.Gather(c, paperOf(me, root), root)
 		var want []paper
 		if me == root {
-			want = papersOf(n, func(i int) paper { return paperOf(i, root) })
-			parts = papersOf(n, func(i int) paper { return paperOf(root, i) })
+			want = filled(n, func(i int) paper { return paperOf(i, root) })
+			parts = filled(n, func(i int) paper { return paperOf(root, i) })
 		}
 		sameValue(r, "Gather", err, gathered, want)
 		got, err = values.Scatter(c, parts, root)
@@ -106,9 +98,9 @@ func valueMoves(r *Rank) {
 		parts = nil
 	}
 	everybody, err := values.Allgather(c, paperOf(me, all))
-	sameValue(r, "Allgather", err, everybody, papersOf(n, func(i int) paper { return paperOf(i, all) }))
-	everybody, err = values.Alltoall(c, papersOf(n, func(i int) paper { return paperOf(me, i) }))
-	sameValue(r, "Alltoall", err, everybody, papersOf(n, func(i int) paper { return paperOf(i, me) }))
+	sameValue(r, "Allgather", err, everybody, filled(n, func(i int) paper { return paperOf(i, all) }))
+	everybody, err = values.Alltoall(c, filled(n, func(i int) paper { return paperOf(me, i) }))
+	sameValue(r, "Alltoall", err, everybody, filled(n, func(i int) paper { return paperOf(i, me) }))
 
 	// A pointer may be nil on some ranks.
 	var p *paper

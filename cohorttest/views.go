@@ -405,10 +405,7 @@ func wrongViews(r *Rank) {
 	r.Is(cohort.AlltoallView(c, make([]cohort.View[int32], r.Size), bad), cohort.ErrBuffer, "AlltoallView into a view outside its slice")
 	same := make([]int32, 9)
 	for _, l := range []cohort.Layout{cohort.Vector(4, 1, 2), cohort.Vector(1, 9, 9)} {
-		views := make([]cohort.View[int32], r.Size)
-		for i := range views {
-			views[i] = cohort.ViewOf(same, l)
-		}
+		views := filled(r.Size, func(i int) cohort.View[int32] { return cohort.ViewOf(same, l) })
 		if err := cohort.AlltoallView(c, views, views); r.Size > 1 {
 			r.Is(err, cohort.ErrBuffer, "AlltoallView into views that share elements")
 		}

@@ -305,10 +305,7 @@ func oddAlltoall(r *Rank) {
 	r.OK(cohort.AlltoallView(r.Comm, empty, empty))
 	for _, m := range []int{1, 1000, 200000 / n} {
 		// The views of send are one: the same message goes to all.
-		all := make([]int64, 2*m)
-		for i := range all {
-			all[i] = int64(r.Rank)<<32 + int64(i)
-		}
+		all := filled(2*m, func(i int) int64 { return int64(r.Rank)<<32 + int64(i) })
 		send, recv := make([]cohort.View[int64], n), make([]cohort.View[int64], n)
 		memory := make([][]int64, n)
 		for j := range n {
@@ -323,12 +320,7 @@ func oddAlltoall(r *Rank) {
 				received(r, got, m, j, fmt.Sprintf("AlltoallView of one view for all, of %d", m))
 			}
 		}
-		for i, x := range all {
-			if want := int64(r.Rank)<<32 + int64(i); x != want {
-				r.Errorf("AlltoallView of %d: element %d of the own view is %#x, want %#x", m, i, x, want)
-				break
-			}
-		}
+		same(r, all, func(i int) int64 { return int64(r.Rank)<<32 + int64(i) }, "AlltoallView of %d", m)
 	}
 }
 

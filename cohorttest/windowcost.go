@@ -36,12 +36,7 @@ func oneCopy(r *Rank) {
 	}
 	r.OK(g.Fence())
 	all := must(g.Slice())
-	for i, x := range all {
-		if x != int64(i) {
-			r.Errorf("element %d is %d", i, x)
-			break
-		}
-	}
+	same(r, all, func(i int) int64 { return int64(i) }, "a region of all")
 	r.OK(g.Fence()) // all have read all of it
 	after, _ := proportional()
 	r.OK(g.Fence())

@@ -88,12 +88,7 @@ func inWindow[T comparable](k kind[T]) kindWindow {
 			r.Errorf("%s: Local has %d of %d elements, want %d", what, len(local), cap(local), lengths[r.Rank])
 		}
 		var zero T
-		for i, x := range local {
-			if x != zero {
-				r.Errorf("%s: new element %d is %v", what, i, x)
-				break
-			}
-		}
+		same(r, local, func(i int) T { return zero }, "%s: new", what)
 		for i := range local {
 			local[i] = k.elem(value(1, r.Rank, i))
 		}
@@ -104,12 +99,7 @@ func inWindow[T comparable](k kind[T]) kindWindow {
 				r.Errorf("%s: rank %d's part has %d of %d elements, want %d", what, rank, len(p), cap(p), n)
 				continue
 			}
-			for i, x := range p {
-				if want := k.elem(value(1, rank, i)); x != want {
-					r.Errorf("%s: element %d of rank %d is %v, want %v", what, i, rank, x, want)
-					break
-				}
-			}
+			same(r, p, func(i int) T { return k.elem(value(1, rank, i)) }, "%s: rank %d's part", what, rank)
 		}
 		r.OK(w.Fence()) // all have read all parts
 		r.OK(w.Close())
@@ -179,12 +169,7 @@ func windowRounds(r *Rank) {
 		for rank := range r.Size {
 			writer := (rank + r.Size - 1) % r.Size
 			p := part(r, w, rank)
-			for i := range p {
-				if want := int32(value(round, writer, i)); p[i] != want {
-					r.Errorf("round %d: element %d of rank %d is %d, want %d", round, i, rank, p[i], want)
-					break
-				}
-			}
+			same(r, p, func(i int) int32 { return int32(value(round, writer, i)) }, "round %d: rank %d's part", round, rank)
 		}
 		r.OK(w.Fence())
 	}
@@ -394,12 +379,7 @@ func regionsOfSplits(r *Rank) {
 	if len(all) != n {
 		r.Errorf("%d elements, want %d", len(all), n)
 	}
-	for i, x := range all {
-		if x != int32(n+i) {
-			r.Errorf("element %d is %d, want %d", i, x, n+i)
-			break
-		}
-	}
+	same(r, all, func(i int) int32 { return int32(n + i) }, "a region of %d", n)
 	r.OK(g.Fence())
 	r.OK(g.Close())
 	r.OK(c.Close())
