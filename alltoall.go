@@ -29,7 +29,7 @@ func AlltoallInit[T any](c *Comm, send, recv []T) (*Persistent, error) {
 
 // Alltoallv sends a block of any length from every rank to every rank. Rank i's scounts[j] elements
 // at sdispls[j] are stored in rank j's recv at its rdispls[i]; rank j's rcounts[i] equals rank i's
-// scounts[j].
+// scounts[j]. With nil displacements the blocks follow each other.
 //
 // Collective: all ranks of c call it with the same type.
 //
@@ -55,19 +55,19 @@ func AlltoallvInit[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, r
 	return c.persist(recvParts(sendParts(data(newCall(backend.Alltoallv, -1), send, recv), scounts, sdispls), rcounts, rdispls))
 }
 
-// AlltoallvAlloc is [Alltoallv] for ranks that do not know how much they receive: they exchange the
+// AlltoallvAppend is [Alltoallv] for ranks that do not know how much they receive: they exchange the
 // counts first. Of send, the first scounts[0] elements go to rank 0, the next scounts[1] to rank 1, and
-// so on. It returns the elements received from all ranks in rank order, in a new slice, and how many are
-// from each rank.
+// so on. It appends the elements received from all ranks to dst, which may be nil, in rank order, and
+// returns how many are from each rank. It allocates rcounts, and recv if dst has no room.
 //
 // Collective: all ranks of c call it with the same type.
 //
-// Buffers: scounts has one entry per rank, and their sum is the length of send.
+// Buffers: scounts has one entry per rank, and their sum is the length of send. dst is as for [GathervAppend].
 //
-// Errors: [ErrCount] and [ErrType] for wrong arguments; [ErrAlloc] if the elements received exceed the
+// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; [ErrAlloc] if the elements received exceed the
 // address space; those of [Comm.Barrier].
 //
 // Deadline: as for [Comm.Barrier].
-func AlltoallvAlloc[T any](c *Comm, send []T, scounts []int) (recv []T, rcounts []int, err error) {
-	return runAlloc[T](c, sendParts(data(c.begin(backend.Alltoallv, -1), send, nil), scounts, nil))
+func AlltoallvAppend[T any](c *Comm, dst, send []T, scounts []int) (recv []T, rcounts []int, err error) {
+	return runAppend(c, sendParts(data(c.begin(backend.Alltoallv, -1), send, nil), scounts, nil), dst)
 }

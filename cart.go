@@ -164,6 +164,17 @@ func (c *Cart) Coords(rank int) ([]int, error) {
 	return x, nil
 }
 
+// MyCoords returns the coordinates of the calling rank.
+//
+// Not collective.
+func (c *Cart) MyCoords() []int {
+	if c == nil {
+		return nil
+	}
+	x, _ := c.Coords(c.Rank()) // this rank is in the grid
+	return x
+}
+
 // CartRank returns the rank at the given coordinates. In periodic dimensions they wrap around.
 //
 // Not collective.

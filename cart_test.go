@@ -31,6 +31,9 @@ func TestCartCoordinatesAndNeighbors(t *testing.T) {
 			if err != nil || !slices.Equal(x, []int{r / 3, r % 3}) { // row-major
 				t.Errorf("rank %d is at %v, %v", r, x, err)
 			}
+			if r == c.Rank() && !slices.Equal(c.MyCoords(), x) {
+				t.Errorf("rank %d says that it is at %v, not at %v", r, c.MyCoords(), x)
+			}
 			back, err := c.CartRank(x)
 			if err != nil || back != r {
 				t.Errorf("at %v is rank %d, %v", x, back, err)

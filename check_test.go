@@ -220,7 +220,7 @@ func TestBrokenCommunicatorBeatsBadArgument(t *testing.T) {
 			_, recv := Recv(c, x, 0, -7)
 			_, init := SendInit(c, x, 9, 0)
 			_, _, probe := c.Iprobe(9, 0)
-			_, _, alloc := RecvAlloc[float64](c, 9, 0)
+			_, _, alloc := RecvAppend[float64](c, nil, 9, 0)
 			_, exchange := Sendrecv(c, x[:1], 0, 0, x[:2], 0, 0)
 			_, split := c.Split(-5, 0)
 			_, group := c.CreateGroup(c.Group(), -1)
@@ -228,7 +228,7 @@ func TestBrokenCommunicatorBeatsBadArgument(t *testing.T) {
 			for what, err := range map[string]error{
 				"Allreduce": Allreduce(c, x, x, Band), "Bcast": Bcast(c, x, 7), "Iallreduce": wait(Iallreduce(c, x, x, Band)),
 				"BcastInit": persistent, "Send": Send(c, x, 9, 0), "Send of a type with pointers": Send(c, []*int{nil}, 0, 0),
-				"Isend": wait(Isend(c, x, 9, 0)), "Recv": recv, "SendInit": init, "Iprobe": probe, "RecvAlloc": alloc,
+				"Isend": wait(Isend(c, x, 9, 0)), "Recv": recv, "SendInit": init, "Iprobe": probe, "RecvAppend": alloc,
 				"Sendrecv": exchange, "Split": split, "CreateGroup": group,
 			} {
 				if !errors.Is(err, ErrBroken) {

@@ -15,14 +15,15 @@ func (c *Comm) begin(coll backend.Coll, root int) *backend.Call { return c.base(
 // run makes the call from begin.
 func (c *Comm) run(call *backend.Call) error { return c.base().Run(call) }
 
-// runAlloc makes the call from begin, and allocates what the rank receives.
-func runAlloc[T any](c *Comm, call *backend.Call) (recv []T, counts []int, err error) {
-	counts, err = c.base().RunAlloc(call, func(n int) []byte {
-		recv = make([]T, n)
-		return bytesOf(recv)
+// runAppend makes the call from begin, and appends what the rank receives to dst.
+func runAppend[T any](c *Comm, call *backend.Call, dst []T) (recv []T, counts []int, err error) {
+	recv = dst
+	counts, err = c.base().RunAppend(call, func(n int) []byte {
+		recv = extend(dst, n)
+		return bytesOf(recv[len(dst):])
 	})
 	if err != nil {
-		return nil, nil, err
+		return dst, nil, err
 	}
 	return recv, counts, nil
 }

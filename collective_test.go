@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 
@@ -38,30 +39,31 @@ func everyCollective(w *Comm, m int) map[string]func() error {
 		return func() error { _, err := f(w, float64(me), Sum); return err }
 	}
 	return map[string]func() error{
-		"Barrier":            w.Barrier,
-		"Bcast":              func() error { return Bcast(w, one, n-1) },
-		"Reduce":             func() error { return Reduce(w, one, out, Sum, 0) },
-		"Allreduce":          func() error { return Allreduce(w, one, out, Sum) },
-		"Allreduce in place": func() error { return Allreduce(w, one, one, Max) },
-		"ReduceScatterBlock": func() error { return ReduceScatterBlock(w, all, out, Sum) },
-		"ReduceScatter":      func() error { return ReduceScatter(w, all, out, counts, Sum) },
-		"Gather":             func() error { return Gather(w, one, outAll, 0) },
-		"Gatherv":            func() error { return Gatherv(w, one, outAll, counts, displs, 0) },
-		"Gatherv backwards":  func() error { return Gatherv(w, one, outAll, counts, back, 0) },
-		"Allgather":          func() error { return Allgather(w, one, outAll) },
-		"Allgatherv":         func() error { return Allgatherv(w, one, outAll, counts, displs) },
-		"Scatter":            func() error { return Scatter(w, all, out, 0) },
-		"Scatterv":           func() error { return Scatterv(w, all, counts, displs, out, 0) },
-		"Alltoall":           func() error { return Alltoall(w, all, outAll) },
-		"Alltoallv":          func() error { return Alltoallv(w, all, counts, displs, outAll, counts, back) },
-		"Scan":               func() error { return Scan(w, one, out, Sum) },
-		"Exscan":             func() error { return Exscan(w, one, out, Sum) },
-		"BcastOne":           func() error { _, err := BcastOne(w, 1.5, 0); return err },
-		"BcastOne struct":    func() error { _, err := BcastOne(w, [5]int16{1, 2, 3, 4, 5}, 0); return err },
-		"ReduceOne":          func() error { _, err := ReduceOne(w, 1.5, Sum, 0); return err },
-		"AllreduceOne":       scalar(AllreduceOne[float64]),
-		"ScanOne":            scalar(ScanOne[float64]),
-		"ExscanOne":          scalar(ExscanOne[float64]),
+		"Barrier":              w.Barrier,
+		"Bcast":                func() error { return Bcast(w, one, n-1) },
+		"Reduce":               func() error { return Reduce(w, one, out, Sum, 0) },
+		"Allreduce":            func() error { return Allreduce(w, one, out, Sum) },
+		"Allreduce in place":   func() error { return Allreduce(w, one, one, Max) },
+		"ReduceScatterBlock":   func() error { return ReduceScatterBlock(w, all, out, Sum) },
+		"ReduceScatter":        func() error { return ReduceScatter(w, all, out, counts, Sum) },
+		"Gather":               func() error { return Gather(w, one, outAll, 0) },
+		"Gatherv":              func() error { return Gatherv(w, one, outAll, counts, displs, 0) },
+		"Gatherv backwards":    func() error { return Gatherv(w, one, outAll, counts, back, 0) },
+		"Allgather":            func() error { return Allgather(w, one, outAll) },
+		"Allgatherv":           func() error { return Allgatherv(w, one, outAll, counts, displs) },
+		"Scatter":              func() error { return Scatter(w, all, out, 0) },
+		"Scatterv":             func() error { return Scatterv(w, all, counts, displs, out, 0) },
+		"Alltoall":             func() error { return Alltoall(w, all, outAll) },
+		"Alltoallv, no displs": func() error { return Alltoallv(w, all, counts, nil, outAll, counts, nil) },
+		"Alltoallv":            func() error { return Alltoallv(w, all, counts, displs, outAll, counts, back) },
+		"Scan":                 func() error { return Scan(w, one, out, Sum) },
+		"Exscan":               func() error { return Exscan(w, one, out, Sum) },
+		"BcastOne":             func() error { _, err := BcastOne(w, 1.5, 0); return err },
+		"BcastOne struct":      func() error { _, err := BcastOne(w, [5]int16{1, 2, 3, 4, 5}, 0); return err },
+		"ReduceOne":            func() error { _, err := ReduceOne(w, 1.5, Sum, 0); return err },
+		"AllreduceOne":         scalar(AllreduceOne[float64]),
+		"ScanOne":              scalar(ScanOne[float64]),
+		"ExscanOne":            scalar(ExscanOne[float64]),
 	}
 }
 
@@ -110,6 +112,147 @@ func TestCollectivesMakeNoAllocations(t *testing.T) {
 	}
 }
 
+// Without displacements the blocks follow each other, in every form of every collective that has them.
+func TestNilDisplacementsMeanContiguousBlocks(t *testing.T) {
+	const n = 3
+	counts, displs := []int{2, 0, 3}, []int{0, 2, 2}
+	ranks(t, n, func(w *Comm) error {
+		ring, err := w.CartCreate([]int{n}, []bool{true}, false)
+		if err != nil {
+			return err
+		}
+		in, m := make([]int, 5), w.Rank()
+		for i := range in {
+			in[i] = 10*m + i
+		}
+		sc, sd := []int{counts[m], counts[m], counts[m]}, []int{0, counts[m], 2 * counts[m]} // what rank r sends each
+		to := slices.Concat(in, in)[:3*counts[m]]
+		left, right := (m+n-1)%n, (m+1)%n
+		nc, nd := []int{counts[left], counts[right]}, []int{0, counts[left]}
+		// Each call is made once with displacements, and once without.
+		calls := map[string]func(out, d, dTo, dNear []int, run runner) error{
+			"Gatherv": func(out, d, _, _ []int, run runner) error {
+				return run(func() error { return Gatherv(w, in[:counts[m]], out, counts, d, 0) },
+					func() (*Request, error) { return Igatherv(w, in[:counts[m]], out, counts, d, 0) },
+					func() (*Persistent, error) { return GathervInit(w, in[:counts[m]], out, counts, d, 0) })
+			},
+			"Allgatherv": func(out, d, _, _ []int, run runner) error {
+				return run(func() error { return Allgatherv(w, in[:counts[m]], out, counts, d) },
+					func() (*Request, error) { return Iallgatherv(w, in[:counts[m]], out, counts, d) },
+					func() (*Persistent, error) { return AllgathervInit(w, in[:counts[m]], out, counts, d) })
+			},
+			"Scatterv": func(out, d, _, _ []int, run runner) error {
+				return run(func() error { return Scatterv(w, in, counts, d, out[:counts[m]], 0) },
+					func() (*Request, error) { return Iscatterv(w, in, counts, d, out[:counts[m]], 0) },
+					func() (*Persistent, error) { return ScattervInit(w, in, counts, d, out[:counts[m]], 0) })
+			},
+			"Alltoallv": func(out, d, dTo, _ []int, run runner) error {
+				return run(func() error { return Alltoallv(w, to, sc, dTo, out, counts, d) },
+					func() (*Request, error) { return Ialltoallv(w, to, sc, dTo, out, counts, d) },
+					func() (*Persistent, error) { return AlltoallvInit(w, to, sc, dTo, out, counts, d) })
+			},
+			"NeighborAllgatherv": func(out, _, _, dNear []int, run runner) error {
+				return run(func() error { return NeighborAllgatherv(ring, in[:counts[m]], out, nc, dNear) },
+					func() (*Request, error) { return IneighborAllgatherv(ring, in[:counts[m]], out, nc, dNear) },
+					func() (*Persistent, error) { return NeighborAllgathervInit(ring, in[:counts[m]], out, nc, dNear) })
+			},
+			"NeighborAlltoallv": func(out, _, dTo, dNear []int, run runner) error {
+				dTo = dTo[:min(2, len(dTo))]
+				return run(func() error { return NeighborAlltoallv(ring, to, sc[:2], dTo, out, nc, dNear) },
+					func() (*Request, error) { return IneighborAlltoallv(ring, to, sc[:2], dTo, out, nc, dNear) },
+					func() (*Persistent, error) { return NeighborAlltoallvInit(ring, to, sc[:2], dTo, out, nc, dNear) })
+			},
+		}
+		for _, name := range slices.Sorted(maps.Keys(calls)) {
+			for form, run := range runners {
+				f, with, without := calls[name], make([]int, 5), make([]int, 5)
+				if err := errors.Join(f(with, displs, sd, nd, run), f(without, nil, nil, nil, run)); err != nil {
+					return fmt.Errorf("%s, form %d: %w", name, form, err)
+				}
+				if !slices.Equal(with, without) {
+					return fmt.Errorf("%s, form %d: %v without displacements, want %v", name, form, without, with)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// runner makes a call in one of its three forms.
+type runner = func(blocking func() error, i func() (*Request, error), init func() (*Persistent, error)) error
+
+var runners = []runner{
+	func(f func() error, _ func() (*Request, error), _ func() (*Persistent, error)) error { return f() },
+	func(_ func() error, f func() (*Request, error), _ func() (*Persistent, error)) error {
+		q, err := f()
+		if err == nil {
+			_, err = q.Wait()
+		}
+		return err
+	},
+	func(_ func() error, _ func() (*Request, error), f func() (*Persistent, error)) error {
+		p, err := f()
+		if err == nil {
+			_, err = p.Run()
+			err = errors.Join(err, p.Close())
+		}
+		return err
+	},
+}
+
+// Where dst has room, the collectives that find the counts allocate nothing but the counts that they return. They leave
+// dst's elements as they are, and do not take send from the room that they write.
+func TestAppendUsesRoomOfDst(t *testing.T) {
+	const runs, n = 100, 3
+	ranks(t, n, func(w *Comm) error {
+		m := w.Rank()
+		send, scounts := []int{m, m}, []int{m, m, m}
+		to := slices.Repeat([]int{m}, 3*m)
+		for _, c := range []struct {
+			name string
+			f    func(dst []int) ([]int, []int, error)
+			want []int
+			most float64 // allocations of all ranks: a slice of counts each
+		}{
+			{"GathervAppend", func(dst []int) ([]int, []int, error) { return GathervAppend(w, dst, send, 0) }, []int{0, 0, 1, 1, 2, 2}, 1},
+			{"AllgathervAppend", func(dst []int) ([]int, []int, error) { return AllgathervAppend(w, dst, send) }, []int{0, 0, 1, 1, 2, 2}, n},
+			{"AlltoallvAppend", func(dst []int) ([]int, []int, error) { return AlltoallvAppend(w, dst, to, scounts) }, []int{1, 2, 2}, n},
+		} {
+			dst, want := append(make([]int, 0, 8), 7, 8), append([]int{7, 8}, c.want...)
+			if c.name == "GathervAppend" && m > 0 {
+				want = want[:2]
+			}
+			var failed error
+			again := func() {
+				got, _, err := c.f(dst)
+				if err == nil && (!slices.Equal(got, want) || &got[0] != &dst[0]) {
+					err = fmt.Errorf("got %v in other memory or other elements, want %v", got, want)
+				}
+				failed = errors.Join(failed, err)
+			}
+			for range 30 {
+				again()
+			}
+			if m > 0 {
+				for range runs + 1 {
+					again()
+				}
+			} else if a := testing.AllocsPerRun(runs, again); a > c.most+0.5 && !racing {
+				t.Errorf("%s: %v allocations by three ranks together, want at most %v", c.name, a, c.most)
+			}
+			if failed != nil {
+				return fmt.Errorf("%s: %w", c.name, failed)
+			}
+		}
+		room := make([]int, 8)
+		got, counts, err := AllgathervAppend(w, room[:1], room[2:4])
+		if len(got) != 1 || counts != nil {
+			t.Errorf("after an error AllgathervAppend returns %v with counts %v, want dst and nil", got, counts)
+		}
+		return wantErr("send in the room of dst", err, ErrBuffer)
+	})
+}
+
 func BenchmarkCollectives(b *testing.B) {
 	for name := range everyCollective(discarding(), 1) {
 		for _, m := range []int{1, 10000} {
@@ -128,6 +271,30 @@ func BenchmarkCollectives(b *testing.B) {
 					b.Fatal(err)
 				}
 			})
+		}
+	}
+}
+
+// The blocks of all ranks follow each other, are all of the n elements, and differ in length by 1 at most.
+func TestBlocksDivideElements(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 7, 64, 1000, math.MaxInt - 1, math.MaxInt} {
+		for size := 1; size <= 33; size++ {
+			end := 0
+			for r := range size {
+				lo, hi := Block(n, size, r)
+				if lo != end || hi-lo < n/size || hi-lo > (n-1)/size+1 {
+					t.Fatalf("Block(%d, %d, %d) is %d to %d after %d", n, size, r, lo, hi, end)
+				}
+				end = hi
+			}
+			if end != n {
+				t.Fatalf("%d blocks of %d end at %d", size, n, end)
+			}
+		}
+	}
+	for _, wrong := range [][3]int{{5, 0, 0}, {5, 2, 2}, {5, 2, -1}, {-5, 2, 1}} {
+		if lo, hi := Block(wrong[0], wrong[1], wrong[2]); lo != hi {
+			t.Errorf("Block%v is %d to %d, want none", wrong, lo, hi)
 		}
 	}
 }

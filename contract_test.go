@@ -55,7 +55,7 @@ var (
 	_ func(comm, []f64, int, int, []f64, int, int) (stat, error) = cohort.Sendrecv[f64]
 	_ func(comm, []f64, int, int) (per, error)                   = cohort.SendInit[f64]
 	_ func(comm, []f64, int, int) (per, error)                   = cohort.RecvInit[f64]
-	_ func(comm, int, int) ([]f64, stat, error)                  = cohort.RecvAlloc[f64]
+	_ func(comm, []f64, int, int) ([]f64, stat, error)           = cohort.RecvAppend[f64]
 	_ func(*cohort.Message, []f64) (stat, error)                 = cohort.MessageRecv[f64]
 	_ func(stat) int                                             = cohort.Count[f64]
 	_ func(stat) int                                             = stat.Bytes
@@ -81,6 +81,9 @@ var (
 	_ func(comm, []f64, []int, []int, []f64, []int, []int) error = cohort.Alltoallv[f64]
 	_ func(comm, []f64, []f64, op) error                         = cohort.Scan[f64]
 	_ func(comm, []f64, []f64, op) error                         = cohort.Exscan[f64]
+	_ func(comm, []f64, []f64, int) ([]f64, []int, error)        = cohort.GathervAppend[f64]
+	_ func(comm, []f64, []f64) ([]f64, []int, error)             = cohort.AllgathervAppend[f64]
+	_ func(comm, []f64, []f64, []int) ([]f64, []int, error)      = cohort.AlltoallvAppend[f64]
 	_ func(comm, f64, op) (f64, error)                           = cohort.AllreduceOne[f64]
 	_ func(comm, f64, op, int) (f64, error)                      = cohort.ReduceOne[f64]
 	_ func(comm, f64, op) (f64, error)                           = cohort.ScanOne[f64]

@@ -55,14 +55,14 @@ func ExampleAlltoallv() {
 }
 
 // Each rank has the numbers of its tens, and every number goes to the rank that its last digit names.
-func ExampleAlltoallvAlloc() {
+func ExampleAlltoallvAppend() {
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
 		numbers := [][]int{{0, 1, 3}, {10, 11, 12}, {21, 23}, {30}}[world.Rank()] // sorted by the last digit
 		scounts := make([]int, world.Size())
 		for _, x := range numbers {
 			scounts[x%10]++
 		}
-		mine, rcounts, err := cohort.AlltoallvAlloc(world, numbers, scounts)
+		mine, rcounts, err := cohort.AlltoallvAppend(world, nil, numbers, scounts)
 		if err == nil && world.Rank() == 1 {
 			fmt.Println(mine, rcounts)
 		}

@@ -122,13 +122,13 @@ func ExampleAllgatherv() {
 }
 
 // Nobody knows beforehand how many numbers the others have found.
-func ExampleGathervAlloc() {
+func ExampleGathervAppend() {
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
 		var found []int // the rank's share of the squares below 100
 		for i := world.Rank(); i*i < 100; i += world.Size() {
 			found = append(found, i*i)
 		}
-		all, counts, err := cohort.GathervAlloc(world, found, 0)
+		all, counts, err := cohort.GathervAppend(world, nil, found, 0)
 		if err == nil && world.Rank() == 0 {
 			fmt.Println(all, counts)
 		}
@@ -141,10 +141,10 @@ func ExampleGathervAlloc() {
 	// [0 16 64 1 25 81 4 36 9 49] [3 3 2 2]
 }
 
-func ExampleAllgathervAlloc() {
+func ExampleAllgathervAppend() {
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
 		name := []byte("abcd"[:world.Rank()+1])
-		all, counts, err := cohort.AllgathervAlloc(world, name)
+		all, counts, err := cohort.AllgathervAppend(world, nil, name)
 		if err == nil && world.Rank() == 3 {
 			fmt.Printf("%s %v\n", all, counts)
 		}

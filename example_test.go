@@ -115,7 +115,7 @@ func ExampleSsend() {
 			fmt.Println("received")
 			return err
 		case 1:
-			text, _, err := cohort.RecvAlloc[byte](world, 0, 0)
+			text, _, err := cohort.RecvAppend[byte](world, nil, 0, 0)
 			if string(text) != "ready" {
 				fmt.Println("received something else:", string(text))
 			}
@@ -188,13 +188,13 @@ func ExampleIsendrecv() {
 	// 4 before 9
 }
 
-func ExampleRecvAlloc() {
+func ExampleRecvAppend() {
 	four(func(world *cohort.Comm) error {
 		if world.Rank() > 0 {
 			return cohort.Send(world, make([]int, world.Rank()), 0, 0)
 		}
 		for source := 1; source < 4; source++ {
-			msg, _, err := cohort.RecvAlloc[int](world, source, 0)
+			msg, _, err := cohort.RecvAppend[int](world, nil, source, 0)
 			if err != nil {
 				return err
 			}
@@ -411,12 +411,8 @@ func ExampleComm_CartCreate() {
 			return err
 		}
 		if grid.Rank() == 3 {
-			at, err := grid.Coords(3)
-			if err != nil {
-				return err
-			}
 			n := grid.Neighbors()
-			fmt.Println("at", at, "above", n[0].Lower, "below", n[0].Upper == cohort.ProcNull, "left and right", n[1].Lower, n[1].Upper)
+			fmt.Println("at", grid.MyCoords(), "above", n[0].Lower, "below", n[0].Upper == cohort.ProcNull, "left and right", n[1].Lower, n[1].Upper)
 		}
 		return nil
 	})

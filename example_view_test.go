@@ -38,7 +38,7 @@ func ExampleSendView() {
 			}
 			return cohort.SendView(world, cohort.ViewOf(matrix, cohort.Vector(3, 1, 4)), 1, 0)
 		case 1:
-			diagonal, _, err := cohort.RecvAlloc[int](world, 0, 0)
+			diagonal, _, err := cohort.RecvAppend[int](world, nil, 0, 0)
 			fmt.Println(diagonal)
 			return err
 		}

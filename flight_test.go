@@ -61,7 +61,7 @@ func TestFlightRecordsEveryOperation(t *testing.T) {
 		do(from(Irecv(w, y, other, 2)))
 		get(Sendrecv(w, x, other, 3, y, other, 3))
 		do(Send(w, x, other, 4))
-		_, _, err := RecvAlloc[int32](w, other, 4)
+		_, _, err := RecvAppend[int32](w, nil, other, 4)
 		do(err)
 		do(Send(w, x, other, 5))
 		get(w.Probe(other, 5))
@@ -106,7 +106,7 @@ func TestFlightRecordsEveryOperation(t *testing.T) {
 			got = append(got, fmt.Sprintf("%v/%d", o.Kind, o.Form))
 		}
 		text := strings.Join(got, " ") + " "
-		want := "Send/0 Recv/0 Send/1 Recv/1 Sendrecv/0 Send/0 RecvAlloc/0 Send/0 Probe/0 Mprobe/0 MessageRecv/0 Send/2 Recv/2 Allreduce/0 Bcast/1 Barrier/2 Barrier/2 Allgather/0 "
+		want := "Send/0 Recv/0 Send/1 Recv/1 Sendrecv/0 Send/0 RecvAppend/0 Send/0 Probe/0 Mprobe/0 MessageRecv/0 Send/2 Recv/2 Allreduce/0 Bcast/1 Barrier/2 Barrier/2 Allgather/0 "
 		if seen := strings.ReplaceAll(text, "WaitAny/0 ", ""); !strings.HasPrefix(seen, want) {
 			return fmt.Errorf("recorded:\n %s\nwant %s…", seen, want)
 		}

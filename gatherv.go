@@ -3,7 +3,7 @@ package cohort
 import "github.com/cohort-hpc/cohort/backend"
 
 // Gatherv collects the send of all ranks, which may differ in length, in root's recv. The counts[r]
-// elements of rank r are stored at displs[r].
+// elements of rank r are stored at displs[r]; with nil displs the blocks follow each other.
 //
 // Collective: all ranks of c call it with the same type and root.
 //
@@ -29,24 +29,25 @@ func GathervInit[T any](c *Comm, send, recv []T, counts, displs []int, root int)
 	return c.persist(recvParts(data(newCall(backend.Gatherv, root), send, recv), counts, displs))
 }
 
-// GathervAlloc is [Gatherv] for a root that does not know the counts: the ranks exchange them first. On
-// root it returns the elements of all ranks in rank order, in a new slice, and how many are from each
-// rank; elsewhere it returns nil.
+// GathervAppend is [Gatherv] for a root that does not know the counts: the ranks exchange them first. On
+// root it appends the elements of all ranks to dst, which may be nil, in rank order, and returns how many
+// are from each rank. It allocates counts, and recv if dst has no room. Elsewhere it returns dst and nil.
 //
 // Collective: all ranks of c call it with the same type and root.
 //
-// Buffers: send may be nil or empty.
+// Buffers: send may be nil or empty. It does not overlap the room after dst's elements. After an error the
+// first result is dst, and that room may have been written.
 //
-// Errors: [ErrRoot] and [ErrType] for wrong arguments; [ErrAlloc] on root if the elements exceed the
+// Errors: [ErrRoot], [ErrBuffer] and [ErrType] for wrong arguments; [ErrAlloc] on root if the elements exceed the
 // address space; those of [Comm.Barrier].
 //
 // Deadline: as for [Comm.Barrier].
-func GathervAlloc[T any](c *Comm, send []T, root int) (recv []T, counts []int, err error) {
-	return runAlloc[T](c, data(c.begin(backend.Gatherv, root), send, nil))
+func GathervAppend[T any](c *Comm, dst, send []T, root int) (recv []T, counts []int, err error) {
+	return runAppend(c, data(c.begin(backend.Gatherv, root), send, nil), dst)
 }
 
 // Allgatherv collects the send of all ranks, which may differ in length, in every rank's recv. The
-// counts[r] elements of rank r are stored at displs[r].
+// counts[r] elements of rank r are stored at displs[r]; with nil displs the blocks follow each other.
 //
 // Collective: all ranks of c call it with the same counts and type; displs may differ.
 //
@@ -71,16 +72,18 @@ func AllgathervInit[T any](c *Comm, send, recv []T, counts, displs []int) (*Pers
 	return c.persist(recvParts(data(newCall(backend.Allgatherv, -1), send, recv), counts, displs))
 }
 
-// AllgathervAlloc is [Allgatherv] for ranks that do not know the counts: they exchange them first. It
-// returns the elements of all ranks in rank order, in a new slice, and how many are from each rank.
+// AllgathervAppend is [Allgatherv] for ranks that do not know the counts: they exchange them first. It
+// appends the elements of all ranks to dst, which may be nil, in rank order, and returns how many are from
+// each rank. It allocates counts, and recv if dst has no room.
 //
 // Collective: all ranks of c call it with the same type.
 //
-// Buffers: send may be nil or empty.
+// Buffers: as for [GathervAppend].
 //
-// Errors: [ErrType] for a wrong argument; [ErrAlloc] if the elements exceed the address space; those of [Comm.Barrier].
+// Errors: [ErrBuffer] and [ErrType] for wrong arguments; [ErrAlloc] if the elements exceed the address
+// space; those of [Comm.Barrier].
 //
 // Deadline: as for [Comm.Barrier].
-func AllgathervAlloc[T any](c *Comm, send []T) (recv []T, counts []int, err error) {
-	return runAlloc[T](c, data(c.begin(backend.Allgatherv, -1), send, nil))
+func AllgathervAppend[T any](c *Comm, dst, send []T) (recv []T, counts []int, err error) {
+	return runAppend(c, data(c.begin(backend.Allgatherv, -1), send, nil), dst)
 }

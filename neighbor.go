@@ -62,7 +62,7 @@ func NeighborAllgatherInit[T any](n Neighborhood, send, recv []T) (*Persistent, 
 }
 
 // NeighborAllgatherv is [NeighborAllgather] with blocks of different lengths: the one from the i-th source
-// has counts[i] elements and is stored at displs[i].
+// has counts[i] elements and is stored at displs[i]. With nil displs the blocks follow each other.
 //
 // Collective: all ranks of n call it with the same type. counts[i] is the length that the i-th source sends.
 //
@@ -115,7 +115,7 @@ func NeighborAlltoallInit[T any](n Neighborhood, send, recv []T) (*Persistent, e
 
 // NeighborAlltoallv is [NeighborAlltoall] with blocks of different lengths: the one for the i-th destination
 // is scounts[i] elements at sdispls[i], and the one from the i-th source is stored as rcounts[i] elements at
-// rdispls[i].
+// rdispls[i]. With nil displacements the blocks follow each other.
 //
 // Collective: all ranks of n call it with the same type. A rank sends as many elements to a destination as that
 // rank receives from it.

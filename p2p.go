@@ -1,6 +1,8 @@
 package cohort
 
 import (
+	"slices"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -94,23 +96,30 @@ func Isendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, re
 	return request(c.base().Isendrecv(typ, view.Bytes(send), dest, sendTag, view.Bytes(recv), source, recvTag, err))
 }
 
-// RecvAlloc receives a message of any length into a new slice.
+// RecvAppend receives a message of any length, and appends its elements to dst, which may be nil. It
+// allocates if dst has no room for them.
 //
 // Not collective: the caller and source take part.
+//
+// Buffers: the result is what append(dst, message...) returns. After an error it is dst, and the room
+// after dst's elements may have been written.
 //
 // Errors: those of [Recv]; [ErrCount] if the message is not a whole number of elements. That
 // message is received and dropped.
 //
 // Deadline: [ErrTimeout]. No message is received, and the communicator stays usable.
-func RecvAlloc[T any](c *Comm, source, tag int) ([]T, Status, error) {
+func RecvAppend[T any](c *Comm, dst []T, source, tag int) ([]T, Status, error) {
 	typ, err := typeFor[T]()
-	var buf []T
-	st, err := status(c.base().RecvAlloc(typ, source, tag, err, func(n int) []byte {
-		buf = make([]T, n)
-		return view.Bytes(buf)
+	all := dst
+	st, err := status(c.base().RecvAppend(typ, source, tag, err, func(n int) []byte {
+		all = extend(dst, n)
+		return view.Bytes(all[len(dst):])
 	}))
 	if err != nil {
-		return nil, st, err
+		return dst, st, err
 	}
-	return buf, st, nil
+	return all, st, nil
 }
+
+// extend appends n elements to s, of any value.
+func extend[T any](s []T, n int) []T { return slices.Grow(s, n)[:len(s)+n] }

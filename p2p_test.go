@@ -88,8 +88,8 @@ func TestPointToPointRejectsWrongArguments(t *testing.T) {
 			{"recv", ErrType, func() error { _, err := Recv(w, []*int{nil}, 0, 0); return err }},
 			{"recv", ErrComm, func() error { _, err := Recv(nil, buf, 0, 0); return err }},
 			{"irecv", ErrRank, func() error { _, err := Irecv(w, buf, 3, 0); return err }},
-			{"recvalloc", ErrType, func() error { _, _, err := RecvAlloc[any](w, 0, 0); return err }},
-			{"recvalloc", ErrRank, func() error { _, _, err := RecvAlloc[int](w, -7, 0); return err }},
+			{"recvappend", ErrType, func() error { _, _, err := RecvAppend[any](w, nil, 0, 0); return err }},
+			{"recvappend", ErrRank, func() error { _, _, err := RecvAppend[int](w, nil, -7, 0); return err }},
 			{"sendrecv", ErrRank, func() error { _, err := Sendrecv(w, buf, 2, 0, nil, 0, 0); return err }},
 			{"sendrecv", ErrTag, func() error { _, err := Sendrecv(w, buf, 0, 0, nil, 0, -9); return err }},
 			{"sendrecv", ErrBuffer, func() error { _, err := Sendrecv(w, pair[1:], 0, 0, pair, 0, 0); return err }},
@@ -145,8 +145,8 @@ func TestProcNullCompletesAtOnce(t *testing.T) {
 		null("mprobe", st, err)
 		st, err = MessageRecv(m, buf)
 		null("messagerecv", st, err)
-		got, st, err := RecvAlloc[int](w, ProcNull, 0)
-		null("recvalloc", st, err)
+		got, st, err := RecvAppend[int](w, nil, ProcNull, 0)
+		null("recvappend", st, err)
 		p, err := RecvInit(w, buf, ProcNull, 0)
 		if err != nil {
 			return err
@@ -174,7 +174,7 @@ func TestRankSendsToItself(t *testing.T) {
 		if err := Send(w, []byte("hello"), me, 5); err != nil {
 			return err
 		}
-		text, _, err := RecvAlloc[byte](w, AnySource, AnyTag)
+		text, _, err := RecvAppend[byte](w, nil, AnySource, AnyTag)
 		if err != nil || string(text) != "hello" {
 			return fmt.Errorf("got %q, %w", text, err)
 		}
@@ -203,16 +203,16 @@ func TestRecvReportsTruncatedMessage(t *testing.T) {
 	})
 }
 
-func TestRecvAllocRejectsPartOfElement(t *testing.T) {
+func TestRecvAppendRejectsPartOfElement(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		if w.Rank() == 0 {
 			return errors.Join(Send(w, make([]byte, 7), 1, 0), Send(w, []int32{5}, 1, 0))
 		}
-		_, st, err := RecvAlloc[int32](w, 0, 0)
+		_, st, err := RecvAppend[int32](w, nil, 0, 0)
 		if err := wantErr("7 bytes as int32", err, ErrCount); err != nil || st.Bytes() != 7 {
 			return fmt.Errorf("%w, %d bytes", err, st.Bytes())
 		}
-		got, _, err := RecvAlloc[int32](w, 0, 0)
+		got, _, err := RecvAppend[int32](w, nil, 0, 0)
 		if err != nil || len(got) != 1 || got[0] != 5 {
 			return fmt.Errorf("the next message: %v, %w", got, err)
 		}
@@ -247,7 +247,7 @@ func TestDeadlineWithdrawsReceive(t *testing.T) {
 			"probe":    func() error { _, err := h.Probe(1, 0); return err },
 			"mprobe":   func() error { _, _, err := h.Mprobe(1, 0); return err },
 			"sendrecv": func() error { _, err := Sendrecv(h, nil, ProcNull, 0, stale, 1, 0); return err },
-			"alloc":    func() error { _, _, err := RecvAlloc[int](h, 1, 0); return err },
+			"alloc":    func() error { _, _, err := RecvAppend[int](h, nil, 1, 0); return err },
 		} {
 			if err := wantErr(what, f(), ErrTimeout); err != nil {
 				t.Error(err)
@@ -319,6 +319,12 @@ func TestPointToPointMakesNoAllocations(t *testing.T) {
 			if err == nil && w.Rank() == 1 {
 				err = Send(w, x, 0, 1)
 			}
+			if err == nil {
+				err = Send(w, x, peer, 2)
+			}
+			if err == nil {
+				_, _, err = RecvAppend(w, y[:0], peer, 2)
+			}
 			if err != nil {
 				t.Error(err)
 			}
@@ -333,7 +339,7 @@ func TestPointToPointMakesNoAllocations(t *testing.T) {
 			return nil
 		}
 		if n := testing.AllocsPerRun(runs, exchange); n > 0.5 && !racing {
-			t.Errorf("Sendrecv, Send and Recv: %v allocations", n)
+			t.Errorf("Sendrecv, Send, Recv and RecvAppend: %v allocations", n)
 		}
 		return nil
 	})

@@ -60,6 +60,20 @@ func (p *Persistent) Start() error { return p.base().Start() }
 // again.
 func (p *Persistent) Wait() (Status, error) { return status(p.base().Wait()) }
 
+// Run is Start and Wait.
+//
+// Collective for collective operations, as [Persistent.Start].
+//
+// Errors: those of Start and of the operation.
+//
+// Deadline: as for [Persistent.Wait].
+func (p *Persistent) Run() (Status, error) {
+	if err := p.Start(); err != nil {
+		return Status{}, err
+	}
+	return p.Wait()
+}
+
 // Test makes progress without waiting and reports whether the operation is complete. An operation
 // that is not started counts as complete.
 //

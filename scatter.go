@@ -28,7 +28,7 @@ func ScatterInit[T any](c *Comm, send, recv []T, root int) (*Persistent, error) 
 }
 
 // Scatterv distributes root's send in blocks that may differ in length: rank r receives the
-// counts[r] elements at displs[r].
+// counts[r] elements at displs[r]. With nil displs the blocks follow each other.
 //
 // Collective: all ranks of c call it with the same type and root.
 //
@@ -52,4 +52,16 @@ func Iscatterv[T any](c *Comm, send []T, counts, displs []int, recv []T, root in
 // ScattervInit is the persistent form of [Scatterv].
 func ScattervInit[T any](c *Comm, send []T, counts, displs []int, recv []T, root int) (*Persistent, error) {
 	return c.persist(sendParts(data(newCall(backend.Scatterv, root), send, recv), counts, displs))
+}
+
+// Block returns which of n elements belong to a rank when size ranks divide them evenly, in rank order: those from
+// lo up to, but without, hi. The lengths of two blocks differ by 1 at most. A rank outside 0 to size-1 has none.
+//
+// Not collective.
+func Block(n, size, rank int) (lo, hi int) {
+	if n < 0 || rank < 0 || rank >= size {
+		return 0, 0
+	}
+	each, rest := n/size, n%size // rank*n may exceed an int
+	return rank*each + rank*rest/size, (rank+1)*each + (rank+1)*rest/size
 }

@@ -18,12 +18,12 @@ func countScenarios() []scenario {
 				unknownCounts(r, triples, m)
 			}
 		}},
-		{name: "counts/mismatch", sizes: atLeast(2), body: mismatchedAlloc},
+		{name: "counts/mismatch", sizes: atLeast(2), body: mismatchedAppend},
 	}
 }
 
 // unknownCounts calls each of the collectives. Rank i contributes i mod 4 times m/3 elements, and sends
-// rank j (2i+j) mod 4 times m/3 of them in AlltoallvAlloc.
+// rank j (2i+j) mod 4 times m/3 of them in AlltoallvAppend.
 func unknownCounts[T comparable](r *Rank, k kind[T], m int) {
 	seed := m + 1
 	block := func(rank, n int) []T { // the first n elements of what a rank contributes
@@ -43,13 +43,13 @@ func unknownCounts[T comparable](r *Rank, k kind[T], m int) {
 		all = append(all, block(i, length(i))...)
 	}
 	mine := block(r.Rank, length(r.Rank))
-	got, counts := must2(cohort.AllgathervAlloc(r.Comm, mine))
-	same("AllgathervAlloc", got, all, counts, each(r.Size, length))
+	got, counts := must2(cohort.AllgathervAppend(r.Comm, nil, mine))
+	same("AllgathervAppend", got, all, counts, each(r.Size, length))
 	for _, root := range []int{0, r.Size / 2, r.Size - 1} {
-		if got, counts := must2(cohort.GathervAlloc(r.Comm, mine, root)); r.Rank == root {
-			same("GathervAlloc", got, all, counts, each(r.Size, length))
+		if got, counts := must2(cohort.GathervAppend(r.Comm, nil, mine, root)); r.Rank == root {
+			same("GathervAppend", got, all, counts, each(r.Size, length))
 		} else if got != nil || counts != nil {
-			r.Errorf("GathervAlloc returns %d elements and counts %v on a rank that is not the root", len(got), counts)
+			r.Errorf("GathervAppend returns %d elements and counts %v on a rank that is not the root", len(got), counts)
 		}
 	}
 
@@ -70,30 +70,30 @@ func unknownCounts[T comparable](r *Rank, k kind[T], m int) {
 	for from := range r.Size {
 		want = append(want, sends(from)[r.Rank]...)
 	}
-	got, counts = must2(cohort.AlltoallvAlloc(r.Comm, slices.Concat(sends(r.Rank)...), each(r.Size, func(to int) int { return count(r.Rank, to) })))
-	same("AlltoallvAlloc", got, want, counts, each(r.Size, func(from int) int { return count(from, r.Rank) }))
+	got, counts = must2(cohort.AlltoallvAppend(r.Comm, nil, slices.Concat(sends(r.Rank)...), each(r.Size, func(to int) int { return count(r.Rank, to) })))
+	same("AlltoallvAppend", got, want, counts, each(r.Size, func(from int) int { return count(from, r.Rank) }))
 }
 
-// mismatchedAlloc has one rank make another call than the others.
-func mismatchedAlloc(r *Rank) {
+// mismatchedAppend has one rank make another call than the others.
+func mismatchedAppend(r *Rank) {
 	x, counts := []int32{1}, each(r.Size, func(to int) int { return 1 - min(to, 1) })
 	ones, displs := each(r.Size, func(int) int { return 1 }), each(r.Size, func(i int) int { return i })
-	allgather := func(c *cohort.Comm) error { return errorOf(cohort.AllgathervAlloc(c, x)) }
+	allgather := func(c *cohort.Comm) error { return errorOf(cohort.AllgathervAppend(c, nil, x)) }
 	gather := func(root int) commCall {
-		return func(c *cohort.Comm) error { return errorOf(cohort.GathervAlloc(c, x, root)) }
+		return func(c *cohort.Comm) error { return errorOf(cohort.GathervAppend(c, nil, x, root)) }
 	}
 	oneDiffers(r, false, r.dup,
 		oddComm{"the collective that needs counts", allgather,
 			func(c *cohort.Comm) error { return cohort.Allgatherv(c, x, make([]int32, r.Size), ones, displs) },
-			[]string{"AllgathervAlloc", "Allgatherv("}},
+			[]string{"AllgathervAppend", "Allgatherv("}},
 		oddComm{"another type", allgather,
-			func(c *cohort.Comm) error { return errorOf(cohort.AllgathervAlloc(c, []float32{1})) }, []string{"int32", "float32"}},
-		oddComm{"another root", gather(0), gather(1), []string{"GathervAlloc", "root 0", "root 1"}},
+			func(c *cohort.Comm) error { return errorOf(cohort.AllgathervAppend(c, nil, []float32{1})) }, []string{"int32", "float32"}},
+		oddComm{"another root", gather(0), gather(1), []string{"GathervAppend", "root 0", "root 1"}},
 		oddComm{"few counts",
-			func(c *cohort.Comm) error { return errorOf(cohort.AlltoallvAlloc(c, x, counts)) },
+			func(c *cohort.Comm) error { return errorOf(cohort.AlltoallvAppend(c, nil, x, counts)) },
 			func(c *cohort.Comm) error {
-				return isInstead(errorOf(cohort.AlltoallvAlloc(c, x, counts[1:])), cohort.ErrCount)
+				return isInstead(errorOf(cohort.AlltoallvAppend(c, nil, x, counts[1:])), cohort.ErrCount)
 			},
-			[]string{"AlltoallvAlloc", "argument error"}},
+			[]string{"AlltoallvAppend", "argument error"}},
 	)
 }

@@ -168,7 +168,7 @@ func fullFile(r *Rank) {
 	for i, err := range []error{file.WriteView(f, make([]byte, rows*row), int64(row*r.Rank), l), blocks} {
 		all := []int{row * rows * r.Size, row * rows * 10}[i] // rank 0 has written none of its bytes
 		r.Is(err, syscall.ENOSPC, "a write to a full device").names("write", full, "rank 0", "bytes 0 to ", fmt.Sprintf(" to %d:", all-1))
-		texts, counts := must2(cohort.AllgathervAlloc(r.Comm, []byte(fmt.Sprint(err))))
+		texts, counts := must2(cohort.AllgathervAppend(r.Comm, nil, []byte(fmt.Sprint(err))))
 		if first := texts[:counts[0]]; string(first) != fmt.Sprint(err) {
 			r.Errorf("the error is %q on rank 0 and %q here", first, err)
 		}

@@ -164,7 +164,7 @@ func probeDeadline(r *Rank) {
 	defer cancel()
 	_, _, err = c.Mprobe(cohort.AnySource, cohort.AnyTag)
 	timedOut(r, "Mprobe", begun, err)
-	r.Is(errorOf(cohort.RecvAlloc[int32](c, prev, 1)), cohort.ErrTimeout, "RecvAlloc")
+	r.Is(errorOf(cohort.RecvAppend[int32](c, nil, prev, 1)), cohort.ErrTimeout, "RecvAppend")
 }
 
 // collectiveDeadline has one rank stay away. The others' calls end with ErrTimeout

@@ -88,13 +88,13 @@ func p2pLengths(r *Rank) {
 		check("Isendrecv", st, err, 4)
 
 		req = must(cohort.Isend(c, send.data, next, 5))
-		got, st := must2(cohort.RecvAlloc[float64](c, prev, 5))
+		got, st := must2(cohort.RecvAppend[float64](c, nil, prev, 5))
 		if len(got) != m {
-			r.Errorf("RecvAlloc returns %d elements, want %d", len(got), m)
+			r.Errorf("RecvAppend returns %d elements, want %d", len(got), m)
 		} else {
 			copy(recv.data, got)
 		}
-		check("RecvAlloc", st, nil, 5)
+		check("RecvAppend", st, nil, 5)
 		must(req.Wait())
 	}
 }
@@ -285,7 +285,7 @@ func mistyped[S, T any](r *Rank, send []S, sent string, next int, recv []T, rece
 		{"Irecv", func() error { return wait(cohort.Irecv(c, recv, prev, 1)) }},
 		{"Sendrecv", func() error { return second(cohort.Sendrecv(c, recv, cohort.ProcNull, 0, recv, prev, 1)) }},
 		{"Isendrecv", func() error { return wait(cohort.Isendrecv(c, recv, cohort.ProcNull, 0, recv, prev, 1)) }},
-		{"RecvAlloc", func() error { return errorOf(cohort.RecvAlloc[T](c, prev, 1)) }},
+		{"RecvAppend", func() error { return errorOf(cohort.RecvAppend[T](c, nil, prev, 1)) }},
 		{"MessageRecv", func() error {
 			m, _ := must2(c.Mprobe(prev, 1))
 			return second(cohort.MessageRecv(m, recv))

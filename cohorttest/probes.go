@@ -163,13 +163,13 @@ func allocAny(r *Rank) {
 	}
 	seen := make([]bool, n)
 	for range n {
-		got, st := must2(cohort.RecvAlloc[float32](c, cohort.AnySource, cohort.AnyTag))
+		got, st := must2(cohort.RecvAppend[float32](c, nil, cohort.AnySource, cohort.AnyTag))
 		if st.Source < 0 || st.Source >= n || seen[st.Source] || st.Tag != st.Source || len(got) != st.Source*300+r.Rank {
-			r.Errorf("RecvAlloc: %+v, %d elements", st, len(got))
+			r.Errorf("RecvAppend: %+v, %d elements", st, len(got))
 			continue
 		}
 		seen[st.Source] = true
-		same(r, got, func(i int) float32 { return float32(st.Source + i) }, "RecvAlloc from %d", st.Source)
+		same(r, got, func(i int) float32 { return float32(st.Source + i) }, "RecvAppend from %d", st.Source)
 	}
 	r.OK(cohort.WaitAll(reqs...))
 }

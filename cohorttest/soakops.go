@@ -217,7 +217,7 @@ func (p *player) pair() {
 	case 2:
 		p.r.OK(wait(cohort.Irecv(p.c, got, from, p.step)))
 	case 3:
-		got, _ = must2(cohort.RecvAlloc[int64](p.c, cohort.AnySource, p.step))
+		got, _ = must2(cohort.RecvAppend[int64](p.c, nil, cohort.AnySource, p.step))
 	default:
 		must(p.c.Probe(from, p.step))
 		must(cohort.Recv(p.c, got, from, p.step))

@@ -302,7 +302,7 @@ func failingMethods(r *Rank) {
 func mismatchedValues(r *Rank) {
 	oneDiffers(r, false, r.dup, oddComm{"Bcast and Allgather of values",
 		func(c *cohort.Comm) error { return errorOf(values.Allgather(c, "a")) },
-		func(c *cohort.Comm) error { return errorOf(values.Bcast(c, "a", 0)) }, []string{"values.length", "AllgathervAlloc"}})
+		func(c *cohort.Comm) error { return errorOf(values.Bcast(c, "a", 0)) }, []string{"values.length", "AllgathervAppend"}})
 }
 
 // valueDeadline has one rank stay away.

@@ -204,7 +204,7 @@ func longViews(r *Rank) {
 			st, err = q.Wait()
 		default:
 			var all []int64
-			all, st = must2(cohort.RecvAlloc[int64](c, prev, tag))
+			all, st = must2(cohort.RecvAppend[int64](c, nil, prev, tag))
 			r.OK(v.Unpack(all))
 		}
 		r.OK(err)

@@ -338,7 +338,7 @@ func (t *transfer) synchronize(r *round) error {
 			pieces = append(pieces, r.pieces[rank]...)
 		}
 	}
-	asked, asks, err := cohort.AlltoallvAlloc(c, pieces, asks)
+	asked, asks, err := cohort.AlltoallvAppend(c, nil, pieces, asks)
 	if err != nil {
 		return err
 	}

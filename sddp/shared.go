@@ -30,8 +30,7 @@ func shareNoise(world *cohort.Comm, w *crew, c *Case, seed uint64, openings int)
 	if n.inflow, err = r.Slice(); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("inflows: %w", err), r.Close())
 	}
-	node, size := r.Node().Rank(), r.Node().Size()
-	lo, hi := node*c.Stages/size, (node+1)*c.Stages/size
+	lo, hi := cohort.Block(c.Stages, r.Node().Size(), r.Node().Rank())
 	failed := w.each(hi-lo, func(_, i int) error { n.draw(c, lo+i); return nil })
 	if err := errors.Join(failed, r.Fence()); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("inflows: %w", err), r.Close())

@@ -58,7 +58,7 @@ func newInbox() *inbox { return &inbox{make(chan message), make(chan struct{})} 
 func (b *inbox) listen(c *cohort.Comm, source int, last func(kind) bool) {
 	for {
 		m := message{on: c}
-		buf, st, err := cohort.RecvAlloc[byte](c, source, 0)
+		buf, st, err := cohort.RecvAppend[byte](c, nil, source, 0)
 		switch {
 		case err != nil:
 			m.err = err

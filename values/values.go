@@ -51,7 +51,7 @@ func Recv[T any](c *cohort.Comm, source, tag int) (T, cohort.Status, error) {
 	if err := traitsOf(reflect.TypeFor[T]()).err; err != nil {
 		return zero, cohort.Status{}, failed(c, "values.recv", source, tag, err)
 	}
-	b, st, err := cohort.RecvAlloc[byte](c, source, tag)
+	b, st, err := cohort.RecvAppend[byte](c, nil, source, tag)
 	if err != nil || st.Source == cohort.ProcNull {
 		return zero, st, err
 	}
@@ -111,7 +111,7 @@ func Gather[T any](c *cohort.Comm, x T, root int) ([]T, error) {
 func gather[T any](c *cohort.Comm, op string, x T, root int, bad error) ([]T, error) {
 	var buf bytes.Buffer
 	bad = encode(&buf, x, bad)
-	all, counts, err := cohort.GathervAlloc(c, buf.Bytes(), root)
+	all, counts, err := cohort.GathervAppend(c, nil, buf.Bytes(), root)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func decodeAll[T any](all []byte, counts []int, bad error) (xs []T, err error) {
 func Allgather[T any](c *cohort.Comm, x T) ([]T, error) {
 	var buf bytes.Buffer
 	bad := encode(&buf, x, nil)
-	all, counts, err := cohort.AllgathervAlloc(c, buf.Bytes())
+	all, counts, err := cohort.AllgathervAppend(c, nil, buf.Bytes())
 	if err != nil {
 		return nil, err
 	}
@@ -184,15 +184,13 @@ func encodeEach[T any](buf *bytes.Buffer, xs []T, bad error) ([]int, error) {
 func Scatter[T any](c *cohort.Comm, xs []T, root int) (T, error) {
 	var zero T
 	var data []byte
-	var counts, displs []int
+	var counts []int
 	var lengths []length
 	var bad error
 	if c.Rank() == root {
 		data, counts, bad = encodeAll(c, xs)
-		at := 0
 		for _, n := range counts {
-			lengths, displs = append(lengths, length{int64(n)}), append(displs, at)
-			at += n
+			lengths = append(lengths, length{int64(n)})
 		}
 	}
 	mine := make([]length, 1)
@@ -200,7 +198,7 @@ func Scatter[T any](c *cohort.Comm, xs []T, root int) (T, error) {
 		return zero, err
 	}
 	part := make([]byte, max(0, mine[0].Bytes))
-	if err := cohort.Scatterv(c, data, counts, displs, part, root); err != nil {
+	if err := cohort.Scatterv(c, data, counts, nil, part, root); err != nil {
 		return zero, err
 	}
 	x := zero
@@ -217,7 +215,7 @@ func Scatter[T any](c *cohort.Comm, xs []T, root int) (T, error) {
 // Errors: [cohort.ErrType]; [cohort.ErrCount] if a rank does not have one value for each rank.
 func Alltoall[T any](c *cohort.Comm, xs []T) ([]T, error) {
 	data, counts, bad := encodeAll(c, xs)
-	all, counts, err := cohort.AlltoallvAlloc(c, data, counts)
+	all, counts, err := cohort.AlltoallvAppend(c, nil, data, counts)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +254,7 @@ func Allreduce[T any](c *cohort.Comm, x T, op func(a, b T) T) (T, error) {
 	var zero, result T
 	var buf bytes.Buffer
 	bad := encode(&buf, x, checkOp(op))
-	all, counts, err := cohort.GathervAlloc(c, buf.Bytes(), 0)
+	all, counts, err := cohort.GathervAppend(c, nil, buf.Bytes(), 0)
 	if err != nil {
 		return zero, err
 	}

@@ -174,7 +174,7 @@ func processors(c *cohort.Comm) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	all, _, err := cohort.AllgathervAlloc(c, node.CPUs)
+	all, _, err := cohort.AllgathervAppend(c, nil, node.CPUs)
 	return len(topo.NewCPUSet(all...)), err
 }
 

@@ -55,7 +55,7 @@ func twice(world *cohort.Comm, limit int64) (numbers []int64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	numbers, _, err = cohort.AllgathervAlloc(world, mine)
+	numbers, _, err = cohort.AllgathervAppend(world, nil, mine)
 	slices.Sort(numbers)
 	return numbers, err
 }

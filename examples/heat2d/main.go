@@ -37,11 +37,7 @@ func simulate(world *cohort.Comm) (p *plate, steps int, residual float64, err er
 		return nil, 0, 0, err
 	}
 	defer grid.Close()
-	at, err := grid.Coords(grid.Rank())
-	if err != nil {
-		return nil, 0, 0, err
-	}
-	p = newPlate(grid.Dims(), at)
+	p = newPlate(grid.Dims(), grid.MyCoords())
 	for residual = math.Inf(1); residual > tolerance; steps++ {
 		for dim, side := range grid.Neighbors() {
 			if err := p.pass(grid, dim, p.n[dim], side.Upper, 0, side.Lower); err != nil {
@@ -68,8 +64,8 @@ type plate struct {
 func newPlate(dims, at []int) *plate {
 	p := new(plate)
 	for k, d := range dims {
-		p.first[k] = at[k] * cells / d
-		p.n[k] = (at[k]+1)*cells/d - p.first[k]
+		lo, hi := cohort.Block(cells, d, at[k])
+		p.first[k], p.n[k] = lo, hi-lo
 	}
 	p.stride = [2]int{p.n[1] + 2, 1}
 	p.now, p.next = make([]float64, (p.n[0]+2)*p.stride[0]), make([]float64, (p.n[0]+2)*p.stride[0])

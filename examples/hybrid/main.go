@@ -46,8 +46,7 @@ const perBlock = 1000
 // steps. All ranks call it.
 func collatz(env *hybrid.Env, limit int) (cohort.Loc[int64], error) {
 	blocks := (limit + perBlock - 1) / perBlock
-	rank, size := env.World.Rank(), env.World.Size()
-	lo, hi := rank*blocks/size, (rank+1)*blocks/size
+	lo, hi := cohort.Block(blocks, env.World.Size(), env.World.Rank())
 
 	// One result per block, and not per thread: which thread does what is another matter in every
 	// run, and the result is not.

@@ -1,5 +1,5 @@
 // Command ring sends a token once round all ranks. Every rank appends its number before it passes
-// the token on, so the token is longer each time and RecvAlloc, which sizes itself, receives it.
+// the token on, so the token is longer each time and RecvAppend, which sizes itself, receives it.
 //
 //	go run ./cmd/cohort run -n 4 ./examples/ring
 //
@@ -22,7 +22,7 @@ func ring(_ context.Context, world *cohort.Comm) (err error) {
 	next, previous := (rank+1)%size, (rank+size-1)%size
 	var token []int
 	if rank > 0 {
-		if token, _, err = cohort.RecvAlloc[int](world, previous, tag); err != nil {
+		if token, _, err = cohort.RecvAppend[int](world, nil, previous, tag); err != nil {
 			return err
 		}
 	}
@@ -32,7 +32,7 @@ func ring(_ context.Context, world *cohort.Comm) (err error) {
 		return err
 	}
 	if rank == 0 {
-		if token, _, err = cohort.RecvAlloc[int](world, previous, tag); err != nil {
+		if token, _, err = cohort.RecvAppend[int](world, nil, previous, tag); err != nil {
 			return err
 		}
 		fmt.Println("the token went", token, "and is back")

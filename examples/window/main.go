@@ -42,7 +42,7 @@ func goldbach(world *cohort.Comm, limit int) (hardest cohort.Loc[int64], err err
 
 	// Every rank of a node writes its part of the node's copy.
 	node := table.Node()
-	lo, hi := share(limit+1, node.Rank(), node.Size())
+	lo, hi := cohort.Block(limit+1, node.Size(), node.Rank())
 	part, err := table.Range(lo, hi)
 	if err != nil {
 		return hardest, err
@@ -57,7 +57,7 @@ func goldbach(world *cohort.Comm, limit int) (hardest cohort.Loc[int64], err err
 	}
 
 	// Every rank of the world takes its part of the numbers, and may need any prime for that.
-	lo, hi = share(limit/2+1, world.Rank(), world.Size())
+	lo, hi = cohort.Block(limit/2+1, world.Size(), world.Rank())
 	for half := max(lo, 2); half < hi; half++ {
 		even := 2 * half
 		p := 2
@@ -73,9 +73,6 @@ func goldbach(world *cohort.Comm, limit int) (hardest cohort.Loc[int64], err err
 	}
 	return cohort.AllreduceOne(world, hardest, cohort.MaxLoc) // the lower number of equals
 }
-
-// share returns the part of n that is a rank's.
-func share(n, rank, size int) (lo, hi int) { return rank * n / size, (rank + 1) * n / size }
 
 // sieve sets prime[i] where lo+i is prime. The memory of a new region is zero.
 func sieve(prime []bool, lo int) {

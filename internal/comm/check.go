@@ -216,14 +216,14 @@ func (k *core) checkParts(call *backend.Call) {
 
 // checkGathered checks a call that receives blocks of different lengths.
 func (k *core) checkGathered(call *backend.Call) bool {
-	return k.checkVector(call, "recv", call.Recv, call.RecvCounts, call.RecvDispls, true) &&
+	return k.checkVector(call, "recv", call.Recv, call.RecvCounts, &call.RecvDispls, true) &&
 		(inPlace(call) ||
 			checkBytes(call, "send", call.Send, call.RecvCounts[k.rank]*call.Type.Size) && checkOverlap(call))
 }
 
 // checkScatterv checks a Scatterv on its root.
 func (k *core) checkScatterv(call *backend.Call) {
-	if k.checkVector(call, "send", call.Send, call.SendCounts, call.SendDispls, false) && !scatterInPlace(call) &&
+	if k.checkVector(call, "send", call.Send, call.SendCounts, &call.SendDispls, false) && !scatterInPlace(call) &&
 		checkBytes(call, "recv", call.Recv, call.SendCounts[k.rank]*call.Type.Size) {
 		checkOverlap(call)
 	}
@@ -255,14 +255,14 @@ func (k *core) checkReduceScatter(call *backend.Call) {
 }
 
 func (k *core) checkAlltoallv(call *backend.Call) {
-	if !k.checkVector(call, "recv", call.Recv, call.RecvCounts, call.RecvDispls, true) {
+	if !k.checkVector(call, "recv", call.Recv, call.RecvCounts, &call.RecvDispls, true) {
 		return
 	}
 	if inPlace(call) {
 		call.SendCounts, call.SendDispls = nil, nil
 		return
 	}
-	if !k.checkVector(call, "send", call.Send, call.SendCounts, call.SendDispls, false) {
+	if !k.checkVector(call, "send", call.Send, call.SendCounts, &call.SendDispls, false) {
 		return
 	}
 	if send, recv := call.SendCounts[k.rank], call.RecvCounts[k.rank]; send != recv {
@@ -297,12 +297,16 @@ func (k *core) checkCounts(call *backend.Call, name string, counts []int) bool {
 	return true
 }
 
-// checkVector reports whether counts and displs describe blocks inside the buffer b. If
-// the blocks are written, no two of them may overlap.
-func (k *core) checkVector(call *backend.Call, name string, b []byte, counts, displs []int, written bool) bool {
+// checkVector reports whether counts and at describe blocks inside the buffer b. If the blocks are written, no
+// two of them may overlap. If at is nil, it becomes the displacements of blocks that follow each other.
+func (k *core) checkVector(call *backend.Call, name string, b []byte, counts []int, at *[]int, written bool) bool {
 	if !k.checkCounts(call, name, counts) {
 		return false
 	}
+	if *at == nil {
+		*at = k.contiguous(call.Form, counts, written)
+	}
+	displs := *at
 	want, per := k.blocks(call, name)
 	if len(displs) != want {
 		return reject(call, backend.ErrCount, "%s displs has %d entries, want %d, one per %s", name, len(displs), want, per)
@@ -323,6 +327,25 @@ func (k *core) checkVector(call *backend.Call, name string, b []byte, counts, di
 		}
 	}
 	return ordered || !written || checkDisjoint(call, name, per, counts, displs)
+}
+
+// contiguous returns the displacements of blocks that follow each other. Those of a blocking call lie in the
+// communicator's memory, so that the call does not allocate.
+func (k *core) contiguous(form backend.Form, counts []int, written bool) []int {
+	var once []int
+	displs := &once
+	if form == backend.Blocking && written {
+		displs = &k.recvDispls
+	} else if form == backend.Blocking {
+		displs = &k.sendDispls
+	}
+	*displs = slices.Grow((*displs)[:0], len(counts))
+	end := 0
+	for _, n := range counts {
+		*displs = append(*displs, end)
+		end += n
+	}
+	return *displs
 }
 
 // order pools memory for sorting blocks, so that a blocking call with unordered blocks does not

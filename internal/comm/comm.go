@@ -56,11 +56,13 @@ type core struct {
 
 	life life // whoever takes it guards the fields below, down to mu
 
-	call   backend.Call
-	ticket flight.Ticket // of the record of call, while it is under way
-	seq    uint32        // of the next collective
-	runner *sched.Runner
-	begun  []launched // the nonblocking and persistent collectives, except for some that are over
+	call                   backend.Call
+	ticket                 flight.Ticket // of the record of call, while it is under way
+	seq                    uint32        // of the next collective
+	runner                 *sched.Runner
+	counts                 []int64    // that exchangeCounts sends and receives
+	sendDispls, recvDispls []int      // of a blocking call without displacements
+	begun                  []launched // the nonblocking and persistent collectives, except for some that are over
 
 	neighbors   *backend.Neighbors // nil: it is neither a grid nor a graph
 	windowsMade int

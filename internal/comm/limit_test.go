@@ -83,12 +83,12 @@ func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
 			_, err := c.Sendrecv(typ, view.Bytes([]int64{1}), 0, 1, view.Bytes([]int64{0}), 0, 1, nil)
 			return err
 		},
-		"recvalloc": func(c *Comm) error {
+		"recvappend": func(c *Comm) error {
 			q, err := c.Isend("isend", typ, view.Bytes([]int64{1}), nil, 0, 1, backend.Standard, nil)
 			if err != nil {
 				return err
 			}
-			_, err = c.RecvAlloc(typ, 0, 1, nil, func(n int) []byte { return make([]byte, 8*n) })
+			_, err = c.RecvAppend(typ, 0, 1, nil, func(n int) []byte { return make([]byte, 8*n) })
 			_, err2 := q.Wait()
 			return errors.Join(err, err2)
 		},

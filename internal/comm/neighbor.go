@@ -109,10 +109,10 @@ func (k *core) checkNeighbors(call *backend.Call) {
 	case backend.NeighborAlltoall:
 		ok = k.checkNeighborBlocks(call, len(p.Destinations))
 	case backend.NeighborAlltoallv:
-		ok = k.checkVector(call, "send", call.Send, call.SendCounts, call.SendDispls, false)
+		ok = k.checkVector(call, "send", call.Send, call.SendCounts, &call.SendDispls, false)
 		fallthrough
 	case backend.NeighborAllgatherv:
-		ok = ok && k.checkVector(call, "recv", call.Recv, call.RecvCounts, call.RecvDispls, true)
+		ok = ok && k.checkVector(call, "recv", call.Recv, call.RecvCounts, &call.RecvDispls, true)
 	}
 	if ok && view.Overlap(call.Send, call.Recv) {
 		reject(call, backend.ErrBuffer, "send and recv overlap; a neighborhood collective cannot work in place")

@@ -231,9 +231,9 @@ func (k *core) end(q *backend.Request, why error) bool {
 	return true
 }
 
-// RecvAlloc receives a message into memory that alloc returns for the number of its elements.
-func (c *Comm) RecvAlloc(typ *backend.Datatype, source, tag int, err error, alloc func(n int) []byte) (st backend.Status, _ error) {
-	const op = "recvalloc"
+// RecvAppend receives a message into memory that alloc returns for the number of its elements.
+func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, alloc func(n int) []byte) (st backend.Status, _ error) {
+	const op = "recvappend"
 	if err := c.checkRecv(source, tag, err); err != nil {
 		return st, c.Failed(op, source, tag, err)
 	}
@@ -243,7 +243,7 @@ func (c *Comm) RecvAlloc(typ *backend.Datatype, source, tag int, err error, allo
 	c = c.begun()
 	k := c.core
 	var m backend.Matched
-	err = k.traced(k.message(flight.RecvAlloc, backend.Blocking, 0, typ.ID, tag, source), func() (err error) {
+	err = k.traced(k.message(flight.RecvAppend, backend.Blocking, 0, typ.ID, tag, source), func() (err error) {
 		m, st, _, err = k.bc.Mprobe(c.bound, source, backendTag(tag), true)
 		return err
 	})

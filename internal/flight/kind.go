@@ -15,7 +15,7 @@ const (
 	Ssend
 	Recv
 	Sendrecv
-	RecvAlloc
+	RecvAppend
 	Probe
 	Mprobe
 	MessageRecv
@@ -37,7 +37,7 @@ const (
 )
 
 var kindNames = [...]string{
-	"Send", "Ssend", "Recv", "Sendrecv", "RecvAlloc", "Probe", "Mprobe", "MessageRecv", "WaitAny", "CreateGroup", "Lock", "LockAll",
+	"Send", "Ssend", "Recv", "Sendrecv", "RecvAppend", "Probe", "Mprobe", "MessageRecv", "WaitAny", "CreateGroup", "Lock", "LockAll",
 	"Agree", "Shrink", "Region", "Put", "Get", "Accumulate", "GetAccumulate", "FetchAndOp", "CompareAndSwap", "Flush",
 }
 

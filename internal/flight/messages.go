@@ -128,7 +128,7 @@ func (a *analysis) partner(r int) (int, bool) {
 func (a *analysis) otherTag(r int) string {
 	p := a.ranks[r]
 	from, ok := a.partner(r)
-	if !ok || a.ranks[from].d == nil || p.op.Tag < 0 || p.op.Kind != Recv && p.op.Kind != RecvAlloc && p.op.Kind != Probe && p.op.Kind != Mprobe {
+	if !ok || a.ranks[from].d == nil || p.op.Tag < 0 || p.op.Kind != Recv && p.op.Kind != RecvAppend && p.op.Kind != Probe && p.op.Kind != Mprobe {
 		return ""
 	}
 	me, _ := p.d.comm(p.op.Comm)

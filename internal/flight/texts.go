@@ -76,7 +76,7 @@ func (a *analysis) describe(d *Dump, o *Operation) string {
 	switch o.Kind {
 	case Send, Ssend:
 		return fmt.Sprintf("%s to %d%s%s", name, o.Peer, tag, of)
-	case Recv, Sendrecv, RecvAlloc, Probe, Mprobe, MessageRecv:
+	case Recv, Sendrecv, RecvAppend, Probe, Mprobe, MessageRecv:
 		from := strconv.Itoa(o.Peer)
 		if o.Peer == backend.AnySource {
 			from = "any rank"

@@ -230,7 +230,7 @@ func (s *strand) message() error {
 			_, err = cohort.Recv(timed, got, source, tag)
 			err = check(err)
 		case 4:
-			got, _, err = cohort.RecvAlloc[int](s.c, source, tag)
+			got, _, err = cohort.RecvAppend[int](s.c, nil, source, tag)
 			err = check(err)
 		default:
 			var m *cohort.Message

@@ -60,13 +60,9 @@ func compare(world *cohort.Comm) error {
 
 // transform returns this rank's part of the transform, a pencil along dimension 0.
 func transform(grid *cohort.Cart) (*pencil, error) {
-	dims := grid.Dims()
-	at, err := grid.Coords(grid.Rank())
-	if err != nil {
-		return nil, err
-	}
+	dims, at := grid.Dims(), grid.MyCoords()
 	p := newPencil(2, dims, at).fill()
-	err = p.transform(2)
+	err := p.transform(2)
 	for dim := 1; dim >= 0 && err == nil; dim-- {
 		// Ranks that differ in one coordinate exchange blocks: their pencils were along dim+1, and will be along dim.
 		row, err := grid.Split(at[1-dim], at[dim])
@@ -98,7 +94,8 @@ type pencil struct {
 func newPencil(along int, dims, at []int) *pencil {
 	p := &pencil{n: extents}
 	for k, split := range [][]int{{1, 2}, {0, 2}, {0, 1}}[along] {
-		p.first[split], p.n[split] = part(extents[split], dims[k], at[k])
+		lo, hi := cohort.Block(extents[split], dims[k], at[k])
+		p.first[split], p.n[split] = lo, hi-lo
 	}
 	p.data = make([]complex128, p.n[0]*p.n[1]*p.n[2])
 	return p
@@ -114,9 +111,6 @@ func (p *pencil) fill() *pencil {
 	return p
 }
 
-// part returns the part of rank r when n points are divided among ranks: the first point, and how many.
-func part(n, ranks, r int) (first, count int) { return r * n / ranks, (r+1)*n/ranks - r*n/ranks }
-
 // point returns where in the field an element of data is.
 func (p *pencil) point(i int) [3]int {
 	return [3]int{p.first[0] + i/(p.n[1]*p.n[2]), p.first[1] + i/p.n[2]%p.n[1], p.first[2] + i%p.n[2]}
@@ -125,7 +119,8 @@ func (p *pencil) point(i int) [3]int {
 // block returns the points of p that belong to rank r when dimension dim is divided among ranks.
 func (p *pencil) block(dim, ranks, r int) cohort.View[complex128] {
 	n, start := p.n, [3]int{}
-	start[dim], n[dim] = part(p.n[dim], ranks, r)
+	lo, hi := cohort.Block(p.n[dim], ranks, r)
+	start[dim], n[dim] = lo, hi-lo
 	return cohort.ViewOf(p.data, cohort.Subarray(p.n[:], n[:], start[:]))
 }
 
