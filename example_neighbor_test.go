@@ -1,10 +1,29 @@
 package cohort_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/topo"
 )
+
+func ExampleComm_CartCreate() {
+	four(func(world *cohort.Comm) error {
+		grid, err := world.CartCreate([]int{2, 2}, []bool{false, true}, false)
+		if err != nil {
+			return err
+		}
+		if grid.Rank() == 3 {
+			n := grid.Neighbors()
+			fmt.Println("at", grid.MyCoords(), "above", n[0].Lower, "below", n[0].Upper == cohort.ProcNull, "left and right", n[1].Lower, n[1].Upper)
+		}
+		return nil
+	})
+	// Output:
+	// at [1 1] above 1 below true left and right 2 2
+}
 
 // Four ranks in a ring.
 func ExampleNeighborAllgather() {
@@ -173,4 +192,84 @@ func ExampleDimsCreate() {
 	fmt.Println(dims, err)
 	// Output:
 	// [4 2 3] <nil>
+}
+
+func ExampleComm_Topology() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		where := world.Topology()
+		if world.Rank() == 0 { // fmt.Println(where) prints all of it, with the node's name
+			fmt.Println(len(where.Hosts), where.Hosts[0].Ranks, where.Backend)
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// 1 [0 1 2 3] local
+	// <nil>
+}
+
+// A program that pins threads adds them to the line.
+func ExampleTopology_Summary() {
+	where := cohort.Topology{
+		Backend: "mpi", Library: "MPICH 4.0.2", Scheduler: "Slurm job 4711.0",
+		Hosts: []cohort.Host{{Name: "n01", Ranks: []int{0, 1}}, {Name: "n02", Ranks: []int{2, 3}}},
+	}
+	s := where.Summary()
+	s.Threads, s.Policy = 8, topo.Cores
+	fmt.Println(s)
+	// Output: 4 ranks on 2 nodes: n01: 0-1, n02: 2-3; 8 threads per rank pinned to cores; mpi (MPICH 4.0.2); Slurm job 4711.0
+}
+
+// The other forms of the neighborhood collectives, in a ring of four ranks.
+func ExampleIneighborAllgather() {
+	four(func(world *cohort.Comm) error {
+		ring, err := world.CartCreate([]int{4}, []bool{true}, false)
+		if err != nil {
+			return err
+		}
+		r := ring.Rank()
+		mine, both, ones, got := []int{r}, []int{10 * r, 10*r + 1}, []int{1, 1}, make([]int, 2)
+		show := func(name string, err error) error {
+			if err == nil && r == 3 {
+				fmt.Println(name, got)
+			}
+			return err
+		}
+		return errors.Join(
+			show("IneighborAllgather", waited(cohort.IneighborAllgather(ring, mine, got))),
+			show("IneighborAllgatherv", waited(cohort.IneighborAllgatherv(ring, mine, got, ones, nil))),
+			show("IneighborAlltoall", waited(cohort.IneighborAlltoall(ring, both, got))),
+			show("IneighborAlltoallv", waited(cohort.IneighborAlltoallv(ring, both, ones, nil, got, ones, nil))),
+			show("NeighborAllgatherInit", ranOnce(cohort.NeighborAllgatherInit(ring, mine, got))),
+			show("NeighborAllgathervInit", ranOnce(cohort.NeighborAllgathervInit(ring, mine, got, ones, nil))),
+			show("NeighborAlltoallInit", ranOnce(cohort.NeighborAlltoallInit(ring, both, got))),
+			show("NeighborAlltoallvInit", ranOnce(cohort.NeighborAlltoallvInit(ring, both, ones, nil, got, ones, nil))))
+	})
+	// Output:
+	// IneighborAllgather [2 0]
+	// IneighborAllgatherv [2 0]
+	// IneighborAlltoall [21 0]
+	// IneighborAlltoallv [21 0]
+	// NeighborAllgatherInit [2 0]
+	// NeighborAllgathervInit [2 0]
+	// NeighborAlltoallInit [21 0]
+	// NeighborAlltoallvInit [21 0]
+}
+
+func ExampleCart_Coords() {
+	four(func(world *cohort.Comm) error {
+		grid, err := world.CartCreate([]int{2, 2}, []bool{false, true}, false)
+		if err != nil || grid.Rank() > 0 {
+			return err
+		}
+		at, err := grid.Coords(2)
+		if err != nil {
+			return err
+		}
+		last, err := grid.CartRank([]int{1, -1}) // the second dimension is periodic: -1 is 1
+		fmt.Println(grid.Dims(), grid.Periods(), "rank 2 is at", at, "and at [1 1] is rank", last)
+		return err
+	})
+	// Output:
+	// [2 2] [false true] rank 2 is at [1 0] and at [1 1] is rank 3
 }

@@ -2,10 +2,32 @@ package cohort_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cohort-hpc/cohort"
 )
+
+// A reduction of the program's own: the composition of x → a*x + b, which does
+// not commute.
+func ExampleNewOp() {
+	type affine struct{ A, B int }
+	compose := cohort.NewOp(false, func(in, inout []affine) {
+		for i, f := range in { // first f, then g
+			g := inout[i]
+			inout[i] = affine{g.A * f.A, g.A*f.B + g.B}
+		}
+	})
+	four(func(world *cohort.Comm) error {
+		f, err := cohort.ReduceOne(world, affine{2, world.Rank()}, compose, 0)
+		if world.Rank() == 0 {
+			fmt.Println(f)
+		}
+		return err
+	})
+	// Output:
+	// {16 11}
+}
 
 func ExampleReduce() {
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
@@ -178,4 +200,175 @@ func ExampleReduceLocal() {
 	}
 	// Output:
 	// [66 8]
+}
+
+func ExampleBcastOne() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		x, err := cohort.BcastOne(world, 1.5*float64(world.Rank()), 2)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 0 {
+			fmt.Println(x)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 3
+}
+
+func ExampleReduceOne() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		x, err := cohort.ReduceOne(world, world.Rank()+1, cohort.Prod, 0)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 0 {
+			fmt.Println(x)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 24
+}
+
+func ExampleAllreduceOne() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		x, err := cohort.AllreduceOne(world, world.Rank(), cohort.Sum)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 3 {
+			fmt.Println(x)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 6
+}
+
+func ExampleScanOne() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		x, err := cohort.ScanOne(world, world.Rank(), cohort.Sum)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 2 {
+			fmt.Println(x)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 3
+}
+
+func ExampleExscanOne() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		x, err := cohort.ExscanOne(world, world.Rank(), cohort.Sum)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 2 {
+			fmt.Println(x)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 1
+}
+
+func ExampleScan() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		send, recv := []int{world.Rank() + 1}, make([]int, 1)
+		if err := cohort.Scan(world, send, recv, cohort.Prod); err != nil {
+			return err
+		}
+		if world.Rank() == 3 {
+			fmt.Println(recv)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// [24]
+}
+
+func ExampleExscan() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		// Where does each rank's part begin, if rank r has r+1 elements?
+		send, recv := []int{world.Rank() + 1}, make([]int, 1)
+		if err := cohort.Exscan(world, send, recv, cohort.Sum); err != nil {
+			return err
+		}
+		if world.Rank() == 3 {
+			fmt.Println(recv)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// [6]
+}
+
+// The other forms of reductions and scans, nonblocking and persistent.
+func ExampleIreduce() {
+	four(func(world *cohort.Comm) error {
+		r := world.Rank()
+		mine, row, ones := []int{r}, []int{10 * r, 10*r + 1, 10*r + 2, 10*r + 3}, []int{1, 1, 1, 1}
+		one := make([]int, 1)
+		show := func(name string, err error) error {
+			if err == nil && r == 3 {
+				fmt.Println(name, one)
+			}
+			return err
+		}
+		return errors.Join(
+			show("Ireduce", waited(cohort.Ireduce(world, mine, one, cohort.Sum, 3))),
+			show("IreduceScatterBlock", waited(cohort.IreduceScatterBlock(world, row, one, cohort.Sum))),
+			show("IreduceScatter", waited(cohort.IreduceScatter(world, row, one, ones, cohort.Max))),
+			show("Iscan", waited(cohort.Iscan(world, mine, one, cohort.Sum))),
+			show("Iexscan", waited(cohort.Iexscan(world, mine, one, cohort.Sum))),
+			show("ReduceInit", ranOnce(cohort.ReduceInit(world, mine, one, cohort.Sum, 3))),
+			show("ReduceScatterBlockInit", ranOnce(cohort.ReduceScatterBlockInit(world, row, one, cohort.Sum))),
+			show("ReduceScatterInit", ranOnce(cohort.ReduceScatterInit(world, row, one, ones, cohort.Max))),
+			show("ScanInit", ranOnce(cohort.ScanInit(world, mine, one, cohort.Sum))),
+			show("ExscanInit", ranOnce(cohort.ExscanInit(world, mine, one, cohort.Sum))))
+	})
+	// Output:
+	// Ireduce [6]
+	// IreduceScatterBlock [72]
+	// IreduceScatter [33]
+	// Iscan [6]
+	// Iexscan [3]
+	// ReduceInit [6]
+	// ReduceScatterBlockInit [72]
+	// ReduceScatterInit [33]
+	// ScanInit [6]
+	// ExscanInit [3]
+}
+
+// Both have 16 bits. A Float16 has more digits, and a BFloat16 the range of a float32.
+func ExampleToFloat16() {
+	fmt.Println(cohort.ToFloat16(1.0/3).Float32(), cohort.ToBFloat16(1.0/3).Float32())
+	// Output:
+	// 0.33325195 0.33398438
 }

@@ -1,6 +1,7 @@
 package cohort_test
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cohort-hpc/cohort"
@@ -190,4 +191,10 @@ func ExampleLayout_Blocks() {
 	// Output:
 	// 2 elements from 5
 	// 2 elements from 9
+}
+
+func ExampleLayout_Err() {
+	fmt.Println(errors.Is(cohort.Vector(-1, 1, 2).Err(), cohort.ErrCount))
+	// Output:
+	// true
 }

@@ -2,14 +2,15 @@ package arch
 
 import (
 	"go/ast"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestOperationExamples checks that every operation has an example with its
-// output. One example stands for an operation's three forms.
+// TestOperationExamples checks that the examples of the root package call every exported function and method of it,
+// and have output. It goes by names: a call of one type's Close counts for all. Functions beside an example help it.
 func TestOperationExamples(t *testing.T) {
-	operations := make(map[string]bool)
+	operations := make(map[string]string) // by name: with the type, for the error
 	shown := make(map[string]bool)
 	for _, s := range allSources(t) {
 		if s.folder != "" {
@@ -17,44 +18,55 @@ func TestOperationExamples(t *testing.T) {
 		}
 		for _, d := range s.syntax.Decls {
 			f, ok := d.(*ast.FuncDecl)
-			if !ok {
-				continue
-			}
 			switch {
-			case s.test && strings.HasPrefix(f.Name.Name, "Example"):
-				shown[strings.TrimPrefix(f.Name.Name, "Example")] = hasOutput(s.syntax, f)
-			case !s.test && f.Name.IsExported() && f.Recv == nil && takesComm(f):
-				operations[f.Name.Name] = true
+			case !ok:
+			case s.test && strings.HasPrefix(s.path, "example_"):
+				if strings.HasPrefix(f.Name.Name, "Example") && !hasOutput(s.syntax, f) {
+					t.Errorf("%s has no output to compare", f.Name.Name)
+				}
+				ast.Inspect(f.Body, func(n ast.Node) bool {
+					if sel, ok := n.(*ast.SelectorExpr); ok {
+						shown[sel.Sel.Name] = true
+					}
+					return true
+				})
+			case !s.test && f.Name.IsExported() && !slices.Contains([]string{"Error", "String", "Unwrap"}, f.Name.Name):
+				if of, exported := receiver(f); exported {
+					operations[f.Name.Name] = of + f.Name.Name
+				}
 			}
 		}
 	}
-	if !operations["Allreduce"] || !operations["Iallreduce"] {
-		t.Fatalf("found the operations %v: is the search right?", operations)
-	}
-	for name := range operations {
-		base := strings.TrimSuffix(name, "Init")
-		if rest, ok := strings.CutPrefix(base, "I"); ok {
-			base = strings.ToUpper(rest[:1]) + rest[1:]
+	for _, name := range []string{"Allreduce", "Iallreduce", "Close", "LockAll", "Union"} {
+		if operations[name] == "" {
+			t.Fatalf("%s is not among the operations %v: is the search right?", name, operations)
 		}
-		if output, ok := shown[base]; !ok && !shown[name] {
-			t.Errorf("%s has no Example%s", name, base)
-		} else if ok && !output {
-			t.Errorf("Example%s has no output to compare", base)
+	}
+	for name, full := range operations {
+		if !shown[name] {
+			t.Errorf("no Example calls %s", full)
 		}
 	}
 }
 
-// takesComm reports whether a function's first parameter is a *Comm.
-func takesComm(f *ast.FuncDecl) bool {
-	if f.Type.Params.NumFields() == 0 {
-		return false
+// receiver returns a method's type and a dot, "" for a function, and whether the type is exported.
+func receiver(f *ast.FuncDecl) (string, bool) {
+	if f.Recv == nil {
+		return "", true
 	}
-	star, ok := f.Type.Params.List[0].Type.(*ast.StarExpr)
-	if !ok {
-		return false
+	x := f.Recv.List[0].Type
+	for {
+		switch y := x.(type) {
+		case *ast.StarExpr:
+			x = y.X
+		case *ast.IndexExpr:
+			x = y.X
+		case *ast.Ident:
+			return y.Name + ".", y.IsExported()
+		default:
+			return "", false
+		}
 	}
-	name, ok := star.X.(*ast.Ident)
-	return ok && name.Name == "Comm"
 }
 
 // hasOutput reports whether the example's body ends with what it prints.

@@ -1,67 +1,12 @@
 package cohort_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
-
-// A program started without a launcher is a world of one rank; under cohort run
-// the same program is one rank of many.
-func ExampleInit() {
-	world, err := cohort.Init(context.Background(), nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer world.Close()
-	fmt.Printf("rank %d of %d\n", world.Rank(), world.Size())
-	// Output:
-	// rank 0 of 1
-}
-
-// four runs body as four ranks of this process.
-func four(body func(world *cohort.Comm) error) {
-	if err := cohort.Run(context.Background(), 4, body); err != nil {
-		fmt.Println(err)
-	}
-}
-
-func ExampleRun() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
-		sum, err := cohort.AllreduceOne(world, world.Rank(), cohort.Sum)
-		if world.Rank() == 0 {
-			fmt.Printf("%d ranks, sum %d\n", world.Size(), sum)
-		}
-		return err
-	})
-	if err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// 4 ranks, sum 6
-}
-
-// An error of one rank ends what the others are waiting for, and comes first.
-func ExampleRun_failure() {
-	errNoInput := errors.New("no input")
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
-		if world.Rank() == 2 {
-			return errNoInput
-		}
-		err := world.Barrier()
-		if !errors.Is(err, cohort.ErrPeerLost) {
-			return err
-		}
-		return nil // rank 2 says why
-	})
-	fmt.Println(err, errors.Is(err, errNoInput))
-	// Output:
-	// rank 2: no input true
-}
 
 func ExampleSend() {
 	four(func(world *cohort.Comm) error {
@@ -229,21 +174,6 @@ func ExampleComm_Mprobe() {
 	// [4 5 6] tag 9
 }
 
-// A deadline ends an operation; the communicator stays usable.
-func ExampleComm_WithContext() {
-	four(func(world *cohort.Comm) error {
-		if world.Rank() == 0 {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
-			defer cancel()
-			_, err := cohort.Recv(world.WithContext(ctx), make([]int, 1), 1, 0)
-			fmt.Println(errors.Is(err, cohort.ErrTimeout))
-		}
-		return world.Barrier()
-	})
-	// Output:
-	// true
-}
-
 // The first message that comes is handled first.
 func ExampleWaitAny() {
 	four(func(world *cohort.Comm) error {
@@ -369,93 +299,199 @@ func ExampleSendInit() {
 	// [4]
 }
 
-func ExampleComm_Split() {
+// Rank 0 handles messages in groups, as they arrive.
+func ExampleWaitSome() {
 	four(func(world *cohort.Comm) error {
-		row, err := world.Split(world.Rank()/2, 0) // ranks 0 and 1, and 2 and 3
+		if world.Rank() > 0 {
+			return cohort.Send(world, []int{10 * world.Rank()}, 0, 0)
+		}
+		bufs := make([]int, 3)
+		reqs := make([]*cohort.Request, 3)
+		for i := range reqs {
+			var err error
+			if reqs[i], err = cohort.Irecv(world, bufs[i:i+1], i+1, 0); err != nil {
+				return err
+			}
+		}
+		sum := 0
+		for {
+			done, err := cohort.WaitSome(reqs...)
+			if err != nil {
+				return err
+			}
+			if len(done) == 0 { // all have been handled
+				break
+			}
+			for _, i := range done {
+				sum += bufs[i]
+			}
+		}
+		fmt.Println(sum)
+		return nil
+	})
+	// Output:
+	// 60
+}
+
+// The same messages are sent around a ring in every step.
+func ExampleStartAll() {
+	four(func(world *cohort.Comm) error {
+		next, prev := (world.Rank()+1)%4, (world.Rank()+3)%4
+		out, in := []int{world.Rank()}, make([]int, 1)
+		send, err := cohort.SendInit(world, out, next, 0)
 		if err != nil {
 			return err
 		}
-		sum, err := cohort.AllreduceOne(row, world.Rank(), cohort.Sum)
+		defer send.Close()
+		recv, err := cohort.RecvInit(world, in, prev, 0)
+		if err != nil {
+			return err
+		}
+		defer recv.Close()
+		for range 3 {
+			if err := cohort.StartAll(send, recv); err != nil {
+				return err
+			}
+			if err := cohort.WaitAllPersistent(send, recv); err != nil {
+				return err
+			}
+			out[0] = in[0] // passes on what has arrived
+		}
+		if world.Rank() == 0 {
+			fmt.Println(in)
+		}
+		return nil
+	})
+	// Output:
+	// [1]
+}
+
+// Synchronous sends are complete when a receive has matched them, nonblocking and persistent ones too.
+func ExampleIssend() {
+	four(func(world *cohort.Comm) error {
+		switch world.Rank() {
+		case 0:
+			if err := waited(cohort.Issend(world, []int{1}, 1, 0)); err != nil {
+				return err
+			}
+			return ranOnce(cohort.SsendInit(world, []int{2}, 1, 0))
+		case 1:
+			buf := make([]int, 2)
+			_, err := cohort.Recv(world, buf[:1], 0, 0)
+			if err == nil {
+				_, err = cohort.Recv(world, buf[1:], 0, 0)
+			}
+			fmt.Println(buf)
+			return err
+		}
+		return nil
+	})
+	// Output:
+	// [1 2]
+}
+
+// Rank 0 looks at messages before it receives them.
+func ExampleComm_Probe() {
+	four(func(world *cohort.Comm) error {
 		if world.Rank() == 2 {
-			fmt.Printf("rank %d of %d in its row, sum %d\n", row.Rank(), row.Size(), sum)
+			return errors.Join(cohort.Send(world, []int16{4, 5, 6}, 0, 9), cohort.Send(world, []int16{7}, 0, 1))
 		}
-		return err
-	})
-	// Output:
-	// rank 0 of 2 in its row, sum 5
-}
-
-func ExampleComm_CreateGroup() {
-	four(func(world *cohort.Comm) error {
-		odd, err := world.Group().Incl(3, 1)
-		if err != nil || odd.Rank() == cohort.Undefined {
-			return err // ranks 0 and 2 take no part
+		if world.Rank() != 0 {
+			return nil
 		}
-		c, err := world.CreateGroup(odd, 0)
+		st, err := world.Probe(2, 9)
 		if err != nil {
 			return err
 		}
-		if c.Rank() == 0 {
-			fmt.Printf("rank %d is the first of %d\n", world.Rank(), c.Size())
+		fmt.Println(st.Bytes(), "bytes")
+		for there := false; !there; { // Iprobe does not wait
+			if _, there, err = world.Iprobe(2, 1); err != nil {
+				return err
+			}
 		}
+		buf := make([]int16, cohort.Count[int16](st))
+		if st, err = cohort.Recv(world, buf, st.Source, st.Tag); err == nil {
+			fmt.Println(buf, "tag", st.Tag)
+			st, err = cohort.Recv(world, buf[:1], 2, cohort.AnyTag)
+			fmt.Println(buf[:1], "tag", st.Tag)
+		}
+		return err
+	})
+	// Output:
+	// 6 bytes
+	// [4 5 6] tag 9
+	// [7] tag 1
+}
+
+// Improbe takes a message only if one is there.
+func ExampleComm_Improbe() {
+	four(func(world *cohort.Comm) error {
+		if world.Rank() > 0 {
+			return cohort.Send(world, []int{10 * world.Rank()}, 0, 0)
+		}
+		sum := 0
+		for left := 3; left > 0; {
+			msg, _, there, err := world.Improbe(cohort.AnySource, 0)
+			if err != nil {
+				return err
+			}
+			if !there {
+				continue // other work goes here
+			}
+			buf := make([]int, 1)
+			if err := waited(cohort.ImessageRecv(msg, buf)); err != nil {
+				return err
+			}
+			sum += buf[0]
+			left--
+		}
+		fmt.Println(sum)
 		return nil
 	})
 	// Output:
-	// rank 3 is the first of 2
+	// 60
 }
 
-func ExampleComm_CartCreate() {
+// Three ways to look whether requests are complete without waiting for them.
+func ExampleTestAll() {
 	four(func(world *cohort.Comm) error {
-		grid, err := world.CartCreate([]int{2, 2}, []bool{false, true}, false)
-		if err != nil {
+		if world.Rank() > 0 {
+			return cohort.Send(world, []int{world.Rank()}, 0, 0)
+		}
+		buf, reqs := make([]int, 3), make([]*cohort.Request, 3)
+		for i := range buf {
+			var err error
+			if reqs[i], err = cohort.Irecv(world, buf[i:i+1], i+1, 0); err != nil {
+				return err
+			}
+		}
+		for one := false; !one; { // one of them
+			var err error
+			if _, _, one, err = cohort.TestAny(reqs...); err != nil {
+				return err
+			}
+		}
+		if _, err := cohort.TestSome(reqs...); err != nil { // those that are complete now
 			return err
 		}
-		if grid.Rank() == 3 {
-			n := grid.Neighbors()
-			fmt.Println("at", grid.MyCoords(), "above", n[0].Lower, "below", n[0].Upper == cohort.ProcNull, "left and right", n[1].Lower, n[1].Upper)
+		for all := false; !all; { // the rest
+			var err error
+			if all, err = cohort.TestAll(reqs...); err != nil {
+				return err
+			}
 		}
+		fmt.Println(buf)
 		return nil
 	})
 	// Output:
-	// at [1 1] above 1 below true left and right 2 2
+	// [1 2 3]
 }
 
-// A reduction of the program's own: the composition of x → a*x + b, which does
-// not commute.
-func ExampleNewOp() {
-	type affine struct{ A, B int }
-	compose := cohort.NewOp(false, func(in, inout []affine) {
-		for i, f := range in { // first f, then g
-			g := inout[i]
-			inout[i] = affine{g.A * f.A, g.A*f.B + g.B}
-		}
-	})
-	four(func(world *cohort.Comm) error {
-		f, err := cohort.ReduceOne(world, affine{2, world.Rank()}, compose, 0)
-		if world.Rank() == 0 {
-			fmt.Println(f)
-		}
-		return err
-	})
+// A library that receives messages for its users makes their Status.
+func ExampleNewStatus() {
+	st := cohort.NewStatus(2, 7, 16)
+	size, err := cohort.SizeOf[[2]float32]()
+	fmt.Println("rank", st.Source, "sent", cohort.Count[[2]float32](st), "elements of", size, "bytes", err)
 	// Output:
-	// {16 11}
-}
-
-// The flight recorder keeps when each rank was in which part. After cohort run --flight FOLDER,
-// cohort report --trace FILE shows it as a timeline.
-func ExampleComm_Region() {
-	four(func(world *cohort.Comm) error {
-		assemble := world.Region("assemble")
-		x := float64(world.Rank())
-		assemble.End()
-
-		defer world.Region("solve").End()
-		sum, err := cohort.AllreduceOne(world, x, cohort.Sum)
-		if world.Rank() == 0 {
-			fmt.Println(sum)
-		}
-		return err
-	})
-	// Output:
-	// 6
+	// rank 2 sent 2 elements of 8 bytes <nil>
 }
