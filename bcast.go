@@ -2,6 +2,23 @@ package cohort
 
 import "github.com/cohort-hpc/cohort/backend"
 
+// Barrier returns when every rank of the communicator has called it.
+//
+// Collective: all ranks of c call it.
+//
+// Errors: [ErrMismatch] if a rank calls another collective (on mpi with Config.Check); [ErrPeerLost] if a
+// rank is lost or has closed c; [ErrBusy] if another goroutine is in a collective of c; [ErrComm],
+// [ErrClosed] and [ErrBroken] if c is nil, closed or broken.
+//
+// Deadline: [ErrTimeout] names the ranks that had not arrived (not always on mpi), and c is broken.
+func (c *Comm) Barrier() error { return c.run(c.begin(backend.Barrier, -1)) }
+
+// Ibarrier is the nonblocking form of [Comm.Barrier].
+func (c *Comm) Ibarrier() (*Request, error) { return c.start(newCall(backend.Barrier, -1)) }
+
+// BarrierInit is the persistent form of [Comm.Barrier].
+func (c *Comm) BarrierInit() (*Persistent, error) { return c.persist(newCall(backend.Barrier, -1)) }
+
 // Bcast copies root's buf into the buf of every other rank.
 //
 // Collective: all ranks of c call it with the same length, type and root.

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 func TestCartCoordinatesAndNeighbors(t *testing.T) {
@@ -161,6 +164,162 @@ func TestDimsCreateBalancesExtents(t *testing.T) {
 				if n%(a*b) == 0 && n/(a*b) <= b && a < dims[0] {
 					t.Fatalf("%d: %v, but %d×%d×%d is closer", n, dims, a, b, n/(a*b))
 				}
+			}
+		}
+	}
+}
+
+// separated counts the pairs of neighbors on different nodes, from the coordinates.
+func separated(dims []int, periods []bool, nodeAt func(number int) int) (sum int) {
+	at := make([]int, len(dims))
+	number := func() (n int) {
+		for i, x := range at {
+			n = n*dims[i] + x
+		}
+		return n
+	}
+	for {
+		here := number()
+		for i, d := range dims {
+			if x := at[i]; x < d-1 || periods[i] {
+				at[i] = (x + 1) % d
+				if nodeAt(here) != nodeAt(number()) {
+					sum++
+				}
+				at[i] = x
+			}
+		}
+		i := len(dims) - 1
+		for ; i >= 0; i-- {
+			if at[i]++; at[i] < dims[i] {
+				break
+			}
+			at[i] = 0
+		}
+		if i < 0 {
+			return sum
+		}
+	}
+}
+
+// An order is a permutation with fewer neighbors on different nodes. Without one, no order by blocks is better.
+func TestGridOrderPutsNeighborsOnOneNode(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	better := 0
+	for range 3000 {
+		dims, periods := make([]int, 1+rng.IntN(3)), make([]bool, 3)
+		for i := range dims {
+			dims[i], periods[i] = 1+rng.IntN(6), rng.IntN(2) == 0
+		}
+		n := product(dims)
+		per := 1 + rng.IntN(n)
+		of := make([]int, n) // by rank
+		for r := range of {
+			of[r] = 7 * (r / per) // the last node may have fewer ranks
+			if n%per == 0 && dims[0]%2 == 0 {
+				of[r] = 7 * (r % (n / per)) // in turn
+			}
+		}
+		nodeOf := func(rank int) int { return of[rank] }
+		before := separated(dims, periods, nodeOf)
+		if got := crossings(dims, periods, nodeOf); got != before {
+			t.Fatalf("%v, periods %v, nodes %v: %d crossings, want %d", dims, periods, of, got, before)
+		}
+		order := gridOrder(dims, periods, nodeOf)
+		if order == nil {
+			if n%per == 0 && per > 1 && per < n {
+				if b := bestBlock(dims, periods, per); b != nil && blockCrossings(dims, periods, b) < before {
+					t.Fatalf("%v, periods %v, nodes %v: not reordered, blocks of %v would be better", dims, periods, of, b)
+				}
+			}
+			continue
+		}
+		better++
+		nodeAt := make([]int, n)
+		for r, number := range order {
+			nodeAt[number] = of[r]
+		}
+		for i, number := range slices.Sorted(slices.Values(order)) {
+			if number != i {
+				t.Fatalf("%v: %v is not a permutation", dims, order)
+			}
+		}
+		after := separated(dims, periods, func(number int) int { return nodeAt[number] })
+		if want := blockCrossings(dims, periods, bestBlock(dims, periods, per)); after >= before || after != want {
+			t.Fatalf("%v, periods %v, nodes %v: %d neighbors on different nodes, before %d, want %d", dims, periods, of, after, before, want)
+		}
+	}
+	if better < 100 {
+		t.Errorf("only %d grids were reordered", better)
+	}
+}
+
+// The examples of the documentation: known numbers of pairs on different nodes.
+func TestGridOrderOfKnownGrids(t *testing.T) {
+	for _, c := range []struct {
+		dims          []int
+		periodic      bool
+		per           int
+		before, after int // after 0: as before
+	}{
+		{[]int{4, 4}, false, 4, 12, 8},     // rows become squares of 2 x 2
+		{[]int{4, 4}, true, 4, 16, 16},     // 4 borders of 4, or 2 borders of 4 in both dimensions
+		{[]int{8, 8}, false, 16, 24, 16},   // two rows each; 4 x 4
+		{[]int{4, 4, 4}, false, 8, 64, 48}, // 2 x 2 x 2
+		{[]int{6}, false, 3, 1, 0},         // in order already
+		{[]int{5, 2}, false, 4, 0, 0},      // 10 ranks on nodes of 4
+	} {
+		n := product(c.dims)
+		periods := slices.Repeat([]bool{c.periodic}, len(c.dims))
+		order := gridOrder(c.dims, periods, func(rank int) int { return rank / c.per })
+		if order == nil {
+			if c.after != 0 && c.after != c.before {
+				t.Errorf("%v, %d a node: not reordered", c.dims, c.per)
+			}
+			continue
+		}
+		nodeAt := make([]int, n)
+		for r, number := range order {
+			nodeAt[number] = r / c.per
+		}
+		got := separated(c.dims, periods, func(number int) int { return nodeAt[number] })
+		before := separated(c.dims, periods, func(number int) int { return number / c.per })
+		if got != c.after || before != c.before {
+			t.Errorf("%v, %d a node: %d pairs on different nodes, before %d; want %d and %d", c.dims, c.per, got, before, c.after, c.before)
+		}
+	}
+}
+
+// Ranks of a grid that is reordered exchange data with the right neighbors.
+func TestCartReordersByNode(t *testing.T) {
+	const n, per = 8, 4
+	for _, reorder := range []bool{false, true} {
+		for rank, err := range worlds(n, settings{}, func(bc backend.Comm) backend.Comm { return &spread{bc, per} }, func(w *Comm) error {
+			g, err := w.CartCreate([]int{2, 4}, []bool{false, false}, reorder)
+			if err != nil {
+				return err
+			}
+			where := g.Topology() // by ranks of the grid
+			want := []int{0, 1, 2, 3}
+			if reorder {
+				want = []int{0, 1, 4, 5} // 2 columns of 2 rows
+			}
+			if len(where.Hosts) != 2 || !slices.Equal(where.Hosts[0].Ranks, want) {
+				return fmt.Errorf("reorder %v: nodes %v, want %v first", reorder, where.Hosts, want)
+			}
+			got := slices.Repeat([]int{ProcNull}, 4)
+			if err := NeighborAllgather(g, []int{g.Rank()}, got); err != nil {
+				return err
+			}
+			for i, x := range g.Neighbors() {
+				if got[2*i] != x.Lower || got[2*i+1] != x.Upper {
+					return fmt.Errorf("reorder %v: neighbors %v, heard from %v", reorder, g.Neighbors(), got)
+				}
+			}
+			return nil
+		}) {
+			if err != nil {
+				t.Errorf("rank %d: %v", rank, err)
 			}
 		}
 	}

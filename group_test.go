@@ -1,10 +1,432 @@
 package cohort
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 )
+
+// members returns the world ranks of c's ranks, gathered over c.
+func members(c *Comm, world int) ([]int, error) {
+	all := make([]int, c.Size())
+	err := Allgather(c, []int{world}, all)
+	return all, err
+}
+
+func TestDupSeparatesMessages(t *testing.T) {
+	for _, n := range []int{1, 2, 5} {
+		ranks(t, n, func(w *Comm) error {
+			d, err := w.Dup()
+			if err != nil {
+				return err
+			}
+			e, err := d.Dup()
+			if err != nil {
+				return err
+			}
+			if d.Rank() != w.Rank() || d.Size() != n || d.Name() != "world.dup1" || e.Name() != "world.dup1.dup1" {
+				t.Errorf("rank %d of %d, called %s and %s", d.Rank(), d.Size(), d.Name(), e.Name())
+			}
+			// The same message on each goes to the receive on each.
+			next, prev := (w.Rank()+1)%n, (w.Rank()+n-1)%n
+			comms := []*Comm{e, w, d}
+			reqs := make([]*Request, 3)
+			got := make([][]int, 3)
+			for i, c := range comms {
+				got[i] = make([]int, 1)
+				if reqs[i], err = Irecv(c, got[i], AnySource, AnyTag); err != nil {
+					return err
+				}
+			}
+			for i := range comms {
+				j := 2 - i
+				if err := Send(comms[j], []int{100*j + w.Rank()}, next, 0); err != nil {
+					return err
+				}
+			}
+			if err := WaitAll(reqs...); err != nil {
+				return err
+			}
+			for i := range comms {
+				if got[i][0] != 100*i+prev {
+					t.Errorf("communicator %d received %d from rank %d", i, got[i][0], prev)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func TestSplitOrdersByKey(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 7} {
+		ranks(t, n, func(w *Comm) error {
+			me := w.Rank()
+			color := me % 3
+			if color == 2 {
+				color = Undefined
+			}
+			c, err := w.Split(color, -me) // in reverse
+			if err != nil {
+				return err
+			}
+			if color == Undefined {
+				if c != nil {
+					t.Errorf("rank %d has no color and got a communicator", me)
+				}
+				return w.Barrier()
+			}
+			var want []int
+			for r := n - 1; r >= 0; r-- {
+				if r%3 == color {
+					want = append(want, r)
+				}
+			}
+			got, err := members(c, me)
+			if err != nil || !slices.Equal(got, want) || c.Rank() != slices.Index(want, me) {
+				return fmt.Errorf("rank %d is %d of %v, want %v: %w", me, c.Rank(), got, want, err)
+			}
+			return w.Barrier()
+		})
+	}
+}
+
+func TestSplitOrdersEqualKeysByRank(t *testing.T) {
+	ranks(t, 5, func(w *Comm) error {
+		c, err := w.Split(0, w.Rank()%2)
+		if err != nil {
+			return err
+		}
+		got, err := members(c, w.Rank())
+		if want := []int{0, 2, 4, 1, 3}; err != nil || !slices.Equal(got, want) {
+			return fmt.Errorf("got %v, want %v: %w", got, want, err)
+		}
+		s, err := w.SplitShared()
+		if err != nil {
+			return err
+		}
+		if s.Size() != 5 || s.Rank() != w.Rank() { // goroutines are all on one node
+			t.Errorf("SplitShared: rank %d of %d", s.Rank(), s.Size())
+		}
+		return nil
+	})
+}
+
+func TestNestedSplitsAreSeparate(t *testing.T) {
+	ranks(t, 8, func(w *Comm) error {
+		c := w
+		for size := 8; size > 1; size /= 2 {
+			half, err := c.Split(c.Rank()/(size/2), 0)
+			if err != nil {
+				return err
+			}
+			for _, x := range []*Comm{c, half, w} {
+				sum := []int{1}
+				if err := Allreduce(x, sum, sum, Sum); err != nil || sum[0] != x.Size() {
+					return fmt.Errorf("%s: sum %v of %d: %w", x.Name(), sum, x.Size(), err)
+				}
+			}
+			c = half
+		}
+		return nil
+	})
+}
+
+// If ranks call different functions, ErrMismatch names the calls.
+func TestDupMismatchNamesCalls(t *testing.T) {
+	for name, odd := range map[string]func(w *Comm) error{
+		"Split":        func(w *Comm) error { _, err := w.Split(0, 0); return err },
+		"SplitShared":  func(w *Comm) error { _, err := w.SplitShared(); return err },
+		"Barrier":      func(w *Comm) error { return w.Barrier() },
+		"Ibarrier":     func(w *Comm) error { q, err := w.Ibarrier(); return errors.Join(err, waitErr(q)) },
+		"wrong color":  func(w *Comm) error { _, err := w.Split(-3, 0); return err },
+		"CartCreate":   func(w *Comm) error { _, err := w.CartCreate([]int{3}, []bool{true}, false); return err },
+		"Allreduce":    func(w *Comm) error { x := []int{1}; return Allreduce(w, x, x, Sum) },
+		"AllreduceOne": func(w *Comm) error { _, err := AllreduceOne(w, 1.5, Max); return err },
+	} {
+		for _, how := range []string{"native", "schedule"} {
+			withEnv(t, "COHORT_COLLECTIVES="+how)
+			err := Run(context.Background(), 3, func(w *Comm) error {
+				d, err := w.Dup()
+				if err != nil {
+					return err
+				}
+				var got error
+				want := ErrMismatch
+				if w.Rank() == 1 {
+					got = odd(d)
+					if name == "wrong color" {
+						want = ErrRank
+					}
+				} else {
+					_, got = d.Dup()
+				}
+				if err := wantErr(name+" and Dup, "+how, got, want); err != nil {
+					return err
+				}
+				if want == ErrMismatch && (!strings.Contains(got.Error(), "Dup") || !strings.Contains(got.Error(), "rank 1 called")) {
+					t.Errorf("%s: %v does not name the calls", name, got)
+				}
+				return wantErr("the next", d.Barrier(), ErrBroken)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func waitErr(q *Request) error { _, err := q.Wait(); return err }
+
+func TestWrongColorLeavesCommunicatorUsable(t *testing.T) {
+	ranks(t, 3, func(w *Comm) error {
+		_, err := w.Split(-1, 0)
+		if err := errors.Join(wantErr("color -1", err, ErrRank), isOp(err, "split")); err != nil {
+			return err
+		}
+		return w.Barrier() // the communicator is still usable
+	})
+}
+
+// Many goroutines of each rank create communicators at once, each from its own parent. No message
+// may reach another communicator.
+func TestConcurrentDupsAreSeparate(t *testing.T) {
+	const lanes, rounds = 6, 5
+	ranks(t, 3, func(w *Comm) error {
+		parents := make([]*Comm, lanes)
+		for i := range parents {
+			var err error
+			if parents[i], err = w.Dup(); err != nil {
+				return err
+			}
+		}
+		errs := make([]error, lanes)
+		var wg sync.WaitGroup
+		for lane := range lanes {
+			wg.Go(func() {
+				for round := range rounds {
+					var d *Comm
+					var err error
+					if lane%2 == 0 {
+						d, err = parents[lane].Dup()
+					} else {
+						d, err = parents[lane].CreateGroup(parents[lane].Group(), lane)
+					}
+					if err != nil {
+						errs[lane] = err
+						return
+					}
+					for i := range 10 {
+						got := make([]int, 1)
+						next, prev := (w.Rank()+1)%3, (w.Rank()+2)%3
+						if _, err := Sendrecv(d, []int{lane*1000 + round*100 + i}, next, 0, got, prev, AnyTag); err != nil || got[0] != lane*1000+round*100+i {
+							errs[lane] = fmt.Errorf("lane %d, round %d, message %d: got %d: %w", lane, round, i, got[0], err)
+							return
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return errors.Join(errs...)
+	})
+}
+
+func TestCreateGroupNeedsOnlyMembers(t *testing.T) {
+	ranks(t, 6, func(w *Comm) error {
+		g, err := w.Group().Incl(4, 1, 3)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains([]int{1, 3, 4}, w.Rank()) {
+			_, err := w.CreateGroup(g, 0)
+			return wantErr("a rank that is not in the group", err, ErrRank)
+		}
+		c, err := w.CreateGroup(g, 0) // without the others
+		if err != nil {
+			return err
+		}
+		got, err := members(c, w.Rank())
+		if want := []int{4, 1, 3}; err != nil || !slices.Equal(got, want) {
+			return fmt.Errorf("got %v, want %v: %w", got, want, err)
+		}
+		pair, err := g.Incl(2, 0)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			return nil
+		}
+		d, err := c.CreateGroup(pair, 5)
+		if err != nil {
+			return err
+		}
+		got, err = members(d, w.Rank())
+		if want := []int{3, 4}; err != nil || !slices.Equal(got, want) {
+			return fmt.Errorf("from a group of a group: got %v, want %v: %w", got, want, err)
+		}
+		return nil
+	})
+}
+
+func TestCreateGroupReportsErrors(t *testing.T) {
+	ranks(t, 3, func(w *Comm) error {
+		_, err := w.CreateGroup(w.Group(), -2)
+		if err := wantErr("tag", err, ErrTag); err != nil {
+			return err
+		}
+		_, err = w.CreateGroup(nil, 0)
+		if err := wantErr("no group", err, ErrRank); err != nil {
+			return err
+		}
+		one, err := w.Split(w.Rank(), 0)
+		if err != nil {
+			return err
+		}
+		_, err = one.CreateGroup(w.Group(), 0)
+		if err := wantErr("members that are not in the communicator", err, ErrRank); err != nil {
+			return err
+		}
+		// Different groups of the same members.
+		g := w.Group()
+		if w.Rank() == 2 {
+			if g, err = g.Incl(0, 2, 1); err != nil {
+				return err
+			}
+		}
+		_, err = w.CreateGroup(g, 0)
+		if err := errors.Join(wantErr("other groups", err, ErrMismatch), isOp(err, "creategroup")); err != nil {
+			return err
+		}
+		// A member does not call it.
+		if w.Rank() == 2 {
+			return w.Barrier()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		_, err = w.WithContext(ctx).CreateGroup(w.Group(), 1)
+		if err := wantErr("a member that does not come", err, ErrTimeout); err != nil {
+			return err
+		}
+		return w.Barrier() // the communicator is still usable
+	})
+}
+
+// A rank's CreateGroup runs out of time, and the rank then makes other communicators. When the members call it again, the
+// communicator has an id that the rank has not used.
+func TestCreateGroupAgainAfterTimeout(t *testing.T) {
+	ranks(t, 3, func(w *Comm) error {
+		pair := func(a, b, tag int) func(*Comm) (*Comm, error) {
+			return func(c *Comm) (*Comm, error) {
+				g, err := c.Group().Incl(a, b)
+				if err != nil || g.Rank() == Undefined {
+					return nil, err
+				}
+				return c.CreateGroup(g, tag)
+			}
+		}
+		first, second := pair(0, 1, 5), pair(1, 2, 9)
+		if w.Rank() == 1 {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+			defer cancel()
+			if _, err := first(w.WithContext(ctx)); !errors.Is(err, ErrTimeout) {
+				return wantErr("rank 0 does not come", err, ErrTimeout)
+			}
+		}
+		for range 3 {
+			if _, err := second(w); err != nil {
+				return err
+			}
+		}
+		if err := w.Barrier(); err != nil {
+			return err
+		}
+		a, err := first(w)
+		if err != nil {
+			return err
+		}
+		b, err := second(w)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 { // a message on a does not arrive on b
+			err = Send(a, []int{100}, 1, 0)
+		}
+		if err := errors.Join(err, w.Barrier()); err != nil {
+			return err
+		}
+		got := []int{200}
+		switch w.Rank() {
+		case 1:
+			_, err = Recv(b, got, AnySource, 0)
+		case 2:
+			err = Send(b, got, 0, 0)
+		}
+		if err == nil && got[0] != 200 {
+			err = fmt.Errorf("received %d, want 200", got[0])
+		}
+		return err
+	})
+}
+
+// A communicator derived from a handle with a context ends with that context, too.
+func TestDerivedCommunicatorKeepsContext(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		d, err := w.WithContext(ctx).Dup()
+		if err != nil {
+			return err
+		}
+		if err := d.Barrier(); err != nil {
+			return err
+		}
+		cancel()
+		_, err = Recv(d, make([]int, 1), d.Rank(), 0)
+		if err := wantErr("recv", err, ErrCanceled); err != nil {
+			return err
+		}
+		return w.Barrier()
+	})
+}
+
+// A communicator made from a handle with a context outlives the one that it was made from.
+func TestDerivedCommunicatorKeepsContextAfterClose(t *testing.T) {
+	world, stop := context.WithCancel(context.Background())
+	defer stop()
+	err := Run(world, 2, func(w *Comm) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		d, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		e, err := d.WithContext(ctx).Dup()
+		if err != nil {
+			return err
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		q, err := Irecv(e, make([]int, 1), w.Rank(), 0)
+		if err != nil {
+			return err
+		}
+		if _, done, err := q.Test(); done || err != nil {
+			return fmt.Errorf("after the other was closed: %v, %v", done, err)
+		}
+		cancel()
+		_, err = q.Wait()
+		return wantErr("wait", err, ErrCanceled)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
 
 func TestGroupSetOperations(t *testing.T) {
 	ranks(t, 6, func(w *Comm) error {

@@ -447,25 +447,6 @@ func TestFlushWaitsAfterTwoAtOnce(t *testing.T) {
 	})
 }
 
-// Flush waits for an Rput under way, and goes on when it is done, although nothing else happens.
-func TestFlushGoesOnAfterRput(t *testing.T) {
-	g, late := new(gate), make(chan struct{})
-	g.before = func() { <-late }
-	gatedWindow(t, g, func(c *Comm, w *Window[int]) error {
-		if c.Rank() == 1 {
-			return nil
-		}
-		q, err := w.Rput([]int{1}, 1, 0)
-		if err != nil {
-			return err
-		}
-		time.AfterFunc(10*time.Millisecond, func() { close(late) }) // usually Flush waits then
-		err = w.Flush(1)
-		_, e := q.Wait()
-		return errors.Join(err, e)
-	})
-}
-
 // Lock of the part of a rank that does not answer says so.
 func TestLockNamesRankThatDoesNotAnswer(t *testing.T) {
 	g := new(gate)
