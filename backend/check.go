@@ -8,8 +8,7 @@ import "encoding/binary"
 // they run, so ranks that make the same calls use the same tags. The tags repeat
 // after 2^29 collectives.
 //
-// The tags below these belong to persistent collectives ([PersistentTag]) and to
-// the creation of communicators; see package cohort.
+// The tags below these belong to persistent collectives ([PersistentTag]) and to CreateGroup ([GroupTag]).
 func CheckTag(seq uint32) int { return -2 - 2*int(seq%(1<<29)) }
 
 // DataTag returns the tag of the seq-th collective's data; see [CheckTag].
@@ -19,6 +18,10 @@ func DataTag(seq uint32) int { return CheckTag(seq) - 1 }
 // communicator, which keeps it for its whole life. Its data tag is one below. No
 // other collective uses these tags.
 func PersistentTag(i uint32) int { return -2 - 1<<30 - 2*int(i%(1<<28)) }
+
+// GroupTag returns the tag of the messages of a CreateGroup, which differs for tags that differ modulo 2^28. It is below
+// the tags of all collectives.
+func GroupTag(tag int) int { return -8 - 3<<29 - tag%(1<<28) }
 
 // Seen summarizes the fingerprints of one collective that a rank has seen: that
 // of the lowest rank, and that of the lowest rank whose fingerprint differs from

@@ -76,9 +76,9 @@ func (p *process) keep(bufs ...[]byte) {
 	p.kept.Unlock()
 }
 
-// folds maps tags below 0 to tags of ctl: those of collectives to one half of the range, those of
-// persistent ones to a quarter, notices above. A tag repeats after as many operations of its kind
-// as there are tags; by then the earlier operation is long complete.
+// folds maps tags below 0 to tags of ctl: those of collectives to one half of the range, those of persistent ones to a
+// quarter, then notices, and those of CreateGroup to the rest. A tag repeats after as many operations of its kind as
+// there are tags; by then the earlier operation is long complete.
 type folds struct{ calls, persistent int }
 
 func newFolds(maxTag int) folds {
@@ -89,12 +89,19 @@ func newFolds(maxTag int) folds {
 	return folds{calls: 1 << (bits - 1), persistent: 1 << (bits - 2)}
 }
 
-const firstPersistent = 1 << 30 // of -1-tag; see backend.PersistentTag
+const (
+	firstPersistent = 1 << 30 // of -1-tag; see backend.PersistentTag
+	firstGroup      = 3 << 29 // of -1-tag; see backend.GroupTag
+	notices         = 2048    // more than the tags of notices
+)
 
 func (f folds) tag(t int) int {
 	u := -1 - t
 	if u < firstPersistent {
 		return u & (f.calls - 1)
+	}
+	if u >= firstGroup {
+		return f.notice() + notices + (u-firstGroup)%(f.persistent-notices)
 	}
 	return f.calls + (u-firstPersistent)&(f.persistent-1)
 }

@@ -41,10 +41,6 @@ type grouping struct {
 	taken   []uint64 // on the leader, the number of each member's last claim
 }
 
-// groupTag returns the tag of CreateGroup's messages. It is below those of all collectives, and
-// differs for tags that differ modulo 2^28.
-func groupTag(tag int) int { return -3*(1<<29) - 8 - tag%(1<<28) }
-
 // CreateGroup makes a communicator of some ranks, one of which is the caller. Only they call it. bad is an argument
 // error.
 func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
@@ -67,7 +63,7 @@ func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 	for _, m := range members {
 		fmt.Fprint(h, k.bc.WorldRank(m), " ")
 	}
-	g := &grouping{Comm: c, members: members, leader: slices.Min(members), tag: groupTag(tag), group: h.Sum64(), number: 1, taken: make([]uint64, len(members))}
+	g := &grouping{Comm: c, members: members, leader: slices.Min(members), tag: backend.GroupTag(tag), group: h.Sum64(), number: 1, taken: make([]uint64, len(members))}
 	var id uint32
 	err = k.traced(k.message(flight.CreateGroup, backend.Blocking, len(members), 0, tag, 0), func() (err error) {
 		id, err = k.job.ids.agree(uint32(g.group), g.combine)

@@ -1,0 +1,39 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Messages of different kinds never have the same tag of MPI, however small its range is. The standard guarantees 32767.
+func TestTagsOfDifferentKindsDiffer(t *testing.T) {
+	const most = 1 << 18 // of each kind, so that small ranges repeat
+	for _, maxTag := range []int{32767, 1 << 20, 1<<30 - 1} {
+		f := newFolds(maxTag)
+		kinds := map[int]string{}
+		use := func(tag int, kind string) {
+			if other := kinds[tag]; tag < 0 || tag > maxTag || other != "" && other != kind {
+				t.Fatalf("up to %d: tag %d of a %s belongs to %q", maxTag, tag, kind, other)
+			}
+			kinds[tag] = kind
+		}
+		use(f.notice(), "notice")
+		use(f.report(), "report")
+		use(f.answer(), "answer")
+		use(f.failure(), "failure")
+		use(f.last(0), "round of drain")
+		use(f.last(1), "round of drain")
+		use(f.window(), "window")
+		for i := range uint32(most) {
+			use(f.tag(backend.CheckTag(i)), "collective")
+			use(f.tag(backend.DataTag(i)), "collective")
+			use(f.tag(backend.PersistentTag(i)), "persistent collective")
+			use(f.tag(backend.PersistentTag(i)-1), "persistent collective")
+			use(f.tag(backend.GroupTag(int(i))), "CreateGroup")
+			use(f.derived(i), "communicator")
+		}
+	}
+}
