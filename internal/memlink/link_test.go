@@ -138,6 +138,26 @@ func pattern(n, i int) []byte {
 	return b
 }
 
+// A door that has carried 4 GiB is full of notices, which arrive as they were.
+func TestDoorCarriesMoreThan4GiB(t *testing.T) {
+	a, b := pair(t, Config{Data: 4096, Make: func() error { return nil }})
+	a.cfg.Says.put.Store(1<<32 - 240)
+	a.cfg.Says.taken.Store(1<<32 - 240)
+	const n = 40
+	for i := range n {
+		write(t, a, b, frame.Header{Kind: frame.Closed, Context: uint32(i)}, nil)
+	}
+	readAll(t, b)
+	for i, h := range b.frames {
+		if h.Kind != frame.Closed || h.Context != uint32(i) {
+			t.Errorf("notice %d has arrived as %v", i, h)
+		}
+	}
+	if len(b.frames) != n {
+		t.Errorf("%d notices have arrived, want %d", len(b.frames), n)
+	}
+}
+
 // Two ranks without rings exchange notices. The first message makes rings, once, in both directions.
 func TestFirstMessageMakesRings(t *testing.T) {
 	made, full := 0, errors.New("full")
@@ -149,7 +169,7 @@ func TestFirstMessageMakesRings(t *testing.T) {
 	for n := range 50 { // more than fit
 		text := pattern(13*n, n)
 		write(t, a, b, frame.Header{Kind: frame.Broken, Context: uint32(n), Tag: int32(-n)}, text)
-		want = append(want, text[:min(len(text), DoorSize-24)])
+		want = append(want, text[:min(len(text), len(Door{}.data)-noticeHead)])
 	}
 	if readAll(t, b); len(b.frames) != 1+len(want) || b.frames[0].Kind != frame.Heartbeat {
 		t.Fatalf("%v has arrived, want one heartbeat and %d notices", b.frames, len(want))

@@ -32,10 +32,10 @@ const DoorSize = 512
 
 // Door is what a rank tells another one without rings. The other one writes taken, and only that.
 type Door struct {
+	put   word.Uint64 // bytes of data posted
+	taken word.Uint64 // of these
 	state word.Uint32
-	put   word.Uint32 // bytes of data posted
-	taken word.Uint32 // of these
-	data  [DoorSize - 12]byte
+	data  [DoorSize - 20]byte
 }
 
 // noticeHead is the length of a frame at a door without its text: the kind, the length of the text, the communicator and
@@ -46,8 +46,8 @@ const noticeHead = 12
 func (d *Door) posted() bool { return d.put.Load() != d.taken.Load() }
 
 // at returns one byte of the data, which is used as a ring.
-func (d *Door) at(i uint32) []byte {
-	i %= uint32(len(d.data))
+func (d *Door) at(i uint64) []byte {
+	i %= uint64(len(d.data))
 	return d.data[i : i+1]
 }
 
@@ -67,11 +67,11 @@ func (l *Link) post(h *frame.Header, body []byte) (n int) {
 		return 0
 	}
 	for i := range b {
-		to := d.at(put + uint32(i))
+		to := d.at(put + uint64(i))
 		word.Writes(to)
 		to[0] = b[i]
 	}
-	d.put.Store(put + uint32(len(b)))
+	d.put.Store(put + uint64(len(b)))
 	l.Ring()
 	return frame.HeaderSize + len(body)
 }
@@ -82,7 +82,7 @@ func (l *Link) fetch(a *frame.Arrival) error {
 	taken := d.taken.Load()
 	b := make([]byte, min(int(d.put.Load()-taken), len(d.data)))
 	for i := range b {
-		from := d.at(taken + uint32(i))
+		from := d.at(taken + uint64(i))
 		word.Reads(from)
 		b[i] = from[0]
 	}
@@ -93,7 +93,7 @@ func (l *Link) fetch(a *frame.Arrival) error {
 	if len(b) < n {
 		return fmt.Errorf("%w: %d of %d bytes are at the door", frame.ErrFrame, len(b), n)
 	}
-	d.taken.Store(taken + uint32(n))
+	d.taken.Store(taken + uint64(n))
 	l.Ring() // it may wait for room
 	a.Left = n - noticeHead
 	a.Head = frame.Header{Kind: frame.Kind(b[0]), Context: le.Uint32(b[4:]), Tag: int32(le.Uint32(b[8:])), Length: uint64(a.Left)}
