@@ -240,7 +240,11 @@ func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 	}
 	if p.mem != nil {
 		if err := p.mem.Make(); err != nil {
+			c := o.comm
 			e.finish(o, backend.Status{}, err)
+			if tag < 0 || c.parent != nil { // not the program's: the others wait for it without end
+				c.breaks(backend.AsFault(err))
+			}
 			return
 		}
 	}

@@ -3,13 +3,19 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"os"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	icomm "github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/memlink"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // The rings of two ranks are made with their first message.
@@ -53,4 +59,72 @@ func TestFirstMessageWithoutMemoryIsErrAlloc(t *testing.T) {
 	if o.read(t); len(o.kinds) != 1 {
 		t.Errorf("%v have arrived, want one message", o.kinds)
 	}
+}
+
+// A call of all ranks ends on each with an error that names the lack of memory, also if only one rank lacks it: the
+// others wait for its message.
+func TestCallsWithoutMemoryEndOnAllRanks(t *testing.T) {
+	calls := map[string]func(backend.Comm) error{
+		"collective": func(c backend.Comm) error {
+			w := icomm.NewWorld(context.Background(), c, icomm.Options{Timeout: time.Minute})
+			_, err := w.Split(icomm.DupCall, "dup", 0, 0, 0, nil)
+			return err
+		},
+		"agreement": func(c backend.Comm) error {
+			_, err := c.(backend.Recovery).Agree(patient, 6)
+			return err
+		},
+	}
+	for name, call := range calls {
+		for lacks, full := range map[string][2]bool{"both": {true, true}, "one": {true, false}} {
+			t.Run(name+"/"+lacks, func(t *testing.T) {
+				errs := make(chan error, 2)
+				for r, c := range ringless(t, full) {
+					go func() {
+						if r == 1 {
+							time.Sleep(20 * time.Millisecond) // in most runs the other waits by then
+						}
+						errs <- call(c)
+					}()
+				}
+				for range 2 {
+					if err := <-errs; !errors.Is(err, backend.ErrAlloc) {
+						t.Errorf("%v, want ErrAlloc", err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// ringless returns the worlds of two ranks in this process. Those that are full have no memory for rings.
+func ringless(t *testing.T, full [2]bool) (worlds [2]backend.Comm) {
+	size := memlink.Size(ringData)
+	seg, err := shmem.Create("engine-test", 2*size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { seg.Close() })
+	var doors [2]memlink.Door
+	for r := range worlds {
+		e := New(Config{Rank: r, Peers: make([]Peer, 2), Heartbeat: time.Hour, Sleeper: make(bell, 1), Yield: runtime.Gosched})
+		e.Connect(1-r, memlink.New(memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: ringData,
+			Says: &doors[r], Hears: &doors[1-r], Peer: processOf(os.Getpid()), Make: func() error {
+				if full[r] {
+					return backend.Faultf(backend.ErrAlloc, "no memory for rings")
+				}
+				return nil
+			}}))
+		if worlds[r], err = e.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		var closing sync.WaitGroup
+		for _, c := range worlds {
+			closing.Go(func() { c.Close() })
+		}
+		closing.Wait()
+	})
+	return worlds
 }
