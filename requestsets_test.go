@@ -140,3 +140,29 @@ func TestWaitAnyEndsTheFirstDeadline(t *testing.T) {
 		return errors.Join(a.Cancel(), b.Cancel())
 	})
 }
+
+// A goroutine waits for receives while another one closes the communicator. The wait ends, and Close does not say that
+// nobody waits.
+func TestCloseBesideWaitForSet(t *testing.T) {
+	for name, wait := range map[string]func(a, b *Request) error{
+		"WaitAny":  func(a, b *Request) error { _, _, err := WaitAny(a, b); return err },
+		"WaitSome": func(a, b *Request) error { _, err := WaitSome(a, b); return err },
+		"WaitAll":  func(a, b *Request) error { return WaitAll(a, b) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onRanks(t, 2, func(w *Comm) error {
+				d, err := w.Dup()
+				if err != nil || w.Rank() == 1 {
+					return errors.Join(err, w.Barrier(), d.Close())
+				}
+				a, _ := Irecv(d, []int{0}, 1, 1)
+				b, _ := Irecv(d, []int{0}, 1, 2)
+				ended := make(chan error)
+				go func() { ended <- wait(a, b) }()
+				time.Sleep(100 * time.Millisecond) // in most runs it waits by now
+				err = d.Close()
+				return errors.Join(err, wantErr("the wait", <-ended, ErrClosed), w.Barrier())
+			})
+		})
+	}
+}

@@ -43,6 +43,9 @@ type job struct {
 	follows  atomic.Bool      // an operation has ended because of another rank
 	noting   sync.Mutex       // held to change follows and the file that says so
 
+	waits sync.Mutex // guards sets
+	sets  []*Set     // for which goroutines wait
+
 	open  gate.Gate          // every communicator except the world is inside until it is closed
 	mu    word.Mutex         // guards the fields below, and is held to enter the gate
 	comms map[*core]struct{} // the communicators that are not closed

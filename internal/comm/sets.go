@@ -2,6 +2,7 @@ package comm
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ type Set struct {
 	bound backend.Bound // of the request whose deadline comes first, while wait waits
 	end   time.Time     // that deadline, if it is known
 	peer  int           // the other rank of a request under way
+	job   *job          // of the first request, while a goroutine waits for the set; it lists the set
 }
 
 var sets = sync.Pool{New: func() any { return new(Set) }}
@@ -35,6 +37,7 @@ func (s *Set) Add(q *Request) { s.reqs = append(s.reqs, q) }
 
 // WaitAll waits until all requests are complete and returns their errors joined.
 func (s *Set) WaitAll() error {
+	defer s.waits().over()
 	var errs []error
 	for _, q := range s.reqs {
 		if !q.live() {
@@ -47,8 +50,46 @@ func (s *Set) WaitAll() error {
 	return errors.Join(errs...)
 }
 
+// waits notes that the caller waits for the requests, until over. Close asks.
+func (s *Set) waits() *Set {
+	for _, q := range s.reqs {
+		if q != nil {
+			s.job = q.c.core.job
+			s.job.waits.Lock()
+			s.job.sets = append(s.job.sets, s)
+			s.job.waits.Unlock()
+			break
+		}
+	}
+	return s
+}
+
+func (s *Set) over() {
+	if j := s.job; j != nil {
+		j.waits.Lock()
+		j.sets = slices.DeleteFunc(j.sets, func(o *Set) bool { return o == s })
+		j.waits.Unlock()
+		s.job = nil
+	}
+}
+
+// ignore replaces a request by nil.
+func (s *Set) ignore(i int) {
+	s.job.waits.Lock()
+	s.reqs[i] = nil
+	s.job.waits.Unlock()
+}
+
+// inSet reports whether a goroutine waits for a set with this request.
+func (j *job) inSet(q *Request) bool {
+	j.waits.Lock()
+	defer j.waits.Unlock()
+	return slices.ContainsFunc(j.sets, func(s *Set) bool { return slices.Contains(s.reqs, q) })
+}
+
 // WaitAny waits until a request is complete and returns its index, -1 if there is none.
 func (s *Set) WaitAny() (int, backend.Status, error) {
+	defer s.waits().over()
 	for s.wait() {
 		for i, q := range s.reqs {
 			if st, took, err := q.collect(); took {
@@ -61,6 +102,7 @@ func (s *Set) WaitAny() (int, backend.Status, error) {
 
 // WaitSome waits until a request is complete and returns the indices of all that are.
 func (s *Set) WaitSome() (done []int, err error) {
+	defer s.waits().over()
 	for len(done) == 0 && s.wait() {
 		done, err = s.collect()
 	}
@@ -189,8 +231,10 @@ func (s *Set) wait() bool {
 		s.bound, s.end = backend.Bound{}, time.Time{}
 		for i, q := range s.reqs {
 			switch {
+			case q == nil:
+				continue
 			case !q.live():
-				s.reqs[i] = nil
+				s.ignore(i)
 				continue
 			case !q.hold() || s.look(q):
 				return true

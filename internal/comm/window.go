@@ -3,7 +3,6 @@ package comm
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -245,7 +244,7 @@ func (w *Window) Failed(op string, peer int, err error) error {
 	case w == nil:
 		return (*Comm)(nil).Failed(op, peer, Undefined, err)
 	}
-	if errors.Is(err, backend.ErrPeerLost) { // no operation succeeds after one that has told the loss
+	if isLoss(err) { // no operation succeeds after one that has told the loss
 		w.s.fail(err)
 	}
 	return &backend.OpError{Op: op, Comm: w.s.name, Rank: w.s.core.rank, Peer: peer, Tag: Undefined, Err: w.c.recorded(op, err)}

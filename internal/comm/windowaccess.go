@@ -151,6 +151,9 @@ func (u *until) err() error {
 	// A probe finds out that a rank is lost, which ends every operation, and makes the progress without
 	// which other ranks may not get to unlock. No message has this tag.
 	_, _, err := u.bc.Probe(nil, backend.AnySource, backend.AnyTag+1, false)
+	if errors.Is(err, backend.ErrPeerLost) && !isLoss(err) { // all others have left in good order
+		return nil
+	}
 	return err
 }
 
@@ -462,7 +465,7 @@ func (w *Window) Request(op string, a Access) (*Request, error) {
 	s.mu.Lock()
 	t := s.begin(func() error {
 		err := w.access(&a)
-		if errors.Is(err, backend.ErrPeerLost) {
+		if isLoss(err) {
 			s.fail(err)
 		}
 		return err

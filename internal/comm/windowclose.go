@@ -68,9 +68,11 @@ func (s *windowCore) end(until time.Time, by *closer) {
 	}
 	s.core.bc.Wake()
 	w := &Window{&Comm{core: s.core, bound: &backend.Bound{Timeout: left(until)}}, s}
-	if w.unlockAll() != nil {
-		_ = w.flushAll()
+	if s.remote != nil { // a goroutine that waits for a lock tells the other rank that it gives it up
+		s.origin.AwaitEmpty(min(left(until), graceFor))
 	}
+	_ = w.unlockAll()
+	_ = w.flushAll()
 	near, has := s.near, false
 	if by != nil && by.core == near.core {
 		has = by.alone()

@@ -140,8 +140,9 @@ func (g *Guard) release(w *Window, hi int, kind window.Kind) (err error) {
 	for r := g.lo; r < hi; r++ {
 		if p := &s.parts[r]; p.Here() {
 			p.Unlock(kind, s.core.rank)
-		} else {
-			err = errors.Join(err, w.unlockRemote(kind, r, g.ticket))
+		} else if e := w.unlockRemote(kind, r, g.ticket); e != nil { // out of time: the request still has to go; Close waits for it
+			s.begin(func() error { return s.home().unlockRemote(kind, r, g.ticket) })
+			err = errors.Join(err, e)
 		}
 	}
 	return err
@@ -213,7 +214,7 @@ func (g *Guard) Unlock() error {
 // they stay taken: what they guard may be half done.
 func (w *Window) unlockAll() (err error) {
 	s := w.s
-	if lost := cmp.Or(s.failure(), (&until{bc: s.core.bc}).err()); errors.Is(lost, backend.ErrPeerLost) {
+	if lost := cmp.Or(s.failure(), (&until{bc: s.core.bc}).err()); isLoss(lost) {
 		return nil
 	}
 	for r := range s.holds {
