@@ -226,8 +226,6 @@ func closedFile(r *Rank) {
 	}
 	r.Is(errorOf(f.AppendAll(p)), cohort.ErrClosed, "AppendAll after rank 0 has closed")
 	r.OK(f.Close())
-	r.OK(r.Comm.Barrier())
-	r.content("a write that one rank did not call", nil)
 }
 
 // deadInFile has a rank die before it takes part in a write. The others' errors name it, and the bytes.
