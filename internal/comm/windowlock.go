@@ -141,7 +141,7 @@ func (g *Guard) release(w *Window, hi int, kind window.Kind) (err error) {
 		if p := &s.parts[r]; p.Here() {
 			p.Unlock(kind, s.core.rank)
 		} else if e := w.unlockRemote(kind, r, g.ticket); e != nil { // out of time: the request still has to go; Close waits for it
-			s.begin(func() error { return s.home().unlockRemote(kind, r, g.ticket) })
+			s.unlockLater(kind, r, g.ticket)
 			err = errors.Join(err, e)
 		}
 	}
@@ -258,7 +258,7 @@ func (w *Window) lockRemote(kind window.Kind, rank int, ticket uint64) error {
 		err = w.awaitLock(lockRequest(waitLock, kind, ticket), rank)
 	}
 	if err != nil { // the other rank may have given it the lock, and may never answer
-		w.s.begin(func() error { return w.s.home().unlockRemote(kind, rank, ticket) })
+		w.s.unlockLater(kind, rank, ticket)
 		err = whileLocked(err, rank, said)
 	}
 	return err
@@ -300,6 +300,11 @@ func (a *lockAnswer) Ready() bool {
 // unlockRemote releases the lock of a part on another node, or gives it up.
 func (w *Window) unlockRemote(kind window.Kind, rank int, ticket uint64) error {
 	return w.ask(lockRequest(unlock, kind, ticket), rank, nil, nil)
+}
+
+// unlockLater is unlockRemote without a limit, in a goroutine.
+func (s *windowCore) unlockLater(kind window.Kind, rank int, ticket uint64) {
+	s.begin(func() error { return s.home().unlockRemote(kind, rank, ticket) })
 }
 
 // remoteLock is the lock of this rank's part for a rank of another node.
