@@ -193,7 +193,7 @@ func try[T cohort.Number](l *lab, p placement, what string, v numbers[T], send [
 	} else {
 		var h *Handle
 		if h, err = start(a.t, b.t); err == nil {
-			err = h.Wait()
+			err = WaitAll(h)
 		}
 	}
 	if err != nil {

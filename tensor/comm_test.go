@@ -234,7 +234,7 @@ func collectivesOfTwo(_ *testing.T, world *cohort.Comm) error {
 	if err != nil {
 		return err
 	}
-	i, err := WaitAny(first, second)
+	i, _, err := WaitAny(first, second)
 	if all := int64(root+1) * int64(root+2) / 2; err == nil && (i != 1 || sum.Data()[0] != all) {
 		err = fmt.Errorf("rank %d: operation %d is done first, and the sum is %d, want 1 and %d", me, i, sum.Data()[0], all)
 	}

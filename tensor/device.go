@@ -99,7 +99,7 @@ func create[T cohort.Number](d *Device, shape []int) (*Tensor[T], error) {
 	if t.at, err = d.acc.Alloc(t.size()); err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
-	t.own = &allocation{dev: d.acc, at: t.at}
+	t.own, t.room = &allocation{dev: d.acc, at: t.at}, n
 	return t, nil
 }
 
@@ -134,6 +134,7 @@ func At[T cohort.Number](d *Device, address uintptr, shape ...int) (*Tensor[T], 
 	if err != nil {
 		return nil, failed("at", err)
 	}
+	t.room = n
 	return t, nil
 }
 

@@ -246,6 +246,29 @@ func ExampleAlltoall() {
 	// Output: [1 11]
 }
 
+func ExampleRecvAppend() {
+	job(3, func(c *tensor.Comm) error {
+		if me := c.Rank(); me > 0 { // rank 1 sends one row, and rank 2 two
+			rows, err := tensor.New[int](me, 2)
+			if err != nil {
+				return err
+			}
+			rows.Data()[0] = me
+			return tensor.Send(c, rows, 0, 0)
+		}
+		var all *tensor.Tensor[int]
+		for source := 1; source < c.Size(); source++ {
+			var err error
+			if all, _, err = tensor.RecvAppend(c, all, source, 0); err != nil {
+				return err
+			}
+		}
+		fmt.Println(all, all.Data())
+		return nil
+	})
+	// Output: int64[3 2] on cpu [1 0 2 0 0 0]
+}
+
 func ExampleReducer() {
 	job(2, func(c *tensor.Comm) error {
 		var grads []*tensor.Tensor[float32]

@@ -34,10 +34,26 @@ var always = func() chan struct{} {
 	return c
 }()
 
-// Wait waits until the operation is done, and returns its error.
-func (h *Handle) Wait() error {
+// Wait waits until the operation is done, and returns the status of the received message and the
+// operation's error.
+func (h *Handle) Wait() (cohort.Status, error) {
 	<-h.Done()
-	return h.Err()
+	st, _, err := h.Test()
+	return st, err
+}
+
+// Test reports without waiting whether the operation is done. If it is, Test also returns what
+// [Handle.Wait] does.
+func (h *Handle) Test() (cohort.Status, bool, error) {
+	if h == nil || h.done == nil {
+		return noStatus, true, nil
+	}
+	select {
+	case <-h.done:
+		return h.status, true, h.err
+	default:
+		return noStatus, false, nil
+	}
 }
 
 // Done returns a channel that is closed when the operation is done.
@@ -48,38 +64,14 @@ func (h *Handle) Done() <-chan struct{} {
 	return h.done
 }
 
-// Err returns the operation's error, or nil while it is pending.
-func (h *Handle) Err() error {
-	if h == nil {
-		return nil
-	}
-	select {
-	case <-h.Done():
-		return h.err
-	default:
-		return nil
-	}
-}
-
-// Status returns the status of a received message. It is valid once the receive is done.
-func (h *Handle) Status() cohort.Status {
-	if h != nil && h.done != nil {
-		select {
-		case <-h.done:
-			return h.status
-		default:
-		}
-	}
-	return noStatus
-}
-
 // WaitAll waits until all operations are done and returns their errors, joined. Nil handles are
 // ignored.
 func WaitAll(handles ...*Handle) error {
 	var all []error
 	for _, h := range handles {
 		if h != nil {
-			all = append(all, h.Wait())
+			_, err := h.Wait()
+			all = append(all, err)
 		}
 	}
 	return errors.Join(all...)
@@ -89,39 +81,45 @@ func WaitAll(handles ...*Handle) error {
 // 65536.
 const selectMost = 1 << 15
 
-// WaitAny waits until one operation is done and returns its index and its error. Nil handles are
+// WaitAny waits until one operation is done and returns its index, status and error. Nil handles are
 // ignored; the index is -1 if all are nil.
-func WaitAny(handles ...*Handle) (int, error) {
+func WaitAny(handles ...*Handle) (int, cohort.Status, error) {
+	i := anyDone(handles)
+	if i < 0 {
+		return -1, noStatus, nil
+	}
+	st, err := handles[i].Wait()
+	return i, st, err
+}
+
+// anyDone waits until one operation is done and returns its index.
+func anyDone(handles []*Handle) int {
 	if len(handles) <= selectMost {
 		return waitAny(handles, nil)
 	}
-	type end struct {
-		i   int
-		err error
-	}
 	parts := (len(handles) + selectMost - 1) / selectMost
-	ends, stop := make(chan end, parts), make(chan struct{})
+	ends, stop := make(chan int, parts), make(chan struct{})
 	defer close(stop)
 	for lo := 0; lo < len(handles); lo += selectMost {
 		go func() {
-			i, err := waitAny(handles[lo:min(lo+selectMost, len(handles))], stop)
+			i := waitAny(handles[lo:min(lo+selectMost, len(handles))], stop)
 			if i >= 0 {
 				i += lo
 			}
-			ends <- end{i, err}
+			ends <- i
 		}()
 	}
 	for range parts {
-		if e := <-ends; e.i >= 0 {
-			return e.i, e.err
+		if i := <-ends; i >= 0 {
+			return i
 		}
 	}
-	return -1, nil
+	return -1
 }
 
-// waitAny is WaitAny for up to selectMost handles. It also returns -1 when stop is closed; stop may
+// waitAny is anyDone for up to selectMost handles. It also returns -1 when stop is closed; stop may
 // be nil.
-func waitAny(handles []*Handle, stop chan struct{}) (int, error) {
+func waitAny(handles []*Handle, stop chan struct{}) int {
 	cases := make([]reflect.SelectCase, len(handles), len(handles)+1)
 	some := false
 	for i, h := range handles {
@@ -131,14 +129,14 @@ func waitAny(handles []*Handle, stop chan struct{}) (int, error) {
 		}
 	}
 	if !some {
-		return -1, nil
+		return -1
 	}
 	if stop != nil {
 		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(stop)})
 	}
 	i, _, _ := reflect.Select(cases)
 	if i == len(handles) {
-		return -1, nil
+		return -1
 	}
-	return i, handles[i].err
+	return i
 }

@@ -125,7 +125,7 @@ func pipelined(world *cohort.Comm, coll backend.Coll) error {
 			close(let)
 		}
 	}
-	err = errors.Join(err, h.Wait())
+	err = errors.Join(err, WaitAll(h))
 	if pinned := l.drv.Stats().Pinned; pinned > slotsMost*piece {
 		err = errors.Join(err, fmt.Errorf("%d bytes are pinned, want %d at most", pinned, slotsMost*piece))
 	}
@@ -206,7 +206,7 @@ func reducedEarly(l *lab, p placement, lens []int, bytes int) (err error) {
 		if h == nil {
 			return fmt.Errorf("bucket %d is full, and not started", k)
 		}
-		err = errors.Join(err, h.Wait())
+		err = errors.Join(err, WaitAll(h))
 	}
 	shared := r.buckets[1].flat // Wait copies the results from it
 	if err = errors.Join(err, check(0, tensors[0], 0), check(1, shared, 0), check(2, shared, lens[1])); err != nil {
@@ -285,7 +285,7 @@ func barrierWaits(world *cohort.Comm, c *Comm, late int, blocking bool) error {
 		if err != nil {
 			return err
 		}
-		return h.Wait()
+		return WaitAll(h)
 	}
 	h, err := barrier()
 	if err != nil {
@@ -305,7 +305,7 @@ func barrierWaits(world *cohort.Comm, c *Comm, late int, blocking bool) error {
 			return err
 		}
 	}
-	err = h.Wait()
+	err = WaitAll(h)
 	if ended > 0 {
 		err = errors.Join(err, fmt.Errorf("the barrier had ended before rank %d came", late))
 	}

@@ -63,7 +63,7 @@ func Recv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (cohort.Statu
 	return c.recv("recv", p, source, tag, err)
 }
 
-// Irecv starts a [Recv]. The handle holds the status.
+// Irecv starts a [Recv]. The handle's Wait returns the status.
 //
 // Not collective, as [Recv].
 //
@@ -76,40 +76,64 @@ func Irecv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (*Handle, er
 	return c.irecv("irecv", p, source, tag, err)
 }
 
-// RecvAlloc receives a message of any shape into a new tensor on a device, or on the processor for
-// [CPU] or nil. Close the tensor to free device memory. From [cohort.ProcNull] it returns a tensor
-// without elements.
+// RecvAppend receives a message and appends it to dst, which may be nil. The message's shape is that
+// of dst apart from the first dimension, in which the two are joined. If dst is nil or has no
+// elements, the message may have any shape, and the result has it. From [cohort.ProcNull] nothing
+// is appended.
 //
 // Not collective: the two ranks take part.
 //
-// Errors: those of [Recv]; [cohort.ErrMismatch] if the message has another type than T;
-// [cohort.ErrAlloc] if memory for the tensor is missing. The message is then dropped.
+// Tensors: dst is contiguous, on any device; nil stands for the processor. The result is on the same
+// device. It shares the memory of dst if that has room behind dst's elements: the room of
+// x.Sub(0, 0, 0) is all of x, and that of [Of] a slice is the slice's capacity. Otherwise it has new
+// memory with a copy of dst's elements; on a device, close it as well as dst.
 //
-// Deadline: [cohort.ErrTimeout], as for [Recv]. Device memory that the library may still write to
-// is never freed.
-func RecvAlloc[T cohort.Number](c *Comm, d *Device, source, tag int) (*Tensor[T], cohort.Status, error) {
-	var t *Tensor[T]
-	kind := kindOf[T]()
-	st, inUse, err := c.recvAlloc(source, tag, func(l *envelope) (p untyped, err error) {
-		if l == nil {
-			t, err = create[T](d, []int{0})
-			return p, err
+// Errors: those of [Recv]; [cohort.ErrMismatch] if the message has another type than T, or a shape
+// that cannot be joined to dst's; [cohort.ErrAlloc] if memory is missing. The message is then
+// dropped. After an error the result is dst, and the room behind its elements may have been written.
+//
+// Deadline: [cohort.ErrTimeout], as for [Recv]. New device memory that the library may still write
+// to is never freed.
+func RecvAppend[T cohort.Number](c *Comm, dst *Tensor[T], source, tag int) (*Tensor[T], cohort.Status, error) {
+	from := dst
+	if dst == nil {
+		from = of([]T{}, []int{0})
+	}
+	_, err := from.untyped()
+	all, kind := from, kindOf[T]()
+	st, inUse, err := c.recvAppend(source, tag, err, func(l *envelope) (untyped, error) {
+		shape := joined(from.shape, from.n, l.shape())
+		if l.kind != kind || shape == nil {
+			return untyped{}, fault(cohort.ErrMismatch, "the message is %v%v, which cannot be appended to %v; the message was dropped",
+				l.kind, slices.Clone(l.shape()), from)
 		}
-		if l.kind != kind {
-			return p, fault(cohort.ErrMismatch, "the message is %v%v, but RecvAlloc wants %v; the message was dropped", l.kind, slices.Clone(l.shape()), kind)
+		longer, err := from.extended(shape)
+		if err != nil {
+			return untyped{}, err
 		}
-		if t, err = create[T](d, l.shape()); err != nil {
-			return p, err
-		}
-		return t.untyped()
+		all = longer
+		return all.view(from.n, l.shape(), rowMajor(l.shape())).untyped()
 	})
 	if err != nil {
-		if !inUse { // otherwise it must not be reused
-			_ = t.Close() // the first error matters more
+		if all.own != from.own && !inUse {
+			_ = all.Close() // the first error matters more
 		}
-		return nil, st, err
+		return dst, st, err
 	}
-	return t, st, nil
+	return all, st, nil
+}
+
+// joined returns the shape of a tensor with a message behind it, or nil if they cannot be joined.
+func joined(shape []int, elements int, message []int) []int {
+	all := append([]int{}, message...)
+	if elements == 0 {
+		return all
+	}
+	if len(shape) == 0 || len(shape) != len(message) || !slices.Equal(shape[1:], message[1:]) {
+		return nil
+	}
+	all[0] += shape[0]
+	return all
 }
 
 // Sendrecv sends one tensor to dest and receives another from source at the same time, so that
@@ -339,30 +363,29 @@ func (c *Comm) recvLater(op string, m *messages, p untyped, source, tag int) (*H
 	return h, func() { _ = q.Cancel() }, nil
 }
 
-func (c *Comm) recvAlloc(source, tag int, make func(*envelope) (untyped, error)) (st cohort.Status, inUse bool, err error) {
-	m, err := c.messaging(nil)
+// recvAppend receives a message into the tensor that place returns for its envelope. inUse reports
+// that the library may still be writing to it.
+func (c *Comm) recvAppend(source, tag int, err error, place func(*envelope) (untyped, error)) (st cohort.Status, inUse bool, _ error) {
+	m, err := c.messaging(err)
 	if err == nil {
-		st, inUse, err = c.recvMade(m, source, tag, make)
+		st, inUse, err = c.recvPlaced(m, source, tag, place)
 	}
 	if err != nil {
-		return st, inUse, c.opError("recvalloc", source, tag, err)
+		return st, inUse, c.opError("recvappend", source, tag, err)
 	}
 	return st, false, nil
 }
 
-func (c *Comm) recvMade(m *messages, source, tag int, make func(*envelope) (untyped, error)) (st cohort.Status, inUse bool, err error) {
+func (c *Comm) recvPlaced(m *messages, source, tag int, place func(*envelope) (untyped, error)) (st cohort.Status, inUse bool, err error) {
 	if source == cohort.ProcNull {
 		st, err = cohort.Recv[byte](c.head, nil, source, tag)
-		if err == nil {
-			_, err = make(nil)
-		}
 		return st, false, err
 	}
 	l, err := c.await(m, source, tag)
 	if err != nil {
 		return cohort.Status{}, false, err
 	}
-	p, err := make(l)
+	p, err := place(l)
 	var after ready
 	if err == nil {
 		after, err = p.ready()
@@ -391,9 +414,8 @@ func (c *Comm) sendrecv(s untyped, dest, sendTag int, r untyped, source, recvTag
 	}
 	if err := c.send("sendrecv", s, dest, sendTag, nil); err != nil {
 		cancel()
-		<-h.Done()
-		return h.Status(), err
+		st, _ := h.Wait() // the error of the send matters more
+		return st, err
 	}
-	err = h.Wait()
-	return h.Status(), err
+	return h.Wait()
 }

@@ -53,7 +53,7 @@ func TestMessagesOverlapCopies(t *testing.T) {
 				return err
 			}
 			until(func() bool { return drv.Stats().ToHost.Pinned.Copies == before.ToHost.Pinned.Copies+2 })
-			err = errors.Join(pinned("a send", 2*piece), world.Barrier(), h.Wait(), pinned("a send that is done", 2*piece))
+			err = errors.Join(pinned("a send", 2*piece), world.Barrier(), WaitAll(h), pinned("a send that is done", 2*piece))
 			// Then piece by piece, until the other rank reports that it has copied it.
 			p := untyped{kind: backend.Uint8, shape: []int{piece * pieces}, size: piece * pieces, host: make([]byte, piece*pieces)}
 			number, e := c.messages.begin(1, true)
@@ -97,9 +97,9 @@ func TestMessagesOverlapCopies(t *testing.T) {
 			until(func() bool { return drv.Stats().ToDevice.Pinned.Copies == before.ToDevice.Pinned.Copies+i+1 })
 			err = errors.Join(err, pinned("a receive", 2*piece), world.Barrier())
 		}
-		err = errors.Join(err, h.Wait(), c.Close())
+		err = errors.Join(err, WaitAll(h), c.Close())
 		for _, h := range waiting {
-			if e := h.Wait(); !errors.Is(e, cohort.ErrPeerLost) {
+			if e := WaitAll(h); !errors.Is(e, cohort.ErrPeerLost) {
 				err = errors.Join(err, wantErr("a receive without a message", e, cohort.ErrClosed))
 			}
 		}
@@ -295,28 +295,105 @@ func failing(world *cohort.Comm, shape []int, bad, k int, lost bool) (more bool,
 	return more, errors.Join(err, left(devs, drv))
 }
 
-// If device memory is missing, RecvAlloc returns an error and drops the message.
-func TestRecvAllocReportsMissingMemory(t *testing.T) {
+// If device memory is missing, RecvAppend returns an error and drops the message.
+func TestRecvAppendReportsMissingMemory(t *testing.T) {
 	alone(t, func(c *Comm) error {
 		devs, drv, err := messageDevices(soft.Config{Memory: 1 << 12})
 		if err != nil {
 			return err
 		}
 		x, err := stuff[int32](CPU, 1, 5000)
-		if err != nil {
+		none, err0 := NewOn[int32](devs[1], 0)
+		if err = errors.Join(err, err0); err != nil {
 			return err
 		}
 		h, err1 := Isend(c, x, 0, 0)
 		g, err2 := Isend(c, x, 0, 0)
-		y, st, err := RecvAlloc[int32](c, devs[1], 0, 0)
-		if y != nil || st.Source != 0 || st.Tag != 0 {
+		y, st, err := RecvAppend(c, none, 0, 0)
+		if y != none || st.Source != 0 || st.Tag != 0 {
 			return fmt.Errorf("got %v, %+v", y, st)
 		}
-		err = wantErr("RecvAlloc", err, cohort.ErrAlloc, "int32[5000] on soft:0")
-		z, _, err3 := RecvAlloc[int32](c, CPU, 0, 0)
+		err = wantErr("RecvAppend", err, cohort.ErrAlloc, "int32[5000] on soft:0")
+		z, _, err3 := RecvAppend[int32](c, nil, 0, 0)
 		if err = errors.Join(err, err1, err2, err3, WaitAll(h, g)); err != nil {
 			return err
 		}
 		return errors.Join(holds(z, 1, 5000), left(devs, drv))
 	})
+}
+
+// RecvAppend joins messages along the first dimension, in the tensor's memory where that has room.
+func TestRecvAppendJoinsMessages(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		devs, drv, err := messageDevices(soft.Config{})
+		if err != nil {
+			return err
+		}
+		var all []error
+		for _, d := range devs {
+			for _, width := range []int{3, 700} { // in the envelope, and after it
+				all = append(all, joinMessages(c, drv, d, width))
+			}
+		}
+		return errors.Join(append(all, left(devs, drv))...)
+	})
+}
+
+func joinMessages(c *Comm, drv *soft.Driver, d *Device, width int) error {
+	var all []error
+	receive := func(dst *Tensor[int32], seed int, shape ...int) (*Tensor[int32], error) {
+		x, err := stuff[int32](CPU, seed, shape...)
+		if err != nil {
+			return nil, err
+		}
+		h, err := Isend(c, x, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		got, st, err := RecvAppend(c, dst, 0, 0)
+		if st != cohort.NewStatus(0, 0, x.size()) {
+			err = errors.Join(err, fmt.Errorf("the status is %+v", st))
+		}
+		return got, errors.Join(err, WaitAll(h))
+	}
+	rows := func(x *Tensor[int32], lo, hi int) *Tensor[int32] {
+		part, err := x.Sub(0, lo, hi)
+		all = append(all, err)
+		return part
+	}
+	x, err := stuff[int32](d, 1, 6, width)
+	last, err2 := stuff[int32](CPU, 2, 1, width)
+	if err := errors.Join(err, err2, Copy(rows(x, 5, 6), last)); err != nil {
+		return err
+	}
+	before := drv.Stats().Allocations
+	five, err := receive(rows(x, 0, 2), 3, 3, width)
+	if err != nil {
+		return err
+	}
+	if n := drv.Stats().Allocations; n != before {
+		all = append(all, fmt.Errorf("%d pieces of device memory, want %d", n, before))
+	}
+	seven, err := receive(five, 4, 2, width) // x has room for one more row
+	if err != nil {
+		return err
+	}
+	for _, t := range []*Tensor[int32]{x, five, seven} {
+		all = append(all, holds(rows(t, 0, 2), 1, 2, width), holds(rows(t, 2, 5), 3, 3, width))
+	}
+	all = append(all, holds(rows(x, 5, 6), 2, 1, width), holds(rows(seven, 5, 7), 4, 2, width))
+	for _, shape := range [][]int{{1, width + 1}, {width}, {1, 1, width}, {}} {
+		got, err := receive(five, 5, shape...)
+		if got != five {
+			err = errors.Join(err, fmt.Errorf("got %v, want %v", got, five))
+		}
+		all = append(all, wantErr("a message of another shape", err, cohort.ErrMismatch, "cannot be appended to int32[5 "))
+	}
+	// Without elements, dst takes any shape.
+	got, err := receive(rows(x, 3, 3), 6, 2, 1, width)
+	if err != nil {
+		return err
+	}
+	same, err := rows(x, 3, 5).Reshape(2, 1, width)
+	return errors.Join(append(all, err, holds(got, 6, 2, 1, width), holds(same, 6, 2, 1, width), seven.Close(), x.Close())...)
 }

@@ -75,11 +75,11 @@ func TestMessagesRejectWrongArguments(t *testing.T) {
 			if v.t != x {
 				continue
 			}
-			_, _, made := RecvAlloc[float32](v.c, nil, v.peer, v.tag)
+			_, _, made := RecvAppend[float32](v.c, nil, v.peer, v.tag)
 			_, probed := v.c.Probe(v.peer, v.tag)
 			_, _, looked := v.c.Iprobe(v.peer, v.tag)
 			all = append(all,
-				wantErr(v.name+": RecvAlloc", made, v.sentinel, "tensor: recvalloc:"),
+				wantErr(v.name+": RecvAppend", made, v.sentinel, "tensor: recvappend:"),
 				wantErr(v.name+": Probe", probed, v.sentinel, "tensor: probe:"),
 				wantErr(v.name+": Iprobe", looked, v.sentinel, "tensor: iprobe:"))
 		}
@@ -113,15 +113,16 @@ func TestMessagesToProcNull(t *testing.T) {
 		h, err1 := Isend(c, x, none, 3)
 		g, err2 := Irecv(c, x, none, 3)
 		st, err3 := Recv(c, x, none, 3)
-		y, st2, err4 := RecvAlloc[int32](c, nil, none, 3)
+		y, st2, err4 := RecvAppend[int32](c, nil, none, 3)
 		in, err5 := c.Probe(none, 3)
 		in2, ok, err6 := c.Iprobe(none, 3)
 		if err := errors.Join(Send(c, x, none, 3), err1, err2, err3, err4, err5, err6, WaitAll(h, g), holds(x, 1, 1000)); err != nil {
 			return err
 		}
+		st3, _ := g.Wait()
 		want := cohort.Status{Source: none, Tag: cohort.AnyTag}
-		if st != want || st2 != want || g.Status() != want || y.Len() != 0 || !ok || in.Source != none || in2.Source != none || in.Shape != nil {
-			return fmt.Errorf("from ProcNull: %+v, %+v, %+v, %v, %+v, %t %+v", st, st2, g.Status(), y, in, ok, in2)
+		if st != want || st2 != want || st3 != want || y.Len() != 0 || !ok || in.Source != none || in2.Source != none || in.Shape != nil {
+			return fmt.Errorf("from ProcNull: %+v, %+v, %+v, %v, %+v, %t %+v", st, st2, st3, y, in, ok, in2)
 		}
 		return nil
 	})
@@ -147,9 +148,9 @@ func TestCanceledReceiveTakesNoMessage(t *testing.T) {
 		_, err = Recv(late, y, 0, 1)
 		all = append(all, wantErr("Recv", err, cohort.ErrTimeout, "tag 1"))
 		h, err := Irecv(late, y, cohort.AnySource, 1)
-		all = append(all, err, wantErr("Irecv", h.Wait(), cohort.ErrTimeout))
-		_, _, err = RecvAlloc[int32](late, nil, 0, 1)
-		all = append(all, wantErr("RecvAlloc", err, cohort.ErrTimeout))
+		all = append(all, err, wantErr("Irecv", WaitAll(h), cohort.ErrTimeout))
+		_, _, err = RecvAppend[int32](late, nil, 0, 1)
+		all = append(all, wantErr("RecvAppend", err, cohort.ErrTimeout))
 		_, err = late.Probe(0, cohort.AnyTag)
 		all = append(all, wantErr("Probe", err, cohort.ErrTimeout))
 		_, err = Sendrecv(late, x, cohort.ProcNull, 0, y, 0, 1)
@@ -270,13 +271,13 @@ func TestDeadlineEndsWaitForStuckDevice(t *testing.T) {
 			return err
 		}
 		all := []error{wantErr("Send", Send(late, x, 0, 0), cohort.ErrTimeout, "int8[5000] on soft:0")}
-		all = append(all, wantErr("Irecv", h.Wait(), cohort.ErrTimeout, "rank 0 stopped sending"))
+		all = append(all, wantErr("Irecv", WaitAll(h), cohort.ErrTimeout, "rank 0 stopped sending"))
 		h, err = Isend(c, y, 0, 0)
 		if err != nil {
 			return err
 		}
 		_, err = Recv(late, x, 0, 0)
-		all = append(all, wantErr("Recv", err, cohort.ErrTimeout, "int8[5000] on soft:0"), h.Wait())
+		all = append(all, wantErr("Recv", err, cohort.ErrTimeout, "int8[5000] on soft:0"), WaitAll(h))
 		close(run)
 		return errors.Join(append(all, s.Close(), x.Close(), left([]*Device{d}, drv))...)
 	})
@@ -303,7 +304,7 @@ func TestCloseEndsReceives(t *testing.T) {
 			return err
 		}
 		// The other rank may have closed first.
-		if err = h.Wait(); !errors.Is(err, cohort.ErrPeerLost) {
+		if err = WaitAll(h); !errors.Is(err, cohort.ErrPeerLost) {
 			err = wantErr("Irecv", err, cohort.ErrClosed)
 		} else {
 			err = nil
@@ -386,7 +387,7 @@ func TestCloseEndsUnreceivedSends(t *testing.T) {
 		h, err := Isend(c, x, 1, 0)
 		if err == nil {
 			err = c.Close()
-			if e := h.Wait(); e == nil {
+			if e := WaitAll(h); e == nil {
 				err = errors.Join(err, errors.New("a long message was sent to a rank that did not receive it"))
 			}
 		} else if errors.Is(err, cohort.ErrPeerLost) {
@@ -414,7 +415,7 @@ func TestPayloadTagsWrapAround(t *testing.T) {
 			if _, err = Recv(c, y, 0, 0); err != nil {
 				return err
 			}
-			if err = errors.Join(h.Wait(), holds(y, i, 5000)); err != nil {
+			if err = errors.Join(WaitAll(h), holds(y, i, 5000)); err != nil {
 				return fmt.Errorf("message %d: %w", i, err)
 			}
 		}

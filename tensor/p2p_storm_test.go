@@ -139,7 +139,7 @@ func stormPart(c *Comm, devs []*Device, plan [][]stormSend, me int, mine func(ta
 	waits := slices.Clone(all)
 	r.Shuffle(len(waits), func(i, j int) { waits[i], waits[j] = waits[j], waits[i] })
 	for range len(waits) / 2 { // any of them, in any order
-		i, err := WaitAny(waits...)
+		i, _, err := WaitAny(waits...)
 		if err != nil {
 			return err
 		}
@@ -150,9 +150,13 @@ func stormPart(c *Comm, devs []*Device, plan [][]stormSend, me int, mine func(ta
 	}
 	next := make(map[stormSend]int)
 	for _, q := range recvs {
-		s := stormSend{source: q.h.Status().Source, dest: me, tag: q.h.Status().Tag}
+		st, err := q.h.Wait()
+		if err != nil {
+			return err
+		}
+		s := stormSend{source: st.Source, dest: me, tag: st.Tag}
 		if q.tag != s.tag || q.source != s.source && q.source != cohort.AnySource {
-			return fmt.Errorf("a receive from %d with tag %d has the status %+v", q.source, q.tag, q.h.Status())
+			return fmt.Errorf("a receive from %d with tag %d has the status %+v", q.source, q.tag, st)
 		}
 		k := next[s]
 		next[s]++
@@ -253,7 +257,7 @@ func TestProbesDoNotChangeMatching(t *testing.T) {
 					} else {
 						var h *Handle
 						if h, err = Irecv(c, t, cohort.AnySource, tag); err == nil {
-							err = h.Wait()
+							err = WaitAll(h)
 						}
 					}
 					if err == nil {

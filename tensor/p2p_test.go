@@ -75,7 +75,7 @@ func left(devs []*Device, drv *soft.Driver) error {
 }
 
 // ways are the combinations of calls that pass a tensor to the next rank.
-var ways = []string{"isend, recv", "irecv, send", "isend, recvalloc", "sendrecv", "isend, irecv", "isend, probe, recvalloc"}
+var ways = []string{"isend, recv", "irecv, send", "isend, recvappend", "sendrecv", "isend, irecv", "isend, probe, recvappend"}
 
 // pass sends a tensor on one device to the next rank, and receives one onto another device from the
 // rank before.
@@ -110,7 +110,7 @@ func pass[T cohort.Number](c *Comm, way string, from, to *Device, shape []int) (
 		}
 	case "sendrecv":
 		st, err = Sendrecv(c, send, next, tag, recv, prev, tag)
-	case "isend, probe, recvalloc":
+	case "isend, probe, recvappend":
 		if h, err = Isend(c, send, next, tag); err != nil {
 			break
 		}
@@ -122,14 +122,17 @@ func pass[T cohort.Number](c *Comm, way string, from, to *Device, shape []int) (
 			return fmt.Errorf("probed %+v, want %v%v from %d", in, kindOf[T](), shape, prev)
 		}
 		fallthrough
-	case "isend, recvalloc":
+	case "isend, recvappend":
 		if h == nil {
 			h, err = Isend(c, send, next, tag)
 		}
 		if err == nil {
-			var got *Tensor[T]
-			if got, st, err = RecvAlloc[T](c, to, prev, tag); err == nil {
-				err = errors.Join(recv.Close())
+			var none, got *Tensor[T]
+			if none, err = NewOn[T](to, 0); err == nil {
+				got, st, err = RecvAppend(c, none, prev, tag)
+			}
+			if err == nil {
+				err = recv.Close()
 				recv = got
 			}
 		}
@@ -138,7 +141,7 @@ func pass[T cohort.Number](c *Comm, way string, from, to *Device, shape []int) (
 		return err
 	}
 	if g != nil {
-		st = g.Status()
+		st, _ = g.Wait()
 	}
 	if st.Source != prev || st.Tag != tag || cohort.Count[T](st) != recv.Len() {
 		return fmt.Errorf("the status is %+v, of %d bytes", st, st.Bytes())
@@ -364,12 +367,12 @@ func templates(c *Comm, devs []*Device) error {
 			if err != nil {
 				return err
 			}
-			err = h.Wait()
-			mismatch(h.Status(), err, theirs)
-			none, st, err := RecvAlloc[float64](c, d, other, 3)
+			st, err = h.Wait()
+			mismatch(st, err, theirs)
+			none, st, err := RecvAppend[float64](c, nil, other, 3)
 			mismatch(st, err, theirs, "float64")
 			if none != nil {
-				all = append(all, fmt.Errorf("RecvAlloc of a wrong type: %v", none))
+				all = append(all, fmt.Errorf("RecvAppend of a wrong type: %v", none))
 			}
 			st, err = Sendrecv(c, right, cohort.ProcNull, 0, flat, other, 3)
 			mismatch(st, err, theirs)

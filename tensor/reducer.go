@@ -303,7 +303,7 @@ func (r *Reducer[T]) Wait() error {
 		if b.handle == nil {
 			continue
 		}
-		if e := b.handle.Wait(); e != nil {
+		if _, e := b.handle.Wait(); e != nil {
 			err = errors.Join(err, e)
 		} else if e := r.scatter(b); e != nil {
 			err = errors.Join(err, e)

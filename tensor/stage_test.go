@@ -105,11 +105,11 @@ func stormOf(l *lab, flying int) error {
 	var errs []error
 	if l.rank%2 == 0 {
 		for _, i := range own.Perm(flying) {
-			errs = append(errs, handles[i].Wait(), handles[i].Err(), checks[i]())
+			errs = append(errs, WaitAll(handles[i]), checks[i]())
 		}
 	} else {
 		for range handles {
-			i, err := WaitAny(handles...)
+			i, _, err := WaitAny(handles...)
 			if i < 0 {
 				return errors.New("WaitAny finds nothing left to wait for")
 			}
@@ -117,7 +117,7 @@ func stormOf(l *lab, flying int) error {
 			handles[i] = nil
 			errs = append(errs, err, checks[i]())
 		}
-		if i, err := WaitAny(handles...); i != -1 || err != nil {
+		if i, _, err := WaitAny(handles...); i != -1 || err != nil {
 			errs = append(errs, fmt.Errorf("WaitAny of nothing: %d, %v", i, err))
 		}
 	}
@@ -139,7 +139,7 @@ func TestCollectivesEndOnDriverErrors(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return h.Wait()
+				return WaitAll(h)
 			},
 		} {
 			failures := 0
@@ -274,7 +274,7 @@ func TestCollectivesFollowStreamOrder(t *testing.T) {
 			if err = errors.Join(err, err2); err != nil {
 				return err
 			}
-			err = errors.Join(err, h.Wait(), write(two, out.at, 0, &seen), two.Sync())
+			err = errors.Join(err, WaitAll(h), write(two, out.at, 0, &seen), two.Sync())
 			if seen != 2*x {
 				err = errors.Join(err, fmt.Errorf("step %d: work after the operation finds %v, want %v", step, seen, 2*x))
 			}

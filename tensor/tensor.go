@@ -23,10 +23,11 @@ type Tensor[T cohort.Number] struct {
 	shape, strides []int
 	n              int // elements
 
-	data []T // on the processor: from the first element to the last
+	data []T // on the processor: from the first element to the last; RecvAppend may use the capacity
 
 	dev    *Device // nil: the processor
 	at     accel.Address
+	room   int          // elements from the first one to the end of the memory, for RecvAppend
 	own    *allocation  // memory allocated by this package, which may be larger than t; nil: memory of the caller
 	stream accel.Stream // orders reads and writes of device memory
 }
@@ -87,7 +88,7 @@ func Of[T cohort.Number](data []T, shape ...int) (*Tensor[T], error) {
 
 // of returns a contiguous tensor over data.
 func of[T cohort.Number](data []T, shape []int) *Tensor[T] {
-	return &Tensor[T]{shape: slices.Clone(shape), strides: rowMajor(shape), n: len(data), data: data[:len(data):len(data)]}
+	return &Tensor[T]{shape: slices.Clone(shape), strides: rowMajor(shape), n: len(data), data: data}
 }
 
 // Strided returns a tensor over part of data, without copying: the element at (i, j, …) is
@@ -159,7 +160,7 @@ func (t *Tensor[T]) Data() []T {
 	if t == nil || t.dev != nil || !t.IsContiguous() {
 		return nil
 	}
-	return t.data
+	return slices.Clip(t.data)
 }
 
 // Raw returns the memory of a tensor on the processor from its first element to its last, including
@@ -168,7 +169,7 @@ func (t *Tensor[T]) Raw() []T {
 	if t == nil {
 		return nil
 	}
-	return t.data
+	return slices.Clip(t.data)
 }
 
 // Address returns the address of the first element in device memory, or 0 for a tensor in the

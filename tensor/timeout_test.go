@@ -112,8 +112,12 @@ func timedOutReceive(world *cohort.Comm) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_, _, err = RecvAlloc[int8](c.WithContext(ctx), l.devs[0], 1, 0)
-	err = wantErr("RecvAlloc", err, cohort.ErrTimeout)
+	none, err := NewOn[int8](l.devs[0], 0)
+	if err != nil {
+		return err
+	}
+	_, _, err = RecvAppend(c.WithContext(ctx), none, 1, 0)
+	err = wantErr("RecvAppend", err, cohort.ErrTimeout)
 	_, _, broken := c.load.Iprobe(1, 0)
 	want := 0
 	if broken != nil {

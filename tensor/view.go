@@ -16,16 +16,38 @@ func (t *Tensor[T]) view(offset int, shape, strides []int) *Tensor[T] {
 	for _, d := range shape {
 		u.n *= d
 	}
-	switch {
-	case u.n == 0:
-		u.data = t.data[:0:0]
-	case t.dev != nil:
+	if t.dev != nil {
+		offset = min(offset, t.room) // it may be larger if there are no elements
 		u.at += accel.Address(offset * view.Size[T]())
-	default:
-		end := offset + extent(shape, strides)
-		u.data = t.data[offset:end:end]
+		u.room -= offset
+	} else {
+		offset = min(offset, cap(t.data))
+		u.data = t.data[offset : offset+extent(shape, strides)]
 	}
 	return &u
+}
+
+// extended returns a tensor of the given shape that starts with the elements of t, which is
+// contiguous. If t's memory has no room for it, the memory is new and may be a quarter longer than
+// t, so that appending many short messages does not copy t for each.
+func (t *Tensor[T]) extended(shape []int) (*Tensor[T], error) {
+	n, err := elements[T](shape)
+	if err != nil {
+		return nil, err
+	}
+	if t.dev == nil && n <= cap(t.data) || t.dev != nil && n <= t.room {
+		return t.view(0, shape, rowMajor(shape)), nil
+	}
+	u, err := create[T](t.dev, []int{max(n, t.n+t.n/4)})
+	if err != nil {
+		return nil, err
+	}
+	u.stream = t.stream
+	if err := transfer(u.view(0, t.shape, t.strides), t); err != nil {
+		_ = u.Close() // the error of the copy matters more
+		return nil, err
+	}
+	return u.view(0, shape, rowMajor(shape)), nil
 }
 
 // Reshape returns the elements of a contiguous tensor, in the same order, as a tensor of another

@@ -112,7 +112,7 @@ func collectivesWrong(world *cohort.Comm) error {
 	if err != nil {
 		return err
 	}
-	if err := is(h.Wait(), cohort.ErrCount, "tensor: iallreduce: "); err != nil {
+	if err := is(WaitAll(h), cohort.ErrCount, "tensor: iallreduce: "); err != nil {
 		return err
 	}
 	return errors.Join(c.Barrier(), c.Close())
@@ -230,7 +230,7 @@ func TestClosedComm(t *testing.T) {
 			return err
 		}
 		h, err := Iallreduce(c, must[int](2), must[int](2), Sum)
-		err = errors.Join(err, c.Close(), h.Wait(), c.Close(), is(c.Barrier(), cohort.ErrClosed, "tensor: barrier: "))
+		err = errors.Join(err, c.Close(), WaitAll(h), c.Close(), is(c.Barrier(), cohort.ErrClosed, "tensor: barrier: "))
 		_, again := Iallreduce(c, must[int](2), must[int](2), Sum)
 		return errors.Join(err, is(again, cohort.ErrClosed))
 	})
@@ -301,11 +301,11 @@ func TestDeadlineSparesEarlierCollectives(t *testing.T) {
 		first, err1 := Iallreduce(c, x, x, Sum)
 		second, err2 := Iallreduce(own, y, y, Sum)
 		if c.Rank() == 0 {
-			err = errors.Join(is(second.Wait(), cohort.ErrCanceled), world.Barrier())
+			err = errors.Join(is(WaitAll(second), cohort.ErrCanceled), world.Barrier())
 		}
-		err = errors.Join(err, err1, err2, first.Wait(), is(c.Barrier(), cohort.ErrBroken))
+		err = errors.Join(err, err1, err2, WaitAll(first), is(c.Barrier(), cohort.ErrBroken))
 		if c.Rank() == 1 {
-			err = errors.Join(err, is(second.Wait(), cohort.ErrBroken))
+			err = errors.Join(err, is(WaitAll(second), cohort.ErrBroken))
 		}
 		return errors.Join(err, c.Close())
 	})
@@ -323,8 +323,10 @@ func TestNilHandles(t *testing.T) {
 	}
 	for _, h := range []*Handle{nil, {}} {
 		<-h.Done()
-		if st := h.Status(); h.Wait() != nil || h.Err() != nil || st.Source != cohort.Undefined || st.Tag != cohort.Undefined || st.Bytes() != cohort.Undefined {
-			t.Errorf("a handle of no operation: Wait %v, Err %v, Status %v", h.Wait(), h.Err(), st)
+		st, err := h.Wait()
+		tested, done, err2 := h.Test()
+		if err != nil || err2 != nil || !done || st != tested || st.Source != cohort.Undefined || st.Tag != cohort.Undefined || st.Bytes() != cohort.Undefined {
+			t.Errorf("a handle of no operation: Wait %v, %v, Test %v, %v, %v", st, err, tested, done, err2)
 		}
 	}
 	x := must[int](1)
@@ -350,7 +352,7 @@ func TestWaitAnyOfMany(t *testing.T) {
 	const n = 2*selectMost + 10
 	for _, last := range []int{0, selectMost, n - 1} {
 		all := make([]*Handle, n)
-		if i, err := WaitAny(all...); i != -1 || err != nil {
+		if i, _, err := WaitAny(all...); i != -1 || err != nil {
 			t.Errorf("of nil handles: %d, %v", i, err)
 		}
 		for i := range all {
@@ -358,9 +360,12 @@ func TestWaitAnyOfMany(t *testing.T) {
 				all[i] = newHandle()
 			}
 		}
-		go all[last].finish(cohort.Status{}, cohort.ErrTimeout)
-		if i, err := WaitAny(all...); i != last || err != cohort.ErrTimeout {
-			t.Errorf("handle %d is done, got %d and %v", last, i, err)
+		if _, done, err := all[last].Test(); done || err != nil {
+			t.Errorf("an operation that is not done: %v, %v", done, err)
+		}
+		go all[last].finish(cohort.NewStatus(3, 4, 5), cohort.ErrTimeout)
+		if i, st, err := WaitAny(all...); i != last || st != cohort.NewStatus(3, 4, 5) || err != cohort.ErrTimeout {
+			t.Errorf("handle %d is done, got %d, %+v and %v", last, i, st, err)
 		}
 	}
 }
@@ -382,7 +387,7 @@ func TestZeroTensorIsRejected(t *testing.T) {
 			}
 		}
 		_, err = Recv(c, number, 0, 1)
-		return errors.Join(err, h.Wait())
+		return errors.Join(err, WaitAll(h))
 	})
 }
 
