@@ -45,7 +45,7 @@ var sizes = [256]uint8{
 
 // envelope is the decoded envelope of a message, with the memory it is received in or sent from.
 type envelope struct {
-	source, tag int // of the message; while waiting, those of the receive
+	source, tag int // of the message
 
 	kind   backend.Kind
 	dims   int

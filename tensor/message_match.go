@@ -3,7 +3,6 @@ package tensor
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,27 +12,19 @@ import (
 // messages is the state of messages of a communicator.
 //
 // Envelopes match receives in MPI's order, because each receive is a receive of the root package,
-// posted when the operation starts. A probe has to read an envelope, so it takes the envelope from
-// the library into probed, where later receives look first. It must not take an envelope that an
-// earlier receive is about to get. Nonblocking receives are posted before the lock is released;
-// blocking ones are listed in blocking before they call the library.
-//
-// Invariant: if a probe finds an envelope that matches a receive in blocking, that receive is about
-// to take it, or is about to return with another one.
+// posted when the operation starts, and each probe is a matched probe of the root package.
 type messages struct {
 	k *core
 
 	mu       sync.Mutex
 	change   sync.Cond
 	closed   bool
-	inFlight int         // sends, and receives whose envelope has come
-	posted   int         // nonblocking receives whose envelope has not come
-	stuck    bool        // Close does not wait for receives in blocking any more
-	sent     []int       // the next payload tag for each rank
-	maxTag   int         // the largest payload tag
-	probed   []*envelope // in order of arrival
-	blocking []*envelope // blocking receives whose envelope has not come, with the source and tag they ask for
-	probers  []*prober   // probes that wait
+	inFlight int   // sends, and receives whose envelope has come
+	posted   int   // nonblocking receives whose envelope has not come
+	blocking int   // blocking receives whose envelope has not come
+	stuck    bool  // Close does not wait for blocking receives any more
+	sent     []int // the next payload tag for each rank
+	maxTag   int   // the largest payload tag
 
 	ctx        context.Context // for work that continues after its operation has ended
 	stop       context.CancelFunc
@@ -66,10 +57,9 @@ func (m *messages) close() error {
 		}).Stop()
 	}
 	m.mu.Lock()
-	for m.posted+m.inFlight > 0 || len(m.blocking) > 0 && !m.stuck {
+	for m.posted+m.inFlight > 0 || m.blocking > 0 && !m.stuck {
 		m.change.Wait()
 	}
-	m.probed = nil
 	m.mu.Unlock()
 	m.stop()
 	m.background.Wait()
@@ -105,30 +95,6 @@ func (m *messages) end() {
 	m.mu.Unlock()
 }
 
-// covers reports whether a request for l's source and tag matches a message.
-func (l *envelope) covers(source, tag int) bool { return covers(l.source, l.tag, source, tag) }
-
-func covers(wantSource, wantTag, source, tag int) bool {
-	return (wantSource == source || wantSource == cohort.AnySource) && (wantTag == tag || wantTag == cohort.AnyTag)
-}
-
-// find returns the index of the first probed envelope that matches, or -1. m.mu is held.
-func (m *messages) find(source, tag int) int {
-	return slices.IndexFunc(m.probed, func(l *envelope) bool { return covers(source, tag, l.source, l.tag) })
-}
-
-// take removes and returns the first probed envelope that matches, or nil. m.mu is held.
-func (m *messages) take(source, tag int) *envelope {
-	i := m.find(source, tag)
-	if i < 0 {
-		return nil
-	}
-	l := m.probed[i]
-	m.probed = slices.Delete(m.probed, i, i+1)
-	m.inFlight++
-	return l
-}
-
 // await waits for the envelope of a message. The message is then in flight, and the caller must
 // call end.
 func (c *Comm) await(m *messages, source, tag int) (*envelope, error) {
@@ -137,30 +103,19 @@ func (c *Comm) await(m *messages, source, tag int) (*envelope, error) {
 		m.mu.Unlock()
 		return nil, errClosed()
 	}
-	if len(m.probed) > 0 {
-		if l := m.take(source, tag); l != nil {
-			m.mu.Unlock()
-			return l, nil
-		}
-	}
-	l := newEnvelope()
-	l.source, l.tag = source, tag
-	m.blocking = append(m.blocking, l)
+	m.blocking++
 	m.mu.Unlock()
+	l := newEnvelope()
 	st, err := cohort.Recv(c.head, l.b[:], source, tag)
-	return l, m.arrived(l, st, err)
+	return l, m.arrived(&m.blocking, l, st, err)
 }
 
-// post starts a receive of an envelope. Either l is an envelope probed earlier, or q receives it
-// into l.
+// post starts a receive of an envelope into l. When q is complete, the caller must call arrived.
 func (c *Comm) post(m *messages, source, tag int) (l *envelope, q *cohort.Request, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return nil, nil, errClosed()
-	}
-	if l = m.take(source, tag); l != nil {
-		return l, nil, nil
 	}
 	l = newEnvelope()
 	if q, err = cohort.Irecv(c.head, l.b[:], source, tag); err != nil {
@@ -172,14 +127,11 @@ func (c *Comm) post(m *messages, source, tag int) (l *envelope, q *cohort.Reques
 	return l, q, nil
 }
 
-// arrived is called when the receive of an envelope is complete. It decodes the envelope.
-func (m *messages) arrived(l *envelope, st cohort.Status, err error) error {
+// arrived is called when the receive of an envelope is complete. It decodes the envelope. waiting is
+// the count of the receive, posted or blocking.
+func (m *messages) arrived(waiting *int, l *envelope, st cohort.Status, err error) error {
 	m.mu.Lock()
-	if i := slices.Index(m.blocking, l); i >= 0 {
-		m.blocking = slices.Delete(m.blocking, i, i+1)
-	} else {
-		m.posted--
-	}
+	*waiting--
 	closed := m.closed
 	if err == nil {
 		m.inFlight++

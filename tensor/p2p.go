@@ -278,7 +278,8 @@ func (c *Comm) recvNow(m *messages, p *untyped, source, tag int) (cohort.Status,
 	return c.take(m, l, p, after)
 }
 
-// take receives a message whose envelope has arrived.
+// take receives a message whose envelope has arrived into p, after the given work of p's device. It
+// drops a message that does not match p.
 func (c *Comm) take(m *messages, l *envelope, p *untyped, after ready) (cohort.Status, error) {
 	st, err := cohort.NewStatus(l.source, l.tag, l.size), l.matches(p)
 	f := payload{c: c, peer: l.source, tag: l.number, size: l.size, piece: l.piece}
@@ -344,12 +345,8 @@ func (c *Comm) recvLater(op string, m *messages, p untyped, source, tag int) (*H
 		}
 		h.finish(st, err)
 	}
-	if q == nil {
-		go end(nil)
-		return h, func() {}, nil
-	}
 	if st, done, err := q.Test(); done {
-		if err = m.arrived(l, st, err); err == nil && l.inside != nil && p.dev == nil {
+		if err = m.arrived(&m.posted, l, st, err); err == nil && l.inside != nil && p.dev == nil {
 			end(nil)
 		} else {
 			go end(err)
@@ -358,7 +355,7 @@ func (c *Comm) recvLater(op string, m *messages, p untyped, source, tag int) (*H
 	}
 	go func() {
 		st, err := q.Wait()
-		end(m.arrived(l, st, err))
+		end(m.arrived(&m.posted, l, st, err))
 	}()
 	return h, func() { _ = q.Cancel() }, nil
 }
@@ -386,18 +383,23 @@ func (c *Comm) recvPlaced(m *messages, source, tag int, place func(*envelope) (u
 		return cohort.Status{}, false, err
 	}
 	p, err := place(l)
+	st, err = c.accept(m, l, &p, err)
+	return st, p.inUse, err
+}
+
+// accept is take after the work in p's stream. If err is not nil, it drops the message.
+func (c *Comm) accept(m *messages, l *envelope, p *untyped, err error) (cohort.Status, error) {
 	var after ready
 	if err == nil {
 		after, err = p.ready()
 	}
 	if err != nil {
-		p = untyped{} // matches nothing, so that the message is dropped
-		st, _ = c.take(m, l, &p, after)
-		return st, false, err
+		none := untyped{} // matches nothing, so that the message is dropped
+		st, _ := c.take(m, l, &none, after)
+		return st, err
 	}
 	defer after.forget()
-	st, err = c.take(m, l, &p, after)
-	return st, p.inUse, err
+	return c.take(m, l, p, after)
 }
 
 func (c *Comm) sendrecv(s untyped, dest, sendTag int, r untyped, source, recvTag int, err error) (cohort.Status, error) {

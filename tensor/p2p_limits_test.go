@@ -76,12 +76,12 @@ func TestMessagesRejectWrongArguments(t *testing.T) {
 				continue
 			}
 			_, _, made := RecvAppend[float32](v.c, nil, v.peer, v.tag)
-			_, probed := v.c.Probe(v.peer, v.tag)
-			_, _, looked := v.c.Iprobe(v.peer, v.tag)
+			_, _, probed := v.c.Mprobe(v.peer, v.tag)
+			_, _, _, looked := v.c.Improbe(v.peer, v.tag)
 			all = append(all,
 				wantErr(v.name+": RecvAppend", made, v.sentinel, "tensor: recvappend:"),
-				wantErr(v.name+": Probe", probed, v.sentinel, "tensor: probe:"),
-				wantErr(v.name+": Iprobe", looked, v.sentinel, "tensor: iprobe:"))
+				wantErr(v.name+": Mprobe", probed, v.sentinel, "tensor: mprobe:"),
+				wantErr(v.name+": Improbe", looked, v.sentinel, "tensor: improbe:"))
 		}
 		_, err = Sendrecv(c, x, 0, 0, x, 0, 0)
 		all = append(all, wantErr("one tensor", err, cohort.ErrBuffer))
@@ -114,15 +114,16 @@ func TestMessagesToProcNull(t *testing.T) {
 		g, err2 := Irecv(c, x, none, 3)
 		st, err3 := Recv(c, x, none, 3)
 		y, st2, err4 := RecvAppend[int32](c, nil, none, 3)
-		in, err5 := c.Probe(none, 3)
-		in2, ok, err6 := c.Iprobe(none, 3)
-		if err := errors.Join(Send(c, x, none, 3), err1, err2, err3, err4, err5, err6, WaitAll(h, g), holds(x, 1, 1000)); err != nil {
+		m, in, err5 := c.Mprobe(none, 3)
+		_, in2, ok, err6 := c.Improbe(none, 3)
+		st4, err7 := MessageRecv(m, x)
+		if err := errors.Join(Send(c, x, none, 3), err1, err2, err3, err4, err5, err6, err7, WaitAll(h, g), holds(x, 1, 1000)); err != nil {
 			return err
 		}
 		st3, _ := g.Wait()
 		want := cohort.Status{Source: none, Tag: cohort.AnyTag}
-		if st != want || st2 != want || st3 != want || y.Len() != 0 || !ok || in.Source != none || in2.Source != none || in.Shape != nil {
-			return fmt.Errorf("from ProcNull: %+v, %+v, %+v, %v, %+v, %t %+v", st, st2, st3, y, in, ok, in2)
+		if st != want || st2 != want || st3 != want || st4 != want || y.Len() != 0 || !ok || in.Source != none || in2.Source != none || in.Shape != nil {
+			return fmt.Errorf("from ProcNull: %+v, %+v, %+v, %+v, %v, %+v, %t %+v", st, st2, st3, st4, y, in, ok, in2)
 		}
 		return nil
 	})
@@ -151,8 +152,8 @@ func TestCanceledReceiveTakesNoMessage(t *testing.T) {
 		all = append(all, err, wantErr("Irecv", WaitAll(h), cohort.ErrTimeout))
 		_, _, err = RecvAppend[int32](late, nil, 0, 1)
 		all = append(all, wantErr("RecvAppend", err, cohort.ErrTimeout))
-		_, err = late.Probe(0, cohort.AnyTag)
-		all = append(all, wantErr("Probe", err, cohort.ErrTimeout))
+		_, _, err = late.Mprobe(0, cohort.AnyTag)
+		all = append(all, wantErr("Mprobe", err, cohort.ErrTimeout))
 		_, err = Sendrecv(late, x, cohort.ProcNull, 0, y, 0, 1)
 		all = append(all, wantErr("Sendrecv", err, cohort.ErrTimeout))
 		gone, stop := context.WithCancelCause(context.Background())
@@ -226,7 +227,7 @@ func TestReceiveTimeoutReleasesSender(t *testing.T) {
 		y, _ := New[int8](n)
 		late, cancel := soon(c)
 		defer cancel()
-		if _, err = c.Probe(0, 0); err != nil {
+		if _, err = c.head.Probe(0, 0); err != nil {
 			return err
 		}
 		_, err = Recv(late, y, 0, 0)
@@ -297,7 +298,7 @@ func TestCloseEndsReceives(t *testing.T) {
 		}
 		probed := make(chan error)
 		go func() {
-			_, err := c.Probe(1-c.Rank(), 3)
+			_, _, err := c.Mprobe(1-c.Rank(), 3)
 			probed <- err
 		}()
 		if err = errors.Join(world.Barrier(), c.Close()); err != nil {
@@ -310,12 +311,12 @@ func TestCloseEndsReceives(t *testing.T) {
 			err = nil
 		}
 		if e := <-probed; !errors.Is(e, cohort.ErrPeerLost) {
-			err = errors.Join(err, wantErr("Probe", e, cohort.ErrClosed))
+			err = errors.Join(err, wantErr("Mprobe", e, cohort.ErrClosed))
 		}
 		_, e1 := Recv(c, x, 0, 0)
 		_, e2 := Irecv(c, x, 0, 0)
 		_, e3 := Isend(c, x, 0, 0)
-		_, _, e4 := c.Iprobe(0, 0)
+		_, _, _, e4 := c.Improbe(0, 0)
 		for _, e := range []error{Send(c, x, 0, 0), e1, e2, e3, e4} {
 			err = errors.Join(err, wantErr("after Close", e, cohort.ErrClosed))
 		}
@@ -359,7 +360,7 @@ func closeBesideReceives(world *cohort.Comm) error {
 	}
 	for begun := 0; begun < n; runtime.Gosched() {
 		c.messages.mu.Lock()
-		begun = len(c.messages.blocking)
+		begun = c.messages.blocking
 		c.messages.mu.Unlock()
 	}
 	err = world.Barrier()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -168,43 +169,8 @@ func stormPart(c *Comm, devs []*Device, plan [][]stormSend, me int, mine func(ta
 	return nil
 }
 
-// A probe leaves an envelope that a blocking receive is about to take, and wakes other probes that
-// match an envelope it takes itself.
-func TestProbeLeavesEnvelopeToReceive(t *testing.T) {
-	alone(t, func(c *Comm) error {
-		m := &c.core.messages
-		x, err := stuff[int16](CPU, 1, 3)
-		if err != nil {
-			return err
-		}
-		if err = Send(c, x, 0, 4); err != nil {
-			return err
-		}
-		for _, l := range []*envelope{{source: 0, tag: 4}, {source: cohort.AnySource, tag: cohort.AnyTag}} {
-			m.blocking = append(m.blocking, l) // a receive that has not yet called the library
-			err = c.open(m, 0, 4)
-			m.blocking = nil
-			if err != nil || len(m.probed) != 0 {
-				return fmt.Errorf("took %d envelopes of a waiting receive: %w", len(m.probed), err)
-			}
-		}
-		woken := 0
-		wake := func() { woken++ }
-		m.blocking = []*envelope{{source: 0, tag: 5}, {source: cohort.AnySource, tag: 6}}
-		m.probers = []*prober{{0, 4, wake}, {cohort.AnySource, 4, wake}, {0, 5, wake}, {0, cohort.AnyTag, wake}}
-		err = c.open(m, 0, 4)
-		m.blocking, m.probers = nil, nil
-		if err != nil || len(m.probed) != 1 || woken != 3 {
-			return fmt.Errorf("took %d envelopes, and woke %d: %w", len(m.probed), woken, err)
-		}
-		y, _ := New[int16](3)
-		_, err = Recv(c, y, 0, cohort.AnyTag)
-		return errors.Join(err, holds(y, 1, 3))
-	})
-}
-
-// Concurrent probes do not change which messages receives get, and all of them see the messages.
-func TestProbesDoNotChangeMatching(t *testing.T) {
+// Receives and matched probes get the messages with a tag in the order in which they were sent.
+func TestProbesAndReceivesKeepOrder(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		c, err := messageComm(world)
 		if err != nil {
@@ -234,30 +200,36 @@ func TestProbesDoNotChangeMatching(t *testing.T) {
 				i++
 			}
 		})
-		done := make(chan struct{})
-		var receives sync.WaitGroup
 		for tag := range receivers {
-			receives.Go(func() {
+			all.Go(func() {
 				r := rand.New(rand.NewPCG(4, uint64(tag)))
 				for k := range messages {
 					shape := []int{1 + 600*(k%2)}
-					if r.IntN(2) == 0 {
-						if in, err := c.Probe(other, tag); err != nil || !slices.Equal(in.Shape, shape) {
-							errs <- fmt.Errorf("probe %d of tag %d: %+v, %w", k, tag, in, err)
-							return
-						}
-					}
 					t, err := New[int16](shape...)
 					if err != nil {
 						errs <- err
 						return
 					}
-					if r.IntN(2) == 0 {
+					switch r.IntN(4) {
+					case 0:
 						_, err = Recv(c, t, other, tag)
-					} else {
+					case 1:
 						var h *Handle
 						if h, err = Irecv(c, t, cohort.AnySource, tag); err == nil {
 							err = WaitAll(h)
+						}
+					case 2:
+						var m *Message
+						if m, _, err = c.Mprobe(other, tag); err == nil {
+							_, err = MessageRecv(m, t)
+						}
+					default:
+						m, _, ok, e := c.Improbe(cohort.AnySource, tag)
+						for ; !ok && e == nil; m, _, ok, e = c.Improbe(cohort.AnySource, tag) {
+							runtime.Gosched()
+						}
+						if err = e; err == nil {
+							_, err = MessageRecv(m, t)
 						}
 					}
 					if err == nil {
@@ -270,21 +242,6 @@ func TestProbesDoNotChangeMatching(t *testing.T) {
 				}
 			})
 		}
-		all.Go(func() { // probes for any message
-			for {
-				select {
-				case <-done:
-					return
-				default:
-					if _, _, err := c.Iprobe(cohort.AnySource, cohort.AnyTag); err != nil {
-						errs <- err
-						return
-					}
-				}
-			}
-		})
-		receives.Wait()
-		close(done)
 		all.Wait()
 		close(errs)
 		for e := range errs {

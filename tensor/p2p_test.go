@@ -75,7 +75,7 @@ func left(devs []*Device, drv *soft.Driver) error {
 }
 
 // ways are the combinations of calls that pass a tensor to the next rank.
-var ways = []string{"isend, recv", "irecv, send", "isend, recvappend", "sendrecv", "isend, irecv", "isend, probe, recvappend"}
+var ways = []string{"isend, recv", "irecv, send", "isend, recvappend", "sendrecv", "isend, irecv", "isend, mprobe, messagerecv"}
 
 // pass sends a tensor on one device to the next rank, and receives one onto another device from the
 // rank before.
@@ -110,23 +110,25 @@ func pass[T cohort.Number](c *Comm, way string, from, to *Device, shape []int) (
 		}
 	case "sendrecv":
 		st, err = Sendrecv(c, send, next, tag, recv, prev, tag)
-	case "isend, probe, recvappend":
+	case "isend, mprobe, messagerecv":
 		if h, err = Isend(c, send, next, tag); err != nil {
 			break
 		}
+		var m *Message
 		var in Info
-		if in, err = c.Probe(cohort.AnySource, cohort.AnyTag); err != nil {
+		if m, in, err = c.Mprobe(cohort.AnySource, cohort.AnyTag); err != nil {
 			break
 		}
 		if in.Source != prev || in.Tag != tag || in.Type != kindOf[T]() || !slices.Equal(in.Shape, shape) {
 			return fmt.Errorf("probed %+v, want %v%v from %d", in, kindOf[T](), shape, prev)
 		}
-		fallthrough
-	case "isend, recvappend":
-		if h == nil {
-			h, err = Isend(c, send, next, tag)
+		if st, err = MessageRecv(m, recv); err == nil {
+			if _, again := MessageRecv(m, recv); !errors.Is(again, cohort.ErrRequest) {
+				err = fmt.Errorf("a message is received twice: %v", again)
+			}
 		}
-		if err == nil {
+	case "isend, recvappend":
+		if h, err = Isend(c, send, next, tag); err == nil {
 			var none, got *Tensor[T]
 			if none, err = NewOn[T](to, 0); err == nil {
 				got, st, err = RecvAppend(c, none, prev, tag)

@@ -1,9 +1,7 @@
 package tensor
 
 import (
-	"context"
-	"runtime"
-	"slices"
+	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
@@ -16,130 +14,115 @@ type Info struct {
 	Shape       []int
 }
 
-// Probe waits for a message that [Recv] with the same source and tag would receive, and describes
-// it. Another goroutine may still receive it first. From [cohort.ProcNull] it returns at once,
-// without type or shape.
+// Message is a message that [Comm.Mprobe] or [Comm.Improbe] has taken out of the queue. Only
+// [MessageRecv] can receive it, once.
+type Message struct {
+	c        *Comm
+	envelope atomic.Pointer[envelope] // nil once received
+}
+
+// Mprobe waits for a message that [Recv] with the same source and tag would receive, takes it out of
+// the queue, and describes it. From [cohort.ProcNull] it returns at once a message without type or
+// shape.
 //
 // Not collective.
 //
 // Errors: [cohort.ErrRank], [cohort.ErrTag] for wrong arguments; [cohort.ErrClosed] for a closed
 // communicator.
 //
-// Deadline: [cohort.ErrTimeout].
-func (c *Comm) Probe(source, tag int) (Info, error) {
-	in, _, err := c.probe("probe", source, tag, true)
-	return in, err
+// Deadline: [cohort.ErrTimeout], as for [Recv].
+func (c *Comm) Mprobe(source, tag int) (*Message, Info, error) {
+	m, in, err := c.probe("mprobe", source, tag, true)
+	return m, in, err
 }
 
-// Iprobe is [Comm.Probe] without waiting. It returns false if no such message has arrived.
+// Improbe is [Comm.Mprobe] without waiting. It returns false if no such message has arrived.
 //
 // Not collective.
 //
-// Errors: those of [Comm.Probe].
-func (c *Comm) Iprobe(source, tag int) (Info, bool, error) {
-	return c.probe("iprobe", source, tag, false)
+// Errors: those of [Comm.Mprobe].
+func (c *Comm) Improbe(source, tag int) (*Message, Info, bool, error) {
+	m, in, err := c.probe("improbe", source, tag, false)
+	return m, in, m != nil, err
 }
 
-// prober is a probe that waits.
-type prober struct {
-	source, tag int
-	wake        context.CancelFunc
+// MessageRecv receives a message that [Comm.Mprobe] or [Comm.Improbe] has taken into t, which must
+// have its type and shape. From [cohort.ProcNull] it leaves t as it was.
+//
+// Not collective: the sender takes part.
+//
+// Tensors: as for [Recv].
+//
+// Errors: [cohort.ErrRequest] for a nil message or one received before; those of [Recv]. After
+// [cohort.ErrBuffer] the message can still be received.
+//
+// Deadline: that of the handle whose method took the message; as for [Recv].
+func MessageRecv[T cohort.Number](m *Message, t *Tensor[T]) (cohort.Status, error) {
+	p, err := t.untyped()
+	return m.recv(p, err)
 }
 
-func (c *Comm) probe(op string, source, tag int, block bool) (in Info, ok bool, err error) {
+func (c *Comm) probe(op string, source, tag int, wait bool) (*Message, Info, error) {
+	l, err := c.open(source, tag, wait)
+	if err != nil {
+		return nil, Info{}, c.opError(op, source, tag, err)
+	}
+	if l == nil {
+		return nil, Info{}, nil
+	}
+	m := &Message{c: c}
+	m.envelope.Store(l)
+	return m, Info{Source: l.source, Tag: l.tag, Type: l.kind, Shape: append([]int(nil), l.shape()...)}, nil
+}
+
+// open takes an envelope out of the library's queue. It returns nil if there is none.
+func (c *Comm) open(source, tag int, wait bool) (*envelope, error) {
 	m, err := c.messaging(nil)
-	for err == nil {
-		if in, ok, err = c.look(m, source, tag); ok || err != nil || !block {
-			break
-		}
-		err = c.wait(m, source, tag)
-	}
 	if err != nil {
-		return Info{}, false, c.opError(op, source, tag, err)
+		return nil, err
 	}
-	return in, ok, nil
-}
-
-// look returns the first message that matches.
-func (c *Comm) look(m *messages, source, tag int) (Info, bool, error) {
-	for {
-		m.mu.Lock()
-		if i := m.find(source, tag); i >= 0 {
-			in := m.probed[i].info()
-			m.mu.Unlock()
-			return in, true, nil
-		}
-		closed := m.closed
-		m.mu.Unlock()
-		if closed {
-			return Info{}, false, errClosed()
-		}
-		st, ok, err := c.head.Iprobe(source, tag)
-		if err != nil || !ok {
-			return Info{}, false, err
-		}
-		if source == cohort.ProcNull {
-			return Info{Source: st.Source, Tag: st.Tag}, true, nil
-		}
-		if err = c.open(m, st.Source, st.Tag); err != nil {
-			return Info{}, false, err
-		}
-		runtime.Gosched() // let a receive that is about to take the message do so
+	var taken *cohort.Message
+	found := true
+	if wait {
+		taken, _, err = c.head.Mprobe(source, tag)
+	} else {
+		taken, _, found, err = c.head.Improbe(source, tag)
 	}
-}
-
-// open takes an envelope out of the library's queue, unless a blocking receive is about to take it.
-func (c *Comm) open(m *messages, source, tag int) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.blocking, func(l *envelope) bool { return l.covers(source, tag) }) {
-		return nil
+	if err != nil || !found {
+		return nil, err
 	}
-	message, _, ok, err := m.k.head.Improbe(source, tag)
-	if err != nil || !ok {
-		return err
-	}
-	l := newEnvelope()
-	st, err := cohort.MessageRecv(message, l.b[:])
-	if err != nil {
-		return err
-	}
-	if err = l.read(st.Bytes(), m.maxTag); err != nil {
-		return err
+	l := new(envelope)
+	st, err := cohort.MessageRecv(taken, l.b[:])
+	if err == nil && st.Source != cohort.ProcNull {
+		err = l.read(st.Bytes(), m.maxTag)
 	}
 	l.source, l.tag = st.Source, st.Tag
-	m.probed = append(m.probed, l)
-	for _, p := range m.probers {
-		if covers(p.source, p.tag, source, tag) {
-			p.wake()
-		}
-	}
-	return nil
+	return l, err
 }
 
-// wait returns when a message may have come: to the library, or to another probe that matches it.
-func (c *Comm) wait(m *messages, source, tag int) error {
-	ctx, cancel := context.WithCancel(c.ctx)
-	defer cancel()
-	p := &prober{source, tag, cancel}
-	m.mu.Lock()
-	if m.find(source, tag) >= 0 {
-		m.mu.Unlock()
-		return nil
+func (m *Message) recv(p untyped, err error) (cohort.Status, error) {
+	const op = "messagerecv"
+	if m == nil {
+		return cohort.Status{}, (*Comm)(nil).opError(op, cohort.Undefined, cohort.Undefined, fault(cohort.ErrRequest, "the message is nil"))
 	}
-	m.probers = append(m.probers, p)
-	m.mu.Unlock()
-	_, err := m.k.head.WithContext(ctx).Probe(source, tag)
-	m.mu.Lock()
-	m.probers = slices.DeleteFunc(m.probers, func(o *prober) bool { return o == p })
-	m.mu.Unlock()
-	if ctx.Err() != nil && c.ctx.Err() == nil {
-		return nil // woken
+	state, err := m.c.messaging(err)
+	if err != nil {
+		return cohort.Status{}, m.c.opError(op, cohort.Undefined, cohort.Undefined, err)
 	}
-	return err
-}
-
-// info returns the contents of an envelope.
-func (l *envelope) info() Info {
-	return Info{Source: l.source, Tag: l.tag, Type: l.kind, Shape: slices.Clone(l.shape())}
+	l := m.envelope.Swap(nil)
+	if l == nil {
+		return cohort.Status{}, m.c.opError(op, cohort.Undefined, cohort.Undefined, fault(cohort.ErrRequest, "the message was received before"))
+	}
+	source, tag := l.source, l.tag
+	if source == cohort.ProcNull {
+		return cohort.NewStatus(source, tag, 0), nil
+	}
+	var st cohort.Status
+	if _, err = state.begin(source, false); err == nil {
+		st, err = m.c.accept(state, l, &p, nil)
+	}
+	if err != nil {
+		err = m.c.opError(op, source, tag, err)
+	}
+	return st, err
 }

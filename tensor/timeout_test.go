@@ -107,7 +107,7 @@ func timedOutReceive(world *cohort.Comm) error {
 		_ = cohort.Send(c.load, make([]byte, n), 0, 0) // if this rank does not yet know that the communicator is broken
 		return errors.Join(err, world.Barrier(), c.Close())
 	}
-	if _, err := c.Probe(1, 0); err != nil {
+	if _, err := c.head.Probe(1, 0); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
