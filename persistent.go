@@ -121,12 +121,16 @@ func StartAll(ops ...*Persistent) error {
 //
 // Deadline: as for [Persistent.Wait], for each operation.
 func WaitAllPersistent(ops ...*Persistent) error {
-	var errs []error
+	var few [16]*comm.Request
+	held := few[:0] // all at once, so that Close sees that a goroutine waits for them
 	for _, p := range ops {
-		if !p.base().Active() {
-			continue
+		if q := p.base().Hold(); q != nil {
+			held = append(held, q)
 		}
-		if _, err := p.Wait(); err != nil {
+	}
+	var errs []error
+	for _, q := range held {
+		if err := q.Await(); err != nil {
 			errs = append(errs, err)
 		}
 	}

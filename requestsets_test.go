@@ -150,19 +150,64 @@ func TestCloseBesideWaitForSet(t *testing.T) {
 		"WaitAll":  func(a, b *Request) error { return WaitAll(a, b) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onRanks(t, 2, func(w *Comm) error {
-				d, err := w.Dup()
-				if err != nil || w.Rank() == 1 {
-					return errors.Join(err, w.Barrier(), d.Close())
-				}
-				a, _ := Irecv(d, []int{0}, 1, 1)
-				b, _ := Irecv(d, []int{0}, 1, 2)
-				ended := make(chan error)
-				go func() { ended <- wait(a, b) }()
-				time.Sleep(100 * time.Millisecond) // in most runs it waits by now
-				err = d.Close()
-				return errors.Join(err, wantErr("the wait", <-ended, ErrClosed), w.Barrier())
+			closeBeside(t, func(d *Comm) (func() error, error) {
+				a, one := Irecv(d, []int{0}, 1, 1)
+				b, two := Irecv(d, []int{0}, 1, 2)
+				return func() error { return wait(a, b) }, errors.Join(one, two)
 			})
 		})
 	}
+	t.Run("WaitAllPersistent", func(t *testing.T) {
+		closeBeside(t, func(d *Comm) (func() error, error) {
+			a, one := RecvInit(d, []int{0}, 1, 1)
+			b, two := RecvInit(d, []int{0}, 1, 2)
+			return func() error { return WaitAllPersistent(a, b) }, errors.Join(one, two, StartAll(a, b))
+		})
+	})
+}
+
+// closeBeside closes a communicator on rank 0 while a goroutine waits for what begin has begun there.
+func closeBeside(t *testing.T, begin func(d *Comm) (wait func() error, err error)) {
+	onRanks(t, 2, func(w *Comm) error {
+		d, err := w.Dup()
+		if err != nil || w.Rank() == 1 {
+			return errors.Join(err, w.Barrier(), d.Close())
+		}
+		wait, err := begin(d)
+		if err != nil {
+			return err
+		}
+		ended := make(chan error)
+		go func() { ended <- wait() }()
+		time.Sleep(100 * time.Millisecond) // in most runs it waits by now
+		err = d.Close()
+		return errors.Join(err, wantErr("the wait", <-ended, ErrClosed), w.Barrier())
+	})
+}
+
+// A goroutine waits for a set of requests of two ranks. The rank whose request is not the first closes.
+func TestCloseBesideWaitForSetOfSeveralRanks(t *testing.T) {
+	reqs, ended := make(chan *Request), make(chan error)
+	onRanks(t, 2, func(w *Comm) error {
+		d, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		q, err := Irecv(d, []int{0}, 1-w.Rank(), 1)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			reqs <- q
+			time.Sleep(100 * time.Millisecond) // in most runs rank 0 waits by now
+			return errors.Join(d.Close(), w.Barrier())
+		}
+		other := <-reqs
+		go func() { _, _, err := WaitAny(q, other); ended <- err }()
+		if err := <-ended; err == nil { // that of either request: one's peer has closed, the other is closed
+			t.Error("WaitAny returns nil")
+		}
+		_ = d.Close()
+		return w.Barrier()
+	})
 }

@@ -132,3 +132,27 @@ func TestRankThatClosesReleasesItsLocksAfterAnotherHasLeft(t *testing.T) {
 		})
 	}
 }
+
+// A window of a broken communicator ends, and so do its operations after a loss: with ErrBroken at first.
+func TestWindowOfBrokenCommunicatorEnds(t *testing.T) {
+	_ = Run(context.Background(), 3, func(world *Comm) error {
+		w, err := NewWindow[int](world, 1)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 0 {
+			err = world.Barrier()
+		} else {
+			err = Bcast(world, []int{0}, 1)
+		}
+		err = wantErr("the mismatch", err, ErrMismatch)
+		var access error
+		for end := time.Now().Add(time.Minute); access == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			_, access = w.FetchAndOp(1, 1, 0, Sum) // the window looks from time to time
+		}
+		if err = errors.Join(err, wantErr("an access", access, ErrBroken)); err != nil {
+			t.Errorf("rank %d: %v", world.Rank(), err)
+		}
+		return nil
+	})
+}

@@ -71,3 +71,38 @@ func TestBlockAndPiecesAreWrittenTogether(t *testing.T) {
 		t.Errorf("the file has %d bytes (%v), want %d", len(all), err, 3*n)
 	}
 }
+
+// Rank 0 has one block, whose write fails before the ranks agree. The others have pieces between each other's, and rank 2
+// leaves in the middle. The errors name rank 0's block, which is not in the file.
+func TestErrorOfEarlyBlockIsKept(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	const n, far = 1000, int64(1) << 62 // no file system has such files
+	err := cohort.Run(t.Context(), 3, func(world *cohort.Comm) error {
+		f, err := Open(world, name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		mine := make([]byte, n)
+		switch world.Rank() {
+		case 0:
+			err := WriteView(f, mine, far, cohort.Vector(1, n, n))
+			var e *Error
+			if !errors.As(err, &e) || e.Off > far || far >= e.Off+e.Len {
+				t.Errorf("no error names byte %d: %v", far, err)
+			}
+		case 1:
+			if err := WriteView(f, mine, 0, cohort.Vector(n, 1, 2)); err == nil {
+				t.Error("rank 1 gets no error")
+			}
+		case 2: // by hand
+			_, _, err = f.on(opWriteView).gather(call{Lo: 1, Hi: 2 * n, Bytes: n, Pieces: n}, nil)
+			f.c.Close()
+		}
+		err = errors.Join(err, world.Barrier())
+		_ = f.Close()
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

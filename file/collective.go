@@ -16,7 +16,8 @@ func Bytes[T cohort.Number](s []T) []byte { return view.Bytes(s) }
 // ReadAtAll reads len(p) bytes from offset off on. It returns how many bytes it has read, and [io.EOF] if the file
 // ends before the last of them.
 //
-// Collective: all ranks call it, each with its own p and off. Their parts of the file may overlap.
+// Collective: all ranks call it, each with its own p and off. Their parts of the file may overlap. A rank may have read
+// its bytes before another one calls it. So ranks that read what one has written with WriteAt synchronize in between.
 //
 // Errors: on every rank, an [*Error] for each rank that failed; [cohort.ErrCount] for a negative offset, and
 // [cohort.ErrMismatch] on the other ranks. io.EOF is returned only to ranks whose bytes are missing.
@@ -209,6 +210,14 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 		t.hi = min(t.hi, size)
 		n = r.before(size)
 	}
+	lo, hi := t.lo, t.hi // what may be missing if the ranks cannot agree
+	if t.write {
+		for _, e := range failures { // of ranks that have moved their bytes
+			if e.Len > 0 {
+				lo, hi = min(lo, e.Off), max(hi, e.Off+e.Len)
+			}
+		}
+	}
 	switch {
 	case done:
 		err = m.join(failures)
@@ -219,10 +228,10 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 		t.direct()
 	}
 	if err != nil && !done {
-		return 0, m.fault(t.lo, t.hi-t.lo, err)
+		return 0, m.fault(lo, hi-lo, err)
 	}
 	if !done {
-		err = m.end(t.lo, t.hi, early.and(t.wrong))
+		err = m.end(lo, hi, early.and(t.wrong))
 	}
 	if err != nil || t.write {
 		return n, err

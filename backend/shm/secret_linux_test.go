@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/test/need"
 )
@@ -47,6 +49,35 @@ func init() {
 		}
 		return nil
 	}
+
+	// In calls of one kind, plain memory, which then gives way to memory at the same place that the kernel does not copy.
+	programs["secret place"] = func(c backend.Comm) error {
+		const n = 1 << 20
+		for i := range 20 {
+			for what, get := range []func() ([]byte, error){plainMemory, func() ([]byte, error) { return need.SecretMemory(n) }} {
+				buf, err := get()
+				if err != nil {
+					return err
+				}
+				call := &backend.Call{Coll: backend.Allgather, Root: -1, Type: float64s, Count: n / 8, Send: buf, Recv: make([]byte, 2*n)}
+				_, err = c.(backend.Collectives).Collective(nil, call)
+				if call.Ended != nil {
+					call.Ended()
+				}
+				if err != nil {
+					return fmt.Errorf("call %d with memory of kind %d: %w", i, what, err)
+				}
+				if err := unix.Munmap(buf); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+}
+
+func plainMemory() ([]byte, error) {
+	return unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 }
 
 func TestMemoryThatTheKernelDoesNotCopyLosesNoRank(t *testing.T) {
@@ -54,4 +85,5 @@ func TestMemoryThatTheKernelDoesNotCopyLosesNoRank(t *testing.T) {
 		need.Missing(t, "needs memfd_secret")
 	}
 	launch(t, "secret", 2)
+	launch(t, "secret place", 2)
 }

@@ -25,8 +25,6 @@ type peers struct {
 	tmp     []byte
 	mem     direct.Scratch
 
-	copyable [2]uint64 // the ends of in and Recv that were the last found copyable
-
 	took  uint32  // by the last call, if it was measured
 	ended func()  // p.end
 	moved func()  // s.moved

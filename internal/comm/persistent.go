@@ -121,6 +121,22 @@ func (p *Persistent) Wait() (backend.Status, error) {
 	return q.wait(phaseReturned)
 }
 
+// Hold returns the request of the start under way, nil if there is none. The caller waits for it with Await.
+func (p *Persistent) Hold() *Request {
+	if !p.Active() {
+		return nil
+	}
+	q := p.last.Load()
+	q.pin()
+	return q
+}
+
+// Await is Wait for a request of Hold.
+func (q *Request) Await() error {
+	_, err := q.wait(phaseReturned)
+	return err
+}
+
 // Test makes progress and reports whether the operation is complete, with its result.
 func (p *Persistent) Test() (backend.Status, bool, error) {
 	if p == nil {

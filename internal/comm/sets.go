@@ -17,7 +17,9 @@ type Set struct {
 	bound backend.Bound // of the request whose deadline comes first, while wait waits
 	end   time.Time     // that deadline, if it is known
 	peer  int           // the other rank of a request under way
-	job   *job          // of the first request, while a goroutine waits for the set; it lists the set
+	jobs  []*job        // of the requests, while a goroutine waits for the set; they list the set
+
+	mu sync.Mutex // held to change reqs meanwhile; comes after the jobs' waits
 }
 
 var sets = sync.Pool{New: func() any { return new(Set) }}
@@ -53,38 +55,47 @@ func (s *Set) WaitAll() error {
 // waits notes that the caller waits for the requests, until over. Close asks.
 func (s *Set) waits() *Set {
 	for _, q := range s.reqs {
-		if q != nil {
-			s.job = q.c.core.job
-			s.job.waits.Lock()
-			s.job.sets = append(s.job.sets, s)
-			s.job.waits.Unlock()
-			break
+		if q != nil && !slices.Contains(s.jobs, q.c.core.job) {
+			s.jobs = append(s.jobs, q.c.core.job)
 		}
+	}
+	for _, j := range s.jobs {
+		j.waits.Lock()
+		j.sets = append(j.sets, s)
+		j.waits.Unlock()
 	}
 	return s
 }
 
 func (s *Set) over() {
-	if j := s.job; j != nil {
+	for i, j := range s.jobs {
 		j.waits.Lock()
 		j.sets = slices.DeleteFunc(j.sets, func(o *Set) bool { return o == s })
 		j.waits.Unlock()
-		s.job = nil
+		s.jobs[i] = nil
 	}
+	s.jobs = s.jobs[:0]
 }
 
 // ignore replaces a request by nil.
 func (s *Set) ignore(i int) {
-	s.job.waits.Lock()
+	s.mu.Lock()
 	s.reqs[i] = nil
-	s.job.waits.Unlock()
+	s.mu.Unlock()
+}
+
+// has reports whether the set has a request.
+func (s *Set) has(q *Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.reqs, q)
 }
 
 // inSet reports whether a goroutine waits for a set with this request.
 func (j *job) inSet(q *Request) bool {
 	j.waits.Lock()
 	defer j.waits.Unlock()
-	return slices.ContainsFunc(j.sets, func(s *Set) bool { return slices.Contains(s.reqs, q) })
+	return slices.ContainsFunc(j.sets, func(s *Set) bool { return s.has(q) })
 }
 
 // WaitAny waits until a request is complete and returns its index, -1 if there is none.

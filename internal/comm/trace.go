@@ -122,6 +122,12 @@ func isLoss(err error) bool {
 	return errors.Is(err, backend.ErrPeerLost) && !(errors.As(err, &lost) && lost.Left)
 }
 
+// allLeft reports whether an error of a probe says only that all other ranks have left in good order. A communicator
+// that is broken because of that is broken.
+func allLeft(err error) bool {
+	return errors.Is(err, backend.ErrPeerLost) && !errors.Is(err, backend.ErrBroken) && !isLoss(err)
+}
+
 // recorded makes the flight recorder write its file if err may be due to other ranks. It returns err,
 // with the path of the file if one was written.
 func (c *Comm) recorded(op string, err error) error {

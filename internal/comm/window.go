@@ -214,7 +214,7 @@ func (s *windowCore) watch() {
 		case <-t.C:
 		}
 		if _, _, err := s.core.bc.Probe(nil, backend.AnySource, backend.AnyTag+1, false); err != nil {
-			if isLoss(err) { // not: all others have left in good order
+			if !allLeft(err) {
 				s.fail(err)
 			}
 			return

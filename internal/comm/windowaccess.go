@@ -151,7 +151,7 @@ func (u *until) err() error {
 	// A probe finds out that a rank is lost, which ends every operation, and makes the progress without
 	// which other ranks may not get to unlock. No message has this tag.
 	_, _, err := u.bc.Probe(nil, backend.AnySource, backend.AnyTag+1, false)
-	if errors.Is(err, backend.ErrPeerLost) && !isLoss(err) { // all others have left in good order
+	if allLeft(err) {
 		return nil
 	}
 	return err

@@ -77,15 +77,15 @@ func Runs(pid int) bool {
 	var path [32]byte
 	name := append(strconv.AppendInt(append(path[:0], "/proc/"...), int64(pid), 10), "/stat\x00"...)
 	dir := unix.AT_FDCWD
-	// SAFETY: name ends with a zero byte and lives until the call returns.
+	// SAFETY: name ends with a zero byte. It and b live until the calls return.
 	fd, _, e := syscall.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&name[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
 	if e != 0 {
 		return false
 	}
 	defer unix.Close(int(fd))
 	var b [512]byte
-	n, err := unix.Read(int(fd), b[:])
-	if err != nil {
+	n, _, e := syscall.Syscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	if e != 0 {
 		return false
 	}
 	s := state(b[:n])
