@@ -89,9 +89,7 @@ func matched(r *Rank) {
 			r.Errorf("Recv after Mprobe got message %d, want 2: Mprobe has taken the first", buf[0])
 		}
 		if m == 600 {
-			var req *cohort.Request
-			req = must(cohort.ImessageRecv(msg, buf))
-			st, err = req.Wait()
+			st, err = must(cohort.ImessageRecv(msg, buf)).Wait()
 		} else {
 			st, err = cohort.MessageRecv(msg, buf)
 		}
