@@ -4,6 +4,7 @@ package shm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -13,14 +14,14 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
-// holdings counts what this process has open: descriptors, goroutines and
-// mappings of segments.
-func holdings() (s string) {
-	fds, _ := os.ReadDir("/proc/self/fd")
+// segments counts the mappings of segments, having collected the garbage: a mapping goes when nobody can use it.
+func segments() int {
+	runtime.GC()
 	maps, _ := os.ReadFile("/proc/self/maps")
-	return fmt.Sprintf("%d descriptors, %d goroutines, %d segments", len(fds), runtime.NumGoroutine(), strings.Count(string(maps), "cohort-node"))
+	return strings.Count(string(maps), "cohort-node")
 }
 
 func init() {
@@ -34,7 +35,7 @@ func init() {
 		cfg := Config{Rank: c.Rank(), Size: c.Size(), Job: os.Getenv("SHM_TEST_JOB") + "again"}
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 		defer cancel()
-		before := holdings()
+		files, routines, mapped := leak.Files(), runtime.NumGoroutine(), segments()
 		for i := range rounds {
 			d, err := Open(ctx, cfg)
 			if err != nil {
@@ -47,14 +48,7 @@ func init() {
 			}
 			d.Close()
 		}
-		for after := ""; after != before; after = holdings() { // the mappings go when the collector sees that nobody can use them
-			if ctx.Err() != nil {
-				return fmt.Errorf("left behind: %s before, %s after", before, after)
-			}
-			runtime.GC()
-			time.Sleep(time.Millisecond)
-		}
-		return nil
+		return errors.Join(leak.Above("descriptors", leak.Files, files), leak.Above("goroutines", runtime.NumGoroutine, routines), leak.Above("segments", segments, mapped))
 	}
 }
 

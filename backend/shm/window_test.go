@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
@@ -63,15 +64,7 @@ func remains(files int) error {
 	if strings.Contains(string(maps), "cohort-window") {
 		return errors.New("the memory is still mapped")
 	}
-	if n := descriptors(); n > files {
-		return fmt.Errorf("%d descriptors, %d before", n, files)
-	}
-	return nil
-}
-
-func descriptors() int {
-	d, _ := os.ReadDir("/proc/self/fd")
-	return len(d)
+	return leak.Above("descriptors", leak.Files, files)
 }
 
 const shareSteps = 2 // rank 0's name; all have the memory
@@ -98,7 +91,7 @@ func everywhere() (all []wherever) {
 func init() {
 	for _, w := range everywhere() {
 		programs[w.String()] = func(c backend.Comm) error {
-			files := descriptors()
+			files := leak.Files()
 			die := func(after bool) func(step int) {
 				return func(step int) {
 					if c.Rank() == w.rank && step == w.step && after == w.after {
@@ -122,7 +115,7 @@ func init() {
 	// Rank 0 stands still after it has published the name of the memory. The deadline of the others
 	// ends their wait.
 	programs["share-stopped"] = func(c backend.Comm) error {
-		files := descriptors()
+		files := leak.Files()
 		pid := make([]byte, 8)
 		if c.Rank() == 0 {
 			copy(pid, fmt.Sprint(os.Getpid()))
@@ -167,7 +160,7 @@ func init() {
 		if err != nil {
 			return err
 		}
-		files := descriptors()
+		files := leak.Files()
 		tell := telling(c, nil, func(int) {}, func(int) {})
 		if c.Rank() == victim {
 			if _, err := tell("/dev/null"); err != nil {
@@ -198,7 +191,7 @@ func init() {
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 			return err
 		}
-		files := descriptors()
+		files := leak.Files()
 		share := func() error {
 			mem, err := c.(backend.Sharing).Share(nil, 4096, telling(c, nil, func(int) {}, func(int) {}))
 			if err != nil {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
 // hostile returns what an unauthenticated peer sends in its nth attempt: random bytes, a truncated hello,
@@ -53,7 +56,7 @@ func TestHostileConnectionsAreRefused(t *testing.T) {
 	}
 	recorded := client.wrote.Bytes()
 	l := listen(t, identity(2), 0)
-	goroutines, files := runtime.NumGoroutine(), descriptors()
+	goroutines, files := runtime.NumGoroutine(), leak.Files()
 	for begin := 0; begin < number; begin += batch {
 		var all sync.WaitGroup
 		for n := begin; n < begin+batch; n++ {
@@ -93,11 +96,8 @@ func TestHostileConnectionsAreRefused(t *testing.T) {
 	}
 	c.Close()
 	s.Close()
-	for runtime.NumGoroutine() > goroutines || descriptors() > files {
-		if ctx.Err() != nil {
-			t.Fatalf("%d goroutines and %d descriptors, %d and %d before", runtime.NumGoroutine(), descriptors(), goroutines, files)
-		}
-		runtime.Gosched()
+	if err := errors.Join(leak.Above("descriptors", leak.Files, files), leak.Above("goroutines", runtime.NumGoroutine, goroutines)); err != nil {
+		t.Fatal(err)
 	}
 	refusedAtLeast(t, l, number)
 	refused := l.refusals()

@@ -9,38 +9,23 @@ import (
 	"runtime/pprof"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
 // TestMain fails if the tests leave goroutines or descriptors behind.
 func TestMain(m *testing.M) {
-	goroutines, files := runtime.NumGoroutine(), descriptors()
+	goroutines, files := runtime.NumGoroutine(), leak.Files()
 	code := m.Run()
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
 		os.Exit(code) // a fuzzer has goroutines and pipes of its own
 	}
-	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
-		g, f := runtime.NumGoroutine(), descriptors()
-		if g <= goroutines && f <= files+2 { // the runtime's own poller, opened with the first socket
-			break
-		}
-		if time.Now().After(end) {
-			fmt.Printf("%d goroutines and %d descriptors, %d and %d at the beginning\n", g, f, goroutines, files)
-			_ = pprof.Lookup("goroutine").WriteTo(os.Stdout, 1)
-			code = 1
-			break
-		}
+	if err := errors.Join(leak.Above("descriptors", leak.Files, files), leak.Above("goroutines", runtime.NumGoroutine, goroutines)); err != nil {
+		fmt.Println(err)
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stdout, 1)
+		code = 1
 	}
 	os.Exit(code)
-}
-
-// descriptors returns how many descriptors this process has open, 0 where the system does not report it.
-func descriptors() int {
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	return len(list)
 }
 
 // has fails unless an error wraps target (where there is one) and its text has all parts.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
@@ -32,26 +33,17 @@ func asRank(t *testing.T, program func(world *cohort.Comm) error) {
 	if os.Getenv(programOf) == "" {
 		return
 	}
-	if r, w, err := os.Pipe(); err == nil { // the runtime opens once what it waits for files with
-		r.Close()
-		w.Close()
-	}
-	files, routines := openFiles(), runtime.NumGoroutine()
+	files, routines := leak.Files(), runtime.NumGoroutine()
 	world, err := cohort.Init(context.Background(), nil)
 	if err == nil {
 		err = program(world)
 		if e := world.Close(); e != nil && !errors.Is(e, cohort.ErrPeerLost) {
 			err = errors.Join(err, fmt.Errorf("close: %w", e))
 		}
-		if n := openFiles(); n > files {
-			err = errors.Join(err, fmt.Errorf("%d descriptors are open after Close, %d before Init", n, files))
-		}
-		for begun := time.Now(); runtime.NumGoroutine() > routines; runtime.Gosched() { // one that was told to end has to come to it
-			if time.Since(begun) > time.Minute {
-				buf := make([]byte, 1<<20)
-				err = errors.Join(err, fmt.Errorf("%d goroutines are left after Close, %d before Init:\n%s", runtime.NumGoroutine(), routines, buf[:runtime.Stack(buf, true)]))
-				break
-			}
+		err = errors.Join(err, leak.Above("descriptors", leak.Files, files))
+		if e := leak.Above("goroutines", runtime.NumGoroutine, routines); e != nil {
+			buf := make([]byte, 1<<20)
+			err = errors.Join(err, fmt.Errorf("%w:\n%s", e, buf[:runtime.Stack(buf, true)]))
 		}
 	}
 	if err != nil {
@@ -59,14 +51,6 @@ func asRank(t *testing.T, program func(world *cohort.Comm) error) {
 		os.Exit(1)
 	}
 	os.Exit(0)
-}
-
-func openFiles() int {
-	d, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	return len(d)
 }
 
 // outcome is how a rank has ended, and what it has printed.

@@ -1,4 +1,4 @@
-// Package leak finds goroutines that the tests of a package leave behind.
+// Package leak finds goroutines and descriptors that tests leave behind.
 package leak
 
 import (
@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/pprof"
+	"strings"
 	"testing"
 	"time"
 )
@@ -24,13 +25,38 @@ func Run(m *testing.M) int {
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
 		return code // the fuzzing engine keeps its goroutines
 	}
-	// Goroutines that are about to end may need a moment.
-	for end := time.Now().Add(time.Minute); code == 0 && runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(end) {
-			fmt.Fprintln(os.Stderr, "goroutines left behind:")
+	if code == 0 {
+		if err := Above("goroutines", runtime.NumGoroutine, before); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 			code = 1
 		}
 	}
 	return code
+}
+
+// Files returns how many descriptors this process has open, without those with which the runtime polls files; 0
+// where the system does not report them.
+func Files() (n int) {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(to, "anon_inode:[event") {
+			n++
+		}
+	}
+	return n
+}
+
+// Above returns an error if a count stays above what it was before. It waits up to a minute: a goroutine that was
+// told to end has to come to it, and another one may have a file open for a moment.
+func Above(what string, count func() int, before int) error {
+	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		n := count()
+		if n <= before {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d %s are left, %d were there before", n, what, before)
+		}
+	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
 // dial returns the two ends of a connection from host 0 to host 1.
@@ -201,15 +203,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if !Need(t) {
 		return
 	}
-	files := func() int {
-		d, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(d)
-	}
-	make2(t).Close() // what the runtime opens once
-	before, routines := files(), runtime.NumGoroutine()
+	before, routines := leak.Files(), runtime.NumGoroutine()
 	n := make2(t)
 	cmd := exec.Command("sleep", "1000")
 	if err := n.Start(1, cmd); err != nil {
@@ -232,11 +226,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if err := n.Do(0, func() error { return nil }); err == nil {
 		t.Error("Do after Close")
 	}
-	if after := files(); after > before {
-		t.Errorf("%d descriptors, %d before", after, before)
-	}
-	for runtime.NumGoroutine() > routines {
-		runtime.Gosched()
+	if err := errors.Join(leak.Above("descriptors", leak.Files, before), leak.Above("goroutines", runtime.NumGoroutine, routines)); err != nil {
+		t.Error(err)
 	}
 }
 
