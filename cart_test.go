@@ -12,10 +12,11 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-func TestCartCoordinatesAndNeighbors(t *testing.T) {
+// Coordinates and displacements beyond the ends go around in a periodic dimension, and lead to no rank in another.
+func TestCartBeyondItsEnds(t *testing.T) {
 	ranks(t, 7, func(w *Comm) error {
-		dims, periods := []int{2, 3}, []bool{false, true}
-		c, err := w.CartCreate(dims, periods, false)
+		dims := []int{2, 3}
+		c, err := w.CartCreate(dims, []bool{false, true}, false)
 		if err != nil {
 			return err
 		}
@@ -26,35 +27,22 @@ func TestCartCoordinatesAndNeighbors(t *testing.T) {
 			return nil
 		}
 		dims[0] = 9 // what was given is the caller's
-		if !slices.Equal(c.Dims(), []int{2, 3}) || !slices.Equal(c.Periods(), []bool{false, true}) || c.Size() != 6 || c.Rank() != w.Rank() {
-			t.Errorf("dims %v, periods %v, rank %d of %d", c.Dims(), c.Periods(), c.Rank(), c.Size())
-		}
-		for r := range 6 {
-			x, err := c.Coords(r)
-			if err != nil || !slices.Equal(x, []int{r / 3, r % 3}) { // row-major
-				t.Errorf("rank %d is at %v, %v", r, x, err)
-			}
-			if r == c.Rank() && !slices.Equal(c.MyCoords(), x) {
-				t.Errorf("rank %d says that it is at %v, not at %v", r, c.MyCoords(), x)
-			}
-			back, err := c.CartRank(x)
-			if err != nil || back != r {
-				t.Errorf("at %v is rank %d, %v", x, back, err)
-			}
+		row, col := c.Rank()/3, c.Rank()%3
+		if !slices.Equal(c.Dims(), []int{2, 3}) || !slices.Equal(c.Periods(), []bool{false, true}) || !slices.Equal(c.MyCoords(), []int{row, col}) {
+			t.Errorf("dims %v, periods %v, rank %d at %v", c.Dims(), c.Periods(), c.Rank(), c.MyCoords())
 		}
 		if r, err := c.CartRank([]int{1, -4}); err != nil || r != 5 { // -4 = 2 mod 3
 			t.Errorf("at [1 -4]: %d, %v", r, err)
 		}
-		row, col := c.Rank()/3, c.Rank()%3
 		for disp := -4; disp <= 4; disp++ {
-			at := func(d int) int {
+			inColumn := func(d int) int {
 				if row+d < 0 || row+d > 1 {
 					return ProcNull
 				}
 				return (row+d)*3 + col
 			}
 			from, to, err := c.Shift(0, disp)
-			if err != nil || from != at(-disp) || to != at(disp) {
+			if err != nil || from != inColumn(-disp) || to != inColumn(disp) {
 				t.Errorf("rank %d, rows by %d: %d → %d, %v", c.Rank(), disp, from, to, err)
 			}
 			around := func(d int) int { return row*3 + ((col+d)%3+3)%3 }
@@ -63,37 +51,10 @@ func TestCartCoordinatesAndNeighbors(t *testing.T) {
 				t.Errorf("rank %d, columns by %d: %d → %d, %v", c.Rank(), disp, from, to, err)
 			}
 		}
-		n := c.Neighbors()
-		lo, hi, _ := c.Shift(1, 1)
-		if len(n) != 2 || n[1] != (Neighbor{lo, hi}) || row == 0 && n[0].Lower != ProcNull || row == 1 && n[0].Upper != ProcNull {
-			t.Errorf("neighbors of rank %d: %v", c.Rank(), n)
-		}
-		// Everyone sends down: the first row receives nothing.
-		from, to, err := c.Shift(0, 1)
-		if err != nil {
-			return err
-		}
-		got := []int{-1}
-		if _, err := Sendrecv(c.Comm, []int{c.Rank()}, to, 0, got, from, 0); err != nil {
-			return err
-		}
-		if row == 0 && got[0] != -1 || row == 1 && got[0] != c.Rank()-3 {
-			t.Errorf("rank %d received %d", c.Rank(), got[0])
-		}
-		for what, f := range map[string]struct {
-			err  func() error
-			want error
-		}{
-			"coords":      {func() error { _, err := c.Coords(6); return err }, ErrRank},
-			"outside":     {func() error { _, err := c.CartRank([]int{2, 0}); return err }, ErrRank},
-			"one":         {func() error { _, err := c.CartRank([]int{1}); return err }, ErrCount},
-			"dimension 2": {func() error { _, _, err := c.Shift(2, 1); return err }, ErrCount},
-		} {
-			if err := f.err(); !errors.Is(err, f.want) {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-		return nil
+		_, _, shift := c.Shift(2, 1)
+		return errors.Join(wantErr("coordinates of rank 6", second(c.Coords(6)), ErrRank),
+			wantErr("a row that the grid has not", second(c.CartRank([]int{2, 0})), ErrRank),
+			wantErr("one coordinate", second(c.CartRank([]int{1})), ErrCount), wantErr("dimension 2", shift, ErrCount))
 	})
 }
 
@@ -294,7 +255,7 @@ func TestGridOrderOfKnownGrids(t *testing.T) {
 func TestCartReordersByNode(t *testing.T) {
 	const n, per = 8, 4
 	for _, reorder := range []bool{false, true} {
-		for rank, err := range worlds(n, settings{}, func(bc backend.Comm) backend.Comm { return &spread{bc, per} }, func(w *Comm) error {
+		onWorlds(t, n, settings{}, func(bc backend.Comm) backend.Comm { return &spread{bc, per} }, func(w *Comm) error {
 			g, err := w.CartCreate([]int{2, 4}, []bool{false, false}, reorder)
 			if err != nil {
 				return err
@@ -317,10 +278,6 @@ func TestCartReordersByNode(t *testing.T) {
 				}
 			}
 			return nil
-		}) {
-			if err != nil {
-				t.Errorf("rank %d: %v", rank, err)
-			}
-		}
+		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -71,28 +70,6 @@ func TestClosedWorldReturnsErrClosed(t *testing.T) {
 			}
 		}
 		return wantErr("a persistent operation", p.Start(), ErrClosed)
-	})
-}
-
-// Closing one communicator does not affect the others.
-func TestCloseOfDerivedKeepsOthersOpen(t *testing.T) {
-	ranks(t, 2, func(w *Comm) error {
-		for range 20 {
-			d, err := w.Dup()
-			if err != nil {
-				return err
-			}
-			if err := d.Barrier(); err != nil {
-				return err
-			}
-			if err := d.Close(); err != nil {
-				return err
-			}
-			if err := wantErr("closed", d.Barrier(), ErrClosed); err != nil {
-				return err
-			}
-		}
-		return w.Barrier()
 	})
 }
 
@@ -171,42 +148,6 @@ func TestWithContextEarlierDeadlineWins(t *testing.T) {
 			t.Error(err)
 		}
 		cancel()
-	}
-}
-
-// A collective that times out names the rank that had not arrived, and the communicator is broken
-// on all ranks.
-func TestCollectiveTimeoutNamesLateRank(t *testing.T) {
-	for _, how := range []string{"native", "schedule"} {
-		withEnv(t, "COHORT_COLLECTIVES="+how)
-		ranks(t, 3, func(w *Comm) error {
-			d, err := w.Dup()
-			if err != nil {
-				return err
-			}
-			if w.Rank() == 1 {
-				// Until the others have given up.
-				for _, peer := range []int{0, 2} {
-					if _, err := Recv(w, make([]int, 1), peer, 0); err != nil {
-						return err
-					}
-				}
-				return wantErr("the late rank", d.Barrier(), ErrBroken, ErrTimeout)
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-			defer cancel()
-			err = d.WithContext(ctx).Barrier()
-			if err := errors.Join(wantErr(how, err, ErrTimeout), isOp(err, "barrier")); err != nil {
-				return err
-			}
-			if !strings.Contains(err.Error(), "rank 1") && !strings.Contains(err.Error(), "1 and 2") && !strings.Contains(err.Error(), "0 and 1") {
-				t.Errorf("%s: %v does not name rank 1", how, err)
-			}
-			if err := wantErr("the next", d.Barrier(), ErrBroken); err != nil {
-				return err
-			}
-			return Send(w, []int{0}, 1, 0)
-		})
 	}
 }
 

@@ -9,29 +9,24 @@ import (
 )
 
 func ExampleAlltoall() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		send := make([]int, world.Size())
 		for to := range send {
 			send[to] = 10*world.Rank() + to
 		}
 		recv := make([]int, world.Size())
-		if err := cohort.Alltoall(world, send, recv); err != nil {
-			return err
-		}
-		if world.Rank() == 2 {
+		err := cohort.Alltoall(world, send, recv)
+		if err == nil && world.Rank() == 2 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [2 12 22 32]
 }
 
 func ExampleAlltoallv() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		// Rank i sends j elements to rank j, and so receives i from each.
 		me := world.Rank()
 		send, recv := make([]int, 0+1+2+3), make([]int, 4*me)
@@ -40,24 +35,19 @@ func ExampleAlltoallv() {
 		for i := range send {
 			send[i] = me
 		}
-		if err := cohort.Alltoallv(world, send, scounts, sdispls, recv, rcounts, rdispls); err != nil {
-			return err
-		}
-		if world.Rank() == 2 {
+		err := cohort.Alltoallv(world, send, scounts, sdispls, recv, rcounts, rdispls)
+		if err == nil && world.Rank() == 2 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [0 0 1 1 2 2 3 3]
 }
 
 // Each rank has the numbers of its tens, and every number goes to the rank that its last digit names.
 func ExampleAlltoallvAppend() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		numbers := [][]int{{0, 1, 3}, {10, 11, 12}, {21, 23}, {30}}[world.Rank()] // sorted by the last digit
 		scounts := make([]int, world.Size())
 		for _, x := range numbers {
@@ -69,36 +59,28 @@ func ExampleAlltoallvAppend() {
 		}
 		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [1 11 21] [1 1 1 0]
 }
 
 func ExampleComm_Barrier() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		if world.Rank() == 3 {
 			fmt.Println("rank 3 is here")
 		}
-		if err := world.Barrier(); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err := world.Barrier()
+		if err == nil && world.Rank() == 0 {
 			fmt.Println("all are here")
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// rank 3 is here
 	// all are here
 }
 
 func ExampleComm_Ibarrier() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		req, err := world.Ibarrier()
 		if err != nil {
 			return err
@@ -112,9 +94,6 @@ func ExampleComm_Ibarrier() {
 		}
 		return nil
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// all are here
 }
@@ -125,13 +104,11 @@ func ExampleBcast() {
 		if world.Rank() == 2 {
 			buf = []int{7, 8, 9}
 		}
-		if err := cohort.Bcast(world, buf, 2); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err := cohort.Bcast(world, buf, 2)
+		if err == nil && world.Rank() == 0 {
 			fmt.Println(buf)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -141,23 +118,18 @@ func ExampleBcast() {
 }
 
 func ExampleGather() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		send := []int{world.Rank(), 10 * world.Rank()}
 		var recv []int
 		if world.Rank() == 0 {
 			recv = make([]int, 2*world.Size())
 		}
-		if err := cohort.Gather(world, send, recv, 0); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err := cohort.Gather(world, send, recv, 0)
+		if err == nil && world.Rank() == 0 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [0 0 1 10 2 20 3 30]
 }
@@ -166,7 +138,7 @@ func ExampleGather() {
 type string4 [2]byte
 
 func ExampleGatherv() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		send := make([]string4, world.Rank()) // rank r sends r elements
 		for i := range send {
 			send[i] = string4{'r', byte('0' + world.Rank())}
@@ -177,86 +149,66 @@ func ExampleGatherv() {
 			recv = make([]string4, 6)
 			counts, displs = []int{0, 1, 2, 3}, []int{0, 5, 3, 0} // the block of the last rank comes first
 		}
-		if err := cohort.Gatherv(world, send, recv, counts, displs, 0); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err := cohort.Gatherv(world, send, recv, counts, displs, 0)
+		if err == nil && world.Rank() == 0 {
 			fmt.Printf("%s\n", recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [r3 r3 r3 r2 r2 r1]
 }
 
 func ExampleAllgather() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		send := []int{world.Rank() * world.Rank()}
 		recv := make([]int, world.Size())
-		if err := cohort.Allgather(world, send, recv); err != nil {
-			return err
-		}
-		if world.Rank() == 2 {
+		err := cohort.Allgather(world, send, recv)
+		if err == nil && world.Rank() == 2 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [0 1 4 9]
 }
 
 // In place, each rank's block is already where it belongs.
 func ExampleAllgather_inPlace() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		buf := make([]int, world.Size())
 		buf[world.Rank()] = world.Rank() + 1
-		if err := cohort.Allgather(world, buf, buf); err != nil {
-			return err
-		}
-		if world.Rank() == 3 {
+		err := cohort.Allgather(world, buf, buf)
+		if err == nil && world.Rank() == 3 {
 			fmt.Println(buf)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [1 2 3 4]
 }
 
 func ExampleAllgatherv() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		counts, displs := []int{1, 2, 1, 2}, []int{0, 1, 3, 4}
 		send := make([]int, counts[world.Rank()])
 		for i := range send {
 			send[i] = world.Rank()
 		}
 		recv := make([]int, 6)
-		if err := cohort.Allgatherv(world, send, recv, counts, displs); err != nil {
-			return err
-		}
-		if world.Rank() == 1 {
+		err := cohort.Allgatherv(world, send, recv, counts, displs)
+		if err == nil && world.Rank() == 1 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [0 1 1 2 3 3]
 }
 
 // Nobody knows beforehand how many numbers the others have found.
 func ExampleGathervAppend() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		var found []int // the rank's share of the squares below 100
 		for i := world.Rank(); i*i < 100; i += world.Size() {
 			found = append(found, i*i)
@@ -267,15 +219,12 @@ func ExampleGathervAppend() {
 		}
 		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [0 16 64 1 25 81 4 36 9 49] [3 3 2 2]
 }
 
 func ExampleAllgathervAppend() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		name := []byte("abcd"[:world.Rank()+1])
 		all, counts, err := cohort.AllgathervAppend(world, nil, name)
 		if err == nil && world.Rank() == 3 {
@@ -283,56 +232,51 @@ func ExampleAllgathervAppend() {
 		}
 		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// aababcabcd [1 2 3 4]
 }
 
 func ExampleScatter() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		var send []int
 		if world.Rank() == 0 {
 			send = []int{0, 1, 10, 11, 20, 21, 30, 31}
 		}
 		recv := make([]int, 2)
-		if err := cohort.Scatter(world, send, recv, 0); err != nil {
-			return err
-		}
-		if world.Rank() == 2 {
+		err := cohort.Scatter(world, send, recv, 0)
+		if err == nil && world.Rank() == 2 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [20 21]
 }
 
 func ExampleScatterv() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		var send, counts, displs []int
 		if world.Rank() == 0 {
 			send = []int{1, 22, 22, 333, 333, 333}
 			counts, displs = []int{0, 1, 2, 3}, []int{0, 0, 1, 3}
 		}
 		recv := make([]int, world.Rank()) // the length in root's counts
-		if err := cohort.Scatterv(world, send, counts, displs, recv, 0); err != nil {
-			return err
-		}
-		if world.Rank() == 3 {
+		err := cohort.Scatterv(world, send, counts, displs, recv, 0)
+		if err == nil && world.Rank() == 3 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [333 333 333]
+}
+
+// show prints what rank 3 has received.
+func show(rank int, name string, got []int, err error) error {
+	if err == nil && rank == 3 {
+		fmt.Println(name, got)
+	}
+	return err
 }
 
 // waited waits for an operation that was just started. A program would compute in between.
@@ -349,22 +293,16 @@ func ExampleIgather() {
 		r := world.Rank()
 		mine, row, ones := []int{r}, []int{10 * r, 10*r + 1, 10*r + 2, 10*r + 3}, []int{1, 1, 1, 1}
 		one, all := []int{r}, make([]int, 4)
-		show := func(name string, got []int, err error) error {
-			if err == nil && r == 3 {
-				fmt.Println(name, got)
-			}
-			return err
-		}
 		return errors.Join(
-			show("Ibcast", one, waited(cohort.Ibcast(world, one, 1))),
-			show("Igather", all, waited(cohort.Igather(world, mine, all, 3))),
-			show("Igatherv", all, waited(cohort.Igatherv(world, mine, all, ones, nil, 3))),
-			show("Iallgather", all, waited(cohort.Iallgather(world, mine, all))),
-			show("Iallgatherv", all, waited(cohort.Iallgatherv(world, mine, all, ones, nil))),
-			show("Iscatter", one, waited(cohort.Iscatter(world, row, one, 0))),
-			show("Iscatterv", one, waited(cohort.Iscatterv(world, row, ones, nil, one, 2))),
-			show("Ialltoall", all, waited(cohort.Ialltoall(world, row, all))),
-			show("Ialltoallv", all, waited(cohort.Ialltoallv(world, row, ones, nil, all, ones, nil))))
+			show(r, "Ibcast", one, waited(cohort.Ibcast(world, one, 1))),
+			show(r, "Igather", all, waited(cohort.Igather(world, mine, all, 3))),
+			show(r, "Igatherv", all, waited(cohort.Igatherv(world, mine, all, ones, nil, 3))),
+			show(r, "Iallgather", all, waited(cohort.Iallgather(world, mine, all))),
+			show(r, "Iallgatherv", all, waited(cohort.Iallgatherv(world, mine, all, ones, nil))),
+			show(r, "Iscatter", one, waited(cohort.Iscatter(world, row, one, 0))),
+			show(r, "Iscatterv", one, waited(cohort.Iscatterv(world, row, ones, nil, one, 2))),
+			show(r, "Ialltoall", all, waited(cohort.Ialltoall(world, row, all))),
+			show(r, "Ialltoallv", all, waited(cohort.Ialltoallv(world, row, ones, nil, all, ones, nil))))
 	})
 	// Output:
 	// Ibcast [1]
@@ -393,23 +331,17 @@ func ExampleGatherInit() {
 		r := world.Rank()
 		mine, row, ones := []int{r}, []int{10 * r, 10*r + 1, 10*r + 2, 10*r + 3}, []int{1, 1, 1, 1}
 		one, all := []int{r}, make([]int, 4)
-		show := func(name string, got []int, err error) error {
-			if err == nil && r == 3 {
-				fmt.Println(name, got)
-			}
-			return err
-		}
 		return errors.Join(
-			show("BcastInit", one, ranOnce(cohort.BcastInit(world, one, 1))),
-			show("GatherInit", all, ranOnce(cohort.GatherInit(world, mine, all, 3))),
-			show("GathervInit", all, ranOnce(cohort.GathervInit(world, mine, all, ones, nil, 3))),
-			show("AllgatherInit", all, ranOnce(cohort.AllgatherInit(world, mine, all))),
-			show("AllgathervInit", all, ranOnce(cohort.AllgathervInit(world, mine, all, ones, nil))),
-			show("ScatterInit", one, ranOnce(cohort.ScatterInit(world, row, one, 0))),
-			show("ScattervInit", one, ranOnce(cohort.ScattervInit(world, row, ones, nil, one, 2))),
-			show("AlltoallInit", all, ranOnce(cohort.AlltoallInit(world, row, all))),
-			show("AlltoallvInit", all, ranOnce(cohort.AlltoallvInit(world, row, ones, nil, all, ones, nil))),
-			show("BarrierInit", nil, ranOnce(world.BarrierInit())))
+			show(r, "BcastInit", one, ranOnce(cohort.BcastInit(world, one, 1))),
+			show(r, "GatherInit", all, ranOnce(cohort.GatherInit(world, mine, all, 3))),
+			show(r, "GathervInit", all, ranOnce(cohort.GathervInit(world, mine, all, ones, nil, 3))),
+			show(r, "AllgatherInit", all, ranOnce(cohort.AllgatherInit(world, mine, all))),
+			show(r, "AllgathervInit", all, ranOnce(cohort.AllgathervInit(world, mine, all, ones, nil))),
+			show(r, "ScatterInit", one, ranOnce(cohort.ScatterInit(world, row, one, 0))),
+			show(r, "ScattervInit", one, ranOnce(cohort.ScattervInit(world, row, ones, nil, one, 2))),
+			show(r, "AlltoallInit", all, ranOnce(cohort.AlltoallInit(world, row, all))),
+			show(r, "AlltoallvInit", all, ranOnce(cohort.AlltoallvInit(world, row, ones, nil, all, ones, nil))),
+			show(r, "BarrierInit", nil, ranOnce(world.BarrierInit())))
 	})
 	// Output:
 	// BcastInit [1]

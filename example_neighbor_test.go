@@ -33,13 +33,11 @@ func ExampleNeighborAllgather() {
 			return err
 		}
 		send, recv := []int{10 * ring.Rank()}, make([]int, 2)
-		if err := cohort.NeighborAllgather(ring, send, recv); err != nil {
-			return err
-		}
-		if ring.Rank() == 0 {
+		err = cohort.NeighborAllgather(ring, send, recv)
+		if err == nil && ring.Rank() == 0 {
 			fmt.Println("from below and above:", recv)
 		}
-		return nil
+		return err
 	})
 	// Output:
 	// from below and above: [30 10]
@@ -63,13 +61,11 @@ func ExampleNeighborAllgatherv() {
 		if err != nil {
 			return err
 		}
-		if err := cohort.NeighborAllgatherv(star, send, recv, counts, displs); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err = cohort.NeighborAllgatherv(star, send, recv, counts, displs)
+		if err == nil && world.Rank() == 0 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
 	// Output:
 	// [10 20 21 30 31 32]
@@ -86,15 +82,13 @@ func ExampleNeighborAlltoall() {
 		const up, down, left, right = 1, 2, 3, 4
 		me := 10 * grid.Rank()
 		send, recv := []int{me + up, me + down, me + left, me + right}, make([]int, 4)
-		if err := cohort.NeighborAlltoall(grid, send, recv); err != nil {
-			return err
-		}
-		if grid.Rank() == 0 {
+		err = cohort.NeighborAlltoall(grid, send, recv)
+		if err == nil && grid.Rank() == 0 {
 			// Nothing comes from above. Rank 1 is on the left and on the right: what comes from the left
 			// was sent to the right.
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
 	// Output:
 	// [0 21 14 13]
@@ -229,21 +223,15 @@ func ExampleIneighborAllgather() {
 		}
 		r := ring.Rank()
 		mine, both, ones, got := []int{r}, []int{10 * r, 10*r + 1}, []int{1, 1}, make([]int, 2)
-		show := func(name string, err error) error {
-			if err == nil && r == 3 {
-				fmt.Println(name, got)
-			}
-			return err
-		}
 		return errors.Join(
-			show("IneighborAllgather", waited(cohort.IneighborAllgather(ring, mine, got))),
-			show("IneighborAllgatherv", waited(cohort.IneighborAllgatherv(ring, mine, got, ones, nil))),
-			show("IneighborAlltoall", waited(cohort.IneighborAlltoall(ring, both, got))),
-			show("IneighborAlltoallv", waited(cohort.IneighborAlltoallv(ring, both, ones, nil, got, ones, nil))),
-			show("NeighborAllgatherInit", ranOnce(cohort.NeighborAllgatherInit(ring, mine, got))),
-			show("NeighborAllgathervInit", ranOnce(cohort.NeighborAllgathervInit(ring, mine, got, ones, nil))),
-			show("NeighborAlltoallInit", ranOnce(cohort.NeighborAlltoallInit(ring, both, got))),
-			show("NeighborAlltoallvInit", ranOnce(cohort.NeighborAlltoallvInit(ring, both, ones, nil, got, ones, nil))))
+			show(r, "IneighborAllgather", got, waited(cohort.IneighborAllgather(ring, mine, got))),
+			show(r, "IneighborAllgatherv", got, waited(cohort.IneighborAllgatherv(ring, mine, got, ones, nil))),
+			show(r, "IneighborAlltoall", got, waited(cohort.IneighborAlltoall(ring, both, got))),
+			show(r, "IneighborAlltoallv", got, waited(cohort.IneighborAlltoallv(ring, both, ones, nil, got, ones, nil))),
+			show(r, "NeighborAllgatherInit", got, ranOnce(cohort.NeighborAllgatherInit(ring, mine, got))),
+			show(r, "NeighborAllgathervInit", got, ranOnce(cohort.NeighborAllgathervInit(ring, mine, got, ones, nil))),
+			show(r, "NeighborAlltoallInit", got, ranOnce(cohort.NeighborAlltoallInit(ring, both, got))),
+			show(r, "NeighborAlltoallvInit", got, ranOnce(cohort.NeighborAlltoallvInit(ring, both, ones, nil, got, ones, nil))))
 	})
 	// Output:
 	// IneighborAllgather [2 0]

@@ -85,13 +85,11 @@ func ExampleIsend() {
 			return err
 		}
 		// Work that does not need the messages goes here.
-		if err := cohort.WaitAll(send, recv); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err = cohort.WaitAll(send, recv)
+		if err == nil && world.Rank() == 0 {
 			fmt.Println(got)
 		}
-		return nil
+		return err
 	})
 	// Output:
 	// [30]

@@ -30,20 +30,15 @@ func ExampleNewOp() {
 }
 
 func ExampleReduce() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		send := []int{world.Rank(), 1}
 		recv := make([]int, 2) // used on the root only, and may be nil elsewhere
-		if err := cohort.Reduce(world, send, recv, cohort.Sum, 0); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err := cohort.Reduce(world, send, recv, cohort.Sum, 0)
+		if err == nil && world.Rank() == 0 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [6 4]
 }
@@ -52,13 +47,11 @@ func ExampleAllreduce() {
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
 		send := []float64{float64(world.Rank()), 0.5 - float64(world.Rank())}
 		recv := make([]float64, 2)
-		if err := cohort.Allreduce(world, send, recv, cohort.Max); err != nil {
-			return err
-		}
-		if world.Rank() == 3 {
+		err := cohort.Allreduce(world, send, recv, cohort.Max)
+		if err == nil && world.Rank() == 3 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -69,25 +62,20 @@ func ExampleAllreduce() {
 
 // The same slice as send and recv reduces in place.
 func ExampleAllreduce_inPlace() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		buf := []int{1 << world.Rank()}
-		if err := cohort.Allreduce(world, buf, buf, cohort.Bor); err != nil {
-			return err
-		}
-		if world.Rank() == 1 {
+		err := cohort.Allreduce(world, buf, buf, cohort.Bor)
+		if err == nil && world.Rank() == 1 {
 			fmt.Println(buf)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [15]
 }
 
 func ExampleIallreduce() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		send, recv := []int{world.Rank()}, make([]int, 1)
 		req, err := cohort.Iallreduce(world, send, recv, cohort.Sum)
 		if err != nil {
@@ -102,15 +90,12 @@ func ExampleIallreduce() {
 		}
 		return nil
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [6]
 }
 
 func ExampleAllreduceInit() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		send, recv := make([]int, 1), make([]int, 1)
 		sum, err := cohort.AllreduceInit(world, send, recv, cohort.Sum)
 		if err != nil {
@@ -131,9 +116,6 @@ func ExampleAllreduceInit() {
 		}
 		return nil
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [0]
 	// [6]
@@ -141,47 +123,37 @@ func ExampleAllreduceInit() {
 }
 
 func ExampleReduceScatterBlock() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		send := []int{1, 2, 3, 4, 5, 6, 7, 8} // two elements of the result for each rank
 		recv := make([]int, 2)
-		if err := cohort.ReduceScatterBlock(world, send, recv, cohort.Sum); err != nil {
-			return err
-		}
-		if world.Rank() == 1 {
+		err := cohort.ReduceScatterBlock(world, send, recv, cohort.Sum)
+		if err == nil && world.Rank() == 1 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [12 16]
 }
 
 func ExampleReduceScatter() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		counts := []int{0, 1, 2, 3}
 		send := []int{1, 2, 3, 4, 5, 6}
 		recv := make([]int, counts[world.Rank()])
-		if err := cohort.ReduceScatter(world, send, recv, counts, cohort.Sum); err != nil {
-			return err
-		}
-		if world.Rank() == 3 {
+		err := cohort.ReduceScatter(world, send, recv, counts, cohort.Sum)
+		if err == nil && world.Rank() == 3 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [16 20 24]
 }
 
 // A rank combines what two threads have counted before it takes part in the reduction.
 func ExampleReduceLocal() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		me := world.Rank()
 		first, second := []int{me, 1}, []int{10 * me, 1}
 		if err := cohort.ReduceLocal(first, second, cohort.Sum); err != nil {
@@ -195,136 +167,93 @@ func ExampleReduceLocal() {
 		}
 		return nil
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [66 8]
 }
 
 func ExampleBcastOne() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		x, err := cohort.BcastOne(world, 1.5*float64(world.Rank()), 2)
-		if err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		if err == nil && world.Rank() == 0 {
 			fmt.Println(x)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// 3
 }
 
 func ExampleReduceOne() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		x, err := cohort.ReduceOne(world, world.Rank()+1, cohort.Prod, 0)
-		if err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		if err == nil && world.Rank() == 0 {
 			fmt.Println(x)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// 24
 }
 
 func ExampleAllreduceOne() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		x, err := cohort.AllreduceOne(world, world.Rank(), cohort.Sum)
-		if err != nil {
-			return err
-		}
-		if world.Rank() == 3 {
+		if err == nil && world.Rank() == 3 {
 			fmt.Println(x)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// 6
 }
 
 func ExampleScanOne() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		x, err := cohort.ScanOne(world, world.Rank(), cohort.Sum)
-		if err != nil {
-			return err
-		}
-		if world.Rank() == 2 {
+		if err == nil && world.Rank() == 2 {
 			fmt.Println(x)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// 3
 }
 
 func ExampleExscanOne() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		x, err := cohort.ExscanOne(world, world.Rank(), cohort.Sum)
-		if err != nil {
-			return err
-		}
-		if world.Rank() == 2 {
+		if err == nil && world.Rank() == 2 {
 			fmt.Println(x)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// 1
 }
 
 func ExampleScan() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		send, recv := []int{world.Rank() + 1}, make([]int, 1)
-		if err := cohort.Scan(world, send, recv, cohort.Prod); err != nil {
-			return err
-		}
-		if world.Rank() == 3 {
+		err := cohort.Scan(world, send, recv, cohort.Prod)
+		if err == nil && world.Rank() == 3 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [24]
 }
 
 func ExampleExscan() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		// Where does each rank's part begin, if rank r has r+1 elements?
 		send, recv := []int{world.Rank() + 1}, make([]int, 1)
-		if err := cohort.Exscan(world, send, recv, cohort.Sum); err != nil {
-			return err
-		}
-		if world.Rank() == 3 {
+		err := cohort.Exscan(world, send, recv, cohort.Sum)
+		if err == nil && world.Rank() == 3 {
 			fmt.Println(recv)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [6]
 }
@@ -335,23 +264,17 @@ func ExampleIreduce() {
 		r := world.Rank()
 		mine, row, ones := []int{r}, []int{10 * r, 10*r + 1, 10*r + 2, 10*r + 3}, []int{1, 1, 1, 1}
 		one := make([]int, 1)
-		show := func(name string, err error) error {
-			if err == nil && r == 3 {
-				fmt.Println(name, one)
-			}
-			return err
-		}
 		return errors.Join(
-			show("Ireduce", waited(cohort.Ireduce(world, mine, one, cohort.Sum, 3))),
-			show("IreduceScatterBlock", waited(cohort.IreduceScatterBlock(world, row, one, cohort.Sum))),
-			show("IreduceScatter", waited(cohort.IreduceScatter(world, row, one, ones, cohort.Max))),
-			show("Iscan", waited(cohort.Iscan(world, mine, one, cohort.Sum))),
-			show("Iexscan", waited(cohort.Iexscan(world, mine, one, cohort.Sum))),
-			show("ReduceInit", ranOnce(cohort.ReduceInit(world, mine, one, cohort.Sum, 3))),
-			show("ReduceScatterBlockInit", ranOnce(cohort.ReduceScatterBlockInit(world, row, one, cohort.Sum))),
-			show("ReduceScatterInit", ranOnce(cohort.ReduceScatterInit(world, row, one, ones, cohort.Max))),
-			show("ScanInit", ranOnce(cohort.ScanInit(world, mine, one, cohort.Sum))),
-			show("ExscanInit", ranOnce(cohort.ExscanInit(world, mine, one, cohort.Sum))))
+			show(r, "Ireduce", one, waited(cohort.Ireduce(world, mine, one, cohort.Sum, 3))),
+			show(r, "IreduceScatterBlock", one, waited(cohort.IreduceScatterBlock(world, row, one, cohort.Sum))),
+			show(r, "IreduceScatter", one, waited(cohort.IreduceScatter(world, row, one, ones, cohort.Max))),
+			show(r, "Iscan", one, waited(cohort.Iscan(world, mine, one, cohort.Sum))),
+			show(r, "Iexscan", one, waited(cohort.Iexscan(world, mine, one, cohort.Sum))),
+			show(r, "ReduceInit", one, ranOnce(cohort.ReduceInit(world, mine, one, cohort.Sum, 3))),
+			show(r, "ReduceScatterBlockInit", one, ranOnce(cohort.ReduceScatterBlockInit(world, row, one, cohort.Sum))),
+			show(r, "ReduceScatterInit", one, ranOnce(cohort.ReduceScatterInit(world, row, one, ones, cohort.Max))),
+			show(r, "ScanInit", one, ranOnce(cohort.ScanInit(world, mine, one, cohort.Sum))),
+			show(r, "ExscanInit", one, ranOnce(cohort.ExscanInit(world, mine, one, cohort.Sum))))
 	})
 	// Output:
 	// Ireduce [6]

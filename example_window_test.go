@@ -96,10 +96,8 @@ func ExampleWindow_Accumulate() {
 				return err
 			}
 		}
-		if err := w.Fence(); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err := w.Fence()
+		if err == nil && world.Rank() == 0 {
 			for rank := range 4 {
 				bins := make([]int, 4)
 				if err := w.Get(bins, rank, 0); err != nil {
@@ -108,7 +106,7 @@ func ExampleWindow_Accumulate() {
 				fmt.Println(bins)
 			}
 		}
-		return nil
+		return err
 	})
 	// Output:
 	// [1 0 0 0]
@@ -224,17 +222,15 @@ func ExampleWindow_Lock() {
 		if err := lock.Unlock(); err != nil {
 			return err
 		}
-		if err := w.Fence(); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err = w.Fence()
+		if err == nil && world.Rank() == 0 {
 			mine, err := w.Local()
 			if err != nil {
 				return err
 			}
 			fmt.Println(mine[:2])
 		}
-		return nil
+		return err
 	})
 	// Output: [4 10]
 }
@@ -254,13 +250,11 @@ func ExampleWindow_Rget() {
 			return err
 		}
 		// Compute something else here.
-		if err := cohort.WaitAll(out, in); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err = cohort.WaitAll(out, in)
+		if err == nil && world.Rank() == 0 {
 			fmt.Println(parts)
 		}
-		return nil
+		return err
 	})
 	// Output: [1 2 3 4]
 }
@@ -277,7 +271,7 @@ func ExampleWindow_MPIHandle() {
 }
 
 func ExampleAllocateShared() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		// All ranks of a shared window run on one node.
 		node, err := world.SplitShared()
 		if err != nil {
@@ -309,9 +303,6 @@ func ExampleAllocateShared() {
 		}
 		return w.Fence() // all have read
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// [0 1]
 	// [10 11]
@@ -320,7 +311,7 @@ func ExampleAllocateShared() {
 }
 
 func ExampleWindow_Size() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		// Each rank asks for as many elements as it needs.
 		w, err := cohort.AllocateShared[float64](world, 2*world.Rank())
 		if err != nil {
@@ -334,9 +325,6 @@ func ExampleWindow_Size() {
 		}
 		return world.Barrier()
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// rank 0 has 0 elements
 	// rank 1 has 2 elements
@@ -345,7 +333,7 @@ func ExampleWindow_Size() {
 }
 
 func ExampleNewSharedRegion() {
-	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+	four(func(world *cohort.Comm) error {
 		const n = 1000
 		table, err := cohort.NewSharedRegion[float64](world, n)
 		if err != nil {
@@ -374,9 +362,6 @@ func ExampleNewSharedRegion() {
 		}
 		return nil
 	})
-	if err != nil {
-		fmt.Println(err)
-	}
 	// Output:
 	// 1000 0 999
 }
@@ -396,15 +381,13 @@ func ExampleWindow_LockAll() {
 		if err := all.FlushAll(); err != nil { // complete at all targets
 			return err
 		}
-		if err := errors.Join(all.Unlock(), w.Fence()); err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
+		err = errors.Join(all.Unlock(), w.Fence())
+		if err == nil && world.Rank() == 0 {
 			mine, err := w.Local()
 			fmt.Println(mine)
 			return err
 		}
-		return nil
+		return err
 	})
 	// Output: [4 0 0 0]
 }

@@ -30,6 +30,16 @@ func worlds(n int, s settings, wrap func(backend.Comm) backend.Comm, body func(w
 	return errs
 }
 
+// onWorlds is worlds, and fails the test with the errors.
+func onWorlds(t *testing.T, n int, s settings, wrap func(backend.Comm) backend.Comm, body func(w *Comm) error) {
+	t.Helper()
+	for rank, err := range worlds(n, s, wrap, body) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
 // scheduling is a local backend that leaves all collectives to schedules.
 type scheduling struct{ backend.Comm }
 
@@ -124,7 +134,7 @@ func TestSchedulesBypassTheBackend(t *testing.T) {
 	wrap := func(bc backend.Comm) backend.Comm {
 		return &planning{scheduling: scheduling{bc}, plan: backend.PlanAgree}
 	}
-	for rank, err := range worlds(2, settings{Config: Config{Collectives: "schedule"}}, wrap, func(w *Comm) error {
+	onWorlds(t, 2, settings{Config: Config{Collectives: "schedule"}}, wrap, func(w *Comm) error {
 		if err := reduceAll(w, 1); err != nil {
 			return err
 		}
@@ -132,11 +142,7 @@ func TestSchedulesBypassTheBackend(t *testing.T) {
 			return fmt.Errorf("%d calls reached the backend", n)
 		}
 		return nil
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-	}
+	})
 }
 
 // If ranks make different calls, they get the error before the backend is called.
@@ -237,42 +243,40 @@ func TestStarterRunsNonblockingCollectives(t *testing.T) {
 		{"declined", true, settings{}, [3]int{}},
 		{"schedule", false, settings{Config: Config{Collectives: "schedule"}}, [3]int{}},
 	} {
-		wrap := func(bc backend.Comm) backend.Comm { return newStarting(bc, c.decline) }
-		for rank, err := range worlds(3, c.s, wrap, func(w *Comm) error {
-			x, y := []int64{int64(w.Rank())}, make([]int64, 1)
-			q, err := Iallreduce(w, x, y, Sum)
-			if err != nil {
-				return err
-			}
-			if _, err := q.Wait(); err != nil || y[0] != 3 {
-				return fmt.Errorf("nonblocking: %v, got %v", err, y)
-			}
-			p, err := AllreduceInit(w, x, y, Max)
-			if err != nil {
-				return err
-			}
-			for round := range int64(4) {
-				x[0] = round * int64(w.Rank())
-				if err := p.Start(); err != nil {
+		t.Run(c.name, func(t *testing.T) {
+			wrap := func(bc backend.Comm) backend.Comm { return newStarting(bc, c.decline) }
+			onWorlds(t, 3, c.s, wrap, func(w *Comm) error {
+				x, y := []int64{int64(w.Rank())}, make([]int64, 1)
+				q, err := Iallreduce(w, x, y, Sum)
+				if err != nil {
 					return err
 				}
-				if _, err := p.Wait(); err != nil || y[0] != round*2 {
-					return fmt.Errorf("persistent, round %d: %v, got %v", round, err, y)
+				if _, err := q.Wait(); err != nil || y[0] != 3 {
+					return fmt.Errorf("nonblocking: %v, got %v", err, y)
 				}
-			}
-			if err := errors.Join(p.Close(), p.Close()); err != nil {
-				return err
-			}
-			s := w.base().Backend().(*starting)
-			if got := [3]int{s.started, s.prepared, s.released}; got != c.want {
-				return fmt.Errorf("started, prepared and released: %v, want %v", got, c.want)
-			}
-			return nil
-		}) {
-			if err != nil {
-				t.Errorf("%s: rank %d: %v", c.name, rank, err)
-			}
-		}
+				p, err := AllreduceInit(w, x, y, Max)
+				if err != nil {
+					return err
+				}
+				for round := range int64(4) {
+					x[0] = round * int64(w.Rank())
+					if err := p.Start(); err != nil {
+						return err
+					}
+					if _, err := p.Wait(); err != nil || y[0] != round*2 {
+						return fmt.Errorf("persistent, round %d: %v, got %v", round, err, y)
+					}
+				}
+				if err := errors.Join(p.Close(), p.Close()); err != nil {
+					return err
+				}
+				s := w.base().Backend().(*starting)
+				if got := [3]int{s.started, s.prepared, s.released}; got != c.want {
+					return fmt.Errorf("started, prepared and released: %v, want %v", got, c.want)
+				}
+				return nil
+			})
+		})
 	}
 }
 

@@ -93,47 +93,6 @@ func TestUserOpWritesToAnyOperand(t *testing.T) {
 	}
 }
 
-// affine is x → a*x + b. Composition is associative and does not commute.
-type affine struct{ A, B int64 }
-
-var compose = NewOp(false, func(in, inout []affine) {
-	for i := range in {
-		f, g := in[i], inout[i] // first f, then g
-		inout[i] = affine{g.A * f.A, g.A*f.B + g.B}
-	}
-})
-
-func TestUserOpCombinesStructsInRankOrder(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 4, 5, 8} {
-		want := affine{1, 0}
-		for r := range n {
-			want = affine{want.A * int64(r+2), int64(r+2)*want.B + int64(r)}
-		}
-		ranks(t, n, func(w *Comm) error {
-			send, recv := []affine{{int64(w.Rank() + 2), int64(w.Rank())}}, make([]affine, 1)
-			check := func(what string) error {
-				if recv[0] != want {
-					t.Errorf("%d ranks, rank %d, %s: got %v, want %v", n, w.Rank(), what, recv[0], want)
-				}
-				recv[0] = affine{}
-				return nil
-			}
-			if err := Allreduce(w, send, recv, compose); err != nil {
-				return err
-			}
-			check("blocking")
-			q, err := Iallreduce(w, send, recv, compose)
-			if err != nil {
-				return err
-			}
-			if _, err := q.Wait(); err != nil {
-				return err
-			}
-			return check("nonblocking")
-		})
-	}
-}
-
 // An operation of one rank that panics, or ends its goroutine, ends the reduction on all ranks and breaks the
 // communicator. No goroutine waits any more.
 func TestUserOpFails(t *testing.T) {

@@ -9,50 +9,6 @@ import (
 	"time"
 )
 
-func TestPersistentSendAndRecvRestart(t *testing.T) {
-	ranks(t, 2, func(w *Comm) error {
-		peer := 1 - w.Rank()
-		out, in := make([]int, 3), make([]int, 5)
-		send, err1 := SendInit(w, out, peer, 2)
-		recv, err2 := RecvInit(w, in, AnySource, AnyTag)
-		if err := errors.Join(err1, err2); err != nil {
-			return err
-		}
-		if st, err := recv.Wait(); err != nil || st != (Status{}) {
-			t.Errorf("Wait before Start: %+v, %v", st, err)
-		}
-		for round := range 40 {
-			out[2] = round * (1 + w.Rank())
-			if err := StartAll(recv, send); err != nil {
-				return err
-			}
-			if round == 7 {
-				if err := wantErr("Start again", recv.Start(), ErrRequest); err != nil {
-					return err
-				}
-			}
-			if err := WaitAllPersistent(send, nil, recv); err != nil {
-				return err
-			}
-			if in[2] != round*(1+peer) {
-				t.Errorf("round %d: got %v", round, in)
-			}
-			if st, err := recv.Wait(); err != nil || st.Source != peer || st.Tag != 2 || Count[int](st) != 3 {
-				t.Errorf("Wait again: %+v, %v", st, err)
-			}
-			if _, ok, err := recv.Test(); !ok || err != nil {
-				t.Errorf("Test of an inactive operation: %v, %v", ok, err)
-			}
-		}
-		for range 2 {
-			if err := errors.Join(send.Close(), recv.Close()); err != nil {
-				return err
-			}
-		}
-		return wantErr("Start after Close", send.Start(), ErrClosed)
-	})
-}
-
 func TestPersistentRejectsMisuse(t *testing.T) {
 	var p *Persistent
 	if err := p.Start(); !errors.Is(err, ErrRequest) {
@@ -117,16 +73,6 @@ func TestPersistentRejectsMisuse(t *testing.T) {
 		}
 		return wantErr("Start after the world's Close", r.Start(), ErrClosed)
 	})
-}
-
-func TestBcastInitFindsMismatch(t *testing.T) {
-	err := Run(context.Background(), 4, func(w *Comm) error {
-		_, err := BcastInit(w, make([]int, 3), w.Rank()/3)
-		return errors.Join(wantErr("bcastinit", err, ErrMismatch), isOp(err, "bcastinit"))
-	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 func TestPersistentMakesNoAllocations(t *testing.T) {

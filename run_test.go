@@ -12,24 +12,6 @@ import (
 
 var errMade = errors.New("made up")
 
-func TestRunCallsBodyOnEveryRank(t *testing.T) {
-	for _, n := range []int{1, 2, 5} {
-		seen := make([]bool, n)
-		ranks(t, n, func(w *Comm) error {
-			seen[w.Rank()] = true
-			if w.Size() != n || w.Name() != "world" || w.Backend() != "local" {
-				t.Errorf("rank %d: size %d, name %q, backend %q", w.Rank(), w.Size(), w.Name(), w.Backend())
-			}
-			return w.Barrier()
-		})
-		for r, ok := range seen {
-			if !ok {
-				t.Errorf("rank %d of %d did not run", r, n)
-			}
-		}
-	}
-}
-
 func TestRunRejectsBadArguments(t *testing.T) {
 	if err := Run(context.Background(), 0, func(*Comm) error { return nil }); !errors.Is(err, ErrCount) {
 		t.Errorf("0 ranks: %v", err)
@@ -166,23 +148,4 @@ func TestRunHonorsTimeoutVariable(t *testing.T) {
 		}
 		return wantErr("test", err, ErrTimeout)
 	})
-}
-
-func TestAbortEndsAllRanks(t *testing.T) {
-	err := Run(context.Background(), 3, func(w *Comm) error {
-		if w.Rank() == 1 {
-			return w.Abort(7)
-		}
-		_, err := Recv(w, make([]int, 1), 0, 0)
-		if err := wantErr("recv", err, ErrPeerLost); err != nil {
-			return err
-		}
-		if !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "7") {
-			t.Errorf("%v does not name rank 1 and code 7", err)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
 }

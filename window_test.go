@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,135 +19,6 @@ func onRanks(t *testing.T, n int, body func(c *Comm) error) {
 	if err := Run(context.Background(), n, body); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestWindowParts(t *testing.T) {
-	for _, n := range []int{1, 2, 5} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			onRanks(t, n, func(c *Comm) error {
-				w, err := AllocateShared[int32](c, 10*c.Rank())
-				if err != nil {
-					return err
-				}
-				defer w.Close()
-				local, err := w.Local()
-				if err != nil || len(local) != 10*c.Rank() || cap(local) != len(local) {
-					return fmt.Errorf("Local: %d of %d elements, %v", len(local), cap(local), err)
-				}
-				for i := range local {
-					if local[i] != 0 {
-						return fmt.Errorf("a new element is %d", local[i])
-					}
-					local[i] = int32(100*c.Rank() + i)
-				}
-				if err := w.Fence(); err != nil {
-					return err
-				}
-				for r := range n {
-					part, err := w.Remote(r)
-					if err != nil || len(part) != 10*r {
-						return fmt.Errorf("Remote(%d): %d elements, %v", r, len(part), err)
-					}
-					for i, got := range part {
-						if got != int32(100*r+i) {
-							return fmt.Errorf("element %d of rank %d is %d", i, r, got)
-						}
-					}
-				}
-				return w.Fence()
-			})
-		})
-	}
-}
-
-func TestWindowLocksExclude(t *testing.T) {
-	const ranks, rounds = 4, 500
-	onRanks(t, ranks, func(c *Comm) error {
-		w, err := AllocateShared[int](c, 2)
-		if err != nil {
-			return err
-		}
-		defer w.Close()
-		first, err := w.Remote(0)
-		if err != nil {
-			return err
-		}
-		for i := range rounds {
-			g, err := w.Lock(LockExclusive, 0)
-			if err != nil {
-				return err
-			}
-			first[0]++
-			first[1] += first[0]
-			if err := g.Unlock(); err != nil {
-				return err
-			}
-			if i%50 == c.Rank() {
-				all, err := w.LockAll()
-				if err != nil {
-					return err
-				}
-				if want := first[0] * (first[0] + 1) / 2; first[1] != want {
-					return fmt.Errorf("under LockAll: %d, want %d", first[1], want)
-				}
-				if err := all.Unlock(); err != nil {
-					return err
-				}
-			}
-		}
-		if err := w.Fence(); err != nil {
-			return err
-		}
-		if first[0] != ranks*rounds {
-			return fmt.Errorf("%d rounds, want %d", first[0], ranks*rounds)
-		}
-		return w.Fence()
-	})
-}
-
-func TestSharedRegionIsSharedOnANode(t *testing.T) {
-	const n = 1000
-	onRanks(t, 3, func(c *Comm) error {
-		r, err := NewSharedRegion[float64](c, n)
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		node := r.Node()
-		if node.Size() != 3 || r.IsLeader() != (c.Rank() == 0) {
-			return fmt.Errorf("node of %d ranks, leader %v", node.Size(), r.IsLeader())
-		}
-		lo, hi := n*node.Rank()/node.Size(), n*(node.Rank()+1)/node.Size()
-		part, err := r.Range(lo, hi)
-		if err != nil {
-			return err
-		}
-		for i := range part {
-			part[i] = float64(lo + i)
-		}
-		if err := r.Fence(); err != nil {
-			return err
-		}
-		all, err := r.Slice()
-		if err != nil || len(all) != n {
-			return fmt.Errorf("Slice: %d elements, %v", len(all), err)
-		}
-		for i, x := range all {
-			if x != float64(i) {
-				return fmt.Errorf("element %d is %g", i, x)
-			}
-		}
-		mut, err := r.MutSlice()
-		if want := map[bool]int{true: n, false: 0}[r.IsLeader()]; err != nil || len(mut) != want {
-			return fmt.Errorf("MutSlice: %d elements, want %d, %v", len(mut), want, err)
-		}
-		for _, bad := range [][2]int{{-1, 2}, {2, 1}, {0, n + 1}, {n + 1, n + 1}} {
-			if _, err := r.Range(bad[0], bad[1]); !errors.Is(err, ErrBuffer) {
-				return fmt.Errorf("Range(%d, %d): %v", bad[0], bad[1], err)
-			}
-		}
-		return r.Fence()
-	})
 }
 
 // Slurm gives the job less memory than the machine has.
@@ -170,21 +40,6 @@ func TestWindowsStayWithinTheJobsLimit(t *testing.T) {
 			}
 		}
 		return nil
-	})
-}
-
-func TestWindowTooLargeIsErrAlloc(t *testing.T) {
-	onRanks(t, 2, func(c *Comm) error {
-		n := 0
-		if c.Rank() == 1 {
-			n = math.MaxInt / 8
-		}
-		w, err := AllocateShared[float64](c, n)
-		if !errors.Is(err, ErrAlloc) || w != nil {
-			return fmt.Errorf("got %v", err)
-		}
-		t.Log(err)
-		return c.Barrier() // c is in order
 	})
 }
 
@@ -318,7 +173,7 @@ func TestCloseWaitsForWindowsBeingClosed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var of [2]jointRank
 			of[1].lacks = test.lacks
-			errs := worlds(len(of), settings{}, func(bc backend.Comm) backend.Comm {
+			onWorlds(t, len(of), settings{}, func(bc backend.Comm) backend.Comm {
 				r := &of[bc.Rank()]
 				r.world = &joint{Comm: bc, of: r}
 				return r.world
@@ -340,9 +195,6 @@ func TestCloseWaitsForWindowsBeingClosed(t *testing.T) {
 				<-inside
 				return errors.Join(end(), <-ended)
 			})
-			if err := errors.Join(errs...); err != nil {
-				t.Error(err)
-			}
 			for r := range of {
 				if early, abandoned := of[r].early.Load(), of[r].abandoned.Load(); early != 0 || abandoned != 0 {
 					t.Errorf("rank %d: %d windows closed after their communicator, %d abandoned", r, early, abandoned)
@@ -365,7 +217,7 @@ func shortenQuiesce(t *testing.T) {
 func TestCloseWithinWindowCloseReturns(t *testing.T) {
 	shortenQuiesce(t)
 	var of [2]jointRank
-	errs := worlds(len(of), settings{}, func(bc backend.Comm) backend.Comm {
+	onWorlds(t, len(of), settings{}, func(bc backend.Comm) backend.Comm {
 		r := &of[bc.Rank()]
 		r.world = &joint{Comm: bc, of: r}
 		return r.world
@@ -378,9 +230,6 @@ func TestCloseWithinWindowCloseReturns(t *testing.T) {
 		of[w.Rank()].closing = func() { closed = w.Close() }
 		return errors.Join(win.Close(), closed)
 	})
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
 	if of[0].early.Load() != 1 || of[1].early.Load() != 1 {
 		t.Errorf("windows closed after the world: %d and %d, want 1 each", of[0].early.Load(), of[1].early.Load())
 	}
@@ -390,7 +239,7 @@ func TestCloseWithinWindowCloseReturns(t *testing.T) {
 // ranks make the window. A rank that made it alone would wait for the others in the library.
 func TestCloseWaitsForAllocateShared(t *testing.T) {
 	var of [2]jointRank
-	errs := worlds(len(of), settings{}, func(bc backend.Comm) backend.Comm {
+	onWorlds(t, len(of), settings{}, func(bc backend.Comm) backend.Comm {
 		r := &of[bc.Rank()]
 		r.world = &joint{Comm: bc, of: r}
 		return r.world
@@ -409,9 +258,6 @@ func TestCloseWaitsForAllocateShared(t *testing.T) {
 		_, err := AllocateShared[int](w, 1)
 		return errors.Join(err, <-ended, w.Close())
 	})
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
 	if a, b := of[0].shared.Load(), of[1].shared.Load(); a != b {
 		t.Errorf("rank 0 made %d windows, rank 1 made %d", a, b)
 	}
@@ -441,16 +287,13 @@ func (c *late) Probe(b *backend.Bound, source, tag int, block bool) (backend.Sta
 // If a rank is interrupted while it touches the memory of a window, all ranks return the same
 // error, and the communicator stays usable.
 func TestInterruptedAllocationFailsOnAllRanks(t *testing.T) {
-	errs := worlds(3, settings{}, func(bc backend.Comm) backend.Comm { return &late{Comm: bc} }, func(w *Comm) error {
+	onWorlds(t, 3, settings{}, func(bc backend.Comm) backend.Comm { return &late{Comm: bc} }, func(w *Comm) error {
 		_, err := AllocateShared[int](w, 1)
 		if wantErr("AllocateShared", err, ErrTimeout) != nil || !strings.Contains(err.Error(), "rank 1: timed out: the test's limit") {
 			return errors.Join(errors.New("want ErrTimeout of rank 1"), err)
 		}
 		return w.Barrier()
 	})
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
 }
 
 // Flush waits for an Rput under way, and goes on when it is done, although nothing else happens.

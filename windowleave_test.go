@@ -41,7 +41,7 @@ func onSlowNodes(t *testing.T, n int, body func(late *atomic.Bool, d *Comm, w *W
 		lates[bc.Rank()] = a.late
 		return a
 	}
-	for r, err := range worlds(n, settings{}, wrap, func(world *Comm) error {
+	onWorlds(t, n, settings{}, wrap, func(world *Comm) error {
 		d, err := world.Dup()
 		if err != nil {
 			return err
@@ -51,11 +51,7 @@ func onSlowNodes(t *testing.T, n int, body func(late *atomic.Bool, d *Comm, w *W
 			return err
 		}
 		return body(lates[world.Rank()], d, w)
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", r, err)
-		}
-	}
+	})
 }
 
 // lockOf1 takes and releases the lock of rank 1's part within a minute.

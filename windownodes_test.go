@@ -95,7 +95,7 @@ func TestWindowsAcrossNodes(t *testing.T) {
 		{"no shared memory", 1, func(bc backend.Comm) backend.Comm { return &spread{bc, 1} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for rank, err := range worlds(ranks, settings{}, c.wrap, func(w *Comm) error {
+			onWorlds(t, ranks, settings{}, c.wrap, func(w *Comm) error {
 				if got, err := populate(w, n); err != nil || math.Float64bits(got) != math.Float64bits(want) {
 					return fmt.Errorf("the sum is %g, want %g: %v", got, want, err)
 				}
@@ -129,11 +129,7 @@ func TestWindowsAcrossNodes(t *testing.T) {
 					}
 				}
 				return errors.Join(win.Fence(), win.Close(), node.Close())
-			}) {
-				if err != nil {
-					t.Errorf("rank %d: %v", rank, err)
-				}
-			}
+			})
 		})
 	}
 }
@@ -214,7 +210,7 @@ func (u *unequal) Available() (int64, string) {
 // A region is made on all nodes or on none, and all ranks get the reason.
 func TestRegionFailureOnOneNodeFailsAll(t *testing.T) {
 	wrap := func(bc backend.Comm) backend.Comm { return &unequal{nodes{spread{bc, 2}}, new(atomic.Int32)} }
-	for rank, err := range worlds(4, settings{}, wrap, func(w *Comm) error {
+	onWorlds(t, 4, settings{}, wrap, func(w *Comm) error {
 		r, err := NewSharedRegion[int](w, 1000)
 		if !errors.Is(err, ErrAlloc) || r != nil || !strings.Contains(err.Error(), "the second node's limit") || !strings.Contains(err.Error(), "KiB") {
 			return fmt.Errorf("got %v", err)
@@ -223,17 +219,13 @@ func TestRegionFailureOnOneNodeFailsAll(t *testing.T) {
 			return fmt.Errorf("%d communicators are open", open)
 		}
 		return w.Barrier()
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-	}
+	})
 }
 
 // The same holds for a window.
 func TestWindowFailureOnOneNodeFailsAll(t *testing.T) {
 	wrap := func(bc backend.Comm) backend.Comm { return &unequal{nodes{spread{bc, 2}}, new(atomic.Int32)} }
-	for rank, err := range worlds(4, settings{}, wrap, func(w *Comm) error {
+	onWorlds(t, 4, settings{}, wrap, func(w *Comm) error {
 		if _, err := NewWindow[int](w, 1000); !errors.Is(err, ErrAlloc) || !strings.Contains(err.Error(), "the second node's limit") {
 			return fmt.Errorf("got %v", err)
 		}
@@ -241,11 +233,7 @@ func TestWindowFailureOnOneNodeFailsAll(t *testing.T) {
 			return fmt.Errorf("%d communicators are open", open)
 		}
 		return w.Barrier()
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-	}
+	})
 }
 
 // Operations of a handle end with its context. Those of the window continue.
@@ -392,7 +380,7 @@ func (a *gated) Irecv(r *backend.Request, buf []byte, source, tag int) {
 func gatedWindow(t *testing.T, g *gate, body func(c *Comm, w *Window[int]) error) {
 	t.Helper()
 	wrap := func(bc backend.Comm) backend.Comm { return &gated{spread{bc, 1}, g} }
-	for rank, err := range worlds(2, settings{}, wrap, func(c *Comm) error {
+	onWorlds(t, 2, settings{}, wrap, func(c *Comm) error {
 		w, err := NewWindow[int](c, 1)
 		if err == nil {
 			err = body(c, w)
@@ -401,11 +389,7 @@ func gatedWindow(t *testing.T, g *gate, body func(c *Comm, w *Window[int]) error
 			return err
 		}
 		return errors.Join(w.Fence(), w.Close())
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-	}
+	})
 }
 
 // Two goroutines flush the same requests. Flush waits for later requests nevertheless.
