@@ -180,10 +180,10 @@ func mismatchedNeighborLengths(r *Rank) {
 }
 
 // neighborLengthsOfOthers has rank 0 send the next rank another length than it expects. The last rank has no neighbors: it
-// learns of that from Close.
+// learns of that from the call or from Close.
 func neighborLengthsOfOthers(r *Rank) {
 	last := r.Size - 1
-	for i := range 20 {
+	for i := range 30 {
 		var sources, dests, counts, displs []int
 		if r.Rank < last {
 			sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
@@ -191,7 +191,7 @@ func neighborLengthsOfOthers(r *Rank) {
 		}
 		g, err := r.Comm.GraphCreate(sources, dests, false)
 		r.OK(err)
-		scounts, how := slices.Clone(counts), []form{blocking, nonblocking}[i%2]
+		scounts, how := slices.Clone(counts), []form{blocking, nonblocking, persistent}[i%3]
 		if r.Rank == 0 {
 			scounts[0] = 2
 		}

@@ -165,22 +165,57 @@ func TestRankThatLeavesBeforeNeighborsCallIsFound(t *testing.T) {
 
 // A rank that has no neighbors learns of a wrong length between others: from Wait, and of a blocking call from Quiesce.
 func TestWrongLengthIsToldToOtherRanks(t *testing.T) {
-	for i := range 40 {
+	for i := range 45 {
+		form := backend.Form(i % 3)
 		for r, err := range ranks(t, 4, func(bc backend.Comm, r *sched.Runner) error {
 			call := pair(bc.Rank(), 0, int64s, make([]int64, 1+(bc.Rank()+1)%2), []int64{0})
-			if i%2 == 0 {
+			call.Form = form
+			if form == backend.Blocking {
 				return errors.Join(r.Run(nil, call, true), r.Quiesce())
 			}
-			call.Form = backend.Nonblocking
-			o, err := r.Start(call)
-			if err == nil {
-				err = sched.Wait(nil, o)
+			start := r.Start
+			if form == backend.Persistent {
+				start = r.Prepare
 			}
-			return errors.Join(err, o.Err())
+			o, err := start(call)
+			if err != nil {
+				return err
+			}
+			if form == backend.Persistent {
+				o.Start()
+			}
+			return errors.Join(sched.Wait(nil, o), o.Err())
 		}) {
 			if !errors.Is(err, backend.ErrMismatch) {
-				t.Fatalf("form %d, rank %d: %v, want ErrMismatch", i%2, r, err)
+				t.Fatalf("form %v, rank %d: %v, want ErrMismatch", form, r, err)
 			}
 		}
 	}
+}
+
+// The first start of a persistent operation compares the lengths, and the later ones do not wait for ranks that are no
+// neighbors.
+func TestPersistentNeighborsCompareLengthsOnce(t *testing.T) {
+	const n, starts = 4, 5
+	ended := make(chan struct{})
+	noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
+		b, got := &backend.Bound{Timeout: time.Minute}, []int64{0}
+		o, err := r.Prepare(pair(bc.Rank(), 0, int64s, []int64{int64(bc.Rank())}, got))
+		if err != nil {
+			return err
+		}
+		for i := range starts {
+			if i > 0 && bc.Rank() == n-1 {
+				<-ended
+			}
+			o.Start()
+			if err := errors.Join(sched.Wait(b, o), o.Err()); err != nil {
+				return fmt.Errorf("start %d: %w", i, err)
+			}
+		}
+		if bc.Rank() == 0 {
+			close(ended)
+		}
+		return nil
+	}))
 }

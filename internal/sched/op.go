@@ -19,6 +19,7 @@ type Op struct {
 
 	prepared *coll.Schedule // of a persistent one, with its tag
 	tag      int
+	compared bool // a start of it has compared the lengths, which stay as they are
 
 	check exchange
 	data  data
@@ -77,9 +78,9 @@ func (o *Op) Start() { o.start(o.prepared, o.tag, nil, false) }
 func (o *Op) compares() bool {
 	switch o.call.Coll {
 	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
-		return true
+		return !o.compared
 	}
-	return o.checking && o.call.Coll.Neighbor()
+	return o.call.Coll.Neighbor() && (o.checking || o.prepared != nil && !o.compared)
 }
 
 // start runs the operation with a schedule. It is nil if the arguments are wrong, or if the
@@ -135,6 +136,8 @@ func (o *Op) exchanged(x *exchange) {
 			o.fail(x.err)
 		case x.wrong.receiver >= 0:
 			o.fail(x.wrong.fault(elemSize(&o.call)))
+		default:
+			o.compared = o.prepared != nil
 		}
 		o.finish()
 		return

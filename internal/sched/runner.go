@@ -121,7 +121,7 @@ func (r *Runner) take() *Op {
 // Release frees an operation that Start or Prepare returned. It must be Ready, and is not
 // used afterwards.
 func (o *Op) Release() {
-	o.call, o.prepared = backend.Call{}, nil
+	o.call, o.prepared, o.compared = backend.Call{}, nil, false
 	if len(o.data.temp) > mostTemp {
 		o.data.temp = nil
 	}
