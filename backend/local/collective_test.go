@@ -27,32 +27,6 @@ func (c *Comm) collective(b *backend.Bound, call *backend.Call, seq int) error {
 	return err
 }
 
-// Every collective is called, one after the other with nothing in between.
-func TestCollectivesBackToBack(t *testing.T) {
-	counts, sizes := []int{0, 1, 3, 64, 1001, 9001}, []int{1, 2, 3, 4, 5, 8}
-	if testing.Short() {
-		counts, sizes = []int{0, 3, 1001}, []int{1, 2, 5}
-	}
-	for _, n := range sizes {
-		cases := directtest.Cases([]int{n}, counts)
-		trials := make([]*directtest.Trial, len(cases))
-		for i, c := range cases {
-			trials[i] = directtest.New(c)
-		}
-		ranks(t, n, func(t testing.TB, c *Comm) {
-			for i, trial := range trials {
-				if err := c.collective(nil, trial.Calls[c.rank], i); err != nil {
-					t.Errorf("%v: rank %d: %v", trial.Case, c.rank, err)
-					return
-				}
-			}
-		})
-		for _, trial := range trials {
-			must(t, trial.Check())
-		}
-	}
-}
-
 // Buffers belong to the caller again as soon as the call returns: each rank
 // overwrites its own at once while the others may still be on their way out.
 func TestBuffersCanBeReusedAfterCollectives(t *testing.T) {

@@ -2,7 +2,6 @@ package local
 
 import (
 	"errors"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -178,31 +177,6 @@ func TestCloseOfTheWorldClosesAllCommunicators(t *testing.T) {
 	})
 	if len(j.groups) != 0 {
 		t.Errorf("%d communicators are left", len(j.groups))
-	}
-}
-
-// A rank closes a communicator while another of its goroutines is in a collective: the
-// collective ends, and ranks that arrive later get an error naming the rank.
-func TestCloseEndsCollectiveUnderWay(t *testing.T) {
-	for i := range 50 {
-		comms := New(3)
-		c := comms[1].(*Comm)
-		result := make(chan error)
-		go func() { result <- c.collective(nil, longCall(), 0) }()
-		for c.epoch.Load() == 0 || i%2 == 0 && !c.me.crew.Sleeps() {
-			runtime.Gosched()
-		}
-		must(t, c.Close())
-		if err := <-result; !errors.Is(err, backend.ErrClosed) {
-			t.Errorf("the collective that was under way: %v", err)
-		}
-		for _, r := range []int{0, 2} {
-			o := comms[r].(*Comm)
-			if err := o.collective(nil, longCall(), 0); !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1 has ") {
-				t.Errorf("rank %d comes later: %v", r, err)
-			}
-			must(t, o.Close())
-		}
 	}
 }
 

@@ -2,7 +2,6 @@ package local
 
 import (
 	"bytes"
-	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -32,32 +31,6 @@ func TestAnyTagLeavesInternalTags(t *testing.T) {
 		}
 		if st, err := c.Recv(nil, buf, backend.AnySource, -7); err != nil || string(buf[:st.Bytes]) != "internal" {
 			t.Errorf("got %+v, %v", st, err)
-		}
-	})
-}
-
-// Posted receives get messages in the order posted, wildcards among them.
-func TestPostedReceivesMatchInOrder(t *testing.T) {
-	ranks(t, 2, func(t testing.TB, c *Comm) {
-		if c.rank == 0 {
-			c.sync(t)
-			for i := range 4 {
-				must(t, c.Send(nil, []byte{byte(i)}, 1, i%2, backend.Standard))
-			}
-			return
-		}
-		var bufs [4][1]byte
-		rs := []*backend.Request{
-			c.irecv(bufs[0][:], 0, 1),
-			c.irecv(bufs[1][:], backend.AnySource, backend.AnyTag),
-			c.irecv(bufs[2][:], 0, backend.AnyTag),
-			c.irecv(bufs[3][:], backend.AnySource, 1),
-		}
-		c.sync(t)
-		for i, want := range []byte{1, 0, 2, 3} {
-			if _, err := c.wait(t, rs[i]); err != nil || bufs[i][0] != want {
-				t.Errorf("receive %d got message %d, want %d (%v)", i, bufs[i][0], want, err)
-			}
 		}
 	})
 }
@@ -122,38 +95,6 @@ func TestStoredMessagesAreLimited(t *testing.T) {
 		}
 		if s := c.me.stored; s != 0 {
 			t.Errorf("%d bytes are still counted as stored", s)
-		}
-	})
-}
-
-func TestCancelOfUnmatchedOperations(t *testing.T) {
-	ranks(t, 2, func(t testing.TB, c *Comm) {
-		var b [1]byte
-		if c.rank == 1 {
-			r := c.irecv(b[:], 0, 0)
-			if !c.Cancel(r) || !r.Ready() || !errors.Is(r.Err, backend.ErrCanceled) {
-				t.Errorf("a receive without a message: %v", r.Err)
-			}
-			if c.Cancel(r) {
-				t.Error("a complete request was canceled")
-			}
-			c.sync(t)
-			c.sync(t)
-			// Only what was not canceled is there.
-			if st, err := c.Recv(nil, b[:], 0, backend.AnyTag); err != nil || st.Tag != 2 {
-				t.Errorf("got %+v, %v", st, err)
-			}
-			return
-		}
-		c.sync(t)
-		r1 := c.isend([]byte{1}, 1, 1, backend.Synchronous)
-		r2 := c.isend([]byte{2}, 1, 2, backend.Synchronous)
-		if !c.Cancel(r1) || !errors.Is(r1.Err, backend.ErrCanceled) {
-			t.Errorf("a send without a receive: %v", r1.Err)
-		}
-		c.sync(t)
-		if _, err := c.wait(t, r2); err != nil || c.Cancel(r2) {
-			t.Errorf("the other send: %v", err)
 		}
 	})
 }

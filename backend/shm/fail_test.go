@@ -41,49 +41,6 @@ func init() {
 		return fmt.Errorf("got %v, want ErrMismatch", err)
 	}
 
-	// The last rank is killed while the others wait in every kind of operation.
-	programs["killed"] = func(c backend.Comm) error {
-		victim := c.Size() - 1
-		buf := make([]byte, 1<<20)
-		c.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier})
-		switch c.Rank() {
-		case victim:
-			time.Sleep(20 * time.Millisecond) // so that the others are asleep; right in any case
-			syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		case 0:
-			_, err := c.Recv(nil, buf, victim, 1)
-			return errors.Join(lost(err, victim), lost(c.Send(nil, buf, 1, 1, backend.Standard), victim))
-		case 1:
-			return lost(c.Send(nil, buf, victim, 1, backend.Standard), victim)
-		case 2:
-			_, err := c.Recv(nil, buf, backend.AnySource, backend.AnyTag)
-			return lost(err, victim)
-		}
-		_, err := c.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier})
-		_, _, _, err2 := c.Mprobe(nil, 0, 1, true)
-		return errors.Join(lost(err, victim), lost(err2, victim))
-	}
-
-	programs["break"] = func(c backend.Comm) error {
-		d, err := c.Derive([]int{1, 0}, 3)
-		if err != nil {
-			return err
-		}
-		if c.Rank() == 0 {
-			d.Break(&backend.Fault{Sentinel: backend.ErrMismatch, Text: "because of the test"})
-		}
-		buf := make([]byte, 8)
-		_, err = d.Recv(nil, buf, 1-d.Rank(), 1)
-		if !errors.Is(err, backend.ErrBroken) || !strings.Contains(err.Error(), "because of the test") {
-			return fmt.Errorf("receive on a broken communicator: %v", err)
-		}
-		if err := c.Send(nil, buf, 1-c.Rank(), 1, backend.Standard); err != nil {
-			return err
-		}
-		_, err = c.Recv(nil, buf, 1-c.Rank(), 1)
-		return err
-	}
-
 	// A waiting rank uses little processor time: a small part of the time waited.
 	programs["idle"] = func(c backend.Comm) error {
 		if c.Rank() == 1 {
@@ -107,16 +64,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func TestBreakReachesAllRanks(t *testing.T)    { launch(t, "break", 2) }
 func TestIdleRankUsesNoProcessor(t *testing.T) { launch(t, "idle", 2) }
-
-func TestKilledRankIsErrPeerLost(t *testing.T) {
-	for _, err := range run(t, "killed", 5)[:4] {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-}
 
 // A rank that joins with wrong arguments receives the reason, and the job is not affected.
 func TestJoinErrorsNameTheReason(t *testing.T) {

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/agree"
 )
 
 // stopSelf stops this process until another one lets it go on. The thread that
@@ -34,8 +32,6 @@ func silent(err error, rank int) error {
 	}
 	return nil
 }
-
-var computed uint64 // so that it is
 
 func init() {
 	// A rank becomes another program, without Close.
@@ -87,47 +83,11 @@ func init() {
 		}
 		return works(d)
 	}
-
-	// Ranks that compute and do not communicate are not silent, nor are those that wait.
-	programs["busy"] = func(c backend.Comm) error {
-		times, err := strconv.Atoi(os.Getenv("SHM_TEST_TIMES"))
-		each, err2 := time.ParseDuration(os.Getenv("SHM_TEST_EACH"))
-		if err := errors.Join(err, err2); err != nil {
-			return err
-		}
-		x := uint64(1)
-		for i := range times {
-			for begin := time.Now(); time.Since(begin) < each; {
-				for i := range uint64(1 << 16) {
-					x = x*6364136223846793005 + i
-				}
-			}
-			computed = x
-			if lost := c.(agree.Comm).Failed(); lost != nil {
-				return fmt.Errorf("in round %d of %d lost are %v", i+1, times, lost)
-			}
-			if err := sum(c, 1); err != nil {
-				return fmt.Errorf("round %d of %d: %w", i+1, times, err)
-			}
-		}
-		return nil
-	}
 }
 
 func TestSilentRankIsLost(t *testing.T) {
 	t.Setenv("SHM_TEST_HEARTBEAT", "200ms")
 	launch(t, "silent", 3)
-}
-
-// TestBusyRanksAreNotLost has more ranks compute than there are processors: none is lost.
-func TestBusyRanksAreNotLost(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out with -short: ranks that compute for seconds are not lost; make test-all runs it")
-	}
-	t.Setenv("SHM_TEST_HEARTBEAT", "1s")
-	t.Setenv("SHM_TEST_EACH", "4s") // four times the limit
-	t.Setenv("SHM_TEST_TIMES", "1")
-	launch(t, "busy", 8)
 }
 
 func TestRankThatBecomesAnotherProgramIsErrPeerLost(t *testing.T) {

@@ -6,12 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -121,57 +117,6 @@ func slotsUsed(c backend.Comm, want int) error {
 }
 
 func init() {
-	// A random rank ends at a random moment of the others' work. They get errors
-	// that name it, and go on without it.
-	programs["shrink"] = func(c backend.Comm) error {
-		seed, _ := strconv.ParseUint(os.Getenv("SHM_TEST_SEED"), 10, 64)
-		r := rand.New(rand.NewPCG(seed, 1)) // the same on all ranks
-		victim, delay := r.IntN(c.Size()), time.Duration(r.IntN(3000))*time.Microsecond
-		file := os.Getenv("SHM_TEST_MEASURE")
-		err := sum(c, 1) // all have opened the backend
-		if c.Rank() == victim {
-			time.AfterFunc(delay, func() {
-				os.WriteFile(file+".end", fmt.Append(nil, time.Now().UnixNano()), 0o600)
-				die()
-			})
-		}
-		d, e := c.Derive(without(c, -1), 1)
-		for err = errors.Join(err, e); err == nil; {
-			switch n := []int{1, 100, 20000}[r.IntN(3)]; r.IntN(3) {
-			case 0:
-				err = sum(c, n)
-			case 1:
-				err = pass(c, 8*n)
-			case 2:
-				err = pass(d, 8*n)
-			}
-		}
-		seen := time.Now().UnixNano()
-		if err := lost(err, victim); err != nil {
-			return err
-		}
-		s, err := shrink(c, 2, victim)
-		if err != nil {
-			return err
-		}
-		if err := works(s); err != nil {
-			return fmt.Errorf("after rank %d was lost: %w", victim, err)
-		}
-		shrunk := time.Now().UnixNano()
-		text, err := os.ReadFile(file + ".end")
-		f, err2 := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err := errors.Join(err, err2); err != nil {
-			return err
-		}
-		defer f.Close()
-		ended, _ := strconv.ParseInt(string(text), 10, 64)
-		fmt.Fprintln(f, seen-ended, shrunk-seen)
-		if got := s.(agree.Comm).Failed(); !slices.Contains(got, victim) || slices.Contains(got, c.Rank()) {
-			return fmt.Errorf("rank %d is lost, and for rank %d it is %v", victim, c.Rank(), got)
-		}
-		return errors.Join(d.Close(), s.Close())
-	}
-
 	// One rank after the other ends, each time while there are communicators that only some ranks have made,
 	// or that have messages in them. No resource runs out.
 	programs["attrition"] = func(c backend.Comm) error {
@@ -350,7 +295,7 @@ func init() {
 		return d.Close()
 	}
 
-	// As killed, where copies between processes are forbidden or not: losses of ranks
+	// Where copies between processes are forbidden or not: losses of ranks
 	// outside of a communicator that has acknowledged them change nothing there.
 	programs["acknowledged"] = func(c backend.Comm) error {
 		rest, err := c.(agree.Comm).Acknowledge([]int{0, 1}, 3, []int{2})
@@ -401,51 +346,6 @@ func survive(t *testing.T, name string, n, victims int) {
 	}
 	if killed != victims {
 		t.Errorf("%d ranks were killed, want %d", killed, victims)
-	}
-}
-
-// TestSurvivorsGoOnAfterRandomDeath has a rank end at a random moment, SHM_TEST_JOBS times. With -v it prints
-// how long the slowest rank of each job needed: the median and the 99th percentile.
-func TestSurvivorsGoOnAfterRandomDeath(t *testing.T) {
-	jobs := 60
-	if testing.Short() {
-		jobs = 10
-	}
-	if n, err := strconv.Atoi(os.Getenv("SHM_TEST_JOBS")); err == nil {
-		jobs = n
-	}
-	file := filepath.Join(t.TempDir(), "times")
-	t.Setenv("SHM_TEST_MEASURE", file)
-	noticed, working := map[int][]time.Duration{}, map[int][]time.Duration{} // by size, of the last rank of each job
-	for seed := range jobs {
-		n := []int{2, 3, 4, 5, 8}[seed%5]
-		t.Setenv("SHM_TEST_SEED", fmt.Sprint(seed))
-		t.Setenv("SHM_TEST_NOCOPY", []string{"", "", "1"}[seed%3])
-		survive(t, "shrink", n, 1)
-		text, err := os.ReadFile(file)
-		if err != nil || t.Failed() {
-			t.Fatalf("job %d: %v", seed, err)
-		}
-		var last [2]time.Duration
-		for line := range strings.Lines(string(text)) {
-			var at [2]time.Duration
-			if _, err := fmt.Sscan(line, &at[0], &at[1]); err != nil {
-				t.Fatal(err)
-			}
-			last[0], last[1] = max(last[0], at[0]), max(last[1], at[1])
-		}
-		noticed[n], working[n] = append(noticed[n], last[0]), append(working[n], last[1])
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, n := range slices.Sorted(maps.Keys(noticed)) {
-		at := func(all []time.Duration, percent int) time.Duration {
-			slices.Sort(all)
-			return all[(len(all)-1)*percent/100].Round(time.Microsecond)
-		}
-		t.Logf("%d ranks, %d times: all have noticed within %v / %v, and have a communicator without the lost one that works %v / %v later",
-			n, len(noticed[n]), at(noticed[n], 50), at(noticed[n], 99), at(working[n], 50), at(working[n], 99))
 	}
 }
 

@@ -111,3 +111,24 @@ func TestManyGoroutinesWaitAtOnce(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	launch(t, "crowd", 2)
 }
+
+// fill writes bytes that depend on all of its arguments.
+func fill(b []byte, from, to, i int) {
+	for k := range b {
+		b[k] = byte(k*7 + k>>8 + from*31 + to*57 + i*13)
+	}
+}
+
+const canary = 32
+
+// guarded returns a buffer of n bytes between two canaries, and a check of them.
+func guarded(n int) ([]byte, func() error) {
+	all := bytes.Repeat([]byte{0xa5}, n+2*canary)
+	return all[canary : canary+n : canary+n], func() error {
+		want := bytes.Repeat([]byte{0xa5}, canary)
+		if !bytes.Equal(all[:canary], want) || !bytes.Equal(all[canary+n:], want) {
+			return errors.New("bytes outside the buffer were written")
+		}
+		return nil
+	}
+}

@@ -5,7 +5,6 @@ package tcp
 import (
 	"bytes"
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -69,12 +68,5 @@ func init() {
 			}
 		}
 		return nil
-	}
-}
-
-func TestRanksExchangeAllKindsOfMessages(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 7} {
-		launch(t, "all", n)
-		launch(t, "all", n, "TCP_TEST_CROWDED=1")
 	}
 }

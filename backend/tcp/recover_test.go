@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,63 +24,6 @@ import (
 )
 
 func init() {
-	// Ranks die one after the other at random moments of a stream of collectives and messages, and
-	// those that are left go on without them until they are two.
-	programs["recover"] = func(c backend.Comm) error {
-		seed, _ := strconv.ParseUint(os.Getenv("TCP_TEST_SEED"), 10, 64)
-		random := rand.New(rand.NewPCG(seed, 0)) // the same on all ranks
-		log, err := os.Create(stampOf(c.Rank()) + ".log")
-		if err != nil {
-			return err
-		}
-		var lost []int
-		for id := uint32(1); c.Size() > 2; id++ {
-			victim := random.IntN(c.Size())
-			moment := time.Duration(random.IntN(3000)) * time.Microsecond
-			world := c.WorldRank(victim)
-			if c.Rank() == victim {
-				stamp, err := os.Create(stampOf(world))
-				if err == nil {
-					err = rounds(c, 20) // all can work with each other
-				}
-				if err != nil {
-					return fmt.Errorf("without %v: %w", lost, err)
-				}
-				go func() {
-					time.Sleep(moment) // when does not matter
-					binary.Write(stamp, binary.LittleEndian, time.Now().UnixNano())
-					syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				}()
-			}
-			err := traffic(c)
-			noticed := time.Now()
-			if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d ", world)) {
-				return fmt.Errorf("after the end of rank %d: %w", world, err)
-			}
-			var at int64
-			stamp, err := os.Open(stampOf(world))
-			if err == nil {
-				err = binary.Read(stamp, binary.LittleEndian, &at)
-			}
-			if err != nil {
-				return err
-			}
-			lost = append(lost, world)
-			slices.Sort(lost)
-			begun := time.Now()
-			next, err := shrink(c, id, lost)
-			if err != nil {
-				return fmt.Errorf("shrinking without %v: %w", lost, err)
-			}
-			fmt.Fprintf(log, "%d noticed %d\n%d shrunk %d\n", c.Size(), noticed.UnixNano()-at, c.Size(), time.Since(begun).Nanoseconds())
-			c = next
-		}
-		if err := rounds(c, 20); err != nil {
-			return fmt.Errorf("without %v: %w", lost, err)
-		}
-		fmt.Fprintln(log, "end")
-		return nil
-	}
 	// One rank is stopped for longer than the heartbeat allows, and then continued.
 	programs["stopped"] = func(c backend.Comm) error {
 		b := &backend.Bound{Timeout: time.Minute}
@@ -147,17 +88,6 @@ func wantErr(err error, words ...string) error {
 	return nil
 }
 
-func stampOf(rank int) string { return filepath.Join(os.Getenv("TCP_TEST_DIR"), strconv.Itoa(rank)) }
-
-// traffic is collectives until one fails.
-func traffic(c backend.Comm) error {
-	for {
-		if err := rounds(c, 1000); err != nil {
-			return err
-		}
-	}
-}
-
 // rounds are sums of short and long vectors, and messages from each rank to the next.
 func rounds(c backend.Comm, times int) error {
 	b := &backend.Bound{Timeout: time.Minute}
@@ -192,126 +122,6 @@ func rounds(c backend.Comm, times int) error {
 		}
 	}
 	return nil
-}
-
-// shrink makes the communicator of those that are left, who agree on who that is.
-func shrink(c backend.Comm, id uint32, want []int) (backend.Comm, error) {
-	b := &backend.Bound{Timeout: time.Minute}
-	made, err := c.(agree.Comm).Control(1<<31 | id)
-	if err != nil {
-		return nil, err
-	}
-	s := made.(agree.Comm)
-	defer s.Close()
-	n, ranks := c.Size(), slices.Max(want)+1
-	for m := range n {
-		ranks = max(ranks, c.WorldRank(m)+1)
-	}
-	rec := agree.Record{Lost: agree.NewSet(ranks), Gone: agree.NewSet(n)}
-	dead := agree.NewSet(n)
-	for m := range n {
-		if w := c.WorldRank(m); slices.Contains(s.Failed(), w) {
-			rec.Lost.Add(w)
-			dead.Add(m)
-		}
-	}
-	a := agree.New(c.Rank(), n, ranks, 1, rec, dead)
-	for {
-		for msg, to := a.Next(); msg != nil; msg, to = a.Next() {
-			for _, m := range to {
-				if err := s.Send(b, msg, m, 0, backend.Standard); err != nil {
-					a.Lose(m)
-				}
-			}
-		}
-		out, ok := a.Decided()
-		if !ok {
-			for m := range n {
-				if !a.Wants(m) {
-					continue
-				}
-				buf := make([]byte, agree.Size(n, ranks))
-				if _, err := s.Recv(b, buf, m, 0); errors.Is(err, backend.ErrPeerLost) {
-					a.Lose(m)
-				} else if err = errors.Join(err, a.Receive(m, buf)); err != nil {
-					return nil, err
-				}
-				break
-			}
-			continue
-		}
-		lost := out.Lost.List()
-		a.Dead().AddAll(out.Gone)
-		var left []int
-		for m := range n {
-			if w := c.WorldRank(m); a.Dead().Has(m) {
-				lost = append(lost, w)
-				s.Declare(w, nil)
-			} else {
-				left = append(left, m)
-			}
-		}
-		slices.Sort(lost)
-		if lost = slices.Compact(lost); len(left) != n-1 || !slices.Contains(lost, want[0]) && len(want) == 1 {
-			return nil, fmt.Errorf("the ranks agree that %v are lost and %v left, want %v lost", lost, left, want)
-		}
-		return c.(agree.Comm).Acknowledge(left, id, lost)
-	}
-}
-
-// Jobs of which ranks die at random moments go on without them. TCP_TEST_JOBS is how many; with -v
-// the times are shown.
-func TestJobsGoOnAfterRandomDeaths(t *testing.T) {
-	jobs := 6
-	if testing.Short() {
-		jobs = 3
-	}
-	if n, err := strconv.Atoi(os.Getenv("TCP_TEST_JOBS")); err == nil {
-		jobs = n
-	}
-	seed := uint64(time.Now().UnixNano())
-	times := map[string][]float64{} // by size and what
-	for i := range jobs {
-		n := []int{4, 3, 8}[i%3]
-		dir := t.TempDir()
-		errs := run(t, "recover", n, "TCP_TEST_DIR="+dir, fmt.Sprint("TCP_TEST_SEED=", seed+uint64(i)))
-		killed, ended := 0, 0
-		worst := map[string]float64{} // of all ranks
-		for r, err := range errs {
-			if err != nil && strings.Contains(err.Error(), "killed") {
-				killed++
-			} else if err != nil {
-				t.Errorf("seed %d: %v", seed+uint64(i), err)
-			}
-			b, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(r)+".log"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for line := range strings.Lines(string(b)) {
-				if line == "end\n" {
-					ended++
-					continue
-				}
-				var size int
-				var what string
-				var ns float64
-				if n, _ := fmt.Sscan(line, &size, &what, &ns); n == 3 { // who is killed may do so while it writes
-					key := fmt.Sprintf("%s by the others of %d", what, size)
-					worst[key] = max(worst[key], ns/1e6)
-				}
-			}
-		}
-		if killed != n-2 || ended != 2 {
-			t.Fatalf("seed %d: of %d ranks %d were killed and %d have ended well", seed+uint64(i), n, killed, ended)
-		}
-		for what, ms := range worst {
-			times[what] = append(times[what], ms)
-		}
-	}
-	for what, ms := range times {
-		slices.Sort(ms)
-		t.Logf("%-26s %4d times: p50 %.2f ms, p99 %.2f ms, most %.2f ms", what, len(ms), ms[len(ms)/2], ms[len(ms)*99/100], ms[len(ms)-1])
-	}
 }
 
 func TestRanksLeaveWhileOthersRecover(t *testing.T) {
