@@ -7,7 +7,7 @@
 //	window     a table that is in memory once per node, and that its ranks fill together
 //	counter    a number on rank 0 from which all ranks draw their work
 //	hashtable  a hash table that is spread over all ranks
-//	hdf5       a file that a C library for MPI writes from all ranks (needs -tags hdf5)
+//	hdf5       a file that a C library for MPI writes from all ranks (a module apart; needs -tags hdf5)
 //	render     a picture whose tiles rank 0 hands out one by one
 //	hybrid     ranks times threads: a pool of workers in every rank
 //

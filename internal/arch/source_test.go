@@ -22,8 +22,8 @@ func TestUnsafe(t *testing.T) {
 	}
 }
 
-// TestCgo checks that C is called in one place only, which a build without a C
-// compiler leaves out, but for the example of that, which has a build tag.
+// TestCgo checks that C is called in one place of the library only, which a build without a C
+// compiler leaves out. An example of a C library is a module apart.
 func TestCgo(t *testing.T) {
 	n := 0
 	for _, s := range allSources(t) {

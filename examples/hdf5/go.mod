@@ -1,0 +1,9 @@
+module github.com/cohort-hpc/cohort/examples/hdf5
+
+go 1.26.0
+
+require github.com/cohort-hpc/cohort v0.0.0
+
+require golang.org/x/sys v0.49.0 // indirect
+
+replace github.com/cohort-hpc/cohort => ../..
