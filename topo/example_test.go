@@ -25,16 +25,8 @@ func ExampleRead() {
 		return
 	}
 	fmt.Println(node)
-	fmt.Print(node.Tree())
 	// Output:
 	// n01: 4 processors (0-3), 4 cores, 2 NUMA domains
-	// n01: 4 processors (0-3), 4 cores
-	//   domain 0
-	//     2 cores: 0-1
-	//   domain 1
-	//     2 cores: 2-3
-	//   distances from 0: 10 21
-	//   distances from 1: 21 10
 }
 
 func ExampleNode_Share() {

@@ -23,7 +23,6 @@ func (n *Node) readDomains(t tree, mems CPUSet) {
 		d := Domain{
 			ID: id, CPUs: t.cpus(folder + "/cpulist").Intersect(left),
 			Memory: kibibytes(info, "MemTotal"), Free: kibibytes(info, "MemFree"),
-			HugePages: readHugePages(t, folder+"/hugepages"),
 		}
 		d.Allowed = (mems == nil || mems.Contains(id)) && (d.Memory > 0 || info == "")
 		if d.Allowed {
@@ -47,7 +46,7 @@ func (n *Node) readDomains(t tree, mems CPUSet) {
 		n.within = allowed
 	}
 	if len(n.Domains) == 0 {
-		n.Domains = []Domain{{CPUs: n.CPUs, Memory: n.Memory.Total, Free: n.Memory.Free, Allowed: true, HugePages: n.HugePages}}
+		n.Domains = []Domain{{CPUs: n.CPUs, Memory: n.Memory.Total, Free: n.Memory.Free, Allowed: true}}
 		return
 	}
 	if len(left) > 0 { // in no domain's list; the kernel uses its first domain for them
@@ -96,8 +95,9 @@ func kibibytes(info, key string) int64 {
 	return 0
 }
 
-// readHugePages reads a folder of huge pages, whose entries are such as hugepages-2048kB.
-func readHugePages(t tree, folder string) []HugePages {
+// readHugePages reads the machine's huge pages: a folder whose entries are such as hugepages-2048kB.
+func readHugePages(t tree) []HugePages {
+	const folder = "sys/kernel/mm/hugepages"
 	var all []HugePages
 	for _, name := range t.names(folder) {
 		size, ok := strings.CutSuffix(strings.TrimPrefix(name, "hugepages-"), "kB")

@@ -68,8 +68,6 @@ type Domain struct {
 	// Distances are those to the domains of the node, in their order, relative to 10 for the domain
 	// itself; nil if not known.
 	Distances []int
-	// HugePages are the huge pages reserved in this domain, by size.
-	HugePages []HugePages
 }
 
 // Cache is one cache.

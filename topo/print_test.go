@@ -26,81 +26,6 @@ func TestNodeString(t *testing.T) {
 	}
 }
 
-func TestNodeTree(t *testing.T) {
-	d := expander(t)
-	d.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "16")
-	d.write("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never")
-	d.write("proc/self/status", "Cpus_allowed_list:\t2-5\nMems_allowed_list:\t1,4")
-	for _, c := range []struct {
-		node *topo.Node
-		want string
-	}{
-		{server(t).read(nil), `
-n01: 32 processors (0-31), 16 cores
-  domain 0: package 0, 96 GiB, 90 GiB free
-    L3 11 MiB: 8 cores, 16 hardware threads: 0-7,16-23
-  domain 1: package 1, 96 GiB, 80 GiB free
-    L3 11 MiB: 8 cores, 16 hardware threads: 8-15,24-31
-  distances from 0: 10 21
-  distances from 1: 21 10
-  caches of a core: L1d 32 KiB, L1i 32 KiB, L2 1 MiB
-  memory: 192 GiB, 180 GiB available
-`},
-		{laptop(t).read(nil), `
-laptop: 12th Gen Intel(R) Core(TM) i7-1260P, 16 processors (0-15), 12 cores
-  domain 0: package 0, 15 GiB, 4 GiB free
-    L3 18 MiB: 4 cores, 8 hardware threads: 0-7
-    L3 18 MiB: 8 cores of slower kind: 8-15
-  caches of a core: L1d 48 KiB, L1d 32 KiB, L1i 32 KiB, L1i 64 KiB, L2 1.2 MiB, L2 2 MiB
-  memory: 15 GiB, 9 GiB available
-`},
-		{quartered(t).read(set("0-3,16")), `
-5 of 32 processors (0-3,16), 4 cores
-  domain 0: package 0, 64 GiB, 60 GiB free
-    L3 16 MiB: 2 cores, 3 hardware threads: 0-1,16
-    L3 16 MiB: 2 cores: 2-3
-  domain 1: 64 GiB, 60 GiB free, no processors
-  domain 2: 64 GiB, 60 GiB free, no processors
-  domain 3: 64 GiB, 60 GiB free, no processors
-  distances from 0: 10 12 12 12
-  distances from 1: 12 10 12 12
-  distances from 2: 12 12 10 12
-  distances from 3: 12 12 12 10
-  memory: 256 GiB, 240 GiB available
-`},
-		{d.read(nil), `
-4 of 8 processors (2-5), 4 cores
-  domain 0: package 0, 64 GiB that may not be used
-    2 cores: 2-3
-  domain 1: package 1, 64 GiB, 60 GiB free
-    2 cores: 4-5
-  domain 4: 256 GiB, 250 GiB free, no processors
-  distances from 0: 10 21 14
-  distances from 1: 21 10 24
-  distances from 4: 14 24 10
-  memory: 384 GiB, 375 GiB available
-  huge pages: 16 of 2 MiB, transparent: always
-`},
-		{unplugged(t).read(nil), `
-5 processors (0-1,3-4,7), 3 cores
-  domain 0: package 0, 16 GiB, 8 GiB free
-    3 cores, 5 hardware threads: 0-1,3-4,7
-  caches of a core: L1d 32 KiB
-`},
-		{container(t).read(nil), `
-4 of 32 processors (4-7), 4 cores
-  domain 0: package 0, 192 GiB, 170 GiB free
-    4 cores: 4-7
-  memory: 192 GiB, 180 GiB available
-  control groups allow: 2.5 processors, 8 GiB, 1024 processes
-`},
-	} {
-		if got := c.node.Tree(); got != c.want[1:] {
-			t.Errorf("got\n%s\nwant%s", got, c.want)
-		}
-	}
-}
-
 func TestSummary(t *testing.T) {
 	many := make([]topo.Host, 1024)
 	names, err := topo.ExpandHosts("n[0001-1024]")
@@ -166,9 +91,6 @@ func TestNodeStringIsOneLine(t *testing.T) {
 	for _, m := range []func(testing.TB) *disk{laptop, server, alternating, quartered, expander, unplugged, board, container} {
 		n := m(t).read(nil)
 		if s := n.String(); s == "" || strings.Contains(s, "\n") {
-			t.Errorf("%q", s)
-		}
-		if s := n.Tree(); !strings.HasSuffix(s, "\n") || strings.Contains(s, "\n\n") || strings.HasPrefix(s, ":") {
 			t.Errorf("%q", s)
 		}
 	}
