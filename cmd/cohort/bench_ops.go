@@ -133,30 +133,33 @@ func pageOf[T byte | float64](n, size int) []T {
 	return buf[:n]
 }
 
+// repeat returns the batch that repeats an operation.
+func repeat(op func() error) (batch func(iters int) error) {
+	return func(iters int) error {
+		for range iters {
+			if err := op(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 func readyP2P(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
 	s, r := pageOf[byte](bytes, 1), pageOf[byte](bytes, 1)
-	there := func(iters int) error {
-		for range iters {
-			if err := cohort.Send(c, s, 1, 1); err != nil {
-				return err
-			}
-			if _, err := cohort.Recv(c, r, 1, 1); err != nil {
-				return err
-			}
+	there := repeat(func() error {
+		if err := cohort.Send(c, s, 1, 1); err != nil {
+			return err
 		}
-		return nil
-	}
-	back := func(iters int) error {
-		for range iters {
-			if _, err := cohort.Recv(c, r, 0, 1); err != nil {
-				return err
-			}
-			if err := cohort.Send(c, s, 0, 1); err != nil {
-				return err
-			}
+		_, err := cohort.Recv(c, r, 1, 1)
+		return err
+	})
+	back := repeat(func() error {
+		if _, err := cohort.Recv(c, r, 0, 1); err != nil {
+			return err
 		}
-		return nil
-	}
+		return cohort.Send(c, s, 0, 1)
+	})
 	return byRank(c, there, back), nil, nil
 }
 
@@ -164,38 +167,28 @@ func readyBW(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
 	s, r := pageOf[byte](bytes, 1), pageOf[byte](bytes, 1)
 	ack := make([]byte, 1)
 	q := make([]*cohort.Request, inFlight)
-	from := func(iters int) (err error) {
-		for range iters {
-			for w := range q {
-				if q[w], err = cohort.Isend(c, s, 1, 1); err != nil {
-					return err
-				}
-			}
-			if err := cohort.WaitAll(q...); err != nil {
-				return err
-			}
-			if _, err := cohort.Recv(c, ack, 1, 2); err != nil {
+	from := repeat(func() (err error) {
+		for w := range q {
+			if q[w], err = cohort.Isend(c, s, 1, 1); err != nil {
 				return err
 			}
 		}
-		return nil
-	}
-	to := func(iters int) (err error) {
-		for range iters {
-			for w := range q {
-				if q[w], err = cohort.Irecv(c, r, 0, 1); err != nil {
-					return err
-				}
-			}
-			if err := cohort.WaitAll(q...); err != nil {
-				return err
-			}
-			if err := cohort.Send(c, ack, 0, 2); err != nil {
+		if err = cohort.WaitAll(q...); err == nil {
+			_, err = cohort.Recv(c, ack, 1, 2)
+		}
+		return err
+	})
+	to := repeat(func() (err error) {
+		for w := range q {
+			if q[w], err = cohort.Irecv(c, r, 0, 1); err != nil {
 				return err
 			}
 		}
-		return nil
-	}
+		if err = cohort.WaitAll(q...); err == nil {
+			err = cohort.Send(c, ack, 0, 2)
+		}
+		return err
+	})
 	return byRank(c, from, to), nil, nil
 }
 
@@ -212,70 +205,34 @@ func byRank(c *cohort.Comm, zero, one func(int) error) func(int) error {
 
 func readyAllreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
 	s, r := pageOf[float64](bytes/8, 8), pageOf[float64](bytes/8, 8)
-	return func(iters int) error {
-		for range iters {
-			if err := cohort.Allreduce(c, s, r, cohort.Sum); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil, nil
+	return repeat(func() error { return cohort.Allreduce(c, s, r, cohort.Sum) }), nil, nil
 }
 
 func readyAllgatherv(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
 	n := bytes / 8
 	s, r := pageOf[float64](n, 8), pageOf[float64](n*c.Size(), 8)
-	counts, displs := make([]int, c.Size()), make([]int, c.Size())
-	for i := range counts {
-		counts[i], displs[i] = n, n*i
-	}
-	return func(iters int) error {
-		for range iters {
-			if err := cohort.Allgatherv(c, s, r, counts, displs); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil, nil
+	counts := slices.Repeat([]int{n}, c.Size())
+	return repeat(func() error { return cohort.Allgatherv(c, s, r, counts, nil) }), nil, nil
 }
 
 func readyBcast(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
 	s := pageOf[float64](bytes/8, 8)
-	return func(iters int) error {
-		for range iters {
-			if err := cohort.Bcast(c, s, 0); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil, nil
+	return repeat(func() error { return cohort.Bcast(c, s, 0) }), nil, nil
 }
 
 func readyBarrier(c *cohort.Comm, _ int) (func(int) error, func() error, error) {
-	return func(iters int) error {
-		for range iters {
-			if err := c.Barrier(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil, nil
+	return repeat(c.Barrier), nil, nil
 }
 
 func readyIallreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
 	s, r := pageOf[float64](bytes/8, 8), pageOf[float64](bytes/8, 8)
-	return func(iters int) error {
-		for range iters {
-			q, err := cohort.Iallreduce(c, s, r, cohort.Sum)
-			if err != nil {
-				return err
-			}
-			if _, err := q.Wait(); err != nil {
-				return err
-			}
+	return repeat(func() error {
+		q, err := cohort.Iallreduce(c, s, r, cohort.Sum)
+		if err == nil {
+			_, err = q.Wait()
 		}
-		return nil
-	}, nil, nil
+		return err
+	}), nil, nil
 }
 
 func readyPallreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
@@ -284,17 +241,10 @@ func readyPallreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(iters int) error {
-		for range iters {
-			if err := p.Start(); err != nil {
-				return err
-			}
-			if _, err := p.Wait(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, p.Close, nil
+	return repeat(func() error {
+		_, err := p.Run()
+		return err
+	}), p.Close, nil
 }
 
 // readyShmwin has all of the window in rank 0's part.
@@ -312,19 +262,14 @@ func readyShmwin(c *cohort.Comm, bytes int) (func(int) error, func() error, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(iters int) error {
-		for range iters {
-			if c.Rank() == 0 {
-				copy(base, s)
-			}
-			if err := w.Fence(); err != nil {
-				return err
-			}
-			copy(r, base)
-			if err := w.Fence(); err != nil {
-				return err
-			}
+	return repeat(func() error {
+		if c.Rank() == 0 {
+			copy(base, s)
 		}
-		return nil
-	}, w.Close, nil
+		if err := w.Fence(); err != nil {
+			return err
+		}
+		copy(r, base)
+		return w.Fence()
+	}), w.Close, nil
 }
