@@ -1,11 +1,8 @@
 package tensor
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
@@ -73,119 +70,6 @@ func TestSettingsPrecedence(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestSelectFindsBackends(t *testing.T) {
-	for _, v := range []string{"COHORT_BACKEND", "COHORT_RANK", "COHORT_SIZE", "COHORT_JOB", "COHORT_TCP_COORDINATOR"} {
-		t.Setenv(v, "")
-	}
-	// A process without a launcher can use local only.
-	f, err := Select("", nil)
-	if err != nil || f.Name != "local" {
-		t.Fatalf("Select: %v, %v", f, err)
-	}
-	for _, name := range []string{"shm", "tcp"} {
-		if f, err := Select(name, nil); !errors.Is(err, cohort.ErrInit) {
-			t.Errorf("Select(%s): %v, %v; want ErrInit", name, f, err)
-		}
-	}
-	if f, err := Select("carrier pigeons", nil); !errors.Is(err, cohort.ErrInit) {
-		t.Errorf("Select of an unknown backend: %v, %v", f, err)
-	}
-	if f, err := Select("mpi", &cohort.Config{MPI: cohort.MPIConfig{Lib: "/nowhere/libmpi.so"}}); !errors.Is(err, cohort.ErrNotSupported) {
-		t.Errorf("Select(mpi) without a library: %v, %v", f, err)
-	}
-	four := &cohort.Config{Rank: 1, Size: 4, Job: "x"}
-	if f, err = Select("auto", four); err != nil || f.Name != "shm" {
-		t.Errorf("Select for one of four ranks: %v, %v", f, err)
-	}
-
-	if f, err = Select("local", nil); err != nil {
-		t.Fatal(err)
-	}
-	world, c, err := f.New(context.Background(), nil, &Config{Chunk: 1024})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if world.Backend() != "local" || c.Size() != 1 || c.cfg.Chunk != 1024 {
-		t.Errorf("made a communicator of %d ranks on %s with pieces of %d bytes", c.Size(), world.Backend(), c.cfg.Chunk)
-	}
-	if err := errors.Join(c.Close(), world.Close()); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := f.New(context.Background(), nil, &Config{Chunk: 3}); !errors.Is(err, cohort.ErrInit) {
-		t.Errorf("New with pieces of 3 bytes: %v", err)
-	}
-}
-
-// A process started by a launcher finds its backend without loading an MPI library, and joins the
-// job with it.
-func TestLaunchedProcessSelectsItsBackend(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out with -short: processes select the backend of their launcher; make test-all runs it")
-	}
-	onProcesses(t, []int{2}, "factory")
-}
-
-func init() {
-	joins["factory"] = factoryJoin
-	programs["factory"] = counted
-}
-
-// factoryJoin joins the job with the backend that is found available. COHORT_BACKEND, which it
-// unsets, says which one that should be.
-func factoryJoin() (*cohort.Comm, error) {
-	want := os.Getenv("COHORT_BACKEND")
-	if err := os.Unsetenv("COHORT_BACKEND"); err != nil {
-		return nil, err
-	}
-	there := make(map[string]error)
-	for _, f := range Factories(nil) {
-		there[f.Name] = f.Available()
-	}
-	why, listed := there[want]
-	if !listed || why != nil {
-		return nil, fmt.Errorf("%s is not available to a process that its launcher started: listed %v, %w", want, listed, why)
-	}
-	if there["local"] == nil {
-		return nil, errors.New("local is available to one of several processes")
-	}
-	name := "" // of highest priority
-	if want == "tcp" {
-		name = want // shm is also available on one node, with higher priority
-	}
-	f, err := Select(name, nil)
-	if err != nil || f.Name != want {
-		return nil, fmt.Errorf("Select(%q) takes %q, want %s: %w", name, f.Name, want, err)
-	}
-	if mapped, err := libmpiMapped(); err != nil || mapped {
-		return nil, fmt.Errorf("before New: MPI's library is loaded: %v, %w", mapped, err)
-	}
-	world, c, err := f.New(context.Background(), nil, &small)
-	if err != nil {
-		return nil, err
-	}
-	if mapped, err := libmpiMapped(); err != nil || mapped != (want == "mpi") {
-		return nil, fmt.Errorf("after New of %s: MPI's library is loaded: %v, %w", want, mapped, err)
-	}
-	x, err := Of([]int32{int32(c.Rank() + 1)}, 1)
-	if err != nil {
-		return nil, err
-	}
-	err = Allreduce(c, x, x, Sum)
-	if n := int32(c.Size()); err == nil && (world.Backend() != want || n < 2 || x.Data()[0] != n*(n+1)/2) {
-		err = fmt.Errorf("the sum of %d ranks on %s is %d", n, world.Backend(), x.Data()[0])
-	}
-	return world, errors.Join(err, c.Close())
-}
-
-// libmpiMapped reports whether this process has loaded an MPI library: libmpi.so or libmpich.so.
-func libmpiMapped() (bool, error) {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if errors.Is(err, os.ErrNotExist) { // no Linux, and no MPI there
-		return false, nil
-	}
-	return strings.Contains(string(maps), "/libmpi"), err
 }
 
 // Collectives of one communicator do not wait for those of another.

@@ -33,10 +33,7 @@ func Copy[T cohort.Number](dst, src *Tensor[T]) error {
 	if err == nil {
 		err = transfer(dst, src)
 	}
-	if err != nil {
-		return failed("copy", err)
-	}
-	return nil
+	return failed("copy", err)
 }
 
 // transfer is Copy for usable tensors.

@@ -59,10 +59,8 @@ func (d *Device) Memory() (free, total int, err error) {
 	if d == nil || d.acc == nil {
 		return 0, 0, nil
 	}
-	if free, total, err = d.acc.Memory(); err != nil {
-		return 0, 0, failed("memory", err)
-	}
-	return free, total, nil
+	free, total, err = d.acc.Memory()
+	return free, total, failed("memory", err)
 }
 
 // NewOn returns a tensor in newly allocated memory of a device. Its elements are undefined until
@@ -73,10 +71,7 @@ func (d *Device) Memory() (free, total int, err error) {
 // Errors: [cohort.ErrCount] for a bad shape; [cohort.ErrAlloc] if the device has not enough memory.
 func NewOn[T cohort.Number](d *Device, shape ...int) (*Tensor[T], error) {
 	t, err := create[T](d, shape)
-	if err != nil {
-		return nil, failed("newon", err)
-	}
-	return t, nil
+	return t, failed("newon", err)
 }
 
 // create returns a tensor in newly allocated memory.
@@ -217,10 +212,7 @@ func (s *Stream) Sync() error {
 	if s == nil || s.s == nil {
 		return failed("sync", errNoStream())
 	}
-	if err := s.s.Sync(); err != nil {
-		return failed("sync", err)
-	}
-	return nil
+	return failed("sync", s.s.Sync())
 }
 
 // Close waits for the stream's work and frees the stream. Tensors bound to it by [Tensor.On] must
@@ -233,10 +225,7 @@ func (s *Stream) Close() error {
 	if s == nil || s.s == nil {
 		return nil
 	}
-	if err := s.s.Close(); err != nil {
-		return failed("close", err)
-	}
-	return nil
+	return failed("close", s.s.Close())
 }
 
 // On returns the same tensor, bound to a stream: operations read it after the work already in the

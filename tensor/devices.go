@@ -28,10 +28,7 @@ var cudaDevices = &devices{driver: cuda.Driver()}
 // Errors: [cohort.ErrNotSupported], with the reason, if the machine has no device or no driver.
 func CUDACount() (int, error) {
 	n, err := cudaDevices.driver.Devices()
-	if err != nil {
-		return 0, failed("cudacount", err)
-	}
-	return n, nil
+	return n, failed("cudacount", err)
 }
 
 // CUDA returns the CUDA device of a number, from 0. It returns the same [Device] each time.
@@ -42,10 +39,7 @@ func CUDACount() (int, error) {
 // the machine has no driver, with the reason.
 func CUDA(index int) (*Device, error) {
 	d, err := cudaDevices.device(index)
-	if err != nil {
-		return nil, failed("cuda", err)
-	}
-	return d, nil
+	return d, failed("cuda", err)
 }
 
 // LocalDevice assigns the CUDA devices of a node to its ranks in turn: with two devices, the first
@@ -60,10 +54,7 @@ func CUDA(index int) (*Device, error) {
 // rank within the node; [cohort.ErrComm] for a communicator without ranks.
 func LocalDevice(c *cohort.Comm) (*Device, error) {
 	d, err := cudaDevices.local(c)
-	if err != nil {
-		return nil, failed("localdevice", err)
-	}
-	return d, nil
+	return d, failed("localdevice", err)
 }
 
 func (d *devices) device(index int) (*Device, error) {

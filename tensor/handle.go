@@ -77,50 +77,16 @@ func WaitAll(handles ...*Handle) error {
 	return errors.Join(all...)
 }
 
-// selectMost is the most handles of one reflect.Select in WaitAny; the limit of reflect.Select is
-// 65536.
-const selectMost = 1 << 15
+// waitAnyMost is the most handles that [WaitAny] takes: the limit of reflect.Select.
+const waitAnyMost = 1 << 16
 
 // WaitAny waits until one operation is done and returns its index, status and error. Nil handles are
-// ignored; the index is -1 if all are nil.
+// ignored; the index is -1 if all are nil. More than 65536 handles are [cohort.ErrCount].
 func WaitAny(handles ...*Handle) (int, cohort.Status, error) {
-	i := anyDone(handles)
-	if i < 0 {
-		return -1, noStatus, nil
+	if len(handles) > waitAnyMost {
+		return -1, noStatus, failed("waitany", fault(cohort.ErrCount, "%d handles; want at most %d", len(handles), waitAnyMost))
 	}
-	st, err := handles[i].Wait()
-	return i, st, err
-}
-
-// anyDone waits until one operation is done and returns its index.
-func anyDone(handles []*Handle) int {
-	if len(handles) <= selectMost {
-		return waitAny(handles, nil)
-	}
-	parts := (len(handles) + selectMost - 1) / selectMost
-	ends, stop := make(chan int, parts), make(chan struct{})
-	defer close(stop)
-	for lo := 0; lo < len(handles); lo += selectMost {
-		go func() {
-			i := waitAny(handles[lo:min(lo+selectMost, len(handles))], stop)
-			if i >= 0 {
-				i += lo
-			}
-			ends <- i
-		}()
-	}
-	for range parts {
-		if i := <-ends; i >= 0 {
-			return i
-		}
-	}
-	return -1
-}
-
-// waitAny is anyDone for up to selectMost handles. It also returns -1 when stop is closed; stop may
-// be nil.
-func waitAny(handles []*Handle, stop chan struct{}) int {
-	cases := make([]reflect.SelectCase, len(handles), len(handles)+1)
+	cases := make([]reflect.SelectCase, len(handles))
 	some := false
 	for i, h := range handles {
 		cases[i].Dir = reflect.SelectRecv
@@ -129,14 +95,9 @@ func waitAny(handles []*Handle, stop chan struct{}) int {
 		}
 	}
 	if !some {
-		return -1
-	}
-	if stop != nil {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(stop)})
+		return -1, noStatus, nil
 	}
 	i, _, _ := reflect.Select(cases)
-	if i == len(handles) {
-		return -1
-	}
-	return i
+	st, err := handles[i].Wait()
+	return i, st, err
 }

@@ -207,8 +207,11 @@ func plain(err error) error {
 }
 
 // opError returns the error of an operation on messages. It names the user's operation, not the
-// underlying one, whose tag may differ.
+// underlying one, whose tag may differ. It returns nil for nil.
 func (c *Comm) opError(op string, peer, tag int, err error) error {
+	if err == nil {
+		return nil
+	}
 	e := &cohort.OpError{Op: op, Rank: cohort.Undefined, Peer: peer, Tag: tag, Err: plain(err)}
 	if c != nil && c.core != nil {
 		e.Comm, e.Rank = c.head.Name(), c.head.Rank()

@@ -156,7 +156,7 @@ func (f *payload) recvAll(p *untyped, after ready) (err error) {
 		}
 		p.inUse = f.inUse
 	default:
-		err = f.store(p, after)
+		err = f.store(p, after, f.recv)
 	}
 	if err != nil {
 		err = p.named(err)

@@ -9,31 +9,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// A lane copies one message between a device and pinned memory. It has two pieces of pinned memory:
-// one is being copied while the other is being sent or received.
-type lane struct {
-	dev    *Device
-	stream accel.Stream
-	halves [2]half
-}
-
-type half struct {
-	pin  *pin
-	b    []byte
-	done accel.Event // after the last copy
-	busy bool        // the last copy may be pending
-}
-
-// wait waits until a half's copy is done.
-func (s *half) wait() error {
-	if !s.busy {
-		return nil
-	}
-	err := s.done.Sync()
-	s.busy = err != nil
-	return err
-}
-
 // ready is a point in a stream, after which device memory can be read or written; the zero value
 // has been reached.
 type ready struct {
@@ -76,124 +51,45 @@ func (r *ready) forget() {
 	}
 }
 
-// newLane returns a lane for a payload in pieces, whose copies come after a point in the tensor's
-// stream. If the operation has a deadline, newLane waits for that point, because copies that have
-// started cannot be canceled.
-func newLane(ctx context.Context, dev *Device, size, piece int, after ready) (l *lane, err error) {
-	if ctx.Done() != nil {
-		if err := after.wait(ctx); err != nil {
-			return nil, err
+// staged moves the payload of p, which is on a device, through pinned memory, in a stream of its own: after a point in
+// the tensor's stream. If the operation has a deadline, staged waits for that point, because copies that have started
+// cannot be canceled.
+func (f *payload) staged(p *untyped, after ready, move func(r *ring, at cursor, s accel.Stream) error) error {
+	if f.c.ctx.Done() != nil {
+		if err := after.wait(f.c.ctx); err != nil {
+			return err
 		}
 	}
-	l = &lane{dev: dev}
-	if l.stream, err = dev.takeStream(); err != nil {
-		return nil, err
+	s, err := p.dev.takeStream()
+	if err != nil {
+		return err
 	}
-	for i := range l.halves {
-		s := &l.halves[i]
-		if i*piece < size && err == nil {
-			if s.done, err = dev.takeEvent(); err == nil {
-				s.pin, s.b, err = dev.pin(min(piece, size))
-			}
+	if after.event != nil {
+		err = s.Follow(after.event)
+	}
+	if err == nil {
+		var r *ring
+		if r, err = newRing(p.dev, min(f.piece, f.size), f.size, p.dev); err == nil {
+			err = move(r, cursor{at: p.at, run: f.size}, s)
+			r.inUse = f.inUse
+			err = r.close(err)
 		}
-	}
-	if err == nil && after.event != nil {
-		err = l.stream.Follow(after.event)
 	}
 	if err != nil {
-		return nil, l.back(err, true)
+		_ = s.Sync() // if this fails as well, the device is broken
 	}
-	return l, nil
-}
-
-// back frees a lane when its copies are done, and returns err, or the error of the copies. If free
-// is false, the library may still be using the pinned memory, which is then never reused.
-func (l *lane) back(err error, free bool) error {
-	if e := l.stream.Sync(); err == nil {
-		err = e
-	}
-	for i := range l.halves {
-		s := &l.halves[i]
-		if s.done != nil {
-			l.dev.giveEvent(s.done, err == nil)
-		}
-		if s.pin != nil && free {
-			l.dev.unpin(s.pin)
-		}
-	}
-	l.dev.giveStream(l.stream, err == nil)
+	p.dev.giveStream(s, err == nil)
 	return err
 }
 
-// fetch sends device memory: one piece is copied while the one before is sent.
+// fetch sends device memory.
 func (f *payload) fetch(p *untyped, after ready) error {
-	l, err := newLane(f.c.ctx, p.dev, f.size, f.piece, after)
-	if err != nil {
-		return err
-	}
-	start := func(i int) error {
-		from := i * f.piece
-		if from >= f.size {
-			return nil
-		}
-		s := &l.halves[i%2]
-		s.busy = true
-		if err := l.stream.ToHost(s.b[:min(f.piece, f.size-from)], p.at+accel.Address(from)); err != nil {
-			return err
-		}
-		return l.stream.Record(s.done)
-	}
-	err = start(0)
-	if err == nil {
-		err = start(1)
-	}
-	free := true
-	for i := 0; f.next() > 0 && err == nil; i++ {
-		s := &l.halves[i%2]
-		if err = s.wait(); err != nil {
-			break
-		}
-		if err = f.send(s.b[:f.next()]); err != nil {
-			free = !f.inUse
-			break
-		}
-		err = start(i + 2)
-	}
-	return l.back(err, free)
+	bytes := f.size
+	return f.staged(p, after, func(r *ring, from cursor, s accel.Stream) error { return r.toHost(bytes, from, s, f.send) })
 }
 
-// store receives into device memory: one piece is copied while the next is received.
-func (f *payload) store(p *untyped, after ready) error {
-	l, err := newLane(f.c.ctx, p.dev, f.size, f.piece, after)
-	if err != nil {
-		return err
-	}
-	free := true
-	for i := 0; f.next() > 0 && err == nil; i++ {
-		s := &l.halves[i%2]
-		if err = s.wait(); err != nil {
-			break
-		}
-		at, b := p.at+accel.Address(f.off), s.b[:f.next()]
-		if err = f.recv(b); err != nil {
-			free = !f.inUse
-			break
-		}
-		s.busy = true
-		if err = l.stream.ToDevice(at, b); err == nil {
-			err = l.stream.Record(s.done)
-		}
-	}
-	return l.back(err, free)
-}
-
-// inside copies a payload from its envelope to a device.
-func (p *untyped) inside(ctx context.Context, b []byte, after ready) error {
-	l, err := newLane(ctx, p.dev, len(b), len(b), after)
-	if err != nil {
-		return err
-	}
-	s := &l.halves[0]
-	copy(s.b, b)
-	return l.back(l.stream.ToDevice(p.at, s.b), true)
+// store writes what fill provides to device memory: pieces that it receives, or the payload of an envelope.
+func (f *payload) store(p *untyped, after ready, fill func(b []byte) error) error {
+	bytes := f.size
+	return f.staged(p, after, func(r *ring, to cursor, s accel.Stream) error { return r.toDevice(bytes, to, s, fill) })
 }

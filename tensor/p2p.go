@@ -161,10 +161,7 @@ func (c *Comm) send(op string, p untyped, dest, tag int, err error) error {
 	if err == nil {
 		err = c.sendNow(m, &p, dest, tag)
 	}
-	if err != nil {
-		return c.opError(op, dest, tag, err)
-	}
-	return nil
+	return c.opError(op, dest, tag, err)
 }
 
 func (c *Comm) sendNow(m *messages, p *untyped, dest, tag int) error {
@@ -197,10 +194,7 @@ func (c *Comm) isend(op string, p untyped, dest, tag int, err error) (*Handle, e
 	if err == nil {
 		h, err = c.sendLater(op, m, p, dest, tag)
 	}
-	if err != nil {
-		return nil, c.opError(op, dest, tag, err)
-	}
-	return h, nil
+	return h, c.opError(op, dest, tag, err)
 }
 
 func (c *Comm) sendLater(op string, m *messages, p untyped, dest, tag int) (*Handle, error) {
@@ -232,10 +226,7 @@ func (c *Comm) sendLater(op string, m *messages, p untyped, dest, tag int) (*Han
 		}
 		after.forget()
 		m.end()
-		if err != nil {
-			err = c.opError(op, dest, tag, err)
-		}
-		h.finish(noStatus, err)
+		h.finish(noStatus, c.opError(op, dest, tag, err))
 	}
 	if alone {
 		if _, done, err := q.Test(); done {
@@ -256,10 +247,7 @@ func (c *Comm) recv(op string, p untyped, source, tag int, err error) (cohort.St
 	if err == nil {
 		st, err = c.recvNow(m, &p, source, tag)
 	}
-	if err != nil {
-		return st, c.opError(op, source, tag, err)
-	}
-	return st, nil
+	return st, c.opError(op, source, tag, err)
 }
 
 func (c *Comm) recvNow(m *messages, p *untyped, source, tag int) (cohort.Status, error) {
@@ -292,7 +280,8 @@ func (c *Comm) take(m *messages, l *envelope, p *untyped, after ready) (cohort.S
 	case p.dev == nil:
 		copy(p.host, l.inside)
 	default:
-		if err = p.inside(c.ctx, l.inside, after); err != nil {
+		inside := func(b []byte) error { copy(b, l.inside); return nil }
+		if err = f.store(p, after, inside); err != nil {
 			err = p.named(err)
 		}
 	}
@@ -307,10 +296,7 @@ func (c *Comm) irecv(op string, p untyped, source, tag int, err error) (*Handle,
 	if err == nil {
 		h, _, err = c.recvLater(op, m, p, source, tag)
 	}
-	if err != nil {
-		return nil, c.opError(op, source, tag, err)
-	}
-	return h, nil
+	return h, c.opError(op, source, tag, err)
 }
 
 // recvLater starts a receive. The function it returns cancels the receive if no message has
@@ -340,10 +326,7 @@ func (c *Comm) recvLater(op string, m *messages, p untyped, source, tag int) (*H
 			st, err = c.take(m, l, &p, after)
 		}
 		after.forget()
-		if err != nil {
-			err = c.opError(op, source, tag, err)
-		}
-		h.finish(st, err)
+		h.finish(st, c.opError(op, source, tag, err))
 	}
 	if st, done, err := q.Test(); done {
 		if err = m.arrived(&m.posted, l, st, err); err == nil && l.inside != nil && p.dev == nil {

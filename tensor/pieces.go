@@ -118,6 +118,7 @@ func (m *mark) wait() error {
 type ring struct {
 	dev   *Device // whose pinned memory is used
 	chunk int
+	inUse bool // the library may still be using the pinned memory, which is then never reused
 	slots [2]struct {
 		pin   *pin
 		b     []byte
@@ -136,9 +137,9 @@ func chunkOf(bytes int) int {
 	return min(chunk, bytes)
 }
 
-// newRing returns a ring for a transfer that uses streams of some devices.
-func newRing(pinner *Device, bytes int, devs ...*Device) (r *ring, err error) {
-	r = &ring{dev: pinner, chunk: chunkOf(bytes)}
+// newRing returns a ring for a transfer, in pieces, that uses streams of some devices.
+func newRing(pinner *Device, chunk, bytes int, devs ...*Device) (r *ring, err error) {
+	r = &ring{dev: pinner, chunk: chunk}
 	for i := range r.slots {
 		s := &r.slots[i]
 		if i*r.chunk >= bytes {
@@ -156,15 +157,65 @@ func newRing(pinner *Device, bytes int, devs ...*Device) (r *ring, err error) {
 	return r, nil
 }
 
-// close frees everything once nothing uses it any more. It returns err, or else its first own
+// close frees everything once no copy uses it any more. It returns err, or else its first own
 // error.
 func (r *ring) close(err error) error {
 	for i := range r.slots {
 		err = closeMarks(err, &r.slots[i].marks[0], &r.slots[i].marks[1])
 	}
 	for i := range r.slots {
-		if s := &r.slots[i]; s.pin != nil {
+		if s := &r.slots[i]; s.pin != nil && !r.inUse {
 			r.dev.unpin(s.pin)
+		}
+	}
+	return err
+}
+
+// toHost passes bytes that a cursor reaches to use, in pieces: one is copied from the device while the one before is
+// used.
+func (r *ring) toHost(bytes int, from cursor, stream accel.Stream, use func(b []byte) error) error {
+	part := func(k int) []byte { return r.slots[k%2].b[:max(0, min(r.chunk, bytes-k*r.chunk))] }
+	start := func(k int) error {
+		if k*r.chunk >= bytes {
+			return nil
+		}
+		s := &r.slots[k%2]
+		if err := s.marks[1].wait(); err != nil {
+			return err
+		}
+		s.marks[0].stream = stream
+		if err := from.toHost(part(k), stream); err != nil {
+			return err
+		}
+		return s.marks[0].set(stream)
+	}
+	err := start(0)
+	for k := 0; k*r.chunk < bytes && err == nil; k++ {
+		if err = start(k + 1); err != nil {
+			break
+		}
+		if err = r.slots[k%2].marks[0].wait(); err == nil {
+			err = use(part(k))
+		}
+	}
+	return err
+}
+
+// toDevice copies bytes that fill provides, in pieces, to where a cursor leads: one is copied to the device while the
+// next is filled.
+func (r *ring) toDevice(bytes int, to cursor, stream accel.Stream, fill func(b []byte) error) (err error) {
+	for k := 0; k*r.chunk < bytes && err == nil; k++ {
+		s := &r.slots[k%2]
+		b := s.b[:min(r.chunk, bytes-k*r.chunk)]
+		if err = s.marks[0].wait(); err != nil {
+			break
+		}
+		if err = fill(b); err != nil {
+			break
+		}
+		s.marks[0].stream = stream
+		if err = to.toDevice(b, stream); err == nil {
+			err = s.marks[0].set(stream)
 		}
 	}
 	return err
@@ -191,98 +242,47 @@ func closeMarks(err error, marks ...*mark) error {
 
 // upload copies b to a device.
 func upload(dst place, b []byte) error {
-	r, err := newRing(dst.dev, len(b), dst.dev)
+	r, err := newRing(dst.dev, chunkOf(len(b)), len(b), dst.dev)
 	if err != nil {
 		return err
 	}
-	c := newCursor(&dst)
-	for k := 0; len(b) > 0 && err == nil; k++ {
-		s := &r.slots[k%2]
-		n := min(r.chunk, len(b))
-		if err = s.marks[0].wait(); err != nil {
-			break
-		}
-		blit(s.b[:n], b[:n])
-		s.marks[0].stream = dst.stream
-		if err = c.toDevice(s.b[:n], dst.stream); err == nil {
-			err = s.marks[0].set(dst.stream)
-		}
-		b = b[n:]
-	}
-	return r.close(err)
+	return r.close(r.toDevice(len(b), newCursor(&dst), dst.stream, func(part []byte) error {
+		blit(part, b[:len(part)])
+		b = b[len(part):]
+		return nil
+	}))
 }
 
 // download fills b from a device.
 func download(b []byte, src place) error {
-	r, err := newRing(src.dev, len(b), src.dev)
+	r, err := newRing(src.dev, chunkOf(len(b)), len(b), src.dev)
 	if err != nil {
 		return err
 	}
-	c := newCursor(&src)
-	start := func(k int) error {
-		from := k * r.chunk
-		if from >= len(b) {
-			return nil
-		}
-		s := &r.slots[k%2]
-		s.marks[0].stream = src.stream
-		if err := c.toHost(s.b[:min(r.chunk, len(b)-from)], src.stream); err != nil {
-			return err
-		}
-		return s.marks[0].set(src.stream)
-	}
-	err = start(0)
-	for k := 0; k*r.chunk < len(b) && err == nil; k++ {
-		if err = start(k + 1); err != nil {
-			break
-		}
-		s := &r.slots[k%2]
-		if err = s.marks[0].wait(); err == nil {
-			part := b[k*r.chunk : min((k+1)*r.chunk, len(b))]
-			blit(part, s.b[:len(part)])
-		}
-	}
-	return r.close(err)
+	return r.close(r.toHost(len(b), newCursor(&src), src.stream, func(part []byte) error {
+		blit(b[:len(part)], part)
+		b = b[len(part):]
+		return nil
+	}))
 }
 
 // across copies from one device to another.
 func across(dst, src place) error {
 	bytes := src.n * src.size
-	r, err := newRing(src.dev, bytes, src.dev, dst.dev)
+	r, err := newRing(src.dev, chunkOf(bytes), bytes, src.dev, dst.dev)
 	if err != nil {
 		return err
 	}
-	from, to := newCursor(&src), newCursor(&dst)
-	part := func(k int) []byte { return r.slots[k%2].b[:max(0, min(r.chunk, bytes-k*r.chunk))] }
-	start := func(k int) error {
-		if k*r.chunk >= bytes {
-			return nil
-		}
-		s := &r.slots[k%2]
-		if err := s.marks[1].wait(); err != nil {
+	to, k := newCursor(&dst), 0
+	return r.close(r.toHost(bytes, newCursor(&src), src.stream, func(part []byte) error {
+		m := &r.slots[k%2].marks[1]
+		k++
+		m.stream = dst.stream
+		if err := to.toDevice(part, dst.stream); err != nil {
 			return err
 		}
-		s.marks[0].stream = src.stream
-		if err := from.toHost(part(k), src.stream); err != nil {
-			return err
-		}
-		return s.marks[0].set(src.stream)
-	}
-	err = start(0)
-	for k := 0; k*r.chunk < bytes && err == nil; k++ {
-		if err = start(k + 1); err != nil {
-			break
-		}
-		s := &r.slots[k%2]
-		if err = s.marks[0].wait(); err != nil {
-			break
-		}
-		s.marks[1].stream = dst.stream
-		if err = to.toDevice(part(k), dst.stream); err == nil {
-			err = s.marks[1].set(dst.stream)
-		}
-	}
-	return r.close(err)
+		return m.set(dst.stream)
+	}))
 }
 
 // within copies on one device. If copies is false, it only waits for the work now in the streams.

@@ -29,9 +29,6 @@ import (
 // functions.
 var programs = map[string]func(world *cohort.Comm) error{}
 
-// joins holds the programs' own ways to join the job, in place of cohort.Init.
-var joins = map[string]func() (*cohort.Comm, error){}
-
 // asProgram is the environment variable with the name of a process's program.
 const asProgram = "TENSOR_TEST_PROGRAM"
 
@@ -161,11 +158,7 @@ func watch(what string) (stop func() bool) {
 // asRank runs a program as one rank and returns the process's exit status.
 func asRank(program string) int {
 	defer watch(program)()
-	join := joins[program]
-	if join == nil {
-		join = func() (*cohort.Comm, error) { return cohort.Init(context.Background(), nil) }
-	}
-	world, err := join()
+	world, err := cohort.Init(context.Background(), nil)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -78,10 +78,7 @@ const bucketDefault = 16 << 20
 // Deadline: [cohort.ErrTimeout]; later collectives of c return [cohort.ErrBroken].
 func NewReducer[T cohort.Number](c *Comm, tensors []*Tensor[T], op Op, bucketBytes int) (*Reducer[T], error) {
 	r, err := newReducer(c, tensors, op, bucketBytes)
-	if err != nil {
-		return nil, failed("newreducer", err)
-	}
-	return r, nil
+	return r, failed("newreducer", err)
 }
 
 func newReducer[T cohort.Number](c *Comm, tensors []*Tensor[T], op Op, bucketBytes int) (*Reducer[T], error) {
@@ -317,10 +314,7 @@ func (r *Reducer[T]) Wait() error {
 		}
 	}
 	r.reset()
-	if err != nil {
-		return failed("wait", err)
-	}
-	return nil
+	return failed("wait", err)
 }
 
 func errNoReducer() error {
@@ -382,8 +376,5 @@ func AllreduceAll[T cohort.Number](c *Comm, tensors []*Tensor[T], op Op) error {
 		}
 		err = errors.Join(err, r.Close())
 	}
-	if err != nil {
-		return failed("allreduceall", err)
-	}
-	return nil
+	return failed("allreduceall", err)
 }

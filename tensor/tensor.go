@@ -279,5 +279,10 @@ func fault(sentinel error, format string, facts ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, facts...), sentinel)
 }
 
-// failed adds the name of the failed function, in lower case.
-func failed(op string, err error) error { return fmt.Errorf("tensor: %s: %w", op, err) }
+// failed adds the name of the failed function, in lower case. It returns nil for nil.
+func failed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("tensor: %s: %w", op, err)
+}

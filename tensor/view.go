@@ -160,10 +160,7 @@ func (t *Tensor[T]) Compact() (*Tensor[T], error) {
 		return t, nil
 	}
 	u, err := t.clone(t.dev)
-	if err != nil {
-		return nil, failed("compact", err)
-	}
-	return u, nil
+	return u, failed("compact", err)
 }
 
 // To returns a contiguous copy of a tensor on a device, or on the processor for [CPU] or nil. It
@@ -178,10 +175,7 @@ func (t *Tensor[T]) To(d *Device) (*Tensor[T], error) {
 		return nil, failed("to", err)
 	}
 	u, err := t.clone(d)
-	if err != nil {
-		return nil, failed("to", err)
-	}
-	return u, nil
+	return u, failed("to", err)
 }
 
 // clone returns a copy of t on a device.

@@ -347,10 +347,13 @@ func TestNilHandles(t *testing.T) {
 	}
 }
 
-// WaitAny takes more handles than one select.
+// WaitAny takes as many handles as one select, and refuses more.
 func TestWaitAnyOfMany(t *testing.T) {
-	const n = 2*selectMost + 10
-	for _, last := range []int{0, selectMost, n - 1} {
+	const n = waitAnyMost
+	if i, _, err := WaitAny(make([]*Handle, n+1)...); i != -1 || !errors.Is(err, cohort.ErrCount) {
+		t.Errorf("of %d handles: %d, %v; want ErrCount", n+1, i, err)
+	}
+	for _, last := range []int{0, n - 1} {
 		all := make([]*Handle, n)
 		if i, _, err := WaitAny(all...); i != -1 || err != nil {
 			t.Errorf("of nil handles: %d, %v", i, err)
