@@ -44,7 +44,7 @@ func (r *jobReader) launcher() {
 		if sizeText == "" || rankText == "" || !r.any(m.also) {
 			continue
 		}
-		if m.name == srun && pseudoStep(j.Step) {
+		if m.name == srun && pseudoStep(r.text("SLURM_STEP_ID", "SLURM_STEPID")) {
 			continue
 		}
 		size, rank := r.number(m.size), r.number(m.rank)

@@ -18,14 +18,14 @@ func (l *Launcher) bySrun() bool { return l.Name == "srun" || strings.HasPrefix(
 // may be: from 5.0 on it joins only through PMIx, and before through its installed components, as
 // far as these are files.
 func (l *Launcher) cannotJoin(lib Library, env func(string) (string, bool)) bool {
-	if !l.bySrun() || lib.Runtime != OpenMPI || anySet(env, []string{"PMIX_RANK", "PMIX_NAMESPACE"}) {
+	if !l.bySrun() || lib.Runtime != OpenMPI || anySet(env, "PMIX_RANK", "PMIX_NAMESPACE") {
 		return false
 	}
 	first, _, _ := strings.Cut(lib.Version, ".")
 	if major, err := strconv.Atoi(first); err == nil && major >= 5 && lib.Vendor == "Open MPI" {
 		return true
 	}
-	if anySet(env, []string{"OMPI_MCA_mca_base_component_path", "OMPI_MCA_component_path", "OPAL_PREFIX", "OPAL_PKGLIBDIR"}) {
+	if anySet(env, "OMPI_MCA_mca_base_component_path", "OMPI_MCA_component_path", "OPAL_PREFIX", "OPAL_PKGLIBDIR") {
 		return false // its components are elsewhere
 	}
 	known := components(lib, "mca_pmix_*.so")
