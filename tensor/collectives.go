@@ -14,14 +14,9 @@ import (
 // Deadline: [cohort.ErrTimeout]; later collectives of c return [cohort.ErrBroken].
 func (c *Comm) Barrier() error { return blocking(c, call[uint8]{coll: backend.Barrier}) }
 
-// Ibarrier starts a [Comm.Barrier].
+// Ibarrier starts a [Comm.Barrier]. The handle returns the errors.
 //
-// Collective: all ranks of c call it, in the same order as its other collectives.
-//
-// Errors: [cohort.ErrComm] for a nil communicator, [cohort.ErrClosed] for a closed one. The handle
-// returns those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Collective; errors, deadline: as for [Comm.Barrier].
 func (c *Comm) Ibarrier() (*Handle, error) { return start(c, call[uint8]{coll: backend.Barrier}) }
 
 // Bcast copies root's tensor to the tensors of all ranks.
@@ -40,17 +35,10 @@ func Bcast[T cohort.Number](c *Comm, t *Tensor[T], root int) error {
 	return blocking(c, call[T]{coll: backend.Bcast, send: t, recv: t, root: root})
 }
 
-// Ibcast starts a [Bcast].
+// Ibcast starts a [Bcast]. The caller must not use the tensors until the handle is done, which returns the
+// errors.
 //
-// Collective: all ranks of c call it, in the same order as its other collectives, with the
-// arguments of [Bcast].
-//
-// Tensors: as for [Bcast]. The caller must not use them until the handle is done.
-//
-// Errors: [cohort.ErrComm] for a nil communicator, [cohort.ErrClosed] for a closed one. The handle
-// returns those of [Bcast].
-//
-// Deadline: as for [Bcast].
+// Collective; errors, deadline: as for [Bcast].
 func Ibcast[T cohort.Number](c *Comm, t *Tensor[T], root int) (*Handle, error) {
 	return start(c, call[T]{coll: backend.Bcast, send: t, recv: t, root: root})
 }
@@ -74,17 +62,10 @@ func Allgather[T cohort.Number](c *Comm, send, recv *Tensor[T]) error {
 	return blocking(c, call[T]{coll: backend.Allgather, send: send, recv: recv})
 }
 
-// Iallgather starts an [Allgather].
+// Iallgather starts an [Allgather]. The caller must not use the tensors until the handle is done, which returns the
+// errors.
 //
-// Collective: all ranks of c call it, in the same order as its other collectives, with the
-// arguments of [Allgather].
-//
-// Tensors: as for [Allgather]. The caller must not use them until the handle is done.
-//
-// Errors: [cohort.ErrComm] for a nil communicator, [cohort.ErrClosed] for a closed one. The handle
-// returns those of [Allgather].
-//
-// Deadline: as for [Allgather].
+// Collective; errors, deadline: as for [Allgather].
 func Iallgather[T cohort.Number](c *Comm, send, recv *Tensor[T]) (*Handle, error) {
 	return start(c, call[T]{coll: backend.Allgather, send: send, recv: recv})
 }
@@ -108,17 +89,10 @@ func Alltoall[T cohort.Number](c *Comm, send, recv *Tensor[T]) error {
 	return blocking(c, call[T]{coll: backend.Alltoall, send: send, recv: recv})
 }
 
-// Ialltoall starts an [Alltoall].
+// Ialltoall starts an [Alltoall]. The caller must not use the tensors until the handle is done, which returns the
+// errors.
 //
-// Collective: all ranks of c call it, in the same order as its other collectives, with the
-// arguments of [Alltoall].
-//
-// Tensors: as for [Alltoall]. The caller must not use them until the handle is done.
-//
-// Errors: [cohort.ErrComm] for a nil communicator, [cohort.ErrClosed] for a closed one. The handle
-// returns those of [Alltoall].
-//
-// Deadline: as for [Alltoall].
+// Collective; errors, deadline: as for [Alltoall].
 func Ialltoall[T cohort.Number](c *Comm, send, recv *Tensor[T]) (*Handle, error) {
 	return start(c, call[T]{coll: backend.Alltoall, send: send, recv: recv})
 }
@@ -145,17 +119,10 @@ func Reduce[T cohort.Number](c *Comm, send, recv *Tensor[T], op Op, root int) er
 	return blocking(c, call[T]{coll: backend.Reduce, send: send, recv: recv, op: op, root: root})
 }
 
-// Ireduce starts a [Reduce].
+// Ireduce starts a [Reduce]. The caller must not use the tensors until the handle is done, which returns the
+// errors.
 //
-// Collective: all ranks of c call it, in the same order as its other collectives, with the
-// arguments of [Reduce].
-//
-// Tensors: as for [Reduce]. The caller must not use them until the handle is done.
-//
-// Errors: [cohort.ErrComm] for a nil communicator, [cohort.ErrClosed] for a closed one. The handle
-// returns those of [Reduce].
-//
-// Deadline: as for [Reduce].
+// Collective; errors, deadline: as for [Reduce].
 func Ireduce[T cohort.Number](c *Comm, send, recv *Tensor[T], op Op, root int) (*Handle, error) {
 	return start(c, call[T]{coll: backend.Reduce, send: send, recv: recv, op: op, root: root})
 }
@@ -178,17 +145,10 @@ func Allreduce[T cohort.Number](c *Comm, send, recv *Tensor[T], op Op) error {
 	return blocking(c, call[T]{coll: backend.Allreduce, send: send, recv: recv, op: op})
 }
 
-// Iallreduce starts an [Allreduce].
+// Iallreduce starts an [Allreduce]. The caller must not use the tensors until the handle is done, which returns the
+// errors.
 //
-// Collective: all ranks of c call it, in the same order as its other collectives, with the
-// arguments of [Allreduce].
-//
-// Tensors: as for [Allreduce]. The caller must not use them until the handle is done.
-//
-// Errors: [cohort.ErrComm] for a nil communicator, [cohort.ErrClosed] for a closed one. The handle
-// returns those of [Allreduce].
-//
-// Deadline: as for [Allreduce].
+// Collective; errors, deadline: as for [Allreduce].
 func Iallreduce[T cohort.Number](c *Comm, send, recv *Tensor[T], op Op) (*Handle, error) {
 	return start(c, call[T]{coll: backend.Allreduce, send: send, recv: recv, op: op})
 }
@@ -214,17 +174,10 @@ func ReduceScatter[T cohort.Number](c *Comm, send, recv *Tensor[T], op Op) error
 	return blocking(c, call[T]{coll: backend.ReduceScatterBlock, send: send, recv: recv, op: op})
 }
 
-// IreduceScatter starts a [ReduceScatter].
+// IreduceScatter starts a [ReduceScatter]. The caller must not use the tensors until the handle is done, which returns the
+// errors.
 //
-// Collective: all ranks of c call it, in the same order as its other collectives, with the
-// arguments of [ReduceScatter].
-//
-// Tensors: as for [ReduceScatter]. The caller must not use them until the handle is done.
-//
-// Errors: [cohort.ErrComm] for a nil communicator, [cohort.ErrClosed] for a closed one. The handle
-// returns those of [ReduceScatter].
-//
-// Deadline: as for [ReduceScatter].
+// Collective; errors, deadline: as for [ReduceScatter].
 func IreduceScatter[T cohort.Number](c *Comm, send, recv *Tensor[T], op Op) (*Handle, error) {
 	return start(c, call[T]{coll: backend.ReduceScatterBlock, send: send, recv: recv, op: op})
 }
