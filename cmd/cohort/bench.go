@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -153,24 +154,13 @@ func (b *benchSettings) start() (int, error) {
 	}
 	defer keeper.Close()
 	config := spawn.Config{
-		Path: exe, Args: os.Args[1:], Backend: "shm", Ranks: b.ranks, Places: places, Signals: signals, Keeper: keeper,
+		Path: exe, Args: os.Args[1:], Backend: cmp.Or(b.backend, "shm"), Ranks: b.ranks, Places: places, Signals: signals, Keeper: keeper,
 	}
-	if b.backend == "mpi" {
-		launch, remove, err := mpiLaunch(b.ranks, false, keeper)
-		if err != nil {
-			return cli.StatusUsage, err
-		}
-		defer remove()
-		config.Backend, config.Launch = "mpi", launch
+	end, err := prepareBackend(&config, false)
+	if err != nil {
+		return cli.StatusUsage, err
 	}
-	if b.backend == "tcp" {
-		config.Backend, config.Env = "tcp", os.Environ()
-		end, err := tcpCoordinator(&config, keeper)
-		if err != nil {
-			return cli.StatusUsage, err
-		}
-		defer end()
-	}
+	defer end()
 	job, err := spawn.Start(config)
 	if err != nil {
 		return 1, err

@@ -98,8 +98,8 @@ func (d *diagnosis) backends() {
 	} else {
 		d.add(group, "local", ok, "two ranks in one process exchanged messages", "")
 	}
-	d.backendShm()
-	d.backendTCP()
+	d.backend("shm", "cohort run does not work here")
+	d.backend("tcp", "cohort run --backend tcp does not work here")
 	d.backendMPI(os.LookupEnv)
 }
 
@@ -112,46 +112,35 @@ func reason(err error) string {
 	return strings.TrimPrefix(op.Err.Error(), cohort.ErrNotSupported.Error()+": ")
 }
 
-// backendShm reports whether a job of two ranks works over shared memory.
-func (d *diagnosis) backendShm() {
-	const group, name = "backends", "shm"
-	var p probed
-	err := inProgram(name)
-	if err == nil {
-		p, err = d.probeBy(spawn.Config{Backend: name})
+// try runs a job of two ranks over shared memory, or over sockets of this machine.
+func (d *diagnosis) try(backend string) (p probed, err error) {
+	if err = inProgram(backend); err != nil {
+		return p, err
 	}
+	c := spawn.Config{Backend: backend, Ranks: 2, Keeper: d.keeper}
+	end, err := prepareBackend(&c, false)
+	if err != nil {
+		return p, err
+	}
+	defer end()
+	return d.probeBy(c)
+}
+
+// backend reports whether a job of two ranks works.
+func (d *diagnosis) backend(name, advice string) {
+	const group = "backends"
+	p, err := d.try(name)
 	switch {
 	case errors.Is(err, cohort.ErrNotSupported):
 		d.add(group, name, none, reason(err), "")
 	case err != nil:
-		d.add(group, name, fail, err.Error(), "cohort run does not work here")
+		d.add(group, name, fail, err.Error(), advice)
+	case name != "shm":
+		d.add(group, name, ok, exchanged(p), "")
 	case p.SingleCopy:
 		d.add(group, name, ok, exchanged(p)+"; long messages in one copy", "")
 	default:
 		d.add(group, name, warn, exchanged(p)+"; long messages in two copies", "one process may not read another's memory here (process_vm_readv): see kernel above")
-	}
-}
-
-// backendTCP reports whether a job of two ranks works over sockets of this machine.
-func (d *diagnosis) backendTCP() {
-	const group, name = "backends", "tcp"
-	var p probed
-	err := inProgram(name)
-	if err == nil {
-		c := spawn.Config{Backend: name, Ranks: 2}
-		var end func()
-		if end, err = tcpCoordinator(&c, d.keeper); err == nil {
-			p, err = d.probeBy(c)
-			end()
-		}
-	}
-	switch {
-	case errors.Is(err, cohort.ErrNotSupported):
-		d.add(group, name, none, reason(err), "")
-	case err != nil:
-		d.add(group, name, fail, err.Error(), "cohort run --backend tcp does not work here")
-	default:
-		d.add(group, name, ok, exchanged(p), "")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/pool"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -13,13 +14,13 @@ import (
 // processors reports how many ranks can run at the same time, and where.
 func (d *diagnosis) processors(n *topo.Node) {
 	const group = "processors"
-	text := count(len(n.CPUs), "processor")
+	text := job.Count(len(n.CPUs), "processor")
 	if len(n.Online) > len(n.CPUs) {
-		text = fmt.Sprintf("%d of %s", len(n.CPUs), count(len(n.Online), "processor"))
+		text = fmt.Sprintf("%d of %s", len(n.CPUs), job.Count(len(n.Online), "processor"))
 	}
-	text += fmt.Sprintf(" (%v), %s", n.CPUs, count(len(n.Cores), "core"))
+	text += fmt.Sprintf(" (%v), %s", n.CPUs, job.Count(len(n.Cores), "core"))
 	if len(n.Packages) > 0 {
-		text += " in " + count(len(n.Packages), "package")
+		text += " in " + job.Count(len(n.Packages), "package")
 	}
 	s, advice := ok, ""
 	if len(n.CPUs) == 1 && len(n.Permitted) <= 1 { // more: the mask, see below
@@ -56,7 +57,7 @@ func (d *diagnosis) processors(n *topo.Node) {
 		d.add(group, "control groups", ok, "no limit on processor time", "")
 	case time < float64(len(n.CPUs)):
 		d.add(group, "control groups", warn, fmt.Sprintf("%.4g processors' worth of time", time),
-			fmt.Sprintf("more than %s are held up when the time is used up: start at most that many", count(n.Usable(), "rank")))
+			fmt.Sprintf("more than %s are held up when the time is used up: start at most that many", job.Count(n.Usable(), "rank")))
 	default:
 		d.add(group, "control groups", ok, fmt.Sprintf("%.4g processors' worth of time", time), "")
 	}
@@ -72,7 +73,7 @@ func (d *diagnosis) domains(n *topo.Node) {
 		}
 		remote = remote || len(m.CPUs) == 0
 	}
-	text := count(len(n.Domains), "domain")
+	text := job.Count(len(n.Domains), "domain")
 	if forbidden != nil {
 		d.add(group, name, warn, text+", of which memory of "+strings.Join(forbidden, ", ")+" may not be used",
 			"threads there have the memory of other domains: give the job processors and memory of the same ones (cpuset.mems, srun --mem-bind)")
@@ -209,14 +210,6 @@ func (d *diagnosis) solvers(env func(string) (string, bool)) {
 	case !loud:
 		d.add(group, "solver threads", ok, "OMP_NUM_THREADS and the like are not set: pool.QuietSolvers sets them to 1", "")
 	}
-}
-
-// count writes a number of things.
-func count(n int, word string) string {
-	if n != 1 {
-		word += "s"
-	}
-	return strconv.Itoa(n) + " " + word
 }
 
 // size formats a number of bytes.

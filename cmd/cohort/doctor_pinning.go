@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/pool"
 	"github.com/cohort-hpc/cohort/topo"
@@ -49,7 +50,7 @@ func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(strin
 		d.add(group, "threads", warn, err.Error(), "")
 		return
 	}
-	text := count(p.ranks, "rank")
+	text := job.Count(p.ranks, "rank")
 	switch bind {
 	case spawn.BindNone:
 		text += ", not bound"
@@ -61,7 +62,7 @@ func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(strin
 	if bind != spawn.BindNone && p.ranks > 1 {
 		text += " each"
 	}
-	text += fmt.Sprintf("; %s in each", count(resolved.Threads, "thread"))
+	text += fmt.Sprintf("; %s in each", job.Count(resolved.Threads, "thread"))
 	switch policy {
 	case topo.None:
 		text += ", not pinned"

@@ -152,28 +152,31 @@ func (r *runOptions) run(args []string) (int, error) {
 		}
 		defer end()
 	}
-	if r.backend == "mpi" {
-		launch, remove, err := mpiLaunch(r.ranks, r.goOn, keeper)
-		if err != nil {
-			return cli.StatusUsage, err
-		}
-		defer remove()
-		config.Launch = launch
-		config.Resilient = func() bool { return r.goOn }
+	end, err := prepareBackend(&config, r.goOn)
+	if err != nil {
+		return cli.StatusUsage, err
 	}
-	if r.backend == "tcp" {
-		end, err := tcpCoordinator(&config, keeper)
-		if err != nil {
-			return cli.StatusUsage, err
-		}
-		defer end()
-	}
+	defer end()
 	started, err := spawn.Start(config)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
 	result = started.Wait()
 	return result.Status, nil
+}
+
+// prepareBackend completes the configuration of a job on this machine for its backend. goOn makes a job of mpi continue
+// after losses. end undoes what it did when the job is over.
+func prepareBackend(c *spawn.Config, goOn bool) (end func(), err error) {
+	switch c.Backend {
+	case "mpi":
+		c.Resilient = func() bool { return goOn }
+		c.Launch, end, err = mpiLaunch(c.Ranks, goOn, c.Keeper)
+		return end, err
+	case "tcp":
+		return tcpCoordinator(c)
+	}
+	return func() {}, nil
 }
 
 // defaultRanks is the number of ranks without -n.

@@ -15,9 +15,9 @@ import (
 // tcpCoordinator makes this process the coordinator of the ranks of a job on this machine, on the
 // loopback interface. It adds to config the job's name and the variables with the address and the path
 // of the secret, a file that only this user can read. end undoes all of it when the job is over.
-func tcpCoordinator(config *spawn.Config, keeper *spawn.Keeper) (end func(), err error) {
+func tcpCoordinator(config *spawn.Config) (end func(), err error) {
 	fail := func(err error) (func(), error) { return nil, fmt.Errorf("--backend tcp: %w", err) }
-	folder, err := tempFolder(keeper)
+	folder, err := tempFolder(config.Keeper)
 	if err != nil {
 		return fail(err)
 	}
@@ -38,6 +38,9 @@ func tcpCoordinator(config *spawn.Config, keeper *spawn.Keeper) (end func(), err
 	if err != nil {
 		os.RemoveAll(folder)
 		return fail(err)
+	}
+	if config.Env == nil {
+		config.Env = os.Environ()
 	}
 	config.Env = append(config.Env,
 		"COHORT_TCP_COORDINATOR=launcher@"+at[0].String(), "COHORT_SECRET_FILE="+path)
