@@ -45,7 +45,10 @@ var sentinels = [...]error{
 	ErrCanceled, ErrPeerLost, ErrMismatch, ErrBroken, ErrInternal, io.ErrUnexpectedEOF,
 }
 
-const errnoCode = 128
+const (
+	errnoCode = 128
+	leftCode  = errnoCode - 1 // ErrPeerLost of a Fault whose peer has left
+)
 
 var internalCode = uint8(slices.Index(sentinels[:], ErrInternal))
 
@@ -102,7 +105,11 @@ func AsFault(err error) *Fault {
 
 // Encode returns what tells the fault to another rank, in most bytes: the code of its sentinel, and its text.
 func (f *Fault) Encode(most int) []byte {
-	return append([]byte{Code(f.Sentinel)}, f.Text[:min(len(f.Text), most-1)]...)
+	code := Code(f.Sentinel)
+	if f.Left {
+		code = leftCode
+	}
+	return append([]byte{code}, f.Text[:min(len(f.Text), most-1)]...)
 }
 
 // EncodeError returns what tells any error to another rank, in most bytes. It is nil for nil.
@@ -137,11 +144,16 @@ func (e *otherError) Unwrap() error { return e.sentinel }
 // DecodeFault is the inverse of Encode. Its result has a sentinel, whatever b is.
 func DecodeFault(b []byte) *Fault {
 	f := &Fault{Sentinel: ErrInternal}
-	if len(b) > 0 {
-		f.Text = string(b[1:])
+	if len(b) == 0 {
+		return f
 	}
-	if len(b) > 0 && b[0] > 0 {
-		f.Sentinel = Sentinel(b[0])
+	f.Text = string(b[1:])
+	switch code := b[0]; code {
+	case 0: // no fault has it
+	case leftCode:
+		f.Sentinel, f.Left = ErrPeerLost, true
+	default:
+		f.Sentinel = Sentinel(code)
 	}
 	return f
 }

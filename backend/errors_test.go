@@ -1,6 +1,9 @@
 package backend
 
-import "testing"
+import (
+	"syscall"
+	"testing"
+)
 
 func TestRankList(t *testing.T) {
 	many := make([]int, 100)
@@ -16,6 +19,22 @@ func TestRankList(t *testing.T) {
 	} {
 		if got := RankList(c.list); got != c.want {
 			t.Errorf("%v: %q, want %q", c.list, got, c.want)
+		}
+	}
+}
+
+// TestFaultTravels checks that another rank can tell what this one can, a departure in good order from a loss among it.
+func TestFaultTravels(t *testing.T) {
+	for _, f := range []*Fault{
+		PeerLeft("rank %d has left", 3), Faultf(ErrPeerLost, "rank 3 died"), Faultf(ErrMismatch, ""), Faultf(syscall.ENOSPC, "disk full"), Faultf(ErrInternal, "x"),
+	} {
+		if got := DecodeFault(f.Encode(100)); *got != *f {
+			t.Errorf("%+v arrives as %+v", f, got)
+		}
+	}
+	for _, code := range []byte{0, byte(len(sentinels)), leftCode - 1, errnoCode} {
+		if got := DecodeFault([]byte{code, 'x'}); got.Sentinel != ErrInternal || got.Left {
+			t.Errorf("code %d arrives as %+v", code, got)
 		}
 	}
 }
