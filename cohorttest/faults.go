@@ -88,6 +88,7 @@ func faultScenarios() []scenario {
 		{"dead-out-of-memory", func(r *Rank) {
 			dieBy(r, r.Size-1, outOfMemory, func() error { return r.World.Barrier() })
 		}},
+		{"dead-with-forgotten", deadWithForgotten},
 		{"failed-rank", failedRank},
 	} {
 		all = append(all, scenario{name: "faults/" + s.name, sizes: atLeast(2), alone: true, lost: last, body: s.body})
@@ -122,6 +123,17 @@ func dieBy(r *Rank, victim int, end func(*Rank), op func() error) {
 	_, err = cohort.Recv(r.World, make([]int32, 1), victim, 6)
 	if !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
 		r.Errorf("Recv from a lost rank: %v", err)
+	}
+}
+
+// deadWithForgotten has a rank die. The others have started an operation, which completes, and do not wait for it any
+// more. Close does not blame them.
+func deadWithForgotten(r *Rank) {
+	must(r.World.Ibarrier())
+	r.OK(r.World.Barrier())
+	die(r, r.Size-1, func() error { return r.World.Barrier() })
+	if err := r.World.Close(); err != nil && !errors.Is(err, cohort.ErrPeerLost) {
+		r.Errorf("Close after the loss: %v", err)
 	}
 }
 
@@ -263,6 +275,8 @@ func leftEarly(r *Rank) {
 // stopped has a rank stop outside of the library; a process is stopped by a signal.
 func stopped(r *Rank) {
 	process, pid := r.World.Caps().Processes, make([]int64, 1)
+	resumed := func() {}
+	defer func() { resumed() }()
 	lastAway(r, func() {
 		if process {
 			r.OK(cohort.Send(r.Comm, []int64{int64(os.Getpid())}, 0, 1))
@@ -274,7 +288,7 @@ func stopped(r *Rank) {
 		}
 	}, func() {
 		if process {
-			r.OK(continueProcess(int(pid[0])))
+			resumed = resume(int(pid[0]))
 		}
 	})
 }

@@ -245,19 +245,9 @@ func soak(r *Rank) {
 		cancel()
 		p.goOn(r, base)
 	}
-	release := func() {
-		if p.kind != halts || r.Rank != (p.victim+1)%r.Size {
-			return
-		}
-		if process {
-			r.OK(continueProcess(int(pids[p.victim])))
-		} else {
-			close(gone.(chan struct{}))
-			halted.Delete(r.job.Dir)
-		}
-	}
-	if library {
-		release() // MPI_Finalize waits for every rank
+	ends := p.kind == halts && r.Rank == (p.victim+1)%r.Size // the halt of the victim
+	if ends && library {
+		defer resume(int(pids[p.victim]))() // MPI_Finalize waits for every rank
 	}
 	switch err := r.World.Close(); {
 	case err == nil, errors.Is(err, cohort.ErrPeerLost):
@@ -267,8 +257,14 @@ func soak(r *Rank) {
 	default:
 		r.Errorf("closing the world: %v", err)
 	}
-	if !library {
-		release()
+	switch {
+	case !ends || library:
+	case process: // until it has ended: a signal that comes before it has stopped is lost
+		for begun := time.Now(); continueProcess(int(pids[p.victim])) == nil && time.Since(begun) < faultPatience; time.Sleep(time.Millisecond) {
+		}
+	default:
+		close(gone.(chan struct{}))
+		halted.Delete(r.job.Dir)
 	}
 }
 

@@ -174,6 +174,13 @@ func (j *job) follow(k *core) {
 	}
 }
 
+// givesUp reports whether the program has been told of a loss, or of a mismatch on k.
+func (k *core) givesUp() bool {
+	k.job.noting.Lock()
+	defer k.job.noting.Unlock()
+	return k.job.follows.Load() || k.shrunk || k.reported.Load()
+}
+
 // goesOn is called when this rank goes on without the ranks that k has lost: then it follows none of them.
 func (j *job) goesOn(k *core) {
 	j.noting.Lock()

@@ -42,7 +42,8 @@ func (k *core) launched(l launched) {
 // unwaited returns the error of the operations that the program has started and for which no goroutine waits, nil if
 // there are none. It names the first and says how many there are. Collectives and messages that are on their way get
 // up to a second to complete, but not past end. A collective that has then failed counts only if it tells of a
-// mismatch. colls says that the caller has taken the communicator.
+// mismatch. The rest is not reported after an operation has told of a loss or a mismatch: then the program gives up.
+// colls says that the caller has taken the communicator.
 func (k *core) unwaited(colls bool, end time.Time) error {
 	var list []*Request
 	var moving []backend.Pending
@@ -88,7 +89,7 @@ func (k *core) unwaited(colls bool, end time.Time) error {
 		}
 		q.leave()
 	}
-	if mismatch != nil || first == nil {
+	if mismatch != nil || first == nil || k.givesUp() {
 		return mismatch
 	}
 	if more > 0 {
