@@ -57,14 +57,14 @@ func (k *keyboard) waits() bool {
 	return n > 0
 }
 
-// feed passes input on until the end of the job. A line that rank 0 has not read then is shown to the user. What was
-// typed after it is still in the terminal, for the next program there.
+// feed passes input on until the end of the job. What rank 0 has not read then is put back, for the next program at the
+// terminal, or else shown to the user.
 func (j *Job) feed(k *keyboard) {
 	feed(k.from, k.to, j.done, k.waits)
 	<-j.done
 	text, _ := io.ReadAll(k.unread) // no rank is left, and to is closed
 	k.unread.Close()
-	if len(text) > 0 {
+	if len(text) > 0 && !putBack(int(k.from.Fd()), text) {
 		j.out.say(fmt.Sprintf("cohort: rank 0 has not read this input: %q\n", text))
 	}
 }
