@@ -112,7 +112,8 @@ func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 // others in it, or has not waited for its request. [ErrRequest] if the program has not waited for an operation
 // that it has started, and no goroutine waits for it now: messages count while they are under way, collectives
 // always. The error names one, with its peer and tag, and says how many more there are. Messages on their way and
-// collectives get up to a second to complete. The world's Close also returns such errors of the communicators that
+// collectives get up to a second to complete. Close is silent about them after an operation has told of a lost rank or
+// a mismatch, because the program then gives up. The world's Close also returns such errors of the communicators that
 // it closes, and an ErrRequest that closing another communicator has returned.
 // [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
 // blocking function of the library after 5 s.
