@@ -55,9 +55,6 @@ func allreduceRabenseifner(b *builder) {
 // Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms for clusters of
 // workstations, 2009.
 func allreduceRing(b *builder) {
-	chunk := func(i int) Region {
-		return b.elems(Recv, split(b.c.Count, b.n, i), split(b.c.Count, b.n, i+1))
-	}
-	b.ringScatter(chunk(b.rank))
-	b.ringGather(chunk)
+	b.ringScatter(b.chunk(Recv, b.rank))
+	b.ringGather(func(i int) Region { return b.chunk(Recv, i) })
 }

@@ -2,7 +2,6 @@ package coll
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -36,7 +35,7 @@ func BuildAs(algorithm string, c *backend.Call, rank, size int, nodes *Nodes) (*
 	if err != nil {
 		return nil, err
 	}
-	for r := range b.able(b.shape()) {
+	for _, r := range b.able(b.shape()) {
 		if r.name == algorithm {
 			r.build(b)
 			return b.schedule(r.name), nil
@@ -56,7 +55,7 @@ func Algorithms(c *backend.Call, rank, size int, nodes *Nodes) ([]string, error)
 	if r := b.choose(); r != nil {
 		names = append(names, r.name)
 	}
-	for r := range b.able(b.shape()) {
+	for _, r := range b.able(b.shape()) {
 		if !slices.Contains(names, r.name) {
 			names = append(names, r.name)
 		}
@@ -83,8 +82,8 @@ func build(c *backend.Call, rank, size int, nodes *Nodes, lim *limits) (*Schedul
 
 // prepare returns the builder for a call that has no argument error.
 func prepare(c *backend.Call, rank, size int, nodes *Nodes, lim *limits) (*builder, error) {
-	if err := check(c, rank, size); err != nil {
-		return nil, err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	if nodes != nil && len(nodes.of) != size {
 		return nil, fault("%d ranks on nodes for %d", size, len(nodes.of))
@@ -94,22 +93,19 @@ func prepare(c *backend.Call, rank, size int, nodes *Nodes, lim *limits) (*build
 	return b, nil
 }
 
-// able yields the rules whose needs a call meets.
-func (b *builder) able(s shape) iter.Seq[*rule] {
-	return func(yield func(*rule) bool) {
-		if b.nodes != nil {
-			for i := range placedRules {
-				if r := &placedRules[i]; r.coll == b.c.Coll && r.needs.met(s) && !yield(&r.rule) {
-					return
-				}
-			}
-		}
-		for i := range rules {
-			if r := &rules[i]; r.coll == b.c.Coll && r.needs.met(s) && !yield(r) {
-				return
-			}
+// able returns the rules whose needs a call meets.
+func (b *builder) able(s shape) (able []*rule) {
+	for i := range placedRules {
+		if r := &placedRules[i]; b.nodes != nil && r.fits(b.c.Coll, s) {
+			able = append(able, &r.rule)
 		}
 	}
+	for i := range rules {
+		if r := &rules[i]; r.fits(b.c.Coll, s) {
+			able = append(able, r)
+		}
+	}
+	return able
 }
 
 // choose returns the rule of the call's algorithm, nil if there is none.
@@ -117,7 +113,7 @@ func (b *builder) choose() *rule {
 	s := b.shape()
 	if b.nodes != nil {
 		for i := range placedRules {
-			if r := &placedRules[i]; r.coll == b.c.Coll && r.needs.met(s) && (r.when == nil || r.when(s)) {
+			if r := &placedRules[i]; r.fits(b.c.Coll, s) && (r.when == nil || r.when(s)) {
 				return &r.rule
 			}
 		}
@@ -156,75 +152,6 @@ func (b *builder) shape() shape {
 
 func fault(format string, args ...any) error {
 	return &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf(format, args...)}
-}
-
-// check returns an error for a call that would cause a panic because its caller has not
-// checked it.
-func check(c *backend.Call, rank, size int) error {
-	switch {
-	case c.Err != nil:
-		return c.Err
-	case size < 1 || rank < 0 || rank >= size:
-		return fault("rank %d of %d", rank, size)
-	case c.Count < 0:
-		return fault("count %d", c.Count)
-	case c.Coll == backend.Barrier:
-		return nil
-	case c.Type == nil || c.Type.Size < 1:
-		return fault("%v without a type", c.Coll)
-	}
-	rooted, reduces := false, false
-	var counts [][]int
-	switch c.Coll {
-	case backend.Bcast, backend.Gather, backend.Scatter:
-		rooted = true
-	case backend.Reduce:
-		rooted, reduces = true, true
-	case backend.Allreduce, backend.ReduceScatterBlock, backend.Scan, backend.Exscan:
-		reduces = true
-	case backend.ReduceScatter:
-		reduces = true
-		counts = [][]int{c.RecvCounts}
-	case backend.Gatherv:
-		if rooted = true; rank == c.Root {
-			counts = [][]int{c.RecvCounts, c.RecvDispls}
-		}
-	case backend.Scatterv:
-		if rooted = true; rank == c.Root {
-			counts = [][]int{c.SendCounts, c.SendDispls}
-		}
-	case backend.Allgatherv:
-		counts = [][]int{c.RecvCounts, c.RecvDispls}
-	case backend.Alltoallv:
-		if counts = [][]int{c.RecvCounts, c.RecvDispls}; !c.InPlace {
-			counts = append(counts, c.SendCounts, c.SendDispls)
-		}
-	}
-	switch {
-	case rooted && (c.Root < 0 || c.Root >= size):
-		return fault("%v with root %d of %d", c.Coll, c.Root, size)
-	case reduces && c.Op == nil:
-		return fault("%v without an operation", c.Coll)
-	}
-	if c.Coll.Neighbor() {
-		return checkNeighbors(c, size)
-	}
-	return checkCounts(c, counts, size)
-}
-
-// checkCounts checks that lists have n entries, none of them negative.
-func checkCounts(c *backend.Call, lists [][]int, n int) error {
-	for _, x := range lists {
-		if len(x) != n {
-			return fault("%v with %d counts or displacements for %d ranks", c.Coll, len(x), n)
-		}
-		for _, n := range x {
-			if n < 0 {
-				return fault("%v with a count or displacement of %d", c.Coll, n)
-			}
-		}
-	}
-	return nil
 }
 
 // alone builds every collective of one rank: its input is the result.

@@ -40,6 +40,11 @@ func (b *builder) elems(s Space, lo, hi int) Region {
 // blocks returns the region of blocks lo to hi-1 of Count elements each.
 func (b *builder) blocks(s Space, lo, hi int) Region { return b.elems(s, lo*b.c.Count, hi*b.c.Count) }
 
+// chunk returns chunk i of a vector of the reduction's length, divided evenly over the ranks.
+func (b *builder) chunk(s Space, i int) Region {
+	return b.elems(s, split(b.order.count, b.n, i), split(b.order.count, b.n, i+1))
+}
+
 // at returns the n bytes at off of r.
 func (r Region) at(off, n int) Region { return Region{r.Space, r.Off + off, n} }
 
@@ -144,6 +149,7 @@ func (b *builder) foldIn(f fold, w *vector) (v int, in bool) {
 	switch {
 	case !f.paired(b.rank):
 	case in:
+		b.accumulate(w)
 		r := b.land(w, 0, w.cur.N)
 		b.recv(b.rank^1, r)
 		b.merge(w, 0, r, b.rank%2 == 0)

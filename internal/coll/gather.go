@@ -45,38 +45,27 @@ func gatherBinomial(b *builder) {
 }
 
 // gatherLinear: every rank sends its block to the root.
-func gatherLinear(b *builder) {
-	root := b.c.Root
-	if b.rank != root {
-		b.send(root, b.blocks(b.in(), 0, 1))
-		return
-	}
-	for i := range b.n {
-		switch {
-		case i != root:
-			b.recv(i, b.blocks(Recv, i, i+1))
-		case !b.c.InPlace:
-			b.copy(b.blocks(Recv, i, i+1), b.blocks(Send, 0, 1))
-		}
-	}
-}
+func gatherLinear(b *builder) { b.toRoot(b.blocks(b.in(), 0, 1), b.equalBlock(Recv)) }
 
 // gathervLinear: every rank sends its block to the root, even an empty one, because only the
 // root can compare its length with the expected one.
 func gathervLinear(b *builder) {
 	b.empty = true
-	root := b.c.Root
-	if b.rank != root {
-		b.send(root, Region{Send, 0, len(b.c.Send)})
+	b.toRoot(Region{Send, 0, len(b.c.Send)}, b.parts())
+}
+
+// toRoot sends the ranks' own blocks to the root, where each has its home.
+func (b *builder) toRoot(own Region, home func(rank int) Region) {
+	if b.rank != b.c.Root {
+		b.send(b.c.Root, own)
 		return
 	}
-	for i, n := range b.c.RecvCounts {
-		d := b.c.RecvDispls[i]
+	for i := range b.n {
 		switch {
-		case i != root:
-			b.recv(i, b.elems(Recv, d, d+n))
+		case i != b.rank:
+			b.recv(i, home(i))
 		case !b.c.InPlace:
-			b.copy(b.elems(Recv, d, d+n), b.elems(Send, 0, n))
+			b.copy(home(i), own.at(0, home(i).N))
 		}
 	}
 }

@@ -1,10 +1,6 @@
 package coll
 
-import (
-	"slices"
-
-	"github.com/cohort-hpc/cohort/backend"
-)
+import "github.com/cohort-hpc/cohort/backend"
 
 // neighborLinear exchanges a block with each neighbor, all in one round. It sends empty blocks too,
 // because only the receiver of a block can compare its length with that which the sender means.
@@ -44,29 +40,4 @@ func (b *builder) neighborBlock(s Space, i int) Region {
 		return b.elems(s, displs[i], displs[i]+counts[i])
 	}
 	return Region{s, i * n, n}
-}
-
-// checkNeighbors is check for neighborhood collectives.
-func checkNeighbors(c *backend.Call, size int) error {
-	p := c.Neighbors
-	if p == nil || p.Cart && (len(p.Sources)%2 != 0 || len(p.Sources) != len(p.Destinations)) {
-		return fault("%v without neighbors", c.Coll)
-	}
-	for _, r := range slices.Concat(p.Sources, p.Destinations) {
-		if r != backend.ProcNull && (r < 0 || r >= size) {
-			return fault("%v with neighbor %d of %d ranks", c.Coll, r, size)
-		}
-	}
-	var send, recv [][]int
-	switch c.Coll {
-	case backend.NeighborAlltoallv:
-		send = [][]int{c.SendCounts, c.SendDispls}
-		fallthrough
-	case backend.NeighborAllgatherv:
-		recv = [][]int{c.RecvCounts, c.RecvDispls}
-	}
-	if err := checkCounts(c, send, len(p.Destinations)); err != nil {
-		return err
-	}
-	return checkCounts(c, recv, len(p.Sources))
 }

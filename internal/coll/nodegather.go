@@ -122,11 +122,9 @@ func allgatherNodesRing(b *builder) {
 // allreduceNodesRing is allreduceRing, whose order does not depend on nodes. The results
 // are distributed as in allgatherNodesRing.
 func allreduceNodesRing(b *builder) {
-	chunk := func(i int) Region {
-		return b.elems(Recv, split(b.c.Count, b.n, i), split(b.c.Count, b.n, i+1))
-	}
-	b.ringScatter(chunk(b.rank))
-	k := b.parcel(chunk, chunk(b.rank), true)
+	own := b.chunk(Recv, b.rank)
+	b.ringScatter(own)
+	k := b.parcel(func(i int) Region { return b.chunk(Recv, i) }, own, true)
 	k.ring()
 }
 
@@ -188,28 +186,36 @@ func (k *parcel) ring() {
 // gatherNodes: each leader collects the blocks of its node and sends them to the
 // root, which is its node's leader, in one message.
 func gatherNodes(b *builder) {
-	p, root := b.nodes, b.c.Root
-	mine := p.of[b.rank]
 	own := b.blocks(b.in(), 0, 1)
+	to, others := b.above()
 	switch {
-	case b.rank == root:
+	case b.rank == b.c.Root:
 		b.gatherRoot()
-	case mine == p.of[root]:
-		b.send(root, own)
-	case b.rank != p.members[mine][0]:
-		b.send(p.members[mine][0], own)
-	case len(p.members[mine]) == 1:
-		b.send(root, own)
+	case len(others) == 0:
+		b.send(to, own)
 	default:
-		node := p.members[mine]
-		t := b.temp(len(node) * own.N)
+		t := b.temp((1 + len(others)) * own.N)
 		b.copy(t.at(0, own.N), own)
-		for i, r := range node[1:] {
+		for i, r := range others {
 			b.recv(r, t.at((i+1)*own.N, own.N))
 		}
 		b.round()
-		b.send(root, t)
+		b.send(to, t)
 	}
+}
+
+// above returns the rank with which this one exchanges blocks in gatherNodes and scatterNodes: its leader, or the root for
+// a leader and for the ranks of the root's node. For a leader it returns the other ranks of the node too.
+func (b *builder) above() (to int, others []int) {
+	p, root := b.nodes, b.c.Root
+	node := p.members[p.of[b.rank]]
+	switch {
+	case p.of[b.rank] == p.of[root]:
+		return root, nil
+	case b.rank != node[0]:
+		return node[0], nil
+	}
+	return root, node[1:]
 }
 
 // gatherRoot is the root's part in gatherNodes.
@@ -242,25 +248,19 @@ func (b *builder) gatherRoot() {
 // scatterNodes: the root, which is its node's leader, sends each other leader the blocks of
 // its node in one message, and the leaders distribute them. It is gatherNodes in reverse.
 func scatterNodes(b *builder) {
-	p, root := b.nodes, b.c.Root
-	mine := p.of[b.rank]
 	own := b.blocks(Recv, 0, 1)
+	from, others := b.above()
 	switch {
-	case b.rank == root:
+	case b.rank == b.c.Root:
 		b.scatterRoot()
-	case mine == p.of[root]:
-		b.recv(root, own)
-	case b.rank != p.members[mine][0]:
-		b.recv(p.members[mine][0], own)
-	case len(p.members[mine]) == 1:
-		b.recv(root, own)
+	case len(others) == 0:
+		b.recv(from, own)
 	default:
-		node := p.members[mine]
-		t := b.temp(len(node) * own.N)
-		b.recv(root, t)
+		t := b.temp((1 + len(others)) * own.N)
+		b.recv(from, t)
 		b.copy(own, t.at(0, own.N))
 		b.round()
-		for i, r := range node[1:] {
+		for i, r := range others {
 			b.send(r, t.at((i+1)*own.N, own.N))
 		}
 	}

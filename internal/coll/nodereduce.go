@@ -58,54 +58,9 @@ func canopy(p *Nodes) []branch {
 	return all
 }
 
-// unite combines the values of a unit's ranks and returns the one of rank to, on
-// which the result is; on the others, w is what they have sent. The operands that
-// a rank receives come in the order in which reduceBinomial has them.
-func (b *builder) unite(u *branch, w *vector, to int, acc func() Region) {
-	f := newFold(b.n, to)
-	own := func() {
-		if w.acc.N < w.cur.N {
-			w.acc = acc()
-		}
-	}
-	merge := func(peer int, lower bool) {
-		own()
-		r := b.land(w, 0, w.cur.N)
-		b.recv(peer, r)
-		b.merge(w, 0, r, lower)
-		b.round()
-		w.cur = w.acc
-	}
-	v, in := f.virtual(b.rank)
-	if f.paired(b.rank) && u.hi-u.lo > 1 {
-		if !in {
-			b.send(b.rank^1, w.cur)
-			b.round()
-			return
-		}
-		merge(b.rank^1, b.rank%2 == 0)
-	}
-	if u.hi-u.lo <= 1 {
-		return
-	}
-	root, _ := f.virtual(to)
-	begin, _ := f.virtual(u.lo)
-	end, _ := f.virtual(u.hi - 1)
-	for d := 1; d < end-begin+1; d *= 2 {
-		peer := f.rank(v ^ d)
-		if (v^root)&d != 0 {
-			b.send(peer, w.cur)
-			b.round()
-			return
-		}
-		merge(peer, v&d == 0)
-	}
-}
-
 // units does the work inside the nodes: it computes the value of each unit on the leader of
 // its node. On the leader it returns the values by branch.
 func (b *builder) units(all []branch, w *vector, root int) []Region {
-	acc := func() Region { return b.temp(w.cur.N) }
 	values := make([]Region, len(all))
 	leader := b.nodes.leader(b.nodes.of[b.rank], root)
 	for i := range all {
@@ -117,7 +72,7 @@ func (b *builder) units(all []branch, w *vector, root int) []Region {
 		if u.lo <= leader && leader < u.hi {
 			to = leader
 		}
-		b.unite(u, w, to, acc)
+		b.unite(u.lo, u.hi, w, to)
 		if b.rank == to {
 			values[i] = w.cur
 			if to != leader {

@@ -23,36 +23,37 @@ func (b *builder) accumulate(w *vector) {
 // ranks numbered relative to the root by exclusive or, the lower one.
 func reduceBinomial(b *builder) {
 	w := reduceVector(b)
-	f := newFold(b.n, b.c.Root)
-	if _, in := f.virtual(b.rank); in && (f.paired(b.rank) || receivesFirst(f, b.rank, b.c.Root)) {
-		b.accumulate(&w)
+	b.unite(0, b.n, &w, b.c.Root)
+}
+
+// unite combines the values of ranks lo to hi-1, a part of the tree, and returns the one of
+// rank to, on which the result is; on the others, w is what they have sent.
+func (b *builder) unite(lo, hi int, w *vector, to int) {
+	if hi-lo == 1 {
+		return
 	}
-	v, in := b.foldIn(f, &w)
+	f := newFold(b.n, to)
+	v, in := b.foldIn(f, w)
 	if !in {
 		return
 	}
-	root, _ := f.virtual(b.c.Root)
-	for d := 1; d < f.p; d *= 2 {
+	root, _ := f.virtual(to)
+	begin, _ := f.virtual(lo)
+	end, _ := f.virtual(hi - 1)
+	for d := 1; d < end-begin+1; d *= 2 {
 		peer := f.rank(v ^ d)
 		if (v^root)&d != 0 {
 			b.send(peer, w.cur)
 			b.round()
 			return
 		}
-		r := b.land(&w, 0, w.cur.N)
+		b.accumulate(w)
+		r := b.land(w, 0, w.cur.N)
 		b.recv(peer, r)
-		b.merge(&w, 0, r, v&d == 0)
+		b.merge(w, 0, r, v&d == 0)
 		b.round()
 		w.cur = w.acc
 	}
-}
-
-// receivesFirst reports whether rank's part in the tree begins with a receive,
-// and not with a send that ends it.
-func receivesFirst(f fold, rank, root int) bool {
-	v, _ := f.virtual(rank)
-	r, _ := f.virtual(root)
-	return f.p > 1 && (v^r)&1 == 0
 }
 
 // reduceRabenseifner scatters the reduction by recursive halving and gathers
@@ -89,10 +90,7 @@ func reduceRabenseifner(b *builder) {
 // reduceRing scatters the reduction around the ring and sends the chunks to the
 // root.
 func reduceRing(b *builder) {
-	chunk := func(s Space, i int) Region {
-		return b.elems(s, split(b.c.Count, b.n, i), split(b.c.Count, b.n, i+1))
-	}
-	own := chunk(Recv, b.rank)
+	own := b.chunk(Recv, b.rank)
 	if b.rank != b.c.Root {
 		own = b.temp(own.N)
 	}
@@ -104,7 +102,7 @@ func reduceRing(b *builder) {
 	}
 	for i := range b.n {
 		if i != b.rank {
-			b.recv(i, chunk(Recv, i))
+			b.recv(i, b.chunk(Recv, i))
 		}
 	}
 	b.round()

@@ -113,16 +113,13 @@ func ranksOf(f fold) (first, last func(v int) int) {
 func reduceScatterPairwise(b *builder) {
 	final := b.chunkResult()
 	in := b.in()
-	chunk := func(i int) Region {
-		return b.elems(in, split(b.order.count, b.n, i), split(b.order.count, b.n, i+1))
-	}
-	t := newClimb(b, final, chunk(b.rank))
+	t := newClimb(b, final, b.chunk(in, b.rank))
 	for k := 1; k <= b.n/2; k++ {
 		pair, m := beside(b.rank, k, b.n)
 		for _, p := range pair[:m] {
 			got := b.temp(final.N)
 			b.recv(p, got)
-			b.send(p, chunk(p))
+			b.send(p, b.chunk(in, p))
 			t.add(p, got)
 		}
 		b.round()
@@ -142,11 +139,11 @@ func reduceScatterRing(b *builder) {
 // chunkResult returns where the result of this rank's even share of the vector
 // goes: its block of Recv if all blocks are equal, scratch otherwise.
 func (b *builder) chunkResult() Region {
-	n := split(b.order.count, b.n, b.rank+1) - split(b.order.count, b.n, b.rank)
+	n := b.chunk(Recv, b.rank).N
 	if b.c.Coll == backend.ReduceScatterBlock {
-		return b.elems(Recv, 0, n)
+		return Region{Recv, 0, n}
 	}
-	return b.temp(n * b.size)
+	return b.temp(n)
 }
 
 // deliver sends the parts of this rank's chunk of the result to the ranks whose

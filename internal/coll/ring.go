@@ -8,15 +8,13 @@ package coll
 // Partial results stay in two chunks of scratch that take turns in being
 // received and sent.
 func (b *builder) ringScatter(final Region) {
-	chunk := func(i int) Region {
-		return b.elems(b.in(), split(b.order.count, b.n, i), split(b.order.count, b.n, i+1))
-	}
-	longest := chunk(0).N
+	in := b.in()
+	longest := b.chunk(in, 0).N
 	bufs := [2]Region{b.temp(longest), b.temp(longest)}
 	left, right := mod(b.rank-1, b.n), mod(b.rank+1, b.n)
-	give := chunk(left)
+	give := b.chunk(in, left)
 	for t := range b.n - 1 {
-		own := chunk(mod(b.rank-2-t, b.n))
+		own := b.chunk(in, mod(b.rank-2-t, b.n))
 		got := bufs[t%2].at(0, own.N)
 		b.recv(left, got)
 		b.send(right, give)

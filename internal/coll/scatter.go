@@ -49,38 +49,28 @@ func scatterBinomial(b *builder) {
 }
 
 // scatterLinear: the root sends every rank its block.
-func scatterLinear(b *builder) {
-	root := b.c.Root
-	if b.rank != root {
-		b.recv(root, b.blocks(Recv, 0, 1))
-		return
-	}
-	for i := range b.n {
-		switch {
-		case i != root:
-			b.send(i, b.blocks(Send, i, i+1))
-		case !b.c.InPlace:
-			b.copy(b.blocks(Recv, 0, 1), b.blocks(Send, i, i+1))
-		}
-	}
-}
+func scatterLinear(b *builder) { b.fromRoot(b.equalBlock(Send), b.blocks(Recv, 0, 1)) }
 
 // scattervLinear: the root sends every rank its block, even an empty one, because only the
 // receiver can compare its length with the expected one.
 func scattervLinear(b *builder) {
 	b.empty = true
-	root := b.c.Root
-	if b.rank != root {
-		b.recv(root, Region{Recv, 0, len(b.c.Recv)})
+	c := b.c
+	b.fromRoot(func(i int) Region { return b.elems(Send, c.SendDispls[i], c.SendDispls[i]+c.SendCounts[i]) }, Region{Recv, 0, len(c.Recv)})
+}
+
+// fromRoot sends the ranks' blocks from the root, where each has its home.
+func (b *builder) fromRoot(home func(rank int) Region, own Region) {
+	if b.rank != b.c.Root {
+		b.recv(b.c.Root, own)
 		return
 	}
-	for i, n := range b.c.SendCounts {
-		d := b.c.SendDispls[i]
+	for i := range b.n {
 		switch {
-		case i != root:
-			b.send(i, b.elems(Send, d, d+n))
+		case i != b.rank:
+			b.send(i, home(i))
 		case !b.c.InPlace:
-			b.copy(b.elems(Recv, 0, n), b.elems(Send, d, d+n))
+			b.copy(own.at(0, home(i).N), home(i))
 		}
 	}
 }

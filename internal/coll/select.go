@@ -63,6 +63,9 @@ type rule struct {
 	build func(b *builder)
 }
 
+// fits reports whether the rule is one of a collective, and its needs are met.
+func (r *rule) fits(c backend.Coll, s shape) bool { return r.coll == c && r.needs.met(s) }
+
 // need is what an algorithm requires, whatever the lengths.
 type need uint8
 
@@ -143,7 +146,7 @@ var rules = [...]rule{
 func choose(c backend.Coll, s shape) *rule {
 	least := int64(math.MaxInt64)
 	for i := range rules {
-		if r := &rules[i]; r.coll == c && r.needs.met(s) {
+		if r := &rules[i]; r.fits(c, s) {
 			if r.cost == nil {
 				return r
 			}
@@ -151,7 +154,7 @@ func choose(c backend.Coll, s shape) *rule {
 		}
 	}
 	for i := range rules {
-		if r := &rules[i]; r.coll == c && r.needs.met(s) && r.cost(s) <= least+least/32 {
+		if r := &rules[i]; r.fits(c, s) && r.cost(s) <= least+least/32 {
 			return r
 		}
 	}
