@@ -22,7 +22,7 @@ import (
 // on mpi the communicator is broken, and buf may still be in use.
 func Send[T any](c *Comm, buf []T, dest, tag int) error {
 	typ, err := typeFor[T]()
-	return c.base().Send("send", typ, view.Bytes(buf), dest, tag, backend.Standard, err)
+	return c.base().Send("send", typ, view.Bytes(buf), nil, dest, tag, backend.Standard, err)
 }
 
 // Ssend is [Send] in synchronous mode: it returns when a receive has matched the message.
@@ -30,7 +30,7 @@ func Send[T any](c *Comm, buf []T, dest, tag int) error {
 // Not collective; errors, deadline: as for [Send].
 func Ssend[T any](c *Comm, buf []T, dest, tag int) error {
 	typ, err := typeFor[T]()
-	return c.base().Send("ssend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
+	return c.base().Send("ssend", typ, view.Bytes(buf), nil, dest, tag, backend.Synchronous, err)
 }
 
 // Isend is the nonblocking form of [Send]. buf must not be written until the request is complete.
@@ -61,7 +61,7 @@ func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // begun to arrive and makes no progress breaks the communicator, and buf may still be in use.
 func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
 	typ, err := typeFor[T]()
-	return status(c.base().Recv("recv", typ, view.Bytes(buf), source, tag, err))
+	return status(c.base().Recv("recv", typ, view.Bytes(buf), nil, source, tag, err))
 }
 
 // Irecv is the nonblocking form of [Recv]. buf must not be used until the request is complete.
@@ -87,7 +87,7 @@ func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 // Deadline: as for [Send] and [Recv].
 func Sendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, recvTag int) (Status, error) {
 	typ, err := typeFor[T]()
-	return status(c.base().Sendrecv(typ, view.Bytes(send), dest, sendTag, view.Bytes(recv), source, recvTag, err))
+	return status(c.base().Sendrecv(typ, view.Bytes(send), nil, dest, sendTag, view.Bytes(recv), nil, source, recvTag, err))
 }
 
 // Isendrecv is the nonblocking form of [Sendrecv]. Neither buffer must be used until the request, which

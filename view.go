@@ -196,7 +196,7 @@ func viewType[T any](bad error) (*backend.Datatype, error) {
 func SendView[T any](c *Comm, v View[T], dest, tag int) error {
 	typ, err := viewType[T](v.layout.err)
 	buf, k := carry(v)
-	err = c.base().SendParts("sendview", typ, view.Bytes(buf), k.send(c, dest), dest, tag, err)
+	err = c.base().Send("sendview", typ, view.Bytes(buf), k.send(c, dest), dest, tag, backend.Standard, err)
 	if err == nil { // else dest may still read it
 		k.free()
 	}
@@ -223,7 +223,7 @@ func IsendView[T any](c *Comm, v View[T], dest, tag int) (*Request, error) {
 func RecvView[T any](c *Comm, v View[T], source, tag int) (Status, error) {
 	typ, err := viewType[T](v.layout.err)
 	buf, k := carry(v)
-	st, err := c.base().RecvParts("recvview", typ, view.Bytes(buf), k.recv(c, source), source, tag, err)
+	st, err := c.base().Recv("recvview", typ, view.Bytes(buf), k.recv(c, source), source, tag, err)
 	if err == nil {
 		k.received(st)
 		k.free()
@@ -269,7 +269,7 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 			packs = nil // all is packed before anything is received
 		}
 	}
-	st, err := c.base().SendrecvParts(typ, view.Bytes(out), p.send(packs, dest), dest, sendTag, view.Bytes(in), q.recv(unpacks, source), source, recvTag, err)
+	st, err := c.base().Sendrecv(typ, view.Bytes(out), p.send(packs, dest), dest, sendTag, view.Bytes(in), q.recv(unpacks, source), source, recvTag, err)
 	if err == nil {
 		q.received(st)
 		p.free()

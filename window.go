@@ -383,7 +383,7 @@ func (w *untyped) lockAll() (comm.Guard, error) { return w.base().LockAll() }
 // Errors: [ErrWin] after Unlock; [ErrClosed].
 func (g *LockGuard) Flush() error {
 	b := (*comm.Guard)(g)
-	return b.Flush("flush", b.Rank())
+	return b.Flush(b.Rank())
 }
 
 // Unlock releases the lock (MPI_Win_unlock). The next rank that gets it sees what this one has written to the part
@@ -399,14 +399,14 @@ func (g *LockGuard) Unlock() error { return (*comm.Guard)(g).Unlock() }
 // Not collective.
 //
 // Errors: [ErrRank]; [ErrWin] after Unlock; [ErrClosed].
-func (g *LockAllGuard) Flush(rank int) error { return (*comm.Guard)(g).Flush("flush", rank) }
+func (g *LockAllGuard) Flush(rank int) error { return (*comm.Guard)(g).Flush(rank) }
 
 // FlushAll is [Window.FlushAll] under the locks (MPI_Win_flush_all).
 //
 // Not collective.
 //
 // Errors: [ErrWin] after Unlock; [ErrClosed].
-func (g *LockAllGuard) FlushAll() error { return (*comm.Guard)(g).Flush("flushall", Undefined) }
+func (g *LockAllGuard) FlushAll() error { return (*comm.Guard)(g).FlushAll() }
 
 // Unlock releases all the locks (MPI_Win_unlock_all). The next ranks that get one of them see what this one has written
 // to the part before.

@@ -67,15 +67,14 @@ func (a *Allocation) agree(c *Comm) ([]int, error) {
 		}
 	}
 	k.recorder.Type(a.typ.ID, a.typ.Name)
-	all, err := c.exchange(a.typ, strconv.Itoa(a.n), bad)
-	if err != nil {
+	all := make([]int64, k.size)
+	all[k.rank] = int64(a.n)
+	if err := c.allgather(a.typ, view.Bytes(all), bad); err != nil {
 		return nil, err
 	}
 	counts := make([]int, k.size)
-	for r, text := range all {
-		if counts[r], err = strconv.Atoi(text); err != nil {
-			return nil, fault(backend.ErrInternal, "%v", err)
-		}
+	for r, n := range all {
+		counts[r] = int(n)
 	}
 	if a.reach == Region {
 		clear(counts[1:]) // the others are equal: see sameCount

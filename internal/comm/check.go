@@ -138,14 +138,6 @@ func checkInput(call *backend.Call) bool {
 	return true
 }
 
-// checkOutput is checkInput for calls in which recv decides the length.
-func checkOutput(call *backend.Call) bool {
-	if call.Recv == nil && len(call.Send) > 0 {
-		return reject(call, backend.ErrBuffer, "recv is nil, send has %d elements", elems(call, call.Send))
-	}
-	return true
-}
-
 // checkOverlap reports whether send and recv do not overlap.
 func checkOverlap(call *backend.Call) bool {
 	if view.Overlap(call.Send, call.Recv) {
@@ -209,7 +201,9 @@ func (k *core) checkParts(call *backend.Call) {
 	if call.Coll == backend.Scatter && call.Root != k.rank {
 		return
 	}
-	if checkOutput(call) && checkBytes(call, "send", call.Send, k.size*len(call.Recv)) {
+	if call.Recv == nil && len(call.Send) > 0 {
+		reject(call, backend.ErrBuffer, "recv is nil, send has %d elements", elems(call, call.Send))
+	} else if checkBytes(call, "send", call.Send, k.size*len(call.Recv)) {
 		checkOverlap(call)
 	}
 }

@@ -114,37 +114,27 @@ func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	return k
 }
 
-// Rank returns the calling rank, Undefined for nil.
-func (c *Comm) Rank() int {
+// nobody is the core of a nil communicator.
+var nobody = &core{rank: Undefined}
+
+func (c *Comm) facts() *core {
 	if c == nil || c.core == nil {
-		return Undefined
+		return nobody
 	}
-	return c.core.rank
+	return c.core
 }
+
+// Rank returns the calling rank, Undefined for nil.
+func (c *Comm) Rank() int { return c.facts().rank }
 
 // Size returns the number of ranks, 0 for nil.
-func (c *Comm) Size() int {
-	if c == nil || c.core == nil {
-		return 0
-	}
-	return c.core.size
-}
+func (c *Comm) Size() int { return c.facts().size }
 
 // Name returns the communicator's name, "" for nil.
-func (c *Comm) Name() string {
-	if c == nil || c.core == nil {
-		return ""
-	}
-	return c.core.name
-}
+func (c *Comm) Name() string { return c.facts().name }
 
 // Backend returns the backend's communicator, nil for nil.
-func (c *Comm) Backend() backend.Comm {
-	if c == nil || c.core == nil {
-		return nil
-	}
-	return c.core.bc
-}
+func (c *Comm) Backend() backend.Comm { return c.facts().bc }
 
 // Diagnostics returns what the backend reports, and Options.Notes.
 func (c *Comm) Diagnostics() []string {
@@ -163,12 +153,7 @@ func (c *Comm) Caps() backend.Caps {
 }
 
 // Devices returns what the backend can do with buffers in the memory of devices, nil if nothing.
-func (c *Comm) Devices() backend.Devices {
-	if c == nil || c.core == nil {
-		return nil
-	}
-	return c.core.devices
-}
+func (c *Comm) Devices() backend.Devices { return c.facts().devices }
 
 // scheduled is the Devices of a job whose collectives are all schedules.
 type scheduled struct{ backend.Devices }
@@ -199,18 +184,20 @@ func (c *Comm) take() error {
 	return c.core.life.take()
 }
 
-// Failed wraps the error of an operation.
+// Failed wraps the error of an operation. It returns nil for nil.
 func (c *Comm) Failed(op string, peer, tag int, err error) error {
+	if err == nil {
+		return nil // inlined
+	}
+	return c.wrap(op, peer, tag, err)
+}
+
+func (c *Comm) wrap(op string, peer, tag int, err error) error {
 	return &backend.OpError{Op: op, Comm: c.Name(), Rank: c.Rank(), Peer: peer, Tag: tag, Err: c.recorded(op, err)}
 }
 
-// failed is Failed for an operation without peer and tag. It returns nil for nil.
-func (c *Comm) failed(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return c.Failed(op, Undefined, Undefined, err)
-}
+// failed is Failed for an operation without peer and tag.
+func (c *Comm) failed(op string, err error) error { return c.Failed(op, Undefined, Undefined, err) }
 
 // fault returns an error that wraps a sentinel and gives the facts.
 func fault(sentinel error, format string, args ...any) error {

@@ -45,14 +45,7 @@ type grouping struct {
 // error.
 func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 	const op = "creategroup"
-	err := c.Usable()
-	if err == nil && uint(tag) > c.core.maxTag {
-		bad = c.core.badTag(tag)
-	}
-	if err == nil && bad != nil {
-		err = c.core.refuse(bad)
-	}
-	if err != nil {
+	if err := c.checkSend(backend.ProcNull, tag, bad); err != nil {
 		return nil, c.Failed(op, Undefined, tag, err)
 	}
 	c = c.begun()
@@ -65,7 +58,7 @@ func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 	}
 	g := &grouping{Comm: c, members: members, leader: slices.Min(members), tag: backend.GroupTag(tag), group: h.Sum64(), number: 1, taken: make([]uint64, len(members))}
 	var id uint32
-	err = k.traced(k.message(flight.CreateGroup, backend.Blocking, len(members), 0, tag, 0), func() (err error) {
+	err := k.traced(k.message(flight.CreateGroup, backend.Blocking, len(members), 0, tag, 0), func() (err error) {
 		id, err = k.job.ids.agree(uint32(g.group), g.combine)
 		return err
 	})

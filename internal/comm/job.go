@@ -43,9 +43,6 @@ type job struct {
 	follows  atomic.Bool      // an operation has ended because of another rank
 	noting   sync.Mutex       // held to change follows and the file that says so
 
-	waits sync.Mutex // guards sets
-	sets  []*Set     // for which goroutines wait
-
 	open  gate.Gate          // every communicator except the world is inside until it is closed
 	mu    word.Mutex         // guards the fields below, and is held to enter the gate
 	comms map[*core]struct{} // the communicators that are not closed
@@ -86,7 +83,7 @@ func (j *job) newBound(ctx context.Context) *backend.Bound {
 // Abort ends the job with a code, and this process too if it is the rank.
 func (c *Comm) Abort(code int) error {
 	if err := c.Usable(); err != nil {
-		return c.Failed("abort", Undefined, Undefined, err)
+		return c.failed("abort", err)
 	}
 	j := c.core.job
 	if j.Process {
@@ -96,13 +93,11 @@ func (c *Comm) Abort(code int) error {
 		// Leave the reason for the launcher first: the others may end as soon as they learn of it.
 		j.publishAbort(code)
 	}
-	if err := c.core.bc.Abort(code); err != nil {
-		return c.Failed("abort", Undefined, Undefined, err)
-	}
-	if j.Process {
+	err := c.core.bc.Abort(code)
+	if err == nil && j.Process {
 		os.Exit(code)
 	}
-	return nil
+	return c.failed("abort", err)
 }
 
 // publishAbort writes the rank and the code of an Abort to files that cohort run and cohort report

@@ -26,7 +26,7 @@ func TestRankFollowsNoneThatItGoesOnWithout(t *testing.T) {
 				return w.Close()
 			}
 			lost := func() error {
-				_, err := w.Recv("recv", pair, make([]byte, 16), 1, 0, nil)
+				_, err := w.Recv("recv", pair, make([]byte, 16), nil, 1, 0, nil)
 				return err
 			}
 			if err := lost(); !errors.Is(err, backend.ErrPeerLost) || says() != shrinks {

@@ -69,7 +69,7 @@ func probed(c *Comm, take bool) error {
 	}
 	_, _, _, err = c.Probe("probe", 0, 1, true, take)
 	if !take {
-		_, err = c.Recv("recv", typ, make([]byte, 8), 0, 1, err)
+		_, err = c.Recv("recv", typ, make([]byte, 8), nil, 0, 1, err)
 	}
 	_, err2 := q.Wait()
 	return errors.Join(err, err2)
@@ -80,7 +80,7 @@ func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
 	typ := numberTypes[backend.Int64]
 	for name, op := range map[string]func(c *Comm) error{
 		"sendrecv": func(c *Comm) error {
-			_, err := c.Sendrecv(typ, view.Bytes([]int64{1}), 0, 1, view.Bytes([]int64{0}), 0, 1, nil)
+			_, err := c.Sendrecv(typ, view.Bytes([]int64{1}), nil, 0, 1, view.Bytes([]int64{0}), nil, 0, 1, nil)
 			return err
 		},
 		"recvappend": func(c *Comm) error {

@@ -13,12 +13,6 @@ var GraphCall = callType("GraphCreate")
 // SetNeighbors stores the neighbors of this rank in a new communicator.
 func (c *Comm) SetNeighbors(p *backend.Neighbors) { c.core.neighbors = p }
 
-// edges is what a rank has found when it compared its sources with the destinations of all ranks.
-type edges struct {
-	source       int64 // the lowest rank that gives another number of edges to this rank than this rank does; -1 for none
-	sends, wants int64 // how many edges source gives, and this rank
-}
-
 // GraphCreate makes a communicator with the same ranks for collectives along the edges of a graph: from
 // each source to this rank, and from this rank to each destination. bad is an argument error.
 func (c *Comm) GraphCreate(sources, destinations []int, bad error) (*Comm, error) {
@@ -55,26 +49,19 @@ func (c *Comm) compareEdges(sources, destinations []int, bad error) error {
 	if err := k.do(c.bound); err != nil {
 		return err
 	}
-	all := make([]edges, k.size)
-	mine := &all[k.rank]
-	mine.source = -1
+	var differ error
 	for r := range in {
-		if in[r] != want[r] && mine.source < 0 {
-			mine.source, mine.sends, mine.wants = int64(r), in[r], want[r]
+		if in[r] != want[r] && differ == nil {
+			differ = fault(backend.ErrMismatch, "rank %d has rank %d among its destinations %s, and rank %d has rank %d among its sources %s; want the same",
+				r, k.rank, times(in[r]), k.rank, r, times(want[r]))
 		}
 	}
-	if err := c.allgather(GraphCall, view.Bytes(all), nil); err != nil {
-		return err
+	one, err := c.join(GraphCall, differ)
+	if one != nil && err == nil {
+		err = one.Err
+		k.bc.Break(err)
 	}
-	for r, e := range all {
-		if e.source >= 0 {
-			err := fault(backend.ErrMismatch, "rank %d has rank %d among its destinations %s, and rank %d has rank %d among its sources %s; want the same",
-				e.source, r, times(e.sends), r, e.source, times(e.wants))
-			k.bc.Break(err)
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 func times(n int64) string {

@@ -67,55 +67,69 @@ func (k *core) badTag(tag int) error {
 	return fault(backend.ErrTag, "tag %d; want 0 to %d", tag, k.maxTag)
 }
 
-// Send is the blocking send.
-func (c *Comm) Send(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) error {
-	err = c.checkSend(dest, tag, err)
-	if err == nil && dest != backend.ProcNull {
-		k := c.core
-		tr := k.message(flight.Send+flight.Kind(mode), backend.Blocking, len(buf), typ.ID, tag, dest)
-		if mode == backend.Standard && len(buf) <= shortSend {
-			t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
-			if err = k.bc.Send(c.bound, buf, dest, tag, mode.Of(typ.Elems())); err == nil {
-				k.recorder.EndTimed(t)
-				return nil
-			}
-			k.ended(t, err)
-		} else {
-			t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
-			err = k.bc.Send(c.bound, buf, dest, tag, mode.Of(typ.Elems()))
-			k.ended(t, err)
-		}
-	}
-	if err != nil {
-		return c.Failed(op, dest, tag, err)
-	}
-	return nil
+// InPieces reports whether the backend packs or unpacks a message of n bytes to or from a peer piece by piece.
+func (c *Comm) InPieces(n, peer int) bool {
+	return c != nil && c.core != nil && c.core.pieces > 0 && n >= c.core.pieces && peer != c.core.rank
 }
 
-// Recv is the blocking receive.
-func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, source, tag int, err error) (backend.Status, error) {
-	err = c.checkRecv(source, tag, err)
-	if err != nil {
-		return backend.Status{}, c.Failed(op, source, tag, err)
+// Send is the blocking send. If parts is not nil, the backend packs the message, which is InPieces, in buf.
+func (c *Comm) Send(op string, typ *backend.Datatype, buf []byte, parts backend.Parts, dest, tag int, mode backend.Mode, err error) error {
+	if err = c.checkSend(dest, tag, err); err != nil || dest == backend.ProcNull {
+		return c.Failed(op, dest, tag, err)
 	}
-	if source == backend.ProcNull {
+	k := c.core
+	tr := k.message(flight.Send+flight.Kind(mode), backend.Blocking, len(buf), typ.ID, tag, dest)
+	if mode == backend.Standard && len(buf) <= shortSend && parts == nil {
+		t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+		if err = k.bc.Send(c.bound, buf, dest, tag, mode.Of(typ.Elems())); err == nil {
+			k.recorder.EndTimed(t)
+			return nil
+		}
+		k.ended(t, err)
+	} else {
+		t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+		err = c.send(typ, buf, parts, dest, tag, mode)
+		k.ended(t, err)
+	}
+	return c.Failed(op, dest, tag, err)
+}
+
+func (c *Comm) send(typ *backend.Datatype, buf []byte, parts backend.Parts, dest, tag int, mode backend.Mode) error {
+	if parts == nil {
+		return c.core.bc.Send(c.bound, buf, dest, tag, mode.Of(typ.Elems()))
+	}
+	p := c.core.job.blocking(nil, parts)
+	c.core.bc.Isend(&p.req, buf, dest, tag, mode.Of(typ.Elems()))
+	_, err := c.finish(p)
+	return err
+}
+
+// Recv is the blocking receive. If parts is not nil, the backend may unpack the message, which is InPieces.
+func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, parts backend.Parts, source, tag int, err error) (st backend.Status, _ error) {
+	switch err = c.checkRecv(source, tag, err); {
+	case err != nil:
+		return st, c.Failed(op, source, tag, err)
+	case source == backend.ProcNull:
 		return noStatus, nil
 	}
 	k := c.core
 	tr := k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source)
 	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
-	st, err := k.bc.Recv(c.bound, buf, source, backendTag(tag))
-	if err = typed(st, typ, err); err != nil {
-		k.ended(t, err)
-		return st, c.Failed(op, source, tag, k.arrived(err))
+	if parts == nil {
+		st, err = k.bc.Recv(c.bound, buf, source, backendTag(tag))
+		err = typed(st, typ, err)
+	} else {
+		p := k.job.blocking(typ, parts)
+		k.bc.Irecv(&p.req, buf, source, backendTag(tag))
+		st, err = c.finish(p)
 	}
-	k.recorder.End(t)
-	return st, nil
+	k.ended(t, err)
+	return st, c.Failed(op, source, tag, k.arrived(err))
 }
 
 // arrived adds to the error of a receive that is out of time which message has come instead.
 func (k *core) arrived(why error) error {
-	if !errors.Is(why, backend.ErrTimeout) {
+	if why == nil || !errors.Is(why, backend.ErrTimeout) {
 		return why
 	}
 	st, ok, err := k.bc.Probe(nil, backend.AnySource, backend.AnyTag, false)
@@ -142,8 +156,7 @@ func typed(st backend.Status, typ *backend.Datatype, err error) error {
 
 // Isend starts a send. If parts is not nil, the backend packs the message.
 func (c *Comm) Isend(op string, typ *backend.Datatype, buf []byte, parts backend.Parts, dest, tag int, mode backend.Mode, err error) (*Request, error) {
-	err = c.checkSend(dest, tag, err)
-	if err != nil {
+	if err = c.checkSend(dest, tag, err); err != nil {
 		return nil, c.Failed(op, dest, tag, err)
 	}
 	q := c.newRequest(op, flight.Send+flight.Kind(mode), typ, len(buf), dest, tag)
@@ -162,8 +175,7 @@ func (k *core) isend(q *backend.Request, buf []byte, dest, tag int, mode backend
 
 // Irecv starts a receive.
 func (c *Comm) Irecv(op string, typ *backend.Datatype, buf []byte, source, tag int, err error) (*Request, error) {
-	err = c.checkRecv(source, tag, err)
-	if err != nil {
+	if err = c.checkRecv(source, tag, err); err != nil {
 		return nil, c.Failed(op, source, tag, err)
 	}
 	q := c.newRequest(op, flight.Recv, typ, len(buf), source, tag)
@@ -255,17 +267,12 @@ func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, all
 	} else if _, err = c.imrecv(m, typ, make([]byte, st.Bytes)); err == nil {
 		err = fault(backend.ErrCount, "the message has %d bytes, not a multiple of the element size %d", st.Bytes, typ.Size)
 	}
-	if err != nil {
-		return st, c.Failed(op, st.Source, st.Tag, err)
-	}
-	return st, nil
+	return st, c.Failed(op, st.Source, st.Tag, err)
 }
 
 // imrecv receives a matched message.
 func (c *Comm) imrecv(m backend.Matched, typ *backend.Datatype, buf []byte) (backend.Status, error) {
-	p := c.core.job.pending()
-	p.typ = typ
-	p.req.Begin()
+	p := c.core.job.blocking(typ, nil)
 	c.core.bc.Imrecv(&p.req, m, buf)
 	return c.finish(p)
 }

@@ -46,12 +46,10 @@ func (c *Comm) Probe(op string, source, tag int, block, take bool) (m *Message, 
 			err = probe()
 		}
 	}
-	switch {
-	case err != nil:
+	if err != nil || !ok {
 		return nil, backend.Status{}, false, c.Failed(op, source, tag, err)
-	case !ok:
-		return nil, backend.Status{}, false, nil
-	case take:
+	}
+	if take {
 		m = &Message{c: handle, m: matched, st: st}
 	}
 	return m, st, true, nil
@@ -70,10 +68,7 @@ func (m *Message) Recv(op string, typ *backend.Datatype, buf []byte, err error) 
 		st, err = c.imrecv(m.m, typ, buf)
 		return err
 	})
-	if err != nil {
-		return st, c.Failed(op, m.st.Source, m.st.Tag, err)
-	}
-	return st, nil
+	return st, c.Failed(op, m.st.Source, m.st.Tag, err)
 }
 
 // Irecv starts to receive the message. err is an error in the arguments.
@@ -101,8 +96,5 @@ func (m *Message) take(op string, err error) error {
 	if err == nil && m.taken.Swap(true) {
 		err = fault(backend.ErrRequest, "the message has been received")
 	}
-	if err != nil {
-		return m.c.Failed(op, m.st.Source, m.st.Tag, err)
-	}
-	return nil
+	return m.c.Failed(op, m.st.Source, m.st.Tag, err)
 }

@@ -53,6 +53,14 @@ func (j *job) pending() *pending {
 	return new(pending)
 }
 
+// blocking returns the record of a blocking operation on a message. The backend handles its parts, if parts is not nil.
+func (j *job) blocking(typ *backend.Datatype, parts backend.Parts) *pending {
+	p := j.pending()
+	p.req.Begin()
+	p.req.Parts, p.typ = parts, typ
+	return p
+}
+
 // put returns a record to the pool.
 func (j *job) put(p *pending) {
 	p.op, p.coll, p.typ, p.limit, p.req.Parts, p.req.Owner = nil, 0, nil, nil, nil, nil

@@ -43,20 +43,16 @@ func keep(buf []byte) *[]byte {
 	return kept
 }
 
-// Sendrecv sends and receives at the same time.
-func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (backend.Status, error) {
-	return c.SendrecvParts(typ, send, nil, dest, sendTag, recv, nil, source, recvTag, err)
-}
-
-// SendrecvParts is Sendrecv of messages that the backend packs, or may unpack, if out or in is not nil.
-func (c *Comm) SendrecvParts(typ *backend.Datatype, send []byte, out backend.Parts, dest, sendTag int, recv []byte, in backend.Parts, source, recvTag int, err error) (backend.Status, error) {
+// Sendrecv sends and receives at the same time. The backend packs the one message if out is not nil, and may unpack the
+// other if in is not nil.
+func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, out backend.Parts, dest, sendTag int, recv []byte, in backend.Parts, source, recvTag int, err error) (backend.Status, error) {
 	const op = "sendrecv"
 	same, err := c.checkSendrecv(op, send, dest, sendTag, recv, source, recvTag, err)
 	if err != nil {
 		return backend.Status{}, err
 	}
 	if source == backend.ProcNull {
-		return noStatus, c.SendParts(op, typ, send, out, dest, sendTag, nil)
+		return noStatus, c.Send(op, typ, send, out, dest, sendTag, backend.Standard, nil)
 	}
 	c = c.begun()
 	k := c.core
@@ -67,18 +63,10 @@ func (c *Comm) SendrecvParts(typ *backend.Datatype, send []byte, out backend.Par
 		kept = keep(send)
 		send = *kept
 	}
-	p := k.job.pending()
-	p.req.Begin()
-	p.req.Parts, p.typ = in, typ
+	p := k.job.blocking(typ, in)
 	k.bc.Irecv(&p.req, recv, source, backendTag(recvTag))
 	if dest != backend.ProcNull {
-		var err error
-		if out == nil {
-			err = k.bc.Send(c.bound, send, dest, sendTag, backend.Standard.Of(typ.Elems()))
-		} else {
-			err = c.sendParts(typ, send, out, dest, sendTag)
-		}
-		if err != nil {
+		if err := c.send(typ, send, out, dest, sendTag, backend.Standard); err != nil {
 			if k.end(&p.req, err) {
 				k.job.put(p)
 			}
@@ -91,10 +79,7 @@ func (c *Comm) SendrecvParts(typ *backend.Datatype, send []byte, out backend.Par
 	}
 	st, err := c.finish(p)
 	k.ended(t, err)
-	if err != nil {
-		return st, c.Failed(op, source, recvTag, k.arrived(err))
-	}
-	return st, nil
+	return st, c.Failed(op, source, recvTag, k.arrived(err))
 }
 
 // exchange is a nonblocking combined send and receive, a backend.Operation.

@@ -2,7 +2,6 @@ package comm
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,12 +13,10 @@ import (
 // before, or is returned by another goroutine meanwhile.
 type Set struct {
 	reqs  []*Request    // wait replaces those that it ignores by nil
+	held  []*Request    // while a goroutine waits for the set, those of which it has a hold
 	bound backend.Bound // of the request whose deadline comes first, while wait waits
 	end   time.Time     // that deadline, if it is known
 	peer  int           // the other rank of a request under way
-	jobs  []*job        // of the requests, while a goroutine waits for the set; they list the set
-
-	mu sync.Mutex // held to change reqs meanwhile; comes after the jobs' waits
 }
 
 var sets = sync.Pool{New: func() any { return new(Set) }}
@@ -52,50 +49,22 @@ func (s *Set) WaitAll() error {
 	return errors.Join(errs...)
 }
 
-// waits notes that the caller waits for the requests, until over. Close asks.
+// waits begins a hold of each request, until over. So Close knows that a goroutine waits for it.
 func (s *Set) waits() *Set {
 	for _, q := range s.reqs {
-		if q != nil && !slices.Contains(s.jobs, q.c.core.job) {
-			s.jobs = append(s.jobs, q.c.core.job)
+		if q != nil && q.hold() {
+			s.held = append(s.held, q)
 		}
-	}
-	for _, j := range s.jobs {
-		j.waits.Lock()
-		j.sets = append(j.sets, s)
-		j.waits.Unlock()
 	}
 	return s
 }
 
 func (s *Set) over() {
-	for i, j := range s.jobs {
-		j.waits.Lock()
-		j.sets = slices.DeleteFunc(j.sets, func(o *Set) bool { return o == s })
-		j.waits.Unlock()
-		s.jobs[i] = nil
+	for _, q := range s.held {
+		q.leave()
 	}
-	s.jobs = s.jobs[:0]
-}
-
-// ignore replaces a request by nil.
-func (s *Set) ignore(i int) {
-	s.mu.Lock()
-	s.reqs[i] = nil
-	s.mu.Unlock()
-}
-
-// has reports whether the set has a request.
-func (s *Set) has(q *Request) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.reqs, q)
-}
-
-// inSet reports whether a goroutine waits for a set with this request.
-func (j *job) inSet(q *Request) bool {
-	j.waits.Lock()
-	defer j.waits.Unlock()
-	return slices.ContainsFunc(j.sets, func(s *Set) bool { return s.has(q) })
+	clear(s.held)
+	s.held = s.held[:0]
 }
 
 // WaitAny waits until a request is complete and returns its index, -1 if there is none.
@@ -202,14 +171,9 @@ func (s *Set) collect() ([]int, error) {
 	return done, errors.Join(errs...)
 }
 
-// ready reports whether the operation is complete, or another goroutine has ended it.
+// ready reports whether the operation is complete, or another goroutine has ended it. Held, unless it has ended.
 func (q *Request) ready() bool {
-	if q.phase() != phaseOpen || !q.hold() {
-		return true
-	}
-	ready := q.complete()
-	q.leave()
-	return ready
+	return q.phase() != phaseOpen || q.complete()
 }
 
 // Ready implements backend.Pending: a request is ready, or the context of one has ended.
@@ -245,7 +209,7 @@ func (s *Set) wait() bool {
 			case q == nil:
 				continue
 			case !q.live():
-				s.ignore(i)
+				s.reqs[i] = nil
 				continue
 			case !q.hold() || s.look(q):
 				return true

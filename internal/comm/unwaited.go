@@ -49,7 +49,7 @@ func (k *core) unwaited(colls bool, end time.Time) error {
 	var moving []backend.Pending
 	held := map[*Request]bool{} // so that nobody uses their records again
 	hold := func(q *Request) bool {
-		if !held[q] && !k.job.inSet(q) && q.word.CompareAndSwap(uint32(phaseOpen), uint32(phaseOpen)+oneHold) {
+		if !held[q] && q.word.CompareAndSwap(uint32(phaseOpen), uint32(phaseOpen)+oneHold) {
 			held[q] = true
 			list = append(list, q)
 		}

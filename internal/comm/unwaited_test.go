@@ -39,7 +39,7 @@ func TestCloseReportsWhatWasNotWaitedFor(t *testing.T) {
 					if what == "irecv" {
 						return nil
 					}
-					_, err := w.Recv("recv", typ, buf, 0, 7, nil)
+					_, err := w.Recv("recv", typ, buf, nil, 0, 7, nil)
 					return err
 				}
 				defer wake()

@@ -300,23 +300,25 @@ func (s *windowCore) disown(rank, tag int) {
 }
 
 // Flush completes this rank's accesses of the part of a rank.
-func (w *Window) Flush(rank int) error {
-	err := w.begin(rank)
-	if err == nil {
-		err = w.begun().flush(rank, true)
-		w.s.leave()
-	}
-	return w.Failed("flush", rank, err)
-}
+func (w *Window) Flush(rank int) error { return w.flushes("flush", rank, w.begin(rank)) }
 
 // FlushAll completes this rank's accesses.
 func (w *Window) FlushAll() error {
-	err := w.begin(backend.ProcNull)
+	return w.flushes("flushall", Undefined, w.begin(backend.ProcNull))
+}
+
+// flushes completes the accesses of the part of a rank, or of all parts for Undefined, and ends the operation that has
+// begun. err is the error of its beginning.
+func (w *Window) flushes(op string, rank int, err error) error {
 	if err == nil {
-		err = w.begun().flushAll()
+		if begun := w.begun(); rank == Undefined {
+			err = begun.flushAll()
+		} else {
+			err = begun.flush(rank, true)
+		}
 		w.s.leave()
 	}
-	return w.Failed("flushall", Undefined, err)
+	return w.Failed(op, rank, err)
 }
 
 // flushAll asks all ranks before it waits for the first one.
@@ -368,10 +370,10 @@ func (w *Window) beginFlush(rank int, rputs bool) (f flushRequest, err error) {
 	if rputs {
 		s.mu.Lock()
 		s.rputs[rank] = slices.DeleteFunc(s.rputs[rank], (*transfer).Ready)
-		due := landed(slices.Clone(s.rputs[rank]))
+		due := slices.Clone(s.rputs[rank])
 		s.mu.Unlock()
-		if len(due) > 0 {
-			if err := s.core.bc.Await(w.c.bound, due); err != nil {
+		for _, t := range due {
+			if err := s.core.bc.Await(w.c.bound, t); err != nil {
 				return f, err
 			}
 		}
@@ -478,12 +480,4 @@ func (w *Window) Request(op string, a Access) (*Request, error) {
 	q.op = t
 	q.begin()
 	return q, nil
-}
-
-// landed is ready when the transfers are done.
-type landed []*transfer
-
-// Ready implements backend.Pending.
-func (l landed) Ready() bool {
-	return !slices.ContainsFunc(l, func(t *transfer) bool { return !t.Ready() })
 }

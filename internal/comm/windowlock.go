@@ -150,6 +150,9 @@ func (g *Guard) release(w *Window, hi int, kind window.Kind) (err error) {
 
 // check begins an operation under the locks, on the part of a rank. release says that it releases them.
 func (g *Guard) check(rank int, release bool) (kind window.Kind, err error) {
+	if g.window() == nil {
+		return 0, errNoLock
+	}
 	if err = g.w.begin(rank); err != nil {
 		return 0, err
 	}
@@ -168,30 +171,28 @@ func (g *Guard) check(rank int, release bool) (kind window.Kind, err error) {
 	return kind, nil
 }
 
-// Flush completes this rank's accesses of the part of a rank, or of all parts for Undefined.
-func (g *Guard) Flush(op string, rank int) error {
-	if g == nil || g.w == nil {
-		return (*Window)(nil).Failed(op, rank, errNoLock)
+// Flush completes this rank's accesses of the part of a rank.
+func (g *Guard) Flush(rank int) error {
+	_, err := g.check(rank, false)
+	return g.window().flushes("flush", rank, err)
+}
+
+// FlushAll completes this rank's accesses.
+func (g *Guard) FlushAll() error {
+	_, err := g.check(backend.ProcNull, false)
+	return g.window().flushes("flushall", Undefined, err)
+}
+
+func (g *Guard) window() *Window {
+	if g == nil {
+		return nil
 	}
-	part := rank
-	if op == "flushall" {
-		part = backend.ProcNull
-	}
-	_, err := g.check(part, false)
-	if err == nil {
-		if w := g.w.begun(); op == "flushall" {
-			err = w.flushAll()
-		} else {
-			err = w.flush(rank, true)
-		}
-		g.w.s.leave()
-	}
-	return g.w.Failed(op, rank, err)
+	return g.w
 }
 
 // Rank returns the rank whose part is locked, Undefined for all or none.
 func (g *Guard) Rank() int {
-	if g == nil || g.w == nil || g.hi-g.lo > 1 {
+	if g.window() == nil || g.hi-g.lo > 1 {
 		return Undefined
 	}
 	return g.lo
@@ -199,15 +200,12 @@ func (g *Guard) Rank() int {
 
 // Unlock makes the calling rank's writes visible to the next holders and releases the locks.
 func (g *Guard) Unlock() error {
-	if g == nil || g.w == nil {
-		return (*Window)(nil).Failed("unlock", Undefined, errNoLock)
-	}
 	kind, err := g.check(backend.ProcNull, true)
 	if err == nil {
 		err = g.release(g.w.s.home(), g.hi, kind)
 		g.w.s.leave()
 	}
-	return g.w.Failed("unlock", g.Rank(), err)
+	return g.window().Failed("unlock", g.Rank(), err)
 }
 
 // unlockAll releases the locks that this rank holds, with an error that names one. After a loss, also of this rank,
