@@ -7,6 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 )
 
 // Cart is a communicator whose ranks form a Cartesian grid. They are numbered in row-major order: the
@@ -61,7 +62,7 @@ func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, erro
 			number = order[number]
 		}
 	}
-	d, err := c.base().Split(comm.CartCall, "cart", color, number, comm.TypeID(fmt.Sprint(dims, periods, reorder)), bad)
+	d, err := c.base().Split(comm.CartCall, "cart", color, number, datatype.ID(fmt.Sprint(dims, periods, reorder)), bad)
 	if d == nil || err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (c *Cart) Sub(keep []bool) (*Cart, error) {
 			}
 		}
 	}
-	d, err := n.base().Split(comm.SubCall, "sub", color, 0, comm.TypeID(fmt.Sprint(keep)), bad)
+	d, err := n.base().Split(comm.SubCall, "sub", color, 0, datatype.ID(fmt.Sprint(keep)), bad)
 	if err != nil {
 		return nil, err
 	}

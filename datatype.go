@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/comm"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -69,7 +69,7 @@ func (b BFloat16) String() string {
 	return strconv.FormatFloat(float64(b.Float32()), 'g', 4, 32)
 }
 
-var types = comm.NewTypes(reflect.TypeFor[Float16](), reflect.TypeFor[BFloat16](), func(t reflect.Type) (reflect.Type, bool) {
+var types = datatype.New(reflect.TypeFor[Float16](), reflect.TypeFor[BFloat16](), func(t reflect.Type) (reflect.Type, bool) {
 	loc, ok := reflect.Zero(t).Interface().(interface{ locElem() reflect.Type })
 	if !ok {
 		return nil, false

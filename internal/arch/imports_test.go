@@ -43,13 +43,14 @@ var users = map[string][]string{
 	"internal/engine":     {"backend/shm", "backend/tcp"},
 	"internal/membership": {"backend/local", "internal/engine"},
 	"internal/memlink":    {"backend/shm", "backend/tcp", "internal/board", "internal/engine", "internal/node"},
+	"internal/datatype":   {"", "internal/comm"},
 	"internal/direct":     {"backend/local", "internal/board"},
 	"internal/frame":      {"backend/tcp", "internal/engine", "internal/memlink", "internal/wire"},
 	"internal/flight":     {"", "internal/comm", "cmd/cohort", "cohorttest", "internal/remote", "internal/spawn"},
 	"internal/gate":       {"backend/*", "internal/*", "pool"},
 	"internal/interleave": {"internal/word"}, // and tests
 	"internal/job":        {"cmd/cohort", "internal/remote", "internal/spawn"},
-	"internal/kernel":     {"", "internal/coll", "internal/comm", "tensor"},
+	"internal/kernel":     {"", "internal/coll", "internal/datatype", "tensor"},
 	"internal/libmpi":     {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen": nil, // go generate
 	"internal/match":      {"backend/*", "internal/engine"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -46,7 +47,7 @@ func barrier(c *Comm) error { return c.Run(c.Begin(backend.Barrier, -1)) }
 func add(c *Comm, x int64) (int64, error) {
 	send, recv := []int64{x}, []int64{0}
 	call := c.Begin(backend.Allreduce, -1)
-	call.Type, call.Op, call.Count = numberTypes[backend.Int64], numberOps[backend.OpSum][backend.Int64], 1
+	call.Type, call.Op, call.Count = datatype.Number(backend.Int64), datatype.Op(backend.OpSum, datatype.Number(backend.Int64)), 1
 	call.Send, call.Recv = view.Bytes(send), view.Bytes(recv)
 	err := c.Run(call)
 	return recv[0], err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -39,7 +40,7 @@ func callType(name string) *backend.Datatype {
 // newCallType returns the element type that stands for the call with this name. key distinguishes it
 // from others of this name.
 func newCallType(name, key string) *backend.Datatype {
-	d := &backend.Datatype{Kind: backend.Int64, Size: 8, Name: name, ID: TypeID("call " + key), Call: true}
+	d := &backend.Datatype{Kind: backend.Int64, Size: 8, Name: name, ID: datatype.ID("call " + key), Call: true}
 	backend.NameType(d.ID, name)
 	return d
 }

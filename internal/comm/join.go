@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -63,7 +64,7 @@ func (c *Comm) join(typ *backend.Datatype, err error) (*RankError, error) {
 		lowest[0] = int64(k.rank)
 	}
 	k.call = backend.Call{
-		Coll: backend.Allreduce, InPlace: true, Root: -1, Op: numberOps[backend.OpMin][backend.Int64], Type: typ, Count: 1, Recv: view.Bytes(lowest),
+		Coll: backend.Allreduce, InPlace: true, Root: -1, Op: datatype.Op(backend.OpMin, datatype.Number(backend.Int64)), Type: typ, Count: 1, Recv: view.Bytes(lowest),
 	}
 	if failed := k.do(c.bound); failed != nil || lowest[0] == int64(k.size) {
 		return nil, failed

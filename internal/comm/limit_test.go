@@ -8,6 +8,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -62,7 +63,7 @@ func (l limited) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, ui
 // probed probes for a message to itself, and takes or receives it. The receive of a message that was taken is an operation
 // of its own.
 func probed(c *Comm, take bool) error {
-	typ := numberTypes[backend.Int64]
+	typ := datatype.Number(backend.Int64)
 	q, err := c.Isend("isend", typ, view.Bytes([]int64{1}), nil, 0, 1, backend.Standard, nil)
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func probed(c *Comm, take bool) error {
 
 // The limit on the time of an operation counts once for all its steps, and from the start of a nonblocking one.
 func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
-	typ := numberTypes[backend.Int64]
+	typ := datatype.Number(backend.Int64)
 	for name, op := range map[string]func(c *Comm) error{
 		"sendrecv": func(c *Comm) error {
 			_, err := c.Sendrecv(typ, view.Bytes([]int64{1}), nil, 0, 1, view.Bytes([]int64{0}), nil, 0, 1, nil)
@@ -146,7 +147,7 @@ func TestLimitCountsOnceForWindowOperations(t *testing.T) {
 		err := barrier(w)
 		o.oneLimit(t, "barrier")
 		if w.Rank() == 0 {
-			a := Access{Kind: flight.GetAccumulate, Op: numberOps[backend.OpSum][backend.Complex128], Rank: 1, In: make([]byte, 16*n), Out: make([]byte, 16*n)}
+			a := Access{Kind: flight.GetAccumulate, Op: datatype.Op(backend.OpSum, datatype.Number(backend.Complex128)), Rank: 1, In: make([]byte, 16*n), Out: make([]byte, 16*n)}
 			err = errors.Join(err, win.Do("getaccumulate", a))
 			if n := len(o.begun); n < 6 {
 				t.Errorf("%d steps of getaccumulate, want 3 requests and answers", n)
@@ -169,7 +170,7 @@ func TestLimitCountsOnceForWindowOperations(t *testing.T) {
 // The receive of a message that Mprobe has taken has a time limit of its own.
 func TestMatchedMessageHasItsOwnLimit(t *testing.T) {
 	w := NewWorld(context.Background(), local.New(1)[0], Options{Timeout: time.Hour})
-	typ := numberTypes[backend.Int64]
+	typ := datatype.Number(backend.Int64)
 	q, err := w.Isend("isend", typ, view.Bytes([]int64{1}), nil, 0, 1, backend.Standard, nil)
 	if err != nil {
 		t.Fatal(err)

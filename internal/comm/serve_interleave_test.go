@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/view"
@@ -142,7 +143,7 @@ func TestInterleaveServeBesideDeath(t *testing.T) {
 				w := world(bc)
 				win, p := served(child(w), w)
 				x.GoMortal("neighbor", func() {
-					sum := numberOps[backend.OpSum][backend.Complex128]
+					sum := datatype.Op(backend.OpSum, datatype.Number(backend.Complex128))
 					_ = win.s.parts[0].Reduce(sum.Apply, 16, 0, make([]byte, 16), nil, func() error { return nil })
 				})
 				x.Go("origin", func() { p.request(request{kind: flight.CompareAndSwap, tag: 1}, make([]byte, 32)) })

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
@@ -82,7 +83,7 @@ func (c *Comm) BeginRegion(name string) flight.Ticket {
 		return 0
 	}
 	k := c.core
-	id := TypeID("region " + name)
+	id := datatype.ID("region " + name)
 	k.recorder.Type(id, name)
 	return k.recorder.Begin(flight.What(flight.Region, uint8(backend.Blocking), 0, k.id)|namedCall, 0, flight.Pair(id, 0), 0)
 }

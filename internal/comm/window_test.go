@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
@@ -53,7 +54,7 @@ func holdElement(p *window.Part) (release func()) {
 }
 
 func accumulate(w *Window, rank int) error {
-	return w.Do("accumulate", Access{Kind: flight.Accumulate, Op: numberOps[backend.OpSum][backend.Complex128], Rank: rank, In: make([]byte, 16)})
+	return w.Do("accumulate", Access{Kind: flight.Accumulate, Op: datatype.Op(backend.OpSum, datatype.Number(backend.Complex128)), Rank: rank, In: make([]byte, 16)})
 }
 
 // apart is a communicator each of whose ranks is on a node of its own. It learns of a loss by a probe, and notes when

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
@@ -157,7 +158,7 @@ func (s *windowCore) read(size, room int) (h *request, in []byte, op *backend.Op
 		n = h.n
 		fits = fits && 2*n == uint64(len(in)) && h.tag > 0 && n == elem
 	case flight.Accumulate, flight.GetAccumulate, flight.FetchAndOp:
-		op = opOf(h.op, s.elem)
+		op = datatype.Op(h.op, s.elem)
 		fits = fits && op != nil && n%elem == 0 && h.at%elem == 0
 		h.n = n
 	case flight.Flush:
@@ -170,15 +171,4 @@ func (s *windowCore) read(size, room int) (h *request, in []byte, op *backend.Op
 		return nil, nil, nil
 	}
 	return h, in, op
-}
-
-// opOf returns a predefined operation on elements of a type, nil if it does not apply to them.
-func opOf(code backend.OpCode, elem *backend.Datatype) *backend.Op {
-	switch {
-	case code > backend.OpMaxLoc || elem.Kind > backend.Loc:
-		return nil
-	case elem.Kind == backend.Loc:
-		return locOps[code][elem.Elem]
-	}
-	return numberOps[code][elem.Kind]
 }

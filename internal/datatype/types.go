@@ -1,4 +1,4 @@
-package comm
+package datatype
 
 import (
 	"hash/fnv"
@@ -60,7 +60,7 @@ func newLocTypes() (t kindTable) {
 			continue
 		}
 		name := "loc of " + d.Name
-		t[k] = &backend.Datatype{Kind: backend.Loc, Elem: d.Kind, Size: kernel.LocSize(d.Kind), Name: name, ID: TypeID(name)}
+		t[k] = &backend.Datatype{Kind: backend.Loc, Elem: d.Kind, Size: kernel.LocSize(d.Kind), Name: name, ID: ID(name)}
 		backend.NameType(t[k].ID, name)
 	}
 	return t
@@ -73,9 +73,9 @@ type Types struct {
 	layouts           sync.Map // of *layout by reflect.Type
 }
 
-// NewTypes returns the Types with two types of kind uint16 that are floats, and a function that returns
+// New returns the Types with two types of kind uint16 that are floats, and a function that returns
 // the type of the value in a pair for MinLoc and MaxLoc.
-func NewTypes(float16, bfloat16 reflect.Type, locElem func(t reflect.Type) (reflect.Type, bool)) *Types {
+func New(float16, bfloat16 reflect.Type, locElem func(t reflect.Type) (reflect.Type, bool)) *Types {
 	return &Types{float16: float16, bfloat16: bfloat16, locElem: locElem}
 }
 
@@ -133,13 +133,13 @@ func (x *Types) newLayout(t reflect.Type) *layout {
 	text, bad := x.describe(t, t.String())
 	switch {
 	case bad != "":
-		return &layout{err: fault(backend.ErrType, "%s", bad)}
+		return &layout{err: backend.Faultf(backend.ErrType, "%s", bad)}
 	case t.Size() == 0:
-		return &layout{err: fault(backend.ErrType, "%v has no size", t)}
+		return &layout{err: backend.Faultf(backend.ErrType, "%v has no size", t)}
 	case t.Size() > math.MaxInt:
-		return &layout{err: fault(backend.ErrType, "%v is too large", t)}
+		return &layout{err: backend.Faultf(backend.ErrType, "%v is too large", t)}
 	}
-	d := &backend.Datatype{Kind: backend.Opaque, Size: int(t.Size()), Name: t.String(), ID: TypeID(text)}
+	d := &backend.Datatype{Kind: backend.Opaque, Size: int(t.Size()), Name: t.String(), ID: ID(text)}
 	backend.NameType(d.ID, d.Name)
 	return &layout{typ: d}
 }
@@ -171,8 +171,8 @@ func (x *Types) describe(t reflect.Type, path string) (text, bad string) {
 	return "", path + " is a " + t.Kind().String() + ", which holds pointers"
 }
 
-// TypeID returns the ID of a type that is not a number. Its top bit distinguishes it from kinds.
-func TypeID(text string) uint32 {
+// ID returns the ID of a type that is not a number. Its top bit distinguishes it from kinds.
+func ID(text string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(text))
 	return h.Sum32() | 1<<31
@@ -201,6 +201,20 @@ func newOps(apply func(backend.OpCode, backend.Kind) kernel.Apply, types *kindTa
 	return t
 }
 
+// Number returns the Datatype of a kind of numbers.
+func Number(kind backend.Kind) *backend.Datatype { return numberTypes[kind] }
+
+// Op returns a predefined operation on elements of a type, nil if it does not apply to them.
+func Op(code backend.OpCode, elem *backend.Datatype) *backend.Op {
+	switch {
+	case code > backend.OpMaxLoc || elem.Kind > backend.Loc:
+		return nil
+	case elem.Kind == backend.Loc:
+		return locOps[code][elem.Elem]
+	}
+	return numberOps[code][elem.Kind]
+}
+
 // OpFor returns a predefined operation for elements of a type, or ErrOp if it does not apply to them. It
 // allocates for errors only.
 func (x *Types) OpFor(code backend.OpCode, t reflect.Type) (*backend.Op, error) {
@@ -213,15 +227,11 @@ func (x *Types) OpFor(code backend.OpCode, t reflect.Type) (*backend.Op, error) 
 	if err != nil {
 		return nil, err
 	}
-	op := numberOps[code][d.Kind]
-	if d.Kind == backend.Loc {
-		op = locOps[code][d.Elem]
-	}
-	switch {
+	switch op := Op(code, d); {
 	case op != nil:
 		return op, nil
 	case code == backend.OpUser:
-		return nil, fault(backend.ErrOp, "invalid op does not apply to %v", t)
+		return nil, backend.Faultf(backend.ErrOp, "invalid op does not apply to %v", t)
 	}
-	return nil, fault(backend.ErrOp, "%v does not apply to %v", code, t)
+	return nil, backend.Faultf(backend.ErrOp, "%v does not apply to %v", code, t)
 }
