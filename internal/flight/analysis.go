@@ -193,43 +193,27 @@ func (a *analysis) collective() (Finding, bool) {
 		if c, member := p.d.comm(first.g.id); (!member || c.Leader != first.g.leader) && !(there && s == first) {
 			continue
 		}
-		if there {
-			if s == first && !gaveUp.IsZero() && p.op.Begun.After(gaveUp) {
-				a.ranks[r].late = p.op.Begun.Sub(gaveUp)
-				away = append(away, r)
-				continue
-			} else if s == first {
-				text := a.call(p.op)
-				if in[text] == nil {
-					texts = append(texts, text)
-				}
-				in[text] = append(in[text], r)
-				longest, past = max(longest, p.wait), past && p.past
-				continue
-			} else if s.g == first.g && (s.seq > first.seq || s.start > first.start) {
-				ahead = append(ahead, r)
-				continue
+		switch {
+		case there && s == first && !gaveUp.IsZero() && p.op.Begun.After(gaveUp):
+			a.ranks[r].late = p.op.Begun.Sub(gaveUp)
+			away = append(away, r)
+		case there && s == first:
+			text := a.call(p.op)
+			if in[text] == nil {
+				texts = append(texts, text)
 			}
-		}
-		if a.through(p.d, first) {
+			in[text] = append(in[text], r)
+			longest, past = max(longest, p.wait), past && p.past
+		case there && s.g == first.g && (s.seq > first.seq || s.start > first.start), a.through(p.d, first):
 			ahead = append(ahead, r)
-			continue
-		}
-		if p.d.begun(first) {
+		case p.d.begun(first):
 			begun = append(begun, r)
-			continue
+		default:
+			away = append(away, r)
 		}
-		away = append(away, r)
 	}
 	slices.SortStableFunc(texts, func(x, y string) int { return len(in[x]) - len(in[y]) })
-	of := ""
-	if comm.Name != "" && comm.Name != "world" {
-		of = " of " + comm.Name
-	}
-	number := fmt.Sprintf(" #%d", first.seq)
-	if first.start > 0 {
-		number += fmt.Sprintf(" (start %d)", first.start)
-	}
+	of, number := comm.of(), numberText(first.seq, first.start)
 	var parts []string
 	switch {
 	case len(texts) > 1:

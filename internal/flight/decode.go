@@ -182,7 +182,6 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 		}
 	}
 	var last *Dump // of the job that was started last
-	byRank := make(map[int]string)
 	for _, p := range paths {
 		b, err := readFile(p)
 		if err != nil {
@@ -205,16 +204,15 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 		}
 	}
 	dumps = slices.DeleteFunc(dumps, func(d *Dump) bool { return !d.sameJob(last, begun[d.Host]) })
-	for _, d := range dumps {
-		if byRank[d.Rank] != "" {
+	slices.SortStableFunc(dumps, func(a, b *Dump) int { return cmp.Compare(a.Rank, b.Rank) })
+	for i, d := range dumps[1:] {
+		if d.Rank == dumps[i].Rank {
 			return nil, 0, fmt.Errorf("%s: two files of rank %d", path, d.Rank)
 		}
-		byRank[d.Rank] = d.Job + "."
 		if d.Size != dumps[0].Size {
 			return nil, 0, fmt.Errorf("%s: rank %d is one of %d, rank %d one of %d: files of several jobs", path, d.Rank, d.Size, dumps[0].Rank, dumps[0].Size)
 		}
 	}
-	slices.SortFunc(dumps, func(a, b *Dump) int { return cmp.Compare(a.Rank, b.Rank) })
 	return dumps, all - len(dumps), nil
 }
 

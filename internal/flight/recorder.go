@@ -251,14 +251,17 @@ func (r *Recorder) Close() {
 }
 
 // WriteFile writes a file completely or not at all: until it is complete it has a name that Read ignores.
-func WriteFile(path string, data []byte) (err error) {
+func WriteFile(path string, data []byte) error { return create(path, data, (*os.File).Close) }
+
+// create is WriteFile that calls a function with the open file before the file gets its name.
+func create(path string, data []byte, then func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if e := f.Close(); err == nil {
-		err = e
+	defer f.Close()
+	if _, err = f.Write(data); err == nil {
+		err = then(f)
 	}
 	if err == nil {
 		err = os.Rename(f.Name(), path)

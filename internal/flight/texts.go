@@ -64,11 +64,7 @@ func (a *analysis) typeName(id uint32) string {
 // describe names an operation with its partner or number.
 func (a *analysis) describe(d *Dump, o *Operation) string {
 	c, _ := d.comm(o.Comm)
-	of := ""
-	if c.Name != "" && c.Name != "world" {
-		of = " of " + c.Name
-	}
-	name := a.name(o)
+	of, name := c.of(), a.name(o)
 	tag := fmt.Sprintf(", tag %d", o.Tag)
 	if o.Tag == -1 {
 		tag = ", any tag"
@@ -95,9 +91,25 @@ func (a *analysis) describe(d *Dump, o *Operation) string {
 	case CreateGroup:
 		return fmt.Sprintf("CreateGroup%s%s", tag, of)
 	}
-	number := fmt.Sprintf(" #%d", o.Seq)
-	if o.Form == backend.Persistent && o.Tag > 0 {
-		number += fmt.Sprintf(" (start %d)", o.Tag)
+	start := 0
+	if o.Form == backend.Persistent {
+		start = o.Tag
 	}
-	return name + number + of
+	return name + numberText(o.Seq, start) + of
+}
+
+// of names a communicator after an operation, if it is not the world.
+func (c CommName) of() string {
+	if c.Name == "" || c.Name == "world" {
+		return ""
+	}
+	return " of " + c.Name
+}
+
+// numberText is the number of a collective, and of a start of a persistent one.
+func numberText(seq uint32, start int) string {
+	if start > 0 {
+		return fmt.Sprintf(" #%d (start %d)", seq, start)
+	}
+	return fmt.Sprintf(" #%d", seq)
 }
