@@ -90,30 +90,26 @@ func (x *exchange) advance(landed bool) {
 
 // launch starts a leg's messages and reports whether they have completed at once.
 func (x *exchange) launch(l *leg) bool {
-	r := x.o.r
-	if l.from >= 0 && l.to >= 0 {
-		out := x.encode()
-		x.send.Begin()
-		x.recv.Begin()
-		x.pending.Store(3)
-		if r.colls != nil {
-			r.colls.Exchange(&x.recv, &x.send, x.in[:], out, l.from, l.to, x.tag)
-		} else {
-			r.comm.Irecv(&x.recv, x.in[:], l.from, x.tag)
-			r.comm.Isend(&x.send, out, l.to, x.tag, backend.Standard)
-		}
+	r, out := x.o.r, x.encode()
+	x.send.Begin()
+	x.recv.Begin()
+	x.pending.Store(3)
+	if l.from >= 0 && l.to >= 0 && r.colls != nil {
+		r.colls.Exchange(&x.recv, &x.send, x.in[:], out, l.from, l.to, x.tag)
 		return x.pending.Add(-1) == 0
 	}
-	x.pending.Store(2)
+	none := int32(0) // messages that there are not
 	if l.from >= 0 {
-		x.recv.Begin()
 		r.comm.Irecv(&x.recv, x.in[:], l.from, x.tag)
 	} else {
-		out := x.encode()
-		x.send.Begin()
-		r.comm.Isend(&x.send, out, l.to, x.tag, backend.Standard)
+		none++
 	}
-	return x.pending.Add(-1) == 0
+	if l.to >= 0 {
+		r.comm.Isend(&x.send, out, l.to, x.tag, backend.Standard)
+	} else {
+		none++
+	}
+	return x.pending.Add(-1-none) == 0
 }
 
 // wrongSize is the length of an encoded wrong in bytes. It is not that of a Seen: a rank that still waits for the

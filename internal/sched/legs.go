@@ -1,6 +1,10 @@
 package sched
 
-import "github.com/cohort-hpc/cohort/internal/coll"
+import (
+	"slices"
+
+	"github.com/cohort-hpc/cohort/internal/coll"
+)
 
 // leg is a step of an exchange: a message to a rank and one from a rank, each with what
 // its sender has seen so far; -1 means no message.
@@ -25,12 +29,12 @@ func flatLegs(rank, size int) (legs []leg) {
 func nodeLegs(rank, size int, nodes *coll.Nodes) (legs []leg) {
 	order, starts := nodes.Tour()
 	n, mine := nodes.Size(), 0
-	for in(order[starts[mine]:starts[mine+1]], rank) < 0 {
+	for !slices.Contains(order[starts[mine]:starts[mine+1]], rank) {
 		mine++
 	}
 	start := starts[mine]
 	node := order[start:starts[mine+1]]
-	v := in(node, rank)
+	v := slices.Index(node, rank)
 	most := len(node) // ranks at and below v
 	if v > 0 {
 		most = min(v&-v, len(node)-v)
@@ -58,16 +62,6 @@ func nodeLegs(rank, size int, nodes *coll.Nodes) (legs []leg) {
 		}
 	}
 	return legs
-}
-
-// in returns the position of r in ranks, or -1.
-func in(ranks []int, r int) int {
-	for i, x := range ranks {
-		if x == r {
-			return i
-		}
-	}
-	return -1
 }
 
 // place finds out where the ranks are. The first operation calls it: most communicators
