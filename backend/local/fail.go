@@ -59,7 +59,7 @@ func (g *group) sweep() {
 	}
 	for i, w := range g.World {
 		r := g.job.ranks[w]
-		var list *op
+		var list []*op
 		collect := func(q *match.Queue) {
 			q.Each(func(n *match.Node) bool {
 				o := owner(n)
@@ -72,7 +72,8 @@ func (g *group) sweep() {
 					r.stored -= len(o.buf) // no operation waits for it
 					return true
 				}
-				o.err, o.next, list = err, list, o
+				o.err = err
+				list = append(list, o)
 				return true
 			})
 		}
@@ -81,9 +82,7 @@ func (g *group) sweep() {
 		collect(&r.arrived)
 		collect(&r.held)
 		r.mu.Unlock()
-		for list != nil {
-			o := list
-			list, o.next = o.next, nil
+		for _, o := range list {
 			o.complete(backend.Status{}, o.err)
 		}
 		r.crew.Ask()

@@ -25,7 +25,7 @@ type op struct {
 	err    error
 	done   word.Bool // status and err are final
 
-	next *op // in whatever list it is in
+	next *op // in rank.free
 
 	_ [32]byte // no two operations share a cache line
 }
@@ -132,38 +132,29 @@ func (o *op) withdraw(late bool) bool {
 // One goroutine at a time calls them, so that a Notify that starts the next operation
 // does not make the stack grow with every step.
 type notices struct {
-	mu          word.Mutex // guards the fields below
-	first, last *op
-	notifying   bool
+	mu        word.Mutex // guards the fields below
+	list      []*op
+	notifying bool
 }
 
 // notify completes o's request, or leaves that to the goroutine that calls Notify now.
 func (r *rank) notify(o *op) {
 	q := &r.notices
 	q.mu.Lock()
-	if o.next = nil; q.last == nil {
-		q.first = o
-	} else {
-		q.last.next = o
-	}
-	q.last = o
-	if q.notifying {
-		q.mu.Unlock()
+	defer q.mu.Unlock()
+	if q.list = append(q.list, o); q.notifying {
 		return
 	}
 	q.notifying = true
-	for q.first != nil {
-		o := q.first
-		if q.first = o.next; q.first == nil {
-			q.last = nil
-		}
+	for i := 0; i < len(q.list); i++ {
+		o := q.list[i]
 		q.mu.Unlock()
 		req := o.req
-		o.req, o.next = nil, nil
+		o.req = nil
 		req.Complete(o.status, o.err)
 		r.crew.Ask()
 		q.mu.Lock()
 	}
-	q.notifying = false
-	q.mu.Unlock()
+	clear(q.list)
+	q.list, q.notifying = q.list[:0], false
 }

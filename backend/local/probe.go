@@ -9,36 +9,37 @@ import (
 
 // Probe implements backend.Comm.
 func (c *Comm) Probe(b *backend.Bound, source, tag int, block bool) (backend.Status, bool, error) {
-	_, st, ok, err := c.probe(b, source, tag, block, false)
-	return st, ok, err
+	m, st, err := c.probe(b, source, tag, block, false)
+	return st, m != nil, err
 }
 
 // Mprobe implements backend.Comm. The message is the sender's record, or the
 // copy, in the queue of held messages.
 func (c *Comm) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Matched, backend.Status, bool, error) {
-	m, st, ok, err := c.probe(b, source, tag, block, true)
-	return m, st, ok, err
+	m, st, err := c.probe(b, source, tag, block, true)
+	return m, st, m != nil, err
 }
 
-func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (backend.Matched, backend.Status, bool, error) {
+// probe returns the message that a probe finds; nil if there is none and block is false.
+func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (m backend.Matched, st backend.Status, err error) {
 	env := c.pattern(source, tag)
-	m, st, err := c.look(env, hold)
-	if m != nil || err != nil || !block {
-		if m == nil && err == nil {
-			runtime.Gosched() // a caller that probes in a loop needs the sender to run
-		}
-		return m, st, m != nil, err
+	if m, st, err = c.look(env, hold); m != nil || err != nil {
+		return m, st, err
+	}
+	if !block {
+		runtime.Gosched() // a caller that probes in a loop needs the sender to run
+		return nil, st, nil
 	}
 	o := c.op(nil)
 	o.node.Env, o.send = env, false
 	defer c.release(o)
 	for m == nil && err == nil {
-		if err := c.me.crew.AwaitPending(b, (*probe)(o)); err != nil {
-			return nil, backend.Status{}, false, o.explain(err)
+		if err = c.me.crew.AwaitPending(b, (*probe)(o)); err != nil {
+			return nil, st, o.explain(err)
 		}
 		m, st, err = c.look(env, hold)
 	}
-	return m, st, m != nil, err
+	return m, st, err
 }
 
 // probe is a blocking probe. It is ready if there is a message, or can be none.

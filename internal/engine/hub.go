@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -77,12 +78,12 @@ func (h host) Suspect(rank int, why membership.Why) {
 		h.suspect(rank, "rank %d (%v) cannot be reached: links with it end before they are confirmed: %v", rank, info, p.why)
 	case why == membership.Unreachable:
 		h.suspect(rank, "rank %d (%v) cannot be reached: %v", rank, info, p.why)
-	case p.why == nil:
-		h.suspect(rank, "rank %d (%v) could not be reached for %v: no answer%s", rank, info, max(h.life.limit, reachLeast), p.stopped())
 	default:
-		h.suspect(rank, "rank %d (%v) could not be reached for %v: %v%s", rank, info, max(h.life.limit, reachLeast), p.why, p.stopped())
+		h.suspect(rank, "rank %d (%v) could not be reached for %v: %v%s", rank, info, max(h.life.limit, reachLeast), cmp.Or(p.why, errNoAnswer), p.stopped())
 	}
 }
+
+var errNoAnswer = errors.New("no answer")
 
 func (h host) HasLeft(rank int) {
 	p := h.peers[rank]
