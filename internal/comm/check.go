@@ -47,7 +47,7 @@ func (k *core) check(call *backend.Call) {
 	case backend.Allgather:
 		k.checkBlocks(call)
 	case backend.Scatter:
-		if k.checkRoot(call, &call.Send) && scatterInPlace(call) {
+		if k.checkRoot(call, &call.Send) && inPlace(call) {
 			k.checkPerRank(call, "send")
 		} else {
 			k.checkParts(call)
@@ -146,23 +146,17 @@ func checkOverlap(call *backend.Call) bool {
 	return call.Err == nil
 }
 
-// inPlace reports whether send and recv are the same slice. If so, it converts the call into its
-// in-place form, with the input in Recv.
+// inPlace reports whether send and recv are the same slice. If so, it converts the call into its in-place form, with
+// the input in Recv; for Scatter and Scatterv in Send, on the root.
 func inPlace(call *backend.Call) bool {
-	if !view.Same(call.Send, call.Recv) {
-		return false
+	if call.InPlace = view.Same(call.Send, call.Recv); call.InPlace {
+		if call.Coll == backend.Scatter || call.Coll == backend.Scatterv {
+			call.Recv = nil
+		} else {
+			call.Send = nil
+		}
 	}
-	call.InPlace, call.Send = true, nil
-	return true
-}
-
-// scatterInPlace is inPlace for Scatter and Scatterv, whose data is in Send on the root.
-func scatterInPlace(call *backend.Call) bool {
-	if !view.Same(call.Send, call.Recv) {
-		return false
-	}
-	call.InPlace, call.Recv = true, nil
-	return true
+	return call.InPlace
 }
 
 // checkPerRank reports whether the buffer of Count elements can be divided into one equal block per
@@ -217,7 +211,7 @@ func (k *core) checkGathered(call *backend.Call) bool {
 
 // checkScatterv checks a Scatterv on its root.
 func (k *core) checkScatterv(call *backend.Call) {
-	if k.checkVector(call, "send", call.Send, call.SendCounts, &call.SendDispls, false) && !scatterInPlace(call) &&
+	if k.checkVector(call, "send", call.Send, call.SendCounts, &call.SendDispls, false) && !inPlace(call) &&
 		checkBytes(call, "recv", call.Recv, call.SendCounts[k.rank]*call.Type.Size) {
 		checkOverlap(call)
 	}

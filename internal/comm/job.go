@@ -90,24 +90,18 @@ func (c *Comm) Abort(code int) error {
 		if code < 1 || code > 255 {
 			code = 1
 		}
-		// Leave the reason for the launcher first: the others may end as soon as they learn of it.
-		j.publishAbort(code)
+		// Leave the reason for cohort run and cohort report first: the others may end as soon as they learn of it. Without
+		// the file, the first rank that ends gives the job its status.
+		j.recorder.Note(flight.Aborted, fmt.Sprintf("rank %d aborted the job with code %d", j.world.rank, code))
+		if j.RunDir != "" {
+			_ = flight.WriteFile(filepath.Join(j.RunDir, "aborted"), fmt.Appendf(nil, "%d %d\n", j.world.rank, code))
+		}
 	}
 	err := c.core.bc.Abort(code)
 	if err == nil && j.Process {
 		os.Exit(code)
 	}
 	return c.failed("abort", err)
-}
-
-// publishAbort writes the rank and the code of an Abort to files that cohort run and cohort report
-// read. It ignores errors: without the files, the first rank that ends gives the job its status.
-func (j *job) publishAbort(code int) {
-	rank := j.world.rank
-	j.recorder.Note(flight.Aborted, fmt.Sprintf("rank %d aborted the job with code %d", rank, code))
-	if j.RunDir != "" {
-		_ = flight.WriteFile(filepath.Join(j.RunDir, "aborted"), fmt.Appendf(nil, "%d %d\n", rank, code))
-	}
 }
 
 // QuiesceFor is how long Close waits for windows that other goroutines are making, closing, or using. Those

@@ -75,16 +75,14 @@ func (p *Persistent) Start() error {
 	}
 	k := c.core
 	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	q.req.Owner = q
+	q.req.Begin()
 	switch {
 	case p.op != nil:
 		p.op.Start()
 	case p.receive:
-		q.req.Owner = q
-		q.req.Begin()
 		k.irecv(&q.req, p.buf, q.peer, q.tag)
 	default:
-		q.req.Owner = q
-		q.req.Begin()
 		k.isend(&q.req, p.buf, q.peer, q.tag, p.mode)
 	}
 	if q.reopen() {
@@ -116,9 +114,14 @@ func (p *Persistent) Wait() (backend.Status, error) {
 	if p == nil {
 		return backend.Status{}, nil
 	}
+	return p.pinned().wait(phaseReturned)
+}
+
+// pinned returns the request of the last start, with a hold.
+func (p *Persistent) pinned() *Request {
 	q := p.last.Load()
 	q.pin()
-	return q.wait(phaseReturned)
+	return q
 }
 
 // Hold returns the request of the start under way, nil if there is none. The caller waits for it with Await.
@@ -126,9 +129,7 @@ func (p *Persistent) Hold() *Request {
 	if !p.Active() {
 		return nil
 	}
-	q := p.last.Load()
-	q.pin()
-	return q
+	return p.pinned()
 }
 
 // Await is Wait for a request of Hold.
@@ -142,9 +143,7 @@ func (p *Persistent) Test() (backend.Status, bool, error) {
 	if p == nil {
 		return backend.Status{}, true, nil
 	}
-	q := p.last.Load()
-	q.pin()
-	return q.test(phaseReturned)
+	return p.pinned().test(phaseReturned)
 }
 
 // Close releases the operation.
@@ -152,8 +151,7 @@ func (p *Persistent) Close() error {
 	if p == nil {
 		return nil
 	}
-	q := p.last.Load()
-	q.pin()
+	q := p.pinned()
 	defer q.leave()
 	if !q.move(phaseReturned, phaseClosed) && !q.move(phaseAbandoned, phaseClosed) && q.phase() < phaseClosed && !q.c.core.life.ended() {
 		return q.failed(errUnderWay)

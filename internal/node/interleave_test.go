@@ -17,10 +17,10 @@ func TestInterleaveBellOfStoppedRank(t *testing.T) {
 		var socket word.Uint32 // how many datagrams are in it
 		var news word.Uint32
 		node := func(rank int) *Node {
-			return &Node{rank: rank, areas: areas, bell: func(int) {
+			return &Node{areas: areas, cfg: &Config{Rank: rank, Bell: func(int) {
 				socket.Add(1)
 				word.FutexWake(&socket, 1)
-			}}
+			}}}
 		}
 		x.Name(&socket, "datagrams")
 		x.Name(&news, "news")

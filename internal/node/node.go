@@ -41,9 +41,7 @@ type Node struct {
 	Spare  bool // every rank has a processor to itself
 	Data   int  // bytes of each data ring
 
-	rank  int
-	check bool
-	bell  func(rank int)
+	cfg   *Config
 	rung  uint32 // what Begin has returned
 	seg   *shmem.Segment
 	l     layout
@@ -62,8 +60,8 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 }
 
 func newNode(cfg *Config, seg *shmem.Segment, l layout) *Node {
-	n := &Node{check: cfg.Check, PIDs: make([]int, l.n), Copies: shmem.At[control](seg, 0).noCMA.Load() == 0, Data: l.data,
-		rank: cfg.Rank, bell: cfg.Bell, seg: seg, l: l, areas: make([]*rankArea, l.n), procs: make([]*shmem.Process, l.n)}
+	n := &Node{PIDs: make([]int, l.n), Copies: shmem.At[control](seg, 0).noCMA.Load() == 0, Data: l.data,
+		cfg: cfg, seg: seg, l: l, areas: make([]*rankArea, l.n), procs: make([]*shmem.Process, l.n)}
 	cpus := make([][16]uint64, l.n)
 	for r := range l.n {
 		n.areas[r] = area(seg, l, r)
@@ -98,13 +96,13 @@ func (n *Node) Close() { n.seg.Close() }
 
 // Board returns this rank's view of the arrival slots.
 func (n *Node) Board() *board.Board {
-	return board.New(board.Config{Segment: n.seg, Offset: n.l.board, More: n.l.more, Rank: n.rank, Ranks: n.procs, Copies: n.Copies, Spare: n.Spare, Check: n.check, Wake: n.Wake})
+	return board.New(board.Config{Segment: n.seg, Offset: n.l.board, More: n.l.more, Rank: n.cfg.Rank, Ranks: n.procs, Copies: n.Copies, Spare: n.Spare, Check: n.cfg.Check, Wake: n.Wake})
 }
 
 // Link returns this rank's end of the link to another one, if all links are made at the start. The rings are allocated
 // when one of the two ranks first needs them.
 func (n *Node) Link(peer int) *memlink.Link {
-	pair := pairOf(n.rank, peer)
+	pair := pairOf(n.cfg.Rank, peer)
 	return n.link(peer, pair, func() error { return n.allocate(pair) })
 }
 
@@ -138,7 +136,7 @@ func (n *Node) link(peer, pair int, make func() error) *memlink.Link {
 	doors := shmem.At[[2]memlink.Door](n.seg, n.l.door(pair))
 	out, says, hears := n.l.pair(pair), &doors[0], &doors[1]
 	in := out + memlink.Size(n.l.data)
-	if n.rank > peer {
+	if n.cfg.Rank > peer {
 		out, in, says, hears = in, out, hears, says
 	}
 	return memlink.New(memlink.Config{Segment: n.seg, Out: out, In: in, Data: n.l.data, Says: says, Hears: hears, Make: make, Peer: n.procs[peer], Copies: n.Copies,
@@ -146,28 +144,28 @@ func (n *Node) link(peer, pair int, make func() error) *memlink.Link {
 }
 
 // Begin announces that this rank is about to sleep, as wait.Bell says.
-func (n *Node) Begin() { n.rung = n.areas[n.rank].bell.Arm() }
+func (n *Node) Begin() { n.rung = n.areas[n.cfg.Rank].bell.Arm() }
 
 // Sleep waits until another rank has rung since Begin, for at most timeout if that is above 0.
-func (n *Node) Sleep(timeout time.Duration) { n.areas[n.rank].bell.Sleep(n.rung, timeout) }
+func (n *Node) Sleep(timeout time.Duration) { n.areas[n.cfg.Rank].bell.Sleep(n.rung, timeout) }
 
 // End takes the announcement back.
-func (n *Node) End() { n.areas[n.rank].bell.Disarm() }
+func (n *Node) End() { n.areas[n.cfg.Rank].bell.Disarm() }
 
 // Wake wakes a rank if it has announced its sleep. The caller has published the news before. Every caller rings: one
 // that is stopped before it does must not keep the others from waking the rank.
 func (n *Node) Wake(rank int) {
 	switch b := &n.areas[rank].bell; {
 	case !b.Armed():
-	case n.bell == nil:
+	case n.cfg.Bell == nil:
 		b.Ring()
 	default:
-		n.bell(rank)
+		n.cfg.Bell(rank)
 	}
 }
 
 // Ring ends this rank's Sleep.
-func (n *Node) Ring() { n.areas[n.rank].bell.Ring() }
+func (n *Node) Ring() { n.areas[n.cfg.Rank].bell.Ring() }
 
 func area(seg *shmem.Segment, l layout, rank int) *rankArea {
 	return shmem.At[rankArea](seg, l.ranks+rank*rankAreaSize)

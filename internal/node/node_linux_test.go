@@ -39,7 +39,7 @@ func TestWake(t *testing.T) {
 	}
 	defer seg.Close()
 	rings := 0
-	n := &Node{areas: []*rankArea{area(seg, layout{}, 0)}, bell: func(int) { rings++ }}
+	n := &Node{areas: []*rankArea{area(seg, layout{}, 0)}, cfg: &Config{Bell: func(int) { rings++ }}}
 	for range 2 {
 		n.Wake(0)
 		n.Begin()
@@ -50,7 +50,7 @@ func TestWake(t *testing.T) {
 	if n.Wake(0); rings != 4 {
 		t.Errorf("%d rings, want two for each of two sleeps", rings)
 	}
-	n.bell = nil
+	n.cfg.Bell = nil
 	n.Begin()
 	n.Wake(0)
 	n.Sleep(0) // returns

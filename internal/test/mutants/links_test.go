@@ -183,10 +183,10 @@ var linkMutants = []mutant{
 		b.rung.Add(1)`,
 		why: "a ringer takes the announcement back", test: "internal/wait TestInterleaveBellOfStoppedRinger"},
 	{file: "internal/node/node.go",
-		old: `		n.bell(rank)
+		old: `		n.cfg.Bell(rank)
 	}`,
 		new: `		b.Disarm()
-		n.bell(rank)
+		n.cfg.Bell(rank)
 	}`,
 		why: "a rank takes another's announcement back before it sends what wakes it", test: "internal/node TestInterleaveBellOfStoppedRank"},
 	{file: "internal/wait/crew.go",
