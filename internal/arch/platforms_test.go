@@ -42,8 +42,8 @@ func platforms(t *testing.T) (all []platform) {
 // sampled are the platforms that -short checks: Linux with integers of 32 bits, another Unix, and Windows.
 var sampled = []platform{{"linux", "386"}, {"darwin", "arm64"}, {"windows", "amd64"}}
 
-// leftOut are the tags that leave something out of a program.
-var leftOut = []string{"cohort_nompi", "cohort_notcp", "cohort_noshm", "cohort_noclp", "cohort_nocuda"}
+// excludingTags are the build tags that exclude something from a program.
+var excludingTags = []string{"cohort_nompi", "cohort_notcp", "cohort_noshm", "cohort_noclp", "cohort_nocuda"}
 
 // TestPlatforms checks that all packages and their tests compile for every platform, and without what
 // the tags leave out. It checks types and runs the assembler, which takes seconds; the compiler takes minutes, as it
@@ -69,12 +69,12 @@ func TestPlatforms(t *testing.T) {
 	t.Run("tags", func(t *testing.T) {
 		t.Parallel()
 		c := platform{"linux", "amd64"}.checker(root)
-		for _, tag := range leftOut {
+		for _, tag := range excludingTags {
 			if !testing.Short() {
 				c.check(t, tag)
 			}
 		}
-		c.check(t, strings.Join(leftOut, ","))
+		c.check(t, strings.Join(excludingTags, ","))
 	})
 }
 
