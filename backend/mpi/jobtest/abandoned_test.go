@@ -35,11 +35,7 @@ int MPI_Allgatherv_c(const void *s, MPI_Count n, MPI_Datatype st, void *r, const
 func TestAbandonedCollectiveKeepsItsCounts(t *testing.T) {
 	skipShort(t, "an abandoned collective keeps its counts")
 	const far = 1 << 31 // for the function that passes the arrays unchanged; the pages are not touched
-	program("abandoned counts", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("abandoned counts", func(w *cohort.Comm) (err error) {
 		if w.Rank() == 1 {
 			return errors.Join(reached("changed", 1), w.Close())
 		}
@@ -53,8 +49,7 @@ func TestAbandonedCollectiveKeepsItsCounts(t *testing.T) {
 		counts[1], displs[1] = 5, 7
 		return errors.Join(sign("changed"), w.Close())
 	})
-	launcher(t, "mpich")
-	tool := compiledC(t, mpicc(t, "mpich"), readLateTool, "late.so", "-shared", "-fPIC")
+	tool := compiledTool(t, "mpich", readLateTool)
 	e := start(t, "mpich", 2, "abandoned counts", "LD_PRELOAD="+tool, signsVariable+"="+t.TempDir())
 	if got, want := e.lines("read"), []string{fmt.Sprintf("1 %d", far)}; !slices.Equal(got, want) {
 		t.Errorf("the library has read %q, want %q: status %d\n%s", got, want, e.status, e.out)

@@ -14,7 +14,7 @@ import (
 // TestCallsMakeNoAllocations checks that blocking calls, and persistent ones once they are made, do
 // not allocate.
 func TestCallsMakeNoAllocations(t *testing.T) {
-	program("allocations", func() error { return with(allocations) })
+	rank("allocations", allocations)
 	for _, library := range libraries {
 		checks := []string{"0", "1"}
 		if testing.Short() {
@@ -45,10 +45,7 @@ func allocations(w *cohort.Comm) error {
 		if err != nil {
 			return err
 		}
-		again := func(p *cohort.Persistent) error {
-			_, err := p.Wait()
-			return err
-		}
+		again := func(p *cohort.Persistent) error { return second(p.Wait()) }
 		for _, c := range []struct {
 			name string
 			call func() error

@@ -14,7 +14,7 @@ import (
 // the backend has C functions to pass to the library.
 func TestManyReductionsWithGoOperationsAtOnce(t *testing.T) {
 	skipShort(t, "thousands of operations at a time")
-	program("many operations", func() error { return with(manyOperations) })
+	rank("many operations", manyOperations)
 	for _, library := range libraries {
 		start(t, library, 2, "many operations").must(t)
 	}

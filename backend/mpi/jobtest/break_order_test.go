@@ -18,7 +18,7 @@ import (
 // wait that match the same ones. Each gets its message in the order of posting and sending. Where
 // receives are guarded cohort does the matching.
 func TestMessagesMatchInPostedOrder(t *testing.T) {
-	program("matching order", func() error { return with(matchingOrder) })
+	rank("matching order", matchingOrder)
 	for _, library := range libraries {
 		start(t, library, 2, "matching order").must(t)
 	}
@@ -127,7 +127,7 @@ func seen(w *cohort.Comm, i int) error {
 // rank's call has a deadline: all ranks must run it in the same way.
 func TestBcastWorksWhenRanksDifferInLimits(t *testing.T) {
 	skipShort(t, "a Bcast whose ranks differ")
-	program("unequal bcast", func() error { return with(unequalBcast) })
+	rank("unequal bcast", unequalBcast)
 	for _, library := range libraries {
 		for _, n := range []int{2, 3} {
 			start(t, library, n, "unequal bcast").must(t)
@@ -184,7 +184,7 @@ func unequalBcast(w *cohort.Comm) error {
 // hours if each post looked at all waiting receives, and at each for equal ones. At the level funneled every receive of
 // Open MPI is guarded, and more than 2046 fit into the address space only if none maps memory of its own.
 func TestManyPostedReceivesMatch(t *testing.T) {
-	program("many receives", func() error { return with(manyReceives) })
+	rank("many receives", manyReceives)
 	for _, library := range libraries {
 		for _, level := range []string{"multiple", "funneled"} {
 			t.Run(library+"/"+level, func(t *testing.T) {
@@ -233,7 +233,7 @@ func manyReceives(w *cohort.Comm) error {
 // breaks: all of them return.
 func TestBreakReachesAllWaiters(t *testing.T) {
 	skipShort(t, "a broken communicator ends all waits")
-	program("break waiters", func() error { return with(breakWaiters) })
+	rank("break waiters", breakWaiters)
 	for _, library := range libraries {
 		start(t, library, 2, "break waiters").must(t)
 	}
@@ -280,7 +280,7 @@ func breakWaiters(w *cohort.Comm) error {
 // levels. Messages that are too long, a rank's own included, end the receives with ErrTruncate.
 func TestTruncationIsReportedDuringCollective(t *testing.T) {
 	skipShort(t, "a long message for a rank that is in a collective")
-	program("too long", func() error { return with(tooLong) })
+	rank("too long", tooLong)
 	for _, library := range libraries {
 		for _, level := range []string{"funneled", "serialized", "multiple"} {
 			start(t, library, 2, "too long", "COHORT_MPI_THREAD="+level).must(t)

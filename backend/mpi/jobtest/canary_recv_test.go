@@ -38,8 +38,7 @@ func (x *exchange) send(m *message, any bool) func() error {
 		if err != nil {
 			return err
 		}
-		_, err := q.Wait()
-		return err
+		return second(q.Wait())
 	}
 }
 

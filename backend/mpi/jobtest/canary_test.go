@@ -21,7 +21,7 @@ import (
 // lie between canaries, by every kind of receive. Nothing outside a buffer is written, the start of
 // the message is inside, and status and error are right.
 func TestReceivesStayInBuffers(t *testing.T) {
-	program("canaries", func() error { return with(exchangeCanaries) })
+	rank("canaries", exchangeCanaries)
 	for _, library := range libraries {
 		for _, n := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", library, n), func(t *testing.T) {

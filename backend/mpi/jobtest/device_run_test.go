@@ -137,52 +137,49 @@ func TestAwareLibraryGetsDeviceMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	driver := compiledC(t, "gcc", string(source), "libcuda.so.1", "-shared", "-fPIC", "-lpthread")
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			launcher(t, name)
-			aware := compiledC(t, mpicc(t, name), awareTool, "aware.so", "-shared", "-fPIC")
-			e := start(t, name, 3, "devices", "LD_PRELOAD="+aware, "LD_LIBRARY_PATH="+filepath.Dir(driver), ompiCUDA+"=1").must(t)
-			type takes struct{ takes, why string }
-			off := map[string]takes{"mpich": {"no", "MPIR_CVAR_ENABLE_GPU=0"}, "openmpi": {"no", "set " + ompiCUDA + "=1"}}[name]
-			if slices.ContainsFunc(e.lines("library"), func(l string) bool { return strings.HasPrefix(l, "Open MPI v5.") }) {
-				off = takes{"yes", "it reports"} // MPICH has no such switch
+	inLibraries(t, func(t *testing.T, name string) {
+		aware := compiledTool(t, name, awareTool)
+		e := start(t, name, 3, "devices", "LD_PRELOAD="+aware, "LD_LIBRARY_PATH="+filepath.Dir(driver), ompiCUDA+"=1").must(t)
+		type takes struct{ takes, why string }
+		off := map[string]takes{"mpich": {"no", "MPIR_CVAR_ENABLE_GPU=0"}, "openmpi": {"no", "set " + ompiCUDA + "=1"}}[name]
+		if slices.ContainsFunc(e.lines("library"), func(l string) bool { return strings.HasPrefix(l, "Open MPI v5.") }) {
+			off = takes{"yes", "it reports"} // MPICH has no such switch
+		}
+		for rank, want := range []takes{{"yes", "it reports"}, {"no", "CUDA is off"}, off} {
+			of := func(what string) []string { return e.lines(fmt.Sprint(what, rank)) }
+			if got := of("caps"); !slices.Equal(got, []string{want.takes}) {
+				t.Errorf("rank %d: device memory is taken: %q, want %s", rank, got, want.takes)
 			}
-			for rank, want := range []takes{{"yes", "it reports"}, {"no", "CUDA is off"}, off} {
-				of := func(what string) []string { return e.lines(fmt.Sprint(what, rank)) }
-				if got := of("caps"); !slices.Equal(got, []string{want.takes}) {
-					t.Errorf("rank %d: device memory is taken: %q, want %s", rank, got, want.takes)
-				}
-				if got := of("takes"); len(got) != 1 || !strings.HasPrefix(got[0], want.takes+" (") || !strings.Contains(got[0], want.why) {
-					t.Errorf("rank %d: the diagnostics have %q, want %s because %s", rank, got, want.takes, want.why)
-				}
-				var from, sent uint64
-				at := of("tensor")
-				if len(at) != 1 {
-					t.Fatalf("rank %d: the tensor is at %q", rank, at)
-				}
-				fmt.Sscan(at[0], &from)
-				direct, calls := want.takes == "yes", map[string]int{"bcast": 1, "allreduce": 2}
-				if name == "openmpi" { // its ranks agree on calls first: the second Allreduce is messages on all of them
-					direct, calls["allreduce"] = false, 1
-				}
-				for coll, n := range calls {
-					if got := of(coll); len(got) != n || slices.ContainsFunc(got, func(s string) bool { return (s == at[0]) != direct }) {
-						t.Errorf("rank %d: the tensor is at %s, %d times %s gets %q, and it is to get that: %v", rank, at[0], n, coll, got, direct)
-					}
-				}
-				messages := of("isend")
-				if (len(messages) > 0) != (name == "openmpi") {
-					t.Errorf("rank %d: long messages are sent from %q", rank, messages)
-				}
-				for _, s := range messages {
-					if _, err := fmt.Sscan(s, &sent); err != nil || sent >= from && sent < from+8*deviceNumbers {
-						t.Errorf("rank %d: the tensor is at %s, and a message is sent from %s", rank, at[0], s)
-					}
+			if got := of("takes"); len(got) != 1 || !strings.HasPrefix(got[0], want.takes+" (") || !strings.Contains(got[0], want.why) {
+				t.Errorf("rank %d: the diagnostics have %q, want %s because %s", rank, got, want.takes, want.why)
+			}
+			var from, sent uint64
+			at := of("tensor")
+			if len(at) != 1 {
+				t.Fatalf("rank %d: the tensor is at %q", rank, at)
+			}
+			fmt.Sscan(at[0], &from)
+			direct, calls := want.takes == "yes", map[string]int{"bcast": 1, "allreduce": 2}
+			if name == "openmpi" { // its ranks agree on calls first: the second Allreduce is messages on all of them
+				direct, calls["allreduce"] = false, 1
+			}
+			for coll, n := range calls {
+				if got := of(coll); len(got) != n || slices.ContainsFunc(got, func(s string) bool { return (s == at[0]) != direct }) {
+					t.Errorf("rank %d: the tensor is at %s, %d times %s gets %q, and it is to get that: %v", rank, at[0], n, coll, got, direct)
 				}
 			}
-			if t.Failed() {
-				t.Log(e.out)
+			messages := of("isend")
+			if (len(messages) > 0) != (name == "openmpi") {
+				t.Errorf("rank %d: long messages are sent from %q", rank, messages)
 			}
-		})
-	}
+			for _, s := range messages {
+				if _, err := fmt.Sscan(s, &sent); err != nil || sent >= from && sent < from+8*deviceNumbers {
+					t.Errorf("rank %d: the tensor is at %s, and a message is sent from %s", rank, at[0], s)
+				}
+			}
+		}
+		if t.Failed() {
+			t.Log(e.out)
+		}
+	})
 }

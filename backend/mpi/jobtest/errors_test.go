@@ -95,74 +95,60 @@ var sentinels = map[string]error{
 // TestLibraryErrorsHaveSentinels checks that an error of the library becomes an error with the
 // right sentinel, and that the program continues. One job shows them all.
 func TestLibraryErrorsHaveSentinels(t *testing.T) {
-	program("damaged", func() error {
-		return with(func(w *cohort.Comm) error {
-			for _, class := range slices.Sorted(maps.Keys(sentinels)) {
-				if w.Rank() == 0 {
-					if err := os.Setenv("DAMAGE", class); err != nil { // the tool reads it in each call
-						return err
-					}
-					err := cohort.Send(w, []int{1}, 1, mark)
-					say("error %s: %v", class, err)
-					if err := isFrom("send", err, sentinels[class]); err != nil {
-						return fmt.Errorf("%s: %w", class, err)
-					}
+	rank("damaged", func(w *cohort.Comm) error {
+		for _, class := range slices.Sorted(maps.Keys(sentinels)) {
+			if w.Rank() == 0 {
+				if err := os.Setenv("DAMAGE", class); err != nil { // the tool reads it in each call
+					return err
 				}
-				if err := traffic(w, 3); err != nil {
-					return fmt.Errorf("after %s: %w", class, err)
+				err := cohort.Send(w, []int{1}, 1, mark)
+				say("error %s: %v", class, err)
+				if err := isFrom("send", err, sentinels[class]); err != nil {
+					return fmt.Errorf("%s: %w", class, err)
 				}
 			}
-			return nil
-		})
+			if err := traffic(w, 3); err != nil {
+				return fmt.Errorf("after %s: %w", class, err)
+			}
+		}
+		return nil
 	})
-	program("operations", func() error {
-		return with(func(w *cohort.Comm) error {
-			d, err := w.Dup()
-			if err != nil {
-				return err
-			}
-			_, err = cohort.Recv(w, make([]int, 1), w.Rank(), mark)
-			if err := isFrom("recv", err, cohort.ErrRank); err != nil {
-				return err
-			}
-			q, err := cohort.Isend(w, []int{1}, w.Rank(), mark)
-			if err == nil {
-				_, err = q.Wait()
-			}
-			if err := isFrom("isend", err, cohort.ErrRank); err != nil {
-				return err
-			}
-			_, _, err = w.Iprobe(w.Rank(), mark)
-			if err := isFrom("iprobe", err, cohort.ErrRank); err != nil {
-				return err
-			}
-			// A failed collective breaks the communicator.
-			err = cohort.Allreduce(d, make([]int32, mark), make([]int32, mark), cohort.Sum)
-			if err := isFrom("allreduce", err, cohort.ErrOp); err != nil {
-				return err
-			}
-			if err := d.Barrier(); !errors.Is(err, cohort.ErrBroken) || !errors.Is(err, cohort.ErrOp) {
-				return fmt.Errorf("a barrier after that: %v", err)
-			}
-			q, err = w.Ibarrier()
-			if err == nil {
-				_, err = q.Wait()
-			}
-			return isFrom("ibarrier", err, cohort.ErrComm)
-		})
+	rank("operations", func(w *cohort.Comm) error {
+		d, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		_, err = cohort.Recv(w, make([]int, 1), w.Rank(), mark)
+		if err := isFrom("recv", err, cohort.ErrRank); err != nil {
+			return err
+		}
+		if err := isFrom("isend", waited(cohort.Isend(w, []int{1}, w.Rank(), mark)), cohort.ErrRank); err != nil {
+			return err
+		}
+		_, _, err = w.Iprobe(w.Rank(), mark)
+		if err := isFrom("iprobe", err, cohort.ErrRank); err != nil {
+			return err
+		}
+		// A failed collective breaks the communicator.
+		err = cohort.Allreduce(d, make([]int32, mark), make([]int32, mark), cohort.Sum)
+		if err := isFrom("allreduce", err, cohort.ErrOp); err != nil {
+			return err
+		}
+		if err := d.Barrier(); !errors.Is(err, cohort.ErrBroken) || !errors.Is(err, cohort.ErrOp) {
+			return fmt.Errorf("a barrier after that: %v", err)
+		}
+		return isFrom("ibarrier", waited(w.Ibarrier()), cohort.ErrComm)
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			launcher(t, name)
-			preload := "LD_PRELOAD=" + compiledC(t, mpicc(t, name), damage, "damage.so", "-shared", "-fPIC")
-			t.Run("classes", func(t *testing.T) {
-				all := start(t, name, 2, "damaged", preload).must(t).lines("error")
-				if len(all) != len(sentinels) {
-					t.Errorf("%d errors, want %d", len(all), len(sentinels))
-				}
-				t.Logf("%q", all)
-			})
-			t.Run("operations", func(t *testing.T) { start(t, name, 2, "operations", preload).must(t) })
+	inLibraries(t, func(t *testing.T, name string) {
+		launcher(t, name)
+		preload := "LD_PRELOAD=" + compiledTool(t, name, damage)
+		t.Run("classes", func(t *testing.T) {
+			all := start(t, name, 2, "damaged", preload).must(t).lines("error")
+			if len(all) != len(sentinels) {
+				t.Errorf("%d errors, want %d", len(all), len(sentinels))
+			}
+			t.Logf("%q", all)
 		})
-	}
+		t.Run("operations", func(t *testing.T) { start(t, name, 2, "operations", preload).must(t) })
+	})
 }

@@ -78,11 +78,7 @@ func TestFailedRankEndsOperations(t *testing.T) {
 // TestFailedRankSparesFunctionsOfOperations checks that a rank's failure ends no function of a reduction, which the
 // library calls: the thread is in Go then.
 func TestFailedRankSparesFunctionsOfOperations(t *testing.T) {
-	program("fails-in-operation", func() error {
-		world, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("fails-in-operation", func(world *cohort.Comm) error {
 		pair, err := world.Split(world.Rank()%2, 0)
 		if err != nil {
 			return err
@@ -171,11 +167,7 @@ func TestFailedRankEndsLateCalls(t *testing.T) {
 			return cmp.Or(w.Close(), error(cohort.ErrPeerLost))
 		},
 	} {
-		program(name, func() error {
-			w, err := cohort.Init(background, nil)
-			if err != nil {
-				return err
-			}
+		joins(name, func(w *cohort.Comm) (err error) {
 			if w.Rank() == 0 {
 				pid, err := []int64{0}, reached("waiting", 1)
 				if _, e := cohort.Recv(w, pid, 1, 2); err != nil || e != nil {
@@ -283,23 +275,21 @@ var openMPI sync.Mutex
 
 // toldOfFailure starts a program of which one rank fails and the others sign, with tools in C if there are any.
 func toldOfFailure(t *testing.T, program string, ranks int, tools ...string) {
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // these jobs wait
-			if name == "openmpi" {
-				openMPI.Lock()
-				defer openMPI.Unlock()
-			}
-			signs := t.TempDir()
-			env := []string{signsVariable + "=" + signs}
-			for _, tool := range tools {
-				launcher(t, name)
-				env = append(env, "LD_PRELOAD="+compiledC(t, mpicc(t, name), tool, "tool.so", "-shared", "-fPIC"))
-			}
-			e := start(t, name, ranks, program, env...).failed(t)
-			if told, err := filepath.Glob(filepath.Join(signs, "told.*")); err != nil || len(told) != ranks-1 {
-				t.Errorf("%d ranks were told of the failure, want %d: %v\n%s", len(told), ranks-1, err, e.out)
-			}
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		t.Parallel() // these jobs wait
+		if name == "openmpi" {
+			openMPI.Lock()
+			defer openMPI.Unlock()
+		}
+		signs := t.TempDir()
+		env := []string{signsVariable + "=" + signs}
+		for _, tool := range tools {
+			launcher(t, name)
+			env = append(env, "LD_PRELOAD="+compiledTool(t, name, tool))
+		}
+		e := start(t, name, ranks, program, env...).failed(t)
+		if told, err := filepath.Glob(filepath.Join(signs, "told.*")); err != nil || len(told) != ranks-1 {
+			t.Errorf("%d ranks were told of the failure, want %d: %v\n%s", len(told), ranks-1, err, e.out)
+		}
+	})
 }

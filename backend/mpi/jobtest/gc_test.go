@@ -17,10 +17,8 @@ import (
 // them.
 func TestBuffersStayPinned(t *testing.T) {
 	skipShort(t, "buffers stay where they are under garbage collection")
-	program("buffers", func() error { return with(buffersStay) })
-	for _, library := range libraries {
-		t.Run(library, func(t *testing.T) { start(t, library, 2, "buffers", "GOGC=1").must(t) })
-	}
+	rank("buffers", buffersStay)
+	inLibraries(t, func(t *testing.T, library string) { start(t, library, 2, "buffers", "GOGC=1").must(t) })
 }
 
 func buffersStay(w *cohort.Comm) error {

@@ -43,79 +43,75 @@ int library_ranks(uintptr_t h) {
 // TestHandlesPassCommunicatorsToC checks that a C library can use a communicator and a window of cohort, and cohort one of a
 // C library.
 func TestHandlesPassCommunicatorsToC(t *testing.T) {
-	program("handle", func() error {
-		return with(func(w *cohort.Comm) error {
-			var sum func(h uintptr, x int32) int32
-			var reverse func(h uintptr) uintptr
-			lib, err := purego.Dlopen(os.Getenv("HANDLE_LIBRARY"), purego.RTLD_NOW)
-			if err != nil {
-				return err
-			}
-			purego.RegisterLibFunc(&sum, lib, "library_sum")
-			purego.RegisterLibFunc(&reverse, lib, "library_reverse")
-			var ranks func(h uintptr) int32
-			purego.RegisterLibFunc(&ranks, lib, "library_ranks")
+	rank("handle", func(w *cohort.Comm) error {
+		var sum func(h uintptr, x int32) int32
+		var reverse func(h uintptr) uintptr
+		lib, err := purego.Dlopen(os.Getenv("HANDLE_LIBRARY"), purego.RTLD_NOW)
+		if err != nil {
+			return err
+		}
+		purego.RegisterLibFunc(&sum, lib, "library_sum")
+		purego.RegisterLibFunc(&reverse, lib, "library_reverse")
+		var ranks func(h uintptr) int32
+		purego.RegisterLibFunc(&ranks, lib, "library_ranks")
 
-			n, r := w.Size(), w.Rank()
-			odd, err := w.Split(r%2, 0)
+		n, r := w.Size(), w.Rank()
+		odd, err := w.Split(r%2, 0)
+		if err != nil {
+			return err
+		}
+		for _, c := range []*cohort.Comm{w, odd} {
+			h, err := c.MPIHandle()
 			if err != nil {
 				return err
 			}
-			for _, c := range []*cohort.Comm{w, odd} {
-				h, err := c.MPIHandle()
-				if err != nil {
-					return err
-				}
-				want := 0
-				for i := r % 2; i < n; i += 2 {
-					want += i
-				}
-				if c == w {
-					want = n * (n - 1) / 2
-				}
-				if got := int(sum(h, int32(r))); got != want {
-					return fmt.Errorf("C added up %d on %s, want %d", got, c.Name(), want)
-				}
+			want := 0
+			for i := r % 2; i < n; i += 2 {
+				want += i
 			}
-			h, _ := w.MPIHandle()
-			back, err := cohort.FromMPIHandle(reverse(h))
-			if err != nil {
-				return err
+			if c == w {
+				want = n * (n - 1) / 2
 			}
-			if back.Size() != n || back.Rank() != n-1-r {
-				return fmt.Errorf("the reversed communicator is %d of %d on rank %d of %d", back.Rank(), back.Size(), r, n)
+			if got := int(sum(h, int32(r))); got != want {
+				return fmt.Errorf("C added up %d on %s, want %d", got, c.Name(), want)
 			}
-			win, err := cohort.NewWindow[int](w, 1)
-			if err != nil {
-				return err
-			}
-			h, err = win.MPIHandle()
-			if err != nil || int(ranks(h)) != n {
-				return fmt.Errorf("C finds %d ranks in a window of %d: %v", ranks(h), n, err)
-			}
-			if err := win.Close(); err != nil {
-				return err
-			}
-			first, err := cohort.BcastOne(back, r, 0)
-			if err != nil || first != n-1 {
-				return fmt.Errorf("rank 0 of the reversed communicator was rank %d, %v; want %d", first, err, n-1)
-			}
-			if err := odd.Close(); err != nil {
-				return err
-			}
-			if _, err := odd.MPIHandle(); !errors.Is(err, cohort.ErrClosed) {
-				return fmt.Errorf("the handle of a closed communicator: %v, want %v", err, cohort.ErrClosed)
-			}
-			if _, err := cohort.FromMPIHandle(0); !errors.Is(err, cohort.ErrComm) {
-				return fmt.Errorf("the handle 0: %v, want %v", err, cohort.ErrComm)
-			}
-			return back.Close()
-		})
+		}
+		h, _ := w.MPIHandle()
+		back, err := cohort.FromMPIHandle(reverse(h))
+		if err != nil {
+			return err
+		}
+		if back.Size() != n || back.Rank() != n-1-r {
+			return fmt.Errorf("the reversed communicator is %d of %d on rank %d of %d", back.Rank(), back.Size(), r, n)
+		}
+		win, err := cohort.NewWindow[int](w, 1)
+		if err != nil {
+			return err
+		}
+		h, err = win.MPIHandle()
+		if err != nil || int(ranks(h)) != n {
+			return fmt.Errorf("C finds %d ranks in a window of %d: %v", ranks(h), n, err)
+		}
+		if err := win.Close(); err != nil {
+			return err
+		}
+		first, err := cohort.BcastOne(back, r, 0)
+		if err != nil || first != n-1 {
+			return fmt.Errorf("rank 0 of the reversed communicator was rank %d, %v; want %d", first, err, n-1)
+		}
+		if err := odd.Close(); err != nil {
+			return err
+		}
+		if _, err := odd.MPIHandle(); !errors.Is(err, cohort.ErrClosed) {
+			return fmt.Errorf("the handle of a closed communicator: %v, want %v", err, cohort.ErrClosed)
+		}
+		if _, err := cohort.FromMPIHandle(0); !errors.Is(err, cohort.ErrComm) {
+			return fmt.Errorf("the handle 0: %v, want %v", err, cohort.ErrComm)
+		}
+		return back.Close()
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			lib := compiledC(t, mpicc(t, name), handleLibrary, "handle.so", "-shared", "-fPIC", "-Wno-int-to-pointer-cast", "-Wno-pointer-to-int-cast")
-			start(t, name, 3, "handle", "HANDLE_LIBRARY="+lib).must(t)
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		lib := compiledC(t, mpicc(t, name), handleLibrary, "handle.so", "-shared", "-fPIC", "-Wno-int-to-pointer-cast", "-Wno-pointer-to-int-cast")
+		start(t, name, 3, "handle", "HANDLE_LIBRARY="+lib).must(t)
+	})
 }

@@ -62,70 +62,68 @@ func printTopology(w *cohort.Comm) error {
 // TestTopologyReportsNodes checks the topology on one node, on two, and on two with the same name.
 func TestTopologyReportsNodes(t *testing.T) {
 	skipShort(t, "ranks on two nodes")
-	program("topology", func() error { return with(printTopology) })
+	rank("topology", printTopology)
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, library := range libraries {
-		t.Run(library, func(t *testing.T) {
-			about := standardOf(t, mpicc(t, library))
-			for _, c := range []struct {
-				name   string
-				ranks  int
-				across bool
-				env    []string
-				hosts  string
-				nodes  []string // of each rank, as SplitShared has it
-				job    string
-			}{
-				{"one rank", 1, false, nil, "1 rank on 1 node: " + own + ": 0", []string{"[{" + own + " [0]}]"}, ""},
-				{"one node", 2, false, nil, "2 ranks on 1 node: " + own + ": 0-1", slices.Repeat([]string{"[{" + own + " [0 1]}]"}, 2), ""},
-				{
-					"two nodes", 4, true, nil, "4 ranks on 2 nodes: n01: 0-1, n02: 2-3",
-					[]string{"[{n01 [0 1]}]", "[{n01 [0 1]}]", "[{n02 [0 1]}]", "[{n02 [0 1]}]"}, "",
-				},
-				{
-					"two nodes of one name", 4, true, []string{"FIXED=box"}, "4 ranks on 2 nodes: box: 0-1, box: 2-3",
-					slices.Repeat([]string{"[{box [0 1]}]"}, 4), "",
-				},
-				{
-					"as the scheduler calls them", 4, true,
-					[]string{"SLURM_JOB_ID=4711", "SLURM_JOB_NODELIST=n[01-02].cluster", "SLURM_NODEID=0"},
-					"4 ranks on 2 nodes: n01.cluster: 0-1, n02.cluster: 2-3",
-					[]string{"[{n01.cluster [0 1]}]", "[{n01.cluster [0 1]}]", "[{n02.cluster [0 1]}]", "[{n02.cluster [0 1]}]"}, "; Slurm job 4711",
-				},
-			} {
-				t.Run(c.name, func(t *testing.T) {
-					if c.across && strings.HasPrefix(about, "Open MPI v5.") {
-						t.Skipf("left out: %s connects no two nodes that have one address, as these have", about)
+	inLibraries(t, func(t *testing.T, library string) {
+		about := standardOf(t, mpicc(t, library))
+		for _, c := range []struct {
+			name   string
+			ranks  int
+			across bool
+			env    []string
+			hosts  string
+			nodes  []string // of each rank, as SplitShared has it
+			job    string
+		}{
+			{"one rank", 1, false, nil, "1 rank on 1 node: " + own + ": 0", []string{"[{" + own + " [0]}]"}, ""},
+			{"one node", 2, false, nil, "2 ranks on 1 node: " + own + ": 0-1", slices.Repeat([]string{"[{" + own + " [0 1]}]"}, 2), ""},
+			{
+				"two nodes", 4, true, nil, "4 ranks on 2 nodes: n01: 0-1, n02: 2-3",
+				[]string{"[{n01 [0 1]}]", "[{n01 [0 1]}]", "[{n02 [0 1]}]", "[{n02 [0 1]}]"}, "",
+			},
+			{
+				"two nodes of one name", 4, true, []string{"FIXED=box"}, "4 ranks on 2 nodes: box: 0-1, box: 2-3",
+				slices.Repeat([]string{"[{box [0 1]}]"}, 4), "",
+			},
+			{
+				"as the scheduler calls them", 4, true,
+				[]string{"SLURM_JOB_ID=4711", "SLURM_JOB_NODELIST=n[01-02].cluster", "SLURM_NODEID=0"},
+				"4 ranks on 2 nodes: n01.cluster: 0-1, n02.cluster: 2-3",
+				[]string{"[{n01.cluster [0 1]}]", "[{n01.cluster [0 1]}]", "[{n02.cluster [0 1]}]", "[{n02.cluster [0 1]}]"}, "; Slurm job 4711",
+			},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				if c.across && strings.HasPrefix(about, "Open MPI v5.") {
+					t.Skipf("left out: %s connects no two nodes that have one address, as these have", about)
+				}
+				var e ended
+				for range 3 { // Open MPI 4.1's daemons sometimes die if two are on one machine
+					cmd := command(t, library, c.ranks, "topology", c.env...)
+					if c.across {
+						across(t, library, cmd)
 					}
-					var e ended
-					for range 3 { // Open MPI 4.1's daemons sometimes die if two are on one machine
-						cmd := command(t, library, c.ranks, "topology", c.env...)
-						if c.across {
-							across(t, library, cmd)
-						}
-						if e = wait(t, cmd); e.status == 0 || !strings.Contains(e.out, "hwloc_shmem_topology_write") {
-							break
-						}
+					if e = wait(t, cmd); e.status == 0 || !strings.Contains(e.out, "hwloc_shmem_topology_write") {
+						break
 					}
-					e.must(t)
-					for rank := range c.ranks {
-						lines := e.lines("rank")
-						for _, want := range []string{
-							fmt.Sprintf("%d: %s; mpi (%s)%s", rank, c.hosts, about, c.job),
-							fmt.Sprintf("%d on its node: %s", rank, c.nodes[rank]),
-						} {
-							if !slices.Contains(lines, want) {
-								t.Errorf("no line %q in\n%s", want, e.out)
-							}
+				}
+				e.must(t)
+				for rank := range c.ranks {
+					lines := e.lines("rank")
+					for _, want := range []string{
+						fmt.Sprintf("%d: %s; mpi (%s)%s", rank, c.hosts, about, c.job),
+						fmt.Sprintf("%d on its node: %s", rank, c.nodes[rank]),
+					} {
+						if !slices.Contains(lines, want) {
+							t.Errorf("no line %q in\n%s", want, e.out)
 						}
 					}
-				})
-			}
-		})
-	}
+				}
+			})
+		}
+	})
 }
 
 // standardOf returns the library, its version and its MPI version, as its own header has them.

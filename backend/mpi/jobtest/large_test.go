@@ -18,25 +18,23 @@ import (
 // displacements beyond that, and fewer but longer elements. By default it runs one transfer for
 // each way of calling the library, with COHORT_SOAK all of them, which takes minutes.
 func TestCountsAboveInt32(t *testing.T) {
-	program("large", func() error { return with(large) })
+	rank("large", large)
 	if testing.Short() {
 		t.Skip("left out with -short: transfers of several GiB; make test-all runs it")
 	}
-	for _, library := range libraries {
-		t.Run(library, func(t *testing.T) {
-			if free := available(t); free < largeMemory {
-				t.Skipf("needs %d GiB of memory, there are %d", largeMemory>>30, free>>30)
+	inLibraries(t, func(t *testing.T, library string) {
+		if free := available(t); free < largeMemory {
+			t.Skipf("needs %d GiB of memory, there are %d", largeMemory>>30, free>>30)
+		}
+		for names := range slices.Chunk(largeNames(), largeJob) {
+			e := start(t, library, 2, "large", largeVariable+"="+strings.Join(names, ","))
+			ends, want := e.lines("ok"), 2*len(names)
+			if e.status != 0 || len(ends) != want {
+				t.Errorf("%d of %d transfers are right: status %d\n%s", len(ends), want, e.status, e.out)
 			}
-			for names := range slices.Chunk(largeNames(), largeJob) {
-				e := start(t, library, 2, "large", largeVariable+"="+strings.Join(names, ","))
-				ends, want := e.lines("ok"), 2*len(names)
-				if e.status != 0 || len(ends) != want {
-					t.Errorf("%d of %d transfers are right: status %d\n%s", len(ends), want, e.status, e.out)
-				}
-				t.Log(ends)
-			}
-		})
-	}
+			t.Log(ends)
+		}
+	})
 }
 
 const (
@@ -143,41 +141,35 @@ func (s *slabs) is(b []byte, rank, from int) error {
 	return nil
 }
 
+// received checks a message that fills b.
+func (s *slabs) received(st cohort.Status, err error, from int) error {
+	if err == nil && st.Bytes() != huge {
+		err = fmt.Errorf("the status has %d bytes", st.Bytes())
+	}
+	if err != nil {
+		return err
+	}
+	return s.is(s.b[:huge], from, 0)
+}
+
 var largeCases = []largeCase{
 	{"Send", func(s *slabs) error {
 		if s.Rank() == 0 {
 			return cohort.Send(s.Comm, s.fill(s.a[:huge], 0), 1, 1)
 		}
 		st, err := cohort.Recv(s.Comm, s.b, 0, 1)
-		if err == nil && st.Bytes() != huge {
-			err = fmt.Errorf("the status has %d bytes", st.Bytes())
-		}
-		if err != nil {
-			return err
-		}
-		return s.is(s.b[:huge], 0, 0)
+		return s.received(st, err, 0)
 	}},
 	{"Isend", func(s *slabs) error {
 		if s.Rank() == 1 {
-			q, err := cohort.Isend(s.Comm, s.fill(s.a[:huge], 1), 0, 1)
-			if err != nil {
-				return err
-			}
-			_, err = q.Wait()
-			return err
+			return waited(cohort.Isend(s.Comm, s.fill(s.a[:huge], 1), 0, 1))
 		}
 		q, err := cohort.Irecv(s.Comm, s.b[:huge], 1, 1)
 		if err != nil {
 			return err
 		}
 		st, err := q.Wait()
-		if err == nil && st.Bytes() != huge {
-			err = fmt.Errorf("the status has %d bytes", st.Bytes())
-		}
-		if err != nil {
-			return err
-		}
-		return s.is(s.b[:huge], 1, 0)
+		return s.received(st, err, 1)
 	}},
 	{"Bcast", func(s *slabs) error {
 		if s.Rank() == 1 {
@@ -198,10 +190,7 @@ var largeCases = []largeCase{
 			if s.Rank() == 0 {
 				s.fill(s.b[:huge], round)
 			}
-			if err := p.Start(); err != nil {
-				return err
-			}
-			if _, err := p.Wait(); err != nil {
+			if _, err := p.Run(); err != nil {
 				return err
 			}
 			if err := s.is(s.b[:huge], round, 0); err != nil {
@@ -232,10 +221,7 @@ var largeCases = []largeCase{
 		} else {
 			clear(s.b[:huge])
 		}
-		if err := p.Start(); err != nil {
-			return err
-		}
-		if _, err := p.Wait(); err != nil {
+		if _, err := p.Run(); err != nil {
 			return err
 		}
 		if err := s.is(s.b[:huge], 0, 0); err != nil {

@@ -90,20 +90,10 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 	}
 	calls := []call{
 		{"Irecv", func(c *cohort.Comm, tag int) error {
-			r, err := cohort.Irecv(c, make([]int, 1), cohort.AnySource, tag)
-			if err != nil {
-				return err
-			}
-			_, err = r.Wait()
-			return err
+			return waited(cohort.Irecv(c, make([]int, 1), cohort.AnySource, tag))
 		}},
 		{"Issend", func(c *cohort.Comm, tag int) error {
-			r, err := cohort.Issend(c, make([]int, 1), c.Rank(), tag)
-			if err != nil {
-				return err
-			}
-			_, err = r.Wait()
-			return err
+			return waited(cohort.Issend(c, make([]int, 1), c.Rank(), tag))
 		}},
 		{"Iprobe", func(c *cohort.Comm, tag int) error {
 			for {
@@ -113,11 +103,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 			}
 		}},
 	}
-	program("inside", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("inside", func(w *cohort.Comm) error {
 		for _, call := range calls {
 			for _, late := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond} {
 				d, err := w.Dup()
@@ -135,11 +121,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		return during(w, 200*time.Millisecond, func(tag int) error { return calls[0].do(w, tag) })
 	})
 	// Send a message that nobody receives while the world is closed.
-	program("owes", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("owes", func(w *cohort.Comm) (err error) {
 		err = during(w, 200*time.Millisecond, func(tag int) error { return calls[1].do(w, tag) })
 		w = nil
 		for range 2 {
@@ -151,11 +133,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		return err
 	})
 	// Other goroutines close what the world's Close closes too.
-	program("frees", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("frees", func(w *cohort.Comm) error {
 		d, err := w.Dup()
 		if err != nil {
 			return err
@@ -173,11 +151,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		return errors.Join(w.Close(), <-ended, <-ended)
 	})
 	// One rank closes the world while it waits for the other to close a window.
-	program("meets", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("meets", func(w *cohort.Comm) error {
 		win, err := cohort.AllocateShared[int](w, 1)
 		if err != nil {
 			return err
@@ -219,18 +193,14 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		return c.Close()
 	})
 	// Operations that can end early do so.
-	program("listens", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("listens", func(w *cohort.Comm) error {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
 		c := w.WithContext(ctx)
 		ended := make(chan error)
 		for _, wait := range []func() error{
-			func() error { _, err := cohort.Recv(c, make([]int, 1), cohort.AnySource, 7); return err },
-			func() error { _, err := c.Probe(cohort.AnySource, 8); return err },
+			func() error { return second(cohort.Recv(c, make([]int, 1), cohort.AnySource, 7)) },
+			func() error { return second(c.Probe(cohort.AnySource, 8)) },
 		} {
 			go func() { ended <- wait() }()
 		}
@@ -244,11 +214,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		return closed
 	})
 	// A blocking receive without a message stays in the library and cannot be ended.
-	program("stays", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("stays", func(w *cohort.Comm) (err error) {
 		go cohort.Recv(w, make([]int, 1), cohort.AnySource, 7)
 		if err := reached("receive", 2); err != nil {
 			return err
@@ -261,11 +227,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		return err
 	})
 	// An abandoned barrier ends once the others join it.
-	program("returns", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("returns", func(w *cohort.Comm) error {
 		if w.Rank() == 0 {
 			ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
 			defer cancel()
@@ -276,18 +238,16 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		}
 		return errors.Join(reached("given_up", 1), w.Barrier(), w.Close())
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			tool := compiledC(t, mpicc(t, name), slowTool, "slow.so", "-shared", "-fPIC")
-			signs := func() string { return signsVariable + "=" + t.TempDir() }
-			start(t, name, 2, "inside", "LD_PRELOAD="+tool).must(t)
-			start(t, name, 2, "owes", "LD_PRELOAD="+tool).must(t)
-			start(t, name, 2, "frees", "LD_PRELOAD="+tool, "LATE_FREE=1", signs()).must(t)
-			start(t, name, 2, "meets", "LD_PRELOAD="+tool, signs()).must(t)
-			start(t, name, 2, "drops").failed(t, "MPI_Finalize has not returned", "a window is not freed")
-			start(t, name, 2, "listens").must(t)
-			start(t, name, 2, "returns", signs()).must(t)
-			start(t, name, 2, "stays", "LD_PRELOAD="+tool, signs()).failed(t, "MPI is not finalized", "blocking call")
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		tool := compiledTool(t, name, slowTool)
+		signs := func() string { return signsVariable + "=" + t.TempDir() }
+		start(t, name, 2, "inside", "LD_PRELOAD="+tool).must(t)
+		start(t, name, 2, "owes", "LD_PRELOAD="+tool).must(t)
+		start(t, name, 2, "frees", "LD_PRELOAD="+tool, "LATE_FREE=1", signs()).must(t)
+		start(t, name, 2, "meets", "LD_PRELOAD="+tool, signs()).must(t)
+		start(t, name, 2, "drops").failed(t, "MPI_Finalize has not returned", "a window is not freed")
+		start(t, name, 2, "listens").must(t)
+		start(t, name, 2, "returns", signs()).must(t)
+		start(t, name, 2, "stays", "LD_PRELOAD="+tool, signs()).failed(t, "MPI is not finalized", "blocking call")
+	})
 }

@@ -22,11 +22,7 @@ import (
 
 // TestCloseIsOrderlyAndFinal checks that a rank leaves without leftovers, and cannot join again.
 func TestCloseIsOrderlyAndFinal(t *testing.T) {
-	program("once", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("once", func(w *cohort.Comm) error {
 		again := func(when string) error {
 			x, err := cohort.Init(background, nil)
 			if !errors.Is(err, cohort.ErrInit) || !strings.Contains(err.Error(), "before") {
@@ -101,10 +97,9 @@ int MPI_Finalize(void) {
 // once, after MPI_Finalize: a Go program does not end by the C library's exit.
 func TestExitFunctionsRunOnce(t *testing.T) {
 	skipShort(t, "ranks that end late are not killed")
-	program("end", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
+	rank("end", func(w *cohort.Comm) error { return traffic(w, 1) })
 	for _, level := range []string{"multiple", "funneled"} {
-		launcher(t, "mpich")
-		tool := compiledC(t, mpicc(t, "mpich"), lastTool, "last.so", "-shared", "-fPIC")
+		tool := compiledTool(t, "mpich", lastTool)
 		e := start(t, "mpich", 2, "end", "LD_PRELOAD="+tool, "COHORT_MPI_THREAD="+level).must(t)
 		if got, want := e.lines("exit"), []string{"finalized 1", "finalized 1"}; !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q\n%s", level, got, want, e.out)
@@ -137,30 +132,25 @@ int MPI_Finalize(void) {
 // finalized, on the thread that initialized it.
 func TestCommunicatorsAreFreedBeforeFinalize(t *testing.T) {
 	skipShort(t, "the order of the calls that end MPI")
-	program("order", func() error {
-		return with(func(w *cohort.Comm) error {
-			d, err := w.Dup()
-			if err != nil {
-				return err
-			}
-			if _, err := d.Split(w.Rank()%2, 0); err != nil {
-				return err
-			}
-			return traffic(w, 3)
-		})
+	rank("order", func(w *cohort.Comm) error {
+		d, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		if _, err := d.Split(w.Rank()%2, 0); err != nil {
+			return err
+		}
+		return traffic(w, 3)
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			launcher(t, name)
-			tool := compiledC(t, mpicc(t, name), orderTool, "order.so", "-shared", "-fPIC")
-			for _, level := range []string{"multiple", "single"} {
-				e := start(t, name, 2, "order", "LD_PRELOAD="+tool, "COHORT_MPI_THREAD="+level).must(t)
-				if got := e.lines("finalize"); !slices.Equal(got, []string{"0 1", "0 1"}) {
-					t.Errorf("%s: at the end: (communicators, same thread) %q\n%s", level, got, e.out)
-				}
+	inLibraries(t, func(t *testing.T, name string) {
+		tool := compiledTool(t, name, orderTool)
+		for _, level := range []string{"multiple", "single"} {
+			e := start(t, name, 2, "order", "LD_PRELOAD="+tool, "COHORT_MPI_THREAD="+level).must(t)
+			if got := e.lines("finalize"); !slices.Equal(got, []string{"0 1", "0 1"}) {
+				t.Errorf("%s: at the end: (communicators, same thread) %q\n%s", level, got, e.out)
 			}
-		})
-	}
+		}
+	})
 }
 
 // foreignStart is C code that initializes MPI before the program starts, uses it, and finalizes it
@@ -198,18 +188,15 @@ __attribute__((constructor(102))) static void end(void) {
 int MPI_Init_thread(int *c, char ***v, int want, int *got) { puts(started ? "cohort initialized" : "not started"); return PMPI_Init_thread(c, v, want, got); }
 int MPI_Finalize(void) { puts("cohort finalized"); return PMPI_Finalize(); }
 `
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			launcher(t, name)
-			tool := compiledC(t, mpicc(t, name), foreignStart+counting, "foreign.so", "-shared", "-fPIC")
-			e := start(t, name, 2, "guest", "LD_PRELOAD="+tool)
-			e.hasNot(t, "cohort initialized", "cohort finalized")
-			// MPI is not finalized: the launcher decides what that means.
-			e.has(t, "left\n")
-			ended := compiledC(t, mpicc(t, name), foreignStart+finalized, "ended.so", "-shared", "-fPIC")
-			start(t, name, 2, "finalized", "LD_PRELOAD="+ended).must(t).has(t, "refused", "finalized")
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		tool := compiledC(t, mpicc(t, name), foreignStart+counting, "foreign.so", "-shared", "-fPIC")
+		e := start(t, name, 2, "guest", "LD_PRELOAD="+tool)
+		e.hasNot(t, "cohort initialized", "cohort finalized")
+		// MPI is not finalized: the launcher decides what that means.
+		e.has(t, "left\n")
+		ended := compiledC(t, mpicc(t, name), foreignStart+finalized, "ended.so", "-shared", "-fPIC")
+		start(t, name, 2, "finalized", "LD_PRELOAD="+ended).must(t).has(t, "refused", "finalized")
+	})
 }
 
 // files returns the files below a folder.
@@ -255,11 +242,7 @@ func TestDeadRankEndsJobAndLeavesNothing(t *testing.T) {
 		{"abort", nil, ""},
 	}
 	for _, way := range ways {
-		program(way.name, func() error {
-			w, err := cohort.Init(background, nil)
-			if err != nil {
-				return err
-			}
+		joins(way.name, func(w *cohort.Comm) (err error) {
 			note("pid %d", os.Getpid())
 			if err := w.Barrier(); err != nil {
 				return err
@@ -272,8 +255,7 @@ func TestDeadRankEndsJobAndLeavesNothing(t *testing.T) {
 				return way.end()
 			}
 			// The launcher ends this rank.
-			_, err = cohort.Recv(w, make([]int, 1), 1, 0)
-			return err
+			return second(cohort.Recv(w, make([]int, 1), 1, 0))
 		})
 	}
 	for _, name := range libraries {
@@ -351,12 +333,10 @@ func TestInitEndsAtDeadline(t *testing.T) {
 		say("ended %v %v", took, err)
 		return errors.New("no job")
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			e := start(t, name, 2, "missing").failed(t, "check that all processes of the job are running")
-			t.Logf("%v: %q", e.took, e.lines("ended"))
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		e := start(t, name, 2, "missing").failed(t, "check that all processes of the job are running")
+		t.Logf("%v: %q", e.took, e.lines("ended"))
+	})
 }
 
 // TestFullSharedMemoryDoesNotHang checks that a library without room in shared memory fails or
@@ -380,16 +360,14 @@ func TestFullSharedMemoryDoesNotHang(t *testing.T) {
 	if out, err := probe.CombinedOutput(); err != nil {
 		need.MissingRight(t, "a private /dev/shm needs unshare and root: %v %s", err, out)
 	}
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			cmd := command(t, name, 2, "small")
-			cmd.Args = append([]string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o size=64k none /dev/shm && exec "$@"`, "sh"}, cmd.Args...)
-			cmd.Path = probe.Path
-			e := wait(t, cmd)
-			t.Logf("status %d after %v:\n%s", e.status, e.took, e.out)
-			if works := len(e.lines("works")); works != 2 && (works != 0 || e.status == 0) {
-				t.Errorf("status %d, and %d of 2 ranks work", e.status, works)
-			}
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		cmd := command(t, name, 2, "small")
+		cmd.Args = append([]string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o size=64k none /dev/shm && exec "$@"`, "sh"}, cmd.Args...)
+		cmd.Path = probe.Path
+		e := wait(t, cmd)
+		t.Logf("status %d after %v:\n%s", e.status, e.took, e.out)
+		if works := len(e.lines("works")); works != 2 && (works != 0 || e.status == 0) {
+			t.Errorf("status %d, and %d of 2 ranks work", e.status, works)
+		}
+	})
 }

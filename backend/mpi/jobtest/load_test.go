@@ -97,30 +97,26 @@ func TestOnlyInitLoadsALibrary(t *testing.T) {
 		say("mapped %q %q", libs, parts)
 		return nil
 	})
-	program("mpi", func() error {
-		return with(func(w *cohort.Comm) error {
-			libs, _ := mapped()
-			say("mapped %q", libs)
-			if err := sharesMemory(w); err != nil {
-				return err
-			}
-			return traffic(w, 3)
-		})
+	rank("mpi", func(w *cohort.Comm) error {
+		libs, _ := mapped()
+		say("mapped %q", libs)
+		if err := sharesMemory(w); err != nil {
+			return err
+		}
+		return traffic(w, 3)
 	})
 	start(t, "", 1, "local").must(t).has(t, "mapped [] []\n")
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			start(t, name, 2, "local").must(t).hasNot(t, `mapped ["`)
-			real, err := filepath.EvalSymlinks(library(t, name).Path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := fmt.Sprintf("%q", []string{real})
-			if got := start(t, name, 2, "mpi").must(t).lines("mapped"); !slices.Equal(got, []string{want, want}) {
-				t.Errorf("in the processes are %q, want %s twice", got, want)
-			}
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		start(t, name, 2, "local").must(t).hasNot(t, `mapped ["`)
+		real, err := filepath.EvalSymlinks(library(t, name).Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("%q", []string{real})
+		if got := start(t, name, 2, "mpi").must(t).lines("mapped"); !slices.Equal(got, []string{want, want}) {
+			t.Errorf("in the processes are %q, want %s twice", got, want)
+		}
+	})
 }
 
 // initFails is a program that expects Init to fail and prints the error.
@@ -194,11 +190,9 @@ func TestInitRejectsUnusableLibraries(t *testing.T) {
 // does not disturb the next one.
 func TestTooOldLibraryIsSkipped(t *testing.T) {
 	skipShort(t, "a library that cannot be used is skipped")
-	program("next", func() error {
-		return with(func(w *cohort.Comm) error {
-			say("library %s", w.Caps().Library)
-			return traffic(w, 3)
-		})
+	rank("next", func(w *cohort.Comm) error {
+		say("library %s", w.Caps().Library)
+		return traffic(w, 3)
 	})
 	old := compiledC(t, "gcc", tooOld, "libmpi.so.12", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12")
 	library(t, "mpich")
@@ -212,52 +206,48 @@ func TestTooOldLibraryIsSkipped(t *testing.T) {
 // library than their launcher's, before any rank becomes a world of its own.
 func TestForeignLauncherIsErrInitOnAllRanks(t *testing.T) {
 	program("refused", initFails)
-	program("world", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			asked := library(t, other(name))
-			e := start(t, name, 3, "refused", "COHORT_MPI_LIB="+asked.Path).must(t)
-			refused := e.lines("refused")
-			slices.Sort(refused) // each begins with its rank
-			if len(refused) != 3 {
-				t.Fatalf("%d of 3 ranks have the error:\n%s", len(refused), e.out)
-			}
-			own, _, err := mpifind.Mpiexec(asked)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for rank, text := range refused {
-				for _, want := range []string{fmt.Sprintf("init: rank %d: ", rank), asked.Path, asked.Vendor, library(t, name).Vendor, "start the program with " + own, "COHORT_MPI_LIB"} {
-					if !strings.Contains(text, want) {
-						t.Errorf("%q does not have %q", text, want)
-					}
+	rank("world", func(w *cohort.Comm) error { return traffic(w, 1) })
+	inLibraries(t, func(t *testing.T, name string) {
+		asked := library(t, other(name))
+		e := start(t, name, 3, "refused", "COHORT_MPI_LIB="+asked.Path).must(t)
+		refused := e.lines("refused")
+		slices.Sort(refused) // each begins with its rank
+		if len(refused) != 3 {
+			t.Fatalf("%d of 3 ranks have the error:\n%s", len(refused), e.out)
+		}
+		own, _, err := mpifind.Mpiexec(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rank, text := range refused {
+			for _, want := range []string{fmt.Sprintf("init: rank %d: ", rank), asked.Path, asked.Vendor, library(t, name).Vendor, "start the program with " + own, "COHORT_MPI_LIB"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q does not have %q", text, want)
 				}
 			}
-			// The same with a preloaded library.
-			start(t, name, 2, "refused", "COHORT_MPI_LIB=", "LD_PRELOAD="+asked.Path).must(t).has(t, "in this process", asked.Path)
-			// A program that does not expect the error fails.
-			start(t, name, 2, "world", "COHORT_MPI_LIB="+asked.Path).failed(t, asked.Path)
-		})
-	}
+		}
+		// The same with a preloaded library.
+		start(t, name, 2, "refused", "COHORT_MPI_LIB=", "LD_PRELOAD="+asked.Path).must(t).has(t, "in this process", asked.Path)
+		// A program that does not expect the error fails.
+		start(t, name, 2, "world", "COHORT_MPI_LIB="+asked.Path).failed(t, asked.Path)
+	})
 }
 
 // TestRankAloneUnderLauncherIsErrInit checks that Init fails in a process that a launcher counts as
 // one of several and the library as the only one.
 func TestRankAloneUnderLauncherIsErrInit(t *testing.T) {
 	program("refused", initFails)
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			lib := library(t, name)
-			e := start(t, "", 1, "refused", "COHORT_MPI_LIB="+lib.Path,
-				"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_NTASKS=4", "SLURM_PROCID=1", "SLURM_LOCALID=1")
-			e.must(t)
-			if name == "openmpi" { // it would end the process
-				e.has(t, "refused", "rank 1 of 4 processes started by srun", "start it with srun --mpi=pmix", lib.Path)
-			} else {
-				e.has(t, "refused", "one of 4 started by srun", "alone", "start it with srun --mpi=pmi2", lib.Path)
-			}
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		lib := library(t, name)
+		e := start(t, "", 1, "refused", "COHORT_MPI_LIB="+lib.Path,
+			"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_NTASKS=4", "SLURM_PROCID=1", "SLURM_LOCALID=1")
+		e.must(t)
+		if name == "openmpi" { // it would end the process
+			e.has(t, "refused", "rank 1 of 4 processes started by srun", "start it with srun --mpi=pmix", lib.Path)
+		} else {
+			e.has(t, "refused", "one of 4 started by srun", "alone", "start it with srun --mpi=pmi2", lib.Path)
+		}
+	})
 }
 
 // installed copies a library to a folder that looks like an installation with its own launcher.
@@ -277,45 +267,41 @@ func installed(t *testing.T, lib mpifind.Library) (prefix string) {
 
 // TestInitChoosesLibrary checks which library Init takes.
 func TestInitChoosesLibrary(t *testing.T) {
-	program("choice", func() error {
-		return with(func(w *cohort.Comm) error {
-			say("library %s", w.Diagnostics()[0])
-			return traffic(w, 1)
-		})
+	rank("choice", func(w *cohort.Comm) error {
+		say("library %s", w.Diagnostics()[0])
+		return traffic(w, 1)
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			lib := library(t, name)
-			second := installed(t, lib)
-			for _, c := range []struct {
-				how string
-				env []string
-			}{
-				{"by the launcher", []string{"COHORT_MPI_LIB="}},
-				{"by the launcher, though PATH begins with another", []string{"COHORT_MPI_LIB=", "MPI_HOME=" + second, "PATH=" + second + "/bin:" + os.Getenv("PATH")}},
-				{"by its path", []string{"COHORT_MPI_LIB=" + lib.Path}},
-				{"by its name", []string{"COHORT_MPI_LIB=" + lib.Soname}},
-				{"in the process already", []string{"LD_PRELOAD=" + lib.Path}},
-			} {
-				got := start(t, name, 2, "choice", c.env...).must(t).lines("library")
-				for _, l := range got {
-					real, err := filepath.EvalSymlinks(l[strings.LastIndex(l, "(")+1 : len(l)-1])
-					want, _ := filepath.EvalSymlinks(lib.Path)
-					if err != nil || real != want {
-						t.Errorf("%s: the library is %s, want %s", c.how, l, want)
-					}
-				}
-				if len(got) != 2 {
-					t.Errorf("%s: %q", c.how, got)
+	inLibraries(t, func(t *testing.T, name string) {
+		lib := library(t, name)
+		second := installed(t, lib)
+		for _, c := range []struct {
+			how string
+			env []string
+		}{
+			{"by the launcher", []string{"COHORT_MPI_LIB="}},
+			{"by the launcher, though PATH begins with another", []string{"COHORT_MPI_LIB=", "MPI_HOME=" + second, "PATH=" + second + "/bin:" + os.Getenv("PATH")}},
+			{"by its path", []string{"COHORT_MPI_LIB=" + lib.Path}},
+			{"by its name", []string{"COHORT_MPI_LIB=" + lib.Soname}},
+			{"in the process already", []string{"LD_PRELOAD=" + lib.Path}},
+		} {
+			got := start(t, name, 2, "choice", c.env...).must(t).lines("library")
+			for _, l := range got {
+				real, err := filepath.EvalSymlinks(l[strings.LastIndex(l, "(")+1 : len(l)-1])
+				want, _ := filepath.EvalSymlinks(lib.Path)
+				if err != nil || real != want {
+					t.Errorf("%s: the library is %s, want %s", c.how, l, want)
 				}
 			}
-			// Without a launcher a process is alone.
-			e := start(t, "", 1, "choice", "COHORT_BACKEND=mpi", "COHORT_MPI_LIB="+lib.Path).must(t)
-			if len(e.lines("library")) != 1 {
-				t.Errorf("without a launcher: %s", e.out)
+			if len(got) != 2 {
+				t.Errorf("%s: %q", c.how, got)
 			}
-		})
-	}
+		}
+		// Without a launcher a process is alone.
+		e := start(t, "", 1, "choice", "COHORT_BACKEND=mpi", "COHORT_MPI_LIB="+lib.Path).must(t)
+		if len(e.lines("library")) != 1 {
+			t.Errorf("without a launcher: %s", e.out)
+		}
+	})
 }
 
 // tool is a tool of MPI's profiling interface that counts calls.
@@ -340,43 +326,39 @@ int MPI_Finalize(void) {
 // are linked to the library.
 func TestPreloadedToolsSeeCalls(t *testing.T) {
 	skipShort(t, "profiling tools see the calls")
-	program("traffic", func() error {
-		return with(func(w *cohort.Comm) error {
-			for i := range 7 {
-				if w.Rank() == 0 {
-					if err := cohort.Send(w, []int{i}, 1, i); err != nil {
-						return err
-					}
-				} else if _, err := cohort.Recv(w, make([]int, 1), 0, i); err != nil {
+	rank("traffic", func(w *cohort.Comm) error {
+		for i := range 7 {
+			if w.Rank() == 0 {
+				if err := cohort.Send(w, []int{i}, 1, i); err != nil {
 					return err
 				}
+			} else if _, err := cohort.Recv(w, make([]int, 1), 0, i); err != nil {
+				return err
 			}
-			for range 5 {
-				if _, err := cohort.AllreduceOne(w, 1, cohort.Sum); err != nil {
-					return err
-				}
+		}
+		for range 5 {
+			if _, err := cohort.AllreduceOne(w, 1, cohort.Sum); err != nil {
+				return err
 			}
-			return nil
-		})
+		}
+		return nil
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			launcher(t, name)
-			compiler, flags := mpicc(t, name), []string{"-shared", "-fPIC"}
-			for how, path := range map[string]string{
-				"linked to the library": compiledC(t, compiler, tool, "tool.so", flags...),
-				"linked to nothing":     compiledC(t, "gcc", tool, "tool.so", append(flags, includes(t, compiler, name == "openmpi")...)...),
-			} {
-				e := start(t, name, 2, "traffic", "LD_PRELOAD="+path).must(t)
-				got := e.lines("tool")
-				slices.Sort(got)
-				// cohort itself reduces once, in Init.
-				if !slices.Equal(got, []string{"1 0 6", "1 7 6"}) {
-					t.Errorf("%s: the tool saw %q, want 1 start, 7 sends of one rank, and 6 reductions\n%s", how, got, e.out)
-				}
+	inLibraries(t, func(t *testing.T, name string) {
+		launcher(t, name)
+		compiler, flags := mpicc(t, name), []string{"-shared", "-fPIC"}
+		for how, path := range map[string]string{
+			"linked to the library": compiledC(t, compiler, tool, "tool.so", flags...),
+			"linked to nothing":     compiledC(t, "gcc", tool, "tool.so", append(flags, includes(t, compiler, name == "openmpi")...)...),
+		} {
+			e := start(t, name, 2, "traffic", "LD_PRELOAD="+path).must(t)
+			got := e.lines("tool")
+			slices.Sort(got)
+			// cohort itself reduces once, in Init.
+			if !slices.Equal(got, []string{"1 0 6", "1 7 6"}) {
+				t.Errorf("%s: the tool saw %q, want 1 start, 7 sends of one rank, and 6 reductions\n%s", how, got, e.out)
 			}
-		})
-	}
+		}
+	})
 }
 
 // includes returns the compile flags that a library's compiler command adds.

@@ -39,22 +39,20 @@ func TestOnesided(t *testing.T) {
 // than a test can use.
 func TestWindowsAcrossNodesAreFreed(t *testing.T) {
 	skipShort(t, "windows across nodes are freed")
-	program("windows", func() error {
-		return with(func(w *cohort.Comm) error {
-			for i := range 1100 {
-				win, err := cohort.NewWindow[int64](w, 1)
-				if err == nil {
-					err = win.Put([]int64{1}, 1-w.Rank(), 0)
-				}
-				if err == nil {
-					err = win.Close()
-				}
-				if err != nil {
-					return fmt.Errorf("window %d: %w", i, err)
-				}
+	rank("windows", func(w *cohort.Comm) error {
+		for i := range 1100 {
+			win, err := cohort.NewWindow[int64](w, 1)
+			if err == nil {
+				err = win.Put([]int64{1}, 1-w.Rank(), 0)
 			}
-			return nil
-		})
+			if err == nil {
+				err = win.Close()
+			}
+			if err != nil {
+				return fmt.Errorf("window %d: %w", i, err)
+			}
+		}
+		return nil
 	})
 	start(t, "mpich", 2, "windows", "COHORT_BACKEND=far").must(t)
 }

@@ -28,12 +28,10 @@ func TestBoundRankHasTwoProcessors(t *testing.T) {
 		say("open %d closed %d", open, runtime.GOMAXPROCS(0))
 		return err
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			start(t, name, 1, "bound").must(t).has(t, "open 2 closed 1\n")
-			start(t, name, 1, "bound", "GOMAXPROCS=1").must(t).has(t, "open 1 closed 1\n")
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		start(t, name, 1, "bound").must(t).has(t, "open 2 closed 1\n")
+		start(t, name, 1, "bound", "GOMAXPROCS=1").must(t).has(t, "open 1 closed 1\n")
+	})
 }
 
 // bindAndRestart starts the program of this process again, on one of its processors.

@@ -15,22 +15,20 @@ import (
 func TestProfilingEnablesLibraryCounts(t *testing.T) {
 	skipShort(t, "Open MPI's own statistics")
 	const sends, size = 7, 100
-	program("counted", func() error {
-		return with(func(w *cohort.Comm) error {
-			for _, line := range w.Diagnostics() {
-				say("line %s", line)
-			}
-			for i := range sends {
-				if w.Rank() == 0 {
-					if err := cohort.Send(w, make([]byte, size), 1, i); err != nil {
-						return err
-					}
-				} else if _, err := cohort.Recv(w, make([]byte, size), 0, i); err != nil {
+	rank("counted", func(w *cohort.Comm) error {
+		for _, line := range w.Diagnostics() {
+			say("line %s", line)
+		}
+		for i := range sends {
+			if w.Rank() == 0 {
+				if err := cohort.Send(w, make([]byte, size), 1, i); err != nil {
 					return err
 				}
+			} else if _, err := cohort.Recv(w, make([]byte, size), 0, i); err != nil {
+				return err
 			}
-			return nil
-		})
+		}
+		return nil
 	})
 	t.Run("openmpi", func(t *testing.T) {
 		start(t, "openmpi", 2, "counted").must(t).hasNot(t, "POINT TO POINT", "Profiling")

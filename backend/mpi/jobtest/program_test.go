@@ -39,6 +39,22 @@ func program(name string, body func() error) {
 	os.Exit(0)
 }
 
+// rank is program for a rank of a job, which joins it, runs body and leaves.
+func rank(name string, body func(w *cohort.Comm) error) {
+	program(name, func() error { return with(body) })
+}
+
+// joins is rank for a body that leaves the job itself.
+func joins(name string, body func(w *cohort.Comm) error) {
+	program(name, func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		return body(w)
+	})
+}
+
 // jobVariable marks the processes of a job: its value is the test's process id and the job's number.
 const jobVariable = "COHORT_TEST_JOB"
 
@@ -119,6 +135,14 @@ const patience = 10 * time.Minute
 
 // libraries are the MPI libraries that the tests run with.
 var libraries = []string{"mpich", "openmpi"}
+
+// inLibraries runs a test with each library.
+func inLibraries(t *testing.T, test func(t *testing.T, library string)) {
+	t.Helper()
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) { test(t, name) })
+	}
+}
 
 // start runs a test's program as n ranks under the launcher of a library, or as one process without
 // a launcher if library is empty.
@@ -311,6 +335,13 @@ func compiledC(t *testing.T, compiler, text, name string, flags ...string) strin
 	return out
 }
 
+// compiledTool makes a library of a C text that stands between a program and an MPI library.
+func compiledTool(t *testing.T, library, text string) string {
+	t.Helper()
+	launcher(t, library)
+	return compiledC(t, mpicc(t, library), text, "tool.so", "-shared", "-fPIC")
+}
+
 // with joins the job, runs body and leaves.
 func with(body func(w *cohort.Comm) error) error {
 	w, err := cohort.Init(context.Background(), nil)
@@ -371,3 +402,6 @@ func runTool(t *testing.T, name string, args ...string) string {
 	}
 	return string(b)
 }
+
+// second returns the error of a call that returns something else too.
+func second[T any](_ T, err error) error { return err }

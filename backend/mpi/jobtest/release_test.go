@@ -17,38 +17,34 @@ import (
 // TestLibraryDoesNotWriteAfterReceiveHasEnded ends a receive while its long message arrives: at its deadline, because the
 // communicator breaks, and because it is closed. From then on the buffer is the program's, and the library must not write to it.
 func TestLibraryDoesNotWriteAfterReceiveHasEnded(t *testing.T) {
-	const length = 256 << 20
-	program("long", func() error {
-		return with(func(w *cohort.Comm) error {
-			b := make([]byte, length)
-			for i := 0; i < len(b); i += 64 {
-				b[i] = 1
+	const length = 128 << 20
+	rank("long", func(w *cohort.Comm) error {
+		b := make([]byte, length)
+		for i := 0; i < len(b); i += 64 {
+			b[i] = 1
+		}
+		for _, how := range []string{"deadline", "broken", "closed"} {
+			d, err := w.Dup()
+			if err != nil {
+				return err
 			}
-			for _, how := range []string{"deadline", "broken", "closed"} {
-				d, err := w.Dup()
-				if err != nil {
-					return err
-				}
-				if err := w.Barrier(); err != nil {
-					return err
-				}
-				if w.Rank() == 0 { // it does not end if the receive has ended first
-					if _, err := cohort.Isend(d, b, 1, 1); err != nil {
-						return err
-					}
-				} else if err := received(w, d, b, how); err != nil {
-					return fmt.Errorf("%s: %w", how, err)
-				}
-				if err := errors.Join(w.Barrier(), forgetful(d.Close())); err != nil {
-					return err
-				}
+			if err := w.Barrier(); err != nil {
+				return err
 			}
-			return forgetful(w.Close())
-		})
+			if w.Rank() == 0 { // it does not end if the receive has ended first
+				if _, err := cohort.Isend(d, b, 1, 1); err != nil {
+					return err
+				}
+			} else if err := received(w, d, b, how); err != nil {
+				return fmt.Errorf("%s: %w", how, err)
+			}
+			if err := errors.Join(w.Barrier(), forgetful(d.Close())); err != nil {
+				return err
+			}
+		}
+		return forgetful(w.Close())
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) { start(t, name, 2, "long").must(t) })
-	}
+	inLibraries(t, func(t *testing.T, name string) { start(t, name, 2, "long").must(t) })
 }
 
 // received receives a message that is so long that the receive ends before it has arrived, and looks whether its buffer
@@ -104,14 +100,12 @@ func received(w, d *cohort.Comm, b []byte, how string) error {
 // TestOperationThatCompletesDoesNotBreakItsCommunicator has deadlines pass at the moment when operations complete, while
 // another goroutine polls, and so completes them. One that returns nil has not broken its communicator.
 func TestOperationThatCompletesDoesNotBreakItsCommunicator(t *testing.T) {
-	program("close calls", func() error { return with(closeCalls) })
+	rank("close calls", closeCalls)
 	time := "3s"
 	if testing.Short() {
 		time = "1s"
 	}
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) { start(t, name, 2, "close calls", timeVariable+"="+time).must(t) })
-	}
+	inLibraries(t, func(t *testing.T, name string) { start(t, name, 2, "close calls", timeVariable+"="+time).must(t) })
 }
 
 // timeVariable holds how long closeCalls goes on.
@@ -192,11 +186,7 @@ func closeCalls(w *cohort.Comm) error {
 // TestForgottenOperationsAreCollected forgets operations without ending them, and calls the garbage collector. The
 // library may still use their buffers, which are pinned: the process would end if the collector found them.
 func TestForgottenOperationsAreCollected(t *testing.T) {
-	program("forgotten", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("forgotten", func(w *cohort.Comm) error {
 		for _, closes := range []bool{true, false} {
 			if err := forget(w, closes); err != nil {
 				return err
@@ -217,11 +207,9 @@ func TestForgottenOperationsAreCollected(t *testing.T) {
 		say("alive")
 		return nil
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			start(t, name, 2, "forgotten").must(t).has(t, "alive\nalive")
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		start(t, name, 2, "forgotten").must(t).has(t, "alive\nalive")
+	})
 }
 
 // forget starts operations and drops them: idle and active persistent collectives, a nonblocking one that is complete

@@ -16,8 +16,8 @@ import (
 // TestMessageOfClosedCommunicatorIsNotReceivedLater checks that a message that nobody has received on a communicator is
 // not received on one that is made after all ranks have closed the first. Libraries give the second the same context id.
 func TestMessageOfClosedCommunicatorIsNotReceivedLater(t *testing.T) {
-	program("early", func() error { return with(func(w *cohort.Comm) error { return unreceived(w, false) }) })
-	program("late", func() error { return with(func(w *cohort.Comm) error { return unreceived(w, true) }) })
+	rank("early", func(w *cohort.Comm) error { return unreceived(w, false) })
+	rank("late", func(w *cohort.Comm) error { return unreceived(w, true) })
 	for _, name := range libraries {
 		for _, when := range []string{"early", "late"} {
 			t.Run(name+"/"+when, func(t *testing.T) { start(t, name, 2, when).must(t) })
@@ -92,42 +92,38 @@ func unreceived(w *cohort.Comm, late bool) error {
 // TestCommunicatorsWithUnreceivedMessagesAreFreed makes more communicators than MPICH has contexts (about 2000, of which
 // each takes two), and leaves a message behind on each. Some of them break. Then it makes more at a time than MPICH allows.
 func TestCommunicatorsWithUnreceivedMessagesAreFreed(t *testing.T) {
-	program("many", func() error {
-		return with(func(w *cohort.Comm) error {
-			for k := range 1200 {
-				d, err := w.Dup()
-				if err != nil {
-					return fmt.Errorf("communicator %d: %w", k, err)
-				}
-				if err := cohort.Send(d, []int{k}, 1-w.Rank(), 0); err != nil {
-					return err
-				}
-				if k%8 == 0 && w.Rank() == 0 { // nobody takes part in this
-					ctx, cancel := context.WithTimeout(background, time.Microsecond)
-					err := cohort.Ssend(d.WithContext(ctx), []int{k}, 1, 1)
-					cancel()
-					if !errors.Is(err, cohort.ErrTimeout) {
-						return fmt.Errorf("a send that nobody receives: %v", err)
-					}
-				}
-				if err := d.Close(); err != nil {
-					return err
+	rank("many", func(w *cohort.Comm) error {
+		for k := range 1200 {
+			d, err := w.Dup()
+			if err != nil {
+				return fmt.Errorf("communicator %d: %w", k, err)
+			}
+			if err := cohort.Send(d, []int{k}, 1-w.Rank(), 0); err != nil {
+				return err
+			}
+			if k%8 == 0 && w.Rank() == 0 { // nobody takes part in this
+				ctx, cancel := context.WithTimeout(background, time.Microsecond)
+				err := cohort.Ssend(d.WithContext(ctx), []int{k}, 1, 1)
+				cancel()
+				if !errors.Is(err, cohort.ErrTimeout) {
+					return fmt.Errorf("a send that nobody receives: %v", err)
 				}
 			}
-			if !strings.Contains(w.Caps().Library, "MPICH") {
-				return nil // Open MPI allows 32765, which take a minute
+			if err := d.Close(); err != nil {
+				return err
 			}
-			for range 1100 {
-				if _, err := w.Dup(); errors.Is(err, cohort.ErrAlloc) {
-					return nil
-				} else if err != nil {
-					return err
-				}
+		}
+		if !strings.Contains(w.Caps().Library, "MPICH") {
+			return nil // Open MPI allows 32765, which take a minute
+		}
+		for range 1100 {
+			if _, err := w.Dup(); errors.Is(err, cohort.ErrAlloc) {
+				return nil
+			} else if err != nil {
+				return err
 			}
-			return errors.New("no end of communicators")
-		})
+		}
+		return errors.New("no end of communicators")
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) { start(t, name, 2, "many").must(t) })
-	}
+	inLibraries(t, func(t *testing.T, name string) { start(t, name, 2, "many").must(t) })
 }

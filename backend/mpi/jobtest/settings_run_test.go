@@ -49,7 +49,7 @@ int MPI_Init_thread(int *c, char ***v, int want, int *got) {
 // as requested, and algorithms as its own variables choose them.
 func TestSettingsReachTheLibrary(t *testing.T) {
 	skipShort(t, "settings as the library reads them")
-	program("world", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
+	rank("world", func(w *cohort.Comm) error { return traffic(w, 1) })
 	for _, c := range []struct {
 		name, tuning string
 		numbers      map[string]string
@@ -102,32 +102,27 @@ func TestSettingsReachTheLibrary(t *testing.T) {
 // TestLateSettingsAreReported checks that settings which come too late are reported as not set.
 func TestLateSettingsAreReported(t *testing.T) {
 	skipShort(t, "settings that come too late")
-	program("settings", func() error {
-		return with(func(w *cohort.Comm) error {
-			for _, line := range w.Diagnostics() {
-				say("line %s", line)
-			}
-			return nil
-		})
+	rank("settings", func(w *cohort.Comm) error {
+		for _, line := range w.Diagnostics() {
+			say("line %s", line)
+		}
+		return nil
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			launcher(t, name)
-			tool := compiledC(t, mpicc(t, name), foreignStart, "early.so", "-shared", "-fPIC")
-			e := start(t, name, 2, "settings", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480") // nobody finalizes MPI
-			e.has(t, "line UCX_RNDV_THRESH=20480 not set, because it was read before: EagerLimit\n")
-			e.hasNot(t, "20480: EagerLimit")
-			// A tool that loads the library, and UCX if the library is linked to it.
-			tool = compiledC(t, mpicc(t, name), "#include <mpi.h>\nvoid *uses = (void *)PMPI_Send;", "along.so", "-shared", "-fPIC")
-			before := strings.Contains(runTool(t, "ldd", tool), "libucs.")
-			e = start(t, name, 2, "settings", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480").must(t)
-			e.has(t, "line UCX_RNDV_THRESH=20480: EagerLimit\n")
-			set, late := "line UCX_HANDLE_ERRORS=none: ", "line UCX_HANDLE_ERRORS=none not set, because it was read before: "
-			if before {
-				set, late = late, set
-			}
-			e.has(t, set)
-			e.hasNot(t, late)
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		tool := compiledTool(t, name, foreignStart)
+		e := start(t, name, 2, "settings", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480") // nobody finalizes MPI
+		e.has(t, "line UCX_RNDV_THRESH=20480 not set, because it was read before: EagerLimit\n")
+		e.hasNot(t, "20480: EagerLimit")
+		// A tool that loads the library, and UCX if the library is linked to it.
+		tool = compiledC(t, mpicc(t, name), "#include <mpi.h>\nvoid *uses = (void *)PMPI_Send;", "along.so", "-shared", "-fPIC")
+		before := strings.Contains(runTool(t, "ldd", tool), "libucs.")
+		e = start(t, name, 2, "settings", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480").must(t)
+		e.has(t, "line UCX_RNDV_THRESH=20480: EagerLimit\n")
+		set, late := "line UCX_HANDLE_ERRORS=none: ", "line UCX_HANDLE_ERRORS=none not set, because it was read before: "
+		if before {
+			set, late = late, set
+		}
+		e.has(t, set)
+		e.hasNot(t, late)
+	})
 }

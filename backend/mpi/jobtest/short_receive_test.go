@@ -49,45 +49,41 @@ int MPI_Irecv(void *b, int n, MPI_Datatype t, int source, int tag, MPI_Comm c, M
 // TestShortReceiveFromAnySourceIsTruncated checks that a receive which is too short for a message
 // that has arrived is ErrTruncate with the message's length, whether or not the library reports it.
 func TestShortReceiveFromAnySourceIsTruncated(t *testing.T) {
-	program("short", func() error {
-		return with(func(w *cohort.Comm) error {
-			const size = 64
-			for tag := range 2 {
-				if w.Rank() == 1 {
-					if err := cohort.Send(w, make([]byte, size), 0, tag); err != nil {
-						return err
-					}
-				}
-				if err := w.Barrier(); err != nil {
+	rank("short", func(w *cohort.Comm) error {
+		const size = 64
+		for tag := range 2 {
+			if w.Rank() == 1 {
+				if err := cohort.Send(w, make([]byte, size), 0, tag); err != nil {
 					return err
 				}
-				if w.Rank() == 1 {
-					continue
-				}
-				if _, err := w.Probe(1, tag); err != nil { // it has arrived
-					return err
-				}
-				var st cohort.Status
-				var err error
-				buf := make([]byte, 8)
-				if tag == 0 {
-					st, err = cohort.Recv(w, buf, cohort.AnySource, tag)
-				} else if q, e := cohort.Irecv(w, buf, cohort.AnySource, tag); e == nil {
-					st, err = q.Wait()
-				}
-				if !errors.Is(err, cohort.ErrTruncate) || st.Source != 1 || st.Tag != tag {
-					return fmt.Errorf("receive %d: %+v, %w; want ErrTruncate from rank 1", tag, st, err)
-				}
-				say("truncated %d", st.Bytes())
 			}
-			return traffic(w, 3)
-		})
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+			if w.Rank() == 1 {
+				continue
+			}
+			if _, err := w.Probe(1, tag); err != nil { // it has arrived
+				return err
+			}
+			var st cohort.Status
+			var err error
+			buf := make([]byte, 8)
+			if tag == 0 {
+				st, err = cohort.Recv(w, buf, cohort.AnySource, tag)
+			} else if q, e := cohort.Irecv(w, buf, cohort.AnySource, tag); e == nil {
+				st, err = q.Wait()
+			}
+			if !errors.Is(err, cohort.ErrTruncate) || st.Source != 1 || st.Tag != tag {
+				return fmt.Errorf("receive %d: %+v, %w; want ErrTruncate from rank 1", tag, st, err)
+			}
+			say("truncated %d", st.Bytes())
+		}
+		return traffic(w, 3)
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) { start(t, name, 2, "short").must(t) })
-	}
+	inLibraries(t, func(t *testing.T, name string) { start(t, name, 2, "short").must(t) })
 	t.Run("no error of the library", func(t *testing.T) {
-		tool := compiledC(t, mpicc(t, "mpich"), quietTool, "quiet.so", "-shared", "-fPIC")
+		tool := compiledTool(t, "mpich", quietTool)
 		if got := start(t, "mpich", 2, "short", "LD_PRELOAD="+tool).must(t).lines("truncated"); !slices.Equal(got, []string{"64", "64"}) {
 			t.Errorf("the lengths are %q", got)
 		}

@@ -107,19 +107,17 @@ func TestFaultsInGoArePanics(t *testing.T) {
 // Go's traces, not a library's.
 func TestUncaughtPanicPrintsGoTraces(t *testing.T) {
 	skipShort(t, "signals that end the program")
-	program("uncaught", func() error {
-		return with(func(w *cohort.Comm) error {
-			if w.Rank() == 0 {
-				go func() {
-					var p *int
-					*p = 1
-				}()
-			}
-			if w.Rank() != 0 {
-				return w.Barrier() // rank 0 does not come
-			}
-			select {}
-		})
+	rank("uncaught", func(w *cohort.Comm) error {
+		if w.Rank() == 0 {
+			go func() {
+				var p *int
+				*p = 1
+			}()
+		}
+		if w.Rank() != 0 {
+			return w.Barrier() // rank 0 does not come
+		}
+		select {}
 	})
 	underAll(t, 2, "uncaught", func(t *testing.T, e ended) {
 		e.failed(t, "panic: runtime error: invalid memory address or nil pointer dereference", "signals_test.go:")
@@ -130,41 +128,39 @@ func TestUncaughtPanicPrintsGoTraces(t *testing.T) {
 // TestNotifiedSignalsArrive checks that signals reach a program that asks for them.
 func TestNotifiedSignalsArrive(t *testing.T) {
 	skipShort(t, "signal.Notify beside the library")
-	program("notified", func() error {
-		return with(func(w *cohort.Comm) error {
-			for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD} {
-				c := make(chan os.Signal, 1)
-				signal.Notify(c, s)
-				if err := syscall.Kill(os.Getpid(), s); err != nil {
-					return err
-				}
-				if got := <-c; got != s {
-					return fmt.Errorf("got %v, want %v", got, s)
-				}
-				signal.Stop(c)
-			}
-			// If the program does not ask for them, Go ignores these, whichever thread
-			// gets them, the library's included.
-			threads, err := os.ReadDir("/proc/self/task")
-			if err != nil {
+	rank("notified", func(w *cohort.Comm) error {
+		for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD} {
+			c := make(chan os.Signal, 1)
+			signal.Notify(c, s)
+			if err := syscall.Kill(os.Getpid(), s); err != nil {
 				return err
 			}
-			for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCHLD, syscall.SIGWINCH} {
-				if err := syscall.Kill(os.Getpid(), s); err != nil {
+			if got := <-c; got != s {
+				return fmt.Errorf("got %v, want %v", got, s)
+			}
+			signal.Stop(c)
+		}
+		// If the program does not ask for them, Go ignores these, whichever thread
+		// gets them, the library's included.
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return err
+		}
+		for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCHLD, syscall.SIGWINCH} {
+			if err := syscall.Kill(os.Getpid(), s); err != nil {
+				return err
+			}
+			for _, thread := range threads {
+				tid, err := strconv.Atoi(thread.Name())
+				if err != nil {
 					return err
 				}
-				for _, thread := range threads {
-					tid, err := strconv.Atoi(thread.Name())
-					if err != nil {
-						return err
-					}
-					if err := unix.Tgkill(os.Getpid(), tid, s); err != nil && err != syscall.ESRCH {
-						return err
-					}
+				if err := unix.Tgkill(os.Getpid(), tid, s); err != nil && err != syscall.ESRCH {
+					return err
 				}
 			}
-			return traffic(w, 10)
-		})
+		}
+		return traffic(w, 10)
 	})
 	underAll(t, 2, "notified", func(t *testing.T, e ended) { e.must(t) })
 }
@@ -172,14 +168,12 @@ func TestNotifiedSignalsArrive(t *testing.T) {
 // TestOtherSignalsEndTheProgram checks that a signal that a program does not ask for ends it.
 func TestOtherSignalsEndTheProgram(t *testing.T) {
 	skipShort(t, "signals of the launcher")
-	program("deadly", func() error {
-		return with(func(w *cohort.Comm) error {
-			say("joined %d", w.Rank())
-			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-				return err
-			}
-			select {} // the signal is not delivered at once
-		})
+	rank("deadly", func(w *cohort.Comm) error {
+		say("joined %d", w.Rank())
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			return err
+		}
+		select {} // the signal is not delivered at once
 	})
 	underAll(t, 1, "deadly", func(t *testing.T, e ended) {
 		e.failed(t, "joined 0").hasNot(t, "panic", "all goroutines are asleep", "SIGSEGV")
@@ -197,41 +191,39 @@ func spin(stop *atomic.Bool) (n int) {
 // TestCPUProfileHasSamples checks that a CPU profile has samples of the program's functions.
 func TestCPUProfileHasSamples(t *testing.T) {
 	skipShort(t, "profiles of a program under MPI")
-	program("profiled", func() error {
-		return with(func(w *cohort.Comm) error {
-			// The time that this takes depends on the machine.
-			for {
-				var profile bytes.Buffer
-				if err := pprof.StartCPUProfile(&profile); err != nil {
-					return err
-				}
-				var stop atomic.Bool
-				done := make(chan int)
-				go func() { done <- spin(&stop) }()
-				err := traffic(w, 200)
-				stop.Store(true)
-				<-done
-				pprof.StopCPUProfile()
-				if err != nil {
-					return err
-				}
-				z, err := gzip.NewReader(&profile)
-				if err != nil {
-					return err
-				}
-				b, err := io.ReadAll(z)
-				if err != nil {
-					return err
-				}
-				seen := 0
-				if bytes.Contains(b, []byte("mpi_test.spin")) {
-					seen = 1
-				}
-				if all, err := cohort.AllreduceOne(w, seen, cohort.Min); err != nil || all == 1 {
-					return err
-				}
+	rank("profiled", func(w *cohort.Comm) error {
+		// The time that this takes depends on the machine.
+		for {
+			var profile bytes.Buffer
+			if err := pprof.StartCPUProfile(&profile); err != nil {
+				return err
 			}
-		})
+			var stop atomic.Bool
+			done := make(chan int)
+			go func() { done <- spin(&stop) }()
+			err := traffic(w, 200)
+			stop.Store(true)
+			<-done
+			pprof.StopCPUProfile()
+			if err != nil {
+				return err
+			}
+			z, err := gzip.NewReader(&profile)
+			if err != nil {
+				return err
+			}
+			b, err := io.ReadAll(z)
+			if err != nil {
+				return err
+			}
+			seen := 0
+			if bytes.Contains(b, []byte("mpi_test.spin")) {
+				seen = 1
+			}
+			if all, err := cohort.AllreduceOne(w, seen, cohort.Min); err != nil || all == 1 {
+				return err
+			}
+		}
 	})
 	underAll(t, 2, "profiled", func(t *testing.T, e ended) { e.must(t) })
 }
@@ -240,23 +232,21 @@ func TestCPUProfileHasSamples(t *testing.T) {
 // collector, which uses SIGURG, many times during message traffic.
 func TestGoroutinesArePreempted(t *testing.T) {
 	skipShort(t, "preemption of goroutines under MPI")
-	program("preempted", func() error {
-		return with(func(w *cohort.Comm) error {
-			var stop atomic.Bool
-			var spinning sync.WaitGroup
-			spinning.Go(func() { spin(&stop) })
-			var garbage [8][]byte
-			for i := range 15 {
-				garbage[i%len(garbage)] = make([]byte, 1<<16)
-				runtime.GC()
-				if err := traffic(w, 1); err != nil {
-					return err
-				}
+	rank("preempted", func(w *cohort.Comm) error {
+		var stop atomic.Bool
+		var spinning sync.WaitGroup
+		spinning.Go(func() { spin(&stop) })
+		var garbage [8][]byte
+		for i := range 15 {
+			garbage[i%len(garbage)] = make([]byte, 1<<16)
+			runtime.GC()
+			if err := traffic(w, 1); err != nil {
+				return err
 			}
-			stop.Store(true)
-			spinning.Wait()
-			return nil
-		})
+		}
+		stop.Store(true)
+		spinning.Wait()
+		return nil
 	})
 	underAll(t, 1, "preempted", func(t *testing.T, e ended) { e.must(t) })
 }

@@ -79,9 +79,9 @@ func (s *strand) endAtDeadline() error {
 			want[i] = s.reduced(i)
 		}
 		if kind == 1 {
-			err = wait1(cohort.Iallreduce(timed, in, out, cohort.Sum))
+			err = waited(cohort.Iallreduce(timed, in, out, cohort.Sum))
 		} else {
-			err = wait1(cohort.Iallreduce(timed, in, out, addInts))
+			err = waited(cohort.Iallreduce(timed, in, out, addInts))
 		}
 	}
 	switch {

@@ -25,19 +25,17 @@ import (
 //
 // COHORT_SOAK=n runs the seeds 1 to n in every setting, and COHORT_SOAK=m-n those from m to n.
 func TestStorm(t *testing.T) {
-	program("storm", func() error {
-		return with(func(w *cohort.Comm) error {
-			first, last := stormSeeds(os.Getenv(stormVariable))
-			for seed := first; seed <= last; seed++ {
-				if w.Rank() == 0 {
-					say("seed %d", seed)
-				}
-				if err := storm(w, seed); err != nil {
-					return fmt.Errorf("seed %d: %w", seed, err)
-				}
+	rank("storm", func(w *cohort.Comm) error {
+		first, last := stormSeeds(os.Getenv(stormVariable))
+		for seed := first; seed <= last; seed++ {
+			if w.Rank() == 0 {
+				say("seed %d", seed)
 			}
-			return forgetful(w.Close())
-		})
+			if err := storm(w, seed); err != nil {
+				return fmt.Errorf("seed %d: %w", seed, err)
+			}
+		}
+		return forgetful(w.Close())
 	})
 	seeds, settings := "1-4", []string{"COHORT_CHECK=0", "COHORT_CHECK=1", "COHORT_MPI_THREAD=funneled"}
 	if testing.Short() {
@@ -165,7 +163,8 @@ func unhurried() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(background, patience/2)
 }
 
-func wait1(q *cohort.Request, err error) error {
+// waited waits for an operation that was just started.
+func waited(q *cohort.Request, err error) error {
 	if err == nil {
 		_, err = q.Wait()
 	}
@@ -183,7 +182,7 @@ func (s *strand) message() error {
 	}
 	var q *cohort.Request
 	var err error
-	end := func() error { return wait1(q, nil) }
+	end := func() error { return waited(q, nil) }
 	got := make([]int, length)
 	check := func(err error) error {
 		if err != nil {
@@ -222,7 +221,7 @@ func (s *strand) message() error {
 		switch receives {
 		case 0, 1:
 			q, err = cohort.Irecv([]*cohort.Comm{s.c, timed}[receives], got, source, tag)
-			end = func() error { return whole(wait1(q, nil)) }
+			end = func() error { return whole(waited(q, nil)) }
 		case 2:
 			_, err = cohort.Recv(s.c, got, source, tag)
 			err = check(err)
@@ -268,8 +267,7 @@ func (s *strand) leaveBehind() error {
 	if s.me != from {
 		return nil
 	}
-	_, err := cohort.Isend(s.c, s.data(s.me, length), (from+1)%s.n, 1000+s.step)
-	return err
+	return second(cohort.Isend(s.c, s.data(s.me, length), (from+1)%s.n, 1000+s.step))
 }
 
 // withdraw starts receives that get no message, and ends them.
@@ -286,7 +284,7 @@ func (s *strand) withdraw() error {
 		if err == nil {
 			err = q.Cancel()
 		}
-		if err = errors.Join(err, wait1(q, nil)); !errors.Is(err, cohort.ErrCanceled) {
+		if err = errors.Join(err, waited(q, nil)); !errors.Is(err, cohort.ErrCanceled) {
 			return fmt.Errorf("a canceled receive: %v", err)
 		}
 		return nil
@@ -344,7 +342,7 @@ func (s *strand) collective() error {
 		return err
 	}
 	return s.later(func() error {
-		err := wait1(q, nil)
+		err := waited(q, nil)
 		if err == nil {
 			err = equal(out, want)
 		}
@@ -391,10 +389,7 @@ func (s *strand) persist() error {
 		want[i] = s.reduced(i)
 	}
 	for range starts {
-		if err := p.Start(); err != nil {
-			return err
-		}
-		if _, err := p.Wait(); err != nil {
+		if _, err := p.Run(); err != nil {
 			return err
 		}
 		if err := equal(out, want); err != nil {

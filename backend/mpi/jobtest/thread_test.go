@@ -31,28 +31,24 @@ func TestConformanceSerialized(t *testing.T) {
 // TestSingleRankSendsToItself checks that a job of one rank can send from one goroutine to another.
 func TestSingleRankSendsToItself(t *testing.T) {
 	skipShort(t, "jobs of one rank")
-	program("alone", func() error {
-		return with(func(w *cohort.Comm) error {
-			for i := range 10000 {
-				n := []int{20, 1024}[i%2]
-				ended := make(chan error, 1)
-				go func() {
-					_, err := cohort.Recv(w, make([]byte, n), 0, 5)
-					ended <- err
-				}()
-				if err := cohort.Send(w, make([]byte, n), 0, 5); err != nil {
-					return err
-				}
-				if err := <-ended; err != nil {
-					return err
-				}
+	rank("alone", func(w *cohort.Comm) error {
+		for i := range 10000 {
+			n := []int{20, 1024}[i%2]
+			ended := make(chan error, 1)
+			go func() {
+				_, err := cohort.Recv(w, make([]byte, n), 0, 5)
+				ended <- err
+			}()
+			if err := cohort.Send(w, make([]byte, n), 0, 5); err != nil {
+				return err
 			}
-			return nil
-		})
+			if err := <-ended; err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) { start(t, name, 1, "alone").must(t) })
-	}
+	inLibraries(t, func(t *testing.T, name string) { start(t, name, 1, "alone").must(t) })
 }
 
 // crowd has goroutines on every rank that wait for each other's messages. One that kept the library
@@ -124,11 +120,9 @@ func crowd(w *cohort.Comm) error {
 // that allow it, and that Caps reports the level.
 func TestManyGoroutinesAtBothLevels(t *testing.T) {
 	skipShort(t, "many goroutines at both thread levels")
-	program("crowd", func() error {
-		return with(func(w *cohort.Comm) error {
-			say("level %s", w.Caps().ThreadLevel)
-			return crowd(w)
-		})
+	rank("crowd", func(w *cohort.Comm) error {
+		say("level %s", w.Caps().ThreadLevel)
+		return crowd(w)
 	})
 	for _, name := range libraries {
 		for _, level := range []string{"multiple", "serialized"} {
@@ -168,11 +162,7 @@ func everything(w *cohort.Comm) error {
 			return fmt.Errorf("got %d", in[size-1])
 		}
 		sums := make([]int, size)
-		q, err := cohort.Iallreduce(w, out, sums, cohort.Sum)
-		if err != nil {
-			return err
-		}
-		if _, err := q.Wait(); err != nil {
+		if err := waited(cohort.Iallreduce(w, out, sums, cohort.Sum)); err != nil {
 			return err
 		}
 		if want := n*(n-1)/2 + n*(size-1); sums[size-1] != want {
@@ -261,11 +251,7 @@ func refusedElsewhere(w *cohort.Comm) error {
 		check("recv", err)
 		_, _, err = w.Iprobe(cohort.AnySource, cohort.AnyTag)
 		check("iprobe", err)
-		q, err := cohort.Isend(w, []int{1}, w.Rank(), 1)
-		if err == nil {
-			_, err = q.Wait()
-		}
-		check("isend", err)
+		check("isend", waited(cohort.Isend(w, []int{1}, w.Rank(), 1)))
 		// Collectives break the communicator: the others are in them.
 		check("barrier", d.Barrier())
 		_, err = d.Dup()
@@ -291,23 +277,17 @@ func refusedElsewhere(w *cohort.Comm) error {
 // TestOneThreadLevelsRejectOtherThreads checks the levels at which only the goroutine of Init may
 // call: everything works there, and other threads get an error.
 func TestOneThreadLevelsRejectOtherThreads(t *testing.T) {
-	program("alone", func() error {
-		return with(func(w *cohort.Comm) error {
-			say("level %s", w.Caps().ThreadLevel)
-			if err := everything(w); err != nil {
-				return err
-			}
-			if err := refusedElsewhere(w); err != nil {
-				return err
-			}
-			return traffic(w, 5)
-		})
-	})
-	program("closed elsewhere", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
+	rank("alone", func(w *cohort.Comm) error {
+		say("level %s", w.Caps().ThreadLevel)
+		if err := everything(w); err != nil {
 			return err
 		}
+		if err := refusedElsewhere(w); err != nil {
+			return err
+		}
+		return traffic(w, 5)
+	})
+	joins("closed elsewhere", func(w *cohort.Comm) error {
 		done := make(chan error)
 		go func() { runtime.LockOSThread(); done <- w.Close() }()
 		if err := <-done; !errors.Is(err, cohort.ErrInit) {
@@ -351,33 +331,29 @@ const lower = "COHORT_MPI_THREAD_LOWER=1"
 // and names both levels, unless a lower level will do: then the program runs and Diagnostics names
 // both.
 func TestLowerThreadLevelIsErrInit(t *testing.T) {
-	program("crowd", func() error {
-		return with(func(w *cohort.Comm) error {
-			say("level %s", w.Diagnostics()[1])
-			if w.Caps().ThreadLevel == "serialized" {
-				return crowd(w)
-			}
-			return everything(w)
-		})
+	rank("crowd", func(w *cohort.Comm) error {
+		say("level %s", w.Diagnostics()[1])
+		if w.Caps().ThreadLevel == "serialized" {
+			return crowd(w)
+		}
+		return everything(w)
 	})
 	program("refused", initFails)
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			preload := "LD_PRELOAD=" + compiledC(t, mpicc(t, name), lowering, "lower.so", "-shared", "-fPIC")
-			for _, c := range []struct{ asked, lower, given string }{
-				{"multiple", "2", "serialized"}, {"multiple", "1", "funneled"}, {"funneled", "0", "single"},
-			} {
-				env := []string{preload, "LOWER=" + c.lower, "COHORT_MPI_THREAD=" + c.asked}
-				e := start(t, name, 2, "refused", env...).must(t)
-				e.has(t, "grants "+c.given+", and "+c.asked+" was requested", "COHORT_MPI_THREAD="+c.given)
-				if len(e.lines("refused")) != 2 {
-					t.Errorf("not both ranks fail: %s", e.out)
-				}
-				got := start(t, name, 2, "crowd", append(env, lower)...).must(t).lines("level")
-				if want := "thread level " + c.given + " (the library grants no more; " + c.asked + " was requested"; len(got) != 2 || !strings.Contains(got[0], want) || !strings.Contains(got[1], want) {
-					t.Errorf("got %q, want %q twice", got, want)
-				}
+	inLibraries(t, func(t *testing.T, name string) {
+		preload := "LD_PRELOAD=" + compiledTool(t, name, lowering)
+		for _, c := range []struct{ asked, lower, given string }{
+			{"multiple", "2", "serialized"}, {"multiple", "1", "funneled"}, {"funneled", "0", "single"},
+		} {
+			env := []string{preload, "LOWER=" + c.lower, "COHORT_MPI_THREAD=" + c.asked}
+			e := start(t, name, 2, "refused", env...).must(t)
+			e.has(t, "grants "+c.given+", and "+c.asked+" was requested", "COHORT_MPI_THREAD="+c.given)
+			if len(e.lines("refused")) != 2 {
+				t.Errorf("not both ranks fail: %s", e.out)
 			}
-		})
-	}
+			got := start(t, name, 2, "crowd", append(env, lower)...).must(t).lines("level")
+			if want := "thread level " + c.given + " (the library grants no more; " + c.asked + " was requested"; len(got) != 2 || !strings.Contains(got[0], want) || !strings.Contains(got[1], want) {
+				t.Errorf("got %q, want %q twice", got, want)
+			}
+		}
+	})
 }

@@ -58,11 +58,7 @@ func TestGoroutinesMakeCommunicatorsAtOnce(t *testing.T) {
 		}
 		return nil
 	}
-	program("makes", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
+	joins("makes", func(w *cohort.Comm) error {
 		leaves := os.Getenv("LEAVES") != ""
 		seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
 		ended := make(chan error, 2)

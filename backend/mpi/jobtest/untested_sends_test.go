@@ -15,30 +15,25 @@ import (
 // communicators.
 func TestCommunicatorsWithUntestedSendsAreFreed(t *testing.T) {
 	skipShort(t, "communicators are freed though nobody waited for sends")
-	program("to oneself", func() error {
-		return with(func(w *cohort.Comm) error {
-			for range 20 {
-				d, err := w.Split(w.Rank(), 0)
-				if err != nil {
-					return err
-				}
-				err = cohort.Send(d, []int{1}, 0, 1)
-				_, err2 := cohort.Recv(d, make([]int, 1), 0, 1)
-				if err = errors.Join(err, err2, d.Close()); err != nil {
-					return err
-				}
+	rank("to oneself", func(w *cohort.Comm) error {
+		for range 20 {
+			d, err := w.Split(w.Rank(), 0)
+			if err != nil {
+				return err
 			}
-			return nil
-		})
+			err = cohort.Send(d, []int{1}, 0, 1)
+			_, err2 := cohort.Recv(d, make([]int, 1), 0, 1)
+			if err = errors.Join(err, err2, d.Close()); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	for _, name := range libraries {
-		t.Run(name, func(t *testing.T) {
-			launcher(t, name)
-			tool := compiledC(t, mpicc(t, name), orderTool, "order.so", "-shared", "-fPIC")
-			e := start(t, name, 2, "to oneself", "LD_PRELOAD="+tool).must(t)
-			if got := e.lines("finalize"); !slices.Equal(got, []string{"0 1", "0 1"}) {
-				t.Errorf("at the end: (communicators, same thread) %q\n%s", got, e.out)
-			}
-		})
-	}
+	inLibraries(t, func(t *testing.T, name string) {
+		tool := compiledTool(t, name, orderTool)
+		e := start(t, name, 2, "to oneself", "LD_PRELOAD="+tool).must(t)
+		if got := e.lines("finalize"); !slices.Equal(got, []string{"0 1", "0 1"}) {
+			t.Errorf("at the end: (communicators, same thread) %q\n%s", got, e.out)
+		}
+	})
 }
