@@ -22,13 +22,13 @@ func TestNilCommReturnsErrors(t *testing.T) {
 	for what, err := range map[string]error{
 		"abort":   c.Abort(1),
 		"barrier": c.Barrier(),
-		"split":   func() error { _, err := c.Split(0, 0); return err }(),
-		"dup":     func() error { _, err := c.Dup(); return err }(),
-		"shared":  func() error { _, err := c.SplitShared(); return err }(),
-		"cart":    func() error { _, err := c.CartCreate([]int{1}, []bool{true}, false); return err }(),
-		"group":   func() error { _, err := c.CreateGroup(nil, 0); return err }(),
-		"igather": func() error { _, err := Igather(c, []int{1}, nil, 0); return err }(),
-		"scatter": func() error { _, err := Iscatter(c, []int{1}, []int{1}, 0); return err }(),
+		"split":   func() error { return second(c.Split(0, 0)) }(),
+		"dup":     func() error { return second(c.Dup()) }(),
+		"shared":  func() error { return second(c.SplitShared()) }(),
+		"cart":    func() error { return second(c.CartCreate([]int{1}, []bool{true}, false)) }(),
+		"group":   func() error { return second(c.CreateGroup(nil, 0)) }(),
+		"igather": func() error { return second(Igather(c, []int{1}, nil, 0)) }(),
+		"scatter": func() error { return second(Iscatter(c, []int{1}, []int{1}, 0)) }(),
 	} {
 		if !errors.Is(err, ErrComm) {
 			t.Errorf("%s: %v", what, err)

@@ -32,8 +32,7 @@ func TestFlightRecordsEveryOperation(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = q.Wait()
-			return err
+			return second(q.Wait())
 		}
 		start := func(p *Persistent, err error) error {
 			if err == nil {

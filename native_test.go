@@ -296,8 +296,7 @@ func TestStarterErrorsReachTheCaller(t *testing.T) {
 	})
 	errs = append(errs, worlds(2, settings{}, wrap, func(w *Comm) error {
 		if w.Rank() == 1 {
-			_, err := Recv(w, make([]int64, 1), 0, 7)
-			return err
+			return second(Recv(w, make([]int64, 1), 0, 7))
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()

@@ -35,17 +35,17 @@ func TestOpsApplyToTheirTypes(t *testing.T) {
 			t.Errorf("the zero Op of %s: %v", what, err)
 		}
 	}
-	check("int", func(op Op) error { _, err := opFor[int](op); return err }, arithmetic, logic, bits)
-	check("index", func(op Op) error { _, err := opFor[index](op); return err }, arithmetic, logic, bits)
-	check("uint8", func(op Op) error { _, err := opFor[uint8](op); return err }, arithmetic, logic, bits)
-	check("float32", func(op Op) error { _, err := opFor[float32](op); return err }, arithmetic)
-	check("celsius", func(op Op) error { _, err := opFor[celsius](op); return err }, arithmetic)
-	check("Float16", func(op Op) error { _, err := opFor[Float16](op); return err }, arithmetic)
-	check("BFloat16", func(op Op) error { _, err := opFor[BFloat16](op); return err }, arithmetic)
-	check("complex", func(op Op) error { _, err := opFor[complex128](op); return err }, []Op{Sum, Prod})
-	check("bool", func(op Op) error { _, err := opFor[bool](op); return err }, logic)
-	check("Loc", func(op Op) error { _, err := opFor[Loc[float64]](op); return err }, locs)
-	check("struct", func(op Op) error { _, err := opFor[particle](op); return err })
+	check("int", func(op Op) error { return second(opFor[int](op)) }, arithmetic, logic, bits)
+	check("index", func(op Op) error { return second(opFor[index](op)) }, arithmetic, logic, bits)
+	check("uint8", func(op Op) error { return second(opFor[uint8](op)) }, arithmetic, logic, bits)
+	check("float32", func(op Op) error { return second(opFor[float32](op)) }, arithmetic)
+	check("celsius", func(op Op) error { return second(opFor[celsius](op)) }, arithmetic)
+	check("Float16", func(op Op) error { return second(opFor[Float16](op)) }, arithmetic)
+	check("BFloat16", func(op Op) error { return second(opFor[BFloat16](op)) }, arithmetic)
+	check("complex", func(op Op) error { return second(opFor[complex128](op)) }, []Op{Sum, Prod})
+	check("bool", func(op Op) error { return second(opFor[bool](op)) }, logic)
+	check("Loc", func(op Op) error { return second(opFor[Loc[float64]](op)) }, locs)
+	check("struct", func(op Op) error { return second(opFor[particle](op)) })
 	if _, err := opFor[string](Sum); !errors.Is(err, ErrType) {
 		t.Errorf("sum of strings: %v", err)
 	}

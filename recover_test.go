@@ -263,8 +263,7 @@ func TestAgreeDuringCollectiveIsErrBusy(t *testing.T) {
 			if _, err := Recv(world, make([]int, 1), 0, 0); err != nil {
 				return err
 			}
-			_, err := world.Agree(1)
-			return err
+			return second(world.Agree(1))
 		}
 		var wg sync.WaitGroup
 		var err error

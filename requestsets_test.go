@@ -146,7 +146,7 @@ func TestWaitAnyEndsTheFirstDeadline(t *testing.T) {
 func TestCloseBesideWaitForSet(t *testing.T) {
 	for name, wait := range map[string]func(a, b *Request) error{
 		"WaitAny":  func(a, b *Request) error { _, _, err := WaitAny(a, b); return err },
-		"WaitSome": func(a, b *Request) error { _, err := WaitSome(a, b); return err },
+		"WaitSome": func(a, b *Request) error { return second(WaitSome(a, b)) },
 		"WaitAll":  func(a, b *Request) error { return WaitAll(a, b) },
 	} {
 		t.Run(name, func(t *testing.T) {

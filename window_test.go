@@ -83,6 +83,15 @@ type jointRank struct {
 	abandoned atomic.Int32
 }
 
+// jointWorld makes the worlds of ranks with these states.
+func jointWorld(of []jointRank) func(bc backend.Comm) backend.Comm {
+	return func(bc backend.Comm) backend.Comm {
+		r := &of[bc.Rank()]
+		r.world = &joint{Comm: bc, of: r}
+		return r.world
+	}
+}
+
 func (c *joint) Derive(members []int, id uint32) (backend.Comm, error) {
 	d, err := c.Comm.Derive(members, id)
 	return &joint{Comm: d, of: c.of}, err
@@ -173,11 +182,7 @@ func TestCloseWaitsForWindowsBeingClosed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var of [2]jointRank
 			of[1].lacks = test.lacks
-			onWorlds(t, len(of), settings{}, func(bc backend.Comm) backend.Comm {
-				r := &of[bc.Rank()]
-				r.world = &joint{Comm: bc, of: r}
-				return r.world
-			}, func(w *Comm) error {
+			onWorlds(t, len(of), settings{}, jointWorld(of[:]), func(w *Comm) error {
 				begin, end, err := test.make(w)
 				if err != nil || w.Rank() != 0 {
 					return errors.Join(err, begin())
@@ -217,11 +222,7 @@ func shortenQuiesce(t *testing.T) {
 func TestCloseWithinWindowCloseReturns(t *testing.T) {
 	shortenQuiesce(t)
 	var of [2]jointRank
-	onWorlds(t, len(of), settings{}, func(bc backend.Comm) backend.Comm {
-		r := &of[bc.Rank()]
-		r.world = &joint{Comm: bc, of: r}
-		return r.world
-	}, func(w *Comm) error {
+	onWorlds(t, len(of), settings{}, jointWorld(of[:]), func(w *Comm) error {
 		win, err := AllocateShared[int](w, 1)
 		if err != nil {
 			return err
@@ -239,11 +240,7 @@ func TestCloseWithinWindowCloseReturns(t *testing.T) {
 // ranks make the window. A rank that made it alone would wait for the others in the library.
 func TestCloseWaitsForAllocateShared(t *testing.T) {
 	var of [2]jointRank
-	onWorlds(t, len(of), settings{}, func(bc backend.Comm) backend.Comm {
-		r := &of[bc.Rank()]
-		r.world = &joint{Comm: bc, of: r}
-		return r.world
-	}, func(w *Comm) error {
+	onWorlds(t, len(of), settings{}, jointWorld(of[:]), func(w *Comm) error {
 		ended := make(chan error, 1)
 		if w.Rank() == 0 {
 			of[0].sparing = func() {

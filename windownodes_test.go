@@ -207,30 +207,17 @@ func (u *unequal) Available() (int64, string) {
 	return -1, ""
 }
 
-// A region is made on all nodes or on none, and all ranks get the reason.
-func TestRegionFailureOnOneNodeFailsAll(t *testing.T) {
+// A region, or a window, is made on all nodes or on none, and all ranks get the reason.
+func TestFailureOnOneNodeFailsAll(t *testing.T) {
 	wrap := func(bc backend.Comm) backend.Comm { return &unequal{nodes{spread{bc, 2}}, new(atomic.Int32)} }
 	onWorlds(t, 4, settings{}, wrap, func(w *Comm) error {
-		r, err := NewSharedRegion[int](w, 1000)
-		if !errors.Is(err, ErrAlloc) || r != nil || !strings.Contains(err.Error(), "the second node's limit") || !strings.Contains(err.Error(), "KiB") {
-			return fmt.Errorf("got %v", err)
-		}
-		if open := w.base().Backend().(*unequal).open.Load(); open != 0 {
-			return fmt.Errorf("%d communicators are open", open)
-		}
-		return w.Barrier()
-	})
-}
-
-// The same holds for a window.
-func TestWindowFailureOnOneNodeFailsAll(t *testing.T) {
-	wrap := func(bc backend.Comm) backend.Comm { return &unequal{nodes{spread{bc, 2}}, new(atomic.Int32)} }
-	onWorlds(t, 4, settings{}, wrap, func(w *Comm) error {
-		if _, err := NewWindow[int](w, 1000); !errors.Is(err, ErrAlloc) || !strings.Contains(err.Error(), "the second node's limit") {
-			return fmt.Errorf("got %v", err)
-		}
-		if open := w.base().Backend().(*unequal).open.Load(); open != 0 {
-			return fmt.Errorf("%d communicators are open", open)
+		for what, err := range map[string]error{"region": second(NewSharedRegion[int](w, 1000)), "window": second(NewWindow[int](w, 1000))} {
+			if !errors.Is(err, ErrAlloc) || !strings.Contains(err.Error(), "the second node's limit") || what == "region" && !strings.Contains(err.Error(), "KiB") {
+				return fmt.Errorf("%s: %v", what, err)
+			}
+			if open := w.base().Backend().(*unequal).open.Load(); open != 0 {
+				return fmt.Errorf("%d communicators are open after a %s has failed", open, what)
+			}
 		}
 		return w.Barrier()
 	})
