@@ -31,7 +31,7 @@ func TestAutoChoosesTheDetectedBackend(t *testing.T) {
 		{"srun of one task in a larger job", []string{"SLURM_JOB_ID=1", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_NTASKS=1", "SLURM_STEP_NUM_TASKS=1"}, "local"},
 		{"salloc's shell", []string{"SLURM_JOB_ID=1", "SLURM_NTASKS=4"}, "local"},
 		{"sbatch's script", []string{"SLURM_JOB_ID=1", "SLURM_NTASKS=4", "SLURM_PROCID=0"}, "local"},
-		{"explicit", []string{"COHORT_BACKEND=local", "OMPI_COMM_WORLD_SIZE=4"}, "local"},
+		{"explicit", []string{"COHORT_BACKEND=local", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=1"}, "local"},
 		{"nonsense", []string{"PMI_SIZE=many", "PMI_RANK=0"}, "local"},
 	} {
 		env := envOf(c.env...)
@@ -92,10 +92,10 @@ func TestInitErrorsNameTheCause(t *testing.T) {
 		{"tcp without a place", &Config{Backend: "tcp"}, nil, nil, []string{"tcp"}},
 		{"tcp without a coordinator", &Config{Backend: "tcp", Size: 2, Job: "j"}, nil, nil, []string{"tcp"}},
 		{"mpi", &Config{Backend: "mpi"}, nil, ErrNotSupported, []string{"mpi", "available: local"}},
-		{"mpiexec", nil, []string{"OMPI_COMM_WORLD_SIZE=4"}, ErrNotSupported, []string{"OMPI_COMM_WORLD_SIZE=4", "cohort run -n 4"}},
+		{"mpiexec", nil, []string{"OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=1"}, ErrNotSupported, []string{"OMPI_COMM_WORLD_SIZE=4", "cohort run -n 4"}},
 		{"PMI", nil, []string{"PMI_SIZE=3", "PMI_RANK=1"}, ErrNotSupported, []string{"PMI_SIZE=3"}},
 		{"local in a job", nil, []string{"COHORT_BACKEND=local", "COHORT_RANK=1", "COHORT_SIZE=2"}, ErrInit, []string{"rank 1 of 2", "cohort.Run"}},
-		{"local under mpiexec", nil, []string{"COHORT_BACKEND=local", "OMPI_COMM_WORLD_SIZE=4"}, ErrInit, []string{"OMPI_COMM_WORLD_SIZE=4"}},
+		{"local under mpiexec", nil, []string{"COHORT_BACKEND=local", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=1"}, ErrInit, []string{"OMPI_COMM_WORLD_SIZE=4"}},
 		{"shm without a place", &Config{Backend: "shm"}, nil, nil, []string{"shm"}},
 		{"bad timeout", nil, []string{"COHORT_TIMEOUT=soon"}, ErrInit, []string{"COHORT_TIMEOUT", "soon"}},
 		{"program of a rank", nil, []string{"COHORT_RANK=1", "COHORT_SIZE=2", "COHORT_JOB=j", "COHORT_JOINED=1 rank 1 of j"}, ErrInit,
