@@ -279,7 +279,7 @@ func readHello(ctx context.Context, c *net.UnixConn, cfg *Config) (rank, pid int
 	case rank < 1 || rank >= size:
 		err = fmt.Errorf("there is no rank %d in a job of %d", rank, size)
 	case own != pid:
-		err = fmt.Errorf("rank %d is in another PID namespace (it is process %d there and %d here)", rank, own, pid)
+		err = fmt.Errorf("rank %d is in another PID namespace (it is process %d there and %d here); start all ranks in one, or use backend tcp", rank, own, pid)
 	case cfg.PIDs != nil && pid != cfg.PIDs[rank]:
 		err = fmt.Errorf("process %d is not rank %d (process %d)", pid, cfg.Ranks[rank], cfg.PIDs[rank])
 	}

@@ -129,24 +129,38 @@ func init() {
 	}
 }
 
-// A rank whose network namespace is another one than that of rank 0 does not wait for rank 0 until its time is over.
-func TestRankInOtherNetworkNamespaceIsSeen(t *testing.T) {
+// A rank that is not in the namespaces of rank 0 learns at once which of them is another one, and what to do.
+func TestRankInOtherNamespaceIsSeen(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can make a network namespace; run the tests as root to have this tested")
+		t.Skip("only root can make namespaces; run the tests as root to have this tested")
 	}
-	job := t.Name() + fmt.Sprint(os.Getpid())
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = []string{"NODE_TEST_OUTSIDER=lead", "NODE_TEST_ADDRESS=" + job, "COHORT_JOB=" + job, "COHORT_RANK=0"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, err := Join(ctx, Config{Rank: 1, Ranks: []int{0, 1}, Name: job, Job: job})
-	if want := fmt.Sprintf("rank 0 (process %d) is in another network namespace", cmd.Process.Pid); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %q", err, want)
+	for name, space := range map[string]struct {
+		flag uintptr
+		want string
+	}{
+		"network": {syscall.CLONE_NEWNET, "rank 0 (process %d) is in another network namespace; start all ranks"},
+		"PID":     {syscall.CLONE_NEWPID, "rank 1 is in another PID namespace (it is process %d there and 0 here); start all ranks in one, or use backend tcp"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := t.Name() + fmt.Sprint(os.Getpid())
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = []string{"NODE_TEST_OUTSIDER=lead", "NODE_TEST_ADDRESS=" + job, "COHORT_JOB=" + job, "COHORT_RANK=0"}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: space.flag}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Wait()
+			defer cmd.Process.Kill()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := Join(ctx, Config{Rank: 1, Ranks: []int{0, 1}, Name: job, Job: job})
+			pid := cmd.Process.Pid
+			if space.flag == syscall.CLONE_NEWPID {
+				pid = os.Getpid()
+			}
+			if want := fmt.Sprintf(space.want, pid); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
 	}
 }

@@ -39,7 +39,7 @@ type dialing struct {
 	to      int
 	purpose Purpose
 	find    func(context.Context) ([]netip.AddrPort, error)
-	patient bool // the other end may not listen yet
+	patient bool // the other end may not listen yet; the Launcher does before it starts ranks
 }
 
 func (d *dialing) run(ctx context.Context) (*Conn, error) {
@@ -93,6 +93,9 @@ func (d *dialing) round(ctx context.Context) (conn *Conn, again bool, err error)
 	}
 	if silent > 0 && silent == len(addrs) {
 		all = fmt.Errorf("%w: %w", ErrNotListening, all)
+		if d.to == Launcher {
+			again, all = false, fmt.Errorf("%w; the launcher listens while the job runs: start the ranks in its network namespace", all)
+		}
 	}
 	return nil, again, all
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"reflect"
 	"sync"
@@ -409,5 +410,20 @@ func TestJoinIsRefused(t *testing.T) {
 	} {
 		_, err := Join(ctx, c.id, c.address, 0, c.m)
 		has(t, err, backend.ErrInit, c.want)
+	}
+}
+
+// The launcher listens before it starts ranks, so a rank does not wait until it does.
+func TestLauncherIsNotWaitedFor(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // no process listens there now
+	ctx := limit(t)
+	_, err = Join(ctx, rankOf(1, 2), l.Addr().String(), Launcher, member(1))
+	has(t, err, backend.ErrInit, "no process listens", "network namespace")
+	if ctx.Err() != nil {
+		t.Error("the rank waited for the launcher")
 	}
 }
