@@ -3,11 +3,8 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
@@ -53,21 +50,6 @@ func init() {
 // TestDeadlineHoldsOnBusyProcessor has ranks wait on a processor on which another one computes:
 // each time they yield it they get it back only after milliseconds.
 func TestDeadlineHoldsOnBusyProcessor(t *testing.T) {
-	runtime.LockOSThread() // the processes have the processors of the thread that starts them
-	defer runtime.UnlockOSThread()
-	var all, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil {
-		t.Fatal(err)
-	}
-	for cpu := range 1024 {
-		if all.IsSet(cpu) {
-			one.Set(cpu)
-			break
-		}
-	}
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.SchedSetaffinity(0, &all)
+	onOneProcessor(t)
 	launch(t, "spun", 3)
 }

@@ -82,7 +82,7 @@ func TestRanksThatOnlyGiveDataDoNotWait(t *testing.T) {
 		for _, n := range []int{1, 4, 5, 80} { // in the line of the slot, or beside it
 			all := open(t, boards(t, ranks), 0)
 			for _, early := range []bool{true, false} {
-				for r, err := range each(all, func(c *comm) error {
+				succeed(t, all, func(c *comm) error {
 					if gives(c.rank, root) != early {
 						return nil
 					}
@@ -96,11 +96,7 @@ func TestRanksThatOnlyGiveDataDoNotWait(t *testing.T) {
 						}
 					}
 					return nil
-				}) {
-					if err != nil {
-						t.Errorf("rank %d: %v", r, err)
-					}
-				}
+				})
 			}
 			if err := errors.Join(each(all, barrier)...); err != nil {
 				t.Error(err)

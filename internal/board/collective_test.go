@@ -11,7 +11,7 @@ import (
 // The numbers of calls begin again after 2^32 of them: some minutes of short ones.
 func TestCallsAreNumberedAnew(t *testing.T) {
 	all := open(t, boards(t, 2), 0)
-	for r, err := range each(all, func(c *comm) error {
+	succeed(t, all, func(c *comm) error {
 		c.seq, c.syncSeq = math.MaxUint32-2, math.MaxUint32-2
 		for r := range c.passed {
 			c.passed[r] = c.seq
@@ -29,9 +29,5 @@ func TestCallsAreNumberedAnew(t *testing.T) {
 			}
 		}
 		return nil
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", r, err)
-		}
-	}
+	})
 }

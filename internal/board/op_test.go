@@ -45,7 +45,7 @@ func TestManyOperationsAreUnderWay(t *testing.T) {
 	const ranks, many = 3, 13
 	all := open(t, boards(t, ranks), 0)
 	for round := range 10 {
-		for r, err := range each(all, func(c *comm) error {
+		succeed(t, all, func(c *comm) error {
 			ops, calls := make([]*Op, many), make([]*backend.Call, many)
 			for i := range many {
 				calls[i] = iallreduce(1 + i*256/many)
@@ -70,11 +70,7 @@ func TestManyOperationsAreUnderWay(t *testing.T) {
 				ops[i].Release()
 			}
 			return nil
-		}) {
-			if err != nil {
-				t.Fatalf("rank %d: %v", r, err)
-			}
-		}
+		})
 	}
 }
 
@@ -82,7 +78,7 @@ func TestManyOperationsAreUnderWay(t *testing.T) {
 // them.
 func TestOperationsGoOnWhileAnyIsWaitedFor(t *testing.T) {
 	all := open(t, boards(t, 2), 0)
-	for r, err := range each(all, func(c *comm) error {
+	succeed(t, all, func(c *comm) error {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		for i := range 60 {
@@ -104,11 +100,7 @@ func TestOperationsGoOnWhileAnyIsWaitedFor(t *testing.T) {
 			}
 		}
 		return nil
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", r, err)
-		}
-	}
+	})
 }
 
 // TestOnlyShortCallsBecomeOperations: all others are schedules.
@@ -196,7 +188,7 @@ func TestPersistentOperationsStartInAnyOrder(t *testing.T) {
 	const ranks = 2
 	bs := boards(t, ranks)
 	all := open(t, bs, 0)
-	for r, err := range each(all, func(c *comm) error {
+	succeed(t, all, func(c *comm) error {
 		ops, calls := make([]backend.Operation, persistentMost), make([]*backend.Call, persistentMost)
 		for i := range calls {
 			calls[i] = allreduce(1 + 100*(i%2))
@@ -230,11 +222,7 @@ func TestPersistentOperationsStartInAnyOrder(t *testing.T) {
 			}
 		}
 		return nil
-	}) {
-		if err != nil {
-			t.Errorf("rank %d: %v", r, err)
-		}
-	}
+	})
 	for r, c := range all {
 		c.Collective.Close(false)
 		if i := slices.IndexFunc(bs[r].users, func(s *Collective) bool { return s != nil && !s.shut(false) }); i >= 0 {

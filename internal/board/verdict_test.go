@@ -135,7 +135,7 @@ func TestEveryRankFindsTheMismatch(t *testing.T) {
 func TestVerifyReportsFirstMismatch(t *testing.T) {
 	for calls := 1; calls <= 2*slotsDeep; calls++ { // before, so that the slots begin anew in between
 		all := open(t, boards(t, 2), 0)
-		for r, err := range each(all, func(c *comm) error {
+		succeed(t, all, func(c *comm) error {
 			for range calls {
 				if err := barrier(c); err != nil {
 					return err
@@ -148,11 +148,7 @@ func TestVerifyReportsFirstMismatch(t *testing.T) {
 				}
 			}
 			return nil
-		}) {
-			if err != nil {
-				t.Fatalf("rank %d: %v", r, err)
-			}
-		}
+		})
 		const want = "rank 0 called Bcast(type int64, count 1, root 0), rank 1 called Bcast(type int64, count 1, root 1)"
 		if err := all[0].Verify(); !errors.Is(err, backend.ErrMismatch) || !strings.Contains(err.Error(), want) {
 			t.Errorf("after %d calls: %v, want %s", calls, err, want)
