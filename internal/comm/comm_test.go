@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -154,7 +155,7 @@ func TestContextIDsRunOut(t *testing.T) {
 	const n, left = 3, 2
 	ranks(t, n, func(w *Comm) error {
 		if w.Rank() == 1 {
-			w.core.job.ids.next = controlID - left
+			_, _ = w.core.job.ids.Claim(agree.ControlID - left - 1)
 		}
 		var last *Comm
 		for i := range left {
@@ -162,7 +163,7 @@ func TestContextIDsRunOut(t *testing.T) {
 			if err != nil {
 				return fmt.Errorf("%d from the end: %w", left-i, err)
 			}
-			if want := uint32(controlID - left + i); d.core.id != want {
+			if want := uint32(agree.ControlID - left + i); d.core.id != want {
 				t.Errorf("rank %d: a communicator has number %#x, want %#x", w.Rank(), d.core.id, want)
 			}
 			last = d

@@ -12,7 +12,7 @@ import (
 
 // To create a communicator, the ranks exchange their requests with a collective on the parent. This
 // detects a rank that calls something else, because the element type names the call. With further
-// collectives they agree on a context id (see idSpace). The communicator itself needs no message.
+// collectives they agree on a context id (agree.IDs). The communicator itself needs no message.
 
 // The calls that create communicators, and those on windows.
 var (
@@ -61,8 +61,8 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 	c = c.begun()
 	k := c.core
 	defer k.life.leave()
-	k.job.ids.begin()
-	defer k.job.ids.end()
+	k.job.ids.Begin()
+	defer k.job.ids.End()
 	// 1. Exchange the requests.
 	requests := make([]splitRequest, k.size)
 	requests[k.rank] = splitRequest{int64(color), int64(key), int64(facts)}
@@ -77,7 +77,7 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 		}
 	}
 	// 2. Agree on one context id for all of the new communicators.
-	id, err := k.job.ids.agree(k.seq, c.combineClaims)
+	id, err := k.job.agree(k.seq, c.combineClaims)
 	if err != nil {
 		return nil, c.failed(op, err)
 	}
@@ -143,14 +143,14 @@ func (x claim) merge(y claim) claim {
 
 // agree finds a context id that is free on all members. combine returns the largest id of all members,
 // and ok if that of all is. The members pass the same salt.
-func (s *idSpace) agree(salt uint32, combine func(claim) (claim, error)) (uint32, error) {
+func (j *job) agree(salt uint32, combine func(claim) (claim, error)) (uint32, error) {
 	for attempt := uint32(0); ; attempt++ {
-		all, err := combine(claim{id: s.Propose(attempt, salt), ok: 1})
+		all, err := combine(claim{id: j.ids.Propose(attempt, salt), ok: 1})
 		if err != nil {
 			return 0, err
 		}
 		mine := claim{id: all.id}
-		free, err := s.Claim(mine.id)
+		free, err := j.ids.Claim(mine.id)
 		if err != nil {
 			return 0, err
 		}

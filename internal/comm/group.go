@@ -11,7 +11,7 @@ import (
 )
 
 // In CreateGroup the members send claims to the leader, the one with the lowest rank, and it answers each of them. An
-// attempt (idSpace.agree) has two steps:
+// attempt (job.agree) has two steps:
 //
 //	number  claim                                  answer
 //	2k      the sender's proposal                  the largest proposal of all members
@@ -50,8 +50,8 @@ func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 	}
 	c = c.begun()
 	k := c.core
-	k.job.ids.begin()
-	defer k.job.ids.end()
+	k.job.ids.Begin()
+	defer k.job.ids.End()
 	h := fnv.New64a()
 	for _, m := range members {
 		fmt.Fprint(h, k.bc.WorldRank(m), " ")
@@ -59,7 +59,7 @@ func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 	g := &grouping{Comm: c, members: members, leader: slices.Min(members), tag: backend.GroupTag(tag), group: h.Sum64(), number: 1, taken: make([]uint64, len(members))}
 	var id uint32
 	err := k.traced(k.message(flight.CreateGroup, backend.Blocking, len(members), 0, tag, 0), func() (err error) {
-		id, err = k.job.ids.agree(uint32(g.group), g.combine)
+		id, err = k.job.agree(uint32(g.group), g.combine)
 		return err
 	})
 	if err != nil {

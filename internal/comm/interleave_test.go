@@ -122,7 +122,6 @@ var recorder = flight.New("", flight.Job{})
 // world returns a new world. Schedules share none, because a schedule may end in the middle.
 func world(bc backend.Comm) *Comm {
 	j := &job{ctx: context.Background(), comms: make(map[*core]struct{}), recorder: recorder}
-	j.ids.next = 1
 	j.world = j.newCore(bc, backend.WorldName, 0)
 	return j.world.home
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/gate"
 	"github.com/cohort-hpc/cohort/internal/word"
@@ -35,7 +36,7 @@ type Options struct {
 type job struct {
 	Options
 	ctx      context.Context // the world's
-	ids      idSpace
+	ids      agree.IDs
 	world    *core
 	recorder *flight.Recorder // records the rank's operations
 	pendings sync.Pool        // of *pending
@@ -53,7 +54,6 @@ type job struct {
 func NewWorld(ctx context.Context, bc backend.Comm, o Options) *Comm {
 	ctx = comparable(ctx)
 	j := &job{Options: o, ctx: ctx, comms: make(map[*core]struct{})}
-	j.ids.next = 1 // the world has 0
 	j.recorder = flight.New(o.FlightDir, flight.Job{Name: o.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
 	j.recorder.Sparse()
 	bc.OnWait(j.recorder.Stamp, j.recorder.StampAll)

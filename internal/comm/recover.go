@@ -37,13 +37,13 @@ func (c *Comm) Shrink() (*Comm, error) {
 	err := c.recover(flight.Shrink, func(bc backend.Recovery) (err error) {
 		r, ids := &c.core.recovery, &c.core.job.ids
 		if !r.shrinking { // otherwise this call continues the one that timed out
-			ids.begin()
+			ids.Begin()
 			r.shrinking = true
 		}
 		made, id, err = bc.Shrink(c.bound, ids)
 		if !unfinished(err) {
 			r.shrinking = false
-			ids.end()
+			ids.End()
 		}
 		return err
 	})

@@ -1,4 +1,4 @@
-package comm
+package agree
 
 import (
 	"sync"
@@ -6,11 +6,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// controlID is a bit that is set only in the ids of the control communicators that backends make for
-// themselves.
-const controlID = 1 << 31
-
-// idSpace hands out the context ids of communicators: numbers that are unique
+// IDs hands out the context ids of communicators: numbers that are unique
 // among the communicators that share a rank.
 //
 // To make a communicator, every member proposes a number, and every member claims the largest
@@ -19,21 +15,22 @@ const controlID = 1 << 31
 //
 // No number is used twice, even after its communicator has been closed: a message of the old one may
 // still be under way to a rank that has not closed it.
-type idSpace struct {
+type IDs struct {
 	mu      sync.Mutex
-	next    uint32              // no communicator has this id or a larger one; controlID at most
+	last    uint32              // the largest id so far; the first communicator has 0
 	making  int                 // agreements under way
 	claimed map[uint32]struct{} // ids claimed since making was last 0
 }
 
-// begin is called when an agreement starts, and end when it is done.
-func (s *idSpace) begin() {
+// Begin is called when an agreement starts.
+func (s *IDs) Begin() {
 	s.mu.Lock()
 	s.making++
 	s.mu.Unlock()
 }
 
-func (s *idSpace) end() {
+// End is called when an agreement is done.
+func (s *IDs) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.making--; s.making == 0 {
@@ -43,21 +40,21 @@ func (s *idSpace) end() {
 
 // Propose returns this rank's proposal. Attempts after the first add an offset that depends on salt,
 // which is the same on all members. So two communicators that collide do not collide again forever.
-func (s *idSpace) Propose(attempt, salt uint32) uint32 {
+func (s *IDs) Propose(attempt, salt uint32) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if attempt == 0 {
-		return s.next
+		return s.last + 1
 	}
 	spread := uint32(1) << min(attempt, 16)
-	return s.next + (salt*2654435761+attempt*40503)>>7%spread
+	return s.last + 1 + (salt*2654435761+attempt*40503)>>7%spread
 }
 
 // Claim takes an id and reports whether it was free. The members get an error if they have agreed on a
 // number beyond the last one.
-func (s *idSpace) Claim(id uint32) (bool, error) {
-	if id >= controlID {
-		return false, fault(backend.ErrAlloc, "all %d numbers for communicators have been used in this job: make communicators once, and keep them", uint32(controlID))
+func (s *IDs) Claim(id uint32) (bool, error) {
+	if id >= ControlID {
+		return false, backend.Faultf(backend.ErrAlloc, "all %d numbers for communicators have been used in this job: make communicators once, and keep them", uint32(ControlID))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,6 +65,6 @@ func (s *idSpace) Claim(id uint32) (bool, error) {
 		s.claimed = make(map[uint32]struct{})
 	}
 	s.claimed[id] = struct{}{}
-	s.next = max(s.next, id+1)
+	s.last = max(s.last, id)
 	return true, nil
 }
