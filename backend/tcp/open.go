@@ -4,13 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/netip"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // Config describes this process's rank and how it joins its job.
@@ -95,34 +91,4 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		err = backend.Faultf(backend.ErrInit, "rank %d of %d, backend tcp: %v", cfg.Rank, cfg.Size, err)
 	}
 	return nil, err
-}
-
-// interfaces returns the addresses to listen at.
-func interfaces(cfg Config) ([]netip.Addr, error) {
-	host, _, err := wire.ParseCoordinator(cfg.Coordinator)
-	if err != nil {
-		return nil, err
-	}
-	choice := cfg.Interface
-	if a, _ := netip.ParseAddr(host); choice == "" && !a.IsLoopback() && !strings.EqualFold(host, "localhost") {
-		choice = "any"
-	}
-	return wire.Interfaces(choice)
-}
-
-// ports reads a range of ports.
-func ports(text string) (first, last uint16, err error) {
-	if text == "" {
-		return 0, 0, nil
-	}
-	from, to, ok := strings.Cut(text, "-")
-	if !ok {
-		to = from
-	}
-	a, err1 := strconv.ParseUint(strings.TrimSpace(from), 10, 16)
-	b, err2 := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
-	if err1 != nil || err2 != nil || a == 0 || b < a {
-		return 0, 0, backend.Faultf(backend.ErrInit, "COHORT_TCP_PORTS is %q: want a range such as 20000-20100, of ports from 1 to 65535", text)
-	}
-	return uint16(a), uint16(b), nil
 }

@@ -42,11 +42,11 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if id.TLS, err = wire.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, cfg.TLSName); err != nil {
 		return nil, err
 	}
-	addrs, err := interfaces(cfg)
+	addrs, err := wire.ListenAddrs(cfg.Interface, cfg.Coordinator)
 	if err != nil {
 		return nil, err
 	}
-	first, last, err := ports(cfg.Ports)
+	first, last, err := wire.ParsePorts(cfg.Ports)
 	if err != nil {
 		return nil, err
 	}

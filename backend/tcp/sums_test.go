@@ -95,25 +95,6 @@ func TestChangedPayloadLosesItsSender(t *testing.T) {
 	launch(t, "withdraw", 2, "TCP_TEST_SUMS=1", "TCP_TEST_CROWDED=1")
 }
 
-func TestPortRanges(t *testing.T) {
-	for _, c := range []struct {
-		text        string
-		first, last int
-	}{
-		{"", 0, 0}, {"20000-20100", 20000, 20100}, {"20000", 20000, 20000}, {" 1 - 65535 ", 1, 65535},
-		{"0-5", -1, 0}, {"5-4", -1, 0}, {"1-65536", -1, 0}, {"-", -1, 0}, {"a-b", -1, 0}, {"1-2-3", -1, 0}, {"-5", -1, 0},
-	} {
-		first, last, err := ports(c.text)
-		if c.first < 0 {
-			if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "COHORT_TCP_PORTS") {
-				t.Errorf("%q: %v", c.text, err)
-			}
-		} else if err != nil || int(first) != c.first || int(last) != c.last {
-			t.Errorf("%q: %d to %d, %v", c.text, first, last, err)
-		}
-	}
-}
-
 // TestTakenPortsAreAnError checks that a rank for which no port of the range is free says so, before it waits
 // for any other rank.
 func TestTakenPortsAreAnError(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // MaxAddrs is the largest number of addresses of a rank.
@@ -52,6 +54,36 @@ func Interfaces(choice string) ([]netip.Addr, error) {
 		return nil, err
 	}
 	return choose(choice, list)
+}
+
+// ListenAddrs is Interfaces for a rank whose coordinator has the given address (HOST:PORT). "" selects the loopback address
+// if the coordinator is there, and otherwise the addresses of all other interfaces.
+func ListenAddrs(choice, coordinator string) ([]netip.Addr, error) {
+	host, _, err := ParseCoordinator(coordinator)
+	if err != nil {
+		return nil, err
+	}
+	if a, _ := netip.ParseAddr(host); choice == "" && !a.IsLoopback() && !strings.EqualFold(host, "localhost") {
+		choice = "any"
+	}
+	return Interfaces(choice)
+}
+
+// ParsePorts reads the range of ports at which a rank may listen: FIRST-LAST, or one port. "" is any port.
+func ParsePorts(text string) (first, last uint16, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	from, to, ok := strings.Cut(text, "-")
+	if !ok {
+		to = from
+	}
+	a, err1 := strconv.ParseUint(strings.TrimSpace(from), 10, 16)
+	b, err2 := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
+	if err1 != nil || err2 != nil || a == 0 || b < a {
+		return 0, 0, backend.Faultf(backend.ErrInit, "COHORT_TCP_PORTS is %q: want a range such as 20000-20100, of ports from 1 to 65535", text)
+	}
+	return uint16(a), uint16(b), nil
 }
 
 func choose(choice string, list []ifaceAddr) ([]netip.Addr, error) {

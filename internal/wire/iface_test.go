@@ -1,10 +1,14 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // A machine with what machines in clusters have.
@@ -98,5 +102,24 @@ func TestOursChecksCoordinatorAddress(t *testing.T) {
 	has(t, err, nil, "node4 ([10.1.2.4])", "not an address of this machine", "name the machine of rank 0")
 	if got, err := CoordinatorAddrs(t.Context(), "127.0.0.1"); err != nil || fmt.Sprint(got) != "[127.0.0.1]" {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestPortRanges(t *testing.T) {
+	for _, c := range []struct {
+		text        string
+		first, last int
+	}{
+		{"", 0, 0}, {"20000-20100", 20000, 20100}, {"20000", 20000, 20000}, {" 1 - 65535 ", 1, 65535},
+		{"0-5", -1, 0}, {"5-4", -1, 0}, {"1-65536", -1, 0}, {"-", -1, 0}, {"a-b", -1, 0}, {"1-2-3", -1, 0}, {"-5", -1, 0},
+	} {
+		first, last, err := ParsePorts(c.text)
+		if c.first < 0 {
+			if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "COHORT_TCP_PORTS") {
+				t.Errorf("%q: %v", c.text, err)
+			}
+		} else if err != nil || int(first) != c.first || int(last) != c.last {
+			t.Errorf("%q: %d to %d, %v", c.text, first, last, err)
+		}
 	}
 }
