@@ -56,10 +56,7 @@ type Config struct {
 
 // Resolved returns the configuration with its open settings filled in, as [New] does. It tells a
 // program the number of threads before they start. Its errors are those of New.
-func (c Config) Resolved() (Config, error) { return c.resolve() }
-
-// resolve checks a configuration and fills in its open settings.
-func (c Config) resolve() (Config, error) {
+func (c Config) Resolved() (Config, error) {
 	if c.Env == nil {
 		c.Env = os.LookupEnv
 	}

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -49,13 +50,25 @@ func describe(cfg Config, workers []*worker) string {
 	if n == 1 {
 		s = "1 worker"
 	}
-	if !slices.ContainsFunc(workers, func(w *worker) bool { return len(w.cpus) > 0 }) {
-		return s + ", not pinned"
-	}
+	var sets []string
+	var all []int // processors
+	pinned := 0   // workers
+	var unpinned, policy error
 	for _, w := range workers {
-		if w.unpinned != nil {
-			return s + ", not pinned: " + w.unpinned.Error()
+		set := "any"
+		if len(w.cpus) > 0 {
+			pinned++
+			all = append(all, w.cpus...)
+			set = topo.NewCPUSet(w.cpus...).String()
 		}
+		sets = append(sets, set)
+		unpinned, policy = cmp.Or(unpinned, w.unpinned), cmp.Or(policy, w.policy)
+	}
+	switch {
+	case unpinned != nil:
+		return s + ", not pinned: " + unpinned.Error()
+	case pinned == 0:
+		return s + ", not pinned"
 	}
 	s += " pinned"
 	switch {
@@ -65,26 +78,12 @@ func describe(cfg Config, workers []*worker) string {
 	case cfg.Pin == NUMA:
 		s += " to NUMA domains"
 	}
-	var sets []string
-	var all []int // processors
-	pinned := 0   // workers
-	for _, w := range workers {
-		if len(w.cpus) == 0 {
-			sets = append(sets, "any")
-			continue
-		}
-		pinned++
-		all = append(all, w.cpus...)
-		sets = append(sets, topo.NewCPUSet(w.cpus...).String())
-	}
 	s += ": processors " + strings.Join(sets, " ")
 	if pinned > len(topo.NewCPUSet(all...)) {
 		s += "; more workers than processors"
 	}
-	for _, w := range workers {
-		if w.policy != nil {
-			return s + "; memory policy not changed: " + w.policy.Error()
-		}
+	if policy != nil {
+		return s + "; memory policy not changed: " + policy.Error()
 	}
 	return s + "; memory local"
 }

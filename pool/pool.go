@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -51,7 +52,7 @@ type Pool struct {
 // ErrNotSupported if this system cannot pin threads. If a container forbids pinning, the workers run
 // without it, and Describe says why.
 func New(cfg Config) (*Pool, error) {
-	cfg, err := cfg.resolve()
+	cfg, err := cfg.Resolved()
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +86,7 @@ func New(cfg Config) (*Pool, error) {
 		return nil, err
 	}
 	for _, w := range p.workers {
-		if p.memory == nil {
-			p.memory = w.policy
-		}
+		p.memory = cmp.Or(p.memory, w.policy)
 	}
 	p.text = describe(cfg, p.workers)
 	return p, nil

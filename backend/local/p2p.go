@@ -200,18 +200,15 @@ func (c *Comm) Cancel(r *backend.Request) bool {
 // explain adds what o was waiting for to the error that ended the wait.
 func (o *op) explain(err error) error {
 	g, env := o.c.group, o.node.Env
-	if o.send {
+	what := "a message"
+	if env.Tag != backend.AnyTag {
+		what += fmt.Sprintf(" with tag %d", env.Tag)
+	}
+	switch {
+	case o.send:
 		return backend.While(err, fmt.Sprintf("rank %d has not received the message with tag %d", g.RankOf(o.at.id), env.Tag))
+	case env.Source == backend.AnySource:
+		return backend.While(err, "no rank has sent "+what)
 	}
-	if env.Source == backend.AnySource {
-		return backend.While(err, "no rank has sent "+tagged(env.Tag))
-	}
-	return backend.While(err, fmt.Sprintf("rank %d has not sent %s", g.RankOf(int(env.Source)), tagged(env.Tag)))
-}
-
-func tagged(tag int32) string {
-	if tag == backend.AnyTag {
-		return "a message"
-	}
-	return fmt.Sprintf("a message with tag %d", tag)
+	return backend.While(err, fmt.Sprintf("rank %d has not sent %s", g.RankOf(int(env.Source)), what))
 }

@@ -34,26 +34,21 @@ func (w *Window) Lock(kind window.Kind, rank int) (Guard, error) {
 	if rank == backend.ProcNull {
 		g.hi = rank
 	}
-	return g.lock("lock", flight.Lock, kind, rank)
+	return g.lock("lock", flight.Lock, kind, rank, w.begin(rank))
 }
 
 // LockAll waits until the calling rank holds a shared lock of every part.
 func (w *Window) LockAll() (Guard, error) {
-	g := Guard{w: w}
-	if w != nil {
+	g, err := Guard{w: w}, w.begin(backend.ProcNull)
+	if err == nil {
 		g.hi = len(w.s.parts)
 	}
-	return g.lock("lockall", flight.LockAll, window.Shared, Undefined)
+	return g.lock("lockall", flight.LockAll, window.Shared, Undefined, err)
 }
 
-// lock takes the locks. peer is the rank that an error names.
-func (g Guard) lock(op string, f flight.Kind, kind window.Kind, peer int) (Guard, error) {
+// lock takes the locks. peer is the rank that an error names. err is the error of the operation's beginning.
+func (g Guard) lock(op string, f flight.Kind, kind window.Kind, peer int, err error) (Guard, error) {
 	w := g.w
-	rank := peer
-	if rank == Undefined && f == flight.LockAll {
-		rank = backend.ProcNull
-	}
-	err := w.begin(rank)
 	if err != nil {
 		return Guard{}, w.Failed(op, peer, err)
 	}

@@ -77,10 +77,6 @@ func (d *demand) end() {
 
 // attempts dials a lower rank, or sends a higher one dial requests, until there is a link or none is needed any more.
 func (d *demand) attempts(p *peer, pause time.Duration) {
-	try := d.dial
-	if p.rank > d.e.me {
-		try = d.request
-	}
 	for ; ; pause = longer(pause) {
 		if pause > 0 {
 			select {
@@ -89,7 +85,7 @@ func (d *demand) attempts(p *peer, pause time.Duration) {
 			}
 		}
 		ctx, cancel := context.WithTimeout(d.ctx, attemptFor)
-		err := try(ctx, p)
+		err := d.attempt(ctx, p)
 		cancel()
 		if d.asked(p, err) {
 			return
@@ -102,21 +98,19 @@ func longer(pause time.Duration) time.Duration {
 	return min(max(2*pause, attemptPause), attemptRest)
 }
 
-func (d *demand) dial(ctx context.Context, p *peer) error {
-	l, err := d.dialer.Dial(ctx, p.rank)
-	if err == nil {
-		d.e.Came(p.rank, l)
-	}
-	return err
-}
-
-func (d *demand) request(ctx context.Context, p *peer) error {
-	lost, err := d.dialer.Request(ctx, p.rank)
-	if err != nil {
+func (d *demand) attempt(ctx context.Context, p *peer) error {
+	if p.rank < d.e.me {
+		l, err := d.dialer.Dial(ctx, p.rank)
+		if err == nil {
+			d.e.Came(p.rank, l)
+		}
 		return err
 	}
-	d.answered(p, lost)
-	return nil
+	lost, err := d.dialer.Request(ctx, p.rank)
+	if err == nil {
+		d.answered(p, lost)
+	}
+	return err
 }
 
 // answered handles the answer to a request: why this rank is lost for that one, nil if a link will come.
