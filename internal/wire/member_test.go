@@ -134,7 +134,7 @@ func TestRefusalTextIsOneLine(t *testing.T) {
 	}
 	has(t, decodeRefused(nil), backend.ErrInternal)
 	has(t, decodeRefused([]byte{0, 'x'}), backend.ErrInternal)
-	has(t, decodeRefused([]byte{127, 'x'}), backend.ErrInternal)
+	has(t, decodeRefused([]byte{126, 'x'}), backend.ErrInternal)
 }
 
 func TestHostNameIsMadeValid(t *testing.T) {
