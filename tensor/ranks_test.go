@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/test/leak"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // Tests with several ranks are programs: functions of the world that all ranks call. onRanks runs
@@ -66,16 +66,16 @@ func onProcesses(t *testing.T, sizes []int, program string, env ...string) {
 		check(t, processes(t, n, append(env, "COHORT_BACKEND=shm", "COHORT_JOB="+rand.Text())))
 	})
 	each(t, "tcp", sampled(sizes, 3), func(t *testing.T, n int) {
-		secret, path := wire.NewSecret(), filepath.Join(t.TempDir(), "secret")
+		secret, path := meet.NewSecret(), filepath.Join(t.TempDir(), "secret")
 		if err := secret.WriteFile(path); err != nil {
 			t.Fatal(err)
 		}
-		id := &wire.Identity{Job: rand.Text(), Secret: secret, Rank: wire.Launcher, Size: n, Coordinator: true}
-		door, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
+		id := &meet.Identity{Job: rand.Text(), Secret: secret, Rank: meet.Launcher, Size: n, Coordinator: true}
+		door, err := meet.Listen(meet.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer wire.Serve(door)()
+		defer meet.Serve(door)()
 		check(t, processes(t, n, append(env, "COHORT_BACKEND=tcp", "COHORT_JOB="+id.Job, "COHORT_TCP_SHM=0",
 			"COHORT_TCP_COORDINATOR=launcher@"+door.Addrs()[0].String(), "COHORT_SECRET_FILE="+path)))
 	})

@@ -9,16 +9,16 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/node"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // connecting is a rank that makes its connections to the others.
 type connecting struct {
 	cfg     Config
-	id      *wire.Identity
-	l       *wire.Listener
-	members []wire.Member
+	id      *meet.Identity
+	l       *meet.Listener
+	members []meet.Member
 	spare   bool // every rank of this node has a processor to itself
 	ring    int  // length of a data ring of shared memory; 0: chosen
 
@@ -31,7 +31,7 @@ type connecting struct {
 }
 
 // self describes this rank.
-func (c *connecting) self() *wire.Member { return &c.members[c.id.Rank] }
+func (c *connecting) self() *meet.Member { return &c.members[c.id.Rank] }
 
 // all makes the connections of the start, by rank. Of two ranks the higher one dials.
 func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
@@ -46,7 +46,7 @@ func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
 	}
 	var mu sync.Mutex // guards links
 	links := make([]engine.Link, len(c.members))
-	take := func(w *wire.Conn) {
+	take := func(w *meet.Conn) {
 		l, err := c.ready(ctx, w)
 		if err != nil {
 			fail(err)
@@ -73,7 +73,7 @@ func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
 		}
 	})
 	for r := 0; r < below && ctx.Err() == nil; r++ {
-		w, err := wire.Dial(ctx, c.id, c.members[r].Addrs, r, wire.Peer)
+		w, err := meet.Dial(ctx, c.id, c.members[r].Addrs, r, meet.Peer)
 		if err != nil {
 			fail(fmt.Errorf("connecting to %v: %w", &c.members[r], err))
 			break
@@ -89,8 +89,8 @@ func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
 }
 
 // ready agrees with a rank on what carries the frames, and takes the descriptor of the connection.
-func (c *connecting) ready(ctx context.Context, w *wire.Conn) (engine.Link, error) {
-	if w.Purpose != wire.Peer || w.Dialed != (w.Rank < c.id.Rank) {
+func (c *connecting) ready(ctx context.Context, w *meet.Conn) (engine.Link, error) {
+	if w.Purpose != meet.Peer || w.Dialed != (w.Rank < c.id.Rank) {
 		w.Close()
 		return nil, fmt.Errorf("a connection to rank %d from the wrong side", w.Rank)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
-	"github.com/cohort-hpc/cohort/internal/wire"
+	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
 // dialer is the engine.Dialer: it makes connections when two ranks first need one. A request to dial goes
@@ -34,7 +34,7 @@ func (d *dialer) Serve(ctx context.Context, e *engine.Engine) {
 			d.all.Go(func() {
 				ctx, cancel := context.WithTimeout(ctx, acceptFor)
 				defer cancel()
-				if w.Purpose == wire.DialRequest {
+				if w.Purpose == meet.DialRequest {
 					answer(ctx, e, w)
 				} else if l, err := d.c.ready(ctx, w); err == nil {
 					e.Came(w.Rank, l)
@@ -51,17 +51,17 @@ func (d *dialer) Close() {
 }
 
 // NotListening implements engine.Dialer.
-func (d *dialer) NotListening(err error) bool { return errors.Is(err, wire.ErrNotListening) }
+func (d *dialer) NotListening(err error) bool { return errors.Is(err, meet.ErrNotListening) }
 
 // Refused implements engine.Dialer.
 func (d *dialer) Refused(err error) bool {
-	_, ok := errors.AsType[*wire.Refusal](err)
+	_, ok := errors.AsType[*meet.Refusal](err)
 	return ok
 }
 
 // Dial implements engine.Dialer.
 func (d *dialer) Dial(ctx context.Context, rank int) (engine.Link, error) {
-	w, err := wire.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, wire.Peer)
+	w, err := meet.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, meet.Peer)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (d *dialer) Dial(ctx context.Context, rank int) (engine.Link, error) {
 
 // Request implements engine.Dialer.
 func (d *dialer) Request(ctx context.Context, rank int) (*backend.Fault, error) {
-	w, err := wire.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, wire.DialRequest)
+	w, err := meet.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, meet.DialRequest)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (d *dialer) Request(ctx context.Context, rank int) (*backend.Fault, error) 
 
 // answer answers a dial request: why this rank has declared the asking one lost (Fault.Encode), or nil
 // if a connection is being made.
-func answer(ctx context.Context, e *engine.Engine, w *wire.Conn) {
+func answer(ctx context.Context, e *engine.Engine, w *meet.Conn) {
 	defer w.Close()
 	why, known := e.Requested(w.Rank)
 	if !known {

@@ -18,10 +18,10 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/sched"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // onDemand returns the ranks of a job, all in this process, that connect when they first need to.
@@ -50,7 +50,7 @@ func freeAddress(t *testing.T) string {
 func opened(t *testing.T, n int, config func(rank int) Config) []backend.Comm {
 	t.Helper()
 	path := t.TempDir() + "/secret"
-	if err := wire.NewSecret().WriteFile(path); err != nil {
+	if err := meet.NewSecret().WriteFile(path); err != nil {
 		t.Fatal(err)
 	}
 	at := freeAddress(t)
@@ -225,15 +225,15 @@ func descriptors(t *testing.T) int {
 func TestDialReportsRefusal(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	id := wire.Identity{Job: "job", Secret: wire.NewSecret(), Rank: 1, Size: 3}
-	l, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: &id})
+	id := meet.Identity{Job: "job", Secret: meet.NewSecret(), Rank: 1, Size: 3}
+	l, err := meet.Listen(meet.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: &id})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	other := id
-	other.Rank, other.Secret = 2, wire.NewSecret()
-	d := &dialer{c: &connecting{id: &other, members: []wire.Member{{}, {Addrs: l.Addrs()}, {}}}}
+	other.Rank, other.Secret = 2, meet.NewSecret()
+	d := &dialer{c: &connecting{id: &other, members: []meet.Member{{}, {Addrs: l.Addrs()}, {}}}}
 	_, err = d.Dial(ctx, 1)
 	if !d.Refused(err) || d.NotListening(err) || !strings.Contains(err.Error(), "has the same name and another secret") {
 		t.Errorf("the error of Dial is %v, want a refusal because of the secret", err)

@@ -1,8 +1,8 @@
 // Package tcp is the backend for ranks that are processes on any machines and communicate by TCP.
 //
-// The ranks meet at a coordinator (internal/wire), which gives each the addresses of the others. Each pair
+// The ranks meet at a coordinator (internal/meet), which gives each the addresses of the others. Each pair
 // of ranks then has one connection, made at the start or when the pair first needs it (demand.go).
-// internal/wire authenticates it. The descriptors are kept out of Go's network poller: otherwise every
+// internal/meet authenticates it. The descriptors are kept out of Go's network poller: otherwise every
 // message would wake an idle thread of the runtime, which costs more than the message.
 //
 // Two kinds of links carry the frames of the engine (internal/engine): a connection, with or without TLS

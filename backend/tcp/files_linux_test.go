@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // A process with TCP_TEST_SHORT is a rank that can open only a given number of files more.
@@ -23,10 +23,10 @@ func init() {
 		return
 	}
 	var rank, size, room int
-	var meet, secret string
-	_, err := fmt.Sscan(text, &rank, &size, &room, &meet, &secret)
+	var coordinator, secret string
+	_, err := fmt.Sscan(text, &rank, &size, &room, &coordinator, &secret)
 	if err == nil {
-		err = short(Config{Rank: rank, Size: size, Job: "short", Coordinator: meet, SecretFile: secret, Interface: "127.0.0.1"}, room)
+		err = short(Config{Rank: rank, Size: size, Job: "short", Coordinator: coordinator, SecretFile: secret, Interface: "127.0.0.1"}, room)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -87,16 +87,16 @@ func TestTooFewDescriptorsIsAnErrorOnAllRanks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			meet := l.Addr().String()
+			coordinator := l.Addr().String()
 			l.Close()
 			secret := filepath.Join(t.TempDir(), "secret")
-			if err := wire.NewSecret().WriteFile(secret); err != nil {
+			if err := meet.NewSecret().WriteFile(secret); err != nil {
 				t.Fatal(err)
 			}
 			cmds, out := make([]*exec.Cmd, c.ranks), make([]strings.Builder, c.ranks)
 			for r := range cmds {
 				cmd := exec.Command(os.Args[0])
-				cmd.Env = append(os.Environ(), fmt.Sprintf("TCP_TEST_SHORT=%d %d %d %s %s", r, c.ranks, c.room, meet, secret))
+				cmd.Env = append(os.Environ(), fmt.Sprintf("TCP_TEST_SHORT=%d %d %d %s %s", r, c.ranks, c.room, coordinator, secret))
 				cmd.Stderr = &out[r]
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/node"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // near is the link to a rank of the same node: rings in the memory of the node, and the socket beside them,
@@ -89,7 +89,7 @@ func (c *connecting) meet(ctx context.Context, sleep *sleeper) error {
 
 // rings returns this rank's end of the rings with another rank of the node, nil if there are none. If rings are
 // made on demand, the rank that accepted the connection does it, and tells the other which.
-func (c *connecting) rings(ctx context.Context, w *wire.Conn) (l *memlink.Link, err error) {
+func (c *connecting) rings(ctx context.Context, w *meet.Conn) (l *memlink.Link, err error) {
 	peer := c.local[w.Rank]
 	if peer < 0 || c.node == nil {
 		return nil, nil

@@ -15,7 +15,7 @@ type Config struct {
 	Job        string // the same on all ranks of the job
 
 	// Coordinator is the address, HOST:PORT, to which all ranks connect at the start. Rank 0 listens
-	// there; with Launcher, the process that started the ranks does, by wire.Serve.
+	// there; with Launcher, the process that started the ranks does, by meet.Serve.
 	Coordinator string
 	Launcher    bool
 

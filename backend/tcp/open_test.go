@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/wire"
+	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
 // TestOpenLoss has a rank end after all ranks have met and before it has connected to the others: they
@@ -21,7 +21,7 @@ func TestOpenLoss(t *testing.T) {
 	const n, victim = 4, 2 // rank 3 dials it, 0 and 1 wait for it
 	at := freeAddress(t)
 	path := t.TempDir() + "/secret"
-	secret := wire.NewSecret()
+	secret := meet.NewSecret()
 	if err := secret.WriteFile(path); err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +31,9 @@ func TestOpenLoss(t *testing.T) {
 	for r := range n {
 		if r == victim {
 			go func() {
-				id := &wire.Identity{Job: "job", Secret: secret, Rank: r, Size: n}
-				self := wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}}
-				m, err := wire.Join(ctx, id, at, 0, self)
+				id := &meet.Identity{Job: "job", Secret: secret, Rank: r, Size: n}
+				self := meet.Member{Rank: r, Process: os.Getpid(), Node: meet.ThisNode(), Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}}
+				m, err := meet.Join(ctx, id, at, 0, self)
 				if err == nil {
 					m.Close()
 				}
@@ -62,7 +62,7 @@ func TestOpenLoss(t *testing.T) {
 // TestJoinTimeout has a rank wait for one that does not come, for as long as it was told to.
 func TestJoinTimeout(t *testing.T) {
 	path := t.TempDir() + "/secret"
-	if err := wire.NewSecret().WriteFile(path); err != nil {
+	if err := meet.NewSecret().WriteFile(path); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -15,18 +15,18 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // met returns the two ends of a connection between rank 1, which dialed it, and rank 0.
-func met(t *testing.T, ctx context.Context) (accepted, dialed *wire.Conn) {
+func met(t *testing.T, ctx context.Context) (accepted, dialed *meet.Conn) {
 	t.Helper()
-	secret := wire.NewSecret()
-	l, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
-		Identity: &wire.Identity{Job: "job", Secret: secret, Size: 2}})
+	secret := meet.NewSecret()
+	l, err := meet.Listen(meet.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
+		Identity: &meet.Identity{Job: "job", Secret: secret, Size: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func met(t *testing.T, ctx context.Context) (accepted, dialed *wire.Conn) {
 	failed := make(chan error, 1)
 	go func() {
 		var err error
-		dialed, err = wire.Dial(ctx, &wire.Identity{Job: "job", Secret: secret, Rank: 1, Size: 2}, l.Addrs(), 0, wire.Peer)
+		dialed, err = meet.Dial(ctx, &meet.Identity{Job: "job", Secret: secret, Rank: 1, Size: 2}, l.Addrs(), 0, meet.Peer)
 		failed <- err
 	}()
 	if accepted, err = l.Accept(ctx); err != nil {
@@ -53,10 +53,10 @@ func met(t *testing.T, ctx context.Context) (accepted, dialed *wire.Conn) {
 // meeting returns what two ranks of this process have that have met at a coordinator, and listen there.
 func meeting(t *testing.T, cfgs ...Config) (ends []*connecting, sleepers []*sleeper) {
 	t.Helper()
-	secret, members := wire.NewSecret(), make([]wire.Member, len(cfgs))
+	secret, members := meet.NewSecret(), make([]meet.Member, len(cfgs))
 	for r, cfg := range cfgs {
-		id := &wire.Identity{Job: "job", Secret: secret, Rank: r, Size: len(cfgs)}
-		l, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
+		id := &meet.Identity{Job: "job", Secret: secret, Rank: r, Size: len(cfgs)}
+		l, err := meet.Listen(meet.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func meeting(t *testing.T, cfgs ...Config) (ends []*connecting, sleepers []*slee
 			}
 			t.Cleanup(func() { d.sock.Close() })
 		}
-		members[r] = wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), OnDemand: cfg.onDemand()}
+		members[r] = meet.Member{Rank: r, Process: os.Getpid(), Node: meet.ThisNode(), Addrs: l.Addrs(), OnDemand: cfg.onDemand()}
 		if d != nil {
 			members[r].Wake = d.name
 		}

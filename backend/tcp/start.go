@@ -11,9 +11,9 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/node"
 	"github.com/cohort-hpc/cohort/internal/shmem"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // join makes this process a rank of its job, and connects it to the others.
@@ -34,23 +34,23 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if err := shmem.Files(files, fmt.Sprintf("a job of %d ranks", cfg.Size)); err != nil {
 		return nil, err
 	}
-	secret, err := wire.ReadSecretFile(cfg.SecretFile)
+	secret, err := meet.ReadSecretFile(cfg.SecretFile)
 	if err != nil {
 		return nil, err
 	}
-	id := &wire.Identity{Job: cfg.Job, Secret: secret, Rank: cfg.Rank, Size: cfg.Size}
-	if id.TLS, err = wire.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, cfg.TLSName); err != nil {
+	id := &meet.Identity{Job: cfg.Job, Secret: secret, Rank: cfg.Rank, Size: cfg.Size}
+	if id.TLS, err = meet.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, cfg.TLSName); err != nil {
 		return nil, err
 	}
-	addrs, err := wire.ListenAddrs(cfg.Interface, cfg.Coordinator)
+	addrs, err := meet.ListenAddrs(cfg.Interface, cfg.Coordinator)
 	if err != nil {
 		return nil, err
 	}
-	first, last, err := wire.ParsePorts(cfg.Ports)
+	first, last, err := meet.ParsePorts(cfg.Ports)
 	if err != nil {
 		return nil, err
 	}
-	l, err := wire.Listen(wire.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: id})
+	l, err := meet.Listen(meet.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: id})
 	if err != nil {
 		return nil, err
 	}
@@ -72,19 +72,19 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 			sleep.Close()
 		}
 	}()
-	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), OnDemand: cfg.onDemand()}
+	self := meet.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: meet.ThisNode(), Addrs: l.Addrs(), OnDemand: cfg.onDemand()}
 	if sleep.wake != nil {
 		self.Wake = sleep.wake.name
 	}
 	self.CPUs, _ = shmem.CPUs() // none if they are not known
 	if name, err := os.Hostname(); err == nil {
-		self.Host = wire.HostName(name)
+		self.Host = meet.HostName(name)
 	}
 	coordinator := 0
 	if cfg.Launcher {
-		coordinator = wire.Launcher
+		coordinator = meet.Launcher
 	}
-	meeting, err := wire.Join(ctx, id, cfg.Coordinator, coordinator, self)
+	meeting, err := meet.Join(ctx, id, cfg.Coordinator, coordinator, self)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 }
 
 // start starts the engine of a rank that is connected.
-func (c *connecting) start(links []engine.Link, sleep *sleeper, meeting *wire.Meeting) (backend.Comm, error) {
+func (c *connecting) start(links []engine.Link, sleep *sleeper, meeting *meet.Meeting) (backend.Comm, error) {
 	whole := c.node != nil && len(c.node.PIDs) == len(c.members) // all ranks share memory
 	config := engine.Config{
 		Rank: c.id.Rank, Peers: make([]engine.Peer, len(c.members)), Heartbeat: c.cfg.Heartbeat, Sleeper: sleep, Spare: c.spare,
@@ -160,7 +160,7 @@ func (c *connecting) start(links []engine.Link, sleep *sleeper, meeting *wire.Me
 			list = append(list, fmt.Sprintf("connections: made on demand (COHORT_TCP_CONNECT), now with %d of the %d other ranks; rank %d forwards notices",
 				open, len(c.members)-1, hub))
 		}
-		for _, l := range []*wire.Listener{c.l, meeting.Coordinator} {
+		for _, l := range []*meet.Listener{c.l, meeting.Coordinator} {
 			if report := l.Report(); report != "" {
 				list = append(list, "unauthenticated peers: "+report)
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // TestChangedPayloadLosesItsSender checks that a payload goes out with its sum, and that one that was changed on the way is no
@@ -107,7 +107,7 @@ func TestTakenPortsAreAnError(t *testing.T) {
 		defer taken.Close()
 		port := taken.Addr().(*net.TCPAddr).AddrPort().Port()
 		path := t.TempDir() + "/secret"
-		if err := wire.NewSecret().WriteFile(path); err != nil {
+		if err := meet.NewSecret().WriteFile(path); err != nil {
 			t.Fatal(err)
 		}
 		_, err = Open(t.Context(), Config{Size: 2, Rank: 1, Job: "job", SecretFile: path, Interface: address,

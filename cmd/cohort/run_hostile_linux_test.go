@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/wire"
+	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
 // busyProgram makes a copy of the test binary a rank of a job that computes: a given number of rounds, or
@@ -169,9 +169,9 @@ func fewer(than int) error {
 // door is a listener that unauthenticated peers connect to: that of a rank, or that of the coordinator.
 type door struct {
 	addr string
-	rank int            // or wire.Launcher
-	id   *wire.Identity // of a rank that may connect there
-	use  wire.Purpose   // of that rank's connection
+	rank int            // or meet.Launcher
+	id   *meet.Identity // of a rank that may connect there
+	use  meet.Purpose   // of that rank's connection
 
 	recorded []byte // the handshake that such a rank once sent
 }
@@ -193,13 +193,13 @@ func (d *door) record() error {
 	var c net.Conn
 	var err error
 	server := make(chan error, 1)
-	if d.rank == wire.Launcher {
+	if d.rank == meet.Launcher {
 		like := *d.id
 		like.Rank, like.Coordinator = d.rank, true
 		here, there := net.Pipe()
 		c = here
 		go func() {
-			_, err := wire.Server(context.Background(), there, &like)
+			_, err := meet.Server(context.Background(), there, &like)
 			server <- err
 		}()
 	} else {
@@ -209,7 +209,7 @@ func (d *door) record() error {
 		}
 	}
 	t := &tape{Conn: c}
-	_, err = wire.Client(context.Background(), t, d.id, d.rank, d.use)
+	_, err = meet.Client(context.Background(), t, d.id, d.rank, d.use)
 	err = errors.Join(err, <-server)
 	c.Close()
 	d.recorded = t.wrote.Bytes()
@@ -220,7 +220,7 @@ func (d *door) record() error {
 type visitor struct {
 	name         string
 	visit        func(c net.Conn, d *door, n int) error
-	rank, launch wire.Reason // why a rank and the coordinator refuse it
+	rank, launch meet.Reason // why a rank and the coordinator refuse it
 }
 
 // sends returns a visit that sends bytes, and waits until the connection is closed, which may be by a reset.
@@ -241,12 +241,12 @@ func sends(what func(d *door, n int) []byte) func(net.Conn, *door, int) error {
 }
 
 // asksAs connects as a rank does, with a wrong identity.
-func asksAs(change func(id *wire.Identity), want wire.Reason) func(net.Conn, *door, int) error {
+func asksAs(change func(id *meet.Identity), want meet.Reason) func(net.Conn, *door, int) error {
 	return func(c net.Conn, d *door, _ int) error {
 		id := *d.id
 		change(&id)
-		_, err := wire.Client(context.Background(), c, &id, d.rank, d.use)
-		if r, ok := errors.AsType[*wire.Refusal](err); !ok || r.Reason != want {
+		_, err := meet.Client(context.Background(), c, &id, d.rank, d.use)
+		if r, ok := errors.AsType[*meet.Refusal](err); !ok || r.Reason != want {
 			return fmt.Errorf("it gets %v, want a refusal for %q", err, want)
 		}
 		return nil
@@ -261,7 +261,7 @@ func drip(c net.Conn, d *door, _ int) error {
 			if _, err := c.Write([]byte{b}); err != nil {
 				return nil
 			}
-			if err := c.SetReadDeadline(time.Now().Add(wire.HandshakeTimeout / 20)); err != nil {
+			if err := c.SetReadDeadline(time.Now().Add(meet.HandshakeTimeout / 20)); err != nil {
 				return err
 			}
 			if _, err := c.Read(one); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -275,22 +275,22 @@ func drip(c net.Conn, d *door, _ int) error {
 var garbage = []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", strings.Repeat("\x00\xff", 500)}
 
 var visitors = []visitor{
-	{"no secret", asksAs(func(id *wire.Identity) { id.Secret = wire.NewSecret() }, wire.WrongProof), wire.Silent, wire.Silent},
+	{"no secret", asksAs(func(id *meet.Identity) { id.Secret = meet.NewSecret() }, meet.WrongProof), meet.Silent, meet.Silent},
 	{"no secret, and a proof by chance", sends(func(d *door, _ int) []byte {
 		b := bytes.Clone(d.recorded)
 		rand.Read(b[24:]) // the nonce and the proof
 		return b
-	}), wire.WrongProof, wire.WrongProof},
-	{"a recorded handshake", sends(func(d *door, _ int) []byte { return d.recorded }), wire.WrongProof, wire.WrongProof},
-	{"another job", asksAs(func(id *wire.Identity) { id.Job = "another" }, wire.WrongJob), wire.WrongJob, wire.WrongJob},
+	}), meet.WrongProof, meet.WrongProof},
+	{"a recorded handshake", sends(func(d *door, _ int) []byte { return d.recorded }), meet.WrongProof, meet.WrongProof},
+	{"another job", asksAs(func(id *meet.Identity) { id.Job = "another" }, meet.WrongJob), meet.WrongJob, meet.WrongJob},
 	{"another version", sends(func(d *door, _ int) []byte {
 		b := bytes.Clone(d.recorded)
-		binary.LittleEndian.PutUint16(b[4:], wire.Version+1)
+		binary.LittleEndian.PutUint16(b[4:], meet.Version+1)
 		return b
-	}), wire.WrongVersion, wire.WrongVersion},
-	{"a port scan", func(c net.Conn, _ *door, n int) error { return c.(*net.TCPConn).SetLinger(-(n % 2)) }, wire.Silent, wire.Silent}, // an end or a reset
-	{"garbage", sends(func(_ *door, n int) []byte { return []byte(garbage[n%len(garbage)]) }), wire.Garbage, wire.Garbage},
-	{"a slow loris", drip, wire.Slow, wire.Slow},
+	}), meet.WrongVersion, meet.WrongVersion},
+	{"a port scan", func(c net.Conn, _ *door, n int) error { return c.(*net.TCPConn).SetLinger(-(n % 2)) }, meet.Silent, meet.Silent}, // an end or a reset
+	{"garbage", sends(func(_ *door, n int) []byte { return []byte(garbage[n%len(garbage)]) }), meet.Garbage, meet.Garbage},
+	{"a slow loris", drip, meet.Slow, meet.Slow},
 }
 
 // visit is one visit of an unauthenticated peer.
@@ -310,7 +310,7 @@ func (d *door) visit(t *testing.T, v *visitor, n int) {
 // doors are the listeners of a running job.
 func (j *openJob) doors(t *testing.T) []*door {
 	t.Helper()
-	secret, err := wire.ReadSecretFile(j.secret)
+	secret, err := meet.ReadSecretFile(j.secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,10 +325,10 @@ func (j *openJob) doors(t *testing.T) []*door {
 	var all []*door
 	for rank, pid := range j.pids {
 		rank-- // the first is the coordinator, before the ranks
-		id := &wire.Identity{Job: string(job[1]), Secret: secret, Size: len(j.pids) - 1}
-		d := &door{addr: listening(t, pid)[0].String(), rank: rank, id: id, use: wire.DialRequest}
-		if rank == wire.Launcher {
-			d.use = wire.Rendezvous
+		id := &meet.Identity{Job: string(job[1]), Secret: secret, Size: len(j.pids) - 1}
+		d := &door{addr: listening(t, pid)[0].String(), rank: rank, id: id, use: meet.DialRequest}
+		if rank == meet.Launcher {
+			d.use = meet.Rendezvous
 		} else if rank == 0 {
 			id.Rank = 1
 		}
@@ -364,7 +364,7 @@ func TestRunTCPRefusesHostilePeers(t *testing.T) {
 	for _, d := range doors {
 		for i := range visitors {
 			for n := range each {
-				if v := &visitors[i]; v.rank == wire.Slow {
+				if v := &visitors[i]; v.rank == meet.Slow {
 					all.Go(func() { d.visit(t, v, n) })
 				}
 			}
@@ -380,7 +380,7 @@ func TestRunTCPRefusesHostilePeers(t *testing.T) {
 		all.Go(func() {
 			for n := range each {
 				for i := range visitors {
-					if v := &visitors[i]; v.rank != wire.Slow {
+					if v := &visitors[i]; v.rank != meet.Slow {
 						d.visit(t, v, n)
 					}
 				}
@@ -412,7 +412,7 @@ func TestRunTCPRefusesHostilePeers(t *testing.T) {
 	if slices.Sort(got); !slices.Equal(got, want) {
 		t.Errorf("the ranks say\n%q\nand without unauthenticated peers\n%q", lines, want)
 	}
-	count := func(reason func(*visitor) wire.Reason) map[string]int {
+	count := func(reason func(*visitor) meet.Reason) map[string]int {
 		m := map[string]int{}
 		for i := range visitors {
 			m[reason(&visitors[i]).String()] += each
@@ -423,13 +423,13 @@ func TestRunTCPRefusesHostilePeers(t *testing.T) {
 		t.Fatalf("the ranks report of unauthenticated peers %q", reported)
 	}
 	for rank, line := range reported {
-		refusals(t, fmt.Sprintf("[%d] diagnostics: unauthenticated peers: ", rank), line, count(func(v *visitor) wire.Reason { return v.rank }))
+		refusals(t, fmt.Sprintf("[%d] diagnostics: unauthenticated peers: ", rank), line, count(func(v *visitor) meet.Reason { return v.rank }))
 	}
 	line, ok := strings.CutSuffix(launcher, "\n")
 	if !ok || strings.Contains(line, "\n") {
 		t.Errorf("the launcher prints %q, want one line", launcher)
 	}
-	refusals(t, "cohort: coordinator: ", line, count(func(v *visitor) wire.Reason { return v.launch }))
+	refusals(t, "cohort: coordinator: ", line, count(func(v *visitor) meet.Reason { return v.launch }))
 }
 
 // refusals checks that a line reports how many connections were refused, why, and the address of the first of each kind.

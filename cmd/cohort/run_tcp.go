@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/remote"
 	"github.com/cohort-hpc/cohort/internal/spawn"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // tcpCoordinator makes this process the coordinator of the ranks of a job on this machine, on the
@@ -21,9 +21,9 @@ func tcpCoordinator(config *spawn.Config) (end func(), err error) {
 	if err != nil {
 		return fail(err)
 	}
-	secret, path := wire.NewSecret(), filepath.Join(folder, "secret")
+	secret, path := meet.NewSecret(), filepath.Join(folder, "secret")
 	config.Job = rand.Text()
-	addrs, err := wire.Interfaces("") // the loopback interface
+	addrs, err := meet.Interfaces("") // the loopback interface
 	if err != nil {
 		err = fmt.Errorf("listening on the loopback interface: %w", err)
 	}

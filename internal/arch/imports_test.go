@@ -45,7 +45,7 @@ var users = map[string][]string{
 	"internal/memlink":    {"backend/shm", "backend/tcp", "internal/board", "internal/engine", "internal/node"},
 	"internal/datatype":   {"", "internal/comm"},
 	"internal/direct":     {"backend/local", "internal/board"},
-	"internal/frame":      {"backend/tcp", "internal/engine", "internal/memlink", "internal/wire"},
+	"internal/frame":      {"backend/tcp", "internal/engine", "internal/memlink", "internal/meet"},
 	"internal/flight":     {"", "internal/comm", "cmd/cohort", "cohorttest", "internal/remote", "internal/spawn"},
 	"internal/gate":       {"backend/*", "internal/*", "pool"},
 	"internal/interleave": {"internal/word"}, // and tests
@@ -64,7 +64,7 @@ var users = map[string][]string{
 	"internal/wait":       {"backend/local", "internal/engine", "internal/memlink", "internal/node", "internal/window"},
 	"internal/window":     {"", "internal/comm"},
 	"internal/word":       {"backend", "backend/*", "internal/*", "pool"},
-	"internal/wire":       {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
+	"internal/meet":       {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
 	// of the other modules
 	"bench/internal/loggp": {"bench/*"},
 	"sddp/internal/clp":    {"sddp/lp"},

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cohort-hpc/cohort/internal/wire"
+	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
 // coordinator is the ranks' coordinator, which runs in this process.
@@ -25,7 +25,7 @@ func (j *launcher) startCoordinator() error {
 	if err != nil {
 		return err
 	}
-	secret := wire.NewSecret()
+	secret := meet.NewSecret()
 	var text strings.Builder
 	if err := secret.Send(&text); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (m *coordinator) variables(h *host) []string {
 // addresses returns the addresses at which to listen, and which of them each host gets.
 func (j *launcher) addresses() (all []netip.Addr, at []netip.Addr, err error) {
 	if j.cfg.Interface != "" {
-		if all, err = wire.Interfaces(j.cfg.Interface); err != nil {
+		if all, err = meet.Interfaces(j.cfg.Interface); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -66,7 +66,7 @@ func (j *launcher) addresses() (all []netip.Addr, at []netip.Addr, err error) {
 		seen[i] = seenFrom(h.hello.Connection)
 	}
 	return coordinatorAddresses(all, seen, j.hosts, func(a netip.Addr) bool {
-		_, err := wire.Interfaces(a.String())
+		_, err := meet.Interfaces(a.String())
 		return err == nil
 	})
 }

@@ -13,29 +13,29 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
-	"github.com/cohort-hpc/cohort/internal/wire"
+	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
 // launcher starts the ranks as processes of this machine, which meet at this one.
 type launcher struct {
 	env []string
-	tls *wire.TLS
+	tls *meet.TLS
 }
 
 func (launcher) Name() string { return "tcp" }
 
 func (l launcher) Launch(t testing.TB, job *cohorttest.Job) error {
 	t.Helper()
-	secret, path := wire.NewSecret(), filepath.Join(t.TempDir(), "secret")
+	secret, path := meet.NewSecret(), filepath.Join(t.TempDir(), "secret")
 	if err := secret.WriteFile(path); err != nil {
 		return err
 	}
-	id := &wire.Identity{Job: rand.Text(), Secret: secret, Rank: wire.Launcher, Size: job.Ranks, Coordinator: true, TLS: l.tls}
-	listener, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
+	id := &meet.Identity{Job: rand.Text(), Secret: secret, Rank: meet.Launcher, Size: job.Ranks, Coordinator: true, TLS: l.tls}
+	listener, err := meet.Listen(meet.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
 	if err != nil {
 		return err
 	}
-	defer wire.Serve(listener)()
+	defer meet.Serve(listener)()
 	p := cohorttest.Processes{Backend: "tcp", Env: append([]string{
 		"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + listener.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path,
 	}, l.env...)}

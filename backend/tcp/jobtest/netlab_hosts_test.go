@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/test/netlab"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // hosts launches ranks on hosts of their own, namespaces of this machine. They meet at one that no
@@ -61,20 +61,20 @@ func (h hosts) Launch(t testing.TB, job *cohorttest.Job) error {
 // ranks' environment.
 func rendezvousAt(t testing.TB, n *netlab.Net, ranks int) (env []string, end func(), err error) {
 	t.Helper()
-	secret, path := wire.NewSecret(), filepath.Join(t.TempDir(), "secret")
+	secret, path := meet.NewSecret(), filepath.Join(t.TempDir(), "secret")
 	if err := secret.WriteFile(path); err != nil {
 		return nil, nil, err
 	}
-	id := &wire.Identity{Job: rand.Text(), Secret: secret, Rank: wire.Launcher, Size: ranks, Coordinator: true}
-	var listener *wire.Listener
+	id := &meet.Identity{Job: rand.Text(), Secret: secret, Rank: meet.Launcher, Size: ranks, Coordinator: true}
+	var listener *meet.Listener
 	err = n.Do(ranks, func() error {
-		listener, err = wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{n.Addr(ranks)}, Identity: id})
+		listener, err = meet.Listen(meet.ListenConfig{Addrs: []netip.Addr{n.Addr(ranks)}, Identity: id})
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return []string{"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + listener.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path}, wire.Serve(listener), nil
+	return []string{"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + listener.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path}, meet.Serve(listener), nil
 }
 
 // needHosts makes sure that there can be hosts. In a rank it does the rank's part instead.

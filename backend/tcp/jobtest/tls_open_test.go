@@ -17,7 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/tcp"
 	"github.com/cohort-hpc/cohort/cohorttest"
-	"github.com/cohort-hpc/cohort/internal/wire"
+	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
 // openAll opens a job on all its ranks, which meet at rank 0, and returns their errors. f changes what a
@@ -31,7 +31,7 @@ func openAll(t *testing.T, n int, deadline time.Duration, f func(rank int, cfg *
 	at := free.Addr().String()
 	free.Close()
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := wire.NewSecret().WriteFile(secret); err != nil {
+	if err := meet.NewSecret().WriteFile(secret); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -140,7 +140,7 @@ func TestDifferentTLSSettingsAreErrors(t *testing.T) {
 func TestConformanceOverTLS(t *testing.T) {
 	cohorttest.Become()
 	cert, key, ca := certify(t, "cohort", time.Now().Add(time.Hour))
-	id, err := wire.LoadTLS(cert, key, ca, "cohort")
+	id, err := meet.LoadTLS(cert, key, ca, "cohort")
 	if err != nil {
 		t.Fatal(err)
 	}

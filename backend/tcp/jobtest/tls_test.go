@@ -21,7 +21,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/tcp"
 	"github.com/cohort-hpc/cohort/cohorttest"
-	"github.com/cohort-hpc/cohort/internal/wire"
+	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
 // certify writes an authority, and a certificate of it for a name, and returns their files.
@@ -68,7 +68,7 @@ func certify(t testing.TB, name string, until time.Time) (cert, key, ca string) 
 func TestResultsOverTLSHaveLocalBits(t *testing.T) {
 	cohorttest.Become()
 	cert, key, ca := certify(t, "cohort", time.Now().Add(time.Hour))
-	id, err := wire.LoadTLS(cert, key, ca, "cohort")
+	id, err := meet.LoadTLS(cert, key, ca, "cohort")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestWrongCertificatesAreErrors(t *testing.T) {
 	_, _, otherCA := certify(t, "cohort", time.Now().Add(time.Hour))
 	oldCert, oldKey, oldCA := certify(t, "cohort", time.Now().Add(-24*time.Hour))
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := wire.NewSecret().WriteFile(secret); err != nil {
+	if err := meet.NewSecret().WriteFile(secret); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ what, cert, key, ca, name, text string }{

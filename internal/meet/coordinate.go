@@ -1,0 +1,260 @@
+package meet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+)
+
+const (
+	tableTimeout = 30 * time.Second // for sending the table to one rank
+	tellTimeout  = time.Second      // for sending one rank why the job fails to start
+	lingering    = 2 * time.Second  // how long a coordinator that is a rank tells late ranks why
+
+	// spare is how long before the first rank gives up the coordinator does, so that all learn why.
+	spare = 500 * time.Millisecond
+
+	// blame is how long the coordinator waits, when a rank reports that it cannot connect, for the end of
+	// the rank that caused it.
+	blame = 200 * time.Millisecond
+)
+
+// A coordinator runs a rendezvous. Its fields belong to one goroutine; others read the connections.
+type coordinator struct {
+	l       *Listener
+	members []Member
+	conns   []*Conn // of the ranks that have joined, or were refused
+	events  chan event
+	begun   time.Time
+	giveUp  time.Time        // zero: not yet known
+	late    <-chan time.Time // then
+}
+
+// An event is a message from a connection, or its end.
+type event struct {
+	conn    *Conn
+	kind    frame.Kind
+	payload []byte
+	err     error
+}
+
+// Serve starts the Launcher as the coordinator of a job, at l. Errors go to the ranks. end is called at the
+// end of the job: it ends what is still under way, and closes l.
+func Serve(l *Listener) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = newCoordinator(l).run(ctx, nil) })
+	return func() {
+		cancel()
+		running.Wait()
+		l.Close()
+	}
+}
+
+func newCoordinator(l *Listener) *coordinator {
+	n := l.id.Size
+	return &coordinator{l: l, members: make([]Member, n), conns: make([]*Conn, n), events: make(chan event), begun: time.Now()}
+}
+
+// run is the coordinator's part in a rendezvous. own is the connection of this process, if it is a rank
+// too.
+//
+// The rendezvous fails if a rank is missing when ctx ends or when another rank is about to give up, if two
+// processes claim the same rank, if the sizes differ, if a rank ends, or if one cannot connect to another.
+// Then all ranks get the error that run returns. Unauthenticated peers do not make it fail; the error
+// counts their connections. Ranks that come later learn of the outcome too: the Launcher tells them until
+// ctx ends, a rank for some seconds.
+func (g *coordinator) run(ctx context.Context, own *Conn) error {
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if own != nil {
+		readers.Go(func() { g.read(reading, own) })
+	}
+	readers.Go(func() {
+		for {
+			c, err := g.l.Accept(reading)
+			if err != nil {
+				return
+			}
+			readers.Go(func() { g.read(reading, c) })
+		}
+	})
+
+	err := g.round(ctx, frame.Join)
+	if err == nil {
+		g.tell(frame.Table, encode(g.members), tableTimeout)
+		err = g.round(ctx, frame.Connected)
+	}
+	if err != nil {
+		g.tell(frame.Refused, backend.AsFault(err).Encode(maxRefusal), tellTimeout)
+	} else {
+		g.tell(frame.Connected, nil, tableTimeout)
+	}
+	if own == nil {
+		g.answerLate(ctx, err, true)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lingering)
+	defer cancel()
+	g.answerLate(ctx, err, false)
+	return err
+}
+
+// read reads a connection until it ends or ctx does, and closes it.
+func (g *coordinator) read(ctx context.Context, c *Conn) {
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	for e := (event{conn: c}); e.err == nil; {
+		e.kind, e.payload, e.err = c.receive(max(maxJoin, maxRefusal))
+		select {
+		case g.events <- e:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// round waits until every rank has sent a message of the kind, and returns nil, or why the job cannot start.
+func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
+	verb, state := "join", "were there"
+	if want == frame.Connected {
+		verb, state = "connect to the others", "were connected"
+	}
+	done := make([]bool, len(g.members))
+	var failed error // of the first rank that cannot connect
+	for n := 0; n < len(done); {
+		var e event
+		select {
+		case e = <-g.events:
+		case <-g.late:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil || e.conn == nil {
+			return cmp.Or(failed, g.missing(ctx, verb, done))
+		}
+		r := e.conn.Rank
+		m, joined := &g.members[r], g.conns[r] == e.conn
+		switch {
+		case joined && e.err != nil:
+			return backend.Faultf(backend.ErrPeerLost, "%v ended before all ranks of the job %s: %v", m, state, e.err)
+		case e.err != nil && !errors.Is(e.err, frame.ErrFrame):
+			continue // the rank ended before it joined: it is missing
+		case e.err != nil:
+			return g.refuse(e.conn, backend.Faultf(backend.ErrInit, "rank %d, from %s: %v", r, e.conn.RemoteAddr(), e.err))
+		case !joined && e.kind == frame.Join:
+			if err := g.admit(e); err != nil {
+				return g.refuse(e.conn, err)
+			}
+		case joined && !done[r] && want == frame.Connected && e.kind == frame.Refused:
+			if failed == nil {
+				why := decodeRefused(e.payload)
+				failed = backend.Faultf(why.Sentinel, "%v: %s", m, why.Text)
+				g.giveUpAt(time.Now().Add(blame))
+			}
+		case joined && !done[r] && e.kind == want:
+		default:
+			return g.refuse(e.conn, backend.Faultf(backend.ErrInit, "rank %d, from %s, sent %q before all ranks of the job %s",
+				r, e.conn.RemoteAddr(), e.kind, state))
+		}
+		done[r] = true
+		n++
+	}
+	return failed
+}
+
+// admit adds a rank that joins.
+func (g *coordinator) admit(e event) error {
+	c, size := e.conn, len(g.members)
+	j, err := decodeJoin(e.payload, c.Rank)
+	m := &j.Member
+	switch {
+	case err != nil:
+		return backend.Faultf(backend.ErrInit, "rank %d, from %s: join: %v", c.Rank, c.RemoteAddr(), err)
+	case j.Size != size:
+		return backend.Faultf(backend.ErrInit, "%v belongs to a job of %d ranks, the coordinator to one of %d; give all the same size", m, j.Size, size)
+	case g.conns[m.Rank] != nil:
+		return backend.Faultf(backend.ErrInit, "two processes claim to be rank %d: %v and %v", m.Rank, &g.members[m.Rank], m)
+	}
+	g.members[m.Rank], g.conns[m.Rank] = *m, c
+	if j.Patience > 0 {
+		g.giveUpAt(time.Now().Add(j.Patience - min(j.Patience/4, spare)))
+	}
+	return nil
+}
+
+// giveUpAt makes the coordinator give up at a time, unless it does so earlier.
+func (g *coordinator) giveUpAt(at time.Time) {
+	if g.giveUp.IsZero() || at.Before(g.giveUp) {
+		g.giveUp, g.late = at, time.After(time.Until(at))
+	}
+}
+
+// missing returns the error that names the ranks that have not done their part in a round.
+func (g *coordinator) missing(ctx context.Context, verb string, done []bool) error {
+	var missing []int
+	for r := range done {
+		if !done[r] && (r != g.l.id.Rank || g.conns[r] != nil) { // this process is there, though its own message may be unread
+			missing = append(missing, r)
+		}
+	}
+	text := fmt.Sprintf("%d of %d ranks did not %s within %v: %s", len(missing), len(done), verb,
+		time.Since(g.begun).Round(time.Millisecond), backend.RankList(missing))
+	if report := g.l.Report(); report != "" {
+		text += "; " + report
+	}
+	if ctx.Err() != nil {
+		return ended(ctx, "%s", text)
+	}
+	return backend.Faultf(backend.ErrTimeout, "%s", text)
+}
+
+// tell sends all ranks present a message. If that fails for one, its connection is closed, and the others
+// find that rank lost.
+func (g *coordinator) tell(kind frame.Kind, payload []byte, limit time.Duration) {
+	var all sync.WaitGroup
+	for _, c := range g.conns {
+		if c != nil {
+			all.Go(func() {
+				if c.send(kind, payload, limit) != nil {
+					c.Close()
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// refuse sends a rank that is not admitted why, and returns that.
+func (g *coordinator) refuse(c *Conn, why error) error {
+	_ = c.send(frame.Refused, backend.AsFault(why).Encode(maxRefusal), tellTimeout)
+	c.Close()
+	g.conns[c.Rank] = cmp.Or(g.conns[c.Rank], c)
+	return why
+}
+
+// answerLate tells ranks that come late the outcome. They would otherwise wait for a coordinator that has
+// ended.
+func (g *coordinator) answerLate(ctx context.Context, outcome error, all bool) {
+	if outcome == nil {
+		outcome = backend.Faultf(backend.ErrInit, "the job has started already")
+	}
+	for all || slices.Contains(g.conns, nil) {
+		select {
+		case e := <-g.events:
+			if e.kind == frame.Join && e.err == nil {
+				_ = g.refuse(e.conn, outcome)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

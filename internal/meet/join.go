@@ -1,0 +1,180 @@
+package meet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+)
+
+// A rendezvous has two rounds. In each, every rank sends the coordinator one message, and the coordinator
+// sends all of them the same answer. In the first they join, and get the table of the ranks. Then they
+// connect to each other. If one ends meanwhile, only the ranks that wait for its connection notice. So in
+// the second round each reports that its connections are made, and then all ranks start, or none.
+
+// A Meeting is a rank's part in a rendezvous that it has joined.
+type Meeting struct {
+	Members []Member // of all ranks
+
+	// If this process is the coordinator too, its listener, and how the rendezvous ends.
+	Coordinator *Listener
+	outcome     <-chan error
+
+	conn *Conn // to the coordinator
+}
+
+// Join makes this process a rank of its job. It connects to the coordinator at address (HOST:PORT),
+// which is rank to or the Launcher and may not listen yet, sends self, and waits for the other ranks.
+// If this rank is rank to, it is the coordinator itself, and listens at address.
+//
+// Join and Confirm end when ctx does. An error at the coordinator is the same on every rank. It names the
+// ranks that are missing, that joined twice, or that have another size.
+func Join(ctx context.Context, id *Identity, address string, to int, self Member) (*Meeting, error) {
+	host, port, err := ParseCoordinator(address)
+	if err != nil {
+		return nil, backend.Faultf(backend.ErrInit, "%v", err)
+	}
+	if to == id.Rank {
+		addrs, err := CoordinatorAddrs(ctx, host)
+		if err != nil {
+			return nil, err
+		}
+		here := *id
+		here.Coordinator = true
+		l, err := Listen(ListenConfig{Addrs: addrs, PortMin: port, Identity: &here})
+		if err != nil {
+			return nil, err
+		}
+		return lead(ctx, newCoordinator(l), self)
+	}
+	d := dialing{id: id, to: to, purpose: Rendezvous, patient: true}
+	d.find = func(ctx context.Context) ([]netip.AddrPort, error) {
+		found, err := lookup(ctx, host)
+		addrs := make([]netip.AddrPort, len(found))
+		for i, a := range found {
+			addrs[i] = netip.AddrPortFrom(a, port)
+		}
+		return addrs, err
+	}
+	conn, err := d.run(ctx)
+	if err != nil {
+		if _, ok := errors.AsType[*backend.Fault](err); !ok {
+			err = backend.Faultf(backend.ErrInit, "the coordinator at %s: %v", address, err)
+		}
+		return nil, err
+	}
+	return (&Meeting{conn: conn}).join(ctx, id, self)
+}
+
+// lead starts the coordinator of a rendezvous, and joins there. The listener is closed when it ends.
+func lead(ctx context.Context, g *coordinator, self Member) (*Meeting, error) {
+	outcome, rank := make(chan error, 1), g.l.id.Rank
+	a, b := net.Pipe()
+	go func() {
+		defer close(outcome)
+		defer g.l.Close()
+		outcome <- g.run(ctx, &Conn{Conn: b, Rank: rank})
+	}()
+	return (&Meeting{conn: &Conn{Conn: a, Rank: rank}, Coordinator: g.l, outcome: outcome}).join(ctx, g.l.id, self)
+}
+
+// join is the first round.
+func (m *Meeting) join(ctx context.Context, id *Identity, self Member) (*Meeting, error) {
+	j := joining{Size: id.Size, Member: self}
+	if end, ok := ctx.Deadline(); ok {
+		j.Patience = max(time.Until(end), 1)
+	}
+	_ = m.conn.send(frame.Join, encode(&j), tableTimeout) // an error shows in the answer
+	text, err := m.answer(ctx, frame.Table, uint64(maxRefusal+id.Size*maxMember))
+	if err == nil {
+		m.Members, err = decodeTable(text, id.Size)
+	}
+	if err != nil {
+		return nil, m.end(m.failed(ctx, err, "had joined"))
+	}
+	return m, nil
+}
+
+// Confirm is the second round. It calls connect to make this rank's connections to the others, and
+// returns when the coordinator reports that all ranks have made theirs. If a rank ends, or cannot
+// connect, connect's context ends, and every rank gets the same error. Confirm ends the meeting.
+func (m *Meeting) Confirm(ctx context.Context, connect func(context.Context) error) error {
+	connecting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := m.answer(ctx, frame.Connected, maxRefusal)
+		answer <- err
+		cancel()
+	}()
+	err := connect(connecting)
+	switch {
+	case connecting.Err() != nil && ctx.Err() == nil:
+		err = nil // the answer has come, and is the cause
+	case err == nil:
+		_ = m.conn.send(frame.Connected, nil, tableTimeout)
+	default:
+		if _, ok := errors.AsType[*backend.Fault](err); !ok {
+			err = backend.Faultf(backend.ErrInit, "%v", err)
+		}
+		_ = m.conn.send(frame.Refused, backend.AsFault(err).Encode(maxRefusal), tellTimeout)
+		enough := time.AfterFunc(blame+tellTimeout, func() { m.conn.Close() })
+		defer enough.Stop()
+	}
+	said := <-answer
+	_, known := errors.AsType[*backend.Fault](said)
+	if err == nil || known { // the coordinator's error names the cause
+		err = m.failed(ctx, said, "were connected")
+	}
+	return m.end(err)
+}
+
+// answer waits for the coordinator's answer in a round. A Fault comes from the coordinator, and says why
+// the job fails to start. Any other error is one of the connection.
+func (m *Meeting) answer(ctx context.Context, want frame.Kind, limit uint64) (text []byte, err error) {
+	var kind frame.Kind
+	err = within(ctx, m.conn, func() (err error) {
+		kind, text, err = m.conn.receive(limit)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == frame.Refused:
+		return nil, decodeRefused(text)
+	case kind != want:
+		return nil, backend.Faultf(backend.ErrInternal, "the coordinator sent %q, want %q", kind, want)
+	}
+	return text, nil
+}
+
+// failed returns the error of a round that ended before all ranks had done what it says.
+func (m *Meeting) failed(ctx context.Context, err error, what string) error {
+	if _, ok := errors.AsType[*backend.Fault](err); ok || err == nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ended(ctx, "waiting until all ranks of the job %s; the coordinator has not reported which are missing", what)
+	}
+	return backend.Faultf(backend.ErrPeerLost, "lost the coordinator, %s at %s, before all ranks %s: %v",
+		who(m.conn.Rank), m.conn.RemoteAddr(), what, err)
+}
+
+// end closes the connection to the coordinator. If this process is the coordinator, end waits until it has
+// told all ranks, and returns its error, which names the cause.
+func (m *Meeting) end(err error) error {
+	m.conn.Close()
+	if m.outcome != nil {
+		if said := <-m.outcome; said != nil {
+			return said
+		}
+	}
+	return err
+}
+
+// Close leaves the meeting.
+func (m *Meeting) Close() { m.end(nil) }
