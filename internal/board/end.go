@@ -108,6 +108,8 @@ func (s *Collective) stopped() error {
 	} else if s.c.Over() == nil {
 		if f := s.home.told(); f != nil {
 			s.c.Break(f)
+		} else if f := s.b.Lost(); f != nil { // the others may have given back the slots that told
+			s.c.Excluded(f)
 		}
 	}
 	return s.c.Over()

@@ -263,3 +263,45 @@ func TestSynchronizationNamesWhoHasNotFinished(t *testing.T) {
 		t.Errorf("%v, want ErrTimeout with %q", err, want)
 	}
 }
+
+// stopping is a communicator whose rank is stopped between two steps: it calls stop when it has first been asked
+// whether it has ended.
+type stopping struct {
+	*comm
+	stop func()
+}
+
+func (s *stopping) Over() error {
+	err, stop := s.comm.Over(), s.stop
+	if s.stop = func() {}; stop != nil {
+		stop()
+	}
+	return err
+}
+
+// A rank finds out that another one has broken the communicator, and is stopped. The others lose it, close the
+// communicator, and give the slots back, so that the reason is gone. Its call returns the loss, and not nil.
+func TestStoppedRankThatSawAnEndIsLost(t *testing.T) {
+	bs := boards(t, 2)
+	other := &comm{rank: 0, all: make([]*comm, 2)}
+	slow := &stopping{comm: &comm{rank: 1, all: other.all}}
+	other.all[0], other.all[1] = other, slow.comm
+	for r, c := range []Comm{other, slow} {
+		var err error
+		if other.all[r].Collective, err = bs[r].Open(c, 1, []int{0, 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(each(other.all, barrier)...); err != nil {
+		t.Fatal(err)
+	}
+	other.BreakHere(&backend.Fault{Sentinel: backend.ErrMismatch, Text: "broken by rank 0"})
+	bs[0].Post(1)
+	slow.stop = func() {
+		bs[0].Mark(1, loss)
+		closeAll(other.all[:1])
+	}
+	if _, err := slow.Run(nil, allreduce(1)); err != ErrEnded || !errors.Is(slow.Over(), backend.ErrPeerLost) {
+		t.Errorf("the call ends with %v, and the communicator with %v, want ErrPeerLost", err, slow.Over())
+	}
+}

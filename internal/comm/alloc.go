@@ -227,6 +227,7 @@ func (c *Comm) NewRegion(a *Allocation) (*Window, *Comm, error) {
 		_ = node.Close()
 		return nil, nil, c.failed(a.op, err)
 	}
+	w.c = node // has no limits of this call
 	return w, node, nil
 }
 

@@ -188,3 +188,33 @@ func TestMatchedMessageHasItsOwnLimit(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The operations of a region have limits of their own. Those of the call that made it, and of the communicator that it
+// was called on, end without effect on the region.
+func TestRegionHasItsOwnLimits(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	other, end := context.WithCancel(t.Context())
+	defer end()
+	ranksOn(t, 2, Options{Timeout: time.Hour}, func(bc backend.Comm) backend.Comm { return bc }, func(w *Comm) error {
+		w.core.job.ctx = ctx // then a handle with another context has one of its own, which ends with the communicator
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		region, node, err := d.WithContext(other).NewRegion(NewAllocation("NewSharedRegion", pair, 4, Region, nil))
+		if err != nil {
+			return err
+		}
+		if b := region.c.bound; !b.Since.IsZero() {
+			t.Errorf("the time for operations of the region has begun at %v", b.Since)
+		}
+		if err := d.Close(); err != nil { // ends the context of its handles
+			return err
+		}
+		if err := region.c.bound.Ctx.Err(); err != nil {
+			t.Errorf("the region's context has ended with its communicator's: %v", err)
+		}
+		return errors.Join(barrier(w), region.Fence(), region.Close(), node.Close())
+	})
+}

@@ -269,3 +269,65 @@ func TestRputThatDoesNotEndIsGivenUp(t *testing.T) {
 		return nil
 	})
 }
+
+// jam is apart where requests find no room in the links for a while, because the peer is stopped: their time passes, if
+// it is limited.
+type jam struct {
+	apart
+	full  *atomic.Bool
+	tried *atomic.Int32
+}
+
+func (j jam) Derive(members []int, id uint32) (backend.Comm, error) {
+	c, err := j.apart.Derive(members, id)
+	if err != nil {
+		return nil, err
+	}
+	return jam{c.(apart), j.full, j.tried}, nil
+}
+
+func (j jam) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
+	if tag == requestTag && j.full.Load() {
+		if j.tried.Add(1); b != nil && b.Timeout != 0 {
+			return backend.ErrTimeout
+		}
+		for j.full.Load() {
+			runtime.Gosched()
+		}
+	}
+	return j.apart.Send(b, buf, dest, tag, mode)
+}
+
+// A rank unlocks the part of one that is stopped, and is out of time. The lock is free when the other one goes on, however
+// much later.
+func TestUnlockThatIsOutOfTimeIsSentLater(t *testing.T) {
+	var full atomic.Bool
+	var tried atomic.Int32
+	wrap := func(bc backend.Comm) backend.Comm { return jam{apart{bc, new(observed)}, &full, &tried} }
+	ranksOn(t, 2, Options{Timeout: 20 * time.Second, Schedules: true}, wrap, func(w *Comm) error {
+		win, err := newWindow(w, 1)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			return errors.Join(barrier(w), win.Close())
+		}
+		g, err := win.Lock(window.Exclusive, 1)
+		if err != nil {
+			return err
+		}
+		full.Store(true)
+		if err := g.Unlock(); !errors.Is(err, backend.ErrTimeout) {
+			t.Errorf("unlock of a stopped rank: %v, want ErrTimeout", err)
+		}
+		for tried.Load() < 2 { // now, and later
+			runtime.Gosched()
+		}
+		full.Store(false)
+		if g, err = win.Lock(window.Exclusive, 1); err != nil {
+			t.Errorf("the lock after the peer has gone on: %v", err)
+			return nil
+		}
+		return errors.Join(g.Unlock(), barrier(w), win.Close())
+	})
+}

@@ -297,7 +297,8 @@ func (w *Window) unlockRemote(kind window.Kind, rank int, ticket uint64) error {
 
 // unlockLater is unlockRemote without a limit, in a goroutine.
 func (s *windowCore) unlockLater(kind window.Kind, rank int, ticket uint64) {
-	s.begin(func() error { return s.home().unlockRemote(kind, rank, ticket) })
+	w := &Window{&Comm{core: s.core}, s}
+	s.begin(func() error { return w.unlockRemote(kind, rank, ticket) })
 }
 
 // remoteLock is the lock of this rank's part for a rank of another node.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -20,7 +21,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 	}
 	done, err := c.native.Run(b, call)
 	if err == board.ErrEnded {
-		err = c.usable()
+		err = cmp.Or(c.usable(), err)
 	}
 	if !done {
 		return backend.PlanSchedule, err
