@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -56,30 +54,14 @@ func TestTooFewDescriptorsIsAnErrorOnAllRanks(t *testing.T) {
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("%d ranks, %d left on %d", c.ranks, c.room, c.short), func(t *testing.T) {
 			jobs++
-			cmds, out := make([]*exec.Cmd, c.ranks), make([]strings.Builder, c.ranks)
-			for r := range cmds {
+			job := fmt.Sprintf("SHM_TEST_JOB=%d-%d-files", os.Getpid(), jobs)
+			ranktest.FewFiles(t, c.ranks, c.works, func(rank int) []string {
 				room := c.room
-				if c.short >= 0 && r != c.short {
+				if c.short >= 0 && rank != c.short {
 					room = 100
 				}
-				cmd := exec.Command(os.Args[0])
-				cmd.Env = append(os.Environ(), "SHM_TEST_OUTSIDER=short", fmt.Sprintf("SHM_TEST_JOB=%d-%d-files", os.Getpid(), jobs),
-					fmt.Sprintf("SHM_TEST_ROOM=%d %d %d", r, c.ranks, room))
-				cmd.Stderr = &out[r]
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				cmds[r] = cmd
-			}
-			for r, cmd := range cmds {
-				err, text := cmd.Wait(), out[r].String()
-				switch {
-				case c.works && err != nil:
-					t.Errorf("rank %d: %v: %s", r, err, text)
-				case !c.works && (err == nil || !strings.Contains(text, "too many open files") || !strings.Contains(text, "raise it with ulimit -n ")):
-					t.Errorf("rank %d: %v: %s, want what limit to raise", r, err, text)
-				}
-			}
+				return []string{"SHM_TEST_OUTSIDER=short", job, fmt.Sprintf("SHM_TEST_ROOM=%d %d %d", rank, c.ranks, room)}
+			})
 		})
 	}
 }

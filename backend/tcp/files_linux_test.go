@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -93,25 +91,9 @@ func TestTooFewDescriptorsIsAnErrorOnAllRanks(t *testing.T) {
 			if err := meet.NewSecret().WriteFile(secret); err != nil {
 				t.Fatal(err)
 			}
-			cmds, out := make([]*exec.Cmd, c.ranks), make([]strings.Builder, c.ranks)
-			for r := range cmds {
-				cmd := exec.Command(os.Args[0])
-				cmd.Env = append(os.Environ(), fmt.Sprintf("TCP_TEST_SHORT=%d %d %d %s %s", r, c.ranks, c.room, coordinator, secret))
-				cmd.Stderr = &out[r]
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				cmds[r] = cmd
-			}
-			for r, cmd := range cmds {
-				err, text := cmd.Wait(), out[r].String()
-				switch {
-				case c.works && err != nil:
-					t.Errorf("rank %d: %v: %s", r, err, text)
-				case !c.works && (err == nil || !strings.Contains(text, "too many open files") || !strings.Contains(text, "raise it with ulimit -n ")):
-					t.Errorf("rank %d: %v: %s, want what limit to raise", r, err, text)
-				}
-			}
+			ranktest.FewFiles(t, c.ranks, c.works, func(rank int) []string {
+				return []string{fmt.Sprintf("TCP_TEST_SHORT=%d %d %d %s %s", rank, c.ranks, c.room, coordinator, secret)}
+			})
 		})
 	}
 }

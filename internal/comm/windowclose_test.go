@@ -15,15 +15,21 @@ import (
 	"github.com/cohort-hpc/cohort/internal/window"
 )
 
+// dupWindow makes a window on a duplicate of w.
+func dupWindow(w *Comm) (*Comm, *Window, error) {
+	d, err := dup(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	win, err := newWindow(d, 1)
+	return d, win, err
+}
+
 // Comm.Close gives up waiting for an access. The access can still touch the memory.
 func TestMemoryOfRunningAccessStaysMapped(t *testing.T) {
 	shortenQuiesce(t)
 	ranks(t, 1, func(w *Comm) error {
-		d, err := dup(w)
-		if err != nil {
-			return err
-		}
-		win, err := newWindow(d, 1)
+		d, win, err := dupWindow(w)
 		if err != nil {
 			return err
 		}
@@ -72,11 +78,7 @@ func TestMemoryOfAccessBesideCloseStaysMapped(t *testing.T) {
 // Close of a communicator releases the locks that this rank holds, so that others get them.
 func TestCloseOfCommunicatorReleasesLocks(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
-		d, err := dup(w)
-		if err != nil {
-			return err
-		}
-		win, err := newWindow(d, 1)
+		d, win, err := dupWindow(w)
 		if err != nil {
 			return err
 		}
@@ -127,11 +129,7 @@ func TestFailedLockAllReleasesItsLocks(t *testing.T) {
 // A goroutine waits for the lock of a window while its communicator is closed. It gets ErrClosed, and never the lock.
 func TestLockEndsWhenCommunicatorIsClosed(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
-		d, err := dup(w)
-		if err != nil {
-			return err
-		}
-		a, err := newWindow(d, 1)
+		d, a, err := dupWindow(w)
 		if err != nil {
 			return err
 		}
@@ -171,11 +169,7 @@ func TestLockEndsWhenCommunicatorIsClosed(t *testing.T) {
 // communicator is closed.
 func TestUpdateBehindStoppedRankEnds(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
-		d, err := dup(w)
-		if err != nil {
-			return err
-		}
-		win, err := newWindow(d, 1)
+		d, win, err := dupWindow(w)
 		if err != nil {
 			return err
 		}
@@ -234,11 +228,7 @@ func TestWindowMadeDuringCloseIsClosed(t *testing.T) {
 func TestWindowAndCommunicatorCloseAtOnce(t *testing.T) {
 	shortenQuiesce(t)
 	ranks(t, 2, func(w *Comm) error {
-		d, err := dup(w)
-		if err != nil {
-			return err
-		}
-		win, err := newWindow(d, 1)
+		d, win, err := dupWindow(w)
 		if err != nil {
 			return err
 		}

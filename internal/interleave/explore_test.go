@@ -120,7 +120,15 @@ func TestAllInterleavingsAreRun(t *testing.T) {
 	}
 	merge("", 0, 0)
 	slices.Sort(want)
-	got := outcomes(t, Config{Preemptions: 2 * n}, func(x *Run) func() string {
+	got := orders(t, Config{Preemptions: 2 * n}, n)
+	if !slices.Equal(got, want) { // C(8, 4) = 70
+		t.Errorf("%d orders, want %d", len(got), len(want))
+	}
+}
+
+// orders returns in what orders two threads take n steps each.
+func orders(t *testing.T, cfg Config, n int) []string {
+	return outcomes(t, cfg, func(x *Run) func() string {
 		var w word
 		order := make([]byte, 2*n)
 		for _, name := range "ab" {
@@ -132,9 +140,6 @@ func TestAllInterleavingsAreRun(t *testing.T) {
 		}
 		return func() string { return string(order) }
 	})
-	if !slices.Equal(got, want) { // C(8, 4) = 70
-		t.Errorf("%d orders, want %d", len(got), len(want))
-	}
 }
 
 // With a bound of p preemptions, two threads of n steps each are merged so that a thread is left at most p times
@@ -164,18 +169,7 @@ func TestPreemptionsAreBounded(t *testing.T) {
 		if p == 0 {
 			cfg.Preemptions = -1
 		}
-		got := outcomes(t, cfg, func(x *Run) func() string {
-			var w word
-			order := make([]byte, 2*n)
-			for _, name := range "ab" {
-				x.Go(string(name), func() {
-					for range n {
-						order[w.add(1)-1] = byte(name)
-					}
-				})
-			}
-			return func() string { return string(order) }
-		})
+		got := orders(t, cfg, n)
 		if len(got) != want {
 			t.Errorf("%d preemptions: %d orders, want %d", p, len(got), want)
 		}

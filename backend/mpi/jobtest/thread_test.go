@@ -125,14 +125,19 @@ func TestManyGoroutinesAtBothLevels(t *testing.T) {
 		return crowd(w)
 	})
 	for _, name := range libraries {
-		for _, level := range []string{"multiple", "serialized"} {
-			t.Run(name+"/"+level, func(t *testing.T) {
-				e := start(t, name, 2, "crowd", "COHORT_MPI_THREAD="+level).must(t)
-				if got := e.lines("level"); !slices.Equal(got, []string{level, level}) {
-					t.Errorf("the levels are %q", got)
-				}
-			})
-		}
+		atLevels(t, name, "crowd", "multiple", "serialized")
+	}
+}
+
+// atLevels runs a job at several thread levels, which its ranks report.
+func atLevels(t *testing.T, library, program string, levels ...string) {
+	for _, level := range levels {
+		t.Run(library+"/"+level, func(t *testing.T) {
+			e := start(t, library, 2, program, "COHORT_MPI_THREAD="+level).must(t)
+			if got := e.lines("level"); !slices.Equal(got, []string{level, level}) {
+				t.Errorf("the levels are %q", got)
+			}
+		})
 	}
 }
 
@@ -297,14 +302,7 @@ func TestOneThreadLevelsRejectOtherThreads(t *testing.T) {
 		return errors.New("not closed")
 	})
 	for _, name := range libraries {
-		for _, level := range []string{"single", "funneled"} {
-			t.Run(name+"/"+level, func(t *testing.T) {
-				e := start(t, name, 2, "alone", "COHORT_MPI_THREAD="+level).must(t)
-				if got := e.lines("level"); !slices.Equal(got, []string{level, level}) {
-					t.Errorf("the levels are %q", got)
-				}
-			})
-		}
+		atLevels(t, name, "alone", "single", "funneled")
 		t.Run(name+"/closed elsewhere", func(t *testing.T) {
 			start(t, name, 1, "closed elsewhere", "COHORT_MPI_THREAD=funneled").failed(t, "refused")
 		})
