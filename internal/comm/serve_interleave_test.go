@@ -82,11 +82,11 @@ func (p *post) Close() error {
 }
 
 // request delivers a request for an element or the lock.
-func (p *post) request(h request, in []byte) {
+func (p *post) request(h windowRequest, in []byte) {
 	if h.kind != flight.Lock {
 		h.n = 16
 	}
-	m := append(append([]byte(nil), view.Bytes([]request{h})...), in...)
+	m := append(append([]byte(nil), view.Bytes([]windowRequest{h})...), in...)
 	p.mu.Lock()
 	r := p.in
 	if p.in = nil; r == nil {
@@ -146,7 +146,7 @@ func TestInterleaveServeBesideDeath(t *testing.T) {
 					sum := datatype.Op(backend.OpSum, datatype.Number(backend.Complex128))
 					_ = win.s.parts[0].Reduce(sum.Apply, 16, 0, make([]byte, 16), nil, func() error { return nil })
 				})
-				x.Go("origin", func() { p.request(request{kind: flight.CompareAndSwap, tag: 1}, make([]byte, 32)) })
+				x.Go("origin", func() { p.request(windowRequest{kind: flight.CompareAndSwap, tag: 1}, make([]byte, 32)) })
 				got := 0
 				x.Go("receiver", func() { got = p.receive(1) })
 				x.Check(func() error {
@@ -173,9 +173,9 @@ func TestInterleaveServeDuringClose(t *testing.T) {
 				win, p := served(d, w)
 				x.Go("origin", func() {
 					if kind == flight.Get {
-						p.request(request{kind: kind, tag: 1}, nil)
+						p.request(windowRequest{kind: kind, tag: 1}, nil)
 					} else {
-						p.request(request{kind: kind, tag: 1}, make([]byte, 32))
+						p.request(windowRequest{kind: kind, tag: 1}, make([]byte, 32))
 					}
 				})
 				if kind == flight.Get {
@@ -226,7 +226,7 @@ func TestInterleaveServeLock(t *testing.T) {
 	}
 }
 
-func (h request) tagged(tag int32) request {
+func (h windowRequest) tagged(tag int32) windowRequest {
 	h.tag = tag
 	return h
 }

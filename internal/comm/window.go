@@ -48,7 +48,7 @@ type windowCore struct {
 	lastTag   int
 	rputs     [][]*transfer // those under way, and some that are done, by rank
 
-	requests []requests // sent without an answer, by rank
+	unanswered []unanswered // sent without an answer, by rank
 
 	messages sync.Pool // of *message
 	server   server
@@ -108,7 +108,7 @@ func (s *windowCore) count(c *Comm, a *Allocation) (err error) {
 	s.holds = make([]hold, k.size)
 	s.parts = make([]window.Part, k.size)
 	if a.spans(k) {
-		s.requests, s.rputs = make([]requests, k.size), make([][]*transfer, k.size)
+		s.unanswered, s.rputs = make([]unanswered, k.size), make([][]*transfer, k.size)
 	}
 	return nil
 }

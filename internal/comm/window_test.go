@@ -187,7 +187,7 @@ func TestServerUpdatesLongElementInPlace(t *testing.T) {
 		if c.held {
 			release = holdElement(part)
 		}
-		view.Of[request](s.server.buf[:])[0] = request{kind: flight.Accumulate, op: backend.OpSum}
+		view.Of[windowRequest](s.server.buf[:])[0] = windowRequest{kind: flight.Accumulate, op: backend.OpSum}
 		in := view.Of[complex128](s.server.buf[requestSize : requestSize+16*c.elems])
 		in[0] = 2 + 1i
 		err := s.carryOut(backend.Status{Bytes: requestSize + 16*c.elems}, false)

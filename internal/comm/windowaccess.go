@@ -28,8 +28,8 @@ type Access struct {
 	Err        error // in the arguments
 }
 
-// request begins a message to the server of a window. The data follow.
-type request struct {
+// windowRequest begins a message to the server of a window. The data follow.
+type windowRequest struct {
 	kind  flight.Kind
 	op    backend.OpCode
 	tag   int32 // of the answer; 0: no answer
@@ -42,22 +42,22 @@ const (
 	answersDue  = 256      // after so many requests a rank waits until they are done, so that no queue grows long
 )
 
-// requests counts the requests without an answer that were sent to a rank, and those that are known to be done.
-type requests struct{ sent, done word.Uint32 }
+// unanswered counts the requests without an answer that were sent to a rank, and those that are known to be done.
+type unanswered struct{ sent, done word.Uint32 }
 
 // due returns how many requests are not known to be done.
-func (r *requests) due() uint32 {
+func (r *unanswered) due() uint32 {
 	done := r.done.Load()
 	return r.sent.Load() - done
 }
 
 // finish notes that the first n requests are done. Another goroutine may have noted more.
-func (r *requests) finish(n uint32) {
+func (r *unanswered) finish(n uint32) {
 	for was := r.done.Load(); int32(n-was) > 0 && !r.done.CompareAndSwap(was, n); was = r.done.Load() {
 	}
 }
 
-var requestSize = view.Size[request]()
+var requestSize = view.Size[windowRequest]()
 
 // message is a request or an answer. Its buffer is in use until it is sent.
 type message struct {
@@ -195,7 +195,7 @@ func (w *Window) send(a *Access) error {
 	if a.Kind != flight.Put {
 		most -= most % s.elem.Size // requests have whole elements
 	}
-	h := request{kind: a.Kind, at: uint64(a.Disp), n: uint64(len(a.Out))}
+	h := windowRequest{kind: a.Kind, at: uint64(a.Disp), n: uint64(len(a.Out))}
 	if a.Op != nil {
 		h.op = a.Op.Code
 	}
@@ -220,14 +220,14 @@ func (w *Window) send(a *Access) error {
 }
 
 // ask sends a request, and receives its answer if out is not nil.
-func (w *Window) ask(h request, rank int, in, out []byte) error {
+func (w *Window) ask(h windowRequest, rank int, in, out []byte) error {
 	if err := w.post(&h, rank, in, out != nil); err != nil {
 		return err
 	}
 	if out != nil {
 		return w.answer(&h, rank, out)
 	}
-	q := &w.s.requests[rank]
+	q := &w.s.unanswered[rank]
 	q.sent.Add(1)
 	if q.due() >= answersDue {
 		return w.flush(rank, false)
@@ -236,7 +236,7 @@ func (w *Window) ask(h request, rank int, in, out []byte) error {
 }
 
 // post sends a request, which gets a tag if an answer is expected.
-func (w *Window) post(h *request, rank int, in []byte, answered bool) error {
+func (w *Window) post(h *windowRequest, rank int, in []byte, answered bool) error {
 	s := w.s
 	if answered {
 		tag, err := s.takeTag()
@@ -246,7 +246,7 @@ func (w *Window) post(h *request, rank int, in []byte, answered bool) error {
 		h.tag = int32(tag)
 	}
 	m := s.messages.Get().(*message)
-	view.Of[request](m.buf[:])[0] = *h
+	view.Of[windowRequest](m.buf[:])[0] = *h
 	n := requestSize + copy(m.buf[requestSize:], in)
 	err := s.remote.core.bc.Send(w.c.bound, m.buf[:n], rank, requestTag, backend.Standard)
 	if err == nil { // else the message may still be in use
@@ -256,7 +256,7 @@ func (w *Window) post(h *request, rank int, in []byte, answered bool) error {
 }
 
 // answer receives the answer to a request.
-func (w *Window) answer(h *request, rank int, out []byte) error {
+func (w *Window) answer(h *windowRequest, rank int, out []byte) error {
 	s := w.s
 	st, err := s.remote.core.bc.Recv(w.c.bound, out, rank, int(h.tag))
 	if err != nil {
@@ -355,7 +355,7 @@ func (w *Window) flush(rank int, rputs bool) error {
 // flushRequest is answered when the first requests to a rank are done, as many as sent says. Its tag is 0 if they are
 // done already.
 type flushRequest struct {
-	request
+	windowRequest
 	rank int
 	sent uint32
 }
@@ -378,9 +378,9 @@ func (w *Window) beginFlush(rank int, rputs bool) (f flushRequest, err error) {
 			}
 		}
 	}
-	f = flushRequest{request{kind: flight.Flush}, rank, s.requests[rank].sent.Load()}
-	if f.sent != s.requests[rank].done.Load() {
-		err = w.post(&f.request, rank, nil, true)
+	f = flushRequest{windowRequest{kind: flight.Flush}, rank, s.unanswered[rank].sent.Load()}
+	if f.sent != s.unanswered[rank].done.Load() {
+		err = w.post(&f.windowRequest, rank, nil, true)
 	}
 	return f, err
 }
@@ -392,9 +392,9 @@ func (w *Window) endFlush(f *flushRequest) error {
 	}
 	s := w.s
 	t := s.core.numbered(flight.Flush, f.rank, uint32(s.number))
-	err := s.core.traced(t, func() error { return w.answer(&f.request, f.rank, nil) })
+	err := s.core.traced(t, func() error { return w.answer(&f.windowRequest, f.rank, nil) })
 	if err == nil {
-		s.requests[f.rank].finish(f.sent)
+		s.unanswered[f.rank].finish(f.sent)
 	}
 	return err
 }

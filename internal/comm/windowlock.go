@@ -234,8 +234,8 @@ const (
 	unlock          // has no answer
 )
 
-func lockRequest(verb uint64, kind window.Kind, ticket uint64) request {
-	return request{kind: flight.Lock, op: backend.OpCode(kind), at: ticket, n: verb}
+func lockRequest(verb uint64, kind window.Kind, ticket uint64) windowRequest {
+	return windowRequest{kind: flight.Lock, op: backend.OpCode(kind), at: ticket, n: verb}
 }
 
 // lockRemote waits for the lock of a part on another node.
@@ -258,7 +258,7 @@ func (w *Window) lockRemote(kind window.Kind, rank int, ticket uint64) error {
 }
 
 // awaitLock sends a request to wait for a lock, and waits for the answer.
-func (w *Window) awaitLock(h request, rank int) error {
+func (w *Window) awaitLock(h windowRequest, rank int) error {
 	if err := w.post(&h, rank, nil, true); err != nil {
 		return err
 	}
@@ -321,7 +321,7 @@ const (
 var errLockOver = errors.New("the rank does not wait any more")
 
 // carryOutLock carries out a request for the lock of this rank's part.
-func (s *windowCore) carryOutLock(h *request, source int) {
+func (s *windowCore) carryOutLock(h *windowRequest, source int) {
 	part, kind := &s.parts[s.core.rank], window.Kind(h.op)
 	switch h.n {
 	case tryLock:

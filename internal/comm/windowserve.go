@@ -137,11 +137,11 @@ func (s *windowCore) answered(m *message) {
 }
 
 // read returns the request in a message, with its data and operation. It returns nil for a request that no rank sends.
-func (s *windowCore) read(size, room int) (h *request, in []byte, op *backend.Op) {
+func (s *windowCore) read(size, room int) (h *windowRequest, in []byte, op *backend.Op) {
 	if size < requestSize {
 		return nil, nil, nil
 	}
-	h = &view.Of[request](s.server.buf[:])[0]
+	h = &view.Of[windowRequest](s.server.buf[:])[0]
 	in = s.server.buf[requestSize:size]
 	n, elem := uint64(len(in)), uint64(s.elem.Size)
 	if k := window.Kind(h.op); h.kind == flight.Lock && h.n <= unlock && (h.n == unlock) == (h.tag == 0) && h.tag >= 0 && (k == window.Shared || k == window.Exclusive) {
