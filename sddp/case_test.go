@@ -228,7 +228,7 @@ func TestInflowTableErrors(t *testing.T) {
 		{"openings", "openings.csv", openings, "0.5", "0", `openings.csv: line 3, column probability: got "0", want a number above 0`},
 		{"openings", "openings.csv", openings, "0.5", "0.4", "openings.csv: stage 2 has 2 openings whose probabilities add up to 0.9"},
 		{"openings", "openings.csv", openings, "3,1,10\n", "", "openings.csv: stage 3 has 0 openings"},
-		{"history", "history.csv", history, "1931,third,10\n", "", `history.csv: line 4: got period "first" of year "1932", want "third" of "1931"`},
+		{"history", "history.csv", history, "1931,third,10\n", "", `history.csv: line 4: got period "first" of year "1932", want "third" of "1931": every period of a year, in order; seasons in case.json names other ones than those of the loads`},
 		{"history", "history.csv", history, "1932,third,5\n", "", "history.csv: got 5 rows, want all 3 periods of 2 to 100000 years"},
 		{"correlated", "correlation.csv", correlation, "Lake,1", "Lake,0.5", "correlation.csv: the correlation of Lake with itself is 0.5, want 1"},
 		{"correlated", "correlation.csv", correlation, "\nLake,1", "\nSea,1", "correlation.csv: want one line for each reservoir, with the reservoirs Lake"},
