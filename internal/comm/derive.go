@@ -78,11 +78,8 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 	}
 	// 2. Agree on one context id for all of the new communicators.
 	id, err := k.job.agree(k.seq, c.combineClaims)
-	if err != nil {
+	if err != nil || color == Undefined {
 		return nil, c.failed(op, err)
-	}
-	if color == Undefined {
-		return nil, nil
 	}
 	// 3. Create this rank's communicator.
 	var members []int
