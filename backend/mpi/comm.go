@@ -4,7 +4,6 @@ package mpi
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -69,9 +68,6 @@ func (c *comm) Diagnostics() []string {
 	}
 	for _, s := range p.settings {
 		lines = append(lines, s.String())
-	}
-	if l := p.asks.limits(p.maker, p.lib.Text, os.LookupEnv); l != "" {
-		lines = append(lines, l)
 	}
 	if p.unprofiled {
 		lines = append(lines, "Profiling sets nothing: cohort knows no statistics of this library; tools that wrap MPI need no setting")

@@ -162,7 +162,7 @@ func (p *process) load(cfg Config) error {
 		}
 		lib, err := libmpi.Open(path)
 		if err == nil {
-			p.lib, p.settings, p.asks = lib, settings, cfg.Settings
+			p.lib, p.settings = lib, settings
 			p.unprofiled = cfg.Settings.Profiling && !slices.ContainsFunc(settings, func(s Setting) bool { return s.Why == whyProfile })
 			// The library's text may tell more than the file's name.
 			vendor, version := identify(lib.Text)

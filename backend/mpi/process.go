@@ -60,7 +60,6 @@ type process struct {
 	types    types
 	ops      ops
 	settings []Setting
-	asks     Settings
 	caps     backend.Caps
 
 	whyDevice  string // why caps.DeviceMemory is what it is

@@ -265,14 +265,7 @@ var quirkTable = []quirk{
 // quirks are the defects of one library.
 type quirks []quirk
 
-// quirksOf returns the known defects of a library: of an ABI family (mpich, openmpi or standard), a
-// vendor and a version, as far as they are known. Anything unknown is assumed to be the worst.
-func quirksOf(family, vendor, version string) quirks {
-	r := parseRelease(version)
-	return quirksIn(makerOf(family, vendor, r), r)
-}
-
-// quirksIn returns the rows about a maker's release.
+// quirksIn returns the known defects of a maker's release, as far as it is known. Anything unknown is assumed to be the worst.
 func quirksIn(m maker, r release) quirks {
 	var of quirks
 	for _, q := range quirkTable {
@@ -331,12 +324,6 @@ func (qs quirks) sound(kind quirkKind, coll backend.Coll, inPlace bool) bool {
 	return !slices.ContainsFunc(qs, func(q quirk) bool {
 		return q.kind == kind && slices.Contains(q.colls, coll) && (inPlace || !q.inPlace)
 	})
-}
-
-// cancels reports whether a receive can be canceled: from any source or one, persistent or not.
-// Sends never can.
-func (qs quirks) cancels(anySource, persistent bool) bool {
-	return !(anySource && qs.has(quirkNoCancelAny)) && !(persistent && qs.has(quirkNoCancelRestart))
 }
 
 // multiple reports whether MPI_THREAD_MULTIPLE is sound if it is granted.

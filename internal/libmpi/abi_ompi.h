@@ -72,7 +72,6 @@ typedef void MPI_User_function_c(void *in, void *inout, MPI_Count *len, MPI_Data
 #define MPI_WIN_FLAVOR_SHARED 4
 #define MPI_WIN_SEPARATE 1
 #define MPI_WIN_UNIFIED 0
-#define MPI_MAX_PROCESSOR_NAME 256
 #define MPI_MAX_ERROR_STRING 256
 #define MPI_MAX_OBJECT_NAME 64
 #define MPI_MAX_LIBRARY_VERSION_STRING 256

@@ -14,7 +14,6 @@ CALL coh_call_flags(int *initialized, int *finalized, int *level) { return coh->
 CALL coh_call_finalize(void) { return coh->finalize(); }
 CALL coh_call_abort(int code) { return coh->abort(code); }
 CALL coh_call_error(int code, int *class, char *text) { return coh->error(code, class, text); }
-CALL coh_call_processor(char *name) { return coh->processor(name); }
 static inline uintptr_t coh_call_world(void) { return coh->world(); }
 CALL coh_call_comm_facts(uintptr_t comm, int *rank, int *size, int *ub) { return coh->comm_facts(comm, rank, size, ub); }
 CALL coh_call_comm_dup(uintptr_t comm, uintptr_t *out) {

@@ -136,13 +136,6 @@ func versions() (text string, major, minor int) {
 	return cString(b), int(a), int(i)
 }
 
-// Processor returns the library's name for the machine.
-func Processor() string {
-	b := make([]byte, 1024)
-	C.coh_call_processor((*C.char)(unsafe.Pointer(&b[0])))
-	return cString(b)
-}
-
 // Error returns the error of a code: nil for 0, a *backend.MPIError for the library's codes, a
 // Fault for the shim's.
 func Error(code Code) error {

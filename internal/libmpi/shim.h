@@ -56,7 +56,6 @@ typedef struct {
 	int (*finalize)(void);
 	int (*abort)(int code);
 	int (*error)(int code, int *class, char *text); // at least 1024 bytes
-	int (*processor)(char *name);                    // at least 1024 bytes
 	uintptr_t (*world)(void);
 	int (*comm_facts)(uintptr_t comm, int *rank, int *size, int *tag_ub);
 	int (*comm_dup)(uintptr_t comm, uintptr_t *out);

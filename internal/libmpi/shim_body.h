@@ -114,12 +114,6 @@ static int error(int code, int *class, char *text) {
 	return rc;
 }
 
-static int processor(char *name) {
-	int len;
-	name[0] = 0;
-	return MPI(Get_processor_name)(name, &len);
-}
-
 static uintptr_t world(void) { return OUT(MPI_COMM_WORLD); }
 
 static int comm_facts(uintptr_t comm, int *rank, int *size, int *tag_ub) {
@@ -292,7 +286,7 @@ static int cuda(void) {
 #include "shim_ulfm.h"
 
 const coh_shim COH_SHIM = {
-	COH_ABI_NAME, resolve, has, library_version, version, init, flags, finalize, do_abort, error, processor, world,
+	COH_ABI_NAME, resolve, has, library_version, version, init, flags, finalize, do_abort, error, world,
 	comm_facts, comm_dup, comm_create, comm_shared, comm_free, win_shared, win_free, type_of, type_bytes, type_free, op_of, op_create, op_free,
 	do_send, do_recv, recv_guarded, do_isend, do_irecv, do_probe, do_mprobe, do_imrecv, do_testsome, do_exchange, do_cancel, do_start,
 	free_request, do_coll, do_allreduce, cuda, ulfm, comm_revoke, comm_agree, comm_shrink, comm_ack, comm_ranks,
