@@ -8,35 +8,46 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
+	"github.com/cohort-hpc/cohort/internal/makers"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
+
+// variables is an environment.
+type variables map[string]string
+
+func (v variables) lookup(name string) (string, bool) {
+	value, ok := v[name]
+	return value, ok
+}
 
 // TestDeviceCollsFollowQuirksAndConfig checks which collectives pass buffers to the library
 // unchanged. That depends on the library's known defects and on the job's settings.
 func TestDeviceCollsFollowQuirksAndConfig(t *testing.T) {
 	for _, c := range []struct {
-		name                    string
-		family, vendor, version string
-		change                  func(p *process)
-		are, not                []backend.Coll
+		name            string
+		vendor, version string
+		change          func(p *process)
+		are, not        []backend.Coll
 	}{
-		{"MPICH", "mpich", "MPICH", "4.0.2", nil,
+		{"MPICH", "MPICH", "4.0.2", nil,
 			[]backend.Coll{backend.Bcast, backend.Allreduce, backend.Allgatherv, backend.Alltoallv, backend.ReduceScatterBlock},
 			[]backend.Coll{backend.Barrier, backend.Reduce, backend.ReduceScatter}}, // wrong in place
-		{"before MPI-4", "mpich", "MPICH", "3.4.1", func(p *process) { p.large = false },
+		{"before MPI-4", "MPICH", "3.4.1", func(p *process) { p.large = false },
 			[]backend.Coll{backend.Bcast, backend.Allreduce, backend.Allgatherv, backend.Alltoall},
 			[]backend.Coll{backend.Alltoallv, backend.Gatherv}}, // whose counts are not known to all ranks
 		// Where the ranks agree first, any rank's context makes the call a schedule on all.
-		{"Open MPI", "openmpi", "Open MPI", "4.1.4", nil, nil,
+		{"Open MPI", "Open MPI", "4.1.4", nil, nil,
 			[]backend.Coll{backend.Bcast, backend.Reduce, backend.Allreduce, backend.Allgather, backend.Allgatherv, backend.Alltoall, backend.Alltoallv}},
-		{"checked", "mpich", "MPICH", "4.0.2", func(p *process) { p.checked, p.agreed = true, true }, nil,
+		{"checked", "MPICH", "4.0.2", func(p *process) { p.checked, p.agreed = true, true }, nil,
 			[]backend.Coll{backend.Bcast, backend.Allreduce, backend.Allgather, backend.Allgatherv, backend.Alltoall, backend.Alltoallv}},
-		{"deterministic", "mpich", "MPICH", "4.0.2", func(p *process) { p.deterministic = true },
+		{"deterministic", "MPICH", "4.0.2", func(p *process) { p.deterministic = true },
 			[]backend.Coll{backend.Bcast, backend.Allgather}, []backend.Coll{backend.Allreduce, backend.ReduceScatterBlock, backend.Scan}},
-		{"bounded", "mpich", "MPICH", "4.0.2", func(p *process) { p.bounded, p.agreed = true, true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
-		{"one thread", "mpich", "MPICH", "4.0.2", func(p *process) { p.polled = true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
+		{"bounded", "MPICH", "4.0.2", func(p *process) { p.bounded, p.agreed = true, true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
+		{"one thread", "MPICH", "4.0.2", func(p *process) { p.polled = true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
 	} {
-		q := quirksOf(c.family, c.vendor, c.version)
-		p := &process{quirks: q, guard: q.overruns(), large: true, sound: newSound(q), level: libmpi.Multiple}
+		r := makers.ParseRelease(c.version)
+		q := makers.QuirksIn(makers.Of(mpifind.Unknown, c.vendor, r), r)
+		p := &process{quirks: q, guard: q.Overruns(), large: true, sound: newSound(q), level: libmpi.Multiple}
 		for op := range p.ops.predefined {
 			p.ops.predefined[op] = libmpi.Op(1) // as if the library were loaded
 		}
@@ -124,8 +135,8 @@ func TestDeviceMemoryFollowsLibraryAndSwitches(t *testing.T) {
 		{"MVAPICH", "2.3.7", env{"MV2_USE_CUDA": "1"}, "", 0, level, false, "no", "it reports"},
 		{"MVAPICH", "3.0", env{"MV2_USE_CUDA": "1"}, "", -1, level, false, "unknown", "does not report"}, // which it no longer has
 	} {
-		m := makerOf("", c.vendor, parseRelease(c.version))
-		p := &process{level: c.level, polled: c.polled, maker: m, quirks: quirksIn(m, parseRelease(c.version))}
+		m := makers.Of(mpifind.Unknown, c.vendor, makers.ParseRelease(c.version))
+		p := &process{level: c.level, polled: c.polled, maker: m, quirks: makers.QuirksIn(m, makers.ParseRelease(c.version))}
 		around := surroundings{c.env.lookup, func(file string) bool { return strings.HasPrefix(c.env["mapped"], file) }}
 		got, why := p.deviceMemory(c.asked, c.says, around)
 		if got != c.want || !strings.Contains(why, c.why) {

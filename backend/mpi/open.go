@@ -16,6 +16,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
+	"github.com/cohort-hpc/cohort/internal/makers"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -31,7 +32,7 @@ type Config struct {
 	// Init then calls MPI_Init_thread on the caller's thread, where a deadline does not end it.
 	LowerThreadLevel bool
 
-	Settings Settings
+	Settings makers.Settings
 }
 
 // opened ensures that a process joins once: MPI cannot be initialized again. It also keeps all that the library may
@@ -141,8 +142,7 @@ func (p *process) load(cfg Config) error {
 	}
 	var failed []string
 	for _, l := range libs {
-		family := familyName(l.Family)
-		settings, err := cfg.Settings.environment(family, l.Vendor, l.Version, os.LookupEnv)
+		settings, err := cfg.Settings.Environment(l.Family, l.Vendor, l.Version, os.LookupEnv)
 		if err != nil {
 			return initFault("%v: %s", l, asFault(err).Text)
 		}
@@ -163,15 +163,15 @@ func (p *process) load(cfg Config) error {
 		lib, err := libmpi.Open(path)
 		if err == nil {
 			p.lib, p.settings = lib, settings
-			p.unprofiled = cfg.Settings.Profiling && !slices.ContainsFunc(settings, func(s Setting) bool { return s.Why == whyProfile })
+			p.unprofiled = cfg.Settings.Profiling && !slices.ContainsFunc(settings, func(s makers.Setting) bool { return s.Why == makers.WhyProfile })
 			// The library's text may tell more than the file's name.
-			vendor, version := identify(lib.Text)
+			vendor, version := makers.Identify(lib.Text)
 			if vendor == "" {
 				vendor, version = l.Vendor, l.Version
 			}
-			r := parseRelease(version)
-			p.maker = makerOf(familyName(mpifind.Family(lib.ABI)), vendor, r)
-			p.quirks = quirksIn(p.maker, r)
+			r := makers.ParseRelease(version)
+			p.maker = makers.Of(mpifind.Family(lib.ABI), vendor, r)
+			p.quirks = makers.QuirksIn(p.maker, r)
 			return nil
 		}
 		failed = append(failed, fmt.Sprintf("%v: %v", l, err))
@@ -185,7 +185,7 @@ func (p *process) load(cfg Config) error {
 func (p *process) initialize(ctx context.Context, asked libmpi.Level, lower bool) error {
 	p.asked = asked
 	want := asked
-	if want == libmpi.Multiple && !p.quirks.multiple() {
+	if want == libmpi.Multiple && !p.quirks.Multiple() {
 		want = libmpi.Serialized
 	}
 	initialized, finalized, level, code := libmpi.State()
@@ -263,9 +263,9 @@ func (p *process) join(cfg Config) (*comm, error) {
 		return nil, initFault("MPI_COMM_WORLD: %v", libmpi.Error(code))
 	}
 	p.maxTag, p.folds = maxTag, newFolds(maxTag)
-	p.guard, p.noLength = p.quirks.overruns(), p.quirks.has(quirkNoLength)
+	p.guard, p.noLength = p.quirks.Overruns(), p.quirks.Has(makers.QuirkNoLength)
 	p.engine.background = p.level >= libmpi.Serialized
-	if size == 1 && p.level == libmpi.Multiple && p.quirks.has(quirkAlone) {
+	if size == 1 && p.level == libmpi.Multiple && p.quirks.Has(makers.QuirkAlone) {
 		p.polled = true
 		libmpi.Restrict(libmpi.Serialized)
 	}
@@ -445,7 +445,7 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 		inside = "an abandoned blocking call is still in the library"
 	case !free:
 		inside = "a blocking call of another goroutine is still in the library; use a handle of WithContext, whose receives and probes end"
-	case why == owing && p.drains && p.quirks.has(quirkOwed):
+	case why == owing && p.drains && p.quirks.Has(makers.QuirkOwed):
 		inside = why
 	}
 	if inside != "" && !p.owned {
@@ -483,7 +483,7 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 // end calls MPI_Finalize, and then what the library registered for the end of the process.
 func (p *process) end() libmpi.Code {
 	code := libmpi.Finalize()
-	if code == 0 && p.quirks.has(quirkExit) {
+	if code == 0 && p.quirks.Has(makers.QuirkExit) {
 		libmpi.End()
 	}
 	return code

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
+	"github.com/cohort-hpc/cohort/internal/makers"
 )
 
 // process is what all communicators of this process share.
@@ -18,8 +19,8 @@ type process struct {
 	asked  libmpi.Level // the level requested
 	maxTag int
 	folds  folds
-	maker  maker
-	quirks quirks
+	maker  makers.Maker
+	quirks makers.Quirks
 	owned  bool // cohort initialized MPI and finalizes it
 	thread *thread
 
@@ -59,7 +60,7 @@ type process struct {
 	sound    sound
 	types    types
 	ops      ops
-	settings []Setting
+	settings []makers.Setting
 	caps     backend.Caps
 
 	whyDevice  string // why caps.DeviceMemory is what it is
@@ -156,12 +157,12 @@ func (t *thread) end() {
 // sound lists which of the library's collectives may be used.
 type sound [backend.NeighborAlltoallv + 1]struct{ native, inPlace, persistent, long bool }
 
-func newSound(q quirks) (s sound) {
+func newSound(q makers.Quirks) (s sound) {
 	for c := range s {
 		coll := backend.Coll(c)
 		// Each rank knows only whether it works in place itself, so both forms have to be right.
-		s[c].native, s[c].inPlace, s[c].long = q.native(coll), q.inPlace(coll), q.long(coll)
-		s[c].persistent = q.persistent(coll, false) && q.persistent(coll, true)
+		s[c].native, s[c].inPlace, s[c].long = q.Native(coll), q.InPlace(coll), q.Long(coll)
+		s[c].persistent = q.Persistent(coll, false) && q.Persistent(coll, true)
 	}
 	return s
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
+	"github.com/cohort-hpc/cohort/internal/makers"
 )
 
 // types holds the library's types of elements: its own for numbers, and blocks of bytes for the
@@ -69,7 +70,7 @@ func (t *types) free() {
 // ops holds the library's operations.
 type ops struct {
 	predefined [backend.OpMaxLoc + 1]libmpi.Op
-	wrong      [backend.OpMaxLoc + 1][backend.Loc + 1]bool // quirkWrongOp
+	wrong      [backend.OpMaxLoc + 1][backend.Loc + 1]bool // makers.Quirks.WrongOps
 
 	mu   sync.Mutex
 	idle []*userOp // made before and not in use, the latest last
@@ -84,13 +85,9 @@ type userOp struct {
 	apply    func(in, inout []byte) // set while in use
 }
 
-func (o *ops) init(q quirks) {
-	for i := range q {
-		for _, op := range q[i].ops {
-			for _, kind := range q[i].kinds {
-				o.wrong[op][kind] = true
-			}
-		}
+func (o *ops) init(q makers.Quirks) {
+	for op, kind := range q.WrongOps() {
+		o.wrong[op][kind] = true
 	}
 	for c := backend.OpSum; c <= backend.OpBxor; c++ {
 		o.predefined[c] = libmpi.OpOf(int(c))

@@ -1,4 +1,4 @@
-package mpi
+package makers
 
 import (
 	"cmp"
@@ -7,19 +7,19 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
-// release is a library's version in comparable form: numbers, and whether it precedes the final
+// Release is a library's version in comparable form: numbers, and whether it precedes the final
 // release of these numbers. The zero value is an unknown version.
-type release struct {
+type Release struct {
 	numbers [4]int
 	pre     int // 0 for a final version; below for an alpha, beta or candidate
 	known   bool
 }
 
-// parseRelease reads a version as libraries write it: "4.0.2", "5.0.0rc12", "4.2.0b1", "2021.18.0",
+// ParseRelease reads a version as libraries write it: "4.0.2", "5.0.0rc12", "4.2.0b1", "2021.18.0",
 // "8.1.25.17", "4.1.4-3". Any other text is an unknown version.
-func parseRelease(s string) release {
+func ParseRelease(s string) Release {
 	s = strings.TrimPrefix(strings.TrimSpace(s), "v")
-	var r release
+	var r Release
 	for i := range r.numbers {
 		n, rest, ok := number(s)
 		if !ok {
@@ -33,7 +33,7 @@ func parseRelease(s string) release {
 		s = s[1:]
 	}
 	if !r.known {
-		return release{}
+		return Release{}
 	}
 	for i, stage := range []string{"a", "b", "rc"} { // in the order of their release
 		if rest, ok := strings.CutPrefix(s, stage); ok {
@@ -58,7 +58,7 @@ func number(s string) (n int, rest string, ok bool) {
 
 // compare returns a number below, at, or above 0 for a release before, at, or
 // after another.
-func (r release) compare(o release) int {
+func (r Release) compare(o Release) int {
 	for i, n := range r.numbers {
 		if c := cmp.Compare(n, o.numbers[i]); c != 0 {
 			return c
@@ -69,12 +69,12 @@ func (r release) compare(o release) int {
 
 // within reports whether r is at or after from and before before. An empty bound is none. An
 // unknown release is within every range, so that every defect and setting applies to it.
-func (r release) within(from, before string) bool {
+func (r Release) within(from, before string) bool {
 	if !r.known {
 		return true
 	}
-	return (from == "" || r.compare(parseRelease(from)) >= 0) &&
-		(before == "" || r.compare(parseRelease(before)) < 0)
+	return (from == "" || r.compare(ParseRelease(from)) >= 0) &&
+		(before == "" || r.compare(ParseRelease(before)) < 0)
 }
 
 // vendors are texts of MPI_Get_library_version, with the vendor of each. The first match counts:
@@ -89,9 +89,9 @@ var vendors = []struct{ text, vendor string }{
 	{"MPICH Version", "MPICH"},
 }
 
-// identify returns the vendor and version in the text of MPI_Get_library_version, empty if it has
+// Identify returns the vendor and version in the text of MPI_Get_library_version, empty if it has
 // no known one.
-func identify(text string) (vendor, version string) {
+func Identify(text string) (vendor, version string) {
 	for _, v := range vendors {
 		_, after, ok := strings.Cut(text, v.text)
 		if !ok {
@@ -102,7 +102,7 @@ func identify(text string) (vendor, version string) {
 		if end < 0 {
 			end = len(after)
 		}
-		if !parseRelease(after[:end]).known {
+		if !ParseRelease(after[:end]).known {
 			return v.vendor, ""
 		}
 		return v.vendor, after[:end]
@@ -110,66 +110,53 @@ func identify(text string) (vendor, version string) {
 	return "", ""
 }
 
-// maker is the maker of a library, as far as settings and defects differ.
-type maker uint8
+// Maker is the maker of a library, as far as settings and defects differ.
+type Maker uint8
 
 const (
-	makeUnknown maker = iota // a library of the standard ABI, of any maker
-	makeMPICH
-	makeIntel
-	makeCray
-	makeMVAPICH2 // before 3.0, with its own settings
-	makeMVAPICH
-	makeUnknownMPICH // a library with MPICH's ABI
-	makeOpenMPI
-	makeUnknownOpenMPI // a library with Open MPI's ABI, such as IBM Spectrum MPI
+	Unknown        Maker = iota // a library of the standard ABI, of any maker
+	MPICH                       // of its own project
+	Intel                       // Intel MPI
+	Cray                        // Cray MPICH
+	MVAPICH2                    // before 3.0, with its own settings
+	MVAPICH                     // from 3.0 on
+	UnknownMPICH                // a library with MPICH's ABI
+	OpenMPI                     // Open MPI
+	UnknownOpenMPI              // a library with Open MPI's ABI, such as IBM Spectrum MPI
 )
 
-func familyName(f mpifind.Family) string {
-	switch f {
-	case mpifind.MPICH:
-		return "mpich"
-	case mpifind.OpenMPI:
-		return "openmpi"
-	case mpifind.Standard:
-		return "standard"
-	}
-	return ""
-}
-
-// makerOf returns the maker for a vendor's name, or else for the ABI family: mpich, openmpi or
-// standard.
-func makerOf(family, vendor string, r release) maker {
+// Of returns the maker for a vendor's name, or else for the ABI family.
+func Of(family mpifind.Family, vendor string, r Release) Maker {
 	vendor = strings.ToLower(vendor)
 	has := func(s string) bool { return strings.Contains(vendor, s) }
 	switch {
 	case has("intel"):
-		return makeIntel
+		return Intel
 	case has("cray"):
-		return makeCray
-	case has("mvapich2"), has("mvapich") && r.known && r.compare(parseRelease("3.0a1")) < 0:
-		return makeMVAPICH2
+		return Cray
+	case has("mvapich2"), has("mvapich") && r.known && r.compare(ParseRelease("3.0a1")) < 0:
+		return MVAPICH2
 	case has("mvapich"):
-		return makeMVAPICH
+		return MVAPICH
 	case has("mpich"):
-		return makeMPICH
+		return MPICH
 	case has("spectrum"):
-		return makeUnknownOpenMPI
+		return UnknownOpenMPI
 	case has("open mpi"), has("openmpi"):
-		return makeOpenMPI
+		return OpenMPI
 	}
 	switch family {
-	case "mpich":
-		return makeUnknownMPICH
-	case "openmpi":
-		return makeUnknownOpenMPI
+	case mpifind.MPICH:
+		return UnknownMPICH
+	case mpifind.OpenMPI:
+		return UnknownOpenMPI
 	}
-	return makeUnknown
+	return Unknown
 }
 
 // mpich and openmpi report whether a library contains, or may contain, code of MPICH or Open MPI.
-func (m maker) mpich() bool   { return m <= makeUnknownMPICH }
-func (m maker) openmpi() bool { return m == makeUnknown || m >= makeOpenMPI }
+func (m Maker) mpich() bool   { return m <= UnknownMPICH }
+func (m Maker) openmpi() bool { return m == Unknown || m >= OpenMPI }
 
 var makerNames = [...]string{
 	"this MPI library", "MPICH", "Intel MPI", "Cray MPICH", "MVAPICH2", "MVAPICH", "this library of the MPICH family",
@@ -177,4 +164,4 @@ var makerNames = [...]string{
 }
 
 // String returns the name for messages.
-func (m maker) String() string { return makerNames[m] }
+func (m Maker) String() string { return makerNames[m] }

@@ -1,4 +1,4 @@
-package mpi
+package makers
 
 import (
 	"os"
@@ -57,12 +57,12 @@ func TestOpenMPIHasVariablesAndAlgorithms(t *testing.T) {
 			found[name] = append(found[name], value)
 		}
 	}
-	r := parseRelease(version)
+	r := ParseRelease(version)
 	if !r.known || len(params) < 100 {
 		t.Fatalf("ompi_info of version %q lists %d variables", version, len(params))
 	}
 	for _, k := range knobs {
-		if name, ok := strings.CutPrefix(k.name, "OMPI_MCA_"); ok && k.has(makeOpenMPI, r) && !params[name] {
+		if name, ok := strings.CutPrefix(k.name, "OMPI_MCA_"); ok && k.has(OpenMPI, r) && !params[name] {
 			t.Errorf("Open MPI %s does not have %s", version, name)
 		}
 	}
@@ -87,7 +87,7 @@ func mpichVariables(t *testing.T, mpich mpitest.Launcher) (about map[string]stri
 	for line := range strings.Lines(output(t, nil, compiled(t, mpich.Compiler(t), "cvars.c"))) {
 		name, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if name == "library" {
-			_, version = identify(strings.ReplaceAll(text, "|", "\n"))
+			_, version = Identify(strings.ReplaceAll(text, "|", "\n"))
 		}
 		about[name] = text
 	}
@@ -98,12 +98,12 @@ func mpichVariables(t *testing.T, mpich mpitest.Launcher) (about map[string]stri
 // through MPI_T, whose descriptions name the algorithms.
 func TestMPICHHasVariablesAndAlgorithms(t *testing.T) {
 	about, version := mpichVariables(t, mpitest.Of(t, mpifind.MPICH))
-	r := parseRelease(version)
+	r := ParseRelease(version)
 	if !r.known || len(about) < 100 {
 		t.Fatalf("MPICH %q lists %d variables", version, len(about))
 	}
 	for _, k := range knobs {
-		if strings.HasPrefix(k.name, "MPIR_CVAR_") && k.has(makeMPICH, r) && about[k.name] == "" {
+		if strings.HasPrefix(k.name, "MPIR_CVAR_") && k.has(MPICH, r) && about[k.name] == "" {
 			t.Errorf("MPICH %s does not have %s", version, k.name)
 		}
 	}
@@ -124,7 +124,7 @@ func TestEagerLimitTakesEffect(t *testing.T) {
 	const limit = 40000
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		lib := l.Library
-		env := variablesSet(t, Settings{EagerLimit: limit}, familyName(lib.Family), lib.Vendor, lib.Version, nil)
+		env := variablesSet(t, Settings{EagerLimit: limit}, lib.Family, lib.Vendor, lib.Version, nil)
 		program := compiled(t, l.Compiler(t), "eager.c")
 		got := output(t, env, append(l.Args(2), program, "20000", "80000")...)
 		if want := "20000 eager, 80000 not\n"; got != want {
@@ -142,7 +142,7 @@ func TestMPICHAcceptsTuningNames(t *testing.T) {
 	mpich := mpitest.Of(t, mpifind.MPICH)
 	program, launcher := compiled(t, mpich.Compiler(t), "eager.c"), mpich.Start()[0]
 	_, version := mpichVariables(t, mpich)
-	r := parseRelease(version)
+	r := ParseRelease(version)
 	for i := 0; ; i++ { // the i-th of each list, or its last
 		tuning, more := make(map[string]string), false
 		for coll, list := range mpichAlgorithms {
@@ -150,7 +150,7 @@ func TestMPICHAcceptsTuningNames(t *testing.T) {
 			tuning[mpiNames[coll]] = list[min(i, len(list)-1)].name
 			more = more || i+1 < len(list)
 		}
-		env := variablesSet(t, Settings{Tuning: tuning}, "mpich", "MPICH", version, nil)
+		env := variablesSet(t, Settings{Tuning: tuning}, mpifind.MPICH, "MPICH", version, nil)
 		if want := len(everywhere) + int(backend.Exscan); len(env) != want {
 			t.Fatalf("%d settings, want %d: %v", len(env), want, env)
 		}

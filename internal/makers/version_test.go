@@ -1,4 +1,4 @@
-package mpi
+package makers
 
 import (
 	"slices"
@@ -27,8 +27,8 @@ var libraryTexts = []struct{ text, vendor, version string }{
 
 func TestIdentifyReadsVersionTexts(t *testing.T) {
 	for _, l := range libraryTexts {
-		if vendor, version := identify(l.text); vendor != l.vendor || version != l.version {
-			t.Errorf("identify(%q) = %q, %q, want %q, %q", l.text, vendor, version, l.vendor, l.version)
+		if vendor, version := Identify(l.text); vendor != l.vendor || version != l.version {
+			t.Errorf("Identify(%q) = %q, %q, want %q, %q", l.text, vendor, version, l.vendor, l.version)
 		}
 	}
 }
@@ -52,19 +52,19 @@ func TestReleaseOrder(t *testing.T) {
 				case i > j:
 					want = 1
 				}
-				if got := parseRelease(a).compare(parseRelease(b)); got != want {
+				if got := ParseRelease(a).compare(ParseRelease(b)); got != want {
 					t.Errorf("%s compared with %s is %d, want %d", a, b, got, want)
 				}
 			}
 		}
 	}
 	for _, same := range [][2]string{{"4.1.4", "4.1.4-3"}, {"4.1", "4.1.0"}, {"v5.0.1", "5.0.1"}, {" 4.0.2\n", "4.0.2"}} {
-		if parseRelease(same[0]).compare(parseRelease(same[1])) != 0 {
+		if ParseRelease(same[0]).compare(ParseRelease(same[1])) != 0 {
 			t.Errorf("%q and %q are not the same", same[0], same[1])
 		}
 	}
 	for _, none := range []string{"", "unknown", "rc1", ".", "-4"} {
-		if parseRelease(none).known {
+		if ParseRelease(none).known {
 			t.Errorf("%q is a version", none)
 		}
 	}
@@ -83,7 +83,7 @@ func TestReleaseWithin(t *testing.T) {
 		{"9.9", "", "", true},
 		{"", "4.0", "4.3", true}, // not known: it may be so
 	} {
-		if got := parseRelease(c.version).within(c.from, c.before); got != c.want {
+		if got := ParseRelease(c.version).within(c.from, c.before); got != c.want {
 			t.Errorf("%q within %q and %q is %v", c.version, c.from, c.before, got)
 		}
 	}
@@ -92,27 +92,27 @@ func TestReleaseWithin(t *testing.T) {
 func TestMakerOfVendorAndFamily(t *testing.T) {
 	for _, c := range []struct {
 		family, vendor, version string
-		want                    maker
+		want                    Maker
 	}{
-		{"mpich", "MPICH", "4.0.2", makeMPICH},
-		{"standard", "MPICH", "5.0.1", makeMPICH}, // its library of the standard ABI
-		{"standard", "Open MPI", "6.0.0", makeOpenMPI},
-		{"mpich", "Intel MPI", "2021.7", makeIntel},
-		{"mpich", "Cray MPICH", "8.1.25.17", makeCray},
-		{"mpich", "MVAPICH", "2.3.7", makeMVAPICH2},
-		{"mpich", "MVAPICH", "3.0", makeMVAPICH},
-		{"mpich", "", "", makeUnknownMPICH},
-		{"mpich", "ParaStation MPI", "5.9", makeUnknownMPICH},
-		{"openmpi", "", "4.1.4", makeUnknownOpenMPI},
-		{"openmpi", "IBM Spectrum MPI", "10.4", makeUnknownOpenMPI},
-		{"standard", "", "", makeUnknown},
+		{"mpich", "MPICH", "4.0.2", MPICH},
+		{"standard", "MPICH", "5.0.1", MPICH}, // its library of the standard ABI
+		{"standard", "Open MPI", "6.0.0", OpenMPI},
+		{"mpich", "Intel MPI", "2021.7", Intel},
+		{"mpich", "Cray MPICH", "8.1.25.17", Cray},
+		{"mpich", "MVAPICH", "2.3.7", MVAPICH2},
+		{"mpich", "MVAPICH", "3.0", MVAPICH},
+		{"mpich", "", "", UnknownMPICH},
+		{"mpich", "ParaStation MPI", "5.9", UnknownMPICH},
+		{"openmpi", "", "4.1.4", UnknownOpenMPI},
+		{"openmpi", "IBM Spectrum MPI", "10.4", UnknownOpenMPI},
+		{"standard", "", "", Unknown},
 	} {
-		if got := makerOf(c.family, c.vendor, parseRelease(c.version)); got != c.want {
-			t.Errorf("makerOf(%q, %q, %q) = %v (%d), want %v (%d)", c.family, c.vendor, c.version, got, got, c.want, c.want)
+		if got := Of(families[c.family], c.vendor, ParseRelease(c.version)); got != c.want {
+			t.Errorf("Of(%q, %q, %q) = %v (%d), want %v (%d)", c.family, c.vendor, c.version, got, got, c.want, c.want)
 		}
 	}
-	for m := makeUnknown; int(m) < len(makerNames); m++ {
-		if m.mpich() == m.openmpi() && m != makeUnknown {
+	for m := Unknown; int(m) < len(makerNames); m++ {
+		if m.mpich() == m.openmpi() && m != Unknown {
 			t.Errorf("%v derives from both or none", m)
 		}
 	}
@@ -126,11 +126,11 @@ func FuzzIdentify(f *testing.F) {
 		f.Add(l.text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		vendor, version := identify(text)
-		if version != "" && (vendor == "" || !parseRelease(version).known) {
+		vendor, version := Identify(text)
+		if version != "" && (vendor == "" || !ParseRelease(version).known) {
 			t.Errorf("vendor %q, version %q", vendor, version)
 		}
-		if r := parseRelease(text); r.compare(r) != 0 {
+		if r := ParseRelease(text); r.compare(r) != 0 {
 			t.Errorf("%q is not itself", text)
 		}
 	})

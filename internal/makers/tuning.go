@@ -1,4 +1,4 @@
-package mpi
+package makers
 
 import (
 	"slices"
@@ -94,20 +94,20 @@ var intelAlgorithms = menu{
 }
 
 // algorithms returns the algorithms of a maker's libraries, nil if cohort does not know them.
-func algorithms(m maker) menu {
+func algorithms(m Maker) menu {
 	switch m {
-	case makeMPICH:
+	case MPICH:
 		return mpichAlgorithms
-	case makeIntel:
+	case Intel:
 		return intelAlgorithms
-	case makeOpenMPI, makeUnknownOpenMPI:
+	case OpenMPI, UnknownOpenMPI:
 		return ompiAlgorithms
 	}
 	return nil
 }
 
 // tune returns the variables that choose an algorithm for an operation, none for auto.
-func tune(m maker, r release, op, name string) ([]knob, error) {
+func tune(m Maker, r Release, op, name string) ([]knob, error) {
 	coll := collNamed(op)
 	if coll == 0 {
 		return nil, refuse("Tuning %q: want the name of a collective, such as allreduce", op)
@@ -126,7 +126,7 @@ func tune(m maker, r release, op, name string) ([]knob, error) {
 		}
 	}
 	number := slices.Index(names, name) + 1
-	if n, err := strconv.Atoi(name); err == nil && n > 0 && m != makeMPICH && (m == makeIntel || n <= len(names)) {
+	if n, err := strconv.Atoi(name); err == nil && n > 0 && m != MPICH && (m == Intel || n <= len(names)) {
 		number = n
 	}
 	if number == 0 {
@@ -138,9 +138,9 @@ func tune(m maker, r release, op, name string) ([]knob, error) {
 	const why = "Tuning"
 	upper := strings.ToUpper(mpiNames[coll])
 	switch m {
-	case makeMPICH:
+	case MPICH:
 		return []knob{{name: "MPIR_CVAR_" + upper + "_INTRA_ALGORITHM", value: name, why: why}}, nil
-	case makeIntel:
+	case Intel:
 		return []knob{{name: "I_MPI_ADJUST_" + upper, value: strconv.Itoa(number), why: why}}, nil
 	}
 	return []knob{

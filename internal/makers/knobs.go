@@ -1,4 +1,4 @@
-package mpi
+package makers
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
 // Settings are the settings of the mpi backend, independent of the library. The zero value leaves
@@ -65,7 +66,7 @@ func (o option) String() string { return optionNames[o] }
 
 // knob is one variable of one kind of library.
 type knob struct {
-	makers       []maker // nil: all of them
+	makers       []Maker // nil: all of them
 	option       option
 	name, value  string // "$" is the number requested, "$ or N" the larger of it and N
 	from, before string // versions that have it
@@ -73,19 +74,20 @@ type knob struct {
 }
 
 var (
-	ofMPICH   = []maker{makeMPICH, makeMVAPICH, makeUnknownMPICH, makeUnknown}
-	ofOpenMPI = []maker{makeOpenMPI, makeUnknownOpenMPI, makeUnknown}
-	ofBoth    = append(slices.Clone(ofMPICH), makeOpenMPI, makeUnknownOpenMPI)
+	ofMPICH   = []Maker{MPICH, MVAPICH, UnknownMPICH, Unknown}
+	ofOpenMPI = []Maker{OpenMPI, UnknownOpenMPI, Unknown}
+	ofBoth    = append(slices.Clone(ofMPICH), OpenMPI, UnknownOpenMPI)
 )
 
+// The reasons for which variables are set, as [Setting.Why] has them.
 const (
 	whySignals  = "its signal handlers would replace Go's"
 	whyYield    = "there are more ranks than processors"
 	whyEager    = "EagerLimit"
 	whyBuffer   = "BufferSize"
 	whyCUDAOn   = "CUDA is on"
-	whyCUDAOff  = "CUDA is off"
-	whyProfile  = "Profiling"
+	WhyCUDAOff  = "CUDA is off" // CUDA is off
+	WhyProfile  = "Profiling"   // Profiling is asked for
 	whyAffinity = "all threads of a rank would run on one processor"
 )
 
@@ -96,21 +98,21 @@ var knobs = []knob{
 	{nil, optAlways, "UCX_DEBUG_SIGNO", "0", "", "", whySignals},
 	{nil, optAlways, "IPATH_NO_BACKTRACE", "1", "", "", whySignals},
 	{nil, optAlways, "HFI_NO_BACKTRACE", "1", "", "", whySignals},
-	{[]maker{makeMVAPICH2}, optAlways, "MV2_ENABLE_AFFINITY", "0", "", "", whyAffinity},
+	{[]Maker{MVAPICH2}, optAlways, "MV2_ENABLE_AFFINITY", "0", "", "", whyAffinity},
 
 	{ofMPICH, optCUDAOn, "MPIR_CVAR_ENABLE_GPU", "1", "3.4", "", whyCUDAOn},
-	{ofMPICH, optCUDAOff, "MPIR_CVAR_ENABLE_GPU", "0", "3.4", "", whyCUDAOff},
-	{[]maker{makeIntel}, optCUDAOn, "I_MPI_OFFLOAD", "1", "", "", whyCUDAOn},
-	{[]maker{makeIntel}, optCUDAOn, "I_MPI_OFFLOAD_MODE", "cuda", "", "", whyCUDAOn},
-	{[]maker{makeIntel}, optCUDAOff, "I_MPI_OFFLOAD", "0", "", "", whyCUDAOff},
-	{[]maker{makeCray}, optCUDAOn, "MPICH_GPU_SUPPORT_ENABLED", "1", "", "", whyCUDAOn},
-	{[]maker{makeCray}, optCUDAOff, "MPICH_GPU_SUPPORT_ENABLED", "0", "", "", whyCUDAOff},
-	{[]maker{makeMVAPICH2}, optCUDAOn, "MV2_USE_CUDA", "1", "", "", whyCUDAOn},
-	{[]maker{makeMVAPICH2}, optCUDAOff, "MV2_USE_CUDA", "0", "", "", whyCUDAOff},
+	{ofMPICH, optCUDAOff, "MPIR_CVAR_ENABLE_GPU", "0", "3.4", "", WhyCUDAOff},
+	{[]Maker{Intel}, optCUDAOn, "I_MPI_OFFLOAD", "1", "", "", whyCUDAOn},
+	{[]Maker{Intel}, optCUDAOn, "I_MPI_OFFLOAD_MODE", "cuda", "", "", whyCUDAOn},
+	{[]Maker{Intel}, optCUDAOff, "I_MPI_OFFLOAD", "0", "", "", WhyCUDAOff},
+	{[]Maker{Cray}, optCUDAOn, "MPICH_GPU_SUPPORT_ENABLED", "1", "", "", whyCUDAOn},
+	{[]Maker{Cray}, optCUDAOff, "MPICH_GPU_SUPPORT_ENABLED", "0", "", "", WhyCUDAOff},
+	{[]Maker{MVAPICH2}, optCUDAOn, "MV2_USE_CUDA", "1", "", "", whyCUDAOn},
+	{[]Maker{MVAPICH2}, optCUDAOff, "MV2_USE_CUDA", "0", "", "", WhyCUDAOff},
 	{ofOpenMPI, optCUDAOn, "OMPI_MCA_opal_cuda_support", "1", "", "5.0a1", whyCUDAOn},
-	{ofOpenMPI, optCUDAOff, "OMPI_MCA_opal_cuda_support", "0", "", "5.0a1", whyCUDAOff},
+	{ofOpenMPI, optCUDAOff, "OMPI_MCA_opal_cuda_support", "0", "", "5.0a1", WhyCUDAOff},
 	{ofOpenMPI, optCUDAOn, "OMPI_MCA_accelerator", "cuda", "5.0a1", "", whyCUDAOn},
-	{ofOpenMPI, optCUDAOff, "OMPI_MCA_accelerator", "null", "5.0a1", "", whyCUDAOff},
+	{ofOpenMPI, optCUDAOff, "OMPI_MCA_accelerator", "null", "5.0a1", "", WhyCUDAOff},
 
 	{ofBoth, optEager, "UCX_RNDV_THRESH", "$", "", "", whyEager},
 	{ofMPICH, optEager, "MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE", "$", "", "", whyEager},
@@ -119,37 +121,37 @@ var knobs = []knob{
 	{ofOpenMPI, optEager, "OMPI_MCA_btl_vader_eager_limit", "$", "", "5.0a1", whyEager},
 	{ofOpenMPI, optEager, "OMPI_MCA_btl_sm_eager_limit", "$", "5.0a1", "", whyEager},
 	{ofOpenMPI, optEager, "OMPI_MCA_btl_tcp_eager_limit", "$", "", "", whyEager},
-	{[]maker{makeCray}, optEager, "FI_CXI_RDZV_THRESHOLD", "$", "8.0", "", whyEager},
-	{[]maker{makeMVAPICH2}, optEager, "MV2_IBA_EAGER_THRESHOLD", "$", "", "", whyEager},
-	{[]maker{makeMVAPICH2}, optEager, "MV2_SMP_EAGERSIZE", "$", "", "", whyEager},
+	{[]Maker{Cray}, optEager, "FI_CXI_RDZV_THRESHOLD", "$", "8.0", "", whyEager},
+	{[]Maker{MVAPICH2}, optEager, "MV2_IBA_EAGER_THRESHOLD", "$", "", "", whyEager},
+	{[]Maker{MVAPICH2}, optEager, "MV2_SMP_EAGERSIZE", "$", "", "", whyEager},
 
 	{ofBoth, optBuffer, "UCX_MM_SEG_SIZE", "$", "", "", whyBuffer},
 	{ofMPICH, optBuffer, "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE", "$", "3.4", "", whyBuffer},
 	{ofMPICH, optBuffer, "MPIR_CVAR_CH4_PACK_BUFFER_SIZE", "$ or 16384", "4.1", "", whyBuffer}, // at least a cell, or MPI_Init ends the process
 	{ofOpenMPI, optBuffer, "OMPI_MCA_btl_vader_max_send_size", "$", "", "5.0a1", whyBuffer},
 	{ofOpenMPI, optBuffer, "OMPI_MCA_btl_sm_max_send_size", "$", "5.0a1", "", whyBuffer},
-	{[]maker{makeIntel}, optBuffer, "I_MPI_SHM_CELL_FWD_SIZE", "$", "2019", "", whyBuffer},
-	{[]maker{makeIntel}, optBuffer, "I_MPI_SHM_CELL_BWD_SIZE", "$", "2019", "", whyBuffer},
+	{[]Maker{Intel}, optBuffer, "I_MPI_SHM_CELL_FWD_SIZE", "$", "2019", "", whyBuffer},
+	{[]Maker{Intel}, optBuffer, "I_MPI_SHM_CELL_BWD_SIZE", "$", "2019", "", whyBuffer},
 
 	{ofMPICH, optYield, "MPIR_CVAR_POLLS_BEFORE_YIELD", "1", "", "", whyYield},
 	{ofMPICH, optYield, "MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1", "5.0a1", "", whyYield},
 	{ofOpenMPI, optYield, "OMPI_MCA_mpi_yield_when_idle", "1", "", "", whyYield},
-	{[]maker{makeIntel}, optYield, "I_MPI_THREAD_YIELD", "2", "2019", "", whyYield},
+	{[]Maker{Intel}, optYield, "I_MPI_THREAD_YIELD", "2", "2019", "", whyYield},
 
-	{ofOpenMPI, optProfile, "OMPI_MCA_pml_monitoring_enable", "1", "", "", whyProfile},
-	{ofOpenMPI, optProfile, "OMPI_MCA_pml_monitoring_enable_output", "2", "", "", whyProfile},
+	{ofOpenMPI, optProfile, "OMPI_MCA_pml_monitoring_enable", "1", "", "", WhyProfile},
+	{ofOpenMPI, optProfile, "OMPI_MCA_pml_monitoring_enable_output", "2", "", "", WhyProfile},
 }
 
-// environment returns the variables to set before loading a library: of an ABI family (mpich,
-// openmpi or standard), and a vendor and version as far as they are known. Variables that lookup
+// Environment returns the variables to set before loading a library: of an ABI family, and a
+// vendor and version as far as they are known. Variables that lookup
 // finds keep their values. The error, an ErrInit, names what the library cannot do and what it can.
-func (s Settings) environment(family, vendor, version string, lookup func(string) (string, bool)) ([]Setting, error) {
-	r := parseRelease(version)
-	m := makerOf(family, vendor, r)
+func (s Settings) Environment(family mpifind.Family, vendor, version string, lookup func(string) (string, bool)) ([]Setting, error) {
+	r := ParseRelease(version)
+	m := Of(family, vendor, r)
 	var list []Setting
 	add := func(name, value, why string) {
 		set := Setting{Name: name, Value: value, Why: why, Applied: true}
-		for _, alias := range aliases(name, m) {
+		for _, alias := range Aliases(name, m) {
 			if v, ok := lookup(alias); ok {
 				set.Applied, set.User = false, alias+"="+v
 				break
@@ -249,10 +251,10 @@ const (
 func between(bytes, least, most int) bool { return bytes == 0 || bytes >= least && bytes <= most }
 
 // crashes rejects settings that would crash the library.
-func crashes(m maker, r release, list []Setting) error {
+func crashes(m Maker, r Release, list []Setting) error {
 	for _, l := range list {
-		// See quirkCUDACrash: before it is loaded we do not know whether the library has CUDA.
-		if l.Name == "OMPI_MCA_opal_cuda_support" && l.Value == "1" && l.Applied && quirksIn(m, r).has(quirkCUDACrash) {
+		// See QuirkCUDACrash: before it is loaded we do not know whether the library has CUDA.
+		if l.Name == "OMPI_MCA_opal_cuda_support" && l.Value == "1" && l.Applied && QuirksIn(m, r).Has(QuirkCUDACrash) {
 			return refuse("CUDA on: %v crashes if it was built without CUDA; if `ompi_info --parsable --all` prints "+
 				"opal_built_with_cuda_support:value:true, set %s=1 in the environment", m, l.Name)
 		}
@@ -260,20 +262,20 @@ func crashes(m maker, r release, list []Setting) error {
 	return nil
 }
 
-// has reports whether libraries of a maker and version have the variable.
-func (k *knob) has(m maker, r release) bool {
+// Has reports whether libraries of a maker and version have the variable.
+func (k *knob) has(m Maker, r Release) bool {
 	if k.makers != nil && !slices.Contains(k.makers, m) {
 		return false
 	}
 	// The bounds are in the maker's own numbering.
-	if m == makeMVAPICH || m == makeUnknownMPICH || m == makeUnknownOpenMPI || m == makeUnknown {
+	if m == MVAPICH || m == UnknownMPICH || m == UnknownOpenMPI || m == Unknown {
 		return true
 	}
 	return r.within(k.from, k.before)
 }
 
 // can lists the options that a library has.
-func can(m maker, r release) string {
+func can(m Maker, r Release) string {
 	var of []string
 	for _, k := range knobs {
 		if n := k.option.String(); k.option != optAlways && k.option != optYield && k.has(m, r) && !slices.Contains(of, n) {
@@ -289,21 +291,21 @@ func can(m maker, r release) string {
 	return strings.Join(of, ", ")
 }
 
-// aliases returns the names under which a library reads a variable. MPICH has three for each.
-func aliases(name string, m maker) []string {
+// Aliases returns the names under which a library reads a variable. MPICH has three for each.
+func Aliases(name string, m Maker) []string {
 	rest, ok := strings.CutPrefix(name, "MPIR_CVAR_")
 	if !ok {
 		return []string{name}
 	}
 	all := []string{name, "MPIR_PARAM_" + rest, "MPICH_" + rest}
-	if m == makeMVAPICH {
+	if m == MVAPICH {
 		all = append(all, "MVP_"+rest)
 	}
 	return all
 }
 
 // libraryName returns a library's name and version for messages.
-func libraryName(m maker, version string) string {
+func libraryName(m Maker, version string) string {
 	return strings.TrimSpace(m.String() + " " + version)
 }
 

@@ -1,4 +1,4 @@
-package mpi
+package makers
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
 // variables is an environment.
@@ -20,9 +21,9 @@ func (v variables) lookup(name string) (string, bool) {
 }
 
 // variablesSet returns the variables that the settings set, as NAME=VALUE.
-func variablesSet(t *testing.T, s Settings, family, vendor, version string, env variables) []string {
+func variablesSet(t *testing.T, s Settings, family mpifind.Family, vendor, version string, env variables) []string {
 	t.Helper()
-	list, err := s.environment(family, vendor, version, env.lookup)
+	list, err := s.Environment(family, vendor, version, env.lookup)
 	if err != nil {
 		t.Fatalf("%+v for %s %s: %v", s, vendor, version, err)
 	}
@@ -91,7 +92,7 @@ func TestSettingsBecomeVariables(t *testing.T) {
 			[]string{"I_MPI_ADJUST_ALLREDUCE=2", "I_MPI_ADJUST_BCAST=11"}},
 	} {
 		t.Run(fmt.Sprintf("%s/%s %s", c.what, c.vendor, c.version), func(t *testing.T) {
-			got, want := variablesSet(t, c.s, c.family, c.vendor, c.version, nil), slices.Concat(everywhere, c.want)
+			got, want := variablesSet(t, c.s, families[c.family], c.vendor, c.version, nil), slices.Concat(everywhere, c.want)
 			if !slices.Equal(got, want) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
@@ -103,7 +104,7 @@ func TestSettingsBecomeVariables(t *testing.T) {
 // reads.
 func TestUserVariablesStay(t *testing.T) {
 	env := variables{"UCX_HANDLE_ERRORS": "bt", "MPICH_ENABLE_GPU": "0", "HFI_NO_BACKTRACE": ""}
-	list, err := Settings{CUDA: "on"}.environment("mpich", "MPICH", "4.0.2", env.lookup)
+	list, err := Settings{CUDA: "on"}.Environment(mpifind.MPICH, "MPICH", "4.0.2", env.lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func TestUserVariablesStay(t *testing.T) {
 	}
 	// The user has to set CUDA for Open MPI 4.
 	env = variables{"OMPI_MCA_opal_cuda_support": "1"}
-	if got := variablesSet(t, Settings{CUDA: "on"}, "openmpi", "Open MPI", "4.1.4", env); !slices.Equal(got, everywhere) {
+	if got := variablesSet(t, Settings{CUDA: "on"}, mpifind.OpenMPI, "Open MPI", "4.1.4", env); !slices.Equal(got, everywhere) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -157,7 +158,7 @@ func TestImpossibleSettingsAreRejected(t *testing.T) {
 		{tuning("allreduce", "ring"), "mpich", "Cray MPICH", "8.1.25.17", []string{"Cray MPICH", "does not know"}},
 		{tuning("sort", "ring"), "mpich", "MPICH", "4.0.2", []string{`"sort"`}},
 	} {
-		_, err := c.s.environment(c.family, c.vendor, c.version, variables{}.lookup)
+		_, err := c.s.Environment(families[c.family], c.vendor, c.version, variables{}.lookup)
 		if !errors.Is(err, backend.ErrInit) {
 			t.Errorf("%+v for %s %s: %v", c.s, c.vendor, c.version, err)
 			continue
@@ -178,7 +179,7 @@ func TestKnobTableIsConsistent(t *testing.T) {
 			t.Errorf("row %d is not complete: %+v", i, k)
 		}
 		for _, v := range []string{k.from, k.before} {
-			if v != "" && !parseRelease(v).known {
+			if v != "" && !ParseRelease(v).known {
 				t.Errorf("%s: version %q", k.name, v)
 			}
 		}
@@ -191,7 +192,7 @@ func TestKnobTableIsConsistent(t *testing.T) {
 			t.Errorf("%v is not found by its names", coll)
 		}
 	}
-	for m := makeUnknown; int(m) < len(makerNames); m++ {
+	for m := Unknown; int(m) < len(makerNames); m++ {
 		for coll, list := range algorithms(m) {
 			for i, a := range list {
 				if slices.ContainsFunc(list[:i], func(b algorithm) bool { return b.name == a.name }) {
@@ -214,7 +215,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 			if k.makers != nil {
 				var names []string
 				for _, m := range k.makers {
-					if !slices.Contains([]maker{makeUnknown, makeUnknownMPICH, makeUnknownOpenMPI}, m) {
+					if !slices.Contains([]Maker{Unknown, UnknownMPICH, UnknownOpenMPI}, m) {
 						names = append(names, m.String())
 					}
 				}

@@ -1,4 +1,4 @@
-package mpi
+package makers
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
 func TestQuirksOfKnownReleases(t *testing.T) {
@@ -44,20 +45,20 @@ func TestQuirksOfKnownReleases(t *testing.T) {
 	} {
 		q := quirksOf(c.family, c.vendor, c.version)
 		who := c.vendor + " " + c.version
-		if q.overruns() != c.overruns {
-			t.Errorf("%s: overruns is %v", who, q.overruns())
+		if q.Overruns() != c.overruns {
+			t.Errorf("%s: overruns is %v", who, q.Overruns())
 		}
 		for coll := backend.Barrier; coll <= backend.Exscan; coll++ {
-			if want := !slices.Contains(c.inPlace, coll); q.inPlace(coll) != want {
-				t.Errorf("%s: %v in place is %v", who, coll, q.inPlace(coll))
+			if want := !slices.Contains(c.inPlace, coll); q.InPlace(coll) != want {
+				t.Errorf("%s: %v in place is %v", who, coll, q.InPlace(coll))
 			}
 			if c.vendor == "" { // every doubt counts, see TestUnknownLibraryHasEveryQuirk
 				continue
 			}
-			if want := !slices.Contains(c.persistent, coll); q.persistent(coll, false) != want {
-				t.Errorf("%s: persistent %v is %v", who, coll, q.persistent(coll, false))
+			if want := !slices.Contains(c.persistent, coll); q.Persistent(coll, false) != want {
+				t.Errorf("%s: persistent %v is %v", who, coll, q.Persistent(coll, false))
 			}
-			if q.persistent(coll, true) && (!q.inPlace(coll) || !q.persistent(coll, false)) {
+			if q.Persistent(coll, true) && (!q.InPlace(coll) || !q.Persistent(coll, false)) {
 				t.Errorf("%s: persistent %v is sound in place only", who, coll)
 			}
 		}
@@ -65,16 +66,19 @@ func TestQuirksOfKnownReleases(t *testing.T) {
 }
 
 // quirksOf returns the known defects of a library of an ABI family (mpich, openmpi or standard), a vendor and a version.
-func quirksOf(family, vendor, version string) quirks {
-	r := parseRelease(version)
-	return quirksIn(makerOf(family, vendor, r), r)
+func quirksOf(family, vendor, version string) Quirks {
+	r := ParseRelease(version)
+	return QuirksIn(Of(families[family], vendor, r), r)
 }
+
+// families are those of the tests' tables, by the names that they have there.
+var families = map[string]mpifind.Family{"mpich": mpifind.MPICH, "openmpi": mpifind.OpenMPI, "standard": mpifind.Standard}
 
 // TestUnknownLibraryHasEveryQuirk checks that an unknown library has every defect of any known one.
 func TestUnknownLibraryHasEveryQuirk(t *testing.T) {
 	unknown := quirksOf("standard", "", "")
 	for _, q := range quirkTable {
-		if !unknown.has(q.kind) {
+		if !unknown.Has(q.kind) {
 			t.Errorf("an unknown library does not have quirk %d of %s", q.kind, q.vendor)
 		}
 	}
@@ -82,14 +86,14 @@ func TestUnknownLibraryHasEveryQuirk(t *testing.T) {
 		for _, v := range versions {
 			for _, vendor := range []string{"MPICH", "Open MPI", "Intel MPI", "Cray MPICH", "MVAPICH"} {
 				for _, q := range quirksOf("standard", vendor, v) {
-					if !unknown.has(q.kind) {
+					if !unknown.Has(q.kind) {
 						t.Errorf("%s %s has quirk %d, an unknown library not", vendor, v, q.kind)
 					}
 				}
 			}
 		}
 	}
-	if quirksOf("mpich", "", "").overruns() || quirksOf("mpich", "Cray MPICH", "8.1").has(quirkCUDACrash) {
+	if quirksOf("mpich", "", "").Overruns() || quirksOf("mpich", "Cray MPICH", "8.1").Has(QuirkCUDACrash) {
 		t.Error("a library of MPICH's family has a quirk of Open MPI")
 	}
 }
@@ -106,11 +110,11 @@ func TestQuirkMethods(t *testing.T) {
 		{"openmpi", "Open MPI", "4.1.4", true, true},
 	} {
 		q := quirksOf(c.family, c.vendor, c.version)
-		if q.multiple() != c.multiple {
-			t.Errorf("%s %s: multiple is %v", c.vendor, c.version, q.multiple())
+		if q.Multiple() != c.multiple {
+			t.Errorf("%s %s: multiple is %v", c.vendor, c.version, q.Multiple())
 		}
-		if q.native(backend.Reduce) != c.full || !q.native(backend.Allreduce) {
-			t.Errorf("%s %s: Reduce is %v", c.vendor, c.version, q.native(backend.Reduce))
+		if q.Native(backend.Reduce) != c.full || !q.Native(backend.Allreduce) {
+			t.Errorf("%s %s: Reduce is %v", c.vendor, c.version, q.Native(backend.Reduce))
 		}
 	}
 }
@@ -123,12 +127,12 @@ func TestQuirkRowsAreComplete(t *testing.T) {
 		if q.kind == 0 || q.wrong == "" || q.does == "" || !known.MatchString(q.evidence) {
 			t.Errorf("row %d (%s) is not complete: %q", i, q.vendor, q.evidence)
 		}
-		ofColls := q.kind == quirkNoLong || q.kind == quirkNoPersistent || q.kind == quirkNoInPlace || q.kind == quirkNoNative
-		if ofColls != (len(q.colls) > 0) || (q.kind == quirkNoInPlace) != q.inPlace {
+		ofColls := q.kind == QuirkNoLong || q.kind == QuirkNoPersistent || q.kind == QuirkNoInPlace || q.kind == QuirkNoNative
+		if ofColls != (len(q.colls) > 0) || (q.kind == QuirkNoInPlace) != q.inPlace {
 			t.Errorf("row %d (%s): the collectives %v do not fit its kind", i, q.vendor, q.colls)
 		}
 		for _, v := range []string{q.from, q.before} {
-			if v != "" && !parseRelease(v).known {
+			if v != "" && !ParseRelease(v).known {
 				t.Errorf("row %d (%s): version %q", i, q.vendor, v)
 			}
 		}
@@ -156,7 +160,7 @@ func inDocument(t *testing.T, mark, table string) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the %s of %s are not those of the code: go test ./backend/mpi -run %s -update", mark, document, t.Name())
+		t.Fatalf("the %s of %s are not those of the code: go test ./internal/makers -run %s -update", mark, document, t.Name())
 	}
 	if err := os.WriteFile(document, []byte(before+begin+table+end+after), 0o644); err != nil {
 		t.Fatal(err)
@@ -243,7 +247,7 @@ func TestErrorClassesAreDocumented(t *testing.T) {
 // sentinelNames returns the names of backend's sentinels by code, from the source.
 func sentinelNames(t *testing.T) map[uint8]string {
 	t.Helper()
-	b, err := os.ReadFile("../errors.go")
+	b, err := os.ReadFile("../../backend/errors.go")
 	if err != nil {
 		t.Fatal(err)
 	}
