@@ -201,7 +201,7 @@ func (c *comm) ended(code libmpi.Code, call *backend.Call) error {
 	err := c.fault(code)
 	c.p.keep(call.Send, call.Recv)
 	if s := backend.Sentinel(backend.Code(err)); s == backend.ErrTruncate && c.p.checked {
-		err = &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("the ranks' lengths of %v differ: %v", call.Coll, err)}
+		err = backend.Faultf(backend.ErrMismatch, "the ranks' lengths of %v differ: %v", call.Coll, err)
 	}
 	c.Break(err)
 	return err

@@ -44,7 +44,7 @@ var opened struct {
 }
 
 func initFault(format string, args ...any) error {
-	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
+	return backend.Faultf(backend.ErrInit, format, args...)
 }
 
 // Open joins the job in which an MPI launcher started this process, and returns its first
@@ -105,7 +105,7 @@ func within(ctx context.Context, late string, f func() error) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf("%s: %v; check that all processes of the job are running", late, context.Cause(ctx))}
+		return backend.Faultf(backend.ErrInit, "%s: %v; check that all processes of the job are running", late, context.Cause(ctx))
 	}
 }
 
@@ -470,8 +470,8 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 		select {
 		case code = <-done:
 		case <-late:
-			return &backend.Fault{Sentinel: backend.ErrBroken, Text: fmt.Sprintf("MPI_Finalize has not returned after %v, and may never: %s; "+
-				"the launcher may report this process as failed", within, why)}
+			return backend.Faultf(backend.ErrBroken, "MPI_Finalize has not returned after %v, and may never: %s; "+
+				"the launcher may report this process as failed", within, why)
 		}
 	}
 	if code != 0 {

@@ -54,8 +54,8 @@ func (c *comm) unrecoverable() error {
 	if c.p.recovers {
 		return nil
 	}
-	return &backend.Fault{Sentinel: backend.ErrNotSupported, Text: fmt.Sprintf("%s cannot continue after a loss: %s; backends local, shm and tcp can",
-		c.p.lib.Name(), c.p.whyNot)}
+	return backend.Faultf(backend.ErrNotSupported, "%s cannot continue after a loss: %s; backends local, shm and tcp can",
+		c.p.lib.Name(), c.p.whyNot)
 }
 
 // Lost implements backend.Recovery. A known loss breaks the communicator: once asked, the library may
@@ -108,7 +108,7 @@ func (c *comm) Agree(b *backend.Bound, flag int) (int, error) {
 		// The others wait for this rank, whose flag does not fit.
 		_, err := c.Agree(b, 0)
 		if err == nil {
-			err = &backend.Fault{Sentinel: backend.ErrNotSupported, Text: fmt.Sprintf("flag %#x: MPI libraries agree on 32 bits; the ranks agreed on 0", flag)}
+			err = backend.Faultf(backend.ErrNotSupported, "flag %#x: MPI libraries agree on 32 bits; the ranks agreed on 0", flag)
 		}
 		return 0, err
 	}
@@ -140,8 +140,8 @@ func (c *comm) runRecovery(b *backend.Bound, kind int32, hold func(*recoveryCall
 	r.mu.Lock()
 	defer r.mu.Unlock() // held by the only call that is allowed
 	if m := r.call; m != nil && m.kind != kind {
-		return nil, &backend.Fault{Sentinel: backend.ErrRequest, Text: fmt.Sprintf("the last %s timed out and has not ended; call %[1]s again to continue it",
-			kindName(m.kind))}
+		return nil, backend.Faultf(backend.ErrRequest, "the last %s timed out and has not ended; call %[1]s again to continue it",
+			kindName(m.kind))
 	}
 	if r.call == nil {
 		m := &recoveryCall{kind: kind, done: make(chan struct{})}
@@ -179,7 +179,7 @@ func (c *comm) runRecovery(b *backend.Bound, kind int32, hold func(*recoveryCall
 		c.p.engine.poll(1)
 		if err := w.pause(c); err != nil {
 			if f, ok := err.(*backend.Fault); ok {
-				err = &backend.Fault{Sentinel: f.Sentinel, Text: fmt.Sprintf("%s: not all remaining ranks have called %s", f.Text, kindName(kind))}
+				err = backend.Faultf(f.Sentinel, "%s: not all remaining ranks have called %s", f.Text, kindName(kind))
 			}
 			return nil, err
 		}
@@ -291,7 +291,7 @@ func (c *comm) complete(data libmpi.Comm, ids backend.Claimer, attempt uint32) (
 	if free, err := ids.Claim(id); err != nil {
 		return nil, 0, err
 	} else if !free { // another communicator took it: no reason to revoke
-		return nil, 0, &backend.Fault{Sentinel: backend.ErrAlloc, Text: fmt.Sprintf("context id %d is taken", id)}
+		return nil, 0, backend.Faultf(backend.ErrAlloc, "context id %d is taken", id)
 	}
 	return &comm{p: c.p, data: data, ctl: ctl, rank: rank, size: size, world: world}, id, nil
 }

@@ -3,7 +3,6 @@
 package mpi
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -138,8 +137,7 @@ func (o *ops) take(op *backend.Op, apply func(in, inout []byte)) (*userOp, error
 			return u, nil
 		}
 		if len(o.idle) == 0 {
-			return nil, &backend.Fault{Sentinel: backend.ErrAlloc,
-				Text: fmt.Sprintf("%d reductions with operations in Go are in progress, the maximum; wait for one of them", libmpi.UserOps)}
+			return nil, backend.Faultf(backend.ErrAlloc, "%d reductions with operations in Go are in progress, the maximum; wait for one of them", libmpi.UserOps)
 		}
 		libmpi.FreeOp(o.idle[0].handle, o.idle[0].slot)
 		o.idle = o.idle[1:]

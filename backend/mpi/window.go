@@ -3,8 +3,6 @@
 package mpi
 
 import (
-	"fmt"
-
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -39,7 +37,7 @@ func (c *comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backe
 	if err == nil {
 		for r, t := range all {
 			if t != "" {
-				err = &backend.Fault{Sentinel: backend.ErrAlloc, Text: fmt.Sprintf("MPI_Win_allocate_shared on rank %d: %s", r, t)}
+				err = backend.Faultf(backend.ErrAlloc, "MPI_Win_allocate_shared on rank %d: %s", r, t)
 				break
 			}
 		}

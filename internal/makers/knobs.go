@@ -311,5 +311,5 @@ func libraryName(m Maker, version string) string {
 
 // refuse returns the error of a setting that is not possible.
 func refuse(format string, args ...any) error {
-	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
+	return backend.Faultf(backend.ErrInit, format, args...)
 }
