@@ -22,51 +22,23 @@ func argumentScenarios() []scenario {
 }
 
 func p2pArguments(r *Rank) {
-	c := r.Comm
-	buf := []int32{1, 2, 3}
-	wrong := func(what string, err, want error) {
-		r.Is(err, want, "%s", what).opError()
-	}
-	for _, rank := range []int{r.Size, r.Size + 1000, -3, cohort.Undefined, math.MaxInt} {
-		wrong(fmt.Sprintf("Send to %d", rank), cohort.Send(c, buf, rank, 1), cohort.ErrRank)
-		wrong(fmt.Sprintf("Ssend to %d", rank), cohort.Ssend(c, buf, rank, 1), cohort.ErrRank)
-		wrong(fmt.Sprintf("Isend to %d", rank), errorOf(cohort.Isend(c, buf, rank, 1)), cohort.ErrRank)
-		wrong(fmt.Sprintf("Recv from %d", rank), errorOf(cohort.Recv(c, buf, rank, 1)), cohort.ErrRank)
-		wrong(fmt.Sprintf("Irecv from %d", rank), errorOf(cohort.Irecv(c, buf, rank, 1)), cohort.ErrRank)
-		wrong(fmt.Sprintf("Probe of %d", rank), errorOf(c.Probe(rank, 1)), cohort.ErrRank)
-		wrong(fmt.Sprintf("Iprobe of %d", rank), errorOf(c.Iprobe(rank, 1)), cohort.ErrRank)
-		wrong(fmt.Sprintf("Mprobe of %d", rank), errorOf(c.Mprobe(rank, 1)), cohort.ErrRank)
-		wrong(fmt.Sprintf("SendInit to %d", rank), errorOf(cohort.SendInit(c, buf, rank, 1)), cohort.ErrRank)
-		wrong(fmt.Sprintf("RecvAppend from %d", rank), errorOf(cohort.RecvAppend[int32](c, nil, rank, 1)), cohort.ErrRank)
-		wrong(fmt.Sprintf("Sendrecv to %d", rank), errorOf(cohort.Sendrecv(c, buf, rank, 1, make([]int32, 3), 0, 1)), cohort.ErrRank)
-		wrong(fmt.Sprintf("Isendrecv from %d", rank), errorOf(cohort.Isendrecv(c, buf, 0, 1, make([]int32, 3), rank, 1)), cohort.ErrRank)
-	}
-	wrong("Send to any", cohort.Send(c, buf, cohort.AnySource, 1), cohort.ErrRank)
-	most := c.Caps().MaxTag
-	for _, tag := range []int{-1, -2, most + 1, max(most, cohort.MaxTag) + 1, math.MinInt} {
-		wrong(fmt.Sprintf("Send with tag %d", tag), cohort.Send(c, buf, 0, tag), cohort.ErrTag)
-		wrong(fmt.Sprintf("Issend with tag %d", tag), errorOf(cohort.Issend(c, buf, 0, tag)), cohort.ErrTag)
-		if tag == cohort.AnyTag {
-			continue
+	for _, rank := range []int{r.Size, r.Size + 1000, -3, cohort.Undefined, cohort.AnySource, math.MaxInt} {
+		refused[int32](r, r.Comm, rank, 1, cohort.ErrRank, fmt.Sprintf("with rank %d", rank))
+		if rank != cohort.AnySource {
+			r.Is(errorOf(r.Comm.Iprobe(rank, 1)), cohort.ErrRank, "Iprobe of %d", rank).opError()
 		}
-		wrong(fmt.Sprintf("Recv with tag %d", tag), errorOf(cohort.Recv(c, buf, 0, tag)), cohort.ErrTag)
-		wrong(fmt.Sprintf("RecvInit with tag %d", tag), errorOf(cohort.RecvInit(c, buf, 0, tag)), cohort.ErrTag)
-		wrong(fmt.Sprintf("Probe with tag %d", tag), errorOf(c.Probe(0, tag)), cohort.ErrTag)
 	}
-	wrong("Sendrecv with buffers that overlap", errorOf(cohort.Sendrecv(c, buf[:2], 0, 1, buf[1:], 0, 1)), cohort.ErrBuffer)
-	wrong("Isendrecv with buffers that overlap", errorOf(cohort.Isendrecv(c, buf[:2], 0, 1, buf[1:], 0, 1)), cohort.ErrBuffer)
+	most := r.Comm.Caps().MaxTag
+	for _, tag := range []int{-1, -2, most + 1, max(most, cohort.MaxTag) + 1, math.MinInt} {
+		refused[int32](r, r.Comm, 0, tag, cohort.ErrTag, fmt.Sprintf("with tag %d", tag))
+	}
+	buf := []int32{1, 2, 3}
+	r.Is(errorOf(cohort.Sendrecv(r.Comm, buf[:2], 0, 1, buf[1:], 0, 1)), cohort.ErrBuffer, "Sendrecv with buffers that overlap").opError()
+	r.Is(errorOf(cohort.Isendrecv(r.Comm, buf[:2], 0, 1, buf[1:], 0, 1)), cohort.ErrBuffer, "Isendrecv with buffers that overlap").opError()
 	r.Is(errorOf(cohort.MessageRecv(nil, buf)), cohort.ErrRequest, "MessageRecv of nil")
-	// None of these calls has sent anything.
-	r.OK(c.Barrier())
-	if st, found, err := c.Iprobe(cohort.AnySource, cohort.AnyTag); found || err != nil {
-		r.Errorf("a call with wrong arguments has sent a message: %+v, %v", st, err)
-	}
-	r.OK(c.Barrier())
+	r.noMessage("a message of a call with wrong arguments")
 	// The largest tag is valid.
-	next, prev := r.ring()
-	if st := must(cohort.Sendrecv(c, buf, next, most, make([]int32, 3), prev, most)); st.Tag != most {
-		r.Errorf("tag %d, want %d", st.Tag, most)
-	}
+	status[int32](r, must(cohort.Sendrecv(r.Comm, buf, r.next, most, make([]int32, 3), r.prev, most)), r.prev, most, 3, "the largest tag")
 }
 
 // wrongCalls makes collective calls with wrong arguments. Each rank can find the errors in its own arguments.
@@ -187,20 +159,15 @@ func typeArguments(r *Rank) {
 }
 
 func badType[T any](r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
 	var x T
 	what := fmt.Sprintf("%T", x)
-	r.Is(cohort.Send(c, make([]T, 2), next, 1), cohort.ErrType, "Send of %s", what)
-	r.Is(errorOf(cohort.Recv(c, make([]T, 2), prev, 1)), cohort.ErrType, "Recv of %s", what)
-	r.Is(errorOf(cohort.Isend(c, make([]T, 2), next, 1)), cohort.ErrType, "Isend of %s", what)
-	r.Is(errorOf(cohort.RecvAppend[T](c, nil, prev, 1)), cohort.ErrType, "RecvAppend of %s", what)
-	r.Is(cohort.Bcast(c, make([]T, 2), 0), cohort.ErrType, "Bcast of %s", what)
-	r.Is(cohort.Allgather(c, make([]T, 1), make([]T, r.Size)), cohort.ErrType, "Allgather of %s", what)
-	r.Is(cohort.Alltoall(c, make([]T, r.Size), make([]T, r.Size)), cohort.ErrType, "Alltoall of %s", what)
-	r.Is(errorOf(cohort.AllgathervAppend(c, nil, make([]T, 1))), cohort.ErrType, "AllgathervAppend of %s", what)
-	r.Is(errorOf(cohort.BcastOne(c, x, 0)), cohort.ErrType, "BcastOne of %s", what)
-	r.OK(c.Barrier())
+	refused[T](r, r.Comm, r.next, 1, cohort.ErrType, "of "+what)
+	r.Is(cohort.Bcast(r.Comm, make([]T, 2), 0), cohort.ErrType, "Bcast of %s", what)
+	r.Is(cohort.Allgather(r.Comm, make([]T, 1), make([]T, r.Size)), cohort.ErrType, "Allgather of %s", what)
+	r.Is(cohort.Alltoall(r.Comm, make([]T, r.Size), make([]T, r.Size)), cohort.ErrType, "Alltoall of %s", what)
+	r.Is(errorOf(cohort.AllgathervAppend(r.Comm, nil, make([]T, 1))), cohort.ErrType, "AllgathervAppend of %s", what)
+	r.Is(errorOf(cohort.BcastOne(r.Comm, x, 0)), cohort.ErrType, "BcastOne of %s", what)
+	r.OK(r.Comm.Barrier())
 }
 
 // oneRankWrong has one rank pass wrong arguments: it gets its error, the others get
@@ -242,26 +209,19 @@ func oneRankWrong(r *Rank) {
 }
 
 func allreduceAs(c *cohort.Comm, how form, send, recv []int32) error {
-	switch how {
-	case nonblocking:
-		return wait(cohort.Iallreduce(c, send, recv, cohort.Sum))
-	case persistent:
-		return runOnce(cohort.AllreduceInit(c, send, recv, cohort.Sum))
-	}
-	return cohort.Allreduce(c, send, recv, cohort.Sum)
+	return named(reductions[int32](), "Allreduce").once(how, c, &args[int32]{send: send, recv: recv, op: cohort.Sum})
 }
 
 // differentlyWrong has every rank pass wrong arguments, but not the same: each gets
 // its own error, and the communicator is broken.
 func differentlyWrong(r *Rank) {
-	c := must(r.Comm.Dup())
+	c := r.dup()
 	if r.Rank == 0 {
 		r.Is(cohort.Bcast(c, make([]int32, 1), -5), cohort.ErrRoot, "a wrong root")
 	} else {
 		r.Is(cohort.Bcast(c, make([]*int, 1), 0), cohort.ErrType, "a wrong type")
 	}
 	broken(r, c, "different wrong arguments")
-	r.OK(c.Close())
 }
 
 // wrongNonblocking has all ranks pass the same wrong arguments to the nonblocking and

@@ -51,8 +51,7 @@ func bitsOf[T floating](r *Rank, digest func([]byte) (int, error), elem func(flo
 			clear(got)
 		}
 
-		req := must(cohort.Iallreduce(c, send, recv, cohort.Sum))
-		must(req.Wait())
+		r.OK(wait(cohort.Iallreduce(c, send, recv, cohort.Sum)))
 		same("Iallreduce", recv, want)
 
 		p := must(cohort.AllreduceInit(c, send, recv, cohort.Sum))

@@ -85,6 +85,29 @@ func (c checked) opError() checked {
 
 func rankText(rank int) string { return fmt.Sprintf("rank %d", rank) }
 
+// equal checks what a call has returned or received.
+func equal[T comparable](r *Rank, got, want T, what string, args ...any) {
+	if got != want {
+		r.Errorf("%s: got %v, want %v", fmt.Sprintf(what, args...), got, want)
+	}
+}
+
+// status checks the status of a message of n elements.
+func status[T any](r *Rank, st cohort.Status, source, tag, n int, what string, args ...any) {
+	if count := cohort.Count[T](st); st.Source != source || st.Tag != tag || count != n {
+		r.Errorf("%s: status %+v, %d elements; want %d from %d with tag %d", fmt.Sprintf(what, args...), st, count, n, source, tag)
+	}
+}
+
+// noMessage checks that no message has arrived here or at another rank, where none was sent. All ranks call it.
+func (r *Rank) noMessage(what string) {
+	r.OK(r.Comm.Barrier())
+	if st, found := must2(r.Comm.Iprobe(cohort.AnySource, cohort.AnyTag)); found {
+		r.Errorf("%s has arrived: %+v", what, st)
+	}
+	r.OK(r.Comm.Barrier())
+}
+
 // same checks the elements of what a call has returned or received.
 func same[T comparable](r *Rank, got []T, want func(i int) T, what string, args ...any) {
 	for i, x := range got {

@@ -1,7 +1,9 @@
 package cohorttest
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 
@@ -84,7 +86,7 @@ func moved[T comparable](name string, k kind[T], e elements) elements {
 	return e
 }
 
-func reduced[T element](name string, k kind[T], e elements) elements {
+func reduced[T cohort.Number](name string, k kind[T], e elements) elements {
 	f := named(reductions[T](), name)
 	e.call = func(r *Rank, s shape, how form) {
 		runCase(r, f, k, s, how, cohort.Sum, func(a, b T) T { return a + b })
@@ -179,40 +181,73 @@ func (c collective) places() int {
 // them, which is enough because types and numbers of ranks do not affect each other.
 func (r *Rank) allTypes() bool { return !r.Short && r.Size <= 4 }
 
-// runCase makes one call and checks every element of its buffers, guards included.
-// A persistent operation is started three times, with other data each time.
-func runCase[T comparable](r *Rank, f family[T], k kind[T], s shape, how form, op cohort.Op, fold func(a, b T) T) {
-	a := &args[T]{shape: s, rank: r.Rank, size: r.Size, kind: k, op: op, fold: fold}
+// bound is a call of the matrix with its buffers, on a communicator.
+type bound struct {
+	block  func() error
+	start  func() (*cohort.Request, error)
+	setup  func() (*cohort.Persistent, error)
+	renew  func()                  // gives the buffers other contents, for another call
+	verify func(r *Rank, how form) // checks every element of the buffers after a call, guards included
+	name   func(how form) string
+}
+
+func bind[T comparable](c *cohort.Comm, f family[T], k kind[T], s shape, op cohort.Op, fold func(a, b T) T) *bound {
+	a := &args[T]{shape: s, rank: c.Rank(), size: c.Size(), kind: k, op: op, fold: fold}
 	f.define(a)
-	fail := func(err error) {
-		if err != nil {
-			r.OK(fmt.Errorf("%s: %w", a.describe(f.name, how), err))
-		}
+	return &bound{
+		block:  func() error { return f.block(c, a) },
+		start:  func() (*cohort.Request, error) { return f.start(c, a) },
+		setup:  func() (*cohort.Persistent, error) { return f.setup(c, a) },
+		renew:  func() { a.seed++; f.define(a) },
+		verify: func(r *Rank, how form) { a.verify(r, f.name, how) },
+		name:   func(how form) string { return a.describe(f.name, how) },
 	}
+}
+
+// run makes the call in a form and checks it. A persistent operation is started three times, with other data each time.
+func (b *bound) run(r *Rank, how form) error {
 	switch how {
 	case blocking:
-		fail(f.block(r.Comm, a))
-		a.verify(r, f.name, how)
-	case nonblocking:
-		req, err := f.start(r.Comm, a)
-		fail(err)
-		_, err = req.Wait()
-		fail(err)
-		a.verify(r, f.name, how)
-	case persistent:
-		p, err := f.setup(r.Comm, a)
-		fail(err)
-		for range 3 {
-			fail(p.Start())
-			_, err := p.Wait()
-			fail(err)
-			a.verify(r, f.name, how)
-			a.seed++
-			f.define(a)
+		if err := b.block(); err != nil {
+			return fmt.Errorf("%s: %w", b.name(how), err)
 		}
-		fail(p.Close())
+	case nonblocking:
+		if err := wait(b.start()); err != nil {
+			return fmt.Errorf("%s: %w", b.name(how), err)
+		}
+	case persistent:
+		p, err := b.setup()
+		for i := 0; i < 3 && err == nil; i++ {
+			if i > 0 {
+				b.renew()
+			}
+			if _, err = p.Run(); err == nil {
+				b.verify(r, how)
+			}
+		}
+		if err = errors.Join(err, p.Close()); err != nil {
+			return fmt.Errorf("%s: %w", b.name(how), err)
+		}
+		return nil
 	}
-	r.OK(nil)
+	b.verify(r, how)
+	return nil
+}
+
+// runCase makes one call and checks it.
+func runCase[T comparable](r *Rank, f family[T], k kind[T], s shape, how form, op cohort.Op, fold func(a, b T) T) {
+	r.OK(bind(r.Comm, f, k, s, op, fold).run(r, how))
+}
+
+// draw returns a collective call with m elements for each rank, and a random root. All ranks of c draw the same one.
+func draw(rng *rand.Rand, c *cohort.Comm, m int) *bound {
+	all := append(moves[int64](), reductions[int64]()...)
+	f, s := all[rng.IntN(len(all))], shape{m, -1, rng.IntN(2) == 0, rng.IntN(1 << 20)}
+	if root := rng.IntN(c.Size()); f.rooted {
+		s.root = root
+	}
+	s.inPlace = s.inPlace && f.inPlace
+	return bind(c, f, kind[int64]{"int64", func(x int) int64 { return int64(x) }, -7}, s, cohort.Sum, func(a, b int64) int64 { return a + b })
 }
 
 func (a *args[T]) describe(name string, how form) string {
@@ -245,22 +280,21 @@ func (a *args[T]) verify(r *Rank, name string, how form) {
 // One rank enters late. Before, it probes many times for the message that the
 // others send after the barrier, and must not find one.
 func barriers(r *Rank) {
-	c := r.Comm
 	const left = 1
 	wait := map[form]func() error{
-		blocking:    c.Barrier,
-		nonblocking: func() error { return wait(c.Ibarrier()) },
-		persistent:  func() error { return runOnce(c.BarrierInit()) },
+		blocking:    r.Comm.Barrier,
+		nonblocking: func() error { return wait(r.Comm.Ibarrier()) },
+		persistent:  func() error { return runOnce(r.Comm.BarrierInit()) },
 	}
 	for late := range r.Size {
 		for _, form := range forms {
 			if r.Rank != late {
 				r.OK(wait[form]())
-				r.OK(cohort.Send(c, []int32{7}, late, left))
+				r.OK(cohort.Send(r.Comm, []int32{7}, late, left))
 				continue
 			}
 			for range 200 {
-				if st, found := must2(c.Iprobe(cohort.AnySource, left)); found {
+				if st, found := must2(r.Comm.Iprobe(cohort.AnySource, left)); found {
 					r.Errorf("%s: rank %d has left the barrier before rank %d has entered it", form, st.Source, late)
 					break
 				}
@@ -268,7 +302,7 @@ func barriers(r *Rank) {
 			}
 			r.OK(wait[form]())
 			for range r.Size - 1 {
-				must(cohort.Recv(c, make([]int32, 1), cohort.AnySource, left))
+				must(cohort.Recv(r.Comm, make([]int32, 1), cohort.AnySource, left))
 			}
 		}
 	}
@@ -278,7 +312,6 @@ func barriers(r *Rank) {
 func nilBuffers(r *Rank) {
 	c, sum := r.Comm, cohort.Sum
 	counts := make([]int, r.Size)
-	next, prev := r.ring()
 	g := must(c.CartCreate([]int{r.Size}, []bool{false}, false))
 	for _, b := range [][]float64{nil, {}} {
 		for root := range r.Size {
@@ -298,7 +331,7 @@ func nilBuffers(r *Rank) {
 		r.OK(cohort.ReduceScatter(c, b, b, counts, sum))
 		r.OK(cohort.Scan(c, b, b, sum))
 		r.OK(cohort.Exscan(c, b, b, sum))
-		if st := must(cohort.Sendrecv(c, b, next, 1, b, prev, 1)); st.Bytes() != 0 || cohort.Count[float64](st) != 0 || st.Source != prev {
+		if st := must(cohort.Sendrecv(c, b, r.next, 1, b, r.prev, 1)); st.Bytes() != 0 || cohort.Count[float64](st) != 0 || st.Source != r.prev {
 			r.Errorf("Sendrecv of nothing: %v", st)
 		}
 		if got, from := must2(cohort.AlltoallvAppend(c, nil, b, counts)); len(got) > 0 || !slices.Equal(from, counts) {

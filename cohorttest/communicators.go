@@ -14,11 +14,8 @@ func communicatorScenarios() []scenario {
 	return []scenario{
 		{name: "communicators/dup", body: dup},
 		{name: "communicators/split", body: split},
-		{name: "communicators/split-keys", body: splitKeys},
-		{name: "communicators/nested", body: nested},
 		{name: "communicators/shared", body: splitShared},
 		{name: "communicators/group", body: createGroup},
-		{name: "communicators/cart", body: cart},
 		{name: "communicators/many", body: manyComms},
 		{name: "communicators/close", body: closing},
 		{name: "communicators/close-inside", sizes: atLeast(2), body: closingInside},
@@ -35,19 +32,18 @@ func members(r *Rank, c *cohort.Comm) []int {
 // dup checks that a duplicate has the same ranks, and that messages do not pass from one
 // communicator to the other.
 func dup(r *Rank) {
-	next, prev := r.ring()
-	d := must(r.Comm.Dup())
+	d := r.dup()
 	if d.Rank() != r.Rank || d.Size() != r.Size {
 		r.Errorf("the duplicate's rank is %d of %d, want %d of %d", d.Rank(), d.Size(), r.Rank, r.Size)
 	}
-	r.OK(cohort.Send(r.Comm, []int32{1}, next, 1))
-	r.OK(cohort.Send(d, []int32{2}, next, 1))
+	r.OK(cohort.Send(r.Comm, []int32{1}, r.next, 1))
+	r.OK(cohort.Send(d, []int32{2}, r.next, 1))
 	got := make([]int32, 1)
 	for _, c := range []struct {
 		c    *cohort.Comm
 		want int32
 	}{{d, 2}, {r.Comm, 1}} {
-		must(cohort.Recv(c.c, got, prev, 1))
+		must(cohort.Recv(c.c, got, r.prev, 1))
 		if got[0] != c.want {
 			r.Errorf("got %d on %s, want %d", got[0], c.c.Name(), c.want)
 		}
@@ -55,7 +51,6 @@ func dup(r *Rank) {
 	if !slices.Equal(members(r, d), members(r, r.Comm)) {
 		r.Errorf("the duplicate has other ranks")
 	}
-	r.OK(d.Close())
 }
 
 // split splits by odd and even, by thirds, and with ranks that take no part.
@@ -70,9 +65,7 @@ func split(r *Rank) {
 			r.Errorf("split by %d: rank %d of %v, want %d of %v", by, c.Rank(), got, r.Rank/by, want)
 		}
 		sum := must(cohort.AllreduceOne(c, r.Rank, cohort.Sum))
-		if want := sumOf(want); sum != want {
-			r.Errorf("split by %d: sum %d, want %d", by, sum, want)
-		}
+		equal(r, sum, sumOf(want), "split by %d: sum", by)
 		r.OK(c.Close())
 	}
 	color := 5
@@ -99,39 +92,6 @@ func sumOf(s []int) (sum int) {
 		sum += x
 	}
 	return sum
-}
-
-// splitKeys orders ranks by key, and ranks of the same key by rank.
-func splitKeys(r *Rank) {
-	key := func(rank int) int { return -(rank / 2) } // pairs share a key
-	c := must(r.Comm.Split(7, key(r.Rank)))
-	want := each(r.Size, func(i int) int { return i })
-	slices.SortStableFunc(want, func(a, b int) int { return key(a) - key(b) })
-	if got := members(r, c); !slices.Equal(got, want) {
-		r.Errorf("order by key: %v, want %v", got, want)
-	}
-	r.OK(c.Close())
-}
-
-// nested splits communicators again and again and uses all levels together.
-func nested(r *Rank) {
-	chain := []*cohort.Comm{r.Comm}
-	for c := r.Comm; c.Size() > 1; {
-		d := must(c.Split(c.Rank()*2/c.Size(), 0))
-		chain = append(chain, d)
-		c = d
-	}
-	for round := range 3 {
-		for i := range chain {
-			c := chain[(i+round)%len(chain)]
-			if sum := must(cohort.AllreduceOne(c, 1, cohort.Sum)); sum != c.Size() {
-				r.Errorf("%s: sum %d, want %d", c.Name(), sum, c.Size())
-			}
-		}
-	}
-	for _, c := range chain[1:] {
-		r.OK(c.Close())
-	}
 }
 
 // splitShared groups ranks by node. Each rank is in exactly one group, and all ranks of
@@ -210,65 +170,6 @@ func createGroup(r *Rank) {
 	}
 }
 
-// cart checks grids of one, two and three dimensions: the conversions between ranks and
-// coordinates are inverse and row-major, and shifts lead to neighbors.
-func cart(r *Rank) {
-	for _, dims := range [][]int{{0}, {0, 0}, {0, 0, 0}, {r.Size, 1}} {
-		periods := make([]bool, len(dims))
-		periods[0] = true
-		c := must(r.Comm.CartCreate(dims, periods, false))
-		if c.Rank() != r.Rank || c.Size() != r.Size {
-			r.Errorf("grid without reordering: rank %d of %d", c.Rank(), c.Size())
-		}
-		shape := c.Dims()
-		volume := 1
-		for i, d := range shape {
-			if dims[i] != 0 && d != dims[i] {
-				r.Errorf("dimension %d is %d, want %d", i, d, dims[i])
-			}
-			volume *= d
-		}
-		if volume != r.Size {
-			r.Errorf("a grid of %v has %d places for %d ranks", shape, volume, r.Size)
-		}
-		for rank := range r.Size {
-			at := must(c.Coords(rank))
-			row := 0
-			for i, x := range at {
-				row = row*shape[i] + x
-			}
-			if row != rank {
-				r.Errorf("rank %d of %v is at %v: not row-major", rank, shape, at)
-			}
-			if back, err := c.CartRank(at); err != nil || back != rank {
-				r.Errorf("coordinates %v are rank %d (%v), want %d", at, back, err, rank)
-			}
-		}
-		mine := must(c.Coords(r.Rank))
-		for dim := range shape {
-			source, dest := must2(c.Shift(dim, 1))
-			up, down := neighbor(shape, mine, dim, 1, periods[dim]), neighbor(shape, mine, dim, -1, periods[dim])
-			if dest != up || source != down {
-				r.Errorf("shift by 1 in dimension %d of %v at %v: from %d to %d, want from %d to %d", dim, shape, mine, source, dest, down, up)
-			}
-			if both := c.Neighbors()[dim]; both.Lower != down || both.Upper != up {
-				r.Errorf("neighbors in dimension %d of %v at %v: %+v, want %d and %d", dim, shape, mine, both, down, up)
-			}
-			got := []int32{-1}
-			must(cohort.Sendrecv(c.Comm, []int32{int32(r.Rank)}, dest, dim, got, source, dim))
-			want := int32(down)
-			if down == cohort.ProcNull {
-				want = -1
-			}
-			if got[0] != want {
-				r.Errorf("dimension %d of %v: got %d, want %d", dim, shape, got[0], want)
-			}
-		}
-		r.OK(c.Close())
-	}
-	r.Is(errorOf(r.Comm.CartCreate([]int{r.Size + 1}, []bool{false}, false)), cohort.ErrCount, "a grid of more places than ranks")
-}
-
 // neighbor returns the rank one step along a dimension, by the definition of row-major
 // order.
 func neighbor(shape, at []int, dim, step int, period bool) int {
@@ -290,10 +191,7 @@ func neighbor(shape, at []int, dim, step int, period bool) int {
 // manyComms makes and closes so many communicators that a backend must reuse their
 // resources.
 func manyComms(r *Rank) {
-	k := 500
-	if r.Short {
-		k = 50
-	}
+	k := r.pick(50, 500)
 	var kept []*cohort.Comm
 	for i := range k {
 		c := must(r.Comm.Dup())
@@ -317,21 +215,15 @@ func manyComms(r *Rank) {
 // closing uses a communicator after Close, closes it again, and closes one with a
 // pending receive.
 func closing(r *Rank) {
-	next, _ := r.ring()
 	d := must(r.Comm.Dup())
 	r.OK(d.Barrier())
 	r.OK(d.Close())
 	r.OK(d.Close())
 	r.Is(d.Barrier(), cohort.ErrClosed, "Barrier after Close")
-	r.Is(cohort.Send(d, []int32{1}, next, 1), cohort.ErrClosed, "Send after Close")
-	_, err := cohort.Recv(d, []int32{1}, next, 1)
-	r.Is(err, cohort.ErrClosed, "Recv after Close")
-	r.Is(errorOf(cohort.Isend(d, []int32{1}, next, 1)), cohort.ErrClosed, "Isend after Close")
-	r.Is(errorOf(cohort.Irecv(d, []int32{1}, next, 1)), cohort.ErrClosed, "Irecv after Close")
+	refused[int32](r, d, r.next, 1, cohort.ErrClosed, "after Close")
 	r.Is(errorOf(cohort.Iallreduce(d, []int32{1}, []int32{1}, cohort.Sum)), cohort.ErrClosed, "Iallreduce after Close")
 	r.Is(errorOf(cohort.BcastInit(d, []int32{1}, 0)), cohort.ErrClosed, "BcastInit after Close")
-	r.Is(errorOf(d.Probe(next, 1)), cohort.ErrClosed, "Probe after Close")
-	r.Is(errorOf(d.Iprobe(next, 1)), cohort.ErrClosed, "Iprobe after Close")
+	r.Is(errorOf(d.Iprobe(r.next, 1)), cohort.ErrClosed, "Iprobe after Close")
 	r.Is(errorOf(d.Dup()), cohort.ErrClosed, "Dup after Close")
 	r.Is(errorOf(d.Split(0, 0)), cohort.ErrClosed, "Split after Close")
 	if d.Rank() != r.Rank || d.Size() != r.Size {
@@ -348,7 +240,7 @@ func closing(r *Rank) {
 	var none *cohort.Comm
 	r.OK(none.Close())
 	r.Is(none.Barrier(), cohort.ErrComm, "Barrier of a nil communicator")
-	r.Is(cohort.Send(none, []int32{1}, 0, 0), cohort.ErrComm, "Send on a nil communicator")
+	refused[int32](r, none, 0, 0, cohort.ErrComm, "on a nil communicator")
 	r.Is(errorOf(cohort.Ialltoall(none, []int32{1}, []int32{1})), cohort.ErrComm, "Ialltoall on a nil communicator")
 }
 

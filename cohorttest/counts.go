@@ -82,7 +82,7 @@ func mismatchedAppend(r *Rank) {
 	gather := func(root int) commCall {
 		return func(c *cohort.Comm) error { return errorOf(cohort.GathervAppend(c, nil, x, root)) }
 	}
-	oneDiffers(r, false, r.dup,
+	oneDiffers(r, false, r.fresh,
 		oddComm{"the collective that needs counts", allgather,
 			func(c *cohort.Comm) error { return cohort.Allgatherv(c, x, make([]int32, r.Size), ones, displs) },
 			[]string{"AllgathervAppend", "Allgatherv("}},

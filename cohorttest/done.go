@@ -39,8 +39,6 @@ func isOpen(r *Rank, q *cohort.Request, what string) {
 
 // doneInSelect selects from two receives of all lengths, whose messages are sent only after that.
 func doneInSelect(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
 	var none *cohort.Request
 	await(r, none, "a nil request")
 	for _, m := range []int{0, 1, 1000, long} {
@@ -49,16 +47,16 @@ func doneInSelect(r *Rank) {
 		var bufs [2][]int32
 		for i := range recvs {
 			bufs[i] = make([]int32, m)
-			recvs[i] = must(cohort.Irecv(c, bufs[i], prev, i))
+			recvs[i] = must(cohort.Irecv(r.Comm, bufs[i], r.prev, i))
 			if done[i] = recvs[i].Done(); done[i] != recvs[i].Done() {
 				r.Errorf("two calls of Done return different channels")
 			}
 			isOpen(r, recvs[i], "a receive whose message was not sent")
 		}
-		r.OK(c.Barrier())
+		r.OK(r.Comm.Barrier())
 		for i := range sends {
 			msg := filled(m, func(j int) int32 { return int32(100*r.Rank + i) })
-			sends[i] = must(cohort.Issend(c, msg, next, i))
+			sends[i] = must(cohort.Issend(r.Comm, msg, r.next, i))
 		}
 		for range recvs {
 			i := 0
@@ -70,7 +68,7 @@ func doneInSelect(r *Rank) {
 				r.OK(fmt.Errorf("no Done was closed within %v", r.patience/2))
 			}
 			done[i] = nil
-			if st := must(recvs[i].Wait()); st.Tag != i || cohort.Count[int32](st) != m || m > 0 && bufs[i][m-1] != int32(100*prev+i) {
+			if st := must(recvs[i].Wait()); st.Tag != i || cohort.Count[int32](st) != m || m > 0 && bufs[i][m-1] != int32(100*r.prev+i) {
 				r.Errorf("receive %d of %d elements: status %+v, or other elements", i, m, st)
 			}
 			await(r, recvs[i], "a request that was waited for")
@@ -84,16 +82,14 @@ func doneInSelect(r *Rank) {
 
 // doneAndWait has goroutines wait for a request in all ways at once.
 func doneAndWait(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
 	for k := range 20 {
 		buf := make([]int32, 1)
-		q := must(cohort.Irecv(c, buf, prev, k))
+		q := must(cohort.Irecv(r.Comm, buf, r.prev, k))
 		errs := make(chan error, 3)
 		go func() { <-q.Done(); errs <- nil }()
 		go func() { <-q.Done(); _, err := q.Wait(); errs <- err }()
 		go func() { _, err := q.Wait(); errs <- err }()
-		r.OK(cohort.Send(c, []int32{int32(k)}, next, k))
+		r.OK(cohort.Send(r.Comm, []int32{int32(k)}, r.next, k))
 		for range cap(errs) {
 			r.OK(<-errs)
 		}
@@ -105,52 +101,47 @@ func doneAndWait(r *Rank) {
 
 // doneOfCollectives selects from collectives, to which one rank comes late.
 func doneOfCollectives(r *Rank) {
-	c := r.Comm
 	for late := range r.Size {
 		if r.Rank == late {
 			for range r.Size - 1 { // the others have started
-				must(cohort.Recv(c, make([]int32, 1), cohort.AnySource, 1))
+				must(cohort.Recv(r.Comm, make([]int32, 1), cohort.AnySource, 1))
 			}
 		}
 		for _, m := range []int{1, long} {
 			send, recv := make([]int64, m), make([]int64, m)
 			send[m-1] = int64(r.Rank)
-			q := must(cohort.Iallreduce(c, send, recv, cohort.Sum))
+			q := must(cohort.Iallreduce(r.Comm, send, recv, cohort.Sum))
 			done := q.Done()
 			if m == 1 && r.Rank != late {
 				isOpen(r, q, "an Iallreduce that a rank has not called")
-				r.OK(cohort.Send(c, []int32{0}, late, 1))
+				r.OK(cohort.Send(r.Comm, []int32{0}, late, 1))
 			}
 			<-done
 			must(q.Wait())
-			if want := int64(r.Size * (r.Size - 1) / 2); recv[m-1] != want {
-				r.Errorf("Iallreduce of %d: %d, want %d", m, recv[m-1], want)
-			}
+			equal(r, recv[m-1], int64(r.Size*(r.Size-1)/2), "Iallreduce of %d", m)
 		}
 	}
 }
 
 // doneAtDeadline waits for operations that end at their deadline.
 func doneAtDeadline(r *Rank) {
-	_, prev := r.ring()
 	c, begun, cancel := deadline(r.Comm)
 	defer cancel()
-	q := must(cohort.Irecv(c, make([]int32, 1), prev, 1))
-	x := must(cohort.Isendrecv(c, []int32{1}, cohort.ProcNull, 2, make([]int32, 1), prev, 2))
+	q := must(cohort.Irecv(c, make([]int32, 1), r.prev, 1))
+	x := must(cohort.Isendrecv(c, []int32{1}, cohort.ProcNull, 2, make([]int32, 1), r.prev, 2))
 	await(r, q, "a receive with a deadline")
 	await(r, x, "an exchange with a deadline")
 	_, err := q.Wait()
 	timedOut(r, "Wait after Done", begun, err, "irecv")
 	_, err = x.Wait()
-	timedOut(r, "Wait for the exchange after Done", begun, err, "isendrecv", fmt.Sprint(prev))
+	timedOut(r, "Wait for the exchange after Done", begun, err, "isendrecv", fmt.Sprint(r.prev))
 }
 
 // doneAtClose closes the communicator of a receive.
 func doneAtClose(r *Rank) {
-	_, prev := r.ring()
 	d, err := r.Comm.Dup()
 	r.OK(err)
-	q := must(cohort.Irecv(d, make([]int32, 1), prev, 1))
+	q := must(cohort.Irecv(d, make([]int32, 1), r.prev, 1))
 	done := q.Done()
 	r.OK(d.Close())
 	<-done

@@ -1,6 +1,7 @@
 package cohorttest
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/cohort-hpc/cohort"
@@ -91,6 +92,23 @@ func (b *buffer[T]) diff(image *buffer[T], loose func(i int) bool) (i int, ok bo
 		}
 	}
 	return 0, true
+}
+
+// is checks that the buffer is like image.
+func (b *buffer[T]) is(r *Rank, image *buffer[T], what string, args ...any) {
+	if i, ok := b.diff(image, nil); !ok {
+		r.Errorf("%s: element %d is %v, want %v", fmt.Sprintf(what, args...), i, b.all[i+guards], image.all[i+guards])
+	}
+}
+
+// unwritten checks that no element outside of data was written.
+func (b *buffer[T]) unwritten(r *Rank, what string) {
+	n := len(b.data)
+	for i, x := range b.all {
+		if (i < guards || i >= guards+n) && x != b.kind.guard {
+			r.Errorf("%s: element %d, outside recv, was written", what, i-guards)
+		}
+	}
 }
 
 // seeded returns the generator of a scenario, the same on every rank.

@@ -16,7 +16,6 @@ import (
 const reason = "open input.csv: no such file"
 
 func failingScenarios() []scenario {
-	last := func(rank, size int) bool { return rank == size-1 }
 	var all []scenario
 	add := func(name string, lost func(rank, size int) bool, op func(*Rank) func() error) {
 		all = append(all, scenario{name: "failing/" + name, sizes: atLeast(2), alone: true, lost: lost, body: func(r *Rank) { failing(r, lost, op(r)) }})
@@ -25,21 +24,21 @@ func failingScenarios() []scenario {
 		return func(r *Rank) func() error { return func() error { return op(r) } }
 	}
 	barrier := each(func(r *Rank) error { return r.World.Barrier() })
-	add("barrier", last, barrier)
-	add("first-rank", func(rank, _ int) bool { return rank == 0 }, barrier)
+	add("barrier", lastRank, barrier)
+	add("first-rank", firstRank, barrier)
 	add("two-ranks", func(rank, size int) bool { return rank >= size/2 }, barrier)
-	add("allreduce", last, each(func(r *Rank) error {
+	add("allreduce", lastRank, each(func(r *Rank) error {
 		buf := make([]float64, long)
 		return cohort.Allreduce(r.World, buf, buf, cohort.Sum)
 	}))
-	add("derived", last, each(func(r *Rank) error { return r.Comm.Barrier() }))
-	add("receive", last, each(func(r *Rank) error { return errorOf(cohort.Recv(r.World, make([]int32, 1), cohort.AnySource, 5)) }))
-	add("send", last, each(func(r *Rank) error { return cohort.Ssend(r.World, make([]float64, long), r.Size-1, 5) }))
-	add("wait", last, func(r *Rank) func() error {
+	add("derived", lastRank, each(func(r *Rank) error { return r.Comm.Barrier() }))
+	add("receive", lastRank, each(func(r *Rank) error { return errorOf(cohort.Recv(r.World, make([]int32, 1), cohort.AnySource, 5)) }))
+	add("send", lastRank, each(func(r *Rank) error { return cohort.Ssend(r.World, make([]float64, long), r.Size-1, 5) }))
+	add("wait", lastRank, func(r *Rank) func() error {
 		req := must(cohort.Irecv(r.World, make([]int32, 1), r.Size-1, 5))
 		return func() error { return errorOf(req.Wait()) }
 	})
-	add("collective-wait", last, func(r *Rank) func() error {
+	add("collective-wait", lastRank, func(r *Rank) func() error {
 		if r.Rank == r.Size-1 {
 			return nil
 		}
@@ -60,11 +59,11 @@ func failingScenarios() []scenario {
 			return err
 		}
 	}
-	add("window-lock", last, func(r *Rank) func() error {
+	add("window-lock", lastRank, func(r *Rank) func() error {
 		w := must(cohort.NewWindow[int64](r.World, 10))
 		return held(r, func() error { return errorOf(w.Lock(cohort.LockExclusive, 0)) })
 	})
-	add("computing", last, each(func(r *Rank) error {
+	add("computing", lastRank, each(func(r *Rank) error {
 		for begun := time.Now(); time.Since(begun) < short; { // this rank learns of the failure at its next operation
 		}
 		return r.World.Barrier()

@@ -14,24 +14,22 @@ import (
 // Ranks that die, stop, leave, or abort the job.
 
 func faultScenarios() []scenario {
-	first := func(rank, _ int) bool { return rank == 0 }
-	last := func(rank, size int) bool { return rank == size-1 }
 	test := func(_ *Rank, q *cohort.Request) error { return errorOf(q.Test()) }
 	all := []scenario{
-		{name: "faults/dead-first-rank", sizes: atLeast(2), alone: true, lost: first, body: func(r *Rank) {
+		{name: "faults/dead-first-rank", sizes: atLeast(2), alone: true, lost: firstRank, body: func(r *Rank) {
 			die(r, 0, func() error {
 				buf := make([]float64, long)
 				return cohort.Allreduce(r.World, buf, buf, cohort.Sum)
 			})
 		}},
-		{name: "faults/dead-in-derived", sizes: atLeast(3), alone: true, lost: last, body: func(r *Rank) {
+		{name: "faults/dead-in-derived", sizes: atLeast(3), alone: true, lost: lastRank, body: func(r *Rank) {
 			// The survivors wait in a communicator that the dead rank is not a member
 			// of. Their operations end all the same: the ranks that they wait for may
 			// wait for the dead one.
 			c := must(r.World.Split(r.Rank/(r.Size-1), 0))
 			die(r, r.Size-1, func() error { return errorOf(cohort.Recv(c, make([]int32, 1), cohort.AnySource, 5)) })
 		}},
-		{name: "faults/abort", sizes: atLeast(2), alone: true, lost: first, status: abortStatus, body: abort},
+		{name: "faults/abort", sizes: atLeast(2), alone: true, lost: firstRank, status: abortStatus, body: abort},
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
 		{name: "faults/stopped", sizes: atLeast(2), body: stopped},
 		{name: "faults/spinning", sizes: atLeast(2), body: spinning},
@@ -91,7 +89,7 @@ func faultScenarios() []scenario {
 		{"dead-with-forgotten", deadWithForgotten},
 		{"failed-rank", failedRank},
 	} {
-		all = append(all, scenario{name: "faults/" + s.name, sizes: atLeast(2), alone: true, lost: last, body: s.body})
+		all = append(all, scenario{name: "faults/" + s.name, sizes: atLeast(2), alone: true, lost: lastRank, body: s.body})
 	}
 	return all
 }

@@ -26,16 +26,10 @@ func forgotten(r *Rank) {
 			r.Is(c.Close(), cohort.ErrRequest, "Close")
 		}
 	}
-	first := true // a ring; the others are no different here
-	neighborhoods(r, func(h *neighborhood) {
-		if !first {
-			return
-		}
-		first = false
-		forgetFamilies(r, r.Comm, neighborFamilies[int32](h))
-		r.OK(h.on.(interface{ Barrier() error }).Barrier()) // a rank that closes it ends what the others wait for
-		r.Is(h.close(), cohort.ErrRequest, "Close of %s", h.name)
-	})
+	h := aRing(r)
+	forgetFamilies(r, r.Comm, neighborFamilies[int32](h))
+	r.OK(h.comm.Barrier()) // a rank that closes it ends what the others wait for
+	r.Is(h.close(), cohort.ErrRequest, "Close of %s", h.name)
 	collect()
 	r.Is(r.World.Close(), cohort.ErrRequest, "Close of the world")
 }
@@ -123,30 +117,29 @@ func forgetFamilies(r *Rank, c *cohort.Comm, families []family[int32]) {
 
 // forgetMessages does so with messages. All are received, except for one receive that no message comes for.
 func forgetMessages(r *Rank, c *cohort.Comm) {
-	next, prev := r.ring()
 	buf := func() []int32 { return make([]int32, 100) }
 	view := func() cohort.View[int32] { return cohort.ViewOf(buf(), cohort.Vector(10, 1, 10)) }
 	drop := func(_ *cohort.Request, err error) { r.OK(err) }
-	drop(cohort.Irecv(c, buf(), prev, 1))
-	drop(cohort.Isend(c, buf(), next, 1))
-	drop(cohort.Irecv(c, buf(), prev, 2))
-	drop(cohort.Issend(c, buf(), next, 2))
-	drop(cohort.IrecvView(c, view(), prev, 3))
-	drop(cohort.IsendView(c, view(), next, 3))
-	drop(cohort.Isendrecv(c, buf(), next, 4, buf(), prev, 4))
-	drop(cohort.Isend(c, buf(), next, 5))
-	m, _ := must2(c.Mprobe(prev, 5))
+	drop(cohort.Irecv(c, buf(), r.prev, 1))
+	drop(cohort.Isend(c, buf(), r.next, 1))
+	drop(cohort.Irecv(c, buf(), r.prev, 2))
+	drop(cohort.Issend(c, buf(), r.next, 2))
+	drop(cohort.IrecvView(c, view(), r.prev, 3))
+	drop(cohort.IsendView(c, view(), r.next, 3))
+	drop(cohort.Isendrecv(c, buf(), r.next, 4, buf(), r.prev, 4))
+	drop(cohort.Isend(c, buf(), r.next, 5))
+	m, _ := must2(c.Mprobe(r.prev, 5))
 	drop(cohort.ImessageRecv(m, buf()))
 	drop(cohort.Irecv(c, buf(), cohort.AnySource, 6))
 	for _, send := range []func(*cohort.Comm, []int32, int, int) (*cohort.Persistent, error){cohort.SendInit[int32], cohort.SsendInit[int32]} {
 		r.forget(
-			func() (*cohort.Persistent, error) { return cohort.RecvInit(c, buf(), prev, 7) },
-			func() (*cohort.Persistent, error) { return send(c, buf(), next, 7) })
+			func() (*cohort.Persistent, error) { return cohort.RecvInit(c, buf(), r.prev, 7) },
+			func() (*cohort.Persistent, error) { return send(c, buf(), r.next, 7) })
 	}
 	w := must(cohort.NewWindow[int32](c, 200))
-	g := must(w.Lock(cohort.LockShared, next))
-	drop(w.Rput(buf(), next, 0))
-	drop(w.Rget(buf(), next, 100))
+	g := must(w.Lock(cohort.LockShared, r.next))
+	drop(w.Rput(buf(), r.next, 0))
+	drop(w.Rget(buf(), r.next, 100))
 	r.OK(g.Unlock())
 	r.OK(w.Close())
 }

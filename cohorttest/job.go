@@ -80,7 +80,8 @@ func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err err
 	if err := out.Encode(report{Scenario: s.name, Marks: marks()}); err != nil {
 		return err
 	}
-	r := &Rank{World: world, Size: world.Size(), Rank: world.Rank(), Short: j.Short, job: j, scenario: s.name, patience: j.Patience}
+	n, me := world.Size(), world.Rank()
+	r := &Rank{World: world, Size: n, Rank: me, next: (me + 1) % n, prev: (me + n - 1) % n, Short: j.Short, job: j, scenario: s.name, alone: s.alone, patience: j.Patience}
 	r.dog = time.AfterFunc(r.patience, r.bark)
 	defer r.dog.Stop()
 	begun := time.Now()
@@ -147,7 +148,34 @@ type scenario struct {
 	turns bool
 }
 
+// pick returns one of two numbers: that of the smaller matrix, or that of the whole one.
+func (r *Rank) pick(short, whole int) int {
+	if r.Short {
+		return short
+	}
+	return whole
+}
+
+// dup returns a duplicate of the scenario's communicator, which is closed when all ranks have ended the scenario.
+func (r *Rank) dup() *cohort.Comm {
+	c := must(r.Comm.Dup())
+	r.atEnd(c.Close)
+	return c
+}
+
+// atEnd notes what all ranks close when they have ended the scenario, unless it ends the job.
+func (r *Rank) atEnd(end func() error) {
+	if !r.alone {
+		r.closers = append(r.closers, end)
+	}
+}
+
 func atLeast(n int) func(int) bool { return func(size int) bool { return size >= n } }
+
+// The ranks that a scenario loses.
+func firstRank(rank, _ int) bool   { return rank == 0 }
+func lastRank(rank, size int) bool { return rank == size-1 }
+func nobody(int, int) bool         { return false }
 
 // Rank is one rank of a running scenario.
 type Rank struct {
@@ -156,9 +184,13 @@ type Rank struct {
 	Rank, Size int
 	Short      bool
 
+	next, prev int // the neighbors in the ring of all ranks
+
 	job      *Job
 	scenario string
-	reduced  int // how often reduceAll was called
+	alone    bool           // the scenario ends the job
+	closers  []func() error // what play closes
+	reduced  int            // how often reduceAll was called
 	digest   string
 	noticed  int64
 	late     time.Duration
@@ -220,6 +252,11 @@ func (r *Rank) play(s scenario) (err error) {
 		// Close fails operations of other ranks that are still under way.
 		if err := r.World.Barrier(); err != nil {
 			return err
+		}
+	}
+	for _, end := range r.closers {
+		if err := end(); err != nil {
+			return fmt.Errorf("closing what the scenario has left: %w", err)
 		}
 	}
 	if err := c.Close(); err != nil && !s.alone {

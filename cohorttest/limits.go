@@ -16,7 +16,6 @@ func limitScenarios() []scenario {
 		{name: "limits/receive", body: receiveDeadline},
 		{name: "limits/send", body: sendDeadline},
 		{name: "limits/requests", body: requestDeadline},
-		{name: "limits/probe", body: probeDeadline},
 		{name: "limits/collective", sizes: atLeast(2), body: collectiveDeadline},
 		{name: "limits/cancel", sizes: atLeast(2), body: collectiveCancel},
 		{name: "limits/expired", body: expired},
@@ -65,52 +64,38 @@ func timedOut(r *Rank, what string, begun time.Time, err error, words ...string)
 // receiveDeadline receives what no rank sends. The communicator stays usable, and the
 // receive does not take a message that arrives later.
 func receiveDeadline(r *Rank) {
-	next, prev := r.ring()
-	for _, source := range []int{prev, cohort.AnySource} {
-		recv, image := newBuffer(int32s, 3), newBuffer(int32s, 3)
+	for i, w := range recvWays[int32]() {
+		if r.Short && i%3 != 0 && w.name != "RecvView" {
+			continue
+		}
+		recv := newBuffer(int32s, 3)
 		c, begun, cancel := deadline(r.Comm)
-		_, err := cohort.Recv(c, recv.data, source, 7)
-		words := []string{"recv"}
-		if source == prev {
-			words = append(words, fmt.Sprint(prev))
-		}
-		timedOut(r, "Recv", begun, err, words...)
+		_, err := w.start(c, recv.data, r.prev, 7)()
 		cancel()
+		if timedOut(r, w.name, begun, err); !w.any {
+			r.Is(err, cohort.ErrTimeout, "%s", w.name).names(fmt.Sprint(r.prev))
+		}
 		r.OK(r.Comm.Barrier())
-		r.OK(cohort.Send(r.Comm, []int32{4, 5}, next, 7))
-		got := make([]int32, 2)
-		if st := must(cohort.Recv(r.Comm, got, prev, 7)); st.Source != prev || got[0] != 4 || got[1] != 5 {
-			r.Errorf("after a receive timed out: %+v, %v", st, got)
-		}
-		if i, ok := recv.diff(image, nil); !ok {
-			r.Errorf("element %d of a receive that timed out was written later", i)
-		}
+		r.OK(exchange(r, int32s, sending[int32]("Send"), receiving[int32]("Irecv"), 2, 2, 7))
+		recv.is(r, newBuffer(int32s, 3), "%s that timed out", w.name)
 	}
 }
 
-// sendDeadline sends a short and a long message synchronously, and no rank receives
-// them. The sends are canceled: the messages do not arrive later.
+// sendDeadline sends short and long messages that no rank receives. The sends are canceled: the messages do not arrive
+// later.
 func sendDeadline(r *Rank) {
-	next, prev := r.ring()
 	if !r.Comm.Caps().CancelSend {
-		sendDeadlineBreaks(r, next)
+		sendDeadlineBreaks(r, r.next)
 		return
 	}
-	for _, m := range []int{1, 1 << 20} {
+	for i, name := range []string{"Ssend", "Ssend", "SendView"} {
+		w, m := sending[uint8](name), []int{1, 1 << 20, 1 << 20}[i]
 		c, begun, cancel := deadline(r.Comm)
-		err := cohort.Ssend(c, make([]uint8, m), next, 8)
-		timedOut(r, fmt.Sprintf("Ssend of %d", m), begun, err, "send", fmt.Sprint(next))
+		_, err := w.start(c, make([]uint8, m), r.next, 8)()
+		timedOut(r, fmt.Sprintf("%s of %d", w.name, m), begun, err, "send", fmt.Sprint(r.next))
 		cancel()
-		r.OK(r.Comm.Barrier())
-		if st, found, err := r.Comm.Iprobe(prev, 8); found || err != nil {
-			r.Errorf("a send of %d that timed out has arrived: %+v, %v", m, st, err)
-		}
-		r.OK(r.Comm.Barrier())
-		got := make([]uint8, 1)
-		st := must(cohort.Sendrecv(r.Comm, []uint8{uint8(r.Rank)}, next, 8, got, prev, 8))
-		if st.Bytes() != 1 || got[0] != uint8(prev) {
-			r.Errorf("after a send of %d timed out: %d bytes, %v", m, st.Bytes(), got)
-		}
+		r.noMessage("a message whose send timed out")
+		r.OK(exchange(r, uint8s, sending[uint8]("Isend"), receiving[uint8]("Recv"), 1, 1, 8))
 	}
 }
 
@@ -118,7 +103,7 @@ func sendDeadline(r *Rank) {
 // all the same, and breaks the communicator.
 func sendDeadlineBreaks(r *Rank, next int) {
 	for _, m := range []int{1, 1 << 20} {
-		d := must(r.Comm.Dup())
+		d := r.dup()
 		c, begun, cancel := deadline(d)
 		err := cohort.Ssend(c, make([]uint8, m), next, 8)
 		kept(r, begun, "Ssend of %d", m) // another rank's deadline may have ended it
@@ -126,23 +111,21 @@ func sendDeadlineBreaks(r *Rank, next int) {
 		cancel()
 		broken(r, d, "a send that timed out")
 		r.OK(r.Comm.Barrier())
-		r.OK(d.Close())
 	}
 }
 
 func requestDeadline(r *Rank) {
-	next, prev := r.ring()
 	c, begun, cancel := deadline(r.Comm)
 	defer cancel()
-	a := must(cohort.Irecv(c, make([]int32, 1), prev, 1))
+	a := must(cohort.Irecv(c, make([]int32, 1), r.prev, 1))
 	b := must(cohort.Irecv(c, make([]int32, 1), cohort.AnySource, 2))
 	timedOut(r, "WaitAll", begun, cohort.WaitAll(a, b))
 	r.Is(errorOf(a.Wait()), cohort.ErrTimeout, "Wait again")
 
 	c, begun, cancel2 := deadline(r.Comm)
 	defer cancel2()
-	a = must(cohort.Irecv(c, make([]int32, 1), prev, 1))
-	b, err := cohort.Irecv(r.Comm, make([]int32, 1), prev, 2) // no deadline
+	a = must(cohort.Irecv(c, make([]int32, 1), r.prev, 1))
+	b, err := cohort.Irecv(r.Comm, make([]int32, 1), r.prev, 2) // no deadline
 	r.OK(err)
 	i, _, err := cohort.WaitAny(b, a)
 	if i != 1 {
@@ -150,21 +133,8 @@ func requestDeadline(r *Rank) {
 	}
 	timedOut(r, "WaitAny", begun, err)
 	r.OK(r.Comm.Barrier())
-	r.OK(cohort.Send(r.Comm, []int32{1}, next, 2))
+	r.OK(cohort.Send(r.Comm, []int32{1}, r.next, 2))
 	must(b.Wait())
-}
-
-func probeDeadline(r *Rank) {
-	_, prev := r.ring()
-	c, begun, cancel := deadline(r.Comm)
-	_, err := c.Probe(prev, 1)
-	timedOut(r, "Probe", begun, err)
-	cancel()
-	c, begun, cancel = deadline(r.Comm)
-	defer cancel()
-	_, _, err = c.Mprobe(cohort.AnySource, cohort.AnyTag)
-	timedOut(r, "Mprobe", begun, err)
-	r.Is(errorOf(cohort.RecvAppend[int32](c, nil, prev, 1)), cohort.ErrTimeout, "RecvAppend")
 }
 
 // collectiveDeadline has one rank stay away. The others' calls end with ErrTimeout
@@ -177,7 +147,7 @@ func collectiveDeadline(r *Rank) {
 	}
 	for _, form := range []form{blocking, nonblocking} {
 		for _, absent := range []int{0, r.Size - 1} {
-			d := must(r.Comm.Dup())
+			d := r.dup()
 			if r.Rank != absent {
 				c, begun, cancel := deadline(d)
 				err := calls[form](c)
@@ -187,7 +157,6 @@ func collectiveDeadline(r *Rank) {
 			}
 			r.OK(r.Comm.Barrier())
 			broken(r, d, "a collective that timed out")
-			r.OK(d.Close())
 		}
 	}
 }
@@ -224,9 +193,8 @@ func expired(r *Rank) {
 	ctx, cancel := context.WithTimeout(context.Background(), -1)
 	defer cancel()
 	c := r.Comm.WithContext(ctx)
-	_, prev := r.ring()
-	r.Is(errorOf(cohort.Recv(c, make([]int32, 1), prev, 1)), cohort.ErrTimeout, "Recv with an expired context")
-	r.Is(errorOf(c.Probe(prev, 1)), cohort.ErrTimeout, "Probe with an expired context")
+	r.Is(errorOf(cohort.Recv(c, make([]int32, 1), r.prev, 1)), cohort.ErrTimeout, "Recv with an expired context")
+	r.Is(errorOf(c.Probe(r.prev, 1)), cohort.ErrTimeout, "Probe with an expired context")
 	r.OK(r.Comm.Barrier())
 }
 
@@ -235,18 +203,16 @@ func inTime(r *Rank) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	c := r.Comm.WithContext(ctx)
-	next, prev := r.ring()
 	for k := range 20 {
 		if x := must(cohort.AllreduceOne(c, k, cohort.Sum)); x != k*r.Size {
 			r.Errorf("sum %d, want %d", x, k*r.Size)
 		}
 		got := make([]int32, 1)
-		must(cohort.Sendrecv(c, []int32{int32(r.Rank)}, next, k, got, prev, k))
-		if got[0] != int32(prev) {
-			r.Errorf("got %d, want %d", got[0], prev)
+		must(cohort.Sendrecv(c, []int32{int32(r.Rank)}, r.next, k, got, r.prev, k))
+		if got[0] != int32(r.prev) {
+			r.Errorf("got %d, want %d", got[0], r.prev)
 		}
-		req := must(cohort.Iallreduce(c, []int32{1}, got, cohort.Sum))
-		must(req.Wait())
+		r.OK(wait(cohort.Iallreduce(c, []int32{1}, got, cohort.Sum)))
 		if got[0] != int32(r.Size) {
 			r.Errorf("Iallreduce: %d, want %d", got[0], r.Size)
 		}
@@ -257,21 +223,20 @@ func inTime(r *Rank) {
 // second one gets ErrBusy at once, and the other goes on. Rank 0 makes its call after
 // that.
 func busy(r *Rank) {
-	c := r.Comm
 	word := make([]int32, 1)
 	if r.Rank == 0 {
 		for range r.Size - 1 {
-			must(cohort.Recv(c, word, cohort.AnySource, 1))
+			must(cohort.Recv(r.Comm, word, cohort.AnySource, 1))
 		}
-		r.OK(c.Barrier())
+		r.OK(r.Comm.Barrier())
 		return
 	}
 	results := make(chan error, 2)
 	for range 2 {
-		go func() { results <- c.Barrier() }()
+		go func() { results <- r.Comm.Barrier() }()
 	}
 	r.Is(<-results, cohort.ErrBusy, "the second of two collectives at the same time")
-	r.Is(errorOf(cohort.Iallreduce(c, []int32{1}, word, cohort.Sum)), cohort.ErrBusy, "a nonblocking collective during a blocking one")
-	r.OK(cohort.Send(c, word, 0, 1))
+	r.Is(errorOf(cohort.Iallreduce(r.Comm, []int32{1}, word, cohort.Sum)), cohort.ErrBusy, "a nonblocking collective during a blocking one")
+	r.OK(cohort.Send(r.Comm, word, 0, 1))
 	r.OK(<-results)
 }

@@ -1,6 +1,10 @@
 package cohorttest
 
-import "github.com/cohort-hpc/cohort"
+import (
+	"reflect"
+
+	"github.com/cohort-hpc/cohort"
+)
 
 // family is one collective: its definition and its three forms. define fills the buffers
 // and sets what they must contain after the call. It is called again, with another seed,
@@ -10,87 +14,70 @@ type family[T comparable] struct {
 	rooted  bool
 	inPlace bool // can be called in place
 	define  func(a *args[T])
+	forms   [3]any                 // the functions, in the order of forms
+	passed  func(a *args[T]) []any // their arguments after the communicator
+	on      cohort.Neighborhood    // in place of the communicator, for neighborhood collectives
+}
 
-	block func(c *cohort.Comm, a *args[T]) error
-	start func(c *cohort.Comm, a *args[T]) (*cohort.Request, error)
-	setup func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error)
+// call calls the function of a form and returns its results.
+func (f family[T]) call(form int, c *cohort.Comm, a *args[T]) []any {
+	in := []reflect.Value{reflect.ValueOf(c)}
+	if f.on != nil {
+		in[0] = reflect.ValueOf(f.on)
+	}
+	for _, x := range f.passed(a) {
+		in = append(in, reflect.ValueOf(x))
+	}
+	out := reflect.ValueOf(f.forms[form]).Call(in)
+	return filled(len(out), func(i int) any { return out[i].Interface() })
+}
+
+func (f family[T]) block(c *cohort.Comm, a *args[T]) error { return errorOf(f.call(0, c, a)...) }
+
+func (f family[T]) start(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
+	out := f.call(1, c, a)
+	return out[0].(*cohort.Request), errorOf(out...)
+}
+
+func (f family[T]) setup(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
+	out := f.call(2, c, a)
+	return out[0].(*cohort.Persistent), errorOf(out...)
+}
+
+// once makes the call once in a form, and waits until it is complete.
+func (f family[T]) once(how form, c *cohort.Comm, a *args[T]) error {
+	switch how {
+	case nonblocking:
+		return wait(f.start(c, a))
+	case persistent:
+		return runOnce(f.setup(c, a))
+	}
+	return f.block(c, a)
 }
 
 // moves are the collectives that only move data (MPI-4.1 sections 6.4 to 6.8).
 func moves[T comparable]() []family[T] {
-	type (
-		block = func(c *cohort.Comm, send, recv []T) error
-		start = func(c *cohort.Comm, send, recv []T) (*cohort.Request, error)
-		setup = func(c *cohort.Comm, send, recv []T) (*cohort.Persistent, error)
-
-		blockTo = func(c *cohort.Comm, send, recv []T, root int) error
-		startTo = func(c *cohort.Comm, send, recv []T, root int) (*cohort.Request, error)
-		setupTo = func(c *cohort.Comm, send, recv []T, root int) (*cohort.Persistent, error)
-	)
-	all := func(name string, define func(a *args[T]), b block, s start, p setup) family[T] {
-		return family[T]{name, false, true, define,
-			func(c *cohort.Comm, a *args[T]) error { return b(c, a.send, a.recv) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) { return s(c, a.send, a.recv) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) { return p(c, a.send, a.recv) }}
-	}
-	rooted := func(name string, define func(a *args[T]), b blockTo, s startTo, p setupTo) family[T] {
-		return family[T]{name, true, true, define,
-			func(c *cohort.Comm, a *args[T]) error { return b(c, a.send, a.recv, a.root) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) { return s(c, a.send, a.recv, a.root) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) { return p(c, a.send, a.recv, a.root) }}
-	}
+	vector := func(a *args[T]) []any { return []any{a.send, a.recv} }
+	rooted := func(a *args[T]) []any { return []any{a.send, a.recv, a.root} }
 	return []family[T]{
-		{"Bcast", true, false, defineBcast[T],
-			func(c *cohort.Comm, a *args[T]) error { return cohort.Bcast(c, a.recv, a.root) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) { return cohort.Ibcast(c, a.recv, a.root) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.BcastInit(c, a.recv, a.root)
-			}},
-		rooted("Gather", defineGather[T], cohort.Gather[T], cohort.Igather[T], cohort.GatherInit[T]),
-		{"Gatherv", true, true, defineGatherv[T],
-			func(c *cohort.Comm, a *args[T]) error {
-				return cohort.Gatherv(c, a.send, a.recv, a.rcounts, a.rdispls, a.root)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Igatherv(c, a.send, a.recv, a.rcounts, a.rdispls, a.root)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.GathervInit(c, a.send, a.recv, a.rcounts, a.rdispls, a.root)
-			}},
-		all("Allgather", defineAllgather[T], cohort.Allgather[T], cohort.Iallgather[T], cohort.AllgatherInit[T]),
-		{"Allgatherv", false, true, defineAllgatherv[T],
-			func(c *cohort.Comm, a *args[T]) error {
-				return cohort.Allgatherv(c, a.send, a.recv, a.rcounts, a.rdispls)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Iallgatherv(c, a.send, a.recv, a.rcounts, a.rdispls)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.AllgathervInit(c, a.send, a.recv, a.rcounts, a.rdispls)
-			}},
-		rooted("Scatter", defineScatter[T], cohort.Scatter[T], cohort.Iscatter[T], cohort.ScatterInit[T]),
-		{"Scatterv", true, true, defineScatterv[T],
-			func(c *cohort.Comm, a *args[T]) error {
-				return cohort.Scatterv(c, a.send, a.scounts, a.sdispls, a.recv, a.root)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Iscatterv(c, a.send, a.scounts, a.sdispls, a.recv, a.root)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.ScattervInit(c, a.send, a.scounts, a.sdispls, a.recv, a.root)
-			}},
-		all("Alltoall", defineAlltoall[T], cohort.Alltoall[T], cohort.Ialltoall[T], cohort.AlltoallInit[T]),
-		{"Alltoallv", false, true, defineAlltoallv[T],
-			func(c *cohort.Comm, a *args[T]) error {
-				return cohort.Alltoallv(c, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Ialltoallv(c, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.AlltoallvInit(c, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
-			}},
+		{"Bcast", true, false, defineBcast[T], [3]any{cohort.Bcast[T], cohort.Ibcast[T], cohort.BcastInit[T]},
+			func(a *args[T]) []any { return []any{a.recv, a.root} }, nil},
+		{"Gather", true, true, defineGather[T], [3]any{cohort.Gather[T], cohort.Igather[T], cohort.GatherInit[T]}, rooted, nil},
+		{"Gatherv", true, true, defineGatherv[T], [3]any{cohort.Gatherv[T], cohort.Igatherv[T], cohort.GathervInit[T]},
+			func(a *args[T]) []any { return []any{a.send, a.recv, a.rcounts, a.rdispls, a.root} }, nil},
+		{"Allgather", false, true, defineAllgather[T], [3]any{cohort.Allgather[T], cohort.Iallgather[T], cohort.AllgatherInit[T]}, vector, nil},
+		{"Allgatherv", false, true, defineAllgatherv[T], [3]any{cohort.Allgatherv[T], cohort.Iallgatherv[T], cohort.AllgathervInit[T]},
+			func(a *args[T]) []any { return []any{a.send, a.recv, a.rcounts, a.rdispls} }, nil},
+		{"Scatter", true, true, defineScatter[T], [3]any{cohort.Scatter[T], cohort.Iscatter[T], cohort.ScatterInit[T]}, rooted, nil},
+		{"Scatterv", true, true, defineScatterv[T], [3]any{cohort.Scatterv[T], cohort.Iscatterv[T], cohort.ScattervInit[T]},
+			func(a *args[T]) []any { return []any{a.send, a.scounts, a.sdispls, a.recv, a.root} }, nil},
+		{"Alltoall", false, true, defineAlltoall[T], [3]any{cohort.Alltoall[T], cohort.Ialltoall[T], cohort.AlltoallInit[T]}, vector, nil},
+		{"Alltoallv", false, true, defineAlltoallv[T], [3]any{cohort.Alltoallv[T], cohort.Ialltoallv[T], cohort.AlltoallvInit[T]}, passesParts[T], nil},
 	}
+}
+
+func passesParts[T comparable](a *args[T]) []any {
+	return []any{a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls}
 }
 
 func defineBcast[T comparable](a *args[T]) {

@@ -14,9 +14,18 @@ import (
 // ringGraph makes a ring in which each rank sends to the next one and then to the previous one, and receives from
 // them in this order too.
 func ringGraph(r *Rank) *cohort.Graph {
-	next, prev := r.ring()
-	g := must(r.Comm.GraphCreate([]int{next, prev}, []int{next, prev}, false))
+	g := must(r.Comm.GraphCreate([]int{r.next, r.prev}, []int{r.next, r.prev}, false))
+	r.atEnd(g.Close)
 	return g
+}
+
+// ringOfOthers returns the edges of a ring of all ranks but the last.
+func (r *Rank) ringOfOthers() (sources, dests []int) {
+	last := r.Size - 1
+	if r.Rank == last {
+		return nil, nil
+	}
+	return []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
 }
 
 // neighborArguments has all ranks pass the same wrong arguments: each gets the error, and the communicator stays
@@ -67,11 +76,10 @@ func neighborArguments(r *Rank) {
 	}
 	r.Is(err, cohort.ErrCount, "IneighborAlltoall of no whole blocks")
 	r.Is(errorOf(cohort.NeighborAlltoallInit(g, v(3), v(3))), cohort.ErrCount, "NeighborAlltoallInit of no whole blocks")
-	next, prev := r.ring()
 	got := v(2)
 	r.OK(cohort.NeighborAllgather(g, []int32{int32(r.Rank)}, got))
-	if got[0] != int32(next) || got[1] != int32(prev) {
-		r.Errorf("after wrong arguments: got %v, want %d and %d", got, next, prev)
+	if got[0] != int32(r.next) || got[1] != int32(r.prev) {
+		r.Errorf("after wrong arguments: got %v, want %d and %d", got, r.next, r.prev)
 	}
 	r.OK(line.Close())
 	r.OK(g.Close())
@@ -92,7 +100,7 @@ func graphArguments(r *Rank) {
 			[]string{fmt.Sprintf("rank 0 has rank %d among its destinations never", last), "2 times"}},
 		{"a wrong rank on rank 0", [2][]int{{r.Size}, nil}, [2][]int{}, cohort.ErrRank, []string{"rank 0"}},
 	} {
-		c := must(r.Comm.Dup())
+		c := r.dup()
 		edges := map[int][2][]int{last: w.end, 0: w.first}[r.Rank]
 		_, err := c.GraphCreate(edges[0], edges[1], false)
 		if r.Rank == 0 && w.own != nil {
@@ -101,7 +109,6 @@ func graphArguments(r *Rank) {
 			r.Is(err, cohort.ErrMismatch, "%s", w.name).opError().names(w.words...)
 		}
 		broken(r, c, w.name)
-		r.OK(c.Close())
 	}
 }
 
@@ -167,13 +174,8 @@ func mismatchedNeighborLengths(r *Rank) {
 					r.Errorf("%s: no error on rank 1", what)
 				}
 				r.mismatch(g.Comm, err, what).names("rank 0 sent", "rank 1 expects")
-				for i, x := range recv.all {
-					if outside := i < guards || i >= guards+2*m+2; outside && x != int32s.guard {
-						r.Errorf("%s: element %d, outside recv, was written", what, i-guards)
-					}
-				}
+				recv.unwritten(r, what)
 				broken(r, g.Comm, what)
-				r.OK(g.Close())
 			}
 		}
 	}
@@ -182,13 +184,9 @@ func mismatchedNeighborLengths(r *Rank) {
 // neighborLengthsOfOthers has rank 0 send the next rank another length than it expects. The last rank has no neighbors: it
 // learns of that from the call or from Close.
 func neighborLengthsOfOthers(r *Rank) {
-	last := r.Size - 1
 	for i := range 30 {
-		var sources, dests, counts, displs []int
-		if r.Rank < last {
-			sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
-			counts, displs = []int{1}, []int{0}
-		}
+		sources, dests := r.ringOfOthers()
+		counts, displs := each(len(sources), func(int) int { return 1 }), make([]int, len(sources))
 		g, err := r.Comm.GraphCreate(sources, dests, false)
 		r.OK(err)
 		scounts, how := slices.Clone(counts), []form{blocking, nonblocking, persistent}[i%3]
@@ -204,18 +202,12 @@ func neighborLengthsOfOthers(r *Rank) {
 }
 
 func alltoallvAs(g *cohort.Graph, how form, send []int32, scounts, sdispls []int, recv []int32, rcounts, rdispls []int) error {
-	switch how {
-	case nonblocking:
-		return wait(cohort.IneighborAlltoallv(g, send, scounts, sdispls, recv, rcounts, rdispls))
-	case persistent:
-		return runOnce(cohort.NeighborAlltoallvInit(g, send, scounts, sdispls, recv, rcounts, rdispls))
-	}
-	return cohort.NeighborAlltoallv(g, send, scounts, sdispls, recv, rcounts, rdispls)
+	a := &args[int32]{send: send, scounts: scounts, sdispls: sdispls, recv: recv, rcounts: rcounts, rdispls: rdispls}
+	return neighborFamilies[int32](&neighborhood{on: g})[3].once(how, nil, a)
 }
 
 // neighborDeadline makes calls that a rank is absent from. Its neighbors time out, and name it.
 func neighborDeadline(r *Rank) {
-	next, prev := r.ring()
 	for _, form := range []form{blocking, nonblocking} {
 		for _, absent := range []int{0, r.Size - 1} {
 			g := ringGraph(r)
@@ -227,22 +219,20 @@ func neighborDeadline(r *Rank) {
 				counts, displs := []int{1, 1}, []int{0, 1}
 				err := alltoallvAs(&timed, form, make([]int32, 2), counts, displs, make([]int32, 2), counts, displs)
 				kept(r, begun, "%s call without rank %d", form, absent)
-				if err != nil || form == nonblocking || next == absent || prev == absent {
+				if err != nil || form == nonblocking || r.next == absent || r.prev == absent {
 					r.Is(err, cohort.ErrTimeout, "%s call without rank %d", form, absent).names(fmt.Sprint(absent))
 				}
 				cancel()
 			}
 			r.OK(r.Comm.Barrier())
 			broken(r, g.Comm, "a collective that timed out")
-			r.OK(g.Close())
 		}
 	}
 }
 
 // deadNeighbor has a rank die while the others make calls that need it, directly or not.
 func deadNeighbor(r *Rank) {
-	next, prev := r.ring()
-	g := must(r.World.GraphCreate([]int{prev}, []int{next}, false))
+	g := must(r.World.GraphCreate([]int{r.prev}, []int{r.next}, false))
 	die(r, r.Size-1, func() error {
 		for {
 			if err := cohort.NeighborAllgather(g, []int{1}, make([]int, 1)); err != nil {

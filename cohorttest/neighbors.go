@@ -10,7 +10,6 @@ import (
 // Neighborhood collectives (MPI-4.1 section 8.6), on grids and graphs, in their three forms.
 
 func neighborScenarios() []scenario {
-	last := func(rank, size int) bool { return rank == size-1 }
 	all := []scenario{
 		{name: "neighbors/sub", body: subgrids},
 		{name: "neighbors/graph", body: graphs},
@@ -27,9 +26,9 @@ func neighborScenarios() []scenario {
 		{name: "mismatch/neighbor-lengths", sizes: atLeast(2), body: mismatchedNeighborLengths},
 		{name: "mismatch/neighbor-lengths-of-others", sizes: atLeast(3), body: neighborLengthsOfOthers},
 		{name: "limits/neighbors", sizes: atLeast(2), body: neighborDeadline},
-		{name: "faults/dead-neighbor", sizes: atLeast(2), alone: true, lost: last, body: deadNeighbor},
-		{name: "faults/dead-without-neighbors", sizes: atLeast(2), alone: true, lost: last, body: deadWithoutNeighbors(false)},
-		{name: "faults/dead-beside-neighbors", sizes: atLeast(3), alone: true, lost: last, body: deadWithoutNeighbors(true)},
+		{name: "faults/dead-neighbor", sizes: atLeast(2), alone: true, lost: lastRank, body: deadNeighbor},
+		{name: "faults/dead-without-neighbors", sizes: atLeast(2), alone: true, lost: lastRank, body: deadWithoutNeighbors(false)},
+		{name: "faults/dead-beside-neighbors", sizes: atLeast(3), alone: true, lost: lastRank, body: deadWithoutNeighbors(true)},
 	}
 	for i, f := range neighborFamilies[int32](nil) { // for the names
 		all = append(all, scenario{name: f.name, body: func(r *Rank) { neighborMatrix(r, i) }})
@@ -41,6 +40,7 @@ func neighborScenarios() []scenario {
 type neighborhood struct {
 	name    string
 	on      cohort.Neighborhood
+	comm    *cohort.Comm
 	close   func() error
 	sources func(rank int) []int
 	dests   func(rank int) []int
@@ -51,118 +51,141 @@ type neighborhood struct {
 // neighborhoods calls use with grids and graphs of all kinds.
 func neighborhoods(r *Rank, use func(h *neighborhood)) {
 	n := r.Size
-	grid := func(dims []int, periods []bool) {
-		g := must(r.Comm.CartCreate(dims, periods, false))
-		if g == nil {
-			return // a rank that it does not need
+	for _, g := range []struct {
+		dims    []int
+		periods []bool
+	}{
+		{[]int{n}, []bool{true}},
+		{[]int{n}, []bool{false}},
+		{[]int{0, 0}, []bool{false, true}},
+		{[]int{1, n, 1}, []bool{true, true, false}},
+		{[]int{min(n, 2), n / min(n, 2)}, []bool{true, true}}, // without the last of an odd number of ranks
+		{},
+	} {
+		if h := gridOf(r, g.dims, g.periods); h != nil {
+			use(h)
+			r.OK(h.close())
 		}
-		around := func(rank int) (all []int) {
-			at := make([]int, len(dims))
-			for i, rest := len(dims)-1, rank; i >= 0; i-- {
-				at[i], rest = rest%g.Dims()[i], rest/g.Dims()[i]
-			}
-			for i := range dims {
-				all = append(all, neighbor(g.Dims(), at, i, -1, periods[i]), neighbor(g.Dims(), at, i, 1, periods[i]))
-			}
-			return all
-		}
-		// A block sent to one side arrives from the other.
-		use(&neighborhood{fmt.Sprintf("grid %v, periods %v", g.Dims(), periods), g, g.Close, around, around, func(_, i int) int { return i ^ 1 }})
-		r.OK(g.Close())
 	}
-	grid([]int{n}, []bool{true})
-	grid([]int{n}, []bool{false})
-	grid([]int{0, 0}, []bool{false, true})
-	grid([]int{1, n, 1}, []bool{true, true, false})
-	grid([]int{min(n, 2), n / min(n, 2)}, []bool{true, true}) // without the last of an odd number of ranks
-	grid(nil, nil)
-	graph := func(name string, edges func(from, to int) int) {
-		list := func(of int, count func(other int) int) (all []int) { // repeated edges are not beside each other
-			for k := range 4 {
-				for i := range n {
-					if other := (i + of) % n; k < count(other) {
-						all = append(all, other)
-					}
-				}
-			}
-			return all
-		}
-		h := &neighborhood{name: name}
-		h.sources = func(rank int) []int { return list(rank, func(other int) int { return edges(other, rank) }) }
-		h.dests = func(rank int) []int { return list(rank, func(other int) int { return edges(rank, other) }) }
-		h.slot = func(rank, i int) int { // the k-th edge from a rank is its k-th to this one
-			all := h.sources(rank)
-			k := 0
-			for _, s := range all[:i] {
-				if s == all[i] {
-					k++
-				}
-			}
-			for j, d := range h.dests(all[i]) {
-				if d == rank {
-					if k == 0 {
-						return j
-					}
-					k--
-				}
-			}
-			panic("cohorttest: an edge without its other end")
-		}
-		g := must(r.Comm.GraphCreate(h.sources(r.Rank), h.dests(r.Rank), false))
-		if !slices.Equal(g.Sources(), h.sources(r.Rank)) || !slices.Equal(g.Destinations(), h.dests(r.Rank)) || g.Rank() != r.Rank {
-			r.Errorf("%s: rank %d with sources %v and destinations %v", name, g.Rank(), g.Sources(), g.Destinations())
-		}
-		h.on, h.close = g, g.Close
+	for _, g := range []struct {
+		name  string
+		edges func(from, to int) int
+	}{
+		{"a graph without edges", func(from, to int) int { return 0 }},
+		{"the complete graph", func(from, to int) int { return 1 }},
+		{"a graph with repeated edges", func(from, to int) int { return (3*from + to) % 4 }},
+		{"a star", func(from, to int) int { return min(from, 1) * max(1-to, 0) * (from % 3) }},
+	} {
+		h := graphOf(r, g.name, g.edges)
 		use(h)
-		r.OK(g.Close())
+		r.OK(h.close())
 	}
-	graph("a graph without edges", func(from, to int) int { return 0 })
-	graph("the complete graph", func(from, to int) int { return 1 })
-	graph("a graph with repeated edges", func(from, to int) int { return (3*from + to) % 4 })
-	graph("a star", func(from, to int) int {
-		if from > 0 && to == 0 {
-			return from % 3
+}
+
+// gridOf makes a grid, nil on a rank that it does not need.
+func gridOf(r *Rank, dims []int, periods []bool) *neighborhood {
+	g := must(r.Comm.CartCreate(dims, periods, false))
+	if g == nil {
+		return nil
+	}
+	around := func(rank int) (all []int) {
+		at := make([]int, len(dims))
+		for i, rest := len(dims)-1, rank; i >= 0; i-- {
+			at[i], rest = rest%g.Dims()[i], rest/g.Dims()[i]
 		}
-		return 0
+		for i := range dims {
+			all = append(all, neighbor(g.Dims(), at, i, -1, periods[i]), neighbor(g.Dims(), at, i, 1, periods[i]))
+		}
+		return all
+	}
+	// A block sent to one side arrives from the other.
+	return &neighborhood{fmt.Sprintf("grid %v, periods %v", g.Dims(), periods), g, g.Comm, g.Close, around, around, func(_, i int) int { return i ^ 1 }}
+}
+
+// graphOf makes a graph with a number of edges from one rank to another.
+func graphOf(r *Rank, name string, edges func(from, to int) int) *neighborhood {
+	n := r.Size
+	list := func(of int, count func(other int) int) (all []int) { // repeated edges are not beside each other
+		for k := range 4 {
+			for i := range n {
+				if other := (i + of) % n; k < count(other) {
+					all = append(all, other)
+				}
+			}
+		}
+		return all
+	}
+	h := &neighborhood{name: name}
+	h.sources = func(rank int) []int { return list(rank, func(other int) int { return edges(other, rank) }) }
+	h.dests = func(rank int) []int { return list(rank, func(other int) int { return edges(rank, other) }) }
+	h.slot = func(rank, i int) int { // the k-th edge from a rank is its k-th to this one
+		all := h.sources(rank)
+		k := 0
+		for _, s := range all[:i] {
+			if s == all[i] {
+				k++
+			}
+		}
+		for j, d := range h.dests(all[i]) {
+			if d == rank {
+				if k == 0 {
+					return j
+				}
+				k--
+			}
+		}
+		panic("cohorttest: an edge without its other end")
+	}
+	g := must(r.Comm.GraphCreate(h.sources(r.Rank), h.dests(r.Rank), false))
+	if !slices.Equal(g.Sources(), h.sources(r.Rank)) || !slices.Equal(g.Destinations(), h.dests(r.Rank)) || g.Rank() != r.Rank {
+		r.Errorf("%s: rank %d with sources %v and destinations %v", name, g.Rank(), g.Sources(), g.Destinations())
+	}
+	h.on, h.comm, h.close = g, g.Comm, g.Close
+	return h
+}
+
+// aRing makes a graph in which each rank sends to both neighbors.
+func aRing(r *Rank) *neighborhood {
+	h := graphOf(r, "a ring", func(from, to int) (n int) {
+		if (from+1)%r.Size == to {
+			n++
+		}
+		if (to+1)%r.Size == from {
+			n++
+		}
+		return n
 	})
+	r.atEnd(h.close)
+	return h
+}
+
+// call prepares the i-th collective with m elements.
+func (h *neighborhood) call(i, m, seed int) *bound {
+	f := neighborFamilies[int32](h)[i]
+	f.name += " on " + h.name
+	return bind(h.comm, f, int32s, shape{m, -1, false, seed}, cohort.Sum, nil)
 }
 
 // neighborFamilies are the neighborhood collectives.
 func neighborFamilies[T comparable](h *neighborhood) []family[T] {
-	type (
-		block = func(on cohort.Neighborhood, send, recv []T) error
-		start = func(on cohort.Neighborhood, send, recv []T) (*cohort.Request, error)
-		setup = func(on cohort.Neighborhood, send, recv []T) (*cohort.Persistent, error)
-	)
-	equal := func(name string, own bool, b block, s start, p setup) family[T] {
-		return family[T]{name, false, false, func(a *args[T]) { defineNeighbors(a, h, own, false) },
-			func(_ *cohort.Comm, a *args[T]) error { return b(h.on, a.send, a.recv) },
-			func(_ *cohort.Comm, a *args[T]) (*cohort.Request, error) { return s(h.on, a.send, a.recv) },
-			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) { return p(h.on, a.send, a.recv) }}
+	var on cohort.Neighborhood
+	if h != nil {
+		on = h.on
 	}
+	define := func(own, ragged bool) func(a *args[T]) {
+		return func(a *args[T]) { defineNeighbors(a, h, own, ragged) }
+	}
+	vector := func(a *args[T]) []any { return []any{a.send, a.recv} }
 	return []family[T]{
-		equal("NeighborAllgather", false, cohort.NeighborAllgather[T], cohort.IneighborAllgather[T], cohort.NeighborAllgatherInit[T]),
-		{"NeighborAllgatherv", false, false, func(a *args[T]) { defineNeighbors(a, h, false, true) },
-			func(_ *cohort.Comm, a *args[T]) error {
-				return cohort.NeighborAllgatherv(h.on, a.send, a.recv, a.rcounts, a.rdispls)
-			},
-			func(_ *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.IneighborAllgatherv(h.on, a.send, a.recv, a.rcounts, a.rdispls)
-			},
-			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.NeighborAllgathervInit(h.on, a.send, a.recv, a.rcounts, a.rdispls)
-			}},
-		equal("NeighborAlltoall", true, cohort.NeighborAlltoall[T], cohort.IneighborAlltoall[T], cohort.NeighborAlltoallInit[T]),
-		{"NeighborAlltoallv", false, false, func(a *args[T]) { defineNeighbors(a, h, true, true) },
-			func(_ *cohort.Comm, a *args[T]) error {
-				return cohort.NeighborAlltoallv(h.on, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
-			},
-			func(_ *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.IneighborAlltoallv(h.on, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
-			},
-			func(_ *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.NeighborAlltoallvInit(h.on, a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls)
-			}},
+		{"NeighborAllgather", false, false, define(false, false),
+			[3]any{cohort.NeighborAllgather[T], cohort.IneighborAllgather[T], cohort.NeighborAllgatherInit[T]}, vector, on},
+		{"NeighborAllgatherv", false, false, define(false, true),
+			[3]any{cohort.NeighborAllgatherv[T], cohort.IneighborAllgatherv[T], cohort.NeighborAllgathervInit[T]},
+			func(a *args[T]) []any { return []any{a.send, a.recv, a.rcounts, a.rdispls} }, on},
+		{"NeighborAlltoall", false, false, define(true, false),
+			[3]any{cohort.NeighborAlltoall[T], cohort.IneighborAlltoall[T], cohort.NeighborAlltoallInit[T]}, vector, on},
+		{"NeighborAlltoallv", false, false, define(true, true),
+			[3]any{cohort.NeighborAlltoallv[T], cohort.IneighborAlltoallv[T], cohort.NeighborAlltoallvInit[T]}, passesParts[T], on},
 	}
 }
 
@@ -319,20 +342,19 @@ func reordered(r *Rank) {
 
 // graphs checks that a graph's communicator is like any other, and is apart from the one that it was made of.
 func graphs(r *Rank) {
-	next, prev := r.ring()
-	g := must(r.Comm.GraphCreate([]int{prev}, []int{next}, true))
+	g := must(r.Comm.GraphCreate([]int{r.prev}, []int{r.next}, true))
 	if sum := must(cohort.AllreduceOne(g.Comm, 1, cohort.Sum)); sum != r.Size || !slices.Equal(members(r, g.Comm), members(r, r.Comm)) {
 		r.Errorf("a graph of %d ranks, want %d in the same order", sum, r.Size)
 	}
 	// Two of them at the same time, and other collectives between.
-	h := must(r.Comm.GraphCreate([]int{next}, []int{prev}, false))
+	h := must(r.Comm.GraphCreate([]int{r.next}, []int{r.prev}, false))
 	a, b := []int{-1}, []int{-1}
 	p := must(cohort.IneighborAllgather(g, []int{r.Rank}, a))
 	q := must(cohort.IneighborAlltoall(h, []int{10 * r.Rank}, b))
 	r.OK(r.Comm.Barrier())
 	r.OK(cohort.WaitAll(q, p))
-	if a[0] != prev || b[0] != 10*next {
-		r.Errorf("got %d and %d around two rings, want %d and %d", a[0], b[0], prev, 10*next)
+	if a[0] != r.prev || b[0] != 10*r.next {
+		r.Errorf("got %d and %d around two rings, want %d and %d", a[0], b[0], r.prev, 10*r.next)
 	}
 	r.OK(h.Close())
 	r.OK(g.Close())
@@ -343,19 +365,17 @@ func graphs(r *Rank) {
 
 // manyNeighborCalls makes many calls without any other between them: ranks may be some calls ahead of others.
 func manyNeighborCalls(r *Rank) {
-	next, prev := r.ring()
-	g := must(r.Comm.GraphCreate([]int{prev}, []int{next}, false))
-	got := make([]int, 1)
-	for i := range 200 {
-		r.OK(cohort.NeighborAllgather(g, []int{1000*i + r.Rank}, got))
-		if got[0] != 1000*i+prev {
-			r.Errorf("call %d: got %d, want %d", i, got[0], 1000*i+prev)
-		}
+	h := aRing(r)
+	calls := filled(200, func(i int) *bound { return h.call(0, 1, i) })
+	for i, b := range calls {
+		r.OK(b.block())
 		if i%50 == 49 {
-			r.OK(g.Barrier())
+			r.OK(h.comm.Barrier())
 		}
 	}
-	r.OK(g.Close())
+	for _, b := range calls {
+		b.verify(r, blocking)
+	}
 }
 
 // neighborLeft has the last rank, which has no neighbors, make its calls and close the communicator before the others
@@ -365,10 +385,7 @@ func neighborLeft(r *Rank) {
 		return // the library may wait for all ranks, and the check does
 	}
 	last := r.Size - 1
-	var sources, dests []int
-	if r.Rank < last {
-		sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
-	}
+	sources, dests := r.ringOfOthers()
 	g := must(r.Comm.GraphCreate(sources, dests, false))
 	word := make([]int, 1)
 	if r.Rank < last {

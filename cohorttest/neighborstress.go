@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -15,99 +14,46 @@ import (
 // ineighborOrder starts many nonblocking calls on several neighborhoods, with blocking ones between them, and completes
 // them in another order on each rank.
 func ineighborOrder(r *Rank) {
-	const calls = 40
-	next, prev := r.ring()
-	ring := ringGraph(r)
-	grid, err := r.Comm.CartCreate([]int{r.Size}, []bool{true}, false)
-	r.OK(err)
+	const n = 40
+	both := []*neighborhood{aRing(r), gridOf(r, []int{r.Size}, []bool{true})}
+	r.atEnd(both[1].close)
 	rng := rand.New(rand.NewPCG(uint64(r.Rank), 1))
 	for _, m := range []int{1, 500, 20000} {
-		send, recv := make([][]int64, calls), make([][]int64, calls)
-		reqs := make([]*cohort.Request, calls)
-		for i := range calls {
-			send[i], recv[i] = make([]int64, 2*m), make([]int64, 2*m)
-			for j := range send[i] {
-				send[i][j] = int64(r.Rank*calls+i)<<24 + int64(j)
-			}
-			var on cohort.Neighborhood = ring
-			if i%2 > 0 {
-				on = grid
-			}
-			switch i % 4 {
-			case 0, 1:
-				reqs[i], err = cohort.IneighborAlltoall(on, send[i], recv[i])
-			default:
-				reqs[i], err = cohort.IneighborAllgather(on, send[i][:m], recv[i])
-			}
-			r.OK(err)
+		calls := filled(n, func(i int) *bound { return both[i%2].call(i/2%4, m, 10*i) })
+		reqs := filled(n, func(i int) *cohort.Request {
 			if i%10 == 9 {
-				got := make([]int, 2)
-				r.OK(cohort.NeighborAllgather(ring, []int{i + 100*r.Rank}, got))
-				if got[0] != i+100*next || got[1] != i+100*prev {
-					r.Errorf("a blocking call after %d others: got %v", i, got)
-				}
+				r.OK(both[0].call(0, 1, i).run(r, blocking))
 			}
-		}
-		for _, i := range rng.Perm(calls) {
+			return must(calls[i].start())
+		})
+		for _, i := range rng.Perm(n) {
 			must(reqs[i].Wait())
-			// The ring has next and prev, and the grid prev and next. What is sent to one side of a grid
-			// comes from the other, and so it is in the ring of two ranks.
-			sources := [2]int{next, prev}
-			if i%2 > 0 {
-				sources = [2]int{prev, next}
-			}
-			for side, from := range sources {
-				first := int64(from*calls+i) << 24
-				if i%4 <= 1 && !(i%2 == 0 && next == prev) {
-					first += int64((1 - side) * m) // the block for the other side
-				} else if i%4 <= 1 {
-					first += int64(side * m) // the first block sent is the first received
-				}
-				same(r, recv[i][side*m:side*m+m], func(j int) int64 { return first + int64(j) }, "call %d of %d elements, from rank %d", i, m, from)
-			}
+			calls[i].verify(r, nonblocking)
 		}
 	}
-	r.OK(grid.Close())
-	r.OK(ring.Close())
 }
 
 // neighborRestarts starts persistent calls many times, several of them at once, which different ranks complete in
 // different orders.
 func neighborRestarts(r *Rank) {
-	const ops, rounds = 5, 100
-	next, prev := r.ring()
-	g := ringGraph(r)
-	send, recv := make([][]int, ops), make([][]int, ops)
-	all := make([]*cohort.Persistent, ops)
-	for i := range all {
-		m := []int{1, 3000}[i%2]
-		send[i], recv[i] = make([]int, m), make([]int, 2*m)
-		all[i] = must(cohort.NeighborAllgatherInit(g, send[i], recv[i]))
-	}
+	const n, rounds = 5, 100
+	h := aRing(r)
+	calls := filled(n, func(i int) *bound { return h.call(i%4, []int{1, 3000}[i%2], 1000*i) })
+	all := filled(n, func(i int) *cohort.Persistent { return must(calls[i].setup()) })
 	rng := rand.New(rand.NewPCG(uint64(r.Rank), 2))
-	for round := range rounds {
-		for _, i := range rng.Perm(ops) {
-			for j := range send[i] {
-				send[i][j] = 1000*round + 100*i + r.Rank
-			}
+	for range rounds {
+		for _, i := range rng.Perm(n) {
+			calls[i].renew()
 			r.OK(all[i].Start())
 		}
-		for _, i := range rng.Perm(ops) {
+		for _, i := range rng.Perm(n) {
 			must(all[i].Wait())
-			m := len(send[i])
-			for side, from := range []int{next, prev} {
-				want := 1000*round + 100*i + from
-				if got := recv[i][side*m : side*m+m]; got[0] != want || got[m-1] != want {
-					r.Errorf("round %d, operation %d: got %d and %d from rank %d, want %d", round, i, got[0], got[m-1], from, want)
-				}
-			}
-			clear(recv[i])
+			calls[i].verify(r, persistent)
 		}
 	}
 	for _, p := range all {
 		r.OK(p.Close())
 	}
-	r.OK(g.Close())
 }
 
 // manyNeighbors makes calls on a graph with several hundred edges for each rank, most of them from and to the same
@@ -137,8 +83,7 @@ func manyNeighbors(r *Rank) {
 	for call := range 3 {
 		recv := make([]int, each)
 		if call == 1 {
-			q := must(cohort.IneighborAlltoall(g, send, recv))
-			must(q.Wait())
+			r.OK(wait(cohort.IneighborAlltoall(g, send, recv)))
 		} else {
 			r.OK(cohort.NeighborAlltoall(g, send, recv))
 		}
@@ -163,8 +108,8 @@ func neighborMismatchLeft(r *Rank) {
 	last := r.Size - 1
 	for _, ring := range []bool{false, true} {
 		var sources, dests []int
-		if ring && r.Rank < last { // the last rank is not in it
-			sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
+		if ring {
+			sources, dests = r.ringOfOthers()
 		}
 		g := must(r.Comm.GraphCreate(sources, dests, false))
 		word := make([]int, 1)
@@ -198,8 +143,8 @@ func deadWithoutNeighbors(ring bool) func(r *Rank) {
 	return func(r *Rank) {
 		last := r.Size - 1
 		var sources, dests []int
-		if ring && r.Rank < last {
-			sources, dests = []int{(r.Rank + last - 1) % last}, []int{(r.Rank + 1) % last}
+		if ring {
+			sources, dests = r.ringOfOthers()
 		}
 		g := must(r.World.GraphCreate(sources, dests, false))
 		die(r, last, func() error {
@@ -224,11 +169,8 @@ func worksBeyond(r *Rank, c *cohort.Comm, want []int) {
 	for i := range 5 {
 		got, sides := make([]int, 1), make([]int, 2)
 		r.OK(cohort.NeighborAllgather(g, []int{10*r.Rank + i}, got))
-		q := must(cohort.IneighborAllgather(grid, []int{10*r.Rank + i}, sides))
-		must(q.Wait())
-		if all := append(got, sides...); !slices.Equal(all, []int{10*want[prev] + i, 10*want[prev] + i, 10*want[next] + i}) {
-			r.Errorf("%s: got %v from the neighbors %d and %d", c.Name(), all, want[prev], want[next])
-		}
+		r.OK(wait(cohort.IneighborAllgather(grid, []int{10*r.Rank + i}, sides)))
+		equal(r, [3]int{got[0], sides[0], sides[1]}, [3]int{10*want[prev] + i, 10*want[prev] + i, 10*want[next] + i}, "%s: from the neighbors", c.Name())
 	}
 	r.OK(grid.Close())
 	r.OK(g.Close())

@@ -1,7 +1,6 @@
 package cohorttest
 
 import (
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -19,7 +18,6 @@ func onesidedScenarios() []scenario {
 		{name: "onesided/operations", body: onesidedOperations},
 		{name: "onesided/no-rank", body: onesidedNoRank},
 		{name: "onesided/own-memory", body: onesidedOwnMemory},
-		{name: "onesided/order", body: onesidedOrder},
 		{name: "onesided/tickets", body: onesidedTickets},
 		{name: "onesided/compare-and-swap", body: onesidedCompareAndSwap},
 		{name: "onesided/neighbors", body: onesidedNeighbors},
@@ -44,9 +42,10 @@ func onesidedScenarios() []scenario {
 	}
 }
 
-// onesided makes a window of n elements on this rank.
+// onesided makes a window of n elements on this rank, which is closed at the end.
 func onesided[T any](r *Rank, c *cohort.Comm, n int) *cohort.Window[T] {
 	w := must(cohort.NewWindow[T](c, n))
+	r.atEnd(w.Close)
 	return w
 }
 
@@ -88,7 +87,6 @@ func putGet[T comparable](r *Rank, k kind[T]) {
 		}
 		r.OK(w.Put(nil, 0, 0))
 		r.OK(w.Get(make([]T, 3), cohort.ProcNull, -7))
-		r.OK(w.Close())
 	}
 }
 
@@ -113,21 +111,6 @@ func onesidedReductions(r *Rank) {
 	reductionsOf(r, "complex64", func(x int) complex64 { return complex(float32(x), 0) })
 	reductionsOf(r, "complex128", func(x int) complex128 { return complex(float64(x), 0) })
 
-	// MinLoc: every rank offers 100 - rank at index rank, so the last one wins.
-	w := onesided[cohort.Loc[float64]](r, r.Comm, 3)
-	mine := must(w.Local())
-	for i := range mine {
-		mine[i] = cohort.Loc[float64]{Val: 1000, Idx: -1}
-	}
-	r.OK(w.Fence())
-	r.OK(w.Accumulate([]cohort.Loc[float64]{{Val: float64(100 - r.Rank), Idx: int64(r.Rank)}}, 0, 1, cohort.MinLoc))
-	r.OK(w.Fence())
-	got := make([]cohort.Loc[float64], 3)
-	r.OK(w.Get(got, 0, 0))
-	if want := (cohort.Loc[float64]{Val: float64(101 - r.Size), Idx: int64(r.Size - 1)}); got[1] != want || got[0].Idx != -1 || got[2].Idx != -1 {
-		r.Errorf("MinLoc: %v, want %v between two unchanged ones", got, want)
-	}
-	r.OK(w.Close())
 }
 
 func reductionsOf[T cohort.Number](r *Rank, name string, elem func(x int) T) {
@@ -168,41 +151,6 @@ func reductionsOf[T cohort.Number](r *Rank, name string, elem func(x int) T) {
 			}
 		}
 	}
-	r.OK(w.Close())
-}
-
-// onesidedOrder checks that the updates of one rank are made in its order: they do not commute.
-func onesidedOrder(r *Rank) {
-	w := onesided[uint32](r, r.Comm, r.Size)
-	rng := rand.New(rand.NewPCG(1, uint64(r.Rank)))
-	for to := range r.Size {
-		want := uint32(0)
-		for range 200 {
-			x := rng.Uint32()
-			switch rng.IntN(4) {
-			case 0:
-				want = x
-				r.OK(w.Put([]uint32{x}, to, r.Rank))
-			case 1:
-				want += x
-				r.OK(w.Accumulate([]uint32{x}, to, r.Rank, cohort.Sum))
-			case 2:
-				want *= x
-				r.OK(w.Accumulate([]uint32{x}, to, r.Rank, cohort.Prod))
-			case 3:
-				if was := must(w.FetchAndOp(x, to, r.Rank, cohort.Bxor)); was != want {
-					r.Errorf("FetchAndOp at rank %d returned %d, want %d", to, was, want)
-				}
-				want ^= x
-			}
-		}
-		got := make([]uint32, 1)
-		r.OK(w.Get(got, to, r.Rank))
-		if got[0] != want {
-			r.Errorf("rank %d has %d, want %d", to, got[0], want)
-		}
-	}
-	r.OK(w.Close())
 }
 
 // onesidedTickets has goroutines of all ranks draw numbers from one counter: each number is drawn once.
@@ -234,8 +182,6 @@ func onesidedTickets(r *Rank) {
 			r.Errorf("number %d was drawn %d times", i, times[i])
 		}
 	}
-	r.OK(drawn.Close())
-	r.OK(w.Close())
 }
 
 // onesidedCompareAndSwap has all ranks increment an element by CompareAndSwap.
@@ -271,7 +217,6 @@ func swaps[T cohort.Number](r *Rank, elem func(x int) T) {
 	if want := elem(each * r.Size); got[1] != want || got[0] != elem(0) || got[2] != elem(0) {
 		r.Errorf("%T: %v after all ranks, want %v between two of %v", want, got, want, elem(0))
 	}
-	r.OK(w.Close())
 }
 
 // onesidedNeighbors has every rank write bytes that lie between those of other ranks, by all operations.
@@ -299,30 +244,26 @@ func onesidedNeighbors(r *Rank) {
 			if i < 3 || i >= 3+r.Size {
 				want = 0
 			}
-			if x != want {
-				r.Errorf("byte %d is %d, want %d", i, x, want)
-			}
+			equal(r, x, want, "byte %d", i)
 		}
 	}
-	r.OK(w.Close())
 }
 
 // onesidedFlush passes data with a message after Flush, which has completed them.
 func onesidedFlush(r *Rank) {
 	const n = 20000
 	w := onesided[int64](r, r.Comm, n)
-	next, prev := r.ring()
 	for round := range 5 {
 		buf := filled(n, func(i int) int64 { return int64(round*n + i) })
-		r.OK(w.Put(buf, next, 0))
-		r.OK(w.Accumulate([]int64{1, 2}, next, 7, cohort.Sum))
+		r.OK(w.Put(buf, r.next, 0))
+		r.OK(w.Accumulate([]int64{1, 2}, r.next, 7, cohort.Sum))
 		if round%2 == 0 {
-			r.OK(w.Flush(next))
+			r.OK(w.Flush(r.next))
 		} else {
 			r.OK(w.FlushAll())
 		}
-		r.OK(cohort.Send(r.Comm, []int8{1}, next, round))
-		must(cohort.Recv(r.Comm, make([]int8, 1), prev, round))
+		r.OK(cohort.Send(r.Comm, []int8{1}, r.next, round))
+		must(cohort.Recv(r.Comm, make([]int8, 1), r.prev, round))
 		mine := must(w.Local())
 		for i, x := range mine {
 			want := int64(round*n + i)
@@ -336,7 +277,6 @@ func onesidedFlush(r *Rank) {
 		}
 		r.OK(r.Comm.Barrier()) // all have read
 	}
-	r.OK(w.Close())
 }
 
 // onesidedProgress has a target compute until the others have done what they want with its part. It calls
@@ -358,7 +298,6 @@ func onesidedProgress(r *Rank) {
 	} else {
 		must(w.FetchAndOp(1, 0, 0, cohort.Sum))
 	}
-	r.OK(w.Close())
 }
 
 // onesidedRequests checks Rput and Rget.
@@ -369,8 +308,7 @@ func onesidedRequests(r *Rank) {
 	var reqs []*cohort.Request
 	for to := range r.Size {
 		out[to] = filled(n, func(i int) int32 { return int32(value(r.Rank, to, i)) })
-		req := must(w.Rput(out[to], to, n*r.Rank))
-		reqs = append(reqs, req)
+		reqs = append(reqs, must(w.Rput(out[to], to, n*r.Rank)))
 	}
 	r.OK(w.Fence()) // completes them at the target, too
 	r.OK(cohort.WaitAll(reqs...))
@@ -378,8 +316,7 @@ func onesidedRequests(r *Rank) {
 	reqs = reqs[:0]
 	for from := range r.Size {
 		in[from] = make([]int32, n)
-		req := must(w.Rget(in[from], from, n*r.Rank))
-		reqs = append(reqs, req)
+		reqs = append(reqs, must(w.Rget(in[from], from, n*r.Rank)))
 	}
 	r.OK(cohort.WaitAll(reqs...))
 	for from := range r.Size {
@@ -390,9 +327,7 @@ func onesidedRequests(r *Rank) {
 	r.OK(w.Fence()) // all have read
 	// So many that a rank waits in between until those before are done.
 	for i := range 300 {
-		req := must(w.Rput(out[0][:1], (r.Rank+1)%r.Size, i))
-		must(req.Wait())
+		r.OK(wait(w.Rput(out[0][:1], (r.Rank+1)%r.Size, i)))
 	}
 	r.Is(errorOf(w.Rget(in[0], 0, n*r.Size-n+1)), cohort.ErrWin, "Rget of more than there is")
-	r.OK(w.Close())
 }

@@ -23,31 +23,29 @@ func onesidedOperations(r *Rank) {
 var arithmetic = []cohort.Op{cohort.Sum, cohort.Prod, cohort.Min, cohort.Max, cohort.Land, cohort.Lor, cohort.Lxor, cohort.Band, cohort.Bor, cohort.Bxor}
 
 func updates[T comparable](r *Rank, a, b []T, ops ...cohort.Op) {
-	next, _ := r.ring()
 	w := onesided[T](r, r.Comm, len(a))
 	was, got := make([]T, len(a)), make([]T, len(a))
 	for _, op := range ops {
 		want := slices.Clone(a)
 		r.OK(cohort.ReduceLocal(b, want, op))
 		for way, update := range []func() error{
-			func() error { copy(was, a); return w.Accumulate(b, next, 0, op) },
-			func() error { return w.GetAccumulate(b, was, next, 0, op) },
+			func() error { copy(was, a); return w.Accumulate(b, r.next, 0, op) },
+			func() error { return w.GetAccumulate(b, was, r.next, 0, op) },
 			func() (err error) {
 				for i := 0; i < len(a) && err == nil; i++ {
-					was[i], err = w.FetchAndOp(b[i], next, i, op)
+					was[i], err = w.FetchAndOp(b[i], r.next, i, op)
 				}
 				return err
 			},
 		} {
-			r.OK(w.Put(a, next, 0))
+			r.OK(w.Put(a, r.next, 0))
 			r.OK(update())
-			r.OK(w.Get(got, next, 0))
+			r.OK(w.Get(got, r.next, 0))
 			if !slices.Equal(was, a) || !slices.Equal(got, want) {
 				r.Errorf("%v of %T, way %d: %v became %v, want %v became %v", op, a, way, was, got, a, want)
 			}
 		}
 	}
-	r.OK(w.Close())
 }
 
 // onesidedNoRank accesses the part of ProcNull, after accesses of a part that have left something in their memory.
@@ -67,31 +65,28 @@ func onesidedNoRank(r *Rank) {
 	r.OK(w.Put(result, none, nowhere))
 	r.OK(w.Accumulate(result, none, nowhere, cohort.Sum))
 	for _, access := range []func([]int64, int, int) (*cohort.Request, error){w.Rput, w.Rget} {
-		q := must(access(result, none, nowhere))
-		must(q.Wait())
+		r.OK(wait(access(result, none, nowhere)))
 	}
 	r.OK(w.Flush(none))
-	r.OK(w.Close())
 }
 
 // onesidedOwnMemory has each rank put from its own part, and get into it, as in an exchange of halos; and move elements
 // within it.
 func onesidedOwnMemory(r *Rank) {
 	const n = 20000
-	next, prev := r.ring()
 	w := onesided[int32](r, r.Comm, 3*n)
 	mine := must(w.Local())
 	want := make([]int32, 3*n)
 	for i := range n {
 		mine[i] = int32(r.Rank*n + i)
-		want[i], want[n+i], want[2*n+i] = mine[i], int32(prev*n+i), int32(next*n+i)
+		want[i], want[n+i], want[2*n+i] = mine[i], int32(r.prev*n+i), int32(r.next*n+i)
 	}
 	r.OK(w.Fence())
-	r.OK(w.Put(mine[:n], next, n))
-	r.OK(w.Get(mine[2*n:], next, 0))
+	r.OK(w.Put(mine[:n], r.next, n))
+	r.OK(w.Get(mine[2*n:], r.next, 0))
 	r.OK(w.Fence())
 	if !slices.Equal(mine, want) {
-		r.Errorf("elements between the own part and that of rank %d are wrong", next)
+		r.Errorf("elements between the own part and that of rank %d are wrong", r.next)
 	}
 	r.OK(w.Put(mine[:n], r.Rank, 1))
 	r.OK(w.Get(mine[n:2*n], r.Rank, n+1))
@@ -100,5 +95,4 @@ func onesidedOwnMemory(r *Rank) {
 	if !slices.Equal(mine, want) {
 		r.Errorf("elements moved within the own part are wrong")
 	}
-	r.OK(w.Close())
 }

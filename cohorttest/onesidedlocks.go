@@ -36,10 +36,7 @@ func onesidedLocks(r *Rank) {
 		r.OK(w.Get(pair, from, 0))
 		sum += pair[0]
 	}
-	if want := int64(each * r.Size); sum != want {
-		r.Errorf("the counters' sum is %d, want %d", sum, want)
-	}
-	r.OK(w.Close())
+	equal(r, sum, int64(each*r.Size), "the counters' sum")
 }
 
 // onesidedSplits has windows of several communicators at once.
@@ -71,10 +68,7 @@ func onesidedSplits(r *Rank) {
 // update the others by operations that commute. All ranks know all accesses.
 func onesidedRandom(r *Rank) {
 	const blocks, length = 24, 5
-	rounds := 30
-	if r.Short {
-		rounds = 8
-	}
+	rounds := r.pick(8, 30)
 	w := onesided[int64](r, r.Comm, blocks*length)
 	model := filled(r.Size, func(i int) []int64 { return make([]int64, blocks*length) })
 	rng := seeded("onesided/random", r.Size)
@@ -114,7 +108,6 @@ func onesidedRandom(r *Rank) {
 		}
 		r.OK(w.Fence())
 	}
-	r.OK(w.Close())
 }
 
 // oneAccess is a random access of a window.
@@ -170,31 +163,4 @@ func (a *oneAccess) model(part []int64) {
 			}
 		}
 	}
-}
-
-// onesidedAllocations checks that accesses do not allocate.
-func onesidedAllocations(r *Rank) {
-	if racing || r.World.Caps().Library != "" {
-		return // the race detector and libraries may allocate
-	}
-	w := onesided[float64](r, r.Comm, 1000)
-	last := r.Size - 1
-	buf := make([]float64, 1000)
-	for _, c := range []struct {
-		what string
-		call func() error
-	}{
-		{"Put", func() error { return w.Put(buf, last, 0) }},
-		{"Put of an element", func() error { return w.Put(buf[:1], last, 3) }},
-		{"Get", func() error { return w.Get(buf, last, 0) }},
-		{"Get of an element", func() error { return w.Get(buf[:1], last, 3) }},
-		{"Accumulate", func() error { return w.Accumulate(buf, last, 0, cohort.Sum) }},
-		{"FetchAndOp", func() error { _, err := w.FetchAndOp(1, last, 0, cohort.Sum); return err }},
-		{"CompareAndSwap", func() error { _, err := w.CompareAndSwap(1, 2, last, 0); return err }},
-		{"Flush", func() error { return w.Flush(last) }},
-		{"Fence", w.Fence},
-	} {
-		noAllocations(r, c.what, c.call)
-	}
-	r.OK(w.Close())
 }

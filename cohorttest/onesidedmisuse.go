@@ -86,14 +86,7 @@ func closed(r *Rank, what string, w *cohort.Window[int64]) {
 
 // onesidedClose uses windows after Close, and after Close of their communicator.
 func onesidedClose(r *Rank) {
-	w := onesided[int64](r, r.Comm, 1)
-	r.OK(w.Close())
-	closed(r, "Close", w)
-	d := must(r.Comm.Dup())
-	w = onesided[int64](r, d, 1)
-	r.OK(w.Fence())
-	r.OK(d.Close())
-	closed(r, "Close of the communicator", w)
+	usedAfterClose(r, cohort.NewWindow[int64])
 	var none *cohort.Window[int64]
 	none = none.WithContext(context.Background())
 	r.Is(none.Put(nil, 0, 0), cohort.ErrWin, "Put to a nil window")

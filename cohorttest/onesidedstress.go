@@ -64,7 +64,6 @@ func onesidedDeadlines(r *Rank) {
 		r.OK(w.Get(got, from, 0))
 		same(r, got, func(i int) int64 { return int64(from)<<32 + int64(i) }, "rank %d's part after accesses that change nothing", from)
 	}
-	r.OK(w.Close())
 }
 
 // deadOrigin has a rank die whose requests nobody has answered, while other ranks use the same part.

@@ -1,12 +1,6 @@
 package cohorttest
 
-import (
-	"errors"
-	"sync"
-	"sync/atomic"
-
-	"github.com/cohort-hpc/cohort"
-)
+import "github.com/cohort-hpc/cohort"
 
 // The order of messages, and many of them at once.
 
@@ -14,8 +8,6 @@ import (
 // the order sent, whatever their lengths, and whether the receives are posted before
 // or after.
 func p2pOrder(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
 	lens := []int{1, 20000, 0, 3, 5000, 1, 1, 9000, 2, 64}
 	for _, before := range []bool{true, false} {
 		var reqs []*cohort.Request
@@ -23,26 +15,24 @@ func p2pOrder(r *Rank) {
 		post := func() {
 			for i := range lens {
 				bufs[i] = make([]int32, 20000)
-				source := prev
+				source := r.prev
 				if i%3 == 1 {
 					source = cohort.AnySource
 				}
-				req := must(cohort.Irecv(c, bufs[i], source, 9))
-				reqs = append(reqs, req)
+				reqs = append(reqs, must(cohort.Irecv(r.Comm, bufs[i], source, 9)))
 			}
 		}
 		if before {
 			post()
-			r.OK(c.Barrier())
+			r.OK(r.Comm.Barrier())
 		}
 		var sends []*cohort.Request
 		for i, n := range lens {
 			msg := filled(n, func(j int) int32 { return int32(i*100000 + j) })
-			req := must(cohort.Isend(c, msg, next, 9))
-			sends = append(sends, req)
+			sends = append(sends, must(cohort.Isend(r.Comm, msg, r.next, 9)))
 		}
 		if !before {
-			r.OK(c.Barrier())
+			r.OK(r.Comm.Barrier())
 			post()
 		}
 		for i, req := range reqs {
@@ -58,20 +48,17 @@ func p2pOrder(r *Rank) {
 
 // p2pOvertaking receives messages by tag in another order than sent.
 func p2pOvertaking(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
 	for _, m := range []int{1, 30000} {
 		const k = 20
 		var sends []*cohort.Request
 		for tag := range k {
 			msg := make([]int32, m)
 			msg[0], msg[m-1] = int32(tag), int32(tag)
-			req := must(cohort.Isend(c, msg, next, tag))
-			sends = append(sends, req)
+			sends = append(sends, must(cohort.Isend(r.Comm, msg, r.next, tag)))
 		}
 		buf := make([]int32, m)
 		for _, tag := range seeded(r.scenario, r.Size).Perm(k) {
-			if st := must(cohort.Recv(c, buf, prev, tag)); st.Tag != tag || buf[0] != int32(tag) || buf[m-1] != int32(tag) {
+			if st := must(cohort.Recv(r.Comm, buf, r.prev, tag)); st.Tag != tag || buf[0] != int32(tag) || buf[m-1] != int32(tag) {
 				r.Errorf("receiving tag %d got %d of tag %d", tag, buf[0], st.Tag)
 			}
 		}
@@ -84,16 +71,12 @@ func p2pOvertaking(r *Rank) {
 // and the receiver receives only when a message of every sender is there. Without
 // fairness, some senders would never be served.
 func anySourceFair(r *Rank) {
-	c := r.Comm
 	const ask, answer = 1, 2
-	rounds := 200
-	if r.Short {
-		rounds = 60
-	}
+	rounds := r.pick(60, 200)
 	if r.Rank != 0 {
 		for more := []int32{1}; more[0] != 0; {
-			r.OK(cohort.Send(c, []int32{int32(r.Rank)}, 0, ask))
-			must(cohort.Recv(c, more, 0, answer))
+			r.OK(cohort.Send(r.Comm, []int32{int32(r.Rank)}, 0, ask))
+			must(cohort.Recv(r.Comm, more, 0, answer))
 		}
 		return
 	}
@@ -101,14 +84,14 @@ func anySourceFair(r *Rank) {
 	buf := make([]int32, 1)
 	for range rounds * (r.Size - 1) {
 		for s := 1; s < r.Size; s++ {
-			must(c.Probe(s, ask))
+			must(r.Comm.Probe(s, ask))
 		}
-		st := must(cohort.Recv(c, buf, cohort.AnySource, ask))
+		st := must(cohort.Recv(r.Comm, buf, cohort.AnySource, ask))
 		if int(buf[0]) != st.Source {
 			r.Errorf("a message with source %d comes from rank %d", st.Source, buf[0])
 		}
 		served[st.Source]++
-		r.OK(cohort.Send(c, []int32{1}, st.Source, answer))
+		r.OK(cohort.Send(r.Comm, []int32{1}, st.Source, answer))
 	}
 	for s, n := range served[1:] {
 		if n < rounds/10 {
@@ -116,8 +99,8 @@ func anySourceFair(r *Rank) {
 		}
 	}
 	for range r.Size - 1 { // the last message of each sender
-		st := must(cohort.Recv(c, buf, cohort.AnySource, ask))
-		r.OK(cohort.Send(c, []int32{0}, st.Source, answer))
+		st := must(cohort.Recv(r.Comm, buf, cohort.AnySource, ask))
+		r.OK(cohort.Send(r.Comm, []int32{0}, st.Source, answer))
 	}
 }
 
@@ -130,11 +113,9 @@ func allToAllUnordered(r *Rank) {
 			recv := make([]int32, n*m)
 			for i := range n {
 				from, to := (r.Rank+i)%n, (r.Rank+n-i)%n
-				req := must(cohort.Irecv(c, recv[from*m:(from+1)*m], from, round))
-				reqs = append(reqs, req)
+				reqs = append(reqs, must(cohort.Irecv(c, recv[from*m:(from+1)*m], from, round)))
 				msg := filled(m, func(j int) int32 { return int32(r.Rank*1000 + to) })
-				req = must(cohort.Isend(c, msg, to, round))
-				reqs = append(reqs, req)
+				reqs = append(reqs, must(cohort.Isend(c, msg, to, round)))
 			}
 			r.OK(cohort.WaitAll(reqs...))
 			same(r, recv, func(i int) int32 { return int32(i/m*1000 + r.Rank) }, "round %d, blocks of %d", round, m)
@@ -145,48 +126,36 @@ func allToAllUnordered(r *Rank) {
 // goroutines has several goroutines of every rank exchange messages at once, each with
 // its own tag, as MPI_THREAD_MULTIPLE allows.
 func goroutines(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
-	const workers = 4
-	rounds := 60
-	if r.Short {
-		rounds = 18
+	var sends, recvs []way[int32]
+	for _, w := range sendWays[int32]() {
+		if w.posted {
+			sends = append(sends, w)
+		}
 	}
-	var wg sync.WaitGroup
-	var failed atomic.Pointer[error]
-	for w := range workers {
-		wg.Go(func() {
-			buf := make([]int64, 2000)
-			for k := range rounds {
-				m := 1 + k%3*900
-				send := filled(m, func(i int) int64 { return int64(r.Rank*1000000 + w*1000 + k) })
-				var st cohort.Status
-				var err error
-				if k%2 == 0 {
-					st, err = cohort.Sendrecv(c, send, next, w, buf, prev, w)
-				} else {
-					var rr, sr *cohort.Request
-					rr, e1 := cohort.Irecv(c, buf, prev, w)
-					sr, e2 := cohort.Issend(c, send, next, w)
-					if err = errors.Join(e1, e2); err == nil {
-						st, err = rr.Wait()
-						_, e2 = sr.Wait()
-						err = errors.Join(err, e2)
-					}
-				}
-				if err != nil {
-					failed.CompareAndSwap(nil, &err)
-					return
-				}
-				want := int64(prev*1000000 + w*1000 + k)
-				if n := cohort.Count[int64](st); n != m || buf[0] != want || buf[m-1] != want {
-					r.Errorf("goroutine %d, round %d: %d elements of %d, want %d of %d", w, k, n, buf[0], m, want)
-				}
+	for _, w := range recvWays[int32]() {
+		if !w.any { // it would take another goroutine's message
+			recvs = append(recvs, w)
+		}
+	}
+	together(r, 4, r.pick(18, 60), func(g, k int) error {
+		m := 1 + k%3*900
+		return exchange(r, int32s, sends[(g+k)%len(sends)], recvs[k%len(recvs)], m, m, g)
+	})
+}
+
+// together calls step for a number of rounds on each of n goroutines.
+func together(r *Rank, n, rounds int, step func(g, round int) error) {
+	errs := make(chan error, n)
+	for g := range n {
+		go func() {
+			var err error
+			for k := 0; k < rounds && err == nil; k++ {
+				err = step(g, k)
 			}
-		})
+			errs <- err
+		}()
 	}
-	wg.Wait()
-	if err := failed.Load(); err != nil {
-		r.OK(*err)
+	for range n {
+		r.OK(<-errs)
 	}
 }

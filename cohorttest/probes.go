@@ -10,7 +10,6 @@ import (
 
 func probeScenarios() []scenario {
 	return []scenario{
-		{name: "probe/probe", body: probe},
 		{name: "probe/iprobe", body: iprobe},
 		{name: "probe/matched", body: matched},
 		{name: "probe/matched-order", body: matchedOrder},
@@ -18,49 +17,27 @@ func probeScenarios() []scenario {
 	}
 }
 
-// probe finds out a message's length before receiving it.
-func probe(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
-	for k, m := range []int{0, 7, 300, 20000} {
-		req := must(cohort.Isend(c, make([]int16, m), next, k))
-		for _, source := range []int{prev, cohort.AnySource} {
-			for _, tag := range []int{k, cohort.AnyTag} {
-				if st := must(c.Probe(source, tag)); st.Source != prev || st.Tag != k || cohort.Count[int16](st) != m {
-					r.Errorf("Probe(%d, %d): %+v, %d elements, want %d from %d, tag %d", source, tag, st, cohort.Count[int16](st), m, prev, k)
-				}
-			}
-		}
-		if st := must(cohort.Recv(c, make([]int16, m), prev, k)); cohort.Count[int16](st) != m {
-			r.Errorf("received %d elements after a probe of %d", cohort.Count[int16](st), m)
-		}
-		must(req.Wait())
-	}
-}
-
 // iprobe finds nothing before a message is sent, and the message afterwards.
 func iprobe(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
-	if _, found, err := c.Iprobe(cohort.AnySource, cohort.AnyTag); found || err != nil {
+	if _, found, err := r.Comm.Iprobe(cohort.AnySource, cohort.AnyTag); found || err != nil {
 		r.Errorf("Iprobe before anything was sent: %v, %v", found, err)
 	}
-	r.OK(c.Barrier())
+	r.OK(r.Comm.Barrier())
 	for _, m := range []int{1, 40000} {
-		req := must(cohort.Isend(c, make([]int32, m), next, 5))
-		if _, found, err := c.Iprobe(prev, 6); found || err != nil {
+		req := must(cohort.Isend(r.Comm, make([]int32, m), r.next, 5))
+		if _, found, err := r.Comm.Iprobe(r.prev, 6); found || err != nil {
 			r.Errorf("Iprobe of another tag: %v, %v", found, err)
 		}
 		for {
-			if st, found := must2(c.Iprobe(prev, 5)); found {
-				if cohort.Count[int32](st) != m || st.Source != prev || st.Tag != 5 {
+			if st, found := must2(r.Comm.Iprobe(r.prev, 5)); found {
+				if cohort.Count[int32](st) != m || st.Source != r.prev || st.Tag != 5 {
 					r.Errorf("Iprobe: %+v, %d elements", st, cohort.Count[int32](st))
 				}
 				break
 			}
 			runtime.Gosched()
 		}
-		must(cohort.Recv(c, make([]int32, m), prev, 5))
+		must(cohort.Recv(r.Comm, make([]int32, m), r.prev, 5))
 		must(req.Wait())
 	}
 }
@@ -68,76 +45,45 @@ func iprobe(r *Rank) {
 // matched takes a message out of the queue with Mprobe and receives another with the
 // same envelope before it.
 func matched(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
 	for _, m := range []int{1, 600, 20000} {
-		var reqs []*cohort.Request
-		for k := range 2 {
-			msg := make([]int32, m)
-			msg[0], msg[m-1] = int32(k+1), int32(k+1)
-			req := must(cohort.Isend(c, msg, next, 8))
-			reqs = append(reqs, req)
+		buf := make([]int, m)
+		two := [2]*cohort.Request{}
+		for k := range two {
+			two[k] = must(cohort.Isend(r.Comm, filled(m, func(int) int { return k }), r.next, 8))
 		}
-		msg, st, err := c.Mprobe(cohort.AnySource, 8)
-		r.OK(err)
-		if st.Source != prev || cohort.Count[int32](st) != m {
-			r.Errorf("Mprobe: %+v, %d elements, want %d from %d", st, cohort.Count[int32](st), m, prev)
-		}
-		buf := make([]int32, m)
-		must(cohort.Recv(c, buf, prev, 8))
-		if buf[0] != 2 || buf[m-1] != 2 {
-			r.Errorf("Recv after Mprobe got message %d, want 2: Mprobe has taken the first", buf[0])
-		}
-		if m == 600 {
-			st, err = must(cohort.ImessageRecv(msg, buf)).Wait()
-		} else {
-			st, err = cohort.MessageRecv(msg, buf)
-		}
-		r.OK(err)
-		if buf[0] != 1 || buf[m-1] != 1 || st.Source != prev || st.Tag != 8 || cohort.Count[int32](st) != m {
-			r.Errorf("MessageRecv got message %d, %+v", buf[0], st)
-		}
+		msg, st := must2(r.Comm.Mprobe(cohort.AnySource, 8))
+		status[int](r, st, r.prev, 8, m, "Mprobe")
+		must(cohort.Recv(r.Comm, buf, r.prev, 8))
+		same(r, buf, func(int) int { return 1 }, "Recv after Mprobe, which has taken the first message")
+		status[int](r, must(cohort.MessageRecv(msg, buf)), r.prev, 8, m, "MessageRecv")
+		same(r, buf, func(int) int { return 0 }, "MessageRecv")
 		r.Is(errorOf(cohort.MessageRecv(msg, buf)), cohort.ErrRequest, "MessageRecv of a message that has been received")
-		r.OK(cohort.WaitAll(reqs...))
+		r.OK(cohort.WaitAll(two[:]...))
 	}
-	// A buffer that is too short.
-	req := must(cohort.Isend(c, make([]int32, 10), next, 9))
-	msg, _ := must2(c.Mprobe(prev, 9))
-	recv := newBuffer(int32s, 4)
-	r.Is(errorOf(cohort.MessageRecv(msg, recv.data)), cohort.ErrTruncate, "MessageRecv into a short buffer")
-	image := newBuffer(int32s, 4)
-	copy(image.data, recv.data)
-	if i, ok := recv.diff(image, nil); !ok {
-		r.Errorf("MessageRecv has written element %d of 4", i)
-	}
-	must(req.Wait())
 }
 
 // matchedOrder takes messages with Improbe, in the order sent, and receives them
 // in reverse.
 func matchedOrder(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
 	const k = 10
 	var reqs []*cohort.Request
 	for i := range k {
-		req := must(cohort.Isend(c, []int32{int32(i)}, next, 2))
-		reqs = append(reqs, req)
+		reqs = append(reqs, must(cohort.Isend(r.Comm, []int32{int32(i)}, r.next, 2)))
 	}
 	var msgs []*cohort.Message
 	for len(msgs) < k {
-		msg, st, found, err := c.Improbe(prev, cohort.AnyTag)
+		msg, st, found, err := r.Comm.Improbe(r.prev, cohort.AnyTag)
 		r.OK(err)
 		if !found {
 			runtime.Gosched()
 			continue
 		}
-		if st.Source != prev || st.Tag != 2 {
+		if st.Source != r.prev || st.Tag != 2 {
 			r.Errorf("Improbe: %+v", st)
 		}
 		msgs = append(msgs, msg)
 	}
-	if _, _, found, err := c.Improbe(prev, cohort.AnyTag); found || err != nil {
+	if _, _, found, err := r.Comm.Improbe(r.prev, cohort.AnyTag); found || err != nil {
 		r.Errorf("Improbe after all were taken: %v, %v", found, err)
 	}
 	for i := k - 1; i >= 0; i-- {
@@ -156,8 +102,7 @@ func allocAny(r *Rank) {
 	var reqs []*cohort.Request
 	for to := range n {
 		msg := filled(r.Rank*300+to, func(i int) float32 { return float32(r.Rank + i) })
-		req := must(cohort.Isend(c, msg, to, r.Rank))
-		reqs = append(reqs, req)
+		reqs = append(reqs, must(cohort.Isend(c, msg, to, r.Rank)))
 	}
 	seen := make([]bool, n)
 	for range n {

@@ -62,7 +62,7 @@ func recordedWaits(r *Rank) {
 			}
 			known := make([]bool, 1)
 			if r.Rank == 0 {
-				known[0] = waited(r, op.kind, began, time.Now(), late/2)
+				known[0] = recorded(r, op.kind, began, time.Now(), late/2)
 			}
 			r.OK(cohort.Bcast(c, known, 0))
 			if known[0] {
@@ -113,9 +113,9 @@ func recordedRegions(r *Rank) {
 // timed is the interval of operations that get the time in any case.
 const timed = 4
 
-// waited reports whether the recorder has the last operation of a kind with the time at
+// recorded reports whether the recorder has the last operation of a kind with the time at
 // which it began: after began, and at least a given time before ended.
-func waited(r *Rank, kind flight.Kind, began, ended time.Time, least time.Duration) bool {
+func recorded(r *Rank, kind flight.Kind, began, ended time.Time, least time.Duration) bool {
 	var b bytes.Buffer
 	r.OK(r.Comm.DumpFlight(&b))
 	d := must(flight.Decode(b.Bytes()))

@@ -14,16 +14,13 @@ import (
 // Going on after failures: Agree, Shrink, Revoke.
 
 func recoverScenarios() []scenario {
-	none := func(int, int) bool { return false }
-	first := func(rank, _ int) bool { return rank == 0 }
-	last := func(rank, size int) bool { return rank == size-1 }
 	lastTwo := func(rank, size int) bool { return rank >= size-2 }
 	some := func(n int) bool { return n == 3 || n == 5 || n == 8 }
 	return []scenario{
 		{name: "recover/agree", body: agreeWhole},
 		{name: "recover/shrink-whole", body: func(r *Rank) {
 			d := shrink(r, r.Comm)
-			works(r, d, without(r, none))
+			works(r, d, without(r, nobody))
 			r.OK(d.Close())
 		}},
 		{name: "recover/revoke", sizes: atLeast(2), body: revoke},
@@ -31,10 +28,10 @@ func recoverScenarios() []scenario {
 		{name: "recover/closed", sizes: atLeast(2), body: agreeClosed},
 		{name: "recover/left", sizes: atLeast(2), alone: true, body: shrinkLeft},
 		{name: "recover/leaving", sizes: some, alone: true, body: leaving},
-		{name: "recover/dead", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) { shrinkDead(r, last, r.Size-1) }},
-		{name: "recover/dead-first-rank", sizes: some, alone: true, lost: first, body: func(r *Rank) { shrinkDead(r, first, 0) }},
-		{name: "recover/dead-in-agree", sizes: atLeast(2), alone: true, lost: last, body: deadInAgree},
-		{name: "recover/dead-in-derived", sizes: some, alone: true, lost: last, body: shrinkDerived},
+		{name: "recover/dead", sizes: atLeast(2), alone: true, lost: lastRank, body: func(r *Rank) { shrinkDead(r, lastRank, r.Size-1) }},
+		{name: "recover/dead-first-rank", sizes: some, alone: true, lost: firstRank, body: func(r *Rank) { shrinkDead(r, firstRank, 0) }},
+		{name: "recover/dead-in-agree", sizes: atLeast(2), alone: true, lost: lastRank, body: deadInAgree},
+		{name: "recover/dead-in-derived", sizes: some, alone: true, lost: lastRank, body: shrinkDerived},
 		{name: "recover/two-losses", sizes: atLeast(3), alone: true, lost: lastTwo, body: twoLosses},
 		{name: "recover/dead-in-shrink", sizes: atLeast(3), alone: true, lost: lastTwo, body: deadInShrink},
 		{name: "recover/random", sizes: atLeast(2), alone: true, lost: isVictim, body: randomLosses},
@@ -52,8 +49,7 @@ func without(r *Rank, lost func(rank, size int) bool) (ranks []int) {
 }
 
 func shrink(r *Rank, c *cohort.Comm) *cohort.Comm {
-	d := must(c.Shrink())
-	return d
+	return must(c.Shrink())
 }
 
 // agreed checks an agreement on c in which the given ranks take part. Each passes a flag
@@ -77,45 +73,23 @@ func works(r *Rank, c *cohort.Comm, want []int) {
 		return
 	}
 	n := c.Size()
-	total := func(f func(i int) float64) (sum float64) {
-		for _, i := range want {
-			sum += f(i)
-		}
-		return sum
+	// Collectives in all forms, short and long.
+	rng := seeded("works", n)
+	for i := range 8 {
+		r.OK(draw(rng, c, []int{1, long}[i%2]).run(r, forms[i%3]))
 	}
-	// Collectives, short and long.
-	for _, length := range []int{1, long} {
-		buf := filled(length, func(i int) float64 { return float64(r.Rank + i%7) })
-		r.OK(cohort.Allreduce(c, buf, buf, cohort.Sum))
-		same(r, buf, func(i int) float64 { return total(func(rank int) float64 { return float64(rank + i%7) }) }, "%s", c.Name())
-	}
-	req := must(c.Ibarrier())
-	must(req.Wait())
+	r.OK(wait(c.Ibarrier()))
 	// Point to point.
 	next, prev := (c.Rank()+1)%n, (c.Rank()+n-1)%n
 	for _, length := range []int{1, 1 << 17} {
 		send, recv := filled(length, func(i int) int32 { return int32(r.Rank*1000 + i) }), make([]int32, length)
 		must(cohort.Sendrecv(c, send, next, 3, recv, prev, 3))
-		if recv[length-1] != int32(want[prev]*1000+length-1) {
-			r.Errorf("%s: got %d from rank %d", c.Name(), recv[length-1], prev)
-		}
+		same(r, recv, func(i int) int32 { return int32(want[prev]*1000 + i) }, "%s: from rank %d", c.Name(), prev)
 	}
 	got := make([]int64, 1)
 	r.OK(cohort.Send(c, []int64{int64(r.Rank)}, next, 4))
-	if st := must(cohort.Recv(c, got, cohort.AnySource, 4)); st.Source != prev || got[0] != int64(want[prev]) {
-		r.Errorf("%s: got %d from rank %d, want %d from %d", c.Name(), got[0], st.Source, want[prev], prev)
-	}
-	// A persistent operation, several times.
-	sum := make([]int, 1)
-	p := must(cohort.AllreduceInit(c, []int{c.Rank()}, sum, cohort.Sum))
-	for range 3 {
-		r.OK(p.Start())
-		must(p.Wait())
-		if sum[0] != n*(n-1)/2 {
-			r.Errorf("%s: persistent sum %d, want %d", c.Name(), sum[0], n*(n-1)/2)
-		}
-	}
-	r.OK(p.Close())
+	status[int64](r, must(cohort.Recv(c, got, cohort.AnySource, 4)), prev, 4, 1, "%s: from any source", c.Name())
+	equal(r, got[0], int64(want[prev]), "%s: from any source", c.Name())
 	// Communicators made from it.
 	d := must(c.Dup())
 	half := must(d.Split(c.Rank()%2, -c.Rank()))
@@ -146,7 +120,7 @@ func works(r *Rank, c *cohort.Comm, want []int) {
 
 // agreeWhole agrees without a failure, many times on one communicator, and on two in turn.
 func agreeWhole(r *Rank) {
-	all := without(r, func(int, int) bool { return false })
+	all := without(r, nobody)
 	for range 10 {
 		agreed(r, r.Comm, all)
 	}
@@ -176,7 +150,7 @@ func revoke(r *Rank) {
 	}
 	r.Is(err, cohort.ErrBroken, "an operation during Revoke").names("rank 0")
 	r.Is(cohort.Send(r.Comm, []int{1}, 0, 1), cohort.ErrBroken, "Send after Revoke")
-	all := without(r, func(int, int) bool { return false })
+	all := without(r, nobody)
 	agreed(r, r.Comm, all)
 	d := shrink(r, r.Comm)
 	works(r, d, all)
@@ -198,18 +172,17 @@ func agreeDeadline(r *Rank) {
 		r.Is(err, cohort.ErrTimeout, "Agree without rank %d", last).names(fmt.Sprint(last))
 		r.OK(cohort.Send(r.World, []int{1}, last, 8))
 	}
-	agreed(r, r.Comm, without(r, func(int, int) bool { return false }))
+	agreed(r, r.Comm, without(r, nobody))
 	r.OK(r.Comm.Barrier())
 }
 
 // agreeClosed has a rank close the communicator that the others shrink.
 func agreeClosed(r *Rank) {
-	last := func(rank, size int) bool { return rank == size-1 }
 	if c := must(r.Comm.Dup()); r.Rank == r.Size-1 {
 		r.OK(c.Close())
 	} else {
 		d := shrink(r, c)
-		works(r, d, without(r, last))
+		works(r, d, without(r, lastRank))
 		r.OK(d.Close())
 		r.OK(c.Close())
 	}
@@ -218,17 +191,16 @@ func agreeClosed(r *Rank) {
 
 // shrinkLeft goes on without a rank that has left in good order.
 func shrinkLeft(r *Rank) {
-	last := func(rank, size int) bool { return rank == size-1 }
 	if r.Rank == r.Size-1 {
 		r.OK(r.World.Close())
 		return
 	}
-	agreed(r, r.World, without(r, last))
+	agreed(r, r.World, without(r, lastRank))
 	if lost := r.World.Lost(); !slices.Equal(lost, []int{r.Size - 1}) {
 		r.Errorf("lost %v, want %d", lost, r.Size-1)
 	}
 	d := shrink(r, r.World)
-	works(r, d, without(r, last))
+	works(r, d, without(r, lastRank))
 	r.OK(d.Close())
 }
 

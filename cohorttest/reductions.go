@@ -2,50 +2,21 @@ package cohorttest
 
 import "github.com/cohort-hpc/cohort"
 
-// element is a type of the matrix that can be reduced.
-type element interface {
-	comparable
-	cohort.Number
-}
-
 // reductions are the collectives that combine data (MPI-4.1 sections 6.9 to
 // 6.11), with the given operation and its definition.
-func reductions[T element]() []family[T] {
-	type (
-		block = func(c *cohort.Comm, send, recv []T, op cohort.Op) error
-		start = func(c *cohort.Comm, send, recv []T, op cohort.Op) (*cohort.Request, error)
-		setup = func(c *cohort.Comm, send, recv []T, op cohort.Op) (*cohort.Persistent, error)
-	)
-	all := func(name string, define func(a *args[T]), b block, s start, p setup) family[T] {
-		return family[T]{name, false, true, define,
-			func(c *cohort.Comm, a *args[T]) error { return b(c, a.send, a.recv, a.op) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) { return s(c, a.send, a.recv, a.op) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) { return p(c, a.send, a.recv, a.op) }}
-	}
+func reductions[T comparable]() []family[T] {
+	combined := func(a *args[T]) []any { return []any{a.send, a.recv, a.op} }
 	return []family[T]{
-		{"Reduce", true, true, defineReduce[T],
-			func(c *cohort.Comm, a *args[T]) error { return cohort.Reduce(c, a.send, a.recv, a.op, a.root) },
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.Ireduce(c, a.send, a.recv, a.op, a.root)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.ReduceInit(c, a.send, a.recv, a.op, a.root)
-			}},
-		all("Allreduce", defineAllreduce[T], cohort.Allreduce[T], cohort.Iallreduce[T], cohort.AllreduceInit[T]),
-		all("ReduceScatterBlock", defineReduceScatterBlock[T],
-			cohort.ReduceScatterBlock[T], cohort.IreduceScatterBlock[T], cohort.ReduceScatterBlockInit[T]),
+		{"Reduce", true, true, defineReduce[T], [3]any{cohort.Reduce[T], cohort.Ireduce[T], cohort.ReduceInit[T]},
+			func(a *args[T]) []any { return []any{a.send, a.recv, a.op, a.root} }, nil},
+		{"Allreduce", false, true, defineAllreduce[T], [3]any{cohort.Allreduce[T], cohort.Iallreduce[T], cohort.AllreduceInit[T]}, combined, nil},
+		{"ReduceScatterBlock", false, true, defineReduceScatterBlock[T],
+			[3]any{cohort.ReduceScatterBlock[T], cohort.IreduceScatterBlock[T], cohort.ReduceScatterBlockInit[T]}, combined, nil},
 		{"ReduceScatter", false, true, defineReduceScatter[T],
-			func(c *cohort.Comm, a *args[T]) error {
-				return cohort.ReduceScatter(c, a.send, a.recv, a.rcounts, a.op)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
-				return cohort.IreduceScatter(c, a.send, a.recv, a.rcounts, a.op)
-			},
-			func(c *cohort.Comm, a *args[T]) (*cohort.Persistent, error) {
-				return cohort.ReduceScatterInit(c, a.send, a.recv, a.rcounts, a.op)
-			}},
-		all("Scan", defineScan[T], cohort.Scan[T], cohort.Iscan[T], cohort.ScanInit[T]),
-		all("Exscan", defineExscan[T], cohort.Exscan[T], cohort.Iexscan[T], cohort.ExscanInit[T]),
+			[3]any{cohort.ReduceScatter[T], cohort.IreduceScatter[T], cohort.ReduceScatterInit[T]},
+			func(a *args[T]) []any { return []any{a.send, a.recv, a.rcounts, a.op} }, nil},
+		{"Scan", false, true, defineScan[T], [3]any{cohort.Scan[T], cohort.Iscan[T], cohort.ScanInit[T]}, combined, nil},
+		{"Exscan", false, true, defineExscan[T], [3]any{cohort.Exscan[T], cohort.Iexscan[T], cohort.ExscanInit[T]}, combined, nil},
 	}
 }
 

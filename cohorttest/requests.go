@@ -17,8 +17,6 @@ func requestScenarios() []scenario {
 		{name: "requests/test-any", body: testAny},
 		{name: "requests/test-some", body: testSome},
 		{name: "requests/test-all", body: testAll},
-		{name: "requests/nothing-left", body: nothingLeft},
-		{name: "requests/wait-again", body: waitAgain},
 		{name: "requests/cancel", body: cancel},
 		{name: "requests/errors-in-sets", body: errorsInSets},
 		{name: "requests/forgotten", alone: true, body: forgotten},
@@ -36,27 +34,18 @@ type pair struct {
 // open posts k receives on two communicators, with several lengths, and sends the next
 // rank the messages that its receives wait for. recvs has the receives by their index
 // in reqs.
-func open(r *Rank, k int) (reqs []*cohort.Request, recvs map[int]pair, finish func()) {
-	next, prev := r.ring()
-	other := must(r.Comm.Dup())
+func open(r *Rank, k int) (reqs []*cohort.Request, recvs map[int]pair) {
+	comms := []*cohort.Comm{r.Comm, r.Comm, r.dup()}
 	recvs = map[int]pair{}
 	rng := seeded(r.scenario, r.Size)
 	for tag := range k {
-		c := r.Comm
-		if rng.IntN(3) == 0 {
-			c = other
-		}
-		m := []int{1, 1, 200, 9000}[rng.IntN(4)]
-		msg := make([]int32, m)
-		msg[0], msg[m-1] = int32(r.Rank*1000+tag), int32(r.Rank*1000+tag)
-		req := must(cohort.Isend(c, msg, next, tag))
-		reqs = append(reqs, req)
+		c, m := comms[rng.IntN(3)], []int{1, 1, 200, 9000}[rng.IntN(4)]
+		msg := filled(m, func(int) int32 { return int32(r.Rank*1000 + tag) })
 		buf := make([]int32, m)
-		req = must(cohort.Irecv(c, buf, prev, tag))
-		recvs[len(reqs)] = pair{buf, int32(prev*1000 + tag)}
-		reqs = append(reqs, req)
+		recvs[len(reqs)] = pair{buf, int32(r.prev*1000 + tag)}
+		reqs = append(reqs, must(cohort.Irecv(c, buf, r.prev, tag)), must(cohort.Isend(c, msg, r.next, tag)))
 	}
-	return reqs, recvs, func() { r.OK(other.Close()) }
+	return reqs, recvs
 }
 
 // done checks the result of request i of a set.
@@ -65,9 +54,8 @@ func done(r *Rank, recvs map[int]pair, i int, st *cohort.Status) {
 	if !ok {
 		return // a send
 	}
-	_, prev := r.ring()
-	if st != nil && (st.Source != prev || cohort.Count[int32](*st) != len(p.buf)) {
-		r.Errorf("request %d: %+v, %d elements, want %d from %d", i, *st, cohort.Count[int32](*st), len(p.buf), prev)
+	if st != nil && (st.Source != r.prev || cohort.Count[int32](*st) != len(p.buf)) {
+		r.Errorf("request %d: %+v, %d elements, want %d from %d", i, *st, cohort.Count[int32](*st), len(p.buf), r.prev)
 	}
 	if p.buf[0] != p.want || p.buf[len(p.buf)-1] != p.want {
 		r.Errorf("request %d received %d, want %d", i, p.buf[0], p.want)
@@ -77,44 +65,24 @@ func done(r *Rank, recvs map[int]pair, i int, st *cohort.Status) {
 // randomOrder completes 100 outstanding requests in an order that differs from rank to
 // rank.
 func randomOrder(r *Rank) {
-	reqs, recvs, finish := open(r, 50)
+	reqs, recvs := open(r, 50)
 	for _, i := range seeded(fmt.Sprint(r.scenario, r.Rank), r.Size).Perm(len(reqs)) {
 		st := must(reqs[i].Wait())
 		done(r, recvs, i, &st)
 	}
-	finish()
 }
 
-func waitAny(r *Rank) {
-	reqs, recvs, finish := open(r, 20)
-	seen := make([]bool, len(reqs))
-	for range reqs {
-		i, st := must2(cohort.WaitAny(reqs...))
-		if i < 0 || i >= len(reqs) || seen[i] {
-			r.Errorf("WaitAny returns %d, for the second time or out of range", i)
-			break
-		}
-		seen[i] = true
-		done(r, recvs, i, &st)
-	}
-	if i, st, err := cohort.WaitAny(reqs...); i != -1 || err != nil {
-		r.Errorf("WaitAny of complete requests: %d, %+v, %v; want -1", i, st, err)
-	}
-	finish()
-}
-
-// some completes a set with a function that returns indices.
-func some(r *Rank, name string, complete func(...*cohort.Request) ([]int, error), mayBeEmpty bool) {
-	reqs, recvs, finish := open(r, 20)
+// inSets completes a set with a function that returns the indices of those that are complete. It may return none only if
+// empty. st is the status of the only one, if the function returns that.
+func inSets(r *Rank, name string, empty bool, complete func(...*cohort.Request) (indices []int, st *cohort.Status, err error)) {
+	reqs, recvs := open(r, 20)
 	seen := make([]bool, len(reqs))
 	for left := len(reqs); left > 0; {
-		indices := must(complete(reqs...))
-		if len(indices) == 0 {
-			if !mayBeEmpty {
-				r.Errorf("%s returns none of %d requests", name, left)
-				break
-			}
-			runtime.Gosched()
+		indices, st, err := complete(reqs...)
+		r.OK(err)
+		if len(indices) == 0 && !empty {
+			r.Errorf("%s returns none of %d requests", name, left)
+			return
 		}
 		for _, i := range indices {
 			if i < 0 || i >= len(reqs) || seen[i] {
@@ -123,143 +91,87 @@ func some(r *Rank, name string, complete func(...*cohort.Request) ([]int, error)
 			}
 			seen[i] = true
 			left--
-			done(r, recvs, i, nil)
-			st, err := reqs[i].Wait() // returns its status again
-			r.OK(err)
-			done(r, recvs, i, &st)
+			done(r, recvs, i, st)
+			again := must(reqs[i].Wait()) // returns its status again
+			done(r, recvs, i, &again)
 		}
+		runtime.Gosched()
 	}
-	if indices, err := complete(reqs...); len(indices) != 0 || err != nil {
+	if indices, _, err := complete(reqs...); len(indices) != 0 || err != nil {
 		r.Errorf("%s of complete requests: %v, %v", name, indices, err)
 	}
-	finish()
 }
 
-func waitSome(r *Rank) { some(r, "WaitSome", cohort.WaitSome, false) }
-func testSome(r *Rank) { some(r, "TestSome", cohort.TestSome, true) }
+func waitAny(r *Rank) {
+	inSets(r, "WaitAny", false, func(reqs ...*cohort.Request) ([]int, *cohort.Status, error) {
+		i, st, err := cohort.WaitAny(reqs...)
+		if i == -1 {
+			return nil, nil, err
+		}
+		return []int{i}, &st, err
+	})
+}
 
 func testAny(r *Rank) {
-	reqs, recvs, finish := open(r, 20)
-	seen := make([]bool, len(reqs))
-	for left := len(reqs); left > 0; {
+	inSets(r, "TestAny", true, func(reqs ...*cohort.Request) ([]int, *cohort.Status, error) {
 		i, st, ok, err := cohort.TestAny(reqs...)
-		r.OK(err)
-		if !ok {
-			runtime.Gosched()
-			continue
+		if !ok || i == -1 {
+			return nil, nil, err
 		}
-		if i < 0 || i >= len(reqs) || seen[i] {
-			r.Errorf("TestAny returns %d, for the second time or out of range", i)
-			break
-		}
-		seen[i] = true
-		left--
-		done(r, recvs, i, &st)
-	}
-	if i, _, ok, err := cohort.TestAny(reqs...); i != -1 || !ok || err != nil {
-		r.Errorf("TestAny of complete requests: %d, %v, %v; want -1, true", i, ok, err)
-	}
-	finish()
+		return []int{i}, &st, err
+	})
+}
+
+func waitSome(r *Rank) {
+	inSets(r, "WaitSome", false, func(reqs ...*cohort.Request) ([]int, *cohort.Status, error) {
+		is, err := cohort.WaitSome(reqs...)
+		return is, nil, err
+	})
+}
+
+func testSome(r *Rank) {
+	inSets(r, "TestSome", true, func(reqs ...*cohort.Request) ([]int, *cohort.Status, error) {
+		is, err := cohort.TestSome(reqs...)
+		return is, nil, err
+	})
 }
 
 func testAll(r *Rank) {
-	reqs, recvs, finish := open(r, 20)
+	reqs, recvs := open(r, 20)
 	// This one completes only after this rank's neighbor has sent to it.
-	next, prev := r.ring()
-	last := must(cohort.Irecv(r.Comm, make([]int32, 1), prev, 500))
+	all := append(reqs, must(cohort.Irecv(r.Comm, make([]int32, 1), r.prev, 500)))
 	for range 20 {
-		if ok, err := cohort.TestAll(append(reqs, last)...); ok || err != nil {
-			r.Errorf("TestAll with a receive whose message was not sent: %v, %v", ok, err)
-		}
+		equal(r, must(cohort.TestAll(all...)), false, "TestAll with a receive whose message was not sent")
 	}
 	r.OK(r.Comm.Barrier())
-	r.OK(cohort.Send(r.Comm, []int32{1}, next, 500))
-	for {
-		if ok := must(cohort.TestAll(append(reqs, last)...)); ok {
-			break
-		}
+	r.OK(cohort.Send(r.Comm, []int32{1}, r.next, 500))
+	for !must(cohort.TestAll(all...)) {
 		runtime.Gosched()
 	}
 	for i := range reqs {
 		st := must(reqs[i].Wait())
 		done(r, recvs, i, &st)
 	}
-	finish()
-}
-
-// nothingLeft calls every function without requests and with nil requests.
-func nothingLeft(r *Rank) {
-	for _, reqs := range [][]*cohort.Request{nil, {nil, nil}} {
-		r.OK(cohort.WaitAll(reqs...))
-		if i, _, err := cohort.WaitAny(reqs...); i != -1 || err != nil {
-			r.Errorf("WaitAny of nothing: %d, %v", i, err)
-		}
-		if is, err := cohort.WaitSome(reqs...); len(is) != 0 || err != nil {
-			r.Errorf("WaitSome of nothing: %v, %v", is, err)
-		}
-		if ok, err := cohort.TestAll(reqs...); !ok || err != nil {
-			r.Errorf("TestAll of nothing: %v, %v", ok, err)
-		}
-		if i, _, ok, err := cohort.TestAny(reqs...); i != -1 || !ok || err != nil {
-			r.Errorf("TestAny of nothing: %d, %v, %v", i, ok, err)
-		}
-		if is, err := cohort.TestSome(reqs...); len(is) != 0 || err != nil {
-			r.Errorf("TestSome of nothing: %v, %v", is, err)
-		}
-	}
-	r.OK(cohort.StartAll())
-	r.OK(cohort.WaitAllPersistent(nil, nil))
-	var q *cohort.Request
-	if _, err := q.Wait(); err != nil {
-		r.Errorf("Wait of a nil request: %v", err)
-	}
-	if _, ok, err := q.Test(); !ok || err != nil {
-		r.Errorf("Test of a nil request: %v, %v", ok, err)
-	}
-}
-
-// waitAgain waits for completed requests once more: they return the same status, and
-// the sets ignore them.
-func waitAgain(r *Rank) {
-	next, prev := r.ring()
-	req := must(cohort.Irecv(r.Comm, make([]int32, 3), prev, 4))
-	r.OK(cohort.Send(r.Comm, []int32{1, 2}, next, 4))
-	for range 3 {
-		st := must(req.Wait())
-		if st.Source != prev || st.Tag != 4 || cohort.Count[int32](st) != 2 {
-			r.Errorf("Wait: %+v", st)
-		}
-		st, ok := must2(req.Test())
-		if !ok || st.Source != prev || cohort.Count[int32](st) != 2 {
-			r.Errorf("Test after Wait: %v, %+v", ok, st)
-		}
-	}
-	if i, _, err := cohort.WaitAny(nil, req, nil); i != -1 || err != nil {
-		r.Errorf("WaitAny of a request that was waited for: %d, %v, want -1", i, err)
-	}
-	r.OK(cohort.WaitAll(req, req))
 }
 
 // cancel cancels a receive that has not matched, and tries to cancel one that has.
 func cancel(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
 	recv := newBuffer(int32s, 4)
 	image := newBuffer(int32s, 4)
-	req := must(cohort.Irecv(c, recv.data, prev, 11))
+	req := must(cohort.Irecv(r.Comm, recv.data, r.prev, 11))
 	r.OK(req.Cancel())
 	r.Is(errorOf(req.Wait()), cohort.ErrCanceled, "Wait for a receive that was canceled")
 	r.OK(req.Cancel())
 	// A message sent now goes to the next receive, not to the canceled one.
-	r.OK(c.Barrier())
-	r.OK(cohort.Send(c, []int32{9}, next, 11))
+	r.OK(r.Comm.Barrier())
+	r.OK(cohort.Send(r.Comm, []int32{9}, r.next, 11))
 	got := make([]int32, 1)
-	must(cohort.Recv(c, got, prev, 11))
+	must(cohort.Recv(r.Comm, got, r.prev, 11))
 	if i, ok := recv.diff(image, nil); !ok || got[0] != 9 {
 		r.Errorf("after Cancel: element %d of the canceled buffer was written, or got %d", i, got[0])
 	}
 	// An exchange cannot be canceled.
-	req = must(cohort.Isendrecv(c, []int32{3}, next, 13, got, prev, 13))
+	req = must(cohort.Isendrecv(r.Comm, []int32{3}, r.next, 13, got, r.prev, 13))
 	if err := req.Cancel(); err != nil {
 		r.Is(err, cohort.ErrNotSupported, "Cancel of an Isendrecv")
 	}
@@ -267,9 +179,9 @@ func cancel(r *Rank) {
 		r.Errorf("an exchange that was not canceled: %v, %d", err, got[0])
 	}
 	// A receive that is complete stays so.
-	req = must(cohort.Irecv(c, got, prev, 12))
-	r.OK(cohort.Ssend(c, []int32{10}, next, 12))
-	r.OK(c.Barrier()) // the neighbor's Ssend has returned: it has matched
+	req = must(cohort.Irecv(r.Comm, got, r.prev, 12))
+	r.OK(cohort.Ssend(r.Comm, []int32{10}, r.next, 12))
+	r.OK(r.Comm.Barrier()) // the neighbor's Ssend has returned: it has matched
 	r.OK(req.Cancel())
 	if _, err := req.Wait(); err != nil || got[0] != 10 {
 		r.Errorf("a receive canceled after it matched: %v, %d", err, got[0])
@@ -279,16 +191,13 @@ func cancel(r *Rank) {
 // errorsInSets has one request of a set fail: the functions return its error and
 // complete the other requests.
 func errorsInSets(r *Rank) {
-	c := r.Comm
-	next, prev := r.ring()
 	open := func() []*cohort.Request {
 		var reqs []*cohort.Request
 		for i, room := range []int{3, 1, 3} { // the second is too short
-			req := must(cohort.Irecv(c, make([]int32, room), prev, i))
-			reqs = append(reqs, req)
+			reqs = append(reqs, must(cohort.Irecv(r.Comm, make([]int32, room), r.prev, i)))
 		}
 		for i := range 3 {
-			r.OK(cohort.Send(c, []int32{1, 2, 3}, next, i))
+			r.OK(cohort.Send(r.Comm, []int32{1, 2, 3}, r.next, i))
 		}
 		return reqs
 	}

@@ -3,7 +3,7 @@ package cohorttest
 import (
 	"errors"
 	"fmt"
-	"sync"
+	"math/rand/v2"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -23,53 +23,16 @@ func sequenceScenarios() []scenario {
 	}
 }
 
-// backToBack calls many different collectives with the same buffers and nothing between
-// them. A backend that lets a call overtake the one before it would corrupt the data of
-// a slow rank.
+// backToBack calls many different collectives with nothing between them. A backend that lets a call overtake the one
+// before it would corrupt the data of a slow rank.
 func backToBack(r *Rank) {
-	c, n, me := r.Comm, r.Size, r.Rank
-	rounds := 300
-	if r.Short {
-		rounds = 60
+	rounds, rng := r.pick(60, 300), seeded(r.scenario, r.Size)
+	calls := filled(rounds, func(int) *bound { return draw(rng, r.Comm, 1) })
+	for _, b := range calls {
+		r.OK(b.block())
 	}
-	one, all, sum := make([]int64, 1), make([]int64, n), make([]int64, 1)
-	for k := range rounds {
-		base := int64(k * 1000)
-		one[0] = base + int64(me)
-		switch k % 6 {
-		case 0:
-			r.OK(cohort.Allreduce(c, one, sum, cohort.Sum))
-			if want := int64(n)*base + int64(n*(n-1)/2); sum[0] != want {
-				r.Errorf("round %d: Allreduce %d, want %d", k, sum[0], want)
-			}
-		case 1:
-			r.OK(cohort.Allgather(c, one, all))
-			same(r, all, func(i int) int64 { return base + int64(i) }, "round %d: Allgather", k)
-		case 2:
-			root := k % n
-			r.OK(cohort.Bcast(c, one, root))
-			if one[0] != base+int64(root) {
-				r.Errorf("round %d: Bcast %d, want %d", k, one[0], base+int64(root))
-			}
-		case 3:
-			root := k % n
-			r.OK(cohort.Reduce(c, one, sum, cohort.Max, root))
-			if want := base + int64(n-1); me == root && sum[0] != want {
-				r.Errorf("round %d: Reduce %d, want %d", k, sum[0], want)
-			}
-		case 4:
-			for i := range all {
-				all[i] = base + int64(me*100+i)
-			}
-			r.OK(cohort.Alltoall(c, all, all))
-			same(r, all, func(i int) int64 { return base + int64(i*100+me) }, "round %d: Alltoall", k)
-		case 5:
-			r.OK(c.Barrier())
-			r.OK(cohort.Scan(c, one, sum, cohort.Min))
-			if sum[0] != base {
-				r.Errorf("round %d: Scan %d, want %d", k, sum[0], base)
-			}
-		}
+	for _, b := range calls {
+		b.verify(r, blocking)
 	}
 }
 
@@ -97,110 +60,62 @@ func rotatingRoot(r *Rank) {
 // twoCommunicators interleaves the collectives of two communicators. The second numbers
 // the ranks in reverse.
 func twoCommunicators(r *Rank) {
-	a, n, me := r.Comm, r.Size, r.Rank
-	b := must(a.Split(0, n-me))
-	defer func() { r.OK(b.Close()) }()
-	if b.Rank() != n-1-me {
-		r.Errorf("rank %d in the reversed communicator, want %d", b.Rank(), n-1-me)
+	reversed := must(r.Comm.Split(0, r.Size-r.Rank))
+	if reversed.Rank() != r.Size-1-r.Rank {
+		r.Errorf("rank %d in the reversed communicator, want %d", reversed.Rank(), r.Size-1-r.Rank)
 	}
+	rng := seeded(r.scenario, r.Size)
+	var calls []*bound
 	var reqs []*cohort.Request
-	var check []func()
 	for k := range 30 {
-		sa, sb := make([]int32, 1), make([]int32, n)
-		ra, err := cohort.Iscan(a, []int32{int32(me + k)}, sa, cohort.Sum)
-		r.OK(err)
-		rb := must(cohort.Iallgather(b, []int32{int32(me * k)}, sb))
-		x, err := cohort.BcastOne(b, me, 0) // rank n-1 of a
-		r.OK(err)
-		if x != n-1 {
-			r.Errorf("round %d: rank 0 of the reversed communicator sent %d, want %d", k, x, n-1)
+		for _, c := range []*cohort.Comm{r.Comm, reversed} {
+			calls = append(calls, draw(rng, c, 1+k))
+			reqs = append(reqs, must(calls[len(calls)-1].start()))
 		}
-		if y := must(cohort.BcastOne(a, me, 0)); y != 0 {
-			r.Errorf("round %d: rank 0 sent %d, want 0", k, y)
-		}
-		reqs = append(reqs, rb, ra)
-		check = append(check, func() {
-			if want := int32(me*(me+1)/2 + (me+1)*k); sa[0] != want {
-				r.Errorf("round %d: Iscan %d, want %d", k, sa[0], want)
-			}
-			same(r, sb, func(i int) int32 { return int32((n - 1 - i) * k) }, "round %d: Iallgather", k)
-		})
+		r.OK(draw(rng, reversed, 1).run(r, blocking))
+		r.OK(draw(rng, r.Comm, 1).run(r, blocking))
 	}
 	r.OK(cohort.WaitAll(reqs...))
-	for _, f := range check {
-		f()
+	for _, b := range calls {
+		b.verify(r, nonblocking)
 	}
+	r.OK(reversed.Close())
 }
 
 // outstanding has many nonblocking collectives of one communicator under way at once,
 // and completes them in an order that differs from rank to rank. Rank 0 first waits for a message that the last
 // rank sends when it has completed them.
 func outstanding(r *Rank) {
-	for _, m := range []int{3, 700} {
-		outstandingOf(r, m)
-	}
-}
-
-func outstandingOf(r *Rank, m int) {
-	c, n, me := r.Comm, r.Size, r.Rank
 	const k = 48
-	reqs := make([]*cohort.Request, k)
-	bufs := make([][]int64, k)
-	for i := range reqs {
-		var err error
-		bufs[i] = filled(m, func(j int) int64 { return int64(i*1000000 + j*10 + me) })
-		switch i % 3 {
-		case 0:
-			reqs[i], err = cohort.Iallreduce(c, bufs[i], bufs[i], cohort.Sum)
-		case 1:
-			reqs[i], err = cohort.Ibcast(c, bufs[i], i%n)
-		case 2:
-			reqs[i], err = cohort.Iscan(c, bufs[i], bufs[i], cohort.Max)
+	last, rng := r.Size-1, seeded(r.scenario, r.Size)
+	for _, m := range []int{3, 700} {
+		calls := filled(k, func(int) *bound { return draw(rng, r.Comm, m) })
+		reqs := filled(k, func(i int) *cohort.Request { return must(calls[i].start()) })
+		if r.Rank == 0 && last > 0 {
+			must(cohort.Recv(r.Comm, make([]int8, 0), last, m))
 		}
-		r.OK(err)
-	}
-	if me == 0 && n > 1 {
-		must(cohort.Recv(c, make([]int8, 0), n-1, m))
-	}
-	order := seeded(fmt.Sprint(r.scenario, me), n).Perm(k)
-	for _, i := range order {
-		must(reqs[i].Wait())
-		for j, x := range bufs[i] {
-			base := int64(i*1000000 + j*10)
-			want := [3]int64{int64(n)*base + int64(n*(n-1)/2), base + int64(i%n), base + int64(me)}[i%3]
-			if x != want {
-				r.Errorf("operation %d: element %d is %d, want %d", i, j, x, want)
-				break
-			}
+		for _, i := range seeded(fmt.Sprint(r.scenario, r.Rank), r.Size).Perm(k) {
+			must(reqs[i].Wait())
+			calls[i].verify(r, nonblocking)
 		}
-	}
-	if me == n-1 && n > 1 {
-		r.OK(cohort.Send(c, []int8{}, 0, m))
+		if r.Rank == last && last > 0 {
+			r.OK(cohort.Send(r.Comm, []int8{}, 0, m))
+		}
 	}
 }
 
 // persistentSet starts several persistent operations together, many times with other
 // data, and calls other collectives on the communicator in between.
 func persistentSet(r *Rank) {
-	c, n, me := r.Comm, r.Size, r.Rank
-	next, prev := (me+1)%n, (me+n-1)%n
-	sum, gathered := make([]int64, 3), make([]int64, n)
-	in, out, token := make([]int64, 3), make([]int64, 1), make([]int64, 1)
-	var ops []*cohort.Persistent
-	add := func(p *cohort.Persistent, err error) {
-		r.OK(err)
-		ops = append(ops, p)
-	}
-	add(cohort.AllreduceInit(c, in, sum, cohort.Sum))
-	add(cohort.AllgatherInit(c, out, gathered))
-	add(cohort.SendInit(c, out, next, 5))
-	add(cohort.RecvInit(c, token, prev, 5))
-	for k := range 20 {
-		for i := range in {
-			in[i] = int64(k*100 + me + i)
-		}
-		out[0] = int64(k*n + me)
-		if k%2 == 0 {
+	const k = 4
+	rng := seeded(r.scenario, r.Size)
+	calls := filled(k, func(int) *bound { return draw(rng, r.Comm, 3) })
+	ops := filled(k, func(i int) *cohort.Persistent { return must(calls[i].setup()) })
+	token, got := make([]int, 1), make([]int, 1)
+	ops = append(ops, must(cohort.SendInit(r.Comm, token, r.next, 5)), must(cohort.RecvInit(r.Comm, got, r.prev, 5)))
+	for round := range 20 {
+		token[0] = 100*round + r.Rank
+		if round%2 == 0 {
 			r.OK(cohort.StartAll(ops...))
 		} else {
 			for _, p := range ops {
@@ -209,22 +124,17 @@ func persistentSet(r *Rank) {
 		}
 		r.Is(ops[0].Start(), cohort.ErrRequest, "Start of a started operation")
 		r.OK(cohort.WaitAllPersistent(ops...))
-		same(r, sum, func(i int) int64 { return int64(n*(k*100+i) + n*(n-1)/2) }, "round %d: sum", k)
-		same(r, gathered, func(i int) int64 { return int64(k*n + i) }, "round %d: gathered", k)
-		if want := int64(k*n + prev); token[0] != want {
-			r.Errorf("round %d: token %d, want %d", k, token[0], want)
+		for _, b := range calls {
+			b.verify(r, persistent)
+			b.renew()
 		}
-		if x := must(cohort.AllreduceOne(c, 1, cohort.Sum)); x != n {
-			r.Errorf("round %d: %d ranks, want %d", k, x, n)
-		}
+		equal(r, got[0], 100*round+r.prev, "round %d: token", round)
+		equal(r, must(cohort.AllreduceOne(r.Comm, 1, cohort.Sum)), r.Size, "round %d: ranks", round)
 	}
 	// Waiting for and testing one that is not started returns at once.
-	if _, err := ops[0].Wait(); err != nil {
-		r.Errorf("Wait of an operation that is not started: %v", err)
-	}
-	if _, done, err := ops[1].Test(); !done || err != nil {
-		r.Errorf("Test of an operation that is not started: %v, %v", done, err)
-	}
+	must(ops[0].Wait())
+	_, done := must2(ops[1].Test())
+	equal(r, done, true, "Test of an operation that is not started")
 	for _, p := range ops {
 		r.OK(p.Close())
 		r.OK(p.Close())
@@ -238,7 +148,7 @@ func persistentSet(r *Rank) {
 func insideBlockingCalls(r *Rank) {
 	const tag = 3
 	n, me, last := r.Size, r.Rank, r.Size-1
-	other := must(r.Comm.Dup())
+	other := r.dup()
 	add := cohort.NewOp(true, func(in, inout []int64) {
 		for i, x := range in {
 			inout[i] += x
@@ -282,87 +192,43 @@ func insideBlockingCalls(r *Rank) {
 		}
 		same(r, x, func(i int) int64 { return int64(n*i + n*(n-1)/2) }, "%s", call.name)
 	}
-	r.OK(other.Close())
 }
 
 // besideMessages runs collectives on a communicator on which a receive from any source
 // with any tag is posted. The receive must match user messages only.
 func besideMessages(r *Rank) {
-	c, n, me := r.Comm, r.Size, r.Rank
 	got := make([]int32, 8)
-	req := must(cohort.Irecv(c, got, cohort.AnySource, cohort.AnyTag))
-	buf := make([]int32, 3000)
-	for k := range 10 {
-		for i := range buf {
-			buf[i] = int32(me + i)
-		}
-		ir := must(cohort.Iallreduce(c, buf, buf, cohort.Max))
-		r.OK(c.Barrier())
-		must(ir.Wait())
-		same(r, buf, func(i int) int32 { return int32(n - 1 + i) }, "round %d", k)
+	req := must(cohort.Irecv(r.Comm, got, cohort.AnySource, cohort.AnyTag))
+	rng := seeded(r.scenario, r.Size)
+	for range 10 {
+		b := draw(rng, r.Comm, 3000)
+		q := must(b.start())
+		r.OK(r.Comm.Barrier())
+		must(q.Wait())
+		b.verify(r, nonblocking)
 	}
 	if _, done, err := req.Test(); done || err != nil {
 		r.Errorf("a receive matched a collective's message: %v, %v", done, err)
 	}
-	if st, found, err := c.Iprobe(cohort.AnySource, cohort.AnyTag); found || err != nil {
-		r.Errorf("Iprobe found a collective's message: %v, %v", st, err)
-	}
-	r.OK(c.Barrier())
-	r.OK(cohort.Send(c, []int32{int32(me), 42}, (me+1)%n, 3))
-	st := must(req.Wait())
-	if prev := (me + n - 1) % n; st.Source != prev || st.Tag != 3 || cohort.Count[int32](st) != 2 || got[0] != int32(prev) || got[1] != 42 {
-		r.Errorf("got %v (%d elements) %v, want 2 from %d", st, cohort.Count[int32](st), got[:2], prev)
-	}
+	r.noMessage("a collective's message")
+	r.OK(cohort.Send(r.Comm, []int32{int32(r.Rank), 42}, r.next, 3))
+	status[int32](r, must(req.Wait()), r.prev, 3, 2, "the receive beside collectives")
+	equal(r, [2]int32(got), [2]int32{int32(r.prev), 42}, "the message beside collectives")
 }
 
 // collectiveGoroutines has several goroutines of every rank call collectives at the same
 // time, each on another communicator, while one more exchanges messages.
 func collectiveGoroutines(r *Rank) {
-	n, me := r.Size, r.Rank
-	next, prev := r.ring()
-	const workers = 4
-	rounds := 40
-	if r.Short {
-		rounds = 12
-	}
-	comms := filled(workers, func(w int) *cohort.Comm { return must(r.Comm.Dup()) })
-	errs := make([]error, workers+1)
-	var wg sync.WaitGroup
-	for w, c := range comms {
-		wg.Go(func() {
-			m := []int{1, 40, 3000, 20000}[w]
-			buf, all := make([]int64, m), make([]int64, n*m)
-			for k := range rounds {
-				for i := range buf {
-					buf[i] = int64(w*1000000 + k*1000 + me)
-				}
-				if errs[w] = cohort.Allgather(c, buf, all); errs[w] != nil {
-					return
-				}
-				same(r, all, func(i int) int64 { return int64(w*1000000 + k*1000 + i/m) }, "goroutine %d, round %d: Allgather", w, k)
-				if errs[w] = cohort.Allreduce(c, buf, buf, cohort.Max); errs[w] != nil {
-					return
-				}
-				if want := int64(w*1000000 + k*1000 + n - 1); buf[0] != want || buf[m-1] != want {
-					r.Errorf("goroutine %d, round %d: Allreduce gives %d and %d, want %d", w, k, buf[0], buf[m-1], want)
-				}
-			}
-		})
-	}
-	wg.Go(func() {
-		got := make([]int64, 1)
-		for k := range rounds * 4 {
-			if _, errs[workers] = cohort.Sendrecv(r.Comm, []int64{int64(k*1000 + me)}, next, k, got, prev, k); errs[workers] != nil {
-				return
-			}
-			if want := int64(k*1000 + prev); got[0] != want {
-				r.Errorf("message %d beside collectives: %d, want %d", k, got[0], want)
-			}
+	comms, rngs := filled(4, func(int) *cohort.Comm { return r.dup() }), filled(4, func(w int) *rand.Rand { return seeded(fmt.Sprint(r.scenario, w), r.Size) })
+	got := make([]int, 1)
+	together(r, 5, r.pick(12, 40), func(w, k int) (err error) {
+		if w < 4 {
+			return draw(rngs[w], comms[w], []int{1, 40, 3000, 20000}[w]).run(r, forms[k%len(forms)])
 		}
+		for i := 0; i < 4 && err == nil; i++ {
+			_, err = cohort.Sendrecv(r.Comm, []int{1000*k + r.Rank}, r.next, i, got, r.prev, i)
+			equal(r, got[0], 1000*k+r.prev, "message %d beside collectives", k)
+		}
+		return err
 	})
-	wg.Wait()
-	r.OK(errors.Join(errs...))
-	for _, c := range comms {
-		r.OK(c.Close())
-	}
 }

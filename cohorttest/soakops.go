@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/cohort-hpc/cohort"
@@ -43,7 +44,7 @@ func (p *player) play(step int) (err error) {
 		}
 	}()
 	p.step = step
-	operations := []func(){p.collective, p.collective, p.collective, p.collective, p.shift, p.pair, p.pair, p.exchange, p.fanIn, p.burst, p.derive, p.window}
+	operations := []func(){p.collective, p.collective, p.collective, p.barrier, p.shift, p.pair, p.pair, p.exchange, p.fanIn, p.burst, p.derive, p.window}
 	operations[p.rng.IntN(len(operations))]()
 	return nil
 }
@@ -54,14 +55,6 @@ func (p *player) val(rank, i int) int64 { return int64(p.step*7919+rank*104729+i
 // data returns m elements of a rank.
 func (p *player) data(rank, m int) []int64 {
 	return filled(m, func(i int) int64 { return p.val(rank, i) })
-}
-
-// sum is element i of the sum over the first n ranks.
-func (p *player) sum(n, i int) (s int64) {
-	for rank := range n {
-		s += p.val(rank, i)
-	}
-	return s
 }
 
 // length draws how many elements a rank contributes.
@@ -79,74 +72,27 @@ func (p *player) check(got []int64, want func(i int) int64) {
 	}
 }
 
-// run makes a collective call in a random form, a persistent one twice. While a nonblocking one is
-// under way, messages may be exchanged.
-func (p *player) run(f family[int64], a *args[int64]) {
+// collective makes a collective call in a random form. While a nonblocking one is under way, messages may be exchanged.
+func (p *player) collective() {
+	b := draw(p.rng, p.c, p.length())
 	form, beside := p.rng.IntN(4), p.rng.IntN(2) == 0
-	switch form {
-	case 0:
-		p.what += ", nonblocking"
-		q := must(f.start(p.c, a))
-		if beside {
-			p.sendrecv(10)
-		}
-		must(q.Wait())
-	case 1:
-		p.what += ", persistent"
-		q := must(f.setup(p.c, a))
-		for range 2 {
-			p.r.OK(q.Start())
-			must(q.Wait())
-		}
-		p.r.OK(q.Close())
-	default:
-		p.r.OK(f.block(p.c, a))
+	how := forms[max(form-1, 0)]
+	p.what = b.name(how)
+	if how != nonblocking {
+		p.r.OK(b.run(p.r, how))
+		return
 	}
+	q := must(b.start())
+	if beside {
+		p.sendrecv(10)
+	}
+	must(q.Wait())
+	b.verify(p.r, how)
 }
 
-// collective makes one of the collective calls.
-func (p *player) collective() {
-	n, me, m := p.c.Size(), p.c.Rank(), p.length()
-	kind, root := p.rng.IntN(11), p.rng.IntN(n)
-	p.what = []string{"Barrier", "Bcast", "Reduce", "Allreduce", "Allreduce", "Gather", "Allgather", "Scatter", "Alltoall", "Scan", "ReduceScatterBlock"}[kind]
-	mine, recv, all := p.data(me, m), make([]int64, m), make([]int64, m*n)
-	// part returns element i of what rank from has for rank to, in a buffer with m elements
-	// for each rank.
-	part := func(from, to, i int) int64 { return p.val(from, to*m+i) }
-	a := &args[int64]{shape: shape{root: root}, op: cohort.Sum, send: mine, recv: recv}
-	var want func(i int) int64
-	switch p.what {
-	case "Bcast":
-		if me == root {
-			a.recv = mine
-		}
-		want = func(i int) int64 { return p.val(root, i) }
-	case "Reduce", "Allreduce":
-		want = func(i int) int64 { return p.sum(n, i) }
-	case "Gather", "Allgather":
-		a.recv, want = all, func(i int) int64 { return p.val(i/m, i%m) }
-	case "Scatter":
-		a.send, want = p.data(root, m*n), func(i int) int64 { return part(root, me, i) }
-	case "Alltoall":
-		a.send, a.recv, want = p.data(me, m*n), all, func(i int) int64 { return part(i/m, me, i%m) }
-	case "Scan":
-		want = func(i int) int64 { return p.sum(me+1, i) }
-	case "ReduceScatterBlock":
-		a.send, want = p.data(me, m*n), func(i int) int64 { return p.sum(n, me*m+i) }
-	}
-	onlyRoot := p.what == "Reduce" || p.what == "Gather"
-	f := family[int64]{
-		block: func(c *cohort.Comm, _ *args[int64]) error { return c.Barrier() },
-		start: func(c *cohort.Comm, _ *args[int64]) (*cohort.Request, error) { return c.Ibarrier() },
-		setup: func(c *cohort.Comm, _ *args[int64]) (*cohort.Persistent, error) { return c.BarrierInit() },
-	}
-	if want != nil {
-		f = named(append(moves[int64](), reductions[int64]()...), p.what)
-	}
-	p.run(f, a)
-	if want != nil && (me == root || !onlyRoot) {
-		p.check(a.recv, want)
-	}
+func (p *player) barrier() {
+	p.what = "Barrier"
+	p.r.OK(p.c.Barrier())
 }
 
 // sendrecv passes m elements to the next rank.
@@ -183,49 +129,25 @@ func (p *player) shift() {
 	p.r.OK(recv.Close())
 }
 
-// pair sends one message from one rank to another, in random modes.
+// pair sends one message from one rank to another, in random ways.
 func (p *player) pair() {
 	n, me, m := p.c.Size(), p.c.Rank(), p.length()
-	from, mode, how := p.rng.IntN(n), p.rng.IntN(4), p.rng.IntN(5)
-	p.what = fmt.Sprintf("a message, sent in mode %d and received in mode %d", mode, how)
+	sends, recvs := sendWays[int64](), recvWays[int64]()
+	recvs = slices.DeleteFunc(recvs, func(w way[int64]) bool { return w.any }) // which might take the next operation's message
+	from, send, recv := p.rng.IntN(n), sends[p.rng.IntN(len(sends))], recvs[p.rng.IntN(len(recvs))]
+	p.what = fmt.Sprintf("a message, sent by %s and received by %s", send.name, recv.name)
 	if n == 1 {
 		return
 	}
-	to := (from + 1 + p.rng.IntN(n-1)) % n
-	if me == from {
-		buf := p.data(me, m)
-		switch mode {
-		case 0:
-			p.r.OK(cohort.Send(p.c, buf, to, p.step))
-		case 1:
-			p.r.OK(cohort.Ssend(p.c, buf, to, p.step))
-		case 2:
-			p.r.OK(wait(cohort.Isend(p.c, buf, to, p.step)))
-		default:
-			p.r.OK(wait(cohort.Issend(p.c, buf, to, p.step)))
-		}
+	switch to := (from + 1 + p.rng.IntN(n-1)) % n; me {
+	case from:
+		must(send.start(p.c, p.data(me, m), to, p.step)())
+	case to:
+		got := make([]int64, m)
+		st := must(recv.start(p.c, got, from, p.step)())
+		status[int64](p.r, st, from, p.step, m, "operation %d, %s", p.step, p.what)
+		p.check(got, func(i int) int64 { return p.val(from, i) })
 	}
-	if me != to {
-		return
-	}
-	got := make([]int64, m)
-	switch how {
-	case 0:
-		must(cohort.Recv(p.c, got, from, p.step))
-	case 1:
-		must(cohort.Recv(p.c, got, cohort.AnySource, p.step))
-	case 2:
-		p.r.OK(wait(cohort.Irecv(p.c, got, from, p.step)))
-	case 3:
-		got, _ = must2(cohort.RecvAppend[int64](p.c, nil, cohort.AnySource, p.step))
-	default:
-		must(p.c.Probe(from, p.step))
-		must(cohort.Recv(p.c, got, from, p.step))
-	}
-	if len(got) != m {
-		p.r.Errorf("operation %d, %s: %d elements, want %d", p.step, p.what, len(got), m)
-	}
-	p.check(got, func(i int) int64 { return p.val(from, i) })
 }
 
 // exchange sends a message from every rank to every other, all at once.

@@ -60,30 +60,38 @@ func crowded(l Launcher, n int) bool {
 	return n >= 7 || ok && s.Smaller(n)
 }
 
-// testRanks runs all scenarios with n ranks: those that leave the job in order in
-// one job, and the others in one job each.
+// testRanks runs all scenarios with n ranks.
 func testRanks(t *testing.T, l Launcher, n int) {
-	var together, alone []string
+	some(t, l, n, func(i int, s scenario) bool {
+		return !(s.alone || s.turns) || !small() || n == s.one(i, sizesOf(l, true))
+	})
+}
+
+// some runs the scenarios that fit with n ranks: those that leave the job in order in one job, and the others in one
+// job each. It reports whether there are any.
+func some(t *testing.T, l Launcher, n int, fits func(i int, s scenario) bool) (any bool) {
+	jobs := [][]string{nil}
 	for i, s := range all() {
-		if s.sizes != nil && !s.sizes(n) {
-			continue
-		}
-		if reason := skip(l, s.name, n); reason != "" {
-			t.Run(s.name, func(t *testing.T) { t.Skip(reason) })
-			continue
-		}
-		switch {
-		case (s.alone || s.turns) && small() && n != s.one(i, sizesOf(l, true)):
+		switch reason := skip(l, s.name, n); {
+		case s.sizes != nil && !s.sizes(n):
+		case reason != "":
+			if fits(i, s) {
+				t.Run(s.name, func(t *testing.T) { t.Skip(reason) })
+			}
+		case !fits(i, s):
 		case s.alone:
-			alone = append(alone, s.name)
+			jobs = append(jobs, []string{s.name})
 		default:
-			together = append(together, s.name)
+			jobs[0] = append(jobs[0], s.name)
 		}
 	}
-	launch(t, l, n, together)
-	for _, name := range alone {
-		launch(t, l, n, []string{name})
+	for _, names := range jobs {
+		if len(names) > 0 {
+			launch(t, l, n, names)
+			any = true
+		}
 	}
+	return any
 }
 
 // one returns the number of ranks, above 1 if it can be, with which the i-th scenario runs
@@ -209,27 +217,8 @@ func judge(t *testing.T, s scenario, ranks []map[string]report) {
 // with all of them, such as a network that loses packets.
 func Some(t *testing.T, l Launcher, ranks int, fits func(scenario string) bool) {
 	become()
-	l = shortened{l}
-	var together, alone []string
-	for _, s := range all() {
-		switch {
-		case s.sizes != nil && !s.sizes(ranks) || !fits(s.name):
-		case skip(l, s.name, ranks) != "":
-			t.Run(s.name, func(t *testing.T) { t.Skip(skip(l, s.name, ranks)) })
-		case s.alone:
-			alone = append(alone, s.name)
-		default:
-			together = append(together, s.name)
-		}
-	}
-	if len(together)+len(alone) == 0 {
+	if !some(t, shortened{l}, ranks, func(_ int, s scenario) bool { return fits(s.name) }) {
 		t.Fatal("no scenario fits")
-	}
-	if len(together) > 0 {
-		launch(t, l, ranks, together)
-	}
-	for _, name := range alone {
-		launch(t, l, ranks, []string{name})
 	}
 }
 
@@ -274,7 +263,7 @@ func Bits(t *testing.T, l Launcher, n int) string {
 var all = sync.OnceValue(func() []scenario {
 	return slices.Concat(
 		p2pScenarios(), probeScenarios(), requestScenarios(), doneScenarios(), recorderScenarios(),
-		collectiveScenarios(), countScenarios(), neighborScenarios(), valueScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
+		collectiveScenarios(), countScenarios(), neighborScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
 		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), onesidedScenarios(), fileScenarios(), limitScenarios(), faultScenarios(), failingScenarios(), recoverScenarios(),
 	)
 })

@@ -2,7 +2,6 @@ package cohorttest
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"runtime"
 
@@ -25,7 +24,11 @@ func userOps(r *Rank) {
 			inout[i] = in[i].then(inout[i])
 		}
 	})
-	composeAll(r, compose)
+	affines := kind[affine]{"affine", func(x int) affine { return affine{uint64(2*x + 3), uint64(x * x)} }, affine{B: 1 << 60}}
+	reduceAll(r, affines, compose, affine.then)
+	for _, m := range []int{0, 1000, long / 16} {
+		runCase(r, named(reductions[affine](), "Allreduce"), affines, shape{m, -1, false, m}, blocking, compose, affine.then)
+	}
 
 	// first op last = first: associative, does not commute.
 	first := cohort.NewOp(false, func(in, inout []int32) { copy(inout, in) })
@@ -49,55 +52,6 @@ func userOps(r *Rank) {
 	})
 }
 
-// composeAll reduces structs, which reduceAll cannot.
-func composeAll(r *Rank, op cohort.Op) {
-	elem := func(rank, i int) affine { return affine{uint64(2*value(1, rank, i) + 3), uint64(value(2, rank, i))} }
-	fold := func(lo, hi, i int) affine {
-		x := elem(lo, i)
-		for rank := lo + 1; rank < hi; rank++ {
-			x = x.then(elem(rank, i))
-		}
-		return x
-	}
-	for _, m := range []int{0, 1, 3, 1000, long / 16} {
-		send, recv := make([]affine, m), make([]affine, m)
-		for i := range send {
-			send[i] = elem(r.Rank, i)
-		}
-		check := func(what string, lo, hi int) {
-			for i := range recv {
-				if want := fold(lo, hi, i); recv[i] != want {
-					r.Errorf("%s of %d: element %d is %v, want %v", what, m, i, recv[i], want)
-					break
-				}
-			}
-			clear(recv)
-		}
-		r.OK(cohort.Allreduce(r.Comm, send, recv, op))
-		check("Allreduce", 0, r.Size)
-		for root := range r.Size {
-			r.OK(cohort.Reduce(r.Comm, send, recv, op, root))
-			if r.Rank == root {
-				check(fmt.Sprintf("Reduce to %d", root), 0, r.Size)
-			}
-		}
-		r.OK(cohort.Scan(r.Comm, send, recv, op))
-		check("Scan", 0, r.Rank+1)
-		r.OK(cohort.Exscan(r.Comm, send, recv, op))
-		if r.Rank > 0 {
-			check("Exscan", 0, r.Rank)
-		}
-		req := must(cohort.Iallreduce(r.Comm, send, recv, op))
-		must(req.Wait())
-		check("Iallreduce", 0, r.Size)
-		for i := range recv {
-			send[i], recv[i] = elem(0, i), elem(1, i)
-		}
-		r.OK(cohort.ReduceLocal(send, recv, op))
-		check("ReduceLocal", 0, 2)
-	}
-}
-
 // failingOps reduces with functions that panic, or end their goroutines. Each rank calls the function.
 func failingOps(r *Rank) {
 	if r.Size == 1 || r.Comm.Backend() == "mpi" { // the library decides which ranks call the function
@@ -105,7 +59,7 @@ func failingOps(r *Rank) {
 	}
 	for i, fail := range []func(){func() { panic("on purpose") }, runtime.Goexit} {
 		for _, n := range []int{1, 100_000} {
-			c := must(r.Comm.Dup())
+			c := r.dup()
 			err := errors.New("the goroutine has ended")
 			ended := make(chan struct{})
 			go func() {
@@ -117,7 +71,6 @@ func failingOps(r *Rank) {
 				r.Errorf("no error from a function that fails (%d), with %d elements", i, n)
 			}
 			r.Is(errorOf(cohort.AllreduceOne(c, 1, cohort.Sum)), cohort.ErrBroken, "the reduction after one that has failed")
-			r.OK(c.Close())
 		}
 	}
 }

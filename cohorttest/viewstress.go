@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -46,117 +43,49 @@ func received(r *Rank, all []int64, n, seed int, what string) {
 // viewLimits sends messages as long as a limit of some backend, of one element less and of one more, from views and
 // slices to views and slices.
 func viewLimits(r *Rank) {
-	kinds := []func(r *Rank, limit, more, how int){
-		func(r *Rank, limit, more, how int) {
-			limitView(r, kind[byte]{"byte", func(x int) byte { return byte(x) }, 0xa5}, limit, more, how)
-		},
-		func(r *Rank, limit, more, how int) { limitView(r, int32s, limit, more, how) },
-		func(r *Rank, limit, more, how int) { limitView(r, triples, limit, more, how) },
-		func(r *Rank, limit, more, how int) {
-			limitView(r, kind[[4096]byte]{"page", func(x int) [4096]byte { return [4096]byte{byte(x), 4095: byte(x >> 8)} }, [4096]byte{1}}, limit, more, how)
-		},
-	}
-	limits := []int{32 << 10, 64 << 10, 256 << 10}
-	for _, row := range r.rows(len(kinds), len(limits), 3, 4) {
-		kinds[row[0]](r, limits[row[1]], row[2]-1, row[3])
-	}
+	limits(r, kind[byte]{"byte", func(x int) byte { return byte(x) }, 0xa5}, 1)
+	limits(r, int32s, 4)
+	limits(r, triples, 3)
+	limits(r, kind[[4096]byte]{"page", func(x int) [4096]byte { return [4096]byte{byte(x), 4095: byte(x >> 8)} }, [4096]byte{1}}, 4096)
 }
 
-// limitView sends limit bytes and more elements: from a slice if how has bit 0, and to a slice if it has bit 1.
-func limitView[T comparable](r *Rank, k kind[T], limit, more, how int) {
-	next, prev := r.ring()
-	n := limit/int(reflect.TypeFor[T]().Size()) + more
-	from, sent := strided[T](n)
-	to, got := strided[T](n)
-	if how&1 > 0 {
-		from = cohort.ViewOf(sent, cohort.Vector(1, n, n))
+func limits[T comparable](r *Rank, k kind[T], size int) {
+	for _, limit := range []int{32 << 10, 64 << 10, 256 << 10} {
+		n := limit / size
+		exchanges(r, k, []int{0}, n-1, n, n+1)
 	}
-	if how&2 > 0 {
-		to = cohort.ViewOf(got, cohort.Vector(1, n, n))
-	}
-	mine, theirs := make([]T, n), make([]T, n)
-	for i := range n {
-		mine[i], theirs[i] = k.elem(value(n, r.Rank, i)), k.elem(value(n, prev, i))
-	}
-	r.OK(from.Unpack(mine))
-	q := must(cohort.IrecvView(r.Comm, to, prev, how))
-	r.OK(cohort.SendView(r.Comm, from, next, how))
-	st := must(q.Wait())
-	r.OK(to.Pack(mine))
-	if !slices.Equal(mine, theirs) || cohort.Count[T](st) != n {
-		r.Errorf("%d elements of %s, way %d: status %+v, or other elements", n, k.name, how, st)
-	}
-}
-
-// viewChain passes long views along a line of ranks, whose ends have ProcNull for a neighbor.
-func viewChain(r *Rank) {
-	const n = 40000
-	up, down := r.Rank+1, r.Rank-1
-	if up == r.Size {
-		up = cohort.ProcNull
-	}
-	if down < 0 {
-		down = cohort.ProcNull
-	}
-	from, _ := numbered(n, r.Rank)
-	for _, form := range []form{blocking, nonblocking} {
-		to, got := strided[int64](n)
-		st, err := cohort.SendrecvView(r.Comm, from, up, 1, to, down, 1)
-		if form == nonblocking {
-			clear(got)
-			var q, p *cohort.Request
-			q = must(cohort.IrecvView(r.Comm, to, down, 1))
-			p = must(cohort.IsendView(r.Comm, from, up, 1))
-			must(p.Wait())
-			st, err = q.Wait()
-		}
-		r.OK(err)
-		count := 0
-		if down != cohort.ProcNull {
-			count = n
-		}
-		received(r, got, count, down, string(form)+", along a line")
-		if st.Source != down || cohort.Count[int64](st) != count {
-			r.Errorf("%s: status %+v, want %d elements from %d", form, st, count, down)
-		}
-	}
-	r.OK(cohort.SendView(r.Comm, from, cohort.ProcNull, 1))
-	must(cohort.RecvView(r.Comm, from, cohort.ProcNull, 1))
 }
 
 // manyViews sends 64 long messages to each side at a time, and receives them in another order.
 func manyViews(r *Rank) {
 	const most = 64
-	next, prev := r.ring()
 	length := func(i int) int { return 8<<10 + 97*i }
 	var sent, got []*cohort.Request
 	memory := make([][]int64, 2*most)
 	for i := range 2 * most {
-		to, tag := next, i
+		to, tag := r.next, i
 		if i%2 > 0 {
-			to = prev
+			to = r.prev
 		}
 		v, _ := numbered(length(i), r.Rank*2*most+i)
-		q := must(cohort.IsendView(r.Comm, v, to, tag))
-		sent = append(sent, q)
+		sent = append(sent, must(cohort.IsendView(r.Comm, v, to, tag)))
 	}
 	for k := range 2 * most {
 		i := (k*37 + 11) % (2 * most)
-		from := prev
+		from := r.prev
 		if i%2 > 0 {
-			from = next
+			from = r.next
 		}
 		var v cohort.View[int64]
 		v, memory[i] = strided[int64](length(i) + i%3)
-		q := must(cohort.IrecvView(r.Comm, v, from, i))
-		got = append(got, q)
+		got = append(got, must(cohort.IrecvView(r.Comm, v, from, i)))
 	}
 	r.OK(cohort.WaitAll(got...))
 	r.OK(cohort.WaitAll(sent...))
 	for i, all := range memory {
-		from := prev
+		from := r.prev
 		if i%2 > 0 {
-			from = next
+			from = r.next
 		}
 		received(r, all, length(i), from*2*most+i, fmt.Sprintf("message %d of %d", i, 2*most))
 	}
@@ -164,31 +93,11 @@ func manyViews(r *Rank) {
 
 // viewGoroutines has goroutines exchange views on one communicator, short ones and long ones.
 func viewGoroutines(r *Rank) {
-	if level := r.World.Caps().ThreadLevel; level == "single" || level == "funneled" {
-		return
-	}
-	next, prev := r.ring()
-	var all sync.WaitGroup
-	errs := make(chan error, 8)
-	for g := range cap(errs) {
-		all.Go(func() {
-			for i := range 20 {
-				n := []int{10, 8 << 10, 8<<10 + 1, 40000}[(g+i)%4]
-				from, _ := numbered(n, r.Rank*1000+g*100+i)
-				to, memory := strided[int64](n)
-				if _, err := cohort.SendrecvView(r.Comm, from, next, g, to, prev, g); err != nil {
-					errs <- err
-					return
-				}
-				received(r, memory, n, prev*1000+g*100+i, fmt.Sprintf("goroutine %d, message %d", g, i))
-			}
+	if level := r.World.Caps().ThreadLevel; level != "single" && level != "funneled" {
+		together(r, 8, 20, func(g, i int) error {
+			m := []int{10, 8 << 10, 8<<10 + 1, 40000}[(g+i)%4]
+			return exchange(r, kind[int64]{"int64", func(x int) int64 { return int64(x) }, -1}, sending[int64]("IsendView"), receiving[int64]([]string{"RecvView", "IrecvView"}[i%2]), m, m, g)
 		})
-	}
-	all.Wait()
-	select {
-	case err := <-errs:
-		r.OK(err)
-	default:
 	}
 }
 
@@ -199,13 +108,12 @@ func viewClose(r *Rank) {
 		return // libraries may not free a communicator that is in use
 	}
 	const n = 1 << 18
-	next, prev := r.ring()
 	for tests := range 6 {
 		d := must(r.Comm.Dup())
 		from, sent := numbered(n, r.Rank)
 		to, got := strided[int64](n)
-		q := must(cohort.IsendView(d, from, next, 1))
-		p := must(cohort.IrecvView(d, to, prev, 1))
+		q := must(cohort.IsendView(d, from, r.next, 1))
+		p := must(cohort.IrecvView(d, to, r.prev, 1))
 		for range 1 << tests {
 			q.Test()
 		}
@@ -221,7 +129,7 @@ func viewClose(r *Rank) {
 		}
 		ended(q, "a send")
 		if ended(p, "a receive") {
-			received(r, got, n, prev, "a message beside Close")
+			received(r, got, n, r.prev, "a message beside Close")
 		}
 		clear(sent)
 		untouched(r, got)
@@ -250,7 +158,6 @@ func viewCut(r *Rank) {
 		return // a library goes on with a send whose receive was given up
 	}
 	const n = 1 << 18
-	next, prev := r.ring()
 	for i := range 12 {
 		after := 50 * time.Microsecond << (i / 2)
 		d := must(r.Comm.Dup())
@@ -265,12 +172,12 @@ func viewCut(r *Rank) {
 		}
 		send, recv := make(chan error, 1), make(chan error, 1)
 		go func() {
-			err := cohort.SendView(sends, from, next, 1)
+			err := cohort.SendView(sends, from, r.next, 1)
 			clear(sent)
 			send <- err
 		}()
 		go func() {
-			_, err := cohort.RecvView(recvs, to, prev, 1)
+			_, err := cohort.RecvView(recvs, to, r.prev, 1)
 			recv <- err
 		}()
 		for range 2 {
@@ -281,7 +188,7 @@ func viewCut(r *Rank) {
 				what = "SendView"
 			case err = <-recv:
 				if what = "RecvView"; err == nil {
-					received(r, got, n, prev, "a view whose deadline was near")
+					received(r, got, n, r.prev, "a view whose deadline was near")
 				}
 			}
 			if err == nil {

@@ -17,10 +17,7 @@ import (
 // The memory of all together grows by one copy. It is measured by the proportional set
 // size, which counts a page that four processes have mapped as a quarter in each.
 func oneCopy(r *Rank) {
-	size := 256 << 20
-	if r.Short {
-		size = 128 << 20
-	}
+	size := r.pick(128<<20, 256<<20)
 	if !r.World.Caps().Processes {
 		return // ranks share one process
 	}
@@ -72,47 +69,54 @@ func proportional() (int64, bool) {
 
 // windowAllocations checks that no call on a window allocates.
 func windowAllocations(r *Rank) {
+	w := window[int64](r, r.Comm, 1000)
+	allocationsOf(r, w, func() error { _, err := w.Remote(r.Size - 1); return err })
+}
+
+func onesidedAllocations(r *Rank) {
+	allocationsOf(r, onesided[int64](r, r.Comm, 1000))
+}
+
+func allocationsOf(r *Rank, w *cohort.Window[int64], more ...func() error) {
 	if racing || r.World.Caps().Library != "" {
 		return // the race detector and libraries may allocate
 	}
-	w := window[int64](r, r.Comm, 1)
-	last := r.Size - 1
-	for _, c := range []struct {
-		what string
-		call func() error
-	}{
-		{"Fence", w.Fence},
-		{"Local", func() error {
-			p, err := w.Local()
-			p[0]++
-			return err
-		}},
-		{"Remote", func() error { _, err := w.Remote(last); return err }},
-		{"Sync", w.Sync},
-		{"Lock", func() error {
+	last, buf := r.Size-1, make([]int64, 1000)
+	for what, call := range append(more, []func() error{
+		w.Fence,
+		w.Sync,
+		func() error { _, err := w.Local(); return err },
+		func() error { return w.Put(buf, last, 0) },
+		func() error { return w.Put(buf[:1], last, 3) },
+		func() error { return w.Get(buf, last, 0) },
+		func() error { return w.Get(buf[:1], last, 3) },
+		func() error { return w.Accumulate(buf, last, 0, cohort.Sum) },
+		func() error { _, err := w.FetchAndOp(1, last, 0, cohort.Sum); return err },
+		func() error { _, err := w.CompareAndSwap(1, 2, last, 0); return err },
+		func() error { return w.Flush(last) },
+		func() error {
 			g, err := w.Lock(cohort.LockExclusive, last)
-			if err != nil {
-				return err
+			if err == nil {
+				err = g.Flush()
 			}
-			if err := g.Flush(); err != nil {
-				return err
+			if err == nil {
+				err = g.Unlock()
 			}
-			return g.Unlock()
-		}},
-		{"LockAll", func() error {
+			return err
+		},
+		func() error {
 			g, err := w.LockAll()
-			if err != nil {
-				return err
+			if err == nil {
+				err = g.FlushAll()
 			}
-			if err := g.FlushAll(); err != nil {
-				return err
+			if err == nil {
+				err = g.Unlock()
 			}
-			return g.Unlock()
-		}},
-	} {
-		noAllocations(r, c.what, c.call)
+			return err
+		},
+	}...) {
+		noAllocations(r, fmt.Sprintf("call %d on a window", what), call)
 	}
-	r.OK(w.Close())
 }
 
 // noAllocations makes a call on all ranks, and counts the allocations in the process of

@@ -15,10 +15,7 @@ import (
 // lockedReaders has the ranks in turn write both numbers of a pair under an exclusive
 // lock, and the others read them under a shared one: they are always equal.
 func lockedReaders(r *Rank) {
-	rounds := 60
-	if r.Short {
-		rounds = 15
-	}
+	rounds := r.pick(15, 60)
 	w := window[int64](r, r.Comm, 2)
 	p := part(r, w, 0)
 	for i := range rounds {
@@ -45,7 +42,6 @@ func lockedReaders(r *Rank) {
 	g := must(w.Lock(cohort.LockShared, r.Size-1))
 	r.OK(r.Comm.Barrier())
 	r.OK(g.Unlock())
-	r.OK(w.Close())
 }
 
 // lockedAll has all ranks hold the shared locks of all parts at the same time, and then
@@ -80,7 +76,6 @@ func lockedAll(r *Rank) {
 	if got, want := has(0), int64(r.Size-1+r.Size); got != want {
 		r.Errorf("rank 0's part has %d, want %d", got, want)
 	}
-	r.OK(w.Close())
 }
 
 // lockPatience is long enough for one answer of a rank on a busy machine, which says who holds the lock.
@@ -133,7 +128,6 @@ func lockDeadline(r *Rank) {
 		}
 		r.OK(w.Fence())
 	}
-	r.OK(w.Close())
 }
 
 // lockGoroutines has many goroutines of every rank lock and read the parts of a window
@@ -146,10 +140,7 @@ func lockGoroutines(r *Rank) {
 		}
 	}
 	var all, begun sync.WaitGroup
-	goroutines := 20
-	if r.Short {
-		goroutines = 6
-	}
+	goroutines := r.pick(6, 20)
 	begun.Add(goroutines)
 	for i := range goroutines {
 		all.Go(func() {

@@ -52,30 +52,32 @@ func lockMisuse(r *Rank) {
 	r.OK(w.Put([]int64{1}, (me+1)%n, 0)) // a lock excludes nothing but locks
 	r.OK(w.Fence())
 	r.OK(g.Unlock())
-	r.OK(w.Close())
 }
 
 // windowClose uses windows after Close, and after Close of their communicator.
 func windowClose(r *Rank) {
-	closed := func(what string, w *cohort.Window[int64]) {
-		closed(r, what, w)
-		r.Is(errorOf(w.Remote(0)), cohort.ErrClosed, "Remote after %s", what)
-		if n := w.Size(r.Rank); n != 1 {
-			r.Errorf("Size after %s is %d, want 1", what, n)
-		}
-	}
-	w := window[int64](r, r.Comm, 1)
+	gone := usedAfterClose(r, cohort.AllocateShared[int64])
+	w := must(cohort.AllocateShared[int64](r.Comm, 1))
 	r.OK(w.Close())
-	closed("Close", w)
-	d := must(r.Comm.Dup())
-	w = window[int64](r, d, 1)
-	r.OK(w.Fence())
-	r.OK(d.Close())
-	closed("Close of the communicator", w)
-	r.Is(errorOf(cohort.AllocateShared[int64](d, 1)), cohort.ErrClosed, "AllocateShared on a closed communicator")
-	r.Is(errorOf(cohort.NewSharedRegion[int64](d, 1)), cohort.ErrClosed, "NewSharedRegion on a closed communicator")
+	r.Is(errorOf(w.Remote(0)), cohort.ErrClosed, "Remote after Close")
+	r.Is(errorOf(cohort.AllocateShared[int64](gone, 1)), cohort.ErrClosed, "AllocateShared on a closed communicator")
+	r.Is(errorOf(cohort.NewSharedRegion[int64](gone, 1)), cohort.ErrClosed, "NewSharedRegion on a closed communicator")
 	r.Is(errorOf(cohort.AllocateShared[int64](nil, 1)), cohort.ErrComm, "AllocateShared on a nil communicator")
 	r.Is(errorOf(cohort.NewSharedRegion[int64](nil, 1)), cohort.ErrComm, "NewSharedRegion on a nil communicator")
+}
+
+// usedAfterClose returns a communicator that was closed with a window of it.
+func usedAfterClose(r *Rank, make func(c *cohort.Comm, n int) (*cohort.Window[int64], error)) *cohort.Comm {
+	w := must(make(r.Comm, 1))
+	r.OK(w.Close())
+	closed(r, "Close", w)
+	equal(r, w.Size(r.Rank), 1, "Size after Close")
+	d := must(r.Comm.Dup())
+	w = must(make(d, 1))
+	r.OK(w.Fence())
+	r.OK(d.Close())
+	closed(r, "Close of the communicator", w)
+	return d
 }
 
 // closeWithLock closes a window of which one rank holds locks: that rank gets an error,
@@ -162,7 +164,6 @@ func windowArguments(r *Rank) {
 		r.Is(errorOf(w.Remote(rank)), cohort.ErrRank, "Remote(%d)", rank)
 	}
 	r.OK(w.Fence())
-	r.OK(w.Close())
 }
 
 // windowRoom asks for more memory than there is, on one rank and on all. Every rank gets

@@ -16,7 +16,6 @@ func windowScenarios() []scenario {
 		{name: "windows/types", body: windowTypes},
 		{name: "windows/rounds", body: windowRounds},
 		{name: "windows/sync", body: windowSync},
-		{name: "windows/several", body: windowsAtOnce},
 		{name: "windows/split", body: windowsOfSplits},
 		{name: "windows/many", body: manyWindows},
 		{name: "windows/region", body: region},
@@ -32,16 +31,16 @@ func windowScenarios() []scenario {
 	}
 }
 
-// window makes a window of n elements on this rank.
+// window makes a window of n elements on this rank, which is closed at the end.
 func window[T any](r *Rank, c *cohort.Comm, n int) *cohort.Window[T] {
 	w := must(cohort.AllocateShared[T](c, n))
+	r.atEnd(w.Close)
 	return w
 }
 
 // part returns the part of a rank.
 func part[T any](r *Rank, w *cohort.Window[T], rank int) []T {
-	p := must(w.Remote(rank))
-	return p
+	return must(w.Remote(rank))
 }
 
 // windowCapability checks Caps().SharedMemory against what a window does: if
@@ -66,7 +65,7 @@ func windowCapability(r *Rank) {
 }
 
 // kindWindow is a test of windows of one element type.
-type kindWindow func(r *Rank, shape string, lengths []int)
+type kindWindow func(r *Rank, c *cohort.Comm, shape string, lengths []int)
 
 // windowKinds are element types of every sort.
 func windowKinds() []kindWindow {
@@ -80,17 +79,17 @@ func windowKinds() []kindWindow {
 
 // inWindow has each rank fill its part, and every rank read all parts.
 func inWindow[T comparable](k kind[T]) kindWindow {
-	return func(r *Rank, shape string, lengths []int) {
-		what := k.name + ", " + shape
-		w := window[T](r, r.Comm, lengths[r.Rank])
+	return func(r *Rank, c *cohort.Comm, shape string, lengths []int) {
+		what, mine := k.name+", "+shape, lengths[c.Rank()]
+		w := window[T](r, c, mine)
 		local := must(w.Local())
-		if len(local) != lengths[r.Rank] || cap(local) != len(local) || local == nil {
-			r.Errorf("%s: Local has %d of %d elements, want %d", what, len(local), cap(local), lengths[r.Rank])
+		if len(local) != mine || cap(local) != mine || local == nil {
+			r.Errorf("%s: Local has %d of %d elements, want %d", what, len(local), cap(local), mine)
 		}
 		var zero T
 		same(r, local, func(i int) T { return zero }, "%s: new", what)
 		for i := range local {
-			local[i] = k.elem(value(1, r.Rank, i))
+			local[i] = k.elem(value(lengths[0], c.Rank(), i))
 		}
 		r.OK(w.Fence())
 		for rank, n := range lengths {
@@ -99,10 +98,9 @@ func inWindow[T comparable](k kind[T]) kindWindow {
 				r.Errorf("%s: rank %d's part has %d of %d elements, want %d", what, rank, len(p), cap(p), n)
 				continue
 			}
-			same(r, p, func(i int) T { return k.elem(value(1, rank, i)) }, "%s: rank %d's part", what, rank)
+			same(r, p, func(i int) T { return k.elem(value(lengths[0], rank, i)) }, "%s: rank %d's part", what, rank)
 		}
 		r.OK(w.Fence()) // all have read all parts
-		r.OK(w.Close())
 	}
 }
 
@@ -121,7 +119,7 @@ func windowParts(r *Rank) {
 	for i, test := range windowKinds() {
 		for j, s := range shapes {
 			if i == 0 || j == i%len(shapes) || !r.Short {
-				test(r, s.name, each(r.Size, s.n))
+				test(r, r.Comm, s.name, each(r.Size, s.n))
 			}
 		}
 	}
@@ -130,26 +128,21 @@ func windowParts(r *Rank) {
 // windowTypes has element types that a window cannot have: an error on every rank, and
 // the communicator stays usable.
 func windowTypes(r *Rank) {
-	type linked struct {
-		X    int
-		Next *int
-	}
-	bad := func(what string, err error) { r.Is(err, cohort.ErrType, "a window of %s", what) }
-	_, err := cohort.AllocateShared[*int](r.Comm, 1)
-	bad("pointers", err)
-	_, err = cohort.AllocateShared[string](r.Comm, 1)
-	bad("strings", err)
-	_, err = cohort.AllocateShared[[]int](r.Comm, 1)
-	bad("slices", err)
-	_, err = cohort.AllocateShared[linked](r.Comm, 1)
-	bad("structs with pointers", err)
-	_, err = cohort.AllocateShared[struct{}](r.Comm, 1)
-	bad("nothing", err)
-	_, err = cohort.AllocateShared[[0]int](r.Comm, 0)
-	bad("empty arrays", err)
-	_, err = cohort.NewSharedRegion[[2]any](r.Comm, 1)
-	bad("interfaces, as a region", err)
+	badWindow[*int](r)
+	badWindow[string](r)
+	badWindow[[]int](r)
+	badWindow[withPointer](r)
+	badWindow[nothing](r)
+	badWindow[[0]int](r)
+	badWindow[[2]any](r)
 	r.OK(r.Comm.Barrier())
+}
+
+func badWindow[T any](r *Rank) {
+	var x T
+	r.Is(errorOf(cohort.AllocateShared[T](r.Comm, 1)), cohort.ErrType, "AllocateShared of %T", x)
+	r.Is(errorOf(cohort.NewWindow[T](r.Comm, 1)), cohort.ErrType, "NewWindow of %T", x)
+	r.Is(errorOf(cohort.NewSharedRegion[T](r.Comm, 1)), cohort.ErrType, "NewSharedRegion of %T", x)
 }
 
 // windowRounds has each rank write the next rank's part, in many rounds.
@@ -159,8 +152,7 @@ func windowRounds(r *Rank) {
 		rounds = 25
 	}
 	w := window[int32](r, r.Comm, n)
-	next, _ := r.ring()
-	theirs := part(r, w, next)
+	theirs := part(r, w, r.next)
 	for round := range rounds {
 		for i := range theirs {
 			theirs[i] = int32(value(round, r.Rank, i))
@@ -173,7 +165,6 @@ func windowRounds(r *Rank) {
 		}
 		r.OK(w.Fence())
 	}
-	r.OK(w.Close())
 }
 
 // windowSync passes messages around the ring: after Sync, the receiver of a message sees
@@ -182,91 +173,46 @@ func windowSync(r *Rank) {
 	rounds := 20
 	w := window[int64](r, r.Comm, rounds)
 	word := make([]int8, 1)
-	next, prev := r.ring()
 	for round := range rounds {
 		if round > 0 || r.Rank > 0 {
-			must(cohort.Recv(r.Comm, word, prev, 1))
+			must(cohort.Recv(r.Comm, word, r.prev, 1))
 		}
 		r.OK(w.Sync())
 		sum := int64(1)
 		if r.Rank > 0 {
-			sum += part(r, w, prev)[round]
+			sum += part(r, w, r.prev)[round]
 		} else if round > 0 {
-			sum += part(r, w, prev)[round-1]
+			sum += part(r, w, r.prev)[round-1]
 		}
 		local := must(w.Local())
 		local[round] = sum
 		r.OK(w.Sync())
-		if want := int64(round*r.Size + r.Rank + 1); sum != want {
-			r.Errorf("round %d: the sum is %d, want %d", round, sum, want)
-		}
-		r.OK(cohort.Send(r.Comm, word, next, 1))
+		equal(r, sum, int64(round*r.Size+r.Rank+1), "round %d: the sum", round)
+		r.OK(cohort.Send(r.Comm, word, r.next, 1))
 	}
 	if r.Rank == 0 {
-		must(cohort.Recv(r.Comm, word, prev, 1))
+		must(cohort.Recv(r.Comm, word, r.prev, 1))
 	}
-	r.OK(w.Close())
 }
 
-// windowsAtOnce uses two windows of one communicator, which must not share memory.
-func windowsAtOnce(r *Rank) {
-	a := window[int32](r, r.Comm, 10)
-	b := window[float64](r, r.Comm, r.Rank)
-	mine := must(a.Local())
+// windowsOfSplits has windows on two communicators of different ranks at the same time, each with another number of
+// rounds, and one of all ranks beside them. They share no memory.
+func windowsOfSplits(r *Rank) {
+	all := window[int32](r, r.Comm, 10)
+	mine := must(all.Local())
 	for i := range mine {
 		mine[i] = int32(r.Rank)
 	}
-	other := must(b.Local())
-	for i := range other {
-		other[i] = -1
+	r.OK(all.Fence())
+	half := must(r.Comm.Split(r.Rank%2, -r.Rank))
+	r.atEnd(half.Close)
+	for range 2 + r.Rank%2 {
+		inWindow(int32s)(r, half, "half of the ranks", each(half.Size(), func(i int) int { return 3*i + r.Rank%2 }))
 	}
-	r.OK(b.Fence())
-	r.OK(a.Fence())
 	for rank := range r.Size {
-		for _, x := range part(r, a, rank) {
-			if x != int32(rank) {
-				r.Errorf("one window: rank %d has %d", rank, x)
-			}
-		}
-		for _, x := range part(r, b, rank) {
-			if x != -1 {
-				r.Errorf("the other: rank %d has %g", rank, x)
-			}
-		}
+		same(r, part(r, all, rank), func(int) int32 { return int32(rank) }, "rank %d's part beside other windows", rank)
 	}
-	r.OK(a.Fence())
-	r.OK(a.Close())
-	r.OK(b.Fence())
-	r.OK(b.Close())
-}
-
-// windowsOfSplits has windows on two communicators of different ranks at the same time,
-// each with another number of rounds.
-func windowsOfSplits(r *Rank) {
-	c := must(r.Comm.Split(r.Rank%2, -r.Rank))
-	for round := range 2 + r.Rank%2 {
-		w := window[int32](r, c, 3+r.Rank%2)
-		local := must(w.Local())
-		for i := range local {
-			local[i] = int32(100*r.Rank + round)
-		}
-		r.OK(w.Fence())
-		for i := range c.Size() {
-			// The order is from the highest rank down.
-			top := r.Size - 1
-			if top%2 != r.Rank%2 {
-				top--
-			}
-			for _, x := range part(r, w, i) {
-				if want := int32(100*(top-2*i) + round); x != want {
-					r.Errorf("rank %d of %s has %d, want %d", i, c.Name(), x, want)
-				}
-			}
-		}
-		r.OK(w.Fence())
-		r.OK(w.Close())
-	}
-	r.OK(c.Close())
+	r.OK(all.Fence())
 }
 
 // manyWindows makes and closes many windows, which must leave nothing behind.
@@ -281,13 +227,11 @@ func manyWindows(r *Rank) {
 	const total = 4 << 20 // of one window
 	n := total / 8 / r.Size
 	cycle := func(i int) {
-		w := window[int64](r, r.Comm, n)
+		w := must(cohort.AllocateShared[int64](r.Comm, n))
 		local := must(w.Local())
 		local[n-1] = int64(i)
 		r.OK(w.Fence())
-		if got := part(r, w, r.Size-1)[n-1]; got != int64(i) {
-			r.Errorf("window %d has %d", i, got)
-		}
+		equal(r, part(r, w, r.Size-1)[n-1], int64(i), "window %d", i)
 		r.OK(w.Fence())
 		r.OK(w.Close())
 	}
@@ -367,12 +311,8 @@ func regionsOfSplits(r *Rank) {
 	c := must(r.Comm.Split(r.Rank%2, 0))
 	n := 100 * (r.Rank % 2)
 	g := must(cohort.NewSharedRegion[int32](c, n))
-	if all, err := g.MutSlice(); err != nil || len(all) != 0 && len(all) != n {
-		r.Errorf("MutSlice: %d elements, %v", len(all), err)
-	} else {
-		for i := range all {
-			all[i] = int32(n + i)
-		}
+	for i := range must(g.MutSlice()) {
+		must(g.MutSlice())[i] = int32(n + i)
 	}
 	r.OK(g.Fence())
 	all := must(g.Slice())
