@@ -7,7 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/mpi"
-	"github.com/cohort-hpc/cohort/internal/makers"
+	"github.com/cohort-hpc/cohort/internal/mpiquirks"
 )
 
 func init() {
@@ -29,7 +29,7 @@ func mpiConfig(ctx context.Context, s settings) mpi.Config {
 		Deterministic:    s.Deterministic,
 		Bounded:          s.Timeout > 0 || ctx.Done() != nil,
 		LowerThreadLevel: s.MPI.AllowLowerThreadLevel,
-		Settings: makers.Settings{
+		Settings: mpiquirks.Settings{
 			ThreadLevel: string(s.MPI.ThreadLevel), CUDA: string(s.MPI.CUDA), EagerLimit: s.MPI.EagerLimit, BufferSize: s.MPI.BufferSize,
 			Tuning: s.MPI.Tuning, Profiling: s.MPI.Profiling,
 		},

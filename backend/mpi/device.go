@@ -10,12 +10,12 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
-	"github.com/cohort-hpc/cohort/internal/makers"
+	"github.com/cohort-hpc/cohort/internal/mpiquirks"
 )
 
 // deviceSwitch is how the environment makes a kind of library accept CUDA memory at run time.
 type deviceSwitch struct {
-	of    []makers.Maker
+	of    []mpiquirks.Maker
 	names []string // variables, each of which can switch it off
 	unset string   // why it is off without any of them; empty: it is on
 	alone bool     // the switch decides if the library does not report it
@@ -24,14 +24,14 @@ type deviceSwitch struct {
 // The meaning of the variables is from the libraries' manuals.
 var (
 	ompiSwitch = deviceSwitch{names: []string{"OMPI_MCA_opal_cuda_support", "OMPI_MCA_mpi_cuda_support"},
-		unset: "it was built with CUDA, which may be switched off; set OMPI_MCA_opal_cuda_support=1 to use it"} // see makers.QuirkBuiltCUDA
+		unset: "it was built with CUDA, which may be switched off; set OMPI_MCA_opal_cuda_support=1 to use it"} // see mpiquirks.QuirkBuiltCUDA
 	deviceSwitches = []deviceSwitch{
-		{of: []makers.Maker{makers.MPICH, makers.MVAPICH, makers.UnknownMPICH}, names: []string{"MPIR_CVAR_ENABLE_GPU"}},
-		{of: []makers.Maker{makers.Cray}, names: []string{"MPICH_GPU_SUPPORT_ENABLED"}, alone: true,
+		{of: []mpiquirks.Maker{mpiquirks.MPICH, mpiquirks.MVAPICH, mpiquirks.UnknownMPICH}, names: []string{"MPIR_CVAR_ENABLE_GPU"}},
+		{of: []mpiquirks.Maker{mpiquirks.Cray}, names: []string{"MPICH_GPU_SUPPORT_ENABLED"}, alone: true,
 			unset: "off by default; set MPICH_GPU_SUPPORT_ENABLED=1"},
-		{of: []makers.Maker{makers.Intel}, names: []string{"I_MPI_OFFLOAD"}, alone: true,
+		{of: []mpiquirks.Maker{mpiquirks.Intel}, names: []string{"I_MPI_OFFLOAD"}, alone: true,
 			unset: "off by default; set I_MPI_OFFLOAD=1 and I_MPI_OFFLOAD_MODE=cuda"},
-		{of: []makers.Maker{makers.MVAPICH2}, names: []string{"MV2_USE_CUDA"}, alone: true,
+		{of: []mpiquirks.Maker{mpiquirks.MVAPICH2}, names: []string{"MV2_USE_CUDA"}, alone: true,
 			unset: "off by default; set MV2_USE_CUDA=1"},
 	}
 )
@@ -48,7 +48,7 @@ type surroundings struct {
 func (p *process) deviceMemory(asked string, reported int, around surroundings) (takes, why string) {
 	switch {
 	case asked == "off":
-		return "no", makers.WhyCUDAOff
+		return "no", mpiquirks.WhyCUDAOff
 	case reported == 0:
 		return "no", "as it reports"
 	case p.polled: // guarded receives and collectives work differently then
@@ -68,12 +68,12 @@ func (p *process) deviceMemory(asked string, reported int, around surroundings) 
 		return asReported(reported)
 	case !on:
 		return "no", s.unset
-	case p.maker == makers.Cray && !around.mapped("libmpi_gtl_cuda."):
+	case p.maker == mpiquirks.Cray && !around.mapped("libmpi_gtl_cuda."):
 		return "no", by + ", but libmpi_gtl_cuda.so is not loaded; link the program to it, or preload it"
 	case reported == 1 || !s.alone:
 		return asReported(reported)
 	}
-	if mode, _ := around.lookup("I_MPI_OFFLOAD_MODE"); p.maker == makers.Intel && mode != "cuda" {
+	if mode, _ := around.lookup("I_MPI_OFFLOAD_MODE"); p.maker == mpiquirks.Intel && mode != "cuda" {
 		return "unknown", by + ", which does not always mean CUDA; set I_MPI_OFFLOAD_MODE=cuda"
 	}
 	return "yes", by
@@ -89,7 +89,7 @@ func asReported(reported int) (takes, why string) {
 // deviceSwitch returns the library's switch, nil if it has none or reports the state of it itself.
 // A library of unknown make has the standard ABI, so it is no Open MPI from before that.
 func (p *process) deviceSwitch() *deviceSwitch {
-	if p.maker != makers.Unknown && p.quirks.Has(makers.QuirkBuiltCUDA) {
+	if p.maker != mpiquirks.Unknown && p.quirks.Has(mpiquirks.QuirkBuiltCUDA) {
 		return &ompiSwitch
 	}
 	for i := range deviceSwitches {
@@ -101,10 +101,10 @@ func (p *process) deviceSwitch() *deviceSwitch {
 }
 
 // position returns whether a switch is on, and the variable that says so, if any.
-func (s *deviceSwitch) position(m makers.Maker, lookup func(string) (string, bool)) (on bool, by string) {
+func (s *deviceSwitch) position(m mpiquirks.Maker, lookup func(string) (string, bool)) (on bool, by string) {
 	on = s.unset == ""
 	for _, name := range s.names {
-		for _, alias := range makers.Aliases(name, m) {
+		for _, alias := range mpiquirks.Aliases(name, m) {
 			v, ok := lookup(alias)
 			if !ok {
 				continue

@@ -8,8 +8,8 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
-	"github.com/cohort-hpc/cohort/internal/makers"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/mpiquirks"
 )
 
 // variables is an environment.
@@ -45,8 +45,8 @@ func TestDeviceCollsFollowQuirksAndConfig(t *testing.T) {
 		{"bounded", "MPICH", "4.0.2", func(p *process) { p.bounded, p.agreed = true, true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
 		{"one thread", "MPICH", "4.0.2", func(p *process) { p.polled = true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
 	} {
-		r := makers.ParseRelease(c.version)
-		q := makers.QuirksIn(makers.Of(mpifind.Unknown, c.vendor, r), r)
+		r := mpiquirks.ParseRelease(c.version)
+		q := mpiquirks.QuirksIn(mpiquirks.Of(mpifind.Unknown, c.vendor, r), r)
 		p := &process{quirks: q, guard: q.Overruns(), large: true, sound: newSound(q), level: libmpi.Multiple}
 		for op := range p.ops.predefined {
 			p.ops.predefined[op] = libmpi.Op(1) // as if the library were loaded
@@ -135,8 +135,8 @@ func TestDeviceMemoryFollowsLibraryAndSwitches(t *testing.T) {
 		{"MVAPICH", "2.3.7", env{"MV2_USE_CUDA": "1"}, "", 0, level, false, "no", "it reports"},
 		{"MVAPICH", "3.0", env{"MV2_USE_CUDA": "1"}, "", -1, level, false, "unknown", "does not report"}, // which it no longer has
 	} {
-		m := makers.Of(mpifind.Unknown, c.vendor, makers.ParseRelease(c.version))
-		p := &process{level: c.level, polled: c.polled, maker: m, quirks: makers.QuirksIn(m, makers.ParseRelease(c.version))}
+		m := mpiquirks.Of(mpifind.Unknown, c.vendor, mpiquirks.ParseRelease(c.version))
+		p := &process{level: c.level, polled: c.polled, maker: m, quirks: mpiquirks.QuirksIn(m, mpiquirks.ParseRelease(c.version))}
 		around := surroundings{c.env.lookup, func(file string) bool { return strings.HasPrefix(c.env["mapped"], file) }}
 		got, why := p.deviceMemory(c.asked, c.says, around)
 		if got != c.want || !strings.Contains(why, c.why) {

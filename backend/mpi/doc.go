@@ -29,7 +29,7 @@
 //
 // # Guarded receives
 //
-// Some libraries write past the end of a receive buffer if the message is longer (makers.QuirkOverrun). With
+// Some libraries write past the end of a receive buffer if the message is longer (mpiquirks.QuirkOverrun). With
 // them a receive does not post the user's buffer before the message's length is known. It waits in a
 // queue of the communicator, in the order of posting, and is matched by MPI_Improbe.
 package mpi

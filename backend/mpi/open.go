@@ -16,8 +16,8 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
-	"github.com/cohort-hpc/cohort/internal/makers"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/mpiquirks"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -32,7 +32,7 @@ type Config struct {
 	// Init then calls MPI_Init_thread on the caller's thread, where a deadline does not end it.
 	LowerThreadLevel bool
 
-	Settings makers.Settings
+	Settings mpiquirks.Settings
 }
 
 // opened ensures that a process joins once: MPI cannot be initialized again. It also keeps all that the library may
@@ -163,15 +163,15 @@ func (p *process) load(cfg Config) error {
 		lib, err := libmpi.Open(path)
 		if err == nil {
 			p.lib, p.settings = lib, settings
-			p.unprofiled = cfg.Settings.Profiling && !slices.ContainsFunc(settings, func(s makers.Setting) bool { return s.Why == makers.WhyProfile })
+			p.unprofiled = cfg.Settings.Profiling && !slices.ContainsFunc(settings, func(s mpiquirks.Setting) bool { return s.Why == mpiquirks.WhyProfile })
 			// The library's text may tell more than the file's name.
-			vendor, version := makers.Identify(lib.Text)
+			vendor, version := mpiquirks.Identify(lib.Text)
 			if vendor == "" {
 				vendor, version = l.Vendor, l.Version
 			}
-			r := makers.ParseRelease(version)
-			p.maker = makers.Of(mpifind.Family(lib.ABI), vendor, r)
-			p.quirks = makers.QuirksIn(p.maker, r)
+			r := mpiquirks.ParseRelease(version)
+			p.maker = mpiquirks.Of(mpifind.Family(lib.ABI), vendor, r)
+			p.quirks = mpiquirks.QuirksIn(p.maker, r)
 			return nil
 		}
 		failed = append(failed, fmt.Sprintf("%v: %v", l, err))
@@ -263,9 +263,9 @@ func (p *process) join(cfg Config) (*comm, error) {
 		return nil, initFault("MPI_COMM_WORLD: %v", libmpi.Error(code))
 	}
 	p.maxTag, p.folds = maxTag, newFolds(maxTag)
-	p.guard, p.noLength = p.quirks.Overruns(), p.quirks.Has(makers.QuirkNoLength)
+	p.guard, p.noLength = p.quirks.Overruns(), p.quirks.Has(mpiquirks.QuirkNoLength)
 	p.engine.background = p.level >= libmpi.Serialized
-	if size == 1 && p.level == libmpi.Multiple && p.quirks.Has(makers.QuirkAlone) {
+	if size == 1 && p.level == libmpi.Multiple && p.quirks.Has(mpiquirks.QuirkAlone) {
 		p.polled = true
 		libmpi.Restrict(libmpi.Serialized)
 	}
@@ -445,7 +445,7 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 		inside = "an abandoned blocking call is still in the library"
 	case !free:
 		inside = "a blocking call of another goroutine is still in the library; use a handle of WithContext, whose receives and probes end"
-	case why == owing && p.drains && p.quirks.Has(makers.QuirkOwed):
+	case why == owing && p.drains && p.quirks.Has(mpiquirks.QuirkOwed):
 		inside = why
 	}
 	if inside != "" && !p.owned {
@@ -483,7 +483,7 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 // end calls MPI_Finalize, and then what the library registered for the end of the process.
 func (p *process) end() libmpi.Code {
 	code := libmpi.Finalize()
-	if code == 0 && p.quirks.Has(makers.QuirkExit) {
+	if code == 0 && p.quirks.Has(mpiquirks.QuirkExit) {
 		libmpi.End()
 	}
 	return code

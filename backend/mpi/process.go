@@ -9,7 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
-	"github.com/cohort-hpc/cohort/internal/makers"
+	"github.com/cohort-hpc/cohort/internal/mpiquirks"
 )
 
 // process is what all communicators of this process share.
@@ -19,8 +19,8 @@ type process struct {
 	asked  libmpi.Level // the level requested
 	maxTag int
 	folds  folds
-	maker  makers.Maker
-	quirks makers.Quirks
+	maker  mpiquirks.Maker
+	quirks mpiquirks.Quirks
 	owned  bool // cohort initialized MPI and finalizes it
 	thread *thread
 
@@ -60,7 +60,7 @@ type process struct {
 	sound    sound
 	types    types
 	ops      ops
-	settings []makers.Setting
+	settings []mpiquirks.Setting
 	caps     backend.Caps
 
 	whyDevice  string // why caps.DeviceMemory is what it is
@@ -157,7 +157,7 @@ func (t *thread) end() {
 // sound lists which of the library's collectives may be used.
 type sound [backend.NeighborAlltoallv + 1]struct{ native, inPlace, persistent, long bool }
 
-func newSound(q makers.Quirks) (s sound) {
+func newSound(q mpiquirks.Quirks) (s sound) {
 	for c := range s {
 		coll := backend.Coll(c)
 		// Each rank knows only whether it works in place itself, so both forms have to be right.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
-	"github.com/cohort-hpc/cohort/internal/makers"
+	"github.com/cohort-hpc/cohort/internal/mpiquirks"
 )
 
 // types holds the library's types of elements: its own for numbers, and blocks of bytes for the
@@ -69,7 +69,7 @@ func (t *types) free() {
 // ops holds the library's operations.
 type ops struct {
 	predefined [backend.OpMaxLoc + 1]libmpi.Op
-	wrong      [backend.OpMaxLoc + 1][backend.Loc + 1]bool // makers.Quirks.WrongOps
+	wrong      [backend.OpMaxLoc + 1][backend.Loc + 1]bool // mpiquirks.Quirks.WrongOps
 
 	mu   sync.Mutex
 	idle []*userOp // made before and not in use, the latest last
@@ -84,7 +84,7 @@ type userOp struct {
 	apply    func(in, inout []byte) // set while in use
 }
 
-func (o *ops) init(q makers.Quirks) {
+func (o *ops) init(q mpiquirks.Quirks) {
 	for op, kind := range q.WrongOps() {
 		o.wrong[op][kind] = true
 	}

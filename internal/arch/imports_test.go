@@ -53,9 +53,9 @@ var users = map[string][]string{
 	"internal/kernel":     {"", "internal/coll", "internal/datatype", "tensor"},
 	"internal/libmpi":     {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen": nil, // go generate
-	"internal/makers":     {"", "backend/mpi"},
+	"internal/mpiquirks":  {"", "backend/mpi"},
 	"internal/match":      {"backend/*", "internal/engine"},
-	"internal/mpifind":    {"", "backend/mpi", "internal/libmpi", "internal/makers", tests, "cmd/cohort"},
+	"internal/mpifind":    {"", "backend/mpi", "internal/libmpi", "internal/mpiquirks", tests, "cmd/cohort"},
 	"internal/node":       {"backend/shm", "backend/tcp"},
 	"internal/remote":     {"cmd/cohort"},
 	"internal/sched":      {"internal/comm"},

@@ -1,4 +1,4 @@
-package makers
+package mpiquirks
 
 import (
 	"cmp"
@@ -160,7 +160,7 @@ func inDocument(t *testing.T, mark, table string) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the %s of %s are not those of the code: go test ./internal/makers -run %s -update", mark, document, t.Name())
+		t.Fatalf("the %s of %s are not those of the code: go test ./internal/mpiquirks -run %s -update", mark, document, t.Name())
 	}
 	if err := os.WriteFile(document, []byte(before+begin+table+end+after), 0o644); err != nil {
 		t.Fatal(err)

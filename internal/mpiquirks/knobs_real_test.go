@@ -1,4 +1,4 @@
-package makers
+package mpiquirks
 
 import (
 	"os"

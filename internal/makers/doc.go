@@ -1,3 +1,0 @@
-// Package makers knows in what the MPI libraries of different makers differ: their versions, their defects
-// ([Quirks]), and the variables that set them up ([Settings]).
-package makers
