@@ -1,7 +1,8 @@
 // Package membership decides for the ranks of a job which links are made, who has left in good order, and who is lost.
 //
 // A Machine is one rank's view. It is pure: events are method calls, what follows from them are calls of its Host,
-// and it has no clock, socket or lock. So a test can run three machines through every order of events.
+// and it has no clock, socket or lock. So tests can run three machines through every order of events,
+// and five through random ones.
 //
 // # The link to a peer
 //
@@ -42,8 +43,10 @@
 //
 // A rank that leaves says goodbye on every link, including links that come later. It ends when the hub has acknowledged
 // the goodbye, because the hub tells all others before it ends itself. If the hub is lost, the next hub must
-// acknowledge. The hub itself ends when all others have acknowledged its goodbye. A rank that has said goodbye declares
-// no other rank lost for not answering. It needs nothing more from a rank that has acknowledged the goodbye.
+// acknowledge. The hub itself ends when all others have acknowledged its goodbye, and from its own goodbye on it promises
+// to tell nothing: others may take it for left, and refuse its links. A rank that has said goodbye declares no other
+// rank lost for not answering; where no process listens any more, it waits for nothing from that rank. It needs nothing
+// more from a rank that has acknowledged the goodbye.
 //
 // A link that comes too late is not simply closed. Its only frame tells the peer that this rank has left, that the
 // peer's own goodbye is acknowledged, or that the peer is lost.

@@ -10,6 +10,7 @@ type event struct {
 	name    string
 	do      func(w *net)
 	outside bool
+	again   bool // is repeated before time passes
 }
 
 // events returns what can happen. In calm nothing can but what time brings.
@@ -25,7 +26,7 @@ func (w *net) events() (list []event) {
 		if x.dead || x.m.Closed {
 			continue
 		}
-		for q := range size {
+		for q := range w.ranks {
 			switch {
 			case q == r:
 			case w.arrived(r, q):
@@ -54,22 +55,34 @@ func (w *net) events() (list []event) {
 		}
 	}
 	busy := len(list) > 0
-	for r, x := range w.ranks { // from the third link on, a rank tries again when nothing else happens
+	for r, x := range w.ranks { // in every order, from the third link on, a rank tries again when nothing else happens
 		for q, to := range w.ranks {
-			if x.trying[q] && !x.dead && !x.m.Closed && !to.dead && !to.gone && (!busy || len(w.links) < size+1) {
+			switch {
+			case !x.trying[q] || x.dead || x.m.Closed:
+			case to.dead || to.gone:
+				if w.walks {
+					add(r, func(w *net) { w.refused(r, q) }, "rank %d finds nobody at rank %d", r, q)
+					list[len(list)-1].outside, list[len(list)-1].again = true, true
+				}
+			case w.walks || !busy || len(w.links) < len(w.ranks)+1:
 				add(-1, func(w *net) { w.attempt(r, q) }, "rank %d tries to reach rank %d", r, q)
+				list[len(list)-1].outside, list[len(list)-1].again = x.asked[q], x.asked[q]
 			}
 		}
 	}
-	if x := w.ranks[w.need[0]]; !w.needed && !x.dead && x.step == 0 {
-		add(w.need[0], func(w *net) {
-			w.needed = true
-			w.ranks[w.need[0]].m.Need(w.need[1])
-		}, "rank %d needs rank %d", w.need[0], w.need[1])
-		list[len(list)-1].outside = true
+	for i, need := range w.needs {
+		if x := w.ranks[need[0]]; !w.needed[i] && !x.dead && x.step == 0 {
+			add(need[0], func(w *net) {
+				w.needed[i] = true
+				w.ranks[need[0]].m.Need(need[1])
+			}, "rank %d needs rank %d", need[0], need[1])
+			list[len(list)-1].outside = true
+		}
 	}
-	if l := w.leaver; l >= 0 && !w.ranks[l].dead && w.mayStep(l, false) {
-		add(l, func(w *net) { w.leave(l) }, "rank %d goes on with its leaving", l)
+	for l, x := range w.ranks {
+		if w.leavers[l] && !x.dead && w.mayStep(l, false) {
+			add(l, func(w *net) { w.leave(l) }, "rank %d goes on with its leaving", l)
+		}
 	}
 	if v := w.victim; v >= 0 && !w.died && !w.ranks[v].gone {
 		for _, lost := range []bool{false, true} {
@@ -99,7 +112,7 @@ func (w *net) die(v int, lost bool) {
 			l.flight[1-s] = nil
 		}
 	}
-	w.ranks[v].held = [size]int{-1, -1, -1}
+	w.ranks[v].held = nobody
 }
 
 // attempt is an attempt of a rank to reach one that listens.
@@ -116,8 +129,14 @@ func (w *net) attempt(r, q int) {
 		x.m.Answered(q)
 	}
 	w.settle(q)
-	x.trying[q] = !x.m.Attempted(q, false, false) && x.m.Peers[q].Link == Asked && to.m.Closed
+	x.trying[q] = !x.m.Attempted(q, false, false) && (w.walks || x.m.Peers[q].Link == Asked && to.m.Closed)
+	x.asked[q] = w.walks
 	w.settle(r)
+}
+
+// refused is an attempt of a rank to reach one that does not listen any more.
+func (w *net) refused(r, q int) {
+	w.ranks[r].trying[q] = !w.ranks[r].m.Attempted(q, false, true)
 }
 
 // attempted tells the rank that has dialed that its attempt is over.
@@ -183,7 +202,7 @@ func (w *net) leave(r int) {
 		}
 		x.m.Part()
 	case 4:
-		for q := range size {
+		for q := range w.ranks {
 			if q != r {
 				w.hangUp(r, q)
 			}
@@ -201,9 +220,9 @@ func (w *net) tick() bool {
 			if x.dead || x.m.Closed {
 				continue
 			}
-			for q := range size {
+			for q := range w.ranks {
 				if to := w.ranks[q]; q != r && x.trying[q] && (to.dead || to.gone) {
-					x.trying[q] = !x.m.Attempted(q, false, true)
+					w.refused(r, q)
 				}
 			}
 			x.m.Tick()
@@ -213,11 +232,13 @@ func (w *net) tick() bool {
 			return true
 		}
 	}
-	if l := w.leaver; l >= 0 && !w.ranks[l].dead && w.mayStep(l, true) {
-		w.ranks[l].late = true
-		w.leave(l)
-		w.settle(l)
-		return true
+	for l, x := range w.ranks {
+		if w.leavers[l] && !x.dead && w.mayStep(l, true) {
+			x.late = true
+			w.leave(l)
+			w.settle(l)
+			return true
+		}
 	}
 	return false
 }
@@ -248,11 +269,13 @@ func (w *net) orphan(r int) bool { m := w.ranks[r].m; return m.Parted && w.died 
 
 // unfinished returns what must not be in the end.
 func (w *net) unfinished() string {
-	if l := w.leaver; l >= 0 && !w.ranks[l].dead && !w.ranks[l].gone {
-		return fmt.Sprintf("rank %d does not end its leaving", l)
-	}
-	if l := w.leaver; l >= 0 && w.ranks[l].late {
-		return fmt.Sprintf("rank %d has left because its time was over", l)
+	for l, x := range w.ranks {
+		if w.leavers[l] && !x.dead && !x.gone {
+			return fmt.Sprintf("rank %d does not end its leaving", l)
+		}
+		if x.late {
+			return fmt.Sprintf("rank %d has left because its time was over", l)
+		}
 	}
 	for r, x := range w.ranks {
 		if x.dead || x.gone {
@@ -270,10 +293,16 @@ func (w *net) unfinished() string {
 				return fmt.Sprintf("rank %d has died, and for rank %d it is %+v", q, r, *p)
 			case to.gone && !to.dead && p.Standing != Left && !(p.Standing == Lost && w.orphan(q)):
 				return fmt.Sprintf("rank %d has left, and for rank %d it is %+v", q, r, *p)
-			case !to.dead && !to.gone && (w.needed && [2]int{r, q} == w.need && p.Link != Up || len(x.queue[q]) > 0):
+			case !to.dead && !to.gone && (w.waits(r, q) && p.Link != Up || len(x.queue[q]) > 0):
 				return fmt.Sprintf("rank %d waits for a link with rank %d, which is %+v; %v waits for it", r, q, *p, x.queue[q])
 			}
 		}
 	}
 	return ""
+}
+
+// waits reports whether a rank needs a link with another one.
+func (w *net) waits(r, q int) bool {
+	i := slices.Index(w.needs, [2]int{r, q})
+	return i >= 0 && w.needed[i]
 }

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 //   - In the end the rank that needs a link has it, or knows that the other one has left or is lost.
 //
 // Time passes only when nothing else can happen: then no rank is slow.
+//
+// Five ranks, of which several leave, have too many orders: they go through random ones.
 
 // statesMost is more than any plan has: with more, ranks would go on without end and without progress.
 const statesMost = 20_000
@@ -73,18 +76,87 @@ func every(t *testing.T, p plan) int {
 func TestEveryOrder(t *testing.T) {
 	states, plans := 0, 0
 	for _, need := range [][2]int{{2, 1}, {1, 2}} {
-		for leaver := -1; leaver < size; leaver++ {
-			for victim := -1; victim < size; victim++ {
-				fails := 1
-				if victim >= 0 && leaver >= 0 {
-					fails = 0
+		for leaver := -1; leaver < 3; leaver++ {
+			for victim := -1; victim < 3; victim++ {
+				p := plan{ranks: 3, needs: [][2]int{need}, victim: victim}
+				if leaver >= 0 {
+					p.leavers[leaver] = true
 				}
-				n := every(t, plan{need: need, leaver: leaver, victim: victim, fails: fails})
-				t.Logf("link %v, leaver %d, victim %d: %d states", need, leaver, victim, n)
+				if victim < 0 || leaver < 0 {
+					p.fails = 1
+				}
+				n := every(t, p)
+				t.Logf("%+v: %d states", p, n)
 				states += n
 				plans++
 			}
 		}
 	}
 	t.Logf("%d plans, %d states", plans, states)
+}
+
+// TestRandomOrders has five ranks, of which any leave, any need links, and one may die.
+func TestRandomOrders(t *testing.T) {
+	walks := 60_000
+	if testing.Short() {
+		walks = 6_000
+	}
+	for seed := range uint64(walks) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		p := plan{ranks: most, victim: -1, fails: rng.IntN(3), walks: true}
+		for r := range p.leavers {
+			p.leavers[r] = rng.IntN(4) > 0
+		}
+		if rng.IntN(4) == 0 {
+			p.victim = rng.IntN(most)
+		}
+		for range rng.IntN(most + 1) {
+			if a, b := rng.IntN(most), rng.IntN(most); a != b {
+				p.needs = append(p.needs, [2]int{a, b})
+			}
+		}
+		walk(t, rng, newNet(p))
+		if t.Failed() {
+			t.Fatalf("seed %d, %+v", seed, p)
+		}
+	}
+}
+
+// walk runs through one order.
+func walk(t *testing.T, rng *rand.Rand, w *net) {
+	var trace []string
+	fail := func(text string) { t.Errorf("%s, after:\n%s", text, strings.Join(trace, "\n")) }
+	for range 5000 {
+		events := w.events()
+		if len(events) == 0 || !busy(events) && rng.IntN(3) == 0 {
+			for _, ev := range events {
+				if ev.again {
+					trace = append(trace, ev.name)
+					ev.do(w)
+				}
+			}
+			if busy(w.events()) {
+				continue
+			}
+			trace = append(trace, "time passes")
+			if !w.tick() && len(events) == 0 {
+				if text := w.unfinished(); text != "" {
+					fail(text)
+				}
+				return
+			}
+		} else {
+			i := rng.IntN(len(events))
+			if events[i].outside && rng.IntN(3) > 0 {
+				i = rng.IntN(len(events))
+			}
+			trace = append(trace, events[i].name)
+			events[i].do(w)
+		}
+		if text := w.wrong(); text != "" {
+			fail(text)
+			return
+		}
+	}
+	fail("the ranks come to no end")
 }

@@ -30,6 +30,8 @@ type Peer struct {
 	Standing Standing
 	Acked    bool // it has acknowledged this rank's goodbye
 	Waited   int  // ticks in which a link was to come and the peer did not answer
+	asHub    bool // it was the hub when it said goodbye: it tells all others itself
+	deaf     bool // this rank has said goodbye, and no process listens at the peer's address
 	failed   int  // links in a row that ended before they were confirmed
 }
 
@@ -185,7 +187,11 @@ func (m *Machine) Came(r int) (take bool, word *Notice) {
 	case p.Standing == Lost:
 		return false, &Notice{Kind: IsLost, Ranks: []int{r}}
 	case p.Standing == Left: // it waits for an acknowledgement
-		return false, &Notice{Kind: HaveLeft, Ranks: []int{r}, Hub: m.Hub == m.Me}
+		word = &Notice{Kind: HaveLeft, Ranks: []int{r}, Hub: m.vouches(r)}
+		if m.Parted {
+			word.Ranks = append(word.Ranks, m.Me)
+		}
+		return false, word
 	case m.Closed && m.Parted:
 		return false, &Notice{Kind: Goodbye}
 	case m.Closed || p.Linked() || p.Link == Ended:
@@ -260,6 +266,11 @@ func (m *Machine) Attempted(r int, refused, deaf bool) (over bool) {
 		m.host.Suspect(r, Unreachable)
 		return true
 	}
+	if deaf && m.Parted { // it has ended too, and acknowledges nothing; others find out how
+		p.deaf, p.Link = true, Ended
+		m.Rehub()
+		return true
+	}
 	return false
 }
 
@@ -288,7 +299,8 @@ func (m *Machine) Said(r int) {
 	if p.Standing == Lost {
 		return
 	}
-	ack := Notice{Kind: HaveLeft, Ranks: []int{r}, Hub: m.Hub == m.Me}
+	ack := Notice{Kind: HaveLeft, Ranks: []int{r}, Hub: m.vouches(r)}
+	p.asHub = p.asHub || r == m.Hub
 	m.note(r)
 	if m.OnDemand {
 		m.host.Send(r, ack)
@@ -301,7 +313,7 @@ func (m *Machine) note(r int) {
 		return
 	}
 	m.host.HasLeft(r)
-	if m.OnDemand && m.Hub == m.Me {
+	if m.OnDemand && m.vouches(r) {
 		m.departed = append(m.departed, r)
 	}
 	m.Rehub()
@@ -342,7 +354,7 @@ func (m *Machine) Lose(r int, told bool) bool {
 // notices, because those that the old hub was about to forward may be lost with it.
 func (m *Machine) Rehub() {
 	hub := m.Hub
-	for hub < m.Me && m.Peers[hub].Over() {
+	for hub < m.Me && (m.Peers[hub].Over() || m.Peers[hub].deaf) {
 		hub++
 	}
 	if !m.OnDemand || m.Closed || hub == m.Hub {
@@ -374,7 +386,7 @@ func (m *Machine) greet(to int) {
 	}
 	var left []int
 	for r, p := range m.Peers {
-		if p != nil && p.Standing == Left {
+		if p != nil && p.Standing == Left && !p.asHub {
 			left = append(left, r)
 		}
 	}
@@ -462,7 +474,7 @@ func (m *Machine) MayEnd() bool {
 	if m.Hub == m.Me {
 		return !m.OnDemand || m.Let || m.all(func(p *Peer) bool { return p.Acked })
 	}
-	return !m.OnDemand || m.Let || m.Peers[m.Hub].Acked
+	return !m.OnDemand || m.Let || m.Peers[m.Hub].Acked && m.Peers[m.Hub].Standing == Member
 }
 
 // MayPart reports whether this rank may say goodbye: the hub lets the others leave first.
@@ -489,3 +501,7 @@ func (m *Machine) End() {
 		}
 	}
 }
+
+// vouches reports whether this rank tells the others of a goodbye that it acknowledges: others may not take
+// notices of a hub that has said goodbye itself.
+func (m *Machine) vouches(r int) bool { return m.Hub == m.Me && !m.Parted && r > m.Me }

@@ -4,13 +4,15 @@ import "slices"
 
 // plan is what happens.
 type plan struct {
-	need   [2]int // who needs a link with whom
-	leaver int    // below 0: none
-	victim int    // dies; below 0: none
-	fails  int    // ends of links that are not taken
+	ranks   int
+	needs   [][2]int // who needs a link with whom
+	leavers [most]bool
+	victim  int  // dies; below 0: none
+	fails   int  // ends of links that are not taken
+	walks   bool // one random order is run, and not every one
 }
 
-const size = 3
+const most = 5 // ranks
 
 // netLink is a link of the network. Side 0 is the end of the lower rank.
 type netLink struct {
@@ -24,9 +26,10 @@ type netLink struct {
 // netRank is a rank.
 type netRank struct {
 	m      *Machine
-	held   [size]int      // the link with each peer; below 0: none
-	queue  [size][]Notice // waits for the link
-	trying [size]bool
+	held   [most]int      // the link with each peer; below 0: none
+	queue  [most][]Notice // waits for the link
+	trying [most]bool
+	asked  [most]bool
 	due    []int // suspected
 	told   bool  // another rank has declared it lost
 	step   int   // of its leaving
@@ -35,13 +38,14 @@ type netRank struct {
 	dead   bool
 }
 
-// net is the three ranks and what is on its way between them.
+// net is the ranks and what is on its way between them.
 type net struct {
 	plan
-	needed, died bool
-	fails        int
-	links        []netLink
-	ranks        [size]*netRank
+	needed [most]bool // of needs
+	died   bool
+	fails  int
+	links  []netLink
+	ranks  []*netRank
 }
 
 // netHost is the Host of a rank.
@@ -54,20 +58,20 @@ type netHost struct {
 var heartbeat, message = Notice{Kind: 255}, Notice{Kind: 254}
 
 func newNet(p plan) *net {
-	w := &net{plan: p, fails: p.fails}
-	for r := range size {
+	w := &net{plan: p, fails: p.fails, ranks: make([]*netRank, p.ranks)}
+	for r := range w.ranks {
 		var peers []*Peer
-		for q := range size {
+		for q := range w.ranks {
 			if q == r {
 				peers = append(peers, nil)
 			} else {
 				peers = append(peers, &Peer{})
 			}
 		}
-		w.ranks[r] = &netRank{held: [size]int{-1, -1, -1}}
+		w.ranks[r] = &netRank{held: nobody}
 		w.ranks[r].m = New(r, peers, true, reach, netHost{w, r})
 	}
-	for r := 1; r < size; r++ {
+	for r := 1; r < p.ranks; r++ {
 		w.links = append(w.links, netLink{ranks: [2]int{0, r}, came: [2]bool{true, true}})
 		for _, pair := range [][2]int{{0, r}, {r, 0}} {
 			w.ranks[pair[0]].m.Connected(pair[1])
@@ -79,10 +83,12 @@ func newNet(p plan) *net {
 
 const reach = 5
 
+var nobody = [most]int{-1, -1, -1, -1, -1}
+
 // clone copies a net.
 func (w *net) clone() *net {
 	c := *w
-	c.links = slices.Clone(w.links)
+	c.links, c.ranks = slices.Clone(w.links), slices.Clone(w.ranks)
 	for i := range c.links {
 		for s := range 2 {
 			c.links[i].flight[s] = slices.Clone(c.links[i].flight[s])
@@ -90,7 +96,7 @@ func (w *net) clone() *net {
 	}
 	for r, old := range w.ranks {
 		n := *old
-		for q := range size {
+		for q := range n.queue {
 			n.queue[q] = slices.Clone(n.queue[q])
 		}
 		m := *old.m
@@ -133,7 +139,7 @@ func (w *net) key() string {
 			num(n.Ranks...)
 		}
 	}
-	is(w.needed, w.died)
+	is(append(w.needed[:], w.died)...)
 	num(w.fails)
 	for i := range w.links {
 		if l := &w.links[i]; l.closed != [2]bool{true, true} {
@@ -152,7 +158,7 @@ func (w *net) key() string {
 		for q, p := range m.Peers {
 			if num(r.held[q]); p != nil {
 				num(int(p.Link), int(p.Standing), p.Waited, p.failed)
-				is(p.Acked, r.trying[q])
+				is(p.Acked, p.asHub, p.deaf, r.trying[q])
 				notices(r.queue[q])
 			}
 		}
@@ -274,7 +280,7 @@ func (w *net) settle(r int) {
 	for len(x.due) > 0 {
 		q := x.due[0]
 		x.due = x.due[1:]
-		for from := range size {
+		for from := range w.ranks {
 			for from != r && w.arrived(r, from) {
 				w.deliver(r, from)
 			}
