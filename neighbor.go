@@ -91,7 +91,8 @@ func (g *Graph) Destinations() []int {
 // A blocking collective waits for the messages of the neighbors only. All ranks compare their calls (on mpi
 // with [Config.Check]), but a call does not wait for this comparison: a rank learns of a mismatch from one of
 // its next operations on the communicator, from Close at the latest. With Config.Check a call waits, and so do
-// the nonblocking forms.
+// the nonblocking forms, and a persistent operation in its first Wait: they are complete when all ranks have
+// started them.
 //
 // The deadline is that of the Comm in the grid or graph. To set another one, copy the grid or graph:
 //

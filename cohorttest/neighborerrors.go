@@ -1,6 +1,7 @@
 package cohorttest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -182,21 +183,39 @@ func mismatchedNeighborLengths(r *Rank) {
 }
 
 // neighborLengthsOfOthers has rank 0 send the next rank another length than it expects. The last rank has no neighbors: it
-// learns of that from the call or from Close.
+// learns of that from the call or from Close. In every second round it calls only when rank 1 has the error.
 func neighborLengthsOfOthers(r *Rank) {
+	word := make([]int32, 1)
 	for i := range 30 {
+		how := []form{blocking, nonblocking, persistent}[i%3]
+		follows := i%2 == 1 && how != nonblocking && r.World.Caps().Library == "" // others may wait for all ranks
 		sources, dests := r.ringOfOthers()
 		counts, displs := each(len(sources), func(int) int { return 1 }), make([]int, len(sources))
 		g, err := r.Comm.GraphCreate(sources, dests, false)
 		r.OK(err)
-		scounts, how := slices.Clone(counts), []form{blocking, nonblocking, persistent}[i%3]
+		scounts := slices.Clone(counts)
 		if r.Rank == 0 {
 			scounts[0] = 2
 		}
-		if err = alltoallvAs(g, how, make([]int32, 2), scounts, displs, make([]int32, 2), counts, displs); err == nil {
+		send, recv := make([]int32, 2), make([]int32, 2)
+		call := func() error { return alltoallvAs(g, how, send, scounts, displs, recv, counts, displs) }
+		if how == persistent {
+			p, broken := cohort.NeighborAlltoallvInit(g, send, scounts, displs, recv, counts, displs) // others may run it already
+			call = func() error {
+				_, err := p.Run()
+				return cmp.Or(broken, err, p.Close())
+			}
+		}
+		if follows && r.Rank == r.Size-1 {
+			must(cohort.Recv(r.Comm, word, 1, i))
+		}
+		if err = call(); err == nil {
 			err = g.Close()
 		}
 		r.Is(err, cohort.ErrMismatch, "%s call with a wrong length from rank 0", how)
+		if follows && r.Rank == 1 {
+			r.OK(cohort.Send(r.Comm, word, r.Size-1, i))
+		}
 		r.OK(g.Close())
 	}
 }

@@ -119,7 +119,7 @@ func recvWays[T any]() []way[T] {
 		}
 		st, err := cohort.Recv(c, buf, probed.Source, probed.Tag)
 		if st.Source != probed.Source || st.Tag != probed.Tag || st.Bytes() != probed.Bytes() {
-			err = errors.Join(err, fmt.Errorf("Recv has the status %+v, Probe had %+v", st, probed))
+			err = errors.Join(err, fmt.Errorf("status %+v of Recv, %+v of Probe", st, probed))
 		}
 		return st, err
 	})

@@ -61,7 +61,7 @@ func TestWrongArguments(t *testing.T) {
 			"a negative size":               {"setsize", f.SetSize(-1), cohort.ErrCount},
 			"a negative room":               {"preallocate", f.Preallocate(-1), cohort.ErrCount},
 		} {
-			r.is(c.err, c.want, fmt.Sprintf("%s", what), c.op, r.path(), fmt.Sprintf("rank %d", r.Rank))
+			r.is(c.err, c.want, what, c.op, r.path(), fmt.Sprintf("rank %d", r.Rank))
 		}
 		_, err := f.ReadAt(p, -1)
 		if err == nil {

@@ -141,8 +141,8 @@ type notices struct {
 func (r *rank) notify(o *op) {
 	q := &r.notices
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.list = append(q.list, o); q.notifying {
+		q.mu.Unlock()
 		return
 	}
 	q.notifying = true
@@ -157,4 +157,5 @@ func (r *rank) notify(o *op) {
 	}
 	clear(q.list)
 	q.list, q.notifying = q.list[:0], false
+	q.mu.Unlock() // not deferred: a panic of Complete finds it unlocked
 }

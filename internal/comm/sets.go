@@ -38,11 +38,23 @@ func (s *Set) Add(q *Request) { s.reqs = append(s.reqs, q) }
 func (s *Set) WaitAll() error {
 	defer s.waits().over()
 	var errs []error
+	held := s.held
 	for _, q := range s.reqs {
+		mine := len(held) > 0 && held[0] == q
 		if !q.live() {
+			if mine {
+				held = held[1:]
+			}
 			continue
 		}
-		if _, err := q.Wait(); err != nil {
+		var err error
+		if mine { // wait ends this hold
+			held[0], held = nil, held[1:]
+			_, err = q.wait(phaseReturned)
+		} else {
+			_, err = q.Wait()
+		}
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -61,7 +73,9 @@ func (s *Set) waits() *Set {
 
 func (s *Set) over() {
 	for _, q := range s.held {
-		q.leave()
+		if q != nil {
+			q.leave()
+		}
 	}
 	clear(s.held)
 	s.held = s.held[:0]

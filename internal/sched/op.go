@@ -190,13 +190,14 @@ func (o *Op) conclude() {
 	case o.call.Err != nil:
 		o.decide(&verdict{o.call.Err}) // the same on all ranks; the communicator stays usable
 	case o.data.s == nil:
+	case o.call.Coll.Neighbor() && o.data.wrong.receiver >= 0: // the others learn that the communicator is broken
+		// At once: the exchange of lengths waits for all ranks, and one of them may wait for this rank before it starts.
+		o.fail(o.data.wrong.fault(elemSize(&o.call)))
 	case o.compares():
 		o.check.lengths = true
 		o.check.wrong = o.data.wrong
 		o.check.begin(o.check.tag)
 		return
-	case o.data.wrong.receiver >= 0: // of a neighbor: the others learn that the communicator is broken
-		o.fail(o.data.wrong.fault(elemSize(&o.call)))
 	}
 	o.finish()
 }
