@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +17,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/spawn"
-	"github.com/cohort-hpc/cohort/topo"
 )
 
 // benchSettings are the options of cohort bench.
@@ -132,40 +130,12 @@ func (b *benchSettings) checkBackend() error {
 
 // start runs this same command line as ranks of a job.
 func (b *benchSettings) start() (int, error) {
-	if err := spawn.Supported(); err != nil {
-		return 1, fmt.Errorf("%w (here: --backend local)", err)
-	}
 	exe, err := os.Executable()
 	if err != nil {
 		return 1, err
 	}
-	node, err := topo.Here()
-	if err != nil {
-		return 1, err
-	}
-	places, err := spawn.Place(node, b.bind, b.ranks)
-	if err != nil {
-		return cli.StatusUsage, err
-	}
-	signals := spawn.Notify()
-	keeper, err := spawn.StartKeeper()
-	if err != nil {
-		return 1, err
-	}
-	defer keeper.Close()
-	config := spawn.Config{
-		Path: exe, Args: os.Args[1:], Backend: cmp.Or(b.backend, "shm"), Ranks: b.ranks, Places: places, Signals: signals, Keeper: keeper,
-	}
-	end, err := prepareBackend(&config, false)
-	if err != nil {
-		return cli.StatusUsage, err
-	}
-	defer end()
-	job, err := spawn.Start(config)
-	if err != nil {
-		return 1, err
-	}
-	return job.Wait().Status, nil
+	r := runOptions{ranks: b.ranks, backend: b.backend, bind: b.bind, grace: spawn.Grace}
+	return r.run(append([]string{exe}, os.Args[1:]...))
 }
 
 // join measures as one rank of the job that this process was started in.

@@ -159,7 +159,7 @@ func (d *diagnosis) examine(p pinning) {
 	d.environment()
 	d.solvers(os.LookupEnv)
 	d.mpi(os.LookupEnv)
-	d.backends()
+	d.backends(os.LookupEnv)
 }
 
 func (d *diagnosis) print(w io.Writer) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/cli"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
@@ -77,17 +78,18 @@ func (d *diagnosis) environment() {
 	}
 }
 
-// envProbe makes a process a rank of the doctor's own job.
-const envProbe = "COHORT_DOCTOR_PROBE"
+// probeCommand makes this program a rank of the doctor's own job.
+const probeCommand = "doctor-probe"
 
 // probed is what rank 0 of the doctor's job reports.
 type probed struct {
+	Library    string // of mpi
 	SingleCopy bool
 	Seconds    float64 // from Init to the end of the exchange
 }
 
 // backends reports which backends work, by using them.
-func (d *diagnosis) backends() {
+func (d *diagnosis) backends(env func(string) (string, bool)) {
 	const group = "backends"
 	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
 		_, err := exchange(world)
@@ -98,9 +100,23 @@ func (d *diagnosis) backends() {
 	} else {
 		d.add(group, "local", ok, "two ranks in one process exchanged messages", "")
 	}
-	d.backend("shm", "cohort run does not work here")
-	d.backend("tcp", "cohort run --backend tcp does not work here")
-	d.backendMPI(os.LookupEnv)
+	for _, name := range []string{"shm", "tcp"} {
+		alone, err := cohort.Init(context.Background(), &cohort.Config{Backend: name, Size: 1, Job: "doctor"})
+		alone.Close()
+		if errors.Is(err, cohort.ErrNotSupported) { // other errors: a job of two ranks tells more
+			d.add(group, name, none, reason(err), "")
+			continue
+		}
+		d.backend(name)
+	}
+	switch l := mpifind.Launched(env); {
+	case !mpiBuilt:
+		d.add(group, "mpi", none, withoutMPI, "")
+	case l != nil:
+		d.add(group, "mpi", none, "not tried: this is a process of "+l.String(), "")
+	default:
+		d.backend("mpi")
+	}
 }
 
 // reason returns the text of an error of Init for a backend that is not available.
@@ -112,70 +128,75 @@ func reason(err error) string {
 	return strings.TrimPrefix(op.Err.Error(), cohort.ErrNotSupported.Error()+": ")
 }
 
-// try runs a job of two ranks over shared memory, or over sockets of this machine.
-func (d *diagnosis) try(backend string) (p probed, err error) {
-	if err = inProgram(backend); err != nil {
-		return p, err
-	}
-	c := spawn.Config{Backend: backend, Ranks: 2, Keeper: d.keeper}
-	end, err := prepareBackend(&c, false)
-	if err != nil {
-		return p, err
-	}
-	defer end()
-	return d.probeBy(c)
-}
-
 // backend reports whether a job of two ranks works.
-func (d *diagnosis) backend(name, advice string) {
+func (d *diagnosis) backend(name string) {
 	const group = "backends"
-	p, err := d.try(name)
+	exe, _ := os.Executable() // self returns the error
+	out, said, err := self(30*time.Second, d.keeper, "run", "-n", "2", "--backend", name, "--tag=false", exe, probeCommand)
+	var p probed
+	first, _, _ := strings.Cut(strings.TrimPrefix(said, "cohort run: "), "\n")
+	var exit *exec.ExitError
 	switch {
-	case errors.Is(err, cohort.ErrNotSupported):
-		d.add(group, name, none, reason(err), "")
-	case err != nil:
-		d.add(group, name, fail, err.Error(), advice)
-	case name != "shm":
-		d.add(group, name, ok, exchanged(p), "")
-	case p.SingleCopy:
-		d.add(group, name, ok, exchanged(p)+"; long messages in one copy", "")
-	default:
-		d.add(group, name, warn, exchanged(p)+"; long messages in two copies", "one process may not read another's memory here (process_vm_readv): see kernel above")
+	case errors.As(err, &exit) && exit.ExitCode() == cli.StatusUsage && name == "mpi":
+		d.add(group, name, none, first, "")
+		return
+	case errors.As(err, &exit):
+		err = fmt.Errorf("a job of two ranks failed: %s", first)
+	case err == nil:
+		err = json.Unmarshal([]byte(out), &p)
 	}
-}
-
-// exchanged says what a job of two ranks has done.
-func exchanged(p probed) string {
-	return "two processes joined and exchanged messages in " + microseconds(p.Seconds*1e6)
-}
-
-// inProgram returns ErrNotSupported if this program, or this system, does not have the backend.
-func inProgram(backend string) error {
-	alone, err := cohort.Init(context.Background(), &cohort.Config{Backend: backend, Size: 1, Job: "doctor"})
-	alone.Close()
-	if errors.Is(err, cohort.ErrNotSupported) {
-		return err
-	}
-	return nil // a job of two ranks tells more
-}
-
-// probeBy runs a job of two ranks of this program with the configuration c.
-func (d *diagnosis) probeBy(c spawn.Config) (p probed, err error) {
-	var out, said strings.Builder
-	if c.Path, err = os.Executable(); err != nil {
-		return p, err
-	}
-	c.Ranks, c.Stdout, c.Stderr, c.Timeout = 2, &out, &said, 30*time.Second
-	c.Env, c.Keeper = slices.Concat(os.Environ(), c.Env, []string{envProbe + "=1"}), d.keeper
-	job, err := spawn.Start(c)
 	if err != nil {
-		return p, err
+		s := fail
+		if name == "mpi" {
+			s = warn
+		}
+		d.add(group, name, s, err.Error(), fmt.Sprintf("cohort run --backend %s does not work here", name))
+		return
 	}
-	if r := job.Wait(); r.Status != 0 {
-		first, _, _ := strings.Cut(said.String(), "\n")
-		return p, fmt.Errorf("a job of two ranks failed: %s", first)
+	text := "two processes joined and exchanged messages in " + microseconds(p.Seconds*1e6)
+	switch {
+	case name == "mpi":
+		d.add(group, name, ok, p.Library+": "+text, "")
+	case name == "tcp":
+		d.add(group, name, ok, text, "")
+	case p.SingleCopy:
+		d.add(group, name, ok, text+"; long messages in one copy", "")
+	default:
+		d.add(group, name, warn, text+"; long messages in two copies", "one process may not read another's memory here (process_vm_readv): see kernel above")
 	}
-	return p, json.Unmarshal([]byte(out.String()), &p)
+}
+
+// errHung is the error of self when its time is over.
+var errHung = errors.New("it hung")
+
+// self runs this program with other arguments, for at most limit, and returns what it writes. Its standard input has a line once
+// the keeper, which may be nil, knows of it. The keeper ends it if this process is killed.
+func self(limit time.Duration, keeper *spawn.Keeper, args ...string) (out, said string, err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	var stdout, stderr strings.Builder
+	cmd := exec.CommandContext(ctx, exe, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	ownGroup(cmd)
+	cmd.WaitDelay = time.Second
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return "", "", err
+	}
+	if err = cmd.Start(); err == nil {
+		keeper.Group(cmd.Process.Pid)
+		in.Write([]byte("\n")) // if that fails, the process has ended
+		err = cmd.Wait()
+		keeper.GroupGone(cmd.Process.Pid)
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%w, and was ended after %v", errHung, limit)
+	}
+	return stdout.String(), stderr.String(), err
 }
 
 // probe is what the ranks of the doctor's job do.
@@ -200,7 +221,7 @@ func probe() int {
 // exchange makes sure that messages, short and long, and a collective arrive.
 func exchange(world *cohort.Comm) (probed, error) {
 	caps := world.Caps()
-	p := probed{SingleCopy: caps.SingleCopy}
+	p := probed{Library: caps.Library, SingleCopy: caps.SingleCopy}
 	me, other := world.Rank(), 1-world.Rank()
 	for _, n := range []int{1, 1 << 18} {
 		send, recv := make([]int64, n), make([]int64, n)

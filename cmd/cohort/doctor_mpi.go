@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,37 +60,17 @@ func describeLibrary(path string) int {
 // learn starts a process that loads the library, and adds its report. The keeper, which may be nil, ends that
 // process if this one is killed.
 func (r *report) learn(limit time.Duration, keeper *spawn.Keeper) error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	var out, said bytes.Buffer
-	cmd := exec.CommandContext(ctx, exe, describeCommand, r.Path)
-	cmd.Stdout, cmd.Stderr = &out, &said
-	ownGroup(cmd)
-	cmd.WaitDelay = time.Second
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	if err = cmd.Start(); err == nil {
-		keeper.Group(cmd.Process.Pid)
-		in.Write([]byte("\n")) // if that fails, the process has ended
-		err = cmd.Wait()
-		keeper.GroupGone(cmd.Process.Pid)
-	}
+	text, said, err := self(limit, keeper, describeCommand, r.Path)
 	var exit *exec.ExitError
 	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("a process that loaded it hung, and was ended after %v", limit)
+	case errors.Is(err, errHung):
+		return fmt.Errorf("a process that loaded it: %w", err)
 	case errors.As(err, &exit):
-		first, last := ends(said.String())
+		first, last := ends(said)
 		if w, ok := exit.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 			return fmt.Errorf("a process that loaded it crashed: signal %d (%v) %s", int(w.Signal()), w.Signal(), last)
 		}
-		if strings.Contains(said.String(), "\ngoroutine ") { // the Go runtime has printed a stack
+		if strings.Contains(said, "\ngoroutine ") { // the Go runtime has printed a stack
 			return fmt.Errorf("a process that loaded it crashed: %s", first)
 		}
 		return errors.New(last)
@@ -100,7 +78,6 @@ func (r *report) learn(limit time.Duration, keeper *spawn.Keeper) error {
 		return err
 	}
 	// The library may have written something too.
-	text := out.String()
 	if i := strings.LastIndex(text, "{"); i >= 0 {
 		text = text[i:]
 	}
@@ -255,29 +232,4 @@ func (d *diagnosis) launchers(lib mpifind.Library, asked string, env func(string
 		d.add(group, name, warn, fmt.Sprintf("%s belongs to the %s family, but %s is found first", command, family, lib.Title()),
 			fmt.Sprintf("%s, or set LD_LIBRARY_PATH and PATH to the same installation", start))
 	}
-}
-
-// backendMPI runs a job of two ranks of this program by MPI.
-func (d *diagnosis) backendMPI(env func(string) (string, bool)) {
-	const group, name = "backends", "mpi"
-	if !mpiBuilt {
-		d.add(group, name, none, withoutMPI, "")
-		return
-	}
-	if l := mpifind.Launched(env); l != nil {
-		d.add(group, name, none, "not tried: this is a process of "+l.String(), "")
-		return
-	}
-	launch, remove, err := mpiLaunch(2, false, d.keeper)
-	if err != nil {
-		d.add(group, name, none, err.Error(), "")
-		return
-	}
-	defer remove()
-	p, err := d.probeBy(spawn.Config{Backend: name, Launch: launch})
-	if err != nil {
-		d.add(group, name, warn, fmt.Sprintf("%s: %v", launch.Name, err), "cohort run --backend mpi does not work here")
-		return
-	}
-	d.add(group, name, ok, launch.Name+": "+exchanged(p), "")
 }

@@ -25,7 +25,7 @@ func main() {
 			os.Exit(remote.Agent(os.Stdin, os.Stdout, os.Args[2], version()))
 		}
 	}
-	if os.Getenv(envProbe) != "" {
+	if len(os.Args) == 2 && os.Args[1] == probeCommand {
 		os.Exit(probe())
 	}
 	os.Exit(cli.Execute(newCommand(), os.Args[1:], os.Stdout, os.Stderr))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -145,18 +146,24 @@ func (r *runOptions) run(args []string) (int, error) {
 		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
 		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
 	}
-	if r.backend != "mpi" {
-		end, err := r.askToGoOn(&config, keeper)
-		if err != nil {
-			return 1, err
-		}
-		defer end()
+	var end func()
+	if r.backend == "mpi" {
+		config.Resilient = func() bool { return r.goOn }
+		config.Launch, end, err = mpiLaunch(r.ranks, r.goOn, keeper)
+	} else {
+		end, err = r.folder(&config)
 	}
-	end, err := prepareBackend(&config, r.goOn)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
 	defer end()
+	if r.backend == "tcp" {
+		leave, err := tcpCoordinator(&config)
+		if err != nil {
+			return cli.StatusUsage, err
+		}
+		defer leave()
+	}
 	started, err := spawn.Start(config)
 	if err != nil {
 		return cli.StatusUsage, err
@@ -165,18 +172,20 @@ func (r *runOptions) run(args []string) (int, error) {
 	return result.Status, nil
 }
 
-// prepareBackend completes the configuration of a job on this machine for its backend. goOn makes a job of mpi continue
-// after losses. end undoes what it did when the job is over.
-func prepareBackend(c *spawn.Config, goOn bool) (end func(), err error) {
-	switch c.Backend {
-	case "mpi":
-		c.Resilient = func() bool { return goOn }
-		c.Launch, end, err = mpiLaunch(c.Ranks, goOn, c.Keeper)
-		return end, err
-	case "tcp":
-		return tcpCoordinator(c)
+// folder gives the job a folder in which ranks leave notes. cohort.Init creates a file there if Config.Resilient is set: the job
+// continues after a rank's failure if the command line or a rank requests it.
+func (r *runOptions) folder(c *spawn.Config) (remove func(), err error) {
+	c.Folder, err = os.MkdirTemp("", "cohort-run-*") // for this user alone
+	if err != nil {
+		return nil, fmt.Errorf("no folder for temporary files: %w; set TMPDIR to a folder that this user can write to", err)
 	}
-	return func() {}, nil
+	c.Keeper.Folder(c.Folder)
+	c.Env = append(os.Environ(), "COHORT_RUN_DIR="+c.Folder)
+	c.Resilient = func() bool {
+		_, err := os.Stat(filepath.Join(c.Folder, "resilient"))
+		return r.goOn || err == nil
+	}
+	return func() { os.RemoveAll(c.Folder) }, nil
 }
 
 // defaultRanks is the number of ranks without -n.

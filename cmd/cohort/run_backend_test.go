@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
 // Ranks that shm does not run take tcp, unless shm was asked for.
@@ -19,7 +21,7 @@ func TestBackendFollowsNumberOfRanks(t *testing.T) {
 
 func TestMissingTempFolderIsNamed(t *testing.T) {
 	t.Setenv("TMPDIR", "/dev/null/x")
-	if _, err := tempFolder(nil); err == nil || !strings.Contains(err.Error(), "set TMPDIR") {
+	if _, err := new(runOptions).folder(new(spawn.Config)); err == nil || !strings.Contains(err.Error(), "set TMPDIR") {
 		t.Error(err)
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/rand"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -14,39 +13,24 @@ import (
 
 // tcpCoordinator makes this process the coordinator of the ranks of a job on this machine, on the
 // loopback interface. It adds to config the job's name and the variables with the address and the path
-// of the secret, a file that only this user can read. end undoes all of it when the job is over.
-func tcpCoordinator(config *spawn.Config) (end func(), err error) {
+// of the secret, a file in the job's folder that only this user can read. leave ends the coordinator.
+func tcpCoordinator(config *spawn.Config) (leave func(), err error) {
 	fail := func(err error) (func(), error) { return nil, fmt.Errorf("--backend tcp: %w", err) }
-	folder, err := tempFolder(config.Keeper)
-	if err != nil {
-		return fail(err)
-	}
-	secret, path := meet.NewSecret(), filepath.Join(folder, "secret")
+	secret, path := meet.NewSecret(), filepath.Join(config.Folder, "secret")
 	config.Job = rand.Text()
 	addrs, err := meet.Interfaces("") // the loopback interface
 	if err != nil {
-		err = fmt.Errorf("listening on the loopback interface: %w", err)
+		return fail(fmt.Errorf("listening on the loopback interface: %w", err))
 	}
-	if err == nil {
-		err = secret.WriteFile(path)
-	}
-	var at []netip.AddrPort
-	var leave func()
-	if err == nil {
-		at, leave, err = remote.Coordinate(config.Job, config.Ranks, secret, addrs, os.Stderr)
-	}
-	if err != nil {
-		os.RemoveAll(folder)
+	if err := secret.WriteFile(path); err != nil {
 		return fail(err)
 	}
-	if config.Env == nil {
-		config.Env = os.Environ()
+	at, leave, err := remote.Coordinate(config.Job, config.Ranks, secret, addrs, os.Stderr)
+	if err != nil {
+		return fail(err)
 	}
 	config.Env = append(config.Env,
 		"COHORT_TCP_COORDINATOR=launcher@"+at[0].String(), "COHORT_SECRET_FILE="+path)
 	config.Descriptors += config.Ranks // every rank's connection stays open
-	return func() {
-		leave()
-		os.RemoveAll(folder)
-	}, nil
+	return leave, nil
 }
