@@ -3,37 +3,33 @@ package main
 import (
 	"fmt"
 	"io/fs"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// A limit is one of those that ulimit shows.
-type limit struct {
-	name, flag string
-	which      int
-	unit       string // bytes, seconds, "" for a number
-	hard       bool   // programs raise the soft limit to the hard one by themselves
-	low        uint64 // below it, a warning
-	quiet      bool   // is not mentioned where there is no limit
-	advice     string
+// limits are those of ulimit that hurt ranks when they are below low. The Go runtime raises the soft limit of open files
+// to the hard one in every rank.
+var limits = []struct {
+	name   string
+	which  int
+	low    uint64
+	text   func(uint64) string
+	advice string
+}{
+	{"open files", unix.RLIMIT_NOFILE, 1024, count, "ulimit -n 4096: a launcher takes 3 a rank"},
+	{"processes", unix.RLIMIT_NPROC, 512, count, "ulimit -u: every rank is several threads, and those of all programs of this user count"},
+	{"locked memory", unix.RLIMIT_MEMLOCK, 0, size[uint64], "ulimit -l unlimited: MPI libraries lock what they send over InfiniBand and the like"},
+	{"stack", unix.RLIMIT_STACK, 1 << 20, size[uint64], "ulimit -s 8192: solvers in C and Fortran need it"},
+	{"address space", unix.RLIMIT_AS, unix.RLIM_INFINITY, size[uint64], "ulimit -v unlimited: Go reserves more than it uses, and what ranks share counts for each of them"},
+	{"data", unix.RLIMIT_DATA, unix.RLIM_INFINITY, size[uint64], "ulimit -d unlimited: a rank that needs more fails"},
+	{"file size", unix.RLIMIT_FSIZE, unix.RLIM_INFINITY, size[uint64], "ulimit -f unlimited: a rank that writes more is killed"},
+	{"processor time", unix.RLIMIT_CPU, unix.RLIM_INFINITY, func(n uint64) string { return count(n) + " s" },
+		"each rank is killed after it, all its threads counted together: use a batch job, or ulimit -t unlimited"},
 }
 
-// limits are those that hurt ranks. The Go runtime raises the soft limit of open
-// files to the hard one in every rank.
-var limits = []limit{
-	{"open files", "-n", unix.RLIMIT_NOFILE, "", true, 1024, false, "ulimit -n 4096: a launcher takes 3 a rank"},
-	{"processes", "-u", unix.RLIMIT_NPROC, "", false, 512, false, "ulimit -u: every rank is several threads, and those of all programs of this user count"},
-	{"locked memory", "-l", unix.RLIMIT_MEMLOCK, "bytes", false, 0, false, "ulimit -l unlimited: MPI libraries lock what they send over InfiniBand and the like"},
-	{"stack", "-s", unix.RLIMIT_STACK, "bytes", false, 1 << 20, false, "ulimit -s 8192: solvers in C and Fortran need it"},
-	{"core files", "-c", unix.RLIMIT_CORE, "bytes", false, 0, false, ""},
-	{"address space", "-v", unix.RLIMIT_AS, "bytes", false, unix.RLIM_INFINITY, true, "ulimit -v unlimited: Go reserves more than it uses, and what ranks share counts for each of them"},
-	{"data", "-d", unix.RLIMIT_DATA, "bytes", false, unix.RLIM_INFINITY, true, "ulimit -d unlimited: a rank that needs more fails"},
-	{"file size", "-f", unix.RLIMIT_FSIZE, "bytes", false, unix.RLIM_INFINITY, true, "ulimit -f unlimited: a rank that writes more is killed"},
-	{"processor time", "-t", unix.RLIMIT_CPU, "seconds", false, unix.RLIM_INFINITY, true, "each rank is killed after it, all its threads counted together: use a batch job, or ulimit -t unlimited"},
-}
+func count(n uint64) string { return fmt.Sprint(n) }
 
 // limits reports what this user may have open and running.
 func (d *diagnosis) limits(files fs.FS, n *topo.Node) {
@@ -49,9 +45,10 @@ func (d *diagnosis) limits(files fs.FS, n *topo.Node) {
 	}
 }
 
-// resources reports the limits that get returns.
+// resources reports which of the limits that get returns are too low.
 func (d *diagnosis) resources(files fs.FS, get func(which int, l *unix.Rlimit) error) {
 	const group = "limits"
+	before := len(d.all)
 	for _, l := range limits {
 		var r unix.Rlimit
 		if err := get(l.which, &r); err != nil {
@@ -59,33 +56,17 @@ func (d *diagnosis) resources(files fs.FS, get func(which int, l *unix.Rlimit) e
 			continue
 		}
 		now := r.Cur
-		if l.hard {
+		if l.which == unix.RLIMIT_NOFILE {
 			now = r.Max
 		}
-		if l.quiet && now == unix.RLIM_INFINITY {
-			continue
+		if devices, _ := fs.ReadDir(files, "sys/class/infiniband"); len(devices) > 0 && l.which == unix.RLIMIT_MEMLOCK {
+			l.low = unix.RLIM_INFINITY
 		}
-		if l.which == unix.RLIMIT_MEMLOCK {
-			if devices, _ := fs.ReadDir(files, "sys/class/infiniband"); len(devices) > 0 {
-				l.low = unix.RLIM_INFINITY
-			}
-		}
-		text := "unlimited"
-		switch {
-		case l.which == unix.RLIMIT_CORE && now == 0:
-			text = "none are written"
-		case now == unix.RLIM_INFINITY:
-		case l.unit == "bytes":
-			text = size(now)
-		case l.unit == "seconds":
-			text = strconv.FormatUint(now, 10) + " s"
-		default:
-			text = strconv.FormatUint(now, 10)
-		}
-		s, advice := ok, ""
 		if now < l.low {
-			s, advice = warn, l.advice
+			d.add(group, l.name, warn, l.text(now), l.advice)
 		}
-		d.add(group, l.name, s, text+" (ulimit "+l.flag+")", advice)
+	}
+	if len(d.all) == before {
+		d.add(group, "ulimit", ok, "no limit is too low for ranks", "")
 	}
 }

@@ -20,36 +20,27 @@ func TestDoctorReportsLimits(t *testing.T) {
 		want  string
 	}{
 		{"no limits", rdma, nil, `
-  ok    open files         unlimited (ulimit -n)
-  ok    processes          unlimited (ulimit -u)
-  ok    locked memory      unlimited (ulimit -l)
-  ok    stack              unlimited (ulimit -s)
-  ok    core files         unlimited (ulimit -c)`},
+  ok    ulimit             no limit is too low for ranks`},
 		{"what most have", fstest.MapFS{}, map[int]unix.Rlimit{
 			unix.RLIMIT_NOFILE: {Cur: 256, Max: 524288}, unix.RLIMIT_NPROC: {Cur: 4096, Max: no}, unix.RLIMIT_MEMLOCK: {Cur: 8 << 20, Max: 8 << 20},
 			unix.RLIMIT_STACK: {Cur: 8 << 20, Max: no}, unix.RLIMIT_CORE: {Cur: 0, Max: no},
 		}, `
-  ok    open files         524288 (ulimit -n)
-  ok    processes          4096 (ulimit -u)
-  ok    locked memory      8192 KiB (ulimit -l)
-  ok    stack              8192 KiB (ulimit -s)
-  ok    core files         none are written (ulimit -c)`},
+  ok    ulimit             no limit is too low for ranks`},
 		{"a login node", rdma, map[int]unix.Rlimit{
 			unix.RLIMIT_NOFILE: {Cur: 256, Max: 512}, unix.RLIMIT_NPROC: {Cur: 100, Max: no}, unix.RLIMIT_MEMLOCK: {Cur: 64 << 10, Max: no},
 			unix.RLIMIT_STACK: {Cur: 64 << 10, Max: no}, unix.RLIMIT_AS: {Cur: 16 << 30, Max: no}, unix.RLIMIT_CPU: {Cur: 600, Max: no},
 		}, `
-  warn  open files         512 (ulimit -n)
+  warn  open files         512
                            → ulimit -n 4096: a launcher takes 3 a rank
-  warn  processes          100 (ulimit -u)
+  warn  processes          100
                            → ulimit -u: every rank is several threads, and those of all programs of this user count
-  warn  locked memory      64 KiB (ulimit -l)
+  warn  locked memory      64 KiB
                            → ulimit -l unlimited: MPI libraries lock what they send over InfiniBand and the like
-  warn  stack              64 KiB (ulimit -s)
+  warn  stack              64 KiB
                            → ulimit -s 8192: solvers in C and Fortran need it
-  ok    core files         unlimited (ulimit -c)
-  warn  address space      16 GiB (ulimit -v)
+  warn  address space      16 GiB
                            → ulimit -v unlimited: Go reserves more than it uses, and what ranks share counts for each of them
-  warn  processor time     600 s (ulimit -t)
+  warn  processor time     600 s
                            → each rank is killed after it, all its threads counted together: use a batch job, or ulimit -t unlimited`},
 	} {
 		var d diagnosis

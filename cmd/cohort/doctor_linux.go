@@ -3,11 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,28 +19,10 @@ func kernelName() string {
 	return "linux " + unix.ByteSliceToString(u.Release[:])
 }
 
-// kernel tests the system calls that the shm backend uses.
+// kernel tests what ranks of this machine use, as far as a job over shm does not show it.
 func (d *diagnosis) kernel() {
 	const group = "kernel"
-	seg, err := shmem.Create("cohort-doctor", 1<<20)
-	if err != nil {
-		d.add(group, "shared memory", fail, fmt.Sprintf("memfd_create: %v", err), "the shm backend cannot work; Linux 3.17 or later has it, a seccomp filter may forbid it")
-	} else {
-		d.add(group, "shared memory", ok, "memfd_create works", "")
-		word := shmem.At[atomic.Uint32](seg, 0)
-		if woken := futexWorks(word); woken {
-			d.add(group, "futex", ok, "waiting and waking work", "")
-		} else {
-			d.add(group, "futex", fail, "a waiting thread was not woken", "waiting ranks will not notice messages: a seccomp filter may forbid futex")
-		}
-		seg.Close()
-	}
 	d.singleCopy()
-	if err := abstractSocket(); err != nil {
-		d.add(group, "abstract sockets", fail, err.Error(), "ranks of shm cannot find each other")
-	} else {
-		d.add(group, "abstract sockets", ok, "ranks can find each other", "")
-	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &fs); err != nil {
 		d.add(group, "/dev/shm", warn, err.Error(), "cohort does not need it; MPI libraries do")
@@ -51,29 +30,6 @@ func (d *diagnosis) kernel() {
 		d.add(group, "/dev/shm", warn, size(n)+" free", "cohort does not need it; MPI libraries need more (docker run --shm-size)")
 	} else {
 		d.add(group, "/dev/shm", ok, size(n)+" free (used by MPI libraries; cohort does not need it)", "")
-	}
-}
-
-// futexWorks has one goroutine sleep on a word and another wake sleepers until
-// the first reports that it is awake. The word does not change: only a wake-up, or
-// the time limit, ends the sleep.
-func futexWorks(word *atomic.Uint32) bool {
-	const limit = 2 * time.Second
-	awake := make(chan time.Duration, 1)
-	go func() {
-		began := time.Now()
-		shmem.FutexWait(word, 0, limit)
-		awake <- time.Since(began)
-	}()
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for {
-		select {
-		case slept := <-awake:
-			return slept < limit
-		case <-again.C:
-			shmem.FutexWake(word, 1)
-		}
 	}
 }
 
@@ -94,19 +50,4 @@ func (d *diagnosis) singleCopy() {
 	default:
 		d.add(group, name, warn, "needs privileges (kernel.yama.ptrace_scope = "+scope+")", "long messages take two copies; sysctl kernel.yama.ptrace_scope=1 allows a single copy")
 	}
-}
-
-// abstractSocket connects through a socket that is no file.
-func abstractSocket() error {
-	name := fmt.Sprintf("@cohort-doctor/%d/%d", os.Getuid(), os.Getpid())
-	l, err := net.Listen("unix", name)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	c, err := net.DialTimeout("unix", name, 2*time.Second)
-	if err != nil {
-		return err
-	}
-	return c.Close()
 }

@@ -27,16 +27,6 @@ func (d *diagnosis) processors(n *topo.Node) {
 		s, advice = warn, "ranks take turns on one processor: they run, and none is faster than one rank"
 	}
 	d.add(group, "usable", s, text, advice)
-	var about []string
-	if n.Host != "" {
-		about = append(about, "node "+n.Host)
-	}
-	if n.Model != "" {
-		about = append(about, n.Model)
-	}
-	if about != nil {
-		d.detail("%s", strings.Join(about, ": "))
-	}
 	switch left := len(n.Permitted); {
 	case !n.Binding:
 		d.add(group, "affinity", none, "processes cannot be bound to processors on this system", "")
@@ -142,24 +132,6 @@ func (d *diagnosis) job(j *topo.Job, n *topo.Node) {
 	} else {
 		d.add(group, "job", ok, j.String(), "")
 	}
-	if j.Hosts != nil {
-		d.detail("nodes: %s", topo.CompressHosts(j.Hosts))
-	}
-	if t := j.TasksPerNode; len(t) > 0 {
-		d.detail("tasks on each: %s", repeated(t))
-	}
-	if j.CPUsPerTask > 0 {
-		d.detail("processors of each task: %d", j.CPUsPerTask)
-	}
-	if j.CPUsOnNode > 0 {
-		d.detail("processors of the job here: %d", j.CPUsOnNode)
-	}
-	if j.MemoryPerNode > 0 {
-		d.detail("memory on each node: %s", size(j.MemoryPerNode))
-	}
-	if j.MemoryPerCPU > 0 {
-		d.detail("memory for each processor: %s", size(j.MemoryPerCPU))
-	}
 	if j.Launcher != "" && j.CPUsPerTask > len(n.CPUs) {
 		d.add(group, "processors", warn, fmt.Sprintf("%d for each task, and this one may use %d (%v)", j.CPUsPerTask, len(n.CPUs), n.CPUs),
 			fmt.Sprintf("srun --cpus-per-task=%d, which it does not take from sbatch; mpirun --bind-to none", j.CPUsPerTask))
@@ -167,24 +139,6 @@ func (d *diagnosis) job(j *topo.Job, n *topo.Node) {
 	for _, p := range j.Problems {
 		d.add(group, p.Variable, warn, p.Error(), "ignored")
 	}
-}
-
-// repeated writes counts as Slurm does: 4(x2),3.
-func repeated(counts []int) string {
-	var all []string
-	for i := 0; i < len(counts); {
-		k := i
-		for k < len(counts) && counts[k] == counts[i] {
-			k++
-		}
-		text := strconv.Itoa(counts[i])
-		if k > i+1 {
-			text += fmt.Sprintf("(x%d)", k-i)
-		}
-		all = append(all, text)
-		i = k
-	}
-	return strings.Join(all, ",")
 }
 
 // solvers reports the variables that set how many threads libraries start.

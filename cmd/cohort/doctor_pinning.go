@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"io/fs"
-	"strings"
+	"slices"
 
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
@@ -50,97 +50,40 @@ func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(strin
 		d.add(group, "threads", warn, err.Error(), "")
 		return
 	}
-	text := job.Count(p.ranks, "rank")
-	switch bind {
-	case spawn.BindNone:
-		text += ", not bound"
-	case spawn.BindCore:
-		text += ", bound to a share of the cores"
-	case spawn.BindNUMA:
-		text += ", bound to a share of the NUMA domains"
-	}
-	if bind != spawn.BindNone && p.ranks > 1 {
-		text += " each"
-	}
-	text += fmt.Sprintf("; %s in each", job.Count(resolved.Threads, "thread"))
-	switch policy {
-	case topo.None:
-		text += ", not pinned"
-	case topo.Cores:
-		text += ", pinned to cores"
-	case topo.NUMA:
-		text += ", pinned to NUMA domains"
-	}
+	text := fmt.Sprintf("%s, --bind %s; %s in each, --pin %s", job.Count(p.ranks, "rank"), bind, job.Count(resolved.Threads, "thread"), resolved.Pin)
 	s := ok
 	if p.ranks*resolved.Threads > n.Usable() {
 		s = warn
 	}
 	d.add(group, "ranks", s, text, all.Note())
+	if places == nil && policy == topo.None {
+		return // all ranks have all processors
+	}
 	for r := range min(p.ranks, shownRanks) {
-		sets, cpus := all.Sets[r], n.CPUs
-		if places != nil {
-			// A bound rank sees only its own processors, and shares them with no other rank.
-			if cpus = places[r]; policy != topo.None {
-				own, err := topo.Read(files, cpus)
-				if err == nil {
-					sets, err = own.Share(0, 1, resolved.Threads, policy)
-				}
-				if sets == nil {
-					d.detail("rank %d: %v", r, err)
-					continue
-				}
+		cpus, sets := all.Parts[r], all.Sets[r]
+		if places != nil { // a bound rank sees only its own processors, and shares them with no other rank
+			cpus = places[r]
+			own, err := topo.Read(files, cpus)
+			var plan *topo.Plan
+			if err == nil {
+				plan, err = own.Plan(1, resolved.Threads, policy)
 			}
-		} else if policy == topo.None {
-			break // all ranks have all processors
+			if err != nil {
+				d.detail("rank %d: %v", r, err)
+				continue
+			}
+			sets = plan.Sets[0]
 		}
-		line := fmt.Sprintf("rank %d: %v", r, cpus)
-		if policy != topo.None {
-			line = fmt.Sprintf("rank %d: %s", r, eachThread(sets))
+		line := fmt.Sprintf("rank %d:", r)
+		for i, set := range slices.CompactFunc(sets, topo.CPUSet.Equal) { // once those of threads that have the same
+			line += []string{" ", " | "}[min(i, 1)] + set.String()
 		}
 		if len(n.Domains) > 1 {
-			line += " (" + inDomains(n, cpus, sets, policy) + ")"
+			line += fmt.Sprintf(" (domain %v)", topo.NewCPUSet(n.DomainsOf(cpus)...))
 		}
 		d.detail("%s", line)
 	}
-	if p.ranks > shownRanks && (places != nil || policy != topo.None) {
+	if p.ranks > shownRanks {
 		d.detail("… and %d more", p.ranks-shownRanks)
 	}
-}
-
-// eachThread writes the processors of a rank's threads, those of neighbors that
-// have the same once.
-func eachThread(sets []topo.CPUSet) string {
-	var all []string
-	for i := 0; i < len(sets); {
-		k := i
-		for k < len(sets) && sets[k].Equal(sets[i]) {
-			k++
-		}
-		text := sets[i].String()
-		if k > i+1 {
-			text = fmt.Sprintf("%d × %s", k-i, text)
-		}
-		if len(all) == shownRanks {
-			return strings.Join(append(all, "…"), " | ")
-		}
-		all = append(all, text)
-		i = k
-	}
-	return strings.Join(all, " | ")
-}
-
-// inDomains names the NUMA domains in which a rank runs.
-func inDomains(n *topo.Node, cpus topo.CPUSet, sets []topo.CPUSet, policy topo.Policy) string {
-	if policy != topo.None {
-		cpus = nil
-		for _, s := range sets {
-			cpus = cpus.Union(s)
-		}
-	}
-	ids := n.DomainsOf(cpus)
-	word := "domain "
-	if len(ids) > 1 {
-		word = "domains "
-	}
-	return word + topo.NewCPUSet(ids...).String()
 }
