@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/test/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 // Blocking operations and restarted requests do not allocate, limited or not.
@@ -14,7 +14,7 @@ func TestOperationsDoNotAllocate(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	reduction := func(count int, inPlace bool) *backend.Call {
-		call := &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: count,
+		call := &backend.Call{Coll: backend.Allreduce, Root: -1, Op: ranktest.Sum, Type: ranktest.Int, Count: count,
 			Send: make([]byte, 8*count), Recv: make([]byte, 8*count)}
 		if inPlace {
 			call.InPlace, call.Send = true, nil
@@ -68,7 +68,7 @@ func TestOperationsDoNotAllocate(t *testing.T) {
 			return call
 		}),
 		"alltoall inside": collective(func() *backend.Call {
-			return &backend.Call{Coll: backend.Alltoall, Root: -1, Type: directtest.Int, Count: 1000, InPlace: true, Recv: make([]byte, 16000)}
+			return &backend.Call{Coll: backend.Alltoall, Root: -1, Type: ranktest.Int, Count: 1000, InPlace: true, Recv: make([]byte, 16000)}
 		}),
 	} {
 		for _, b := range []*backend.Bound{nil, {Ctx: ctx}, {Ctx: ctx, Timeout: time.Hour, Since: time.Now()}} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/test/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 func BenchmarkPing(b *testing.B) {
@@ -47,7 +47,7 @@ func benchAllreduce(b *testing.B, n, count int) {
 	b.ReportAllocs()
 	b.SetBytes(int64(8 * count))
 	each(New(n), func(c *Comm) {
-		call := &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: count,
+		call := &backend.Call{Coll: backend.Allreduce, Root: -1, Op: ranktest.Sum, Type: ranktest.Int, Count: count,
 			Send: make([]byte, 8*count), Recv: make([]byte, 8*count)}
 		for range b.N {
 			if err := c.collective(nil, call, int(call.Seq)+1); err != nil {

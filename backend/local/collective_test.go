@@ -1,10 +1,11 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
-	"math/rand/v2"
+	"fmt"
 	"regexp"
 	"runtime"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/test/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
@@ -27,32 +28,69 @@ func (c *Comm) collective(b *backend.Bound, call *backend.Call, seq int) error {
 	return err
 }
 
+// someColls have all ways in which ranks read each other's buffers.
+var someColls = []backend.Coll{backend.Allreduce, backend.Reduce, backend.Allgather, backend.Alltoall, backend.Bcast, backend.Scan}
+
+// filled returns a rank's call of a collective of n ranks with blocks of count numbers, and a check of its result. All
+// numbers of rank r are base+r.
+func filled(coll backend.Coll, rank, n, count, base int) (call *backend.Call, check func() error) {
+	numbers := func(blocks int, number func(block int) int) []byte {
+		b := make([]byte, 0, 8*blocks*count)
+		for i := range blocks * count {
+			b = binary.LittleEndian.AppendUint64(b, uint64(number(i/count)))
+		}
+		return b
+	}
+	call = &backend.Call{Coll: coll, Root: -1, Type: ranktest.Int, Count: count}
+	sent, received := 1, 1 // blocks
+	result := func(block int) int { return base + block }
+	switch coll {
+	case backend.Bcast:
+		call.Root = 0
+	case backend.Allgather:
+		received = n
+	case backend.Alltoall:
+		sent, received = n, n
+	case backend.Reduce, backend.Allreduce:
+		if call.Op = ranktest.Sum; coll == backend.Reduce {
+			call.Root = 0
+		}
+		result = func(int) int { return n*base + n*(n-1)/2 }
+	case backend.Scan:
+		call.Op = ranktest.Sum
+		result = func(int) int { return (rank+1)*base + rank*(rank+1)/2 }
+	}
+	mine := numbers(sent, func(int) int { return base + rank })
+	switch {
+	case coll == backend.Bcast:
+		call.Recv = mine
+	case coll == backend.Reduce && rank != 0:
+		call.Send = mine
+		return call, func() error { return nil }
+	default:
+		call.Send, call.Recv = mine, make([]byte, 8*received*count)
+	}
+	return call, func() error {
+		if !bytes.Equal(call.Recv, numbers(received, result)) {
+			return fmt.Errorf("rank %d of %d: %v of %d numbers from %d on has another result", rank, n, coll, count, base)
+		}
+		return nil
+	}
+}
+
 // Buffers belong to the caller again as soon as the call returns: each rank
 // overwrites its own at once while the others may still be on their way out.
 func TestBuffersCanBeReusedAfterCollectives(t *testing.T) {
 	const n, rounds = 4, 150
-	var trials [rounds]*directtest.Trial
-	pick := rand.New(rand.NewPCG(1, 2))
-	for i := range trials {
-		trials[i] = directtest.New(directtest.Case{
-			Coll: directtest.Colls[pick.IntN(len(directtest.Colls))], Ranks: n, Op: directtest.Sum,
-			Count: []int{1, 100, 3000}[pick.IntN(3)], Root: pick.IntN(n),
-		})
-	}
 	ranks(t, n, func(t testing.TB, c *Comm) {
-		for i, trial := range trials {
-			call := *trial.Calls[c.rank]
-			// The receive buffer is left for the check; the others are overwritten.
-			must(t, c.collective(nil, &call, i))
-			if call.Coll != backend.Bcast {
-				defer copy(call.Send, append([]byte(nil), call.Send...))
-				clear(call.Send)
-			}
+		for i := range rounds {
+			call, check := filled(someColls[i%len(someColls)], c.rank, n, []int{1, 100, 3000}[i%7%3], i)
+			must(t, c.collective(nil, call, i))
+			clear(call.Send)
+			must(t, check())
+			clear(call.Recv)
 		}
 	})
-	for _, trial := range trials {
-		must(t, trial.Check())
-	}
 }
 
 func TestAllreduceOfAThousandRanks(t *testing.T) {
@@ -65,7 +103,7 @@ func TestAllreduceOfAThousandRanks(t *testing.T) {
 			seq++
 			binary.LittleEndian.PutUint64(send, uint64(c.rank+seq))
 			must(t, c.collective(nil, &backend.Call{
-				Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: 1, Send: send, Recv: recv}, seq))
+				Coll: backend.Allreduce, Root: -1, Op: ranktest.Sum, Type: ranktest.Int, Count: 1, Send: send, Recv: recv}, seq))
 			if got, want := binary.LittleEndian.Uint64(recv), uint64(n*(n-1)/2+n*seq); got != want {
 				t.Errorf("rank %d: the sum is %d, want %d", c.rank, got, want)
 			}
@@ -88,7 +126,7 @@ func TestCollectiveTimeoutNamesMissingRanks(t *testing.T) {
 			if long {
 				count = 10000
 			}
-			call := &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: count,
+			call := &backend.Call{Coll: backend.Allreduce, Root: -1, Op: ranktest.Sum, Type: ranktest.Int, Count: count,
 				Send: make([]byte, 8*count), Recv: make([]byte, 8*count)}
 			b := &backend.Bound{}
 			if c.rank == 0 {
@@ -128,16 +166,16 @@ func TestCancelStopsMovingData(t *testing.T) {
 	added := 0
 	var errs [2]error
 	ranks(t, 2, func(t testing.TB, c *Comm) {
-		op, b := *directtest.Sum, &backend.Bound{}
+		op, b := *ranktest.Sum, &backend.Bound{}
 		if c.rank == 1 {
 			b.Ctx = ctx
 			op.Apply = func(dst, x, y []byte) {
 				cancel()
 				added += len(dst)
-				directtest.Sum.Apply(dst, x, y)
+				ranktest.Sum.Apply(dst, x, y)
 			}
 		}
-		errs[c.rank] = c.collective(b, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: &op, Type: directtest.Int, Count: count,
+		errs[c.rank] = c.collective(b, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: &op, Type: ranktest.Int, Count: count,
 			Send: make([]byte, 8*count), Recv: make([]byte, 8*count)}, 0)
 	})
 	for r, err := range errs {
@@ -154,20 +192,18 @@ func TestCancelStopsMovingData(t *testing.T) {
 // no rank reads them any more, which the race detector checks.
 func TestCanceledRankGetsItsBuffersBack(t *testing.T) {
 	const n, count = 3, 60_000
-	colls := []backend.Coll{backend.Allreduce, backend.Reduce, backend.Allgather, backend.Alltoall, backend.Bcast, backend.Scan}
 	trials := 60
 	if testing.Short() {
 		trials = 12
 	}
 	for i := range trials {
-		coll := colls[i%len(colls)]
+		coll := someColls[i%len(someColls)]
 		scale := count
 		if coll == backend.Allgather || coll == backend.Alltoall {
 			scale /= n
 		}
-		trial := directtest.New(directtest.Case{Coll: coll, Ranks: n, Count: scale, Root: 0, Op: directtest.Sum})
 		ctx, cancel := context.WithCancel(context.Background())
-		var errs [n]error
+		var errs, wrong [n]error
 		var inside sync.WaitGroup
 		inside.Add(n)
 		go func() {
@@ -179,14 +215,16 @@ func TestCanceledRankGetsItsBuffersBack(t *testing.T) {
 		}()
 		comms := New(n)
 		each(comms, func(c *Comm) {
-			call := trial.Calls[c.rank]
+			call, check := filled(coll, c.rank, n, scale, 1)
 			inside.Done()
 			if c.rank == i%n {
 				errs[c.rank] = c.collective(&backend.Bound{Ctx: ctx}, call, 0)
 			} else {
 				errs[c.rank] = c.collective(nil, call, 0)
 			}
-			if errs[c.rank] != nil {
+			if errs[c.rank] == nil {
+				wrong[c.rank] = check()
+			} else {
 				clear(call.Send)
 				clear(call.Recv)
 			}
@@ -204,7 +242,7 @@ func TestCanceledRankGetsItsBuffersBack(t *testing.T) {
 		}
 		switch failed {
 		case 0:
-			must(t, trial.Check())
+			must(t, errors.Join(wrong[:]...))
 		case n:
 		default:
 			t.Errorf("%v: some ranks failed and others did not: %v", coll, errs)
@@ -281,11 +319,11 @@ const long = inlineMax/8 + 1 // numbers of a vector that is not copied
 
 // userSum is a sum of count Ints by a user's operation, which calls f first.
 func userSum(count int, f func()) *backend.Call {
-	op := &backend.Op{Code: backend.OpUser, Commutative: true, Type: directtest.Int, Apply: func(dst, a, b []byte) {
+	op := &backend.Op{Code: backend.OpUser, Commutative: true, Type: ranktest.Int, Apply: func(dst, a, b []byte) {
 		f()
-		directtest.Sum.Apply(dst, a, b)
+		ranktest.Sum.Apply(dst, a, b)
 	}}
-	return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: directtest.Int, Count: count,
+	return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: ranktest.Int, Count: count,
 		Send: make([]byte, 8*count), Recv: make([]byte, 8*count)}
 }
 

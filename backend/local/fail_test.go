@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/test/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 // blocked are the ways a rank can wait for another, by name. Each returns the
@@ -33,7 +33,7 @@ func (c *Comm) ended(r *backend.Request) error {
 }
 
 func longAlltoall() *backend.Call {
-	return &backend.Call{Coll: backend.Alltoall, Root: -1, Type: directtest.Int, Count: 1000, Send: make([]byte, 24000), Recv: make([]byte, 24000)}
+	return &backend.Call{Coll: backend.Alltoall, Root: -1, Type: ranktest.Int, Count: 1000, Send: make([]byte, 24000), Recv: make([]byte, 24000)}
 }
 
 // pairs makes ranks 0 and 2 wait in all pairs of ways, on communicators of their
@@ -138,7 +138,7 @@ func TestCloseAfterCollective(t *testing.T) {
 }
 
 func longCall() *backend.Call {
-	return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: 5000,
+	return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: ranktest.Sum, Type: ranktest.Int, Count: 5000,
 		Send: make([]byte, 40000), Recv: make([]byte, 40000)}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/interleave"
-	"github.com/cohort-hpc/cohort/internal/test/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
@@ -130,7 +130,7 @@ func (e *explored) sum(c *Comm, b *backend.Bound, count, seq int) error {
 		send[8*i] = byte(c.rank + seq + 1)
 	}
 	own(send)
-	err := c.collective(b, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: count, Send: send, Recv: recv}, seq)
+	err := c.collective(b, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: ranktest.Sum, Type: ranktest.Int, Count: count, Send: send, Recv: recv}, seq)
 	own(send)
 	if n := len(c.group.ends); err == nil && int(recv[8*(count-1)]) != n*(n+1)/2+n*seq {
 		e.x.Errorf("rank %d: the sum is %d", c.rank, recv[8*(count-1)])

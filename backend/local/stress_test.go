@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/test/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 // However the operations of many threads are under way when the job or the
@@ -76,7 +76,7 @@ func (c *Comm) anything(pick *rand.Rand, collectives bool, step int) error {
 	buf := make([]byte, n)
 	if collectives && step%2 == 1 {
 		count := []int{1, 2000}[step/2%2]
-		return c.collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: count,
+		return c.collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: ranktest.Sum, Type: ranktest.Int, Count: count,
 			Send: make([]byte, 8*count), Recv: make([]byte, 8*count)}, step)
 	}
 	if step%2 == 0 {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/test/directtest"
 )
 
 // AllocateNothing fails if a blocking operation of an even number of ranks allocates, whatever its length and with
@@ -48,8 +47,8 @@ func AllocateNothing(c backend.Comm, collective func(b *backend.Bound, call *bac
 			}
 			for _, call := range []*backend.Call{
 				{Coll: backend.Barrier, Root: -1},
-				{Coll: backend.Bcast, Root: 0, Type: directtest.Int, Count: n / 8, Recv: recv[:n/8*8]},
-				{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: n / 8, Send: send[:n/8*8], Recv: recv[:n/8*8]},
+				{Coll: backend.Bcast, Root: 0, Type: Int, Count: n / 8, Recv: recv[:n/8*8]},
+				{Coll: backend.Allreduce, Root: -1, Op: Sum, Type: Int, Count: n / 8, Send: send[:n/8*8], Recv: recv[:n/8*8]},
 			} {
 				err := measure(fmt.Sprintf("%v of %d bytes", call.Coll, n), times, func() error {
 					call.Seq++

@@ -4,6 +4,7 @@ package ranktest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,6 +12,16 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 )
+
+// Int is a type of 8 bytes.
+var Int = &backend.Datatype{Kind: backend.Int64, Size: 8, Name: "int64", ID: uint32(backend.Int64)}
+
+// Sum adds Ints.
+var Sum = &backend.Op{Code: backend.OpSum, Commutative: true, Type: Int, Apply: func(dst, a, b []byte) {
+	for i := 0; i < len(dst); i += 8 {
+		binary.LittleEndian.PutUint64(dst[i:], binary.LittleEndian.Uint64(a[i:])+binary.LittleEndian.Uint64(b[i:]))
+	}
+}}
 
 // Each runs f for every rank at once.
 func Each[C backend.Comm](t *testing.T, ranks []C, f func(c C) error) {
