@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
@@ -43,7 +42,6 @@ func TestCopyFollowsStreamOrder(t *testing.T) {
 	const n = 150000 // three pieces of pinned memory
 	for name, c := range map[string]soft.Config{
 		"lazy1": {Devices: 2, Lazy: true, Seed: 1}, "lazy2": {Devices: 2, Lazy: true, Seed: 2}, "lazy3": {Devices: 2, Lazy: true, Seed: 3},
-		"late": {Devices: 2, Delay: soft.Random(4, time.Millisecond)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			devs, _ := softDevices(t, c)
@@ -115,8 +113,8 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 		for _, op := range ops {
 			for nth := 1; nth <= most; nth++ {
 				t.Run(fmt.Sprintf("%s/%s/%d", direction, op, nth), func(t *testing.T) {
-					// delays, so that memory freed too early is still in use
-					devs, driver := softDevices(t, soft.Config{Devices: 2, Delay: soft.Random(uint64(nth), 100*time.Microsecond)})
+					// Lazy, so that memory freed too early is still in use.
+					devs, driver := softDevices(t, soft.Config{Devices: 2, Lazy: true, Seed: uint64(nth)})
 					want := counting[int32](n)
 					host, err := Of(slices.Clone(want), n)
 					if err != nil {

@@ -59,7 +59,7 @@ func storm(world *cohort.Comm, messages int) error {
 	if err != nil {
 		return err
 	}
-	devs, drv, err := messageDevices(soft.Config{Delay: soft.Random(1, 0)})
+	devs, drv, err := messageDevices(soft.Config{})
 	if err != nil {
 		return err
 	}

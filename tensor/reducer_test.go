@@ -21,7 +21,7 @@ var lengths = []int{3, 100, 0, 256, 1000, 1, 511, 512, 513, 7, 7, 7, 2000}
 func TestReducerSteps(t *testing.T) {
 	onRanks(t, []int{1, 2, 3}, func(t *testing.T, world *cohort.Comm) error {
 		for _, p := range placements[:3] {
-			l, err := newLab(world, small, soft.Config{Delay: soft.Random(uint64(world.Rank()), 20*time.Microsecond)})
+			l, err := newLab(world, small, soft.Config{Lazy: true, Seed: uint64(world.Rank())})
 			if err == nil {
 				err = l.close(reduceSteps(l, p))
 			}

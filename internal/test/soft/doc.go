@@ -1,5 +1,5 @@
 // Package soft is a device in software for tests, which behaves like the devices of a driver. The
-// host faults if it accesses device memory. Streams do their work later, in goroutines, in a seeded
+// host faults if it accesses device memory. Streams do their work later, in goroutines, or in a seeded
 // order. Copies of memory that is not pinned block the caller. Errors appear late and stay. Calls
 // fail on demand.
 //

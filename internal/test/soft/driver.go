@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
@@ -12,7 +11,7 @@ import (
 )
 
 // Config describes the devices. The zero value is one device of 1 GiB whose streams work as soon as
-// they can.
+// they can, in goroutines.
 type Config struct {
 	// Name is the name of the driver; the default is soft.
 	Name string
@@ -27,16 +26,9 @@ type Config struct {
 	// 256.
 	Memory int
 
-	// Pinnable is how many bytes of host memory can be pinned at a time; 0 means no limit.
-	Pinnable int
-
 	// HostCanRead makes device addresses those of memory that the host can access through View, as
 	// for libraries that accept device memory.
 	HostCanRead bool
-
-	// Delay returns how long each piece of work waits before it is done; nil means not at all. See
-	// [Random].
-	Delay func(Work) time.Duration
 
 	// Lazy lets work be done only while a caller waits for any: in Sync of a stream or event, in a
 	// copy of memory that is not pinned, in Free, or one piece at each Done. Pieces are then done
@@ -44,26 +36,6 @@ type Config struct {
 	// goroutine makes them. Work of Do must not wait for the host.
 	Lazy bool
 	Seed uint64
-
-	// Fail is called for every call, which fails with the error it returns; nil lets nothing fail.
-	// See [Nth]. It is called with a lock held and must not call the driver.
-	Fail func(Call) error
-}
-
-// Work is a piece of work: its number in the stream, and the stream's number in the driver, both
-// from 0.
-type Work struct {
-	Op             Op
-	Stream, Number int
-	Bytes          int
-}
-
-// Random returns delays between 0 and most that depend on the seed and the piece of work.
-func Random(seed uint64, most time.Duration) func(Work) time.Duration {
-	return func(w Work) time.Duration {
-		r := rand.New(rand.NewPCG(seed, uint64(w.Stream)<<32|uint64(w.Number)))
-		return time.Duration(r.Int64N(int64(max(most, 0)) + 1))
-	}
 }
 
 // Driver implements accel.Driver.
@@ -99,7 +71,7 @@ func New(c Config) *Driver {
 		c.Memory = 1 << 30
 	}
 	d := &Driver{
-		config: c, fail: c.Fail, calls: make(map[Op]int), handles: make(map[uintptr]*queue),
+		config: c, calls: make(map[Op]int), handles: make(map[uintptr]*queue),
 		random: rand.New(rand.NewPCG(c.Seed, 0)),
 	}
 	d.changed.L = &d.mu

@@ -31,7 +31,7 @@ func (s *Stream) Record(e accel.Event) error {
 		return s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the event belongs to device %d", event.dev.index)
 	}
 	event.last = &moment{}
-	s.q.put(&work{Work: Work{Op: Record}, mark: event.last})
+	s.q.put(&work{mark: event.last})
 	return nil
 }
 
@@ -47,7 +47,7 @@ func (s *Stream) Follow(e accel.Event) error {
 	if err != nil {
 		return err
 	}
-	s.q.put(&work{Work: Work{Op: Follow}, after: event.last})
+	s.q.put(&work{after: event.last})
 	return nil
 }
 

@@ -30,7 +30,7 @@ const (
 	CloseStream Op = "Stream.Close"
 	CloseEvent  Op = "Event.Close"
 	Run         Op = "Run"
-	Kernel      Op = "Do" // never fails by itself; seen by Delay
+	Kernel      Op = "Do"
 )
 
 // Call is a call of a kind, numbered from 1 over all devices.
@@ -41,7 +41,7 @@ type Call struct {
 	Bytes  int
 }
 
-// Nth returns a function for Config.Fail that lets call k of a kind fail. If err is nil it uses the
+// Nth returns a function for SetFail that lets call k of a kind fail. If err is nil it uses the
 // error that a driver would return: out of memory, or an unknown error.
 func Nth(op Op, k int, err error) func(Call) error {
 	return func(c Call) error {
@@ -58,7 +58,8 @@ func Nth(op Op, k int, err error) func(Call) error {
 	}
 }
 
-// SetFail replaces Config.Fail; nil lets nothing fail. It restarts the numbering of calls.
+// SetFail makes every call fail with the error that f returns for it; nil lets nothing fail. It restarts the numbering
+// of calls. f is called with a lock held and must not call the driver.
 func (d *Driver) SetFail(f func(Call) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,13 +83,4 @@ func (d *Driver) called(op Op, dev *Device, bytes int) error {
 		return dev.lost
 	}
 	return nil
-}
-
-// Break breaks a device, as an invalid access of a kernel does: pending work is dropped, and every
-// call fails.
-func (d *Driver) Break(index int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	dev := d.devices[index]
-	dev.lose(d.fault(backend.ErrInternal, "device %d: an illegal memory access was encountered (700)", index))
 }

@@ -17,8 +17,6 @@ type Stats struct {
 	Pins, Pinned           int // pieces of pinned memory, and their bytes
 	Streams, Events        int
 	Work                   int // pieces not done
-	Peak                   int // largest value of Allocated
-	PeakPinned             int // largest value of Pinned
 
 	ToHost, ToDevice Copies // that are done
 	Within           Count

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"slices"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
@@ -21,7 +20,7 @@ type queue struct {
 
 // A piece of work waits for a moment, does something, or marks a moment.
 type work struct {
-	Work
+	bytes int
 	after *moment
 	do    func() error // called without driver.mu
 	mark  *moment
@@ -40,7 +39,6 @@ func (d *Driver) newQueue(dev *Device) *queue {
 // put appends work and starts run if necessary. driver.mu is held.
 func (q *queue) put(w *work) {
 	d := q.device.driver
-	w.Stream, w.Number = q.id, q.queued
 	q.queued++
 	d.stats.Work++
 	q.work = append(q.work, w)
@@ -94,14 +92,8 @@ func (q *queue) ready() bool { return q.work[0].after == nil || q.work[0].after.
 // perform does a piece of work. driver.mu is held, but released meanwhile.
 func (q *queue) perform(w *work) {
 	d := q.device.driver
-	if d.config.Delay != nil {
-		pause := d.config.Delay(w.Work)
-		d.mu.Unlock()
-		time.Sleep(pause)
-		d.mu.Lock()
-	}
 	if q.device.lost == nil && w.do != nil {
-		if err := d.called(Run, q.device, w.Bytes); err != nil {
+		if err := d.called(Run, q.device, w.bytes); err != nil {
 			q.device.lose(err)
 		}
 	}
@@ -116,15 +108,12 @@ func (q *queue) perform(w *work) {
 	intact = intact && (!watch || w.of.write || w.of.intact())
 	d.mu.Lock()
 	if !intact && w.of.watched {
-		if w.of.write {
-			d.violation("host memory was written while a copy to it was pending: %d bytes, work %d of stream %d", w.Bytes, w.Number, q.id)
-		} else {
-			d.violation("host memory was written while a copy of it was pending: %d bytes, work %d of stream %d", w.Bytes, w.Number, q.id)
-		}
+		which := map[bool]string{true: "to", false: "of"}[w.of.write]
+		d.violation("host memory was written while a copy %s it was pending: %d bytes, stream %d", which, w.bytes, q.id)
 	}
 	if w.count != nil && err == nil {
 		w.count.Copies++
-		w.count.Bytes += w.Bytes
+		w.count.Bytes += w.bytes
 	}
 	w.drop(d)
 	if err != nil {
@@ -223,7 +212,7 @@ func (s *Stream) transfer(host []byte, a accel.Address, toHost bool) error {
 	}
 	pinned := d.isPinned(host)
 	t := d.touch(host, toHost)
-	w := &work{Work: Work{Op: Copy, Bytes: len(host)}, of: t, watch: t.watched}
+	w := &work{bytes: len(host), of: t, watch: t.watched}
 	copies := &d.stats.ToDevice
 	w.do = func() error { copy(memory, host); return nil }
 	if toHost {
@@ -271,7 +260,7 @@ func (s *Stream) Within(dst, src accel.Address, n int) error {
 	if dst < src+accel.Address(n) && src < dst+accel.Address(n) {
 		d.violation("a copy within the device of %d bytes overlaps itself", n)
 	}
-	s.q.put(&work{Work: Work{Op: Copy, Bytes: n}, do: func() error { copy(to, from); return nil }, count: &d.stats.Within})
+	s.q.put(&work{bytes: n, do: func() error { copy(to, from); return nil }, count: &d.stats.Within})
 	return nil
 }
 
@@ -285,7 +274,7 @@ func (s *Stream) Do(kernel func(mem func(a accel.Address, n int) []byte)) error 
 	if err := s.enter(Kernel, 0); err != nil {
 		return err
 	}
-	s.q.put(&work{Work: Work{Op: Kernel}, do: func() (err error) {
+	s.q.put(&work{do: func() (err error) {
 		defer func() {
 			if r := recover(); r != nil {
 				bad, ok := r.(badAccess)
