@@ -13,25 +13,6 @@ import (
 // long is a length for copies that should still be pending when the next starts.
 const long = 2 << 20
 
-// testOrder checks that a stream works in order: each copy overwrites the one before.
-func testOrder(t *testing.T, dev accel.Device) {
-	r := rig{t, dev}
-	a, b := r.alloc(long), r.alloc(long)
-	first, second, got := noise(1, r.pin(long)), noise(2, r.pin(long)), r.pin(long)
-	s := r.stream()
-	for range 5 {
-		r.ok(s.ToDevice(a, first))
-		r.ok(s.Within(b, a, long))
-		r.ok(s.ToDevice(a, second))
-		r.ok(s.ToHost(got, b))
-		r.ok(s.Sync())
-		same(t, "the first", got, first)
-		r.ok(s.ToHost(got, a))
-		r.ok(s.Sync())
-		same(t, "the second", got, second)
-	}
-}
-
 // testEvent checks that an event occurs when the work before it is done, also when it is recorded
 // again.
 func testEvent(t *testing.T, dev accel.Device) {
@@ -119,34 +100,6 @@ func testFollowOlder(t *testing.T, dev accel.Device) {
 	same(t, "there and back", got, pin)
 }
 
-// testPipeline copies a buffer through two streams in chunks, reusing the pieces of pinned memory
-// when an event says that they are free.
-func testPipeline(t *testing.T, dev accel.Device) {
-	const chunk, chunks, pieces = 200_001, 23, 3
-	r := rig{t, dev}
-	source, dest := r.alloc(chunk*chunks), r.alloc(chunk*chunks)
-	var pin [pieces][]byte
-	var full, empty [pieces]accel.Event
-	for i := range pieces {
-		pin[i], full[i], empty[i] = r.pin(chunk), r.event(), r.event()
-	}
-	down, up := r.stream(), r.stream()
-	expect := noise(9, make([]byte, chunk*chunks))
-	r.ok(down.ToDevice(source, expect))
-	for k := range chunks {
-		i, at := k%pieces, accel.Address(k*chunk)
-		r.ok(down.Follow(empty[i]))
-		r.ok(down.ToHost(pin[i], source+at))
-		r.ok(down.Record(full[i]))
-		r.ok(up.Follow(full[i]))
-		r.ok(up.ToDevice(dest+at, pin[i]))
-		r.ok(up.Record(empty[i]))
-	}
-	r.ok(up.Sync())
-	same(t, "through the pipeline", r.read(up, dest, chunk*chunks), expect)
-	r.ok(down.Sync())
-}
-
 // testAdopt checks that the default stream and adopted streams work like others.
 func testAdopt(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
@@ -177,9 +130,11 @@ func testAdopt(t *testing.T, dev accel.Device) {
 	same(t, "by one stream under two names", got, pin)
 }
 
-// testThreads uses everything at the same time from goroutines locked to threads and from others.
+// testThreads uses everything at the same time from goroutines locked to threads and from others. Half of them share a
+// stream.
 func testThreads(t *testing.T, dev accel.Device) {
 	const workers, rounds, n = 16, 20, 50_001
+	shared := rig{t, dev}.stream()
 	var group sync.WaitGroup
 	for w := range workers {
 		group.Go(func() {
@@ -187,7 +142,7 @@ func testThreads(t *testing.T, dev accel.Device) {
 				runtime.LockOSThread()
 			}
 			for k := range rounds {
-				if err := everything(dev, uint64(w*1000+k), n+w); err != nil {
+				if err := everything(dev, shared, w%4 < 2, uint64(w*1000+k), n+w); err != nil {
 					t.Errorf("worker %d, round %d: %v", w, k, err)
 					return
 				}
@@ -198,8 +153,8 @@ func testThreads(t *testing.T, dev accel.Device) {
 	group.Wait()
 }
 
-// everything makes, uses and frees one of everything.
-func everything(dev accel.Device, seed uint64, n int) (err error) {
+// everything makes, uses and frees one of everything. With own it makes a stream too, instead of sharing one.
+func everything(dev accel.Device, s accel.Stream, own bool, seed uint64, n int) (err error) {
 	keep := func(f func() error) func() {
 		return func() {
 			if e := f(); e != nil && err == nil {
@@ -217,11 +172,12 @@ func everything(dev accel.Device, seed uint64, n int) (err error) {
 		return err
 	}
 	defer keep(func() error { return dev.Unpin(pin) })()
-	s, err := dev.Stream()
-	if err != nil {
-		return err
+	if own {
+		if s, err = dev.Stream(); err != nil {
+			return err
+		}
+		defer keep(s.Close)()
 	}
-	defer keep(s.Close)()
 	e, err := dev.Event()
 	if err != nil {
 		return err
@@ -249,36 +205,4 @@ func everything(dev accel.Device, seed uint64, n int) (err error) {
 		return fmt.Errorf("%d bytes came back as others", n)
 	}
 	return nil
-}
-
-// testSharedStream has many goroutines use one stream, each with its own memory.
-func testSharedStream(t *testing.T, dev accel.Device) {
-	const workers, rounds, n = 8, 30, 10_000
-	r := rig{t, dev}
-	a, pin := r.alloc(workers*n), r.pin(2*workers*n)
-	s := r.stream()
-	var group sync.WaitGroup
-	for w := range workers {
-		group.Go(func() {
-			mine, out, back := a+accel.Address(w*n), pin[2*w*n:][:n], pin[(2*w+1)*n:][:n]
-			for k := range uint64(rounds) {
-				noise(uint64(w)<<32|k, out)
-				err := s.ToDevice(mine, out)
-				if err == nil {
-					err = s.ToHost(back, mine)
-				}
-				if err == nil {
-					err = s.Sync()
-				}
-				if err != nil {
-					t.Errorf("worker %d: %v", w, err)
-					return
-				}
-				if !bytes.Equal(out, back) {
-					t.Errorf("worker %d, round %d: what came back is another", w, k)
-				}
-			}
-		})
-	}
-	group.Wait()
 }
