@@ -19,7 +19,6 @@ import (
 // Config describes a network. Hosts must be set.
 type Config struct {
 	Hosts int    // at least 1
-	MTU   int    // the longest packet; 0 is 1500
 	Seed  uint64 // of what happens to packets by chance
 }
 
@@ -71,9 +70,6 @@ func New(cfg Config) (*Net, error) {
 	if cfg.Hosts < 1 || cfg.Hosts > maxHosts {
 		return nil, fmt.Errorf("netlab: %d hosts, want 1 to %d", cfg.Hosts, maxHosts)
 	}
-	if cfg.MTU == 0 {
-		cfg.MTU = 1500
-	}
 	n := &Net{made: time.Now(), over: make(chan struct{}), dice: rand.New(rand.NewPCG(cfg.Seed, 1))}
 	n.pairs = make([][]pair, cfg.Hosts)
 	for i := range n.pairs {
@@ -83,12 +79,12 @@ func New(cfg Config) (*Net, error) {
 		}
 	}
 	for i := range cfg.Hosts {
-		h, err := newHost(hostAddr(i), cfg.MTU)
+		h, err := newHost(hostAddr(i))
 		if err != nil {
 			n.Close()
 			return nil, fmt.Errorf("netlab: host %d: %w", i, err)
 		}
-		h.late = newLater(h.tun)
+		h.late = &later{tun: h.tun, news: make(chan struct{}, 1)}
 		n.hosts = append(n.hosts, h)
 	}
 	for i, h := range n.hosts {
@@ -100,7 +96,7 @@ func New(cfg Config) (*Net, error) {
 
 // newHost starts a thread in a new namespace. The thread is never given back: it ends with
 // the goroutine, and takes with it what was started there.
-func newHost(addr netip.Addr, mtu int) (*host, error) {
+func newHost(addr netip.Addr) (*host, error) {
 	h := &host{addr: addr, todo: make(chan func()), quit: make(chan struct{}), gone: make(chan struct{})}
 	ready := make(chan error)
 	inThread(func() {
@@ -109,7 +105,7 @@ func newHost(addr netip.Addr, mtu int) (*host, error) {
 		if err != nil {
 			err = fmt.Errorf("%w: a namespace: %w", ErrUnavailable, err)
 		} else {
-			h.tun, err = device(addr, mtu)
+			h.tun, err = device(addr)
 		}
 		ready <- err
 		if err != nil {
@@ -152,7 +148,7 @@ func inThread(f func()) {
 }
 
 // device makes the interface of this thread's namespace, and returns its other end.
-func device(addr netip.Addr, mtu int) (tun *os.File, err error) {
+func device(addr netip.Addr) (tun *os.File, err error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%w: /dev/net/tun: %w", ErrUnavailable, err)
@@ -186,7 +182,6 @@ func device(addr netip.Addr, mtu int) (tun *os.File, err error) {
 	}{
 		{"loopback up", "lo", unix.SIOCSIFFLAGS, flags},
 		{"queue", "wire", unix.SIOCSIFTXQLEN, func(r *unix.Ifreq) error { r.SetUint32(10000); return nil }},
-		{"MTU", "wire", unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(uint32(mtu)); return nil }},
 		{"address", "wire", unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(a[:]) }},
 		{"mask", "wire", unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(netMask) }},
 		{"up", "wire", unix.SIOCSIFFLAGS, flags},

@@ -52,28 +52,3 @@ func parse(b []byte, p *packet) bool {
 	}
 	return true
 }
-
-// repair sets the checksum of a TCP segment to what it ought to be (RFC 9293, section 3.1).
-func repair(b []byte, p *packet) {
-	h := b[p.head:p.end]
-	h[16], h[17] = 0, 0
-	binary.BigEndian.PutUint16(h[16:], checksum(b, p))
-}
-
-// checksum is that of a segment with its pseudo-header: 0 if the one that is in it is right.
-func checksum(b []byte, p *packet) uint16 {
-	h := b[p.head:p.end]
-	sum := uint64(protocolTCP) + uint64(len(h))
-	for _, part := range [][]byte{b[12:20], h} {
-		for i := 0; i+1 < len(part); i += 2 {
-			sum += uint64(binary.BigEndian.Uint16(part[i:]))
-		}
-		if len(part)%2 == 1 {
-			sum += uint64(part[len(part)-1]) << 8
-		}
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
-}

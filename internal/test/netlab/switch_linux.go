@@ -1,8 +1,8 @@
 package netlab
 
 import (
-	"container/heap"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -89,9 +89,6 @@ func (n *Net) corrupt(way *pair, b []byte, p *packet) bool {
 	}
 	b[p.data+way.dice.IntN(p.end-p.data)] ^= 1 << way.dice.IntN(8)
 	way.count.Corrupted++
-	if way.path.Repair {
-		repair(b, p)
-	}
 	return true
 }
 
@@ -110,44 +107,25 @@ type later struct {
 	news chan struct{}
 
 	mu    sync.Mutex
-	queue arrivals
-	order uint64
+	queue []arrival // the earliest first, and of those that come at the same time the one sent first
 }
 
 type arrival struct {
-	at    time.Time
-	order uint64
-	b     []byte
-	tell  func()
+	at   time.Time
+	b    []byte
+	tell func()
 }
-
-// arrivals is a heap, the earliest first, and of those that come at the same time the one sent first.
-type arrivals []arrival
-
-func (a arrivals) Len() int { return len(a) }
-func (a arrivals) Less(i, k int) bool {
-	if a[i].at.Equal(a[k].at) {
-		return a[i].order < a[k].order
-	}
-	return a[i].at.Before(a[k].at)
-}
-func (a arrivals) Swap(i, k int) { a[i], a[k] = a[k], a[i] }
-func (a *arrivals) Push(x any)   { *a = append(*a, x.(arrival)) }
-func (a *arrivals) Pop() any {
-	old := *a
-	last := old[len(old)-1]
-	old[len(old)-1] = arrival{}
-	*a = old[:len(old)-1]
-	return last
-}
-
-func newLater(tun *os.File) *later { return &later{tun: tun, news: make(chan struct{}, 1)} }
 
 func (l *later) add(at time.Time, b []byte, tell func()) {
 	l.mu.Lock()
-	l.order++
-	heap.Push(&l.queue, arrival{at, l.order, b, tell})
-	first := l.queue[0].order == l.order
+	i, _ := slices.BinarySearchFunc(l.queue, at, func(a arrival, at time.Time) int {
+		if a.at.After(at) {
+			return 1
+		}
+		return -1
+	})
+	l.queue = slices.Insert(l.queue, i, arrival{at, b, tell})
+	first := i == 0
 	l.mu.Unlock()
 	if first {
 		select {
@@ -169,7 +147,7 @@ func (l *later) run(over chan struct{}) {
 			if wait = l.queue[0].at.Sub(now); wait > 0 {
 				break
 			}
-			due = append(due, heap.Pop(&l.queue).(arrival))
+			due, l.queue = append(due, l.queue[0]), slices.Delete(l.queue, 0, 1)
 			wait = time.Hour
 		}
 		l.mu.Unlock()

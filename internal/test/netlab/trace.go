@@ -46,9 +46,6 @@ type Operation struct {
 
 	// Bytes counts the distinct bytes of TCP connections from one host to another.
 	Bytes map[[2]int]int
-
-	// Packets counts the packets with data from one host to another.
-	Packets map[[2]int]int
 }
 
 // Operations cuts the trace at the marks. Each host's operation with a mark's text lasts from that
@@ -72,7 +69,7 @@ func (t Trace) Operations() map[string]*Operation {
 			}
 			op := all[name]
 			if op == nil {
-				op = &Operation{Bytes: map[[2]int]int{}, Packets: map[[2]int]int{}}
+				op = &Operation{Bytes: map[[2]int]int{}}
 				all[name], got[name] = op, map[int]int{}
 			}
 			way, conn := [2]int{e.From, e.To}, [4]uint16{uint16(e.From), e.Ports[0], uint16(e.To), e.Ports[1]}
@@ -86,7 +83,6 @@ func (t Trace) Operations() map[string]*Operation {
 			}
 			next[conn] = end
 			op.Bytes[way] += fresh
-			op.Packets[way]++
 			of[e.Packet], depth[e.Packet] = name, got[name][e.From]+1
 		case Delivered:
 			if name, ok := of[e.Packet]; ok {
