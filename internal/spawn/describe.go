@@ -5,7 +5,6 @@ package spawn
 import (
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -39,15 +38,4 @@ func reap(rank int, p *os.Process, at time.Time) exit {
 		e.wait, _ = state.Sys().(syscall.WaitStatus) // it is one on all systems with process groups
 	}
 	return e
-}
-
-// watchEach waits for every process in its own goroutine, and reports each end.
-func watchEach(procs []*os.Process, ended chan<- exit) {
-	var all sync.WaitGroup
-	for i, p := range procs {
-		all.Go(func() {
-			ended <- reap(i, p, time.Time{})
-		})
-	}
-	all.Wait()
 }

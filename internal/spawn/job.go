@@ -41,6 +41,7 @@ type Job struct {
 	done   chan struct{}
 	result job.Result
 
+	watch    *watch         // of the ranks; nil if not supported
 	feeding  sync.WaitGroup // passes on the terminal's input
 	oomKills int64          // when it began
 
@@ -190,14 +191,16 @@ func (j *Job) launch() error {
 	}
 	env := lastOfEach(append(without(j.cfg.Env, EnvRank), EnvBackend+"="+j.cfg.Backend,
 		EnvSize+"="+strconv.Itoa(j.size()), EnvJob+"="+j.cfg.Job))
-	pidfds := make([]int, j.cfg.Ranks)
+	if j.watch, err = newWatch(); err != nil {
+		return fmt.Errorf("watching ranks: %w", err)
+	}
 	err = j.onThread(func() error {
 		for i := range j.cfg.Ranks {
 			in := null
 			if j.number(i) == 0 {
 				in = stdin
 			}
-			if err := j.startRank(i, in, env, &pidfds[i]); err != nil {
+			if err := j.startRank(i, in, env); err != nil {
 				return err
 			}
 		}
@@ -207,11 +210,7 @@ func (j *Job) launch() error {
 	if stdin != j.cfg.Stdin {
 		stdin.Close()
 	}
-	procs := make([]*os.Process, len(j.ranks))
-	for i, r := range j.ranks {
-		procs[i] = r.proc
-	}
-	go newWatch(procs, pidfds[:len(procs)]).run(j.ended)
+	go j.watch.run(j.ended, j.done)
 	if keys != nil {
 		j.feeding.Go(func() { j.feed(keys) })
 	}
@@ -223,7 +222,7 @@ func (j *Job) launch() error {
 }
 
 // descriptors is the number of descriptors that this process opens for a job: the ranks' output, two
-// to watch each rank's end, and a few while a rank is being started.
+// to watch each rank's end, three of the watch itself, and a few while a rank is being started.
 func (j *Job) descriptors() int {
 	each := 0
 	for _, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
@@ -234,11 +233,11 @@ func (j *Job) descriptors() int {
 	if pidfdsWork() {
 		each += 2
 	}
-	return each*j.cfg.Ranks + 4 + j.cfg.Descriptors
+	return each*j.cfg.Ranks + 7 + j.cfg.Descriptors
 }
 
 // startRank starts rank i with its output connected.
-func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) error {
+func (j *Job) startRank(i int, stdin *os.File, env []string) error {
 	r := &rank{drained: make(chan struct{})}
 	files, started, err := j.openOutput(r, i)
 	if err != nil {
@@ -257,7 +256,7 @@ func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) error {
 	}
 	argv := append([]string{j.cfg.Path}, j.cfg.Args...)
 	r.proc, err = os.StartProcess(j.cfg.Path, argv, &os.ProcAttr{
-		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(pidfd),
+		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(),
 		Env: append(slices.Clone(env), EnvRank+"="+strconv.Itoa(j.number(i))),
 	})
 	if err != nil {
@@ -266,6 +265,9 @@ func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) error {
 	r.phase, r.pgid = runs, r.proc.Pid
 	j.cfg.Keeper.Group(r.pgid)
 	j.ranks = append(j.ranks, r)
+	if j.watch.follow(i, r.pgid, r.proc) != nil {
+		go func() { j.ended <- reap(i, r.proc, time.Time{}) }()
+	}
 	return nil
 }
 

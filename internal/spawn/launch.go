@@ -44,8 +44,7 @@ type starter struct {
 	listen   net.Listener
 	hellos   chan hello       // without a buffer: the job that receives one closes its connection
 	quiet    atomic.Bool      // its output is no longer passed on
-	follower *follower        // watches the ranks, which are not children of this process; nil if not supported
-	followed chan struct{}    // closed when follower has ended
+	followed chan struct{}    // closed when the job's watch has ended
 	stuck    <-chan time.Time // when to kill the launcher
 }
 
@@ -75,7 +74,7 @@ func (j *Job) launchBy() error {
 	if err != nil {
 		return err
 	}
-	if l.follower, err = newFollower(); err != nil {
+	if j.watch, err = newWatch(); err != nil {
 		l.listen.Close()
 		return fmt.Errorf("watching ranks: %w", err)
 	}
@@ -85,12 +84,12 @@ func (j *Job) launchBy() error {
 	if err := j.onThread(func() error { return j.startLauncher(address) }); err != nil {
 		l.listen.Close()
 		close(j.done)
-		l.follower.close()
-		l.follower.run(j.ended, j.done) // closes its descriptors
+		j.watch.close()
+		j.watch.run(j.ended, j.done) // closes its descriptors
 		return err
 	}
 	go func() {
-		l.follower.run(j.ended, j.done)
+		j.watch.run(j.ended, j.done)
 		close(l.followed)
 	}()
 	go j.accept()
@@ -135,7 +134,7 @@ func (j *Job) startLauncher(address string) error {
 	env := without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob)
 	argv := append(append([]string{c.Command}, c.Args...), c.Rank...)
 	l.proc, err = os.StartProcess(c.Command, append(argv, address), &os.ProcAttr{
-		Files: []*os.File{null, write, write}, Env: lastOfEach(append(env, c.Env...)), Sys: sysProcAttr(nil),
+		Files: []*os.File{null, write, write}, Env: lastOfEach(append(env, c.Env...)), Sys: sysProcAttr(),
 	})
 	if err != nil {
 		read.Close()
@@ -219,7 +218,7 @@ func (s *state) admit(h hello) error {
 		drop()
 		return err
 	}
-	if err := s.launcher.follower.follow(h.rank, h.pid); err != nil {
+	if err := s.watch.follow(h.rank, h.pid, nil); err != nil && s.watch != nil {
 		started(false)
 		drop()
 		if errors.Is(err, syscall.ESRCH) { // the launcher has ended it already, because another rank failed
@@ -240,7 +239,7 @@ func (s *state) admit(h hello) error {
 		o.CPUs = s.cfg.Places[h.rank]
 	}
 	s.feeding.Go(func() {
-		sendOrder(h.conn, o, in, files[0], files[1]) // follower reports a rank that has ended meanwhile
+		sendOrder(h.conn, o, in, files[0], files[1]) // the watch reports a rank that has ended meanwhile
 		started(true)
 		drop()
 		if keys != nil {

@@ -237,11 +237,15 @@ func TestLauncherReportsStatusThatKernelDoesNot(t *testing.T) {
 	}
 }
 
-// TestLaunchWithoutPidfds simulates a system that does not report the ends of ranks at all.
+// TestLaunchWithoutPidfds simulates a system that reports the ends of children only.
 func TestLaunchWithoutPidfds(t *testing.T) {
 	defer func(f func() bool) { pidfdsWork = f }(pidfdsWork)
 	pidfdsWork = func() bool { return false }
-	cfg := launched(t, 2, "kill", "exit", "0=0", "1=4")
+	cfg := program(t, 2, "exit", "0=0", "1=4")
+	if r := wait(t, start(t, cfg)); r.Status != 4 || r.First != 1 {
+		t.Errorf("children: got %+v; stderr:\n%s", r, cfg.Stderr)
+	}
+	cfg = launched(t, 2, "kill", "exit", "0=0", "1=4")
 	if r := wait(t, start(t, cfg)); r.Status != 4 {
 		t.Errorf("got %+v; stderr:\n%s", r, cfg.Stderr)
 	}
@@ -399,10 +403,10 @@ func TestLaunchReportsErrors(t *testing.T) {
 	}
 }
 
-// TestFollowerReportsEndsInOrder has children end one after the other, and be waited for
+// TestWatchReportsEndsOfOthersInOrder has children end one after the other, and be waited for
 // in the opposite order: the ends come in the first, what they were in the second.
-func TestFollowerReportsEndsInOrder(t *testing.T) {
-	f, err := newFollower()
+func TestWatchReportsEndsOfOthersInOrder(t *testing.T) {
+	f, err := newWatch()
 	if err != nil || f == nil {
 		t.Fatal(f, err)
 	}
@@ -422,7 +426,7 @@ func TestFollowerReportsEndsInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Close()
-		if err := f.follow(i, cmd.Process.Pid); err != nil {
+		if err := f.follow(i, cmd.Process.Pid, nil); err != nil {
 			t.Fatal(err)
 		}
 		all, ins = append(all, cmd), append(ins, w)

@@ -39,7 +39,7 @@ func (s *state) launcherEnded(e exit) {
 		if r.pgid == 0 {
 			close(r.drained)
 		}
-		if r.pgid == 0 || l.follower == nil {
+		if r.pgid == 0 || s.watch == nil {
 			s.gone(i)
 		}
 	}
@@ -53,7 +53,7 @@ func (s *state) launcherEnded(e exit) {
 func (s *state) conclude() {
 	l, name := s.launcher, s.cfg.Launch.Name
 	s.readEnds()
-	l.follower.close()
+	s.watch.close()
 	for following := true; following; {
 		select {
 		case <-s.ended: // too late to change anything
@@ -114,14 +114,14 @@ func (s *state) conclude() {
 }
 
 // readEnds reads the status of ranks whose status was not available when they ended. It is available now,
-// because the launcher has waited for them; the follower's event may have come after the launcher's own end.
+// because the launcher has waited for them; the watch's event may have come after the launcher's own end.
 func (s *state) readEnds() {
 	var ends []exit
 	for i, r := range s.ranks {
 		if r.unread.IsZero() {
 			continue
 		}
-		if wait, known := s.launcher.follower.how(i); known {
+		if wait, known := s.watch.how(i); known {
 			ends = append(ends, exit{rank: i, wait: wait, at: r.unread})
 		}
 	}

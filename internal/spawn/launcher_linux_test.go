@@ -103,31 +103,37 @@ func TestWatchReportsEndsInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var procs []*os.Process
-	var pidfds, pids []int
-	for range n {
-		fd := -1
+	var pids []int
+	w, err := newWatch()
+	if err != nil || w == nil {
+		t.Fatal(w, err)
+	}
+	for i := range n {
 		p, err := os.StartProcess(exe, []string{"stubborn"}, &os.ProcAttr{
-			Env: append(os.Environ(), envProgram+"=stubborn"), Files: []*os.File{nil, nil, nil}, Sys: &syscall.SysProcAttr{PidFD: &fd},
+			Env: append(os.Environ(), envProgram+"=stubborn"), Files: []*os.File{nil, nil, nil},
 		})
+		if err == nil {
+			err = w.follow(i, p.Pid, p)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		procs, pidfds, pids = append(procs, p), append(pidfds, fd), append(pids, p.Pid)
+		procs, pids = append(procs, p), append(pids, p.Pid)
 	}
 	lives := hold(t, pids)
-	w := newWatch(procs, pidfds)
 	order := rand.New(rand.NewPCG(1, 2)).Perm(n)
 	for _, i := range order {
 		procs[i].Kill()
 		processes{lives.pids[i : i+1], lives.fds[i : i+1]}.ended(t)
 	}
-	ended := make(chan exit, n)
-	w.run(ended)
+	ended := make(chan exit)
+	go w.run(ended, nil)
 	for k, i := range order {
-		if e := <-ended; e.rank != i {
-			t.Errorf("end %d: rank %d, want %d", k, e.rank, i)
+		if e := <-ended; e.rank != i || e.wait.Signal() != syscall.SIGKILL {
+			t.Errorf("end %d: %+v, want rank %d", k, e, i)
 		}
 	}
+	w.close()
 }
 
 func TestSignalsReachEveryRank(t *testing.T) {

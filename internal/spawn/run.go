@@ -98,6 +98,7 @@ func (j *Job) run(startErr error) {
 		j.await(log.Close())
 	}
 	j.result = s.m.Result
+	j.watch.close()
 	close(j.done)
 }
 
