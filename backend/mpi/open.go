@@ -184,10 +184,6 @@ func (p *process) load(cfg Config) error {
 // level than asked for will do.
 func (p *process) initialize(ctx context.Context, asked libmpi.Level, lower bool) error {
 	p.asked = asked
-	want := asked
-	if want == libmpi.Multiple && !p.quirks.Multiple() {
-		want = libmpi.Serialized
-	}
 	initialized, finalized, level, code := libmpi.State()
 	switch {
 	case code != 0:
@@ -198,16 +194,16 @@ func (p *process) initialize(ctx context.Context, asked libmpi.Level, lower bool
 		p.owned, p.level = false, level
 	case asked < libmpi.Serialized || lower:
 		runtime.LockOSThread()
-		if p.level, _, code = libmpi.Init(want); code != 0 {
+		if p.level, _, code = libmpi.Init(asked); code != 0 {
 			return initFault("MPI_Init_thread: %v", libmpi.Error(code))
 		}
-		if min(p.level, want) >= libmpi.Serialized {
+		if min(p.level, asked) >= libmpi.Serialized {
 			p.thread = newThread() // for MPI_Finalize; the caller's stays locked, since the library may have changed it
 		}
 	default:
 		p.thread = newThread()
 		err := within(ctx, "MPI_Init_thread has not returned", func() error {
-			p.thread.do(func() { p.level, _, code = libmpi.Init(want) })
+			p.thread.do(func() { p.level, _, code = libmpi.Init(asked) })
 			if code != 0 {
 				p.thread.end()
 				return initFault("MPI_Init_thread: %v", libmpi.Error(code))
@@ -218,11 +214,11 @@ func (p *process) initialize(ctx context.Context, asked libmpi.Level, lower bool
 			return err
 		}
 	}
-	given := p.level
-	p.level = min(given, want)
+	p.level = min(p.level, asked)
 	if p.level < asked && !lower {
 		p.leave("", true, leaveFor)
-		return p.lowerLevel(given, asked)
+		return initFault("thread level: %s grants %v, and %v was requested; set COHORT_MPI_THREAD=%[2]v or "+
+			"Config.MPI.AllowLowerThreadLevel if %[2]v will do, or use another library", p.lib.Name(), p.level, asked)
 	}
 	if initialized && p.level < libmpi.Serialized {
 		runtime.LockOSThread()
@@ -232,17 +228,6 @@ func (p *process) initialize(ctx context.Context, asked libmpi.Level, lower bool
 	p.polled = p.level == libmpi.Serialized
 	libmpi.Restrict(p.level)
 	return nil
-}
-
-// lowerLevel returns the error for a library that grants a lower thread level than asked for.
-func (p *process) lowerLevel(given, asked libmpi.Level) error {
-	grants := given
-	why := ""
-	if given >= asked {
-		grants, why = libmpi.Serialized, " (it grants multiple, with which it hangs)"
-	}
-	return initFault("thread level: %s grants %v%s, and %v was requested; set COHORT_MPI_THREAD=%v or "+
-		"Config.MPI.AllowLowerThreadLevel if %[2]v will do, or use another library", p.lib.Name(), grants, why, asked, grants)
 }
 
 // alone returns an error if the library sees one process and the launcher started more.
