@@ -2,261 +2,43 @@
 
 package libmpi
 
-import (
-	"fmt"
+import "github.com/cohort-hpc/cohort/backend"
 
-	"github.com/cohort-hpc/cohort/backend"
-)
-
-// ABI is one of the three binary interfaces of MPI libraries.
-type ABI uint8
-
-// The ABIs.
-const (
-	MPICH    ABI = iota + 1 // of MPICH, Intel MPI, Cray MPICH and MVAPICH
-	OpenMPI                 // Open MPI's
-	Standard                // of MPI-5.0
-)
-
-// String returns the name of the ABI.
-func (a ABI) String() string {
-	switch a {
-	case MPICH:
-		return "MPICH"
-	case OpenMPI:
-		return "Open MPI"
-	case Standard:
-		return "MPI standard ABI"
-	}
-	return fmt.Sprintf("ABI(%d)", uint8(a))
-}
-
-// Sentinel returns backend's error for an error class of an ABI, as MPI_Error_class gives it:
-// nil for MPI_SUCCESS, backend.ErrInternal for an unknown class and for one without meaning to users
-// of cohort.
-func Sentinel(abi ABI, class int) error {
-	if class == 0 {
-		return nil
-	}
-	if c, ok := classes[abi][class]; ok {
-		return c.sentinel
-	}
-	return backend.ErrInternal
-}
-
-// ClassName returns the standard's name of an error class of an ABI.
-func ClassName(abi ABI, class int) string {
-	if class == 0 {
-		return "MPI_SUCCESS"
-	}
-	if c, ok := classes[abi][class]; ok {
-		return c.name
-	}
-	return fmt.Sprintf("error class %d", class)
-}
-
-type errorClass struct {
-	name     string
-	sentinel error
-}
-
-var classes = map[ABI]map[int]errorClass{
-	MPICH: {
-		1:   {"MPI_ERR_BUFFER", backend.ErrBuffer},
-		2:   {"MPI_ERR_COUNT", backend.ErrCount},
-		3:   {"MPI_ERR_TYPE", backend.ErrType},
-		4:   {"MPI_ERR_TAG", backend.ErrTag},
-		5:   {"MPI_ERR_COMM", backend.ErrComm},
-		6:   {"MPI_ERR_RANK", backend.ErrRank},
-		7:   {"MPI_ERR_ROOT", backend.ErrRoot},
-		14:  {"MPI_ERR_TRUNCATE", backend.ErrTruncate},
-		8:   {"MPI_ERR_GROUP", backend.ErrComm},
-		9:   {"MPI_ERR_OP", backend.ErrOp},
-		19:  {"MPI_ERR_REQUEST", backend.ErrRequest},
-		10:  {"MPI_ERR_TOPOLOGY", backend.ErrComm},
-		11:  {"MPI_ERR_DIMS", backend.ErrComm},
-		12:  {"MPI_ERR_ARG", backend.ErrInternal},
-		15:  {"MPI_ERR_OTHER", backend.ErrInternal},
-		13:  {"MPI_ERR_UNKNOWN", backend.ErrInternal},
-		16:  {"MPI_ERR_INTERN", backend.ErrInternal},
-		17:  {"MPI_ERR_IN_STATUS", backend.ErrInternal},
-		18:  {"MPI_ERR_PENDING", backend.ErrInternal},
-		20:  {"MPI_ERR_ACCESS", backend.ErrInternal},
-		21:  {"MPI_ERR_AMODE", backend.ErrInternal},
-		53:  {"MPI_ERR_ASSERT", backend.ErrWin},
-		22:  {"MPI_ERR_BAD_FILE", backend.ErrInternal},
-		46:  {"MPI_ERR_BASE", backend.ErrWin},
-		23:  {"MPI_ERR_CONVERSION", backend.ErrInternal},
-		52:  {"MPI_ERR_DISP", backend.ErrWin},
-		24:  {"MPI_ERR_DUP_DATAREP", backend.ErrInternal},
-		25:  {"MPI_ERR_FILE_EXISTS", backend.ErrInternal},
-		26:  {"MPI_ERR_FILE_IN_USE", backend.ErrInternal},
-		27:  {"MPI_ERR_FILE", backend.ErrInternal},
-		29:  {"MPI_ERR_INFO_KEY", backend.ErrInternal},
-		31:  {"MPI_ERR_INFO_NOKEY", backend.ErrInternal},
-		30:  {"MPI_ERR_INFO_VALUE", backend.ErrInternal},
-		28:  {"MPI_ERR_INFO", backend.ErrInternal},
-		32:  {"MPI_ERR_IO", backend.ErrInternal},
-		48:  {"MPI_ERR_KEYVAL", backend.ErrInternal},
-		47:  {"MPI_ERR_LOCKTYPE", backend.ErrWin},
-		33:  {"MPI_ERR_NAME", backend.ErrInternal},
-		34:  {"MPI_ERR_NO_MEM", backend.ErrAlloc},
-		35:  {"MPI_ERR_NOT_SAME", backend.ErrInternal},
-		36:  {"MPI_ERR_NO_SPACE", backend.ErrAlloc},
-		37:  {"MPI_ERR_NO_SUCH_FILE", backend.ErrInternal},
-		38:  {"MPI_ERR_PORT", backend.ErrInternal},
-		76:  {"MPI_ERR_PROC_ABORTED", backend.ErrPeerLost},
-		39:  {"MPI_ERR_QUOTA", backend.ErrInternal},
-		40:  {"MPI_ERR_READ_ONLY", backend.ErrInternal},
-		56:  {"MPI_ERR_RMA_ATTACH", backend.ErrWin},
-		49:  {"MPI_ERR_RMA_CONFLICT", backend.ErrWin},
-		58:  {"MPI_ERR_RMA_FLAVOR", backend.ErrWin},
-		55:  {"MPI_ERR_RMA_RANGE", backend.ErrWin},
-		57:  {"MPI_ERR_RMA_SHARED", backend.ErrWin},
-		50:  {"MPI_ERR_RMA_SYNC", backend.ErrWin},
-		41:  {"MPI_ERR_SERVICE", backend.ErrInternal},
-		75:  {"MPI_ERR_SESSION", backend.ErrInit},
-		51:  {"MPI_ERR_SIZE", backend.ErrWin},
-		42:  {"MPI_ERR_SPAWN", backend.ErrInternal},
-		43:  {"MPI_ERR_UNSUPPORTED_DATAREP", backend.ErrNotSupported},
-		44:  {"MPI_ERR_UNSUPPORTED_OPERATION", backend.ErrNotSupported},
-		77:  {"MPI_ERR_VALUE_TOO_LARGE", backend.ErrCount},
-		45:  {"MPI_ERR_WIN", backend.ErrWin},
-		80:  {"MPI_ERR_ERRHANDLER", backend.ErrInternal},
-		101: {"MPIX_ERR_PROC_FAILED", backend.ErrPeerLost},
-		102: {"MPIX_ERR_PROC_FAILED_PENDING", backend.ErrPeerLost},
-		103: {"MPIX_ERR_REVOKED", backend.ErrBroken},
-		81:  {"MPI_ERR_ABI", backend.ErrInit},
-	},
-	OpenMPI: {
-		1:  {"MPI_ERR_BUFFER", backend.ErrBuffer},
-		2:  {"MPI_ERR_COUNT", backend.ErrCount},
-		3:  {"MPI_ERR_TYPE", backend.ErrType},
-		4:  {"MPI_ERR_TAG", backend.ErrTag},
-		5:  {"MPI_ERR_COMM", backend.ErrComm},
-		6:  {"MPI_ERR_RANK", backend.ErrRank},
-		8:  {"MPI_ERR_ROOT", backend.ErrRoot},
-		15: {"MPI_ERR_TRUNCATE", backend.ErrTruncate},
-		9:  {"MPI_ERR_GROUP", backend.ErrComm},
-		10: {"MPI_ERR_OP", backend.ErrOp},
-		7:  {"MPI_ERR_REQUEST", backend.ErrRequest},
-		11: {"MPI_ERR_TOPOLOGY", backend.ErrComm},
-		12: {"MPI_ERR_DIMS", backend.ErrComm},
-		13: {"MPI_ERR_ARG", backend.ErrInternal},
-		16: {"MPI_ERR_OTHER", backend.ErrInternal},
-		14: {"MPI_ERR_UNKNOWN", backend.ErrInternal},
-		17: {"MPI_ERR_INTERN", backend.ErrInternal},
-		18: {"MPI_ERR_IN_STATUS", backend.ErrInternal},
-		19: {"MPI_ERR_PENDING", backend.ErrInternal},
-		20: {"MPI_ERR_ACCESS", backend.ErrInternal},
-		21: {"MPI_ERR_AMODE", backend.ErrInternal},
-		22: {"MPI_ERR_ASSERT", backend.ErrWin},
-		23: {"MPI_ERR_BAD_FILE", backend.ErrInternal},
-		24: {"MPI_ERR_BASE", backend.ErrWin},
-		25: {"MPI_ERR_CONVERSION", backend.ErrInternal},
-		26: {"MPI_ERR_DISP", backend.ErrWin},
-		27: {"MPI_ERR_DUP_DATAREP", backend.ErrInternal},
-		28: {"MPI_ERR_FILE_EXISTS", backend.ErrInternal},
-		29: {"MPI_ERR_FILE_IN_USE", backend.ErrInternal},
-		30: {"MPI_ERR_FILE", backend.ErrInternal},
-		31: {"MPI_ERR_INFO_KEY", backend.ErrInternal},
-		32: {"MPI_ERR_INFO_NOKEY", backend.ErrInternal},
-		33: {"MPI_ERR_INFO_VALUE", backend.ErrInternal},
-		34: {"MPI_ERR_INFO", backend.ErrInternal},
-		35: {"MPI_ERR_IO", backend.ErrInternal},
-		36: {"MPI_ERR_KEYVAL", backend.ErrInternal},
-		37: {"MPI_ERR_LOCKTYPE", backend.ErrWin},
-		38: {"MPI_ERR_NAME", backend.ErrInternal},
-		39: {"MPI_ERR_NO_MEM", backend.ErrAlloc},
-		40: {"MPI_ERR_NOT_SAME", backend.ErrInternal},
-		41: {"MPI_ERR_NO_SPACE", backend.ErrAlloc},
-		42: {"MPI_ERR_NO_SUCH_FILE", backend.ErrInternal},
-		43: {"MPI_ERR_PORT", backend.ErrInternal},
-		74: {"MPI_ERR_PROC_ABORTED", backend.ErrPeerLost},
-		44: {"MPI_ERR_QUOTA", backend.ErrInternal},
-		45: {"MPI_ERR_READ_ONLY", backend.ErrInternal},
-		69: {"MPI_ERR_RMA_ATTACH", backend.ErrWin},
-		46: {"MPI_ERR_RMA_CONFLICT", backend.ErrWin},
-		70: {"MPI_ERR_RMA_FLAVOR", backend.ErrWin},
-		68: {"MPI_ERR_RMA_RANGE", backend.ErrWin},
-		71: {"MPI_ERR_RMA_SHARED", backend.ErrWin},
-		47: {"MPI_ERR_RMA_SYNC", backend.ErrWin},
-		48: {"MPI_ERR_SERVICE", backend.ErrInternal},
-		78: {"MPI_ERR_SESSION", backend.ErrInit},
-		49: {"MPI_ERR_SIZE", backend.ErrWin},
-		50: {"MPI_ERR_SPAWN", backend.ErrInternal},
-		51: {"MPI_ERR_UNSUPPORTED_DATAREP", backend.ErrNotSupported},
-		52: {"MPI_ERR_UNSUPPORTED_OPERATION", backend.ErrNotSupported},
-		79: {"MPI_ERR_VALUE_TOO_LARGE", backend.ErrCount},
-		53: {"MPI_ERR_WIN", backend.ErrWin},
-		80: {"MPI_ERR_ERRHANDLER", backend.ErrInternal},
-		75: {"MPIX_ERR_PROC_FAILED", backend.ErrPeerLost},
-		76: {"MPIX_ERR_PROC_FAILED_PENDING", backend.ErrPeerLost},
-		77: {"MPIX_ERR_REVOKED", backend.ErrBroken},
-		83: {"MPI_ERR_ABI", backend.ErrInit},
-	},
-	Standard: {
-		1:  {"MPI_ERR_BUFFER", backend.ErrBuffer},
-		2:  {"MPI_ERR_COUNT", backend.ErrCount},
-		3:  {"MPI_ERR_TYPE", backend.ErrType},
-		4:  {"MPI_ERR_TAG", backend.ErrTag},
-		5:  {"MPI_ERR_COMM", backend.ErrComm},
-		6:  {"MPI_ERR_RANK", backend.ErrRank},
-		8:  {"MPI_ERR_ROOT", backend.ErrRoot},
-		15: {"MPI_ERR_TRUNCATE", backend.ErrTruncate},
-		9:  {"MPI_ERR_GROUP", backend.ErrComm},
-		10: {"MPI_ERR_OP", backend.ErrOp},
-		7:  {"MPI_ERR_REQUEST", backend.ErrRequest},
-		11: {"MPI_ERR_TOPOLOGY", backend.ErrComm},
-		12: {"MPI_ERR_DIMS", backend.ErrComm},
-		13: {"MPI_ERR_ARG", backend.ErrInternal},
-		16: {"MPI_ERR_OTHER", backend.ErrInternal},
-		14: {"MPI_ERR_UNKNOWN", backend.ErrInternal},
-		17: {"MPI_ERR_INTERN", backend.ErrInternal},
-		19: {"MPI_ERR_IN_STATUS", backend.ErrInternal},
-		18: {"MPI_ERR_PENDING", backend.ErrInternal},
-		20: {"MPI_ERR_ACCESS", backend.ErrInternal},
-		21: {"MPI_ERR_AMODE", backend.ErrInternal},
-		22: {"MPI_ERR_ASSERT", backend.ErrWin},
-		23: {"MPI_ERR_BAD_FILE", backend.ErrInternal},
-		24: {"MPI_ERR_BASE", backend.ErrWin},
-		25: {"MPI_ERR_CONVERSION", backend.ErrInternal},
-		26: {"MPI_ERR_DISP", backend.ErrWin},
-		27: {"MPI_ERR_DUP_DATAREP", backend.ErrInternal},
-		28: {"MPI_ERR_FILE_EXISTS", backend.ErrInternal},
-		29: {"MPI_ERR_FILE_IN_USE", backend.ErrInternal},
-		30: {"MPI_ERR_FILE", backend.ErrInternal},
-		31: {"MPI_ERR_INFO_KEY", backend.ErrInternal},
-		32: {"MPI_ERR_INFO_NOKEY", backend.ErrInternal},
-		33: {"MPI_ERR_INFO_VALUE", backend.ErrInternal},
-		34: {"MPI_ERR_INFO", backend.ErrInternal},
-		35: {"MPI_ERR_IO", backend.ErrInternal},
-		36: {"MPI_ERR_KEYVAL", backend.ErrInternal},
-		37: {"MPI_ERR_LOCKTYPE", backend.ErrWin},
-		38: {"MPI_ERR_NAME", backend.ErrInternal},
-		39: {"MPI_ERR_NO_MEM", backend.ErrAlloc},
-		40: {"MPI_ERR_NOT_SAME", backend.ErrInternal},
-		41: {"MPI_ERR_NO_SPACE", backend.ErrAlloc},
-		42: {"MPI_ERR_NO_SUCH_FILE", backend.ErrInternal},
-		43: {"MPI_ERR_PORT", backend.ErrInternal},
-		58: {"MPI_ERR_PROC_ABORTED", backend.ErrPeerLost},
-		44: {"MPI_ERR_QUOTA", backend.ErrInternal},
-		45: {"MPI_ERR_READ_ONLY", backend.ErrInternal},
-		46: {"MPI_ERR_RMA_ATTACH", backend.ErrWin},
-		47: {"MPI_ERR_RMA_CONFLICT", backend.ErrWin},
-		57: {"MPI_ERR_RMA_FLAVOR", backend.ErrWin},
-		48: {"MPI_ERR_RMA_RANGE", backend.ErrWin},
-		49: {"MPI_ERR_RMA_SHARED", backend.ErrWin},
-		50: {"MPI_ERR_RMA_SYNC", backend.ErrWin},
-		51: {"MPI_ERR_SERVICE", backend.ErrInternal},
-		60: {"MPI_ERR_SESSION", backend.ErrInit},
-		52: {"MPI_ERR_SIZE", backend.ErrWin},
-		53: {"MPI_ERR_SPAWN", backend.ErrInternal},
-		54: {"MPI_ERR_UNSUPPORTED_DATAREP", backend.ErrNotSupported},
-		55: {"MPI_ERR_UNSUPPORTED_OPERATION", backend.ErrNotSupported},
-		59: {"MPI_ERR_VALUE_TOO_LARGE", backend.ErrCount},
-		56: {"MPI_ERR_WIN", backend.ErrWin},
-		61: {"MPI_ERR_ERRHANDLER", backend.ErrInternal},
-		62: {"MPI_ERR_ABI", backend.ErrInit},
-	},
+var classes = []errorClass{
+	{"MPI_ERR_BUFFER", [Standard]int{1, 1, 1}, backend.ErrBuffer},
+	{"MPI_ERR_COUNT", [Standard]int{2, 2, 2}, backend.ErrCount},
+	{"MPI_ERR_TYPE", [Standard]int{3, 3, 3}, backend.ErrType},
+	{"MPI_ERR_TAG", [Standard]int{4, 4, 4}, backend.ErrTag},
+	{"MPI_ERR_COMM", [Standard]int{5, 5, 5}, backend.ErrComm},
+	{"MPI_ERR_RANK", [Standard]int{6, 6, 6}, backend.ErrRank},
+	{"MPI_ERR_ROOT", [Standard]int{7, 8, 8}, backend.ErrRoot},
+	{"MPI_ERR_TRUNCATE", [Standard]int{14, 15, 15}, backend.ErrTruncate},
+	{"MPI_ERR_GROUP", [Standard]int{8, 9, 9}, backend.ErrComm},
+	{"MPI_ERR_OP", [Standard]int{9, 10, 10}, backend.ErrOp},
+	{"MPI_ERR_REQUEST", [Standard]int{19, 7, 7}, backend.ErrRequest},
+	{"MPI_ERR_TOPOLOGY", [Standard]int{10, 11, 11}, backend.ErrComm},
+	{"MPI_ERR_DIMS", [Standard]int{11, 12, 12}, backend.ErrComm},
+	{"MPI_ERR_ASSERT", [Standard]int{53, 22, 22}, backend.ErrWin},
+	{"MPI_ERR_BASE", [Standard]int{46, 24, 24}, backend.ErrWin},
+	{"MPI_ERR_DISP", [Standard]int{52, 26, 26}, backend.ErrWin},
+	{"MPI_ERR_LOCKTYPE", [Standard]int{47, 37, 37}, backend.ErrWin},
+	{"MPI_ERR_NO_MEM", [Standard]int{34, 39, 39}, backend.ErrAlloc},
+	{"MPI_ERR_NO_SPACE", [Standard]int{36, 41, 41}, backend.ErrAlloc},
+	{"MPI_ERR_PROC_ABORTED", [Standard]int{76, 74, 58}, backend.ErrPeerLost},
+	{"MPI_ERR_RMA_ATTACH", [Standard]int{56, 69, 46}, backend.ErrWin},
+	{"MPI_ERR_RMA_CONFLICT", [Standard]int{49, 46, 47}, backend.ErrWin},
+	{"MPI_ERR_RMA_FLAVOR", [Standard]int{58, 70, 57}, backend.ErrWin},
+	{"MPI_ERR_RMA_RANGE", [Standard]int{55, 68, 48}, backend.ErrWin},
+	{"MPI_ERR_RMA_SHARED", [Standard]int{57, 71, 49}, backend.ErrWin},
+	{"MPI_ERR_RMA_SYNC", [Standard]int{50, 47, 50}, backend.ErrWin},
+	{"MPI_ERR_SESSION", [Standard]int{75, 78, 60}, backend.ErrInit},
+	{"MPI_ERR_SIZE", [Standard]int{51, 49, 52}, backend.ErrWin},
+	{"MPI_ERR_UNSUPPORTED_DATAREP", [Standard]int{43, 51, 54}, backend.ErrNotSupported},
+	{"MPI_ERR_UNSUPPORTED_OPERATION", [Standard]int{44, 52, 55}, backend.ErrNotSupported},
+	{"MPI_ERR_VALUE_TOO_LARGE", [Standard]int{77, 79, 59}, backend.ErrCount},
+	{"MPI_ERR_WIN", [Standard]int{45, 53, 56}, backend.ErrWin},
+	{"MPIX_ERR_PROC_FAILED", [Standard]int{101, 75, 0}, backend.ErrPeerLost},
+	{"MPIX_ERR_PROC_FAILED_PENDING", [Standard]int{102, 76, 0}, backend.ErrPeerLost},
+	{"MPIX_ERR_REVOKED", [Standard]int{103, 77, 0}, backend.ErrBroken},
+	{"MPI_ERR_ABI", [Standard]int{81, 83, 62}, backend.ErrInit},
 }

@@ -8,3 +8,5 @@
 // The functions are thin: each makes one call into C, allocates nothing, and returns a code instead of
 // an error. Package backend/mpi builds a backend on them.
 package libmpi
+
+//go:generate go run ./gen

@@ -1,12 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
-
-// goABIs are the ABIs' names in Go.
-var goABIs = [numABIs]string{"MPICH", "OpenMPI", "Standard"}
 
 // classesGo returns classes.go.
 func (t *table) classesGo() string {
@@ -15,74 +13,19 @@ func (t *table) classesGo() string {
 
 package libmpi
 
-import (
-	"fmt"
+import "github.com/cohort-hpc/cohort/backend"
 
-	"github.com/cohort-hpc/cohort/backend"
-)
-
-// ABI is one of the three binary interfaces of MPI libraries.
-type ABI uint8
-
-// The ABIs.
-const (
-	MPICH    ABI = iota + 1 // of MPICH, Intel MPI, Cray MPICH and MVAPICH
-	OpenMPI                 // Open MPI's
-	Standard                // of MPI-5.0
-)
-
-// String returns the name of the ABI.
-func (a ABI) String() string {
-	switch a {
-	case MPICH:
-		return "MPICH"
-	case OpenMPI:
-		return "Open MPI"
-	case Standard:
-		return "MPI standard ABI"
-	}
-	return fmt.Sprintf("ABI(%d)", uint8(a))
-}
-
-// Sentinel returns backend's error for an error class of an ABI, as MPI_Error_class gives it:
-// nil for MPI_SUCCESS, backend.ErrInternal for an unknown class and for one without meaning to users
-// of cohort.
-func Sentinel(abi ABI, class int) error {
-	if class == 0 {
-		return nil
-	}
-	if c, ok := classes[abi][class]; ok {
-		return c.sentinel
-	}
-	return backend.ErrInternal
-}
-
-// ClassName returns the standard's name of an error class of an ABI.
-func ClassName(abi ABI, class int) string {
-	if class == 0 {
-		return "MPI_SUCCESS"
-	}
-	if c, ok := classes[abi][class]; ok {
-		return c.name
-	}
-	return fmt.Sprintf("error class %d", class)
-}
-
-type errorClass struct {
-	name     string
-	sentinel error
-}
-
-var classes = map[ABI]map[int]errorClass{
+var classes = []errorClass{
 `)
-	for abi := range numABIs {
-		fmt.Fprintf(&b, "%s: {\n", goABIs[abi])
-		for _, c := range t.classes {
-			if v := c.value[abi]; v != "" && c.sentinel != "" {
-				fmt.Fprintf(&b, "%s: {%q, backend.%s},\n", v, c.name, c.sentinel)
-			}
+	for _, c := range t.classes {
+		if c.sentinel == "" || c.sentinel == "ErrInternal" {
+			continue
 		}
-		b.WriteString("},\n")
+		fmt.Fprintf(&b, "{%q, [Standard]int{", c.name)
+		for _, v := range c.value {
+			b.WriteString(cmp.Or(v, "0") + ",")
+		}
+		fmt.Fprintf(&b, "}, backend.%s},\n", c.sentinel)
 	}
 	b.WriteString("}\n")
 	return b.String()

@@ -109,16 +109,13 @@ func functionName(name string) bool {
 
 // TestGeneratedFilesAreCurrent checks that the generated files are the ones that are generated now.
 func TestGeneratedFilesAreCurrent(t *testing.T) {
-	list, err := loadTable(t).outputs()
+	files, err := loadTable(t).outputs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range list {
-		text := readFile(t, filepath.Join("..", o.path))
-		if want, err := o.in(text); err != nil {
-			t.Error(err)
-		} else if text != want {
-			t.Errorf("%s is not what mpi.table gives: go generate ./internal/libmpi", o.path)
+	for name, want := range files {
+		if readFile(t, filepath.Join("..", name)) != want {
+			t.Errorf("%s is not what mpi.table gives: go generate ./internal/libmpi", name)
 		}
 	}
 }

@@ -4,43 +4,20 @@ import (
 	"fmt"
 	"go/format"
 	"os"
-	"strings"
 )
 
-// output is a generated file, or the part of one between <!-- mark --> and <!-- end of mark -->.
-type output struct {
-	path string // from the folder of package libmpi
-	mark string // empty: the text is the whole file
-	text string
-}
-
-// in returns the file's new text, given the old one.
-func (o output) in(old string) (string, error) {
-	if o.mark == "" {
-		return o.text, nil
-	}
-	begin, end := "<!-- "+o.mark+" -->\n", "<!-- end of "+o.mark+" -->\n"
-	before, rest, ok1 := strings.Cut(old, begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		return "", fmt.Errorf("%s has no marks for %s", o.path, o.mark)
-	}
-	return before + begin + o.text + end + after, nil
-}
-
-// outputs returns all generated files.
-func (t *table) outputs() ([]output, error) {
-	var list []output
+// outputs returns all generated files, by their names in the folder of package libmpi.
+func (t *table) outputs() (map[string]string, error) {
+	files := map[string]string{"functions.h": t.functionsHeader()}
 	for abi, name := range abiNames {
-		list = append(list, output{path: "abi_" + name + ".h", text: t.abiHeader(abi)})
+		files["abi_"+name+".h"] = t.abiHeader(abi)
 	}
-	list = append(list, output{path: "functions.h", text: t.functionsHeader()})
 	classes, err := format.Source([]byte(t.classesGo()))
 	if err != nil {
 		return nil, fmt.Errorf("classes.go: %v", err)
 	}
-	list = append(list, output{path: "classes.go", text: string(classes)})
-	return append(list, output{path: "../../docs/mpi-coverage.md", mark: "functions", text: t.coverage()}), nil
+	files["classes.go"] = string(classes)
+	return files, nil
 }
 
 func run() error {
@@ -48,20 +25,12 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	list, err := t.outputs()
+	files, err := t.outputs()
 	if err != nil {
 		return err
 	}
-	for _, o := range list {
-		old, err := os.ReadFile(o.path)
-		if err != nil && o.mark != "" {
-			return err
-		}
-		text, err := o.in(string(old))
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(o.path, []byte(text), 0o644); err != nil {
+	for name, text := range files {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}

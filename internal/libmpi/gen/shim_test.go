@@ -14,8 +14,7 @@ var (
 )
 
 // TestShimCallsFunctionsOfTable checks that the functions that the table says are used are the ones that the shim calls, in one
-// ABI or another, so that docs/mpi-coverage.md tells the truth, and no library is asked for what nobody
-// needs. That the shim calls no others its compiler checks.
+// ABI or another, so that no library is asked for what nobody needs. That the shim calls no others its compiler checks.
 func TestShimCallsFunctionsOfTable(t *testing.T) {
 	compiler := need.Program(t, "gcc")
 	found := make(map[string]bool)

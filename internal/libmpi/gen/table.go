@@ -18,8 +18,8 @@ type table struct {
 
 // chapter is a chapter of the standard with its functions.
 type chapter struct {
-	number, title string // number X: extensions
-	functions     []*function
+	title     string
+	functions []*function
 }
 
 // function is a row of the table.
@@ -31,7 +31,6 @@ type function struct {
 	params string // without the parentheses
 	other  string // the name to look for if the library has not got this one
 	large  string // +c: the form with large counts is used; (c): there is one; empty: there is none
-	how    string
 }
 
 // The places of the ABIs in the arrays below.
@@ -84,7 +83,7 @@ func parse(path string) (*table, error) {
 			name, title, _ := strings.Cut(rest, " ")
 			section = name
 			if !strings.Contains("KEHA", section) {
-				t.chapters = append(t.chapters, chapter{number: name, title: title})
+				t.chapters = append(t.chapters, chapter{title: title})
 			}
 			continue
 		}
@@ -158,7 +157,7 @@ func (t *table) functionRow(line string) (*function, error) {
 	if !ok || how == "" || len(fields) != 3 {
 		return nil, fmt.Errorf("%q is not a row of a function", line)
 	}
-	fn := &function{since: fields[0], use: fields[1], how: how}
+	fn := &function{since: fields[0], use: fields[1]}
 	rest := fields[2]
 	for _, mark := range []string{"+c", "(c)"} {
 		if r, ok := strings.CutSuffix(rest, " "+mark); ok {

@@ -1,3 +1,0 @@
-package libmpi
-
-//go:generate go run ./gen
