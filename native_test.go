@@ -69,7 +69,9 @@ func (p *planning) Collective(b *backend.Bound, c *backend.Call) (backend.Plan, 
 	if p.decline {
 		return backend.PlanAgreeSchedule, nil
 	}
-	return p.Comm.(backend.Collectives).Collective(b, c)
+	call := *c
+	call.Seq += 1 << 16 // the messages of the agreement have c.Seq: one that is just being sent would be taken for another call
+	return p.Comm.(backend.Collectives).Collective(b, &call)
 }
 
 // reduceAll makes a few collectives and looks at what comes of them.
