@@ -10,7 +10,7 @@ import (
 // Pinning selects what workers are pinned to.
 type Pinning string
 
-// What workers can be pinned to. [topo.Node.Share] defines what they mean for a node.
+// What workers can be pinned to. [topo.Node.Plan] defines what they mean for a node.
 const (
 	FromEnv Pinning = ""      // the value of COHORT_PIN, or None
 	None    Pinning = "none"  // workers run wherever the process may run

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -24,11 +23,11 @@ func place(cfg Config) ([][]int, error) {
 		if err != nil {
 			return nil, faultf(backend.ErrInit, "%v; use the policy none", err)
 		}
-		shares, err := node.Share(cfg.LocalRank, cfg.LocalSize, cfg.Threads, policy)
-		if err != nil && !errors.Is(err, topo.ErrCrowded) { // Describe reports ErrCrowded
+		plan, err := node.Plan(cfg.LocalSize, cfg.Threads, policy)
+		if err != nil {
 			return nil, faultf(backend.ErrInit, "%v", err)
 		}
-		for _, s := range shares {
+		for _, s := range plan.Sets[cfg.LocalRank] {
 			sets = append(sets, s)
 		}
 	}

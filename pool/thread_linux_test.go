@@ -109,11 +109,11 @@ func TestWorkersArePinned(t *testing.T) {
 		policy := map[Pinning]topo.Policy{Cores: topo.Cores, NUMA: topo.NUMA, FromEnv: topo.Cores}[cfg.Pin]
 		want := cfg.CPUs
 		if want == nil {
-			shares, err := node.Share(cfg.LocalRank, max(cfg.LocalSize, 1), cfg.Threads, policy)
-			if shares == nil {
+			plan, err := node.Plan(max(cfg.LocalSize, 1), cfg.Threads, policy)
+			if err != nil {
 				t.Fatal(err)
 			}
-			for _, s := range shares {
+			for _, s := range plan.Sets[cfg.LocalRank] {
 				want = append(want, s)
 			}
 		}

@@ -27,9 +27,6 @@ func (n *Node) readCaches(t tree) {
 				continue
 			}
 			c := Cache{Level: int(level), Type: kind, Size: cacheSize(t.text(at + "/size"))}
-			if line, ok := t.number(at + "/coherency_line_size"); ok && line > 0 && line <= 1<<20 {
-				c.Line = int(line)
-			}
 			for _, with := range firstList(t, cpu, at+"/shared_cpu_list").Intersect(n.CPUs) {
 				if !seen[key(with)] {
 					c.CPUs = append(c.CPUs, with)

@@ -2,9 +2,9 @@
 // as far as launcher and scheduler describe it. It also divides a node's processors among the ranks
 // and threads that run there.
 //
-//	node, err := topo.Here()                     // packages, cores, NUMA domains, caches, limits
-//	job := topo.ThisJob()                        // Slurm, PBS, Flux; srun and the launchers of MPI
-//	sets, err := node.Share(0, 4, 8, topo.Cores) // processors for 8 threads of rank 0 of 4
+//	node, err := topo.Here()                  // packages, cores, NUMA domains, caches, limits
+//	job := topo.ThisJob()                     // Slurm, PBS, Flux; srun and the launchers of MPI
+//	plan, err := node.Plan(4, 8, topo.Cores)  // processors for 8 threads of each of 4 ranks
 //
 // # Usable processors
 //

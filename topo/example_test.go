@@ -13,9 +13,7 @@ var twoSockets = fstest.MapFS{
 	"sys/devices/system/cpu/online":          {Data: []byte("0-3\n")},
 	"sys/devices/system/node/online":         {Data: []byte("0-1\n")},
 	"sys/devices/system/node/node0/cpulist":  {Data: []byte("0-1\n")},
-	"sys/devices/system/node/node0/distance": {Data: []byte("10 21\n")},
 	"sys/devices/system/node/node1/cpulist":  {Data: []byte("2-3\n")},
-	"sys/devices/system/node/node1/distance": {Data: []byte("21 10\n")},
 }
 
 func ExampleRead() {
@@ -27,22 +25,6 @@ func ExampleRead() {
 	fmt.Println(node)
 	// Output:
 	// n01: 4 processors (0-3), 4 cores, 2 NUMA domains
-}
-
-func ExampleNode_Share() {
-	node, err := topo.Read(twoSockets, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for rank := range 2 {
-		cores, _ := node.Share(rank, 2, 2, topo.Cores)
-		domains, _ := node.Share(rank, 2, 2, topo.NUMA)
-		fmt.Printf("rank %d: cores %v, domains %v\n", rank, cores, domains)
-	}
-	// Output:
-	// rank 0: cores [0 1], domains [0-1 0-1]
-	// rank 1: cores [2 3], domains [2-3 2-3]
 }
 
 func ExampleNode_Plan() {

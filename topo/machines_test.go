@@ -89,7 +89,6 @@ func (d *disk) cache(index, level int, kind, size, shared string) {
 		d.write(at+"level", strconv.Itoa(level))
 		d.write(at+"type", kind)
 		d.write(at+"size", size)
-		d.write(at+"coherency_line_size", "64")
 		d.write(at+"shared_cpu_list", shared)
 	}
 }
@@ -97,11 +96,10 @@ func (d *disk) cache(index, level int, kind, size, shared string) {
 const gib = 1 << 20 // in kibibytes
 
 // domain writes the files of a NUMA domain.
-func (d *disk) domain(id int, cpus string, kib, free int, distances string) {
+func (d *disk) domain(id int, cpus string, kib, free int) {
 	at := fmt.Sprintf("sys/devices/system/node/node%d/", id)
 	d.write(at+"cpulist", cpus)
 	d.write(at+"meminfo", fmt.Sprintf("Node %[1]d MemTotal:       %8[2]d kB\nNode %[1]d MemFree:        %8[3]d kB\nNode %[1]d MemUsed:        %8[4]d kB", id, kib, free, kib-free))
-	d.write(at+"distance", distances)
 }
 
 func (d *disk) memory(kib, free, available int) {
@@ -140,7 +138,7 @@ func laptop(t testing.TB) *disk {
 	d.cache(3, 3, "Unified", "18432K", "0-15")
 	d.write("sys/devices/cpu_core/cpus", "0-7")
 	d.write("sys/devices/cpu_atom/cpus", "8-15")
-	d.domain(0, "0-15", 15*gib, 4*gib, "10")
+	d.domain(0, "0-15", 15*gib, 4*gib)
 	d.memory(15*gib, 4*gib, 9*gib)
 	return d
 }
@@ -160,8 +158,8 @@ func server(t testing.TB) *disk {
 	}
 	d.cache(3, 3, "Unified", "11264K", "0-7,16-23")
 	d.cache(3, 3, "Unified", "11264K", "8-15,24-31")
-	d.domain(0, "0-7,16-23", 96*gib, 90*gib, "10 21")
-	d.domain(1, "8-15,24-31", 96*gib, 80*gib, "21 10")
+	d.domain(0, "0-7,16-23", 96*gib, 90*gib)
+	d.domain(1, "8-15,24-31", 96*gib, 80*gib)
 	d.memory(192*gib, 170*gib, 180*gib)
 	return d
 }
@@ -173,8 +171,8 @@ func alternating(t testing.TB) *disk {
 	for c := range 8 {
 		d.core(c%2, strconv.Itoa(c))
 	}
-	d.domain(0, "0,2,4,6", 32*gib, 30*gib, "10 20")
-	d.domain(1, "1,3,5,7", 32*gib, 30*gib, "20 10")
+	d.domain(0, "0,2,4,6", 32*gib, 30*gib)
+	d.domain(1, "1,3,5,7", 32*gib, 30*gib)
 	d.memory(64*gib, 60*gib, 60*gib)
 	return d
 }
@@ -191,9 +189,7 @@ func quartered(t testing.TB) *disk {
 		}
 	}
 	for n := range 4 {
-		distances := []string{"12", "12", "12", "12"}
-		distances[n] = "10"
-		d.domain(n, fmt.Sprintf("%d-%d,%d-%d", 4*n, 4*n+3, 4*n+16, 4*n+19), 64*gib, 60*gib, strings.Join(distances, " "))
+		d.domain(n, fmt.Sprintf("%d-%d,%d-%d", 4*n, 4*n+3, 4*n+16, 4*n+19), 64*gib, 60*gib)
 	}
 	d.memory(256*gib, 240*gib, 240*gib)
 	return d
@@ -207,9 +203,9 @@ func expander(t testing.TB) *disk {
 	for c := range 8 {
 		d.core(c/4, strconv.Itoa(c))
 	}
-	d.domain(0, "0-3", 64*gib, 60*gib, "10 21 14")
-	d.domain(1, "4-7", 64*gib, 60*gib, "21 10 24")
-	d.domain(4, "", 256*gib, 250*gib, "14 24 10")
+	d.domain(0, "0-3", 64*gib, 60*gib)
+	d.domain(1, "4-7", 64*gib, 60*gib)
+	d.domain(4, "", 256*gib, 250*gib)
 	d.memory(384*gib, 370*gib, 375*gib)
 	return d
 }
@@ -228,7 +224,7 @@ func unplugged(t testing.TB) *disk {
 	d.cache(0, 1, "Data", "32K", "0,4")
 	d.cache(0, 1, "Data", "32K", "1")
 	d.cache(0, 1, "Data", "32K", "3,7")
-	d.domain(0, "0-1,3-4,7", 16*gib, 8*gib, "10")
+	d.domain(0, "0-1,3-4,7", 16*gib, 8*gib)
 	return d
 }
 

@@ -1,7 +1,6 @@
 package topo
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -10,14 +9,8 @@ import (
 func (n *Node) readDomains(t tree, mems CPUSet) {
 	n.Domains, n.within = nil, 0
 	forbidden, allowed := false, int64(0)
-	ids := t.numbered(nodeFolder, "node")
-	online := t.cpus(nodeFolder + "/online")
-	if online == nil {
-		online = ids
-	}
 	left := n.CPUs
-	var columns []int // of the kept domains, in the kernel's rows of distances
-	for _, id := range ids {
+	for _, id := range t.numbered(nodeFolder, "node") {
 		folder := nodeFolder + "/node" + strconv.Itoa(id)
 		info := t.text(folder + "/meminfo")
 		d := Domain{
@@ -34,12 +27,6 @@ func (n *Node) readDomains(t tree, mems CPUSet) {
 			continue
 		}
 		left = left.Minus(d.CPUs)
-		for f := range strings.FieldsSeq(t.text(folder + "/distance")) {
-			if v, ok := decimal(f); ok {
-				d.Distances = append(d.Distances, v)
-			}
-		}
-		columns = append(columns, slices.Index(online, id))
 		n.Domains = append(n.Domains, d)
 	}
 	if forbidden {
@@ -52,24 +39,6 @@ func (n *Node) readDomains(t tree, mems CPUSet) {
 	if len(left) > 0 { // in no domain's list; the kernel uses its first domain for them
 		n.Domains[0].CPUs = n.Domains[0].CPUs.Union(left)
 	}
-	for i := range n.Domains {
-		n.Domains[i].Distances = pick(n.Domains[i].Distances, columns, len(online))
-	}
-}
-
-// pick returns some columns of a row, or nil if the row does not have width columns.
-func pick(row, columns []int, width int) []int {
-	if len(row) != width {
-		return nil
-	}
-	var picked []int
-	for _, c := range columns {
-		if c < 0 {
-			return nil
-		}
-		picked = append(picked, row[c])
-	}
-	return picked
 }
 
 // readMemory returns the machine's memory.
@@ -93,34 +62,6 @@ func kibibytes(info, key string) int64 {
 		}
 	}
 	return 0
-}
-
-// readHugePages reads the machine's huge pages: a folder whose entries are such as hugepages-2048kB.
-func readHugePages(t tree) []HugePages {
-	const folder = "sys/kernel/mm/hugepages"
-	var all []HugePages
-	for _, name := range t.names(folder) {
-		size, ok := strings.CutSuffix(strings.TrimPrefix(name, "hugepages-"), "kB")
-		kib, isNumber := decimal(size)
-		total, there := t.number(folder + "/" + name + "/nr_hugepages")
-		if !ok || !isNumber || !there || total < 0 {
-			continue
-		}
-		free, _ := t.number(folder + "/" + name + "/free_hugepages")
-		all = append(all, HugePages{int64(kib) << 10, int(total), int(max(free, 0))})
-	}
-	slices.SortFunc(all, func(a, b HugePages) int { return int(a.Size>>10 - b.Size>>10) })
-	return all
-}
-
-// readTransparent returns the mode in brackets of "always [madvise] never".
-func readTransparent(t tree) string {
-	_, after, _ := strings.Cut(t.text("sys/kernel/mm/transparent_hugepage/enabled"), "[")
-	mode, _, found := strings.Cut(after, "]")
-	if !found {
-		return ""
-	}
-	return mode
 }
 
 // readModel returns the name of the processors.

@@ -26,10 +26,6 @@ type Node struct {
 	Caches []Cache
 	// Memory is the machine's memory, including what this process may not use.
 	Memory Memory
-	// HugePages are the huge pages that the machine has reserved, by size.
-	HugePages []HugePages
-	// TransparentHugePages is the kernel's mode for automatic huge pages: always, madvise or never.
-	TransparentHugePages string
 	// Limits are those of the control groups.
 	Limits Limits
 	// Binding reports whether threads can be bound to processors here.
@@ -65,9 +61,6 @@ type Domain struct {
 	Memory, Free int64
 	// Allowed reports whether this process may allocate memory in the domain.
 	Allowed bool
-	// Distances are those to the domains of the node, in their order, relative to 10 for the domain
-	// itself; nil if not known.
-	Distances []int
 }
 
 // Cache is one cache.
@@ -75,7 +68,6 @@ type Cache struct {
 	Level int
 	Type  string // Data, Instruction or Unified
 	Size  int64  // bytes
-	Line  int    // bytes
 	CPUs  CPUSet // usable processors that share it
 }
 
@@ -84,12 +76,6 @@ type Memory struct {
 	Total, Free int64
 	// Available is an estimate of what programs can allocate without swapping.
 	Available int64
-}
-
-// HugePages are the reserved huge pages of one size.
-type HugePages struct {
-	Size        int64 // bytes of a page
-	Total, Free int   // pages
 }
 
 // Limits are what control groups allow a process; 0 means no limit.

@@ -146,15 +146,15 @@ func TestReadNames(t *testing.T) {
 func TestReadCaches(t *testing.T) {
 	n := laptop(t).read(set("6-9"))
 	want := []topo.Cache{
-		{Level: 1, Type: "Data", Size: 48 << 10, Line: 64, CPUs: set("6-7")},
-		{Level: 1, Type: "Data", Size: 32 << 10, Line: 64, CPUs: set("8")},
-		{Level: 1, Type: "Data", Size: 32 << 10, Line: 64, CPUs: set("9")},
-		{Level: 1, Type: "Instruction", Size: 32 << 10, Line: 64, CPUs: set("6-7")},
-		{Level: 1, Type: "Instruction", Size: 64 << 10, Line: 64, CPUs: set("8")},
-		{Level: 1, Type: "Instruction", Size: 64 << 10, Line: 64, CPUs: set("9")},
-		{Level: 2, Type: "Unified", Size: 1280 << 10, Line: 64, CPUs: set("6-7")},
-		{Level: 2, Type: "Unified", Size: 2 << 20, Line: 64, CPUs: set("8-9")},
-		{Level: 3, Type: "Unified", Size: 18 << 20, Line: 64, CPUs: set("6-9")},
+		{Level: 1, Type: "Data", Size: 48 << 10, CPUs: set("6-7")},
+		{Level: 1, Type: "Data", Size: 32 << 10, CPUs: set("8")},
+		{Level: 1, Type: "Data", Size: 32 << 10, CPUs: set("9")},
+		{Level: 1, Type: "Instruction", Size: 32 << 10, CPUs: set("6-7")},
+		{Level: 1, Type: "Instruction", Size: 64 << 10, CPUs: set("8")},
+		{Level: 1, Type: "Instruction", Size: 64 << 10, CPUs: set("9")},
+		{Level: 2, Type: "Unified", Size: 1280 << 10, CPUs: set("6-7")},
+		{Level: 2, Type: "Unified", Size: 2 << 20, CPUs: set("8-9")},
+		{Level: 3, Type: "Unified", Size: 18 << 20, CPUs: set("6-9")},
 	}
 	if !reflect.DeepEqual(n.Caches, want) {
 		t.Errorf("got  %v\nwant %v", n.Caches, want)
@@ -171,9 +171,9 @@ func TestReadMemory(t *testing.T) {
 		t.Errorf("machine: got %v, want %v", n.Memory, want)
 	}
 	want := []topo.Domain{
-		{ID: 0, CPUs: set("0-3"), Memory: 64 * g, Free: 60 * g, Allowed: true, Distances: []int{10, 21, 14}},
-		{ID: 1, CPUs: set("4-7"), Memory: 64 * g, Free: 60 * g, Allowed: true, Distances: []int{21, 10, 24}},
-		{ID: 4, Memory: 256 * g, Free: 250 * g, Allowed: true, Distances: []int{14, 24, 10}},
+		{ID: 0, CPUs: set("0-3"), Memory: 64 * g, Free: 60 * g, Allowed: true},
+		{ID: 1, CPUs: set("4-7"), Memory: 64 * g, Free: 60 * g, Allowed: true},
+		{ID: 4, Memory: 256 * g, Free: 250 * g, Allowed: true},
 	}
 	if !reflect.DeepEqual(n.Domains, want) {
 		t.Errorf("got  %+v\nwant %+v", n.Domains, want)
@@ -182,14 +182,13 @@ func TestReadMemory(t *testing.T) {
 		t.Errorf("limit %d, want all", got)
 	}
 
-	// Restricted to the processors and memory of one socket: the other is left out, with its column
-	// of distances.
+	// Restricted to the processors and memory of one socket: the other is left out.
 	d := expander(t)
 	d.write("proc/self/status", "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t0,4")
 	n = d.read(nil)
 	want = []topo.Domain{
-		{ID: 0, CPUs: set("0-3"), Memory: 64 * g, Free: 60 * g, Allowed: true, Distances: []int{10, 14}},
-		{ID: 4, Memory: 256 * g, Free: 250 * g, Allowed: true, Distances: []int{14, 10}},
+		{ID: 0, CPUs: set("0-3"), Memory: 64 * g, Free: 60 * g, Allowed: true},
+		{ID: 4, Memory: 256 * g, Free: 250 * g, Allowed: true},
 	}
 	if !reflect.DeepEqual(n.Domains, want) {
 		t.Errorf("one socket: got  %+v\nwant %+v", n.Domains, want)
@@ -206,7 +205,7 @@ func TestReadMemory(t *testing.T) {
 	}
 
 	n = container(t).read(nil)
-	if d := n.Domains[0]; d.Memory != 192*g || d.Free != 170*g || !d.Allowed || d.Distances != nil {
+	if d := n.Domains[0]; d.Memory != 192*g || d.Free != 170*g || !d.Allowed {
 		t.Errorf("no domains shown: got %+v", d)
 	}
 	if got := n.MemoryLimit(); got != 8*g {
@@ -223,34 +222,6 @@ func TestDomainsOf(t *testing.T) {
 	}
 }
 
-func TestReadDistancesOfAnotherWidth(t *testing.T) {
-	d := expander(t)
-	d.write("sys/devices/system/node/node1/distance", "21 10")
-	n := d.read(nil)
-	if n.Domains[1].Distances != nil || n.Domains[0].Distances == nil {
-		t.Errorf("got %v and %v", n.Domains[0].Distances, n.Domains[1].Distances)
-	}
-}
-
-func TestReadHugePages(t *testing.T) {
-	d := server(t)
-	const at = "sys/kernel/mm/hugepages/"
-	d.write(at+"hugepages-1048576kB/nr_hugepages", "4")
-	d.write(at+"hugepages-1048576kB/free_hugepages", "3")
-	d.write(at+"hugepages-2048kB/nr_hugepages", "512")
-	d.write(at+"hugepages-2048kB/free_hugepages", "500")
-	d.write(at+"hugepages-64kB/nr_hugepages", "nonsense")
-	d.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never")
-	n := d.read(nil)
-	want := []topo.HugePages{{Size: 2 << 20, Total: 512, Free: 500}, {Size: 1 << 30, Total: 4, Free: 3}}
-	if !reflect.DeepEqual(n.HugePages, want) {
-		t.Errorf("got %v, want %v", n.HugePages, want)
-	}
-	if n.TransparentHugePages != "madvise" {
-		t.Errorf("transparent: %q", n.TransparentHugePages)
-	}
-}
-
 // TestReadRealMachine reads the files of a real machine.
 func TestReadRealMachine(t *testing.T) {
 	n := load(t, "kvm-epyc").read(nil)
@@ -260,22 +231,20 @@ func TestReadRealMachine(t *testing.T) {
 		Packages: []topo.Package{{ID: 0, CPUs: set("0-1")}},
 		Cores:    []topo.Core{{CPUs: set("0")}, {CPUs: set("1")}},
 		Domains: []topo.Domain{{
-			CPUs: set("0-1"), Allowed: true, Distances: []int{10},
+			CPUs: set("0-1"), Allowed: true,
 			Memory: 19491028 * k, Free: n.Domains[0].Free,
 		}},
 		Caches: []topo.Cache{
-			{Level: 1, Type: "Data", Size: 48 * k, Line: 64, CPUs: set("0")},
-			{Level: 1, Type: "Data", Size: 48 * k, Line: 64, CPUs: set("1")},
-			{Level: 1, Type: "Instruction", Size: 32 * k, Line: 64, CPUs: set("0")},
-			{Level: 1, Type: "Instruction", Size: 32 * k, Line: 64, CPUs: set("1")},
-			{Level: 2, Type: "Unified", Size: 1024 * k, Line: 64, CPUs: set("0")},
-			{Level: 2, Type: "Unified", Size: 1024 * k, Line: 64, CPUs: set("1")},
-			{Level: 3, Type: "Unified", Size: 32768 * k, Line: 64, CPUs: set("0-1")},
+			{Level: 1, Type: "Data", Size: 48 * k, CPUs: set("0")},
+			{Level: 1, Type: "Data", Size: 48 * k, CPUs: set("1")},
+			{Level: 1, Type: "Instruction", Size: 32 * k, CPUs: set("0")},
+			{Level: 1, Type: "Instruction", Size: 32 * k, CPUs: set("1")},
+			{Level: 2, Type: "Unified", Size: 1024 * k, CPUs: set("0")},
+			{Level: 2, Type: "Unified", Size: 1024 * k, CPUs: set("1")},
+			{Level: 3, Type: "Unified", Size: 32768 * k, CPUs: set("0-1")},
 		},
-		Memory:               topo.Memory{Total: 24684092 * k, Free: n.Memory.Free, Available: n.Memory.Available},
-		HugePages:            []topo.HugePages{{Size: 2 << 20}, {Size: 1 << 30}},
-		TransparentHugePages: "madvise",
-		Binding:              true,
+		Memory:  topo.Memory{Total: 24684092 * k, Free: n.Memory.Free, Available: n.Memory.Available},
+		Binding: true,
 	}
 	if !reflect.DeepEqual(n, want) {
 		t.Errorf("got  %+v\nwant %+v", n, want)
@@ -289,8 +258,8 @@ func TestReadRealMachine(t *testing.T) {
 // is still described.
 func TestReadToleratesMissingFiles(t *testing.T) {
 	d := container(t)
-	d.domain(0, "0-7,16-23", 96*gib, 90*gib, "10 21")
-	d.domain(1, "8-15,24-31", 96*gib, 80*gib, "21 10")
+	d.domain(0, "0-7,16-23", 96*gib, 90*gib)
+	d.domain(1, "8-15,24-31", 96*gib, 80*gib)
 	d.cache(3, 3, "Unified", "11264K", "0-7,16-23")
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		file := d.files[name]
@@ -329,7 +298,7 @@ func check(t *testing.T, n *topo.Node) {
 		t.Fatalf("processors %v, cores %v, domains %v", n.CPUs, cores(n), domains(n))
 	}
 	for _, c := range n.Caches {
-		if len(c.CPUs) == 0 || len(c.CPUs.Minus(n.CPUs)) > 0 || c.Size < 0 || c.Line < 0 {
+		if len(c.CPUs) == 0 || len(c.CPUs.Minus(n.CPUs)) > 0 || c.Size < 0 {
 			t.Fatalf("cache %+v", c)
 		}
 	}
@@ -370,7 +339,7 @@ func TestReadBrokenSiblings(t *testing.T) {
 		d.write(cpuFile(cpu, "topology/core_cpus_list"), list)
 		d.write(cpuFile(cpu, "topology/thread_siblings_list"), list)
 	}
-	d.domain(0, "0-3", gib, gib, "10")
+	d.domain(0, "0-3", gib, gib)
 	n := d.read(nil)
 	check(t, n)
 	if got := cores(n); got != "0:0-1 0:2 0:3" {

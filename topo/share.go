@@ -6,12 +6,8 @@ import (
 	"strings"
 )
 
-// ErrShare is wrapped by errors about arguments of [Node.Plan] and [Node.Share].
+// ErrShare is wrapped by errors about arguments of [Node.Plan].
 var ErrShare = errors.New("topo: no share of the node")
-
-// ErrCrowded is wrapped by the error that [Node.Share] returns together with overlapping sets, when
-// threads outnumber processors.
-var ErrCrowded = errors.New("topo: more threads than processors")
 
 // maxThreads bounds the threads of all ranks of a node.
 const maxThreads = 1 << 20
@@ -101,23 +97,6 @@ func (n *Node) Plan(ranks, threads int, policy Policy) (*Plan, error) {
 		}
 	}
 	return p, nil
-}
-
-// Share returns the processors for each thread of one rank on this node, as assigned by
-// [Node.Plan]. If threads must share processors, it returns the best sets together with an error
-// that wraps ErrCrowded and gives the numbers. With any other error the sets are nil.
-func (n *Node) Share(localRank, localSize, threads int, policy Policy) ([]CPUSet, error) {
-	if localRank < 0 || localRank >= localSize {
-		return nil, fmt.Errorf("%w: rank %d of %d on the node", ErrShare, localRank, localSize)
-	}
-	p, err := n.Plan(localSize, threads, policy)
-	if err != nil {
-		return nil, err
-	}
-	if p.Crowding == TakingTurns {
-		err = fmt.Errorf("%w: %s on %s", ErrCrowded, plural(localSize*threads, "thread"), plural(p.cpus, "processor"))
-	}
-	return p.Sets[localRank], err
 }
 
 // Note returns a warning about a plan: threads share cores or processors, or a control group limits

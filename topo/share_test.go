@@ -144,12 +144,6 @@ func TestPlanKeepsItsPromises(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(p, again) {
 			t.Fatalf("seed %d: not the same twice: %v", seed, err)
 		}
-		for rank := range ranks {
-			share, err := n.Share(rank, ranks, threads, policy)
-			if !reflect.DeepEqual(share, p.Sets[rank]) || errors.Is(err, topo.ErrCrowded) != (p.Crowding == topo.TakingTurns) {
-				t.Fatalf("seed %d: share of rank %d: %v, %v; the plan has %v", seed, rank, share, err, p.Sets[rank])
-			}
-		}
 	}
 }
 
@@ -356,26 +350,18 @@ func TestThreadsTakeTurnsEvenly(t *testing.T) {
 	}
 }
 
-func TestShareRejectsBadArguments(t *testing.T) {
+func TestPlanRejectsBadArguments(t *testing.T) {
 	n := server(t).read(nil)
-	for _, c := range []struct{ rank, size, threads, policy int }{
-		{-1, 2, 1, 0}, {2, 2, 1, 0}, {0, 0, 1, 0}, {0, 1, 0, 0}, {0, 1, -1, 1}, {0, 1, 1, 3}, {0, 1, 1, -1},
-		{0, math.MaxInt / 2, math.MaxInt / 2, 1}, {0, 1, 1<<20 + 1, 1},
+	for _, c := range []struct{ size, threads, policy int }{
+		{0, 1, 0}, {1, 0, 0}, {1, -1, 1}, {1, 1, 3}, {1, 1, -1}, {math.MaxInt / 2, math.MaxInt / 2, 1}, {1, 1<<20 + 1, 1},
 	} {
-		got, err := n.Share(c.rank, c.size, c.threads, topo.Policy(c.policy))
+		got, err := n.Plan(c.size, c.threads, topo.Policy(c.policy))
 		if !errors.Is(err, topo.ErrShare) || got != nil {
 			t.Errorf("%+v: got %v, %v", c, got, err)
 		}
 	}
-	if _, err := new(topo.Node).Share(0, 1, 1, topo.Cores); !errors.Is(err, topo.ErrShare) {
+	if _, err := new(topo.Node).Plan(1, 1, topo.Cores); !errors.Is(err, topo.ErrShare) {
 		t.Errorf("an empty node: %v", err)
-	}
-	got, err := n.Share(1, 2, 32, topo.Cores)
-	if !errors.Is(err, topo.ErrCrowded) || len(got) != 32 {
-		t.Errorf("64 threads on 32 processors: %v, %v", got, err)
-	}
-	if want := "64 threads on 32 processors"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v does not say %q", err, want)
 	}
 }
 

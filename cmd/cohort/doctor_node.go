@@ -81,9 +81,6 @@ func (d *diagnosis) domains(n *topo.Node) {
 		if m.Memory > 0 {
 			parts = append(parts, fmt.Sprintf("%s, %s free", size(m.Memory), size(m.Free)))
 		}
-		if m.Distances != nil {
-			parts = append(parts, "distances "+strings.Trim(fmt.Sprint(m.Distances), "[]"))
-		}
 		d.detail("domain %d: %s", m.ID, strings.Join(parts, ", "))
 	}
 }
@@ -109,19 +106,6 @@ func (d *diagnosis) memory(n *topo.Node) {
 	default:
 		d.add(group, "control groups", ok, "at most "+size(limit)+" for all ranks together", "")
 	}
-	var pages []string
-	for _, h := range n.HugePages {
-		if h.Total > 0 {
-			pages = append(pages, fmt.Sprintf("%d of %s set aside, %d free", h.Total, size(h.Size), h.Free))
-		}
-	}
-	if pages == nil {
-		pages = append(pages, "none set aside")
-	}
-	if n.TransparentHugePages != "" {
-		pages = append(pages, "transparent: "+n.TransparentHugePages)
-	}
-	d.add(group, "huge pages", ok, strings.Join(pages, "; "), "")
 }
 
 // job reports the facts from scheduler and launcher, and whether they are consistent.

@@ -44,15 +44,10 @@ func server(*testing.T) machine {
 		folder := fmt.Sprintf("sys/devices/system/node/node%d/", d)
 		m.write(folder+"cpulist", "%d-%d,%d-%d", 8*d, 8*d+7, 8*d+16, 8*d+23)
 		m.write(folder+"meminfo", "Node %d MemTotal: %d kB\nNode %[1]d MemFree: %[3]d kB", d, 96<<20, (90-10*d)<<20)
-		m.write(folder+"distance", "%s", []string{"10 21", "21 10"}[d])
 	}
 	m.write("sys/devices/system/node/online", "0-1")
 	m.write("proc/meminfo", "MemTotal: %d kB\nMemFree: %d kB\nMemAvailable: %d kB", 192<<20, 170<<20, 180<<20)
 	m.write("proc/self/status", "Mems_allowed_list:\t0-1")
-	m.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "512")
-	m.write("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "500")
-	m.write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0")
-	m.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never")
 	return m
 }
 
@@ -87,27 +82,25 @@ func TestDoctorDescribesNode(t *testing.T) {
   ok    usable             32 processors (0-31), 16 cores in 2 packages
   ok    affinity           all processors; ranks can be bound to them
   ok    NUMA               2 domains
-                           domain 0: processors 0-7,16-23, 96 GiB, 90 GiB free, distances 10 21
-                           domain 1: processors 8-15,24-31, 96 GiB, 80 GiB free, distances 21 10
+                           domain 0: processors 0-7,16-23, 96 GiB, 90 GiB free
+                           domain 1: processors 8-15,24-31, 96 GiB, 80 GiB free
   ok    control groups     no limit on processor time
 
 memory
   ok    machine            180 GiB available of 192 GiB
-  ok    control groups     no limit
-  ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
+  ok    control groups     no limit`},
 		{"one processor of it", server, "9", `processors
   ok    usable             1 of 32 processors (9), 1 core in 1 package
   warn  affinity           the mask of this process leaves 1 of 32 (9)
                            → ranks take turns on it; what has bound this process can leave it more: srun --cpus-per-task, mpirun --bind-to none, taskset
   ok    NUMA               2 domains
-                           domain 0: no usable processors, 96 GiB, 90 GiB free, distances 10 21
-                           domain 1: processors 9, 96 GiB, 80 GiB free, distances 21 10
+                           domain 0: no usable processors, 96 GiB, 90 GiB free
+                           domain 1: processors 9, 96 GiB, 80 GiB free
   ok    control groups     no limit on processor time
 
 memory
   ok    machine            180 GiB available of 192 GiB
-  ok    control groups     no limit
-  ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
+  ok    control groups     no limit`},
 		{"a small container", func(t *testing.T) machine {
 			m := container(t)
 			m.write("sys/fs/cgroup/cpuset.cpus.effective", "12")
@@ -123,14 +116,13 @@ memory
 
 memory
   ok    machine            180 GiB available of 192 GiB
-  ok    control groups     at most 96 GiB for all ranks together
-  ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
+  ok    control groups     at most 96 GiB for all ranks together`},
 		{"a container", container, "4-7", `processors
   ok    usable             4 of 32 processors (4-7), 4 cores in 1 package
   ok    affinity           control groups leave 4 of 32 (4-7); ranks can be bound to these
   warn  NUMA               2 domains, of which memory of 0 may not be used
-                           domain 0: processors 4-7, 96 GiB, 90 GiB free, distances 10 21
-                           domain 1: no usable processors, 96 GiB, 80 GiB free, distances 21 10
+                           domain 0: processors 4-7, 96 GiB, 90 GiB free
+                           domain 1: no usable processors, 96 GiB, 80 GiB free
                            → threads there have the memory of other domains: give the job processors and memory of the same ones (cpuset.mems, srun --mem-bind)
   warn  control groups     2.5 processors' worth of time
                            → more than 2 ranks are held up when the time is used up: start at most that many
@@ -138,8 +130,7 @@ memory
 memory
   ok    machine            180 GiB available of 192 GiB
   warn  control groups     at most 128 MiB
-                           → all ranks together, shared memory included, must fit; the kernel kills a rank when they do not
-  ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
+                           → all ranks together, shared memory included, must fit; the kernel kills a rank when they do not`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := c.machine(t).read(t, c.mask)
