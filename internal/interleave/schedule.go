@@ -238,7 +238,7 @@ func (x *Run) choose(current *thread) *thread {
 			x.over()
 			return nil
 		}
-		if x.steps++; x.steps > x.e.cfg.Steps {
+		if x.steps++; x.steps > mostSteps {
 			x.fail(fmt.Sprintf("no end after %d steps", x.steps-1))
 			return nil
 		}
@@ -328,14 +328,9 @@ func (x *Run) pick(n int, current *thread) int {
 		return e.path[at].taken
 	}
 	taken := 0
-	switch {
-	case e.given != nil:
+	if e.given != nil {
 		taken = min(e.given[at], n-1)
-	case e.rng != nil:
-		if e.rng.IntN(3) == 0 {
-			taken = e.rng.IntN(n)
-		}
-	default:
+	} else {
 		key := x.state(current)
 		if int(e.visited[key]) > x.preemptions {
 			x.pruned = true
