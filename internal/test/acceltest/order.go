@@ -2,6 +2,7 @@ package acceltest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -155,51 +156,25 @@ func testThreads(t *testing.T, dev accel.Device) {
 
 // everything makes, uses and frees one of everything. With own it makes a stream too, instead of sharing one.
 func everything(dev accel.Device, s accel.Stream, own bool, seed uint64, n int) (err error) {
-	keep := func(f func() error) func() {
-		return func() {
-			if e := f(); e != nil && err == nil {
-				err = e
-			}
-		}
-	}
-	a, err := dev.Alloc(n)
-	if err != nil {
+	a, err1 := dev.Alloc(n)
+	pin, err2 := dev.Pin(2 * n)
+	e, err3 := dev.Event()
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	defer keep(func() error { return dev.Free(a) })()
-	pin, err := dev.Pin(2 * n)
-	if err != nil {
-		return err
-	}
-	defer keep(func() error { return dev.Unpin(pin) })()
 	if own {
 		if s, err = dev.Stream(); err != nil {
 			return err
 		}
-		defer keep(s.Close)()
+		defer func() { err = errors.Join(err, s.Close()) }()
 	}
-	e, err := dev.Event()
-	if err != nil {
-		return err
-	}
-	defer keep(e.Close)()
+	defer func() { err = errors.Join(err, dev.Free(a), dev.Unpin(pin), e.Close()) }()
 	noise(seed, pin[:n])
-	for _, do := range []func() error{
-		func() error { return s.ToDevice(a, pin[:n]) },
-		func() error { return s.ToHost(pin[n:], a) },
-		func() error { return s.Record(e) },
-		e.Sync,
-	} {
-		if err := do(); err != nil {
-			return err
-		}
-	}
-	room, err := dev.Room(a + 1)
-	if err != nil {
+	if err := errors.Join(s.ToDevice(a, pin[:n]), s.ToHost(pin[n:], a), s.Record(e), e.Sync()); err != nil {
 		return err
 	}
-	if room != n-1 {
-		return fmt.Errorf("room of %d bytes, want %d", room, n-1)
+	if room, err := dev.Room(a + 1); err != nil || room != n-1 {
+		return fmt.Errorf("room of %d bytes, %v, want %d", room, err, n-1)
 	}
 	if !bytes.Equal(pin[:n], pin[n:]) {
 		return fmt.Errorf("%d bytes came back as others", n)

@@ -79,14 +79,6 @@ func TestLibrariesIgnoresOtherInstallations(t *testing.T) {
 	}
 }
 
-func TestLibrariesOfTheDistribution(t *testing.T) {
-	dir := systemFolder(t, "x86_64-linux-gnu/libmpich.so.12", "x86_64-linux-gnu/libmpi.so.12", "mpich5/lib/libmpi.so.12")
-	got, err := libraries("", dir)
-	if want := []string{filepath.Join(dir, "x86_64-linux-gnu/libmpich.so.12")}; err != nil || !slices.Equal(paths(got), want) {
-		t.Errorf("got %v, %v; want %v", got, err, want)
-	}
-}
-
 func TestLibrariesNamedByTheVariable(t *testing.T) {
 	dir := systemFolder(t, "a/libmpi.so.12", "b/libmpi.so.12", "x86_64-linux-gnu/libmpich.so.12")
 	want := []string{filepath.Join(dir, "b/libmpi.so.12"), filepath.Join(dir, "a/libmpi.so.12")}

@@ -10,34 +10,6 @@ import (
 	"testing"
 )
 
-// packages are those of Debian that have a program, and what it takes to run. scripts/setup installs
-// them, but for gcc, without which the checks do not begin.
-var packages = map[string]string{
-	"clp":            "coinor-clp",
-	"gcc":            "gcc libc6-dev",
-	"glpsol":         "glpk-utils",
-	"h5dump":         "hdf5-tools",
-	"h5pcc.openmpi":  "libhdf5-openmpi-dev",
-	"mpicc":          "mpich libmpich-dev", // any library's will do
-	"mpicc.mpich":    "mpich libmpich-dev",
-	"mpicc.openmpi":  "openmpi-bin libopenmpi-dev",
-	"mpichversion":   "mpich",
-	"mpiexec.mpich":  "mpich",
-	"mpirun.openmpi": "openmpi-bin",
-	"munged":         "munge",
-	"ompi_info":      "openmpi-bin",
-	"pkg-config":     "pkgconf",
-	"salloc":         "slurm-client",
-	"sbatch":         "slurm-client",
-	"scontrol":       "slurm-client",
-	"slurmctld":      "slurmctld",
-	"slurmd":         "slurmd",
-	"srun":           "slurm-client",
-	"ssh":            "openssh-client",
-	"ssh-keygen":     "openssh-client",
-	"sshd":           "openssh-server",
-}
-
 // Required reports whether nothing may be missing.
 func Required() bool { return os.Getenv("COHORT_REQUIRE_TOOLS") == "1" }
 
@@ -69,10 +41,7 @@ func Program(t testing.TB, name string) string {
 			return path
 		}
 	}
-	if p, ok := packages[name]; ok {
-		Missing(t, "needs %s: apt-get install %s", name, p)
-	}
-	Missing(t, "needs %s", name)
+	Missing(t, "needs %s; scripts/setup installs what tests need", name)
 	return ""
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
@@ -115,11 +116,11 @@ func (dev *Device) Free(a accel.Address) error {
 	failed := d.called(Free, dev, 0)
 	p, ok := dev.allot.Find(uintptr(a))
 	if !ok || p.At != uintptr(a) {
-		return dev.fault(backend.ErrBuffer, "%s was not returned by Alloc, or is freed already; it is %s", hex(a), d.describe(a))
+		return dev.fault(backend.ErrBuffer, "%s was not returned by Alloc, or is freed already", hex(a))
 	}
 	dev.allot.Remove(p.At) // so that a second Free, and copies that start now, fail
 	ends := make(map[*queue]int)
-	for _, q := range d.streams {
+	for _, q := range d.queues {
 		if q.device == dev {
 			ends[q] = q.queued
 		}
@@ -176,7 +177,7 @@ func (dev *Device) Room(a accel.Address) (int, error) {
 	}
 	p, ok := dev.allot.Find(uintptr(a))
 	if !ok {
-		return 0, dev.fault(backend.ErrBuffer, "%s is not memory of this device; it is %s", hex(a), d.describe(a))
+		return 0, dev.fault(backend.ErrBuffer, "%s is not memory of this device", hex(a))
 	}
 	return int(p.N - (uintptr(a) - p.At)), nil
 }
@@ -185,7 +186,7 @@ func (dev *Device) Room(a accel.Address) (int, error) {
 func (dev *Device) memory(a accel.Address, n int) ([]byte, error) {
 	p, ok := dev.allot.Find(uintptr(a))
 	if !ok {
-		return nil, dev.fault(backend.ErrBuffer, "%s is not memory of this device; it is %s", hex(a), dev.driver.describe(a))
+		return nil, dev.fault(backend.ErrBuffer, "%s is not memory of this device", hex(a))
 	}
 	from := uintptr(a) - p.At
 	if n < 0 || uintptr(n) > p.N-from {
@@ -216,7 +217,6 @@ func (dev *Device) Stream() (accel.Stream, error) {
 		return nil, err
 	}
 	q := d.newQueue(dev)
-	d.handles[q.handle] = q
 	d.stats.Streams++
 	return &Stream{dev: dev, q: q}, nil
 }
@@ -230,9 +230,9 @@ func (dev *Device) Adopt(handle uintptr) accel.Stream {
 	d := dev.driver
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	q := d.handles[handle]
-	if q != nil && q.device != dev {
-		q = nil
+	var q *queue // nil if no stream of the device has the handle
+	if i := slices.IndexFunc(d.queues, func(q *queue) bool { return q.device == dev && q.handle == handle }); i >= 0 {
+		q = d.queues[i]
 	}
 	return &Stream{dev: dev, q: q, adopted: true, handle: handle}
 }
@@ -259,22 +259,6 @@ func (dev *Device) lose(err error) {
 
 func (dev *Device) fault(sentinel error, format string, args ...any) error {
 	return dev.driver.fault(sentinel, "device %d: %s", dev.index, fmt.Sprintf(format, args...))
-}
-
-// describe describes the memory at an address. d.mu is held.
-func (d *Driver) describe(a accel.Address) string {
-	for _, dev := range d.devices {
-		if p, ok := dev.allot.Find(uintptr(a)); ok {
-			return fmt.Sprintf("in an allocation of %d bytes of device %d", p.N, dev.index)
-		}
-		if lo := dev.space; lo != nil && uintptr(a)-span.Address(lo) < uintptr(len(lo)) {
-			return fmt.Sprintf("freed, or was never allocated, on device %d", dev.index)
-		}
-	}
-	if _, ok := d.pins.Find(uintptr(a)); ok {
-		return "pinned memory of the host"
-	}
-	return "memory of the host, or none"
 }
 
 func hex(a accel.Address) string { return fmt.Sprintf("address %#x", uintptr(a)) }

@@ -1,6 +1,6 @@
 // Package soft is a device in software for tests, which behaves like the devices of a driver. The
-// host faults if it accesses device memory. Streams do their work later, in goroutines, or in a seeded
-// order. Copies of memory that is not pinned block the caller. Errors appear late and stay. Calls
+// host faults if it accesses device memory. Streams do their work later, in goroutines or in those that
+// wait for it. Copies of memory that is not pinned block the caller. Errors appear late and stay. Calls
 // fail on demand.
 //
 // It also counts what exists and what was copied ([Driver.Stats]), and detects mistakes whose

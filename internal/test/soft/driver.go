@@ -30,10 +30,9 @@ type Config struct {
 	// for libraries that accept device memory.
 	HostCanRead bool
 
-	// Lazy lets work be done only while a caller waits for any: in Sync of a stream or event, in a
-	// copy of memory that is not pinned, in Free, or one piece at each Done. Pieces are then done
-	// one at a time, in an order among streams that depends only on Seed and the calls, if one
-	// goroutine makes them. Work of Do must not wait for the host.
+	// Lazy lets callers that wait do the work: in Sync of a stream or event, in a copy of memory that is
+	// not pinned, in Free, or one piece at each Done. The order among streams depends only on Seed and
+	// the calls, if one goroutine makes them. Work of Do must not wait for the host.
 	Lazy bool
 	Seed uint64
 }
@@ -48,12 +47,8 @@ type Driver struct {
 	fail    func(Call) error
 	calls   map[Op]int
 	random  *rand.Rand
-	streams []*queue // those with work
+	queues  []*queue // of open streams
 	made    int      // number of streams made
-	handles map[uintptr]*queue
-	waiting []*waiter
-	turn    *queue // if the driver is lazy: whose work may be done
-	pieces  int    // pieces of work done
 	pins    span.Set[[]byte]
 	touched []*transfer // host memory of pending copies
 	stats   Stats
@@ -71,7 +66,7 @@ func New(c Config) *Driver {
 		c.Memory = 1 << 30
 	}
 	d := &Driver{
-		config: c, calls: make(map[Op]int), handles: make(map[uintptr]*queue),
+		config: c, calls: make(map[Op]int),
 		random: rand.New(rand.NewPCG(c.Seed, 0)),
 	}
 	d.changed.L = &d.mu

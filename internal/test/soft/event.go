@@ -101,8 +101,7 @@ func (e *Event) Done() (bool, error) {
 	}
 	come := e.last.come
 	if d.config.Lazy && !come {
-		n := d.pieces
-		d.wait(func() bool { return d.pieces > n || len(d.streams) == 0 })
+		d.step()
 	}
 	return come, nil
 }

@@ -10,11 +10,11 @@ import (
 // A queue holds the work of the streams of one handle. driver.mu guards it.
 type queue struct {
 	device *Device
-	id     int
 	handle uintptr
 	work   []*work
 	queued int  // number of pieces so far
 	done   int  // number of these that are done
+	busy   bool // the first piece is being done
 	closed bool // takes no more work
 }
 
@@ -31,74 +31,70 @@ type work struct {
 
 func (d *Driver) newQueue(dev *Device) *queue {
 	const first, step = 0x50f70000, 0x10 // handles that look like addresses
-	q := &queue{device: dev, id: d.made, handle: first + step*uintptr(d.made)}
+	q := &queue{device: dev, handle: first + step*uintptr(d.made)}
 	d.made++
+	d.queues = append(d.queues, q)
 	return q
 }
 
-// put appends work and starts run if necessary. driver.mu is held.
+// put appends work. driver.mu is held.
 func (q *queue) put(w *work) {
 	d := q.device.driver
 	q.queued++
 	d.stats.Work++
 	q.work = append(q.work, w)
-	if len(q.work) == 1 {
-		i, _ := slices.BinarySearchFunc(d.streams, q, func(a, b *queue) int { return a.id - b.id })
-		d.streams = slices.Insert(d.streams, i, q)
-		go q.run()
-	}
-	d.schedule()
-}
-
-// run does the work in the queue and returns when it is empty. The current piece stays in the queue
-// until it is done, so no second run starts.
-func (q *queue) run() {
-	d := q.device.driver
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for len(q.work) > 0 {
-		w := q.work[0]
-		switch {
-		case q.device.lost != nil:
-			w.drop(d)
-		case !q.ready() || d.config.Lazy && d.turn != q:
-			d.changed.Wait()
-			continue
-		default:
-			q.perform(w)
-		}
-		if w.mark != nil {
-			w.mark.come = true
-		}
-		q.work[0] = nil
-		q.work = q.work[1:]
-		q.done++
-		d.stats.Work--
-		if len(q.work) == 0 {
-			d.streams = slices.DeleteFunc(d.streams, func(o *queue) bool { return o == q })
-		}
-		if d.turn == q {
-			d.turn = nil
-		}
-		d.pieces++
-		d.schedule()
-		d.changed.Broadcast()
+	if !d.config.Lazy {
+		go func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for d.step() {
+			}
+		}()
 	}
 }
 
-// ready reports whether the first piece does not have to wait any more.
-func (q *queue) ready() bool { return q.work[0].after == nil || q.work[0].after.come }
+// able reports whether the first piece can be done now. driver.mu is held.
+func (q *queue) able() bool {
+	return len(q.work) > 0 && !q.busy && (q.work[0].after == nil || q.work[0].after.come || q.device.lost != nil)
+}
+
+// step does a piece of work of any stream. It reports false if none can be done now. d.mu is held, but released
+// meanwhile.
+func (d *Driver) step() bool {
+	var able []*queue
+	for _, q := range d.queues {
+		if q.able() {
+			able = append(able, q)
+		}
+	}
+	if len(able) == 0 {
+		return false
+	}
+	q := able[d.random.IntN(len(able))]
+	w := q.work[0]
+	q.busy = true
+	q.perform(w)
+	q.busy = false
+	if w.mark != nil {
+		w.mark.come = true
+	}
+	q.work = q.work[1:]
+	q.done++
+	d.stats.Work--
+	d.changed.Broadcast()
+	return true
+}
 
 // perform does a piece of work. driver.mu is held, but released meanwhile.
 func (q *queue) perform(w *work) {
 	d := q.device.driver
+	defer w.drop(d)
 	if q.device.lost == nil && w.do != nil {
 		if err := d.called(Run, q.device, w.bytes); err != nil {
 			q.device.lose(err)
 		}
 	}
 	if q.device.lost != nil || w.do == nil {
-		w.drop(d)
 		return
 	}
 	watch := w.of != nil && w.watch && w.of.watched
@@ -109,13 +105,12 @@ func (q *queue) perform(w *work) {
 	d.mu.Lock()
 	if !intact && w.of.watched {
 		which := map[bool]string{true: "to", false: "of"}[w.of.write]
-		d.violation("host memory was written while a copy %s it was pending: %d bytes, stream %d", which, w.bytes, q.id)
+		d.violation("host memory was written while a copy %s it was pending: %d bytes, stream %#x", which, w.bytes, q.handle)
 	}
 	if w.count != nil && err == nil {
 		w.count.Copies++
 		w.count.Bytes += w.bytes
 	}
-	w.drop(d)
 	if err != nil {
 		q.device.lose(err)
 	}
@@ -127,36 +122,14 @@ func (w *work) drop(d *Driver) {
 	w.of = nil
 }
 
-// schedule selects a queue if the driver is lazy and a caller waits. d.mu is held.
-func (d *Driver) schedule() {
-	if !d.config.Lazy || d.turn != nil || !slices.ContainsFunc(d.waiting, func(w *waiter) bool { return !w.until() }) {
-		return
-	}
-	var able []*queue
-	for _, q := range d.streams {
-		if q.ready() {
-			able = append(able, q)
+// wait waits until a condition holds, which only work changes. If the driver is lazy, the caller does the work. d.mu is
+// held, but released meanwhile.
+func (d *Driver) wait(until func() bool) {
+	for !until() {
+		if !d.config.Lazy || !d.step() {
+			d.changed.Wait()
 		}
 	}
-	if len(able) > 0 {
-		d.turn = able[d.random.IntN(len(able))]
-		d.changed.Broadcast()
-	}
-}
-
-// A waiter waits until a condition holds.
-type waiter struct{ until func() bool }
-
-// wait waits until a condition holds, which only work changes. d.mu is held, but released
-// meanwhile.
-func (d *Driver) wait(until func() bool) {
-	w := &waiter{until}
-	d.waiting = append(d.waiting, w)
-	d.schedule()
-	for !until() {
-		d.changed.Wait()
-	}
-	d.waiting = slices.DeleteFunc(d.waiting, func(o *waiter) bool { return o == w })
 }
 
 // Stream implements accel.Stream.
@@ -264,9 +237,7 @@ func (s *Stream) Within(dst, src accel.Address, n int) error {
 	return nil
 }
 
-// Do runs a function as a kernel, in the order of the stream, on the stream's goroutine. The
-// function gets access to device memory through mem. An invalid access ends the function and breaks
-// the device, as with a kernel.
+// Do runs a function as a kernel, in the order of the stream. The function gets access to device memory through mem.
 func (s *Stream) Do(kernel func(mem func(a accel.Address, n int) []byte)) error {
 	d := s.dev.driver
 	d.mu.Lock()
@@ -274,22 +245,13 @@ func (s *Stream) Do(kernel func(mem func(a accel.Address, n int) []byte)) error 
 	if err := s.enter(Kernel, 0); err != nil {
 		return err
 	}
-	s.q.put(&work{do: func() (err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				bad, ok := r.(badAccess)
-				if !ok {
-					panic(r)
-				}
-				err = s.dev.fault(backend.ErrInternal, "an illegal memory access was encountered (700): %v", bad.error)
-			}
-		}()
+	s.q.put(&work{do: func() error {
 		kernel(func(a accel.Address, n int) []byte {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			b, err := s.dev.memory(a, n)
 			if err != nil {
-				panic(badAccess{err})
+				panic(err)
 			}
 			return b
 		})
@@ -297,8 +259,6 @@ func (s *Stream) Do(kernel func(mem func(a accel.Address, n int) []byte)) error 
 	}})
 	return nil
 }
-
-type badAccess struct{ error }
 
 // Sync implements accel.Stream.
 func (s *Stream) Sync() error {
@@ -331,7 +291,7 @@ func (s *Stream) Close() error {
 	}
 	s.q.closed = true
 	d.wait(func() bool { return len(s.q.work) == 0 })
-	delete(d.handles, s.q.handle)
+	d.queues = slices.DeleteFunc(d.queues, func(q *queue) bool { return q == s.q })
 	d.stats.Streams--
 	if failed == nil {
 		failed = s.dev.lost
