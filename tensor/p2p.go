@@ -36,7 +36,7 @@ func Send[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) error {
 // handle.
 func Isend[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) (*Handle, error) {
 	p, err := t.untyped()
-	return c.isend("isend", p, dest, tag, err)
+	return c.isend(p, dest, tag, err)
 }
 
 // Recv receives a message into t, which must have its type and shape. source may be
@@ -60,7 +60,7 @@ func Isend[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) (*Handle, erro
 // job ends, so do not close it.
 func Recv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (cohort.Status, error) {
 	p, err := t.untyped()
-	return c.recv("recv", p, source, tag, err)
+	return c.recv(p, source, tag, err)
 }
 
 // Irecv starts a [Recv]. The handle's Wait returns the status.
@@ -73,7 +73,8 @@ func Recv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (cohort.Statu
 // handle.
 func Irecv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (*Handle, error) {
 	p, err := t.untyped()
-	return c.irecv("irecv", p, source, tag, err)
+	h, _, err := c.irecv("irecv", p, source, tag, err)
+	return h, err
 }
 
 // RecvAppend receives a message and appends it to dst, which may be nil. The message's shape is that
@@ -155,16 +156,13 @@ func Sendrecv[T cohort.Number](c *Comm, send *Tensor[T], dest, sendTag int, recv
 	return c.sendrecv(s, dest, sendTag, r, source, recvTag, err)
 }
 
-// send is [Send]; err is an error found by the typed function.
-func (c *Comm) send(op string, p untyped, dest, tag int, err error) error {
-	m, err := c.messaging(err)
-	if err == nil {
-		err = c.sendNow(m, &p, dest, tag)
+// send is [Send]; wrong is an error found by the typed function.
+func (c *Comm) send(op string, p untyped, dest, tag int, wrong error) (err error) {
+	defer func() { err = c.opError(op, dest, tag, err) }()
+	m, err := c.messaging(wrong)
+	if err != nil {
+		return err
 	}
-	return c.opError(op, dest, tag, err)
-}
-
-func (c *Comm) sendNow(m *messages, p *untyped, dest, tag int) error {
 	inside := p.fits()
 	number, err := m.begin(dest, !inside)
 	if err != nil {
@@ -177,7 +175,7 @@ func (c *Comm) sendNow(m *messages, p *untyped, dest, tag int) error {
 	}
 	defer after.forget()
 	l := newEnvelope()
-	if err = cohort.Send(c.head, l.write(p, m.k.cfg.Chunk, number), dest, tag); err != nil {
+	if err = cohort.Send(c.head, l.write(&p, m.k.cfg.Chunk, number), dest, tag); err != nil {
 		return err
 	}
 	l.free()
@@ -185,19 +183,16 @@ func (c *Comm) sendNow(m *messages, p *untyped, dest, tag int) error {
 		return nil
 	}
 	f := payload{c: c, peer: dest, tag: number, size: p.size, piece: m.k.cfg.Chunk}
-	return f.sendAll(p, after)
+	return f.sendAll(&p, after)
 }
 
-func (c *Comm) isend(op string, p untyped, dest, tag int, err error) (*Handle, error) {
-	m, err := c.messaging(err)
-	var h *Handle
-	if err == nil {
-		h, err = c.sendLater(op, m, p, dest, tag)
+func (c *Comm) isend(p untyped, dest, tag int, wrong error) (_ *Handle, err error) {
+	const op = "isend"
+	defer func() { err = c.opError(op, dest, tag, err) }()
+	m, err := c.messaging(wrong)
+	if err != nil {
+		return nil, err
 	}
-	return h, c.opError(op, dest, tag, err)
-}
-
-func (c *Comm) sendLater(op string, m *messages, p untyped, dest, tag int) (*Handle, error) {
 	alone := p.fits() || dest == cohort.ProcNull
 	number, err := m.begin(dest, !alone)
 	if err != nil {
@@ -241,16 +236,12 @@ func (c *Comm) sendLater(op string, m *messages, p untyped, dest, tag int) (*Han
 	return h, nil
 }
 
-func (c *Comm) recv(op string, p untyped, source, tag int, err error) (cohort.Status, error) {
-	m, err := c.messaging(err)
-	var st cohort.Status
-	if err == nil {
-		st, err = c.recvNow(m, &p, source, tag)
+func (c *Comm) recv(p untyped, source, tag int, wrong error) (_ cohort.Status, err error) {
+	defer func() { err = c.opError("recv", source, tag, err) }()
+	m, err := c.messaging(wrong)
+	if err != nil {
+		return cohort.Status{}, err
 	}
-	return st, c.opError(op, source, tag, err)
-}
-
-func (c *Comm) recvNow(m *messages, p *untyped, source, tag int) (cohort.Status, error) {
 	if source == cohort.ProcNull {
 		return cohort.Recv[byte](c.head, nil, source, tag)
 	}
@@ -263,7 +254,7 @@ func (c *Comm) recvNow(m *messages, p *untyped, source, tag int) (cohort.Status,
 	if err != nil {
 		return cohort.Status{}, err
 	}
-	return c.take(m, l, p, after)
+	return c.take(m, l, &p, after)
 }
 
 // take receives a message whose envelope has arrived into p, after the given work of p's device. It
@@ -290,18 +281,13 @@ func (c *Comm) take(m *messages, l *envelope, p *untyped, after ready) (cohort.S
 	return st, err
 }
 
-func (c *Comm) irecv(op string, p untyped, source, tag int, err error) (*Handle, error) {
-	m, err := c.messaging(err)
-	var h *Handle
-	if err == nil {
-		h, _, err = c.recvLater(op, m, p, source, tag)
+// irecv starts a receive. The function it returns cancels the receive if no message has arrived.
+func (c *Comm) irecv(op string, p untyped, source, tag int, wrong error) (_ *Handle, cancel func(), err error) {
+	defer func() { err = c.opError(op, source, tag, err) }()
+	m, err := c.messaging(wrong)
+	if err != nil {
+		return nil, nil, err
 	}
-	return h, c.opError(op, source, tag, err)
-}
-
-// recvLater starts a receive. The function it returns cancels the receive if no message has
-// arrived.
-func (c *Comm) recvLater(op string, m *messages, p untyped, source, tag int) (*Handle, func(), error) {
 	h := newHandle()
 	if source == cohort.ProcNull {
 		st, err := cohort.Recv[byte](c.head, nil, source, tag)
@@ -345,18 +331,12 @@ func (c *Comm) recvLater(op string, m *messages, p untyped, source, tag int) (*H
 
 // recvAppend receives a message into the tensor that place returns for its envelope. inUse reports
 // that the library may still be writing to it.
-func (c *Comm) recvAppend(source, tag int, err error, place func(*envelope) (untyped, error)) (st cohort.Status, inUse bool, _ error) {
-	m, err := c.messaging(err)
-	if err == nil {
-		st, inUse, err = c.recvPlaced(m, source, tag, place)
-	}
+func (c *Comm) recvAppend(source, tag int, wrong error, place func(*envelope) (untyped, error)) (st cohort.Status, inUse bool, err error) {
+	defer func() { err = c.opError("recvappend", source, tag, err) }()
+	m, err := c.messaging(wrong)
 	if err != nil {
-		return st, inUse, c.opError("recvappend", source, tag, err)
+		return st, false, err
 	}
-	return st, false, nil
-}
-
-func (c *Comm) recvPlaced(m *messages, source, tag int, place func(*envelope) (untyped, error)) (st cohort.Status, inUse bool, err error) {
 	if source == cohort.ProcNull {
 		st, err = cohort.Recv[byte](c.head, nil, source, tag)
 		return st, false, err
@@ -386,16 +366,12 @@ func (c *Comm) accept(m *messages, l *envelope, p *untyped, err error) (cohort.S
 }
 
 func (c *Comm) sendrecv(s untyped, dest, sendTag int, r untyped, source, recvTag int, err error) (cohort.Status, error) {
-	m, err := c.messaging(err)
 	if err == nil && s.overlaps(&r) {
 		err = fault(cohort.ErrBuffer, "send and recv overlap; pass separate tensors")
 	}
+	h, cancel, err := c.irecv("sendrecv", r, source, recvTag, err)
 	if err != nil {
-		return cohort.Status{}, c.opError("sendrecv", source, recvTag, err)
-	}
-	h, cancel, err := c.recvLater("sendrecv", m, r, source, recvTag)
-	if err != nil {
-		return cohort.Status{}, c.opError("sendrecv", source, recvTag, err)
+		return cohort.Status{}, err
 	}
 	if err := c.send("sendrecv", s, dest, sendTag, nil); err != nil {
 		cancel()
