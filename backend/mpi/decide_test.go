@@ -116,3 +116,22 @@ func TestDroppedReceiveEndsOnce(t *testing.T) {
 		t.Errorf("%d messages counted, want the one that has arrived", got)
 	}
 }
+
+// A round of tests that has released the engine's lock to end an overdue receive does not call the library again once
+// the engine has stopped: MPI may be finalized by then.
+func TestPollLeavesLibraryAloneOnceStopped(t *testing.T) {
+	c := newTestComm()
+	e := &c.p.engine
+	r, o := pendingRequest(c)
+	o.receives, o.canceled = true, true
+	c.drop(errClosed)
+	o.until = time.Time{}
+	kept, _ := pendingRequest(c)
+	r.Notify = func(*backend.Request) { e.stop() }
+	if !e.poll(1) {
+		t.Error("no request has completed")
+	}
+	if !errors.Is(r.Err, backend.ErrClosed) || kept.Ready() {
+		t.Errorf("the overdue receive: %v; the other is ready: %v", r.Err, kept.Ready())
+	}
+}

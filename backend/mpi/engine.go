@@ -154,21 +154,29 @@ type finished struct {
 	err error // the status's error
 }
 
-// poll makes progress if it can. It tries up to spins times while there is none. It returns true if it has completed
-// a request.
-func (e *engine) poll(spins int) bool {
+// claim takes the lock for a call of the library. It returns false if another goroutine polls, or if MPI may be finalized.
+func (e *engine) claim() bool {
 	if !e.mu.TryLock() {
-		return false // another goroutine polls
+		return false
 	}
 	if e.closing.Load() {
 		e.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+// poll makes progress if it can. It tries up to spins times while there is none. It returns true if it has completed
+// a request.
+func (e *engine) poll(spins int) bool {
+	if !e.claim() {
 		return false
 	}
 	if e.dropped > 0 {
 		late := e.overdue(time.Now())
 		e.mu.Unlock()
 		end(late)
-		if !e.mu.TryLock() {
+		if !e.claim() {
 			return len(late) > 0
 		}
 	}
@@ -178,11 +186,7 @@ func (e *engine) poll(spins int) bool {
 		for _, c := range comms {
 			c.match()
 		}
-		if !e.mu.TryLock() {
-			return false
-		}
-		if e.closing.Load() {
-			e.mu.Unlock()
+		if !e.claim() {
 			return false
 		}
 		spins = 1
