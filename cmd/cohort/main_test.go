@@ -125,6 +125,7 @@ func TestUsageErrorsNameTheArgument(t *testing.T) {
 		{"run --hosts a --hostfile b true", "exclude each other"},
 		{"run --hosts a --backend shm true", "ranks on several hosts use tcp"},
 		{"run --hosts a --backend mpi true", "start the program with mpiexec or srun"},
+		{`run --hosts a --ssh my\\ssh true`, "want words without quotes"},
 		{"run --no-copy true", "need --hosts or --hostfile"},
 		{"run --hosts a,-oProxyCommand=true true", "cannot begin with -"},
 		{"run --hostfile " + hostfile + " true", "line 2:"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -96,11 +97,9 @@ func (r *runOptions) runHosts(args []string) (int, error) {
 	if err != nil {
 		return cli.StatusUsage, err
 	}
-	ssh := []string{"ssh"}
-	if r.hosts.ssh != "" {
-		if ssh, err = remote.SplitCommand(r.hosts.ssh); err != nil {
-			return cli.StatusUsage, cli.Usagef("--ssh: %v", err)
-		}
+	ssh := strings.Fields(cmp.Or(r.hosts.ssh, "ssh"))
+	if len(ssh) == 0 || strings.ContainsAny(r.hosts.ssh, `'"\`) {
+		return cli.StatusUsage, cli.Usagef("--ssh %q: want words without quotes and backslashes; options that need them belong in ~/.ssh/config, or in a script", r.hosts.ssh)
 	}
 	signals := spawn.Notify()
 	keeper, err := spawn.StartKeeper()

@@ -236,7 +236,7 @@ func TestRunMPIReportsErrors(t *testing.T) {
 		message []string
 	}{
 		{"no file", []string{"COHORT_MPI_LIB=/no/libmpi.so"}, []string{"--backend mpi: COHORT_MPI_LIB: /no/libmpi.so: no such file"}},
-		{"no library", []string{"COHORT_MPI_LIB=/etc/passwd"}, []string{"/etc/passwd: a text file"}},
+		{"no library", []string{"COHORT_MPI_LIB=/etc/passwd"}, []string{"/etc/passwd: not a library"}},
 		{"unknown name", []string{"COHORT_MPI_LIB=libmpi.so.99"}, []string{"libmpi.so.99: not in any of the "}},
 		{"no launcher", []string{"COHORT_MPI_LIB=" + bare, "PATH=/no/such/folder"}, []string{bare, "has no launcher here", "mpiexec"}},
 	} {

@@ -138,7 +138,7 @@ func TestChooseFollowsLauncherAndRequest(t *testing.T) {
 		{"asked by name", "libmpi.so.12", "", both, mpich, nil},
 		{"asked against the launcher", ompi, "", with(both, ofHydra), "", []string{"COHORT_MPI_LIB is Open MPI 5.0.7 (" + ompi + ")", "one of 2 processes", "MPICH's mpiexec (PMI_SIZE=2)", dir + "/ompi/bin/orterun"}},
 		{"asked for, missing", dir + "/none.so", "", both, "", []string{"COHORT_MPI_LIB: " + dir + "/none.so: no such file"}},
-		{"asked, no library", text, "", both, "", []string{text + ": a text file"}},
+		{"asked, no library", text, "", both, "", []string{text + ": not a library"}},
 		{"loaded", "", mpich, both, mpich, nil},
 		{"loaded and asked", mpich, mpich, both, mpich, nil},
 		{"loaded, another asked", ompi, mpich, both, "", []string{ompi, mpich, "can have only one"}},

@@ -2,6 +2,7 @@ package mpifind
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"os"
@@ -14,7 +15,6 @@ import (
 // object is a shared library to write: only what identifies it.
 type object struct {
 	machine elf.Machine // 0: of this machine
-	class   elf.Class   // 0: of this machine
 	kind    elf.Type    // 0: a shared library
 	soname  string
 	needed  []string
@@ -26,18 +26,8 @@ type object struct {
 // bytes returns the file: ELF header, contents of the sections, section headers, in the layouts of
 // chapters 4 and 5 of the System V ABI.
 func (o object) bytes() []byte {
-	machine := o.machine
-	if machine == 0 {
-		machine = machines[runtime.GOARCH]
-	}
-	class := o.class
-	if class == 0 {
-		class = elf.ELFCLASS64
-	}
-	kind := o.kind
-	if kind == 0 {
-		kind = elf.ET_DYN
-	}
+	machine := cmp.Or(o.machine, own().Machine)
+	kind := cmp.Or(o.kind, elf.ET_DYN)
 	order := binary.LittleEndian
 	var names bytes.Buffer // .dynstr
 	name := func(s string) uint64 {
@@ -48,22 +38,10 @@ func (o object) bytes() []byte {
 	name("")
 	const base = 0x10000 // address of .rodata
 	var text, symbols, dynamic bytes.Buffer
-	word := func(b *bytes.Buffer, values ...uint64) {
-		for _, v := range values {
-			if class == elf.ELFCLASS64 {
-				binary.Write(b, order, v)
-			} else {
-				binary.Write(b, order, uint32(v))
-			}
-		}
-	}
+	word := func(b *bytes.Buffer, values ...uint64) { binary.Write(b, order, values) }
 	symbol := func(s string, section elf.SectionIndex, value, size uint64) {
 		info := byte(elf.STB_GLOBAL)<<4 | byte(elf.STT_OBJECT)
-		if class == elf.ELFCLASS64 {
-			binary.Write(&symbols, order, elf.Sym64{Name: uint32(name(s)), Info: info, Shndx: uint16(section), Value: value, Size: size})
-		} else {
-			binary.Write(&symbols, order, elf.Sym32{Name: uint32(name(s)), Info: info, Shndx: uint16(section), Value: uint32(value), Size: uint32(size)})
-		}
+		binary.Write(&symbols, order, elf.Sym64{Name: uint32(name(s)), Info: info, Shndx: uint16(section), Value: value, Size: size})
 	}
 	symbol("", elf.SHN_UNDEF, 0, 0)
 	for _, s := range o.defined {
@@ -101,30 +79,18 @@ func (o object) bytes() []byte {
 		{".dynamic", elf.SHT_DYNAMIC, 0, 3, 0, dynamic.Bytes()},
 		{".shstrtab", elf.SHT_STRTAB, 0, 0, 0, []byte("\x00.rodata\x00.dynsym\x00.dynstr\x00.dynamic\x00.shstrtab\x00")},
 	}
-	header := 64
-	if class == elf.ELFCLASS32 {
-		header = 52
-	}
+	const header = 64
 	var body, table bytes.Buffer
 	for _, s := range sections {
 		at := bytes.Index(sections[5].data, []byte(s.name+"\x00"))
 		offset := header + body.Len()
 		body.Write(s.data)
-		if class == elf.ELFCLASS64 {
-			binary.Write(&table, order, elf.Section64{Name: uint32(at), Type: uint32(s.kind), Addr: s.addr, Off: uint64(offset), Size: uint64(len(s.data)), Link: uint32(s.link)})
-		} else {
-			binary.Write(&table, order, elf.Section32{Name: uint32(at), Type: uint32(s.kind), Addr: uint32(s.addr), Off: uint32(offset), Size: uint32(len(s.data)), Link: uint32(s.link)})
-		}
+		binary.Write(&table, order, elf.Section64{Name: uint32(at), Type: uint32(s.kind), Addr: s.addr, Off: uint64(offset), Size: uint64(len(s.data)), Link: uint32(s.link)})
 	}
-	ident := [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(class), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}
+	ident := [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}
 	var all bytes.Buffer
-	if class == elf.ELFCLASS64 {
-		binary.Write(&all, order, elf.Header64{Ident: ident, Type: uint16(kind), Machine: uint16(machine), Version: 1,
-			Shoff: uint64(header + body.Len()), Ehsize: 64, Shentsize: 64, Shnum: uint16(len(sections)), Shstrndx: 5})
-	} else {
-		binary.Write(&all, order, elf.Header32{Ident: ident, Type: uint16(kind), Machine: uint16(machine), Version: 1,
-			Shoff: uint32(header + body.Len()), Ehsize: 52, Shentsize: 40, Shnum: uint16(len(sections)), Shstrndx: 5})
-	}
+	binary.Write(&all, order, elf.Header64{Ident: ident, Type: uint16(kind), Machine: uint16(machine), Version: 1,
+		Shoff: uint64(header + body.Len()), Ehsize: 64, Shentsize: 64, Shnum: uint16(len(sections)), Shstrndx: 5})
 	all.Write(body.Bytes())
 	all.Write(table.Bytes())
 	return all.Bytes()
@@ -199,8 +165,9 @@ func TestExamineReportsProblems(t *testing.T) {
 	}
 	foreign := likeMPICH
 	foreign.machine = other
-	small := likeMPICH
-	small.class = elf.ELFCLASS32
+	var small bytes.Buffer // a header alone
+	binary.Write(&small, binary.LittleEndian, elf.Header32{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS32), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type: uint16(elf.ET_DYN), Machine: uint16(own().Machine), Version: 1, Ehsize: 52})
 	program := likeMPICH
 	program.kind = elf.ET_EXEC
 	whole := likeMPICH.bytes()
@@ -212,15 +179,15 @@ func TestExamineReportsProblems(t *testing.T) {
 		says string
 	}{
 		{"foreign", foreign.bytes(), "built for another machine"},
-		{"small", small.bytes(), "a 32-bit library, this program is 64-bit"},
+		{"small", small.Bytes(), "built for another machine"},
 		{"program", program.bytes(), "not a shared library"},
-		{"empty", nil, "an empty file"},
-		{"script", []byte("/* GNU ld script */\nINPUT(libmpi.so.40)\n"), "a text file"},
-		{"binary", []byte("\x00\x01\x02"), "not an ELF file"},
-		{"header only", whole[:64], "truncated"},
-		{"half", whole[:len(whole)/2], "truncated"},
-		{"magic", whole[:4], "truncated"},
-		{"swapped", swapped, "damaged"},
+		{"empty", nil, "not a library"},
+		{"script", []byte("/* GNU ld script */\nINPUT(libmpi.so.40)\n"), "not a library"},
+		{"binary", []byte("\x00\x01\x02"), "not a library"},
+		{"header only", whole[:64], "not a library"},
+		{"half", whole[:len(whole)/2], "not a library"},
+		{"magic", whole[:4], "not a library"},
+		{"swapped", swapped, "not a library"},
 		{"user", object{soname: "libmpi_cxx.so.40", defined: []string{"MPIR_x"}, used: []string{"MPI_Init"}}.bytes(), "has no MPI_Init"},
 		{"trampoline", object{soname: "libmpitrampoline.so.5", defined: []string{"MPI_Init", "MPI_Send"}}.bytes(), "whose ABI is not"},
 	} {

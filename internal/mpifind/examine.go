@@ -5,13 +5,12 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
+	"sync"
 )
 
 // Examine examines one library: a path, or a name without a slash, which is looked up where [Find]
@@ -60,7 +59,7 @@ func examineFile(path string) (Library, error) {
 	}
 	f, err := elf.Open(path)
 	if err != nil {
-		l.Problem = notELF(path, err)
+		l.Problem = fmt.Sprintf("not a library, or a damaged one (%v)", err)
 		return l, nil
 	}
 	defer f.Close()
@@ -90,50 +89,25 @@ func (l *Library) byname() {
 	}
 }
 
-// notELF describes a file that cannot be read as ELF.
-func notELF(path string, err error) string {
-	if errors.Is(err, fs.ErrPermission) {
-		return "may not be read"
+// own is the header of this program, nil on systems that have no ELF files.
+var own = sync.OnceValue(func() *elf.FileHeader {
+	path, err := os.Executable()
+	if err != nil {
+		return nil
 	}
-	f, e := os.Open(path)
-	if e != nil {
-		return "cannot be read: " + e.Error()
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil
 	}
 	defer f.Close()
-	head := make([]byte, 256)
-	n, _ := io.ReadFull(f, head)
-	head = head[:n]
-	switch {
-	case n == 0:
-		return "an empty file"
-	case bytes.HasPrefix(head, []byte(elf.ELFMAG)):
-		return fmt.Sprintf("a damaged or truncated ELF file (%v)", err)
-	case bytes.IndexByte(head, 0) < 0:
-		return "a text file, not a library (a linker script is for the linker only)"
-	}
-	return "not an ELF file"
-}
-
-// machines are the ELF machines of Go's architectures.
-var machines = map[string]elf.Machine{
-	"386": elf.EM_386, "amd64": elf.EM_X86_64, "arm": elf.EM_ARM, "arm64": elf.EM_AARCH64,
-	"loong64": elf.EM_LOONGARCH, "ppc64": elf.EM_PPC64, "ppc64le": elf.EM_PPC64, "riscv64": elf.EM_RISCV,
-	"s390x": elf.EM_S390,
-}
+	return &f.FileHeader
+})
 
 // wrongMachine returns why a file cannot be loaded into this process, "" if it can.
 func wrongMachine(f *elf.File) string {
-	name := strings.ToLower(strings.TrimPrefix(f.Machine.String(), "EM_"))
-	if want, known := machines[runtime.GOARCH]; known && f.Machine != want {
-		return fmt.Sprintf("built for another machine: it is for %s, this program is for %s", name, runtime.GOARCH)
-	}
-	bits := map[elf.Class]int{elf.ELFCLASS32: 32, elf.ELFCLASS64: 64}[f.Class]
-	if own := 32 << (^uint(0) >> 63); bits != own {
-		return fmt.Sprintf("a %d-bit library, this program is %d-bit", bits, own)
-	}
-	little := map[string]bool{"ppc64": false, "s390x": false}
-	if want, known := little[runtime.GOARCH]; (!known || want) != (f.Data == elf.ELFDATA2LSB) {
-		return "of the other byte order"
+	if h := own(); h != nil && (f.Machine != h.Machine || f.Class != h.Class || f.Data != h.Data) {
+		return fmt.Sprintf("built for another machine: it is for %v (%v, %v), this program is for %v (%v, %v)",
+			f.Machine, f.Class, f.Data, h.Machine, h.Class, h.Data)
 	}
 	if f.Type != elf.ET_DYN {
 		return "not a shared library"

@@ -108,24 +108,6 @@ func TestShareFillsSlotsEvenly(t *testing.T) {
 	}
 }
 
-func TestSplitCommand(t *testing.T) {
-	for _, c := range []struct {
-		line string
-		want []string
-	}{
-		{"ssh", []string{"ssh"}},
-		{"  ssh -p 2222\t-i key ", []string{"ssh", "-p", "2222", "-i", "key"}},
-		{`ssh -i "my key" -o 'ProxyCommand=nc %h %p' a\ b ""`, []string{"ssh", "-i", "my key", "-o", "ProxyCommand=nc %h %p", "a b", ""}},
-		{`'a\b' "a\"b"`, []string{`a\b`, `a"b`}},
-		{"", nil}, {"ssh 'a", nil}, {`ssh \`, nil},
-	} {
-		got, err := SplitCommand(c.line)
-		if !slices.Equal(got, c.want) || (err == nil) != (c.want != nil) {
-			t.Errorf("%q: %q, %v; want %q", c.line, got, err, c.want)
-		}
-	}
-}
-
 func TestCoordinatorAddressIsReachableFromHosts(t *testing.T) {
 	loop, a, b, far := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("8.8.8.8")
 	hosts := []*host{{Host: Host{Name: "first"}}, {Host: Host{Name: "second"}}}

@@ -173,7 +173,7 @@ func TestInitRejectsUnusableLibraries(t *testing.T) {
 		{"no file", "/no/such/libmpi.so", []string{"COHORT_MPI_LIB", "/no/such/libmpi.so", "no such file"}},
 		{"nonsense", "Nonsense", []string{"COHORT_MPI_LIB", "Nonsense", "give its path"}},
 		{"a folder", dir, []string{"COHORT_MPI_LIB", dir, "not a file"}},
-		{"a text", file("script.so", []byte("GROUP ( /usr/lib/libmpi.so )\n")), []string{"a text file"}},
+		{"a text", file("script.so", []byte("GROUP ( /usr/lib/libmpi.so )\n")), []string{"not a library"}},
 		{"another machine", file("foreign.so", foreign), []string{"foreign.so", "another machine", "s390"}},
 		{"cut short", file("short.so", exe[:500]), []string{"short.so", "truncated"}},
 		{"another library", none, []string{none, "not an MPI library"}},
