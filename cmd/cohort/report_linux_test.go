@@ -289,12 +289,12 @@ func TestReportRejectsFilesThatAreNotRegular(t *testing.T) {
 	}
 	pipe := make(func(path string) error { return syscall.Mkfifo(path, 0o600) })
 	for _, c := range []struct{ what, path, message string }{
-		{"a pipe nobody writes to", pipe, "a pipe, not a file of the flight recorder"},
-		{"a link to one", make(func(path string) error { return os.Symlink(pipe, path) }), "a pipe, not a file"},
-		{"a folder", make(func(path string) error { return os.Mkdir(path, 0o700) }), "a folder, not a file"},
-		{"an endless device", make(func(path string) error { return os.Symlink("/dev/zero", path) }), "a device, not a file"},
-		{"a terminal", make(func(path string) error { return os.Symlink("/dev/ptmx", path) }), "a device, not a file"},
-		{"a socket", make(func(path string) error { return syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0) }), "a socket, not a file"},
+		{"a pipe nobody writes to", pipe, "not a regular file"},
+		{"a link to one", make(func(path string) error { return os.Symlink(pipe, path) }), "not a regular file"},
+		{"a folder", make(func(path string) error { return os.Mkdir(path, 0o700) }), "not a regular file"},
+		{"an endless device", make(func(path string) error { return os.Symlink("/dev/zero", path) }), "not a regular file"},
+		{"a terminal", make(func(path string) error { return os.Symlink("/dev/ptmx", path) }), "not a regular file"},
+		{"a socket", make(func(path string) error { return syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0) }), "not a regular file"},
 		{"a file that cannot be read", make(func(path string) error { return os.Symlink("/proc/self/mem", path) }), "input/output error"},
 		{"a link to nothing", make(func(path string) error { return os.Symlink(path+"x", path) }), "no such file"},
 		{"a link to itself", make(func(path string) error { return os.Symlink(path, path) }), "too many"},

@@ -165,7 +165,8 @@ func (m image) operation(r record) Operation {
 
 // Read reads the files of a folder, or one file: one dump for each rank. Where there are files of
 // several jobs, it reads those of the job that was started last, and others is the number of the other
-// files. Jobs of mpi have no names: they are distinguished by time (sameJob).
+// files. Jobs of mpi have no names: those of one size leave one set of files, because a rank removes the
+// file that it finds when it starts.
 func Read(path string) (dumps []*Dump, others int, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -197,53 +198,14 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 		}
 	}
 	all := len(dumps)
-	begun := make(map[string]time.Time) // by host, when the last process of a job like that was started
-	for _, d := range dumps {
-		if d.alike(last) && d.Started.After(begun[d.Host]) {
-			begun[d.Host] = d.Started
-		}
-	}
-	dumps = slices.DeleteFunc(dumps, func(d *Dump) bool { return !d.sameJob(last, begun[d.Host]) })
+	dumps = slices.DeleteFunc(dumps, func(d *Dump) bool { return d.Job != last.Job || d.Backend != last.Backend || d.Size != last.Size })
 	slices.SortStableFunc(dumps, func(a, b *Dump) int { return cmp.Compare(a.Rank, b.Rank) })
 	for i, d := range dumps[1:] {
 		if d.Rank == dumps[i].Rank {
 			return nil, 0, fmt.Errorf("%s: two files of rank %d", path, d.Rank)
 		}
-		if d.Size != dumps[0].Size {
-			return nil, 0, fmt.Errorf("%s: rank %d is one of %d, rank %d one of %d: files of several jobs", path, d.Rank, d.Size, dumps[0].Rank, dumps[0].Size)
-		}
 	}
 	return dumps, all - len(dumps), nil
-}
-
-// alike reports whether two dumps may be of the same job, by its name and backend.
-func (d *Dump) alike(other *Dump) bool { return d.Job == other.Job && d.Backend == other.Backend }
-
-// sameJob reports whether a dump is of the job of last, of which the last process on the dump's host was
-// started at begun. Without a name, ranks that are goroutines are of one job if they are of one process, and
-// others if what their file shows last was after all of them had been started: the ranks of a job join it
-// together. Clocks of different hosts are not compared.
-func (d *Dump) sameJob(last *Dump, begun time.Time) bool {
-	switch {
-	case !d.alike(last):
-		return false
-	case d.Job != "":
-		return true
-	case d.Backend == "local":
-		return d.Pid == last.Pid
-	}
-	seen := d.Dumped
-	if d.Left.After(seen) {
-		seen = d.Left
-	}
-	for i := range d.Ops {
-		for _, t := range []time.Time{d.Ops[i].Begun, d.Ops[i].Since} {
-			if t.After(seen) {
-				seen = t
-			}
-		}
-	}
-	return seen.IsZero() || !seen.Before(begun)
 }
 
 // escape quotes a folder's name for Glob.
@@ -259,7 +221,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: %s, not a file of the flight recorder", path, called(st.Mode()))
+		return nil, fmt.Errorf("%s: not a regular file, as those of the flight recorder are", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -271,19 +233,6 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return b, nil
-}
-
-// called names the type of a file that is not regular.
-func called(m os.FileMode) string {
-	switch m.Type() {
-	case os.ModeDir:
-		return "a folder"
-	case os.ModeNamedPipe:
-		return "a pipe"
-	case os.ModeSocket:
-		return "a socket"
-	}
-	return "a device" // what is left, of what a path can lead to
 }
 
 // blocks reports whether a goroutine is in the operation. Nonblocking and persistent operations for which no

@@ -44,6 +44,7 @@ func New(dir string, job Job) *Recorder {
 	r.head(job)
 	if dir != "" {
 		r.path = filepath.Join(dir, FileName(job.Rank))
+		_ = os.Remove(r.path) // of an earlier job
 		r.share()
 	}
 	r.recs = r.mem.ring()

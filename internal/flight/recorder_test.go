@@ -205,40 +205,42 @@ func TestReadReportsErrors(t *testing.T) {
 	}
 }
 
-// TestReadTakesFilesOfLatestJobOnly has a folder in which an earlier job of mpi or local has left a file of a rank of which
-// the later one has none. An earlier job is one whose clock was an hour behind.
+// TestReadTakesFilesOfLatestJobOnly has a folder in which an earlier job has left files of ranks of which the later one has
+// none: its rank 1 was killed, or it has fewer ranks.
 func TestReadTakesFilesOfLatestJobOnly(t *testing.T) {
+	dir := t.TempDir()
+	defer func(real time.Time) { epoch = real }(epoch)
+	epoch = epoch.Add(-time.Second)
 	for _, c := range []struct {
-		what, backend string
-		change        func(m image) // of the earlier job's file
-		others        int
+		job            Job
+		ranks, dumping []int
+		others         int
 	}{
-		{"dumped", "mpi", func(image) {}, 1},
-		{"killed", "mpi", func(m image) { m.setWord(atDumped, 0) }, 1},
-		{"left", "mpi", func(m image) { m.setWord(atClosed, m.word(atDumped)); m.setWord(atDumped, 0) }, 1},
-		{"no time is known", "mpi", func(m image) { m.setWord(atDumped, 0); clear(m[ringAt:]) }, 0},
-		{"of this job, on a host with another clock", "mpi", func(m image) { m.setText(hostAt, hostSize, "other") }, 0},
-		{"of this job, started before the others", "mpi", func(m image) {
-			m.setWord(atDumped, m.word(atDumped)+uint64(3600*m.hertz())) // it ran for that hour
-		}, 0},
-		{"of another process", "local", func(m image) { m.setWord(atPid, m.word(atPid)+1) }, 1},
-		{"of the same process", "local", func(image) {}, 0},
-		{"of another backend", "mpi", func(m image) { m.setText(backendAt, backendSize, "local") }, 1},
+		{Job{Backend: "mpi", Size: 3}, []int{0, 1, 2}, []int{0, 1, 2}, 0},
+		{Job{Backend: "mpi", Size: 3}, []int{0, 1, 2}, []int{0, 2}, 0},
+		{Job{Backend: "mpi", Size: 2}, []int{0, 1}, []int{0}, 1},
+		{Job{Backend: "local", Size: 2}, []int{0, 1}, []int{1}, 1},
+		{Job{Name: "j1", Backend: "shm", Size: 1}, []int{0}, []int{0}, 2},
+		{Job{Name: "j2", Backend: "shm", Size: 1}, []int{0}, []int{0}, 2},
 	} {
-		dir := t.TempDir()
-		for rank := range 4 {
-			b := image(valid(t, Job{Backend: c.backend, Rank: rank, Size: 4}))
-			if rank == 2 {
-				b.setWord(atStart, b.word(atStart)-uint64(time.Hour))
-				c.change(b)
-			}
-			if err := os.WriteFile(filepath.Join(dir, FileName(rank)), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+		epoch = epoch.Add(time.Millisecond) // a later job's processes start later
+		all := map[int]*Recorder{}
+		for _, c.job.Rank = range c.ranks {
+			all[c.job.Rank] = New(dir, c.job)
+		}
+		for _, rank := range c.dumping {
+			all[rank].Note(Timeout, "")
 		}
 		dumps, others, err := Read(dir)
-		if err != nil || others != c.others || len(dumps) != 4-c.others {
-			t.Errorf("%s: %d dumps and %d others, want %d, %d: %v", c.what, len(dumps), others, 4-c.others, c.others, err)
+		var got []int
+		for _, d := range dumps {
+			got = append(got, d.Rank)
+		}
+		if err != nil || others != c.others || !slices.Equal(got, c.dumping) {
+			t.Errorf("%+v: ranks %v and %d others, want %v, %d: %v", c.job, got, others, c.dumping, c.others, err)
+		}
+		for _, r := range all {
+			r.Close()
 		}
 	}
 }
