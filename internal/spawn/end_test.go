@@ -47,36 +47,6 @@ func TestFirstFailureGivesJobItsStatus(t *testing.T) {
 	}
 }
 
-// TestSurvivorSavesWithinGrace checks that a rank may run on after another one has failed, and that the grace
-// time ends the ranks that do not end by themselves.
-func TestSurvivorSavesWithinGrace(t *testing.T) {
-	saved := filepath.Join(t.TempDir(), "saved")
-	cfg := program(t, 2, "survivor", saved)
-	cfg.Grace = patience
-	in, save, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	defer save.Close()
-	cfg.Stdin = in
-	j := start(t, cfg)
-	cfg.Stderr.(*buffer).await(t, "rank 1 exited with status 3 after ", 1)
-	save.Close() // only now does rank 0 save
-	if r := wait(t, j); r.Status != 3 || r.First != 1 || r.Err != nil {
-		t.Errorf("got %+v, want status 3 of rank 1", r)
-	}
-	if _, err := os.Stat(saved); err != nil {
-		t.Errorf("rank 0 was ended before it saved: %v", err)
-	}
-
-	cfg = program(t, 3, "survivor", saved)
-	cfg.Grace = time.Millisecond
-	if r := wait(t, start(t, cfg)); r.Status != 3 || r.First != 1 || r.Err != nil {
-		t.Errorf("a rank that does not end: got %+v, want status 3 of rank 1", r)
-	}
-}
-
 // TestAbortGivesJobItsStatus checks that an Abort gives the job its status, though another rank ends first.
 func TestAbortGivesJobItsStatus(t *testing.T) {
 	cfg, folder := program(t, 4, "exit", "2=1"), t.TempDir()
@@ -89,33 +59,6 @@ func TestAbortGivesJobItsStatus(t *testing.T) {
 		t.Errorf("got %+v, want status 7 of rank 3, which aborted the job", r)
 	}
 	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: rank 3 aborted the job with code 7 after ") {
-		t.Errorf("stderr:\n%s", text)
-	}
-}
-
-// A rank has ended with status 0, and its note says that it is still in the job.
-func TestRankThatEndsWithoutCloseFailsJob(t *testing.T) {
-	cfg := program(t, 3, "exit", "1=0")
-	cfg.Folder = t.TempDir()
-	for rank := range 3 {
-		if err := os.WriteFile(filepath.Join(cfg.Folder, fmt.Sprint("open-", rank)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if r := wait(t, start(t, cfg)); r.Status != 1 || r.First != 1 || r.Err != nil {
-		t.Errorf("got %+v, want status 1 of rank 1, which has not closed its world", r)
-	}
-	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: rank 1 exited with status 0 without closing its world (Close) after ") {
-		t.Errorf("stderr:\n%s", text)
-	}
-}
-
-func TestStatusIsZeroIfAllRanksSucceed(t *testing.T) {
-	cfg := program(t, 3, "exit", "0=0", "1=0", "2=0")
-	if r := wait(t, start(t, cfg)); r.Status != 0 || r.First != -1 || r.Err != nil {
-		t.Errorf("got %+v", r)
-	}
-	if text := cfg.Stderr.(*buffer).String(); strings.Contains(text, "cohort:") {
 		t.Errorf("stderr:\n%s", text)
 	}
 }
@@ -255,43 +198,6 @@ func TestRankGetsEnvironmentAndInput(t *testing.T) {
 	}
 	if text := out.String(); !strings.Contains(text, "[0] from the input\n") || strings.Count(text, "from the input") != 1 {
 		t.Errorf("the input did not go to rank 0 alone:\n%s", text)
-	}
-}
-
-func TestResilientJobContinuesAfterFailure(t *testing.T) {
-	for _, c := range []struct {
-		name          string
-		args          []string // in the order in which they end
-		first, status int
-		message       []string
-	}{
-		{"one killed", []string{"1=signal9", "0=0", "2=0"}, -1, 0,
-			[]string{"cohort: rank 1 was killed by signal 9 (killed) after ", "; the job goes on with 2 ranks\n"}},
-		{"two lost", []string{"2=signal9", "0=7", "1=0"}, -1, 0,
-			[]string{"; the job goes on with 2 ranks\n", "cohort: rank 0 exited with status 7 after ", "; the job goes on with 1 rank\n"}},
-		{"one that was left fails", []string{"0=signal9", "1=0", "2=5"}, 2, 5,
-			[]string{"cohort: rank 0 was killed by signal 9 (killed) after ", "cohort: rank 2 exited with status 5 after "}},
-		{"all fail", []string{"1=3", "0=signal9", "2=4"}, 1, 3,
-			[]string{"; the job goes on with 2 ranks\n", "cohort: rank 2 exited with status 4 after ", "; no rank is left\n"}},
-		{"none", []string{"0=0", "1=0", "2=0"}, -1, 0, nil},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			cfg := program(t, 3, "ordered", append([]string{t.TempDir()}, c.args...)...)
-			cfg.Resilient = func() bool { return true }
-			r := wait(t, start(t, cfg))
-			if r.Status != c.status || r.First != c.first || r.Err != nil {
-				t.Errorf("got %+v, want status %d of rank %d", r, c.status, c.first)
-			}
-			text := cfg.Stderr.(*buffer).String()
-			for _, message := range c.message {
-				if !strings.Contains(text, message) {
-					t.Errorf("it does not say %q:\n%s", message, text)
-				}
-			}
-			if strings.Contains(text, "ending the others") || c.message == nil && strings.Contains(text, "cohort:") {
-				t.Errorf("stderr:\n%s", text)
-			}
-		})
 	}
 }
 

@@ -16,15 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cohort-hpc/cohort/topo"
-
 	"github.com/cohort-hpc/cohort/internal/job"
 )
 
 func init() {
 	programs["starter"] = starterProgram
 	programs["become"] = becomeProgram
-	programs["fate"] = fateProgram
 }
 
 // launched returns a Config of a job whose ranks another program starts: the test
@@ -128,43 +125,6 @@ func becomeProgram(args []string) {
 	size, _ := strconv.Atoi(os.Getenv(EnvSize))
 	fmt.Println(Become(args[0], rank, size))
 	os.Exit(2)
-}
-
-// fateProgram prints what its launcher sees of it, and then does as exitProgram.
-func fateProgram(args []string) {
-	cpus := allowed()
-	fmt.Printf("pid %d parent %d group %d cpus %v backend %s\n", os.Getpid(), os.Getppid(), syscall.Getpgrp(), cpus, os.Getenv(EnvBackend))
-	if len(args) > 0 {
-		exitProgram(args)
-	}
-}
-
-// TestRanksAreTheLaunchersProcesses checks that a rank is a process that
-// the launcher has started, with the place and the output that it is to have.
-func TestRanksAreTheLaunchersProcesses(t *testing.T) {
-	cfg := launched(t, 3, "plain", "fate")
-	cfg.Places = []topo.CPUSet{allowed()[:1], allowed()[:1], allowed()}
-	j := start(t, cfg)
-	starter := j.launcher.proc.Pid
-	if r := wait(t, j); r.Status != 0 || r.Err != nil || r.First != -1 {
-		t.Fatalf("%+v\n%s", r, cfg.Stderr)
-	}
-	seen := map[int]bool{}
-	for line := range strings.Lines(cfg.Stdout.(*buffer).String()) {
-		var rank, pid, parent, group int
-		var rest string
-		cpus, _, _ := strings.Cut(line[strings.Index(line, "cpus ")+5:], " backend ")
-		if _, err := fmt.Sscanf(line, "[%d] pid %d parent %d group %d %s", &rank, &pid, &parent, &group, &rest); err != nil {
-			t.Fatalf("%v: %q", err, line)
-		}
-		seen[rank] = true
-		if parent != starter || group != pid || cpus != cfg.Places[rank].String() || !strings.HasSuffix(line, " backend mpi\n") {
-			t.Errorf("%q, want the parent %d, a group of its own, processors %v", line, starter, cfg.Places[rank])
-		}
-	}
-	if len(seen) != 3 || cfg.Stderr.(*buffer).String() != "" {
-		t.Errorf("ranks %v; stderr:\n%s", seen, cfg.Stderr)
-	}
 }
 
 func TestLaunchedJobReturnsStatus(t *testing.T) {
@@ -271,20 +231,6 @@ func TestTimeoutEndsLaunchedJob(t *testing.T) {
 	}
 }
 
-func TestSignalsReachEveryLaunchedRank(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1} {
-		cfg := launched(t, 3, "plain", "wait")
-		cfg.Signals = make(chan os.Signal, 1)
-		j := start(t, cfg)
-		out := cfg.Stdout.(*buffer)
-		out.await(t, "ready", 3)
-		cfg.Signals <- sig
-		if r := wait(t, j); r.Status != 0 || strings.Count(out.String(), "got "+sig.String()) != 3 {
-			t.Errorf("%v: %+v\n%s%s", sig, r, out, cfg.Stderr)
-		}
-	}
-}
-
 // TestInterruptEndsLauncherBeforeRanksStart checks that a launcher that does not get
 // as far as to ranks heeds a request to end.
 func TestInterruptEndsLauncherBeforeRanksStart(t *testing.T) {
@@ -329,32 +275,6 @@ func TestLauncherThatStartsNoRankIsAnError(t *testing.T) {
 	r := wait(t, start(t, cfg))
 	if text := cfg.Stderr.(*buffer).String(); r.Status != 1 || r.Err == nil || text != "cohort: "+want+"\n" {
 		t.Errorf("%+v, stderr %q; want status 1 and %q", r, text, want)
-	}
-}
-
-func TestLaunchedRankGetsInput(t *testing.T) {
-	in, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	cfg := launched(t, 2, "plain", "cat")
-	cfg.Stdin = in
-	j := start(t, cfg)
-	text := strings.Repeat("0123456789abcdef", 1<<14)
-	if _, err := w.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	r := wait(t, j)
-	out := cfg.Stdout.(*buffer).String()
-	for _, want := range []string{"[0] bytes: 262144 error: <nil>\n", "[1] bytes: 0 error: <nil>\n"} {
-		if r.Status != 0 || !strings.Contains(out, want) {
-			t.Errorf("%+v: no %q", r, want)
-		}
-	}
-	if strings.Count(out, text[:1000]) == 0 {
-		t.Error("rank 0 has not got the input")
 	}
 }
 

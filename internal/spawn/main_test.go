@@ -40,7 +40,6 @@ var programs = map[string]func(args []string){
 	"stubborn": stubbornProgram,
 	"parent":   parentProgram,
 	"cat":      catProgram,
-	"survivor": survivorProgram,
 }
 
 func TestMain(m *testing.M) {
@@ -319,20 +318,6 @@ func parentProgram(args []string) {
 	}
 	for {
 		time.Sleep(time.Hour)
-	}
-}
-
-// survivorProgram fails with status 3 as rank 1. Rank 0 writes a file when its input ends, and ends well;
-// others do not end.
-func survivorProgram(args []string) {
-	switch me() {
-	case "0":
-		io.Copy(io.Discard, os.Stdin)
-		os.WriteFile(args[0], []byte("saved"), 0o600)
-	case "1":
-		os.Exit(3)
-	default:
-		select {}
 	}
 }
 
