@@ -279,7 +279,7 @@ func TestRankThatIsReportedAndSilentHasLeft(t *testing.T) {
 	b.put(head[:])
 	c.Poll()
 	q, _ := irecv(c, 8, 1, 9)
-	hub.e.m.Said(1)
+	hub.e.m.Said(1, true)
 	hub.Poll()
 	for range 2 * c.e.life.ticks {
 		hub.e.beat()

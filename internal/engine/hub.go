@@ -30,18 +30,19 @@ func (h host) Ask(rank int, pause bool) {
 
 func (h host) Begin(rank int) { h.peers[rank].sayEnded() }
 
-func (h host) First(rank int) { h.peers[rank].write(frame.Heartbeat) }
+func (h host) First(rank int) { h.peers[rank].write(frame.Header{Kind: frame.Heartbeat}) }
 
 // write writes a frame on a new link, which has room for it.
-func (p *peer) write(kind frame.Kind) {
-	if n, err := p.link.Write(&frame.Header{Kind: kind}, nil, 0); err != nil || n < frame.HeaderSize {
+func (p *peer) write(h frame.Header) {
+	if n, err := p.link.Write(&h, nil, 0); err != nil || n < frame.HeaderSize {
 		p.fails(cmp.Or(err, io.ErrShortWrite))
 	}
 }
 
 func (h host) Send(rank int, n membership.Notice) {
 	if p := h.peers[rank]; n.Kind == membership.Goodbye && p.state.Link == membership.Fresh {
-		p.write(frame.Goodbye)
+		head, _ := h.frame(n)
+		p.write(head)
 	} else {
 		head, body := h.frame(n)
 		p.emit(head, body, nil)
@@ -52,7 +53,9 @@ func (h host) Send(rank int, n membership.Notice) {
 func (e *Engine) frame(n membership.Notice) (h frame.Header, body []byte) {
 	switch n.Kind {
 	case membership.Goodbye:
-		h.Kind = frame.Goodbye
+		if h.Kind = frame.Goodbye; n.Hub {
+			h.Tag = 1
+		}
 	case membership.IsLost:
 		h.Kind, h.Tag = frame.Lost, int32(n.Ranks[0])
 		body = e.losses[n.Ranks[0]].Encode(noticeMax)

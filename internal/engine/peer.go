@@ -461,7 +461,7 @@ func (p *peer) end(h *frame.Header) error {
 		}
 		e.onLoss(p.rank, int(h.Tag), backend.DecodeFault(p.note))
 	case frame.Goodbye:
-		e.m.Said(p.rank)
+		e.m.Said(p.rank, h.Tag != 0)
 	case frame.Left:
 		return e.onLeft(p, h, p.note)
 	case frame.Heartbeat:

@@ -40,7 +40,7 @@ const (
 	Broken // a communicator is broken; the payload holds the cause
 	Closed // the sender has closed a communicator
 
-	Goodbye   // the last frame of an orderly end
+	Goodbye   // the last frame of an orderly end; tag 1: of the hub
 	Left      // the ranks in the payload have left; the receiver's own number there acknowledges its goodbye
 	Heartbeat // shows that the rank is alive
 	Abort     // a rank aborts the job: the status, and the reason as the payload
@@ -129,7 +129,7 @@ var rules = [kinds]struct {
 	Expose:      {"exposed message", uses | typed | tagged | sized | tokened, 0},
 	Broken:      {"communicator broken", uses | tagged | loaded, FlagSummed},
 	Closed:      {"communicator closed", uses | tagged, 0},
-	Goodbye:     {"goodbye", 0, 0},
+	Goodbye:     {"goodbye", tagged, 0},
 	Left:        {"ranks left", tagged | loaded, FlagSummed},
 	Heartbeat:   {"heartbeat", 0, 0},
 	Abort:       {"abort", tagged | loaded, FlagSummed},

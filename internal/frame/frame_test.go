@@ -153,7 +153,7 @@ func TestDecoderRejectsBadFrames(t *testing.T) {
 		{"offset", Header{Kind: Data, Offset: MaxMessage + 1}, 1, 0, "data: offset"},
 		{"a sum, no flag", Header{Kind: Data, Sum: 1}, 1, 0, "without the flag"},
 		{"context", Header{Kind: Abort, Context: 1}, 1, 0, "context 1, and it has none"},
-		{"tag", Header{Kind: Goodbye, Tag: 1}, 1, 0, "tag 1, and it has none"},
+		{"tag", Header{Kind: Heartbeat, Tag: 1}, 1, 0, "tag 1, and it has none"},
 		{"length", Header{Kind: Goodbye, Length: 1}, 1, 0, "length 1, and it has none"},
 		{"token", Header{Kind: Heartbeat, Token: 1}, 1, 0, "token 1, and it has none"},
 		{"sum", Header{Kind: Withdraw, Sum: 1}, 1, 0, "without the flag"},

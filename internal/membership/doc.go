@@ -41,12 +41,18 @@
 //
 // # Leaving
 //
-// A rank that leaves says goodbye on every link, including links that come later. It ends when the hub has acknowledged
-// the goodbye, because the hub tells all others before it ends itself. If the hub is lost, the next hub must
-// acknowledge. The hub itself ends when all others have acknowledged its goodbye, and from its own goodbye on it promises
-// to tell nothing: others may take it for left, and refuse its links. A rank that has said goodbye declares no other
-// rank lost for not answering; where no process listens any more, it waits for nothing from that rank. It needs nothing
-// more from a rank that has acknowledged the goodbye.
+// A rank that leaves says goodbye on every link, including links that come later. Every rank acknowledges it. The
+// acknowledgement of the hub is a promise: the hub tells all others before it ends itself. A rank ends when it has a
+// promise. A rank that becomes the hub promises it to those whose goodbye it has acknowledged before, and a rank whose
+// link with its hub ends before it has a promise asks the hub again. If the hub that has promised is lost, the next hub
+// must promise.
+//
+// The hub itself ends when all others have acknowledged its goodbye. From its own goodbye on it promises nothing: others
+// may take it for left, and refuse its links. Its goodbye says that it was the hub. Others do not pass that on, because
+// the hub has yet to tell them of other ranks.
+//
+// A rank that has said goodbye declares no other rank lost for not answering; where no process listens any more, it waits
+// for nothing from that rank.
 //
 // A link that comes too late is not simply closed. Its only frame tells the peer that this rank has left, that the
 // peer's own goodbye is acknowledged, or that the peer is lost.

@@ -264,8 +264,11 @@ func (w *net) wrong() string {
 	return ""
 }
 
-// orphan reports whether a rank has said goodbye, and its hub has died.
-func (w *net) orphan(r int) bool { m := w.ranks[r].m; return m.Parted && w.died && m.Hub == w.victim }
+// orphan reports whether a rank has said goodbye, and its hub, or the one that has promised to tell of it, has died.
+func (w *net) orphan(r int) bool {
+	m := w.ranks[r].m
+	return m.Parted && w.died && (m.Hub == w.victim || m.promise == w.victim)
+}
 
 // unfinished returns what must not be in the end.
 func (w *net) unfinished() string {

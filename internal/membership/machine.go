@@ -25,7 +25,7 @@ const (
 type Notice struct {
 	Kind  Kind
 	Ranks []int
-	Hub   bool // of HaveLeft: the hub acknowledges
+	Hub   bool // the sender is the hub: of HaveLeft, and will tell the others; of Goodbye, and tells nothing more
 }
 
 // Host carries out what a machine decides. Its methods may call Need, and no other method of the machine.
@@ -64,9 +64,10 @@ type Machine struct {
 	Hub      int   // see the package documentation
 	LostList []int // the lost ranks, in the order in which they were lost
 	Parted   bool  // this rank has said goodbye
-	Let      bool  // the hub has acknowledged that: it informs the others
 	Closed   bool  // this rank has ended its links
 
+	asHub    bool  // it was the hub when it said goodbye
+	promise  int   // the hub that has acknowledged that, and tells the others; -1: none
 	departed []int // ranks that have left, of which this hub has not yet told the others
 	alone    int   // ticks without a link to any rank that could be the hub
 	wide     int   // how many of these ranks are asked
@@ -75,7 +76,7 @@ type Machine struct {
 
 // New returns the machine of a rank.
 func New(me int, peers []*Peer, onDemand bool, reach int, host Host) *Machine {
-	return &Machine{Me: me, Peers: peers, OnDemand: onDemand, Reach: reach, wide: 1, host: host}
+	return &Machine{Me: me, Peers: peers, OnDemand: onDemand, Reach: reach, promise: -1, wide: 1, host: host}
 }
 
 // Connected notes a link that was made at the start.
@@ -130,7 +131,7 @@ func (m *Machine) Came(r int) (take bool, word *Notice) {
 		}
 		return false, word
 	case m.Closed && m.Parted:
-		return false, &Notice{Kind: Goodbye}
+		return false, &Notice{Kind: Goodbye, Hub: m.asHub}
 	case m.Closed || p.Linked() || p.Link == Ended:
 		return false, nil
 	case p.Link == None: // the other end has asked for it
@@ -145,7 +146,7 @@ func (m *Machine) Came(r int) (take bool, word *Notice) {
 func (m *Machine) Joined(r int) {
 	m.host.First(r)
 	if m.Parted {
-		m.host.Send(r, Notice{Kind: Goodbye})
+		m.host.Send(r, Notice{Kind: Goodbye, Hub: m.asHub})
 	}
 	if m.Hub == m.Me {
 		m.greet(r)
@@ -172,8 +173,15 @@ func (m *Machine) LinkEnded(r int) {
 		m.left(r)
 	case p.Link == Up || p.Over():
 		p.Link = Ended
-		if !p.Over() && !p.Acked { // one that has acknowledged this rank's goodbye needs its link no more
+		switch {
+		case p.Over():
+		case !p.Acked:
 			m.host.Suspect(r, NoGoodbye)
+		case m.Parted && m.promise < 0: // it was no hub yet when it acknowledged this rank's goodbye
+			if p.Link = None; r == m.Hub {
+				p.Link, p.Waited = Wanted, 0
+				m.ask(r, true)
+			}
 		}
 	default:
 		p.Link = Wanted
@@ -229,15 +237,15 @@ func (m *Machine) judges(r int) bool {
 // Answered notes that a peer is alive, as the host knows in another way than over a link.
 func (m *Machine) Answered(r int) { m.Peers[r].Waited = 0 }
 
-// Said handles a goodbye of rank r, and acknowledges it. From now on this rank forwards nothing through r, so r may
-// end.
-func (m *Machine) Said(r int) {
+// Said handles a goodbye of rank r, and acknowledges it. hub says that r was the hub then. From now on this rank forwards
+// nothing through r.
+func (m *Machine) Said(r int, hub bool) {
 	p := m.Peers[r]
 	if p.Standing == Lost {
 		return
 	}
 	ack := Notice{Kind: HaveLeft, Ranks: []int{r}, Hub: m.vouches(r)}
-	p.asHub = p.asHub || r == m.Hub
+	p.asHub = p.asHub || hub
 	m.note(r)
 	if m.OnDemand {
 		m.host.Send(r, ack)
@@ -267,7 +275,9 @@ func (m *Machine) left(r int) {
 func (m *Machine) Told(from int, n Notice) {
 	for _, r := range n.Ranks {
 		if r == m.Me {
-			m.Peers[from].Acked, m.Let = true, m.Let || n.Hub
+			if m.Peers[from].Acked = true; n.Hub && m.Peers[from].Standing != Lost {
+				m.promise = from
+			}
 			continue
 		}
 		if p := m.Peers[r]; p.Standing == Member {
@@ -297,14 +307,16 @@ func (m *Machine) Rehub() {
 	if !m.OnDemand || m.Closed || hub == m.Hub {
 		return
 	}
-	if m.Peers[m.Hub].Standing == Lost {
-		m.Let = false // what it was about to forward may be lost with it
+	if m.promise >= 0 && m.Peers[m.promise].Standing == Lost {
+		m.promise = -1 // what it was about to forward may be lost with it
 	}
 	m.Hub, m.alone, m.wide = hub, 0, 1
 	if hub == m.Me { // most connect by themselves, and are greeted then
 		for r := hub + 1; r < len(m.Peers); r++ {
-			if !m.Peers[r].Over() && !m.want(r) {
+			if p := m.Peers[r]; !p.Over() && !m.want(r) {
 				m.greet(r)
+			} else if p.Standing == Left && p.Linked() && !m.Parted {
+				m.host.Send(r, Notice{Kind: HaveLeft, Ranks: []int{r}, Hub: true})
 			}
 		}
 	} else {
@@ -396,22 +408,18 @@ func (m *Machine) askMore() {
 
 // Part says goodbye on all links. Joined says it on later ones.
 func (m *Machine) Part() {
-	m.Parted = true
+	m.Parted, m.asHub = true, m.Hub == m.Me
 	for r, p := range m.Peers {
 		if p != nil && p.Linked() && p.Standing != Lost {
-			m.host.Send(r, Notice{Kind: Goodbye})
+			m.host.Send(r, Notice{Kind: Goodbye, Hub: m.asHub})
 		}
 	}
 }
 
-// MayEnd reports whether this rank may end its links after its goodbye. The hub may when all others have acknowledged
-// the goodbye: from then on they send nothing more to forward. Another rank may when the hub has acknowledged it: the
-// hub tells the others. So may a rank whose goodbye the hub acknowledged before this rank became the hub.
+// MayEnd reports whether this rank may end its links after its goodbye: with the promise of a hub, or as the hub when all
+// others have acknowledged the goodbye. From then on they send nothing more to forward.
 func (m *Machine) MayEnd() bool {
-	if m.Hub == m.Me {
-		return !m.OnDemand || m.Let || m.all(func(p *Peer) bool { return p.Acked })
-	}
-	return !m.OnDemand || m.Let || m.Peers[m.Hub].Acked && m.Peers[m.Hub].Standing == Member
+	return !m.OnDemand || m.promise >= 0 || m.Hub == m.Me && m.all(func(p *Peer) bool { return p.Acked })
 }
 
 // MayPart reports whether this rank may say goodbye: the hub lets the others leave first.

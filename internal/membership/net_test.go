@@ -152,9 +152,9 @@ func (w *net) key() string {
 	}
 	for _, r := range w.ranks {
 		m := r.m
-		num(r.step, m.Hub, m.alone, m.wide, len(m.LostList))
+		num(r.step, m.Hub, m.promise+1, m.alone, m.wide, len(m.LostList))
 		num(m.LostList...)
-		is(r.told, r.late, r.gone, r.dead, m.Parted, m.Let, m.Closed)
+		is(r.told, r.late, r.gone, r.dead, m.Parted, m.asHub, m.Closed)
 		for q, p := range m.Peers {
 			if num(r.held[q]); p != nil {
 				num(int(p.Link), int(p.Standing), p.Waited, p.failed)
@@ -173,9 +173,14 @@ func side(l *netLink, r int) int {
 	return 1
 }
 
-func (h netHost) Ask(r int, _ bool) { h.w.ranks[h.r].trying[r] = true }
-func (h netHost) Begin(int)         {}
-func (h netHost) Moved()            {}
+func (h netHost) Ask(r int, pause bool) {
+	h.w.ranks[h.r].trying[r] = true
+	if h.w.walks {
+		h.w.ranks[h.r].asked[r] = pause
+	}
+}
+func (h netHost) Begin(int) {}
+func (h netHost) Moved()    {}
 
 func (h netHost) First(r int) { h.w.put(h.r, r, heartbeat) }
 
@@ -234,7 +239,7 @@ func (w *net) deliver(r, q int) {
 	}
 	switch n.Kind {
 	case Goodbye:
-		x.m.Said(q)
+		x.m.Said(q, n.Hub)
 	case HaveLeft:
 		x.m.Told(q, n)
 	case IsLost:

@@ -4,7 +4,7 @@ package mutants
 var membershipMutants = []mutant{
 	{file: "internal/membership/machine.go",
 		old: `	if m.Parted {
-		m.host.Send(r, Notice{Kind: Goodbye})
+		m.host.Send(r, Notice{Kind: Goodbye, Hub: m.asHub})
 	}
 	if m.Hub == m.Me {`,
 		new: `	if m.Hub == m.Me {`,
@@ -16,8 +16,8 @@ var membershipMutants = []mutant{
 		new: ``,
 		why: "a rank that was reported is lost if its link ends before its goodbye", test: "internal/membership TestEveryOrder", plain: true},
 	{file: "internal/membership/machine.go",
-		old: `!p.Over() && !p.Acked {`,
-		new: `!p.Over() {`,
+		old: `		case !p.Acked:`,
+		new: `		case true:`,
 		why: "a rank that has acknowledged a goodbye is lost when its link ends", test: "internal/membership TestEveryOrder", plain: true},
 	{file: "internal/membership/machine.go",
 		old: `	case p.Standing == Left: // it waits for an acknowledgement
@@ -27,8 +27,8 @@ var membershipMutants = []mutant{
 `,
 		why: "a rank that has left gets no acknowledgement on its next link", test: "internal/membership TestEveryOrder", plain: true},
 	{file: "internal/membership/machine.go",
-		old: `m.Let || m.all(func(p *Peer) bool { return p.Acked })`,
-		new: `true`,
+		old: `m.Hub == m.Me && m.all(func(p *Peer) bool { return p.Acked })`,
+		new: `m.Hub == m.Me`,
 		why: "the hub leaves without the acknowledgements of the others", test: "internal/membership TestEveryOrder", plain: true},
 	{file: "internal/membership/machine.go",
 		old: `if p.Standing = Reported; !p.Linked() {`,
@@ -41,9 +41,21 @@ var membershipMutants = []mutant{
 		if p.failed++;`,
 		why: "a link that ended unconfirmed is not made again", test: "internal/membership TestEveryOrder", plain: true},
 	{file: "internal/membership/machine.go",
-		old: `	return !m.OnDemand || m.Let || m.Peers[m.Hub].Acked && m.Peers[m.Hub].Standing == Member`,
-		new: `	return !m.OnDemand || m.Let`,
-		why: "the acknowledgement of a rank that becomes the hub does not count", test: "internal/membership TestEveryOrder", plain: true},
+		old: `p.Standing == Left && p.Linked() && !m.Parted {`,
+		new: `false {`,
+		why: "a new hub promises nothing to ranks whose goodbye it has acknowledged before", test: "internal/membership TestRandomOrders", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `case m.Parted && m.promise < 0:`,
+		new: `case false:`,
+		why: "a rank whose link ends before it has the hub's promise does not ask again", test: "internal/membership TestRandomOrders", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `p.asHub = p.asHub || hub`,
+		new: `p.asHub = p.asHub || r == m.Hub`,
+		why: "who was the hub at its goodbye is judged by the view of another rank", test: "internal/membership TestOrdersThatWereWrong", plain: true},
+	{file: "internal/membership/machine.go",
+		old: `n.Hub && m.Peers[from].Standing != Lost {`,
+		new: `n.Hub {`,
+		why: "the promise of a lost hub counts", test: "internal/membership TestLostHubPromisesNothing", plain: true},
 	{file: "internal/membership/machine.go",
 		old: `	if p := m.Peers[r]; p.Standing == Left && !m.Closed {
 		m.host.Ask(r, false)
@@ -69,9 +81,9 @@ var membershipMutants = []mutant{
 		new: `	if deaf && false {`,
 		why: "a rank that leaves waits for one that has ended", test: "internal/membership TestRandomOrders", plain: true},
 	{file: "internal/membership/machine.go",
-		old: ` || m.Peers[m.Hub].Acked && m.Peers[m.Hub].Standing == Member`,
-		new: ` || m.Peers[m.Hub].Acked`,
-		why: "a rank relies on the acknowledgement of a hub that was reported to have left", test: "internal/membership TestRandomOrders", plain: true},
+		old: `; n.Hub && m.Peers`,
+		new: `; m.Peers`,
+		why: "a rank ends on the acknowledgement of a rank that is not the hub", test: "internal/membership TestOrdersThatWereWrong", plain: true},
 	{file: "internal/engine/loss.go",
 		old: `if e.excluded = true; e.fault.Load() == nil {`,
 		new: `if e.excluded = true; false {`,
