@@ -9,11 +9,11 @@ import (
 
 // twoSockets is a machine with two NUMA domains of two cores.
 var twoSockets = fstest.MapFS{
-	"proc/sys/kernel/hostname":               {Data: []byte("n01\n")},
-	"sys/devices/system/cpu/online":          {Data: []byte("0-3\n")},
-	"sys/devices/system/node/online":         {Data: []byte("0-1\n")},
-	"sys/devices/system/node/node0/cpulist":  {Data: []byte("0-1\n")},
-	"sys/devices/system/node/node1/cpulist":  {Data: []byte("2-3\n")},
+	"proc/sys/kernel/hostname":              {Data: []byte("n01\n")},
+	"sys/devices/system/cpu/online":         {Data: []byte("0-3\n")},
+	"sys/devices/system/node/online":        {Data: []byte("0-1\n")},
+	"sys/devices/system/node/node0/cpulist": {Data: []byte("0-1\n")},
+	"sys/devices/system/node/node1/cpulist": {Data: []byte("2-3\n")},
 }
 
 func ExampleRead() {
