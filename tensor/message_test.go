@@ -245,32 +245,3 @@ func pingpong(b *testing.B, n int, send, recv func(*Comm, *Tensor[uint8], int) e
 		b.Fatal(err)
 	}
 }
-
-// BenchmarkMessageSelf measures a short message of a rank to itself, for tensors and for slices.
-func BenchmarkMessageSelf(b *testing.B) {
-	err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) error {
-		c, err := NewComm(world, nil)
-		if err != nil {
-			return err
-		}
-		t, _ := New[uint8](64)
-		b.Run("tensor", func(b *testing.B) {
-			for b.Loop() {
-				err = errors.Join(err, Send(c, t, 0, 0))
-				_, e := Recv(c, t, 0, 0)
-				err = errors.Join(err, e)
-			}
-		})
-		b.Run("slice", func(b *testing.B) {
-			for b.Loop() {
-				err = errors.Join(err, cohort.Send(c.coll, t.data, 0, 0))
-				_, e := cohort.Recv(c.coll, t.data, 0, 0)
-				err = errors.Join(err, e)
-			}
-		})
-		return errors.Join(err, c.Close())
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-}

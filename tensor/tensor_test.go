@@ -207,21 +207,6 @@ func TestOperationsNeedContiguousTensors(t *testing.T) {
 	}
 }
 
-func TestElemDoesNotAllocate(t *testing.T) {
-	x, err := New[complex64](3, 4, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := testing.AllocsPerRun(100, func() {
-		v, err := x.Elem(1, 2, 3)
-		if err != nil || x.SetElem(v+1, 1, 2, 3) != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations, want none", n)
-	}
-}
-
 // FuzzStrided checks with big integers that Strided accepts exactly what fits into the slice.
 func FuzzStrided(f *testing.F) {
 	f.Add(20, 2, 3, 0, 3, 1, 0, uint8(2))

@@ -34,11 +34,11 @@ func bind(names []string) (*library, error) {
 			}
 			continue
 		}
-		l := &library{name: name}
-		for f, symbol := range symbols {
-			at, err := purego.Dlsym(handle, symbol)
+		l := &library{name: name, at: make(map[function]uintptr)}
+		for _, f := range functions {
+			at, err := purego.Dlsym(handle, string(f))
 			if err != nil {
-				return nil, fmt.Errorf("%s has no function %s: it is too old, or not NVIDIA's driver", name, symbol)
+				return nil, fmt.Errorf("%s has no function %s: it is too old, or not NVIDIA's driver", name, string(f))
 			}
 			l.at[f] = at
 		}

@@ -2,88 +2,57 @@ package cuda
 
 import (
 	"fmt"
+	"strings"
 	"unsafe"
 )
 
-// A function is one of the driver's functions; symbols has their names. If a function has changed
-// over time, its symbol includes the version that cuda.h selects.
-type function int
+// A function is one of the driver's functions, by its symbol. If a function has changed over time, its symbol includes
+// the version that cuda.h selects.
+type function string
 
 const (
-	cuInit function = iota
-	cuDriverGetVersion
-	cuGetErrorName
-	cuGetErrorString
-	cuDeviceGetCount
-	cuDeviceGet
-	cuDeviceGetName
-	cuDevicePrimaryCtxRetain
-	cuCtxGetCurrent
-	cuCtxPushCurrent
-	cuCtxPopCurrent
-	cuCtxSynchronize
-	cuMemGetInfo
-	cuMemAlloc
-	cuMemFree
-	cuMemHostAlloc
-	cuMemFreeHost
-	cuPointerGetAttributes
-	cuMemcpyDtoHAsync
-	cuMemcpyHtoDAsync
-	cuMemcpyDtoDAsync
-	cuStreamCreate
-	cuStreamDestroy
-	cuStreamSynchronize
-	cuStreamWaitEvent
-	cuEventCreate
-	cuEventDestroy
-	cuEventRecord
-	cuEventQuery
-	cuEventSynchronize
-	functions // the number of functions
+	cuInit                   function = "cuInit"
+	cuDriverGetVersion       function = "cuDriverGetVersion"
+	cuGetErrorName           function = "cuGetErrorName"
+	cuGetErrorString         function = "cuGetErrorString"
+	cuDeviceGetCount         function = "cuDeviceGetCount"
+	cuDeviceGet              function = "cuDeviceGet"
+	cuDeviceGetName          function = "cuDeviceGetName"
+	cuDevicePrimaryCtxRetain function = "cuDevicePrimaryCtxRetain"
+	cuCtxGetCurrent          function = "cuCtxGetCurrent"
+	cuCtxPushCurrent         function = "cuCtxPushCurrent_v2"
+	cuCtxPopCurrent          function = "cuCtxPopCurrent_v2"
+	cuCtxSynchronize         function = "cuCtxSynchronize"
+	cuMemGetInfo             function = "cuMemGetInfo_v2"
+	cuMemAlloc               function = "cuMemAlloc_v2"
+	cuMemFree                function = "cuMemFree_v2"
+	cuMemHostAlloc           function = "cuMemHostAlloc"
+	cuMemFreeHost            function = "cuMemFreeHost"
+	cuPointerGetAttributes   function = "cuPointerGetAttributes"
+	cuMemcpyDtoHAsync        function = "cuMemcpyDtoHAsync_v2"
+	cuMemcpyHtoDAsync        function = "cuMemcpyHtoDAsync_v2"
+	cuMemcpyDtoDAsync        function = "cuMemcpyDtoDAsync_v2"
+	cuStreamCreate           function = "cuStreamCreate"
+	cuStreamDestroy          function = "cuStreamDestroy_v2"
+	cuStreamSynchronize      function = "cuStreamSynchronize"
+	cuStreamWaitEvent        function = "cuStreamWaitEvent"
+	cuEventCreate            function = "cuEventCreate"
+	cuEventDestroy           function = "cuEventDestroy_v2"
+	cuEventRecord            function = "cuEventRecord"
+	cuEventQuery             function = "cuEventQuery"
+	cuEventSynchronize       function = "cuEventSynchronize"
 )
 
-var symbols = [functions]string{
-	cuInit:                   "cuInit",
-	cuDriverGetVersion:       "cuDriverGetVersion",
-	cuGetErrorName:           "cuGetErrorName",
-	cuGetErrorString:         "cuGetErrorString",
-	cuDeviceGetCount:         "cuDeviceGetCount",
-	cuDeviceGet:              "cuDeviceGet",
-	cuDeviceGetName:          "cuDeviceGetName",
-	cuDevicePrimaryCtxRetain: "cuDevicePrimaryCtxRetain",
-	cuCtxGetCurrent:          "cuCtxGetCurrent",
-	cuCtxPushCurrent:         "cuCtxPushCurrent_v2",
-	cuCtxPopCurrent:          "cuCtxPopCurrent_v2",
-	cuCtxSynchronize:         "cuCtxSynchronize",
-	cuMemGetInfo:             "cuMemGetInfo_v2",
-	cuMemAlloc:               "cuMemAlloc_v2",
-	cuMemFree:                "cuMemFree_v2",
-	cuMemHostAlloc:           "cuMemHostAlloc",
-	cuMemFreeHost:            "cuMemFreeHost",
-	cuPointerGetAttributes:   "cuPointerGetAttributes",
-	cuMemcpyDtoHAsync:        "cuMemcpyDtoHAsync_v2",
-	cuMemcpyHtoDAsync:        "cuMemcpyHtoDAsync_v2",
-	cuMemcpyDtoDAsync:        "cuMemcpyDtoDAsync_v2",
-	cuStreamCreate:           "cuStreamCreate",
-	cuStreamDestroy:          "cuStreamDestroy_v2",
-	cuStreamSynchronize:      "cuStreamSynchronize",
-	cuStreamWaitEvent:        "cuStreamWaitEvent",
-	cuEventCreate:            "cuEventCreate",
-	cuEventDestroy:           "cuEventDestroy_v2",
-	cuEventRecord:            "cuEventRecord",
-	cuEventQuery:             "cuEventQuery",
-	cuEventSynchronize:       "cuEventSynchronize",
+var functions = []function{
+	cuInit, cuDriverGetVersion, cuGetErrorName, cuGetErrorString, cuDeviceGetCount, cuDeviceGet, cuDeviceGetName,
+	cuDevicePrimaryCtxRetain, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, cuCtxSynchronize, cuMemGetInfo,
+	cuMemAlloc, cuMemFree, cuMemHostAlloc, cuMemFreeHost, cuPointerGetAttributes, cuMemcpyDtoHAsync,
+	cuMemcpyHtoDAsync, cuMemcpyDtoDAsync, cuStreamCreate, cuStreamDestroy, cuStreamSynchronize, cuStreamWaitEvent,
+	cuEventCreate, cuEventDestroy, cuEventRecord, cuEventQuery, cuEventSynchronize,
 }
 
 // String returns the name of the function in cuda.h.
-func (f function) String() string {
-	name := symbols[f]
-	if n := len(name) - len("_v2"); name[n:] == "_v2" {
-		name = name[:n]
-	}
-	return name
-}
+func (f function) String() string { return strings.TrimSuffix(string(f), "_v2") }
 
 // names are the library's possible paths. Containers with NVIDIA's tools, and Linux on Windows,
 // have it in folders that the dynamic linker may not search.
@@ -92,7 +61,7 @@ var names = []string{"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1", "/u
 // A library is the loaded driver.
 type library struct {
 	name string
-	at   [functions]uintptr
+	at   map[function]uintptr
 }
 
 // A result is the CUresult that every function returns.
