@@ -15,12 +15,6 @@ type Span[T any] struct {
 // concurrent use.
 type Set[T any] struct{ all []Span[T] } // in ascending order
 
-// All returns the ranges in ascending order.
-func (s *Set[T]) All() []Span[T] { return s.all }
-
-// Clear removes all ranges.
-func (s *Set[T]) Clear() { s.all = nil }
-
 // after returns the index of the first range that starts after a.
 func (s *Set[T]) after(a uintptr) int {
 	i, _ := slices.BinarySearchFunc(s.all, a, func(p Span[T], a uintptr) int {

@@ -3,7 +3,6 @@ package soft
 import (
 	"bytes"
 	"fmt"
-	"runtime"
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -23,12 +22,11 @@ type Device struct {
 	standard *queue // the default stream's queue
 
 	// Guarded by driver.mu.
-	lost      error            // why the device cannot be used any more
-	used      int              // bytes of its memory
-	allot     span.Set[[]byte] // allocations by address, with their memory
-	space     []byte           // the range of addresses, unless they are those of the memory itself
-	forgotten runtime.Cleanup  // unmaps space if Close was not called
-	next      uintptr          // where in space to look first, so that addresses are not reused soon
+	lost  error            // why the device cannot be used any more
+	used  int              // bytes of its memory
+	allot span.Set[[]byte] // allocations by address, with their memory
+	space []byte           // the range of addresses, unless they are those of the memory itself
+	next  uintptr          // where in space to look first, so that addresses are not reused soon
 }
 
 // Index implements accel.Device.
@@ -64,7 +62,7 @@ func (dev *Device) Alloc(n int) (accel.Address, error) {
 		return 0, dev.fault(backend.ErrAlloc, "out of memory: %d bytes requested, %d of %d free", n, free, d.config.Memory)
 	}
 	size := (n + grain - 1) / grain * grain
-	at, storage, err := dev.room(size)
+	at, storage, err := dev.place(size)
 	if err != nil {
 		return 0, err
 	}
@@ -77,14 +75,11 @@ func (dev *Device) Alloc(n int) (accel.Address, error) {
 	return accel.Address(at), nil
 }
 
-// room finds an address and memory for it.
-func (dev *Device) room(size int) (uintptr, []byte, error) {
+// place finds an address and memory for it.
+func (dev *Device) place(size int) (uintptr, []byte, error) {
+	storage := make([]byte, size)
 	if dev.driver.config.HostCanRead {
-		b, err := mapped(size)
-		if err != nil {
-			return 0, nil, dev.fault(backend.ErrAlloc, "map %d bytes of host memory: %v", size, err)
-		}
-		return span.Address(b), b, nil
+		return span.Address(storage), storage, nil
 	}
 	if dev.space == nil {
 		const spare = 4 // times its memory, so that fragmentation does not matter
@@ -93,7 +88,6 @@ func (dev *Device) room(size int) (uintptr, []byte, error) {
 			return 0, nil, dev.fault(backend.ErrAlloc, "reserve the device's addresses: %v", err)
 		}
 		dev.space, dev.next = b, span.Address(b)
-		dev.forgotten = runtime.AddCleanup(dev.driver, func(b []byte) { _ = unmap(b) }, b)
 	}
 	lo := span.Address(dev.space)
 	hi := lo + uintptr(len(dev.space))
@@ -105,7 +99,7 @@ func (dev *Device) room(size int) (uintptr, []byte, error) {
 		return 0, nil, dev.fault(backend.ErrAlloc, "out of memory: no gap of %d bytes", size)
 	}
 	dev.next = at + uintptr(size)
-	return at, make([]byte, size), nil
+	return at, storage, nil
 }
 
 // Free implements accel.Device. It waits for all work of the device.
@@ -140,27 +134,14 @@ func (dev *Device) Free(a accel.Address) error {
 	if failed == nil {
 		failed = dev.lost // caused by the work it waited for
 	}
-	if d.config.HostCanRead {
-		if err := unmap(p.Value[:size]); err != nil && failed == nil {
-			return dev.fault(backend.ErrInternal, "Free: %v", err)
-		}
-	}
 	return failed
 }
 
 // release frees everything. driver.mu is held.
 func (dev *Device) release() error {
-	if dev.driver.config.HostCanRead {
-		for _, p := range dev.allot.All() {
-			if err := unmap(p.Value[:(len(p.Value)+grain-1)/grain*grain]); err != nil {
-				return err
-			}
-		}
-	}
-	dev.allot.Clear()
+	dev.allot = span.Set[[]byte]{}
 	space := dev.space
 	dev.space = nil
-	dev.forgotten.Stop()
 	if space == nil {
 		return nil
 	}

@@ -8,8 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Pin implements accel.Device. With the race detector it returns Go memory, which the detector
-// watches.
+// Pin implements accel.Device. It returns Go memory, which the race detector watches.
 func (dev *Device) Pin(n int) ([]byte, error) {
 	d := dev.driver
 	d.mu.Lock()
@@ -20,10 +19,7 @@ func (dev *Device) Pin(n int) ([]byte, error) {
 	if n <= 0 {
 		return nil, dev.fault(backend.ErrCount, "pinned memory of %d bytes; want 1 or more", n)
 	}
-	b, err := pinned(n)
-	if err != nil {
-		return nil, dev.fault(backend.ErrAlloc, "pin %d bytes: %v", n, err)
-	}
+	b := make([]byte, n)
 	fill(b)
 	d.pins.Add(span.Span[[]byte]{At: span.Address(b), N: uintptr(n), Value: b})
 	d.stats.Pins++
@@ -50,24 +46,7 @@ func (dev *Device) Unpin(b []byte) error {
 	d.pins.Remove(p.At)
 	d.stats.Pins--
 	d.stats.Pinned -= int(p.N)
-	if err := unpinned(p.Value); err != nil && failed == nil {
-		return dev.fault(backend.ErrInternal, "Unpin: %v", err)
-	}
 	return failed
-}
-
-func pinned(n int) ([]byte, error) {
-	if raced {
-		return make([]byte, n), nil
-	}
-	return mapped(n)
-}
-
-func unpinned(b []byte) error {
-	if raced {
-		return nil
-	}
-	return unmap(b)
 }
 
 // isPinned reports whether the device can access b directly. d.mu is held.
