@@ -19,9 +19,6 @@ func (w *word) release(v uint64) { Release(&w.v, v, func() { w.v.Store(v) }) }
 func (w *word) add(d uint64) uint64 {
 	return Update("add", &w.v, func() (uint64, bool) { return w.v.Add(d), true })
 }
-func (w *word) swap(was, is uint64) bool {
-	return Update("compare-and-swap", &w.v, func() (bool, bool) { ok := w.v.CompareAndSwap(was, is); return ok, ok })
-}
 
 // outcomes explores a program and returns what its threads may return together.
 func outcomes(t *testing.T, cfg Config, program func(x *Run) func() string) (all []string) {

@@ -108,9 +108,8 @@ func (dev *device) retain() (uintptr, error) {
 	return context, nil
 }
 
-// do calls a function with the device's context and adds what to its error. Arguments must not be
-// addresses of Go memory.
-func (dev *device) do(what string, fn function, args ...uintptr) error {
+// do calls a function with the device's context. Arguments must not be addresses of Go memory.
+func (dev *device) do(fn function, args ...uintptr) error {
 	f, err := dev.enter()
 	if err != nil {
 		return err
@@ -118,7 +117,7 @@ func (dev *device) do(what string, fn function, args ...uintptr) error {
 	r := f.call(fn, args...)
 	dev.leave(f)
 	if r != success {
-		return dev.failed(r, fn, what)
+		return dev.failed(r, fn, "")
 	}
 	return nil
 }
@@ -256,7 +255,7 @@ func (dev *device) Unpin(b []byte) error {
 	if !known {
 		return dev.fault(backend.ErrBuffer, "the memory was not returned by Pin, or is unpinned already")
 	}
-	return dev.do("", cuMemFreeHost, span.Address(b))
+	return dev.do(cuMemFreeHost, span.Address(b))
 }
 
 // pinned reports whether Pin returned the memory that b is part of. Memory pinned by other

@@ -38,7 +38,7 @@ func (e *event) Sync() error {
 	if e.closed {
 		return e.dev.fault(backend.ErrClosed, "event")
 	}
-	return e.dev.do("", cuEventSynchronize, e.handle)
+	return e.dev.do(cuEventSynchronize, e.handle)
 }
 
 // Done implements accel.Event.
@@ -71,5 +71,5 @@ func (e *event) Close() error {
 		return e.dev.fault(backend.ErrClosed, "event")
 	}
 	e.closed = true
-	return e.dev.do("", cuEventDestroy, e.handle)
+	return e.dev.do(cuEventDestroy, e.handle)
 }

@@ -49,7 +49,7 @@ func (s *stream) do(fn function, args ...uintptr) error {
 	if s.closed {
 		return s.dev.fault(backend.ErrClosed, "stream")
 	}
-	return s.dev.do("", fn, args...)
+	return s.dev.do(fn, args...)
 }
 
 // ToHost implements accel.Stream.
@@ -117,7 +117,7 @@ func (s *stream) Within(dst, src accel.Address, n int) error {
 	if err := s.dev.check(src, n); err != nil {
 		return err
 	}
-	return s.dev.do("", cuMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(n), s.handle)
+	return s.dev.do(cuMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(n), s.handle)
 }
 
 // Record implements accel.Stream.
@@ -168,8 +168,8 @@ func (s *stream) Close() error {
 		return s.dev.fault(backend.ErrClosed, "stream")
 	}
 	s.closed = true
-	waited := s.dev.do("", cuStreamSynchronize, s.handle)
-	if err := s.dev.do("", cuStreamDestroy, s.handle); err != nil {
+	waited := s.dev.do(cuStreamSynchronize, s.handle)
+	if err := s.dev.do(cuStreamDestroy, s.handle); err != nil {
 		return err
 	}
 	return waited
