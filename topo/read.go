@@ -55,7 +55,9 @@ func Read(files fs.FS, mask CPUSet) (*Node, error) {
 	n := &Node{
 		Host: t.text("proc/sys/kernel/hostname"), Model: readModel(t),
 		CPUs: usable, Online: online, Permitted: permitted,
-		Memory: readMemory(t), Limits: groups.limits(t), Binding: true,
+		Memory: readMemory(t), HugePages: readHugePages(t),
+		TransparentHugePages: readTransparent(t),
+		Limits:               groups.limits(t), Binding: true,
 	}
 	mems := groups.mems(t)
 	if list, ok := field(status, "Mems_allowed_list"); ok {

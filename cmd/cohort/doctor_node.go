@@ -106,6 +106,19 @@ func (d *diagnosis) memory(n *topo.Node) {
 	default:
 		d.add(group, "control groups", ok, "at most "+size(limit)+" for all ranks together", "")
 	}
+	var pages []string
+	for _, h := range n.HugePages {
+		if h.Total > 0 {
+			pages = append(pages, fmt.Sprintf("%d of %s set aside, %d free", h.Total, size(h.Size), h.Free))
+		}
+	}
+	if pages == nil {
+		pages = append(pages, "none set aside")
+	}
+	if n.TransparentHugePages != "" {
+		pages = append(pages, "transparent: "+n.TransparentHugePages)
+	}
+	d.add(group, "huge pages", ok, strings.Join(pages, "; "), "")
 }
 
 // job reports the facts from scheduler and launcher, and whether they are consistent.

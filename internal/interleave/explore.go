@@ -2,6 +2,7 @@ package interleave
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -18,12 +19,10 @@ type Config struct {
 	Timeouts    int  // how many sleeps may end by their timeouts in one schedule; the others sleep until they are woken
 	Naps        bool // a sleep with a timeout ends when nothing else can happen: for waiters that look again after a nap
 	Deaths      int  // how many threads made by GoMortal may die in one schedule
+	Steps       int  // most steps of one schedule; 0: 20000
+	Schedules   int  // most schedules; 0: two million. An exploration that needs more fails
+	Random      int  // schedules without a bound, chosen at random, after the exploration
 }
-
-const (
-	mostSteps     = 20000     // of one schedule
-	mostSchedules = 2_000_000 // an exploration that needs more fails
-)
 
 // The environment sets what a test does not.
 const (
@@ -79,7 +78,9 @@ type explorer struct {
 
 	path    []choice         // choices of the schedule that runs; at its start, those to repeat
 	visited map[uint64]uint8 // states that were continued, with the preemptions left plus 1
+	rng     *rand.Rand       // chooses, if not nil
 	given   map[int]int      // choices of a seed, the others 0; nil: none is given
+	bounded bool             // the seed is of a schedule within the bound
 	tracing bool
 
 	schedules, longest int
@@ -95,6 +96,12 @@ func newExplorer(cfg Config, program func(x *Run)) *explorer {
 		cfg.Preemptions = 3
 	}
 	cfg.Preemptions = max(cfg.Preemptions, 0)
+	if cfg.Steps == 0 {
+		cfg.Steps = 20000
+	}
+	if cfg.Schedules == 0 {
+		cfg.Schedules = 2_000_000
+	}
 	e := &explorer{cfg: cfg, program: program, visited: map[uint64]uint8{}}
 	if more, err := strconv.Atoi(os.Getenv(moreEnv)); err == nil {
 		e.cfg.Preemptions += more
@@ -117,20 +124,31 @@ func (e *explorer) all() *Run {
 		}
 		if len(e.path) == 0 {
 			e.complete = true
-			return nil
+			break
 		}
-		if e.schedules >= mostSchedules || !e.until.IsZero() && time.Now().After(e.until) {
+		if e.schedules >= e.cfg.Schedules || !e.until.IsZero() && time.Now().After(e.until) {
 			return nil
 		}
 		e.path[len(e.path)-1].taken++
 	}
+	for i := range e.cfg.Random {
+		e.path, e.rng = nil, rand.New(rand.NewPCG(uint64(i), 0))
+		if x := e.run(); x.failure != "" {
+			return x
+		}
+	}
+	return nil
 }
 
 // run runs one schedule: the choices of path first, then the first one at each point.
 func (e *explorer) run() *Run {
 	x := &Run{e: e, words: map[uintptr]*location{}, payload: map[uintptr]*shadow{}, names: map[uintptr]string{},
-		finished: make(chan struct{}, 1), unwound: make(chan struct{}),
-		preemptions: e.cfg.Preemptions, timeouts: e.cfg.Timeouts, deaths: e.cfg.Deaths}
+		finished: make(chan struct{}, 1), unwound: make(chan struct{})}
+	x.preemptions = unbounded
+	if e.rng == nil && (e.given == nil || e.bounded) {
+		x.preemptions = e.cfg.Preemptions
+	}
+	x.timeouts, x.deaths = e.cfg.Timeouts, e.cfg.Deaths
 	e.program(x)
 	active, x.running = x, true
 	if first := x.choose(nil); first != nil {
@@ -153,6 +171,8 @@ func (e *explorer) run() *Run {
 	return x
 }
 
+const unbounded = 1 << 30
+
 // patience is how long a schedule may run. If it takes longer, a thread waits for something that is no word.
 const patience = time.Minute
 
@@ -169,6 +189,9 @@ func (x *Run) await() {
 func (e *explorer) seed() string {
 	var b strings.Builder
 	b.WriteByte('s')
+	if e.rng != nil {
+		b.WriteByte('r')
+	}
 	for i, c := range e.path {
 		if c.taken > 0 {
 			fmt.Fprintf(&b, ",%d=%d", i, c.taken)
@@ -179,7 +202,7 @@ func (e *explorer) seed() string {
 
 // replay runs the schedule of a seed, and notes its steps.
 func (e *explorer) replay(seed string) (*Run, error) {
-	_, rest, _ := strings.Cut(seed, ",")
+	kind, rest, _ := strings.Cut(seed, ",")
 	given := map[int]int{}
 	for rest != "" {
 		var part string
@@ -190,7 +213,10 @@ func (e *explorer) replay(seed string) (*Run, error) {
 		}
 		given[at] = taken
 	}
-	r := &explorer{cfg: e.cfg, program: e.program, given: given, tracing: true}
+	r := newExplorer(e.cfg, e.program)
+	r.cfg = e.cfg
+	r.given, r.tracing = given, true
+	r.bounded = kind == "s"
 	return r.run(), nil
 }
 

@@ -20,6 +20,10 @@ func (w *word) add(d uint64) uint64 {
 	return Update("add", &w.v, func() (uint64, bool) { return w.v.Add(d), true })
 }
 
+func (w *word) swap(was, is uint64) bool {
+	return Update("compare-and-swap", &w.v, func() (bool, bool) { ok := w.v.CompareAndSwap(was, is); return ok, ok })
+}
+
 // outcomes explores a program and returns what its threads may return together.
 func outcomes(t *testing.T, cfg Config, program func(x *Run) func() string) (all []string) {
 	t.Helper()
@@ -325,14 +329,14 @@ func TestPollersLetOthersGoOn(t *testing.T) {
 }
 
 func TestEndlessLoopIsFound(t *testing.T) {
-	report := fault(t, Config{}, func(x *Run) {
+	report := fault(t, Config{Steps: 100}, func(x *Run) {
 		var w word
 		x.Go("one", func() {
 			for w.load() == 0 {
 			}
 		})
 	})
-	wantErr(t, report, "no end after 20000 steps")
+	wantErr(t, report, "no end after 100 steps")
 }
 
 func TestRaceOfPayloadIsFound(t *testing.T) {
@@ -422,4 +426,21 @@ func TestNondeterminismIsReported(t *testing.T) {
 		}
 	})
 	wantErr(t, report, "the program does other things in each run")
+}
+
+func TestRandomSchedulesGoBeyondTheBound(t *testing.T) {
+	// The fault needs three preemptions.
+	program := func(x *Run) {
+		var w word
+		x.Go("one", func() {
+			if w.swap(0, 1) && w.swap(2, 3) && w.swap(4, 5) {
+				x.Errorf("here")
+			}
+		})
+		x.Go("two", func() {
+			_ = w.swap(1, 2) && w.swap(3, 4)
+		})
+	}
+	Explore(t, Config{Preemptions: 1}, program)
+	wantErr(t, fault(t, Config{Preemptions: 1, Random: 10000}, program), "here", replayEnv+"=sr,")
 }

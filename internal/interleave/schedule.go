@@ -238,7 +238,7 @@ func (x *Run) choose(current *thread) *thread {
 			x.over()
 			return nil
 		}
-		if x.steps++; x.steps > mostSteps {
+		if x.steps++; x.steps > x.e.cfg.Steps {
 			x.fail(fmt.Sprintf("no end after %d steps", x.steps-1))
 			return nil
 		}
@@ -328,9 +328,14 @@ func (x *Run) pick(n int, current *thread) int {
 		return e.path[at].taken
 	}
 	taken := 0
-	if e.given != nil {
+	switch {
+	case e.given != nil:
 		taken = min(e.given[at], n-1)
-	} else {
+	case e.rng != nil:
+		if e.rng.IntN(3) == 0 {
+			taken = e.rng.IntN(n)
+		}
+	default:
 		key := x.state(current)
 		if int(e.visited[key]) > x.preemptions {
 			x.pruned = true
