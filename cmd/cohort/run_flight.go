@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +45,7 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int, abort
 			keeper.Keep(dir, keep)
 		}
 	case keep != "":
-		dir, err = keep, removeFlight(keep)
+		dir, err = keep, flight.Clear(keep)
 		if err != nil {
 			return fail(err)
 		}
@@ -69,7 +67,7 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int, abort
 			return
 		}
 		if keep != "" {
-			if err := keepFlight(dir, keep); err != nil && status != 0 {
+			if err := flight.Keep(dir, keep); err != nil && status != 0 {
 				keeper.Leave(dir)
 				fmt.Fprintf(os.Stderr, "cohort: writing the flight recorder's files: %v; they stay in %s\n", err, dir)
 				return
@@ -101,48 +99,4 @@ func askedToKeep() string {
 		return kept
 	}
 	return dir
-}
-
-// keepFlight copies the files to the folder in which they are kept, and removes those of an earlier job there.
-// If not all can be copied, none is kept: an incomplete set would show that the other ranks left no record.
-func keepFlight(dir, keep string) error {
-	names, err := flightFiles(dir)
-	if err == nil {
-		err = removeFlight(keep)
-	}
-	for _, name := range names {
-		if err == nil {
-			var b []byte
-			if b, err = os.ReadFile(filepath.Join(dir, name)); err == nil {
-				err = flight.WriteFile(filepath.Join(keep, name), b)
-			}
-		}
-	}
-	if err != nil {
-		_ = removeFlight(keep)
-	}
-	return err
-}
-
-// removeFlight removes the files of a job's ranks from a folder.
-func removeFlight(dir string) error {
-	names, err := flightFiles(dir)
-	for _, name := range names {
-		if e := os.Remove(filepath.Join(dir, name)); e != nil && !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-	}
-	return err
-}
-
-// flightFiles returns the names of the files that a job's ranks have left in a folder.
-func flightFiles(dir string) (names []string, err error) {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		var rank int
-		if _, err := fmt.Sscanf(e.Name(), "rank-%d.", &rank); err == nil && e.Name() == flight.FileName(rank) {
-			names = append(names, e.Name())
-		}
-	}
-	return names, err
 }

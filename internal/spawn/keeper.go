@@ -208,7 +208,9 @@ func keep(from io.Reader, to io.Writer) {
 	}
 	for _, k := range kept {
 		awaitEnd(groups)
-		copyFiles(k[0], k[1])
+		if flight.Keep(k[0], k[1]) != nil {
+			folders = slices.DeleteFunc(folders, func(f string) bool { return f == k[0] })
+		}
 	}
 	for _, path := range folders {
 		// A process that has been killed may write until it has really ended.
@@ -227,20 +229,6 @@ func awaitEnd(groups map[int]bool) {
 		}
 		if !left {
 			return
-		}
-	}
-}
-
-// copyFiles copies the files of a folder, if it exists, to another. A file that cannot be written completely
-// is left out, without an error: no process is left to receive one.
-func copyFiles(from, to string) {
-	entries, _ := os.ReadDir(from)
-	for _, e := range entries {
-		if !e.Type().IsRegular() {
-			continue
-		}
-		if b, err := os.ReadFile(filepath.Join(from, e.Name())); err == nil {
-			_ = flight.WriteFile(filepath.Join(to, e.Name()), b)
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cohort-hpc/cohort/internal/flight"
+
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -75,7 +77,7 @@ func TestGrandchildrenAreEnded(t *testing.T) {
 	j := start(t, cfg)
 	all := pids(t, cfg.Stdout.(*buffer).await(t, "pids", 2))
 	lives := hold(t, all)
-	j.End(1, errors.New("enough"))
+	j.Stop()
 	wait(t, j)
 	lives.ended(t)
 }
@@ -370,24 +372,24 @@ func TestRankGetsLastValueOfVariable(t *testing.T) {
 	}
 }
 
-// TestKeeperLeavesFolder has a keeper with two folders leave one of them.
+// TestKeeperLeavesFolder has a keeper with three folders: it leaves one that it is told to, and one whose files cannot be kept.
 func TestKeeperLeavesFolder(t *testing.T) {
 	k, err := StartKeeper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	to, left, removed := t.TempDir(), t.TempDir(), t.TempDir()
-	for _, dir := range []string{left, removed} {
+	left, failed, removed, to := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	for i, dir := range []string{left, failed, removed} {
 		k.Folder(dir)
-		k.Keep(dir, to)
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(dir)), nil, 0o600); err != nil {
+		k.Keep(dir, map[bool]string{false: to, true: "/dev/null/none"}[dir == failed])
+		if err := os.WriteFile(filepath.Join(dir, flight.FileName(i)), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	k.Leave(left)
 	k.Close()
 	for path, want := range map[string]bool{
-		left: true, removed: false, filepath.Join(to, filepath.Base(left)): false, filepath.Join(to, filepath.Base(removed)): true,
+		left: true, failed: true, removed: false, filepath.Join(to, flight.FileName(0)): false, filepath.Join(to, flight.FileName(2)): true,
 	} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: %v, want it there: %v", path, err, want)
