@@ -18,15 +18,3 @@ func TestPageOfBeginsOnAPage(t *testing.T) {
 		}
 	}
 }
-
-func TestBenchOperationsAreFoundByName(t *testing.T) {
-	for _, name := range benchNames() {
-		op := findBench(name)
-		if op == nil || op.name != name || op.ready == nil {
-			t.Errorf("%s: %+v", name, op)
-		}
-	}
-	if findBench("nothing") != nil {
-		t.Error("there is an operation called nothing")
-	}
-}

@@ -348,13 +348,3 @@ func FuzzHello(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkHandshake(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		x, y := net.Pipe()
-		if _, _, err1, err2 := shakeHands(x, y, identity(1), 2, Peer, identity(2)); err1 != nil || err2 != nil {
-			b.Fatal(err1, err2)
-		}
-	}
-}

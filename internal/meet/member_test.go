@@ -1,7 +1,6 @@
 package meet
 
 import (
-	"fmt"
 	"math"
 	"net/netip"
 	"os"
@@ -206,29 +205,6 @@ func FuzzRefused(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if err := decodeRefused(b); err.Sentinel == nil || strings.ContainsAny(err.Error(), "\n\r\x1b") {
 			t.Errorf("%q", err)
-		}
-	})
-}
-
-// BenchmarkTable encodes and decodes the table of a large job.
-func BenchmarkTable(b *testing.B) {
-	members := make([]Member, 10_000)
-	for r := range members {
-		members[r] = Member{Rank: r, Process: 1 << 20, Node: strings.Repeat("0f", 16), Host: fmt.Sprintf("node%04d", r/64),
-			Addrs: member(0).Addrs[:1], Wake: "@cohort-wake/1000/ABCDEFGHIJKLMNOPQRSTUVWXYZ", CPUs: [16]uint64{math.MaxUint64}}
-	}
-	text := encode(members)
-	b.Run("encode", func(b *testing.B) {
-		for b.Loop() {
-			encode(members)
-		}
-		b.ReportMetric(float64(len(text)), "bytes")
-	})
-	b.Run("decode", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := decodeTable(text, len(members)); err != nil {
-				b.Fatal(err)
-			}
 		}
 	})
 }

@@ -66,22 +66,6 @@ func TestSecretFormsAreChecked(t *testing.T) {
 	}
 }
 
-func TestSecretIsReadFromPipe(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	s := NewSecret()
-	if err := s.Send(w); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	if got, err := ReadSecret(r); err != nil || *got.key != *s.key {
-		t.Errorf("another secret, %v", err)
-	}
-}
-
 // TestSecretIsNeverPrinted prints a secret in all the ways there are.
 func TestSecretIsNeverPrinted(t *testing.T) {
 	s := NewSecret()

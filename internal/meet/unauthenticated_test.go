@@ -185,21 +185,6 @@ func TestReplayIsRefused(t *testing.T) {
 	}
 }
 
-// TestReflectionIsRefused lets two servers, and two clients, talk to each other; and a client to itself.
-func TestReflectionIsRefused(t *testing.T) {
-	a, b := sockets(t)
-	done := make(chan error)
-	go func() {
-		_, err := Client(context.Background(), b, identity(2), 1, Peer)
-		done <- err
-	}()
-	_, err := Client(context.Background(), a, identity(1), 2, Peer)
-	reason(t, err, Garbage)
-	if err := <-done; err == nil {
-		t.Error("two clients accept each other")
-	}
-}
-
 // TestFlippedBitEndsHandshake flips each bit of a handshake: never do both sides accept it.
 func TestFlippedBitEndsHandshake(t *testing.T) {
 	for i := range (helloSize + proofSize) * 8 {

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -134,10 +133,8 @@ func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	host, _ := os.Hostname()
 	a.link.sendJSON(kindHello, hello{
-		Protocol: protocol, Version: version, OS: runtime.GOOS, Arch: runtime.GOARCH, Host: host,
-		Connection: os.Getenv("SSH_CONNECTION"), Usable: node.Usable(),
+		Protocol: protocol, Version: version, Connection: os.Getenv("SSH_CONNECTION"), Usable: node.Usable(),
 	})
 	go a.beat()
 	_, b, err := a.next(in, kindWork)

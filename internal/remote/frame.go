@@ -85,8 +85,6 @@ var toLauncher = limits{
 type hello struct {
 	Protocol   int
 	Version    string // of cohort
-	OS, Arch   string
-	Host       string // the host's own name
 	Connection string // SSH_CONNECTION: the launcher's address and port as the host sees them, and its own
 	Usable     int    // processors
 }
@@ -110,7 +108,6 @@ type program struct {
 	Path    spawn.Text // where the launcher has it
 	Command bool       // a name without a slash, looked up in the host's PATH
 	Sum     string     // SHA-256 in hexadecimal; empty to use the host's file at Path
-	Size    int64
 }
 
 // ready is an agent's message that its ranks can be started.

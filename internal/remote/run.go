@@ -217,7 +217,7 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 		Env:     spawn.Convert[spawn.Text](append(c.Env[:len(c.Env):len(c.Env)], j.coordinator.variables(h)...)),
 	}
 	if j.program != nil {
-		w.Program.Sum, w.Program.Size = j.program.sum, j.program.size
+		w.Program.Sum = j.program.sum
 	}
 	h.link.sendJSON(kindWork, w)
 	for {

@@ -41,7 +41,6 @@ type Config struct {
 	Stdin          *os.File  // for rank 0; nil for none. The launcher reads a terminal itself, and passes other files on.
 	Stdout, Stderr io.Writer // nil for the launcher's
 	Tag            bool      // start each line with its rank
-	Terminal       bool      // Stdout and Stderr lead to a terminal, as files that are one always do
 
 	Launch *Launch // the program that starts the ranks; nil for this process
 	Part   *Part   // set if the ranks are part of a larger job; not with Launch

@@ -68,10 +68,10 @@ func TestRanksThatIgnoreSIGTERMAreKilled(t *testing.T) {
 	j := start(t, cfg)
 	cfg.Stdout.(*buffer).await(t, "ready", 3)
 	began := time.Now()
-	j.End(9, errors.New("enough"))
+	j.Stop()
 	r := wait(t, j)
 	t.Logf("ended after %v", time.Since(began))
-	if r.Status != 9 || r.Err == nil || r.First != -1 {
+	if r.Status != 0 || r.Err != nil || r.First != -1 {
 		t.Errorf("got %+v", r)
 	}
 	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "ranks 0, 1, 2 did not end within 1s of SIGTERM: killed") {
@@ -89,7 +89,7 @@ func TestStoppedRanksAreEnded(t *testing.T) {
 	j := start(t, cfg)
 	cfg.Stdout.(*buffer).await(t, "ready", 2)
 	syscall.Kill(j.ranks[1].pgid, syscall.SIGSTOP)
-	j.End(1, errors.New("enough"))
+	j.Stop()
 	wait(t, j)
 	// Had SIGCONT not come with it, SIGTERM would have been seen by rank 0 only.
 	cfg.Stdout.(*buffer).await(t, "got terminated", 2)
@@ -145,7 +145,7 @@ func TestStartEndsRanksIfOneCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err == nil {
-		j.End(1, errors.New("it should not run"))
+		j.Stop()
 		wait(t, j)
 		t.Fatal("60 ranks with 100 descriptors are no error")
 	}

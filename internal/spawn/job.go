@@ -124,7 +124,7 @@ func Start(cfg Config) (*Job, error) {
 	j.out = &output{stdout: cfg.Stdout, stderr: cfg.Stderr, failed: func(err error) {
 		j.send(func(s *state) { s.m.OutputFailed(err) })
 	}}
-	j.out.terminal = [2]bool{cfg.Terminal || isTerminal(cfg.Stdout), cfg.Terminal || isTerminal(cfg.Stderr)}
+	j.out.terminal = [2]bool{isTerminal(cfg.Stdout), isTerminal(cfg.Stderr)}
 	cfg.Keeper.await()
 	start := j.launch
 	if cfg.Launch != nil {
@@ -141,11 +141,6 @@ func (j *Job) Wait() job.Result {
 	<-j.done
 	j.feeding.Wait()
 	return j.result
-}
-
-// End ends the job as if a rank had failed with status. why becomes Result.Err.
-func (j *Job) End(status int, why error) {
-	j.send(func(s *state) { s.m.End(status, why, why.Error()) })
 }
 
 // Stop ends the job without a message.

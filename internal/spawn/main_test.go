@@ -160,7 +160,7 @@ func start(t *testing.T, cfg Config) *Job {
 		select {
 		case <-j.done:
 		default:
-			j.End(1, fmt.Errorf("the test is over"))
+			j.Stop()
 			<-j.done
 		}
 	})

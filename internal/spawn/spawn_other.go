@@ -18,9 +18,6 @@ func Start(Config) (*Job, error) { return nil, Supported() }
 // Wait returns how the job ended.
 func (*Job) Wait() job.Result { return job.Result{} }
 
-// End ends the job.
-func (*Job) End(int, error) {}
-
 // Stop ends the job.
 func (*Job) Stop() {}
 
