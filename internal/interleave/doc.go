@@ -24,7 +24,7 @@
 //
 //   - threads that sleep or wait while no other thread can wake them
 //   - threads that poll while nothing can change
-//   - schedules with more steps than Config.Steps
+//   - schedules with more than 20000 steps
 //   - races of payloads, and accesses to memory that was freed
 //   - panics, and what the program itself reports
 //

@@ -19,15 +19,17 @@ type Config struct {
 	Timeouts    int  // how many sleeps may end by their timeouts in one schedule; the others sleep until they are woken
 	Naps        bool // a sleep with a timeout ends when nothing else can happen: for waiters that look again after a nap
 	Deaths      int  // how many threads made by GoMortal may die in one schedule
-	Steps       int  // most steps of one schedule; 0: 20000
-	Schedules   int  // most schedules; 0: two million. An exploration that needs more fails
-	Random      int  // schedules without a bound, chosen at random, after the exploration
 }
+
+const (
+	mostSteps     = 20000     // of one schedule
+	mostSchedules = 2_000_000 // an exploration that needs more fails
+)
 
 // The environment sets what a test does not.
 const (
 	replayEnv = "INTERLEAVE_SEED" // runs the schedule of this seed only, and prints it
-	moreEnv   = "INTERLEAVE_MORE" // how many more preemptions to explore
+	moreEnv   = "INTERLEAVE_MORE" // how many more preemptions to explore, and then random schedules
 	timeEnv   = "INTERLEAVE_TIME" // a Go duration: with INTERLEAVE_MORE, an exploration stops after it without an error
 )
 
@@ -78,6 +80,7 @@ type explorer struct {
 
 	path    []choice         // choices of the schedule that runs; at its start, those to repeat
 	visited map[uint64]uint8 // states that were continued, with the preemptions left plus 1
+	random  int              // schedules without a bound, chosen at random, after the exploration
 	rng     *rand.Rand       // chooses, if not nil
 	given   map[int]int      // choices of a seed, the others 0; nil: none is given
 	bounded bool             // the seed is of a schedule within the bound
@@ -96,15 +99,10 @@ func newExplorer(cfg Config, program func(x *Run)) *explorer {
 		cfg.Preemptions = 3
 	}
 	cfg.Preemptions = max(cfg.Preemptions, 0)
-	if cfg.Steps == 0 {
-		cfg.Steps = 20000
-	}
-	if cfg.Schedules == 0 {
-		cfg.Schedules = 2_000_000
-	}
 	e := &explorer{cfg: cfg, program: program, visited: map[uint64]uint8{}}
 	if more, err := strconv.Atoi(os.Getenv(moreEnv)); err == nil {
 		e.cfg.Preemptions += more
+		e.random = 10_000
 		if d, err := time.ParseDuration(os.Getenv(timeEnv)); err == nil {
 			e.until = time.Now().Add(d)
 		}
@@ -126,12 +124,15 @@ func (e *explorer) all() *Run {
 			e.complete = true
 			break
 		}
-		if e.schedules >= e.cfg.Schedules || !e.until.IsZero() && time.Now().After(e.until) {
+		if e.schedules >= mostSchedules || !e.until.IsZero() && time.Now().After(e.until) {
 			return nil
 		}
 		e.path[len(e.path)-1].taken++
 	}
-	for i := range e.cfg.Random {
+	for i := range e.random {
+		if !e.until.IsZero() && time.Now().After(e.until) {
+			break
+		}
 		e.path, e.rng = nil, rand.New(rand.NewPCG(uint64(i), 0))
 		if x := e.run(); x.failure != "" {
 			return x

@@ -238,7 +238,7 @@ func (x *Run) choose(current *thread) *thread {
 			x.over()
 			return nil
 		}
-		if x.steps++; x.steps > x.e.cfg.Steps {
+		if x.steps++; x.steps > mostSteps {
 			x.fail(fmt.Sprintf("no end after %d steps", x.steps-1))
 			return nil
 		}

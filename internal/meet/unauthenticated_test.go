@@ -3,6 +3,7 @@ package meet
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -130,7 +131,7 @@ func TestClientRefusesFalseServers(t *testing.T) {
 		{"closed", nil, Silent, "waiting for the answer", 0},
 		{"ssh", []byte("SSH-2.0-OpenSSH_9.2\r\n"), Garbage, "53 53 48 2d", 21},
 		{"an echo", goodHello(), Garbage, "begins with c0 68 72 3e", 40},
-		{"a later version", say(9, welcome), WrongVersion, "version 9", 48},
+		{"a later version", say(Version+1, welcome), WrongVersion, fmt.Sprintf("version %d", Version+1), 48},
 		{"another version", say(0, WrongVersion), WrongVersion, "version 0", 48},
 		{"another job", say(Version, WrongJob), WrongJob, `than "job"`, 48},
 		{"no proof", say(Version, welcome), WrongProof, "", 48},
