@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/chart"
 	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/spawn"
@@ -234,4 +236,19 @@ func (b *benchSettings) measure(world *cohort.Comm) error {
 		}
 	}
 	return nil
+}
+
+// printRow writes a row of the table, after its head if it is the first one.
+func printRow(w io.Writer, r result, first bool) error {
+	seconds := float64(r.Usec) * 1e-6
+	rate := chart.SI(float64(r.Bytes)/seconds, "B/s")
+	if r.Bytes == 0 {
+		rate = chart.SI(1/seconds, "/s") // calls
+	}
+	text := fmt.Sprintf("%12d %14s %14s %11.0f ns\n", r.Bytes, chart.SI(seconds, "s"), rate, r.Handover)
+	if first {
+		text = fmt.Sprintf("%s on %s, %d ranks\n%12s %14s %14s %14s\n", r.Op, r.Lib, r.Ranks, "bytes", "time", "throughput", "handover") + text
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }

@@ -154,11 +154,3 @@ func TestCommandsFailIfOutputCannotBeWritten(t *testing.T) {
 		}
 	}
 }
-
-func TestMicroseconds(t *testing.T) {
-	for us, want := range map[float64]string{0.0896: "90 ns", 1.234: "1.23 us", 12.34: "12.3 us", 1234: "1.23 ms", 2.5e6: "2.50 s"} {
-		if got := microseconds(us); got != want {
-			t.Errorf("microseconds(%v) = %q, want %q", us, got, want)
-		}
-	}
-}

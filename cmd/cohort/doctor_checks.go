@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/chart"
 	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/spawn"
@@ -153,7 +154,7 @@ func (d *diagnosis) backend(name string) {
 		d.add(group, name, s, err.Error(), fmt.Sprintf("cohort run --backend %s does not work here", name))
 		return
 	}
-	text := "two processes joined and exchanged messages in " + microseconds(p.Seconds*1e6)
+	text := "two processes joined and exchanged messages in " + chart.SI(p.Seconds, "s")
 	switch {
 	case name == "mpi":
 		d.add(group, name, ok, p.Library+": "+text, "")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -149,7 +150,7 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 			d.add(group, "COHORT_MPI_LIB", fail, lib.Path+": "+lib.Problem, "set it to the path of an MPI library, or unset it")
 			return
 		}
-		found = first(lib, found)
+		found = append([]mpifind.Library{lib}, slices.DeleteFunc(found, func(o mpifind.Library) bool { return o.Path == lib.Path })...)
 	}
 	if len(found) == 0 {
 		d.add(group, "libraries", none, "no MPI library found", "apt-get install mpich, or load a module; the other backends need none")
@@ -193,17 +194,6 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 	}
 	d.add(group, "first choice", ok, fmt.Sprintf("%s, %s; 'cohort run --backend mpi' uses it, and so do programs with COHORT_BACKEND=mpi and no launcher", chosen.Title(), why), "")
 	d.launchers(*chosen, asked, env)
-}
-
-// first puts a library before others, of which it may be one.
-func first(lib mpifind.Library, others []mpifind.Library) []mpifind.Library {
-	all := []mpifind.Library{lib}
-	for _, o := range others {
-		if o.Path != lib.Path {
-			all = append(all, o)
-		}
-	}
-	return all
 }
 
 // launchers reports whether the mpiexec that a user would run matches the library

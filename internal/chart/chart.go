@@ -191,7 +191,7 @@ func (s *scale) at(v float64) float64 {
 	return s.from + math.Log(v/s.first)/math.Log(s.last/s.first)*(s.to-s.from)
 }
 
-// SI writes a power of ten with the prefix that suits it.
+// SI writes a number with at most three digits and the prefix that suits it.
 func SI(v float64, unit string) string {
 	for _, p := range []struct {
 		factor float64

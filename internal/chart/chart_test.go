@@ -25,7 +25,7 @@ func TestChartChoosesScales(t *testing.T) {
 			t.Errorf("axis from %v to %v: %v to %v with %d labels, want %v to %v with %d", c.lo, c.hi, s.first, s.last, len(s.marks), c.first, c.last, c.labels)
 		}
 	}
-	for v, want := range map[float64]string{1e-8: "10 ns", 1e-6: "1 µs", 1e-4: "100 µs", 1: "1 s", 1e10: "10 Gs"} {
+	for v, want := range map[float64]string{1e-8: "10 ns", 1e-6: "1 µs", 1e-4: "100 µs", 1: "1 s", 1e10: "10 Gs", 89.6e-9: "89.6 ns", 9.996e-7: "1 µs", 1234e-6: "1.23 ms", 2.5: "2.5 s"} {
 		if got := SI(v, "s"); got != want {
 			t.Errorf("SI(%v) = %q, want %q", v, got, want)
 		}

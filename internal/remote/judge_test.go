@@ -60,29 +60,6 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	}
 }
 
-// TestAbortGivesJobItsStatus checks that the status of an Abort is the job's, though a rank of another
-// host ends first, and that nothing replaces the status of a job that ran out of time.
-func TestAbortGivesJobItsStatus(t *testing.T) {
-	a, b := &host{Host: Host{Name: "a"}}, &host{Host: Host{Name: "b"}}
-	judged := func(timeout bool) int {
-		s := (&launcher{cfg: Config{Ranks: 2, Stderr: io.Discard}}).newJudge()
-		if timeout {
-			s.m.End(job.StatusTimeout, nil, "")
-		}
-		s.exited(a, job.Exit{Rank: 0, Status: 1})
-		s.exited(b, job.Exit{Rank: 1, Status: 7, Aborted: true})
-		s.log.Close()
-		s.print.close()
-		return s.m.Status
-	}
-	if status := judged(false); status != 7 {
-		t.Errorf("status %d after an Abort with 7", status)
-	}
-	if status := judged(true); status != 124 {
-		t.Errorf("status %d after the job's time ran out, want 124", status)
-	}
-}
-
 // TestFlightFileIsReplacedAtomically has a file come for which there is one already. That one is never half of the new one: who has it
 // open still sees the old one, and nothing else is left in the folder.
 func TestFlightFileIsReplacedAtomically(t *testing.T) {

@@ -71,32 +71,3 @@ func TestRanksOfPartReportTheirEnds(t *testing.T) {
 		t.Errorf("said:\n%s%q", errs, logs)
 	}
 }
-
-// TestRanksOfPartGetEnvironmentAndInput checks the variables of ranks of a larger job, and that only its rank 0 has input.
-func TestRanksOfPartGetEnvironmentAndInput(t *testing.T) {
-	for _, c := range []struct {
-		first int
-		want  string
-	}{{0, "[0] 0/5 in\n[1] 1/5\n"}, {3, "[3] 3/5\n[4] 4/5\n"}} {
-		input := filepath.Join(t.TempDir(), "input")
-		if err := os.WriteFile(input, []byte("in"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		stdin, err := os.Open(input)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer stdin.Close()
-		out := new(buffer)
-		j := start(t, Config{
-			Path: "/bin/sh", Args: []string{"-c", "echo $COHORT_RANK/$COHORT_SIZE $(cat)"}, Ranks: 2, Tag: true, Stdin: stdin,
-			Stdout: out, Stderr: new(buffer), Part: &Part{First: c.first, Size: 5, Ended: func(job.Exit) {}, Log: func(string) {}},
-		})
-		wait(t, j)
-		lines := strings.SplitAfter(out.String(), "\n")
-		slices.Sort(lines)
-		if got := strings.Join(lines, ""); got != c.want {
-			t.Errorf("ranks from %d: %q, want %q", c.first, got, c.want)
-		}
-	}
-}
