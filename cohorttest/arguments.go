@@ -15,8 +15,6 @@ func argumentScenarios() []scenario {
 		{name: "arguments/p2p", body: p2pArguments},
 		{name: "arguments/collectives", body: collectiveArguments},
 		{name: "arguments/types", body: typeArguments},
-		{name: "arguments/one-rank", sizes: atLeast(2), body: oneRankWrong},
-		{name: "arguments/different", sizes: atLeast(2), body: differentlyWrong},
 		{name: "arguments/nonblocking", body: wrongNonblocking},
 	}
 }
@@ -43,11 +41,11 @@ func p2pArguments(r *Rank) {
 
 // wrongCalls makes collective calls with wrong arguments. Each rank can find the errors in its own arguments.
 // check is called after each, with the error that it must have and the one that it has.
-func wrongCalls(r *Rank, c *cohort.Comm, check func(what string, want, err error)) {
-	n, me := r.Size, r.Rank
+func wrongCalls(r *Rank, g *cohort.Graph, check func(what string, want, err error)) {
+	c, n, me := g.Comm, r.Size, r.Rank
 	v := func(k int) []int32 { return make([]int32, k) }
 	f := func(k int) []float64 { return make([]float64, k) }
-	long := v(4*n + 8)
+	long := v(4*n + 20)
 	counts := each(n, func(int) int { return 2 })
 	displs := each(n, func(i int) int { return 2 * i })
 	edit := func(s []int, x int) []int { // x in the last place
@@ -103,6 +101,25 @@ func wrongCalls(r *Rank, c *cohort.Comm, check func(what string, want, err error
 	check("AlltoallvAppend with a negative count", cohort.ErrCount, errorOf(cohort.AlltoallvAppend(c, nil, v(2*n), edit(counts, -1))))
 	check("AlltoallvAppend with a long send", cohort.ErrCount, errorOf(cohort.AlltoallvAppend(c, nil, v(2*n+1), counts)))
 	check("AlltoallvAppend with huge counts", cohort.ErrCount, errorOf(cohort.AlltoallvAppend(c, nil, v(2*n), each(n, func(int) int { return math.MaxInt }))))
+	two, places := []int{2, 2}, []int{0, 2} // of the two neighbors
+	check("NeighborAllgather with a short recv", cohort.ErrCount, cohort.NeighborAllgather(g, v(2), v(3)))
+	check("NeighborAllgather with a long recv", cohort.ErrCount, cohort.NeighborAllgather(g, v(2), v(6)))
+	check("NeighborAllgather without recv", cohort.ErrBuffer, cohort.NeighborAllgather(g, v(2), nil))
+	check("NeighborAllgather without send", cohort.ErrBuffer, cohort.NeighborAllgather(g, nil, v(2)))
+	check("NeighborAllgather of a part of recv", cohort.ErrBuffer, cohort.NeighborAllgather(g, long[3:5], long[:4]))
+	check("NeighborAllgather of strings", cohort.ErrType, cohort.NeighborAllgather(g, make([]string, 1), make([]string, 2)))
+	check("NeighborAlltoall in place", cohort.ErrBuffer, cohort.NeighborAlltoall(g, long[:4], long[:4]))
+	check("NeighborAlltoall of no whole blocks", cohort.ErrCount, cohort.NeighborAlltoall(g, v(3), v(3)))
+	check("NeighborAlltoall of two lengths", cohort.ErrCount, cohort.NeighborAlltoall(g, v(4), v(6)))
+	check("NeighborAllgatherv with few counts", cohort.ErrCount, cohort.NeighborAllgatherv(g, v(2), v(4), two[1:], places))
+	check("NeighborAllgatherv with a negative count", cohort.ErrCount, cohort.NeighborAllgatherv(g, v(2), v(4), []int{2, -2}, places))
+	check("NeighborAllgatherv with a block past the end", cohort.ErrBuffer, cohort.NeighborAllgatherv(g, v(2), v(4), two, []int{0, 3}))
+	check("NeighborAllgatherv with blocks that overlap", cohort.ErrBuffer, cohort.NeighborAllgatherv(g, v(2), v(4), two, []int{0, 1}))
+	check("NeighborAlltoallv with many scounts", cohort.ErrCount, cohort.NeighborAlltoallv(g, v(4), []int{2, 2, 0}, places, v(4), two, places))
+	check("NeighborAlltoallv with a send block past the end", cohort.ErrBuffer, cohort.NeighborAlltoallv(g, v(4), two, []int{0, 3}, v(4), two, places))
+	check("NeighborAlltoallv with a negative displacement", cohort.ErrBuffer, cohort.NeighborAlltoallv(g, v(4), two, places, v(4), two, []int{-1, 2}))
+	check("IneighborAlltoall of no whole blocks", cohort.ErrCount, wait(cohort.IneighborAlltoall(g, v(3), v(3))))
+	check("NeighborAlltoallInit of no whole blocks", cohort.ErrCount, errorOf(cohort.NeighborAlltoallInit(g, v(3), v(3))))
 	for _, root := range []int{-1, n, n + 7, math.MaxInt, cohort.Undefined} {
 		check(fmt.Sprintf("Bcast from root %d", root), cohort.ErrRoot, cohort.Bcast(c, v(2), root))
 		check(fmt.Sprintf("Reduce to root %d", root), cohort.ErrRoot, cohort.Reduce(c, v(2), v(2), sum, root))
@@ -125,12 +142,21 @@ func wrongCalls(r *Rank, c *cohort.Comm, check func(what string, want, err error
 // collectiveArguments has all ranks pass the same wrong arguments: each gets the
 // error, and the communicator stays usable.
 func collectiveArguments(r *Rank) {
-	wrongCalls(r, r.Comm, func(what string, want, err error) {
+	g := ringGraph(r)
+	wrongCalls(r, g, func(what string, want, err error) {
 		r.Is(err, want, "%s", what).opError()
-		if sum := must(cohort.AllreduceOne(r.Comm, 1, cohort.Sum)); sum != r.Size {
-			r.Errorf("after %s: sum %d, want %d", what, sum, r.Size)
-		}
+		equal(r, must(cohort.AllreduceOne(g.Comm, 1, cohort.Sum)), r.Size, "the sum after %s", what)
 	})
+	line := must(r.Comm.CartCreate([]int{r.Size}, []bool{false}, false))
+	other := *line
+	other.Comm = r.Comm
+	for what, on := range []cohort.Neighborhood{&other, nil, (*cohort.Cart)(nil), &cohort.Graph{}} {
+		r.Is(cohort.NeighborAllgather(on, []int32{1}, []int32{1, 2}), cohort.ErrComm, "NeighborAllgather on wrong neighborhood %d", what)
+	}
+	r.OK(line.Close())
+	got := make([]int32, 2)
+	r.OK(cohort.NeighborAllgather(g, []int32{int32(r.Rank)}, got))
+	equal(r, [2]int32(got), [2]int32{int32(r.next), int32(r.prev)}, "from the neighbors after wrong arguments")
 	r.OK(cohort.Bcast(r.Comm, make([]int32, long), 0))
 }
 
@@ -145,7 +171,6 @@ type (
 
 // typeArguments passes elements of types that cannot be sent.
 func typeArguments(r *Rank) {
-	badType[*int](r)
 	badType[string](r)
 	badType[withPointer](r)
 	badType[withSlice](r)
@@ -156,72 +181,23 @@ func typeArguments(r *Rank) {
 	badType[nothing](r)
 	badType[[0]int64](r)
 	badType[[2]string](r)
-}
-
-func badType[T any](r *Rank) {
-	var x T
-	what := fmt.Sprintf("%T", x)
-	refused[T](r, r.Comm, r.next, 1, cohort.ErrType, "of "+what)
-	r.Is(cohort.Bcast(r.Comm, make([]T, 2), 0), cohort.ErrType, "Bcast of %s", what)
-	r.Is(cohort.Allgather(r.Comm, make([]T, 1), make([]T, r.Size)), cohort.ErrType, "Allgather of %s", what)
-	r.Is(cohort.Alltoall(r.Comm, make([]T, r.Size), make([]T, r.Size)), cohort.ErrType, "Alltoall of %s", what)
-	r.Is(errorOf(cohort.AllgathervAppend(r.Comm, nil, make([]T, 1))), cohort.ErrType, "AllgathervAppend of %s", what)
-	r.Is(errorOf(cohort.BcastOne(r.Comm, x, 0)), cohort.ErrType, "BcastOne of %s", what)
+	type bad = *int
+	refused[bad](r, r.Comm, r.next, 1, cohort.ErrType, "of pointers")
+	r.Is(cohort.Allgather(r.Comm, make([]bad, 1), make([]bad, r.Size)), cohort.ErrType, "Allgather of pointers")
+	r.Is(cohort.Alltoall(r.Comm, make([]bad, r.Size), make([]bad, r.Size)), cohort.ErrType, "Alltoall of pointers")
+	r.Is(errorOf(cohort.AllgathervAppend(r.Comm, nil, make([]bad, 1))), cohort.ErrType, "AllgathervAppend of pointers")
+	r.Is(errorOf(cohort.BcastOne(r.Comm, new(int), 0)), cohort.ErrType, "BcastOne of a pointer")
 	r.OK(r.Comm.Barrier())
 }
 
-// oneRankWrong has one rank pass wrong arguments: it gets its error, the others get
-// ErrMismatch naming it, and the communicator is broken on all ranks.
-func oneRankWrong(r *Rank) {
-	for _, bad := range []int{0, r.Size - 1} {
-		for _, form := range forms {
-			c := must(r.Comm.Dup())
-			n := 3
-			recv := make([]int32, n)
-			if r.Rank == bad {
-				recv = recv[:2]
-			}
-			err := allreduceAs(c, form, make([]int32, n), recv)
-			what := fmt.Sprintf("%s Allreduce with a short recv on rank %d", form, bad)
-			if r.Rank == bad {
-				r.Is(err, cohort.ErrCount, "%s, which this is", what)
-			} else {
-				r.Is(err, cohort.ErrMismatch, "%s", what).names(rankText(bad), "llreduce")
-			}
-			broken(r, c, what)
-			r.OK(c.Close())
-		}
-		// A wrong root on one rank only.
-		c := must(r.Comm.Dup())
-		root := 0
-		if r.Rank == bad {
-			root = r.Size
-		}
-		err := cohort.Bcast(c, make([]int32, 1), root)
-		if r.Rank == bad {
-			r.Is(err, cohort.ErrRoot, "Bcast with a wrong root on this rank")
-		} else {
-			r.mismatch(c, err, fmt.Sprintf("Bcast with a wrong root on rank %d", bad)).names(rankText(bad))
-		}
-		broken(r, c, "Bcast with a wrong root")
-		r.OK(c.Close())
-	}
+func badType[T any](r *Rank) {
+	what := fmt.Sprintf("%T", *new(T))
+	r.Is(cohort.Send(r.Comm, make([]T, 2), r.next, 1), cohort.ErrType, "Send of %s", what)
+	r.Is(cohort.Bcast(r.Comm, make([]T, 2), 0), cohort.ErrType, "Bcast of %s", what)
 }
 
 func allreduceAs(c *cohort.Comm, how form, send, recv []int32) error {
-	return named(reductions[int32](), "Allreduce").once(how, c, &args[int32]{send: send, recv: recv, op: cohort.Sum})
-}
-
-// differentlyWrong has every rank pass wrong arguments, but not the same: each gets
-// its own error, and the communicator is broken.
-func differentlyWrong(r *Rank) {
-	c := r.dup()
-	if r.Rank == 0 {
-		r.Is(cohort.Bcast(c, make([]int32, 1), -5), cohort.ErrRoot, "a wrong root")
-	} else {
-		r.Is(cohort.Bcast(c, make([]*int, 1), 0), cohort.ErrType, "a wrong type")
-	}
-	broken(r, c, "different wrong arguments")
+	return allreduces[int32]().once(how, c, &args[int32]{send: send, recv: recv, op: cohort.Sum})
 }
 
 // wrongNonblocking has all ranks pass the same wrong arguments to the nonblocking and

@@ -18,7 +18,6 @@ func countScenarios() []scenario {
 				unknownCounts(r, triples, m)
 			}
 		}},
-		{name: "counts/mismatch", sizes: atLeast(2), body: mismatchedAppend},
 	}
 }
 
@@ -72,28 +71,4 @@ func unknownCounts[T comparable](r *Rank, k kind[T], m int) {
 	}
 	got, counts = must2(cohort.AlltoallvAppend(r.Comm, nil, slices.Concat(sends(r.Rank)...), each(r.Size, func(to int) int { return count(r.Rank, to) })))
 	same("AlltoallvAppend", got, want, counts, each(r.Size, func(from int) int { return count(from, r.Rank) }))
-}
-
-// mismatchedAppend has one rank make another call than the others.
-func mismatchedAppend(r *Rank) {
-	x, counts := []int32{1}, each(r.Size, func(to int) int { return 1 - min(to, 1) })
-	ones, displs := each(r.Size, func(int) int { return 1 }), each(r.Size, func(i int) int { return i })
-	allgather := func(c *cohort.Comm) error { return errorOf(cohort.AllgathervAppend(c, nil, x)) }
-	gather := func(root int) commCall {
-		return func(c *cohort.Comm) error { return errorOf(cohort.GathervAppend(c, nil, x, root)) }
-	}
-	oneDiffers(r, false, r.fresh,
-		oddComm{"the collective that needs counts", allgather,
-			func(c *cohort.Comm) error { return cohort.Allgatherv(c, x, make([]int32, r.Size), ones, displs) },
-			[]string{"AllgathervAppend", "Allgatherv("}},
-		oddComm{"another type", allgather,
-			func(c *cohort.Comm) error { return errorOf(cohort.AllgathervAppend(c, nil, []float32{1})) }, []string{"int32", "float32"}},
-		oddComm{"another root", gather(0), gather(1), []string{"GathervAppend", "root 0", "root 1"}},
-		oddComm{"few counts",
-			func(c *cohort.Comm) error { return errorOf(cohort.AlltoallvAppend(c, nil, x, counts)) },
-			func(c *cohort.Comm) error {
-				return isInstead(errorOf(cohort.AlltoallvAppend(c, nil, x, counts[1:])), cohort.ErrCount)
-			},
-			[]string{"AlltoallvAppend", "argument error"}},
-	)
 }

@@ -27,11 +27,10 @@
 //
 // A collective is called for all combinations of
 //
-//   - the number of ranks: 1, 2, 3, 4, 5, 7 and 8, and those that the launcher adds
-//     ([More]);
+//   - the number of ranks: 1, 2, 3, 4, 5, 7 and 8, or those of the launcher
+//     ([Sizer]);
 //   - the length: 0, 1, 3, 64, 1000 elements, and about 70000 for two of the types;
-//   - the element type: numbers, a named number, structs with and without padding,
-//     an array of odd size; three of them for up to 4 ranks only;
+//   - the element type: numbers, a struct, an array of odd size;
 //   - the root: every rank, for up to 64 elements;
 //   - the buffers: apart, and in place;
 //   - the form: blocking, nonblocking, persistent.
@@ -39,16 +38,15 @@
 // With -short the matrix is sampled. The rows of the sample are chosen so that every
 // pair of values of two axes occurs for every operation: each length with each type,
 // each type in place, each form with each root (the first rank, the middle one, the
-// last), and so on. The number of ranks, 1, 2, 3 or 5, or one of those that the launcher
-// chooses ([Fewer]), is one of the axes. So every
+// last), and so on. The number of ranks, 1, 2, 3 or 5, or one of those of the
+// launcher, is one of the axes. So every
 // value of every other axis also occurs with each number of ranks. The rows are the
 // same in every run. Other scenarios make fewer rounds with -short. Those that
 // need a job to themselves run with one number of ranks each, in turn, and so do some
 // that take long and show the same with every number of ranks.
 //
 // Under the race detector the matrix is sampled too, and the jobs have 2 and 3
-// ranks. From 7 ranks on, or from where a launcher asks for it ([Smaller],
-// [Mpiexec]), each number of ranks has its own pairwise sample, with every root.
+// ranks. From 7 ranks on, or where a launcher asks for it ([Sizer]), each number of ranks has its own pairwise sample, with every root.
 //
 // # Other tests
 //

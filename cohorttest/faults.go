@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,116 +12,232 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Ranks that die, stop, leave, or abort the job.
-
+// Ranks that die, fail, stop, leave, or abort the job.
 func faultScenarios() []scenario {
-	test := func(_ *Rank, q *cohort.Request) error { return errorOf(q.Test()) }
 	all := []scenario{
-		{name: "faults/dead-first-rank", sizes: atLeast(2), alone: true, lost: firstRank, body: func(r *Rank) {
-			die(r, 0, func() error {
-				buf := make([]float64, long)
-				return cohort.Allreduce(r.World, buf, buf, cohort.Sum)
-			})
-		}},
-		{name: "faults/dead-in-derived", sizes: atLeast(3), alone: true, lost: lastRank, body: func(r *Rank) {
-			// The survivors wait in a communicator that the dead rank is not a member
-			// of. Their operations end all the same: the ranks that they wait for may
-			// wait for the dead one.
-			c := must(r.World.Split(r.Rank/(r.Size-1), 0))
-			die(r, r.Size-1, func() error { return errorOf(cohort.Recv(c, make([]int32, 1), cohort.AnySource, 5)) })
-		}},
 		{name: "faults/abort", sizes: atLeast(2), alone: true, lost: firstRank, status: abortStatus, body: abort},
+		{name: "faults/dead-onesided-origin", sizes: atLeast(2), alone: true, lost: lastRank, body: deadOrigin},
+		{name: "faults/dead-with-forgotten", sizes: atLeast(2), alone: true, lost: lastRank, body: deadWithForgotten},
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
-		{name: "faults/stopped", sizes: atLeast(2), body: stopped},
-		{name: "faults/spinning", sizes: atLeast(2), body: spinning},
-		{name: "faults/computing", sizes: atLeast(2), body: computing},
+		{name: "faults/stopped", sizes: atLeast(2), turns: true, body: stopped},
+		{name: "faults/spinning", sizes: atLeast(2), turns: true, body: spinning},
+		{name: "faults/computing", sizes: atLeast(2), turns: true, body: computing},
 	}
-	for _, s := range []struct { // scenarios that lose the last rank
-		name string
-		body func(r *Rank)
+	lastHalf := func(rank, size int) bool { return rank >= size/2 }
+	barrier := calls(func(r *Rank) error { return r.World.Barrier() })
+	allreduce := calls(func(r *Rank) error {
+		buf := make([]float64, long)
+		return cohort.Allreduce(r.World, buf, buf, cohort.Sum)
+	})
+	anySource := calls(func(r *Rank) error { return errorOf(cohort.Recv(r.World, make([]int32, 1), cohort.AnySource, 5)) })
+	receive := waits(func(r *Rank) (*cohort.Request, error) { return cohort.Irecv(r.World, make([]int32, 1), r.Size-1, 5) })
+	send := calls(func(r *Rank) error { return cohort.Ssend(r.World, make([]float64, 1<<20), r.Size-1, 5) })
+	for _, s := range []struct {
+		name  string
+		least int // ranks
+		lost  func(rank, size int) bool
+		how   loss
+		op    waiting
 	}{
-		{"dead-in-collective", dead(func(r *Rank) error { return r.World.Barrier() })},
-		{"dead-in-nonblocking", dead(func(r *Rank) error {
-			buf := make([]float64, 100)
-			return wait(cohort.Iallreduce(r.World, buf, buf, cohort.Sum))
-		})},
-		{"dead-in-receive", dead(func(r *Rank) error { return errorOf(cohort.Recv(r.World, make([]int32, 1), r.Size-1, 5)) })},
-		{"dead-in-any-source", dead(func(r *Rank) error {
-			return errorOf(cohort.Recv(r.World, make([]int32, 1), cohort.AnySource, 5))
-		})},
-		{"dead-in-long-send", dead(func(r *Rank) error { return cohort.Send(r.World, make([]float64, 1<<20), r.Size-1, 5) })},
-		{"dead-receiver-of-view", deadInView(true)},
-		{"dead-sender-of-view", deadInView(false)},
-		{"dead-with-lock", deadWithLock(cohort.LockExclusive)},
-		{"dead-with-shared-lock", deadWithLock(cohort.LockShared)},
-		{"dead-in-fence", deadBefore(func(_ *Rank, w *cohort.Window[int64]) error { return w.Fence() })},
-		{"dead-in-allocation", deadBefore(func(r *Rank, _ *cohort.Window[int64]) error {
-			return errorOf(cohort.AllocateShared[int64](r.World, 1000))
-		})},
-		{"dead-target", deadBefore(func(r *Rank, w *cohort.Window[int64]) (err error) {
-			for err == nil { // its memory may be there for a while
-				_, err = w.FetchAndOp(1, r.Size-1, 0, cohort.Sum)
-			}
-			return err
-		})},
-		{"dead-between-tests", deadBetween(test)},
-		{"dead-between-collective-tests", func(r *Rank) {
-			if r.Rank == r.Size-1 {
-				deadBetween(nil)(r)
-			}
-			q := must(cohort.Iallreduce(r.World, make([]float64, 100), make([]float64, 100), cohort.Sum))
-			deadBetween(func(r *Rank, _ *cohort.Request) error { return test(r, q) })(r)
+		{"faults/dead-first-rank", 2, firstRank, death, allreduce},
+		{"faults/dead-out-of-memory", 2, lastRank, loss{outOfMemory, died}, barrier},
+		{"faults/failed-rank", 2, lastRank, loss{exit, died}, barrier},
+		// The survivors wait in a communicator that the dead rank is not a member of. Their operations end all the
+		// same: the ranks that they wait for may wait for the dead one.
+		{"faults/dead-in-derived", 3, lastRank, death, func(r *Rank) func() error {
+			c := must(r.World.Split(r.Rank/(r.Size-1), 0))
+			return func() error { return errorOf(cohort.Recv(c, make([]int32, 1), cohort.AnySource, 5)) }
 		}},
-		{"dead-between-probes", deadBetween(func(r *Rank, _ *cohort.Request) error { return errorOf(r.World.Iprobe(r.Size-1, 8)) })},
-		{"dead-between-selects", deadBetween(func(_ *Rank, q *cohort.Request) error {
+		{"faults/dead-in-collective", 2, lastRank, death, barrier},
+		{"faults/dead-in-nonblocking", 2, lastRank, death, waits(iallreduce)},
+		{"faults/dead-in-receive", 2, lastRank, death, receive},
+		{"faults/dead-in-any-source", 2, lastRank, death, anySource},
+		{"faults/dead-in-long-send", 2, lastRank, death, send},
+		{"faults/dead-receiver-of-view", 2, lastRank, loss{dieWithViews(cohort.IrecvView[int64]), died}, calls(func(r *Rank) error {
+			v, _ := numbered(longView, r.Rank)
+			return untilFails(func() error { return cohort.SendView(r.World, v, r.Size-1, 5) })
+		})},
+		{"faults/dead-sender-of-view", 2, lastRank, loss{dieWithViews(cohort.IsendView[int64]), died}, calls(func(r *Rank) error {
+			v, _ := numbered(longView, r.Rank)
+			return untilFails(func() error { return errorOf(cohort.RecvView(r.World, v, r.Size-1, 5)) })
+		})},
+		{"faults/dead-with-lock", 2, lastRank, death, locks(cohort.LockExclusive)},
+		{"faults/dead-with-shared-lock", 2, lastRank, death, locks(cohort.LockShared)},
+		{"faults/dead-in-fence", 2, lastRank, death, onWindow(func(_ *Rank, w *cohort.Window[int64]) error { return w.Fence() })},
+		{"faults/dead-in-allocation", 2, lastRank, death, calls(func(r *Rank) error { return errorOf(cohort.AllocateShared[int64](r.World, 1000)) })},
+		{"faults/dead-target", 2, lastRank, death, onWindow(func(r *Rank, w *cohort.Window[int64]) error {
+			return untilFails(func() error { return errorOf(w.FetchAndOp(1, r.Size-1, 0, cohort.Sum)) }) // its memory may be there for a while
+		})},
+		{"faults/dead-between-tests", 2, lastRank, death, looks(func(_ *Rank, q, _ *cohort.Request) error { return errorOf(q.Test()) })},
+		{"faults/dead-between-collective-tests", 2, lastRank, death, looks(func(_ *Rank, _, q *cohort.Request) error { return errorOf(q.Test()) })},
+		{"faults/dead-between-probes", 2, lastRank, death, looks(func(r *Rank, _, _ *cohort.Request) error { return errorOf(r.World.Iprobe(r.Size-1, 8)) })},
+		{"faults/dead-between-selects", 2, lastRank, death, looks(func(_ *Rank, q, _ *cohort.Request) error {
 			<-q.Done()
 			return errorOf(q.Wait())
 		})},
-		{"dead-between-lists", deadBetween(func(r *Rank, q *cohort.Request) error {
+		{"faults/dead-between-lists", 2, lastRank, death, looks(func(r *Rank, q, _ *cohort.Request) error {
 			if len(r.World.Lost()) == 0 {
 				return nil
 			}
 			return errorOf(q.Wait())
 		})},
-		{"dead-onesided-origin", deadOrigin},
-		{"dead-out-of-memory", func(r *Rank) {
-			dieBy(r, r.Size-1, outOfMemory, func() error { return r.World.Barrier() })
-		}},
-		{"dead-with-forgotten", deadWithForgotten},
-		{"failed-rank", failedRank},
+		{"faults/dead-neighbor", 2, lastRank, death, neighboring(func(r *Rank) (sources, dests []int) { return []int{r.prev}, []int{r.next} })},
+		{"faults/dead-without-neighbors", 2, lastRank, death, neighboring(noEdges)},
+		{"faults/dead-beside-neighbors", 3, lastRank, death, neighboring((*Rank).ringOfOthers)},
+
+		{"failing/barrier", 2, lastRank, failure, barrier},
+		{"failing/first-rank", 2, firstRank, failure, barrier},
+		{"failing/two-ranks", 2, lastHalf, failure, barrier},
+		{"failing/allreduce", 2, lastRank, failure, allreduce},
+		{"failing/derived", 2, lastRank, failure, calls(func(r *Rank) error { return r.Comm.Barrier() })},
+		{"failing/receive", 2, lastRank, failure, anySource},
+		{"failing/send", 2, lastRank, failure, send},
+		{"failing/wait", 2, lastRank, failure, receive},
+		{"failing/collective-wait", 2, lastRank, failure, waits(iallreduce)},
+		// What the lock of the failed rank guards may be half done, so nobody gets it.
+		{"failing/window-lock", 2, lastRank, failure, locks(cohort.LockExclusive)},
+		{"failing/computing", 2, lastRank, failure, calls(func(r *Rank) error {
+			for begun := time.Now(); time.Since(begun) < short; { // this rank learns of the failure at its next operation
+			}
+			return r.World.Barrier()
+		})},
 	} {
-		all = append(all, scenario{name: "faults/" + s.name, sizes: atLeast(2), alone: true, lost: lastRank, body: s.body})
+		all = append(all, scenario{name: s.name, sizes: atLeast(s.least), alone: true, lost: s.lost, body: func(r *Rank) { lose(r, s.lost, s.how, s.op(r)) }})
 	}
 	return all
 }
 
-// dead has the last rank die while the others are in an operation that needs it.
-func dead(op func(r *Rank) error) func(r *Rank) {
-	return func(r *Rank) { die(r, r.Size-1, func() error { return op(r) }) }
+// waiting prepares what the others do when a rank is lost. All ranks call it. It returns the operation, which needs that
+// rank.
+type waiting = func(r *Rank) func() error
+
+// calls needs no preparation.
+func calls(op func(r *Rank) error) waiting {
+	return func(r *Rank) func() error { return func() error { return op(r) } }
 }
 
-// die has one rank die while the others are in an operation that needs it, or about to
-// call it. The operation, and all later ones, return ErrPeerLost naming the rank.
-func die(r *Rank, victim int, op func() error) { dieBy(r, victim, perish, op) }
+// waits starts an operation before the loss on all ranks but the last, and waits for it.
+func waits(start func(r *Rank) (*cohort.Request, error)) waiting {
+	return func(r *Rank) func() error {
+		if r.Rank == r.Size-1 {
+			return nil
+		}
+		q := must(start(r))
+		return func() error { return errorOf(q.Wait()) }
+	}
+}
 
-// dieBy does the same with another way to die.
-func dieBy(r *Rank, victim int, end func(*Rank), op func() error) {
-	ready(r, victim)
-	if r.Rank == victim {
-		end(r)
+func iallreduce(r *Rank) (*cohort.Request, error) {
+	return cohort.Iallreduce(r.World, make([]float64, 100), make([]float64, 100), cohort.Sum)
+}
+
+// onWindow needs a window.
+func onWindow(op func(r *Rank, w *cohort.Window[int64]) error) waiting {
+	return func(r *Rank) func() error {
+		w := onesided[int64](r, r.World, 1)
+		return func() error { return op(r, w) }
 	}
+}
+
+// locks waits for a lock that the last rank holds.
+func locks(kind cohort.LockKind) waiting {
+	return func(r *Rank) func() error {
+		w := onesided[int64](r, r.World, 1)
+		if r.Rank == r.Size-1 {
+			must(w.Lock(kind, 0))
+		}
+		r.OK(r.World.Barrier())
+		return func() error { return errorOf(w.Lock(cohort.LockExclusive, 0)) }
+	}
+}
+
+// looks has the others compute, and look at a receive from the last rank, at a collective or at something else ten times
+// a second. No goroutine of theirs waits. Learning of the death depends on none of the looks.
+func looks(look func(r *Rank, recv, coll *cohort.Request) error) waiting {
+	return func(r *Rank) func() error {
+		if r.Rank == r.Size-1 {
+			return nil
+		}
+		recv, coll := must(cohort.Irecv(r.World, make([]int64, 1), r.Size-1, 7)), must(iallreduce(r))
+		return func() error {
+			return untilFails(func() error {
+				for begun := time.Now(); time.Since(begun) < 100*time.Millisecond; {
+				}
+				return look(r, recv, coll)
+			})
+		}
+	}
+}
+
+// neighboring makes calls on a graph, in which the others may need nothing from the last rank.
+func neighboring(edges func(r *Rank) (sources, dests []int)) waiting {
+	return func(r *Rank) func() error {
+		sources, dests := edges(r)
+		g := must(r.World.GraphCreate(sources, dests, false))
+		return func() error {
+			return untilFails(func() error { return cohort.NeighborAllgather(g, []int{1}, make([]int, len(sources))) })
+		}
+	}
+}
+
+// untilFails repeats a call that may succeed for some time after the loss. It returns the error.
+func untilFails(call func() error) (err error) {
+	for begun := time.Now(); err == nil && time.Since(begun) < late; {
+		err = call()
+	}
+	return err
+}
+
+// loss is how ranks are lost.
+type loss struct {
+	end  func(r *Rank)
+	says string // what errors say of a lost rank
+}
+
+const (
+	died   = "rank %d"
+	reason = "open input.csv: no such file" // of a rank that fails
+)
+
+var (
+	death   = loss{perish, died}
+	failure = loss{fail, "rank %[1]d failed: " + reason + " %[1]d"}
+)
+
+// lose ends the ranks that the scenario loses, when all ranks have come so far, while the others are in op or about to
+// call it. The operation, and all later ones on every communicator, return ErrPeerLost naming one of the ranks.
+func lose(r *Rank, lost func(rank, size int) bool, how loss, op func() error) {
+	if r.World.Caps().Library != "" {
+		jobFailed.Store(true)
+	}
+	r.endLost("ready", lost, how.end)
 	begun := time.Now()
-	r.Is(op(), cohort.ErrPeerLost, "operation that needs the dead rank %d", victim).opError().names(fmt.Sprintf("rank %d", victim))
+	check := func(what string, err error) {
+		if !r.Is(err, cohort.ErrPeerLost, "%s without a rank", what).opError().ok {
+			return
+		}
+		for rank := range r.Size {
+			if text := fmt.Sprintf(how.says, rank); lost(rank, r.Size) && (strings.HasSuffix(err.Error(), text) || how.says == died && strings.Contains(err.Error(), text)) {
+				return
+			}
+		}
+		r.Errorf("%s: the error does not say %q of a lost rank: %v", what, how.says, err)
+	}
+	check("an operation", op())
 	if took := time.Since(begun); took > late {
-		r.Errorf("it took %v to notice that rank %d was dead", took, victim)
+		r.Errorf("it took %v to notice the loss", took)
 	}
-	err := r.World.Barrier()
-	if !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
-		r.Errorf("Barrier after a rank was lost: %v", err)
-	}
-	_, err = cohort.Recv(r.World, make([]int32, 1), victim, 6)
-	if !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
-		r.Errorf("Recv from a lost rank: %v", err)
+	check("Barrier", r.World.Barrier())
+	check("Barrier of a derived communicator", r.Comm.Barrier())
+	check("Recv", errorOf(cohort.Recv(r.World, make([]int32, 1), cohort.AnySource, 6)))
+	check("Send", cohort.Send(r.World, make([]int32, 1), 0, 6))
+}
+
+// endLost ends the ranks that are lost when all ranks have come to a stage, where they need those no more.
+func (r *Rank) endLost(stage string, lost func(rank, size int) bool, end func(r *Rank)) {
+	r.OK(r.awaitAll(stage, lost))
+	if lost(r.Rank, r.Size) {
+		end(r)
 	}
 }
 
@@ -129,45 +246,9 @@ func dieBy(r *Rank, victim int, end func(*Rank), op func() error) {
 func deadWithForgotten(r *Rank) {
 	must(r.World.Ibarrier())
 	r.OK(r.World.Barrier())
-	die(r, r.Size-1, func() error { return r.World.Barrier() })
+	lose(r, lastRank, death, r.World.Barrier)
 	if err := r.World.Close(); err != nil && !errors.Is(err, cohort.ErrPeerLost) {
 		r.Errorf("Close after the loss: %v", err)
-	}
-}
-
-// deadBetween has a rank die while the others compute, and look at a receive from it, or at something else, ten times a
-// second. No goroutine of theirs waits. Learning of the death depends on none of the looks.
-func deadBetween(look func(r *Rank, q *cohort.Request) error) func(r *Rank) {
-	return func(r *Rank) {
-		victim := r.Size - 1
-		q := must(cohort.Irecv(r.World, make([]int64, 1), victim, 7))
-		die(r, victim, func() error {
-			for {
-				if err := look(r, q); err != nil {
-					return err
-				}
-				for begun := time.Now(); time.Since(begun) < 100*time.Millisecond; {
-				}
-			}
-		})
-	}
-}
-
-// ready makes a rank that is about to end wait until no other rank needs it any more. A
-// barrier would not be enough: other ranks may still be in it when this one has left.
-func ready(r *Rank, leaver int) { readyOn(r, r.World, leaver) }
-
-// readyOn does the same on another communicator.
-func readyOn(r *Rank, c *cohort.Comm, leaver int) {
-	word := make([]int32, 1)
-	if c.Rank() != leaver {
-		r.OK(cohort.Send(c, word, leaver, 9))
-		return
-	}
-	for other := range c.Size() {
-		if other != leaver {
-			must(cohort.Recv(c, word, other, 9))
-		}
 	}
 }
 
@@ -206,17 +287,38 @@ func outOfMemory(r *Rank) {
 
 var hoard [][]byte
 
-// failedRank has a rank fail with an error of the program: its process exits, or its
-// goroutine returns the error.
-func failedRank(r *Rank) {
-	ready(r, r.Size-1)
-	if r.Rank == r.Size-1 {
-		if r.World.Caps().Processes {
-			os.Exit(7)
-		}
-		r.OK(lostRank{r.Rank})
+// exit ends this rank's program: a process by os.Exit.
+func exit(r *Rank) {
+	if r.World.Caps().Processes {
+		os.Exit(7)
 	}
-	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier with a rank that has failed").names(fmt.Sprintf("rank %d", r.Size-1))
+	r.OK(lostRank{r.Rank})
+}
+
+// fail leaves the job by CloseWith.
+func fail(r *Rank) {
+	err := fmt.Errorf("%s %d", reason, r.Rank)
+	if got := r.World.CloseWith(err); !errors.Is(got, err) {
+		r.OK(fmt.Errorf("CloseWith returns %v, want %v", got, err))
+	}
+	r.OK(lostRank{r.Rank})
+}
+
+const longView = 1 << 20
+
+// dieWithViews ends this rank while it receives long views from the others, or sends them.
+func dieWithViews(start func(c *cohort.Comm, v cohort.View[int64], other, tag int) (*cohort.Request, error)) func(r *Rank) {
+	return func(r *Rank) {
+		var q *cohort.Request
+		for other := range r.Size - 1 {
+			v, _ := numbered(longView, other)
+			q = must(start(r.World, v, other, 5))
+		}
+		for range 20 { // a few pieces of some messages
+			q.Test()
+		}
+		perish(r)
+	}
 }
 
 // abortStatus is the code that rank 0 aborts the job with, and its exit status.
@@ -224,14 +326,13 @@ const abortStatus = 7
 
 // abort has rank 0 abort the job while the others wait in different operations.
 func abort(r *Rank) {
-	ready(r, 0)
-	if r.Rank == 0 {
+	r.endLost("ready", firstRank, func(r *Rank) {
 		r.OK(r.World.Abort(abortStatus)) // a process ends here
 		if r.World.Caps().Processes {
 			r.Errorf("Abort has returned in a process")
 		}
 		r.OK(lostRank{r.Rank})
-	}
+	})
 	var err error
 	if r.Rank%2 == 0 {
 		err = r.World.Barrier()
@@ -261,7 +362,7 @@ func leftEarly(r *Rank) {
 		}
 	}
 	r.Is(cohort.Ssend(r.World, make([]float64, long), last, 3), cohort.ErrPeerLost, "Ssend to a rank that leaves without receiving")
-	r.Is(errorOf(cohort.Recv(r.World, make([]int32, 1), last, 2)), cohort.ErrPeerLost, "Recv from a rank that has left").names(fmt.Sprint(last))
+	r.Is(errorOf(cohort.Recv(r.World, make([]int32, 1), last, 2)), cohort.ErrPeerLost, "Recv from a rank that has left").names(rankText(last)+" has", "left the job")
 	for k := range 20 {
 		if sum := must(cohort.AllreduceOne(rest, k, cohort.Sum)); sum != k*last {
 			r.Errorf("sum without the rank that has left: %d, want %d", sum, k*last)

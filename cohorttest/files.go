@@ -113,7 +113,7 @@ func fileRows(r *Rank) {
 // deadInFile has a rank die before it takes part in a write. The others' errors name it, and the bytes.
 func deadInFile(r *Rank) {
 	f := must(file.Open(r.World, r.path(), update, 0o600))
-	die(r, r.Size-1, func() error {
+	lose(r, lastRank, death, func() error {
 		_, err := f.WriteAtAll(pattern(0, 1000), int64(1000*r.Rank))
 		var e *file.Error
 		if !errors.As(err, &e) || e.Off != int64(1000*r.Rank) || e.Len != 1000 {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -46,7 +47,6 @@ type report struct {
 	Millis   int64    `json:",omitempty"`
 	Noticed  int64    `json:",omitempty"` // when a random job noticed its fault, in microseconds since 1970
 	Late     int64    `json:",omitempty"` // the longest time that an operation exceeded its deadline, in microseconds
-	Marks    []string `json:",omitempty"` // what the names of the job's shared memory contain
 }
 
 // Run runs the job's scenarios on one rank. It returns an error only if a scenario
@@ -77,7 +77,7 @@ func (j *Job) Run(world *cohort.Comm) error {
 
 // runOne runs one scenario on a communicator made for it.
 func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err error) {
-	if err := out.Encode(report{Scenario: s.name, Marks: marks()}); err != nil {
+	if err := out.Encode(report{Scenario: s.name}); err != nil {
 		return err
 	}
 	n, me := world.Size(), world.Rank()
@@ -92,10 +92,10 @@ func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err err
 		}
 		r.Errorf("%v", err)
 		defer world.Abort(1) // the others cannot finish without this rank
-		return errors.Join(err, out.Encode(report{Scenario: s.name, Ended: true, Errs: r.errs, Marks: marks()}))
+		return errors.Join(err, out.Encode(report{Scenario: s.name, Ended: true, Errs: r.errs}))
 	}
 	return out.Encode(report{Scenario: s.name, Ended: true, Errs: r.errs, Digest: r.digest,
-		Millis: time.Since(begun).Milliseconds(), Noticed: r.noticed, Late: r.late.Microseconds(), Marks: marks()})
+		Millis: time.Since(begun).Milliseconds(), Noticed: r.noticed, Late: r.late.Microseconds()})
 }
 
 // reports reads the ranks' reports. It returns, for each rank, the last one on each
@@ -213,7 +213,7 @@ func (r *Rank) awaitAll(stage string, lost func(rank, size int) bool) error {
 	}
 	for rank := 0; lost(r.Rank, r.Size) && rank < r.Size; {
 		switch _, err := os.Stat(name(rank)); {
-		case err == nil:
+		case err == nil, slices.Contains(r.World.Lost(), rank): // lost at an earlier stage
 			rank++
 		case errors.Is(err, os.ErrNotExist):
 			time.Sleep(time.Millisecond)

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -33,24 +31,12 @@ type Skipper interface {
 	Skip(scenario string, ranks int) string
 }
 
-// Smaller is implemented by launchers that want the smaller matrix for fewer than 7
-// ranks too, because another backend has the whole one or because it takes too long.
-type Smaller interface {
-	Smaller(ranks int) bool
-}
-
-// More is implemented by launchers that are tested with more numbers of ranks than
-// others. It has no effect with -short and under the race detector.
-type More interface {
-	// More returns the additional numbers of ranks.
-	More() []int
-}
-
-// Fewer is implemented by launchers that are tested with fewer numbers of ranks than others in the smaller
-// matrix.
-type Fewer interface {
-	// Fewer returns all numbers of ranks of the smaller matrix.
-	Fewer() []int
+// Sizer is implemented by launchers that are tested with other numbers of ranks than others.
+type Sizer interface {
+	// Ranks returns the numbers of ranks, or those of the smaller matrix. nil means the usual ones.
+	Ranks(small bool) []int
+	// Whole reports whether this number of ranks gets the whole matrix without -short. It usually does below 7.
+	Whole(ranks int) bool
 }
 
 // Goroutines launches ranks as goroutines of the test's process, with [cohort.Run].
@@ -123,6 +109,14 @@ type Mpiexec struct {
 // Name implements [Launcher].
 func (m Mpiexec) Name() string { return m.Label }
 
+// Ranks implements [Sizer].
+func (m Mpiexec) Ranks(bool) []int { return m.Sizes }
+
+// Whole implements [Sizer].
+func (m Mpiexec) Whole(ranks int) bool {
+	return m.ShortFrom > 0 && ranks < m.ShortFrom || m.ShortFrom == 0 && ranks < 7
+}
+
 // Skip implements [Skipper].
 func (m Mpiexec) Skip(scenario string, _ int) string {
 	for name, why := range m.Skips {
@@ -137,22 +131,12 @@ func (m Mpiexec) Skip(scenario string, _ int) string {
 // Launch implements [Launcher].
 func (m Mpiexec) Launch(t testing.TB, job *Job) error {
 	t.Helper()
-	exe, err := os.Executable()
+	cmd, err := rankCommand(t, job, append(slices.Clip(m.Command), "-n", strconv.Itoa(job.Ranks)), m.Env)
 	if err != nil {
 		return err
 	}
-	test, _, _ := strings.Cut(t.Name(), "/")
-	args := append(m.Command[1:len(m.Command):len(m.Command)], "-n", strconv.Itoa(job.Ranks), exe, "-test.run=^"+test+"$")
-	cmd := exec.Command(m.Command[0], args...)
-	cmd.Env = append(os.Environ(), job.Environ()...)
-	if racing && os.Getenv("GORACE") == "" {
-		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // otherwise every rank sleeps a second
-	}
-	cmd.Env = append(cmd.Env, m.Env...)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	// A process that keeps the pipe open must not keep the test waiting.
-	cmd.WaitDelay = 10 * time.Second
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out.String())
 	}

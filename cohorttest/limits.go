@@ -19,7 +19,6 @@ func limitScenarios() []scenario {
 		{name: "limits/collective", sizes: atLeast(2), body: collectiveDeadline},
 		{name: "limits/cancel", sizes: atLeast(2), body: collectiveCancel},
 		{name: "limits/expired", body: expired},
-		{name: "limits/in-time", body: inTime},
 		{name: "limits/busy", sizes: atLeast(2), body: busy},
 	}
 }
@@ -119,7 +118,10 @@ func requestDeadline(r *Rank) {
 	defer cancel()
 	a := must(cohort.Irecv(c, make([]int32, 1), r.prev, 1))
 	b := must(cohort.Irecv(c, make([]int32, 1), cohort.AnySource, 2))
-	timedOut(r, "WaitAll", begun, cohort.WaitAll(a, b))
+	x := must(cohort.Isendrecv(c, []int32{1}, cohort.ProcNull, 3, make([]int32, 1), r.prev, 3))
+	<-x.Done()
+	timedOut(r, "Wait after Done", begun, errorOf(x.Wait()), "isendrecv", fmt.Sprint(r.prev))
+	timedOut(r, "WaitAll", begun, cohort.WaitAll(a, b), "irecv")
 	r.Is(errorOf(a.Wait()), cohort.ErrTimeout, "Wait again")
 
 	c, begun, cancel2 := deadline(r.Comm)
@@ -138,25 +140,37 @@ func requestDeadline(r *Rank) {
 }
 
 // collectiveDeadline has one rank stay away. The others' calls end with ErrTimeout
-// naming it. The communicator is broken on all ranks, also on the one that stayed
+// naming it, if they need it. The communicator is broken on all ranks, also on the one that stayed
 // away.
 func collectiveDeadline(r *Rank) {
-	calls := map[form]func(c *cohort.Comm) error{
-		blocking:    func(c *cohort.Comm) error { return c.Barrier() },
-		nonblocking: func(c *cohort.Comm) error { return allreduceAs(c, nonblocking, make([]int32, 3), make([]int32, 3)) },
+	counts, displs := []int{1, 1}, []int{0, 1}
+	neighbors := func(how form) func(g *cohort.Graph) error {
+		return func(g *cohort.Graph) error {
+			return alltoallvAs(g, how, make([]int32, 2), counts, displs, make([]int32, 2), counts, displs)
+		}
 	}
-	for _, form := range []form{blocking, nonblocking} {
+	for what, call := range []func(g *cohort.Graph) error{
+		func(g *cohort.Graph) error { return g.Barrier() },
+		func(g *cohort.Graph) error {
+			return allreduceAs(g.Comm, nonblocking, make([]int32, 3), make([]int32, 3))
+		},
+		neighbors(nonblocking), neighbors(blocking),
+	} {
 		for _, absent := range []int{0, r.Size - 1} {
-			d := r.dup()
+			g := ringGraph(r)
 			if r.Rank != absent {
-				c, begun, cancel := deadline(d)
-				err := calls[form](c)
-				kept(r, begun, "%s call without rank %d", form, absent)
-				r.Is(err, cohort.ErrTimeout, "%s call without rank %d", form, absent).names(fmt.Sprint(absent))
+				timed, begun := *g, time.Now()
+				c, _, cancel := deadline(g.Comm)
+				timed.Comm = c
+				err := call(&timed)
+				kept(r, begun, "call %d without rank %d", what, absent)
+				if blocks := what == 3; err != nil || !blocks || r.next == absent || r.prev == absent {
+					r.Is(err, cohort.ErrTimeout, "call %d without rank %d", what, absent).names(fmt.Sprint(absent))
+				}
 				cancel()
 			}
 			r.OK(r.Comm.Barrier())
-			broken(r, d, "a collective that timed out")
+			broken(r, g.Comm, "a collective that timed out")
 		}
 	}
 }
@@ -196,27 +210,6 @@ func expired(r *Rank) {
 	r.Is(errorOf(cohort.Recv(c, make([]int32, 1), r.prev, 1)), cohort.ErrTimeout, "Recv with an expired context")
 	r.Is(errorOf(c.Probe(r.prev, 1)), cohort.ErrTimeout, "Probe with an expired context")
 	r.OK(r.Comm.Barrier())
-}
-
-// inTime has a deadline that does not pass and must make no difference.
-func inTime(r *Rank) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
-	c := r.Comm.WithContext(ctx)
-	for k := range 20 {
-		if x := must(cohort.AllreduceOne(c, k, cohort.Sum)); x != k*r.Size {
-			r.Errorf("sum %d, want %d", x, k*r.Size)
-		}
-		got := make([]int32, 1)
-		must(cohort.Sendrecv(c, []int32{int32(r.Rank)}, r.next, k, got, r.prev, k))
-		if got[0] != int32(r.prev) {
-			r.Errorf("got %d, want %d", got[0], r.prev)
-		}
-		r.OK(wait(cohort.Iallreduce(c, []int32{1}, got, cohort.Sum)))
-		if got[0] != int32(r.Size) {
-			r.Errorf("Iallreduce: %d, want %d", got[0], r.Size)
-		}
-	}
 }
 
 // busy has two goroutines call a collective on one communicator at the same time: the

@@ -1,6 +1,7 @@
 package cohorttest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,21 +15,12 @@ func neighborScenarios() []scenario {
 		{name: "neighbors/sub", body: subgrids},
 		{name: "neighbors/graph", body: graphs},
 		{name: "neighbors/reorder", body: reordered},
-		{name: "neighbors/many-calls", body: manyNeighborCalls},
-		{name: "neighbors/left-early", turns: true, sizes: atLeast(3), body: neighborLeft},
-		{name: "neighbors/out-of-order", body: ineighborOrder},
-		{name: "neighbors/restarts", body: neighborRestarts},
+		{name: "neighbors/left-early", turns: true, sizes: atLeast(3), body: neighborLeft(false)},
 		{name: "neighbors/many-edges", body: manyNeighbors},
-		{name: "mismatch/neighbors-left", turns: true, sizes: atLeast(3), body: neighborMismatchLeft},
-		{name: "arguments/neighbors", body: neighborArguments},
+		{name: "mismatch/neighbors-left", turns: true, sizes: atLeast(3), body: neighborLeft(true)},
 		{name: "arguments/graph", sizes: atLeast(2), body: graphArguments},
 		{name: "mismatch/neighbors", sizes: atLeast(2), body: mismatchedNeighbors},
-		{name: "mismatch/neighbor-lengths", sizes: atLeast(2), body: mismatchedNeighborLengths},
 		{name: "mismatch/neighbor-lengths-of-others", sizes: atLeast(3), body: neighborLengthsOfOthers},
-		{name: "limits/neighbors", sizes: atLeast(2), body: neighborDeadline},
-		{name: "faults/dead-neighbor", sizes: atLeast(2), alone: true, lost: lastRank, body: deadNeighbor},
-		{name: "faults/dead-without-neighbors", sizes: atLeast(2), alone: true, lost: lastRank, body: deadWithoutNeighbors(false)},
-		{name: "faults/dead-beside-neighbors", sizes: atLeast(3), alone: true, lost: lastRank, body: deadWithoutNeighbors(true)},
 	}
 	for i, f := range neighborFamilies[int32](nil) { // for the names
 		all = append(all, scenario{name: f.name, body: func(r *Rank) { neighborMatrix(r, i) }})
@@ -76,7 +68,7 @@ func neighborhoods(r *Rank, use func(h *neighborhood)) {
 		{"a graph with repeated edges", func(from, to int) int { return (3*from + to) % 4 }},
 		{"a star", func(from, to int) int { return min(from, 1) * max(1-to, 0) * (from % 3) }},
 	} {
-		h := graphOf(r, g.name, g.edges)
+		h := graphOf(r, r.Comm, g.name, g.edges)
 		use(h)
 		r.OK(h.close())
 	}
@@ -103,10 +95,11 @@ func gridOf(r *Rank, dims []int, periods []bool) *neighborhood {
 }
 
 // graphOf makes a graph with a number of edges from one rank to another.
-func graphOf(r *Rank, name string, edges func(from, to int) int) *neighborhood {
-	n := r.Size
+func graphOf(r *Rank, c *cohort.Comm, name string, edges func(from, to int) int) *neighborhood {
+	n, me := c.Size(), c.Rank()
 	list := func(of int, count func(other int) int) (all []int) { // repeated edges are not beside each other
-		for k := range 4 {
+		for k, before := 0, -1; len(all) > before; k++ {
+			before = len(all)
 			for i := range n {
 				if other := (i + of) % n; k < count(other) {
 					all = append(all, other)
@@ -136,34 +129,32 @@ func graphOf(r *Rank, name string, edges func(from, to int) int) *neighborhood {
 		}
 		panic("cohorttest: an edge without its other end")
 	}
-	g := must(r.Comm.GraphCreate(h.sources(r.Rank), h.dests(r.Rank), false))
-	if !slices.Equal(g.Sources(), h.sources(r.Rank)) || !slices.Equal(g.Destinations(), h.dests(r.Rank)) || g.Rank() != r.Rank {
+	g := must(c.GraphCreate(h.sources(me), h.dests(me), false))
+	if !slices.Equal(g.Sources(), h.sources(me)) || !slices.Equal(g.Destinations(), h.dests(me)) || g.Rank() != me {
 		r.Errorf("%s: rank %d with sources %v and destinations %v", name, g.Rank(), g.Sources(), g.Destinations())
 	}
 	h.on, h.comm, h.close = g, g.Comm, g.Close
 	return h
 }
 
-// aRing makes a graph in which each rank sends to both neighbors.
-func aRing(r *Rank) *neighborhood {
-	h := graphOf(r, "a ring", func(from, to int) (n int) {
-		if (from+1)%r.Size == to {
+// ringOn makes a graph in which each rank sends to both neighbors.
+func ringOn(r *Rank, c *cohort.Comm) *neighborhood {
+	return graphOf(r, c, "a ring", func(from, to int) (n int) {
+		if (from+1)%c.Size() == to {
 			n++
 		}
-		if (to+1)%r.Size == from {
+		if (to+1)%c.Size() == from {
 			n++
 		}
 		return n
 	})
-	r.atEnd(h.close)
-	return h
 }
 
-// call prepares the i-th collective with m elements.
-func (h *neighborhood) call(i, m, seed int) *bound {
-	f := neighborFamilies[int32](h)[i]
-	f.name += " on " + h.name
-	return bind(h.comm, f, int32s, shape{m, -1, false, seed}, cohort.Sum, nil)
+// aRing makes one of all ranks, which is closed at the end.
+func aRing(r *Rank) *neighborhood {
+	h := ringOn(r, r.Comm)
+	r.atEnd(h.close)
+	return h
 }
 
 // neighborFamilies are the neighborhood collectives.
@@ -346,62 +337,63 @@ func graphs(r *Rank) {
 	if sum := must(cohort.AllreduceOne(g.Comm, 1, cohort.Sum)); sum != r.Size || !slices.Equal(members(r, g.Comm), members(r, r.Comm)) {
 		r.Errorf("a graph of %d ranks, want %d in the same order", sum, r.Size)
 	}
-	// Two of them at the same time, and other collectives between.
-	h := must(r.Comm.GraphCreate([]int{r.next}, []int{r.prev}, false))
-	a, b := []int{-1}, []int{-1}
-	p := must(cohort.IneighborAllgather(g, []int{r.Rank}, a))
-	q := must(cohort.IneighborAlltoall(h, []int{10 * r.Rank}, b))
-	r.OK(r.Comm.Barrier())
-	r.OK(cohort.WaitAll(q, p))
-	if a[0] != r.prev || b[0] != 10*r.next {
-		r.Errorf("got %d and %d around two rings, want %d and %d", a[0], b[0], r.prev, 10*r.next)
-	}
-	r.OK(h.Close())
 	r.OK(g.Close())
 	r.Is(errorOf(r.Comm.GraphCreate([]int{r.Size}, nil, false)), cohort.ErrRank, "a graph with rank %d of %d", r.Size, r.Size)
 	r.Is(errorOf(r.Comm.GraphCreate(nil, []int{cohort.ProcNull}, false)), cohort.ErrRank, "a graph with an edge to ProcNull")
 	r.OK(r.Comm.Barrier())
 }
 
-// manyNeighborCalls makes many calls without any other between them: ranks may be some calls ahead of others.
-func manyNeighborCalls(r *Rank) {
-	h := aRing(r)
-	calls := filled(200, func(i int) *bound { return h.call(0, 1, i) })
-	for i, b := range calls {
-		r.OK(b.block())
-		if i%50 == 49 {
-			r.OK(h.comm.Barrier())
+// neighborLeft has the last rank, which has no neighbors, make its calls and close the communicator before the others
+// begin with theirs. They need nothing from it. If it makes another call, all of them learn of the mismatch from their
+// calls, or from Close.
+func neighborLeft(wrong bool) func(r *Rank) {
+	return func(r *Rank) {
+		if r.World.Caps().Library != "" {
+			return // the library may wait for all ranks, and the check does
 		}
-	}
-	for _, b := range calls {
-		b.verify(r, blocking)
+		last, word := r.Size-1, make([]int, 1)
+		for _, edges := range []func(*Rank) ([]int, []int){(*Rank).ringOfOthers, noEdges}[:1+truth[int](wrong)] {
+			sources, dests := edges(r)
+			g := must(r.Comm.GraphCreate(sources, dests, false))
+			if r.Rank < last {
+				must(cohort.Recv(r.Comm, word, last, 1))
+			}
+			var err error
+			for i := 0; i < 2 && err == nil; i++ {
+				got := make([]int, len(sources))
+				if wrong && r.Rank == last {
+					err = cohort.NeighborAllgather(g, []float64{1}, []float64{})
+				} else if err = cohort.NeighborAllgather(g, []int{10*i + r.Rank}, got); err == nil && !wrong && len(got) > 0 {
+					equal(r, got[0], 10*i+sources[0], "call %d", i)
+				}
+			}
+			if err == nil {
+				err = g.Close()
+			}
+			switch {
+			case !wrong:
+				r.OK(err)
+			case r.Rank < last || err != nil:
+				r.Is(err, cohort.ErrMismatch, "calls beside that of rank %d", last).names(rankText(last), "float64", "int")
+			}
+			for other := 0; r.Rank == last && other < last; other++ {
+				r.OK(cohort.Send(r.Comm, word, other, 1))
+			}
+			if err := g.Close(); err != nil && !errors.Is(err, cohort.ErrMismatch) {
+				r.OK(err)
+			}
+		}
 	}
 }
 
-// neighborLeft has the last rank, which has no neighbors, make its calls and close the communicator before the others
-// begin with theirs. They need nothing from it.
-func neighborLeft(r *Rank) {
-	if r.World.Caps().Library != "" {
-		return // the library may wait for all ranks, and the check does
+func noEdges(*Rank) (sources, dests []int) { return nil, nil }
+
+// manyNeighbors makes calls on a graph with several hundred edges for each rank, most of them from and to the same
+// ranks, also itself.
+func manyNeighbors(r *Rank) {
+	h, rng := graphOf(r, r.Comm, "a graph with many edges", func(_, _ int) int { return 300 / r.Size }), seeded(r.scenario, r.Size)
+	for i := range 12 {
+		r.OK(draw(rng, nil, h, 1).run(r, forms[i%3]))
 	}
-	last := r.Size - 1
-	sources, dests := r.ringOfOthers()
-	g := must(r.Comm.GraphCreate(sources, dests, false))
-	word := make([]int, 1)
-	if r.Rank < last {
-		must(cohort.Recv(r.Comm, word, last, 1))
-	}
-	for i := range 2 {
-		got := make([]int, len(sources))
-		r.OK(cohort.NeighborAllgather(g, []int{10*i + r.Rank}, got))
-		if len(got) > 0 && got[0] != 10*i+sources[0] {
-			r.Errorf("call %d: got %d, want %d", i, got[0], 10*i+sources[0])
-		}
-	}
-	r.OK(g.Close())
-	for other := range last {
-		if r.Rank == last {
-			r.OK(cohort.Send(r.Comm, word, other, 1))
-		}
-	}
+	r.OK(h.close())
 }

@@ -1,128 +1,37 @@
 package cohorttest
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-// One-sided operations on windows made by NewWindow (MPI-4.1 chapter 12): what ranks write, read and update in each
-// other's parts. Locks are in windowlocks.go and onesidedlocks.go, misuse in windowmisuse.go and onesidedmisuse.go.
+// Windows: every operation, many of them at a time, and their deadlines.
 
-func onesidedScenarios() []scenario {
-	return []scenario{
-		{name: "onesided/put-get", turns: true, body: onesidedPutGet},
-		{name: "onesided/reductions", body: onesidedReductions},
-		{name: "onesided/operations", body: onesidedOperations},
-		{name: "onesided/no-rank", body: onesidedNoRank},
-		{name: "onesided/own-memory", body: onesidedOwnMemory},
-		{name: "onesided/tickets", body: onesidedTickets},
-		{name: "onesided/compare-and-swap", body: onesidedCompareAndSwap},
-		{name: "onesided/neighbors", body: onesidedNeighbors},
-		{name: "onesided/flush", sizes: atLeast(2), body: onesidedFlush},
-		{name: "onesided/progress", sizes: atLeast(2), body: onesidedProgress},
-		{name: "onesided/requests", body: onesidedRequests},
-		{name: "onesided/locks", body: onesidedLocks},
-		{name: "onesided/lock-all", body: lockedAll},
-		{name: "onesided/lock-deadline", sizes: atLeast(2), body: lockDeadline},
-		{name: "onesided/lock-goroutines", turns: true, body: lockGoroutines},
-		{name: "onesided/lock-misuse", body: lockMisuse},
-		{name: "onesided/deadlines", body: onesidedDeadlines},
-		{name: "onesided/random", body: onesidedRandom},
-		{name: "onesided/splits", body: onesidedSplits},
-		{name: "onesided/arguments", body: onesidedArguments},
-		{name: "onesided/close", body: onesidedClose},
-		{name: "onesided/close-with-lock", body: closeWithLock},
-		{name: "onesided/close-waiting", sizes: atLeast(2), body: closeWaiting},
-		{name: "onesided/close-in-use", body: onesidedCloseInUse},
-		{name: "onesided/left-open", body: windowsLeftOpen},
-		{name: "onesided/allocations", sizes: func(n int) bool { return n <= 2 }, body: onesidedAllocations},
-	}
-}
-
-// onesided makes a window of n elements on this rank, which is closed at the end.
-func onesided[T any](r *Rank, c *cohort.Comm, n int) *cohort.Window[T] {
-	w := must(cohort.NewWindow[T](c, n))
-	r.atEnd(w.Close)
-	return w
-}
-
-// onesidedPutGet has each rank write a block into every part, and read all parts.
-func onesidedPutGet(r *Rank) {
-	putGet(r, float64s)
-	putGet(r, uint8s)
-	putGet(r, complex128s)
-	putGet(r, paddeds)
-	putGet(r, triples)
-	putGet(r, kind[bool]{name: "bool", elem: func(x int) bool { return x%2 == 1 }})
-	putGet(r, kind[cohort.Float16]{name: "Float16", elem: func(x int) cohort.Float16 { return cohort.ToFloat16(float32(x)) }})
-}
-
-func putGet[T comparable](r *Rank, k kind[T]) {
-	for _, n := range r.lengths() {
-		part := func(rank int) int { return n*r.Size + rank } // the last elements are nobody's
-		w := onesided[T](r, r.Comm, part(r.Rank))
-		for to := range r.Size {
-			b := filled(n, func(i int) T { return k.elem(value(r.Rank, to, i)) })
-			r.OK(w.Put(b, to, n*r.Rank))
-			clear(b) // it can be used again
-		}
-		r.OK(w.Fence())
-		for from := range r.Size {
-			got := newBuffer(k, part(from))
-			r.OK(w.Get(got.data, from, 0))
-			want := newBuffer(k, part(from))
-			clear(want.data)
-			for i := range n * r.Size {
-				want.data[i] = k.elem(value(i/n, from, i%n))
-			}
-			if i, same := got.diff(want, nil); !same {
-				r.Errorf("%s, blocks of %d: element %d of rank %d is wrong", k.name, n, i, from)
-			}
-		}
-		if local := must(w.Local()); len(local) != part(r.Rank) || cap(local) != len(local) || n > 0 && local[0] != k.elem(value(0, r.Rank, 0)) {
-			r.Errorf("%s, blocks of %d: Local has %d of %d elements, or others than Get", k.name, n, len(local), cap(local))
-		}
-		r.OK(w.Put(nil, 0, 0))
-		r.OK(w.Get(make([]T, 3), cohort.ProcNull, -7))
-	}
-}
-
-// lengths are lengths of blocks. The longest do not fit into one message.
-func (r *Rank) lengths() []int {
-	if r.Short {
-		return []int{0, 1, 3, 9001}
-	}
-	return []int{0, 1, 3, 64, 1000, 70001}
-}
-
-// onesidedReductions has all ranks update the same elements at the same time. The results are those of
+// windowReductions has all ranks update the same elements at the same time. The results are those of
 // integers, which floats represent exactly.
-func onesidedReductions(r *Rank) {
-	reductionsOf(r, "int8", func(x int) int8 { return int8(x) })
-	reductionsOf(r, "uint16", func(x int) uint16 { return uint16(x) })
-	reductionsOf(r, "int32", func(x int) int32 { return int32(x) })
-	reductionsOf(r, "int64", func(x int) int64 { return int64(x) })
-	reductionsOf(r, "float32", func(x int) float32 { return float32(x) })
-	reductionsOf(r, "float64", func(x int) float64 { return float64(x) })
-	reductionsOf(r, "Float16", func(x int) cohort.Float16 { return cohort.ToFloat16(float32(x)) })
-	reductionsOf(r, "complex64", func(x int) complex64 { return complex(float32(x), 0) })
-	reductionsOf(r, "complex128", func(x int) complex128 { return complex(float64(x), 0) })
-
+func windowReductions(r *Rank) {
+	reductionsOf(r, func(x int) int8 { return int8(x) })
+	reductionsOf(r, func(x int) uint16 { return uint16(x) })
+	reductionsOf(r, func(x int) int32 { return int32(x) })
+	reductionsOf(r, func(x int) float64 { return float64(x) })
+	reductionsOf(r, func(x int) cohort.Float16 { return cohort.ToFloat16(float32(x)) })
+	reductionsOf(r, func(x int) complex128 { return complex(float64(x), 0) })
 }
 
-func reductionsOf[T cohort.Number](r *Rank, name string, elem func(x int) T) {
+func reductionsOf[T cohort.Number](r *Rank, elem func(x int) T) {
 	const n, rounds = 1001, 7
 	if r.Size*rounds > 100 {
 		r.Errorf("int8 holds no sum of %d ranks", r.Size)
 	}
 	w := onesided[T](r, r.Comm, n)
-	ones, was := make([]T, n-2), make([]T, n-2)
-	for i := range ones {
-		ones[i] = elem(1)
-	}
+	ones, was := filled(n-2, func(int) T { return elem(1) }), make([]T, n-2)
 	for i := range rounds {
 		for k := range r.Size {
 			to := (r.Rank + k) % r.Size
@@ -132,7 +41,7 @@ func reductionsOf[T cohort.Number](r *Rank, name string, elem func(x int) T) {
 			}
 			r.OK(w.GetAccumulate(ones, was, to, 1, cohort.Sum))
 			if was[0] == elem(r.Size*rounds) {
-				r.Errorf("%s: GetAccumulate returned the sum of all ranks", name)
+				r.Errorf("%T: GetAccumulate returned the sum of all ranks", was)
 			}
 		}
 	}
@@ -140,21 +49,102 @@ func reductionsOf[T cohort.Number](r *Rank, name string, elem func(x int) T) {
 	all := make([]T, n)
 	for from := range r.Size {
 		r.OK(w.Get(all, from, 0))
-		for i, x := range all {
-			want := elem(r.Size * rounds)
-			if i == 0 || i == n-1 {
-				want = elem(0)
-			}
-			if x != want {
-				r.Errorf("%s: element %d of rank %d is %v, want %v", name, i, from, x, want)
-				break
+		equal(r, [2]T{all[0], all[n-1]}, [2]T{}, "%T: the ends of rank %d's part", all, from)
+		same(r, all[1:n-1], func(int) T { return elem(r.Size * rounds) }, "%T of rank %d", all, from)
+	}
+}
+
+// windowOperations has each rank update the next one's part by every operation. ReduceLocal says what it becomes.
+func windowOperations(r *Rank) {
+	updates(r, []int8{0, 1, -3, 127, -128}, []int8{0, 0, 5, 1, -1}, arithmetic...)
+	updates(r, []uint64{0, 1, 3, 127, 1 << 63}, []uint64{0, 0, 5, 1, 1 << 63}, arithmetic...)
+	updates(r, []float32{0, 1, -3, 1e30}, []float32{0, 0, 5, 1e30}, arithmetic[:4]...)
+	updates(r, []cohort.BFloat16{0, cohort.ToBFloat16(-3)}, []cohort.BFloat16{0, cohort.ToBFloat16(5)}, arithmetic[:4]...)
+	updates(r, []complex128{0, 2i, 1}, []complex128{0, 3i, 1 + 1i}, arithmetic[:2]...)
+	updates(r, []bool{false, false, true, true}, []bool{false, true, false, true}, arithmetic[4:7]...)
+	loc := func(val int16, idx int64) cohort.Loc[int16] { return cohort.Loc[int16]{Val: val, Idx: idx} }
+	updates(r, []cohort.Loc[int16]{loc(1, 5), loc(2, 4), loc(3, 3)}, []cohort.Loc[int16]{loc(1, 2), loc(3, 9), loc(2, 1)}, cohort.MinLoc, cohort.MaxLoc)
+}
+
+var arithmetic = []cohort.Op{cohort.Sum, cohort.Prod, cohort.Min, cohort.Max, cohort.Land, cohort.Lor, cohort.Lxor, cohort.Band, cohort.Bor, cohort.Bxor}
+
+func updates[T comparable](r *Rank, a, b []T, ops ...cohort.Op) {
+	w := onesided[T](r, r.Comm, len(a))
+	was, got := make([]T, len(a)), make([]T, len(a))
+	for _, op := range ops {
+		want := slices.Clone(a)
+		r.OK(cohort.ReduceLocal(b, want, op))
+		for way, update := range []func() error{
+			func() error { copy(was, a); return w.Accumulate(b, r.next, 0, op) },
+			func() error { return w.GetAccumulate(b, was, r.next, 0, op) },
+			func() (err error) {
+				for i := 0; i < len(a) && err == nil; i++ {
+					was[i], err = w.FetchAndOp(b[i], r.next, i, op)
+				}
+				return err
+			},
+		} {
+			r.OK(w.Put(a, r.next, 0))
+			r.OK(update())
+			r.OK(w.Get(got, r.next, 0))
+			if !slices.Equal(was, a) || !slices.Equal(got, want) {
+				r.Errorf("%v of %T, way %d: %v became %v, want %v became %v", op, a, way, was, got, a, want)
 			}
 		}
 	}
 }
 
-// onesidedTickets has goroutines of all ranks draw numbers from one counter: each number is drawn once.
-func onesidedTickets(r *Rank) {
+// windowNoRank accesses the part of ProcNull, after accesses of a part that have left something in their memory.
+func windowNoRank(r *Rank) {
+	const none, nowhere = cohort.ProcNull, -7
+	w := onesided[int64](r, r.Comm, 1)
+	must(w.CompareAndSwap(0, 5, r.Rank, 0))
+	must(w.CompareAndSwap(5, 6, r.Rank, 0))
+	swapped := must(w.CompareAndSwap(1, 2, none, nowhere))
+	fetched := must(w.FetchAndOp(3, none, nowhere, cohort.Sum))
+	result := []int64{4}
+	r.OK(w.GetAccumulate([]int64{8}, result, none, nowhere, cohort.Sum))
+	r.OK(w.Get(result, none, nowhere))
+	if swapped != 0 || fetched != 0 || result[0] != 4 {
+		r.Errorf("accesses of ProcNull return %d, %d and %v, want 0, 0 and what was there", swapped, fetched, result)
+	}
+	r.OK(w.Put(result, none, nowhere))
+	r.OK(w.Accumulate(result, none, nowhere, cohort.Sum))
+	for _, access := range []func([]int64, int, int) (*cohort.Request, error){w.Rput, w.Rget} {
+		r.OK(wait(access(result, none, nowhere)))
+	}
+	r.OK(w.Flush(none))
+}
+
+// windowOwnMemory has each rank put from its own part, and get into it, as in an exchange of halos; and move elements
+// within it.
+func windowOwnMemory(r *Rank) {
+	const n = 20000
+	w := onesided[int32](r, r.Comm, 3*n)
+	mine := must(w.Local())
+	want := make([]int32, 3*n)
+	for i := range n {
+		mine[i] = int32(r.Rank*n + i)
+		want[i], want[n+i], want[2*n+i] = mine[i], int32(r.prev*n+i), int32(r.next*n+i)
+	}
+	r.OK(w.Fence())
+	r.OK(w.Put(mine[:n], r.next, n))
+	r.OK(w.Get(mine[2*n:], r.next, 0))
+	r.OK(w.Fence())
+	if !slices.Equal(mine, want) {
+		r.Errorf("elements between the own part and that of rank %d are wrong", r.next)
+	}
+	r.OK(w.Put(mine[:n], r.Rank, 1))
+	r.OK(w.Get(mine[n:2*n], r.Rank, n+1))
+	copy(want[1:], want[:n])
+	copy(want[n:], want[n+1:2*n+1])
+	if !slices.Equal(mine, want) {
+		r.Errorf("elements moved within the own part are wrong")
+	}
+}
+
+// windowTickets has goroutines of all ranks draw numbers from one counter: each number is drawn once.
+func windowTickets(r *Rank) {
 	const each, goroutines = 50, 3
 	w := onesided[int64](r, r.Comm, 1)
 	drawn := onesided[int64](r, r.Comm, each*goroutines*r.Size)
@@ -184,8 +174,8 @@ func onesidedTickets(r *Rank) {
 	}
 }
 
-// onesidedCompareAndSwap has all ranks increment an element by CompareAndSwap.
-func onesidedCompareAndSwap(r *Rank) {
+// windowCompareAndSwap has all ranks increment an element by CompareAndSwap.
+func windowCompareAndSwap(r *Rank) {
 	swaps(r, func(x int) uint8 { return uint8(x) })
 	swaps(r, func(x int) int16 { return int16(x) })
 	swaps(r, func(x int) float64 { return float64(x) })
@@ -219,8 +209,8 @@ func swaps[T cohort.Number](r *Rank, elem func(x int) T) {
 	}
 }
 
-// onesidedNeighbors has every rank write bytes that lie between those of other ranks, by all operations.
-func onesidedNeighbors(r *Rank) {
+// windowNeighbors has every rank write bytes that lie between those of other ranks, by all operations.
+func windowNeighbors(r *Rank) {
 	const rounds = 100
 	w := onesided[uint8](r, r.Comm, r.Size+5)
 	for i := 1; i <= rounds; i++ {
@@ -249,39 +239,9 @@ func onesidedNeighbors(r *Rank) {
 	}
 }
 
-// onesidedFlush passes data with a message after Flush, which has completed them.
-func onesidedFlush(r *Rank) {
-	const n = 20000
-	w := onesided[int64](r, r.Comm, n)
-	for round := range 5 {
-		buf := filled(n, func(i int) int64 { return int64(round*n + i) })
-		r.OK(w.Put(buf, r.next, 0))
-		r.OK(w.Accumulate([]int64{1, 2}, r.next, 7, cohort.Sum))
-		if round%2 == 0 {
-			r.OK(w.Flush(r.next))
-		} else {
-			r.OK(w.FlushAll())
-		}
-		r.OK(cohort.Send(r.Comm, []int8{1}, r.next, round))
-		must(cohort.Recv(r.Comm, make([]int8, 1), r.prev, round))
-		mine := must(w.Local())
-		for i, x := range mine {
-			want := int64(round*n + i)
-			if i == 7 || i == 8 {
-				want += int64(i - 6)
-			}
-			if x != want {
-				r.Errorf("round %d: element %d is %d, want %d", round, i, x, want)
-				break
-			}
-		}
-		r.OK(r.Comm.Barrier()) // all have read
-	}
-}
-
-// onesidedProgress has a target compute until the others have done what they want with its part. It calls
+// windowProgress has a target compute until the others have done what they want with its part. It calls
 // nothing.
-func onesidedProgress(r *Rank) {
+func windowProgress(r *Rank) {
 	w := onesided[int64](r, r.Comm, 1)
 	if r.Rank == 0 {
 		mine := must(w.Local())
@@ -300,8 +260,8 @@ func onesidedProgress(r *Rank) {
 	}
 }
 
-// onesidedRequests checks Rput and Rget.
-func onesidedRequests(r *Rank) {
+// windowRequests checks Rput and Rget.
+func windowRequests(r *Rank) {
 	const n = 30000
 	w := onesided[int32](r, r.Comm, n*r.Size)
 	out := make([][]int32, r.Size)
@@ -330,4 +290,84 @@ func onesidedRequests(r *Rank) {
 		r.OK(wait(w.Rput(out[0][:1], (r.Rank+1)%r.Size, i)))
 	}
 	r.Is(errorOf(w.Rget(in[0], 0, n*r.Size-n+1)), cohort.ErrWin, "Rget of more than there is")
+}
+
+// windowDeadlines makes accesses whose deadlines are near or have passed. Answers that come too late are not taken
+// for those of later accesses.
+func windowDeadlines(r *Rank) {
+	const n = 1000
+	w := onesided[int64](r, r.Comm, 2*n)
+	mine := must(w.Local())
+	for i := range mine {
+		mine[i] = int64(r.Rank)<<32 + int64(i)
+	}
+	r.OK(w.Fence())
+	var all sync.WaitGroup
+	for g := range 3 {
+		all.Go(func() {
+			got := make([]int64, n)
+			for i := range 150 {
+				to, at := (r.Rank+i)%r.Size, (i*37+g)%n
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%10-1)*10*time.Microsecond)
+				timed := w.WithContext(ctx)
+				length := []int{1, 1, 7, n}[i%4]
+				err := timed.Get(got[:length], to, at)
+				if err == nil && (got[0] != int64(to)<<32+int64(at) || got[length-1] != int64(to)<<32+int64(at+length-1)) {
+					r.Errorf("Get from rank %d at %d: %#x … %#x", to, at, got[0], got[length-1])
+				}
+				was, err2 := timed.FetchAndOp(0, to, at, cohort.Sum)
+				if err2 == nil && was != int64(to)<<32+int64(at) {
+					r.Errorf("FetchAndOp at rank %d, %d: %#x", to, at, was)
+				}
+				if i%20 == 0 {
+					if err3 := timed.FlushAll(); err3 != nil && !errors.Is(err3, cohort.ErrTimeout) {
+						r.Errorf("FlushAll with a deadline: %v", err3)
+					}
+				}
+				cancel()
+				for _, err := range []error{err, err2} {
+					if err != nil && !errors.Is(err, cohort.ErrTimeout) {
+						r.Errorf("an access with a deadline: %v", err)
+					}
+				}
+				// One without a deadline takes the tag of an answer that may still come.
+				if was, err := w.FetchAndOp(0, to, n-1, cohort.Sum); err != nil || was != int64(to)<<32+n-1 {
+					r.Errorf("FetchAndOp at rank %d after deadlines: %#x, %v", to, was, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	r.OK(w.Fence())
+	for from := range r.Size {
+		got := make([]int64, 2*n)
+		r.OK(w.Get(got, from, 0))
+		same(r, got, func(i int) int64 { return int64(from)<<32 + int64(i) }, "rank %d's part after accesses that change nothing", from)
+	}
+}
+
+// deadOrigin has a rank die whose requests nobody has answered, while other ranks use the same part.
+func deadOrigin(r *Rank) {
+	w := onesided[int64](r, r.World, 1<<16)
+	r.OK(w.Fence())
+	lose(r, lastRank, loss{func(r *Rank) {
+		buf := make([]int64, 1<<16)
+		for range 10 {
+			must(w.Rput(buf, 0, 0))
+			must(w.Rget(buf, 0, 0))
+		}
+		for i := range 255 {
+			r.OK(w.Put(buf[:1], 0, i))
+		}
+		perish(r)
+	}, died}, func() error {
+		return untilFails(func() error { return cmp.Or(errorOf(w.FetchAndOp(1, 0, 0, cohort.Sum)), w.FlushAll()) })
+	})
+	r.Is(w.Put([]int64{1}, 0, 0), cohort.ErrPeerLost, "Put to rank 0 after the loss")
+	r.Is(w.Fence(), cohort.ErrPeerLost, "Fence after the loss")
+	// Between nodes the ranks wait for each other.
+	if err := w.Close(); err != nil && !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
+		r.Errorf("Close after the loss: %v", err)
+	}
+	closed(r, "Close after a loss", w)
 }

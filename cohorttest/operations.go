@@ -22,15 +22,27 @@ func operationScenarios() []scenario {
 	}
 }
 
-// reduceAll checks op on elements of one kind with every reduction, in every form
-// and for three lengths, and with ReduceLocal. The smaller matrix has one length, and one form for each
-// reduction; the forms take turns from call to call.
+// reduction checks op on elements of one kind.
+type reduction[T comparable] = func(r *Rank, k kind[T], op cohort.Op, fold func(a, b T) T)
+
+// reduceAll does so with every reduction, in every form and for three lengths, and with ReduceLocal. The smaller matrix
+// has one length, and one form for each reduction; the forms take turns from call to call.
 func reduceAll[T comparable](r *Rank, k kind[T], op cohort.Op, fold func(a, b T) T) {
+	reduceWith(r, reductions[T](), k, op, fold)
+}
+
+// allreduce does so with Allreduce and ReduceLocal. For the other reductions, types and operations make no difference
+// that those tried with reduceAll do not.
+func allreduce[T comparable](r *Rank, k kind[T], op cohort.Op, fold func(a, b T) T) {
+	reduceWith(r, []family[T]{allreduces[T]()}, k, op, fold)
+}
+
+func reduceWith[T comparable](r *Rank, families []family[T], k kind[T], op cohort.Op, fold func(a, b T) T) {
 	lengths := []int{1, 3, 67}
 	if r.Short {
 		lengths = lengths[2:]
 	}
-	for i, f := range reductions[T]() {
+	for i, f := range families {
 		root := -1
 		if f.rooted {
 			root = r.Size / 2
@@ -67,7 +79,7 @@ func truth[T integer](b bool) T {
 	return 0
 }
 
-func integerKind[T integer](r *Rank, name string) {
+func integerKind[T integer](r *Rank, name string, reduce reduction[T]) {
 	// Negative numbers if the type has them, numbers that use all bits, and zero often
 	// enough for the logical operations.
 	k := kind[T]{name, func(x int) T {
@@ -93,33 +105,31 @@ func integerKind[T integer](r *Rank, name string) {
 		{cohort.Bxor, func(a, b T) T { return a ^ b }},
 	} {
 		if o.op != cohort.Land && o.op != cohort.Lor && o.op != cohort.Lxor {
-			reduceAll(r, k, o.op, o.fold)
+			reduce(r, k, o.op, o.fold)
 		} else if r.Size > 1 {
 			// Only Allreduce: of what is not combined with anything, as with one rank or in the first prefix of a scan,
 			// a logical operation may leave the numbers or make them 0 and 1. MPI leaves this open.
-			for _, form := range forms {
-				runCase(r, named(reductions[T](), "Allreduce"), k, shape{67, -1, false, 11}, form, o.op, o.fold)
-			}
+			allreduce(r, k, o.op, o.fold)
 		}
 	}
 }
 
 func integerOps(r *Rank) {
-	integerKind[int8](r, "int8")
-	integerKind[int16](r, "int16")
-	integerKind[int32](r, "int32")
-	integerKind[int64](r, "int64")
-	integerKind[uint8](r, "uint8")
-	integerKind[uint64](r, "uint64")
+	integerKind(r, "int8", allreduce[int8])
+	integerKind(r, "int16", allreduce[int16])
+	integerKind(r, "int32", allreduce[int32])
+	integerKind(r, "int64", reduceAll[int64])
+	integerKind(r, "uint8", allreduce[uint8])
+	integerKind(r, "uint64", allreduce[uint64])
 	if !r.allTypes() {
 		return
 	}
-	integerKind[int](r, "int")
-	integerKind[uint](r, "uint")
-	integerKind[uint16](r, "uint16")
-	integerKind[uint32](r, "uint32")
-	integerKind[uintptr](r, "uintptr")
-	integerKind[ticks](r, "named int64")
+	integerKind(r, "int", allreduce[int])
+	integerKind(r, "uint", allreduce[uint])
+	integerKind(r, "uint16", allreduce[uint16])
+	integerKind(r, "uint32", allreduce[uint32])
+	integerKind(r, "uintptr", allreduce[uintptr])
+	integerKind(r, "named int64", allreduce[ticks])
 }
 
 type floating interface {
@@ -137,25 +147,25 @@ func power(x int) float64 { return [...]float64{1, -1, 2, -0.5, 1}[x%5] }
 // one by an eighth that also stretches.
 func rotation(x int) complex128 { return [...]complex128{1, 1i, -1, -1i, 1 + 1i}[x%5] }
 
-func floatKind[T floating](r *Rank, name string) {
+func floatKind[T floating](r *Rank, name string, reduce reduction[T]) {
 	k := kind[T]{name, func(x int) T { return T(few(x)) + 0.5 }, -7}
-	reduceAll(r, k, cohort.Sum, func(a, b T) T { return a + b })
-	reduceAll(r, k, cohort.Min, func(a, b T) T { return min(a, b) })
-	reduceAll(r, k, cohort.Max, func(a, b T) T { return max(a, b) })
+	reduce(r, k, cohort.Sum, func(a, b T) T { return a + b })
+	reduce(r, k, cohort.Min, func(a, b T) T { return min(a, b) })
+	reduce(r, k, cohort.Max, func(a, b T) T { return max(a, b) })
 	k.elem = func(x int) T { return T(power(x)) }
-	reduceAll(r, k, cohort.Prod, func(a, b T) T { return a * b })
+	reduce(r, k, cohort.Prod, func(a, b T) T { return a * b })
 }
 
 func complexKind[T complex64 | complex128](r *Rank, name string) {
 	k := kind[T]{name, func(x int) T { return T(complex(float64(few(x)), float64(few(x/5)))) }, -7}
-	reduceAll(r, k, cohort.Sum, func(a, b T) T { return a + b })
+	allreduce(r, k, cohort.Sum, func(a, b T) T { return a + b })
 	k.elem = func(x int) T { return T(rotation(x)) }
-	reduceAll(r, k, cohort.Prod, func(a, b T) T { return a * b })
+	allreduce(r, k, cohort.Prod, func(a, b T) T { return a * b })
 }
 
 func floatOps(r *Rank) {
-	floatKind[float64](r, "float64")
-	floatKind[float32](r, "float32")
+	floatKind(r, "float64", reduceAll[float64])
+	floatKind(r, "float32", allreduce[float32])
 	complexKind[complex64](r, "complex64")
 	complexKind[complex128](r, "complex128")
 }
@@ -171,11 +181,11 @@ func halfKind[T interface {
 	Float32() float32
 }](r *Rank, name string, from func(float32) T) {
 	k := kind[T]{name, func(x int) T { return from(float32(few(x))) }, from(-7)}
-	reduceAll(r, k, cohort.Sum, func(a, b T) T { return from(a.Float32() + b.Float32()) })
-	reduceAll(r, k, cohort.Min, func(a, b T) T { return from(min(a.Float32(), b.Float32())) })
-	reduceAll(r, k, cohort.Max, func(a, b T) T { return from(max(a.Float32(), b.Float32())) })
+	allreduce(r, k, cohort.Sum, func(a, b T) T { return from(a.Float32() + b.Float32()) })
+	allreduce(r, k, cohort.Min, func(a, b T) T { return from(min(a.Float32(), b.Float32())) })
+	allreduce(r, k, cohort.Max, func(a, b T) T { return from(max(a.Float32(), b.Float32())) })
 	k.elem = func(x int) T { return from(float32(power(x))) }
-	reduceAll(r, k, cohort.Prod, func(a, b T) T { return from(a.Float32() * b.Float32()) })
+	allreduce(r, k, cohort.Prod, func(a, b T) T { return from(a.Float32() * b.Float32()) })
 }
 
 // specialFloats checks that Min and Max do not depend on which rank has the NaN or the
@@ -215,31 +225,31 @@ func specialFloats(r *Rank) {
 
 func boolOps(r *Rank) {
 	k := kind[bool]{"bool", func(x int) bool { return x%3 == 0 }, true}
-	reduceAll(r, k, cohort.Land, func(a, b bool) bool { return a && b })
-	reduceAll(r, k, cohort.Lor, func(a, b bool) bool { return a || b })
-	reduceAll(r, k, cohort.Lxor, func(a, b bool) bool { return a != b })
+	allreduce(r, k, cohort.Land, func(a, b bool) bool { return a && b })
+	allreduce(r, k, cohort.Lor, func(a, b bool) bool { return a || b })
+	allreduce(r, k, cohort.Lxor, func(a, b bool) bool { return a != b })
 }
 
 // locationOps checks MinLoc and MaxLoc: of equal values the lower index wins, whichever
 // rank has it.
 func locationOps(r *Rank) {
-	locations[float64](r)
-	locations[float32](r)
-	locations[int32](r)
-	locations[int64](r)
-	locations[uint8](r)
+	locations(r, reduceAll[cohort.Loc[float64]])
+	locations(r, allreduce[cohort.Loc[float32]])
+	locations(r, allreduce[cohort.Loc[int32]])
+	locations(r, allreduce[cohort.Loc[int64]])
+	locations(r, allreduce[cohort.Loc[uint8]])
 }
 
-func locations[T cohort.Real](r *Rank) {
+func locations[T cohort.Real](r *Rank, reduce reduction[cohort.Loc[T]]) {
 	type loc = cohort.Loc[T]
 	k := kind[loc]{"Loc", func(x int) loc { return loc{Val: T(x / 20), Idx: int64(x * 7 % 20)} }, loc{Idx: -7}} // 5 values, 20 indices
-	reduceAll(r, k, cohort.MinLoc, func(a, b loc) loc {
+	reduce(r, k, cohort.MinLoc, func(a, b loc) loc {
 		if b.Val < a.Val || b.Val == a.Val && b.Idx < a.Idx {
 			return b
 		}
 		return a
 	})
-	reduceAll(r, k, cohort.MaxLoc, func(a, b loc) loc {
+	reduce(r, k, cohort.MaxLoc, func(a, b loc) loc {
 		if b.Val > a.Val || b.Val == a.Val && b.Idx < a.Idx {
 			return b
 		}

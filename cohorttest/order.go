@@ -46,26 +46,6 @@ func p2pOrder(r *Rank) {
 	}
 }
 
-// p2pOvertaking receives messages by tag in another order than sent.
-func p2pOvertaking(r *Rank) {
-	for _, m := range []int{1, 30000} {
-		const k = 20
-		var sends []*cohort.Request
-		for tag := range k {
-			msg := make([]int32, m)
-			msg[0], msg[m-1] = int32(tag), int32(tag)
-			sends = append(sends, must(cohort.Isend(r.Comm, msg, r.next, tag)))
-		}
-		buf := make([]int32, m)
-		for _, tag := range seeded(r.scenario, r.Size).Perm(k) {
-			if st := must(cohort.Recv(r.Comm, buf, r.prev, tag)); st.Tag != tag || buf[0] != int32(tag) || buf[m-1] != int32(tag) {
-				r.Errorf("receiving tag %d got %d of tag %d", tag, buf[0], st.Tag)
-			}
-		}
-		r.OK(cohort.WaitAll(sends...))
-	}
-}
-
 // anySourceFair checks that receives from any source serve every sender while all of
 // them keep sending. Each sender waits for an answer before it sends its next message,
 // and the receiver receives only when a message of every sender is there. Without
@@ -104,25 +84,6 @@ func anySourceFair(r *Rank) {
 	}
 }
 
-// allToAllUnordered has every rank send to every rank at once, itself included.
-func allToAllUnordered(r *Rank) {
-	c, n := r.Comm, r.Size
-	for _, m := range []int{1, 3000} {
-		for round := range 5 {
-			var reqs []*cohort.Request
-			recv := make([]int32, n*m)
-			for i := range n {
-				from, to := (r.Rank+i)%n, (r.Rank+n-i)%n
-				reqs = append(reqs, must(cohort.Irecv(c, recv[from*m:(from+1)*m], from, round)))
-				msg := filled(m, func(j int) int32 { return int32(r.Rank*1000 + to) })
-				reqs = append(reqs, must(cohort.Isend(c, msg, to, round)))
-			}
-			r.OK(cohort.WaitAll(reqs...))
-			same(r, recv, func(i int) int32 { return int32(i/m*1000 + r.Rank) }, "round %d, blocks of %d", round, m)
-		}
-	}
-}
-
 // goroutines has several goroutines of every rank exchange messages at once, each with
 // its own tag, as MPI_THREAD_MULTIPLE allows.
 func goroutines(r *Rank) {
@@ -138,7 +99,7 @@ func goroutines(r *Rank) {
 		}
 	}
 	together(r, 4, r.pick(18, 60), func(g, k int) error {
-		m := 1 + k%3*900
+		m := []int{1, 901, 1801, 8 << 10, 40000}[k%5]
 		return exchange(r, int32s, sends[(g+k)%len(sends)], recvs[k%len(recvs)], m, m, g)
 	})
 }

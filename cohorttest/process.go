@@ -134,12 +134,7 @@ func (p Processes) Name() string { return p.Backend }
 // Launch implements [Launcher].
 func (p Processes) Launch(t testing.TB, job *Job) error {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	id := rand.Text()
-	test, _, _ := strings.Cut(t.Name(), "/")
 	start := p.Start
 	if start == nil {
 		start = func(_ int, cmd *exec.Cmd) error { return cmd.Start() }
@@ -148,17 +143,12 @@ func (p Processes) Launch(t testing.TB, job *Job) error {
 	var wg sync.WaitGroup
 	for rank := range job.Ranks {
 		var stderr strings.Builder
-		cmd := exec.Command(exe, "-test.run=^"+test+"$")
-		cmd.Env = append(os.Environ(), job.Environ()...)
-		cmd.Env = append(cmd.Env, "COHORT_BACKEND="+p.Backend, "COHORT_JOB="+id,
-			"COHORT_RANK="+strconv.Itoa(rank), "COHORT_SIZE="+strconv.Itoa(job.Ranks))
-		if racing && os.Getenv("GORACE") == "" {
-			cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // otherwise every rank sleeps a second
+		cmd, err := rankCommand(t, job, nil, append([]string{"COHORT_BACKEND=" + p.Backend, "COHORT_JOB=" + id,
+			"COHORT_RANK=" + strconv.Itoa(rank), "COHORT_SIZE=" + strconv.Itoa(job.Ranks)}, p.Env...))
+		if err != nil {
+			return err
 		}
-		cmd.Env = append(cmd.Env, p.Env...)
 		cmd.Stdout, cmd.Stderr = &stderr, &stderr
-		// A grandchild that holds the pipe open must not delay the test.
-		cmd.WaitDelay = 10 * time.Second
 		wg.Go(func() {
 			err := start(rank, cmd)
 			if err == nil {
@@ -171,4 +161,22 @@ func (p Processes) Launch(t testing.TB, job *Job) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// rankCommand is the test's binary with the same test, in which it becomes a rank, after the words of a launcher.
+func rankCommand(t testing.TB, job *Job, words, env []string) (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	test, _, _ := strings.Cut(t.Name(), "/")
+	words = append(words, exe, "-test.run=^"+test+"$")
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Env = append(os.Environ(), job.Environ()...)
+	if racing && os.Getenv("GORACE") == "" {
+		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // otherwise every rank sleeps a second
+	}
+	cmd.Env = append(cmd.Env, env...)
+	cmd.WaitDelay = 10 * time.Second // a process that keeps the pipe open must not keep the test waiting
+	return cmd, nil
 }

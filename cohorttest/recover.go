@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -33,7 +34,6 @@ func recoverScenarios() []scenario {
 		{name: "recover/dead-in-agree", sizes: atLeast(2), alone: true, lost: lastRank, body: deadInAgree},
 		{name: "recover/dead-in-derived", sizes: some, alone: true, lost: lastRank, body: shrinkDerived},
 		{name: "recover/two-losses", sizes: atLeast(3), alone: true, lost: lastTwo, body: twoLosses},
-		{name: "recover/dead-in-shrink", sizes: atLeast(3), alone: true, lost: lastTwo, body: deadInShrink},
 		{name: "recover/random", sizes: atLeast(2), alone: true, lost: isVictim, body: randomLosses},
 	}
 }
@@ -72,48 +72,11 @@ func works(r *Rank, c *cohort.Comm, want []int) {
 		r.Errorf("%s: rank %d of %v, want %d of %v", c.Name(), c.Rank(), got, slices.Index(want, r.Rank), want)
 		return
 	}
-	n := c.Size()
-	// Collectives in all forms, short and long.
-	rng := seeded("works", n)
-	for i := range 8 {
-		r.OK(draw(rng, c, []int{1, long}[i%2]).run(r, forms[i%3]))
+	p := &player{r: r, ctx: context.Background(), c: c, rng: seeded("works", c.Size()), mem: new(sync.Mutex)}
+	for i, op := range p.operations() {
+		p.step = i
+		op()
 	}
-	r.OK(wait(c.Ibarrier()))
-	// Point to point.
-	next, prev := (c.Rank()+1)%n, (c.Rank()+n-1)%n
-	for _, length := range []int{1, 1 << 17} {
-		send, recv := filled(length, func(i int) int32 { return int32(r.Rank*1000 + i) }), make([]int32, length)
-		must(cohort.Sendrecv(c, send, next, 3, recv, prev, 3))
-		same(r, recv, func(i int) int32 { return int32(want[prev]*1000 + i) }, "%s: from rank %d", c.Name(), prev)
-	}
-	got := make([]int64, 1)
-	r.OK(cohort.Send(c, []int64{int64(r.Rank)}, next, 4))
-	status[int64](r, must(cohort.Recv(c, got, cohort.AnySource, 4)), prev, 4, 1, "%s: from any source", c.Name())
-	equal(r, got[0], int64(want[prev]), "%s: from any source", c.Name())
-	// Communicators made from it.
-	d := must(c.Dup())
-	half := must(d.Split(c.Rank()%2, -c.Rank()))
-	count := must(cohort.AllreduceOne(half, 1, cohort.Sum))
-	if w := (n + 1 - c.Rank()%2) / 2; count != w || half.Size() != w {
-		r.Errorf("%s: %d of %d ranks in the half, want %d", c.Name(), count, half.Size(), w)
-	}
-	r.OK(half.Close())
-	r.OK(d.Close())
-	// A window.
-	node := must(c.SplitShared())
-	w := must(cohort.AllocateShared[int64](node, 4))
-	own := must(w.Local())
-	own[1] = int64(100 + node.Rank())
-	r.OK(w.Fence())
-	for i := range node.Size() {
-		if part := must(w.Remote(i)); part[1] != int64(100+i) {
-			r.Errorf("%s: rank %d's part of the window has %d, want %d", c.Name(), i, part[1], 100+i)
-		}
-	}
-	r.OK(w.Fence())
-	r.OK(w.Close())
-	r.OK(node.Close())
-	worksBeyond(r, c, want)
 	agreed(r, c, want)
 	r.OK(c.Barrier())
 }
@@ -229,10 +192,7 @@ func leaving(r *Rank) {
 
 // shrinkDead loses a rank, in an operation, and goes on without it.
 func shrinkDead(r *Rank, lost func(rank, size int) bool, victim int) {
-	ready(r, victim)
-	if r.Rank == victim {
-		perish(r)
-	}
+	r.endLost("ready", lost, perish)
 	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
 	agreed(r, r.World, without(r, lost))
 	if got := r.World.Lost(); !slices.Equal(got, []int{victim}) {
@@ -257,13 +217,12 @@ func deadInAgree(r *Rank) {
 	last := r.Size - 1
 	lost := func(rank, _ int) bool { return rank == last }
 	rng := rand.New(rand.NewPCG(uint64(r.Size), uint64(time.Now().UnixNano())))
-	ready(r, last)
-	if r.Rank == last {
+	r.endLost("ready", lost, func(r *Rank) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(300))*time.Microsecond)
 		defer cancel()
 		_, _ = r.World.WithContext(ctx).Agree(0b01)
 		perish(r)
-	}
+	})
 	flag := must(r.World.Agree(0b10))
 	if flag != 0b10 && flag != 0 {
 		r.Errorf("agreed on %b, want 10 or 0", flag)
@@ -284,10 +243,7 @@ func deadInAgree(r *Rank) {
 func shrinkDerived(r *Rank) {
 	last := r.Size - 1
 	half := must(r.World.Split(r.Rank%2, 0))
-	ready(r, last)
-	if r.Rank == last {
-		perish(r)
-	}
+	r.endLost("ready", lastRank, perish)
 	r.Is(errorOf(cohort.Recv(half, make([]int32, 1), cohort.AnySource, 5)), cohort.ErrPeerLost, "Recv on a communicator that the loss has ended")
 	var left []int
 	for i := r.Rank % 2; i < last; i += 2 {
@@ -308,39 +264,12 @@ func shrinkDerived(r *Rank) {
 func twoLosses(r *Rank) {
 	c := r.World
 	for left := r.Size - 1; left >= r.Size-2; left-- {
-		readyOn(r, c, left)
-		if r.Rank == left {
-			perish(r)
-		}
+		r.endLost(fmt.Sprintf("ready %d", left), func(rank, _ int) bool { return rank == left }, perish)
 		r.Is(errorOf(cohort.Recv(c, make([]int32, 1), left, 5)), cohort.ErrPeerLost, "Recv from a dead rank")
 		c = shrink(r, c)
 		works(r, c, without(r, func(rank, _ int) bool { return rank >= left }))
 	}
 	r.OK(c.Close())
-}
-
-// deadInShrink loses a second rank while the others recover from the first loss.
-func deadInShrink(r *Rank) {
-	rng := rand.New(rand.NewPCG(uint64(r.Size), uint64(time.Now().UnixNano())))
-	ready(r, r.Size-1)
-	switch r.Rank {
-	case r.Size - 1:
-		perish(r)
-	case r.Size - 2:
-		_, err := cohort.Recv(r.World, make([]int32, 1), r.Size-1, 5) // from then on the others can recover
-		r.Is(err, cohort.ErrPeerLost, "Recv from a dead rank")
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(1000))*time.Microsecond)
-		defer cancel()
-		_, _ = r.World.WithContext(ctx).Shrink()
-		perish(r)
-	}
-	d := shrink(r, r.World)
-	for d.Size() > r.Size-2 { // the second rank died so late that d has it
-		r.Is(d.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
-		d = shrink(r, d)
-	}
-	works(r, d, without(r, func(rank, size int) bool { return rank >= size-2 }))
-	r.OK(d.Close())
 }
 
 // isVictim reports whether randomLosses loses a rank: every second one, and of up to 3

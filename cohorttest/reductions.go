@@ -5,11 +5,11 @@ import "github.com/cohort-hpc/cohort"
 // reductions are the collectives that combine data (MPI-4.1 sections 6.9 to
 // 6.11), with the given operation and its definition.
 func reductions[T comparable]() []family[T] {
-	combined := func(a *args[T]) []any { return []any{a.send, a.recv, a.op} }
+	combined := allreduces[T]().passed
 	return []family[T]{
 		{"Reduce", true, true, defineReduce[T], [3]any{cohort.Reduce[T], cohort.Ireduce[T], cohort.ReduceInit[T]},
 			func(a *args[T]) []any { return []any{a.send, a.recv, a.op, a.root} }, nil},
-		{"Allreduce", false, true, defineAllreduce[T], [3]any{cohort.Allreduce[T], cohort.Iallreduce[T], cohort.AllreduceInit[T]}, combined, nil},
+		allreduces[T](),
 		{"ReduceScatterBlock", false, true, defineReduceScatterBlock[T],
 			[3]any{cohort.ReduceScatterBlock[T], cohort.IreduceScatterBlock[T], cohort.ReduceScatterBlockInit[T]}, combined, nil},
 		{"ReduceScatter", false, true, defineReduceScatter[T],
@@ -18,6 +18,11 @@ func reductions[T comparable]() []family[T] {
 		{"Scan", false, true, defineScan[T], [3]any{cohort.Scan[T], cohort.Iscan[T], cohort.ScanInit[T]}, combined, nil},
 		{"Exscan", false, true, defineExscan[T], [3]any{cohort.Exscan[T], cohort.Iexscan[T], cohort.ExscanInit[T]}, combined, nil},
 	}
+}
+
+func allreduces[T comparable]() family[T] {
+	return family[T]{"Allreduce", false, true, defineAllreduce[T], [3]any{cohort.Allreduce[T], cohort.Iallreduce[T], cohort.AllreduceInit[T]},
+		func(a *args[T]) []any { return []any{a.send, a.recv, a.op} }, nil}
 }
 
 // operands gives a reduction its buffers, with ns elements of input and nr of result, or

@@ -2,7 +2,9 @@ package cohorttest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -11,146 +13,160 @@ import (
 
 func requestScenarios() []scenario {
 	return []scenario{
-		{name: "requests/random-order", body: randomOrder},
-		{name: "requests/wait-any", body: waitAny},
-		{name: "requests/wait-some", body: waitSome},
-		{name: "requests/test-any", body: testAny},
-		{name: "requests/test-some", body: testSome},
-		{name: "requests/test-all", body: testAll},
+		{name: "requests/sets", body: requestSets},
 		{name: "requests/cancel", body: cancel},
 		{name: "requests/errors-in-sets", body: errorsInSets},
+		{name: "requests/done", body: requestsDone},
 		{name: "requests/forgotten", alone: true, body: forgotten},
 		{name: "requests/not-waited-for", alone: true, body: notWaitedFor},
 		{name: "requests/not-waited-for-derived", alone: true, body: notWaitedForDerived},
 	}
 }
 
-// pair is a receive in a set, with the value that it must receive.
-type pair struct {
-	buf  []int32
-	want int32
+// exchanged is a set of receives and sends between all ranks.
+type exchanged struct {
+	reqs  []*cohort.Request
+	recvs map[int]func(st cohort.Status) // checks the result of the request with this index
 }
 
-// open posts k receives on two communicators, with several lengths, and sends the next
-// rank the messages that its receives wait for. recvs has the receives by their index
-// in reqs.
-func open(r *Rank, k int) (reqs []*cohort.Request, recvs map[int]pair) {
-	comms := []*cohort.Comm{r.Comm, r.Comm, r.dup()}
-	recvs = map[int]pair{}
-	rng := seeded(r.scenario, r.Size)
-	for tag := range k {
-		c, m := comms[rng.IntN(3)], []int{1, 1, 200, 9000}[rng.IntN(4)]
-		msg := filled(m, func(int) int32 { return int32(r.Rank*1000 + tag) })
-		buf := make([]int32, m)
-		recvs[len(reqs)] = pair{buf, int32(r.prev*1000 + tag)}
-		reqs = append(reqs, must(cohort.Irecv(c, buf, r.prev, tag)), must(cohort.Isend(c, msg, r.next, tag)))
-	}
-	return reqs, recvs
-}
-
-// done checks the result of request i of a set.
-func done(r *Rank, recvs map[int]pair, i int, st *cohort.Status) {
-	p, ok := recvs[i]
-	if !ok {
-		return // a send
-	}
-	if st != nil && (st.Source != r.prev || cohort.Count[int32](*st) != len(p.buf)) {
-		r.Errorf("request %d: %+v, %d elements, want %d from %d", i, *st, cohort.Count[int32](*st), len(p.buf), r.prev)
-	}
-	if p.buf[0] != p.want || p.buf[len(p.buf)-1] != p.want {
-		r.Errorf("request %d received %d, want %d", i, p.buf[0], p.want)
-	}
-}
-
-// randomOrder completes 100 outstanding requests in an order that differs from rank to
-// rank.
-func randomOrder(r *Rank) {
-	reqs, recvs := open(r, 50)
-	for _, i := range seeded(fmt.Sprint(r.scenario, r.Rank), r.Size).Perm(len(reqs)) {
-		st := must(reqs[i].Wait())
-		done(r, recvs, i, &st)
-	}
-}
-
-// inSets completes a set with a function that returns the indices of those that are complete. It may return none only if
-// empty. st is the status of the only one, if the function returns that.
-func inSets(r *Rank, name string, empty bool, complete func(...*cohort.Request) (indices []int, st *cohort.Status, err error)) {
-	reqs, recvs := open(r, 20)
-	seen := make([]bool, len(reqs))
-	for left := len(reqs); left > 0; {
-		indices, st, err := complete(reqs...)
-		r.OK(err)
-		if len(indices) == 0 && !empty {
-			r.Errorf("%s returns none of %d requests", name, left)
-			return
+// exchangeAll starts k messages of several lengths to other ranks and to itself, on communicators of the same ranks, and as
+// many receives. The messages are sent in another order than the receives have, before them or after them. The tags begin
+// with first.
+func exchangeAll(r *Rank, rng *rand.Rand, k, first int, comms ...*cohort.Comm) *exchanged {
+	x, size, me := &exchanged{recvs: make(map[int]func(cohort.Status))}, comms[0].Size(), comms[0].Rank()
+	var recvs, sends []func() *cohort.Request
+	for tag := first; tag < first+k; tag++ {
+		c, m, by := comms[rng.IntN(len(comms))], []int{0, 1, 1, 200, 9000, 40000}[rng.IntN(6)], rng.IntN(size)
+		to, from := (me+by)%size, (me+size-by)%size
+		elem := func(rank int) func(i int) int32 { return func(i int) int32 { return int32(rank*100000 + tag + i) } }
+		buf, view := make([]int32, m), cohort.Vector(1, m, m)
+		if tag%3 == 1 {
+			buf, view = make([]int32, 2*m), cohort.Vector(m, 1, 2)
 		}
-		for _, i := range indices {
-			if i < 0 || i >= len(reqs) || seen[i] {
-				r.Errorf("%s returns %d, for the second time or out of range", name, i)
-				return
+		got := cohort.ViewOf(buf, view)
+		recvs = append(recvs, func() *cohort.Request {
+			x.recvs[len(x.reqs)] = func(st cohort.Status) {
+				status[int32](r, st, from, tag, m, "message %d", tag)
+				all := make([]int32, m)
+				r.OK(got.Pack(all))
+				same(r, all, elem(from), "message %d", tag)
 			}
-			seen[i] = true
-			left--
-			done(r, recvs, i, st)
-			again := must(reqs[i].Wait()) // returns its status again
-			done(r, recvs, i, &again)
-		}
-		runtime.Gosched()
+			if tag%3 == 0 {
+				return must(cohort.Irecv(c, buf, from, tag))
+			}
+			return must(cohort.IrecvView(c, got, from, tag))
+		})
+		sends = append(sends, func() *cohort.Request {
+			msg := filled(m, elem(me))
+			switch tag % 4 {
+			case 0:
+				return must(cohort.IsendView(c, viewOf(msg), to, tag))
+			case 1:
+				return must(cohort.Issend(c, msg, to, tag))
+			}
+			return must(cohort.Isend(c, msg, to, tag))
+		})
 	}
-	if indices, _, err := complete(reqs...); len(indices) != 0 || err != nil {
-		r.Errorf("%s of complete requests: %v, %v", name, indices, err)
+	rng.Shuffle(k, func(i, j int) { sends[i], sends[j] = sends[j], sends[i] })
+	all := slices.Concat(recvs, sends)
+	if rng.IntN(2) == 0 {
+		all = slices.Concat(sends, recvs)
 	}
+	for _, start := range all {
+		x.reqs = append(x.reqs, start())
+	}
+	return x
 }
 
-func waitAny(r *Rank) {
-	inSets(r, "WaitAny", false, func(reqs ...*cohort.Request) ([]int, *cohort.Status, error) {
-		i, st, err := cohort.WaitAny(reqs...)
-		if i == -1 {
-			return nil, nil, err
-		}
-		return []int{i}, &st, err
-	})
-}
-
-func testAny(r *Rank) {
-	inSets(r, "TestAny", true, func(reqs ...*cohort.Request) ([]int, *cohort.Status, error) {
-		i, st, ok, err := cohort.TestAny(reqs...)
-		if !ok || i == -1 {
-			return nil, nil, err
-		}
-		return []int{i}, &st, err
-	})
-}
-
-func waitSome(r *Rank) {
-	inSets(r, "WaitSome", false, func(reqs ...*cohort.Request) ([]int, *cohort.Status, error) {
-		is, err := cohort.WaitSome(reqs...)
-		return is, nil, err
-	})
-}
-
-func testSome(r *Rank) {
-	inSets(r, "TestSome", true, func(reqs ...*cohort.Request) ([]int, *cohort.Status, error) {
-		is, err := cohort.TestSome(reqs...)
-		return is, nil, err
-	})
-}
-
-func testAll(r *Rank) {
-	reqs, recvs := open(r, 20)
-	// This one completes only after this rank's neighbor has sent to it.
-	all := append(reqs, must(cohort.Irecv(r.Comm, make([]int32, 1), r.prev, 500)))
+// requestSets completes sets of requests in all ways, in an order that differs from rank to rank.
+func requestSets(r *Rank) {
+	late := []*cohort.Request{must(cohort.Irecv(r.Comm, make([]int32, 1), r.prev, 500)), must(cohort.Isend(r.Comm, []int32{1}, r.next, 501)), must(cohort.Irecv(r.Comm, make([]int32, 1), r.prev, 501))}
 	for range 20 {
-		equal(r, must(cohort.TestAll(all...)), false, "TestAll with a receive whose message was not sent")
+		equal(r, must(cohort.TestAll(late...)), false, "TestAll with a receive whose message was not sent")
 	}
 	r.OK(r.Comm.Barrier())
 	r.OK(cohort.Send(r.Comm, []int32{1}, r.next, 500))
-	for !must(cohort.TestAll(all...)) {
-		runtime.Gosched()
+	r.OK(cohort.WaitAll(late...))
+
+	one := func(i int, st cohort.Status, done bool, err error) ([]int, *cohort.Status, error) {
+		if i == -1 || !done {
+			return nil, nil, err
+		}
+		return []int{i}, &st, err
 	}
-	for i := range reqs {
-		st := must(reqs[i].Wait())
-		done(r, recvs, i, &st)
+	other, rng := r.dup(), seeded(fmt.Sprint(r.scenario, r.Rank), r.Size)
+	for _, way := range []struct {
+		name  string
+		waits bool
+		// complete returns which requests are complete now, and the status if it is one. left has those that were not before.
+		complete func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error)
+	}{
+		{"Wait", true, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
+			st, err := reqs[left[0]].Wait()
+			return one(left[0], st, true, err)
+		}},
+		{"Test", false, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
+			st, done, err := reqs[left[0]].Test()
+			return one(left[0], st, done, err)
+		}},
+		{"Done", true, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
+			select {
+			case <-reqs[left[0]].Done():
+				return left[:1], nil, nil
+			case <-reqs[left[len(left)-1]].Done():
+				return left[len(left)-1:], nil, nil
+			}
+		}},
+		{"WaitAny", true, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
+			i, st, err := cohort.WaitAny(reqs...)
+			return one(i, st, true, err)
+		}},
+		{"TestAny", false, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
+			return one(cohort.TestAny(reqs...))
+		}},
+		{"WaitSome", true, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
+			some, err := cohort.WaitSome(reqs...)
+			return some, nil, err
+		}},
+		{"TestSome", false, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
+			some, err := cohort.TestSome(reqs...)
+			return some, nil, err
+		}},
+		{"WaitAll", true, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
+			return slices.Clone(left), nil, cohort.WaitAll(reqs...)
+		}},
+		{"TestAll", false, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
+			if done, err := cohort.TestAll(reqs...); !done {
+				return nil, nil, err
+			}
+			return slices.Clone(left), nil, nil
+		}},
+	} {
+		x := exchangeAll(r, seeded(r.scenario+way.name, r.Size), 40, 0, r.Comm, other)
+		for left := rng.Perm(len(x.reqs)); len(left) > 0; runtime.Gosched() {
+			indices, st, err := way.complete(x.reqs, left)
+			r.OK(err)
+			if len(indices) == 0 && way.waits {
+				r.OK(fmt.Errorf("%s returns none of %d requests", way.name, len(left)))
+			}
+			for _, i := range slices.Clone(indices) {
+				at := slices.Index(left, i)
+				if at < 0 {
+					r.OK(fmt.Errorf("%s returns %d, for the second time or out of range", way.name, i))
+				}
+				left = slices.Delete(left, at, at+1)
+				again := must(x.reqs[i].Wait()) // returns its status again
+				if st != nil && *st != again {
+					r.Errorf("%s returns the status %+v, and Wait %+v", way.name, *st, again)
+				}
+				if check := x.recvs[i]; check != nil {
+					check(again)
+				}
+			}
+		}
+		if indices, _, err := way.complete(x.reqs, []int{0, 1}); len(indices) != 0 && indices[0] > 1 || err != nil {
+			r.Errorf("%s of complete requests: %v, %v", way.name, indices, err)
+		}
 	}
 }
 
@@ -227,5 +243,63 @@ func errorsInSets(r *Rank) {
 	}
 	if !truncated {
 		r.Errorf("WaitSome did not return the truncated receive's error")
+	}
+}
+
+// requestsDone waits for channels of Done: of a nil request, of collectives to which one rank comes late, beside goroutines
+// that wait for the same request in other ways, and of a receive whose communicator is closed.
+func requestsDone(r *Rank) {
+	var none *cohort.Request
+	<-none.Done()
+	isOpen := func(q *cohort.Request, what string) {
+		select {
+		case <-q.Done():
+			r.Errorf("Done of %s is closed too early", what)
+		default:
+		}
+	}
+	for late := range r.Size {
+		if r.Rank == late {
+			for range r.Size - 1 { // the others have started
+				must(cohort.Recv(r.Comm, make([]int32, 1), cohort.AnySource, 1))
+			}
+		}
+		for _, m := range []int{1, long} {
+			send, recv := make([]int64, m), make([]int64, m)
+			send[m-1] = int64(r.Rank)
+			q := must(cohort.Iallreduce(r.Comm, send, recv, cohort.Sum))
+			done := q.Done()
+			if m == 1 && r.Rank != late {
+				isOpen(q, "an Iallreduce that a rank has not called")
+				r.OK(cohort.Send(r.Comm, []int32{0}, late, 1))
+			}
+			<-done
+			must(q.Wait())
+			equal(r, recv[m-1], int64(r.Size*(r.Size-1)/2), "Iallreduce of %d", m)
+		}
+	}
+	for k := range 20 {
+		buf := make([]int32, 1)
+		q := must(cohort.Irecv(r.Comm, buf, r.prev, k))
+		errs := make(chan error, 3)
+		go func() { <-q.Done(); errs <- nil }()
+		go func() { <-q.Done(); errs <- errorOf(q.Wait()) }()
+		go func() { errs <- errorOf(q.Wait()) }()
+		isOpen(q, "a receive whose message was not sent")
+		r.OK(r.Comm.Barrier())
+		r.OK(cohort.Send(r.Comm, []int32{int32(k)}, r.next, k))
+		for range cap(errs) {
+			r.OK(<-errs)
+		}
+		status[int32](r, must(q.Wait()), r.prev, k, 1, "message %d", k)
+		equal(r, buf[0], int32(k), "message %d", k)
+	}
+	d := must(r.Comm.Dup())
+	q := must(cohort.Irecv(d, make([]int32, 1), r.prev, 1))
+	done := q.Done()
+	r.OK(d.Close())
+	<-done
+	if _, err := q.Wait(); err == nil {
+		r.Errorf("a receive without a message is complete after Close")
 	}
 }

@@ -26,8 +26,8 @@ func sequenceScenarios() []scenario {
 // backToBack calls many different collectives with nothing between them. A backend that lets a call overtake the one
 // before it would corrupt the data of a slow rank.
 func backToBack(r *Rank) {
-	rounds, rng := r.pick(60, 300), seeded(r.scenario, r.Size)
-	calls := filled(rounds, func(int) *bound { return draw(rng, r.Comm, 1) })
+	h, rng := aRing(r), seeded(r.scenario, r.Size)
+	calls := filled(r.pick(120, 500), func(int) *bound { return draw(rng, nil, h, 1) })
 	for _, b := range calls {
 		r.OK(b.block())
 	}
@@ -64,21 +64,22 @@ func twoCommunicators(r *Rank) {
 	if reversed.Rank() != r.Size-1-r.Rank {
 		r.Errorf("rank %d in the reversed communicator, want %d", reversed.Rank(), r.Size-1-r.Rank)
 	}
-	rng := seeded(r.scenario, r.Size)
+	ring, rng := ringOn(r, reversed), seeded(r.scenario, r.Size)
 	var calls []*bound
 	var reqs []*cohort.Request
 	for k := range 30 {
-		for _, c := range []*cohort.Comm{r.Comm, reversed} {
-			calls = append(calls, draw(rng, c, 1+k))
+		for _, h := range []*neighborhood{nil, ring} {
+			calls = append(calls, draw(rng, r.Comm, h, 1+k))
 			reqs = append(reqs, must(calls[len(calls)-1].start()))
 		}
-		r.OK(draw(rng, reversed, 1).run(r, blocking))
-		r.OK(draw(rng, r.Comm, 1).run(r, blocking))
+		r.OK(draw(rng, nil, ring, 1).run(r, blocking))
+		r.OK(draw(rng, r.Comm, nil, 1).run(r, blocking))
 	}
 	r.OK(cohort.WaitAll(reqs...))
 	for _, b := range calls {
 		b.verify(r, nonblocking)
 	}
+	r.OK(ring.close())
 	r.OK(reversed.Close())
 }
 
@@ -87,9 +88,9 @@ func twoCommunicators(r *Rank) {
 // rank sends when it has completed them.
 func outstanding(r *Rank) {
 	const k = 48
-	last, rng := r.Size-1, seeded(r.scenario, r.Size)
-	for _, m := range []int{3, 700} {
-		calls := filled(k, func(int) *bound { return draw(rng, r.Comm, m) })
+	last, h, rng := r.Size-1, aRing(r), seeded(r.scenario, r.Size)
+	for _, m := range []int{3, 700, 20000} {
+		calls := filled(k, func(int) *bound { return draw(rng, nil, h, m) })
 		reqs := filled(k, func(i int) *cohort.Request { return must(calls[i].start()) })
 		if r.Rank == 0 && last > 0 {
 			must(cohort.Recv(r.Comm, make([]int8, 0), last, m))
@@ -107,9 +108,9 @@ func outstanding(r *Rank) {
 // persistentSet starts several persistent operations together, many times with other
 // data, and calls other collectives on the communicator in between.
 func persistentSet(r *Rank) {
-	const k = 4
-	rng := seeded(r.scenario, r.Size)
-	calls := filled(k, func(int) *bound { return draw(rng, r.Comm, 3) })
+	const k = 6
+	h, rng, own := aRing(r), seeded(r.scenario, r.Size), seeded(fmt.Sprint(r.scenario, r.Rank), r.Size)
+	calls := filled(k, func(i int) *bound { return draw(rng, nil, h, []int{3, 3000}[i%2]) })
 	ops := filled(k, func(i int) *cohort.Persistent { return must(calls[i].setup()) })
 	token, got := make([]int, 1), make([]int, 1)
 	ops = append(ops, must(cohort.SendInit(r.Comm, token, r.next, 5)), must(cohort.RecvInit(r.Comm, got, r.prev, 5)))
@@ -118,11 +119,16 @@ func persistentSet(r *Rank) {
 		if round%2 == 0 {
 			r.OK(cohort.StartAll(ops...))
 		} else {
-			for _, p := range ops {
-				r.OK(p.Start())
+			for _, i := range own.Perm(len(ops)) { // in another order on each rank
+				r.OK(ops[i].Start())
 			}
 		}
 		r.Is(ops[0].Start(), cohort.ErrRequest, "Start of a started operation")
+		if round%4 > 1 {
+			for _, i := range own.Perm(len(ops)) {
+				must(ops[i].Wait())
+			}
+		}
 		r.OK(cohort.WaitAllPersistent(ops...))
 		for _, b := range calls {
 			b.verify(r, persistent)
@@ -201,7 +207,7 @@ func besideMessages(r *Rank) {
 	req := must(cohort.Irecv(r.Comm, got, cohort.AnySource, cohort.AnyTag))
 	rng := seeded(r.scenario, r.Size)
 	for range 10 {
-		b := draw(rng, r.Comm, 3000)
+		b := draw(rng, r.Comm, nil, 3000)
 		q := must(b.start())
 		r.OK(r.Comm.Barrier())
 		must(q.Wait())
@@ -223,7 +229,7 @@ func collectiveGoroutines(r *Rank) {
 	got := make([]int, 1)
 	together(r, 5, r.pick(12, 40), func(w, k int) (err error) {
 		if w < 4 {
-			return draw(rngs[w], comms[w], []int{1, 40, 3000, 20000}[w]).run(r, forms[k%len(forms)])
+			return draw(rngs[w], comms[w], nil, []int{1, 40, 3000, 20000}[w]).run(r, forms[k%len(forms)])
 		}
 		for i := 0; i < 4 && err == nil; i++ {
 			_, err = cohort.Sendrecv(r.Comm, []int{1000*k + r.Rank}, r.next, i, got, r.prev, i)

@@ -41,8 +41,7 @@ const soakVariable = "COHORT_SOAK"
 // ranks or more, 99 of 100 must have ended within 50 ms of it.
 //
 // A [Mpiexec] launcher ends the whole job when a rank dies. There, Faults checks that the
-// ranks that report have found no wrong result, that the launcher ends, and that no process
-// and no file in /dev/shm is left, except those of [Mpiexec.Leaves].
+// ranks that report have found no wrong result, that the launcher ends, and that no process is left.
 func Faults(t *testing.T, l Launcher, runs int) {
 	become()
 	first := 1
@@ -271,7 +270,7 @@ func soak(r *Rank) {
 // stuckInLibrary is set if a goroutine of this process has stayed in an MPI call.
 var stuckInLibrary atomic.Bool
 
-// goOn has the survivors of a loss shrink and do more random operations.
+// goOn has the survivors of a loss shrink and do all kinds of operations.
 func (p plan) goOn(r *Rank, base *cohort.Comm) {
 	ctx, cancel := context.WithTimeout(context.Background(), faultDeadline)
 	defer cancel()
@@ -279,32 +278,8 @@ func (p plan) goOn(r *Rank, base *cohort.Comm) {
 	if errors.Is(err, cohort.ErrNotSupported) {
 		return
 	}
-	if err != nil {
-		r.Errorf("Shrink without rank %d: %v", p.victim, err)
-		return
-	}
-	rank := r.Rank
-	if p.victim < rank {
-		rank--
-	}
-	if c.Size() != r.Size-1 || c.Rank() != rank {
-		r.Errorf("after Shrink without rank %d: rank %d of %d, want %d of %d", p.victim, c.Rank(), c.Size(), rank, r.Size-1)
-		return
-	}
-	op := &player{r: r, ctx: ctx, c: c.WithContext(ctx), rng: rand.New(rand.NewPCG(r.job.Seed, 3)), mem: new(sync.Mutex)}
-	for k := range 5 {
-		if err := op.play(1000 + k); err != nil {
-			r.Errorf("%s without rank %d: %v", op.what, p.victim, err)
-			return
-		}
-	}
-	all := 0
-	for i := range c.Size() {
-		all |= 1 << i
-	}
-	if got, err := op.c.Agree(all &^ (1 << rank)); err != nil || got != 0 {
-		r.Errorf("Agree without rank %d: %b, %v, want 0", p.victim, got, err)
-	}
+	r.OK(err)
+	works(r, c, without(r, func(rank, _ int) bool { return rank == p.victim }))
 }
 
 // resume continues a stopped process again and again until stop is called: a signal that

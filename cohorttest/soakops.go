@@ -2,6 +2,7 @@ package cohorttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -44,9 +45,13 @@ func (p *player) play(step int) (err error) {
 		}
 	}()
 	p.step = step
-	operations := []func(){p.collective, p.collective, p.collective, p.barrier, p.shift, p.pair, p.pair, p.exchange, p.fanIn, p.burst, p.derive, p.window}
+	operations := p.operations()
 	operations[p.rng.IntN(len(operations))]()
 	return nil
+}
+
+func (p *player) operations() []func() {
+	return []func(){p.collective, p.collective, p.collective, p.barrier, p.shift, p.pair, p.pair, p.exchange, p.fanIn, p.burst, p.derive, p.graph, p.window}
 }
 
 // val is element i of what rank sends in this operation.
@@ -74,7 +79,7 @@ func (p *player) check(got []int64, want func(i int) int64) {
 
 // collective makes a collective call in a random form. While a nonblocking one is under way, messages may be exchanged.
 func (p *player) collective() {
-	b := draw(p.rng, p.c, p.length())
+	b := draw(p.rng, p.c, nil, p.length())
 	form, beside := p.rng.IntN(4), p.rng.IntN(2) == 0
 	how := forms[max(form-1, 0)]
 	p.what = b.name(how)
@@ -107,26 +112,10 @@ func (p *player) sendrecv(m int) {
 	p.check(got, func(i int) int64 { return p.val(prev, i) })
 }
 
-// shift passes data around the ring, by one call or by persistent ones.
+// shift passes data around the ring.
 func (p *player) shift() {
-	n, me, m := p.c.Size(), p.c.Rank(), p.length()
-	if p.rng.IntN(2) == 0 {
-		p.what = "Sendrecv"
-		p.sendrecv(m)
-		return
-	}
-	p.what = "persistent messages"
-	prev, got := (me+n-1)%n, make([]int64, m)
-	send := must(cohort.SendInit(p.c, p.data(me, m), (me+1)%n, p.step))
-	recv := must(cohort.RecvInit(p.c, got, prev, p.step))
-	for range 3 {
-		clear(got)
-		p.r.OK(cohort.StartAll(recv, send))
-		p.r.OK(cohort.WaitAllPersistent(send, recv))
-		p.check(got, func(i int) int64 { return p.val(prev, i) })
-	}
-	p.r.OK(send.Close())
-	p.r.OK(recv.Close())
+	p.what = "Sendrecv"
+	p.sendrecv(p.length())
 }
 
 // pair sends one message from one rank to another, in random ways.
@@ -150,22 +139,13 @@ func (p *player) pair() {
 	}
 }
 
-// exchange sends a message from every rank to every other, all at once.
+// exchange sends messages from every rank to others, all at once.
 func (p *player) exchange() {
-	p.what = "nonblocking messages of all to all"
-	n, me, m := p.c.Size(), p.c.Rank(), p.length()
-	var reqs []*cohort.Request
-	got := make([][]int64, n)
-	for k := range n {
-		from, to := (me+n-k)%n, (me+k)%n
-		got[from] = make([]int64, m)
-		q := must(cohort.Irecv(p.c, got[from], from, p.step))
-		s := must(cohort.Isend(p.c, p.data(me*n+to, m), to, p.step))
-		reqs = append(reqs, q, s)
-	}
-	p.r.OK(cohort.WaitAll(reqs...))
-	for from, b := range got {
-		p.check(b, func(i int) int64 { return p.val(from*n+me, i) })
+	p.what = "nonblocking messages"
+	x := exchangeAll(p.r, p.rng, 2*p.c.Size(), p.step<<8, p.c)
+	p.r.OK(cohort.WaitAll(x.reqs...))
+	for i, check := range x.recvs {
+		check(must(x.reqs[i].Wait()))
 	}
 }
 
@@ -232,28 +212,54 @@ func (p *player) derive() {
 	p.r.OK(d.Close())
 }
 
-// window makes a window, reads what a neighbor has written, and increments a counter
-// under a lock.
+// graph makes a graph, and a collective call on it.
+func (p *player) graph() {
+	p.what = "GraphCreate"
+	h := ringOn(p.r, p.c)
+	how := forms[p.rng.IntN(len(forms))]
+	b := draw(p.rng, nil, h, p.length())
+	p.what = b.name(how)
+	p.r.OK(b.run(p.r, how))
+	p.r.OK(p.c.Barrier())
+	p.r.OK(h.close())
+}
+
+// window makes a window, reads what all ranks have written to their neighbors' parts, and increments a counter with and
+// without a lock.
 func (p *player) window() {
 	p.what = "a window"
 	n, me := p.c.Size(), p.c.Rank()
-	m := 1 + p.rng.IntN(1000)
-	w := must(cohort.AllocateShared[int64](p.c, m)).WithContext(p.ctx)
-	touch := func(rank int, do func(part []int64)) {
+	m, all := 1+p.rng.IntN(1000), makers[int64](p.c)
+	w := must(all[p.rng.IntN(len(all))](p.c, m)).WithContext(p.ctx)
+	inPlace := func(rank int, do func(part []int64)) {
 		p.mem.Lock()
 		defer p.mem.Unlock()
-		do(must(w.Remote(rank)))
+		if part, err := w.Remote(rank); !errors.Is(err, cohort.ErrWin) {
+			p.r.OK(err)
+			do(part)
+		}
 	}
-	touch(me, func(mine []int64) { copy(mine, p.data(me, m)) })
+	p.r.OK(w.Put(p.data(me, m), (me+1)%n, 0))
 	p.r.OK(w.Fence())
 	for rank := range n {
-		touch(rank, func(theirs []int64) { p.check(theirs, func(i int) int64 { return p.val(rank, i) }) })
+		want := func(i int) int64 { return p.val((rank+n-1)%n, i) }
+		got := make([]int64, m)
+		p.r.OK(w.Get(got, rank, 0))
+		p.check(got, want)
+		inPlace(rank, func(part []int64) { p.check(part, want) })
 	}
 	p.r.OK(w.Fence())
 	g := must(w.Lock(cohort.LockExclusive, 0))
-	touch(0, func(counter []int64) { counter[0]++ })
+	counter := make([]int64, 1)
+	p.r.OK(w.Get(counter, 0, 0))
+	counter[0]++
+	p.r.OK(w.Put(counter, 0, 0))
 	p.r.OK(g.Unlock())
 	p.r.OK(w.Fence())
-	touch(0, func(counter []int64) { p.check(counter[:1], func(int) int64 { return p.val(0, 0) + int64(n) }) })
+	must(w.FetchAndOp(1, 0, 0, cohort.Sum))
+	p.r.OK(w.Fence())
+	p.r.OK(w.Get(counter, 0, 0))
+	p.check(counter, func(int) int64 { return p.val(n-1, 0) + 2*int64(n) })
+	p.r.OK(w.Fence())
 	p.r.OK(w.Close())
 }

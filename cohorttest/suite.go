@@ -27,49 +27,39 @@ func Test(t *testing.T, l Launcher) {
 
 // sizesOf returns the numbers of ranks that l is tested with.
 func sizesOf(l Launcher, small bool) []int {
-	if m, ok := l.(Mpiexec); ok && m.Sizes != nil {
-		return m.Sizes
-	}
-	if racing { // the race detector makes everything several times slower
+	own, _ := l.(Sizer)
+	switch {
+	case own != nil && own.Ranks(small) != nil:
+		return own.Ranks(small)
+	case racing: // the race detector makes everything several times slower
 		return []int{2, 3}
-	}
-	if small {
-		if f, ok := l.(Fewer); ok {
-			return f.Fewer()
-		}
+	case small:
 		return []int{1, 2, 3, 5}
 	}
-	sizes := []int{1, 2, 3, 4, 5, 7, 8}
-	if m, ok := l.(More); ok {
-		sizes = append(sizes, m.More()...)
-	}
-	slices.Sort(sizes)
-	return slices.Compact(sizes)
+	return []int{1, 2, 3, 4, 5, 7, 8}
 }
 
 // small reports whether the matrix is sampled.
 func small() bool { return testing.Short() || racing }
 
-// crowded reports whether n ranks get the smaller matrix also without -short: 7 and
-// 8 ranks do, and those that the launcher asks for.
+// crowded reports whether n ranks get the smaller matrix also without -short.
 func crowded(l Launcher, n int) bool {
-	if m, ok := l.(Mpiexec); ok && m.ShortFrom > 0 {
-		return n >= m.ShortFrom
+	if own, ok := l.(Sizer); ok {
+		return !own.Whole(n)
 	}
-	s, ok := l.(Smaller)
-	return n >= 7 || ok && s.Smaller(n)
+	return n >= 7
 }
 
 // testRanks runs all scenarios with n ranks.
 func testRanks(t *testing.T, l Launcher, n int) {
-	some(t, l, n, func(i int, s scenario) bool {
+	some(t, l, n, small() || crowded(l, n), func(i int, s scenario) bool {
 		return !(s.alone || s.turns) || !small() || n == s.one(i, sizesOf(l, true))
 	})
 }
 
 // some runs the scenarios that fit with n ranks: those that leave the job in order in one job, and the others in one
 // job each. It reports whether there are any.
-func some(t *testing.T, l Launcher, n int, fits func(i int, s scenario) bool) (any bool) {
+func some(t *testing.T, l Launcher, n int, short bool, fits func(i int, s scenario) bool) (any bool) {
 	jobs := [][]string{nil}
 	for i, s := range all() {
 		switch reason := skip(l, s.name, n); {
@@ -87,7 +77,7 @@ func some(t *testing.T, l Launcher, n int, fits func(i int, s scenario) bool) (a
 	}
 	for _, names := range jobs {
 		if len(names) > 0 {
-			launch(t, l, n, names)
+			launch(t, l, n, short, names)
 			any = true
 		}
 	}
@@ -118,8 +108,8 @@ func skip(l Launcher, name string, n int) string {
 
 // launch runs one job and reports each of its scenarios as a subtest. It returns the
 // ranks' digests of the last scenario.
-func launch(t *testing.T, l Launcher, n int, names []string) (digests []string) {
-	job := &Job{Ranks: n, Scenarios: names, Short: small() || crowded(l, n), Spread: small(), Dir: t.TempDir(), Patience: 3 * time.Minute,
+func launch(t *testing.T, l Launcher, n int, short bool, names []string) (digests []string) {
+	job := &Job{Ranks: n, Scenarios: names, Short: short, Spread: small(), Dir: t.TempDir(), Patience: 3 * time.Minute,
 		Deterministic: slices.Equal(names, []string{bitsScenario})}
 	if end, ok := t.Deadline(); ok {
 		// The watchdog must act before go test's own timeout.
@@ -217,7 +207,7 @@ func judge(t *testing.T, s scenario, ranks []map[string]report) {
 // with all of them, such as a network that loses packets.
 func Some(t *testing.T, l Launcher, ranks int, fits func(scenario string) bool) {
 	become()
-	if !some(t, shortened{l}, ranks, func(_ int, s scenario) bool { return fits(s.name) }) {
+	if !some(t, l, ranks, true, func(_ int, s scenario) bool { return fits(s.name) }) {
 		t.Fatal("no scenario fits")
 	}
 }
@@ -235,24 +225,13 @@ func HasCollectives(scenario string) bool {
 // else before them calls Become first.
 func Become() { become() }
 
-// shortened is a launcher with the smaller matrix.
-type shortened struct{ Launcher }
-
-func (s shortened) Launch(t testing.TB, job *Job) error {
-	t.Helper()
-	job.Short = true
-	return s.Launcher.Launch(t, job)
-}
-
-func (s shortened) Skip(scenario string, ranks int) string { return skip(s.Launcher, scenario, ranks) }
-
 // Bits returns a digest of the results that n ranks started by l get from
 // floating-point reductions whose rounding depends on the order of operands.
 // Backends whose results are equal bit for bit have the same digest.
 func Bits(t *testing.T, l Launcher, n int) string {
 	t.Helper()
 	become()
-	digests := launch(t, l, n, []string{bitsScenario})
+	digests := launch(t, l, n, small() || crowded(l, n), []string{bitsScenario})
 	if slices.Contains(digests, "") {
 		t.Fatalf("%s, %d ranks: no digest", l.Name(), n)
 	}
@@ -262,9 +241,9 @@ func Bits(t *testing.T, l Launcher, n int) string {
 // all returns the scenarios, simple ones first.
 var all = sync.OnceValue(func() []scenario {
 	return slices.Concat(
-		p2pScenarios(), probeScenarios(), requestScenarios(), doneScenarios(), recorderScenarios(),
+		p2pScenarios(), probeScenarios(), requestScenarios(), recorderScenarios(),
 		collectiveScenarios(), countScenarios(), neighborScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
-		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), onesidedScenarios(), fileScenarios(), limitScenarios(), faultScenarios(), failingScenarios(), recoverScenarios(),
+		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), fileScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
 	)
 })
 

@@ -12,28 +12,19 @@ import (
 
 func viewScenarios() []scenario {
 	return []scenario{
-		{name: "views/messages", body: viewMessages},
-		{name: "views/long", turns: true, body: longViews},
+		{name: "views/messages", turns: true, body: viewMessages},
 		{name: "views/allocations", turns: true, sizes: atLeast(2), body: viewAllocations},
 		{name: "views/alltoall", body: viewAlltoall},
 		{name: "views/alltoall-contiguous", body: contiguousAlltoall},
 		{name: "views/wrong", body: wrongViews},
-		{name: "views/limits", body: viewLimits},
-		{name: "views/many", turns: true, body: manyViews},
-		{name: "views/goroutines", turns: true, body: viewGoroutines},
-		{name: "views/close", turns: true, body: viewClose},
 		{name: "views/cut", turns: true, body: viewCut},
 		{name: "views/alltoall-odd", body: oddAlltoall},
 	}
 }
 
-// viewMessages sends views, of which the longest are packed in pieces that elements do not divide, and slices.
+// viewMessages sends messages between views of single elements in both orders and slices, and messages of 2 MiB between views of long blocks, of blocks anywhere, of short blocks that do not
+// begin the array, and slices.
 func viewMessages(r *Rank) {
-	beside := []int{0, 1, -1}
-	exchanges(r, packeds, beside, 0, 1, 3, 1000, 20000)
-	exchanges(r, triples, beside, 90000)
-	type wide = [40000]byte // no piece has room for one
-	exchanges(r, kind[wide]{"wide", func(x int) wide { return wide{byte(x), 39999: byte(x)} }, wide{0xa5}}, beside, 5)
 	for _, n := range []int{2, 100000} {
 		odd, back := make([]int, n), make([]int, n)
 		for i := range n {
@@ -41,11 +32,6 @@ func viewMessages(r *Rank) {
 		}
 		between(r, n, 2*n, cohort.Vector(n, 1, 2), cohort.Vector(1, n, n), cohort.Indexed(odd, back))
 	}
-}
-
-// longViews sends messages of 2 MiB between views of long blocks, of blocks anywhere, of short blocks that do not
-// begin the array, and slices.
-func longViews(r *Rank) {
 	const n = 1 << 18
 	var lens, displs []int // every second block, backwards
 	for left, at := n, 2*n; left > 0; {

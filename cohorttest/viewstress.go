@@ -40,102 +40,6 @@ func received(r *Rank, all []int64, n, seed int, what string) {
 	}
 }
 
-// viewLimits sends messages as long as a limit of some backend, of one element less and of one more, from views and
-// slices to views and slices.
-func viewLimits(r *Rank) {
-	limits(r, kind[byte]{"byte", func(x int) byte { return byte(x) }, 0xa5}, 1)
-	limits(r, int32s, 4)
-	limits(r, triples, 3)
-	limits(r, kind[[4096]byte]{"page", func(x int) [4096]byte { return [4096]byte{byte(x), 4095: byte(x >> 8)} }, [4096]byte{1}}, 4096)
-}
-
-func limits[T comparable](r *Rank, k kind[T], size int) {
-	for _, limit := range []int{32 << 10, 64 << 10, 256 << 10} {
-		n := limit / size
-		exchanges(r, k, []int{0}, n-1, n, n+1)
-	}
-}
-
-// manyViews sends 64 long messages to each side at a time, and receives them in another order.
-func manyViews(r *Rank) {
-	const most = 64
-	length := func(i int) int { return 8<<10 + 97*i }
-	var sent, got []*cohort.Request
-	memory := make([][]int64, 2*most)
-	for i := range 2 * most {
-		to, tag := r.next, i
-		if i%2 > 0 {
-			to = r.prev
-		}
-		v, _ := numbered(length(i), r.Rank*2*most+i)
-		sent = append(sent, must(cohort.IsendView(r.Comm, v, to, tag)))
-	}
-	for k := range 2 * most {
-		i := (k*37 + 11) % (2 * most)
-		from := r.prev
-		if i%2 > 0 {
-			from = r.next
-		}
-		var v cohort.View[int64]
-		v, memory[i] = strided[int64](length(i) + i%3)
-		got = append(got, must(cohort.IrecvView(r.Comm, v, from, i)))
-	}
-	r.OK(cohort.WaitAll(got...))
-	r.OK(cohort.WaitAll(sent...))
-	for i, all := range memory {
-		from := r.prev
-		if i%2 > 0 {
-			from = r.next
-		}
-		received(r, all, length(i), from*2*most+i, fmt.Sprintf("message %d of %d", i, 2*most))
-	}
-}
-
-// viewGoroutines has goroutines exchange views on one communicator, short ones and long ones.
-func viewGoroutines(r *Rank) {
-	if level := r.World.Caps().ThreadLevel; level != "single" && level != "funneled" {
-		together(r, 8, 20, func(g, i int) error {
-			m := []int{10, 8 << 10, 8<<10 + 1, 40000}[(g+i)%4]
-			return exchange(r, kind[int64]{"int64", func(x int) int64 { return int64(x) }, -1}, sending[int64]("IsendView"), receiving[int64]([]string{"RecvView", "IrecvView"}[i%2]), m, m, g)
-		})
-	}
-}
-
-// viewClose closes a communicator while long views are sent and received on it. Their memory belongs to the program
-// again when the requests are complete.
-func viewClose(r *Rank) {
-	if r.World.Caps().Library != "" {
-		return // libraries may not free a communicator that is in use
-	}
-	const n = 1 << 18
-	for tests := range 6 {
-		d := must(r.Comm.Dup())
-		from, sent := numbered(n, r.Rank)
-		to, got := strided[int64](n)
-		q := must(cohort.IsendView(d, from, r.next, 1))
-		p := must(cohort.IrecvView(d, to, r.prev, 1))
-		for range 1 << tests {
-			q.Test()
-		}
-		q.Done() // from here on a goroutine waits for it
-		p.Done()
-		r.OK(d.Close())
-		ended := func(q *cohort.Request, what string) bool {
-			_, err := q.Wait()
-			if err != nil && !errors.Is(err, cohort.ErrClosed) && !errors.Is(err, cohort.ErrPeerLost) {
-				r.Errorf("%s that Close ended: %v", what, err)
-			}
-			return err == nil
-		}
-		ended(q, "a send")
-		if ended(p, "a receive") {
-			received(r, got, n, r.prev, "a message beside Close")
-		}
-		clear(sent)
-		untouched(r, got)
-	}
-}
-
 // untouched checks that nothing writes to memory any more.
 func untouched(r *Rank, memory []int64) {
 	for i := range memory {
@@ -151,24 +55,27 @@ func untouched(r *Rank, memory []int64) {
 	}
 }
 
-// viewCut has the deadline of a sender or a receiver end in the middle of a long view, at different moments. It is
-// an error of the other side too, and nothing is written afterwards.
+// viewCut ends long views in the middle, at different moments: by the deadline of the sender or the receiver, or by Close
+// of the communicator. It is an error of the other side too, and nothing is written afterwards.
 func viewCut(r *Rank) {
 	if r.World.Caps().Library != "" {
-		return // a library goes on with a send whose receive was given up
+		return // a library goes on with a send whose receive was given up, and may not free a communicator in use
 	}
 	const n = 1 << 18
-	for i := range 12 {
-		after := 50 * time.Microsecond << (i / 2)
+	for i := range 18 {
+		after := 50 * time.Microsecond << (i / 3)
 		d := must(r.Comm.Dup())
 		from, sent := numbered(n, r.Rank)
 		to, got := strided[int64](n)
 		ctx, cancel := context.WithTimeout(context.Background(), after)
 		sends, recvs := d, d
-		if i%2 == 0 {
+		switch i % 3 {
+		case 0:
 			sends = d.WithContext(ctx)
-		} else {
+		case 1:
 			recvs = d.WithContext(ctx)
+		case 2:
+			time.AfterFunc(after, func() { r.OK(d.Close()) })
 		}
 		send, recv := make(chan error, 1), make(chan error, 1)
 		go func() {
@@ -177,8 +84,11 @@ func viewCut(r *Rank) {
 			send <- err
 		}()
 		go func() {
-			_, err := cohort.RecvView(recvs, to, r.prev, 1)
-			recv <- err
+			q, err := cohort.IrecvView(recvs, to, r.prev, 1)
+			if err == nil {
+				<-q.Done()
+			}
+			recv <- wait(q, err)
 		}()
 		for range 2 {
 			var what string
@@ -187,8 +97,8 @@ func viewCut(r *Rank) {
 			case err = <-send:
 				what = "SendView"
 			case err = <-recv:
-				if what = "RecvView"; err == nil {
-					received(r, got, n, r.prev, "a view whose deadline was near")
+				if what = "IrecvView"; err == nil {
+					received(r, got, n, r.prev, "a view that was nearly cut")
 				}
 			}
 			if err == nil {
@@ -196,7 +106,7 @@ func viewCut(r *Rank) {
 			}
 			r.OK(d.Close()) // ends the other call and those of the other ranks
 			if !errors.Is(err, cohort.ErrTimeout) && !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrClosed) && !errors.Is(err, cohort.ErrBroken) {
-				r.Errorf("%s with a deadline after %v: %v", what, after, err)
+				r.Errorf("%s that ends after %v: %v", what, after, err)
 			}
 		}
 		cancel()
@@ -228,43 +138,5 @@ func oddAlltoall(r *Rank) {
 			}
 		}
 		same(r, all, func(i int) int64 { return int64(r.Rank)<<32 + int64(i) }, "AlltoallView of %d", m)
-	}
-}
-
-// deadInView has a rank die while it receives long views from the others, or sends them.
-func deadInView(receives bool) func(r *Rank) {
-	return func(r *Rank) {
-		const n = 1 << 20
-		victim := r.Size - 1
-		dieBy(r, victim, func(r *Rank) {
-			var q *cohort.Request
-			for other := range victim {
-				v, _ := numbered(n, other)
-				var err error
-				if receives {
-					q, err = cohort.IrecvView(r.World, v, other, 5)
-				} else {
-					q, err = cohort.IsendView(r.World, v, other, 5)
-				}
-				r.OK(err)
-			}
-			for range 20 { // a few pieces of some messages
-				q.Test()
-			}
-			perish(r)
-		}, func() error {
-			v, _ := numbered(n, r.Rank)
-			for { // the first message may be complete before the rank dies
-				var err error
-				if receives {
-					err = cohort.SendView(r.World, v, victim, 5)
-				} else {
-					_, err = cohort.RecvView(r.World, v, victim, 5)
-				}
-				if err != nil {
-					return err
-				}
-			}
-		})
 	}
 }

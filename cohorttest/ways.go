@@ -68,7 +68,7 @@ func sendWays[T any]() []way[T] {
 		blocks("Sendrecv", func(c comm, buf []T, to, tag int) error {
 			return errorOf(cohort.Sendrecv(c, buf, to, tag, []T{}, cohort.ProcNull, 0))
 		}),
-		posts("Isend", cohort.Isend[T]),
+		isends[T](),
 		posts("Issend", cohort.Issend[T]),
 		posts("IsendView", func(c comm, buf []T, to, tag int) (*cohort.Request, error) {
 			return cohort.IsendView(c, viewOf(buf), to, tag)
@@ -79,6 +79,17 @@ func sendWays[T any]() []way[T] {
 		sets("SendInit", cohort.SendInit[T]),
 		sets("SsendInit", cohort.SsendInit[T]),
 	}
+}
+
+// isends and recvs are the simplest ways.
+func isends[T any]() way[T] {
+	return way[T]{name: "Isend", posted: true, start: func(c *cohort.Comm, buf []T, to, tag int) ending { return waited(cohort.Isend(c, buf, to, tag)) }}
+}
+
+func recvs[T any]() way[T] {
+	return way[T]{name: "Recv", start: func(c *cohort.Comm, buf []T, from, tag int) ending {
+		return func() (cohort.Status, error) { return cohort.Recv(c, buf, from, tag) }
+	}}
 }
 
 // appends is the way to receive that needs no buffer.
@@ -111,7 +122,7 @@ func recvWays[T any]() []way[T] {
 		}
 		return recv(m)()
 	}
-	recv, irecv := blocks("Recv", cohort.Recv[T]), posts("Irecv", cohort.Irecv[T])
+	recv, irecv := recvs[T](), posts("Irecv", cohort.Irecv[T])
 	probe := probes("Probe and Recv", func(c comm, buf []T, from, tag int) (cohort.Status, error) {
 		probed, err := c.Probe(from, tag)
 		if err != nil {

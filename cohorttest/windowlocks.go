@@ -2,9 +2,7 @@ package cohorttest
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"sync"
+	"runtime"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -12,36 +10,49 @@ import (
 
 // Locks of windows (MPI-4.1 sections 12.5.3 and 12.5.4).
 
-// lockedReaders has the ranks in turn write both numbers of a pair under an exclusive
-// lock, and the others read them under a shared one: they are always equal.
-func lockedReaders(r *Rank) {
-	rounds := r.pick(15, 60)
-	w := window[int64](r, r.Comm, 2)
-	p := part(r, w, 0)
-	for i := range rounds {
-		kind := cohort.LockShared
-		if i%r.Size == r.Rank {
-			kind = cohort.LockExclusive
+// windowLocks increments pairs of counters under exclusive locks, and reads them under shared ones: the two are always
+// equal.
+func windowLocks(r *Rank) {
+	const each = 25
+	for _, make := range makers[int64](r.Comm) {
+		w, pair := window(r, make, r.Comm, 2), []int64{0, 0}
+		locked := func(kind cohort.LockKind, to int) {
+			g := must(w.Lock(kind, to))
+			if part, err := w.Remote(to); err == nil {
+				copy(pair, part)
+			} else {
+				r.OK(w.Get(pair, to, 0))
+			}
+			if pair[0] != pair[1] {
+				r.Errorf("rank %d's pair is %v under a lock (%v)", to, pair, kind)
+			}
+			if part, err := w.Remote(to); kind == cohort.LockExclusive && err == nil {
+				part[0]++
+				runtime.Gosched() // where ranks share a process
+				part[1]++
+			} else if kind == cohort.LockExclusive {
+				r.OK(w.Put([]int64{pair[0] + 1}, to, 0))
+				r.OK(w.Put([]int64{pair[1] + 1}, to, 1))
+			}
+			r.OK(g.Unlock())
 		}
-		g := must(w.Lock(kind, 0))
-		if p[0] != p[1] {
-			r.Errorf("round %d: the pair is %d and %d under a %v lock", i, p[0], p[1], kind)
+		for i := range each {
+			to := (r.Rank + i) % r.Size
+			locked(cohort.LockExclusive, to)
+			locked(cohort.LockShared, to)
 		}
-		if kind == cohort.LockExclusive {
-			p[0]++
-			p[1]++
+		r.OK(w.Fence())
+		sum := int64(0)
+		for from := range r.Size {
+			r.OK(w.Get(pair, from, 0))
+			sum += pair[0]
 		}
+		equal(r, sum, int64(each*r.Size), "the counters' sum")
+		// All may hold a shared lock at the same time: none releases it before all hold it.
+		g := must(w.Lock(cohort.LockShared, r.Size-1))
+		r.OK(r.Comm.Barrier())
 		r.OK(g.Unlock())
 	}
-	r.OK(w.Fence())
-	if p[0] != int64(rounds) {
-		r.Errorf("%d rounds, want %d", p[0], rounds)
-	}
-	r.OK(w.Fence())
-	// All may hold a shared lock at the same time: none releases it before all hold it.
-	g := must(w.Lock(cohort.LockShared, r.Size-1))
-	r.OK(r.Comm.Barrier())
-	r.OK(g.Unlock())
 }
 
 // lockedAll has all ranks hold the shared locks of all parts at the same time, and then
@@ -127,70 +138,5 @@ func lockDeadline(r *Rank) {
 			r.OK(g.Unlock())
 		}
 		r.OK(w.Fence())
-	}
-}
-
-// lockGoroutines has many goroutines of every rank lock and read the parts of a window
-// until it is closed: each call succeeds or returns an expected error.
-func lockGoroutines(r *Rank) {
-	w := onesided[int64](r, r.Comm, 1)
-	fine := func(what string, err error, allowed ...error) {
-		if err != nil && !slices.ContainsFunc(allowed, func(a error) bool { return errors.Is(err, a) }) {
-			r.Errorf("%s during Close: %v", what, err)
-		}
-	}
-	var all, begun sync.WaitGroup
-	goroutines := r.pick(6, 20)
-	begun.Add(goroutines)
-	for i := range goroutines {
-		all.Go(func() {
-			for k := 0; ; k++ {
-				if k == 5 {
-					begun.Done()
-				}
-				kind := cohort.LockShared
-				if i%2 == 0 {
-					kind = cohort.LockExclusive
-				}
-				// ErrWin: another goroutine of this rank holds the lock, or waits for it.
-				g, err := w.Lock(kind, (i+k)%r.Size)
-				fine("Lock", err, cohort.ErrClosed, cohort.ErrWin)
-				if err == nil {
-					fine("Flush", g.Flush(), cohort.ErrClosed)
-					fine("Unlock", g.Unlock(), cohort.ErrClosed)
-				}
-				fine("Get", w.Get(make([]int64, 1), k%r.Size, 0), cohort.ErrClosed)
-				fine("Sync", w.Sync(), cohort.ErrClosed)
-				if _, err := w.Local(); err != nil && k >= 5 {
-					fine("Local", err, cohort.ErrClosed)
-					return
-				}
-			}
-		})
-	}
-	begun.Wait()
-	fine("Close", w.Close(), cohort.ErrWin)
-	all.Wait()
-	r.Is(w.Sync(), cohort.ErrClosed, "Sync after Close")
-	r.OK(r.Comm.Barrier())
-}
-
-// deadWithLock has a rank die while it holds a lock that the others wait for.
-func deadWithLock(kind cohort.LockKind) func(r *Rank) {
-	return func(r *Rank) {
-		w := onesided[int64](r, r.Comm, 1)
-		if r.Rank == r.Size-1 {
-			must(w.Lock(kind, 0))
-		}
-		r.OK(r.Comm.Barrier())
-		die(r, r.Size-1, func() error { return errorOf(w.Lock(cohort.LockExclusive, 0)) })
-	}
-}
-
-// deadBefore has a rank die before a call that needs all ranks.
-func deadBefore(call func(r *Rank, w *cohort.Window[int64]) error) func(r *Rank) {
-	return func(r *Rank) {
-		w := onesided[int64](r, r.Comm, 1)
-		die(r, r.Size-1, func() error { return call(r, w) })
 	}
 }

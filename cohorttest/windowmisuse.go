@@ -1,10 +1,15 @@
 package cohorttest
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort"
@@ -56,28 +61,27 @@ func lockMisuse(r *Rank) {
 
 // windowClose uses windows after Close, and after Close of their communicator.
 func windowClose(r *Rank) {
-	gone := usedAfterClose(r, cohort.AllocateShared[int64])
-	w := must(cohort.AllocateShared[int64](r.Comm, 1))
-	r.OK(w.Close())
-	r.Is(errorOf(w.Remote(0)), cohort.ErrClosed, "Remote after Close")
-	r.Is(errorOf(cohort.AllocateShared[int64](gone, 1)), cohort.ErrClosed, "AllocateShared on a closed communicator")
-	r.Is(errorOf(cohort.NewSharedRegion[int64](gone, 1)), cohort.ErrClosed, "NewSharedRegion on a closed communicator")
-	r.Is(errorOf(cohort.AllocateShared[int64](nil, 1)), cohort.ErrComm, "AllocateShared on a nil communicator")
-	r.Is(errorOf(cohort.NewSharedRegion[int64](nil, 1)), cohort.ErrComm, "NewSharedRegion on a nil communicator")
-}
-
-// usedAfterClose returns a communicator that was closed with a window of it.
-func usedAfterClose(r *Rank, make func(c *cohort.Comm, n int) (*cohort.Window[int64], error)) *cohort.Comm {
-	w := must(make(r.Comm, 1))
-	r.OK(w.Close())
-	closed(r, "Close", w)
-	equal(r, w.Size(r.Rank), 1, "Size after Close")
-	d := must(r.Comm.Dup())
-	w = must(make(d, 1))
-	r.OK(w.Fence())
-	r.OK(d.Close())
-	closed(r, "Close of the communicator", w)
-	return d
+	for i, make := range makers[int64](r.Comm) {
+		w := must(make(r.Comm, 1))
+		r.OK(w.Close())
+		closed(r, "Close", w)
+		r.Is(errorOf(w.Remote(0)), []error{cohort.ErrWin, cohort.ErrClosed}[i], "Remote after Close")
+		equal(r, w.Size(r.Rank), 1, "Size after Close")
+		d := must(r.Comm.Dup())
+		w = must(make(d, 1))
+		r.OK(w.Fence())
+		r.OK(d.Close())
+		closed(r, "Close of the communicator", w)
+		r.Is(errorOf(make(d, 1)), cohort.ErrClosed, "a window of a closed communicator")
+		r.Is(errorOf(make(nil, 1)), cohort.ErrComm, "a window of a nil communicator")
+	}
+	var none *cohort.Window[int64]
+	none = none.WithContext(context.Background())
+	r.Is(none.Put(nil, 0, 0), cohort.ErrWin, "Put to a nil window")
+	r.Is(none.Fence(), cohort.ErrWin, "Fence of a nil window")
+	r.Is(none.Sync(), cohort.ErrWin, "Sync of a nil window")
+	r.OK(none.Close())
+	r.OK(r.Comm.Barrier())
 }
 
 // closeWithLock closes a window of which one rank holds locks: that rank gets an error,
@@ -152,25 +156,16 @@ func closeRegion(r *Rank) {
 	g = must(cohort.NewSharedRegion[int32](r.Comm, 5))
 	r.OK(g.Node().Close())
 	gone(g, "Close of its Node")
-}
-
-// windowArguments has all ranks pass the same wrong arguments: the communicator stays
-// usable.
-func windowArguments(r *Rank) {
-	r.Is(errorOf(cohort.AllocateShared[int64](r.Comm, -1)), cohort.ErrCount, "AllocateShared of -1").opError().names("allocateshared", "-1")
-	r.Is(errorOf(cohort.NewSharedRegion[int64](r.Comm, math.MinInt)), cohort.ErrCount, "NewSharedRegion of the least int").opError().names("newsharedregion")
-	w := window[int64](r, r.Comm, 1)
-	for _, rank := range []int{-1, r.Size, cohort.ProcNull, math.MinInt, math.MaxInt} {
-		r.Is(errorOf(w.Remote(rank)), cohort.ErrRank, "Remote(%d)", rank)
-	}
-	r.OK(w.Fence())
+	r.Is(errorOf(cohort.NewSharedRegion[int32](g.Node(), 1)), cohort.ErrClosed, "NewSharedRegion on a closed communicator")
+	r.Is(errorOf(cohort.NewSharedRegion[int32](nil, 1)), cohort.ErrComm, "NewSharedRegion on a nil communicator")
+	r.Is(errorOf(cohort.NewSharedRegion[int32](r.Comm, math.MinInt)), cohort.ErrCount, "NewSharedRegion of the least int").opError().names("newsharedregion")
 }
 
 // windowRoom asks for more memory than there is, on one rank and on all. Every rank gets
 // an error with the amount and the limit, nothing is left behind, and the communicator
 // stays usable.
 func windowRoom(r *Rank) {
-	w := window[int64](r, r.Comm, 1)
+	w := must(cohort.AllocateShared[int64](r.Comm, 1))
 	r.OK(w.Close())
 	r.OK(r.Comm.Barrier())
 	before := footprint(r)
@@ -210,7 +205,7 @@ func windowRoom(r *Rank) {
 	r.OK(r.Comm.Barrier())
 	footprint(r).compare(r, before, 64<<20)
 	r.OK(r.Comm.Barrier())
-	w = window[int64](r, r.Comm, 1)
+	w = must(cohort.AllocateShared[int64](r.Comm, 1))
 	r.OK(w.Fence())
 	r.OK(w.Close())
 }
@@ -281,8 +276,9 @@ func mismatchedWindows(r *Rank) {
 	}
 	open := func() (twoWindows, *cohort.Comm) {
 		c := must(r.Comm.Dup())
-		return twoWindows{c, window[int64](r, c, 1), window[int64](r, c, 1)}, c
+		return twoWindows{c, window(r, cohort.AllocateShared[int64], c, 1), window(r, cohort.AllocateShared[int64], c, 1)}, c
 	}
+	r.OK(must(cohort.AllocateShared[float64](r.Comm, 1)).Close()) // errors name element types that the process has used
 	oneDiffers(r, true, open,
 		odd{"Barrier and Fence", fence, barrier, []string{"Fence", "called Barrier"}},
 		odd{"the Fence of another window", fence, func(x twoWindows) error { return x.v.Fence() },
@@ -304,4 +300,139 @@ func mismatchedWindows(r *Rank) {
 		odd{"a region of another type", region(3), func(x twoWindows) error { return errorOf(cohort.NewSharedRegion[int32](x.c, 3)) },
 			[]string{"NewSharedRegion of int64", "NewSharedRegion of int32"}},
 	)
+}
+
+// windowArguments makes wrong calls. Each is an error on the rank that makes it, and changes nothing.
+func windowArguments(r *Rank) {
+	n := func(rank int) int { return 10 + rank }
+	w := onesided[int32](r, r.Comm, n(r.Rank))
+	last := r.Size - 1
+	buf := filled(4, func(i int) int32 { return -1 })
+	calls := []struct {
+		what string
+		call func(rank, disp int) error
+	}{
+		{"put", func(rank, disp int) error { return w.Put(buf, rank, disp) }},
+		{"get", func(rank, disp int) error { return w.Get(make([]int32, 4), rank, disp) }},
+		{"accumulate", func(rank, disp int) error { return w.Accumulate(buf, rank, disp, cohort.Sum) }},
+		{"getaccumulate", func(rank, disp int) error { return w.GetAccumulate(buf, make([]int32, 4), rank, disp, cohort.Sum) }},
+		{"rput", func(rank, disp int) error { _, err := w.Rput(buf, rank, disp); return err }},
+		{"rget", func(rank, disp int) error { _, err := w.Rget(make([]int32, 4), rank, disp); return err }},
+	}
+	for _, c := range calls {
+		for _, disp := range []int{n(last) - 3, n(last) + 1, -1, math.MaxInt, math.MinInt, math.MaxInt / 4} {
+			r.Is(c.call(last, disp), cohort.ErrWin, "%s at %d", c.what, disp).opError().names(c.what, "window", rankText(last), fmt.Sprint(disp), "4 elements", fmt.Sprint(n(last)))
+		}
+		for _, rank := range []int{-1, r.Size, math.MinInt, math.MaxInt} {
+			r.Is(c.call(rank, 0), cohort.ErrRank, "%s to rank %d", c.what, rank)
+		}
+	}
+	for _, disp := range []int{n(last), -1} {
+		r.Is(errorOf(w.FetchAndOp(1, last, disp, cohort.Sum)), cohort.ErrWin, "FetchAndOp at %d", disp)
+		r.Is(errorOf(w.CompareAndSwap(0, 1, last, disp)), cohort.ErrWin, "CompareAndSwap at %d", disp)
+	}
+	user := cohort.NewOp(true, func(in, inout []int32) {})
+	r.Is(w.Accumulate(buf, last, 0, user), cohort.ErrOp, "Accumulate with a user operation")
+	r.Is(w.Accumulate(buf, last, 0, cohort.Op{}), cohort.ErrOp, "Accumulate with the zero Op")
+	r.Is(w.Accumulate(buf, last, 0, cohort.MinLoc), cohort.ErrOp, "Accumulate of int32 with MinLoc")
+	r.Is(errorOf(w.FetchAndOp(1, last, 0, user)), cohort.ErrOp, "FetchAndOp with a user operation")
+	r.Is(w.GetAccumulate(buf, buf[:3], last, 0, cohort.Sum), cohort.ErrBuffer, "GetAccumulate of other lengths")
+	r.Is(w.GetAccumulate(buf[:3], buf[1:], last, 0, cohort.Sum), cohort.ErrBuffer, "GetAccumulate of buffers that overlap")
+	r.Is(w.Flush(r.Size), cohort.ErrRank, "Flush of a rank that does not exist")
+	p := onesided[packed](r, r.Comm, 2)
+	r.Is(p.Accumulate(make([]packed, 1), last, 0, cohort.Sum), cohort.ErrOp, "Accumulate of structs")
+	r.Is(errorOf(p.CompareAndSwap(packed{}, packed{}, last, 0)), cohort.ErrType, "CompareAndSwap of structs")
+	r.OK(p.Close())
+
+	r.OK(w.Fence())
+	mine := must(w.Local())
+	same(r, mine, func(int) int32 { return 0 }, "after wrong calls")
+	r.OK(w.GetAccumulate(buf, buf, r.Rank, 0, cohort.Sum)) // in place
+	if buf[0] != 0 || mine[0] != -1 {
+		r.Errorf("GetAccumulate in place returned %d and left %d", buf[0], mine[0])
+	}
+	r.Is(errorOf(w.Remote(0)), cohort.ErrWin, "Remote of a window made by NewWindow")
+	r.OK(w.Close())
+	for i, make := range makers[int64](r.Comm) {
+		r.Is(errorOf(make(r.Comm, -1)), cohort.ErrCount, "a window of -1 elements").opError().names([]string{"newwindow", "allocateshared"}[i], "-1")
+		r.Is(errorOf(make(r.Comm, math.MaxInt/8)), cohort.ErrAlloc, "a window of more memory than there is")
+		w := window(r, make, r.Comm, 1)
+		for _, rank := range []int{-1, r.Size, cohort.ProcNull, math.MinInt, math.MaxInt} {
+			if i == 1 {
+				r.Is(errorOf(w.Remote(rank)), cohort.ErrRank, "Remote(%d)", rank)
+			}
+		}
+		r.OK(w.Fence())
+	}
+}
+
+// closed checks that every call reports that a window is closed.
+func closed(r *Rank, what string, w *cohort.Window[int64]) {
+	x := make([]int64, 1)
+	_, local := w.Local()
+	_, fetch := w.FetchAndOp(1, 0, 0, cohort.Sum)
+	_, swap := w.CompareAndSwap(1, 0, 0, 0)
+	_, rput := w.Rput(x, 0, 0)
+	_, lock := w.Lock(cohort.LockShared, 0)
+	_, all := w.LockAll()
+	for i, err := range []error{local, fetch, swap, rput, lock, all, w.Put(x, 0, 0), w.Get(x, 0, 0), w.Accumulate(x, 0, 0, cohort.Sum),
+		w.Flush(0), w.FlushAll(), w.Fence(), w.Sync()} {
+		r.Is(err, cohort.ErrClosed, "call %d after %s", i, what)
+	}
+	r.OK(w.Close())
+}
+
+// windowCloseInUse closes a window that goroutines of all ranks use and lock: each call succeeds or reports that the
+// window is closed.
+func windowCloseInUse(r *Rank) {
+	w := onesided[int64](r, r.Comm, 100)
+	fine := func(what string, err error, allowed ...error) (closed bool) {
+		closed = errors.Is(err, cohort.ErrClosed)
+		if err != nil && !closed && !slices.ContainsFunc(allowed, func(a error) bool { return errors.Is(err, a) }) {
+			r.Errorf("%s during Close: %v", what, err)
+		}
+		return closed
+	}
+	var all, begun sync.WaitGroup
+	goroutines := r.pick(6, 20)
+	begun.Add(goroutines)
+	for i := range goroutines {
+		all.Go(func() {
+			x, kind := make([]int64, 50), []cohort.LockKind{cohort.LockExclusive, cohort.LockShared}[i%2]
+			for k, closed := 0, false; k <= 5 || !closed; k++ {
+				to := (i + k) % r.Size
+				g, err := w.Lock(kind, to)
+				if fine("Lock", err, cohort.ErrWin); err == nil { // ErrWin: another goroutine of this rank holds the lock, or waits for it
+					fine("Flush", g.Flush())
+					fine("Unlock", g.Unlock())
+				}
+				fine("Put", w.Put(x, to, i))
+				fine("Get", w.Get(x, to, i))
+				fine("FetchAndOp", errorOf(w.FetchAndOp(1, to, k%100, cohort.Bor)))
+				fine("Local", errorOf(w.Local()))
+				closed = fine("Sync", w.Sync())
+				if k == 5 {
+					begun.Done()
+				}
+			}
+		})
+	}
+	begun.Wait()
+	fine("Close", w.Close(), cohort.ErrWin)
+	all.Wait()
+	closed(r, "Close", w)
+	r.OK(r.Comm.Barrier())
+}
+
+// windowsLeftOpen leaves windows to Close of their communicator, and of the world.
+func windowsLeftOpen(r *Rank) {
+	for i := range 3 {
+		d := must(r.Comm.Dup())
+		w, v := onesided[int64](r, d, 1000), onesided[int32](r, d, i)
+		r.OK(w.Put(make([]int64, 1000), (r.Rank+1)%r.Size, 0))
+		r.OK(errors.Join(w.Fence(), v.Fence()))
+		if i == 0 {
+			r.OK(d.Close())
+		}
+	}
 }

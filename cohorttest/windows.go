@@ -2,45 +2,74 @@ package cohorttest
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-// Windows made by AllocateShared (MPI-4.1 section 12.2.3): what ranks write in each other's parts in place, and when
-// the others see it. Misuse and failures are in windowmisuse.go.
-
+// Windows (MPI-4.1 chapter 12): what ranks write, read and update in each other's parts, by calls or in place, and
+// when the others see it. Every operation is in onesided.go, locks are in windowlocks.go, misuse in windowmisuse.go.
+// Scenarios whose names begin with "windows" need ranks that share memory.
 func windowScenarios() []scenario {
 	return []scenario{
 		{name: "windows/capability", body: windowCapability},
-		{name: "windows/parts", body: windowParts},
 		{name: "windows/types", body: windowTypes},
-		{name: "windows/rounds", body: windowRounds},
-		{name: "windows/sync", body: windowSync},
-		{name: "windows/split", body: windowsOfSplits},
 		{name: "windows/many", body: manyWindows},
-		{name: "windows/region", body: region},
-		{name: "windows/regions-of-splits", body: regionsOfSplits},
-		{name: "windows/readers", body: lockedReaders},
-		{name: "windows/close", body: windowClose},
+		{name: "windows/region", body: regions},
 		{name: "windows/close-region", body: closeRegion},
-		{name: "windows/arguments", body: windowArguments},
 		{name: "windows/room", body: windowRoom},
 		{name: "windows/one-copy", sizes: func(n int) bool { return n == 4 || n == 5 }, body: oneCopy},
-		{name: "windows/allocations", sizes: func(n int) bool { return n <= 2 }, body: windowAllocations},
 		{name: "mismatch/windows", sizes: atLeast(2), body: mismatchedWindows},
+		{name: "onesided/put-get", turns: true, body: windowPutGet},
+		{name: "onesided/random", body: windowRandom},
+		{name: "onesided/messages", body: windowMessages},
+		{name: "onesided/splits", body: windowSplits},
+		{name: "onesided/reductions", turns: true, body: windowReductions},
+		{name: "onesided/operations", turns: true, body: windowOperations},
+		{name: "onesided/no-rank", body: windowNoRank},
+		{name: "onesided/own-memory", body: windowOwnMemory},
+		{name: "onesided/tickets", body: windowTickets},
+		{name: "onesided/compare-and-swap", body: windowCompareAndSwap},
+		{name: "onesided/neighbors", body: windowNeighbors},
+		{name: "onesided/progress", sizes: atLeast(2), body: windowProgress},
+		{name: "onesided/requests", body: windowRequests},
+		{name: "onesided/deadlines", body: windowDeadlines},
+		{name: "onesided/locks", body: windowLocks},
+		{name: "onesided/lock-all", body: lockedAll},
+		{name: "onesided/lock-deadline", turns: true, sizes: atLeast(2), body: lockDeadline},
+		{name: "onesided/lock-misuse", body: lockMisuse},
+		{name: "onesided/arguments", body: windowArguments},
+		{name: "onesided/close", body: windowClose},
+		{name: "onesided/close-with-lock", body: closeWithLock},
+		{name: "onesided/close-waiting", sizes: atLeast(2), body: closeWaiting},
+		{name: "onesided/close-in-use", body: windowCloseInUse},
+		{name: "onesided/left-open", body: windowsLeftOpen},
+		{name: "onesided/allocations", sizes: func(n int) bool { return n <= 2 }, body: windowAllocations},
 	}
 }
 
+// maker makes a window of n elements on this rank.
+type maker[T any] = func(c *cohort.Comm, n int) (*cohort.Window[T], error)
+
+// makers are the ways to make a window on c. All ranks of c share memory for the second one, and write each other's
+// parts in place.
+func makers[T any](c *cohort.Comm) []maker[T] {
+	if len(c.Topology().Hosts) > 1 {
+		return []maker[T]{cohort.NewWindow[T]}
+	}
+	return []maker[T]{cohort.NewWindow[T], cohort.AllocateShared[T]}
+}
+
 // window makes a window of n elements on this rank, which is closed at the end.
-func window[T any](r *Rank, c *cohort.Comm, n int) *cohort.Window[T] {
-	w := must(cohort.AllocateShared[T](c, n))
+func window[T any](r *Rank, make maker[T], c *cohort.Comm, n int) *cohort.Window[T] {
+	w := must(make(c, n))
 	r.atEnd(w.Close)
 	return w
 }
 
-// part returns the part of a rank.
-func part[T any](r *Rank, w *cohort.Window[T], rank int) []T {
-	return must(w.Remote(rank))
+// onesided makes one by NewWindow.
+func onesided[T any](r *Rank, c *cohort.Comm, n int) *cohort.Window[T] {
+	return window(r, cohort.NewWindow[T], c, n)
 }
 
 // windowCapability checks Caps().SharedMemory against what a window does: if
@@ -48,9 +77,9 @@ func part[T any](r *Rank, w *cohort.Window[T], rank int) []T {
 func windowCapability(r *Rank) {
 	node := must(r.Comm.SplitShared())
 	if node.Size() > 1 {
-		w := window[int32](r, node, 1)
+		w := window(r, cohort.AllocateShared[int32], node, 1)
 		next := (node.Rank() + 1) % node.Size()
-		part(r, w, next)[0] = int32(1 + node.Rank())
+		must(w.Remote(next))[0] = int32(1 + node.Rank())
 		r.OK(w.Fence())
 		local := must(w.Local())
 		writer := (node.Rank() + node.Size() - 1) % node.Size()
@@ -64,76 +93,13 @@ func windowCapability(r *Rank) {
 	r.OK(node.Close())
 }
 
-// kindWindow is a test of windows of one element type.
-type kindWindow func(r *Rank, c *cohort.Comm, shape string, lengths []int)
-
-// windowKinds are element types of every sort.
-func windowKinds() []kindWindow {
-	return []kindWindow{
-		inWindow(float64s), inWindow(uint8s), inWindow(complex128s), inWindow(tickses), inWindow(packeds), inWindow(paddeds), inWindow(triples),
-		inWindow(kind[bool]{name: "bool", elem: func(x int) bool { return x%2 == 1 }}),
-		inWindow(kind[cohort.Float16]{name: "Float16", elem: func(x int) cohort.Float16 { return cohort.ToFloat16(float32(x)) }}),
-		inWindow(kind[cohort.Loc[float32]]{name: "Loc", elem: func(x int) cohort.Loc[float32] { return cohort.Loc[float32]{Val: float32(x), Idx: int64(-x)} }}),
-	}
-}
-
-// inWindow has each rank fill its part, and every rank read all parts.
-func inWindow[T comparable](k kind[T]) kindWindow {
-	return func(r *Rank, c *cohort.Comm, shape string, lengths []int) {
-		what, mine := k.name+", "+shape, lengths[c.Rank()]
-		w := window[T](r, c, mine)
-		local := must(w.Local())
-		if len(local) != mine || cap(local) != mine || local == nil {
-			r.Errorf("%s: Local has %d of %d elements, want %d", what, len(local), cap(local), mine)
-		}
-		var zero T
-		same(r, local, func(i int) T { return zero }, "%s: new", what)
-		for i := range local {
-			local[i] = k.elem(value(lengths[0], c.Rank(), i))
-		}
-		r.OK(w.Fence())
-		for rank, n := range lengths {
-			p := part(r, w, rank)
-			if len(p) != n || cap(p) != n {
-				r.Errorf("%s: rank %d's part has %d of %d elements, want %d", what, rank, len(p), cap(p), n)
-				continue
-			}
-			same(r, p, func(i int) T { return k.elem(value(lengths[0], rank, i)) }, "%s: rank %d's part", what, rank)
-		}
-		r.OK(w.Fence()) // all have read all parts
-	}
-}
-
-// windowParts has parts of different lengths, empty ones too, and elements of every
-// sort.
-func windowParts(r *Rank) {
-	shapes := []struct {
-		name string
-		n    func(rank int) int
-	}{
-		{"different lengths", func(rank int) int { return 7 * rank }},
-		{"nothing at all", func(int) int { return 0 }},
-		{"the last rank's only", func(rank int) int { return (rank + 1) / r.Size * 1000 }},
-		{"pages and one more", func(rank int) int { return 4096*(rank%2) + 1 }},
-	}
-	for i, test := range windowKinds() {
-		for j, s := range shapes {
-			if i == 0 || j == i%len(shapes) || !r.Short {
-				test(r, r.Comm, s.name, each(r.Size, s.n))
-			}
-		}
-	}
-}
-
 // windowTypes has element types that a window cannot have: an error on every rank, and
 // the communicator stays usable.
 func windowTypes(r *Rank) {
 	badWindow[*int](r)
 	badWindow[string](r)
-	badWindow[[]int](r)
 	badWindow[withPointer](r)
 	badWindow[nothing](r)
-	badWindow[[0]int](r)
 	badWindow[[2]any](r)
 	r.OK(r.Comm.Barrier())
 }
@@ -145,85 +111,246 @@ func badWindow[T any](r *Rank) {
 	r.Is(errorOf(cohort.NewSharedRegion[T](r.Comm, 1)), cohort.ErrType, "NewSharedRegion of %T", x)
 }
 
-// windowRounds has each rank write the next rank's part, in many rounds.
-func windowRounds(r *Rank) {
-	rounds, n := 100, 300
-	if r.Short {
-		rounds = 25
-	}
-	w := window[int32](r, r.Comm, n)
-	theirs := part(r, w, r.next)
-	for round := range rounds {
-		for i := range theirs {
-			theirs[i] = int32(value(round, r.Rank, i))
+// windowPutGet has each rank write a block into every part, and read all parts.
+func windowPutGet(r *Rank) {
+	putGet(r, r.Comm, float64s)
+	putGet(r, r.Comm, uint8s)
+	putGet(r, r.Comm, complex128s)
+	putGet(r, r.Comm, packeds)
+	putGet(r, r.Comm, paddeds)
+	putGet(r, r.Comm, triples)
+	putGet(r, r.Comm, kind[bool]{name: "bool", elem: func(x int) bool { return x%2 == 1 }})
+	putGet(r, r.Comm, kind[cohort.Float16]{name: "Float16", elem: func(x int) cohort.Float16 { return cohort.ToFloat16(float32(x)) }})
+	putGet(r, r.Comm, kind[cohort.Loc[float32]]{name: "Loc", elem: func(x int) cohort.Loc[float32] { return cohort.Loc[float32]{Val: float32(x), Idx: int64(-x)} }})
+}
+
+// putGet does so with windows whose parts have blocks of every rank, and then more elements that nobody writes. The
+// longest blocks do not fit into one message.
+func putGet[T comparable](r *Rank, c *cohort.Comm, k kind[T]) {
+	size, me := c.Size(), c.Rank()
+	for i, s := range []struct {
+		block int
+		rest  func(rank int) int
+	}{
+		{0, func(int) int { return 0 }},
+		{0, func(rank int) int { return (rank + 1) / size * 1000 }}, // only the last rank has elements
+		{1, func(rank int) int { return rank }},
+		{3, func(rank int) int { return 4096*(rank%2) + 1 }}, // some pages
+		{64, func(rank int) int { return 7 * rank }},
+		{r.pick(9001, 70001), func(rank int) int { return rank }},
+	} {
+		all := makers[T](c)
+		if r.Short {
+			all = all[i%len(all):][:1]
 		}
-		r.OK(w.Fence())
-		for rank := range r.Size {
-			writer := (rank + r.Size - 1) % r.Size
-			p := part(r, w, rank)
-			same(r, p, func(i int) int32 { return int32(value(round, writer, i)) }, "round %d: rank %d's part", round, rank)
+		for _, make := range all {
+			length := func(rank int) int { return s.block*size + s.rest(rank) }
+			w, what := window(r, make, c, length(me)), k.name
+			elems := func(from int) *buffer[T] { // of a part
+				b := newBuffer(k, length(from))
+				clear(b.data)
+				for i := range s.block * size {
+					b.data[i] = k.elem(value(i/s.block, from, i%s.block))
+				}
+				return b
+			}
+			holds := func(part []T, rank int) {
+				if want := elems(rank).data; !slices.Equal(part, want) || cap(part) != len(want) || part == nil {
+					r.Errorf("%s, blocks of %d: rank %d's part has %d of %d elements, want %d, or they differ", what, s.block, rank, len(part), cap(part), len(want))
+				}
+			}
+			local := must(w.Local())
+			if len(local) != length(me) || w.Size(me) != length(me) || slices.ContainsFunc(local, func(x T) bool { return x != *new(T) }) {
+				r.Errorf("%s: a new part of %d elements has others, or has %d", what, length(me), len(local))
+			}
+			r.OK(c.Barrier())
+			for to := range size {
+				b := filled(s.block, func(i int) T { return k.elem(value(me, to, i)) })
+				if part, err := w.Remote(to); err == nil && (i+to)%2 == 0 {
+					copy(part[s.block*me:], b)
+				} else {
+					r.OK(w.Put(b, to, s.block*me))
+				}
+				clear(b) // it can be used again
+			}
+			r.OK(w.Fence())
+			for from := range size {
+				got := newBuffer(k, length(from))
+				r.OK(w.Get(got.data, from, 0))
+				got.is(r, elems(from), "%s, blocks of %d, of rank %d", what, s.block, from)
+				if part, err := w.Remote(from); err == nil {
+					holds(part, from)
+				}
+			}
+			holds(local, me)
+			r.OK(w.Fence()) // all have read all parts
+			r.OK(w.Put(nil, 0, 0))
 		}
-		r.OK(w.Fence())
 	}
 }
 
-// windowSync passes messages around the ring: after Sync, the receiver of a message sees
-// what its sender had written before.
-func windowSync(r *Rank) {
-	rounds := 20
-	w := window[int64](r, r.Comm, rounds)
-	word := make([]int8, 1)
-	for round := range rounds {
-		if round > 0 || r.Rank > 0 {
-			must(cohort.Recv(r.Comm, word, r.prev, 1))
-		}
-		r.OK(w.Sync())
-		sum := int64(1)
-		if r.Rank > 0 {
-			sum += part(r, w, r.prev)[round]
-		} else if round > 0 {
-			sum += part(r, w, r.prev)[round-1]
-		}
-		local := must(w.Local())
-		local[round] = sum
-		r.OK(w.Sync())
-		equal(r, sum, int64(round*r.Size+r.Rank+1), "round %d: the sum", round)
-		r.OK(cohort.Send(r.Comm, word, r.next, 1))
-	}
-	if r.Rank == 0 {
-		must(cohort.Recv(r.Comm, word, r.prev, 1))
-	}
-}
-
-// windowsOfSplits has windows on two communicators of different ranks at the same time, each with another number of
+// windowSplits has windows on two communicators of different ranks at the same time, each with another number of
 // rounds, and one of all ranks beside them. They share no memory.
-func windowsOfSplits(r *Rank) {
-	all := window[int32](r, r.Comm, 10)
-	mine := must(all.Local())
-	for i := range mine {
-		mine[i] = int32(r.Rank)
+func windowSplits(r *Rank) {
+	for _, make := range makers[int32](r.Comm) {
+		all := window(r, make, r.Comm, 10)
+		r.OK(all.Put(filled(10, func(int) int32 { return int32(r.Rank) }), r.Rank, 0))
+		r.OK(all.Fence())
+		half := must(r.Comm.Split(r.Rank%2, -r.Rank))
+		r.atEnd(half.Close)
+		for range 1 + r.Rank%2 {
+			putGet(r, half, int32s)
+		}
+		for rank := range r.Size {
+			got := filled(10, func(int) int32 { return -1 })
+			r.OK(all.Get(got, rank, 0))
+			same(r, got, func(int) int32 { return int32(rank) }, "rank %d's part beside other windows", rank)
+		}
+		r.OK(all.Fence())
 	}
-	r.OK(all.Fence())
-	half := must(r.Comm.Split(r.Rank%2, -r.Rank))
-	r.atEnd(half.Close)
-	for range 2 + r.Rank%2 {
-		inWindow(int32s)(r, half, "half of the ranks", each(half.Size(), func(i int) int { return 3*i + r.Rank%2 }))
+}
+
+// windowMessages passes data with messages: the receiver of a message sees what its sender has completed before, by
+// Flush or in place by Sync.
+func windowMessages(r *Rank) {
+	const n = 20000
+	for _, make := range makers[int64](r.Comm) {
+		w := window(r, make, r.Comm, n)
+		mine := must(w.Local())
+		for round := range 9 {
+			buf := filled(n, func(i int) int64 { return int64(round*n + i) })
+			if theirs, err := w.Remote(r.next); err == nil && round%3 == 0 {
+				copy(theirs, buf)
+				r.OK(w.Sync())
+			} else {
+				r.OK(w.Put(buf, r.next, 0))
+			}
+			r.OK(w.Accumulate([]int64{1, 2}, r.next, 7, cohort.Sum))
+			if round%2 == 0 {
+				r.OK(w.Flush(r.next))
+			} else {
+				r.OK(w.FlushAll())
+			}
+			r.OK(cohort.Send(r.Comm, []int8{1}, r.next, round))
+			must(cohort.Recv(r.Comm, []int8{0}, r.prev, round))
+			r.OK(w.Sync())
+			same(r, mine, func(i int) int64 {
+				if i == 7 || i == 8 {
+					return int64(round*n + i + i - 6)
+				}
+				return int64(round*n + i)
+			}, "round %d", round)
+			r.OK(r.Comm.Barrier()) // all have read
+		}
 	}
-	for rank := range r.Size {
-		same(r, part(r, all, rank), func(int) int32 { return int32(rank) }, "rank %d's part beside other windows", rank)
+}
+
+// windowRandom makes random accesses and compares them with a model that makes them one after the other.
+// In a round, each rank accesses blocks that belong to it for this round, in every part, and all ranks
+// update the others by operations that commute. All ranks know all accesses.
+func windowRandom(r *Rank) {
+	const blocks, length = 24, 5
+	rounds, rng := r.pick(4, 20), seeded(r.scenario, r.Size)
+	for i, make := range makers[int64](r.Comm) {
+		w, kinds := window(r, make, r.Comm, blocks*length), []int{writesInPlace, accessKinds}[i]
+		model := filled(r.Size, func(int) []int64 { return slices.Repeat([]int64{0}, blocks*length) })
+		for round := range rounds {
+			owner := filled(blocks, func(int) int { return rng.IntN(r.Size + 1) }) // r.Size: all
+			for range 40 * r.Size {
+				rank, to, b, at := rng.IntN(r.Size), rng.IntN(r.Size), rng.IntN(blocks), rng.IntN(length)
+				a := oneAccess{kind: rng.IntN(kinds), buf: filled(1+rng.IntN(length-at), func(int) int64 { return rng.Int64() })}
+				at += b * length
+				part := model[to][at : at+len(a.buf)]
+				a.old = part[0] + a.buf[0]&1 // every other one is wrong
+				if owner[b] == r.Size {
+					a.kind = accumulates
+				} else {
+					rank = owner[b]
+				}
+				if rank == r.Rank {
+					if got := must(a.make(w, to, at, part)); !slices.Equal(got, part) {
+						r.Errorf("round %d: access %d of rank %d's elements from %d returned %v, want %v", round, a.kind, to, at, got, part)
+					}
+				}
+				a.model(part)
+			}
+			r.OK(w.Fence())
+			all := filled(blocks*length, func(int) int64 { return 0 })
+			for from := range model {
+				r.OK(w.Get(all, from, 0))
+				if !slices.Equal(all, model[from]) {
+					r.Errorf("round %d: rank %d's part is %v, want %v", round, from, all, model[from])
+				}
+			}
+			r.OK(w.Fence())
+		}
 	}
-	r.OK(all.Fence())
+}
+
+// oneAccess is a random access of a window.
+type oneAccess struct {
+	kind int
+	buf  []int64
+	old  int64 // that CompareAndSwap expects
+}
+
+const (
+	accumulates = iota
+	puts
+	gets
+	takesMaximum
+	swapsIfOld
+	writesInPlace // and what follows: only where ranks share memory
+	readsInPlace
+	accessKinds
+)
+
+// make makes the access from element at of rank to. It returns what these elements were, or part if the access
+// does not say.
+func (a *oneAccess) make(w *cohort.Window[int64], to, at int, part []int64) (got []int64, err error) {
+	got = slices.Clone(part)
+	switch a.kind {
+	case accumulates:
+		err = w.Accumulate(a.buf, to, at, cohort.Sum)
+	case puts:
+		err = w.Put(a.buf, to, at)
+	case gets:
+		clear(got)
+		err = w.Get(got, to, at)
+	case takesMaximum:
+		clear(got)
+		err = w.GetAccumulate(a.buf, got, to, at, cohort.Max)
+	case swapsIfOld:
+		got[0], err = w.CompareAndSwap(a.old, a.buf[0], to, at)
+	case writesInPlace:
+		copy(must(w.Remote(to))[at:], a.buf)
+	case readsInPlace:
+		copy(got, must(w.Remote(to))[at:])
+	}
+	return got, err
+}
+
+// model makes the access to the elements of a part.
+func (a *oneAccess) model(part []int64) {
+	for i, x := range a.buf {
+		switch a.kind {
+		case accumulates:
+			part[i] += x
+		case puts, writesInPlace:
+			part[i] = x
+		case takesMaximum:
+			part[i] = max(part[i], x)
+		case swapsIfOld:
+			if i == 0 && part[0] == a.old {
+				part[0] = x
+			}
+		}
+	}
 }
 
 // manyWindows makes and closes many windows, which must leave nothing behind.
 func manyWindows(r *Rank) {
-	k := 200
-	switch {
-	case r.Short:
-		k = 12
-	case r.Size > 3: // more ranks, more windows
-		k = 40
-	}
+	k := r.pick(12, 40)
 	const total = 4 << 20 // of one window
 	n := total / 8 / r.Size
 	cycle := func(i int) {
@@ -231,7 +358,7 @@ func manyWindows(r *Rank) {
 		local := must(w.Local())
 		local[n-1] = int64(i)
 		r.OK(w.Fence())
-		equal(r, part(r, w, r.Size-1)[n-1], int64(i), "window %d", i)
+		equal(r, must(w.Remote(r.Size - 1))[n-1], int64(i), "window %d", i)
 		r.OK(w.Fence())
 		r.OK(w.Close())
 	}
@@ -246,15 +373,21 @@ func manyWindows(r *Rank) {
 	r.OK(r.Comm.Barrier())
 }
 
+// regions has regions of all ranks, of none of them, and of two communicators at a time.
+func regions(r *Rank) {
+	region(r, r.Comm, 10007)
+	half := must(r.Comm.Split(r.Rank%2, 0))
+	region(r, half, 100*(r.Rank%2))
+	r.OK(half.Close())
+}
+
 // region has the leader fill a region, and then all ranks fill a range each. They read
 // what was written, bit for bit.
-func region(r *Rank) {
-	n := 10007
+func region(r *Rank, c *cohort.Comm, n int) {
 	f := func(i int) float64 { return math.Sin(float64(i)) / 3 }
-	g, err := cohort.NewSharedRegion[float64](r.Comm, n)
-	r.OK(err)
+	g := must(cohort.NewSharedRegion[float64](c, n))
 	node := g.Node()
-	if g.IsLeader() != (node.Rank() == 0) || r.Rank == 0 && !g.IsLeader() {
+	if g.IsLeader() != (node.Rank() == 0) || c.Rank() == 0 && !g.IsLeader() {
 		r.Errorf("rank %d of its node is leader: %v", node.Rank(), g.IsLeader())
 	}
 	check := func(what string, want func(i int) float64) {
@@ -264,12 +397,7 @@ func region(r *Rank) {
 			r.Errorf("%s: %d of %d elements, want %d", what, len(all), cap(all), n)
 			return
 		}
-		for i, x := range all {
-			if math.Float64bits(x) != math.Float64bits(want(i)) {
-				r.Errorf("%s: element %d is %g, want %g", what, i, x, want(i))
-				break
-			}
-		}
+		same(r, all, want, "%s", what)
 		r.OK(g.Fence())
 	}
 	check("a new region", func(int) float64 { return 0 })
@@ -281,7 +409,8 @@ func region(r *Rank) {
 		all[i] = f(i)
 	}
 	check("filled by the leader", f)
-	lo, hi := n*node.Rank()/node.Size(), n*(node.Rank()+1)/node.Size()
+	begin := func(rank int) int { return n * rank / node.Size() }
+	lo, hi := begin(node.Rank()), begin(node.Rank()+1)
 	mine := must(g.Range(lo, hi))
 	if len(mine) != hi-lo || cap(mine) != len(mine) {
 		r.Errorf("Range(%d, %d) has %d of %d elements", lo, hi, len(mine), cap(mine))
@@ -291,36 +420,16 @@ func region(r *Rank) {
 	}
 	check("filled by all", func(i int) float64 {
 		owner := 0
-		for n*(owner+1)/node.Size() <= i {
+		for begin(owner+1) <= i {
 			owner++
 		}
-		return f(n*owner/node.Size() + i)
+		return f(begin(owner) + i)
 	})
 	for _, bad := range [][2]int{{-1, 2}, {2, 1}, {0, n + 1}, {n + 1, n + 1}, {math.MinInt, math.MaxInt}} {
 		r.Is(errorOf(g.Range(bad[0], bad[1])), cohort.ErrBuffer, "Range(%d, %d)", bad[0], bad[1])
 	}
-	empty, err := g.Range(n, n)
-	if err != nil || len(empty) != 0 {
-		r.Errorf("Range(%d, %d): %d elements, %v", n, n, len(empty), err)
+	if empty := must(g.Range(n, n)); len(empty) != 0 {
+		r.Errorf("Range(%d, %d): %d elements", n, n, len(empty))
 	}
 	r.OK(g.Close())
-}
-
-// regionsOfSplits has regions on two communicators at a time, one of them empty.
-func regionsOfSplits(r *Rank) {
-	c := must(r.Comm.Split(r.Rank%2, 0))
-	n := 100 * (r.Rank % 2)
-	g := must(cohort.NewSharedRegion[int32](c, n))
-	for i := range must(g.MutSlice()) {
-		must(g.MutSlice())[i] = int32(n + i)
-	}
-	r.OK(g.Fence())
-	all := must(g.Slice())
-	if len(all) != n {
-		r.Errorf("%d elements, want %d", len(all), n)
-	}
-	same(r, all, func(i int) int32 { return int32(n + i) }, "a region of %d", n)
-	r.OK(g.Fence())
-	r.OK(g.Close())
-	r.OK(c.Close())
 }

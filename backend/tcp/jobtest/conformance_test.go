@@ -45,17 +45,28 @@ func (l launcher) Launch(t testing.TB, job *cohorttest.Job) error {
 // brief is a launcher with the whole matrix for two sizes: schedules are those of shm, which has it for all.
 type brief struct{ launcher }
 
-func (brief) Smaller(n int) bool { return n != 2 && n != 5 }
+func (brief) Whole(n int) bool { return n == 2 || n == 5 }
 
-// More makes it every number from 1 to 8.
-func (brief) More() []int { return []int{6} }
-
-// Fewer leaves the other numbers of the smaller matrix to shm.
-func (brief) Fewer() []int { return []int{2, 3} }
+// Ranks leaves the other numbers of the smaller matrix to shm.
+func (brief) Ranks(small bool) []int {
+	if small {
+		return []int{2, 3}
+	}
+	return []int{1, 2, 3, 4, 5, 6, 7, 8}
+}
 
 // TestConformance runs the whole suite over sockets, as between nodes.
 func TestConformance(t *testing.T) {
 	cohorttest.Test(t, brief{launcher{env: []string{"COHORT_TCP_SHM=0"}}})
+}
+
+// few are the families of scenarios with -short where the conformance suite runs again: those for which the connections
+// make a difference. Reductions, types, and argument errors are none of them.
+var few = []string{"p2p", "probe", "requests", "sequence", "communicators", "views", "limits", "faults", "Alltoall", "Bcast", "Barrier"}
+
+func inFew(scenario string) bool {
+	family, _, _ := strings.Cut(scenario, "/")
+	return slices.Contains(few, family)
 }
 
 // TestConformanceShared runs the suite with shared memory, as within a node, in the smaller matrix and
@@ -67,26 +78,23 @@ func TestConformanceShared(t *testing.T) {
 	case os.Getenv("COHORT_SOAK") != "":
 		sizes = []int{2}
 	case testing.Short():
-		sizes = []int{4}
+		sizes = []int{3}
 	}
 	for _, n := range sizes {
 		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) {
-			cohorttest.Some(t, launcher{}, n, func(s string) bool { return !strings.Contains(s, "windows") })
+			cohorttest.Some(t, launcher{}, n, func(s string) bool { return !strings.Contains(s, "windows") && (!testing.Short() || inFew(s)) })
 		})
 	}
 }
 
-// TestConformanceDemand runs it with connections on demand. With -short it leaves out what the
-// connections make no difference for: reductions, types, and argument errors.
+// TestConformanceDemand runs it with connections on demand.
 func TestConformanceDemand(t *testing.T) {
 	n, short := 5, testing.Short()
 	if short {
 		n = 3
 	}
-	few := []string{"p2p", "probe", "sequence", "communicators", "limits", "faults", "Alltoall"}
 	cohorttest.Some(t, launcher{env: []string{"COHORT_TCP_CONNECT=demand"}}, n, func(s string) bool {
-		family, _, _ := strings.Cut(s, "/")
-		return family != "windows" && (!short && !strings.Contains(s, "windows") || slices.Contains(few, family))
+		return !strings.Contains(s, "windows") && (!short || inFew(s) && !strings.HasPrefix(s, "views/"))
 	})
 }
 

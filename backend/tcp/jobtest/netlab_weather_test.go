@@ -18,8 +18,8 @@ func TestBadNetworkCausesNoError(t *testing.T) {
 	if !needHosts(t) {
 		return
 	}
-	few := []string{"p2p/order", "p2p/large", "p2p/all-to-all-unordered", "sequence/back-to-back", "communicators/split"}
-	some := append([]string{"requests/random-order", "limits/in-time", "sequence/goroutines"}, few...)
+	few := []string{"p2p/order", "p2p/large", "requests/sets", "sequence/back-to-back", "communicators/split"}
+	some := append([]string{"sequence/goroutines"}, few...)
 	more := append([]string{"Allreduce"}, some...)
 	for _, c := range []struct {
 		what  string
