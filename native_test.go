@@ -56,9 +56,8 @@ func (scheduling) Flush() {}
 // the local backend does.
 type planning struct {
 	scheduling
-	plan    backend.Plan
-	decline bool // Agreed leaves all to schedules
-	agreed  int
+	plan   backend.Plan
+	agreed int
 }
 
 func (p *planning) Collective(b *backend.Bound, c *backend.Call) (backend.Plan, error) {
@@ -66,9 +65,6 @@ func (p *planning) Collective(b *backend.Bound, c *backend.Call) (backend.Plan, 
 		return p.plan, nil
 	}
 	p.agreed++
-	if p.decline {
-		return backend.PlanAgreeSchedule, nil
-	}
 	call := *c
 	call.Seq += 1 << 16 // the messages of the agreement have c.Seq: one that is just being sent would be taken for another call
 	return p.Comm.(backend.Collectives).Collective(b, &call)
@@ -96,35 +92,33 @@ func reduceAll(w *Comm, times int) error {
 // end the call early.
 func TestPlansReachTheBackend(t *testing.T) {
 	const times = 5
-	for _, plan := range []backend.Plan{backend.PlanSchedule, backend.PlanChecked, backend.PlanAgree, backend.PlanAgreeSchedule} {
+	for _, plan := range []backend.Plan{backend.PlanSchedule, backend.PlanChecked, backend.PlanAgree} {
 		for _, bounded := range []bool{false, true} { // on one rank
-			for _, decline := range []bool{false, true} {
-				wrap := func(bc backend.Comm) backend.Comm {
-					return &planning{scheduling: scheduling{bc}, plan: plan, decline: decline}
+			wrap := func(bc backend.Comm) backend.Comm {
+				return &planning{scheduling: scheduling{bc}, plan: plan}
+			}
+			errs := worlds(3, settings{}, wrap, func(w *Comm) error {
+				p, h := w.base().Backend().(*planning), w
+				if bounded && w.Rank() == 1 {
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					h = w.WithContext(ctx)
 				}
-				errs := worlds(3, settings{}, wrap, func(w *Comm) error {
-					p, h := w.base().Backend().(*planning), w
-					if bounded && w.Rank() == 1 {
-						ctx, cancel := context.WithCancel(context.Background())
-						defer cancel()
-						h = w.WithContext(ctx)
-					}
-					if err := reduceAll(h, times); err != nil {
-						return err
-					}
-					want := 0
-					if plan == backend.PlanAgree && !bounded {
-						want = 2 * times
-					}
-					if p.agreed != want {
-						return fmt.Errorf("%d calls reached Agreed, want %d", p.agreed, want)
-					}
-					return nil
-				})
-				for rank, err := range errs {
-					if err != nil {
-						t.Errorf("plan %d, bounded %v, declined %v: rank %d: %v", plan, bounded, decline, rank, err)
-					}
+				if err := reduceAll(h, times); err != nil {
+					return err
+				}
+				want := 0
+				if plan == backend.PlanAgree && !bounded {
+					want = 2 * times
+				}
+				if p.agreed != want {
+					return fmt.Errorf("%d calls reached Agreed, want %d", p.agreed, want)
+				}
+				return nil
+			})
+			for rank, err := range errs {
+				if err != nil {
+					t.Errorf("plan %d, bounded %v: rank %d: %v", plan, bounded, rank, err)
 				}
 			}
 		}
@@ -149,7 +143,7 @@ func TestSchedulesBypassTheBackend(t *testing.T) {
 
 // If ranks make different calls, they get the error before the backend is called.
 func TestMismatchIsFoundBeforeTheBackend(t *testing.T) {
-	for _, plan := range []backend.Plan{backend.PlanChecked, backend.PlanAgree, backend.PlanAgreeSchedule} {
+	for _, plan := range []backend.Plan{backend.PlanChecked, backend.PlanAgree} {
 		wrap := func(bc backend.Comm) backend.Comm { return &planning{scheduling: scheduling{bc}, plan: plan} }
 		for rank, err := range worlds(3, settings{}, wrap, func(w *Comm) error {
 			op := Sum

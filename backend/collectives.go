@@ -14,7 +14,7 @@ type Collectives interface {
 	//
 	// For a collective that it does not know a backend returns PlanChecked.
 	//
-	// After PlanAgree, Collective gets the same call once more, with Agreed set. A Bound with a Timeout has Since.
+	// After PlanAgree, Collective gets the same call once more, with Agreed set, and makes it. A Bound with a Timeout has Since.
 	Collective(b *Bound, c *Call) (Plan, error)
 
 	// StartCollective starts a nonblocking collective, or makes a persistent one after all ranks' calls
@@ -38,11 +38,10 @@ type Plan uint8
 // The plans. The exchange of fingerprints is itself a barrier, so a Barrier needs no more than
 // PlanChecked.
 const (
-	PlanDone          Plan = iota // the call has been made
-	PlanSchedule                  // run a schedule: the calls have been compared already
-	PlanChecked                   // run a schedule and exchange fingerprints at the same time
-	PlanAgree                     // exchange fingerprints, then call again, or run a schedule if a call is Bounded
-	PlanAgreeSchedule             // exchange fingerprints, then run a schedule
+	PlanDone     Plan = iota // the call has been made
+	PlanSchedule             // run a schedule: the calls have been compared already
+	PlanChecked              // run a schedule and exchange fingerprints at the same time
+	PlanAgree                // exchange fingerprints, then call again, or run a schedule if a call is Bounded
 )
 
 // Operation is a nonblocking or persistent collective. Ready may be called by any

@@ -94,16 +94,15 @@ func (k *core) planned(b *backend.Bound, call *backend.Call, plan backend.Plan) 
 		return err
 	}
 	bounded, err := k.runner.Agree(b, call)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case bounded:
+		return k.runner.Run(b, call, false)
 	}
-	if plan == backend.PlanAgree && !bounded {
-		call.Agreed = true
-		if plan, err := k.colls.Collective(b, call); plan == backend.PlanDone || err != nil {
-			return err
-		}
-	}
-	return k.runner.Run(b, call, false)
+	call.Agreed = true
+	_, err = k.colls.Collective(b, call)
+	return err
 }
 
 // ReduceLocal combines two buffers of this rank into the second. err is an error in the operation.
