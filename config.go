@@ -111,13 +111,8 @@ type MPIConfig struct {
 	Lib string
 
 	// ThreadLevel says how the program's goroutines share the library (COHORT_MPI_THREAD). Empty
-	// means ThreadMultiple.
+	// means ThreadMultiple. If the library grants less, Init returns [ErrInit].
 	ThreadLevel ThreadLevel
-
-	// AllowLowerThreadLevel accepts a library that grants less than ThreadLevel
-	// (COHORT_MPI_THREAD_LOWER=1). [Comm.Diagnostics] then reports both levels. Otherwise a lower
-	// level is [ErrInit].
-	AllowLowerThreadLevel bool
 
 	// CUDA says whether the library should accept buffers in GPU memory (COHORT_MPI_CUDA). Empty
 	// means CUDAAuto.

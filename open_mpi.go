@@ -24,11 +24,10 @@ func mpiMembers(world backend.Comm, h uintptr) ([]int, error) { return mpi.Membe
 
 func mpiConfig(ctx context.Context, s settings) mpi.Config {
 	return mpi.Config{
-		Library:          s.MPI.Lib,
-		Check:            s.Check,
-		Deterministic:    s.Deterministic,
-		Bounded:          s.Timeout > 0 || ctx.Done() != nil,
-		LowerThreadLevel: s.MPI.AllowLowerThreadLevel,
+		Library:       s.MPI.Lib,
+		Check:         s.Check,
+		Deterministic: s.Deterministic,
+		Bounded:       s.Timeout > 0 || ctx.Done() != nil,
 		Settings: mpiquirks.Settings{
 			ThreadLevel: string(s.MPI.ThreadLevel), CUDA: string(s.MPI.CUDA), EagerLimit: s.MPI.EagerLimit, BufferSize: s.MPI.BufferSize,
 			Tuning: s.MPI.Tuning, Profiling: s.MPI.Profiling,

@@ -72,7 +72,6 @@ func (c *Config) variables() []variable {
 		{"COHORT_TCP_TLS_NAME", "TCP.TLS.Name", &c.TCP.TLS.Name},
 		{"COHORT_MPI_LIB", "MPI.Lib", &c.MPI.Lib},
 		{"COHORT_MPI_THREAD", "MPI.ThreadLevel", &c.MPI.ThreadLevel},
-		{"COHORT_MPI_THREAD_LOWER", "MPI.AllowLowerThreadLevel", &c.MPI.AllowLowerThreadLevel},
 		{"COHORT_MPI_CUDA", "MPI.CUDA", &c.MPI.CUDA},
 		{"COHORT_MPI_EAGER", "MPI.EagerLimit", &c.MPI.EagerLimit},
 		{"COHORT_MPI_BUFFER", "MPI.BufferSize", &c.MPI.BufferSize},

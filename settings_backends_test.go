@@ -54,7 +54,7 @@ func TestSettingsReachTheBackends(t *testing.T) {
 	}{
 		{"Shm", shmConfig(s), nil, nil},
 		{"TCP", tcpConfig(s), map[string]string{"TLSCert": "TLS.Cert", "TLSKey": "TLS.Key", "TLSCA": "TLS.CA", "TLSName": "TLS.Name"}, map[string]any{"Launcher": false}},
-		{"MPI", mpiConfig(context.Background(), s), map[string]string{"Library": "Lib", "LowerThreadLevel": "AllowLowerThreadLevel"},
+		{"MPI", mpiConfig(context.Background(), s), map[string]string{"Library": "Lib"},
 			map[string]any{"Bounded": true, "Oversubscribed": false}},
 	} {
 		for name, got := range fields(reflect.ValueOf(b.config), "", map[string]any{}) {

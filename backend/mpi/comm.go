@@ -57,13 +57,9 @@ func (c *comm) HostOf(rank int) string { return c.p.hosts[c.NodeOf(rank)] }
 // Diagnostics implements backend.Comm.
 func (c *comm) Diagnostics() []string {
 	p := c.p
-	level := p.level.String()
-	if p.level < p.asked {
-		level = fmt.Sprintf("%v (the library grants no more; %v was requested)", p.level, p.asked)
-	}
 	lines := []string{
 		fmt.Sprintf("library: %s (%s)", p.lib.Name(), p.lib.Path),
-		fmt.Sprintf("ABI: %v, MPI %s, thread level %s", p.lib.ABI, p.lib.Version, level),
+		fmt.Sprintf("ABI: %v, MPI %s, thread level %v", p.lib.ABI, p.lib.Version, p.level),
 		"accepts GPU memory: " + p.caps.DeviceMemory + " (" + p.whyDevice + ")",
 	}
 	for _, s := range p.settings {

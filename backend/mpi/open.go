@@ -28,10 +28,6 @@ type Config struct {
 	Deterministic bool   // reduce in the order of the other backends
 	Bounded       bool   // operations can end early, by a deadline or a canceled context
 
-	// LowerThreadLevel accepts a library that grants a lower thread level than Settings asks for.
-	// Init then calls MPI_Init_thread on the caller's thread, where a deadline does not end it.
-	LowerThreadLevel bool
-
 	Settings mpiquirks.Settings
 }
 
@@ -72,7 +68,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, err
 	}
 	opened.before, opened.joined = true, p
-	if err := p.initialize(ctx, level, cfg.LowerThreadLevel); err != nil {
+	if err := p.initialize(ctx, level); err != nil {
 		return nil, err
 	}
 	if err := p.alone(launcher); err != nil {
@@ -179,11 +175,9 @@ func (p *process) load(cfg Config) error {
 	return initFault("no MPI library can be loaded: %s", strings.Join(failed, "; "))
 }
 
-// initialize initializes MPI on a thread that nothing else uses. It does so on the caller's thread
-// if only that thread may call MPI afterwards: a level below serialized was asked for, or a lower
-// level than asked for will do.
-func (p *process) initialize(ctx context.Context, asked libmpi.Level, lower bool) error {
-	p.asked = asked
+// initialize initializes MPI on a thread that nothing else uses, or on the caller's thread if only
+// that one may call MPI afterwards.
+func (p *process) initialize(ctx context.Context, asked libmpi.Level) error {
 	initialized, finalized, level, code := libmpi.State()
 	switch {
 	case code != 0:
@@ -192,13 +186,10 @@ func (p *process) initialize(ctx context.Context, asked libmpi.Level, lower bool
 		return initFault("MPI is already finalized in this process")
 	case initialized: // by other code, which also finalizes it
 		p.owned, p.level = false, level
-	case asked < libmpi.Serialized || lower:
+	case asked < libmpi.Serialized:
 		runtime.LockOSThread()
 		if p.level, _, code = libmpi.Init(asked); code != 0 {
 			return initFault("MPI_Init_thread: %v", libmpi.Error(code))
-		}
-		if min(p.level, asked) >= libmpi.Serialized {
-			p.thread = newThread() // for MPI_Finalize; the caller's stays locked, since the library may have changed it
 		}
 	default:
 		p.thread = newThread()
@@ -215,10 +206,10 @@ func (p *process) initialize(ctx context.Context, asked libmpi.Level, lower bool
 		}
 	}
 	p.level = min(p.level, asked)
-	if p.level < asked && !lower {
+	if p.level < asked {
 		p.leave("", true, leaveFor)
-		return initFault("thread level: %s grants %v, and %v was requested; set COHORT_MPI_THREAD=%[2]v or "+
-			"Config.MPI.AllowLowerThreadLevel if %[2]v will do, or use another library", p.lib.Name(), p.level, asked)
+		return initFault("thread level: %s grants %v, and %v was requested; set COHORT_MPI_THREAD=%[2]v if that will do, "+
+			"or use another library", p.lib.Name(), p.level, asked)
 	}
 	if initialized && p.level < libmpi.Serialized {
 		runtime.LockOSThread()

@@ -16,7 +16,6 @@ import (
 type process struct {
 	lib    *libmpi.Library
 	level  libmpi.Level
-	asked  libmpi.Level // the level requested
 	maxTag int
 	folds  folds
 	maker  mpiquirks.Maker
