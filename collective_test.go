@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -67,21 +68,25 @@ func everyCollective(w *Comm, m int) map[string]func() error {
 	}
 }
 
-// Blocking collectives do not allocate, whether the backend performs them or a schedule does.
+// Blocking collectives do not allocate, whether the backend performs them or a schedule does, and with a context that can
+// end.
 func TestCollectivesMakeNoAllocations(t *testing.T) {
 	if racing {
 		t.Skip("the race detector allocates and drops pooled objects")
 	}
 	const runs = 100
 	names := slices.Concat(slices.Collect(maps.Keys(everyCollective(discarding(), 1))), slices.Collect(maps.Keys(everyNeighborCollective(nil, 1))))
-	for _, env := range []string{"", "COHORT_COLLECTIVES=schedule"} {
+	for _, how := range []string{"", "COHORT_COLLECTIVES=schedule", "context"} {
 		for _, name := range names {
 			for _, m := range []int{1, 5000} {
-				t.Run(fmt.Sprintf("%s/%s/%d", env, name, m), func(t *testing.T) {
-					old := osEnv
-					osEnv = envOf(env)
-					defer func() { osEnv = old }()
+				t.Run(fmt.Sprintf("%s/%s/%d", how, name, m), func(t *testing.T) {
+					withEnv(t, how)
 					ranks(t, 3, func(w *Comm) error {
+						if how == "context" {
+							ctx, cancel := context.WithCancel(context.Background())
+							defer cancel()
+							w = w.WithContext(ctx)
+						}
 						ring, err := w.CartCreate([]int{3}, []bool{true}, false)
 						if err != nil {
 							return err

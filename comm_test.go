@@ -7,8 +7,6 @@ import (
 	"reflect"
 	"testing"
 	"time"
-
-	"github.com/cohort-hpc/cohort/backend"
 )
 
 func TestNilCommReturnsErrors(t *testing.T) {
@@ -70,24 +68,6 @@ func TestClosedWorldReturnsErrClosed(t *testing.T) {
 			}
 		}
 		return wantErr("a persistent operation", p.Start(), ErrClosed)
-	})
-}
-
-func TestConcurrentCollectivesAreErrBusy(t *testing.T) {
-	ranks(t, 1, func(w *Comm) error {
-		call := w.begin(backend.Barrier, -1) // as another goroutine would
-		_, other := w.Dup()
-		_, start := w.Ibarrier()
-		_, init := w.BarrierInit()
-		for what, err := range map[string]error{"barrier": w.Barrier(), "ibarrier": start, "barrierinit": init, "dup": other} {
-			if err := errors.Join(wantErr(what, err, ErrBusy), isOp(err, what)); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := w.run(call); err != nil {
-			return err
-		}
-		return w.Barrier()
 	})
 }
 

@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -57,72 +58,6 @@ func TestReceiveOutOfTimeNamesWhatHasArrived(t *testing.T) {
 	})
 }
 
-// Wrong arguments are found before anything is sent. The error has the sentinel and the operation.
-func TestPointToPointRejectsWrongArguments(t *testing.T) {
-	ranks(t, 2, func(w *Comm) error {
-		buf := []int{1}
-		for _, c := range []struct {
-			op   string
-			want error
-			call func() error
-		}{
-			{"send", ErrRank, func() error { return Send(w, buf, 2, 0) }},
-			{"send", ErrTag, func() error { return Send(w, buf, ProcNull, -2) }},
-			{"send", ErrComm, func() error { return Send(nil, buf, 0, 0) }},
-			{"send", ErrComm, func() error { return Send(new(Comm), buf, 0, 0) }},
-			{"ssend", ErrRank, func() error { return Ssend(w, buf, 2, 0) }},
-			{"isend", ErrTag, func() error { return second(Isend(w, buf, 0, -2)) }},
-			{"issend", ErrRank, func() error { return second(Issend(w, buf, 9, 0)) }},
-			{"recv", ErrRank, func() error { return second(Recv(w, buf, 2, 0)) }},
-			{"recv", ErrComm, func() error { return second(Recv(nil, buf, 0, 0)) }},
-			{"irecv", ErrRank, func() error { return second(Irecv(w, buf, 3, 0)) }},
-			{"recvappend", ErrRank, func() error { _, _, err := RecvAppend[int](w, nil, -7, 0); return err }},
-			{"sendrecv", ErrTag, func() error { return second(Sendrecv(w, buf, 0, 0, nil, 0, -9)) }},
-			{"probe", ErrRank, func() error { return second(w.Probe(2, 0)) }},
-			{"iprobe", ErrTag, func() error { _, _, err := w.Iprobe(0, -3); return err }},
-			{"mprobe", ErrComm, func() error { _, _, err := (*Comm)(nil).Mprobe(0, 0); return err }},
-			{"improbe", ErrRank, func() error { _, _, _, err := w.Improbe(5, 0); return err }},
-			{"messagerecv", ErrRequest, func() error { return second(MessageRecv[int](nil, nil)) }},
-			{"imessagerecv", ErrRequest, func() error { return second(ImessageRecv[int](nil, nil)) }},
-			{"sendinit", ErrRank, func() error { return second(SendInit(w, buf, 2, 0)) }},
-			{"ssendinit", ErrTag, func() error { return second(SsendInit(w, buf, 0, -2)) }},
-			{"recvinit", ErrType, func() error { return second(RecvInit(w, []string{}, 0, 0)) }},
-		} {
-			err := c.call()
-			if err := errors.Join(wantErr(c.op, err, c.want), isOp(err, c.op)); err != nil {
-				t.Error(err)
-			}
-		}
-		return w.Barrier()
-	})
-}
-
-func TestProcNullOfMatchedAppendedAndPersistentReceives(t *testing.T) {
-	ranks(t, 1, func(w *Comm) error {
-		buf := []int{7}
-		null := func(what string, st Status, err error) {
-			if err != nil || st.Source != ProcNull || st.Tag != AnyTag || st.Bytes() != 0 || buf[0] != 7 {
-				t.Errorf("%s: %+v, %v, buffer %v", what, st, err, buf)
-			}
-		}
-		m, st, err := w.Mprobe(ProcNull, AnyTag)
-		null("mprobe", st, err)
-		st, err = MessageRecv(m, buf)
-		null("messagerecv", st, err)
-		got, st, err := RecvAppend[int](w, nil, ProcNull, 0)
-		if null("recvappend", st, err); got != nil {
-			t.Errorf("recvappend: %v", got)
-		}
-		p, err := RecvInit(w, buf, ProcNull, 0)
-		if err != nil {
-			return err
-		}
-		st, err = p.Run()
-		null("recvinit", st, err)
-		return nil
-	})
-}
-
 func TestRecvAppendRejectsPartOfElement(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		if w.Rank() == 0 {
@@ -142,44 +77,53 @@ func TestRecvAppendRejectsPartOfElement(t *testing.T) {
 
 func TestPointToPointMakesNoAllocations(t *testing.T) {
 	const runs = 200
-	ranks(t, 2, func(w *Comm) error {
-		x, y := make([]float64, 16), make([]float64, 16)
-		peer := 1 - w.Rank()
-		exchange := func() {
-			_, err := Sendrecv(w, x, peer, 0, y, peer, 0)
-			if err == nil && w.Rank() == 0 {
-				err = Send(w, x, 1, 1)
-			}
-			if err == nil {
-				_, err = Recv(w, y, peer, 1)
-			}
-			if err == nil && w.Rank() == 1 {
-				err = Send(w, x, 0, 1)
-			}
-			if err == nil {
-				err = Send(w, x, peer, 2)
-			}
-			if err == nil {
-				_, _, err = RecvAppend(w, y[:0], peer, 2)
-			}
-			if err != nil {
-				t.Error(err)
-			}
+	for _, limited := range []bool{false, true} {
+		for _, n := range []int{16, 5000} {
+			ranks(t, 2, func(w *Comm) error {
+				if limited {
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					w = w.WithContext(ctx)
+				}
+				x, y := make([]float64, n), make([]float64, n)
+				peer := 1 - w.Rank()
+				exchange := func() {
+					_, err := Sendrecv(w, x, peer, 0, y, peer, 0)
+					for from := 0; err == nil && from < 2; from++ {
+						switch {
+						case w.Rank() != from:
+							_, err = Recv(w, y, from, 1)
+						case from == 0:
+							err = Send(w, x, peer, 1)
+						default:
+							err = Ssend(w, x, peer, 1)
+						}
+					}
+					if err == nil && n < 1000 { // the ranks send at once
+						if err = Send(w, x, peer, 2); err == nil {
+							_, _, err = RecvAppend(w, y[:0], peer, 2)
+						}
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				for range 50 { // the backend fills its pools
+					exchange()
+				}
+				if w.Rank() == 1 {
+					for range runs + 1 { // AllocsPerRun warms up once
+						exchange()
+					}
+					return nil
+				}
+				if a := testing.AllocsPerRun(runs, exchange); a > 0.5 && !racing {
+					t.Errorf("Sendrecv, Send, Ssend, Recv and RecvAppend of %d elements, limited %v: %v allocations", n, limited, a)
+				}
+				return nil
+			})
 		}
-		for range 50 { // the backend fills its pools
-			exchange()
-		}
-		if w.Rank() == 1 {
-			for range runs + 1 { // AllocsPerRun warms up once
-				exchange()
-			}
-			return nil
-		}
-		if n := testing.AllocsPerRun(runs, exchange); n > 0.5 && !racing {
-			t.Errorf("Sendrecv, Send, Recv and RecvAppend: %v allocations", n)
-		}
-		return nil
-	})
+	}
 }
 
 // halfway is a local backend on which messages of tag 1 arrive in part, and those of tag 2 find no receiver.

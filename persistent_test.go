@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 )
@@ -161,34 +160,6 @@ func TestPersistentDoesNotWaitForWait(t *testing.T) {
 				return err
 			}
 		}
-		return p.Close()
-	})
-}
-
-// Several goroutines wait for the same start of a collective, and one starts it again as soon as it has
-// returned. All get the completion that they wait for.
-func TestPersistentWaitersBesideStart(t *testing.T) {
-	const rounds, waiters = 300, 3
-	ranks(t, 2, func(w *Comm) error {
-		x, y := []int{1}, []int{0}
-		p, err := AllreduceInit(w, x, y, Sum)
-		if err != nil {
-			return err
-		}
-		var old sync.WaitGroup
-		for range rounds {
-			if err := p.Start(); err != nil {
-				return err
-			}
-			ended := make(chan error, waiters)
-			for range waiters {
-				old.Go(func() { _, err := p.Wait(); ended <- err })
-			}
-			if err := <-ended; err != nil { // the others may still be in Wait when the next round starts
-				return err
-			}
-		}
-		old.Wait()
 		return p.Close()
 	})
 }

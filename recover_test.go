@@ -39,68 +39,6 @@ func survive(t *testing.T, n int, lost []int, body func(c *Comm) error) {
 	}
 }
 
-func TestAgreeReturnsSameFlagsAfterLosses(t *testing.T) {
-	for _, c := range []struct {
-		n    int
-		lost []int
-	}{{1, nil}, {2, nil}, {2, []int{0}}, {5, nil}, {5, []int{0, 3}}, {9, []int{1, 2, 8}}, {66, []int{65}}} {
-		t.Run(fmt.Sprintf("%d ranks without %v", c.n, c.lost), func(t *testing.T) {
-			survive(t, c.n, c.lost, func(world *Comm) error {
-				for round := range 4 {
-					// Every flag has its own bit missing, but for the sign's.
-					got, err := world.Agree(^(1 << (world.Rank() % 60)))
-					if err != nil {
-						return err
-					}
-					want := -1
-					for r := range c.n {
-						if !slices.Contains(c.lost, r) {
-							want &^= 1 << (r % 60)
-						}
-					}
-					// A rank that gives up takes no part, whenever it does.
-					if got != want {
-						return fmt.Errorf("round %d: agreed on %b, want %b", round, got, want)
-					}
-				}
-				return nil
-			})
-		})
-	}
-}
-
-// BenchmarkShrink measures the time from a loss that all survivors have noticed until the last of
-// them has the new communicator.
-func BenchmarkShrink(b *testing.B) {
-	for _, n := range []int{4, 8} {
-		b.Run(fmt.Sprint("ranks", n), func(b *testing.B) {
-			var took []time.Duration
-			for b.Loop() {
-				each := make([]time.Duration, n)
-				Run(context.Background(), n, func(world *Comm) error {
-					if world.Rank() == n/2 {
-						return errTired
-					}
-					if err := world.Barrier(); !errors.Is(err, ErrPeerLost) {
-						b.Error(err)
-					}
-					begun := time.Now()
-					d, err := world.Shrink()
-					if err != nil || d.Size() != n-1 {
-						b.Error(d, err)
-					}
-					each[world.Rank()] = time.Since(begun)
-					return nil
-				})
-				took = append(took, slices.Max(each))
-			}
-			slices.Sort(took)
-			b.ReportMetric(took[len(took)/2].Seconds()*1e3, "ms-p50")
-			b.ReportMetric(took[len(took)*99/100].Seconds()*1e3, "ms-p99")
-		})
-	}
-}
-
 func TestAgreeContinuesAfterTimeout(t *testing.T) {
 	var tried sync.WaitGroup
 	tried.Add(2)
@@ -324,33 +262,5 @@ func TestAgreeOnExcludedRankIsErrPeerLost(t *testing.T) {
 			err = fmt.Errorf("%d ranks are left, want 2", d.Size())
 		}
 		return err
-	})
-}
-
-// Agree does not wait for a rank that has closed the communicator, and does not count it as lost.
-func TestAgreeDoesNotWaitForClosedRanks(t *testing.T) {
-	survive(t, 4, nil, func(world *Comm) error {
-		c, err := world.Dup()
-		if err != nil {
-			return err
-		}
-		if c.Rank() == 1 {
-			return errors.Join(c.Close(), world.Barrier())
-		}
-		d, err := c.Shrink()
-		for err == nil && d.Size() > 3 { // rank 1 may be later than the others
-			d, err = d.Shrink()
-		}
-		if err != nil {
-			return err
-		}
-		sum, err := AllreduceOne(d, world.Rank(), Sum)
-		if err == nil && sum != 0+2+3 {
-			err = fmt.Errorf("sum %d, want 5", sum)
-		}
-		if c.Lost() != nil {
-			err = errors.Join(err, fmt.Errorf("lost %v", c.Lost()))
-		}
-		return errors.Join(err, world.Barrier())
 	})
 }

@@ -9,61 +9,6 @@ import (
 	"time"
 )
 
-// Goroutines use one request at the same time: one by Wait, the others by the functions for sets. The
-// completion is returned once by these at most, and all of them end.
-func TestSetsBesideWaitEnd(t *testing.T) {
-	for _, how := range []struct {
-		name string
-		call func(q *Request) (took bool, err error)
-	}{
-		{"WaitAny", func(q *Request) (bool, error) { i, _, err := WaitAny(q); return i == 0, err }},
-		{"WaitSome", func(q *Request) (bool, error) { some, err := WaitSome(q); return len(some) == 1, err }},
-		{"TestAny", func(q *Request) (bool, error) {
-			for {
-				if i, _, ok, err := TestAny(q); ok {
-					return i == 0, err
-				}
-			}
-		}},
-		{"WaitAll", func(q *Request) (bool, error) { return false, WaitAll(q) }},
-	} {
-		for range 100 {
-			ranks(t, 2, func(w *Comm) error {
-				if w.Rank() == 1 {
-					time.Sleep(100 * time.Microsecond) // long enough for the others to wait
-					return Send(w, []int{7}, 0, 1)
-				}
-				q, err := Irecv(w, make([]int, 1), 1, 1)
-				if err != nil {
-					return err
-				}
-				var took [2]bool
-				ended := make(chan error, 3)
-				go func() { _, err := q.Wait(); ended <- err }()
-				for i := range took {
-					go func() {
-						var err error
-						took[i], err = how.call(q)
-						ended <- err
-					}()
-				}
-				for range 3 {
-					select {
-					case e := <-ended:
-						err = errors.Join(err, e)
-					case <-time.After(30 * time.Second):
-						return fmt.Errorf("%s beside Wait has not returned after 30 s", how.name)
-					}
-				}
-				if took[0] && took[1] {
-					t.Errorf("%s returned one completion to two goroutines", how.name)
-				}
-				return err
-			})
-		}
-	}
-}
-
 // WaitSome of several goroutines returns every completion exactly once.
 func TestSetsShareCompletions(t *testing.T) {
 	const messages, takers = 64, 4
