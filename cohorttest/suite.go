@@ -216,7 +216,7 @@ func Some(t *testing.T, l Launcher, ranks int, fits func(scenario string) bool) 
 // windows and most views do not.
 func HasCollectives(scenario string) bool {
 	family, rest, _ := strings.Cut(scenario, "/")
-	return !slices.Contains([]string{"p2p", "probe", "requests", "windows"}, family) &&
+	return !slices.Contains([]string{"p2p", "probe", "requests", "windows", "onesided"}, family) &&
 		!strings.Contains(rest, "windows") && (family != "views" || strings.HasPrefix(rest, "alltoall"))
 }
 

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -220,12 +218,7 @@ type holdings struct {
 // footprint returns what this process holds. Ranks that share a process get its memory
 // only: they cannot tell their files and mappings from those of other ranks.
 func footprint(r *Rank) (h holdings) {
-	if b, err := os.ReadFile("/proc/self/statm"); err == nil {
-		if f := strings.Fields(string(b)); len(f) > 1 {
-			pages, _ := strconv.ParseInt(f[1], 10, 64)
-			h.resident = pages * int64(os.Getpagesize())
-		}
-	}
+	h.resident, _ = proportional()
 	if r.World.Caps().Processes {
 		h.files, h.mappings = openFiles(), strings.Count(mappings(), "\n")
 	}
