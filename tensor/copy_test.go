@@ -386,26 +386,3 @@ func TestCopyDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkCopy(b *testing.B) {
-	const n = 2048
-	x, _ := New[float32](n, n)
-	y, _ := New[float32](n, n)
-	turned, _ := x.Transpose()
-	part, _ := x.Sub(1, 0, n-8)
-	partly, _ := y.Sub(1, 8, n)
-	for _, c := range []struct {
-		name     string
-		dst, src *Tensor[float32]
-	}{{"contiguous", y, x}, {"columns", partly, part}, {"transpose", y, turned}} {
-		b.Run(c.name, func(b *testing.B) {
-			b.SetBytes(int64(4 * c.src.Len()))
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := Copy(c.dst, c.src); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

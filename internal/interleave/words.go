@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 )
 
 // The functions below are the hooks that package word calls in place of the accesses themselves. Some return whether
@@ -55,6 +56,18 @@ func (x *Run) begin(t *thread, op string, l *location, ready func() bool, timed 
 	t.op, t.at, t.ready, t.timed, t.timedOut = op, l, ready, timed, false
 	x.step(t)
 	t.history = mix(t.history, 1) // a step that changes nothing else must not look like the state before it
+}
+
+// enter takes a step that makes the thread's stores visible. It returns no run where no exploration runs.
+func enter(op string, p any, ready func() bool, timed bool) (*Run, *thread, *location) {
+	x, t := here()
+	if x == nil {
+		return nil, nil, nil
+	}
+	l := x.word(p)
+	x.begin(t, op, l, ready, timed)
+	x.drain(t)
+	return x, t, l
 }
 
 // read notes that t has read a word.
@@ -110,14 +123,11 @@ func Load[V any](p any, load func() V) V {
 
 // Update is an atomic operation that may write. Before it the stores of the thread become visible.
 func Update[V any](op string, p any, update func() (V, bool)) V {
-	x, t := here()
+	x, t, l := enter(op, p, nil, false)
 	if x == nil {
 		v, _ := update()
 		return v
 	}
-	l := x.word(p)
-	x.begin(t, op, l, nil, false)
-	x.drain(t)
 	v, wrote := update()
 	if wrote {
 		x.write(t, l, op != "store")
@@ -165,13 +175,10 @@ func (x *Run) drain(t *thread) {
 
 // Lock takes a lock.
 func Lock(held *bool) bool {
-	x, t := here()
+	x, t, l := enter("lock", held, func() bool { return !*held }, false)
 	if x == nil {
 		return unwinding()
 	}
-	l := x.word(held)
-	x.begin(t, "lock", l, func() bool { return !*held }, false)
-	x.drain(t)
 	*held = true
 	x.write(t, l, true)
 	x.note(t, "lock", nil)
@@ -180,13 +187,10 @@ func Lock(held *bool) bool {
 
 // TryLock takes a lock if nobody holds it.
 func TryLock(held *bool) (got, explored bool) {
-	x, t := here()
+	x, t, l := enter("try to lock", held, nil, false)
 	if x == nil {
 		return true, unwinding()
 	}
-	l := x.word(held)
-	x.begin(t, "try to lock", l, nil, false)
-	x.drain(t)
 	if *held {
 		x.read(t, l)
 		x.note(t, "try to lock", false)
@@ -200,13 +204,10 @@ func TryLock(held *bool) (got, explored bool) {
 
 // Unlock gives a lock back.
 func Unlock(held *bool) bool {
-	x, t := here()
+	x, t, l := enter("unlock", held, nil, false)
 	if x == nil {
 		return unwinding()
 	}
-	l := x.word(held)
-	x.begin(t, "unlock", l, nil, false)
-	x.drain(t)
 	if !*held {
 		x.fail(t.name + " unlocks a lock that nobody holds")
 		x.stop(t)
@@ -230,13 +231,10 @@ func waits() bool {
 
 // Sleep sleeps while a word is as expected, until Wake, or until a timeout if timed is set.
 func Sleep(p any, expected func() bool, timed bool) bool {
-	x, t := here()
+	x, t, l := enter("sleep", p, nil, false)
 	if x == nil {
 		return waits()
 	}
-	l := x.word(p)
-	x.begin(t, "sleep", l, nil, false)
-	x.drain(t)
 	x.read(t, l)
 	if !expected() {
 		x.note(t, "sleep, not", nil)
@@ -247,25 +245,17 @@ func Sleep(p any, expected func() bool, timed bool) bool {
 	l.sleepers = append(l.sleepers, t)
 	x.begin(t, "sleep", l, nil, timed)
 	if t.timedOut {
-		for i, s := range l.sleepers {
-			if s == t {
-				l.sleepers = append(l.sleepers[:i:i], l.sleepers[i+1:]...)
-				break
-			}
-		}
+		l.sleepers = slices.DeleteFunc(l.sleepers, func(s *thread) bool { return s == t })
 	}
 	return true
 }
 
 // Wake wakes up to n sleepers of a word.
 func Wake(p any, n int) bool {
-	x, t := here()
+	x, t, l := enter("wake", p, nil, false)
 	if x == nil {
 		return unwinding()
 	}
-	l := x.word(p)
-	x.begin(t, "wake", l, nil, false)
-	x.drain(t)
 	for n > 0 && len(l.sleepers) > 0 {
 		s := l.sleepers[0]
 		l.sleepers = l.sleepers[1:]
@@ -284,13 +274,10 @@ func Wake(p any, n int) bool {
 
 // Park waits for a token, and takes it; false if a timeout has ended the wait.
 func Park(token *bool, timed bool) (got, explored bool) {
-	x, t := here()
+	x, t, l := enter("park", token, func() bool { return *token }, timed)
 	if x == nil {
 		return false, waits()
 	}
-	l := x.word(token)
-	x.begin(t, "park", l, func() bool { return *token }, timed)
-	x.drain(t)
 	if t.timedOut {
 		x.note(t, "park, until its timeout", nil)
 		return false, true
@@ -308,13 +295,10 @@ func Unpark(token *bool) bool { return setToken("unpark", token, true) }
 func Drop(token *bool) bool { return setToken("drop the token", token, false) }
 
 func setToken(op string, token *bool, is bool) bool {
-	x, t := here()
+	x, t, l := enter(op, token, nil, false)
 	if x == nil {
 		return unwinding()
 	}
-	l := x.word(token)
-	x.begin(t, op, l, nil, false)
-	x.drain(t)
 	*token = is
 	x.write(t, l, true)
 	x.note(t, op, nil)

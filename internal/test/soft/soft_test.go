@@ -1,9 +1,7 @@
 package soft
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -129,38 +127,6 @@ func TestUnavailableDriver(t *testing.T) {
 	want(t, err, backend.ErrNotSupported, "cuda: libcuda.so.1: no such file")
 }
 
-// TestPageableCopiesAreSynchronous checks that a copy of memory that is not pinned is done when the
-// call returns, after all earlier work, and that copies are counted by kind.
-func TestPageableCopiesAreSynchronous(t *testing.T) {
-	for _, lazy := range []bool{false, true} {
-		t.Run(fmt.Sprintf("lazy=%t", lazy), func(t *testing.T) {
-			d, dev := device(t, Config{Lazy: lazy})
-			a := must[accel.Address](t)(dev.Alloc(100))
-			s := must[accel.Stream](t)(dev.Stream())
-			pin := must[[]byte](t)(dev.Pin(100))
-			ran := false
-			ok(t, s.(*Stream).Do(func(mem func(accel.Address, int) []byte) { copy(mem(a, 3), "abc"); ran = true }))
-			heap := make([]byte, 3)
-			ok(t, s.ToHost(heap, a))
-			if !ran || string(heap) != "abc" {
-				t.Errorf("the copy returned with %q, its work before it done: %t", heap, ran)
-			}
-			ok(t, s.ToDevice(a, heap[:2]))
-			ok(t, s.ToDevice(a, pin[:50]))
-			ok(t, s.ToHost(pin[50:], a))
-			ok(t, s.Within(a, a+50, 7))
-			ok(t, s.Sync())
-			got := d.Stats()
-			if got.ToHost != (Copies{Count{1, 50}, Count{1, 3}}) || got.ToDevice != (Copies{Count{1, 50}, Count{1, 2}}) || got.Within != (Count{1, 7}) {
-				t.Errorf("counted %+v", got)
-			}
-			ok(t, s.Close())
-			ok(t, dev.Free(a))
-			ok(t, dev.Unpin(pin))
-		})
-	}
-}
-
 // TestLazyWorkWaitsForCallers checks that work is done only while a caller waits, in an order among
 // streams that depends on the seed.
 func TestLazyWorkWaitsForCallers(t *testing.T) {
@@ -199,24 +165,6 @@ func TestLazyWorkWaitsForCallers(t *testing.T) {
 	if len(seen) < 5 {
 		t.Errorf("10 seeds give the orders %v", seen)
 	}
-}
-
-// TestDoneAdvancesLazyWork checks that repeated calls of Done see the event occur, but not at once.
-func TestDoneAdvancesLazyWork(t *testing.T) {
-	_, dev := device(t, Config{Lazy: true})
-	s, e := dev.Adopt(0), must[accel.Event](t)(dev.Event())
-	ok(t, s.(*Stream).Do(func(func(accel.Address, int) []byte) {}))
-	ok(t, s.Record(e))
-	asked := 0
-	for ; !must[bool](t)(e.Done()); asked++ {
-		if asked > 10 {
-			t.Fatal("the event does not come")
-		}
-	}
-	if asked != 2 {
-		t.Errorf("the event came after %d pieces of work, want 2", asked)
-	}
-	ok(t, e.Close())
 }
 
 // TestHostAccessDuringCopyIsDetected checks that accesses to host memory during a copy are detected.
@@ -264,29 +212,6 @@ func TestHostAccessDuringCopyIsDetected(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestCopiesMayShareHostMemory checks that copies may share host memory in the order of a stream;
-// only accesses by the host are violations.
-func TestCopiesMayShareHostMemory(t *testing.T) {
-	_, dev := device(t, Config{Lazy: true})
-	const n = 5000
-	a, b := must[accel.Address](t)(dev.Alloc(n)), must[accel.Address](t)(dev.Alloc(n))
-	pin, heap := must[[]byte](t)(dev.Pin(n)), bytes.Repeat([]byte{1, 2, 3, 4, 5}, n/5)
-	s := dev.Adopt(0)
-	ok(t, s.ToDevice(a, heap))
-	ok(t, s.ToHost(pin, a))
-	ok(t, s.ToDevice(b, pin))
-	ok(t, s.ToHost(pin[:n/2], a+1))
-	ok(t, s.Sync())
-	got := make([]byte, n)
-	ok(t, s.ToHost(got, b))
-	if !bytes.Equal(got, heap) {
-		t.Error("the copy by way of pinned memory is another")
-	}
-	ok(t, dev.Free(a))
-	ok(t, dev.Free(b))
-	ok(t, dev.Unpin(pin))
 }
 
 func TestUnpinDuringCopyIsRejected(t *testing.T) {
