@@ -56,10 +56,7 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, err := s.choose(osEnv)
-	if err != nil {
-		return nil, err
-	}
+	name := s.choose(osEnv)
 	k := lookup(name)
 	switch {
 	case k.open == nil && k.missing != "":
@@ -177,26 +174,26 @@ func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
 }
 
 // choose returns the name of the backend to open.
-func (s *settings) choose(env environment) (string, error) {
+func (s *settings) choose(env environment) string {
 	if s.Backend != "auto" {
-		return s.Backend, nil
+		return s.Backend
 	}
 	if s.sized {
 		// The launcher sets rank and size but no backend. With a coordinator's address the ranks
 		// may be on several nodes.
 		if s.TCP.Coordinator != "" {
-			return "tcp", nil
+			return "tcp"
 		}
 		if s.Size > 1 || s.Job != "" {
-			return "shm", nil
+			return "shm"
 		}
-		return "local", nil
+		return "local"
 	}
 	// A single process needs no MPI. It may run in a shell that a launcher started.
 	if l := mpifind.Launched(env); l != nil && l.Size > 1 {
-		return "mpi", nil
+		return "mpi"
 	}
-	return "local", nil
+	return "local"
 }
 
 func init() {

@@ -224,9 +224,8 @@ func FuzzSettings(f *testing.F) {
 		if s.sized != (rank != "" && size != "") || s.sized && (s.Rank < 0 || s.Rank >= s.Size) || s.Timeout < 0 {
 			t.Fatalf("rank %q, size %q, timeout %q are %+v", rank, size, timeout, s)
 		}
-		name, err := s.choose(env)
-		if err != nil && !errors.Is(err, ErrInit) || err == nil && name == "" {
-			t.Fatalf("backend %q: %q, %v", backend, name, err)
+		if s.choose(env) == "" {
+			t.Fatalf("backend %q: none is chosen", backend)
 		}
 	})
 }

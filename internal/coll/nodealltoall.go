@@ -46,7 +46,7 @@ func alltoallNodes(b *builder) {
 	}
 	got := pack // what has come from away, by source
 	if leader := node[0]; b.rank == leader {
-		got = b.tradeAlltoall(pack, away)
+		got = b.tradeAlltoall(pack)
 	} else {
 		b.send(leader, pack)
 		b.round()
@@ -60,7 +60,7 @@ func alltoallNodes(b *builder) {
 
 // tradeAlltoall is a leader's part in alltoallNodes. Pack is what it sends to the
 // ranks away itself; it returns what they send to it.
-func (b *builder) tradeAlltoall(pack Region, away []int) Region {
+func (b *builder) tradeAlltoall(pack Region) Region {
 	p := b.nodes
 	mine := p.of[b.rank]
 	node := p.members[mine]

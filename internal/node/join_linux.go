@@ -148,7 +148,7 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 		if err != nil {
 			return err
 		}
-		noteCopy(seg, cfg, l, r)
+		noteCopy(seg, l, r)
 	}
 	for _, c := range conns[1:] {
 		say(c, nil)
@@ -195,7 +195,7 @@ func attach(ctx context.Context, cfg *Config, l layout, why error) (seg *shmem.S
 		return nil, why
 	}
 	area(seg, l, cfg.Rank).fill()
-	noteCopy(seg, cfg, l, 0)
+	noteCopy(seg, l, 0)
 	say(c, nil) // an error shows in the answer
 	_, err = hear(c, cfg.Ranks[0], " gave up")
 	return seg, err
@@ -221,7 +221,7 @@ func receive(c *net.UnixConn, cfg *Config, l layout) (*shmem.Segment, error) {
 }
 
 // noteCopy tries copies to and from a rank that has filled in its area, and records a failure.
-func noteCopy(seg *shmem.Segment, cfg *Config, l layout, rank int) {
+func noteCopy(seg *shmem.Segment, l layout, rank int) {
 	if area(seg, l, rank).who.Process().TryCopy() != nil {
 		shmem.At[control](seg, 0).noCMA.Store(1)
 	}
