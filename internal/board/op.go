@@ -211,7 +211,7 @@ func (o *Op) Start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.claim() {
-		o.err = errClosed
+		o.end(errClosed)
 		return
 	}
 	o.begin()

@@ -8,8 +8,10 @@ import "github.com/cohort-hpc/cohort/internal/word"
 //	phase      means                                               entered from         by
 //	ended      the result is stored, and nobody has returned it    new, claimed         publish
 //	returned   the result is stored and has been returned          claimed, ended       publish, take
-//	open       the operation is under way or complete              new, starting        begin, reopen
-//	claimed    one goroutine decides the result and stores it      open                 claim
+//	open       the operation is under way or complete              new, starting,       begin, reopen
+//	                                                               claimed
+//	claimed    one goroutine decides the result and stores it, or  open                 claim, unwaited
+//	           Close looks at the operation
 //	starting   one goroutine starts a persistent operation again   returned             restart
 //	retired    returned; another record has the next start         returned             restart
 //	abandoned  returned; the persistent operation is under way     claimed              publish
@@ -116,9 +118,8 @@ func (s *completion) release() bool {
 	return s.word.CompareAndSwap(uint32(phaseClosed), uint32(phaseReleased))
 }
 
-// reopen opens an operation that the caller has started again. It reports whether others have holds, who may be
-// waiting for that.
-func (s *completion) reopen() (others bool) {
-	from, to := phaseStarting, phaseOpen
-	return s.word.Add(uint32(to-from)) >= oneHold
+// reopen opens an operation that the caller has started again, or has claimed. It reports whether any goroutine has a
+// hold: it may be waiting for that.
+func (s *completion) reopen(from phase) (held bool) {
+	return s.word.Add(uint32(phaseOpen-from)) >= oneHold
 }

@@ -85,7 +85,7 @@ func (p *Persistent) Start() error {
 	default:
 		k.isend(&q.req, p.buf, q.peer, q.tag, p.mode)
 	}
-	if q.reopen() {
+	if q.reopen(phaseStarting) {
 		k.bc.Wake()
 	}
 	return nil

@@ -32,6 +32,8 @@ func (d *desk) Poll()              {}
 func (d *desk) Wake()              { d.news.Add(1) }
 func (d *desk) Broken() error      { return nil } // so that requests alone decide
 
+func (d *desk) UnderWay(func(*backend.Request, bool)) {}
+
 // Await implements backend.Comm.
 func (d *desk) Await(b *backend.Bound, p backend.Pending) error {
 	for {
@@ -104,6 +106,7 @@ func (o *work) Ready() bool {
 }
 
 func (o *work) Err() error {
+	word.Writing(&o.err) // so that two goroutines that ask at once are a race
 	switch {
 	case o.state.Load() == workEnded:
 		return o.err
@@ -251,6 +254,32 @@ func TestInterleaveRequestHasTwoUsers(t *testing.T) {
 						return errors.New("the operation was not given back")
 					}
 					return nil
+				})
+			})
+		})
+	}
+}
+
+// Close looks whether the program has waited for an operation that has failed, while a goroutine waits for it. The
+// goroutine gets the error.
+func TestInterleaveCloseLooksBesideUser(t *testing.T) {
+	for name, u := range users {
+		t.Run(name, func(t *testing.T) {
+			explore(t, 2, func(e *explored) {
+				q := e.request(e.c)
+				e.ops[0].numbered = true // an error
+				e.ops[0].complete()
+				k := e.c.core
+				k.begun = []launched{{q: q}}
+				e.x.Go("closer", func() {
+					if err := k.unwaited(true, time.Now()); err != nil {
+						e.x.Errorf("Close: %v", err)
+					}
+				})
+				e.x.Go("user", func() {
+					if got, err := u.use(q); got && !errors.Is(err, nth(1)) || !got && u.waits {
+						e.x.Errorf("%v, %v", got, err)
+					}
 				})
 			})
 		})

@@ -47,13 +47,12 @@ func (k *core) launched(l launched) {
 func (k *core) unwaited(colls bool, end time.Time) error {
 	var list []*Request
 	var moving []backend.Pending
-	held := map[*Request]bool{} // so that nobody uses their records again
-	hold := func(q *Request) bool {
-		if !held[q] && q.word.CompareAndSwap(uint32(phaseOpen), uint32(phaseOpen)+oneHold) {
-			held[q] = true
+	hold := func(q *Request) bool { // so that nobody uses its record again
+		if q.word.CompareAndSwap(uint32(phaseOpen), uint32(phaseOpen)+oneHold) {
 			list = append(list, q)
+			return true
 		}
-		return held[q]
+		return slices.Contains(list, q)
 	}
 	k.bc.UnderWay(func(r *backend.Request, moves bool) {
 		if q, ok := r.Owner.(*Request); ok && hold(q) && moves {
@@ -76,16 +75,24 @@ func (k *core) unwaited(colls bool, end time.Time) error {
 	var first *backend.OpError
 	text, more := "", 0
 	for i, q := range list {
-		switch {
-		case i >= messages && q.op.Ready() && q.op.Err() != nil:
-			if err := q.op.Err(); errors.Is(err, backend.ErrMismatch) && !k.reported.Load() {
-				mismatch = q.failed(err)
+		// If another goroutine has a hold, or has claimed it, it waits for it now or has its result.
+		if q.word.CompareAndSwap(uint32(phaseOpen)+oneHold, uint32(phaseClaimed)+oneHold) {
+			var err error
+			if i >= messages && q.op.Ready() {
+				err = q.op.Err()
 			}
-		case first == nil:
-			first = &backend.OpError{Op: "close", Comm: k.name, Rank: k.rank, Peer: q.peer, Tag: q.tag}
-			text = "the program has not waited for its " + q.operation()
-		default:
-			more++
+			switch {
+			case errors.Is(err, backend.ErrMismatch) && !k.reported.Load():
+				mismatch = q.failed(err)
+			case err != nil:
+			case first == nil:
+				first = &backend.OpError{Op: "close", Comm: k.name, Rank: k.rank, Peer: q.peer, Tag: q.tag}
+				text = "the program has not waited for its " + q.operation()
+			default:
+				more++
+			}
+			q.reopen(phaseClaimed)
+			k.bc.Wake()
 		}
 		q.leave()
 	}

@@ -18,6 +18,16 @@ func (n noticing) OnWait(f, all func()) {
 	n.Comm.OnWait(func() { f(); n.sleeps() }, all)
 }
 
+// notices is for ranksOn: rank 0 calls sleeps when it is about to sleep.
+func notices(sleeps func()) func(backend.Comm) backend.Comm {
+	return func(bc backend.Comm) backend.Comm {
+		if bc.Rank() == 0 {
+			return noticing{bc, sleeps}
+		}
+		return bc
+	}
+}
+
 // A send and a receive that the program does not wait for are an error of Close, which names them. A message that the
 // other rank receives while Close waits arrives.
 func TestCloseReportsWhatWasNotWaitedFor(t *testing.T) {
@@ -26,13 +36,7 @@ func TestCloseReportsWhatWasNotWaitedFor(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			sleeping := make(chan struct{})
 			wake := sync.OnceFunc(func() { close(sleeping) })
-			wrap := func(bc backend.Comm) backend.Comm {
-				if bc.Rank() == 0 {
-					return noticing{bc, wake}
-				}
-				return bc
-			}
-			ranksOn(t, 2, Options{}, wrap, func(w *Comm) error {
+			ranksOn(t, 2, Options{}, notices(wake), func(w *Comm) error {
 				buf := make([]byte, 1<<20)
 				if w.Rank() == 1 {
 					<-sleeping // rank 0 has looked for what was not waited for
@@ -66,4 +70,33 @@ func TestCloseReportsWhatWasNotWaitedFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A goroutine begins to wait for a collective while Close waits whether it completes. Then the program waits for it.
+func TestCloseLeavesOutWhatIsWaitedForMeanwhile(t *testing.T) {
+	closing, waiting := make(chan struct{}), make(chan struct{})
+	wake := sync.OnceFunc(func() { close(closing) })
+	ranksOn(t, 2, Options{}, notices(wake), func(w *Comm) error {
+		if w.Rank() == 1 {
+			<-waiting
+		}
+		q, err := w.Start(&backend.Call{Coll: backend.Barrier, Root: -1})
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			_, err := q.Wait()
+			return err
+		}
+		closed := make(chan error)
+		go func() { closed <- w.Close() }()
+		<-closing
+		q.Done() // which waits in a goroutine
+		close(waiting)
+		if err := <-closed; err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		_, err = q.Wait()
+		return err
+	})
 }

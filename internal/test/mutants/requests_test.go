@@ -34,6 +34,16 @@ var requestMutants = []mutant{
 		old: `	if s.word.CompareAndSwap(uint32(phaseReturned), uint32(phaseStarting)) {`,
 		new: `	if s.move(phaseReturned, phaseStarting) {`,
 		why: "a start reuses a record that a goroutine in Wait holds", test: "internal/comm TestInterleavePersistent.*"},
+	{file: "internal/comm/unwaited.go",
+		old: `		if q.word.CompareAndSwap(uint32(phaseOpen)+oneHold, uint32(phaseClaimed)+oneHold) {`,
+		new: `		if q.word.Load() == uint32(phaseOpen)+oneHold {
+			q.word.Add(uint32(phaseClaimed - phaseOpen))`,
+		why: "Close claims an operation by looking", test: "internal/comm TestInterleaveCloseLooksBesideUser"},
+	{file: "internal/comm/unwaited.go",
+		old: `			q.reopen(phaseClaimed)
+			k.bc.Wake()`,
+		new: `			q.reopen(phaseClaimed)`,
+		why: "Close does not wake the goroutines that wait for its claim", test: "internal/comm TestInterleaveCloseLooksBesideUser"},
 	{file: "internal/comm/request.go",
 		old: `	if kept && underWay {`,
 		new: `	if false {`,
