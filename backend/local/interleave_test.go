@@ -417,6 +417,34 @@ func TestInterleaveEndOfMessage(t *testing.T) {
 	})
 }
 
+// A send is canceled while its receiver leaves. Cancel may read the request's record until the request has completed, so
+// that does not change.
+func TestInterleaveCancelBesideClose(t *testing.T) {
+	for _, probed := range []bool{false, true} {
+		explore(t, 2, 3, func(e *explored) {
+			r := start(func(r *backend.Request) { e.comms[0].Isend(r, nil, 1, 3, backend.Synchronous) })
+			if probed {
+				_, _, _, err := e.comms[1].Mprobe(nil, 0, 3, false)
+				e.is("probe", err, nil)
+			}
+			record := r.Impl
+			e.x.Go("cancels", func() {
+				if e.comms[0].Cancel(r) {
+					e.is("cancel", r.Err, backend.ErrCanceled)
+				}
+				e.is("await", e.comms[0].Await(nil, r), nil)
+			})
+			e.x.Go("closes", func() { e.is("close", e.comms[1].Close(), nil) })
+			e.x.Check(func() error {
+				if r.Impl != record || !is(r.Err, []error{backend.ErrCanceled, backend.ErrPeerLost}) {
+					return fmt.Errorf("the send ends with %v; its record is the same: %v", r.Err, r.Impl == record)
+				}
+				return nil
+			})
+		})
+	}
+}
+
 // Goroutines of a rank wait for requests, for a message, and for what another goroutine makes ready before it calls Wake.
 func TestInterleaveWaiters(t *testing.T) {
 	explore(t, 2, 2, func(e *explored) {

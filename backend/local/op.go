@@ -59,7 +59,7 @@ func (c *Comm) release(o *op) {
 // request returns the record of a request, which it keeps for its next use.
 func (c *Comm) request(r *backend.Request, buf []byte) *op {
 	o, ok := r.Impl.(*op)
-	if !ok {
+	if !ok || o.send && o.err != nil { // Mprobe may have given a message that failed to the receiver
 		o = ops.Get().(*op)
 		r.Impl = o
 	}
@@ -71,20 +71,14 @@ func (c *Comm) request(r *backend.Request, buf []byte) *op {
 func owner(n *match.Node) *op { return n.Owner.(*op) }
 
 // complete ends the operation. No lock may be held, and o is not touched after
-// it: its owner may be using it again. That of a message that failed is not used again, because Mprobe may have
-// given it to the receiver.
+// it: its owner may be using it again.
 func (o *op) complete(st backend.Status, err error) {
 	me, req := o.c.me, o.req
-	o.buf = nil
-	if req != nil && err != nil && o.send {
-		req.Impl = nil
-	}
+	o.buf, o.status, o.err = nil, st, err
 	switch {
 	case req == nil:
-		o.status, o.err = st, err
 		o.done.Store(true)
 	case req.Notify != nil:
-		o.status, o.err = st, err
 		me.notify(o)
 		return
 	default:

@@ -98,6 +98,13 @@ var localMutants = []mutant{
 		new: `		defer o.done.Store(true)
 	case`,
 		why: "a completion wakes the goroutine, and says later that it is complete", test: "backend/local TestInterleaveMessages"},
+	{file: "backend/local/op.go",
+		old: `	o.buf, o.status, o.err = nil, st, err`,
+		new: `	o.buf, o.status, o.err = nil, st, err
+	if req != nil && err != nil && o.send {
+		req.Impl = nil
+	}`,
+		why: "a message that fails takes away the record that Cancel reads", test: "backend/local TestInterleaveCancelBesideClose"},
 	{file: "backend/local/fail.go",
 		old: `	if g.end.Load() != nil {
 		g.arrivals.stop()
