@@ -275,7 +275,7 @@ func (a *agent) receive(in *bufio.Reader) (path string, err error) {
 func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	w := &a.work
 	c := spawn.Config{
-		Path: path, Args: spawn.Convert[string](w.Args), Backend: w.Backend, Job: w.Job, Ranks: w.Ranks, Tag: w.Tag,
+		Path: path, Args: spawn.Convert[string](w.Args), Backend: "tcp", Job: w.Job, Ranks: w.Ranks, Tag: w.Tag,
 		Stdout: &output{a, 1}, Stderr: &output{a, 2}, Signals: a.signals, Keeper: a.keeper,
 		Resilient: a.resilient, Folder: a.folder,
 		Part: &spawn.Part{First: w.First, Size: w.Size, Ended: a.ended, Stopped: func(only bool) { a.link.send(kindStopped, yes(only)) }, Log: func(text string) {

@@ -12,7 +12,7 @@ import (
 // the executable was copied, or "-".
 const AgentCommand = "agent"
 
-// Config describes a job on hosts. Hosts, SSH, Program, Backend, Signals, Stdout and Stderr are required.
+// Config describes a job on hosts. Hosts, SSH, Program, Signals, Stdout and Stderr are required.
 type Config struct {
 	Hosts []Host
 	Ranks int      // 0 for as many as there are slots, or processors
@@ -22,7 +22,6 @@ type Config struct {
 	Program string // its path on this machine, or a name without a slash: a command on each host
 	Args    []string
 	Env     []string // variables for the ranks
-	Backend string
 	Bind    spawn.Bind
 	Tag     bool
 

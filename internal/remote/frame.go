@@ -91,7 +91,7 @@ type hello struct {
 
 // work describes what an agent has to do.
 type work struct {
-	Job, Backend       string
+	Job                string
 	First, Ranks, Size int
 	Program            program
 	Args, Env          []spawn.Text

@@ -211,7 +211,7 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 	}
 	c := &j.cfg
 	w := work{
-		Job: j.name, Backend: c.Backend, First: h.first, Ranks: h.count, Size: c.Ranks, Args: spawn.Convert[spawn.Text](c.Args), Folder: spawn.Text(folder),
+		Job: j.name, First: h.first, Ranks: h.count, Size: c.Ranks, Args: spawn.Convert[spawn.Text](c.Args), Folder: spawn.Text(folder),
 		Bind: string(c.Bind), Tag: c.Tag, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
 		Program: program{Name: spawn.Text(c.Program), Path: spawn.Text(c.Program), Command: !strings.Contains(c.Program, "/")},
 		Env:     spawn.Convert[spawn.Text](append(c.Env[:len(c.Env):len(c.Env)], j.coordinator.variables(h)...)),
