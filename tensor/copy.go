@@ -16,8 +16,8 @@ import (
 // them. Between two devices, and between a device and Go memory, it goes through pinned memory in
 // pieces that overlap.
 //
-// The tensors may share memory. A tensor on a device has at most 65536 separate pieces, each of which is
-// copied by itself. A long transpose has more: copy the tensor to the processor, and transpose it there.
+// The tensors may share memory. A tensor on a device in more than 65536 separate pieces can be
+// copied only if it has no gaps, as a transpose.
 //
 // Not collective.
 //
@@ -82,6 +82,9 @@ func move(dst, src place) error {
 	if dst.dev == nil && src.dev == nil {
 		moveHost(dst, src)
 		return nil
+	}
+	if dst.shuffled() || src.shuffled() {
+		return moveImages(dst, src)
 	}
 	for _, p := range [...]*place{&dst, &src} {
 		if err := p.scattered(); err != nil {
@@ -148,6 +151,51 @@ func moveWithin(dst, src place) error {
 		err = back
 	}
 	return err
+}
+
+// moveImages is move where a place consists of many small pieces of a device without gaps, as a
+// transpose does. It copies the bytes in the order of the device's memory and lets the processor
+// reorder them.
+func moveImages(dst, src place) error {
+	if src.dev != nil {
+		image, all := src.image()
+		if err := download(image.host, all); err != nil {
+			return err
+		}
+		src = image
+	}
+	if dst.dev == nil {
+		moveHost(dst, src)
+		return nil
+	}
+	image, all := dst.image()
+	moveHost(image, src)
+	return upload(all, image.host)
+}
+
+// image returns a new place on the processor for the bytes of p in the order of p's memory, and a
+// contiguous place on the device with these bytes.
+func (p *place) image() (image, all place) {
+	image, all = p.onHost(), *p
+	if p.shuffled() {
+		image.strides = p.strides
+		all.shape, all.strides = []int{p.n}, []int{1}
+	}
+	return image, all
+}
+
+// shuffled reports whether a place consists of many small pieces of a device without gaps between
+// them.
+func (p *place) shuffled() bool {
+	const (
+		many  = 16
+		small = 32 << 10 // bytes copied in about the time that starting a copy takes
+	)
+	if p.dev == nil || p.contiguous() {
+		return false
+	}
+	c := newCursor(p)
+	return c.pieces() > many && c.run < small && extent(p.shape, p.strides) == p.n && distinct(p.shape, p.strides)
 }
 
 // mostPieces is how many pieces of device memory are copied one by one; each takes microseconds.
