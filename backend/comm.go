@@ -100,6 +100,8 @@ func (b *Bound) Deadline(start time.Time) (time.Time, bool) {
 	return d, ok
 }
 
+var errDeadline = &Fault{Sentinel: ErrTimeout, Text: "the context's deadline has passed"}
+
 // Err returns nil if an operation begun at start, or at b.Since, may go on. Otherwise it returns
 // a Fault of ErrTimeout or ErrCanceled that says why the operation must end.
 func (b *Bound) Err(start time.Time) error {
@@ -110,7 +112,7 @@ func (b *Bound) Err(start time.Time) error {
 		switch err := b.Ctx.Err(); {
 		case err == nil:
 		case errors.Is(err, context.DeadlineExceeded):
-			return &Fault{Sentinel: ErrTimeout, Text: "the context's deadline has passed"}
+			return errDeadline
 		default:
 			return &Fault{Sentinel: ErrCanceled, Text: context.Cause(b.Ctx).Error()}
 		}
@@ -118,6 +120,9 @@ func (b *Bound) Err(start time.Time) error {
 	if d, ok := b.Deadline(start); ok && !time.Now().Before(d) {
 		if !b.Since.IsZero() {
 			start = b.Since
+		}
+		if start.IsZero() { // only the context has a deadline, and has not noticed yet
+			return errDeadline
 		}
 		return Faultf(ErrTimeout, "after %v", time.Since(start).Round(time.Millisecond))
 	}

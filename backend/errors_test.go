@@ -1,8 +1,12 @@
 package backend
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestRankList(t *testing.T) {
@@ -36,5 +40,18 @@ func TestFaultTravels(t *testing.T) {
 		if got := DecodeFault([]byte{code, 'x'}); got.Sentinel != ErrInternal || got.Left {
 			t.Errorf("code %d arrives as %+v", code, got)
 		}
+	}
+}
+
+// unnoticed is a context whose deadline has passed and whose timer has not fired.
+type unnoticed struct{ context.Context }
+
+func (unnoticed) Deadline() (time.Time, bool) { return time.Now().Add(-time.Hour), true }
+
+// A caller that does not know when an operation began is not told how long it took.
+func TestErrOfPassedDeadlineSaysSo(t *testing.T) {
+	b := &Bound{Ctx: unnoticed{t.Context()}}
+	if err := b.Err(time.Time{}); !errors.Is(err, ErrTimeout) || !strings.HasSuffix(err.Error(), "the context's deadline has passed") {
+		t.Errorf("%v", err)
 	}
 }
