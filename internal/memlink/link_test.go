@@ -138,6 +138,18 @@ func pattern(n, i int) []byte {
 	return b
 }
 
+// A faulty process may write any number into its door.
+func TestInvalidDoorIsErrFrame(t *testing.T) {
+	for _, put := range []uint64{1, 1 << 20, 1 << 63, 1<<64 - 1} {
+		a, b := pair(t, Config{Data: 4096, Make: func() error { return nil }})
+		a.cfg.Says.put.Store(put)
+		copy(a.cfg.Says.data[:], bytes.Repeat([]byte{255}, DoorSize))
+		if _, err := b.read(); !errors.Is(err, frame.ErrFrame) || len(b.frames) != 0 {
+			t.Errorf("%d bytes posted: %v, with %d frames; want ErrFrame", put, err, len(b.frames))
+		}
+	}
+}
+
 // A door that has carried 4 GiB is full of notices, which arrive as they were.
 func TestDoorCarriesMoreThan4GiB(t *testing.T) {
 	a, b := pair(t, Config{Data: 4096, Make: func() error { return nil }})

@@ -80,7 +80,7 @@ func (l *Link) post(h *frame.Header, body []byte) (n int) {
 func (l *Link) fetch(a *frame.Arrival) error {
 	d, le := l.cfg.Hears, binary.LittleEndian
 	taken := d.taken.Load()
-	b := make([]byte, min(int(d.put.Load()-taken), len(d.data)))
+	b := make([]byte, min(d.put.Load()-taken, uint64(len(d.data))))
 	for i := range b {
 		from := d.at(taken + uint64(i))
 		word.Reads(from)
