@@ -132,8 +132,8 @@ func (c *Comm) CloseWith(why error) error {
 	if errors.As(why, &other) && other.Follows() {
 		w.job.follow(nil)
 	}
-	asked := errors.Is(why, backend.ErrCanceled) && w.job.ctx.Err() != nil // to end, perhaps because the ranks hang
-	if !w.job.follows.Load() && !asked {
+	// A canceled operation was to end, perhaps because the ranks hang. What they waited for says more.
+	if !w.job.follows.Load() && !errors.Is(why, backend.ErrCanceled) {
 		w.recorder.Note(flight.ProgramFailed, text)
 	}
 	var err error
