@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -72,7 +73,7 @@ func (cfg *Config) onDemand() bool {
 	return cfg.Connect == ConnectDemand || cfg.Connect == "" && cfg.Size > startMost
 }
 
-// Open joins the job: it returns when all ranks are connected, to each other or to rank 0, or with an error
+// Open joins the job: it returns when all ranks are connected, to each other or to rank 0, or with an ErrInit
 // that says which are missing when ctx ends or the time is up.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
@@ -87,8 +88,8 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	if err == nil {
 		return world, nil
 	}
-	if _, ok := errors.AsType[*backend.Fault](err); !ok {
-		err = backend.Faultf(backend.ErrInit, "rank %d of %d, backend tcp: %v", cfg.Rank, cfg.Size, err)
+	if f, ok := errors.AsType[*backend.Fault](err); !ok || f.Sentinel == backend.ErrTimeout || f.Sentinel == backend.ErrCanceled {
+		err = fmt.Errorf("%w: rank %d of %d, backend tcp: %w", backend.ErrInit, cfg.Rank, cfg.Size, err)
 	}
 	return nil, err
 }
