@@ -124,8 +124,8 @@ func (c *Comm) Close() error { return c.base().Close() }
 //
 // Otherwise the rank has failed. CloseWith closes the world, whichever communicator c is, and tells the other
 // ranks: every pending and later operation of theirs ends with an [ErrPeerLost] that names this rank and
-// carries the text of err. After Close alone they would wait for messages that this rank never sends. On
-// mpi the job is aborted a moment later.
+// carries the text of err. After Close alone they would not learn of err, and operations that do not need this
+// rank would go on. On mpi the job is aborted a moment later.
 //
 // CloseWith returns err, joined with the error of Close.
 //

@@ -46,7 +46,7 @@ func CUDA(index int) (*Device, error) {
 // goes to ranks 0, 2, … of the node and the second to ranks 1, 3, …. c is the world, or a
 // communicator of the ranks that share the devices. If c is nil, the launcher's environment gives
 // the rank within the node, which works before [cohort.Init]; a process without a launcher gets the
-// first device.
+// first device. Without one it returns nil, which stands for [CPU], and [cohort.ErrNotSupported].
 //
 // Not collective.
 //
