@@ -239,7 +239,7 @@ func (s *Collective) late(cause error, call *backend.Call) error {
 	var missing []string
 	s.mu.Lock()
 	for r := s.seen; r < s.end; r++ {
-		if !s.checkArrival(r) {
+		if r == s.seen || !s.checkArrival(r) { // the first had not when this rank looked last
 			missing = append(missing, fmt.Sprint(r))
 		}
 	}
@@ -371,7 +371,6 @@ func (s *Collective) needs(call *backend.Call) (lo, hi int) {
 // sync is a barrier inside a collective. It also publishes where this rank's shared work is, and an
 // error if this rank found one.
 func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
-	c := s.c
 	s.syncSeq++
 	s.syncing, s.parity, s.key = true, s.syncSeq&1, s.keyOf(s.syncSeq)
 	m := &s.mine.syncs[s.parity]
@@ -395,7 +394,7 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 			return s.why(r)
 		}
 		if f != nil {
-			c.BreakHere(f)
+			s.c.BreakHere(f)
 			return f
 		}
 	}

@@ -5,6 +5,7 @@ package board
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -306,11 +307,11 @@ func TestInterleaveLost(t *testing.T) {
 	}
 }
 
-// A deadline passes while a call completes. Without an error the communicator is as good as before, and a rank whose
-// call ends by the other's deadline finds that as the reason.
+// A deadline passes while a call completes, or is found to differ from the other's. Without an error the communicator is
+// as good as before, and a rank whose call ends by the other's deadline finds that as the reason: it names a rank.
 func TestInterleaveDeadline(t *testing.T) {
-	for _, nonblocking := range []bool{false, true} {
-		t.Run(fmt.Sprint(nonblocking), func(t *testing.T) {
+	for _, form := range []string{"blocking", "nonblocking", "blocking after nonblocking", "mismatch"} {
+		t.Run(form, func(t *testing.T) {
 			explore(t, interleave.Config{Preemptions: 2}, false, 2, func(j *job, all []*party) {
 				for _, p := range all {
 					j.x.Go(fmt.Sprint("rank ", p.rank), func() {
@@ -319,13 +320,26 @@ func TestInterleaveDeadline(t *testing.T) {
 							b = nil
 						}
 						var err error
-						if nonblocking {
-							o, call := p.start(0)
-							err = p.waitFor(b, o, call, 0)
-						} else {
-							err = p.run(b, backend.Allreduce, -1, 1, 0)
+						if form != "blocking" {
+							call := p.make(backend.Allreduce, -1, 1, 0)
+							if call.Form = backend.Nonblocking; form == "mismatch" {
+								call.Root = p.rank
+							}
+							if o := p.Start(call); form != "blocking after nonblocking" {
+								err = p.waitFor(b, o, call, 0)
+							}
 						}
-						p.fails("the call", err, backend.ErrTimeout)
+						if strings.HasPrefix(form, "blocking") {
+							err = p.run(b, backend.Allreduce, -1, 1, 1)
+						}
+						ends := []error{backend.ErrTimeout}
+						if form == "mismatch" {
+							ends = append(ends, backend.ErrMismatch)
+						}
+						p.fails("the call", err, ends...)
+						if p.rank == 0 && errors.Is(err, backend.ErrTimeout) && !strings.HasSuffix(err.Error(), ": 1") {
+							j.x.Errorf("the error does not name the other rank: %v", err)
+						}
 						if over := p.over.Load(); p.rank == 0 && (err == nil) != (over == nil) {
 							j.x.Errorf("the call ends with %v, and the communicator with %v", err, over)
 						}

@@ -253,20 +253,22 @@ func (o *Op) Err() error {
 	return o.err
 }
 
-// giveUp takes an operation off the list, unless it has completed. None of the list goes on after that.
+// giveUp takes an operation off the list, unless it has completed. None of the list goes on after that. If none does
+// already, it is not given up because of given: cause has the reason.
 func (o *Op) giveUp(given error) bool {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance()
 	i := slices.Index(s.ops, o)
-	if i >= 0 {
-		if s.failed = true; s.given == nil {
-			s.given = given
-		}
-		s.ops = slices.Delete(s.ops, i, i+1) // it still counts: a blocking call does not arrive any more
+	if i < 0 || given != nil && s.failed {
+		return false
 	}
-	return i >= 0
+	if s.failed = true; s.given == nil {
+		s.given = given
+	}
+	s.ops = slices.Delete(s.ops, i, i+1) // it still counts: a blocking call does not arrive any more
+	return true
 }
 
 // end ends an operation that has been given up.

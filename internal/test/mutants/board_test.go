@@ -91,6 +91,14 @@ var boardMutants = []mutant{
 		}
 	}`,
 		why: "completed and given up are two decisions", test: "internal/board TestInterleaveDeadline"},
+	{file: "internal/board/op.go",
+		old: `given != nil && s.failed {`,
+		new: `false {`,
+		why: "a deadline hides a mismatch that has been found", test: "internal/board TestInterleaveDeadline/mismatch"},
+	{file: "internal/board/collective.go",
+		old: `r == s.seen || !s.checkArrival(r)`,
+		new: `!s.checkArrival(r)`,
+		why: "an error of a deadline names no rank if the last one arrives meanwhile", test: "internal/board TestInterleaveDeadline/blocking"},
 	{file: "internal/board/collective.go",
 		old: `	s.fresh = false
 	s.exchange.Store(0)
