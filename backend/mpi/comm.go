@@ -39,6 +39,7 @@ type comm struct {
 	// miscounts is set once a call in the library has failed: it is not known which messages it has sent or received.
 	miscounts atomic.Bool
 
+	turns      turns
 	recovery   recovery
 	retirement retirement
 }
@@ -111,6 +112,11 @@ func (c *comm) reenter() bool { return c.p.failed.Load() == nil && c.gate.Enter(
 // Derive makes a communicator of members, which all make it at the same time: the library's call
 // waits for them.
 func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
+	return c.DeriveWithin(nil, members, id)
+}
+
+// DeriveWithin is Derive with a limit for the wait.
+func (c *comm) DeriveWithin(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -121,7 +127,7 @@ func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 		ranks[i], world[i] = int32(m), c.world[m]
 	}
 	d := &comm{p: c.p, world: world, rank: slices.Index(members, c.rank), size: len(members)}
-	if err := c.together(members, c.p.folds.derived(id), func() error { return c.create(d, ranks, id) }); err != nil {
+	if err := c.together(b, members, uint64(id), func() error { return c.create(d, ranks, id) }); err != nil {
 		return nil, err
 	}
 	d.begin()
@@ -154,6 +160,13 @@ func (c *comm) create(d *comm, ranks []int32, id uint32) error {
 
 func (c *comm) begin() {
 	c.queues[0].on, c.queues[1].on = c.data, c.ctl
+	c.turns = newTurns(c.rank, c.p.polled, func(to int, m []byte) bool {
+		told := c.p.engine.tell(c, m, to, c.p.folds.turn())
+		if told {
+			c.gate.Count(1)
+		}
+		return told
+	})
 	c.p.engine.add(c)
 	if f := c.p.failed.Load(); f != nil {
 		c.breaks(f.why)

@@ -223,7 +223,7 @@ func (p *process) desert() {
 		q.mu.Unlock()
 	}
 	for c, w := range gone {
-		c.Break(backend.PeerLeft("rank %d has closed its communicator and left the job", w))
+		c.Break(peerLeft(w))
 	}
 }
 

@@ -26,14 +26,13 @@ func TestTagsOfDifferentKindsDiffer(t *testing.T) {
 		use(f.failure(), "failure")
 		use(f.last(0), "round of drain")
 		use(f.last(1), "round of drain")
-		use(f.window(), "window")
+		use(f.turn(), "meeting")
 		for i := range uint32(most) {
 			use(f.tag(backend.CheckTag(i)), "collective")
 			use(f.tag(backend.DataTag(i)), "collective")
 			use(f.tag(backend.PersistentTag(i)), "persistent collective")
 			use(f.tag(backend.PersistentTag(i)-1), "persistent collective")
 			use(f.tag(backend.GroupTag(int(i))), "CreateGroup")
-			use(f.derived(i), "communicator")
 		}
 	}
 }

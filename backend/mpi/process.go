@@ -91,7 +91,7 @@ func newFolds(maxTag int) folds {
 const (
 	firstPersistent = 1 << 30 // of -1-tag; see backend.PersistentTag
 	firstGroup      = 3 << 29 // of -1-tag; see backend.GroupTag
-	notices         = 2048    // more than the tags of notices
+	notices         = 16      // more than the tags of notices
 )
 
 func (f folds) tag(t int) int {
@@ -118,9 +118,8 @@ func (f folds) failure() int { return f.notice() + 3 }
 // last is the tag of the reports in a round of drain.
 func (f folds) last(round int) int { return f.notice() + 4 + round }
 
-// window and derived are the tags of the messages about turns: to make or free a window, and to make a communicator.
-func (f folds) window() int           { return f.notice() + 6 }
-func (f folds) derived(id uint32) int { return f.notice() + 7 + int(id%1024) }
+// turn is the tag of the messages of meetings; see together.
+func (f folds) turn() int { return f.notice() + 6 }
 
 // thread runs functions on an OS thread that nothing else uses.
 type thread struct{ work chan func() }

@@ -14,7 +14,7 @@ const shmDir = "/dev/shm"
 // Share implements backend.Sharing by MPI_Win_allocate_shared. Rank 0's part is all of the memory,
 // so that it is contiguous in every library. The ranks that touch its pages first decide where they
 // are.
-func (c *comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
+func (c *comm) Share(b *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -22,13 +22,18 @@ func (c *comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backe
 	// The library does not align its memory.
 	var win libmpi.Win
 	var mem []byte
-	made := c.together(c.all(), c.p.folds.window(), func() error {
+	called := false
+	made := c.together(b, c.all(), windowMeeting, func() error {
+		called = true
 		var code libmpi.Code
 		if win, mem, code = c.data.ShareMemory(size + shmem.PageSize); code != 0 {
 			return c.fault(code)
 		}
 		return nil
 	})
+	if !called { // on no rank
+		return nil, made
+	}
 	text := ""
 	if made != nil {
 		text = made.Error()
@@ -83,7 +88,15 @@ func (m *memory) Close() error {
 		return nil
 	}
 	defer m.c.leave()
-	return m.c.together(m.c.all(), m.c.p.folds.window(), m.free)
+	called := false
+	err := m.c.together(nil, m.c.all(), windowMeeting, func() error {
+		called = true
+		return m.free()
+	})
+	if !called { // on no rank
+		m.Abandon()
+	}
+	return err
 }
 
 func (m *memory) free() error {

@@ -65,7 +65,11 @@ func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 	if err != nil {
 		return nil, c.Failed(op, Undefined, tag, err)
 	}
-	return c.derive("group", members, id)
+	bc, err := c.derive(members, id)
+	if err != nil {
+		return nil, c.Failed(op, Undefined, tag, err)
+	}
+	return c.child("group", bc, id)
 }
 
 // combine combines the members' claims.

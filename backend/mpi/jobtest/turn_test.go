@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/mpi"
+	"github.com/cohort-hpc/cohort/internal/mpiquirks"
 )
 
 // TestGoroutinesMakeCommunicatorsAtOnce checks that two goroutines of each rank, on communicators of their own, make and
@@ -96,4 +99,88 @@ func TestGoroutinesMakeCommunicatorsAtOnce(t *testing.T) {
 		t.Run(name+"/multiple", func(t *testing.T) { jobs(t, name, "multiple", "") })
 		t.Run(name+"/serialized, leaves", func(t *testing.T) { jobs(t, name, "serialized", "1") })
 	}
+}
+
+// TestMemberThatGivesUpEndsTheWait checks that a rank that makes a communicator or a window, or closes a window, does not
+// wait for one that has given up. The latter is then in a receive of the library, or has closed its communicator.
+func TestMemberThatGivesUpEndsTheWait(t *testing.T) {
+	why := &backend.Fault{Sentinel: backend.ErrTimeout, Text: "made up"}
+	share := func(d backend.Comm) (backend.Memory, error) {
+		return d.(backend.Sharing).Share(nil, 1, func(mine string) ([]string, error) { return []string{mine}, nil })
+	}
+	both := []int{0, 1}
+	cases := []struct {
+		name  string
+		waits func(d backend.Comm, m backend.Memory) error
+		close bool // the other rank closes the communicator then
+	}{
+		{"Derive", func(d backend.Comm, _ backend.Memory) error { return second(d.Derive(both, 100)) }, false},
+		{"Share", func(d backend.Comm, _ backend.Memory) error { return second(share(d)) }, true},
+		{"Close of a window", func(_ backend.Comm, m backend.Memory) error { return m.Close() }, false},
+	}
+	program("gives up", func() error {
+		c, err := mpi.Open(background, mpi.Config{Settings: mpiquirks.Settings{ThreadLevel: os.Getenv("LEVEL")}})
+		if err != nil {
+			return err
+		}
+		c.OnWait(func() {}, func() {})
+		other, token := 1-c.Rank(), make([]byte, 1)
+		id := uint32(0)
+		derived := func() (backend.Comm, error) { id++; return c.Derive(both, id) }
+		for waits := range both {
+			for _, x := range cases {
+				d, err := derived()
+				if err != nil {
+					return err
+				}
+				m, err := share(d)
+				if err != nil {
+					return err
+				}
+				if c.Rank() == waits {
+					if err := x.waits(d, m); !errors.Is(err, backend.ErrTimeout) {
+						return fmt.Errorf("rank %d, %s: %w, want ErrTimeout", waits, x.name, err)
+					}
+					err = c.Send(nil, token, other, 1, backend.Standard)
+				} else {
+					d.Break(why)
+					if x.close {
+						err = d.Close()
+					}
+					err = errors.Join(err, second(c.Recv(nil, token, other, 1)))
+				}
+				if err != nil {
+					return err
+				}
+				if m.Bytes() != nil {
+					m.Abandon()
+				}
+			}
+			// A wait that ends by its own limit leaves the communicator as it was.
+			d, err := derived()
+			if err != nil {
+				return err
+			}
+			if d.Rank() == waits {
+				within := d.(interface {
+					DeriveWithin(*backend.Bound, []int, uint32) (backend.Comm, error)
+				}).DeriveWithin
+				if _, err = within(&backend.Bound{Timeout: 10 * time.Millisecond}, both, 100); !errors.Is(err, backend.ErrTimeout) {
+					return fmt.Errorf("rank %d, DeriveWithin: %w, want ErrTimeout", waits, err)
+				}
+				err = c.Send(nil, token, other, 1, backend.Standard)
+			} else {
+				_, err = c.Recv(nil, token, other, 1)
+			}
+			if err = errors.Join(err, second(d.Derive(both, 100))); err != nil {
+				return err
+			}
+		}
+		return c.Close()
+	})
+	inLibraries(t, func(t *testing.T, library string) {
+		for _, level := range []string{"multiple", "serialized"} {
+			start(t, library, 2, "gives up", "LEVEL="+level).must(t)
+		}
+	})
 }
