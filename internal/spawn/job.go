@@ -248,9 +248,9 @@ func (j *Job) startRank(i int, stdin *os.File, env []string) error {
 			return fmt.Errorf("binding rank %d to processors %v: %w", j.number(i), j.cfg.Places[i], err)
 		}
 	}
-	argv := append([]string{j.cfg.Path}, j.cfg.Args...)
+	argv, pidfd := append([]string{j.cfg.Path}, j.cfg.Args...), -1
 	r.proc, err = os.StartProcess(j.cfg.Path, argv, &os.ProcAttr{
-		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(),
+		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(&pidfd),
 		Env: append(slices.Clone(env), EnvRank+"="+strconv.Itoa(j.number(i))),
 	})
 	if err != nil {
@@ -259,7 +259,7 @@ func (j *Job) startRank(i int, stdin *os.File, env []string) error {
 	r.phase, r.pgid = runs, r.proc.Pid
 	j.cfg.Keeper.Group(r.pgid)
 	j.ranks = append(j.ranks, r)
-	if j.watch.follow(i, r.pgid, r.proc) != nil {
+	if j.watch.follow(i, r.pgid, r.proc, pidfd) != nil {
 		go func() { j.ended <- reap(i, r.proc, time.Time{}) }()
 	}
 	return nil

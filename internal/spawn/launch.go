@@ -73,9 +73,11 @@ func (j *Job) launchBy() error {
 	if err != nil {
 		return err
 	}
-	if j.watch, err = newWatch(); err != nil {
-		l.listen.Close()
-		return fmt.Errorf("watching ranks: %w", err)
+	if pidfdsWork() {
+		if j.watch, err = newWatch(); err != nil {
+			l.listen.Close()
+			return fmt.Errorf("watching ranks: %w", err)
+		}
 	}
 	for range j.cfg.Ranks {
 		j.ranks = append(j.ranks, &rank{drained: make(chan struct{})})
@@ -131,7 +133,7 @@ func (j *Job) startLauncher(address string) error {
 	env := without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob)
 	argv := append(append([]string{c.Command}, c.Args...), c.Rank...)
 	l.proc, err = os.StartProcess(c.Command, append(argv, address), &os.ProcAttr{
-		Files: []*os.File{null, write, write}, Env: lastOfEach(append(env, c.Env...)), Sys: sysProcAttr(),
+		Files: []*os.File{null, write, write}, Env: lastOfEach(append(env, c.Env...)), Sys: sysProcAttr(nil),
 	})
 	if err != nil {
 		read.Close()
@@ -215,7 +217,7 @@ func (s *state) admit(h hello) error {
 		drop()
 		return err
 	}
-	if err := s.watch.follow(h.rank, h.pid, nil); err != nil && s.watch != nil {
+	if err := s.watch.follow(h.rank, h.pid, nil, -1); err != nil && s.watch != nil {
 		started(false)
 		drop()
 		if errors.Is(err, syscall.ESRCH) { // the launcher has ended it already, because another rank failed

@@ -346,7 +346,7 @@ func TestWatchReportsEndsOfOthersInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Close()
-		if err := f.follow(i, cmd.Process.Pid, nil); err != nil {
+		if err := f.follow(i, cmd.Process.Pid, nil, -1); err != nil {
 			t.Fatal(err)
 		}
 		all, ins = append(all, cmd), append(ins, w)

@@ -111,7 +111,7 @@ func build(ctx context.Context, tool, folder, tmp, bin string, k *Keeper) error 
 	cmd.Dir = folder
 	cmd.Env = append(cmd.Environ(), "GOTMPDIR="+tmp, "TMPDIR="+tmp) // the linker and the C compiler use TMPDIR
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = sysProcAttr()
+	cmd.SysProcAttr = sysProcAttr(nil)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	result := make(chan error)

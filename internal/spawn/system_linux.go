@@ -12,8 +12,8 @@ import (
 
 // sysProcAttr makes a process the leader of a new group, and has the kernel kill it when
 // the thread that started it ends.
-func sysProcAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
 }
 
 // setAffinity binds the calling thread, and every process that it starts later, to

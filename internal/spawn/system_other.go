@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func sysProcAttr(*int) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func setAffinity(topo.CPUSet) error {
 	return errors.New("processes cannot be bound to processors on this system")
@@ -24,7 +24,7 @@ type watch struct{}
 
 func newWatch() (*watch, error) { return nil, nil }
 
-func (*watch) follow(int, int, *os.Process) error { return errors.ErrUnsupported }
+func (*watch) follow(int, int, *os.Process, int) error { return errors.ErrUnsupported }
 
 func (*watch) run(chan<- exit, <-chan struct{}) {}
 

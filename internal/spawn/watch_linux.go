@@ -14,7 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// pidfdsWork reports whether this process can watch processes by pidfds, since Linux 5.3.
+// pidfdsWork reports whether this process can watch processes that are not its children, by pidfds, since Linux 5.3.
 var pidfdsWork = sync.OnceValue(func() bool {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
@@ -41,12 +41,8 @@ type watched struct {
 
 const ofStop = -1 // in place of a rank: the pipe that ends run
 
-// newWatch returns a watch without processes. If the system does not support it, newWatch returns nil, whose methods do
-// nothing.
+// newWatch returns a watch without processes. A nil watch does nothing.
 func newWatch() (*watch, error) {
-	if !pidfdsWork() {
-		return nil, nil
-	}
 	r, hold, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -77,14 +73,16 @@ func (w *watch) put(rank int, p watched) error {
 	return unix.EpollCtl(w.set, unix.EPOLL_CTL_ADD, p.pidfd, &unix.EpollEvent{Events: unix.EPOLLIN | edge, Fd: int32(rank)})
 }
 
-// follow adds a process that exists now. child is that process if it is a child of this one, nil otherwise.
-func (w *watch) follow(rank, pid int, child *os.Process) error {
+// follow adds a process that exists now. child is that process if it is a child of this one, nil otherwise. fd is the
+// pidfd that the kernel gave with a child, or -1. A system may deny pidfd_open and give that one.
+func (w *watch) follow(rank, pid int, child *os.Process, fd int) (err error) {
 	if w == nil {
 		return errors.ErrUnsupported
 	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return err
+	if fd < 0 {
+		if fd, err = unix.PidfdOpen(pid, 0); err != nil {
+			return err
+		}
 	}
 	return w.put(rank, watched{fd, child})
 }
