@@ -166,7 +166,7 @@ func (m image) operation(r record) Operation {
 // Read reads the files of a folder, or one file: one dump for each rank. Where there are files of
 // several jobs, it reads those of the job that was started last, and others is the number of the other
 // files. Jobs of mpi have no names: those of one size leave one set of files, because a rank removes the
-// file that it finds when it starts.
+// file that it finds when it starts. Those of local are told apart by their process.
 func Read(path string) (dumps []*Dump, others int, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -202,7 +202,9 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 		}
 	}
 	all := len(dumps)
-	dumps = slices.DeleteFunc(dumps, func(d *Dump) bool { return d.Job != last.Job || d.Backend != last.Backend || d.Size != last.Size })
+	dumps = slices.DeleteFunc(dumps, func(d *Dump) bool {
+		return d.Job != last.Job || d.Backend != last.Backend || d.Size != last.Size || d.Backend == "local" && d.Pid != last.Pid
+	})
 	slices.SortStableFunc(dumps, func(a, b *Dump) int { return cmp.Compare(a.Rank, b.Rank) })
 	for i, d := range dumps[1:] {
 		if d.Rank == dumps[i].Rank {

@@ -44,7 +44,9 @@ func New(dir string, job Job) *Recorder {
 	r.head(job)
 	if dir != "" {
 		r.path = filepath.Join(dir, FileName(job.Rank))
-		_ = os.Remove(r.path) // of an earlier job
+		if job.Name == "" && job.Backend != "local" {
+			_ = os.Remove(r.path) // of an earlier job, which Read could not tell from this one
+		}
 		r.share()
 	}
 	r.recs = r.mem.ring()

@@ -219,7 +219,7 @@ func TestReadTakesFilesOfLatestJobOnly(t *testing.T) {
 		{Job{Backend: "mpi", Size: 3}, []int{0, 1, 2}, []int{0, 1, 2}, 0},
 		{Job{Backend: "mpi", Size: 3}, []int{0, 1, 2}, []int{0, 2}, 0},
 		{Job{Backend: "mpi", Size: 2}, []int{0, 1}, []int{0}, 1},
-		{Job{Backend: "local", Size: 2}, []int{0, 1}, []int{1}, 1},
+		{Job{Backend: "local", Size: 2}, []int{0, 1}, []int{1}, 2},
 		{Job{Name: "j1", Backend: "shm", Size: 1}, []int{0}, []int{0}, 2},
 		{Job{Name: "j2", Backend: "shm", Size: 1}, []int{0}, []int{0}, 2},
 	} {
