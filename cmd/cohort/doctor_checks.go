@@ -135,10 +135,11 @@ func (d *diagnosis) backend(name string) {
 	exe, _ := os.Executable() // self returns the error
 	out, said, err := self(30*time.Second, d.keeper, "run", "-n", "2", "--backend", name, "--tag=false", exe, probeCommand)
 	var p probed
-	first, _, _ := strings.Cut(strings.TrimPrefix(said, "cohort run: "), "\n")
+	first, ofLauncher := strings.CutPrefix(said, "cohort run: ") // not the status 2 of a rank that panics
+	first, _, _ = strings.Cut(first, "\n")
 	var exit *exec.ExitError
 	switch {
-	case errors.As(err, &exit) && exit.ExitCode() == cli.StatusUsage && name == "mpi":
+	case errors.As(err, &exit) && exit.ExitCode() == cli.StatusUsage && ofLauncher && name == "mpi":
 		d.add(group, name, none, first, "")
 		return
 	case errors.As(err, &exit):

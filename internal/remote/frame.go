@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 3
+const protocol = 4
 
 // kind is the kind of a frame.
 type kind byte
