@@ -276,11 +276,12 @@ func (m *Machine) Told(from int, n Notice) {
 	for _, r := range n.Ranks {
 		if r == m.Me {
 			if m.Peers[from].Acked = true; n.Hub && m.Peers[from].Standing != Lost {
-				m.promise = from
+				m.promise = max(m.promise, from) // that of a former hub may be read later
 			}
 			continue
 		}
 		if p := m.Peers[r]; p.Standing == Member {
+			p.asHub = p.asHub || r == from // it may have been: nobody needs this rank to pass on what it says of itself
 			if p.Standing = Reported; !p.Linked() {
 				m.left(r)
 			}
@@ -304,11 +305,18 @@ func (m *Machine) Rehub() {
 	for hub < m.Me && (m.Peers[hub].Over() || m.Peers[hub].deaf) {
 		hub++
 	}
-	if !m.OnDemand || m.Closed || hub == m.Hub {
+	if !m.OnDemand || m.Closed {
 		return
 	}
 	if m.promise >= 0 && m.Peers[m.promise].Standing == Lost {
 		m.promise = -1 // what it was about to forward may be lost with it
+		if p := m.Peers[hub]; p != nil && p.Link == Ended && p.Acked && !p.Over() {
+			p.Link = None // this rank needed nothing more from it
+			m.Need(hub)
+		}
+	}
+	if hub == m.Hub {
+		return
 	}
 	m.Hub, m.alone, m.wide = hub, 0, 1
 	if hub == m.Me { // most connect by themselves, and are greeted then
