@@ -101,16 +101,21 @@ func TestTableRoundTrip(t *testing.T) {
 	has(t, err, nil, "after top-level value")
 }
 
-// TestTableAllocatesOnlyWhatArrives decodes a table that is shorter than the job: its size allocates nothing.
+// TestTableAllocatesOnlyWhatArrives decodes a table that is shorter than the job: the job's size allocates nothing.
+// Other goroutines may allocate meanwhile, so the least of several runs counts.
 func TestTableAllocatesOnlyWhatArrives(t *testing.T) {
 	b := encode([]Member{member(0)})
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err := decodeTable(b, frame.MaxRanks)
-	runtime.ReadMemStats(&after)
-	has(t, err, nil, "it has 1, want 65536")
-	if n := after.TotalAlloc - before.TotalAlloc; n > 10<<10 {
-		t.Errorf("%d bytes allocated", n)
+	least := uint64(math.MaxUint64)
+	for range 5 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := decodeTable(b, frame.MaxRanks)
+		runtime.ReadMemStats(&after)
+		has(t, err, nil, "it has 1, want 65536")
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	if least >= frame.MaxRanks {
+		t.Errorf("%d bytes allocated, a byte or more for each rank of the job", least)
 	}
 }
 
