@@ -69,13 +69,15 @@ func viewCut(r *Rank) {
 		to, got := strided[int64](n)
 		ctx, cancel := context.WithTimeout(context.Background(), after)
 		sends, recvs := d, d
+		var closed chan error
 		switch i % 3 {
 		case 0:
 			sends = d.WithContext(ctx)
 		case 1:
 			recvs = d.WithContext(ctx)
 		case 2:
-			time.AfterFunc(after, func() { r.OK(d.Close()) })
+			closed = make(chan error, 1)
+			time.AfterFunc(after, func() { closed <- d.Close() })
 		}
 		send, recv := make(chan error, 1), make(chan error, 1)
 		go func() {
@@ -110,6 +112,9 @@ func viewCut(r *Rank) {
 			}
 		}
 		cancel()
+		if closed != nil {
+			r.OK(<-closed)
+		}
 		untouched(r, got)
 		r.OK(d.Close())
 	}
