@@ -49,8 +49,8 @@ func (c counted) Isend(r *backend.Request, buf []byte, dest, tag int, mode backe
 }
 
 // Derive and Shrink return counted communicators.
-func (c counted) Derive(members []int, id uint32) (backend.Comm, error) {
-	d, err := c.Comm.Derive(members, id)
+func (c counted) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	d, err := c.Comm.Derive(b, members, id)
 	if err != nil {
 		return nil, err
 	}

@@ -192,7 +192,7 @@ func newStarting(bc backend.Comm, decline bool) *starting {
 	for r := range all {
 		all[r] = r
 	}
-	own, err := bc.Derive(all, 1<<20)
+	own, err := bc.Derive(nil, all, 1<<20)
 	if err != nil {
 		panic(err)
 	}

@@ -35,8 +35,8 @@ type apart struct {
 
 func (a apart) NodeOf(rank int) int { return a.nodes[a.WorldRank(rank)] }
 
-func (a apart) Derive(members []int, id uint32) (backend.Comm, error) {
-	d, err := a.Comm.Derive(members, id)
+func (a apart) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	d, err := a.Comm.Derive(b, members, id)
 	return apart{d, a.nodes}, err
 }
 
@@ -47,8 +47,8 @@ type named struct {
 
 func (n named) HostOf(rank int) string { return n.names[n.NodeOf(rank)] }
 
-func (n named) Derive(members []int, id uint32) (backend.Comm, error) {
-	d, err := n.apart.Derive(members, id)
+func (n named) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	d, err := n.apart.Derive(b, members, id)
 	if err != nil {
 		return nil, err
 	}

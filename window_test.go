@@ -92,8 +92,8 @@ func jointWorld(of []jointRank) func(bc backend.Comm) backend.Comm {
 	}
 }
 
-func (c *joint) Derive(members []int, id uint32) (backend.Comm, error) {
-	d, err := c.Comm.Derive(members, id)
+func (c *joint) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	d, err := c.Comm.Derive(b, members, id)
 	return &joint{Comm: d, of: c.of}, err
 }
 

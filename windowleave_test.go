@@ -20,8 +20,8 @@ type slowNodes struct {
 	late *atomic.Bool
 }
 
-func (a *slowNodes) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := a.Comm.Derive(members, id)
+func (a *slowNodes) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	c, err := a.Comm.Derive(b, members, id)
 	return &slowNodes{nodes{spread{c, 1}}, a.late}, err
 }
 

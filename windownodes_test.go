@@ -24,16 +24,16 @@ type spread struct {
 
 func (a *spread) NodeOf(rank int) int { return a.WorldRank(rank) / a.per }
 
-func (a *spread) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := a.Comm.Derive(members, id)
+func (a *spread) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	c, err := a.Comm.Derive(b, members, id)
 	return &spread{c, a.per}, err
 }
 
 // nodes is spread with shared memory on each node.
 type nodes struct{ spread }
 
-func (s *nodes) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := s.Comm.Derive(members, id)
+func (s *nodes) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	c, err := s.Comm.Derive(b, members, id)
 	return &nodes{spread{c, s.per}}, err
 }
 
@@ -189,8 +189,8 @@ type unequal struct {
 	open *atomic.Int32 // derived communicators
 }
 
-func (u *unequal) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := u.Comm.Derive(members, id)
+func (u *unequal) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	c, err := u.Comm.Derive(b, members, id)
 	u.open.Add(1)
 	return &unequal{nodes{spread{c, u.per}}, u.open}, err
 }
@@ -329,8 +329,8 @@ func (g *gate) open() {
 	}
 }
 
-func (a *gated) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := a.Comm.Derive(members, id)
+func (a *gated) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	c, err := a.Comm.Derive(b, members, id)
 	return &gated{spread{c, a.per}, a.gate}, err
 }
 

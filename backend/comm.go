@@ -280,9 +280,9 @@ type Comm interface {
 
 	// Derive makes a communicator of some of this one's ranks, in the order given.
 	// The caller is one of them. Every member calls Derive with the same arguments.
-	// The id is unique among the communicators that have a rank in common. Derive
-	// exchanges no messages.
-	Derive(members []int, id uint32) (Comm, error)
+	// The id is unique among the communicators that have a rank in common. Where the
+	// members must make it together, Derive waits for them until b ends.
+	Derive(b *Bound, members []int, id uint32) (Comm, error)
 
 	// Break makes the communicator unusable on every rank: pending and later
 	// operations end with an error that wraps err's sentinel and text. If several

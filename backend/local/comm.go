@@ -62,7 +62,7 @@ func (c *Comm) HostOf(int) string { return "" }
 func (c *Comm) Diagnostics() []string { return nil }
 
 // Derive implements backend.Comm.
-func (c *Comm) Derive(members []int, id uint32) (backend.Comm, error) {
+func (c *Comm) Derive(_ *backend.Bound, members []int, id uint32) (backend.Comm, error) {
 	return c.derive(c.group.Some(members), id, c.group.acknowledged)
 }
 

@@ -87,7 +87,7 @@ func TestFailureEndsAllOperations(t *testing.T) {
 					t.Errorf("later %s: %v", how, err)
 				}
 			}
-			d, err := c.Derive([]int{0, 2}, 9)
+			d, err := c.Derive(nil, []int{0, 2}, 9)
 			must(t, err)
 			if err := d.Send(nil, nil, 0, 0, backend.Standard); !errors.Is(err, backend.ErrPeerLost) {
 				t.Errorf("on a communicator made later: %v", err)
@@ -115,7 +115,7 @@ func TestBreakEndsTheCommunicator(t *testing.T) {
 			t.Errorf("Broken says %v", c.Broken())
 		}
 		// Others are not affected.
-		d, err := c.Derive([]int{c.rank}, 9)
+		d, err := c.Derive(nil, []int{c.rank}, 9)
 		must(t, err)
 		must(t, d.Send(nil, nil, 0, 0, backend.Standard))
 		_, err = d.Recv(nil, nil, 0, 0)
@@ -164,14 +164,14 @@ func TestCloseOfTheWorldClosesAllCommunicators(t *testing.T) {
 	comms := New(2)
 	j := comms[0].(*Comm).group.job
 	each(comms, func(c *Comm) {
-		d, err := c.Derive([]int{0, 1}, 1)
+		d, err := c.Derive(nil, []int{0, 1}, 1)
 		must(t, err)
 		must(t, d.Send(nil, nil, c.rank, 0, backend.Standard))
 		must(t, c.Close())
 		if err := d.Send(nil, nil, 1-c.rank, 0, backend.Standard); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("derived communicator: %v", err)
 		}
-		if _, err := c.Derive([]int{c.rank}, 2); !errors.Is(err, backend.ErrClosed) {
+		if _, err := c.Derive(nil, []int{c.rank}, 2); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("derive after close: %v", err)
 		}
 	})
@@ -189,9 +189,9 @@ func TestDerivedCommunicatorKnowsWhoHasLeft(t *testing.T) {
 			if first {
 				must(t, comms[1].Close())
 			}
-			d, err := comms[0].Derive([]int{0, 1, 2}, 5)
+			d, err := comms[0].Derive(nil, []int{0, 1, 2}, 5)
 			must(t, err)
-			_, err = comms[2].Derive([]int{0, 1, 2}, 5)
+			_, err = comms[2].Derive(nil, []int{0, 1, 2}, 5)
 			must(t, err)
 			var ended sync.WaitGroup
 			if how != "any" { // ranks 0 and 2 are in the communicator

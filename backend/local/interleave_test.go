@@ -251,7 +251,7 @@ func TestInterleaveDeathBesideDeparture(t *testing.T) {
 					e.is("receive", err, backend.ErrPeerLost)
 				}
 				e.is("control", control.Broken(), nil)
-				d, err := e.comms[0].Derive([]int{2, 0}, 5)
+				d, err := e.comms[0].Derive(nil, []int{2, 0}, 5)
 				e.is("derive", err, nil)
 				if dies == 2 {
 					_, err = d.Recv(nil, nil, 0, 0)
@@ -295,13 +295,13 @@ func TestInterleaveLeaveBesideDerive(t *testing.T) {
 		explore(t, 2, 3, func(e *explored) {
 			e.x.Go("leaves", func() {
 				if derives {
-					_, err := e.comms[1].Derive([]int{0, 1}, 5)
+					_, err := e.comms[1].Derive(nil, []int{0, 1}, 5)
 					e.is("derive", err, nil)
 				}
 				e.is("close", e.comms[1].Close(), nil)
 			})
 			e.x.Go("derives", func() {
-				d, err := e.comms[0].Derive([]int{0, 1}, 5)
+				d, err := e.comms[0].Derive(nil, []int{0, 1}, 5)
 				e.is("derive", err, nil)
 				_, err = d.Recv(nil, nil, 1, 0)
 				e.is("receive", err, backend.ErrPeerLost)
@@ -311,7 +311,7 @@ func TestInterleaveLeaveBesideDerive(t *testing.T) {
 	explore(t, 2, 3, func(e *explored) {
 		var d [2]*Comm
 		for i, c := range e.comms {
-			derived, err := c.Derive([]int{0, 1}, 5)
+			derived, err := c.Derive(nil, []int{0, 1}, 5)
 			e.is("derive", err, nil)
 			d[i] = derived.(*Comm)
 		}
@@ -331,7 +331,7 @@ func TestInterleaveDeriveBesideOwnClose(t *testing.T) {
 	explore(t, 2, 2, func(e *explored) {
 		e.x.Go("leaves", func() { e.is("close", e.comms[1].Close(), nil) })
 		e.x.Go("its other goroutine", func() {
-			if d, err := e.comms[1].Derive([]int{0, 1}, 5); err == nil {
+			if d, err := e.comms[1].Derive(nil, []int{0, 1}, 5); err == nil {
 				_, err = d.Recv(nil, nil, 0, 0)
 				e.is("own receive", err, backend.ErrClosed)
 			} else {
@@ -339,7 +339,7 @@ func TestInterleaveDeriveBesideOwnClose(t *testing.T) {
 			}
 		})
 		e.x.Go("derives", func() {
-			d, err := e.comms[0].Derive([]int{0, 1}, 5)
+			d, err := e.comms[0].Derive(nil, []int{0, 1}, 5)
 			e.is("derive", err, nil)
 			_, err = d.Recv(nil, nil, 1, 0)
 			e.is("receive", err, backend.ErrPeerLost)

@@ -111,12 +111,7 @@ func (c *comm) reenter() bool { return c.p.failed.Load() == nil && c.gate.Enter(
 
 // Derive makes a communicator of members, which all make it at the same time: the library's call
 // waits for them.
-func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	return c.DeriveWithin(nil, members, id)
-}
-
-// DeriveWithin is Derive with a limit for the wait.
-func (c *comm) DeriveWithin(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+func (c *comm) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}

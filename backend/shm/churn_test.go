@@ -33,7 +33,7 @@ func init() {
 			if !in {
 				continue
 			}
-			d, err := c.Derive(members, uint32(k+1))
+			d, err := c.Derive(nil, members, uint32(k+1))
 			if err != nil {
 				return fmt.Errorf("communicator %d with %d open: %w", k, len(open), err)
 			}

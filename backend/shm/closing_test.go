@@ -23,7 +23,7 @@ func init() {
 			return err
 		}
 		for id := range uint32(8) {
-			if _, err := c.Derive([]int{0}, 1+id); !errors.Is(err, backend.ErrClosed) {
+			if _, err := c.Derive(nil, []int{0}, 1+id); !errors.Is(err, backend.ErrClosed) {
 				return fmt.Errorf("communicator %d after the job was left: %v, want ErrClosed", id, err)
 			}
 		}
@@ -41,7 +41,7 @@ func init() {
 			}
 		}, func() {})
 		for id := range uint32(slotsMost + 2) { // more than there are slots
-			d, err := c.Derive([]int{0, 1}, 1+id)
+			d, err := c.Derive(nil, []int{0, 1}, 1+id)
 			if err != nil {
 				return err
 			}
@@ -80,7 +80,7 @@ func init() {
 	// A rank closes a communicator in a call that it then completes: what it has read still is of this call, for the other
 	// rank has not closed it. No rank receives a break.
 	programs["closedinside"] = func(c backend.Comm) error {
-		d, err := c.Derive([]int{0, 1}, 1)
+		d, err := c.Derive(nil, []int{0, 1}, 1)
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func init() {
 		if err := barrier(c); err != nil {
 			return err
 		}
-		if d, err = c.Derive([]int{0, 1}, 2); err != nil { // a number is not used twice
+		if d, err = c.Derive(nil, []int{0, 1}, 2); err != nil { // a number is not used twice
 			return err
 		}
 		return errors.Join(barrier(d), d.Broken())
@@ -129,7 +129,7 @@ func TestDeriveAfterCloseIsErrClosed(t *testing.T)        { launch(t, "derivedaf
 func takeSlots(c backend.Comm, spare int) ([]backend.Comm, error) {
 	var all []backend.Comm
 	for i := range slotsMost - 1 - spare {
-		d, err := c.Derive([]int{0, 1}, uint32(100+i))
+		d, err := c.Derive(nil, []int{0, 1}, uint32(100+i))
 		if err != nil {
 			return all, err
 		}
@@ -164,7 +164,7 @@ func init() {
 			return err
 		}
 		await(said)
-		_, err = c.Derive([]int{0}, 1)
+		_, err = c.Derive(nil, []int{0}, 1)
 		return errors.Join(err, c.Send(nil, nil, 1, 2, backend.Standard))
 	}
 
@@ -175,7 +175,7 @@ func init() {
 		if err != nil {
 			return err
 		}
-		own, err := c.Derive([]int{c.Rank()}, uint32(10+c.Rank()))
+		own, err := c.Derive(nil, []int{c.Rank()}, uint32(10+c.Rank()))
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func init() {
 						return err
 					}
 				}
-				d, err := c.Derive([]int{0, 1}, id+1)
+				d, err := c.Derive(nil, []int{0, 1}, id+1)
 				if !errors.Is(err, backend.ErrAlloc) {
 					return fmt.Errorf("communicator without slots: %v %v", d, err)
 				}
@@ -203,7 +203,7 @@ func init() {
 					return err
 				}
 			}
-			d, err := c.Derive([]int{0, 1}, id+1)
+			d, err := c.Derive(nil, []int{0, 1}, id+1)
 			if err != nil {
 				return err
 			}
@@ -235,7 +235,7 @@ func init() {
 		if err := barrier(c); err != nil {
 			return err
 		}
-		d, err := c.Derive([]int{0, 1}, 1)
+		d, err := c.Derive(nil, []int{0, 1}, 1)
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ func init() {
 	// reads it: rank 2 gets an error.
 	programs["retracted"] = func(c backend.Comm) error {
 		const block = 1 << 16
-		d, err := c.Derive([]int{0, 1, 2}, 4)
+		d, err := c.Derive(nil, []int{0, 1, 2}, 4)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func init() {
 		for r := range members {
 			members[r] = r
 		}
-		d, err := c.Derive(members, 1)
+		d, err := c.Derive(nil, members, 1)
 		if err := errors.Join(err, barrier(c)); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ func init() {
 	// as any source.
 	programs["closes"] = func(c backend.Comm) error {
 		for id := range uint32(4) {
-			d, err := c.Derive([]int{0, 1}, 20+id)
+			d, err := c.Derive(nil, []int{0, 1}, 20+id)
 			if err != nil {
 				return err
 			}

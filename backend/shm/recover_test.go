@@ -135,7 +135,7 @@ func init() {
 				if own.IntN(4) == 0 {
 					continue // as where the agreement on it was cut short
 				}
-				d, err := cur.Derive(without(cur, -1), id)
+				d, err := cur.Derive(nil, without(cur, -1), id)
 				if err != nil {
 					return err
 				}
@@ -306,7 +306,7 @@ func init() {
 		if err != nil {
 			return err
 		}
-		sub, err := rest.Derive([]int{1, 0}, 4) // has acknowledged the same
+		sub, err := rest.Derive(nil, []int{1, 0}, 4) // has acknowledged the same
 		if err != nil {
 			return err
 		}
@@ -320,7 +320,7 @@ func init() {
 		if err := lost(err, 2); err != nil {
 			return err
 		}
-		late, err := c.Derive([]int{0, 1}, 8) // has acknowledged nothing
+		late, err := c.Derive(nil, []int{0, 1}, 8) // has acknowledged nothing
 		if err != nil {
 			return err
 		}

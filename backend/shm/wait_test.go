@@ -22,7 +22,7 @@ func init() {
 	programs["crowd"] = func(c backend.Comm) error {
 		const crowd = 6
 		times := rounds(300)
-		d, err := c.Derive([]int{0, 1}, 3)
+		d, err := c.Derive(nil, []int{0, 1}, 3)
 		if err != nil {
 			return err
 		}

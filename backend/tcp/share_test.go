@@ -167,7 +167,7 @@ func TestCollectivesUseSlots(t *testing.T) {
 				if err := barriers(c, backend.PlanChecked); err != nil || c.Rank() == 1 {
 					return err
 				}
-				d, err := c.Derive([]int{0, 2, 3}, 1)
+				d, err := c.Derive(nil, []int{0, 2, 3}, 1)
 				if err != nil {
 					return err
 				}

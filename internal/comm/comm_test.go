@@ -198,7 +198,7 @@ func TestContextIDsRunOut(t *testing.T) {
 // A communicator that is made while another goroutine closes the world is closed.
 func TestCommunicatorMadeDuringCloseIsClosed(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
-		bc, err := w.core.bc.Derive([]int{0}, 1)
+		bc, err := w.core.bc.Derive(nil, []int{0}, 1)
 		if err != nil {
 			return err
 		}

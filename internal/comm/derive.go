@@ -89,7 +89,7 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 		}
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(requests[a].key, requests[b].key) })
-	bc, err := c.derive(members, id)
+	bc, err := k.bc.Derive(c.bound, members, id)
 	if err != nil {
 		if s := backend.Sentinel(backend.Code(err)); s == backend.ErrTimeout || s == backend.ErrCanceled {
 			k.bc.Break(err)
@@ -97,17 +97,6 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 		return nil, c.failed(op, err)
 	}
 	return c.child(op, bc, id)
-}
-
-// derive creates the backend's communicator. On a backend whose Derive waits for the other members, the wait ends with
-// the handle's limits.
-func (c *Comm) derive(members []int, id uint32) (backend.Comm, error) {
-	if w, ok := c.core.bc.(interface {
-		DeriveWithin(b *backend.Bound, members []int, id uint32) (backend.Comm, error)
-	}); ok {
-		return w.DeriveWithin(c.bound, members, id)
-	}
-	return c.core.bc.Derive(members, id)
 }
 
 // child returns the handle of a communicator derived from c. The world's Close closes it, or has begun before.

@@ -65,7 +65,7 @@ func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 	if err != nil {
 		return nil, c.Failed(op, Undefined, tag, err)
 	}
-	bc, err := c.derive(members, id)
+	bc, err := k.bc.Derive(c.bound, members, id)
 	if err != nil {
 		return nil, c.Failed(op, Undefined, tag, err)
 	}

@@ -48,7 +48,7 @@ func (a *alone) Flush()                                {}
 func (a *alone) UnderWay(func(*backend.Request, bool)) {}
 func (a *alone) Available() (int64, string)            { return -1, "" }
 
-func (a *alone) Derive([]int, uint32) (backend.Comm, error) {
+func (a *alone) Derive(*backend.Bound, []int, uint32) (backend.Comm, error) {
 	*a.open++
 	return &alone{rank: a.rank, open: a.open, died: a.died}, nil
 }

@@ -72,8 +72,8 @@ type observed struct {
 
 func (a apart) NodeOf(rank int) int { return a.WorldRank(rank) }
 
-func (a apart) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := a.Comm.Derive(members, id)
+func (a apart) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	c, err := a.Comm.Derive(b, members, id)
 	return apart{c, a.observed}, err
 }
 
@@ -278,8 +278,8 @@ type jam struct {
 	tried *atomic.Int32
 }
 
-func (j jam) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := j.apart.Derive(members, id)
+func (j jam) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	c, err := j.apart.Derive(b, members, id)
 	if err != nil {
 		return nil, err
 	}

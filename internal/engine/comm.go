@@ -173,6 +173,6 @@ func (c *comm) over(collective bool) error {
 }
 
 // Derive implements backend.Comm.
-func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
+func (c *comm) Derive(_ *backend.Bound, members []int, id uint32) (backend.Comm, error) {
 	return c.Acknowledge(members, id, nil)
 }

@@ -230,7 +230,7 @@ func TestInvalidFrameInMemoryLosesPeer(t *testing.T) {
 
 func TestBreakWithoutCodeIsErrInternal(t *testing.T) {
 	world, o := withOther(t, os.Getpid(), 0)
-	d, err := world.Derive([]int{0, 1}, 9)
+	d, err := world.Derive(nil, []int{0, 1}, 9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestBreakWithoutCodeIsErrInternal(t *testing.T) {
 // TestBreakAfterCloseIsNotSent: the other rank may have forgotten the communicator.
 func TestBreakAfterCloseIsNotSent(t *testing.T) {
 	world, o := withOther(t, os.Getpid(), 0)
-	d, err := world.Derive([]int{0, 1}, 9)
+	d, err := world.Derive(nil, []int{0, 1}, 9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func begun(t *testing.T, c backend.Comm, o *other, context uint32, copies bool) 
 func TestReceiveOfWithdrawnMessageEndsWithBreak(t *testing.T) {
 	for _, copies := range []bool{true, false} {
 		world, o := withOther(t, os.Getpid(), 0)
-		d, err := world.Derive([]int{0, 1}, 9)
+		d, err := world.Derive(nil, []int{0, 1}, 9)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +338,7 @@ func (o *other) Withdrawn(*memlink.Transfer) error { return errors.New("withdraw
 // does not end.
 func TestCanceledSendInProgressBreaksCommunicator(t *testing.T) {
 	world, o := withOther(t, os.Getpid(), 0)
-	d, err := world.Derive([]int{0, 1}, 9)
+	d, err := world.Derive(nil, []int{0, 1}, 9)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -283,7 +283,7 @@ func derive(t *testing.T, ranks []*comm, id uint32, members ...int) []*comm {
 	t.Helper()
 	made := make([]*comm, len(members))
 	for i, m := range members {
-		d, err := ranks[m].Derive(members, id)
+		d, err := ranks[m].Derive(nil, members, id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func TestMessageDoesNotOvertakeBreak(t *testing.T) {
 			members := []int{0, 1, 2, 3}
 			d := make([]*comm, 4)
 			makeAt := func(r int) {
-				made, err := world[r].Derive(members, id)
+				made, err := world[r].Derive(nil, members, id)
 				if err != nil {
 					t.Fatal(err)
 				}

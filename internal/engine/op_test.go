@@ -146,7 +146,7 @@ func TestBothEndsOfMessageToOneselfEnd(t *testing.T) {
 		}, backend.ErrBroken, backend.ErrTimeout},
 	} {
 		w, _, _ := raw(t, -1)
-		made, err := w.Derive([]int{0, 1}, 1)
+		made, err := w.Derive(nil, []int{0, 1}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

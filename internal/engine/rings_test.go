@@ -25,7 +25,7 @@ func TestNoticesNeedNoMemory(t *testing.T) {
 	c, o := withOther(t, os.Getpid(), time.Hour)
 	o.full = &backend.Fault{Sentinel: backend.ErrAlloc}
 	for id := range 100 {
-		d, err := c.Derive([]int{0, 1}, uint32(1+id))
+		d, err := c.Derive(nil, []int{0, 1}, uint32(1+id))
 		if err != nil {
 			t.Fatal(err)
 		}

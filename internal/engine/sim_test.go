@@ -147,7 +147,7 @@ func newSim(t *testing.T, seed uint64, memory *simMemory) *sim {
 	// A second communicator, of all ranks in another order.
 	order := s.rng.Perm(n)
 	for _, r := range s.ranks {
-		c, err := r.comms[0].Derive(order, 1)
+		c, err := r.comms[0].Derive(nil, order, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func TestFailedRankEndsOperations(t *testing.T) {
 			return err
 		}
 		c.OnWait(func() {}, func() {})
-		d, err := c.Derive([]int{0, 1, 2, 3}, 1)
+		d, err := c.Derive(nil, []int{0, 1, 2, 3}, 1)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func TestFailedRankEndsOperations(t *testing.T) {
 			}
 		}
 		_, later := d.(backend.Collectives).Collective(nil, barrier)
-		_, derives := d.Derive([]int{0, 1, 2, 3}, 2)
+		_, derives := d.Derive(nil, []int{0, 1, 2, 3}, 2)
 		if wrong := errors.Join(told("a wait", err), told("a later barrier", later), told("Derive", derives), d.Close(), c.Close()); wrong != nil {
 			return wrong
 		}

@@ -114,7 +114,7 @@ func TestMemberThatGivesUpEndsTheWait(t *testing.T) {
 		waits func(d backend.Comm, m backend.Memory) error
 		close bool // the other rank closes the communicator then
 	}{
-		{"Derive", func(d backend.Comm, _ backend.Memory) error { return second(d.Derive(both, 100)) }, false},
+		{"Derive", func(d backend.Comm, _ backend.Memory) error { return second(d.Derive(nil, both, 100)) }, false},
 		{"Share", func(d backend.Comm, _ backend.Memory) error { return second(share(d)) }, true},
 		{"Close of a window", func(_ backend.Comm, m backend.Memory) error { return m.Close() }, false},
 	}
@@ -126,7 +126,7 @@ func TestMemberThatGivesUpEndsTheWait(t *testing.T) {
 		c.OnWait(func() {}, func() {})
 		other, token := 1-c.Rank(), make([]byte, 1)
 		id := uint32(0)
-		derived := func() (backend.Comm, error) { id++; return c.Derive(both, id) }
+		derived := func() (backend.Comm, error) { id++; return c.Derive(nil, both, id) }
 		for waits := range both {
 			for _, x := range cases {
 				d, err := derived()
@@ -162,17 +162,14 @@ func TestMemberThatGivesUpEndsTheWait(t *testing.T) {
 				return err
 			}
 			if d.Rank() == waits {
-				within := d.(interface {
-					DeriveWithin(*backend.Bound, []int, uint32) (backend.Comm, error)
-				}).DeriveWithin
-				if _, err = within(&backend.Bound{Timeout: 10 * time.Millisecond}, both, 100); !errors.Is(err, backend.ErrTimeout) {
-					return fmt.Errorf("rank %d, DeriveWithin: %w, want ErrTimeout", waits, err)
+				if _, err = d.Derive(&backend.Bound{Timeout: 10 * time.Millisecond}, both, 100); !errors.Is(err, backend.ErrTimeout) {
+					return fmt.Errorf("rank %d, Derive: %w, want ErrTimeout", waits, err)
 				}
 				err = c.Send(nil, token, other, 1, backend.Standard)
 			} else {
 				_, err = c.Recv(nil, token, other, 1)
 			}
-			if err = errors.Join(err, second(d.Derive(both, 100))); err != nil {
+			if err = errors.Join(err, second(d.Derive(nil, both, 100))); err != nil {
 				return err
 			}
 		}

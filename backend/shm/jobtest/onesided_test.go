@@ -22,8 +22,8 @@ type pairs struct {
 
 func (p pairs) NodeOf(rank int) int { return p.WorldRank(rank) / 2 }
 
-func (p pairs) Derive(members []int, id uint32) (backend.Comm, error) {
-	c, err := p.Comm.Comm.Derive(members, id)
+func (p pairs) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	c, err := p.Comm.Comm.Derive(b, members, id)
 	if err != nil {
 		return nil, err
 	}

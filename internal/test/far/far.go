@@ -12,8 +12,8 @@ type Comm struct{ backend.Comm }
 func (c Comm) NodeOf(rank int) int { return c.WorldRank(rank) }
 
 // Derive implements backend.Comm.
-func (c Comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	d, err := c.Comm.Derive(members, id)
+func (c Comm) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	d, err := c.Comm.Derive(b, members, id)
 	return Comm{d}, err
 }
 
