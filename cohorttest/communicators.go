@@ -109,6 +109,9 @@ func splitShared(r *Rank) {
 			r.Errorf("rank %d has leader %d, this rank's group is %v", i, l, group)
 		}
 	}
+	if shares := r.Comm.Caps().SharedMemory; len(group) > 1 && !shares {
+		r.Errorf("Caps().SharedMemory is %v, and there is a node of %d ranks", shares, len(group))
+	}
 	topology(r, group)
 	r.OK(c.Close())
 }

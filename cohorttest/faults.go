@@ -20,7 +20,6 @@ func faultScenarios() []scenario {
 		{name: "faults/dead-with-forgotten", sizes: atLeast(2), alone: true, lost: lastRank, body: deadWithForgotten},
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
 		{name: "faults/stopped", sizes: atLeast(2), turns: true, body: stopped},
-		{name: "faults/spinning", sizes: atLeast(2), turns: true, body: spinning},
 		{name: "faults/computing", sizes: atLeast(2), turns: true, body: computing},
 	}
 	lastHalf := func(rank, size int) bool { return rank >= size/2 }
@@ -371,44 +370,48 @@ func leftEarly(r *Rank) {
 	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier with a rank that has left")
 }
 
-// stopped has a rank stop outside of the library; a process is stopped by a signal.
+// stopped has the last rank stay away from a collective: a process is stopped by a signal, and a goroutine rank is in an
+// endless loop. It occupies a processor that the others may need to find out that their deadline has passed. The others'
+// calls end at their deadline with an error naming it, and when the rank is back the job goes on.
 func stopped(r *Rank) {
-	process, pid := r.World.Caps().Processes, make([]int64, 1)
-	resumed := func() {}
-	defer func() { resumed() }()
-	lastAway(r, func() {
+	process, pid, word, last := r.World.Caps().Processes, make([]int64, 1), make([]int64, 1), r.Size-1
+	v, _ := loops.LoadOrStore(r.job.Dir, new(atomic.Bool))
+	done := v.(*atomic.Bool)
+	c := must(r.Comm.Dup())
+	rest := must(r.Comm.Split(r.Rank/last, 0))
+	switch {
+	case r.Rank == last:
 		if process {
 			r.OK(cohort.Send(r.Comm, []int64{int64(os.Getpid())}, 0, 1))
 			r.OK(stopProcess(os.Getpid()))
 		}
-	}, func() {
+		for !process && !done.Load() {
+		}
+		must(cohort.Recv(r.Comm, word, 0, 2))
+	default:
+		if r.Rank == 0 && process {
+			must(cohort.Recv(r.Comm, pid, last, 1))
+		}
+		d, begun, cancel := deadline(c)
+		err := cohort.Bcast(d, make([]float64, long), 0)
+		kept(r, begun, "Bcast without rank %d", last)
+		cancel()
+		r.Is(err, cohort.ErrTimeout, "Bcast without rank %d", last).names(fmt.Sprint(last))
+		r.OK(rest.Barrier())
+		if r.Rank > 0 {
+			break
+		}
 		if process {
-			must(cohort.Recv(r.Comm, pid, r.Size-1, 1))
+			defer resume(int(pid[0]))()
 		}
-	}, func() {
-		if process {
-			resumed = resume(int(pid[0]))
-		}
-	})
-}
-
-// spinning has a rank in an endless loop. A goroutine rank occupies a processor that the
-// others may need to find out that their deadline has passed.
-func spinning(r *Rank) {
-	v, _ := loops.LoadOrStore(r.job.Dir, new(atomic.Bool))
-	done := v.(*atomic.Bool)
-	lastAway(r, func() {
-		if r.World.Caps().Processes { // no other rank can end the loop
-			for begun := time.Now(); time.Since(begun) < 3*short; {
-			}
-			return
-		}
-		for !done.Load() {
-		}
-	}, func() {}, func() {
 		done.Store(true)
 		loops.Delete(r.job.Dir) // all ranks have loaded it
-	})
+		r.OK(cohort.Send(r.Comm, word, last, 2))
+	}
+	broken(r, c, "a deadline")
+	r.OK(r.Comm.Barrier())
+	r.OK(c.Close())
+	r.OK(rest.Close())
 }
 
 // computing has a rank compute in a loop without a call, for several heartbeat limits if COHORT_HEARTBEAT is short. With
@@ -434,36 +437,3 @@ func computing(r *Rank) {
 
 // loops maps the folder of a job with goroutine ranks to what ends a rank's loop.
 var loops sync.Map
-
-// lastAway has the last rank stay away from a collective. The others' calls end at their
-// deadline with an error naming it, and when the rank is back the job goes on. The last
-// rank calls away. Rank 0 calls begin before its collective, and end after the calls of
-// all ranks have ended.
-func lastAway(r *Rank, away, begin, end func()) {
-	last := r.Size - 1
-	c := must(r.Comm.Dup())
-	rest := must(r.Comm.Split(r.Rank/last, 0))
-	word := make([]int64, 1)
-	if r.Rank == last {
-		away()
-		must(cohort.Recv(r.Comm, word, 0, 2))
-	} else {
-		if r.Rank == 0 {
-			begin()
-		}
-		d, begun, cancel := deadline(c)
-		err := cohort.Bcast(d, make([]float64, long), 0)
-		kept(r, begun, "Bcast without rank %d", last)
-		cancel()
-		r.Is(err, cohort.ErrTimeout, "Bcast without rank %d", last).names(fmt.Sprint(last))
-		r.OK(rest.Barrier())
-		if r.Rank == 0 {
-			end()
-			r.OK(cohort.Send(r.Comm, word, last, 2))
-		}
-	}
-	broken(r, c, "a deadline")
-	r.OK(r.Comm.Barrier())
-	r.OK(c.Close())
-	r.OK(rest.Close())
-}

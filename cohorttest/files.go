@@ -2,7 +2,6 @@ package cohorttest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -19,7 +18,6 @@ func fileScenarios() []scenario {
 	return []scenario{
 		{name: "files/rows", turns: true, body: fileRows},
 		{name: "files/open", sizes: atLeast(2), body: fileOpen},
-		{name: "faults/dead-in-file", sizes: atLeast(2), alone: true, lost: lastRank, body: deadInFile},
 	}
 }
 
@@ -107,22 +105,6 @@ func fileRows(r *Rank) {
 		if !bytes.Equal(rows, mine) {
 			r.Errorf("%s: ReadView of rows gives others", what)
 		}
-	}
-}
-
-// deadInFile has a rank die before it takes part in a write. The others' errors name it, and the bytes.
-func deadInFile(r *Rank) {
-	f := must(file.Open(r.World, r.path(), update, 0o600))
-	lose(r, lastRank, death, func() error {
-		_, err := f.WriteAtAll(pattern(0, 1000), int64(1000*r.Rank))
-		var e *file.Error
-		if !errors.As(err, &e) || e.Off != int64(1000*r.Rank) || e.Len != 1000 {
-			r.Errorf("WriteAtAll without the dead rank: %v; want an error about bytes %d to %d", err, 1000*r.Rank, 1000*r.Rank+999)
-		}
-		return err
-	})
-	if err := f.Close(); err == nil {
-		r.Errorf("Close without the dead rank returns no error")
 	}
 }
 

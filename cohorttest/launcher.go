@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,30 +52,6 @@ func (Goroutines) Launch(t testing.TB, job *Job) error {
 		err = errors.Join(fmt.Errorf("the job leaves behind:\n%s", left), err)
 	}
 	return err
-}
-
-// resources counts what a process holds.
-type resources struct {
-	goroutines int
-	files      int
-}
-
-func snapshot() resources {
-	return resources{runtime.NumGoroutine(), openFiles()}
-}
-
-// left describes what the process holds more of than before, and is "" if there is
-// nothing. It gives goroutines that are about to end the time to do so.
-func (before resources) left() string {
-	s := ""
-	if n := fewGoroutines(before.goroutines); n > before.goroutines {
-		buf := make([]byte, 1<<20)
-		s += fmt.Sprintf("%d goroutines, %d before:\n%s\n", n, before.goroutines, buf[:runtime.Stack(buf, true)])
-	}
-	if n := fewFiles(before.files); n > before.files {
-		s += fmt.Sprintf("%d open files, %d before\n", n, before.files)
-	}
-	return s
 }
 
 // Mpiexec launches ranks with an MPI launcher. Each rank is a process that runs the

@@ -1,29 +1,34 @@
 package cohorttest
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
-// openFiles returns the number of open file descriptors of the process, or 0 if the
-// system does not report it.
-func openFiles() int {
-	d, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	return len(d)
+// resources counts what a process holds.
+type resources struct {
+	goroutines int
+	files      int
 }
 
-// pollFiles makes the runtime open the descriptors with which it polls files. It opens
-// them once and keeps them.
-func pollFiles() {
-	if r, w, err := os.Pipe(); err == nil {
-		r.Close()
-		w.Close()
+func snapshot() resources { return resources{runtime.NumGoroutine(), leak.Files()} }
+
+// left describes what the process holds more of than before, and is "" if there is
+// nothing. It gives goroutines that are about to end the time to do so.
+func (before resources) left() (s string) {
+	if err := leak.Above("goroutines", runtime.NumGoroutine, before.goroutines); err != nil {
+		buf := make([]byte, 1<<20)
+		s = fmt.Sprintf("%v:\n%s\n", err, buf[:runtime.Stack(buf, true)])
 	}
+	if err := leak.Above("open files", leak.Files, before.files); err != nil {
+		s += err.Error() + "\n"
+	}
+	return s
 }
 
 // sharedMappings returns the lines of /proc/self/maps that are shared memory of a
@@ -58,21 +63,4 @@ func mappings() string {
 		}
 	}
 	return s
-}
-
-// fewGoroutines waits until there are at most want goroutines, for a limited time, and
-// returns how many there are.
-func fewGoroutines(want int) int { return fall(runtime.NumGoroutine, want) }
-
-// fewFiles does the same for descriptors: a late timer, or the runtime, may have a file
-// open for a moment.
-func fewFiles(want int) int { return fall(openFiles, want) }
-
-func fall(count func() int, want int) int {
-	for begun := time.Now(); ; runtime.Gosched() {
-		n := count()
-		if n <= want || time.Since(begun) > 20*time.Second {
-			return n
-		}
-	}
 }

@@ -46,44 +46,6 @@ func p2pOrder(r *Rank) {
 	}
 }
 
-// anySourceFair checks that receives from any source serve every sender while all of
-// them keep sending. Each sender waits for an answer before it sends its next message,
-// and the receiver receives only when a message of every sender is there. Without
-// fairness, some senders would never be served.
-func anySourceFair(r *Rank) {
-	const ask, answer = 1, 2
-	rounds := r.pick(60, 200)
-	if r.Rank != 0 {
-		for more := []int32{1}; more[0] != 0; {
-			r.OK(cohort.Send(r.Comm, []int32{int32(r.Rank)}, 0, ask))
-			must(cohort.Recv(r.Comm, more, 0, answer))
-		}
-		return
-	}
-	served := make([]int, r.Size)
-	buf := make([]int32, 1)
-	for range rounds * (r.Size - 1) {
-		for s := 1; s < r.Size; s++ {
-			must(r.Comm.Probe(s, ask))
-		}
-		st := must(cohort.Recv(r.Comm, buf, cohort.AnySource, ask))
-		if int(buf[0]) != st.Source {
-			r.Errorf("a message with source %d comes from rank %d", st.Source, buf[0])
-		}
-		served[st.Source]++
-		r.OK(cohort.Send(r.Comm, []int32{1}, st.Source, answer))
-	}
-	for s, n := range served[1:] {
-		if n < rounds/10 {
-			r.Errorf("of %d messages from any of %d sources, rank %d sent %d: %v", rounds*(r.Size-1), r.Size-1, s+1, n, served[1:])
-		}
-	}
-	for range r.Size - 1 { // the last message of each sender
-		st := must(cohort.Recv(r.Comm, buf, cohort.AnySource, ask))
-		r.OK(cohort.Send(r.Comm, []int32{0}, st.Source, answer))
-	}
-}
-
 // goroutines has several goroutines of every rank exchange messages at once, each with
 // its own tag, as MPI_THREAD_MULTIPLE allows.
 func goroutines(r *Rank) {

@@ -17,7 +17,6 @@ func p2pScenarios() []scenario {
 		{name: "p2p/types", body: p2pTypes},
 		{name: "p2p/limits", turns: true, body: p2pLimits},
 		{name: "p2p/order", body: p2pOrder},
-		{name: "p2p/any-source-fair", sizes: atLeast(3), body: anySourceFair},
 		{name: "p2p/synchronous", body: synchronous},
 		{name: "p2p/truncation", body: truncation},
 		{name: "p2p/element-types", body: elementTypes},

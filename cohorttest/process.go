@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
 // jobVariable holds the job of a process that is a rank, as JSON.
@@ -36,7 +37,6 @@ func rankMain(text string) int {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", jobVariable, err)
 		return 2
 	}
-	pollFiles()
 	before := snapshot()
 	world, err := cohort.Init(context.Background(), &cohort.Config{Deterministic: job.Deterministic})
 	if err != nil {
@@ -52,7 +52,7 @@ func rankMain(text string) int {
 	}
 	twice := again("while the world is open")
 	if world.Caps().Library != "" {
-		before.files = openFiles() // a library need not close what it opens at start-up
+		before.files = leak.Files() // a library need not close what it opens at start-up
 	}
 	err = job.Run(world)
 	if e := world.Close(); e != nil && !errors.Is(e, cohort.ErrPeerLost) {

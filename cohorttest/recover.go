@@ -15,12 +15,11 @@ import (
 // Going on after failures: Agree, Shrink, Revoke.
 
 func recoverScenarios() []scenario {
-	lastTwo := func(rank, size int) bool { return rank >= size-2 }
 	some := func(n int) bool { return n == 3 || n == 5 || n == 8 }
 	return []scenario{
 		{name: "recover/agree", body: agreeWhole},
 		{name: "recover/shrink-whole", body: func(r *Rank) {
-			d := shrink(r, r.Comm)
+			d := must(r.Comm.Shrink())
 			works(r, d, without(r, nobody))
 			r.OK(d.Close())
 		}},
@@ -31,9 +30,7 @@ func recoverScenarios() []scenario {
 		{name: "recover/leaving", sizes: some, alone: true, body: leaving},
 		{name: "recover/dead", sizes: atLeast(2), alone: true, lost: lastRank, body: func(r *Rank) { shrinkDead(r, lastRank, r.Size-1) }},
 		{name: "recover/dead-first-rank", sizes: some, alone: true, lost: firstRank, body: func(r *Rank) { shrinkDead(r, firstRank, 0) }},
-		{name: "recover/dead-in-agree", sizes: atLeast(2), alone: true, lost: lastRank, body: deadInAgree},
 		{name: "recover/dead-in-derived", sizes: some, alone: true, lost: lastRank, body: shrinkDerived},
-		{name: "recover/two-losses", sizes: atLeast(3), alone: true, lost: lastTwo, body: twoLosses},
 		{name: "recover/random", sizes: atLeast(2), alone: true, lost: isVictim, body: randomLosses},
 	}
 }
@@ -46,10 +43,6 @@ func without(r *Rank, lost func(rank, size int) bool) (ranks []int) {
 		}
 	}
 	return ranks
-}
-
-func shrink(r *Rank, c *cohort.Comm) *cohort.Comm {
-	return must(c.Shrink())
 }
 
 // agreed checks an agreement on c in which the given ranks take part. Each passes a flag
@@ -115,7 +108,7 @@ func revoke(r *Rank) {
 	r.Is(cohort.Send(r.Comm, []int{1}, 0, 1), cohort.ErrBroken, "Send after Revoke")
 	all := without(r, nobody)
 	agreed(r, r.Comm, all)
-	d := shrink(r, r.Comm)
+	d := must(r.Comm.Shrink())
 	works(r, d, all)
 	r.OK(d.Close())
 }
@@ -144,7 +137,7 @@ func agreeClosed(r *Rank) {
 	if c := must(r.Comm.Dup()); r.Rank == r.Size-1 {
 		r.OK(c.Close())
 	} else {
-		d := shrink(r, c)
+		d := must(c.Shrink())
 		works(r, d, without(r, lastRank))
 		r.OK(d.Close())
 		r.OK(c.Close())
@@ -162,7 +155,7 @@ func shrinkLeft(r *Rank) {
 	if lost := r.World.Lost(); !slices.Equal(lost, []int{r.Size - 1}) {
 		r.Errorf("lost %v, want %d", lost, r.Size-1)
 	}
-	d := shrink(r, r.World)
+	d := must(r.World.Shrink())
 	works(r, d, without(r, lastRank))
 	r.OK(d.Close())
 }
@@ -185,7 +178,7 @@ func leaving(r *Rank) {
 		agreed(r, pair, []int{0, 1})
 		r.OK(pair.Barrier())
 	}
-	d := shrink(r, pair)
+	d := must(pair.Shrink())
 	works(r, d, []int{0, 1})
 	r.OK(d.Close())
 }
@@ -198,44 +191,16 @@ func shrinkDead(r *Rank, lost func(rank, size int) bool, victim int) {
 	if got := r.World.Lost(); !slices.Equal(got, []int{victim}) {
 		r.Errorf("lost %v, want %d", got, victim)
 	}
-	d := shrink(r, r.World)
+	d := must(r.World.Shrink())
 	works(r, d, without(r, lost))
 	if got := d.Lost(); got != nil {
 		r.Errorf("%s has lost %v", d.Name(), got)
 	}
 	// The loss has ended the world for good.
 	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier of the world after Shrink")
-	e := shrink(r, d)
+	e := must(d.Shrink())
 	works(r, e, without(r, lost))
 	r.OK(e.Close())
-	r.OK(d.Close())
-}
-
-// deadInAgree has a rank die in an Agree that the others are in: either all of them get
-// its flag, or none does.
-func deadInAgree(r *Rank) {
-	last := r.Size - 1
-	lost := func(rank, _ int) bool { return rank == last }
-	rng := rand.New(rand.NewPCG(uint64(r.Size), uint64(time.Now().UnixNano())))
-	r.endLost("ready", lost, func(r *Rank) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(300))*time.Microsecond)
-		defer cancel()
-		_, _ = r.World.WithContext(ctx).Agree(0b01)
-		perish(r)
-	})
-	flag := must(r.World.Agree(0b10))
-	if flag != 0b10 && flag != 0 {
-		r.Errorf("agreed on %b, want 10 or 0", flag)
-	}
-	d := shrink(r, r.World)
-	for d.Size() >= r.Size { // the rank died so late that d has it
-		r.Is(d.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
-		d = shrink(r, d)
-	}
-	flags := make([]int, d.Size())
-	r.OK(cohort.Allgather(d, []int{flag}, flags))
-	same(r, flags, func(int) int { return flag }, "what the ranks agreed on")
-	works(r, d, without(r, lost))
 	r.OK(d.Close())
 }
 
@@ -250,26 +215,14 @@ func shrinkDerived(r *Rank) {
 		left = append(left, i)
 	}
 	agreed(r, half, left)
-	d := shrink(r, half)
+	d := must(half.Shrink())
 	works(r, d, left)
-	e := shrink(r, r.World)
+	e := must(r.World.Shrink())
 	works(r, e, without(r, func(rank, _ int) bool { return rank == last }))
 	works(r, d, left)
 	r.OK(e.Close())
 	r.OK(d.Close())
 	r.OK(half.Close())
-}
-
-// twoLosses loses one rank, goes on, and loses the next one.
-func twoLosses(r *Rank) {
-	c := r.World
-	for left := r.Size - 1; left >= r.Size-2; left-- {
-		r.endLost(fmt.Sprintf("ready %d", left), func(rank, _ int) bool { return rank == left }, perish)
-		r.Is(errorOf(cohort.Recv(c, make([]int32, 1), left, 5)), cohort.ErrPeerLost, "Recv from a dead rank")
-		c = shrink(r, c)
-		works(r, c, without(r, func(rank, _ int) bool { return rank >= left }))
-	}
-	r.OK(c.Close())
 }
 
 // isVictim reports whether randomLosses loses a rank: every second one, and of up to 3
@@ -340,7 +293,7 @@ func randomLosses(r *Rank) {
 	left := without(r, isVictim)
 	for c.Size() > len(left) {
 		r.Is(c.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
-		c = shrink(r, c)
+		c = must(c.Shrink())
 	}
 	works(r, c, left)
 	r.OK(c.Close())

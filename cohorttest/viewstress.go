@@ -3,7 +3,6 @@ package cohorttest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -117,31 +116,5 @@ func viewCut(r *Rank) {
 		}
 		untouched(r, got)
 		r.OK(d.Close())
-	}
-}
-
-// oddAlltoall exchanges views of no elements, of the same memory, and long ones.
-func oddAlltoall(r *Rank) {
-	n := r.Size
-	empty := make([]cohort.View[int64], n)
-	r.OK(cohort.AlltoallView(r.Comm, empty, empty))
-	for _, m := range []int{1, 1000, 200000 / n} {
-		// The views of send are one: the same message goes to all.
-		all := filled(2*m, func(i int) int64 { return int64(r.Rank)<<32 + int64(i) })
-		send, recv := make([]cohort.View[int64], n), make([]cohort.View[int64], n)
-		memory := make([][]int64, n)
-		for j := range n {
-			send[j] = cohort.ViewOf(all, cohort.Vector(m, 1, 2))
-			recv[j], memory[j] = strided[int64](m)
-		}
-		// Its own message comes back to the same memory.
-		recv[r.Rank], memory[r.Rank] = send[r.Rank], nil
-		r.OK(cohort.AlltoallView(r.Comm, send, recv))
-		for j, got := range memory {
-			if j != r.Rank {
-				received(r, got, m, j, fmt.Sprintf("AlltoallView of one view for all, of %d", m))
-			}
-		}
-		same(r, all, func(i int) int64 { return int64(r.Rank)<<32 + int64(i) }, "AlltoallView of %d", m)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -123,6 +124,11 @@ func recvWays[T any]() []way[T] {
 		return recv(m)()
 	}
 	recv, irecv := recvs[T](), posts("Irecv", cohort.Irecv[T])
+	allocated := blocks(appends, func(c comm, buf []T, from, tag int) (cohort.Status, error) {
+		got, st, err := cohort.RecvAppend[T](c, nil, from, tag)
+		copy(buf, got)
+		return st, err
+	})
 	probe := probes("Probe and Recv", func(c comm, buf []T, from, tag int) (cohort.Status, error) {
 		probed, err := c.Probe(from, tag)
 		if err != nil {
@@ -147,11 +153,7 @@ func recvWays[T any]() []way[T] {
 		blocks("Sendrecv", func(c comm, buf []T, from, tag int) (cohort.Status, error) {
 			return cohort.Sendrecv(c, []T{}, cohort.ProcNull, 0, buf, from, tag)
 		}),
-		blocks(appends, func(c comm, buf []T, from, tag int) (cohort.Status, error) {
-			got, st, err := cohort.RecvAppend[T](c, nil, from, tag)
-			copy(buf, got)
-			return st, err
-		}),
+		allocated, fromAny(allocated),
 		blocks("RecvView", func(c comm, buf []T, from, tag int) (cohort.Status, error) {
 			v := viewOf(buf)
 			st, err := cohort.RecvView(c, v, from, tag)
@@ -207,7 +209,7 @@ func exchange[T comparable](r *Rank, k kind[T], send, recv way[T], m, room, tag 
 	switch {
 	case sent != nil:
 		return fmt.Errorf("%s: %w", what, sent)
-	case m > room && recv.name != appends:
+	case m > room && !strings.HasPrefix(recv.name, appends):
 		r.Is(err, cohort.ErrTruncate, "%s", what)
 		from := fmt.Sprintf("the message from rank %d with tag %d ", r.prev, tag)
 		says(r, what, err, fmt.Sprintf("%shas %d elements, the buffer %d", from, m, room),

@@ -12,9 +12,6 @@ import (
 // Scenarios whose names begin with "windows" need ranks that share memory.
 func windowScenarios() []scenario {
 	return []scenario{
-		{name: "windows/capability", body: windowCapability},
-		{name: "windows/types", body: windowTypes},
-		{name: "windows/many", body: manyWindows},
 		{name: "windows/region", body: regions},
 		{name: "windows/close-region", body: closeRegion},
 		{name: "windows/room", body: windowRoom},
@@ -41,7 +38,6 @@ func windowScenarios() []scenario {
 		{name: "onesided/arguments", body: windowArguments},
 		{name: "onesided/close", body: windowClose},
 		{name: "onesided/close-with-lock", body: closeWithLock},
-		{name: "onesided/close-waiting", sizes: atLeast(2), body: closeWaiting},
 		{name: "onesided/close-in-use", body: windowCloseInUse},
 		{name: "onesided/left-open", body: windowsLeftOpen},
 		{name: "onesided/allocations", sizes: func(n int) bool { return n <= 2 }, body: windowAllocations},
@@ -70,45 +66,6 @@ func window[T any](r *Rank, make maker[T], c *cohort.Comm, n int) *cohort.Window
 // onesided makes one by NewWindow.
 func onesided[T any](r *Rank, c *cohort.Comm, n int) *cohort.Window[T] {
 	return window(r, cohort.NewWindow[T], c, n)
-}
-
-// windowCapability checks Caps().SharedMemory against what a window does: if
-// another rank's part can be written, the backend shares memory.
-func windowCapability(r *Rank) {
-	node := must(r.Comm.SplitShared())
-	if node.Size() > 1 {
-		w := window(r, cohort.AllocateShared[int32], node, 1)
-		next := (node.Rank() + 1) % node.Size()
-		must(w.Remote(next))[0] = int32(1 + node.Rank())
-		r.OK(w.Fence())
-		local := must(w.Local())
-		writer := (node.Rank() + node.Size() - 1) % node.Size()
-		shares := local[0] == int32(1+writer)
-		if says := r.Comm.Caps().SharedMemory; says != shares {
-			r.Errorf("Caps().SharedMemory is %v; rank %d's write to this rank's part is seen: %v", says, writer, shares)
-		}
-		r.OK(w.Fence())
-		r.OK(w.Close())
-	}
-	r.OK(node.Close())
-}
-
-// windowTypes has element types that a window cannot have: an error on every rank, and
-// the communicator stays usable.
-func windowTypes(r *Rank) {
-	badWindow[*int](r)
-	badWindow[string](r)
-	badWindow[withPointer](r)
-	badWindow[nothing](r)
-	badWindow[[2]any](r)
-	r.OK(r.Comm.Barrier())
-}
-
-func badWindow[T any](r *Rank) {
-	var x T
-	r.Is(errorOf(cohort.AllocateShared[T](r.Comm, 1)), cohort.ErrType, "AllocateShared of %T", x)
-	r.Is(errorOf(cohort.NewWindow[T](r.Comm, 1)), cohort.ErrType, "NewWindow of %T", x)
-	r.Is(errorOf(cohort.NewSharedRegion[T](r.Comm, 1)), cohort.ErrType, "NewSharedRegion of %T", x)
 }
 
 // windowPutGet has each rank write a block into every part, and read all parts.
@@ -346,31 +303,6 @@ func (a *oneAccess) model(part []int64) {
 			}
 		}
 	}
-}
-
-// manyWindows makes and closes many windows, which must leave nothing behind.
-func manyWindows(r *Rank) {
-	k := r.pick(12, 40)
-	const total = 4 << 20 // of one window
-	n := total / 8 / r.Size
-	cycle := func(i int) {
-		w := must(cohort.AllocateShared[int64](r.Comm, n))
-		local := must(w.Local())
-		local[n-1] = int64(i)
-		r.OK(w.Fence())
-		equal(r, must(w.Remote(r.Size - 1))[n-1], int64(i), "window %d", i)
-		r.OK(w.Fence())
-		r.OK(w.Close())
-	}
-	cycle(0) // what a library keeps for windows it has after the first one
-	r.OK(r.Comm.Barrier())
-	before := footprint(r)
-	for i := range k {
-		cycle(i)
-	}
-	r.OK(r.Comm.Barrier())
-	footprint(r).compare(r, before, int64(k)*total/2)
-	r.OK(r.Comm.Barrier())
 }
 
 // regions has regions of all ranks, of none of them, and of two communicators at a time.

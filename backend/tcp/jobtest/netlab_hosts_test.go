@@ -29,7 +29,7 @@ func (hosts) Name() string { return "tcp" }
 
 // Skip leaves out what ranks do that share memory.
 func (hosts) Skip(scenario string, _ int) string {
-	alone := []string{"windows/types", "windows/region", "windows/close-region", "windows/one-copy"}
+	alone := []string{"windows/region", "windows/close-region", "windows/one-copy"}
 	together := []string{"mismatch/windows", "faults/dead-in-allocation"}
 	if strings.HasPrefix(scenario, "windows/") && !slices.Contains(alone, scenario) || slices.Contains(together, scenario) {
 		return "it takes a window that all ranks share, and here they are on different nodes"
