@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/gate"
@@ -27,8 +26,7 @@ type comm struct {
 	gate   gate.Gate
 	broken atomic.Pointer[backend.Fault] // why operations end
 
-	reading sync.Mutex // held while a notice is received; guards asked
-	asked   time.Time  // when the library was last asked for lost ranks
+	reading sync.Mutex // held while a notice is received
 
 	queues [2]queue // guarded receives on data and on ctl
 
@@ -40,7 +38,6 @@ type comm struct {
 	miscounts atomic.Bool
 
 	turns      turns
-	recovery   recovery
 	retirement retirement
 }
 
@@ -139,18 +136,13 @@ func (c *comm) create(d *comm, ranks []int32, id uint32) error {
 	if d.data, code = c.data.Create(ranks, 2*tag); code != 0 {
 		return c.unmade(code)
 	}
-	var err error
-	if d.ctl, code = c.data.Create(ranks, 2*tag+1); code != 0 {
-		err = c.unmade(code)
+	if d.ctl, code = c.data.Create(ranks, 2*tag+1); code == 0 {
+		return nil
 	}
-	if c.p.recovers {
-		if err = c.noteFailure(madeByAll(d.data, err)); err != nil {
-			c.p.engine.leak() // another member may have to free it too, or be lost: freeing it would wait
-		}
-	} else if err != nil && code != libmpi.Ended {
+	if code != libmpi.Ended {
 		d.data.Free()
 	}
-	return err
+	return c.unmade(code)
 }
 
 func (c *comm) begin() {

@@ -223,29 +223,18 @@ func (e *engine) poll(spins int) bool {
 // complete ends the operations that Testsome has reported as complete, of those from an index on. fin
 // is room for them. The lock is held, and released.
 func (e *engine) complete(fin []finished, from int) {
-	var open finished // one that failed without completing; a value, to avoid an allocation
-	n := 0
 	for i := range fin {
 		f := finished{o: e.ops[from+int(e.at[i])], st: e.st[i]}
 		if f.st.Error != 0 {
 			f.err = libmpi.Error(f.st.Error) // here: once the lock is free MPI may be finalized
-			if libmpi.Undecided(f.st.Error) {
-				open = f
-				continue
-			}
 		}
 		f.o.h = e.reqs[from+int(e.at[i])]
-		e.at[n], fin[n] = e.at[i], f
-		n++
+		fin[i] = f
 	}
-	e.take(fin[:n], from)
+	e.take(fin, from)
 	e.mu.Unlock()
-	for i := range n {
+	for i := range fin {
 		fin[i].o.finish(&fin[i].st, fin[i].err)
-	}
-	if open.o != nil {
-		// The library still has it and its buffer. Breaking the communicator ends it here.
-		_ = open.o.c.noteFailure(open.err)
 	}
 }
 

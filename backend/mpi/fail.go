@@ -3,8 +3,6 @@
 package mpi
 
 import (
-	"time"
-
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
@@ -15,7 +13,7 @@ func (c *comm) fault(code libmpi.Code, bufs ...[]byte) error {
 		c.p.keep(bufs...)
 		return c.usable()
 	}
-	return c.noteFailure(libmpi.Error(code))
+	return libmpi.Error(code)
 }
 
 // unmade returns the error of a call that should have made a communicator. A library that has no more of them reports
@@ -72,11 +70,7 @@ func asFault(err error) *backend.Fault {
 	return backend.AsFault(err)
 }
 
-// lostEvery is the shortest interval at which the library is asked for lost ranks, which allocates.
-const lostEvery = time.Millisecond
-
-// readNotice checks for a notice of another rank. If the library supports recovery, it also checks
-// for lost ranks and a revocation.
+// readNotice checks for a notice of another rank.
 func (c *comm) readNotice() {
 	if c.size == 1 || c.enter() != nil {
 		return
@@ -87,15 +81,7 @@ func (c *comm) readNotice() {
 	}
 	defer c.reading.Unlock()
 	var st libmpi.Status
-	if code := c.ctl.Probe(backend.AnySource, c.p.folds.notice(), false, &st); code != 0 {
-		_ = c.noteFailure(libmpi.Error(code))
-		return
-	}
-	if st.Flag == 0 {
-		if now := time.Now(); c.p.recovers && now.Sub(c.asked) >= lostEvery {
-			c.asked = now
-			c.Lost() // probes of Open MPI 5 do not report losses
-		}
+	if !arrived(c.ctl, c.p.folds.notice(), &st) {
 		return
 	}
 	buf := make([]byte, noticeSize)

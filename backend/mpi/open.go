@@ -248,7 +248,6 @@ func (p *process) join(cfg Config) (*comm, error) {
 	p.small = eagerBytes(os.Environ())
 	p.large = libmpi.Has("MPI_Allreduce_c") && libmpi.Has("MPI_Alltoallv_c")
 	p.persistent = libmpi.Has("MPI_Allreduce_init") || libmpi.Has("MPIX_Allreduce_init")
-	p.recovers, p.whyNot = p.lib.Recovery()
 	p.types.init()
 	p.ops.init(p.quirks)
 	p.sound = newSound(p.quirks)
@@ -278,8 +277,7 @@ func (p *process) join(cfg Config) (*comm, error) {
 // the nodes.
 func (p *process) agree(c *comm, cfg Config) error {
 	mine := []byte{bit(cfg.Check), bit(cfg.Deterministic), bit(cfg.Bounded), bit(p.polled), byte(math.MaxUint8 - min(p.small, smallBytes)/16),
-		bit(!p.owned || p.recovers),
-		bit(p.level < libmpi.Serialized)}
+		bit(!p.owned), bit(p.level < libmpi.Serialized)}
 	all := make([]byte, len(mine))
 	max := c.p.ops.predefined[backend.OpMax]
 	if code := c.data.Allreduce(mine, all, len(mine), p.types.kinds[backend.Uint8], max); code != 0 {

@@ -27,16 +27,14 @@ type process struct {
 	checked       bool // any rank asked for checks
 	bounded       bool // operations of any rank can end early
 	deterministic bool
-	oneThread     bool   // on some rank only one thread may call MPI: it enters no collective before all ranks have come to it
-	polled        bool   // no blocking call may be made: one call at a time
-	guard         bool   // receives are guarded
-	noLength      bool   // the length of a message that is too long is unknown
-	small         int    // bytes of a collective that fit into eager messages
-	large         bool   // the library takes counts above 2^31-1
-	persistent    bool   // it has persistent collectives
-	recovers      bool   // it supports recovery after a loss
-	drains        bool   // the ranks receive all messages before they finalize MPI; see drain
-	whyNot        string // why it does not recover
+	oneThread     bool // on some rank only one thread may call MPI: it enters no collective before all ranks have come to it
+	polled        bool // no blocking call may be made: one call at a time
+	guard         bool // receives are guarded
+	noLength      bool // the length of a message that is too long is unknown
+	small         int  // bytes of a collective that fit into eager messages
+	large         bool // the library takes counts above 2^31-1
+	persistent    bool // it has persistent collectives
+	drains        bool // the ranks receive all messages before they finalize MPI; see drain
 
 	kept struct { // buffers that the library may still write to
 		sync.Mutex

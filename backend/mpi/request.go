@@ -81,7 +81,6 @@ func (o *op) finish(st *libmpi.Status, err error) {
 	}
 	switch {
 	case err != nil:
-		err = o.c.noteFailure(err)
 	case st.Flag == 2 && o.why != nil:
 		err = o.why
 	case st.Flag == 2:

@@ -236,8 +236,6 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 			return c.usable()
 		case p.hasLeft(c.world[mine.decider]):
 			return peerLeft(c.world[mine.decider])
-		case p.recovers && c.broken.Load() != nil && slices.Contains(c.lost(), c.world[mine.decider]):
-			return c.usable()
 		}
 		p.engine.poll(1)
 		p.hear()

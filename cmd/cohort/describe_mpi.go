@@ -14,6 +14,6 @@ func describe(path string) (r report, err error) {
 	}
 	return report{
 		Standard: d.Version, Says: d.Library, ThreadLevel: d.ThreadLevel, LargeCounts: d.LargeCounts,
-		Persistent: d.Persistent, CUDA: d.CUDA, ULFM: d.ULFM, ULFMNote: d.ULFMNote,
+		Persistent: d.Persistent, CUDA: d.CUDA,
 	}, nil
 }

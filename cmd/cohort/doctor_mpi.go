@@ -37,8 +37,6 @@ type report struct {
 	LargeCounts bool   `json:"large_counts"`
 	Persistent  string `json:"persistent,omitempty"` // the names of its persistent collectives: MPI_, MPIX_
 	CUDA        string `json:"cuda,omitempty"`
-	ULFM        bool   `json:"ulfm"`                // whether it can go on after a failure
-	ULFMNote    string `json:"ulfm_note,omitempty"` // why not, or what that takes
 }
 
 // describeLibrary is the main function of a process run with describeCommand. The library may hang, so it is
@@ -102,23 +100,16 @@ func ends(text string) (first, last string) {
 func (r *report) lines() []string {
 	var all []string
 	if r.Standard != "" {
-		counts, persistent, ulfm := "to 2³¹-1 (no _c functions)", "none", "no"
+		counts, persistent := "to 2³¹-1 (no _c functions)", "none"
 		if r.LargeCounts {
 			counts = "above 2³¹ (_c functions)"
 		}
 		if r.Persistent != "" {
 			persistent = r.Persistent + "*_init"
 		}
-		if r.ULFM {
-			ulfm = "yes"
-		}
-		if r.ULFMNote != "" {
-			ulfm += ", " + r.ULFMNote
-		}
 		all = append(all,
 			fmt.Sprintf("MPI %s, threads: %s, counts %s", r.Standard, r.ThreadLevel, counts),
-			fmt.Sprintf("persistent collectives: %s, CUDA-aware: %s", persistent, r.CUDA),
-			"continues after failures: "+ulfm)
+			fmt.Sprintf("persistent collectives: %s, CUDA-aware: %s", persistent, r.CUDA))
 	}
 	if r.Launcher != "" {
 		all = append(all, "started by "+r.Launcher)

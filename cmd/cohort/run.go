@@ -97,6 +97,9 @@ func (r *runOptions) run(args []string) (int, error) {
 	if err := checkRunBackend(cmp.Or(r.backend, "shm")); err != nil {
 		return cli.StatusUsage, err
 	}
+	if r.goOn && r.backend == "mpi" {
+		return cli.StatusUsage, cli.Usagef("--resilient: --backend mpi does not continue after a loss; use --backend shm or tcp")
+	}
 	if err := spawn.Supported(); err != nil {
 		return 1, err
 	}
@@ -148,8 +151,7 @@ func (r *runOptions) run(args []string) (int, error) {
 	}
 	var end func()
 	if r.backend == "mpi" {
-		config.Resilient = func() bool { return r.goOn }
-		config.Launch, end, err = mpiLaunch(r.ranks, r.goOn, keeper)
+		config.Launch, end, err = mpiLaunch(r.ranks, keeper)
 	} else {
 		end, err = r.folder(&config)
 	}

@@ -62,24 +62,6 @@ func libraryToRun(env func(string) (string, bool)) (lib mpifind.Library, command
 	return lib, "", nil, mpifind.NotFound(found, env)
 }
 
-// letGoOn sets up the launcher of a library to let the other ranks run when one fails, unless the library would
-// then only hang.
-func letGoOn(launch *spawn.Launch, lib mpifind.Library, keeper *spawn.Keeper) error {
-	r := report{Path: lib.Path}
-	if err := r.learn(describeLimit, keeper); err != nil {
-		return fmt.Errorf("finding out whether %s continues after a loss: %w", lib.Title(), err)
-	}
-	if !r.ULFM {
-		return fmt.Errorf("%s does not continue after a loss: %s", lib.Title(), r.ULFMNote)
-	}
-	option := []string{"--with-ft", "ulfm"}
-	if lib.Runtime == mpifind.MPICH {
-		option = []string{"-disable-auto-cleanup"}
-	}
-	launch.Args, launch.GoesOn = append(option, launch.Args...), true
-	return nil
-}
-
 // How many descriptors a launcher opens, and for each rank: by the least limit with which a job works, of 1 to
 // 8 ranks. That is 27 and 4 for each with Open MPI 4.1.4, whose mpirun hangs with fewer, and with MPICH 4.0.2
 // no more. Three of them are input and output, which are there.
@@ -88,9 +70,8 @@ const (
 	launcherFilesEach = 4
 )
 
-// mpiLaunch returns how an MPI launcher starts the ranks of a job, which continues after losses if goOn is
-// set. remove removes the files that the launcher may leave.
-func mpiLaunch(ranks int, goOn bool, keeper *spawn.Keeper) (launch *spawn.Launch, remove func(), err error) {
+// mpiLaunch returns how an MPI launcher starts the ranks of a job. remove removes the files that the launcher may leave.
+func mpiLaunch(ranks int, keeper *spawn.Keeper) (launch *spawn.Launch, remove func(), err error) {
 	lib, command, args, err := libraryToRun(os.LookupEnv)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--backend mpi: %w", err)
@@ -103,11 +84,6 @@ func mpiLaunch(ranks int, goOn bool, keeper *spawn.Keeper) (launch *spawn.Launch
 		Name: filepath.Base(command), Command: command, Args: args(ranks), Rank: []string{exe, rankCommand},
 		Env: []string{"COHORT_MPI_LIB=" + lib.Path}, Descriptors: launcherFiles + launcherFilesEach*ranks,
 		Noise: isNoise, Blame: blame, Broken: isBroken,
-	}
-	if goOn {
-		if err := letGoOn(launch, lib, keeper); err != nil {
-			return nil, nil, fmt.Errorf("--resilient: %w; use --backend shm or tcp", err)
-		}
 	}
 	set := func(name, value string) {
 		if _, there := os.LookupEnv(name); !there {

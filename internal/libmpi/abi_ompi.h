@@ -65,7 +65,6 @@ typedef void MPI_User_function_c(void *in, void *inout, MPI_Count *len, MPI_Data
 #define MPI_WIN_DISP_UNIT 9
 #define MPI_WIN_CREATE_FLAVOR 10
 #define MPI_WIN_MODEL 11
-#define MPI_FT 12
 #define MPI_WIN_FLAVOR_CREATE 1
 #define MPI_WIN_FLAVOR_ALLOCATE 2
 #define MPI_WIN_FLAVOR_DYNAMIC 3

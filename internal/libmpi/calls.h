@@ -114,11 +114,6 @@ static inline void coh_call_allreduce(const uint8_t *send, uint8_t *recv, int64_
 	BLOCKING(*code, coh->allreduce(send, recv, count, type, op, comm));
 }
 CALL coh_call_cuda(void) { return coh->cuda(); }
-CALL coh_call_ulfm(void) { return coh->ulfm(); }
-CALL coh_call_comm_revoke(uintptr_t comm) { return coh->comm_revoke(comm); }
-CALL coh_call_comm_agree(uintptr_t comm, int *flag) { return coh->comm_agree(comm, flag); }
-CALL coh_call_comm_shrink(uintptr_t comm, uintptr_t *out) { return coh->comm_shrink(comm, out); }
-CALL coh_call_comm_ack(uintptr_t comm) { return coh->comm_ack(comm); }
-CALL coh_call_comm_ranks(uintptr_t comm, int lost, int room, int *ranks, int *n) { return coh->comm_ranks(comm, lost, room, ranks, n); }
+CALL coh_call_comm_ranks(uintptr_t comm, int room, int *ranks, int *n) { return coh->comm_ranks(comm, room, ranks, n); }
 
 #endif

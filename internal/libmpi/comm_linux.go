@@ -69,6 +69,23 @@ func (c Comm) Free() Code {
 	return Code(C.coh_call_comm_free(C.uintptr_t(c)))
 }
 
+// WorldRanks returns the ranks in MPI_COMM_WORLD of the communicator's members, in order; it has at most room of them.
+func (c Comm) WorldRanks(room int) ([]int, Code) {
+	ranks := make([]int32, room)
+	var n C.int
+	enter()
+	code := Code(C.coh_call_comm_ranks(C.uintptr_t(c), C.int(room), (*C.int)(unsafe.SliceData(ranks)), &n))
+	leave()
+	if code != 0 {
+		return nil, code
+	}
+	out := make([]int, n)
+	for i := range out {
+		out[i] = int(ranks[i])
+	}
+	return out, 0
+}
+
 // TypeOf returns the type of a kind of package backend, 0 if the library has none.
 func TypeOf(kind int) Type { return Type(C.coh_call_type_of(C.int(kind))) }
 

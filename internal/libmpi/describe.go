@@ -9,7 +9,5 @@ type Description struct {
 	LargeCounts bool   // it has functions with counts of type MPI_Count
 	Persistent  string // the prefix of persistent collectives: "MPI_", "MPIX_", "" for none
 	CUDA        string // whether it accepts device pointers: "yes", "no", "unknown"
-	ULFM        bool   // it can continue after a failure
-	ULFMNote    string // why not, or what that needs
 	Restored    int    // signal dispositions that it changed and that were restored
 }

@@ -29,9 +29,6 @@ func Describe(path string) (Description, error) {
 		return d, fmt.Errorf("MPI_Init_thread: %w", Error(code))
 	}
 	d.ThreadLevel, d.Restored = level.String(), restored
-	if d.ULFM, d.ULFMNote = l.Recovery(); d.ULFMNote == notSwitchedOn { // mpirun would, which has not started this process
-		d.ULFM, d.ULFMNote = true, "with mpirun --with-ft ulfm"
-	}
 	switch CUDA() {
 	case 0:
 		d.CUDA = "no"

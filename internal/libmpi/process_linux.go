@@ -166,16 +166,3 @@ func Error(code Code) error {
 	abi := loaded.ABI
 	return &backend.MPIError{Class: int(class), Code: int(code), Text: cString(text), Sentinel: Sentinel(abi, int(class))}
 }
-
-// Class returns the class of one of the library's codes.
-func Class(code Code) int {
-	if code <= 0 {
-		return int(code)
-	}
-	var class C.int
-	text := make([]byte, 1024)
-	enter()
-	defer leave()
-	C.coh_call_error(C.int(code), &class, (*C.char)(unsafe.Pointer(&text[0])))
-	return int(class)
-}

@@ -89,12 +89,7 @@ typedef struct {
 	            uintptr_t type, uintptr_t op, int root, int size, uintptr_t comm, uintptr_t *req);
 	int (*allreduce)(const uint8_t *send, uint8_t *recv, int64_t count, uintptr_t type, uintptr_t op, uintptr_t comm);
 	int (*cuda)(void); // 1 yes, 0 no, -1 not known
-	int (*ulfm)(void); // 1 yes, 0 no, -1 switched off; after init
-	int (*comm_revoke)(uintptr_t comm);
-	int (*comm_agree)(uintptr_t comm, int *flag);
-	int (*comm_shrink)(uintptr_t comm, uintptr_t *out);
-	int (*comm_ack)(uintptr_t comm);                                      // acknowledges the losses that are known
-	int (*comm_ranks)(uintptr_t comm, int lost, int room, int *ranks, int *n); // world ranks of the members, or of the lost ones
+	int (*comm_ranks)(uintptr_t comm, int room, int *ranks, int *n); // world ranks of the members
 } coh_shim;
 
 extern const coh_shim coh_shim_mpich, coh_shim_ompi, coh_shim_std;

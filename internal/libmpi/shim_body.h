@@ -271,6 +271,30 @@ static int op_free(uintptr_t op) {
 	return MPI(Op_free)(&o);
 }
 
+// comm_ranks returns the ranks in MPI_COMM_WORLD of a communicator's members.
+static int comm_ranks(uintptr_t comm, int room, int *ranks, int *n) {
+	ENTER();
+	MPI_Group some = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
+	int rc = MPI(Comm_group)(IN(MPI_Comm, comm), &some);
+	if (rc) return rc;
+	*n = 0;
+	rc = MPI(Group_size)(some, n);
+	if (!rc && *n > room) rc = COH_TOO_LARGE;
+	if (!rc) {
+		int *from = malloc(*n * sizeof *from);
+		if (!from) rc = COH_NO_MEMORY;
+		for (int i = 0; from && i < *n; i++) from[i] = i;
+		if (!rc) rc = MPI(Comm_group)(MPI_COMM_WORLD, &all);
+		if (!rc) {
+			rc = MPI(Group_translate_ranks)(some, *n, from, all, ranks);
+			MPI(Group_free)(&all);
+		}
+		free(from);
+	}
+	MPI(Group_free)(&some);
+	return rc;
+}
+
 // cuda returns whether the library reports that it accepts device pointers.
 static int cuda(void) {
 	int flag = 0;
@@ -283,11 +307,9 @@ static int cuda(void) {
 
 #include "shim_coll.h"
 
-#include "shim_ulfm.h"
-
 const coh_shim COH_SHIM = {
 	COH_ABI_NAME, resolve, has, library_version, version, init, flags, finalize, do_abort, error, world,
 	comm_facts, comm_dup, comm_create, comm_shared, comm_free, win_shared, win_free, type_of, type_bytes, type_free, op_of, op_create, op_free,
 	do_send, do_recv, recv_guarded, do_isend, do_irecv, do_probe, do_mprobe, do_imrecv, do_testsome, do_exchange, do_cancel, do_start,
-	free_request, do_coll, do_allreduce, cuda, ulfm, comm_revoke, comm_agree, comm_shrink, comm_ack, comm_ranks,
+	free_request, do_coll, do_allreduce, cuda, comm_ranks,
 };

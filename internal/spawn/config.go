@@ -46,7 +46,7 @@ type Config struct {
 	Part   *Part   // set if the ranks are part of a larger job; not with Launch
 
 	// Resilient is called when a rank has failed, and reports whether the job continues without it. Nil means
-	// never. It has no effect if Launch.GoesOn is false, because that launcher ends the job itself.
+	// never. With Launch it is nil, because that launcher ends the job itself.
 	Resilient func() bool
 
 	// Grace is how long the other ranks may run on when a rank has failed, to notice it and to end by
@@ -75,7 +75,6 @@ type Launch struct {
 	Args    []string // its options
 	Rank    []string // the command it starts, path first; the argument for Become is appended
 	Env     []string // variables of the launcher and the ranks; they override those of the job
-	GoesOn  bool     // it lets the other ranks run when one fails
 	// Descriptors is the number of descriptors it opens for all the ranks. If it has fewer, it may hang
 	// without a message.
 	Descriptors int

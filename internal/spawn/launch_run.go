@@ -72,9 +72,6 @@ func (s *state) conclude() {
 	if s.m.Decided || status == 0 && len(s.suspects) == 0 {
 		return
 	}
-	if s.m.Lost != nil && s.m.Succeeded { // the surviving ranks' status counts, and not that of the launcher, which saw a loss
-		return
-	}
 	if asked != 0 { // the user asked for the end: the rank does not matter
 		s.m.Status, s.m.Err = 128+int(asked), fmt.Errorf("asked to end (%v) after %s %s", asked, name, how)
 		return
@@ -85,9 +82,7 @@ func (s *state) conclude() {
 		e := slices.MinFunc(s.suspects, func(a, b exit) int { return a.at.Compare(b.at) })
 		own := int(e.wait.Signal())
 		if status == 0 || status == own || status == 128+own || l.killed || s.cfg.Launch.Broken(l.lines) {
-			x := s.exit(e)
-			x.GoesOn = false
-			s.m.Ended(x)
+			s.m.Ended(s.exit(e))
 			return
 		}
 	}

@@ -149,7 +149,7 @@ func (s *state) rankEnded(e exit) {
 			s.noteStopped()
 		}
 	default:
-		if x.Aborted && s.m.Decided || s.launcher != nil && !s.m.Continues(x) && !s.m.Decided && !s.blamed(e) {
+		if x.Aborted && s.m.Decided || s.launcher != nil && !s.m.Decided && !s.blamed(e) {
 			return
 		}
 	}
@@ -170,7 +170,7 @@ func (s *state) exit(e exit) job.Exit {
 			x.Rank, x.Status, x.How, x.Aborted = rank, code, fmt.Sprintf("aborted the job with code %d", code), true
 		}
 		x.Follows = !x.Aborted && FollowsIn(s.cfg.Folder, x.Rank)
-		x.GoesOn = s.cfg.Resilient != nil && (s.launcher == nil || s.cfg.Launch.GoesOn) && s.cfg.Resilient()
+		x.GoesOn = s.cfg.Resilient != nil && s.cfg.Resilient()
 		x.Name = fmt.Sprint("rank ", x.Rank)
 	}
 	return x

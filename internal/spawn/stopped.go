@@ -17,7 +17,7 @@ const lookEvery = 100 * time.Millisecond
 
 // noteStopped records which ranks are stopped when the first rank has ended with status 0.
 func (s *state) noteStopped() {
-	if s.cfg.Resilient == nil || s.launcher != nil || s.last != 0 || !s.cfg.Resilient() {
+	if s.cfg.Resilient == nil || s.last != 0 || !s.cfg.Resilient() {
 		return
 	}
 	for _, r := range s.ranks {

@@ -15,9 +15,6 @@ import (
 // families are the MPI libraries that the suite runs with.
 var families = map[string]mpifind.Family{"mpich": mpifind.MPICH, "openmpi": mpifind.OpenMPI}
 
-// ft are options that a test adds to the launchers.
-var ft []string
-
 // polite makes libraries that wait by spinning yield: more ranks run than there are processors.
 var polite = []string{
 	"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_mpi_yield_when_idle=1", "MPIR_CVAR_POLLS_BEFORE_YIELD=1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1",
@@ -31,7 +28,7 @@ func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 	l := mpitest.Of(t, families[name])
 	env = slices.Concat([]string{"COHORT_BACKEND=mpi"}, polite, l.Env(), env)
 	m := cohorttest.Mpiexec{
-		Label: name, Command: append(l.Start(), ft...), Env: env,
+		Label: name, Command: l.Start(), Env: env,
 		Sizes: []int{1, 2, 3, 4}, ShortFrom: 3, Skips: make(map[string]string),
 	}
 	skip(t, m, died, "faults/dead-*", "faults/failed-rank", "faults/abort", "recover/*")
