@@ -9,11 +9,8 @@ import (
 
 // table is what mpi.table says.
 type table struct {
-	chapters  []chapter
-	constants []constant
-	classes   []constant
-	handles   []handle
-	addresses []address
+	chapters                               []chapter
+	constants, classes, handles, addresses []constant
 }
 
 // chapter is a chapter of the standard with its functions.
@@ -44,24 +41,13 @@ const (
 // abiNames are the suffixes of the headers.
 var abiNames = [numABIs]string{"mpich", "ompi", "std"}
 
-// constant is an integer that has one value in each ABI.
+// constant is a name that has one value in each ABI: an integer, an error class, a predefined handle, or an address.
 type constant struct {
 	name     string
+	typ      string          // of a handle (Op) or an address (void *)
 	value    [numABIs]string // empty: the ABI has none
 	from     [numABIs]string // the library's major version that introduced it; empty: all
 	sentinel string          // of an error class: the name of backend's error; else empty
-}
-
-// handle is a predefined handle.
-type handle struct {
-	name, typ string // MPI_SUM, Op
-	value     [numABIs]string
-}
-
-// address is a constant that is a pointer.
-type address struct {
-	name, typ string
-	value     [numABIs]string
 }
 
 // parse reads mpi.table.
@@ -95,26 +81,14 @@ func parse(path string) (*table, error) {
 }
 
 func (t *table) row(section, line string) error {
-	switch section {
-	case "":
+	list := map[string]*[]constant{"K": &t.constants, "E": &t.classes, "H": &t.handles, "A": &t.addresses}[section]
+	switch {
+	case section == "":
 		return fmt.Errorf("%q before the first chapter", line)
-	case "K", "E":
-		return t.constantRow(section, strings.Fields(line))
-	case "H":
-		f := strings.Fields(line)
-		if len(f) != 5 {
-			return fmt.Errorf("a handle has five fields, not %d", len(f))
-		}
-		t.handles = append(t.handles, handle{f[0], f[1], [numABIs]string(f[2:])})
-		return nil
-	case "A":
-		f := strings.Fields(line)
-		if len(f) < 5 {
-			return fmt.Errorf("an address has five fields, not %d", len(f))
-		}
-		n := len(f) - numABIs
-		t.addresses = append(t.addresses, address{f[0], strings.Join(f[1:n], " "), [numABIs]string(f[n:])})
-		return nil
+	case list != nil:
+		c, err := constantRow(section, strings.Fields(line))
+		*list = append(*list, c)
+		return err
 	}
 	fn, err := t.functionRow(line)
 	if err != nil {
@@ -125,29 +99,26 @@ func (t *table) row(section, line string) error {
 	return nil
 }
 
-func (t *table) constantRow(section string, f []string) error {
-	want := 1 + numABIs
+// constantRow reads a name, the type of a handle or an address, the values, and the error of an error class.
+func constantRow(section string, f []string) (c constant, err error) {
+	last := len(f)
 	if section == "E" {
-		want++
+		last--
 	}
-	if len(f) != want {
-		return fmt.Errorf("a constant has %d fields, not %d", want, len(f))
+	first := last - numABIs
+	if typed := section == "H" || section == "A"; first < 1 || typed != (first > 1) {
+		return c, fmt.Errorf("a row of section %s does not have %d fields", section, len(f))
 	}
-	c := constant{name: f[0]}
-	for i, v := range f[1 : 1+numABIs] {
+	c.name, c.typ = f[0], strings.Join(f[1:first], " ")
+	for i, v := range f[first:last] {
 		if v != "-" {
 			c.value[i], c.from[i], _ = strings.Cut(v, "@")
 		}
 	}
-	if section == "K" {
-		t.constants = append(t.constants, c)
-		return nil
+	if section == "E" && f[last] != "-" {
+		c.sentinel = "Err" + f[last]
 	}
-	if f[want-1] != "-" {
-		c.sentinel = "Err" + f[want-1]
-	}
-	t.classes = append(t.classes, c)
-	return nil
+	return c, nil
 }
 
 // functionRow reads the row of a function; the grammar is at the beginning of the table.
