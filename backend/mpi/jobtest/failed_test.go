@@ -207,12 +207,9 @@ func TestFailedRankEndsLateCalls(t *testing.T) {
 			return errors.Join(sign("told"), errors.New("a rank has failed"))
 		})
 	}
-	for _, name := range []string{"stopped", "learns-late", "ends-late", "begins-late", "closes"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			toldOfFailure(t, name, 2, spinTool)
-		})
-	}
+	matrix(t, []string{"stopped", "learns-late", "ends-late", "begins-late", "closes"}, func(t *testing.T, library, name string) {
+		toldOfFailureIn(t, library, name, 2, spinTool)
+	})
 }
 
 // leavesTool is a tool that sends the messages with which 40 ranks leave the job, before each that says why a rank fails.
@@ -275,21 +272,24 @@ var openMPI sync.Mutex
 
 // toldOfFailure starts a program of which one rank fails and the others sign, with tools in C if there are any.
 func toldOfFailure(t *testing.T, program string, ranks int, tools ...string) {
-	inLibraries(t, func(t *testing.T, name string) {
-		t.Parallel() // these jobs wait
-		if name == "openmpi" {
-			openMPI.Lock()
-			defer openMPI.Unlock()
-		}
-		signs := t.TempDir()
-		env := []string{signsVariable + "=" + signs}
-		for _, tool := range tools {
-			launcher(t, name)
-			env = append(env, "LD_PRELOAD="+compiledTool(t, name, tool))
-		}
-		e := start(t, name, ranks, program, env...).failed(t)
-		if told, err := filepath.Glob(filepath.Join(signs, "told.*")); err != nil || len(told) != ranks-1 {
-			t.Errorf("%d ranks were told of the failure, want %d: %v\n%s", len(told), ranks-1, err, e.out)
-		}
-	})
+	inLibraries(t, func(t *testing.T, name string) { toldOfFailureIn(t, name, program, ranks, tools...) })
+}
+
+// toldOfFailureIn does so with one library.
+func toldOfFailureIn(t *testing.T, name, program string, ranks int, tools ...string) {
+	t.Parallel() // these jobs wait
+	if name == "openmpi" {
+		openMPI.Lock()
+		defer openMPI.Unlock()
+	}
+	signs := t.TempDir()
+	env := []string{signsVariable + "=" + signs}
+	for _, tool := range tools {
+		launcher(t, name)
+		env = append(env, "LD_PRELOAD="+compiledTool(t, name, tool))
+	}
+	e := start(t, name, ranks, program, env...).failed(t)
+	if told, err := filepath.Glob(filepath.Join(signs, "told.*")); err != nil || len(told) != ranks-1 {
+		t.Errorf("%d ranks were told of the failure, want %d: %v\n%s", len(told), ranks-1, err, e.out)
+	}
 }

@@ -25,14 +25,10 @@ func init() {
 // TestOnesided runs the conformance suite's one-sided windows on ranks of one node, and by messages.
 func TestOnesided(t *testing.T) {
 	cohorttest.Become()
-	for _, name := range libraries {
-		for _, b := range []string{"mpi", "far"} {
-			t.Run(name+"/"+b, func(t *testing.T) {
-				l := launcher(t, name, "COHORT_BACKEND="+b, "COHORT_CHECK=1")
-				cohorttest.Some(t, l, 2, func(s string) bool { return strings.Contains(s, "onesided") })
-			})
-		}
-	}
+	matrix(t, []string{"mpi", "far"}, func(t *testing.T, name, b string) {
+		l := launcher(t, name, "COHORT_BACKEND="+b, "COHORT_CHECK=1")
+		cohorttest.Some(t, l, 2, func(s string) bool { return strings.Contains(s, "onesided") })
+	})
 }
 
 // TestWindowsAcrossNodesAreFreed checks that Close frees the communicators of a window. MPICH has 2048, and Open MPI more

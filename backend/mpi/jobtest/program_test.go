@@ -136,6 +136,17 @@ const patience = 10 * time.Minute
 // libraries are the MPI libraries that the tests run with.
 var libraries = []string{"mpich", "openmpi"}
 
+// matrix runs f, as a subtest, for each row with each library; with -short for each row with one of them, in turn.
+func matrix(t *testing.T, rows []string, f func(t *testing.T, name, row string)) {
+	for i, row := range rows {
+		for j, name := range libraries {
+			if !testing.Short() || (i+j)%2 == 0 {
+				t.Run(name+"/"+row, func(t *testing.T) { f(t, name, row) })
+			}
+		}
+	}
+}
+
 // inLibraries runs a test with each library.
 func inLibraries(t *testing.T, test func(t *testing.T, library string)) {
 	t.Helper()

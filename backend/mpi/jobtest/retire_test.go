@@ -18,11 +18,7 @@ import (
 func TestMessageOfClosedCommunicatorIsNotReceivedLater(t *testing.T) {
 	rank("early", func(w *cohort.Comm) error { return unreceived(w, false) })
 	rank("late", func(w *cohort.Comm) error { return unreceived(w, true) })
-	for _, name := range libraries {
-		for _, when := range []string{"early", "late"} {
-			t.Run(name+"/"+when, func(t *testing.T) { start(t, name, 2, when).must(t) })
-		}
-	}
+	matrix(t, []string{"early", "late"}, func(t *testing.T, name, when string) { start(t, name, 2, when).must(t) })
 }
 
 // unreceived sends messages that nobody receives on communicators that both ranks close: early, before rank 1 closes

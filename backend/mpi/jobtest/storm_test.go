@@ -44,13 +44,9 @@ func TestStorm(t *testing.T) {
 	if soak := os.Getenv("COHORT_SOAK"); soak != "" {
 		seeds, settings = soak, append(settings, "COHORT_DETERMINISTIC=1", "COHORT_MPI_THREAD=serialized")
 	}
-	for _, name := range libraries {
-		for _, setting := range settings {
-			t.Run(name+"/"+setting, func(t *testing.T) {
-				start(t, name, 2, "storm", setting, stormVariable+"="+seeds).must(t).has(t, "seed ")
-			})
-		}
-	}
+	matrix(t, settings, func(t *testing.T, name, setting string) {
+		start(t, name, 2, "storm", setting, stormVariable+"="+seeds).must(t).has(t, "seed ")
+	})
 }
 
 const stormVariable = "COHORT_TEST_STORM"

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,20 +86,16 @@ func TestGoroutinesMakeCommunicatorsAtOnce(t *testing.T) {
 		}
 		return errors.Join(err, w.Close())
 	})
-	jobs := func(t *testing.T, name, level string, leaves string) {
-		seeds := 20
-		if testing.Short() {
-			seeds = 1
-		}
+	seeds := 20
+	if testing.Short() {
+		seeds = 1
+	}
+	matrix(t, []string{"serialized", "multiple", "serialized, leaves"}, func(t *testing.T, name, row string) {
+		level, leaves, _ := strings.Cut(row, ", ")
 		for seed := range seeds {
 			start(t, name, 3, "makes", "COHORT_MPI_THREAD="+level, fmt.Sprint("SEED=", seed), "LEAVES="+leaves).must(t)
 		}
-	}
-	for _, name := range libraries {
-		t.Run(name+"/serialized", func(t *testing.T) { jobs(t, name, "serialized", "") })
-		t.Run(name+"/multiple", func(t *testing.T) { jobs(t, name, "multiple", "") })
-		t.Run(name+"/serialized, leaves", func(t *testing.T) { jobs(t, name, "serialized", "1") })
-	}
+	})
 }
 
 // TestMemberThatGivesUpEndsTheWait checks that a rank that makes a communicator or a window, or closes a window, does not
