@@ -60,38 +60,14 @@ func BF16FromF32(x float32) uint16 {
 // first-level cache.
 const halfBlock = 64
 
-// widen converts one block, or the rest of a vector.
-func widen(f *[halfBlock]float32, h []uint16, bf bool) {
-	if bf {
-		for i, v := range h {
-			f[i&(halfBlock-1)] = BF16ToF32(v)
-		}
-		return
-	}
-	for i, v := range h {
-		f[i&(halfBlock-1)] = F16ToF32(v)
-	}
-}
-
-func narrow(h []uint16, f *[halfBlock]float32, bf bool) {
-	if bf {
-		for i := range h {
-			h[i] = BF16FromF32(f[i&(halfBlock-1)])
-		}
-		return
-	}
-	for i := range h {
-		h[i] = F16FromF32(f[i&(halfBlock-1)])
-	}
-}
-
 // half combines half-precision vectors as float32.
 func half(op backend.OpCode, bf bool, dst, a, b []byte) {
-	var x, y [halfBlock]float32
+	var left, right [halfBlock]float32
 	for d, p, q := view.Of[uint16](dst), view.Of[uint16](a), view.Of[uint16](b); len(d) > 0; {
 		n := min(len(d), halfBlock)
-		widen(&x, p[:n], bf)
-		widen(&y, q[:n], bf)
+		x, y := left[:n], right[:n]
+		Widen(x, p[:n], bf)
+		Widen(y, q[:n], bf)
 		switch op {
 		case backend.OpSum:
 			for i := range x {
@@ -110,7 +86,7 @@ func half(op backend.OpCode, bf bool, dst, a, b []byte) {
 				x[i] = max(x[i], y[i])
 			}
 		}
-		narrow(d[:n], &x, bf)
+		Narrow(d[:n], x, bf)
 		d, p, q = d[n:], p[n:], q[n:]
 	}
 }
@@ -123,31 +99,12 @@ func forHalf(op backend.OpCode, bf bool) Apply {
 	return nil
 }
 
-// halfLoc is minLoc or maxLoc for half-precision values.
-func halfLoc(op backend.OpCode, bf bool, dst, a, b []byte) {
-	value := F16ToF32
-	if bf {
-		value = BF16ToF32
-	}
-	d, x, y := three[pair[uint16]](dst, a, b)
-	for i := range d {
-		p, q := x[i], y[i]
-		u, v := value(p.Val), value(q.Val)
-		if op == backend.OpMaxLoc {
-			if after(v, u) || !after(u, v) && q.Idx < p.Idx {
-				p = q
-			}
-		} else if before(v, u) || !before(u, v) && q.Idx < p.Idx {
-			p = q
-		}
-		d[i] = p
-	}
-}
-
-func forHalfLoc(op backend.OpCode, bf bool) Apply {
+func forHalfLoc(op backend.OpCode, value func(uint16) float32) Apply {
 	switch op {
-	case backend.OpMinLoc, backend.OpMaxLoc:
-		return func(dst, a, b []byte) { halfLoc(op, bf, dst, a, b) }
+	case backend.OpMinLoc:
+		return loc(func(x, y uint16) bool { return before(value(x), value(y)) })
+	case backend.OpMaxLoc:
+		return loc(func(x, y uint16) bool { return after(value(x), value(y)) })
 	}
 	return nil
 }

@@ -50,24 +50,26 @@ func after[T real](x, y T) bool {
 // negative reports whether a zero is -0.
 func negative[T real](zero T) bool { return 1/float64(zero) < 0 }
 
-func minLoc[T real](dst, a, b []byte) {
-	d, x, y := three[pair[T]](dst, a, b)
-	for i := range d {
-		p, q := x[i], y[i]
-		if before(q.Val, p.Val) || !before(p.Val, q.Val) && q.Idx < p.Idx {
-			p = q
+// loc returns the function that takes the pair whose value comes first, and the lower index of equal ones.
+func loc[T real](first func(x, y T) bool) Apply {
+	return func(dst, a, b []byte) {
+		d, x, y := three[pair[T]](dst, a, b)
+		for i := range d {
+			p, q := x[i], y[i]
+			if first(q.Val, p.Val) || q.Idx < p.Idx && !first(p.Val, q.Val) {
+				p = q
+			}
+			d[i] = p
 		}
-		d[i] = p
 	}
 }
 
-func maxLoc[T real](dst, a, b []byte) {
-	d, x, y := three[pair[T]](dst, a, b)
-	for i := range d {
-		p, q := x[i], y[i]
-		if after(q.Val, p.Val) || !after(p.Val, q.Val) && q.Idx < p.Idx {
-			p = q
-		}
-		d[i] = p
+func forLoc[T real](op backend.OpCode) Apply {
+	switch op {
+	case backend.OpMinLoc:
+		return loc(before[T])
+	case backend.OpMaxLoc:
+		return loc(after[T])
 	}
+	return nil
 }

@@ -5,43 +5,31 @@ import "github.com/cohort-hpc/cohort/backend"
 // Apply is the function of a reduction; see backend.Op.
 type Apply = func(dst, a, b []byte)
 
+// numbers contains the operations on each kind of number, locs those on pairs with a value of a kind.
+var (
+	numbers = [backend.Loc + 1]func(backend.OpCode) Apply{
+		backend.Bool: forBool,
+		backend.Int8: forInteger[int8], backend.Int16: forInteger[int16], backend.Int32: forInteger[int32], backend.Int64: forInteger[int64],
+		backend.Uint8: forInteger[uint8], backend.Uint16: forInteger[uint16], backend.Uint32: forInteger[uint32], backend.Uint64: forInteger[uint64],
+		backend.Float16:  func(op backend.OpCode) Apply { return forHalf(op, false) },
+		backend.BFloat16: func(op backend.OpCode) Apply { return forHalf(op, true) },
+		backend.Float32:  forReal[float32], backend.Float64: forReal[float64],
+		backend.Complex64: forNumber[complex64], backend.Complex128: forNumber[complex128],
+	}
+	locs = [backend.Loc + 1]func(backend.OpCode) Apply{
+		backend.Int8: forLoc[int8], backend.Int16: forLoc[int16], backend.Int32: forLoc[int32], backend.Int64: forLoc[int64],
+		backend.Uint8: forLoc[uint8], backend.Uint16: forLoc[uint16], backend.Uint32: forLoc[uint32], backend.Uint64: forLoc[uint64],
+		backend.Float16:  func(op backend.OpCode) Apply { return forHalfLoc(op, F16ToF32) },
+		backend.BFloat16: func(op backend.OpCode) Apply { return forHalfLoc(op, BF16ToF32) },
+		backend.Float32:  forLoc[float32], backend.Float64: forLoc[float64],
+	}
+)
+
 // For returns the function of a predefined operation on numbers of a kind, nil
 // if the operation does not apply to them.
 func For(op backend.OpCode, kind backend.Kind) Apply {
-	switch kind {
-	case backend.Bool:
-		switch op {
-		case backend.OpLand, backend.OpLor, backend.OpLxor:
-			return forInteger[uint8](op)
-		}
-	case backend.Int8:
-		return forInteger[int8](op)
-	case backend.Int16:
-		return forInteger[int16](op)
-	case backend.Int32:
-		return forInteger[int32](op)
-	case backend.Int64:
-		return forInteger[int64](op)
-	case backend.Uint8:
-		return forInteger[uint8](op)
-	case backend.Uint16:
-		return forInteger[uint16](op)
-	case backend.Uint32:
-		return forInteger[uint32](op)
-	case backend.Uint64:
-		return forInteger[uint64](op)
-	case backend.Float16:
-		return forHalf(op, false)
-	case backend.BFloat16:
-		return forHalf(op, true)
-	case backend.Float32:
-		return forReal[float32](op)
-	case backend.Float64:
-		return forReal[float64](op)
-	case backend.Complex64:
-		return forNumber[complex64](op)
-	case backend.Complex128:
-		return forNumber[complex128](op)
+	if f := numbers[kind]; f != nil {
+		return f(op)
 	}
 	return nil
 }
@@ -49,31 +37,16 @@ func For(op backend.OpCode, kind backend.Kind) Apply {
 // ForLoc returns the function of MinLoc or MaxLoc on pairs with a value of a
 // kind, nil for other operations and kinds.
 func ForLoc(op backend.OpCode, elem backend.Kind) Apply {
-	switch elem {
-	case backend.Int8:
-		return forLoc[int8](op)
-	case backend.Int16:
-		return forLoc[int16](op)
-	case backend.Int32:
-		return forLoc[int32](op)
-	case backend.Int64:
-		return forLoc[int64](op)
-	case backend.Uint8:
-		return forLoc[uint8](op)
-	case backend.Uint16:
-		return forLoc[uint16](op)
-	case backend.Uint32:
-		return forLoc[uint32](op)
-	case backend.Uint64:
-		return forLoc[uint64](op)
-	case backend.Float16:
-		return forHalfLoc(op, false)
-	case backend.BFloat16:
-		return forHalfLoc(op, true)
-	case backend.Float32:
-		return forLoc[float32](op)
-	case backend.Float64:
-		return forLoc[float64](op)
+	if f := locs[elem]; f != nil {
+		return f(op)
+	}
+	return nil
+}
+
+func forBool(op backend.OpCode) Apply {
+	switch op {
+	case backend.OpLand, backend.OpLor, backend.OpLxor:
+		return forInteger[uint8](op)
 	}
 	return nil
 }
@@ -114,14 +87,4 @@ func forInteger[T integer](op backend.OpCode) Apply {
 		return bxor
 	}
 	return forReal[T](op)
-}
-
-func forLoc[T real](op backend.OpCode) Apply {
-	switch op {
-	case backend.OpMinLoc:
-		return minLoc[T]
-	case backend.OpMaxLoc:
-		return maxLoc[T]
-	}
-	return nil
 }
