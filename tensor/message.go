@@ -11,6 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -34,14 +35,6 @@ const (
 	// maxDims is the most dimensions of a tensor in a message.
 	maxDims = 32
 )
-
-// sizes maps kinds to the bytes of an element; 0 means not a kind of tensor.
-var sizes = [256]uint8{
-	backend.Int8: 1, backend.Int16: 2, backend.Int32: 4, backend.Int64: 8,
-	backend.Uint8: 1, backend.Uint16: 2, backend.Uint32: 4, backend.Uint64: 8,
-	backend.Float16: 2, backend.BFloat16: 2, backend.Float32: 4, backend.Float64: 8,
-	backend.Complex64: 8, backend.Complex128: 16,
-}
 
 // envelope is the decoded envelope of a message, with the memory it is received in or sent from.
 type envelope struct {
@@ -107,11 +100,10 @@ func (l *envelope) read(n, maxTag int) error {
 	}
 	flags, kind, dims := b[1], backend.Kind(b[2]), int(b[3])
 	piece, number := binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])
-	size := int(sizes[kind])
 	switch {
 	case flags&^envelopeInside != 0:
 		return bad("flags %#x", flags)
-	case size == 0:
+	case kind < backend.Int8 || kind > backend.Complex128:
 		return bad("elements of kind %d", kind)
 	case dims > maxDims || envelopeHead+8*dims > n:
 		return bad("%d dimensions in %d bytes", dims, n)
@@ -120,6 +112,7 @@ func (l *envelope) read(n, maxTag int) error {
 	case uint64(number) > uint64(maxTag):
 		return bad("tag %d of the payload", number)
 	}
+	size := datatype.Number(kind).Size
 	rest := b[envelopeHead:]
 	for i := range dims {
 		d := binary.LittleEndian.Uint64(rest)

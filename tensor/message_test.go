@@ -11,6 +11,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 )
 
 // envelopeOf encodes an envelope as message.go describes.
@@ -129,7 +130,7 @@ func FuzzEnvelope(f *testing.F) {
 		if l.read(n, 1000) != nil {
 			return
 		}
-		size := int(sizes[l.kind])
+		size := datatype.Number(l.kind).Size
 		for _, d := range l.shape() {
 			if d < 0 {
 				t.Fatalf("the shape is %v", l.shape())

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -41,38 +42,12 @@ func (o Op) String() string {
 	return o.op.String()
 }
 
-var (
-	float16Type  = reflect.TypeFor[cohort.Float16]()
-	bfloat16Type = reflect.TypeFor[cohort.BFloat16]()
-)
-
-// kinds maps Go's kinds of numbers to the backend's.
-var kinds = func() (k [reflect.UnsafePointer + 1]backend.Kind) {
-	for of, kind := range map[reflect.Kind]backend.Kind{
-		reflect.Int8: backend.Int8, reflect.Int16: backend.Int16, reflect.Int32: backend.Int32, reflect.Int64: backend.Int64,
-		reflect.Uint8: backend.Uint8, reflect.Uint16: backend.Uint16, reflect.Uint32: backend.Uint32, reflect.Uint64: backend.Uint64,
-		reflect.Float32: backend.Float32, reflect.Float64: backend.Float64,
-		reflect.Complex64: backend.Complex64, reflect.Complex128: backend.Complex128,
-	} {
-		k[of] = kind
-	}
-	k[reflect.Int], k[reflect.Uint], k[reflect.Uintptr] = backend.Int64, backend.Uint64, backend.Uint64
-	if reflect.TypeFor[int]().Size() == 4 {
-		k[reflect.Int], k[reflect.Uint], k[reflect.Uintptr] = backend.Int32, backend.Uint32, backend.Uint32
-	}
-	return k
-}()
+var types = datatype.New(reflect.TypeFor[cohort.Float16](), reflect.TypeFor[cohort.BFloat16](), nil)
 
 // kindOf returns the kind of T's numbers; for a named type, the kind of its underlying type.
 func kindOf[T cohort.Number]() backend.Kind {
-	switch t := reflect.TypeFor[T](); t {
-	case float16Type:
-		return backend.Float16
-	case bfloat16Type:
-		return backend.BFloat16
-	default:
-		return kinds[t.Kind()]
-	}
+	d, _ := types.Of(reflect.TypeFor[T]()) // every number has one
+	return d.Kind
 }
 
 // typeName returns the name of T's numbers in errors and messages, such as float32.

@@ -43,7 +43,7 @@ var users = map[string][]string{
 	"internal/engine":     {"backend/shm", "backend/tcp"},
 	"internal/membership": {"backend/local", "internal/engine"},
 	"internal/memlink":    {"backend/shm", "backend/tcp", "internal/board", "internal/engine", "internal/node"},
-	"internal/datatype":   {"", "internal/comm"},
+	"internal/datatype":   {"", "internal/comm", "tensor"},
 	"internal/direct":     {"backend/local", "internal/board"},
 	"internal/frame":      {"backend/tcp", "internal/engine", "internal/memlink", "internal/meet"},
 	"internal/flight":     {"", "internal/comm", "cmd/cohort", "cohorttest", "internal/remote", "internal/spawn"},
