@@ -5,7 +5,6 @@
 //	pi         a sum whose bits do not depend on the number of ranks
 //	heat2d     a grid split over a Cartesian communicator, with halo exchange
 //	window     a table that is in memory once per node, and that its ranks fill together
-//	counter    a number on rank 0 from which all ranks draw their work
 //	hashtable  a hash table that is spread over all ranks
 //	hdf5       a file that a C library for MPI writes from all ranks (a module apart; needs -tags hdf5)
 //	render     a picture whose tiles rank 0 hands out one by one

@@ -43,7 +43,6 @@ var examples = []struct {
 	{"window", func(int) []string {
 		return []string{`\[0\] every even number up to 1000000 is the sum of two primes; 503222 needs the largest: 523 \+ 502699`}
 	}},
-	{"counter", func(int) []string { return []string{`\[0\] 78498 primes below 1000000`} }},
 	{"hashtable", func(int) []string {
 		return []string{`\[0\] 43 numbers below 1000000 are the sum of two cubes in two ways, from 1729 to 994688`}
 	}},

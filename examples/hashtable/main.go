@@ -9,25 +9,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-func main() {
-	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return report(world, 1_000_000, os.Stdout) })
-}
+const limit = 1_000_000
 
-func report(world *cohort.Comm, limit int64, out io.Writer) error {
-	numbers, err := twice(world, limit)
-	if err != nil || world.Rank() != 0 {
+func main() {
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
+		numbers, err := twice(world, limit)
+		if err == nil && world.Rank() == 0 {
+			fmt.Printf("%d numbers below %d are the sum of two cubes in two ways, from %d to %d\n",
+				len(numbers), limit, numbers[0], numbers[len(numbers)-1])
+		}
 		return err
-	}
-	_, err = fmt.Fprintf(out, "%d numbers below %d are the sum of two cubes in two ways, from %d to %d\n",
-		len(numbers), limit, numbers[0], numbers[len(numbers)-1])
-	return err
+	})
 }
 
 // twice returns the numbers below limit that are the sum of two positive cubes in at least two ways, in order.

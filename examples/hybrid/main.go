@@ -11,7 +11,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/cohort-hpc/cohort"
@@ -19,11 +18,11 @@ import (
 	"github.com/cohort-hpc/cohort/pool"
 )
 
-func main() {
-	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return report(world, 1_000_000, os.Stdout) })
-}
+const limit = 1_000_000
 
-func report(world *cohort.Comm, limit int, out io.Writer) error {
+func main() { cohort.Main(report) }
+
+func report(_ context.Context, world *cohort.Comm) error {
 	env, err := hybrid.Join(world, &hybrid.Config{Summary: os.Stderr})
 	if err != nil {
 		return err
@@ -33,7 +32,7 @@ func report(world *cohort.Comm, limit int, out io.Writer) error {
 		return err
 	}
 	if world.Rank() == 0 {
-		fmt.Fprintf(out, "below %d, %d takes the most steps: %d\n", limit, longest.Idx, longest.Val)
+		fmt.Printf("below %d, %d takes the most steps: %d\n", limit, longest.Idx, longest.Val)
 	}
 	return env.Close()
 }

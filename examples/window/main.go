@@ -10,24 +10,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-func main() {
-	cohort.Main(func(_ context.Context, world *cohort.Comm) error { return report(world, 1_000_000, os.Stdout) })
-}
+const limit = 1_000_000
 
-func report(world *cohort.Comm, limit int, out io.Writer) error {
-	hardest, err := goldbach(world, limit)
-	if err != nil || world.Rank() != 0 {
+func main() {
+	cohort.Main(func(_ context.Context, world *cohort.Comm) error {
+		hardest, err := goldbach(world, limit)
+		if err == nil && world.Rank() == 0 {
+			fmt.Printf("every even number up to %d is the sum of two primes; %d needs the largest: %d + %d\n",
+				limit, hardest.Idx, hardest.Val, hardest.Idx-hardest.Val)
+		}
 		return err
-	}
-	_, err = fmt.Fprintf(out, "every even number up to %d is the sum of two primes; %d needs the largest: %d + %d\n",
-		limit, hardest.Idx, hardest.Val, hardest.Idx-hardest.Val)
-	return err
+	})
 }
 
 // goldbach returns the even number, from 4 to limit, of which the smaller of two primes it is the sum
