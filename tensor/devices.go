@@ -7,7 +7,6 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
 	"github.com/cohort-hpc/cohort/internal/accel/cuda"
-	"github.com/cohort-hpc/cohort/topo"
 )
 
 // devices holds one Device for each device of a driver that this process has asked for, so that
@@ -44,14 +43,12 @@ func CUDA(index int) (*Device, error) {
 
 // LocalDevice assigns the CUDA devices of a node to its ranks in turn: with two devices, the first
 // goes to ranks 0, 2, … of the node and the second to ranks 1, 3, …. c is the world, or a
-// communicator of the ranks that share the devices. If c is nil, the launcher's environment gives
-// the rank within the node, which works before [cohort.Init]; a process without a launcher gets the
-// first device. Without one it returns nil, which stands for [CPU], and [cohort.ErrNotSupported].
+// communicator of the ranks that share the devices. Without a device it returns nil, which stands
+// for [CPU], and [cohort.ErrNotSupported].
 //
 // Not collective.
 //
-// Errors: those of [CUDA]; [cohort.ErrNotSupported] if c is nil and the launcher does not give the
-// rank within the node; [cohort.ErrComm] for a communicator without ranks.
+// Errors: those of [CUDA]; [cohort.ErrComm] for nil, or a communicator without ranks.
 func LocalDevice(c *cohort.Comm) (*Device, error) {
 	d, err := cudaDevices.local(c)
 	return d, failed("localdevice", err)
@@ -78,29 +75,10 @@ func (d *devices) local(c *cohort.Comm) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	rank, err := localRank(c)
-	if err != nil {
-		return nil, err
-	}
-	return d.device(rank % n)
-}
-
-// localRank returns the caller's rank within its node.
-func localRank(c *cohort.Comm) (int, error) {
-	if c != nil {
-		for _, host := range c.Topology().Hosts {
-			if i := slices.Index(host.Ranks, c.Rank()); i >= 0 {
-				return i, nil
-			}
+	for _, host := range c.Topology().Hosts {
+		if i := slices.Index(host.Ranks, c.Rank()); i >= 0 {
+			return d.device(i % n)
 		}
-		return 0, fault(cohort.ErrComm, "the communicator has no ranks")
 	}
-	switch job := topo.ThisJob(); {
-	case job.LocalRank >= 0:
-		return job.LocalRank, nil
-	case job.Launcher == "":
-		return 0, nil
-	default:
-		return 0, fault(cohort.ErrNotSupported, "%s does not give the rank of this process within its node; call LocalDevice after Init, with the world", job.Launcher)
-	}
+	return nil, fault(cohort.ErrComm, "the communicator has no ranks")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -96,46 +95,9 @@ func TestLocalDeviceSharesOutDevices(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if d, err := all.local(&cohort.Comm{}); !errors.Is(err, cohort.ErrComm) {
-		t.Errorf("of no communicator it is %v, %v", d, err)
-	}
-}
-
-// Before Init the launcher's variables select the device.
-func TestLocalDeviceUsesLauncherVariables(t *testing.T) {
-	for _, v := range os.Environ() { // those of whatever has launched the test
-		name, _, _ := strings.Cut(v, "=")
-		for _, of := range []string{"COHORT_", "OMPI_", "PMI_", "MPI_", "MV2_", "SLURM_", "PALS_", "FLUX_", "PBS_"} {
-			if strings.HasPrefix(name, of) && name != "COHORT_REQUIRE_TOOLS" {
-				t.Setenv(name, "")
-				if err := os.Unsetenv(name); err != nil {
-					t.Fatal(err)
-				}
-			}
+	for _, c := range []*cohort.Comm{nil, {}} {
+		if d, err := all.local(c); !errors.Is(err, cohort.ErrComm) {
+			t.Errorf("of no communicator it is %v, %v", d, err)
 		}
-	}
-	all := &devices{driver: soft.New(soft.Config{Devices: 3})}
-	for _, c := range []struct {
-		name string
-		env  map[string]string
-		want int // -1: an error that names the launcher
-	}{
-		{"no launcher", nil, 0},
-		{"Open MPI", map[string]string{"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "6", "OMPI_COMM_WORLD_LOCAL_RANK": "2"}, 2},
-		{"more than devices", map[string]string{"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "6", "OMPI_COMM_WORLD_LOCAL_RANK": "4"}, 1},
-		{"cohort run", map[string]string{"COHORT_SIZE": "4", "COHORT_RANK": "3"}, -1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			for name, value := range c.env {
-				t.Setenv(name, value)
-			}
-			d, err := all.local(nil)
-			if c.want >= 0 && (err != nil || d.Index() != c.want) {
-				t.Errorf("got %v, %v, want device %d", d, err, c.want)
-			}
-			if c.want < 0 && (!errors.Is(err, cohort.ErrNotSupported) || !strings.Contains(err.Error(), c.name)) {
-				t.Errorf("got %v, %v, want ErrNotSupported of %s", d, err, c.name)
-			}
-		})
 	}
 }
