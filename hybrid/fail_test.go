@@ -238,20 +238,3 @@ func TestFindPlaceCountsSharers(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// The note names the workers in domains whose memory the process may not use.
-func TestRemoteMemoryNamesWorkers(t *testing.T) {
-	m := &topo.Node{Domains: []topo.Domain{{ID: 0, CPUs: topo.CPUSet{0, 1}, Allowed: true}, {ID: 1, CPUs: topo.CPUSet{2, 3}}}}
-	for _, k := range []struct {
-		sets []topo.CPUSet
-		want string
-	}{
-		{[]topo.CPUSet{{0}, {1}}, ""},
-		{[]topo.CPUSet{{0}, {2}, {3}}, "workers 1-2 "},
-		{nil, ""},
-	} {
-		if got := remoteMemory(m, k.sets); (got == "") != (k.want == "") || !strings.Contains(got, k.want) {
-			t.Errorf("%v: %q, want %q", k.sets, got, k.want)
-		}
-	}
-}

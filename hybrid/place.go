@@ -1,7 +1,6 @@
 package hybrid
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/cohort-hpc/cohort"
@@ -86,23 +85,4 @@ func startPool(cfg pool.Config, plan *topo.Plan, p place) (*pool.Pool, error) {
 		}
 	}
 	return pool.New(cfg)
-}
-
-// remoteMemory returns a note on the workers in NUMA domains that have no memory for this process. It
-// is empty if there are none.
-func remoteMemory(machine *topo.Node, sets []topo.CPUSet) string {
-	var far []int
-	for worker, set := range sets {
-		for _, d := range machine.Domains {
-			if len(d.CPUs.Intersect(set)) > 0 && !d.Allowed {
-				far = append(far, worker)
-				break
-			}
-		}
-	}
-	if far == nil {
-		return ""
-	}
-	return fmt.Sprintf("the memory of workers %s is in other NUMA domains: this process may not use their own",
-		topo.NewCPUSet(far...))
 }

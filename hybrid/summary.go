@@ -19,7 +19,6 @@ func (e *Env) notes(plan *topo.Plan) []string {
 		if err := e.Pool.MemoryPolicy(); err != nil {
 			add("memory policy not changed: " + err.Error())
 		}
-		add(remoteMemory(e.Machine, plan.Sets[e.LocalRank][:e.Pool.Workers()]))
 	}
 	for _, s := range e.Solvers {
 		if s.Differs() {
