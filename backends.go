@@ -49,12 +49,19 @@ func Register(name string, open backend.Opener) {
 	if open == nil {
 		panic("cohort: Register: the opener of backend " + name + " is nil")
 	}
-	register(name, known{open: func(ctx context.Context, s settings) (backend.Comm, error) {
-		return open(ctx, backend.Config{
-			Rank: s.Rank, Size: s.Size, Job: s.Job, Timeout: s.Timeout, Heartbeat: s.Heartbeat, JoinTimeout: s.JoinTimeout,
-			Check: s.Check, Deterministic: s.Deterministic,
-		})
-	}})
+	register(name, known{open: common(open)})
+}
+
+// common opens a backend that needs no settings of its own.
+func common(open backend.Opener) func(ctx context.Context, s settings) (backend.Comm, error) {
+	return func(ctx context.Context, s settings) (backend.Comm, error) { return open(ctx, s.common()) }
+}
+
+func (s *settings) common() backend.Config {
+	return backend.Config{
+		Rank: s.Rank, Size: s.Size, Job: s.Job, Timeout: s.Timeout, Heartbeat: s.Heartbeat, JoinTimeout: s.JoinTimeout,
+		Check: s.Check, Deterministic: s.Deterministic,
+	}
 }
 
 func register(name string, k known) {

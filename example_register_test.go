@@ -67,9 +67,7 @@ func (c counted) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, ui
 
 // openCounted is a backend.Opener: it joins the job.
 func openCounted(ctx context.Context, cfg backend.Config) (backend.Comm, error) {
-	c, err := shm.Open(ctx, shm.Config{
-		Rank: cfg.Rank, Size: cfg.Size, Job: cfg.Job, Heartbeat: cfg.Heartbeat, JoinTimeout: cfg.JoinTimeout,
-	})
+	c, err := shm.Open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -20,9 +20,8 @@ func tcpConfig(s settings) tcp.Config {
 	where, launcher := strings.CutPrefix(s.TCP.Coordinator, "launcher@")
 	tls := s.TCP.TLS
 	return tcp.Config{
-		Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat, JoinTimeout: s.JoinTimeout,
-		Coordinator: where, Launcher: launcher, Interface: s.TCP.Interface, Ports: s.TCP.Ports, SecretFile: s.TCP.SecretFile,
-		Connect: string(s.TCP.Connect), Check: s.Check, Checksum: s.TCP.Checksum, Sockets: s.TCP.Sockets,
+		Config: s.common(), Coordinator: where, Launcher: launcher, Interface: s.TCP.Interface, Ports: s.TCP.Ports, SecretFile: s.TCP.SecretFile,
+		Connect: string(s.TCP.Connect), Checksum: s.TCP.Checksum, Sockets: s.TCP.Sockets,
 		TLSCert: tls.Cert, TLSKey: tls.Key, TLSCA: tls.CA, TLSName: tls.Name,
 	}
 }

@@ -52,13 +52,13 @@ func TestSettingsReachTheBackends(t *testing.T) {
 		ours   map[string]string // settings with another name there
 		own    map[string]any    // fields that are not settings, and their expected values
 	}{
-		{"Shm", shmConfig(s), nil, nil},
+		{"common", s.common(), nil, nil},
 		{"TCP", tcpConfig(s), map[string]string{"TLSCert": "TLS.Cert", "TLSKey": "TLS.Key", "TLSCA": "TLS.CA", "TLSName": "TLS.Name"}, map[string]any{"Launcher": false}},
 		{"MPI", mpiConfig(context.Background(), s), map[string]string{"Library": "Lib"},
 			map[string]any{"Bounded": true, "Oversubscribed": false}},
 	} {
 		for name, got := range fields(reflect.ValueOf(b.config), "", map[string]any{}) {
-			name = strings.TrimPrefix(name, "Settings.")
+			name = strings.TrimPrefix(strings.TrimPrefix(name, "Settings."), "Config.")
 			from := cmp.Or(b.ours[name], name)
 			if _, ok := ours[b.name+"."+from]; ok {
 				from = b.name + "." + from

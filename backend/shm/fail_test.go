@@ -71,16 +71,16 @@ func TestJoinErrorsNameTheReason(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, c := range []struct {
-		cfg  Config
+		cfg  backend.Config
 		want string
 	}{
-		{Config{Rank: 0, Size: 0, Job: "x"}, "not 0"},
-		{Config{Rank: 0, Size: MaxRanks + 1, Job: "x"}, "not 257"},
-		{Config{Rank: 2, Size: 2, Job: "x"}, "rank 2 of a job of 2"},
-		{Config{Rank: -1, Size: 2, Job: "x"}, "rank -1"},
-		{Config{Rank: 0, Size: 2}, "COHORT_JOB"},
-		{Config{Rank: 0, Size: 3, Job: "alone" + t.Name()}, "ranks 1, 2 did not join"},
-		{Config{Rank: 1, Size: 3, Job: "nobody" + t.Name()}, "rank 0 did not appear"},
+		{backend.Config{Rank: 0, Size: 0, Job: "x"}, "not 0"},
+		{backend.Config{Rank: 0, Size: MaxRanks + 1, Job: "x"}, "not 257"},
+		{backend.Config{Rank: 2, Size: 2, Job: "x"}, "rank 2 of a job of 2"},
+		{backend.Config{Rank: -1, Size: 2, Job: "x"}, "rank -1"},
+		{backend.Config{Rank: 0, Size: 2}, "COHORT_JOB"},
+		{backend.Config{Rank: 0, Size: 3, Job: "alone" + t.Name()}, "ranks 1, 2 did not join"},
+		{backend.Config{Rank: 1, Size: 3, Job: "nobody" + t.Name()}, "rank 0 did not appear"},
 	} {
 		c.cfg.JoinTimeout = 200 * time.Millisecond
 		_, err := Open(ctx, c.cfg)
@@ -112,7 +112,7 @@ func TestJoinErrorNamesMissingRankOnEveryRank(t *testing.T) {
 	var all sync.WaitGroup
 	for rank, limit := range []time.Duration{400 * time.Millisecond, 200 * time.Millisecond} {
 		all.Go(func() {
-			_, err := Open(context.Background(), Config{Rank: rank, Size: 3, Job: t.Name(), JoinTimeout: limit})
+			_, err := Open(context.Background(), backend.Config{Rank: rank, Size: 3, Job: t.Name(), JoinTimeout: limit})
 			if !errors.Is(err, backend.ErrInit) || strings.Contains(err.Error(), "ended") || !strings.Contains(err.Error(), "join") {
 				t.Errorf("rank %d: %v", rank, err)
 			}

@@ -23,7 +23,7 @@ func init() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		c, err := Open(ctx, Config{Rank: rank, Size: size, Job: os.Getenv("SHM_TEST_JOB")})
+		c, err := Open(ctx, backend.Config{Rank: rank, Size: size, Job: os.Getenv("SHM_TEST_JOB")})
 		if err != nil {
 			return err
 		}

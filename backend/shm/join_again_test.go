@@ -32,7 +32,7 @@ func init() {
 		if n, err := strconv.Atoi(os.Getenv("SHM_TEST_ROUNDS")); err == nil {
 			rounds = n
 		}
-		cfg := Config{Rank: c.Rank(), Size: c.Size(), Job: os.Getenv("SHM_TEST_JOB") + "again"}
+		cfg := backend.Config{Rank: c.Rank(), Size: c.Size(), Job: os.Getenv("SHM_TEST_JOB") + "again"}
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 		defer cancel()
 		files, routines, mapped := leak.Files(), runtime.NumGoroutine(), segments()

@@ -14,27 +14,10 @@ import (
 // MaxRanks is the largest number of ranks of a job, which are on one node. The links of every two of them exist from the start.
 const MaxRanks = 256
 
-const joinLimit = 60 * time.Second // where Config.JoinTimeout is 0
+const joinLimit = 60 * time.Second // where JoinTimeout is 0
 
-// Config says which rank of which job this process is.
-type Config struct {
-	Rank, Size int
-	Job        string // the same on all ranks of the job, and of no other job of this user
-
-	// Heartbeat is how long another rank whose process exists may be silent before it is lost: 0 is
-	// 10 s, below 0 is no limit, and less than 100 ms is 100 ms.
-	Heartbeat time.Duration
-
-	// Check makes this rank wait for all others in every blocking collective, so that it returns their mismatch.
-	Check bool
-
-	// JoinTimeout is how long the ranks wait for each other at the start; 0 is 60 s.
-	JoinTimeout time.Duration
-}
-
-// Open joins the job. It returns when all ranks have joined. When ctx ends or JoinTimeout is over
-// it returns ErrInit, which names the missing ranks.
-func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
+// Open is a backend.Opener.
+func Open(ctx context.Context, cfg backend.Config) (backend.Comm, error) {
 	switch {
 	case !shmem.Supported:
 		_, err := shmem.Create("", 0)

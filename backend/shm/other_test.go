@@ -12,7 +12,7 @@ import (
 )
 
 func TestOpenReportsUnsupportedSystem(t *testing.T) {
-	_, err := Open(context.Background(), Config{Size: 1, Job: "job"})
+	_, err := Open(context.Background(), backend.Config{Size: 1, Job: "job"})
 	if !errors.Is(err, backend.ErrNotSupported) || !strings.Contains(err.Error(), "Linux") {
 		t.Errorf("got %v, want ErrNotSupported that says what shm needs", err)
 	}

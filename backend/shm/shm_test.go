@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SHM_TEST_NOCOPY") != "" {
 		join = openWithoutCopies
 	}
-	c, err := join(ctx, Config{Rank: rank, Size: size, Job: os.Getenv("SHM_TEST_JOB"), Heartbeat: silence})
+	c, err := join(ctx, backend.Config{Rank: rank, Size: size, Job: os.Getenv("SHM_TEST_JOB"), Heartbeat: silence})
 	if err == nil {
 		err = programs[name](c)
 		c.Close()
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 }
 
 // openWithoutCopies is Open where the kernel does not copy between processes: long messages go through the rings.
-func openWithoutCopies(ctx context.Context, cfg Config) (backend.Comm, error) {
+func openWithoutCopies(ctx context.Context, cfg backend.Config) (backend.Comm, error) {
 	meeting := node.Config{Job: cfg.Job, Name: cfg.Job, Rank: cfg.Rank}
 	for r := range cfg.Size {
 		meeting.Ranks = append(meeting.Ranks, r)

@@ -12,7 +12,7 @@ import (
 )
 
 // start starts the engine of a rank that has joined.
-func start(n *node.Node, cfg Config) (backend.Comm, error) {
+func start(n *node.Node, cfg backend.Config) (backend.Comm, error) {
 	config := engine.Config{
 		Rank: cfg.Rank, Peers: make([]engine.Peer, cfg.Size), Heartbeat: cfg.Heartbeat, Runs: n.Runs,
 		Sleeper: sleeper{n}, Spare: n.Spare, Yield: shmem.Yield, Board: n.Board(),

@@ -24,7 +24,7 @@ func init() {
 	var coordinator, secret string
 	_, err := fmt.Sscan(text, &rank, &size, &room, &coordinator, &secret)
 	if err == nil {
-		err = short(Config{Rank: rank, Size: size, Job: "short", Coordinator: coordinator, SecretFile: secret, Interface: "127.0.0.1"}, room)
+		err = short(Config{Config: backend.Config{Rank: rank, Size: size, Job: "short"}, Coordinator: coordinator, SecretFile: secret, Interface: "127.0.0.1"}, room)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

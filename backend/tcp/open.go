@@ -10,53 +10,21 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Config describes this process's rank and how it joins its job.
+// Config describes this process's rank and how it joins its job. cohort.TCPConfig and TLSConfig say more about the fields
+// that they have too. With TLS, TLSCert, TLSKey and TLSCA are set.
 type Config struct {
-	Rank, Size int
-	Job        string // the same on all ranks of the job
+	backend.Config
 
-	// Coordinator is the address, HOST:PORT, to which all ranks connect at the start. Rank 0 listens
-	// there; with Launcher, the process that started the ranks does, by meet.Serve.
-	Coordinator string
-	Launcher    bool
+	Coordinator string // the address, HOST:PORT, to which all ranks connect at the start
+	Launcher    bool   // the process that started the ranks listens there, by meet.Serve; otherwise rank 0 does
 
-	// SecretFile is the path of the job's secret, with which the ranks authenticate each other.
-	SecretFile string
+	SecretFile       string
+	Interface, Ports string
+	Connect          string // ConnectStart, ConnectDemand, or empty: the first for jobs of up to startMost ranks
+	Checksum         bool
+	Sockets          bool
 
-	// Heartbeat is how long another rank may be silent before it is lost: 0 means 10 s, a negative value
-	// no limit, and less than 100 ms means 100 ms. It is the same on all ranks.
-	Heartbeat time.Duration
-
-	// JoinTimeout is how long a rank waits for the others at the start; 0 means 60 s.
-	JoinTimeout time.Duration
-
-	// Check makes this rank wait for all others in every blocking collective of a communicator within one node,
-	// so that it returns their mismatch.
-	Check bool
-
-	// Checksum makes this rank send a checksum with all data, which the receivers check.
-	Checksum bool
-
-	// Ports is the range, FIRST-LAST, of ports at which this rank may listen; empty means any free port.
-	Ports string
-
-	// TLSCert, TLSKey, and TLSCA are PEM files: this rank's certificate, its key, and the certificates of
-	// the authorities that sign the ranks' certificates. Set all three or none. TLSName is the DNS name
-	// that all the certificates have; empty means "cohort".
 	TLSCert, TLSKey, TLSCA, TLSName string
-
-	// Connect says when the ranks connect to each other: ConnectStart, all pairs at the start, or
-	// ConnectDemand, each pair with its first message. Empty means the first for jobs of up to 64 ranks
-	// and the second for larger ones. It is the same on all ranks.
-	Connect string
-
-	// Sockets turns shared memory off: ranks of one node use sockets too.
-	Sockets bool
-
-	// Interface selects the addresses at which this rank listens: names of interfaces, networks, and
-	// addresses, separated by commas. Empty means the loopback interface if the coordinator is there,
-	// otherwise all other interfaces.
-	Interface string
 }
 
 // The values of Config.Connect.

@@ -42,7 +42,7 @@ func TestOpenLoss(t *testing.T) {
 			continue
 		}
 		go func() {
-			c, err := Open(ctx, Config{Rank: r, Size: n, Job: "job", SecretFile: path, Coordinator: at})
+			c, err := Open(ctx, Config{Config: backend.Config{Rank: r, Size: n, Job: "job"}, SecretFile: path, Coordinator: at})
 			if err == nil {
 				c.Close()
 				err = errors.New("no error")
@@ -68,7 +68,7 @@ func TestJoinTimeout(t *testing.T) {
 	const short = 200 * time.Millisecond
 	for _, limit := range []time.Duration{short, time.Minute} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute+short-limit)
-		_, err := Open(ctx, Config{Size: 2, Job: "job", SecretFile: path, Coordinator: freeAddress(t), JoinTimeout: limit})
+		_, err := Open(ctx, Config{Config: backend.Config{Size: 2, Job: "job", JoinTimeout: limit}, SecretFile: path, Coordinator: freeAddress(t)})
 		if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "1 of 2 ranks did not join within ") || !strings.HasSuffix(err.Error(), "ms: rank 1") || (ctx.Err() != nil) != (limit > short) {
 			t.Error(err)
 		}

@@ -110,7 +110,7 @@ func TestTakenPortsAreAnError(t *testing.T) {
 		if err := meet.NewSecret().WriteFile(path); err != nil {
 			t.Fatal(err)
 		}
-		_, err = Open(t.Context(), Config{Size: 2, Rank: 1, Job: "job", SecretFile: path, Interface: address,
+		_, err = Open(t.Context(), Config{Config: backend.Config{Size: 2, Rank: 1, Job: "job"}, SecretFile: path, Interface: address,
 			Coordinator: netip.AddrPortFrom(netip.MustParseAddr(address), 1).String(), Ports: strconv.Itoa(int(port))})
 		if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), strconv.Itoa(int(port))) {
 			t.Errorf("%s: %v", address, err)

@@ -32,7 +32,7 @@ func (p pairs) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm,
 
 func init() {
 	overShm := func(ctx context.Context, s backend.Config) (backend.Comm, error) {
-		return shm.Open(ctx, shm.Config{Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat})
+		return shm.Open(ctx, s)
 	}
 	cohort.Register("far-shm", func(ctx context.Context, s backend.Config) (backend.Comm, error) {
 		c, err := overShm(ctx, s)

@@ -18,7 +18,7 @@ import (
 func init() {
 	cohort.Register("far", func(ctx context.Context, s backend.Config) (backend.Comm, error) {
 		where, launcher := strings.CutPrefix(os.Getenv("COHORT_TCP_COORDINATOR"), "launcher@")
-		c, err := tcp.Open(ctx, tcp.Config{Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat,
+		c, err := tcp.Open(ctx, tcp.Config{Config: s,
 			Coordinator: where, Launcher: launcher, SecretFile: os.Getenv("COHORT_SECRET_FILE"), Sockets: true})
 		return far.Comm{Comm: c}, err
 	})

@@ -40,7 +40,7 @@ func openAll(t *testing.T, n int, deadline time.Duration, f func(rank int, cfg *
 	var ranks sync.WaitGroup
 	for r := range n {
 		ranks.Go(func() {
-			cfg := tcp.Config{Rank: r, Size: n, Job: "job", Coordinator: at, SecretFile: secret, Sockets: true}
+			cfg := tcp.Config{Config: backend.Config{Rank: r, Size: n, Job: "job"}, Coordinator: at, SecretFile: secret, Sockets: true}
 			f(r, &cfg)
 			c, err := tcp.Open(ctx, cfg)
 			if err == nil {

@@ -103,7 +103,7 @@ func TestWrongCertificatesAreErrors(t *testing.T) {
 		{"no key given", cert, "", ca, "", "COHORT_TCP_TLS_KEY"},
 		{"a name alone", "", "", "", "cohort", "COHORT_TCP_TLS_CERT"},
 	} {
-		_, err := tcp.Open(context.Background(), tcp.Config{Rank: 1, Size: 2, Job: "job", Coordinator: "127.0.0.1:1", SecretFile: secret,
+		_, err := tcp.Open(context.Background(), tcp.Config{Config: backend.Config{Rank: 1, Size: 2, Job: "job"}, Coordinator: "127.0.0.1:1", SecretFile: secret,
 			TLSCert: c.cert, TLSKey: c.key, TLSCA: c.ca, TLSName: c.name})
 		if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v", c.what, err)
