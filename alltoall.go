@@ -10,9 +10,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // Buffers: send and recv are equally long, a multiple of the number of ranks. Passing the same slice
 // as send and recv works in place; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Alltoall[T any](c *Comm, send, recv []T) error {
 	return c.run(data(c.begin(backend.Alltoall, -1), send, recv))
 }
@@ -38,9 +36,7 @@ func AlltoallInit[T any](c *Comm, send, recv []T) (*Persistent, error) {
 // rcounts and rdispls then describe the blocks sent too, and scounts and sdispls are not used and
 // may be nil. Other overlaps are [ErrBuffer].
 //
-// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Alltoallv[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
 	return c.run(recvParts(sendParts(data(c.begin(backend.Alltoallv, -1), send, recv), scounts, sdispls), rcounts, rdispls))
 }
@@ -64,10 +60,8 @@ func AlltoallvInit[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, r
 //
 // Buffers: scounts has one entry per rank, and their sum is the length of send. dst is as for [GathervAppend].
 //
-// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; [ErrAlloc] if the elements received exceed the
-// address space; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; [ErrAlloc] if the
+// elements received exceed the address space.
 func AlltoallvAppend[T any](c *Comm, dst, send []T, scounts []int) (recv []T, rcounts []int, err error) {
 	return runAppend(c, sendParts(data(c.begin(backend.Alltoallv, -1), send, nil), scounts, nil), dst)
 }

@@ -43,8 +43,6 @@ var (
 // programs then import for its side effect. Package backend says what a backend has to do.
 //
 // Register panics if open is nil, or if the name is empty, auto, or registered already.
-//
-// Not collective.
 func Register(name string, open backend.Opener) {
 	if open == nil {
 		panic("cohort: Register: the opener of backend " + name + " is nil")

@@ -25,9 +25,7 @@ func (c *Comm) BarrierInit() (*Persistent, error) { return c.persist(newCall(bac
 //
 // Buffers: buf is read on root and overwritten on the other ranks. It may be nil if the length is 0.
 //
-// Errors: [ErrRoot] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrRoot] and [ErrType] for wrong arguments.
 func Bcast[T any](c *Comm, buf []T, root int) error {
 	return c.run(data(c.begin(backend.Bcast, root), buf, nil))
 }

@@ -125,8 +125,6 @@ func (c *Cart) Sub(keep []bool) (*Cart, error) {
 }
 
 // Dims returns the extents of the grid.
-//
-// Not collective.
 func (c *Cart) Dims() []int {
 	if c == nil {
 		return nil
@@ -135,8 +133,6 @@ func (c *Cart) Dims() []int {
 }
 
 // Periods returns, for each dimension, whether the grid is periodic in it.
-//
-// Not collective.
 func (c *Cart) Periods() []bool {
 	if c == nil {
 		return nil
@@ -146,9 +142,7 @@ func (c *Cart) Periods() []bool {
 
 // Coords returns the coordinates of a rank.
 //
-// Not collective.
-//
-// Errors: [ErrRank] for a rank outside the communicator.
+// Not collective; errors: [ErrRank] for a rank outside the communicator.
 func (c *Cart) Coords(rank int) ([]int, error) {
 	if c == nil {
 		return nil, c.neighborhood().failed("coords", errNoGrid)
@@ -166,8 +160,6 @@ func (c *Cart) Coords(rank int) ([]int, error) {
 }
 
 // MyCoords returns the coordinates of the calling rank.
-//
-// Not collective.
 func (c *Cart) MyCoords() []int {
 	if c == nil {
 		return nil
@@ -208,9 +200,7 @@ func (c *Cart) CartRank(coords []int) (int, error) {
 // dimension dim: source is the rank it receives from, dest the rank it sends to. A partner beyond an
 // edge is ProcNull.
 //
-// Not collective.
-//
-// Errors: [ErrCount] for a dimension outside the grid.
+// Not collective; errors: [ErrCount] for a dimension outside the grid.
 func (c *Cart) Shift(dim, disp int) (source, dest int, err error) {
 	if c == nil {
 		return ProcNull, ProcNull, c.neighborhood().failed("shift", errNoGrid)
@@ -237,8 +227,6 @@ func (c *Cart) step(dim, disp int) int {
 }
 
 // Neighbors returns the neighbors of the calling rank, one pair for each dimension.
-//
-// Not collective.
 func (c *Cart) Neighbors() []Neighbor {
 	if c == nil {
 		return nil
@@ -253,9 +241,7 @@ func (c *Cart) Neighbors() []Neighbor {
 // DimsCreate replaces the zeros in dims so that the product of all extents is n. The extents it fills
 // in are as close to each other as possible, larger ones first (MPI-4.1 section 8.5.2).
 //
-// Not collective.
-//
-// Errors: [ErrCount] if there is no such grid; dims is unchanged then.
+// Not collective; errors: [ErrCount] if there is no such grid; dims is unchanged then.
 func DimsCreate(n int, dims []int) error {
 	grid := slices.Clone(dims)
 	err := fillDims(n, grid)

@@ -37,44 +37,30 @@ func (c *Comm) failed(op string, err error) error {
 
 // Rank returns the number of the calling rank in c, from 0 to Size-1. It is Undefined for a nil
 // communicator.
-//
-// Not collective.
 func (c *Comm) Rank() int { return c.base().Rank() }
 
 // Size returns the number of ranks of c. It is 0 for a nil communicator.
-//
-// Not collective.
 func (c *Comm) Size() int { return c.base().Size() }
 
 // Name returns the communicator's name. It is "world" for the world. The name of a derived
 // communicator is its parent's name followed by how it was made, such as "world.split2".
-//
-// Not collective.
 func (c *Comm) Name() string { return c.base().Name() }
 
 // Backend returns the name of the backend that carries c: local, shm, tcp or mpi.
-//
-// Not collective.
 func (c *Comm) Backend() string { return c.Caps().Backend }
 
 // Caps describes the capabilities of a communicator's backend.
 type Caps = backend.Caps
 
 // Caps returns the capabilities of the backend. A nil communicator has the zero Caps.
-//
-// Not collective.
 func (c *Comm) Caps() Caps { return c.base().Caps() }
 
 // Devices returns what the backend can do with buffers in the memory of devices, for packages such as
 // tensor. It is nil if the backend reads all buffers with the processor.
-//
-// Not collective.
 func (c *Comm) Devices() backend.Devices { return c.base().Devices() }
 
 // Diagnostics returns what was found and set when the process joined the job, one fact per line, and what
 // goes on without an aid that is not available, such as the flight recorder's folder. It may be nil.
-//
-// Not collective.
 func (c *Comm) Diagnostics() []string {
 	return c.base().Diagnostics()
 }
@@ -85,8 +71,6 @@ func (c *Comm) Diagnostics() []string {
 // operation that has not matched is withdrawn; docs/mpi.md lists the exceptions on mpi.
 //
 // The handle need not be closed. Closing it closes the communicator.
-//
-// Not collective.
 func (c *Comm) WithContext(ctx context.Context) *Comm { return (*Comm)(c.base().WithContext(ctx)) }
 
 // Abort ends the job. Every operation of every rank fails with an [ErrPeerLost] that names this
@@ -129,9 +113,7 @@ func (c *Comm) Close() error { return c.base().Close() }
 //
 // CloseWith returns err, joined with the error of Close.
 //
-// Not collective.
-//
-// Errors: err, and those of Close.
+// Not collective; errors: err, and those of Close.
 func (c *Comm) CloseWith(err error) error {
 	closed := c.base().CloseWith(cause(err))
 	switch {
@@ -169,6 +151,4 @@ type Region struct {
 func (c *Comm) Region(name string) Region { return Region{c.base(), c.base().BeginRegion(name)} }
 
 // End ends the region.
-//
-// Not collective.
 func (r Region) End() { r.c.EndRegion(r.ticket) }

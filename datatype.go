@@ -82,9 +82,7 @@ func typeFor[T any]() (*backend.Datatype, error) { return types.Of(reflect.TypeF
 
 // SizeOf returns the size of an element of T in bytes, for packages that store elements or send them otherwise.
 //
-// Not collective.
-//
-// Errors: [ErrType] if T holds pointers or has no size.
+// Not collective; errors: [ErrType] if T holds pointers or has no size.
 func SizeOf[T any]() (int, error) {
 	typ, err := typeFor[T]()
 	if err != nil {

@@ -90,7 +90,8 @@
 // communicator is broken.
 //
 // The comment of an operation says whether it is collective: whether all ranks of the communicator call it. A
-// send or receive is not collective, although it needs another rank that takes part.
+// send or receive is not collective, although it needs another rank that takes part, and neither is a function whose
+// comment does not say so, such as [Comm.Rank].
 //
 // Operations that only move data accept elements of any type of fixed size without pointers:
 // numbers, bool, and arrays and structs of them. Reductions accept numbers and [Loc] pairs. An

@@ -10,9 +10,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // and may be nil. In place, root passes the same slice as send and recv, which already contains its
 // own block; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Gather[T any](c *Comm, send, recv []T, root int) error {
 	return c.run(data(c.begin(backend.Gather, root), send, recv))
 }
@@ -34,9 +32,7 @@ func GatherInit[T any](c *Comm, send, recv []T, root int) (*Persistent, error) {
 // Buffers: recv is as long as send times the number of ranks. In place, a rank passes the same slice
 // as send and recv, which already contains its own block; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Allgather[T any](c *Comm, send, recv []T) error {
 	return c.run(data(c.begin(backend.Allgather, -1), send, recv))
 }
@@ -61,9 +57,7 @@ func AllgatherInit[T any](c *Comm, send, recv []T) (*Persistent, error) {
 // and may be nil, and send is as long as root's counts demand. In place, root passes the same slice
 // as send and recv, which already contains its own block; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Gatherv[T any](c *Comm, send, recv []T, counts, displs []int, root int) error {
 	return c.run(recvParts(data(c.begin(backend.Gatherv, root), send, recv), counts, displs))
 }
@@ -87,10 +81,8 @@ func GathervInit[T any](c *Comm, send, recv []T, counts, displs []int, root int)
 // Buffers: send may be nil or empty. It does not overlap the room after dst's elements. After an error the
 // first result is dst, and that room may have been written.
 //
-// Errors: [ErrRoot], [ErrBuffer] and [ErrType] for wrong arguments; [ErrAlloc] on root if the elements exceed the
-// address space; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrRoot], [ErrBuffer] and [ErrType] for wrong arguments; [ErrAlloc] on root
+// if the elements exceed the address space.
 func GathervAppend[T any](c *Comm, dst, send []T, root int) (recv []T, counts []int, err error) {
 	return runAppend(c, data(c.begin(backend.Gatherv, root), send, nil), dst)
 }
@@ -104,9 +96,7 @@ func GathervAppend[T any](c *Comm, dst, send []T, root int) (recv []T, counts []
 // overlapping, and send has counts[rank] elements. In place, a rank passes the same slice as send
 // and recv, which already contains its own block; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Allgatherv[T any](c *Comm, send, recv []T, counts, displs []int) error {
 	return c.run(recvParts(data(c.begin(backend.Allgatherv, -1), send, recv), counts, displs))
 }
@@ -129,10 +119,8 @@ func AllgathervInit[T any](c *Comm, send, recv []T, counts, displs []int) (*Pers
 //
 // Buffers: as for [GathervAppend].
 //
-// Errors: [ErrBuffer] and [ErrType] for wrong arguments; [ErrAlloc] if the elements exceed the address
-// space; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrBuffer] and [ErrType] for wrong arguments; [ErrAlloc] if the elements
+// exceed the address space.
 func AllgathervAppend[T any](c *Comm, dst, send []T) (recv []T, counts []int, err error) {
 	return runAppend(c, data(c.begin(backend.Allgatherv, -1), send, nil), dst)
 }

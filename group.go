@@ -26,9 +26,7 @@ func (c *Comm) Dup() (*Comm, error) {
 //
 // Collective: all ranks of c call it.
 //
-// Errors: as for [Comm.Dup]; [ErrRank] for a color below 0 other than Undefined.
-//
-// Deadline: as for [Comm.Dup].
+// Errors, deadline: as for [Comm.Dup]; [ErrRank] for a color below 0 other than Undefined.
 func (c *Comm) Split(color, key int) (*Comm, error) {
 	var err error
 	if color < 0 && color != Undefined {
@@ -42,9 +40,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 //
 // Collective: all ranks of c call it.
 //
-// Errors: as for [Comm.Dup].
-//
-// Deadline: as for [Comm.Dup].
+// Errors, deadline: as for [Comm.Dup].
 func (c *Comm) SplitShared() (*Comm, error) {
 	color := 0
 	if bc := c.base().Backend(); bc != nil {
@@ -98,8 +94,6 @@ type Group struct {
 }
 
 // Group returns the group of c's ranks.
-//
-// Not collective.
 func (c *Comm) Group() *Group {
 	bc := c.base().Backend()
 	if bc == nil {
@@ -143,9 +137,7 @@ func (g *Group) rankOf(world int) int {
 
 // Incl returns the group of the given ranks of g, in the order given.
 //
-// Not collective.
-//
-// Errors: [ErrRank] for a rank outside g or named twice.
+// Not collective; errors: [ErrRank] for a rank outside g or named twice.
 func (g *Group) Incl(ranks ...int) (*Group, error) {
 	if err := g.check("group incl", ranks); err != nil {
 		return nil, err
@@ -159,9 +151,7 @@ func (g *Group) Incl(ranks ...int) (*Group, error) {
 
 // Excl returns g without the given ranks.
 //
-// Not collective.
-//
-// Errors: [ErrRank] for a rank outside g or named twice.
+// Not collective; errors: [ErrRank] for a rank outside g or named twice.
 func (g *Group) Excl(ranks ...int) (*Group, error) {
 	if err := g.check("group excl", ranks); err != nil {
 		return nil, err
@@ -228,9 +218,7 @@ func (g *Group) filter(keep func(world int) bool) *Group {
 // TranslateRanks returns the numbers in h of the given ranks of g: [Undefined] for ranks that are not
 // in h, and ProcNull for ProcNull.
 //
-// Not collective.
-//
-// Errors: [ErrRank] for a rank outside g.
+// Not collective; errors: [ErrRank] for a rank outside g.
 func (g *Group) TranslateRanks(ranks []int, h *Group) ([]int, error) {
 	out := make([]int, len(ranks))
 	for i, r := range ranks {

@@ -8,9 +8,7 @@ package cohort
 // receive on c can take messages that C code sends on the handle, so pass a library the handle of a Dup of c. C
 // code that frees the handle, or changes its error handler, breaks c.
 //
-// Not collective.
-//
-// Errors: [ErrNotSupported] on other backends than mpi; [ErrComm], [ErrClosed].
+// Not collective; errors: [ErrNotSupported] on other backends than mpi; [ErrComm], [ErrClosed].
 func (c *Comm) MPIHandle() (uintptr, error) {
 	h, err := c.handle()
 	if err != nil {

@@ -57,8 +57,6 @@ func (g *Graph) neighborhood() *Comm {
 }
 
 // Sources returns the ranks from which there is an edge to the calling rank.
-//
-// Not collective.
 func (g *Graph) Sources() []int {
 	if g == nil {
 		return nil
@@ -67,8 +65,6 @@ func (g *Graph) Sources() []int {
 }
 
 // Destinations returns the ranks to which there is an edge from the calling rank.
-//
-// Not collective.
 func (g *Graph) Destinations() []int {
 	if g == nil {
 		return nil
@@ -144,9 +140,7 @@ func NeighborAllgatherInit[T any](n Neighborhood, send, recv []T) (*Persistent, 
 // Buffers: counts and displs have one entry per source, and the blocks lie inside recv and do not overlap.
 // send is not used on a rank without destinations. It does not overlap recv.
 //
-// Errors: as for [NeighborAllgather].
-//
-// Deadline: as for [NeighborAllgather].
+// Errors, deadline: as for [NeighborAllgather].
 func NeighborAllgatherv[T any](n Neighborhood, send, recv []T, counts, displs []int) error {
 	c := of(n)
 	return c.run(recvParts(data(c.begin(backend.NeighborAllgatherv, -1), send, recv), counts, displs))
@@ -170,9 +164,7 @@ func NeighborAllgathervInit[T any](n Neighborhood, send, recv []T, counts, displ
 // length. send is not used on a rank without destinations, nor recv on a rank without sources. They do not
 // overlap.
 //
-// Errors: as for [NeighborAllgather].
-//
-// Deadline: as for [NeighborAllgather].
+// Errors, deadline: as for [NeighborAllgather].
 func NeighborAlltoall[T any](n Neighborhood, send, recv []T) error {
 	c := of(n)
 	return c.run(data(c.begin(backend.NeighborAlltoall, -1), send, recv))
@@ -198,9 +190,7 @@ func NeighborAlltoallInit[T any](n Neighborhood, send, recv []T) (*Persistent, e
 // Buffers: scounts and sdispls have one entry per destination, rcounts and rdispls one per source. The blocks
 // lie inside their buffer, those of recv do not overlap, and neither do send and recv.
 //
-// Errors: as for [NeighborAllgather].
-//
-// Deadline: as for [NeighborAllgather].
+// Errors, deadline: as for [NeighborAllgather].
 func NeighborAlltoallv[T any](n Neighborhood, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
 	c := of(n)
 	return c.run(recvParts(sendParts(data(c.begin(backend.NeighborAlltoallv, -1), send, recv), scounts, sdispls), rcounts, rdispls))

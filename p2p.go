@@ -82,9 +82,7 @@ func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 // Buffers: as for [Send] and [Recv]. Passing the same slice as send and recv works in place and
 // costs a copy of the message; other overlaps are [ErrBuffer].
 //
-// Errors: those of [Send] and [Recv]; [ErrBuffer].
-//
-// Deadline: as for [Send] and [Recv].
+// Errors, deadline: as for [Send] and [Recv]; [ErrBuffer].
 func Sendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, recvTag int) (Status, error) {
 	typ, err := typeFor[T]()
 	return status(c.base().Sendrecv(typ, view.Bytes(send), nil, dest, sendTag, view.Bytes(recv), nil, source, recvTag, err))
@@ -141,9 +139,7 @@ func (c *Comm) Probe(source, tag int) (Status, error) {
 
 // Iprobe is [Comm.Probe] without waiting. It returns false if there is no such message now.
 //
-// Not collective.
-//
-// Errors: as for [Comm.Probe].
+// Not collective; errors: as for [Comm.Probe].
 func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 	_, st, ok, err := c.base().Probe("iprobe", source, tag, false, false)
 	return fromBackend(st), ok, err
@@ -168,9 +164,7 @@ func (c *Comm) Mprobe(source, tag int) (*Message, Status, error) {
 
 // Improbe is [Comm.Mprobe] without waiting. It returns false if there is no such message now.
 //
-// Not collective.
-//
-// Errors: as for [Comm.Probe].
+// Not collective; errors: as for [Comm.Probe].
 func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
 	m, st, ok, err := c.base().Probe("improbe", source, tag, false, true)
 	return (*Message)(m), fromBackend(st), ok, err

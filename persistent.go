@@ -89,9 +89,7 @@ func (p *Persistent) Test() (Status, bool, error) {
 
 // Close releases the operation. Closing it twice, or closing nil, does nothing.
 //
-// Not collective.
-//
-// Errors: [ErrRequest] if the operation is under way on an open communicator.
+// Not collective; errors: [ErrRequest] if the operation is under way on an open communicator.
 func (p *Persistent) Close() error { return p.base().Close() }
 
 // StartAll starts all operations. If some cannot be started, it still starts the others, and

@@ -39,8 +39,6 @@ func (c *Comm) Shrink() (*Comm, error) {
 // Lost returns, in ascending order, the ranks of c that this rank knows to be lost or to have left
 // the job in good order. It is nil if there are none. Other ranks may get other results until the next
 // Agree or Shrink.
-//
-// Not collective.
 func (c *Comm) Lost() []int { return c.base().Lost() }
 
 // Revoke ends the operations of all ranks on c, pending and later ones, with [ErrBroken]. The error

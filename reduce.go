@@ -15,9 +15,8 @@ import (
 // Buffers: on root, recv is as long as send. Elsewhere recv is not used and may be nil. Passing the
 // same slice as send and recv works in place; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrRoot], [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong
+// arguments.
 func Reduce[T Reducible](c *Comm, send, recv []T, op Op, root int) error {
 	return c.run(reduction(c.begin(backend.Reduce, root), send, recv, op))
 }
@@ -41,9 +40,7 @@ func ReduceInit[T Reducible](c *Comm, send, recv []T, op Op, root int) (*Persist
 // Buffers: recv is as long as send. Passing the same slice as send and recv works in place; other
 // overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Allreduce[T Reducible](c *Comm, send, recv []T, op Op) error {
 	return c.run(reduction(c.begin(backend.Allreduce, -1), send, recv, op))
 }
@@ -81,9 +78,7 @@ func ReduceLocal[T Reducible](in, inout []T, op Op) error {
 // slice, which contains the whole input, as send and recv. Its block of the result is written to the
 // beginning, and the rest is unspecified afterwards (MPI_IN_PLACE). Other overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func ReduceScatterBlock[T Reducible](c *Comm, send, recv []T, op Op) error {
 	return c.run(reduction(c.begin(backend.ReduceScatterBlock, -1), send, recv, op))
 }
@@ -109,9 +104,7 @@ func ReduceScatterBlockInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persi
 // recv. Its block of the result is written to the beginning, and the rest is unspecified afterwards
 // (MPI_IN_PLACE). Other overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func ReduceScatter[T Reducible](c *Comm, send, recv []T, counts []int, op Op) error {
 	return c.run(recvParts(reduction(c.begin(backend.ReduceScatter, -1), send, recv, op), counts, nil))
 }
@@ -134,9 +127,7 @@ func ReduceScatterInit[T Reducible](c *Comm, send, recv []T, counts []int, op Op
 // Buffers: recv is as long as send. Passing the same slice as send and recv works in place; other
 // overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Scan[T Reducible](c *Comm, send, recv []T, op Op) error {
 	return c.run(reduction(c.begin(backend.Scan, -1), send, recv, op))
 }
@@ -159,9 +150,7 @@ func ScanInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persistent, error) 
 // Buffers: recv is as long as send; on rank 0 it may be nil. Passing the same slice as send and recv
 // works in place; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Exscan[T Reducible](c *Comm, send, recv []T, op Op) error {
 	return c.run(reduction(c.begin(backend.Exscan, -1), send, recv, op))
 }

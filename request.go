@@ -53,9 +53,7 @@ func (q *Request) Done() <-chan struct{} { return q.base().Done() }
 // operation that has matched completes normally, as does a send on mpi. Cancel does nothing for a
 // nil or complete Request.
 //
-// Not collective.
-//
-// Errors: [ErrNotSupported] for a collective and for [Isendrecv], which cannot be canceled.
+// Not collective; errors: [ErrNotSupported] for a collective and for [Isendrecv], which cannot be canceled.
 func (q *Request) Cancel() error { return q.base().Cancel() }
 
 // setOf returns the requests as a set, which the caller puts back.

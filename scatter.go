@@ -10,9 +10,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // and may be nil. In place, root passes the same slice as send and recv, and its own block stays
 // where it is; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Scatter[T any](c *Comm, send, recv []T, root int) error {
 	return c.run(data(c.begin(backend.Scatter, root), send, recv))
 }
@@ -37,9 +35,7 @@ func ScatterInit[T any](c *Comm, send, recv []T, root int) (*Persistent, error) 
 // may be nil, and recv is as long as root's counts demand. In place, root passes the same slice as
 // send and recv, and its own block stays where it is; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments.
 func Scatterv[T any](c *Comm, send []T, counts, displs []int, recv []T, root int) error {
 	return c.run(sendParts(data(c.begin(backend.Scatterv, root), send, recv), counts, displs))
 }
@@ -56,8 +52,6 @@ func ScattervInit[T any](c *Comm, send []T, counts, displs []int, recv []T, root
 
 // Block returns which of n elements belong to a rank when size ranks divide them evenly, in rank order: those from
 // lo up to, but without, hi. The lengths of two blocks differ by 1 at most. A rank outside 0 to size-1 has none.
-//
-// Not collective.
 func Block(n, size, rank int) (lo, hi int) {
 	if n < 0 || rank < 0 || rank >= size {
 		return 0, 0

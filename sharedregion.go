@@ -41,17 +41,13 @@ func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
 
 // Slice returns the whole region, for reading.
 //
-// Not collective.
-//
-// Errors: [ErrClosed].
+// Not collective; errors: [ErrClosed].
 func (r *SharedRegion[T]) Slice() ([]T, error) { return r.all("slice") }
 
 // MutSlice returns the whole region, for writing, on the leader. On the other ranks of the node it
 // returns an empty slice.
 //
-// Not collective.
-//
-// Errors: [ErrClosed].
+// Not collective; errors: [ErrClosed].
 func (r *SharedRegion[T]) MutSlice() ([]T, error) {
 	all, err := r.all("mutslice")
 	if err != nil {
@@ -66,9 +62,7 @@ func (r *SharedRegion[T]) MutSlice() ([]T, error) {
 // Range returns the elements with indices lo to hi-1, for writing. The ranges that the ranks of a node
 // write before a Fence must not overlap.
 //
-// Not collective.
-//
-// Errors: [ErrBuffer] for a range that is not inside the region; [ErrClosed].
+// Not collective; errors: [ErrBuffer] for a range that is not inside the region; [ErrClosed].
 func (r *SharedRegion[T]) Range(lo, hi int) ([]T, error) {
 	all, err := r.all("range")
 	if err != nil {
@@ -91,14 +85,10 @@ func (r *SharedRegion[T]) base() *comm.Window {
 }
 
 // IsLeader reports whether the calling rank is rank 0 of Node.
-//
-// Not collective.
 func (r *SharedRegion[T]) IsLeader() bool { return r.Node().Rank() == 0 }
 
 // Node returns the communicator of the ranks that share this copy. It belongs to the region and is
 // closed with it. It is nil for a nil region.
-//
-// Not collective.
 func (r *SharedRegion[T]) Node() *Comm {
 	if r == nil {
 		return nil

@@ -28,8 +28,6 @@ type Host = topo.Host
 // Topology returns where c's ranks run. A node has the name that the scheduler gives it, or else its
 // host name. Another node whose name the backend does not provide is called "node" and a number.
 // [topo.Here] describes the node itself.
-//
-// Not collective.
 func (c *Comm) Topology() Topology {
 	caps := c.Caps()
 	t := Topology{Backend: caps.Backend, Library: caps.Library, Version: caps.Standard, ThreadLevel: caps.ThreadLevel}

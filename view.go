@@ -41,16 +41,12 @@ func (v View[T]) Len() int { return v.layout.n }
 
 // Pack copies the elements of the view to dst, one after the other.
 //
-// Not collective.
-//
-// Errors: [ErrCount] if dst is shorter than the view; those of [ViewOf].
+// Not collective; errors: [ErrCount] if dst is shorter than the view; those of [ViewOf].
 func (v View[T]) Pack(dst []T) error { return v.copy("pack", dst, false) }
 
 // Unpack copies src to the elements of the view. If src is shorter, the last elements keep their content.
 //
-// Not collective.
-//
-// Errors: [ErrCount] if src is longer than the view; those of [ViewOf].
+// Not collective; errors: [ErrCount] if src is longer than the view; those of [ViewOf].
 func (v View[T]) Unpack(src []T) error { return v.copy("unpack", src, true) }
 
 func (v View[T]) copy(op string, packed []T, back bool) error {
@@ -287,9 +283,7 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 // overlap those of send, which are read first. The views of one side are not copied if they are contiguous parts
 // of one array. If send and recv share memory, those of send are copied.
 //
-// Errors: [ErrCount], [ErrBuffer], [ErrType] and those of [ViewOf] for wrong arguments; those of [Comm.Barrier].
-//
-// Deadline: as for [Comm.Barrier].
+// Errors, deadline: as for [Comm.Barrier]; [ErrCount], [ErrBuffer], [ErrType] and those of [ViewOf] for wrong arguments.
 func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 	scounts, sdispls, ns, bad := partsOf(c, "send", send)
 	rcounts, rdispls, nr, err := partsOf(c, "recv", recv)

@@ -80,9 +80,7 @@ func NewWindow[T any](c *Comm, n int) (*Window[T], error) {
 // Collective: all ranks of c call it, with the same T. All must be on one node (see
 // [Comm.SplitShared]). Where ranks share no memory, each rank counts as a node.
 //
-// Errors: those of [NewWindow]; [ErrComm] if c spans several nodes.
-//
-// Deadline: as for NewWindow.
+// Errors, deadline: as for [NewWindow]; [ErrComm] if c spans several nodes.
 func AllocateShared[T any](c *Comm, n int) (*Window[T], error) {
 	return newWindow[T](c, "AllocateShared", n, comm.OneNode)
 }
@@ -99,8 +97,6 @@ func newWindow[T any](c *Comm, call string, n int, reach comm.Reach) (*Window[T]
 // WithContext returns a handle of the same window whose operations end when ctx does, as
 // [Comm.WithContext] does for a communicator. It gives a Lock a deadline, for example. The handle need
 // not be closed. Closing it closes the window.
-//
-// Not collective.
 func (w *Window[T]) WithContext(ctx context.Context) *Window[T] {
 	if w == nil {
 		return nil
@@ -110,9 +106,7 @@ func (w *Window[T]) WithContext(ctx context.Context) *Window[T] {
 
 // Local returns the calling rank's part, for reading and writing in place.
 //
-// Not collective.
-//
-// Errors: [ErrClosed].
+// Not collective; errors: [ErrClosed].
 func (w *Window[T]) Local() ([]T, error) { return elements[T](w.base().Own("local")) }
 
 // Remote returns the part of any rank, for reading and writing in place.
@@ -126,8 +120,6 @@ func (w *Window[T]) Remote(rank int) ([]T, error) { return elements[T](w.base().
 // Size returns the number of elements in the part of a rank, which is the n that the rank passed to
 // [NewWindow] or [AllocateShared]. It is 0 for a rank outside the communicator and for a nil window. Close
 // does not change it.
-//
-// Not collective.
 func (w *Window[T]) Size(rank int) int { return w.base().Size(rank) }
 
 // MPIHandle returns the MPI_Win that provides the window's memory, for a C library that wants one. What
@@ -163,11 +155,7 @@ func (w *Window[T]) Fence() error { return w.base().Fence() }
 
 // Flush waits until the calling rank's operations on the part of a rank are complete there (MPI_Win_flush).
 //
-// Not collective.
-//
-// Errors: those of all operations of a [Window].
-//
-// Deadline: [ErrTimeout].
+// Not collective; errors: those of all operations of a [Window]. Deadline: [ErrTimeout].
 func (w *Window[T]) Flush(rank int) error { return w.base().Flush(rank) }
 
 // FlushAll is Flush for the parts of all ranks (MPI_Win_flush_all).
@@ -178,9 +166,7 @@ func (w *Window[T]) FlushAll() error { return w.base().FlushAll() }
 // Sync is a memory barrier (MPI_Win_sync). What the calling rank has written in place becomes visible before its
 // later writes, and it sees the writes that others have made visible.
 //
-// Not collective.
-//
-// Errors: [ErrClosed].
+// Not collective; errors: [ErrClosed].
 func (w *Window[T]) Sync() error { return w.base().Sync() }
 
 // Close closes the window. What [Window.Local] and [Window.Remote] returned must not be used afterwards. Closing
@@ -196,9 +182,7 @@ func (w *Window[T]) Close() error { return w.base().Close() }
 
 // Put writes buf to the target (MPI_Put).
 //
-// Not collective. It returns when buf can be used again. Flush or Fence completes it.
-//
-// Errors: those of all operations of a [Window].
+// Not collective; errors: those of all operations of a [Window].
 //
 // Deadline: [ErrTimeout]; a part of buf may have been written.
 func (w *Window[T]) Put(buf []T, rank, disp int) error {
@@ -207,9 +191,7 @@ func (w *Window[T]) Put(buf []T, rank, disp int) error {
 
 // Get reads elements of the target into buf (MPI_Get).
 //
-// Not collective. It returns when buf has them.
-//
-// Errors: those of all operations of a [Window].
+// Not collective; errors: those of all operations of a [Window].
 //
 // Deadline: [ErrTimeout]; the elements of buf are undefined.
 func (w *Window[T]) Get(buf []T, rank, disp int) error {
@@ -218,9 +200,7 @@ func (w *Window[T]) Get(buf []T, rank, disp int) error {
 
 // Accumulate sets each element of the target to its combination with that of buf (MPI_Accumulate).
 //
-// Not collective. It returns when buf can be used again. Flush or Fence completes it.
-//
-// Errors: [ErrOp] for an operation made by [NewOp], or one that does not apply to T.
+// Not collective; errors: [ErrOp] for an operation made by [NewOp], or one that does not apply to T.
 //
 // Deadline: [ErrTimeout]; some elements may have been updated.
 func (w *Window[T]) Accumulate(buf []T, rank, disp int, op Op) error {
@@ -231,13 +211,11 @@ func (w *Window[T]) Accumulate(buf []T, rank, disp int, op Op) error {
 // GetAccumulate updates elements as [Window.Accumulate] does, and stores in result what they were before
 // (MPI_Get_accumulate).
 //
-// Not collective. It is complete when it returns.
+// Not collective.
 //
 // Buffers: result is as long as buf. Passing the same slice works; other overlaps are [ErrBuffer].
 //
-// Errors: those of Accumulate; [ErrBuffer].
-//
-// Deadline: as for Accumulate.
+// Errors, deadline: as for Accumulate; [ErrBuffer].
 func (w *Window[T]) GetAccumulate(buf, result []T, rank, disp int, op Op) error {
 	o, err := accumulating[T](op)
 	in, out := view.Bytes(buf), view.Bytes(result)
@@ -254,9 +232,7 @@ func (w *Window[T]) GetAccumulate(buf, result []T, rank, disp int, op Op) error 
 // FetchAndOp sets an element of the target to its combination with x, and returns what it was
 // (MPI_Fetch_and_op).
 //
-// Not collective. It is complete when it returns.
-//
-// Errors: as for Accumulate.
+// Not collective; errors: as for Accumulate.
 //
 // Deadline: [ErrTimeout]; the element may have been updated.
 func (w *Window[T]) FetchAndOp(x T, rank, disp int, op Op) (T, error) {
@@ -269,9 +245,7 @@ func (w *Window[T]) FetchAndOp(x T, rank, disp int, op Op) (T, error) {
 // CompareAndSwap sets an element of the target to new if it is old, and returns what it was
 // (MPI_Compare_and_swap). Elements are numbers and bools, which it compares bit by bit.
 //
-// Not collective. It is complete when it returns.
-//
-// Errors: [ErrType] for other elements.
+// Not collective; errors: [ErrType] for other elements.
 //
 // Deadline: [ErrTimeout]; the element may have been updated.
 func (w *Window[T]) CompareAndSwap(old, new T, rank, disp int) (T, error) {
@@ -355,9 +329,7 @@ func (w *Window[T]) Lock(kind LockKind, rank int) (*LockGuard, error) {
 //
 // Not collective, but LockAll waits while another rank holds an exclusive lock.
 //
-// Errors: those of Lock.
-//
-// Deadline: as for Lock.
+// Errors, deadline: as for Lock.
 func (w *Window[T]) LockAll() (*LockAllGuard, error) {
 	g, err := (*untyped)(w).lockAll()
 	if err != nil {
@@ -378,9 +350,7 @@ func (w *untyped) lockAll() (comm.Guard, error) { return w.base().LockAll() }
 
 // Flush is [Window.Flush] under the lock, for the part that it locks (MPI_Win_flush).
 //
-// Not collective.
-//
-// Errors: [ErrWin] after Unlock; [ErrClosed].
+// Not collective; errors: [ErrWin] after Unlock; [ErrClosed].
 func (g *LockGuard) Flush() error {
 	b := (*comm.Guard)(g)
 	return b.Flush(b.Rank())
@@ -389,29 +359,21 @@ func (g *LockGuard) Flush() error {
 // Unlock releases the lock (MPI_Win_unlock). The next rank that gets it sees what this one has written to the part
 // before.
 //
-// Not collective.
-//
-// Errors: [ErrWin] if the lock has been released; [ErrClosed].
+// Not collective; errors: [ErrWin] if the lock has been released; [ErrClosed].
 func (g *LockGuard) Unlock() error { return (*comm.Guard)(g).Unlock() }
 
 // Flush is [Window.Flush] under the locks (MPI_Win_flush).
 //
-// Not collective.
-//
-// Errors: [ErrRank]; [ErrWin] after Unlock; [ErrClosed].
+// Not collective; errors: [ErrRank]; [ErrWin] after Unlock; [ErrClosed].
 func (g *LockAllGuard) Flush(rank int) error { return (*comm.Guard)(g).Flush(rank) }
 
 // FlushAll is [Window.FlushAll] under the locks (MPI_Win_flush_all).
 //
-// Not collective.
-//
-// Errors: [ErrWin] after Unlock; [ErrClosed].
+// Not collective; errors: [ErrWin] after Unlock; [ErrClosed].
 func (g *LockAllGuard) FlushAll() error { return (*comm.Guard)(g).FlushAll() }
 
 // Unlock releases all the locks (MPI_Win_unlock_all). The next ranks that get one of them see what this one has written
 // to the part before.
 //
-// Not collective.
-//
-// Errors: [ErrWin] if the locks have been released; [ErrClosed].
+// Not collective; errors: [ErrWin] if the locks have been released; [ErrClosed].
 func (g *LockAllGuard) Unlock() error { return (*comm.Guard)(g).Unlock() }

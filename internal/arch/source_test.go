@@ -98,8 +98,8 @@ func TestExportedDocs(t *testing.T) {
 // blocking one.
 func TestOperationComments(t *testing.T) {
 	who := regexp.MustCompile(`(?m)^(Collective|Not collective)[.:,; ]`)
-	errs := regexp.MustCompile(`(?m)^(Errors:|(Collective|Not collective); errors, deadline: as for )`)
-	deadline := regexp.MustCompile(`(?m)^(Deadline:|Not collective|Collective; errors, deadline: as for )`)
+	errs := regexp.MustCompile(`(?m)^(Errors[:,]|(Collective|Not collective); errors[:,])`)
+	deadline := regexp.MustCompile(`(?m)^(Deadline:|Errors, deadline: |Not collective|Collective; errors, deadline: as for )`)
 	n := 0
 	for _, s := range allSources(t) {
 		if s.folder != "" || s.test {
