@@ -76,11 +76,7 @@ func (c *Comm) look(env match.Env, hold bool) (backend.Matched, backend.Status, 
 // Imrecv implements backend.Comm.
 func (c *Comm) Imrecv(r *backend.Request, matched backend.Matched, buf []byte) {
 	o := c.request(r, buf)
-	m, ok := matched.(*op)
-	if !ok {
-		o.complete(backend.Status{}, backend.Faultf(backend.ErrRequest, "the message belongs to another backend"))
-		return
-	}
+	m := matched.(*op)
 	c.me.mu.Lock()
 	err := c.unusable()
 	if err == nil && !c.me.held.Remove(&m.node) {

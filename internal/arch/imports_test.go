@@ -32,7 +32,7 @@ var users = map[string][]string{
 	"internal/accel":      {"tensor", "internal/accel/*", tests},
 	"internal/accel/cuda": {"tensor", "cmd/cohort"},
 	"internal/accel/span": {"internal/accel/*", tests},
-	"internal/agree":      {"backend/local", "internal/comm", "internal/engine"},
+	"internal/agree":      {"backend/local", "internal/comm", "internal/engine", "internal/sched"},
 	"internal/arch":       nil,
 	"internal/chart":      {"cmd/cohort", "bench", "bench/*"},
 	"internal/cli":        {"cmd/*", "sddp/cmd/*"},

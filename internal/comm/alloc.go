@@ -67,17 +67,23 @@ func (a *Allocation) agree(c *Comm) ([]int, error) {
 		}
 	}
 	k.recorder.Type(a.typ.ID, a.typ.Name)
-	all := make([]int64, k.size)
-	all[k.rank] = int64(a.n)
+	counts, err := a.gather(c, bad)
+	if err == nil && a.reach == Region {
+		clear(counts[1:]) // the others are equal: see sameCount
+	}
+	return counts, err
+}
+
+// gather returns the numbers of elements that the ranks request, nil with an error.
+func (a *Allocation) gather(c *Comm, bad error) ([]int, error) {
+	all := make([]int64, c.core.size)
+	all[c.core.rank] = int64(a.n)
 	if err := c.allgather(a.typ, view.Bytes(all), bad); err != nil {
 		return nil, err
 	}
-	counts := make([]int, k.size)
+	counts := make([]int, len(all))
 	for r, n := range all {
 		counts[r] = int(n)
-	}
-	if a.reach == Region {
-		clear(counts[1:]) // the others are equal: see sameCount
 	}
 	return counts, nil
 }
@@ -107,31 +113,26 @@ func (a *Allocation) layOut(counts []int) error {
 	return nil
 }
 
-// room returns an error if the memory available to a rank is too small. All ranks have arrived, so
+// room returns an error on all ranks if the memory available to one is too small. All ranks have arrived, so
 // windows that they closed before are free again.
 func (a *Allocation) room(c *Comm) error {
-	free, from := budget.Free()
-	if s := c.core.sharing; s != nil && c.core.size > 1 {
+	k := c.core
+	free, from := budget.Free() // below 0: unknown
+	if s := k.sharing; s != nil && k.size > 1 {
 		if f, why := s.Available(); f >= 0 && (free < 0 || f < free) {
 			free, from = f, why
 		}
 	}
-	text := "" // the limit is unknown
-	if free >= 0 {
-		text = strconv.FormatInt(free, 10) + " " + from
+	var short error
+	if 0 <= free && free < int64(a.lay.Total) {
+		short = fault(backend.ErrAlloc, "%s of shared memory requested, but rank %d can have at most %s: %s",
+			bytesText(int64(a.lay.Total)), k.rank, bytesText(free), from)
 	}
-	all, err := c.exchange(a.typ, text, nil)
-	if err != nil {
-		return err
+	one, err := c.join(a.typ, short)
+	if one != nil && err == nil {
+		err = one.Err
 	}
-	for r, text := range all {
-		number, from, _ := strings.Cut(text, " ")
-		if free, err := strconv.ParseInt(number, 10, 64); err == nil && free < int64(a.lay.Total) {
-			return fault(backend.ErrAlloc, "%s of shared memory requested, but rank %d can have at most %s: %s",
-				bytesText(int64(a.lay.Total)), r, bytesText(free), from)
-		}
-	}
-	return nil
+	return err
 }
 
 // oneNode returns an error if the ranks are on several nodes.
@@ -191,7 +192,7 @@ func (a *Allocation) memory(c *Comm) (backend.Memory, error) {
 	if k.sharing == nil {
 		return nil, fault(backend.ErrNotSupported, "ranks of backend %s share no memory", k.bc.Caps().Backend)
 	}
-	return k.sharing.Share(c.bound, a.lay.Total, func(mine string) ([]string, error) { return c.exchange(a.typ, mine, nil) })
+	return k.sharing.Share(c.bound, a.lay.Total, func(mine string) ([]string, error) { return c.exchange(a.typ, mine) })
 }
 
 // own returns the memory that this rank touches first: its part and, on rank 0, the heads; or its share
@@ -238,10 +239,10 @@ func (c *Comm) sameCount(a *Allocation) error {
 		return err
 	}
 	defer c.core.life.leave()
-	all, err := c.exchange(a.typ, strconv.Itoa(a.n), a.bad)
-	for r, text := range all {
-		if text != all[0] {
-			err := fault(backend.ErrMismatch, "rank 0 called %s with n = %s, rank %d with n = %s", a.typ.Name, all[0], r, text)
+	all, err := a.gather(c, a.bad)
+	for r, n := range all {
+		if n != all[0] {
+			err := fault(backend.ErrMismatch, "rank 0 called %s with n = %d, rank %d with n = %d", a.typ.Name, all[0], r, n)
 			c.core.bc.Break(err)
 			return err
 		}
@@ -261,15 +262,14 @@ func (c *Comm) allWell(a *Allocation, mine error) error {
 // record is the unit of an exchange: the length of a text and the text.
 type record [2 + backend.PublishSize + 2]byte
 
-// exchange is backend.Publish in a call that typ names: it returns the texts of all ranks. If this rank
-// has an argument error, exchange returns that, and the others get an error too. The caller has taken
+// exchange is backend.Publish in a call that typ names: it returns the texts of all ranks. The caller has taken
 // the communicator.
-func (c *Comm) exchange(typ *backend.Datatype, mine string, bad error) ([]string, error) {
+func (c *Comm) exchange(typ *backend.Datatype, mine string) ([]string, error) {
 	k := c.core
 	all := make([]record, k.size)
 	binary.LittleEndian.PutUint16(all[k.rank][:], uint16(len(mine)))
 	copy(all[k.rank][2:], mine)
-	if err := c.allgather(typ, view.Bytes(all), bad); err != nil {
+	if err := c.allgather(typ, view.Bytes(all), nil); err != nil {
 		return nil, err
 	}
 	texts := make([]string, k.size)

@@ -3,6 +3,7 @@ package sched
 import (
 	"slices"
 
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
@@ -78,7 +79,7 @@ func (r *Runner) place() {
 }
 
 // arrivals adds to s the ranks that a leg's message covers.
-func (r *Runner) arrivals(l *leg, s rankSet) {
+func (r *Runner) arrivals(l *leg, s agree.Set) {
 	if l.from < 0 {
 		return
 	}
@@ -88,6 +89,6 @@ func (r *Runner) arrivals(l *leg, s rankSet) {
 			order, _ := r.nodes.Tour()
 			rank = order[rank]
 		}
-		s.add(rank)
+		s.Add(rank)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
@@ -24,37 +25,19 @@ const (
 // operation may take to end after its deadline.
 var reportTime = 20 * time.Millisecond
 
-// rankSet is a set of ranks.
-type rankSet []uint64
-
-func newRankSet(n int) rankSet { return make(rankSet, (n+63)/64) }
-
-func (s rankSet) add(r int)      { s[r/64] |= 1 << (r % 64) }
-func (s rankSet) has(r int) bool { return s[r/64]>>(r%64)&1 == 1 }
-
-// ranks returns the members that are not in except, in ascending order.
-func (s rankSet) ranks(except rankSet) (ranks []int) {
-	for r := range 64 * len(s) {
-		if s.has(r) && (except == nil || !except.has(r)) {
-			ranks = append(ranks, r)
-		}
-	}
-	return ranks
-}
-
 // state is what ranks report, and what they merge from the reports they receive.
 type state struct {
-	arrived  rankSet // ranks known to have started the operation
-	awaited  rankSet // ranks that a rank waits for
-	reported rankSet // ranks whose report is merged
+	arrived  agree.Set // ranks known to have started the operation
+	awaited  agree.Set // ranks that a rank waits for
+	reported agree.Set // ranks whose report is merged
 }
 
-func (s *state) sets() [3]rankSet { return [...]rankSet{s.arrived, s.awaited, s.reported} }
+func (s *state) sets() [3]agree.Set { return [...]agree.Set{s.arrived, s.awaited, s.reported} }
 
 // missing returns the ranks of n that have not arrived, as far as s goes.
 func (s *state) missing(n int) (ranks []int) {
 	for r := range n {
-		if !s.arrived.has(r) {
+		if !s.arrived.Has(r) {
 			ranks = append(ranks, r)
 		}
 	}
@@ -64,27 +47,27 @@ func (s *state) missing(n int) (ranks []int) {
 // state returns what this rank has seen. The operation may go on meanwhile.
 func (o *Op) state() *state {
 	n := o.r.size
-	s := &state{o.arrived(), newRankSet(n), newRankSet(n)}
+	s := &state{o.arrived(), agree.NewSet(n), agree.NewSet(n)}
 	var waiting []int
 	if !o.call.Coll.Neighbor() || o.landed.Load() { // the check alone holds up no neighbor
 		waiting = o.check.waiting(nil)
 	}
 	for _, r := range o.data.waiting(waiting) {
-		s.awaited.add(r)
+		s.awaited.Add(r)
 	}
-	s.reported.add(o.r.rank)
+	s.reported.Add(o.r.rank)
 	return s
 }
 
 // arrived returns the ranks known to have started the operation.
-func (o *Op) arrived() rankSet {
+func (o *Op) arrived() agree.Set {
 	n, me := o.r.size, o.r.rank
-	s := newRankSet(n)
-	s.add(me)
+	s := agree.NewSet(n)
+	s.Add(me)
 	switch {
 	case o.checking && o.checked.Load() == checkPassed: // all have; an exchange of lengths may follow
 		for r := range n {
-			s.add(r)
+			s.Add(r)
 		}
 	case o.checking:
 		for i := range o.r.legs[:min(int(o.check.step.Load()), len(o.r.legs))] {
@@ -96,7 +79,7 @@ func (o *Op) arrived() rankSet {
 		for i := 0; i <= now && i < len(d.s.Rounds); i++ {
 			for j, a := range d.s.Rounds[i].Comm {
 				if a.Kind == coll.RecvFrom && (i < now || !d.reqs[j].Active()) {
-					s.add(a.Peer)
+					s.Add(a.Peer)
 				}
 			}
 		}
@@ -170,13 +153,13 @@ func (r *Runner) listen(tag int, s *state, end time.Time) bool {
 // which ones it waits for and which of them hold it up. With ask, other ranks' reports count.
 func (o *Op) describe(ask bool) string {
 	s := o.state()
-	waiting := s.awaited.ranks(nil)
+	waiting := s.awaited.List()
 	if ask {
 		o.r.report(o.check.tag, s)
 	}
 	missing, text := s.missing(o.r.size), "all ranks have arrived"
 	if o.call.Coll.Neighbor() { // nobody needs the others
-		missing, text = s.awaited.ranks(s.arrived), "the neighbors have arrived"
+		missing, text = slices.DeleteFunc(s.awaited.List(), s.arrived.Has), "the neighbors have arrived"
 	}
 	if len(missing) > 0 {
 		return "not heard from " + backend.RankList(missing)
@@ -184,7 +167,7 @@ func (o *Op) describe(ask bool) string {
 	if len(waiting) > 0 {
 		text += "; waiting for messages from " + backend.RankList(waiting)
 	}
-	if by := s.awaited.ranks(s.reported); ask && len(by) > 0 && !slices.Equal(by, waiting) {
+	if by := slices.DeleteFunc(s.awaited.List(), s.reported.Has); ask && len(by) > 0 && !slices.Equal(by, waiting) {
 		text += ", held up by " + backend.RankList(by)
 	}
 	return text
