@@ -88,11 +88,6 @@ func ExampleExpandHosts() {
 	// topo: not a list of nodes: "n[0-999999999]": more than 65536 names
 }
 
-func ExampleCompressHosts() {
-	fmt.Println(topo.CompressHosts([]string{"n08", "n09", "n10", "login"}))
-	// Output: n[08-10],login
-}
-
 func ExampleExpandCounts() {
 	fmt.Println(topo.ExpandCounts("4(x2),3"))
 	// Output: [4 4 3] <nil>

@@ -47,11 +47,6 @@ func FuzzExpandHosts(f *testing.F) {
 				t.Fatalf("name %q", h)
 			}
 		}
-		short := topo.CompressHosts(hosts)
-		again, err := topo.ExpandHosts(short)
-		if err != nil || !slices.Equal(again, hosts) {
-			t.Fatalf("%.200q as %.200q: %.200q, %v", hosts, short, again, err)
-		}
 	})
 }
 

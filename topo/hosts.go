@@ -23,32 +23,17 @@ var ErrHosts = errors.New("topo: not a list of nodes")
 // Commas or white space separate names. Numbers in brackets are written at least as wide as the
 // first of their range: [08-10] is 08, 09, 10. The names are in the order in which Slurm numbers
 // the nodes. As in Slurm, brackets must not be nested; as in Flux, text may follow the last
-// bracket. More than [MaxHosts] names are an error, reported before any name is made.
+// bracket. More than [MaxHosts] names are an error.
 func ExpandHosts(list string) ([]string, error) {
-	bad := func(format string, args ...any) ([]string, error) {
-		return nil, fmt.Errorf("%w: %s: %s", ErrHosts, quote(list), fmt.Sprintf(format, args...))
-	}
 	var hosts []string
 	for rest := list; rest != ""; {
-		var word string
-		var err error
-		if word, rest, err = nextWord(rest); err != nil {
-			return bad("%v", err)
+		word, after, err := nextWord(rest)
+		if rest = after; err == nil && word != "" {
+			hosts, err = expand(hosts, word)
 		}
-		if word == "" {
-			continue
-		}
-		p, err := parsePattern(word)
 		if err != nil {
-			return bad("%v", err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrHosts, quote(list), err)
 		}
-		if p.count > MaxHosts-len(hosts) {
-			return bad("more than %d names", MaxHosts)
-		}
-		if p.longest > maxHostName {
-			return bad("a name longer than %d bytes", maxHostName)
-		}
-		hosts = p.expand(hosts)
 	}
 	return hosts, nil
 }
@@ -80,70 +65,66 @@ func nextWord(s string) (word, rest string, err error) {
 	return s, "", nil
 }
 
-// pattern is one word of a list: texts with ranges of numbers between them.
-type pattern struct {
-	texts          []string // one more than numbers
-	numbers        [][]numberRange
-	count, longest int // number of names, and bytes of the longest
-}
+// errManyHosts is the error of lists with more names.
+var errManyHosts = fmt.Errorf("more than %d names", MaxHosts)
 
-// numberRange is an element of a list in brackets.
-type numberRange struct {
-	first, last uint64
-	width       int // minimum width
-}
-
-// parsePattern parses a word with balanced brackets.
-func parsePattern(word string) (*pattern, error) {
-	p := &pattern{count: 1}
+// expand appends the names of a word with balanced brackets, in Slurm's order: the number in the last brackets
+// changes fastest, then that in the first, and so on up to the last but one.
+func expand(hosts []string, word string) ([]string, error) {
+	var texts []string // one more than numbers
+	var numbers [][]string
+	count := 1
 	for {
 		text, rest, found := strings.Cut(word, "[")
-		p.texts = append(p.texts, text)
-		p.longest += len(text)
+		texts = append(texts, text)
 		if !found {
-			return p, nil
+			break
 		}
-		inside, after, _ := strings.Cut(rest, "]")
-		word = after
-		var all []numberRange
-		names, longest := 0, 0
+		var inside string
+		inside, word, _ = strings.Cut(rest, "]")
+		var all []string
 		for part := range strings.SplitSeq(inside, ",") {
-			r, err := parseNumberRange(part)
-			if err != nil {
-				return nil, err
+			from, to, ranged := strings.Cut(part, "-")
+			if !ranged {
+				to = from
 			}
-			// Both are checked before they are added here and multiplied below, so that nothing
-			// overflows.
-			if r.last-r.first >= MaxHosts || names > MaxHosts {
-				return nil, fmt.Errorf("more than %d names", MaxHosts)
+			first, ok1 := digits(from)
+			last, ok2 := digits(to)
+			if !ok1 || !ok2 || first > last {
+				return nil, fmt.Errorf("%s is neither a number nor a range of numbers", quote(part))
 			}
-			names += int(r.last - r.first + 1)
-			longest = max(longest, r.width, len(strconv.FormatUint(r.last, 10)))
-			all = append(all, r)
+			if last-first >= MaxHosts || len(all) > MaxHosts {
+				return nil, errManyHosts
+			}
+			for n := first; n <= last; n++ {
+				all = append(all, fmt.Sprintf("%0*d", len(from), n))
+			}
 		}
-		if names > MaxHosts/p.count {
-			return nil, fmt.Errorf("more than %d names", MaxHosts)
+		numbers = append(numbers, all)
+		if count *= len(all); count > MaxHosts {
+			break
 		}
-		p.numbers = append(p.numbers, all)
-		p.count *= names
-		p.longest += longest
-		if p.longest > maxHostName {
+	}
+	if count > MaxHosts-len(hosts) {
+		return nil, errManyHosts
+	}
+	chosen := make([]string, len(numbers)+1) // none follows the last text
+	for n := range count {
+		for k := range numbers {
+			i := (k + len(numbers) - 1) % len(numbers)
+			chosen[i] = numbers[i][n%len(numbers[i])]
+			n /= len(numbers[i])
+		}
+		name := ""
+		for i, text := range texts {
+			name += text + chosen[i]
+		}
+		if len(name) > maxHostName {
 			return nil, fmt.Errorf("a name longer than %d bytes", maxHostName)
 		}
+		hosts = append(hosts, name)
 	}
-}
-
-func parseNumberRange(s string) (numberRange, error) {
-	from, to, ranged := strings.Cut(s, "-")
-	if !ranged {
-		to = from
-	}
-	first, ok1 := digits(from)
-	last, ok2 := digits(to)
-	if !ok1 || !ok2 || first > last {
-		return numberRange{}, fmt.Errorf("%s is neither a number nor a range of numbers", quote(s))
-	}
-	return numberRange{first, last, len(from)}, nil
+	return hosts, nil
 }
 
 // digits parses a number of up to 18 digits after any leading zeros.
@@ -157,106 +138,4 @@ func digits(s string) (uint64, bool) {
 	}
 	n, _ := strconv.ParseUint("0"+s, 10, 64)
 	return n, true
-}
-
-// expand appends the names of a pattern in Slurm's order: the number in the last brackets changes
-// fastest, then that in the first, and so on up to the last but one.
-func (p *pattern) expand(hosts []string) []string {
-	last := len(p.numbers) - 1
-	chosen := make([]string, len(p.numbers))
-	var from func(at int)
-	from = func(at int) {
-		if at == len(p.numbers) {
-			hosts = append(hosts, p.name(chosen))
-			return
-		}
-		i := last
-		if at < last {
-			i = last - 1 - at
-		}
-		for _, r := range p.numbers[i] {
-			for n := r.first; n <= r.last; n++ {
-				chosen[i] = padded(n, r.width)
-				from(at + 1)
-			}
-		}
-	}
-	from(0)
-	return hosts
-}
-
-// name inserts numbers between the texts.
-func (p *pattern) name(numbers []string) string {
-	var b strings.Builder
-	for i, text := range p.texts {
-		b.WriteString(text)
-		if i < len(numbers) {
-			b.WriteString(numbers[i])
-		}
-	}
-	return b.String()
-}
-
-func padded(n uint64, width int) string { return fmt.Sprintf("%0*d", width, n) }
-
-// CompressHosts formats names as a list that [ExpandHosts] expands to the same names in the same
-// order. It joins neighbors that differ only in a number at the end: n[01-03,07],login. Names with
-// brackets, commas or white space are copied unchanged.
-func CompressHosts(hosts []string) string {
-	var b strings.Builder
-	for i := 0; i < len(hosts); {
-		prefix, number := splitNumber(hosts[i])
-		j := i + 1
-		for number != "" && j < len(hosts) {
-			p, n := splitNumber(hosts[j])
-			if p != prefix || n == "" {
-				break
-			}
-			j++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if j == i+1 {
-			b.WriteString(hosts[i])
-		} else {
-			b.WriteString(prefix + "[" + compressNumbers(hosts[i:j], len(prefix)) + "]")
-		}
-		i = j
-	}
-	return b.String()
-}
-
-// splitNumber splits a name before the digits at its end.
-func splitNumber(name string) (prefix, number string) {
-	if strings.ContainsAny(name, "[], \t\r\n") {
-		return name, ""
-	}
-	prefix = strings.TrimRight(name, "0123456789")
-	if _, ok := digits(name[len(prefix):]); !ok {
-		return name, ""
-	}
-	return prefix, name[len(prefix):]
-}
-
-// compressNumbers formats the numbers at the end of names as "01-03,07".
-func compressNumbers(names []string, from int) string {
-	var b strings.Builder
-	for i := 0; i < len(names); {
-		first := names[i][from:]
-		n, _ := digits(first)
-		j := i + 1
-		for j < len(names) && names[j][from:] == padded(n+uint64(j-i), len(first)) {
-			j++
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(first)
-		if j > i+1 {
-			b.WriteString("-" + names[j-1][from:])
-		}
-		i = j
-	}
-	return b.String()
 }

@@ -104,27 +104,6 @@ func TestExpandHostsLimit(t *testing.T) {
 	}
 }
 
-func TestCompressHosts(t *testing.T) {
-	for want, hosts := range map[string]string{
-		"":                     "",
-		"n1":                   "n1",
-		"n[1-3]":               "n1 n2 n3",
-		"n[01-03,07],login":    "n01 n02 n03 n07 login",
-		"n[9-11]":              "n9 n10 n11",
-		"n[09-11]":             "n09 n10 n11",
-		"n[9,011]":             "n9 n011",
-		"n[1,1,3,2]":           "n1 n1 n3 n2",
-		"a1,b1,a2":             "a1 b1 a2",
-		"a1-ib,a2-ib":          "a1-ib a2-ib",
-		"a1b[3-4],a2b[3-4]":    "a1b3 a1b4 a2b3 a2b4",
-		"n9999999999999999999": "n9999999999999999999",
-	} {
-		if got := topo.CompressHosts(strings.Fields(hosts)); got != want {
-			t.Errorf("%s: got %s, want %s", hosts, got, want)
-		}
-	}
-}
-
 func TestExpandCounts(t *testing.T) {
 	for list, want := range map[string][]int{
 		"4":             {4},

@@ -77,8 +77,8 @@ func TestSummary(t *testing.T) {
 		{topo.Summary{Library: "MPICH 4.0.2", ThreadLevel: "serialized"}, "MPICH 4.0.2, threads: serialized"},
 		{topo.Summary{Scheduler: "PBS job 7.head"}, "PBS job 7.head"},
 		{topo.Summary{Threads: 1, Backend: "shm", Notes: []string{""}}, "1 thread per rank, not pinned; shm"},
-		{topo.Summary{Hosts: many}, "2048 ranks on 1024 nodes, 2 on each: n[0001-1024]"},
-		{topo.Summary{Hosts: append(many[:10:10], topo.Host{Name: "login", Ranks: []int{20}})}, "21 ranks on 11 nodes, 1 to 2 on each: n[0001-0010],login"},
+		{topo.Summary{Hosts: many}, "2048 ranks on 1024 nodes, 2 on each: n0001 … n1024"},
+		{topo.Summary{Hosts: append(many[:10:10], topo.Host{Name: "login", Ranks: []int{20}})}, "21 ranks on 11 nodes, 1 to 2 on each: n0001 … login"},
 	} {
 		if got := c.summary.String(); got != c.want {
 			t.Errorf(" got %s\nwant %s", got, c.want)

@@ -77,7 +77,7 @@ func (s Summary) ranks() string {
 	if most > fewest {
 		each = fmt.Sprintf("%d to %d", fewest, most)
 	}
-	return fmt.Sprintf("%s, %s on each: %s", on, each, CompressHosts(names))
+	return fmt.Sprintf("%s, %s on each: %s … %s", on, each, names[0], names[len(names)-1])
 }
 
 // threads formats the number of threads and the processors of rank 0's.
