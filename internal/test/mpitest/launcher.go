@@ -3,9 +3,11 @@ package mpitest
 import (
 	"os"
 	"os/exec"
+	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // Launcher is the launcher of an MPI library.
@@ -16,11 +18,19 @@ type Launcher struct {
 	env     []string
 }
 
-func launcherOf(lib mpifind.Library) (Launcher, error) {
+func launcherOf(t testing.TB, lib mpifind.Library) Launcher {
+	t.Helper()
 	command, args, err := mpifind.Mpiexec(lib)
-	return Launcher{lib, command, args, []string{
+	if err != nil {
+		need.Missing(t, "%v", err)
+	}
+	l := Launcher{lib, command, args, []string{
 		"COHORT_MPI_LIB=" + lib.Path, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-	}}, err
+	}}
+	if lib.Runtime == mpifind.MPICH {
+		l.env = append(l.env, Yielding(t)...)
+	}
+	return l
 }
 
 // Args returns the launcher and its options for n ranks, which the program and its arguments follow.

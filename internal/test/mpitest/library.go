@@ -69,16 +69,7 @@ func EachLibrary(t *testing.T, test func(t *testing.T, lib mpifind.Library)) {
 // Each is [EachLibrary] with the launcher of each library.
 func Each(t *testing.T, test func(t *testing.T, l Launcher)) {
 	t.Helper()
-	EachLibrary(t, func(t *testing.T, lib mpifind.Library) {
-		l, err := launcherOf(lib)
-		if err != nil {
-			need.Missing(t, "%v", err)
-		}
-		if lib.Runtime == mpifind.MPICH {
-			l.env = append(l.env, Yielding(t)...)
-		}
-		test(t, l)
-	})
+	EachLibrary(t, func(t *testing.T, lib mpifind.Library) { test(t, launcherOf(t, lib)) })
 }
 
 // Of returns the launcher of the first library of a family.
@@ -95,14 +86,7 @@ func Of(t testing.TB, family mpifind.Family) Launcher {
 	case i < 0:
 		need.Missing(t, "no library of %v: run scripts/setup, or name one in %s", family, Variable)
 	}
-	l, err := launcherOf(libs[i])
-	if err != nil {
-		need.Missing(t, "%v", err)
-	}
-	if family == mpifind.MPICH {
-		l.env = append(l.env, Yielding(t)...)
-	}
-	return l
+	return launcherOf(t, libs[i])
 }
 
 // Compiler returns the C compiler command of the launcher's installation.
