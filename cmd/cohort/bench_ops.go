@@ -16,9 +16,8 @@ type benchOp struct {
 	sizeless    bool // there is no message
 	between     bool // the time is that of rank 0, not the mean over ranks
 	calls       int  // calls in one iteration, where there are several
-	// ready prepares what lasts for all batches of one size and returns one
-	// batch: iters iterations with nothing else between them.
-	ready func(c *cohort.Comm, bytes int) (batch func(iters int) error, done func() error, err error)
+	// ready prepares what lasts for all batches of one size and returns one iteration. done may be nil.
+	ready func(c *cohort.Comm, bytes int) (once, done func() error, err error)
 }
 
 // inFlight is the number of messages of one iteration of bw.
@@ -68,7 +67,7 @@ func benchList() string {
 //  3. reps batches, each after a barrier; a batch's time is rank 0's for
 //     operations between two ranks, the mean over the ranks for others.
 func timeOp(c *cohort.Comm, op *benchOp, bytes, reps int) (usec float64, err error) {
-	batch, done, err := op.ready(c, bytes)
+	once, done, err := op.ready(c, bytes)
 	if err != nil {
 		return 0, err
 	}
@@ -85,8 +84,12 @@ func timeOp(c *cohort.Comm, op *benchOp, bytes, reps int) (usec float64, err err
 			return 0, err
 		}
 		began := time.Now()
-		err := batch(iters)
-		return time.Since(began).Seconds() * 1e6 / float64(iters) / float64(calls), err
+		for range iters {
+			if err := once(); err != nil {
+				return 0, err
+			}
+		}
+		return time.Since(began).Seconds() * 1e6 / float64(iters) / float64(calls), nil
 	}
 	var one float64
 	for range 2 {
@@ -133,41 +136,29 @@ func pageOf[T byte | float64](n, size int) []T {
 	return buf[:n]
 }
 
-// repeat returns the batch that repeats an operation.
-func repeat(op func() error) (batch func(iters int) error) {
-	return func(iters int) error {
-		for range iters {
-			if err := op(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-func readyP2P(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+func readyP2P(c *cohort.Comm, bytes int) (once, done func() error, err error) {
 	s, r := pageOf[byte](bytes, 1), pageOf[byte](bytes, 1)
-	there := repeat(func() error {
+	there := func() error {
 		if err := cohort.Send(c, s, 1, 1); err != nil {
 			return err
 		}
 		_, err := cohort.Recv(c, r, 1, 1)
 		return err
-	})
-	back := repeat(func() error {
+	}
+	back := func() error {
 		if _, err := cohort.Recv(c, r, 0, 1); err != nil {
 			return err
 		}
 		return cohort.Send(c, s, 0, 1)
-	})
+	}
 	return byRank(c, there, back), nil, nil
 }
 
-func readyBW(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+func readyBW(c *cohort.Comm, bytes int) (once, done func() error, err error) {
 	s, r := pageOf[byte](bytes, 1), pageOf[byte](bytes, 1)
 	ack := make([]byte, 1)
 	q := make([]*cohort.Request, inFlight)
-	from := repeat(func() (err error) {
+	from := func() (err error) {
 		for w := range q {
 			if q[w], err = cohort.Isend(c, s, 1, 1); err != nil {
 				return err
@@ -177,8 +168,8 @@ func readyBW(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
 			_, err = cohort.Recv(c, ack, 1, 2)
 		}
 		return err
-	})
-	to := repeat(func() (err error) {
+	}
+	to := func() (err error) {
 		for w := range q {
 			if q[w], err = cohort.Irecv(c, r, 0, 1); err != nil {
 				return err
@@ -188,67 +179,67 @@ func readyBW(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
 			err = cohort.Send(c, ack, 0, 2)
 		}
 		return err
-	})
+	}
 	return byRank(c, from, to), nil, nil
 }
 
 // byRank returns rank 0's or 1's part; other ranks have none.
-func byRank(c *cohort.Comm, zero, one func(int) error) func(int) error {
+func byRank(c *cohort.Comm, zero, one func() error) func() error {
 	switch c.Rank() {
 	case 0:
 		return zero
 	case 1:
 		return one
 	}
-	return func(int) error { return nil }
+	return func() error { return nil }
 }
 
-func readyAllreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+func readyAllreduce(c *cohort.Comm, bytes int) (once, done func() error, err error) {
 	s, r := pageOf[float64](bytes/8, 8), pageOf[float64](bytes/8, 8)
-	return repeat(func() error { return cohort.Allreduce(c, s, r, cohort.Sum) }), nil, nil
+	return func() error { return cohort.Allreduce(c, s, r, cohort.Sum) }, nil, nil
 }
 
-func readyAllgatherv(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+func readyAllgatherv(c *cohort.Comm, bytes int) (once, done func() error, err error) {
 	n := bytes / 8
 	s, r := pageOf[float64](n, 8), pageOf[float64](n*c.Size(), 8)
 	counts := slices.Repeat([]int{n}, c.Size())
-	return repeat(func() error { return cohort.Allgatherv(c, s, r, counts, nil) }), nil, nil
+	return func() error { return cohort.Allgatherv(c, s, r, counts, nil) }, nil, nil
 }
 
-func readyBcast(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+func readyBcast(c *cohort.Comm, bytes int) (once, done func() error, err error) {
 	s := pageOf[float64](bytes/8, 8)
-	return repeat(func() error { return cohort.Bcast(c, s, 0) }), nil, nil
+	return func() error { return cohort.Bcast(c, s, 0) }, nil, nil
 }
 
-func readyBarrier(c *cohort.Comm, _ int) (func(int) error, func() error, error) {
-	return repeat(c.Barrier), nil, nil
+func readyBarrier(c *cohort.Comm, _ int) (once, done func() error, err error) {
+	return c.Barrier, nil, nil
 }
 
-func readyIallreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+func readyIallreduce(c *cohort.Comm, bytes int) (once, done func() error, err error) {
 	s, r := pageOf[float64](bytes/8, 8), pageOf[float64](bytes/8, 8)
-	return repeat(func() error {
+	return func() error {
 		q, err := cohort.Iallreduce(c, s, r, cohort.Sum)
 		if err == nil {
 			_, err = q.Wait()
 		}
 		return err
-	}), nil, nil
+	}, nil, nil
 }
 
-func readyPallreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+func readyPallreduce(c *cohort.Comm, bytes int) (once, done func() error, err error) {
 	s, r := pageOf[float64](bytes/8, 8), pageOf[float64](bytes/8, 8)
 	p, err := cohort.AllreduceInit(c, s, r, cohort.Sum)
 	if err != nil {
 		return nil, nil, err
 	}
-	return repeat(func() error {
+	return func() error {
 		_, err := p.Run()
 		return err
-	}), p.Close, nil
+	}, p.Close, nil
 }
 
 // readyShmwin has all of the window in rank 0's part.
-func readyShmwin(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+func readyShmwin(c *cohort.Comm, bytes int) (once, done func() error, err error) {
 	s, r := pageOf[byte](bytes, 1), pageOf[byte](bytes, 1)
 	n := 0
 	if c.Rank() == 0 {
@@ -262,7 +253,7 @@ func readyShmwin(c *cohort.Comm, bytes int) (func(int) error, func() error, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	return repeat(func() error {
+	return func() error {
 		if c.Rank() == 0 {
 			copy(base, s)
 		}
@@ -271,5 +262,5 @@ func readyShmwin(c *cohort.Comm, bytes int) (func(int) error, func() error, erro
 		}
 		copy(r, base)
 		return w.Fence()
-	}), w.Close, nil
+	}, w.Close, nil
 }

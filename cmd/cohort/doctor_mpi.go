@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -129,19 +128,10 @@ func (r *report) title(lib mpifind.Library) string {
 // mpi reports which MPI libraries are installed, and whether they match the launchers.
 func (d *diagnosis) mpi(env func(string) (string, bool)) {
 	const group = "mpi"
-	found := mpifind.Find(env)
-	asked, _ := env("COHORT_MPI_LIB")
-	if asked != "" {
-		lib, err := mpifind.Examine(asked)
-		if err != nil {
-			d.add(group, "COHORT_MPI_LIB", fail, err.Error(), "set it to the path of an MPI library, or unset it")
-			return
-		}
-		if lib.Problem != "" {
-			d.add(group, "COHORT_MPI_LIB", fail, lib.Path+": "+lib.Problem, "set it to the path of an MPI library, or unset it")
-			return
-		}
-		found = append([]mpifind.Library{lib}, slices.DeleteFunc(found, func(o mpifind.Library) bool { return o.Path == lib.Path })...)
+	found, asked, err := libraries(env)
+	if err != nil {
+		d.add(group, "COHORT_MPI_LIB", fail, err.Error(), "set it to the path of an MPI library, or unset it")
+		return
 	}
 	if len(found) == 0 {
 		d.add(group, "libraries", none, "no MPI library found", "apt-get install mpich, or load a module; the other backends need none")
@@ -178,7 +168,7 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 		return
 	}
 	why := "the best fit of those found"
-	if asked != "" {
+	if asked {
 		why = "asked for by COHORT_MPI_LIB"
 	} else if len(found) == 1 {
 		why = "the only one"
@@ -189,7 +179,7 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 
 // launchers reports whether the mpiexec that a user would run matches the library
 // that programs load.
-func (d *diagnosis) launchers(lib mpifind.Library, asked string, env func(string) (string, bool)) {
+func (d *diagnosis) launchers(lib mpifind.Library, asked bool, env func(string) (string, bool)) {
 	const group = "mpi"
 	command, family := mpifind.InPath(env)
 	name := "mpiexec"
@@ -206,7 +196,7 @@ func (d *diagnosis) launchers(lib mpifind.Library, asked string, env func(string
 		d.add(group, name, warn, "neither mpiexec nor mpirun is in PATH", start)
 	case lib.Fits(family):
 		d.add(group, name, ok, fmt.Sprintf("%s belongs to the %s family and matches %s", command, family, lib.Title()), "")
-	case asked != "":
+	case asked:
 		d.add(group, name, warn, fmt.Sprintf("%s belongs to the %s family, but COHORT_MPI_LIB names %s: programs that it starts will refuse to run", command, family, lib.Title()),
 			start+", or unset COHORT_MPI_LIB")
 	default:

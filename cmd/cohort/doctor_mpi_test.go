@@ -160,7 +160,7 @@ func TestDoctorReportsMismatchOfLauncherAndLibrary(t *testing.T) {
 		{"none", "", warn, "neither mpiexec nor mpirun is in PATH", "cohort run --backend mpi"},
 	} {
 		var d diagnosis
-		d.launchers(lib, c.asked, func(name string) (string, bool) {
+		d.launchers(lib, c.asked != "", func(name string) (string, bool) {
 			if name == "PATH" {
 				return filepath.Join(dir, c.path), true
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -28,33 +29,39 @@ func becomeRank(address string) int {
 	return cli.StatusUsage
 }
 
+// libraries returns the MPI libraries that were found. If COHORT_MPI_LIB names one, that comes first, and asked is set. The
+// error says that it cannot be used.
+func libraries(env func(string) (string, bool)) (found []mpifind.Library, asked bool, err error) {
+	found = mpifind.Find(env)
+	path, _ := env("COHORT_MPI_LIB")
+	if path == "" {
+		return found, false, nil
+	}
+	lib, err := mpifind.Examine(path)
+	if err == nil && lib.Problem != "" {
+		err = fmt.Errorf("%s: %s", lib.Path, lib.Problem)
+	}
+	found = slices.DeleteFunc(found, func(o mpifind.Library) bool { return o.Path == lib.Path })
+	return slices.Insert(found, 0, lib), true, err
+}
+
 // libraryToRun returns the library that ranks will load and its launcher: the one
 // that COHORT_MPI_LIB asks for, else the first that has a launcher.
 func libraryToRun(env func(string) (string, bool)) (lib mpifind.Library, command string, args func(int) []string, err error) {
-	if asked, _ := env("COHORT_MPI_LIB"); asked != "" {
-		lib, err = mpifind.Examine(asked)
-		if err == nil && lib.Problem != "" {
-			err = fmt.Errorf("%s: %s", lib.Path, lib.Problem)
-		}
-		if err != nil {
-			return lib, "", nil, fmt.Errorf("COHORT_MPI_LIB: %w", err)
-		}
-		command, args, err = mpifind.Mpiexec(lib)
-		return lib, command, args, err
+	found, asked, err := libraries(env)
+	if err != nil {
+		return lib, "", nil, fmt.Errorf("COHORT_MPI_LIB: %w", err)
 	}
-	found := mpifind.Find(env)
 	var first error
 	for _, lib := range found {
 		if lib.Problem != "" {
 			continue
 		}
 		command, args, err := mpifind.Mpiexec(lib)
-		if err == nil {
-			return lib, command, args, nil
+		if err == nil || asked {
+			return lib, command, args, err
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 	}
 	if first != nil {
 		return lib, "", nil, first
