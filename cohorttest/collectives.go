@@ -115,13 +115,13 @@ func (c collective) axes(r *Rank) []int {
 	return []int{len(c.types), len(lengths), c.roots(r), c.places(), len(forms)}
 }
 
-// roots returns how many roots there are to try: every rank, or the first, the
-// middle one and the last where the sample spreads over numbers of ranks.
+// roots returns how many roots there are to try: every rank, or with the smaller matrix the first, the
+// middle one and the last.
 func (c collective) roots(r *Rank) int {
 	switch {
 	case !c.rooted:
 		return 1
-	case r.job.Spread:
+	case r.Short:
 		return 3
 	}
 	return r.Size
@@ -131,7 +131,7 @@ func (c collective) rootAt(r *Rank, i int) int {
 	switch {
 	case !c.rooted:
 		return -1
-	case r.job.Spread:
+	case r.Short:
 		return i * (r.Size - 1) / 2
 	}
 	return i

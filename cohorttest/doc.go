@@ -45,8 +45,8 @@
 // need a job to themselves run with one number of ranks each, in turn, and so do some
 // that take long and show the same with every number of ranks.
 //
-// Under the race detector the matrix is sampled too, and the jobs have 2 and 3
-// ranks. From 7 ranks on, or where a launcher asks for it ([Sizer]), each number of ranks has its own pairwise sample, with every root.
+// The matrix is sampled too from 7 ranks on, where a launcher asks for it ([Sizer]), and under the race detector, where
+// the jobs have 2 and 3 ranks.
 //
 // # Other tests
 //

@@ -23,7 +23,6 @@ type Job struct {
 
 	Scenarios []string // by name
 	Short     bool     // use the smaller matrix
-	Spread    bool     // the sample is spread over the numbers of ranks
 	Dir       string   // the folder for the ranks' reports
 
 	// Deterministic is Config.Deterministic of the ranks.

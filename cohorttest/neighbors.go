@@ -13,7 +13,6 @@ import (
 func neighborScenarios() []scenario {
 	all := []scenario{
 		{name: "neighbors/sub", body: subgrids},
-		{name: "neighbors/graph", body: graphs},
 		{name: "neighbors/reorder", body: reordered},
 		{name: "neighbors/left-early", turns: true, sizes: atLeast(3), body: neighborLeft(false)},
 		{name: "neighbors/many-edges", body: manyNeighbors},
@@ -329,18 +328,6 @@ func reordered(r *Rank) {
 	if apart[1] > apart[0] {
 		r.Errorf("%d pairs of neighbors are on different nodes with reorder, %d without", apart[1], apart[0])
 	}
-}
-
-// graphs checks that a graph's communicator is like any other, and is apart from the one that it was made of.
-func graphs(r *Rank) {
-	g := must(r.Comm.GraphCreate([]int{r.prev}, []int{r.next}, true))
-	if sum := must(cohort.AllreduceOne(g.Comm, 1, cohort.Sum)); sum != r.Size || !slices.Equal(members(r, g.Comm), members(r, r.Comm)) {
-		r.Errorf("a graph of %d ranks, want %d in the same order", sum, r.Size)
-	}
-	r.OK(g.Close())
-	r.Is(errorOf(r.Comm.GraphCreate([]int{r.Size}, nil, false)), cohort.ErrRank, "a graph with rank %d of %d", r.Size, r.Size)
-	r.Is(errorOf(r.Comm.GraphCreate(nil, []int{cohort.ProcNull}, false)), cohort.ErrRank, "a graph with an edge to ProcNull")
-	r.OK(r.Comm.Barrier())
 }
 
 // neighborLeft has the last rank, which has no neighbors, make its calls and close the communicator before the others

@@ -259,27 +259,15 @@ func locations[T cohort.Real](r *Rank, reduce reduction[cohort.Loc[T]]) {
 
 func scalars(r *Rank) {
 	c, n, me := r.Comm, r.Size, r.Rank
-	expect := func(what string, got int, err error, want int) {
-		r.OK(err)
-		equal(r, got, want, "%s", what)
-	}
 	for root := range n {
-		got, err := cohort.BcastOne(c, 10*me+3, root)
-		expect("BcastOne", got, err, 10*root+3)
-		got, err = cohort.ReduceOne(c, me+1, cohort.Sum, root)
+		equal(r, must(cohort.BcastOne(c, packeds.elem(me), root)), packeds.elem(root), "BcastOne from %d", root)
+		want := 0
 		if me == root {
-			expect("ReduceOne", got, err, n*(n+1)/2)
-		} else {
-			expect("ReduceOne elsewhere", got, err, 0)
+			want = n * (n + 1) / 2
 		}
+		equal(r, must(cohort.ReduceOne(c, me+1, cohort.Sum, root)), want, "ReduceOne to %d", root)
 	}
-	got, err := cohort.AllreduceOne(c, me, cohort.Max)
-	expect("AllreduceOne", got, err, n-1)
-	got, err = cohort.ScanOne(c, me+1, cohort.Sum)
-	expect("ScanOne", got, err, (me+1)*(me+2)/2)
-	got, err = cohort.ExscanOne(c, me+1, cohort.Sum)
-	expect("ExscanOne", got, err, me*(me+1)/2)
-
-	x := must(cohort.BcastOne(c, packeds.elem(me), n-1))
-	equal(r, x, packeds.elem(n-1), "BcastOne of a struct")
+	equal(r, must(cohort.AllreduceOne(c, me, cohort.Max)), n-1, "AllreduceOne")
+	equal(r, must(cohort.ScanOne(c, me+1, cohort.Sum)), (me+1)*(me+2)/2, "ScanOne")
+	equal(r, must(cohort.ExscanOne(c, me+1, cohort.Sum)), me*(me+1)/2, "ExscanOne")
 }

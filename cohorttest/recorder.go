@@ -3,7 +3,6 @@ package cohorttest
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -16,7 +15,6 @@ import (
 func recorderScenarios() []scenario {
 	return []scenario{
 		{name: "recorder/waiting", turns: true, sizes: atLeast(2), body: recordedWaits},
-		{name: "recorder/regions", body: recordedRegions},
 	}
 }
 
@@ -73,40 +71,6 @@ func recordedWaits(r *Rank) {
 				break
 			}
 		}
-	}
-}
-
-// recordedRegions has a region within another and an operation in it, and checks that the recorder has them
-// in their order, with their times.
-func recordedRegions(r *Rank) {
-	name := "assemble part " + strings.Repeat("x", 60) // longer than the recorder keeps
-	outer := r.Comm.Region("assemble")
-	inner := r.Comm.Region(name)
-	r.OK(r.Comm.Barrier())
-	inner.End()
-	var none *cohort.Comm
-	none.Region("nothing").End()
-	cohort.Region{}.End()
-	var b bytes.Buffer
-	r.OK(r.Comm.DumpFlight(&b))
-	outer.End()
-	d := must(flight.Decode(b.Bytes()))
-	var regions []flight.Operation
-	for _, o := range d.Ops[max(0, len(d.Ops)-3):] {
-		if o.Kind == flight.Region {
-			regions = append(regions, o)
-		}
-	}
-	if len(regions) != 2 {
-		r.Errorf("%d regions among the last operations, want 2: %+v", len(regions), d.Ops)
-		return
-	}
-	out, in := regions[0], regions[1]
-	if d.Types[out.Type] != "assemble" || d.Types[in.Type] != name[:48] {
-		r.Errorf("regions %q and %q", d.Types[out.Type], d.Types[in.Type])
-	}
-	if out.State != flight.Open || in.State != flight.Done || in.Begun.Before(out.Begun) || in.Since.Before(in.Begun) || d.Dumped.Before(in.Since) {
-		r.Errorf("the outer region: %+v, the inner one: %+v", out, in)
 	}
 }
 

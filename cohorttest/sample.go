@@ -1,6 +1,7 @@
 package cohorttest
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 )
@@ -10,61 +11,44 @@ import (
 // covering returns rows in which every pair of values of two axes occurs, given
 // how many values each axis has. The rows are always the same. There are about as
 // many as the two longest axes have pairs; all combinations would be the product
-// of all axes. (D. M. Cohen et al., The AETG System, IEEE TSE 23 (1997), whose
-// greedy choice this is, without the random trials.)
+// of all axes. Each row is the best of a hundred random ones (D. M. Cohen et al., The AETG System, IEEE TSE 23 (1997)).
 func covering(axes []int) (rows [][]int) {
-	type pair struct{ i, a, j, b int } // value a of axis i with value b of axis j, i < j
+	type pair struct{ i, a, j, b int } // value a of axis i with value b of axis j, i <= j
 	open := map[pair]bool{}
-	var order []pair
 	for j := range axes {
-		for i := range j {
+		for i := range j + 1 {
 			for a := range axes[i] {
 				for b := range axes[j] {
-					p := pair{i, a, j, b}
-					order = append(order, p)
-					open[p] = true
-				}
-			}
-		}
-	}
-	if len(order) == 0 { // a single axis
-		for a := range axes[0] {
-			rows = append(rows, []int{a})
-		}
-		return rows
-	}
-	for _, first := range order {
-		if !open[first] {
-			continue
-		}
-		row := filled(len(axes), func(i int) int { return -1 })
-		row[first.i], row[first.j] = first.a, first.b
-		for k := range row {
-			if row[k] >= 0 {
-				continue
-			}
-			best, most := 0, -1
-			for v := range axes[k] {
-				n := 0
-				for i, a := range row {
-					switch {
-					case a < 0 || i == k:
-					case i < k && open[pair{i, a, k, v}], i > k && open[pair{k, v, i, a}]:
-						n++
+					if i < j || a == b {
+						open[pair{i, a, j, b}] = true
 					}
 				}
-				if n > most {
-					best, most = v, n
+			}
+		}
+	}
+	for rng := seeded("covering", 0); len(open) > 0; {
+		var best []int
+		var covers []pair
+		for range 100 {
+			row := filled(len(axes), func(k int) int { return rng.IntN(axes[k]) })
+			var more []pair
+			for j := range row {
+				for i := range j + 1 {
+					if p := (pair{i, row[i], j, row[j]}); open[p] {
+						more = append(more, p)
+					}
 				}
 			}
-			row[k] = best
-		}
-		for j := range row {
-			for i := range j {
-				delete(open, pair{i, row[i], j, row[j]})
+			if len(more) > len(covers) {
+				best, covers = row, more
 			}
 		}
-		rows = append(rows, row)
+		if best != nil {
+			rows = append(rows, best)
+		}
+		for _, p := range covers {
+			delete(open, p)
+		}
 	}
 	return rows
 }
@@ -73,36 +57,24 @@ func covering(axes []int) (rows [][]int) {
 // numbers share the rows of one of them.
 var slots = []int{1, 2, 3, 5}
 
-// slotOf returns the value of the axis of ranks for n ranks.
-func slotOf(n int) int {
-	for i, s := range slots {
-		if s == n {
-			return i
-		}
-	}
-	return n % len(slots)
-}
-
 // coverings keeps the results of covering, by the axes' lengths.
 var coverings sync.Map
 
-// sampled returns the rows of the smaller matrix for the job's number of ranks.
-// With -short and under the race detector the number of ranks is one more axis,
-// and each row belongs to one of them.
+// sampled returns the rows of the smaller matrix for the job's number of ranks, which
+// is one more axis: each row belongs to one of them.
 func (r *Rank) sampled(axes ...int) (rows [][]int) {
-	var key [8]int
-	copy(key[:], axes)
-	spread := r.job.Spread
-	if spread {
-		key[len(axes)] = len(slots)
-		axes = append(axes, len(slots))
-	}
+	axes = append(axes, len(slots))
+	key := fmt.Sprint(axes)
 	all, ok := coverings.Load(key)
 	if !ok {
 		all, _ = coverings.LoadOrStore(key, covering(axes))
 	}
+	slot := slices.Index(slots, r.Size)
+	if slot < 0 {
+		slot = r.Size % len(slots)
+	}
 	for _, row := range all.([][]int) {
-		if !spread || row[len(row)-1] == slotOf(r.Size) {
+		if row[len(row)-1] == slot {
 			rows = append(rows, row)
 		}
 	}

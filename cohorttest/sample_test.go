@@ -35,7 +35,7 @@ func TestCoveringHasEveryPairOfValues(t *testing.T) {
 // root, form, and both places.
 func TestSampleHasEveryValueForEachNumberOfRanks(t *testing.T) {
 	for _, size := range slots {
-		r := &Rank{Size: size, Short: true, job: &Job{Spread: true}}
+		r := &Rank{Size: size, Short: true, job: &Job{}}
 		for _, c := range collectives() {
 			axes := c.axes(r)
 			rows := r.sampled(axes...)

@@ -18,12 +18,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/soak"
 )
-
-// soakVariable is the number of runs of Faults, or the first and the last of them. If it
-// is set, the machine must do nothing else: Test then fails for times above promised, and
-// Faults for times above noticeLimit.
-const soakVariable = "COHORT_SOAK"
 
 // Faults runs random jobs with a fault each. A job has 2 to 5 ranks that do random
 // operations. At a random operation a random rank is killed, panics, exits, fails, leaves
@@ -44,21 +40,16 @@ const soakVariable = "COHORT_SOAK"
 // ranks that report have found no wrong result, that the launcher ends, and that no process is left.
 func Faults(t *testing.T, l Launcher, runs int) {
 	become()
-	first := 1
-	if text := os.Getenv(soakVariable); text != "" {
-		var ok bool
-		if first, runs, ok = soakRuns(text); !ok {
-			t.Fatalf("%s is %q; want the number of runs, or the first and the last, as in 101-200", soakVariable, text)
-		}
-	} else if small() {
+	if small() {
 		runs = (runs + 9) / 10
 	}
+	first, last := soak.Runs(t, runs)
 	// The ranks' temporary files go to a folder of this test, where leftovers show.
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	dir := filepath.Join(temp, "reports")
 	var noticed, kept []time.Duration
-	for seed := first; seed < first+runs; seed++ {
+	for seed := first; seed <= last; seed++ {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			n, k := faultRun(t, l, uint64(seed), dir)
 			noticed, kept = append(noticed, n...), append(kept, k...)
@@ -82,7 +73,7 @@ func Faults(t *testing.T, l Launcher, runs int) {
 		slices.Sort(s.times)
 		at := func(percent int) time.Duration { return s.times[(len(s.times)-1)*percent/100] }
 		t.Logf("%s by %d ranks: half within %v, 99 of 100 within %v, all within %v", s.what, len(s.times), at(50), at(99), at(100))
-		if err := tooLate(s.what, s.times, s.limit); err != nil && !mpi && os.Getenv(soakVariable) != "" {
+		if err := tooLate(s.what, s.times, s.limit); err != nil && !mpi && os.Getenv(soak.Variable) != "" {
 			t.Error(err)
 		}
 	}
@@ -106,17 +97,6 @@ func tooLate(what string, times []time.Duration, limit time.Duration) error {
 		return fmt.Errorf("%s by 99 of 100 ranks within %v, want within %v", what, p99, limit)
 	}
 	return nil
-}
-
-// soakRuns parses the runs that a text asks for. It returns the first and the number.
-func soakRuns(text string) (first, runs int, ok bool) {
-	from, to, part := strings.Cut(text, "-")
-	if !part {
-		from, to = "1", text
-	}
-	first, err := strconv.Atoi(from)
-	last, err2 := strconv.Atoi(to)
-	return first, last - first + 1, err == nil && err2 == nil && first >= 1 && last >= first
 }
 
 // The faults. For goroutine ranks, killed is a panic, and exits is runtime.Goexit.
@@ -174,7 +154,7 @@ const randomFault = "faults/random"
 
 // faultScenario returns the scenario of a random job, which depends on the job's seed.
 func faultScenario(p plan) scenario {
-	return scenario{name: randomFault, alone: true, body: soak,
+	return scenario{name: randomFault, alone: true, body: randomJob,
 		lost: func(rank, _ int) bool { return p.mortal() && rank == p.victim }}
 }
 
@@ -182,8 +162,8 @@ func faultScenario(p plan) scenario {
 // for.
 var halted sync.Map
 
-// soak is one rank of a random job.
-func soak(r *Rank) {
+// randomJob is one rank of one.
+func randomJob(r *Rank) {
 	p := planOf(r.job.Seed)
 	rng := rand.New(rand.NewPCG(r.job.Seed, 2))
 	pids := make([]int64, r.Size)

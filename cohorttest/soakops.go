@@ -51,7 +51,7 @@ func (p *player) play(step int) (err error) {
 }
 
 func (p *player) operations() []func() {
-	return []func(){p.collective, p.collective, p.collective, p.barrier, p.shift, p.pair, p.pair, p.exchange, p.fanIn, p.burst, p.derive, p.graph, p.window}
+	return []func(){p.collective, p.collective, p.collective, p.pair, p.pair, p.exchange, p.fanIn, p.derive, p.graph, p.window}
 }
 
 // val is element i of what rank sends in this operation.
@@ -95,11 +95,6 @@ func (p *player) collective() {
 	b.verify(p.r, how)
 }
 
-func (p *player) barrier() {
-	p.what = "Barrier"
-	p.r.OK(p.c.Barrier())
-}
-
 // sendrecv passes m elements to the next rank.
 func (p *player) sendrecv(m int) {
 	n, me := p.c.Size(), p.c.Rank()
@@ -110,12 +105,6 @@ func (p *player) sendrecv(m int) {
 		p.r.Errorf("operation %d, %s: %d elements from rank %d, want %d from %d", p.step, p.what, k, st.Source, m, prev)
 	}
 	p.check(got, func(i int) int64 { return p.val(prev, i) })
-}
-
-// shift passes data around the ring.
-func (p *player) shift() {
-	p.what = "Sendrecv"
-	p.sendrecv(p.length())
 }
 
 // pair sends one message from one rank to another, in random ways.
@@ -169,16 +158,6 @@ func (p *player) fanIn() {
 			p.r.Errorf("operation %d, %s: got %v from rank %d, want number %d", p.step, p.what, got, st.Source, next[st.Source])
 		}
 		next[st.Source]++
-	}
-}
-
-// burst calls many short collectives.
-func (p *player) burst() {
-	p.what = "many short Allreduces"
-	n := p.c.Size()
-	for k := range 1 + p.rng.IntN(40) {
-		got := must(cohort.AllreduceOne(p.c, int64(k), cohort.Sum))
-		p.check([]int64{got}, func(int) int64 { return int64(k * n) })
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/soak"
 )
 
 // Test checks that ranks started by l behave as MPI-4.1 and the documentation of
@@ -109,7 +111,7 @@ func skip(l Launcher, name string, n int) string {
 // launch runs one job and reports each of its scenarios as a subtest. It returns the
 // ranks' digests of the last scenario.
 func launch(t *testing.T, l Launcher, n int, short bool, names []string) (digests []string) {
-	job := &Job{Ranks: n, Scenarios: names, Short: short, Spread: small(), Dir: t.TempDir(), Patience: 3 * time.Minute,
+	job := &Job{Ranks: n, Scenarios: names, Short: short, Dir: t.TempDir(), Patience: 3 * time.Minute,
 		Deterministic: slices.Equal(names, []string{bitsScenario})}
 	if end, ok := t.Deadline(); ok {
 		// The watchdog must act before go test's own timeout.
@@ -190,7 +192,7 @@ func judge(t *testing.T, s scenario, ranks []map[string]report) {
 		t.Errorf("%s", strings.Join(silent, ", "))
 	}
 	worst := time.Duration(after) * time.Microsecond
-	if worst > promised && os.Getenv(soakVariable) != "" {
+	if worst > promised && os.Getenv(soak.Variable) != "" {
 		t.Errorf("an operation ended %v after its deadline, want at most %v", worst, promised)
 	}
 	switch {

@@ -22,6 +22,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/sched"
 	"github.com/cohort-hpc/cohort/internal/test/netlab"
+	"github.com/cohort-hpc/cohort/internal/test/soak"
 )
 
 // These tests have ranks whose connections go through a relay, which does to the bytes what a broken
@@ -253,7 +254,7 @@ func TestHarmedConnectionsGiveResultsOrErrors(t *testing.T) {
 	if testing.Short() {
 		runs = 6
 	}
-	first, last := netlab.SoakRuns(t, runs)
+	first, last := soak.Runs(t, runs)
 	for _, h := range relayHarms() {
 		t.Run(h.name, func(t *testing.T) { relayRuns(t, &h, first, last) })
 		if h.changes {

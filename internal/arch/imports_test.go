@@ -64,6 +64,7 @@ var users = map[string][]string{
 	"internal/view":       {"", "backend/*", "cohorttest", "file", "tensor", "internal/accel/*", "internal/comm", "internal/flight", "internal/kernel", tests, "internal/window", "sddp/internal/clp"},
 	"internal/wait":       {"backend/local", "internal/engine", "internal/memlink", "internal/node", "internal/window"},
 	"internal/test/leak":  {"cohorttest"},
+	"internal/test/soak":  {"cohorttest"},
 	"internal/window":     {"", "internal/comm"},
 	"internal/word":       {"backend", "backend/*", "internal/*", "pool"},
 	"internal/meet":       {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/test/netlab"
+	"github.com/cohort-hpc/cohort/internal/test/soak"
 )
 
 // report is what a rank says of its job.
@@ -125,7 +126,7 @@ func TestPartitionedRanksEndWithTheRightErrors(t *testing.T) {
 	if testing.Short() {
 		runs = 1
 	}
-	first, last := netlab.SoakRuns(t, runs)
+	first, last := soak.Runs(t, runs)
 	for _, c := range []struct {
 		what string
 		env  []string
