@@ -13,6 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/wait"
 	"github.com/cohort-hpc/cohort/internal/window"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
@@ -263,6 +264,43 @@ func TestInterleaveTwoClosers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// sleepy is alone, but its Await sleeps until Wake is called, as the engine's does while no message comes.
+type sleepy struct {
+	*alone
+	bell wait.Bell
+}
+
+func (a *sleepy) Wake() { a.bell.Ring() }
+
+func (a *sleepy) Await(_ *backend.Bound, p backend.Pending) error {
+	for !p.Ready() {
+		seen := a.bell.Arm()
+		if !p.Ready() {
+			a.bell.Sleep(seen, 0)
+		}
+		a.bell.Disarm()
+	}
+	return nil
+}
+
+// A goroutine accesses a window while another one closes it. Close ends, also if the access is refused.
+func TestInterleaveRefusedAccessBesideClose(t *testing.T) {
+	patient(t)
+	interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
+		win := windowOf(world(&sleepy{alone: newAlone()}))
+		x.Go("closer of the window", func() {
+			if err := win.Close(); !allowed(err) {
+				x.Errorf("Close: %v", err)
+			}
+		})
+		x.Go("user", func() {
+			if err := put(win, pairOf(1)); !allowed(err) {
+				x.Errorf("%v", err)
+			}
+		})
+	})
 }
 
 // A goroutine locks a part while another one closes the communicator. The lock is free afterwards.

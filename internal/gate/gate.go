@@ -12,7 +12,8 @@ import (
 // did there. To leave and to add to the tally is one atomic addition. The goroutine that waits in AwaitEmpty writes the
 // pointer waiter, and those that leave read it.
 //
-// Invariant: AwaitEmpty does not return true while a goroutine is inside. After Shut, Enter lets nobody in.
+// Invariant: AwaitEmpty does not return true while a goroutine is inside. After Shut, Enter lets nobody in, and a gate
+// that is Empty stays so.
 type Gate struct {
 	count  word.Uint64
 	waiter word.Pointer[word.Parker]
@@ -24,13 +25,18 @@ const (
 	talliedAt = 32
 )
 
-// Enter lets the caller in, and returns false if the gate is shut. A caller that was let in calls Leave.
+// Enter lets the caller in, and returns false if the gate is shut. A caller that was let in calls Leave. A caller that
+// is refused was never inside, so an empty gate stays empty.
 func (g *Gate) Enter() bool {
-	if g.count.Add(1)&shut == 0 {
-		return true
+	for {
+		n := g.count.Load()
+		if n&shut != 0 {
+			return false
+		}
+		if g.count.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
-	g.Leave()
-	return false
 }
 
 // Stay lets another party in, even if the gate is shut. The caller must be inside.

@@ -31,6 +31,9 @@ func TestInterleaveGate(t *testing.T) {
 				x.Errorf("the gate is not shut")
 			}
 			word.Freed(memory)
+			if !g.Empty() {
+				x.Errorf("a caller that Enter refuses is inside")
+			}
 		})
 	})
 }

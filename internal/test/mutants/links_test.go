@@ -3,17 +3,28 @@ package mutants
 // How ranks sleep, and how frames travel between two of them: internal/gate, wait, node, memlink.
 var linkMutants = []mutant{
 	{file: "internal/gate/gate.go",
-		old: `	if g.count.Add(1)&shut == 0 {
-		return true
-	}
-	g.Leave()
-	return false`,
-		new: `	if g.count.Load()&shut != 0 {
-		return false
-	}
-	g.count.Add(1)
-	return true`,
+		old: `		if g.count.CompareAndSwap(n, n+1) {
+			return true
+		}`,
+		new: `		g.count.Add(1)
+		return true`,
 		why: "Enter looks and then acts", test: "internal/gate TestInterleaveGate"},
+	{file: "internal/gate/gate.go",
+		old: `		n := g.count.Load()
+		if n&shut != 0 {
+			return false
+		}
+		if g.count.CompareAndSwap(n, n+1) {
+			return true
+		}
+`,
+		new: `		if g.count.Add(1)&shut == 0 {
+			return true
+		}
+		g.Leave()
+		return false
+`,
+		why: "a refused Enter is inside for a moment", test: "internal/comm TestInterleaveRefusedAccessBesideClose"},
 	{file: "internal/gate/gate.go",
 		old: `p != nil {
 			p.Unpark()`,
