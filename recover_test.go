@@ -126,24 +126,6 @@ func TestAgreeAgainstShrinkIsErrMismatch(t *testing.T) {
 	})
 }
 
-// The error of a revoked communicator names the rank once. Revoke may be called again.
-func TestRevokeTwice(t *testing.T) {
-	survive(t, 2, nil, func(world *Comm) error {
-		c, err := world.Dup()
-		if err == nil && c.Rank() == 1 {
-			err = errors.Join(c.Revoke(), c.Revoke())
-		}
-		if err != nil {
-			return err
-		}
-		if err := c.Barrier(); !errors.Is(err, ErrBroken) || strings.Count(err.Error(), "broken") != 1 ||
-			!strings.Contains(err.Error(), "communicator is broken: rank 1 revoked it") {
-			return fmt.Errorf("after Revoke: %w", err)
-		}
-		return world.Barrier()
-	})
-}
-
 func TestRecoveryOnClosedOrNilCommFails(t *testing.T) {
 	check := func(c *Comm, want error) {
 		t.Helper()

@@ -3,51 +3,8 @@ package cohort
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 )
-
-// Requests of several communicators and of collectives can be waited for together. A failure
-// belongs to its own request.
-func TestWaitAnyOfSeveralCommunicators(t *testing.T) {
-	ranks(t, 2, func(w *Comm) error {
-		d, err := w.Dup()
-		if err != nil {
-			return err
-		}
-		peer := 1 - w.Rank()
-		long, short, sum := make([]int, 4), make([]int, 1), make([]int, 1)
-		a, err1 := Irecv(w, long, peer, 0)
-		b, err2 := Irecv(d, short, peer, 0)
-		c, err3 := Iallreduce(d, []int{w.Rank()}, sum, Sum)
-		if err := errors.Join(err1, err2, err3); err != nil {
-			return err
-		}
-		if err := errors.Join(Send(d, []int{1, 2}, peer, 0), Send(w, []int{1, 2, 3}, peer, 0)); err != nil {
-			return err
-		}
-		left := []int{0, 1, 2}
-		for len(left) > 0 {
-			i, _, err := WaitAny(a, b, c)
-			at := slices.Index(left, i)
-			if at < 0 {
-				return fmt.Errorf("WaitAny returned %d, of %v", i, left)
-			}
-			left = slices.Delete(left, at, at+1)
-			if i == 1 {
-				err = wantErr("the short one", err, ErrTruncate)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if long[2] != 3 || short[0] != 1 || sum[0] != 1 {
-			t.Errorf("received %v %v %v", long, short, sum)
-		}
-		return nil
-	})
-}
 
 // No backend can wait for requests of several ranks of one process at once, so WaitAny polls them.
 func TestWaitAnyOfSeveralRanks(t *testing.T) {

@@ -20,21 +20,6 @@ func message(n, from, seq int) []byte {
 
 var lengths = []int{0, 1, 8, 1000, lockedMax, lockedMax + 1, copyMax, copyMax + 1, 200_000}
 
-// AnyTag takes user tags only.
-func TestAnyTagLeavesInternalTags(t *testing.T) {
-	ranks(t, 1, func(t testing.TB, c *Comm) {
-		must(t, c.Send(nil, []byte("internal"), 0, -7, backend.Standard))
-		must(t, c.Send(nil, []byte("user"), 0, 7, backend.Standard))
-		buf := make([]byte, 10)
-		if st, err := c.Recv(nil, buf, 0, backend.AnyTag); err != nil || st.Tag != 7 {
-			t.Errorf("got %+v, %v", st, err)
-		}
-		if st, err := c.Recv(nil, buf, backend.AnySource, -7); err != nil || string(buf[:st.Bytes]) != "internal" {
-			t.Errorf("got %+v, %v", st, err)
-		}
-	})
-}
-
 // A synchronous send, and a long one, complete when the receive has matched; a
 // short standard one at once.
 func TestLongAndSynchronousSendsWaitForTheReceive(t *testing.T) {

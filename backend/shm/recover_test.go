@@ -181,80 +181,6 @@ func init() {
 		return slotsUsed(c, 2)
 	}
 
-	// Messages that a rank sent in a control communicator before it ended are received after that, in order,
-	// and the others go on in it.
-	programs["control"] = func(c backend.Comm) error {
-		const victim, id = 1, 1 << 31
-		first := func() (backend.Comm, error) { return c.(agree.Comm).Control(id) }
-		if err := sum(c, 1); err != nil { // all have opened the backend
-			return err
-		}
-		if c.Rank() == victim {
-			s, err := first()
-			if err != nil {
-				return err
-			}
-			for i := range 50 {
-				s.Send(nil, []byte{byte(i)}, 0, 3, backend.Standard)
-			}
-			q := &backend.Request{}
-			q.Begin()
-			s.Isend(q, make([]byte, 100000), 0, 3, backend.Standard)
-			s.Send(nil, []byte{99}, 0, 3, backend.Standard)
-			die()
-		}
-		_, err := c.Recv(nil, nil, victim, 1)
-		if err := lost(err, victim); err != nil {
-			return err
-		}
-		c.Break(&backend.Fault{Sentinel: backend.ErrBroken, Text: "because of the test"})
-		s, err := first() // its messages have been waiting for it
-		if err != nil {
-			return err
-		}
-		if c.Rank() == 0 {
-			buf := make([]byte, 100000)
-			for i := range 50 {
-				if st, err := s.Recv(nil, buf, victim, 3); err != nil || st.Bytes != 1 || buf[0] != byte(i) {
-					return fmt.Errorf("last word %d is %d: %+v, %v", i, buf[0], st, err)
-				}
-			}
-			// The long one cannot be had any more, and the next does not take its place.
-			if _, err := s.Recv(nil, buf, victim, 3); lost(err, victim) != nil {
-				return fmt.Errorf("a long message of a rank that has ended: %v", err)
-			}
-			if st, err := s.Recv(nil, buf, victim, 3); err != nil || st.Bytes != 1 || buf[0] != 99 {
-				return fmt.Errorf("the very last word is %d: %+v, %v", buf[0], st, err)
-			}
-		}
-		_, err = s.Recv(nil, nil, victim, 3)
-		if err := lost(err, victim); err != nil {
-			return err
-		}
-		for _, n := range []int{1, 100000} {
-			if err := lost(s.Send(nil, make([]byte, n), victim, 3, backend.Standard), victim); err != nil {
-				return err
-			}
-		}
-		if plan, err := s.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier, Root: -1}); plan != backend.PlanChecked || err != nil {
-			return fmt.Errorf("a control communicator has native collectives: plan %d, %v", plan, err)
-		}
-		other := 2 - c.Rank()
-		for _, n := range []int{3, 200000} {
-			q := &backend.Request{}
-			q.Begin()
-			s.Irecv(q, make([]byte, n), other, 4)
-			if err := errors.Join(s.Send(nil, make([]byte, n), other, 4, backend.Standard), s.Await(nil, q), q.Err); err != nil {
-				return fmt.Errorf("among those who are left: %w", err)
-			}
-		}
-		d, err := shrink(c, 7, victim)
-		if err != nil {
-			return err
-		}
-		return errors.Join(works(d), slotsUsed(c, 2), s.Close(), d.Close())
-	}
-
 	// A running rank is declared lost. It finds out, whatever it is doing, and the others go on.
 	programs["declared"] = func(c backend.Comm) error {
 		const victim = 1
@@ -294,48 +220,12 @@ func init() {
 		}
 		return d.Close()
 	}
-
-	// Where copies between processes are forbidden or not: losses of ranks
-	// outside of a communicator that has acknowledged them change nothing there.
-	programs["acknowledged"] = func(c backend.Comm) error {
-		rest, err := c.(agree.Comm).Acknowledge([]int{0, 1}, 3, []int{2})
-		if c.Rank() == 2 {
-			c.Recv(nil, nil, 0, 1)
-			die()
-		}
-		if err != nil {
-			return err
-		}
-		sub, err := rest.Derive(nil, []int{1, 0}, 4) // has acknowledged the same
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(works(rest), works(sub)); err != nil {
-			return err
-		}
-		if c.Rank() == 0 {
-			c.Send(nil, nil, 2, 1, backend.Standard)
-		}
-		_, err = c.Recv(nil, nil, 1-c.Rank(), 1)
-		if err := lost(err, 2); err != nil {
-			return err
-		}
-		late, err := c.Derive(nil, []int{0, 1}, 8) // has acknowledged nothing
-		if err != nil {
-			return err
-		}
-		if err := lost(pass(late, 8), 2); err != nil {
-			return err
-		}
-		return errors.Join(works(rest), works(sub), sub.Close(), rest.Close(), late.Close())
-	}
 }
 
-// survive runs a program whose victims end by a signal, and all others well.
-func survive(t *testing.T, name string, n, victims int) {
-	t.Helper()
+// One rank after the other ends by a signal, and the last one well.
+func TestRanksDieOneAfterAnother(t *testing.T) {
 	killed := 0
-	for _, err := range run(t, name, n) {
+	for _, err := range run(t, "attrition", 7) {
 		switch {
 		case err == nil:
 		case strings.Contains(err.Error(), "signal: killed"):
@@ -344,18 +234,15 @@ func survive(t *testing.T, name string, n, victims int) {
 			t.Error(err)
 		}
 	}
-	if killed != victims {
-		t.Errorf("%d ranks were killed, want %d", killed, victims)
+	if killed != 6 {
+		t.Errorf("%d ranks were killed, want 6", killed)
 	}
 }
 
-func TestRanksDieOneAfterAnother(t *testing.T)         { survive(t, "attrition", 7, 6) }
-func TestControlCommunicatorOutlivesLoss(t *testing.T) { survive(t, "control", 3, 1) }
-func TestDeclaredRankFindsItselfLost(t *testing.T)     { launch(t, "declared", 3) }
-
-func TestAcknowledgedLossEndsNothing(t *testing.T) {
+// It does so where copies between processes are forbidden, too.
+func TestDeclaredRankFindsItselfLost(t *testing.T) {
 	for _, nocopy := range []string{"", "1"} {
 		t.Setenv("SHM_TEST_NOCOPY", nocopy)
-		survive(t, "acknowledged", 3, 1)
+		launch(t, "declared", 3)
 	}
 }

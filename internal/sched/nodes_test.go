@@ -35,8 +35,6 @@ func TestEverythingOnSeveralNodes(t *testing.T) {
 			t.Run("mismatch", TestMismatchNamesTheTwoLowestRanks)
 			t.Run("lengths", TestWrongLengthsAreReportedToAllRanks)
 			t.Run("argument errors", TestArgumentErrorIsMismatchOnOtherRanks)
-			t.Run("user panic", TestPanicInUserOpBreaksTheCommunicator)
-			t.Run("deadline", TestDeadlineNamesTheMissingRank)
 			t.Run("no allocations", TestRepeatedCallsDoNotAllocate)
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
@@ -335,64 +334,6 @@ func TestArgumentErrorIsMismatchOnOtherRanks(t *testing.T) {
 			}
 			return nil
 		}))
-	}
-}
-
-// After a mismatch the communicator is broken, and an argument error does not hide that.
-func TestArgumentErrorOnBrokenCommunicator(t *testing.T) {
-	for _, n := range sizes {
-		noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
-			bc.Break(&backend.Fault{Sentinel: backend.ErrMismatch, Text: "made up"})
-			call := allreduce(0, nil, nil, sum)
-			call.Err = &backend.Fault{Sentinel: backend.ErrOp, Text: "made up"}
-			if err := r.Run(nil, call, true); !errors.Is(err, backend.ErrBroken) || errors.Is(err, backend.ErrOp) {
-				return fmt.Errorf("%d ranks: got %v, want ErrBroken", n, err)
-			}
-			return nil
-		}))
-	}
-}
-
-func TestPanicInUserOpBreaksTheCommunicator(t *testing.T) {
-	for _, n := range sizes[1:] {
-		op := &backend.Op{Code: backend.OpUser, Type: int64s, Apply: func(_, _, _ []byte) { panic("out of order") }}
-		errs := ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
-			return r.Run(nil, allreduce(0, make([]int64, 2), make([]int64, 2), op), true)
-		})
-		for rank, err := range errs {
-			if !errors.Is(err, backend.ErrOp) || !strings.Contains(err.Error(), "out of order") {
-				t.Errorf("%d ranks, rank %d: %v", n, rank, err)
-			}
-		}
-	}
-}
-
-// A rank that does not come ends the others' call at their deadline, with an
-// error that names it, and breaks the communicator.
-func TestDeadlineNamesTheMissingRank(t *testing.T) {
-	const n = 4
-	release := make(chan struct{})
-	var late sync.WaitGroup
-	late.Add(n - 1)
-	go func() { late.Wait(); close(release) }()
-	errs := ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
-		if bc.Rank() == 2 {
-			<-release
-			return r.Run(nil, barrier(0), true)
-		}
-		defer late.Done()
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-		defer cancel()
-		return r.Run(&backend.Bound{Ctx: ctx}, barrier(0), true)
-	})
-	for rank, err := range errs {
-		if !errors.Is(err, backend.ErrTimeout) || errors.Is(err, backend.ErrBroken) != (rank == 2) {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-		// On a slow machine the error may name other ranks too.
-		if err == nil || !namesRank2.MatchString(err.Error()) {
-			t.Errorf("rank %d does not name rank 2: %v", rank, err)
-		}
 	}
 }
 
