@@ -77,13 +77,16 @@ func (c *comm) on(tag int) (libmpi.Comm, int) {
 	return c.ctl, c.p.folds.tag(tag)
 }
 
-// usable returns the error of new operations if the communicator is closed or broken.
+// usable returns the error of new operations if the communicator is closed or broken, or fails is about to break it.
 func (c *comm) usable() error {
 	if c.gate.IsShut() {
 		return errClosed
 	}
 	if f := c.broken.Load(); f != nil {
 		return &backend.Broken{Cause: f}
+	}
+	if f := c.p.failed.Load(); f != nil {
+		return &backend.Broken{Cause: f.why}
 	}
 	return nil
 }

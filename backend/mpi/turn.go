@@ -231,7 +231,7 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 		case now == refused:
 			return cmp.Or(why, c.usable(), error(backend.DecodeFault(mine.why)))
 		case !told:
-			return &backend.Fault{Sentinel: backend.ErrBroken, Text: "the MPI library cannot send a message to another member"}
+			return cmp.Or(why, c.usable(), error(backend.Faultf(backend.ErrBroken, "the MPI library cannot send a message to another member")))
 		case p.failed.Load() != nil:
 			return c.usable()
 		case p.hasLeft(c.world[mine.decider]):
