@@ -315,9 +315,14 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 		default:
 		}
 		c.Poll()
-		if err := w.pause(c); err != nil {
-			c.Break(err)
-			return err
+		if late := w.pause(c); late != nil {
+			select {
+			case err := <-done:
+				return err
+			default:
+			}
+			c.Break(late)
+			return late
 		}
 		if err := c.usable(); err != nil {
 			if s := c.broken.Load(); s != nil {

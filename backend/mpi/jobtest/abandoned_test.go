@@ -3,14 +3,18 @@
 package jobtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/mpi"
 )
 
 // readLateTool is a tool whose MPI_Allgatherv_c reads the displacements only after the rank reports
@@ -54,4 +58,43 @@ func TestAbandonedCollectiveKeepsItsCounts(t *testing.T) {
 	if got, want := e.lines("read"), []string{fmt.Sprintf("1 %d", far)}; !slices.Equal(got, want) {
 		t.Errorf("the library has read %q, want %q: status %d\n%s", got, want, e.status, e.out)
 	}
+}
+
+// lateContext has ended once f returns.
+type lateContext struct {
+	context.Context
+	f func() error
+}
+
+func (c lateContext) Err() error { return cmp.Or(c.f(), context.Canceled) }
+
+// TestCollectiveThatIsCompleteAtItsDeadlineSucceeds checks that a collective returns nil if it completes just before its
+// limit ends: then the other ranks have left it too, and nothing is broken.
+func TestCollectiveThatIsCompleteAtItsDeadlineSucceeds(t *testing.T) {
+	program("completes late", func() error {
+		c, err := mpi.Open(background, mpi.Config{})
+		if err != nil {
+			return err
+		}
+		barrier := func(b *backend.Bound) error {
+			return second(c.(backend.Collectives).Collective(b, &backend.Call{Coll: backend.Barrier}))
+		}
+		if c.Rank() == 1 {
+			return errors.Join(reached("ends", 1), barrier(nil), c.Close())
+		}
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		before := runtime.NumGoroutine()
+		err = barrier(&backend.Bound{Ctx: lateContext{ctx, func() error {
+			err := sign("ends")
+			for runtime.NumGoroutine() > before { // the one that makes the call
+				time.Sleep(time.Millisecond)
+			}
+			return err
+		}}})
+		return errors.Join(err, c.Broken(), c.Close())
+	})
+	matrix(t, []string{"barrier"}, func(t *testing.T, library, _ string) {
+		start(t, library, 2, "completes late", signsVariable+"="+t.TempDir()).must(t)
+	})
 }
