@@ -185,13 +185,27 @@ func command(t *testing.T, library string, n int, name string, env ...string) *e
 
 // life collects a job's output. Each write resets the watchdog.
 type life struct {
-	bytes.Buffer
-	dog *time.Timer
+	text bytes.Buffer // not embedded: io.Copy would call its ReadFrom, and not Write
+	dog  *time.Timer
 }
 
 func (l *life) Write(b []byte) (int, error) {
 	l.dog.Reset(patience)
-	return l.Buffer.Write(b)
+	return l.text.Write(b)
+}
+
+// TestOutputResetsWatchdog checks that what a job writes lets it run on.
+func TestOutputResetsWatchdog(t *testing.T) {
+	cmd := exec.Command("echo")
+	out := &life{dog: time.NewTimer(patience)}
+	out.dog.Stop()
+	cmd.Stdout = out
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if !out.dog.Stop() {
+		t.Error("the watchdog was not reset")
+	}
 }
 
 var jobs atomic.Int64
@@ -259,16 +273,16 @@ func wait(t *testing.T, cmd *exec.Cmd) ended {
 	err := cmd.Wait()
 	e := ended{took: time.Since(begun), status: cmd.ProcessState.ExitCode(), launcher: cmd.Args[0]}
 	if hung.Load() {
-		t.Fatalf("%v: still there after %v, and nothing written for %v\n%s", cmd.Args, e.took, patience, &out.Buffer)
+		t.Fatalf("%v: still there after %v, and nothing written for %v\n%s", cmd.Args, e.took, patience, &out.text)
 	}
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, &out.Buffer)
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, &out.text)
 	}
 	if s := cmd.ProcessState.Sys().(syscall.WaitStatus); s.Signaled() {
 		e.status = 128 + int(s.Signal())
 	}
-	e.out = out.String()
+	e.out = out.text.String()
 	return e
 }
 
