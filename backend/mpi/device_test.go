@@ -47,7 +47,7 @@ func TestDeviceCollsFollowQuirksAndConfig(t *testing.T) {
 	} {
 		r := mpiquirks.ParseRelease(c.version)
 		q := mpiquirks.QuirksIn(mpiquirks.Of(mpifind.Unknown, c.vendor, r), r)
-		p := &process{quirks: q, guard: q.Overruns(), large: true, sound: newSound(q), level: libmpi.Multiple}
+		p := &process{quirks: q, guard: q.Has(mpiquirks.QuirkOverrun), large: true, sound: newSound(q), level: libmpi.Multiple}
 		for op := range p.ops.predefined {
 			p.ops.predefined[op] = libmpi.Op(1) // as if the library were loaded
 		}

@@ -2,7 +2,12 @@
 
 package mpi
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
 
 func TestEagerBytesFollowEnvironment(t *testing.T) {
 	for _, c := range []struct {
@@ -20,5 +25,11 @@ func TestEagerBytesFollowEnvironment(t *testing.T) {
 		if got := eagerBytes(c.environ); got != c.want {
 			t.Errorf("with %q %d bytes are sent at once, want %d", c.environ, got, c.want)
 		}
+	}
+}
+
+func TestUnknownThreadLevelIsErrInit(t *testing.T) {
+	if _, err := levelOf("many"); backend.Code(err) != backend.Code(backend.ErrInit) || !strings.Contains(err.Error(), `"many": want single`) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -188,13 +188,13 @@ func (p *process) initialize(ctx context.Context, asked libmpi.Level) error {
 		p.owned, p.level = false, level
 	case asked < libmpi.Serialized:
 		runtime.LockOSThread()
-		if p.level, _, code = libmpi.Init(asked); code != 0 {
+		if p.level, code = libmpi.Init(asked); code != 0 {
 			return initFault("MPI_Init_thread: %v", libmpi.Error(code))
 		}
 	default:
 		p.thread = newThread()
 		err := within(ctx, "MPI_Init_thread has not returned", func() error {
-			p.thread.do(func() { p.level, _, code = libmpi.Init(asked) })
+			p.thread.do(func() { p.level, code = libmpi.Init(asked) })
 			if code != 0 {
 				p.thread.end()
 				return initFault("MPI_Init_thread: %v", libmpi.Error(code))
@@ -239,7 +239,7 @@ func (p *process) join(cfg Config) (*comm, error) {
 		return nil, initFault("MPI_COMM_WORLD: %v", libmpi.Error(code))
 	}
 	p.maxTag, p.folds = maxTag, newFolds(maxTag)
-	p.guard, p.noLength = p.quirks.Overruns(), p.quirks.Has(mpiquirks.QuirkNoLength)
+	p.guard, p.noLength = p.quirks.Has(mpiquirks.QuirkOverrun), p.quirks.Has(mpiquirks.QuirkNoLength)
 	p.engine.background = p.level >= libmpi.Serialized
 	if size == 1 && p.level == libmpi.Multiple && p.quirks.Has(mpiquirks.QuirkAlone) {
 		p.polled = true

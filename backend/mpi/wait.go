@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
@@ -70,6 +72,9 @@ func (w *wait) pause(c *comm) error {
 	}
 	return nil
 }
+
+// yield gives the processor to another thread that wants it.
+func yield() { unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 const (
 	restFrom  = 16 << 10 // bytes of a message or collective from which rest counts it

@@ -36,30 +36,27 @@ func (c Comm) Facts() (rank, size, maxTag int, code Code) {
 }
 
 // Dup makes a communicator of the same ranks. Collective.
-func (c Comm) Dup() (Comm, Code) {
-	var out C.uintptr_t
+func (c Comm) Dup() (made Comm, code Code) {
 	enter()
-	code := Code(C.coh_call_comm_dup(C.uintptr_t(c), &out))
+	code = Code(C.coh_call_comm_dup(C.uintptr_t(c), cell(&made)))
 	leave()
-	return Comm(out), code
+	return made, code
 }
 
 // Create makes a communicator of some of c's ranks, which all call it.
-func (c Comm) Create(ranks []int32, tag int) (Comm, Code) {
-	var out C.uintptr_t
+func (c Comm) Create(ranks []int32, tag int) (made Comm, code Code) {
 	enter()
-	code := Code(C.coh_call_comm_create(C.uintptr_t(c), C.int(len(ranks)), (*C.int)(unsafe.SliceData(ranks)), C.int(tag), &out))
+	code = Code(C.coh_call_comm_create(C.uintptr_t(c), C.int(len(ranks)), (*C.int)(unsafe.SliceData(ranks)), C.int(tag), cell(&made)))
 	leave()
-	return Comm(out), code
+	return made, code
 }
 
 // Shared makes a communicator of the ranks of each node. Collective.
-func (c Comm) Shared() (Comm, Code) {
-	var out C.uintptr_t
+func (c Comm) Shared() (made Comm, code Code) {
 	enter()
-	code := Code(C.coh_call_comm_shared(C.uintptr_t(c), &out))
+	code = Code(C.coh_call_comm_shared(C.uintptr_t(c), cell(&made)))
 	leave()
-	return Comm(out), code
+	return made, code
 }
 
 // Free releases a communicator.
@@ -90,12 +87,11 @@ func (c Comm) WorldRanks(room int) ([]int, Code) {
 func TypeOf(kind int) Type { return Type(C.coh_call_type_of(C.int(kind))) }
 
 // TypeBytes makes the type of size bytes.
-func TypeBytes(size int) (Type, Code) {
-	var out C.uintptr_t
+func TypeBytes(size int) (made Type, code Code) {
 	enter()
-	code := Code(C.coh_call_type_bytes(C.int64_t(size), &out))
+	code = Code(C.coh_call_type_bytes(C.int64_t(size), cell(&made)))
 	leave()
-	return Type(out), code
+	return made, code
 }
 
 // Free releases a type that TypeBytes made.
@@ -107,3 +103,27 @@ func (t Type) Free() Code {
 
 // OpOf returns the library's operation for one of package backend, 0 if it has none.
 func OpOf(op int) Op { return Op(C.coh_call_op_of(C.int(op))) }
+
+// Win is an MPI_Win of shared memory. 0 is none.
+type Win uintptr
+
+// ShareMemory makes size bytes of memory that all ranks of c share. Collective; the ranks are on
+// one node. The memory is valid until Free.
+func (c Comm) ShareMemory(size int) (w Win, mem []byte, code Code) {
+	var out, base C.uintptr_t
+	enter()
+	code = Code(C.coh_call_win_shared(C.uintptr_t(c), C.int64_t(size), &out, &base))
+	leave()
+	if code != 0 {
+		return Win(out), nil, code
+	}
+	// SAFETY: the library has mapped size bytes there, outside of Go's heap.
+	return Win(out), unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&base))), size), 0
+}
+
+// Free releases the memory. Collective.
+func (w Win) Free() Code {
+	enter()
+	defer leave()
+	return Code(C.coh_call_win_free(C.uintptr_t(w)))
+}

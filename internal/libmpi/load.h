@@ -10,7 +10,7 @@ int coh_present(void);
 int coh_load(const char *path, char *text, int size);
 int coh_bind(int abi, char *text, int size);
 int coh_recognize(void);
-int coh_init(int level, int *provided, int *restored);
+int coh_init(int level, int *provided);
 const char *coh_loaded_path(void);
 int coh_may_call(void);
 void coh_adopt(void);

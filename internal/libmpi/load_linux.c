@@ -46,23 +46,20 @@ static int differs(const struct sigaction *a, const struct sigaction *b) {
 	return a->sa_handler != b->sa_handler;
 }
 
-// put_back undoes note, and returns the number of dispositions that had changed.
-static int put_back(const dispositions *d) {
-	int changed = 0;
+// put_back undoes note.
+static void put_back(const dispositions *d) {
 	for (int i = 1; i < SIGNALS; i++) {
 		struct sigaction now;
 		if (!d->valid[i] || sigaction(i, NULL, &now) || !differs(&now, &d->action[i])) continue;
-		if (sigaction(i, &d->action[i], NULL) == 0) changed++;
+		sigaction(i, &d->action[i], NULL);
 	}
 	stack_t now;
 	if (sigaltstack(NULL, &now) == 0 && (now.ss_sp != d->stack.ss_sp || now.ss_size != d->stack.ss_size || now.ss_flags != d->stack.ss_flags)) {
-		if (sigaltstack(&d->stack, NULL) == 0) changed++;
+		sigaltstack(&d->stack, NULL);
 	}
 	pthread_sigmask(SIG_SETMASK, &d->mask, NULL);
-	return changed;
 }
 
-static int signals_restored;
 const coh_shim *coh;
 int coh_guard_thread;
 __thread int coh_here;
@@ -111,7 +108,7 @@ int coh_load(const char *path, char *text, int size) {
 		const char *why = dlerror();
 		snprintf(text, size, "%s", why ? why : "no reason given");
 	}
-	signals_restored += put_back(&before);
+	put_back(&before);
 	return rc;
 }
 
@@ -142,12 +139,11 @@ const char *coh_loaded_path(void) {
 }
 
 // coh_init initializes the library and restores the signals.
-int coh_init(int level, int *provided, int *restored) {
+int coh_init(int level, int *provided) {
 	dispositions before;
 	note(&before);
 	int rc = coh->init(level, provided);
-	signals_restored += put_back(&before);
-	*restored = signals_restored;
+	put_back(&before);
 	return rc;
 }
 

@@ -44,18 +44,13 @@ func NewOp(commutes bool, size int, f Apply) (op Op, slot int, ok bool, code Cod
 		return 0, 0, false, 0
 	}
 	slots[slot].Store(&userOp{f, size})
-	var out C.uintptr_t
-	commute := C.int(0)
-	if commutes {
-		commute = 1
-	}
 	enter()
-	code = Code(C.coh_call_op_create(C.int(slot), commute, &out))
+	code = Code(C.coh_call_op_create(C.int(slot), flag(commutes), cell(&op)))
 	leave()
 	if code != 0 {
 		slots[slot].Store(nil)
 	}
-	return Op(out), slot, code == 0, code
+	return op, slot, code == 0, code
 }
 
 // FreeOp releases an operation that NewOp made, and its slot.

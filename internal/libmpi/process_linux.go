@@ -76,12 +76,11 @@ func State() (initialized, finalized bool, level Level, code Code) {
 	return i != 0, f != 0, Level(l), code
 }
 
-// Init initializes the library. The caller's thread must stay locked until Finalize. restored is
-// the number of signal dispositions that the library had changed and that were restored.
-func Init(want Level) (got Level, restored int, code Code) {
-	var p, r C.int
-	code = Code(C.coh_init(C.int(want), &p, &r))
-	return Level(p), int(r), code
+// Init initializes the library. The caller's thread must stay locked until Finalize.
+func Init(want Level) (got Level, code Code) {
+	var p C.int
+	code = Code(C.coh_init(C.int(want), &p))
+	return Level(p), code
 }
 
 // Restrict allows one call at a time (Serialized), or only calls from the thread that called Init

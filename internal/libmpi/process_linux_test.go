@@ -50,7 +50,7 @@ func joined(path string) (*Library, error) {
 		return nil, err
 	}
 	runtime.LockOSThread()
-	if level, _, code := Init(Multiple); code != 0 || level != Multiple {
+	if level, code := Init(Multiple); code != 0 || level != Multiple {
 		return nil, fmt.Errorf("level %v, %v", level, Error(code))
 	}
 	return l, nil

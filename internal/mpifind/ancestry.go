@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -36,12 +37,8 @@ func launcherFolders(env func(string) (string, bool)) (named, beside []string) {
 // launches reports whether a program with that name starts ranks: mpiexec itself, or its daemon on
 // a node.
 func launches(name string) bool {
-	for _, prefix := range []string{"mpiexec", "mpirun", "hydra_", "orte", "prte", "prun", "pmi_proxy"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"mpiexec", "mpirun", "hydra_", "orte", "prte", "prun", "pmi_proxy"},
+		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // ancestors returns the programs of the parent process, its parent and so on, as far as they can be

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -238,12 +239,7 @@ func partVersion(path string) string {
 // needs reports whether a library depends on another whose name has a prefix.
 func needs(f *elf.File, prefix string) bool {
 	names, _ := f.ImportedLibraries()
-	for _, n := range names {
-		if strings.HasPrefix(n, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, prefix) })
 }
 
 // text returns the beginning of the text that a symbol is the address of.

@@ -26,10 +26,8 @@ func Mpiexec(lib Library) (command string, args func(n int) []string, err error)
 
 func mpiexec(lib Library, env func(string) (string, bool)) (string, func(n int) []string, error) {
 	family := lib.Runtime
-	if family == Unknown {
-		if command := inPath(env); command != "" { // a standard library of unknown vendor
-			family = commandFamily(command)
-		}
+	if family == Unknown { // a standard library of unknown vendor
+		_, family = InPath(env)
 	}
 	args := func(n int) []string { return []string{"-n", strconv.Itoa(n)} }
 	if family == OpenMPI {
@@ -67,21 +65,13 @@ func packageOf(lib Library) string {
 	return ""
 }
 
-// inPath returns the mpiexec, or else mpirun, that a shell would run.
-func inPath(env func(string) (string, bool)) string {
-	if all := allInPath(env); len(all) > 0 {
-		return all[0]
-	}
-	return ""
-}
-
 // InPath returns the launcher that a user gets with the command mpiexec (or, without one, mpirun)
 // and its family; "" if there is none.
 func InPath(env func(string) (string, bool)) (command string, family Family) {
-	if command = inPath(env); command != "" {
-		family = commandFamily(command)
+	if all := allInPath(env); len(all) > 0 {
+		return all[0], commandFamily(all[0])
 	}
-	return command, family
+	return "", Unknown
 }
 
 // allInPath returns all files in PATH with the names of launchers, mpiexec first.

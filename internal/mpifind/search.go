@@ -46,10 +46,7 @@ func Find(env func(string) (string, bool)) []Library {
 	}
 	var all []found
 	seen := map[string]bool{}
-	launcher := Unknown
-	if command := inPath(env); command != "" {
-		launcher = commandFamily(command)
-	}
+	_, launcher := InPath(env)
 	for _, p := range searchPlaces(env) {
 		for order, pattern := range names {
 			files, _ := fs.Glob(os.DirFS(p.folder), pattern) // the only error is a bad pattern

@@ -170,7 +170,7 @@ func (s Settings) Environment(family mpifind.Family, vendor, version string, loo
 			}
 		}
 		if needed := o == optCUDAOn || o == optCUDAOff || o == optEager || o == optBuffer; needed && len(list) == n {
-			return nil, refuse("%v: cohort knows no setting for %v; it has settings for %s", libraryName(m, version), o, can(m, r))
+			return nil, refuse("%s: cohort knows no setting for %v; it has settings for %s", strings.TrimSpace(m.String()+" "+version), o, can(m, r))
 		}
 	}
 	if err := crashes(m, r, list); err != nil {
@@ -227,8 +227,6 @@ func (s Settings) amount(o option) int {
 // check rejects values that no library accepts.
 func (s Settings) check() error {
 	switch {
-	case !slices.Contains([]string{"", "single", "funneled", "serialized", "multiple"}, s.ThreadLevel):
-		return refuse("thread level %q: want single, funneled, serialized or multiple", s.ThreadLevel)
 	case !slices.Contains([]string{"", "auto", "on", "off"}, s.CUDA):
 		return refuse("CUDA %q: want auto, on or off", s.CUDA)
 	case !between(s.EagerLimit, leastEager, mostEager):
@@ -302,11 +300,6 @@ func Aliases(name string, m Maker) []string {
 		all = append(all, "MVP_"+rest)
 	}
 	return all
-}
-
-// libraryName returns a library's name and version for messages.
-func libraryName(m Maker, version string) string {
-	return strings.TrimSpace(m.String() + " " + version)
 }
 
 // refuse returns the error of a setting that is not possible.

@@ -67,7 +67,7 @@ func TestOpenMPIHasVariablesAndAlgorithms(t *testing.T) {
 		}
 	}
 	for coll, list := range ompiAlgorithms {
-		name := "coll_tuned_" + mpiNames[coll] + "_algorithm"
+		name := "coll_tuned_" + mpiName(coll) + "_algorithm"
 		want := []string{"ignore"}
 		for _, a := range list {
 			if r.within(a.from, a.before) {
@@ -108,7 +108,7 @@ func TestMPICHHasVariablesAndAlgorithms(t *testing.T) {
 		}
 	}
 	for coll, list := range mpichAlgorithms {
-		name := "MPIR_CVAR_" + strings.ToUpper(mpiNames[coll]) + "_INTRA_ALGORITHM"
+		name := "MPIR_CVAR_" + strings.ToUpper(mpiName(coll)) + "_INTRA_ALGORITHM"
 		for _, a := range list {
 			described := regexp.MustCompile(regexp.QuoteMeta(a.name) + ` *- Force `)
 			if r.within(a.from, a.before) && !described.MatchString(about[name]) {
@@ -147,7 +147,7 @@ func TestMPICHAcceptsTuningNames(t *testing.T) {
 		tuning, more := make(map[string]string), false
 		for coll, list := range mpichAlgorithms {
 			list = slices.DeleteFunc(slices.Clone(list), func(a algorithm) bool { return !r.within(a.from, a.before) })
-			tuning[mpiNames[coll]] = list[min(i, len(list)-1)].name
+			tuning[mpiName(coll)] = list[min(i, len(list)-1)].name
 			more = more || i+1 < len(list)
 		}
 		env := variablesSet(t, Settings{Tuning: tuning}, mpifind.MPICH, "MPICH", version, nil)

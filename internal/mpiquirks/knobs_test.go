@@ -47,7 +47,7 @@ func TestSettingsBecomeVariables(t *testing.T) {
 		want                    []string
 	}{
 		{"nothing", Settings{}, "mpich", "MPICH", "4.0.2", nil},
-		{"nothing", Settings{ThreadLevel: "multiple", CUDA: "auto"}, "openmpi", "Open MPI", "4.1.4", nil},
+		{"nothing", Settings{CUDA: "auto"}, "openmpi", "Open MPI", "4.1.4", nil},
 		{"nothing of an unknown library", Settings{}, "standard", "", "", nil},
 		{"affinity", Settings{}, "mpich", "MVAPICH", "2.3.7", []string{"MV2_ENABLE_AFFINITY=0"}},
 		{"eager", Settings{EagerLimit: 20000}, "mpich", "MPICH", "4.0.2",
@@ -136,7 +136,6 @@ func TestImpossibleSettingsAreRejected(t *testing.T) {
 		family, vendor, version string
 		says                    []string // parts of the message
 	}{
-		{Settings{ThreadLevel: "many"}, "mpich", "MPICH", "4.0.2", []string{`"many"`, "serialized"}},
 		{Settings{CUDA: "yes"}, "mpich", "MPICH", "4.0.2", []string{`"yes"`, "auto"}},
 		{Settings{EagerLimit: -1}, "mpich", "MPICH", "4.0.2", []string{"-1"}},
 		{Settings{EagerLimit: 32}, "openmpi", "Open MPI", "4.1.4", []string{"EagerLimit 32", "64 to 1073741824"}},
@@ -188,7 +187,7 @@ func TestKnobTableIsConsistent(t *testing.T) {
 		}
 	}
 	for coll := backend.Barrier; coll <= backend.Exscan; coll++ {
-		if collNamed(mpiNames[coll]) != coll || collNamed(coll.String()) != coll {
+		if collNamed(mpiName(coll)) != coll || collNamed(coll.String()) != coll {
 			t.Errorf("%v is not found by its names", coll)
 		}
 	}

@@ -111,9 +111,6 @@ func (qs Quirks) Has(kind QuirkKind) bool {
 	return slices.ContainsFunc(qs, func(q quirk) bool { return q.kind == kind })
 }
 
-// Overruns reports whether a long message may be written past the end of a shorter receive.
-func (qs Quirks) Overruns() bool { return qs.Has(QuirkOverrun) }
-
 // Persistent reports whether the library's own persistent form of a collective is sound, in place
 // or not.
 func (qs Quirks) Persistent(coll backend.Coll, inPlace bool) bool {

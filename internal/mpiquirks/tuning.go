@@ -136,7 +136,7 @@ func tune(m Maker, r Release, op, name string) ([]knob, error) {
 		return nil, refuse("Tuning %s=%s: %v has %s; choose one of these", op, name, m, strings.Join(names, ", "))
 	}
 	const why = "Tuning"
-	upper := strings.ToUpper(mpiNames[coll])
+	upper := strings.ToUpper(mpiName(coll))
 	switch m {
 	case MPICH:
 		return []knob{{name: "MPIR_CVAR_" + upper + "_INTRA_ALGORITHM", value: name, why: why}}, nil
@@ -145,24 +145,20 @@ func tune(m Maker, r Release, op, name string) ([]knob, error) {
 	}
 	return []knob{
 		{name: "OMPI_MCA_coll_tuned_use_dynamic_rules", value: "1", why: why},
-		{name: "OMPI_MCA_coll_tuned_" + mpiNames[coll] + "_algorithm", value: names[number-1], why: why},
+		{name: "OMPI_MCA_coll_tuned_" + mpiName(coll) + "_algorithm", value: names[number-1], why: why},
 	}, nil
 }
 
-// mpiNames are the collectives' names as MPI spells them, without the prefix.
-var mpiNames = map[backend.Coll]string{
-	backend.Barrier: "barrier", backend.Bcast: "bcast", backend.Reduce: "reduce", backend.Allreduce: "allreduce",
-	backend.ReduceScatterBlock: "reduce_scatter_block", backend.ReduceScatter: "reduce_scatter",
-	backend.Gather: "gather", backend.Gatherv: "gatherv", backend.Allgather: "allgather", backend.Allgatherv: "allgatherv",
-	backend.Scatter: "scatter", backend.Scatterv: "scatterv", backend.Alltoall: "alltoall", backend.Alltoallv: "alltoallv",
-	backend.Scan: "scan", backend.Exscan: "exscan",
+// mpiName returns a collective's name as MPI spells it, without the prefix.
+func mpiName(coll backend.Coll) string {
+	return strings.NewReplacer("reducescatterblock", "reduce_scatter_block", "reducescatter", "reduce_scatter").Replace(strings.ToLower(coll.String()))
 }
 
 // collNamed returns the collective with a name, in any case and with or without MPI's underscores;
 // 0 if there is none.
 func collNamed(op string) backend.Coll {
 	op = strings.ToLower(strings.ReplaceAll(op, "_", ""))
-	for coll := range mpiNames {
+	for coll := backend.Barrier; coll <= backend.Exscan; coll++ {
 		if strings.ToLower(coll.String()) == op {
 			return coll
 		}

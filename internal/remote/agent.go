@@ -159,7 +159,7 @@ func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	a.link.sendJSON(kindReady, ready{note})
+	a.link.send(kindReady, []byte(note))
 	if _, _, err = a.next(in, kindGo); err != nil {
 		return err
 	}

@@ -176,7 +176,7 @@ type patience struct {
 	shell   *shell
 	begun   time.Time
 	timer   *time.Timer
-	expired atomic.Bool
+	expired atomic.Bool // the host was given up
 }
 
 func newPatience(s *shell) *patience {
@@ -196,15 +196,10 @@ func (p *patience) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func (p *patience) end() { p.timer.Stop() }
-
-// out reports whether the host was given up.
-func (p *patience) out() bool { return p.expired.Load() }
-
 // explain returns why there is no agent.
 func (p *patience) explain(ctx context.Context, err error) error {
 	switch {
-	case !p.out() || context.Cause(ctx) != nil:
+	case !p.expired.Load() || context.Cause(ctx) != nil:
 		return p.shell.explain(ctx, err)
 	case isEnd(err):
 		return fmt.Errorf("the agent did not start within %v", shellLimit)

@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 4
+const protocol = 5
 
 // kind is the kind of a frame.
 type kind byte
@@ -38,7 +38,7 @@ const (
 const (
 	kindHello   kind = 'h' // hello, the first frame
 	kindNeed    kind = 'n' // the program is not here: send it
-	kindReady   kind = 'r' // ready
+	kindReady   kind = 'r' // the ranks can be started; a note for the user, or empty
 	kindFault   kind = 'f' // the ranks cannot be started, and why
 	kindOutput  kind = 'o' // one byte, 1 or 2 for standard output or error, then whole lines of ranks (or, without tags, any bytes)
 	kindExit    kind = 'x' // job.Exit, the end of a rank
@@ -108,11 +108,6 @@ type program struct {
 	Path    spawn.Text // where the launcher has it
 	Command bool       // a name without a slash, looked up in the host's PATH
 	Sum     string     // SHA-256 in hexadecimal; empty to use the host's file at Path
-}
-
-// ready is an agent's message that its ranks can be started.
-type ready struct {
-	Note string // a note for the user
 }
 
 func appendFrame(b []byte, k kind, payload ...[]byte) []byte {
@@ -210,10 +205,7 @@ func (l *link) send(k kind, payload ...[]byte) {
 }
 
 func (l *link) sendJSON(k kind, v any) {
-	b, err := json.Marshal(v)
-	if err != nil { // does not happen for structs of strings and numbers
-		b = nil
-	}
+	b, _ := json.Marshal(v) // structs of strings and numbers have no error
 	l.send(k, b)
 }
 

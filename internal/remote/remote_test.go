@@ -342,8 +342,6 @@ func FuzzFrame(f *testing.F) {
 				checkDecode[work](t, p)
 			case kindHello:
 				checkDecode[hello](t, p)
-			case kindReady:
-				checkDecode[ready](t, p)
 			case kindExit:
 				checkDecode[job.Exit](t, p)
 			case kindAck, kindDrained:

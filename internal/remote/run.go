@@ -147,9 +147,9 @@ func (j *launcher) connect(ctx context.Context, h *host, exe *file) error {
 	h.shell = s
 	defer context.AfterFunc(ctx, s.kill)()
 	p := newPatience(s)
-	defer p.end()
+	defer p.timer.Stop()
 	_, err = s.r.Peek(1)
-	if err != nil && p.out() {
+	if err != nil && p.expired.Load() {
 		return fmt.Errorf("its login shell did not answer within %v", shellLimit)
 	}
 	if err == nil {
@@ -172,7 +172,7 @@ func (j *launcher) connect(ctx context.Context, h *host, exe *file) error {
 	if err != nil {
 		return p.explain(ctx, err)
 	}
-	p.end()
+	p.timer.Stop()
 	if h.hello.Protocol != protocol {
 		return fmt.Errorf("the host has cohort %s with protocol %d, this is %s with protocol %d; install the same version, or leave out --no-copy",
 			h.hello.Version, h.hello.Protocol, j.cfg.Version, protocol)
@@ -228,11 +228,10 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 		case k == kindFault:
 			return errors.New(string(b))
 		case k == kindReady:
-			r, err := decode[ready](b, "its answer")
-			if err == nil && r.Note != "" {
-				fmt.Fprintf(c.Stderr, "cohort: host %s: %s\n", h.Name, r.Note)
+			if len(b) > 0 {
+				fmt.Fprintf(c.Stderr, "cohort: host %s: %s\n", h.Name, b)
 			}
-			return err
+			return nil
 		case k == kindNeed && j.program != nil:
 			if err := h.upload(j.program); err != nil && !isEnd(err) { // if the connection ended, the agent may have sent the reason
 				return h.explain(ctx, err)
