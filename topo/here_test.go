@@ -43,12 +43,3 @@ func TestHereDescribesThisMachine(t *testing.T) {
 		t.Error("nothing to say of the job")
 	}
 }
-
-func BenchmarkHere(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := topo.Here(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

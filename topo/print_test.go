@@ -1,7 +1,6 @@
 package topo_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/topo"
@@ -82,16 +81,6 @@ func TestSummary(t *testing.T) {
 	} {
 		if got := c.summary.String(); got != c.want {
 			t.Errorf(" got %s\nwant %s", got, c.want)
-		}
-	}
-}
-
-// TestNodeStringIsOneLine checks all machines.
-func TestNodeStringIsOneLine(t *testing.T) {
-	for _, m := range []func(testing.TB) *disk{laptop, server, alternating, quartered, expander, unplugged, board, container} {
-		n := m(t).read(nil)
-		if s := n.String(); s == "" || strings.Contains(s, "\n") {
-			t.Errorf("%q", s)
 		}
 	}
 }

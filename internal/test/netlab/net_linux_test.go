@@ -1,7 +1,6 @@
 package netlab
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,83 +54,6 @@ func make2(t *testing.T) *Net {
 	}
 	t.Cleanup(func() { n.Close() })
 	return n
-}
-
-// TestStreamSurvivesBadPath checks that a stream gets through whole whatever happens to its packets, and that it did
-// happen.
-func TestStreamSurvivesBadPath(t *testing.T) {
-	if !Need(t) {
-		return
-	}
-	in := make([]byte, 1<<20)
-	for i := range in {
-		in[i] = byte(i >> 8 * 7)
-	}
-	for _, c := range []struct {
-		what string
-		path Path
-		did  func(Count) int
-	}{
-		{"nothing", Path{}, func(c Count) int { return c.Packets }},
-		{"delay", Path{Delay: time.Millisecond}, func(c Count) int { return c.Packets }},
-		{"jitter", Path{Delay: time.Millisecond, Jitter: 100 * time.Microsecond}, func(c Count) int { return c.Packets }},
-		{"loss", Path{Loss: 0.02}, func(c Count) int { return c.Lost }},
-		{"duplicates", Path{Duplicate: 0.1}, func(c Count) int { return c.Duplicated }},
-		{"order", Path{Reorder: 0.1, Hold: 100 * time.Microsecond}, func(c Count) int { return c.Held }},
-		{"flips", Path{Corrupt: 0.02}, func(c Count) int { return c.Corrupted }},
-		{"a narrow wire", Path{Bandwidth: 1e8}, func(c Count) int { return c.Packets }},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			n := make2(t)
-			a, b := dial(t, n)
-			n.Set(-1, -1, c.path)
-			go func() {
-				a.Write(in)
-				a.Close()
-			}()
-			got, err := io.ReadAll(b)
-			if err != nil || len(got) != len(in) {
-				t.Fatalf("%d bytes came of %d, %v", len(got), len(in), err)
-			}
-			if !bytes.Equal(got, in) {
-				t.Error("the data are not the same")
-			}
-			count := n.Count(0, 1)
-			if c.did(count) == 0 || count.Bytes < len(in) {
-				t.Errorf("%+v", count)
-			}
-		})
-	}
-}
-
-// TestCutStopsPackets checks that nothing passes a cut, and what was kept does afterwards; one direction is
-// cut as well as both.
-func TestCutStopsPackets(t *testing.T) {
-	if !Need(t) {
-		return
-	}
-	n := make2(t)
-	a, b := dial(t, n)
-	n.Set(0, 1, Path{Cut: true})
-	lost := n.Count(0, 1).Lost
-	if _, err := a.Write([]byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	for n.Count(0, 1).Lost < lost+2 { // it is sent again and again
-		runtime.Gosched()
-	}
-	if _, err := b.Write([]byte("back")); err != nil {
-		t.Fatal(err)
-	}
-	got := make([]byte, 5)
-	if _, err := io.ReadFull(a, got[:4]); err != nil || string(got[:4]) != "back" {
-		t.Errorf("the other direction: %q, %v", got[:4], err)
-	}
-	n.Isolate(1, true)
-	n.Isolate(1, false)
-	if _, err := io.ReadFull(b, got); err != nil || string(got) != "hello" {
-		t.Errorf("after the cut: %q, %v", got, err)
-	}
 }
 
 // TestTraceCountsStepsAndBytes checks the steps and bytes of a conversation whose messages wait for each other.
