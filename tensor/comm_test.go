@@ -109,7 +109,7 @@ func collectivesOfTwo(_ *testing.T, world *cohort.Comm) error {
 		h, err := Ibcast(a, sent, root)
 		return errors.Join(err, WaitAll(h, late), a.Close(), b.Close())
 	}
-	got := must[float64](n)
+	got := zeros[float64](n)
 	first, err := Ibcast(a, got, root)
 	if err != nil {
 		return err

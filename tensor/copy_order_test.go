@@ -24,15 +24,9 @@ func launch(t *testing.T, x *Tensor[int32], f func(data []int32)) {
 // onStream returns a tensor on a device, bound to its own stream.
 func onStream(t *testing.T, d *Device, n int) *Tensor[int32] {
 	t.Helper()
-	s, err := d.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(d.NewStream())
 	t.Cleanup(func() { _ = s.Close() })
-	x, err := newOn[int32](t, d, n).On(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must(newOn[int32](t, d, n).On(s))
 	return x
 }
 
@@ -56,10 +50,7 @@ func TestCopyFollowsStreamOrder(t *testing.T) {
 			for i := range want {
 				want[i] -= 7
 			}
-			host, err := New[int32](n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			host := must(New[int32](n))
 			x := onStream(t, devs[0], n)
 			write(x)
 			if err := Copy(host, x); err != nil || !slices.Equal(host.Data(), want) {
@@ -116,15 +107,9 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 					// Lazy, so that memory freed too early is still in use.
 					devs, driver := softDevices(t, soft.Config{Devices: 2, Lazy: true, Seed: uint64(nth)})
 					want := counting[int32](n)
-					host, err := Of(slices.Clone(want), n)
-					if err != nil {
-						t.Fatal(err)
-					}
+					host := must(Of(slices.Clone(want), n))
 					x := onStream(t, devs[0], n+1000)
-					all, err := x.Sub(0, 0, n)
-					if err != nil {
-						t.Fatal(err)
-					}
+					all := must(x.Sub(0, 0, n))
 					if err := Copy(all, host); err != nil {
 						t.Fatal(err)
 					}
@@ -139,9 +124,7 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 					case "across":
 						dst = onStream(t, devs[1], n)
 					case "overlap":
-						if dst, err = x.Sub(0, 1000, n+1000); err != nil {
-							t.Fatal(err)
-						}
+						dst = must(x.Sub(0, 1000, n+1000))
 					}
 					for _, d := range devs {
 						d.Trim() // so that everything is made again
@@ -156,7 +139,7 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 						}
 						return nil
 					})
-					err = Copy(dst, src)
+					err := Copy(dst, src)
 					driver.SetFail(nil)
 					// Pinning succeeds at the second attempt if the first frees unused memory.
 					if reached && op != soft.Pin && op != soft.Sync && !errors.Is(err, broken) || !reached && err != nil {
@@ -172,7 +155,7 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 						return // the device is broken, or the data have moved
 					}
 					if direction == "overlap" {
-						if err := Copy(all, mustOf(t, want)); err != nil {
+						if err := Copy(all, of(want, []int{len(want)})); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -190,38 +173,20 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 	}
 }
 
-func mustOf(t *testing.T, data []int32) *Tensor[int32] {
-	t.Helper()
-	x, err := Of(data, len(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x
-}
-
 // If memory is missing, the error says so and nothing is left behind.
 func TestToReportsMissingMemory(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{Memory: 1 << 20})
-	x, err := New[float64](3<<15, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must(New[float64](3<<15, 2))
 	if _, err := x.To(devs[0]); !errors.Is(err, cohort.ErrAlloc) {
 		t.Errorf("more than there is: %v", err)
 	}
 	y := newOn[float64](t, devs[0], 3<<13, 3)
-	part, err := y.Sub(1, 0, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := must(y.Sub(1, 0, 2))
 	other := newOn[float64](t, devs[0], 3<<13)
 	if _, err := part.Compact(); !errors.Is(err, cohort.ErrAlloc) {
 		t.Errorf("no room for a contiguous copy: %v", err)
 	}
-	shifted, err := y.Sub(1, 1, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shifted := must(y.Sub(1, 1, 3))
 	if err := Copy(part, shifted); !errors.Is(err, cohort.ErrAlloc) {
 		t.Errorf("no room for what overlaps: %v", err)
 	}

@@ -21,10 +21,7 @@ func softDevices(t testing.TB, c soft.Config) ([]*Device, *soft.Driver) {
 	n := max(c.Devices, 1)
 	devs := make([]*Device, n)
 	for i := range devs {
-		acc, err := driver.Device(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		acc := must(driver.Device(i))
 		devs[i] = newDevice("soft", acc)
 	}
 	t.Cleanup(func() {
@@ -45,10 +42,7 @@ func softDevices(t testing.TB, c soft.Config) ([]*Device, *soft.Driver) {
 // newOn is NewOn for tests; the tensor is closed when the test ends.
 func newOn[T cohort.Number](t testing.TB, d *Device, shape ...int) *Tensor[T] {
 	t.Helper()
-	x, err := NewOn[T](d, shape...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must(NewOn[T](d, shape...))
 	t.Cleanup(func() { _ = x.Close() }) // fails only on a device that was broken on purpose
 	return x
 }
@@ -56,10 +50,7 @@ func newOn[T cohort.Number](t testing.TB, d *Device, shape ...int) *Tensor[T] {
 // looked is look for goroutines that may end the test.
 func looked[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	t.Helper()
-	data, err := look(x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(look(x))
 	return data
 }
 
@@ -138,10 +129,7 @@ func TestNewOnAllocatesAndFrees(t *testing.T) {
 	}
 
 	// Tensors that share memory are closed together.
-	part, err := x.Sub(0, 1, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := must(x.Sub(0, 1, 2))
 	if err := errors.Join(x.Close(), x.Close(), part.Close()); err != nil {
 		t.Error(err)
 	}
@@ -194,10 +182,7 @@ type impedance complex64
 
 func TestOnBindsStream(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{Devices: 2})
-	s, err := devs[0].NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(devs[0].NewStream())
 	defer s.Close()
 	x := newOn[float32](t, devs[0], 2)
 	y, err := x.On(s)

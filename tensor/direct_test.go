@@ -179,7 +179,7 @@ func inOrder(l *lab, c *Comm, n int) error {
 		{"Sendrecv, what it reads", true, false, sendrecv, other},
 		{"Sendrecv, what it writes", false, true, sendrecv, other},
 	} {
-		in, out := of(v.vector(l.rank, 0, n), []int{n}), must[float64](n)
+		in, out := of(v.vector(l.rank, 0, n), []int{n}), zeros[float64](n)
 		x, free, err := onOwnStream(l.devs[0], make([]float64, n))
 		if err != nil {
 			return err

@@ -121,10 +121,7 @@ func BenchmarkGPUStaged(b *testing.B) {
 func TestStagedBenchmarkMeasures(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{})
 	for _, op := range []string{"allreduce", "bcast"} {
-		m, err := measureStaged(devs[0], op, 1<<20, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(measureStaged(devs[0], op, 1<<20, 1))
 		for what, took := range m {
 			if took <= 0 {
 				t.Errorf("%s: %s took %v", op, what, took)

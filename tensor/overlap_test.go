@@ -162,7 +162,7 @@ func reducedEarly(l *lab, p placement, lens []int, bytes int) (err error) {
 	dev, _ := p.where(l)
 	var tensors []*Tensor[float32]
 	for i, n := range lens {
-		x, free := must[float32](n), func() error { return nil }
+		x, free := zeros[float32](n), func() error { return nil }
 		if i < last {
 			copy(x.Data(), v.vector(l.rank, i, i+n))
 		}

@@ -71,10 +71,7 @@ func onProcesses(t *testing.T, sizes []int, program string, env ...string) {
 			t.Fatal(err)
 		}
 		id := &meet.Identity{Job: rand.Text(), Secret: secret, Rank: meet.Launcher, Size: n, Coordinator: true}
-		door, err := meet.Listen(meet.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		door := must(meet.Listen(meet.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id}))
 		defer meet.Serve(door)()
 		check(t, processes(t, n, append(env, "COHORT_BACKEND=tcp", "COHORT_JOB="+id.Job, "COHORT_TCP_SHM=0",
 			"COHORT_TCP_COORDINATOR=launcher@"+door.Addrs()[0].String(), "COHORT_SECRET_FILE="+path)))
@@ -123,10 +120,7 @@ func processes(t *testing.T, n int, env []string) error {
 // executable returns the path of the test's binary.
 func executable(t *testing.T) string {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must(os.Executable())
 	return exe
 }
 

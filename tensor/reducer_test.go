@@ -119,7 +119,7 @@ func TestReducerRejectsWrongArguments(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		a, b := must[float32](5), must[float32](6)
+		a, b := zeros[float32](5), zeros[float32](6)
 		other, err := b.To(l.devs[0])
 		if err != nil {
 			return err
@@ -165,7 +165,7 @@ func TestReducerEndsOnDriverErrors(t *testing.T) {
 			}
 			var tensors []*Tensor[float32]
 			for _, n := range lengths {
-				t, err := must[float32](n).To(l.devs[0])
+				t, err := zeros[float32](n).To(l.devs[0])
 				if err != nil {
 					return err
 				}
@@ -215,7 +215,7 @@ func BenchmarkReducer(b *testing.B) {
 		}
 		var tensors []*Tensor[float32]
 		for range 100 {
-			tensors = append(tensors, must[float32](1000))
+			tensors = append(tensors, zeros[float32](1000))
 		}
 		for _, together := range []bool{true, false} {
 			bytes := 1

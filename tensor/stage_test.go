@@ -143,10 +143,10 @@ func TestCollectivesEndOnDriverErrors(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				host := must[float32](1100)
+				host := zeros[float32](1100)
 				a, err := host.To(l.devs[0])
 				b, err2 := host.To(l.devs[0])
-				all, err3 := must[float32](2200).To(l.devs[0])
+				all, err3 := zeros[float32](2200).To(l.devs[0])
 				if err = errors.Join(err, err2, err3); err != nil {
 					return err
 				}
@@ -202,7 +202,7 @@ func TestBrokenDeviceEndsCollective(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			a, err := must[float32](1100).To(l.devs[0])
+			a, err := zeros[float32](1100).To(l.devs[0])
 			if err != nil {
 				return err
 			}
@@ -296,7 +296,7 @@ func TestCollectivesCopyThroughPinnedMemory(t *testing.T) {
 			return err
 		}
 		const n = 1 << 20
-		a, err := must[float32](n).To(l.devs[0])
+		a, err := zeros[float32](n).To(l.devs[0])
 		if err != nil {
 			return err
 		}
@@ -327,7 +327,7 @@ func TestCollectivesDoNotAllocate(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		x, y, h := must[float32](100), must[float32](200), must[cohort.BFloat16](100)
+		x, y, h := zeros[float32](100), zeros[float32](200), zeros[cohort.BFloat16](100)
 		all := []func() error{
 			func() error { return Allreduce(c, x, x, Average) },
 			func() error { return Bcast(c, x, 1) },
@@ -364,7 +364,7 @@ func BenchmarkAllreduce(b *testing.B) {
 					if err != nil {
 						return err
 					}
-					x := must[float32](bytes / 4)
+					x := zeros[float32](bytes / 4)
 					if place == "device" {
 						if x, err = x.To(l.devs[0]); err != nil {
 							return err

@@ -59,10 +59,7 @@ func TestNewChecksShape(t *testing.T) {
 
 func TestOfSharesMemory(t *testing.T) {
 	data, shape := []int32{1, 2, 3, 4, 5, 6}, []int{2, 3}
-	x, err := Of(data, shape...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must(Of(data, shape...))
 	shape[0] = 9 // must not change the tensor
 	x.Shape()[1], x.Strides()[1] = 9, 9
 	if got := x.String(); got != "int32[2 3] on cpu" {
@@ -122,14 +119,8 @@ func TestStridedChecksBounds(t *testing.T) {
 }
 
 func TestElemRejectsWrongIndex(t *testing.T) {
-	x, err := New[float64](2, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	empty, err := New[float64](2, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must(New[float64](2, 3))
+	empty := must(New[float64](2, 0))
 	for _, c := range []struct {
 		x     *Tensor[float64]
 		index []int
@@ -162,10 +153,7 @@ func TestElemRejectsWrongIndex(t *testing.T) {
 // Methods of a nil tensor return zero values or errors.
 func TestNilTensor(t *testing.T) {
 	var x *Tensor[float32]
-	y, err := New[float32]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	y := must(New[float32]())
 	if x.Shape() != nil || x.Strides() != nil || x.Len() != 0 || x.Device() != CPU || x.IsContiguous() || x.Data() != nil ||
 		x.Raw() != nil || x.Address() != 0 || x.String() != "no tensor of float32" || x.Close() != nil {
 		t.Error("a method of a tensor that is nil does not say that there is nothing")
@@ -189,11 +177,8 @@ func TestNilTensor(t *testing.T) {
 }
 
 func TestOperationsNeedContiguousTensors(t *testing.T) {
-	x, err := Strided(make([]float32, 12), []int{3, 2}, []int{4, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = x.needContiguous()
+	x := must(Strided(make([]float32, 12), []int{3, 2}, []int{4, 1}))
+	err := x.needContiguous()
 	if !errors.Is(err, cohort.ErrBuffer) {
 		t.Fatalf("got %v, want ErrBuffer", err)
 	}

@@ -48,10 +48,7 @@ func listed[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	t.Helper()
 	list := []T{}
 	for i := range indices(x.Shape()) {
-		v, err := x.Elem(i...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must(x.Elem(i...))
 		list = append(list, v)
 	}
 	return list
@@ -86,10 +83,7 @@ func TestViewsSelectElements(t *testing.T) {
 		for _, d := range c.shape {
 			n *= d
 		}
-		x, err := Of(counting[int](n), c.shape...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must(Of(counting[int](n), c.shape...))
 		v, err := c.view(x)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -113,14 +107,8 @@ func TestViewsSelectElements(t *testing.T) {
 }
 
 func TestViewsRejectWrongArguments(t *testing.T) {
-	x, err := New[float32](2, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	turned, err := x.Transpose()
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must(New[float32](2, 3))
+	turned := must(x.Transpose())
 	for _, c := range []struct {
 		name string
 		view func() (*Tensor[float32], error)
@@ -197,15 +185,10 @@ func (l *layout) at(index []int) int {
 // viewOf returns the view of a tensor.
 func viewOf[T cohort.Number](t testing.TB, l *layout, x *Tensor[T]) *Tensor[T] {
 	t.Helper()
-	var err error
 	for i, dim := range l.order {
-		if x, err = x.Sub(dim, l.lo[dim], l.lo[dim]+l.shape[i]); err != nil {
-			t.Fatal(err)
-		}
+		x = must(x.Sub(dim, l.lo[dim], l.lo[dim]+l.shape[i]))
 	}
-	if x, err = x.Permute(l.order...); err != nil {
-		t.Fatal(err)
-	}
+	x = must(x.Permute(l.order...))
 	return x
 }
 
@@ -226,10 +209,7 @@ func TestRandomViews(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 0))
 	for i := range 300 {
 		l := randomLayout(r, randomShape(r, 4, 4), 2, true)
-		x, err := Of(counting[int64](l.size()), l.base...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must(Of(counting[int64](l.size()), l.base...))
 		v := viewOf(t, &l, x)
 		if !slices.Equal(v.Shape(), l.shape) {
 			t.Fatalf("%d: %+v: the shape is %v", i, l, v.Shape())
@@ -266,12 +246,10 @@ func FuzzViews(f *testing.F) {
 			return int(b)
 		}
 		shape := []int{next() % 6, next() % 6, next() % 6}
-		x, err := Of(counting[int16](shape[0]*shape[1]*shape[2]), shape...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must(Of(counting[int16](shape[0]*shape[1]*shape[2]), shape...))
 		for len(ops) > 0 {
 			var v *Tensor[int16]
+			var err error
 			switch op := next() % 5; op {
 			case 0:
 				v, err = x.Sub(next()%4-1, next()%7-1, next()%7-1)
@@ -339,10 +317,7 @@ func TestDistinctRecognizesViews(t *testing.T) {
 	}
 	for range 500 {
 		l := randomLayout(r, randomShape(r, 4, 4), 2, true)
-		x, err := New[uint8](l.base...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must(New[uint8](l.base...))
 		if v := viewOf(t, &l, x); !distinct(v.shape, v.strides) {
 			t.Fatalf("%v with strides %v is a view of a contiguous tensor", v, v.strides)
 		}

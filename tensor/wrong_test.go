@@ -27,13 +27,15 @@ func is(err, sentinel error, words ...string) error {
 	return nil
 }
 
-func must[T cohort.Number](n ...int) *Tensor[T] {
-	t, err := New[T](n...)
+// must returns x, or panics with an error.
+func must[T any](x T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	return t
+	return x
 }
+
+func zeros[T cohort.Number](n ...int) *Tensor[T] { return must(New[T](n...)) }
 
 // wrongs are calls that are wrong on every rank. In the words, {n} is the number of ranks.
 var wrongs = []struct {
@@ -42,23 +44,23 @@ var wrongs = []struct {
 	want error
 	says []string
 }{
-	{"shapes of Allreduce", func(c *Comm) error { return Allreduce(c, must[float32](2, 3), must[float32](3, 2), Sum) },
+	{"shapes of Allreduce", func(c *Comm) error { return Allreduce(c, zeros[float32](2, 3), zeros[float32](3, 2), Sum) },
 		cohort.ErrCount, []string{"tensor: allreduce: ", "float32[2 3] on cpu", "float32[3 2] on cpu"}},
-	{"shapes of Reduce", func(c *Comm) error { return Reduce(c, must[int8](2), must[int8](3), Sum, c.Rank()) },
+	{"shapes of Reduce", func(c *Comm) error { return Reduce(c, zeros[int8](2), zeros[int8](3), Sum, c.Rank()) },
 		cohort.ErrCount, []string{"int8[2]", "int8[3]"}},
-	{"root of Bcast", func(c *Comm) error { return Bcast(c, must[float32](2), c.Size()) }, cohort.ErrRoot, []string{"tensor: bcast: ", "root {n} of {n}"}},
-	{"root of Reduce", func(c *Comm) error { return Reduce(c, must[float32](2), nil, Sum, -1) }, cohort.ErrRoot, []string{"root -1"}},
+	{"root of Bcast", func(c *Comm) error { return Bcast(c, zeros[float32](2), c.Size()) }, cohort.ErrRoot, []string{"tensor: bcast: ", "root {n} of {n}"}},
+	{"root of Reduce", func(c *Comm) error { return Reduce(c, zeros[float32](2), nil, Sum, -1) }, cohort.ErrRoot, []string{"root -1"}},
 	{"nil", func(c *Comm) error { return Bcast[float32](c, nil, 0) }, cohort.ErrBuffer, []string{"nil"}},
-	{"nil recv", func(c *Comm) error { return Allreduce(c, must[float32](2), nil, Sum) }, cohort.ErrBuffer, []string{"nil"}},
-	{"nil send", func(c *Comm) error { return Allreduce(c, nil, must[float32](2), Sum) }, cohort.ErrBuffer, []string{"nil"}},
-	{"Allgather", func(c *Comm) error { return Allgather(c, must[float32](2, 5), must[float32](5, 4)) },
+	{"nil recv", func(c *Comm) error { return Allreduce(c, zeros[float32](2), nil, Sum) }, cohort.ErrBuffer, []string{"nil"}},
+	{"nil send", func(c *Comm) error { return Allreduce(c, nil, zeros[float32](2), Sum) }, cohort.ErrBuffer, []string{"nil"}},
+	{"Allgather", func(c *Comm) error { return Allgather(c, zeros[float32](2, 5), zeros[float32](5, 4)) },
 		cohort.ErrCount, []string{"float32[2 5]", "float32[5 4]", "{n}, the number of ranks"}},
-	{"Allgather of a number", func(c *Comm) error { return Allgather(c, must[float32](), must[float32]()) }, cohort.ErrCount, nil},
-	{"ReduceScatter", func(c *Comm) error { return ReduceScatter(c, must[float32](5, 5), must[float32](2, 5), Sum) },
+	{"Allgather of a number", func(c *Comm) error { return Allgather(c, zeros[float32](), zeros[float32]()) }, cohort.ErrCount, nil},
+	{"ReduceScatter", func(c *Comm) error { return ReduceScatter(c, zeros[float32](5, 5), zeros[float32](2, 5), Sum) },
 		cohort.ErrCount, []string{"tensor: reducescatter: ", "float32[5 5]"}},
-	{"ReduceScatter in place", func(c *Comm) error { t := must[float32](5); return ReduceScatter(c, t, t, Sum) }, cohort.ErrCount, []string{"not a multiple of {n}"}},
-	{"Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](7), must[float32](7)) }, cohort.ErrCount, []string{"not a multiple of {n}"}},
-	{"lengths of Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](2), must[float32](4)) }, cohort.ErrCount, []string{"2 elements and recv 4"}},
+	{"ReduceScatter in place", func(c *Comm) error { t := zeros[float32](5); return ReduceScatter(c, t, t, Sum) }, cohort.ErrCount, []string{"not a multiple of {n}"}},
+	{"Alltoall", func(c *Comm) error { return Alltoall(c, zeros[float32](7), zeros[float32](7)) }, cohort.ErrCount, []string{"not a multiple of {n}"}},
+	{"lengths of Alltoall", func(c *Comm) error { return Alltoall(c, zeros[float32](2), zeros[float32](4)) }, cohort.ErrCount, []string{"2 elements and recv 4"}},
 	{"gaps", func(c *Comm) error {
 		t, err := Strided(make([]float32, 20), []int{2, 3}, []int{10, 2})
 		return errors.Join(err, Bcast(c, t, 0))
@@ -69,9 +71,11 @@ var wrongs = []struct {
 		b, err2 := Of(all[100:], 900)
 		return errors.Join(err, err2, Allreduce(c, a, b, Sum))
 	}, cohort.ErrBuffer, []string{"overlap"}},
-	{"operation", func(c *Comm) error { return Allreduce(c, must[float32](2), must[float32](2), OpOf(cohort.Band)) }, cohort.ErrOp, []string{"band"}},
-	{"operation on a long tensor", func(c *Comm) error { return Allreduce(c, must[float32](2000), must[float32](2000), OpOf(cohort.Band)) }, cohort.ErrOp, nil},
-	{"operation on halves", func(c *Comm) error { return Allreduce(c, must[cohort.Float16](2), must[cohort.Float16](2), Op{}) }, cohort.ErrOp, nil},
+	{"operation", func(c *Comm) error { return Allreduce(c, zeros[float32](2), zeros[float32](2), OpOf(cohort.Band)) }, cohort.ErrOp, []string{"band"}},
+	{"operation on a long tensor", func(c *Comm) error {
+		return Allreduce(c, zeros[float32](2000), zeros[float32](2000), OpOf(cohort.Band))
+	}, cohort.ErrOp, nil},
+	{"operation on halves", func(c *Comm) error { return Allreduce(c, zeros[cohort.Float16](2), zeros[cohort.Float16](2), Op{}) }, cohort.ErrOp, nil},
 }
 
 // If all ranks make the same wrong call, blocking or not, each gets the error, and the communicator
@@ -108,7 +112,7 @@ func collectivesWrong(world *cohort.Comm) error {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
-	h, err := Iallreduce(c, must[int](2), must[int](3), Sum)
+	h, err := Iallreduce(c, zeros[int](2), zeros[int](3), Sum)
 	if err != nil {
 		return err
 	}
@@ -127,15 +131,15 @@ func TestWrongCallOnOneRank(t *testing.T) {
 
 func wrongOnOneRank(world *cohort.Comm, n int) error {
 	for i, right := range []func(c *Comm) error{
-		func(c *Comm) error { return Allreduce(c, must[float32](n), must[float32](n), Sum) },
-		func(c *Comm) error { return Bcast(c, must[float32](n), 0) },
+		func(c *Comm) error { return Allreduce(c, zeros[float32](n), zeros[float32](n), Sum) },
+		func(c *Comm) error { return Bcast(c, zeros[float32](n), 0) },
 	} {
 		c, err := NewComm(world, &small)
 		if err != nil {
 			return err
 		}
 		if c.Rank() == 1 {
-			err = is(Allreduce(c, must[float32](n), must[float32](n+1), Sum), cohort.ErrCount)
+			err = is(Allreduce(c, zeros[float32](n), zeros[float32](n+1), Sum), cohort.ErrCount)
 		} else {
 			err = is(right(c), cohort.ErrMismatch, "rank 1")
 		}
@@ -157,13 +161,13 @@ func mismatches(world *cohort.Comm) error {
 		func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 10, 11), Sum) },
 		func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 1000, 2000), Sum) },
 		func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 200, 2000), Sum) },
-		func(c *Comm, last bool) error { return Bcast(c, must[float32](pick(last, 2000, 3000)), 0) },
-		func(c *Comm, last bool) error { return Bcast(c, must[float32](2000), pick(last, 0, 1)) },
+		func(c *Comm, last bool) error { return Bcast(c, zeros[float32](pick(last, 2000, 3000)), 0) },
+		func(c *Comm, last bool) error { return Bcast(c, zeros[float32](2000), pick(last, 0, 1)) },
 		func(c *Comm, last bool) error {
 			if last {
-				return Bcast(c, must[float64](2000), 0)
+				return Bcast(c, zeros[float64](2000), 0)
 			}
-			return Bcast(c, must[float32](2000), 0)
+			return Bcast(c, zeros[float32](2000), 0)
 		},
 		func(c *Comm, last bool) error {
 			return Allreduce1[float32](c, 2000, []Op{Sum, Max}[pick(last, 0, 1)])
@@ -176,7 +180,7 @@ func mismatches(world *cohort.Comm) error {
 		},
 		func(c *Comm, last bool) error {
 			k := pick(last, 500, 400)
-			return Allgather(c, must[float64](k), must[float64](c.Size()*k))
+			return Allgather(c, zeros[float64](k), zeros[float64](c.Size()*k))
 		},
 	} {
 		c, err := NewComm(world, &small)
@@ -193,7 +197,7 @@ func mismatches(world *cohort.Comm) error {
 
 // Allreduce1 is an in-place Allreduce of a new tensor.
 func Allreduce1[T cohort.Number](c *Comm, n int, op Op) error {
-	t := must[T](n)
+	t := zeros[T](n)
 	return Allreduce(c, t, t, op)
 }
 
@@ -212,10 +216,10 @@ func TestNilComm(t *testing.T) {
 	if _, err := NewComm(nil, nil); !errors.Is(err, cohort.ErrComm) {
 		t.Errorf("of nil: %v", err)
 	}
-	if err := Bcast(nil, must[int](1), 0); !errors.Is(err, cohort.ErrComm) {
+	if err := Bcast(nil, zeros[int](1), 0); !errors.Is(err, cohort.ErrComm) {
 		t.Errorf("Bcast on nil: %v", err)
 	}
-	if _, err := Ibcast(nil, must[int](1), 0); !errors.Is(err, cohort.ErrComm) {
+	if _, err := Ibcast(nil, zeros[int](1), 0); !errors.Is(err, cohort.ErrComm) {
 		t.Errorf("Ibcast on nil: %v", err)
 	}
 	if err := (*Comm)(nil).Barrier(); !errors.Is(err, cohort.ErrComm) {
@@ -229,9 +233,9 @@ func TestClosedComm(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		h, err := Iallreduce(c, must[int](2), must[int](2), Sum)
+		h, err := Iallreduce(c, zeros[int](2), zeros[int](2), Sum)
 		err = errors.Join(err, c.Close(), WaitAll(h), c.Close(), is(c.Barrier(), cohort.ErrClosed, "tensor: barrier: "))
-		_, again := Iallreduce(c, must[int](2), must[int](2), Sum)
+		_, again := Iallreduce(c, zeros[int](2), zeros[int](2), Sum)
 		return errors.Join(err, is(again, cohort.ErrClosed))
 	})
 }
@@ -266,7 +270,7 @@ func TestDeadlineEndsCollectives(t *testing.T) {
 			}
 			if l.rank == 0 {
 				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-				host := must[float64](1000)
+				host := zeros[float64](1000)
 				d, err2 := host.To(l.devs[0])
 				if err = err2; err == nil {
 					err = late(l, l.c.WithContext(ctx), d, host)
@@ -297,7 +301,7 @@ func TestDeadlineSparesEarlierCollectives(t *testing.T) {
 		} else {
 			err = world.Barrier() // rank 0 has given up the second one
 		}
-		x, y := must[float64](1000), must[float64](1000)
+		x, y := zeros[float64](1000), zeros[float64](1000)
 		first, err1 := Iallreduce(c, x, x, Sum)
 		second, err2 := Iallreduce(own, y, y, Sum)
 		if c.Rank() == 0 {
@@ -329,7 +333,7 @@ func TestNilHandles(t *testing.T) {
 			t.Errorf("a handle of no operation: Wait %v, %v, Test %v, %v, %v", st, err, tested, done, err2)
 		}
 	}
-	x := must[int](1)
+	x := zeros[int](1)
 	for _, s := range []*Stream{nil, {}} {
 		_, err := x.On(s)
 		for _, err := range []error{err, s.Sync()} {
@@ -377,7 +381,7 @@ func TestWaitAnyOfMany(t *testing.T) {
 func TestZeroTensorIsRejected(t *testing.T) {
 	alone(t, func(c *Comm) error {
 		var zero Tensor[float32]
-		number := must[float32]()
+		number := zeros[float32]()
 		h, err := Isend(c, number, 0, 1)
 		if err != nil {
 			return err
@@ -450,7 +454,7 @@ func TestClosedReducer(t *testing.T) {
 		}
 		var tensors []*Tensor[float32]
 		for range 2 {
-			x, err := must[float32](8).To(l.devs[0])
+			x, err := zeros[float32](8).To(l.devs[0])
 			if err != nil {
 				return err
 			}
