@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"fmt"
-	"sync"
 	"unsafe"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -11,46 +10,28 @@ import (
 
 // stream implements accel.Stream.
 type stream struct {
-	dev     *device
-	handle  uintptr
+	object
 	adopted bool
-
-	mu     sync.RWMutex // read-locked during calls, so that the driver never gets a closed handle
-	closed bool
 }
 
 // Stream implements accel.Device.
 func (dev *device) Stream() (accel.Stream, error) {
 	const nonBlocking = 1 // CU_STREAM_NON_BLOCKING: does not wait for the default stream
-	f, err := dev.enter()
+	handle, err := dev.create(cuStreamCreate, nonBlocking)
 	if err != nil {
 		return nil, err
 	}
-	defer dev.leave(f)
-	if r := f.call(cuStreamCreate, uintptr(unsafe.Pointer(&f.out[0])), nonBlocking); r != success {
-		return nil, dev.failed(r, cuStreamCreate, "")
-	}
-	return &stream{dev: dev, handle: f.out[0]}, nil
+	return &stream{object: object{dev: dev, handle: handle, kind: "stream"}}, nil
 }
 
 // Adopt implements accel.Device. The handle is a CUstream or cudaStream_t of the device. It must
 // remain valid while the stream is used: the driver does not check it.
 func (dev *device) Adopt(handle uintptr) accel.Stream {
-	return &stream{dev: dev, handle: handle, adopted: true}
+	return &stream{object{dev: dev, handle: handle, kind: "stream"}, true}
 }
 
 // Handle implements accel.Stream.
 func (s *stream) Handle() uintptr { return s.handle }
-
-// do calls a function with the device's context, if the stream is open.
-func (s *stream) do(fn function, args ...uintptr) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return s.dev.fault(backend.ErrClosed, "stream")
-	}
-	return s.dev.do(fn, args...)
-}
 
 // ToHost implements accel.Stream.
 func (s *stream) ToHost(dst []byte, src accel.Address) error { return s.transfer(dst, src, true) }
@@ -62,12 +43,11 @@ func (s *stream) ToDevice(dst accel.Address, src []byte) error { return s.transf
 // for the copy. The driver usually waits itself, but not on systems whose devices access all host
 // memory, and Go memory must stay in place.
 func (s *stream) transfer(host []byte, a accel.Address, toHost bool) error {
-	s.mu.RLock()
+	if err := s.hold(); err != nil {
+		return err
+	}
 	defer s.mu.RUnlock()
 	dev, n := s.dev, len(host)
-	if s.closed {
-		return dev.fault(backend.ErrClosed, "stream")
-	}
 	if n == 0 {
 		return nil
 	}
@@ -103,11 +83,10 @@ func (s *stream) transfer(host []byte, a accel.Address, toHost bool) error {
 
 // Within implements accel.Stream.
 func (s *stream) Within(dst, src accel.Address, n int) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return s.dev.fault(backend.ErrClosed, "stream")
+	if err := s.hold(); err != nil {
+		return err
 	}
+	defer s.mu.RUnlock()
 	if n == 0 {
 		return nil
 	}
@@ -146,12 +125,7 @@ func (s *stream) event(e accel.Event) (*event, error) {
 	if !ok || ev == nil || ev.dev.driver != s.dev.driver {
 		return nil, s.dev.fault(backend.ErrInternal, "the event belongs to another driver")
 	}
-	ev.mu.RLock()
-	if ev.closed {
-		ev.mu.RUnlock()
-		return nil, s.dev.fault(backend.ErrClosed, "event")
-	}
-	return ev, nil
+	return ev, ev.hold()
 }
 
 // Sync implements accel.Stream.
@@ -162,15 +136,5 @@ func (s *stream) Close() error {
 	if s.adopted {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return s.dev.fault(backend.ErrClosed, "stream")
-	}
-	s.closed = true
-	waited := s.dev.do(cuStreamSynchronize, s.handle)
-	if err := s.dev.do(cuStreamDestroy, s.handle); err != nil {
-		return err
-	}
-	return waited
+	return s.shut(cuStreamSynchronize, cuStreamDestroy)
 }
