@@ -53,19 +53,5 @@ func (s *Set[T]) Remove(at uintptr) bool {
 	return true
 }
 
-// Gap returns the first n addresses between from and end that are in no range.
-func (s *Set[T]) Gap(from, end, n uintptr) (uintptr, bool) {
-	for _, p := range s.all {
-		if p.At+p.N <= from {
-			continue
-		}
-		if p.At >= from && p.At-from >= n {
-			break
-		}
-		from = p.At + p.N
-	}
-	return from, from <= end && end-from >= n
-}
-
 // Address is the address of a slice's memory.
 func Address(b []byte) uintptr { return reflect.ValueOf(b).Pointer() }

@@ -2,6 +2,7 @@ package soft
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -22,12 +23,14 @@ type Device struct {
 	standard *queue // the default stream's queue
 
 	// Guarded by driver.mu.
-	lost  error            // why the device cannot be used any more
-	used  int              // bytes of its memory
-	allot span.Set[[]byte] // allocations by address, with their memory
-	space []byte           // the range of addresses, unless they are those of the memory itself
-	next  uintptr          // where in space to look first, so that addresses are not reused soon
+	lost     error           // why the device cannot be used any more
+	used     int             // bytes of its memory
+	allot    span.Set[block] // allocations by address
+	reserved [][]byte        // addresses that are not those of memory
 }
+
+// block is memory of the device, and the addresses at which the host sees it: its own if the host can read it.
+type block struct{ memory, addresses []byte }
 
 // Index implements accel.Device.
 func (dev *Device) Index() int { return dev.index }
@@ -62,44 +65,32 @@ func (dev *Device) Alloc(n int) (accel.Address, error) {
 		return 0, dev.fault(backend.ErrAlloc, "out of memory: %d bytes requested, %d of %d free", n, free, d.config.Memory)
 	}
 	size := (n + grain - 1) / grain * grain
-	at, storage, err := dev.place(size)
+	b, err := dev.place(size)
 	if err != nil {
 		return 0, err
 	}
-	storage = storage[:n] // without the rest of the last grain
-	fill(storage)
-	dev.allot.Add(span.Span[[]byte]{At: at, N: uintptr(n), Value: storage})
+	b.memory = b.memory[:n] // without the rest of the last grain
+	fill(b.memory)
+	at := span.Address(b.addresses)
+	dev.allot.Add(span.Span[block]{At: at, N: uintptr(n), Value: b})
 	dev.used += size
 	d.stats.Allocations++
 	d.stats.Allocated += size
 	return accel.Address(at), nil
 }
 
-// place finds an address and memory for it.
-func (dev *Device) place(size int) (uintptr, []byte, error) {
-	storage := make([]byte, size)
+// place finds memory and its addresses. Addresses are used once.
+func (dev *Device) place(size int) (b block, err error) {
+	b.memory = make([]byte, size)
 	if dev.driver.config.HostCanRead {
-		return span.Address(storage), storage, nil
+		b.addresses = b.memory
+		return b, nil
 	}
-	if dev.space == nil {
-		const spare = 4 // times its memory, so that fragmentation does not matter
-		b, err := reserved(spare * (dev.driver.config.Memory + grain))
-		if err != nil {
-			return 0, nil, dev.fault(backend.ErrAlloc, "reserve the device's addresses: %v", err)
-		}
-		dev.space, dev.next = b, span.Address(b)
+	if b.addresses, err = reserved(size); err != nil {
+		return b, dev.fault(backend.ErrAlloc, "reserve the device's addresses: %v", err)
 	}
-	lo := span.Address(dev.space)
-	hi := lo + uintptr(len(dev.space))
-	at, ok := dev.allot.Gap(dev.next, hi, uintptr(size))
-	if !ok {
-		at, ok = dev.allot.Gap(lo, hi, uintptr(size))
-	}
-	if !ok {
-		return 0, nil, dev.fault(backend.ErrAlloc, "out of memory: no gap of %d bytes", size)
-	}
-	dev.next = at + uintptr(size)
-	return at, storage, nil
+	dev.reserved = append(dev.reserved, b.addresses)
+	return b, nil
 }
 
 // Free implements accel.Device. It waits for all work of the device.
@@ -127,7 +118,7 @@ func (dev *Device) Free(a accel.Address) error {
 		}
 		return true
 	})
-	size := (len(p.Value) + grain - 1) / grain * grain
+	size := (int(p.N) + grain - 1) / grain * grain
 	dev.used -= size
 	d.stats.Allocations--
 	d.stats.Allocated -= size
@@ -138,14 +129,12 @@ func (dev *Device) Free(a accel.Address) error {
 }
 
 // release frees everything. driver.mu is held.
-func (dev *Device) release() error {
-	dev.allot = span.Set[[]byte]{}
-	space := dev.space
-	dev.space = nil
-	if space == nil {
-		return nil
+func (dev *Device) release() (err error) {
+	for _, b := range dev.reserved {
+		err = errors.Join(err, unmap(b))
 	}
-	return unmap(space)
+	dev.allot, dev.reserved = span.Set[block]{}, nil
+	return err
 }
 
 // Room implements accel.Device.
@@ -173,7 +162,7 @@ func (dev *Device) memory(a accel.Address, n int) ([]byte, error) {
 	if n < 0 || uintptr(n) > p.N-from {
 		return nil, dev.fault(backend.ErrBuffer, "%d bytes at %s exceed its allocation, which ends after %d", n, hex(a), p.N-from)
 	}
-	return p.Value[from : from+uintptr(n) : from+uintptr(n)], nil
+	return p.Value.memory[from : from+uintptr(n) : from+uintptr(n)], nil
 }
 
 // View implements accel.Device. It returns nil for addresses outside the device's memory.
@@ -181,12 +170,12 @@ func (dev *Device) View(a accel.Address, n int) []byte {
 	d := dev.driver
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	b, err := dev.memory(a, n)
-	if err != nil || d.config.HostCanRead {
-		return b
+	if _, err := dev.memory(a, n); err != nil {
+		return nil
 	}
-	from := uintptr(a) - span.Address(dev.space)
-	return dev.space[from : from+uintptr(n) : from+uintptr(n)]
+	p, _ := dev.allot.Find(uintptr(a))
+	from := uintptr(a) - p.At
+	return p.Value.addresses[from : from+uintptr(n) : from+uintptr(n)]
 }
 
 // Stream implements accel.Device.
