@@ -72,28 +72,12 @@ func (e *Env) Close() error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("hybrid: close: %s: %w", last.step, err))
 		}
-		var busy *busyError
-		if errors.As(err, &busy) {
+		if errors.Is(err, cohort.ErrBusy) {
 			break
 		}
 		e.undo = e.undo[:len(e.undo)-1]
 	}
 	return errors.Join(errs...)
-}
-
-// busyError is the error of closing a pool from one of its tasks.
-type busyError struct{ err error }
-
-func (e *busyError) Error() string { return e.err.Error() }
-func (e *busyError) Unwrap() error { return e.err }
-
-// closePool ends the workers.
-func (e *Env) closePool() error {
-	err := e.Pool.Close()
-	if errors.Is(err, cohort.ErrBusy) {
-		return &busyError{err}
-	}
-	return err
 }
 
 // makeWorkspaces makes each worker's workspace on that worker.
@@ -120,10 +104,7 @@ func (e *Env) closeWorkspaces() error {
 		return nil
 	}
 	err := pool.ForEachWorker(e.Pool, closing)
-	switch {
-	case errors.Is(err, cohort.ErrBusy):
-		return &busyError{err}
-	case errors.Is(err, cohort.ErrClosed): // the program has already closed the pool
+	if errors.Is(err, cohort.ErrClosed) { // the program has already closed the pool
 		err = nil
 		for worker := range errs {
 			err = errors.Join(err, closing(worker))

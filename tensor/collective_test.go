@@ -361,7 +361,7 @@ func init() {
 		}
 		err = allTypes(l, placements[0], 7)
 		crowded := l.size > 3 // MPI's ranks poll, so that a call takes milliseconds
-		err = errors.Join(err, oracles(world, 40), barriers(nil, world))
+		err = errors.Join(err, barriers(nil, world))
 		if crowded {
 			return l.close(err)
 		}

@@ -121,14 +121,14 @@ func ended(err error) bool {
 }
 
 // sendAll sends the payload of p. If it fails, it tells the receiver.
-func (f *payload) sendAll(p *untyped, after ready) (err error) {
+func (f *payload) sendAll(p *untyped, after mark) (err error) {
 	switch {
 	case p.dev == nil:
 		for err == nil && f.next() > 0 {
 			err = f.send(p.host[f.off:][:f.next()])
 		}
 	case f.c.core.takesPayload(f.peer, f.size, f.piece):
-		err = after.wait(f.c.ctx)
+		err = after.waitUntil(f.c.ctx)
 		for err == nil && f.next() > 0 {
 			err = f.send(p.dev.acc.View(p.at+accel.Address(f.off), f.next()))
 		}
@@ -143,14 +143,14 @@ func (f *payload) sendAll(p *untyped, after ready) (err error) {
 }
 
 // recvAll receives the payload of a message into p. If it fails, it drops the rest.
-func (f *payload) recvAll(p *untyped, after ready) (err error) {
+func (f *payload) recvAll(p *untyped, after mark) (err error) {
 	switch {
 	case p.dev == nil:
 		for err == nil && f.next() > 0 {
 			err = f.recv(p.host[f.off:][:f.next()])
 		}
 	case f.c.core.takesPayload(f.peer, f.size, f.piece):
-		err = after.wait(f.c.ctx)
+		err = after.waitUntil(f.c.ctx)
 		for err == nil && f.next() > 0 {
 			err = f.recv(p.dev.acc.View(p.at+accel.Address(f.off), f.next()))
 		}

@@ -9,54 +9,43 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// ready is a point in a stream, after which device memory can be read or written; the zero value
-// has been reached.
-type ready struct {
-	dev   *Device
-	event accel.Event
-}
-
-// ready returns the point after all work now in the stream of p.
-func (p *untyped) ready() (r ready, err error) {
+// ready returns the point after all work now in the stream of p, after which its memory can be read or written. It has
+// been reached if p is not on a device.
+func (p *untyped) ready() (m mark, err error) {
 	if p.dev == nil || p.size == 0 {
-		return r, nil
+		return m, nil
 	}
-	e, err := p.dev.takeEvent()
-	if err != nil {
-		return r, p.named(err)
+	if m, err = markIn(p.dev, p.stream); err != nil {
+		err = p.named(err)
 	}
-	if err = p.stream.Record(e); err != nil {
-		p.dev.giveEvent(e, false)
-		return r, p.named(err)
-	}
-	return ready{p.dev, e}, nil
+	return m, err
 }
 
-// wait waits for the point until the context ends.
-func (r *ready) wait(ctx context.Context) error {
-	if r.event == nil {
+// waitUntil waits for the point until the context ends.
+func (m *mark) waitUntil(ctx context.Context) error {
+	if m.event == nil {
 		return nil
 	}
-	return await(ctx, r.event, func() error {
+	return await(ctx, m.event, func() error {
 		err := (&backend.Bound{Ctx: ctx}).Err(time.Now())
 		return fmt.Errorf("waiting for earlier work in the device's stream: %w", err)
 	})
 }
 
-// forget frees the event.
-func (r *ready) forget() {
-	if r.event != nil {
-		r.dev.giveEvent(r.event, true)
-		r.event = nil
+// forget frees the event, which may not have occurred.
+func (m *mark) forget() {
+	if m.event != nil {
+		m.dev.giveEvent(m.event, true)
+		m.event = nil
 	}
 }
 
 // staged moves the payload of p, which is on a device, through pinned memory, in a stream of its own: after a point in
 // the tensor's stream. If the operation has a deadline, staged waits for that point, because copies that have started
 // cannot be canceled.
-func (f *payload) staged(p *untyped, after ready, move func(r *ring, at cursor, s accel.Stream) error) error {
+func (f *payload) staged(p *untyped, after mark, move func(r *ring, at cursor, s accel.Stream) error) error {
 	if f.c.ctx.Done() != nil {
-		if err := after.wait(f.c.ctx); err != nil {
+		if err := after.waitUntil(f.c.ctx); err != nil {
 			return err
 		}
 	}
@@ -83,13 +72,13 @@ func (f *payload) staged(p *untyped, after ready, move func(r *ring, at cursor, 
 }
 
 // fetch sends device memory.
-func (f *payload) fetch(p *untyped, after ready) error {
+func (f *payload) fetch(p *untyped, after mark) error {
 	bytes := f.size
 	return f.staged(p, after, func(r *ring, from cursor, s accel.Stream) error { return r.toHost(bytes, from, s, f.send) })
 }
 
 // store writes what fill provides to device memory: pieces that it receives, or the payload of an envelope.
-func (f *payload) store(p *untyped, after ready, fill func(b []byte) error) error {
+func (f *payload) store(p *untyped, after mark, fill func(b []byte) error) error {
 	bytes := f.size
 	return f.staged(p, after, func(r *ring, to cursor, s accel.Stream) error { return r.toDevice(bytes, to, s, fill) })
 }

@@ -259,7 +259,7 @@ func (c *Comm) recv(p untyped, source, tag int, wrong error) (_ cohort.Status, e
 
 // take receives a message whose envelope has arrived into p, after the given work of p's device. It
 // drops a message that does not match p.
-func (c *Comm) take(m *messages, l *envelope, p *untyped, after ready) (cohort.Status, error) {
+func (c *Comm) take(m *messages, l *envelope, p *untyped, after mark) (cohort.Status, error) {
 	st, err := cohort.NewStatus(l.source, l.tag, l.size), l.matches(p)
 	f := payload{c: c, peer: l.source, tag: l.number, size: l.size, piece: l.piece}
 	switch {
@@ -352,7 +352,7 @@ func (c *Comm) recvAppend(source, tag int, wrong error, place func(*envelope) (u
 
 // accept is take after the work in p's stream. If err is not nil, it drops the message.
 func (c *Comm) accept(m *messages, l *envelope, p *untyped, err error) (cohort.Status, error) {
-	var after ready
+	var after mark
 	if err == nil {
 		after, err = p.ready()
 	}

@@ -220,7 +220,7 @@ func TestReceiveTimeoutReleasesSender(t *testing.T) {
 			err = cohort.Send(c.head, new(envelope).write(&p, c.core.cfg.Chunk, number), 1, 0)
 			err = errors.Join(err, world.Barrier())
 			f := payload{c: c, peer: 1, tag: number, size: p.size, piece: c.core.cfg.Chunk}
-			err = errors.Join(err, f.sendAll(&p, ready{}))
+			err = errors.Join(err, f.sendAll(&p, mark{}))
 			c.core.messages.end()
 			return errors.Join(err, Send(c, x, 1, 0), world.Barrier(), c.Close())
 		}

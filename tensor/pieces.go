@@ -95,6 +95,19 @@ func newMark(d *Device) (mark, error) {
 	return mark{dev: d, event: e}, nil
 }
 
+// markIn returns a mark behind the work now in a stream of a device.
+func markIn(d *Device, s accel.Stream) (mark, error) {
+	m, err := newMark(d)
+	if err != nil {
+		return mark{}, err
+	}
+	if err = m.set(s); err != nil {
+		d.giveEvent(m.event, false)
+		return mark{}, err
+	}
+	return m, nil
+}
+
 // set moves the mark behind the work now in a stream of its device.
 func (m *mark) set(s accel.Stream) error {
 	m.stream = s

@@ -238,7 +238,12 @@ func (r *Reducer[T]) gather(i int) error {
 	if err := t.stream.Within(b.flat.at+accel.Address(at*view.Size[T]()), t.at, t.size()); err != nil {
 		return err
 	}
-	return behind(t.dev, b.stream, t.stream)
+	m, err := markIn(t.dev, t.stream)
+	if err == nil {
+		err = b.stream.Follow(m.event)
+		m.forget()
+	}
+	return err
 }
 
 // scatter copies a bucket's results to its tensors.
@@ -259,19 +264,6 @@ func (r *Reducer[T]) scatter(b *bucket[T]) error {
 		}
 	}
 	return nil
-}
-
-// behind makes later work of stream s wait for the work now in another stream.
-func behind(d *Device, s, other accel.Stream) error {
-	e, err := d.takeEvent()
-	if err != nil {
-		return err
-	}
-	if err = other.Record(e); err == nil {
-		err = s.Follow(e)
-	}
-	d.giveEvent(e, err == nil)
-	return err
 }
 
 // Wait waits until all tensors of this step hold their results, and begins the next step.

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // An encoded value begins with a byte that says what follows.
@@ -82,7 +83,7 @@ func encode[T any](buf *bytes.Buffer, x T, bad error) (err error) {
 	begin := buf.Len()
 	if err = bad; err == nil {
 		if failed := guarded(func() { err = marshal(buf, x) }); failed != "" {
-			err = fault(cohort.ErrType, "encoding %v %s", reflect.TypeFor[T](), failed)
+			err = backend.Faultf(cohort.ErrType, "encoding %v %s", reflect.TypeFor[T](), failed)
 		}
 	}
 	if err != nil {
@@ -105,18 +106,18 @@ func marshal[T any](buf *bytes.Buffer, x T) error {
 	case t.binary:
 		b, err := operand(&x).(encoding.BinaryMarshaler).MarshalBinary()
 		if err != nil {
-			return fault(cohort.ErrType, "MarshalBinary of %v: %v", v.Type(), err)
+			return backend.Faultf(cohort.ErrType, "MarshalBinary of %v: %v", v.Type(), err)
 		}
 		buf.Grow(1 + len(b))
 		buf.WriteByte(binaryValue)
 		buf.Write(b)
 		return nil
 	case t.loops && tooDeep(v):
-		return fault(cohort.ErrType, "the %v contains itself, or is nested deeper than %d", v.Type(), maxDepth)
+		return backend.Faultf(cohort.ErrType, "the %v contains itself, or is nested deeper than %d", v.Type(), maxDepth)
 	}
 	buf.WriteByte(gobValue)
 	if err := gob.NewEncoder(buf).Encode(operand(&x)); err != nil {
-		return fault(cohort.ErrType, "%v: %v", v.Type(), err)
+		return backend.Faultf(cohort.ErrType, "%v: %v", v.Type(), err)
 	}
 	return nil
 }
@@ -128,14 +129,14 @@ func decode[T any](b []byte, from int) (x T, err error) {
 	case t.err != nil:
 		return x, t.err
 	case len(b) > 0 && b[0] == noValue:
-		return x, fault(cohort.ErrMismatch, "rank %d has no value: %s", from, b[1:])
+		return x, backend.Faultf(cohort.ErrMismatch, "rank %d has no value: %s", from, b[1:])
 	}
 	if failed := guarded(func() { err = unmarshal(b, &x, t) }); failed != "" {
 		err = fmt.Errorf("decoding it %s", failed)
 	}
 	if err != nil {
 		var zero T
-		return zero, fault(cohort.ErrType, "the message of rank %d is not a %v: %v", from, reflect.TypeFor[T](), err)
+		return zero, backend.Faultf(cohort.ErrType, "the message of rank %d is not a %v: %v", from, reflect.TypeFor[T](), err)
 	}
 	return x, nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // traits are the properties of a type that decide how its values are encoded.
@@ -65,7 +66,7 @@ func (x *traits) check(t reflect.Type, path string, open map[reflect.Type]bool) 
 	}
 	switch t.Kind() {
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
-		return fault(cohort.ErrType, "%s is a %v, which means nothing on another rank; leave it out", path, t.Kind())
+		return backend.Faultf(cohort.ErrType, "%s is a %v, which means nothing on another rank; leave it out", path, t.Kind())
 	case reflect.Interface:
 		x.loops, x.faces = true, true
 	case reflect.Pointer:
@@ -93,7 +94,7 @@ func (x *traits) checkFields(t reflect.Type, path string, open map[reflect.Type]
 		}
 		at := path + "." + f.Name
 		if !f.IsExported() {
-			return fault(cohort.ErrType, "%s is not exported, and gob leaves it out; export it, or give %v MarshalBinary and UnmarshalBinary", at, t)
+			return backend.Faultf(cohort.ErrType, "%s is not exported, and gob leaves it out; export it, or give %v MarshalBinary and UnmarshalBinary", at, t)
 		}
 		if err := x.check(f.Type, at, open); err != nil {
 			return err
@@ -101,7 +102,7 @@ func (x *traits) checkFields(t reflect.Type, path string, open map[reflect.Type]
 		sent++
 	}
 	if sent == 0 {
-		return fault(cohort.ErrType, "%s is a struct without fields, which gob cannot send; use a bool or a number", path)
+		return backend.Faultf(cohort.ErrType, "%s is a struct without fields, which gob cannot send; use a bool or a number", path)
 	}
 	return nil
 }

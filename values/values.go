@@ -2,17 +2,11 @@ package values
 
 import (
 	"bytes"
-	"fmt"
 	"reflect"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 )
-
-// fault returns an error that wraps a sentinel and gives the facts.
-func fault(sentinel error, format string, args ...any) error {
-	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
-}
 
 // failed wraps the error of an operation. It returns nil for nil.
 func failed(c *cohort.Comm, op string, peer, tag int, err error) error {
@@ -155,7 +149,7 @@ func Allgather[T any](c *cohort.Comm, x T) ([]T, error) {
 func encodeAll[T any](c *cohort.Comm, xs []T) (data []byte, counts []int, bad error) {
 	var buf bytes.Buffer
 	if len(xs) != c.Size() {
-		bad = fault(cohort.ErrCount, "%d values, want %d, one per rank", len(xs), c.Size())
+		bad = backend.Faultf(cohort.ErrCount, "%d values, want %d, one per rank", len(xs), c.Size())
 		xs = make([]T, c.Size())
 	}
 	if counts, bad = encodeEach(&buf, xs, bad); bad != nil {
@@ -274,7 +268,7 @@ func Allreduce[T any](c *cohort.Comm, x T, op func(a, b T) T) (T, error) {
 
 func checkOp[T any](op func(a, b T) T) error {
 	if op == nil {
-		return fault(cohort.ErrOp, "the function is nil")
+		return backend.Faultf(cohort.ErrOp, "the function is nil")
 	}
 	return nil
 }
@@ -288,7 +282,7 @@ func fold[T any](xs []T, op func(a, b T) T) (T, error) {
 		}
 	})
 	if failed != "" {
-		return x, fault(cohort.ErrOp, "the function %s", failed)
+		return x, backend.Faultf(cohort.ErrOp, "the function %s", failed)
 	}
 	return x, nil
 }
