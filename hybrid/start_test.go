@@ -120,8 +120,14 @@ func TestJoinDividesSharedProcessors(t *testing.T) {
 			return err
 		}
 		share := plan.Sets[w.Rank()]
-		if runtime.GOOS == "linux" && !strings.Contains(e.Pool.Describe(), "processors "+share[0].String()) {
-			return fmt.Errorf("rank %d has %s, want the share %v", w.Rank(), e.Pool.Describe(), share)
+		if err := pool.ForEachWorker(e.Pool, func(worker int) error {
+			status, err := os.ReadFile("/proc/thread-self/status")
+			if want := "Cpus_allowed_list:\t" + share[worker].String() + "\n"; err == nil && !strings.Contains(string(status), want) {
+				return fmt.Errorf("rank %d: %s does not say %q", w.Rank(), status, want)
+			}
+			return nil
+		}); err != nil {
+			return err
 		}
 		mine, all := []int64{0, 0}, []int64{0, 0}
 		if err := pool.ForEachWorker(e.Pool, func(worker int) error { mine[worker] = 1; return nil }); err != nil {

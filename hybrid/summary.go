@@ -16,8 +16,8 @@ func (e *Env) notes(plan *topo.Plan) []string {
 	}
 	add(plan.Note())
 	if plan.Policy != topo.None {
-		if err := e.Pool.MemoryPolicy(); err != nil {
-			add("memory policy not changed: " + err.Error())
+		if err := e.Pool.Denied(); err != nil {
+			add(err.Error())
 		}
 	}
 	for _, s := range e.Solvers {

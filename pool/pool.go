@@ -42,15 +42,14 @@ type Pool struct {
 	working bool          // a loop has run; guarded by the token
 	closing chan struct{} // closed by Close
 	once    sync.Once
-	text    string // result of Describe
-	memory  error  // result of MemoryPolicy
+	denied  error // result of Denied
 }
 
 // New starts a pool.
 //
 // It returns ErrInit if a setting is wrong or names processors that this process may not use, and
 // ErrNotSupported if this system cannot pin threads. If a container forbids pinning, the workers run
-// without it, and Describe says why.
+// without it, and Denied says why.
 func New(cfg Config) (*Pool, error) {
 	cfg, err := cfg.Resolved()
 	if err != nil {
@@ -86,23 +85,19 @@ func New(cfg Config) (*Pool, error) {
 		return nil, err
 	}
 	for _, w := range p.workers {
-		p.memory = cmp.Or(p.memory, w.policy)
+		p.denied = cmp.Or(p.denied, w.denied)
 	}
-	p.text = describe(cfg, p.workers)
 	return p, nil
 }
 
 // Workers returns the number of workers. They are numbered from 0.
 func (p *Pool) Workers() int { return len(p.workers) }
 
-// Describe returns one line with the number of workers and where each is pinned.
-func (p *Pool) Describe() string { return p.text }
-
-// MemoryPolicy returns why a pinned worker could not be set to allocate memory in its own NUMA
-// domain, for example because a container forbids it. It returns nil if all workers were set, or
-// none is pinned. Without the setting the kernel does the same, unless the program was started with
-// another policy.
-func (p *Pool) MemoryPolicy() error { return p.memory }
+// Denied returns why a worker is not pinned although it should be, or could not be set to allocate
+// memory in its own NUMA domain, for example because a container forbids it. It returns nil if no
+// worker lacks what its configuration asks for. Without the setting for memory the kernel does the
+// same, unless the program was started with another policy.
+func (p *Pool) Denied() error { return p.denied }
 
 // Close waits for the running loop, ends the workers and their threads, and returns when they have
 // ended. Waiting and later loops return ErrClosed. In a task of the pool itself, Close does nothing

@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -248,40 +247,6 @@ func TestSettingsPrecedence(t *testing.T) {
 	}
 }
 
-func TestDescribeNamesPinning(t *testing.T) {
-	on := func(id int, cpus ...int) *worker { return &worker{id: id, cpus: cpus} }
-	for _, c := range []struct {
-		cfg     Config
-		workers []*worker
-		want    string
-	}{
-		{Config{Pin: None}, []*worker{on(0)}, "1 worker, not pinned"},
-		{Config{Pin: None}, []*worker{on(0), on(1)}, "2 workers, not pinned"},
-		{Config{Pin: Cores}, []*worker{on(0, 4), on(1, 5), on(2, 6)},
-			"3 workers pinned to cores: processors 4 5 6; memory local"},
-		{Config{Pin: Cores}, []*worker{on(0, 0, 8), on(1, 1, 9)},
-			"2 workers pinned to cores: processors 0,8 1,9; memory local"},
-		{Config{Pin: Cores}, []*worker{on(0, 0), on(1, 0), on(2, 1)},
-			"3 workers pinned to cores: processors 0 0 1; more workers than processors; memory local"},
-		{Config{Pin: NUMA}, []*worker{on(0, 0, 1), on(1, 0, 1), on(2, 2, 3), on(3, 2, 3)},
-			"4 workers pinned to NUMA domains: processors 0-1 0-1 2-3 2-3; memory local"},
-		{Config{CPUs: [][]int{{3}, nil}}, []*worker{on(0, 3), on(1)},
-			"2 workers pinned: processors 3 any; memory local"},
-	} {
-		if got := describe(c.cfg, c.workers); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
-	}
-	forbidden := on(0, 1)
-	forbidden.policy = errors.New("forbidden")
-	if got := describe(Config{Pin: Cores}, []*worker{forbidden}); got != "1 worker pinned to cores: processors 1; memory policy not changed: forbidden" {
-		t.Error(got)
-	}
-	if got, want := open(t, Config{Threads: 2, Pin: None}).Describe(), "2 workers, not pinned"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 func TestQuietSolversSetsVariables(t *testing.T) {
 	vars := map[string]string{"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "", "GOTO_NUM_THREADS": "1,2"}
 	before := len(vars)
@@ -348,20 +313,5 @@ func TestResolvedFillsInEnvironment(t *testing.T) {
 	c.Threads = 0
 	if _, err := c.Resolved(); !errors.Is(err, backend.ErrInit) {
 		t.Errorf("got %v, want ErrInit", err)
-	}
-}
-
-// TestMemoryPolicyAgreesWithDescribe checks that MemoryPolicy and Describe report the same of
-// pinned workers.
-func TestMemoryPolicyAgreesWithDescribe(t *testing.T) {
-	for _, pin := range []Pinning{None, Cores} {
-		if pin != None && !canPin {
-			continue
-		}
-		p := open(t, Config{Threads: 2, Pin: pin})
-		err, local := p.MemoryPolicy(), strings.HasSuffix(p.Describe(), "memory local")
-		if pin == None && (err != nil || local) || pin == Cores && (err == nil) != local {
-			t.Errorf("pinned to %s: %v, and %s", pin, err, p.Describe())
-		}
 	}
 }

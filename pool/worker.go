@@ -18,8 +18,7 @@ type worker struct {
 	id       int
 	pool     *Pool
 	cpus     []int      // where it is pinned; empty: not pinned
-	policy   error      // why its memory policy could not be set
-	unpinned error      // why it could not be pinned
+	denied   error      // why it could not be pinned, or its memory policy not be set
 	identity word.Int64 // of its goroutine
 	seen     uint64     // epoch of the last order it has seen
 	done     int64      // chunks it has run and not yet subtracted from left
@@ -53,13 +52,15 @@ func (w *worker) setUp(started chan<- error) {
 	nameThread(fmt.Sprintf("cohort-w%d", w.id))
 	var err error
 	if len(w.cpus) > 0 {
-		switch e := pin(w.cpus); {
-		case errors.Is(e, fs.ErrPermission): // a container may forbid it, which is not an error
-			w.unpinned = e
+		e, memory := pin(w.cpus), localMemory()
+		switch { // a container may forbid either, which is not an error
+		case errors.Is(e, fs.ErrPermission):
+			w.denied = fmt.Errorf("not pinned: %w", e)
 		case e != nil:
 			err = faultf(backend.ErrInit, "worker %d: %v", w.id, e)
+		case memory != nil:
+			w.denied = fmt.Errorf("memory policy not changed: %w", memory)
 		}
-		w.policy = localMemory() // the same
 	}
 	if started != nil {
 		started <- err
