@@ -63,10 +63,7 @@ func rankStarts(ctx context.Context, what string) error {
 // launches has ways to start n ranks of this binary, each a process: what they wrote,
 // and the error of those that failed.
 func launches(t *testing.T, test func(t *testing.T, launch func(n int, what string) (string, error))) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must(os.Executable())
 	t.Run("shm", func(t *testing.T) {
 		test(t, func(n int, what string) (string, error) {
 			id := rand.Text()

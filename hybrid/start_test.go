@@ -28,6 +28,14 @@ func (l *log) add(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
+// must returns x, or panics with an error.
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
 // closer is a workspace that tells when it is closed, and fails if it is to.
 type closer struct {
 	l      *log
@@ -92,10 +100,7 @@ func TestStartWithoutLauncherIsOneRank(t *testing.T) {
 
 // Start accepts a nil Config, and Close a nil Env.
 func TestStartAcceptsNilConfig(t *testing.T) {
-	e, err := Start(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(Start(context.Background(), nil))
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
@@ -188,10 +193,7 @@ func TestMoreThreadsThanProcessorsIsNoted(t *testing.T) {
 	}
 	for _, pin := range policies {
 		out.Reset()
-		e, err := Start(context.Background(), &Config{Threads: n, Pin: pin, Summary: &out})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(Start(context.Background(), &Config{Threads: n, Pin: pin, Summary: &out}))
 		seen := make([]bool, n)
 		if err := pool.ForEachWorker(e.Pool, func(worker int) error { seen[worker] = true; return nil }); err != nil || slices.Contains(seen, false) {
 			t.Errorf("pinned to %s: workers %v (%v)", pin, seen, err)
@@ -280,10 +282,7 @@ func TestCloseDuringCloseIsErrBusy(t *testing.T) {
 	for name, workspace := range map[string]func(int) (any, error){
 		"pool": nil, "workspaces": func(worker int) (any, error) { return &closer{&log{}, worker, nil}, nil },
 	} {
-		e, err := Start(context.Background(), &Config{Threads: 2, Workspace: workspace})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(Start(context.Background(), &Config{Threads: 2, Workspace: workspace}))
 		begun, closed := make(chan struct{}), make(chan error)
 		last := &e.undo[len(e.undo)-1]
 		wait := last.f
@@ -291,7 +290,7 @@ func TestCloseDuringCloseIsErrBusy(t *testing.T) {
 			close(begun)
 			return wait()
 		}
-		err = pool.ForEach(e.Pool, 1, func(int, int) error {
+		err := pool.ForEach(e.Pool, 1, func(int, int) error {
 			go func() { closed <- e.Close() }()
 			<-begun
 			return e.Close()

@@ -34,14 +34,8 @@ func TestSummaryNotesDifferencesOfRanks(t *testing.T) {
 		// The notes of rank 0 report its own crowding.
 		{[]share{{Threads: 1, Crowding: turns}, {Threads: 1, Crowding: turns}}, []string{"a note"}, []string{"more threads"}},
 	} {
-		e, err := Start(context.Background(), &Config{Threads: 1, Pin: "none"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan, err := planFor(e.Machine, place{0, 1, 1, false}, "none")
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(Start(context.Background(), &Config{Threads: 1, Pin: "none"}))
+		plan := must(planFor(e.Machine, place{0, 1, 1, false}, "none"))
 		e.summarize(plan, k.ranks, []string{"a note"})
 		line := e.Summary.String()
 		for _, want := range k.want {
@@ -62,10 +56,7 @@ func TestSummaryNotesDifferencesOfRanks(t *testing.T) {
 
 // If threads are pinned, the summary notes ranks that share only some of their processors.
 func TestPartlySharedProcessorsAreNoted(t *testing.T) {
-	whole, err := topo.Here()
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must(topo.Here())
 	if runtime.GOOS != "linux" || len(whole.CPUs) < 2 {
 		t.Skip("threads can be pinned on Linux only, and there have to be two processors")
 	}
@@ -109,10 +100,7 @@ func TestPlanKeepsThreadsApart(t *testing.T) {
 	machine.Domains[0].CPUs = machine.CPUs
 	var used topo.CPUSet
 	for rank, threads := range []int{3, 1} {
-		plan, err := planFor(machine, place{rank, 2, 4, false}, "cores")
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must(planFor(machine, place{rank, 2, 4, false}, "cores"))
 		for _, set := range plan.Sets[rank][:threads] {
 			if len(set) != 1 || len(used.Intersect(set)) > 0 {
 				t.Errorf("rank %d has a thread on %v, and %v is used", rank, set, used)

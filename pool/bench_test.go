@@ -33,14 +33,8 @@ func againstOpenMP(b *testing.B, program string, spin time.Duration, pin Pinning
 	calls := int(min(20000, 20*time.Millisecond/max(spin, 1)))
 	omp := exec.Command(program, "2", "2", strconv.FormatInt(int64(spin), 10), strconv.Itoa(calls))
 	omp.Env = append(os.Environ(), "OMP_PROC_BIND="+strconv.FormatBool(pin == Cores))
-	in, err := omp.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := omp.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	in := must(omp.StdinPipe())
+	out := must(omp.StdoutPipe())
 	if err := omp.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -48,10 +42,7 @@ func againstOpenMP(b *testing.B, program string, spin time.Duration, pin Pinning
 	defer in.Close()
 	lines := bufio.NewScanner(out)
 
-	p, err := New(Config{Threads: 2, Pin: pin})
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := must(New(Config{Threads: 2, Pin: pin}))
 	defer p.Close()
 	f := func(worker, i int) error {
 		if spin > 0 {
@@ -85,10 +76,7 @@ func againstOpenMP(b *testing.B, program string, spin time.Duration, pin Pinning
 	best := make([]float64, len(ways))
 	for b.Loop() {
 		for i, way := range ways {
-			ns, err := way.ns()
-			if err != nil {
-				b.Fatal(err)
-			}
+			ns := must(way.ns())
 			if best[i] == 0 || ns < best[i] {
 				best[i] = ns
 			}
@@ -118,10 +106,7 @@ func openMP(tb testing.TB) string {
 
 // BenchmarkForEach shows that a loop allocates nothing.
 func BenchmarkForEach(b *testing.B) {
-	p, err := New(Config{Threads: 2})
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := must(New(Config{Threads: 2}))
 	defer p.Close()
 	b.ReportAllocs()
 	for b.Loop() {

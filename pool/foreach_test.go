@@ -247,11 +247,8 @@ func TestLocalsArePerWorker(t *testing.T) {
 		on identity
 		n  int
 	}
-	l, err := NewLocals(p, func(w int) (*local, error) { return &local{on: self(), n: 100 * w}, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = ForEach(p, 1000, func(w, _ int) error {
+	l := must(NewLocals(p, func(w int) (*local, error) { return &local{on: self(), n: 100 * w}, nil }))
+	err := ForEach(p, 1000, func(w, _ int) error {
 		if l.At(w).on != self() {
 			return errors.New("the worker's value was made on another thread")
 		}

@@ -40,16 +40,21 @@ func soon(so func() bool) bool {
 // open starts a pool that is closed at the end of the test.
 func open(t testing.TB, cfg Config) *Pool {
 	t.Helper()
-	p, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(New(cfg))
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return p
+}
+
+// must returns x, or panics with an error.
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
 }
 
 // env is an environment of the given names and values.
@@ -102,10 +107,7 @@ func TestPoolsAdjustGOMAXPROCS(t *testing.T) {
 
 func TestCloseWaitsForLoops(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
-	p, err := New(Config{Threads: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(New(Config{Threads: 3}))
 	if n := runtime.GOMAXPROCS(0); n != before {
 		t.Errorf("GOMAXPROCS is %d beside 3 workers that have had nothing to do, want %d", n, before)
 	}
