@@ -355,29 +355,6 @@ func TestListenUsesPortRange(t *testing.T) {
 	has(t, err, syscall.EADDRNOTAVAIL, "192.0.2.1")
 }
 
-func TestListenAndDialIPv6(t *testing.T) {
-	l, err := Listen(ListenConfig{Addrs: []netip.Addr{netip.IPv6Loopback(), loopback}, Identity: identity(2)})
-	if err != nil {
-		t.Skipf("there is no IPv6 here: %v", err)
-	}
-	defer l.Close()
-	if a := l.Addrs(); len(a) != 2 || !a[0].Addr().Is6() || !a[1].Addr().Is4() {
-		t.Fatal(a)
-	}
-	for _, a := range l.Addrs() {
-		c, err := Dial(limit(t), identity(1), []netip.AddrPort{a}, 2, Peer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s, err := l.Accept(limit(t)); err != nil || s.Rank != 1 {
-			t.Error(err)
-		} else {
-			s.Close()
-		}
-		c.Close()
-	}
-}
-
 // TestPendingHandshakesDependOnJobSize checks how many handshakes a listener of a job allows at once.
 func TestPendingHandshakesDependOnJobSize(t *testing.T) {
 	for size, want := range map[int]int{4: 256, 1000: 1000, frame.MaxRanks: 1024} {
