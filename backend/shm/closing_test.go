@@ -139,33 +139,38 @@ func takeSlots(c backend.Comm, spare int) ([]backend.Comm, error) {
 }
 
 func init() {
-	// A rank seems to have all its slots in use, only because it has not read yet that the others have
-	// closed one of the communicators.
-	programs["unreadclosings"] = func(c backend.Comm) error {
-		const many = 40 // more than are read at a time
-		said := os.Getenv("SHM_TEST_FILE")
-		all, err := takeSlots(c, 0)
-		if err := errors.Join(err, barrier(c)); err != nil { // rank 1 has made them all
-			return err
-		}
-		if c.Rank() == 1 {
-			if _, err := c.Recv(nil, nil, 0, 1); err != nil {
+	// A rank seems to have all its slots in use, only because it has not read yet that the others have closed one of
+	// the communicators. The notices wait in a ring, or at a door: then the ranks have sent no messages.
+	for _, where := range []string{"ring", "door"} {
+		programs["unreadat"+where] = func(c backend.Comm) error {
+			const many = 40 // more than are read at a time
+			dir := os.Getenv("SHM_TEST_DIR")
+			closed, made := filepath.Join(dir, "closed"), filepath.Join(dir, "made")
+			all, err := takeSlots(c, 0)
+			if err == nil && where == "ring" {
+				if c.Rank() == 0 {
+					err = c.Send(nil, nil, 1, 1, backend.Standard)
+				} else {
+					_, err = c.Recv(nil, nil, 0, 1)
+				}
+			}
+			// Slots in which no rank has made a call would be free at once.
+			if err := errors.Join(err, barrier(all[many-1]), barrier(c)); err != nil {
 				return err
 			}
-			for _, d := range all[:many] {
-				d.Close()
+			if c.Rank() == 1 {
+				for _, d := range all[:many] {
+					d.Close()
+				}
+				err := os.WriteFile(closed, nil, 0o600)
+				await(made) // its end would be news
+				return err
 			}
-			err := os.WriteFile(said, nil, 0o600)
-			_, err2 := c.Recv(nil, nil, 0, 2) // its end would be news
-			return errors.Join(err, err2)
+			all[many-1].Close()
+			await(closed)
+			_, err = c.Derive(nil, []int{0}, 1)
+			return errors.Join(err, os.WriteFile(made, nil, 0o600))
 		}
-		all[many-1].Close()
-		if err := c.Send(nil, nil, 1, 1, backend.Standard); err != nil {
-			return err
-		}
-		await(said)
-		_, err = c.Derive(nil, []int{0}, 1)
-		return errors.Join(err, c.Send(nil, nil, 1, 2, backend.Standard))
 	}
 
 	// Rank 0 has no slots for a communicator. Rank 1 has, and learns of it: when it waits
@@ -254,8 +259,12 @@ func await(file string) {
 }
 
 func TestUnreadNoticesFreeSlots(t *testing.T) {
-	t.Setenv("SHM_TEST_FILE", filepath.Join(t.TempDir(), "said"))
-	launch(t, "unreadclosings", 2)
+	for _, where := range []string{"ring", "door"} {
+		t.Run(where, func(t *testing.T) {
+			t.Setenv("SHM_TEST_DIR", t.TempDir())
+			launch(t, "unreadat"+where, 2)
+		})
+	}
 }
 
 func TestCommunicatorsRunOut(t *testing.T) { launch(t, "outofslots", 2) }

@@ -76,8 +76,16 @@ func (l *Link) post(h *frame.Header, body []byte) (n int) {
 	return frame.HeaderSize + len(body)
 }
 
-// fetch takes a frame from the peer's door.
-func (l *Link) fetch(a *frame.Arrival) error {
+// fetch takes frames from the peer's door, as many as Read takes from a ring.
+func (l *Link) fetch(a *frame.Arrival) (err error) {
+	for n := 0; n < readMost && err == nil && l.cfg.Hears.posted(); n++ {
+		err = l.fetchOne(a)
+	}
+	return err
+}
+
+// fetchOne takes a frame from the peer's door.
+func (l *Link) fetchOne(a *frame.Arrival) error {
 	d, le := l.cfg.Hears, binary.LittleEndian
 	taken := d.taken.Load()
 	b := make([]byte, min(d.put.Load()-taken, uint64(len(d.data))))
