@@ -10,8 +10,7 @@ package cohort
 //
 // Errors: [ErrPeerLost] if the others have declared this rank lost, or the job has been aborted;
 // [ErrMismatch] on every rank if one calls Shrink; [ErrBusy]; [ErrRequest] if the last Shrink timed
-// out; [ErrNotSupported] on mpi if the library cannot continue after failures, or if the flag has more
-// than 32 bits.
+// out; [ErrNotSupported] on mpi.
 //
 // Deadline: [ErrTimeout] names ranks that have not arrived. The agreement has not ended then, because
 // other ranks may already use this rank's flag. Call Agree again to continue it; the flag of the first
@@ -27,8 +26,7 @@ func (c *Comm) Agree(flag int) (int, error) { return c.base().Agree(flag) }
 //
 // Errors: [ErrPeerLost] if the others have declared this rank lost, or the job has been aborted;
 // [ErrMismatch] on every rank if one calls Agree; [ErrBusy]; [ErrRequest] if the last Agree timed out;
-// [ErrNotSupported] on mpi if the library cannot continue after failures. If one rank cannot make the
-// communicator, no rank gets it.
+// [ErrNotSupported] on mpi. If one rank cannot make the communicator, no rank gets it.
 //
 // Deadline: [ErrTimeout] names ranks that have not arrived. Call Shrink again to continue it.
 func (c *Comm) Shrink() (*Comm, error) {
@@ -37,15 +35,15 @@ func (c *Comm) Shrink() (*Comm, error) {
 }
 
 // Lost returns, in ascending order, the ranks of c that this rank knows to be lost or to have left
-// the job in good order. It is nil if there are none. Other ranks may get other results until the next
-// Agree or Shrink.
+// the job in good order. It is nil if there are none, and on mpi. Other ranks may get other results
+// until the next Agree or Shrink.
 func (c *Comm) Lost() []int { return c.base().Lost() }
 
 // Revoke ends the operations of all ranks on c, pending and later ones, with [ErrBroken]. The error
-// names the calling rank, except on mpi. A rank that has learned of a failure calls Revoke so that
-// ranks that wait for something else learn of it too. Agree and Shrink still work.
+// names the calling rank. A rank that has learned of a failure calls Revoke so that ranks that wait for
+// something else learn of it too. Agree and Shrink still work.
 //
 // Not collective: one rank is enough, and Revoke does not wait.
 //
-// Errors: [ErrClosed]; [ErrNotSupported] on mpi if the library cannot continue after failures.
+// Errors: [ErrClosed]; [ErrNotSupported] on mpi.
 func (c *Comm) Revoke() error { return c.base().Revoke() }

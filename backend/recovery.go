@@ -1,15 +1,16 @@
 package backend
 
-// Recovery is implemented by a Comm of a job that can go on after ranks have failed.
+// Recovery is implemented by a Comm of a job that can go on after ranks have failed. On mpi, where the job ends, only
+// Declare works; Lost returns nil, and the other methods return ErrNotSupported.
 //
 // A rank is lost when it has ended without closing its first communicator, when it has been silent for
 // longer than the heartbeat allows, or when Declare has named it. A loss is final: messages of a lost
 // rank are dropped, and a rank that others have declared lost finds its own operations ended as well.
 //
 // A loss ends every communicator that it concerns and that has not acknowledged it. Their pending and
-// later operations return ErrPeerLost naming the rank. It concerns all communicators of the job; in an
-// MPI library, those that the rank is a member of. The methods below also work on a communicator that
-// has ended, is broken or has been revoked. After Abort they return its error.
+// later operations return ErrPeerLost naming the rank. It concerns all communicators of the job. The
+// methods below also work on a communicator that has ended, is broken or has been revoked. After Abort
+// they return its error.
 //
 // Agree and Shrink come one at a time. All members that are not lost and have not closed the
 // communicator call them in the same order. If a call ends with ErrTimeout or ErrCanceled it is not
@@ -20,7 +21,7 @@ type Recovery interface {
 	Lost() []int
 
 	// Declare makes a rank of the job lost, by its world rank. An ErrPeerLost gives the text that
-	// operations return. An MPI library finds losses itself, and returns ErrNotSupported for other ranks.
+	// operations return. On mpi it is ErrNotSupported for other ranks than the calling one.
 	//
 	// A rank that fails declares itself lost, and then closes its first communicator. All backends allow
 	// this. The others' pending and later operations end with why, also those inside a collective. An MPI
@@ -28,7 +29,7 @@ type Recovery interface {
 	Declare(rank int, why error) error
 
 	// Revoke breaks the communicator here with err, and ends the other ranks' operations on it with
-	// ErrBroken, also those inside calls of a library. It does not wait.
+	// ErrBroken. It does not wait.
 	Revoke(err error) error
 
 	// Agree returns the bitwise and of the flags of all members that take part. The result is the same
@@ -42,8 +43,7 @@ type Recovery interface {
 	Shrink(b *Bound, ids Claimer) (c Comm, id uint32, err error)
 }
 
-// Claimer allocates the ids of communicators. Shrink may call it from another goroutine, one call at a
-// time.
+// Claimer allocates the ids of communicators.
 type Claimer interface {
 	// Propose returns this rank's proposal. Attempts count from 0. salt is equal on all members; it
 	// makes communicators that collide once propose different ids the next time.

@@ -62,7 +62,7 @@ func (c *comm) Declare(rank int, why error) error {
 	p := c.p
 	w := p.world
 	if rank != w.rank {
-		return &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "MPI libraries find lost ranks themselves"}
+		return &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "a rank on mpi can declare only itself lost"}
 	}
 	if !w.gate.Enter() {
 		return errClosed
