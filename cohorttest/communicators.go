@@ -53,16 +53,20 @@ func dup(r *Rank) {
 	}
 }
 
-// split splits by odd and even, by thirds, and with ranks that take no part.
+// split splits by odd and even, by thirds, not at all, in the order of ranks and in reverse, and with ranks that take no part.
 func split(r *Rank) {
-	for _, by := range []int{1, 2, 3} {
-		c := must(r.Comm.Split(r.Rank%by, 0))
+	for _, by := range []int{1, 2, 3, -1, -2} { // below 0: in reverse
+		n, key := max(by, -by), min(by, 0)*r.Rank
+		c := must(r.Comm.Split(r.Rank%n, key))
 		want := []int{}
-		for i := r.Rank % by; i < r.Size; i += by {
+		for i := r.Rank % n; i < r.Size; i += n {
 			want = append(want, i)
 		}
-		if got := members(r, c); !slices.Equal(got, want) || c.Rank() != r.Rank/by {
-			r.Errorf("split by %d: rank %d of %v, want %d of %v", by, c.Rank(), got, r.Rank/by, want)
+		if by < 0 {
+			slices.Reverse(want)
+		}
+		if got := members(r, c); !slices.Equal(got, want) || c.Rank() != slices.Index(want, r.Rank) {
+			r.Errorf("split by %d: rank %d of %v, want %d of %v", by, c.Rank(), got, slices.Index(want, r.Rank), want)
 		}
 		sum := must(cohort.AllreduceOne(c, r.Rank, cohort.Sum))
 		equal(r, sum, sumOf(want), "split by %d: sum", by)
