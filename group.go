@@ -138,46 +138,32 @@ func (g *Group) rankOf(world int) int {
 // Incl returns the group of the given ranks of g, in the order given.
 //
 // Not collective; errors: [ErrRank] for a rank outside g or named twice.
-func (g *Group) Incl(ranks ...int) (*Group, error) {
-	if err := g.check("group incl", ranks); err != nil {
-		return nil, err
-	}
-	n := g.with(make([]int, len(ranks)))
-	for i, r := range ranks {
-		n.world[i] = g.ranks()[r]
-	}
-	return n, nil
-}
+func (g *Group) Incl(ranks ...int) (*Group, error) { return g.incl("group incl", ranks) }
 
 // Excl returns g without the given ranks.
 //
 // Not collective; errors: [ErrRank] for a rank outside g or named twice.
 func (g *Group) Excl(ranks ...int) (*Group, error) {
-	if err := g.check("group excl", ranks); err != nil {
+	without, err := g.incl("group excl", ranks)
+	if err != nil {
 		return nil, err
 	}
-	n := g.with(nil)
-	for i, w := range g.ranks() {
-		if !slices.Contains(ranks, i) {
-			n.world = append(n.world, w)
-		}
-	}
-	return n, nil
+	return g.Difference(without), nil
 }
 
-// check returns an error for a list that is not one of distinct ranks of g.
-func (g *Group) check(op string, ranks []int) error {
-	seen := make(map[int]bool, len(ranks))
+// incl returns the group of distinct ranks of g.
+func (g *Group) incl(op string, ranks []int) (*Group, error) {
+	n := g.with(nil)
 	for _, r := range ranks {
 		switch {
 		case r < 0 || r >= len(g.ranks()):
-			return g.failed(op, fmt.Sprintf("rank %d of a group of %d", r, len(g.ranks())))
-		case seen[r]:
-			return g.failed(op, fmt.Sprintf("rank %d is named twice", r))
+			return nil, g.failed(op, fmt.Sprintf("rank %d of a group of %d", r, len(g.ranks())))
+		case slices.Contains(n.world, g.ranks()[r]):
+			return nil, g.failed(op, fmt.Sprintf("rank %d is named twice", r))
 		}
-		seen[r] = true
+		n.world = append(n.world, g.ranks()[r])
 	}
-	return nil
+	return n, nil
 }
 
 func (g *Group) failed(op, text string) error {

@@ -125,11 +125,8 @@ func (p *peers) plan(to *callSlot, n int) {
 
 // refuse reports whether the kernel does not copy this rank's buffers.
 func (p *peers) refuse() bool {
-	if !p.s.b.cfg.Copies {
-		return false
-	}
 	// Not only once for a buffer: other memory may be in its place by now.
-	return !shmem.Copyable(p.in) || !shmem.Copyable(p.call.Recv)
+	return p.s.b.cfg.Copies && !(shmem.Copyable(p.in) && shmem.Copyable(p.call.Recv))
 }
 
 // agreed returns the way of a call at which all ranks have arrived. Rank 0 learns how long the last one took.

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -282,13 +282,9 @@ func (c *Comm) exchange(typ *backend.Datatype, mine string) ([]string, error) {
 
 // bytesText returns a size for readers, such as "1.5 GiB".
 func bytesText(n int64) string {
-	x, unit := float64(n), -1
-	for x >= 1024 && unit < 5 {
-		x /= 1024
-		unit++
+	unit := (bits.Len64(uint64(n)) - 1) / 10
+	if unit == 0 {
+		return fmt.Sprint(n, " bytes")
 	}
-	if unit < 0 {
-		return strconv.FormatInt(n, 10) + " bytes"
-	}
-	return strconv.FormatFloat(x, 'f', 1, 64) + " " + "KMGTPE"[unit:unit+1] + "iB"
+	return fmt.Sprintf("%.1f %ciB", float64(n)/float64(int64(1)<<(10*unit)), " KMGTPE"[unit])
 }

@@ -91,7 +91,7 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(requests[a].key, requests[b].key) })
 	bc, err := k.bc.Derive(c.bound, members, id)
 	if err != nil {
-		if s := backend.Sentinel(backend.Code(err)); s == backend.ErrTimeout || s == backend.ErrCanceled {
+		if unfinished(err) {
 			k.bc.Break(err)
 		}
 		return nil, c.failed(op, err)

@@ -114,7 +114,7 @@ func (c *Comm) recover(kind flight.Kind, call func(backend.Recovery) error) erro
 	return err
 }
 
-// unfinished reports whether the next call continues one that returned err.
+// unfinished reports whether err says that a call is out of time. The next Agree or Shrink continues such a call.
 func unfinished(err error) bool {
 	return errors.Is(err, backend.ErrTimeout) || errors.Is(err, backend.ErrCanceled)
 }

@@ -9,18 +9,10 @@ import (
 )
 
 // unused is ready when this rank's operations on a window that is being closed have ended.
-type unused struct{ s *windowCore }
+type unused windowCore
 
 // Ready implements backend.Pending.
-func (u unused) Ready() bool { return u.s.origin.Empty() }
-
-// drain waits until this rank's operations have ended.
-func (w *Window) drain() error {
-	if u := (unused{w.s}); !u.Ready() {
-		return w.s.core.bc.Await(w.c.bound, u)
-	}
-	return nil
-}
+func (u *unused) Ready() bool { return u.origin.Empty() }
 
 // Close closes the window, and releases the locks that this rank holds. If the ranks are on several nodes it waits for
 // the others, and serves them until then; if the memory belongs to a library, they close it together. Close is a change
@@ -50,7 +42,7 @@ func (w *Window) Close() error {
 	}
 	w = w.begun()
 	s.core.bc.Wake()
-	finished, arrived, near := w.drain(), error(nil), w.c
+	finished, arrived, near := s.core.bc.Await(w.c.bound, (*unused)(s)), error(nil), w.c
 	unlocked := s.home().unlockAll()
 	if s.remote != nil {
 		finished = cmp.Or(finished, w.flushAll())

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -183,7 +184,7 @@ func TestLossIsReportedOnNewLink(t *testing.T) {
 	world := onDemand(t, 3, 0)
 	hub := world[0].e
 	hub.mu.Lock() // it forwards no notice
-	world[1].Declare(2, nil)
+	world[1].Declare(2, errors.New("for the test"))
 	e := world[1].e
 	e.mu.Lock()
 	e.peers[2].broken = errCut

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -55,15 +53,10 @@ func (c *comm) those(is func(*peer) bool) (ranks []int) {
 // Declare implements backend.Recovery.
 func (c *comm) Declare(rank int, why error) error {
 	e := c.e
-	text := fmt.Sprintf("rank %d was declared lost by rank %d", rank, e.me)
-	var known *backend.Fault
-	switch {
-	case errors.As(why, &known) && known.Sentinel == backend.ErrPeerLost:
-		text = known.Text // the same text as on the other ranks
-	case why != nil:
-		text += ": " + why.Error()
+	f, ok := why.(*backend.Fault)
+	if !ok || f.Sentinel != backend.ErrPeerLost { // else the text is the same on all ranks
+		f = backend.Faultf(backend.ErrPeerLost, "rank %d was declared lost by rank %d: %v", rank, e.me, why)
 	}
-	f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: text}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {

@@ -271,7 +271,7 @@ func TestRankStoppedWithinFrameLearnsItIsLost(t *testing.T) {
 		sends = append(sends, isend(other, EagerMax, 1, 1))
 		full = locked(other, func(e *Engine) bool { return e.peers[1].woff > 0 && len(sends) > 2 })
 	}
-	other.Declare(1, nil)
+	other.Declare(1, errors.New("for the test"))
 	for _, q := range sends {
 		if !q.Ready() {
 			t.Error("a send to the lost rank goes on")
