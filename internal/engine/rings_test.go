@@ -43,6 +43,26 @@ func TestNoticesNeedNoMemory(t *testing.T) {
 	}
 }
 
+// Notices find no room at the door, and the rank that would read them has left. This rank leaves without waiting for room.
+func TestNoticesForRankThatHasLeftDelayNoLeaving(t *testing.T) {
+	c, o := withOther(t, os.Getpid(), time.Hour)
+	for id := range 100 {
+		d, err := c.Derive(nil, []int{0, 1}, uint32(1+id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
+	}
+	e := c.(*comm).e
+	e.mu.Lock()
+	waits := e.peers[1].waits()
+	e.mu.Unlock()
+	o.Finish(true)
+	if l := e.newLeaving(leaveFlush, leaveFlush, leaveMost); !waits || !l.look() {
+		t.Errorf("notices wait for room: %v; the leaving waits for them", waits)
+	}
+}
+
 // A message for which there is no memory fails, and a later one does not.
 func TestFirstMessageWithoutMemoryIsErrAlloc(t *testing.T) {
 	c, o := withOther(t, os.Getpid(), time.Hour)

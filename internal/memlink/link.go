@@ -355,6 +355,9 @@ func (l *Link) Finish(goodbye bool) {
 	}
 }
 
+// PeerLeft reports whether the peer has left the job in good order. It reads nothing more.
+func (l *Link) PeerLeft() bool { return l.cfg.Hears.state.Load()&doorLeft != 0 }
+
 // Memory returns the link itself, for the engine.
 func (l *Link) Memory() *Link { return l }
 
