@@ -61,7 +61,7 @@ func (c *Comm) SplitShared() (*Comm, error) {
 // Deadline: [ErrTimeout]. The communicator c stays usable, except on mpi if a send was abandoned, and the
 // members can call CreateGroup again. A member that is out of time at the end may be the only one that gets
 // ErrTimeout. Then the others close the new communicator before they call it again. On mpi they wait for that
-// member until their own deadlines instead.
+// member instead, at most until their own deadlines.
 // The context of c also applies to the new communicator.
 func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 	members, err := c.membersOf(g)

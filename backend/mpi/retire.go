@@ -17,7 +17,7 @@ import (
 //
 //   - A rank that has closed the communicator, and has no call inside the library that uses it, reports to the
 //     communicator's rank 0 how many more messages it has sent than received, and how many collectives it has begun.
-//     From then on it only answers members that give up a call (turn.go), which report after that.
+//     From then on it only receives.
 //   - Once all ranks have reported and the differences do not add up to 0, rank 0 tells the others. Each receives and
 //     discards what it finds, and reports that too. Nobody does so before: a send waits for a receive, not for Close.
 //   - Once the differences add up to 0, rank 0 tells the others, and each frees the communicator.

@@ -5,7 +5,6 @@ package mpi
 import (
 	"cmp"
 	"encoding/binary"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,28 +19,31 @@ import (
 //
 // The member with the lowest world rank decides. Each member, also this one, has a part in the meeting:
 //
-//	part      event                                                      to        message
-//	-         the member comes                                           waiting   come to the decider
-//	waiting   invite from the decider                                    invited
-//	invited   the member has its process's turn                          promised  promise to the decider
-//	any       its deadline, a broken or closed communicator, a lost rank leaving   leave to the decider
-//	any       refuse from the decider: a member has left                 refused
-//	any       call from the decider                                      calling
+//	part                event                                        to        message
+//	-                   the member comes                             waiting   come to the decider
+//	-                   refuse from the decider: a member has left   refused
+//	waiting             invite from the decider                      invited
+//	invited             the member has its process's turn            promised  promise to the decider
+//	waiting, invited    the member gives up                          refused   leave to the decider
+//	promised            the member gives up                          promised  leave to the decider
+//	any but calling     refuse from the decider                      refused
+//	promised            call from the decider                        calling
 //
-// At thread level multiple whoever comes has promised. At serialized the call excludes all others of its process, which
-// has one turn. If rank 0 made one call and rank 1 another, both would wait without end. So the decider invites the
-// members in the order of their world ranks, each once the one before has promised. Two meetings cannot wait for each
-// other's turns then.
+// A member gives up at its deadline, when the communicator breaks or is closed, and when a member has left the job.
 //
-// The decider has the states of the members that take part. If one leaves it refuses all of them and forgets the meeting.
-// Once all have promised, it tells all to call and forgets the meeting. A leave or promise of a member that does not take
-// part is one that crossed the decider's answer. Messages between two members arrive in the order they were sent.
+// The decider has the stages of the members that have come. Once all have come it invites them, and once all have promised
+// it tells them to call. If one leaves, it refuses all members, also those that have yet to come, unless it has not come
+// itself: then it does so when it comes. After its answer it forgets the meeting.
 //
-// Invariant: a member calls only if all members call. A member that takes part returns only after the decider's answer,
-// or after the job or the decider has failed.
+// At thread level serialized the call excludes all others of its process, which has one turn. If rank 0 made one call and
+// rank 1 another, both would wait without end. So the decider invites the members in the order of their world ranks, each
+// once the one before has promised. Two meetings cannot wait for each other's turns then. Otherwise it invites all at once.
 //
-// The decider may have returned, with an error, before a member leaves. So each rank answers for all of its
-// communicators when it waits, and the sampler answers at regular intervals (answerLeavers).
+// A member is never in two meetings with the same number, so no message is taken for one of another meeting. Messages
+// between two members arrive in the order they were sent.
+//
+// Invariant: a member calls only if all members call. The decider of a member that has promised is in the meeting or has
+// answered, so only such a member waits for the answer.
 
 // Kinds of messages of a meeting.
 const (
@@ -60,13 +62,13 @@ const (
 	waiting stage = iota
 	invited
 	promised
-	leaving
 	calling
 	refused
 )
 
-// windowMeeting is the number of the meetings about windows. Those about communicators have the communicator's id.
-const windowMeeting = 1 << 32
+// windowMeetings is added to the numbers of meetings about windows, which each member counts. Those about communicators
+// have the communicator's id.
+const windowMeetings = 1 << 32
 
 // part is this rank's part in a meeting.
 type part struct {
@@ -76,10 +78,12 @@ type part struct {
 	why     []byte // of refused
 }
 
-// meeting is what the decider knows.
+// meeting is what the decider knows. One that it has forgotten comes back if a member is late, and stays.
 type meeting struct {
 	order  []int         // the members by world rank; nil: the decider has not come
-	stages map[int]stage // of those that take part
+	stages map[int]stage // of those that have come
+	left   bool          // a member has
+	why    []byte
 }
 
 // turns are a communicator's meetings.
@@ -88,8 +92,9 @@ type turns struct {
 	rank     int
 	ordered  bool                        // the members are invited one by one
 	send     func(to int, m []byte) bool // without waiting; false: the library cannot
-	parts    map[uint64]*part
-	meetings map[uint64]*meeting // in which this rank decides
+	parts    map[uint64]*part            // until this rank has come and the decider has answered
+	meetings map[uint64]*meeting         // in which this rank decides
+	windows  uint64                      // meetings about windows so far
 }
 
 func newTurns(rank int, ordered bool, send func(to int, m []byte) bool) turns {
@@ -112,13 +117,10 @@ func (t *turns) hear(from int, m []byte) {
 
 // come begins this rank's part in a meeting.
 func (t *turns) come(number uint64, order []int) (p *part, ok bool) {
-	p = &part{meeting: number, decider: order[0]}
-	if !t.ordered {
-		p.stage = promised
-	}
-	t.parts[number] = p
+	p = t.partIn(number)
+	p.meeting, p.decider = number, order[0]
 	if p.decider == t.rank {
-		t.meetingOf(number).order = order
+		t.decides(number).order = order
 	}
 	return p, t.say(p.decider, come, number, nil)
 }
@@ -129,11 +131,27 @@ func (t *turns) promise(p *part) bool {
 }
 
 func (t *turns) leave(p *part, why []byte) bool {
-	p.stage = leaving
+	if p.stage < promised {
+		p.stage, p.why = refused, why
+	}
 	return t.say(p.decider, leave, p.meeting, why)
 }
 
-func (t *turns) meetingOf(number uint64) *meeting {
+// partIn returns this rank's part when it comes or when the answer does. The first of the two makes it, and the second
+// takes it out.
+func (t *turns) partIn(number uint64) *part {
+	p := t.parts[number]
+	if p == nil {
+		p = &part{}
+		t.parts[number] = p
+	} else {
+		delete(t.parts, number)
+	}
+	return p
+}
+
+// decides returns a meeting in which this rank decides.
+func (t *turns) decides(number uint64) *meeting {
 	m := t.meetings[number]
 	if m == nil {
 		m = &meeting{stages: map[int]stage{}}
@@ -144,53 +162,64 @@ func (t *turns) meetingOf(number uint64) *meeting {
 
 // take handles a message.
 func (t *turns) take(from int, kind byte, number uint64, why []byte) {
-	if p := t.parts[number]; kind >= invite {
-		switch {
-		case p == nil: // it did not wait for the answer
-		case kind != invite:
-			p.stage, p.why = map[byte]stage{callNow: calling, refuse: refused}[kind], why
-			delete(t.parts, number)
-		case p.stage == waiting:
+	switch kind {
+	case invite:
+		if p := t.parts[number]; p.stage == waiting {
 			p.stage = invited
 		}
 		return
+	case callNow:
+		t.partIn(number).stage = calling
+		return
+	case refuse:
+		p := t.partIn(number)
+		p.stage, p.why = refused, why
+		return
+	case come:
+		t.decides(number).stages[from] = waiting
 	}
 	m := t.meetings[number]
-	if kind == come {
-		m = t.meetingOf(number)
-		m.stages[from] = waiting
-		if !t.ordered {
-			m.stages[from] = promised
-		}
-	} else if m == nil {
-		return
-	} else if _, in := m.stages[from]; !in {
+	if m == nil { // the message has crossed the answer
 		return
 	}
 	switch kind {
 	case promise:
 		m.stages[from] = promised
 	case leave:
-		delete(t.meetings, number)
-		for _, r := range slices.Sorted(maps.Keys(m.stages)) {
-			t.say(r, refuse, number, why)
-		}
-		return
+		m.left, m.why = true, why
 	}
+	switch {
+	case m.order == nil:
+	case m.left:
+		t.answer(number, m, refuse)
+	case len(m.stages) == len(m.order) && t.invite(number, m):
+		t.answer(number, m, callNow)
+	}
+}
+
+// invite invites the members, or the next one. It returns true if all have promised.
+func (t *turns) invite(number uint64, m *meeting) bool {
+	all := true
 	for _, r := range m.order {
-		if s, in := m.stages[r]; !in || s == invited {
-			return
-		} else if s == waiting {
+		if m.stages[r] == waiting {
 			m.stages[r] = invited
 			t.say(r, invite, number, nil)
-			return
+		}
+		if m.stages[r] == invited {
+			if t.ordered {
+				return false
+			}
+			all = false
 		}
 	}
-	if m.order != nil {
-		delete(t.meetings, number)
-		for _, r := range m.order {
-			t.say(r, callNow, number, nil)
-		}
+	return all
+}
+
+// answer tells the members how the meeting ends.
+func (t *turns) answer(number uint64, m *meeting, kind byte) {
+	delete(t.meetings, number)
+	for _, r := range m.order {
+		t.say(r, kind, number, m.why)
 	}
 }
 
@@ -206,30 +235,29 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 	}
 	order := slices.SortedFunc(slices.Values(members), func(a, b int) int { return cmp.Compare(c.world[a], c.world[b]) })
 	t.mu.Lock()
+	if number == windowMeetings {
+		t.windows++
+		number += t.windows
+	}
 	mine, told := t.come(number, order)
 	t.mu.Unlock()
-	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.parts[number] == mine {
-			delete(t.parts, number)
-		}
-	}()
 	var why error
 	for w := newWait(b); ; {
 		c.hearTurns()
 		t.mu.Lock()
-		now := mine.stage
-		if now == invited && p.turn.TryLock() {
-			defer p.turn.Unlock()
+		if mine.stage == invited && (!t.ordered || p.turn.TryLock()) {
+			if t.ordered {
+				defer p.turn.Unlock()
+			}
 			told = t.promise(mine)
 		}
+		now, text := mine.stage, mine.why
 		t.mu.Unlock()
 		switch {
 		case now == calling:
 			return call()
 		case now == refused:
-			return cmp.Or(why, c.usable(), error(backend.DecodeFault(mine.why)))
+			return cmp.Or(why, c.usable(), error(backend.DecodeFault(text)))
 		case !told:
 			return cmp.Or(why, c.usable(), error(backend.Faultf(backend.ErrBroken, "the MPI library cannot send a message to another member")))
 		case p.failed.Load() != nil:
@@ -246,9 +274,7 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 		if why = cmp.Or(err, c.usable(), c.missing(order)); why != nil {
 			w = newWait(nil)
 			t.mu.Lock()
-			if mine.stage < leaving {
-				told = t.leave(mine, c.gaveUp(why).Encode(noticeSize))
-			}
+			told = t.leave(mine, c.gaveUp(why).Encode(noticeSize))
 			t.mu.Unlock()
 		}
 	}
@@ -292,35 +318,6 @@ func (c *comm) hearTurns() {
 		}
 		c.gate.Count(-1)
 		t.hear(int(st.Source), m)
-	}
-}
-
-// answerLeavers receives the messages of meetings on all communicators, also on closed ones: a member of a meeting is
-// inside its communicator, which is not freed meanwhile.
-func (p *process) answerLeavers() {
-	w, e := p.world, &p.engine
-	if w.size == 1 || p.failed.Load() != nil || !w.gate.Enter() {
-		return
-	}
-	defer w.leave()
-	e.mu.Lock()
-	comms := e.comms
-	e.mu.Unlock()
-	for _, c := range comms {
-		if c.gate.Enter() {
-			c.hearTurns()
-			c.leave()
-		}
-	}
-	if !e.tending.TryLock() { // else no communicator is freed
-		return
-	}
-	defer e.tending.Unlock()
-	e.mu.Lock()
-	comms = e.retired
-	e.mu.Unlock()
-	for _, c := range comms {
-		c.hearTurns()
 	}
 }
 

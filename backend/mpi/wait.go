@@ -64,9 +64,6 @@ func (w *wait) pause(c *comm) error {
 		yield()
 	default:
 		c.p.desert()
-		if w.n%lookEvery == 0 {
-			c.p.answerLeavers()
-		}
 		time.Sleep(w.sleep)
 		w.sleep = min(2*w.sleep, longest)
 	}
@@ -119,7 +116,6 @@ func (s *sampler) run(p *process) {
 			s.all()
 			if p.level >= libmpi.Serialized {
 				p.listen()
-				p.answerLeavers()
 				p.release(s.end)
 			}
 		case <-s.end:

@@ -166,7 +166,7 @@ func TestMemberThatGivesUpEndsTheWait(t *testing.T) {
 			} else {
 				_, err = c.Recv(nil, token, other, 1)
 			}
-			if err = errors.Join(err, second(d.Derive(nil, both, 100))); err != nil {
+			if err = errors.Join(err, second(d.Derive(nil, both, 101))); err != nil {
 				return err
 			}
 		}
@@ -177,4 +177,45 @@ func TestMemberThatGivesUpEndsTheWait(t *testing.T) {
 			start(t, library, 2, "gives up", "LEVEL="+level).must(t)
 		}
 	})
+}
+
+// TestLateMemberIsNotLeftWaiting checks that a member which comes after the others have given up waits no longer than its
+// limit, and not at all if the rank that decides has told it. That rank is then in a receive of the library, or has closed
+// the world.
+func TestLateMemberIsNotLeftWaiting(t *testing.T) {
+	program("late", func() error {
+		c, err := mpi.Open(background, mpi.Config{Settings: mpiquirks.Settings{ThreadLevel: os.Getenv("LEVEL")}})
+		if err != nil {
+			return err
+		}
+		closes := os.Getenv("THEN") == "closes"
+		both, token := []int{0, 1}, make([]byte, 1)
+		d, err := c.Derive(nil, both, 1)
+		if err != nil {
+			return err
+		}
+		gives := func(limit time.Duration, id uint32) error {
+			if _, err := d.Derive(&backend.Bound{Timeout: limit}, both, id); !errors.Is(err, backend.ErrTimeout) {
+				return fmt.Errorf("rank %d, communicator %d: got %v, want ErrTimeout", c.Rank(), id, err)
+			}
+			return nil
+		}
+		if c.Rank() == 0 {
+			err = errors.Join(gives(time.Millisecond, 100), c.Send(nil, token, 1, 1, backend.Standard))
+			if !closes {
+				err = errors.Join(err, second(c.Recv(nil, token, 1, 1)))
+			}
+		} else {
+			err = errors.Join(second(c.Recv(nil, token, 0, 1)), gives(0, 100), gives(time.Millisecond, 101))
+			if !closes {
+				err = errors.Join(err, c.Send(nil, token, 0, 1, backend.Standard))
+			}
+		}
+		return errors.Join(err, c.Close())
+	})
+	matrix(t, []string{"multiple, closes", "serialized, closes", "funneled, closes", "multiple, receives", "serialized, receives", "funneled, receives"},
+		func(t *testing.T, library, row string) {
+			level, then, _ := strings.Cut(row, ", ")
+			start(t, library, 2, "late", "LEVEL="+level, "THEN="+then).must(t)
+		})
 }
