@@ -194,6 +194,21 @@ func TestInterleaveServeDuringClose(t *testing.T) {
 	}
 }
 
+// All ranks of other nodes close the communicator, which ends the server's receive. The window goes on for this rank.
+func TestInterleaveServeUntilOthersLeave(t *testing.T) {
+	interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
+		w := world(newAlone())
+		win, p := served(child(w), w)
+		x.Go("others", func() { p.in.Complete(backend.Status{}, backend.PeerLeft("rank %d has closed this communicator", 1)) })
+		x.Go("user", func() {
+			if err := put(win, pairOf(1)); err != nil {
+				x.Errorf("%v", err)
+			}
+		})
+		x.Check(func() error { return win.s.failure() })
+	})
+}
+
 // The server waits for a lock for a rank of another node, which gives it up at any time, beside a rank that holds the lock
 // and perhaps unlocks it. The rank has its answer, and not the lock.
 func TestInterleaveServeLock(t *testing.T) {

@@ -56,7 +56,9 @@ func (s *windowCore) serveArrived(mayWait bool) {
 			return
 		}
 		if err != nil {
-			s.giveUp(err)
+			if !allLeft(err) { // else nobody sends requests any more
+				s.giveUp(err)
+			}
 			return
 		}
 		s.server.posting.Lock()
