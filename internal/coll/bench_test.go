@@ -20,14 +20,14 @@ func BenchmarkBuild(b *testing.B) {
 			{Coll: backend.Alltoall, Count: 1 << 16},
 		} {
 			c.Type, c.Op = word, wordOp(true, sum)
-			s, err := Build(c, 1, n)
+			s, err := Build(c, 1, n, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.Run(fmt.Sprintf("%s/%d", s.Algorithm, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := Build(c, 1, n); err != nil {
+					if _, err := Build(c, 1, n, nil); err != nil {
 						b.Fatal(err)
 					}
 				}

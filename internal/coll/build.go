@@ -16,19 +16,15 @@ import (
 // buffers. The choice of the algorithm depends only on the number of ranks and on what
 // the call's fingerprint makes equal on all ranks.
 //
+// On several nodes, all ranks pass equal nodes. The schedule then sends fewer messages or bytes from node to node, and
+// reductions combine their operands in the same order. On one node, nodes is nil.
+//
 // For a call with an argument error Build returns that error.
-func Build(c *backend.Call, rank, size int) (*Schedule, error) {
-	return build(c, rank, size, nil, &defaults)
-}
-
-// BuildOn is Build for ranks on several nodes. All ranks pass equal nodes. The schedule
-// sends fewer messages or bytes from node to node, and reductions combine their operands
-// in the same order. With nil nodes it is the same as Build.
-func BuildOn(c *backend.Call, rank, size int, nodes *Nodes) (*Schedule, error) {
+func Build(c *backend.Call, rank, size int, nodes *Nodes) (*Schedule, error) {
 	return build(c, rank, size, nodes, &defaults)
 }
 
-// BuildAs is BuildOn with the named algorithm, one of those that [Algorithms] returns. All ranks
+// BuildAs is Build with the named algorithm, one of those that [Algorithms] returns. All ranks
 // name the same one.
 func BuildAs(algorithm string, c *backend.Call, rank, size int, nodes *Nodes) (*Schedule, error) {
 	b, err := prepare(c, rank, size, nodes, &defaults)
@@ -44,7 +40,7 @@ func BuildAs(algorithm string, c *backend.Call, rank, size int, nodes *Nodes) (*
 	return nil, fault("%s cannot do this %v", algorithm, c.Coll)
 }
 
-// Algorithms returns the names of the algorithms that can do rank's call, the one that BuildOn chooses
+// Algorithms returns the names of the algorithms that can do rank's call, the one that Build chooses
 // first. They combine operands in the same order. A single rank has none.
 func Algorithms(c *backend.Call, rank, size int, nodes *Nodes) ([]string, error) {
 	b, err := prepare(c, rank, size, nodes, &defaults)

@@ -363,10 +363,10 @@ func TestReductionsGiveTheSameBits(t *testing.T) {
 
 // TestBuildReturnsAnArgumentError: a call with an argument error has no schedule, and neither has an unknown one.
 func TestBuildReturnsAnArgumentError(t *testing.T) {
-	if _, err := Build(&backend.Call{Coll: backend.Barrier, Err: backend.ErrCount}, 1, 3); err != backend.ErrCount {
+	if _, err := Build(&backend.Call{Coll: backend.Barrier, Err: backend.ErrCount}, 1, 3, nil); err != backend.ErrCount {
 		t.Errorf("got %v, want the error of the call", err)
 	}
-	if _, err := Build(&backend.Call{Coll: backend.NeighborAlltoallv + 1, Type: word}, 1, 3); !errors.Is(err, backend.ErrInternal) {
+	if _, err := Build(&backend.Call{Coll: backend.NeighborAlltoallv + 1, Type: word}, 1, 3, nil); !errors.Is(err, backend.ErrInternal) {
 		t.Errorf("an unknown collective: %v, want ErrInternal", err)
 	}
 }

@@ -156,7 +156,7 @@ func TestBuildAsBuildsEachAlgorithm(t *testing.T) {
 					t.Errorf("%v as %s: %v, %v", c, name, s, err)
 				}
 			}
-			if s, err := BuildOn(j.calls[1], 1, 9, nodes); err != nil || s.Algorithm != names[0] {
+			if s, err := Build(j.calls[1], 1, 9, nodes); err != nil || s.Algorithm != names[0] {
 				t.Errorf("%v: chosen %v, first of %v: %v", c, s.Algorithm, names, err)
 			}
 			if _, err := BuildAs("no/such", j.calls[1], 1, 9, nodes); err == nil {

@@ -40,7 +40,7 @@ func (c *cache) get(call *backend.Call, rank, size int, nodes *coll.Nodes) (*col
 			return e.schedule, nil
 		}
 	}
-	s, err := coll.BuildOn(call, rank, size, nodes)
+	s, err := coll.Build(call, rank, size, nodes)
 	if err != nil {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func (r *Runner) schedule(call *backend.Call, check, cached bool) (*coll.Schedul
 	if cached {
 		s, err = r.cache.get(call, r.rank, r.size, r.nodes)
 	} else {
-		s, err = coll.BuildOn(call, r.rank, r.size, r.nodes)
+		s, err = coll.Build(call, r.rank, r.size, r.nodes)
 	}
 	if err != nil {
 		err = &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf("no schedule for %v: %v", call.Fingerprint(), err)}

@@ -129,7 +129,7 @@ func (s *stepped) expect(t *testing.T, n int) expected {
 			return x // the exchange is one
 		}
 		for r := range n {
-			schedule, err := coll.Build(&s.call, r, n)
+			schedule, err := coll.Build(&s.call, r, n, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
