@@ -1,6 +1,6 @@
 // Package cohort runs a Go program as a group of ranks that exchange messages. The same program
-// runs on a laptop without other software, on all cores of a workstation, and on a cluster under
-// MPI.
+// runs on a laptop without other software, on all cores of a workstation, and on a cluster, over TCP
+// or under MPI.
 //
 // # Ranks and backends
 //
@@ -83,8 +83,10 @@
 // If the ranks' calls of a collective differ in the operation, the root, the element type or a length,
 // every rank gets [ErrMismatch] (on mpi with Config.Check). A rank that waits for the others gets it from
 // this call. A rank that does not wait may get it later: from its next operation on the communicator, or
-// from Close. Without Config.Check these are, on shm and tcp, ranks that only give data, such as the root of
-// a short Bcast, and on all backends the ranks of a [Neighborhood], which wait for their neighbors only.
+// from Close. If the rank that found the difference has ended its program by then, the error may be
+// [ErrPeerLost] with the text of the mismatch. Without Config.Check ranks that do not wait are, on shm
+// and tcp, ranks that only give data, such as the root of a short Bcast, and on all backends the ranks of
+// a [Neighborhood], which wait for their neighbors only.
 //
 // A deadline that ends a collective gives [ErrTimeout], which names the ranks that had not arrived, and the
 // communicator is broken.
@@ -112,7 +114,7 @@
 // A failure inside a collective breaks its communicator: later operations return [ErrBroken], and
 // Close still frees everything. On local, shm and tcp, when a rank dies, the operations of the
 // others end with [ErrPeerLost], and [Comm.Shrink] returns a communicator of the survivors. On mpi
-// the launcher ends the job, unless the library supports recovery.
+// the launcher ends the job.
 //
 // Operations take no context. Instead, [Comm.WithContext] returns a handle of the same communicator
 // whose operations end when the context does, with [ErrTimeout] or [ErrCanceled]. The context given

@@ -27,7 +27,8 @@ import (
 // Collective: all processes of the job call it, once.
 //
 // Errors: [ErrInit] for wrong settings, for ranks that did not join in time, and for a second world;
-// [ErrNotSupported] for a backend that is not available.
+// [ErrNotSupported] for a backend that is not available; [ErrPeerLost] on tcp if a rank is lost before all
+// have joined.
 //
 // Deadline: [ErrInit] if ctx ends before all ranks have joined.
 func Init(ctx context.Context, cfg *Config) (*Comm, error) {

@@ -57,8 +57,8 @@ type userOp struct {
 
 // NewOp makes an operation on elements of T from a function that sets inout[i] = in[i] op inout[i]
 // for every i, where in is from lower ranks than inout. The operation must be associative. If it is
-// commutative, the ranks' values may be combined in another order, as [Reduce] describes. All ranks
-// must use the same function.
+// commutative, the ranks' values may be combined in another order, as docs/algorithms.md describes.
+// All ranks must use the same function.
 //
 // Not collective. The function must not keep the slices and must not call cohort. Several goroutines may
 // call it at once. A nonblocking or persistent reduction calls it in the goroutine that starts the

@@ -6,9 +6,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Reduce combines the send of all ranks element by element with op and stores the result in root's
-// recv. The order of combination depends only on the number of ranks and the length (on mpi with
-// Config.Deterministic).
+// Reduce combines the send of all ranks element by element with op and stores the result in root's recv.
+// The order of combination depends only on the number of ranks, the length and whether op commutes (on
+// mpi with Config.Deterministic).
 //
 // Collective: all ranks of c call it with the same length, type, op and root.
 //
@@ -32,8 +32,8 @@ func ReduceInit[T Reducible](c *Comm, send, recv []T, op Op, root int) (*Persist
 }
 
 // Allreduce combines the send of all ranks element by element with op and stores the result in every
-// rank's recv. The order of combination depends only on the number of ranks and the length (on mpi
-// with Config.Deterministic).
+// rank's recv. The order of combination depends only on the number of ranks, the length and whether op
+// commutes (on mpi with Config.Deterministic).
 //
 // Collective: all ranks of c call it with the same length, type and op.
 //
@@ -68,9 +68,9 @@ func ReduceLocal[T Reducible](in, inout []T, op Op) error {
 	return comm.ReduceLocal(o, view.Bytes(in), view.Bytes(inout), err)
 }
 
-// ReduceScatterBlock combines the send of all ranks element by element with op and divides the
-// result into equal blocks: rank r receives block r. The order of combination depends only on the
-// number of ranks and the length (on mpi with Config.Deterministic).
+// ReduceScatterBlock combines the send of all ranks element by element with op and divides the result
+// into equal blocks: rank r receives block r. The order of combination depends only on the number of
+// ranks, the length and whether op commutes (on mpi with Config.Deterministic).
 //
 // Collective: all ranks of c call it with the same length, type and op.
 //
@@ -93,9 +93,10 @@ func ReduceScatterBlockInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persi
 	return c.persist(reduction(newCall(backend.ReduceScatterBlock, -1), send, recv, op))
 }
 
-// ReduceScatter combines the send of all ranks element by element with op and divides the result:
-// the first counts[0] elements go to rank 0, the next counts[1] to rank 1, and so on. The order of
-// combination depends only on the number of ranks and the length (on mpi with Config.Deterministic).
+// ReduceScatter combines the send of all ranks element by element with op and divides the result: the
+// first counts[0] elements go to rank 0, the next counts[1] to rank 1, and so on. The order of
+// combination depends only on the number of ranks, the length and whether op commutes (on mpi with
+// Config.Deterministic).
 //
 // Collective: all ranks of c call it with the same counts, type and op.
 //

@@ -14,8 +14,8 @@ import (
 // Each rank has its own Recovery and uses it for one operation at a time. A nil Recovery does not
 // recover: the loss of a rank is an error on all others.
 //
-// The backend must support recovery (local, shm, tcp, and mpi with a library that has ULFM), and the job
-// must be resilient (cohort.Config.Resilient).
+// The backend must be local, shm or tcp, because mpi does not continue after a loss, and the job must be
+// resilient (cohort.Config.Resilient).
 type Recovery struct {
 	// Lost, if not nil, is called after every loss, once there is a new communicator.
 	Lost func(Loss)
