@@ -2,6 +2,7 @@ package topo
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,22 +59,11 @@ func (l Limits) String() string {
 
 // sizeText formats a size in binary units: "251 GiB", "1.5 MiB".
 func sizeText(n int64) string {
-	if n <= 0 {
-		return "0"
-	}
-	unit, size := 0, float64(n)
-	for size >= 1024 && unit < 5 {
-		size /= 1024
-		unit++
-	}
+	unit := (bits.Len64(uint64(n)) - 1) / 10
 	if unit == 0 {
-		return strconv.FormatInt(n, 10) + " B"
+		return fmt.Sprint(n, " B")
 	}
-	digits := 0
-	if size < 10 && size != float64(int64(size)) {
-		digits = 1
-	}
-	return strconv.FormatFloat(size, 'f', digits, 64) + " " + "KMGTP"[unit-1:unit] + "iB"
+	return fmt.Sprintf("%.4g %ciB", float64(n)/float64(int64(1)<<(10*unit)), " KMGTPE"[unit])
 }
 
 // plural formats a count with its noun.
