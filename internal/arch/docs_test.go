@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -114,7 +115,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestLinks checks that links from one document to another, and documents that
+// TestLinks checks that links from one document to another, with their anchors, and documents that
 // comments name, are there, and that the index of docs lists all of them.
 func TestLinks(t *testing.T) {
 	all := make(map[string]bool)
@@ -123,7 +124,9 @@ func TestLinks(t *testing.T) {
 			all[p] = true
 		}
 	}
-	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?[^)]*\)`)
+	heading := regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	notInAnchor := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	code := regexp.MustCompile("(?s)\n```.*?\n```") // Go's T[int](x) looks like a link
 	named := regexp.MustCompile(`\b(?:docs|sddp)/[A-Za-z0-9_/-]+\.(?:md|svg)\b`)
 	links := 0
@@ -135,8 +138,16 @@ func TestLinks(t *testing.T) {
 					continue
 				}
 				links++
-				if to := path.Join(path.Dir(p), m[1]); !all[to] {
+				to := p
+				if m[1] != "" {
+					to = path.Join(path.Dir(p), m[1])
+				}
+				if !all[to] {
 					t.Errorf("%s links to %s, which does not exist", p, to)
+				} else if m[2] != "" && !slices.ContainsFunc(heading.FindAllStringSubmatch(read(t, to), -1), func(h []string) bool {
+					return strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == m[2]
+				}) {
+					t.Errorf("%s links to %s#%s, and there is no such heading", p, to, m[2])
 				}
 			}
 		case ".go":
