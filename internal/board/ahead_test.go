@@ -219,6 +219,25 @@ func TestMismatchIsFoundAfterTheCall(t *testing.T) {
 	}
 }
 
+// A rank closes communicators one after the other, beside a rank that makes none of its calls. It waits once.
+func TestClosesWaitOnceForRankThatDoesNotCome(t *testing.T) {
+	const comms = 8
+	boards, begun := boards(t, 2), time.Now()
+	for id := range uint32(comms) {
+		all := open(t, boards, id)
+		call, _ := rooted(backend.Bcast, 0, 2, 0, 1, 0)
+		if _, err := all[0].Run(nil, call); err != nil {
+			t.Fatal(err)
+		}
+		if err := all[0].Quiesce(); err != nil {
+			t.Error(err)
+		}
+	}
+	if took := time.Since(begun); took > comms/2*time.Second { // generous for a slow machine
+		t.Errorf("%d Closes took %v; they wait for a second", comms, took)
+	}
+}
+
 // Close waits for the ranks that have not arrived at a call in which this one did not wait, unless they never will.
 func TestSettleWaitsForTheOthers(t *testing.T) {
 	all := open(t, boards(t, 2), 0)

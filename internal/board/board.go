@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -27,8 +28,9 @@ type Config struct {
 // Collective.Close.
 type Board struct {
 	cfg   Config
-	own   *head         // this rank's
-	users []*Collective // of the own slots; nil: none yet
+	own   *head                     // this rank's
+	users []*Collective             // of the own slots; nil: none yet
+	vain  atomic.Pointer[time.Time] // when a Quiesce last waited in vain; nil: never
 }
 
 // New returns a rank's view of slots whose memory is zero.

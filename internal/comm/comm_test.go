@@ -148,6 +148,42 @@ func TestCloseWaitsOnceForAllCommunicators(t *testing.T) {
 	})
 }
 
+// The world's Close waits for the checks of all communicators' calls together no longer than 5 s, here 100 ms.
+func TestCloseWaitsOnceForAllChecks(t *testing.T) {
+	shortenQuiesce(t)
+	const comms = 6
+	closed := make(chan struct{})
+	ranks(t, 3, func(w *Comm) error {
+		var all []*Comm
+		for range comms {
+			d, err := dup(w)
+			if err != nil {
+				return err
+			}
+			d.SetNeighbors(&backend.Neighbors{})
+			all = append(all, d)
+		}
+		if w.Rank() > 0 {
+			<-closed
+			return nil
+		}
+		defer close(closed)
+		for _, d := range all {
+			call := d.Begin(backend.NeighborAllgather, -1)
+			call.Type = datatype.Number(backend.Int64)
+			if err := d.Run(call); err != nil {
+				return err
+			}
+		}
+		begun := time.Now()
+		err := w.Close()
+		if took := time.Since(begun); took > comms/2*time.Second { // generous for a slow machine
+			t.Errorf("Close took %v", took)
+		}
+		return err
+	})
+}
+
 // The test sets one rank near the last context id, because a test cannot make that many
 // communicators. The last ids are used. After that, every way to make a communicator returns an
 // error on all ranks, each time, and existing communicators still work.

@@ -235,7 +235,7 @@ func (k *core) close(end time.Time) error {
 	by.closeWindows(windows, end)
 	var mismatch error
 	if by.alone() {
-		mismatch = k.runner.Quiesce()
+		mismatch = k.runner.Quiesce(min(time.Second, left(end)))
 	}
 	unwaited := k.unwaited(by.alone(), end)
 	err := k.bc.Close()

@@ -84,13 +84,13 @@ func (r *Runner) catchUp(b *backend.Bound) error {
 	return nil
 }
 
-// Quiesce waits, for at most a second, for the checks that go on after their calls have returned. It returns
+// Quiesce waits, for at most limit, for the checks that go on after their calls have returned. It returns
 // a mismatch that they have found. The communicator is about to be closed.
-func (r *Runner) Quiesce() error {
+func (r *Runner) Quiesce(limit time.Duration) error {
 	if len(r.behind) == 0 {
 		return nil
 	}
-	_ = r.comm.Await(&backend.Bound{Timeout: time.Second}, r.behind[len(r.behind)-1])
+	_ = r.comm.Await(&backend.Bound{Timeout: limit}, r.behind[len(r.behind)-1])
 	for _, o := range r.behind {
 		switch v := o.verdict.Load(); {
 		case v != nil && errors.Is(v.err, backend.ErrMismatch):

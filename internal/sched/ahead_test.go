@@ -99,7 +99,7 @@ func TestMismatchAmongNeighborsIsFoundLater(t *testing.T) {
 			}
 			err := r.Run(nil, pair(bc.Rank(), 0, typ, []int64{1}, []int64{0}), true)
 			if err == nil && quiesce {
-				return r.Quiesce()
+				return r.Quiesce(time.Second)
 			} else if err == nil {
 				return r.Run(nil, barrier(1), true)
 			}
@@ -137,7 +137,7 @@ func TestNeighborsGoOnWhenAnotherRankHasLeft(t *testing.T) {
 				if bc.Rank() == early {
 					return bc.Close()
 				}
-				return r.Quiesce()
+				return r.Quiesce(time.Second)
 			}))
 		}
 	}
@@ -154,7 +154,7 @@ func TestRankThatLeavesBeforeNeighborsCallIsFound(t *testing.T) {
 		}
 		<-left
 		err := r.Run(nil, pair(bc.Rank(), 0, int64s, []int64{1}, []int64{0}), true)
-		return errors.Join(err, r.Quiesce(), bc.Broken())
+		return errors.Join(err, r.Quiesce(time.Second), bc.Broken())
 	})
 	for r, err := range errs[:n-1] {
 		if !errors.Is(err, backend.ErrPeerLost) {
@@ -171,7 +171,7 @@ func TestWrongLengthIsToldToOtherRanks(t *testing.T) {
 			call := pair(bc.Rank(), 0, int64s, make([]int64, 1+(bc.Rank()+1)%2), []int64{0})
 			call.Form = form
 			if form == backend.Blocking {
-				return errors.Join(r.Run(nil, call, true), r.Quiesce())
+				return errors.Join(r.Run(nil, call, true), r.Quiesce(time.Second))
 			}
 			start := r.Start
 			if form == backend.Persistent {

@@ -66,10 +66,8 @@ var boardMutants = []mutant{
 `,
 		why: "Verify looks at the oldest call alone", test: "internal/board TestInterleaveVerdict(OfOldCall)?"},
 	{file: "internal/board/verdict.go",
-		old: `	_ = s.c.Await(&backend.Bound{Timeout: time.Second}, (*quiescing)(s)) // the others find what this one does not
-`,
-		new: `	_ = time.Second
-`,
+		old: `	if s.c.Await(&backend.Bound{Timeout: limit}, (*quiescing)(s)) != nil {`,
+		new: `	if limit < 0 {`,
 		why: "Close does not wait for the calls in which this rank did not wait", test: "internal/board TestInterleaveVerdict(OfOldCall)?"},
 	{file: "internal/board/verdict.go",
 		old: `	_ = s.Verify()
