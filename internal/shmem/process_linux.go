@@ -72,7 +72,7 @@ func Copyable(b []byte) bool {
 func Gone(err error) bool { return errors.Is(err, unix.ESRCH) }
 
 // Runs reports whether a process lives and is not stopped, by a signal or a debugger. It allocates nothing, as ranks ask
-// it while others wait.
+// it while others wait. A process of which the system does not tell, such as for lack of descriptors, counts as running.
 func Runs(pid int) bool {
 	var path [32]byte
 	name := append(strconv.AppendInt(append(path[:0], "/proc/"...), int64(pid), 10), "/stat\x00"...)
@@ -80,13 +80,13 @@ func Runs(pid int) bool {
 	// SAFETY: name ends with a zero byte. It and b live until the calls return.
 	fd, _, e := syscall.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&name[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
 	if e != 0 {
-		return false
+		return e != unix.ENOENT
 	}
 	defer unix.Close(int(fd))
 	var b [512]byte
 	n, _, e := syscall.Syscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 	if e != 0 {
-		return false
+		return e != unix.ESRCH
 	}
 	s := state(b[:n])
 	return s != 0 && strings.IndexByte("TtZXx", s) < 0

@@ -191,3 +191,22 @@ func TestWatchThatCannotPollIsNone(t *testing.T) {
 		t.Errorf("got %v, %v, want no watch and an error", got, err)
 	}
 }
+
+// A process without a free descriptor cannot ask the system. It does not take a process that runs for one that has ended.
+func TestProcessRunsWhenNoDescriptorIsLeft(t *testing.T) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	none := unix.Rlimit{Max: was.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	runs := Runs(os.Getpid())
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !runs {
+		t.Error("this process has ended")
+	}
+}
