@@ -308,6 +308,7 @@ func (c *Crew) remove(m *Member) {
 	} else {
 		c.end = m.prev
 	}
+	m.next, m.prev = nil, nil // they would keep other operations, and their engines, in memory
 }
 
 // quit ends m's wait.

@@ -146,6 +146,9 @@ func TestInterleaveCrew(t *testing.T) {
 							if c.waiters == 2 && w.sleeps > 1 {
 								return fmt.Errorf("waiter %d has been woken %d times", i, w.sleeps)
 							}
+							if w.next != nil || w.prev != nil {
+								return fmt.Errorf("waiter %d keeps its neighbors in memory", i)
+							}
 						}
 						return nil
 					})
