@@ -81,7 +81,7 @@ func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err err
 	}
 	n, me := world.Size(), world.Rank()
 	r := &Rank{World: world, Size: n, Rank: me, next: (me + 1) % n, prev: (me + n - 1) % n, Short: j.Short, job: j, scenario: s.name, alone: s.alone, patience: j.Patience}
-	r.dog = time.AfterFunc(r.patience, r.bark)
+	r.dog = time.AfterFunc(r.patience, j.bark(s.name, me))
 	defer r.dog.Stop()
 	begun := time.Now()
 	if err := r.play(s); err != nil {
@@ -293,8 +293,12 @@ func (r *Rank) Is(err, want error, what string, args ...any) checked {
 	return c
 }
 
-// bark is the watchdog's function: it ends the process with a dump of all goroutines.
-func (r *Rank) bark() {
-	debug.SetTraceback("all")
-	panic(fmt.Sprintf("cohorttest: no progress in %s on rank %d of %d for %v", r.scenario, r.Rank, r.Size, r.patience))
+// bark returns the watchdog's function: it ends the process with a dump of all goroutines. The runtime may keep a timer
+// that was stopped, so the function refers to no rank, whose scenario has used a lot of memory.
+func (j *Job) bark(scenario string, rank int) func() {
+	said := fmt.Sprintf("cohorttest: no progress in %s on rank %d of %d for %v", scenario, rank, j.Ranks, j.Patience)
+	return func() {
+		debug.SetTraceback("all")
+		panic(said)
+	}
 }
