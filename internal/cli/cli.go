@@ -101,11 +101,6 @@ func prepare(root *cobra.Command) {
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			prepareCompletion(c)
-		}
-	}
 }
 
 func helpCommand() *cobra.Command {
@@ -130,25 +125,6 @@ func helpCommand() *cobra.Command {
 			about.InitDefaultHelpFlag()
 			return about.Help()
 		},
-	}
-}
-
-// prepareCompletion rewrites what cobra says about its completion command.
-func prepareCompletion(c *cobra.Command) {
-	root := c.Root().Name()
-	c.Use, c.DisableFlagsInUseLine = "completion SHELL", true
-	c.Short = "Print a script that completes commands and flags in a shell"
-	c.Long = c.Short + "."
-	c.Example = fmt.Sprintf("  source <(%s completion bash)\n  %[1]s completion zsh > \"${fpath[1]}/_%[1]s\"", root)
-	var shells []string
-	for _, shell := range c.Commands() {
-		shells = append(shells, shell.Name())
-		shell.Short = "Print the script for " + shell.Name()
-		shell.Args = NoArgs
-	}
-	c.Args = cobra.ArbitraryArgs
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		return Usagef("want one SHELL: %s", strings.Join(shells, ", "))
 	}
 }
 

@@ -102,7 +102,6 @@ func TestUsageErrors(t *testing.T) {
 		{"take --timeout -3s", "--timeout -3s: want a time that is not negative"},
 		{"take --timeout ten", "want a time with a unit, such as 500ms"},
 		{"take --bind cor", "--bind cor: want core or numa; did you mean core?"},
-		{"completion csh", "want one SHELL: bash,"},
 	} {
 		_, status, stdout, stderr := run(strings.Fields(c.line)...)
 		if status != StatusUsage || !strings.Contains(stderr, c.want) || stdout != "" {
