@@ -64,16 +64,12 @@ var coverings sync.Map
 // is one more axis: each row belongs to one of them.
 func (r *Rank) sampled(axes ...int) (rows [][]int) {
 	axes = append(axes, len(slots))
-	key := fmt.Sprint(axes)
-	all, ok := coverings.Load(key)
-	if !ok {
-		all, _ = coverings.LoadOrStore(key, covering(axes))
-	}
+	all, _ := coverings.LoadOrStore(fmt.Sprint(axes), sync.OnceValue(func() [][]int { return covering(axes) }))
 	slot := slices.Index(slots, r.Size)
 	if slot < 0 {
 		slot = r.Size % len(slots)
 	}
-	for _, row := range all.([][]int) {
+	for _, row := range all.(func() [][]int)() {
 		if row[len(row)-1] == slot {
 			rows = append(rows, row)
 		}
