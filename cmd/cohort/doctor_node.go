@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"slices"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -165,11 +165,6 @@ func (d *diagnosis) solvers(env func(string) (string, bool)) {
 
 // size formats a number of bytes.
 func size[T int64 | uint64](n T) string {
-	units := []string{"KiB", "MiB", "GiB", "TiB"}
-	n >>= 10
-	for len(units) > 1 && n >= 10<<10 {
-		n >>= 10
-		units = slices.Delete(units, 0, 1)
-	}
-	return strconv.FormatUint(uint64(n), 10) + " " + units[0]
+	unit := max(bits.Len64(uint64(n))-1, 10) / 10
+	return fmt.Sprintf("%.4g %ciB", float64(n)/float64(uint64(1)<<(10*unit)), " KMGTPE"[unit])
 }

@@ -93,7 +93,7 @@ func TestDoctorDescribesNode(t *testing.T) {
 memory
   ok    machine            180 GiB available of 192 GiB
   ok    control groups     no limit
-  ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
+  ok    huge pages         512 of 2 MiB set aside, 500 free; transparent: madvise`},
 		{"one processor of it", server, "9", `processors
   ok    usable             1 of 32 processors (9), 1 core in 1 package
   warn  affinity           the mask of this process leaves 1 of 32 (9)
@@ -106,7 +106,7 @@ memory
 memory
   ok    machine            180 GiB available of 192 GiB
   ok    control groups     no limit
-  ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
+  ok    huge pages         512 of 2 MiB set aside, 500 free; transparent: madvise`},
 		{"a small container", func(t *testing.T) machine {
 			m := container(t)
 			m.write("sys/fs/cgroup/cpuset.cpus.effective", "12")
@@ -123,7 +123,7 @@ memory
 memory
   ok    machine            180 GiB available of 192 GiB
   ok    control groups     at most 96 GiB for all ranks together
-  ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
+  ok    huge pages         512 of 2 MiB set aside, 500 free; transparent: madvise`},
 		{"a container", container, "4-7", `processors
   ok    usable             4 of 32 processors (4-7), 4 cores in 1 package
   ok    affinity           control groups leave 4 of 32 (4-7); ranks can be bound to these
@@ -138,7 +138,7 @@ memory
   ok    machine            180 GiB available of 192 GiB
   warn  control groups     at most 128 MiB
                            → all ranks together, shared memory included, must fit; the kernel kills a rank when they do not
-  ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
+  ok    huge pages         512 of 2 MiB set aside, 500 free; transparent: madvise`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := c.machine(t).read(t, c.mask)

@@ -108,12 +108,6 @@ func helpCommand() *cobra.Command {
 		Use:   "help [COMMAND]",
 		Short: "Show help for a command",
 		Long:  "Show help for a command, or list the commands.",
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				names = commandNames(cmd.Root())
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := unknownCommand(cmd.Root(), args); err != nil {
 				return err
@@ -136,16 +130,13 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	if _, _, err := root.Find(args[:1]); err == nil || strings.HasPrefix(args[0], "__") { // cobra adds __complete when it runs
 		return nil
 	}
-	return Usagef("unknown command %q%s", args[0], DidYouMean(args[0], commandNames(root)))
-}
-
-func commandNames(root *cobra.Command) (names []string) {
+	var names []string
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name())
 		}
 	}
-	return names
+	return Usagef("unknown command %q%s", args[0], DidYouMean(args[0], names))
 }
 
 // flagError rewrites an error of pflag in this package's words.
