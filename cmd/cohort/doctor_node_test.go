@@ -274,7 +274,7 @@ func TestDoctorReportsThreadsOfSolvers(t *testing.T) {
 
 func TestSizesArePrintedWithUnits(t *testing.T) {
 	for n, want := range map[int64]string{
-		0: "0 KiB", 1 << 20: "1024 KiB", 10 << 20: "10 MiB", 1 << 30: "1024 MiB", 10 << 30: "10 GiB", 96 << 30: "96 GiB", 3 << 40: "3072 GiB", 20 << 40: "20 TiB",
+		0: "0 KiB", 512: "0.5 KiB", 1 << 20: "1 MiB", 10 << 20: "10 MiB", 1 << 30: "1 GiB", 3 << 29: "1.5 GiB", 96 << 30: "96 GiB", 1<<40 - 1<<30: "1023 GiB", 20 << 40: "20 TiB",
 	} {
 		if got := size(n); got != want {
 			t.Errorf("%d: got %s, want %s", n, got, want)

@@ -219,22 +219,36 @@ func TestMismatchIsFoundAfterTheCall(t *testing.T) {
 	}
 }
 
-// A rank closes communicators one after the other, beside a rank that makes none of its calls. It waits once.
+// A rank closes communicators one after the other, beside a rank that makes none of its calls. It waits once. After
+// another call it waits again: until it knows of the mismatch, or for a second.
 func TestClosesWaitOnceForRankThatDoesNotCome(t *testing.T) {
 	const comms = 8
-	boards, begun := boards(t, 2), time.Now()
-	for id := range uint32(comms) {
-		all := open(t, boards, id)
-		call, _ := rooted(backend.Bcast, 0, 2, 0, 1, 0)
-		if _, err := all[0].Run(nil, call); err != nil {
-			t.Fatal(err)
+	boards := boards(t, 2)
+	bcast := func(all []*comm, r int) {
+		call, _ := rooted(backend.Bcast, r, 2, r, 1, 0)
+		if _, err := all[r].Run(nil, call); err != nil {
+			t.Error(err)
 		}
+	}
+	var opened [comms][]*comm
+	for id := range opened {
+		opened[id] = open(t, boards, uint32(id))
+		bcast(opened[id], 0)
+	}
+	begun := time.Now()
+	for _, all := range opened {
 		if err := all[0].Quiesce(); err != nil {
 			t.Error(err)
 		}
 	}
 	if took := time.Since(begun); took > comms/2*time.Second { // generous for a slow machine
 		t.Errorf("%d Closes took %v; they wait for a second", comms, took)
+	}
+	all := open(t, boards, comms)
+	bcast(all, 0)
+	time.AfterFunc(50*time.Millisecond, func() { bcast(all, 1) })
+	if begun = time.Now(); all[0].Quiesce() == nil && time.Since(begun) < 500*time.Millisecond {
+		t.Error("Close did not wait for the other rank, although this rank has made a call")
 	}
 }
 

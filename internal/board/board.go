@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -28,9 +27,9 @@ type Config struct {
 // Collective.Close.
 type Board struct {
 	cfg   Config
-	own   *head                     // this rank's
-	users []*Collective             // of the own slots; nil: none yet
-	vain  atomic.Pointer[time.Time] // when a Quiesce last waited in vain; nil: never
+	own   *head         // this rank's
+	users []*Collective // of the own slots; nil: none yet
+	vain  atomic.Bool   // a Quiesce has waited in vain, and this rank has not arrived at a call since
 }
 
 // New returns a rank's view of slots whose memory is zero.

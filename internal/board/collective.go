@@ -326,6 +326,9 @@ func (s *Collective) meet(b *backend.Bound, call *backend.Call) (bool, error) {
 
 // arrive writes this rank's arrival at its next call, and begins to wait for those it needs.
 func (s *Collective) arrive(call *backend.Call) {
+	if s.b.vain.Load() {
+		s.b.vain.Store(false)
+	}
 	s.seq++
 	p := s.slot(s.mine)
 	s.side.publish(p, call)

@@ -116,19 +116,18 @@ func (s *Collective) moved() {
 
 // Quiesce ends the collectives of a communicator that this rank is about to close: it waits, for at most a second,
 // until all ranks have arrived at the calls in which this one did not wait, and have ended the neighborhood calls that it
-// has ended. Less than a second after another Quiesce of this rank has waited in vain, it only looks. It returns their
-// mismatch.
+// has ended. If another Quiesce of this rank has waited in vain, and this rank has made no call since, it only looks. It
+// returns their mismatch.
 func (s *Collective) Quiesce() error {
 	if len(s.deferred()) == 0 && s.mine.done.Load() == 0 {
 		return nil
 	}
 	limit := time.Second
-	if at := s.b.vain.Load(); at != nil && time.Since(*at) < limit {
+	if s.b.vain.Load() {
 		limit = time.Millisecond
 	}
 	if s.c.Await(&backend.Bound{Timeout: limit}, (*quiescing)(s)) != nil { // the others find what this one does not
-		now := time.Now()
-		s.b.vain.Store(&now)
+		s.b.vain.Store(true)
 	}
 	_ = s.Verify()
 	if err := s.stopped(); errors.Is(err, backend.ErrMismatch) { // another rank may have found it
