@@ -365,7 +365,7 @@ func (p *process) finalize(c *comm) error {
 	p.sampler.stop()
 	p.engine.stop()
 	if free && !p.engine.leaked() && !p.engine.any(func(*op) bool { return true }) && c.broken.Load() == nil {
-		if p.drains || !p.departing() { // else the messages of departs may be on their way
+		if p.drains { // else messages may be on their way
 			c.data.Free()
 			c.ctl.Free()
 		}

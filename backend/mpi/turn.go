@@ -283,7 +283,7 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 // gaveUp returns the error that the other members of a meeting get.
 func (c *comm) gaveUp(why error) *backend.Fault {
 	if why == errClosed {
-		return peerLeft(c.world[c.rank])
+		return backend.PeerLeft("rank %d has closed this communicator", c.rank)
 	}
 	f := asFault(why)
 	return backend.Faultf(f.Sentinel, "rank %d gave up: %s", c.rank, f.Text)
