@@ -72,12 +72,28 @@ func (e *Env) Close() error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("hybrid: close: %s: %w", last.step, err))
 		}
-		if errors.Is(err, cohort.ErrBusy) {
+		var busy *busyError
+		if errors.As(err, &busy) {
 			break
 		}
 		e.undo = e.undo[:len(e.undo)-1]
 	}
 	return errors.Join(errs...)
+}
+
+// busyError is the error of closing a pool from one of its tasks.
+type busyError struct{ err error }
+
+func (e *busyError) Error() string { return e.err.Error() }
+func (e *busyError) Unwrap() error { return e.err }
+
+// closePool ends the workers.
+func (e *Env) closePool() error {
+	err := e.Pool.Close()
+	if errors.Is(err, cohort.ErrBusy) {
+		return &busyError{err}
+	}
+	return err
 }
 
 // makeWorkspaces makes each worker's workspace on that worker.
@@ -104,7 +120,10 @@ func (e *Env) closeWorkspaces() error {
 		return nil
 	}
 	err := pool.ForEachWorker(e.Pool, closing)
-	if errors.Is(err, cohort.ErrClosed) { // the program has already closed the pool
+	switch {
+	case errors.Is(err, cohort.ErrBusy):
+		return &busyError{err}
+	case errors.Is(err, cohort.ErrClosed): // the program has already closed the pool
 		err = nil
 		for worker := range errs {
 			err = errors.Join(err, closing(worker))

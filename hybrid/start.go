@@ -113,7 +113,7 @@ func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 		if e.Pool, err = startPool(resolved, plan, p); err != nil {
 			return err
 		}
-		e.done(StepPool, e.Pool.Close)
+		e.done(StepPool, e.closePool)
 		return nil
 	})
 	f.try(ctx, StepSolvers, func() (err error) {

@@ -210,7 +210,7 @@ func TestMoreThreadsThanProcessorsIsNoted(t *testing.T) {
 // Close undoes the steps in reverse, each once, even if some fail.
 func TestCloseUndoesStepsInReverse(t *testing.T) {
 	l := &log{}
-	broken := errors.New("broken")
+	broken := fmt.Errorf("broken: %w", cohort.ErrBusy) // of a workspace: the pool is not busy
 	e, err := Start(context.Background(), &Config{
 		Threads:   2,
 		Workspace: func(worker int) (any, error) { return &closer{l, worker, broken}, nil },
