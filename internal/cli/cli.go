@@ -101,6 +101,13 @@ func prepare(root *cobra.Command) {
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		c.Use, c.DisableFlagsInUseLine, c.Args = "completion SHELL", true, cobra.ArbitraryArgs
+		c.RunE = func(*cobra.Command, []string) error { return Usagef("want one SHELL: bash, fish, powershell or zsh") }
+		for _, shell := range c.Commands() {
+			shell.Args = NoArgs
+		}
+	}
 }
 
 func helpCommand() *cobra.Command {

@@ -101,6 +101,9 @@ func TestUsageErrors(t *testing.T) {
 		{"take --timeout 0s", "--timeout 0s: want a time above 0"},
 		{"take --timeout -3s", "--timeout -3s: want a time that is not negative"},
 		{"take --timeout ten", "want a time with a unit, such as 500ms"},
+		{"completion", "want one SHELL: bash,"},
+		{"completion csh", "want one SHELL: bash,"},
+		{"completion bash extra", `unexpected argument "extra"`},
 		{"take --bind cor", "--bind cor: want core or numa; did you mean core?"},
 	} {
 		_, status, stdout, stderr := run(strings.Fields(c.line)...)
