@@ -227,7 +227,7 @@ func TestAgreeOnExcludedRankIsErrPeerLost(t *testing.T) {
 	declared := make(chan struct{})
 	survive(t, 3, nil, func(world *Comm) error {
 		if world.Rank() == 0 {
-			world.base().Backend().(backend.Recovery).Declare(2, errors.New("silent for an hour"))
+			world.base().Backend().Declare(2, errors.New("silent for an hour"))
 			close(declared)
 		}
 		<-declared

@@ -297,6 +297,12 @@ type Comm interface {
 	// UnderWay calls f for every request of this communicator that is under way, with the lock held under which it
 	// completes. moves says that it is a send, or a receive whose message has matched.
 	UnderWay(f func(r *Request, moves bool))
+	// Declare makes a rank of the job lost, by its world rank. An ErrPeerLost gives the text that operations return. Without
+	// Recovery it is ErrNotSupported for other ranks than the calling one.
+	//
+	// A rank that fails declares itself lost, and then closes its first communicator. The others' pending and later
+	// operations end with why, also those inside a collective. An MPI library may end the job some time after that.
+	Declare(rank int, why error) error
 	// Abort ends the job. Every operation of every rank fails with ErrPeerLost,
 	// and the error names this rank and the code.
 	Abort(code int) error

@@ -1,10 +1,9 @@
 package backend
 
-// Recovery is implemented by a Comm of a job that can go on after ranks have failed. On mpi, where the job ends, only
-// Declare works; Lost returns nil, and the other methods return ErrNotSupported.
+// Recovery is implemented by a Comm of a job that can go on after ranks have failed.
 //
 // A rank is lost when it has ended without closing its first communicator, when it has been silent for
-// longer than the heartbeat allows, or when Declare has named it. A loss is final: messages of a lost
+// longer than the heartbeat allows, or when Comm.Declare has named it. A loss is final: messages of a lost
 // rank are dropped, and a rank that others have declared lost finds its own operations ended as well.
 //
 // A loss ends every communicator that it concerns and that has not acknowledged it. Their pending and
@@ -19,14 +18,6 @@ type Recovery interface {
 	// Lost returns the world ranks that this rank has found to be lost or has seen leave in good order,
 	// in ascending order, or nil. It has a lost rank before any operation ends because of the loss.
 	Lost() []int
-
-	// Declare makes a rank of the job lost, by its world rank. An ErrPeerLost gives the text that
-	// operations return. On mpi it is ErrNotSupported for other ranks than the calling one.
-	//
-	// A rank that fails declares itself lost, and then closes its first communicator. All backends allow
-	// this. The others' pending and later operations end with why, also those inside a collective. An MPI
-	// library may end the job some time after that.
-	Declare(rank int, why error) error
 
 	// Revoke breaks the communicator here with err, and ends the other ranks' operations on it with
 	// ErrBroken. It does not wait.

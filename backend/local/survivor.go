@@ -14,7 +14,7 @@ func (c *Comm) ID() uint32 { return c.group.key.id }
 // Ranks implements agree.Comm.
 func (c *Comm) Ranks() int { return len(c.group.job.ranks) }
 
-// Declare implements backend.Recovery.
+// Declare implements backend.Comm.
 func (c *Comm) Declare(rank int, why error) error {
 	if f, ok := why.(*backend.Fault); !ok || f.Sentinel != backend.ErrPeerLost {
 		why = backend.Faultf(backend.ErrPeerLost, "rank %d was declared lost: %v", rank, why)

@@ -57,7 +57,7 @@ const (
 	maxReason = 2000
 )
 
-// Declare implements backend.Recovery, for the calling rank only.
+// Declare implements backend.Comm, for the calling rank only.
 func (c *comm) Declare(rank int, why error) error {
 	p := c.p
 	w := p.world
@@ -273,23 +273,4 @@ func (p *process) closeFailed(f *failure) error {
 		p.engine.poll(1) // what tells the others
 		time.Sleep(min(left, time.Millisecond))
 	}
-}
-
-// unrecoverable is why there is nothing else of backend.Recovery: the launcher ends the job after a loss.
-func (c *comm) unrecoverable() error {
-	return backend.Faultf(backend.ErrNotSupported, "%s cannot continue after a loss; backends local, shm and tcp can", c.p.lib.Name())
-}
-
-// Lost implements backend.Recovery.
-func (c *comm) Lost() []int { return nil }
-
-// Revoke implements backend.Recovery.
-func (c *comm) Revoke(error) error { return c.unrecoverable() }
-
-// Agree implements backend.Recovery.
-func (c *comm) Agree(*backend.Bound, int) (int, error) { return 0, c.unrecoverable() }
-
-// Shrink implements backend.Recovery.
-func (c *comm) Shrink(*backend.Bound, backend.Claimer) (backend.Comm, uint32, error) {
-	return nil, 0, c.unrecoverable()
 }

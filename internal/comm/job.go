@@ -136,17 +136,12 @@ func (c *Comm) CloseWith(why error) error {
 	if !w.job.follows.Load() && !errors.Is(why, backend.ErrCanceled) {
 		w.recorder.Note(flight.ProgramFailed, text)
 	}
-	var err error
-	if w.recoverer != nil {
-		// The others may learn of this failure before that of the rank that caused it.
-		var cause *backend.Fault
-		if !errors.As(why, &cause) || cause.Sentinel != backend.ErrPeerLost || cause.Left {
-			cause = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: text}
-		}
-		err = w.recoverer.Declare(w.rank, cause)
-	} else {
-		err = w.bc.Abort(1)
+	// The others may learn of this failure before that of the rank that caused it.
+	var cause *backend.Fault
+	if !errors.As(why, &cause) || cause.Sentinel != backend.ErrPeerLost || cause.Left {
+		cause = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: text}
 	}
+	err := w.bc.Declare(w.rank, cause)
 	return cmp.Or(w.home.Close(), c.failed("close", err))
 }
 

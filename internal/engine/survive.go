@@ -50,7 +50,7 @@ func (c *comm) those(is func(*peer) bool) (ranks []int) {
 	return ranks
 }
 
-// Declare implements backend.Recovery.
+// Declare implements backend.Comm.
 func (c *comm) Declare(rank int, why error) error {
 	e := c.e
 	f, ok := why.(*backend.Fault)

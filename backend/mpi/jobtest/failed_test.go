@@ -48,7 +48,7 @@ func TestFailedRankEndsOperations(t *testing.T) {
 		case 0:
 			_, err = c.(backend.Collectives).Collective(nil, barrier)
 		case 1:
-			if err := errors.Join(reached("waiting", 4), c.(backend.Recovery).Declare(1, backend.Faultf(backend.ErrPeerLost, text)), c.Close()); err != nil {
+			if err := errors.Join(reached("waiting", 4), c.Declare(1, backend.Faultf(backend.ErrPeerLost, text)), c.Close()); err != nil {
 				return err
 			}
 			return errors.Join(reached("told", 3), errors.New("this rank has failed"))
@@ -233,7 +233,7 @@ func TestFailedRankIsHeardAfterManyHaveLeft(t *testing.T) {
 			return err
 		}
 		if c.Rank() == 1 {
-			err := errors.Join(c.(backend.Recovery).Declare(1, errors.New("this rank has failed")), sign("failed"), c.Close())
+			err := errors.Join(c.Declare(1, errors.New("this rank has failed")), sign("failed"), c.Close())
 			return errors.Join(err, reached("told", 1), errors.New("this rank has failed"))
 		}
 		var looks atomic.Int32

@@ -3,12 +3,15 @@
 package jobtest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 func TestRecoveryIsNotSupported(t *testing.T) {
@@ -17,12 +20,21 @@ func TestRecoveryIsNotSupported(t *testing.T) {
 		_, shrink := w.Shrink()
 		for op, err := range map[string]error{"agree": agree, "shrink": shrink, "revoke": w.Revoke()} {
 			var o *cohort.OpError
-			if !errors.Is(err, cohort.ErrNotSupported) || !errors.As(err, &o) || o.Op != op || !strings.Contains(err.Error(), " cannot continue after a loss") {
+			if !errors.Is(err, cohort.ErrNotSupported) || !errors.As(err, &o) || o.Op != op || !strings.Contains(err.Error(), "cannot continue after a failure; use local, shm or tcp") {
 				return fmt.Errorf("%s: %v", op, err)
 			}
 		}
 		if lost := w.Lost(); lost != nil {
 			return fmt.Errorf("lost: %v", lost)
+		}
+		// What was refused is no operation: the report would take it for what a rank did last.
+		var b bytes.Buffer
+		if err := w.DumpFlight(&b); err != nil {
+			return err
+		}
+		d, err := flight.Decode(b.Bytes())
+		if err != nil || slices.ContainsFunc(d.Ops, func(o flight.Operation) bool { return o.Kind == flight.Agree || o.Kind == flight.Shrink }) {
+			return fmt.Errorf("the recorder has %v, %w", d.Ops, err)
 		}
 		return traffic(w, 3) // the communicator still works
 	})
