@@ -18,6 +18,7 @@ func limitScenarios() []scenario {
 		{name: "limits/requests", body: requestDeadline},
 		{name: "limits/collective", sizes: atLeast(2), body: collectiveDeadline},
 		{name: "limits/cancel", sizes: atLeast(2), body: collectiveCancel},
+		{name: "limits/expired", body: expired},
 		{name: "limits/busy", sizes: atLeast(2), body: busy},
 	}
 }
@@ -221,4 +222,14 @@ func busy(r *Rank) {
 	r.Is(errorOf(cohort.Iallreduce(r.Comm, []int32{1}, word, cohort.Sum)), cohort.ErrBusy, "a nonblocking collective during a blocking one")
 	r.OK(cohort.Send(r.Comm, word, 0, 1))
 	r.OK(<-results)
+}
+
+// expired uses a handle whose deadline has passed already.
+func expired(r *Rank) {
+	ctx, cancel := context.WithTimeout(context.Background(), -1)
+	defer cancel()
+	c := r.Comm.WithContext(ctx)
+	r.Is(errorOf(cohort.Recv(c, make([]int32, 1), r.prev, 1)), cohort.ErrTimeout, "Recv with an expired context")
+	r.Is(errorOf(c.Probe(r.prev, 1)), cohort.ErrTimeout, "Probe with an expired context")
+	r.OK(r.Comm.Barrier())
 }

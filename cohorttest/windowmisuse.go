@@ -392,3 +392,29 @@ func windowsLeftOpen(r *Rank) {
 		}
 	}
 }
+
+// closeWaiting closes a window while a goroutine waits for a lock of it.
+func closeWaiting(r *Rank) {
+	w := onesided[int64](r, r.Comm, 1)
+	word := make([]int8, 1)
+	if r.Rank == 0 {
+		g := must(w.Lock(cohort.LockExclusive, 0))
+		r.OK(r.Comm.Barrier())
+		for range r.Size - 1 {
+			must(cohort.Recv(r.Comm, word, cohort.AnySource, 1))
+		}
+		r.OK(g.Unlock())
+		r.OK(w.Close())
+		return
+	}
+	r.OK(r.Comm.Barrier())
+	waited, done := make(chan error), make(chan error)
+	go func() {
+		_, err := w.Lock(cohort.LockShared, 0)
+		waited <- err
+	}()
+	go func() { done <- w.Close() }()
+	r.Is(<-waited, cohort.ErrClosed, "Lock during Close")
+	r.OK(cohort.Send(r.Comm, word, 0, 1))
+	r.OK(<-done)
+}

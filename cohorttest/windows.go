@@ -38,6 +38,7 @@ func windowScenarios() []scenario {
 		{name: "onesided/arguments", body: windowArguments},
 		{name: "onesided/close", body: windowClose},
 		{name: "onesided/close-with-lock", body: closeWithLock},
+		{name: "onesided/close-waiting", sizes: atLeast(2), body: closeWaiting},
 		{name: "onesided/close-in-use", body: windowCloseInUse},
 		{name: "onesided/left-open", body: windowsLeftOpen},
 		{name: "onesided/allocations", sizes: func(n int) bool { return n <= 2 }, body: windowAllocations},
