@@ -30,7 +30,7 @@ var windowMutants = []mutant{
 		why: "memory is unmapped below an access when the time of Close is up", test: "internal/comm TestInterleaveLongAccess"},
 	{file: "internal/comm/windowclose.go",
 		old: `	_ = w.unlockAll()`,
-		new: `	_ = w.drain`,
+		new: `	_ = w.unlockAll`,
 		why: "Close of a communicator keeps the locks", test: "internal/comm TestInterleaveLockDuringClose"},
 	{file: "internal/comm/windowlock.go",
 		old: `	late := err == nil && s.origin.IsShut()`,
