@@ -27,7 +27,7 @@ func TestRecoveryIsNotSupported(t *testing.T) {
 		if lost := w.Lost(); lost != nil {
 			return fmt.Errorf("lost: %v", lost)
 		}
-		// What was refused is no operation: the report would take it for what a rank did last.
+		// The recorder has no refused call. A report would say that the rank was in that call.
 		var b bytes.Buffer
 		if err := w.DumpFlight(&b); err != nil {
 			return err
