@@ -86,6 +86,9 @@ func (c *comm) begin(r *backend.Request) *op {
 func (e *Engine) put(o *op, s opState) {
 	from, to := places[o.state], places[s]
 	o.state = s
+	if s == opMoving || s == opCopying { // no frame comes that would wake it
+		e.wakeLeader()
+	}
 	if from == to {
 		return
 	}

@@ -359,7 +359,6 @@ func (e *Engine) pass(s, o *op, env match.Env) {
 	e.put(o, opMoving)
 	s.pair, o.pair = o, s
 	e.moving = append(e.moving, o)
-	e.wakeLeader() // to copy it
 }
 
 // moveSelf copies a part of a message of this rank to itself.
@@ -439,6 +438,7 @@ func (e *Engine) drop(o *op, err error) {
 		}
 	case opCopying, opStopped:
 		p.mem.Stop(&o.transfer, err)
+		e.wakeLeader() // Step ends it
 		return
 	}
 	e.finish(o, backend.Status{}, err)

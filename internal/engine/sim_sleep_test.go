@@ -91,8 +91,10 @@ func (s *sim) sleep(i int) {
 		if z.called() {
 			z.resume <- struct{}{}
 			z.run()
-			s.check(i)
+		} else {
+			s.oversleeps(i)
 		}
+		s.check(i)
 		return
 	}
 	q, c := s.some(i)
@@ -108,6 +110,17 @@ func (s *sim) sleep(i int) {
 	}()
 	z.run()
 	s.check(i)
+}
+
+// oversleeps checks that a rank that sleeps, and that nothing wakes, could not end an operation by itself.
+func (s *sim) oversleeps(i int) {
+	e := s.ranks[i].e
+	active := e.active
+	for e.poll() {
+	}
+	if e.active != active {
+		s.fail("rank %d sleeps, and could end %d operations if it looked", i, active-e.active)
+	}
 }
 
 // rest ends the waits of the simulation.

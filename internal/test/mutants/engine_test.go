@@ -69,4 +69,8 @@ var engineMutants = []mutant{
 `,
 		new: ``,
 		why: "a message to oneself is copied after it was given up", test: "internal/engine TestInterleaveMessageToOneself"},
+	{file: "internal/engine/op.go",
+		old: `s == opMoving || s == opCopying {`,
+		new: `s == opMoving {`,
+		why: "a rank sleeps while it has a message to copy", test: "internal/engine TestSimulationKeepsToTheModel", plain: true},
 }
