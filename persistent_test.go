@@ -67,6 +67,9 @@ func TestPersistentRejectsMisuse(t *testing.T) {
 		if _, err := r.Wait(); err != nil || in[0] != 3 {
 			return fmt.Errorf("started again: %v, %w", in, err)
 		}
+		if _, err := r.Wait(); err != nil {
+			t.Errorf("a second Wait returns the error of the start before: %v", err)
+		}
 		if err := w.Close(); err != nil {
 			return err
 		}

@@ -161,9 +161,9 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 		k.ended(t, err)
 		return nil, c.collError(call, err)
 	}
-	q := &Request{c: c, pending: k.job.pending()}
+	q := &Request{pending: k.job.pending()}
 	q.op, q.coll, q.peer, q.tag, q.ticket = op, call.Coll, rootOf(call), Undefined, t
-	q.limits(c.bound)
+	q.begins(c)
 	q.begin()
 	k.launched(launched{q: q})
 	k.life.leave()

@@ -159,10 +159,12 @@ func (c *Comm) Isend(op string, typ *backend.Datatype, buf []byte, parts backend
 	if err = c.checkSend(dest, tag, err); err != nil {
 		return nil, c.Failed(op, dest, tag, err)
 	}
-	q := c.newRequest(op, flight.Send+flight.Kind(mode), typ, len(buf), dest, tag)
-	q.req.Parts = parts
-	c.core.isend(&q.req, buf, dest, tag, mode.Of(typ.Elems()))
-	return q.started(), nil
+	p := c.newPending(op, flight.Send+flight.Kind(mode), typ, len(buf), dest, tag)
+	if parts != nil {
+		p.req.Parts = parts
+	}
+	c.core.isend(&p.req, buf, dest, tag, mode.Of(typ.Elems()))
+	return p.started(), nil
 }
 
 func (k *core) isend(q *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
@@ -178,9 +180,9 @@ func (c *Comm) Irecv(op string, typ *backend.Datatype, buf []byte, source, tag i
 	if err = c.checkRecv(source, tag, err); err != nil {
 		return nil, c.Failed(op, source, tag, err)
 	}
-	q := c.newRequest(op, flight.Recv, typ, len(buf), source, tag)
-	c.core.irecv(&q.req, buf, source, tag)
-	return q.started(), nil
+	p := c.newPending(op, flight.Recv, typ, len(buf), source, tag)
+	c.core.irecv(&p.req, buf, source, tag)
+	return p.started(), nil
 }
 
 func (k *core) irecv(q *backend.Request, buf []byte, source, tag int) {
@@ -191,25 +193,33 @@ func (k *core) irecv(q *backend.Request, buf []byte, source, tag int) {
 	}
 }
 
-// newRequest returns a request that has begun, and records it. The caller starts it, and calls started.
-func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, bytes, peer, tag int) *Request {
+// newPending returns the record of an operation that has begun, and records it. The caller starts the operation, and
+// calls started.
+func (c *Comm) newPending(op string, kind flight.Kind, typ *backend.Datatype, bytes, peer, tag int) *pending {
 	k := c.core
 	p := k.job.pending()
-	if len(p.spare) == 0 {
-		p.spare = make([]Request, spareRequests)
+	if p.used %= len(p.spare); p.used == 0 {
+		p.spare = new([spareRequests]Request)
 	}
-	q := &p.spare[0]
-	p.spare = p.spare[1:]
-	q.c, q.pending = c, p
-	q.name, q.peer, q.tag, q.req.Owner = op, peer, tag, q
-	if kind == flight.Recv || kind == flight.MessageRecv {
-		q.typ = typ
+	p.used++
+	p.begins(c)
+	if p.name != op {
+		p.name = op
 	}
-	q.limits(c.bound)
+	if p.req.Owner != p {
+		p.req.Owner = p
+	}
+	p.peer, p.tag = peer, tag
 	tr := k.message(kind, backend.Nonblocking, bytes, typ.ID, tag, peer)
-	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
-	q.req.Begin()
-	return q
+	if kind != flight.Recv && kind != flight.MessageRecv {
+		typ = nil
+	}
+	if p.typ != typ {
+		p.typ = typ
+	}
+	p.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	p.req.Begin()
+	return p
 }
 
 // finish waits for a request of the job and returns it to the pool, unless it could not be ended. The backend does not

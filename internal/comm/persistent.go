@@ -29,7 +29,7 @@ var errUnderWay = fault(backend.ErrRequest, "the operation is under way; wait fo
 
 // persistent completes p, with the facts that its requests share.
 func (c *Comm) persistent(p *Persistent, name string, typ *backend.Datatype, peer, tag int) *Persistent {
-	q := &Request{c: c, pending: &pending{op: p.op, name: name, peer: peer, tag: tag, typ: typ, kept: true}}
+	q := &Request{pending: &pending{c: c, op: p.op, name: name, peer: peer, tag: tag, typ: typ, kept: true}}
 	q.word.Store(uint32(phaseReturned))
 	p.last.Store(q)
 	return p
@@ -67,7 +67,7 @@ func (p *Persistent) Start() error {
 	if err != nil {
 		return q.failed(err)
 	}
-	q.limits(c.bound)
+	q.begins(c)
 	p.starts++
 	tr := &p.trace
 	if p.op != nil {
@@ -98,7 +98,7 @@ func (p *Persistent) restart(q *Request) (*Request, error) {
 	case mine:
 		return q, nil
 	case another:
-		next := &Request{c: q.c, pending: &pending{op: p.op, name: q.name, peer: q.peer, tag: q.tag, typ: q.typ, kept: true, shared: true}}
+		next := &Request{pending: &pending{c: q.c, op: p.op, name: q.name, peer: q.peer, tag: q.tag, typ: q.typ, kept: true, shared: true}}
 		next.word.Store(uint32(phaseStarting))
 		p.last.Store(next)
 		return next, nil

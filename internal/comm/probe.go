@@ -76,13 +76,13 @@ func (m *Message) Irecv(op string, typ *backend.Datatype, buf []byte, err error)
 	if err := m.take(op, err); err != nil {
 		return nil, err
 	}
-	q := m.c.newRequest(op, flight.MessageRecv, typ, len(buf), m.st.Source, m.st.Tag)
+	p := m.c.newPending(op, flight.MessageRecv, typ, len(buf), m.st.Source, m.st.Tag)
 	if m.st.Source == backend.ProcNull {
-		q.req.Complete(noStatus, nil)
+		p.req.Complete(noStatus, nil)
 	} else {
-		m.c.core.bc.Imrecv(&q.req, m.m, buf)
+		m.c.core.bc.Imrecv(&p.req, m.m, buf)
 	}
-	return q.started(), nil
+	return p.started(), nil
 }
 
 // take reserves m for the caller's receive.

@@ -10,18 +10,43 @@ import (
 
 // Request is a nonblocking operation. It may be nil, which is complete. Several goroutines may wait for
 // one. It is small, because every operation allocates one.
-//
-// The goroutine that claims the operation writes st and err; they do not change afterwards.
 type Request struct {
-	c *Comm
 	completion
+	elems backend.Elems // of the result
+	result
 	*pending // until the operation is over and nobody has a hold
-	st       backend.Status
-	err      error
+}
+
+// result is what Wait returns. The goroutine that claims the operation writes it; it does not change afterwards.
+type result struct {
+	bytes       int
+	from, label int32  // source and tag
+	failure     *error // nil: none
+}
+
+// set stores the result.
+func (q *Request) set(st backend.Status, err error) {
+	q.bytes, q.from, q.label, q.elems = st.Bytes, int32(st.Source), int32(st.Tag), st.Elems
+	if err != nil {
+		failure := err // err itself would be on the heap
+		q.failure = &failure
+	} else if q.failure != nil { // of the last start of a persistent operation
+		q.failure = nil
+	}
+}
+
+// get returns the result.
+func (q *Request) get() (backend.Status, error) {
+	st := backend.Status{Source: int(q.from), Tag: int(q.label), Bytes: q.bytes, Elems: q.elems}
+	if q.failure != nil {
+		return st, *q.failure
+	}
+	return st, nil
 }
 
 // pending is the part of a request that only an operation under way needs. It is pooled.
 type pending struct {
+	c    *Comm
 	req  backend.Request   // point to point
 	op   backend.Operation // collective, or an exchange
 	name string            // of an operation that is not a collective
@@ -37,13 +62,14 @@ type pending struct {
 	kept   bool           // it belongs to a persistent operation
 	shared bool           // a goroutine may still look at op for an earlier start
 
-	spare []Request // for the operations to come: to allocate many at a time is faster
+	spare *[spareRequests]Request // for the operations to come, from used on: to allocate many at a time is faster
+	used  int
 
 	done word.Pointer[chan struct{}] // what Done returns; nil if it has not been called
 }
 
 // spareRequests is how many requests are allocated at a time. They are freed together.
-const spareRequests = 16
+const spareRequests = 32
 
 // pending returns a record from the pool.
 func (j *job) pending() *pending {
@@ -57,37 +83,56 @@ func (j *job) pending() *pending {
 func (j *job) blocking(typ *backend.Datatype, parts backend.Parts) *pending {
 	p := j.pending()
 	p.req.Begin()
-	p.req.Parts, p.typ = parts, typ
+	p.req.Parts, p.req.Owner, p.typ = parts, nil, typ
 	return p
 }
 
-// put returns a record to the pool.
+// put returns a record to the pool. What is likely to be the same in the next operation stays.
 func (j *job) put(p *pending) {
-	p.op, p.coll, p.typ, p.limit, p.req.Parts, p.req.Owner = nil, 0, nil, nil, nil, nil
+	p.coll = 0
+	if p.op != nil {
+		p.op = nil
+	}
+	if p.req.Parts != nil {
+		p.req.Parts = nil
+	}
 	if p.done.Load() != nil {
 		p.done.Store(nil)
 	}
 	j.pendings.Put(p)
 }
 
-// limits sets when the operation, which begins now, must end.
-func (p *pending) limits(b *backend.Bound) {
-	if p.limit = b; b != nil && b.Timeout > 0 {
+// begins says for whom an operation begins now, and when it must end.
+func (p *pending) begins(c *Comm) {
+	if p.c != c { // to store a pointer is slow while the garbage collector runs
+		p.c = c
+	}
+	b := c.bound
+	if b != nil && b.Timeout > 0 {
 		p.bound = *b
 		p.bound.Since = time.Now()
-		p.limit = &p.bound
+		b = &p.bound
+	}
+	if p.limit != b {
+		p.limit = b
 	}
 }
 
-// started is called when an operation on messages has been started. One that is complete returns to the pool.
-func (q *Request) started() *Request {
-	if !q.req.Ready() || typed(q.req.Status, q.typ, q.req.Err) != nil {
+// request returns the request of the operation under way.
+func (p *pending) request() *Request { return &p.spare[p.used-1] }
+
+// started is called when the operation has been started, and returns its request. The record of a message that is
+// complete returns to the pool.
+func (p *pending) started() *Request {
+	q := p.request()
+	if p.op != nil || !p.req.Ready() || typed(p.req.Status, p.typ, p.req.Err) != nil {
+		q.pending = p
 		q.begin()
 		return q
 	}
-	q.st = q.req.Status
-	q.c.core.recorder.End(q.ticket)
-	q.free()
+	q.set(p.req.Status, nil)
+	p.c.core.recorder.End(p.ticket)
+	p.c.core.job.put(p)
 	return q
 }
 
@@ -96,8 +141,9 @@ func (q *Request) free() {
 	if q.op != nil {
 		q.op.Release()
 	}
-	q.c.core.job.put(q.pending)
+	p := q.pending
 	q.pending = nil
+	p.c.core.job.put(p)
 }
 
 // leave ends a hold.
@@ -197,8 +243,8 @@ func (q *Request) store(st backend.Status, err error, to phase, underWay bool) (
 	if err != nil {
 		err = q.failed(err)
 	}
-	word.Writing(&q.st)
-	q.st, q.err = st, err
+	word.Writing(&q.result)
+	q.set(st, err)
 	if kept && underWay {
 		to = phaseAbandoned
 	}
@@ -235,8 +281,8 @@ func (q *Request) Wait() (backend.Status, error) {
 	}
 	if !q.hold() {
 		q.take()
-		word.Reading(&q.st)
-		return q.st, q.err
+		word.Reading(&q.result)
+		return q.get()
 	}
 	return q.wait(phaseReturned)
 }
@@ -259,18 +305,18 @@ func (q *Request) wait(to phase) (backend.Status, error) {
 		case phaseClaimed, phaseStarting:
 			_ = q.c.core.bc.Await(nil, (*decided)(q)) // has no limit
 		default:
-			return q.result(to)
+			return q.taken(to)
 		}
 	}
 }
 
-// result returns the result that is stored, and ends the caller's hold.
-func (q *Request) result(to phase) (backend.Status, error) {
+// taken returns the result that is stored, and ends the caller's hold.
+func (q *Request) taken(to phase) (backend.Status, error) {
 	if to == phaseReturned {
 		q.take()
 	}
-	word.Reading(&q.st)
-	st, err := q.st, q.err
+	word.Reading(&q.result)
+	st, err := q.get()
 	q.leave()
 	return st, err
 }
@@ -310,7 +356,8 @@ func (q *Request) Test() (backend.Status, bool, error) {
 	}
 	if !q.hold() {
 		q.take()
-		return q.st, true, q.err
+		st, err := q.get()
+		return st, true, err
 	}
 	return q.test(phaseReturned)
 }
@@ -338,7 +385,7 @@ func (q *Request) test(to phase) (st backend.Status, done bool, err error) {
 		q.leave()
 		return backend.Status{}, false, nil
 	}
-	st, err = q.result(to)
+	st, err = q.taken(to)
 	return st, true, err
 }
 

@@ -174,8 +174,8 @@ func (e *explored) work() *work {
 func (e *explored) request(c *Comm) *Request {
 	o := e.work()
 	o.Start()
-	q := &Request{c: c, pending: &pending{op: o, name: "test", peer: Undefined, tag: Undefined}}
-	q.limits(c.bound)
+	q := &Request{pending: &pending{op: o, name: "test", peer: Undefined, tag: Undefined}}
+	q.begins(c)
 	q.begin()
 	e.x.Name(&q.word, "request %d", len(e.ops)-1)
 	return q

@@ -126,9 +126,9 @@ func (c *Comm) IrecvThen(op string, typ *backend.Datatype, buf []byte, parts bac
 
 func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte, source, recvTag int) *Request {
 	k := c.core
-	q := &Request{c: c, pending: k.job.pending()}
+	q := &Request{pending: k.job.pending()}
 	q.op, q.name, q.peer, q.tag = x, op, source, recvTag
-	q.limits(c.bound)
+	q.begins(c)
 	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	x.recv.Owner, x.send.Owner = q, q
 	x.recv.Begin()

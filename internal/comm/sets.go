@@ -7,6 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Set is several requests. Its methods ignore nil requests and those whose completion has been returned
@@ -142,6 +143,22 @@ func (s *Set) TestSome() ([]int, error) {
 // live reports whether a set considers q.
 func (q *Request) live() bool { return q != nil && q.phase() != phaseReturned }
 
+// Succeeded reports whether the operation has ended without an error. The caller returns its completion then.
+func (q *Request) Succeeded() bool {
+	if q == nil {
+		return true
+	}
+	if !q.phase().stored() {
+		return false
+	}
+	word.Reading(&q.result)
+	if q.failure != nil {
+		return false
+	}
+	q.take()
+	return true
+}
+
 // advance makes progress and reports whether the result is stored.
 func (q *Request) advance() bool {
 	if !q.hold() {
@@ -158,7 +175,7 @@ func (q *Request) collect() (st backend.Status, took bool, err error) {
 		return st, false, nil
 	case !q.hold():
 		if took = q.take(); took {
-			st, err = q.st, q.err
+			st, err = q.get()
 		}
 		return st, took, err
 	case q.complete() && q.claim():

@@ -55,7 +55,11 @@ func (k *core) unwaited(colls bool, end time.Time) error {
 		return slices.Contains(list, q)
 	}
 	k.bc.UnderWay(func(r *backend.Request, moves bool) {
-		if q, ok := r.Owner.(*Request); ok && hold(q) && moves {
+		q, ok := r.Owner.(*Request)
+		if p, message := r.Owner.(*pending); message {
+			q, ok = p.request(), true
+		}
+		if ok && hold(q) && moves {
 			moving = append(moving, r)
 		}
 	})

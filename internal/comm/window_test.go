@@ -251,13 +251,13 @@ func TestRputThatDoesNotEndIsGivenUp(t *testing.T) {
 		}
 		release := make(chan struct{})
 		ctx, cancel := context.WithCancel(context.Background())
-		q := w.WithContext(ctx).newRequest("rput", flight.Put, pair, 16, 0, Undefined)
-		q.op = win.s.begin(func() error {
+		p := w.WithContext(ctx).newPending("rput", flight.Put, pair, 16, 0, Undefined)
+		p.op = win.s.begin(func() error {
 			<-release
 			return nil
 		})
 		win.s.leave()
-		q.begin()
+		q := p.started()
 		cancel()
 		if _, done, err := q.Test(); !done || !errors.Is(err, backend.ErrCanceled) {
 			t.Errorf("Test: %v, %v, want ErrCanceled", done, err)

@@ -458,10 +458,10 @@ func (w *Window) Request(op string, a Access) (*Request, error) {
 	if err := w.check(&a); err != nil {
 		return nil, w.Failed(op, a.Rank, err)
 	}
-	q := w.c.newRequest(op, a.Kind, s.elem, len(a.In)+len(a.Out), a.Rank, Undefined)
+	p := w.c.newPending(op, a.Kind, s.elem, len(a.In)+len(a.Out), a.Rank, Undefined)
 	if a.Rank == backend.ProcNull || s.parts[a.Rank].Here() {
-		q.req.Finish(backend.Status{}, w.access(&a))
-		return q.started(), nil
+		p.req.Finish(backend.Status{}, w.access(&a))
+		return p.started(), nil
 	}
 	w = w.begun()
 	s.mu.Lock()
@@ -477,7 +477,6 @@ func (w *Window) Request(op string, a Access) (*Request, error) {
 	}
 	s.rputs[a.Rank] = append(s.rputs[a.Rank], t)
 	s.mu.Unlock()
-	q.op = t
-	q.begin()
-	return q, nil
+	p.op = t
+	return p.started(), nil
 }
