@@ -53,6 +53,8 @@ type Link struct {
 	in    receiver
 	piece int // of payload in one cell
 
+	answer uint32 // cells that had been taken when Send sent last; the next message soon follows if there are no more
+
 	made  bool // this rank writes to its ring
 	heard bool // the peer does
 
@@ -176,6 +178,10 @@ func (l *Link) Send(ctx uint32, tag int32, elems uint16, buf []byte) bool {
 	c.ctx, c.tag = ctx, tag
 	c.size = uint64(frame.Eager)<<kindBits | uint64(elems)<<elemBits | uint64(len(buf))
 	l.out.publish(c)
+	if l.answer == l.in.next {
+		l.out.own()
+	}
+	l.answer = l.in.next
 	return true
 }
 

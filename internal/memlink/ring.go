@@ -1,6 +1,9 @@
 package memlink
 
-import "github.com/cohort-hpc/cohort/internal/word"
+import (
+	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
+)
 
 // sender is the sending end of a direction.
 type sender struct {
@@ -79,6 +82,10 @@ func (s *sender) publish(c *cell) {
 	word.Writing(c)
 	word.ReleaseUint32(&c.seq, s.tail)
 }
+
+// own asks for the cache line of the next cell. Otherwise the next lock or unlock would wait until the store to the
+// cell is done, and so until the receiver's processor has given the line up.
+func (s *sender) own() { shmem.Own(&s.r.cells[s.tail%cells].seq) }
 
 // peek returns the next cell that has arrived, or nil.
 func (r *receiver) peek() *cell {
