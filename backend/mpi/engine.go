@@ -35,7 +35,9 @@ type engine struct {
 	dropped  int                     // those of ops that drop has ended and the library has not
 	stuck    atomic.Int32            // blocking calls that can be abandoned, until they return
 	wins     atomic.Int32            // windows not yet freed, of communicators that are not broken
-	next     int                     // where the next round of tests starts
+	lastPin  *pin                    // the pin of the operation that was added last
+	idlePins []*pin
+	next     int // where the next round of tests starts
 	at       [batch]int32
 	st       [batch]libmpi.Status
 
@@ -141,6 +143,7 @@ func (e *engine) watch(o *op) {
 	e.mu.Lock()
 	e.reqs = append(e.reqs, o.h)
 	e.ops = append(e.ops, o)
+	e.keep(o)
 	e.mu.Unlock()
 	if o.counted {
 		e.inBackground()
@@ -245,6 +248,7 @@ func (e *engine) take(fin []finished, from int) {
 	}
 	for i := range fin {
 		e.ops[from+int(e.at[i])] = nil
+		e.release(fin[i].o)
 		if fin[i].o.why != nil {
 			e.dropped--
 		}
@@ -299,7 +303,6 @@ func (e *engine) discarding() (bytes int) {
 // tell sends a short message on ctl without waiting for it. It returns false if the library cannot.
 func (e *engine) tell(c *comm, text []byte, dest, tag int) bool {
 	o := &op{c: c, buf: text}
-	o.pin()
 	var st libmpi.Status
 	code := c.ctl.Isend(text, dest, tag, false, &o.h, &st)
 	if code != 0 || st.Flag != 0 {

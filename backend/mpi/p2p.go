@@ -47,7 +47,6 @@ const selfBytes = 1 << 16
 // goroutine may be about to post, so sendSelf sends a copy and does not wait.
 func (c *comm) sendSelf(buf []byte, tag int) error {
 	o := &op{c: c, buf: append([]byte(nil), buf...)}
-	o.pin()
 	on, t := c.on(tag)
 	var st libmpi.Status
 	code := on.Isend(o.buf, c.rank, t, false, &o.h, &st)
@@ -154,7 +153,6 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 	o := c.p.engine.op(r, c, buf, tag)
 	on, t := c.on(tag)
 	var st libmpi.Status
-	o.pin()
 	code := on.Isend(buf, dest, t, mode.When() == backend.Synchronous, &o.h, &st)
 	c.started(o, code, &st)
 }
@@ -174,7 +172,6 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 		return
 	}
 	var st libmpi.Status
-	o.pin()
 	code := on.Irecv(buf, source, t, &o.h, &st)
 	c.started(o, code, &st)
 }
@@ -224,7 +221,6 @@ func (c *comm) receive(o *op, m libmpi.Message, bytes int64) {
 		o.long = make([]byte, bytes)
 		into = o.long
 	}
-	o.pinned(into)
 	var st libmpi.Status
 	code := m.Imrecv(into, &o.h, &st)
 	c.started(o, code, &st)
@@ -270,6 +266,5 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	}
 	o := c.p.engine.op(recv, c, in, tag)
 	o.receives, o.source, o.h = true, source, h
-	o.pin()
 	c.started(o, 0, &st)
 }

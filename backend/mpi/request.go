@@ -30,9 +30,7 @@ type op struct {
 	until       time.Time // when such a receive is given up
 
 	coll *operation // a collective
-
-	pins   runtime.Pinner
-	pinUse bool
+	pin  *pin       // keeps the buffer in place while the operation is among the engine's
 }
 
 // op returns the record of a request, and reuses one if it can.
@@ -62,13 +60,50 @@ func (o *op) uncount() {
 	}
 }
 
-// pin keeps the buffer in place until the operation is complete.
-func (o *op) pin() { o.pinned(o.buf) }
+// pin keeps a buffer in place. Operations in progress that began one after the other with the same buffer share one:
+// it takes long to pin memory that is pinned already.
+type pin struct {
+	pinner runtime.Pinner
+	at     *byte
+	users  int
+}
 
-func (o *op) pinned(b []byte) {
-	if len(b) > 0 {
-		o.pins.Pin(&b[0])
-		o.pinUse = true
+// keep pins the memory of an operation that the library goes on with. A call that completes its operation needs no pin:
+// the operation refers to the memory, which does not move meanwhile. The lock is held.
+func (e *engine) keep(o *op) {
+	b := o.buf
+	if o.long != nil {
+		b = o.long
+	}
+	if len(b) == 0 {
+		return
+	}
+	p := e.lastPin
+	if p == nil || p.at != &b[0] {
+		if n := len(e.idlePins); n > 0 {
+			p, e.idlePins = e.idlePins[n-1], e.idlePins[:n-1]
+		} else {
+			p = new(pin)
+		}
+		p.at = &b[0]
+		p.pinner.Pin(p.at)
+		e.lastPin = p
+	}
+	p.users++
+	o.pin = p
+}
+
+// release undoes keep. The lock is held.
+func (e *engine) release(o *op) {
+	p := o.pin
+	if p == nil {
+		return
+	}
+	o.pin = nil
+	if p.users--; p.users == 0 {
+		p.pinner.Unpin()
+		p.at = nil
+		e.idlePins = append(e.idlePins, p)
 	}
 }
 
@@ -118,13 +153,9 @@ func (c *comm) received(st *libmpi.Status, err error) {
 	}
 }
 
-// complete unpins the buffer and completes the request. An abandoned request was completed before. A collective
-// starts its next messages inside Complete, so o is counted until then: engine.internal is not 0 in between.
+// complete completes the request. An abandoned request was completed before. A collective starts its next messages
+// inside Complete, so o is counted until then: engine.internal is not 0 in between.
 func (o *op) complete(st backend.Status, err error) {
-	if o.pinUse {
-		o.pins.Unpin()
-		o.pinUse = false
-	}
 	r, e := o.req, &o.c.p.engine
 	counted := o.counted // read now, because Complete may use o for the next message
 	o.req, o.buf, o.long, o.counted = nil, nil, nil, false

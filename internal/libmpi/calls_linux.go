@@ -92,7 +92,7 @@ func (c Comm) RecvGuarded(buf []byte, source, tag int, st *Status) Code {
 	return st.Error
 }
 
-// Isend starts a send; st.Flag reports whether it is complete already. The caller pins buf.
+// Isend starts a send; st.Flag reports whether it is complete already. If not, the caller pins buf.
 func (c Comm) Isend(buf []byte, dest, tag int, synchronous bool, req *Request, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_isend(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), flag(synchronous),
@@ -101,7 +101,7 @@ func (c Comm) Isend(buf []byte, dest, tag int, synchronous bool, req *Request, s
 	return code
 }
 
-// Irecv starts a receive; st.Flag reports whether it is complete already. The caller pins buf.
+// Irecv starts a receive; st.Flag reports whether it is complete already. If not, the caller pins buf.
 func (c Comm) Irecv(buf []byte, source, tag int, req *Request, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_irecv(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag),
