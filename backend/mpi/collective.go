@@ -174,10 +174,8 @@ func (c *comm) scheduled(call *backend.Call) bool {
 func (c *comm) native(on libmpi.Comm, call *backend.Call) error {
 	c.calls.Add(1)
 	c.p.rest(len(call.Send) + len(call.Recv))
-	if call.Coll == backend.Allreduce && call.Count <= math.MaxInt32 && len(call.Recv) > 0 {
-		if op := c.p.ops.native(call.Op); op != 0 {
-			return c.ended(on.Allreduce(call.Send, call.Recv, call.Count, c.p.types.kinds[call.Type.Kind], op), call)
-		}
+	if code, made := c.frequent(on, call); made {
+		return c.ended(code, call)
 	}
 	a := &c.call
 	if err := c.translate(call, a); err != nil {
@@ -189,6 +187,26 @@ func (c *comm) native(on libmpi.Comm, call *backend.Call) error {
 		return c.ended(code, call)
 	}
 	return c.withUser(on, call, a)
+}
+
+// frequent makes the library's call if it is one of the most frequent, which have little overhead.
+func (c *comm) frequent(on libmpi.Comm, call *backend.Call) (code libmpi.Code, made bool) {
+	if len(call.Recv) == 0 || len(call.Recv) > math.MaxInt32 {
+		return 0, false
+	}
+	t := c.p.types.number(call.Type)
+	switch {
+	case t == 0:
+	case call.Coll == backend.Bcast:
+		return on.Bcast(call.Recv, call.Count, t, call.Root), true
+	case call.Coll == backend.Allreduce:
+		if op := c.p.ops.native(call.Op); op != 0 {
+			return on.Allreduce(call.Send, call.Recv, call.Count, t, op), true
+		}
+	case call.Coll == backend.Allgatherv && !call.InPlace && len(call.Send) > 0 && c.size <= libmpi.VInts:
+		return on.Allgatherv(call.Send, call.Recv, call.RecvCounts[c.rank], call.RecvCounts, call.RecvDispls, t), true
+	}
+	return 0, false
 }
 
 // ended returns the outcome of the library's collective. After an error the ranks no longer agree

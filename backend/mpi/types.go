@@ -25,9 +25,17 @@ func (t *types) init() {
 	t.sizes = map[int]libmpi.Type{1: t.kinds[backend.Opaque]}
 }
 
+// number returns the library's own type of elements, 0 if it has none.
+func (t *types) number(d *backend.Datatype) libmpi.Type {
+	if d.Kind == backend.Opaque {
+		return 0
+	}
+	return t.kinds[d.Kind]
+}
+
 // of returns the type to move elements as.
 func (t *types) of(d *backend.Datatype) (libmpi.Type, error) {
-	if h := t.kinds[d.Kind]; h != 0 && d.Kind != backend.Opaque {
+	if h := t.number(d); h != 0 {
 		return h, nil
 	}
 	return t.bytes(d.Size)

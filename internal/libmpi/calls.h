@@ -110,6 +110,13 @@ CALL coh_callback_coll(int coll, int form, int in_place, const uint8_t *send, ui
 	BLOCKING(code, coh->coll(coll, form, in_place, send, recv, count, sc, sd, rc, rd, type, op, root, size, comm, req));
 	return code;
 }
+static inline void coh_call_bcast(uint8_t *buf, int64_t count, uintptr_t type, int root, uintptr_t comm, int *code) {
+	BLOCKING(*code, coh->bcast(buf, count, type, root, comm));
+}
+static inline void coh_call_allgatherv(const uint8_t *send, int64_t own, uint8_t *recv, const int64_t *counts, const int64_t *displs, int size,
+                                       uintptr_t type, uintptr_t comm, int *code) {
+	BLOCKING(*code, coh->allgatherv(send, own, recv, counts, displs, size, type, comm));
+}
 static inline void coh_call_allreduce(const uint8_t *send, uint8_t *recv, int64_t count, uintptr_t type, uintptr_t op, uintptr_t comm, int *code) {
 	BLOCKING(*code, coh->allreduce(send, recv, count, type, op, comm));
 }

@@ -29,6 +29,10 @@ package libmpi
 #cgo nocallback coh_call_start
 #cgo noescape coh_call_coll
 #cgo nocallback coh_call_coll
+#cgo noescape coh_call_bcast
+#cgo nocallback coh_call_bcast
+#cgo noescape coh_call_allgatherv
+#cgo nocallback coh_call_allgatherv
 #cgo noescape coh_call_allreduce
 #cgo nocallback coh_call_allreduce
 #include "calls.h"
@@ -219,6 +223,29 @@ func (c Comm) Begin(a *Coll, narrow []int32, req *Request) Code {
 	return Code(C.coh_call_coll(C.int(a.Coll), C.int(a.Form), flag(a.InPlace), data(a.Send), data(a.Recv), C.int64_t(a.Count),
 		counts(a.SendCounts), counts(a.SendDispls), counts(a.RecvCounts), counts(a.RecvDispls),
 		C.uintptr_t(a.Type), C.uintptr_t(a.Op), C.int(a.Root), C.int(a.Size), C.uintptr_t(c), cell(req)))
+}
+
+// Bcast makes the collective with little overhead: from 1 to 2^31-1 elements.
+func (c Comm) Bcast(buf []byte, count int, t Type, root int) Code {
+	var code C.int
+	enter()
+	C.coh_call_bcast(data(buf), C.int64_t(count), C.uintptr_t(t), C.int(root), C.uintptr_t(c), &code)
+	leave()
+	return Code(code)
+}
+
+// VInts is the maximum number of counts of Allgatherv.
+const VInts = C.COH_V_INTS
+
+// Allgatherv makes the collective with little overhead: not in place, no buffer is empty, and recv
+// has less than 2^31 bytes.
+func (c Comm) Allgatherv(send, recv []byte, own int, recvCounts, displs []int, t Type) Code {
+	var code C.int
+	enter()
+	C.coh_call_allgatherv(data(send), C.int64_t(own), data(recv), counts(recvCounts), counts(displs), C.int(len(recvCounts)),
+		C.uintptr_t(t), C.uintptr_t(c), &code)
+	leave()
+	return Code(code)
 }
 
 // Allreduce makes the collective with little overhead: elements of a predefined type, at most

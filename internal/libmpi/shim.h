@@ -42,6 +42,8 @@ enum {
 	COH_FLOAT16, COH_BFLOAT16, COH_FLOAT32, COH_FLOAT64, COH_COMPLEX64, COH_COMPLEX128, COH_KINDS
 };
 
+enum { COH_V_INTS = 256 }; // ranks up to which counts are converted on the stack
+
 enum { COH_USER_OPS = 512 }; // user-defined operations at a time
 
 // coh_shim holds the functions for one ABI.
@@ -87,6 +89,9 @@ typedef struct {
 	int (*coll)(int coll, int form, int in_place, const uint8_t *send, uint8_t *recv, int64_t count,
 	            const int64_t *scounts, const int64_t *sdispls, const int64_t *rcounts, const int64_t *rdispls,
 	            uintptr_t type, uintptr_t op, int root, int size, uintptr_t comm, uintptr_t *req);
+	int (*bcast)(uint8_t *buf, int64_t count, uintptr_t type, int root, uintptr_t comm);
+	int (*allgatherv)(const uint8_t *send, int64_t own, uint8_t *recv, const int64_t *counts, const int64_t *displs, int size,
+	                  uintptr_t type, uintptr_t comm);
 	int (*allreduce)(const uint8_t *send, uint8_t *recv, int64_t count, uintptr_t type, uintptr_t op, uintptr_t comm);
 	int (*cuda)(void); // 1 yes, 0 no, -1 not known
 	int (*comm_ranks)(uintptr_t comm, int room, int *ranks, int *n); // world ranks of the members

@@ -44,8 +44,6 @@ static int fits(const int64_t *in, int *out, int n) {
 	return 1;
 }
 
-enum { V_INTS = 256 }; // ranks up to which counts are converted on the stack
-
 // with_counts makes the v-forms. narrow has room for four arrays of size ints. Unless the operation
 // blocks, it lives until the operation is complete.
 static int with_counts(int coll, int form, const void *send, void *recv, const int64_t *scounts, const int64_t *sdispls,
@@ -135,15 +133,31 @@ static int do_coll(int coll, int form, int in_place, const uint8_t *sendp, uint8
 	}
 	if (form != COH_BLOCKING) // *req holds the caller's memory at first
 		return with_counts(coll, form, send, recv, scounts, sdispls, rcounts, rdispls, t, op, root, count, size, (int *)*req, c, req);
-	int stack[4 * V_INTS];
-	int *narrow = size <= V_INTS ? stack : malloc(sizeof(int) * 4 * (size_t)size);
+	int stack[4 * COH_V_INTS];
+	int *narrow = size <= COH_V_INTS ? stack : malloc(sizeof(int) * 4 * (size_t)size);
 	if (!narrow) return COH_NO_MEMORY;
 	int rc = with_counts(coll, form, send, recv, scounts, sdispls, rcounts, rdispls, t, op, root, count, size, narrow, c, req);
 	if (narrow != stack) free(narrow);
 	return rc;
 }
 
-// do_allreduce makes the most frequent collective with little overhead. send NULL means in place.
+// do_bcast, do_allgatherv and do_allreduce make the most frequent collectives with little overhead. No buffer is empty, counts
+// and displacements fit into ints, and there are at most COH_V_INTS of them.
+static int do_bcast(uint8_t *buf, int64_t count, uintptr_t type, int root, uintptr_t comm) {
+	ENTER();
+	return MPI(Bcast)(buf, (int)count, IN(MPI_Datatype, type), root, IN(MPI_Comm, comm));
+}
+
+static int do_allgatherv(const uint8_t *send, int64_t own, uint8_t *recv, const int64_t *counts, const int64_t *displs, int size,
+                         uintptr_t type, uintptr_t comm) {
+	ENTER();
+	int c[COH_V_INTS], d[COH_V_INTS];
+	for (int i = 0; i < size; i++) c[i] = (int)counts[i], d[i] = (int)displs[i];
+	MPI_Datatype t = IN(MPI_Datatype, type);
+	return MPI(Allgatherv)(send, (int)own, t, recv, c, d, t, IN(MPI_Comm, comm));
+}
+
+// send NULL means in place.
 static int do_allreduce(const uint8_t *send, uint8_t *recv, int64_t count, uintptr_t type, uintptr_t op, uintptr_t comm) {
 	ENTER();
 	return MPI(Allreduce)(send ? (const void *)send : MPI_IN_PLACE, recv, (int)count, IN(MPI_Datatype, type), IN(MPI_Op, op), IN(MPI_Comm, comm));
