@@ -58,17 +58,19 @@ var ompiAlgorithms = menu{
 
 // mpichAlgorithms are those of MPICH's blocking collectives within a communicator, as MPI_T of
 // 4.0.2 lists them. Later additions and removals are from the sources. MPI_Init fails on a name
-// that the library does not have.
+// that the library does not have. With nb a reduction runs as a nonblocking one, whose operation any
+// call of any thread may apply; only the reduction's own call may come back into Go. So it is not a
+// choice for reductions.
 var mpichAlgorithms = menu{
 	backend.Barrier: since("4.1", []algorithm{{name: "nb"}, {name: "smp"}, {name: "dissemination", before: "4.1"}},
 		"k_dissemination", "recexch"),
 	backend.Bcast: since("4.1", choices("binomial", "nb", "smp", "scatter_recursive_doubling_allgather",
 		"scatter_ring_allgather"), "tree", "pipelined_tree"),
-	backend.Reduce: choices("binomial", "nb", "smp", "reduce_scatter_gather"),
-	backend.Allreduce: since("4.1", choices("nb", "smp", "recursive_doubling", "reduce_scatter_allgather"),
+	backend.Reduce: choices("binomial", "smp", "reduce_scatter_gather"),
+	backend.Allreduce: since("4.1", choices("smp", "recursive_doubling", "reduce_scatter_allgather"),
 		"tree", "recexch", "ring", "k_reduce_scatter_allgather"),
-	backend.ReduceScatterBlock: choices("noncommutative", "recursive_doubling", "pairwise", "recursive_halving", "nb"),
-	backend.ReduceScatter:      choices("nb", "noncommutative", "pairwise", "recursive_doubling", "recursive_halving"),
+	backend.ReduceScatterBlock: choices("noncommutative", "recursive_doubling", "pairwise", "recursive_halving"),
+	backend.ReduceScatter:      choices("noncommutative", "pairwise", "recursive_doubling", "recursive_halving"),
 	backend.Gather:             choices("binomial", "nb"),
 	backend.Gatherv:            choices("linear", "nb"),
 	backend.Allgather:          choices("brucks", "nb", "recursive_doubling", "ring"),
@@ -78,8 +80,8 @@ var mpichAlgorithms = menu{
 	backend.Alltoall: since("4.1", choices("brucks", "nb", "pairwise", "pairwise_sendrecv_replace", "scattered"),
 		"k_brucks"),
 	backend.Alltoallv: choices("nb", "pairwise_sendrecv_replace", "scattered"),
-	backend.Scan:      choices("nb", "smp", "recursive_doubling"),
-	backend.Exscan:    choices("nb", "recursive_doubling"),
+	backend.Scan:      choices("smp", "recursive_doubling"),
+	backend.Exscan:    choices("recursive_doubling"),
 }
 
 // intelAlgorithms are the first of Intel MPI's presets for some collectives, numbered from 1 as in
