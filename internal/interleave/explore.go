@@ -45,6 +45,7 @@ func Explore(t testing.TB, cfg Config, program func(x *Run)) (schedules int) {
 	defer exploring.Unlock()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // threads take turns: handing over is fast on one processor
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20)) // memory that was just in use is faster than new memory
 	e := newExplorer(cfg, program)
 	if seed := os.Getenv(replayEnv); seed != "" {
 		x, err := e.replay(seed)
