@@ -36,7 +36,7 @@ func sizesOf(l Launcher, small bool) []int {
 	case racing: // the race detector makes everything several times slower
 		return []int{2, 3}
 	case small:
-		return []int{1, 2, 3, 5}
+		return []int{1, 2, 5}
 	}
 	return []int{1, 2, 3, 4, 5, 7, 8}
 }

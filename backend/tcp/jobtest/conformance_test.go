@@ -50,7 +50,7 @@ func (brief) Whole(n int) bool { return n == 2 || n == 5 }
 // Ranks leaves the other numbers of the smaller matrix to shm.
 func (brief) Ranks(small bool) []int {
 	if small {
-		return []int{2, 3}
+		return []int{3}
 	}
 	return []int{1, 2, 3, 4, 5, 6, 7, 8}
 }
@@ -61,12 +61,12 @@ func TestConformance(t *testing.T) {
 }
 
 // few are the families of scenarios with -short where the conformance suite runs again: those for which the connections
-// make a difference. Reductions, types, and argument errors are none of them.
+// make a difference. Reductions, types, argument errors, and what views allocate are none of them.
 var few = []string{"p2p", "probe", "requests", "sequence", "communicators", "views", "limits", "faults", "Alltoall", "Bcast", "Barrier"}
 
 func inFew(scenario string) bool {
 	family, _, _ := strings.Cut(scenario, "/")
-	return slices.Contains(few, family)
+	return slices.Contains(few, family) && !slices.Contains([]string{"p2p/types", "p2p/element-types", "views/allocations"}, scenario)
 }
 
 // TestConformanceShared runs the suite with shared memory, as within a node, in the smaller matrix and
