@@ -66,10 +66,10 @@ var examples = []struct {
 	}},
 }
 
-// built builds the examples and the cohort command, once, without the tables of debuggers, which take long to link.
+// built builds the examples and the cohort command, once, without symbols, which take long to link.
 var built = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(folder, "bin") + string(filepath.Separator)
-	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", bin, "../cmd/cohort", "./...", "../gonum/examples/...").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s", "-o", bin, "../cmd/cohort", "./...", "../gonum/examples/...").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return bin, nil

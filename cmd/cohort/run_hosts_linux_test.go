@@ -182,12 +182,13 @@ func TestRunOnHostsReportsErrors(t *testing.T) {
 
 func TestRunOnHostsLeavesNothingWhenKilled(t *testing.T) {
 	n := newNetwork(t)
-	for _, c := range []struct {
+	type kill struct {
 		name    string
 		who     func(*testing.T, *hostsJob) int
 		status  int
 		message []string
-	}{
+	}
+	for _, c := range sample([]kill{
 		{"rank", func(_ *testing.T, j *hostsJob) int { return j.ranks[3] }, 137,
 			[]string{"cohort: rank 3 on 127.0.0.2 was killed by signal 9 (killed) after ", "; ending the others\n"}},
 		{"agent", func(_ *testing.T, j *hostsJob) int { return j.agents[1] }, 255,
@@ -197,7 +198,7 @@ func TestRunOnHostsLeavesNothingWhenKilled(t *testing.T) {
 		{"sshd", func(t *testing.T, j *hostsJob) int { return parent(t, j.agents[0]) }, 255,
 			[]string{"cohort: host 127.0.0.1 was lost after ", ", and ranks 0, 1 with it; ending the others\n"}},
 		{"launcher", func(_ *testing.T, j *hostsJob) int { return j.cmd.Process.Pid }, -1, nil},
-	} {
+	}, 0, 1, 2, 4) { // without its sshd a host is lost as without the launcher's ssh
 		t.Run(c.name, func(t *testing.T) {
 			j := n.start(t, "", "wait")
 			if err := syscall.Kill(c.who(t, j), syscall.SIGKILL); err != nil {
@@ -299,13 +300,14 @@ func TestStoppedRankOnHostDoesNotKeepResilientJob(t *testing.T) {
 
 func TestRunOnHostsForwardsSignals(t *testing.T) {
 	n := newNetwork(t)
-	for _, c := range []struct {
-		signal syscall.Signal
+	type signal struct {
+		number syscall.Signal
 		name   string
-	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGUSR1, "USR1"}} {
+	}
+	for _, c := range sample([]signal{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGUSR1, "USR1"}}, 0, 2) {
 		t.Run(c.name, func(t *testing.T) {
 			j := n.start(t, "trap 'kill $!; echo got; exit 0' "+c.name+";", "wait")
-			j.cmd.Process.Signal(c.signal)
+			j.cmd.Process.Signal(c.number)
 			status, stdout := j.end(t, n)
 			if status != 0 || strings.Count(stdout, "] got\n") != 4 {
 				t.Errorf("status %d, want 0, and all ranks the signal:\n%s%s", status, stdout, j.stderr)
