@@ -25,7 +25,10 @@ type near struct {
 }
 
 // Doubt implements engine.Doubter.
-func (n *near) Doubt() { n.check = true }
+func (n *near) Doubt() {
+	n.check = true
+	n.Link.Doubt()
+}
 
 // Read implements engine.Link.
 func (n *near) Read(a *frame.Arrival) (bool, error) {

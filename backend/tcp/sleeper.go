@@ -54,7 +54,6 @@ func (s *sleeper) Add(l engine.Link, room bool) (ready bool) {
 		return l.Hidden()
 	case *near:
 		s.sleep.add(l.sock, false)
-		l.Doubt()
 	}
 	return false
 }

@@ -56,15 +56,16 @@ func (b *Board) Mark(rank int, f *backend.Fault) bool {
 // lost reports whether this rank was declared lost.
 func (b *Board) lost() bool { return b.own.lost.Load() != lostNot }
 
-// Lost returns why this rank was declared lost, nil if it was not.
-func (b *Board) Lost() *backend.Fault {
-	switch b.own.lost.Load() {
+// Lost returns why a rank was declared lost, nil if it was not.
+func (b *Board) Lost(rank int) *backend.Fault {
+	switch h := b.head(rank); h.lost.Load() {
 	case lostNot:
 		return nil
 	case lostMarking:
-		return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "this rank was declared lost"}
+		return backend.Faultf(backend.ErrPeerLost, "this rank was declared lost")
+	default:
+		return h.reason.get()
 	}
-	return b.own.reason.get()
 }
 
 // A Comm is a communicator whose ranks all have slots.

@@ -367,7 +367,7 @@ func TestLostRankDoesNotTrustWhatItRead(t *testing.T) {
 	if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), loss.Text) {
 		t.Errorf("the call ends with %v, want %v", err, loss)
 	}
-	if b[1].Mark(0, loss) || b[0].Lost() != nil {
+	if b[1].Mark(0, loss) || b[0].Lost(0) != nil {
 		t.Error("a rank that was declared lost declares another one lost")
 	}
 }

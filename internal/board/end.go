@@ -103,12 +103,12 @@ func (s *Collective) news() *backend.Fault {
 // stopped returns why the communicator has ended, on this rank or on another rank of the node, and ends it on this rank
 // too. It returns nil if the communicator has not ended.
 func (s *Collective) stopped() error {
-	if f := s.b.Lost(); f != nil {
+	if f := s.b.Lost(s.b.cfg.Rank); f != nil {
 		s.c.Excluded(f)
 	} else if s.c.Over() == nil {
 		if f := s.home.told(); f != nil {
 			s.c.Break(f)
-		} else if f := s.b.Lost(); f != nil { // the others may have given back the slots that told
+		} else if f := s.b.Lost(s.b.cfg.Rank); f != nil { // the others may have given back the slots that told
 			s.c.Excluded(f)
 		}
 	}

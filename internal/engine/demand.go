@@ -132,7 +132,10 @@ func (d *demand) asked(p *peer, err error) (over bool) {
 		p.why = err
 	}
 	over = e.m.Attempted(p.rank, err != nil && d.dialer.Refused(err), err != nil && d.dialer.NotListening(err))
-	if p.trying = !over; e.lossesPending() {
+	if p.trying = !over; p.gone() {
+		p.forget() // no process listens there any more
+	}
+	if e.lossesPending() {
 		e.handleLosses()
 	}
 	return over

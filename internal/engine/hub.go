@@ -72,6 +72,12 @@ func (e *Engine) frame(n membership.Notice) (h frame.Header, body []byte) {
 
 func (h host) Suspect(rank int, why membership.Why) {
 	p, info := h.peers[rank], h.cfg.Peers[rank]
+	if i := h.local(rank); i >= 0 && why == membership.NoGoodbye {
+		if f := h.cfg.Board.Lost(i); f != nil { // its notice has found no room
+			h.due = append(h.due, loss{rank, f})
+			return
+		}
+	}
 	switch {
 	case why == membership.NoGoodbye && p.why == io.EOF:
 		h.suspect(rank, "rank %d (%v) ended without closing its communicator", rank, info)

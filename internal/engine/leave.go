@@ -17,8 +17,8 @@ import (
 //     link and acknowledges the goodbye; after that, the end of this rank does not matter. The hub itself
 //     waits until all others have acknowledged its goodbye, and send nothing more to forward.
 //  4. The engine writes the queued frames, and reads meanwhile: two ranks that leave with full links
-//     between them would wait for each other. It does not wait for room in the memory of a rank that has left, which
-//     reads nothing more. Then it ends the links for writing.
+//     between them would wait for each other. It does not wait for room in the memory of a rank that has ended the
+//     link, and reads nothing more. Then it ends the links for writing.
 //  5. The engine waits until the other ends have all written bytes, and drops incoming ones. A socket that
 //     is closed with unread bytes, or that receives some later, answers with a reset. The reset discards
 //     bytes that have not arrived, and the other end would take this rank for dead.
@@ -132,7 +132,7 @@ func (l *leaving) ended() bool {
 	case leaveGoodbye:
 		return e.m.MayEnd()
 	case leaveFlush:
-		return !slices.ContainsFunc(e.open, func(p *peer) bool { return p.link != nil && p.waits() && (p.mem == nil || !p.mem.PeerLeft()) })
+		return !slices.ContainsFunc(e.open, func(p *peer) bool { return p.link != nil && p.waits() && (p.mem == nil || !p.mem.PeerEnded()) })
 	}
 	return len(e.goodbyes) == 0
 }

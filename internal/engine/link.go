@@ -42,9 +42,9 @@ type Corker interface {
 	Cork(h *frame.Header, body []byte) bool
 }
 
-// A Doubter is a Link whose Read sees that the peer's process has ended only in the call after Doubt.
+// A Doubter is a Link whose Read sees that the peer has ended the link, or itself, soon only in the call after Doubt.
 type Doubter interface {
-	// Doubt is called once each tick, and by the Sleeper when the leader is about to sleep.
+	// Doubt is called once each tick, and when the leader is about to sleep.
 	Doubt()
 }
 

@@ -75,7 +75,7 @@ func (e *Engine) mark(rank int, f *backend.Fault, told bool) {
 		return
 	}
 	if i := e.local(rank); i >= 0 && e.fault.Load() == nil && !e.cfg.Board.Mark(i, exclusion(rank, e.me, f)) {
-		e.exclude(e.cfg.Board.Lost())
+		e.exclude(e.cfg.Board.Lost(e.local(e.me)))
 	}
 	e.losses[rank] = f
 	if e.fault.Load() != nil { // this rank has ended; its notices are not believed
@@ -137,6 +137,9 @@ func exclusion(rank, by int, f *backend.Fault) *backend.Fault {
 // have links with each other only. The lock is held.
 func (e *Engine) exclude(f *backend.Fault) {
 	if e.excluded = true; e.fault.Load() == nil {
+		if i := e.local(e.me); i >= 0 {
+			e.cfg.Board.Mark(i, f) // for ranks whose link has no room for the notice
+		}
 		e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(e.me)}, f.Encode(noticeMax))
 	}
 	e.end(f)

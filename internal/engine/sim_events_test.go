@@ -36,8 +36,12 @@ func (s *sim) send(i int) {
 	if c == nil {
 		return
 	}
-	dest := s.rng.IntN(c.Size())
-	q := &simRequest{send: true, peer: dest, tag: s.rng.IntN(2), size: simSizes[min(s.rng.IntN(2*len(simSizes)), s.rng.IntN(len(simSizes)))]}
+	s.sendTo(i, ctx, s.rng.IntN(c.Size()), simSizes[min(s.rng.IntN(2*len(simSizes)), s.rng.IntN(len(simSizes)))])
+}
+
+func (s *sim) sendTo(i, ctx, dest, size int) {
+	c := s.ranks[i].comms[ctx]
+	q := &simRequest{send: true, peer: dest, tag: s.rng.IntN(2), size: size}
 	to := c.World[dest]
 	if to == i && s.chance(8) {
 		q.size = simLong
@@ -190,6 +194,11 @@ func (s *sim) fault(i int) {
 	case 1:
 		s.say("rank %d is stopped", i)
 		r.stopped = true
+		for j, full := 0, s.chance(2); full && j < len(s.ranks); j++ { // its links
+			for k := 0; k < 100 && s.runs(j); k++ {
+				s.sendTo(j, 0, i, 8)
+			}
+		}
 	case 2:
 		if p := s.rng.IntN(len(s.ranks)); p != i && s.links[i][p] != nil {
 			s.say("the link between ranks %d and %d ends", i, p)
@@ -205,6 +214,12 @@ func (s *sim) fault(i int) {
 		}
 	}
 	s.check(i)
+}
+
+// runs reports whether a rank takes part.
+func (s *sim) runs(i int) bool {
+	r := s.ranks[i]
+	return !r.dead && !r.stopped && r.leaving == nil
 }
 
 // die ends a rank and its links.

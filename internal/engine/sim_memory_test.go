@@ -116,6 +116,7 @@ func (l *simMemoryLink) Finish(goodbye bool) {
 }
 
 func (l *simMemoryLink) Close() {
+	l.Link.Close()
 	if l.socket {
 		l.other.Ended(nil)
 	}

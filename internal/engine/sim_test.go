@@ -124,8 +124,12 @@ func newSim(t *testing.T, seed uint64, memory *simMemory) *sim {
 			}
 		}
 	}
+	peers := make([]Peer, n)
+	for r := range peers {
+		peers[r] = Peer{PID: r, Node: slices.Index(s.nodes, s.nodes[r])}
+	}
 	for r := range n {
-		cfg := Config{Rank: r, Peers: make([]Peer, n), Heartbeat: simBeat, Sleeper: s.sleepers[r], Manual: true, Now: func() time.Time { return s.now }}
+		cfg := Config{Rank: r, Peers: peers, Runs: func(r int) bool { return !s.ranks[r].dead && !s.ranks[r].stopped }, Heartbeat: simBeat, Sleeper: s.sleepers[r], Manual: true, Now: func() time.Time { return s.now }}
 		if s.onDemand {
 			cfg.Dialer = simDialer{}
 		}
@@ -203,7 +207,7 @@ func (s *sim) run(events int) {
 			s.goOn(i)
 		}
 		stopped = stopped || r.stopped
-		running = running || !r.stopped && !r.dead && r.leaving == nil
+		running = running || s.runs(i)
 		stays = stays || r.stopped && r.leaving == nil
 	}
 	s.loss = s.loss || stopped

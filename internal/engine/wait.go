@@ -75,6 +75,9 @@ func (l *links) Check() bool {
 	}
 	for _, p := range e.open {
 		if p.link != nil {
+			if d, ok := p.link.(Doubter); ok {
+				d.Doubt()
+			}
 			moved = moved || p.broken != nil // progress sees to it
 			moved = e.cfg.Sleeper.Add(p.link, p.waits()) || moved
 		}

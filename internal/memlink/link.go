@@ -2,6 +2,7 @@ package memlink
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -268,8 +269,13 @@ func (l *Link) Read(a *frame.Arrival) (moved bool, err error) {
 	return true, nil
 }
 
-// leftEvery is after how many looks in vain into a ring the door is read, which says that the peer has left.
+// leftEvery is after how many looks in vain into a ring the door is read, which says how the peer has ended the link.
 const leftEvery = 64
+
+var errGone = errors.New("the other end has given the link up")
+
+// Doubt implements engine.Doubter: the next look in vain reads the door.
+func (l *Link) Doubt() { l.looks = uint(word.Spins(leftEvery)) - 1 }
 
 // idle is what Read does where nothing has arrived.
 func (l *Link) idle(a *frame.Arrival, moved bool) (bool, error) {
@@ -292,6 +298,8 @@ func (l *Link) idle(a *frame.Arrival, moved bool) (bool, error) {
 		l.left = true
 	case ended != nil:
 		return moved, *ended
+	case door&doorGone != 0:
+		return moved, errGone
 	default:
 		return moved, nil
 	}
@@ -351,18 +359,24 @@ func (l *Link) Hidden() bool { return true }
 func (l *Link) Unsent() int { return 0 }
 
 // Close implements engine.Link.
-func (l *Link) Close() {}
-
-// Finish implements engine.Link. The goodbye of a rank that leaves may find no room.
-func (l *Link) Finish(goodbye bool) {
-	if goodbye {
-		l.cfg.Says.state.Or(doorLeft)
-		l.Ring()
+func (l *Link) Close() {
+	if l.cfg.Says.state.Load()&doorLeft == 0 {
+		l.Finish(false)
 	}
 }
 
-// PeerLeft reports whether the peer has left the job in good order. It reads nothing more.
-func (l *Link) PeerLeft() bool { return l.cfg.Hears.state.Load()&doorLeft != 0 }
+// Finish implements engine.Link. A goodbye, or the notice that the peer is lost, may have found no room.
+func (l *Link) Finish(goodbye bool) {
+	how := uint32(doorGone)
+	if goodbye {
+		how = doorLeft
+	}
+	l.cfg.Says.state.Or(how)
+	l.Ring()
+}
+
+// PeerEnded reports whether the peer has ended the link. It reads nothing more.
+func (l *Link) PeerEnded() bool { return l.cfg.Hears.state.Load()&(doorLeft|doorGone) != 0 }
 
 // Memory returns the link itself, for the engine.
 func (l *Link) Memory() *Link { return l }

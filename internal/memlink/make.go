@@ -21,10 +21,11 @@ import (
 //
 // Invariant: a rank touches the rings only after it has allocated them or has heard from the other that it has. The
 // frames at a door come before those in the ring, because a rank posts nothing after doorMade. A rank that finds a door
-// and a ring empty after it has heard that the other has left, or ended, has read all frames.
+// and a ring empty after it has heard that the other has left, or ended the link or itself, has read all frames.
 const (
 	doorMade = 1 << iota
 	doorLeft // the rank has left the job in good order
+	doorGone // the rank has ended the link otherwise
 )
 
 // DoorSize is the length of a Door in bytes.

@@ -119,6 +119,20 @@ var linkMutants = []mutant{
 		old: `	case !l.heard && door&doorMade != 0:`,
 		new: `	case !l.heard && door&(doorMade|doorLeft) == doorMade:`,
 		why: "the frames of a rank that has left are not looked for", test: "internal/memlink TestInterleaveFirstFrames"},
+	{file: "internal/memlink/link.go",
+		old: `	case door&doorGone != 0:
+		return moved, errGone
+`,
+		new: ``,
+		why: "a rank does not see that the other has given the link up", test: "internal/memlink TestInterleaveFirstFrames"},
+	{file: "internal/memlink/link.go",
+		old: `	switch {
+	case !l.heard && l.cfg.Hears.posted():`,
+		new: `	switch {
+	case door&doorGone != 0:
+		return moved, errGone
+	case !l.heard && l.cfg.Hears.posted():`,
+		why: "the end of a link overtakes the last frames", test: "internal/memlink TestInterleaveFirstFrames"},
 	{file: "internal/memlink/transfer.go",
 		old: `v>>32 == t.gen && uint32(v) < t.chunks && !l.dead()`,
 		new: `v>>32 == t.gen && uint32(t.desc.claimed.Load()) < t.chunks && !l.dead()`,
