@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"io"
+	"slices"
 
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -13,7 +14,7 @@ const (
 	readSize  = 64 << 10 // of a link's buffer
 	readTurns = 8        // system calls on one link before the others have their turn
 	joinMax   = 2 << 10  // payloads up to this are copied behind their header, longer ones gathered
-	corkMax   = 1 << 10  // bytes of frames that a link keeps back
+	corkMax   = 16 << 10 // bytes of frames that a link keeps back
 )
 
 // link is a connection to another rank: an engine.Link over a socket, with or without TLS.
@@ -45,7 +46,7 @@ type stream interface {
 // use prepares a link for its socket.
 func (l *link) use(sock socket) {
 	l.socket, l.bytes, l.rbuf = sock, sock, make([]byte, readSize)
-	l.corked = make([]byte, 0, corkMax+frame.HeaderSize+joinMax)
+	l.corked = make([]byte, 0, frame.HeaderSize+joinMax)
 	l.dec.Limit = frame.MaxPayload
 	if l.tls != nil {
 		l.tls.socket, l.bytes = sock, l.tls
@@ -179,10 +180,11 @@ func (l *link) uncorked(n int) int {
 
 // Cork implements engine.Corker.
 func (l *link) Cork(h *frame.Header, body []byte) bool {
-	if len(l.corked)+frame.HeaderSize+len(body) > corkMax {
+	if len(body) > joinMax || len(l.corked)+frame.HeaderSize+len(body) > corkMax {
 		return false
 	}
 	l.encode(h, body)
+	l.corked = slices.Grow(l.corked, frame.HeaderSize+len(body)+frame.HeaderSize+joinMax)
 	l.corked = append(append(l.corked, l.whead[:]...), body...)
 	return true
 }

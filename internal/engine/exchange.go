@@ -6,9 +6,14 @@ import (
 	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
-// Collectives are schedules over messages. The engine adds two things. The two messages of a round of the
-// check start under one lock. And the message to be sent waits for the data that mostly follow it, where
-// the link can keep it back (Corker), so that two frames to one rank take one system call at each end.
+// A link to a socket can keep short frames back (Corker), so that several to one rank take one system call at each end.
+//
+//   - Collectives are schedules over messages. The two messages of a round of the check start under one lock, and the one
+//     to be sent waits for the data that mostly follow it.
+//   - A program that starts many messages to one rank: Isend keeps back those after the first (burstMin).
+//
+// Invariant: what is kept back is written when this rank looks at its links, and at the latest when uncorkLater has the
+// token that Isend leaves in Engine.corked, or by the caller of Exchange.
 
 // Exchange implements backend.Collectives.
 func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
@@ -16,14 +21,14 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	e.mu.Lock()
 	e.recv(c.begin(recv), in, c.pattern(source, tag))
 	o := c.begin(send)
-	if !e.cork(o, out, c.World[dest], int32(tag)) {
+	if !e.cork(o, out, c.World[dest], int32(tag), 0) {
 		e.send(o, out, c.World[dest], int32(tag), backend.Standard)
 	}
 	e.mu.Unlock() // Flush follows
 }
 
 // cork keeps a short message back. It reports false if it cannot; then the caller sends it.
-func (e *Engine) cork(o *op, buf []byte, to int, tag int32) bool {
+func (e *Engine) cork(o *op, buf []byte, to int, tag int32, elems backend.Elems) bool {
 	p := e.peers[to]
 	if p == nil || p.first != nil || p.state.Over() || p.state.Link != membership.Up || p.broken != nil || o.comm.usable() != nil ||
 		o.comm.gone[o.comm.RankOf(to)].Load() {
@@ -33,11 +38,14 @@ func (e *Engine) cork(o *op, buf []byte, to int, tag int32) bool {
 	if !ok {
 		return false
 	}
-	p.head = frame.Header{Kind: frame.Eager, Context: o.comm.id, Tag: tag, Length: uint64(len(buf))}
+	p.head = frame.Header{Kind: frame.Eager, Context: o.comm.id, Elems: uint16(elems), Tag: tag, Length: uint64(len(buf))}
+	first := !p.link.Holds()
 	if !l.Cork(&p.head, buf) {
 		return false
 	}
-	e.corks = append(e.corks, p)
+	if first {
+		e.corks = append(e.corks, p)
+	}
 	e.finish(o, backend.Status{}, nil) // it is copied
 	return true
 }
@@ -46,7 +54,9 @@ func (e *Engine) cork(o *op, buf []byte, to int, tag int32) bool {
 func (e *Engine) uncork() {
 	for i, p := range e.corks {
 		if p.first == nil && p.link != nil && p.link.Holds() {
-			p.flush()
+			if p.flush(); p.link.Holds() {
+				e.wakeLeader() // to look for room on the link
+			}
 		}
 		e.corks[i] = nil
 	}
@@ -54,9 +64,22 @@ func (e *Engine) uncork() {
 	e.uncorks++
 }
 
+// uncorkLater writes what Isend has kept back, if the program does not come back to the engine at once.
+func (e *Engine) uncorkLater() {
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-e.corked:
+			e.writeKept()
+		}
+	}
+}
+
 // Flush implements backend.Collectives.
-func (c *comm) Flush() {
-	e := c.e
+func (c *comm) Flush() { c.e.writeKept() }
+
+func (e *Engine) writeKept() {
 	e.mu.Lock()
 	if len(e.corks) > 0 {
 		e.uncork()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -30,4 +31,44 @@ func TestFrameKeptBackByNotifyIsWritten(t *testing.T) {
 			t.Errorf("frame %d is %v with tag %d, %v", tag, h.Kind, h.Tag, ok)
 		}
 	}
+}
+
+// A burst of messages to one rank: the first are written at once. The others are kept back, and written without another
+// call of the program.
+func TestBurstIsWrittenWithoutAnotherCall(t *testing.T) {
+	bell := newTestSleeper()
+	e := New(Config{Peers: []Peer{{}, {Node: 1}}, Sleeper: bell, Manual: true})
+	end, other := testPair(bell, newTestSleeper())
+	e.Connect(1, end)
+	w, err := e.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const more = 3
+	for tag := range burstMin + more {
+		q := &backend.Request{}
+		q.Begin()
+		w.Isend(q, nil, 1, tag, backend.Standard)
+		if !q.Ready() {
+			t.Errorf("message %d is not complete", tag)
+		}
+	}
+	frames := func(from, to int) {
+		for tag := from; tag < to; tag++ {
+			h, ok := other.header()
+			for end := time.Now().Add(time.Minute); !ok && time.Now().Before(end); h, ok = other.header() {
+				runtime.Gosched()
+			}
+			if !ok || int(h.Tag) != tag {
+				t.Fatalf("frame %d is %+v, %v", tag, h, ok)
+			}
+		}
+	}
+	frames(0, burstMin)
+	if h, ok := other.header(); ok {
+		t.Errorf("frame %+v is not kept back", h)
+	}
+	go e.uncorkLater()
+	defer close(e.stop)
+	frames(burstMin, burstMin+more)
 }

@@ -191,8 +191,35 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 		return
 	}
 	o := c.begin(r)
-	e.send(o, buf, c.World[dest], int32(tag), mode)
+	kept := mode.When() == backend.Standard && r.Parts == nil && e.burst(c.World[dest]) && e.cork(o, buf, c.World[dest], int32(tag), mode.Elems())
+	if !kept {
+		e.send(o, buf, c.World[dest], int32(tag), mode)
+	}
 	e.mu.Unlock()
+	if kept {
+		select {
+		case e.corked <- struct{}{}:
+		default: // it is there
+		}
+	}
+}
+
+// burstMin is how many messages to one rank are written at once before the next ones are kept back. A program that
+// starts a few messages, and then computes on all processors, is not delayed.
+const burstMin = 4
+
+// burst notes a message to a rank, and reports whether this rank has started burstMin to it since it looked at its
+// links last.
+func (e *Engine) burst(to int) bool {
+	p := e.peers[to]
+	if p == nil {
+		return false
+	}
+	if p.round != e.round {
+		p.round, p.burst = e.round, 0
+	}
+	p.burst++
+	return p.burst > burstMin
 }
 
 // whole reports whether a message is packed before it is sent. If the kernel copies messages faster than they go

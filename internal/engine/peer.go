@@ -40,6 +40,9 @@ type peer struct {
 	woff   int   // bytes of first, with its header, that are written
 	broken error // why nothing more can be written
 
+	round uint // as engine.round, when this rank has started a message to it last
+	burst int  // messages started in that round
+
 	quiet, mute int // ticks in which nothing has come, or been written
 
 	state  membership.Peer
