@@ -194,6 +194,30 @@ func TestInterleaveServeDuringClose(t *testing.T) {
 	}
 }
 
+// Two ranks of other nodes update an element. A goroutine of the program carries out one request at most before it leaves
+// the next one to the server's own. All requests are carried out, one after the other.
+func TestInterleaveServeInTurns(t *testing.T) {
+	interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
+		w := world(newAlone())
+		win, p := served(child(w), w)
+		one := view.Bytes([]complex128{1})
+		for i, n := range []int{2, 1} {
+			x.Go(fmt.Sprint("origin ", i), func() {
+				for range n {
+					p.request(windowRequest{kind: flight.Accumulate, op: backend.OpSum}, one)
+				}
+			})
+		}
+		x.Check(func() error {
+			sum := view.Of[complex128](win.s.parts[0].Bytes(0, 16))[0]
+			if err := win.s.failure(); sum != 3 || err != nil || win.s.server.arrived.Load() != 0 {
+				return fmt.Errorf("the element is %v, want 3; %v; %d requests wait", sum, err, win.s.server.arrived.Load())
+			}
+			return nil
+		})
+	})
+}
+
 // All ranks of other nodes close the communicator, which ends the server's receive. The window goes on for this rank.
 func TestInterleaveServeUntilOthersLeave(t *testing.T) {
 	interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {

@@ -198,6 +198,41 @@ func TestServerUpdatesLongElementInPlace(t *testing.T) {
 	}
 }
 
+// endless is a communicator on which a request has always arrived, until it is stopped.
+type endless struct {
+	backend.Comm
+	stopped atomic.Bool
+}
+
+func (e *endless) Irecv(r *backend.Request, buf []byte, _, _ int) {
+	if !e.stopped.Load() {
+		view.Of[windowRequest](buf)[0] = windowRequest{kind: flight.Put}
+		r.Complete(backend.Status{Bytes: requestSize}, nil)
+	}
+}
+
+// Requests of other ranks arrive without end. The goroutine in which the first one is served comes back from it.
+func TestServerReturnsToTheProgram(t *testing.T) {
+	lay, _ := window.Apart([]int{16}, 64)
+	e := new(endless)
+	s := &windowCore{core: new(core), elem: pair, remote: &Comm{core: &core{bc: e}}, parts: lay.Parts(view.Bytes(make([]uint64, lay.Total/8)))}
+	back := make(chan struct{})
+	go func() {
+		s.serve()
+		close(back)
+	}()
+	select {
+	case <-back:
+	case <-time.After(10 * time.Second):
+		t.Error("it has served requests for 10 s")
+	}
+	e.stopped.Store(true)
+	<-back
+	for s.server.arrived.Load() > 0 {
+		runtime.Gosched()
+	}
+}
+
 // A server that waits for the lock of an element goes on when the communicator that its window is for is broken, so
 // that the origin has its answer.
 func TestServerGoesOnWhenCommunicatorBreaks(t *testing.T) {
@@ -241,6 +276,7 @@ func TestNoAccessSucceedsAfterOneHasToldALoss(t *testing.T) {
 
 // Test returns at the deadline of an Rput that does not end, and the window's operations end.
 func TestRputThatDoesNotEndIsGivenUp(t *testing.T) {
+	shortenQuiesce(t)
 	ranks(t, 1, func(w *Comm) error {
 		win, err := newWindow(w, 1)
 		if err != nil {

@@ -419,13 +419,10 @@ func (t *transfer) Start() {}
 // Release implements backend.Operation.
 func (t *transfer) Release() {}
 
-// endLimit is how long a transfer may take to end when its request has ended: a goroutine on a busy machine waits
-// for its turn.
-const endLimit = time.Second
-
-// End waits for the transfer, which has the deadline of its request. If it does not end, the window does.
+// End waits for the transfer, which has the deadline of its request. If it does not end, the window does. It gets as
+// long as Close does: a goroutine on a busy machine waits for its turn.
 func (t *transfer) End(why error) error {
-	if t.s.core.bc.Await(&backend.Bound{Timeout: endLimit}, t) == nil {
+	if t.s.core.bc.Await(&backend.Bound{Timeout: QuiesceFor}, t) == nil {
 		return nil
 	}
 	t.s.fail(why)

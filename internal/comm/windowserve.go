@@ -13,8 +13,9 @@ import (
 
 // server carries out the requests of ranks on other nodes. It has one receive posted. When the receive is complete,
 // the goroutine that makes progress runs the server: one that waits in any operation, or else the window's own, which
-// waits in the background. A request that has to wait for another rank's update gets a goroutine, which posts the next
-// receive. So requests are carried out in the order in which they arrive.
+// waits in the background. That goroutine carries out a few requests and then goes back to its own operation, whose time
+// may be over. The rest gets a goroutine, and so does a request that has to wait for another rank's update. Whoever
+// carries out a request posts the next receive, so requests are carried out in the order in which they arrive.
 type server struct {
 	in      backend.Request
 	buf     [requestMost]byte
@@ -43,11 +44,18 @@ func (s *windowCore) served(*backend.Request) {
 	}
 }
 
+// serveMost is how many requests a goroutine of the program carries out at a time, which takes about a millisecond.
+const serveMost = 16
+
 // serveArrived carries out the requests that have arrived. mayWait says that the caller is a goroutine of its own.
 func (s *windowCore) serveArrived(mayWait bool) {
-	for s.target.Enter() {
+	for n := 0; s.target.Enter(); n++ {
 		err := s.server.in.Err
-		if err == nil {
+		switch {
+		case err != nil:
+		case !mayWait && n == word.Spins(serveMost):
+			err = errWaits
+		default:
 			err = s.carryOut(s.server.in.Status, mayWait)
 		}
 		s.target.Leave()
@@ -80,9 +88,8 @@ func (s *windowCore) giveUp(err error) {
 	}
 }
 
-// errWaits is the error of a request that has to wait for another rank's update, in a goroutine that must not wait. The
-// request has done nothing yet.
-var errWaits = errors.New("another rank updates the element")
+// errWaits is the error of a request that needs a goroutine of its own. The request has done nothing yet.
+var errWaits = errors.New("the request needs a goroutine of its own")
 
 // carryOut carries out the request that has arrived.
 func (s *windowCore) carryOut(st backend.Status, mayWait bool) error {

@@ -141,12 +141,16 @@ var windowMutants = []mutant{
 			with := view`,
 		why: "an update of a long element takes no lock", test: "internal/window TestInterleaveUpdates"},
 	{file: "internal/comm/windowserve.go",
-		old: `	for s.target.Enter() {
+		old: `	for n := 0; s.target.Enter(); n++ {
 `,
-		new: `	for !s.target.IsShut() {
+		new: `	for n := 0; !s.target.IsShut(); n++ {
 		s.target.Stay()
 `,
 		why: "the server looks whether the window is closed, and then touches its memory", test: "internal/comm TestInterleaveServeDuringClose"},
+	{file: "internal/comm/windowserve.go",
+		old: `		case !mayWait && n == word.Spins(serveMost):`,
+		new: `		case !mayWait && n < 0:`,
+		why: "a goroutine of the program serves other ranks without end", test: "internal/comm TestServerReturnsToTheProgram", plain: true},
 	{file: "internal/comm/windowaccess.go",
 		old: `	if x.gate == &s.target && !errors.Is(err, backend.ErrPeerLost) {`,
 		new: `	if errors.Is(err, backend.ErrPeerLost) || x.gate == &s.target {`,
