@@ -5,6 +5,7 @@ package comm
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -20,10 +21,12 @@ import (
 type post struct {
 	*alone
 	mu      word.Mutex
-	in      *backend.Request // the posted receive
+	in      *backend.Request // the posted receive of requests
 	buf     []byte
-	queue   [][]byte // messages that no receive has taken
-	answers []answer // under way
+	queue   [][]byte           // messages that no receive has taken
+	answers []answer           // under way
+	lefts   []*backend.Request // the other posted receives, for which no messages come
+	left    bool               // the other rank has closed the communicator
 	ended   bool
 	broken  word.Bool
 }
@@ -35,12 +38,18 @@ type answer struct {
 
 func (p *post) Break(error) { p.broken.Store(true) }
 
-func (p *post) Irecv(r *backend.Request, buf []byte, _, _ int) {
+var errLeft = backend.PeerLeft("rank %d has closed this communicator", 1)
+
+func (p *post) Irecv(r *backend.Request, buf []byte, source, _ int) {
 	p.mu.Lock()
 	st, err := backend.Status{Source: 1}, error(nil)
 	switch {
 	case p.ended:
 		err = errClosed
+	case source != backend.AnySource && p.left:
+		err = errLeft
+	case source != backend.AnySource:
+		p.lefts, r = append(p.lefts, r), nil
 	case len(p.queue) > 0:
 		st.Bytes = copy(buf, p.queue[0])
 		p.queue = p.queue[1:]
@@ -65,15 +74,40 @@ func (p *post) Isend(r *backend.Request, data []byte, _, _ int, _ backend.Mode) 
 	}
 }
 
-func (p *post) Cancel(*backend.Request) bool { return false } // Close ends the receive
+func (p *post) Cancel(r *backend.Request) bool { // Close ends the receive of requests
+	p.mu.Lock()
+	i := slices.Index(p.lefts, r)
+	if i >= 0 {
+		p.lefts = slices.Delete(p.lefts, i, i+1)
+	}
+	p.mu.Unlock()
+	if i >= 0 {
+		r.Complete(backend.Status{}, fault(backend.ErrCanceled, "canceled"))
+	}
+	return i >= 0
+}
+
+// leave closes the other rank's end.
+func (p *post) leave() {
+	p.mu.Lock()
+	lefts := p.lefts
+	p.lefts, p.left = nil, true
+	p.mu.Unlock()
+	for _, r := range lefts {
+		r.Complete(backend.Status{}, errLeft)
+	}
+}
 
 func (p *post) Close() error {
 	p.mu.Lock()
-	in, answers := p.in, p.answers
-	p.in, p.answers, p.ended = nil, nil, true
+	in, answers, lefts := p.in, p.answers, p.lefts
+	p.in, p.answers, p.lefts, p.ended = nil, nil, nil, true
 	p.mu.Unlock()
 	if in != nil {
-		in.Complete(backend.Status{}, errClosed)
+		lefts = append(lefts, in)
+	}
+	for _, r := range lefts {
+		r.Complete(backend.Status{}, errClosed)
 	}
 	for _, a := range answers {
 		a.req.Complete(backend.Status{}, errClosed)
@@ -263,6 +297,51 @@ func TestInterleaveServeLock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A rank of another node has closed its end while its request for a lock, which another rank may hold, is carried out. The
+// lock is free afterwards.
+func TestInterleaveServeLockOfRankThatLeaves(t *testing.T) {
+	for _, verb := range []uint64{tryLock, waitLock} {
+		t.Run(fmt.Sprint(verb), func(t *testing.T) {
+			interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
+				w := world(newAlone())
+				win, p := served(child(w), w)
+				part := &win.s.parts[0]
+				if verb == waitLock {
+					part.TryLock(window.Exclusive, 1)
+					x.Go("neighbor", func() { part.Unlock(window.Exclusive, 1) })
+				}
+				x.Go("origin", func() { p.request(lockRequest(verb, window.Exclusive, 1).tagged(1), nil) })
+				x.Go("notice", p.leave)
+				x.Check(func() error {
+					if s := part.LockState(); s != 0 || len(p.answers) != 1 {
+						return fmt.Errorf("the lock's state is %#x; %d answers", uint64(s), len(p.answers))
+					}
+					return nil
+				})
+			})
+		})
+	}
+}
+
+// This rank closes the communicator while a rank of another node asks for the lock of its part, and has it perhaps. The
+// lock is free for the other ranks of the node.
+func TestInterleaveServeLockDuringClose(t *testing.T) {
+	patient(t)
+	interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
+		w := world(newAlone())
+		d := child(w)
+		win, p := served(d, w)
+		x.Go("origin", func() { p.request(lockRequest(tryLock, window.Exclusive, 1).tagged(1), nil) })
+		closes(x, d)
+		x.Check(func() error {
+			if s := win.s.parts[0].LockState(); s != 0 {
+				return fmt.Errorf("the lock is not free: %v", s)
+			}
+			return nil
+		})
+	})
 }
 
 func (h windowRequest) tagged(tag int32) windowRequest {

@@ -123,8 +123,8 @@ func isLoss(err error) bool {
 	return errors.Is(err, backend.ErrPeerLost) && !(errors.As(err, &lost) && lost.Left)
 }
 
-// allLeft reports whether an error of a probe says only that all other ranks have left in good order. A communicator
-// that is broken because of that is broken.
+// allLeft reports whether an error says only that the ranks from which a message could come have left in good order. A
+// communicator that is broken because of that is broken.
 func allLeft(err error) bool {
 	return errors.Is(err, backend.ErrPeerLost) && !errors.Is(err, backend.ErrBroken) && !isLoss(err)
 }

@@ -258,9 +258,6 @@ func (w *Window) WithContext(ctx context.Context) *Window {
 	return &Window{w.c.WithContext(ctx), w.s}
 }
 
-// home returns a handle without a deadline but the job's, which must not leave a lock taken.
-func (s *windowCore) home() *Window { return &Window{s.core.home, s} }
-
 // begun is Comm.begun.
 func (w *Window) begun() *Window {
 	if c := w.c.begun(); c != w.c {

@@ -58,7 +58,7 @@ func accumulate(w *Window, rank int) error {
 }
 
 // apart is a communicator each of whose ranks is on a node of its own. It learns of a loss by a probe, and notes when
-// the operations with a limit of an hour have begun.
+// the operations with a limit of up to an hour have begun.
 type apart struct {
 	backend.Comm
 	*observed
@@ -85,7 +85,7 @@ func (a apart) Probe(b *backend.Bound, source, tag int, block bool) (backend.Sta
 }
 
 func (a apart) note(b *backend.Bound) {
-	if b != nil && b.Timeout == time.Hour {
+	if b != nil && b.Timeout > time.Minute {
 		a.mu.Lock()
 		a.begun = append(a.begun, b.Since)
 		a.mu.Unlock()
@@ -306,12 +306,12 @@ func TestRputThatDoesNotEndIsGivenUp(t *testing.T) {
 	})
 }
 
-// jam is apart where requests find no room in the links for a while, because the peer is stopped: their time passes, if
-// it is limited.
+// jam is apart where requests find no room in the links for a while, because the peer is stopped. They are sent when it
+// goes on, unless the communicator is closed before.
 type jam struct {
 	apart
 	full  *atomic.Bool
-	tried *atomic.Int32
+	stuck *[]func(closed bool)
 }
 
 func (j jam) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
@@ -319,51 +319,62 @@ func (j jam) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, e
 	if err != nil {
 		return nil, err
 	}
-	return jam{c.(apart), j.full, j.tried}, nil
+	return jam{c.(apart), j.full, j.stuck}, nil
 }
 
-func (j jam) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
-	if tag == requestTag && j.full.Load() {
-		if j.tried.Add(1); b != nil && b.Timeout != 0 {
-			return backend.ErrTimeout
-		}
-		for j.full.Load() {
-			runtime.Gosched()
-		}
+func (j jam) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
+	if tag != requestTag || !j.full.Load() {
+		j.apart.Isend(r, buf, dest, tag, mode)
+		return
 	}
-	return j.apart.Send(b, buf, dest, tag, mode)
+	*j.stuck = append(*j.stuck, func(closed bool) {
+		if closed {
+			r.Complete(backend.Status{}, errClosed)
+		} else {
+			j.apart.Isend(r, buf, dest, tag, mode)
+		}
+	})
 }
 
-// A rank unlocks the part of one that is stopped, and is out of time. The lock is free when the other one goes on, however
-// much later.
-func TestUnlockThatIsOutOfTimeIsSentLater(t *testing.T) {
-	var full atomic.Bool
-	var tried atomic.Int32
-	wrap := func(bc backend.Comm) backend.Comm { return jam{apart{bc, new(observed)}, &full, &tried} }
-	ranksOn(t, 2, Options{Timeout: 20 * time.Second, Schedules: true}, wrap, func(w *Comm) error {
-		win, err := newWindow(w, 1)
-		if err != nil {
-			return err
-		}
-		if w.Rank() == 1 {
-			return errors.Join(barrier(w), win.Close())
-		}
-		g, err := win.Lock(window.Exclusive, 1)
-		if err != nil {
-			return err
-		}
-		full.Store(true)
-		if err := g.Unlock(); !errors.Is(err, backend.ErrTimeout) {
-			t.Errorf("unlock of a stopped rank: %v, want ErrTimeout", err)
-		}
-		for tried.Load() < 2 { // now, and later
-			runtime.Gosched()
-		}
-		full.Store(false)
-		if g, err = win.Lock(window.Exclusive, 1); err != nil {
-			t.Errorf("the lock after the peer has gone on: %v", err)
-			return nil
-		}
-		return errors.Join(g.Unlock(), barrier(w), win.Close())
-	})
+func (j jam) Close() error {
+	if j.full.Swap(false) {
+		(*j.stuck)[0](true)
+	}
+	return j.apart.Close()
+}
+
+// A rank unlocks the part of one that is stopped, and does not wait. The lock is free when the other one goes on, also if
+// the rank has closed the communicator before the request went out.
+func TestUnlockDoesNotWaitForStoppedRank(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		var full atomic.Bool
+		var stuck []func(bool)
+		wrap := func(bc backend.Comm) backend.Comm { return jam{apart{bc, new(observed)}, &full, &stuck} }
+		ranksOn(t, 2, Options{Schedules: true}, wrap, func(w *Comm) error {
+			d, win, err := dupWindow(w)
+			if err != nil {
+				return err
+			}
+			if w.Rank() == 1 {
+				err = errors.Join(barrier(w), barrier(w))
+				if s := win.s.parts[1].LockState(); s != 0 {
+					t.Errorf("closes: %v: %v", closes, s)
+				}
+				return errors.Join(err, barrier(w))
+			}
+			g, err := win.Lock(window.Exclusive, 1)
+			if err := errors.Join(err, barrier(w)); err != nil {
+				return err
+			}
+			full.Store(true)
+			if closes {
+				err = d.Close()
+			} else {
+				err = g.Unlock()
+				full.Store(false)
+				stuck[0](false) // the other rank carries it out at once
+			}
+			return errors.Join(err, barrier(w), barrier(w))
+		})
+	}
 }

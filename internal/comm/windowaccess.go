@@ -68,7 +68,7 @@ type message struct {
 // newMessage makes a message for the pool of a window.
 func (s *windowCore) newMessage() any {
 	m := new(message)
-	m.req.Notify = func(*backend.Request) { s.answered(m) }
+	m.req.Notify = func(*backend.Request) { s.transmitted(m) }
 	return m
 }
 
@@ -279,7 +279,7 @@ func (s *windowCore) takeTag() (int, error) {
 		s.spareTags = s.spareTags[:n-1]
 		return tag, nil
 	}
-	if uint(s.lastTag) >= min(s.core.maxTag, backend.MaxTag-1) {
+	if s.lastTag >= s.leftTag()-1 {
 		return 0, fault(backend.ErrBusy, "%d accesses of %s wait for an answer; wait for some first", s.lastTag, s.name)
 	}
 	s.lastTag++

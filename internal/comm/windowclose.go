@@ -43,7 +43,7 @@ func (w *Window) Close() error {
 	w = w.begun()
 	s.core.bc.Wake()
 	finished, arrived, near := s.core.bc.Await(w.c.bound, (*unused)(s)), error(nil), w.c
-	unlocked := s.home().unlockAll()
+	unlocked := s.unlockAll()
 	if s.remote != nil {
 		finished = cmp.Or(finished, w.flushAll())
 		arrived, near = w.c.arrive(closeCall, s.number, nil), w.c.on(s.node)
@@ -59,11 +59,11 @@ func (s *windowCore) end(until time.Time, by *closer) {
 		return
 	}
 	s.core.bc.Wake()
-	w := &Window{&Comm{core: s.core, bound: &backend.Bound{Timeout: left(until)}}, s}
-	if s.remote != nil { // a goroutine that waits for a lock tells the other rank that it gives it up
+	w := &Window{&Comm{core: s.core, bound: &backend.Bound{Timeout: left(until), Since: time.Now()}}, s}
+	if s.remote != nil { // on mpi, a goroutine that waits for a lock must tell the other rank that it gives it up
 		s.origin.AwaitEmpty(min(left(until), graceFor))
 	}
-	_ = w.unlockAll()
+	_ = s.unlockAll()
 	_ = w.flushAll()
 	near, has := s.near, false
 	if by != nil && by.core == near.core {
@@ -87,6 +87,10 @@ func (s *windowCore) free(until time.Time, near *Comm, has bool) error {
 	var inside error
 	if !s.origin.AwaitEmpty(left(until)) || !s.target.AwaitEmpty(left(until)) {
 		inside = fault(backend.ErrBusy, "another goroutine still uses the window, whose memory stays mapped")
+	} else if !isLoss(s.failure()) {
+		for _, l := range s.server.locks {
+			s.over(l)
+		}
 	}
 	err := s.unmap(inside, near, has)
 	for _, k := range s.cores() {

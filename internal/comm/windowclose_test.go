@@ -96,6 +96,29 @@ func TestCloseOfCommunicatorReleasesLocks(t *testing.T) {
 	})
 }
 
+// Close of a communicator completes accesses of parts on several nodes. All its steps have one limit.
+func TestCloseOfCommunicatorHasOneLimit(t *testing.T) {
+	whole := QuiesceFor
+	QuiesceFor = time.Hour
+	defer func() { QuiesceFor = whole }()
+	seen := make([]observed, 3)
+	wrap := func(bc backend.Comm) backend.Comm { return apart{bc, &seen[bc.Rank()]} }
+	ranksOn(t, 3, Options{Schedules: true}, wrap, func(w *Comm) error {
+		d, win, err := dupWindow(w)
+		if err == nil && w.Rank() == 0 {
+			for r := 1; r < 3; r++ {
+				err = errors.Join(err, win.Do("put", Access{Kind: flight.Put, Rank: r, In: make([]byte, 16)}))
+			}
+			err = errors.Join(err, d.Close())
+			if n := len(seen[0].begun); n < 4 {
+				t.Errorf("%d limited steps, want two requests and two answers", n)
+			}
+			seen[0].oneLimit(t, "close")
+		}
+		return errors.Join(err, barrier(w))
+	})
+}
+
 // LockAll fails on the last part: the first ones are free again.
 func TestFailedLockAllReleasesItsLocks(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {

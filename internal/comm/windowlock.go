@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
@@ -97,7 +98,7 @@ func (g *Guard) settle(kind window.Kind, err error) error {
 	}
 	s.mu.Unlock()
 	if late {
-		_ = g.release(s.home(), g.hi, kind)
+		g.release(g.hi, kind)
 		err = errNotOpen
 	}
 	return err
@@ -118,7 +119,7 @@ func (g *Guard) take(kind window.Kind) error {
 			err = whileLocked(err, r, p.LockState().String())
 		}
 		if err != nil {
-			_ = g.release(w.s.home(), r, kind)
+			g.release(r, kind)
 			return err
 		}
 	}
@@ -129,18 +130,16 @@ func whileLocked(err error, rank int, state string) error {
 	return backend.While(err, fmt.Sprintf("the lock of rank %d's part: %s", rank, state))
 }
 
-// release releases the locks of the parts before hi. The handle limits the requests to other nodes.
-func (g *Guard) release(w *Window, hi int, kind window.Kind) (err error) {
-	s := w.s
+// release releases the locks of the parts before hi.
+func (g *Guard) release(hi int, kind window.Kind) {
+	s := g.w.s
 	for r := g.lo; r < hi; r++ {
 		if p := &s.parts[r]; p.Here() {
 			p.Unlock(kind, s.core.rank)
-		} else if e := w.unlockRemote(kind, r, g.ticket); e != nil { // out of time: the request still has to go; Close waits for it
-			s.unlockLater(kind, r, g.ticket)
-			err = errors.Join(err, e)
+		} else {
+			s.unlockRemote(kind, r, g.ticket)
 		}
 	}
-	return err
 }
 
 // check begins an operation under the locks, on the part of a rank. release says that it releases them.
@@ -197,7 +196,7 @@ func (g *Guard) Rank() int {
 func (g *Guard) Unlock() error {
 	kind, err := g.check(backend.ProcNull, true)
 	if err == nil {
-		err = g.release(g.w.s.home(), g.hi, kind)
+		g.release(g.hi, kind)
 		g.w.s.leave()
 	}
 	return g.window().Failed("unlock", g.Rank(), err)
@@ -205,8 +204,7 @@ func (g *Guard) Unlock() error {
 
 // unlockAll releases the locks that this rank holds, with an error that names one. After a loss, also of this rank,
 // they stay taken: what they guard may be half done.
-func (w *Window) unlockAll() (err error) {
-	s := w.s
+func (s *windowCore) unlockAll() (err error) {
 	if lost := cmp.Or(s.failure(), (&until{bc: s.core.bc}).err()); isLoss(lost) {
 		return nil
 	}
@@ -218,7 +216,7 @@ func (w *Window) unlockAll() (err error) {
 		}
 		s.mu.Unlock()
 		if h.held {
-			_ = (&Guard{lo: r, ticket: h.ticket}).release(w, r+1, h.kind)
+			(&Guard{w: &Window{s: s}, lo: r, ticket: h.ticket}).release(r+1, h.kind)
 			err = fault(backend.ErrWin, "closed while this rank held the lock of rank %d's part", r)
 		}
 	}
@@ -240,49 +238,46 @@ func lockRequest(verb uint64, kind window.Kind, ticket uint64) windowRequest {
 
 // lockRemote waits for the lock of a part on another node.
 func (w *Window) lockRemote(kind window.Kind, rank int, ticket uint64) error {
-	state := make([]window.LockState, 1)
-	err := w.ask(lockRequest(tryLock, kind, ticket), rank, nil, view.Bytes(state))
 	said := "that rank has not answered"
-	if err == nil {
-		if state[0] == 0 {
-			return nil
-		}
-		said = state[0].String()
-		err = w.awaitLock(lockRequest(waitLock, kind, ticket), rank)
+	state, err := w.askLock(lockRequest(tryLock, kind, ticket), rank)
+	if err == nil && state != 0 {
+		said = state.String()
+		_, err = w.askLock(lockRequest(waitLock, kind, ticket), rank)
 	}
 	if err != nil { // the other rank may have given it the lock, and may never answer
-		w.s.unlockLater(kind, rank, ticket)
+		w.s.unlockRemote(kind, rank, ticket)
 		err = whileLocked(err, rank, said)
 	}
 	return err
 }
 
-// awaitLock sends a request to wait for a lock, and waits for the answer.
-func (w *Window) awaitLock(h windowRequest, rank int) error {
+// askLock sends a request for a lock, and waits for the answer until the window is closed.
+func (w *Window) askLock(h windowRequest, rank int) (window.LockState, error) {
 	if err := w.post(&h, rank, nil, true); err != nil {
-		return err
+		return 0, err
 	}
 	s := w.s
 	a := &lockAnswer{s: s}
 	a.req.Notify = func(*backend.Request) { s.putTag(int(h.tag)) } // also if this rank does not wait any more
 	a.req.Begin()
-	s.remote.core.bc.Irecv(&a.req, nil, rank, int(h.tag))
+	s.remote.core.bc.Irecv(&a.req, view.Bytes(a.state[:]), rank, int(h.tag))
 	err := s.remote.core.bc.Await(w.c.bound, a)
 	switch {
 	case a.req.Ready():
-		return a.req.Err
+		return a.state[0], a.req.Err
 	case s.origin.IsShut():
-		return errNotOpen
+		err = errNotOpen
 	case err == nil:
-		return s.failure()
+		err = s.failure()
 	}
-	return err
+	return 0, err
 }
 
 // lockAnswer is ready when this rank has a lock, or need not wait for it any more.
 type lockAnswer struct {
-	req backend.Request
-	s   *windowCore
+	req   backend.Request
+	s     *windowCore
+	state [1]window.LockState
 }
 
 // Ready implements backend.Pending.
@@ -290,26 +285,28 @@ func (a *lockAnswer) Ready() bool {
 	return a.req.Ready() || a.s.origin.IsShut() || a.s.failure() != nil
 }
 
-// unlockRemote releases the lock of a part on another node, or gives it up.
-func (w *Window) unlockRemote(kind window.Kind, rank int, ticket uint64) error {
-	return w.ask(lockRequest(unlock, kind, ticket), rank, nil, nil)
-}
-
-// unlockLater is unlockRemote without a limit, in a goroutine.
-func (s *windowCore) unlockLater(kind window.Kind, rank int, ticket uint64) {
-	w := &Window{&Comm{core: s.core}, s}
-	s.begin(func() error { return w.unlockRemote(kind, rank, ticket) })
+// unlockRemote releases the lock of a part on another node, or gives it up. It does not wait: the request goes behind
+// those that this rank has sent.
+func (s *windowCore) unlockRemote(kind window.Kind, rank int, ticket uint64) {
+	m := s.messages.Get().(*message)
+	view.Of[windowRequest](m.buf[:])[0] = lockRequest(unlock, kind, ticket)
+	s.transmit(m, m.buf[:requestSize], rank, requestTag)
 }
 
 // remoteLock is the lock of this rank's part for a rank of another node.
 //
-// The word state says what has become of it. The goroutine that waits for the lock makes it held; the server makes it
-// over when the rank unlocks. Whoever comes first decides, by a compare-and-swap. Then the other one releases the lock,
-// or has none to wait for.
+// The word state says what has become of it. The goroutine that waits for the lock makes it held. It is made over by the
+// server when the rank unlocks, by the receive left when that rank closes its end of remote, or by free. Whoever comes
+// first decides, by an atomic operation: it releases the lock, and the others have nothing to do.
+//
+// Invariant: a rank that has closed its end of remote has no lock, however late its requests are carried out. But after
+// a loss the lock stays taken: what it guards may be half done.
 type remoteLock struct {
 	source int
 	ticket uint64
+	kind   window.Kind
 	state  word.Uint32
+	left   backend.Request // a receive for which no message comes. On mpi, where nobody learns of left, the unlock arrives
 }
 
 const (
@@ -318,41 +315,64 @@ const (
 	lockOver
 )
 
+// leftTag returns the tag of the receives left. Those of answers are below it.
+func (s *windowCore) leftTag() int { return int(s.core.maxTag) }
+
+// track adds a lock for a request to those of the server, which calls it.
+func (s *windowCore) track(h *windowRequest, source int, state uint32) *remoteLock {
+	l := &remoteLock{source: source, ticket: h.at, kind: window.Kind(h.op)}
+	l.state.Store(state)
+	s.server.locks = append(s.server.locks, l)
+	l.left.Notify = func(r *backend.Request) {
+		if allLeft(r.Err) && s.target.Enter() { // else free releases it
+			s.over(l)
+			s.target.Leave()
+		}
+	}
+	l.left.Begin()
+	s.remote.core.bc.Irecv(&l.left, nil, source, s.leftTag())
+	return l
+}
+
+// over releases a lock, unless it is over.
+func (s *windowCore) over(l *remoteLock) {
+	switch part := &s.parts[s.core.rank]; l.state.Swap(lockOver) {
+	case lockWaits:
+		part.Ring()
+	case lockHeld:
+		part.Unlock(l.kind, l.source)
+	}
+}
+
 var errLockOver = errors.New("the rank does not wait any more")
 
 // carryOutLock carries out a request for the lock of this rank's part.
 func (s *windowCore) carryOutLock(h *windowRequest, source int) {
-	part, kind := &s.parts[s.core.rank], window.Kind(h.op)
-	switch h.n {
+	part := &s.parts[s.core.rank]
+	switch tag := int(h.tag); h.n {
 	case tryLock:
-		state, got := part.TryLock(kind, source)
+		state, got := part.TryLock(window.Kind(h.op), source)
 		if got {
 			state = 0
-			l := &remoteLock{source: source, ticket: h.at}
-			l.state.Store(lockHeld)
-			s.server.locks = append(s.server.locks, l)
+			s.track(h, source, lockHeld)
 		}
 		m := s.messages.Get().(*message)
 		out := m.buf[:8]
 		view.Of[window.LockState](out)[0] = state
-		s.answer(m, out, source, h.tag)
+		s.transmit(m, out, source, tag)
 	case waitLock:
-		l, tag := &remoteLock{source: source, ticket: h.at}, h.tag
-		s.server.locks = append(s.server.locks, l)
+		l := s.track(h, source, lockWaits)
 		s.target.Stay()
 		word.Go(func() {
 			defer s.target.Leave()
-			s.waitFor(l, part, kind, tag)
+			s.waitFor(l, part, tag)
 		})
 	case unlock:
 		for i, l := range s.server.locks {
 			if l.source == source && l.ticket == h.at {
-				s.server.locks = append(s.server.locks[:i], s.server.locks[i+1:]...)
-				if l.state.CompareAndSwap(lockWaits, lockOver) {
-					part.Ring()
-				} else {
-					part.Unlock(kind, source)
-				}
+				s.server.locks = slices.Delete(s.server.locks, i, i+1)
+				s.over(l)
+				s.remote.core.bc.Cancel(&l.left)
 				return
 			}
 		}
@@ -360,20 +380,20 @@ func (s *windowCore) carryOutLock(h *windowRequest, source int) {
 }
 
 // waitFor waits for a lock for the rank of another node, and answers when the rank has it or has given it up.
-func (s *windowCore) waitFor(l *remoteLock, part *window.Part, kind window.Kind, tag int32) {
+func (s *windowCore) waitFor(l *remoteLock, part *window.Part, tag int) {
 	x := waiter{s, &s.target, until{bc: s.core.bc}}
-	err := part.Lock(kind, l.source, func() error {
+	err := part.Lock(l.kind, l.source, func() error {
 		if l.state.Load() == lockOver {
 			return errLockOver
 		}
 		return x.expired()
 	})
 	if err == nil && !l.state.CompareAndSwap(lockWaits, lockHeld) {
-		part.Unlock(kind, l.source)
+		part.Unlock(l.kind, l.source)
 	}
 	if err != nil && err != errLockOver {
 		s.giveUp(err)
 		return
 	}
-	s.answer(s.messages.Get().(*message), nil, l.source, tag)
+	s.transmit(s.messages.Get().(*message), nil, l.source, tag)
 }

@@ -128,19 +128,20 @@ func (s *windowCore) carryOut(st backend.Status, mayWait bool) error {
 			return err
 		}
 	}
-	s.answer(m, out, st.Source, h.tag)
+	s.transmit(m, out, st.Source, int(h.tag))
 	return nil
 }
 
-// answer sends an answer, for which the message has the request and perhaps the memory.
-func (s *windowCore) answer(m *message, out []byte, rank int, tag int32) {
+// transmit sends a message without waiting. m has the request and perhaps the memory. The caller is inside target or
+// origin, or closes the window: free waits for target last.
+func (s *windowCore) transmit(m *message, out []byte, rank, tag int) {
 	s.target.Stay()
 	m.req.Begin()
-	s.remote.core.bc.Isend(&m.req, out, rank, int(tag), backend.Standard)
+	s.remote.core.bc.Isend(&m.req, out, rank, tag, backend.Standard)
 }
 
-// answered is called when an answer has been sent.
-func (s *windowCore) answered(m *message) {
+// transmitted is called when transmit has sent a message.
+func (s *windowCore) transmitted(m *message) {
 	s.messages.Put(m)
 	s.target.Leave()
 }

@@ -41,6 +41,13 @@ func TestWindowsAcrossNodesAreFreed(t *testing.T) {
 			if err == nil {
 				err = win.Put([]int64{1}, 1-w.Rank(), 0)
 			}
+			var g *cohort.LockGuard
+			if err == nil {
+				g, err = win.Lock(cohort.LockExclusive, 1-w.Rank())
+			}
+			if err == nil {
+				err = g.Unlock()
+			}
 			if err == nil {
 				err = win.Close()
 			}

@@ -29,8 +29,8 @@ var windowMutants = []mutant{
 	if !s`,
 		why: "memory is unmapped below an access when the time of Close is up", test: "internal/comm TestInterleaveLongAccess"},
 	{file: "internal/comm/windowclose.go",
-		old: `	_ = w.unlockAll()`,
-		new: `	_ = w.unlockAll`,
+		old: `	_ = s.unlockAll()`,
+		new: `	_ = s.unlockAll`,
 		why: "Close of a communicator keeps the locks", test: "internal/comm TestInterleaveLockDuringClose"},
 	{file: "internal/comm/windowlock.go",
 		old: `	late := err == nil && s.origin.IsShut()`,
@@ -97,7 +97,7 @@ var windowMutants = []mutant{
 `,
 		why: "an operation looks whether the window is closed, and then touches its memory", test: "internal/comm TestInterleaveTwoClosers"},
 	{file: "internal/comm/windowclose.go",
-		old: `	unlocked := s.home().unlockAll()
+		old: `	unlocked := s.unlockAll()
 `,
 		new: `	unlocked := error(nil)
 `,
@@ -160,10 +160,23 @@ var windowMutants = []mutant{
 		new: `	if err == nil && l.state.Swap(lockHeld) == lockHeld {`,
 		why: "the server keeps a lock that a rank of another node has given up", test: "internal/comm TestInterleaveServeLock"},
 	{file: "internal/comm/windowlock.go",
-		old: `					part.Ring()
-				} else {
+		old: `		part.Ring()
 `,
-		new: `				} else {
-`,
+		new: ``,
 		why: "a rank of another node gives a lock up, and the server goes on waiting for it", test: "internal/comm TestInterleaveServeLock"},
+	{file: "internal/comm/windowlock.go",
+		old: `l.state.Swap(lockOver) {`,
+		new: `l.state.Load() {`,
+		why: "a lock is released by the unlock, and again when the rank has left", test: "internal/comm TestInterleaveServeLock"},
+	{file: "internal/comm/windowlock.go",
+		old: `	s.remote.core.bc.Irecv(&l.left, nil, source, s.leftTag())
+`,
+		new: ``,
+		why: "a rank that has closed the communicator keeps a lock", test: "internal/comm TestInterleaveServeLockOfRankThatLeaves"},
+	{file: "internal/comm/windowclose.go",
+		old: `			s.over(l)
+`,
+		new: `			_ = l
+`,
+		why: "the lock of a rank of another node is taken for ever once the part's rank has closed the window", test: "internal/comm TestInterleaveServeLockDuringClose"},
 }
