@@ -51,9 +51,7 @@ func (p *peer) leaveWith(f *backend.Fault) {
 	g.queue(frame.Header{Kind: frame.Lost, Tag: int32(p.rank)}, f.Encode(noticeMax), nil)
 	p.link = nil
 	p.cut()
-	if e.life.limit > 0 {
-		g.link.Limit(3 * e.life.limit) // it has been counting since the other end stopped reading
-	}
+	g.limit(3 * e.life.limit) // it has been counting since the other end stopped reading
 	e.part(g)
 }
 

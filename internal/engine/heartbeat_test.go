@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"io"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,6 +88,37 @@ func TestSilentRankIsLost(t *testing.T) {
 	}
 	if most := c.e.life.ticks + 2; ticks > most || ticks < most/2 {
 		t.Errorf("a silent rank is lost after %d ticks, and the limit is %d", ticks, c.e.life.ticks)
+	}
+}
+
+// The system gives up a link whose data are not taken only where the kernel does not say whether the peer's process runs.
+func TestLinkWithinNodeHasNoLimit(t *testing.T) {
+	for node, want := range []time.Duration{0, 3 * time.Second} {
+		e := New(Config{Peers: []Peer{{}, {Node: node}}, Heartbeat: 2 * time.Second, Sleeper: newTestSleeper(), Runs: func(int) bool { return true }})
+		l, _ := testPair(newTestSleeper(), newTestSleeper())
+		if e.Connect(1, l); l.limit != want {
+			t.Errorf("on node %d: a limit of %v, want %v", node, l.limit, want)
+		}
+	}
+}
+
+// The system reports why a link broke once, to a write. The end of the stream, which a read finds then, says less.
+func TestLossNamesFirstErrorOfLink(t *testing.T) {
+	for _, x := range []struct {
+		fails error
+		want  string
+	}{
+		{syscall.ETIMEDOUT, "lost the connection to rank 1 (process 7 on there): " + syscall.ETIMEDOUT.Error()},
+		{syscall.EPIPE, "rank 1 (process 7 on there) ended without closing its communicator"},
+	} {
+		c, _, other := raw(t, time.Hour)
+		c.e.mu.Lock()
+		other.other.fails = x.fails
+		c.e.mu.Unlock()
+		other.cut(io.EOF)
+		_ = c.Send(patient, []byte{1}, 1, 1, backend.Standard)
+		_, err := c.Recv(patient, nil, 1, 1)
+		isLost(t, "a receive", err, x.want)
 	}
 }
 

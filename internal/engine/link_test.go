@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -15,6 +16,8 @@ import (
 // testLink is one end of a link between two engines of this process, or between an engine and a test that
 // writes frames itself. Bytes travel through slices. Each end holds a limited number that are not read.
 type testLink struct {
+	limit time.Duration
+	fails error // of a write
 	other *testLink
 	bell  *testSleeper // of this end's engine
 	bite  int          // bytes that one Read takes
@@ -76,8 +79,8 @@ func (l *testLink) put(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.check()
-	if o := l.other; o.closed {
-		return 0, errCut
+	if o := l.other; l.fails != nil || o.closed {
+		return 0, cmp.Or(l.fails, errCut)
 	} else {
 		n := min(len(b), testRoom-len(o.in))
 		o.in = append(o.in, b[:n]...)
@@ -209,10 +212,12 @@ func (l *testLink) Close() {
 	l.other.ring(l.other.space)
 }
 
-func (l *testLink) EagerMax() int       { return EagerMax }
-func (l *testLink) Hidden() bool        { return false }
-func (l *testLink) Limit(time.Duration) {}
-func (l *testLink) Unsent() int         { return 0 }
+func (l *testLink) EagerMax() int { return EagerMax }
+func (l *testLink) Hidden() bool  { return false }
+
+func (l *testLink) Limit(d time.Duration) { l.limit = d }
+
+func (l *testLink) Unsent() int { return 0 }
 
 // header returns the header of the next frame that the engine at the other end has written, without a
 // payload. It is for tests that have this end.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -65,8 +67,14 @@ func (p *peer) up(l Link) {
 		p.e.open = append(p.e.open, p)
 	}
 	p.link, p.broken = l, nil
-	if limit := p.e.life.limit; limit > 0 { // later than the heartbeats, whose error says more
-		l.Limit(limit + limit/2)
+	p.limit(3 * p.e.life.limit / 2) // later than the heartbeats, whose error says more
+}
+
+// limit makes the system give up a link whose data are not taken for so long: not within a node, where the kernel says
+// whether the other end's process runs.
+func (p *peer) limit(d time.Duration) {
+	if d > 0 && !p.near() {
+		p.link.Limit(d)
 	}
 }
 
@@ -162,7 +170,9 @@ func (p *peer) ended(err error) {
 	if p.gone() {
 		return
 	}
-	p.why = err
+	if p.why = err; p.broken != nil && !errors.Is(p.broken, syscall.EPIPE) { // which says no more than the end of the stream
+		p.why = p.broken // a system reports a reset once
+	}
 	p.link.Close()
 	p.link, p.broken = nil, nil
 	if p.in.Left, p.in.Head.Kind = 0, 0; p.state.Link == membership.Up {
