@@ -50,8 +50,8 @@ func (q *Request) Test() (Status, bool, error) {
 func (q *Request) Done() <-chan struct{} { return q.base().Done() }
 
 // Cancel withdraws a send or receive that has not matched; Wait then returns [ErrCanceled]. An
-// operation that has matched completes normally, as does a send on mpi. Cancel does nothing for a
-// nil or complete Request.
+// operation that has matched completes normally, as does a send on mpi. A message that [Comm.Mprobe]
+// has taken has matched once [MessageRecv] is called. Cancel does nothing for a nil or complete Request.
 //
 // Not collective; errors: [ErrNotSupported] for a collective and for [Isendrecv], which cannot be canceled.
 func (q *Request) Cancel() error { return q.base().Cancel() }

@@ -15,6 +15,7 @@ func limitScenarios() []scenario {
 	return []scenario{
 		{name: "limits/receive", body: receiveDeadline},
 		{name: "limits/send", body: sendDeadline},
+		{name: "limits/withdrawn", body: withdrawn},
 		{name: "limits/requests", body: requestDeadline},
 		{name: "limits/collective", sizes: atLeast(2), body: collectiveDeadline},
 		{name: "limits/cancel", sizes: atLeast(2), body: collectiveCancel},
@@ -95,6 +96,42 @@ func sendDeadline(r *Rank) {
 		cancel()
 		r.noMessage("a message whose send timed out")
 		r.OK(exchange(r, uint8s, sending[uint8]("Isend"), receiving[uint8]("Recv"), 1, 1, 8))
+	}
+}
+
+// withdrawn withdraws sends whose messages the receivers have taken with Mprobe.
+func withdrawn(r *Rank) {
+	if !r.Comm.Caps().CancelSend {
+		return // as sendDeadlineBreaks shows
+	}
+	for _, how := range []string{"Ssend", "Issend", "Cancel"} {
+		for _, m := range []int{1, 1 << 20} {
+			ctx, cancel := context.WithCancel(context.Background())
+			c, buf := r.Comm.WithContext(ctx), make([]uint8, m)
+			ended := make(chan error, 1)
+			if how == "Ssend" {
+				go func() { ended <- cohort.Ssend(c, buf, r.next, 8) }()
+			}
+			var req *cohort.Request
+			if how != "Ssend" {
+				req = must(cohort.Issend(c, buf, r.next, 8))
+			}
+			msg, _ := must2(r.Comm.Mprobe(r.prev, 8))
+			r.OK(r.Comm.Barrier())
+			if how == "Cancel" {
+				r.OK(req.Cancel())
+			} else {
+				cancel()
+			}
+			if how != "Ssend" {
+				ended <- errorOf(req.Wait())
+			}
+			r.Is(<-ended, cohort.ErrCanceled, "%s of %d, withdrawn after Mprobe", how, m)
+			cancel()
+			r.OK(r.Comm.Barrier())
+			r.Is(errorOf(cohort.MessageRecv(msg, make([]uint8, m))), cohort.ErrCanceled, "MessageRecv after %s of %d was withdrawn", how, m)
+			r.OK(exchange(r, uint8s, sending[uint8]("Isend"), receiving[uint8]("Recv"), 1, 1, 8))
+		}
 	}
 }
 

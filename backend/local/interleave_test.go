@@ -377,28 +377,47 @@ func TestInterleaveMessages(t *testing.T) {
 			})
 		})
 	}
-	explore(t, 2, 3, func(e *explored) {
-		b := e.ends(1)
-		e.rank(1, func() error { return send(e, b, backend.Synchronous) })
-		e.rank(0, func() error {
-			m, _, ok, err := e.comms[0].Mprobe(nil, 1, 3, false)
-			if !ok {
-				e.is("probe", err, nil)
-				e.is("close", e.comms[0].Close(), nil)
-				return backend.ErrCanceled
+}
+
+// A blocking or nonblocking send is withdrawn while the receiver takes its message with Mprobe and receives it: either both
+// end well, or both are canceled.
+func TestInterleaveWithdrawAgainstMprobe(t *testing.T) {
+	for _, blocking := range []bool{false, true} {
+		explore(t, 2, 3, func(e *explored) {
+			sender, receiver := e.comms[1], e.comms[0]
+			if blocking {
+				b := e.ends(1)
+				e.rank(1, func() error { return sender.Send(b, nil, 0, 3, backend.Synchronous) })
+			} else {
+				e.rank(1, func() error {
+					r := start(func(r *backend.Request) { sender.Isend(r, nil, 0, 3, backend.Synchronous) })
+					if canceled := sender.Cancel(r); canceled != errors.Is(r.Err, backend.ErrCanceled) {
+						e.x.Errorf("Cancel returns %v, and the send ends with %v", canceled, r.Err)
+					}
+					e.is("await", sender.Await(nil, r), nil)
+					return r.Err
+				})
 			}
-			buf := make([]byte, 1)
-			r := start(func(r *backend.Request) { e.comms[0].Imrecv(r, m, buf) })
-			e.is("await", e.comms[0].Await(nil, r), nil)
-			return r.Err
+			e.rank(0, func() error {
+				m, _, ok, err := receiver.Mprobe(nil, 1, 3, false)
+				if !ok {
+					e.is("probe", err, nil)
+					e.is("close", receiver.Close(), nil)
+					return backend.ErrPeerLost
+				}
+				r := start(func(r *backend.Request) { receiver.Imrecv(r, m, nil) })
+				e.is("await", receiver.Await(nil, r), nil)
+				e.is("receive", r.Err, nil, backend.ErrCanceled)
+				return r.Err
+			})
+			e.x.Check(func() error {
+				if received, sent := e.errs[0], e.errs[1]; received != backend.ErrPeerLost && (received == nil) != (sent == nil) {
+					return fmt.Errorf("the receive ends with %v, the send with %v", received, sent)
+				}
+				return nil
+			})
 		})
-		e.x.Check(func() error {
-			if e.errs[0] == nil && e.errs[1] != nil {
-				return fmt.Errorf("received, and not sent: %v", e.errs[1])
-			}
-			return nil
-		})
-	})
+	}
 }
 
 // The end of a communicator ends a message, wherever it is.

@@ -18,6 +18,7 @@ type op struct {
 	buf    []byte // to receive into, or the message
 	send   bool   // a message, not a receive
 	copied bool   // the message is a copy: no sender waits for it
+	gone   bool   // Mprobe had taken the message, and its sender has withdrawn it; at.mu guards it
 	store  []byte // memory for copies
 
 	req    *backend.Request // nil: a goroutine waits in finish
@@ -93,7 +94,7 @@ func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 	for look := c.group.job.patience(); !o.done.Load() && look.more(); {
 	}
 	if err := c.Await(b, o); err != nil {
-		if o.withdraw(true) {
+		if o.withdraw() {
 			return backend.Status{}, o.explain(err) // Imrecv may still be given o
 		}
 		_ = c.Await(nil, o) // another goroutine is completing it
@@ -108,16 +109,17 @@ func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 // Ready implements backend.Pending, for an operation without a request.
 func (o *op) Ready() bool { return o.done.Load() }
 
-// withdraw takes o out of its queue. If it returns false, o is complete or soon will be; or it is a message that
-// Mprobe has taken, which only a sender that cannot wait any longer takes back.
-func (o *op) withdraw(late bool) bool {
+// withdraw takes o out of its queue. If it returns false, o is complete or soon will be.
+func (o *op) withdraw() bool {
 	if o.at == nil {
 		return false // it was never queued
 	}
 	o.at.mu.Lock()
 	defer o.at.mu.Unlock()
 	if o.send {
-		return o.at.arrived.Remove(&o.node) || late && o.at.held.Remove(&o.node)
+		taken := o.at.held.Remove(&o.node)
+		o.gone = o.gone || taken
+		return taken || o.at.arrived.Remove(&o.node)
 	}
 	return o.at.posted.Remove(&o.node)
 }

@@ -190,7 +190,7 @@ func (r *rank) drop(m *op) {
 // Cancel implements backend.Comm.
 func (c *Comm) Cancel(r *backend.Request) bool {
 	o, ok := r.Impl.(*op)
-	if !ok || !r.Active() || !o.withdraw(false) {
+	if !ok || !r.Active() || !o.withdraw() {
 		return false
 	}
 	o.complete(backend.Status{}, &backend.Fault{Sentinel: backend.ErrCanceled})

@@ -80,7 +80,9 @@ func (c *Comm) Imrecv(r *backend.Request, matched backend.Matched, buf []byte) {
 	c.me.mu.Lock()
 	err := c.unusable()
 	if err == nil && !c.me.held.Remove(&m.node) {
-		err = backend.Faultf(backend.ErrRequest, "the message has been received already, or its sender has given it up, at a deadline or by leaving")
+		if err = c.group.left(c.group.RankOf(int(m.node.Env.Source))); m.gone {
+			err = &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender canceled the message"}
+		}
 	}
 	if err != nil {
 		c.me.mu.Unlock()

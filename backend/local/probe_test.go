@@ -62,7 +62,7 @@ func TestDeadlineEndsSendOfMatchedMessage(t *testing.T) {
 		_, err = c.Recv(nil, nil, 1, 1)
 		must(t, err)
 		r := start(func(r *backend.Request) { c.Imrecv(r, m, make([]byte, 1)) })
-		if _, err := c.wait(t, r); !errors.Is(err, backend.ErrRequest) {
+		if _, err := c.wait(t, r); !errors.Is(err, backend.ErrCanceled) {
 			t.Errorf("receive of what the sender has given up: %v", err)
 		}
 	})

@@ -88,16 +88,21 @@ var localMutants = []mutant{
 		new: `	unread := true`,
 		why: "a rank gives up while another one reads its buffer", test: "backend/local TestInterleaveDeadlineOfCollective"},
 	{file: "backend/local/op.go",
-		old: `		return o.at.arrived.Remove(&o.node) || late && o.at.held.Remove(&o.node)`,
+		old: `		return taken || o.at.arrived.Remove(&o.node)`,
 		new: `		o.at.arrived.Remove(&o.node)
 		return true`,
-		why: "a send ends at its deadline while the message is being received", test: "backend/local TestInterleaveMessages"},
+		why: "a send ends at its deadline while the message is being received", test: "backend/local TestInterleaveWithdrawAgainstMprobe"},
+	{file: "backend/local/op.go",
+		old: `		o.gone = o.gone || taken
+`,
+		new: ``,
+		why: "the receive of a message that was withdrawn says that the sender has left", test: "backend/local TestInterleaveWithdrawAgainstMprobe"},
 	{file: "backend/local/op.go",
 		old: `		o.done.Store(true)
 	case`,
 		new: `		defer o.done.Store(true)
 	case`,
-		why: "a completion wakes the goroutine, and says later that it is complete", test: "backend/local TestInterleaveMessages"},
+		why: "a completion wakes the goroutine, and says later that it is complete", test: "backend/local TestInterleaveWithdrawAgainstMprobe"},
 	{file: "backend/local/op.go",
 		old: `	o.buf, o.status, o.err = nil, st, err`,
 		new: `	o.buf, o.status, o.err = nil, st, err
