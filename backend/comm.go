@@ -266,7 +266,9 @@ type Comm interface {
 	Poll()
 	// Cancel cancels a request whose message has not matched. It returns true if
 	// the request completes with ErrCanceled, and false if the request is complete
-	// or soon will be. A send that the peer may be reading cannot be canceled.
+	// or soon will be. A send that the peer may be reading cannot be canceled. If the
+	// sender withdraws a message that a canceled receive has matched, the receive
+	// completes with ErrCanceled.
 	Cancel(r *Request) bool
 
 	// Probe returns the status of the first message that Recv with the same

@@ -215,6 +215,36 @@ func TestInterleaveCancelAgainstReceive(t *testing.T) {
 	}
 }
 
+// Both ends are canceled while they meet: both end well, or both are canceled.
+func TestInterleaveCancelOfBothEnds(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			exploreEngines(t, way.copies, interleave.Config{}, func(x *interleave.Run, a, b *comm) {
+				var q, r *backend.Request
+				x.Go("sender", func() {
+					q = way.send(a, 1, 1)
+					a.Cancel(q)
+					finished(a, q)
+				})
+				x.Go("receiver", func() {
+					r = receiving(b, make([]byte, way.n), 0)
+					b.Poll() // it may match
+					b.Cancel(r)
+					finished(b, r)
+				})
+				x.Check(func() error {
+					for _, err := range []error{q.Err, r.Err} {
+						if (q.Err == nil) != (r.Err == nil) || err != nil && !errors.Is(err, backend.ErrCanceled) {
+							return fmt.Errorf("the send ends with %v, the receive with %v", q.Err, r.Err)
+						}
+					}
+					return nil
+				})
+			})
+		})
+	}
+}
+
 var errLate = &backend.Fault{Sentinel: backend.ErrTimeout, Text: "because of the test"}
 
 // late gives an operation up, as a blocking call does at its deadline after it has looked once more.

@@ -28,7 +28,7 @@ type op struct {
 	self     *msg   // a long message to this rank that no receive has matched
 	pair     *op    // in opMoving, the other end
 	order    uint64 // of a receive: its number in the order of all receives
-	fixed    bool   // a receive of a message that Mprobe took
+	cause    error  // of a receive that ends if the sender withdraws its message; nil: it is posted again
 	transfer memlink.Transfer
 }
 

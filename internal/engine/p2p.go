@@ -302,7 +302,7 @@ func (p *peer) eagerMax() int {
 
 // recv starts a receive. The lock is held.
 func (e *Engine) recv(o *op, buf []byte, want match.Env) {
-	o.buf, o.tag, o.fixed = buf, want.Tag, false
+	o.buf, o.tag, o.cause = buf, want.Tag, nil
 	o.node.Env, o.node.Owner = want, o
 	e.order++
 	o.order = e.order
@@ -435,6 +435,9 @@ func (e *Engine) cancel(o *op, r *backend.Request, err error) bool {
 		if !e.peers[o.peer].mem.Revoke(&o.transfer) {
 			return false
 		}
+	case opTaking:
+		o.cause = err
+		return false
 	default:
 		return false
 	}

@@ -187,11 +187,11 @@ func (e *Engine) onWithdraw(p *peer, token uint64) {
 }
 
 // repost puts a receive whose message is withdrawn back into the queue, before those that were posted after it, or
-// gives it what has arrived since.
+// gives it what has arrived since. One that was canceled, or is for that message alone, ends.
 func (e *Engine) repost(o *op) {
 	e.put(o, opIdle) // its token ends
-	if o.fixed {     // of Imrecv: it was for that message alone
-		e.finish(o, backend.Status{}, tookBack())
+	if o.cause != nil {
+		e.finish(o, backend.Status{}, o.cause)
 		return
 	}
 	e.postReceive(o)
@@ -211,9 +211,8 @@ func (e *Engine) repost(o *op) {
 	}
 }
 
-func tookBack() error {
-	return &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender canceled the message"}
-}
+// tookBack ends the receive of a message that Mprobe took: it is for that message alone.
+var tookBack error = &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender canceled the message"}
 
 // unpacks reports whether a message that arrives is unpacked piece by piece. The beginning of one that is too
 // long is not.

@@ -32,11 +32,16 @@ var engineMutants = []mutant{
 `,
 		why: "a message that the receiver has accepted is canceled", test: "internal/engine TestInterleaveCancelAgainst.*"},
 	{file: "internal/engine/rendezvous.go",
-		old: `	if o.fixed {     // of Imrecv: it was for that message alone
+		old: `	if o.cause != nil {
 `,
 		new: `	if false {
 `,
 		why: "the receive of a message that Mprobe took and its sender canceled waits for another message", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
+	{file: "internal/engine/p2p.go",
+		old: `		o.cause = err
+`,
+		new: ``,
+		why: "a receive that is canceled waits for another message when its sender withdraws this one", test: "internal/engine TestInterleaveCancelOfBothEnds"},
 	{file: "internal/engine/rendezvous.go",
 		old: `			m.gone = true
 `,
