@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
@@ -126,7 +127,8 @@ func TestPointToPointMakesNoAllocations(t *testing.T) {
 	}
 }
 
-// halfway is a local backend on which messages of tag 1 arrive in part, and those of tag 2 find no receiver.
+// halfway is a local backend on which messages of tag 1 arrive in part. Messages of tag 2 find no receiver until the
+// deadline, and those of tag 4 find that it has left.
 type halfway struct{ backend.Comm }
 
 func (h halfway) Irecv(r *backend.Request, buf []byte, source, tag int) {
@@ -136,10 +138,24 @@ func (h halfway) Irecv(r *backend.Request, buf []byte, source, tag int) {
 }
 
 func (h halfway) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
-	if tag == 2 {
-		return fault(ErrTimeout, "the test's limit")
+	switch tag {
+	case 2:
+		for b.Err(time.Time{}) == nil {
+			h.Poll()
+		}
+		return b.Err(time.Time{})
+	case 4:
+		return backend.PeerLeft("rank %d has left", dest)
 	}
 	return h.Comm.Send(b, buf, dest, tag, mode)
+}
+
+// Await lets the rest of a message arrive only if the wait has no limit.
+func (h halfway) Await(b *backend.Bound, p backend.Pending) error {
+	if q, ok := p.(*backend.Request); ok && q.Active() && !b.Limited() {
+		q.Complete(backend.Status{Source: 1, Tag: 1}, nil)
+	}
+	return h.Comm.Await(b, p)
 }
 
 // A message that is arriving cannot be withdrawn at the deadline of its Sendrecv. The communicator is then broken, so
@@ -149,10 +165,25 @@ func TestSendrecvDoesNotLeaveReceiveUnderWay(t *testing.T) {
 		if c.Rank() == 1 {
 			return nil
 		}
-		if _, err := Sendrecv(c, []int{1}, 1, 2, make([]int, 1), 1, 1); !errors.Is(err, ErrTimeout) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		if _, err := Sendrecv(c.WithContext(ctx), []int{1}, 1, 2, make([]int, 1), 1, 1); !errors.Is(err, ErrTimeout) {
 			return fmt.Errorf("Sendrecv returns %v, want %v", err, ErrTimeout)
 		}
 		return wantErr("Send after it", Send(c, []int{1}, 1, 3), ErrBroken)
+	})
+}
+
+// A Sendrecv whose destination has left waits for a message that is arriving, and the communicator stays usable.
+func TestSendrecvWhoseSendFailsLetsMessageArrive(t *testing.T) {
+	onWorlds(t, 2, settings{}, func(bc backend.Comm) backend.Comm { return halfway{bc} }, func(c *Comm) error {
+		if c.Rank() == 1 {
+			return nil
+		}
+		if _, err := Sendrecv(c, []int{1}, 1, 4, make([]int, 1), 1, 1); !errors.Is(err, ErrPeerLost) {
+			return fmt.Errorf("Sendrecv returns %v, want %v", err, ErrPeerLost)
+		}
+		return Send(c, []int{1}, 0, 3)
 	})
 }
 

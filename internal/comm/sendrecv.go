@@ -67,9 +67,8 @@ func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, out backend.Parts, d
 	k.bc.Irecv(&p.req, recv, source, backendTag(recvTag))
 	if dest != backend.ProcNull {
 		if err := c.send(typ, send, out, dest, sendTag, backend.Standard); err != nil {
-			if k.end(&p.req, err) {
-				k.job.put(p)
-			}
+			k.bc.Cancel(&p.req)
+			_, _ = c.finish(p) // it may have matched a message that moves, which only the deadline gives up
 			k.ended(t, err)
 			return backend.Status{}, c.Failed(op, dest, sendTag, err) // dest may still read the copy
 		}
