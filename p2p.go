@@ -18,8 +18,10 @@ import (
 // Errors: [ErrRank], [ErrTag] and [ErrType] for wrong arguments; [ErrPeerLost] if dest is lost or
 // has closed c.
 //
-// Deadline: [ErrTimeout]. A message that has not matched is withdrawn. MPI cannot withdraw a send:
-// on mpi the communicator is broken, and buf may still be in use.
+// Deadline: [ErrTimeout]. A message that has not matched is withdrawn, and the communicator stays usable. A
+// long message that has matched and is not complete 20 ms later, even one that moves at full speed, breaks
+// the communicator, and buf may still be in use. So does any send on mpi, because MPI cannot withdraw one.
+// On local the later of the two calls copies the message to its end, whatever its deadline.
 func Send[T any](c *Comm, buf []T, dest, tag int) error {
 	typ, err := typeFor[T]()
 	return c.base().Send("send", typ, view.Bytes(buf), nil, dest, tag, backend.Standard, err)
@@ -57,8 +59,8 @@ func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // has closed c. On local, shm and tcp, [ErrType] also if source has sent elements of another kind or size; the message
 // is received. Bytes match every type, and so does an empty message.
 //
-// Deadline: [ErrTimeout]. The receive is withdrawn, and the communicator stays usable. A message that has
-// begun to arrive and makes no progress breaks the communicator, and buf may still be in use.
+// Deadline: [ErrTimeout]. A receive that has not matched is withdrawn, and the communicator stays usable. A
+// long message that has matched is treated as by [Send].
 func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
 	typ, err := typeFor[T]()
 	return status(c.base().Recv("recv", typ, view.Bytes(buf), nil, source, tag, err))
@@ -82,7 +84,8 @@ func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 // Buffers: as for [Send] and [Recv]. Passing the same slice as send and recv works in place and
 // costs a copy of the message; other overlaps are [ErrBuffer].
 //
-// Errors, deadline: as for [Send] and [Recv]; [ErrBuffer].
+// Errors, deadline: as for [Send] and [Recv]; [ErrBuffer]. If the send fails, a receive that has not matched is
+// withdrawn; one that has matched is completed first.
 func Sendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, recvTag int) (Status, error) {
 	typ, err := typeFor[T]()
 	return status(c.base().Sendrecv(typ, view.Bytes(send), nil, dest, sendTag, view.Bytes(recv), nil, source, recvTag, err))
@@ -106,7 +109,7 @@ func Isendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, re
 // Errors: those of [Recv]; [ErrCount] if the message is not a whole number of elements. That
 // message is received and dropped.
 //
-// Deadline: [ErrTimeout]. No message is received, and the communicator stays usable.
+// Deadline: as for [Recv].
 func RecvAppend[T any](c *Comm, dst []T, source, tag int) ([]T, Status, error) {
 	typ, err := typeFor[T]()
 	all := dst
@@ -179,7 +182,7 @@ func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
 // Errors: [ErrRequest] for a nil message or one received before; [ErrTruncate], [ErrType];
 // [ErrCanceled] if the sender has withdrawn the message.
 //
-// Deadline: [ErrTimeout]. The message cannot be received again, and buf may still be in use.
+// Deadline: as for a [Recv] that has matched. The message cannot be received again.
 func MessageRecv[T any](m *Message, buf []T) (Status, error) {
 	typ, err := typeFor[T]()
 	return status((*comm.Message)(m).Recv("messagerecv", typ, view.Bytes(buf), err))

@@ -169,8 +169,8 @@ func (c *Comm) missingGone() int {
 	return -1
 }
 
-// grace is how long a user's operation on another rank may go on reading this one's buffers after the deadline.
-const grace = 20 * time.Millisecond
+// grace is how long a copy, or a user's operation on another rank, may go on using this one's buffers after the deadline.
+var grace = 20 * time.Millisecond
 
 // waitUnread waits until no rank reads this one's buffers. It is called when the communicator has ended: no rank begins
 // to read after that. It returns false if this rank's time is over and a user's operation on another rank does not end.

@@ -97,7 +97,10 @@ func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 		if o.withdraw() {
 			return backend.Status{}, o.explain(err) // Imrecv may still be given o
 		}
-		_ = c.Await(nil, o) // another goroutine is completing it
+		if c.Await(&backend.Bound{Timeout: grace}, o) != nil { // another goroutine copies the message, and keeps o
+			c.Break(err)
+			return backend.Status{}, err
+		}
 	}
 	st, err := o.status, o.err
 	if err == nil || !o.send {

@@ -2,11 +2,15 @@ package local
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
 )
 
 // message is n bytes that depend on every argument.
@@ -45,6 +49,35 @@ func TestLongAndSynchronousSendsWaitForTheReceive(t *testing.T) {
 			must(t, err)
 		}
 	})
+}
+
+// A receive whose message is still being copied ends soon after its deadline, and breaks the communicator.
+func TestDeadlineEndsReceiveDuringCopy(t *testing.T) {
+	c := New(2)[0].(*Comm)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Recv(&backend.Bound{Ctx: ctx}, make([]byte, 1), 1, 0)
+		ended <- err
+	}()
+	var n *match.Node
+	for n == nil { // until it is posted; the sender takes it, and copies
+		c.me.mu.Lock()
+		n = c.me.posted.TakePosted(match.Env{Ctx: c.group.key.id, Source: 1})
+		c.me.mu.Unlock()
+		runtime.Gosched()
+	}
+	cancel()
+	c.Wake()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, backend.ErrCanceled) || c.Broken() == nil {
+			t.Errorf("the receive: %v; the communicator was broken with %v", err, c.Broken())
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the receive waits for the end of the copy")
+	}
+	owner(n).deliver(match.Env{Ctx: c.group.key.id, Source: 1}, []byte{1})
 }
 
 // Copies of unreceived messages have a limit; what is beyond it waits and is

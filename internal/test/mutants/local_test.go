@@ -93,6 +93,11 @@ var localMutants = []mutant{
 		return true`,
 		why: "a send ends at its deadline while the message is being received", test: "backend/local TestInterleaveWithdrawAgainstMprobe"},
 	{file: "backend/local/op.go",
+		old: `			c.Break(err)
+`,
+		new: ``,
+		why: "a receive is given up while its message is copied, and the message is lost", test: "backend/local TestInterleaveDeadlineOfCopy"},
+	{file: "backend/local/op.go",
 		old: `		o.gone = o.gone || taken
 `,
 		new: ``,
