@@ -48,12 +48,13 @@ const (
 )
 
 // leave ends this rank's part of the job.
-func (e *Engine) leave() {
+func (e *Engine) leave() error {
 	e.crew.Await(wait.NewMember(e.newLeaving(leaveQueued, leaveLinks, leaveMost)))
 	if e.demand != nil {
 		e.demand.end()
 	}
 	e.mu.Lock()
+	err := e.untaken()
 	e.endGoodbyes()
 	e.mu.Unlock()
 	close(e.stop)
@@ -63,6 +64,18 @@ func (e *Engine) leave() {
 	if e.cfg.Left != nil {
 		e.cfg.Left()
 	}
+	return err
+}
+
+// untaken returns an error if a goodbye is given up. The system drops what it has kept when the peer sends something.
+func (e *Engine) untaken() error {
+	for _, g := range e.goodbyes {
+		if g.orderly && g.link.Unsent() > 0 {
+			return backend.Faultf(backend.ErrTimeout, "rank %d (%v) has not taken the last messages to it; they may be lost, and it may take this rank for lost",
+				g.rank, e.cfg.Peers[g.rank])
+		}
+	}
+	return nil
 }
 
 // newLeaving returns a leaving that does some of the steps.

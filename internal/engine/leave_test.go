@@ -151,6 +151,22 @@ func TestRankThatLeavesSleeps(t *testing.T) {
 	}
 }
 
+// A rank leaves while another one is stopped that has not taken everything: Close says so. It says nothing of one that has
+// taken all and does not answer.
+func TestRankThatLeavesReportsMessagesNotTaken(t *testing.T) {
+	for _, unsent := range []int{0, 5} {
+		s := inSteps(t, 2)
+		s.hub[1].Link.(*testLink).unsent = unsent
+		begun, e, l := s.now, s.ranks[1].e, s.leave(1)
+		for !l.look() {
+			s.now = s.now.Add(50 * time.Millisecond)
+		}
+		if err := e.untaken(); errors.Is(err, backend.ErrTimeout) != (unsent > 0) || s.now.Sub(begun) > leaveMost {
+			t.Errorf("%d bytes are not taken after %v: %v", unsent, s.now.Sub(begun), err)
+		}
+	}
+}
+
 // A link through memory ends before it is confirmed, with messages queued that the kernel would copy. They go over
 // the next link.
 func TestMessagesQueuedForLinkThatEndsGoOverNext(t *testing.T) {

@@ -16,18 +16,19 @@ import (
 // testLink is one end of a link between two engines of this process, or between an engine and a test that
 // writes frames itself. Bytes travel through slices. Each end holds a limited number that are not read.
 type testLink struct {
-	limit time.Duration
-	fails error // of a write
-	other *testLink
-	bell  *testSleeper // of this end's engine
-	bite  int          // bytes that one Read takes
-	holds bool         // Write takes all, and holds what the other end has no room for
-	enc   frame.Encoder
-	dec   frame.Decoder
-	head  [frame.HeaderSize]byte
-	kept  []byte // corked
-	got   []byte // read and not parsed
-	used  atomic.Bool
+	limit  time.Duration
+	fails  error // of a write
+	unsent int
+	other  *testLink
+	bell   *testSleeper // of this end's engine
+	bite   int          // bytes that one Read takes
+	holds  bool         // Write takes all, and holds what the other end has no room for
+	enc    frame.Encoder
+	dec    frame.Decoder
+	head   [frame.HeaderSize]byte
+	kept   []byte // corked
+	got    []byte // read and not parsed
+	used   atomic.Bool
 
 	mu          *sync.Mutex // of both ends; guards the rest
 	in          []byte      // what the other end has written
@@ -217,7 +218,7 @@ func (l *testLink) Hidden() bool  { return false }
 
 func (l *testLink) Limit(d time.Duration) { l.limit = d }
 
-func (l *testLink) Unsent() int { return 0 }
+func (l *testLink) Unsent() int { return l.unsent }
 
 // header returns the header of the next frame that the engine at the other end has written, without a
 // payload. It is for tests that have this end.

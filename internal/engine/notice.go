@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -236,7 +237,7 @@ func (c *comm) Close() error {
 	c.retire()
 	c.e.crew.Ask()
 	if c.isWorld {
-		c.e.leave()
+		err = cmp.Or(err, c.e.leave())
 	}
 	return err
 }
