@@ -148,7 +148,8 @@ func elements[T any](b []byte, err error) ([]T, error) {
 //
 // Collective: all ranks of the communicator that the window was made from call it.
 //
-// Errors: [ErrMismatch] on every rank if one calls something else, including the Fence of another window.
+// Errors: [ErrMismatch] on every rank if one calls something else, including the Fence of another window; [ErrBroken] if
+// the window ends on all ranks, as for [Window.Get]. If that happens while Fence waits, the communicator is broken.
 //
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func (w *Window[T]) Fence() error { return w.base().Fence() }
@@ -175,7 +176,8 @@ func (w *Window[T]) Sync() error { return w.base().Sync() }
 // Collective: all ranks call it. On mpi, and if the ranks are on several nodes, they wait for each other; otherwise
 // Close does not wait for other ranks.
 //
-// Errors: [ErrWin] if the rank held a lock, which is released; the window is closed nevertheless.
+// Errors: [ErrWin] if the rank held a lock, which is released; [ErrBroken] as for [Window.Fence]. The window is closed
+// nevertheless.
 //
 // Deadline: [ErrTimeout] names the ranks that had not arrived; the window is closed nevertheless.
 func (w *Window[T]) Close() error { return w.base().Close() }
@@ -193,7 +195,8 @@ func (w *Window[T]) Put(buf []T, rank, disp int) error {
 //
 // Not collective; errors: those of all operations of a [Window].
 //
-// Deadline: [ErrTimeout]; the elements of buf are undefined.
+// Deadline: [ErrTimeout]; the elements of buf are undefined. If they are on their way from another node then, the window
+// ends on all ranks, with [ErrBroken], and buf must not be used again.
 func (w *Window[T]) Get(buf []T, rank, disp int) error {
 	return w.base().Do("get", comm.Access{Kind: flight.Get, Rank: rank, Disp: disp, Out: view.Bytes(buf)})
 }

@@ -344,6 +344,38 @@ func TestInterleaveServeLockDuringClose(t *testing.T) {
 	})
 }
 
+// unmet is a communicator whose other rank does not come to a collective.
+type unmet struct {
+	*alone
+	broken word.Bool
+}
+
+func (u *unmet) Break(error) { u.broken.Store(true) }
+
+func (u *unmet) Collective(*backend.Bound, *backend.Call) (backend.Plan, error) {
+	for !u.broken.Load() {
+		word.Yield()
+	}
+	return backend.PlanDone, backend.ErrTimeout
+}
+
+// A window ends while a goroutine begins to wait in Fence for a rank that does not come. Fence ends with the same error.
+func TestInterleaveFenceBesideEndOfWindow(t *testing.T) {
+	interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
+		d := child(world(newAlone()))
+		win := windowOf(d)
+		u := &unmet{alone: d.core.bc.(*alone)}
+		d.core.bc, d.core.colls = u, u
+		why := fault(backend.ErrInternal, "the window ends")
+		x.Go("server", func() { win.s.giveUp(why) })
+		x.Go("user", func() {
+			if err := win.Fence(); !errors.Is(err, why) {
+				x.Errorf("Fence: %v", err)
+			}
+		})
+	})
+}
+
 func (h windowRequest) tagged(tag int32) windowRequest {
 	h.tag = tag
 	return h

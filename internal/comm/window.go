@@ -39,6 +39,7 @@ type windowCore struct {
 	origin gate.Gate           // operations of this rank; the goroutine that shuts it closes the window
 	target gate.Gate           // what serves the other ranks, until all have closed the window
 	failed word.Pointer[error] // the error of every operation from now on
+	meets  word.Bool           // a goroutine is in meet
 	done   chan struct{}       // closed with target
 
 	mu        word.Mutex // guards the fields below
@@ -367,11 +368,28 @@ func (w *Window) Fence() error {
 		}
 		w.s.leave()
 		if err == nil {
-			err = w.c.arrive(fenceCall, w.s.number, flushed)
+			err = w.s.meet(w.c, fenceCall, flushed)
 			w.s.core.life.leave()
 		}
 	}
 	return w.Failed("fence", Undefined, err)
+}
+
+// meet waits until all ranks make the same call on the window, unless the window ends. bad is an argument error of this
+// rank. The caller has taken the communicator of c.
+//
+// Invariant: if the window ends because of giveUp, meet returns. Either it sees the error before it waits, or giveUp sees
+// meets and breaks the communicator, because the other ranks may not come any more.
+func (s *windowCore) meet(c *Comm, typ *backend.Datatype, bad error) error {
+	s.meets.Store(true)
+	defer s.meets.Store(false)
+	err := s.failure()
+	if err == nil {
+		if err = c.arrive(typ, s.number, bad); err != nil {
+			err = cmp.Or(s.failure(), err)
+		}
+	}
+	return err
 }
 
 // arrive waits until all ranks make the same call on a window. bad is an argument error of this rank. The

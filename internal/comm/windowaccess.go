@@ -425,10 +425,7 @@ func (t *transfer) End(why error) error {
 	if t.s.core.bc.Await(&backend.Bound{Timeout: QuiesceFor}, t) == nil {
 		return nil
 	}
-	t.s.fail(why)
-	if t.s.remote != nil {
-		t.s.remote.core.bc.Break(why)
-	}
+	t.s.giveUp(why)
 	return why
 }
 

@@ -46,7 +46,7 @@ func (w *Window) Close() error {
 	unlocked := s.unlockAll()
 	if s.remote != nil {
 		finished = cmp.Or(finished, w.flushAll())
-		arrived, near = w.c.arrive(closeCall, s.number, nil), w.c.on(s.node)
+		arrived, near = s.meet(w.c, closeCall, nil), w.c.on(s.node)
 	}
 	freed := s.free(time.Now().Add(QuiesceFor), near, s.remote == nil)
 	return w.Failed("close", Undefined, cmp.Or(unlocked, finished, arrived, freed))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,6 +118,40 @@ func TestCloseOfCommunicatorHasOneLimit(t *testing.T) {
 		}
 		return errors.Join(err, barrier(w))
 	})
+}
+
+// A rank gives up an access so late that its window ends on all ranks. A rank that waits for it in Fence or Close, which it
+// may never call, learns of that.
+func TestFenceAndCloseEndWithTheWindow(t *testing.T) {
+	for name, call := range map[string]func(*Window) error{"Fence": (*Window).Fence, "Close": (*Window).Close} {
+		var waits atomic.Pointer[windowCore]
+		wrap := func(bc backend.Comm) backend.Comm { return apart{bc, new(observed)} }
+		ranksOn(t, 2, Options{Schedules: true}, wrap, func(w *Comm) error {
+			d, win, err := dupWindow(w)
+			if err != nil {
+				return err
+			}
+			if w.Rank() == 1 {
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				defer cancel()
+				waits.Store(win.s)
+				err := call(win.WithContext(ctx))
+				if ctx.Err() != nil || !errors.Is(err, backend.ErrBroken) || !strings.Contains(err.Error(), "midway") {
+					t.Errorf("%s: %v (its own deadline: %v), want ErrBroken", name, err, ctx.Err())
+				}
+				return barrier(w)
+			}
+			for waits.Load() == nil || !waits.Load().meets.Load() {
+				runtime.Gosched()
+			}
+			win.s.remote.core.bc.Break(fault(backend.ErrTimeout, "given up midway"))
+			err = barrier(w)
+			if err := win.Fence(); !errors.Is(err, backend.ErrBroken) {
+				t.Errorf("Fence after it: %v, want ErrBroken", err)
+			}
+			return errors.Join(err, d.Close())
+		})
+	}
 }
 
 // LockAll fails on the last part: the first ones are free again.

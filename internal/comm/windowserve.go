@@ -80,11 +80,20 @@ func (s *windowCore) serveArrived(mayWait bool) {
 	}
 }
 
-// giveUp ends the window because of an error of the server: no origin waits for an answer any more.
+// giveUp ends the window on all ranks because of an error. No origin waits for an answer any more, and no goroutine in
+// meet. A loss ends the communicator without that.
 func (s *windowCore) giveUp(err error) {
-	s.fail(err)
-	if !s.target.IsShut() {
+	if s.fail(err); s.target.IsShut() {
+		return // this rank closes it
+	}
+	if b, ok := err.(*backend.Broken); ok {
+		err = b.Cause
+	}
+	if s.remote != nil {
 		s.remote.core.bc.Break(err)
+	}
+	if s.meets.Load() && !isLoss(err) {
+		s.core.bc.Break(err)
 	}
 }
 
@@ -96,9 +105,7 @@ func (s *windowCore) carryOut(st backend.Status, mayWait bool) error {
 	part := &s.parts[s.core.rank]
 	h, in, op := s.read(st.Bytes, len(part.All()))
 	if h == nil {
-		err := fault(backend.ErrInternal, "rank %d sent %s an invalid request", st.Source, s.name)
-		s.remote.core.bc.Break(err)
-		return err
+		return fault(backend.ErrInternal, "rank %d sent %s an invalid request", st.Source, s.name)
 	}
 	if h.kind == flight.Lock {
 		s.carryOutLock(h, st.Source)

@@ -179,4 +179,18 @@ var windowMutants = []mutant{
 		new: `			_ = l
 `,
 		why: "the lock of a rank of another node is taken for ever once the part's rank has closed the window", test: "internal/comm TestInterleaveServeLockDuringClose"},
+	{file: "internal/comm/window.go",
+		old: `	s.meets.Store(true)
+	defer s.meets.Store(false)
+	err := s.failure()
+`,
+		new: `	err := s.failure()
+	s.meets.Store(true)
+	defer s.meets.Store(false)
+`,
+		why: "Fence looks whether the window has ended before it says that it waits", test: "internal/comm TestInterleaveFenceBesideEndOfWindow"},
+	{file: "internal/comm/windowserve.go",
+		old: `	if s.meets.Load() && !isLoss(err) {`,
+		new: `	if s.meets.Load() && isLoss(err) {`,
+		why: "a window ends, and a rank waits in Close for those that do not come", test: "internal/comm TestFenceAndCloseEndWithTheWindow", plain: true},
 }
