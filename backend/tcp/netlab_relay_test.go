@@ -292,7 +292,7 @@ func relayRuns(t *testing.T, h *relayHarm, first, last int) {
 				ends, hits, err := r.run()
 				mu.Lock()
 				hit += min(hits, 1)
-				if err != nil {
+				if err != nil && (!errors.Is(err, backend.ErrTimeout) || !slices.Contains(h.may, backend.ErrTimeout)) { // of Close
 					t.Errorf("run %d: %v", seed, err)
 				}
 				// A slow machine may be late without any fault, and then a rank leaves that another one waits for.
