@@ -82,8 +82,7 @@ type Engine struct {
 	held     []*msg              // RTS that Mprobe has taken
 	corks    []*peer             // whose links may keep frames back
 	uncorks  int                 // how often corks were written
-	corked   chan struct{}       // frames are kept back
-	round    uint                // how often progress was made
+	keeps    chan struct{}       // for flusher: frames are kept back
 	active   int                 // operations that have begun and not ended
 	moving   []*op               // receives in opMoving
 	ops      pool[op]            // spare
@@ -152,7 +151,7 @@ func New(cfg Config) *Engine {
 		losses: make([]*backend.Fault, len(cfg.Peers)),
 		comms:  map[uint32]*comm{},
 		early:  map[uint32][]func(){},
-		stop:   make(chan struct{}), corked: make(chan struct{}, 1), round: 1,
+		stop:   make(chan struct{}), keeps: make(chan struct{}, 1),
 	}
 	e.mu.e, e.mu.owes = e, atUnlock != nil
 	e.crew.Links = (*links)(e)
@@ -193,7 +192,7 @@ func (e *Engine) Start() (backend.Comm, error) {
 	}
 	if !e.cfg.Manual {
 		e.ticker.Go(func() { e.tick(e.beat) })
-		e.ticker.Go(e.uncorkLater)
+		e.ticker.Go(e.flusher)
 		e.ticker.Go(func() { e.tick(e.advance) }) // on its own, because it waits for Notify functions
 	}
 	if e.demand != nil {
@@ -212,7 +211,6 @@ func (e *Engine) Poke() {
 
 // progress moves what can be moved without waiting and reports whether anything was. The lock is held.
 func (e *Engine) progress() bool {
-	e.round++
 	if len(e.corks) > 0 {
 		e.uncork()
 	}

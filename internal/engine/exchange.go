@@ -6,14 +6,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
-// A link to a socket can keep short frames back (Corker), so that several to one rank take one system call at each end.
-//
-//   - Collectives are schedules over messages. The two messages of a round of the check start under one lock, and the one
-//     to be sent waits for the data that mostly follow it.
-//   - A program that starts many messages to one rank: Isend keeps back those after the first (burstMin).
-//
-// Invariant: what is kept back is written when this rank looks at its links, and at the latest when uncorkLater has the
-// token that Isend leaves in Engine.corked, or by the caller of Exchange.
+// Collectives are schedules over messages. The engine adds two things. The two messages of a round of the
+// check start under one lock. And the message to be sent waits for the data that mostly follow it, where
+// the link can keep it back (Corker), so that two frames to one rank take one system call at each end.
 
 // Exchange implements backend.Collectives.
 func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
@@ -21,14 +16,14 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	e.mu.Lock()
 	e.recv(c.begin(recv), in, c.pattern(source, tag))
 	o := c.begin(send)
-	if !e.cork(o, out, c.World[dest], int32(tag), 0) {
+	if !e.cork(o, out, c.World[dest], int32(tag)) {
 		e.send(o, out, c.World[dest], int32(tag), backend.Standard)
 	}
 	e.mu.Unlock() // Flush follows
 }
 
 // cork keeps a short message back. It reports false if it cannot; then the caller sends it.
-func (e *Engine) cork(o *op, buf []byte, to int, tag int32, elems backend.Elems) bool {
+func (e *Engine) cork(o *op, buf []byte, to int, tag int32) bool {
 	p := e.peers[to]
 	if p == nil || p.first != nil || p.state.Over() || p.state.Link != membership.Up || p.broken != nil || o.comm.usable() != nil ||
 		o.comm.gone[o.comm.RankOf(to)].Load() {
@@ -38,14 +33,11 @@ func (e *Engine) cork(o *op, buf []byte, to int, tag int32, elems backend.Elems)
 	if !ok {
 		return false
 	}
-	p.head = frame.Header{Kind: frame.Eager, Context: o.comm.id, Elems: uint16(elems), Tag: tag, Length: uint64(len(buf))}
-	first := !p.link.Holds()
+	p.head = frame.Header{Kind: frame.Eager, Context: o.comm.id, Tag: tag, Length: uint64(len(buf))}
 	if !l.Cork(&p.head, buf) {
 		return false
 	}
-	if first {
-		e.corks = append(e.corks, p)
-	}
+	e.corks = append(e.corks, p)
 	e.finish(o, backend.Status{}, nil) // it is copied
 	return true
 }
@@ -64,22 +56,9 @@ func (e *Engine) uncork() {
 	e.uncorks++
 }
 
-// uncorkLater writes what Isend has kept back, if the program does not come back to the engine at once.
-func (e *Engine) uncorkLater() {
-	for {
-		select {
-		case <-e.stop:
-			return
-		case <-e.corked:
-			e.writeKept()
-		}
-	}
-}
-
 // Flush implements backend.Collectives.
-func (c *comm) Flush() { c.e.writeKept() }
-
-func (e *Engine) writeKept() {
+func (c *comm) Flush() {
+	e := c.e
 	e.mu.Lock()
 	if len(e.corks) > 0 {
 		e.uncork()

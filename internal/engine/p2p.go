@@ -191,35 +191,8 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 		return
 	}
 	o := c.begin(r)
-	kept := mode.When() == backend.Standard && r.Parts == nil && e.burst(c.World[dest]) && e.cork(o, buf, c.World[dest], int32(tag), mode.Elems())
-	if !kept {
-		e.send(o, buf, c.World[dest], int32(tag), mode)
-	}
+	e.send(o, buf, c.World[dest], int32(tag), mode)
 	e.mu.Unlock()
-	if kept {
-		select {
-		case e.corked <- struct{}{}:
-		default: // it is there
-		}
-	}
-}
-
-// burstMin is how many messages to one rank are written at once before the next ones are kept back. A program that
-// starts a few messages, and then computes on all processors, is not delayed.
-const burstMin = 4
-
-// burst notes a message to a rank, and reports whether this rank has started burstMin to it since it looked at its
-// links last.
-func (e *Engine) burst(to int) bool {
-	p := e.peers[to]
-	if p == nil {
-		return false
-	}
-	if p.round != e.round {
-		p.round, p.burst = e.round, 0
-	}
-	p.burst++
-	return p.burst > burstMin
 }
 
 // whole reports whether a message is packed before it is sent. If the kernel copies messages faster than they go
@@ -280,7 +253,10 @@ func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		return
 	}
 	if mode == backend.Standard && len(buf) <= p.eagerMax() {
-		if p.emit(h, buf, o) {
+		if o.req.Owner != nil && p.burst(len(buf)) {
+			e.put(o, opQueued)
+			p.keep(h, buf, o)
+		} else if p.emit(h, buf, o) {
 			e.finish(o, backend.Status{}, nil)
 		} else {
 			e.put(o, opQueued)

@@ -42,8 +42,9 @@ type peer struct {
 	woff   int   // bytes of first, with its header, that are written
 	broken error // why nothing more can be written
 
-	round uint // as engine.round, when this rank has started a message to it last
-	burst int  // messages started in that round
+	begun time.Duration // when the program has started a message to it last, since epoch
+	close int           // messages of the program that followed each other closely
+	kept  int           // frames that keep has queued since the last flush
 
 	quiet, mute int // ticks in which nothing has come, or been written
 
@@ -287,6 +288,7 @@ func (p *peer) flush() bool {
 		return false
 	}
 	moved := false
+	p.kept = 0
 	if p.link.Holds() {
 		var err error
 		if moved, err = p.link.Flush(); err != nil {
@@ -294,10 +296,15 @@ func (p *peer) flush() bool {
 			return true
 		}
 	}
-	for range writeMost {
+	for turns := 0; turns < writeMost; {
 		w := p.first
 		if w == nil || p.broken != nil {
 			return moved
+		}
+		if l, ok := p.link.(Corker); ok && w.next != nil && p.woff == 0 && l.Cork(&w.head, w.body) {
+			moved = true
+			p.wrote(w)
+			continue
 		}
 		n, err := p.link.Write(&w.head, w.body, p.woff)
 		if err != nil {
@@ -311,12 +318,18 @@ func (p *peer) flush() bool {
 		if n < frame.HeaderSize+len(w.body) {
 			return moved
 		}
-		o, kind, k := w.op, w.head.Kind, len(w.body)
-		if p.unlink(w); o != nil {
-			p.e.sent(p, o, kind, k)
-		}
+		p.wrote(w)
+		turns++
 	}
 	return moved
+}
+
+// wrote takes a frame that is written out of the queue.
+func (p *peer) wrote(w *out) {
+	o, kind, k := w.op, w.head.Kind, len(w.body)
+	if p.unlink(w); o != nil {
+		p.e.sent(p, o, kind, k)
+	}
 }
 
 // unlink takes a frame out of the queue, and away from its operation.

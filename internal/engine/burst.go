@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/membership"
+)
+
+// A program that starts many short messages to one rank over a socket: those after the first are queued, so that flush
+// writes many in one system call. The first are written at once, so that a program that starts a few messages, and then
+// computes on all processors, is not delayed.
+const (
+	burstGap  = 20 * time.Microsecond // at most, between two messages of a burst
+	burstMin  = 4                     // messages of a burst that are written at once
+	burstKeep = 64                    // frames that are kept back
+	burstSize = 2 << 10               // bytes of the longest message
+)
+
+// burst notes a message of the program, and reports whether it is kept back.
+func (p *peer) burst(bytes int) bool {
+	if _, ok := p.link.(Corker); !ok || bytes > burstSize || p.broken != nil || p.state.Link != membership.Up {
+		return false
+	}
+	now := time.Since(epoch)
+	if now-p.begun > burstGap {
+		p.close = 0
+	}
+	p.begun = now
+	p.close++
+	return p.close > burstMin
+}
+
+// keep queues a frame of a burst. It is written by the next goroutine that looks at the links, which is flusher if the
+// program does not wait.
+func (p *peer) keep(h frame.Header, body []byte, o *op) {
+	p.queue(h, body, o)
+	if p.kept++; p.kept >= burstKeep {
+		p.flush()
+		return
+	}
+	select {
+	case p.e.keeps <- struct{}{}:
+	default: // flusher has not taken the last one
+	}
+}
+
+// flusher writes the frames that were kept back.
+func (e *Engine) flusher() {
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-e.keeps:
+		}
+		e.mu.Lock()
+		e.progress()
+		e.mu.Unlock()
+	}
+}
