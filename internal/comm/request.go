@@ -87,7 +87,7 @@ func (j *job) blocking(typ *backend.Datatype, parts backend.Parts) *pending {
 	return p
 }
 
-// put returns a record to the pool. What is likely to be the same in the next operation stays.
+// put returns a record to the pool. It keeps the fields that the next operation probably sets to the same values.
 func (j *job) put(p *pending) {
 	p.coll = 0
 	if p.op != nil {

@@ -7,9 +7,12 @@ import (
 	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
-// A program that starts many short messages to one rank over a socket: those after the first are queued, so that flush
-// writes many in one system call. The first are written at once, so that a program that starts a few messages, and then
-// computes on all processors, is not delayed.
+// A burst is many short messages that a program starts to one rank over a socket. The first are written at once, so that
+// a program that starts a few messages, and then computes on all processors, is not delayed. The others are queued, and
+// flush writes many of them in one system call.
+//
+// Invariant, under the engine's lock: a message that is kept back is in the peer's queue and not complete. Every goroutine
+// that looks at the links writes it. If none does, flusher has a token in Engine.keeps, or is about to take the lock.
 const (
 	burstGap  = 20 * time.Microsecond // at most, between two messages of a burst
 	burstMin  = 4                     // messages of a burst that are written at once

@@ -178,7 +178,7 @@ var windowMutants = []mutant{
 `,
 		new: `			_ = l
 `,
-		why: "the lock of a rank of another node is taken for ever once the part's rank has closed the window", test: "internal/comm TestInterleaveServeLockDuringClose"},
+		why: "a rank that closes the window leaves its part locked for a rank of another node", test: "internal/comm TestInterleaveServeLockDuringClose"},
 	{file: "internal/comm/window.go",
 		old: `	s.meets.Store(true)
 	defer s.meets.Store(false)
