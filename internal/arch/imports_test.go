@@ -20,6 +20,7 @@ var layers = [][]string{
 	{"tasks"},
 	{"cmd/*", "examples", "examples/*"},
 	// the other modules
+	{"bench/npb"},
 	{"bench", "bench/*", "gonum/dense", "sddp", "sddp/lp"},
 	{"gonum/examples/*", "sddp/report"},
 	{"sddp/cmd/*"},
@@ -83,6 +84,8 @@ var only = map[string][]string{
 	"sddp/lp":       {"sddp/internal/clp"},
 	"sddp/report":   {"sddp"},
 	"sddp/cmd/sddp": {"", "hybrid", "pool", "sddp", "sddp/*", "internal/cli"},
+	"bench/npb":     {""},
+	"bench/npb/*":   {"", "hybrid", "pool", "bench/npb"},
 	"examples/*":    {"", "hybrid", "pool", "tensor", "values", "tasks", "file"},
 	"gonum/*":       {"", "tensor"},
 }

@@ -1,0 +1,91 @@
+// Command ep is kernel EP of the NAS Parallel Benchmarks, "embarrassingly parallel": pairs of normally distributed
+// numbers by the acceptance-rejection method, their sums, and how many fall into each square ring. Ranks communicate at
+// the end only.
+//
+//	go run ./cmd/cohort run -n 2 ./bench/npb/ep -class A
+package main
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/bench/npb"
+)
+
+// problem is 2^m pairs, and the sums that their x and y have.
+type problem struct {
+	m          int
+	sumX, sumY float64
+}
+
+var classes = map[string]problem{
+	"S": {24, -3.247834652034740e3, -6.958407078382297e3},
+	"W": {25, -2.863319731645753e3, -6.320053679109499e3},
+	"A": {28, -4.295875165629892e3, -1.580732573678431e4},
+	"B": {30, 4.033815542441498e4, -2.660669192809235e4},
+	"C": {32, 4.764367927995374e4, -8.084072988043731e4},
+}
+
+const (
+	seed  npb.Random = 271828183
+	batch            = 1 << 16 // pairs whose random numbers are in memory at a time
+	rings            = 10
+)
+
+func main() { npb.Main("EP", classes, run) }
+
+func run(world *cohort.Comm, p problem, clock *npb.Clock) (npb.Result, error) {
+	if err := clock.Start(world); err != nil {
+		return npb.Result{}, err
+	}
+	sums, counts := make([]float64, 2), make([]int64, rings)
+	numbers := make([]float64, 2*batch)
+	lo, hi := cohort.Block(1<<p.m/batch, world.Size(), world.Rank())
+	random := seed
+	random.Skip(uint64(lo) * 2 * batch)
+	for range hi - lo {
+		random.Fill(numbers)
+		x, y := gaussian(numbers, (*[rings]int64)(counts))
+		sums[0] += x
+		sums[1] += y
+	}
+	if err := reduce(world, sums, counts, clock); err != nil {
+		return npb.Result{}, err
+	}
+	clock.Stop()
+	return npb.Result{
+		Size:       fmt.Sprintf("2^%d pairs", p.m),
+		Iterations: 1,
+		Operations: float64(int64(2) << p.m),
+		Checks:     []npb.Check{npb.Near("sum of X", sums[0], p.sumX, 1e-8), npb.Near("sum of Y", sums[1], p.sumY, 1e-8)},
+	}, nil
+}
+
+// gaussian makes pairs of normally distributed numbers from pairs of uniform ones. It returns their sums, and counts
+// the pairs (X, Y) by the integral part of max(|X|, |Y|).
+func gaussian(uniform []float64, counts *[rings]int64) (sumX, sumY float64) {
+	for ; len(uniform) >= 2; uniform = uniform[2:] {
+		x, y := 2*uniform[0]-1, 2*uniform[1]-1
+		t := x*x + y*y
+		if t > 1 {
+			continue
+		}
+		f := math.Sqrt(-2 * math.Log(t) / t)
+		x, y = x*f, y*f
+		counts[int(max(math.Abs(x), math.Abs(y)))]++
+		sumX += x
+		sumY += y
+	}
+	return sumX, sumY
+}
+
+// reduce adds up what all ranks have.
+func reduce(world *cohort.Comm, sums []float64, counts []int64, clock *npb.Clock) error {
+	defer clock.Communication(time.Now())
+	if err := cohort.Allreduce(world, sums, sums, cohort.Sum); err != nil {
+		return err
+	}
+	return cohort.Allreduce(world, counts, counts, cohort.Sum)
+}

@@ -1,0 +1,126 @@
+package npb_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/bench/npb"
+)
+
+// folder is where the programs are built.
+var folder string
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "npb-*"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(status)
+}
+
+// built builds all kernels and the cohort command, once.
+var built = sync.OnceValue(func() error {
+	bin := folder + string(filepath.Separator)
+	if out, err := exec.Command("go", "build", "-ldflags=-s", "-o", bin, "../../cmd/cohort", "./...").CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// program returns the path of a program that built has made.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	if err := built(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(folder, name)
+}
+
+// kernels returns the names of the kernels, which are the folders here with a program.
+func kernels(t *testing.T) (names []string) {
+	t.Helper()
+	mains, err := filepath.Glob("*/main.go")
+	if err != nil || len(mains) == 0 {
+		t.Fatalf("found no kernels: %v", err)
+	}
+	for _, m := range mains {
+		names = append(names, filepath.Dir(m))
+	}
+	return names
+}
+
+// classes are the problems that tests solve.
+func classes() []string {
+	if testing.Short() {
+		return []string{"S"}
+	}
+	return []string{"S", "W", "A"}
+}
+
+// report runs a kernel and returns what it prints. A kernel that is not verified ends with an error.
+func report(t *testing.T, cmd *exec.Cmd) (r npb.Report) {
+	t.Helper()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s%s", cmd, err, out, stderr.String())
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%v printed %q: %v", cmd, out, err)
+	}
+	if !r.Verified || r.Seconds <= 0 || r.Communication > r.Seconds {
+		t.Errorf("%v: the report is %+v", cmd, r)
+	}
+	return r
+}
+
+// onShm returns the report of a kernel on shm.
+func onShm(t *testing.T, kernel, class string, ranks int) npb.Report {
+	t.Helper()
+	return report(t, exec.Command(program(t, "cohort"), "run", "-n", fmt.Sprint(ranks), program(t, kernel), "-class", class, "-json"))
+}
+
+// Every kernel gives the published values on 1, 2 and 4 ranks, and on tcp the same bits as on shm.
+func TestKernelsGivePublishedValues(t *testing.T) {
+	for _, kernel := range kernels(t) {
+		for _, class := range classes() {
+			t.Run(kernel+"/"+class, func(t *testing.T) {
+				alone := report(t, exec.Command(program(t, kernel), "-class", class, "-json"))
+				if alone.Ranks != 1 || alone.Backend != "local" {
+					t.Errorf("alone on %d ranks and backend %s", alone.Ranks, alone.Backend)
+				}
+				for _, ranks := range []int{2, 4} {
+					want := onShm(t, kernel, class, ranks)
+					cmd := exec.Command(program(t, "cohort"), "run", "-n", fmt.Sprint(ranks), "--backend", "tcp", program(t, kernel), "-class", class, "-json")
+					cmd.Env = append(os.Environ(), "COHORT_TCP_SHM=0")
+					got := report(t, cmd)
+					if got.Ranks != ranks || got.Backend != "tcp" || want.Ranks != ranks || want.Backend != "shm" {
+						t.Errorf("%d ranks on %s and %d on %s, want %d on tcp and shm", got.Ranks, got.Backend, want.Ranks, want.Backend, ranks)
+					}
+					if !reflect.DeepEqual(got.Checks, want.Checks) {
+						t.Errorf("%d ranks: tcp gives %+v, shm %+v", ranks, got.Checks, want.Checks)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestMainRefusesWrongArguments(t *testing.T) {
+	for _, args := range [][]string{{"-class", "Z"}, {"-class", "S", "A"}} {
+		out, err := exec.Command(program(t, kernels(t)[0]), args...).CombinedOutput()
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "want one class of A, B, C, S, W, and no arguments") {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+	}
+}
