@@ -30,9 +30,9 @@ func (c *Clock) Stop() { c.total = time.Since(c.begin) }
 //	defer clock.Communication(time.Now())
 func (c *Clock) Communication(begin time.Time) { c.communication += time.Since(begin) }
 
-// slowest returns the longest times of any rank, in seconds.
-func (c *Clock) slowest(world *cohort.Comm) (total, communication float64, err error) {
-	longest := []float64{c.total.Seconds(), c.communication.Seconds()}
-	err = cohort.Allreduce(world, longest, longest, cohort.Max)
-	return longest[0], longest[1], err
+// slowest returns the longest time of any rank, in seconds, and the least and the most that a rank spent in communication.
+func (c *Clock) slowest(world *cohort.Comm) (total float64, communication [2]float64, err error) {
+	most := []float64{c.total.Seconds(), -c.communication.Seconds(), c.communication.Seconds()}
+	err = cohort.Allreduce(world, most, most, cohort.Max)
+	return most[0], [2]float64{-most[1], most[2]}, err
 }

@@ -78,7 +78,7 @@ func report(t *testing.T, cmd *exec.Cmd) (r npb.Report) {
 	if err := json.Unmarshal(out, &r); err != nil {
 		t.Fatalf("%v printed %q: %v", cmd, out, err)
 	}
-	if !r.Verified || r.Seconds <= 0 || r.Communication > r.Seconds {
+	if !r.Verified || r.Seconds <= 0 || r.Communication[0] > r.Communication[1] || r.Communication[1] > r.Seconds {
 		t.Errorf("%v: the report is %+v", cmd, r)
 	}
 	return r

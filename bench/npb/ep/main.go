@@ -63,22 +63,35 @@ func run(world *cohort.Comm, p problem, clock *npb.Clock) (npb.Result, error) {
 	}, nil
 }
 
-// gaussian makes pairs of normally distributed numbers from pairs of uniform ones. It returns their sums, and counts
-// the pairs (X, Y) by the integral part of max(|X|, |Y|).
+// gaussian makes pairs of normally distributed numbers from pairs of uniform ones, which it overwrites. It returns their
+// sums, and counts the pairs (X, Y) by the integral part of max(|X|, |Y|).
 func gaussian(uniform []float64, counts *[rings]int64) (sumX, sumY float64) {
-	for ; len(uniform) >= 2; uniform = uniform[2:] {
-		x, y := 2*uniform[0]-1, 2*uniform[1]-1
+	pairs := uniform[:accept(uniform)]
+	for ; len(pairs) >= 2; pairs = pairs[2:] {
+		x, y := pairs[0], pairs[1]
 		t := x*x + y*y
-		if t > 1 {
-			continue
-		}
-		f := math.Sqrt(-2 * math.Log(t) / t)
+		f := math.Sqrt(-2 * log(t) / t)
 		x, y = x*f, y*f
 		counts[int(max(math.Abs(x), math.Abs(y)))]++
 		sumX += x
 		sumY += y
 	}
 	return sumX, sumY
+}
+
+// accept moves the pairs (2a-1, 2b-1) within the unit circle to the front, and returns their length. No branch depends on
+// a pair, because the processor would predict every fifth wrongly.
+func accept(uniform []float64) (n int) {
+	for i := 0; i+1 < len(uniform); i += 2 {
+		x, y := 2*uniform[i]-1, 2*uniform[i+1]-1
+		uniform[n], uniform[n+1] = x, y
+		step := 0
+		if x*x+y*y <= 1 {
+			step = 2
+		}
+		n += step
+	}
+	return n
 }
 
 // reduce adds up what all ranks have.
