@@ -19,8 +19,8 @@ func faultScenarios() []scenario {
 		{name: "faults/dead-onesided-origin", sizes: atLeast(2), alone: true, lost: lastRank, body: deadOrigin},
 		{name: "faults/dead-with-forgotten", sizes: atLeast(2), alone: true, lost: lastRank, body: deadWithForgotten},
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
-		{name: "faults/stopped", sizes: atLeast(2), turns: true, body: stopped},
-		{name: "faults/computing", sizes: atLeast(2), turns: true, body: computing},
+		{name: "faults/stopped", sizes: atLeast(2), few: true, body: stopped},
+		{name: "faults/computing", sizes: atLeast(2), few: true, body: computing},
 	}
 	lastHalf := func(rank, size int) bool { return rank >= size/2 }
 	barrier := calls(func(r *Rank) error { return r.World.Barrier() })

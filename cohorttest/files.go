@@ -16,7 +16,7 @@ import (
 
 func fileScenarios() []scenario {
 	return []scenario{
-		{name: "files/rows", turns: true, body: fileRows},
+		{name: "files/rows", few: true, body: fileRows},
 		{name: "files/open", sizes: atLeast(2), body: fileOpen},
 	}
 }

@@ -142,9 +142,9 @@ type scenario struct {
 
 	status int // the exit status of lost processes; 0: not checked
 
-	// turns marks a scenario that takes long and shows the same with every number of ranks above 1. In the
-	// smaller matrix such scenarios take turns with the numbers, as those do that run alone.
-	turns bool
+	// few marks a scenario that takes long and shows the same with every number of ranks above 1. In the smaller
+	// matrix it runs with the fewest. Those that run alone take turns with the numbers.
+	few bool
 }
 
 // pick returns one of two numbers: that of the smaller matrix, or that of the whole one.

@@ -14,9 +14,9 @@ func neighborScenarios() []scenario {
 	all := []scenario{
 		{name: "neighbors/sub", body: subgrids},
 		{name: "neighbors/reorder", body: reordered},
-		{name: "neighbors/left-early", turns: true, sizes: atLeast(3), body: neighborLeft(false)},
-		{name: "neighbors/many-edges", body: manyNeighbors},
-		{name: "mismatch/neighbors-left", turns: true, sizes: atLeast(3), body: neighborLeft(true)},
+		{name: "neighbors/left-early", few: true, sizes: atLeast(3), body: neighborLeft(false)},
+		{name: "neighbors/many-edges", few: true, body: manyNeighbors},
+		{name: "mismatch/neighbors-left", few: true, sizes: atLeast(3), body: neighborLeft(true)},
 		{name: "arguments/graph", sizes: atLeast(2), body: graphArguments},
 		{name: "mismatch/neighbors", sizes: atLeast(2), body: mismatchedNeighbors},
 		{name: "mismatch/neighbor-lengths-of-others", sizes: atLeast(3), body: neighborLengthsOfOthers},

@@ -14,16 +14,16 @@ import (
 func p2pScenarios() []scenario {
 	return []scenario{
 		{name: "p2p/lengths", body: p2pLengths},
-		{name: "p2p/types", body: p2pTypes},
-		{name: "p2p/limits", turns: true, body: p2pLimits},
+		{name: "p2p/types", few: true, body: p2pTypes},
+		{name: "p2p/limits", few: true, body: p2pLimits},
 		{name: "p2p/order", body: p2pOrder},
 		{name: "p2p/synchronous", body: synchronous},
-		{name: "p2p/truncation", body: truncation},
-		{name: "p2p/element-types", body: elementTypes},
+		{name: "p2p/truncation", few: true, body: truncation},
+		{name: "p2p/element-types", few: true, body: elementTypes},
 		{name: "p2p/in-place", body: p2pInPlace},
 		{name: "p2p/proc-null", body: procNull},
 		{name: "p2p/goroutines", body: goroutines},
-		{name: "p2p/large", body: p2pLarge},
+		{name: "p2p/large", few: true, body: p2pLarge},
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 func recorderScenarios() []scenario {
 	return []scenario{
-		{name: "recorder/waiting", turns: true, sizes: atLeast(2), body: recordedWaits},
+		{name: "recorder/waiting", few: true, sizes: atLeast(2), body: recordedWaits},
 	}
 }
 

@@ -55,7 +55,7 @@ func crowded(l Launcher, n int) bool {
 // testRanks runs all scenarios with n ranks.
 func testRanks(t *testing.T, l Launcher, n int) {
 	some(t, l, n, small() || crowded(l, n), func(i int, s scenario) bool {
-		return !(s.alone || s.turns) || !small() || n == s.one(i, sizesOf(l, true))
+		return !(s.alone || s.few) || !small() || n == s.one(i, sizesOf(l, true))
 	})
 }
 
@@ -87,7 +87,7 @@ func some(t *testing.T, l Launcher, n int, short bool, fits func(i int, s scenar
 }
 
 // one returns the number of ranks, above 1 if it can be, with which the i-th scenario runs
-// in the smaller matrix if it takes turns.
+// in the smaller matrix.
 func (s scenario) one(i int, sizes []int) int {
 	var fit []int
 	for _, n := range sizes {
@@ -97,6 +97,9 @@ func (s scenario) one(i int, sizes []int) int {
 	}
 	if len(fit) == 0 {
 		return -1
+	}
+	if s.few {
+		i = 0
 	}
 	return fit[i%len(fit)]
 }

@@ -12,12 +12,12 @@ import (
 
 func viewScenarios() []scenario {
 	return []scenario{
-		{name: "views/messages", turns: true, body: viewMessages},
-		{name: "views/allocations", turns: true, sizes: atLeast(2), body: viewAllocations},
+		{name: "views/messages", few: true, body: viewMessages},
+		{name: "views/allocations", few: true, sizes: atLeast(2), body: viewAllocations},
 		{name: "views/alltoall", body: viewAlltoall},
 		{name: "views/alltoall-contiguous", body: contiguousAlltoall},
 		{name: "views/wrong", body: wrongViews},
-		{name: "views/cut", turns: true, body: viewCut},
+		{name: "views/cut", few: true, body: viewCut},
 	}
 }
 

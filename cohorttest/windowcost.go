@@ -14,11 +14,11 @@ import (
 
 // What windows cost: one copy of the memory for all ranks of a node, and no allocations.
 
-// oneCopy has all ranks of a node read a region of 256 MiB, 128 MiB in the smaller matrix.
+// oneCopy has all ranks of a node read a region of 256 MiB, 64 MiB in the smaller matrix.
 // The memory of all together grows by one copy. It is measured by the proportional set
 // size, which counts a page that four processes have mapped as a quarter in each.
 func oneCopy(r *Rank) {
-	size := r.pick(128<<20, 256<<20)
+	size := r.pick(64<<20, 256<<20)
 	if !r.World.Caps().Processes {
 		return // ranks share one process
 	}
