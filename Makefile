@@ -17,6 +17,7 @@ test-all:
 
 bench:
 	@go run ./bench -page docs/performance.md
+	@go run ./bench -programs docs/performance/programs.md
 
 setup:
 	@scripts/setup || [ $$? = 3 ]

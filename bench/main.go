@@ -5,11 +5,13 @@
 //	go run ./bench -over openmpi -thread single
 //	go run ./bench -backend tcp
 //	go run ./bench -page out/performance.md
+//	go run ./bench -programs out/programs.md
 //
 // It builds cohort and the C baseline (bench/baseline), runs them in turn, round after round, so
 // that a machine whose speed drifts slows all of them, and prints the best time of each and the
 // ratio of cohort's to that of the faster library. With -page it measures everything and writes a
-// page with tables and charts. docs/bench.md says how to read it.
+// page with tables and charts; with -programs it runs the programs of bench/npb and bench/prk instead.
+// docs/bench.md says how to read them.
 package main
 
 import (
@@ -44,6 +46,8 @@ func main() {
 	file := flag.String("page", "", "measure all backends and libraries, and write this page and a folder of charts beside it")
 	lasts := flag.Duration("for", 11*time.Minute, "begin no round of -page that would end later than this")
 	from := flag.String("from", "", "measure nothing: write -page from what an earlier run recorded in this file")
+	programs := flag.String("programs", "", "run the benchmark programs, three times each unless -rounds is given, and write this page")
+	class := flag.String("class", "A", "the class of NPB's problems with -programs")
 	flag.Parse()
 	if flag.NArg() > 0 || *rounds < 1 || *ranks < 1 || *from != "" && *file == "" {
 		flag.Usage()
@@ -55,9 +59,16 @@ func main() {
 			os.Exit(1)
 		}
 	}
+	given := make(map[string]bool)
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if *programs != "" {
+		if !given["rounds"] {
+			*rounds = 3
+		}
+		fail(writePrograms(*programs, *class, *rounds))
+		return
+	}
 	if *file != "" {
-		given := make(map[string]bool)
-		flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
 		s := session{ops: pageOps, sizes: pageSizes, rounds: math.MaxInt, lasts: *lasts}
 		if given["ops"] {
 			s.ops = strings.Split(*ops, ",")

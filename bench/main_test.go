@@ -2,6 +2,9 @@ package main
 
 import (
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +75,30 @@ func TestRow(t *testing.T) {
 		text, worst := row(all, "p2p", 8, c.best)
 		if got := strings.Join(strings.Fields(text), " "); got != c.text || math.Abs(worst-c.worst) > 1e-12 {
 			t.Errorf("%q, worst %g; want %q, %g", got, worst, c.text, c.worst)
+		}
+	}
+}
+
+// TestWritePrograms has a line for each program, and a value in each of its cells.
+func TestWritePrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: all benchmark programs in all settings; make test-all runs it")
+	}
+	t.Chdir("..")
+	page := filepath.Join(t.TempDir(), "programs.md")
+	if err := writePrograms(page, "S", 1); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns := len(settings("tool")) + 1
+	for _, name := range []string{"EP", "FT", "p2p", "stencil", "transpose -onesided", "random -size 16 -onesided", "reduce", "sparse"} {
+		line := regexp.MustCompile(`(?m)^\| ` + name + ` \|.*$`).FindString(string(text))
+		cells := strings.Split(strings.Trim(line, "| "), "|")
+		if len(cells) != columns || slices.ContainsFunc(cells, func(c string) bool { return strings.TrimSpace(c) == "" }) {
+			t.Errorf("%s: the line is %q, want %d cells", name, line, columns)
 		}
 	}
 }

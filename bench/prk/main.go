@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -22,7 +23,7 @@ import (
 // params are the parameters of a kernel. It has those that are not 0 in its defaults.
 type params struct {
 	size, iterations, radius, group int
-	oneSided                        bool
+	oneSided, json                  bool
 }
 
 // kernel is one of the Parallel Research Kernels.
@@ -58,15 +59,29 @@ func main() {
 		work, seconds, err := k.run(world, p)
 		if err == nil && world.Rank() == 0 {
 			each := seconds / float64(p.iterations)
+			r := report{k.name, world.Size(), world.Backend(), each, work / each / 1e6, k.unit}
+			if p.json {
+				return json.NewEncoder(os.Stdout).Encode(r)
+			}
 			fmt.Printf("%s on %d ranks over %s: result verified; %.3g s for one of %d iterations, %.5g %s\n",
-				k.name, world.Size(), world.Backend(), each, p.iterations, work/each/1e6, k.unit)
+				r.Kernel, r.Ranks, r.Backend, r.Each, p.iterations, r.Rate, r.Unit)
 		}
 		return err
 	})
 }
 
+// report is what is printed with -json.
+type report struct {
+	Kernel  string
+	Ranks   int
+	Backend string
+	Each    float64 // seconds of an iteration
+	Rate    float64
+	Unit    string // of Rate
+}
+
 func usage() {
-	fmt.Fprintln(os.Stderr, "\nusage: prk KERNEL [-size N] [-iterations N] [-radius N] [-group N] [-onesided]")
+	fmt.Fprintln(os.Stderr, "\nusage: prk KERNEL [-size N] [-iterations N] [-radius N] [-group N] [-onesided] [-json]")
 	for _, k := range kernels {
 		fmt.Fprintf(os.Stderr, "  %-10s %s\n", k.name, k.about)
 	}
@@ -90,6 +105,7 @@ func parse(args []string) (kernel, params, error) {
 				set.IntVar(value, name, *value, "")
 			}
 		}
+		set.BoolVar(&p.json, "json", false, "")
 		if k.oneSided {
 			set.BoolVar(&p.oneSided, "onesided", false, "")
 		}
