@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cohort-hpc/cohort"
@@ -103,10 +104,10 @@ func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s class %s: %s, iterations: %d\n", r.Kernel, r.Class, r.Size, r.Iterations)
 	line := func(name, format string, values ...any) {
-		fmt.Fprintf(&b, "  %-18s"+format+"\n", append([]any{name}, values...)...)
+		fmt.Fprintf(&b, "  %-20s"+format+"\n", append([]any{name}, values...)...)
 	}
 	for _, c := range r.Checks {
-		line(c.Name, "%v, published %v", c.Value, c.Want)
+		line(c.Name, "%s, published %s", number(c.Value), number(c.Want))
 	}
 	line("verification", "%s", map[bool]string{true: "successful", false: "failed"}[r.Verified])
 	line("time", "%.3f s", r.Seconds)
@@ -115,3 +116,6 @@ func (r Report) String() string {
 	line("ranks", "%d, with threads: %d, backend: %s", r.Ranks, max(r.Threads, 1), r.Backend)
 	return b.String()
 }
+
+// number returns the shortest text that identifies a number, without an exponent.
+func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
