@@ -11,6 +11,7 @@ import (
 // order of z, y and x. Around them is a halo of one point, which contains the neighbors' outermost points.
 type grid struct {
 	nz, ny, nx int // points without the halo
+	z, y       int // where in the cube the first of them is
 	v          []float64
 	cart       *cohort.Cart // shares the cube out; nil if all of it is here
 	clock      *npb.Clock
@@ -25,7 +26,9 @@ type faces struct{ before, first, last, after cohort.View[float64] }
 func newGrid(n int, cart *cohort.Cart, clock *npb.Clock) *grid {
 	g := &grid{nz: n, ny: n, nx: n, cart: cart, clock: clock}
 	if cart != nil {
+		at := cart.MyCoords()
 		g.nz, g.ny = n/cart.Dims()[0], n/cart.Dims()[1]
+		g.z, g.y = at[0]*g.nz, at[1]*g.ny
 	}
 	g.v = make([]float64, (g.nz+2)*(g.ny+2)*(n+2))
 	for i := range g.sums {
@@ -47,6 +50,11 @@ func (g *grid) face(direction, at int) cohort.View[float64] {
 
 // row returns the points with a z and y, which are 0 and n+1 in the halo.
 func (g *grid) row(z, y int) []float64 { return g.v[(z*(g.ny+2)+y)*(g.nx+2):][:g.nx+2] }
+
+// index returns where in the cube, in the order of z, y and x, the row begins that is this rank's z-th and y-th.
+func (g *grid) index(z, y int) int {
+	return ((g.z+z)*g.nx + g.y + y) * g.nx
+}
 
 // fillHalo gets the halo from the neighbors: first along x, where a rank has all points, then along y and z, so that
 // edges and corners come along.
@@ -115,10 +123,9 @@ func (g *grid) gather(part *grid) error {
 
 // cut copies this rank's part and its halo from whole.
 func (g *grid) cut(whole *grid) {
-	at := g.cart.MyCoords()
 	for z := range g.nz + 2 {
 		for y := range g.ny + 2 {
-			copy(g.row(z, y), whole.row(at[0]*g.nz+z, at[1]*g.ny+y))
+			copy(g.row(z, y), whole.row(g.z+z, g.y+y))
 		}
 	}
 }
