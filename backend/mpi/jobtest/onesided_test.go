@@ -22,10 +22,15 @@ func init() {
 	})
 }
 
-// TestOnesided runs the conformance suite's one-sided windows on ranks of one node, and by messages.
+// TestOnesided runs the conformance suite's one-sided windows on ranks of one node, and by messages. With -short it leaves
+// those of one node to TestConformanceMPICH and TestConformanceOpenMPI.
 func TestOnesided(t *testing.T) {
 	cohorttest.Become()
-	matrix(t, []string{"mpi", "far"}, func(t *testing.T, name, b string) {
+	rows := []string{"far", "mpi"}
+	if testing.Short() {
+		rows = rows[:1]
+	}
+	matrix(t, rows, func(t *testing.T, name, b string) {
 		l := launcher(t, name, "COHORT_BACKEND="+b, "COHORT_CHECK=1")
 		cohorttest.Some(t, l, 2, func(s string) bool { return strings.Contains(s, "onesided") })
 	})

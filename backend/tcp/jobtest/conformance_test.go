@@ -61,12 +61,12 @@ func TestConformance(t *testing.T) {
 }
 
 // few are the families of scenarios with -short where the conformance suite runs again: those for which the connections
-// make a difference. Reductions, types, argument errors, and what views allocate are none of them.
-var few = []string{"p2p", "probe", "requests", "sequence", "communicators", "views", "limits", "faults", "Alltoall", "Bcast", "Barrier"}
+// make a difference. Memory between ranks is that of shm, whose suite has the others.
+var few = []string{"p2p", "probe", "communicators", "faults", "Alltoall", "Barrier"}
 
 func inFew(scenario string) bool {
 	family, _, _ := strings.Cut(scenario, "/")
-	return slices.Contains(few, family) && !slices.Contains([]string{"p2p/types", "p2p/element-types", "views/allocations"}, scenario)
+	return slices.Contains(few, family) && !slices.Contains([]string{"p2p/types", "p2p/element-types", "p2p/truncation"}, scenario)
 }
 
 // TestConformanceShared runs the suite with shared memory, as within a node, in the smaller matrix and
@@ -94,7 +94,7 @@ func TestConformanceDemand(t *testing.T) {
 		n = 3
 	}
 	cohorttest.Some(t, launcher{env: []string{"COHORT_TCP_CONNECT=demand"}}, n, func(s string) bool {
-		return !strings.Contains(s, "windows") && (!short || inFew(s) && !strings.HasPrefix(s, "views/"))
+		return !strings.Contains(s, "windows") && (!short || inFew(s))
 	})
 }
 
