@@ -90,7 +90,8 @@ func onShm(t *testing.T, kernel, class string, ranks int) npb.Report {
 	return report(t, exec.Command(program(t, "cohort"), "run", "-n", fmt.Sprint(ranks), program(t, kernel), "-class", class, "-json"))
 }
 
-// Every kernel gives the published values on 1, 2 and 4 ranks, and on tcp the same bits as on shm.
+// Every kernel gives the published values on 1, 2 and 4 ranks, and on tcp the same bits as on shm. With -short it leaves
+// out two ranks, which add up in one order only.
 func TestKernelsGivePublishedValues(t *testing.T) {
 	for _, kernel := range kernels(t) {
 		for _, class := range classes() {
@@ -100,6 +101,9 @@ func TestKernelsGivePublishedValues(t *testing.T) {
 					t.Errorf("alone on %d ranks and backend %s", alone.Ranks, alone.Backend)
 				}
 				for _, ranks := range []int{2, 4} {
+					if ranks == 2 && testing.Short() {
+						continue
+					}
 					want := onShm(t, kernel, class, ranks)
 					cmd := exec.Command(program(t, "cohort"), "run", "-n", fmt.Sprint(ranks), "--backend", "tcp", program(t, kernel), "-class", class, "-json")
 					cmd.Env = append(os.Environ(), "COHORT_TCP_SHM=0")
