@@ -248,7 +248,7 @@ var all = sync.OnceValue(func() []scenario {
 	return slices.Concat(
 		p2pScenarios(), probeScenarios(), requestScenarios(), recorderScenarios(),
 		collectiveScenarios(), countScenarios(), neighborScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
-		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), fileScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
+		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), fileScenarios(), exactScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
 	)
 })
 

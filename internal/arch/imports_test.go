@@ -14,7 +14,7 @@ var layers = [][]string{
 	{"backend", "topo"},
 	{"backend/*", "pool"},
 	{""},
-	{"values"},
+	{"exact", "values"},
 	{"file"},
 	{"cohorttest", "tensor", "hybrid"},
 	{"tasks"},
@@ -86,7 +86,7 @@ var only = map[string][]string{
 	"sddp/cmd/sddp": {"", "hybrid", "pool", "sddp", "sddp/*", "internal/cli"},
 	"bench/npb":     {""},
 	"bench/npb/*":   {"", "hybrid", "pool", "bench/npb"},
-	"examples/*":    {"", "hybrid", "pool", "tensor", "values", "tasks", "file"},
+	"examples/*":    {"", "exact", "hybrid", "pool", "tensor", "values", "tasks", "file"},
 	"gonum/*":       {"", "tensor"},
 }
 
@@ -221,6 +221,10 @@ func TestForbidden(t *testing.T) {
 		{"cohorttest", module + "/internal/shmem", false},
 		{"", module + "/backend/shm", true},
 		{"", module + "/cohorttest", false},
+		{"", module + "/exact", false},
+		{"exact", module, true},
+		{"exact", module + "/values", false},
+		{"tensor", module + "/exact", true},
 		{"cohorttest", module, true},
 		{"cohorttest", module + "/sddp", false},
 		{"sddp", module, true},
