@@ -12,7 +12,8 @@ import (
 // flush writes many of them in one system call.
 //
 // Invariant, under the engine's lock: a message that is kept back is in the peer's queue and not complete. Every goroutine
-// that looks at the links writes it. If none does, flusher has a token in Engine.keeps, or is about to take the lock.
+// that looks at the links writes it. If none does, flusher has a token in Engine.keeps, or is about to take the lock, or the
+// link has no room, and the ticker looks at it.
 const (
 	burstGap  = 20 * time.Microsecond // at most, between two messages of a burst
 	burstMin  = 4                     // messages of a burst that are written at once
@@ -39,7 +40,8 @@ func (p *peer) burst(bytes int) bool {
 func (p *peer) keep(h frame.Header, body []byte, o *op) {
 	p.queue(h, body, o)
 	if p.kept++; p.kept >= burstKeep {
-		p.flush()
+		for p.flush() && p.first != nil {
+		}
 		return
 	}
 	select {
@@ -56,8 +58,10 @@ func (e *Engine) flusher() {
 			return
 		case <-e.keeps:
 		}
-		e.mu.Lock()
-		e.progress()
-		e.mu.Unlock()
+		for moved := true; moved; {
+			e.mu.Lock()
+			moved = e.progress()
+			e.mu.Unlock()
+		}
 	}
 }

@@ -73,3 +73,33 @@ func TestBurstIsWrittenWithoutAnotherCall(t *testing.T) {
 	defer close(e.stop)
 	frames(burstMin, burstMin+more)
 }
+
+// A burst that one look at the links does not write to its end is written without another call too.
+func TestLongBurstIsWrittenWithoutAnotherCall(t *testing.T) {
+	for _, messages := range []int{burstMin + burstKeep/2, 3 * burstKeep} {
+		bell := newTestSleeper()
+		e := New(Config{Peers: []Peer{{}, {Node: 1}}, Sleeper: bell, Manual: true})
+		end, _ := testPair(bell, newTestSleeper())
+		e.Connect(1, end)
+		w, err := e.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := make([]backend.Request, messages)
+		for tag := range all {
+			all[tag].Owner = t
+			all[tag].Begin()
+			e.peers[1].begun = time.Since(epoch)
+			w.Isend(&all[tag], make([]byte, 200), 1, tag, backend.Standard)
+		}
+		go e.flusher()
+		for tag := range all {
+			for end := time.Now().Add(time.Minute); !all[tag].Ready(); runtime.Gosched() {
+				if time.Now().After(end) {
+					t.Fatalf("message %d of %d is not written", tag, messages)
+				}
+			}
+		}
+		close(e.stop)
+	}
+}
