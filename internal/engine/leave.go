@@ -171,6 +171,7 @@ func (e *Engine) endLinks() {
 			continue
 		}
 		if p.link != nil {
+			p.limit(max(leaveMost, 3*e.life.limit)) // the leaving ends first, and says what was not taken
 			e.goodbyes = append(e.goodbyes, newGoodbye(p, !e.excluded))
 		}
 		p.forget()

@@ -156,13 +156,17 @@ func TestRankThatLeavesSleeps(t *testing.T) {
 func TestRankThatLeavesReportsMessagesNotTaken(t *testing.T) {
 	for _, unsent := range []int{0, 5} {
 		s := inSteps(t, 2)
-		s.hub[1].Link.(*testLink).unsent = unsent
+		link := s.hub[1].Link.(*testLink)
+		link.unsent = unsent
 		begun, e, l := s.now, s.ranks[1].e, s.leave(1)
 		for !l.look() {
 			s.now = s.now.Add(50 * time.Millisecond)
 		}
 		if err := e.untaken(); errors.Is(err, backend.ErrTimeout) != (unsent > 0) || s.now.Sub(begun) > leaveMost {
 			t.Errorf("%d bytes are not taken after %v: %v", unsent, s.now.Sub(begun), err)
+		}
+		if link.limit < leaveFor { // a link that the system has given up has nothing unsent
+			t.Errorf("the system gives the link up after %v, before the leaving ends", link.limit)
 		}
 	}
 }
