@@ -133,30 +133,103 @@ func TestMessageFromNonMemberLosesItsSender(t *testing.T) {
 
 // A receive is canceled when a part of its short message has arrived. The next receive gets the message.
 func TestPartOfMessageIsLeftToNextReceive(t *testing.T) {
+	t.Run("Recv", func(t *testing.T) {
+		partOfMessage(t, func(c *comm, buf []byte) (end func() error) {
+			ctx, end0 := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				_, err := c.Recv(&backend.Bound{Ctx: ctx}, buf, 1, 1)
+				ended <- err
+			}()
+			return func() error {
+				end0()
+				c.Wake()
+				return <-ended
+			}
+		})
+	})
+	t.Run("Irecv", func(t *testing.T) {
+		partOfMessage(t, func(c *comm, buf []byte) (end func() error) {
+			q := new(backend.Request)
+			q.Begin()
+			c.Irecv(q, buf, 1, 1)
+			return func() error {
+				if !c.Cancel(q) {
+					t.Error("Cancel says that the receive goes on")
+				}
+				return await(t, c, q)
+			}
+		})
+	})
+}
+
+func partOfMessage(t *testing.T, receive func(c *comm, buf []byte) (end func() error)) {
 	c, write, _ := raw(t, 0)
 	body := ranktest.Fill(make([]byte, 5000), 3)
 	const part = 1234
 	got := make([]byte, len(body))
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := c.Recv(&backend.Bound{Ctx: ctx}, got, 1, 1)
-		ended <- err
-	}()
+	end := receive(c, got)
 	posted := func(e *Engine) bool { return e.posted.Len() == 1 }
 	until(t, "receiving", c, func() bool { return locked(c, posted) }) // or the part would not be for it
 	write(frame.Header{Kind: frame.Eager, Tag: 1, Length: uint64(len(body))}, body[:part])
 	p := c.e.peers[1]
 	arrived := func(*Engine) bool { return p.op != nil && p.in.Left == len(body)-part }
 	until(t, "receiving a part", c, func() bool { return locked(c, arrived) })
-	end()
-	c.Wake()
-	if err := <-ended; !errors.Is(err, backend.ErrCanceled) {
+	if err := end(); !errors.Is(err, backend.ErrCanceled) {
 		t.Fatalf("with a part of the message: %v", err)
 	}
 	write(frame.Header{}, body[part:])
 	if _, err := c.Recv(patient, got, 1, 1); err != nil || !bytes.Equal(got, body) {
 		t.Errorf("the next receive: %v, the right bytes: %v", err, bytes.Equal(got, body))
+	}
+}
+
+// Sends to a rank that does not read are canceled, as at their deadline. Those of which nothing is written end. The one
+// that is partly written is complete, and its buffer is the program's. Its peer gets what it had then.
+func TestPartlyWrittenMessageIsSent(t *testing.T) {
+	const size = 60000
+	c, _, other := raw(t, 0)
+	var reqs []*backend.Request
+	var bufs [][]byte
+	for len(reqs) < testRoom/size+3 {
+		q, buf := new(backend.Request), ranktest.Fill(make([]byte, size), len(reqs))
+		q.Begin()
+		c.Isend(q, buf, 1, len(reqs), backend.Standard)
+		reqs, bufs = append(reqs, q), append(bufs, buf)
+	}
+	sent := 0
+	for i, q := range reqs {
+		c.Cancel(q)
+		if !q.Ready() {
+			t.Fatalf("send %d is under way after Cancel", i)
+		}
+		if q.Err == nil && i == sent {
+			sent++
+		} else if !errors.Is(q.Err, backend.ErrCanceled) {
+			t.Errorf("send %d ended with %v after %d were sent", i, q.Err, sent)
+		}
+		clear(bufs[i])
+	}
+	if sent != testRoom/size+1 {
+		t.Errorf("%d messages are sent of %d for which there is room, and one partly written", sent, testRoom/size)
+	}
+	for i := range sent {
+		var h frame.Header
+		until(t, "reading", c, func() (ok bool) { h, ok = other.header(); return ok })
+		body := make([]byte, 0, size)
+		until(t, "reading", c, func() bool {
+			other.mu.Lock()
+			n := min(len(other.in), size-len(body))
+			body, other.in = append(body, other.in[:n]...), other.in[n:]
+			other.mu.Unlock()
+			return len(body) == size
+		})
+		if int(h.Tag) != i || !bytes.Equal(body, ranktest.Fill(make([]byte, size), i)) {
+			t.Errorf("message %d has tag %d, or other bytes", i, h.Tag)
+		}
+	}
+	if err := c.usable(); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }
 

@@ -119,8 +119,7 @@ func (c *comm) finishBlocking(b *backend.Bound, o *op) (backend.Status, error) {
 }
 
 // giveUp ends an operation at its deadline, and reports false if that takes longer. If its message is being
-// transferred, it gets a little more time, and then the communicator is broken. But a short message that is partly
-// written is sent, from a copy, and one that has partly arrived waits for the next receive.
+// transferred, it gets a little more time, and then the communicator is broken.
 func (c *comm) giveUp(o *op, cause error) (ended bool) {
 	e := c.e
 	e.mu.Lock()
@@ -138,14 +137,7 @@ func (c *comm) giveUp(o *op, cause error) (ended bool) {
 // reports false if the operation ends later, and nobody waits for it. The lock is held.
 func (e *Engine) abandon(o *op, cause error) (ended bool) {
 	c, r := o.comm, o.req
-	switch {
-	case e.cancel(o, r, cause):
-		return true
-	case e.putBack(o):
-		e.finish(o, backend.Status{}, cause)
-		return true
-	case o.state == opQueued:
-		e.drop(o, nil)
+	if e.cancel(o, r, cause) || r.Ready() {
 		return true
 	}
 	e.drop(o, cause)
@@ -164,7 +156,7 @@ func (e *Engine) abandon(o *op, cause error) (ended bool) {
 // could.
 func (e *Engine) putBack(o *op) bool {
 	p := e.peers[o.peer]
-	if o.state != opArriving || int(p.in.Head.Length) > len(o.buf) {
+	if int(p.in.Head.Length) > len(o.buf) {
 		return false
 	}
 	m := e.msgs.get()
@@ -386,7 +378,8 @@ func (c *comm) Cancel(r *backend.Request) bool {
 }
 
 // cancel cancels an operation that has not matched, completing it with err. A send whose CTS has not
-// arrived has not matched: the peer gets a notice, and posts its receive again. The lock is held.
+// arrived has not matched: the peer gets a notice, and posts its receive again. A short message that has partly
+// arrived waits for the next receive; one that is partly written is sent, from a copy. The lock is held.
 func (e *Engine) cancel(o *op, r *backend.Request, err error) bool {
 	if o.req != r || !r.Active() {
 		return false
@@ -395,6 +388,11 @@ func (e *Engine) cancel(o *op, r *backend.Request, err error) bool {
 	case opPosted:
 	case opQueued:
 		if e.peers[o.peer].started(o.frame) {
+			e.drop(o, nil)
+			return false
+		}
+	case opArriving:
+		if !e.putBack(o) {
 			return false
 		}
 	case opRequested:
