@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/view"
 )
 
 // A receive that is out of time names the message that has come instead.
@@ -71,6 +72,38 @@ func TestRecvAppendRejectsPartOfElement(t *testing.T) {
 		got, _, err := RecvAppend[int32](w, nil, 0, 0)
 		if err != nil || len(got) != 1 || got[0] != 5 {
 			return fmt.Errorf("the next message: %v, %w", got, err)
+		}
+		return nil
+	})
+}
+
+// The sender cancels a message that RecvAppend has found and not received yet. RecvAppend receives the next.
+func TestRecvAppendGoesOnBehindCanceledMessage(t *testing.T) {
+	found, canceled := make(chan bool), make(chan bool)
+	ranks(t, 2, func(w *Comm) error {
+		if w.Rank() == 0 {
+			q, err := Issend(w, []int32{1, 2, 3}, 1, 0)
+			if err != nil {
+				return err
+			}
+			<-found
+			q.Cancel()
+			close(canceled)
+			_, err = q.Wait()
+			return errors.Join(wantErr("the canceled send", err, ErrCanceled), Send(w, []int32{5}, 1, 0))
+		}
+		typ, err := typeFor[int32]()
+		var got []int32
+		_, err = w.base().RecvAppend(typ, 0, 0, err, func(n int) []byte {
+			if n == 3 {
+				close(found)
+				<-canceled
+			}
+			got = make([]int32, n)
+			return view.Bytes(got)
+		})
+		if err != nil || len(got) != 1 || got[0] != 5 {
+			return fmt.Errorf("received %v, %w", got, err)
 		}
 		return nil
 	})

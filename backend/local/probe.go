@@ -81,7 +81,7 @@ func (c *Comm) Imrecv(r *backend.Request, matched backend.Matched, buf []byte) {
 	err := c.unusable()
 	if err == nil && !c.me.held.Remove(&m.node) {
 		if err = c.group.left(c.group.RankOf(int(m.node.Env.Source))); m.gone {
-			err = &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender canceled the message"}
+			err = backend.ErrTookBack
 		}
 	}
 	if err != nil {

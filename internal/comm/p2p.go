@@ -264,20 +264,24 @@ func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, all
 	}
 	c = c.begun()
 	k := c.core
-	var m backend.Matched
-	err = k.traced(k.message(flight.RecvAppend, backend.Blocking, 0, typ.ID, tag, source), func() (err error) {
-		m, st, _, err = k.bc.Mprobe(c.bound, source, backendTag(tag), true)
-		return err
-	})
-	if err != nil {
-		return backend.Status{}, c.Failed(op, source, tag, err)
+	for {
+		var m backend.Matched
+		err = k.traced(k.message(flight.RecvAppend, backend.Blocking, 0, typ.ID, tag, source), func() (err error) {
+			m, st, _, err = k.bc.Mprobe(c.bound, source, backendTag(tag), true)
+			return err
+		})
+		if err != nil {
+			return backend.Status{}, c.Failed(op, source, tag, err)
+		}
+		if st.Bytes%typ.Size == 0 {
+			st, err = c.imrecv(m, typ, alloc(st.Bytes/typ.Size))
+		} else if _, err = c.imrecv(m, typ, make([]byte, st.Bytes)); err == nil {
+			err = fault(backend.ErrCount, "the message has %d bytes, not a multiple of the element size %d", st.Bytes, typ.Size)
+		}
+		if err != backend.ErrTookBack { // else the next message
+			return st, c.Failed(op, st.Source, st.Tag, err)
+		}
 	}
-	if st.Bytes%typ.Size == 0 {
-		st, err = c.imrecv(m, typ, alloc(st.Bytes/typ.Size))
-	} else if _, err = c.imrecv(m, typ, make([]byte, st.Bytes)); err == nil {
-		err = fault(backend.ErrCount, "the message has %d bytes, not a multiple of the element size %d", st.Bytes, typ.Size)
-	}
-	return st, c.Failed(op, st.Source, st.Tag, err)
 }
 
 // imrecv receives a matched message.

@@ -211,9 +211,6 @@ func (e *Engine) repost(o *op) {
 	}
 }
 
-// tookBack ends the receive of a message that Mprobe took: it is for that message alone.
-var tookBack error = &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender canceled the message"}
-
 // unpacks reports whether a message that arrives is unpacked piece by piece. The beginning of one that is too
 // long is not.
 func (o *op) unpacks() bool { return o.parts != nil && o.size <= len(o.buf) }
