@@ -67,19 +67,19 @@ type Result struct {
 	Checks     []Check
 }
 
-// Check compares a computed value with the published one.
+// Check compares a computed value with the one that it must have, a published one as a rule.
 type Check struct {
 	Name        string
 	Value, Want float64
 	Tolerance   float64 // relative; 0 asks for the same value
 }
 
-// Near returns the check that a value is the published one but for a relative difference of at most tolerance.
+// Near returns the check that a value is the wanted one but for a relative difference of at most tolerance.
 func Near(name string, value, want, tolerance float64) Check {
 	return Check{Name: name, Value: value, Want: want, Tolerance: tolerance}
 }
 
-// Passed reports whether the value is the published one. A NaN is not.
+// Passed reports whether the value is the wanted one. A NaN is not.
 func (c Check) Passed() bool { return math.Abs(c.Value-c.Want) <= c.Tolerance*math.Abs(c.Want) }
 
 // Verified reports whether there are checks and all have passed.
@@ -107,7 +107,7 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, "  %-20s"+format+"\n", append([]any{name}, values...)...)
 	}
 	for _, c := range r.Checks {
-		line(c.Name, "%s, published %s", number(c.Value), number(c.Want))
+		line(c.Name, "%s, want %s", number(c.Value), number(c.Want))
 	}
 	line("verification", "%s", map[bool]string{true: "successful", false: "failed"}[r.Verified])
 	line("time", "%.3f s", r.Seconds)

@@ -84,35 +84,39 @@ func report(t *testing.T, cmd *exec.Cmd) (r npb.Report) {
 	return r
 }
 
-// onShm returns the report of a kernel on shm.
-func onShm(t *testing.T, kernel, class string, ranks int) npb.Report {
+// alone returns the report of a kernel on one rank.
+func alone(t *testing.T, kernel, class string) npb.Report {
 	t.Helper()
-	return report(t, exec.Command(program(t, "cohort"), "run", "-n", fmt.Sprint(ranks), program(t, kernel), "-class", class, "-json"))
+	r := report(t, exec.Command(program(t, kernel), "-class", class, "-json"))
+	if r.Ranks != 1 || r.Backend != "local" {
+		t.Errorf("alone on %d ranks and backend %s", r.Ranks, r.Backend)
+	}
+	return r
 }
 
-// Every kernel gives the published values on 1, 2 and 4 ranks, and on tcp the same bits as on shm. With -short it leaves
-// out two ranks, which add up in one order only.
+// sameBits checks that a report of ranks on a backend has the values that one rank has.
+func sameBits(t *testing.T, got npb.Report, ranks int, backend string, want npb.Report) {
+	t.Helper()
+	if got.Ranks != ranks || got.Backend != backend || !reflect.DeepEqual(got.Checks, want.Checks) {
+		t.Errorf("%d ranks on %s, want %d on %s; they give %+v, one rank %+v", got.Ranks, got.Backend, ranks, backend, got.Checks, want.Checks)
+	}
+}
+
+// Every kernel gives the published values, with the same bits on 1, 2 and 4 ranks and on every backend. With -short it
+// leaves out two ranks.
 func TestKernelsGivePublishedValues(t *testing.T) {
 	for _, kernel := range kernels(t) {
 		for _, class := range classes() {
 			t.Run(kernel+"/"+class, func(t *testing.T) {
-				alone := report(t, exec.Command(program(t, kernel), "-class", class, "-json"))
-				if alone.Ranks != 1 || alone.Backend != "local" {
-					t.Errorf("alone on %d ranks and backend %s", alone.Ranks, alone.Backend)
-				}
+				want := alone(t, kernel, class)
 				for _, ranks := range []int{2, 4} {
 					if ranks == 2 && testing.Short() {
 						continue
 					}
-					want := onShm(t, kernel, class, ranks)
-					cmd := exec.Command(program(t, "cohort"), "run", "-n", fmt.Sprint(ranks), "--backend", "tcp", program(t, kernel), "-class", class, "-json")
-					cmd.Env = append(os.Environ(), "COHORT_TCP_SHM=0")
-					got := report(t, cmd)
-					if got.Ranks != ranks || got.Backend != "tcp" || want.Ranks != ranks || want.Backend != "shm" {
-						t.Errorf("%d ranks on %s and %d on %s, want %d on tcp and shm", got.Ranks, got.Backend, want.Ranks, want.Backend, ranks)
-					}
-					if !reflect.DeepEqual(got.Checks, want.Checks) {
-						t.Errorf("%d ranks: tcp gives %+v, shm %+v", ranks, got.Checks, want.Checks)
+					for _, backend := range []string{"shm", "tcp"} {
+						cmd := exec.Command(program(t, "cohort"), "run", "-n", fmt.Sprint(ranks), "--backend", backend, program(t, kernel), "-class", class, "-json")
+						cmd.Env = append(os.Environ(), "COHORT_TCP_SHM=0")
+						sameBits(t, report(t, cmd), ranks, backend, want)
 					}
 				}
 			})

@@ -85,7 +85,7 @@ var only = map[string][]string{
 	"sddp/report":   {"sddp"},
 	"sddp/cmd/sddp": {"", "hybrid", "pool", "sddp", "sddp/*", "internal/cli"},
 	"bench/npb":     {""},
-	"bench/npb/*":   {"", "hybrid", "pool", "bench/npb"},
+	"bench/npb/*":   {"", "exact", "hybrid", "pool", "bench/npb"},
 	"examples/*":    {"", "exact", "hybrid", "pool", "tensor", "values", "tasks", "file"},
 	"gomlx/*":       {"", "tensor", "values", "exact", "gomlx/ddp"},
 	"gonum/*":       {"", "tensor"},

@@ -3,8 +3,8 @@
 //
 //	go run ./cmd/cohort run -n 2 ./bench/npb/cg -class A
 //
-// A rank has a block of rows. For a product with the matrix all ranks gather the vector, so any number of ranks is
-// allowed.
+// A rank has a block of rows. For a product with the matrix all ranks gather the vector. Any number of ranks is allowed,
+// and gives the same bits.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/bench/npb"
+	"github.com/cohort-hpc/cohort/exact"
 )
 
 type problem struct {
@@ -30,7 +31,10 @@ var classes = map[string]problem{
 	"C": {150000, 15, 75, 110, 28.973605592845},
 }
 
-const inner = 25 // iterations of the conjugate gradient method for each system
+const (
+	inner = 25 // iterations of the conjugate gradient method for each system
+	group = 8  // rows that one rank has together
+)
 
 func main() { npb.Main("CG", classes, run) }
 
@@ -67,6 +71,7 @@ type solver struct {
 	clock          *npb.Clock
 	a              matrix
 	x, z, r, q     []float64
+	sums           []float64 // of products, for each group of rows
 	p, all         []float64 // p is this rank's part of all, which fills stripes of the matrix
 	counts, displs []int     // the ranks' parts of all
 }
@@ -74,12 +79,14 @@ type solver struct {
 func newSolver(world *cohort.Comm, p problem, clock *npb.Clock) *solver {
 	s := &solver{world: world, clock: clock, all: make([]float64, (p.rows+width-1)/width*width)}
 	for rank := range world.Size() {
-		lo, hi := cohort.Block(p.rows, world.Size(), rank)
-		s.counts, s.displs = append(s.counts, hi-lo), append(s.displs, lo)
+		lo, hi := cohort.Block((p.rows+group-1)/group, world.Size(), rank)
+		s.displs = append(s.displs, min(lo*group, p.rows))
+		s.counts = append(s.counts, min(hi*group, p.rows)-s.displs[rank])
 	}
 	lo, n := s.displs[world.Rank()], s.counts[world.Rank()]
 	s.a = makeMatrix(p, lo, lo+n)
 	s.p = s.all[lo : lo+n]
+	s.sums = make([]float64, (n+group-1)/group)
 	s.x, s.z, s.r, s.q = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
 	return s
 }
@@ -165,12 +172,16 @@ func (s *solver) gather() error {
 	return cohort.Allgatherv(s.world, s.all, s.all, s.counts, s.displs)
 }
 
-// dot returns the product of two vectors.
+// dot returns the product of two vectors. Groups of rows are added exactly, so that it does not depend on which rank has
+// which group.
 func (s *solver) dot(x, y []float64) (float64, error) {
-	sum := 0.0
-	for i, v := range x {
-		sum += v * y[i]
+	for k := range s.sums {
+		sum := 0.0
+		for i := k * group; i < min((k+1)*group, len(x)); i++ {
+			sum += x[i] * y[i]
+		}
+		s.sums[k] = sum
 	}
 	defer s.clock.Communication(time.Now())
-	return cohort.AllreduceOne(s.world, sum, cohort.Sum)
+	return exact.Sum(s.world, s.sums)
 }
