@@ -41,6 +41,9 @@ type Reducer[T cohort.Number] struct {
 	next    int // the next bucket to start
 	closed  bool
 	err     error
+
+	exact   []summer // of each bucket; nil: sums are rounded
+	batches int      // added to them in this step
 }
 
 // member is the position of a tensor in its bucket.
@@ -209,7 +212,7 @@ func (r *Reducer[T]) Ready(i int) error {
 		r.c.breakWith(err) // the other ranks wait for this bucket
 	}
 	r.buckets[r.member[i].bucket].missing--
-	for r.next < len(r.buckets) && r.buckets[r.next].missing == 0 {
+	for r.exact == nil && r.next < len(r.buckets) && r.buckets[r.next].missing == 0 {
 		b := &r.buckets[r.next]
 		r.next++
 		h, err := Iallreduce(r.c, b.flat, b.flat, r.op)
@@ -284,7 +287,10 @@ func (r *Reducer[T]) Wait() error {
 		return failed("wait", errReducerClosed())
 	}
 	if r.waiting > 0 {
-		return failed("wait", fault(cohort.ErrRequest, "tensor %d and %d others are not ready; call Ready first", slices.Index(r.ready, false), r.waiting-1))
+		return failed("wait", r.notReady())
+	}
+	if r.exact != nil {
+		return failed("wait", r.waitExact())
 	}
 	err := r.err
 	for k := range r.buckets {
