@@ -28,6 +28,9 @@ var benchOps = []benchOp{
 	{name: "bw", about: fmt.Sprintf("%d Isends from rank 0 to 1, then an answer", inFlight), ranks: 2, between: true, calls: inFlight, ready: readyBW},
 	{name: "allreduce", about: "Allreduce of float64 with Sum", ready: readyAllreduce},
 	{name: "allgatherv", about: "Allgatherv of float64; the size is what each rank sends", ready: readyAllgatherv},
+	{name: "reducescatter", about: "ReduceScatter of float64 with Sum; the size is what each rank contributes", ready: readyReduceScatter},
+	{name: "alltoall", about: "Alltoall of float64; the size is what each rank sends, at least an element to each", ready: readyAlltoall},
+	{name: "alltoallv", about: "Alltoallv of the same data in blocks of different lengths", ready: readyAlltoallv},
 	{name: "bcast", about: "Bcast of float64 from rank 0", ready: readyBcast},
 	{name: "barrier", about: "Barrier", sizeless: true, ready: readyBarrier},
 	{name: "iallreduce", about: "Iallreduce of float64 with Sum, and Wait", ready: readyIallreduce},
@@ -53,7 +56,7 @@ func findBench(name string) *benchOp {
 func benchList() string {
 	var b strings.Builder
 	for _, o := range benchOps {
-		fmt.Fprintf(&b, "  %-12s %s\n", o.name, o.about)
+		fmt.Fprintf(&b, "  %-13s %s\n", o.name, o.about)
 	}
 	return b.String()
 }
@@ -204,6 +207,38 @@ func readyAllgatherv(c *cohort.Comm, bytes int) (once, done func() error, err er
 	s, r := pageOf[float64](n, 8), pageOf[float64](n*c.Size(), 8)
 	counts := slices.Repeat([]int{n}, c.Size())
 	return func() error { return cohort.Allgatherv(c, s, r, counts, nil) }, nil, nil
+}
+
+// readyReduceScatter divides the vector as evenly as possible.
+func readyReduceScatter(c *cohort.Comm, bytes int) (once, done func() error, err error) {
+	n := bytes / 8
+	counts := make([]int, c.Size())
+	for r := range counts {
+		counts[r] = n*(r+1)/c.Size() - n*r/c.Size()
+	}
+	s, r := pageOf[float64](n, 8), pageOf[float64](counts[c.Rank()], 8)
+	return func() error { return cohort.ReduceScatter(c, s, r, counts, cohort.Sum) }, nil, nil
+}
+
+func readyAlltoall(c *cohort.Comm, bytes int) (once, done func() error, err error) {
+	n := max(1, bytes/8/c.Size()) * c.Size()
+	s, r := pageOf[float64](n, 8), pageOf[float64](n, 8)
+	return func() error { return cohort.Alltoall(c, s, r) }, nil, nil
+}
+
+// readyAlltoallv has the block from rank i to rank j be longer or shorter than the mean by a half, as i+j is even or odd.
+func readyAlltoallv(c *cohort.Comm, bytes int) (once, done func() error, err error) {
+	mean := max(1, bytes/8/c.Size())
+	counts, n := make([]int, c.Size()), 0
+	for r := range counts {
+		counts[r] = mean - mean/2
+		if (r+c.Rank())%2 == 0 {
+			counts[r] = mean + mean/2
+		}
+		n += counts[r]
+	}
+	s, r := pageOf[float64](n, 8), pageOf[float64](n, 8)
+	return func() error { return cohort.Alltoallv(c, s, counts, nil, r, counts, nil) }, nil, nil
 }
 
 func readyBcast(c *cohort.Comm, bytes int) (once, done func() error, err error) {
