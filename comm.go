@@ -146,7 +146,8 @@ type Region struct {
 //
 //	defer world.Region("assemble").End()
 //
-// The command cohort report --trace shows the regions of all ranks as a timeline. Regions may be
+// The command cohort report --trace shows the regions of all ranks as a timeline, and cohort run --stats how much
+// time they took. Regions may be
 // nested, and goroutines may have different ones. The recorder keeps the last 1024 operations and regions of a
 // rank, and the first 48 bytes of a name. Only the first 100 or so different names are kept.
 //

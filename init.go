@@ -167,7 +167,7 @@ func rankOf(cfg *Config) int {
 
 // newWorld makes the first communicator of a job.
 func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
-	o := comm.Options{Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Check: s.Check, Job: s.Job, FlightDir: s.FlightDir, Notes: s.notes}
+	o := comm.Options{Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Check: s.Check, Job: s.Job, Count: s.count, FlightDir: s.FlightDir, Notes: s.notes}
 	if s.process {
 		o.Process, o.RunDir = true, osEnv.get("COHORT_RUN_DIR")
 	}

@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -19,6 +20,7 @@ type settings struct {
 	Config
 	sized   bool     // Rank and Size are known
 	process bool     // this process is the rank
+	count   bool     // operations are counted
 	notes   []string // for Diagnostics
 }
 
@@ -94,6 +96,9 @@ func resolve(cfg *Config, env environment) (settings, error) {
 	}
 	if s.Backend == "" {
 		s.Backend = "auto"
+	}
+	if dir := env.get(flight.EnvStats); dir != "" {
+		s.count, s.FlightDir = true, cmp.Or(s.FlightDir, dir)
 	}
 	return s, s.place(env)
 }

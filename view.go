@@ -294,6 +294,7 @@ func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 		bad = disjoint(recv)
 	}
 	call := c.begin(backend.Alltoallv, -1)
+	call.Views = true
 	if bad != nil {
 		ns, nr = 0, 0
 	}

@@ -88,6 +88,7 @@ type Call struct {
 	Coll    Coll
 	Form    Form
 	InPlace bool
+	Views   bool      // of an Alltoallv that is an AlltoallView, for the flight recorder
 	Root    int       // of rooted collectives; the number of the window for a fence; otherwise -1
 	Op      *Op       // of reductions; otherwise nil
 	Type    *Datatype // of the elements; nil for a Barrier that is not a fence

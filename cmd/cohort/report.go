@@ -15,9 +15,9 @@ import (
 
 // reportSettings are the options of cohort report.
 type reportSettings struct {
-	all, json bool
-	last      int
-	trace     string
+	all, json, stats bool
+	last             int
+	trace            string
 }
 
 func newReport() *cobra.Command {
@@ -32,11 +32,15 @@ FOLDER holds the flight recorder's files of a job: the FOLDER of 'cohort run
 --flight', or the job's COHORT_FLIGHT_DIR. It may also be a single file. The
 first line of output describes what happened.
 
+With --stats it shows instead where the time of the job went, if the ranks counted
+their operations: in a job of 'cohort run --stats', or with COHORT_STATS=FOLDER.
+
 The exit status is 1 if files cannot be read.`,
 		Example: `
   cohort report flight
   cohort report --all --last 20 flight
   cohort report --json flight
+  cohort report --stats flight
   cohort report --trace timeline.json flight`,
 		Args: cli.OneArg("FOLDER with the files of a job"),
 		RunE: func(_ *cobra.Command, args []string) error { return cli.Exit(s.run(args)) },
@@ -45,7 +49,8 @@ The exit status is 1 if files cannot be read.`,
 	f.BoolVarP(&s.all, "all", "a", false, "also print the last operations of each rank")
 	cli.Number(f, &s.last, "last", "", 1, flight.Slots, "print the last `N` operations of each rank with --all and --json")
 	f.StringVar(&s.trace, "trace", "", "write the regions and operations to `FILE`, as a timeline that ui.perfetto.dev opens")
-	f.BoolVar(&s.json, "json", false, "print one JSON object: the line, the ranks, and the operations")
+	f.BoolVar(&s.stats, "stats", false, "print where the time of the job went")
+	f.BoolVar(&s.json, "json", false, "print one JSON object: the line, the ranks, and the operations; with --stats, the table")
 	return c
 }
 
@@ -62,6 +67,9 @@ func (s *reportSettings) run(args []string) (int, error) {
 		if err := flight.WriteFile(s.trace, b.Bytes()); err != nil {
 			return 1, err
 		}
+	}
+	if s.stats {
+		return s.printStats(dumps)
 	}
 	finding := flight.Analyze(dumps)
 	lines := flight.Lines(dumps, s.last)
@@ -86,6 +94,27 @@ func (s *reportSettings) run(args []string) (int, error) {
 		return 1, err
 	}
 	return 0, nil
+}
+
+func (s *reportSettings) printStats(dumps []*flight.Dump) (int, error) {
+	sum, err := flight.Summarize(dumps)
+	if err == nil && s.json {
+		err = printJSON(sum)
+	} else if err == nil {
+		err = sum.Write(os.Stdout)
+	}
+	if err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
+
+func printJSON(v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		_, err = fmt.Println(string(b))
+	}
+	return err
 }
 
 // about describes a rank's file without its operations.
@@ -129,12 +158,7 @@ func (s *reportSettings) printJSON(f flight.Finding, dumps []*flight.Dump, lines
 	for _, d := range dumps {
 		out.Ranks = append(out.Ranks, reportRank{d.Rank, d.Pid, d.Host, d.Backend, d.Cause.String(), d.Reason, d.Later, !d.Left.IsZero()})
 	}
-	b, err := json.MarshalIndent(out, "", "  ")
-	if err != nil {
-		return 1, err
-	}
-	_, err = fmt.Println(string(b))
-	if err != nil {
+	if err := printJSON(out); err != nil {
 		return 1, err
 	}
 	return 0, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend/shm"
 	"github.com/cohort-hpc/cohort/internal/cli"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/topo"
@@ -29,6 +30,7 @@ type runOptions struct {
 	tag     bool
 	goOn    bool
 	flight  string
+	stats   bool
 	hosts   hostOptions
 }
 
@@ -66,6 +68,7 @@ docs/launcher.md and docs/hosts.md have the details.`,
   cohort run -n 4 ./sddp/cmd/sddp train sddp/cases/brazil4
   cohort run -n 4 --backend mpi ./sddp/cmd/sddp train sddp/cases/brazil4
   cohort run -n 2 --timeout 10m --tag=false ./a.out -v
+  cohort run -n 4 --stats ./a.out
   cohort run -n 8 --hosts a,b:4,node[3-5] ./a.out`,
 		RunE: func(_ *cobra.Command, args []string) error { return cli.Exit(r.run(args)) },
 	}
@@ -80,6 +83,7 @@ docs/launcher.md and docs/hosts.md have the details.`,
 	f.BoolVar(&r.goOn, "resilient", false, "when a rank fails, do not end the others")
 	f.BoolVar(&r.tag, "tag", true, "start each line of output with its rank; --tag=false does not")
 	f.StringVar(&r.flight, "flight", "", "keep the files for 'cohort report' in `FOLDER`")
+	f.BoolVar(&r.stats, "stats", os.Getenv(flight.EnvStats) != "", "count the operations, and print at the end where the time went")
 	r.hosts.flags(c)
 	return c
 }
@@ -139,7 +143,7 @@ func (r *runOptions) run(args []string) (int, error) {
 		defer remove()
 		program.Path = path
 	}
-	endFlight, err := recordFlight(r.flight, keeper)
+	endFlight, err := recordFlight(r.flight, r.stats, keeper)
 	if err != nil {
 		return cli.StatusUsage, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,10 +19,10 @@ const memoryFolder = "/dev/shm"
 const launchersFolder = "cohort-flight-"
 
 // recordFlight gives the ranks a folder for the files of the flight recorder, in memory if possible. keep
-// is the folder in which the files are kept; if it is empty, the environment may name one. end prints what
-// the files show if the job failed, and moves them to the folder in which they are kept. aborted means that
-// a message has reported an Abort already: end does not print it again.
-func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int, aborted bool), err error) {
+// is the folder in which the files are kept; if it is empty, the environment may name one. With stats the ranks count their
+// operations. end prints what the files show if the job failed, and the counts, and moves the files to the folder in which
+// they are kept. aborted means that a message has reported an Abort already: end does not print it again.
+func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(status int, aborted bool), err error) {
 	fail := func(err error) (func(int, bool), error) {
 		return nil, fmt.Errorf("flight recorder's folder: %w", err)
 	}
@@ -37,6 +38,9 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int, abort
 		}
 	}
 	dir, err := os.MkdirTemp(memoryFolder, launchersFolder+"*")
+	if err != nil && stats && keep == "" {
+		dir, err = os.MkdirTemp("", launchersFolder+"*")
+	}
 	temporary := err == nil
 	switch {
 	case temporary:
@@ -56,12 +60,18 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int, abort
 	if err = os.Setenv(flight.EnvDir, dir); err == nil {
 		err = os.Setenv(flight.EnvKept, keep)
 	}
+	if err == nil && stats {
+		err = os.Setenv(flight.EnvStats, dir)
+	}
 	if err != nil {
 		return fail(err)
 	}
 	return func(status int, aborted bool) {
 		if status != 0 {
 			printFlight(dir, aborted)
+		}
+		if stats {
+			printStats(dir)
 		}
 		if !temporary {
 			return
@@ -91,6 +101,21 @@ func printFlight(dir string, aborted bool) {
 	}
 }
 
+// printStats prints where the time of a job went.
+func printStats(dir string) {
+	dumps, _, err := flight.Read(dir)
+	var s *flight.Summary
+	if err == nil {
+		s, err = flight.Summarize(dumps)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "cohort: no statistics: %v\n", err)
+		return
+	}
+	fmt.Fprint(os.Stderr, "cohort: ")
+	_ = s.Write(os.Stderr)
+}
+
 // askedToKeep returns the folder in which, by the environment, files are kept. In a rank of another cohort run
 // it is the folder in which that job's files are kept: COHORT_FLIGHT_DIR then is for that job's ranks alone.
 func askedToKeep() string {
@@ -98,5 +123,5 @@ func askedToKeep() string {
 	if kept, ok := os.LookupEnv(flight.EnvKept); ok && strings.HasPrefix(filepath.Base(dir), launchersFolder) {
 		return kept
 	}
-	return dir
+	return cmp.Or(dir, os.Getenv(flight.EnvStats))
 }

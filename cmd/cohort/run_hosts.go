@@ -113,7 +113,7 @@ func (r *runOptions) runHosts(args []string) (int, error) {
 	}
 	defer remove()
 	env := passedOn(os.Environ())
-	endFlight, err := recordFlight(r.flight, keeper)
+	endFlight, err := recordFlight(r.flight, r.stats, keeper)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
@@ -121,7 +121,7 @@ func (r *runOptions) runHosts(args []string) (int, error) {
 	status, err = remote.Run(remote.Config{
 		Hosts: hosts, Ranks: r.ranks, SSH: ssh, Copy: !r.hosts.noCopy, Program: path, Args: args[1:], Env: append(env, r.hosts.env...),
 		Bind: r.bind, Tag: r.tag, Interface: r.hosts.choice, Resilient: r.goOn, Timeout: r.timeout, Grace: r.grace,
-		Flight: os.Getenv(flight.EnvDir), KeepFlight: os.Getenv(flight.EnvKept) != "",
+		Flight: os.Getenv(flight.EnvDir), KeepFlight: r.stats || os.Getenv(flight.EnvKept) != "",
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals, Keeper: keeper, Version: version(),
 	})
 	return status, err

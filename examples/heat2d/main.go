@@ -87,6 +87,7 @@ func (p *plate) line(dim, k int) cohort.View[float64] {
 // pass sends line k of dimension dim to dest, and receives line halo from source. If source is ProcNull, line
 // halo keeps its content.
 func (p *plate) pass(grid *cohort.Cart, dim, k, dest, halo, source int) error {
+	defer grid.Region("exchange").End() // a row of cohort run --stats
 	_, err := cohort.SendrecvView(grid.Comm, p.line(dim, k), dest, dim, p.line(dim, halo), source, dim)
 	return err
 }

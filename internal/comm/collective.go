@@ -66,6 +66,7 @@ func (k *core) collective(b *backend.Bound, call *backend.Call) error {
 	k.seq++
 	tr := k.traceOf(call, backend.Blocking)
 	k.ticket = k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+	k.length(k.ticket, call)
 	err := k.perform(b, call)
 	k.ended(k.ticket, err)
 	k.ticket = 0
@@ -152,18 +153,21 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 	k := c.core
 	tr := k.traceOf(call, backend.Nonblocking)
 	t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	k.length(t, call)
 	op, err := k.startByBackend(call)
 	if op == nil && err == nil {
 		op, err = k.runner.Start(call)
 	}
 	if err != nil {
 		k.life.leave()
-		k.ended(t, err)
+		k.recorder.Completed(t, backend.Code(err))
 		return nil, c.collError(call, err)
 	}
 	q := &Request{pending: k.job.pending()}
 	q.op, q.coll, q.peer, q.tag, q.ticket = op, call.Coll, rootOf(call), Undefined, t
+	q.what = tr.what
 	q.begins(c)
+	k.recorder.Started(t)
 	q.begin()
 	k.launched(launched{q: q})
 	k.life.leave()
@@ -190,13 +194,14 @@ func (c *Comm) Persist(call *backend.Call) (*Persistent, error) {
 	k := c.core
 	tr := k.traceOf(call, backend.Persistent)
 	t := k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
+	k.recorder.Length(t, 0)
 	op, err := k.prepareOp(c.begun().bound, call)
 	k.ended(t, err)
 	defer k.life.leave()
 	if err != nil {
 		return nil, c.collError(call, err)
 	}
-	p := c.persistent(&Persistent{op: op, trace: tr}, CollName(call.Coll, backend.Persistent), nil, rootOf(call), Undefined)
+	p := c.persistent(&Persistent{op: op, trace: tr, bytes: bytesOf(call)}, CollName(call.Coll, backend.Persistent), nil, rootOf(call), Undefined)
 	k.launched(launched{p: p})
 	return p, nil
 }

@@ -26,6 +26,7 @@ type Options struct {
 	Schedules bool          // all collectives run as schedules
 	Check     bool          // every collective waits until the ranks' calls have been compared
 	Job       string        // its name
+	Count     bool          // the flight recorder counts operations
 	FlightDir string        // for the files of the flight recorder; empty: none are written
 	Notes     []string      // for Diagnostics
 	Process   bool          // this process is the rank, and Abort ends it
@@ -54,7 +55,7 @@ type job struct {
 func NewWorld(ctx context.Context, bc backend.Comm, o Options) *Comm {
 	ctx = comparable(ctx)
 	j := &job{Options: o, ctx: ctx, comms: make(map[*core]struct{})}
-	j.recorder = flight.New(o.FlightDir, flight.Job{Name: o.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
+	j.recorder = flight.New(o.FlightDir, flight.Job{Name: o.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size(), Count: o.Count})
 	j.recorder.Sparse()
 	bc.OnWait(j.recorder.Stamp, j.recorder.StampAll)
 	for _, d := range callTypes {

@@ -123,6 +123,7 @@ func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, parts backend.
 		k.bc.Irecv(&p.req, buf, source, backendTag(tag))
 		st, err = c.finish(p)
 	}
+	k.recorder.Length(t, st.Bytes)
 	k.ended(t, err)
 	return st, c.Failed(op, source, tag, k.arrived(err))
 }
@@ -217,7 +218,10 @@ func (c *Comm) newPending(op string, kind flight.Kind, typ *backend.Datatype, by
 	if p.typ != typ {
 		p.typ = typ
 	}
-	p.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	p.ticket, p.what = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place), tr.what
+	if typ != nil {
+		k.recorder.Length(p.ticket, 0) // see Received
+	}
 	p.req.Begin()
 	return p
 }
@@ -266,10 +270,11 @@ func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, all
 	k := c.core
 	for {
 		var m backend.Matched
-		err = k.traced(k.message(flight.RecvAppend, backend.Blocking, 0, typ.ID, tag, source), func() (err error) {
-			m, st, _, err = k.bc.Mprobe(c.bound, source, backendTag(tag), true)
-			return err
-		})
+		tr := k.message(flight.RecvAppend, backend.Blocking, 0, typ.ID, tag, source)
+		t := k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
+		m, st, _, err = k.bc.Mprobe(c.bound, source, backendTag(tag), true)
+		k.recorder.Length(t, st.Bytes)
+		k.ended(t, err)
 		if err != nil {
 			return backend.Status{}, c.Failed(op, source, tag, err)
 		}

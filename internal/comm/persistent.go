@@ -22,6 +22,7 @@ type Persistent struct {
 	op backend.Operation // of a collective
 
 	trace  trace  // for the flight recorder, of each start
+	bytes  int    // that each start of a collective moves
 	starts uint32 // the goroutine that starts it writes it
 }
 
@@ -74,7 +75,10 @@ func (p *Persistent) Start() error {
 		tr.typed = flight.Pair(uint32(tr.typed), p.starts)
 	}
 	k := c.core
-	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	q.ticket, q.what = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place), tr.what
+	if p.op != nil || p.receive {
+		k.recorder.Length(q.ticket, p.bytes)
+	}
 	q.req.Owner = q
 	q.req.Begin()
 	switch {
@@ -85,6 +89,7 @@ func (p *Persistent) Start() error {
 	default:
 		k.isend(&q.req, p.buf, q.peer, q.tag, p.mode)
 	}
+	k.recorder.Started(q.ticket)
 	if q.reopen(phaseStarting) {
 		k.bc.Wake()
 	}

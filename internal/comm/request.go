@@ -57,6 +57,7 @@ type pending struct {
 	typ *backend.Datatype // of the buffer of a receive; otherwise nil
 
 	ticket flight.Ticket  // of its record
+	what   uint64         // of its record
 	limit  *backend.Bound // nil: none
 	bound  backend.Bound  // what limit points to if there is a timeout
 	kept   bool           // it belongs to a persistent operation
@@ -124,15 +125,19 @@ func (p *pending) request() *Request { return &p.spare[p.used-1] }
 // started is called when the operation has been started, and returns its request. The record of a message that is
 // complete returns to the pool.
 func (p *pending) started() *Request {
-	q := p.request()
+	q, k := p.request(), p.c.core
+	k.recorder.Started(p.ticket)
 	if p.op != nil || !p.req.Ready() || typed(p.req.Status, p.typ, p.req.Err) != nil {
 		q.pending = p
 		q.begin()
 		return q
 	}
 	q.set(p.req.Status, nil)
-	p.c.core.recorder.End(p.ticket)
-	p.c.core.job.put(p)
+	if p.typ != nil {
+		k.recorder.Received(p.what, p.req.Status.Bytes)
+	}
+	k.recorder.Completed(p.ticket, 0)
+	k.job.put(p)
 	return q
 }
 
@@ -239,7 +244,10 @@ func (q *Request) end(why error, to phase) (backend.Status, error) {
 // store stores the result and ends the caller's hold, unless the operation is still under way.
 func (q *Request) store(st backend.Status, err error, to phase, underWay bool) (backend.Status, error) {
 	k, kept := q.c.core, q.kept
-	k.ended(q.ticket, err)
+	if _, both := q.op.(*exchange); both || q.typ != nil {
+		k.recorder.Received(q.what, st.Bytes)
+	}
+	k.recorder.Completed(q.ticket, backend.Code(err))
 	if err != nil {
 		err = q.failed(err)
 	}
@@ -298,8 +306,11 @@ func (q *Request) wait(to phase) (backend.Status, error) {
 				}
 				continue
 			}
-			q.c.core.recorder.Wait(q.ticket)
-			if why := q.c.core.bc.Await(q.limit, q.awaited()); why != nil && q.claim() {
+			k := q.c.core
+			since := k.recorder.Wait(q.ticket)
+			why := k.bc.Await(q.limit, q.awaited())
+			k.recorder.Waited(q.what, since)
+			if why != nil && q.claim() {
 				return q.end(why, to)
 			}
 		case phaseClaimed, phaseStarting:

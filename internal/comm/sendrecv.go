@@ -77,6 +77,7 @@ func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, out backend.Parts, d
 		}
 	}
 	st, err := c.finish(p)
+	k.recorder.Length(t, len(send)+st.Bytes)
 	k.ended(t, err)
 	return st, c.Failed(op, source, recvTag, k.arrived(err))
 }
@@ -128,12 +129,14 @@ func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte
 	q := &Request{pending: k.job.pending()}
 	q.op, q.name, q.peer, q.tag = x, op, source, recvTag
 	q.begins(c)
-	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	q.ticket, q.what = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place), tr.what
+	k.recorder.Length(q.ticket, len(send)) // see Received
 	x.recv.Owner, x.send.Owner = q, q
 	x.recv.Begin()
 	k.irecv(&x.recv, recv, source, recvTag)
 	x.send.Begin()
 	k.isend(&x.send, send, x.dest, x.sendTag, backend.Standard.Of(x.typ.Elems()))
+	k.recorder.Started(q.ticket)
 	q.begin()
 	return q
 }

@@ -18,9 +18,6 @@ import (
 // send takes several times as long as reading the clock.
 const shortSend = 1024
 
-// namedCall marks a collective call of this package whose datatype carries its name (callType), and a region.
-const namedCall = 1 << 24
-
 // trace is the words of a record that has not begun yet.
 type trace struct{ what, count, typed, place uint64 }
 
@@ -51,13 +48,50 @@ func (k *core) traceOf(call *backend.Call, form backend.Form) (t trace) {
 	if call.Type != nil {
 		id = call.Type.ID
 		if call.Type.Call {
-			t.what |= namedCall
+			t.what |= flight.NamedByType
 		}
 	}
-	t.count = uint64(call.Count)
+	if call.Views {
+		t.what |= flight.OfViews
+	}
+	if t.count = uint64(call.Count); t.count == 0 && id != 0 {
+		t.count = uint64(elemsOf(call)) // of a call whose counts differ between the ranks
+	}
 	t.typed = flight.Pair(id, 0)
 	t.place = flight.Pair(uint32(int32(call.Root)), call.Seq)
 	return t
+}
+
+// elemsOf returns how many elements a rank sends or receives in a call, whichever are more.
+func elemsOf(call *backend.Call) int {
+	if call.Err != nil || call.Type == nil || call.Type.Size == 0 {
+		return 0
+	}
+	side := func(b []byte, counts []int) (n int) {
+		if counts == nil {
+			return elems(call, b)
+		}
+		for _, c := range counts {
+			n += c
+		}
+		return n
+	}
+	return max(side(call.Send, call.SendCounts), side(call.Recv, call.RecvCounts))
+}
+
+// length tells the recorder how many bytes a call moves, if it counts operations.
+func (k *core) length(t flight.Ticket, call *backend.Call) {
+	if k.recorder.Counts() {
+		k.recorder.Length(t, bytesOf(call))
+	}
+}
+
+func bytesOf(call *backend.Call) int {
+	n := elemsOf(call)
+	if n > 0 {
+		n *= call.Type.Size
+	}
+	return n
 }
 
 // traced runs an operation that waits, and records it.
@@ -85,7 +119,7 @@ func (c *Comm) BeginRegion(name string) flight.Ticket {
 	k := c.core
 	id := datatype.ID("region " + name)
 	k.recorder.Type(id, name)
-	return k.recorder.Begin(flight.What(flight.Region, uint8(backend.Blocking), 0, k.id)|namedCall, 0, flight.Pair(id, 0), 0)
+	return k.recorder.BeginRegion(flight.What(flight.Region, uint8(backend.Blocking), 0, k.id)|flight.NamedByType, flight.Pair(id, 0))
 }
 
 // EndRegion records that a region ends.

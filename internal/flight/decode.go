@@ -29,6 +29,9 @@ type Dump struct {
 	Comms              []CommName
 	Types              map[uint32]string
 	Ops                []Operation // in the order in which they began
+	Began              time.Time   // when the rank joined the job
+	counts             []counted   // nil: operations were not counted
+	hertz              float64     // ticks a second
 }
 
 // CommName is a communicator.
@@ -46,6 +49,7 @@ type Operation struct {
 	Kind   Kind
 	Form   backend.Form
 	Named  bool // a call of cohort's own, whose name is the type's
+	Views  bool // AlltoallView, a form of Alltoallv
 	Op     backend.OpCode
 	Comm   uint32
 	Type   uint32
@@ -70,12 +74,12 @@ func Decode(b []byte) (*Dump, error) {
 		return nil, errors.New("not a file of the flight recorder")
 	}
 	// Aligned, whatever b is.
-	m := make(image, fileSize)
+	m := make(image, max(len(b), fileSize))
 	copy(m, b)
 	switch v, n := m.word(atVersion), m.word(atSlots); {
 	case v != version:
 		return nil, fmt.Errorf("version %d of the flight recorder's files; this program reads version %d", v, version)
-	case n != Slots || len(b) != fileSize:
+	case n != Slots || len(b) != fileSize && len(b) != fileSize+tallySize:
 		return nil, fmt.Errorf("%d bytes with %d records, want %d with %d: the file is damaged", len(b), n, fileSize, Slots)
 	}
 	rank, size, hz := m.word(atRank), m.word(atSize), m.hertz()
@@ -99,6 +103,8 @@ func Decode(b []byte) (*Dump, error) {
 		d.Later = append(d.Later, m.text(at, end-at))
 	}
 	d.Started, d.Dumped, d.Left = m.start(), m.time(m.word(atDumped)), m.time(m.word(atClosed))
+	d.Began, d.counts = m.time(m.word(atBegan)), m.counts()
+	d.hertz = hz
 	for i := range tableSize {
 		if r := m.row(commsAt, i); r.name != "" {
 			d.Comms = append(d.Comms, CommName{ID: r.id, Name: r.name, Size: int(r.size), Rank: int(r.rank), Leader: int(r.leader)})
@@ -150,7 +156,7 @@ func (m image) time(tick uint64) time.Time {
 func (m image) operation(r record) Operation {
 	o := Operation{
 		Ticket: r.first, Kind: Kind(r.what), Form: backend.Form(r.what >> 8), Op: backend.OpCode(r.what >> 16),
-		Named: r.what>>24&1 != 0, Comm: uint32(r.what >> 32), Count: int64(r.count),
+		Named: r.what&NamedByType != 0, Views: r.what&OfViews != 0, Comm: uint32(r.what >> 32), Count: int64(r.count),
 		Type: uint32(r.typed), Tag: int(int32(r.typed >> 32)), Peer: int(int32(r.place)), Seq: uint32(r.place >> 32),
 		State: State(r.state), Begun: m.time(r.begun), Since: m.time(r.state >> 8),
 	}
@@ -229,7 +235,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, fileSize+1))
+	b, err := io.ReadAll(io.LimitReader(f, fileSize+tallySize+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

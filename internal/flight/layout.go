@@ -11,7 +11,7 @@ import (
 )
 
 // A file, and the memory that is written to it, is a head, the names of communicators and of types,
-// and the ring. Numbers are little-endian, which is the order of all machines that cohort runs on
+// the ring, and the tables of a rank that counts its operations. Numbers are little-endian, which is the order of all machines that cohort runs on
 // with a ring in a file.
 const (
 	magic   = "cohortFR"
@@ -28,6 +28,7 @@ const (
 	rowSize    = 16 + nameSize
 	recordSize = 64
 	fileSize   = ringAt + Slots*recordSize
+	tallySize  = tables * (128 + tableRows*64)
 )
 
 // The fields of the head: numbers of 8 bytes, then texts.
@@ -43,6 +44,7 @@ const (
 	atDumped  = 64 // tick of the last dump, 0 for none
 	atClosed  = 72 // tick when the rank left the job, 0 if it has not
 	atCause   = 80
+	atBegan   = 88 // tick when the rank joined the job
 	atTexts   = 128
 )
 
@@ -128,6 +130,14 @@ func (m image) setRow(table, i int, r row) {
 	m.setWord(at, uint64(r.id)|uint64(r.size)<<32)
 	m.setWord(at+8, uint64(r.rank)|uint64(r.leader)<<32)
 	m.setText(at+16, nameSize, r.name)
+}
+
+// tally returns the tables of a rank that counts its operations, nil of one that does not.
+func (m image) tally() *[tables]table {
+	if len(m) < fileSize+tallySize {
+		return nil
+	}
+	return &view.Of[[tables]table](m[fileSize : fileSize+tallySize])[0]
 }
 
 // ring returns the records.

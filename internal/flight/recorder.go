@@ -17,6 +17,7 @@ type Job struct {
 	Name       string
 	Backend    string
 	Rank, Size int
+	Count      bool // count the operations
 }
 
 // Recorder is the ring of one rank and what it takes to write it to a file.
@@ -40,7 +41,11 @@ type Recorder struct {
 // empty. Where dir is in memory, the file is there from the start and outlives a process that is
 // killed.
 func New(dir string, job Job) *Recorder {
-	r := &Recorder{dir: dir, show: shown(dir), types: make(map[uint32]bool), mem: make(image, fileSize)}
+	size := fileSize
+	if job.Count {
+		size += tallySize
+	}
+	r := &Recorder{dir: dir, show: shown(dir), types: make(map[uint32]bool), mem: make(image, size)}
 	r.head(job)
 	if dir != "" {
 		r.path = filepath.Join(dir, FileName(job.Rank))
@@ -50,6 +55,9 @@ func New(dir string, job Job) *Recorder {
 		r.share()
 	}
 	r.recs = r.mem.ring()
+	if t := r.mem.tally(); t != nil {
+		r.tally = &tally{tables: t}
+	}
 	if dir != "" {
 		watch(r)
 	}
@@ -61,6 +69,9 @@ const (
 	EnvDir  = "COHORT_FLIGHT_DIR"
 	EnvKept = "COHORT_FLIGHT_KEPT"
 )
+
+// EnvStats is the variable that makes ranks count their operations. It names the folder for the files if EnvDir does not.
+const EnvStats = "COHORT_STATS"
 
 // shown returns the folder in which the user finally finds the files.
 func shown(dir string) string {
@@ -98,7 +109,7 @@ func (r *Recorder) head(job Job) {
 	copy(m[atMagic:], magic)
 	for at, v := range map[int]uint64{
 		atVersion: version, atSlots: Slots, atRank: uint64(job.Rank), atSize: uint64(job.Size), atPid: uint64(os.Getpid()),
-		atStart: uint64(epoch.UnixNano()),
+		atStart: uint64(epoch.UnixNano()), atBegan: now(),
 	} {
 		m.setWord(at, v)
 	}
@@ -209,8 +220,11 @@ func (r *Recorder) mark(cause Cause, reason string) {
 
 // copy returns a copy of the image without the records that are being written. Locked.
 func (r *Recorder) copy() image {
-	c := make(image, fileSize)
+	c := make(image, len(r.mem))
 	copy(c, r.mem[:ringAt])
+	if r.tally != nil {
+		r.tally.copy(c.tally())
+	}
 	to := c.ring()
 	for i := range r.recs {
 		if rec, ok := r.recs[i].read(); ok {
@@ -248,7 +262,10 @@ func (r *Recorder) Close() {
 	}
 	r.closed = true
 	r.mem.setWord(atClosed, now())
-	if !r.mapped && r.noted > 0 && r.dir != "" {
+	if r.tally != nil {
+		r.mem.setHertz(rate())
+	}
+	if !r.mapped && (r.noted > 0 || r.tally != nil) && r.dir != "" {
 		_ = WriteFile(r.path, r.copy()) // if it fails, the old file lacks only this
 	}
 }

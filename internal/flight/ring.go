@@ -43,22 +43,35 @@ type Ring struct {
 	_    [56]byte // what follows is only read
 	recs *[Slots]record
 
-	skip uint64 // of BeginSparse: the bits that are 0 in tickets that get the time
+	skip  uint64 // of BeginSparse
+	tally *tally // nil: operations are not counted
 }
 
-// sparsely is how many operations of a sparse ring there are to one with the time.
-const sparsely = 4 // a power of 2
+// Of 2^64 operations, this many do not get the time.
+const (
+	none = 0
+	most = 3 << 62
+	all  = 1<<64 - 1
+)
 
-// Sparse has BeginSparse take the time of every fourth operation only, for a rank whose operations
-// call Stamp before they wait, or that calls StampAll often. It is called before the first.
-func (r *Ring) Sparse() { r.skip = sparsely - 1 }
+// timed reports whether an operation is one of those that get the time. These are spread evenly, and not in the
+// rhythm of a program's loops (Knuth, The Art of Computer Programming, 6.4, theorem S).
+func timed(t, skip uint64) bool {
+	const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
+	return t*golden >= skip
+}
+
+// Sparse has BeginSparse take the time of a quarter of the operations only, for a rank whose operations
+// call Stamp before they wait, or that calls StampAll often. It is called before the first operation.
+// If operations are counted, all get the time.
+func (r *Ring) Sparse() { r.skip = most }
 
 // openTries is how many records of operations under way a new one passes over.
 const openTries = 16
 
 // Begin notes that an operation begins now.
 func (r *Ring) Begin(what, count, typed, place uint64) Ticket {
-	return r.put(what, count, typed, place, 0)
+	return r.put(what, count, typed, place, none)
 }
 
 // BeginSparse is Begin for the operations of which there are most: in a sparse ring few get the
@@ -70,11 +83,11 @@ func (r *Ring) BeginSparse(what, count, typed, place uint64) Ticket {
 // BeginUntimed is Begin without the time, for an operation that EndTimed ends, or that is waited
 // for with Wait.
 func (r *Ring) BeginUntimed(what, count, typed, place uint64) Ticket {
-	return r.put(what, count, typed, place, ^uint64(0))
+	return r.put(what, count, typed, place, all)
 }
 
-// put writes a record, with the time if none of the bits is set in its ticket.
-func (r *Ring) put(what, count, typed, place, bits uint64) Ticket {
+// put writes a record, with the time unless it is one of those to skip.
+func (r *Ring) put(what, count, typed, place, skip uint64) Ticket {
 	t := r.next.Add(1)
 	p := &r.recs[t%Slots]
 	if p.pending() {
@@ -86,7 +99,10 @@ func (r *Ring) put(what, count, typed, place, bits uint64) Ticket {
 	store(&p.typed, typed)
 	store(&p.place, place)
 	var begun uint64
-	if t&bits == 0 {
+	if r.tally != nil {
+		begun = now()
+		store(&r.tally.lengths[t%Slots], count)
+	} else if timed(t, skip) {
 		begun = now()
 	}
 	store(&p.begun, begun)
@@ -117,6 +133,10 @@ func (r *Ring) pass(t uint64) (uint64, *record) {
 
 // End notes that an operation has been successful.
 func (r *Ring) End(t Ticket) {
+	if r.tally != nil {
+		r.finish(t, Done)
+		return
+	}
 	p := &r.recs[t%Slots]
 	if atomic.LoadUint64(&p.first) == uint64(t) {
 		store(&p.state, uint64(Done))
@@ -125,13 +145,23 @@ func (r *Ring) End(t Ticket) {
 }
 
 // EndNow is End with the time.
-func (r *Ring) EndNow(t Ticket) { r.change(t, Done) }
+func (r *Ring) EndNow(t Ticket) {
+	if r.tally != nil {
+		r.finish(t, Done)
+	} else {
+		r.change(t, Done, now())
+	}
+}
 
 // EndTimed is End of an operation that began without the time. In a sparse ring few get one.
 func (r *Ring) EndTimed(t Ticket) {
+	if r.tally != nil {
+		r.finish(t, Done)
+		return
+	}
 	p := &r.recs[t%Slots]
 	if atomic.LoadUint64(&p.first) == uint64(t) {
-		if uint64(t)&r.skip == 0 && atomic.LoadUint64(&p.begun) == 0 {
+		if timed(uint64(t), r.skip) && atomic.LoadUint64(&p.begun) == 0 {
 			store(&p.begun, now())
 		}
 		store(&p.state, uint64(Done))
@@ -143,22 +173,45 @@ func (r *Ring) EndTimed(t Ticket) {
 // One of a sparse ring that has no time yet gets that of its end: it has waited for less than Stamp or StampAll take to
 // come.
 func (r *Ring) Fail(t Ticket, code uint8) {
-	if t != 0 && r.skip != 0 {
-		r.stamp(uint64(t), now())
+	switch {
+	case t == 0:
+	case r.tally != nil:
+		r.finish(t, Failed+State(code))
+	default:
+		if r.skip != none {
+			r.stamp(uint64(t), now())
+		}
+		r.change(t, Failed+State(code), now())
 	}
-	r.change(t, Failed+State(code))
 }
 
-// Wait notes that an operation that was started before is waited for from now on.
-func (r *Ring) Wait(t Ticket) { r.change(t, Waiting) }
+// Completed notes that an operation that was started before has ended, with an error of that code, 0 for none.
+func (r *Ring) Completed(t Ticket, code uint8) {
+	var at uint64
+	s := Done
+	if code != 0 {
+		s = Failed + State(code)
+	}
+	if code != 0 || r.tally != nil {
+		at = now()
+	}
+	r.change(t, s, at)
+}
 
-func (r *Ring) change(t Ticket, s State) {
+// Wait notes that an operation that was started before is waited for from now on, which it returns.
+func (r *Ring) Wait(t Ticket) (since uint64) {
+	since = now()
+	r.change(t, Waiting, since)
+	return since
+}
+
+func (r *Ring) change(t Ticket, s State, at uint64) {
 	if t == 0 {
 		return
 	}
 	p := &r.recs[t%Slots]
 	if atomic.LoadUint64(&p.first) == uint64(t) {
-		store(&p.state, now()<<8|uint64(s))
+		store(&p.state, at<<8|uint64(s))
 	}
 	runtime.KeepAlive(r)
 }

@@ -135,7 +135,7 @@ func TestSparseRingTimesOperationsThatWait(t *testing.T) {
 	r := newRing()
 	r.Sparse()
 	blocking, started := What(Recv, uint8(backend.Blocking), 0, 0), What(Recv, uint8(backend.Nonblocking), 0, 0)
-	for range 4 * sparsely {
+	for range 4 * 4 {
 		r.End(r.BeginSparse(blocking, 0, 0, 0))
 	}
 	timed := 0
@@ -145,7 +145,7 @@ func TestSparseRingTimesOperationsThatWait(t *testing.T) {
 		}
 	}
 	if timed != 4 {
-		t.Errorf("%d of %d operations have the time, want 4", timed, 4*sparsely)
+		t.Errorf("%d of %d operations have the time, want 4", timed, 4*4)
 	}
 	untimed := func(begin func() Ticket) Ticket { // the next that has no time of its own
 		for {
@@ -286,8 +286,9 @@ func TestDecodeReturnsRecordedOperation(t *testing.T) {
 }
 
 func BenchmarkRing(b *testing.B) {
-	r, s := newRing(), newRing()
+	r, s, c := newRing(), newRing(), newRing()
 	s.Sparse()
+	c.tally = &tally{tables: new([tables]table)}
 	what, typed, place := What(Send, 0, 0, 1), Pair(1, 2), Pair(3, 4)
 	for _, c := range []struct {
 		name string
@@ -297,6 +298,7 @@ func BenchmarkRing(b *testing.B) {
 		{"sparse", func() { s.End(s.BeginSparse(what, 8, typed, place)) }},
 		{"untimed", func() { r.End(r.BeginUntimed(what, 8, typed, place)) }},
 		{"late", func() { r.EndTimed(r.BeginUntimed(what, 8, typed, place)) }},
+		{"counted", func() { c.End(c.Begin(what, 8, typed, place)) }},
 		{"clock", func() { now() }},
 		{"nothing", func() {}},
 	} {

@@ -19,8 +19,8 @@ func (a *analysis) call(o *Operation) string {
 	var facts []string
 	if o.Kind != Kind(backend.Barrier) {
 		facts = append(facts, a.typeName(o.Type))
-		switch backend.Coll(o.Kind) {
-		case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
+		switch coll := backend.Coll(o.Kind); {
+		case coll == backend.Gatherv, coll == backend.Scatterv, coll == backend.Alltoallv, coll.Neighbor(): // each rank has another
 		default:
 			facts = append(facts, fmt.Sprintf("count %d", o.Count))
 		}
@@ -40,8 +40,11 @@ func (a *analysis) call(o *Operation) string {
 // name is an operation's name in its form.
 func (a *analysis) name(o *Operation) string {
 	name := o.Kind.String()
-	if o.Named {
+	switch {
+	case o.Named:
 		name = a.typeName(o.Type)
+	case o.Views:
+		name = "AlltoallView"
 	}
 	switch {
 	case o.Form == backend.Nonblocking:

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
+)
+
+// statsProgram makes a copy of the test binary be a rank whose operations are known.
+const statsProgram = "stats-rank"
+
+func init() {
+	rankPrograms[statsProgram] = func(how string) int {
+		var err error
+		if how == "local" {
+			err = cohort.Run(context.Background(), 2, func(c *cohort.Comm) error { return knownOperations(c, how) })
+		} else {
+			var world *cohort.Comm
+			if world, err = cohort.Init(context.Background(), nil); err == nil {
+				err = knownOperations(world, how)
+				err = errors.Join(err, world.Close())
+			}
+		}
+		if err != nil {
+			fmt.Println(err)
+			return 3
+		}
+		return 0
+	}
+}
+
+// known are the operations of knownOperations: how many calls both ranks make, and how many bytes they move.
+var known = map[string][2]uint64{
+	"Allreduce world": {20, 640}, "Send world": {6, 160}, "Recv world": {6, 124}, "Ssend world": {1, 4}, "Isend world": {3, 48},
+	"Irecv world": {3, 48}, "Sendrecv world": {4, 64}, "Isendrecv world": {2, 32}, "Iallreduce world": {4, 64},
+	"AllreduceInit world": {2, 0}, "persistent Allreduce world": {8, 64}, "persistent Send world": {3, 24}, "persistent Recv world": {3, 24},
+	"Alltoallv world": {2, 2 * 3 * 8}, "AlltoallView world": {2, 2 * 4 * 8}, "Gatherv world": {2, 3*8 + 1*8}, "ReduceScatter world": {2, 2 * 5 * 8},
+	"RecvAppend world": {1, 40}, "Barrier world.dup1": {2, 0}, "Fence world": {4, 0}, "Put world": {2, 16},
+}
+
+// knownOperations is one of two ranks.
+func knownOperations(c *cohort.Comm, how string) error {
+	var errs []error
+	ok := func(err error) { errs = append(errs, err) }
+	wait := func(q *cohort.Request, err error) { ok(err); _, err = q.Wait(); ok(err) }
+	x, y, me, other := make([]float64, 4), make([]float64, 4), c.Rank(), 1-c.Rank()
+	short, long := make([]int64, 3), make([]int64, 100)
+	for range 10 {
+		part := c.Region("part")
+		ok(cohort.Allreduce(c, x, y, cohort.Sum))
+		part.End()
+	}
+	if me == 0 {
+		for range 5 {
+			ok(cohort.Send(c, short, 1, 0))
+		}
+		ok(cohort.Ssend(c, []int32{7}, 1, 1))
+		for range 3 {
+			wait(cohort.Isend(c, short[:2], 1, 2))
+		}
+		p, err := cohort.SendInit(c, short[:1], 1, 3)
+		ok(err)
+		for range 3 {
+			ok(p.Start())
+			_, err = p.Wait()
+			ok(err)
+		}
+		ok(errors.Join(p.Close(), cohort.Send(c, long[:5], 1, 4)))
+	} else {
+		for range 5 {
+			_, err := cohort.Recv(c, long, 0, 0)
+			ok(err)
+		}
+		_, err := cohort.Recv(c, make([]int32, 1), 0, 1)
+		ok(err)
+		for range 3 {
+			wait(cohort.Irecv(c, long, 0, 2))
+		}
+		p, err := cohort.RecvInit(c, long, 0, 3)
+		ok(err)
+		for range 3 {
+			ok(p.Start())
+			_, err = p.Wait()
+			ok(err)
+		}
+		_, _, err = cohort.RecvAppend(c, []int64(nil), 0, 4)
+		ok(errors.Join(p.Close(), err))
+	}
+	if how == "killed" && me == 1 {
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	for range 2 {
+		_, err := cohort.Sendrecv(c, short[:1], other, 5, long[:1], other, 5)
+		ok(err)
+		wait(cohort.Iallreduce(c, x[:2], y[:2], cohort.Sum))
+	}
+	wait(cohort.Isendrecv(c, short[:1], other, 6, long, other, 6))
+	p, err := cohort.AllreduceInit(c, x[:1], y[:1], cohort.Sum)
+	ok(err)
+	for range 4 {
+		ok(p.Start())
+		_, err = p.Wait()
+		ok(err)
+	}
+	ok(p.Close())
+	ok(cohort.Alltoallv(c, short, []int{1 + me, 2 - me}, nil, long[:3], []int{1 + me, 2 - me}, nil))
+	every := func(s []int64) []cohort.View[int64] {
+		v := cohort.ViewOf(s, cohort.Vector(2, 1, 3))
+		return []cohort.View[int64]{v, cohort.ViewOf(s[10:], cohort.Vector(2, 1, 3))}
+	}
+	ok(cohort.AlltoallView(c, every(long), every(make([]int64, 100))))
+	ok(cohort.Gatherv(c, short[:1+me], long[:3], []int{1, 2}, nil, 1))
+	ok(cohort.ReduceScatter(c, long[:5], make([]int64, 2+me), []int{2, 3}, cohort.Sum))
+	d, err := c.Dup()
+	ok(err)
+	ok(errors.Join(d.Barrier(), d.Close()))
+	w, err := cohort.NewWindow[int64](c, 1)
+	ok(err)
+	ok(errors.Join(w.Fence(), w.Put(short[:1], other, 0), w.Fence(), w.Close()))
+	return errors.Join(errs...)
+}
+
+// TestStatsCountKnownOperations runs a program on every backend: the counts are right, and the times add up.
+func TestStatsCountKnownOperations(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, backend := range []string{"shm", "tcp", "local"} {
+		t.Run(backend, func(t *testing.T) {
+			line := []string{"-n", "2", "--backend", backend, exe, statsProgram, ""}
+			if backend == "local" {
+				line = []string{"-n", "1", "env", "COHORT_BACKEND=local", exe, statsProgram, "local"}
+			}
+			dir := t.TempDir()
+			status, stdout, stderr := run(t, append([]string{"run", "--stats", "--flight", dir}, line...)...)
+			if status != 0 || !strings.Contains(stderr, "cohort: 2 ranks on "+backend) || !strings.Contains(stderr, "region") {
+				t.Fatalf("status %d:\n%s%s", status, stdout, stderr)
+			}
+			checkStats(t, dir)
+		})
+	}
+	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
+		dir := t.TempDir()
+		t.Setenv(flight.EnvStats, dir)
+		if status, stdout, stderr := runMPI(t, "run", "-n", "2", "--backend", "mpi", exe, statsProgram, ""); status != 0 {
+			t.Fatalf("status %d:\n%s%s", status, stdout, stderr)
+		}
+		checkStats(t, dir)
+	})
+}
+
+func checkStats(t *testing.T, dir string) {
+	status, stdout, stderr := run(t, "report", "--stats", "--json", dir)
+	var s flight.Summary
+	if err := json.Unmarshal([]byte(stdout), &s); status != 0 || err != nil {
+		t.Fatalf("status %d, %v:\n%s%s", status, err, stdout, stderr)
+	}
+	got := make(map[string][2]uint64)
+	share := 0.
+	for _, o := range s.Operations {
+		got[o.Operation+" "+o.Comm] = [2]uint64{o.Calls, o.Bytes}
+		share += o.Share
+		if !(o.Min >= 0 && o.Min <= o.Mean && o.Mean <= o.Max && o.Waiting >= 0 && o.Waiting <= o.Mean*1.0001) {
+			t.Errorf("%+v: want min <= mean <= max, and no more waiting", o)
+		}
+	}
+	for name, want := range known {
+		if got[name] != want {
+			t.Errorf("%s: %v calls and bytes, want %v", name, got[name], want)
+		}
+	}
+	if share <= 0 || share > 1 || s.Ranks != 2 || s.Missing != nil || s.Killed != nil {
+		t.Errorf("%d ranks, a share of %v, without %v and %v; want 2, up to 1, none", s.Ranks, share, s.Missing, s.Killed)
+	}
+	if len(s.Regions) != 1 || s.Regions[0].Operation != "part" || s.Regions[0].Calls != 20 || !(s.Regions[0].Inside > 0 && s.Regions[0].Inside <= s.Regions[0].Mean) {
+		t.Errorf("regions %+v, want 20 of part, with some time in operations", s.Regions)
+	}
+}
+
+// TestStatsOfKilledRank kills a rank: the table has what it has done until then, and says that there is no more.
+func TestStatsOfKilledRank(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(memoryFolder); err != nil {
+		t.Skipf("a file system in memory is needed: %v", err)
+	}
+	status, _, stderr := run(t, "run", "--stats", "-n", "2", exe, statsProgram, "killed")
+	if status != 137 || !strings.Contains(stderr, "rank 1 did not close the world") || !strings.Contains(stderr, "\n  Allreduce ") {
+		t.Errorf("status %d, want 137 and a table that names rank 1:\n%s", status, stderr)
+	}
+}
