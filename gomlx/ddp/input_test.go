@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
 	"github.com/gomlx/gomlx/pkg/core/tensors"
 	mlctx "github.com/gomlx/gomlx/pkg/ml/context"
 	"github.com/gomlx/gomlx/pkg/ml/layers"
@@ -242,5 +244,43 @@ func TestCallsInTheWrongOrder(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Parameters of 64 and of 16 bits are averaged too.
+func TestOtherWidths(t *testing.T) {
+	for _, d := range []dtypes.DType{dtypes.Float64, dtypes.BFloat16} {
+		model := func(ctx *mlctx.Context, _ any, inputs []*graph.Node) []*graph.Node {
+			w := ctx.VariableWithShape("w", shapes.Make(d, features, 1))
+			x := graph.Dot(graph.ConvertDType(inputs[0], d), w.ValueGraph(inputs[0].Graph()))
+			return []*graph.Node{graph.ConvertDType(x, dtypes.Float32)}
+		}
+		weights := make([][]float64, 3)
+		for _, n := range []int{1, 2} {
+			err := ranks(t, n, func(world *cohort.Comm) error {
+				backend, ctx := newBackend(), newContext()
+				trainer := NewTrainer(world, nil, backend, ctx, start(model), losses.MeanSquaredError, adam(), nil, nil)
+				loop, err := trainer.NewLoop()
+				if err != nil {
+					return err
+				}
+				if _, err := loop.RunEpochs(trainer.Shard(points(backend, 96, 24)), 2); err != nil {
+					return err
+				}
+				flat := make([]float64, features)
+				w := ctx.GetVariableByScopeAndName("/", "w").MustValue()
+				w.MustConstFlatData(func(values any) { addTimes(flat, values, 1) })
+				weights[n-1+world.Rank()] = flat
+				return nil
+			})
+			if err != nil {
+				t.Fatalf("%v: %v", d, err)
+			}
+		}
+		for i := range features {
+			if w := weights[0][i]; w == 0 || math.Abs(w-weights[1][i]) > 0.01*math.Abs(w) || weights[1][i] != weights[2][i] {
+				t.Errorf("%v: weight %d is %v on one rank, and %v and %v on two", d, i, w, weights[1][i], weights[2][i])
+			}
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/pkg/ml/train/optimizers"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/exact"
 )
 
 // begin agrees with the other ranks on the variables of the model, gives all ranks the values of rank 0, and assigns to
@@ -69,11 +70,11 @@ func (t *Trainer) begin(ctx *context.Context, changed []*context.Variable) error
 	if most == 0 {
 		most = bucketDefault
 	}
-	s32, err32 := newSums[float32](t.tcomm, narrow, most/4)
-	s64, err64 := newSums[float64](t.tcomm, wide, most/8)
+	s32, err32 := newSums[float32](t, narrow, most/4)
+	s64, err64 := newSums[float64](t, wide, most/8)
 	t.sums = []summer{s32, s64}
 	t.used = make([]float64, len(entries))
-	t.values = make([]float64, len(t.TrainMetrics()))
+	t.values, t.exact = make([]float64, len(t.TrainMetrics())), exact.New[float64](len(t.TrainMetrics()))
 	return errors.Join(err32, err64)
 }
 
@@ -95,6 +96,7 @@ func (t *Trainer) step(metrics []*tensors.Tensor) error {
 		}
 		clear(t.used)
 		clear(t.values)
+		t.exact.Reset()
 		t.rows, t.bad = 0, nil
 	}
 	if p.rows > 0 {
@@ -102,8 +104,13 @@ func (t *Trainer) step(metrics []*tensors.Tensor) error {
 		for k, u := range graph.uses {
 			t.used[k] = max(t.used[k], u)
 		}
+		now := make([]float64, len(t.values))
 		for i, m := range metrics {
-			t.values[i] += float64(p.rows) * scalar(m)
+			now[i] = float64(p.rows) * scalar(m)
+			t.values[i] += now[i]
+		}
+		if err := t.exact.Add(now); err != nil {
+			return err
 		}
 	}
 	fill := func(s summer) func(k int) error {
@@ -127,6 +134,11 @@ func (t *Trainer) step(metrics []*tensors.Tensor) error {
 		return err
 	}
 	copy(t.used, total[hWords+len(t.values):])
+	if t.cfg.Exact {
+		if err := t.exact.Allreduce(t.comm, total[hWords:hWords+len(t.values)]); err != nil {
+			return err
+		}
+	}
 	for i, m := range metrics {
 		setScalar(m, total[hWords+i]/total[hRows])
 	}

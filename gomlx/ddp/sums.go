@@ -7,6 +7,8 @@ import (
 	"github.com/gomlx/gomlx/pkg/ml/context"
 	"github.com/x448/float16"
 
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/exact"
 	"github.com/cohort-hpc/cohort/tensor"
 )
 
@@ -50,17 +52,19 @@ type summer interface {
 // sums is a summer. Halves are added up as float32.
 type sums[T float32 | float64] struct {
 	buckets []bucket[T]
-	reducer *tensor.Reducer[T]
+	reducer *tensor.Reducer[T] // nil: exact
+	comm    *cohort.Comm
 }
 
 type bucket[T float32 | float64] struct {
 	entries []*entry
-	flat    []T
+	flat    []T                   // the sums; if exact, the values of a step, and at the end the sums
+	exact   *exact.Accumulator[T] // nil: not exact
 }
 
 // newSums returns a summer with buckets of at most most elements. Collective.
-func newSums[T float32 | float64](c *tensor.Comm, entries []*entry, most int) (*sums[T], error) {
-	s := new(sums[T])
+func newSums[T float32 | float64](t *Trainer, entries []*entry, most int) (*sums[T], error) {
+	s := &sums[T]{comm: t.comm}
 	for _, e := range entries {
 		n := e.variable.Shape().Size()
 		if last := len(s.buckets) - 1; last < 0 || len(s.buckets[last].flat)+n > most {
@@ -71,6 +75,12 @@ func newSums[T float32 | float64](c *tensor.Comm, entries []*entry, most int) (*
 		b.entries = append(b.entries, e)
 		b.flat = append(b.flat, make([]T, n)...)
 	}
+	if t.cfg.Exact {
+		for k := range s.buckets {
+			s.buckets[k].exact = exact.New[T](len(s.buckets[k].flat))
+		}
+		return s, nil
+	}
 	flats := make([]*tensor.Tensor[T], len(s.buckets))
 	for k, b := range s.buckets {
 		var err error
@@ -79,7 +89,7 @@ func newSums[T float32 | float64](c *tensor.Comm, entries []*entry, most int) (*
 		}
 	}
 	var err error
-	s.reducer, err = tensor.NewReducer(c, flats, tensor.Sum, 1) // buckets of one tensor, which are reduced where they are
+	s.reducer, err = tensor.NewReducer(t.tcomm, flats, tensor.Sum, 1) // buckets of one tensor, which are reduced where they are
 	return s, err
 }
 
@@ -87,12 +97,18 @@ func (s *sums[T]) close() error { return s.reducer.Close() }
 
 func (s *sums[T]) clear() {
 	for _, b := range s.buckets {
-		clear(b.flat)
+		if clear(b.flat); b.exact != nil {
+			b.exact.Reset()
+		}
 	}
 }
 
 func (s *sums[T]) add(k, rows int, uses []float64) (bad *entry, err error) {
-	for _, e := range s.buckets[k].entries {
+	b := s.buckets[k]
+	if b.exact != nil {
+		clear(b.flat)
+	}
+	for _, e := range b.entries {
 		if uses[e.index] == 0 {
 			continue
 		}
@@ -101,7 +117,7 @@ func (s *sums[T]) add(k, rows int, uses []float64) (bad *entry, err error) {
 			return nil, err
 		}
 		finite := true
-		dst := s.buckets[k].flat[e.at:]
+		dst := b.flat[e.at:]
 		if err := value.ConstFlatData(func(flat any) { finite = addTimes(dst, flat, T(rows)) }); err != nil {
 			return nil, err
 		}
@@ -109,7 +125,10 @@ func (s *sums[T]) add(k, rows int, uses []float64) (bad *entry, err error) {
 			bad = e
 		}
 	}
-	return bad, nil
+	if b.exact != nil {
+		err = b.exact.Add(b.flat)
+	}
+	return bad, err
 }
 
 func (s *sums[T]) all(fill func(k int) error) error {
@@ -126,9 +145,16 @@ func (s *sums[T]) reduce(fill func(k int) error) error {
 		if err := fill(k); err != nil {
 			return err
 		}
-		if s.reducer.Ready(k) != nil {
+		if b := s.buckets[k]; b.exact != nil {
+			if err := b.exact.Allreduce(s.comm, b.flat); err != nil {
+				return err
+			}
+		} else if s.reducer.Ready(k) != nil {
 			break // Wait returns the error
 		}
+	}
+	if s.reducer == nil {
+		return nil
 	}
 	return s.reducer.Wait()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/pkg/ml/train/optimizers"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/exact"
 	"github.com/cohort-hpc/cohort/tensor"
 )
 
@@ -21,6 +22,10 @@ type Config struct {
 	// MicroBatch is the number of rows of a train step. A rank whose share of a batch has more rows takes several
 	// steps and adds their gradients up, and only the last of them updates the parameters. 0: one step takes all.
 	MicroBatch int
+
+	// Exact adds gradients and metrics up without rounding errors, with package exact. Training with the same MicroBatch
+	// then gives the same bits on any number of ranks.
+	Exact bool
 
 	// BucketBytes is the most gradients that are averaged together; a larger gradient has a bucket for itself. 0: 1 MiB.
 	BucketBytes int
@@ -52,12 +57,13 @@ type Trainer struct {
 	graphs  []*trainGraph                // by their numbers
 	steps   map[string]*context.Exec     // the optimizer's, by the entries used
 
-	piece   piece     // the dataset has yielded last
-	used    []float64 // by entry: how many ranks have used it in this batch
-	values  []float64 // of metrics, summed over the rows of this batch
-	rows    int       // of this batch on this rank
-	bad     *entry    // of this batch on this rank, not finite
-	updated bool      // by the last step
+	piece   piece                       // the dataset has yielded last
+	used    []float64                   // by entry: how many ranks have used it in this batch
+	values  []float64                   // of metrics, summed over the rows of this batch
+	exact   *exact.Accumulator[float64] // the same, without rounding errors
+	rows    int                         // of this batch on this rank
+	bad     *entry                      // of this batch on this rank, not finite
+	updated bool                        // by the last step
 }
 
 // NewTrainer returns a Trainer. The arguments after cfg are those of [train.NewTrainer]. The

