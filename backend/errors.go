@@ -89,8 +89,8 @@ type Fault struct {
 	Left     bool   // of ErrPeerLost: the peer has closed the communicator in good order
 }
 
-// ErrTookBack ends the receive of a message that Mprobe took and its sender canceled.
-var ErrTookBack error = &Fault{Sentinel: ErrCanceled, Text: "the sender canceled the message"}
+// TookBack ends the receive of a message that Mprobe took and its sender canceled.
+var TookBack error = &Fault{Sentinel: ErrCanceled, Text: "the sender canceled the message"}
 
 // Faultf returns a Fault with a formatted text.
 func Faultf(sentinel error, format string, args ...any) *Fault {

@@ -81,7 +81,7 @@ func (c *Comm) Imrecv(r *backend.Request, matched backend.Matched, buf []byte) {
 	err := c.unusable()
 	if err == nil && !c.me.held.Remove(&m.node) {
 		if err = c.group.left(c.group.RankOf(int(m.node.Env.Source))); m.gone {
-			err = backend.ErrTookBack
+			err = backend.TookBack
 		}
 	}
 	if err != nil {

@@ -283,7 +283,7 @@ func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, all
 		} else if _, err = c.imrecv(m, typ, make([]byte, st.Bytes)); err == nil {
 			err = fault(backend.ErrCount, "the message has %d bytes, not a multiple of the element size %d", st.Bytes, typ.Size)
 		}
-		if err != backend.ErrTookBack { // else the next message
+		if err != backend.TookBack { // else the next message
 			return st, c.Failed(op, st.Source, st.Tag, err)
 		}
 	}

@@ -97,7 +97,7 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	e.mu.Lock()
 	o := c.begin(r)
 	got := m.(*msg)
-	o.buf, o.cause, o.node.Env = buf, backend.ErrTookBack, got.node.Env
+	o.buf, o.cause, o.node.Env = buf, backend.TookBack, got.node.Env
 	e.held = slices.DeleteFunc(e.held, func(h *msg) bool { return h == got })
 	err := c.usable()
 	switch f := e.fault.Load(); {
@@ -106,7 +106,7 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	case err != nil && got.kind != msgEager:
 		e.finish(o, backend.Status{}, err) // no rank would send the data
 	case got.gone || !e.takeMsg(o, got):
-		e.finish(o, backend.Status{}, backend.ErrTookBack)
+		e.finish(o, backend.Status{}, backend.TookBack)
 	}
 	e.mu.Unlock()
 }
