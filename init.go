@@ -69,7 +69,9 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err := s.unfit(name, osEnv); err != nil && k.missing == "" {
 		return nil, err
 	}
-	s.checkFlight()
+	if err := s.checkFlight(); err != nil {
+		return nil, err
+	}
 	bc, err := k.open(ctx, s)
 	if err != nil {
 		return nil, err
@@ -167,7 +169,7 @@ func rankOf(cfg *Config) int {
 
 // newWorld makes the first communicator of a job.
 func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
-	o := comm.Options{Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Check: s.Check, Job: s.Job, Count: s.count, FlightDir: s.FlightDir, Notes: s.notes}
+	o := comm.Options{Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Check: s.Check, Job: s.Job, Count: s.count, Stats: s.stats, FlightDir: s.FlightDir, Notes: s.notes}
 	if s.process {
 		o.Process, o.RunDir = true, osEnv.get("COHORT_RUN_DIR")
 	}

@@ -50,7 +50,9 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	if err != nil {
 		return fail(err)
 	}
-	s.checkFlight()
+	if err := s.checkFlight(); err != nil {
+		return fail(err)
+	}
 	var first failures
 	var wg sync.WaitGroup
 	for rank, bc := range local.New(n) {

@@ -21,6 +21,7 @@ type settings struct {
 	sized   bool     // Rank and Size are known
 	process bool     // this process is the rank
 	count   bool     // operations are counted
+	stats   string   // file for the summary of what is counted
 	notes   []string // for Diagnostics
 }
 
@@ -97,8 +98,11 @@ func resolve(cfg *Config, env environment) (settings, error) {
 	if s.Backend == "" {
 		s.Backend = "auto"
 	}
-	if dir := env.get(flight.EnvStats); dir != "" {
-		s.count, s.FlightDir = true, cmp.Or(s.FlightDir, dir)
+	if file := env.get(flight.EnvStats); file != "" {
+		s.count = true
+		if file != flight.CountOnly {
+			s.stats, s.FlightDir = file, cmp.Or(s.FlightDir, flight.RanksFolder(file))
+		}
 	}
 	return s, s.place(env)
 }
@@ -276,12 +280,20 @@ const envJoined = "COHORT_JOINED"
 func (s *settings) joined(rank string) string { return "rank " + rank + " of " + s.Job }
 
 // checkFlight creates the flight recorder's folder if it does not exist. If it cannot be written to, the recorder
-// writes no files, and Diagnostics says why.
-func (s *settings) checkFlight() {
-	if err := flight.Check(s.FlightDir); err != nil {
+// writes no files, and Diagnostics says why. It is an error if that is for a summary that was asked for.
+func (s *settings) checkFlight() error {
+	err := flight.Check(s.FlightDir)
+	if st, e := os.Stat(s.stats); e == nil && st.IsDir() {
+		err = fmt.Errorf("%s is a folder, want the name of a file", s.stats)
+	}
+	if err != nil && s.stats != "" {
+		return initFault("%s: %v", flight.EnvStats, err)
+	}
+	if err != nil {
 		s.notes = append(s.notes, fmt.Sprintf("the flight recorder writes no files (COHORT_FLIGHT_DIR): %v", err))
 		s.FlightDir = ""
 	}
+	return nil
 }
 
 func initFault(format string, args ...any) error {

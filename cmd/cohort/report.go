@@ -33,7 +33,7 @@ FOLDER holds the flight recorder's files of a job: the FOLDER of 'cohort run
 first line of output describes what happened.
 
 With --stats it shows instead where the time of the job went, if the ranks counted
-their operations: in a job of 'cohort run --stats', or with COHORT_STATS=FOLDER.
+their operations: in a job of 'cohort run --stats', or with COHORT_STATS set.
 
 The exit status is 1 if files cannot be read.`,
 		Example: `

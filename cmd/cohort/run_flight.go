@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,8 +59,9 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(statu
 	if err = os.Setenv(flight.EnvDir, dir); err == nil {
 		err = os.Setenv(flight.EnvKept, keep)
 	}
+	file := os.Getenv(flight.EnvStats)
 	if err == nil && stats {
-		err = os.Setenv(flight.EnvStats, dir)
+		err = os.Setenv(flight.EnvStats, flight.CountOnly)
 	}
 	if err != nil {
 		return fail(err)
@@ -71,7 +71,7 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(statu
 			printFlight(dir, aborted)
 		}
 		if stats {
-			printStats(dir)
+			writeStats(dir, file)
 		}
 		if !temporary {
 			return
@@ -101,19 +101,23 @@ func printFlight(dir string, aborted bool) {
 	}
 }
 
-// printStats prints where the time of a job went.
-func printStats(dir string) {
+// writeStats writes where the time of a job went to the file that the environment names, or prints it.
+func writeStats(dir, file string) {
 	dumps, _, err := flight.Read(dir)
 	var s *flight.Summary
 	if err == nil {
 		s, err = flight.Summarize(dumps)
 	}
+	toFile := file != "" && file != flight.CountOnly
+	if err == nil && toFile {
+		err = s.WriteFile(file)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "cohort: no statistics: %v\n", err)
-		return
+	} else if !toFile {
+		fmt.Fprint(os.Stderr, "cohort: ")
+		_ = s.Write(os.Stderr)
 	}
-	fmt.Fprint(os.Stderr, "cohort: ")
-	_ = s.Write(os.Stderr)
 }
 
 // askedToKeep returns the folder in which, by the environment, files are kept. In a rank of another cohort run
@@ -123,5 +127,5 @@ func askedToKeep() string {
 	if kept, ok := os.LookupEnv(flight.EnvKept); ok && strings.HasPrefix(filepath.Base(dir), launchersFolder) {
 		return kept
 	}
-	return cmp.Or(dir, os.Getenv(flight.EnvStats))
+	return dir
 }

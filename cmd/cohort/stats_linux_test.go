@@ -6,13 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/flight"
-	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // statsProgram makes a copy of the test binary be a rank whose operations are known.
@@ -149,21 +151,80 @@ func TestStatsCountKnownOperations(t *testing.T) {
 			checkStats(t, dir)
 		})
 	}
-	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
-		dir := t.TempDir()
-		t.Setenv(flight.EnvStats, dir)
-		if status, stdout, stderr := runMPI(t, "run", "-n", "2", "--backend", "mpi", exe, statsProgram, ""); status != 0 {
-			t.Fatalf("status %d:\n%s%s", status, stdout, stderr)
+}
+
+// The summary is written to a file without the launcher's help, and by cohort run.
+func TestStatsAreWrittenToFile(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "stats.json")
+	t.Setenv(flight.EnvStats, file)
+	cmd := exec.Command(exe, statsProgram, "local")
+	cmd.Env = append(os.Environ(), "COHORT_BACKEND=local")
+	checkStatsFile(t, cmd, file)
+	if status, stdout, stderr := run(t, "run", "-n", "2", exe, statsProgram, ""); status != 0 || strings.Contains(stderr, "region") {
+		t.Fatalf("status %d:\n%s%s", status, stdout, stderr)
+	}
+	checkSummary(t, file)
+	for bad, says := range map[string]string{t.TempDir(): "is a folder", exe + "/stats": "not a directory"} {
+		cmd := exec.Command(exe, statsProgram, "local")
+		cmd.Env = append(os.Environ(), flight.EnvStats+"="+bad)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), flight.EnvStats+": ") || !strings.Contains(string(out), says) {
+			t.Errorf("%s=%s: %v\n%s", flight.EnvStats, bad, err, out)
 		}
-		checkStats(t, dir)
+	}
+}
+
+func TestStatsAreWrittenToFileOverMPI(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
+		file := filepath.Join(t.TempDir(), "stats.json")
+		cmd := l.Command(2, exe, statsProgram, "")
+		cmd.Env = append(cmd.Env, flight.EnvStats+"="+file)
+		checkStatsFile(t, cmd, file)
 	})
+}
+
+// checkStatsFile runs a job that writes a summary, and leaves nothing beside it.
+func checkStatsFile(t *testing.T, cmd *exec.Cmd, file string) {
+	t.Helper()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	checkSummary(t, file)
+	if names, err := os.ReadDir(filepath.Dir(file)); err != nil || len(names) != 0 {
+		t.Errorf("left behind: %v, %v", names, err)
+	}
 }
 
 func checkStats(t *testing.T, dir string) {
 	status, stdout, stderr := run(t, "report", "--stats", "--json", dir)
+	if status != 0 {
+		t.Fatalf("status %d:\n%s%s", status, stdout, stderr)
+	}
+	file := filepath.Join(t.TempDir(), "stats.json")
+	if err := os.WriteFile(file, []byte(stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	checkSummary(t, file)
+}
+
+// checkSummary looks at the summary of knownOperations in a file, and removes it.
+func checkSummary(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(file)
 	var s flight.Summary
-	if err := json.Unmarshal([]byte(stdout), &s); status != 0 || err != nil {
-		t.Fatalf("status %d, %v:\n%s%s", status, err, stdout, stderr)
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
 	}
 	got := make(map[string][2]uint64)
 	share := 0.

@@ -27,6 +27,7 @@ type Options struct {
 	Check     bool          // every collective waits until the ranks' calls have been compared
 	Job       string        // its name
 	Count     bool          // the flight recorder counts operations
+	Stats     string        // file for the summary of what it counts; empty: none is written
 	FlightDir string        // for the files of the flight recorder; empty: none are written
 	Notes     []string      // for Diagnostics
 	Process   bool          // this process is the rank, and Abort ends it
@@ -253,6 +254,11 @@ func (k *core) close(end time.Time) error {
 		return err
 	}
 	j.recorder.Close()
+	if j.Stats != "" && k.rank == 0 {
+		if failed := flight.WriteStats(j.Stats, j.FlightDir); failed != nil {
+			err = cmp.Or(err, k.home.failed("close", fmt.Errorf("%s: %w", flight.EnvStats, failed)))
+		}
+	}
 	for _, f := range j.done {
 		f()
 	}

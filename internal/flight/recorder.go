@@ -70,9 +70,6 @@ const (
 	EnvKept = "COHORT_FLIGHT_KEPT"
 )
 
-// EnvStats is the variable that makes ranks count their operations. It names the folder for the files if EnvDir does not.
-const EnvStats = "COHORT_STATS"
-
 // shown returns the folder in which the user finally finds the files.
 func shown(dir string) string {
 	if kept, ok := os.LookupEnv(EnvKept); ok && dir == os.Getenv(EnvDir) {

@@ -188,7 +188,7 @@ func Summarize(dumps []*Dump) (*Summary, error) {
 		}
 	}
 	if n == 0 {
-		return nil, errors.New("the ranks have not counted their operations: want cohort run --stats, or " + EnvStats + "=FOLDER")
+		return nil, errors.New("the ranks have not counted their operations: want cohort run --stats, or " + EnvStats + "=FILE")
 	}
 	s.Seconds = run / float64(n)
 	return s, nil
