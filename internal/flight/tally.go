@@ -137,7 +137,7 @@ func (x *table) add(key, bytes, ticks, waited uint64) {
 	r.bytes += bytes
 	r.ticks += ticks
 	r.waited += waited
-	x.total += ticks
+	store(&x.total, x.total+ticks)
 	store(&x.busy, 0)
 }
 
@@ -176,7 +176,7 @@ func (r *Ring) finish(t Ticket, s State) {
 		row.waited += ticks
 		fallthrough
 	default:
-		x.total += ticks
+		store(&x.total, x.total+ticks)
 	}
 	store(&x.busy, 0)
 	runtime.KeepAlive(r)

@@ -54,6 +54,7 @@ func TestTallyCountsOperationsOfManyGoroutines(t *testing.T) {
 	for g := range goroutines {
 		all.Go(func() {
 			for i := range each {
+				region := r.BeginRegion(What(Region, 0, 0, 2), 5)
 				k := r.Begin(What(Send, 0, 0, uint32(g%2)), uint64(i%3), Pair(1, 2), 0)
 				if i%10 == 0 {
 					r.Fail(k, 3)
@@ -67,14 +68,17 @@ func TestTallyCountsOperationsOfManyGoroutines(t *testing.T) {
 				r.Waited(what, r.Wait(k))
 				r.Received(what, 5)
 				r.Completed(k, 0)
+				r.End(region)
 			}
 		})
 	}
 	all.Wait()
-	var sends, receives, lost, sent, received uint64
+	var sends, receives, regions, lost, sent, received uint64
 	for _, c := range r.counts() {
 		if c.op.Kind == 0 { // a goroutine stood still while the others began 1024 operations
 			lost += c.calls
+		} else if c.op.Kind == Region {
+			regions += c.calls
 		} else if c.op.Kind == Send {
 			sends, sent = sends+c.calls, sent+c.bytes
 		} else {
@@ -85,8 +89,8 @@ func TestTallyCountsOperationsOfManyGoroutines(t *testing.T) {
 		}
 	}
 	const n = goroutines * each
-	if sends+receives+lost != 2*n || received != 5*n {
-		t.Errorf("%d sends, %d receives of %d bytes, %d others; want %d in all, %d bytes", sends, receives, received, lost, 2*n, 5*n)
+	if sends+receives+regions+lost != 3*n || received != 5*n {
+		t.Errorf("%d sends, %d receives of %d bytes, %d regions, %d others; want %d in all, %d bytes", sends, receives, received, regions, lost, 3*n, 5*n)
 	}
 	if lost == 0 && (sends != n || sent != goroutines*1999) { // i%3 adds up to 1999
 		t.Errorf("%d sends of %d bytes, want %d of %d", sends, sent, n, goroutines*1999)
