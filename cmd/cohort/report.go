@@ -32,8 +32,8 @@ FOLDER holds the flight recorder's files of a job: the FOLDER of 'cohort run
 --flight', or the job's COHORT_FLIGHT_DIR. It may also be a single file. The
 first line of output describes what happened.
 
-With --stats it shows instead where the time of the job went, if the ranks counted
-their operations: in a job of 'cohort run --stats', or with COHORT_STATS set.
+With --stats it shows instead where the time of the job went, if the ranks
+counted their operations: with 'cohort run --stats', or with COHORT_STATS.
 
 The exit status is 1 if files cannot be read.`,
 		Example: `
