@@ -187,15 +187,14 @@ func (r *Ring) Fail(t Ticket, code uint8) {
 
 // Completed notes that an operation that was started before has ended, with an error of that code, 0 for none.
 func (r *Ring) Completed(t Ticket, code uint8) {
-	var at uint64
-	s := Done
-	if code != 0 {
-		s = Failed + State(code)
+	switch {
+	case code != 0:
+		r.change(t, Failed+State(code), now())
+	case r.tally != nil:
+		r.change(t, Done, now())
+	default:
+		r.End(t)
 	}
-	if code != 0 || r.tally != nil {
-		at = now()
-	}
-	r.change(t, s, at)
 }
 
 // Wait notes that an operation that was started before is waited for from now on, which it returns.

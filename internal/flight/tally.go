@@ -119,9 +119,11 @@ func (r *Ring) Waited(what, since uint64) {
 // Received counts the bytes of a receive that Started has counted.
 func (r *Ring) Received(what uint64, bytes int) {
 	if r.tally != nil {
-		r.tally.take().add(startsOf(what), uint64(bytes), 0, 0)
+		r.tally.received(what, bytes)
 	}
 }
+
+func (c *tally) received(what uint64, bytes int) { c.take().add(startsOf(what), uint64(bytes), 0, 0) }
 
 // startsOf returns the key of a nonblocking operation, or of the starts of a persistent one.
 func startsOf(what uint64) uint64 {
