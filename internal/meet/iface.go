@@ -161,7 +161,28 @@ func ParseCoordinator(address string) (host string, port uint16, err error) {
 //
 // On Debian, a machine's name resolves to 127.0.1.1 on that machine and to another address elsewhere.
 // Such a name stands for all addresses of the machine.
+//
+// A name may be unknown for a while, or still be that of a machine that had it before. CoordinatorAddrs looks it
+// up again and again, until ctx ends, and so do the other ranks, which dial it.
 func CoordinatorAddrs(ctx context.Context, host string) ([]netip.Addr, error) {
+	_, err := netip.ParseAddr(host)
+	isName, last := err != nil, error(nil)
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		addrs, err := addrsHere(ctx, host)
+		if err == nil || !isName {
+			return addrs, err
+		}
+		if last == nil || ctx.Err() == nil { // else it is more precise than a lookup that was cut short
+			last = err
+		}
+		if rest(ctx, pause); ctx.Err() != nil {
+			return nil, ended(ctx, "finding the addresses at which rank 0 is to listen: %v", last)
+		}
+	}
+}
+
+// addrsHere is CoordinatorAddrs with one lookup.
+func addrsHere(ctx context.Context, host string) ([]netip.Addr, error) {
 	found, err := lookup(ctx, host)
 	if err != nil {
 		return nil, err
