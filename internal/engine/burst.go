@@ -12,10 +12,10 @@ import (
 // flush writes many of them in one system call.
 //
 // Invariant, under the engine's lock: a message that is kept back is in the peer's queue and not complete. Every goroutine
-// that looks at the links writes it. If none does, flusher has a token in Engine.keeps, or is about to take the lock, or the
+// that looks at the links writes it. If none does, flusher has a token in its parker, or is about to take the lock, or the
 // link has no room, and the ticker looks at it.
 const (
-	burstGap  = 20 * time.Microsecond // at most, between two messages of a burst
+	burstGap  = 20 * time.Microsecond // at most, between two messages of a burst: Engine.burstGap
 	burstMin  = 4                     // messages of a burst that are written at once
 	burstKeep = 64                    // frames that are kept back
 	burstSize = 2 << 10               // bytes of the longest message
@@ -27,7 +27,7 @@ func (p *peer) burst(bytes int) bool {
 		return false
 	}
 	now := time.Since(epoch)
-	if now-p.begun > burstGap {
+	if now-p.begun > p.e.burstGap {
 		p.close = 0
 	}
 	p.begun = now
@@ -44,24 +44,22 @@ func (p *peer) keep(h frame.Header, body []byte, o *op) {
 		}
 		return
 	}
-	select {
-	case p.e.keeps <- struct{}{}:
-	default: // flusher has not taken the last one
-	}
+	p.e.keeps.Unpark()
 }
 
-// flusher writes the frames that were kept back.
+// flusher writes the frames that were kept back, until endFlusher is called.
 func (e *Engine) flusher() {
-	for {
-		select {
-		case <-e.stop:
-			return
-		case <-e.keeps:
-		}
+	for !e.flushed.Load() {
+		e.keeps.Park(0)
 		for moved := true; moved; {
 			e.mu.Lock()
 			moved = e.progress()
 			e.mu.Unlock()
 		}
 	}
+}
+
+func (e *Engine) endFlusher() {
+	e.flushed.Store(true)
+	e.keeps.Unpark()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/membership"
 	"github.com/cohort-hpc/cohort/internal/wait"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Config describes one rank's engine.
@@ -82,7 +83,9 @@ type Engine struct {
 	held     []*msg              // RTS that Mprobe has taken
 	corks    []*peer             // whose links may keep frames back
 	uncorks  int                 // how often corks were written
-	keeps    chan struct{}       // for flusher: frames are kept back
+	keeps    *word.Parker        // of flusher: frames are kept back, or flushed is set
+	flushed  word.Bool           // flusher ends
+	burstGap time.Duration       // the constant, except in tests
 	active   int                 // operations that have begun and not ended
 	moving   []*op               // receives in opMoving
 	ops      pool[op]            // spare
@@ -151,7 +154,7 @@ func New(cfg Config) *Engine {
 		losses: make([]*backend.Fault, len(cfg.Peers)),
 		comms:  map[uint32]*comm{},
 		early:  map[uint32][]func(){},
-		stop:   make(chan struct{}), keeps: make(chan struct{}, 1),
+		stop:   make(chan struct{}), keeps: word.NewParker(), burstGap: burstGap,
 	}
 	e.mu.e, e.mu.owes = e, atUnlock != nil
 	e.crew.Links = (*links)(e)

@@ -38,6 +38,7 @@ func TestFrameKeptBackByNotifyIsWritten(t *testing.T) {
 func TestBurstIsWrittenWithoutAnotherCall(t *testing.T) {
 	bell := newTestSleeper()
 	e := New(Config{Peers: []Peer{{}, {Node: 1}}, Sleeper: bell, Manual: true})
+	e.burstGap = time.Hour // however slow the machine is
 	end, other := testPair(bell, newTestSleeper())
 	e.Connect(1, end)
 	w, err := e.Start()
@@ -48,7 +49,6 @@ func TestBurstIsWrittenWithoutAnotherCall(t *testing.T) {
 	for tag := range burstMin + more {
 		q := &backend.Request{Owner: t}
 		q.Begin()
-		e.peers[1].begun = time.Since(epoch) + time.Hour // the burst goes on, however slow the machine is
 		w.Isend(q, nil, 1, tag, backend.Standard)
 		if q.Ready() != (tag < burstMin) {
 			t.Errorf("message %d: complete is %v", tag, q.Ready())
@@ -70,7 +70,7 @@ func TestBurstIsWrittenWithoutAnotherCall(t *testing.T) {
 		t.Errorf("frame %+v is not kept back", h)
 	}
 	go e.flusher()
-	defer close(e.stop)
+	defer e.endFlusher()
 	frames(burstMin, burstMin+more)
 }
 
@@ -79,6 +79,7 @@ func TestLongBurstIsWrittenWithoutAnotherCall(t *testing.T) {
 	for _, messages := range []int{burstMin + burstKeep/2, 3 * burstKeep} {
 		bell := newTestSleeper()
 		e := New(Config{Peers: []Peer{{}, {Node: 1}}, Sleeper: bell, Manual: true})
+		e.burstGap = time.Hour // however slow the machine is
 		end, _ := testPair(bell, newTestSleeper())
 		e.Connect(1, end)
 		w, err := e.Start()
@@ -89,7 +90,6 @@ func TestLongBurstIsWrittenWithoutAnotherCall(t *testing.T) {
 		for tag := range all {
 			all[tag].Owner = t
 			all[tag].Begin()
-			e.peers[1].begun = time.Since(epoch) + time.Hour
 			w.Isend(&all[tag], make([]byte, 200), 1, tag, backend.Standard)
 		}
 		go e.flusher()
@@ -100,6 +100,6 @@ func TestLongBurstIsWrittenWithoutAnotherCall(t *testing.T) {
 				}
 			}
 		}
-		close(e.stop)
+		e.endFlusher()
 	}
 }

@@ -58,6 +58,7 @@ func (e *Engine) leave() error {
 	e.endGoodbyes()
 	e.mu.Unlock()
 	close(e.stop)
+	e.endFlusher()
 	e.ticker.Wait()
 	e.crew.Shut()
 	e.cfg.Sleeper.Close()

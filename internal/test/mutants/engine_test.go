@@ -78,4 +78,17 @@ var engineMutants = []mutant{
 		old: `s == opMoving || s == opCopying {`,
 		new: `s == opMoving {`,
 		why: "a rank sleeps while it has a message to copy", test: "internal/engine TestSimulationKeepsToTheModel", plain: true},
+	{file: "internal/engine/burst.go",
+		old: `	p.e.keeps.Unpark()
+`,
+		new: ``,
+		why: "nobody writes a message that is kept back", test: "internal/engine TestInterleaveFlusherWritesBurst"},
+	{file: "internal/engine/burst.go",
+		old: `	e.flushed.Store(true)
+	e.keeps.Unpark()
+`,
+		new: `	e.keeps.Unpark()
+	e.flushed.Store(true)
+`,
+		why: "the goroutine that writes bursts sleeps on after Close", test: "internal/engine TestInterleaveFlusherWritesBurst"},
 }
