@@ -103,6 +103,9 @@ func (p *Pool) Denied() error { return p.denied }
 // ended. Waiting and later loops return ErrClosed. In a task of the pool itself, Close does nothing
 // and returns ErrBusy. A second Close waits for the first.
 func (p *Pool) Close() error {
+	if p == nil {
+		return nil
+	}
 	if p.own() != nil {
 		return faultf(backend.ErrBusy, "a task of the pool cannot close it")
 	}

@@ -40,6 +40,7 @@ type windowCore struct {
 	target gate.Gate           // what serves the other ranks, until all have closed the window
 	failed word.Pointer[error] // the error of every operation from now on
 	meets  word.Bool           // a goroutine is in meet
+	closes word.Bool           // a goroutine is in Close
 	done   chan struct{}       // closed with target
 
 	mu        word.Mutex // guards the fields below

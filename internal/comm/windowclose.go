@@ -26,6 +26,10 @@ func (w *Window) Close() error {
 		return nil // the communicator's Close closes it
 	}
 	defer life.changes.Leave()
+	if !s.closes.CompareAndSwap(false, true) {
+		return nil // another goroutine closes it
+	}
+	defer s.closes.Store(false)
 	together := s.remote != nil || s.mem.Joint()
 	if together {
 		switch err := w.c.take(); err {

@@ -154,6 +154,36 @@ func TestFenceAndCloseEndWithTheWindow(t *testing.T) {
 	}
 }
 
+// Close of a window that the ranks close together takes the communicator. It is refused while another operation has it, and
+// can be called again. A second goroutine that closes the window is not refused because of the first.
+func TestCloseOfWindowTakesCommunicatorOnce(t *testing.T) {
+	wrap := func(bc backend.Comm) backend.Comm { return apart{bc, new(observed)} }
+	ranksOn(t, 2, Options{Schedules: true}, wrap, func(w *Comm) error {
+		d, win, err := dupWindow(w)
+		if err != nil {
+			return err
+		}
+		life := &win.s.core.life
+		if err := life.take(); err != nil {
+			return err
+		}
+		if err := win.Close(); !errors.Is(err, backend.ErrBusy) {
+			t.Errorf("Close during a collective: %v, want ErrBusy", err)
+		}
+		win.s.closes.Store(true) // another goroutine has taken the communicator to close the window
+		if err := win.Close(); err != nil {
+			t.Errorf("Close beside another one: %v", err)
+		}
+		win.s.closes.Store(false)
+		life.leave()
+		err = win.Close()
+		if !win.s.origin.IsShut() {
+			t.Error("the window is not closed")
+		}
+		return errors.Join(err, d.Close())
+	})
+}
+
 // LockAll fails on the last part: the first ones are free again.
 func TestFailedLockAllReleasesItsLocks(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {
