@@ -31,6 +31,7 @@ type runOptions struct {
 	goOn    bool
 	flight  string
 	stats   bool
+	output  string
 	hosts   hostOptions
 }
 
@@ -82,13 +83,14 @@ docs/launcher.md and docs/hosts.md have the details.`,
 	cli.Duration(f, &r.grace, "grace", true, "when a rank fails, give the others this time before they are terminated")
 	f.BoolVar(&r.goOn, "resilient", false, "when a rank fails, do not end the others")
 	f.BoolVar(&r.tag, "tag", true, "start each line of output with its rank; --tag=false does not")
+	f.StringVar(&r.output, "output", "", "write each rank's output to rank.N.out and rank.N.err in `FOLDER` too")
 	f.StringVar(&r.flight, "flight", "", "keep the files for 'cohort report' in `FOLDER`")
 	f.BoolVar(&r.stats, "stats", os.Getenv(flight.EnvStats) != "", "count the operations, and print at the end where the time went")
 	r.hosts.flags(c)
 	return c
 }
 
-func (r *runOptions) run(args []string) (int, error) {
+func (r *runOptions) run(args []string) (status int, err error) {
 	if len(args) == 0 {
 		return cli.StatusUsage, cli.Usagef("missing PROGRAM: the executable or Go folder to run")
 	}
@@ -143,6 +145,13 @@ func (r *runOptions) run(args []string) (int, error) {
 		defer remove()
 		program.Path = path
 	}
+	var files spawn.Files
+	if r.output != "" {
+		if files, err = spawn.OpenFiles(r.output, r.ranks); err != nil {
+			return cli.StatusUsage, err
+		}
+		defer func() { status, err = files.Conclude(status, err) }()
+	}
 	endFlight, err := recordFlight(r.flight, r.stats, keeper)
 	if err != nil {
 		return cli.StatusUsage, err
@@ -152,6 +161,9 @@ func (r *runOptions) run(args []string) (int, error) {
 	config := spawn.Config{
 		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
 		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
+	}
+	if files != nil {
+		config.Copy = files.Writer
 	}
 	var end func()
 	if r.backend == "mpi" {

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -276,11 +277,14 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	w := &a.work
 	c := spawn.Config{
 		Path: path, Args: spawn.Convert[string](w.Args), Backend: "tcp", Job: w.Job, Ranks: w.Ranks, Tag: w.Tag,
-		Stdout: &output{a, 1}, Stderr: &output{a, 2}, Signals: a.signals, Keeper: a.keeper,
+		Stdout: &output{a, kindOutput, []byte{1}}, Stderr: &output{a, kindOutput, []byte{2}}, Signals: a.signals, Keeper: a.keeper,
 		Resilient: a.resilient, Folder: a.folder,
 		Part: &spawn.Part{First: w.First, Size: w.Size, Ended: a.ended, Stopped: func(only bool) { a.link.send(kindStopped, yes(only)) }, Log: func(text string) {
 			a.link.send(kindLog, []byte(text[:min(len(text), maxText)]))
 		}},
+	}
+	if w.Copy {
+		c.Copy = func(rank, stream int) io.Writer { return &output{a, kindCopy, append(numberBytes(rank), byte(stream))} }
 	}
 	var err error
 	if c.Places, err = spawn.Place(node, spawn.Bind(w.Bind), w.Ranks); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 5
+const protocol = 6
 
 // kind is the kind of a frame.
 type kind byte
@@ -41,6 +41,7 @@ const (
 	kindReady   kind = 'r' // the ranks can be started; a note for the user, or empty
 	kindFault   kind = 'f' // the ranks cannot be started, and why
 	kindOutput  kind = 'o' // one byte, 1 or 2 for standard output or error, then whole lines of ranks (or, without tags, any bytes)
+	kindCopy    kind = 'c' // rank, 4 bytes; 0 or 1 for standard output or error; and the bytes for the rank's file
 	kindExit    kind = 'x' // job.Exit, the end of a rank
 	kindDrained kind = 'd' // the output of a rank that ended has been sent: its number, 4 bytes
 	kindLog     kind = 'l' // a sentence about the ranks
@@ -77,7 +78,7 @@ var toAgent = limits{
 }
 
 var toLauncher = limits{
-	kindHello: maxText, kindNeed: 0, kindReady: maxText, kindFault: maxText, kindOutput: maxOutput, kindExit: maxText,
+	kindHello: maxText, kindNeed: 0, kindReady: maxText, kindFault: maxText, kindOutput: maxOutput, kindCopy: maxOutput + 4, kindExit: maxText,
 	kindDrained: 4, kindLog: maxText, kindAnswer: 1, kindStopped: 1, kindEnded: 0, kindFlight: maxFlight, kindDone: 0, kindPing: 0, kindAck: 4,
 }
 
@@ -98,6 +99,7 @@ type work struct {
 	Folder             spawn.Text // the ranks' working directory
 	Bind               string
 	Tag, Resilient     bool
+	Copy               bool   // the launcher writes each rank's output to a file
 	Flight             bool   // ranks write files of the flight recorder
 	Secret             string // in the form of its file
 }

@@ -166,6 +166,10 @@ func (s *judge) read(h *host, input *credit) {
 			}
 			continue
 		}
+		if k == kindCopy && err == nil {
+			s.copy(h, b)
+			continue
+		}
 		select {
 		case s.events <- event{h, k, b, err}:
 		case <-s.done:
@@ -174,6 +178,17 @@ func (s *judge) read(h *host, input *credit) {
 		if err != nil {
 			return
 		}
+	}
+}
+
+// copy writes output of a rank to the rank's file.
+func (s *judge) copy(h *host, b []byte) {
+	if len(b) < 5 || s.files == nil {
+		return
+	}
+	n, _ := number(b[:4])
+	if rank := int(n); rank >= h.first && rank < h.first+h.count && b[4] < 2 {
+		s.print.add(s.files.Writer(rank, int(b[4])), b[5:], func() { h.link.send(kindAck, numberBytes(len(b)-5)) })
 	}
 }
 

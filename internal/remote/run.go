@@ -34,7 +34,8 @@ type launcher struct {
 	cfg         Config
 	name        string
 	hosts       []*host
-	program     *file // the file to send, nil for none
+	program     *file       // the file to send, nil for none
+	files       spawn.Files // of the ranks' output
 	coordinator *coordinator
 	begun       time.Time
 	stopped     syscall.Signal // the signal that ended the preparation
@@ -79,6 +80,10 @@ func Run(cfg Config) (status int, err error) {
 	err = j.each(func(ctx context.Context, h *host) error { return j.connect(ctx, h, exe) })
 	if err == nil {
 		err = j.place()
+	}
+	if err == nil && cfg.Output != "" {
+		j.files, err = spawn.OpenFiles(cfg.Output, j.cfg.Ranks)
+		defer func() { status, err = j.files.Conclude(status, err) }()
 	}
 	if err == nil {
 		err = j.startCoordinator()
@@ -212,7 +217,7 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 	c := &j.cfg
 	w := work{
 		Job: j.name, First: h.first, Ranks: h.count, Size: c.Ranks, Args: spawn.Convert[spawn.Text](c.Args), Folder: spawn.Text(folder),
-		Bind: string(c.Bind), Tag: c.Tag, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
+		Bind: string(c.Bind), Tag: c.Tag, Copy: j.files != nil, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
 		Program: program{Name: spawn.Text(c.Program), Path: spawn.Text(c.Program), Command: !strings.Contains(c.Program, "/")},
 		Env:     spawn.Convert[spawn.Text](append(c.Env[:len(c.Env):len(c.Env)], j.coordinator.variables(h)...)),
 	}

@@ -11,7 +11,7 @@ import (
 // A printer writes the hosts' output and the launcher's messages in the order in which they are added. add does
 // not wait: the hosts' windows limit the amount.
 type printer struct {
-	failed func(error) // called once, for the first write that fails; nothing is written after it
+	failed func(error) // called once, for the first write that fails
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -50,7 +50,7 @@ func (p *printer) close() {
 
 func (p *printer) run() {
 	defer close(p.done)
-	var failed error
+	failed := map[io.Writer]bool{} // nothing more is written to these
 	for {
 		p.mu.Lock()
 		for len(p.queue) == 0 && !p.closing {
@@ -63,10 +63,12 @@ func (p *printer) run() {
 			return
 		}
 		for _, x := range queue {
-			if failed == nil || x.used == nil { // the launcher's own messages are written even after a failure
-				if _, err := x.w.Write(x.b); err != nil && failed == nil {
-					failed = err
-					p.failed(err)
+			if !failed[x.w] || x.used == nil { // the launcher's own messages are written even after a failure
+				if _, err := x.w.Write(x.b); err != nil {
+					if len(failed) == 0 {
+						p.failed(err)
+					}
+					failed[x.w] = true
 				}
 			}
 			if x.used != nil {
@@ -100,17 +102,18 @@ func (w *inputWriter) Close() error {
 	return nil
 }
 
-// output is standard output (1) or error (2) of the ranks.
+// output is standard output or error of the ranks for the launcher's own (kindOutput), or of one rank for its file (kindCopy).
 type output struct {
 	a    *agent
-	name byte
+	kind kind
+	head []byte
 }
 
-// Write sends the whole lines that internal/spawn writes at once.
+// Write sends what internal/spawn writes at once: for kindOutput whole lines.
 func (o *output) Write(p []byte) (int, error) {
 	if !o.a.window.take(len(p)) {
 		return 0, io.ErrClosedPipe
 	}
-	o.a.link.send(kindOutput, []byte{o.name}, p)
+	o.a.link.send(o.kind, o.head, p)
 	return len(p), nil
 }

@@ -42,6 +42,10 @@ type Config struct {
 	Stdout, Stderr io.Writer // nil for the launcher's
 	Tag            bool      // start each line with its rank
 
+	// Copy returns what also gets the bytes of a rank's standard output (stream 0) or error (1); nil for nothing. The
+	// first write that fails ends the job.
+	Copy func(rank, stream int) io.Writer
+
 	Launch *Launch // the program that starts the ranks; nil for this process
 	Part   *Part   // set if the ranks are part of a larger job; not with Launch
 

@@ -220,7 +220,7 @@ func (j *Job) launch() error {
 func (j *Job) descriptors() int {
 	each := 0
 	for _, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
-		if _, ok := w.(*os.File); !ok || j.cfg.Tag {
+		if j.direct(w) == nil {
 			each++
 		}
 	}
@@ -285,8 +285,8 @@ func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool),
 		r.pipes = nil
 	}
 	for k, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
-		if f, ok := w.(*os.File); ok && !j.cfg.Tag {
-			files[k] = f // the rank writes to it directly
+		if f := j.direct(w); f != nil {
+			files[k] = f
 			continue
 		}
 		read, write, err := os.Pipe()
@@ -300,15 +300,28 @@ func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool),
 	return files, started, nil
 }
 
+// direct returns the file to which ranks write w's output themselves, nil if this process passes it on.
+func (j *Job) direct(w io.Writer) *os.File {
+	if j.cfg.Tag || j.cfg.Copy != nil {
+		return nil
+	}
+	f, _ := w.(*os.File)
+	return f
+}
+
 // connect copies each of a rank's pipes to its writer.
 func (j *Job) connect(r *rank, i int, to []io.Writer) {
 	finished := make(chan struct{}, len(to))
 	for k, w := range to {
 		go func() {
+			var from source = r.pipes[k]
+			if j.cfg.Copy != nil {
+				from = &copied{from, j.cfg.Copy(j.number(i), k), j.out.failed}
+			}
 			if j.cfg.Tag {
-				j.out.copyTagged(w, r.pipes[k], strconv.Itoa(j.number(i)), j.out.terminal[k])
+				j.out.copyTagged(w, from, strconv.Itoa(j.number(i)), j.out.terminal[k])
 			} else {
-				j.out.copy(w, r.pipes[k])
+				j.out.copy(w, from)
 			}
 			r.pipes[k].file.Close()
 			finished <- struct{}{}

@@ -32,7 +32,7 @@ type output struct {
 	tagged         []byte          // lines being tagged; reused
 	shown          *stream         // the stream whose unfinished line a terminal shows
 	err            error           // the first failed write; nothing is written after it
-	failed         func(err error) // called once, with the lock held, for err
+	failed         func(err error) // called for err, with the lock held, and for copies; it does not block
 }
 
 // write writes p, which consists of whole lines, unchanged.
@@ -256,6 +256,26 @@ type source interface {
 	io.Reader
 	// read reads as Read does. With wait it returns errPause if no data come within pauseLimit.
 	read(b []byte, wait bool) (int, error)
+}
+
+// copied is a source whose data are also written to another writer, until a write fails.
+type copied struct {
+	source
+	to     io.Writer
+	failed func(error)
+}
+
+func (c *copied) Read(b []byte) (int, error) { return c.read(b, false) }
+
+func (c *copied) read(b []byte, wait bool) (int, error) {
+	n, err := c.source.read(b, wait)
+	if n > 0 && c.to != nil {
+		if _, e := c.to.Write(b[:n]); e != nil {
+			c.to = nil
+			c.failed(e)
+		}
+	}
+	return n, err
 }
 
 var errPause = errors.New("no data yet")
