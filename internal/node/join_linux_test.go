@@ -161,6 +161,14 @@ func TestRankInOtherNamespaceIsSeen(t *testing.T) {
 			if want := fmt.Sprintf(space.want, pid); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}
+			// Processes that are known share the namespaces. To look at all processes on every rank takes time that is
+			// quadratic in the size of the job.
+			ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err = Join(ctx, Config{Rank: 1, Ranks: []int{0, 1}, PIDs: []int{cmd.Process.Pid, os.Getpid()}, Name: job + " late", Job: job})
+			if err == nil || !strings.Contains(err.Error(), "rank 0 did not appear") {
+				t.Errorf("with known processes: got %v, want that rank 0 did not appear", err)
+			}
 		})
 	}
 }

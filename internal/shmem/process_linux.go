@@ -99,12 +99,15 @@ func Apart(env ...string) (pid int) {
 	net, _ := os.Readlink("/proc/self/ns/net")
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range all {
+		if other, e := os.Readlink(p + "/ns/net"); e != nil || other == net {
+			continue // first: it holds for nearly all
+		}
 		if file, e := os.Stat(p + "/exe"); err != nil || e != nil || !os.SameFile(file, exe) {
 			continue
 		}
 		has, _ := os.ReadFile(p + "/environ")
 		lacks := func(v string) bool { return !bytes.Contains(has, []byte(v+"\x00")) }
-		if other, e := os.Readlink(p + "/ns/net"); e == nil && other != net && !slices.ContainsFunc(env, lacks) {
+		if !slices.ContainsFunc(env, lacks) {
 			pid, _ = strconv.Atoi(filepath.Base(p))
 		}
 	}
