@@ -32,6 +32,7 @@ type runOptions struct {
 	flight  string
 	stats   bool
 	output  string
+	show    spawn.Show
 	hosts   hostOptions
 }
 
@@ -83,6 +84,7 @@ docs/launcher.md and docs/hosts.md have the details.`,
 	cli.Duration(f, &r.grace, "grace", true, "when a rank fails, give the others this time before they are terminated")
 	f.BoolVar(&r.goOn, "resilient", false, "when a rank fails, do not end the others")
 	f.BoolVar(&r.tag, "tag", true, "start each line of output with its rank; --tag=false does not")
+	f.StringVar((*string)(&r.show), "show", "", "show the standard output of these `RANKS` only, such as 0,3-5, or of none")
 	f.StringVar(&r.output, "output", "", "write each rank's output to rank.N.out and rank.N.err in `FOLDER` too")
 	f.StringVar(&r.flight, "flight", "", "keep the files for 'cohort report' in `FOLDER`")
 	f.BoolVar(&r.stats, "stats", os.Getenv(flight.EnvStats) != "", "count the operations, and print at the end where the time went")
@@ -131,6 +133,11 @@ func (r *runOptions) run(args []string) (status int, err error) {
 		return cli.StatusUsage, err
 	}
 
+	hidden, err := r.show.Hidden(r.ranks)
+	if err != nil {
+		return cli.StatusUsage, cli.Usagef("%v", err)
+	}
+
 	signals := spawn.Notify()
 	keeper, err := spawn.StartKeeper()
 	if err != nil {
@@ -160,7 +167,7 @@ func (r *runOptions) run(args []string) (status int, err error) {
 	defer func() { endFlight(result.Status, result.Aborted) }()
 	config := spawn.Config{
 		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
-		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
+		Stdin: os.Stdin, Tag: r.tag, Hidden: hidden, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
 	}
 	if files != nil {
 		config.Copy = files.Writer

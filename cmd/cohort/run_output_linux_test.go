@@ -106,3 +106,34 @@ func TestFullOutputFolderEndsJob(t *testing.T) {
 	}
 	n.nothingLeft(t)
 }
+
+func TestOnlySomeRanksAreShown(t *testing.T) {
+	n := newNetwork(t)
+	for _, c := range []struct{ more, stdout string }{
+		{"--show=0,2-3", "[0] 0\n[2] 2\n[3] 3\n"},
+		{"--show=none --tag=false", ""},
+		{"--show=1 --tag=false", "1\n"},
+		{"--show=1-2 --hosts=127.0.0.1,127.0.0.2", "[1] 1\n[2] 2\n"},
+	} {
+		folder := t.TempDir()
+		line := append([]string{"run", "-n", "4", "--output", folder}, strings.Fields(c.more)...)
+		if strings.Contains(c.more, "hosts") {
+			line = append(line, n.ssh)
+		} else {
+			line = append(line, "--bind=none")
+		}
+		status, stdout, stderr := run(t, append(line, "sh", "-c", "echo $COHORT_RANK; echo e$COHORT_RANK >&2")...)
+		if status != 0 || !sameLines(stdout, c.stdout) || strings.Count(stderr, "e") != 4 {
+			t.Errorf("%s: status %d, want %q and 4 lines of errors\n%s%s", c.more, status, c.stdout, stdout, stderr)
+		}
+		if b, err := os.ReadFile(filepath.Join(folder, "rank.3.out")); err != nil || string(b) != "3\n" {
+			t.Errorf("%s: rank 3's file is %q: %v", c.more, b, err)
+		}
+	}
+	n.nothingLeft(t)
+	for show, want := range map[string]string{"4": "rank 4 is not in this job of 4", "some": "want ranks such as 0,3-5, or none", "2-1": "want ranks"} {
+		if status, stdout, stderr := run(t, "run", "-n", "4", "--show", show, "echo"); status != 2 || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("--show %s: status %d, want 2 and %q\n%s%s", show, status, want, stdout, stderr)
+		}
+	}
+}

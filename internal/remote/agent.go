@@ -287,6 +287,9 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 		c.Copy = func(rank, stream int) io.Writer { return &output{a, kindCopy, append(numberBytes(rank), byte(stream))} }
 	}
 	var err error
+	if c.Hidden, err = w.Show.Hidden(w.Size); err != nil {
+		return c, err
+	}
 	if c.Places, err = spawn.Place(node, spawn.Bind(w.Bind), w.Ranks); err != nil {
 		return c, err
 	}

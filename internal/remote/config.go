@@ -24,6 +24,7 @@ type Config struct {
 	Env     []string // variables for the ranks
 	Bind    spawn.Bind
 	Tag     bool
+	Show    spawn.Show
 	Output  string // the folder that gets each rank's output; empty for none
 
 	Interface string // where this process listens for the ranks; empty: where the hosts see it

@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 6
+const protocol = 7
 
 // kind is the kind of a frame.
 type kind byte
@@ -99,6 +99,7 @@ type work struct {
 	Folder             spawn.Text // the ranks' working directory
 	Bind               string
 	Tag, Resilient     bool
+	Show               spawn.Show
 	Copy               bool   // the launcher writes each rank's output to a file
 	Flight             bool   // ranks write files of the flight recorder
 	Secret             string // in the form of its file

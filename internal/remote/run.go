@@ -81,6 +81,9 @@ func Run(cfg Config) (status int, err error) {
 	if err == nil {
 		err = j.place()
 	}
+	if err == nil {
+		_, err = cfg.Show.Hidden(j.cfg.Ranks)
+	}
 	if err == nil && cfg.Output != "" {
 		j.files, err = spawn.OpenFiles(cfg.Output, j.cfg.Ranks)
 		defer func() { status, err = j.files.Conclude(status, err) }()
@@ -217,7 +220,7 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 	c := &j.cfg
 	w := work{
 		Job: j.name, First: h.first, Ranks: h.count, Size: c.Ranks, Args: spawn.Convert[spawn.Text](c.Args), Folder: spawn.Text(folder),
-		Bind: string(c.Bind), Tag: c.Tag, Copy: j.files != nil, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
+		Bind: string(c.Bind), Tag: c.Tag, Show: c.Show, Copy: j.files != nil, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
 		Program: program{Name: spawn.Text(c.Program), Path: spawn.Text(c.Program), Command: !strings.Contains(c.Program, "/")},
 		Env:     spawn.Convert[spawn.Text](append(c.Env[:len(c.Env):len(c.Env)], j.coordinator.variables(h)...)),
 	}

@@ -220,7 +220,7 @@ func (j *Job) launch() error {
 func (j *Job) descriptors() int {
 	each := 0
 	for _, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
-		if j.direct(w) == nil {
+		if j.direct(w) == nil || j.cfg.Hidden != nil {
 			each++
 		}
 	}
@@ -285,6 +285,9 @@ func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool),
 		r.pipes = nil
 	}
 	for k, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
+		if k == 0 && j.cfg.Hidden != nil && j.cfg.Hidden(j.number(i)) {
+			w = io.Discard
+		}
 		if f := j.direct(w); f != nil {
 			files[k] = f
 			continue
@@ -318,7 +321,7 @@ func (j *Job) connect(r *rank, i int, to []io.Writer) {
 			if j.cfg.Copy != nil {
 				from = &copied{from, j.cfg.Copy(j.number(i), k), j.out.failed}
 			}
-			if j.cfg.Tag {
+			if j.cfg.Tag && w != io.Discard {
 				j.out.copyTagged(w, from, strconv.Itoa(j.number(i)), j.out.terminal[k])
 			} else {
 				j.out.copy(w, from)
