@@ -31,6 +31,19 @@ func TestRunTCPLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestRunTCPStartsManyRanks starts far more ranks than most machines have processors.
+func TestRunTCPStartsManyRanks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: 400 ranks, which take a minute of processor time; make test-all runs it")
+	}
+	t.Setenv("COHORT_JOIN_TIMEOUT", patience.String())
+	t.Setenv("COHORT_HEARTBEAT", "off") // a rank may get no processor for long
+	status, stdout, stderr := run(t, hello(t, "run", "-n", "400", "--backend", "tcp")...)
+	if n := strings.Count(stdout, " of 400 (backend tcp): the sum is 80200\n"); status != 0 || n != 400 {
+		t.Errorf("status %d, %d ranks have the sum\nstdout:\n%s\nstderr:\n%s", status, n, stdout, stderr)
+	}
+}
+
 func TestBenchMeasuresTCP(t *testing.T) {
 	status, stdout, stderr := run(t, "bench", "--json", "--backend", "tcp", "-n", "2", "--sizes", "8,65536", "allreduce")
 	if status != 0 {
