@@ -135,6 +135,9 @@ func (s *settings) unfit(name string, env environment) error {
 	case name == "local" && s.sized && s.Size > 1:
 		return initFault("backend local has a single rank, but this process is rank %d of %d; "+
 			"use backend shm for several processes, or cohort.Run for several ranks in one", s.Rank, s.Size)
+	case name == "local" && s.Backend == "auto" && !s.sized && env.get(envPod) != "":
+		return initFault("this is pod %s of a Kubernetes Job (%s), and COHORT_SIZE is not set: set it to the Job's completions, "+
+			"or set COHORT_BACKEND=local for a world of one rank in each pod", env.get(envPod), envPod)
 	case name == "local" && launcher != nil:
 		return initFault("backend local was selected in a job of %d processes started by %s (%s): "+
 			"each would be a separate world of one rank; start the program without that launcher, or with cohort run",
@@ -142,9 +145,9 @@ func (s *settings) unfit(name string, env environment) error {
 	case name == "shm" && !s.sized:
 		return initFault("backend shm needs COHORT_RANK, COHORT_SIZE and COHORT_JOB: " +
 			"start the program with cohort run, or set them on each rank")
-	case name == "tcp" && (!s.sized || s.TCP.Coordinator == "" || s.TCP.SecretFile == ""):
+	case name == "tcp" && (!s.sized || s.TCP.Coordinator == "" || s.TCP.SecretFile == "" && s.secret == ""):
 		return initFault("backend tcp needs COHORT_RANK, COHORT_SIZE, COHORT_JOB, COHORT_TCP_COORDINATOR and " +
-			"COHORT_SECRET_FILE: start the program with cohort run, or set them on each rank")
+			"COHORT_SECRET_FILE or COHORT_SECRET: start the program with cohort run, or set them on each rank")
 	case name == "mpi" && launcher == nil && s.sized && s.Size > 1:
 		return initFault("backend mpi needs an MPI launcher, but another one started this process as rank %d of %d "+
 			"(COHORT_RANK, COHORT_SIZE): each would be a separate world of one rank; start the program with mpiexec, or with cohort run --backend mpi",

@@ -34,7 +34,8 @@ type Config struct {
 	Heartbeat time.Duration
 
 	// JoinTimeout is how long the ranks of the shm and tcp backends wait for each other in Init
-	// (COHORT_JOIN_TIMEOUT). Zero means 60 s. When it expires on one rank, Init fails on all.
+	// (COHORT_JOIN_TIMEOUT). Zero means 60 s, in pods of a Kubernetes Job 10 minutes. When it expires
+	// on one rank, Init fails on all.
 	JoinTimeout time.Duration
 
 	// FlightDir is the folder for the flight recorder's files (COHORT_FLIGHT_DIR). A rank writes its
@@ -64,7 +65,8 @@ type Config struct {
 // must be the same on all ranks.
 type TCPConfig struct {
 	// Coordinator is the address where the ranks meet, HOST:PORT (COHORT_TCP_COORDINATOR). Rank 0
-	// listens there. With launcher@HOST:PORT, the launcher listens there instead.
+	// listens there. With launcher@HOST:PORT, the launcher listens there instead. In pods of a
+	// Kubernetes Job the host may be left out.
 	Coordinator string
 
 	// Interface selects the addresses on which this rank accepts connections (COHORT_TCP_IFACE):
@@ -78,7 +80,8 @@ type TCPConfig struct {
 
 	// SecretFile is the path of a file with the job's secret, by which the ranks authenticate each
 	// other (COHORT_SECRET_FILE): 32 random bytes, or 64 hexadecimal digits. Only this user may have
-	// access to it.
+	// access to it, unless it is a Secret that Kubernetes has mounted. COHORT_SECRET is the secret
+	// itself, for programs that have no file.
 	SecretFile string
 
 	// Connect says when the ranks connect to each other (COHORT_TCP_CONNECT).

@@ -53,6 +53,7 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 
 // initWorld is Init without the check for a second world.
 func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
+	takeSecret(osEnv)
 	s, err := resolve(cfg, osEnv)
 	if err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 		_ = bc.Close()
 		return nil, err
 	}
-	if rank := osEnv.get("COHORT_RANK"); rank != "" {
+	if _, rank := osEnv.rank(); rank != "" {
 		if err := os.Setenv(envJoined, fmt.Sprint(os.Getpid(), " ", s.joined(rank))); err != nil {
 			s.notes = append(s.notes, fmt.Sprintf("programs that this rank starts may take themselves for it: %v", err))
 		}

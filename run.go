@@ -2,6 +2,7 @@ package cohort
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,7 +146,9 @@ func (f *failures) join() error { return errors.Join(f.errs...) }
 //
 // If body returns an error or panics, Main prints the error and this rank's number to standard error,
 // ends the job as [Comm.CloseWith] does, and exits with status 1. It also does so for an error of Init or
-// of Close. Otherwise Main returns. A program that needs a [Config] calls Init and CloseWith itself.
+// of Close. Otherwise Main returns. A program that needs a [Config] calls Init and CloseWith itself. In a pod of a
+// Kubernetes Job, the status is 75 if the rank ends because a rank is lost or has not joined in time, or because of a
+// signal, so that a pod failure policy can tell such ends from errors of the program.
 //
 // Collective: all processes of the job call it, once.
 func Main(body func(ctx context.Context, world *Comm) error) {
@@ -157,7 +160,7 @@ func Main(body func(ctx context.Context, world *Comm) error) {
 	world, err := Init(ctx, nil)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err) // it names the rank
-		os.Exit(1)
+		os.Exit(exitStatus(ctx, err, osEnv))
 	}
 	err = errGoexit
 	defer func() {
@@ -169,7 +172,7 @@ func Main(body func(ctx context.Context, world *Comm) error) {
 		complain(err) // before the others can print what follows from it
 		closed := world.base().CloseWith(cause(err))
 		if complain(closed); err != nil || closed != nil {
-			os.Exit(1)
+			os.Exit(exitStatus(ctx, cmp.Or(err, closed), osEnv))
 		}
 	}()
 	err = guard(func() error { return body(ctx, world) })

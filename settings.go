@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -23,6 +24,7 @@ type settings struct {
 	count   bool     // operations are counted
 	stats   string   // file for the summary of what is counted
 	notes   []string // for Diagnostics
+	secret  string   // of the job, if it is not in a file
 }
 
 // environment looks up a variable, as os.LookupEnv does.
@@ -98,14 +100,31 @@ func resolve(cfg *Config, env environment) (settings, error) {
 	if s.Backend == "" {
 		s.Backend = "auto"
 	}
+	if kept := keptSecret.Load(); s.TCP.SecretFile == "" {
+		s.secret = env.get(envSecret)
+		if s.secret == "" && kept != nil {
+			s.secret = *kept
+		}
+	}
 	if file := env.get(flight.EnvStats); file != "" {
 		s.count = true
 		if file != flight.CountOnly {
 			s.stats, s.FlightDir = file, cmp.Or(s.FlightDir, flight.RanksFolder(file))
 		}
 	}
-	return s, s.place(env)
+	if err := s.place(env); err != nil {
+		return s, err
+	}
+	if name, _ := env.rank(); name == envPod && !cfg.sized() && (s.Backend == "auto" || s.Backend == "tcp") {
+		if err := s.pod(podFiles()); err != nil {
+			return s, err
+		}
+	}
+	return s, s.inherited(cfg, env)
 }
+
+// sized reports whether the program says which rank this is.
+func (c *Config) sized() bool { return c != nil && c.Size != 0 }
 
 // fill sets a field that has its zero value to what text says, unless that is empty, and checks it.
 func (v variable) fill(text string) error {
@@ -247,22 +266,19 @@ func enumerate(names []string) string {
 // place determines which rank of how many this process is.
 func (s *settings) place(env environment) error {
 	if s.Size == 0 {
-		size, rank := env.get("COHORT_SIZE"), env.get("COHORT_RANK")
+		size := env.get("COHORT_SIZE")
+		name, rank := env.rank()
 		switch {
 		case size == "" && rank == "":
 			return nil
 		case size == "" || rank == "":
 			return initFault("COHORT_RANK is %q and COHORT_SIZE is %q; set both or neither", rank, size)
 		}
-		if pid, of, _ := strings.Cut(env.get(envJoined), " "); of == s.joined(rank) && size != "1" && pid != strconv.Itoa(os.Getpid()) {
-			return initFault("COHORT_RANK=%s is that of process %s, which has joined job %q and started this program; unset COHORT_RANK and COHORT_SIZE for it (env -u COHORT_RANK -u COHORT_SIZE PROGRAM), or start it with cohort run",
-				rank, pid, s.Job)
-		}
 		var err1, err2 error
 		s.Size, err1 = strconv.Atoi(size)
 		s.Rank, err2 = strconv.Atoi(rank)
 		if err1 != nil || err2 != nil || s.Size < 1 {
-			return initFault("COHORT_RANK is %q and COHORT_SIZE is %q; want numbers, the size above 0", rank, size)
+			return initFault("%s is %q and COHORT_SIZE is %q; want numbers, the size above 0", name, rank, size)
 		}
 	}
 	if s.Size < 0 || s.Rank < 0 || s.Rank >= s.Size {
@@ -270,6 +286,31 @@ func (s *settings) place(env environment) error {
 	}
 	s.sized = true
 	return nil
+}
+
+// inherited returns an error if the rank is that of a process that has joined the job, and started this one.
+func (s *settings) inherited(cfg *Config, env environment) error {
+	name, rank := env.rank()
+	pid, of, _ := strings.Cut(env.get(envJoined), " ")
+	if cfg.sized() || rank == "" || of != s.joined(rank) || s.Size == 1 || pid == strconv.Itoa(os.Getpid()) {
+		return nil
+	}
+	return initFault("%s=%s is that of process %s, which has joined job %q and started this program; unset %[1]s and COHORT_SIZE for it (env -u %[1]s -u COHORT_SIZE PROGRAM), or start it with cohort run",
+		name, rank, pid, s.Job)
+}
+
+// envSecret has the job's secret, for launchers that give programs no files. Init removes it from the environment, so
+// that programs which this one starts do not get it, and keeps it for another Init after one that failed.
+const envSecret = "COHORT_SECRET"
+
+var keptSecret atomic.Pointer[string]
+
+// takeSecret moves the secret out of the environment.
+func takeSecret(env environment) {
+	if secret := env.get(envSecret); secret != "" {
+		keptSecret.Store(&secret)
+		_ = os.Unsetenv(envSecret) // it fails for names that are none
+	}
 }
 
 // envJoined is set in the environment of a rank that has joined its job, for programs that it starts: they inherit

@@ -53,7 +53,7 @@ func TestSettingsReachTheBackends(t *testing.T) {
 		own    map[string]any    // fields that are not settings, and their expected values
 	}{
 		{"common", s.common(), nil, nil},
-		{"TCP", tcpConfig(s), map[string]string{"TLSCert": "TLS.Cert", "TLSKey": "TLS.Key", "TLSCA": "TLS.CA", "TLSName": "TLS.Name"}, map[string]any{"Launcher": false}},
+		{"TCP", tcpConfig(s), map[string]string{"TLSCert": "TLS.Cert", "TLSKey": "TLS.Key", "TLSCA": "TLS.CA", "TLSName": "TLS.Name"}, map[string]any{"Launcher": false, "Secret": ""}},
 		{"MPI", mpiConfig(context.Background(), s), map[string]string{"Library": "Lib"},
 			map[string]any{"Bounded": true, "Oversubscribed": false}},
 	} {

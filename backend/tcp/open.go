@@ -19,6 +19,7 @@ type Config struct {
 	Launcher    bool   // the process that started the ranks listens there, by meet.Serve; otherwise rank 0 does
 
 	SecretFile       string
+	Secret           string // the text of such a file, in place of one
 	Interface, Ports string
 	Connect          string // ConnectStart, ConnectDemand, or empty: the first for jobs of up to startMost ranks
 	Checksum         bool
@@ -47,8 +48,8 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
 	case cfg.Connect != "" && cfg.Connect != ConnectStart && cfg.Connect != ConnectDemand:
 		return nil, backend.Faultf(backend.ErrInit, "COHORT_TCP_CONNECT is %q: want start or demand", cfg.Connect)
-	case cfg.SecretFile == "":
-		return nil, backend.Faultf(backend.ErrInit, "backend tcp needs the file with the job's secret (COHORT_SECRET_FILE)")
+	case cfg.SecretFile == "" && cfg.Secret == "":
+		return nil, backend.Faultf(backend.ErrInit, "backend tcp needs the job's secret (COHORT_SECRET_FILE or COHORT_SECRET)")
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, 60*time.Second))
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
@@ -34,7 +35,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if err := shmem.Files(files, fmt.Sprintf("a job of %d ranks", cfg.Size)); err != nil {
 		return nil, err
 	}
-	secret, err := meet.ReadSecretFile(cfg.SecretFile)
+	secret, err := cfg.readSecret()
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +122,18 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		return nil, err
 	}
 	return c.start(links, sleep, meeting)
+}
+
+// readSecret reads the job's secret.
+func (cfg *Config) readSecret() (meet.Secret, error) {
+	if cfg.SecretFile != "" {
+		return meet.ReadSecretFile(cfg.SecretFile)
+	}
+	s, err := meet.ReadSecret(strings.NewReader(cfg.Secret))
+	if err != nil {
+		err = fmt.Errorf("%w (COHORT_SECRET)", err)
+	}
+	return s, err
 }
 
 // start starts the engine of a rank that is connected.

@@ -49,7 +49,7 @@ func (d *diagnosis) tools() {
 // knownVariables are those of docs/environment.md.
 var knownVariables = []string{
 	"COHORT_BACKEND", "COHORT_RANK", "COHORT_SIZE", "COHORT_JOB", "COHORT_MPI_LIB", "COHORT_CHECK", "COHORT_TIMEOUT", "COHORT_HEARTBEAT", "COHORT_JOIN_TIMEOUT",
-	"COHORT_COLLECTIVES", "COHORT_THREADS", "COHORT_PIN", "COHORT_RESILIENT", "COHORT_FLIGHT_DIR", "COHORT_STATS", "COHORT_JOINED", "COHORT_RUN_DIR", "COHORT_SECRET_FILE",
+	"COHORT_COLLECTIVES", "COHORT_THREADS", "COHORT_PIN", "COHORT_RESILIENT", "COHORT_FLIGHT_DIR", "COHORT_STATS", "COHORT_JOINED", "COHORT_RUN_DIR", "COHORT_SECRET_FILE", "COHORT_SECRET",
 	"COHORT_TCP_COORDINATOR", "COHORT_TCP_IFACE", "COHORT_TCP_PORTS", "COHORT_TCP_CONNECT", "COHORT_TCP_SHM", "COHORT_TCP_CHECKSUM",
 	"COHORT_TCP_TLS_CERT", "COHORT_TCP_TLS_KEY", "COHORT_TCP_TLS_CA", "COHORT_TCP_TLS_NAME",
 	"COHORT_MPI_THREAD", "COHORT_MPI_CUDA", "COHORT_MPI_EAGER", "COHORT_MPI_BUFFER", "COHORT_MPI_TUNING", "COHORT_MPI_PROFILE",
@@ -65,6 +65,8 @@ func (d *diagnosis) environment() {
 		case !strings.HasPrefix(name, "COHORT_"):
 		case !slices.Contains(knownVariables, name):
 			d.add(group, name, warn, "set, but cohort has no such variable"+cli.DidYouMean(name, knownVariables), "")
+		case name == "COHORT_SECRET":
+			set = append(set, name+"=(not shown)")
 		default:
 			set = append(set, name+"="+value)
 		}

@@ -151,7 +151,7 @@ func (h *hostOptions) program(name string, signals <-chan os.Signal, keeper *spa
 func passedOn(env []string) []string {
 	local := []string{
 		spawn.EnvBackend, spawn.EnvRank, spawn.EnvSize, spawn.EnvJob, flight.EnvDir, flight.EnvKept,
-		"COHORT_SPAWN_KEEPER", "COHORT_JOINED", "COHORT_RUN_DIR", "COHORT_SECRET_FILE", "COHORT_TCP_COORDINATOR",
+		"COHORT_SPAWN_KEEPER", "COHORT_JOINED", "COHORT_RUN_DIR", "COHORT_SECRET_FILE", "COHORT_SECRET", "COHORT_TCP_COORDINATOR",
 	}
 	var set []string
 	for _, v := range env {

@@ -58,8 +58,9 @@ func (s Secret) Send(w io.Writer) error {
 	return err
 }
 
-// ReadSecretFile reads a secret from a regular file that belongs to this user and that no other user
-// can read or write: 32 raw bytes, or 64 hexadecimal digits.
+// ReadSecretFile reads a secret, 32 raw bytes or 64 hexadecimal digits, from a regular file that belongs to this user
+// and that no other user can read or write. A file that is mounted into a container may belong to root, and others may
+// read it: see mounted.
 func ReadSecretFile(path string) (Secret, error) {
 	f, err := openPrivate(path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// openPrivate opens a regular file that other users cannot read or write. It checks the descriptor, so that
+// openPrivate opens a regular file that other users cannot read or write, or that is mounted. It checks the descriptor, so that
 // the file checked is the file read, and does not wait for a writer if path is a named pipe.
 func openPrivate(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -19,6 +19,7 @@ func openPrivate(path string) (*os.File, error) {
 	if err == nil {
 		mode, owner := info.Mode(), int(info.Sys().(*syscall.Stat_t).Uid)
 		switch {
+		case mode.IsRegular() && mode.Perm()&0o022 == 0 && owner == 0 && mounted(f):
 		case !mode.IsRegular():
 			err = fmt.Errorf("is not a regular file (%s); put the secret into a file, or pass a descriptor", mode)
 		case mode.Perm()&^0o600 != 0:
