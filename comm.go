@@ -154,5 +154,5 @@ type Region struct {
 // Not collective. It does not communicate, and takes about as long as reading the clock.
 func (c *Comm) Region(name string) Region { return Region{c.base(), c.base().BeginRegion(name)} }
 
-// End ends the region.
+// End ends the region. A second End of it does nothing.
 func (r Region) End() { r.c.EndRegion(r.ticket) }

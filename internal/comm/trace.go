@@ -125,7 +125,7 @@ func (c *Comm) BeginRegion(name string) flight.Ticket {
 // EndRegion records that a region ends.
 func (c *Comm) EndRegion(t flight.Ticket) {
 	if c != nil && c.core != nil {
-		c.core.recorder.EndNow(t)
+		c.core.recorder.EndRegion(t)
 	}
 }
 

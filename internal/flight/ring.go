@@ -144,15 +144,6 @@ func (r *Ring) End(t Ticket) {
 	runtime.KeepAlive(r)
 }
 
-// EndNow is End with the time.
-func (r *Ring) EndNow(t Ticket) {
-	if r.tally != nil {
-		r.finish(t, Done)
-	} else {
-		r.change(t, Done, now())
-	}
-}
-
 // EndTimed is End of an operation that began without the time. In a sparse ring few get one.
 func (r *Ring) EndTimed(t Ticket) {
 	if r.tally != nil {

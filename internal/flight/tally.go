@@ -70,7 +70,14 @@ func (r *Ring) Counts() bool { return r.tally != nil }
 // Length notes how many bytes an operation under way moves, if that is not the count of its record.
 func (r *Ring) Length(t Ticket, bytes int) {
 	if r.tally != nil {
-		store(&r.tally.lengths[t%Slots], uint64(bytes))
+		r.setLength(t, uint64(bytes))
+	}
+}
+
+// setLength does nothing if the record is that of another operation by now.
+func (r *Ring) setLength(t Ticket, n uint64) {
+	if atomic.LoadUint64(&r.recs[t%Slots].first) == uint64(t) {
+		store(&r.tally.lengths[t%Slots], n)
 	}
 }
 
@@ -78,9 +85,23 @@ func (r *Ring) Length(t Ticket, bytes int) {
 func (r *Ring) BeginRegion(what, typed uint64) Ticket {
 	t := r.put(what, 0, typed, 0, none)
 	if r.tally != nil {
-		store(&r.tally.lengths[t%Slots], r.tally.total())
+		r.setLength(t, r.tally.total())
 	}
 	return t
+}
+
+// EndRegion notes that a region ends. It does nothing if the region has ended before. If its record has been overwritten,
+// that is not known, and the region is not counted.
+func (r *Ring) EndRegion(t Ticket) {
+	p := &r.recs[t%Slots]
+	switch {
+	case atomic.LoadUint64(&p.first) != uint64(t) || State(atomic.LoadUint64(&p.state)) != Open:
+	case r.tally != nil:
+		r.finish(t, Done)
+	default:
+		r.change(t, Done, now())
+	}
+	runtime.KeepAlive(r)
 }
 
 // Started counts an operation that has been started and does not block, with the time that this took.
@@ -211,7 +232,8 @@ func (c *tally) copy(to *[tables]table) {
 		for !atomic.CompareAndSwapUint64(&t.busy, 0, 1) {
 			runtime.Gosched()
 		}
-		to[i] = *t
+		c := &to[i] // but for busy, which other goroutines look at
+		c.used, c.total, c.rest, c.rows = t.used, t.total, t.rest, t.rows
 		store(&t.busy, 0)
 	}
 }

@@ -2,6 +2,7 @@ package flight
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -68,7 +69,7 @@ func TestTallyCountsOperationsOfManyGoroutines(t *testing.T) {
 				r.Waited(what, r.Wait(k))
 				r.Received(what, 5)
 				r.Completed(k, 0)
-				r.End(region)
+				r.EndRegion(region)
 			}
 		})
 	}
@@ -89,11 +90,89 @@ func TestTallyCountsOperationsOfManyGoroutines(t *testing.T) {
 		}
 	}
 	const n = goroutines * each
-	if sends+receives+regions+lost != 3*n || received != 5*n {
-		t.Errorf("%d sends, %d receives of %d bytes, %d regions, %d others; want %d in all, %d bytes", sends, receives, received, regions, lost, 3*n, 5*n)
+	if all := sends + receives + lost; all < 2*n || all+regions > 3*n || regions < n/2 { // few regions are lost and not counted
+		t.Errorf("%d sends, %d receives, %d others, %d regions; want %d with others, and %d regions or few less", sends, receives, lost, regions, 2*n, n)
 	}
-	if lost == 0 && (sends != n || sent != goroutines*1999) { // i%3 adds up to 1999
-		t.Errorf("%d sends of %d bytes, want %d of %d", sends, sent, n, goroutines*1999)
+	if lost == 0 && (sends != n || sent != goroutines*1999 || received != 5*n) { // i%3 adds up to 1999
+		t.Errorf("%d sends of %d bytes, %d received, want %d of %d, %d", sends, sent, received, n, goroutines*1999, 5*n)
+	}
+}
+
+// A deferred End behind an early one is usual. The second may come when the record is another operation's.
+func TestSecondEndOfRegionDoesNothing(t *testing.T) {
+	for _, counts := range []bool{false, true} {
+		r := newRing()
+		if counts {
+			r = newTally()
+		}
+		region := r.BeginRegion(What(Region, 0, 0, 2), 5)
+		r.EndRegion(region)
+		ended := r.recs[region%Slots].state
+		for now()<<8 <= ended { // until the clock has gone on
+		}
+		r.EndRegion(region)
+		if got := r.recs[region%Slots].state; got != ended {
+			t.Errorf("counting %v: state %#x after the second End, want %#x", counts, got, ended)
+		}
+		for range Slots {
+			r.End(r.Begin(What(Send, 0, 0, 2), 1, 0, 0))
+		}
+		r.EndRegion(region)
+		if !counts {
+			continue
+		}
+		for _, c := range r.counts() {
+			if c.op.Kind != Send && (c.op.Kind != Region || c.calls != 1) {
+				t.Errorf("%d calls of kind %d, want 1 of %d", c.calls, c.op.Kind, Region)
+			}
+		}
+	}
+}
+
+// An operation whose record has been overwritten does not change the length of another.
+func TestLengthOfOverwrittenRecordIsDropped(t *testing.T) {
+	r := newTally()
+	old := r.Begin(What(Recv, 0, 0, 2), 1, 0, 0)
+	r.End(old)
+	for range Slots - 1 {
+		r.End(r.Begin(What(Recv, 0, 0, 2), 1, 0, 0))
+	}
+	send := r.Begin(What(Send, 0, 0, 2), 3, 0, 0)
+	if send%Slots != old%Slots {
+		t.Fatalf("tickets %d and %d have different records", old, send)
+	}
+	r.Length(old, 1<<20)
+	r.End(send)
+	for _, c := range r.counts() {
+		if c.op.Kind == Send && c.bytes != 3 {
+			t.Errorf("a Send of %d bytes, want 3", c.bytes)
+		}
+	}
+}
+
+// The race detector sees a dump beside operations.
+func TestDumpBesideOperations(t *testing.T) {
+	r := New("", Job{Size: 1, Count: true})
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for range 2000 {
+				r.End(r.Begin(What(Send, 0, 0, 1), 8, 0, 0))
+			}
+		})
+	}
+	for range 20 {
+		if err := r.Write(io.Discard); err != nil {
+			t.Error(err)
+		}
+	}
+	all.Wait()
+	var calls uint64
+	for _, c := range r.counts() {
+		calls += c.calls
+	}
+	if calls != 4000 {
+		t.Errorf("%d calls, want 4000", calls)
 	}
 }
 
