@@ -40,11 +40,11 @@ func (p *peer) burst(bytes int) bool {
 func (p *peer) keep(h frame.Header, body []byte, o *op) {
 	p.queue(h, body, o)
 	if p.kept++; p.kept >= burstKeep {
-		for p.flush() && p.first != nil {
-		}
-		return
+		p.flush() // once: behind the frames there may be a long message
 	}
-	p.e.keeps.Unpark()
+	if p.first != nil {
+		p.e.keeps.Unpark()
+	}
 }
 
 // flusher writes the frames that were kept back, until endFlusher is called.

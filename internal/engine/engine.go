@@ -80,6 +80,7 @@ type Engine struct {
 	comms    map[uint32]*comm    // until all members have closed them
 	early    map[uint32][]func() // notices for communicators that are not made here yet
 	probes   int                 // that wait
+	stale    int                 // discardRevoked looks when arrived is that long
 	held     []*msg              // RTS that Mprobe has taken
 	corks    []*peer             // whose links may keep frames back
 	uncorks  int                 // how often corks were written
@@ -154,7 +155,7 @@ func New(cfg Config) *Engine {
 		losses: make([]*backend.Fault, len(cfg.Peers)),
 		comms:  map[uint32]*comm{},
 		early:  map[uint32][]func(){},
-		stop:   make(chan struct{}), keeps: word.NewParker(), burstGap: burstGap,
+		stop:   make(chan struct{}), keeps: word.NewParker(), burstGap: burstGap, stale: staleMin,
 	}
 	e.mu.e, e.mu.owes = e, atUnlock != nil
 	e.crew.Links = (*links)(e)
@@ -240,6 +241,9 @@ func (e *Engine) progress() bool {
 	}
 	return moved
 }
+
+// staleMin is the least number of messages in the queue when discardRevoked looks at it.
+const staleMin = 256
 
 // directMax is the number of links up to which progress tries to read every one; with more it asks the
 // system first which of those that it can ask have something.

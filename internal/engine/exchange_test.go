@@ -103,3 +103,61 @@ func TestLongBurstIsWrittenWithoutAnotherCall(t *testing.T) {
 		e.endFlusher()
 	}
 }
+
+// endless is a link that has room for every frame.
+type endless struct {
+	*testLink
+	frames int
+}
+
+func (l *endless) Write(_ *frame.Header, body []byte, _ int) (int, error) {
+	l.frames++
+	return frame.HeaderSize + len(body), nil
+}
+
+// A burst behind a long message, for which there is always room: no Isend writes all of it with the lock held.
+func TestBurstDoesNotWriteLongMessage(t *testing.T) {
+	bell := newTestSleeper()
+	e := New(Config{Peers: []Peer{{}, {Node: 1}}, Sleeper: bell, Manual: true})
+	e.burstGap = time.Hour
+	end, _ := testPair(bell, newTestSleeper())
+	link := &endless{testLink: end}
+	e.Connect(1, link)
+	w, err := e.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 1 << 30
+	all := make([]backend.Request, burstMin+2*burstKeep)
+	for i := range all {
+		all[i].Owner = t
+		all[i].Begin()
+	}
+	w.Isend(&all[0], make([]byte, size), 1, 1, backend.Standard)
+	e.mu.Lock()
+	for _, s := range e.slots {
+		if s.op != nil {
+			err = e.peers[1].end(&frame.Header{Kind: frame.ClearToSend, Token: s.op.token, Length: size, Reply: 1})
+		}
+	}
+	e.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(all); i++ {
+		before := link.frames
+		w.Isend(&all[i], make([]byte, 8), 1, 2, backend.Standard)
+		if n := link.frames - before; n > 2*writeMost+burstKeep {
+			t.Fatalf("Isend %d writes %d frames", i, n)
+		}
+	}
+	go e.flusher()
+	defer e.endFlusher()
+	for i := range all {
+		for end := time.Now().Add(time.Minute); !all[i].Ready(); runtime.Gosched() {
+			if time.Now().After(end) {
+				t.Fatalf("message %d is not written", i)
+			}
+		}
+	}
+}

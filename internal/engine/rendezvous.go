@@ -81,11 +81,30 @@ func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 	case o != nil:
 		e.take(o, kind, h.Token, h.Reply, size, env) // or it stays posted
 	case keep:
+		if kind == msgExposed && e.arrived.Len() >= e.stale {
+			e.discardRevoked()
+		}
 		m := e.msgs.get()
 		m.size, m.kind, m.token, m.addr = size, kind, h.Token, h.Reply
 		e.keep(m, env)
 	}
 	return err
+}
+
+// discardRevoked drops the exposed messages that their senders have revoked, of which they send no notice. It looks at the
+// queue again when that is twice as long as what is left.
+func (e *Engine) discardRevoked() {
+	var revoked []*msg
+	e.arrived.Each(func(n *match.Node) bool {
+		if m := n.Owner.(*msg); m.kind == msgExposed && e.peers[n.Env.Source].mem.Revoked(m.token) {
+			revoked = append(revoked, m)
+		}
+		return true
+	})
+	for _, m := range revoked {
+		e.discard(m)
+	}
+	e.stale = max(2*e.arrived.Len(), staleMin)
 }
 
 // take asks for the data of an RTS, or starts to copy them. It returns false if the sender has withdrawn

@@ -171,6 +171,12 @@ func (l *Link) Announced(token uint64) bool {
 	return d.state.Load() == descState(gen, descAnnounced)
 }
 
+// Revoked reports whether the sender has taken back an announcement that has not been accepted.
+func (l *Link) Revoked(token uint64) bool {
+	d, gen := l.announced(token)
+	return d.state.Load() != descState(gen, descAnnounced)
+}
+
 // Accept starts to receive an announced message into buf, which is not longer than the message. It
 // returns false if the sender has revoked the message. Step completes it.
 func (l *Link) Accept(t *Transfer, token, addr uint64, buf []byte) bool {

@@ -79,7 +79,7 @@ var engineMutants = []mutant{
 		new: `s == opMoving {`,
 		why: "a rank sleeps while it has a message to copy", test: "internal/engine TestSimulationKeepsToTheModel", plain: true},
 	{file: "internal/engine/burst.go",
-		old: `	p.e.keeps.Unpark()
+		old: `		p.e.keeps.Unpark()
 `,
 		new: ``,
 		why: "nobody writes a message that is kept back", test: "internal/engine TestInterleaveFlusherWritesBurst"},
