@@ -14,12 +14,14 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/remote"
 	"github.com/cohort-hpc/cohort/internal/spawn"
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 // hostOptions are the options of cohort run for ranks on several hosts.
 type hostOptions struct {
 	list, file string
 	ssh        string
+	starter    string
 	choice     string // of interfaces
 	noCopy     bool
 	env        []string
@@ -30,6 +32,8 @@ func (h *hostOptions) flags(c *cobra.Command) {
 	f.StringVar(&h.list, "hosts", "", "start the ranks on the hosts in `LIST`, such as a,b:4,node[3-5], where :4 limits b to 4 ranks")
 	f.StringVar(&h.file, "hostfile", "", "read the hosts from `FILE`, one per line: NAME, NAME:4 or \"NAME slots=4\"")
 	f.StringVar(&h.ssh, "ssh", "", "run `COMMAND` instead of ssh, such as \"ssh -p 2222 -i key\"")
+	h.starter = "ssh"
+	cli.Choice(c, &h.starter, "starter", "start by ssh, or by srun on the hosts of a Slurm allocation", "ssh", "srun")
 	f.StringVar(&h.choice, "interface", "", "communicate over `WHAT`: interfaces, networks such as 10.1.0.0/16, or addresses")
 	f.BoolVar(&h.noCopy, "no-copy", false, "use the cohort and PROGRAM that are installed on the hosts")
 	cli.Func(f, "env", "", "NAME[=VALUE]", "", "pass a variable to the ranks; COHORT_ variables are always passed (repeatable)", func(s string) error {
@@ -47,11 +51,13 @@ func (h *hostOptions) flags(c *cobra.Command) {
 		h.env = append(h.env, s)
 		return nil
 	})
-	cli.Section(c, "Flags for ranks on other hosts", "hosts", "hostfile", "ssh", "interface", "no-copy", "env")
+	cli.Section(c, "Flags for ranks on other hosts", "hosts", "hostfile", "ssh", "starter", "interface", "no-copy", "env")
 }
 
 // asked reports whether the ranks are to be on other hosts.
-func (h *hostOptions) asked() bool { return h.list != "" || h.file != "" }
+func (h *hostOptions) asked() bool { return h.list != "" || h.file != "" || h.srun() }
+
+func (h *hostOptions) srun() bool { return h.starter == "srun" }
 
 // checkHosts reports flags that do not go together.
 func (r *runOptions) checkHosts() error {
@@ -61,6 +67,10 @@ func (r *runOptions) checkHosts() error {
 		return cli.Usagef("--ssh, --interface, --no-copy and --env need --hosts or --hostfile")
 	case !h.asked():
 		return nil
+	case h.srun() && os.Getenv("SLURM_JOB_ID") == "":
+		return cli.Usagef("--starter srun works in a Slurm allocation (SLURM_JOB_ID is not set); use it in salloc or sbatch")
+	case h.srun() && h.ssh != "":
+		return cli.Usagef("--starter srun does not use ssh; leave out --ssh")
 	case h.list != "" && h.file != "":
 		return cli.Usagef("--hosts and --hostfile exclude each other; give one of them")
 	case r.backend == "shm":
@@ -73,6 +83,9 @@ func (r *runOptions) checkHosts() error {
 
 // parse returns the hosts.
 func (h *hostOptions) parse() ([]remote.Host, error) {
+	if h.file == "" && h.list == "" {
+		return allocated()
+	}
 	if h.file == "" {
 		hosts, err := remote.ParseHosts(h.list)
 		if err != nil {
@@ -91,13 +104,33 @@ func (h *hostOptions) parse() ([]remote.Host, error) {
 	return hosts, nil
 }
 
+// allocated returns the hosts of the Slurm allocation, with as many slots as tasks.
+func allocated() ([]remote.Host, error) {
+	job := topo.ReadJob(os.LookupEnv, nil)
+	if len(job.Problems) > 0 {
+		return nil, fmt.Errorf("--starter srun: %w", job.Problems[0])
+	}
+	var hosts []remote.Host
+	for i, name := range job.Hosts {
+		h := remote.Host{Name: name}
+		if i < len(job.TasksPerNode) {
+			h.Slots = job.TasksPerNode[i]
+		}
+		hosts = append(hosts, h)
+	}
+	if hosts == nil {
+		return nil, cli.Usagef("--starter srun: the allocation does not list its hosts (SLURM_JOB_NODELIST); give --hosts")
+	}
+	return hosts, nil
+}
+
 // runHosts starts the ranks on other hosts.
 func (r *runOptions) runHosts(args []string) (int, error) {
 	hosts, err := r.hosts.parse()
 	if err != nil {
 		return cli.StatusUsage, err
 	}
-	ssh := strings.Fields(cmp.Or(r.hosts.ssh, "ssh"))
+	ssh := strings.Fields(cmp.Or(r.hosts.ssh, r.hosts.starter))
 	if len(ssh) == 0 || strings.ContainsAny(r.hosts.ssh, `'"\`) {
 		return cli.StatusUsage, cli.Usagef("--ssh %q: want words without quotes and backslashes; options that need them belong in ~/.ssh/config, or in a script", r.hosts.ssh)
 	}
@@ -119,7 +152,7 @@ func (r *runOptions) runHosts(args []string) (int, error) {
 	}
 	defer func() { endFlight(status, false) }()
 	status, err = remote.Run(remote.Config{
-		Hosts: hosts, Ranks: r.ranks, SSH: ssh, Copy: !r.hosts.noCopy, Program: path, Args: args[1:], Env: append(env, r.hosts.env...),
+		Hosts: hosts, Ranks: r.ranks, SSH: ssh, Srun: r.hosts.srun(), Copy: !r.hosts.noCopy, Program: path, Args: args[1:], Env: append(env, r.hosts.env...),
 		Bind: r.bind, Tag: r.tag, Show: r.show, Output: r.output, Interface: r.hosts.choice, Resilient: r.goOn, Timeout: r.timeout, Grace: r.grace,
 		Flight: os.Getenv(flight.EnvDir), KeepFlight: r.stats || os.Getenv(flight.EnvKept) != "",
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals, Keeper: keeper, Version: version(),

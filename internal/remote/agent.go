@@ -4,6 +4,7 @@ package remote
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -135,7 +136,7 @@ func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 		return err
 	}
 	a.link.sendJSON(kindHello, hello{
-		Protocol: protocol, Version: version, Connection: os.Getenv("SSH_CONNECTION"), Usable: node.Usable(),
+		Protocol: protocol, Version: version, Connection: cmp.Or(os.Getenv("SSH_CONNECTION"), os.Getenv("SLURM_LAUNCH_NODE_IPADDR")), Usable: node.Usable(),
 	})
 	go a.beat()
 	_, b, err := a.next(in, kindWork)

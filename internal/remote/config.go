@@ -17,6 +17,7 @@ type Config struct {
 	Hosts []Host
 	Ranks int      // 0 for as many as there are slots, or processors
 	SSH   []string // the command and its first arguments
+	Srun  bool     // that is Slurm's srun, inside an allocation with these hosts
 	Copy  bool     // send executables that a host does not have
 
 	Program string // its path on this machine, or a name without a slash: a command on each host

@@ -86,7 +86,7 @@ var toLauncher = limits{
 type hello struct {
 	Protocol   int
 	Version    string // of cohort
-	Connection string // SSH_CONNECTION: the launcher's address and port as the host sees them, and its own
+	Connection string // SSH_CONNECTION, or what srun sets instead: the launcher's address and port as the host sees them, and its own
 	Usable     int    // processors
 }
 

@@ -148,7 +148,7 @@ func (j *launcher) each(do func(context.Context, *host) error) error {
 
 // connect starts the agent on a host.
 func (j *launcher) connect(ctx context.Context, h *host, exe *file) error {
-	s, err := openShell(j.cfg.SSH, h.Name, j.cfg.Keeper)
+	s, err := openShell(j.cfg.SSH, j.cfg.Srun, h.Name, j.cfg.Keeper)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,7 +29,13 @@ const (
 // configures it for other uses of the host, and only one connection could have it.
 var sshOptions = []string{"-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "LogLevel=ERROR", "-o", "ClearAllForwardings=yes"}
 
-// shell is an ssh to a host.
+// srunOptions make srun start one process with all that the job has on a host, beside other steps.
+// Without --unbuffered, srun would keep back what has no newline.
+var srunOptions = []string{
+	"--quiet", "--unbuffered", "--overlap", "--whole", "--nodes=1", "--ntasks=1", "--mem=0", "--cpu-bind=none", "--mpi=none", "--export=ALL",
+}
+
+// shell is an ssh or srun to a host.
 type shell struct {
 	cmd   *exec.Cmd
 	in    *os.File
@@ -41,10 +49,10 @@ type shell struct {
 
 // openShell starts the boot script on a host. ssh gets a new process group, so that an interrupt from the
 // terminal reaches only the launcher, which passes it on.
-func openShell(command []string, name string, keeper *spawn.Keeper) (*shell, error) {
+func openShell(command []string, srun bool, name string, keeper *spawn.Keeper) (*shell, error) {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		return nil, fmt.Errorf("%s: not found in PATH; it starts ranks on other hosts (--ssh names another command)", command[0])
+		return nil, fmt.Errorf("%s: not found in PATH; it starts ranks on other hosts (--ssh names another command, --starter srun takes srun)", command[0])
 	}
 	var ours, theirs []*os.File
 	closeAll := func(files []*os.File) {
@@ -64,8 +72,16 @@ func openShell(command []string, name string, keeper *spawn.Keeper) (*shell, err
 		ours, theirs = append(ours, r), append(theirs, w)
 	}
 	defer closeAll(theirs)
-	args := append(append(append([]string{}, command[1:]...), sshOptions...), name, bootScript)
+	args := append(slices.Clone(command[1:]), sshOptions...)
+	args = append(args, name, bootScript)
+	if srun {
+		args = append(slices.Clone(command[1:]), srunOptions...)
+		args = append(args, "--nodelist="+name, "sh", "-c", bootScript)
+	}
 	s := &shell{cmd: exec.Command(path, args...), in: ours[0], out: ours[1], r: bufio.NewReaderSize(ours[1], maxChunk), ended: make(chan struct{})}
+	if srun { // the user's ssh to this machine is not the agent's connection
+		s.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SSH_CONNECTION=") })
+	}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
@@ -141,9 +157,9 @@ func (s *shell) explain(ctx context.Context, err error) error {
 	case own:
 		return fmt.Errorf("%w\n  %s", err, text)
 	case text == "" && status.Signaled():
-		return fmt.Errorf("ssh was killed by %s", how)
+		return fmt.Errorf("%s was killed by %s", filepath.Base(s.cmd.Path), how)
 	case text == "":
-		return fmt.Errorf("ssh ended (%s) without a message%s", how, hint(status.ExitStatus(), ""))
+		return fmt.Errorf("%s ended (%s) without a message%s", filepath.Base(s.cmd.Path), how, hint(status.ExitStatus(), ""))
 	}
 	return errors.New(text + hint(status.ExitStatus(), text))
 }
