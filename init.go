@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/comm"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
@@ -70,8 +72,15 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err := s.unfit(name, osEnv); err != nil && k.missing == "" {
 		return nil, err
 	}
+	if s.stats != "" {
+		s.FlightDir = cmp.Or(s.FlightDir, flight.RanksFolder(s.stats))
+	}
 	if err := s.checkFlight(); err != nil {
 		return nil, err
+	}
+	if s.count && s.sized && s.FlightDir != "" {
+		// Of an earlier job, for which rank 0 could take it. Rank 0 joins after all ranks have come here.
+		_ = os.Remove(filepath.Join(s.FlightDir, flight.FileName(s.Rank)))
 	}
 	bc, err := k.open(ctx, s)
 	if err != nil {
@@ -126,6 +135,13 @@ func (m *member) begin() error {
 	}
 	m.state = joining
 	return nil
+}
+
+// joins reports whether this process is a rank, or has been one of several.
+func (m *member) joins() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state != notJoined
 }
 
 // open returns the world of this process, nil if it has none.

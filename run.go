@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/comm"
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 // Run calls body on n ranks, which are goroutines of this process, and returns when all calls have
@@ -25,7 +27,7 @@ import (
 // an error with its stack.
 //
 // Run reads the settings that apply to ranks of one process from the environment: COHORT_TIMEOUT,
-// COHORT_COLLECTIVES and COHORT_FLIGHT_DIR.
+// COHORT_COLLECTIVES, COHORT_FLIGHT_DIR and COHORT_STATS. In a rank of another job it writes no files for the last two.
 //
 // Not collective: Run joins no job, and can be called any number of times.
 //
@@ -51,13 +53,20 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	if err != nil {
 		return fail(err)
 	}
+	if s.inner(osEnv) {
+		s.stats, s.FlightDir = "", ""
+	}
 	if err := s.checkFlight(); err != nil {
 		return fail(err)
 	}
+	file := s.stats
+	s.stats = "" // no rank writes it alone
+	var worlds []*comm.Comm
 	var first failures
 	var wg sync.WaitGroup
 	for rank, bc := range local.New(n) {
 		world := newWorld(ctx, bc, s)
+		worlds = append(worlds, world.base())
 		wg.Go(func() {
 			err := errGoexit
 			defer func() {
@@ -72,7 +81,13 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 		})
 	}
 	wg.Wait()
-	return first.join()
+	err = first.join()
+	if file != "" {
+		if failed := comm.WriteStats(file, worlds); failed != nil {
+			err = errors.Join(err, fail(fmt.Errorf("%s: %w", flight.EnvStats, failed)))
+		}
+	}
+	return err
 }
 
 var errGoexit = fmt.Errorf("%w: the rank's function did not return: it called runtime.Goexit, as FailNow of package testing does", ErrPeerLost)

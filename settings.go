@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
 // settings is a Config completed from the environment.
@@ -109,7 +111,7 @@ func resolve(cfg *Config, env environment) (settings, error) {
 	if file := env.get(flight.EnvStats); file != "" {
 		s.count = true
 		if file != flight.CountOnly {
-			s.stats, s.FlightDir = file, cmp.Or(s.FlightDir, flight.RanksFolder(file))
+			s.stats = file
 		}
 	}
 	if err := s.place(env); err != nil {
@@ -320,10 +322,27 @@ const envJoined = "COHORT_JOINED"
 // joined follows the process number in the value of envJoined.
 func (s *settings) joined(rank string) string { return "rank " + rank + " of " + s.Job }
 
+// inner reports whether a job that this process makes by itself is inside another job: the process is or will be a rank,
+// or a rank has started it. Files that the environment names are then those of the outer job.
+func (s *settings) inner(env environment) bool {
+	_, rank := env.rank()
+	if _, of, _ := strings.Cut(env.get(envJoined), " "); of == s.joined(rank) || membership.joins() {
+		return true
+	}
+	if size := env.get("COHORT_SIZE"); size != "" {
+		return size != "1"
+	}
+	l := mpifind.Launched(env)
+	return l != nil && l.Size > 1
+}
+
 // checkFlight creates the flight recorder's folder if it does not exist. If it cannot be written to, the recorder
 // writes no files, and Diagnostics says why. It is an error if that is for a summary that was asked for.
 func (s *settings) checkFlight() error {
 	err := flight.Check(s.FlightDir)
+	if s.stats != "" {
+		err = cmp.Or(err, flight.Check(filepath.Dir(s.stats)))
+	}
 	if st, e := os.Stat(s.stats); e == nil && st.IsDir() {
 		err = fmt.Errorf("%s is a folder, want the name of a file", s.stats)
 	}

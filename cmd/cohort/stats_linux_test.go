@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +10,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/flight"
@@ -20,15 +23,36 @@ import (
 // statsProgram makes a copy of the test binary be a rank whose operations are known.
 const statsProgram = "stats-rank"
 
+// awaitFile is a variable with the file that rank 1 of statsProgram waits for before it closes the world.
+const awaitFile = "TEST_AWAIT_FILE"
+
 func init() {
 	rankPrograms[statsProgram] = func(how string) int {
 		var err error
-		if how == "local" {
+		if how == "parallel" {
+			var all sync.WaitGroup
+			errs := make([]error, 6)
+			for i := range errs {
+				all.Go(func() {
+					errs[i] = cohort.Run(context.Background(), 2, func(c *cohort.Comm) error { return knownOperations(c, how) })
+				})
+			}
+			all.Wait()
+			err = errors.Join(errs...)
+		} else if how == "local" {
 			err = cohort.Run(context.Background(), 2, func(c *cohort.Comm) error { return knownOperations(c, how) })
 		} else {
 			var world *cohort.Comm
 			if world, err = cohort.Init(context.Background(), nil); err == nil {
-				err = knownOperations(world, how)
+				if how == "nested" && world.Rank() == 1 {
+					err = cohort.Run(context.Background(), 2, func(c *cohort.Comm) error { return c.Barrier() })
+				}
+				err = errors.Join(err, knownOperations(world, how))
+				if file := os.Getenv(awaitFile); file != "" && world.Rank() == 1 {
+					for _, e := os.Stat(file); e != nil; _, e = os.Stat(file) {
+						time.Sleep(10 * time.Millisecond)
+					}
+				}
 				err = errors.Join(err, world.Close())
 			}
 		}
@@ -174,6 +198,73 @@ func TestStatsAreWrittenToFile(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), flight.EnvStats+": ") || !strings.Contains(string(out), says) {
 			t.Errorf("%s=%s: %v\n%s", flight.EnvStats, bad, err, out)
 		}
+	}
+}
+
+// Jobs of one process with one file do not disturb each other. The file is that of the last.
+func TestStatsOfJobsSideBySide(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "stats.json")
+	cmd := exec.Command(exe, statsProgram, "parallel")
+	cmd.Env = append(os.Environ(), flight.EnvStats+"="+file)
+	checkStatsFile(t, cmd, file)
+}
+
+// A rank that calls Run does not replace the counts of its own job.
+func TestStatsOfJobWithInnerJob(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if status, stdout, stderr := run(t, "run", "--stats", "--flight", dir, "-n", "2", exe, statsProgram, "nested"); status != 0 {
+		t.Fatalf("status %d:\n%s%s", status, stdout, stderr)
+	}
+	checkStats(t, dir)
+}
+
+// Two jobs of one name leave their files in one folder. The summary of the second has no counts of the first.
+func TestStatsLeaveOutEarlierJob(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "stats.json")
+	job := func(await string) {
+		ranks := make([]*exec.Cmd, 2)
+		out := make([]bytes.Buffer, len(ranks))
+		for r := range ranks {
+			ranks[r] = exec.Command(exe, statsProgram, "")
+			ranks[r].Env = append(os.Environ(), "COHORT_BACKEND=shm", "COHORT_SIZE=2", fmt.Sprint("COHORT_RANK=", r), "COHORT_JOB="+filepath.Base(dir)+fmt.Sprint(os.Getpid()),
+				flight.EnvStats+"="+file, flight.EnvDir+"="+filepath.Join(dir, "ranks"), awaitFile+"="+await)
+			ranks[r].Stdout, ranks[r].Stderr = &out[r], &out[r]
+			if err := ranks[r].Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for r := range ranks {
+			if err := ranks[r].Wait(); err != nil {
+				t.Errorf("rank %d: %v\n%s", r, err, &out[r])
+			}
+		}
+	}
+	job("")
+	checkSummary(t, file)
+	job(file) // rank 1 leaves when the summary has been written
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s flight.Summary
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	if without := append(s.Missing, s.Killed...); len(without) != 1 || without[0] != 1 { // Killed if the folder is in memory
+		t.Errorf("the summary is without ranks %v, want 1:\n%s", without, text)
 	}
 }
 

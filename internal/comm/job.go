@@ -73,6 +73,15 @@ func NewWorld(ctx context.Context, bc backend.Comm, o Options) *Comm {
 // OnClose has f called when the world has been closed. It comes before the first operation.
 func (c *Comm) OnClose(f func()) { c.core.job.done = append(c.core.job.done, f) }
 
+// WriteStats writes the summary of a job to a file. The worlds are those of all its ranks, and closed.
+func WriteStats(file string, worlds []*Comm) error {
+	var all []*flight.Recorder
+	for _, w := range worlds {
+		all = append(all, w.core.recorder)
+	}
+	return flight.WriteStats(file, "", all...)
+}
+
 // newBound returns the limits of operations under ctx, nil if there are none.
 func (j *job) newBound(ctx context.Context) *backend.Bound {
 	b := &backend.Bound{Ctx: ctx, Timeout: j.Timeout}
@@ -255,7 +264,7 @@ func (k *core) close(end time.Time) error {
 	}
 	j.recorder.Close()
 	if j.Stats != "" && k.rank == 0 {
-		if failed := flight.WriteStats(j.Stats, j.FlightDir); failed != nil {
+		if failed := flight.WriteStats(j.Stats, j.FlightDir, j.recorder); failed != nil {
 			err = cmp.Or(err, k.home.failed("close", fmt.Errorf("%s: %w", flight.EnvStats, failed)))
 		}
 	}

@@ -174,43 +174,16 @@ func (m image) operation(r record) Operation {
 // files. Jobs of mpi have no names: those of one size leave one set of files, because a rank removes the
 // file that it finds when it starts. Those of local are told apart by their process.
 func Read(path string) (dumps []*Dump, others int, err error) {
-	st, err := os.Stat(path)
-	if err != nil {
+	if dumps, err = readAll(path); err != nil {
 		return nil, 0, err
 	}
-	paths := []string{path}
-	if st.IsDir() {
-		names, err := fs.Glob(os.DirFS(path), "[^.]*"+suffix)
-		if err != nil {
-			return nil, 0, err
-		}
-		paths = nil
-		for _, name := range names {
-			paths = append(paths, filepath.Join(path, name))
-		}
-		if len(paths) == 0 {
-			return nil, 0, fmt.Errorf("%s: no files of the flight recorder (rank-NNNN%s)", path, suffix)
-		}
-	}
-	var last *Dump // of the job that was started last
-	for _, p := range paths {
-		b, err := readFile(p)
-		if err != nil {
-			return nil, 0, err
-		}
-		d, err := Decode(b)
-		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", p, err)
-		}
-		dumps = append(dumps, d)
-		if last == nil || d.Started.After(last.Started) {
+	last, all := dumps[0], len(dumps)
+	for _, d := range dumps {
+		if d.Started.After(last.Started) {
 			last = d
 		}
 	}
-	all := len(dumps)
-	dumps = slices.DeleteFunc(dumps, func(d *Dump) bool {
-		return d.Job != last.Job || d.Backend != last.Backend || d.Size != last.Size || d.Backend == "local" && d.Pid != last.Pid
-	})
+	dumps = slices.DeleteFunc(dumps, func(d *Dump) bool { return !d.sameJob(last) })
 	slices.SortStableFunc(dumps, func(a, b *Dump) int { return cmp.Compare(a.Rank, b.Rank) })
 	for i, d := range dumps[1:] {
 		if d.Rank == dumps[i].Rank {
@@ -218,6 +191,45 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 		}
 	}
 	return dumps, all - len(dumps), nil
+}
+
+// sameJob reports whether two files are those of one job.
+func (d *Dump) sameJob(o *Dump) bool {
+	return d.Job == o.Job && d.Backend == o.Backend && d.Size == o.Size && (d.Backend != "local" || d.Pid == o.Pid)
+}
+
+// readAll reads all files of a folder, or one file: at least one.
+func readAll(path string) (dumps []*Dump, err error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	paths := []string{path}
+	if st.IsDir() {
+		names, err := fs.Glob(os.DirFS(path), "[^.]*"+suffix)
+		if err != nil {
+			return nil, err
+		}
+		paths = nil
+		for _, name := range names {
+			paths = append(paths, filepath.Join(path, name))
+		}
+		if len(paths) == 0 {
+			return nil, fmt.Errorf("%s: no files of the flight recorder (rank-NNNN%s)", path, suffix)
+		}
+	}
+	for _, p := range paths {
+		b, err := readFile(p)
+		if err != nil {
+			return nil, err
+		}
+		d, err := Decode(b)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		dumps = append(dumps, d)
+	}
+	return dumps, nil
 }
 
 // readFile reads a regular file that is not longer than a recorder's. It opens no other files: reading a pipe
