@@ -235,7 +235,7 @@ func TestHostThatGivesUpIsLost(t *testing.T) {
 		{"agent asked to end", nil, func(j *hostsJob) { syscall.Kill(j.agents[1], syscall.SIGTERM) },
 			"the agent was asked to end (terminated)), and ranks 2, 3 with it; ending the others\n"},
 		{"wrapper of ssh killed", []string{"--ssh", wrapper}, func(j *hostsJob) { syscall.Kill(j.shell(t, "127.0.0.2"), syscall.SIGKILL) },
-			"ssh was killed by signal: killed), and ranks 2, 3 with it; ending the others\n"},
+			"wrapper was killed by signal: killed), and ranks 2, 3 with it; ending the others\n"},
 		{"launcher stood", nil, func(j *hostsJob) {
 			j.cmd.Process.Signal(syscall.SIGSTOP)
 			for _, fd := range j.lives {
