@@ -58,7 +58,7 @@ func common(open backend.Opener) func(ctx context.Context, s settings) (backend.
 func (s *settings) common() backend.Config {
 	return backend.Config{
 		Rank: s.Rank, Size: s.Size, Job: s.Job, Timeout: s.Timeout, Heartbeat: s.Heartbeat, JoinTimeout: s.JoinTimeout,
-		Check: s.Check, Deterministic: s.Deterministic,
+		Check: s.Check, Deterministic: s.Deterministic, Share: s.share,
 	}
 }
 
@@ -142,12 +142,14 @@ func (s *settings) unfit(name string, env environment) error {
 		return initFault("backend local was selected in a job of %d processes started by %s (%s): "+
 			"each would be a separate world of one rank; start the program without that launcher, or with cohort run",
 			launcher.Size, launcher.Name, launcher.Evidence)
-	case name == "shm" && !s.sized:
+	case name == "shm" && !s.sized && !s.meets(env):
 		return initFault("backend shm needs COHORT_RANK, COHORT_SIZE and COHORT_JOB: " +
-			"start the program with cohort run, or set them on each rank")
+			"start the program with cohort run, a PMI launcher (mpiexec, srun --mpi=pmi2), or set them on each rank")
+	case name == "tcp" && !s.sized && s.meets(env):
+		return nil
 	case name == "tcp" && (!s.sized || s.TCP.Coordinator == "" || s.TCP.SecretFile == "" && s.secret == ""):
 		return initFault("backend tcp needs COHORT_RANK, COHORT_SIZE, COHORT_JOB, COHORT_TCP_COORDINATOR and " +
-			"COHORT_SECRET_FILE or COHORT_SECRET: start the program with cohort run, or set them on each rank")
+			"COHORT_SECRET_FILE or COHORT_SECRET: start the program with cohort run, a PMI launcher (mpiexec, srun --mpi=pmi2), or set them on each rank")
 	case name == "mpi" && launcher == nil && s.sized && s.Size > 1:
 		return initFault("backend mpi needs an MPI launcher, but another one started this process as rank %d of %d "+
 			"(COHORT_RANK, COHORT_SIZE): each would be a separate world of one rank; start the program with mpiexec, or with cohort run --backend mpi",

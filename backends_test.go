@@ -3,6 +3,7 @@ package cohort
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -22,8 +23,8 @@ func TestBackendsReportsWhatTheLaunchAllows(t *testing.T) {
 		{"cohort run, shm", []string{"COHORT_BACKEND=shm", "COHORT_RANK=1", "COHORT_SIZE=2", "COHORT_JOB=x"}, "shm"},
 		{"a scheduler's, shm", []string{"COHORT_RANK=1", "COHORT_SIZE=2", "COHORT_JOB=x"}, "shm"},
 		{"tcp", []string{"COHORT_RANK=1", "COHORT_SIZE=2", "COHORT_JOB=x", "COHORT_TCP_COORDINATOR=a:1", "COHORT_SECRET_FILE=f"}, "shm tcp"},
-		{"mpiexec", []string{"PMI_SIZE=2", "PMI_RANK=0", "PMI_FD=7"}, ""},
-		{"mpiexec of one", []string{"PMI_SIZE=1", "PMI_RANK=0", "PMI_FD=7"}, "local"},
+		{"mpiexec", []string{"PMI_SIZE=2", "PMI_RANK=0", "PMI_FD=7"}, "shm tcp"},
+		{"mpiexec of one", []string{"PMI_SIZE=1", "PMI_RANK=0", "PMI_FD=7"}, "local shm tcp"},
 	}
 	for _, tt := range tests {
 		env := envOf(tt.env...)
@@ -107,7 +108,7 @@ func TestRegisteredBackendIsOpened(t *testing.T) {
 	}
 	want := backend.Config{Rank: 3, Size: 5, Job: "j", Timeout: 4 * time.Second, Heartbeat: 2 * time.Second, JoinTimeout: 9 * time.Second,
 		Check: true, Deterministic: true}
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the opener got %+v, want %+v", got, want)
 	}
 	all := Backends(nil)

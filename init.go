@@ -78,11 +78,16 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err := s.checkFlight(); err != nil {
 		return nil, err
 	}
+	leave, err := s.launched(ctx, name, osEnv)
+	if err != nil {
+		return nil, err
+	}
 	if s.count && s.sized && s.FlightDir != "" {
 		// Of an earlier job, for which rank 0 could take it. Rank 0 joins after all ranks have come here.
 		_ = os.Remove(filepath.Join(s.FlightDir, flight.FileName(s.Rank)))
 	}
 	bc, err := k.open(ctx, s)
+	leave()
 	if err != nil {
 		return nil, err
 	}
@@ -210,10 +215,14 @@ func (s *settings) choose(env environment) string {
 		return "local"
 	}
 	// A single process needs no MPI. It may run in a shell that a launcher started.
-	if l := mpifind.Launched(env); l != nil && l.Size > 1 {
-		return "mpi"
+	if l := mpifind.Launched(env); (l == nil || l.Size <= 1) && env.get("PMI_PORT") == "" {
+		return "local"
 	}
-	return "local"
+	// The program may be built without MPI, or the machine may have no library that fits the launcher.
+	if s.MPI.Lib == "" && lookup("tcp").missing == "" && s.meets(env) && s.available("mpi", env) != nil {
+		return "tcp"
+	}
+	return "mpi"
 }
 
 func init() {

@@ -52,8 +52,8 @@ func TestSettingsReachTheBackends(t *testing.T) {
 		ours   map[string]string // settings with another name there
 		own    map[string]any    // fields that are not settings, and their expected values
 	}{
-		{"common", s.common(), nil, nil},
-		{"TCP", tcpConfig(s), map[string]string{"TLSCert": "TLS.Cert", "TLSKey": "TLS.Key", "TLSCA": "TLS.CA", "TLSName": "TLS.Name"}, map[string]any{"Launcher": false, "Secret": ""}},
+		{"common", s.common(), nil, map[string]any{"Share": nil}},
+		{"TCP", tcpConfig(s), map[string]string{"TLSCert": "TLS.Cert", "TLSKey": "TLS.Key", "TLSCA": "TLS.CA", "TLSName": "TLS.Name"}, map[string]any{"Launcher": false, "Secret": "", "Share": nil}},
 		{"MPI", mpiConfig(context.Background(), s), map[string]string{"Library": "Lib"},
 			map[string]any{"Bounded": true, "Oversubscribed": false}},
 	} {

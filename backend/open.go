@@ -19,6 +19,10 @@ type Config struct {
 
 	Job string // the same on all ranks of the job, and of no other job of this user on the node
 
+	// Share returns on every rank what rank 0 passes to it: a short text without spaces. All ranks may call it, once. It
+	// is nil where the launcher has no key-value space, or the settings say how the ranks find each other.
+	Share func(ctx context.Context, text string) (string, error)
+
 	Timeout     time.Duration // of each operation; 0: none. Each operation gets it in its Bound.
 	Heartbeat   time.Duration // how long another rank may be silent; 0: the backend's default, below 0: no limit
 	JoinTimeout time.Duration // how long the ranks wait for each other at the start; 0: the backend's default

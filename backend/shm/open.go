@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/node"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
@@ -31,6 +32,16 @@ func Open(ctx context.Context, cfg backend.Config) (backend.Comm, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, joinLimit))
 	defer cancel()
+	if cfg.Share != nil {
+		own := meet.ThisNode()
+		first, err := cfg.Share(ctx, own)
+		if err == nil && first != own {
+			err = errors.New("this process and rank 0 share no memory: they are on two nodes or in two containers, or of two users; use backend tcp")
+		}
+		if err != nil {
+			return nil, backend.Faultf(backend.ErrInit, "rank %d of %d, backend shm: %v", cfg.Rank, cfg.Size, err)
+		}
+	}
 	ranks := make([]int, cfg.Size)
 	for r := range ranks {
 		ranks[r] = r

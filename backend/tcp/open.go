@@ -15,10 +15,10 @@ import (
 type Config struct {
 	backend.Config
 
-	Coordinator string // the address, HOST:PORT, to which all ranks connect at the start
+	Coordinator string // the address, HOST:PORT, to which all ranks connect at the start; empty with Share
 	Launcher    bool   // the process that started the ranks listens there, by meet.Serve; otherwise rank 0 does
 
-	SecretFile       string
+	SecretFile       string // may be empty with Share: rank 0 then makes a secret for the job
 	Secret           string // the text of such a file, in place of one
 	Interface, Ports string
 	Connect          string // ConnectStart, ConnectDemand, or empty: the first for jobs of up to startMost ranks
@@ -48,7 +48,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
 	case cfg.Connect != "" && cfg.Connect != ConnectStart && cfg.Connect != ConnectDemand:
 		return nil, backend.Faultf(backend.ErrInit, "COHORT_TCP_CONNECT is %q: want start or demand", cfg.Connect)
-	case cfg.SecretFile == "" && cfg.Secret == "":
+	case cfg.SecretFile == "" && cfg.Secret == "" && (cfg.Share == nil || cfg.Coordinator != ""):
 		return nil, backend.Faultf(backend.ErrInit, "backend tcp needs the job's secret (COHORT_SECRET_FILE or COHORT_SECRET)")
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, 60*time.Second))

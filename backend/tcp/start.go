@@ -19,6 +19,7 @@ import (
 
 // join makes this process a rank of its job, and connects it to the others.
 //
+//  0. Where the launcher has a key-value space, learn there where the coordinator listens.
 //  1. Listen, so that the address is known.
 //  2. Join at the coordinator; rank 0 listens there too, unless the launcher does.
 //  3. Connect: of two ranks the higher one dials. If connections are made on demand, only those with
@@ -35,19 +36,32 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if err := shmem.Files(files, fmt.Sprintf("a job of %d ranks", cfg.Size)); err != nil {
 		return nil, err
 	}
-	secret, err := cfg.readSecret()
-	if err != nil {
-		return nil, err
+	id := &meet.Identity{Job: cfg.Job, Rank: cfg.Rank, Size: cfg.Size}
+	if cfg.SecretFile != "" || cfg.Secret != "" {
+		if id.Secret, err = cfg.readSecret(); err != nil {
+			return nil, err
+		}
 	}
-	id := &meet.Identity{Job: cfg.Job, Secret: secret, Rank: cfg.Rank, Size: cfg.Size}
 	if id.TLS, err = meet.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, cfg.TLSName); err != nil {
 		return nil, err
 	}
-	addrs, err := meet.ListenAddrs(cfg.Interface, cfg.Coordinator)
+	first, last, err := meet.ParsePorts(cfg.Ports)
 	if err != nil {
 		return nil, err
 	}
-	first, last, err := meet.ParsePorts(cfg.Ports)
+	var invited *invitation // nil: the settings name the coordinator
+	if cfg.Coordinator == "" {
+		if invited, err = invite(ctx, cfg, id, first, last); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil && invited.l != nil {
+				invited.l.Close()
+			}
+		}()
+		cfg.Coordinator = invited.at[0].String()
+	}
+	addrs, err := meet.ListenAddrs(cfg.Interface, cfg.Coordinator)
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +95,17 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if name, err := os.Hostname(); err == nil {
 		self.Host = meet.HostName(name)
 	}
-	coordinator := 0
-	if cfg.Launcher {
-		coordinator = meet.Launcher
+	var meeting *meet.Meeting
+	switch {
+	case invited == nil && cfg.Launcher:
+		meeting, err = meet.Join(ctx, id, cfg.Coordinator, meet.Launcher, self)
+	case invited == nil:
+		meeting, err = meet.Join(ctx, id, cfg.Coordinator, 0, self)
+	case invited.l != nil:
+		meeting, err = meet.Lead(ctx, invited.l, self)
+	default:
+		meeting, err = meet.JoinAt(ctx, id, invited.at, 0, self)
 	}
-	meeting, err := meet.Join(ctx, id, cfg.Coordinator, coordinator, self)
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,7 @@ var users = map[string][]string{
 	"internal/match":      {"backend/*", "internal/engine"},
 	"internal/mpifind":    {"", "backend/mpi", "internal/libmpi", "internal/mpiquirks", tests, "cmd/cohort"},
 	"internal/node":       {"backend/shm", "backend/tcp"},
+	"internal/pmi":        {"", "cmd/cohort"},
 	"internal/remote":     {"cmd/cohort"},
 	"internal/sched":      {"internal/comm"},
 	"internal/shmem":      {"backend/*", "internal/board", "internal/comm", "internal/direct", "internal/engine", "internal/frame", "internal/memlink", "internal/node", "internal/sched", "pool", "cmd/cohort", "internal/spawn", "internal/window", "internal/word"},
@@ -68,7 +69,7 @@ var users = map[string][]string{
 	"internal/test/soak":  {"cohorttest"},
 	"internal/window":     {"", "internal/comm"},
 	"internal/word":       {"backend", "backend/*", "internal/*", "pool"},
-	"internal/meet":       {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
+	"internal/meet":       {"backend/shm", "backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
 	// of the other modules
 	"bench/internal/loggp": {"bench/*"},
 	"sddp/internal/clp":    {"sddp/lp"},

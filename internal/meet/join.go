@@ -3,6 +3,7 @@ package meet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -49,18 +50,30 @@ func Join(ctx context.Context, id *Identity, address string, to int, self Member
 		if err != nil {
 			return nil, err
 		}
-		return lead(ctx, newCoordinator(l), self)
+		return Lead(ctx, l, self)
 	}
-	d := dialing{id: id, to: to, purpose: Rendezvous, patient: true}
-	d.find = func(ctx context.Context) ([]netip.AddrPort, error) {
+	return joinAt(ctx, id, address, to, self, func(ctx context.Context) ([]netip.AddrPort, error) {
 		found, err := lookup(ctx, host)
 		addrs := make([]netip.AddrPort, len(found))
 		for i, a := range found {
 			addrs[i] = netip.AddrPortFrom(a, port)
 		}
 		return addrs, err
-	}
-	conn, err := d.run(ctx)
+	})
+}
+
+// Lead is Join for a rank that is the coordinator and listens already, at l.
+func Lead(ctx context.Context, l *Listener, self Member) (*Meeting, error) {
+	return lead(ctx, newCoordinator(l), self)
+}
+
+// JoinAt is Join with the addresses at which the coordinator, a rank, listens already.
+func JoinAt(ctx context.Context, id *Identity, addrs []netip.AddrPort, to int, self Member) (*Meeting, error) {
+	return joinAt(ctx, id, fmt.Sprint(addrs), to, self, func(context.Context) ([]netip.AddrPort, error) { return addrs, nil })
+}
+
+func joinAt(ctx context.Context, id *Identity, address string, to int, self Member, find func(context.Context) ([]netip.AddrPort, error)) (*Meeting, error) {
+	conn, err := (&dialing{id: id, to: to, purpose: Rendezvous, patient: true, find: find}).run(ctx)
 	if err != nil {
 		if _, ok := errors.AsType[*backend.Fault](err); !ok {
 			err = backend.Faultf(backend.ErrInit, "the coordinator at %s: %v", address, err)
