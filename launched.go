@@ -3,8 +3,8 @@ package cohort
 import (
 	"cmp"
 	"context"
-	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/pmi"
 )
 
@@ -13,12 +13,12 @@ func (s *settings) meets(env environment) bool { return pmi.Find(pmi.Environment
 
 // launched takes the place of this process in its job from the launcher, where the settings do not say it. leave is
 // called when the ranks have joined, or cannot.
-func (s *settings) launched(ctx context.Context, backend string, env environment) (leave func(), err error) {
-	if s.sized || backend != "tcp" && backend != "shm" {
+func (s *settings) launched(ctx context.Context, name string, env environment) (leave func(), err error) {
+	if s.sized || name != "tcp" && name != "shm" {
 		return func() {}, nil
 	}
 	means := pmi.Find(pmi.Environment(env))
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.JoinTimeout, 60*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.JoinTimeout, backend.JoinLimit))
 	defer cancel()
 	space, err := means.Open(ctx)
 	if err != nil {

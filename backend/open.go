@@ -10,6 +10,9 @@ import (
 // ErrInit, which names the missing ranks. cohort.Register takes an Opener.
 type Opener func(ctx context.Context, cfg Config) (Comm, error)
 
+// JoinLimit is how long ranks wait for each other at the start if JoinTimeout is 0.
+const JoinLimit = 60 * time.Second
+
 // Config is the part of cohort.Config that every backend can use, completed from the environment. An
 // Opener with more settings reads its own environment variables.
 type Config struct {
@@ -25,7 +28,7 @@ type Config struct {
 
 	Timeout     time.Duration // of each operation; 0: none. Each operation gets it in its Bound.
 	Heartbeat   time.Duration // how long another rank may be silent; 0: the backend's default, below 0: no limit
-	JoinTimeout time.Duration // how long the ranks wait for each other at the start; 0: the backend's default
+	JoinTimeout time.Duration // how long the ranks wait for each other at the start; 0: JoinLimit
 
 	Check         bool // detect mismatched collectives even where that costs time
 	Deterministic bool // combine operands of reductions in the order of coll.Order

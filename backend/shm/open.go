@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/meet"
@@ -14,8 +13,6 @@ import (
 
 // MaxRanks is the largest number of ranks of a job, which are on one node. The links of every two of them exist from the start.
 const MaxRanks = 256
-
-const joinLimit = 60 * time.Second // where JoinTimeout is 0
 
 // Open is a backend.Opener.
 func Open(ctx context.Context, cfg backend.Config) (backend.Comm, error) {
@@ -30,7 +27,7 @@ func Open(ctx context.Context, cfg backend.Config) (backend.Comm, error) {
 	case cfg.Job == "":
 		return nil, backend.Faultf(backend.ErrInit, "backend shm needs a job name (COHORT_JOB), the same on all ranks")
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, joinLimit))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, backend.JoinLimit))
 	defer cancel()
 	if cfg.Share != nil {
 		own := meet.ThisNode()

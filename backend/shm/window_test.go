@@ -175,7 +175,7 @@ func init() {
 		if err = errors.Join(silent(err, victim), remains(files)); err != nil {
 			return err
 		}
-		if took := time.Since(began); took > joinLimit/2 {
+		if took := time.Since(began); took > backend.JoinLimit/2 {
 			return fmt.Errorf("it took %v until the rank was lost", took)
 		}
 		if c.Rank() == 1 {
@@ -208,7 +208,7 @@ func init() {
 				}
 				began := time.Now()
 				err := share()
-				if took := time.Since(began); took > joinLimit/2 {
+				if took := time.Since(began); took > backend.JoinLimit/2 {
 					return fmt.Errorf("with %d descriptors on rank %d it took %v", spare, who, took)
 				}
 				if spare == 0 && (c.Rank() == who || who == 0) && err == nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
@@ -51,7 +50,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	case cfg.SecretFile == "" && cfg.Secret == "" && (cfg.Share == nil || cfg.Coordinator != ""):
 		return nil, backend.Faultf(backend.ErrInit, "backend tcp needs the job's secret (COHORT_SECRET_FILE or COHORT_SECRET)")
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, 60*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, backend.JoinLimit))
 	defer cancel()
 	world, err := join(ctx, cfg)
 	if err == nil {
