@@ -215,9 +215,12 @@ func ours(host string, found []netip.Addr, list []ifaceAddr) ([]netip.Addr, erro
 	return addrs[:min(len(addrs), MaxAddrs)], nil
 }
 
+// resolver looks names up. Tests replace it: package net reads its own also in lookups that were given up.
+var resolver = net.DefaultResolver
+
 // lookup returns the addresses of a host.
 func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	found, err := resolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return nil, fmt.Errorf("host %q: %w", host, err)
 	}

@@ -18,12 +18,12 @@ func withNames(t *testing.T) *names.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, before := names.Serve(conn), net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	s, before := names.Serve(conn), resolver
+	resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
 	}}
 	t.Cleanup(func() {
-		net.DefaultResolver = before
+		resolver = before
 		s.Close()
 	})
 	return s
