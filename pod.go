@@ -66,7 +66,7 @@ func (s *settings) pod(hostname, hosts string) error {
 	return nil
 }
 
-// podFiles returns the arguments of pod for this process. What cannot be read is empty.
+// podFiles returns the arguments of pod for this process. A text that cannot be read is empty.
 func podFiles() (hostname, hosts string) {
 	hostname, _ = os.Hostname()
 	b, _ := os.ReadFile("/etc/hosts")

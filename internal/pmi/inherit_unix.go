@@ -11,7 +11,7 @@ import (
 
 // inherit takes over a socket that this process was started with. Programs that this one starts do not inherit it.
 func inherit(fd int) (net.Conn, error) {
-	// The runtime owns descriptors too. What is closed here is known to be a socket.
+	// The runtime owns descriptors too, so this function closes only one that is a socket.
 	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
