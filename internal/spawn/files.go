@@ -47,6 +47,9 @@ func OpenFiles(folder string, ranks int) (f Files, err error) {
 			err = fmt.Errorf("--output: %w", err)
 		}
 	}()
+	if err := shmem.Files(2*ranks, fmt.Sprintf("a file for each stream of %d ranks", ranks)); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err
 	}
@@ -62,9 +65,6 @@ func OpenFiles(folder string, ranks int) (f Files, err error) {
 				return nil, err
 			}
 		}
-	}
-	if err := shmem.Files(2*ranks, fmt.Sprintf("a file for each stream of %d ranks", ranks)); err != nil {
-		return nil, err
 	}
 	f = make(Files, ranks)
 	for rank := range f {
