@@ -56,15 +56,16 @@ func (b *Board) Mark(rank int, f *backend.Fault) bool {
 // lost reports whether this rank was declared lost.
 func (b *Board) lost() bool { return b.own.lost.Load() != lostNot }
 
-// Lost returns why a rank was declared lost, nil if it was not.
+// Lost returns why a rank was declared lost, nil if it was not. The rank itself gets a fault as soon as Mark has begun,
+// the others once the reason is there, which names the rank.
 func (b *Board) Lost(rank int) *backend.Fault {
-	switch h := b.head(rank); h.lost.Load() {
-	case lostNot:
-		return nil
-	case lostMarking:
+	switch h := b.head(rank); {
+	case h.lost.Load() == lostMarked:
+		return h.reason.get()
+	case rank == b.cfg.Rank && b.lost():
 		return backend.Faultf(backend.ErrPeerLost, "this rank was declared lost")
 	default:
-		return h.reason.get()
+		return nil
 	}
 }
 

@@ -307,6 +307,29 @@ func TestInterleaveLost(t *testing.T) {
 	}
 }
 
+// Two ranks declare a third one lost while all look at it. Whoever finds it lost finds one of the two reasons, which name
+// it; the rank itself may find itself lost before the reason is there.
+func TestInterleaveMark(t *testing.T) {
+	explore(t, interleave.Config{Preemptions: 2}, false, 3, func(j *job, _ []*party) {
+		for r := range 3 {
+			j.x.Go(fmt.Sprint("rank ", r), func() {
+				b := j.boards[r]
+				if r == 2 {
+					if known := b.lost(); known && b.Lost(2) == nil {
+						j.x.Errorf("rank 2 was declared lost, and has no error")
+					}
+					return
+				}
+				text := "rank 2 was declared lost by rank "
+				b.Mark(2, &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprint(text, r)})
+				if f := b.Lost(2); f != nil && !strings.HasPrefix(f.Text, text) {
+					j.x.Errorf("the error of rank %d does not name rank 2: %v", r, f)
+				}
+			})
+		}
+	})
+}
+
 // A deadline passes while a call completes, or is found to differ from the other's. Without an error the communicator is
 // as good as before, and a rank whose call ends by the other's deadline finds that as the reason: it names a rank.
 func TestInterleaveDeadline(t *testing.T) {
