@@ -24,13 +24,15 @@ func (tr *trainer) gapCloses(ctx context.Context) (scenarios int, err error) {
 	test := float64(len(tr.its) / tr.opt.GapEvery)
 	quantile := math.Sqrt2 * math.Erfinv(1-2*gapRisk/(test*(test+1))/gapLooks)
 	limit := tr.opt.Gap * math.Abs(tr.lower)
-	var gaps tally
+	var gaps []float64
 	for look := range gapLooks {
-		first, n := int(gaps[0]), tr.opt.GapScenarios>>(gapLooks-1-look)
-		if err := tr.addExcesses(ctx, &gaps, len(tr.its), first, n); err != nil {
+		n := tr.opt.GapScenarios >> (gapLooks - 1 - look)
+		more, err := tr.excesses(ctx, len(tr.its), len(gaps), n)
+		if err != nil {
 			return 0, err
 		}
-		e := gaps.estimate()
+		gaps = append(gaps, more...)
+		e := estimateOf(gaps)
 		switch upper := e.Mean + studentQuantile(quantile, n-1)*e.Std/math.Sqrt(float64(n)); {
 		case upper <= limit:
 			return n, nil
@@ -46,13 +48,15 @@ func (tr *trainer) gapCloses(ctx context.Context) (scenarios int, err error) {
 //
 // Collective: all ranks call it.
 func (tr *trainer) estimateGap(ctx context.Context) (Estimate, error) {
-	var gaps tally
-	err := tr.addExcesses(ctx, &gaps, maxIterations+len(tr.its), 0, tr.opt.GapEstimate)
-	return gaps.estimate(), err
+	gaps, err := tr.excesses(ctx, maxIterations+len(tr.its), 0, tr.opt.GapEstimate)
+	if err != nil {
+		return Estimate{}, err
+	}
+	return estimateOf(gaps), nil
 }
 
-// addExcesses adds the excesses of the paths from first to n of a test to gaps.
-func (tr *trainer) addExcesses(ctx context.Context, gaps *tally, test, first, n int) error {
+// excesses returns the excesses of the paths from first to n of a test, on every rank.
+func (tr *trainer) excesses(ctx context.Context, test, first, n int) ([]float64, error) {
 	all := make([]float64, n-first)
 	lo, hi := tr.block(tr.rank, len(all))
 	failed := tr.timed(func() error {
@@ -63,12 +67,9 @@ func (tr *trainer) addExcesses(ctx context.Context, gaps *tally, test, first, n 
 		})
 	})
 	if err := tr.share("test of the gap", all, len(all), 1, failed); err != nil {
-		return fmt.Errorf("test of the gap after iteration %d: %w", len(tr.its), err)
+		return nil, fmt.Errorf("test of the gap after iteration %d: %w", len(tr.its), err)
 	}
-	for _, x := range all {
-		gaps.add(x)
-	}
-	return nil
+	return all, nil
 }
 
 // excess simulates a path and returns a number whose mean over the paths is the expected cost of the policy

@@ -241,7 +241,7 @@ func (s *stage) waterValue(c *Case, r int) float64 {
 type summer struct {
 	c         *Case
 	scenarios []ScenarioResult
-	costs     tally
+	costs     []float64
 	total     []float64   // sums of the records
 	short     [][]int     // by stage and bus, and for any bus: scenarios with a deficit
 	values    [][]float64 // by stage and figure with a band: of every scenario
@@ -291,14 +291,14 @@ func (s *summer) add(path []float64) {
 			sum.ShortStages++
 		}
 	}
-	s.costs.add(path[0])
+	s.costs = append(s.costs, path[0])
 	s.scenarios = append(s.scenarios, sum)
 }
 
 // result returns the means.
 func (s *summer) result(sampling Sampling) *Simulation {
 	c, n := s.c, float64(len(s.scenarios))
-	out := &Simulation{Sampling: sampling, Cost: s.costs.estimate(), Scenarios: s.scenarios}
+	out := &Simulation{Sampling: sampling, Cost: estimateOf(s.costs), Scenarios: s.scenarios}
 	for i := range s.total {
 		s.total[i] /= n
 	}

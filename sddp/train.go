@@ -354,9 +354,6 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	}
 	it := Iteration{Number: iteration + 1, Cuts: tr.pool.Total(), ListCuts: tr.pool.lens()}
 	sums := sums{solves: solved - solves, busy: tr.busy - busy, waited: tr.waited - waited}
-	for _, cost := range tr.costs {
-		sums.costs.add(cost)
-	}
 	if errors.Is(context.Cause(ctx), ErrStopped) {
 		sums.stops = 1
 	}
@@ -370,7 +367,11 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	tr.stop, tr.late = sums.stops > 0, sums.late > 0
 	// All are lower bounds, so the largest is one. It never falls, not even by the solver's tolerance.
 	it.LowerBound = max(tr.lower, lower)
-	it.Upper = sums.costs.estimate()
+	start := time.Now()
+	if it.Upper, err = estimateAll(tr.world, tr.costs, tr.opt.Passes); err != nil {
+		return it, fmt.Errorf("bounds: %w", err)
+	}
+	tr.waited += time.Since(start)
 	it.Gap = math.Inf(1)
 	if tr.opt.Risk.Neutral() {
 		it.Gap = it.Upper.Gap(it.LowerBound)
@@ -392,20 +393,18 @@ func (tr *trainer) timed(work func() error) error {
 
 // sums are the figures of an iteration that are summed over the ranks.
 type sums struct {
-	costs        tally
 	solves       int64
 	busy, waited time.Duration
 	stops        int64 // how many ranks were asked to stop
 	late         int64 // 1 if the time limit has passed
 }
 
-// reduce sums s over all ranks and returns the lower bound, which must be the same on all. The sums are
-// integers, so the order of the ranks does not matter (see exactSum). All ranks have solved the same
-// program from the same basis for the lower bound. The minimum of the bounds and that of their negatives
-// disagree only if the arithmetic of the ranks differs, and then they cannot train one policy.
+// reduce sums s over all ranks and returns the lower bound, which must be the same on all: they have solved the same
+// program from the same basis. The minimum of the bounds and that of their negatives disagree only if the arithmetic of
+// the ranks differs, and then they cannot train one policy.
 func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error) {
 	start := time.Now()
-	whole := append(s.costs[:], s.solves, int64(s.busy), int64(s.waited), s.stops, s.late)
+	whole := []int64{s.solves, int64(s.busy), int64(s.waited), s.stops, s.late}
 	bounds := []float64{lower, -lower}
 	err := cohort.Allreduce(tr.world, whole, whole, cohort.Sum)
 	if err == nil {
@@ -422,8 +421,7 @@ func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error)
 	case bounds[0] != -bounds[1]:
 		return 0, fmt.Errorf("bounds: the lower bound is %v on one rank and %v on another: their processors round differently; use nodes of one kind", bounds[0], -bounds[1])
 	}
-	n := copy(s.costs[:], whole)
-	s.solves, s.busy, s.waited = whole[n], time.Duration(whole[n+1]), time.Duration(whole[n+2])
-	s.stops, s.late = whole[n+3], whole[n+4]
+	s.solves, s.busy, s.waited = whole[0], time.Duration(whole[1]), time.Duration(whole[2])
+	s.stops, s.late = whole[3], whole[4]
 	return bounds[0], nil
 }

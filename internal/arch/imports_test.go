@@ -81,7 +81,7 @@ const tests = "internal/test/*"
 // only says of packages that show how cohort is used that they import no more
 // of it than a program outside the repository would.
 var only = map[string][]string{
-	"sddp":          {"", "hybrid", "pool", "sddp/lp"},
+	"sddp":          {"", "exact", "hybrid", "pool", "sddp/lp"},
 	"sddp/lp":       {"sddp/internal/clp"},
 	"sddp/report":   {"sddp"},
 	"sddp/cmd/sddp": {"", "hybrid", "pool", "sddp", "sddp/*", "internal/cli"},

@@ -2,58 +2,20 @@ package sddp
 
 import (
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/cohort-hpc/cohort"
 )
-
-// someFloats returns finite numbers of all sizes, subnormal ones and the largest included.
-func someFloats(rng *rand.Rand, n int) []float64 {
-	out := []float64{0, 1, -1, 5e-324, -5e-324, math.MaxFloat64, -math.MaxFloat64, 0x1p-1022, 0x1.fffffffffffffp-1023}
-	for len(out) < n {
-		x := math.Float64frombits(rng.Uint64())
-		if !math.IsNaN(x) && !math.IsInf(x, 0) {
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
-// A sum equals that of unlimited precision, in any order and however it is shared out.
-func TestExactSumDoesNotRound(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 50 {
-		xs := someFloats(rng, 300)
-		want := new(big.Float).SetPrec(4000)
-		for _, x := range xs {
-			want.Add(want, new(big.Float).SetFloat64(x))
-		}
-		wanted := new(big.Float).SetPrec(256).Set(want)
-		rng.Shuffle(len(xs), func(i, j int) { xs[i], xs[j] = xs[j], xs[i] })
-		var parts [3]exactSum
-		for i, x := range xs {
-			parts[i%3].add(x)
-		}
-		var sum exactSum
-		for _, p := range parts {
-			for i := range p {
-				sum[i] += p[i]
-			}
-		}
-		if got := sum.value(); got.Cmp(wanted) != 0 {
-			t.Fatalf("sum is %v, want %v", got, wanted)
-		}
-	}
-}
 
 // The estimate of numbers whose mean and deviation are known in closed form: 1 to n, far from zero.
 func TestEstimateMatchesDefinition(t *testing.T) {
 	const n, offset = 99, 1e9
-	var tally tally
-	for i := range n {
-		tally.add(offset + float64(i+1))
+	xs := make([]float64, n)
+	for i := range xs {
+		xs[i] = offset + float64(i+1)
 	}
-	e := tally.estimate()
+	e := estimateOf(xs)
 	std := math.Sqrt(n * (n + 1) / 12.0)
 	if e.Samples != n || e.Mean != offset+(n+1)/2.0 || math.Abs(e.Std-std) > 1e-12*std {
 		t.Errorf("got %+v, want mean %v and deviation %v", e, offset+(n+1)/2.0, std)
@@ -63,10 +25,41 @@ func TestEstimateMatchesDefinition(t *testing.T) {
 	}
 }
 
+// The estimate has the same bits however many ranks have the numbers, and whichever ranks do.
+func TestEstimateDoesNotDependOnRanks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	xs := make([]float64, 101)
+	for i := range xs {
+		xs[i] = 1e6 + 1e3*rng.NormFloat64()
+	}
+	want := estimateOf(xs)
+	var first Estimate
+	for n := 1; n <= 4; n++ {
+		err := cohort.Run(t.Context(), n, func(c *cohort.Comm) error {
+			var mine []float64
+			for i := c.Rank(); i < len(xs); i += n {
+				mine = append(mine, xs[i])
+			}
+			e, err := estimateAll(c, mine, len(xs))
+			if c.Rank() > 0 || err != nil {
+				return err
+			}
+			if n == 1 {
+				first = e
+			}
+			if e != first || math.Abs(e.Mean-want.Mean) > 1e-15*want.Mean || math.Abs(e.Std-want.Std) > 1e-13*want.Std {
+				t.Errorf("%d ranks: got %+v, on one rank %+v, want about %+v", n, e, first, want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestEstimateOfOneValueHasNoInterval(t *testing.T) {
-	var one tally
-	one.add(7)
-	if e := one.estimate(); e.Mean != 7 || !math.IsInf(e.CI95, 1) || e.Std != 0 {
+	if e := estimateOf([]float64{7}); e.Mean != 7 || !math.IsInf(e.CI95, 1) || e.Std != 0 {
 		t.Errorf("got %+v, want mean 7 with an interval that is everything", e)
 	}
 }
