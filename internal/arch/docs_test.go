@@ -3,6 +3,7 @@ package arch
 import (
 	"go/ast"
 	"go/token"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -166,5 +167,17 @@ func TestLinks(t *testing.T) {
 	}
 	if links < 5 {
 		t.Errorf("found only %d links", links)
+	}
+}
+
+// TestDesignNamesPackages checks that docs/design.md has a row for every module, public package and internal package.
+func TestDesignNamesPackages(t *testing.T) {
+	text := read(t, "docs/design.md")
+	for _, part := range slices.Concat(modules(t, root), slices.Collect(maps.Keys(users)), slices.Concat(layers...)) {
+		name := strings.TrimPrefix(strings.TrimPrefix(part, module+"/"), "internal/")
+		name, _, _ = strings.Cut(name, "/")
+		if part != "" && part != module && !strings.Contains(text, "| `"+name) {
+			t.Errorf("docs/design.md has no row for %s", part)
+		}
 	}
 }
