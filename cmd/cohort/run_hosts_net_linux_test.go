@@ -27,7 +27,7 @@ func init() {
 }
 
 // network is an sshd of the test's own on the loopback interface, at which 127.0.0.1, 127.0.0.2 and
-// localhost are hosts.
+// localhost are hosts. What is started over ssh has folder as HOME, so that no shell reads the user's start-up files.
 type network struct {
 	folder string // of keys and configuration
 	tmp    string // TMPDIR of what is started over ssh
@@ -72,7 +72,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin yes
 MaxStartups 100
 LogLevel INFO
-SetEnv TMPDIR=%[3]s
+SetEnv TMPDIR=%[3]s HOME=%[2]s
 `, port, n.folder, n.tmp))
 		known := ""
 		for _, host := range []string{"127.0.0.1", "127.0.0.2", "localhost"} {
