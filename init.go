@@ -30,7 +30,7 @@ import (
 //
 // Errors: [ErrInit] for wrong settings, for ranks that did not join in time, and for a second world;
 // [ErrNotSupported] for a backend that is not available; [ErrPeerLost] on tcp if a rank is lost before all
-// have joined.
+// have joined. Pods of a Kubernetes Job wait for its successor instead.
 //
 // Deadline: [ErrInit] if ctx ends before all ranks have joined.
 func Init(ctx context.Context, cfg *Config) (*Comm, error) {

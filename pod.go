@@ -35,7 +35,7 @@ func (e environment) rank() (name, value string) {
 // pod completes the settings of a rank that is a pod: the job's name, where the ranks meet, and how long they wait.
 // hostname and hosts are those of the pod, hosts the text of /etc/hosts.
 func (s *settings) pod(hostname, hosts string) error {
-	s.JoinTimeout = cmp.Or(s.JoinTimeout, podPatience)
+	s.JoinTimeout, s.replaced = cmp.Or(s.JoinTimeout, podPatience), true
 	port, named := podPort, s.TCP.Coordinator
 	if p, ok := strings.CutPrefix(named, ":"); ok {
 		port, named = p, ""
@@ -77,7 +77,7 @@ func podFiles() (hostname, hosts string) {
 // what its rank did: a rank is lost, or has not come, or the pod has been asked to end (ctx).
 func exitStatus(ctx context.Context, err error, env environment) int {
 	name, _ := env.rank()
-	late := errors.Is(err, ErrInit) && errors.Is(err, ErrTimeout)
+	late := errors.Is(err, ErrInit) && (errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled))
 	if name == envPod && (ctx.Err() != nil || late || errors.Is(err, ErrPeerLost)) {
 		return statusAgain
 	}

@@ -107,13 +107,14 @@ func TestStatusOfPodSaysWhoIsToBlame(t *testing.T) {
 	pod, other := envOf("JOB_COMPLETION_INDEX=3", "COHORT_SIZE=4"), envOf("COHORT_RANK=3", "COHORT_SIZE=4")
 	lost := backend.Faultf(backend.ErrPeerLost, "rank 2")
 	late := errors.Join(ErrInit, backend.Faultf(backend.ErrTimeout, "1 of 4 ranks did not join"))
+	drained := errors.Join(ErrInit, backend.Faultf(backend.ErrCanceled, "1 of 4 ranks did not connect to the others"))
 	for _, c := range []struct {
 		ctx  context.Context
 		err  error
 		env  environment
 		want int
 	}{
-		{t.Context(), lost, pod, 75}, {t.Context(), late, pod, 75}, {ended, context.Canceled, pod, 75},
+		{t.Context(), lost, pod, 75}, {t.Context(), late, pod, 75}, {t.Context(), drained, pod, 75}, {ended, context.Canceled, pod, 75},
 		{t.Context(), ErrTimeout, pod, 1}, {t.Context(), ErrMismatch, pod, 1}, {t.Context(), ErrInit, pod, 1},
 		{t.Context(), lost, other, 1}, {ended, lost, other, 1},
 	} {

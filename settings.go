@@ -22,13 +22,14 @@ import (
 // settings is a Config completed from the environment.
 type settings struct {
 	Config
-	sized   bool                                                   // Rank and Size are known
-	share   func(ctx context.Context, text string) (string, error) // among the ranks, if the launcher can
-	process bool                                                   // this process is the rank
-	count   bool                                                   // operations are counted
-	stats   string                                                 // file for the summary of what is counted
-	notes   []string                                               // for Diagnostics
-	secret  string                                                 // of the job, if it is not in a file
+	sized    bool                                                   // Rank and Size are known
+	share    func(ctx context.Context, text string) (string, error) // among the ranks, if the launcher can
+	process  bool                                                   // this process is the rank
+	replaced bool                                                   // a process that ends before all ranks have joined is started again: it is a pod
+	count    bool                                                   // operations are counted
+	stats    string                                                 // file for the summary of what is counted
+	notes    []string                                               // for Diagnostics
+	secret   string                                                 // of the job, if it is not in a file
 }
 
 // environment looks up a variable, as os.LookupEnv does.

@@ -68,7 +68,9 @@ func newCoordinator(l *Listener) *coordinator {
 //
 // The rendezvous fails if a rank is missing when ctx ends or when another rank is about to give up, if two
 // processes claim the same rank, if the sizes differ, if a rank ends, or if one cannot connect to another.
-// Then all ranks get the error that run returns. Unauthenticated peers do not make it fail; the error
+// Then all ranks get the error that run returns. If processes are replaced (Identity), a rank that ends before all have
+// joined is missing again, and the ranks learn nothing of a rank 0 that is canceled: its successor waits for them.
+// Unauthenticated peers do not make it fail; the error
 // counts their connections. Ranks that come later learn of the outcome too: the Launcher tells them until
 // ctx ends, a rank for some seconds.
 func (g *coordinator) run(ctx context.Context, own *Conn) error {
@@ -90,6 +92,9 @@ func (g *coordinator) run(ctx context.Context, own *Conn) error {
 	})
 
 	err := g.round(ctx, frame.Join)
+	if g.l.id.Replaced && errors.Is(err, backend.ErrCanceled) {
+		return err
+	}
 	if err == nil {
 		g.tell(frame.Table, encode(g.members), tableTimeout)
 		err = g.round(ctx, frame.Connected)
@@ -143,6 +148,15 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 		}
 		r := e.conn.Rank
 		m, joined := &g.members[r], g.conns[r] == e.conn
+		ended := joined && e.err != nil && !errors.Is(e.err, frame.ErrFrame)
+		successor := !joined && e.err == nil && e.kind == frame.Join
+		if g.l.id.Replaced && want == frame.Join && done[r] && (ended || successor) {
+			if successor { // the end of the other was not noticed
+				_ = g.refuse(g.conns[r], backend.Faultf(backend.ErrPeerLost, "another process has joined as %s", who(r)))
+			}
+			g.conns[r], done[r], joined = nil, false, false
+			n--
+		}
 		switch {
 		case joined && e.err != nil:
 			return backend.Faultf(backend.ErrPeerLost, "%v ended before all ranks of the job %s: %v", m, state, e.err)

@@ -83,7 +83,8 @@ func (d *dialing) round(ctx context.Context) (conn *Conn, again bool, err error)
 			all = fmt.Errorf("%w; %w", all, err) // in one line, unlike errors.Join
 		}
 		if refusal, ok := errors.AsType[*Refusal](err); ok {
-			again = again || !refusal.lasting()
+			stale := d.id.Replaced && d.patient && refusal.Reason == WrongJob // the address was that of a process which has ended
+			again = again || !refusal.lasting() || stale
 		} else if op, ok := errors.AsType[net.Error](err); ok {
 			again = again || d.patient || op.Timeout()
 		}

@@ -21,7 +21,7 @@ const Launcher = -1
 // maxJob is the longest name of a job in bytes.
 const maxJob = 1024
 
-// An Identity is what a process proves to its peers. It must not change after its first use, and is
+// An Identity is what a process proves to its peers, and how it meets them. It must not change after its first use, and is
 // safe for concurrent use.
 type Identity struct {
 	Job         string // its name, the same on all ranks
@@ -29,6 +29,7 @@ type Identity struct {
 	Rank        int // or Launcher
 	Size        int
 	Coordinator bool // this process is the coordinator
+	Replaced    bool // a process that ends before all ranks have joined is started again, maybe elsewhere: wait for it
 	TLS         *TLS // nil for none
 }
 

@@ -26,11 +26,14 @@ type Meeting struct {
 	outcome     <-chan error
 
 	conn *Conn // to the coordinator
+	lost bool  // the connection has ended without an answer
 }
 
 // Join makes this process a rank of its job. It connects to the coordinator at address (HOST:PORT),
 // which is rank to or the Launcher and may not listen yet, sends self, and waits for the other ranks.
 // If this rank is rank to, it is the coordinator itself, and listens at address.
+//
+// If processes are replaced (Identity), a rank that loses the coordinator before all have joined looks for its successor.
 //
 // Join and Confirm end when ctx does. An error at the coordinator is the same on every rank. It names the
 // ranks that are missing, that joined twice, or that have another size.
@@ -73,14 +76,22 @@ func JoinAt(ctx context.Context, id *Identity, addrs []netip.AddrPort, to int, s
 }
 
 func joinAt(ctx context.Context, id *Identity, address string, to int, self Member, find func(context.Context) ([]netip.AddrPort, error)) (*Meeting, error) {
-	conn, err := (&dialing{id: id, to: to, purpose: Rendezvous, patient: true, find: find}).run(ctx)
-	if err != nil {
-		if _, ok := errors.AsType[*backend.Fault](err); !ok {
-			err = backend.Faultf(backend.ErrInit, "the coordinator at %s: %v", address, err)
+	for {
+		conn, err := (&dialing{id: id, to: to, purpose: Rendezvous, patient: true, find: find}).run(ctx)
+		if err != nil {
+			if _, ok := errors.AsType[*backend.Fault](err); !ok {
+				err = backend.Faultf(backend.ErrInit, "the coordinator at %s: %v", address, err)
+			}
+			return nil, err
 		}
-		return nil, err
+		m := &Meeting{conn: conn}
+		if err = m.join(ctx, id, self); err == nil {
+			return m, nil
+		}
+		if !id.Replaced || !m.lost {
+			return nil, err
+		}
 	}
-	return (&Meeting{conn: conn}).join(ctx, id, self)
 }
 
 // lead starts the coordinator of a rendezvous, and joins there. The listener is closed when it ends.
@@ -92,11 +103,15 @@ func lead(ctx context.Context, g *coordinator, self Member) (*Meeting, error) {
 		defer g.l.Close()
 		outcome <- g.run(ctx, &Conn{Conn: b, Rank: rank})
 	}()
-	return (&Meeting{conn: &Conn{Conn: a, Rank: rank}, Coordinator: g.l, outcome: outcome}).join(ctx, g.l.id, self)
+	m := &Meeting{conn: &Conn{Conn: a, Rank: rank}, Coordinator: g.l, outcome: outcome}
+	if err := m.join(ctx, g.l.id, self); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // join is the first round.
-func (m *Meeting) join(ctx context.Context, id *Identity, self Member) (*Meeting, error) {
+func (m *Meeting) join(ctx context.Context, id *Identity, self Member) error {
 	j := joining{Size: id.Size, Member: self}
 	if end, ok := ctx.Deadline(); ok {
 		j.Patience = max(time.Until(end), 1)
@@ -107,9 +122,9 @@ func (m *Meeting) join(ctx context.Context, id *Identity, self Member) (*Meeting
 		m.Members, err = decodeTable(text, id.Size)
 	}
 	if err != nil {
-		return nil, m.end(m.failed(ctx, err, "had joined"))
+		return m.end(m.failed(ctx, err, "had joined"))
 	}
-	return m, nil
+	return nil
 }
 
 // Confirm is the second round. It calls connect to make this rank's connections to the others, and
@@ -173,6 +188,7 @@ func (m *Meeting) failed(ctx context.Context, err error, what string) error {
 	if ctx.Err() != nil {
 		return ended(ctx, "waiting until all ranks of the job %s; the coordinator has not reported which are missing", what)
 	}
+	m.lost = true
 	return backend.Faultf(backend.ErrPeerLost, "lost the coordinator, %s at %s, before all ranks %s: %v",
 		who(m.conn.Rank), m.conn.RemoteAddr(), what, err)
 }
