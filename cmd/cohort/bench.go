@@ -136,8 +136,8 @@ func (b *benchSettings) start() (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	r := runOptions{ranks: b.ranks, backend: b.backend, bind: b.bind, grace: spawn.Grace}
-	return r.run(append([]string{exe}, os.Args[1:]...))
+	r := runOptions{backend: b.backend, bind: b.bind, grace: spawn.Grace}
+	return r.run(spawn.Programs{{Path: exe, Args: os.Args[1:], Ranks: b.ranks}})
 }
 
 // join measures as one rank of the job that this process was started in.

@@ -132,10 +132,22 @@ func TestUsageErrorsNameTheArgument(t *testing.T) {
 		{"run --hosts a --backend mpi true", "start the program with mpiexec or srun"},
 		{`run --hosts a --ssh my\\ssh true`, "want words without quotes"},
 		{"run --no-copy true", "need --hosts or --hostfile"},
+		{"run --starter rsh true", "--starter rsh: want ssh or srun"},
+		{"run --starter srun true", "--starter srun works in a Slurm allocation (SLURM_JOB_ID is not set)"},
 		{"run --hosts a,-oProxyCommand=true true", "cannot begin with -"},
 		{"run --hostfile " + hostfile + " true", "line 2:"},
 		{"run --hostfile " + hostfile + "x true", "no such file"},
 		{"run no-such-program", "no-such-program: not found in PATH"},
+		{"run : -n 1 true", "missing PROGRAM before or after ':'"},
+		{"run -n 1 true :", "missing PROGRAM before or after ':'"},
+		{"run -n 1 true : -n 1 : -n 1 true", "missing PROGRAM before or after ':'"},
+		{"run true : -n 1 true", "missing -n before true"},
+		{"run -n 1 echo a : b", "missing -n before b: each of several programs needs it; if ':' is an argument of echo, write -- before echo"},
+		{"run -n 1 true : -n 0 true", "-n 0: want a whole number from 1 to 4096"},
+		{"run -n 1 true : -n 1 --bind core true", "--bind: only -n may follow ':'; other flags stand before the first PROGRAM"},
+		{"run -n 1 true : -n 1 --bnd core true", "unknown flag --bnd"},
+		{"run -n 4096 true : -n 1 true", "4097 ranks in all, want at most 4096"},
+		{"run -n 1 true : -n 1 no-such-program", "no-such-program: not found in PATH"},
 		{"run ./no/such/program", "./no/such/program: no such file or directory"},
 		{"run " + data, "not executable; if it is a program: chmod +x"},
 		{"bench", "got 0 arguments, want one OP: p2p,"},
@@ -159,6 +171,21 @@ func TestUsageErrorsNameTheArgument(t *testing.T) {
 	}
 	if status, _, stderr := run(t, "run", "-n", "0", "true"); status != cli.StatusUsage || !strings.HasPrefix(stderr, "cohort run: -n 0: want") {
 		t.Errorf("as a process: status %d, %s", status, stderr)
+	}
+}
+
+func TestUsageErrorsOfStarterInAllocation(t *testing.T) {
+	t.Setenv("SLURM_JOB_ID", "1")
+	t.Setenv("SLURM_JOB_NODELIST", "")
+	for line, want := range map[string]string{
+		"--ssh x true":       "--starter srun does not use ssh; leave out --ssh",
+		"--backend mpi true": "--backend mpi with --hosts is not supported",
+		"true":               "give --hosts",
+	} {
+		status, _, stderr := execute(append([]string{"run", "--starter", "srun"}, strings.Fields(line)...)...)
+		if status != cli.StatusUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: status %d, want %d with %q\n%s", line, status, cli.StatusUsage, want, stderr)
+		}
 	}
 }
 

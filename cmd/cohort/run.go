@@ -2,12 +2,10 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +20,6 @@ import (
 
 // runOptions are the options of cohort run.
 type runOptions struct {
-	ranks   int
 	backend string
 	bind    spawn.Bind
 	timeout time.Duration
@@ -37,16 +34,20 @@ type runOptions struct {
 }
 
 func newRun() *cobra.Command {
-	r := runOptions{tag: true, grace: spawn.Grace}
+	r, ranks := runOptions{tag: true, grace: spawn.Grace}, 0
 	c := &cobra.Command{
-		Use:   "run [flags] PROGRAM [ARGUMENTS]",
+		Use:   "run [flags] PROGRAM [ARGUMENTS] [: -n N PROGRAM [ARGUMENTS]]...",
 		Short: "Start the ranks of a program",
 		Long: `
 Start the ranks of PROGRAM and wait until all have ended. Flags come before
-PROGRAM; what follows it is passed to it.
+PROGRAM; what follows it, up to a lone ":", is passed to it.
 
 PROGRAM is an executable, or a folder with a Go main package, which is built
 first. A name without a slash is looked up in PATH.
+
+A lone ":" begins another program, whose ranks follow in the same job. Each of
+several programs needs -n; other flags stand before the first. If ":" is an
+argument, write -- before PROGRAM.
 
 Each line of output starts with the rank that wrote it. Standard input goes to
 rank 0. Signals go to all ranks, and a second interrupt ends them.
@@ -71,12 +72,19 @@ docs/launcher.md and docs/hosts.md have the details.`,
   cohort run -n 4 --backend mpi ./sddp/cmd/sddp train sddp/cases/brazil4
   cohort run -n 2 --timeout 10m --tag=false ./a.out -v
   cohort run -n 4 --stats ./a.out
+  cohort run -n 1 ./server -v : -n 4 ./worker
   cohort run -n 8 --hosts a,b:4,node[3-5] ./a.out`,
-		RunE: func(_ *cobra.Command, args []string) error { return cli.Exit(r.run(args)) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			programs, err := splitPrograms(c, ranks)
+			if err != nil {
+				return err
+			}
+			return cli.Exit(r.run(programs))
+		},
 	}
 	f := c.Flags()
 	f.SetInterspersed(false) // flags after PROGRAM are its own
-	cli.Number(f, &r.ranks, "ranks", "n", 1, spawn.MaxRanks, "start this many ranks (default: one per usable processor)")
+	ranksFlag(f, &ranks)
 	f.StringVar(&r.backend, "backend", "", "communicate over `NAME`: shm, tcp or mpi (default: shm, or tcp with --hosts or above 256 ranks)")
 	cli.Complete(c, "backend", runBackends...)
 	bindFlag(c, &r.bind)
@@ -92,10 +100,7 @@ docs/launcher.md and docs/hosts.md have the details.`,
 	return c
 }
 
-func (r *runOptions) run(args []string) (status int, err error) {
-	if len(args) == 0 {
-		return cli.StatusUsage, cli.Usagef("missing PROGRAM: the executable or Go folder to run")
-	}
+func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 	if err := r.checkHosts(); err != nil {
 		return cli.StatusUsage, err
 	}
@@ -112,9 +117,9 @@ func (r *runOptions) run(args []string) (status int, err error) {
 		return 1, err
 	}
 	if r.hosts.asked() {
-		return r.runHosts(args)
+		return r.runHosts(programs)
 	}
-	program, err := spawn.Find(args[0])
+	folders, err := find(programs, spawn.Find)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
@@ -122,18 +127,19 @@ func (r *runOptions) run(args []string) (status int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if r.ranks == 0 {
-		r.ranks = defaultRanks(node)
+	if programs.Ranks() == 0 {
+		programs[0].Ranks = defaultRanks(node)
 	}
-	if r.backend, err = backendFor(r.backend, r.ranks); err != nil {
+	ranks := programs.Ranks()
+	if r.backend, err = backendFor(r.backend, ranks); err != nil {
 		return cli.StatusUsage, err
 	}
-	places, err := spawn.Place(node, r.bind, r.ranks)
+	places, err := spawn.Place(node, r.bind, ranks)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
 
-	hidden, err := r.show.Hidden(r.ranks)
+	hidden, err := r.show.Hidden(ranks)
 	if err != nil {
 		return cli.StatusUsage, cli.Usagef("%v", err)
 	}
@@ -144,17 +150,14 @@ func (r *runOptions) run(args []string) (status int, err error) {
 		return 1, err
 	}
 	defer keeper.Close()
-	if program.Folder {
-		path, remove, status, err := buildFolder(program.Path, signals, keeper)
-		if err != nil {
-			return status, err
-		}
-		defer remove()
-		program.Path = path
+	remove, status, err := build(programs, folders, signals, keeper)
+	defer remove()
+	if err != nil {
+		return status, err
 	}
 	var files spawn.Files
 	if r.output != "" {
-		if files, err = spawn.OpenFiles(r.output, r.ranks); err != nil {
+		if files, err = spawn.OpenFiles(r.output, ranks); err != nil {
 			return cli.StatusUsage, err
 		}
 		defer func() { status, err = files.Conclude(status, err) }()
@@ -166,7 +169,7 @@ func (r *runOptions) run(args []string) (status int, err error) {
 	var result job.Result
 	defer func() { endFlight(result.Status, result.Aborted) }()
 	config := spawn.Config{
-		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
+		Programs: programs, Backend: r.backend, Places: places,
 		Stdin: os.Stdin, Tag: r.tag, Hidden: hidden, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
 	}
 	if files != nil {
@@ -174,7 +177,7 @@ func (r *runOptions) run(args []string) (status int, err error) {
 	}
 	var end func()
 	if r.backend == "mpi" {
-		config.Launch, end, err = mpiLaunch(r.ranks, keeper)
+		config.Launch, end, err = mpiLaunch(ranks, keeper)
 	} else {
 		end, err = r.folder(&config)
 	}
@@ -250,24 +253,4 @@ func checkRunBackend(name string) error {
 	}
 	return cli.Usagef("--backend %s: want shm, tcp or mpi, or run 'env COHORT_BACKEND=%[1]s PROGRAM' if PROGRAM registers this backend%s",
 		name, cli.DidYouMean(name, runBackends))
-}
-
-// buildFolder builds a Go program. A signal that would end the launcher ends the build.
-func buildFolder(folder string, signals <-chan os.Signal, k *spawn.Keeper) (path string, remove func(), status int, err error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	stopped := func(n syscall.Signal) error { return fmt.Errorf("stopped while building: %v", n) }
-	built := make(chan struct{})
-	go func() {
-		defer close(built)
-		path, remove, err = spawn.Build(ctx, folder, k)
-	}()
-	if n := job.Prepare(signals, built, func(n syscall.Signal) { cancel(stopped(n)) }); n != 0 {
-		if err == nil { // it came when the build had finished
-			remove()
-			err = stopped(n)
-		}
-		return "", nil, 128 + int(n), err
-	}
-	return path, remove, cli.StatusUsage, err
 }

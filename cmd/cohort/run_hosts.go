@@ -125,7 +125,7 @@ func allocated() ([]remote.Host, error) {
 }
 
 // runHosts starts the ranks on other hosts.
-func (r *runOptions) runHosts(args []string) (int, error) {
+func (r *runOptions) runHosts(programs spawn.Programs) (int, error) {
 	hosts, err := r.hosts.parse()
 	if err != nil {
 		return cli.StatusUsage, err
@@ -134,17 +134,21 @@ func (r *runOptions) runHosts(args []string) (int, error) {
 	if len(ssh) == 0 || strings.ContainsAny(r.hosts.ssh, `'"\`) {
 		return cli.StatusUsage, cli.Usagef("--ssh %q: want words without quotes and backslashes; options that need them belong in ~/.ssh/config, or in a script", r.hosts.ssh)
 	}
+	folders, err := find(programs, r.hosts.find)
+	if err != nil {
+		return cli.StatusUsage, err
+	}
 	signals := spawn.Notify()
 	keeper, err := spawn.StartKeeper()
 	if err != nil {
 		return 1, err
 	}
 	defer keeper.Close()
-	path, remove, status, err := r.hosts.program(args[0], signals, keeper)
+	remove, status, err := build(programs, folders, signals, keeper)
+	defer remove()
 	if err != nil {
 		return status, err
 	}
-	defer remove()
 	env := passedOn(os.Environ())
 	endFlight, err := recordFlight(r.flight, r.stats, keeper)
 	if err != nil {
@@ -152,7 +156,7 @@ func (r *runOptions) runHosts(args []string) (int, error) {
 	}
 	defer func() { endFlight(status, false) }()
 	status, err = remote.Run(remote.Config{
-		Hosts: hosts, Ranks: r.ranks, SSH: ssh, Srun: r.hosts.srun(), Copy: !r.hosts.noCopy, Program: path, Args: args[1:], Env: append(env, r.hosts.env...),
+		Hosts: hosts, Programs: programs, SSH: ssh, Srun: r.hosts.srun(), Copy: !r.hosts.noCopy, Env: append(env, r.hosts.env...),
 		Bind: r.bind, Tag: r.tag, Show: r.show, Output: r.output, Interface: r.hosts.choice, Resilient: r.goOn, Timeout: r.timeout, Grace: r.grace,
 		Flight: os.Getenv(flight.EnvDir), KeepFlight: r.stats || os.Getenv(flight.EnvKept) != "",
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals, Keeper: keeper, Version: version(),
@@ -160,23 +164,21 @@ func (r *runOptions) runHosts(args []string) (int, error) {
 	return status, err
 }
 
-// program returns the path of what ranks on other hosts execute. A name without a slash is a command that each
-// host has itself, unless there is a folder of that name here, to be built.
-func (h *hostOptions) program(name string, signals <-chan os.Signal, keeper *spawn.Keeper) (path string, remove func(), status int, err error) {
-	remove = func() {}
+// find is spawn.Find for ranks on other hosts. A name without a slash is a command that each host has itself, unless
+// there is a folder of that name here, to be built.
+func (h *hostOptions) find(name string) (path string, folder bool, err error) {
+	path, folder, err = spawn.Find(name)
 	command := name != "." && name != ".." && !strings.Contains(name, "/")
-	program, err := spawn.Find(name)
 	switch {
-	case err == nil && program.Folder:
-		return buildFolder(program.Path, signals, keeper)
+	case err == nil && folder:
+		return path, true, nil
 	case command && name != "":
-		return name, remove, 0, nil
-	case h.noCopy && name != "": // what is there counts
-	case err != nil:
-		return "", nil, cli.StatusUsage, err
+		return name, false, nil
+	case err != nil && (!h.noCopy || name == ""): // with --no-copy, what is there counts
+		return "", false, err
 	}
 	path, err = filepath.Abs(name)
-	return path, remove, cli.StatusUsage, err
+	return path, false, err
 }
 
 // passedOn returns the variables that ranks on other hosts get from here: cohort's own, but for those that

@@ -78,7 +78,7 @@ func after(text, part string) string {
 func TestRunOnHostsBuildsProgramAndKeepsFlightFiles(t *testing.T) {
 	n := newNetwork(t)
 	kept := t.TempDir()
-	status, stdout, stderr := run(t, n.line("-n", "4", "--flight", kept, "--hosts", "127.0.0.1,127.0.0.2", "../../examples/hello")...)
+	status, stdout, stderr := run(t, n.line("-n", "3", "--flight", kept, "--hosts", "127.0.0.1,127.0.0.2", "../../examples/hello", ":", "-n", "1", "../../examples/hello")...)
 	if status != 0 || strings.Count(stdout, " of 4 (backend tcp)\n") != 4 {
 		t.Errorf("status %d\n%s%s", status, stdout, stderr)
 	}

@@ -25,12 +25,12 @@ func tcpCoordinator(config *spawn.Config) (leave func(), err error) {
 	if err := secret.WriteFile(path); err != nil {
 		return fail(err)
 	}
-	at, leave, err := remote.Coordinate(config.Job, config.Ranks, secret, addrs, os.Stderr)
+	at, leave, err := remote.Coordinate(config.Job, config.Programs.Ranks(), secret, addrs, os.Stderr)
 	if err != nil {
 		return fail(err)
 	}
 	config.Env = append(config.Env,
 		"COHORT_TCP_COORDINATOR=launcher@"+at[0].String(), "COHORT_SECRET_FILE="+path)
-	config.Descriptors += config.Ranks // every rank's connection stays open
+	config.Descriptors += config.Programs.Ranks() // every rank's connection stays open
 	return leave, nil
 }

@@ -5,13 +5,10 @@ package remote
 import (
 	"bufio"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"sync"
@@ -46,8 +43,9 @@ type agent struct {
 	link   *link
 	keeper *spawn.Keeper
 	work   work
-	folder string // for the program, the secret, and the file by which ranks request that the job continues
-	flight string // the folder for the files of the flight recorder; empty for none
+	ranks  spawn.Programs // with their paths here
+	folder string         // for programs, the secret, and the file by which ranks request that the job continues
+	flight string         // the folder for the files of the flight recorder; empty for none
 	window *credit
 	input  *os.File // to rank 0, nil if it is on another host
 	job    *spawn.Job
@@ -115,7 +113,7 @@ func Agent(in, out *os.File, boot, version string) int {
 //
 //  1. It starts a keeper, which outlives a killed agent, and creates a folder.
 //  2. It sends hello, and receives the work.
-//  3. It finds the program on this host, or receives it.
+//  3. It finds the programs on this host, or receives them.
 //  4. It reports that it is ready, and waits for the launcher to start the ranks.
 func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 	a.keeper, err = spawn.StartKeeper()
@@ -146,18 +144,22 @@ func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 	if a.work, err = decode[work](b, "what to do"); err != nil {
 		return err
 	}
-	if a.work.Ranks < 1 || a.work.Ranks > spawn.MaxRanks || a.work.First < 0 || a.work.First+a.work.Ranks > a.work.Size {
-		return fmt.Errorf("ranks from %d, %d of %d: one host has 1 to %d", a.work.First, a.work.Ranks, a.work.Size, spawn.MaxRanks)
-	}
 	note, err := a.enter()
 	if err != nil {
 		return err
 	}
-	path, err := a.program(in)
-	if err != nil {
-		return err
+	copies := map[spawn.Text]string{}
+	for _, p := range a.work.Programs {
+		path, err := a.program(in, p, copies)
+		if err != nil {
+			return err
+		}
+		a.ranks = append(a.ranks, spawn.Program{Path: path, Args: spawn.Convert[string](p.Args), Ranks: p.Ranks})
 	}
-	config, err := a.config(path, node)
+	if n := a.ranks.Ranks(); n < 1 || n > spawn.MaxRanks || a.work.First < 0 || a.work.First+n > a.work.Size {
+		return fmt.Errorf("ranks from %d, %d of %d: one host has 1 to %d", a.work.First, n, a.work.Size, spawn.MaxRanks)
+	}
+	config, err := a.config(node)
 	if err != nil {
 		return err
 	}
@@ -212,72 +214,11 @@ func (a *agent) enter() (note string, err error) {
 	return fmt.Sprintf("no folder %s (%v); the ranks run in %s", folder, errors.Unwrap(err), home), os.Setenv("PWD", home)
 }
 
-// program returns the path that ranks execute: a command of this host, the file on this host if it is the right
-// one, or a copy of the launcher's.
-func (a *agent) program(in *bufio.Reader) (string, error) {
-	p := a.work.Program
-	name, here := string(p.Name), string(p.Path)
-	switch {
-	case p.Command:
-		path, err := exec.LookPath(name)
-		if err != nil {
-			return "", fmt.Errorf("%s: not found in the host's PATH (%s); give a path with a slash to copy a file", name, os.Getenv("PATH"))
-		}
-		return path, nil
-	case p.Sum == "":
-		found, err := spawn.Find(here)
-		if err == nil && found.Folder {
-			err = fmt.Errorf("%s: is a folder on this host", here)
-		}
-		return here, err
-	}
-	if f, err := openFile(here, here); err == nil {
-		f.open.Close()
-		if info, err := os.Stat(here); err == nil && f.sum == p.Sum && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-			return here, nil
-		}
-	}
-	return a.receive(in)
-}
-
-// receive asks the launcher for the program and stores it.
-func (a *agent) receive(in *bufio.Reader) (path string, err error) {
-	a.link.send(kindNeed)
-	dir := filepath.Join(a.folder, "bin")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", err
-	}
-	path = filepath.Join(dir, filepath.Base(string(a.work.Program.Path)))
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	hash := sha256.New()
-	for {
-		_, b, err := a.next(in, kindFile)
-		if err != nil {
-			return "", err
-		}
-		if len(b) == 0 {
-			break
-		}
-		hash.Write(b)
-		if _, err := f.Write(b); err != nil {
-			return "", fmt.Errorf("store the program: %w; TMPDIR names another place", err)
-		}
-	}
-	if sum := hex.EncodeToString(hash.Sum(nil)); sum != a.work.Program.Sum {
-		return "", fmt.Errorf("%s: the copy differs from the file: it was changed while it was sent", a.work.Program.Name)
-	}
-	return path, f.Close()
-}
-
 // config returns how the ranks are started.
-func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
+func (a *agent) config(node *topo.Node) (spawn.Config, error) {
 	w := &a.work
 	c := spawn.Config{
-		Path: path, Args: spawn.Convert[string](w.Args), Backend: "tcp", Job: w.Job, Ranks: w.Ranks, Tag: w.Tag,
+		Programs: a.ranks, Backend: "tcp", Job: w.Job, Tag: w.Tag,
 		Stdout: &output{a, kindOutput, []byte{1}}, Stderr: &output{a, kindOutput, []byte{2}}, Signals: a.signals, Keeper: a.keeper,
 		Resilient: a.resilient, Folder: a.folder,
 		Part: &spawn.Part{First: w.First, Size: w.Size, Ended: a.ended, Stopped: func(only bool) { a.link.send(kindStopped, yes(only)) }, Log: func(text string) {
@@ -291,7 +232,7 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	if c.Hidden, err = w.Show.Hidden(w.Size); err != nil {
 		return c, err
 	}
-	if c.Places, err = spawn.Place(node, spawn.Bind(w.Bind), w.Ranks); err != nil {
+	if c.Places, err = spawn.Place(node, spawn.Bind(w.Bind), a.ranks.Ranks()); err != nil {
 		return c, err
 	}
 	set := append(spawn.Convert[string](w.Env), "COHORT_RUN_DIR="+a.folder)
@@ -357,7 +298,7 @@ func (a *agent) run() error {
 	case <-a.gone:
 		return errors.New(a.why)
 	case send := <-a.bye:
-		for rank := a.work.First; send && a.flight != "" && rank < a.work.First+a.work.Ranks; rank++ {
+		for rank := a.work.First; send && a.flight != "" && rank < a.work.First+a.ranks.Ranks(); rank++ {
 			if b, err := os.ReadFile(filepath.Join(a.flight, flight.FileName(rank))); err == nil && len(b) <= maxFlight-4 && a.link.room() == nil {
 				a.link.send(kindFlight, numberBytes(rank), b)
 			}

@@ -89,18 +89,19 @@ func TestLastValueOfVariableCounts(t *testing.T) {
 	a := &agent{link: newLink(closer{io.Discard}), folder: t.TempDir(), keeper: keeper}
 	defer a.link.close()
 	defer func() { os.RemoveAll(a.flight) }()
-	a.work = work{First: 1, Ranks: 1, Size: 2, Bind: string(spawn.BindNone), Secret: "s", Flight: true, Env: []spawn.Text{
+	a.ranks = spawn.Programs{{Path: "/usr/bin/env", Ranks: 1}}
+	a.work = work{First: 1, Size: 2, Bind: string(spawn.BindNone), Secret: "s", Flight: true, Env: []spawn.Text{
 		"COHORT_TIMEOUT=2s", "COHORT_RUN_DIR=/elsewhere", "COHORT_SECRET_FILE=/elsewhere", "X=1", "COHORT_TIMEOUT=3s", "X=2", "NONE"}}
 	node, err := topo.Here()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := a.config("", node)
+	c, err := a.config(node)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	c.Path, c.Stdout, c.Stderr = "/usr/bin/env", &out, &out
+	c.Stdout, c.Stderr = &out, &out
 	ranks, err := spawn.Start(c)
 	if err != nil {
 		t.Fatal(err)

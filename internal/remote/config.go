@@ -12,21 +12,21 @@ import (
 // the executable was copied, or "-".
 const AgentCommand = "agent"
 
-// Config describes a job on hosts. Hosts, SSH, Program, Signals, Stdout and Stderr are required.
+// Config describes a job on hosts. Hosts, Programs, SSH, Signals, Stdout and Stderr are required.
 type Config struct {
 	Hosts []Host
-	Ranks int      // 0 for as many as there are slots, or processors
-	SSH   []string // the command and its first arguments
-	Srun  bool     // that is Slurm's srun, inside an allocation with these hosts
-	Copy  bool     // send executables that a host does not have
+	// Programs have their paths on this machine. A name without a slash is a command of each host. A single program may have 0 ranks,
+	// for as many as there are slots, or processors.
+	Programs spawn.Programs
+	SSH      []string // the command and its first arguments
+	Srun     bool     // that is Slurm's srun, inside an allocation with these hosts
+	Copy     bool     // send executables that a host does not have
 
-	Program string // its path on this machine, or a name without a slash: a command on each host
-	Args    []string
-	Env     []string // variables for the ranks
-	Bind    spawn.Bind
-	Tag     bool
-	Show    spawn.Show
-	Output  string // the folder that gets each rank's output; empty for none
+	Env    []string // variables for the ranks
+	Bind   spawn.Bind
+	Tag    bool
+	Show   spawn.Show
+	Output string // the folder that gets each rank's output; empty for none
 
 	Interface string // where this process listens for the ranks; empty: where the hosts see it
 

@@ -30,7 +30,7 @@ func (j *launcher) startCoordinator() error {
 	if err := secret.Send(&text); err != nil {
 		return err
 	}
-	listens, end, err := Coordinate(j.name, j.cfg.Ranks, secret, addrs, j.cfg.Stderr)
+	listens, end, err := Coordinate(j.name, j.cfg.Programs.Ranks(), secret, addrs, j.cfg.Stderr)
 	if err != nil {
 		return err
 	}

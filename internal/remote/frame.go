@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 7
+const protocol = 8
 
 // kind is the kind of a frame.
 type kind byte
@@ -23,7 +23,7 @@ type kind byte
 // Frames that the launcher sends.
 const (
 	kindWork   kind = 'W' // work
-	kindFile   kind = 'F' // a piece of the program; empty after the last
+	kindFile   kind = 'F' // a piece of a program; empty after the last
 	kindGo     kind = 'G' // start the ranks
 	kindSignal kind = 'S' // pass on this signal, one byte
 	kindInput  kind = 'I' // for rank 0; empty at its end
@@ -37,7 +37,7 @@ const (
 // Frames that the agent sends.
 const (
 	kindHello   kind = 'h' // hello, the first frame
-	kindNeed    kind = 'n' // the program is not here: send it
+	kindNeed    kind = 'n' // the program with this path is not here: send it
 	kindReady   kind = 'r' // the ranks can be started; a note for the user, or empty
 	kindFault   kind = 'f' // the ranks cannot be started, and why
 	kindOutput  kind = 'o' // one byte, 1 or 2 for standard output or error, then whole lines of ranks (or, without tags, any bytes)
@@ -78,7 +78,7 @@ var toAgent = limits{
 }
 
 var toLauncher = limits{
-	kindHello: maxText, kindNeed: 0, kindReady: maxText, kindFault: maxText, kindOutput: maxOutput, kindCopy: maxOutput + 4, kindExit: maxText,
+	kindHello: maxText, kindNeed: maxText, kindReady: maxText, kindFault: maxText, kindOutput: maxOutput, kindCopy: maxOutput + 4, kindExit: maxText,
 	kindDrained: 4, kindLog: maxText, kindAnswer: 1, kindStopped: 1, kindEnded: 0, kindFlight: maxFlight, kindDone: 0, kindPing: 0, kindAck: 4,
 }
 
@@ -92,25 +92,25 @@ type hello struct {
 
 // work describes what an agent has to do.
 type work struct {
-	Job                string
-	First, Ranks, Size int
-	Program            program
-	Args, Env          []spawn.Text
-	Folder             spawn.Text // the ranks' working directory
-	Bind               string
-	Tag, Resilient     bool
-	Show               spawn.Show
-	Copy               bool   // the launcher writes each rank's output to a file
-	Flight             bool   // ranks write files of the flight recorder
-	Secret             string // in the form of its file
+	Job            string
+	First, Size    int
+	Programs       []program // of this host's ranks
+	Env            []spawn.Text
+	Folder         spawn.Text // the ranks' working directory
+	Bind           string
+	Tag, Resilient bool
+	Show           spawn.Show
+	Copy           bool   // the launcher writes each rank's output to a file
+	Flight         bool   // ranks write files of the flight recorder
+	Secret         string // in the form of its file
 }
 
 // program describes what ranks execute.
 type program struct {
-	Name    spawn.Text // as the user wrote it, for errors
-	Path    spawn.Text // where the launcher has it
-	Command bool       // a name without a slash, looked up in the host's PATH
-	Sum     string     // SHA-256 in hexadecimal; empty to use the host's file at Path
+	Path  spawn.Text // where the launcher has it; a name without a slash is looked up in the host's PATH
+	Sum   string     // SHA-256 in hexadecimal; empty to use the host's file at Path
+	Args  []spawn.Text
+	Ranks int
 }
 
 func appendFrame(b []byte, k kind, payload ...[]byte) []byte {

@@ -49,12 +49,12 @@ func (j *launcher) newJudge() *judge {
 		there: map[int]bool{}, drained: map[int]chan struct{}{},
 	}
 	s.print = newPrinter(func(err error) { s.broken <- err })
-	s.log = job.NewLog(j.cfg.Ranks, s.say)
+	s.log = job.NewLog(j.cfg.Programs.Ranks(), s.say)
 	s.m = job.New(job.Config{
-		Now: time.Now, Ranks: j.cfg.Ranks, Resilient: j.cfg.Resilient, Timeout: j.cfg.Timeout, Grace: j.cfg.Grace, KillAfter: endLimit,
+		Now: time.Now, Ranks: j.cfg.Programs.Ranks(), Resilient: j.cfg.Resilient, Timeout: j.cfg.Timeout, Grace: j.cfg.Grace, KillAfter: endLimit,
 		Say: s.log.Say, Terminate: func() { s.sendAll(kindEnd) }, Kill: s.giveUp, Ask: func() int { return s.sendAll(kindAsk) },
 	})
-	for rank := range j.cfg.Ranks {
+	for rank := range j.cfg.Programs.Ranks() {
 		s.there[rank] = true
 	}
 	return s
@@ -257,7 +257,7 @@ func (s *judge) exited(h *host, x job.Exit) {
 	delete(s.there, x.Rank)
 	s.m.Running--
 	s.drained[x.Rank] = make(chan struct{})
-	x.Name, x.Drained = fmt.Sprintf("rank %d on %s", x.Rank, h.Name), s.drained[x.Rank]
+	x.Name, x.Drained = s.cfg.Programs.Name(x.Rank)+" on "+h.Name, s.drained[x.Rank]
 	first := !s.m.Succeeded
 	if s.m.Ended(x); first && s.m.Succeeded {
 		s.sendAll(kindNote)

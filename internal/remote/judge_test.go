@@ -14,13 +14,14 @@ import (
 
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/job"
+	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
 // TestRankFailureWhileLossIsUndecided has a rank of a job that goes on fail when a host is lost and the others have been asked, but
 // have not answered: that it goes on the rank's host has said.
 func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	var stderr bytes.Buffer
-	j := &launcher{cfg: Config{Ranks: 3, Stderr: &stderr}, begun: time.Now()}
+	j := &launcher{cfg: Config{Programs: spawn.Programs{{Ranks: 3}}, Stderr: &stderr}, begun: time.Now()}
 	var sent [3]bytes.Buffer
 	for i, name := range []string{"a", "b", "c"} {
 		h := &host{Host: Host{Name: name}, first: i, count: 1, link: newLink(closer{&sent[i]})}

@@ -307,7 +307,7 @@ func TestFramesRoundTrip(t *testing.T) {
 // TestWorkKeepsBytesThatAreNotText checks that what ranks get comes as it is, also if it is no text.
 func TestWorkKeepsBytesThatAreNotText(t *testing.T) {
 	const odd = "\xff\xfe \u00e4 \xc3("
-	for _, want := range []work{{Args: []spawn.Text{odd, ""}, Env: []spawn.Text{"A=" + odd}, Folder: odd, Program: program{Name: odd, Path: odd}}, {}} {
+	for _, want := range []work{{Programs: []program{{Path: odd, Args: []spawn.Text{odd, ""}, Ranks: 1}}, Env: []spawn.Text{"A=" + odd}, Folder: odd}, {}} {
 		if got, err := decode[work](encode(t, want), "it"); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v became %+v (%v)", want, got, err)
 		}
@@ -317,7 +317,7 @@ func TestWorkKeepsBytesThatAreNotText(t *testing.T) {
 // FuzzFrame reads anything as frames of both directions and their payloads: no length is believed, and
 // what was read is what is written again.
 func FuzzFrame(f *testing.F) {
-	f.Add(true, appendFrame(nil, kindWork, []byte(`{"Ranks":2,"Args":["YQ=="]}`)))
+	f.Add(true, appendFrame(nil, kindWork, []byte(`{"Programs":[{"Ranks":2,"Args":["YQ=="]}]}`)))
 	f.Add(false, appendFrame(nil, kindHello, []byte(`{"Protocol":1}`)))
 	f.Add(false, appendFrame(nil, kindExit, []byte(`{"Rank":1,"Status":9}`)))
 	f.Add(false, appendFrame(nil, kindDrained, numberBytes(7)))

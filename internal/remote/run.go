@@ -34,8 +34,8 @@ type launcher struct {
 	cfg         Config
 	name        string
 	hosts       []*host
-	program     *file       // the file to send, nil for none
-	files       spawn.Files // of the ranks' output
+	programs    map[string]*file // to send, by path
+	files       spawn.Files      // of the ranks' output
 	coordinator *coordinator
 	begun       time.Time
 	stopped     syscall.Signal // the signal that ended the preparation
@@ -46,22 +46,23 @@ type launcher struct {
 //
 //  1. It connects to all hosts by ssh, and starts an agent on each (boot.go).
 //  2. It assigns ranks to hosts, and starts the coordinator.
-//  3. Every host gets the program and all that its ranks need. If one host fails, no rank starts.
+//  3. Every host gets its programs and all that its ranks need. If one host fails, no rank starts.
 //  4. The ranks run (judge.go).
 //  5. It leaves nothing on any host that can be reached.
 //
 // It returns the job's status. An error is the reason why the ranks were not started.
 func Run(cfg Config) (status int, err error) {
-	j := &launcher{cfg: cfg, name: rand.Text(), closed: make(chan struct{})}
+	j := &launcher{cfg: cfg, name: rand.Text(), programs: map[string]*file{}, closed: make(chan struct{})}
 	hosts := cfg.Hosts
 	counts := make([]int, len(hosts))
-	if cfg.Ranks > 0 {
-		if counts, err = share(hosts, cfg.Ranks); err != nil {
+	ranks := cfg.Programs.Ranks()
+	if ranks > 0 {
+		if counts, err = share(hosts, ranks); err != nil {
 			return 2, err
 		}
 	}
 	for i, h := range hosts {
-		if cfg.Ranks == 0 || counts[i] > 0 {
+		if ranks == 0 || counts[i] > 0 {
 			j.hosts = append(j.hosts, &host{Host: h, count: counts[i]})
 		}
 	}
@@ -71,21 +72,26 @@ func Run(cfg Config) (status int, err error) {
 		return 1, err
 	}
 	defer exe.open.Close()
-	if strings.Contains(cfg.Program, "/") && cfg.Copy {
-		if j.program, err = openFile(cfg.Program, cfg.Program); err != nil {
+	for _, p := range cfg.Programs {
+		if !strings.Contains(p.Path, "/") || !cfg.Copy || j.programs[p.Path] != nil {
+			continue
+		}
+		f, err := openFile(p.Path, p.Path)
+		if err != nil {
 			return 2, err
 		}
-		defer j.program.open.Close()
+		defer f.open.Close()
+		j.programs[p.Path] = f
 	}
 	err = j.each(func(ctx context.Context, h *host) error { return j.connect(ctx, h, exe) })
 	if err == nil {
 		err = j.place()
 	}
 	if err == nil {
-		_, err = cfg.Show.Hidden(j.cfg.Ranks)
+		_, err = cfg.Show.Hidden(cfg.Programs.Ranks())
 	}
 	if err == nil && cfg.Output != "" {
-		j.files, err = spawn.OpenFiles(cfg.Output, j.cfg.Ranks)
+		j.files, err = spawn.OpenFiles(cfg.Output, cfg.Programs.Ranks())
 		defer func() { status, err = j.files.Conclude(status, err) }()
 	}
 	if err == nil {
@@ -191,12 +197,12 @@ func (j *launcher) connect(ctx context.Context, h *host, exe *file) error {
 
 // place assigns ranks to hosts: blocks, in the order of the hosts.
 func (j *launcher) place() error {
-	if j.cfg.Ranks == 0 {
+	if programs := j.cfg.Programs; programs.Ranks() == 0 {
 		for _, h := range j.hosts {
 			if h.count = h.Slots; h.count == 0 {
 				h.count = min(h.hello.Usable, spawn.MaxRanks)
 			}
-			j.cfg.Ranks += h.count
+			programs[0].Ranks += h.count
 		}
 	}
 	first := 0
@@ -219,13 +225,16 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 	}
 	c := &j.cfg
 	w := work{
-		Job: j.name, First: h.first, Ranks: h.count, Size: c.Ranks, Args: spawn.Convert[spawn.Text](c.Args), Folder: spawn.Text(folder),
+		Job: j.name, First: h.first, Size: c.Programs.Ranks(), Folder: spawn.Text(folder),
 		Bind: string(c.Bind), Tag: c.Tag, Show: c.Show, Copy: j.files != nil, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
-		Program: program{Name: spawn.Text(c.Program), Path: spawn.Text(c.Program), Command: !strings.Contains(c.Program, "/")},
-		Env:     spawn.Convert[spawn.Text](append(c.Env[:len(c.Env):len(c.Env)], j.coordinator.variables(h)...)),
+		Env: spawn.Convert[spawn.Text](append(c.Env[:len(c.Env):len(c.Env)], j.coordinator.variables(h)...)),
 	}
-	if j.program != nil {
-		w.Program.Sum = j.program.sum
+	for _, p := range c.Programs.Part(h.first, h.count) {
+		x := program{Path: spawn.Text(p.Path), Args: spawn.Convert[spawn.Text](p.Args), Ranks: p.Ranks}
+		if f := j.programs[p.Path]; f != nil {
+			x.Sum = f.sum
+		}
+		w.Programs = append(w.Programs, x)
 	}
 	h.link.sendJSON(kindWork, w)
 	for {
@@ -240,8 +249,8 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 				fmt.Fprintf(c.Stderr, "cohort: host %s: %s\n", h.Name, b)
 			}
 			return nil
-		case k == kindNeed && j.program != nil:
-			if err := h.upload(j.program); err != nil && !isEnd(err) { // if the connection ended, the agent may have sent the reason
+		case k == kindNeed && j.programs[string(b)] != nil:
+			if err := h.upload(j.programs[string(b)]); err != nil && !isEnd(err) { // if the connection ended, the agent may have sent the reason
 				return h.explain(ctx, err)
 			}
 		default:
@@ -250,7 +259,7 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 	}
 }
 
-// upload sends the program.
+// upload sends a program.
 func (h *host) upload(f *file) error {
 	r, b := f.reader(), make([]byte, maxChunk)
 	for {

@@ -28,15 +28,13 @@ const (
 	KillAfter = time.Second
 )
 
-// Config describes a job to start. Path and Ranks are required.
+// Config describes a job to start. Programs is required.
 type Config struct {
-	Path    string   // the executable, not looked up in PATH
-	Args    []string // its arguments, from argv[1] on
-	Env     []string // environment; nil for the launcher's
-	Backend string   // for COHORT_BACKEND; empty for shm
-	Job     string   // for COHORT_JOB; empty for a new name
-	Ranks   int
-	Places  []topo.CPUSet // processors of each rank; nil for those of the launcher
+	Programs Programs
+	Env      []string      // environment; nil for the launcher's
+	Backend  string        // for COHORT_BACKEND; empty for shm
+	Job      string        // for COHORT_JOB; empty for a new name
+	Places   []topo.CPUSet // processors of each rank; nil for those of the launcher
 
 	Stdin          *os.File  // for rank 0; nil for none. The launcher reads a terminal itself, and passes other files on.
 	Stdout, Stderr io.Writer // nil for the launcher's

@@ -110,7 +110,7 @@ func TestStartRejectsBadConfigs(t *testing.T) {
 	cfg := program(t, 2, "wait")
 	for _, n := range []int{-1, 0, MaxRanks + 1} {
 		bad := cfg
-		bad.Ranks = n
+		bad.Programs = Programs{{bad.Programs[0].Path, nil, n}}
 		if _, err := Start(bad); err == nil || !strings.Contains(err.Error(), "ranks") {
 			t.Errorf("%d ranks: got %v", n, err)
 		}
@@ -121,7 +121,7 @@ func TestStartRejectsBadConfigs(t *testing.T) {
 		t.Error("a place too few is no error")
 	}
 	bad = cfg
-	bad.Path = filepath.Join(t.TempDir(), "none")
+	bad.Programs = Programs{{filepath.Join(t.TempDir(), "none"), nil, 1}}
 	if _, err := Start(bad); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no program: got %v", err)
 	}
@@ -171,8 +171,8 @@ func TestRankGetsEnvironmentAndInput(t *testing.T) {
 	write.Close()
 	out := new(buffer)
 	cfg := Config{
-		Path: sh, Args: []string{"-c", `echo "$COHORT_BACKEND $COHORT_RANK/$COHORT_SIZE $COHORT_JOB $OTHER"; cat`},
-		Ranks: 3, Tag: true, Stdin: read, Stdout: out, Stderr: out,
+		Programs: Programs{{sh, []string{"-c", `echo "$COHORT_BACKEND $COHORT_RANK/$COHORT_SIZE $COHORT_JOB $OTHER"; cat`}, 3}},
+		Tag:      true, Stdin: read, Stdout: out, Stderr: out,
 		Env: []string{"OTHER=kept", "COHORT_RANK=77", "COHORT_JOB=old", "PATH=" + os.Getenv("PATH")},
 	}
 	if r := wait(t, start(t, cfg)); r.Status != 0 {

@@ -96,11 +96,12 @@ type exit struct {
 // Start starts the ranks of a job. If one cannot be started, it ends the ranks started
 // before and returns the reason.
 func Start(cfg Config) (*Job, error) {
-	if cfg.Ranks < 1 || cfg.Ranks > MaxRanks {
-		return nil, fmt.Errorf("%d ranks: a job has 1 to %d on one node", cfg.Ranks, MaxRanks)
+	ranks := cfg.Programs.Ranks()
+	if ranks < 1 || ranks > MaxRanks {
+		return nil, fmt.Errorf("%d ranks: a job has 1 to %d on one node", ranks, MaxRanks)
 	}
-	if cfg.Places != nil && len(cfg.Places) != cfg.Ranks {
-		return nil, fmt.Errorf("got places for %d ranks, want %d", len(cfg.Places), cfg.Ranks)
+	if cfg.Places != nil && len(cfg.Places) != ranks {
+		return nil, fmt.Errorf("got places for %d ranks, want %d", len(cfg.Places), ranks)
 	}
 	if cfg.Stdout == nil {
 		cfg.Stdout = os.Stdout
@@ -118,7 +119,7 @@ func Start(cfg Config) (*Job, error) {
 		cfg.Job = rand.Text()
 	}
 	j := &Job{
-		cfg: cfg, begun: time.Now(), oomKills: oomKills(os.DirFS("/")), ended: make(chan exit, cfg.Ranks), stop: make(chan func(*state), 8), done: make(chan struct{}),
+		cfg: cfg, begun: time.Now(), oomKills: oomKills(os.DirFS("/")), ended: make(chan exit, ranks), stop: make(chan func(*state), 8), done: make(chan struct{}),
 	}
 	j.out = &output{stdout: cfg.Stdout, stderr: cfg.Stderr, failed: func(err error) {
 		j.send(func(s *state) { s.m.OutputFailed(err) })
@@ -172,7 +173,7 @@ func (j *Job) onThread(start func() error) error {
 
 // launch starts all ranks.
 func (j *Job) launch() error {
-	if err := shmem.Files(j.descriptors(), "starting "+job.Count(j.cfg.Ranks, "rank")); err != nil {
+	if err := shmem.Files(j.descriptors(), "starting "+job.Count(j.cfg.Programs.Ranks(), "rank")); err != nil {
 		return err
 	}
 	stdin, keys, err := openStdin(j.cfg.Stdin)
@@ -189,7 +190,7 @@ func (j *Job) launch() error {
 		return fmt.Errorf("watching ranks: %w", err)
 	}
 	err = j.onThread(func() error {
-		for i := range j.cfg.Ranks {
+		for i := range j.cfg.Programs.Ranks() {
 			in := null
 			if j.number(i) == 0 {
 				in = stdin
@@ -227,7 +228,7 @@ func (j *Job) descriptors() int {
 	if pidfdsWork() {
 		each += 2
 	}
-	return each*j.cfg.Ranks + 7 + j.cfg.Descriptors
+	return each*j.cfg.Programs.Ranks() + 7 + j.cfg.Descriptors
 }
 
 // startRank starts rank i with its output connected.
@@ -248,8 +249,8 @@ func (j *Job) startRank(i int, stdin *os.File, env []string) error {
 			return fmt.Errorf("binding rank %d to processors %v: %w", j.number(i), j.cfg.Places[i], err)
 		}
 	}
-	argv, pidfd := append([]string{j.cfg.Path}, j.cfg.Args...), -1
-	r.proc, err = os.StartProcess(j.cfg.Path, argv, &os.ProcAttr{
+	program, pidfd := j.cfg.Programs.Of(i), -1
+	r.proc, err = os.StartProcess(program.Path, append([]string{program.Path}, program.Args...), &os.ProcAttr{
 		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(&pidfd),
 		Env: append(slices.Clone(env), EnvRank+"="+strconv.Itoa(j.number(i))),
 	})
@@ -345,7 +346,7 @@ func (j *Job) startError(i int, err error) error {
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
 		return fmt.Errorf("starting rank %d of %d: %w; the limit of processes (ulimit -u, pids.max) or memory is reached: start fewer ranks", j.number(i), j.size(), err)
 	}
-	return fmt.Errorf("starting rank %d: %w", j.number(i), Explain(j.cfg.Path, err))
+	return fmt.Errorf("starting rank %d: %w", j.number(i), Explain(j.cfg.Programs.Of(i).Path, err))
 }
 
 // lastOfEach returns env with every name once, with its last value. A process would use the first value of
@@ -385,7 +386,7 @@ func (j *Job) number(i int) int {
 // size returns the number of ranks of the whole job.
 func (j *Job) size() int {
 	if j.cfg.Part == nil {
-		return j.cfg.Ranks
+		return j.cfg.Programs.Ranks()
 	}
 	return j.cfg.Part.Size
 }

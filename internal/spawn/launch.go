@@ -64,7 +64,7 @@ type order struct {
 // launchBy starts the launcher.
 func (j *Job) launchBy() error {
 	c := j.cfg.Launch
-	if err := shmem.Files(max(c.Descriptors, j.descriptors()), "starting "+job.Count(j.cfg.Ranks, "rank")+" by "+c.Name); err != nil {
+	if err := shmem.Files(max(c.Descriptors, j.descriptors()), "starting "+job.Count(j.cfg.Programs.Ranks(), "rank")+" by "+c.Name); err != nil {
 		return err
 	}
 	l := &starter{up: true, ended: make(chan exit, 1), passed: make(chan struct{}), followed: make(chan struct{}), hellos: make(chan hello)}
@@ -79,7 +79,7 @@ func (j *Job) launchBy() error {
 			return fmt.Errorf("watching ranks: %w", err)
 		}
 	}
-	for range j.cfg.Ranks {
+	for range j.cfg.Programs.Ranks() {
 		j.ranks = append(j.ranks, &rank{drained: make(chan struct{})})
 	}
 	if err := j.onThread(func() error { return j.startLauncher(address) }); err != nil {
@@ -229,9 +229,10 @@ func (s *state) admit(h hello) error {
 	}
 	r.phase, r.pgid = runs, h.pid
 	s.cfg.Keeper.Group(r.pgid)
+	program := s.cfg.Programs.Of(h.rank)
 	o := order{
-		Path: Text(s.cfg.Path),
-		Args: Convert[Text](append([]string{s.cfg.Path}, s.cfg.Args...)),
+		Path: Text(program.Path),
+		Args: Convert[Text](append([]string{program.Path}, program.Args...)),
 		Env:  Convert[Text](append([]string{EnvBackend + "=" + s.cfg.Backend}, s.cfg.Launch.Env...)),
 	}
 	if s.cfg.Places != nil {

@@ -32,8 +32,8 @@ func launched(t *testing.T, ranks int, way, name string, args ...string) Config 
 	cfg.Backend = "mpi"
 	cfg.Launch = &Launch{
 		Name: "starter", Command: "/usr/bin/env",
-		Args:  []string{envProgram + "=starter", cfg.Path, way, strconv.Itoa(ranks)},
-		Rank:  []string{"/usr/bin/env", envProgram + "=become", cfg.Path},
+		Args:  []string{envProgram + "=starter", cfg.Programs[0].Path, way, strconv.Itoa(ranks)},
+		Rank:  []string{"/usr/bin/env", envProgram + "=become", cfg.Programs[0].Path},
 		Env:   []string{envProgram + "=" + name},
 		Noise: func(line string) bool { return strings.HasPrefix(line, "=") },
 		Blame: func([]string) (int, int) { return -1, 0 },
@@ -313,7 +313,7 @@ func TestLaunchReportsErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg = launched(t, 1, "plain", "exit")
-	cfg.Path = script
+	cfg.Programs[0].Path = script
 	r := wait(t, start(t, cfg))
 	if said := cfg.Stdout.(*buffer).String(); r.Status != 2 || !strings.Contains(said, "neither a program nor a script") {
 		t.Errorf("%+v: %s", r, said)

@@ -20,8 +20,8 @@ func init() { programs["denied"] = deniedProgram }
 func TestLaunchPassesBytesThatAreNotText(t *testing.T) {
 	const odd = "\xff\xfe \u00e4 \xc3("
 	cfg := launched(t, 1, "plain", "sh")
-	cfg.Path = "/bin/sh"
-	cfg.Args = []string{"-c", `printf '%s|%s|%s' "$0" "$1" "$ODD"`, odd, ""}
+	cfg.Programs[0].Path = "/bin/sh"
+	cfg.Programs[0].Args = []string{"-c", `printf '%s|%s|%s' "$0" "$1" "$ODD"`, odd, ""}
 	cfg.Launch.Env = append(cfg.Launch.Env, "ODD="+odd)
 	r := wait(t, start(t, cfg))
 	if said := cfg.Stdout.(*buffer).String(); r.Status != 0 || said != "[0] "+odd+"||"+odd+"\n" {
@@ -60,7 +60,7 @@ func deniedProgram([]string) {
 	}
 	os.Setenv(envProgram, "exit")
 	exe, _ := os.Executable()
-	j, err := Start(Config{Path: exe, Args: []string{"0=0", "1=0"}, Ranks: 2, Places: []topo.CPUSet{allowed()[:1], allowed()[:1]}})
+	j, err := Start(Config{Programs: Programs{{exe, []string{"0=0", "1=0"}, 2}}, Places: []topo.CPUSet{allowed()[:1], allowed()[:1]}})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)

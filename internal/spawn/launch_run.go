@@ -98,7 +98,7 @@ func (s *state) conclude() {
 		if sig == 0 {
 			how = fmt.Sprintf("exited with status %d", status)
 		}
-		s.logf("rank %d %s after %s, as %s reports", first, how, after, name)
+		s.logf("%s %s after %s, as %s reports", s.cfg.Programs.Name(first), how, after, name)
 	case sig > 0:
 		s.m.Err = fmt.Errorf("a rank %s", how)
 		s.logf("a rank %s after %s, as %s reports", how, after, name)

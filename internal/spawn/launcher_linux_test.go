@@ -371,7 +371,7 @@ func TestRanksInheritNoDescriptors(t *testing.T) {
 	}
 	defer keeper.Close()
 	out := new(buffer)
-	cfg := Config{Path: ls, Args: []string{"/proc/self/fd"}, Ranks: 4, Stdout: out, Stderr: out, Tag: true, Keeper: keeper}
+	cfg := Config{Programs: Programs{{ls, []string{"/proc/self/fd"}, 4}}, Stdout: out, Stderr: out, Tag: true, Keeper: keeper}
 	if r := wait(t, start(t, cfg)); r.Status != 0 {
 		t.Fatalf("%+v\n%s", r, out)
 	}
@@ -394,7 +394,7 @@ func TestRanksInheritNoDescriptors(t *testing.T) {
 func TestRankGetsLastValueOfVariable(t *testing.T) {
 	for how, cfg := range map[string]Config{"by this package": program(t, 2, ""), "by another program": launched(t, 2, "-", "")} {
 		out := new(buffer)
-		cfg.Path, cfg.Stdout, cfg.Stderr = "/usr/bin/env", out, out
+		cfg.Programs[0].Path, cfg.Stdout, cfg.Stderr = "/usr/bin/env", out, out
 		cfg.Env = append(os.Environ(), "AGAIN=old", "AGAIN_TOO=a=b", "AGAIN=", "AGAIN=new")
 		if r := wait(t, start(t, cfg)); r.Status != 0 || strings.Count(out.String(), "] AGAIN") != 4 {
 			t.Errorf("%s: %+v, want two variables on both ranks\n%s", how, r, out)

@@ -99,7 +99,7 @@ func program(t *testing.T, ranks int, name string, args ...string) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Path: exe, Args: args, Ranks: ranks, Tag: true, Env: append(os.Environ(), envProgram+"="+name),
+		Programs: Programs{{exe, args, ranks}}, Tag: true, Env: append(os.Environ(), envProgram+"="+name),
 		Stdout: new(buffer), Stderr: new(buffer),
 	}
 }
@@ -217,7 +217,7 @@ func launchProgram(args []string) {
 	os.Setenv(envProgram, args[1])
 	exe, _ := os.Executable()
 	j, err := Start(Config{
-		Path: exe, Args: args[2:], Ranks: n, Tag: os.Getenv("SPAWN_TEST_RAW") == "", Stdin: os.Stdin, Signals: Notify(), Keeper: keeper,
+		Programs: Programs{{exe, args[2:], n}}, Tag: os.Getenv("SPAWN_TEST_RAW") == "", Stdin: os.Stdin, Signals: Notify(), Keeper: keeper,
 	})
 	if err != nil {
 		fmt.Println(err)

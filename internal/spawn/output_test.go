@@ -324,7 +324,7 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 	cfg := program(t, 2, "lines")
 	out := &held{free: make(chan struct{})}
 	cfg.Stdout, cfg.Stderr = out, io.Discard
-	cfg.Args = []string{}
+	cfg.Programs[0].Args = []string{}
 	j := start(t, cfg)
 	// Longer than anything the launcher would wait for a pipe that brings nothing.
 	time.AfterFunc(2*drainLimit, func() { close(out.free) })

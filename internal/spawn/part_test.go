@@ -24,7 +24,7 @@ func TestRanksOfPartReportTheirEnds(t *testing.T) {
 		seen = make(chan struct{}, 8)
 	)
 	cfg := program(t, 3, "ordered")
-	cfg.Args = []string{t.TempDir(), "4=7", "5=signal9"}
+	cfg.Programs[0].Args = []string{t.TempDir(), "4=7", "5=signal9"}
 	input := filepath.Join(t.TempDir(), "input")
 	if err := os.WriteFile(input, []byte("for rank 0\n"), 0o600); err != nil {
 		t.Fatal(err)

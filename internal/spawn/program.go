@@ -20,48 +20,41 @@ import (
 	"time"
 )
 
-// Program is the PROGRAM of a command line: an executable, or a folder with a Go main
-// package to build.
-type Program struct {
-	Path   string
-	Folder bool
-}
-
 // Find locates PROGRAM as a shell does. A name with a slash is a path; any other name is
-// looked up in PATH. If it is not found there, a folder of that name is used.
-func Find(name string) (Program, error) {
+// looked up in PATH. If it is not found there, a folder of that name is used: that of a Go
+// main package to build.
+func Find(name string) (path string, folder bool, err error) {
 	if name == "" {
-		return Program{}, errors.New("the program's name is empty")
+		return "", false, errors.New("the program's name is empty")
 	}
-	path := name
 	if !strings.ContainsRune(name, '/') && name != "." && name != ".." {
 		found, err := exec.LookPath(name)
 		if err == nil || errors.Is(err, exec.ErrDot) { // PATH includes the current folder: a shell uses it too
-			return Program{Path: found}, nil
+			return found, false, nil
 		}
 		info, err := os.Stat(name)
 		switch {
 		case err != nil:
-			return Program{}, fmt.Errorf("%s: not found in PATH, and not a file or folder here", name)
+			return "", false, fmt.Errorf("%s: not found in PATH, and not a file or folder here", name)
 		case !info.IsDir():
-			return Program{}, fmt.Errorf("%s: not found in PATH; to run the file in this folder, write ./%s", name, name)
+			return "", false, fmt.Errorf("%s: not found in PATH; to run the file in this folder, write ./%s", name, name)
 		}
 	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(name)
 	if err != nil {
-		return Program{}, fmt.Errorf("%s: %w", name, bare(err))
+		return "", false, fmt.Errorf("%s: %w", name, bare(err))
 	}
 	switch {
 	case info.IsDir():
-		return Program{path, true}, nil
+		return name, true, nil
 	case !info.Mode().IsRegular():
-		return Program{}, fmt.Errorf("%s: neither a regular file nor a folder", name)
+		return "", false, fmt.Errorf("%s: neither a regular file nor a folder", name)
 	case strings.HasSuffix(name, ".go"):
-		return Program{}, fmt.Errorf("%s: is a source file; give the folder of its package: %s", name, filepath.Dir(name)+"/")
+		return "", false, fmt.Errorf("%s: is a source file; give the folder of its package: %s", name, filepath.Dir(name)+"/")
 	case info.Mode().Perm()&0o111 == 0:
-		return Program{}, fmt.Errorf("%s: not executable; if it is a program: chmod +x %s", name, name)
+		return "", false, fmt.Errorf("%s: not executable; if it is a program: chmod +x %s", name, name)
 	}
-	return Program{Path: path}, nil
+	return name, false, nil
 }
 
 // bare strips operation and path from an error.

@@ -45,17 +45,17 @@ func TestFindLocatesProgram(t *testing.T) {
 		{"cmd", "cmd", ""},
 		{"./cmd/prog", "./cmd/prog", ""},
 	} {
-		got, err := Find(c.name)
+		got, folder, err := Find(c.name)
 		switch {
 		case c.message != "" && (err == nil || !strings.Contains(err.Error(), c.message)):
 			t.Errorf("Find(%q): got %v, want %q", c.name, err, c.message)
-		case c.message == "" && (err != nil || got.Path != c.path):
+		case c.message == "" && (err != nil || got != c.path):
 			t.Errorf("Find(%q): got %v, %v, want %q", c.name, got, err, c.path)
-		case c.message == "" && got.Folder != !strings.Contains(c.path, "tool"):
-			t.Errorf("Find(%q): folder %v", c.name, got.Folder)
+		case c.message == "" && folder != !strings.Contains(c.path, "tool"):
+			t.Errorf("Find(%q): folder %v", c.name, folder)
 		}
 	}
-	if got, err := Find("sh"); err != nil || !filepath.IsAbs(got.Path) {
+	if got, _, err := Find("sh"); err != nil || !filepath.IsAbs(got) {
 		t.Errorf("Find(sh): %v, %v", got, err)
 	}
 }
@@ -85,7 +85,7 @@ func TestBuildMakesExecutable(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := new(buffer)
-	if r := wait(t, start(t, Config{Path: path, Ranks: 2, Tag: true, Stdout: out, Stderr: out})); r.Status != 0 {
+	if r := wait(t, start(t, Config{Programs: Programs{{path, nil, 2}}, Tag: true, Stdout: out, Stderr: out})); r.Status != 0 {
 		t.Errorf("%+v", r)
 	}
 	if n := strings.Count(out.String(), "] built\n"); n != 2 {
@@ -138,7 +138,7 @@ func TestExplainNamesReasonOfFailedStart(t *testing.T) {
 		}
 		own[18], own[19] = other, 0
 		path := write(t, dir, "foreign", string(own), 0o755)
-		_, err := Start(Config{Path: path, Ranks: 2})
+		_, err := Start(Config{Programs: Programs{{path, nil, 2}}})
 		if err == nil || !strings.Contains(err.Error(), "for "+name+", but this machine is "+runtime.GOARCH) {
 			t.Errorf("foreign program: got %v", err)
 		}
@@ -148,7 +148,7 @@ func TestExplainNamesReasonOfFailedStart(t *testing.T) {
 		{"lost", "#!/no/such/interpreter -x\n", "/no/such/interpreter -x, does not exist"},
 	} {
 		path := write(t, dir, c.name, c.text, 0o755)
-		_, err := Start(Config{Path: path, Ranks: 2})
+		_, err := Start(Config{Programs: Programs{{path, nil, 2}}})
 		if err == nil || !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.message)
 		}

@@ -172,7 +172,7 @@ func (s *state) exit(e exit) job.Exit {
 		}
 		x.Follows = !x.Aborted && FollowsIn(s.cfg.Folder, x.Rank)
 		x.GoesOn = s.cfg.Resilient != nil && s.cfg.Resilient()
-		x.Name = fmt.Sprint("rank ", x.Rank)
+		x.Name = s.cfg.Programs.Name(x.Rank)
 	}
 	return x
 }

@@ -60,14 +60,8 @@ func Notify() chan os.Signal { return make(chan os.Signal) }
 // Become returns the error of Supported.
 func Become(string, int, int) error { return Supported() }
 
-// Program is an executable, or a folder with a Go main package to be built.
-type Program struct {
-	Path   string
-	Folder bool
-}
-
 // Find returns the error of Supported.
-func Find(string) (Program, error) { return Program{}, Supported() }
+func Find(string) (string, bool, error) { return "", false, Supported() }
 
 // Build returns the error of Supported.
 func Build(context.Context, string, *Keeper) (string, func(), error) { return "", nil, Supported() }

@@ -5,12 +5,16 @@ package slurmtest
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
-// TestCohortRunStartsRanksBySrun runs a job on both nodes of an allocation, started by srun. The program is not on the nodes'
+// TestCohortRunStartsRanksBySrun runs a job of two programs on both nodes of an allocation, started by srun. The first is not on the nodes'
 // paths: srun gets it as ssh does. An SSH_CONNECTION of the user's own login is not what the ranks connect to.
 func TestCohortRunStartsRanksBySrun(t *testing.T) {
 	c := slurm(t)
@@ -18,7 +22,7 @@ func TestCohortRunStartsRanksBySrun(t *testing.T) {
 	kept := filepath.Join(t.TempDir(), "kept")
 	env := []string{"SSH_CONNECTION=192.0.2.1 1 192.0.2.2 22"}
 	salloc := []string{"--quiet", "-N", "2", "-n", "4", "--overcommit", cohort, "run", "--starter", "srun", "--output", kept}
-	out := c.must(t, env, "salloc", append(salloc, hello)...)
+	out := c.must(t, env, "salloc", append(salloc, "-n", "1", hello, ":", "-n", "3", "sh", "-c", `exec "$0"`, hello)...)
 	if strings.Count(out, " of 4 (backend tcp)") != 4 {
 		t.Errorf("want 4 ranks\n%s", out)
 	}
@@ -37,5 +41,40 @@ func TestCohortRunStartsRanksBySrun(t *testing.T) {
 	status, out = c.output(t, env, "salloc", append(salloc, "--hosts", "n09", "-n", "1", hello)...)
 	if status != 2 || !strings.Contains(out, "host n09: ") {
 		t.Errorf("a host outside the allocation: status %d, want 2 and srun's message\n%s", status, out)
+	}
+}
+
+// TestKilledSrunLosesItsHost kills the srun that connects the launcher to the second node. Nothing of the job is left.
+func TestKilledSrunLosesItsHost(t *testing.T) {
+	c := slurm(t)
+	real, err := exec.LookPath("srun")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	wrapper := "#!/bin/sh\nfor a; do case $a in --nodelist=*) echo $$ >" + folder + "/${a#*=};; esac; done\nexec " + real + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(folder, "srun"), []byte(wrapper), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const rank = `echo $$ >$0/rank.$COHORT_RANK; if test $COHORT_RANK = 0; then until test -s $0/rank.1 -a -s $0/rank.2 -a -s $0/rank.3; do sleep 0.1; done; kill -9 $(cat $0/n02); fi; exec sleep 1000`
+	status, out := c.output(t, []string{"PATH=" + folder + ":" + os.Getenv("PATH")}, "salloc", "--quiet", "-N", "2", "-n", "4", "--overcommit",
+		binary(t, "cmd/cohort"), "run", "--starter", "srun", "sh", "-c", rank, folder)
+	if status != 255 || !strings.Contains(out, "cohort: host n02 was lost after ") || !strings.Contains(out, "ranks 2, 3 with it; ending the others\n") {
+		t.Errorf("status %d, want 255 and the lost host\n%s", status, out)
+	}
+	for _, name := range []string{"rank.0", "rank.1", "rank.2", "rank.3"} {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(limit); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s, process %d, is left", name, pid)
+			}
+		}
 	}
 }
