@@ -10,6 +10,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/pod"
 )
 
 // BackendInfo describes whether this process can use a backend.
@@ -135,9 +136,9 @@ func (s *settings) unfit(name string, env environment) error {
 	case name == "local" && s.sized && s.Size > 1:
 		return initFault("backend local has a single rank, but this process is rank %d of %d; "+
 			"use backend shm for several processes, or cohort.Run for several ranks in one", s.Rank, s.Size)
-	case name == "local" && s.Backend == "auto" && !s.sized && env.get(envPod) != "":
+	case name == "local" && s.Backend == "auto" && !s.sized && env.get(pod.Index) != "":
 		return initFault("this is pod %s of a Kubernetes Job (%s), and COHORT_SIZE is not set: set it to the Job's completions, "+
-			"or set COHORT_BACKEND=local for a world of one rank in each pod", env.get(envPod), envPod)
+			"or set COHORT_BACKEND=local for a world of one rank in each pod", env.get(pod.Index), pod.Index)
 	case name == "local" && launcher != nil:
 		return initFault("backend local was selected in a job of %d processes started by %s (%s): "+
 			"each would be a separate world of one rank; start the program without that launcher, or with cohort run",

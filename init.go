@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -13,6 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/pod"
 )
 
 // Init joins the job that this process was started in and returns its world, the communicator of all
@@ -176,17 +178,16 @@ func (m *member) leave(size int) {
 
 // rankOf returns the rank to name in an error of Init, even if other settings are wrong.
 func rankOf(cfg *Config) int {
-	var s settings
-	if cfg != nil {
-		s.Config = *cfg
+	if cfg.sized() {
+		return cfg.Rank
 	}
-	if s.place(osEnv) == nil && s.sized {
-		return s.Rank
-	}
-	if l := mpifind.Launched(osEnv); l != nil && l.Rank >= 0 {
+	_, rank := osEnv.rank()
+	if l := mpifind.Launched(osEnv); rank == "" && l != nil {
 		return l.Rank
 	}
-	return 0
+	// Of PMI's launchers, some say it to their server only. A pod has its index even if it lacks the size.
+	n, _ := strconv.Atoi(cmp.Or(rank, osEnv.get("PMI_ID"), osEnv.get(pod.Index)))
+	return n
 }
 
 // newWorld makes the first communicator of a job.

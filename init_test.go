@@ -103,6 +103,10 @@ func TestInitErrorsNameTheCause(t *testing.T) {
 		{"bad timeout", nil, []string{"COHORT_TIMEOUT=soon"}, ErrInit, []string{"COHORT_TIMEOUT", "soon"}},
 		{"program of a rank", nil, []string{"COHORT_RANK=1", "COHORT_SIZE=2", "COHORT_JOB=j", "COHORT_JOINED=1 rank 1 of j"}, ErrInit,
 			[]string{"that of process 1", "unset COHORT_RANK and COHORT_SIZE"}},
+		{"the size is none", nil, []string{"COHORT_RANK=3", "COHORT_SIZE=x"}, ErrInit, []string{"init: rank 3: ", `COHORT_SIZE is "x"`}},
+		{"no size", nil, []string{"COHORT_RANK=3"}, ErrInit, []string{"init: rank 3: "}},
+		{"a pod without the size", nil, []string{"JOB_COMPLETION_INDEX=3"}, ErrInit, []string{"init: rank 3: ", "this is pod 3"}},
+		{"a pod beyond the size", nil, []string{"JOB_COMPLETION_INDEX=4", "COHORT_SIZE=4"}, ErrInit, []string{"init: rank 4: ", "rank 4 of a job of 4"}},
 		{"the rank is known", nil, []string{"COHORT_RANK=1", "COHORT_SIZE=2", "COHORT_HEARTBEAT=0"}, ErrInit, []string{"init: rank 1: ", `COHORT_HEARTBEAT is "0"`}},
 	} {
 		if lookup("mpi").missing == "" && slices.Contains([]string{"mpi", "mpiexec", "PMI"}, c.what) {

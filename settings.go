@@ -17,6 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/pod"
 )
 
 // settings is a Config completed from the environment.
@@ -120,8 +121,8 @@ func resolve(cfg *Config, env environment) (settings, error) {
 	if err := s.place(env); err != nil {
 		return s, err
 	}
-	if name, _ := env.rank(); name == envPod && !cfg.sized() && (s.Backend == "auto" || s.Backend == "tcp") {
-		if err := s.pod(podFiles()); err != nil {
+	if name, _ := env.rank(); name == pod.Index && !cfg.sized() && (s.Backend == "auto" || s.Backend == "tcp") {
+		if err := s.pod(pod.Files()); err != nil {
 			return s, err
 		}
 	}

@@ -163,6 +163,7 @@ func TestReadJob(t *testing.T) {
 			"Flux", "FLUX_JOB_ID=f2vyXn7T\nFLUX_JOB_SIZE=6\nFLUX_JOB_NNODES=2\nFLUX_TASK_RANK=4\nFLUX_TASK_LOCAL_ID=1",
 			with(launch(none, "Flux", 4, 6, 1, 0), func(j *topo.Job) { j.Scheduler, j.ID, j.Nodes = "Flux", "f2vyXn7T", 2 }),
 		},
+		{"a pod", "JOB_COMPLETION_INDEX=1\nCOHORT_SIZE=3", launch(none, "a Kubernetes Job", 1, 3, -1, 0)},
 		{"cohort run in a step of Slurm with one task", slurmTask + "COHORT_RANK=1\nCOHORT_SIZE=3", launch(step, "cohort run", 1, 3, -1, 0)},
 		{"another PMI launcher", "PMI_RANK=1\nPMI_SIZE=2\nPMI_LOCAL_RANK=0\nPMI_LOCAL_SIZE=1", launch(none, "a PMI launcher", 1, 2, 0, 1)},
 		{

@@ -16,6 +16,7 @@ type mark struct {
 // launcher's step comes before it, because the variables of both are set.
 var marks = []mark{
 	{"cohort run", "COHORT_SIZE", "COHORT_RANK", "", "", nil},
+	{"a Kubernetes Job", "COHORT_SIZE", "JOB_COMPLETION_INDEX", "", "", nil},
 	{"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nil},
 	{"MVAPICH2's mpiexec", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", nil},
 	{"Intel MPI's mpiexec", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", []string{"I_MPI_HYDRA_TOPOLIB"}},

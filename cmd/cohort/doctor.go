@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cohort-hpc/cohort/internal/cli"
+	"github.com/cohort-hpc/cohort/internal/pod"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/pool"
 	"github.com/cohort-hpc/cohort/topo"
@@ -152,6 +154,8 @@ func (d *diagnosis) examine(p pinning) {
 		d.memory(node)
 		d.pinning(root, node, p, os.LookupEnv)
 		d.job(job, node)
+		hostname, hosts := pod.Files()
+		d.pod(os.LookupEnv, node, hostname, hosts, net.DefaultResolver.LookupHost)
 		d.limits(root, node)
 	}
 	d.kernel()

@@ -59,6 +59,7 @@ var users = map[string][]string{
 	"internal/mpifind":    {"", "backend/mpi", "internal/libmpi", "internal/mpiquirks", tests, "cmd/cohort"},
 	"internal/node":       {"backend/shm", "backend/tcp"},
 	"internal/pmi":        {"", "cmd/cohort"},
+	"internal/pod":        {"", "cmd/cohort"},
 	"internal/remote":     {"cmd/cohort"},
 	"internal/sched":      {"internal/comm"},
 	"internal/shmem":      {"backend/*", "internal/board", "internal/comm", "internal/direct", "internal/engine", "internal/frame", "internal/memlink", "internal/node", "internal/sched", "pool", "cmd/cohort", "internal/spawn", "internal/window", "internal/word"},
