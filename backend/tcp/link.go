@@ -33,6 +33,7 @@ type link struct {
 	r0, r1 int    // rbuf[r0:r1] has been read and not looked at
 	sum    uint32 // of the payload, as far as it has arrived, if it is checked
 
+	ending bool   // the stream is to end once it is written
 	corked []byte // frames that wait for the next one, with room for it
 	whead  [frame.HeaderSize]byte
 }
@@ -202,11 +203,14 @@ func (l *link) Flush() (moved bool, err error) {
 		l.uncorked(n)
 		moved = n > 0
 	}
-	if l.tls != nil {
-		did, err := l.tls.push()
-		return moved || did, err
+	if l.tls == nil {
+		return moved, nil
 	}
-	return moved, nil
+	did, err := l.tls.push()
+	if l.ending && !l.tls.keeps() {
+		l.finish()
+	}
+	return moved || did, err
 }
 
 // EagerMax implements engine.Link.
@@ -215,10 +219,9 @@ func (l *link) EagerMax() int { return engine.EagerMax }
 // Hidden implements engine.Link.
 func (l *link) Hidden() bool { return l.tls != nil && l.tls.more }
 
-// Finish implements engine.Link.
+// Finish implements engine.Link. If the end of the TLS stream finds no room, Flush writes it and ends the socket.
 func (l *link) Finish(bool) {
-	if l.tls != nil {
-		l.tls.finish()
+	if l.ending = l.tls != nil && !l.tls.finish(); !l.ending {
+		l.finish()
 	}
-	l.finish()
 }

@@ -139,9 +139,12 @@ func (s *secured) push() (moved bool, err error) {
 
 func (s *secured) keeps() bool { return s.queue.Len() > 0 }
 
-// finish ends the stream properly: a third party that cuts it off cannot forge that.
-func (s *secured) finish() {
-	if s.c.CloseWrite() == nil {
-		s.push()
+// finish ends the stream properly: a third party that cuts it off cannot forge that. It reports whether the socket has
+// all, or takes nothing more.
+func (s *secured) finish() bool {
+	if s.c.CloseWrite() != nil {
+		return true
 	}
+	_, err := s.push()
+	return err != nil || !s.keeps()
 }

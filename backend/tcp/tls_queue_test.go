@@ -107,6 +107,35 @@ func TestTLSQueueStaysShort(t *testing.T) {
 	}
 }
 
+// A stream ends while the socket has no room. All of it arrives, with its end, once there is room again.
+func TestTLSEndsBehindItsQueue(t *testing.T) {
+	l, _, server := securedEnd(t)
+	defer l.Close()
+	sent := l.tls.full(t)
+	l.Finish(true)
+	if !l.Holds() {
+		t.Fatal("the link keeps nothing back")
+	}
+	type end struct {
+		n   int64
+		err error
+	}
+	read := make(chan end)
+	go func() {
+		n, err := io.Copy(io.Discard, server) // an end that TLS does not know of is an error
+		read <- end{n, err}
+	}()
+	for l.Holds() {
+		if _, err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if got := <-read; got.err != nil || got.n != int64(sent) {
+		t.Errorf("%d of %d bytes have arrived, then %v", got.n, sent, got.err)
+	}
+}
+
 // A waiter sleeps on the sockets while another goroutine sends more than the socket and the queue hold. It
 // writes all of it when the other end reads.
 func TestWaiterWritesTLSQueue(t *testing.T) {

@@ -25,10 +25,24 @@ type goodbye struct {
 }
 
 func newGoodbye(p *peer, orderly bool) *goodbye {
-	g := &goodbye{peer: peer{e: p.e, rank: p.rank, link: p.link, in: p.in}, orderly: orderly}
+	g := &goodbye{peer: peer{e: p.e, rank: p.rank, link: p.link, mem: p.mem, in: p.in}, orderly: orderly}
 	g.in.Receiver, g.in.Dst, g.tail = g, nil, &g.first
 	return g
 }
+
+// takeQueue takes all that is queued for a peer.
+func (g *goodbye) takeQueue(p *peer) {
+	if p.first != nil {
+		g.first, g.tail, g.woff = p.first, p.tail, p.woff
+		p.first, p.tail, p.woff = nil, &p.first, 0
+	}
+}
+
+// unwritten reports whether there is something to be written that the peer may still read.
+func (p *peer) unwritten() bool { return p.waits() && (p.mem == nil || !p.mem.PeerEnded()) }
+
+// untaken reports whether the other end does not have everything yet.
+func (g *goodbye) untaken() bool { return g.unwritten() || g.link.Unsent() > 0 }
 
 // Begin implements frame.Receiver.
 func (g *goodbye) Begin(*frame.Arrival) error { return nil }
@@ -72,11 +86,11 @@ func (g *goodbye) step() (moved, over bool) {
 		}
 	}
 	moved = g.flush()
-	if g.broken == nil && !g.waits() {
-		g.finish()
+	if g.broken == nil && !g.unwritten() {
+		g.finish() // it may have to write something itself
 		n := g.link.Unsent()
 		moved, g.unsent = moved || n != g.unsent, n
-		over = n == 0
+		over = !g.untaken()
 	}
 	if g.ticks--; over || g.broken != nil || g.ticks == 0 {
 		g.end()

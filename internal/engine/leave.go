@@ -18,8 +18,9 @@ import (
 //     waits until all others have acknowledged its goodbye, and send nothing more to forward.
 //  4. The engine writes the queued frames, and reads meanwhile: two ranks that leave with full links
 //     between them would wait for each other. It does not wait for room in the memory of a rank that has ended the
-//     link, and reads nothing more. Then it ends the links for writing.
-//  5. The engine waits until the other ends have all written bytes, and drops incoming ones. A socket that
+//     link, and reads nothing more.
+//  5. The engine writes what is still queued, ends the links for writing, and waits until the other ends have all
+//     written bytes. It drops incoming ones. A socket that
 //     is closed with unread bytes, or that receives some later, answers with a reset. The reset discards
 //     bytes that have not arrived, and the other end would take this rank for dead.
 //
@@ -68,10 +69,11 @@ func (e *Engine) leave() error {
 	return err
 }
 
-// untaken returns an error if a goodbye is given up. The system drops what it has kept when the peer sends something.
+// untaken returns an error if a goodbye is given up: what it has not written is lost, and what the system has kept as soon
+// as the peer sends something.
 func (e *Engine) untaken() error {
 	for _, g := range e.goodbyes {
-		if g.orderly && g.link.Unsent() > 0 {
+		if g.orderly && g.untaken() {
 			return backend.Faultf(backend.ErrTimeout, "rank %d (%v) has not taken the last messages to it; they may be lost, and it may take this rank for lost",
 				g.rank, e.cfg.Peers[g.rank])
 		}
@@ -146,7 +148,7 @@ func (l *leaving) ended() bool {
 	case leaveGoodbye:
 		return e.m.MayEnd()
 	case leaveFlush:
-		return !slices.ContainsFunc(e.open, func(p *peer) bool { return p.link != nil && p.waits() && (p.mem == nil || !p.mem.PeerEnded()) })
+		return !slices.ContainsFunc(e.open, func(p *peer) bool { return p.link != nil && p.unwritten() })
 	}
 	return len(e.goodbyes) == 0
 }
@@ -173,7 +175,11 @@ func (e *Engine) endLinks() {
 		}
 		if p.link != nil {
 			p.limit(max(leaveMost, 3*e.life.limit)) // the leaving ends first, and says what was not taken
-			e.goodbyes = append(e.goodbyes, newGoodbye(p, !e.excluded))
+			g := newGoodbye(p, !e.excluded)
+			if p.state.Link == membership.Up && p.broken == nil { // else only notices are left
+				g.takeQueue(p)
+			}
+			e.goodbyes = append(e.goodbyes, g)
 		}
 		p.forget()
 		p.link = nil

@@ -171,6 +171,40 @@ func TestRankThatLeavesReportsMessagesNotTaken(t *testing.T) {
 	}
 }
 
+// A rank leaves while its link to another one is full. If that goes on before the leaving ends it gets all, and does not
+// lose the rank; otherwise Close says so.
+func TestRankThatLeavesWritesItsQueue(t *testing.T) {
+	for _, goesOn := range []bool{true, false} {
+		s := inSteps(t, 2)
+		const n = testRoom / EagerMax
+		for range n {
+			isend(s.ranks[1], EagerMax, 0, 5) // the last one fits in part
+		}
+		begun, e, l := s.now, s.ranks[1].e, s.leave(1)
+		for !l.look() {
+			if s.now = s.now.Add(50 * time.Millisecond); goesOn && s.now.Sub(begun) > leaveFor+leaveFor/2 {
+				s.ranks[0].Poll()
+			}
+		}
+		if err := e.untaken(); errors.Is(err, backend.ErrTimeout) == goesOn {
+			t.Errorf("the other rank goes on: %v; Close returns %v", goesOn, err)
+		}
+		e.endGoodbyes()
+		for range n {
+			q, _ := irecv(s.ranks[0], EagerMax, 1, 5)
+			for range 100 {
+				s.ranks[0].Poll()
+			}
+			if goesOn && (!q.Ready() || q.Err != nil) {
+				t.Errorf("a message has not arrived: %v", q.Err)
+			}
+		}
+		if lost := s.ranks[0].Failed(); goesOn && lost != nil {
+			t.Errorf("ranks %v are lost: %v", lost, s.ranks[0].e.losses[1])
+		}
+	}
+}
+
 // A link through memory ends before it is confirmed, with messages queued that the kernel would copy. They go over
 // the next link.
 func TestMessagesQueuedForLinkThatEndsGoOverNext(t *testing.T) {
