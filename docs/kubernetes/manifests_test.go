@@ -99,10 +99,15 @@ func checkJob(t *testing.T, job *batch.JobSpec) {
 	pod := job.Template.Spec
 	env := map[string]string{}
 	for _, v := range pod.Containers[0].Env {
-		env[v.Name] = v.Value
+		if env[v.Name] = v.Value; v.ValueFrom != nil {
+			env[v.Name] = v.ValueFrom.FieldRef.FieldPath
+		}
 	}
 	if env["COHORT_SIZE"] != strconv.Itoa(int(*job.Completions)) {
 		t.Errorf("COHORT_SIZE is %s of %d completions", env["COHORT_SIZE"], *job.Completions)
+	}
+	if env["COHORT_JOB"] != "metadata.labels['"+batch.ControllerUidLabel+"']" {
+		t.Errorf("the job is %q, not that of the pod's Job alone", env["COHORT_JOB"])
 	}
 	if m := pod.Containers[0].VolumeMounts[0]; filepath.Dir(env["COHORT_SECRET_FILE"]) != m.MountPath || !m.ReadOnly ||
 		m.Name != pod.Volumes[0].Name || pod.Volumes[0].Secret == nil {

@@ -29,6 +29,21 @@ func withNames(t *testing.T) *names.Server {
 	return s
 }
 
+// bothMeet starts the two ranks of a job that meet at an address, and returns their ends.
+func bothMeet(ctx context.Context, address string) chan error {
+	ends := make(chan error, 2)
+	for r := range 2 {
+		go func() {
+			m, err := Join(ctx, rankOf(r, 2), address, 0, member(r))
+			if err == nil {
+				err = m.Confirm(ctx, ready)
+			}
+			ends <- err
+		}()
+	}
+	return ends
+}
+
 // Rank 0's name becomes known after both ranks have asked for it, first as that of a machine which is gone.
 func TestRanksWaitUntilNameOfRankZeroIsKnown(t *testing.T) {
 	const name = "job-0.service.cohort-test"
@@ -40,16 +55,7 @@ func TestRanksWaitUntilNameOfRankZeroIsKnown(t *testing.T) {
 	_, free, _ := net.SplitHostPort(port.Addr().String())
 	port.Close()
 	ctx := limit(t)
-	ends := make(chan error, 2)
-	for r := range 2 {
-		go func() {
-			m, err := Join(ctx, rankOf(r, 2), name+".:"+free, 0, member(r))
-			if err == nil {
-				err = m.Confirm(ctx, func(context.Context) error { return nil })
-			}
-			ends <- err
-		}()
-	}
+	ends := bothMeet(ctx, name+".:"+free)
 	asked := func(n int) { // both ranks ask once in every round
 		for want := s.Asked(name) + n; s.Asked(name) < want; time.Sleep(time.Millisecond) {
 			if ctx.Err() != nil {
@@ -61,6 +67,26 @@ func TestRanksWaitUntilNameOfRankZeroIsKnown(t *testing.T) {
 	s.Set(name, netip.MustParseAddr("192.0.2.1")) // of TEST-NET-1: nobody has it
 	asked(3)
 	s.Set(name, loopback)
+	for range 2 {
+		if err := <-ends; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Rank 0's name has an IPv6 address only.
+func TestNameOfRankZeroIsIPv6(t *testing.T) {
+	const name = "job-0.six.cohort-test"
+	six := netip.MustParseAddr("::1")
+	port, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("this machine has no IPv6 loopback address: %v", err)
+	}
+	_, free, _ := net.SplitHostPort(port.Addr().String())
+	port.Close()
+	withNames(t).Set(name, six)
+	ctx := limit(t)
+	ends := bothMeet(ctx, name+".:"+free)
 	for range 2 {
 		if err := <-ends; err != nil {
 			t.Error(err)

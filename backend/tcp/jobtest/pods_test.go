@@ -226,6 +226,7 @@ func TestPods(t *testing.T) {
 		return
 	}
 	t.Run("restarted while others wait", c.restarted)
+	t.Run("earlier job", c.earlier)
 	t.Run("never started", c.never)
 	t.Run("end", c.end)
 }
@@ -271,6 +272,22 @@ func (c *cluster) restarted(t *testing.T) {
 	for i, p := range pods {
 		c.want(0, fmt.Sprintf("rank %d of %d on tcp, sum %d\n", i, size, size*(size+1)/2), p)
 	}
+}
+
+// earlier has a pod 0 of an earlier Job of the same name, which ends after pod 1 of the new Job has found it.
+func (c *cluster) earlier(t *testing.T) {
+	c.t = t
+	const job, size = "twin", 2
+	old := c.start(job, 0, size, "end", "COHORT_JOB=uid-1")
+	c.know(old)
+	one := c.start(job, 1, size, "end", "COHORT_JOB=uid-2")
+	c.until(one, "is refused", func() bool { return c.net.Count(old.host, one.host).Bytes > 300 })
+	c.kill(old, syscall.SIGTERM)
+	zero := c.start(job, 0, size, "end", "COHORT_JOB=uid-2")
+	c.know(zero)
+	c.want(75, "1 of 2 ranks did not join", old)
+	c.want(75, "another job", old)
+	c.want(0, "of 2 on tcp, sum 3\n", zero, one)
 }
 
 // never starts some of the pods.

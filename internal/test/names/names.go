@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// A Server answers queries for IPv4 addresses (RFC 1035, section 4). Its methods may be called concurrently.
+// A Server answers queries for addresses (RFC 1035, section 4; RFC 3596). Its methods may be called concurrently.
 type Server struct {
 	conn net.PacketConn
 	all  sync.WaitGroup
@@ -44,7 +44,7 @@ func (s *Server) Set(name string, a netip.Addr) {
 	s.known[name] = a
 }
 
-// Asked returns how many queries there were for the address of a name.
+// Asked returns how many queries there were for the IPv4 address of a name.
 func (s *Server) Asked(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,6 +61,7 @@ func (s *Server) Close() error {
 const (
 	headerSize = 12
 	typeA      = 1
+	typeAAAA   = 28
 	noSuchName = 3
 	answering  = 0x8580 // a response, authoritative, recursion desired and available
 	toQuestion = 0xc000 | headerSize
@@ -93,7 +94,7 @@ func (s *Server) answer(query []byte) []byte {
 	}
 	if !a.IsValid() {
 		flags |= noSuchName
-	} else if asks == typeA {
+	} else if asks == typeA && a.Is4() || asks == typeAAAA && a.Is6() {
 		answers = 1
 	}
 	r := append([]byte{}, query[:2]...)
@@ -102,7 +103,7 @@ func (s *Server) answer(query []byte) []byte {
 	}
 	r = append(r, query[headerSize:at]...)
 	if answers == 1 {
-		for _, v := range []uint16{toQuestion, typeA, 1, 0, 0, 4} { // for no time: nobody is to keep it
+		for _, v := range []uint16{toQuestion, asks, 1, 0, 0, uint16(a.BitLen() / 8)} { // for no time: nobody is to keep it
 			r = binary.BigEndian.AppendUint16(r, v)
 		}
 		r = append(r, a.AsSlice()...)
