@@ -17,10 +17,13 @@ import (
 type BackendInfo struct {
 	Name string // local, shm, tcp, mpi, or a name that was passed to Register
 
-	// Priority orders the backends. Of those that are available, [Init] selects the one with the
-	// highest priority if the settings name none. It is 0 for backends of [Register], which Init uses
-	// only if the settings name them.
+	// Priority orders the list. It is 0 for backends of [Register], which [Init] uses only if the
+	// settings name them.
 	Priority int
+
+	// Chosen is true for the backend that [Init] selects. If that is mpi and its library cannot be
+	// loaded, Init takes another by which the ranks of the launcher can join, if there is one.
+	Chosen bool
 
 	// Err is nil if [Init] can probably use the backend, and otherwise the reason why it cannot.
 	Err error
@@ -101,9 +104,13 @@ func names(fits func(known) bool) (all []string) {
 // Not collective. It can be called at any time, before Init too.
 func Backends(cfg *Config) []BackendInfo {
 	s, err := resolve(cfg, osEnv)
+	chosen := ""
+	if err == nil {
+		chosen, _ = s.choose(osEnv)
+	}
 	var all []BackendInfo
 	for _, name := range names(func(known) bool { return true }) {
-		b := BackendInfo{Name: name, Priority: lookup(name).priority, Err: err}
+		b := BackendInfo{Name: name, Priority: lookup(name).priority, Chosen: name == chosen, Err: err}
 		if err == nil {
 			b.Err = s.available(name, osEnv)
 		}
@@ -143,14 +150,17 @@ func (s *settings) unfit(name string, env environment) error {
 		return initFault("backend local was selected in a job of %d processes started by %s (%s): "+
 			"each would be a separate world of one rank; start the program without that launcher, or with cohort run",
 			launcher.Size, launcher.Name, launcher.Evidence)
+	case (name == "shm" || name == "tcp") && !s.sized && !s.meets(env) && launcher != nil:
+		asked := *s
+		return asked.byNumber(name, launcher, env)
 	case name == "shm" && !s.sized && !s.meets(env):
 		return initFault("backend shm needs COHORT_RANK, COHORT_SIZE and COHORT_JOB: " +
-			"start the program with cohort run, a PMI launcher (mpiexec, srun --mpi=pmi2), or set them on each rank")
+			"start the program with cohort run, mpiexec or srun, or set them on each rank")
 	case name == "tcp" && !s.sized && s.meets(env):
 		return nil
 	case name == "tcp" && (!s.sized || s.TCP.Coordinator == "" || s.TCP.SecretFile == "" && s.secret == ""):
 		return initFault("backend tcp needs COHORT_RANK, COHORT_SIZE, COHORT_JOB, COHORT_TCP_COORDINATOR and " +
-			"COHORT_SECRET_FILE or COHORT_SECRET: start the program with cohort run, a PMI launcher (mpiexec, srun --mpi=pmi2), or set them on each rank")
+			"COHORT_SECRET_FILE or COHORT_SECRET: start the program with cohort run, mpiexec or srun, or set them on each rank")
 	case name == "mpi" && launcher == nil && s.sized && s.Size > 1:
 		return initFault("backend mpi needs an MPI launcher, but another one started this process as rank %d of %d "+
 			"(COHORT_RANK, COHORT_SIZE): each would be a separate world of one rank; start the program with mpiexec, or with cohort run --backend mpi",

@@ -112,7 +112,7 @@ func TestRegisteredBackendIsOpened(t *testing.T) {
 		t.Errorf("the opener got %+v, want %+v", got, want)
 	}
 	all := Backends(nil)
-	if last := all[len(all)-1]; last != (BackendInfo{Name: "registered"}) {
+	if last := all[len(all)-1]; last != (BackendInfo{Name: "registered", Chosen: true}) {
 		t.Errorf("Backends ends with %+v", last)
 	}
 	withEnv(t)

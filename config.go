@@ -66,7 +66,7 @@ type Config struct {
 type TCPConfig struct {
 	// Coordinator is the address where the ranks meet, HOST:PORT (COHORT_TCP_COORDINATOR). Rank 0
 	// listens there. With launcher@HOST:PORT, the launcher listens there instead. In pods of a
-	// Kubernetes Job the host may be left out.
+	// Kubernetes Job and under srun the host may be left out.
 	Coordinator string
 
 	// Interface selects the addresses on which this rank accepts connections (COHORT_TCP_IFACE):

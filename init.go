@@ -3,10 +3,12 @@ package cohort
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -62,7 +64,45 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := s.choose(osEnv)
+	name, notMPI := s.choose(osEnv)
+	bc, err := s.open(ctx, name)
+	if name == "mpi" && s.Backend == "auto" && s.MPI.Lib == "" && errors.Is(err, ErrNotSupported) {
+		if other := s.withoutMPI(osEnv); other != "" { // a library was found, and cannot be loaded
+			name, notMPI = other, err
+			bc, err = s.open(ctx, name)
+		}
+	}
+	if notMPI != nil {
+		note := "backend mpi is not used: " + strings.TrimPrefix(backend.AsFault(notMPI).Text, "backend mpi is not available: ")
+		if err != nil {
+			return nil, fmt.Errorf("%w; %s", err, note)
+		}
+		s.notes = append(s.notes, note)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.announce(name, osEnv); err != nil {
+		_ = bc.Close()
+		return nil, err
+	}
+	_, rank := osEnv.rank()
+	if s.numbered {
+		rank = strconv.Itoa(s.Rank)
+	}
+	if rank != "" {
+		if err := os.Setenv(envJoined, fmt.Sprint(os.Getpid(), " ", s.joined(rank))); err != nil {
+			s.notes = append(s.notes, fmt.Sprintf("programs that this rank starts may take themselves for it: %v", err))
+		}
+	}
+	s.process = true
+	world := newWorld(ctx, bc, s)
+	world.joins(name, osEnv)
+	return world, nil
+}
+
+// open joins the job on a backend.
+func (s *settings) open(ctx context.Context, name string) (backend.Comm, error) {
 	k := lookup(name)
 	switch {
 	case k.open == nil && k.missing != "":
@@ -84,28 +124,12 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	if s.count && s.sized && s.FlightDir != "" {
 		// Of an earlier job, for which rank 0 could take it. Rank 0 joins after all ranks have come here.
 		_ = os.Remove(filepath.Join(s.FlightDir, flight.FileName(s.Rank)))
 	}
-	bc, err := k.open(ctx, s)
-	leave()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.announce(name, osEnv); err != nil {
-		_ = bc.Close()
-		return nil, err
-	}
-	if _, rank := osEnv.rank(); rank != "" {
-		if err := os.Setenv(envJoined, fmt.Sprint(os.Getpid(), " ", s.joined(rank))); err != nil {
-			s.notes = append(s.notes, fmt.Sprintf("programs that this rank starts may take themselves for it: %v", err))
-		}
-	}
-	s.process = true
-	world := newWorld(ctx, bc, s)
-	world.joins(name, osEnv)
-	return world, nil
+	return k.open(ctx, *s)
 }
 
 // member enforces the rule that a process has one world at a time and joins a job of several ranks
@@ -199,31 +223,36 @@ func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
 	return (*Comm)(comm.NewWorld(ctx, bc, o))
 }
 
-// choose returns the name of the backend to open.
-func (s *settings) choose(env environment) string {
+// choose returns the name of the backend to open and, under a launcher whose ranks take mpi if they can, why this one
+// does not.
+func (s *settings) choose(env environment) (name string, notMPI error) {
 	if s.Backend != "auto" {
-		return s.Backend
+		return s.Backend, nil
 	}
 	if s.sized {
 		// The launcher sets rank and size but no backend. With a coordinator's address the ranks
 		// may be on several nodes.
 		if s.TCP.Coordinator != "" {
-			return "tcp"
+			return "tcp", nil
 		}
 		if s.Size > 1 || s.Job != "" {
-			return "shm"
+			return "shm", nil
 		}
-		return "local"
+		return "local", nil
 	}
 	// A single process needs no MPI. It may run in a shell that a launcher started.
 	if l := mpifind.Launched(env); (l == nil || l.Size <= 1) && env.get("PMI_PORT") == "" {
-		return "local"
+		return "local", nil
 	}
 	// The program may be built without MPI, or the machine may have no library that fits the launcher.
-	if s.MPI.Lib == "" && lookup("tcp").missing == "" && s.meets(env) && s.available("mpi", env) != nil {
-		return "tcp"
+	if s.MPI.Lib == "" {
+		if err := s.available("mpi", env); err != nil {
+			if other := s.withoutMPI(env); other != "" {
+				return other, err
+			}
+		}
 	}
-	return "mpi"
+	return "mpi", nil
 }
 
 func init() {

@@ -43,7 +43,7 @@ func TestAutoChoosesTheDetectedBackend(t *testing.T) {
 		if c.what == "MPICH" && s.available("mpi", env) != nil && lookup("tcp").missing == "" {
 			c.want = "tcp" // through PMI
 		}
-		if got := s.choose(env); got != c.want {
+		if got, _ := s.choose(env); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.what, got, c.want)
 		}
 	}

@@ -72,7 +72,7 @@ func TestPodIndexIsTheRank(t *testing.T) {
 		s, err := resolve(nil, env)
 		name := ""
 		if err == nil {
-			name = s.choose(env)
+			name, _ = s.choose(env)
 			err = s.unfit(name, env)
 		}
 		if name != c.backend || c.backend != "" && s.Rank != c.rank || (err == nil) != (c.text == "") || err != nil && !strings.Contains(err.Error(), c.text) {

@@ -26,6 +26,7 @@ type settings struct {
 	sized    bool                                                   // Rank and Size are known
 	share    func(ctx context.Context, text string) (string, error) // among the ranks, if the launcher can
 	process  bool                                                   // this process is the rank
+	numbered bool                                                   // Rank and Size come from the variables of a launcher that is not cohort's
 	replaced bool                                                   // a process that ends before all ranks have joined is started again: it is a pod
 	count    bool                                                   // operations are counted
 	stats    string                                                 // file for the summary of what is counted

@@ -224,7 +224,7 @@ func FuzzSettings(f *testing.F) {
 		if s.sized != (rank != "" && size != "") || s.sized && (s.Rank < 0 || s.Rank >= s.Size) || s.Timeout < 0 {
 			t.Fatalf("rank %q, size %q, timeout %q are %+v", rank, size, timeout, s)
 		}
-		if s.choose(env) == "" {
+		if name, _ := s.choose(env); name == "" {
 			t.Fatalf("backend %q: none is chosen", backend)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 // text, nil for a list, 0 for a count or a size, and -1 for a rank or another number that counts
 // from 0.
 type Job struct {
-	// Scheduler is the batch system: Slurm, PBS or Flux.
+	// Scheduler is the batch system: Slurm, PBS, Flux or LSF.
 	Scheduler string
 	// ID and Step are the scheduler's IDs of the job and of its step.
 	ID, Step string
@@ -37,6 +37,10 @@ type Job struct {
 	// Rank and Size number the processes of the launch, and LocalRank and LocalSize those on this
 	// node.
 	Rank, Size, LocalRank, LocalSize int
+	// Launch names the launch. All its processes have the same name, and no other launch has it.
+	Launch string
+	// Ports are those that the scheduler has reserved for the launch, such as "12000-12003".
+	Ports string
 
 	// Problems lists variables that are invalid or contradict others.
 	Problems []Problem
@@ -70,6 +74,8 @@ func ReadJob(env func(string) (string, bool), files fs.FS) *Job {
 		r.pbs()
 	case r.text("FLUX_JOB_ID") != "":
 		r.flux()
+	case r.text("LSB_JOBID") != "":
+		r.lsf()
 	}
 	r.launcher()
 	r.complete()

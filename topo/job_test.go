@@ -76,18 +76,22 @@ func TestReadJob(t *testing.T) {
 		Scheduler: "Slurm", ID: "4711", Step: "2", Name: "hydro", Queue: "debug", Cluster: "alps",
 		Hosts: []string{"n02", "n03"}, Nodes: 2, Node: 1, TasksPerNode: []int{4, 3},
 		CPUsPerTask: 4, CPUsOnNode: 12, MemoryPerNode: 2000 << 20,
-		Launcher: "srun", Rank: 5, Size: 7, LocalRank: 1, LocalSize: 3,
+		Launcher: "srun", Rank: 5, Size: 7, LocalRank: 1, LocalSize: 3, Launch: "4711.2.alps",
 	}
 	script := step
 	script.Step, script.Hosts, script.Nodes, script.Node = "", []string{"n01", "n02", "n03"}, 3, 0
 	script.TasksPerNode, script.CPUsOnNode = []int{3, 3, 3}, 16
-	script.Launcher, script.Rank, script.Size, script.LocalRank, script.LocalSize = "", -1, 0, -1, 0
+	script.Launcher, script.Rank, script.Size, script.LocalRank, script.LocalSize, script.Launch = "", -1, 0, -1, 0, ""
 	with := func(j topo.Job, change func(*topo.Job)) topo.Job {
 		change(&j)
 		return j
 	}
 	launch := func(j topo.Job, launcher string, rank, size, localRank, localSize int) topo.Job {
-		j.Launcher, j.Rank, j.Size, j.LocalRank, j.LocalSize = launcher, rank, size, localRank, localSize
+		j.Launcher, j.Rank, j.Size, j.LocalRank, j.LocalSize, j.Launch = launcher, rank, size, localRank, localSize, ""
+		return j
+	}
+	named := func(j topo.Job, launch string) topo.Job {
+		j.Launch = launch
 		return j
 	}
 	for _, c := range []struct {
@@ -112,7 +116,7 @@ func TestReadJob(t *testing.T) {
 			"one node: all ranks are local",
 			"SLURM_JOB_ID=1\nSLURM_STEP_ID=0\nSLURM_JOB_NODELIST=n1\nSLURM_NTASKS=4\nSLURM_PROCID=2\nSLURM_TASKS_PER_NODE=nonsense",
 			with(launch(none, "srun", 2, 4, 2, 4), func(j *topo.Job) {
-				j.Scheduler, j.ID, j.Step, j.Hosts, j.Nodes, j.Node = "Slurm", "1", "0", []string{"n1"}, 1, 0
+				j.Scheduler, j.ID, j.Step, j.Hosts, j.Nodes, j.Node, j.Launch = "Slurm", "1", "0", []string{"n1"}, 1, 0, "1.0"
 				j.Problems = problems("SLURM_TASKS_PER_NODE")
 			}),
 		},
@@ -137,9 +141,9 @@ func TestReadJob(t *testing.T) {
 		},
 		{
 			"Cray PALS under PBS", "PBS_JOBID=12.head\nPBS_QUEUE=prod\nPBS_JOBNAME=run\nPBS_NODEFILE=/var/spool/pbs/aux/12.head\nNCPUS=64\n" +
-				"PALS_NRANKS=5\nPALS_RANKID=4\nPALS_LOCAL_RANKID=1\nPALS_LOCAL_SIZE=2\nPALS_NODEID=1\nPMI_SIZE=5\nPMI_RANK=4",
+				"PALS_NRANKS=5\nPALS_RANKID=4\nPALS_LOCAL_RANKID=1\nPALS_LOCAL_SIZE=2\nPALS_NODEID=1\nPALS_APID=9f-3\nPMI_SIZE=5\nPMI_RANK=4",
 			with(launch(none, "Cray PALS", 4, 5, 1, 2), func(j *topo.Job) {
-				j.Scheduler, j.ID, j.Queue, j.Name, j.CPUsOnNode = "PBS", "12.head", "prod", "run", 64
+				j.Scheduler, j.ID, j.Queue, j.Name, j.CPUsOnNode, j.Launch = "PBS", "12.head", "prod", "run", 64, "9f-3"
 				j.Hosts, j.TasksPerNode, j.Nodes, j.Node = []string{"c1", "c2"}, []int{3, 2}, 2, 1
 			}),
 		},
@@ -161,7 +165,36 @@ func TestReadJob(t *testing.T) {
 		},
 		{
 			"Flux", "FLUX_JOB_ID=f2vyXn7T\nFLUX_JOB_SIZE=6\nFLUX_JOB_NNODES=2\nFLUX_TASK_RANK=4\nFLUX_TASK_LOCAL_ID=1",
-			with(launch(none, "Flux", 4, 6, 1, 0), func(j *topo.Job) { j.Scheduler, j.ID, j.Nodes = "Flux", "f2vyXn7T", 2 }),
+			with(launch(none, "Flux", 4, 6, 1, 0), func(j *topo.Job) {
+				j.Scheduler, j.ID, j.Nodes, j.Launch = "Flux", "f2vyXn7T", 2, "f2vyXn7T"
+			}),
+		},
+		{
+			"Flux in a job of Flux", "FLUX_JOB_ID=f1\nFLUX_JOB_ID_PATH=/f9/f1\nFLUX_JOB_SIZE=2\nFLUX_JOB_NNODES=1\nFLUX_TASK_RANK=1\nFLUX_TASK_LOCAL_ID=1",
+			with(launch(none, "Flux", 1, 2, 1, 2), func(j *topo.Job) {
+				j.Scheduler, j.ID, j.Nodes, j.Node, j.Launch = "Flux", "f1", 1, 0, "f1./f9/f1"
+			}),
+		},
+		{
+			// jsrun sets Open MPI's variables too.
+			"jsrun under LSF", "LSB_JOBID=88\nLSB_JOBNAME=run\nLSB_QUEUE=batch\nJSM_NAMESPACE_SIZE=4\nJSM_NAMESPACE_RANK=3\n" +
+				"JSM_NAMESPACE_LOCAL_RANK=1\nJSM_NAMESPACE_LOCAL_SIZE=2\nPMIX_NAMESPACE=2\nOMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=3",
+			with(launch(none, "jsrun", 3, 4, 1, 2), func(j *topo.Job) {
+				j.Scheduler, j.ID, j.Name, j.Queue, j.Launch = "LSF", "88", "run", "batch", "2.88"
+			}),
+		},
+		{"jsrun that names no launch", "LSB_JOBID=88\nJSM_NAMESPACE_SIZE=2\nJSM_NAMESPACE_RANK=1", with(launch(none, "jsrun", 1, 2, -1, 0), func(j *topo.Job) {
+			j.Scheduler, j.ID = "LSF", "88"
+		})},
+		{
+			"Open MPI 4", "OMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_RANK=1\nPMIX_NAMESPACE=599523329\n" +
+				"OMPI_MCA_orte_hnp_uri=599523328.0;tcp://192.0.2.2:33939;tcp6://[fd00::2]:50347,[fd00::3]:50347",
+			// The start of printf '599523328.0;…' | sha256sum.
+			named(launch(none, "Open MPI's mpirun", 1, 2, -1, 0), "599523329.113f0d520f82c319"),
+		},
+		{
+			"ports reserved by Slurm", slurmTask + "SLURM_STEP_RESV_PORTS=12000-12003",
+			with(step, func(j *topo.Job) { j.Ports = "12000-12003" }),
 		},
 		{"a pod", "JOB_COMPLETION_INDEX=1\nCOHORT_SIZE=3", launch(none, "a Kubernetes Job", 1, 3, -1, 0)},
 		{"cohort run in a step of Slurm with one task", slurmTask + "COHORT_RANK=1\nCOHORT_SIZE=3", launch(step, "cohort run", 1, 3, -1, 0)},

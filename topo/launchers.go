@@ -1,8 +1,10 @@
 package topo
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // mark says how a launcher is recognized, and which variables it sets.
@@ -10,26 +12,31 @@ type mark struct {
 	name                             string
 	size, rank, localRank, localSize string
 	also                             []string // one of these must be set, too, unless the list is empty
+	launch                           []string // together they name the launch; only the first must be set
 }
 
 // marks are tried in this order. A launcher that runs inside a batch system or inside another
 // launcher's step comes before it, because the variables of both are set.
 var marks = []mark{
-	{"cohort run", "COHORT_SIZE", "COHORT_RANK", "", "", nil},
-	{"a Kubernetes Job", "COHORT_SIZE", "JOB_COMPLETION_INDEX", "", "", nil},
-	{"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nil},
-	{"MVAPICH2's mpiexec", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", nil},
-	{"Intel MPI's mpiexec", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", []string{"I_MPI_HYDRA_TOPOLIB"}},
-	{"MPICH's mpiexec", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", []string{"HYDI_CONTROL_FD", "MPI_LOCALNRANKS"}},
-	{"Flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "", nil},
-	{"Cray PALS", "PALS_NRANKS", "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", nil},
-	{"Cray PALS", "PMI_SIZE", "PALS_RANKID", "PALS_LOCAL_RANKID", "PMI_LOCAL_SIZE", nil},
-	{srun, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", "", nil},
-	{srun, "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", "", []string{"SLURM_STEP_ID", "SLURM_STEPID"}},
-	{"a PMI launcher", "PMI_SIZE", "PMI_RANK", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", nil},
+	{"cohort run", "COHORT_SIZE", "COHORT_RANK", "", "", nil, nil},
+	{"a Kubernetes Job", "COHORT_SIZE", "JOB_COMPLETION_INDEX", "", "", nil, nil},
+	{"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE", nil, []string{"PMIX_NAMESPACE", "LSB_JOBID"}},
+	{"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nil,
+		[]string{"PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri"}}, // before Open MPI 5, PMIX_NAMESPACE is a hash of 16 bits
+	{"MVAPICH2's mpiexec", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", nil, nil},
+	{"Intel MPI's mpiexec", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", []string{"I_MPI_HYDRA_TOPOLIB"}, nil},
+	{"MPICH's mpiexec", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", []string{"HYDI_CONTROL_FD", "MPI_LOCALNRANKS"}, nil},
+	{"Flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "", nil, []string{"FLUX_JOB_ID", "FLUX_JOB_ID_PATH"}},
+	{"Cray PALS", "PALS_NRANKS", "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", nil, []string{"PALS_APID"}},
+	{"Cray PALS", "PMI_SIZE", "PALS_RANKID", "PALS_LOCAL_RANKID", "PMI_LOCAL_SIZE", nil, []string{"PALS_APID"}},
+	{srun, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", "", nil, slurmStep},
+	{srun, "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", "", []string{"SLURM_STEP_ID", "SLURM_STEPID"}, slurmStep},
+	{"a PMI launcher", "PMI_SIZE", "PMI_RANK", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", nil, nil},
 }
 
 const srun = "srun"
+
+var slurmStep = []string{"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_CLUSTER_NAME"}
 
 // firstPseudoStep is the lowest number of steps that are shells and scripts of Slurm jobs
 // (SLURM_INTERACTIVE_STEP and above in slurm.h).
@@ -56,7 +63,7 @@ func (r *jobReader) launcher() {
 		if size < 0 || rank < 0 { // set but invalid; do not look for other launchers
 			return
 		}
-		j.Launcher, j.Size, j.Rank = m.name, size, rank
+		j.Launcher, j.Size, j.Rank, j.Launch = m.name, size, rank, r.launch(m.launch)
 		if m.localRank != "" {
 			j.LocalRank = r.number(m.localRank)
 		}
@@ -73,6 +80,22 @@ func (r *jobReader) launcher() {
 		}
 		return
 	}
+}
+
+// launch joins the values that name a launch. A long one is replaced by a hash.
+func (r *jobReader) launch(variables []string) string {
+	var parts []string
+	for i, v := range variables {
+		switch text := r.text(v); {
+		case text == "" && i == 0:
+			return ""
+		case len(text) > 64:
+			parts = append(parts, fmt.Sprintf("%.8x", sha256.Sum256([]byte(text))))
+		case text != "":
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, ".")
 }
 
 // localSizeBySlurm takes the number of tasks on this node from the list of all nodes, because Slurm

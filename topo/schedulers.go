@@ -29,6 +29,7 @@ func (r *jobReader) slurm() {
 	if all := r.counts("SLURM_JOB_CPUS_PER_NODE"); j.CPUsOnNode == 0 && len(all) > 0 && slices.Min(all) == slices.Max(all) {
 		j.CPUsOnNode = all[0]
 	}
+	j.Ports = r.text("SLURM_STEP_RESV_PORTS")
 	j.MemoryPerNode, j.MemoryPerCPU = r.mebibytes("SLURM_MEM_PER_NODE"), r.mebibytes("SLURM_MEM_PER_CPU")
 }
 
@@ -97,4 +98,11 @@ func (r *jobReader) flux() {
 	j.Scheduler = "Flux"
 	j.ID = r.text("FLUX_JOB_ID")
 	j.Nodes = r.count("FLUX_JOB_NNODES")
+}
+
+// lsf reads the variables of LSF. Its list of nodes may begin with one that has no ranks of jsrun.
+func (r *jobReader) lsf() {
+	j := r.job
+	j.Scheduler = "LSF"
+	j.ID, j.Name, j.Queue = r.text("LSB_JOBID"), r.text("LSB_JOBNAME"), r.text("LSB_QUEUE")
 }

@@ -163,6 +163,7 @@ func (d *diagnosis) examine(p pinning) {
 	d.environment()
 	d.solvers(os.LookupEnv)
 	d.mpi(os.LookupEnv)
+	d.start(os.LookupEnv)
 	d.backends(os.LookupEnv)
 }
 

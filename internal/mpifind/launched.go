@@ -29,6 +29,7 @@ type starts struct {
 
 // launchers are those that package topo recognizes, by its names for them.
 var launchers = map[string]starts{
+	"jsrun":               {OpenMPI, OpenMPI, []string{"JSM_NAMESPACE_SIZE"}}, // Spectrum MPI is an Open MPI
 	"Open MPI's mpirun":   {OpenMPI, OpenMPI, []string{"OMPI_COMM_WORLD_SIZE"}},
 	"MVAPICH2's mpiexec":  {MPICH, MPICH, []string{"MV2_COMM_WORLD_SIZE"}},
 	"Intel MPI's mpiexec": {MPICH, MPICH, []string{"PMI_SIZE"}},
@@ -39,15 +40,20 @@ var launchers = map[string]starts{
 	"a PMI launcher":      {MPICH, MPICH, []string{"PMI_SIZE"}},
 }
 
-// Launched returns the launcher that started this process, nil if none did, or cohort run, whose ranks need no MPI
-// library. A job of one process is a launch too. Invalid values count as no launch.
-func Launched(env func(string) (string, bool)) *Launcher {
-	job := topo.ReadJob(func(name string) (string, bool) {
+// Job returns the job of this process by variables other than cohort's.
+func Job(env func(string) (string, bool)) *topo.Job {
+	return topo.ReadJob(func(name string) (string, bool) {
 		if strings.HasPrefix(name, "COHORT_") {
 			return "", false
 		}
 		return env(name)
 	}, nil)
+}
+
+// Launched returns the launcher that started this process, nil if none did, or cohort run, whose ranks need no MPI
+// library. A job of one process is a launch too. Invalid values count as no launch.
+func Launched(env func(string) (string, bool)) *Launcher {
+	job := Job(env)
 	if job.Launcher == "" {
 		return nil
 	}

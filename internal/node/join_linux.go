@@ -95,6 +95,7 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 	}
 	defer ln.Close()
 	conns, pids := make([]*net.UnixConn, l.n), make([]int, l.n)
+	var refused error // the latest
 	defer func() {
 		for _, c := range conns {
 			if c != nil {
@@ -106,7 +107,11 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 	for came := 1; came < l.n; {
 		c, err := ln.AcceptUnix()
 		if err != nil && ctx.Err() != nil {
-			return missing(ctx, cfg, func(r int) bool { return r > 0 && conns[r] == nil })
+			err := missing(ctx, cfg, func(r int) bool { return r > 0 && conns[r] == nil })
+			if refused != nil {
+				err = fmt.Errorf("%w; a process was refused: %w", err, refused)
+			}
+			return err
 		}
 		if err != nil {
 			return err
@@ -121,6 +126,7 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 		}
 		if err != nil { // not a rank of this job, or there is none: go on
 			answer(c, err)
+			refused = err
 			continue
 		}
 		c.SetDeadline(time.Time{})

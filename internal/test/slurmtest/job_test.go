@@ -150,6 +150,7 @@ func (s *slurmJob) check(t *testing.T, c *cluster, rank, tasks int, asked bool, 
 		Hosts: s.hosts, Nodes: len(s.hosts), Node: node, CPUsPerTask: cpus, CPUsOnNode: f.Job.CPUsOnNode,
 		MemoryPerNode: s.bytes(t, "MinMemoryNode"), MemoryPerCPU: s.bytes(t, "MinMemoryCPU"),
 		Launcher: "srun", Rank: rank, Size: tasks, LocalRank: s.local[rank], LocalSize: len(s.tasks[node]),
+		Launch: s.fields["JobId"] + ".1.cohort",
 	}
 	for _, on := range s.tasks {
 		want.TasksPerNode = append(want.TasksPerNode, len(on))
