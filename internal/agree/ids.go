@@ -1,6 +1,8 @@
 package agree
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -18,24 +20,34 @@ import (
 type IDs struct {
 	mu      sync.Mutex
 	last    uint32              // the largest id so far; the first communicator has 0
-	making  int                 // agreements under way
-	claimed map[uint32]struct{} // ids claimed since making was last 0
+	making  []uint32            // of each agreement under way, what Begin has returned; ascending
+	claimed map[uint32]struct{} // the claimed ids that are not below making[0]
 }
 
-// Begin is called when an agreement starts.
-func (s *IDs) Begin() {
-	s.mu.Lock()
-	s.making++
-	s.mu.Unlock()
-}
-
-// End is called when an agreement is done.
-func (s *IDs) End() {
+// Begin is called when an agreement starts. It returns the smallest id that the agreement may claim: all that it proposes
+// are larger than those claimed before.
+func (s *IDs) Begin() (from uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.making--; s.making == 0 {
-		clear(s.claimed) // all new proposals are larger
+	from = s.last + 1
+	s.making = append(s.making, from)
+	return from
+}
+
+// End is called when the agreement is done for which Begin returned from. It returns the smallest id that any agreement
+// may still claim.
+func (s *IDs) End(from uint32) (below uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.making, from)
+	s.making = slices.Delete(s.making, i, i+1)
+	if below = s.last + 1; len(s.making) > 0 {
+		below = s.making[0]
 	}
+	if below > from {
+		maps.DeleteFunc(s.claimed, func(id uint32, _ struct{}) bool { return id < below })
+	}
+	return below
 }
 
 // Propose returns this rank's proposal. Attempts after the first add an offset that depends on salt,

@@ -72,6 +72,39 @@ func TestClosedCommunicatorIsForgotten(t *testing.T) {
 	})
 }
 
+// idle returns an error if an agreement on a context id is under way on this rank: then those claimed since are kept.
+func (j *job) idle() error {
+	from := j.ids.Begin()
+	if below := j.ids.End(from); below != from {
+		return fmt.Errorf("an agreement that began when the next id was %d has not ended; it is %d now", below, from)
+	}
+	return nil
+}
+
+// A Shrink runs out of time on one rank, and no call continues it before Close.
+func TestCloseEndsUnfinishedShrink(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		d, err := dup(w)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			if _, err := d.WithContext(ctx).Shrink(); !errors.Is(err, backend.ErrCanceled) {
+				t.Errorf("Shrink: %v, want ErrCanceled", err)
+			}
+		}
+		if err := errors.Join(barrier(w), d.Close()); err != nil { // rank 1 takes no part, and has not closed it
+			return err
+		}
+		if d, err = dup(w); err != nil { // claims an id
+			return err
+		}
+		return errors.Join(d.Close(), w.core.job.idle())
+	})
+}
+
 func TestHandleOfCanceledContextIsForgotten(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -61,8 +61,7 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 	c = c.begun()
 	k := c.core
 	defer k.life.leave()
-	k.job.ids.Begin()
-	defer k.job.ids.End()
+	defer k.job.begin().end()
 	// 1. Exchange the requests.
 	requests := make([]splitRequest, k.size)
 	requests[k.rank] = splitRequest{int64(color), int64(key), int64(facts)}
@@ -135,6 +134,16 @@ type claim struct {
 func (x claim) merge(y claim) claim {
 	return claim{x.number, x.group, max(x.id, y.id), min(x.ok, y.ok)}
 }
+
+// agreement is an agreement on a context id that is under way, until the communicator is made.
+type agreement struct {
+	job  *job
+	from uint32 // what IDs.Begin has returned
+}
+
+func (j *job) begin() *agreement { return &agreement{j, j.ids.Begin()} }
+
+func (a *agreement) end() { a.job.ids.End(a.from) }
 
 // agree finds a context id that is free on all members. combine returns the largest id of all members,
 // and ok if that of all is. The members pass the same salt.

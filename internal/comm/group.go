@@ -50,8 +50,7 @@ func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 	}
 	c = c.begun()
 	k := c.core
-	k.job.ids.Begin()
-	defer k.job.ids.End()
+	defer k.job.begin().end()
 	h := fnv.New64a()
 	for _, m := range members {
 		fmt.Fprint(h, k.bc.WorldRank(m), " ")

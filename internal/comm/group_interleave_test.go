@@ -134,9 +134,9 @@ func createGroups(x *interleave.Run, m *mail, other bool) {
 			}
 			own := func() {
 				ids := &w.core.job.ids
-				ids.Begin()
+				from := ids.Begin()
 				id, err := w.core.job.agree(0, func(mine claim) (claim, error) { return mine, nil })
-				ids.End()
+				ids.End(from)
 				if err != nil {
 					x.Errorf("%v", err)
 				}

@@ -223,6 +223,37 @@ func TestInterleaveCommunicatorMadeDuringClose(t *testing.T) {
 	})
 }
 
+// hurried is alone, and its Shrink runs out of time before it has claimed an id.
+type hurried struct {
+	backend.Recovery
+	*alone
+}
+
+func (h *hurried) Shrink(_ *backend.Bound, ids backend.Claimer) (backend.Comm, uint32, error) {
+	ids.Propose(0, 0)
+	return nil, 0, backend.Faultf(backend.ErrTimeout, "the test")
+}
+
+// A goroutine calls Shrink, and perhaps continues it, while another one closes the communicator. No agreement is left.
+func TestInterleaveUnfinishedShrinkDuringClose(t *testing.T) {
+	patient(t)
+	interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
+		w := world(&hurried{alone: newAlone()})
+		x.Go("user", func() {
+			for range 2 {
+				if _, err := w.Shrink(); !allowed(err) && !errors.Is(err, backend.ErrTimeout) {
+					x.Errorf("Shrink: %v", err)
+				}
+			}
+		})
+		closes(x, w)
+		x.Check(func() error {
+			w.core.job.ids.Claim(1)
+			return w.core.job.idle()
+		})
+	})
+}
+
 // Two goroutines close a window and its communicator while the rank holds a lock, and a third one uses the window, or
 // else Close gives up waiting, and the third one closes the window too. The lock is released before the memory goes, and nobody touches the memory afterwards.
 func TestInterleaveTwoClosers(t *testing.T) {

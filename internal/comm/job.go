@@ -245,6 +245,7 @@ func (k *core) close(end time.Time) error {
 	}
 	unwaited := k.unwaited(by.alone(), end)
 	err := k.bc.Close()
+	k.recovery.end()
 	for _, h := range handles {
 		h.cancel()
 	}

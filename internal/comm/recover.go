@@ -6,14 +6,25 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // recovery is the state of a communicator's Agree and Shrink. The goroutine that has taken the
 // communicator uses it.
 type recovery struct {
-	pending   flight.Kind // the call that has not ended; 0: none
-	calls     uint32      // the number of calls begun
-	shrinking bool        // a Shrink has not ended, or has timed out
+	pending flight.Kind // the call that has not ended; 0: none
+	calls   uint32      // the number of calls begun
+
+	// The agreement of a Shrink that has run out of time, nil if there is none. The Shrink that continues it takes it from
+	// here. So does Close, after which none does: a Shrink puts it back and then looks whether Close has begun.
+	suspended word.Pointer[agreement]
+}
+
+// end ends the agreement of a Shrink that no call continues.
+func (r *recovery) end() {
+	if a := r.suspended.Swap(nil); a != nil {
+		a.end()
+	}
 }
 
 // Agree returns the bitwise and of the flags of the ranks that are not lost.
@@ -35,15 +46,17 @@ func (c *Comm) Shrink() (*Comm, error) {
 	var id uint32
 	c = c.begun()
 	err := c.recover(flight.Shrink, func(bc backend.Recovery) (err error) {
-		r, ids := &c.core.recovery, &c.core.job.ids
-		if !r.shrinking { // otherwise this call continues the one that timed out
-			ids.Begin()
-			r.shrinking = true
+		r, j := &c.core.recovery, c.core.job
+		a := r.suspended.Swap(nil)
+		if a == nil {
+			a = j.begin()
 		}
-		made, id, err = bc.Shrink(c.bound, ids)
-		if !unfinished(err) {
-			r.shrinking = false
-			ids.End()
+		if made, id, err = bc.Shrink(c.bound, &j.ids); !unfinished(err) {
+			a.end()
+			return err
+		}
+		if r.suspended.Store(a); c.core.life.ended() {
+			r.end()
 		}
 		return err
 	})
