@@ -175,6 +175,8 @@ func hint(status int, text string) string {
 		return "\n  the host's key is not known here; connect with ssh once by hand, and check the key"
 	case strings.Contains(text, `no command "agent"`), strings.Contains(text, `unknown command "agent"`):
 		return "\n  the host has another version of cohort; install the same version, or leave out --no-copy"
+	case strings.Contains(text, "Invalid generic resource"):
+		return "\n  ask salloc or sbatch for GPUs by --gpus-per-node or --gres instead of --gpus"
 	case status == 126:
 		return "\n  programs in the host's temporary folder cannot be executed; set TMPDIR there, or use --no-copy"
 	case status == 127:
