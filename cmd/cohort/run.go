@@ -155,25 +155,16 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 	if err != nil {
 		return status, err
 	}
-	var files spawn.Files
-	if r.output != "" {
-		if files, err = spawn.OpenFiles(r.output, ranks); err != nil {
-			return cli.StatusUsage, err
-		}
-		defer func() { status, err = files.Conclude(status, err) }()
-	}
 	endFlight, err := recordFlight(r.flight, r.stats, keeper)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
+	var started *spawn.Job
 	var result job.Result
-	defer func() { endFlight(result.Status, result.Aborted) }()
+	defer func() { endFlight(started != nil, result.Status, result.Aborted) }()
 	config := spawn.Config{
 		Programs: programs, Backend: r.backend, Places: places,
 		Stdin: os.Stdin, Tag: r.tag, Hidden: hidden, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
-	}
-	if files != nil {
-		config.Copy = files.Writer
 	}
 	var end func()
 	if r.backend == "mpi" {
@@ -192,8 +183,15 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 		}
 		defer leave()
 	}
-	started, err := spawn.Start(config)
-	if err != nil {
+	if r.output != "" { // last, because it removes earlier files
+		files, err := spawn.OpenFiles(r.output, ranks)
+		if err != nil {
+			return cli.StatusUsage, err
+		}
+		defer func() { status, err = files.Conclude(status, err) }()
+		config.Copy = files.Writer
+	}
+	if started, err = spawn.Start(config); err != nil {
 		return cli.StatusUsage, err
 	}
 	result = started.Wait()

@@ -20,9 +20,10 @@ const launchersFolder = "cohort-flight-"
 // recordFlight gives the ranks a folder for the files of the flight recorder, in memory if possible. keep
 // is the folder in which the files are kept; if it is empty, the environment may name one. With stats the ranks count their
 // operations. end prints what the files show if the job failed, and the counts, and moves the files to the folder in which
-// they are kept. aborted means that a message has reported an Abort already: end does not print it again.
-func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(status int, aborted bool), err error) {
-	fail := func(err error) (func(int, bool), error) {
+// they are kept. Where the ranks have not been started, end changes nothing there. aborted means that a message has reported an
+// Abort already: end does not print it again.
+func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(started bool, status int, aborted bool), err error) {
+	fail := func(err error) (func(bool, int, bool), error) {
 		return nil, fmt.Errorf("flight recorder's folder: %w", err)
 	}
 	if keep == "" {
@@ -53,7 +54,7 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(statu
 			return fail(err)
 		}
 	default:
-		return func(int, bool) {}, nil // not requested, and no file system in memory
+		return func(bool, int, bool) {}, nil // not requested, and no file system in memory
 	}
 	// In this process's environment: all ranks inherit it, also those that another launcher starts.
 	if err = os.Setenv(flight.EnvDir, dir); err == nil {
@@ -66,7 +67,13 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(statu
 	if err != nil {
 		return fail(err)
 	}
-	return func(status int, aborted bool) {
+	return func(started bool, status int, aborted bool) {
+		if !started {
+			if temporary {
+				os.RemoveAll(dir)
+			}
+			return
+		}
 		if status != 0 {
 			printFlight(dir, aborted)
 		}

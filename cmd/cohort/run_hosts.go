@@ -154,7 +154,8 @@ func (r *runOptions) runHosts(programs spawn.Programs) (int, error) {
 	if err != nil {
 		return cli.StatusUsage, err
 	}
-	defer func() { endFlight(status, false) }()
+	// Of the errors, only that of closing the files of --output comes after the start.
+	defer func() { endFlight(err == nil || status == 1, status, false) }()
 	status, err = remote.Run(remote.Config{
 		Hosts: hosts, Programs: programs, SSH: ssh, Srun: r.hosts.srun(), Copy: !r.hosts.noCopy, Env: append(env, r.hosts.env...),
 		Bind: r.bind, Tag: r.tag, Show: r.show, Output: r.output, Interface: r.hosts.choice, Resilient: r.goOn, Timeout: r.timeout, Grace: r.grace,

@@ -3,9 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
@@ -84,6 +86,34 @@ func TestOutputFolderThatCannotBeMadeStartsNothing(t *testing.T) {
 	status, _, stderr := run(t, "run", "-n", "2", "--output", filepath.Join(file, "in"), "touch", started)
 	if _, err := os.Stat(started); err == nil || status != 2 || !strings.Contains(stderr, "--output: mkdir "+file+": not a directory\n") {
 		t.Errorf("status %d, started: %t\n%s", status, err == nil, stderr)
+	}
+}
+
+// TestEarlierFilesAreKeptWhereNothingStarts has jobs fail before their ranks start, for reasons that are found late.
+func TestEarlierFilesAreKeptWhereNothingStarts(t *testing.T) {
+	n, folder := newNetwork(t), t.TempDir()
+	t.Setenv("COHORT_MPI_LIB", "/no/libmpi.so")
+	old, recorded := filepath.Join(folder, "rank.0.out"), filepath.Join(folder, flight.FileName(0))
+	for _, name := range []string{old, recorded} {
+		if err := os.WriteFile(name, []byte("old"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, line := range [][]string{
+		{"run", "--backend", "mpi", "-n", "2", "--output", folder, "true"},
+		n.line("--hosts", "127.0.0.1,127.0.0.2", "-n", "2", "--output", folder, "no-such-command"),
+		n.line("--hosts", "127.0.0.1,127.0.0.2", "-n", "2", "--output", old, "true"),
+	} {
+		line = slices.Insert(line, 1, "--stats", "--flight", folder)
+		if status, _, stderr := run(t, line...); status != 2 || strings.Contains(stderr, "statistics") {
+			t.Errorf("%q: status %d, want 2\n%s", line, status, stderr)
+		}
+		for _, name := range []string{old, recorded} {
+			if b, err := os.ReadFile(name); err != nil || string(b) != "old" {
+				t.Errorf("%q: %s is %q: %v", line, name, b, err)
+			}
+		}
+		n.nothingLeft(t)
 	}
 }
 

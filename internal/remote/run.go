@@ -90,16 +90,16 @@ func Run(cfg Config) (status int, err error) {
 	if err == nil {
 		_, err = cfg.Show.Hidden(cfg.Programs.Ranks())
 	}
-	if err == nil && cfg.Output != "" {
-		j.files, err = spawn.OpenFiles(cfg.Output, cfg.Programs.Ranks())
-		defer func() { status, err = j.files.Conclude(status, err) }()
-	}
 	if err == nil {
 		err = j.startCoordinator()
 	}
 	if err == nil {
 		defer j.coordinator.end()
 		err = j.each(j.prepare)
+	}
+	if err == nil && cfg.Output != "" { // last, because it removes earlier files
+		j.files, err = spawn.OpenFiles(cfg.Output, cfg.Programs.Ranks())
+		defer func() { status, err = j.files.Conclude(status, err) }()
 	}
 	if err != nil {
 		if j.stopped != 0 {
@@ -226,7 +226,7 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 	c := &j.cfg
 	w := work{
 		Job: j.name, First: h.first, Size: c.Programs.Ranks(), Folder: spawn.Text(folder),
-		Bind: string(c.Bind), Tag: c.Tag, Show: c.Show, Copy: j.files != nil, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
+		Bind: string(c.Bind), Tag: c.Tag, Show: c.Show, Copy: c.Output != "", Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
 		Env: spawn.Convert[spawn.Text](append(c.Env[:len(c.Env):len(c.Env)], j.coordinator.variables(h)...)),
 	}
 	for _, p := range c.Programs.Part(h.first, h.count) {
