@@ -9,8 +9,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/test/programs"
 )
 
 // examples has the lines that a job of n ranks must print, in any order. The tests in the folder of each example
@@ -66,15 +67,6 @@ var examples = []struct {
 	}},
 }
 
-// built builds the examples and the cohort command, once, without symbols, which take long to link.
-var built = sync.OnceValues(func() (string, error) {
-	bin := filepath.Join(folder, "bin") + string(filepath.Separator)
-	if out, err := exec.Command("go", "build", "-ldflags=-s", "-o", bin, "../cmd/cohort", "./...", "../gonum/examples/...").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return bin, nil
-})
-
 // folder is where the tests may leave files.
 var folder string
 
@@ -91,11 +83,7 @@ func TestMain(m *testing.M) {
 // program returns the path of an example, or of cohort.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	bin, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bin + name
+	return filepath.Join(programs.Build(t, "cmd/cohort", "examples/...", "gonum/examples/..."), name)
 }
 
 // untagged returns lines as ranks print them themselves, on another backend.

@@ -8,41 +8,16 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/bench/npb"
+	"github.com/cohort-hpc/cohort/internal/test/programs"
 )
 
-// folder is where the programs are built.
-var folder string
-
-func TestMain(m *testing.M) {
-	var err error
-	if folder, err = os.MkdirTemp("", "npb-*"); err != nil {
-		panic(err)
-	}
-	status := m.Run()
-	os.RemoveAll(folder)
-	os.Exit(status)
-}
-
-// built builds all kernels and the cohort command, once.
-var built = sync.OnceValue(func() error {
-	bin := folder + string(filepath.Separator)
-	if out, err := exec.Command("go", "build", "-ldflags=-s", "-o", bin, "../../cmd/cohort", "./...").CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
-})
-
-// program returns the path of a program that built has made.
+// program returns the path of a kernel, or of cohort.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	if err := built(); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(folder, name)
+	return filepath.Join(programs.Build(t, "cmd/cohort", "bench/npb/..."), name)
 }
 
 // kernels returns the names of the kernels, which are the folders here with a program.

@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/programs"
 )
 
 // small are problems that take milliseconds, with sizes that the numbers of ranks do not divide.
@@ -124,33 +123,10 @@ func TestJump(t *testing.T) {
 	}
 }
 
-// folder is where the programs are built.
-var folder string
-
-func TestMain(m *testing.M) {
-	var err error
-	if folder, err = os.MkdirTemp("", "prk-*"); err != nil {
-		panic(err)
-	}
-	status := m.Run()
-	os.RemoveAll(folder)
-	os.Exit(status)
-}
-
-var built = sync.OnceValue(func() error {
-	if out, err := exec.Command("go", "build", "-ldflags=-s", "-o", folder+string(filepath.Separator), "../../cmd/cohort", ".").CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
-})
-
-// program returns the path of a program that built has made.
+// program returns the path of prk, or of cohort.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	if err := built(); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(folder, name)
+	return filepath.Join(programs.Build(t, "cmd/cohort", "bench/prk"), name)
 }
 
 // check runs a job of a kernel and looks at the line that it prints.

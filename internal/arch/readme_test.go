@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/test/programs"
 )
 
 // example is a program in a document, with the output that the document gives for it.
@@ -75,7 +77,7 @@ func TestDocumentedProgramsPrintWhatDocumentsSay(t *testing.T) {
 		}
 	}
 	bin := filepath.Join(folder, "bin")
-	link := []string{"build", "-ldflags=-s -w", "-o", bin + "/", module + "/cmd/cohort"}
+	link := []string{"build", "-ldflags=-s", "-o", bin + "/"}
 	for i, e := range list {
 		if e.output != "" {
 			link = append(link, fmt.Sprintf("./program%d", i))
@@ -97,7 +99,7 @@ func TestDocumentedProgramsPrintWhatDocumentsSay(t *testing.T) {
 			continue
 		}
 		program := filepath.Join(bin, fmt.Sprintf("program%d", i))
-		out, err := exec.Command(filepath.Join(bin, "cohort"), "run", "-n", "4", program).CombinedOutput()
+		out, err := exec.Command(filepath.Join(programs.Build(t, "cmd/cohort"), "cohort"), "run", "-n", "4", program).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v\n%s\n%s", e.document, err, e.program, out)
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -27,24 +26,11 @@ import (
 // asCommand makes this test binary be the command.
 const asCommand = "SDDP_TEST_AS_COMMAND"
 
-// scratch is a folder for what all tests share.
-var scratch string
-
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
-	var err error
-	if scratch, err = os.MkdirTemp("", "sddp-test-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	status := m.Run()
-	if err := os.RemoveAll(scratch); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	os.Exit(status)
+	os.Exit(m.Run())
 }
 
 // commandOf returns a run of the command that has not started.

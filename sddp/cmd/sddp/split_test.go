@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/test/need"
+	"github.com/cohort-hpc/cohort/internal/test/programs"
 )
 
 // splits are pairs of ranks and threads.
@@ -45,23 +45,10 @@ func splitResult(t *testing.T) result {
 	return want
 }
 
-// buildTool builds the cohort command, once for all tests.
-var buildTool = sync.OnceValues(func() (string, error) {
-	tool := filepath.Join(scratch, "cohort")
-	if out, err := exec.Command("go", "build", "-o", tool, "github.com/cohort-hpc/cohort/cmd/cohort").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return tool, nil
-})
-
 // cohortTool returns the path of the cohort command.
 func cohortTool(t testing.TB) string {
 	t.Helper()
-	tool, err := buildTool()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tool
+	return filepath.Join(programs.Build(t, "cmd/cohort"), "cohort")
 }
 
 // sameResult runs a command that trains with the given ranks and threads, and compares all figures.
