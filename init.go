@@ -38,8 +38,9 @@ import (
 //
 // Deadline: [ErrInit] if ctx ends before all ranks have joined.
 func Init(ctx context.Context, cfg *Config) (*Comm, error) {
+	var s settings
 	fail := func(err error) (*Comm, error) {
-		return nil, &OpError{Op: "init", Rank: rankOf(cfg), Peer: Undefined, Tag: Undefined, Err: err}
+		return nil, &OpError{Op: "init", Rank: s.rankOf(cfg), Peer: Undefined, Tag: Undefined, Err: err}
 	}
 	if ctx == nil {
 		ctx = context.Background()
@@ -47,7 +48,7 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err := membership.begin(); err != nil {
 		return fail(err)
 	}
-	world, err := initWorld(ctx, cfg)
+	world, err := s.join(ctx, cfg)
 	if err != nil {
 		membership.set(notJoined, nil)
 		return fail(err)
@@ -57,11 +58,11 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	return world, nil
 }
 
-// initWorld is Init without the check for a second world.
-func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
+// join is Init without the check for a second world. It completes the settings.
+func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 	takeSecret(osEnv)
-	s, err := resolve(cfg, osEnv)
-	if err != nil {
+	var err error
+	if *s, err = resolve(cfg, osEnv); err != nil {
 		return nil, err
 	}
 	name, notMPI := s.choose(osEnv)
@@ -96,7 +97,7 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 		}
 	}
 	s.process = true
-	world := newWorld(ctx, bc, s)
+	world := newWorld(ctx, bc, *s)
 	world.joins(name, osEnv)
 	return world, nil
 }
@@ -200,9 +201,12 @@ func (m *member) leave(size int) {
 	}
 }
 
-// rankOf returns the rank to name in an error of Init, even if other settings are wrong.
-func rankOf(cfg *Config) int {
-	if cfg.sized() {
+// rankOf returns the rank to name in an error of Init, even if the settings are wrong or incomplete.
+func (s *settings) rankOf(cfg *Config) int {
+	switch {
+	case s.sized:
+		return s.Rank
+	case cfg.sized():
 		return cfg.Rank
 	}
 	_, rank := osEnv.rank()

@@ -26,21 +26,21 @@ func (e environment) rank() (name, value string) {
 }
 
 // pod completes the settings of a rank that is a pod: the job's name, where the ranks meet, and how long they wait.
-// hostname and hosts are those of the pod, hosts the text of /etc/hosts.
-func (s *settings) pod(hostname, hosts string) error {
+// replicas, hostname and hosts are the arguments of pod.Find.
+func (s *settings) pod(replicas, hostname, hosts string) error {
 	s.JoinTimeout, s.replaced = cmp.Or(s.JoinTimeout, podPatience), true
 	port, named := pod.Port, s.TCP.Coordinator
 	if p, ok := strings.CutPrefix(named, ":"); ok {
 		port, named = p, ""
 	}
-	if named != "" && s.Job != "" {
+	if named != "" && s.Job != "" && (replicas == "" || replicas == "1") {
 		return nil
 	}
-	job, err := pod.Find(s.Rank, hostname, hosts)
+	job, err := pod.Find(s.Rank, s.Size, replicas, hostname, hosts)
 	if err != nil {
 		return initFault("%v; see docs/kubernetes.md, or set COHORT_JOB and COHORT_TCP_COORDINATOR=HOST:PORT", err)
 	}
-	s.Job = cmp.Or(s.Job, job.Name)
+	s.Job, s.Rank = cmp.Or(s.Job, job.Name), job.Rank
 	if named == "" {
 		s.TCP.Coordinator = job.First + ":" + port
 	}

@@ -38,7 +38,7 @@ func TestPodFindsItsJob(t *testing.T) {
 	} {
 		s := settings{Config: c.config}
 		s.Rank = 3
-		err := s.pod(c.hostname, c.hosts)
+		err := s.pod("", c.hostname, c.hosts)
 		switch got := s.Job + " " + s.TCP.Coordinator; {
 		case err != nil:
 			if !errors.Is(err, ErrInit) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "docs/kubernetes.md") {
@@ -46,6 +46,35 @@ func TestPodFindsItsJob(t *testing.T) {
 			}
 		case got != c.want || s.JoinTimeout != podPatience:
 			t.Errorf("%s: %q, %v, want %q, %v", c.name, got, s.JoinTimeout, c.want, podPatience)
+		}
+	}
+}
+
+// The pods of the Jobs of a JobSet that are alike are ranks of one job, those of the first Job first.
+func TestPodsOfSeveralJobsAreOneJob(t *testing.T) {
+	named := settings{Config: Config{Rank: 3, Size: 4, Job: "j", TCP: TCPConfig{Coordinator: "node1:99"}}}
+	if err := named.pod("1", "node7", ""); err != nil || named.Rank != 3 || named.TCP.Coordinator != "node1:99" {
+		t.Errorf("one Job on the network of its nodes: rank %d at %s, %v", named.Rank, named.TCP.Coordinator, err)
+	}
+	for _, c := range []struct {
+		job, replicas string
+		size, rank    int
+		text          string // of the error
+	}{
+		{"set-ranks-0", "2", 8, 3, ""}, {"set-ranks-1", "2", 8, 7, ""}, {"set-ranks-12", "13", 65, 63, ""}, {"set-ranks-0", "1", 4, 3, ""},
+		{"set-ranks-2", "2", 8, 0, `pod 3 of Job "set-ranks-2": COHORT_REPLICAS is "2" and COHORT_SIZE is 8`},
+		{"set-ranks-0", "3", 8, 0, `COHORT_REPLICAS is "3"`}, {"set-ranks-0", "4", 8, 0, `COHORT_REPLICAS is "4"`}, {"set-ranks-0", "x", 8, 0, `"x"`},
+		{"set-ranks-0", "0", 8, 0, `"0"`}, {"ranks", "2", 8, 0, `"ranks"`}, {"set-", "2", 8, 0, `"set-"`}, {"set-ranks", "2", 8, 0, `"set-ranks"`},
+	} {
+		s := settings{Config: Config{Rank: 3, Size: c.size, Job: "j"}}
+		name := c.job + "-3"
+		err := s.pod(c.replicas, name, "10.4.1.7 "+name+".svc.local "+name)
+		if c.text != "" {
+			if !errors.Is(err, ErrInit) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		} else if err != nil || s.Rank != c.rank || s.TCP.Coordinator != "set-ranks-0-0.svc.local.:7117" || s.Job != "j" {
+			t.Errorf("%+v: rank %d of %q at %s, %v", c, s.Rank, s.Job, s.TCP.Coordinator, err)
 		}
 	}
 }

@@ -123,7 +123,8 @@ func resolve(cfg *Config, env environment) (settings, error) {
 		return s, err
 	}
 	if name, _ := env.rank(); name == pod.Index && !cfg.sized() && (s.Backend == "auto" || s.Backend == "tcp") {
-		if err := s.pod(pod.Files()); err != nil {
+		hostname, hosts := pod.Files()
+		if err := s.pod(env.get(pod.Replicas), hostname, hosts); err != nil {
 			return s, err
 		}
 	}

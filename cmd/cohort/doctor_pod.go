@@ -23,19 +23,21 @@ func (d *diagnosis) pod(env func(string) (string, bool), n *topo.Node, hostname,
 	}
 	index, err := strconv.Atoi(text)
 	all, _ := env("COHORT_SIZE")
-	switch of, errSize := strconv.Atoi(all); {
+	of, errSize := strconv.Atoi(all)
+	replicas, _ := env(pod.Replicas)
+	job, missing := pod.Find(index, of, replicas, hostname, hosts)
+	switch {
 	case all == "":
 		d.add(group, "rank", warn, fmt.Sprintf("%s=%s, and COHORT_SIZE is not set", pod.Index, text), "set it to the Job's completions")
 	case err != nil || errSize != nil || index >= of:
 		d.add(group, "rank", warn, fmt.Sprintf("%s=%s, COHORT_SIZE=%s", pod.Index, text, all), "COHORT_SIZE must be the Job's completions")
-	default:
-		d.add(group, "rank", ok, fmt.Sprintf("%d of %d", index, of), "")
+	case missing == nil:
+		d.add(group, "rank", ok, fmt.Sprintf("%d of %d", job.Rank, of), "")
 	}
 	at, _ := env("COHORT_TCP_COORDINATOR")
 	if at == "" || strings.HasPrefix(at, ":") {
-		job, err := pod.Find(index, hostname, hosts)
-		if err != nil {
-			d.add(group, "rank 0", warn, err.Error(), page)
+		if missing != nil {
+			d.add(group, "rank 0", warn, missing.Error(), page)
 		}
 		at = cmp.Or(job.First, at) + cmp.Or(at, ":"+pod.Port)
 	}

@@ -20,6 +20,9 @@ func TestDoctorDescribesPod(t *testing.T) {
 		if host == "train-0.ranks.lab.svc.cluster.local." {
 			return []string{"10.4.1.2", "fd00::2"}, nil
 		}
+		if host == "set-train-0-0.ranks.lab.svc.cluster.local." {
+			return []string{"10.4.1.3"}, nil
+		}
 		return nil, errors.New("no such host")
 	}
 	limits := `
@@ -40,6 +43,11 @@ func TestDoctorDescribesPod(t *testing.T) {
   ok    rank               3 of 4
   ok    rank 0             train-0.ranks.lab.svc.cluster.local.:99 is 10.4.1.2, fd00::2
   ok    secret             COHORT_SECRET` + limits},
+		{"of two Jobs", map[string]string{"JOB_COMPLETION_INDEX": "3", "COHORT_SIZE": "8", "COHORT_REPLICAS": "2", "COHORT_SECRET": digits},
+			strings.ReplaceAll(hosts, "train-3", "set-train-1-3"), `pod
+  ok    rank               7 of 8
+  ok    rank 0             set-train-0-0.ranks.lab.svc.cluster.local.:7117 is 10.4.1.3
+  ok    secret             COHORT_SECRET` + limits},
 		{"nothing", map[string]string{"JOB_COMPLETION_INDEX": "3"}, "", `pod
   warn  rank               JOB_COMPLETION_INDEX=3, and COHORT_SIZE is not set
                            → set it to the Job's completions
@@ -56,10 +64,14 @@ func TestDoctorDescribesPod(t *testing.T) {
                            → set COHORT_SECRET from a Secret; docs/kubernetes.md has a manifest` + limits},
 	} {
 		var d diagnosis
+		hostname := "train-3"
+		if strings.Contains(c.hosts, "set-") {
+			hostname = "set-train-1-3"
+		}
 		d.pod(func(name string) (string, bool) {
 			v, ok := c.env[name]
 			return v, ok
-		}, container(t).read(t, "4-7"), "train-3", c.hosts, lookup)
+		}, container(t).read(t, "4-7"), hostname, c.hosts, lookup)
 		if got := strings.TrimSuffix(d.text(), "ready\n"); got != c.want {
 			t.Errorf("%s: got\n%s\n\nwant\n%s", c.name, got, c.want)
 		}

@@ -70,7 +70,7 @@ func TestJobManifest(t *testing.T) {
 		job.Spec.Template.Spec.Subdomain != service.Name {
 		t.Error("the service is not the headless service of the Job's pods")
 	}
-	checkJob(t, &job.Spec)
+	checkJob(t, &job.Spec, map[string]string{"COHORT_JOB": batch.ControllerUidLabel})
 	again := false
 	for _, r := range job.Spec.PodFailurePolicy.Rules {
 		again = again || r.Action == batch.PodFailurePolicyActionIgnore && r.OnExitCodes != nil && len(r.OnExitCodes.Values) == 1 && r.OnExitCodes.Values[0] == 75
@@ -87,11 +87,11 @@ func TestJobSetManifest(t *testing.T) {
 		len(set.Spec.ReplicatedJobs) != 1 || set.Spec.ReplicatedJobs[0].Replicas != 1 {
 		t.Errorf("%+v", set)
 	}
-	checkJob(t, &set.Spec.ReplicatedJobs[0].Template.Spec)
+	checkJob(t, &set.Spec.ReplicatedJobs[0].Template.Spec, map[string]string{"COHORT_REPLICAS": "jobset.sigs.k8s.io/replicatedjob-replicas"})
 }
 
-// checkJob checks what the text of the page says of a Job.
-func checkJob(t *testing.T, job *batch.JobSpec) {
+// checkJob checks what the text of the page says of a Job. Some variables have the values of labels.
+func checkJob(t *testing.T, job *batch.JobSpec, labels map[string]string) {
 	t.Helper()
 	if *job.CompletionMode != batch.IndexedCompletion || *job.Completions != *job.Parallelism {
 		t.Error("not all ranks run at the same time")
@@ -106,8 +106,10 @@ func checkJob(t *testing.T, job *batch.JobSpec) {
 	if env["COHORT_SIZE"] != strconv.Itoa(int(*job.Completions)) {
 		t.Errorf("COHORT_SIZE is %s of %d completions", env["COHORT_SIZE"], *job.Completions)
 	}
-	if env["COHORT_JOB"] != "metadata.labels['"+batch.ControllerUidLabel+"']" {
-		t.Errorf("the job is %q, not that of the pod's Job alone", env["COHORT_JOB"])
+	for name, want := range labels {
+		if env[name] != "metadata.labels['"+want+"']" {
+			t.Errorf("%s is %q, want the label %s", name, env[name], want)
+		}
 	}
 	if m := pod.Containers[0].VolumeMounts[0]; filepath.Dir(env["COHORT_SECRET_FILE"]) != m.MountPath || !m.ReadOnly ||
 		m.Name != pod.Volumes[0].Name || pod.Volumes[0].Secret == nil {
