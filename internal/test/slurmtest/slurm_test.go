@@ -211,7 +211,7 @@ func binary(t *testing.T, program string) string {
 	}
 	file := filepath.Join(binaries.dir, filepath.Base(program))
 	if _, err := os.Stat(file); err != nil {
-		build := exec.Command("go", "build", "-o", file, "./"+program)
+		build := exec.Command("go", "build", "-trimpath", "-o", file, "./"+program)
 		build.Dir = filepath.Join("..", "..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", build, err, out)
