@@ -11,10 +11,11 @@ import (
 //
 // Collective: all ranks of c call it.
 //
-// Errors: [ErrMismatch] on every rank if a rank calls something else; [ErrAlloc] if there are too
-// many communicators.
+// Errors: [ErrMismatch] on every rank if a rank calls something else; [ErrAlloc] on every rank if one
+// has too many communicators.
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and c is broken. The context of c
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and c is broken. If another rank gets the
+// new communicator nevertheless, this one counts there as a rank that has closed it. The context of c
 // also applies to the new communicator.
 func (c *Comm) Dup() (*Comm, error) {
 	d, err := c.base().Split(comm.DupCall, "dup", 0, 0, 0, nil)

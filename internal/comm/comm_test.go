@@ -105,6 +105,50 @@ func TestCloseEndsUnfinishedShrink(t *testing.T) {
 	})
 }
 
+// halfMade is a communicator on which rank 1 fails at the end of a Dup: its time is over although the others have agreed on
+// a context id, or it cannot make the new communicator.
+type halfMade struct {
+	backend.Comm
+	backend.Collectives
+	late   bool
+	claims int
+}
+
+func (h *halfMade) Collective(b *backend.Bound, c *backend.Call) (backend.Plan, error) {
+	plan, err := h.Collectives.Collective(b, c)
+	if c.Type == claimCall {
+		h.claims++
+	}
+	if err == nil && h.late && h.claims == 2 && h.Rank() == 1 {
+		err = fault(backend.ErrTimeout, "made up by the test")
+		h.Break(err)
+	}
+	return plan, err
+}
+
+func (h *halfMade) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	if !h.late && h.Rank() == 1 {
+		return nil, fault(backend.ErrAlloc, "made up by the test")
+	}
+	return h.Comm.Derive(b, members, id)
+}
+
+// If one rank has not made a new communicator, no rank has it: it would wait there for that rank without end.
+func TestCommunicatorIsMadeOnAllRanksOrNone(t *testing.T) {
+	for want, late := range map[error]bool{backend.ErrTimeout: true, backend.ErrAlloc: false} {
+		wrap := func(bc backend.Comm) backend.Comm {
+			return &halfMade{Comm: bc, Collectives: bc.(backend.Collectives), late: late}
+		}
+		ranksOn(t, 3, Options{}, wrap, func(w *Comm) error {
+			d, err := dup(w)
+			if d != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), "made up by the test") {
+				t.Errorf("rank %d: Dup returns %v, %v, want no communicator and %v", w.Rank(), d, err, want)
+			}
+			return nil
+		})
+	}
+}
+
 func TestHandleOfCanceledContextIsForgotten(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
 		ctx, cancel := context.WithCancel(context.Background())

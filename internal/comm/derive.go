@@ -12,7 +12,8 @@ import (
 
 // To create a communicator, the ranks exchange their requests with a collective on the parent. This
 // detects a rank that calls something else, because the element type names the call. With further
-// collectives they agree on a context id (agree.IDs). The communicator itself needs no message.
+// collectives they agree on a context id (agree.IDs), and see that all have made the communicator, which itself needs no
+// message. A rank that finds out too late that all have closes it again, and the others learn that.
 
 // The calls that create communicators, and those on windows.
 var (
@@ -77,23 +78,42 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 	}
 	// 2. Agree on one context id for all of the new communicators.
 	id, err := k.job.agree(k.seq, c.combineClaims)
-	if err != nil || color == Undefined {
+	if err != nil {
 		return nil, c.failed(op, err)
 	}
 	// 3. Create this rank's communicator.
-	var members []int
-	for r, w := range requests {
-		if w.color == int64(color) {
-			members = append(members, r)
+	var d *Comm
+	if color != Undefined {
+		var members []int
+		for r, w := range requests {
+			if w.color == int64(color) {
+				members = append(members, r)
+			}
 		}
+		slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(requests[a].key, requests[b].key) })
+		d, err = c.derive(op, members, id)
 	}
-	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(requests[a].key, requests[b].key) })
-	bc, err := k.bc.Derive(c.bound, members, id)
+	// 4. Wait until all ranks have theirs. A rank whose time was over in step 2 has none, and has broken c. Without this
+	// step the others would wait for it in theirs, without end.
+	one, failed := c.join(call, err)
+	if err = cmp.Or(err, failed); err == nil && one != nil {
+		err = backend.AsFault(one)
+	}
+	if err != nil {
+		_ = d.Close()
+		return nil, c.failed(op, err)
+	}
+	return d, nil
+}
+
+// derive makes a communicator of some ranks, on this one.
+func (c *Comm) derive(op string, members []int, id uint32) (*Comm, error) {
+	bc, err := c.core.bc.Derive(c.bound, members, id)
 	if err != nil {
 		if unfinished(err) {
-			k.bc.Break(err)
+			c.core.bc.Break(err)
 		}
-		return nil, c.failed(op, err)
+		return nil, err
 	}
 	return c.child(op, bc, id)
 }
@@ -108,7 +128,7 @@ func (c *Comm) child(op string, bc backend.Comm, id uint32) (*Comm, error) {
 	d := k.job.newCore(bc, fmt.Sprintf("%s.%s%d", k.name, op, n), id)
 	if d == nil {
 		_ = bc.Close()
-		return nil, c.failed(op, errClosed)
+		return nil, errClosed
 	}
 	return d.home.WithContext(c.ctx), nil
 }

@@ -68,7 +68,8 @@ func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 	if err != nil {
 		return nil, c.Failed(op, Undefined, tag, err)
 	}
-	return c.child("group", bc, id)
+	d, err := c.child("group", bc, id)
+	return d, c.Failed(op, Undefined, tag, err)
 }
 
 // combine combines the members' claims.

@@ -64,7 +64,8 @@ func (c *Comm) Shrink() (*Comm, error) {
 		return nil, c.failed("shrink", err)
 	}
 	c.core.job.goesOn(c.core)
-	return c.child("shrink", made, id)
+	d, err := c.child("shrink", made, id)
+	return d, c.failed("shrink", err)
 }
 
 // Lost returns the ranks that this rank knows to be lost or to have left the job in good order.
