@@ -29,7 +29,7 @@ type SharedRegion[T any] struct {
 // Errors: [ErrCount] for a negative n; [ErrType]; [ErrAlloc] on every rank if a node lacks the memory,
 // with the size requested and the limit; [ErrMismatch] on every rank if the arguments differ.
 //
-// Deadline: [ErrTimeout]; c may be broken then.
+// Deadline: [ErrTimeout]; c may be broken then. The context of c also applies to the region.
 func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
 	typ, err := typeFor[T]()
 	w, node, err := c.base().NewRegion(comm.NewAllocation("NewSharedRegion", typ, n, comm.Region, err))

@@ -179,7 +179,8 @@ func (w *Window[T]) Sync() error { return w.base().Sync() }
 // Errors: [ErrWin] if the rank held a lock, which is released; [ErrBroken] as for [Window.Fence]. The window is closed
 // nevertheless.
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived; the window is closed nevertheless.
+// Deadline: [ErrTimeout] names the ranks that had not arrived; the window is closed nevertheless. If the context of the
+// handle is over when Close is called, the limit is 5 s, as for [Comm.Close].
 func (w *Window[T]) Close() error { return w.base().Close() }
 
 // Put writes buf to the target (MPI_Put).

@@ -1,6 +1,7 @@
 package cohorttest
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -318,7 +319,8 @@ func regions(r *Rank) {
 // what was written, bit for bit.
 func region(r *Rank, c *cohort.Comm, n int) {
 	f := func(i int) float64 { return math.Sin(float64(i)) / 3 }
-	g := must(cohort.NewSharedRegion[float64](c, n))
+	ctx, cancel := context.WithCancel(context.Background())
+	g := must(cohort.NewSharedRegion[float64](c.WithContext(ctx), n))
 	node := g.Node()
 	if g.IsLeader() != (node.Rank() == 0) || c.Rank() == 0 && !g.IsLeader() {
 		r.Errorf("rank %d of its node is leader: %v", node.Rank(), g.IsLeader())
@@ -364,5 +366,6 @@ func region(r *Rank, c *cohort.Comm, n int) {
 	if empty := must(g.Range(n, n)); len(empty) != 0 {
 		r.Errorf("Range(%d, %d): %d elements", n, n, len(empty))
 	}
+	cancel()
 	r.OK(g.Close())
 }

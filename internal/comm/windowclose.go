@@ -16,7 +16,7 @@ func (u *unused) Ready() bool { return u.origin.Empty() }
 
 // Close closes the window, and releases the locks that this rank holds. If the ranks are on several nodes it waits for
 // the others, and serves them until then; if the memory belongs to a library, they close it together. Close is a change
-// of the communicator, whose Close waits for it.
+// of the communicator, whose Close waits for it. A context that is over does not keep the memory.
 func (w *Window) Close() error {
 	if w == nil || w.s.origin.IsShut() {
 		return nil
@@ -30,6 +30,9 @@ func (w *Window) Close() error {
 		return nil // another goroutine closes it
 	}
 	defer s.closes.Store(false)
+	if w.c.ctx != nil && w.c.ctx.Err() != nil {
+		w = s.limited(time.Now().Add(QuiesceFor))
+	}
 	together := s.remote != nil || s.mem.Joint()
 	if together {
 		switch err := w.c.take(); err {
@@ -63,7 +66,7 @@ func (s *windowCore) end(until time.Time, by *closer) {
 		return
 	}
 	s.core.bc.Wake()
-	w := &Window{&Comm{core: s.core, bound: &backend.Bound{Timeout: left(until), Since: time.Now()}}, s}
+	w := s.limited(until)
 	if s.remote != nil { // on mpi, a goroutine that waits for a lock must tell the other rank that it gives it up
 		s.origin.AwaitEmpty(min(left(until), graceFor))
 	}
@@ -74,6 +77,11 @@ func (s *windowCore) end(until time.Time, by *closer) {
 		has = by.alone()
 	}
 	_ = s.free(until, near, has)
+}
+
+// limited returns a handle without a context, whose operations end at a time.
+func (s *windowCore) limited(until time.Time) *Window {
+	return &Window{&Comm{core: s.core, bound: &backend.Bound{Timeout: left(until), Since: time.Now()}}, s}
 }
 
 // free frees what the window stands on. Memory that is still in use at the given time stays mapped. The caller has
