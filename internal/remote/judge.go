@@ -41,6 +41,7 @@ type judge struct {
 	log     *job.Log
 	there   map[int]bool          // the ranks that run
 	drained map[int]chan struct{} // by rank, of those that have ended: closed when its output has been passed on
+	left    bool                  // the user does not wait for the last output
 }
 
 func (j *launcher) newJudge() *judge {
@@ -82,7 +83,9 @@ func (j *launcher) see() int {
 	go spawn.Feed(j.cfg.Stdin, &inputWriter{j.hosts[0].link, input}, s.done)
 	defer close(s.done)
 	for !s.all(func(h *host) bool { return h.ended || h.lost }) {
-		s.step(true)
+		if s.step(true); s.left {
+			return s.m.Status
+		}
 	}
 	s.goodbye()
 	<-s.log.Close()
@@ -135,10 +138,10 @@ func (s *judge) step(signals bool) {
 	}
 }
 
-// giveUp gives up the hosts that have not ended their ranks.
+// giveUp gives up the hosts that have not ended their ranks. Others may wait for the reader of their output.
 func (s *judge) giveUp() {
 	for _, h := range s.hosts {
-		if !h.ended && !h.lost {
+		if !h.ended && !h.lost && s.runs(h) {
 			s.say(fmt.Sprintf("host %s has not confirmed that its ranks have ended; giving it up", h.Name))
 			h.shell.kill()
 		}
@@ -232,13 +235,21 @@ func (s *judge) handle(e event) {
 	s.endStopped()
 }
 
+// runs reports whether a rank of a host has not ended.
+func (s *judge) runs(h *host) bool {
+	for rank := h.first; rank < h.first+h.count; rank++ {
+		if s.there[rank] {
+			return true
+		}
+	}
+	return false
+}
+
 // endStopped ends the stopped ranks once no others are left, as internal/spawn does on one node.
 func (s *judge) endStopped() {
 	for _, h := range s.hosts {
-		for rank := h.first; rank < h.first+h.count; rank++ {
-			if s.there[rank] && !h.stopped {
-				return
-			}
+		if !h.stopped && s.runs(h) {
+			return
 		}
 	}
 	for _, h := range s.hosts {
@@ -324,7 +335,12 @@ func (s *judge) pass(sig os.Signal) {
 		}
 	}
 	job.Suspend(n)
+	first := s.m.Request == 0
 	s.m.Signal(n)
+	if job.AsksForEnd(n) && s.m.Running == 0 && (first || s.m.Ending) { // do not wait for the reader
+		s.m.LostOutput(n)
+		s.left = true
+	}
 }
 
 func (s *judge) say(text string) { s.print.add(s.cfg.Stderr, []byte("cohort: "+text+"\n"), nil) }
