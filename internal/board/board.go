@@ -96,10 +96,6 @@ type Comm interface {
 	Mixed(seq uint32, made backend.Fingerprint)
 }
 
-// Post tells a rank of the node to look whether a communicator has ended on the others (Collective.Ended). In
-// collectives that find all ranks arrived at once, the rank does not read messages.
-func (b *Board) Post(rank int) { b.head(rank).news.Add(1) }
-
 // Open gives a communicator slots of this rank. ranks are its members on the node.
 func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 	return b.open(c, uint64(id)+1, ranks)

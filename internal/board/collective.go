@@ -72,7 +72,7 @@ func (s *Collective) Ready() bool { return s.arrived() || s.halted() || s.arrive
 
 // halted reports whether the awaited ranks need not arrive any more.
 func (s *Collective) halted() bool {
-	return s.c.Over() != nil || s.b.lost() || s.home.told() != nil || s.c.Gone(s.seen) && !s.checkArrival(s.seen)
+	return s.c.Over() != nil || s.b.lost() || s.news() != nil || s.c.Gone(s.seen) && !s.checkArrival(s.seen)
 }
 
 // await begins to wait for ranks lo to hi-1 at call n.

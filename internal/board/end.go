@@ -70,6 +70,9 @@ func (s *Collective) Ended(f *backend.Fault) {
 		word.CompareAndSwapUint32(&s.gate, gateUnused, gateOutside) // the others need the slots, to find the reason
 		s.mine.reason.set(f)
 		s.mine.ended.Store(was | endedFault)
+		for _, r := range s.ranks {
+			s.b.head(r).news.Add(1)
+		}
 	}
 }
 
@@ -87,7 +90,8 @@ func (s *Collective) told() *backend.Fault {
 	return nil
 }
 
-// news is told for frequent calls: it looks at the others only if one of them has called Post since told returned nil.
+// news is told for frequent calls: it looks at the others only if one of them has published a reason since told
+// returned nil.
 func (s *Collective) news() *backend.Fault {
 	now := s.b.own.news.Load()
 	if now == s.looked.Load() {

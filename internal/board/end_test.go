@@ -296,7 +296,6 @@ func TestStoppedRankThatSawAnEndIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.BreakHere(&backend.Fault{Sentinel: backend.ErrMismatch, Text: "broken by rank 0"})
-	bs[0].Post(1)
 	slow.stop = func() {
 		bs[0].Mark(1, loss)
 		closeAll(other.all[:1])

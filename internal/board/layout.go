@@ -12,10 +12,10 @@ import (
 //	key    of a call slot: 0 before anything else in the slot changes, and the number of the call after
 //	       everything else; 0 again, after reason, if the call fails (retract)
 //	key    of a sync slot: the number of the synchronization, after everything else in the slot; 0 as above
-//	ended  says that this rank's communicator has ended: Ended stores it after reason
+//	ended  says that this rank's communicator has ended: Ended stores it after reason, and then changes news of all ranks
 //	done   the number of a neighborhood call: moved stores it when this rank has published what is wrong with it
 //
-// In a rank's head, the rank itself writes more. Other ranks write news (Post), and lost with its reason (Mark).
+// In a rank's head, the rank itself writes more. Every rank writes news (Ended), others lost with its reason (Mark).
 //
 // A rank arrives at call s only after all ranks have arrived at call s-ahead, and it has compared that call of all
 // ranks. The slot that it then overwrites, and the one whose key it sets to 0 for call s+1, have calls before s-2*ahead.
@@ -50,7 +50,7 @@ const dataDeep = ahead + 1
 // head is what a rank shares apart from communicators.
 type head struct {
 	lost   word.Uint32 // lostNot, lostMarking, lostMarked
-	news   word.Uint32 // how often other ranks have called Post for this rank
+	news   word.Uint32 // how often ranks have published why a communicator of this rank has ended
 	more   word.Uint32 // how many more slots are allocated
 	_      [4]byte
 	reason reason // why it is lost; the rank that has set lost writes it

@@ -70,11 +70,6 @@ func (p *party) BreakHere(f *backend.Fault) {
 
 func (p *party) Break(err error) {
 	p.BreakHere(err.(*backend.Fault))
-	for r := range p.all {
-		if r != p.rank {
-			p.b.Post(r)
-		}
-	}
 }
 
 // bounded is the bound of a call that ends when job.late says so.

@@ -54,9 +54,6 @@ func (c *comm) broadcast(kind frame.Kind, body []byte, to func(p *peer) bool) {
 			h.Tag = int32(e.me)*frame.MaxRanks + int32(w)
 			e.peers[e.m.Hub].emit(h, body, nil)
 		}
-		if i := e.local(w); i >= 0 {
-			e.cfg.Board.Post(i) // it reads its messages before its next collective
-		}
 	}
 }
 

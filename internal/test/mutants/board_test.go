@@ -32,8 +32,12 @@ var boardMutants = []mutant{
 		new: `		s.mine.ended.Store(was | endedFault)
 		s.mine.reason.set(f)`,
 		why: "the flag overtakes the reason", test: "internal/board TestInterleave(Deadline|Synchronization)"},
+	{file: "internal/board/end.go",
+		old: `s.b.head(r).news.Add(1)`,
+		new: `_ = r`,
+		why: "a rank that publishes a reason does not say that it has", test: "internal/board TestInterleaveSynchronization"},
 	{file: "internal/board/collective.go",
-		old: `s.b.lost() || s.home.told() != nil || `,
+		old: `s.b.lost() || s.news() != nil || `,
 		new: `s.b.lost() || `,
 		why: "a waiter does not look at the reasons of the others", test: "internal/board TestInterleaveSynchronization"},
 	{file: "internal/board/peers.go",
