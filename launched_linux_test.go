@@ -13,16 +13,18 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 const aSecret = "COHORT_SECRET=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // ranksProgram builds a program without cgo, whose ranks say where they are.
-func ranksProgram(t *testing.T) string {
+func ranksProgram(t *testing.T, tags string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "ranks")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "./internal/pmi/testdata/ranks")
+	build := exec.Command("go", "build", "-trimpath", "-tags", tags, "-o", program, "./internal/pmi/testdata/ranks")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)
@@ -43,7 +45,7 @@ func command(t *testing.T, env []string, name string, args ...string) *exec.Cmd 
 // other through PMI, or by the variables that number them, and load no MPI library.
 func TestStaticProgramUnderLaunchers(t *testing.T) {
 	hydra, openMPI := need.Program(t, "mpiexec.hydra"), need.Program(t, "mpirun.openmpi")
-	program := ranksProgram(t)
+	program := ranksProgram(t, "")
 	asRoot := []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
 	run := func(t *testing.T, env []string, args ...string) (string, error) {
 		out, err := command(t, append(asRoot, env...), args[0], args[1:]...).CombinedOutput()
@@ -74,6 +76,35 @@ func TestStaticProgramUnderLaunchers(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
+	t.Run("the launcher dies", func(t *testing.T) {
+		dir := t.TempDir()
+		for r := range 3 {
+			if err := unix.Mkfifo(filepath.Join(dir, fmt.Sprint(r)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := run(t, nil, hydra, "-n", "3", "sh", "-c",
+			`if test $PMI_RANK = 2; then kill -KILL $PPID; fi; exec "$0" >"$1/$PMI_RANK" 2>&1`, program, dir)
+		if err == nil {
+			t.Errorf("mpiexec: %s", out)
+		}
+		for r := range 3 {
+			b, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(r))) // until the rank ends, for which mpiexec does not wait
+			text := string(b)
+			if want := fmt.Sprintf("init: rank %d: cannot join the job: PMI-1 (PMI_FD=", r); err != nil || !strings.HasPrefix(text, want) || !strings.Contains(text, "has closed the connection") {
+				t.Errorf("%q, %v, want %q", text, err, want)
+			}
+		}
+	})
+	t.Run("Open MPI, with libpmix", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("left out with -short: builds a program with the tag pmix; make test-all runs it")
+		}
+		out, err := run(t, nil, openMPI, "--oversubscribe", "-n", "3", ranksProgram(t, "pmix"))
+		if err != nil || strings.Count(out, " of 3 on tcp, sum 6\n") != 3 {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
 	t.Run("no secret", func(t *testing.T) {
 		if testing.Short() {
 			t.Skip("left out with -short: a third job of mpirun; make test-all runs it")
@@ -89,7 +120,7 @@ func TestStaticProgramUnderLaunchers(t *testing.T) {
 
 // TestRanksByVariables starts ranks with the variables of launchers that the machine does not have.
 func TestRanksByVariables(t *testing.T) {
-	program := ranksProgram(t)
+	program := ranksProgram(t, "")
 	// start starts one process for each list of variables. The processes see no variables of a launcher that has started
 	// this test.
 	start := func(t *testing.T, all ...[]string) (ranks []*rankProcess) {

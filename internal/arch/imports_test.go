@@ -96,9 +96,9 @@ var only = map[string][]string{
 // outside are the modules that packages may import, and which packages may: nil stands for all.
 var outside = map[string][]string{
 	"golang.org/x/sys/":            nil,
-	"github.com/ebitengine/purego": {"internal/accel/cuda", "sddp/internal/clp"}, // C without cgo
-	"github.com/spf13/":            {"internal/cli", "cmd/*", "sddp/cmd/*"},      // command lines
-	"github.com/schollz/":          {"sddp/cmd/*"},                               // progress on a terminal
+	"github.com/ebitengine/purego": {"internal/accel/cuda", "internal/pmi", "sddp/internal/clp"}, // C without cgo
+	"github.com/spf13/":            {"internal/cli", "cmd/*", "sddp/cmd/*"},                      // command lines
+	"github.com/schollz/":          {"sddp/cmd/*"},                                               // progress on a terminal
 	"golang.org/x/term":            {"sddp/cmd/*"},
 	"github.com/gomlx/gomlx/":      {"gomlx/*"},   // deep learning
 	"github.com/x448/float16":      {"gomlx/ddp"}, // its halves

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Environment looks up a variable, as os.LookupEnv does.
@@ -64,8 +65,11 @@ func Find(env Environment) *Means {
 	if port := env.get("PMI_PORT"); port != "" {
 		return &Means{"PMI-1", "PMI_PORT=" + port, func(ctx context.Context) (Space, error) { return openPort(ctx, port, env) }}
 	}
-	return nil
+	return pmix(env)
 }
+
+// closeLimit is how long a launcher may take to let a rank go.
+const closeLimit = 5 * time.Second
 
 // key and version are those of what rank 0 shares.
 const (

@@ -125,7 +125,7 @@ func (w *wire) Get(ctx context.Context, _ int, key string) (string, error) {
 }
 
 func (w *wire) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
 	_, err := w.call(ctx, "finalize_ack", "finalize")
 	return errors.Join(err, w.conn.Close())

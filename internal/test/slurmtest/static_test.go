@@ -18,12 +18,16 @@ import (
 // PMI, or its variables. On two nodes these need a secret.
 func TestStaticProgramUnderSrun(t *testing.T) {
 	c := slurm(t)
-	program := filepath.Join(t.TempDir(), "ranks")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "../../pmi/testdata/ranks")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", build, err, out)
+	build := func(tags string) (program string) {
+		program = filepath.Join(t.TempDir(), "ranks")
+		cmd := exec.Command("go", "build", "-trimpath", "-tags", tags, "-o", program, "../../pmi/testdata/ranks")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd, err, out)
+		}
+		return program
 	}
+	program := build("")
 	secret := []string{"COHORT_SECRET=" + strings.Repeat("0123456789abcdef", 4)}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -56,6 +60,12 @@ func TestStaticProgramUnderSrun(t *testing.T) {
 			}
 		})
 	}
+	t.Run("pmix, two nodes with libpmix", func(t *testing.T) {
+		out := c.must(t, nil, "srun", "--mpi=pmix", "-N", "2", "-n", "4", "--overcommit", build("pmix"))
+		if strings.Count(out, "of 4 on tcp, sum 10") != 4 {
+			t.Error(out)
+		}
+	})
 	t.Run("none, two nodes by their names", func(t *testing.T) {
 		if os.Geteuid() != 0 {
 			need.MissingRight(t, "root can give a program names of hosts of its own")
