@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,7 @@ var excludingTags = []string{"cohort_nompi", "cohort_notcp", "cohort_noshm", "co
 // the tags leave out. It checks types and runs the assembler, which takes seconds; the compiler takes minutes, as it
 // begins with the standard library.
 func TestPlatforms(t *testing.T) {
+	debug.SetGCPercent(400) // the syntax trees of all packages stay
 	all := platforms(t)
 	for _, p := range sampled {
 		if !slices.Contains(all, p) {
