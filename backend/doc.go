@@ -16,8 +16,9 @@
 //
 // Required is [Comm], one rank's end of one communicator: who is in it, messages,
 // a way to wait, communicators derived from it, and three ways to end: Break,
-// Abort and Close. HostOf may return "", Diagnostics nil. OnWait must be honored, or
-// the flight recorder does not know for how long operations have waited.
+// Abort and Close. HostOf may return "", Diagnostics nil, and Settled may do
+// nothing. OnWait must be honored, or the flight recorder does not know for how long
+// operations have waited.
 //
 // A communicator that can do more implements up to four more interfaces. The
 // layer above looks for them once, when it makes the communicator.

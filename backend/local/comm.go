@@ -66,6 +66,9 @@ func (c *Comm) Derive(_ *backend.Bound, members []int, id uint32) (backend.Comm,
 	return c.derive(c.group.Some(members), id, c.group.acknowledged)
 }
 
+// Settled implements backend.Comm. All ranks share one group, which knows who has closed it.
+func (c *Comm) Settled(uint32) {}
+
 // derive makes a communicator of some of the job's ranks, which has acknowledged the given losses.
 func (c *Comm) derive(world []int, id uint32, acknowledged []int) (backend.Comm, error) {
 	j := c.group.job

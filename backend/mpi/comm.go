@@ -132,6 +132,9 @@ func (c *comm) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm,
 	return d, nil
 }
 
+// Settled implements backend.Comm: the library keeps nothing for a communicator before all members make it.
+func (c *comm) Settled(uint32) {}
+
 // create makes the library's communicators.
 func (c *comm) create(d *comm, ranks []int32, id uint32) error {
 	tag := int(id) & (1<<14 - 1)

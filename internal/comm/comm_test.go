@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +80,34 @@ func (j *job) idle() error {
 		return fmt.Errorf("an agreement that began when the next id was %d has not ended; it is %d now", below, from)
 	}
 	return nil
+}
+
+// settler notes what Settled says.
+type settler struct {
+	backend.Comm
+	below atomic.Uint32
+}
+
+func (s *settler) Settled(below uint32) { s.below.Store(below) }
+
+// A rank tells the backend that it makes no communicator any more with an id that it has claimed, also if it has not made
+// one with it.
+func TestBackendLearnsWhichIDsAreSettled(t *testing.T) {
+	wrap := func(bc backend.Comm) backend.Comm { return &settler{Comm: bc} }
+	ranksOn(t, 3, Options{}, wrap, func(w *Comm) error {
+		color := 0
+		if w.Rank() == 0 {
+			color = Undefined
+		}
+		d, err := w.Split(SplitCall, "split", color, 0, 0, nil)
+		if err != nil || (d == nil) != (w.Rank() == 0) {
+			return fmt.Errorf("split: %v, %v", d, err)
+		}
+		if below := w.Backend().(*settler).below.Load(); below != 2 {
+			t.Errorf("rank %d: the ids below %d are settled, want 2", w.Rank(), below)
+		}
+		return d.Close()
+	})
 }
 
 // A Shrink runs out of time on one rank, and no call continues it before Close.

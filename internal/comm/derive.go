@@ -163,7 +163,7 @@ type agreement struct {
 
 func (j *job) begin() *agreement { return &agreement{j, j.ids.Begin()} }
 
-func (a *agreement) end() { a.job.ids.End(a.from) }
+func (a *agreement) end() { a.job.world.bc.Settled(a.job.ids.End(a.from)) }
 
 // agree finds a context id that is free on all members. combine returns the largest id of all members,
 // and ok if that of all is. The members pass the same salt.

@@ -46,6 +46,7 @@ func (a *alone) Broken() error                         { return nil }
 func (a *alone) Wake()                                 {}
 func (a *alone) Poll()                                 {}
 func (a *alone) Flush()                                {}
+func (a *alone) Settled(uint32)                        {}
 func (a *alone) UnderWay(func(*backend.Request, bool)) {}
 func (a *alone) Available() (int64, string)            { return -1, "" }
 

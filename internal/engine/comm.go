@@ -94,7 +94,7 @@ func (p *peer) envelope(h *frame.Header) match.Env {
 }
 
 // match returns the posted receive that gets a message from the peer. If there is none, keep reports whether
-// the message is kept: not if this rank has closed the communicator.
+// the message is kept.
 func (p *peer) match(env match.Env) (o *op, keep bool, err error) {
 	e := p.e
 	if n := e.posted.FindPosted(env); n != nil {
@@ -104,30 +104,11 @@ func (p *peer) match(env match.Env) (o *op, keep bool, err error) {
 		}
 		return o, false, nil
 	}
-	switch c := e.comms[env.Ctx]; {
-	case c == nil:
-		return nil, true, nil
-	case c.closed.Load():
-		return nil, false, nil
-	case c.RankOf(p.rank) < 0:
-		return nil, false, errForeign
+	keep = e.retains(env.Ctx)
+	if c := e.comms[env.Ctx]; keep && c != nil && c.RankOf(p.rank) < 0 {
+		keep, err = false, errForeign
 	}
-	return nil, true, nil
-}
-
-// dropForeign gives up the ranks that have sent to a communicator before it was made here, and are no
-// members of it.
-func (e *Engine) dropForeign(c *comm) {
-	e.arrived.Each(func(n *match.Node) bool {
-		if from := int(n.Env.Source); n.Env.Ctx == c.id && c.RankOf(from) < 0 {
-			e.discard(n.Owner.(*msg))
-			e.peers[from].wrong(errForeign)
-		}
-		return true
-	})
-	if e.lossesPending() {
-		e.handleLosses()
-	}
+	return nil, keep, err
 }
 
 // Rank implements backend.Comm.

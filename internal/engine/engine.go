@@ -78,7 +78,8 @@ type Engine struct {
 	slots    []slot              // operations that a peer has a token for
 	spares   []uint32            // free slots
 	comms    map[uint32]*comm    // until all members have closed them
-	early    map[uint32][]func() // notices for communicators that are not made here yet
+	early    map[uint32][]func() // notices for communicators that are not made here yet: see early.go
+	settled  uint32              // this rank makes no communicator with a lower id any more
 	probes   int                 // that wait
 	stale    int                 // discardRevoked looks when arrived is that long
 	held     []*msg              // RTS that Mprobe has taken

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
-	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/membership"
 	"github.com/cohort-hpc/cohort/internal/wait"
 )
@@ -60,19 +57,13 @@ func (c *comm) broadcast(kind frame.Kind, body []byte, to func(p *peer) bool) {
 func everyone(*peer) bool   { return true }
 func unlinked(p *peer) bool { return p.state.Link == membership.None }
 
-// earlyMax is the largest number of communicators with notices that this rank has not made. A loss may
-// prevent it from ever making one, and these must not pile up: ids grow, and the lowest is dropped.
-const earlyMax = 1 << 10
-
 // onEnd handles the notice of a rank that has broken a communicator because of f, or has closed it if f is nil. A break
 // is forwarded to the ranks with a connection. The others get it from the rank that broke the communicator.
 func (e *Engine) onEnd(from int, id uint32, f *backend.Fault) {
 	switch c := e.comms[id]; {
-	case c == nil: // it is not made here yet
-		if e.early[id] == nil && len(e.early) >= earlyMax {
-			delete(e.early, slices.Min(slices.Collect(maps.Keys(e.early))))
-		}
+	case c == nil && e.retains(id): // it is not made here yet
 		e.early[id] = append(e.early[id], func() { e.onEnd(from, id, f) })
+	case c == nil: // it never will be, or all members have closed it: a notice through the hub may come once more
 	case f == nil:
 		if r := c.RankOf(from); r >= 0 {
 			c.gone[r].Store(true)
@@ -102,15 +93,6 @@ func (p *peer) sayEnded() {
 				p.queue(frame.Header{Kind: kind, Context: c.id}, body, nil)
 			})
 		}
-	}
-}
-
-// catchUp applies the notices that came before the communicator was made.
-func (e *Engine) catchUp(c *comm) {
-	notices := e.early[c.id]
-	delete(e.early, c.id)
-	for _, apply := range notices {
-		apply()
 	}
 }
 
@@ -254,12 +236,7 @@ func (c *comm) UnderWay(f func(r *backend.Request, moves bool)) {
 func (c *comm) retire() {
 	e := c.e
 	e.mu.Lock()
-	e.arrived.Each(func(n *match.Node) bool {
-		if n.Env.Ctx == c.id {
-			e.discard(n.Owner.(*msg))
-		}
-		return true
-	})
+	e.forsake()
 	c.publish(nil)
 	if e.fault.Load() == nil {
 		c.notices(func(kind frame.Kind, body []byte) { c.broadcast(kind, body, everyone) })

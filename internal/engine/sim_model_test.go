@@ -115,6 +115,17 @@ func (s *sim) settle() {
 		if r.dead || r.stopped || r.left {
 			continue
 		}
+		if n := len(r.e.early); n > 0 {
+			s.fail("rank %d keeps notices of %d communicators that it has closed", i, n)
+		}
+		for _, q := range []func(func(*match.Node) bool){r.e.arrived.Each, r.e.posted.Each} {
+			q(func(n *match.Node) bool {
+				if r.comms[n.Env.Ctx] == nil {
+					s.fail("rank %d keeps a message or receive %+v of a communicator that it has closed", i, n.Env)
+				}
+				return true
+			})
+		}
 		for ctx, c := range r.comms {
 			if c != nil && s.sure && c.fault.Load() == nil {
 				s.fail("rank %d does not know that a rank is lost", i)

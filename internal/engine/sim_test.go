@@ -23,6 +23,7 @@ import (
 //   - messages of one sender with one tag are matched in the order sent;
 //   - an operation fails only for a reason that occurred, with the error for that reason;
 //   - in bounded simulated time after the last event every operation has ended that can end;
+//   - nothing is kept for a communicator that the rank has closed;
 //   - no rank is lost before something has happened to one;
 //   - every leaving ends, and nothing is left in any queue when all have left.
 //
@@ -156,6 +157,7 @@ func newSim(t *testing.T, seed uint64, memory *simMemory) *sim {
 			t.Fatal(err)
 		}
 		r.comms = append(r.comms, c.(*comm))
+		r.comms[0].Settled(2)
 	}
 	return s
 }
