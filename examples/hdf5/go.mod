@@ -4,6 +4,9 @@ go 1.26.0
 
 require github.com/cohort-hpc/cohort v0.0.0
 
-require golang.org/x/sys v0.49.0 // indirect
+require (
+	github.com/ebitengine/purego v0.11.3 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
 
 replace github.com/cohort-hpc/cohort => ../..
