@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"unsafe"
 
 	"github.com/ebitengine/purego"
 	"golang.org/x/sys/unix"
@@ -20,13 +19,14 @@ var library struct {
 	once sync.Once
 	err  error
 
-	init     func(self *process, info unsafe.Pointer, n uintptr) int32
-	put      func(scope uint8, key string, value *value) int32
-	commit   func() int32
-	fence    func(of unsafe.Pointer, n uintptr, info *info, infos uintptr) int32
-	get      func(of *process, key string, info unsafe.Pointer, infos uintptr, value **value) int32
-	finalize func(info unsafe.Pointer, n uintptr) int32
-	text     func(status int32) string
+	init      func(self *process, all *info, n uintptr) int32
+	put       func(scope uint8, key string, v *textValue) int32
+	commit    func() int32
+	fence     func(of *process, n uintptr, all *info, infos uintptr) int32
+	getText   func(of *process, key string, all *info, infos uintptr, v **textValue) int32
+	getNumber func(of *process, key string, all *info, infos uintptr, v **value) int32
+	finalize  func(all *info, n uintptr) int32
+	text      func(status int32) string
 }
 
 // A process is a pmix_proc_t.
@@ -35,10 +35,17 @@ type process struct {
 	rank  uint32
 }
 
-// A value is a pmix_value_t. Its data may be a pointer, of which C has the memory, or the rank pins it.
+// A value is a pmix_value_t with a number.
 type value struct {
 	kind uint16
 	data uint64
+	rest [2]uint64
+}
+
+// A textValue is a pmix_value_t with a text, which ends with a 0. It is in C's memory, or pinned.
+type textValue struct {
+	kind uint16
+	text *byte
 	rest [2]uint64
 }
 
@@ -71,8 +78,8 @@ func pmix(env Environment) *Means {
 			name string
 			f    any
 		}{
-			{"PMIx_Init", &l.init}, {"PMIx_Put", &l.put}, {"PMIx_Commit", &l.commit}, {"PMIx_Fence", &l.fence}, {"PMIx_Get", &l.get},
-			{"PMIx_Finalize", &l.finalize}, {"PMIx_Error_string", &l.text},
+			{"PMIx_Init", &l.init}, {"PMIx_Put", &l.put}, {"PMIx_Commit", &l.commit}, {"PMIx_Fence", &l.fence}, {"PMIx_Get", &l.getText},
+			{"PMIx_Get", &l.getNumber}, {"PMIx_Finalize", &l.finalize}, {"PMIx_Error_string", &l.text},
 		} {
 			var at uintptr
 			if err == nil {
@@ -100,9 +107,13 @@ func openPMIx(ctx context.Context) (Space, error) {
 	if err := s.call(ctx, "PMIx_Init", func() int32 { return library.init(&s.self, nil, 0) }); err != nil {
 		return nil, err
 	}
-	v, err := s.get(ctx, wildcard, "pmix.job.size", kindUint32)
+	of, v := process{s.self.space, wildcard}, new(*value)
+	err := s.call(ctx, "PMIx_Get", func() int32 { return library.getNumber(&of, "pmix.job.size", nil, 0, v) })
 	if err == nil {
-		s.size = int(uint32(v.data))
+		err = isKind((*v).kind, kindUint32)
+	}
+	if err == nil {
+		s.size = int(uint32((*v).data))
 		_, _, err = place(fmt.Sprint(s.self.rank), fmt.Sprint(s.size))
 	}
 	if err != nil {
@@ -121,8 +132,7 @@ func (s *store) Put(ctx context.Context, key, text string) error {
 		var pin runtime.Pinner
 		pin.Pin(&b[0])
 		defer pin.Unpin()
-		v := &value{kind: kindString, data: uint64(uintptr(unsafe.Pointer(&b[0])))} // SAFETY: pinned; PMIx_Put copies it
-		if status := library.put(global, key, v); status != 0 {
+		if status := library.put(global, key, &textValue{kind: kindString, text: &b[0]}); status != 0 { // it copies the text
 			return status
 		}
 		return library.commit()
@@ -136,24 +146,22 @@ func (s *store) Fence(ctx context.Context) error {
 }
 
 func (s *store) Get(ctx context.Context, owner int, key string) (string, error) {
-	v, err := s.get(ctx, uint32(owner), key, kindString)
+	of, v := process{s.self.space, uint32(owner)}, new(*textValue)
+	err := s.call(ctx, "PMIx_Get", func() int32 { return library.getText(&of, key, nil, 0, v) })
+	if err == nil {
+		err = isKind((*v).kind, kindString)
+	}
 	if err != nil {
 		return "", err
 	}
-	// SAFETY: C memory, which is never freed: ranks get one value.
-	return unix.BytePtrToString(*(**byte)(unsafe.Pointer(&v.data))), nil
+	return unix.BytePtrToString((*v).text), nil // its memory is never freed: ranks get one value
 }
 
-func (s *store) get(ctx context.Context, owner uint32, key string, kind uint16) (*value, error) {
-	of, v := s.self, new(*value)
-	of.rank = owner
-	if err := s.call(ctx, "PMIx_Get", func() int32 { return library.get(&of, key, nil, 0, v) }); err != nil {
-		return nil, err
+func isKind(kind, want uint16) error {
+	if kind != want {
+		return fmt.Errorf("the launcher has a value of type %d, want %d", kind, want)
 	}
-	if (*v).kind != kind {
-		return nil, fmt.Errorf("the launcher has a value of type %d for %s, want %d", (*v).kind, key, kind)
-	}
-	return *v, nil
+	return nil
 }
 
 func (s *store) Close() error {
