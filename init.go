@@ -67,8 +67,8 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 	}
 	name, notMPI := s.choose(osEnv)
 	bc, err := s.open(ctx, name)
-	if name == "mpi" && s.Backend == "auto" && s.MPI.Lib == "" && errors.Is(err, ErrNotSupported) {
-		if other := s.withoutMPI(osEnv); other != "" { // a library was found, and cannot be loaded
+	if _, ok := errors.AsType[*mpifind.Unloadable](err); ok && s.Backend == "auto" && s.MPI.Lib == "" {
+		if other := s.withoutMPI(osEnv); other != "" {
 			name, notMPI = other, err
 			bc, err = s.open(ctx, name)
 		}

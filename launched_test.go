@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
 // Variables of rank 1 of a launch, on one node and on two.
@@ -101,7 +102,7 @@ func TestUnloadableLibraryGivesWayToVariables(t *testing.T) {
 	}
 	set(known{priority: mpi.priority, open: func(context.Context, settings) (backend.Comm, error) {
 		opened = true
-		return nil, fault(ErrNotSupported, reason)
+		return nil, &mpifind.Unloadable{Err: fault(ErrInit, reason)}
 	}})
 	t.Cleanup(func() { set(mpi) })
 	withEnv(t, append(palsHere, "COHORT_JOIN_TIMEOUT=100ms")...)

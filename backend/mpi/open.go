@@ -172,7 +172,7 @@ func (p *process) load(cfg Config) error {
 		}
 		failed = append(failed, fmt.Sprintf("%v: %v", l, err))
 	}
-	return backend.Faultf(backend.ErrNotSupported, "no MPI library can be loaded: %s", strings.Join(failed, "; "))
+	return &mpifind.Unloadable{Err: initFault("no MPI library can be loaded: %s", strings.Join(failed, "; "))}
 }
 
 // initialize initializes MPI on a thread that nothing else uses, or on the caller's thread if only

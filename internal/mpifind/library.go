@@ -83,3 +83,12 @@ func list(libs []Library) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// Unloadable is the error if libraries were found, and none can be loaded.
+type Unloadable struct{ Err error }
+
+// Error implements error.
+func (u *Unloadable) Error() string { return u.Err.Error() }
+
+// Unwrap returns the error of a program that needs a library.
+func (u *Unloadable) Unwrap() error { return u.Err }
