@@ -285,9 +285,9 @@ type Comm interface {
 	// The id is unique among the communicators that have a rank in common. Where the
 	// members must make it together, Derive waits for them until b ends.
 	Derive(b *Bound, members []int, id uint32) (Comm, error)
-	// Settled says that this rank makes no communicator with an id below the given one any more, from any communicator of
-	// the job: what a backend keeps for such a one can go. It is called on the first communicator, by several goroutines
-	// at a time, and perhaps after Close.
+	// Settled says that this rank makes no more communicators with ids below the given one. The backend may drop what has
+	// arrived for them. Settled is called on the first communicator of the job, by several goroutines at a time, and
+	// perhaps after Close.
 	Settled(below uint32)
 
 	// Break makes the communicator unusable on every rank: pending and later

@@ -27,7 +27,7 @@ func init() {
 }
 
 // network is an sshd of the test's own on the loopback interface, at which 127.0.0.1, 127.0.0.2 and
-// localhost are hosts. What is started over ssh has folder as HOME, so that no shell reads the user's start-up files.
+// localhost are hosts. Programs that it starts have folder as HOME, so their shells read no start-up files of the user.
 type network struct {
 	folder string // of keys and configuration
 	tmp    string // TMPDIR of what is started over ssh

@@ -11,10 +11,11 @@ import (
 // Messages and notices may arrive for a communicator that this rank has not made yet. They wait for it, messages in
 // arrived and notices in early.
 //
-// Invariant: they wait only for a communicator that this rank may still make: one with an id from settled on, or the
-// control communicator of such a one or of an open one. Nothing is dropped that it may need. All members have claimed an
-// id before one of them makes the communicator, so the ids in early are at most two for each id that this rank has
-// claimed since the oldest agreement under way began, and one for each open communicator.
+// Invariant: messages and notices wait for every communicator that this rank may still make, and for no other. It may
+// make one whose id is settled or larger, the control communicator of that one, and those of open communicators.
+//
+// All members claim an id before one of them makes the communicator. So early has at most two ids for each id that this
+// rank has claimed since the oldest agreement under way began, and one for each open communicator.
 
 // retains reports whether what arrives for a communicator is kept: this rank has not closed it, and has made it or may
 // still make it.

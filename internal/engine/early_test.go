@@ -103,8 +103,8 @@ func TestNoticesWaitForCommunicatorThatMayBeMade(t *testing.T) {
 	}
 }
 
-// What has arrived for a communicator that this rank does not make goes once the rank says so. So do notices that come
-// again for one that all members have closed.
+// Messages and notices for a communicator that this rank does not make are dropped once the rank says so. Notices that
+// come again for a communicator that all members have closed are dropped, too.
 func TestSettledDropsWhatIsNotMade(t *testing.T) {
 	world, write := single(t)
 	closed, open := both(t, world, 1), both(t, world, 2)
