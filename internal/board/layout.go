@@ -143,17 +143,18 @@ const (
 	slotsFirst = 4
 )
 
-const firstSize = headSize + slotsFirst*slotsSize
+// The heads of all ranks come first, then their first slots, then their second, and so on: where ranks have one
+// communicator, each maps as few pages as it can.
 
 // Size returns how many bytes the slots of ranks take at the start, and how many more they can take.
 func Size(ranks int) (first, more int) {
-	return ranks * firstSize, ranks * (slotsMost - slotsFirst) * slotsSize
+	return ranks * (headSize + slotsFirst*slotsSize), ranks * (slotsMost - slotsFirst) * slotsSize
 }
 
 // offset returns the offset of the slots of a rank.
 func (b *Board) offset(rank, i int) int {
-	if i < slotsFirst {
-		return b.cfg.Offset + rank*firstSize + headSize + i*slotsSize
+	if n := len(b.cfg.Ranks); i < slotsFirst {
+		return b.cfg.Offset + n*headSize + (i*n+rank)*slotsSize
 	}
 	return b.cfg.More + (rank*(slotsMost-slotsFirst)+i-slotsFirst)*slotsSize
 }
@@ -161,5 +162,5 @@ func (b *Board) offset(rank, i int) int {
 func (b *Board) at(rank, i int) *slots { return shmem.At[slots](b.cfg.Segment, b.offset(rank, i)) }
 
 func (b *Board) head(rank int) *head {
-	return shmem.At[head](b.cfg.Segment, b.cfg.Offset+rank*firstSize)
+	return shmem.At[head](b.cfg.Segment, b.cfg.Offset+rank*headSize)
 }

@@ -27,7 +27,7 @@ import (
 //	rank r → 0   yes: its part of the control area is filled in, and copies with rank 0 were tried
 //	0 → rank r   yes: copies with all ranks were tried; start
 const (
-	hello       = "cohort-node4: rank %d of %d, process %d"
+	hello       = "cohort-node5: rank %d of %d, process %d"
 	messageSize = 512
 	// refuseLimit is how long a rank that cannot start the job tries to tell the others.
 	refuseLimit = 2 * time.Second
