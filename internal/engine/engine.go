@@ -151,7 +151,7 @@ func New(cfg Config) *Engine {
 		cfg.Now = time.Now
 	}
 	e := &Engine{
-		cfg: cfg, me: cfg.Rank, life: newLife(cfg.Heartbeat), ticked: cfg.Now(),
+		cfg: cfg, me: cfg.Rank, life: newLife(cfg.Heartbeat, cfg.sharing()), ticked: cfg.Now(),
 		peers:  make([]*peer, len(cfg.Peers)),
 		losses: make([]*backend.Fault, len(cfg.Peers)),
 		comms:  map[uint32]*comm{},
@@ -178,6 +178,16 @@ func New(cfg Config) *Engine {
 	return e
 }
 
+// sharing returns how many ranks share the processors of this rank's node, 0 if they need not.
+func (cfg *Config) sharing() (n int) {
+	for _, p := range cfg.Peers {
+		if !cfg.Spare && p.Node == cfg.Peers[cfg.Rank].Node {
+			n++
+		}
+	}
+	return n
+}
+
 // Connect gives the engine the link to a rank, before Start.
 func (e *Engine) Connect(rank int, l Link) {
 	e.m.Connected(rank)
@@ -196,9 +206,14 @@ func (e *Engine) Start() (backend.Comm, error) {
 		return nil, err
 	}
 	if !e.cfg.Manual {
-		e.ticker.Go(func() { e.tick(e.beat) })
+		turn := make(chan struct{}, 1)
+		e.ticker.Go(func() { e.tick(turn) })
 		e.ticker.Go(e.flusher)
-		e.ticker.Go(func() { e.tick(e.advance) }) // on its own, because it waits for Notify functions
+		e.ticker.Go(func() { // on its own, because it waits for Notify functions
+			for range turn {
+				e.advance()
+			}
+		})
 	}
 	if e.demand != nil {
 		e.demand.dialer.Serve(e.demand.ctx, e)

@@ -33,18 +33,24 @@ type life struct {
 // fenceTicks is how many ticks a rank that was declared lost, and still exists, has to end a copy.
 const fenceTicks = 4
 
-func newLife(limit time.Duration) life {
+// crowd is how many ranks that share the processors of a node may tick as often as others. More take turns: else a job
+// of hundreds of ranks would do nothing but tick.
+const crowd = 32
+
+// newLife is for a node with a number of ranks that share its processors.
+func newLife(limit time.Duration, ranks int) life {
 	if limit == 0 {
 		limit = HeartbeatDefault
 	}
 	if limit > 0 {
 		limit = max(limit, backend.HeartbeatMin)
 	}
-	l := life{limit: limit, every: tickEvery}
+	l := life{limit: limit}
 	if limit < 0 { // the others may have a limit
 		limit = HeartbeatDefault
-	} else {
-		l.every = min(tickEvery, limit/10)
+	}
+	l.every = min(tickEvery*time.Duration(max(ranks, crowd))/crowd, limit/10)
+	if l.limit > 0 {
 		l.reach = int(max(limit, reachLeast) / l.every)
 	}
 	l.ticks = int(limit / l.every)

@@ -24,8 +24,18 @@ func TestHeartbeatsAreSent(t *testing.T) {
 		{time.Minute, time.Minute, 50 * time.Millisecond, 1200, 1200, 300},
 	} {
 		want := life{limit: c.limit, every: c.every, ticks: c.ticks, reach: c.reach, beat: c.beat}
-		if got := newLife(c.set); got != want {
+		if got := newLife(c.set, 2); got != want {
 			t.Errorf("a limit of %v: %+v, want %+v", c.set, got, want)
+		}
+	}
+	// However many ranks share the processors of a node, together they tick no more often than crowd of them would.
+	for _, ranks := range []int{0, crowd, crowd + 1, 8 * crowd, 1 << 20} {
+		l := newLife(0, ranks)
+		if most := HeartbeatDefault / 10; l.every < min(tickEvery*time.Duration(ranks)/crowd, most) || l.every > max(tickEvery, most) {
+			t.Errorf("%d ranks tick every %v", ranks, l.every)
+		}
+		if limit := time.Duration(l.ticks) * l.every; limit < HeartbeatDefault-l.every || limit > HeartbeatDefault || l.reach < l.ticks || l.beat > l.ticks/2 {
+			t.Errorf("%d ranks: %+v, want a limit of %v", ranks, l, HeartbeatDefault)
 		}
 	}
 	for _, limit := range []time.Duration{0, -1, time.Hour} {

@@ -169,16 +169,21 @@ func (e *Engine) advance() {
 	e.verify()
 }
 
-// tick does something once each tick.
-func (e *Engine) tick(do func()) {
+// tick calls beat once each tick, and then sends on turn unless that is full. In the end it closes turn.
+func (e *Engine) tick(turn chan<- struct{}) {
 	t := time.NewTicker(e.life.every)
 	defer t.Stop()
+	defer close(turn)
 	for {
 		select {
 		case <-e.stop:
 			return
 		case <-t.C:
 		}
-		do()
+		e.beat()
+		select {
+		case turn <- struct{}{}:
+		default:
+		}
 	}
 }
