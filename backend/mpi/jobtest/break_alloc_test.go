@@ -15,7 +15,7 @@ import (
 // not allocate.
 func TestCallsMakeNoAllocations(t *testing.T) {
 	rank("allocations", allocations)
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		checks := []string{"0", "1"}
 		if testing.Short() {
 			checks = checks[:1]

@@ -18,7 +18,7 @@ import (
 func TestCloseReceivesAbandonedSends(t *testing.T) {
 	skipShort(t, "sends that nobody receives")
 	program("send left behind", sendLeftBehind)
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		for _, level := range []string{"multiple", "funneled"} {
 			e := start(t, library, 3, "send left behind", "COHORT_MPI_THREAD="+level)
 			for rank := range 3 {

@@ -15,7 +15,7 @@ import (
 func TestManyReductionsWithGoOperationsAtOnce(t *testing.T) {
 	skipShort(t, "thousands of operations at a time")
 	rank("many operations", manyOperations)
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		start(t, library, 2, "many operations").must(t)
 	}
 }

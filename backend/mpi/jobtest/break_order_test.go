@@ -19,7 +19,7 @@ import (
 // receives are guarded cohort does the matching.
 func TestMessagesMatchInPostedOrder(t *testing.T) {
 	rank("matching order", matchingOrder)
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		start(t, library, 2, "matching order").must(t)
 	}
 }
@@ -128,7 +128,7 @@ func seen(w *cohort.Comm, i int) error {
 func TestBcastWorksWhenRanksDifferInLimits(t *testing.T) {
 	skipShort(t, "a Bcast whose ranks differ")
 	rank("unequal bcast", unequalBcast)
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		for _, n := range []int{2, 3} {
 			start(t, library, n, "unequal bcast").must(t)
 		}
@@ -234,7 +234,7 @@ func manyReceives(w *cohort.Comm) error {
 func TestBreakReachesAllWaiters(t *testing.T) {
 	skipShort(t, "a broken communicator ends all waits")
 	rank("break waiters", breakWaiters)
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		start(t, library, 2, "break waiters").must(t)
 	}
 }
@@ -281,7 +281,7 @@ func breakWaiters(w *cohort.Comm) error {
 func TestTruncationIsReportedDuringCollective(t *testing.T) {
 	skipShort(t, "a long message for a rank that is in a collective")
 	rank("too long", tooLong)
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		for _, level := range []string{"funneled", "serialized", "multiple"} {
 			start(t, library, 2, "too long", "COHORT_MPI_THREAD="+level).must(t)
 		}

@@ -28,7 +28,7 @@ import (
 func TestMismatchedCollectivesStayInBuffers(t *testing.T) {
 	skipShort(t, "mismatched collectives write nothing past a buffer")
 	program("mismatches", mismatches)
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		for _, n := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", library, n), func(t *testing.T) {
 				if n > 2 && testing.Short() {

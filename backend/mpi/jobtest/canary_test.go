@@ -22,7 +22,7 @@ import (
 // the message is inside, and status and error are right.
 func TestReceivesStayInBuffers(t *testing.T) {
 	rank("canaries", exchangeCanaries)
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		for _, n := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", library, n), func(t *testing.T) {
 				if n > 2 && testing.Short() {

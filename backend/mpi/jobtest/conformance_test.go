@@ -74,7 +74,7 @@ func sizes(all ...int) []int {
 // TestCollectivesWithoutCheck runs the neighborhood collectives and exact sums without Config.Check, and forgets
 // nonblocking collectives of the library.
 func TestCollectivesWithoutCheck(t *testing.T) {
-	for _, name := range libraries {
+	for _, name := range inTurn(t) {
 		for _, n := range sizes(2, 3, 4) {
 			cohorttest.Some(t, uncheckedLauncher(t, name), n, func(scenario string) bool {
 				return strings.HasPrefix(scenario, "neighbors/") || strings.HasPrefix(scenario, "Neighbor") || strings.HasPrefix(scenario, "exact/") || scenario == "requests/forgotten"

@@ -72,7 +72,9 @@ func TestFailedRankEndsOperations(t *testing.T) {
 		}
 		return errors.Join(sign("told"), reached("told", 3), err) // the launcher kills the others when a process ends
 	})
-	toldOfFailure(t, "fails", 4)
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) { toldOfFailureIn(t, name, "fails", 4) })
+	}
 }
 
 // TestFailedRankSparesFunctionsOfOperations checks that a rank's failure ends no function of a reduction, which the

@@ -60,7 +60,7 @@ func TestCloseIsOrderlyAndFinal(t *testing.T) {
 		}
 		return again("after Close")
 	})
-	for _, name := range libraries {
+	for _, name := range inTurn(t) {
 		for _, level := range []string{"multiple", "funneled"} {
 			t.Run(name+"/"+level, func(t *testing.T) { start(t, name, 3, "once", "COHORT_MPI_THREAD="+level).must(t) })
 		}
@@ -258,7 +258,7 @@ func TestDeadRankEndsJobAndLeavesNothing(t *testing.T) {
 			return second(cohort.Recv(w, make([]int, 1), 1, 0))
 		})
 	}
-	for _, name := range libraries {
+	for _, name := range inTurn(t) {
 		for _, way := range ways {
 			t.Run(name+"/"+way.name, func(t *testing.T) {
 				folder, notes := t.TempDir(), filepath.Join(t.TempDir(), "notes")

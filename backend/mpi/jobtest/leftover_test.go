@@ -13,7 +13,7 @@ import (
 func TestLeftoverMessagesDoNotReachLaterCalls(t *testing.T) {
 	skipShort(t, "messages that nobody received")
 	program("left over", leftOver)
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		for _, n := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", library, n), func(t *testing.T) { mismatchJob(t, library, n, "left over") })
 		}

@@ -147,10 +147,21 @@ func matrix(t *testing.T, rows []string, f func(t *testing.T, name, row string))
 	}
 }
 
-// inLibraries runs a test with each library.
+// inTurn returns the libraries that a test runs with: both, or with -short one of them. About half of the tests run with
+// each then: the length of its name decides for a test.
+func inTurn(t *testing.T) []string {
+	if !testing.Short() {
+		return libraries
+	}
+	test, _, _ := strings.Cut(t.Name(), "/")
+	at := len(test) % len(libraries)
+	return libraries[at : at+1]
+}
+
+// inLibraries runs a test with each library, or with -short with the one whose turn it is.
 func inLibraries(t *testing.T, test func(t *testing.T, library string)) {
 	t.Helper()
-	for _, name := range libraries {
+	for _, name := range inTurn(t) {
 		t.Run(name, func(t *testing.T) { test(t, name) })
 	}
 }

@@ -52,7 +52,7 @@ func TestRequestAdvancesBehindBlockedCall(t *testing.T) {
 		}
 		return second(q.Wait())
 	})
-	for _, name := range libraries {
+	for _, name := range inTurn(t) {
 		for _, setting := range progressSettings() {
 			t.Run(name+"/"+setting, func(t *testing.T) { start(t, name, 2, "behind", setting).must(t) })
 		}
@@ -123,7 +123,7 @@ func TestRequestAdvancesDuringCollectiveOfOneThread(t *testing.T) {
 		}
 		return nil
 	})
-	for _, name := range libraries {
+	for _, name := range inTurn(t) {
 		for _, setting := range progressSettings() {
 			t.Run(name+"/"+setting, func(t *testing.T) { start(t, name, 2, "funneled", setting, "COHORT_MPI_THREAD=funneled").must(t) })
 		}

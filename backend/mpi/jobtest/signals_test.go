@@ -32,7 +32,7 @@ var backtraces = []string{"UCX_HANDLE_ERRORS=bt", "UCX_DEBUG_SIGNO=SIGHUP"}
 // the outcome.
 func underAll(t *testing.T, n int, name string, check func(t *testing.T, e ended)) {
 	t.Helper()
-	for _, library := range libraries {
+	for _, library := range inTurn(t) {
 		for how, env := range map[string][]string{"": nil, "/backtraces": backtraces} {
 			t.Run(library+how, func(t *testing.T) { check(t, start(t, library, n, name, env...)) })
 		}

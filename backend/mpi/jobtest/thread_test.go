@@ -20,7 +20,7 @@ import (
 // call may wait inside the library.
 func TestConformanceSerialized(t *testing.T) {
 	skipShort(t, "the suite at thread level serialized")
-	for _, name := range libraries {
+	for _, name := range inTurn(t) {
 		l := uncheckedLauncher(t, name)
 		l.Label, l.Sizes = name+" serialized", []int{2}
 		l.Env = append(l.Env, "COHORT_MPI_THREAD=serialized")
@@ -124,7 +124,7 @@ func TestManyGoroutinesAtBothLevels(t *testing.T) {
 		say("level %s", w.Caps().ThreadLevel)
 		return crowd(w)
 	})
-	for _, name := range libraries {
+	for _, name := range inTurn(t) {
 		atLevels(t, name, "crowd", "multiple", "serialized")
 	}
 }
@@ -301,7 +301,7 @@ func TestOneThreadLevelsRejectOtherThreads(t *testing.T) {
 		say("refused")
 		return errors.New("not closed")
 	})
-	for _, name := range libraries {
+	for _, name := range inTurn(t) {
 		atLevels(t, name, "alone", "single", "funneled")
 		t.Run(name+"/closed elsewhere", func(t *testing.T) {
 			start(t, name, 1, "closed elsewhere", "COHORT_MPI_THREAD=funneled").failed(t, "refused")

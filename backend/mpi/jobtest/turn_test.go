@@ -24,9 +24,9 @@ import (
 // "leaves" a rank closes the world meanwhile. The others end with an error.
 func TestGoroutinesMakeCommunicatorsAtOnce(t *testing.T) {
 	// some makes random calls, which are the same on all ranks.
-	some := func(base *cohort.Comm, rnd *rand.Rand) error {
+	some := func(base *cohort.Comm, rnd *rand.Rand, calls int) error {
 		open := []*cohort.Comm{base}
-		for range 40 {
+		for range calls {
 			last := open[len(open)-1]
 			switch rnd.IntN(6) {
 			case 0, 1:
@@ -65,13 +65,15 @@ func TestGoroutinesMakeCommunicatorsAtOnce(t *testing.T) {
 	joins("makes", func(w *cohort.Comm) error {
 		leaves := os.Getenv("LEAVES") != ""
 		seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
+		calls, e := strconv.Atoi(os.Getenv("CALLS"))
+		err = errors.Join(err, e)
 		ended := make(chan error, 2)
 		for g := range uint64(2) {
 			base, e := w.Dup()
 			if err = errors.Join(err, e); err != nil {
 				return err
 			}
-			go func() { ended <- some(base, rand.New(rand.NewPCG(seed, g))) }()
+			go func() { ended <- some(base, rand.New(rand.NewPCG(seed, g)), calls) }()
 		}
 		if leaves && w.Rank() == 0 {
 			time.Sleep(time.Duration(seed) * time.Millisecond) // until some call
@@ -86,14 +88,14 @@ func TestGoroutinesMakeCommunicatorsAtOnce(t *testing.T) {
 		}
 		return errors.Join(err, w.Close())
 	})
-	seeds := 20
+	seeds, calls := 20, 40
 	if testing.Short() {
-		seeds = 1
+		seeds, calls = 1, 15
 	}
 	matrix(t, []string{"serialized", "multiple", "serialized, leaves"}, func(t *testing.T, name, row string) {
 		level, leaves, _ := strings.Cut(row, ", ")
 		for seed := range seeds {
-			start(t, name, 3, "makes", "COHORT_MPI_THREAD="+level, fmt.Sprint("SEED=", seed), "LEAVES="+leaves).must(t)
+			start(t, name, 3, "makes", "COHORT_MPI_THREAD="+level, fmt.Sprint("SEED=", seed), fmt.Sprint("CALLS=", calls), "LEAVES="+leaves).must(t)
 		}
 	})
 }
