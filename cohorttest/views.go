@@ -56,30 +56,33 @@ func between(r *Rank, n, size int, layouts ...cohort.Layout) {
 	array := func(rank int) []int64 {
 		return filled(size, func(i int) int64 { return int64(rank)<<40 + int64(i) })
 	}
-	expected := func(from, to cohort.Layout, before []int64) []int64 {
+	mine, previous := array(r.Rank), array(r.prev)
+	messages := filled(len(layouts), func(k int) []int64 {
 		message := make([]int64, n)
-		r.OK(cohort.ViewOf(array(r.prev), from).Pack(message))
-		r.OK(cohort.ViewOf(before, to).Unpack(message))
+		r.OK(cohort.ViewOf(previous, layouts[k]).Pack(message))
+		return message
+	})
+	expected := func(from int, to cohort.Layout, before []int64) []int64 {
+		r.OK(cohort.ViewOf(before, to).Unpack(messages[from]))
 		return before
 	}
 	other := func(k int) cohort.Layout { return layouts[(k+2)%len(layouts)] }
-	mine := array(r.Rank)
 	sent := filled(len(layouts), func(k int) *cohort.Request {
 		return must(cohort.IsendView(r.Comm, cohort.ViewOf(mine, layouts[k]), r.next, k))
 	})
 	for i := range layouts {
 		k, got := len(layouts)-1-i, make([]int64, size)
 		status[int64](r, must(cohort.RecvView(r.Comm, cohort.ViewOf(got, other(k)), r.prev, k)), r.prev, k, n, "layout %d", k)
-		if !slices.Equal(got, expected(layouts[k], other(k), make([]int64, size))) {
+		if !slices.Equal(got, expected(k, other(k), make([]int64, size))) {
 			r.Errorf("RecvView of %d elements with layout %d: the elements are not those of rank %d", n, k, r.prev)
 		}
 	}
 	r.OK(cohort.WaitAll(sent...))
 	for k, l := range layouts {
 		for _, to := range []cohort.Layout{l, other(k)} {
-			x := array(r.Rank)
+			x := slices.Clone(mine)
 			must(cohort.SendrecvView(r.Comm, cohort.ViewOf(x, l), r.next, 8, cohort.ViewOf(x, to), r.prev, 8))
-			if !slices.Equal(x, expected(l, to, array(r.Rank))) {
+			if !slices.Equal(x, expected(k, to, slices.Clone(mine))) {
 				r.Errorf("SendrecvView of %d elements from layout %d of the same memory: the elements are not those of rank %d", n, k, r.prev)
 			}
 		}

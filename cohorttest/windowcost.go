@@ -107,7 +107,7 @@ func windowAllocations(r *Rank) {
 // noAllocations makes a call on all ranks, and counts the allocations in the process of
 // the first one, which may be that of all ranks.
 func noAllocations(r *Rank, what string, call func() error) {
-	const warm, runs = 50, 200
+	const warm, runs = 20, 100
 	var failed error
 	step := func() {
 		if err := call(); err != nil && failed == nil {
