@@ -124,7 +124,7 @@ func TestOpenErrorHasReasonUnderThreadMigration(t *testing.T) {
 	}
 	tries := 20_000
 	if testing.Short() {
-		tries = 4000
+		tries = 1000
 	}
 	for range tries {
 		if _, err := open([]string{"libNoSuchLibrary.so.7"}); !strings.Contains(err.Error(), "libNoSuchLibrary.so.7") {
