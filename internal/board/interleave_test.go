@@ -335,7 +335,7 @@ func TestInterleaveMark(t *testing.T) {
 func TestInterleaveDeadline(t *testing.T) {
 	for _, form := range []string{"blocking", "nonblocking", "blocking after nonblocking", "mismatch"} {
 		t.Run(form, func(t *testing.T) {
-			explore(t, interleave.Config{Preemptions: 2}, false, 2, func(j *job, all []*party) {
+			explore(t, interleave.Config{Preemptions: interleave.Long(2)}, false, 2, func(j *job, all []*party) {
 				for _, p := range all {
 					j.x.Go(fmt.Sprint("rank ", p.rank), func() {
 						b := bounded

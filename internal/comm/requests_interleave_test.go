@@ -331,7 +331,7 @@ func TestInterleaveDeadlineAgainstCompletion(t *testing.T) {
 		{[2]string{"WaitSome", "TestSome"}, false},
 	} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
-			explore(t, 2, func(e *explored) {
+			explore(t, interleave.Long(2), func(e *explored) {
 				q := e.request(e.limited())
 				e.ops[0].slow = p.slow
 				taken := 0
@@ -364,7 +364,7 @@ func TestInterleaveDeadlineAgainstCompletion(t *testing.T) {
 func TestInterleavePersistentStartsBesideWait(t *testing.T) {
 	for _, last := range []string{"Wait", "Test", "Close"} {
 		t.Run(last, func(t *testing.T) {
-			explore(t, 2, func(e *explored) {
+			explore(t, interleave.Long(2), func(e *explored) {
 				o := e.work()
 				o.numbered = true
 				p := e.c.persistent(&Persistent{op: o}, "test", nil, Undefined, Undefined)

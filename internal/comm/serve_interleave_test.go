@@ -272,7 +272,7 @@ func TestInterleaveServeUntilOthersLeave(t *testing.T) {
 func TestInterleaveServeLock(t *testing.T) {
 	for _, unlocks := range []bool{true, false} {
 		t.Run(fmt.Sprint(unlocks), func(t *testing.T) {
-			interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
+			interleave.Explore(t, interleave.Config{Preemptions: interleave.Long(2)}, func(x *interleave.Run) {
 				w := world(newAlone())
 				win, p := served(child(w), w)
 				part := &win.s.parts[0]

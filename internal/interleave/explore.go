@@ -21,6 +21,14 @@ type Config struct {
 	Deaths      int  // how many threads made by GoMortal may die in one schedule
 }
 
+// Long returns the preemptions for an exploration that takes seconds: as many as given, and one less with -short.
+func Long(preemptions int) int {
+	if testing.Short() {
+		preemptions--
+	}
+	return preemptions
+}
+
 const (
 	mostSteps     = 20000     // of one schedule
 	mostSchedules = 2_000_000 // an exploration that needs more fails

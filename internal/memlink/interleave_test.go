@@ -115,7 +115,7 @@ func TestInterleaveSleepingRanks(t *testing.T) {
 	const messages = cells + 1
 	for _, fast := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fast %v", fast), func(t *testing.T) {
-			explore(t, interleave.Config{}, func(x *interleave.Run, a, b *end) {
+			explore(t, interleave.Config{Preemptions: interleave.Long(3)}, func(x *interleave.Run, a, b *end) {
 				var bells [2]wait.Bell
 				var lock word.Mutex
 				for i, l := range []*end{a, b} {
@@ -440,7 +440,7 @@ func TestInterleaveTransferOfDeadRank(t *testing.T) {
 		"copy and fence": func(b *end) bool { b.cfg.Peer = processOf(gone); b.Fence(); return true },
 	} {
 		t.Run(how, func(t *testing.T) {
-			explore(t, interleave.Config{Deaths: 1}, func(x *interleave.Run, a, b *end) {
+			explore(t, interleave.Config{Preemptions: interleave.Long(3), Deaths: 1}, func(x *interleave.Run, a, b *end) {
 				b.cfg.Kill = func() { x.Errorf("a process is killed that has ended") }
 				want := pattern(message, 3)
 				tr := &transfer{x: x, src: bytes.Clone(want), dst: make([]byte, message)}

@@ -20,7 +20,7 @@ func TestInterleaveFirstFrames(t *testing.T) {
 	order := []frame.Kind{frame.Closed, frame.Eager, frame.Goodbye}
 	for i, name := range []string{"one leaves", "both begin, and one leaves", "one dies", "both begin, and one dies", "one gives up", "both begin, and one gives up"} {
 		t.Run(name, func(t *testing.T) {
-			interleave.Explore(t, interleave.Config{Deaths: i / 2 % 2}, func(x *interleave.Run) {
+			interleave.Explore(t, interleave.Config{Preemptions: interleave.Long(3), Deaths: i / 2 % 2}, func(x *interleave.Run) {
 				both, sent := i%2 == 1, false
 				body := pattern(46, i) // two pieces
 				var allocated word.Bool

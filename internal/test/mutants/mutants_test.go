@@ -76,8 +76,10 @@ func TestMutantsAreFound(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			folder, test, _ := strings.Cut(m.test, " ")
-			args := []string{"test", "-vet=off", "-short", "-count=1", "-overlay", overlay, "-run", "^" + test + "$"}
-			if !m.plain {
+			args := []string{"test", "-vet=off", "-count=1", "-overlay", overlay, "-run", "^" + test + "$"}
+			if m.plain {
+				args = append(args, "-short")
+			} else {
 				args = append(args, "-tags", "interleave")
 			}
 			cmd := exec.CommandContext(ctx, "go", append(args, "./"+folder)...)
