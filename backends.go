@@ -158,7 +158,7 @@ func (s *settings) unfit(name string, env environment) error {
 			"start the program with cohort run, mpiexec or srun, or set them on each rank")
 	case name == "tcp" && !s.sized && s.meets(env):
 		return nil
-	case name == "tcp" && (!s.sized || s.TCP.Coordinator == "" || s.TCP.SecretFile == "" && s.secret == ""):
+	case name == "tcp" && (!s.sized || s.share == nil && (s.TCP.Coordinator == "" || s.TCP.SecretFile == "" && s.secret == "")):
 		return initFault("backend tcp needs COHORT_RANK, COHORT_SIZE, COHORT_JOB, COHORT_TCP_COORDINATOR and " +
 			"COHORT_SECRET_FILE or COHORT_SECRET: start the program with cohort run, mpiexec or srun, or set them on each rank")
 	case name == "mpi" && launcher == nil && s.sized && s.Size > 1:

@@ -15,6 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/pod"
 )
@@ -53,8 +54,6 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 		membership.set(notJoined, nil)
 		return fail(err)
 	}
-	membership.set(isOpen, world)
-	world.base().OnClose(func() { membership.leave(world.Size()) })
 	return world, nil
 }
 
@@ -66,6 +65,18 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		return nil, err
 	}
 	name, notMPI := s.choose(osEnv)
+	if value := osEnv.get(generation.Env); value != "" && s.Size > 0 && (name == "shm" || name == "tcp") {
+		g, id, err := generation.Dial(value)
+		if err != nil {
+			return nil, err
+		}
+		s.marks(osEnv)
+		s.id = id
+		u := &succession{settings: *s, ctx: ctx, launch: g, open: s.opens(name), entered: func(w *Comm) { membership.enter(w); w.joins(name, s.id, osEnv) }}
+		joining, cancel := context.WithTimeout(ctx, cmp.Or(s.JoinTimeout, backend.JoinLimit))
+		defer cancel()
+		return u.enter(joining, generation.Ask{})
+	}
 	bc, err := s.open(ctx, name)
 	if _, ok := errors.AsType[*mpifind.Unloadable](err); ok && s.Backend == "auto" && s.MPI.Lib == "" {
 		if other := s.withoutMPI(osEnv); other != "" {
@@ -87,19 +98,34 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		_ = bc.Close()
 		return nil, err
 	}
-	_, rank := osEnv.rank()
+	s.marks(osEnv)
+	u := &succession{settings: *s, ctx: ctx, open: s.opens(name), entered: func(w *Comm) { membership.enter(w); w.joins(name, s.id, osEnv) }}
+	if name == "shm" || name == "tcp" {
+		s.worlds.Next = u.next
+	}
+	world := newWorld(ctx, bc, *s)
+	u.entered(world)
+	return world, nil
+}
+
+// opens returns the function that joins a world over a backend.
+func (s *settings) opens(name string) func(context.Context, settings) (backend.Comm, error) {
+	return func(ctx context.Context, s settings) (backend.Comm, error) { return s.open(ctx, name) }
+}
+
+// marks makes this process known as the rank to programs that it starts.
+func (s *settings) marks(env environment) {
+	s.process, s.id = true, s.Rank
+	_, rank := env.rank()
 	if s.numbered {
 		rank = strconv.Itoa(s.Rank)
 	}
-	if rank != "" {
-		if err := os.Setenv(envJoined, fmt.Sprint(os.Getpid(), " ", s.joined(rank))); err != nil {
-			s.notes = append(s.notes, fmt.Sprintf("programs that this rank starts may take themselves for it: %v", err))
-		}
+	if rank == "" {
+		return
 	}
-	s.process = true
-	world := newWorld(ctx, bc, *s)
-	world.joins(name, osEnv)
-	return world, nil
+	if err := os.Setenv(envJoined, fmt.Sprint(os.Getpid(), " ", s.joined(rank))); err != nil {
+		s.notes = append(s.notes, fmt.Sprintf("programs that this rank starts may take themselves for it: %v", err))
+	}
 }
 
 // open joins the job on a backend.
@@ -191,14 +217,20 @@ func (m *member) set(state memberState, world *Comm) {
 	}
 }
 
-// leave is called when the world has been closed.
-func (m *member) leave(size int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.world = nil
-	if m.state = hasLeft; size == 1 {
-		m.state = notJoined
-	}
+// enter makes a world that of this process, until the world is closed or the process enters another.
+func (m *member) enter(world *Comm) {
+	m.set(isOpen, world)
+	world.base().OnClose(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.world != world {
+			return
+		}
+		m.world = nil
+		if m.state = hasLeft; world.Size() == 1 {
+			m.state = notJoined
+		}
+	})
 }
 
 // rankOf returns the rank to name in an error of Init, even if the settings are wrong or incomplete.
@@ -220,9 +252,9 @@ func (s *settings) rankOf(cfg *Config) int {
 
 // newWorld makes the first communicator of a job.
 func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
-	o := comm.Options{Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Check: s.Check, Job: s.Job, Count: s.count, Stats: s.stats, FlightDir: s.FlightDir, Notes: s.notes}
+	o := comm.Options{Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Check: s.Check, Job: s.Job, Count: s.count, Stats: s.stats, FlightDir: s.FlightDir, Notes: s.notes, Worlds: s.worlds}
 	if s.process {
-		o.Process, o.RunDir = true, osEnv.get("COHORT_RUN_DIR")
+		o.Process, o.RunDir, o.ID = true, osEnv.get("COHORT_RUN_DIR"), s.id
 	}
 	return (*Comm)(comm.NewWorld(ctx, bc, o))
 }
@@ -279,10 +311,14 @@ func (s *settings) announce(backend string, env environment) error {
 
 // joins leaves a note for cohort run, until the world is closed: a process that ends before that has failed, whatever its
 // status. Where the note cannot be written, cohort run goes by the status.
-func (c *Comm) joins(backend string, env environment) {
+func (c *Comm) joins(backend string, id int, env environment) {
 	if dir := env.get("COHORT_RUN_DIR"); dir != "" && backend != "local" {
-		note := filepath.Join(dir, fmt.Sprint("open-", c.Rank()))
+		note := filepath.Join(dir, fmt.Sprint("open-", id))
 		_ = os.WriteFile(note, nil, 0o600)
-		c.base().OnClose(func() { _ = os.Remove(note) })
+		c.base().OnClose(func() {
+			if w := membership.open(); w == nil || w == c { // else Rejoin has entered another world before
+				_ = os.Remove(note)
+			}
+		})
 	}
 }

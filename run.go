@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/generation"
 )
 
 // Run calls body on n ranks, which are goroutines of this process, and returns when all calls have
@@ -36,6 +36,20 @@ import (
 //
 // Deadline: the operations of the world end when ctx does, as for [Init].
 func Run(ctx context.Context, n int, body func(world *Comm) error) error {
+	return RunWith(ctx, n, RunOptions{}, body)
+}
+
+// RunOptions change what [Run] does.
+type RunOptions struct {
+	// Restarts is how many ranks that fail are replaced, as by cohort run --restarts: body is called again, and gets the
+	// world that the others get from [Rejoin]. Of a rank that is replaced, Run does not return the error.
+	Restarts int
+}
+
+// RunWith is [Run] with options.
+//
+// Not collective; errors: those of Run, and of ranks that were not replaced.
+func RunWith(ctx context.Context, n int, o RunOptions, body func(world *Comm) error) error {
 	fail := func(err error) error {
 		return &OpError{Op: "run", Rank: 0, Peer: Undefined, Tag: Undefined, Err: err}
 	}
@@ -61,29 +75,17 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	}
 	file := s.stats
 	s.stats = "" // no rank writes it alone
-	var worlds []*comm.Comm
-	var first failures
-	var wg sync.WaitGroup
-	for rank, bc := range local.New(n) {
-		world := newWorld(ctx, bc, s)
-		worlds = append(worlds, world.base())
-		wg.Go(func() {
-			err := errGoexit
-			defer func() {
-				if err != nil {
-					first.add(rank, err)
-				}
-				if closed := world.CloseWith(err); err == nil && closed != nil {
-					first.add(rank, closed)
-				}
-			}()
-			err = guard(func() error { return body(world) })
-		})
+	j := &goroutines{ctx: ctx, settings: s, body: body, clients: make(map[int]*generation.Client)}
+	j.machine = generation.New(generation.Config{Now: time.Now, Size: n, Min: 1, Max: n, Restarts: max(o.Restarts, 0), Host: j})
+	j.mu.Lock()
+	for rank := range n {
+		j.Start(rank, rank)
 	}
-	wg.Wait()
-	err = first.join()
+	j.mu.Unlock()
+	j.wg.Wait()
+	err = j.errs.join()
 	if file != "" {
-		if failed := comm.WriteStats(file, worlds); failed != nil {
+		if failed := comm.WriteStats(file, j.worlds); failed != nil {
 			err = errors.Join(err, fail(fmt.Errorf("%s: %w", flight.EnvStats, failed)))
 		}
 	}
@@ -179,6 +181,9 @@ func Main(body func(ctx context.Context, world *Comm) error) {
 	}
 	err = errGoexit
 	defer func() {
+		if now := membership.open(); now != nil { // Rejoin may have replaced it
+			world = now
+		}
 		complain := func(err error) {
 			if err != nil {
 				fmt.Fprintln(os.Stderr, ofRank(world.Rank(), err))

@@ -32,6 +32,8 @@ type settings struct {
 	stats    string                                                 // file for the summary of what is counted
 	notes    []string                                               // for Diagnostics
 	secret   string                                                 // of the job, if it is not in a file
+	id       int                                                    // of this process, for its launcher
+	worlds   comm.Worlds                                            // before and after the one to join
 }
 
 // environment looks up a variable, as os.LookupEnv does.

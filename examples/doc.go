@@ -9,6 +9,7 @@
 //	hdf5       a file that a C library for MPI writes from all ranks (a module apart; needs -tags hdf5)
 //	render     a picture whose tiles rank 0 hands out one by one
 //	hybrid     ranks times threads: a pool of workers in every rank
+//	elastic    a lost rank is replaced, and gets the state of the others
 //
 // Two more are in gonum/examples, because they need that module:
 //

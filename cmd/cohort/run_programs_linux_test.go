@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
-	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // script makes an executable shell script.
@@ -58,10 +57,7 @@ func TestProgramsAreOneWorld(t *testing.T) {
 }
 
 func TestProgramsAreOneWorldOfMPI(t *testing.T) {
-	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
-		if !mpitest.Turn(0, lib.Vendor) {
-			return
-		}
+	eachMPI(t, func(t *testing.T, _ mpifind.Library) {
 		programsAreOneWorld(t, "mpi", func(line ...string) (int, string, string) { return runMPI(t, line...) }, "--backend", "mpi")
 	})
 }

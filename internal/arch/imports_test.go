@@ -48,6 +48,7 @@ var users = map[string][]string{
 	"internal/direct":     {"backend/local", "internal/board"},
 	"internal/frame":      {"backend/tcp", "internal/engine", "internal/memlink", "internal/meet"},
 	"internal/flight":     {"", "internal/comm", "cmd/cohort", "cohorttest", "internal/remote", "internal/spawn"},
+	"internal/generation": {"", "cmd/cohort", "internal/remote", "internal/spawn"},
 	"internal/gate":       {"backend/*", "internal/*", "pool"},
 	"internal/interleave": {"internal/word"}, // and tests
 	"internal/job":        {"cmd/cohort", "internal/remote", "internal/spawn"},

@@ -31,8 +31,31 @@ type Options struct {
 	FlightDir string        // for the files of the flight recorder; empty: none are written
 	Notes     []string      // for Diagnostics
 	Process   bool          // this process is the rank, and Abort ends it
-	RunDir    string        // where the launcher looks for what Abort reports; empty: nowhere
+	RunDir    string        // where this rank leaves notes for the launcher; empty: nowhere
+	ID        int           // of this process, for its launcher: the rank that it was started as, or another number
+	Worlds                  // that may follow
 }
+
+// Worlds are what a world knows of those before and after it.
+type Worlds struct {
+	Generation int                                                            // how many were before it
+	Resized    <-chan struct{}                                                // closed when the next is to have another size; nil: never
+	Next       func(ctx context.Context, world *Comm) (next *Comm, err error) // joins the next one; nil: there is none
+}
+
+// Worlds returns those of the job.
+func (c *Comm) Worlds() Worlds {
+	if c == nil || c.core == nil {
+		return Worlds{}
+	}
+	return c.core.job.Worlds
+}
+
+// IsWorld reports whether c is the communicator of all ranks.
+func (c *Comm) IsWorld() bool { return c != nil && c.core != nil && c.core == c.core.job.world }
+
+// GoesOn tells the launcher that this rank goes on without the ranks that it has lost.
+func (c *Comm) GoesOn() { c.core.job.goesOn(c.core) }
 
 // job is the state that all communicators of one rank share.
 type job struct {
@@ -165,7 +188,7 @@ func (j *job) follow(k *core) {
 		return
 	}
 	if !j.follows.Swap(true) && j.RunDir != "" {
-		_ = os.WriteFile(filepath.Join(j.RunDir, fmt.Sprint("follows-", j.world.rank)), nil, 0o600)
+		_ = os.WriteFile(filepath.Join(j.RunDir, fmt.Sprint("follows-", j.ID)), nil, 0o600)
 	}
 }
 
@@ -182,7 +205,7 @@ func (j *job) goesOn(k *core) {
 	defer j.noting.Unlock()
 	k.shrunk = true
 	if j.follows.Swap(false) && j.RunDir != "" {
-		_ = os.Remove(filepath.Join(j.RunDir, fmt.Sprint("follows-", j.world.rank)))
+		_ = os.Remove(filepath.Join(j.RunDir, fmt.Sprint("follows-", j.ID)))
 	}
 }
 

@@ -82,6 +82,15 @@ func (c *Comm) Lost() (ranks []int) {
 	return ranks
 }
 
+// Dead returns the ranks of a world that this rank knows to be lost, without those that have left the job in good order
+// where the backend tells them apart.
+func (c *Comm) Dead() []int {
+	if f, ok := c.facts().bc.(interface{ Failed() []int }); ok {
+		return f.Failed()
+	}
+	return c.Lost()
+}
+
 // Revoke ends the operations of all ranks on c.
 func (c *Comm) Revoke() error {
 	err := c.Usable()

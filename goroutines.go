@@ -1,0 +1,115 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/comm"
+	"github.com/cohort-hpc/cohort/internal/generation"
+)
+
+// goroutines is the job of a Run. It is what a launcher is for processes.
+type goroutines struct {
+	ctx      context.Context
+	settings settings
+	body     func(*Comm) error
+	wg       sync.WaitGroup // of the ranks, and of starts that are due
+	errs     failures
+
+	mu      sync.Mutex // guards the fields below
+	machine *generation.Machine
+	clients map[int]*generation.Client
+	ends    []backend.Comm // of the present world
+	latest  int            // its generation
+	worlds  []*comm.Comm   // its ranks' handles
+	ticking time.Time      // when tick is called; zero: it need not be
+}
+
+// rank is a rank from its start to its end.
+func (j *goroutines) rank(id int, g *generation.Client) {
+	var world *Comm
+	u := &succession{settings: j.settings, ctx: j.ctx, launch: g, open: j.open, entered: func(w *Comm) {
+		world = w
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.worlds = append(j.worlds, w.base())
+	}}
+	err := errGoexit
+	defer func() {
+		if err != nil {
+			j.ended(id, world.Rank(), err) // first, so that the others cannot count it as lost before
+		}
+		if closed := world.CloseWith(err); err == nil {
+			j.ended(id, world.Rank(), closed)
+		}
+	}()
+	if _, err = u.enter(context.WithoutCancel(j.ctx), generation.Ask{}); err == nil {
+		err = errGoexit
+		err = guard(func() error { return j.body(world) })
+	}
+}
+
+// ended handles the end of a rank.
+func (j *goroutines) ended(id, rank int, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	fate := j.machine.Ended(id, err == nil, errors.Is(err, ErrPeerLost))
+	if err != nil && fate != generation.Replaced && fate != generation.Ignored {
+		j.errs.add(rank, err)
+	}
+	j.tick()
+}
+
+// tick calls the machine when it asks for that.
+func (j *goroutines) tick() {
+	pause, due := j.machine.Wait()
+	at := time.Now().Add(pause)
+	if !due || !j.ticking.IsZero() && !at.Before(j.ticking) {
+		return
+	}
+	j.ticking = at
+	j.wg.Go(func() {
+		time.Sleep(pause)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.ticking = time.Time{}
+		j.machine.Tick()
+		j.tick()
+	})
+}
+
+// open returns the end of the world in which s has a place.
+func (j *goroutines) open(_ context.Context, s settings) (backend.Comm, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ends == nil || j.latest != s.worlds.Generation {
+		j.ends, j.latest, j.worlds = local.New(s.Size), s.worlds.Generation, nil
+	}
+	return j.ends[s.Rank], nil
+}
+
+// The methods of generation.Host are called with the mutex held.
+
+func (j *goroutines) Start(id, _ int) {
+	g := generation.NewClient(func(r generation.Request) error {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.machine.Handle(id, r)
+		j.tick()
+		return nil
+	})
+	j.clients[id] = g
+	j.wg.Go(func() { j.rank(id, g) })
+}
+
+func (j *goroutines) Tell(id int, m generation.Message) { j.clients[id].Got(m) }
+
+// Kill does nothing: the operations of a rank that others count as lost end, and it learns the rest when it asks.
+func (j *goroutines) Kill(int) {}
+
+// Fail does nothing: each rank learns from its own Rejoin why the job cannot go on.
+func (j *goroutines) Fail(string) {}

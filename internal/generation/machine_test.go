@@ -1,0 +1,190 @@
+package generation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bench is a job of which a test makes every event, and the host of its machine. It writes down what the machine asks for.
+type bench struct {
+	*Machine
+	now time.Time
+	log []string
+}
+
+func newBench(c Config) *bench {
+	b := &bench{now: time.Unix(1000, 0)}
+	c.Now, c.Host, c.Job = func() time.Time { return b.now }, b, "j"
+	if c.Max == 0 {
+		c.Min, c.Max = c.Size, c.Size
+	}
+	b.Machine = New(c)
+	return b
+}
+
+func (b *bench) note(format string, args ...any) { b.log = append(b.log, fmt.Sprintf(format, args...)) }
+
+func (b *bench) Start(id, rank int) { b.note("start %d as %d", id, rank) }
+func (b *bench) Kill(id int)        { b.note("kill %d", id) }
+func (b *bench) Fail(string)        { b.note("fail") }
+
+func (b *bench) Tell(id int, m Message) {
+	switch {
+	case m.Place != nil:
+		b.note("%d: %s %d/%d", id, m.Place.Job, m.Place.Rank, m.Place.Size)
+	case m.Out != "" && m.Left:
+		b.note("%d: leaves", id)
+	case m.Out != "":
+		b.note("%d: out", id)
+	case m.Missing != nil:
+		b.note("%d: missing %v", id, m.Missing[1:])
+	case m.Shared != nil:
+		b.note("%d: shared %s", id, *m.Shared)
+	case m.Broken != "":
+		b.note("%d: broken", id)
+	case m.Resize:
+		b.note("%d: resize", id)
+	}
+}
+
+func (b *bench) asks(id int, lost ...int) { b.Handle(id, Request{Ask: &Ask{Lost: lost, Joined: true}}) }
+
+func (b *bench) after(d time.Duration) {
+	b.now = b.now.Add(d)
+	b.Tick()
+}
+
+// Each case begins when the ranks of generation 0, of which process i is rank i, have their places.
+func TestEventsDecideNextWorld(t *testing.T) {
+	text := "here"
+	for _, c := range []struct {
+		name   string
+		config Config
+		events func(b *bench)
+		want   string
+	}{
+		{"a lost rank is replaced under its number", Config{Size: 3, Restarts: 1}, func(b *bench) {
+			b.Ended(1, false, false)
+			b.asks(0, 1)
+			b.asks(3)
+			b.asks(2)
+		}, "0: broken, 2: broken, start 3 as 1, 0: j.1 0/3, 3: j.1 1/3, 2: j.1 2/3"},
+		{"rank 0 too, and its process shares first", Config{Size: 2, Restarts: 1}, func(b *bench) {
+			b.Ended(0, false, false)
+			b.asks(2)
+			b.asks(1, 0)
+			b.Handle(1, Request{Share: &text}) // not rank 0
+			b.Handle(2, Request{Share: &text})
+		}, "1: broken, start 2 as 0, 2: j.1 0/2, 1: j.1 1/2, 2: shared here, 1: shared here"},
+		{"all ranks end", Config{Size: 2, Restarts: 2}, func(b *bench) {
+			b.Ended(0, false, false)
+			b.Ended(1, false, false)
+			b.asks(3)
+			b.asks(2)
+		}, "1: broken, start 2 as 0, start 3 as 1, 2: j.1 0/2, 3: j.1 1/2"},
+		{"a rank that follows takes no restart", Config{Size: 2, Restarts: 1}, func(b *bench) {
+			b.Ended(0, false, false)
+			b.note("left %d", b.Restarts)
+			b.Restarts++
+			b.Ended(1, false, true)
+			b.note("left %d", b.Restarts)
+		}, "1: broken, start 2 as 0, left 0, start 3 as 1, left 1"},
+		{"without restarts a job of fixed size cannot go on", Config{Size: 2}, func(b *bench) {
+			b.asks(0)
+			b.note("%v", b.Ended(1, false, false))
+		}, "0: broken, 0: out, 0"},
+		{"an elastic job goes on, in the order of the ranks", Config{Size: 4, Min: 2, Max: 4}, func(b *bench) {
+			b.note("%v", b.Ended(1, false, false))
+			b.asks(3)
+			b.asks(0)
+			b.asks(2)
+		}, "0: broken, 2: broken, 3: broken, 2, 0: j.1 0/3, 2: j.1 1/3, 3: j.1 2/3"},
+		{"a process that has not asked, but is lost for the others, is killed", Config{Size: 3, Restarts: 1}, func(b *bench) {
+			b.asks(0, 2)
+			b.asks(1)
+			b.after(doubt - 1)
+			b.after(1)
+			b.asks(3)
+			b.note("%v", b.Ended(2, false, false))
+		}, "kill 2, start 3 as 2, 0: j.1 0/3, 1: j.1 1/3, 3: j.1 2/3, 3"},
+		{"a process that is slow to ask is waited for", Config{Size: 2, Restarts: 1}, func(b *bench) {
+			b.asks(0)
+			b.after(time.Hour)
+			b.asks(1)
+		}, "0: j.1 0/2, 1: j.1 1/2"},
+		{"of the two sides of a cut the larger goes on", Config{Size: 3, Restarts: 2}, func(b *bench) {
+			b.asks(0, 1, 2)
+			b.asks(2, 0)
+			b.asks(1, 0)
+			b.asks(3)
+		}, "0: out, start 3 as 0, 3: j.1 0/3, 1: j.1 1/3, 2: j.1 2/3"},
+		{"of two halves that with the lowest rank", Config{Size: 2, Restarts: 2}, func(b *bench) {
+			b.asks(1, 0)
+			b.asks(0, 1)
+		}, "1: out, start 2 as 1"},
+		{"who has not joined is not lost", Config{Size: 2, Restarts: 2}, func(b *bench) {
+			b.asks(1, 0)
+			b.Handle(0, Request{Ask: &Ask{}})
+		}, "0: j.1 0/2, 1: j.1 1/2"},
+		{"a deadline names who is missing", Config{Size: 3, Restarts: 1}, func(b *bench) {
+			b.asks(0)
+			b.Handle(0, Request{Withdraw: true})
+			b.asks(1)
+			b.asks(2)
+			b.asks(0)
+			b.Handle(0, Request{Withdraw: true}) // too late: its place is on its way
+		}, "0: missing [1 2], 0: j.1 0/3, 1: j.1 1/3, 2: j.1 2/3"},
+		{"after a rank has finished there is no other world", Config{Size: 3, Restarts: 1}, func(b *bench) {
+			b.asks(0)
+			b.Ended(1, true, false)
+			b.asks(2)
+			b.note("%v", b.Ended(2, false, false))
+		}, "0: out, 2: out, 0"},
+		{"a process that ends at once is started again after a pause", Config{Size: 1, Restarts: 3}, func(b *bench) {
+			b.Ended(0, false, false)
+			b.Ended(1, false, false)
+			b.after(pauseUnit - 1)
+			b.note("now")
+			b.after(1)
+			b.Ended(2, false, false)
+			b.after(2*pauseUnit - 1)
+			b.note("now")
+			b.after(1)
+		}, "start 1 as 0, now, start 2 as 0, now, start 3 as 0"},
+		{"a job grows when the new processes are there", Config{Size: 2, Min: 1, Max: 3}, func(b *bench) {
+			b.note("%v", b.Scale(3))
+			b.note("now")
+			b.asks(2)
+			b.asks(0)
+			b.asks(1)
+		}, "start 2 as 2, <nil>, now, 0: resize, 1: resize, 0: j.1 0/3, 1: j.1 1/3, 2: j.1 2/3"},
+		{"a job shrinks", Config{Size: 3, Min: 1, Max: 3}, func(b *bench) {
+			b.note("%v", b.Scale(1))
+			b.asks(2)
+			b.asks(1)
+			b.asks(0)
+			b.note("%v", b.Ended(1, false, false))
+		}, "0: resize, 1: resize, 2: resize, <nil>, 1: leaves, 2: leaves, 0: j.1 0/1, 3"},
+		{"a job changes its mind", Config{Size: 2, Min: 1, Max: 4}, func(b *bench) {
+			b.note("%v", b.Scale(4))
+			b.note("%v", b.Scale(3))
+			b.note("%v", b.Ended(3, false, false))
+			b.asks(2)
+		}, "start 2 as 2, start 3 as 3, <nil>, 3: leaves, <nil>, 3, 0: resize, 1: resize"},
+		{"a size outside the limits", Config{Size: 2, Min: 1, Max: 4}, func(b *bench) {
+			b.note("%v", b.Scale(5))
+		}, "5 ranks: the job can have 1 to 4"},
+	} {
+		b := newBench(c.config)
+		for id := range c.config.Size {
+			b.asks(id)
+		}
+		b.log = nil
+		c.events(b)
+		if got := strings.Join(b.log, ", "); got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+		}
+	}
+}

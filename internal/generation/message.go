@@ -1,0 +1,32 @@
+package generation
+
+// A Request is a message from a process to its launcher.
+type Request struct {
+	Ask      *Ask    `json:",omitempty"`
+	Withdraw bool    `json:",omitempty"` // the last Ask
+	Share    *string `json:",omitempty"` // from rank 0, for all ranks of its generation
+}
+
+// Ask is a request for a place in the next generation.
+type Ask struct {
+	Lost   []int `json:",omitempty"` // ranks of its generation that the process counts as lost
+	Joined bool  `json:",omitempty"` // it is connected with the ranks of its generation; if not, others cannot count it as lost
+}
+
+// A Message is one from the launcher to a process. One field is set.
+type Message struct {
+	Place   *Place  `json:",omitempty"` // answers Ask
+	Missing []int   `json:",omitempty"` // answers Withdraw, if no other answer to Ask is on its way: who had not asked, this rank first
+	Out     string  `json:",omitempty"` // why the process has no place any more
+	Left    bool    `json:",omitempty"` // with Out: it leaves a job that shrinks
+	Shared  *string `json:",omitempty"` // what rank 0 shares
+	Broken  string  `json:",omitempty"` // why not all ranks of the generation can join
+	Resize  bool    `json:",omitempty"` // the job is to have another size
+}
+
+// Place is a place in a world.
+type Place struct {
+	Generation int
+	Rank, Size int
+	Job        string // the name of the generation, which no other generation or job has
+}

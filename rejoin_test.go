@@ -1,0 +1,217 @@
+package cohort_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// A failed rank is replaced, the others keep their numbers and their memory, and all get one world.
+func TestRunReplacesFailedRank(t *testing.T) {
+	var failed atomic.Int32
+	err := cohort.RunWith(context.Background(), 4, cohort.RunOptions{Restarts: 2}, func(world *cohort.Comm) error {
+		kept := 10 * world.Rank()
+		for {
+			g := world.Generation()
+			ranks := make([]int, 4)
+			if err := cohort.Allgather(world, []int{world.Rank()}, ranks); err == nil && !slices.Equal(ranks, []int{0, 1, 2, 3}) {
+				return fmt.Errorf("generation %d has the ranks %v", g, ranks)
+			}
+			if g == 2 {
+				if kept != 10*world.Rank() {
+					return fmt.Errorf("rank %d has the memory of rank %d", world.Rank(), kept/10)
+				}
+				return world.Barrier()
+			}
+			if world.Rank() == 2*g { // 0 in generation 0, and 2 in generation 1
+				failed.Add(1)
+				return errors.New("on purpose")
+			}
+			err := world.Barrier()
+			if !errors.Is(err, cohort.ErrPeerLost) {
+				return fmt.Errorf("rank %d, generation %d: the barrier returned %v", world.Rank(), g, err)
+			}
+			next, err := cohort.Rejoin(context.Background(), world)
+			if err != nil {
+				return err
+			}
+			if err := world.Barrier(); !errors.Is(err, cohort.ErrClosed) {
+				return fmt.Errorf("the old world is not closed: %v", err)
+			}
+			world = next
+		}
+	})
+	if n := failed.Load(); err != nil || n != 2 {
+		t.Fatalf("%d ranks failed, %v", n, err)
+	}
+}
+
+// Without restarts, the survivors go on in their order, and Run returns the error of the lost one.
+func TestRejoinOfSurvivors(t *testing.T) {
+	lost := errors.New("on purpose")
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		old := world.Rank()
+		if old == 1 {
+			return lost
+		}
+		if err := world.Barrier(); !errors.Is(err, cohort.ErrPeerLost) {
+			return fmt.Errorf("the barrier returned %v", err)
+		}
+		next, err := cohort.Rejoin(context.Background(), world)
+		if err != nil {
+			return err
+		}
+		if want := []int{0, -1, 1, 2}[old]; next.Rank() != want || next.Size() != 3 || next.Generation() != 1 {
+			return fmt.Errorf("rank %d is rank %d of %d in generation %d", old, next.Rank(), next.Size(), next.Generation())
+		}
+		return next.Barrier()
+	})
+	if !errors.Is(err, lost) || errors.Is(err, cohort.ErrPeerLost) {
+		t.Fatal(err)
+	}
+}
+
+// A rank that does not call Rejoin is named at the deadline, the world can still be used, and a later Rejoin succeeds.
+func TestRejoinNamesMissingRanks(t *testing.T) {
+	err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
+		if world.Rank() != 1 {
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			_, err := cohort.Rejoin(ctx, world)
+			if !errors.Is(err, cohort.ErrTimeout) || !strings.Contains(err.Error(), "not there yet: rank") || !strings.Contains(err.Error(), "1") {
+				return fmt.Errorf("rank %d: %v", world.Rank(), err)
+			}
+		}
+		if err := world.Barrier(); err != nil {
+			return err
+		}
+		next, err := cohort.Rejoin(context.Background(), world)
+		if err != nil {
+			return err
+		}
+		return next.Barrier()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRejoinErrors(t *testing.T) {
+	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
+		d, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		if _, err := cohort.Rejoin(context.Background(), d); !errors.Is(err, cohort.ErrComm) {
+			return fmt.Errorf("a duplicate: %v", err)
+		}
+		if _, err := cohort.Rejoin(context.Background(), nil); !errors.Is(err, cohort.ErrComm) {
+			return fmt.Errorf("nil: %v", err)
+		}
+		if err := world.Barrier(); err != nil {
+			return err
+		}
+		if world.Rank() == 0 {
+			return nil // finishes
+		}
+		if _, err := cohort.Rejoin(context.Background(), world); !errors.Is(err, cohort.ErrPeerLost) || !strings.Contains(err.Error(), "rank 0 has finished") {
+			return fmt.Errorf("after rank 0 has finished: %v", err)
+		}
+		if err := world.Close(); err != nil {
+			return err
+		}
+		if _, err := cohort.Rejoin(context.Background(), world); !errors.Is(err, cohort.ErrClosed) {
+			return fmt.Errorf("a closed world: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRejoinWithoutLauncher(t *testing.T) {
+	world, err := cohort.Init(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer world.Close()
+	if _, err := cohort.Rejoin(context.Background(), world); !errors.Is(err, cohort.ErrNotSupported) {
+		t.Errorf("Rejoin of a process without others: %v", err)
+	}
+	if world.Resized() != nil || world.Generation() != 0 {
+		t.Errorf("generation %d, resized %v", world.Generation(), world.Resized())
+	}
+}
+
+// Ranks fail at random, also while the others still deal with the last failure. The data are right to the end.
+func TestStormOfFailures(t *testing.T) {
+	const ranks = 4
+	steps, losses := 1000, 100
+	if testing.Short() {
+		steps = 200
+	}
+	type state struct{ Step, Sum int }
+	var failed atomic.Int32
+	failing := errors.New("on purpose")
+	err := cohort.RunWith(t.Context(), ranks, cohort.RunOptions{Restarts: losses}, func(world *cohort.Comm) error {
+		var s state
+		maybe := func() error {
+			time.Sleep(time.Millisecond) // a rank that ends at once would wait before it is started again
+			if rand.IntN(100) == 0 && int(failed.Add(1)) <= losses {
+				return failing
+			}
+			return nil
+		}
+		for {
+			err := func() error {
+				latest, err := cohort.AllreduceOne(world, cohort.Loc[int]{Val: s.Step, Idx: int64(world.Rank())}, cohort.MaxLoc)
+				if err != nil {
+					return err
+				}
+				if s, err = cohort.BcastOne(world, s, int(latest.Idx)); err != nil {
+					return err
+				}
+				for s.Step < steps {
+					if err := maybe(); err != nil {
+						return err
+					}
+					sum, err := cohort.AllreduceOne(world, s.Step*(world.Rank()+1), cohort.Sum)
+					if err != nil {
+						return err
+					}
+					s = state{s.Step + 1, s.Sum + sum}
+				}
+				return nil
+			}()
+			if errors.Is(err, failing) {
+				return err
+			}
+			all, agreed := world.Agree(map[bool]int{true: 1}[err == nil])
+			switch {
+			case agreed != nil:
+				return agreed
+			case all == 1:
+				if want := 10 * steps * (steps - 1) / 2; s.Sum != want { // 1 + 2 + 3 + 4 for each step
+					return fmt.Errorf("rank %d: the sum is %d, want %d", world.Rank(), s.Sum, want)
+				}
+				return nil
+			}
+			if world, err = cohort.Rejoin(t.Context(), world); err != nil {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d losses", min(int(failed.Load()), losses))
+}
