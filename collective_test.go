@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -135,47 +136,33 @@ func TestNilDisplacementsMeanContiguousBlocks(t *testing.T) {
 		left, right := (m+n-1)%n, (m+1)%n
 		nc, nd := []int{counts[left], counts[right]}, []int{0, counts[left]}
 		// Each call is made once with displacements, and once without.
-		calls := map[string]func(out, d, dTo, dNear []int, run runner) error{
-			"Gatherv": func(out, d, _, _ []int, run runner) error {
-				return run(func() error { return Gatherv(w, in[:counts[m]], out, counts, d, 0) },
-					func() (*Request, error) { return Igatherv(w, in[:counts[m]], out, counts, d, 0) },
-					func() (*Persistent, error) { return GathervInit(w, in[:counts[m]], out, counts, d, 0) })
-			},
-			"Allgatherv": func(out, d, _, _ []int, run runner) error {
-				return run(func() error { return Allgatherv(w, in[:counts[m]], out, counts, d) },
-					func() (*Request, error) { return Iallgatherv(w, in[:counts[m]], out, counts, d) },
-					func() (*Persistent, error) { return AllgathervInit(w, in[:counts[m]], out, counts, d) })
-			},
-			"Scatterv": func(out, d, _, _ []int, run runner) error {
-				return run(func() error { return Scatterv(w, in, counts, d, out[:counts[m]], 0) },
-					func() (*Request, error) { return Iscatterv(w, in, counts, d, out[:counts[m]], 0) },
-					func() (*Persistent, error) { return ScattervInit(w, in, counts, d, out[:counts[m]], 0) })
-			},
-			"Alltoallv": func(out, d, dTo, _ []int, run runner) error {
-				return run(func() error { return Alltoallv(w, to, sc, dTo, out, counts, d) },
-					func() (*Request, error) { return Ialltoallv(w, to, sc, dTo, out, counts, d) },
-					func() (*Persistent, error) { return AlltoallvInit(w, to, sc, dTo, out, counts, d) })
-			},
-			"NeighborAllgatherv": func(out, _, _, dNear []int, run runner) error {
-				return run(func() error { return NeighborAllgatherv(ring, in[:counts[m]], out, nc, dNear) },
-					func() (*Request, error) { return IneighborAllgatherv(ring, in[:counts[m]], out, nc, dNear) },
-					func() (*Persistent, error) { return NeighborAllgathervInit(ring, in[:counts[m]], out, nc, dNear) })
-			},
-			"NeighborAlltoallv": func(out, _, dTo, dNear []int, run runner) error {
-				dTo = dTo[:min(2, len(dTo))]
-				return run(func() error { return NeighborAlltoallv(ring, to, sc[:2], dTo, out, nc, dNear) },
-					func() (*Request, error) { return IneighborAlltoallv(ring, to, sc[:2], dTo, out, nc, dNear) },
-					func() (*Persistent, error) { return NeighborAlltoallvInit(ring, to, sc[:2], dTo, out, nc, dNear) })
-			},
-		}
-		for _, name := range slices.Sorted(maps.Keys(calls)) {
-			for form, run := range runners {
-				f, with, without := calls[name], make([]int, 5), make([]int, 5)
-				if err := errors.Join(f(with, displs, sd, nd, run), f(without, nil, nil, nil, run)); err != nil {
-					return fmt.Errorf("%s, form %d: %w", name, form, err)
+		for _, f := range []struct {
+			name  string
+			forms [3]any
+			args  func(out, d, dTo, dNear []int) []any
+		}{
+			{"Gatherv", [3]any{Gatherv[int], Igatherv[int], GathervInit[int]},
+				func(out, d, _, _ []int) []any { return []any{w, in[:counts[m]], out, counts, d, 0} }},
+			{"Allgatherv", [3]any{Allgatherv[int], Iallgatherv[int], AllgathervInit[int]},
+				func(out, d, _, _ []int) []any { return []any{w, in[:counts[m]], out, counts, d} }},
+			{"Scatterv", [3]any{Scatterv[int], Iscatterv[int], ScattervInit[int]},
+				func(out, d, _, _ []int) []any { return []any{w, in, counts, d, out[:counts[m]], 0} }},
+			{"Alltoallv", [3]any{Alltoallv[int], Ialltoallv[int], AlltoallvInit[int]},
+				func(out, d, dTo, _ []int) []any { return []any{w, to, sc, dTo, out, counts, d} }},
+			{"NeighborAllgatherv", [3]any{NeighborAllgatherv[int], IneighborAllgatherv[int], NeighborAllgathervInit[int]},
+				func(out, _, _, dNear []int) []any { return []any{ring, in[:counts[m]], out, nc, dNear} }},
+			{"NeighborAlltoallv", [3]any{NeighborAlltoallv[int], IneighborAlltoallv[int], NeighborAlltoallvInit[int]},
+				func(out, _, dTo, dNear []int) []any {
+					return []any{ring, to, sc[:2], dTo[:min(2, len(dTo))], out, nc, dNear}
+				}},
+		} {
+			for form, call := range f.forms {
+				with, without := make([]int, 5), make([]int, 5)
+				if err := errors.Join(complete(call, f.args(with, displs, sd, nd)), complete(call, f.args(without, nil, nil, nil))); err != nil {
+					return fmt.Errorf("%s, form %d: %w", f.name, form, err)
 				}
 				if !slices.Equal(with, without) {
-					return fmt.Errorf("%s, form %d: %v without displacements, want %v", name, form, without, with)
+					return fmt.Errorf("%s, form %d: %v without displacements, want %v", f.name, form, without, with)
 				}
 			}
 		}
@@ -183,26 +170,24 @@ func TestNilDisplacementsMeanContiguousBlocks(t *testing.T) {
 	})
 }
 
-// runner makes a call in one of its three forms.
-type runner = func(blocking func() error, i func() (*Request, error), init func() (*Persistent, error)) error
-
-var runners = []runner{
-	func(f func() error, _ func() (*Request, error), _ func() (*Persistent, error)) error { return f() },
-	func(_ func() error, f func() (*Request, error), _ func() (*Persistent, error)) error {
-		q, err := f()
-		if err == nil {
-			_, err = q.Wait()
-		}
+// complete calls a collective in one of its forms, and waits for it.
+func complete(call any, args []any) error {
+	in := make([]reflect.Value, len(args))
+	for i, x := range args {
+		in[i] = reflect.ValueOf(x)
+	}
+	out := reflect.ValueOf(call).Call(in)
+	if err, _ := out[len(out)-1].Interface().(error); err != nil {
 		return err
-	},
-	func(_ func() error, _ func() (*Request, error), f func() (*Persistent, error)) error {
-		p, err := f()
-		if err == nil {
-			_, err = p.Run()
-			err = errors.Join(err, p.Close())
-		}
-		return err
-	},
+	}
+	switch op := out[0].Interface().(type) {
+	case *Request:
+		return second(op.Wait())
+	case *Persistent:
+		_, err := op.Run()
+		return errors.Join(err, op.Close())
+	}
+	return nil
 }
 
 // Where dst has room, the collectives that find the counts allocate nothing but the counts that they return. They leave
