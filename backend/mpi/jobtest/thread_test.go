@@ -3,13 +3,11 @@
 package jobtest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
@@ -51,84 +49,6 @@ func TestSingleRankSendsToItself(t *testing.T) {
 	inLibraries(t, func(t *testing.T, name string) { start(t, name, 1, "alone").must(t) })
 }
 
-// crowd has goroutines on every rank that wait for each other's messages. One that kept the library
-// to itself would stop all.
-func crowd(w *cohort.Comm) error {
-	const goroutines, rounds = 4, 50
-	other := 1 - w.Rank()
-	var all sync.WaitGroup
-	errs := make(chan error, 2*goroutines+1)
-	for g := range goroutines {
-		// One of each pair waits for the other rank's answer to its message.
-		all.Go(func() {
-			for i := range rounds {
-				if err := cohort.Ssend(w, []int{i}, other, g); err != nil {
-					errs <- err
-					return
-				}
-				q, err := cohort.Irecv(w, make([]int, 1), other, goroutines+g)
-				if err != nil {
-					errs <- err
-					return
-				}
-				if _, err := q.Wait(); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-		all.Go(func() {
-			for i := range rounds {
-				got := []int{-1}
-				if _, err := cohort.Recv(w, got, other, g); err != nil {
-					errs <- err
-					return
-				}
-				if got[0] != i {
-					errs <- fmt.Errorf("got %d, want %d", got[0], i)
-					return
-				}
-				if err := cohort.Send(w, got, other, goroutines+g); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-	}
-	all.Go(func() {
-		for i := range rounds {
-			sum, err := cohort.AllreduceOne(w, i, cohort.Sum)
-			if err == nil && sum != 2*i {
-				err = fmt.Errorf("the sum is %d, want %d", sum, 2*i)
-			}
-			if err != nil {
-				errs <- err
-				return
-			}
-		}
-	})
-	all.Wait()
-	close(errs)
-	var err error
-	for e := range errs {
-		err = errors.Join(err, e)
-	}
-	return err
-}
-
-// TestManyGoroutinesAtBothLevels checks that a program with many goroutines works at both levels
-// that allow it, and that Caps reports the level.
-func TestManyGoroutinesAtBothLevels(t *testing.T) {
-	skipShort(t, "many goroutines at both thread levels")
-	rank("crowd", func(w *cohort.Comm) error {
-		say("level %s", w.Caps().ThreadLevel)
-		return crowd(w)
-	})
-	for _, name := range inTurn(t) {
-		atLevels(t, name, "crowd", "multiple", "serialized")
-	}
-}
-
 // atLevels runs a job at several thread levels, which its ranks report.
 func atLevels(t *testing.T, library, program string, levels ...string) {
 	for _, level := range levels {
@@ -141,41 +61,10 @@ func atLevels(t *testing.T, library, program string, levels ...string) {
 	}
 }
 
-// everything uses all that a program on one goroutine may use.
-func everything(w *cohort.Comm) error {
-	if err := traffic(w, 20); err != nil {
-		return err
-	}
+// receivesInCollective has a receive wait while the library has the thread: its message, which is long, is sent before
+// the other rank comes to the barrier.
+func receivesInCollective(w *cohort.Comm) error {
 	n, me := w.Size(), w.Rank()
-	for _, size := range []int{1, 100, 100_000} { // short, not so short, long
-		out, in := make([]int, size), make([]int, size)
-		for i := range out {
-			out[i] = me + i
-		}
-		recv, err := cohort.Irecv(w, in, (me+1)%n, 3)
-		if err != nil {
-			return err
-		}
-		send, err := cohort.Isend(w, out, (me+n-1)%n, 3)
-		if err != nil {
-			return err
-		}
-		if err := cohort.WaitAll(recv, send); err != nil {
-			return err
-		}
-		if in[size-1] != (me+1)%n+size-1 {
-			return fmt.Errorf("got %d", in[size-1])
-		}
-		sums := make([]int, size)
-		if err := waited(cohort.Iallreduce(w, out, sums, cohort.Sum)); err != nil {
-			return err
-		}
-		if want := n*(n-1)/2 + n*(size-1); sums[size-1] != want {
-			return fmt.Errorf("the sum is %d, want %d", sums[size-1], want)
-		}
-	}
-	// A receive that waits while the library has the thread: its message, which is
-	// long, is sent before the other rank comes to the barrier.
 	for _, room := range []int{1, 100_000, 200_000} {
 		in := make([]int, room)
 		q, err := cohort.Irecv(w, in, (me+1)%n, 4)
@@ -203,31 +92,6 @@ func everything(w *cohort.Comm) error {
 		case room > 1 && (in[0] != (me+1)%n || in[len(out)-1] != (me+1)%n || cohort.Count[int](st) != len(out)):
 			return fmt.Errorf("room for %d: got %d and %d at the ends, %d in all", room, in[0], in[len(out)-1], cohort.Count[int](st))
 		}
-	}
-	d, err := w.Dup()
-	if err != nil {
-		return err
-	}
-	// A deadline that is far away changes nothing for messages.
-	timed, cancel := context.WithTimeout(background, patience)
-	defer cancel()
-	if err := traffic2(d.WithContext(timed)); err != nil {
-		return err
-	}
-	if err := d.WithContext(timed).Barrier(); err != nil {
-		return fmt.Errorf("a barrier with a deadline: %w", err)
-	}
-	return d.Close()
-}
-
-func traffic2(w *cohort.Comm) error {
-	n, me := w.Size(), w.Rank()
-	in := []int{-1}
-	if _, err := cohort.Sendrecv(w, []int{me}, (me+1)%n, 5, in, (me+n-1)%n, 5); err != nil {
-		return err
-	}
-	if in[0] != (me+n-1)%n {
-		return fmt.Errorf("got %d", in[0])
 	}
 	return nil
 }
@@ -280,18 +144,14 @@ func refusedElsewhere(w *cohort.Comm) error {
 }
 
 // TestOneThreadLevelsRejectOtherThreads checks the levels at which only the goroutine of Init may
-// call: everything works there, and other threads get an error.
+// call: other threads get an error. What the right one may call is in TestStorm. The conformance suite runs at the other
+// levels, which are reported.
 func TestOneThreadLevelsRejectOtherThreads(t *testing.T) {
 	rank("alone", func(w *cohort.Comm) error {
 		say("level %s", w.Caps().ThreadLevel)
-		if err := everything(w); err != nil {
-			return err
-		}
-		if err := refusedElsewhere(w); err != nil {
-			return err
-		}
-		return traffic(w, 5)
+		return errors.Join(receivesInCollective(w), refusedElsewhere(w), traffic(w, 5))
 	})
+	rank("level", func(w *cohort.Comm) error { say("level %s", w.Caps().ThreadLevel); return nil })
 	joins("closed elsewhere", func(w *cohort.Comm) error {
 		done := make(chan error)
 		go func() { runtime.LockOSThread(); done <- w.Close() }()
@@ -303,6 +163,7 @@ func TestOneThreadLevelsRejectOtherThreads(t *testing.T) {
 	})
 	for _, name := range inTurn(t) {
 		atLevels(t, name, "alone", "single", "funneled")
+		atLevels(t, name, "level", "multiple", "serialized")
 		t.Run(name+"/closed elsewhere", func(t *testing.T) {
 			start(t, name, 1, "closed elsewhere", "COHORT_MPI_THREAD=funneled").failed(t, "refused")
 		})
