@@ -106,6 +106,9 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 	defer context.AfterFunc(ctx, func() { ln.SetDeadline(time.Unix(1, 0)) })()
 	for came := 1; came < l.n; {
 		c, err := ln.AcceptUnix()
+		if err != nil && why != nil {
+			return why
+		}
 		if err != nil && ctx.Err() != nil {
 			err := missing(ctx, cfg, func(r int) bool { return r > 0 && conns[r] == nil })
 			if refused != nil {
@@ -116,15 +119,19 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 		if err != nil {
 			return err
 		}
-		rank, pid, err := readHello(ctx, c, cfg)
+		rank, pid, ours, err := readHello(ctx, c, cfg)
 		if err == nil && conns[rank] != nil {
 			err = fmt.Errorf("another process is rank %d already (process %d)", cfg.Ranks[rank], pids[rank])
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			came++
 			err = why
+		case ours && why == nil: // the job cannot start; ranks that come late are told for a while
+			why = err
+			ln.SetDeadline(time.Now().Add(refuseLimit))
 		}
-		if err != nil { // not a rank of this job, or there is none: go on
+		if err != nil { // go on
 			answer(c, err)
 			refused = err
 			continue
@@ -258,14 +265,15 @@ func dial(ctx context.Context, cfg *Config) (*net.UnixConn, error) {
 	}
 }
 
-// readHello checks a connection: the user, then the hello.
-func readHello(ctx context.Context, c *net.UnixConn, cfg *Config) (rank, pid int, err error) {
+// readHello checks a connection: the user, then the hello. ours reports whether it is of a process that was started as a
+// rank of this job, although it cannot be one.
+func readHello(ctx context.Context, c *net.UnixConn, cfg *Config) (rank, pid int, ours bool, err error) {
 	uid, pid, err := shmem.PeerOf(c)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, false, err
 	}
 	if uid != os.Geteuid() {
-		return 0, 0, fmt.Errorf("user %d is not the job's user", uid)
+		return 0, 0, false, fmt.Errorf("user %d is not the job's user", uid)
 	}
 	d := time.Now().Add(5 * time.Second)
 	if end, ok := ctx.Deadline(); ok && end.Before(d) {
@@ -274,23 +282,23 @@ func readHello(ctx context.Context, c *net.UnixConn, cfg *Config) (rank, pid int
 	c.SetDeadline(d)
 	b := make([]byte, messageSize)
 	if _, err := io.ReadFull(c, b); err != nil {
-		return 0, 0, err
+		return 0, 0, false, err
 	}
 	var size, own int
 	fmt.Sscanf(string(b[1:]), hello, &rank, &size, &own) // an error shows in the comparison
 	switch text := strings.TrimRight(string(b[1:]), "\x00"); {
 	case b[0] != yes || text != fmt.Sprintf(hello, rank, size, own):
-		err = errors.New("not a rank of this version of cohort")
+		return 0, 0, false, errors.New("not a rank of this version of cohort")
+	case own == pid && cfg.PIDs != nil && (rank < 1 || rank >= len(cfg.PIDs) || pid != cfg.PIDs[rank]):
+		return 0, 0, false, fmt.Errorf("process %d is not a rank of this job", pid)
 	case size != len(cfg.Ranks):
 		err = fmt.Errorf("rank %d was started for %d ranks, rank 0 for %d", rank, size, len(cfg.Ranks))
 	case rank < 1 || rank >= size:
 		err = fmt.Errorf("there is no rank %d in a job of %d", rank, size)
 	case own != pid:
 		err = fmt.Errorf("rank %d is in another PID namespace (it is process %d there and %d here); start all ranks in one, or use backend tcp", rank, own, pid)
-	case cfg.PIDs != nil && pid != cfg.PIDs[rank]:
-		err = fmt.Errorf("process %d is not rank %d (process %d)", pid, cfg.Ranks[rank], cfg.PIDs[rank])
 	}
-	return rank, pid, err
+	return rank, pid, true, err
 }
 
 // send sends a message, with a descriptor if there are rights.

@@ -21,12 +21,12 @@ func TestOtherProcessCannotJoin(t *testing.T) {
 	defer to.Close()
 	say := func() { send(from, yes, fmt.Sprintf(hello, 1, 2, os.Getpid())) }
 	say()
-	if _, _, err := readHello(t.Context(), to, &cfg); err == nil {
+	if _, _, ours, err := readHello(t.Context(), to, &cfg); err == nil || ours {
 		t.Error("this process is taken for another")
 	}
 	cfg.PIDs[1] = os.Getpid()
 	say()
-	if rank, _, err := readHello(t.Context(), to, &cfg); rank != 1 || err != nil {
+	if rank, _, _, err := readHello(t.Context(), to, &cfg); rank != 1 || err != nil {
 		t.Errorf("this process is rank %d, %v; want 1", rank, err)
 	}
 }
