@@ -139,7 +139,10 @@ func (s *settings) unfit(name string, env environment) error {
 	if launcher != nil && launcher.Size <= 1 {
 		launcher = nil
 	}
+	unplaced := mpifind.Unplaced(env)
 	switch {
+	case unplaced != nil && !s.sized && (name == "local" && s.Backend == "auto" || (name == "shm" || name == "tcp") && !s.meets(env)):
+		return initFault("%v; start it without that launcher's variables, or set COHORT_BACKEND=local for a world of one rank", unplaced)
 	case name == "local" && s.sized && s.Size > 1:
 		return initFault("backend local has a single rank, but this process is rank %d of %d; "+
 			"use backend shm for several processes, or cohort.Run for several ranks in one", s.Rank, s.Size)

@@ -78,7 +78,7 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		return u.enter(joining, generation.Ask{})
 	}
 	bc, err := s.open(ctx, name)
-	if _, ok := errors.AsType[*mpifind.Unloadable](err); ok && s.Backend == "auto" && s.MPI.Lib == "" {
+	if _, ok := errors.AsType[*mpifind.Unusable](err); ok && s.Backend == "auto" && s.MPI.Lib == "" {
 		if other := s.withoutMPI(osEnv); other != "" {
 			name, notMPI = other, err
 			bc, err = s.open(ctx, name)

@@ -23,7 +23,7 @@ func (s *settings) meets(env environment) bool { return pmi.Find(pmi.Environment
 func (s *settings) withoutMPI(env environment) string {
 	job := mpifind.Job(env)
 	switch {
-	case !s.meets(env) && job.Launcher == "":
+	case !s.meets(env) && job.Rank < 0:
 		return ""
 	case !s.meets(env) && job.LocalSize == job.Size && lookup("shm").missing == "":
 		return "shm"
@@ -95,8 +95,12 @@ func (s *settings) byNumber(name string, l *mpifind.Launcher, env environment) e
 		}
 	}
 	if lacks != nil {
-		return initFault("rank %d of %d, started by %v, can join over %s if you set, on all ranks, %s; or start the program with mpiexec of MPICH or srun --mpi=pmi2, which need none of this",
-			l.Rank, l.Size, l, name, strings.Join(lacks, ", and "))
+		note := ""
+		if err := pmi.Missing(pmi.Environment(env)); err != nil {
+			note = "; " + err.Error()
+		}
+		return initFault("rank %d of %d, started by %v, can join over %s if you set, on all ranks, %s; or start the program with mpiexec of MPICH or srun --mpi=pmi2, which need none of this%s",
+			l.Rank, l.Size, l, name, strings.Join(lacks, ", and "), note)
 	}
 	pid, of, _ := strings.Cut(env.get(envJoined), " ")
 	if of == s.joined(strconv.Itoa(l.Rank)) && pid != strconv.Itoa(os.Getpid()) {

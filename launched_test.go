@@ -48,6 +48,7 @@ func TestLauncherVariablesPlaceRanks(t *testing.T) {
 		{"srun with an address", with(srunApart, secret, "COHORT_TCP_COORDINATOR=n03-ib:7700"), "tcp", "47.2.alps", "n03-ib:7700", "", ""},
 		{"shm over two nodes", with(srunApart, "COHORT_BACKEND=shm"), "shm", "", "", "", "of 4 ranks, started by srun (SLURM_STEP_NUM_TASKS=4), 2 are on this one"},
 		{"a launcher without a list of nodes", with(mpirunApart, secret), "tcp", "", "", "", "COHORT_TCP_COORDINATOR to HOST:PORT, where HOST is the node of rank 0"},
+		{"PMIx that is not used", with(mpirunApart, secret, "PMIX_RANK=1"), "tcp", "", "", "", "PMIx (PMIX_NAMESPACE=prterun-n1-7@1) is not used: the program is built without the tag pmix"},
 		{"with an address", with(mpirunApart, secret, "COHORT_TCP_COORDINATOR=a:7700"), "tcp", "prterun-n1-7@1", "a:7700", "", ""},
 		{"a launcher that names no launch", []string{"PMI_RANK=1", "PMI_SIZE=2", "PMI_LOCAL_SIZE=2"}, "shm", "", "", "", "COHORT_JOB to a name that no other job has"},
 		{"the same, named", []string{"PMI_RANK=1", "PMI_SIZE=2", "PMI_LOCAL_SIZE=2", "COHORT_JOB=j"}, "shm", "j", "", "", ""},
@@ -86,9 +87,33 @@ func TestLauncherVariablesPlaceRanks(t *testing.T) {
 	}
 }
 
-// TestUnloadableLibraryGivesWayToVariables has a launcher whose library is found, and cannot be loaded. The rank waits for
+// TestUnplacedRankIsErrInit has variables of a launcher that say no rank: none of its processes becomes a world of one.
+func TestUnplacedRankIsErrInit(t *testing.T) {
+	for _, c := range []struct {
+		env  []string
+		want string // no error if it is empty
+	}{
+		{[]string{"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=2"}, "started by Open MPI's mpirun, but OMPI_COMM_WORLD_RANK=\"2\": not below OMPI_COMM_WORLD_SIZE=\"2\""},
+		{[]string{"PALS_NRANKS=0", "PALS_RANKID=0"}, "started by Cray PALS, but PALS_RANKID=\"0\": not below PALS_NRANKS=\"0\""},
+		{[]string{"PMI_SIZE=two", "PMI_RANK=0", "PMI_FD=3"}, "started by a PMI launcher, but PMI_SIZE=\"two\": not a number"},
+		{[]string{"PMI_SIZE=2", "PMI_RANK=-1", "COHORT_BACKEND=shm"}, "started by a PMI launcher, but PMI_RANK=\"-1\": not a number"},
+		{[]string{"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=2", "COHORT_BACKEND=local"}, ""},
+		{[]string{"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=2", "COHORT_SIZE=1", "COHORT_RANK=0"}, ""},
+	} {
+		withEnv(t, c.env...)
+		world, err := Init(t.Context(), nil)
+		if err == nil {
+			err = world.Close()
+		}
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrInit) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v: %v, want %q", c.env, err, c.want)
+		}
+	}
+}
+
+// TestUnusableLibraryGivesWayToVariables has a launcher whose library is found, and cannot be loaded. The rank waits for
 // the others without MPI, and its error keeps the reason.
-func TestUnloadableLibraryGivesWayToVariables(t *testing.T) {
+func TestUnusableLibraryGivesWayToVariables(t *testing.T) {
 	if lookup("shm").missing != "" {
 		t.Skip("this program was built without shm")
 	}
@@ -102,7 +127,7 @@ func TestUnloadableLibraryGivesWayToVariables(t *testing.T) {
 	}
 	set(known{priority: mpi.priority, open: func(context.Context, settings) (backend.Comm, error) {
 		opened = true
-		return nil, &mpifind.Unloadable{Err: fault(ErrInit, reason)}
+		return nil, &mpifind.Unusable{Err: fault(ErrInit, reason)}
 	}})
 	t.Cleanup(func() { set(mpi) })
 	withEnv(t, append(palsHere, "COHORT_JOIN_TIMEOUT=100ms")...)

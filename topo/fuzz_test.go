@@ -69,7 +69,7 @@ func FuzzReadJob(f *testing.F) {
 		case j.Rank < -1, j.LocalRank < -1, j.Node < -1, j.Size < 0, j.LocalSize < 0, j.Nodes < 0,
 			j.CPUsPerTask < 0, j.CPUsOnNode < 0, j.MemoryPerCPU < 0, j.MemoryPerNode < 0:
 			t.Fatalf("below what is absent: %+v", j)
-		case (j.Launcher == "") != (j.Rank < 0), (j.Rank < 0) != (j.Size == 0):
+		case j.Launcher == "" && j.Rank >= 0, (j.Rank < 0) != (j.Size == 0):
 			t.Fatalf("launcher, rank or size alone: %+v", j)
 		case j.Size > 0 && j.Rank >= j.Size, j.LocalSize > 0 && j.LocalRank >= j.LocalSize, j.Nodes > 0 && j.Node >= j.Nodes,
 			j.Size > 0 && j.LocalSize > j.Size, len(j.Hosts) > 0 && len(j.Hosts) != j.Nodes:

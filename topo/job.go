@@ -32,7 +32,8 @@ type Job struct {
 	MemoryPerNode, MemoryPerCPU int64
 
 	// Launcher is the program that started this process as one of several, such as "srun" or "Open
-	// MPI's mpirun". It is empty in a shell or script of a job, which is not a rank.
+	// MPI's mpirun". It is empty in a shell or script of a job, which is not a rank. If it is set and
+	// Rank is not, the last of Problems says why.
 	Launcher string
 	// Rank and Size number the processes of the launch, and LocalRank and LocalSize those on this
 	// node.
@@ -94,7 +95,7 @@ func (r *jobReader) complete() {
 	if j.Nodes > 0 && j.Node >= j.Nodes {
 		j.Node = -1
 	}
-	if j.Launcher == "" {
+	if j.Rank < 0 {
 		return
 	}
 	if j.Nodes == 1 { // all ranks are local

@@ -201,11 +201,11 @@ func TestReadJob(t *testing.T) {
 		{"another PMI launcher", "PMI_RANK=1\nPMI_SIZE=2\nPMI_LOCAL_RANK=0\nPMI_LOCAL_SIZE=1", launch(none, "a PMI launcher", 1, 2, 0, 1)},
 		{
 			"rank and size contradict each other", "OMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=4",
-			with(none, func(j *topo.Job) { j.Problems = problems("OMPI_COMM_WORLD_RANK") }),
+			with(none, func(j *topo.Job) { j.Launcher, j.Problems = "Open MPI's mpirun", problems("OMPI_COMM_WORLD_RANK") }),
 		},
 		{
 			"a size that is no number", "OMPI_COMM_WORLD_SIZE=many\nOMPI_COMM_WORLD_RANK=4\nPMI_SIZE=2\nPMI_RANK=1",
-			with(none, func(j *topo.Job) { j.Problems = problems("OMPI_COMM_WORLD_SIZE") }),
+			with(none, func(j *topo.Job) { j.Launcher, j.Problems = "Open MPI's mpirun", problems("OMPI_COMM_WORLD_SIZE") }),
 		},
 		{
 			"local rank and size contradict each other",

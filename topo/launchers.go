@@ -61,6 +61,7 @@ func (r *jobReader) launcher() {
 			size, rank = -1, -1
 		}
 		if size < 0 || rank < 0 { // set but invalid; do not look for other launchers
+			j.Launcher = m.name
 			return
 		}
 		j.Launcher, j.Size, j.Rank, j.Launch = m.name, size, rank, r.launch(m.launch)

@@ -172,7 +172,7 @@ func (p *process) load(cfg Config) error {
 		}
 		failed = append(failed, fmt.Sprintf("%v: %v", l, err))
 	}
-	return &mpifind.Unloadable{Err: initFault("no MPI library can be loaded: %s", strings.Join(failed, "; "))}
+	return &mpifind.Unusable{Err: initFault("no MPI library can be loaded: %s", strings.Join(failed, "; "))}
 }
 
 // initialize initializes MPI on a thread that nothing else uses, or on the caller's thread if only
@@ -228,7 +228,8 @@ func (p *process) alone(launcher *mpifind.Launcher) error {
 		return nil
 	}
 	do := launcher.Advice(mpifind.Family(p.lib.ABI), p.lib.Path)
-	return initFault("this process is one of %d started by %v, but alone to %s: %s; COHORT_BACKEND=shm, or tcp on several nodes, needs no MPI library", launcher.Size, launcher, p.lib.Name(), do)
+	return &mpifind.Unusable{Err: initFault("this process is one of %d started by %v, but alone to %s: %s; COHORT_BACKEND=shm, or tcp on several nodes, needs no MPI library",
+		launcher.Size, launcher, p.lib.Name(), do)}
 }
 
 // join makes the first communicator. The ranks agree on how they work.

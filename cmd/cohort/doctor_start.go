@@ -33,7 +33,11 @@ func (d *diagnosis) start(env func(string) (string, bool)) {
 		through = space.Name
 		d.add(group, "PMI", ok, space.String(), "")
 	} else {
-		d.add(group, "PMI", none, "neither PMI_FD nor PMI_PORT is set", "")
+		why := "neither PMI_FD nor PMI_PORT is set"
+		if err := pmi.Missing(env); err != nil {
+			why += "; " + err.Error()
+		}
+		d.add(group, "PMI", none, why, "")
 	}
 	switch job := mpifind.Job(env); {
 	case l == nil:

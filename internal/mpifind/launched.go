@@ -54,7 +54,7 @@ func Job(env func(string) (string, bool)) *topo.Job {
 // library. A job of one process is a launch too. Invalid values count as no launch.
 func Launched(env func(string) (string, bool)) *Launcher {
 	job := Job(env)
-	if job.Launcher == "" {
+	if job.Rank < 0 {
 		return nil
 	}
 	s := launchers[job.Launcher]
@@ -69,6 +69,15 @@ func Launched(env func(string) (string, bool)) *Launcher {
 		l.byProtocol(env)
 	}
 	return l
+}
+
+// Unplaced returns an error if a launcher has started this process, and its variables do not say as which rank.
+func Unplaced(env func(string) (string, bool)) error {
+	job := Job(env)
+	if job.Launcher == "" || job.Rank >= 0 {
+		return nil
+	}
+	return fmt.Errorf("this process was started by %s, but %w", job.Launcher, job.Problems[len(job.Problems)-1])
 }
 
 // byProtocol finds which libraries srun can start: MPICH through PMI-2, Open MPI through PMIx.

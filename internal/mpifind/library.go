@@ -84,11 +84,11 @@ func list(libs []Library) string {
 	return strings.Join(names, ", ")
 }
 
-// Unloadable is the error if libraries were found, and none can be loaded.
-type Unloadable struct{ Err error }
+// Unusable is the error if libraries were found, and none can be loaded, or the one that was does not see the other ranks.
+type Unusable struct{ Err error }
 
 // Error implements error.
-func (u *Unloadable) Error() string { return u.Err.Error() }
+func (u *Unusable) Error() string { return u.Err.Error() }
 
 // Unwrap returns the error of a program that needs a library.
-func (u *Unloadable) Unwrap() error { return u.Err }
+func (u *Unusable) Unwrap() error { return u.Err }

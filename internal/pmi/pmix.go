@@ -65,12 +65,8 @@ const (
 	kindUint32 = 14        // PMIX_UINT32
 )
 
-// pmix returns libpmix as the means under a launcher that has PMIx, nil if it cannot be loaded.
-func pmix(env Environment) *Means {
-	name := env.get("PMIX_NAMESPACE")
-	if name == "" || env.get("PMIX_RANK") == "" {
-		return nil
-	}
+// loadPMIx loads libpmix, once.
+func loadPMIx() error {
 	l := &library
 	l.once.Do(func() {
 		handle, err := purego.Dlopen("libpmix.so.2", purego.RTLD_NOW|purego.RTLD_LOCAL)
@@ -90,10 +86,7 @@ func pmix(env Environment) *Means {
 		}
 		l.err = err
 	})
-	if l.err != nil {
-		return nil
-	}
-	return &Means{"PMIx", "PMIX_NAMESPACE=" + name, openPMIx}
+	return l.err
 }
 
 // store is a Space by libpmix.

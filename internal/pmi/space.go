@@ -65,7 +65,29 @@ func Find(env Environment) *Means {
 	if port := env.get("PMI_PORT"); port != "" {
 		return &Means{"PMI-1", "PMI_PORT=" + port, func(ctx context.Context) (Space, error) { return openPort(ctx, port, env) }}
 	}
-	return pmix(env)
+	if name := space(env); name != "" && loadPMIx() == nil {
+		return &Means{"PMIx", name, openPMIx}
+	}
+	return nil
+}
+
+// space returns the variable that shows that the launcher has PMIx, "" if none does.
+func space(env Environment) string {
+	name := env.get("PMIX_NAMESPACE")
+	if name == "" || env.get("PMIX_RANK") == "" {
+		return ""
+	}
+	return "PMIX_NAMESPACE=" + name
+}
+
+// Missing returns why this process does not use its launcher's PMIx, nil if it does, or there is none.
+func Missing(env Environment) error {
+	if name := space(env); name != "" {
+		if err := loadPMIx(); err != nil {
+			return fmt.Errorf("PMIx (%s) is not used: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // closeLimit is how long a launcher may take to let a rank go.

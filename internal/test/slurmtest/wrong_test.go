@@ -31,7 +31,14 @@ func TestWrongProtocolIsErrInit(t *testing.T) {
 			refused(t, c, l.env, mpi, "start it with srun --mpi="+l.mpi, l.Path, "of 3")
 		}
 	})
-	// No variable names a library, and srun uses no protocol. Installations other than the set-up's are
-	// hidden.
-	refused(t, slurm(t), []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LD_LIBRARY_PATH="}, "none", "start it with srun --mpi=pm")
+	// No variable names a library, and srun uses no protocol: the library, of whichever family, sees one rank, and the
+	// ranks join by variables. Installations other than the set-up's are hidden.
+	bare := []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LD_LIBRARY_PATH="}
+	out := slurm(t).must(t, bare, "srun", "-N1", "-n3", "--overcommit", "--mpi=none", hello)
+	for rank := range 3 {
+		if want := fmt.Sprintf("hello from rank %d of 3", rank); strings.Count(out, want) != 1 {
+			t.Errorf("want %q once in\n%s", want, out)
+		}
+	}
+	refused(t, slurm(t), append(bare, "COHORT_BACKEND=mpi"), "none", "start it with srun --mpi=pm")
 }
