@@ -57,7 +57,7 @@ func newCluster(t *testing.T, hosts int) *cluster {
 		return nil
 	}
 	c := &cluster{t: t, program: filepath.Join(t.TempDir(), "program"), hosts: hosts}
-	build := exec.Command("go", "build", "-trimpath", "-o", c.program, "./testdata/pod")
+	build := exec.Command("go", "build", "-trimpath", "-o", c.program, "../../../internal/pmi/testdata/ranks")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)

@@ -1,8 +1,10 @@
-// A program for tests of launchers: each rank says where it is, and fails if it has loaded an MPI library.
+// A program for tests of launchers and of pods: each rank says where it is, fails if it has loaded an MPI library, and does
+// what its argument says, if it has one.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -21,6 +23,18 @@ func main() {
 			return fmt.Errorf("an MPI library is loaded, or %v", err)
 		}
 		fmt.Printf("rank %d of %d on %s, sum %d\n", world.Rank(), world.Size(), world.Backend(), sum)
-		return nil
+		switch strings.Join(os.Args[1:], " ") {
+		case "fail":
+			if world.Rank() == 1 {
+				return errors.New("no more work")
+			}
+			fallthrough
+		case "wait": // for a message that does not come
+			_, err = cohort.Recv(world, make([]byte, 1), cohort.AnySource, 0)
+			if ctx.Err() != nil {
+				fmt.Printf("rank %d saves its work\n", world.Rank())
+			}
+		}
+		return err
 	})
 }
