@@ -48,64 +48,23 @@ func (s *nodes) Share(b *backend.Bound, size int, tell backend.Publish) (backend
 
 func (s *nodes) Available() (int64, string) { return 1 << 30, "the test's limit" }
 
-// populate fills a region on every node by ranges of its ranks, reads it, and
-// returns the sum in order.
-func populate(w *Comm, n int) (sum float64, err error) {
-	r, err := NewSharedRegion[float64](w, n)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	node := r.Node()
-	lo, hi := n*node.Rank()/node.Size(), n*(node.Rank()+1)/node.Size()
-	part, err := r.Range(lo, hi)
-	if err != nil {
-		return 0, err
-	}
-	for i := range part {
-		part[i] = math.Sqrt(float64(lo + i))
-	}
-	if err := r.Fence(); err != nil {
-		return 0, err
-	}
-	all, err := r.Slice()
-	if err != nil {
-		return 0, err
-	}
-	for _, x := range all {
-		sum += x
-	}
-	return sum, r.Fence()
-}
-
-// The same program runs on one node, on nodes of two ranks, and on ranks that share no memory.
+// Every node of two ranks, or of one rank that shares no memory, has regions and windows of its own.
 func TestWindowsAcrossNodes(t *testing.T) {
-	const ranks, n = 4, 1001
-	want := 0.0
-	for i := range n {
-		want += math.Sqrt(float64(i))
-	}
 	for _, c := range []struct {
 		name string
 		per  int // ranks of a node
 		wrap func(bc backend.Comm) backend.Comm
 	}{
-		{"one node", ranks, func(bc backend.Comm) backend.Comm { return bc }},
 		{"two nodes", 2, func(bc backend.Comm) backend.Comm { return &nodes{spread{bc, 2}} }},
 		{"no shared memory", 1, func(bc backend.Comm) backend.Comm { return &spread{bc, 1} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onWorlds(t, ranks, settings{}, c.wrap, func(w *Comm) error {
-				if got, err := populate(w, n); err != nil || math.Float64bits(got) != math.Float64bits(want) {
-					return fmt.Errorf("the sum is %g, want %g: %v", got, want, err)
-				}
+			onWorlds(t, 4, settings{}, c.wrap, func(w *Comm) error {
 				if err := leaders(w, c.per); err != nil {
 					return err
 				}
-				if c.per < ranks {
-					if err := spanning(w); err != nil {
-						return err
-					}
+				if err := spanning(w); err != nil {
+					return err
 				}
 				node, err := w.SplitShared()
 				if err != nil || node.Size() != c.per || node.Rank() != w.Rank()%c.per {

@@ -47,7 +47,7 @@ func init() {
 	})
 }
 
-// TestSeveralNodes runs the conformance suite's one-sided windows and its files where some or all ranks are on other
+// TestSeveralNodes runs the conformance suite's one-sided windows, its regions and its files where some or all ranks are on other
 // nodes. With -short it leaves ranks without a neighbor on their node to TestOnesidedOverSockets.
 func TestSeveralNodes(t *testing.T) {
 	cohorttest.Become()
@@ -62,7 +62,7 @@ func TestSeveralNodes(t *testing.T) {
 	for _, c := range rows {
 		t.Run(c.backend, func(t *testing.T) {
 			cohorttest.Some(t, cohorttest.Processes{Backend: c.backend}, c.ranks, func(name string) bool {
-				return strings.Contains(name, "onesided") || strings.HasPrefix(name, "files/") || name == "faults/dead-target"
+				return strings.Contains(name, "onesided") || strings.HasPrefix(name, "files/") || name == "windows/region" || name == "faults/dead-target"
 			})
 		})
 	}
