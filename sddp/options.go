@@ -87,8 +87,8 @@ type Options struct {
 	Resume        string
 	ResumeOrBegin bool
 
-	// Recovery, if not nil, lets the training continue when ranks die. The iteration in progress is
-	// repeated. It is set on all ranks or on none.
+	// Recovery, if not nil, is the one in whose Do this training is. A training that is repeated after a loss continues
+	// after the iterations that a rank has completed. It is set on all ranks or on none.
 	Recovery *Recovery
 
 	// Stop, if not nil, ends the training early when it is closed on any rank: all ranks drop the current

@@ -143,16 +143,6 @@ func (p *Pool) lens() []int {
 	return out
 }
 
-// holds reports whether every list has at least n cuts.
-func (p *Pool) holds(n []int) bool {
-	for t, s := range p.lists {
-		if s.n < n[t] {
-			return false
-		}
-	}
-	return true
-}
-
 // sameCut is by how much a cut must exceed another somewhere to differ from it, relative to the sum of
 // the moduli of its terms, or theta to be violated, relative to alpha. Cuts of the same duals differ by
 // some 1e-16, other cuts by 1e-9 and more.
@@ -201,6 +191,15 @@ func (p *Pool) snapshot() *Pool {
 		out.lists[t] = cutList{s.n, slices.Clone(s.parts)}
 	}
 	out.selection = p.selection.snapshot()
+	return out
+}
+
+// copied returns a pool with a copy of the cuts, also of those that are idle.
+func (p *Pool) copied() *Pool {
+	out := p.snapshot()
+	for t, s := range p.lists {
+		out.lists[t].parts = [][]float64{slices.Concat(s.parts...)}
+	}
 	return out
 }
 

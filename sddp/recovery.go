@@ -1,6 +1,8 @@
 package sddp
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,30 +11,35 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Recovery lets work continue when ranks die: the other ranks shrink the communicator, return to a
-// common state, and continue from there. The result has the same bits. The zero value is ready to use.
-// Each rank has its own Recovery and uses it for one operation at a time. A nil Recovery does not
-// recover: the loss of a rank is an error on all others.
+// Recovery lets work continue when ranks die: the other ranks join the next world of the job with [cohort.Rejoin],
+// return to a common state, and continue from there. Processes that take the places of the lost ones get that state. The
+// result has the same bits. The zero value is ready to use. Each rank has its own Recovery and uses it for one Do at a time.
+// A nil Recovery does not recover: the loss of a rank is an error on all others.
 //
-// The backend must be local, shm or tcp, because mpi does not continue after a loss, and the job must be
-// resilient (cohort.Config.Resilient).
+// The backend must be local, shm or tcp, because mpi does not continue after a loss, and the job must be started with
+// restarts or be resilient (cohort.Config.Resilient).
 type Recovery struct {
-	// Lost, if not nil, is called after every loss, once there is a new communicator.
+	// Lost, if not nil, is called after every loss, once there is a new world.
 	Lost func(Loss)
 
-	losses []Loss
-	made   []*cohort.Comm // shrunk communicators; the last one is current
-	me     int64          // this rank in the first communicator
-	ids    []int64        // ranks of the current communicator, in the first one
-	gone   []int          // ranks lost since the last entry of losses
-	size   int            // of the first communicator
-	same   int            // how often no member of a communicator was lost that a loss has ended
+	known common
+	world *cohort.Comm // the present one; nil before Do
+	id    int          // of this rank
+	kept  *trainer     // of the training so far, after its end on this rank; nil: none has completed an iteration
+}
+
+// common is what all ranks of a world know of losses.
+type common struct {
+	World  int    // the number of the world, from 1; 0: this rank knows nothing yet
+	Losses []Loss // so far
+	Gone   []int  // ids of the ranks lost since the last of them
+	IDs    []int  // by rank: the rank that it had in its first world
 }
 
 // Loss describes a loss of ranks.
 type Loss struct {
-	Ranks     []int // the lost ranks of the first communicator, ascending
-	Left      int   // how many ranks continue
+	Ranks     []int // the lost ranks, ascending; each by the number that it had in its first world
+	Left      int   // how many ranks continue, with those that are new
 	Iteration int   // the iteration that is repeated, from 1; 0 outside of a training
 }
 
@@ -49,39 +56,24 @@ func (l Loss) Error() string {
 	return text
 }
 
-// Losses returns the losses so far.
+// Losses returns the losses so far. Of a job whose ranks were all lost, they are those after that.
 //
 // Not collective.
 func (r *Recovery) Losses() []Loss {
 	if r == nil {
 		return nil
 	}
-	return r.losses
+	return r.known.Losses
 }
 
-// World returns the communicator of the ranks that are left: world itself if none are lost.
+// World returns the present world of the job: world itself if none followed it. The caller closes it.
 //
 // Not collective.
 func (r *Recovery) World(world *cohort.Comm) *cohort.Comm {
-	if r == nil || len(r.made) == 0 {
+	if r == nil || r.world == nil {
 		return world
 	}
-	return r.made[len(r.made)-1]
-}
-
-// Close closes the communicators that the Recovery created.
-//
-// Not collective: it does not wait for other ranks.
-func (r *Recovery) Close() error {
-	if r == nil {
-		return nil
-	}
-	var err error
-	for _, c := range r.made {
-		err = errors.Join(err, c.Close())
-	}
-	r.made = nil
-	return err
+	return r.world
 }
 
 // The flags with which the ranks agree on an outcome.
@@ -91,29 +83,35 @@ const (
 	agreed   = unbroken | unfailed
 )
 
-// Do calls f with the communicator of the ranks that are left, and calls it again as long as ranks are
-// lost in it. It returns once f has ended without a loss on all ranks, or has failed on one. f must be
-// collective and repeatable, however far an earlier call has come.
+// Do calls f with the world, and calls it again with the next one as long as ranks are lost in it. It returns once f has
+// ended without a loss on all ranks, or has failed on one. f must be collective and repeatable, however far an earlier
+// call has come: a process that takes the place of a lost one calls f for the first time. A [Train] in f continues after
+// the completed iterations.
 //
-// Collective: all ranks of world that are alive call it.
+// Collective: all ranks of world that are alive call it, and those that are new.
 //
-// Errors: that of f; [ErrPeer] if f failed on another rank only; [cohort.ErrNotSupported] on a backend
-// without recovery.
+// Errors: that of f; [ErrPeer] if f failed on another rank only; those of [cohort.Rejoin]; [cohort.ErrNotSupported] on a
+// backend without recovery.
 //
-// Deadlines: those of the communicator. A deadline that ends f is an error, not a loss.
-func (r *Recovery) Do(world *cohort.Comm, f func(world *cohort.Comm) error) error {
+// Deadlines: ctx, and those of the world. A deadline that ends f is an error, not a loss.
+func (r *Recovery) Do(ctx context.Context, world *cohort.Comm, f func(world *cohort.Comm) error) error {
 	if r == nil {
 		return f(world)
 	}
-	if err := r.prepare(world); err != nil {
-		return err
+	if r.world == nil {
+		r.world, r.id = world, world.Rank()
 	}
-	var err error
 	for {
-		if err == nil {
-			err = f(r.World(world))
+		if _, err := r.world.Agree(agreed); err != nil {
+			return err // the backend cannot recover
 		}
-		now := r.World(world)
+		err := r.enter(r.world)
+		if err == nil {
+			err = f(r.world)
+		}
+		if err == nil {
+			err = r.world.Barrier() // a rank that dies at the end of f may have had something to do there
+		}
 		mine := agreed
 		switch {
 		case err == nil || errors.Is(err, ErrStopped): // the same on all ranks, unless some saw a loss
@@ -123,71 +121,76 @@ func (r *Recovery) Do(world *cohort.Comm, f func(world *cohort.Comm) error) erro
 			mine &^= unfailed
 		}
 		if mine != agreed { // the others may wait for this rank
-			if e := now.Revoke(); e != nil {
-				return errors.Join(err, e)
+			if e := r.world.Revoke(); e != nil {
+				return r.ended(errors.Join(err, e))
 			}
 		}
-		all, e := now.Agree(mine)
+		all, e := r.world.Agree(mine)
 		switch {
 		case e != nil:
-			return errors.Join(err, e)
+			return r.ended(errors.Join(err, e))
 		case all&unfailed == 0 && mine&unfailed != 0:
-			return errors.Join(ErrPeer, err)
-		case all&unfailed == 0 || all == agreed:
+			return r.ended(errors.Join(ErrPeer, err))
+		case all&unfailed == 0:
+			return r.ended(err)
+		case all == agreed:
 			r.note(0)
 			return err
 		}
-		err = r.shrink(now)
+		next, err := cohort.Rejoin(ctx, r.world)
+		if err != nil {
+			return r.ended(err)
+		}
+		r.world = next
 	}
 }
 
-// prepare checks that the backend can recover.
-func (r *Recovery) prepare(world *cohort.Comm) error {
-	if r.ids == nil {
-		r.me, r.size = int64(world.Rank()), world.Size()
-		for i := range world.Size() {
-			r.ids = append(r.ids, int64(i))
+// enter tells all ranks of a world what those know that have been in most worlds, and who is lost since.
+//
+// Collective: all ranks call it.
+func (r *Recovery) enter(world *cohort.Comm) error {
+	now, root, all := common{World: world.Generation() + 1}, 0, make([][2]int, world.Size())
+	if err := cohort.Allgather(world, [][2]int{{r.id, r.known.World}}, all); err != nil {
+		return fmt.Errorf("recovery: %w", err)
+	}
+	for rank, its := range all {
+		now.IDs = append(now.IDs, its[0])
+		if its[1] > all[root][1] {
+			root = rank
 		}
 	}
-	_, err := r.World(world).Agree(agreed)
-	return err
-}
-
-// shrink creates the communicator of the ranks that are left. Its error is a further loss, or final.
-func (r *Recovery) shrink(old *cohort.Comm) error {
-	next, err := old.Shrink()
+	text, err := newTeam(world).from(root, "recovery", func() ([]byte, error) {
+		gone := slices.Clone(r.known.IDs)
+		for _, its := range all {
+			if at := slices.Index(gone, its[0]); at >= 0 && its[1] > 0 { // else it is new
+				gone = slices.Delete(gone, at, at+1)
+			}
+		}
+		now.Losses, now.Gone = r.known.Losses, append(r.known.Gone, gone...)
+		return json.Marshal(now)
+	})
 	if err != nil {
 		return err
 	}
-	if next.Size() == old.Size() {
-		// A rank that closed its communicators before it was lost is no member of either, and its loss ends
-		// both all the same. Every rank is lost once.
-		if r.same++; r.same > r.size {
-			return errors.Join(fmt.Errorf("%w: the communicator is broken although no rank is lost", cohort.ErrInternal), next.Close())
-		}
-	}
-	r.made = append(r.made, next)
-	ids := make([]int64, next.Size())
-	if err := cohort.Allgather(next, []int64{r.me}, ids); err != nil {
+	r.known = common{}
+	return json.Unmarshal(text, &r.known)
+}
+
+// ended returns the error of a Do that ends in a loss. Rank 0 saves the training first, as after any other error.
+func (r *Recovery) ended(err error) error {
+	if r.kept == nil {
 		return err
 	}
-	for _, id := range r.ids {
-		if !slices.Contains(ids, id) {
-			r.gone = append(r.gone, int(id))
-		}
-	}
-	r.ids = ids
-	return nil
+	return r.kept.ended(err)
 }
 
 // note records the losses since the last call, after which an iteration is repeated.
 func (r *Recovery) note(iteration int) {
-	if r == nil || len(r.gone) == 0 {
+	if r == nil || len(r.known.Gone) == 0 {
 		return
 	}
-	loss := Loss{Ranks: r.gone, Left: len(r.ids), Iteration: iteration}
-	r.gone = nil
-	r.losses = append(r.losses, loss)
+	loss := Loss{Ranks: slices.Sorted(slices.Values(r.known.Gone)), Left: len(r.known.IDs), Iteration: iteration}
+	r.known.Losses, r.known.Gone = append(r.known.Losses, loss), nil
 	if r.Lost != nil {
 		r.Lost(loss)
 	}
@@ -205,57 +208,4 @@ func isLoss(err error) bool {
 		}
 	}
 	return errors.Is(err, cohort.ErrBroken)
-}
-
-// agreeOnIterations sends the iterations that any rank has completed to all ranks that are left. A rank
-// completes an iteration with the sums of all ranks, which they send after the cuts of all stages are in
-// the memory of all nodes. Another rank can thus lack the sums only, and no completed iteration is lost.
-//
-// Collective: all ranks call it.
-func (tr *trainer) agreeOnIterations() error {
-	if tr.opt.Recovery == nil {
-		return nil
-	}
-	most, err := cohort.AllreduceOne(tr.world, len(tr.its), cohort.Max)
-	if err != nil {
-		return fmt.Errorf("recovery: %w", err)
-	}
-	tr.opt.Recovery.note(most + 1)
-	if most == 0 {
-		return nil
-	}
-	root, whole := tr.size, 1
-	if len(tr.its) == most {
-		root = tr.rank
-	}
-	if root, err = cohort.AllreduceOne(tr.world, root, cohort.Min); err != nil {
-		return fmt.Errorf("recovery: %w", err)
-	}
-	of := origin{passes: tr.opt.Passes, lists: tr.opt.futures(tr.c).total()}
-	packed := make([]byte, of.recordBytes()*most)
-	if tr.rank == root {
-		copy(packed, packIterations(tr.its))
-	}
-	resumed := []int64{int64(tr.resumed)}
-	if err := cohort.Bcast(tr.world, resumed, root); err != nil {
-		return fmt.Errorf("recovery: %w", err)
-	}
-	if err := cohort.Bcast(tr.world, packed, root); err != nil {
-		return fmt.Errorf("recovery: %w", err)
-	}
-	its := unpackIterations(packed, of)
-	if tr.pool == nil || !tr.pool.holds(its[most-1].ListCuts) {
-		whole = 0
-	}
-	if whole, err = cohort.AllreduceOne(tr.world, whole, cohort.Min); err != nil {
-		return fmt.Errorf("recovery: %w", err)
-	}
-	if whole == 0 {
-		return fmt.Errorf("recovery: %w: a rank lacks cuts of iteration %d, which another rank has completed", cohort.ErrInternal, most)
-	}
-	tr.resumed = int(resumed[0])
-	for _, it := range its[len(tr.its):] {
-		tr.done(it)
-	}
-	return nil
 }

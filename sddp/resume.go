@@ -1,6 +1,7 @@
 package sddp
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,7 +9,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
@@ -47,13 +50,15 @@ func (o Options) untilStop(ctx context.Context) (context.Context, context.Cancel
 	return work, func() { cancel(nil) }
 }
 
-// start is a checkpoint to resume from: the iterations and the solver on all ranks, the cuts in a file on
-// rank 0.
+// start is a checkpoint to resume from, in a file or in the memory of a rank that was not lost: the iterations and
+// the solver on all ranks, the cuts on the root.
 type start struct {
-	its    []Iteration
-	solver string
-	in     *checkpointReader
-	file   *os.File
+	root    int
+	its     []Iteration
+	resumed int // how many of them are from a file
+	solver  string
+	in      *checkpointReader
+	file    *os.File // nil: in memory
 }
 
 // close closes the file.
@@ -64,23 +69,27 @@ func (s *start) close() {
 }
 
 // openCheckpoints opens the folder of the checkpoints, and the checkpoint to resume from, before the
-// work begins. It returns no iterations if the training begins. After a loss, the training has begun and
-// openCheckpoints only lets a new rank 0 take over the folder.
+// work begins. It returns no iterations if the training begins. After a loss, it is the state of a rank that has it in
+// memory, if there is one.
 //
 // Collective: all ranks call it. If one rank fails, all return an error.
-func (tr *trainer) openCheckpoints(of origin) (*start, error) {
-	opt, from := tr.opt, &start{}
-	switch {
-	case opt.Checkpoint == "" && opt.Resume == "":
-		return from, nil
-	case len(tr.its) > 0:
-		if tr.rank == 0 && tr.saver == nil && opt.Checkpoint != "" {
-			tr.saver = takeSaver(opt, of)
+func (tr *trainer) openCheckpoints() (*start, error) {
+	opt, of, from := tr.opt, tr.of, &start{}
+	if opt.Recovery != nil {
+		furthest, err := cohort.AllreduceOne(tr.world, cohort.Loc[int]{Val: len(tr.before().its), Idx: int64(tr.rank)}, cohort.MaxLoc)
+		if err != nil {
+			return nil, fmt.Errorf("recovery: %w", err)
 		}
+		if furthest.Val > 0 {
+			return tr.takeOver(int(furthest.Idx))
+		}
+		opt.Recovery.note(1)
+	}
+	if opt.Checkpoint == "" && opt.Resume == "" {
 		return from, nil
 	}
 	packed, err := tr.fromFirst("checkpoint", func() (_ []byte, err error) {
-		if there, _ := checkpointsIn(opt.Checkpoint); len(there) > 0 && len(opt.Recovery.Losses()) > 0 {
+		if there, _ := checkpointsIn(opt.Checkpoint); len(there) > 0 && opt.Recovery != nil && tr.world.Generation() > 0 {
 			opt.Resume = opt.Checkpoint // a lost rank wrote it
 		}
 		if opt.Resume != "" {
@@ -109,6 +118,52 @@ func (tr *trainer) openCheckpoints(of origin) (*start, error) {
 	if texts := unpackTexts(packed); len(texts) > 0 {
 		from.solver, from.its = string(texts[0]), unpackIterations(texts[1], of)
 	}
+	from.resumed = len(from.its)
+	return from, nil
+}
+
+// before returns the part of the training before the last loss. It is empty on a rank that is new.
+func (tr *trainer) before() *trainer {
+	if r := tr.opt.Recovery; r != nil && r.kept != nil && r.kept.of == tr.of {
+		return r.kept
+	}
+	return &trainer{}
+}
+
+// takeOver returns the state of a rank that has completed the most iterations. A rank completes an iteration with the
+// sums of all ranks, which they send after the cuts of all stages are in the memory of all nodes: so it has all cuts, and no
+// completed iteration is lost.
+//
+// Collective: all ranks call it. If one rank fails, all return an error.
+func (tr *trainer) takeOver(root int) (*start, error) {
+	from, of, old := &start{root: root}, tr.of, tr.before()
+	if tr.rank == 0 && tr.opt.Checkpoint != "" {
+		if tr.saver = old.saver; tr.saver == nil {
+			tr.saver = takeSaver(tr.opt, of)
+		}
+	}
+	packed, err := tr.from(root, "recovery", func() ([]byte, error) {
+		var b bytes.Buffer
+		err := encodeCheckpoint(&b, of, old.its, old.pool)
+		if err == nil {
+			from.in, err = readCheckpoint("recovery", bytes.NewReader(b.Bytes()), int64(b.Len()))
+		}
+		return packTexts([][]byte{packNumbers([]float64{float64(old.resumed), time.Since(old.began).Seconds()}), packIterations(old.its)}), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	texts := unpackTexts(packed)
+	facts := unpackNumbers(texts[0])
+	from.solver, from.its, from.resumed = of.solver, unpackIterations(texts[1], of), int(facts[0])
+	again := len(from.its) + 1
+	if tr.opt.stop(from.its) != "" {
+		again = 0
+	}
+	tr.opt.Recovery.note(again)
+	spent := time.Duration(facts[1] * float64(time.Second))
+	tr.began = time.Now().Add(-spent)
+	tr.late = tr.opt.TimeLimit > 0 && spent >= tr.opt.TimeLimit
 	return from, nil
 }
 
@@ -155,7 +210,7 @@ func (s *start) openFile(name string) (err error) {
 	return err
 }
 
-// restoreChunk is about how many numbers rank 0 sends at a time: 64 KiB.
+// restoreChunk is about how many numbers the root sends at a time: 64 KiB.
 const restoreChunk = 1 << 13
 
 // restore sends the content of a checkpoint to all ranks, up to the iteration after which a training
@@ -179,13 +234,13 @@ func (tr *trainer) restore(from *start, solver lp.Info) error {
 	}
 	width := 1 + tr.pool.reserv
 	for t := range tr.pool.lists { // with a selection a stage has one list
-		if err := tr.receive(its[n-1].ListCuts[t]*width, width, func(at int, part []float64) error { return from.in.cuts(t, at, part) },
+		if err := tr.receive(from.root, its[n-1].ListCuts[t]*width, width, func(at int, part []float64) error { return from.in.cuts(t, at, part) },
 			func(part []float64) error { return tr.memory.add(t, part) }); err != nil {
 			return err
 		}
 		if sel := tr.pool.selection; sel != nil {
 			var points []float64
-			if err := tr.receive(n*tr.opt.Passes*tr.pool.reserv, 1, func(at int, part []float64) error { return from.in.trials(t, at, part) },
+			if err := tr.receive(from.root, n*tr.opt.Passes*tr.pool.reserv, 1, func(at int, part []float64) error { return from.in.trials(t, at, part) },
 				func(part []float64) error { points = append(points, part...); return nil }); err != nil {
 				return err
 			}
@@ -195,28 +250,30 @@ func (tr *trainer) restore(from *start, solver lp.Info) error {
 	if err := tr.together("checkpoint", tr.computesAlike(its, from.solver == solver.String())); err != nil {
 		return err
 	}
-	tr.its, tr.resumed, tr.lower = its, n, its[n-1].LowerBound
+	tr.its, tr.resumed, tr.lower = its, min(from.resumed, n), its[n-1].LowerBound
+	if done := len(tr.before().its); done > 0 && tr.opt.Progress != nil {
+		for _, it := range its[done:] { // others have completed them, and this rank has seen those before
+			tr.opt.Progress(it)
+		}
+	}
 	return nil
 }
 
-// receive sends numbers, which rank 0 reads, to all ranks: a whole number of groups at a time.
+// receive sends numbers, which root reads, to all ranks: a whole number of groups at a time.
 //
 // Collective: all ranks call it. If one rank fails, all return an error.
-func (tr *trainer) receive(all, group int, read func(at int, part []float64) error, take func(part []float64) error) error {
+func (tr *trainer) receive(root, all, group int, read func(at int, part []float64) error, take func(part []float64) error) error {
 	numbers := make([]float64, max(restoreChunk/group, 1)*group)
 	for at := 0; at < all; at += len(numbers) {
 		part := numbers[:min(len(numbers), all-at)]
-		packed, err := tr.fromFirst("checkpoint", func() ([]byte, error) {
+		packed, err := tr.from(root, "checkpoint", func() ([]byte, error) {
 			err := read(at, part)
 			return packNumbers(part), err
 		})
 		if err != nil {
 			return err
 		}
-		for i := range part {
-			part[i] = math.Float64frombits(binary.LittleEndian.Uint64(packed[8*i:]))
-		}
-		if err := take(part); err != nil {
+		if err := take(unpackNumbers(packed)); err != nil {
 			return err
 		}
 	}
@@ -230,6 +287,15 @@ func packNumbers(x []float64) []byte {
 		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))
 	}
 	return out
+}
+
+// unpackNumbers returns what packNumbers packed.
+func unpackNumbers(b []byte) []float64 {
+	x := make([]float64, len(b)/8)
+	for i := range x {
+		x[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return x
 }
 
 // computesAlike solves the last program of a checkpoint again. If the optimum has other bits, because of

@@ -77,12 +77,3 @@ func (s *selection) snapshot() *selection {
 func (s *selection) numbers(stage, points int) []float64 {
 	return s.stages[stage].points[:points*s.reserv]
 }
-
-// again returns the selection of the cuts of another pool, with the first points.
-func (s *selection) again(pool *Pool, points int) *selection {
-	out := newSelection(len(s.stages)+1, s.reserv)
-	for t := range s.stages {
-		out.add(pool, t, s.numbers(t, points))
-	}
-	return out
-}

@@ -112,34 +112,6 @@ func (m *cutMemory) reserveFirst(iterations int) error {
 	return m.reserve(iterations - 1)
 }
 
-// adopt copies the cuts of iterations from another pool, which is the same on all ranks. That
-// pool may be in memory shared with lost ranks: a node keeps it until its last rank frees it.
-//
-// Collective: all ranks call it, before anything else.
-func (m *cutMemory) adopt(from *Pool, its []Iteration) error {
-	if len(its) == 0 {
-		return nil
-	}
-	if err := m.reserveFirst(len(its)); err != nil {
-		return err
-	}
-	r := m.regions[0]
-	for i := range m.pool.lists {
-		left := its[len(its)-1].ListCuts[i] * (1 + m.pool.reserv)
-		for _, part := range from.lists[i].parts {
-			part = part[:min(len(part), left)]
-			left -= len(part)
-			if space := m.pool.grow(i, len(part)); r.IsLeader() {
-				copy(space, part)
-			}
-		}
-	}
-	if err := r.Fence(); err != nil {
-		return fmt.Errorf("cuts: %w", err)
-	}
-	return nil
-}
-
 // add appends cuts to a list, which all ranks have. The leader of each node writes them.
 //
 // Collective: all ranks call it.

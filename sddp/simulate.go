@@ -17,12 +17,11 @@ type SimulateOptions struct {
 	// Seen, if not nil, is called on this rank with the stages of every scenario, in order. Their figures have
 	// no bands. It must not keep them.
 	Seen func(scenario int, stages []StageResult)
-	// Solver, Threads, Pin, Env and Recovery are as in [Options].
-	Solver   string
-	Threads  int
-	Pin      string
-	Env      *hybrid.Env
-	Recovery *Recovery // after a loss the simulation starts again
+	// Solver, Threads, Pin and Env are as in [Options].
+	Solver  string
+	Threads int
+	Pin     string
+	Env     *hybrid.Env
 }
 
 // simulateChunk is the number of scenarios between two exchanges. It bounds the memory, and the time
@@ -55,8 +54,8 @@ func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt S
 	if opt.Paths != nil {
 		opt.Sampling = Given
 	}
-	sim := &simulator{c: c, policy: p, opt: opt}
-	if sim.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
+	sim := &simulator{team: newTeam(world.WithContext(ctx)), c: c, policy: p, opt: opt}
+	if sim.crew, err = newCrew(sim.world, opt.Threads, opt.Pin, opt.Env); err != nil {
 		return nil, err
 	}
 	defer func() { // also after a panic
@@ -64,11 +63,9 @@ func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt S
 			out, err = nil, e
 		}
 	}()
-	err = sim.run(func() error {
-		return opt.Recovery.Do(world, func(world *cohort.Comm) (err error) {
-			out, err = sim.simulate(ctx, world.WithContext(ctx))
-			return err
-		})
+	err = sim.run(func() (err error) {
+		out, err = sim.simulate(ctx)
+		return err
 	})
 	return out, err
 }
@@ -84,10 +81,9 @@ type simulator struct {
 }
 
 // simulate does the work of this rank.
-func (sim *simulator) simulate(ctx context.Context, world *cohort.Comm) (out *Simulation, err error) {
-	sim.team = newTeam(world)
+func (sim *simulator) simulate(ctx context.Context) (out *Simulation, err error) {
 	c, p := sim.c, sim.policy
-	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, sim.opt.Scenarios, sim.opt.Sampling, sim.opt.Paths, sim.opt.Solver, sim.opt.Recovery != nil))
+	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, sim.opt.Scenarios, sim.opt.Sampling, sim.opt.Paths, sim.opt.Solver))
 	if err := sim.same("case, policy and options", key); err != nil {
 		return nil, err
 	}

@@ -104,19 +104,24 @@ func (t *team) together(what string, failed error) error {
 }
 
 // fromFirst runs read on rank 0 only and returns its bytes, or its error as together does, on all ranks.
-func (t *team) fromFirst(what string, read func() ([]byte, error)) (data []byte, err error) {
-	if t.rank == 0 {
+func (t *team) fromFirst(what string, read func() ([]byte, error)) ([]byte, error) {
+	return t.from(0, what, read)
+}
+
+// from is fromFirst with another rank than 0.
+func (t *team) from(root int, what string, read func() ([]byte, error)) (data []byte, err error) {
+	if t.rank == root {
 		data, err = read()
 	}
 	if err = t.together(what, err); err != nil {
 		return nil, err
 	}
-	n, err := cohort.BcastOne(t.world, len(data), 0)
+	n, err := cohort.BcastOne(t.world, len(data), root)
 	if err == nil {
-		if t.rank != 0 {
+		if t.rank != root {
 			data = make([]byte, n)
 		}
-		err = cohort.Bcast(t.world, data, 0)
+		err = cohort.Bcast(t.world, data, root)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)

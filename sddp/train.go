@@ -52,7 +52,7 @@ func (t *Training) Last() Iteration { return t.Iterations[len(t.Iterations)-1] }
 
 // trainer is one rank's part of a training.
 type trainer struct {
-	*team // of the ranks that are left
+	*team
 	*crew
 	c        *Case
 	noise    *Noise
@@ -61,6 +61,7 @@ type trainer struct {
 	pool     *Pool      // in memory
 	planners []*planner // by worker
 	opt      Options
+	of       origin
 	its      []Iteration // completed
 	resumed  int         // how many of them are from a checkpoint
 	lo, hi   int         // forward passes of this rank
@@ -101,8 +102,8 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 	if err := opt.checkWarm(c); err != nil {
 		return nil, fmt.Errorf("train: warm start: %w", err)
 	}
-	tr := &trainer{c: c, opt: opt, least: c.minState(), most: c.maxState(), began: began}
-	if tr.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
+	tr := &trainer{team: newTeam(world.WithContext(ctx)), c: c, opt: opt, least: c.minState(), most: c.maxState(), began: began}
+	if tr.crew, err = newCrew(tr.world, opt.Threads, opt.Pin, opt.Env); err != nil {
 		return nil, err
 	}
 	defer func() { // also after a panic
@@ -116,11 +117,11 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 				err = e
 			}
 		}()
-		err = opt.Recovery.Do(world, func(world *cohort.Comm) (err error) {
-			out, err = tr.train(ctx, world.WithContext(ctx))
-			return err
-		})
-		if err != nil {
+		out, err = tr.train(ctx)
+		switch {
+		case err == nil:
+			tr.saver = nil // a later loss saves nothing
+		case opt.Recovery == nil || !isLoss(err):
 			err = tr.ended(err)
 		}
 		return err
@@ -133,8 +134,7 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 }
 
 // train does the work of this rank. After a loss of ranks it continues from the completed iterations.
-func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, error) {
-	tr.team, tr.stop = newTeam(world), false
+func (tr *trainer) train(ctx context.Context) (*Training, error) {
 	opt, c := tr.opt, tr.c
 	if err := tr.same("case and options", opt.key(c)); err != nil {
 		return nil, err
@@ -143,30 +143,28 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 	if err != nil {
 		return nil, err
 	}
-	if err := tr.agreeOnIterations(); err != nil {
-		return nil, err
-	}
 	noise, inflows, err := shareNoise(tr.world, tr.crew, c, opt.Seed, opt.Openings)
 	if err != nil {
 		return nil, err
 	}
 	tr.noise = noise
-	from, err := tr.openCheckpoints(originOf(c, opt, solver, noise, mostSeeds(tr.seeds())))
+	tr.of = originOf(c, opt, solver, noise, mostSeeds(tr.seeds()))
+	from, err := tr.openCheckpoints()
 	if err != nil {
 		return nil, errors.Join(err, inflows.Close())
 	}
 	defer from.close()
-	if err := tr.shareMemory(noise, inflows); err != nil {
-		return nil, err
+	tr.inflows = inflows
+	tr.memory = newCutMemory(tr.world, newPoolOf(opt.futures(c), c.states()), opt.Passes, opt.Iterations, mostSeeds(tr.seeds()))
+	if tr.pool = tr.memory.pool; opt.CutSelection {
+		tr.pool.selection = newSelection(c.Stages, c.states())
 	}
-	if tr.planners == nil {
-		tr.planners, err = forWorkers(tr.crew, func() (*planner, error) { return newPlanner(c, tr.noise, tr.pool, newSolver) })
-	}
+	tr.planners, err = forWorkers(tr.crew, func() (*planner, error) { return newPlanner(c, tr.noise, tr.pool, newSolver) })
 	if err := tr.together("linear programs", err); err != nil {
 		return nil, err
 	}
 	for _, p := range tr.planners {
-		p.noise, p.pool, p.risk = tr.noise, tr.pool, opt.Risk
+		p.risk = opt.Risk
 	}
 	tr.lo, tr.hi = tr.block(tr.rank, opt.Passes)
 	tr.trials = make([]float64, opt.Passes*tr.trialWidth())
@@ -234,34 +232,19 @@ func (tr *trainer) done(it Iteration) {
 	}
 }
 
-// shareMemory allocates the shared memory of the cuts and takes ownership of inflows, which it closes if
-// it fails. After a loss it copies the cuts to the new memory and then frees the old.
-//
-// Collective: all ranks call it.
-func (tr *trainer) shareMemory(noise *Noise, inflows *region) error {
-	memory := newCutMemory(tr.world, newPoolOf(tr.opt.futures(tr.c), tr.c.states()), tr.opt.Passes, tr.opt.Iterations, mostSeeds(tr.seeds()))
-	if err := memory.adopt(tr.pool, tr.its); err != nil {
-		return errors.Join(err, memory.close(), inflows.Close())
-	}
-	if tr.opt.CutSelection {
-		memory.pool.selection = newSelection(tr.c.Stages, tr.c.states())
-		if len(tr.its) > 0 {
-			memory.pool.selection = tr.pool.selection.again(memory.pool, len(tr.its)*tr.opt.Passes)
-		}
-	}
-	_ = tr.close() // fails after a loss: the old communicator is broken
-	tr.noise, tr.inflows, tr.memory, tr.pool = noise, inflows, memory, memory.pool
-	return nil
-}
-
-// close frees the shared memory.
+// close frees the shared memory. With a Recovery it keeps a copy of the cuts.
 func (tr *trainer) close() error {
 	if tr.memory == nil {
 		return nil
 	}
 	tr.saver.wait() // the saver reads the cuts
+	pool := tr.pool
+	if tr.pool, tr.planners = nil, nil; tr.opt.Recovery != nil && len(tr.its) > 0 {
+		tr.pool = pool.copied()
+		tr.opt.Recovery.kept = tr
+	}
 	err := errors.Join(tr.memory.close(), tr.inflows.Close())
-	tr.memory, tr.inflows, tr.pool = nil, nil, nil
+	tr.memory, tr.inflows = nil, nil
 	return err
 }
 

@@ -112,14 +112,14 @@ func TestWarmStartNeedsSameStagesAndReservoirs(t *testing.T) {
 	}
 }
 
-// Memory for seeds is that of as many iterations as they need, before the first; after a loss it is copied
-// with the cuts of the iterations.
+// Memory for seeds is that of as many iterations as they need, before the first; a training that resumes has room for
+// them and the cuts of its iterations at once.
 func TestMemoryHasRoomForSeeds(t *testing.T) {
 	c := readShipped(t, "toy")
 	const passes, seeds, iterations = 2, 5, 4
 	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
 		m := newCutMemory(world, newPool(c.Stages, c.states()), passes, iterations, seeds)
-		add := func(n int, value float64) error {
+		add := func(m *cutMemory, n int, value float64) error {
 			for t := range m.pool.Stages() {
 				if err := m.add(t, slices.Repeat([]float64{value}, 2*n)); err != nil {
 					return err
@@ -131,28 +131,26 @@ func TestMemoryHasRoomForSeeds(t *testing.T) {
 		if err := m.reserve(-1); err != nil {
 			return err
 		}
-		if err := add(seeds, 7); err != nil {
+		if err := add(m, seeds, 7); err != nil {
 			return err
 		}
-		var its []Iteration
 		for i := range iterations {
 			if err := m.reserve(i); err != nil {
 				return err
 			}
-			if err := add(passes, float64(i)); err != nil {
+			if err := add(m, passes, float64(i)); err != nil {
 				return err
 			}
-			its = append(its, Iteration{ListCuts: m.pool.lens()})
 		}
 		next := newCutMemory(world, newPool(c.Stages, c.states()), passes, iterations, seeds)
-		if err := next.adopt(m.pool, its[:2]); err != nil {
+		if err := next.reserveFirst(2); err != nil {
 			return err
 		}
-		if got := next.pool.Len(0); got != seeds+2*passes {
-			t.Errorf("%d cuts, want %d", got, seeds+2*passes)
+		if err := add(next, seeds+2*passes, 1); err != nil {
+			return err
 		}
-		if alpha, _ := next.pool.Cut(1, seeds+passes); alpha != 1 {
-			t.Errorf("the first cut of iteration 2 is %v, want 1", alpha)
+		if got, parts := next.pool.Len(0), len(next.regions); got != seeds+2*passes || parts != 1 {
+			t.Errorf("%d cuts in %d regions, want %d in 1", got, parts, seeds+2*passes)
 		}
 		if err := m.close(); err != nil {
 			return err

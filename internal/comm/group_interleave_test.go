@@ -102,8 +102,8 @@ func TestInterleaveCreateGroupAgain(t *testing.T) {
 		{"a send of three ranks fails", 3, 0, false, 14},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.timeouts > 1 && testing.Short() {
-				c.timeouts-- // make test-all explores as many as the table says: 155 000 schedules of three ranks
+			if c.size == 3 && c.timeouts == 2 && testing.Short() {
+				c.timeouts = 1 // make test-all explores two: 155 000 schedules
 			}
 			schedules := 0
 			for i := range 1 + 2*c.sends {

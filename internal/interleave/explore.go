@@ -87,10 +87,6 @@ type explorer struct {
 	cfg     Config
 	program func(x *Run)
 
-	words   map[uintptr]*location // of the run
-	payload map[uintptr]*shadow
-	names   map[uintptr]string
-
 	path    []choice         // choices of the schedule that runs; at its start, those to repeat
 	visited map[uint64]uint8 // states that were continued, with the preemptions left plus 1
 	random  int              // schedules without a bound, chosen at random, after the exploration
@@ -112,7 +108,7 @@ func newExplorer(cfg Config, program func(x *Run)) *explorer {
 		cfg.Preemptions = 3
 	}
 	cfg.Preemptions = max(cfg.Preemptions, 0)
-	e := &explorer{cfg: cfg, program: program, visited: map[uint64]uint8{}, words: map[uintptr]*location{}, payload: map[uintptr]*shadow{}, names: map[uintptr]string{}}
+	e := &explorer{cfg: cfg, program: program, visited: map[uint64]uint8{}}
 	if more, err := strconv.Atoi(os.Getenv(moreEnv)); err == nil {
 		e.cfg.Preemptions += more
 		e.random = 10_000
@@ -156,10 +152,7 @@ func (e *explorer) all() *Run {
 
 // run runs one schedule: the choices of path first, then the first one at each point.
 func (e *explorer) run() *Run {
-	clear(e.words) // maps that have grown once
-	clear(e.payload)
-	clear(e.names)
-	x := &Run{e: e, words: e.words, payload: e.payload, names: e.names,
+	x := &Run{e: e, words: map[uintptr]*location{}, payload: map[uintptr]*shadow{}, names: map[uintptr]string{},
 		finished: make(chan struct{}, 1), unwound: make(chan struct{})}
 	x.preemptions = unbounded
 	if e.rng == nil && (e.given == nil || e.bounded) {

@@ -34,11 +34,7 @@ func train(j *job) error {
 		opt.GapEstimate = gapPaths
 	}
 	if j.o.warm != "" {
-		err := j.do(func(world *cohort.Comm) (err error) {
-			opt.Warm, err = sddp.LoadWarmStart(world, j.o.warm, c)
-			return err
-		})
-		if err != nil {
+		if opt.Warm, err = sddp.LoadWarmStart(j.world, j.o.warm, c); err != nil {
 			return err
 		}
 	}
@@ -46,7 +42,7 @@ func train(j *job) error {
 	if opt.Checkpoint != "" {
 		opt.Stop = j.signals.stopTraining()
 	}
-	trained, err := sddp.Train(j.ctx, j.env.World, c, opt)
+	trained, err := sddp.Train(j.ctx, j.world, c, opt)
 	if err != nil {
 		return err
 	}
@@ -70,20 +66,19 @@ func simulate(j *job) error {
 	if err != nil {
 		return err
 	}
-	var policy *sddp.Policy
-	var paths sddp.Paths
-	err = j.do(func(world *cohort.Comm) (err error) {
-		load := sddp.LoadPolicy
-		if j.o.changed {
-			load = sddp.LoadWarmStart
-		}
-		if policy, err = load(world, j.o.policy, c); err == nil && j.o.inflows != "" {
-			paths, err = sddp.LoadPaths(world, j.o.inflows, c)
-		}
-		return err
-	})
+	load := sddp.LoadPolicy
+	if j.o.changed {
+		load = sddp.LoadWarmStart
+	}
+	policy, err := load(j.world, j.o.policy, c)
 	if err != nil {
 		return err
+	}
+	var paths sddp.Paths
+	if j.o.inflows != "" {
+		if paths, err = sddp.LoadPaths(j.world, j.o.inflows, c); err != nil {
+			return err
+		}
 	}
 	r := &report.Run{Case: c, Policy: policy, Other: policy.CaseSHA256 != c.SHA256()}
 	if err := j.simulate(r, j.o.sampling, paths); err != nil {
@@ -94,11 +89,11 @@ func simulate(j *job) error {
 
 // simulate runs the policy of r over scenarios.
 func (j *job) simulate(r *report.Run, sampling sddp.Sampling, paths sddp.Paths) (err error) {
-	opt := sddp.SimulateOptions{Scenarios: j.o.scenarios, Sampling: sampling, Paths: paths, Solver: j.o.solver, Env: j.env, Recovery: j.recovery}
-	if j.o.paths != "" && (j.first() || j.recovery != nil) { // any rank may become the first after a loss
+	opt := sddp.SimulateOptions{Scenarios: j.o.scenarios, Sampling: sampling, Paths: paths, Solver: j.o.solver, Env: j.env}
+	if j.o.paths != "" && j.first() {
 		opt.Seen = r.Path
 	}
-	r.Simulation, err = sddp.Simulate(j.ctx, j.env.World, r.Case, r.Policy, opt)
+	r.Simulation, err = sddp.Simulate(j.ctx, j.world, r.Case, r.Policy, opt)
 	return err
 }
 
@@ -120,9 +115,6 @@ func info(o *options, stdout io.Writer) error {
 	return err
 }
 
-// do runs a collective operation, and runs it again when ranks die in it.
-func (j *job) do(f func(world *cohort.Comm) error) error { return j.recovery.Do(j.env.World, f) }
-
 // output is a folder, and what makes the files to write there.
 type output struct {
 	*sddp.Output
@@ -131,20 +123,16 @@ type output struct {
 
 // open reads the case and opens the folders of the files, if any, before the work begins.
 func (j *job) open() (c *sddp.Case, err error) {
-	warned := false
-	err = j.do(func(world *cohort.Comm) (err error) {
-		if c, err = sddp.LoadCase(world, j.o.dir); err != nil {
-			return err
+	if c, err = sddp.LoadCase(j.world, j.o.dir); err != nil {
+		return nil, err
+	}
+	if !j.warned {
+		j.warned = true
+		for _, text := range c.Warnings() {
+			j.progress.warn(errors.New(text))
 		}
-		if !warned {
-			warned = true
-			for _, text := range c.Warnings() {
-				j.progress.warn(errors.New(text))
-			}
-		}
-		return j.openOutputs(world)
-	})
-	return c, err
+	}
+	return c, j.openOutputs(j.world)
 }
 
 // openOutputs opens the folders of the files that were asked for.
@@ -186,30 +174,22 @@ func jsonLine(r *report.Run) ([]byte, error) {
 
 // report writes the files and prints the summary.
 func (j *job) report(r *report.Run, began time.Time) error {
-	r.Ranks, r.Threads, r.Backend, r.Buses = j.world().Size(), j.env.Summary.Threads, j.env.World.Backend(), j.o.buses
+	r.Ranks, r.Threads, r.Backend, r.Buses = j.world.Size(), j.env.Summary.Threads, j.world.Backend(), j.o.buses
 	r.Seconds = time.Since(began).Seconds()
 	for _, out := range j.outputs {
 		files, err := out.files(r)
 		if err != nil {
 			return err
 		}
-		if err := j.do(func(world *cohort.Comm) error { return out.Write(j.ctx, world, files) }); err != nil {
+		if err := out.Write(j.ctx, j.world, files); err != nil {
 			return err
 		}
 		j.written = true
 	}
-	// If rank 0 dies after it has printed and before the others learn that, the next rank prints again.
-	return j.do(func(world *cohort.Comm) error {
-		if r.Ranks = world.Size(); world.Rank() == 0 {
-			if err := j.print(r); err != nil {
-				return err
-			}
-		}
-		if j.recovery == nil {
-			return nil
-		}
-		return world.Barrier()
-	})
+	if j.first() { // if it dies before the others learn that, the next one prints again
+		return j.print(r)
+	}
+	return nil
 }
 
 // print prints the summary and the line of JSON, on rank 0.

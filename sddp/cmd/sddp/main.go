@@ -31,11 +31,13 @@ func main() {
 type job struct {
 	ctx      context.Context
 	signals  *signals
+	world    *cohort.Comm
 	env      *hybrid.Env
-	recovery *sddp.Recovery // nil without --resilient
+	recovery *sddp.Recovery // nil if the loss of a rank ends the job
 	o        *options
 	out      io.Writer
 	progress *progress
+	warned   bool // of what is odd in the case
 	outputs  []output
 	written  bool // the files, if any were asked for
 	saved    bool // the training is in a checkpoint
@@ -45,32 +47,40 @@ type job struct {
 func start(command func(*job) error, o *options, stdout, stderr *os.File) int {
 	ctx, signals := watchSignals()
 	defer signals.end()
-	config := &hybrid.Config{Job: &cohort.Config{Resilient: o.resilient}, Threads: o.threads, Pin: pool.Pinning(o.pin)}
-	if !o.quiet {
-		config.Summary = named{stderr}
-	}
-	env, err := hybrid.Start(ctx, config)
+	world, err := cohort.Init(ctx, &cohort.Config{Resilient: o.resilient})
 	if sig := signals.first(); err != nil && sig != nil {
 		fmt.Fprintf(stderr, "sddp: %s before all ranks had joined; nothing was written\n", ended(sig))
 		return statusOf(sig)
 	}
 	if err != nil {
-		var step *hybrid.StepError
-		if !errors.As(err, &step) || !step.Peer { // else the rank that failed reports it
-			fmt.Fprintf(stderr, "sddp: %v\n", err)
-		}
+		fmt.Fprintf(stderr, "sddp: %v\n", err)
 		return cli.StatusFailed
 	}
-	j := &job{ctx: ctx, signals: signals, env: env, o: o, out: stdout}
+	j := &job{ctx: ctx, signals: signals, world: world, o: o, out: stdout}
 	j.progress = newProgress(j.first, stderr, o.quiet)
-	if o.resilient {
+	if o.resilient || world.Resized() != nil { // else no launcher replaces ranks
 		j.recovery = &sddp.Recovery{Lost: func(l sddp.Loss) { j.progress.warn(l) }}
 	}
-	err = command(j)
+	config := &hybrid.Config{Threads: o.threads, Pin: pool.Pinning(o.pin)}
+	if !o.quiet {
+		config.Summary = named{stderr}
+	}
+	err = j.recovery.Do(ctx, world, func(world *cohort.Comm) (err error) {
+		j.world = world
+		if j.env, err = hybrid.Join(world, config); err != nil {
+			return err
+		}
+		if err = command(j); err != nil {
+			_ = j.env.Close() // err is what matters
+			return err
+		}
+		return j.env.Close()
+	})
 	j.progress.end()
-	rank := j.world().Rank() // read before Close: among the ranks that are left
+	j.world = j.recovery.World(world)
+	rank := j.world.Rank() // read before Close
 	if err == nil {
-		err = errors.Join(j.recovery.Close(), env.Close())
+		err = j.world.Close()
 	}
 	if err != nil {
 		return j.failed(err, rank, stderr)
@@ -88,11 +98,8 @@ func (n named) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// world returns the communicator of the ranks that are left.
-func (j *job) world() *cohort.Comm { return j.recovery.World(j.env.World) }
-
 // first reports whether this rank reads, writes and prints.
-func (j *job) first() bool { return j.world().Rank() == 0 }
+func (j *job) first() bool { return j.world.Rank() == 0 }
 
 // failed prints what went wrong and returns the exit status. Rank 0 prints an error that all ranks
 // have; a rank that failed alone prints its own.
@@ -102,11 +109,15 @@ func (j *job) failed(err error, rank int, stderr io.Writer) int {
 		if sig == nil { // another rank received it
 			sig = syscall.SIGTERM
 		}
-		_ = errors.Join(j.recovery.Close(), j.env.Close()) // err is what matters
+		_ = j.world.Close() // err is what matters
 	}
 	status := cli.StatusFailed
 	if sig != nil {
 		status = statusOf(sig)
+	}
+	var step *hybrid.StepError
+	if errors.As(err, &step) && step.Peer {
+		return status // the rank that failed reports it
 	}
 	if rank != 0 {
 		// Otherwise rank 0 or the rank that failed prints it; ErrNotSupported is the same on all.

@@ -365,20 +365,22 @@ func TestNextRankPrintsSummaryAfterLoss(t *testing.T) {
 	}
 	var out bytes.Buffer
 	err = cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
-		j := &job{ctx: context.Background(), env: &hybrid.Env{World: world}, recovery: &sddp.Recovery{}, o: &options{json: true}, out: &out}
+		j := &job{ctx: context.Background(), env: &hybrid.Env{}, recovery: &sddp.Recovery{}, o: &options{json: true}, out: &out}
 		if world.Rank() == 0 {
 			j.out = dying{}
 		}
-		defer j.recovery.Close()
-		trained, err := sddp.Train(j.ctx, world, c, sddp.Options{Iterations: 2, Passes: 2, Recovery: j.recovery})
-		if err != nil {
-			return err
-		}
-		sim, err := sddp.Simulate(j.ctx, world, c, trained.Policy, sddp.SimulateOptions{Scenarios: 4, Recovery: j.recovery})
-		if err != nil {
-			return err
-		}
-		return j.report(&report.Run{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, time.Now())
+		return j.recovery.Do(j.ctx, world, func(world *cohort.Comm) error {
+			j.world = world
+			trained, err := sddp.Train(j.ctx, world, c, sddp.Options{Iterations: 2, Passes: 2, Recovery: j.recovery})
+			if err != nil {
+				return err
+			}
+			sim, err := sddp.Simulate(j.ctx, world, c, trained.Policy, sddp.SimulateOptions{Scenarios: 4})
+			if err != nil {
+				return err
+			}
+			return j.report(&report.Run{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, time.Now())
+		})
 	})
 	if !errors.Is(err, errDies) {
 		t.Fatal(err)

@@ -256,7 +256,7 @@ func computeFlags(cmd *cobra.Command, o *options) {
 	cli.Choice(cmd, &o.pin, "pin", "pin threads to cores, numa (domains) or none (default: COHORT_PIN, else none)", "none", "cores", "numa")
 	cli.Choice(cmd, &o.solver, "solver", "solve linear programs with embedded, clp (needs libClp.so.1), or auto: clp if installed, for 100 or more buses and reservoirs",
 		lp.Auto, lp.Embedded, lp.CLP)
-	f.BoolVar(&o.resilient, "resilient", false, "continue with the other ranks when ranks die; not on mpi")
+	f.BoolVar(&o.resilient, "resilient", false, "continue with the other ranks when ranks die and cohort run --restarts does not replace them; not on mpi")
 	cli.Section(cmd, "Computing", "threads", "pin", "solver", "resilient")
 }
 

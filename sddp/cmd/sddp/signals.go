@@ -63,11 +63,14 @@ func ended(sig os.Signal) string {
 	return "interrupted"
 }
 
-// stopTraining returns a channel. Until trainingEnded, a signal closes it instead of ending the context.
+// stopTraining returns a channel. Until trainingEnded, a signal closes it instead of ending the context. A training that is
+// repeated after a loss gets the same one.
 func (s *signals) stopTraining() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stop = make(chan struct{})
+	if s.stop == nil {
+		s.stop = make(chan struct{})
+	}
 	return s.stop
 }
 
