@@ -99,6 +99,9 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		return nil, err
 	}
 	s.marks(osEnv)
+	if s.before != nil {
+		s.worlds.Generation = *s.before
+	}
 	u := &succession{settings: *s, ctx: ctx, open: s.opens(name), entered: func(w *Comm) { membership.enter(w); w.joins(name, s.id, osEnv) }}
 	if name == "shm" || name == "tcp" {
 		s.worlds.Next = u.next

@@ -17,11 +17,12 @@ func (c *Comm) Generation() int { return c.base().Worlds().Generation }
 // another size it is nil.
 func (c *Comm) Resized() <-chan struct{} { return c.base().Worlds().Resized }
 
-// Rejoin leaves world, and joins the next world of the job: after a loss, or to give the job another size ([Comm.Resized]).
-// Under cohort run --restarts, new processes take the places of the lost ones. They call [Init] as always, and get the
-// same world, whose [Comm.Generation] is above 0; ranks that were not lost keep their numbers. Otherwise the next world
-// has the ranks that were not lost, in their order; on tcp only if they are more than half of world, or half of it with
-// its rank 0, so that the two sides of a network that was cut never both go on.
+// Rejoin leaves world, and joins the next world of the job: after a loss, or to give the job another size
+// ([Comm.Resized]). Under cohort run --restarts, and in the pods of a Kubernetes Job, new processes take the places of
+// the lost ones. They call [Init] as always, and get the same world, whose [Comm.Generation] is above 0; ranks that
+// were not lost keep their numbers. Otherwise the next world has the ranks that were not lost, in their order; on tcp
+// only if they are more than half of world, or half of it with its rank 0, so that the two sides of a network that was
+// cut never both go on.
 //
 // world and all that stands on it end with [ErrClosed] when Rejoin has succeeded. Otherwise world stays as it is, and
 // Rejoin can be called again. docs/elastic.md shows how ranks hand their state to those that are new.
@@ -81,12 +82,28 @@ func (u *succession) next(ctx context.Context, old *comm.Comm) (*comm.Comm, erro
 	}
 	var w *Comm
 	var err error
-	if u.launch != nil {
+	switch {
+	case u.launch != nil:
 		w, err = u.enter(ctx, generation.Ask{Lost: old.Dead(), Joined: true})
-	} else {
+	case u.before != nil:
+		w, err = u.meet(ctx, old)
+	default:
 		w, err = u.shrink(ctx, old)
 	}
 	return w.base(), err
+}
+
+// meet joins a world of all ranks, where those that joined the first one met: the successor of a pod comes there too.
+func (u *succession) meet(ctx context.Context, old *comm.Comm) (*Comm, error) {
+	s := u.settings
+	before := old.Worlds().Generation + 1
+	s.before = &before
+	bc, err := u.open(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	s.worlds.Generation = before
+	return u.world(bc, s, nil), nil
 }
 
 // enter joins the next world in which the launcher gives this rank a place.

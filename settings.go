@@ -27,12 +27,12 @@ type settings struct {
 	share    func(ctx context.Context, text string) (string, error) // among the ranks, if the launcher can
 	process  bool                                                   // this process is the rank
 	numbered bool                                                   // Rank and Size come from the variables of a launcher that is not cohort's
-	replaced bool                                                   // a process that ends before all ranks have joined is started again: it is a pod
 	count    bool                                                   // operations are counted
 	stats    string                                                 // file for the summary of what is counted
 	notes    []string                                               // for Diagnostics
 	secret   string                                                 // of the job, if it is not in a file
 	id       int                                                    // of this process, for its launcher
+	before   *int                                                   // how many worlds this pod has been in, and then the most of any rank; nil: a process that ends is not started again
 	worlds   comm.Worlds                                            // before and after the one to join
 }
 

@@ -88,6 +88,9 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		}
 	}()
 	self := meet.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: meet.ThisNode(), Addrs: l.Addrs(), OnDemand: cfg.onDemand()}
+	if cfg.Worlds != nil {
+		self.Worlds = *cfg.Worlds
+	}
 	if sleep.wake != nil {
 		self.Wake = sleep.wake.name
 	}
@@ -110,6 +113,11 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		return nil, err
 	}
 	c := &connecting{cfg: cfg, id: id, l: l, members: meeting.Members}
+	for r := range c.members {
+		if cfg.Worlds != nil {
+			*cfg.Worlds = max(*cfg.Worlds, c.members[r].Worlds)
+		}
+	}
 	var cpus [][16]uint64
 	for r := range c.members {
 		if r == cfg.Rank || c.members[r].Shares(c.self()) {

@@ -32,6 +32,7 @@ type Member struct {
 	Host    string // its name, for messages
 	Addrs   []netip.AddrPort
 
+	Worlds   int        `json:",omitempty"` // that its process has been in before
 	OnDemand bool       // it makes connections when they are first needed
 	Wake     string     // its wake-up socket; "" if it takes no part in shared memory
 	CPUs     [16]uint64 // the set of processors that it may use
@@ -48,8 +49,8 @@ func (m *Member) String() string {
 // check returns what is wrong with a member, of this process or of another.
 func (m *Member) check() error {
 	switch {
-	case m.Process < 0:
-		return fmt.Errorf("process number %d", m.Process)
+	case m.Process < 0 || m.Worlds < 0:
+		return fmt.Errorf("process number %d, in its world %d", m.Process, m.Worlds)
 	case len(m.Host) > maxHost || m.Host != HostName(m.Host):
 		return errors.New("the host's name is too long or has characters that are not printable ASCII")
 	case len(m.Node) > maxName || len(m.Wake) > maxName:

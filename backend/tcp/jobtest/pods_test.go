@@ -221,7 +221,7 @@ func (c *cluster) until(p *pod, what string, holds func() bool) {
 
 // TestPods shows what docs/kubernetes.md promises of the pods of a Job, without a cluster.
 func TestPods(t *testing.T) {
-	c := newCluster(t, 20)
+	c := newCluster(t, 24)
 	if c == nil {
 		return
 	}
@@ -229,6 +229,32 @@ func TestPods(t *testing.T) {
 	t.Run("earlier job", c.earlier)
 	t.Run("never started", c.never)
 	t.Run("end", c.end)
+	t.Run("replaced", c.replaced)
+}
+
+// replaced kills two pods of a running job, pod 0 among them. The others meet their successors, which have other addresses,
+// in the next world.
+func (c *cluster) replaced(t *testing.T) {
+	c.t = t
+	const size = 3
+	pods := make([]*pod, size)
+	begin := func(i int) {
+		pods[i] = c.start("again", i, size, "rejoin")
+		c.know(pods[i])
+	}
+	for i := range size {
+		begin(i)
+	}
+	for _, p := range pods {
+		c.until(p, "has joined", func() bool { return strings.Contains(p.String(), ", sum 6\n") })
+	}
+	for _, i := range []int{2, 0} {
+		c.kill(pods[i], syscall.SIGKILL)
+		begin(i)
+	}
+	for i, p := range pods {
+		c.want(0, fmt.Sprintf("rank %d of %d in generation 1, sum 6\n", i, size), p)
+	}
 }
 
 // restarted starts pods one by one. The DNS server learns their names late, in another order. Before the last one starts,

@@ -24,6 +24,19 @@ func main() {
 		}
 		fmt.Printf("rank %d of %d on %s, sum %d\n", world.Rank(), world.Size(), world.Backend(), sum)
 		switch strings.Join(os.Args[1:], " ") {
+		case "rejoin":
+			if world.Generation() == 0 {
+				_, err := cohort.Recv(world, make([]byte, 1), cohort.AnySource, 0) // until a rank is lost
+				if !errors.Is(err, cohort.ErrPeerLost) {
+					return err
+				}
+				if world, err = cohort.Rejoin(ctx, world); err != nil {
+					return err
+				}
+				sum, err = cohort.AllreduceOne(world, world.Rank()+1, cohort.Sum)
+			}
+			fmt.Printf("rank %d of %d in generation %d, sum %d\n", world.Rank(), world.Size(), world.Generation(), sum)
+			return err
 		case "fail":
 			if world.Rank() == 1 {
 				return errors.New("no more work")
