@@ -87,7 +87,8 @@ func TestJobSetManifest(t *testing.T) {
 		len(set.Spec.ReplicatedJobs) != 1 || set.Spec.ReplicatedJobs[0].Replicas != 1 {
 		t.Errorf("%+v", set)
 	}
-	checkJob(t, &set.Spec.ReplicatedJobs[0].Template.Spec, map[string]string{"COHORT_REPLICAS": "jobset.sigs.k8s.io/replicatedjob-replicas"})
+	checkJob(t, &set.Spec.ReplicatedJobs[0].Template.Spec, map[string]string{
+		"COHORT_JOB": "jobset.sigs.k8s.io/jobset-uid", "COHORT_REPLICAS": "jobset.sigs.k8s.io/replicatedjob-replicas"})
 }
 
 // checkJob checks what the text of the page says of a Job. Some variables have the values of labels.
