@@ -42,9 +42,6 @@ func (x *Uint32) Store(v uint32) { store(&x.v, x.v.Store, v) }
 func (x *Uint32) Add(d uint32) uint32 {
 	return update("add", &x.v, func() uint32 { return x.v.Add(d) })
 }
-func (x *Uint32) And(m uint32) uint32 {
-	return update("and", &x.v, func() uint32 { return x.v.And(m) })
-}
 func (x *Uint32) Or(m uint32) uint32 { return update("or", &x.v, func() uint32 { return x.v.Or(m) }) }
 func (x *Uint32) Swap(v uint32) uint32 {
 	return update("swap", &x.v, func() uint32 { return x.v.Swap(v) })
@@ -58,36 +55,18 @@ func (x *Uint64) Store(v uint64) { store(&x.v, x.v.Store, v) }
 func (x *Uint64) Add(d uint64) uint64 {
 	return update("add", &x.v, func() uint64 { return x.v.Add(d) })
 }
-func (x *Uint64) And(m uint64) uint64 {
-	return update("and", &x.v, func() uint64 { return x.v.And(m) })
-}
 func (x *Uint64) Or(m uint64) uint64 { return update("or", &x.v, func() uint64 { return x.v.Or(m) }) }
-func (x *Uint64) Swap(v uint64) uint64 {
-	return update("swap", &x.v, func() uint64 { return x.v.Swap(v) })
-}
 func (x *Uint64) CompareAndSwap(was, is uint64) bool {
 	return swap(&x.v, x.v.CompareAndSwap, was, is)
 }
 
-func (x *Int32) Load() int32        { return interleave.Load(&x.v, x.v.Load) }
-func (x *Int32) Store(v int32)      { store(&x.v, x.v.Store, v) }
-func (x *Int32) Add(d int32) int32  { return update("add", &x.v, func() int32 { return x.v.Add(d) }) }
-func (x *Int32) And(m int32) int32  { return update("and", &x.v, func() int32 { return x.v.And(m) }) }
-func (x *Int32) Or(m int32) int32   { return update("or", &x.v, func() int32 { return x.v.Or(m) }) }
-func (x *Int32) Swap(v int32) int32 { return update("swap", &x.v, func() int32 { return x.v.Swap(v) }) }
-func (x *Int32) CompareAndSwap(was, is int32) bool {
-	return swap(&x.v, x.v.CompareAndSwap, was, is)
-}
+func (x *Int32) Load() int32       { return interleave.Load(&x.v, x.v.Load) }
+func (x *Int32) Store(v int32)     { store(&x.v, x.v.Store, v) }
+func (x *Int32) Add(d int32) int32 { return update("add", &x.v, func() int32 { return x.v.Add(d) }) }
 
-func (x *Int64) Load() int64        { return interleave.Load(&x.v, x.v.Load) }
-func (x *Int64) Store(v int64)      { store(&x.v, x.v.Store, v) }
-func (x *Int64) Add(d int64) int64  { return update("add", &x.v, func() int64 { return x.v.Add(d) }) }
-func (x *Int64) And(m int64) int64  { return update("and", &x.v, func() int64 { return x.v.And(m) }) }
-func (x *Int64) Or(m int64) int64   { return update("or", &x.v, func() int64 { return x.v.Or(m) }) }
-func (x *Int64) Swap(v int64) int64 { return update("swap", &x.v, func() int64 { return x.v.Swap(v) }) }
-func (x *Int64) CompareAndSwap(was, is int64) bool {
-	return swap(&x.v, x.v.CompareAndSwap, was, is)
-}
+func (x *Int64) Load() int64       { return interleave.Load(&x.v, x.v.Load) }
+func (x *Int64) Store(v int64)     { store(&x.v, x.v.Store, v) }
+func (x *Int64) Add(d int64) int64 { return update("add", &x.v, func() int64 { return x.v.Add(d) }) }
 
 func (x *Bool) Load() bool       { return interleave.Load(&x.v, x.v.Load) }
 func (x *Bool) Store(v bool)     { store(&x.v, x.v.Store, v) }
@@ -162,14 +141,6 @@ func Copy(dst, src []byte) int {
 	return copy(dst, src)
 }
 
-func Glance(dst, src []byte) int {
-	n := min(len(dst), len(src))
-	interleave.Point("glance")
-	half := copy(dst, src[:n/2])
-	interleave.Point("glance")
-	return half + copy(dst[half:], src[half:n])
-}
-
 func Reads(b []byte)              { interleave.Payload(b, false) }
 func Writes(b []byte)             { interleave.Payload(b, true) }
 func Reading(p any)               { interleave.Value(p, false) }
@@ -180,12 +151,6 @@ func Freed(b []byte)              { interleave.Freed(b) }
 func Yield() {
 	if !interleave.Yield() {
 		runtime.Gosched()
-	}
-}
-
-func Nap(d time.Duration) {
-	if !interleave.Yield() {
-		time.Sleep(d)
 	}
 }
 

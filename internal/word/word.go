@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
@@ -58,10 +57,6 @@ func ReleaseUint64(p *uint64, v uint64) { shmem.ReleaseUint64(p, v) }
 // Copy is copy for a payload that another party writes or reads at other times.
 func Copy(dst, src []byte) int { return copy(dst, src) }
 
-// Glance copies a payload that another party may be overwriting. The caller uses the copy only after it has confirmed
-// that nobody was.
-func Glance(dst, src []byte) int { return copy(dst, src) }
-
 // Reads says that the caller reads a payload.
 func Reads([]byte) {}
 
@@ -83,9 +78,6 @@ func Freed([]byte) {}
 // Yield lets other goroutines run. It is for loops that poll and do nothing else. In an exploration the caller goes on
 // when a word that it has read since its last Yield has changed.
 func Yield() { runtime.Gosched() }
-
-// Nap is Yield for a loop that polls rarely: outside explorations it sleeps for d.
-func Nap(d time.Duration) { time.Sleep(d) }
 
 // Spins returns how often a loop looks before it gives up: n, but 1 in an exploration.
 func Spins(n int) int { return n }
