@@ -90,10 +90,10 @@ func (c *cache) trim() {
 // stay pinned.
 type pins struct {
 	mu        sync.Mutex
-	free      []*pin // the most recently used last
-	kept      int    // bytes of free
-	most      int    // how many bytes may stay pinned unused
-	unchecked int    // bytes pinned since the budget was read
+	free      [][]byte // the most recently used last
+	kept      int      // bytes of free
+	most      int      // how many bytes may stay pinned unused
+	unchecked int      // bytes pinned since the budget was read
 }
 
 // At most pinsKept bytes stay pinned, and at most 1/pinsPart of the memory that the job's limits
@@ -103,20 +103,15 @@ const (
 	pinsPart = 16
 )
 
-// pin is one piece of pinned memory.
-type pin struct {
-	b []byte
-}
-
-// pin returns a piece of pinned memory of at least n bytes, and b, its first n bytes.
-func (d *Device) pin(n int) (p *pin, b []byte, err error) {
+// pin returns the first n bytes of a piece of pinned memory. Its capacity is the piece.
+func (d *Device) pin(n int) ([]byte, error) {
 	d.pins.mu.Lock()
 	for i := len(d.pins.free) - 1; i >= 0; i-- {
-		if p = d.pins.free[i]; len(p.b) >= n && len(p.b) <= 2*n+minPin {
+		if b := d.pins.free[i]; cap(b) >= n && cap(b) <= 2*n+minPin {
 			d.pins.free = append(d.pins.free[:i], d.pins.free[i+1:]...)
-			d.pins.kept -= len(p.b)
+			d.pins.kept -= cap(b)
 			d.pins.mu.Unlock()
-			return p, p.b[:n], nil
+			return b[:n], nil
 		}
 	}
 	d.pins.mu.Unlock()
@@ -124,10 +119,10 @@ func (d *Device) pin(n int) (p *pin, b []byte, err error) {
 	if err != nil {
 		d.trim(0) // the memory kept for reuse may be what is missing
 		if mem, err = d.newPin(max(n, minPin)); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	return &pin{mem}, mem[:n], nil
+	return mem[:n], nil
 }
 
 // newPin pins new memory if the job's budget has room for it.
@@ -159,11 +154,11 @@ const budgetStep = 1 << 20
 // minPin is the size of the smallest piece.
 const minPin = 64 << 10
 
-// unpin puts a piece back. No copy to or from it may be pending.
-func (d *Device) unpin(p *pin) {
+// unpin puts back what pin has returned. No copy to or from it may be pending.
+func (d *Device) unpin(b []byte) {
 	d.pins.mu.Lock()
-	d.pins.free = append(d.pins.free, p)
-	d.pins.kept += len(p.b)
+	d.pins.free = append(d.pins.free, b)
+	d.pins.kept += cap(b)
 	most := d.pins.most
 	d.pins.mu.Unlock()
 	d.trim(most)
@@ -174,10 +169,10 @@ func (d *Device) trim(most int) {
 	d.pins.mu.Lock()
 	defer d.pins.mu.Unlock()
 	for d.pins.kept > most && len(d.pins.free) > 0 {
-		p := d.pins.free[0]
+		b := d.pins.free[0]
 		d.pins.free = d.pins.free[1:]
-		d.pins.kept -= len(p.b)
-		_ = d.acc.Unpin(p.b) // memory that cannot be unpinned is lost to the process, but this operation succeeds
+		d.pins.kept -= cap(b)
+		_ = d.acc.Unpin(b[:cap(b)]) // memory that cannot be unpinned is lost to the process, but this operation succeeds
 	}
 }
 

@@ -290,15 +290,15 @@ func TestPinnedMemoryStaysWithinTheJobsLimit(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "7")
 	t.Setenv("SLURM_NODEID", "0")
 	t.Setenv("SLURM_MEM_PER_NODE", "1")
-	_, _, err := devs[0].pin(4096)
+	_, err := devs[0].pin(4096)
 	if !errors.Is(err, cohort.ErrAlloc) || !strings.Contains(err.Error(), "SLURM_MEM_PER_NODE") {
 		t.Errorf("pinning more than the job may use: %v", err)
 	}
 	t.Setenv("SLURM_MEM_PER_NODE", "1000")
 	const piece = 8 << 20
-	var used []*pin
+	var used [][]byte
 	for range 12 {
-		p, _, err := devs[0].pin(piece)
+		p, err := devs[0].pin(piece)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,15 +45,12 @@ func (s sums[F]) reduce(c *cohort.Comm, b []byte) error {
 // Errors: [cohort.ErrOp] if the operation is not Sum or Average; [cohort.ErrType] if T is not a float32 or float64;
 // [cohort.ErrNotSupported] for tensors on a device; [cohort.ErrRequest] if a tensor is ready; [cohort.ErrClosed] after Close.
 func (r *Reducer[T]) Exact() error {
-	if r == nil {
-		return failed("exact", errNoReducer())
+	if err := r.enter(); err != nil {
+		return failed("exact", err)
 	}
-	r.mu.Lock()
 	defer r.mu.Unlock()
 	kind := kindOf[T]()
 	switch {
-	case r.closed:
-		return failed("exact", errReducerClosed())
 	case r.op.op != cohort.Sum:
 		return failed("exact", fault(cohort.ErrOp, "the operation is %v; want sum or average", r.op))
 	case kind != backend.Float32 && kind != backend.Float64:
@@ -81,14 +78,11 @@ func (r *Reducer[T]) Exact() error {
 // Errors: [cohort.ErrRequest], without further effect, if Exact was not called or a tensor is not ready;
 // [cohort.ErrClosed] after Close.
 func (r *Reducer[T]) Accumulate() error {
-	if r == nil {
-		return failed("accumulate", errNoReducer())
+	if err := r.enter(); err != nil {
+		return failed("accumulate", err)
 	}
-	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.closed:
-		return failed("accumulate", errReducerClosed())
 	case r.exact == nil:
 		return failed("accumulate", fault(cohort.ErrRequest, "the Reducer is not exact; call Exact before the first step"))
 	case r.waiting > 0:

@@ -133,7 +133,6 @@ type ring struct {
 	chunk int
 	inUse bool // the library may still be using the pinned memory, which is then never reused
 	slots [2]struct {
-		pin   *pin
 		b     []byte
 		marks [2]mark
 	}
@@ -158,7 +157,7 @@ func newRing(pinner *Device, chunk, bytes int, devs ...*Device) (r *ring, err er
 		if i*r.chunk >= bytes {
 			break
 		}
-		if s.pin, s.b, err = pinner.pin(r.chunk); err != nil {
+		if s.b, err = pinner.pin(r.chunk); err != nil {
 			return nil, r.close(err)
 		}
 		for k, dev := range devs {
@@ -177,8 +176,8 @@ func (r *ring) close(err error) error {
 		err = closeMarks(err, &r.slots[i].marks[0], &r.slots[i].marks[1])
 	}
 	for i := range r.slots {
-		if s := &r.slots[i]; s.pin != nil && !r.inUse {
-			r.dev.unpin(s.pin)
+		if b := r.slots[i].b; b != nil && !r.inUse {
+			r.dev.unpin(b)
 		}
 	}
 	return err

@@ -191,14 +191,10 @@ func (r *Reducer[T]) reset() {
 // [cohort.ErrClosed] after Close; those of the device's driver. Errors of the reductions are
 // returned by Wait.
 func (r *Reducer[T]) Ready(i int) error {
-	if r == nil {
-		return failed("ready", errNoReducer())
+	if err := r.enter(); err != nil {
+		return failed("ready", err)
 	}
-	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return failed("ready", errReducerClosed())
-	}
 	switch {
 	case i < 0 || i >= len(r.tensors):
 		return failed("ready", fault(cohort.ErrCount, "tensor %d of %d", i, len(r.tensors)))
@@ -278,14 +274,10 @@ func (r *Reducer[T]) scatter(b *bucket[T]) error {
 //
 // Deadline: as for [Allreduce].
 func (r *Reducer[T]) Wait() error {
-	if r == nil {
-		return failed("wait", errNoReducer())
+	if err := r.enter(); err != nil {
+		return failed("wait", err)
 	}
-	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return failed("wait", errReducerClosed())
-	}
 	if r.waiting > 0 {
 		return failed("wait", r.notReady())
 	}
@@ -315,11 +307,18 @@ func (r *Reducer[T]) Wait() error {
 	return failed("wait", err)
 }
 
-func errNoReducer() error {
-	return fault(cohort.ErrBuffer, "the Reducer is nil; make one with NewReducer")
+// enter locks an open Reducer for a call.
+func (r *Reducer[T]) enter() error {
+	if r == nil {
+		return fault(cohort.ErrBuffer, "the Reducer is nil; make one with NewReducer")
+	}
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return fault(cohort.ErrClosed, "the Reducer is closed")
+	}
+	return nil
 }
-
-func errReducerClosed() error { return fault(cohort.ErrClosed, "the Reducer is closed") }
 
 // Close frees the buckets. No step may be pending: call Wait first. Closing again, or closing a nil
 // Reducer, does nothing.

@@ -12,7 +12,6 @@ import (
 // slot is pinned memory for a piece.
 type slot struct {
 	in, out       []byte // for what is read and for what is written; the same memory if both are on one device
-	pins          [2]*pin
 	loaded, saved accel.Event
 	saving        bool // a copy from it may be pending
 }
@@ -150,7 +149,7 @@ func (j *job) slot(i int) (s *slot, err error) {
 		if s.loaded, err = j.in.dev.takeEvent(); err != nil {
 			return nil, err
 		}
-		if s.pins[0], s.in, err = j.in.dev.pin(in); err != nil {
+		if s.in, err = j.in.dev.pin(in); err != nil {
 			return nil, err
 		}
 	}
@@ -159,7 +158,7 @@ func (j *job) slot(i int) (s *slot, err error) {
 			return nil, err
 		}
 		if s.out = s.in; !j.shared {
-			s.pins[1], s.out, err = j.out.dev.pin(out)
+			s.out, err = j.out.dev.pin(out)
 		}
 	}
 	return s, err
@@ -190,11 +189,11 @@ func (j *job) free(err error) error {
 		s := &j.slots[i]
 		give(j.in.dev, nil, s.loaded)
 		give(j.out.dev, nil, s.saved)
-		if s.pins[0] != nil && !j.inUse {
-			j.in.dev.unpin(s.pins[0])
+		if s.in != nil && !j.inUse {
+			j.in.dev.unpin(s.in)
 		}
-		if s.pins[1] != nil && !j.inUse {
-			j.out.dev.unpin(s.pins[1])
+		if s.out != nil && !j.shared && !j.inUse {
+			j.out.dev.unpin(s.out)
 		}
 	}
 	if j.scratch != nil && !j.inUse {

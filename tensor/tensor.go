@@ -48,15 +48,8 @@ type allocation struct {
 // Errors: [cohort.ErrCount] for a shape with a negative length or too many elements;
 // [cohort.ErrAlloc] for more than a process can address.
 func New[T cohort.Number](shape ...int) (*Tensor[T], error) {
-	n, err := elements[T](shape)
-	if err != nil {
-		return nil, failed("new", err)
-	}
-	data, err := allocate[T](n)
-	if err != nil {
-		return nil, failed("new", err)
-	}
-	return of(data, shape), nil
+	t, err := create[T](nil, shape)
+	return t, failed("new", err)
 }
 
 // allocate returns n zeros, or an error where make would panic.
