@@ -96,45 +96,34 @@ func named[T comparable](families []family[T], name string) family[T] {
 
 // run runs the collective through the matrix, or the smaller one. Blocks of many ranks are shorter than a vector of one.
 func (c collective) run(r *Rank) {
-	axes := c.axes(r)
-	for i, row := range r.rows(axes...) {
+	roots := c.roots(r)
+	for i, row := range r.rows(c.axes(r)...) {
 		e, m := c.types[row[0]], lengths[row[1]]
-		if !r.Short && (m == long && !e.long || m >= 1000 && row[2] < axes[2]-1) {
+		if !r.Short && (m == long && !e.long || m >= 1000 && row[2] < len(roots)-1) {
 			continue
 		}
 		if m == long {
 			m = max(m/r.Size, long/4)
 		}
-		e.call(r, shape{m, c.rootAt(r, row[2]), row[3] == 1, 100 * (i + 1)}, forms[row[4]])
+		e.call(r, shape{m, roots[row[2]], row[3] == 1, 100 * (i + 1)}, forms[row[4]])
 	}
 }
 
 // axes returns how many values each axis of the sample has: types, lengths, roots,
 // places, forms.
 func (c collective) axes(r *Rank) []int {
-	return []int{len(c.types), len(lengths), c.roots(r), c.places(), len(forms)}
+	return []int{len(c.types), len(lengths), len(c.roots(r)), c.places(), len(forms)}
 }
 
-// roots returns how many roots there are to try: every rank, or with the smaller matrix the first, the
-// middle one and the last.
-func (c collective) roots(r *Rank) int {
+// roots returns the roots to try: every rank, or with the smaller matrix the first, the middle one and the last.
+func (c collective) roots(r *Rank) []int {
 	switch {
 	case !c.rooted:
-		return 1
+		return []int{-1}
 	case r.Short:
-		return 3
+		return []int{0, (r.Size - 1) / 2, r.Size - 1}
 	}
-	return r.Size
-}
-
-func (c collective) rootAt(r *Rank, i int) int {
-	switch {
-	case !c.rooted:
-		return -1
-	case r.Short:
-		return i * (r.Size - 1) / 2
-	}
-	return i
+	return each(r.Size, func(rank int) int { return rank })
 }
 
 // places returns in how many ways the buffers can be given: apart, and in place.

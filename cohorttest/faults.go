@@ -209,7 +209,7 @@ func lose(r *Rank, lost func(rank, size int) bool, how loss, op func() error) {
 	if r.World.Caps().Library != "" {
 		jobFailed.Store(true)
 	}
-	r.endLost("ready", lost, how.end)
+	r.endLost(lost, how.end)
 	begun := time.Now()
 	check := func(what string, err error) {
 		if !r.Is(err, cohort.ErrPeerLost, "%s without a rank", what).opError().ok {
@@ -232,9 +232,9 @@ func lose(r *Rank, lost func(rank, size int) bool, how loss, op func() error) {
 	check("Send", cohort.Send(r.World, make([]int32, 1), 0, 6))
 }
 
-// endLost ends the ranks that are lost when all ranks have come to a stage, where they need those no more.
-func (r *Rank) endLost(stage string, lost func(rank, size int) bool, end func(r *Rank)) {
-	r.OK(r.awaitAll(stage, lost))
+// endLost ends the ranks that are lost when all ranks have come so far and need those no more.
+func (r *Rank) endLost(lost func(rank, size int) bool, end func(r *Rank)) {
+	r.OK(r.awaitAll("ready", lost))
 	if lost(r.Rank, r.Size) {
 		end(r)
 	}
@@ -325,7 +325,7 @@ const abortStatus = 7
 
 // abort has rank 0 abort the job while the others wait in different operations.
 func abort(r *Rank) {
-	r.endLost("ready", firstRank, func(r *Rank) {
+	r.endLost(firstRank, func(r *Rank) {
 		r.OK(r.World.Abort(abortStatus)) // a process ends here
 		if r.World.Caps().Processes {
 			r.Errorf("Abort has returned in a process")

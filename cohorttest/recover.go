@@ -185,7 +185,7 @@ func leaving(r *Rank) {
 
 // shrinkDead loses a rank, in an operation, and goes on without it.
 func shrinkDead(r *Rank, lost func(rank, size int) bool, victim int) {
-	r.endLost("ready", lost, perish)
+	r.endLost(lost, perish)
 	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
 	agreed(r, r.World, without(r, lost))
 	if got := r.World.Lost(); !slices.Equal(got, []int{victim}) {
@@ -208,7 +208,7 @@ func shrinkDead(r *Rank, lost func(rank, size int) bool, victim int) {
 func shrinkDerived(r *Rank) {
 	last := r.Size - 1
 	half := must(r.World.Split(r.Rank%2, 0))
-	r.endLost("ready", lastRank, perish)
+	r.endLost(lastRank, perish)
 	r.Is(errorOf(cohort.Recv(half, make([]int32, 1), cohort.AnySource, 5)), cohort.ErrPeerLost, "Recv on a communicator that the loss has ended")
 	var left []int
 	for i := r.Rank % 2; i < last; i += 2 {
