@@ -87,10 +87,10 @@ func synchronous(r *Rank) {
 }
 
 // truncation receives messages into buffers that are too short: ErrTruncate with both lengths in elements, nothing written
-// outside the buffer, and the communicator stays usable. Lengths around 8 kB are those at which MPI libraries
+// outside the buffer, and the communicator stays usable. Most lengths are close to those at which MPI libraries
 // go over to other protocols.
 func truncation(r *Rank) {
-	exchanges(r, uint8s, []int{-1, -50, -long}, 1, 2, 100, 5000, 8100, 8192, 8300, long)
+	exchanges(r, uint8s, []int{-1, -50, -long}, 1, 100, 513, 4090, 5000, 8100, 8192, 8300, 16300, 65500, long)
 	exchanges(r, packeds, []int{-1}, 5, 5000)
 	// The length of this message is no multiple of an element's: the count is
 	// undefined.

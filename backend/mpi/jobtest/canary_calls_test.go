@@ -4,6 +4,7 @@ package jobtest
 
 import (
 	"errors"
+	"reflect"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -16,108 +17,67 @@ type planned struct {
 	displs     []int
 }
 
-// forms are the three forms of a call.
-type forms struct {
-	blocking    func() error
-	nonblocking func() (*cohort.Request, error)
-	persistent  func() (*cohort.Persistent, error)
-}
-
 // call makes the call; a persistent one is started twice.
 func (p planned) call(c *cohort.Comm) error {
-	switch f := p.forms(c); p.form {
-	case nonblocking:
-		return waited(f.nonblocking())
-	case persistent:
-		o, err := f.persistent()
-		if err != nil {
-			return err
-		}
-		_, err = o.Run()
+	forms, args := p.function()
+	in := []reflect.Value{reflect.ValueOf(c)}
+	for _, x := range args {
+		in = append(in, reflect.ValueOf(x))
+	}
+	out := reflect.ValueOf(forms[p.form]).Call(in)
+	if err, _ := out[len(out)-1].Interface().(error); err != nil || p.form == blocking {
+		return err
+	}
+	switch o := out[0].Interface().(type) {
+	case *cohort.Persistent:
+		_, err := o.Run()
 		if err == nil {
 			_, err = o.Run()
 		}
 		return errors.Join(err, o.Close())
-	default:
-		return f.blocking()
+	case *cohort.Request:
+		return second(o.Wait())
 	}
+	panic("no operation")
 }
 
-func (p planned) forms(c *cohort.Comm) forms {
+// function returns the collective's function of each form, and the arguments after the communicator.
+func (p planned) function() (forms [3]any, args []any) {
+	type f = [3]any
 	op := ops[p.op]
+	rooted, vector := []any{p.send, p.recv, p.root}, []any{p.send, p.recv}
+	reduced := []any{p.send, p.recv, op}
 	switch p.coll {
 	case "Bcast":
-		return forms{func() error { return cohort.Bcast(c, p.recv, p.root) },
-			func() (*cohort.Request, error) { return cohort.Ibcast(c, p.recv, p.root) },
-			func() (*cohort.Persistent, error) { return cohort.BcastInit(c, p.recv, p.root) }}
+		return f{cohort.Bcast[uint32], cohort.Ibcast[uint32], cohort.BcastInit[uint32]}, []any{p.recv, p.root}
 	case "Gather":
-		return forms{func() error { return cohort.Gather(c, p.send, p.recv, p.root) },
-			func() (*cohort.Request, error) { return cohort.Igather(c, p.send, p.recv, p.root) },
-			func() (*cohort.Persistent, error) { return cohort.GatherInit(c, p.send, p.recv, p.root) }}
+		return f{cohort.Gather[uint32], cohort.Igather[uint32], cohort.GatherInit[uint32]}, rooted
 	case "Gatherv":
-		return forms{func() error { return cohort.Gatherv(c, p.send, p.recv, p.counts, p.displs, p.root) },
-			func() (*cohort.Request, error) { return cohort.Igatherv(c, p.send, p.recv, p.counts, p.displs, p.root) },
-			func() (*cohort.Persistent, error) {
-				return cohort.GathervInit(c, p.send, p.recv, p.counts, p.displs, p.root)
-			}}
+		return f{cohort.Gatherv[uint32], cohort.Igatherv[uint32], cohort.GathervInit[uint32]}, []any{p.send, p.recv, p.counts, p.displs, p.root}
 	case "Allgather":
-		return forms{func() error { return cohort.Allgather(c, p.send, p.recv) },
-			func() (*cohort.Request, error) { return cohort.Iallgather(c, p.send, p.recv) },
-			func() (*cohort.Persistent, error) { return cohort.AllgatherInit(c, p.send, p.recv) }}
+		return f{cohort.Allgather[uint32], cohort.Iallgather[uint32], cohort.AllgatherInit[uint32]}, vector
 	case "Allgatherv":
-		return forms{func() error { return cohort.Allgatherv(c, p.send, p.recv, p.counts, p.displs) },
-			func() (*cohort.Request, error) { return cohort.Iallgatherv(c, p.send, p.recv, p.counts, p.displs) },
-			func() (*cohort.Persistent, error) {
-				return cohort.AllgathervInit(c, p.send, p.recv, p.counts, p.displs)
-			}}
+		return f{cohort.Allgatherv[uint32], cohort.Iallgatherv[uint32], cohort.AllgathervInit[uint32]}, []any{p.send, p.recv, p.counts, p.displs}
 	case "Scatter":
-		return forms{func() error { return cohort.Scatter(c, p.send, p.recv, p.root) },
-			func() (*cohort.Request, error) { return cohort.Iscatter(c, p.send, p.recv, p.root) },
-			func() (*cohort.Persistent, error) { return cohort.ScatterInit(c, p.send, p.recv, p.root) }}
+		return f{cohort.Scatter[uint32], cohort.Iscatter[uint32], cohort.ScatterInit[uint32]}, rooted
 	case "Scatterv":
-		return forms{func() error { return cohort.Scatterv(c, p.send, p.counts, p.displs, p.recv, p.root) },
-			func() (*cohort.Request, error) {
-				return cohort.Iscatterv(c, p.send, p.counts, p.displs, p.recv, p.root)
-			},
-			func() (*cohort.Persistent, error) {
-				return cohort.ScattervInit(c, p.send, p.counts, p.displs, p.recv, p.root)
-			}}
+		return f{cohort.Scatterv[uint32], cohort.Iscatterv[uint32], cohort.ScattervInit[uint32]}, []any{p.send, p.counts, p.displs, p.recv, p.root}
 	case "Alltoall":
-		return forms{func() error { return cohort.Alltoall(c, p.send, p.recv) },
-			func() (*cohort.Request, error) { return cohort.Ialltoall(c, p.send, p.recv) },
-			func() (*cohort.Persistent, error) { return cohort.AlltoallInit(c, p.send, p.recv) }}
+		return f{cohort.Alltoall[uint32], cohort.Ialltoall[uint32], cohort.AlltoallInit[uint32]}, vector
 	case "Alltoallv":
-		return forms{func() error { return cohort.Alltoallv(c, p.send, p.counts, p.displs, p.recv, p.counts, p.displs) },
-			func() (*cohort.Request, error) {
-				return cohort.Ialltoallv(c, p.send, p.counts, p.displs, p.recv, p.counts, p.displs)
-			},
-			func() (*cohort.Persistent, error) {
-				return cohort.AlltoallvInit(c, p.send, p.counts, p.displs, p.recv, p.counts, p.displs)
-			}}
+		return f{cohort.Alltoallv[uint32], cohort.Ialltoallv[uint32], cohort.AlltoallvInit[uint32]}, []any{p.send, p.counts, p.displs, p.recv, p.counts, p.displs}
 	case "Reduce":
-		return forms{func() error { return cohort.Reduce(c, p.send, p.recv, op, p.root) },
-			func() (*cohort.Request, error) { return cohort.Ireduce(c, p.send, p.recv, op, p.root) },
-			func() (*cohort.Persistent, error) { return cohort.ReduceInit(c, p.send, p.recv, op, p.root) }}
+		return f{cohort.Reduce[uint32], cohort.Ireduce[uint32], cohort.ReduceInit[uint32]}, []any{p.send, p.recv, op, p.root}
 	case "Allreduce":
-		return forms{func() error { return cohort.Allreduce(c, p.send, p.recv, op) },
-			func() (*cohort.Request, error) { return cohort.Iallreduce(c, p.send, p.recv, op) },
-			func() (*cohort.Persistent, error) { return cohort.AllreduceInit(c, p.send, p.recv, op) }}
+		return f{cohort.Allreduce[uint32], cohort.Iallreduce[uint32], cohort.AllreduceInit[uint32]}, reduced
 	case "ReduceScatterBlock":
-		return forms{func() error { return cohort.ReduceScatterBlock(c, p.send, p.recv, op) },
-			func() (*cohort.Request, error) { return cohort.IreduceScatterBlock(c, p.send, p.recv, op) },
-			func() (*cohort.Persistent, error) { return cohort.ReduceScatterBlockInit(c, p.send, p.recv, op) }}
+		return f{cohort.ReduceScatterBlock[uint32], cohort.IreduceScatterBlock[uint32], cohort.ReduceScatterBlockInit[uint32]}, reduced
 	case "ReduceScatter":
-		return forms{func() error { return cohort.ReduceScatter(c, p.send, p.recv, p.counts, op) },
-			func() (*cohort.Request, error) { return cohort.IreduceScatter(c, p.send, p.recv, p.counts, op) },
-			func() (*cohort.Persistent, error) { return cohort.ReduceScatterInit(c, p.send, p.recv, p.counts, op) }}
+		return f{cohort.ReduceScatter[uint32], cohort.IreduceScatter[uint32], cohort.ReduceScatterInit[uint32]}, []any{p.send, p.recv, p.counts, op}
 	case "Scan":
-		return forms{func() error { return cohort.Scan(c, p.send, p.recv, op) },
-			func() (*cohort.Request, error) { return cohort.Iscan(c, p.send, p.recv, op) },
-			func() (*cohort.Persistent, error) { return cohort.ScanInit(c, p.send, p.recv, op) }}
+		return f{cohort.Scan[uint32], cohort.Iscan[uint32], cohort.ScanInit[uint32]}, reduced
 	case "Exscan":
-		return forms{func() error { return cohort.Exscan(c, p.send, p.recv, op) },
-			func() (*cohort.Request, error) { return cohort.Iexscan(c, p.send, p.recv, op) },
-			func() (*cohort.Persistent, error) { return cohort.ExscanInit(c, p.send, p.recv, op) }}
+		return f{cohort.Exscan[uint32], cohort.Iexscan[uint32], cohort.ExscanInit[uint32]}, reduced
 	}
 	panic("no collective " + p.coll)
 }

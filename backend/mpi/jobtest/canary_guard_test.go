@@ -3,7 +3,6 @@
 package jobtest
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -12,8 +11,8 @@ import (
 )
 
 var (
-	canaries   = flag.Int("canaries", 0, "random `messages` and collectives of the canary tests; 0: as many as take some seconds")
-	canarySeed = flag.Uint64("canaryseed", 0, "the `seed` of the canary tests; 0: random")
+	canaries   = flag.Int("canaries", 0, "random collectives of TestMismatchedCollectivesStayInBuffers; 0: as many as take some seconds")
+	canarySeed = flag.Uint64("canaryseed", 0, "the `seed` of TestMismatchedCollectivesStayInBuffers; 0: random")
 )
 
 // canaryVariable holds the number of cases and the seed of a canary test.
@@ -42,28 +41,6 @@ func readCases() (int, *rand.Rand, error) {
 	var seed uint64
 	_, err := fmt.Sscan(os.Getenv(canaryVariable), &n, &seed)
 	return n, rand.New(rand.NewPCG(seed, 0)), err
-}
-
-// guardByte is the value of canaries.
-const guardByte = 0xa5
-
-var guards = bytes.Repeat([]byte{guardByte}, 64<<10)
-
-// notGuard returns the index of the first byte that is not guardByte, -1 if there is none.
-func notGuard(b []byte) int {
-	for i := 0; i < len(b); i += len(guards) {
-		part := b[i:min(i+len(guards), len(b))]
-		if !bytes.Equal(part, guards[:len(part)]) {
-			return i + firstDifference(part, guards)
-		}
-	}
-	return -1
-}
-
-func fill(b []byte) {
-	for len(b) > 0 {
-		b = b[copy(b, guards):]
-	}
 }
 
 func firstDifference(a, b []byte) int {
