@@ -342,7 +342,11 @@ func (j *openJob) doors(t *testing.T) []*door {
 // job while it computes and connects. All are refused, and each process reports that in one line. The job's results have
 // the same bits as without them, and no goroutine or descriptor is left of them.
 func TestRunTCPRefusesHostilePeers(t *testing.T) {
-	const ranks, each = 3, 3
+	const ranks = 3
+	each := 3
+	if testing.Short() {
+		each = 1
+	}
 	t.Setenv("COHORT_TCP_SHM", "0")
 	alone := startOpenJob(t, ranks, "1")
 	want, launcher := alone.end(t, "result")
