@@ -12,7 +12,7 @@ import (
 func TestKernelsRunOverMPI(t *testing.T) {
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		for i, args := range small {
-			if testing.Short() && (i%2 == 0) != (l.Library.Vendor == "MPICH") {
+			if !mpitest.Turn(i, l.Library.Vendor) {
 				continue
 			}
 			check(t, l.Command(2, append([]string{program(t, "prk")}, args...)...), args[0], 2, "mpi")

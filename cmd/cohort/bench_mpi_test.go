@@ -16,7 +16,7 @@ func TestBenchMeasuresEveryOperationOverMPI(t *testing.T) {
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		t.Setenv("COHORT_MPI_LIB", l.Library.Path)
 		for i, op := range sample(benchOps, 0, 2) {
-			if !turn(i, l.Library.Vendor) {
+			if !mpitest.Turn(i, l.Library.Vendor) {
 				continue
 			}
 			status, stdout, stderr := run(t, "bench", "--json", "--backend", "mpi", "-n", "2", "--sizes", "0,8,1000", "--reps", "1", op.name)
@@ -46,7 +46,7 @@ func TestBenchJoinsAnMPIJob(t *testing.T) {
 			return finish(t, cmd)
 		}
 		for i, level := range []string{"multiple", "serialized", "funneled", "single"} {
-			if !turn(i, l.Library.Vendor) {
+			if !mpitest.Turn(i, l.Library.Vendor) {
 				continue
 			}
 			status, stdout, stderr := join(2, "COHORT_MPI_THREAD="+level, "--sizes", "64", "p2p")
@@ -66,7 +66,7 @@ func TestBenchJoinsAnMPIJob(t *testing.T) {
 			{1, "", []string{"--backend", "mpi", "p2p"}, "this job has 1"},
 			{2, "COHORT_MPI_THREAD=two", []string{"p2p"}, "COHORT_MPI_THREAD"},
 		} {
-			if !turn(i, l.Library.Vendor) {
+			if !mpitest.Turn(i, l.Library.Vendor) {
 				continue
 			}
 			if status, stdout, stderr := join(c.ranks, c.env, c.args...); status == 0 || strings.Contains(stdout, "usec") || !strings.Contains(stderr+stdout, c.message) {

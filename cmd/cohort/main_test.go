@@ -30,11 +30,6 @@ func sample[T any](all []T, indices ...int) (some []T) {
 	return some
 }
 
-// turn reports whether row i of a table runs with an MPI library: with -short the two take turns.
-func turn(i int, vendor string) bool {
-	return !testing.Short() || (i%2 == 0) == (vendor == "MPICH")
-}
-
 // rankPrograms are what a copy of the test binary can be besides, by its first argument.
 var rankPrograms = map[string]func(how string) (status int){}
 

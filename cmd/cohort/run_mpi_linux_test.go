@@ -65,7 +65,7 @@ func TestRunMPIReturnsStatusAndOutput(t *testing.T) {
 			{[]string{"-n", "2", "--timeout", "300ms", "sleep", "1000"}, 124, "", "did not end within 300ms (--timeout)"},
 			{[]string{"-n", "3", "--bind", "none", "sh", "-c", "test " + rank + " = 1 || exec sleep 1000; sleep 0; kill -TERM $$"}, 143, "", "cohort: rank 1 was killed by signal 15 (terminated) after "},
 		} {
-			if !turn(i, lib.Vendor) {
+			if !mpitest.Turn(i, lib.Vendor) {
 				continue
 			}
 			status, stdout, stderr := runMPI(t, append([]string{"run", "--backend", "mpi"}, c.line...)...)

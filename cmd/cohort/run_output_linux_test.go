@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // folderIs checks the files of a folder and their contents.
@@ -71,7 +72,7 @@ func TestOutputOfEachRankIsKept(t *testing.T) {
 
 func TestOutputOfMPIRanksIsKept(t *testing.T) {
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
-		if turn(0, lib.Vendor) {
+		if mpitest.Turn(0, lib.Vendor) {
 			outputIsKept(t, "--backend", "mpi")
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // script makes an executable shell script.
@@ -57,7 +58,10 @@ func TestProgramsAreOneWorld(t *testing.T) {
 }
 
 func TestProgramsAreOneWorldOfMPI(t *testing.T) {
-	eachMPI(t, func(t *testing.T, _ mpifind.Library) {
+	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
+		if !mpitest.Turn(0, lib.Vendor) {
+			return
+		}
 		programsAreOneWorld(t, "mpi", func(line ...string) (int, string, string) { return runMPI(t, line...) }, "--backend", "mpi")
 	})
 }

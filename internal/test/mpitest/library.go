@@ -66,6 +66,11 @@ func EachLibrary(t *testing.T, test func(t *testing.T, lib mpifind.Library)) {
 	}
 }
 
+// Turn reports whether row i of a table runs with a library of this vendor. With -short the two of the set-up take turns.
+func Turn(i int, vendor string) bool {
+	return !testing.Short() || (i%2 == 0) == (vendor == "MPICH")
+}
+
 // Each is [EachLibrary] with the launcher of each library.
 func Each(t *testing.T, test func(t *testing.T, l Launcher)) {
 	t.Helper()

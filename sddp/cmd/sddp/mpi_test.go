@@ -25,7 +25,7 @@ func TestTrainOverMPI(t *testing.T) {
 	}
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		for i, s := range sampledSplits() {
-			if testing.Short() && (i%2 == 0) != (l.Library.Vendor == "MPICH") {
+			if !mpitest.Turn(i, l.Library.Vendor) {
 				continue
 			}
 			ranks, threads := s[0], s[1]
