@@ -47,7 +47,7 @@ func (j *goroutines) rank(id int, g *generation.Client) {
 			j.ended(id, world.Rank(), closed)
 		}
 	}()
-	if _, err = u.enter(context.WithoutCancel(j.ctx), generation.Ask{}); err == nil {
+	if _, err = u.enter(context.WithoutCancel(j.ctx), generation.Ask{}, nil); err == nil {
 		err = errGoexit
 		err = guard(func() error { return j.body(world) })
 	}

@@ -75,7 +75,7 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		u := &succession{settings: *s, ctx: ctx, launch: g, open: s.opens(name), entered: func(w *Comm) { membership.enter(w); w.joins(name, s.id, osEnv) }}
 		joining, cancel := context.WithTimeout(ctx, cmp.Or(s.JoinTimeout, backend.JoinLimit))
 		defer cancel()
-		return u.enter(joining, generation.Ask{})
+		return u.enter(joining, generation.Ask{}, nil)
 	}
 	bc, err := s.open(ctx, name)
 	if _, ok := errors.AsType[*mpifind.Unusable](err); ok && s.Backend == "auto" && s.MPI.Lib == "" {

@@ -84,7 +84,7 @@ func (u *succession) next(ctx context.Context, old *comm.Comm) (*comm.Comm, erro
 	var err error
 	switch {
 	case u.launch != nil:
-		w, err = u.enter(ctx, generation.Ask{Lost: old.Dead(), Joined: true})
+		w, err = u.enter(ctx, generation.Ask{Joined: true}, old.Dead)
 	case u.before != nil:
 		w, err = u.meet(ctx, old)
 	default:
@@ -107,9 +107,9 @@ func (u *succession) meet(ctx context.Context, old *comm.Comm) (*Comm, error) {
 }
 
 // enter joins the next world in which the launcher gives this rank a place.
-func (u *succession) enter(ctx context.Context, ask generation.Ask) (*Comm, error) {
+func (u *succession) enter(ctx context.Context, ask generation.Ask, lost func() []int) (*Comm, error) {
 	for {
-		place, err := u.launch.Ask(ctx, ask)
+		place, err := u.launch.Ask(ctx, ask, lost)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func (u *succession) enter(ctx context.Context, ask generation.Ask) (*Comm, erro
 		if u.launch.Broken() == "" || ctx.Err() != nil {
 			return nil, err
 		}
-		ask = generation.Ask{} // a rank of this world has ended before it was joined
+		ask, lost = generation.Ask{}, nil // a rank of this world has ended before it was joined
 	}
 }
 

@@ -128,17 +128,41 @@ func (c *Client) await(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// Ask asks for a place in the next world, and waits for it until ctx ends.
+// lookEvery is the time between looks at which ranks count as lost.
+const lookEvery = 200 * time.Millisecond
+
+// Ask asks for a place in the next world, and waits for it until ctx ends. Unless lost is nil, it is asked meanwhile for the
+// ranks that count as lost.
 //
 // Errors: ErrTimeout or ErrCanceled, which name the ranks that have not asked; ErrPeerLost if the others count this rank
 // as lost; ErrClosed if the job shrinks and this rank leaves it.
-func (c *Client) Ask(ctx context.Context, a Ask) (Place, error) {
+func (c *Client) Ask(ctx context.Context, a Ask, lost func() []int) (Place, error) {
+	if lost != nil {
+		a.Lost = lost()
+	}
 	if err := c.send(Request{Ask: &a}); err != nil {
 		return Place{}, c.unsent(err)
 	}
 	placed := func() bool { return c.place != nil }
-	err := c.await(ctx, placed)
-	if err != nil && err == ctx.Err() {
+	var err error
+	for known := len(a.Lost); ; {
+		look, cancel := ctx, context.CancelFunc(func() {})
+		if lost != nil {
+			look, cancel = context.WithTimeout(ctx, lookEvery)
+		}
+		err = c.await(look, placed)
+		cancel()
+		if err == nil || err != look.Err() || ctx.Err() != nil {
+			break
+		}
+		if all := lost(); len(all) > known {
+			known = len(all)
+			if err := c.send(Request{Lost: all}); err != nil {
+				return Place{}, c.unsent(err)
+			}
+		}
+	}
+	if err != nil && ctx.Err() != nil {
 		if err := c.send(Request{Withdraw: true}); err != nil {
 			return Place{}, c.unsent(err)
 		}

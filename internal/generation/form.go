@@ -82,7 +82,7 @@ func (m *Machine) decided() bool {
 		}
 		told := p.state == asking
 		if m.set(p, out); told {
-			m.Host.Tell(p.id, Message{Out: m.whyOut(p)})
+			m.Host.Tell(p.id, m.whyOut(p))
 		} else {
 			m.Host.Kill(p.id)
 		}

@@ -74,6 +74,7 @@ type process struct {
 	joined     bool
 	began      time.Time    // when it got its first place
 	lost       map[int]bool // ids that it counts as lost
+	out        Message      // why it is out, if it was dismissed
 }
 
 // seat is the history of a rank's processes.
@@ -129,16 +130,13 @@ func (m *Machine) Handle(id int, r Request) {
 	switch {
 	case p == nil:
 	case p.state == out || m.over != "" && r.Ask != nil:
-		m.Host.Tell(id, Message{Out: m.whyOut(p)})
+		m.Host.Tell(id, m.whyOut(p))
 	case r.Ask != nil:
 		m.set(p, asking)
 		p.joined, p.lost = r.Ask.Joined, make(map[int]bool)
-		for _, rank := range r.Ask.Lost {
-			if p.generation == m.Generation && rank >= 0 && rank < len(m.members) {
-				p.lost[m.members[rank]] = true
-			}
-		}
-		m.form()
+		m.count(p, r.Ask.Lost)
+	case r.Lost != nil && p.state == asking:
+		m.count(p, r.Lost)
 	case r.Withdraw && p.state == asking:
 		m.set(p, starting)
 		if p.generation >= 0 {
@@ -152,11 +150,24 @@ func (m *Machine) Handle(id int, r Request) {
 	}
 }
 
-func (m *Machine) whyOut(p *process) string {
-	if m.over != "" {
-		return m.over
+// count counts ranks as lost for p, which is asking.
+func (m *Machine) count(p *process, lost []int) {
+	for _, rank := range lost {
+		if p.generation == m.Generation && rank >= 0 && rank < len(m.members) {
+			p.lost[m.members[rank]] = true
+		}
 	}
-	return fmt.Sprintf("the others count rank %d as lost, and its place is another process's", p.rank)
+	m.form()
+}
+
+func (m *Machine) whyOut(p *process) Message {
+	switch {
+	case p.out.Left:
+		return p.out
+	case m.over != "":
+		return Message{Out: m.over}
+	}
+	return Message{Out: fmt.Sprintf("the others count rank %d as lost, and its place is another process's", p.rank)}
 }
 
 // tell sends a message to a process unless it has ended.
@@ -211,6 +222,13 @@ func (m *Machine) Ended(id int, finished, follows bool) Fate {
 	return fate
 }
 
+// End lets no other world be formed, because the job is to end.
+func (m *Machine) End(why string) {
+	if m.over == "" {
+		m.end(why)
+	}
+}
+
 // end lets no other world be formed.
 func (m *Machine) end(why string) {
 	m.over, m.doubted = why, time.Time{}
@@ -252,10 +270,13 @@ func (m *Machine) replace(p *process, follows bool) Fate {
 
 func (m *Machine) start(rank int) { m.Host.Start(m.add(rank).id, rank) }
 
+// Due reports whether a process is to be started for a rank.
+func (m *Machine) Due(rank int) bool { return m.seats[rank] != nil && !m.seats[rank].due.IsZero() }
+
 // due returns how many processes are to be started.
 func (m *Machine) due() (n int) {
-	for _, s := range m.seats {
-		if !s.due.IsZero() {
+	for rank := range m.seats {
+		if m.Due(rank) {
 			n++
 		}
 	}
@@ -332,5 +353,6 @@ func (m *Machine) Scale(size int) error {
 // dismiss gives a process no place in a job that shrinks.
 func (m *Machine) dismiss(p *process) {
 	m.set(p, out)
-	m.Host.Tell(p.id, Message{Left: true, Out: fmt.Sprintf("the job has %d ranks now, and rank %d none of their places", m.want, p.rank)})
+	p.out = Message{Left: true, Out: fmt.Sprintf("the job has %d ranks now, and rank %d none of their places", m.want, p.rank)}
+	m.Host.Tell(p.id, p.out)
 }

@@ -91,6 +91,25 @@ func TestEventsDecideNextWorld(t *testing.T) {
 			b.Ended(1, false, true)
 			b.note("left %d", b.Restarts)
 		}, "1: broken, start 2 as 0, left 0, start 3 as 1, left 1"},
+		{"a rank counts as lost only when the others wait already", Config{Size: 3, Restarts: 1}, func(b *bench) {
+			b.Handle(0, Request{Lost: []int{2}}) // a member's, which may be about the world before
+			b.asks(0)
+			b.asks(1)
+			b.after(2 * doubt)
+			b.note("waits")
+			b.Handle(0, Request{Lost: []int{2}})
+			b.after(2 * doubt)
+			b.asks(3)
+		}, "waits, kill 2, start 3 as 2, 0: j.1 0/3, 1: j.1 1/3, 3: j.1 2/3"},
+		{"the end of a job lets no process start", Config{Size: 2, Restarts: 3}, func(b *bench) {
+			b.Ended(1, false, false)
+			b.Ended(2, false, false)
+			b.note("%v", b.Due(1))
+			b.End("over")
+			b.note("%v", b.Due(1))
+			b.after(time.Minute)
+			b.asks(0)
+		}, "0: broken, start 2 as 1, true, false, 0: out"},
 		{"without restarts a job of fixed size cannot go on", Config{Size: 2}, func(b *bench) {
 			b.asks(0)
 			b.note("%v", b.Ended(1, false, false))

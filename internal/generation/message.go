@@ -3,6 +3,7 @@ package generation
 // A Request is a message from a process to its launcher.
 type Request struct {
 	Ask      *Ask    `json:",omitempty"`
+	Lost     []int   `json:",omitempty"` // of the last Ask, when more ranks count as lost
 	Withdraw bool    `json:",omitempty"` // the last Ask
 	Share    *string `json:",omitempty"` // from rank 0, for all ranks of its generation
 }
