@@ -31,6 +31,7 @@ type runOptions struct {
 	output  string
 	show    spawn.Show
 	hosts   hostOptions
+	elastic elasticOptions
 }
 
 func newRun() *cobra.Command {
@@ -56,6 +57,10 @@ The exit status is 0, or that of the first rank that fails: 128 + n if signal n
 killed it. The other ranks then have the --grace time to end before they are
 terminated. If the ranks' last operations explain the failure, a line says how.
 
+With --restarts, a process is started in place of each rank that is lost. It
+joins the next world of the others, which call cohort.Rejoin. With --elastic,
+the job also goes on with fewer ranks.
+
 With --backend mpi, the mpiexec of an MPI library starts the ranks. The library
 is COHORT_MPI_LIB, or else the first choice of 'cohort doctor'.
 
@@ -72,6 +77,7 @@ docs/launcher.md and docs/hosts.md have the details.`,
   cohort run -n 4 --backend mpi ./sddp/cmd/sddp train sddp/cases/brazil4
   cohort run -n 2 --timeout 10m --tag=false ./a.out -v
   cohort run -n 4 --stats ./a.out
+  cohort run -n 4 --restarts 10 ./a.out
   cohort run -n 1 ./server -v : -n 4 ./worker
   cohort run -n 8 --hosts a,b:4,node[3-5] ./a.out`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -91,6 +97,7 @@ docs/launcher.md and docs/hosts.md have the details.`,
 	cli.Duration(f, &r.timeout, "timeout", false, "end the job after this time, such as 10m, with status 124")
 	cli.Duration(f, &r.grace, "grace", true, "when a rank fails, give the others this time before they are terminated")
 	f.BoolVar(&r.goOn, "resilient", false, "when a rank fails, do not end the others")
+	r.elastic.flags(f)
 	f.BoolVar(&r.tag, "tag", true, "start each line of output with its rank; --tag=false does not")
 	f.StringVar((*string)(&r.show), "show", "", "show the standard output of these `RANKS` only, such as 0,3-5, or of none")
 	f.StringVar(&r.output, "output", "", "write each rank's output to rank.N.out and rank.N.err in `FOLDER` too")
@@ -113,6 +120,9 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 	if r.goOn && r.backend == "mpi" {
 		return cli.StatusUsage, cli.Usagef("--resilient: --backend mpi does not continue after a loss; use --backend shm or tcp")
 	}
+	if err := r.checkElastic(programs); err != nil {
+		return cli.StatusUsage, err
+	}
 	if err := spawn.Supported(); err != nil {
 		return 1, err
 	}
@@ -129,8 +139,15 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 	}
 	if programs.Ranks() == 0 {
 		programs[0].Ranks = defaultRanks(node)
+		if e := r.elastic; e.max > 0 {
+			programs[0].Ranks = min(max(programs[0].Ranks, e.min), e.max)
+		}
 	}
+	generations := r.elastic.generations(programs.Ranks())
 	ranks := programs.Ranks()
+	if generations != nil {
+		ranks = generations.Max
+	}
 	if r.backend, err = backendFor(r.backend, ranks); err != nil {
 		return cli.StatusUsage, err
 	}
@@ -164,7 +181,7 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 	defer func() { endFlight(started != nil, result.Status, result.Aborted) }()
 	config := spawn.Config{
 		Programs: programs, Backend: r.backend, Places: places,
-		Stdin: os.Stdin, Tag: r.tag, Hidden: hidden, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
+		Generations: generations, Stdin: os.Stdin, Tag: r.tag, Hidden: hidden, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
 	}
 	var end func()
 	if r.backend == "mpi" {
@@ -176,12 +193,18 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 		return cli.StatusUsage, err
 	}
 	defer end()
-	if r.backend == "tcp" {
+	switch {
+	case r.backend == "tcp" && generations != nil:
+		err = loopback(&config)
+	case r.backend == "tcp":
 		leave, err := tcpCoordinator(&config)
 		if err != nil {
 			return cli.StatusUsage, err
 		}
 		defer leave()
+	}
+	if err != nil {
+		return cli.StatusUsage, err
 	}
 	if r.output != "" { // last, because it removes earlier files
 		files, err := spawn.OpenFiles(r.output, ranks)

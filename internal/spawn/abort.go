@@ -16,13 +16,14 @@ func AbortIn(folder string) (rank, status int, ok bool) {
 	return rank, status, err == nil && rank >= 0 && status > 0
 }
 
-// FollowsIn reports whether a rank has written to a job's folder that it fails because of another one.
-func FollowsIn(folder string, rank int) bool { return noted(folder, "follows-", rank) }
+// FollowsIn reports whether a process has written to a job's folder that it fails because of another rank. Its id is its rank, or
+// with generations that in COHORT_GENERATIONS.
+func FollowsIn(folder string, id int) bool { return noted(folder, "follows-", id) }
 
-// openIn reports whether a rank has written to a job's folder that it has joined the job, and not that it has left.
-func openIn(folder string, rank int) bool { return noted(folder, "open-", rank) }
+// openIn reports whether a process has written to a job's folder that it has joined the job, and not that it has left.
+func openIn(folder string, id int) bool { return noted(folder, "open-", id) }
 
-func noted(folder, what string, rank int) bool {
-	_, err := os.Stat(filepath.Join(folder, fmt.Sprint(what, rank)))
+func noted(folder, what string, id int) bool {
+	_, err := os.Stat(filepath.Join(folder, fmt.Sprint(what, id)))
 	return folder != "" && err == nil
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -52,6 +53,10 @@ type Config struct {
 	// Resilient is called when a rank has failed, and reports whether the job continues without it. Nil means
 	// never. With Launch it is nil, because that launcher ends the job itself.
 	Resilient func() bool
+
+	// Generations has the limits of a job that goes on with other processes in place of those that it loses: Min, Max
+	// and Restarts. It needs Folder. Nil: the job has one world. With it there is one program, and no Launch or Part.
+	Generations *generation.Config
 
 	// Grace is how long the other ranks may run on when a rank has failed, to notice it and to end by
 	// themselves. Then they get SIGTERM, and SIGKILL after KillAfter. 0 means SIGTERM at once.

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
@@ -45,6 +46,10 @@ type Job struct {
 	oomKills int64          // when it began
 
 	launcher *starter // nil if this process starts the ranks
+
+	thread      chan func()  // what onThread runs; nil before the first
+	env         []string     // of every rank
+	generations *generations // nil: the job has one world
 }
 
 // A phase is the state of a rank.
@@ -70,12 +75,15 @@ const (
 	gone                  // its group is empty
 )
 
+// rank is a process of the job.
 type rank struct {
-	phase  phase
-	proc   *os.Process
-	pgid   int       // 0 while pending
-	since  time.Time // of phase lingers
-	unread time.Time // when it ended, while its status is unknown
+	number  int // its rank in the whole job: with generations, in that of the world for which it has a place
+	program Program
+	phase   phase
+	proc    *os.Process
+	pgid    int       // 0 while pending
+	since   time.Time // of phase lingers
+	unread  time.Time // when it ended, while its status is unknown
 
 	drained chan struct{} // closed when its output has been passed on
 	pipes   []*pipe       // where its output comes from
@@ -85,7 +93,7 @@ type rank struct {
 func (r *rank) running() bool { return r.phase <= outlived }
 
 type exit struct {
-	rank int
+	rank int // its index in Job.ranks
 	wait syscall.WaitStatus
 	err  error
 	at   time.Time
@@ -100,8 +108,8 @@ func Start(cfg Config) (*Job, error) {
 	if ranks < 1 || ranks > MaxRanks {
 		return nil, fmt.Errorf("%d ranks: a job has 1 to %d on one node", ranks, MaxRanks)
 	}
-	if cfg.Places != nil && len(cfg.Places) != ranks {
-		return nil, fmt.Errorf("got places for %d ranks, want %d", len(cfg.Places), ranks)
+	if most := cfg.most(); cfg.Places != nil && len(cfg.Places) != most {
+		return nil, fmt.Errorf("got places for %d ranks, want %d", len(cfg.Places), most)
 	}
 	if cfg.Stdout == nil {
 		cfg.Stdout = os.Stdout
@@ -161,13 +169,24 @@ func (j *Job) send(change func(*state)) {
 
 // onThread calls start on a thread that lives until the job's end: the kernel kills a process when the thread
 // that started it ends. A separate thread also keeps the ranks' affinity away from the launcher's other threads.
+// One goroutine at a time calls it.
 func (j *Job) onThread(start func() error) error {
+	if j.thread == nil {
+		j.thread = make(chan func())
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			for {
+				select {
+				case f := <-j.thread:
+					f()
+				case <-j.done:
+					return
+				}
+			}
+		}()
+	}
 	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		started <- start()
-		<-j.done
-	}()
+	j.thread <- func() { started <- start() }
 	return <-started
 }
 
@@ -184,9 +203,12 @@ func (j *Job) launch() error {
 	if err != nil {
 		return err
 	}
-	env := lastOfEach(append(without(j.cfg.Env, EnvRank), EnvBackend+"="+j.cfg.Backend,
-		EnvSize+"="+strconv.Itoa(j.size()), EnvJob+"="+j.cfg.Job))
+	j.env = lastOfEach(append(without(j.cfg.Env, EnvRank, EnvSize, generation.Env), EnvBackend+"="+j.cfg.Backend, EnvJob+"="+j.cfg.Job))
+	if j.generations, err = j.cfg.listen(); err != nil {
+		return err
+	}
 	if j.watch, err = newWatch(); err != nil {
+		j.generations.close()
 		return fmt.Errorf("watching ranks: %w", err)
 	}
 	err = j.onThread(func() error {
@@ -195,7 +217,7 @@ func (j *Job) launch() error {
 			if j.number(i) == 0 {
 				in = stdin
 			}
-			if err := j.startRank(i, in, env); err != nil {
+			if err := j.startRank(i, in); err != nil {
 				return err
 			}
 		}
@@ -228,13 +250,16 @@ func (j *Job) descriptors() int {
 	if pidfdsWork() {
 		each += 2
 	}
-	return each*j.cfg.Programs.Ranks() + 7 + j.cfg.Descriptors
+	if j.cfg.Generations != nil {
+		each = 2 * (each + 1) // a connection, and all of that for the process that takes a rank's place
+	}
+	return each*j.cfg.most() + 7 + j.cfg.Descriptors
 }
 
-// startRank starts rank i with its output connected.
-func (j *Job) startRank(i int, stdin *os.File, env []string) error {
-	r := &rank{drained: make(chan struct{})}
-	files, started, err := j.openOutput(r, i)
+// startRank starts a process for rank i of those on this node, with its output connected.
+func (j *Job) startRank(i int, stdin *os.File) error {
+	id, r := len(j.ranks), &rank{number: j.number(i), program: j.cfg.program(i), drained: make(chan struct{})}
+	files, started, err := j.openOutput(r)
 	if err != nil {
 		return err
 	}
@@ -246,30 +271,35 @@ func (j *Job) startRank(i int, stdin *os.File, env []string) error {
 			j.out.say(fmt.Sprintf("cohort: ranks are not bound to processors: %v\n", err))
 			j.cfg.Places = nil
 		case err != nil:
-			return fmt.Errorf("binding rank %d to processors %v: %w", j.number(i), j.cfg.Places[i], err)
+			return fmt.Errorf("binding rank %d to processors %v: %w", r.number, j.cfg.Places[i], err)
 		}
 	}
-	program, pidfd := j.cfg.Programs.Of(i), -1
-	r.proc, err = os.StartProcess(program.Path, append([]string{program.Path}, program.Args...), &os.ProcAttr{
-		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(&pidfd),
-		Env: append(slices.Clone(env), EnvRank+"="+strconv.Itoa(j.number(i))),
+	pidfd := -1
+	env := append(slices.Clone(j.env), EnvRank+"="+strconv.Itoa(r.number), EnvSize+"="+strconv.Itoa(max(j.size(), r.number+1)))
+	r.proc, err = os.StartProcess(r.program.Path, append([]string{r.program.Path}, r.program.Args...), &os.ProcAttr{
+		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(&pidfd), Env: append(env, j.generations.env(id)...),
 	})
 	if err != nil {
-		return j.startError(i, err)
+		return j.startError(r, err)
 	}
 	r.phase, r.pgid = runs, r.proc.Pid
 	j.cfg.Keeper.Group(r.pgid)
 	j.ranks = append(j.ranks, r)
-	if j.watch.follow(i, r.pgid, r.proc, pidfd) != nil {
-		go func() { j.ended <- reap(i, r.proc, time.Time{}) }()
+	if j.watch.follow(id, r.pgid, r.proc, pidfd) != nil {
+		go func() {
+			select {
+			case j.ended <- reap(id, r.proc, time.Time{}):
+			case <-j.done:
+			}
+		}()
 	}
 	return nil
 }
 
-// openOutput returns the standard output and error of rank i. The caller calls started
+// openOutput returns the standard output and error of a rank. The caller calls started
 // with true once the rank has been started, and its output is then passed on, or with
 // false if it could not be started.
-func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool), err error) {
+func (j *Job) openOutput(r *rank) (files [2]*os.File, started func(bool), err error) {
 	var given []*os.File // the rank's ends of pipes
 	var piped []io.Writer
 	started = func(ok bool) {
@@ -277,7 +307,7 @@ func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool),
 			f.Close()
 		}
 		if ok {
-			j.connect(r, i, piped)
+			j.connect(r, piped)
 			return
 		}
 		for _, p := range r.pipes {
@@ -286,7 +316,7 @@ func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool),
 		r.pipes = nil
 	}
 	for k, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
-		if k == 0 && j.cfg.Hidden != nil && j.cfg.Hidden(j.number(i)) {
+		if k == 0 && j.cfg.Hidden != nil && j.cfg.Hidden(r.number) {
 			w = io.Discard
 		}
 		if f := j.direct(w); f != nil {
@@ -296,7 +326,7 @@ func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool),
 		read, write, err := os.Pipe()
 		if err != nil {
 			started(false)
-			return files, nil, j.startError(i, err)
+			return files, nil, j.startError(r, err)
 		}
 		given, r.pipes = append(given, write), append(r.pipes, &pipe{file: read})
 		piped, files[k] = append(piped, w), write
@@ -314,16 +344,16 @@ func (j *Job) direct(w io.Writer) *os.File {
 }
 
 // connect copies each of a rank's pipes to its writer.
-func (j *Job) connect(r *rank, i int, to []io.Writer) {
-	finished := make(chan struct{}, len(to))
+func (j *Job) connect(r *rank, to []io.Writer) {
+	finished, number := make(chan struct{}, len(to)), r.number // which may change later
 	for k, w := range to {
 		go func() {
 			var from source = r.pipes[k]
 			if j.cfg.Copy != nil {
-				from = &copied{from, j.cfg.Copy(j.number(i), k), j.out.failed}
+				from = &copied{from, j.cfg.Copy(number, k), j.out.failed}
 			}
 			if j.cfg.Tag && w != io.Discard {
-				j.out.copyTagged(w, from, strconv.Itoa(j.number(i)), j.out.terminal[k])
+				j.out.copyTagged(w, from, strconv.Itoa(number), j.out.terminal[k])
 			} else {
 				j.out.copy(w, from)
 			}
@@ -339,14 +369,14 @@ func (j *Job) connect(r *rank, i int, to []io.Writer) {
 	}()
 }
 
-func (j *Job) startError(i int, err error) error {
+func (j *Job) startError(r *rank, err error) error {
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		return fmt.Errorf("starting rank %d of %d: %w; raise the limit of open files (ulimit -n) or start fewer ranks", j.number(i), j.size(), err)
+		return fmt.Errorf("starting rank %d of %d: %w; raise the limit of open files (ulimit -n) or start fewer ranks", r.number, j.size(), err)
 	}
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
-		return fmt.Errorf("starting rank %d of %d: %w; the limit of processes (ulimit -u, pids.max) or memory is reached: start fewer ranks", j.number(i), j.size(), err)
+		return fmt.Errorf("starting rank %d of %d: %w; the limit of processes (ulimit -u, pids.max) or memory is reached: start fewer ranks", r.number, j.size(), err)
 	}
-	return fmt.Errorf("starting rank %d: %w", j.number(i), Explain(j.cfg.Programs.Of(i).Path, err))
+	return fmt.Errorf("starting rank %d: %w", r.number, Explain(r.program.Path, err))
 }
 
 // lastOfEach returns env with every name once, with its last value. A process would use the first value of
@@ -375,7 +405,7 @@ func without(env []string, names ...string) []string {
 	return rest
 }
 
-// number returns the number in the whole job of rank i of this node.
+// number returns the number in the whole job of rank i of this node, or of process i with generations.
 func (j *Job) number(i int) int {
 	if j.cfg.Part == nil {
 		return i

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/topo"
@@ -79,8 +80,8 @@ func (j *Job) launchBy() error {
 			return fmt.Errorf("watching ranks: %w", err)
 		}
 	}
-	for range j.cfg.Programs.Ranks() {
-		j.ranks = append(j.ranks, &rank{drained: make(chan struct{})})
+	for i := range j.cfg.Programs.Ranks() {
+		j.ranks = append(j.ranks, &rank{number: i, program: j.cfg.Programs.Of(i), drained: make(chan struct{})})
 	}
 	if err := j.onThread(func() error { return j.startLauncher(address) }); err != nil {
 		l.listen.Close()
@@ -130,7 +131,7 @@ func (j *Job) startLauncher(address string) error {
 		return err
 	}
 	defer write.Close()
-	env := without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob)
+	env := without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob, generation.Env)
 	argv := append(append([]string{c.Command}, c.Args...), c.Rank...)
 	l.proc, err = os.StartProcess(c.Command, append(argv, address), &os.ProcAttr{
 		Files: []*os.File{null, write, write}, Env: lastOfEach(append(env, c.Env...)), Sys: sysProcAttr(nil),
@@ -205,14 +206,14 @@ func (s *state) admit(h hello) error {
 	}
 	in, keys, err := openStdin(in)
 	if err != nil {
-		return s.startError(h.rank, err)
+		return s.startError(r, err)
 	}
 	drop := func() {
 		if in != s.cfg.Stdin {
 			in.Close()
 		}
 	}
-	files, started, err := s.openOutput(r, h.rank)
+	files, started, err := s.openOutput(r)
 	if err != nil {
 		drop()
 		return err
@@ -225,14 +226,13 @@ func (s *state) admit(h hello) error {
 			s.rankEnded(exit{rank: h.rank, at: time.Now(), unknown: true})
 			return nil
 		}
-		return s.startError(h.rank, err)
+		return s.startError(r, err)
 	}
 	r.phase, r.pgid = runs, h.pid
 	s.cfg.Keeper.Group(r.pgid)
-	program := s.cfg.Programs.Of(h.rank)
 	o := order{
-		Path: Text(program.Path),
-		Args: Convert[Text](append([]string{program.Path}, program.Args...)),
+		Path: Text(r.program.Path),
+		Args: Convert[Text](append([]string{r.program.Path}, r.program.Args...)),
 		Env:  Convert[Text](append([]string{EnvBackend + "=" + s.cfg.Backend}, s.cfg.Launch.Env...)),
 	}
 	if s.cfg.Places != nil {

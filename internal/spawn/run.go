@@ -39,6 +39,7 @@ func (j *Job) run(startErr error) {
 	if startErr != nil {
 		s.m.StartFailed(startErr)
 	}
+	s.begin()
 	tick := time.NewTicker(sweepEvery)
 	tick.Stop()
 	defer tick.Stop()
@@ -76,7 +77,12 @@ func (j *Job) run(startErr error) {
 			s.sweep()
 		case <-s.look:
 			s.lookStopped()
+		case change := <-s.generations.requests():
+			change(&s)
+		case <-s.generations.wait():
+			s.generations.machine.Tick()
 		}
+		s.settle()
 		switch ticks := s.lingering > 0; {
 		case ticks && !s.ticking:
 			tick.Reset(sweepEvery)
@@ -100,6 +106,7 @@ func (j *Job) run(startErr error) {
 	}
 	j.result = s.m.Result
 	j.watch.close()
+	j.generations.close()
 	close(j.done)
 }
 
@@ -138,6 +145,9 @@ func (s *state) rankEnded(e exit) {
 	r.unread = time.Time{}
 	x := s.exit(e)
 	x.Outlived = wasOutlived
+	if s.generations != nil && s.succeeded(e, &x) {
+		return
+	}
 	switch {
 	case s.cfg.Part != nil:
 		if !s.unstarted { // else Start reports why
@@ -160,17 +170,17 @@ func (s *state) rankEnded(e exit) {
 // exit describes the end of a rank. After an Abort it is that of the rank that called it.
 func (s *state) exit(e exit) job.Exit {
 	r := s.ranks[e.rank]
-	x := job.Exit{Rank: s.number(e.rank), After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
+	x := job.Exit{Rank: r.number, After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
 	x.Status, x.How = describe(e)
 	x.How += s.outOfMemory(e)
-	if x.Status == 0 && s.m.Request == 0 && s.request == 0 && openIn(s.cfg.Folder, x.Rank) {
+	if x.Status == 0 && s.m.Request == 0 && s.request == 0 && openIn(s.cfg.Folder, s.number(e.rank)) {
 		x.Status, x.How = 1, "exited with status 0 without closing its world (Close)"
 	}
 	if x.Status != 0 && s.cfg.Part == nil {
 		if rank, code, ok := AbortIn(s.cfg.Folder); ok {
 			x.Rank, x.Status, x.How, x.Aborted = rank, code, fmt.Sprintf("aborted the job with code %d", code), true
 		}
-		x.Follows = !x.Aborted && FollowsIn(s.cfg.Folder, x.Rank)
+		x.Follows = !x.Aborted && FollowsIn(s.cfg.Folder, s.number(e.rank))
 		x.GoesOn = s.cfg.Resilient != nil && s.cfg.Resilient()
 		x.Name = s.cfg.Programs.Name(x.Rank)
 	}
@@ -210,9 +220,9 @@ func (s *state) terminate() {
 // kill kills the processes that SIGTERM did not end.
 func (s *state) kill() {
 	var names []string
-	for i, r := range s.ranks {
+	for _, r := range s.ranks {
 		if r.running() && r.pgid != 0 {
-			names = append(names, fmt.Sprint(s.number(i)))
+			names = append(names, fmt.Sprint(r.number))
 		}
 	}
 	if len(names) > 0 && s.last == syscall.SIGTERM {
@@ -232,9 +242,9 @@ func (s *state) signalAll(sig syscall.Signal) {
 
 // giveUp stops waiting for processes that SIGKILL did not end.
 func (s *state) giveUp() {
-	for i, r := range s.ranks {
+	for _, r := range s.ranks {
 		if r.running() && r.pgid != 0 {
-			s.logf("rank %d (process %d) is stuck in the kernel and cannot be ended; leaving it", s.number(i), r.pgid)
+			s.logf("rank %d (process %d) is stuck in the kernel and cannot be ended; leaving it", r.number, r.pgid)
 		}
 	}
 	s.m.Running, s.lingering = 0, 0
@@ -253,7 +263,7 @@ func (s *state) signal(sig syscall.Signal) {
 // at once if the job is ending, and SIGKILL after KillAfter.
 func (s *state) sweep() {
 	live, known := liveGroups()
-	for i, r := range s.ranks {
+	for _, r := range s.ranks {
 		if r.phase != lingers && r.phase != asked {
 			continue
 		}
@@ -272,7 +282,7 @@ func (s *state) sweep() {
 		case waited > lingerLimit && r.phase == lingers:
 			r.phase, r.since = asked, time.Now().Add(-lingerLimit)
 			if s.m.Began.IsZero() {
-				s.logf("rank %d left processes behind; ending them", s.number(i))
+				s.logf("rank %d left processes behind; ending them", r.number)
 			}
 			syscall.Kill(-r.pgid, syscall.SIGTERM)
 			syscall.Kill(-r.pgid, syscall.SIGCONT)

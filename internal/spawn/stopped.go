@@ -63,9 +63,9 @@ func (s *state) lookStopped() {
 
 // endStopped kills the ranks that have been stopped since noteStopped.
 func (s *state) endStopped() {
-	for i, r := range s.ranks {
+	for _, r := range s.ranks {
 		if r.phase == stopped && isStopped(r.pgid) {
-			s.logf("rank %d is stopped, and all others have ended; ending it", s.number(i))
+			s.logf("rank %d is stopped, and all others have ended; ending it", r.number)
 			r.phase = outlived
 			syscall.Kill(-r.pgid, syscall.SIGKILL)
 		}

@@ -73,6 +73,16 @@ func (w *watch) put(rank int, p watched) error {
 	return unix.EpollCtl(w.set, unix.EPOLL_CTL_ADD, p.pidfd, &unix.EpollEvent{Events: unix.EPOLLIN | edge, Fd: int32(rank)})
 }
 
+// drop removes a process.
+func (w *watch) drop(rank int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fd := w.ranks[rank].pidfd
+	delete(w.ranks, rank)
+	_ = unix.EpollCtl(w.set, unix.EPOLL_CTL_DEL, fd, nil) // package os has a duplicate, and so closing it would not remove it
+	_ = unix.Close(fd)
+}
+
 // follow adds a process that exists now. child is that process if it is a child of this one, nil otherwise. fd is the
 // pidfd that the kernel gave with a child, or -1. A system may deny pidfd_open and give that one.
 func (w *watch) follow(rank, pid int, child *os.Process, fd int) (err error) {
@@ -129,11 +139,16 @@ func (w *watch) run(ended chan<- exit, done <-chan struct{}) {
 			w.mu.Unlock()
 			at, seen := began[rank]
 			e := exit{rank: rank, at: time.Now()} // all times differ
+			if p.child != nil {
+				w.drop(rank) // first: that this process waits for it is an event too
+				select {
+				case ended <- reap(rank, p.child, e.at):
+					continue
+				case <-done:
+					return
+				}
+			}
 			switch wait, known := exitStatus(p.pidfd); {
-			case p.child != nil && seen:
-				continue // that this process has waited for it is an event too
-			case p.child != nil:
-				e = reap(rank, p.child, e.at)
 			case seen && !known:
 				continue
 			default:
