@@ -41,7 +41,7 @@ func newCommand() *cobra.Command {
 		Version: version(),
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(newRun(), newDoctor(), newBench(), newReport(), newVersion())
+	root.AddCommand(newRun(), newScale(), newDoctor(), newBench(), newReport(), newVersion())
 	cobra.EnableCommandSorting = false
 	return root
 }

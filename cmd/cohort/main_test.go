@@ -141,6 +141,8 @@ func TestUsageErrorsNameTheArgument(t *testing.T) {
 		{"run --elastic 1:2 --resilient true", "--elastic: without --resilient"},
 		{"run --restarts 1 --stats true", "--restarts: --stats and COHORT_STATS count the operations of one world"},
 		{"run --restarts 1 -n 1 true : -n 1 true", "--restarts: give one PROGRAM"},
+		{"scale 3141592653", "want JOB and N"},
+		{"scale 3141592653 none", "N none: want a whole number from 1 to 4096"},
 		{"run no-such-program", "no-such-program: not found in PATH"},
 		{"run : -n 1 true", "missing PROGRAM before or after ':'"},
 		{"run -n 1 true :", "missing PROGRAM before or after ':'"},

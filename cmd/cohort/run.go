@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,7 +60,7 @@ terminated. If the ranks' last operations explain the failure, a line says how.
 
 With --restarts, a process is started in place of each rank that is lost. It
 joins the next world of the others, which call cohort.Rejoin. With --elastic,
-the job also goes on with fewer ranks.
+the job also goes on with fewer ranks, and 'cohort scale' changes its size.
 
 With --backend mpi, the mpiexec of an MPI library starts the ranks. The library
 is COHORT_MPI_LIB, or else the first choice of 'cohort doctor'.
@@ -77,7 +78,7 @@ docs/launcher.md and docs/hosts.md have the details.`,
   cohort run -n 4 --backend mpi ./sddp/cmd/sddp train sddp/cases/brazil4
   cohort run -n 2 --timeout 10m --tag=false ./a.out -v
   cohort run -n 4 --stats ./a.out
-  cohort run -n 4 --restarts 10 ./a.out
+  cohort run -n 4 --restarts 10 --elastic 2:8 ./a.out
   cohort run -n 1 ./server -v : -n 4 ./worker
   cohort run -n 8 --hosts a,b:4,node[3-5] ./a.out`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -216,6 +217,9 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 	}
 	if started, err = spawn.Start(config); err != nil {
 		return cli.StatusUsage, err
+	}
+	if name := strings.TrimPrefix(config.Folder, jobFolder()); r.elastic.max > 0 {
+		fmt.Fprintf(os.Stderr, "cohort: 'cohort scale %s N' gives this job another number of ranks, from %d to %d\n", name, r.elastic.min, r.elastic.max)
 	}
 	result = started.Wait()
 	return result.Status, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -405,65 +404,45 @@ func TestSignalEndsJobThatRestarts(t *testing.T) {
 	}
 }
 
-// Ranks are killed at random times, rank 0 among them, also while the others rejoin. The data are right, and nothing is left.
-func TestRunStorm(t *testing.T) {
-	kills := 1000
-	if testing.Short() {
-		kills = 24
-	}
-	for _, c := range []struct {
-		backend string
-		ranks   int
-		kills   int
-	}{{"shm", 4, kills}, {"tcp", 4, kills}, {"shm", 32, kills / 20}} {
-		t.Run(fmt.Sprint(c.backend, "/", c.ranks), func(t *testing.T) {
-			if testing.Short() && c.ranks > 4 {
-				t.Skip("left out with -short: 32 processes on few processors; make test-all runs it")
-			}
-			storm(t, c.backend, c.ranks, c.kills)
-		})
-	}
-}
-
-func storm(t *testing.T, backend string, ranks, kills int) {
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
-	j := startElastic(t, "-n", strconv.Itoa(ranks), "--restarts", "1000000", "--backend", backend)
-	_, pids := j.await(-1, ranks)
-	var took []time.Duration
-	for n := 0; n < kills; {
-		gone := map[int]bool{}
-		time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond) // above 0.2 s a start is not put off
-		var last time.Time
-		for more := true; more; more = r.IntN(4) == 0 { // the second perhaps while the others rejoin
-			if last != (time.Time{}) {
-				time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
-			}
-			if pid := pids[r.IntN(ranks)]; !gone[pid] {
-				gone[pid], last = true, time.Now()
-				syscall.Kill(pid, syscall.SIGKILL)
-				n++
-			}
-		}
-		j.until("the next generation", func() bool {
-			for _, pid := range j.pids {
-				if gone[pid] {
-					return false
+// A job grows and shrinks while its ranks work. Those that leave end without an error.
+func TestScale(t *testing.T) {
+	for _, backend := range []string{"shm", "tcp"} {
+		t.Run(backend, func(t *testing.T) {
+			j := startElastic(t, "-n", "2", "--elastic", "1:4", "--backend", backend)
+			g, _ := j.await(-1, 2)
+			var name string
+			j.until("the job's name", func() bool {
+				m := regexp.MustCompile(`(?m)^cohort: 'cohort scale (\S+) N' gives this job another number of ranks, from 1 to 4$`).FindStringSubmatch(j.text.String())
+				if m != nil {
+					name = m[1]
 				}
+				return m != nil
+			})
+			scale := func(name, n string) (status int, text string) {
+				cmd := cohortCommand(t, "scale", name, n)
+				cmd.Env = append(cmd.Env, "TMPDIR="+j.tmp)
+				status, out, errs := finish(t, cmd)
+				return status, out + errs
 			}
-			return j.size == ranks && j.arrived == ranks
+			for _, n := range []int{4, 3, 1, 4} {
+				if status, text := scale(name, strconv.Itoa(n)); status != 0 || text != fmt.Sprintf("job %s is asked to have %d ranks\n", name, n) {
+					t.Errorf("to %d ranks: status %d, %q", n, status, text)
+				}
+				g, _ = j.await(g, n)
+			}
+			if status, text := scale(name, "5"); status != 1 || !strings.Contains(text, "job "+name+": 5 ranks: the job can have 1 to 4") {
+				t.Errorf("status %d, %q", status, text)
+			}
+			if status, text := scale("none", "2"); status != 1 || !strings.Contains(text, "job none: not found below "+j.tmp+", where these are: "+name) {
+				t.Errorf("status %d, %q", status, text)
+			}
+			text := j.end(4)
+			if n := strings.Count(text, "] leaves\n"); n != 3 {
+				t.Errorf("%d ranks have left, want 3:\n%s", n, text)
+			}
+			if status, text := scale(name, "2"); status != 1 || !strings.Contains(text, "not found") {
+				t.Errorf("after the end: status %d, %q", status, text)
+			}
 		})
-		j.mu.Lock()
-		pids = pids[:0]
-		for i := range ranks {
-			pids = append(pids, j.pids[i])
-		}
-		took = append(took, j.first[j.latest].Sub(last))
-		j.mu.Unlock()
 	}
-	j.end(ranks)
-	slices.Sort(took)
-	t.Logf("from %d kills to the first operation of the next world: %v in half of them, %v in 99 of 100, %v at most",
-		len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 }

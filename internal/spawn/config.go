@@ -25,6 +25,8 @@ const (
 	MaxRanks = 4096
 	// Grace is the default [Config.Grace].
 	Grace = time.Second
+	// Socket is the name of the socket in [Config.Folder] through which a job with generations is reached.
+	Socket = "generations"
 	// KillAfter is the time between SIGTERM and SIGKILL.
 	KillAfter = time.Second
 )

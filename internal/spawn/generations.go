@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	socketName = "generations" // in the job's folder
-	socketPath = 107           // longest name of a socket: sun_path of unix(7), less its zero
-	mostText   = 64 << 10      // longest line from a process
-	mostUnread = 64            // messages for a process that does not read, before its connection is closed
+	socketPath = 107      // longest name of a socket: sun_path of unix(7), less its zero
+	mostText   = 64 << 10 // longest line from a process
+	mostUnread = 64       // messages for a process that does not read, before its connection is closed
 )
 
 // generations is the launcher's side of a job with generations. The processes of the job connect to a socket in its
-// folder. Each sends a line with its id, and then a generation.Request in each line; it gets generation.Messages.
+// folder. Each sends a line with its id, and then a generation.Request in each line; it gets generation.Messages. Scale sends
+// one line, and gets a scaled.
 type generations struct {
 	listener net.Listener
 	changes  chan func(*state) // of connections, for the job's goroutine
@@ -67,7 +67,7 @@ func (c *Config) listen() (*generations, error) {
 	if c.Generations == nil {
 		return nil, nil
 	}
-	path := filepath.Join(c.Folder, socketName)
+	path := filepath.Join(c.Folder, Socket)
 	if len(path) > socketPath {
 		return nil, fmt.Errorf("the path of a socket, %s, is longer than %d bytes; set TMPDIR to a folder with a shorter path", path, socketPath)
 	}
@@ -163,7 +163,12 @@ func (j *Job) talk(c net.Conn) {
 		return
 	}
 	c.SetReadDeadline(time.Time{})
-	id, err := strconv.Atoi(strings.TrimSuffix(string(first), "\n"))
+	text := strings.TrimSuffix(string(first), "\n")
+	if n, ok := strings.CutPrefix(text, "scale "); ok {
+		j.scale(c, n)
+		return
+	}
+	id, err := strconv.Atoi(text)
 	if err != nil {
 		return
 	}
@@ -193,6 +198,32 @@ func (j *Job) talk(c net.Conn) {
 			s.generations.unlink(id)
 		}
 	})
+}
+
+// scale asks the job for another size, and answers.
+func (j *Job) scale(c net.Conn, text string) {
+	ranks, err := strconv.Atoi(text)
+	if err != nil {
+		return
+	}
+	var a scaled
+	scale := func(s *state) {
+		g := s.generations
+		if err := g.machine.Scale(ranks); err != nil {
+			a.Error = err.Error()
+			return
+		}
+		for rank := range g.ended {
+			if !g.machine.Due(rank) { // the job does not need it any more
+				delete(g.ended, rank)
+				s.m.Running--
+			}
+		}
+		s.logf("the job is to have %s", job.Count(ranks, "rank"))
+	}
+	if j.do(scale) {
+		_ = json.NewEncoder(c).Encode(a)
+	}
 }
 
 // link makes c the connection of a process, which has no other one. It returns nil if that cannot be.

@@ -29,7 +29,7 @@ func replaceable(t *testing.T, ranks, restarts int, name string, args ...string)
 // dial connects to a job's socket and sends text.
 func dial(t *testing.T, cfg Config, text string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("unix", filepath.Join(cfg.Folder, socketName))
+	c, err := net.Dial("unix", filepath.Join(cfg.Folder, Socket))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestSocketClosesBadConnections(t *testing.T) {
 	}
 	j.Stop()
 	wait(t, j)
-	if _, err := os.Stat(filepath.Join(cfg.Folder, socketName)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(cfg.Folder, Socket)); !os.IsNotExist(err) {
 		t.Errorf("the socket is left: %v", err)
 	}
 }

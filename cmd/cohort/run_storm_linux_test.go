@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Ranks are killed at random times, rank 0 among them, also while the others rejoin. The data are right, and nothing is left.
+func TestRunStorm(t *testing.T) {
+	kills := 1000
+	if testing.Short() {
+		kills = 24
+	}
+	for _, c := range []struct {
+		backend string
+		ranks   int
+		kills   int
+	}{{"shm", 4, kills}, {"tcp", 4, kills}, {"shm", 32, kills / 20}} {
+		t.Run(fmt.Sprint(c.backend, "/", c.ranks), func(t *testing.T) {
+			if testing.Short() && c.ranks > 4 {
+				t.Skip("left out with -short: 32 processes on few processors; make test-all runs it")
+			}
+			storm(t, c.backend, c.ranks, c.kills)
+		})
+	}
+}
+
+func storm(t *testing.T, backend string, ranks, kills int) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	j := startElastic(t, "-n", strconv.Itoa(ranks), "--restarts", "1000000", "--backend", backend)
+	_, pids := j.await(-1, ranks)
+	var took []time.Duration
+	for n := 0; n < kills; {
+		gone := map[int]bool{}
+		time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond) // above 0.2 s a start is not put off
+		var last time.Time
+		for more := true; more; more = r.IntN(4) == 0 { // the second perhaps while the others rejoin
+			if last != (time.Time{}) {
+				time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+			}
+			if pid := pids[r.IntN(ranks)]; !gone[pid] {
+				gone[pid], last = true, time.Now()
+				syscall.Kill(pid, syscall.SIGKILL)
+				n++
+			}
+		}
+		j.until("the next generation", func() bool {
+			for _, pid := range j.pids {
+				if gone[pid] {
+					return false
+				}
+			}
+			return j.size == ranks && j.arrived == ranks
+		})
+		j.mu.Lock()
+		pids = pids[:0]
+		for i := range ranks {
+			pids = append(pids, j.pids[i])
+		}
+		took = append(took, j.first[j.latest].Sub(last))
+		j.mu.Unlock()
+	}
+	j.end(ranks)
+	slices.Sort(took)
+	t.Logf("from %d kills to the first operation of the next world: %v in half of them, %v in 99 of 100, %v at most",
+		len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+}

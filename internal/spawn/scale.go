@@ -1,0 +1,37 @@
+package spawn
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+)
+
+// scaleLimit is for the answer of a job's launcher.
+const scaleLimit = 10 * time.Second
+
+// scaled is the launcher's answer to Scale.
+type scaled struct{ Error string }
+
+// Scale asks a job with generations for another number of ranks. folder is its Config.Folder.
+func Scale(folder string, ranks int) error {
+	c, err := net.Dial("unix", filepath.Join(folder, Socket))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(scaleLimit))
+	if _, err := fmt.Fprintf(c, "scale %d\n", ranks); err != nil {
+		return err
+	}
+	var a scaled
+	if err := json.NewDecoder(c).Decode(&a); err != nil {
+		return fmt.Errorf("its launcher gives no answer, because it ends: %w", err)
+	}
+	if a.Error != "" {
+		return errors.New(a.Error)
+	}
+	return nil
+}
