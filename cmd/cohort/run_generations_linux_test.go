@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 func init() { rankPrograms["elastic-rank"] = elasticRank }
@@ -347,7 +348,8 @@ func TestRunReplacesStoppedRank(t *testing.T) {
 
 // When no restart is left, an elastic job goes on with fewer ranks, down to its least number, and another fails.
 func TestRunGoesOnWithoutRestarts(t *testing.T) {
-	j := startElastic(t, "-n", "4", "--elastic", "2:4")
+	kept := t.TempDir()
+	j := startElastic(t, "-n", "4", "--elastic", "2:4", "--flight", kept)
 	g, _ := j.await(-1, 4)
 	for n := 3; n >= 2; n-- {
 		syscall.Kill(j.processOf(n), syscall.SIGKILL)
@@ -355,6 +357,9 @@ func TestRunGoesOnWithoutRestarts(t *testing.T) {
 	}
 	syscall.Kill(j.processOf(0), syscall.SIGKILL)
 	text := j.wait(137)
+	if dumps, _, err := flight.Read(kept); err != nil || len(dumps) != 2 || dumps[0].Size != 2 {
+		t.Errorf("got files of %d ranks (%v), want those of the last world, of 2", len(dumps), err)
+	}
 	for _, want := range []string{"rank 3 was killed by signal 9 (killed) after ", "; the job goes on with 3 ranks\n", "; the job goes on with 2 ranks\n",
 		"no restarts are left, and the job cannot go on with fewer ranks"} {
 		if !strings.Contains(text, want) {

@@ -170,7 +170,7 @@ func (m image) operation(r record) Operation {
 }
 
 // Read reads the files of a folder, or one file: one dump for each rank. Where there are files of
-// several jobs, it reads those of the job that was started last, and others is the number of the other
+// several jobs, or worlds of one, it reads those of the last, and others is the number of the other
 // files. Jobs of mpi have no names: those of one size leave one set of files, because a rank removes the
 // file that it finds when it starts. Those of local are told apart by their process.
 func Read(path string) (dumps []*Dump, others int, err error) {
@@ -179,7 +179,7 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 	}
 	last, all := dumps[0], len(dumps)
 	for _, d := range dumps {
-		if d.Started.After(last.Started) {
+		if d.Began.After(last.Began) { // a process may have been in several worlds
 			last = d
 		}
 	}
