@@ -14,7 +14,7 @@ import (
 func TestRunStorm(t *testing.T) {
 	kills := 1000
 	if testing.Short() {
-		kills = 24
+		kills = 14
 	}
 	for _, c := range []struct {
 		backend string
