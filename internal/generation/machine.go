@@ -353,6 +353,6 @@ func (m *Machine) Scale(size int) error {
 // dismiss gives a process no place in a job that shrinks.
 func (m *Machine) dismiss(p *process) {
 	m.set(p, out)
-	p.out = Message{Left: true, Out: fmt.Sprintf("the job has %d ranks now, and rank %d none of their places", m.want, p.rank)}
+	p.out = Message{Left: true, Out: fmt.Sprintf("rank %d leaves the job, whose size is %d now", p.rank, m.want)}
 	m.Host.Tell(p.id, p.out)
 }
