@@ -1,8 +1,11 @@
 package cohort
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,34 +23,55 @@ type goroutines struct {
 	wg       sync.WaitGroup // of the ranks, and of starts that are due
 	errs     failures
 
-	mu      sync.Mutex // guards the fields below
-	machine *generation.Machine
-	clients map[int]*generation.Client
-	ends    []backend.Comm // of the present world
-	latest  int            // its generation
-	worlds  []*comm.Comm   // its ranks' handles
-	ticking time.Time      // when tick is called; zero: it need not be
+	mu       sync.Mutex // guards the fields below
+	machine  *generation.Machine
+	clients  map[int]*generation.Client
+	ends     []backend.Comm // of the present world
+	latest   int            // its generation
+	worlds   []*comm.Comm   // its ranks' handles
+	replaced map[int]error  // of ranks in whose places no others have joined yet
+	ticking  time.Time      // when tick is called; zero: it need not be
+}
+
+// run runs the ranks until all have ended, and returns their errors.
+func (j *goroutines) run() error {
+	j.mu.Lock()
+	for rank := range j.machine.Size {
+		j.Start(rank, rank)
+	}
+	j.mu.Unlock()
+	defer context.AfterFunc(j.ctx, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.machine.StopRestarts()
+	})()
+	j.wg.Wait()
+	for _, rank := range slices.Sorted(maps.Keys(j.replaced)) {
+		j.errs.add(rank, j.replaced[rank])
+	}
+	return j.errs.join()
 }
 
 // rank is a rank from its start to its end.
-func (j *goroutines) rank(id int, g *generation.Client) {
+func (j *goroutines) rank(id, rank int, g *generation.Client) {
 	var world *Comm
 	u := &succession{settings: j.settings, ctx: j.ctx, launch: g, open: j.open, entered: func(w *Comm) {
-		world = w
+		world, rank = w, w.Rank()
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.worlds = append(j.worlds, w.base())
+		delete(j.replaced, rank)
 	}}
 	err := errGoexit
 	defer func() {
 		if err != nil {
-			j.ended(id, world.Rank(), err) // first, so that the others cannot count it as lost before
+			j.ended(id, rank, err) // first, so that the others cannot count it as lost before
 		}
 		if closed := world.CloseWith(err); err == nil {
-			j.ended(id, world.Rank(), closed)
+			j.ended(id, rank, closed)
 		}
 	}()
-	if _, err = u.enter(context.WithoutCancel(j.ctx), generation.Ask{}, nil); err == nil {
+	if _, err = u.enter(context.WithoutCancel(j.ctx), nil); err == nil {
 		err = errGoexit
 		err = guard(func() error { return j.body(world) })
 	}
@@ -57,9 +81,13 @@ func (j *goroutines) rank(id int, g *generation.Client) {
 func (j *goroutines) ended(id, rank int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	fate := j.machine.Ended(id, err == nil, errors.Is(err, ErrPeerLost))
-	if err != nil && fate != generation.Replaced && fate != generation.Ignored {
-		j.errs.add(rank, err)
+	switch fate := j.machine.Ended(id, err == nil, errors.Is(err, ErrPeerLost) && !errors.Is(err, errGoexit)); {
+	case err == nil || fate == generation.Ignored:
+	case fate == generation.Replaced:
+		j.replaced[rank] = err
+	default:
+		j.errs.add(rank, cmp.Or(j.replaced[rank], err)) // the error of a process that did not join says less
+		delete(j.replaced, rank)
 	}
 	j.tick()
 }
@@ -94,7 +122,7 @@ func (j *goroutines) open(_ context.Context, s settings) (backend.Comm, error) {
 
 // The methods of generation.Host are called with the mutex held.
 
-func (j *goroutines) Start(id, _ int) {
+func (j *goroutines) Start(id, rank int) {
 	g := generation.NewClient(func(r generation.Request) error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -103,7 +131,7 @@ func (j *goroutines) Start(id, _ int) {
 		return nil
 	})
 	j.clients[id] = g
-	j.wg.Go(func() { j.rank(id, g) })
+	j.wg.Go(func() { j.rank(id, rank, g) })
 }
 
 func (j *goroutines) Tell(id int, m generation.Message) { j.clients[id].Got(m) }

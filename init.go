@@ -66,16 +66,14 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 	}
 	name, notMPI := s.choose(osEnv)
 	if value := osEnv.get(generation.Env); value != "" && s.Size > 0 && (name == "shm" || name == "tcp") {
-		g, id, err := generation.Dial(value)
+		g, id, err := membership.dial(value)
 		if err != nil {
 			return nil, err
 		}
 		s.marks(osEnv)
 		s.id = id
 		u := &succession{settings: *s, ctx: ctx, launch: g, open: s.opens(name), entered: func(w *Comm) { membership.enter(w); w.joins(name, s.id, osEnv) }}
-		joining, cancel := context.WithTimeout(ctx, cmp.Or(s.JoinTimeout, backend.JoinLimit))
-		defer cancel()
-		return u.enter(joining, generation.Ask{}, nil)
+		return u.enter(ctx, nil)
 	}
 	bc, err := s.open(ctx, name)
 	if _, ok := errors.AsType[*mpifind.Unusable](err); ok && s.Backend == "auto" && s.MPI.Lib == "" {
@@ -169,6 +167,22 @@ type member struct {
 	state memberState
 	world *Comm  // what Init returned, until it is closed: the world keeps shared memory mapped
 	text  string // describes it
+
+	launch *generation.Client // nil before the first Init under a launcher that keeps generations
+	id     int                // of this process, for that launcher
+}
+
+// dial returns the client of the launcher that keeps generations. A process has one, also for an Init after one that failed.
+func (m *member) dial(value string) (*generation.Client, int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.launch == nil {
+		var err error
+		if m.launch, m.id, err = generation.Dial(value); err != nil {
+			return nil, 0, err
+		}
+	}
+	return m.launch, m.id, nil
 }
 
 type memberState uint8

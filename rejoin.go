@@ -1,8 +1,11 @@
 package cohort
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
@@ -31,7 +34,7 @@ func (c *Comm) Resized() <-chan struct{} { return c.base().Worlds().Resized }
 //
 // Errors: [ErrPeerLost] if the others count this rank as lost, if a rank has finished, or if too many ranks are lost to go
 // on; [ErrClosed] on a rank that leaves because the job shrinks, or if world is closed; [ErrComm] if world is not a world;
-// [ErrInit] if the ranks cannot join; [ErrNotSupported] on mpi.
+// [ErrInit] if the ranks cannot join; [ErrBusy]; [ErrNotSupported] on mpi.
 //
 // Deadline: [ErrTimeout] if ctx ends before all have called it. It names those that have not.
 func Rejoin(ctx context.Context, world *Comm) (*Comm, error) {
@@ -65,6 +68,7 @@ type succession struct {
 	launch   *generation.Client // gives out the places; nil: the survivors go on by themselves
 	open     func(context.Context, settings) (backend.Comm, error)
 	entered  func(*Comm) // called before anybody else gets the world
+	busy     sync.Mutex  // held by Rejoin
 }
 
 // world makes a world of what open has returned.
@@ -80,11 +84,20 @@ func (u *succession) next(ctx context.Context, old *comm.Comm) (*comm.Comm, erro
 	if err := old.Usable(); err != nil {
 		return nil, err
 	}
+	if !u.busy.TryLock() {
+		return nil, fault(ErrBusy, "another goroutine calls Rejoin")
+	}
+	defer u.busy.Unlock()
+	if u.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, u.Timeout)
+		defer cancel()
+	}
 	var w *Comm
 	var err error
 	switch {
 	case u.launch != nil:
-		w, err = u.enter(ctx, generation.Ask{Joined: true}, old.Dead)
+		w, err = u.enter(ctx, old.Dead)
 	case u.before != nil:
 		w, err = u.meet(ctx, old)
 	default:
@@ -107,9 +120,9 @@ func (u *succession) meet(ctx context.Context, old *comm.Comm) (*Comm, error) {
 }
 
 // enter joins the next world in which the launcher gives this rank a place.
-func (u *succession) enter(ctx context.Context, ask generation.Ask, lost func() []int) (*Comm, error) {
-	for {
-		place, err := u.launch.Ask(ctx, ask, lost)
+func (u *succession) enter(ctx context.Context, lost func() []int) (*Comm, error) {
+	for failures := 0; ; {
+		place, err := u.launch.Ask(ctx, lost)
 		if err != nil {
 			return nil, err
 		}
@@ -117,16 +130,29 @@ func (u *succession) enter(ctx context.Context, ask generation.Ask, lost func() 
 		s.Rank, s.Size, s.Job, s.sized, s.worlds.Generation = place.Rank, place.Size, place.Job, true, place.Generation
 		s.share = func(ctx context.Context, text string) (string, error) { return u.launch.Share(ctx, place.Rank, text) }
 		joining, cancel := u.launch.Joining(ctx)
-		bc, err := u.open(joining, s)
+		bc, failed := u.open(joining, s)
 		cancel()
-		if err == nil {
+		all, err := u.launch.Joined(ctx, failed == nil)
+		switch {
+		case all && failed == nil:
 			return u.world(bc, s, u.launch.Resized()), nil
+		case failed == nil:
+			go bc.Close() // some of the ranks are not there to answer
+		case joining.Err() == nil || ctx.Err() != nil:
+			failures++ // if not, others have failed
 		}
-		if u.launch.Broken() == "" || ctx.Err() != nil {
-			return nil, err
+		if err != nil || ctx.Err() != nil || failures == mostFailures {
+			return nil, cmp.Or(err, failed, u.ended(ctx))
 		}
-		ask, lost = generation.Ask{}, nil // a rank of this world has ended before it was joined
+		lost = nil // this process is in no world
 	}
+}
+
+// mostFailures is how often this process may fail to join before Rejoin or Init do: others may have ended meanwhile.
+const mostFailures = 3
+
+func (u *succession) ended(ctx context.Context) error {
+	return (&backend.Bound{Ctx: ctx}).Err(time.Now())
 }
 
 // shrink joins a world of the survivors.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -214,4 +215,80 @@ func TestStormOfFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d losses", min(int(failed.Load()), losses))
+}
+
+// However a rank fails, RunWith starts it no more often than it may, ends when its context does, and returns the errors of
+// ranks that were not replaced.
+func TestRestartsEnd(t *testing.T) {
+	full := errors.New("the disk is full")
+	for _, c := range []struct {
+		name string
+		body func(world *cohort.Comm, calls int32, end context.CancelFunc) error
+		most int32 // calls of body
+		want error
+	}{
+		{"Goexit", func(*cohort.Comm, int32, context.CancelFunc) error { runtime.Goexit(); return nil }, 4, cohort.ErrPeerLost},
+		{"Abort", func(world *cohort.Comm, _ int32, _ context.CancelFunc) error {
+			if world.Rank() == 0 {
+				return world.Abort(3)
+			}
+			return world.Barrier()
+		}, 4, cohort.ErrPeerLost},
+		{"the others finish", func(world *cohort.Comm, calls int32, _ context.CancelFunc) error {
+			if world.Rank() == 1 {
+				return full
+			}
+			time.Sleep(20 * time.Millisecond)
+			return nil
+		}, 4, full},
+		{"the context ends", func(world *cohort.Comm, calls int32, end context.CancelFunc) error {
+			if calls == 3 {
+				end()
+			}
+			return full
+		}, 6, full},
+	} {
+		ctx, end := context.WithCancel(t.Context())
+		var calls atomic.Int32
+		restarts := 2
+		if c.name == "the context ends" {
+			restarts = 1000
+		}
+		err := cohort.RunWith(ctx, 2, cohort.RunOptions{Restarts: restarts}, func(world *cohort.Comm) error {
+			return c.body(world, calls.Add(1), end)
+		})
+		end()
+		if !errors.Is(err, c.want) || calls.Load() > c.most || strings.Contains(fmt.Sprint(err), "rank -") {
+			t.Errorf("%s: %d calls, want at most %d, and %v, want %v", c.name, calls.Load(), c.most, err, c.want)
+		}
+	}
+}
+
+// One goroutine of a rank at a time calls Rejoin, and COHORT_TIMEOUT limits it as other operations.
+func TestRejoinIsAnOperation(t *testing.T) {
+	t.Setenv("COHORT_TIMEOUT", "300ms")
+	err := cohort.Run(t.Context(), 2, func(world *cohort.Comm) error {
+		if world.Rank() == 1 {
+			_, err := cohort.Recv(world, make([]byte, 1), 0, 0)
+			for errors.Is(err, cohort.ErrTimeout) {
+				_, err = cohort.Recv(world, make([]byte, 1), 0, 0)
+			}
+			return err
+		}
+		errs := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := cohort.Rejoin(context.Background(), world)
+				errs <- err
+			}()
+		}
+		first, second := <-errs, <-errs
+		if !errors.Is(first, cohort.ErrBusy) || !errors.Is(second, cohort.ErrTimeout) {
+			return fmt.Errorf("two goroutines: %v, and %v", first, second)
+		}
+		return cohort.Send(world, []byte{1}, 1, 0)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -75,15 +75,9 @@ func RunWith(ctx context.Context, n int, o RunOptions, body func(world *Comm) er
 	}
 	file := s.stats
 	s.stats = "" // no rank writes it alone
-	j := &goroutines{ctx: ctx, settings: s, body: body, clients: make(map[int]*generation.Client)}
+	j := &goroutines{ctx: ctx, settings: s, body: body, clients: make(map[int]*generation.Client), replaced: make(map[int]error)}
 	j.machine = generation.New(generation.Config{Now: time.Now, Size: n, Min: 1, Max: n, Restarts: max(o.Restarts, 0), Host: j})
-	j.mu.Lock()
-	for rank := range n {
-		j.Start(rank, rank)
-	}
-	j.mu.Unlock()
-	j.wg.Wait()
-	err = j.errs.join()
+	err = j.run()
 	if file != "" {
 		if failed := comm.WriteStats(file, j.worlds); failed != nil {
 			err = errors.Join(err, fail(fmt.Errorf("%s: %w", flight.EnvStats, failed)))

@@ -209,8 +209,8 @@ func TestReadReportsErrors(t *testing.T) {
 // none: its rank 1 was killed, or it has fewer ranks.
 func TestReadTakesFilesOfLatestJobOnly(t *testing.T) {
 	dir := t.TempDir()
-	defer func(real time.Time) { epoch = real }(epoch)
-	epoch = epoch.Add(-time.Second)
+	defer func(start time.Time, ticks bool) { epoch, counting = start, ticks }(epoch, counting)
+	epoch, counting = epoch.Add(-time.Second), false // the ticks of this process began with the other epoch
 	for _, c := range []struct {
 		job            Job
 		ranks, dumping []int

@@ -26,7 +26,8 @@ type Client struct {
 	place   *Place        // the answer to Ask, until it is taken
 	missing []int         // the answer to Withdraw
 	shared  *string
-	broken  string        // why the ranks of the last place cannot all join
+	ready   bool          // all ranks of the last place have joined
+	broken  string        // why they cannot
 	resized chan struct{} // closed when the world of the last place is to have another size
 	told    bool          // it is closed
 	err     error         // why there is no further place
@@ -90,13 +91,15 @@ func (c *Client) Got(m Message) {
 	defer c.mu.Unlock()
 	switch {
 	case m.Place != nil:
-		c.place, c.missing, c.shared, c.broken, c.resized, c.told = m.Place, nil, nil, "", make(chan struct{}), false
+		c.place, c.missing, c.shared, c.ready, c.broken, c.resized, c.told = m.Place, nil, nil, false, "", make(chan struct{}), false
 	case m.Out != "" && m.Left:
 		c.err = &backend.Fault{Sentinel: backend.ErrClosed, Text: m.Out}
 	case m.Out != "":
 		c.err = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: m.Out}
 	case m.Shared != nil:
 		c.shared = m.Shared
+	case m.Go:
+		c.ready = true
 	case m.Broken != "":
 		c.broken = m.Broken
 	case m.Resize && !c.told:
@@ -131,12 +134,13 @@ func (c *Client) await(ctx context.Context, ready func() bool) error {
 // lookEvery is the time between looks at which ranks count as lost.
 const lookEvery = 200 * time.Millisecond
 
-// Ask asks for a place in the next world, and waits for it until ctx ends. Unless lost is nil, it is asked meanwhile for the
-// ranks that count as lost.
+// Ask asks for a place in the next world, and waits for it until ctx ends. lost returns the ranks that count as lost; it
+// may be nil.
 //
 // Errors: ErrTimeout or ErrCanceled, which name the ranks that have not asked; ErrPeerLost if the others count this rank
 // as lost; ErrClosed if the job shrinks and this rank leaves it.
-func (c *Client) Ask(ctx context.Context, a Ask, lost func() []int) (Place, error) {
+func (c *Client) Ask(ctx context.Context, lost func() []int) (Place, error) {
+	var a Ask
 	if lost != nil {
 		a.Lost = lost()
 	}
@@ -201,7 +205,7 @@ func (c *Client) unsent(err error) error {
 	return backend.Faultf(backend.ErrPeerLost, "the launcher is gone: %v", err)
 }
 
-// Joining returns a context that ends when not all ranks of the last place can join any more. Broken then says why.
+// Joining returns a context that ends when not all ranks of the last place can join any more.
 func (c *Client) Joining(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -212,11 +216,26 @@ func (c *Client) Joining(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, cancel
 }
 
-// Broken says why not all ranks of the last place can join, empty if they can.
-func (c *Client) Broken() string {
+// Joined tells the launcher whether this process is connected with all ranks of the last place, and reports whether all
+// of them are. Where one is not, no rank may use the connections. When ctx ends, this process counts as one that is not,
+// unless all had joined before.
+func (c *Client) Joined(ctx context.Context, connected bool) (all bool, err error) {
+	over := func() bool { return c.ready || c.broken != "" }
+	if connected {
+		if err := c.send(Request{Joined: true}); err != nil {
+			return false, c.unsent(err)
+		}
+		err = c.await(ctx, over)
+	}
+	if !connected || err != nil && ctx.Err() != nil {
+		if err := c.send(Request{Failed: true}); err != nil {
+			return false, c.unsent(err)
+		}
+		err = c.await(context.WithoutCancel(ctx), over)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.broken
+	return c.ready, err
 }
 
 // Share returns on every rank of the last place the text that its rank 0 gives.

@@ -11,14 +11,18 @@
 //
 // # The states of a process
 //
-//	state     event                                                          next
-//	starting  it asks for a place                                            asking
-//	asking    the next world is formed with it                               member
-//	          the next world is formed without it: a job that shrinks        out
-//	          it withdraws, at its deadline                                  starting or member, as before
-//	member    it asks for a place in the next world                          asking
-//	          all others have asked, and one of them counts it as lost       out
-//	out       –                                                              it is told so, and ends
+//	state     event                                                       next
+//	starting  it asks for a place                                         asking
+//	asking    the next world is formed with it                            joining
+//	          the next world is formed without it: a job that shrinks     out
+//	          it withdraws, at its deadline                               starting or member, as before
+//	joining   it is connected with the others                             joined
+//	joined    all others of its world are too                             member
+//	joining,  one of them has ended or cannot be: nobody has joined       starting
+//	joined
+//	member    it asks for a place in the next world                       asking
+//	any       the others count it as lost, or it does not answer          out
+//	out       –                                                           it is told so, or killed
 //
 // A process that ends before it is out is started again, as a new process under the same rank, while restarts are left.
 //
@@ -26,7 +30,8 @@
 //
 // A process that asks says which ranks it counts as lost. The next world is formed when every living member either has
 // asked or is counted as lost by one that has. If members that have asked count each other as lost, because the network
-// between them was cut, the largest set in which nobody counts another as lost goes on; of several, that with the lowest rank. The
-// others are out. So no two processes ever have the same rank in the same generation, and nothing goes on without the
-// launcher's word.
+// between them was cut, the one that is apart from most others is taken out, until nobody is apart. So no two processes
+// ever have the same rank in the same generation, and nothing goes on without the launcher's word.
+//
+// A world is used by all its ranks or by none: each tells the launcher when it is connected, and goes on when all are.
 package generation

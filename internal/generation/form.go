@@ -23,13 +23,14 @@ func (m *Machine) form() {
 			m.dismiss(p)
 			continue
 		}
-		m.set(p, member)
-		if p.generation < 0 {
+		m.set(p, joining)
+		if p.began.IsZero() {
 			p.began = m.Now()
 		}
 		p.rank, p.generation, p.lost = rank, m.Generation, nil
 		m.members = append(m.members, p.id)
 	}
+	m.unjoined, m.failed = len(m.members), false
 	for rank, id := range m.members {
 		m.Host.Tell(id, Message{Place: &Place{m.Generation, rank, len(m.members), fmt.Sprintf("%s.%d", m.Job, m.Generation)}})
 	}
@@ -57,37 +58,30 @@ func (m *Machine) decided() bool {
 			lost[id] = true
 		}
 	}
-	doubted := false
+	silent := false
 	for _, p := range members {
 		if p.state != asking {
-			if doubted = true; !lost[p.id] {
+			if silent = true; !lost[p.id] || p.state != member {
 				m.doubted = time.Time{}
 				return false
 			}
 		}
 	}
 	switch {
-	case !doubted:
-		m.doubted = time.Time{}
+	case !silent:
 	case m.doubted.IsZero():
-		m.doubted = m.Now()
+		m.doubted = m.Now().Add(doubt)
+		if 2*len(asked) <= len(members) {
+			m.doubted = m.Now().Add(patience)
+		}
 		return false
-	case m.Now().Sub(m.doubted) < doubt:
+	case m.Now().Before(m.doubted):
 		return false
 	}
+	m.doubted = time.Time{}
 	stay := side(asked)
 	for _, p := range members {
-		if slices.Contains(stay, p) {
-			continue
-		}
-		told := p.state == asking
-		if m.set(p, out); told {
-			m.Host.Tell(p.id, m.whyOut(p))
-		} else {
-			m.Host.Kill(p.id)
-		}
-		if m.replace(p, false) == Decides {
-			m.Host.Fail(m.over)
+		if !slices.Contains(stay, p) && !m.expel(p) {
 			return false
 		}
 	}
@@ -110,23 +104,26 @@ func (m *Machine) announce(members []*process) {
 	}
 }
 
-// side returns the largest set of processes in which nobody counts another as lost; of several, that with the lowest rank. They
-// come in the order of their ranks.
-func side(asked []*process) (most []*process) {
-	apart := func(p, q *process) bool { return p.lost[q.id] && q.joined || q.lost[p.id] && p.joined }
-	for i := range asked {
-		if len(asked)-i <= len(most) {
-			break
-		}
-		var s []*process
-		for _, p := range asked[i:] {
-			if !slices.ContainsFunc(s, func(q *process) bool { return apart(p, q) }) {
-				s = append(s, p)
+// side returns the processes that go on: while some count each other as lost, the one that is apart from most others is
+// taken out; of several, the one with the highest rank.
+func side(asked []*process) []*process {
+	stay := slices.Clone(asked)
+	for {
+		worst, most := 0, 0
+		for i, p := range stay {
+			apart := 0
+			for _, q := range stay {
+				if p.lost[q.id] || q.lost[p.id] {
+					apart++
+				}
+			}
+			if apart > 0 && apart >= most {
+				worst, most = i, apart
 			}
 		}
-		if len(s) > len(most) {
-			most = s
+		if most == 0 {
+			return stay
 		}
+		stay = slices.Delete(stay, worst, worst+1)
 	}
-	return most
 }

@@ -11,7 +11,11 @@ const (
 	quickEnd  = 200 * time.Millisecond // a process that ends sooner after its first place ends at once
 	pauseUnit = 100 * time.Millisecond // before the third process in a row that ends at once is started
 	pauseMost = 10 * time.Second
-	doubt     = 300 * time.Millisecond // for the end of a process that others count as lost to be reported, before it is killed
+
+	// A process that has not asked, and that others count as lost, is killed after doubt if most have asked: its end may not
+	// have been reported yet. It is killed after patience if not: those that have not asked may be the larger side of a cut.
+	doubt    = 300 * time.Millisecond
+	patience = 10 * time.Second // also for a process to answer when its world cannot be joined
 )
 
 // Config describes a job.
@@ -51,10 +55,12 @@ type Machine struct {
 	unasked   int              // how many of them are starting
 	next      int              // the id of the next process
 	members   []int            // ids of the present world's ranks
+	unjoined  int              // how many of them have not joined it; below 0: it cannot be joined
+	failed    bool             // one of them has failed, and not because of another
 	want      int              // the size of the next world, if nothing is lost for good
 	resizing  bool             // the members have been told that want has changed
 	seats     map[int]*seat    // by rank
-	doubted   time.Time        // when all others had asked, and counted the rest as lost; zero: not so
+	doubted   time.Time        // when members that have not asked are killed; zero: none are
 	over      string           // why no further world is formed
 }
 
@@ -63,6 +69,8 @@ type state uint8
 const (
 	starting state = iota
 	asking
+	joining
+	joined
 	member
 	out
 )
@@ -70,9 +78,9 @@ const (
 type process struct {
 	id, rank   int // in its generation, or the one that it is started for
 	state      state
-	generation int // -1: none yet
-	joined     bool
+	generation int          // -1: it is in no world
 	began      time.Time    // when it got its first place
+	answer     time.Time    // when it is killed if it has not answered; zero: it need not answer
 	lost       map[int]bool // ids that it counts as lost
 	out        Message      // why it is out, if it was dismissed
 }
@@ -132,8 +140,11 @@ func (m *Machine) Handle(id int, r Request) {
 	case p.state == out || m.over != "" && r.Ask != nil:
 		m.Host.Tell(id, m.whyOut(p))
 	case r.Ask != nil:
+		if p.state == joining || p.state == joined {
+			return // its place is on its way
+		}
 		m.set(p, asking)
-		p.joined, p.lost = r.Ask.Joined, make(map[int]bool)
+		p.answer, p.lost = time.Time{}, make(map[int]bool)
 		m.count(p, r.Ask.Lost)
 	case r.Lost != nil && p.state == asking:
 		m.count(p, r.Lost)
@@ -143,9 +154,33 @@ func (m *Machine) Handle(id int, r Request) {
 			m.set(p, member)
 		}
 		m.Host.Tell(id, Message{Missing: append([]int{p.rank}, m.missing(p)...)})
-	case r.Share != nil && p.state == member && p.rank == 0:
+	case r.Joined && p.state == joining:
+		m.set(p, joined)
+		if m.unjoined--; m.unjoined == 0 {
+			for _, id := range m.members {
+				m.set(m.processes[id], member)
+				m.Host.Tell(id, Message{Go: true})
+			}
+		}
+	case r.Failed && (p.state == joining || p.state == joined):
+		m.breaks(fmt.Sprintf("rank %d could not join", p.rank))
+		p.answer = time.Time{}
+	case r.Failed:
+		p.answer = time.Time{}
+	case r.Share != nil && p.state == joining && p.rank == 0:
 		for _, id := range m.members {
 			m.tell(id, Message{Shared: r.Share})
+		}
+	}
+}
+
+// breaks ends the attempt to join the present world. Its processes are in none, until they ask again.
+func (m *Machine) breaks(why string) {
+	for _, id := range m.members {
+		if p := m.processes[id]; p != nil && (p.state == joining || p.state == joined) {
+			m.set(p, starting)
+			p.generation, p.answer = -1, m.Now().Add(patience)
+			m.Host.Tell(id, Message{Broken: why})
 		}
 	}
 }
@@ -212,14 +247,21 @@ func (m *Machine) Ended(id int, finished, follows bool) Fate {
 		m.end(fmt.Sprintf("rank %d has finished, so the job forms no other world", p.rank))
 		return Decides
 	}
-	if p.generation == m.Generation && p.generation >= 0 {
-		for _, id := range m.members {
-			m.tell(id, Message{Broken: fmt.Sprintf("rank %d has ended", p.rank)})
-		}
+	if was == joining || was == joined {
+		m.breaks(fmt.Sprintf("rank %d has ended", p.rank))
 	}
 	fate := m.replace(p, follows)
 	m.form()
 	return fate
+}
+
+// StopRestarts lets no process be started in place of another any more.
+func (m *Machine) StopRestarts() {
+	m.Restarts = 0
+	for _, s := range m.seats {
+		s.due = time.Time{}
+	}
+	m.form()
 }
 
 // End lets no other world be formed, because the job is to end.
@@ -236,7 +278,7 @@ func (m *Machine) end(why string) {
 		s.due = time.Time{}
 	}
 	for id, p := range m.processes {
-		if p.state == asking {
+		if p.answer = (time.Time{}); p.state == asking {
 			m.Host.Tell(id, Message{Out: why})
 		}
 	}
@@ -253,11 +295,12 @@ func (m *Machine) replace(p *process, follows bool) Fate {
 		return Decides
 	case m.Restarts == 0:
 		return Shrinks
-	case !follows:
+	case !follows || !m.failed: // a rank cannot follow nobody
 		m.Restarts--
+		m.failed = true
 	}
 	s := m.seat(p.rank)
-	if s.quick++; p.generation >= 0 && m.Now().Sub(p.began) >= quickEnd {
+	if s.quick++; !p.began.IsZero() && m.Now().Sub(p.began) >= quickEnd {
 		s.quick = 0
 	}
 	if s.quick < 2 {
@@ -297,27 +340,51 @@ func (m *Machine) seated() []*process {
 
 // Wait returns how long Tick need not be called; false: nothing is due.
 func (m *Machine) Wait() (time.Duration, bool) {
-	var next time.Time
-	if !m.doubted.IsZero() {
-		next = m.doubted.Add(doubt)
+	next := m.doubted
+	due := func(at time.Time) {
+		if next.IsZero() || !at.IsZero() && at.Before(next) {
+			next = at
+		}
 	}
 	for _, s := range m.seats {
-		if next.IsZero() || !s.due.IsZero() && s.due.Before(next) {
-			next = s.due
-		}
+		due(s.due)
+	}
+	for _, p := range m.processes {
+		due(p.answer)
 	}
 	return next.Sub(m.Now()), !next.IsZero()
 }
 
 // Tick does what is due.
 func (m *Machine) Tick() {
-	m.form()
+	for _, p := range m.seated() {
+		if !p.answer.IsZero() && !m.Now().Before(p.answer) && !m.expel(p) {
+			return
+		}
+	}
 	for rank, s := range m.seats {
 		if !s.due.IsZero() && !m.Now().Before(s.due) {
 			s.due = time.Time{}
 			m.start(rank)
 		}
 	}
+	m.form()
+}
+
+// expel takes a process out, and lets another take its place. It reports false if the job cannot go on.
+func (m *Machine) expel(p *process) bool {
+	told := p.state == asking
+	p.answer = time.Time{}
+	if m.set(p, out); told {
+		m.Host.Tell(p.id, m.whyOut(p))
+	} else {
+		m.Host.Kill(p.id)
+	}
+	if m.replace(p, false) == Decides {
+		m.Host.Fail(m.over)
+		return false
+	}
+	return true
 }
 
 // Scale asks for another size.

@@ -42,6 +42,8 @@ func (b *bench) Tell(id int, m Message) {
 		b.note("%d: missing %v", id, m.Missing[1:])
 	case m.Shared != nil:
 		b.note("%d: shared %s", id, *m.Shared)
+	case m.Go:
+		b.note("%d: go", id)
 	case m.Broken != "":
 		b.note("%d: broken", id)
 	case m.Resize:
@@ -49,14 +51,20 @@ func (b *bench) Tell(id int, m Message) {
 	}
 }
 
-func (b *bench) asks(id int, lost ...int) { b.Handle(id, Request{Ask: &Ask{Lost: lost, Joined: true}}) }
+func (b *bench) asks(id int, lost ...int) { b.Handle(id, Request{Ask: &Ask{Lost: lost}}) }
+
+func (b *bench) join(ids ...int) {
+	for _, id := range ids {
+		b.Handle(id, Request{Joined: true})
+	}
+}
 
 func (b *bench) after(d time.Duration) {
 	b.now = b.now.Add(d)
 	b.Tick()
 }
 
-// Each case begins when the ranks of generation 0, of which process i is rank i, have their places.
+// Each case begins when the ranks of generation 0, of which process i is rank i, have joined.
 func TestEventsDecideNextWorld(t *testing.T) {
 	text := "here"
 	for _, c := range []struct {
@@ -70,27 +78,28 @@ func TestEventsDecideNextWorld(t *testing.T) {
 			b.asks(0, 1)
 			b.asks(3)
 			b.asks(2)
-		}, "0: broken, 2: broken, start 3 as 1, 0: j.1 0/3, 3: j.1 1/3, 2: j.1 2/3"},
+			b.join(0, 2, 3)
+		}, "start 3 as 1, 0: j.1 0/3, 3: j.1 1/3, 2: j.1 2/3, 0: go, 3: go, 2: go"},
 		{"rank 0 too, and its process shares first", Config{Size: 2, Restarts: 1}, func(b *bench) {
 			b.Ended(0, false, false)
 			b.asks(2)
 			b.asks(1, 0)
 			b.Handle(1, Request{Share: &text}) // not rank 0
 			b.Handle(2, Request{Share: &text})
-		}, "1: broken, start 2 as 0, 2: j.1 0/2, 1: j.1 1/2, 2: shared here, 1: shared here"},
+		}, "start 2 as 0, 2: j.1 0/2, 1: j.1 1/2, 2: shared here, 1: shared here"},
 		{"all ranks end", Config{Size: 2, Restarts: 2}, func(b *bench) {
 			b.Ended(0, false, false)
 			b.Ended(1, false, false)
 			b.asks(3)
 			b.asks(2)
-		}, "1: broken, start 2 as 0, start 3 as 1, 2: j.1 0/2, 3: j.1 1/2"},
+		}, "start 2 as 0, start 3 as 1, 2: j.1 0/2, 3: j.1 1/2"},
 		{"a rank that follows takes no restart", Config{Size: 2, Restarts: 1}, func(b *bench) {
 			b.Ended(0, false, false)
 			b.note("left %d", b.Restarts)
 			b.Restarts++
 			b.Ended(1, false, true)
 			b.note("left %d", b.Restarts)
-		}, "1: broken, start 2 as 0, left 0, start 3 as 1, left 1"},
+		}, "start 2 as 0, left 0, start 3 as 1, left 1"},
 		{"a rank counts as lost only when the others wait already", Config{Size: 3, Restarts: 1}, func(b *bench) {
 			b.Handle(0, Request{Lost: []int{2}}) // a member's, which may be about the world before
 			b.asks(0)
@@ -109,17 +118,17 @@ func TestEventsDecideNextWorld(t *testing.T) {
 			b.note("%v", b.Due(1))
 			b.after(time.Minute)
 			b.asks(0)
-		}, "0: broken, start 2 as 1, true, false, 0: out"},
+		}, "start 2 as 1, true, false, 0: out"},
 		{"without restarts a job of fixed size cannot go on", Config{Size: 2}, func(b *bench) {
 			b.asks(0)
 			b.note("%v", b.Ended(1, false, false))
-		}, "0: broken, 0: out, 0"},
+		}, "0: out, 0"},
 		{"an elastic job goes on, in the order of the ranks", Config{Size: 4, Min: 2, Max: 4}, func(b *bench) {
 			b.note("%v", b.Ended(1, false, false))
 			b.asks(3)
 			b.asks(0)
 			b.asks(2)
-		}, "0: broken, 2: broken, 3: broken, 2, 0: j.1 0/3, 2: j.1 1/3, 3: j.1 2/3"},
+		}, "2, 0: j.1 0/3, 2: j.1 1/3, 3: j.1 2/3"},
 		{"a process that has not asked, but is lost for the others, is killed", Config{Size: 3, Restarts: 1}, func(b *bench) {
 			b.asks(0, 2)
 			b.asks(1)
@@ -143,10 +152,54 @@ func TestEventsDecideNextWorld(t *testing.T) {
 			b.asks(1, 0)
 			b.asks(0, 1)
 		}, "1: out, start 2 as 1"},
-		{"who has not joined is not lost", Config{Size: 2, Restarts: 2}, func(b *bench) {
+		{"a world that not all can join is left by all, and nobody of it is lost", Config{Size: 3, Restarts: 9}, func(b *bench) {
+			b.Ended(1, false, false)
+			b.asks(0, 1)
+			b.asks(2, 1)
+			b.asks(3)
+			b.join(0, 3)
+			b.Handle(2, Request{Failed: true})
+			b.asks(0, 1) // of the world before, whose rank 1 is another process now
+			b.asks(2, 1)
+			b.asks(3)
+			b.join(0, 2, 3)
+		}, "start 3 as 1, 0: j.1 0/3, 3: j.1 1/3, 2: j.1 2/3, 0: broken, 3: broken, 2: broken, " +
+			"0: j.2 0/3, 3: j.2 1/3, 2: j.2 2/3, 0: go, 3: go, 2: go"},
+		{"a process that ends while all join is replaced, and one that does not answer then is killed", Config{Size: 3, Restarts: 9}, func(b *bench) {
+			b.asks(0)
+			b.asks(1)
+			b.asks(2)
+			b.join(0)
+			b.Ended(2, false, false)
+			b.asks(0)
+			b.after(patience - 1)
+			b.note("now")
+			b.after(1)
+			b.asks(3)
+			b.asks(4)
+		}, "0: j.1 0/3, 1: j.1 1/3, 2: j.1 2/3, 0: broken, 1: broken, start 3 as 2, now, kill 1, start 4 as 1, 0: j.2 0/3, 4: j.2 1/3, 3: j.2 2/3"},
+		{"the process that is cut from most others does not go on", Config{Size: 4, Restarts: 9}, func(b *bench) {
+			b.asks(0)
+			b.asks(1, 2, 3)
+			b.asks(2, 1)
+			b.asks(3, 1)
+		}, "1: out, start 4 as 1"},
+		{"a few that count most others as lost wait for them", Config{Size: 3, Restarts: 9}, func(b *bench) {
+			b.asks(0, 1, 2)
+			b.after(patience - 1)
 			b.asks(1, 0)
-			b.Handle(0, Request{Ask: &Ask{}})
-		}, "0: j.1 0/2, 1: j.1 1/2"},
+			b.asks(2, 0)
+		}, "0: out, start 3 as 0"},
+		{"but not for ever", Config{Size: 3, Restarts: 9}, func(b *bench) {
+			b.asks(0, 1, 2)
+			b.after(patience - 1)
+			b.note("now")
+			b.after(1)
+		}, "now, kill 1, start 3 as 1, kill 2, start 4 as 2"},
+		{"a rank cannot follow nobody", Config{Size: 2, Restarts: 1}, func(b *bench) {
+			b.Ended(0, false, true)
+			b.note("left %d", b.Restarts)
+		}, "start 2 as 0, left 0"},
 		{"a deadline names who is missing", Config{Size: 3, Restarts: 1}, func(b *bench) {
 			b.asks(0)
 			b.Handle(0, Request{Withdraw: true})
@@ -199,6 +252,9 @@ func TestEventsDecideNextWorld(t *testing.T) {
 		b := newBench(c.config)
 		for id := range c.config.Size {
 			b.asks(id)
+		}
+		for id := range c.config.Size {
+			b.join(id)
 		}
 		b.log = nil
 		c.events(b)

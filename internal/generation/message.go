@@ -5,13 +5,14 @@ type Request struct {
 	Ask      *Ask    `json:",omitempty"`
 	Lost     []int   `json:",omitempty"` // of the last Ask, when more ranks count as lost
 	Withdraw bool    `json:",omitempty"` // the last Ask
+	Joined   bool    `json:",omitempty"` // it is connected with the other ranks of its place
+	Failed   bool    `json:",omitempty"` // it cannot be, or its time is over
 	Share    *string `json:",omitempty"` // from rank 0, for all ranks of its generation
 }
 
 // Ask is a request for a place in the next generation.
 type Ask struct {
-	Lost   []int `json:",omitempty"` // ranks of its generation that the process counts as lost
-	Joined bool  `json:",omitempty"` // it is connected with the ranks of its generation; if not, others cannot count it as lost
+	Lost []int `json:",omitempty"` // ranks of its generation that the process counts as lost
 }
 
 // A Message is one from the launcher to a process. One field is set.
@@ -21,7 +22,8 @@ type Message struct {
 	Out     string  `json:",omitempty"` // why the process has no place any more
 	Left    bool    `json:",omitempty"` // with Out: it leaves a job that shrinks
 	Shared  *string `json:",omitempty"` // what rank 0 shares
-	Broken  string  `json:",omitempty"` // why not all ranks of the generation can join
+	Go      bool    `json:",omitempty"` // all ranks of the generation have joined
+	Broken  string  `json:",omitempty"` // why they cannot: in place of Go
 	Resize  bool    `json:",omitempty"` // the job is to have another size
 }
 

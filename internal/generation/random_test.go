@@ -18,15 +18,18 @@ type world struct {
 	all    map[int]*actor // by id
 	latest int            // the generation of the last place
 	places map[int][]int  // of each generation: the id of each rank
+	world  map[int]int    // the generation that a process was last told to go on with
 	failed bool
 }
 
 type actor struct {
-	id    int
-	asked bool // and has no answer
-	place *Place
-	out   bool
-	dead  bool
+	id     int
+	asked  bool // and has no answer
+	joins  bool // it has a place, and does not know yet whether all join
+	joined bool // it has said that it has joined
+	place  *Place
+	out    bool
+	dead   bool
 }
 
 func (w *world) Start(id, rank int) { w.all[id] = &actor{id: id} }
@@ -46,7 +49,17 @@ func (w *world) Tell(id int, m Message) {
 	if a == nil || a.dead {
 		w.t.Fatalf("process %d does not live: %+v", id, m)
 	}
-	if m.Place == nil && m.Out == "" && m.Missing == nil {
+	switch {
+	case m.Go && (!a.joined || !a.joins), m.Broken != "" && !a.joins:
+		w.t.Fatalf("process %d joins: %v, has joined: %v: %+v", id, a.joins, a.joined, m)
+	case m.Go:
+		a.joins, a.joined = false, false
+		w.world[id] = a.place.Generation
+		return
+	case m.Broken != "":
+		a.joins, a.joined, a.place = false, false, nil
+		return
+	case m.Place == nil && m.Out == "" && m.Missing == nil:
 		return
 	}
 	switch {
@@ -73,7 +86,7 @@ func (w *world) Tell(id int, m Message) {
 		if old := a.place; old != nil && old.Size == p.Size && old.Rank != p.Rank && w.Restarts > 0 {
 			w.t.Fatalf("process %d was %+v and is %+v", id, *old, *p)
 		}
-		ids[p.Rank], a.place = id, p
+		ids[p.Rank], a.place, a.joins = id, p, true
 	}
 }
 
@@ -88,8 +101,8 @@ func (w *world) living() (all []*actor) {
 }
 
 func (w *world) ask(a *actor, cut bool) {
-	r := Ask{Joined: a.place != nil && w.random.IntN(8) > 0}
-	if a.place != nil && r.Joined {
+	var r Ask
+	if a.place != nil {
 		for rank, id := range w.places[a.place.Generation] {
 			if b := w.all[id]; id != a.id && (b.dead || b.out || cut && (id^a.id)&1 == 1) {
 				r.Lost = append(r.Lost, rank)
@@ -108,7 +121,16 @@ func (w *world) step(cut bool) {
 	a := all[w.random.IntN(len(all))]
 	switch n := w.random.IntN(20); {
 	case n < 11:
-		if !a.asked {
+		switch {
+		case a.joins && w.random.IntN(12) == 0:
+			w.Handle(a.id, Request{Failed: true})
+			if a.joins {
+				w.t.Fatalf("process %d has no answer after it failed", a.id)
+			}
+		case a.joins && !a.joined:
+			a.joined = true
+			w.Handle(a.id, Request{Joined: true})
+		case !a.joins && !a.asked:
 			w.ask(a, cut)
 		}
 	case n < 14:
@@ -152,7 +174,7 @@ func TestRandomOrders(t *testing.T) {
 	}
 	worlds := 0
 	for seed := range jobs {
-		w := &world{t: t, random: rand.New(rand.NewPCG(uint64(seed), 1)), now: time.Unix(1000, 0), all: make(map[int]*actor), latest: -1, places: make(map[int][]int)}
+		w := &world{t: t, random: rand.New(rand.NewPCG(uint64(seed), 1)), now: time.Unix(1000, 0), all: make(map[int]*actor), latest: -1, places: make(map[int][]int), world: make(map[int]int)}
 		size := 1 + w.random.IntN(4)
 		c := Config{Now: func() time.Time { return w.now }, Job: "j", Size: size, Min: size, Max: size, Restarts: w.random.IntN(12), Host: w}
 		if w.random.IntN(2) == 0 {
@@ -167,14 +189,23 @@ func TestRandomOrders(t *testing.T) {
 		}
 		for range 60 { // now all that live ask
 			for _, a := range w.living() {
-				if !a.asked && !a.out && (a.place == nil || a.place.Generation < w.latest || w.places[w.latest] != nil && w.gone()) {
+				if a.joins && !a.joined && !a.out {
+					a.joined = true
+					w.Handle(a.id, Request{Joined: true})
+				} else if !a.asked && !a.joins && !a.out && (a.place == nil || a.place.Generation < w.latest || w.places[w.latest] != nil && w.gone()) {
 					w.ask(a, false)
 				}
 			}
-			w.now = w.now.Add(time.Second)
+			w.now = w.now.Add(5 * time.Second)
 			w.Tick()
 		}
 		for _, a := range w.living() {
+			if a.joins && !w.failed {
+				t.Fatalf("seed %d: process %d does not learn whether all have joined: %+v", seed, a.id, w.Machine)
+			}
+			if g, in := w.world[a.id]; in && a.place != nil && !w.whole(g) {
+				t.Fatalf("seed %d: process %d goes on with generation %d, and not all its ranks do", seed, a.id, g)
+			}
 			if a.asked && !w.failed {
 				// The others of its world live and have no reason to ask.
 				if a.place == nil || w.gone() {
@@ -188,6 +219,16 @@ func TestRandomOrders(t *testing.T) {
 		t.Fatalf("%d jobs formed only %d worlds", jobs, worlds)
 	}
 	t.Logf("%d jobs formed %d worlds", jobs, worlds)
+}
+
+// whole reports whether all ranks of a generation were told to go on with it, or have ended or are out.
+func (w *world) whole(g int) bool {
+	for _, id := range w.places[g] {
+		if a := w.all[id]; !a.dead && !a.out && w.world[id] < g {
+			return false
+		}
+	}
+	return true
 }
 
 // gone reports whether a rank of the present world is lost, or another world is to come for another reason.
