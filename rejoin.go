@@ -131,6 +131,7 @@ func (u *succession) enter(ctx context.Context, lost func() []int) (*Comm, error
 		s.share = func(ctx context.Context, text string) (string, error) { return u.launch.Share(ctx, place.Rank, text) }
 		joining, cancel := u.launch.Joining(ctx)
 		bc, failed := u.open(joining, s)
+		first := joining.Err() == nil // nobody else had failed
 		cancel()
 		all, err := u.launch.Joined(ctx, failed == nil)
 		switch {
@@ -138,8 +139,8 @@ func (u *succession) enter(ctx context.Context, lost func() []int) (*Comm, error
 			return u.world(bc, s, u.launch.Resized()), nil
 		case failed == nil:
 			go bc.Close() // some of the ranks are not there to answer
-		case joining.Err() == nil || ctx.Err() != nil:
-			failures++ // if not, others have failed
+		case first:
+			failures++
 		}
 		if err != nil || ctx.Err() != nil || failures == mostFailures {
 			return nil, cmp.Or(err, failed, u.ended(ctx))
