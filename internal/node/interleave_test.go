@@ -3,6 +3,7 @@
 package node
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/interleave"
@@ -38,6 +39,37 @@ func TestInterleaveBellOfStoppedRank(t *testing.T) {
 				n.End()
 				socket.Store(0)
 			}
+		})
+	})
+}
+
+// Rank 0 starts the job when the others have said yes, and each of these may give up at any time after that. All start, or
+// none.
+func TestInterleaveVerdict(t *testing.T) {
+	interleave.Explore(t, interleave.Config{Preemptions: 6}, func(x *interleave.Run) {
+		var v verdict
+		var said [2]word.Uint32
+		var got [3]uint32
+		x.Name(&v.word, "verdict")
+		x.Go("rank 0", func() {
+			for r := range said {
+				word.FutexWait(&said[r], 0, 0)
+			}
+			got[0] = v.settle(started)
+		})
+		for r := range said {
+			x.Name(&said[r], "yes")
+			x.Go("another rank", func() {
+				said[r].Store(1)
+				word.FutexWake(&said[r], 1)
+				got[1+r] = v.settle(gaveUp + 1 + uint32(r))
+			})
+		}
+		x.Check(func() error {
+			if got[0] != got[1] || got[1] != got[2] || got[0] == undecided {
+				return fmt.Errorf("the ranks take the verdict for %d", got)
+			}
+			return nil
 		})
 	})
 }

@@ -25,9 +25,9 @@ import (
 //	rank r → 0   hello: the text names the version of this and of the segment, the rank, the size, and the process
 //	0 → rank r   yes, with the segment's descriptor
 //	rank r → 0   yes: its part of the control area is filled in, and copies with rank 0 were tried
-//	0 → rank r   yes: copies with all ranks were tried; start
+//	0 → rank r   yes: copies with all ranks were tried, and the verdict is that the job starts
 const (
-	hello       = "cohort-node5: rank %d of %d, process %d"
+	hello       = "cohort-node6: rank %d of %d, process %d"
 	messageSize = 512
 	// refuseLimit is how long a rank that cannot start the job tries to tell the others.
 	refuseLimit = 2 * time.Second
@@ -163,6 +163,9 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 		}
 		noteCopy(seg, l, r)
 	}
+	if v := shmem.At[control](seg, 0).verdict.settle(started); v != started {
+		return fmt.Errorf("rank %d gave up before all ranks had joined", cfg.Ranks[v-gaveUp])
+	}
 	for _, c := range conns[1:] {
 		say(c, nil)
 	}
@@ -210,7 +213,9 @@ func attach(ctx context.Context, cfg *Config, l layout, why error) (seg *shmem.S
 	area(seg, l, cfg.Rank).fill()
 	noteCopy(seg, l, 0)
 	say(c, nil) // an error shows in the answer
-	_, err = hear(c, cfg.Ranks[0], " gave up")
+	if _, err = hear(c, cfg.Ranks[0], " gave up"); err != nil && shmem.At[control](seg, 0).verdict.settle(gaveUp+uint32(cfg.Rank)) == started {
+		err = nil
+	}
 	return seg, err
 }
 

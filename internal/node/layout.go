@@ -8,6 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wait"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 const (
@@ -20,8 +21,27 @@ const (
 
 // control is the first page: what all ranks must agree on.
 type control struct {
-	noCMA atomic.Uint32 // some rank cannot copy between processes
-	pairs atomic.Uint32 // pairs of rings taken, if they are made on demand
+	noCMA   atomic.Uint32 // some rank cannot copy between processes
+	pairs   atomic.Uint32 // pairs of rings taken, if they are made on demand
+	verdict verdict
+}
+
+// A verdict says whether the ranks have joined. Rank 0 settles that the job starts, when all ranks have said yes. A rank
+// that has said yes and hears nothing more from rank 0 settles that it gave up. The first one holds for all ranks: so
+// either all start or none.
+type verdict struct{ word word.Uint32 }
+
+// The values of a verdict; rank r gave up: gaveUp + r.
+const (
+	undecided uint32 = iota
+	started
+	gaveUp
+)
+
+// settle decides, unless a rank has done it before, and returns what was decided.
+func (v *verdict) settle(what uint32) uint32 {
+	v.word.CompareAndSwap(undecided, what)
+	return v.word.Load()
 }
 
 // rankArea is what a rank publishes about itself.

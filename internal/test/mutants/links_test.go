@@ -214,6 +214,14 @@ var linkMutants = []mutant{
 		n.cfg.Bell(rank)
 	}`,
 		why: "a rank takes another's announcement back before it sends what wakes it", test: "internal/node TestInterleaveBellOfStoppedRank"},
+	{file: "internal/node/layout.go",
+		old: `	v.word.CompareAndSwap(undecided, what)
+`,
+		new: `	if v.word.Load() == undecided {
+		v.word.Store(what)
+	}
+`,
+		why: "a rank gives up while rank 0 starts the job", test: "internal/node TestInterleaveVerdict"},
 	{file: "internal/wait/crew.go",
 		old: `	if m.leave || c.last != nil || m.w.Ready() {`,
 		new: `	if m.leave || c.last != nil {`,
