@@ -21,6 +21,11 @@ const (
 	// spare is how long before the first rank gives up the coordinator does, so that all learn why.
 	spare = 500 * time.Millisecond
 
+	// Where processes are replaced, ranks wait for minutes. beat is the time between the heartbeats that they get meanwhile,
+	// and silence the time without any after which they take the coordinator for lost: it sends none while it sends the table.
+	beat    = 5 * time.Second
+	silence = tableTimeout + 2*beat
+
 	// blame is how long the coordinator waits, when a rank reports that it cannot connect, for the end of
 	// the rank that caused it.
 	blame = 200 * time.Millisecond
@@ -136,10 +141,19 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 	}
 	done := make([]bool, len(g.members))
 	var failed error // of the first rank that cannot connect
+	var alive <-chan time.Time
+	if g.l.id.Replaced {
+		ticks := time.NewTicker(beat)
+		defer ticks.Stop()
+		alive = ticks.C
+	}
 	for n := 0; n < len(done); {
 		var e event
 		select {
 		case e = <-g.events:
+		case <-alive:
+			g.tell(frame.Heartbeat, nil, tellTimeout)
+			continue
 		case <-g.late:
 		case <-ctx.Done():
 		}
@@ -232,11 +246,11 @@ func (g *coordinator) missing(ctx context.Context, verb string, done []bool) err
 }
 
 // tell sends all ranks present a message. If that fails for one, its connection is closed, and the others
-// find that rank lost.
+// find that rank lost. This process, which may not read now, gets no heartbeat.
 func (g *coordinator) tell(kind frame.Kind, payload []byte, limit time.Duration) {
 	var all sync.WaitGroup
-	for _, c := range g.conns {
-		if c != nil {
+	for r, c := range g.conns {
+		if c != nil && (kind != frame.Heartbeat || r != g.l.id.Rank) {
 			all.Go(func() {
 				if c.send(kind, payload, limit) != nil {
 					c.Close()

@@ -25,8 +25,9 @@ type Meeting struct {
 	Coordinator *Listener
 	outcome     <-chan error
 
-	conn *Conn // to the coordinator
-	lost bool  // the connection has ended without an answer
+	conn  *Conn // to the coordinator
+	beats bool  // it sends heartbeats
+	lost  bool  // the connection has ended without an answer
 }
 
 // Join makes this process a rank of its job. It connects to the coordinator at address (HOST:PORT),
@@ -84,7 +85,7 @@ func joinAt(ctx context.Context, id *Identity, address string, to int, self Memb
 			}
 			return nil, err
 		}
-		m := &Meeting{conn: conn}
+		m := &Meeting{conn: conn, beats: id.Replaced}
 		if err = m.join(ctx, id, self); err == nil {
 			return m, nil
 		}
@@ -166,7 +167,14 @@ func (m *Meeting) Confirm(ctx context.Context, connect func(context.Context) err
 func (m *Meeting) answer(ctx context.Context, want frame.Kind, limit uint64) (text []byte, err error) {
 	var kind frame.Kind
 	err = within(ctx, m.conn, func() (err error) {
-		kind, text, err = m.conn.receive(limit)
+		for kind = frame.Heartbeat; kind == frame.Heartbeat && err == nil; {
+			if m.beats {
+				m.conn.SetReadDeadline(time.Now().Add(silence))
+			}
+			if err = ctx.Err(); err == nil { // else the new deadline may have replaced that of within
+				kind, text, err = m.conn.receive(limit)
+			}
+		}
 		return err
 	})
 	switch {

@@ -3,8 +3,11 @@ package meet
 import (
 	"context"
 	"io"
+	"net"
 	"net/netip"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -51,8 +54,8 @@ func TestRanksLearnNothingOfCanceledCoordinator(t *testing.T) {
 	zero := <-p.zero
 	has(t, zero.err, backend.ErrCanceled, "1 of 3 ranks did not join", ": rank 2")
 	p.there[1].Close()
-	if kind, _, err := in.receive(maxRefusal); err != io.EOF {
-		t.Errorf("rank 1 gets %q, %v", kind, err)
+	if _, err := (&Meeting{conn: in}).answer(t.Context(), frame.Table, maxRefusal); err != io.EOF {
+		t.Errorf("rank 1 gets %v", err)
 	}
 }
 
@@ -88,4 +91,60 @@ func TestRankJoinsAtSuccessorOfCoordinator(t *testing.T) {
 		c.Close()
 	}
 	has(t, <-end, backend.ErrPeerLost, "too late")
+}
+
+// TestSilentCoordinatorIsLost has a rank wait for another one for half an hour. It waits while it hears from the
+// coordinator, whose machine then stops without a word.
+func TestSilentCoordinatorIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := &Listener{id: replaced(0, 3), queue: make(chan *Conn), ctx: ctx, cancel: cancel}
+		g := newCoordinator(l)
+		zero := make(chan error, 1)
+		go func() {
+			_, err := lead(ctx, g, member(0))
+			zero <- err
+		}()
+		a, b := net.Pipe()
+		c, d := net.Pipe() // what b receives goes to d, until the machine stops
+		stopped := make(chan struct{})
+		go func() {
+			for buf := make([]byte, maxJoin); ; {
+				n, err := b.Read(buf)
+				if err != nil {
+					return
+				}
+				select {
+				case <-stopped:
+				default:
+					d.Write(buf[:n])
+				}
+			}
+		}()
+		l.queue <- &Conn{Conn: a, Rank: 1}
+		m := &Meeting{conn: &Conn{Conn: c}, beats: true}
+		_ = (&Conn{Conn: b}).send(frame.Join, encode(&joining{Size: 3, Member: member(1)}), tableTimeout)
+		one := make(chan error, 1)
+		go func() {
+			_, err := m.answer(ctx, frame.Table, maxRefusal)
+			one <- m.failed(ctx, err, "had joined")
+		}()
+		time.Sleep(30 * time.Minute)
+		select {
+		case err := <-one:
+			t.Fatalf("a rank gives up early: %v", err)
+		default:
+		}
+		close(stopped)
+		begin := time.Now()
+		has(t, <-one, backend.ErrPeerLost, "lost the coordinator, rank 0")
+		if d := time.Since(begin); d < silence-beat || d > silence || !m.lost {
+			t.Errorf("a rank finds the coordinator lost after %v: %v", d, m.lost)
+		}
+		for _, c := range []net.Conn{a, b, c, d} {
+			c.Close()
+		}
+		cancel()
+		<-zero
+	})
 }
