@@ -136,7 +136,7 @@ func TestUsageErrorsNameTheArgument(t *testing.T) {
 		{"run --elastic 2 true", "--elastic 2: want two numbers of ranks, such as 2:8"},
 		{"run --elastic 3:2 true", "--elastic 3:2: want two numbers of ranks, such as 2:8"},
 		{"run -n 1 --elastic 2:8 true", "--elastic: -n 1 is not within 2:8"},
-		{"run --restarts 1 --hosts a true", "--restarts: ranks on other hosts (--hosts, --hostfile, --starter) are not replaced yet"},
+		{"run --restarts 1 --hosts a -n 1 true : -n 1 true", "--restarts: give one PROGRAM"},
 		{"run --restarts 1 --backend mpi true", "--restarts: --backend mpi does not go on after a loss"},
 		{"run --elastic 1:2 --resilient true", "--elastic: without --resilient"},
 		{"run --restarts 1 --stats true", "--restarts: --stats and COHORT_STATS count the operations of one world"},

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -218,9 +217,7 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 	if started, err = spawn.Start(config); err != nil {
 		return cli.StatusUsage, err
 	}
-	if name := strings.TrimPrefix(config.Folder, jobFolder()); r.elastic.max > 0 {
-		fmt.Fprintf(os.Stderr, "cohort: 'cohort scale %s N' gives this job another number of ranks, from %d to %d\n", name, r.elastic.min, r.elastic.max)
-	}
+	r.elastic.begun(config.Folder)
 	result = started.Wait()
 	return result.Status, nil
 }
@@ -230,7 +227,7 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 func (r *runOptions) folder(c *spawn.Config) (remove func(), err error) {
 	c.Folder, err = os.MkdirTemp("", "cohort-run-*") // for this user alone
 	if err != nil {
-		return nil, fmt.Errorf("no folder for temporary files: %w; set TMPDIR to a folder that this user can write to", err)
+		return nil, noFolder(err)
 	}
 	c.Keeper.Folder(c.Folder)
 	c.Env = append(os.Environ(), "COHORT_RUN_DIR="+c.Folder)
@@ -239,6 +236,10 @@ func (r *runOptions) folder(c *spawn.Config) (remove func(), err error) {
 		return r.goOn || err == nil
 	}
 	return func() { os.RemoveAll(c.Folder) }, nil
+}
+
+func noFolder(err error) error {
+	return fmt.Errorf("no folder for temporary files: %w; set TMPDIR to a folder that this user can write to", err)
 }
 
 // defaultRanks is the number of ranks without -n.

@@ -48,8 +48,6 @@ func (r *runOptions) checkElastic(programs spawn.Programs) error {
 	switch n := programs.Ranks(); {
 	case !e.asked():
 		return nil
-	case r.hosts.asked():
-		return refuse("ranks on other hosts (--hosts, --hostfile, --starter) are not replaced yet; use it on one machine")
 	case r.backend == "mpi":
 		return refuse("--backend mpi does not go on after a loss; use --backend shm or tcp")
 	case r.goOn:
@@ -74,6 +72,14 @@ func (e *elasticOptions) generations(ranks int) *generation.Config {
 		g.Min, g.Max = e.min, e.max
 	}
 	return g
+}
+
+// begun says how to give a job another size, which has its socket in a folder.
+func (e *elasticOptions) begun(folder string) {
+	if e.max > 0 {
+		fmt.Fprintf(os.Stderr, "cohort: 'cohort scale %s N' gives this job another number of ranks, from %d to %d\n",
+			strings.TrimPrefix(folder, jobFolder()), e.min, e.max)
+	}
 }
 
 // loopback has the ranks of a job with generations use this machine's loopback interface, unless the user has chosen others.

@@ -150,6 +150,14 @@ func (r *runOptions) runHosts(programs spawn.Programs) (int, error) {
 		return status, err
 	}
 	env := passedOn(os.Environ())
+	generations, folder := r.elastic.generations(programs.Ranks()), ""
+	if generations != nil {
+		if folder, err = os.MkdirTemp("", "cohort-run-*"); err != nil {
+			return cli.StatusUsage, noFolder(err)
+		}
+		keeper.Folder(folder)
+		defer os.RemoveAll(folder)
+	}
 	endFlight, err := recordFlight(r.flight, r.stats, keeper)
 	if err != nil {
 		return cli.StatusUsage, err
@@ -158,7 +166,8 @@ func (r *runOptions) runHosts(programs spawn.Programs) (int, error) {
 	defer func() { endFlight(err == nil || status == 1, status, false) }()
 	status, err = remote.Run(remote.Config{
 		Hosts: hosts, Programs: programs, SSH: ssh, Srun: r.hosts.srun(), Copy: !r.hosts.noCopy, Env: append(env, r.hosts.env...),
-		Bind: r.bind, Tag: r.tag, Show: r.show, Output: r.output, Interface: r.hosts.choice, Resilient: r.goOn, Timeout: r.timeout, Grace: r.grace,
+		Bind: r.bind, Tag: r.tag, Show: r.show, Output: r.output, Interface: r.hosts.choice, Resilient: r.goOn,
+		Generations: generations, Folder: folder, Begun: func() { r.elastic.begun(folder) }, Timeout: r.timeout, Grace: r.grace,
 		Flight: os.Getenv(flight.EnvDir), KeepFlight: r.stats || os.Getenv(flight.EnvKept) != "",
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals, Keeper: keeper, Version: version(),
 	})

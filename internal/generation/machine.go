@@ -132,6 +132,12 @@ func (m *Machine) Rank(id int) int {
 	return -1
 }
 
+// Seated reports whether a process has not ended, and is not out.
+func (m *Machine) Seated(id int) bool {
+	p := m.processes[id]
+	return p != nil && p.state != out
+}
+
 // Handle handles a request of a process.
 func (m *Machine) Handle(id int, r Request) {
 	p := m.processes[id]
@@ -257,7 +263,7 @@ func (m *Machine) Ended(id int, finished, follows bool) Fate {
 
 // StopRestarts lets no process be started in place of another any more.
 func (m *Machine) StopRestarts() {
-	m.Restarts = 0
+	m.Restarts, m.failed = 0, false
 	for _, s := range m.seats {
 		s.due = time.Time{}
 	}
@@ -290,12 +296,13 @@ func (m *Machine) replace(p *process, follows bool) Fate {
 	switch {
 	case p.rank >= m.want && left >= m.want:
 		return Ignored // the job shrinks, and was to do without it
+	case follows && m.failed: // a rank cannot follow nobody
 	case m.Restarts == 0 && left < m.Min:
 		m.end("no restarts are left, and the job cannot go on with fewer ranks")
 		return Decides
 	case m.Restarts == 0:
 		return Shrinks
-	case !follows || !m.failed: // a rank cannot follow nobody
+	default:
 		m.Restarts--
 		m.failed = true
 	}

@@ -10,8 +10,8 @@ import (
 const (
 	// StatusTimeout is the status of a job that exceeded its timeout, as in timeout(1).
 	StatusTimeout = 124
-	// statusLost is a job's status when a host is lost, which is ssh's when its connection is.
-	statusLost = 255
+	// StatusLost is a job's status when a host is lost, which is ssh's when its connection is.
+	StatusLost = 255
 
 	answerLimit = time.Second            // for the other hosts to answer whether the job continues without one
 	followLimit = 2 * time.Second        // for the failure to come after which others have failed, before the grace time begins
@@ -46,6 +46,7 @@ type Result struct {
 // Exit is the end of a rank.
 type Exit struct {
 	Rank     int             // -1 for a host's ranks
+	ID       int             // of the process: its rank, or where lost ranks are replaced, its number for generation.Machine
 	Name     string          `json:"-"` // for messages: "rank 3", "rank 3 on a"
 	Status   int             // its own, or 128 + the signal that killed it
 	How      string          // "exited with status 3"
@@ -231,9 +232,9 @@ func (m *Machine) HostLost(text string) {
 	case m.Decided || m.Ending:
 		m.Say(text, nil)
 	case m.Request != 0:
-		m.End(statusLost, nil, text)
+		m.End(StatusLost, nil, text)
 	case m.Resilient:
-		m.goOn(Exit{Rank: -1, Status: statusLost}, text)
+		m.goOn(Exit{Rank: -1, Status: StatusLost}, text)
 	default:
 		m.losses = append(m.losses, text)
 		m.answers = m.Ask()
@@ -262,10 +263,10 @@ func (m *Machine) resolve(goesOn bool) {
 		case m.Ending:
 			m.Say(text, nil)
 		case goesOn:
-			m.goOn(Exit{Rank: -1, Status: statusLost}, text)
+			m.goOn(Exit{Rank: -1, Status: StatusLost}, text)
 		default:
 			if !m.Decided {
-				m.decide(Exit{Rank: -1, Status: statusLost}, nil)
+				m.decide(Exit{Rank: -1, Status: StatusLost}, nil)
 			}
 			m.Say(m.others(text), nil)
 			m.WindDown()

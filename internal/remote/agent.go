@@ -5,6 +5,7 @@ package remote
 import (
 	"bufio"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/topo"
@@ -156,7 +158,7 @@ func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 		}
 		a.ranks = append(a.ranks, spawn.Program{Path: path, Args: spawn.Convert[string](p.Args), Ranks: p.Ranks})
 	}
-	if n := a.ranks.Ranks(); n < 1 || n > spawn.MaxRanks || a.work.First < 0 || a.work.First+n > a.work.Size {
+	if n := a.ranks.Ranks(); n < 1 && a.work.Most == 0 || n > spawn.MaxRanks || a.work.First < 0 || a.work.First+n > a.work.Size {
 		return fmt.Errorf("ranks from %d, %d of %d: one host has 1 to %d", a.work.First, n, a.work.Size, spawn.MaxRanks)
 	}
 	config, err := a.config(node)
@@ -225,14 +227,17 @@ func (a *agent) config(node *topo.Node) (spawn.Config, error) {
 			a.link.send(kindLog, []byte(text[:min(len(text), maxText)]))
 		}},
 	}
+	if w.Most > 0 {
+		c.Part.Relay = func(id int, r generation.Request) { a.link.sendTo(kindRequest, id, r) }
+	}
 	if w.Copy {
 		c.Copy = func(rank, stream int) io.Writer { return &output{a, kindCopy, append(numberBytes(rank), byte(stream))} }
 	}
 	var err error
-	if c.Hidden, err = w.Show.Hidden(w.Size); err != nil {
+	if c.Hidden, err = w.Show.Hidden(max(w.Size, w.Most)); err != nil {
 		return c, err
 	}
-	if c.Places, err = spawn.Place(node, spawn.Bind(w.Bind), a.ranks.Ranks()); err != nil {
+	if c.Places, err = spawn.Place(node, spawn.Bind(w.Bind), max(a.ranks.Ranks(), 1)); err != nil {
 		return c, err
 	}
 	set := append(spawn.Convert[string](w.Env), "COHORT_RUN_DIR="+a.folder)
@@ -269,11 +274,11 @@ func (a *agent) ended(e job.Exit) {
 	}
 	aborter, _, aborted := spawn.AbortIn(a.folder)
 	e.GoesOn, e.Aborted = a.resilient(), aborted && aborter == e.Rank
-	e.Follows = !e.Aborted && spawn.FollowsIn(a.folder, e.Rank)
+	e.Follows = !e.Aborted && spawn.FollowsIn(a.folder, e.ID)
 	a.link.sendJSON(kindExit, e)
 	go func() {
 		<-e.Drained
-		a.link.send(kindDrained, numberBytes(e.Rank))
+		a.link.send(kindDrained, numberBytes(e.ID))
 	}()
 }
 
@@ -298,7 +303,11 @@ func (a *agent) run() error {
 	case <-a.gone:
 		return errors.New(a.why)
 	case send := <-a.bye:
-		for rank := a.work.First; send && a.flight != "" && rank < a.work.First+a.ranks.Ranks(); rank++ {
+		first, end := a.work.First, a.work.First+a.ranks.Ranks()
+		if a.work.Most > 0 {
+			first, end = 0, a.work.Most
+		}
+		for rank := first; send && a.flight != "" && rank < end; rank++ {
 			if b, err := os.ReadFile(filepath.Join(a.flight, flight.FileName(rank))); err == nil && len(b) <= maxFlight-4 && a.link.room() == nil {
 				a.link.send(kindFlight, numberBytes(rank), b)
 			}
@@ -403,6 +412,20 @@ func (a *agent) handle(k kind, b []byte, feeding chan<- []byte) {
 		a.job.NoteStopped()
 	case kindAlone:
 		a.job.EndStopped()
+	case kindStart:
+		if len(b) == 8 {
+			a.job.Launch(int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:])))
+		}
+	case kindTell:
+		if id, m, err := decodeOf[generation.Message](b); err == nil {
+			a.job.Tell(id, m)
+		}
+	case kindKill:
+		if id, err := number(b); err == nil {
+			a.job.Kill(int(id))
+		}
+	case kindLast:
+		a.job.Release()
 	case kindBye:
 		select {
 		case a.bye <- isYes(b):

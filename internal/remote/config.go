@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
@@ -29,6 +30,12 @@ type Config struct {
 	Output string // the folder that gets each rank's output; empty for none
 
 	Interface string // where this process listens for the ranks; empty: where the hosts see it
+
+	// Generations has the limits of a job in which other processes take the places of lost ones; if Max is 0, they are the
+	// job's size. There is one program. Nil: none take their places.
+	Generations *generation.Config
+	Folder      string // with Generations, for the socket of spawn.Scale
+	Begun       func() // with Generations, called before the ranks start
 
 	Resilient  bool // the job continues after losses
 	Timeout    time.Duration

@@ -5,6 +5,7 @@ package remote
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -50,6 +51,24 @@ func (m *coordinator) variables(h *host) []string {
 	set := []string{"COHORT_TCP_COORDINATOR=launcher@" + m.at[h].String()}
 	if m.choice != "" {
 		set = append(set, "COHORT_TCP_IFACE="+m.choice)
+	}
+	return set
+}
+
+// interfaces returns the variables by which ranks find each other if rank 0 of each world is its coordinator: they use the
+// loopback interface if all hosts see this process there, and that is not set otherwise.
+func (j *launcher) interfaces() []string {
+	set := []string{"COHORT_TCP_COORDINATOR="}
+	if j.cfg.Interface != "" {
+		return append(set, "COHORT_TCP_IFACE="+j.cfg.Interface)
+	}
+	for _, h := range j.hosts {
+		if !seenFrom(h.hello.Connection).IsLoopback() {
+			return set
+		}
+	}
+	if addrs, err := meet.Interfaces(""); err == nil && os.Getenv("COHORT_TCP_IFACE") == "" {
+		set = append(set, "COHORT_TCP_IFACE="+addrs[0].String())
 	}
 	return set
 }

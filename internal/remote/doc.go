@@ -14,6 +14,12 @@
 // only, never through an argument or a variable. Output and input have a window: a slow reader stops the
 // ranks that write, but not the frames that report how ranks end.
 //
+// # Lost ranks
+//
+// With Config.Generations, the launcher owns the generation.Machine of the job. Each agent has the socket to which the processes
+// of its host connect, passes their requests on to the launcher, and its messages to them, and starts and kills processes as
+// the launcher says (successor.go).
+//
 // # The end
 //
 // An agent ends its ranks if its input ends, or if it receives no message for [silence] intervals: then the

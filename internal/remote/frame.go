@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 8
+const protocol = 9
 
 // kind is the kind of a frame.
 type kind byte
@@ -31,6 +31,10 @@ const (
 	kindAsk    kind = 'Q' // does the job continue after losses?
 	kindNote   kind = 'N' // a rank of the job has ended with status 0: note which ranks are stopped
 	kindAlone  kind = 'L' // all other ranks of the job have ended: end those that have been stopped since kindNote
+	kindStart  kind = 'P' // start a process for a lost rank: its id and its rank, 4 bytes each
+	kindTell   kind = 'M' // for a process: its id, 4 bytes, and a generation.Message
+	kindKill   kind = 'X' // end a process: its id, 4 bytes
+	kindLast   kind = 'O' // all processes have ended, and no others will be started
 	kindBye    kind = 'B' // all ranks of the job have ended; one byte, 1: send the files of the flight recorder
 )
 
@@ -43,7 +47,8 @@ const (
 	kindOutput  kind = 'o' // one byte, 1 or 2 for standard output or error, then whole lines of ranks (or, without tags, any bytes)
 	kindCopy    kind = 'c' // rank, 4 bytes; 0 or 1 for standard output or error; and the bytes for the rank's file
 	kindExit    kind = 'x' // job.Exit, the end of a rank
-	kindDrained kind = 'd' // the output of a rank that ended has been sent: its number, 4 bytes
+	kindDrained kind = 'd' // the output of a rank that ended has been sent: its id, 4 bytes
+	kindRequest kind = 'q' // of a process: its id, 4 bytes, and a generation.Request
 	kindLog     kind = 'l' // a sentence about the ranks
 	kindAnswer  kind = 'a' // to kindAsk, one byte
 	kindStopped kind = 's' // one byte, 1: all ranks that run have been stopped since kindNote; 0: no longer
@@ -62,6 +67,7 @@ const (
 	headSize  = 5
 	maxJSON   = 16 << 20 // a command line and an environment: Linux takes 6 MiB at most
 	maxText   = 64 << 10
+	maxTell   = 512 << 10 // a line of 64 KiB from a process, with every byte escaped
 	maxChunk  = 64 << 10
 	maxOutput = 1 + spawn.MaxWrite
 	keptQueue = 1 << 20 // a longer queue of frames is not used again
@@ -73,13 +79,13 @@ type limits map[kind]uint32
 
 var toAgent = limits{
 	kindWork: maxJSON, kindFile: maxChunk, kindGo: 0, kindSignal: 1, kindInput: maxChunk, kindEnd: 0, kindAsk: 0,
-	kindNote: 0, kindAlone: 0,
+	kindNote: 0, kindAlone: 0, kindStart: 8, kindTell: 4 + maxTell, kindKill: 4, kindLast: 0,
 	kindBye: 1, kindPing: 0, kindAck: 4,
 }
 
 var toLauncher = limits{
 	kindHello: maxText, kindNeed: maxText, kindReady: maxText, kindFault: maxText, kindOutput: maxOutput, kindCopy: maxOutput + 4, kindExit: maxText,
-	kindDrained: 4, kindLog: maxText, kindAnswer: 1, kindStopped: 1, kindEnded: 0, kindFlight: maxFlight, kindDone: 0, kindPing: 0, kindAck: 4,
+	kindDrained: 4, kindRequest: 4 + maxTell, kindLog: maxText, kindAnswer: 1, kindStopped: 1, kindEnded: 0, kindFlight: maxFlight, kindDone: 0, kindPing: 0, kindAck: 4,
 }
 
 // hello describes an agent and its host.
@@ -94,6 +100,7 @@ type hello struct {
 type work struct {
 	Job            string
 	First, Size    int
+	Most           int       // ranks that the job may have, where others are started in place of those that are lost; else 0
 	Programs       []program // of this host's ranks
 	Env            []spawn.Text
 	Folder         spawn.Text // the ranks' working directory
@@ -177,6 +184,21 @@ func yes(is bool) []byte {
 func isYes(payload []byte) bool { return len(payload) == 1 && payload[0] == 1 }
 
 func numberBytes(n int) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }
+
+// sendTo sends a frame about a process: its id, and v in JSON.
+func (l *link) sendTo(k kind, id int, v any) {
+	b, _ := json.Marshal(v)
+	l.send(k, numberBytes(id), b)
+}
+
+// decodeOf reads the payload of such a frame.
+func decodeOf[T any](payload []byte) (id int, v T, err error) {
+	if len(payload) < 4 {
+		return 0, v, fmt.Errorf("message about a process of %d bytes, want at least 4", len(payload))
+	}
+	v, err = decode[T](payload[4:], "a message about a process")
+	return int(binary.LittleEndian.Uint32(payload)), v, err
+}
 
 // A link sends frames. No method but room and flush waits for the other end.
 type link struct {

@@ -21,7 +21,8 @@ type host struct {
 	quiet        atomic.Int32 // intervals pingEvery without a message
 	silent       atomic.Bool  // given up because of that
 
-	ended, lost bool // owned by the job's loop, as are those below
+	running     map[int]bool // ids of its processes that run; owned by the job's loop, as are those below
+	ended, lost bool
 	stopped     bool // its ranks that run have been stopped since the first success
 	done        bool // no more frames will come
 }

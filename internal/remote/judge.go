@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
@@ -39,15 +41,20 @@ type judge struct {
 	broken  chan error // the output cannot be written
 	done    chan struct{}
 	log     *job.Log
-	there   map[int]bool          // the ranks that run
-	drained map[int]chan struct{} // by rank, of those that have ended: closed when its output has been passed on
+	drained map[int]chan struct{} // by id, of processes that have ended: closed when its output has been passed on
 	left    bool                  // the user does not wait for the last output
+
+	succession *spawn.Succession // nil: no processes take the places of lost ones
+	seats      map[int]*host     // by rank, where its last process was started
+	asked      chan func()       // calls of others
+	full       string            // why a rank cannot be started
+	last       bool              // the hosts know that no other processes will be started
 }
 
 func (j *launcher) newJudge() *judge {
 	s := &judge{
 		launcher: j, events: make(chan event), broken: make(chan error, 1), done: make(chan struct{}),
-		there: map[int]bool{}, drained: map[int]chan struct{}{},
+		drained: map[int]chan struct{}{}, seats: map[int]*host{}, asked: make(chan func()),
 	}
 	s.print = newPrinter(func(err error) { s.broken <- err })
 	s.log = job.NewLog(j.cfg.Programs.Ranks(), s.say)
@@ -55,8 +62,16 @@ func (j *launcher) newJudge() *judge {
 		Now: time.Now, Ranks: j.cfg.Programs.Ranks(), Resilient: j.cfg.Resilient, Timeout: j.cfg.Timeout, Grace: j.cfg.Grace, KillAfter: endLimit,
 		Say: s.log.Say, Terminate: func() { s.sendAll(kindEnd) }, Kill: s.giveUp, Ask: func() int { return s.sendAll(kindAsk) },
 	})
-	for rank := range j.cfg.Programs.Ranks() {
-		s.there[rank] = true
+	for _, h := range j.hosts {
+		h.running = map[int]bool{}
+		for rank := h.first; rank < h.first+h.count; rank++ {
+			h.running[rank], s.seats[rank] = true, h
+		}
+	}
+	if j.cfg.Generations != nil {
+		c := *j.cfg.Generations
+		c.Now, c.Job, c.Size, c.Host = time.Now, j.name, j.cfg.Programs.Ranks(), successor{s}
+		s.succession = spawn.NewSuccession(c, s.m)
 	}
 	return s
 }
@@ -69,9 +84,17 @@ func (j *launcher) newJudge() *judge {
 //     within endLimit is given up.
 //  3. The remaining hosts send the files of the flight recorder, if requested.
 //  4. The last output is written.
-func (j *launcher) see() int {
+func (j *launcher) see() (status int, err error) {
 	j.begun = time.Now()
 	s := j.newJudge()
+	if s.succession != nil {
+		stop, err := spawn.ServeScale(j.cfg.Folder, s.scale)
+		if err != nil {
+			return 2, err
+		}
+		defer stop()
+		j.cfg.Begun()
+	}
 	for _, h := range j.hosts {
 		h.link.send(kindGo)
 	}
@@ -84,8 +107,9 @@ func (j *launcher) see() int {
 	defer close(s.done)
 	for !s.all(func(h *host) bool { return h.ended || h.lost }) {
 		if s.step(true); s.left {
-			return s.m.Status
+			return s.m.Status, nil
 		}
+		s.settle()
 	}
 	s.goodbye()
 	<-s.log.Close()
@@ -99,13 +123,13 @@ func (j *launcher) see() int {
 				s.m.OutputFailed(err)
 			default:
 			}
-			return s.m.Status
+			return s.m.Status, nil
 		case err := <-s.broken:
 			s.m.OutputFailed(err)
 		case sig := <-j.cfg.Signals:
 			if n, _ := sig.(syscall.Signal); job.AsksForEnd(sig) { // do not wait for the reader
 				s.m.LostOutput(n)
-				return s.m.Status
+				return s.m.Status, nil
 			}
 		}
 	}
@@ -135,13 +159,17 @@ func (s *judge) step(signals bool) {
 		s.m.OutputFailed(err)
 	case <-s.m.Wait():
 		s.m.Tick()
+	case f := <-s.asked:
+		f()
+	case <-s.due():
+		s.succession.Tick()
 	}
 }
 
 // giveUp gives up the hosts that have not ended their ranks. Others may wait for the reader of their output.
 func (s *judge) giveUp() {
 	for _, h := range s.hosts {
-		if !h.ended && !h.lost && s.runs(h) {
+		if !h.ended && !h.lost && len(h.running) > 0 {
 			s.say(fmt.Sprintf("host %s has not confirmed that its ranks have ended; giving it up", h.Name))
 			h.shell.kill()
 		}
@@ -190,7 +218,7 @@ func (s *judge) copy(h *host, b []byte) {
 		return
 	}
 	n, _ := number(b[:4])
-	if rank := int(n); rank >= h.first && rank < h.first+h.count && b[4] < 2 {
+	if rank := int(n); s.has(h, rank) && b[4] < 2 {
 		s.print.add(s.files.Writer(rank, int(b[4])), b[5:], func() { h.link.send(kindAck, numberBytes(len(b)-5)) })
 	}
 }
@@ -207,8 +235,12 @@ func (s *judge) handle(e event) {
 	}
 	switch e.k {
 	case kindExit:
-		if x, err := decode[job.Exit](e.b, "the end of a rank"); err == nil && s.there[x.Rank] && x.Rank >= h.first && x.Rank < h.first+h.count {
+		if x, err := decode[job.Exit](e.b, "the end of a rank"); err == nil && h.running[x.ID] {
 			s.exited(h, x)
+		}
+	case kindRequest:
+		if id, r, err := decodeOf[generation.Request](e.b); err == nil && s.succession != nil && h.running[id] {
+			s.succession.Handle(id, r)
 		}
 	case kindDrained:
 		if n, err := number(e.b); err == nil && s.drained[int(n)] != nil {
@@ -235,20 +267,10 @@ func (s *judge) handle(e event) {
 	s.endStopped()
 }
 
-// runs reports whether a rank of a host has not ended.
-func (s *judge) runs(h *host) bool {
-	for rank := h.first; rank < h.first+h.count; rank++ {
-		if s.there[rank] {
-			return true
-		}
-	}
-	return false
-}
-
 // endStopped ends the stopped ranks once no others are left, as internal/spawn does on one node.
 func (s *judge) endStopped() {
 	for _, h := range s.hosts {
-		if !h.stopped && s.runs(h) {
+		if !h.stopped && len(h.running) > 0 {
 			return
 		}
 	}
@@ -265,10 +287,13 @@ func (s *judge) exited(h *host, x job.Exit) {
 	if x.GoesOn { // this also answers whether the job continues after the loss of a host
 		s.m.Answer(true)
 	}
-	delete(s.there, x.Rank)
+	delete(h.running, x.ID)
 	s.m.Running--
-	s.drained[x.Rank] = make(chan struct{})
-	x.Name, x.Drained = s.cfg.Programs.Name(x.Rank)+" on "+h.Name, s.drained[x.Rank]
+	s.drained[x.ID] = make(chan struct{})
+	x.Name, x.Drained = s.cfg.Programs.Name(x.Rank)+" on "+h.Name, s.drained[x.ID]
+	if s.succession != nil && s.succession.Ended(&x) {
+		return
+	}
 	first := !s.m.Succeeded
 	if s.m.Ended(x); first && s.m.Succeeded {
 		s.sendAll(kindNote)
@@ -278,26 +303,37 @@ func (s *judge) exited(h *host, x job.Exit) {
 // lose handles the loss of a host and its ranks.
 func (s *judge) lose(h *host, err error) {
 	h.lost = true
-	ranks := s.lostRanks(h)
+	lost, ranks := s.lostRanks(h)
 	why := strings.Join(strings.Fields(h.explain(context.Background(), err).Error()), " ")
 	text := fmt.Sprintf("host %s was lost after %s (%s)", h.Name, job.Seconds(time.Since(s.begun)), why)
 	if ranks == "" {
 		s.say(text)
 		return
 	}
-	s.m.HostLost(text + ", and " + ranks + " with it")
+	text += ", and " + ranks + " with it"
+	if s.succession == nil || s.all(func(h *host) bool { return h.lost || h.ended }) || !s.succession.HostLost(text, lost) {
+		s.m.HostLost(text)
+	}
 }
 
-// lostRanks removes the ranks of a host that still run, and names them.
-func (s *judge) lostRanks(h *host) string {
-	var names []string
-	for rank := h.first; rank < h.first+h.count; rank++ {
-		if s.there[rank] {
-			delete(s.there, rank)
-			s.m.Running--
-			names = append(names, fmt.Sprint(rank))
-		}
+// lostRanks removes the processes of a host that still run, and returns how they end, and the names of their ranks.
+func (s *judge) lostRanks(h *host) (lost []job.Exit, ranks string) {
+	for id := range h.running {
+		x := job.Exit{Rank: s.rank(id), ID: id, Status: job.StatusLost, How: "was lost with its host", After: job.Seconds(time.Since(s.begun))}
+		x.Name = s.cfg.Programs.Name(x.Rank) + " on " + h.Name
+		lost = append(lost, x)
 	}
+	slices.SortFunc(lost, func(a, b job.Exit) int { return a.Rank - b.Rank })
+	s.m.Running -= len(lost)
+	clear(h.running)
+	var names []string
+	for _, x := range lost {
+		names = append(names, fmt.Sprint(x.Rank))
+	}
+	return lost, named(names)
+}
+
+func named(names []string) string {
 	switch n := len(names); {
 	case n == 0:
 		return ""
@@ -369,7 +405,7 @@ func (s *judge) keepFlight(h *host, b []byte) {
 		return
 	}
 	n, _ := number(b[:4])
-	if rank := int(n); rank >= h.first && rank < h.first+h.count {
+	if rank := int(n); s.has(h, rank) {
 		if err := flight.WriteFile(filepath.Join(s.cfg.Flight, flight.FileName(rank)), b[4:]); err != nil {
 			s.say(fmt.Sprintf("writing the flight recorder's files: %v", err))
 		}

@@ -37,11 +37,11 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	if s.m.Ending || s.m.Resilient {
 		t.Fatal("decided without the other hosts")
 	}
-	s.exited(j.hosts[1], job.Exit{Rank: 1, Status: 9, How: "exited with status 9", After: "1 s", GoesOn: true})
+	s.exited(j.hosts[1], job.Exit{Rank: 1, ID: 1, Status: 9, How: "exited with status 9", After: "1 s", GoesOn: true})
 	for _, h := range j.hosts[1:] { // to the question that is no more
 		s.handle(event{h: h, k: kindAnswer, b: []byte{1}})
 	}
-	s.exited(j.hosts[2], job.Exit{Rank: 2, GoesOn: true})
+	s.exited(j.hosts[2], job.Exit{Rank: 2, ID: 2, GoesOn: true})
 	s.handle(event{h: j.hosts[1], k: kindDrained, b: numberBytes(1)})
 	<-s.log.Close()
 	s.print.close()

@@ -62,7 +62,7 @@ func Run(cfg Config) (status int, err error) {
 		}
 	}
 	for i, h := range hosts {
-		if ranks == 0 || counts[i] > 0 {
+		if ranks == 0 || counts[i] > 0 || cfg.Generations != nil {
 			j.hosts = append(j.hosts, &host{Host: h, count: counts[i]})
 		}
 	}
@@ -88,17 +88,18 @@ func Run(cfg Config) (status int, err error) {
 		err = j.place()
 	}
 	if err == nil {
-		_, err = cfg.Show.Hidden(cfg.Programs.Ranks())
+		_, err = cfg.Show.Hidden(j.most())
+	}
+	if err == nil && cfg.Generations == nil {
+		if err = j.startCoordinator(); err == nil {
+			defer j.coordinator.end()
+		}
 	}
 	if err == nil {
-		err = j.startCoordinator()
-	}
-	if err == nil {
-		defer j.coordinator.end()
 		err = j.each(j.prepare)
 	}
 	if err == nil && cfg.Output != "" { // last, because it removes earlier files
-		j.files, err = spawn.OpenFiles(cfg.Output, cfg.Programs.Ranks())
+		j.files, err = spawn.OpenFiles(cfg.Output, j.most())
 		defer func() { status, err = j.files.Conclude(status, err) }()
 	}
 	if err != nil {
@@ -107,7 +108,15 @@ func Run(cfg Config) (status int, err error) {
 		}
 		return 2, err
 	}
-	return j.see(), nil
+	return j.see()
+}
+
+// most returns the largest number of ranks that the job can have.
+func (j *launcher) most() int {
+	if j.cfg.Generations != nil {
+		return j.cfg.Generations.Max
+	}
+	return j.cfg.Programs.Ranks()
 }
 
 // each calls do for all hosts, and returns the errors of all of them. A signal that requests the end cancels it.
@@ -213,6 +222,16 @@ func (j *launcher) place() error {
 		h.first = first
 		first += h.count
 	}
+	if j.cfg.Generations == nil {
+		return nil
+	}
+	g := *j.cfg.Generations
+	if g.Max == 0 {
+		g.Min, g.Max = first, first
+	}
+	if j.cfg.Generations = &g; first < g.Min || first > g.Max {
+		return fmt.Errorf("the hosts have room for %s, and the job can have %d to %d; give their number (-n)", job.Count(first, "rank"), g.Min, g.Max)
+	}
 	return nil
 }
 
@@ -226,10 +245,20 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 	c := &j.cfg
 	w := work{
 		Job: j.name, First: h.first, Size: c.Programs.Ranks(), Folder: spawn.Text(folder),
-		Bind: string(c.Bind), Tag: c.Tag, Show: c.Show, Copy: c.Output != "", Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
-		Env: spawn.Convert[spawn.Text](append(c.Env[:len(c.Env):len(c.Env)], j.coordinator.variables(h)...)),
+		Bind: string(c.Bind), Tag: c.Tag, Show: c.Show, Copy: c.Output != "", Resilient: c.Resilient, Flight: c.Flight != "",
 	}
-	for _, p := range c.Programs.Part(h.first, h.count) {
+	env := c.Env[:len(c.Env):len(c.Env)]
+	programs := c.Programs.Part(h.first, h.count)
+	if c.Generations != nil {
+		w.Most = c.Generations.Max
+		programs = spawn.Programs{{Path: c.Programs[0].Path, Args: c.Programs[0].Args, Ranks: h.count}}
+		env = append(env, j.interfaces()...)
+	} else {
+		w.Secret = j.coordinator.secret
+		env = append(env, j.coordinator.variables(h)...)
+	}
+	w.Env = spawn.Convert[spawn.Text](env)
+	for _, p := range programs {
 		x := program{Path: spawn.Text(p.Path), Args: spawn.Convert[spawn.Text](p.Args), Ranks: p.Ranks}
 		if f := j.programs[p.Path]; f != nil {
 			x.Sum = f.sum

@@ -57,7 +57,7 @@ type Config struct {
 	Resilient func() bool
 
 	// Generations has the limits of a job that goes on with other processes in place of those that it loses: Min, Max
-	// and Restarts. It needs Folder. Nil: the job has one world. With it there is one program, and no Launch or Part.
+	// and Restarts. It needs Folder. Nil: the job has one world, or is a Part. With it there is one program, and no Launch.
 	Generations *generation.Config
 
 	// Grace is how long the other ranks may run on when a rank has failed, to notice it and to end by
@@ -106,6 +106,11 @@ type Launch struct {
 type Part struct {
 	First int // the number of the first rank
 	Size  int // number of ranks of the larger job
+
+	// Relay passes a request of a process on to the larger job's launcher, which starts processes in place of those that are
+	// lost ([Job.Launch]). It must not block. Nil: the job has one world. With it, Config has one program and Folder, there may
+	// be no ranks to begin with, and the job ends after [Job.Release].
+	Relay func(id int, r generation.Request)
 
 	// Ended is called for every rank that ends, in that order. It must not block.
 	Ended func(job.Exit)

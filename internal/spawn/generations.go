@@ -7,18 +7,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/generation"
-	"github.com/cohort-hpc/cohort/internal/job"
 )
 
 const (
@@ -32,12 +30,15 @@ const (
 // one line, and gets a scaled.
 type generations struct {
 	listener net.Listener
-	changes  chan func(*state) // of connections, for the job's goroutine
+
+	mu    sync.Mutex
+	queue []func(*state) // of others, for the job's goroutine
+	wake  chan struct{}  // with room for one: the queue is not empty
 
 	// The job's goroutine owns the rest.
-	machine *generation.Machine
-	links   map[int]*link
-	ended   map[int]job.Exit // ends of processes in whose places others are still to be started, by rank
+	succession *Succession // nil: the launcher of the larger job decides
+	links      map[int]*link
+	released   bool // no other process will be started for the larger job
 }
 
 // link is the connection of a process.
@@ -46,7 +47,13 @@ type link struct {
 	out  chan generation.Message
 }
 
-// most returns the largest number of ranks that the job can have on this node.
+// relays reports whether processes are started in place of others as the launcher of the larger job says.
+func (c *Config) relays() bool { return c.Part != nil && c.Part.Relay != nil }
+
+// replaces reports whether processes are started in place of others.
+func (c *Config) replaces() bool { return c.Generations != nil || c.relays() }
+
+// most returns the largest number of ranks that the job is to have on this node.
 func (c *Config) most() int {
 	if c.Generations == nil {
 		return c.Programs.Ranks()
@@ -56,28 +63,50 @@ func (c *Config) most() int {
 
 // program returns the program of rank i of those on this node.
 func (c *Config) program(i int) Program {
-	if c.Generations != nil {
-		i = 0
+	if c.replaces() {
+		return c.Programs[0]
 	}
 	return c.Programs.Of(i)
 }
 
 // listen opens the socket of a job with generations. It returns nil for one without.
 func (c *Config) listen() (*generations, error) {
-	if c.Generations == nil {
+	if !c.replaces() {
 		return nil, nil
 	}
-	path := filepath.Join(c.Folder, Socket)
+	l, err := listenIn(c.Folder)
+	if err != nil {
+		return nil, err
+	}
+	return &generations{listener: l, wake: make(chan struct{}, 1), links: make(map[int]*link)}, nil
+}
+
+// listenIn opens the socket in a job's folder.
+func listenIn(folder string) (net.Listener, error) {
+	path := filepath.Join(folder, Socket)
 	if len(path) > socketPath {
 		return nil, fmt.Errorf("the path of a socket, %s, is longer than %d bytes; set TMPDIR to a folder with a shorter path", path, socketPath)
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listening for the ranks: %w", err)
+		err = fmt.Errorf("listening for the ranks: %w", err)
 	}
-	return &generations{
-		listener: l, changes: make(chan func(*state)), links: make(map[int]*link), ended: make(map[int]job.Exit),
-	}, nil
+	return l, err
+}
+
+// acceptIn calls talk in a goroutine for every connection, until the socket is closed.
+func acceptIn(l net.Listener, talk func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // too many files are open
+			time.Sleep(10 * time.Millisecond)
+		default:
+			go talk(c)
+		}
+	}
 }
 
 // close closes the socket and all connections.
@@ -99,19 +128,61 @@ func (g *generations) env(id int) []string {
 	return []string{fmt.Sprintf("%s=%d %s", generation.Env, id, g.listener.Addr())}
 }
 
-func (g *generations) requests() <-chan func(*state) {
+// decides reports whether this process decides which ranks are replaced.
+func (g *generations) decides() bool { return g != nil && g.succession != nil }
+
+// asked returns a channel that receives when the job's goroutine is to handle requests.
+func (g *generations) asked() <-chan struct{} {
 	if g == nil {
 		return nil
 	}
-	return g.changes
+	return g.wake
+}
+
+// handleRequests does what others have asked for.
+func (s *state) handleRequests() {
+	g := s.generations
+	g.mu.Lock()
+	queue := g.queue
+	g.queue = nil
+	g.mu.Unlock()
+	for _, f := range queue {
+		f(s)
+	}
+}
+
+// ask has the job's goroutine call f. It does not wait for that, which may never come if the job has ended.
+func (g *generations) ask(f func(*state)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.queue = append(g.queue, f)
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// do calls f in the job's goroutine. It reports false if the job has ended.
+func (j *Job) do(f func(*state)) bool {
+	called := make(chan struct{})
+	j.generations.ask(func(s *state) {
+		f(s)
+		close(called)
+	})
+	select {
+	case <-called:
+		return true
+	case <-j.done:
+		return false
+	}
 }
 
 // wait returns a channel that receives when the machine's Tick is to be called, nil for never.
 func (g *generations) wait() <-chan time.Time {
-	if g == nil {
+	if !g.decides() {
 		return nil
 	}
-	if pause, due := g.machine.Wait(); due {
+	if pause, due := g.succession.Wait(); due {
 		return time.After(pause)
 	}
 	return nil
@@ -123,49 +194,22 @@ func (s *state) begin() {
 	if g == nil {
 		return
 	}
-	c := *s.cfg.Generations
-	c.Now, c.Job, c.Size, c.Host = time.Now, s.cfg.Job, s.cfg.Programs.Ranks(), host{s}
-	g.machine = generation.New(c)
-	go func() {
-		for {
-			c, err := g.listener.Accept()
-			switch {
-			case errors.Is(err, net.ErrClosed):
-				return
-			case err != nil: // too many files are open
-				time.Sleep(10 * time.Millisecond)
-			default:
-				go s.talk(c)
-			}
-		}
-	}()
-}
-
-// do calls f in the job's goroutine. It reports false if the job has ended.
-func (j *Job) do(f func(*state)) bool {
-	called := make(chan struct{})
-	select {
-	case j.generations.changes <- func(s *state) { f(s); close(called) }:
-		<-called
-		return true
-	case <-j.done:
-		return false
+	if !s.cfg.relays() {
+		c := *s.cfg.Generations
+		c.Now, c.Job, c.Size, c.Host = time.Now, s.cfg.Job, s.cfg.Programs.Ranks(), host{s}
+		g.succession = NewSuccession(c, s.m)
 	}
+	go acceptIn(g.listener, s.talk)
 }
 
 // talk handles a connection.
 func (j *Job) talk(c net.Conn) {
 	defer c.Close()
-	r := bufio.NewReaderSize(c, mostText)
-	c.SetReadDeadline(time.Now().Add(helloLimit))
-	first, err := r.ReadSlice('\n')
+	r, text, err := greeting(c)
 	if err != nil {
 		return
 	}
-	c.SetReadDeadline(time.Time{})
-	text := strings.TrimSuffix(string(first), "\n")
-	if n, ok := strings.CutPrefix(text, "scale "); ok {
-		j.scale(c, n)
+	if answerScale(c, text, j.scale) {
 		return
 	}
 	id, err := strconv.Atoi(text)
@@ -185,8 +229,12 @@ func (j *Job) talk(c net.Conn) {
 			break
 		}
 		handle := func(s *state) {
-			if s.generations.links[id] == l {
-				s.generations.machine.Handle(id, q)
+			switch g := s.generations; {
+			case g.links[id] != l:
+			case g.decides():
+				g.succession.Handle(id, q)
+			default:
+				s.cfg.Part.Relay(id, q)
 			}
 		}
 		if !j.do(handle) {
@@ -200,35 +248,58 @@ func (j *Job) talk(c net.Conn) {
 	})
 }
 
-// scale asks the job for another size, and answers.
-func (j *Job) scale(c net.Conn, text string) {
-	ranks, err := strconv.Atoi(text)
-	if err != nil {
-		return
-	}
-	var a scaled
+// scale asks for another size.
+func (j *Job) scale(ranks int) (err error) {
 	scale := func(s *state) {
-		g := s.generations
-		if err := g.machine.Scale(ranks); err != nil {
-			a.Error = err.Error()
-			return
+		if err = errNotHere; s.generations.decides() {
+			err = s.generations.succession.Scale(ranks)
 		}
-		for rank := range g.ended {
-			if !g.machine.Due(rank) { // the job does not need it any more
-				delete(g.ended, rank)
-				s.m.Running--
-			}
+	}
+	if !j.do(scale) {
+		return errEnds
+	}
+	return err
+}
+
+var errNotHere = errors.New("its launcher is on another host; use 'cohort scale' there")
+
+// ServeScale answers Scale in a folder by a function, until stop is called.
+func ServeScale(folder string, scale func(ranks int) error) (stop func(), err error) {
+	l, err := listenIn(folder)
+	if err != nil {
+		return nil, err
+	}
+	go acceptIn(l, func(c net.Conn) {
+		defer c.Close()
+		if _, text, err := greeting(c); err == nil {
+			answerScale(c, text, scale)
 		}
-		s.logf("the job is to have %s", job.Count(ranks, "rank"))
+	})
+	return func() { l.Close() }, nil
+}
+
+// greeting reads the first line of a connection.
+func greeting(c net.Conn) (r *bufio.Reader, text string, err error) {
+	r = bufio.NewReaderSize(c, mostText)
+	c.SetReadDeadline(time.Now().Add(helloLimit))
+	line, err := r.ReadSlice('\n')
+	c.SetReadDeadline(time.Time{})
+	return r, strings.TrimSuffix(string(line), "\n"), err
+}
+
+// process returns the process with an id, nil if there has been none.
+func (j *Job) process(id int) *rank {
+	for _, r := range j.ranks {
+		if r.id == id {
+			return r
+		}
 	}
-	if j.do(scale) {
-		_ = json.NewEncoder(c).Encode(a)
-	}
+	return nil
 }
 
 // link makes c the connection of a process, which has no other one. It returns nil if that cannot be.
 func (s *state) link(id int, c net.Conn) *link {
-	if id < 0 || id >= len(s.ranks) || !s.ranks[id].running() || s.generations.links[id] != nil {
+	if r := s.process(id); r == nil || !r.running() || s.generations.links[id] != nil {
 		return nil
 	}
 	l := &link{c, make(chan generation.Message, mostUnread)}
@@ -256,98 +327,53 @@ func (l *link) write() {
 	}
 }
 
-// ending reports whether the job is to end: then no process is started in place of another.
-func (s *state) ending() bool { return s.m.Request != 0 || !s.m.Began.IsZero() }
-
-// succeeded handles the end of a process of a job with generations. It reports whether the job's status cannot depend
-// on it, because another process takes its place.
-func (s *state) succeeded(e exit, x *job.Exit) bool {
-	g := s.generations
-	g.unlink(e.rank)
-	if x.Outlived || x.Aborted || s.ending() {
-		return false
-	}
-	left := g.machine.Restarts
-	fate := g.machine.Ended(e.rank, x.Status == 0, x.Follows && !e.wait.Signaled())
-	switch fate {
-	case generation.Shrinks:
-		x.GoesOn = true
-	case generation.Ignored:
-		x.Outlived = true
-	case generation.Replaced:
-		text := fmt.Sprintf("%s %s after %s; starting it again", x.Name, x.How, x.After)
-		if all := s.cfg.Generations.Restarts; g.machine.Restarts < left {
-			text += fmt.Sprintf(" (restart %d of %d)", all-g.machine.Restarts, all)
+// another starts another process, for a rank.
+func (s *state) another(id, number, place int) error {
+	return s.onThread(func() error {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return err
 		}
-		s.m.Say(text, x.Drained)
-		if g.machine.Due(x.Rank) { // later; until then it counts as running
-			g.ended[x.Rank] = *x
+		defer null.Close()
+		err = s.startRank(&rank{id: id, number: number, place: place, program: s.cfg.program(place)}, null)
+		if err == nil {
 			s.m.Running++
 		}
-	}
-	return fate == generation.Replaced
-}
-
-// settle blames processes in whose places no others are started any more.
-func (s *state) settle() {
-	g := s.generations
-	if g == nil {
-		return
-	}
-	if s.ending() {
-		g.machine.End("the job is ending")
-	}
-	for _, rank := range slices.Sorted(maps.Keys(g.ended)) {
-		if !g.machine.Due(rank) {
-			x := g.ended[rank]
-			delete(g.ended, rank)
-			s.m.Running--
-			s.m.Ended(x)
-		}
-	}
+		return err
+	})
 }
 
 // host is the generation.Host of a job.
 type host struct{ *state }
 
 // Start starts a process for a rank.
-func (h host) Start(_, rank int) {
-	s := h.state
-	if s.ending() {
+func (h host) Start(id, rank int) {
+	u := h.generations.succession
+	if u.Ending() {
 		return // an earlier start has failed
 	}
-	if _, ok := s.generations.ended[rank]; ok {
-		delete(s.generations.ended, rank)
-		s.m.Running--
+	u.Started(rank)
+	if err := h.another(id, rank, rank); err != nil {
+		h.m.End(1, err, err.Error())
 	}
-	err := s.onThread(func() error {
-		null, err := os.Open(os.DevNull)
-		if err != nil {
-			return err
-		}
-		defer null.Close()
-		return s.startRank(rank, null)
-	})
-	if err != nil {
-		s.m.End(1, err, err.Error())
-		return
-	}
-	s.m.Running++
 }
 
 // Kill ends a process that the others count as lost.
 func (h host) Kill(id int) {
-	r := h.ranks[id]
-	h.logf("rank %d has not ended, and the others count it as lost: killed", r.number)
-	syscall.Kill(-r.pgid, syscall.SIGKILL)
+	if r := h.process(id); r != nil && r.running() {
+		h.logf("rank %d has not ended, and the others count it as lost: killed", r.number)
+		syscall.Kill(-r.pgid, syscall.SIGKILL)
+	}
 }
 
 // Tell sends a message to a process. It does not block.
 func (h host) Tell(id int, m generation.Message) {
-	if m.Place != nil {
-		h.ranks[id].number = m.Place.Rank
-	}
 	l := h.generations.links[id]
+	if m.Place != nil {
+		if r := h.process(id); r != nil {
+			r.number = m.Place.Rank
+		}
+	}
 	if l == nil {
 		return
 	}

@@ -77,7 +77,9 @@ const (
 
 // rank is a process of the job.
 type rank struct {
+	id      int // its rank in the whole job; with generations, the number that the launcher knows it by
 	number  int // its rank in the whole job: with generations, in that of the world for which it has a place
+	place   int // of Config.Places
 	program Program
 	phase   phase
 	proc    *os.Process
@@ -105,10 +107,10 @@ type exit struct {
 // before and returns the reason.
 func Start(cfg Config) (*Job, error) {
 	ranks := cfg.Programs.Ranks()
-	if ranks < 1 || ranks > MaxRanks {
+	if ranks < 1 && !cfg.relays() || ranks > MaxRanks {
 		return nil, fmt.Errorf("%d ranks: a job has 1 to %d on one node", ranks, MaxRanks)
 	}
-	if most := cfg.most(); cfg.Places != nil && len(cfg.Places) != most {
+	if most := max(cfg.most(), 1); cfg.Places != nil && len(cfg.Places) != most {
 		return nil, fmt.Errorf("got places for %d ranks, want %d", len(cfg.Places), most)
 	}
 	if cfg.Stdout == nil {
@@ -213,11 +215,14 @@ func (j *Job) launch() error {
 	}
 	err = j.onThread(func() error {
 		for i := range j.cfg.Programs.Ranks() {
-			in := null
-			if j.number(i) == 0 {
+			in, number := null, i
+			if j.cfg.Part != nil {
+				number += j.cfg.Part.First
+			}
+			if number == 0 {
 				in = stdin
 			}
-			if err := j.startRank(i, in); err != nil {
+			if err := j.startRank(&rank{id: number, number: number, place: i, program: j.cfg.program(i)}, in); err != nil {
 				return err
 			}
 		}
@@ -250,34 +255,35 @@ func (j *Job) descriptors() int {
 	if pidfdsWork() {
 		each += 2
 	}
-	if j.cfg.Generations != nil {
+	if j.cfg.replaces() {
 		each = 2 * (each + 1) // a connection, and all of that for the process that takes a rank's place
 	}
 	return each*j.cfg.most() + 7 + j.cfg.Descriptors
 }
 
-// startRank starts a process for rank i of those on this node, with its output connected.
-func (j *Job) startRank(i int, stdin *os.File) error {
-	id, r := len(j.ranks), &rank{number: j.number(i), program: j.cfg.program(i), drained: make(chan struct{})}
+// startRank starts the process of a rank, with its output connected.
+func (j *Job) startRank(r *rank, stdin *os.File) error {
+	index := len(j.ranks)
+	r.drained = make(chan struct{})
 	files, started, err := j.openOutput(r)
 	if err != nil {
 		return err
 	}
 	defer func() { started(r.proc != nil) }()
 	if j.cfg.Places != nil {
-		err := setAffinity(j.cfg.Places[i])
+		err := setAffinity(j.cfg.Places[r.place%len(j.cfg.Places)])
 		switch {
 		case errors.Is(err, fs.ErrPermission): // a container may forbid it
 			j.out.say(fmt.Sprintf("cohort: ranks are not bound to processors: %v\n", err))
 			j.cfg.Places = nil
 		case err != nil:
-			return fmt.Errorf("binding rank %d to processors %v: %w", r.number, j.cfg.Places[i], err)
+			return fmt.Errorf("binding rank %d to processors %v: %w", r.number, j.cfg.Places[r.place%len(j.cfg.Places)], err)
 		}
 	}
 	pidfd := -1
 	env := append(slices.Clone(j.env), EnvRank+"="+strconv.Itoa(r.number), EnvSize+"="+strconv.Itoa(max(j.size(), r.number+1)))
 	r.proc, err = os.StartProcess(r.program.Path, append([]string{r.program.Path}, r.program.Args...), &os.ProcAttr{
-		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(&pidfd), Env: append(env, j.generations.env(id)...),
+		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(&pidfd), Env: append(env, j.generations.env(r.id)...),
 	})
 	if err != nil {
 		return j.startError(r, err)
@@ -285,10 +291,10 @@ func (j *Job) startRank(i int, stdin *os.File) error {
 	r.phase, r.pgid = runs, r.proc.Pid
 	j.cfg.Keeper.Group(r.pgid)
 	j.ranks = append(j.ranks, r)
-	if j.watch.follow(id, r.pgid, r.proc, pidfd) != nil {
+	if j.watch.follow(index, r.pgid, r.proc, pidfd) != nil {
 		go func() {
 			select {
-			case j.ended <- reap(id, r.proc, time.Time{}):
+			case j.ended <- reap(index, r.proc, time.Time{}):
 			case <-j.done:
 			}
 		}()
@@ -403,14 +409,6 @@ func without(env []string, names ...string) []string {
 		}
 	}
 	return rest
-}
-
-// number returns the number in the whole job of rank i of this node, or of process i with generations.
-func (j *Job) number(i int) int {
-	if j.cfg.Part == nil {
-		return i
-	}
-	return j.cfg.Part.First + i
 }
 
 // size returns the number of ranks of the whole job.

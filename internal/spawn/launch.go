@@ -81,7 +81,7 @@ func (j *Job) launchBy() error {
 		}
 	}
 	for i := range j.cfg.Programs.Ranks() {
-		j.ranks = append(j.ranks, &rank{number: i, program: j.cfg.Programs.Of(i), drained: make(chan struct{})})
+		j.ranks = append(j.ranks, &rank{id: i, number: i, program: j.cfg.Programs.Of(i), drained: make(chan struct{})})
 	}
 	if err := j.onThread(func() error { return j.startLauncher(address) }); err != nil {
 		l.listen.Close()

@@ -55,8 +55,8 @@ func TestRanksOfPartReportTheirEnds(t *testing.T) {
 	if r := wait(t, j); r.Status != 0 || r.First != -1 {
 		t.Errorf("the part itself has failed: %+v", r)
 	}
-	want := []job.Exit{{Rank: 4, Status: 7, How: "exited with status 7"}, {Rank: 5, Status: 137, How: "was killed by signal 9 (killed)"},
-		{Rank: 6, Status: 143, How: "was killed by signal 15 (terminated)"}}
+	want := []job.Exit{{Rank: 4, ID: 4, Status: 7, How: "exited with status 7"}, {Rank: 5, ID: 5, Status: 137, How: "was killed by signal 9 (killed)"},
+		{Rank: 6, ID: 6, Status: 143, How: "was killed by signal 15 (terminated)"}}
 	for i := range ends {
 		<-ends[i].Drained
 		if ends[i].After == "" {

@@ -47,7 +47,7 @@ func (j *Job) run(startErr error) {
 	if by == nil {
 		by = new(starter) // its channels are nil
 	}
-	for s.m.Running > 0 || s.lingering > 0 || by.up {
+	for s.m.Running > 0 || s.lingering > 0 || by.up || s.held() {
 		select {
 		case h := <-by.hellos:
 			s.hello(h)
@@ -77,12 +77,14 @@ func (j *Job) run(startErr error) {
 			s.sweep()
 		case <-s.look:
 			s.lookStopped()
-		case change := <-s.generations.requests():
-			change(&s)
+		case <-s.generations.asked():
+			s.handleRequests()
 		case <-s.generations.wait():
-			s.generations.machine.Tick()
+			s.generations.succession.Tick()
 		}
-		s.settle()
+		if s.generations.decides() {
+			s.generations.succession.Settle()
+		}
 		switch ticks := s.lingering > 0; {
 		case ticks && !s.ticking:
 			tick.Reset(sweepEvery)
@@ -145,7 +147,10 @@ func (s *state) rankEnded(e exit) {
 	r.unread = time.Time{}
 	x := s.exit(e)
 	x.Outlived = wasOutlived
-	if s.generations != nil && s.succeeded(e, &x) {
+	if s.generations != nil {
+		s.generations.unlink(r.id)
+	}
+	if s.generations.decides() && s.generations.succession.Ended(&x) {
 		return
 	}
 	switch {
@@ -170,17 +175,17 @@ func (s *state) rankEnded(e exit) {
 // exit describes the end of a rank. After an Abort it is that of the rank that called it.
 func (s *state) exit(e exit) job.Exit {
 	r := s.ranks[e.rank]
-	x := job.Exit{Rank: r.number, After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
+	x := job.Exit{Rank: r.number, ID: r.id, After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
 	x.Status, x.How = describe(e)
 	x.How += s.outOfMemory(e)
-	if x.Status == 0 && s.m.Request == 0 && s.request == 0 && openIn(s.cfg.Folder, s.number(e.rank)) {
+	if x.Status == 0 && s.m.Request == 0 && s.request == 0 && openIn(s.cfg.Folder, r.id) {
 		x.Status, x.How = 1, "exited with status 0 without closing its world (Close)"
 	}
 	if x.Status != 0 && s.cfg.Part == nil {
 		if rank, code, ok := AbortIn(s.cfg.Folder); ok {
 			x.Rank, x.Status, x.How, x.Aborted = rank, code, fmt.Sprintf("aborted the job with code %d", code), true
 		}
-		x.Follows = !x.Aborted && FollowsIn(s.cfg.Folder, s.number(e.rank))
+		x.Follows = !x.Aborted && FollowsIn(s.cfg.Folder, r.id)
 		x.GoesOn = s.cfg.Resilient != nil && s.cfg.Resilient()
 		x.Name = s.cfg.Programs.Name(x.Rank)
 	}

@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 )
 
 // scaleLimit is for the answer of a job's launcher.
 const scaleLimit = 10 * time.Second
+
+// errEnds is why a job does nothing more.
+var errEnds = errors.New("the job is ending")
 
 // scaled is the launcher's answer to Scale.
 type scaled struct{ Error string }
@@ -34,4 +39,22 @@ func Scale(folder string, ranks int) error {
 		return errors.New(a.Error)
 	}
 	return nil
+}
+
+// answerScale answers a line of Scale. It reports false for another line.
+func answerScale(c net.Conn, text string, scale func(ranks int) error) bool {
+	n, ok := strings.CutPrefix(text, "scale ")
+	if !ok {
+		return false
+	}
+	ranks, err := strconv.Atoi(n)
+	if err != nil {
+		return true
+	}
+	var a scaled
+	if err := scale(ranks); err != nil {
+		a.Error = err.Error()
+	}
+	_ = json.NewEncoder(c).Encode(a)
+	return true
 }

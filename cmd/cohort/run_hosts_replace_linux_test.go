@@ -1,0 +1,65 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/flight"
+)
+
+// A killed rank is started again on its host, and the ranks of a host that is lost are started on the one that is left. The
+// state of the survivors is kept.
+func TestRunOnHostsReplacesRanksAndHosts(t *testing.T) {
+	n, kept := newNetwork(t), t.TempDir()
+	j := startElastic(t, "-n", "4", "--restarts", "3", "--flight", kept, n.ssh, "--hosts", "127.0.0.1,127.0.0.2")
+	g, _ := j.await(-1, 4)
+	agents := []int{parent(t, j.processOf(0)), parent(t, j.processOf(3))}
+	for _, rank := range []int{3, 0} {
+		syscall.Kill(j.processOf(rank), syscall.SIGKILL)
+		g, _ = j.await(g, 4)
+		if got := parent(t, j.processOf(rank)); got != agents[rank/2] {
+			t.Errorf("rank %d is started again by process %d, want %d, the agent of its host", rank, got, agents[rank/2])
+		}
+	}
+	lives := []int{hold(t, j.processOf(2)), hold(t, j.processOf(3))}
+	syscall.Kill(agents[1], syscall.SIGKILL)
+	j.await(g, 4)
+	for _, life := range lives {
+		awaitEnd(t, "a rank of the host that was lost", life)
+	}
+	for rank := range 4 {
+		if got := parent(t, j.processOf(rank)); got != agents[0] {
+			t.Errorf("rank %d is a process of %d, want %d, the agent of the host that is left", rank, got, agents[0])
+		}
+	}
+	text := j.end(4)
+	n.nothingLeft(t)
+	if dumps, _, err := flight.Read(kept); err != nil || len(dumps) != 4 {
+		t.Errorf("got files of %d ranks (%v), want those of the last world, of 4", len(dumps), err)
+	}
+	for _, want := range []string{
+		`cohort: rank 3 on 127\.0\.0\.2 was killed by signal 9 \(killed\) after [0-9.]+ s; starting it again \(restart 1 of 3\)`,
+		`cohort: rank 0 on 127\.0\.0\.1 was killed by signal 9 \(killed\) after [0-9.]+ s; starting it again \(restart 2 of 3\)`,
+		`cohort: host 127\.0\.0\.2 was lost after [0-9.]+ s \(.*\), and ranks 2, 3 with it; starting 2 ranks on other hosts \(restart 3 of 3\)`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(text) {
+			t.Errorf("no line %s in:\n%s", want, text)
+		}
+	}
+}
+
+// Without a host that has room for them, lost ranks are not started, and the job ends.
+func TestRunOnHostsKeepsLimits(t *testing.T) {
+	n := newNetwork(t)
+	j := startElastic(t, "-n", "2", "--restarts", "10", n.ssh, "--hosts", "127.0.0.1:1,127.0.0.2:1")
+	j.await(-1, 2)
+	life := hold(t, j.processOf(0))
+	syscall.Kill(parent(t, j.processOf(0)), syscall.SIGKILL)
+	if text := j.wait(255); !strings.Contains(text, "cohort: rank 0 cannot be started: no host has room for it\n") {
+		t.Errorf("got:\n%s", text)
+	}
+	awaitEnd(t, "a rank of the host that was lost", life)
+	n.nothingLeft(t)
+}

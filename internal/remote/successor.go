@@ -1,0 +1,122 @@
+//go:build unix
+
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/generation"
+	"github.com/cohort-hpc/cohort/internal/job"
+)
+
+// A successor is the generation.Host of a job on hosts: it has their agents start processes in place of lost ones.
+type successor struct{ *judge }
+
+// Start starts a process for a rank: on the host of the last one, or else on the host with the fewest.
+func (s successor) Start(id, rank int) {
+	if s.succession.Ending() {
+		return
+	}
+	s.succession.Started(rank)
+	h := s.seats[rank]
+	if h == nil || h.lost {
+		if h = s.room(); h == nil {
+			s.full = fmt.Sprintf("rank %d cannot be started: no host has room for it", rank)
+			return
+		}
+	}
+	s.seats[rank], h.running[id] = h, true
+	s.m.Running++
+	h.link.send(kindStart, numberBytes(id), numberBytes(rank))
+}
+
+// room returns the host with the fewest ranks of those that may have more, nil for none.
+func (s successor) room() (least *host) {
+	taken := map[*host]int{}
+	for _, h := range s.hosts {
+		for id := range h.running {
+			if s.succession.Seated(id) {
+				taken[h]++
+			}
+		}
+		if !h.lost && (h.Slots == 0 || taken[h] < h.Slots) && (least == nil || taken[h] < taken[least]) {
+			least = h
+		}
+	}
+	return least
+}
+
+// at calls f for the host on which a process runs.
+func (s successor) at(id int, f func(*host)) {
+	for _, h := range s.hosts {
+		if h.running[id] {
+			f(h)
+		}
+	}
+}
+
+// Kill ends a process that the others count as lost.
+func (s successor) Kill(id int) { s.at(id, func(h *host) { h.link.send(kindKill, numberBytes(id)) }) }
+
+// Tell sends a message to a process.
+func (s successor) Tell(id int, m generation.Message) {
+	s.at(id, func(h *host) { h.link.sendTo(kindTell, id, m) })
+}
+
+// Fail ends the job.
+func (s successor) Fail(text string) { s.m.End(1, errors.New(text), text) }
+
+// due returns a channel that receives when the machine's Tick is to be called, nil for never.
+func (s *judge) due() <-chan time.Time {
+	if s.succession != nil {
+		if pause, due := s.succession.Wait(); due {
+			return time.After(pause)
+		}
+	}
+	return nil
+}
+
+// settle is called after every event.
+func (s *judge) settle() {
+	if s.succession == nil {
+		return
+	}
+	if s.full != "" { // after the message about the loss
+		s.m.End(job.StatusLost, errors.New(s.full), s.full)
+	}
+	s.succession.Settle()
+	if s.m.Running == 0 && !s.last {
+		s.last = true
+		s.sendAll(kindLast)
+	}
+}
+
+// scale asks for another size.
+func (s *judge) scale(ranks int) (err error) {
+	called := make(chan struct{})
+	select {
+	case s.asked <- func() { err = s.succession.Scale(ranks); close(called) }:
+		<-called
+		return err
+	case <-s.done:
+		return errors.New("the job is ending")
+	}
+}
+
+// rank returns the rank of a process that runs.
+func (s *judge) rank(id int) int {
+	if s.succession == nil {
+		return id
+	}
+	return s.succession.Rank(id)
+}
+
+// has reports whether a host may have a rank.
+func (s *judge) has(h *host, rank int) bool {
+	if s.succession != nil {
+		return rank >= 0 && rank < s.most()
+	}
+	return rank >= h.first && rank < h.first+h.count
+}

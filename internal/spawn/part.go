@@ -1,0 +1,57 @@
+//go:build unix
+
+package spawn
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/generation"
+	"github.com/cohort-hpc/cohort/internal/job"
+)
+
+// held reports whether the launcher of the larger job may still start processes.
+func (s *state) held() bool { return s.cfg.relays() && !s.generations.released && !s.m.Ending }
+
+// Launch starts a process for a rank of the larger job. If that cannot be, Part.Ended is called for it. Launch, Kill, Tell and
+// Release are for a job with Part.Relay. They do not block, and have effect in the order of the calls.
+func (j *Job) Launch(id, number int) {
+	j.generations.ask(func(s *state) {
+		err := errEnds
+		if s.m.Request == 0 && s.m.Began.IsZero() {
+			err = s.another(id, number, s.free())
+		}
+		if err != nil {
+			drained := make(chan struct{})
+			close(drained)
+			s.cfg.Part.Ended(job.Exit{Rank: number, ID: id, Status: 1, How: fmt.Sprintf("could not be started (%v)", err),
+				After: job.Seconds(time.Since(s.begun)), Drained: drained})
+		}
+	})
+}
+
+// free returns the first place that no rank has.
+func (j *Job) free() int {
+	taken := make(map[int]bool)
+	for _, r := range j.ranks {
+		if r.running() {
+			taken[r.place] = true
+		}
+	}
+	for place := 0; ; place++ {
+		if !taken[place] {
+			return place
+		}
+	}
+}
+
+// Kill ends a process of the larger job, which the others count as lost.
+func (j *Job) Kill(id int) { j.generations.ask(func(s *state) { host{s}.Kill(id) }) }
+
+// Tell sends a message of the larger job's launcher to a process.
+func (j *Job) Tell(id int, m generation.Message) {
+	j.generations.ask(func(s *state) { host{s}.Tell(id, m) })
+}
+
+// Release lets the job end when its processes have ended.
+func (j *Job) Release() { j.generations.ask(func(s *state) { s.generations.released = true }) }

@@ -1,0 +1,123 @@
+package spawn
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cohort-hpc/cohort/internal/generation"
+	"github.com/cohort-hpc/cohort/internal/job"
+)
+
+// A Succession is a job in which other processes take the places of those that are lost. The generation.Machine decides which
+// these are, and the job.Machine how the job ends. One goroutine calls its methods.
+type Succession struct {
+	*generation.Machine
+	job   *job.Machine
+	all   int              // restarts
+	ended map[int]job.Exit // by rank, ends of processes in whose places others are still to be started; each counts as running
+}
+
+// NewSuccession returns that of a job whose first processes have been started.
+func NewSuccession(c generation.Config, m *job.Machine) *Succession {
+	return &Succession{generation.New(c), m, c.Restarts, make(map[int]job.Exit)}
+}
+
+// Ending reports whether the job is to end: then no process is started in place of another.
+func (u *Succession) Ending() bool { return u.job.Request != 0 || !u.job.Began.IsZero() }
+
+// Ended handles the end of a process, and changes x as its own rules require. It reports whether the job's status cannot
+// depend on it, because another process takes its place.
+func (u *Succession) Ended(x *job.Exit) bool {
+	left := u.Restarts
+	if u.fate(x, x.Follows && x.Status <= 128) != generation.Replaced {
+		return false
+	}
+	u.job.Say(fmt.Sprintf("%s %s after %s; starting it again%s", x.Name, x.How, x.After, u.counted(left)), x.Drained)
+	return true
+}
+
+// HostLost handles the loss of a host with processes, which text describes. It reports whether the job goes on.
+func (u *Succession) HostLost(text string, lost []job.Exit) bool {
+	left, again := u.Restarts, 0
+	for i := range lost {
+		switch u.fate(&lost[i], i > 0) { // the host counts as one restart
+		case generation.Decides:
+			return false
+		case generation.Replaced:
+			again++
+		}
+	}
+	if again > 0 {
+		text += fmt.Sprintf("; starting %s on other hosts%s", job.Count(again, "rank"), u.counted(left))
+	} else {
+		text += "; the job goes on with " + job.Count(u.job.Running, "rank")
+	}
+	u.job.Say(text, nil)
+	return true
+}
+
+// counted says how many restarts have been used, if one has since so many were left.
+func (u *Succession) counted(left int) string {
+	if u.Restarts == left {
+		return ""
+	}
+	return fmt.Sprintf(" (restart %d of %d)", u.all-u.Restarts, u.all)
+}
+
+func (u *Succession) fate(x *job.Exit, follows bool) generation.Fate {
+	if x.Outlived || x.Aborted || u.Ending() {
+		return generation.Decides
+	}
+	fate := u.Machine.Ended(x.ID, x.Status == 0, follows)
+	switch fate {
+	case generation.Shrinks:
+		x.GoesOn = true
+	case generation.Ignored:
+		x.Outlived = true
+	case generation.Replaced:
+		if u.Due(x.Rank) { // later; until then it counts as running
+			u.ended[x.Rank] = *x
+			u.job.Running++
+		}
+	}
+	return fate
+}
+
+// Started records that a process of a rank is being started. The owner counts it as running.
+func (u *Succession) Started(rank int) { u.forget(rank) }
+
+func (u *Succession) forget(rank int) (x job.Exit, was bool) {
+	if x, was = u.ended[rank]; was {
+		delete(u.ended, rank)
+		u.job.Running--
+	}
+	return x, was
+}
+
+// Scale asks for another size.
+func (u *Succession) Scale(ranks int) error {
+	if err := u.Machine.Scale(ranks); err != nil {
+		return err
+	}
+	for rank := range u.ended {
+		if !u.Due(rank) { // the job does not need it any more
+			u.forget(rank)
+		}
+	}
+	u.job.Say("the job is to have "+job.Count(ranks, "rank"), nil)
+	return nil
+}
+
+// Settle blames processes in whose places no others are started any more. It is called after every event.
+func (u *Succession) Settle() {
+	if u.Ending() {
+		u.End("the job is ending")
+	}
+	for _, rank := range slices.Sorted(maps.Keys(u.ended)) {
+		if !u.Due(rank) {
+			x, _ := u.forget(rank)
+			u.job.Ended(x)
+		}
+	}
+}
