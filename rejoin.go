@@ -1,11 +1,9 @@
 package cohort
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
@@ -121,39 +119,20 @@ func (u *succession) meet(ctx context.Context, old *comm.Comm) (*Comm, error) {
 
 // enter joins the next world in which the launcher gives this rank a place.
 func (u *succession) enter(ctx context.Context, lost func() []int) (*Comm, error) {
-	for failures := 0; ; {
-		place, err := u.launch.Ask(ctx, lost)
-		if err != nil {
-			return nil, err
-		}
-		s := u.settings
+	var bc backend.Comm
+	var s settings
+	err := u.launch.Enter(ctx, lost, func(ctx context.Context, place generation.Place) (func(), error) {
+		s = u.settings
 		s.Rank, s.Size, s.Job, s.sized, s.worlds.Generation = place.Rank, place.Size, place.Job, true, place.Generation
 		s.share = func(ctx context.Context, text string) (string, error) { return u.launch.Share(ctx, place.Rank, text) }
-		joining, cancel := u.launch.Joining(ctx)
-		bc, failed := u.open(joining, s)
-		first := joining.Err() == nil // nobody else had failed
-		cancel()
-		all, err := u.launch.Joined(ctx, failed == nil)
-		switch {
-		case all && failed == nil:
-			return u.world(bc, s, u.launch.Resized()), nil
-		case failed == nil:
-			go bc.Close() // some of the ranks are not there to answer
-		case first:
-			failures++
-		}
-		if err != nil || ctx.Err() != nil || failures == mostFailures {
-			return nil, cmp.Or(err, failed, u.ended(ctx))
-		}
-		lost = nil // this process is in no world
+		made, err := u.open(ctx, s)
+		bc = made
+		return func() { made.Close() }, err
+	})
+	if err != nil {
+		return nil, err
 	}
-}
-
-// mostFailures is how often this process may fail to join before Rejoin or Init do: others may have ended meanwhile.
-const mostFailures = 3
-
-func (u *succession) ended(ctx context.Context) error {
-	return (&backend.Bound{Ctx: ctx}).Err(time.Now())
+	return u.world(bc, s, u.launch.Resized()), nil
 }
 
 // shrink joins a world of the survivors.

@@ -2,6 +2,7 @@ package generation
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,20 +18,16 @@ import (
 // Env is the variable by which a process of the job finds its launcher: "ID SOCKET".
 const Env = "COHORT_GENERATIONS"
 
-// Client is a process's side of its launcher. One goroutine at a time may Ask or Share.
+// Client is a process's side of its launcher. One goroutine at a time may Enter.
 type Client struct {
 	send func(Request) error
 
 	mu      sync.Mutex
 	changed chan struct{} // closed, and replaced, when something below has changed
-	place   *Place        // the answer to Ask, until it is taken
-	missing []int         // the answer to Withdraw
-	shared  *string
-	ready   bool          // all ranks of the last place have joined
-	broken  string        // why they cannot
+	entry   entry
+	shared  *string       // by rank 0 of the last place
 	resized chan struct{} // closed when the world of the last place is to have another size
 	told    bool          // it is closed
-	err     error         // why there is no further place
 }
 
 // NewClient returns a client that sends by a function. Got receives the answers.
@@ -71,12 +68,11 @@ func Dial(value string) (c *Client, id int, err error) {
 	return c, id, nil
 }
 
+// fail says why there is no further place, unless the launcher has said so.
 func (c *Client) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil {
-		c.err = err
-	}
+	c.entry.fail(err)
 	c.wake()
 }
 
@@ -91,23 +87,14 @@ func (c *Client) Got(m Message) {
 	defer c.mu.Unlock()
 	switch {
 	case m.Place != nil:
-		c.place, c.missing, c.shared, c.ready, c.broken, c.resized, c.told = m.Place, nil, nil, false, "", make(chan struct{}), false
-	case m.Out != "" && m.Left:
-		c.err = &backend.Fault{Sentinel: backend.ErrClosed, Text: m.Out}
-	case m.Out != "":
-		c.err = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: m.Out}
+		c.shared, c.resized, c.told = nil, make(chan struct{}), false
 	case m.Shared != nil:
 		c.shared = m.Shared
-	case m.Go:
-		c.ready = true
-	case m.Broken != "":
-		c.broken = m.Broken
 	case m.Resize && !c.told:
 		c.told = true
 		close(c.resized)
-	case m.Missing != nil:
-		c.missing = m.Missing
 	}
+	c.entry.got(m)
 	c.wake()
 }
 
@@ -115,7 +102,7 @@ func (c *Client) Got(m Message) {
 func (c *Client) await(ctx context.Context, ready func() bool) error {
 	for {
 		c.mu.Lock()
-		ok, err, changed := ready(), c.err, c.changed
+		ok, err, changed := ready(), c.entry.err, c.changed
 		c.mu.Unlock()
 		switch {
 		case ok:
@@ -134,56 +121,80 @@ func (c *Client) await(ctx context.Context, ready func() bool) error {
 // lookEvery is the time between looks at which ranks count as lost.
 const lookEvery = 200 * time.Millisecond
 
-// Ask asks for a place in the next world, and waits for it until ctx ends. lost returns the ranks that count as lost; it
-// may be nil.
+// Enter enters the next world: it asks for a place, has open connect this process with the others, and returns when all of
+// them are connected. Until then no rank may use the connections. If not all can be, Enter begins again. lost returns the
+// ranks of the present world that count as lost; it may be nil. open returns how to leave the others again.
 //
 // Errors: ErrTimeout or ErrCanceled, which name the ranks that have not asked; ErrPeerLost if the others count this rank
-// as lost; ErrClosed if the job shrinks and this rank leaves it.
-func (c *Client) Ask(ctx context.Context, lost func() []int) (Place, error) {
-	var a Ask
+// as lost; ErrClosed if the job shrinks and this rank leaves it; those of open.
+func (c *Client) Enter(ctx context.Context, lost func() []int, open func(context.Context, Place) (leave func(), err error)) error {
+	var known []int
 	if lost != nil {
-		a.Lost = lost()
-	}
-	if err := c.send(Request{Ask: &a}); err != nil {
-		return Place{}, c.unsent(err)
-	}
-	placed := func() bool { return c.place != nil }
-	var err error
-	for known := len(a.Lost); ; {
-		look, cancel := ctx, context.CancelFunc(func() {})
-		if lost != nil {
-			look, cancel = context.WithTimeout(ctx, lookEvery)
-		}
-		err = c.await(look, placed)
-		cancel()
-		if err == nil || err != look.Err() || ctx.Err() != nil {
-			break
-		}
-		if all := lost(); len(all) > known {
-			known = len(all)
-			if err := c.send(Request{Lost: all}); err != nil {
-				return Place{}, c.unsent(err)
-			}
-		}
-	}
-	if err != nil && ctx.Err() != nil {
-		if err := c.send(Request{Withdraw: true}); err != nil {
-			return Place{}, c.unsent(err)
-		}
-		err = c.await(context.WithoutCancel(ctx), func() bool { return c.place != nil || c.missing != nil })
+		known = lost()
 	}
 	c.mu.Lock()
+	c.entry.begin()
+	c.mu.Unlock()
+	var leave func()
+	ended := ctx.Done()
+	for {
+		c.mu.Lock()
+		send := c.entry.step(ctx.Err() != nil, known)
+		at, place, changed := c.entry.at, c.entry.place, c.changed
+		c.mu.Unlock()
+		for _, r := range send {
+			if err := c.send(r); err != nil {
+				c.fail(backend.Faultf(backend.ErrPeerLost, "the launcher is gone: %v", err))
+			}
+		}
+		if leave != nil && (at == asks || at == outside) {
+			go leave() // some of the ranks are not there to answer
+			leave = nil
+		}
+		switch at {
+		case inside:
+			return nil
+		case outside:
+			return c.why(ctx)
+		case connects:
+			joining, cancel := c.joining(ctx)
+			var err error
+			if leave, err = open(joining, place); err != nil {
+				leave = nil
+			}
+			cancel()
+			c.mu.Lock()
+			c.entry.opened(err)
+			c.mu.Unlock()
+			continue
+		}
+		var look <-chan time.Time
+		if at == asks && lost != nil {
+			look = time.After(lookEvery)
+		}
+		select {
+		case <-changed:
+		case <-ended:
+			ended = nil // step knows it
+		case <-look:
+			known = lost()
+		}
+	}
+}
+
+// why returns why this process has no place.
+func (c *Client) why(ctx context.Context) error {
+	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.place != nil {
-		p := *c.place
-		c.place = nil
-		return p, nil
+	e := &c.entry
+	if e.err != nil {
+		return e.err
 	}
-	if c.missing != nil {
-		err = fmt.Errorf("%w; not there yet: %s", (&backend.Bound{Ctx: ctx}).Err(time.Now()), named(c.missing[1:]))
-		c.missing = nil
+	over := (&backend.Bound{Ctx: ctx}).Err(time.Now())
+	if e.missing != nil {
+		return fmt.Errorf("%w; not there yet: %s", over, named(e.missing[1:]))
 	}
-	return Place{}, err
+	return cmp.Or(e.failure, over)
 }
 
 // named returns ranks for a message: "rank 2", "ranks 1, 2".
@@ -195,56 +206,20 @@ func named(ranks []int) string {
 	return "ranks " + list
 }
 
-// unsent returns why a request could not be sent: the launcher may have said so before.
-func (c *Client) unsent(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return c.err
-	}
-	return backend.Faultf(backend.ErrPeerLost, "the launcher is gone: %v", err)
-}
-
-// Joining returns a context that ends when not all ranks of the last place can join any more.
-func (c *Client) Joining(ctx context.Context) (context.Context, context.CancelFunc) {
+// joining returns a context that ends when not all ranks of the last place can join any more.
+func (c *Client) joining(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
-		if c.await(ctx, func() bool { return c.broken != "" }) == nil {
-			cancel()
-		}
+		_ = c.await(ctx, func() bool { return c.entry.broken })
+		cancel()
 	}()
 	return ctx, cancel
-}
-
-// Joined tells the launcher whether this process is connected with all ranks of the last place, and reports whether all
-// of them are. Where one is not, no rank may use the connections. When ctx ends, this process counts as one that is not,
-// unless all had joined before.
-func (c *Client) Joined(ctx context.Context, connected bool) (all bool, err error) {
-	over := func() bool { return c.ready || c.broken != "" }
-	if connected {
-		if err := c.send(Request{Joined: true}); err != nil {
-			return false, c.unsent(err)
-		}
-		err = c.await(ctx, over)
-	}
-	if !connected || err != nil && ctx.Err() != nil {
-		if err := c.send(Request{Failed: true}); err != nil {
-			return false, c.unsent(err)
-		}
-		err = c.await(context.WithoutCancel(ctx), over)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ready, err
 }
 
 // Share returns on every rank of the last place the text that its rank 0 gives.
 func (c *Client) Share(ctx context.Context, rank int, text string) (string, error) {
 	if rank == 0 {
-		if err := c.send(Request{Share: &text}); err != nil {
-			return "", c.unsent(err)
-		}
-		return text, nil
+		return text, c.send(Request{Share: &text})
 	}
 	err := c.await(ctx, func() bool { return c.shared != nil })
 	c.mu.Lock()

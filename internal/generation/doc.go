@@ -7,7 +7,8 @@
 // size, and a name by which the ranks find each other as those of every other job do.
 //
 // A Machine starts no process, reads no clock, and has no socket or lock. Its owner calls a method for each event, and
-// carries out what the machine asks for through its [Host].
+// carries out what the machine asks for through its [Host]. The process's side is such a machine too, the entry, whose
+// owner is the Client.
 //
 // # The states of a process
 //
