@@ -148,6 +148,12 @@ var (
 
 func startElastic(t *testing.T, args ...string) *elasticJob {
 	t.Helper()
+	return startElasticBy(t, (*exec.Cmd).Start, args...)
+}
+
+// startElasticBy is startElastic with a function that starts the command.
+func startElasticBy(t *testing.T, start func(*exec.Cmd) error, args ...string) *elasticJob {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +163,7 @@ func startElastic(t *testing.T, args ...string) *elasticJob {
 	j.cmd = cohortCommand(t, append(append([]string{"run"}, args...), exe, "elastic-rank", j.stop)...)
 	j.cmd.Env = append(j.cmd.Env, "TMPDIR="+j.tmp)
 	j.cmd.Stdout, j.cmd.Stderr = &lineWriter{f: j.line}, &lineWriter{f: j.line}
-	if err := j.cmd.Start(); err != nil {
+	if err := start(j.cmd); err != nil {
 		t.Fatal(err)
 	}
 	watch(t, j.cmd)
