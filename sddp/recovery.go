@@ -13,7 +13,8 @@ import (
 
 // Recovery lets work continue when ranks die: the other ranks join the next world of the job with [cohort.Rejoin],
 // return to a common state, and continue from there. Processes that take the places of the lost ones get that state. The
-// result has the same bits. The zero value is ready to use. Each rank has its own Recovery and uses it for one Do at a time.
+// result has the same bits. They join the next world also when the job is to have another size ([cohort.Comm.Resized]), after
+// an iteration of a training. The zero value is ready to use. Each rank has its own Recovery and uses it for one Do at a time.
 // A nil Recovery does not recover: the loss of a rank is an error on all others.
 //
 // The backend must be local, shm or tcp, because mpi does not continue after a loss, and the job must be started with
@@ -25,6 +26,7 @@ type Recovery struct {
 	known common
 	world *cohort.Comm // the present one; nil before Do
 	id    int          // of this rank
+	moved bool         // the next world, or this one before enter, follows one that was to have another size
 	kept  *trainer     // of the training so far, after its end on this rank; nil: none has completed an iteration
 }
 
@@ -90,7 +92,8 @@ const (
 //
 // Collective: all ranks of world that are alive call it, and those that are new.
 //
-// Errors: that of f; [ErrPeer] if f failed on another rank only; those of [cohort.Rejoin]; [cohort.ErrNotSupported] on a
+// Errors: that of f; [ErrPeer] if f failed on another rank only; those of [cohort.Rejoin], of which [cohort.ErrClosed] means
+// that this rank leaves a job that shrinks; [cohort.ErrNotSupported] on a
 // backend without recovery.
 //
 // Deadlines: ctx, and those of the world. A deadline that ends f is an error, not a loss.
@@ -113,6 +116,7 @@ func (r *Recovery) Do(ctx context.Context, world *cohort.Comm, f func(world *coh
 			err = r.world.Barrier() // a rank that dies at the end of f may have had something to do there
 		}
 		mine := agreed
+		r.moved = r.moved || errors.Is(err, errResize)
 		switch {
 		case err == nil || errors.Is(err, ErrStopped): // the same on all ranks, unless some saw a loss
 		case isLoss(err):
@@ -138,6 +142,9 @@ func (r *Recovery) Do(ctx context.Context, world *cohort.Comm, f func(world *coh
 			return err
 		}
 		next, err := cohort.Rejoin(ctx, r.world)
+		if errors.Is(err, cohort.ErrClosed) {
+			return err // the others have the training
+		}
 		if err != nil {
 			return r.ended(err)
 		}
@@ -161,6 +168,9 @@ func (r *Recovery) enter(world *cohort.Comm) error {
 	}
 	text, err := newTeam(world).from(root, "recovery", func() ([]byte, error) {
 		gone := slices.Clone(r.known.IDs)
+		if r.moved {
+			gone = gone[:min(len(gone), len(all))] // the last ones have left
+		}
 		for _, its := range all {
 			if at := slices.Index(gone, its[0]); at >= 0 && its[1] > 0 { // else it is new
 				gone = slices.Delete(gone, at, at+1)
@@ -172,7 +182,7 @@ func (r *Recovery) enter(world *cohort.Comm) error {
 	if err != nil {
 		return err
 	}
-	r.known = common{}
+	r.known, r.moved = common{}, false
 	return json.Unmarshal(text, &r.known)
 }
 
@@ -196,10 +206,13 @@ func (r *Recovery) note(iteration int) {
 	}
 }
 
-// isLoss reports whether an error means that a rank was lost: this rank or another one noticed it, and
-// the communicator is broken.
+// errResize ends a training on all ranks because the job is to have another size.
+var errResize = errors.New("the job is to have another size")
+
+// isLoss reports whether the ranks go on in another world after an error: a rank was lost, which this rank or another one
+// noticed, and the communicator is broken; or the job is to have another size.
 func isLoss(err error) bool {
-	if errors.Is(err, cohort.ErrPeerLost) {
+	if errors.Is(err, cohort.ErrPeerLost) || errors.Is(err, errResize) {
 		return true
 	}
 	for _, other := range []error{ErrPeer, cohort.ErrMismatch, cohort.ErrCanceled, cohort.ErrTimeout, cohort.ErrInternal, cohort.ErrNotSupported} {

@@ -75,6 +75,7 @@ type trainer struct {
 	busy     time.Duration // in linear programs, so far
 	saver    *saver        // on rank 0, with checkpoints
 	stop     bool          // a rank was asked to stop
+	resize   bool          // the job is to have another size
 	began    time.Time
 	late     bool // the time limit has passed on rank 0
 }
@@ -189,6 +190,8 @@ func (tr *trainer) train(ctx context.Context) (*Training, error) {
 			return tr.result(ctx, solver, stopped)
 		case tr.stop:
 			return nil, tr.stopped(ErrStopped)
+		case tr.resize && opt.Recovery != nil:
+			return nil, errResize
 		case len(tr.its) > begun:
 			tr.saver.due(tr.its, tr.pool)
 		}
@@ -340,6 +343,11 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	if errors.Is(context.Cause(ctx), ErrStopped) {
 		sums.stops = 1
 	}
+	select {
+	case <-tr.world.Resized():
+		sums.resized = 1
+	default:
+	}
 	if limit := tr.opt.TimeLimit; limit > 0 && tr.rank == 0 && time.Since(tr.began) >= limit {
 		sums.late = 1
 	}
@@ -347,7 +355,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	if err != nil {
 		return it, err
 	}
-	tr.stop, tr.late = sums.stops > 0, sums.late > 0
+	tr.stop, tr.late, tr.resize = sums.stops > 0, sums.late > 0, sums.resized > 0
 	// All are lower bounds, so the largest is one. It never falls, not even by the solver's tolerance.
 	it.LowerBound = max(tr.lower, lower)
 	start := time.Now()
@@ -380,6 +388,7 @@ type sums struct {
 	busy, waited time.Duration
 	stops        int64 // how many ranks were asked to stop
 	late         int64 // 1 if the time limit has passed
+	resized      int64 // how many ranks know that the job is to have another size
 }
 
 // reduce sums s over all ranks and returns the lower bound, which must be the same on all: they have solved the same
@@ -387,7 +396,7 @@ type sums struct {
 // the ranks differs, and then they cannot train one policy.
 func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error) {
 	start := time.Now()
-	whole := []int64{s.solves, int64(s.busy), int64(s.waited), s.stops, s.late}
+	whole := []int64{s.solves, int64(s.busy), int64(s.waited), s.stops, s.late, s.resized}
 	bounds := []float64{lower, -lower}
 	err := cohort.Allreduce(tr.world, whole, whole, cohort.Sum)
 	if err == nil {
@@ -405,6 +414,6 @@ func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error)
 		return 0, fmt.Errorf("bounds: the lower bound is %v on one rank and %v on another: their processors round differently; use nodes of one kind", bounds[0], -bounds[1])
 	}
 	s.solves, s.busy, s.waited = whole[0], time.Duration(whole[1]), time.Duration(whole[2])
-	s.stops, s.late = whole[3], whole[4]
+	s.stops, s.late, s.resized = whole[3], whole[4], whole[5]
 	return bounds[0], nil
 }

@@ -81,6 +81,9 @@ func start(command func(*job) error, o *options, stdout, stderr *os.File) int {
 	rank := j.world.Rank() // read before Close
 	if err == nil {
 		err = j.world.Close()
+	} else if errors.Is(err, cohort.ErrClosed) { // the job shrinks, and this rank leaves it
+		_ = j.world.Close() // others may have left it before
+		return 0
 	}
 	if err != nil {
 		return j.failed(err, rank, stderr)

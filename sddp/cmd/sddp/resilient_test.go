@@ -70,6 +70,7 @@ func TestJobContinuesWhenRanksAreKilled(t *testing.T) {
 		most     int // ranks that are killed
 	}{
 		{"shm", false, ranks - 1},
+		{"tcp", true, ranks - 1},
 		{"tcp", false, 1}, // of less than half, the others may be alive
 	}
 	rounds := 3
