@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -35,10 +36,11 @@ func trained(t *testing.T, n, steps int) (nets []*network, losses []float64) {
 	}
 	nets = make([]*network, n)
 	err = cohort.Run(context.Background(), n, func(w *cohort.Comm) error {
-		net, l, err := train(w, points, steps)
-		nets[w.Rank()] = net
+		tr := &training{net: newNetwork()}
+		_, err := tr.train(t.Context(), w, points, steps)
+		nets[w.Rank()] = tr.net
 		if w.Rank() == 0 {
-			losses = l
+			losses = tr.losses
 		}
 		return err
 	})
@@ -70,6 +72,37 @@ func TestTrainingIsReproducible(t *testing.T) {
 		for i := range l {
 			if math.Abs(l[i]-losses[i]) > 1e-9 {
 				t.Fatalf("step %d: the loss is %v on %d ranks, and %v on one", i, l[i], n, losses[i])
+			}
+		}
+	}
+}
+
+// A rank ends in the middle of the training. Another one takes its place, and all have the bits of an undisturbed training.
+func TestLostRankIsReplaced(t *testing.T) {
+	const n, steps = 4, 40
+	want, _ := trained(t, n, steps)
+	points, err := read("spirals.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	errDies := errors.New("dies")
+	for lost := range 2 {
+		got := make([]string, n)
+		err := cohort.RunWith(t.Context(), n, cohort.RunOptions{Restarts: 1}, func(w *cohort.Comm) error {
+			tr := &training{net: newNetwork()}
+			if w.Rank() == lost && w.Generation() == 0 {
+				return errors.Join(tr.handOver(w), tr.learn(w, points, steps/2), errDies)
+			}
+			w, err := tr.train(t.Context(), w, points, steps)
+			got[w.Rank()] = fmt.Sprint(w.Generation(), " ", tr.net.digest())
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rank, g := range got {
+			if w := "1 " + want[0].digest(); g != w {
+				t.Errorf("rank %d lost: rank %d ends in generation and with weights %s, want %s", lost, rank, g, w)
 			}
 		}
 	}
