@@ -23,6 +23,9 @@ type benchOp struct {
 // inFlight is the number of messages of one iteration of bw.
 const inFlight = 64
 
+// batchTime is about how long a batch takes. Tests shorten it.
+var batchTime = 20 * time.Millisecond
+
 var benchOps = []benchOp{
 	{name: "p2p", about: "Send and Recv between ranks 0 and 1, there and back", ranks: 2, between: true, calls: 2, ready: readyP2P},
 	{name: "bw", about: fmt.Sprintf("%d Isends from rank 0 to 1, then an answer", inFlight), ranks: 2, between: true, calls: inFlight, ready: readyBW},
@@ -65,7 +68,7 @@ func benchList() string {
 // batches. It is the procedure of the C baseline, step by step:
 //
 //  1. two batches of 4 iterations, the second of which gives the number of
-//     iterations that take 20 ms (2 to 100 000), agreed by rank 0;
+//     iterations that take batchTime (2 to 100 000), agreed by rank 0;
 //  2. half a batch to warm up;
 //  3. reps batches, each after a barrier; a batch's time is rank 0's for
 //     operations between two ranks, the mean over the ranks for others.
@@ -100,7 +103,7 @@ func timeOp(c *cohort.Comm, op *benchOp, bytes, reps int) (usec float64, err err
 			return 0, err
 		}
 	}
-	iters := int(20e3 / max(one, 0.05))
+	iters := int(float64(batchTime.Microseconds()) / max(one, 0.05))
 	if op.name == "bw" {
 		iters /= inFlight
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -64,21 +65,34 @@ func processBackend(t *testing.T) string {
 	return "shm"
 }
 
+// TestBenchMeasuresEveryOperation measures every operation, and has the command print those of a backend. With -short the
+// command measures one with message sizes and one without.
 func TestBenchMeasuresEveryOperation(t *testing.T) {
-	for _, backend := range []string{"local", processBackend(t)} {
-		for i, op := range benchOps {
-			if testing.Short() && (i%2 == 0) != (backend == "local") {
-				continue // on the other backend
+	sizes := []int{0, 8, 1000}
+	err := cohort.Run(t.Context(), 3, func(world *cohort.Comm) error {
+		for _, op := range benchOps {
+			for _, bytes := range sizes {
+				if usec, err := timeOp(world, &op, bytes, 1); err != nil || world.Rank() == 0 && usec <= 0 {
+					return fmt.Errorf("%s of %d bytes: %v µs, %w", op.name, bytes, usec, err)
+				}
 			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for i, backend := range []string{processBackend(t), "local"} {
+		for _, op := range sample(benchOps, []int{2, 8}[i]) {
 			status, stdout, stderr := run(t, "bench", "--json", "--backend", backend, "-n", "3", "--sizes", "0,8,1000", "--reps", "1", op.name)
 			if status != 0 || stderr != "" {
 				t.Errorf("%s on %s: status %d, %s", op.name, backend, status, stderr)
 			}
-			sizes := []int{0, 8, 1000}
+			want := sizes
 			if op.sizeless {
-				sizes = []int{0}
+				want = []int{0}
 			}
-			checkResults(t, measured(t, stdout), op.name, backend, 3, sizes...)
+			checkResults(t, measured(t, stdout), op.name, backend, 3, want...)
 		}
 	}
 }
