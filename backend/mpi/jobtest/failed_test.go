@@ -209,7 +209,11 @@ func TestFailedRankEndsLateCalls(t *testing.T) {
 			return errors.Join(sign("told"), errors.New("a rank has failed"))
 		})
 	}
-	matrix(t, []string{"stopped", "learns-late", "ends-late", "begins-late", "closes"}, func(t *testing.T, library, name string) {
+	rows := []string{"stopped", "begins-late", "learns-late", "ends-late", "closes"}
+	if testing.Short() {
+		rows = rows[:2]
+	}
+	matrix(t, rows, func(t *testing.T, library, name string) {
 		toldOfFailureIn(t, library, name, 2, spinTool)
 	})
 }

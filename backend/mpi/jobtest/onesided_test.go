@@ -24,13 +24,13 @@ func init() {
 }
 
 // TestOnesided runs the conformance suite's one-sided windows on ranks of one node, and by messages. With -short it leaves
-// those of one node to TestConformanceMPICH and TestConformanceOpenMPI, and leaves out three that take long and show as
+// those of one node to TestConformanceMPICH and TestConformanceOpenMPI, and leaves out those that take long and show as
 // much over sockets.
 func TestOnesided(t *testing.T) {
 	cohorttest.Become()
 	rows, long := []string{"far", "mpi"}, []string(nil)
 	if testing.Short() {
-		rows, long = rows[:1], []string{"onesided/close-in-use", "onesided/operations", "onesided/messages"}
+		rows, long = rows[:1], []string{"onesided/close-in-use", "onesided/operations", "onesided/messages", "onesided/put-get", "onesided/reductions"}
 	}
 	matrix(t, rows, func(t *testing.T, name, b string) {
 		l := launcher(t, name, "COHORT_BACKEND="+b, "COHORT_CHECK=1")

@@ -163,7 +163,9 @@ func TestOneThreadLevelsRejectOtherThreads(t *testing.T) {
 	})
 	for _, name := range inTurn(t) {
 		atLevels(t, name, "alone", "single", "funneled")
-		atLevels(t, name, "level", "multiple", "serialized")
+		if !testing.Short() {
+			atLevels(t, name, "level", "multiple", "serialized")
+		}
 		t.Run(name+"/closed elsewhere", func(t *testing.T) {
 			start(t, name, 1, "closed elsewhere", "COHORT_MPI_THREAD=funneled").failed(t, "refused")
 		})

@@ -88,11 +88,11 @@ func TestGoroutinesMakeCommunicatorsAtOnce(t *testing.T) {
 		}
 		return errors.Join(err, w.Close())
 	})
-	seeds, calls := 20, 40
+	seeds, calls, rows := 20, 40, []string{"multiple", "serialized, leaves", "serialized"}
 	if testing.Short() {
-		seeds, calls = 1, 15
+		seeds, calls, rows = 1, 15, rows[:2]
 	}
-	matrix(t, []string{"serialized", "multiple", "serialized, leaves"}, func(t *testing.T, name, row string) {
+	matrix(t, rows, func(t *testing.T, name, row string) {
 		level, leaves, _ := strings.Cut(row, ", ")
 		for seed := range seeds {
 			start(t, name, 3, "makes", "COHORT_MPI_THREAD="+level, fmt.Sprint("SEED=", seed), fmt.Sprint("CALLS=", calls), "LEAVES="+leaves).must(t)
@@ -215,9 +215,12 @@ func TestLateMemberIsNotLeftWaiting(t *testing.T) {
 		}
 		return errors.Join(err, c.Close())
 	})
-	matrix(t, []string{"multiple, closes", "serialized, closes", "funneled, closes", "multiple, receives", "serialized, receives", "funneled, receives"},
-		func(t *testing.T, library, row string) {
-			level, then, _ := strings.Cut(row, ", ")
-			start(t, library, 2, "late", "LEVEL="+level, "THEN="+then).must(t)
-		})
+	rows := []string{"multiple, closes", "funneled, receives", "serialized, closes", "funneled, closes", "multiple, receives", "serialized, receives"}
+	if testing.Short() {
+		rows = rows[:2]
+	}
+	matrix(t, rows, func(t *testing.T, library, row string) {
+		level, then, _ := strings.Cut(row, ", ")
+		start(t, library, 2, "late", "LEVEL="+level, "THEN="+then).must(t)
+	})
 }
