@@ -53,11 +53,11 @@ func faultScenarios() []scenario {
 		{"faults/dead-in-any-source", 2, lastRank, death, anySource},
 		{"faults/dead-in-long-send", 2, lastRank, death, send},
 		{"faults/dead-receiver-of-view", 2, lastRank, loss{dieWithViews(cohort.IrecvView[int64]), died}, calls(func(r *Rank) error {
-			v, _ := numbered(longView, r.Rank)
+			v, _ := numbered(r.longView(), r.Rank)
 			return untilFails(func() error { return cohort.SendView(r.World, v, r.Size-1, 5) })
 		})},
 		{"faults/dead-sender-of-view", 2, lastRank, loss{dieWithViews(cohort.IsendView[int64]), died}, calls(func(r *Rank) error {
-			v, _ := numbered(longView, r.Rank)
+			v, _ := numbered(r.longView(), r.Rank)
 			return untilFails(func() error { return errorOf(cohort.RecvView(r.World, v, r.Size-1, 5)) })
 		})},
 		{"faults/dead-with-lock", 2, lastRank, death, locks(cohort.LockExclusive)},
@@ -303,14 +303,15 @@ func fail(r *Rank) {
 	r.OK(lostRank{r.Rank})
 }
 
-const longView = 1 << 20
+// longView is the length of a view that takes many pieces.
+func (r *Rank) longView() int { return r.pick(1<<18, 1<<20) }
 
 // dieWithViews ends this rank while it receives long views from the others, or sends them.
 func dieWithViews(start func(c *cohort.Comm, v cohort.View[int64], other, tag int) (*cohort.Request, error)) func(r *Rank) {
 	return func(r *Rank) {
 		var q *cohort.Request
 		for other := range r.Size - 1 {
-			v, _ := numbered(longView, other)
+			v, _ := numbered(r.longView(), other)
 			q = must(start(r.World, v, other, 5))
 		}
 		for range 20 { // a few pieces of some messages

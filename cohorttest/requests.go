@@ -142,7 +142,7 @@ func requestSets(r *Rank) {
 			return slices.Clone(left), nil, nil
 		}},
 	} {
-		x := exchangeAll(r, seeded(r.scenario+way.name, r.Size), 40, 0, r.Comm, other)
+		x := exchangeAll(r, seeded(r.scenario+way.name, r.Size), r.pick(20, 40), 0, r.Comm, other)
 		for left := rng.Perm(len(x.reqs)); len(left) > 0; runtime.Gosched() {
 			indices, st, err := way.complete(x.reqs, left)
 			r.OK(err)

@@ -38,9 +38,12 @@ func backToBack(r *Rank) {
 // and completes them in an order that differs from rank to rank. Rank 0 first waits for a message that the last
 // rank sends when it has completed them.
 func outstanding(r *Rank) {
-	const k = 48
 	last, h, rng := r.Size-1, aRing(r), seeded(r.scenario, r.Size)
 	for _, m := range []int{3, 700, 20000} {
+		k := 48
+		if m > 700 {
+			k = r.pick(12, k)
+		}
 		calls := filled(k, func(int) *bound { return draw(rng, nil, h, m) })
 		reqs := filled(k, func(i int) *cohort.Request { return must(calls[i].start()) })
 		if r.Rank == 0 && last > 0 {

@@ -31,7 +31,8 @@ func viewMessages(r *Rank) {
 		}
 		between(r, n, 2*n, cohort.Vector(n, 1, 2), cohort.Vector(1, n, n), cohort.Indexed(odd, back))
 	}
-	const n = 1 << 18
+	k := r.pick(1, 2)
+	n := k * k << 16
 	var lens, displs []int // every second block, backwards
 	for left, at := n, 2*n; left > 0; {
 		length := min(left, 1+len(lens)%700)
@@ -43,9 +44,9 @@ func viewMessages(r *Rank) {
 		}
 	}
 	between(r, n, 4*n,
-		cohort.Subarray([]int{65, 64, 130}, []int{64, 32, 128}, []int{1, 30, 1}),
+		cohort.Subarray([]int{65, 32 * k, 65 * k}, []int{64, 16 * k, 64 * k}, []int{1, 15 * k, 1}),
 		cohort.Indexed(lens, displs),
-		cohort.Subarray([]int{513, 1027}, []int{512, 512}, []int{1, 500}),
+		cohort.Subarray([]int{256*k + 1, 513*k + 1}, []int{256 * k, 256 * k}, []int{1, 250 * k}),
 		cohort.Vector(n/2, 2, 7),
 		cohort.Vector(1, n, n))
 }

@@ -72,7 +72,7 @@ func inFew(scenario, deaths string) bool {
 	if strings.HasPrefix(rest, "dead-") && !regexp.MustCompile(deaths).MatchString(rest) {
 		return false
 	}
-	return slices.Contains(few, family) && !slices.Contains([]string{"p2p/types", "p2p/element-types", "p2p/truncation"}, scenario)
+	return slices.Contains(few, family) && !slices.Contains([]string{"p2p/types", "p2p/element-types", "p2p/lengths", "p2p/limits", "p2p/truncation"}, scenario)
 }
 
 // TestConformanceShared runs the suite with shared memory, as within a node, in the smaller matrix and
