@@ -138,7 +138,11 @@ func isOwn(v *context.Variable) bool {
 
 // exclude keeps this package's variables out of checkpoints.
 func exclude(ctx *context.Context) {
-	h, ok := ctx.Loader().(*checkpoints.Handler)
+	loader := ctx.Loader()
+	if r, ok := loader.(*resumed); ok {
+		loader = r.next
+	}
+	h, ok := loader.(*checkpoints.Handler)
 	if !ok {
 		return
 	}
