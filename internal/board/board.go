@@ -29,12 +29,13 @@ type Board struct {
 	cfg   Config
 	own   *head         // this rank's
 	users []*Collective // of the own slots; nil: none yet
+	area  int           // areaSize
 	vain  atomic.Bool   // a Quiesce has waited in vain, and this rank has not arrived at a call since
 }
 
 // New returns a rank's view of slots whose memory is zero.
 func New(cfg Config) *Board {
-	b := &Board{cfg: cfg, users: make([]*Collective, slotsFirst)}
+	b := &Board{cfg: cfg, users: make([]*Collective, slotsFirst), area: areaSize(len(cfg.Ranks))}
 	b.own = b.head(cfg.Rank)
 	return b
 }
@@ -118,7 +119,7 @@ func (b *Board) open(c Comm, id uint64, ranks []int) (*Collective, error) {
 	}
 	own.ended.Store(0)
 	own.done.Store(0)
-	s := &Collective{c: c, b: b, id: id, mine: own, ranks: ranks, slots: make([]atomic.Pointer[slots], len(ranks)), passed: make([]uint32, len(ranks))}
+	s := &Collective{c: c, b: b, id: id, mine: own, index: i, ranks: ranks, slots: make([]atomic.Pointer[slots], len(ranks)), passed: make([]uint32, len(ranks)), areas: make([]rankAreas, len(ranks))}
 	s.home = s
 	s.slots[c.Rank()].Store(own)
 	s.side.s, s.side.mem.Block, s.side.ended, s.side.moved = s, fetchBlock, s.side.end, s.moved

@@ -182,11 +182,11 @@ func allreduce(n int) *backend.Call {
 	return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: sum, Type: int64s, Count: n, Send: make([]byte, 8*n), Recv: make([]byte, 8*n)}
 }
 
-// TestAllreduceAddsUp has data that are in the slots (up to 32 bytes, or more), and data that are copied.
+// TestAllreduceAddsUp has data that are in the slots (up to 32 bytes, or more), in areas, and data that are copied.
 func TestAllreduceAddsUp(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3} {
 		all := open(t, boards(t, ranks), 0)
-		for _, n := range []int{0, 1, 4, 5, 256, 257, 40000} {
+		for _, n := range []int{0, 1, 4, 5, 256, 257, 4096, 4097, 40000} {
 			succeed(t, all, func(c *comm) error {
 				call := allreduce(n)
 				for i := range n {
@@ -263,6 +263,33 @@ func TestCommunicatorsRunOut(t *testing.T) {
 		}
 		if _, err := b.Open(&comm{}, 2002, []int{0}); err == nil {
 			t.Errorf("%d ranks: a communicator closed twice frees the slots of two", c.ranks)
+		}
+	}
+}
+
+// TestAreaWithoutMemoryBreaksTheCommunicator has calls whose data need an area when no memory can be allocated any more.
+func TestAreaWithoutMemoryBreaksTheCommunicator(t *testing.T) {
+	for _, form := range []backend.Form{backend.Blocking, backend.Nonblocking, backend.Persistent} {
+		bs := boards(t, 2)
+		all := open(t, bs, 0)
+		bs[0].cfg.Segment.CloseFD()
+		call := allreduce(slotData/8 + 1)
+		call.Form = form
+		var err error
+		switch form {
+		case backend.Blocking:
+			_, err = all[0].Run(nil, call)
+		case backend.Nonblocking:
+			if all[0].Start(call) != nil {
+				t.Error("an operation has started")
+			}
+			err = all[0].Over()
+		case backend.Persistent:
+			_, err = all[0].Persistent(call)
+			all[0].Break(err)
+		}
+		if other := all[1].Over(); !errors.Is(err, backend.ErrAlloc) || other == nil || other.Error() != err.Error() {
+			t.Errorf("%v: %v, on the other rank %v; want ErrAlloc", form, err, other)
 		}
 	}
 }

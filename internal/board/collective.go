@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/direct"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
@@ -55,6 +56,9 @@ type Collective struct {
 
 	operations
 	persistent []*Collective // the slots of persistent operations
+
+	index int         // of the own slots
+	areas []rankAreas // by rank
 
 	// The last calls, if this rank did not wait in them: number<<32 | Call.Seq, 0 for the others; see Verify.
 	returned aligned
@@ -125,6 +129,36 @@ func (s *Collective) slot(o *slots) *callSlot { return &o.calls[s.seq%slotsDeep]
 
 // data returns where a rank's data of this call are if they do not fit into the slot.
 func (s *Collective) data(o *slots) []byte { return o.data[s.seq%dataDeep][:] }
+
+// rankAreas are a rank's areas for this communicator, as far as they are known.
+type rankAreas struct {
+	index uint64 // of the rank's slots
+	mem   []byte // nil: not known
+}
+
+// area returns where a rank's data of this call are if they do not fit beside the slot either.
+func (s *Collective) area(r int) []byte {
+	a := &s.areas[r]
+	if i := min(s.slot(s.slots[r].Load()).facts[factArea], slotsMost-1); a.mem == nil || a.index != i {
+		off, n := s.b.areas(s.ranks[r], int(i))
+		*a = rankAreas{i, shmem.Slice[byte](s.b.cfg.Segment, off, n)}
+	}
+	return a.mem[int(s.seq%dataDeep)*s.b.area:][:s.b.area]
+}
+
+// allocate allocates this rank's areas if a call needs them.
+func (s *Collective) allocate(call *backend.Call) error {
+	me := s.c.Rank()
+	if n := len(s.ranks); s.areas[me].mem != nil || call.Err != nil || direct.FitsSlot(call, n, slotData) || !direct.FitsSlot(call, n, s.b.area) {
+		return nil
+	}
+	off, n := s.b.areas(s.b.cfg.Rank, s.index)
+	if err := s.b.cfg.Segment.Allocate(off, n); err != nil {
+		return &backend.Fault{Sentinel: backend.ErrAlloc, Text: "data of a collective: " + err.Error()}
+	}
+	s.areas[me] = rankAreas{uint64(s.index), shmem.Slice[byte](s.b.cfg.Segment, off, n)}
+	return nil
+}
 
 // of returns a rank's slots of this communicator; nil if there are none yet.
 func (s *Collective) of(r int) *slots {
@@ -291,6 +325,12 @@ func (s *Collective) run(b *backend.Bound, call *backend.Call) (bool, error) {
 	}
 	if s.differs {
 		return true, s.mismatch(b)
+	}
+	if call.Type != nil && call.Count*call.Type.Size*len(s.ranks) > slotData {
+		if err := s.allocate(call); err != nil {
+			s.c.Break(err)
+			return true, err
+		}
 	}
 	s.arrive(call)
 	done, err := s.meet(b, call)

@@ -13,10 +13,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// A root that does not wait is as far ahead as it may be, and the slots are used again, for data in the slot and beside
-// it.
+// A root that does not wait is as far ahead as it may be, and the slots are used again, for data in the slot, beside it,
+// and in an area.
 func TestInterleaveCallsAhead(t *testing.T) {
-	for _, c := range []struct{ n, calls, preemptions int }{{1, 6, 2}, {5, 4, 2}} {
+	for _, c := range []struct{ n, calls, preemptions int }{{1, 6, 2}, {5, 4, 2}, {slotData/8 + 1, 4, 2}} {
 		t.Run(fmt.Sprint(c.n), func(t *testing.T) {
 			explore(t, interleave.Config{Preemptions: c.preemptions}, false, 2, func(j *job, all []*party) {
 				for _, p := range all {
@@ -238,18 +238,22 @@ func TestInterleaveVerdictOfOldCall(t *testing.T) {
 // A goroutine is in a collective while all close the communicator, and its slots go to another one.
 func TestInterleaveReuse(t *testing.T) {
 	for _, broken := range []bool{false, true} {
-		for _, nonblocking := range []bool{false, true} {
-			t.Run(fmt.Sprintf("broken %v, nonblocking %v", broken, nonblocking), func(t *testing.T) {
+		for _, form := range []string{"blocking", "blocking, in areas", "nonblocking"} {
+			t.Run(fmt.Sprintf("broken %v, %s", broken, form), func(t *testing.T) {
+				n := 1
+				if form == "blocking, in areas" {
+					n = slotData/8 + 1
+				}
 				explore(t, interleave.Config{Preemptions: 1}, false, 2, func(j *job, all []*party) {
 					next := j.parties()
 					call := func(p *party, number int) error {
-						if nonblocking {
+						if form == "nonblocking" {
 							if o, call := p.start(number); o != nil {
 								return p.wait(o, call, number)
 							}
 							return errClosed
 						}
-						return p.run(nil, backend.Allreduce, -1, 1, number)
+						return p.run(nil, backend.Allreduce, -1, n, number)
 					}
 					again := func(p *party) {
 						p.forget()

@@ -19,8 +19,8 @@ import (
 //
 // A rank arrives at call s only after all ranks have arrived at call s-ahead, and it has compared that call of all
 // ranks. The slot that it then overwrites, and the one whose key it sets to 0 for call s+1, have calls before s-2*ahead.
-// The data that it overwrites are of a call before s-ahead. No rank needs either any more. When a rank arrived at call s-ahead, it had taken the data of all calls
-// before s-ahead, and had compared all calls before s-2*ahead.
+// The data that it overwrites, in the slots or in areas, are of a call before s-ahead. No rank needs either any more. When a rank
+// arrived at call s-ahead, it had taken the data of all calls before s-ahead, and had compared all calls before s-2*ahead.
 //
 // That holds while the communicator lasts on all ranks. But the communicator may end on one rank while another still
 // reads: the first has given a call up, or all ranks have closed the communicator while a goroutine is in a call, or
@@ -34,8 +34,10 @@ import (
 
 const (
 	line      = 64
-	smallData = 32   // bytes of data in a call slot
-	slotData  = 2048 // bytes of data beside it
+	smallData = 32        // bytes of data in a call slot
+	slotData  = 2048      // bytes of data beside it
+	areaMost  = 32 << 10  // bytes of data in an area
+	areasMost = 128 << 10 // in the areas of all ranks that one call uses: each rank may read them all
 	reasonMax = 952
 
 	// Sizes of the structures below; a test compares them with the compiler's.
@@ -148,7 +150,23 @@ const (
 
 // Size returns how many bytes the slots of ranks take at the start, and how many more they can take.
 func Size(ranks int) (first, more int) {
-	return ranks * (headSize + slotsFirst*slotsSize), ranks * (slotsMost - slotsFirst) * slotsSize
+	return ranks * (headSize + slotsFirst*slotsSize), ranks * ((slotsMost-slotsFirst)*slotsSize + slotsMost*dataDeep*areaSize(ranks))
+}
+
+// areaSize returns how long the areas are that slots have besides, for data of middle length. A rank allocates them
+// when it first needs them.
+func areaSize(ranks int) int {
+	n := areaMost
+	for n > slotData && n*ranks > areasMost {
+		n /= 2
+	}
+	return n
+}
+
+// areas returns the areas of a rank's slots, one after the other.
+func (b *Board) areas(rank, i int) (off, n int) {
+	n = dataDeep * areaSize(len(b.cfg.Ranks))
+	return b.cfg.More + len(b.cfg.Ranks)*(slotsMost-slotsFirst)*slotsSize + (rank*slotsMost+i)*n, n
 }
 
 // offset returns the offset of the slots of a rank.

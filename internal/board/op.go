@@ -43,6 +43,10 @@ func (s *Collective) Start(call *backend.Call) *Op {
 		_ = s.stopped()
 		return nil
 	}
+	if err := s.allocate(call); err != nil {
+		s.c.Break(err)
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.claim() {
@@ -61,7 +65,7 @@ func (s *Collective) Start(call *backend.Call) *Op {
 
 // fits reports whether a call can be made over the slots, without a user's function.
 func (s *Collective) fits(call *backend.Call) bool {
-	return call.Err == nil && (call.Op == nil || call.Op.Code != backend.OpUser) && direct.FitsSlot(call, len(s.ranks), slotData)
+	return call.Err == nil && (call.Op == nil || call.Op.Code != backend.OpUser) && direct.FitsSlot(call, len(s.ranks), s.b.area)
 }
 
 // persistentMost is how many persistent operations a communicator has slots for, if all were made at once. Their
@@ -81,6 +85,9 @@ func (s *Collective) Persistent(call *backend.Call) (backend.Operation, error) {
 	}
 	own.home = s
 	s.persistent = append(s.persistent, own)
+	if err := own.allocate(call); err != nil {
+		return nil, err
+	}
 	return &Op{s: own, call: *call}, nil
 }
 

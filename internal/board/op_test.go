@@ -110,7 +110,7 @@ func TestOnlyShortCallsBecomeOperations(t *testing.T) {
 	user.Op = &backend.Op{Code: backend.OpUser, Commutative: true, Type: int64s, Apply: sum.Apply}
 	wrong := iallreduce(1)
 	wrong.Err = backend.ErrCount
-	for name, call := range map[string]*backend.Call{"long": iallreduce(slotData/8 + 1), "user's operation": user, "wrong arguments": wrong} {
+	for name, call := range map[string]*backend.Call{"long": iallreduce(areaMost/8 + 1), "user's operation": user, "wrong arguments": wrong} {
 		if c.Start(call) != nil {
 			t.Errorf("a call with %s became an operation, want a schedule", name)
 		}

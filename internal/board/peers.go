@@ -38,6 +38,8 @@ const (
 	factOut
 	factOutLen
 	factBlocks // address of the table of blocks, if data has no room for it
+
+	factArea = factIn // of data in an area: the number of the rank's slots
 )
 
 const blockBytes = 16 // offset and length, in the table of blocks
@@ -55,11 +57,15 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 		return
 	}
 	p.in = direct.Input(call, p.s.c.Rank())
-	if direct.FitsSlot(call, n, slotData) {
-		if p.length() <= smallData { // not by the own input: slotOf decides in the same way
+	if direct.FitsSlot(call, n, p.s.b.area) {
+		switch k := p.length(); { // not by the own input: slotOf decides in the same way
+		case k <= smallData:
 			copy(to.small[:], p.in)
-		} else {
+		case k <= slotData:
 			copy(p.s.data(p.s.mine), p.in)
+		default:
+			to.facts[factArea] = uint64(p.s.index)
+			shmem.Move(p.s.area(p.s.c.Rank()), p.in)
 		}
 		return
 	}
@@ -121,7 +127,7 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	switch {
 	case p.inSlots && call.Coll == backend.Bcast:
 		if c.Rank() != call.Root {
-			copy(call.Recv[:p.length()], p.slotOf(call.Root))
+			shmem.Move(call.Recv[:p.length()], p.slotOf(call.Root))
 		}
 	case p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2 && call.Op.Code != backend.OpUser:
 		p.pair(call)
@@ -154,7 +160,11 @@ func (p *peers) pair(call *backend.Call) {
 // copyOf returns a copy of another rank's input in its slot. One sweep over the lines of another
 // core's cache is faster than arithmetic between the loads.
 func (p *peers) copyOf(r, off, n int) []byte {
-	p.tmp = append(p.tmp[:0], p.slotOf(r)[off:off+n]...)
+	if cap(p.tmp) < n {
+		p.tmp = make([]byte, n)
+	}
+	p.tmp = p.tmp[:n]
+	shmem.Move(p.tmp, p.slotOf(r)[off:])
 	return p.tmp
 }
 
@@ -163,10 +173,13 @@ func (p *peers) copyOf(r, off, n int) []byte {
 func (p *peers) slotOf(r int) []byte {
 	o := p.s.slots[r].Load()
 	reads(&p.s.slot(o).touch)
-	if p.length() <= smallData {
+	switch n := p.length(); {
+	case n <= smallData:
 		return p.s.slot(o).small[:]
+	case n <= slotData:
+		return p.s.data(o)
 	}
-	return p.s.data(o)
+	return p.s.area(r)
 }
 
 // length is the length of the inputs in the slots for this call, in bytes.
@@ -193,7 +206,7 @@ func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, 
 		}
 		return own[off : off+len(dst)], nil
 	case p.inSlots:
-		copy(dst, p.slotOf(rank)[off:])
+		shmem.Move(dst, p.slotOf(rank)[off:])
 		return dst, nil
 	}
 	o := p.s.slots[rank].Load()

@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// Data that do not fit into the slots go over messages, as a schedule, or each rank copies what it needs from
+// Data that do not fit into the slots or areas go over messages, as a schedule, or each rank copies what it needs from
 // the others' processes. Which is faster depends on the collective, the length, and on whether the processors
 // share a cache, and it changes when a virtual machine is moved. So the ranks measure both ways.
 //

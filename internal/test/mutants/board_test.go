@@ -57,6 +57,10 @@ var boardMutants = []mutant{
 		new: `const dataDeep = ahead`,
 		why: "data are overwritten that others still read", test: "internal/board TestInterleaveCallsAhead"},
 	{file: "internal/board/collective.go",
+		old: `a.mem[int(s.seq%dataDeep)*s.b.area:]`,
+		new: `a.mem[0*s.b.area:]`,
+		why: "a rank overwrites an area that others still read", test: "internal/board TestInterleaveCallsAhead"},
+	{file: "internal/board/collective.go",
 		old: `	if s.behind {
 		s.awaitAll(s.seq + 1 - ahead)`,
 		new: `	if false {
