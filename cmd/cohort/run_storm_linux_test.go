@@ -20,21 +20,30 @@ func TestRunStorm(t *testing.T) {
 		backend string
 		ranks   int
 		kills   int
-	}{{"shm", 4, kills}, {"tcp", 4, kills}, {"shm", 32, kills / 20}} {
+	}{{"shm", 4, kills}, {"tcp", 4, kills}, {"shm", 32, kills / 20}, {"hosts", 4, kills / 5}} {
 		t.Run(fmt.Sprint(c.backend, "/", c.ranks), func(t *testing.T) {
 			if testing.Short() && c.ranks > 4 {
 				t.Skip("left out with -short: 32 processes on few processors; make test-all runs it")
 			}
-			storm(t, c.backend, c.ranks, c.kills)
+			args := []string{"--backend", c.backend}
+			if c.backend == "hosts" {
+				if testing.Short() {
+					t.Skip("left out with -short: an sshd and ten processes; make test-all runs it")
+				}
+				n := newNetwork(t)
+				defer n.nothingLeft(t)
+				args = []string{n.ssh, "--hosts", "127.0.0.1,127.0.0.2"}
+			}
+			storm(t, c.ranks, c.kills, args...)
 		})
 	}
 }
 
-func storm(t *testing.T, backend string, ranks, kills int) {
+func storm(t *testing.T, ranks, kills int, args ...string) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
-	j := startElastic(t, "-n", strconv.Itoa(ranks), "--restarts", "1000000", "--backend", backend)
+	j := startElastic(t, append([]string{"-n", strconv.Itoa(ranks), "--restarts", "1000000"}, args...)...)
 	_, pids := j.await(-1, ranks)
 	var took []time.Duration
 	for n := 0; n < kills; {
