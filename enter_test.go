@@ -3,10 +3,12 @@ package cohort
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/generation"
 )
 
@@ -27,7 +29,53 @@ func TestEnterGivesUp(t *testing.T) {
 		tries++
 		return nil, full
 	}}
-	if _, err := u.enter(t.Context(), nil); !errors.Is(err, full) || tries != 3 {
-		t.Errorf("%d tries, want %d, and %v", tries, 3, err)
+	if _, err := u.enter(t.Context(), nil); !errors.Is(err, full) || tries != generation.MostFailures {
+		t.Errorf("%d tries, want %d, and %v", tries, generation.MostFailures, err)
 	}
+}
+
+// The survivors of a loss use a world together: if one of them has no time left to join, none does, and all try again.
+func TestSurvivorsUseWorldTogether(t *testing.T) {
+	const ranks = 3
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var mu sync.Mutex
+	made := map[string][]backend.Comm{"j": local.New(ranks)}
+	var all sync.WaitGroup
+	for rank := range ranks {
+		short, end := context.WithCancel(ctx)
+		defer end()
+		open := func(ctx context.Context, s settings) (backend.Comm, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if made[s.Job] == nil {
+				made[s.Job] = local.New(s.Size)
+			}
+			if rank == 2 {
+				end()
+			}
+			if ctx.Err() != nil {
+				return nil, fault(ErrCanceled, "no time is left")
+			}
+			return made[s.Job][s.Rank], nil
+		}
+		u := &succession{settings: settings{Config: Config{Job: "j"}}, ctx: ctx, open: open, entered: func(*Comm) {}}
+		world := u.world(made["j"][rank], u.settings, nil)
+		all.Go(func() {
+			if rank == 2 {
+				if _, err := Rejoin(short, world); !errors.Is(err, ErrCanceled) {
+					t.Errorf("rank 2: %v", err)
+				}
+			}
+			next, err := Rejoin(ctx, world)
+			if err != nil || next.Size() != ranks || next.Generation() != 1 {
+				t.Errorf("rank %d: a world of %d, %v", rank, next.Size(), err)
+				return
+			}
+			if err := errors.Join(next.Barrier(), next.Close()); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		})
+	}
+	all.Wait()
 }

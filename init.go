@@ -102,7 +102,7 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 	}
 	u := &succession{settings: *s, ctx: ctx, open: s.opens(name), entered: func(w *Comm) { membership.enter(w); w.joins(name, s.id, osEnv) }}
 	if name == "shm" || name == "tcp" {
-		s.worlds.Next = u.next
+		return u.world(bc, *s, nil), nil
 	}
 	world := newWorld(ctx, bc, *s)
 	u.entered(world)

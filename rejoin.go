@@ -1,9 +1,12 @@
 package cohort
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
@@ -25,13 +28,15 @@ func (c *Comm) Resized() <-chan struct{} { return c.base().Worlds().Resized }
 // only if they are more than half of world, or half of it with its rank 0, so that the two sides of a network that was
 // cut never both go on.
 //
-// world and all that stands on it end with [ErrClosed] when Rejoin has succeeded. Otherwise world stays as it is, and
-// Rejoin can be called again. docs/elastic.md shows how ranks hand their state to those that are new.
+// world and all that stands on it end with [ErrClosed] when Rejoin has succeeded, or when this rank leaves because the job
+// shrinks. Otherwise world stays as it is, and Rejoin can be called again. Where no launcher replaces ranks, and these are
+// not pods, a Rejoin that has run out of time must be called again before Agree or Shrink of world.
+// docs/elastic.md shows how ranks hand their state to those that are new.
 //
 // Collective over the survivors: the ranks of world that are not lost call it, and the new processes call Init.
 //
 // Errors: [ErrPeerLost] if the others count this rank as lost, if a rank has finished, or if too many ranks are lost to go
-// on; [ErrClosed] on a rank that leaves because the job shrinks, or if world is closed; [ErrComm] if world is not a world;
+// on; [ErrClosed] on a rank that leaves because the job shrinks, or if world is closed, also meanwhile; [ErrComm] if world is not a world;
 // [ErrInit] if the ranks cannot join; [ErrBusy]; [ErrNotSupported] on mpi.
 //
 // Deadline: [ErrTimeout] if ctx ends before all have called it. It names those that have not.
@@ -51,6 +56,9 @@ func Rejoin(ctx context.Context, world *Comm) (*Comm, error) {
 		return fail(fault(ErrNotSupported, fmt.Sprintf("the %s backend has one world for each job; write checkpoints, and start the job again after a loss", world.Backend())))
 	}
 	d, err := next(ctx, c)
+	if errors.Is(err, ErrClosed) {
+		_ = c.Close() // the job goes on without this rank
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -66,33 +74,60 @@ type succession struct {
 	launch   *generation.Client // gives out the places; nil: the survivors go on by themselves
 	open     func(context.Context, settings) (backend.Comm, error)
 	entered  func(*Comm) // called before anybody else gets the world
-	busy     sync.Mutex  // held by Rejoin
+
+	busy   sync.Mutex // held by Rejoin, and guards the fields below
+	trial  *trial     // of shrink, which has not ended; nil: none
+	trials int        // of the present world
 }
 
 // world makes a world of what open has returned.
 func (u *succession) world(bc backend.Comm, s settings, resized <-chan struct{}) *Comm {
-	s.worlds.Resized, s.worlds.Next = resized, u.next
+	closed, end := context.WithCancel(context.Background())
+	s.worlds.Resized = resized
+	s.worlds.Next = func(ctx context.Context, old *comm.Comm) (*comm.Comm, error) { return u.next(ctx, old, closed) }
+	u.trials = 0
 	w := newWorld(u.ctx, bc, s)
+	w.base().OnClose(end)
+	context.AfterFunc(closed, func() { u.giveUp(s.worlds.Generation + 1) })
 	u.entered(w)
 	return w
 }
 
-// next joins the world after old.
-func (u *succession) next(ctx context.Context, old *comm.Comm) (*comm.Comm, error) {
-	if err := old.Usable(); err != nil {
-		return nil, err
+// giveUp ends the trial of a world that no call of Rejoin goes on with: the others do without this rank.
+func (u *succession) giveUp(generation int) {
+	u.busy.Lock()
+	defer u.busy.Unlock()
+	if t := u.trial; t != nil && t.settings.worlds.Generation == generation {
+		u.trial = nil
+		if t.joined != nil {
+			_ = t.joined.Close()
+		}
 	}
+}
+
+// next joins the world after old. closed ends when old is closed.
+func (u *succession) next(ctx context.Context, old *comm.Comm, closed context.Context) (_ *comm.Comm, err error) {
 	if !u.busy.TryLock() {
 		return nil, fault(ErrBusy, "another goroutine calls Rejoin")
 	}
 	defer u.busy.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(closed, cancel)()
+	defer func() {
+		if err != nil && old.Usable() != nil {
+			err = fault(ErrClosed, "the world is closed")
+		}
+	}()
+	if err := old.Usable(); err != nil {
+		return nil, err
+	}
 	if u.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, u.Timeout)
 		defer cancel()
 	}
 	var w *Comm
-	var err error
 	switch {
 	case u.launch != nil:
 		w, err = u.enter(ctx, old.Dead)
@@ -135,26 +170,83 @@ func (u *succession) enter(ctx context.Context, lost func() []int) (*Comm, error
 	return u.world(bc, s, u.launch.Resized()), nil
 }
 
-// shrink joins a world of the survivors.
+// A trial is an attempt of the survivors to join a world of their own.
+type trial struct {
+	survivors *comm.Comm
+	settings  settings
+	joined    backend.Comm // nil: this rank has failed to join
+	failed    error        // why
+	blamed    bool         // and no other rank before it, nor the end of its time
+}
+
+// shrink joins a world of the survivors. They agree on whether all have joined, so all of them use it or none. If the time is
+// over before they know, the next call goes on there.
 func (u *succession) shrink(ctx context.Context, old *comm.Comm) (*Comm, error) {
+	for failures := 0; ; {
+		if u.trial == nil {
+			var err error
+			if u.trial, err = u.try(ctx, old); err != nil {
+				return nil, err
+			}
+		}
+		t, flag := u.trial, 1
+		if t.failed != nil {
+			flag = 0
+		}
+		all, err := t.survivors.WithContext(ctx).Agree(flag)
+		if errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
+			return nil, err
+		}
+		u.trial = nil
+		_ = t.survivors.Close()
+		switch {
+		case err == nil && all == 1:
+			return u.world(t.joined, t.settings, nil), nil
+		case t.joined != nil:
+			go t.joined.Close() // some of the ranks are not there to answer
+		case t.blamed:
+			failures++
+		}
+		if err != nil || ctx.Err() != nil || failures == generation.MostFailures {
+			return nil, cmp.Or(err, t.failed, (&backend.Bound{Ctx: ctx}).Err(time.Now()))
+		}
+	}
+}
+
+// try begins a trial. It fails on all ranks or on none, but for those that are out of time, lost, or closing old.
+func (u *succession) try(ctx context.Context, old *comm.Comm) (*trial, error) {
 	d, err := old.WithContext(ctx).Shrink()
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
 	if n := old.Size(); old.Backend().Caps().Backend == "tcp" && 2*d.Size() <= n && (2*d.Size() < n || d.Backend().WorldRank(0) != 0) {
+		_ = d.Close()
 		return nil, fault(ErrPeerLost, fmt.Sprintf("%d of %d ranks are left, so the others may be alive and go on: a network may have been cut; with cohort run --restarts, the launcher decides", d.Size(), n))
 	}
-	s := u.settings
+	u.trials++
+	t := &trial{survivors: d, settings: u.settings}
+	s := &t.settings
 	s.Rank, s.Size, s.sized, s.worlds.Generation = d.Rank(), d.Size(), true, old.Worlds().Generation+1
 	s.Job, s.TCP.Coordinator = fmt.Sprintf("%s.%d", s.Job, s.worlds.Generation), ""
+	if u.trials > 1 { // the same number on all ranks
+		s.Job = fmt.Sprintf("%s.%d", s.Job, u.trials)
+	}
 	c := (*Comm)(d.WithContext(ctx))
 	s.share = func(_ context.Context, text string) (string, error) { return shareText(c, text) }
-	bc, err := u.open(ctx, s)
-	if err != nil {
-		return nil, err
+	joining, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { // it ends when a rank is lost, or has failed: nobody sends
+		_, _ = Recv((*Comm)(d.WithContext(joining)), make([]byte, 1), AnySource, 0)
+		cancel()
+	})
+	t.joined, t.failed = u.open(joining, *s)
+	if t.failed != nil {
+		t.joined, t.blamed = nil, joining.Err() == nil
+		_ = d.Revoke()
 	}
-	return u.world(bc, s, nil), nil
+	cancel()
+	watch.Wait()
+	return t, nil
 }
 
 // shareText returns on every rank the text that rank 0 has.

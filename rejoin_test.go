@@ -139,6 +139,49 @@ func TestRejoinErrors(t *testing.T) {
 	}
 }
 
+// Close of the world ends a Rejoin that waits for others.
+func TestCloseEndsRejoin(t *testing.T) {
+	waits, ended := make(chan bool), make(chan bool)
+	err := cohort.Run(t.Context(), 3, func(world *cohort.Comm) error {
+		switch world.Rank() {
+		case 0:
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			failed := make(chan error)
+			go func() {
+				_, err := cohort.Rejoin(ctx, world)
+				failed <- err
+			}()
+			<-waits
+			closed := world.Close()
+			if err := <-failed; closed != nil || !errors.Is(err, cohort.ErrClosed) {
+				return fmt.Errorf("%v, and %v after Close", closed, err)
+			}
+			close(ended)
+		case 1:
+			for { // until rank 0 waits
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				_, err := cohort.Rejoin(ctx, world)
+				cancel()
+				if !errors.Is(err, cohort.ErrTimeout) {
+					return err
+				}
+				if strings.HasSuffix(err.Error(), "not there yet: rank 2") {
+					break
+				}
+			}
+			close(waits)
+			<-ended
+		default:
+			<-ended
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestRejoinWithoutLauncher(t *testing.T) {
 	world, err := cohort.Init(context.Background(), nil)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/leak"
 )
 
 // Ranks are killed at random times, rank 0 among them, also while the others rejoin. The data are right, and nothing is left.
@@ -45,6 +47,7 @@ func storm(t *testing.T, ranks, kills int, args ...string) {
 	t.Logf("seed %d", seed)
 	j := startElastic(t, append([]string{"-n", strconv.Itoa(ranks), "--restarts", "1000000"}, args...)...)
 	_, pids := j.await(-1, ranks)
+	files := openFiles(j.cmd.Process.Pid)
 	var took []time.Duration
 	for n := 0; n < kills; {
 		gone := map[int]bool{}
@@ -75,6 +78,9 @@ func storm(t *testing.T, ranks, kills int, args ...string) {
 		}
 		took = append(took, j.first[j.latest].Sub(last))
 		j.mu.Unlock()
+	}
+	if err := leak.Above("descriptors of the launcher", func() int { return openFiles(j.cmd.Process.Pid) }, files); err != nil {
+		t.Error(err)
 	}
 	j.end(ranks)
 	slices.Sort(took)

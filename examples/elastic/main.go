@@ -57,10 +57,14 @@ func elastic(ctx context.Context, world *cohort.Comm) error {
 		case err != nil && !errors.Is(err, cohort.ErrPeerLost):
 			return err
 		}
-		var err2 error
-		if world, err2 = cohort.Rejoin(ctx, world); err2 != nil {
-			return err2
+		next, err := cohort.Rejoin(ctx, world)
+		switch {
+		case errors.Is(err, cohort.ErrClosed):
+			return nil // the job shrinks, and goes on without this rank
+		case err != nil:
+			return err
 		}
+		world = next
 	}
 }
 

@@ -52,8 +52,8 @@ const (
 	inside
 )
 
-// mostFailures is how often a process may fail to connect before it gives up: others may have ended meanwhile.
-const mostFailures = 3
+// MostFailures is how often a process may fail to connect before it gives up: others may have ended meanwhile.
+const MostFailures = 3
 
 func (e *entry) begin() { *e = entry{at: wants, err: e.err} }
 
@@ -108,7 +108,7 @@ func (e *entry) step(over bool, lost []int) []Request {
 		e.known = len(lost)
 		return []Request{{Lost: lost}}
 	case e.at == asks || e.at == withdraws:
-	case e.broken && !over && e.failures < mostFailures:
+	case e.broken && !over && e.failures < MostFailures:
 		e.at = asks
 		return []Request{{Ask: new(Ask)}} // this process is in no world, and counts nobody as lost
 	case e.broken && e.at == fails:
