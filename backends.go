@@ -135,8 +135,9 @@ func (s *settings) available(name string, env environment) error {
 
 // unfit returns an error if a backend does not fit the way this process was started.
 func (s *settings) unfit(name string, env environment) error {
-	launcher := mpifind.Launched(env)
-	if launcher != nil && launcher.Size <= 1 {
+	started := mpifind.Launched(env)
+	launcher := started // of several ranks
+	if started != nil && started.Size <= 1 {
 		launcher = nil
 	}
 	unplaced := mpifind.Unplaced(env)
@@ -153,9 +154,9 @@ func (s *settings) unfit(name string, env environment) error {
 		return initFault("backend local was selected in a job of %d processes started by %s (%s): "+
 			"each would be a separate world of one rank; start the program without that launcher, or with cohort run",
 			launcher.Size, launcher.Name, launcher.Evidence)
-	case (name == "shm" || name == "tcp") && !s.sized && !s.meets(env) && launcher != nil:
+	case (name == "shm" || name == "tcp") && !s.sized && !s.meets(env) && started != nil:
 		asked := *s
-		return asked.byNumber(name, launcher, env)
+		return asked.byNumber(name, started, env)
 	case name == "shm" && !s.sized && !s.meets(env):
 		return initFault("backend shm needs COHORT_RANK, COHORT_SIZE and COHORT_JOB: " +
 			"start the program with cohort run, mpiexec or srun, or set them on each rank")

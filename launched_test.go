@@ -87,6 +87,22 @@ func TestLauncherVariablesPlaceRanks(t *testing.T) {
 	}
 }
 
+// TestOneRankByVariables has a launcher start a single rank, with a backend for several.
+func TestOneRankByVariables(t *testing.T) {
+	for _, name := range []string{"shm", "tcp"} {
+		env := envOf("PALS_NRANKS=1", "PALS_RANKID=0", "PALS_LOCAL_RANKID=0", "PALS_LOCAL_SIZE=1", "PALS_APID=9f-3", "COHORT_BACKEND="+name,
+			"COHORT_SECRET="+strings.Repeat("0123456789abcdef", 4))
+		s, err := resolve(nil, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unfit := s.unfit(name, env)
+		if _, err := s.launched(t.Context(), name, env); unfit != nil || err != nil || !s.sized || s.Size != 1 {
+			t.Errorf("%s: %v, %v, %d ranks; want 1", name, unfit, err, s.Size)
+		}
+	}
+}
+
 // TestUnplacedRankIsErrInit has variables of a launcher that say no rank: none of its processes becomes a world of one.
 func TestUnplacedRankIsErrInit(t *testing.T) {
 	for _, c := range []struct {
