@@ -138,8 +138,10 @@ func TestRendezvousGivesAllRanksTheTable(t *testing.T) {
 					}
 				}
 				for r, err := range confirmAll(ctx, ranks, func(int) func(context.Context) error { return ready }) {
-					if err != nil {
-						t.Errorf("rank %d: %v", r, err)
+					next := frame.Header{Kind: frame.Heartbeat}
+					ranks[r].conn.Enc.Encode(new([frame.HeaderSize]byte), &next)
+					if err != nil || next.Seq != 2 { // however large the job is
+						t.Errorf("rank %d: %v, after %d messages of its own, want 2", r, err, next.Seq)
 					}
 				}
 			})
