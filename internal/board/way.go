@@ -28,8 +28,8 @@ const (
 
 const (
 	measureEvery = 4   // of this many calls one is measured
-	trialCalls   = 2   // made the other way in a trial; the first warms memory
-	trialEvery   = 128 // calls between two trials, times the ratio of the two ways' times
+	trialCalls   = 6   // made the other way in a trial; the first only warms memory
+	trialEvery   = 384 // calls between two trials, times the ratio of the two ways' times
 )
 
 // chooser is rank 0's.
@@ -47,7 +47,7 @@ type sample struct {
 
 // choice is the way of calls of one collective and about one length.
 type choice struct {
-	took  [2]time.Duration // for each MiB by way, as a moving average; 0: not measured
+	took  [2]time.Duration // for each MiB by way: the shortest, which grows by a moving average; 0: not measured
 	best  way
 	calls int
 	since int // calls since the last trial
@@ -66,15 +66,16 @@ func (c *choice) next() (w way) {
 		}
 		return w | c.best
 	}
-	if c.trial--; c.trial == 0 {
+	if c.trial--; c.trial < trialCalls-1 {
 		w = measured
 	}
 	return w | (c.best ^ copies)
 }
 
-// gap returns how many calls there are between two trials. The first follow each other at shorter intervals.
+// gap returns how many calls there are between two trials. The first follow each other at shorter intervals: memory that
+// is not warm makes a way seem many times slower.
 func (c *choice) gap() int {
-	n := c.calls
+	n := c.calls / 2
 	if took := c.took[c.best]; took > 0 {
 		n = min(n, int(trialEvery*c.took[c.best^copies]/took))
 	}
@@ -83,10 +84,10 @@ func (c *choice) gap() int {
 
 // count takes in how long a call took.
 func (c *choice) count(w way, perMiB time.Duration) {
-	if c.took[w] == 0 {
+	if was := c.took[w]; perMiB < was || was == 0 { // no call takes less than its way
 		c.took[w] = perMiB
 	} else {
-		c.took[w] = memlink.Average(c.took[w], perMiB)
+		c.took[w] = memlink.Average(was, perMiB)
 	}
 	if other := c.took[c.best^copies]; other > 0 && other < c.took[c.best] {
 		c.best ^= copies
