@@ -186,7 +186,7 @@ func self(limit time.Duration, keeper *spawn.Keeper, args ...string) (out, said 
 	cmd := exec.CommandContext(ctx, exe, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	ownGroup(cmd)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second // for output that a busy machine still has to read
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return "", "", err

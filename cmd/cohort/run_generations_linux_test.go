@@ -166,7 +166,7 @@ func startElasticBy(t *testing.T, start func(*exec.Cmd) error, args ...string) *
 	if err := start(j.cmd); err != nil {
 		t.Fatal(err)
 	}
-	watch(t, j.cmd)
+	t.Cleanup(func() { j.cmd.Process.Kill() }) // each wait has its own watchdog
 	return j
 }
 
@@ -284,6 +284,7 @@ func (j *elasticJob) end(ranks int) string {
 // wait waits for the job's end and checks its status, and that nothing is left.
 func (j *elasticJob) wait(status int) string {
 	j.t.Helper()
+	watch(j.t, j.cmd)
 	_ = j.cmd.Wait()
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -106,7 +106,7 @@ func build(ctx context.Context, tool, folder, tmp, bin string, k *Keeper) error 
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = sysProcAttr(nil)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second // for output that a busy machine still has to read
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread()

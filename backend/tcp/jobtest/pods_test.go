@@ -221,7 +221,7 @@ func (c *cluster) until(p *pod, what string, holds func() bool) {
 
 // TestPods shows what docs/kubernetes.md promises of the pods of a Job, without a cluster.
 func TestPods(t *testing.T) {
-	c := newCluster(t, 28)
+	c := newCluster(t, 48)
 	if c == nil {
 		return
 	}

