@@ -294,6 +294,16 @@ func TestAreaWithoutMemoryBreaksTheCommunicator(t *testing.T) {
 	}
 }
 
+// TestCallBesideCloseThatNeedsAreaIsClosed has this rank leave before a call has allocated its area.
+func TestCallBesideCloseThatNeedsAreaIsClosed(t *testing.T) {
+	all := open(t, boards(t, 2), 0)
+	all[0].b.cfg.Segment.CloseFD()
+	all[0].closed.Store(true)
+	if _, err := all[0].Run(nil, allreduce(slotData/8+1)); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("%v, want ErrClosed", err)
+	}
+}
+
 // TestRanksFindSlotsAddedLater opens more communicators than have slots at the start, on each rank in another
 // order.
 func TestRanksFindSlotsAddedLater(t *testing.T) {

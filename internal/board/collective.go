@@ -328,6 +328,9 @@ func (s *Collective) run(b *backend.Bound, call *backend.Call) (bool, error) {
 	}
 	if call.Type != nil && call.Count*call.Type.Size*len(s.ranks) > slotData {
 		if err := s.allocate(call); err != nil {
+			if over := s.c.Over(); over != nil { // nothing is allocated any more once this rank has left
+				return true, over
+			}
 			s.c.Break(err)
 			return true, err
 		}

@@ -154,6 +154,9 @@ func memfd(name string, size, first int) (int, error) {
 	}
 	if err != nil {
 		unix.Close(fd)
+		if errors.Is(err, unix.EFBIG) {
+			return -1, fmt.Errorf("shared memory with addresses for %d bytes: %w; raise the limit on the size of files (ulimit -f)", size, err)
+		}
 		return -1, fmt.Errorf("shared memory of %d bytes: %w", cmp.Or(first, size), err)
 	}
 	return fd, nil
