@@ -25,12 +25,13 @@ func TestCutNetworkUnderLauncher(t *testing.T) {
 	const launcher, a, b = 0, 1, 2
 	cut := netlab.Path{Cut: true}
 	for _, c := range []struct {
-		name string
-		cut  func(*netlab.Net)
-		lost bool // the launcher loses host b
+		name     string
+		cut      func(*netlab.Net)
+		lost     bool // the launcher loses host b
+		restarts string
 	}{
-		{"host", func(n *netlab.Net) { n.Isolate(b, true) }, true},
-		{"between hosts", func(n *netlab.Net) { n.Set(a, b, cut); n.Set(b, a, cut) }, false},
+		{"host", func(n *netlab.Net) { n.Isolate(b, true) }, true, "1"},
+		{"between hosts", func(n *netlab.Net) { n.Set(a, b, cut); n.Set(b, a, cut) }, false, "100"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			net, err := netlab.New(netlab.Config{Hosts: 3})
@@ -44,7 +45,7 @@ func TestCutNetworkUnderLauncher(t *testing.T) {
 			n := newNetwork(t)
 			n.serveOn(t, net, a, b)
 			j := startElasticBy(t, func(cmd *exec.Cmd) error { return net.Start(launcher, cmd) },
-				"-n", "4", "--restarts", "100", n.ssh+" -o StrictHostKeyChecking=no", "--hosts", net.Addr(a).String()+","+net.Addr(b).String())
+				"-n", "4", "--restarts", c.restarts, n.ssh+" -o StrictHostKeyChecking=no", "--hosts", net.Addr(a).String()+","+net.Addr(b).String())
 			g, _ := j.await(-1, 4)
 			lives := []int{hold(t, j.processOf(2)), hold(t, j.processOf(3))}
 			c.cut(net)

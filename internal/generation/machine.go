@@ -24,7 +24,7 @@ type Config struct {
 	Job      string // its name
 	Size     int    // of the first generation
 	Min, Max int    // sizes that the job may have
-	Restarts int    // how many processes are started in place of others
+	Restarts int    // how many times processes are started in place of others
 	Host     Host
 }
 
@@ -56,7 +56,7 @@ type Machine struct {
 	next      int              // the id of the next process
 	members   []int            // ids of the present world's ranks
 	unjoined  int              // how many of them have not joined it; below 0: it cannot be joined
-	failed    bool             // one of them has failed, and not because of another
+	failed    bool             // a restart has been taken since the present world was formed
 	want      int              // the size of the next world, if nothing is lost for good
 	resizing  bool             // the members have been told that want has changed
 	seats     map[int]*seat    // by rank
@@ -235,7 +235,8 @@ func (m *Machine) missing(q *process) []int {
 }
 
 // Ended handles the end of a process. finished means that it has left its world in good order and with success;
-// follows, that it failed because of another one, and so takes none of the restarts.
+// follows, that it takes no restart if one has been taken since the present world was formed: it failed because of another
+// one, or with its host.
 func (m *Machine) Ended(id int, finished, follows bool) Fate {
 	p := m.processes[id]
 	if p == nil {
@@ -296,7 +297,7 @@ func (m *Machine) replace(p *process, follows bool) Fate {
 	switch {
 	case p.rank >= m.want && left >= m.want:
 		return Ignored // the job shrinks, and was to do without it
-	case follows && m.failed: // a rank cannot follow nobody
+	case follows && m.failed: // with none taken, it takes one
 	case m.Restarts == 0 && left < m.Min:
 		m.end("no restarts are left, and the job cannot go on with fewer ranks")
 		return Decides
@@ -378,7 +379,8 @@ func (m *Machine) Tick() {
 	m.form()
 }
 
-// expel takes a process out, and lets another take its place. It reports false if the job cannot go on.
+// expel takes a process out, and lets another take its place. All that are taken out before the next world is formed take one
+// restart: they may be the ranks of one host. It reports false if the job cannot go on.
 func (m *Machine) expel(p *process) bool {
 	told := p.state == asking
 	p.answer = time.Time{}
@@ -387,7 +389,7 @@ func (m *Machine) expel(p *process) bool {
 	} else {
 		m.Host.Kill(p.id)
 	}
-	if m.replace(p, false) == Decides {
+	if m.replace(p, true) == Decides {
 		m.Host.Fail(m.over)
 		return false
 	}

@@ -136,6 +136,35 @@ func TestEventsDecideNextWorld(t *testing.T) {
 			b.asks(3)
 			b.note("%v", b.Ended(2, false, false))
 		}, "kill 2, start 3 as 2, 0: j.1 0/3, 1: j.1 1/3, 3: j.1 2/3, 3"},
+		{"the ranks of a host that falls silent take one restart", Config{Size: 4, Restarts: 1}, func(b *bench) {
+			b.asks(0, 2, 3)
+			b.asks(1, 2)
+			b.after(patience)
+			b.note("left %d", b.Restarts)
+			b.Ended(2, false, true) // the host is lost
+			b.Ended(3, false, true)
+			b.Ended(4, false, true)
+			b.Ended(5, false, true)
+		}, "kill 2, start 4 as 2, kill 3, start 5 as 3, left 0, start 6 as 2, start 7 as 3"},
+		{"so do those that do not answer after a world that not all could join", Config{Size: 4, Restarts: 1}, func(b *bench) {
+			for id := range 4 {
+				b.asks(id)
+			}
+			b.Handle(0, Request{Failed: true})
+			b.log = nil
+			b.asks(0)
+			b.asks(1)
+			b.after(patience)
+			b.note("left %d", b.Restarts)
+		}, "kill 2, start 4 as 2, kill 3, start 5 as 3, left 0"},
+		{"in the next world that restart counts no more", Config{Size: 2, Restarts: 1}, func(b *bench) {
+			b.asks(0, 1)
+			b.after(patience)
+			b.asks(2)
+			b.join(0, 2)
+			b.log = nil
+			b.note("%v", b.Ended(2, false, true))
+		}, "0"},
 		{"a process that is slow to ask is waited for", Config{Size: 2, Restarts: 1}, func(b *bench) {
 			b.asks(0)
 			b.after(time.Hour)

@@ -3,6 +3,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -323,14 +324,14 @@ func (s *judge) lostRanks(h *host) (lost []job.Exit, ranks string) {
 		x.Name = s.cfg.Programs.Name(x.Rank) + " on " + h.Name
 		lost = append(lost, x)
 	}
-	slices.SortFunc(lost, func(a, b job.Exit) int { return a.Rank - b.Rank })
+	slices.SortFunc(lost, func(a, b job.Exit) int { return cmp.Or(a.Rank-b.Rank, a.ID-b.ID) })
 	s.m.Running -= len(lost)
 	clear(h.running)
 	var names []string
 	for _, x := range lost {
 		names = append(names, fmt.Sprint(x.Rank))
 	}
-	return lost, named(names)
+	return lost, named(slices.Compact(names)) // a rank may have a process that is out, and another
 }
 
 func named(names []string) string {

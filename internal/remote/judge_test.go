@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
@@ -86,5 +87,50 @@ func TestFlightFileIsReplacedAtomically(t *testing.T) {
 	}
 	if files, err := os.ReadDir(folder); len(files) != 1 || err != nil {
 		t.Errorf("in the folder are %v, %v; want one file", files, err)
+	}
+}
+
+// TestSilentHostTakesOneRestart has the other ranks count those of a host as lost before the host is. Both take one restart.
+func TestSilentHostTakesOneRestart(t *testing.T) {
+	var stderr bytes.Buffer
+	j := &launcher{
+		cfg:   Config{Programs: spawn.Programs{{Ranks: 5}}, Stderr: &stderr, Generations: &generation.Config{Min: 5, Max: 5, Restarts: 1}},
+		begun: time.Now(),
+	}
+	var sent [2]bytes.Buffer
+	for i, h := range []*host{{Host: Host{Name: "a"}, first: 0, count: 3}, {Host: Host{Name: "b"}, first: 3, count: 2}} {
+		h.link = newLink(closer{&sent[i]})
+		h.shell = &shell{cmd: exec.Command("true"), ended: make(chan struct{})}
+		if err := h.shell.cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		close(h.shell.ended)
+		j.hosts = append(j.hosts, h)
+	}
+	s := j.newJudge()
+	for id := range 5 {
+		s.succession.Handle(id, generation.Request{Ask: &generation.Ask{}})
+	}
+	for id := range 5 {
+		s.succession.Handle(id, generation.Request{Joined: true})
+	}
+	for id := range 3 {
+		s.succession.Handle(id, generation.Request{Ask: &generation.Ask{Lost: []int{3, 4}}})
+	}
+	for s.succession.Restarts > 0 {
+		<-s.due()
+		s.succession.Tick()
+	}
+	s.settle()
+	s.lose(j.hosts[1], io.EOF)
+	s.settle()
+	if n := len(j.hosts[0].running); s.m.Ending || n != 5 {
+		t.Errorf("the job ends: %v; host a has %d processes, want 5", s.m.Ending, n)
+	}
+	<-s.log.Close()
+	s.print.close()
+	<-s.print.done
+	if said := stderr.String(); !strings.Contains(said, "and ranks 3, 4 with it; starting 2 ranks on other hosts (restart 1 of 1)\n") {
+		t.Errorf("said %q", said)
 	}
 }

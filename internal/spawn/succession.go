@@ -15,12 +15,13 @@ type Succession struct {
 	*generation.Machine
 	job   *job.Machine
 	all   int              // restarts
+	said  int              // how many were left when a message last said so
 	ended map[int]job.Exit // by rank, ends of processes in whose places others are still to be started; each counts as running
 }
 
 // NewSuccession returns that of a job whose first processes have been started.
 func NewSuccession(c generation.Config, m *job.Machine) *Succession {
-	return &Succession{generation.New(c), m, c.Restarts, make(map[int]job.Exit)}
+	return &Succession{generation.New(c), m, c.Restarts, c.Restarts, make(map[int]job.Exit)}
 }
 
 // Ending reports whether the job is to end: then no process is started in place of another.
@@ -29,19 +30,18 @@ func (u *Succession) Ending() bool { return u.job.Request != 0 || !u.job.Began.I
 // Ended handles the end of a process, and changes x as its own rules require. It reports whether the job's status cannot
 // depend on it, because another process takes its place.
 func (u *Succession) Ended(x *job.Exit) bool {
-	left := u.Restarts
 	if u.fate(x, x.Follows && x.Status <= 128) != generation.Replaced {
 		return false
 	}
-	u.job.Say(fmt.Sprintf("%s %s after %s; starting it again%s", x.Name, x.How, x.After, u.counted(left)), x.Drained)
+	u.job.Say(fmt.Sprintf("%s %s after %s; starting it again%s", x.Name, x.How, x.After, u.counted()), x.Drained)
 	return true
 }
 
 // HostLost handles the loss of a host with processes, which text describes. It reports whether the job goes on.
 func (u *Succession) HostLost(text string, lost []job.Exit) bool {
-	left, again := u.Restarts, 0
+	again := 0
 	for i := range lost {
-		switch u.fate(&lost[i], i > 0) { // the host counts as one restart
+		switch u.fate(&lost[i], true) { // the host counts as one restart
 		case generation.Decides:
 			return false
 		case generation.Replaced:
@@ -49,7 +49,7 @@ func (u *Succession) HostLost(text string, lost []job.Exit) bool {
 		}
 	}
 	if again > 0 {
-		text += fmt.Sprintf("; starting %s on other hosts%s", job.Count(again, "rank"), u.counted(left))
+		text += fmt.Sprintf("; starting %s on other hosts%s", job.Count(again, "rank"), u.counted())
 	} else {
 		text += "; the job goes on with " + job.Count(u.job.Running, "rank")
 	}
@@ -57,11 +57,12 @@ func (u *Succession) HostLost(text string, lost []job.Exit) bool {
 	return true
 }
 
-// counted says how many restarts have been used, if one has since so many were left.
-func (u *Succession) counted(left int) string {
-	if u.Restarts == left {
+// counted says how many restarts have been used, if one has since it last said so.
+func (u *Succession) counted() string {
+	if u.Restarts == u.said {
 		return ""
 	}
+	u.said = u.Restarts
 	return fmt.Sprintf(" (restart %d of %d)", u.all-u.Restarts, u.all)
 }
 
