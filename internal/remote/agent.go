@@ -52,13 +52,12 @@ type agent struct {
 	input  *os.File // to rank 0, nil if it is on another host
 	job    *spawn.Job
 
-	signals chan os.Signal
-	quiet   atomic.Int32  // intervals pingEvery without a message from the launcher
-	paused  atomic.Bool   // the launcher is stopped, and sends nothing
-	gone    chan struct{} // closed when the launcher is gone or this process was asked to end: the host is lost
-	why     string        // the reason; written before gone is closed
-	once    sync.Once
-	bye     chan bool
+	quiet  atomic.Int32  // intervals pingEvery without a message from the launcher
+	paused atomic.Bool   // the launcher is stopped, and sends nothing
+	gone   chan struct{} // closed when the launcher is gone or this process was asked to end: the host is lost
+	why    string        // the reason; written before gone is closed
+	once   sync.Once
+	bye    chan bool
 }
 
 // Agent is the main function of the process at a host's end of ssh. It communicates with the launcher over in
@@ -69,7 +68,7 @@ func Agent(in, out *os.File, boot, version string) int {
 		return 2
 	}
 	a := &agent{
-		link: newLink(out), window: newCredit(outputWindow), signals: make(chan os.Signal, 64),
+		link: newLink(out), window: newCredit(outputWindow),
 		gone: make(chan struct{}), bye: make(chan bool, 1),
 	}
 	own := make(chan os.Signal, 8)
@@ -221,7 +220,7 @@ func (a *agent) config(node *topo.Node) (spawn.Config, error) {
 	w := &a.work
 	c := spawn.Config{
 		Programs: a.ranks, Backend: "tcp", Job: w.Job, Tag: w.Tag,
-		Stdout: &output{a, kindOutput, []byte{1}}, Stderr: &output{a, kindOutput, []byte{2}}, Signals: a.signals, Keeper: a.keeper,
+		Stdout: &output{a, kindOutput, []byte{1}}, Stderr: &output{a, kindOutput, []byte{2}}, Keeper: a.keeper,
 		Resilient: a.resilient, Folder: a.folder,
 		Part: &spawn.Part{First: w.First, Size: w.Size, Ended: a.ended, Stopped: func(only bool) { a.link.send(kindStopped, yes(only)) }, Log: func(text string) {
 			a.link.send(kindLog, []byte(text[:min(len(text), maxText)]))
@@ -394,10 +393,7 @@ func (a *agent) handle(k kind, b []byte, feeding chan<- []byte) {
 		}
 		s := syscall.Signal(b[0])
 		a.paused.Store(s == syscall.SIGTSTP) // until another signal comes: other messages may have been on their way
-		select {
-		case a.signals <- s:
-		default: // the queue is full: dozens of signals have not been passed on yet
-		}
+		a.job.Signal(s)
 	case kindInput:
 		feeding <- b
 	case kindAck:

@@ -12,7 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -60,7 +62,7 @@ func TestAgentWithoutKeeperRemovesItsFolder(t *testing.T) {
 
 // TestAgentStaysPausedUntilNextSignal has words come that were on their way when the launcher was stopped: it is stopped nonetheless.
 func TestAgentStaysPausedUntilNextSignal(t *testing.T) {
-	a := &agent{link: newLink(closer{io.Discard}), window: newCredit(outputWindow), signals: make(chan os.Signal, 8)}
+	a := &agent{link: newLink(closer{io.Discard}), window: newCredit(outputWindow), job: new(spawn.Job)}
 	defer a.link.close()
 	feeding := make(chan []byte, 1)
 	a.handle(kindSignal, []byte{byte(syscall.SIGTSTP)}, feeding)
@@ -119,5 +121,53 @@ func TestLastValueOfVariableCounts(t *testing.T) {
 		if !slices.Equal(got, []string{want}) {
 			t.Errorf("%q, want %q alone", got, want)
 		}
+	}
+}
+
+// TestAgentActsInOrder has a signal come right after the command to start a process in place of a lost one, and before the agent gets
+// to either. The process gets it.
+func TestAgentActsInOrder(t *testing.T) {
+	for range 6 {
+		keeper, err := spawn.StartKeeper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer keeper.Close()
+		a := &agent{link: newLink(closer{io.Discard}), folder: t.TempDir(), keeper: keeper, window: newCredit(outputWindow)}
+		defer a.link.close()
+		a.ranks = spawn.Programs{{Path: "/bin/sh", Args: []string{"-c", "test -e first || { >first; exit 7; }; exec sleep 1000"}, Ranks: 1}}
+		a.work = work{First: 1, Size: 2, Most: 2, Bind: string(spawn.BindNone)}
+		t.Chdir(a.folder)
+		node, err := topo.Here()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := a.config(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends, busy := make(chan job.Exit, 2), make(chan bool)
+		c.Part.Ended = func(e job.Exit) { // by the goroutine that handles commands
+			ends <- e
+			<-busy
+		}
+		if a.job, err = spawn.Start(c); err != nil {
+			t.Fatal(err)
+		}
+		<-ends
+		a.handle(kindStart, append(numberBytes(5), numberBytes(1)...), nil)
+		a.handle(kindSignal, []byte{byte(syscall.SIGTERM)}, nil)
+		close(busy)
+		select {
+		case e := <-ends:
+			if e.ID != 5 || e.Status != 128+int(syscall.SIGTERM) {
+				t.Errorf("got %+v, want process 5 ended by the signal", e)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("the process has not got the signal")
+			a.handle(kindEnd, nil, nil)
+		}
+		a.handle(kindLast, nil, nil)
+		a.job.Wait()
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -30,10 +29,6 @@ const (
 // one line, and gets a scaled.
 type generations struct {
 	listener net.Listener
-
-	mu    sync.Mutex
-	queue []func(*state) // of others, for the job's goroutine
-	wake  chan struct{}  // with room for one: the queue is not empty
 
 	// The job's goroutine owns the rest.
 	succession *Succession // nil: the launcher of the larger job decides
@@ -78,7 +73,7 @@ func (c *Config) listen() (*generations, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &generations{listener: l, wake: make(chan struct{}, 1), links: make(map[int]*link)}, nil
+	return &generations{listener: l, links: make(map[int]*link)}, nil
 }
 
 // listenIn opens the socket in a job's folder.
@@ -130,52 +125,6 @@ func (g *generations) env(id int) []string {
 
 // decides reports whether this process decides which ranks are replaced.
 func (g *generations) decides() bool { return g != nil && g.succession != nil }
-
-// asked returns a channel that receives when the job's goroutine is to handle requests.
-func (g *generations) asked() <-chan struct{} {
-	if g == nil {
-		return nil
-	}
-	return g.wake
-}
-
-// handleRequests does what others have asked for.
-func (s *state) handleRequests() {
-	g := s.generations
-	g.mu.Lock()
-	queue := g.queue
-	g.queue = nil
-	g.mu.Unlock()
-	for _, f := range queue {
-		f(s)
-	}
-}
-
-// ask has the job's goroutine call f. It does not wait for that, which may never come if the job has ended.
-func (g *generations) ask(f func(*state)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.queue = append(g.queue, f)
-	select {
-	case g.wake <- struct{}{}:
-	default:
-	}
-}
-
-// do calls f in the job's goroutine. It reports false if the job has ended.
-func (j *Job) do(f func(*state)) bool {
-	called := make(chan struct{})
-	j.generations.ask(func(s *state) {
-		f(s)
-		close(called)
-	})
-	select {
-	case <-called:
-		return true
-	case <-j.done:
-		return false
-	}
-}
 
 // wait returns a channel that receives when the machine's Tick is to be called, nil for never.
 func (g *generations) wait() <-chan time.Time {

@@ -106,7 +106,7 @@ func TestReplacedProcessIsLikeTheFirst(t *testing.T) {
 		syscall.Kill(-pid, syscall.SIGKILL)
 		stdout.await(t, "[1] ready\n", n+1)
 		replaced := make(chan int)
-		j.send(func(s *state) { replaced <- s.ranks[len(s.ranks)-1].pgid })
+		j.ask(func(s *state) { replaced <- s.ranks[len(s.ranks)-1].pgid })
 		if pid = <-replaced; groupOf(pid) != pid {
 			t.Errorf("process %d is in group %d", pid, groupOf(pid))
 		}

@@ -37,9 +37,12 @@ type Job struct {
 	out    *output
 	ranks  []*rank
 	ended  chan exit
-	stop   chan func(*state) // changes of the job by others than its goroutine
 	done   chan struct{}
 	result job.Result
+
+	mu    sync.Mutex
+	queue []func(*state) // what others have the job's goroutine do, in this order
+	wake  chan struct{}  // with room for one: the queue is not empty
 
 	watch    *watch         // of the ranks; nil if not supported
 	feeding  sync.WaitGroup // passes on the terminal's input
@@ -129,10 +132,10 @@ func Start(cfg Config) (*Job, error) {
 		cfg.Job = rand.Text()
 	}
 	j := &Job{
-		cfg: cfg, begun: time.Now(), oomKills: oomKills(os.DirFS("/")), ended: make(chan exit, ranks), stop: make(chan func(*state), 8), done: make(chan struct{}),
+		cfg: cfg, begun: time.Now(), oomKills: oomKills(os.DirFS("/")), ended: make(chan exit, ranks), wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	j.out = &output{stdout: cfg.Stdout, stderr: cfg.Stderr, failed: func(err error) {
-		j.send(func(s *state) { s.m.OutputFailed(err) })
+		j.ask(func(s *state) { s.m.OutputFailed(err) })
 	}}
 	j.out.terminal = [2]bool{isTerminal(cfg.Stdout), isTerminal(cfg.Stderr)}
 	cfg.Keeper.await()
@@ -153,19 +156,52 @@ func (j *Job) Wait() job.Result {
 	return j.result
 }
 
-// Stop ends the job without a message.
-func (j *Job) Stop() { j.send(func(s *state) { s.m.End(0, nil, "") }) }
+// Stop ends the job without a message. It and the methods below do not block, and have effect in the order of the calls.
+func (j *Job) Stop() { j.ask(func(s *state) { s.m.End(0, nil, "") }) }
+
+// Signal passes a signal of the larger job on to the ranks.
+func (j *Job) Signal(n syscall.Signal) { j.ask(func(s *state) { s.pass(n, false) }) }
 
 // NoteStopped records which ranks are stopped when a rank of the larger job has ended with status 0.
-func (j *Job) NoteStopped() { j.send((*state).noteStopped) }
+func (j *Job) NoteStopped() { j.ask((*state).noteStopped) }
 
 // EndStopped ends the ranks that have been stopped since then, because all others of the larger job have ended.
-func (j *Job) EndStopped() { j.send((*state).endStopped) }
+func (j *Job) EndStopped() { j.ask((*state).endStopped) }
 
-func (j *Job) send(change func(*state)) {
+// ask has the job's goroutine call f. It does not wait for that, which may never come if the job has ended.
+func (j *Job) ask(f func(*state)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.queue = append(j.queue, f)
 	select {
-	case j.stop <- change:
-	default: // the job is being ended already
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// do calls f in the job's goroutine. It reports false if the job has ended.
+func (j *Job) do(f func(*state)) bool {
+	called := make(chan struct{})
+	j.ask(func(s *state) {
+		f(s)
+		close(called)
+	})
+	select {
+	case <-called:
+		return true
+	case <-j.done:
+		return false
+	}
+}
+
+// handleRequests does what others have asked for.
+func (s *state) handleRequests() {
+	s.mu.Lock()
+	queue := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	for _, f := range queue {
+		f(s)
 	}
 }
 

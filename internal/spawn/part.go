@@ -14,11 +14,11 @@ import (
 func (s *state) held() bool { return s.cfg.relays() && !s.generations.released && !s.m.Ending }
 
 // Launch starts a process for a rank of the larger job. If that cannot be, Part.Ended is called for it. Launch, Kill, Tell and
-// Release are for a job with Part.Relay. They do not block, and have effect in the order of the calls.
+// Release are for a job with Part.Relay.
 func (j *Job) Launch(id, number int) {
-	j.generations.ask(func(s *state) {
+	j.ask(func(s *state) {
 		err := errEnds
-		if s.m.Request == 0 && s.m.Began.IsZero() {
+		if s.m.Began.IsZero() {
 			err = s.another(id, number, s.free())
 		}
 		if err != nil {
@@ -46,12 +46,12 @@ func (j *Job) free() int {
 }
 
 // Kill ends a process of the larger job, which the others count as lost.
-func (j *Job) Kill(id int) { j.generations.ask(func(s *state) { host{s}.Kill(id) }) }
+func (j *Job) Kill(id int) { j.ask(func(s *state) { host{s}.Kill(id) }) }
 
 // Tell sends a message of the larger job's launcher to a process.
 func (j *Job) Tell(id int, m generation.Message) {
-	j.generations.ask(func(s *state) { host{s}.Tell(id, m) })
+	j.ask(func(s *state) { host{s}.Tell(id, m) })
 }
 
 // Release lets the job end when its processes have ended.
-func (j *Job) Release() { j.generations.ask(func(s *state) { s.generations.released = true }) }
+func (j *Job) Release() { j.ask(func(s *state) { s.generations.released = true }) }

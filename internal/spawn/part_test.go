@@ -34,7 +34,7 @@ func TestRanksOfPartReportTheirEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stdin.Close()
-	cfg.Stdin, cfg.Signals = stdin, make(chan os.Signal, 1)
+	cfg.Stdin = stdin
 	cfg.Part = &Part{First: 4, Size: 9, Ended: func(e job.Exit) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -49,8 +49,8 @@ func TestRanksOfPartReportTheirEnds(t *testing.T) {
 	<-seen
 	<-seen
 	cfg.Stdout.(*buffer).await(t, "[6] ready\n", 1)
-	cfg.Signals <- syscall.SIGTSTP // stops the ranks, and not this process
-	cfg.Signals <- syscall.SIGCONT
+	j.Signal(syscall.SIGTSTP) // stops the ranks, and not this process
+	j.Signal(syscall.SIGCONT)
 	j.Stop()
 	if r := wait(t, j); r.Status != 0 || r.First != -1 {
 		t.Errorf("the part itself has failed: %+v", r)

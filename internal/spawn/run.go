@@ -69,15 +69,13 @@ func (j *Job) run(startErr error) {
 			s.relay.reported(n, alive)
 		case <-s.relay.wait():
 			s.relay.tick()
-		case change := <-j.stop:
-			change(&s)
 		case <-s.m.Wait():
 			s.m.Tick()
 		case <-tick.C:
 			s.sweep()
 		case <-s.look:
 			s.lookStopped()
-		case <-s.generations.asked():
+		case <-j.wake:
 			s.handleRequests()
 		case <-s.generations.wait():
 			s.generations.succession.Tick()
@@ -96,15 +94,11 @@ func (j *Job) run(startErr error) {
 	if j.launcher != nil {
 		s.conclude()
 	}
-	if sig := j.drain(); sig != 0 {
+	if sig := s.drain(); sig != 0 {
 		s.m.LostOutput(sig)
 	} else {
-		select {
-		case change := <-j.stop: // the last output could not be written
-			change(&s)
-		default:
-		}
-		j.await(log.Close())
+		s.handleRequests() // the last output may not have been written
+		s.await(log.Close())
 	}
 	j.result = s.m.Result
 	j.watch.close()
@@ -298,14 +292,14 @@ func (s *state) sweep() {
 // drain waits until the last output has been written, however slow the reader is, or until
 // a signal that requests the end, and returns that. It does not wait for a process outside
 // its rank's group that holds a pipe open and writes nothing.
-func (j *Job) drain() syscall.Signal {
-	for _, r := range j.ranks {
+func (s *state) drain() syscall.Signal {
+	for _, r := range s.ranks {
 		for _, p := range r.pipes {
 			p.hurry()
 		}
 	}
-	for _, r := range j.ranks {
-		if sig := j.await(r.drained); sig != 0 {
+	for _, r := range s.ranks {
+		if sig := s.await(r.drained); sig != 0 {
 			return sig
 		}
 	}
@@ -314,15 +308,22 @@ func (j *Job) drain() syscall.Signal {
 
 // await waits until c is closed and returns 0, or until a signal that requests the end,
 // and returns that.
-func (j *Job) await(c <-chan struct{}) syscall.Signal {
+func (s *state) await(c <-chan struct{}) syscall.Signal {
 	for {
 		select {
 		case <-c:
 			return 0
-		case sig := <-j.cfg.Signals:
+		case sig := <-s.cfg.Signals:
 			if n, _ := sig.(syscall.Signal); job.AsksForEnd(sig) {
 				return n
 			}
+		case <-s.wake:
+			before := s.request
+			s.request = 0
+			if s.handleRequests(); s.request != 0 { // by Signal
+				return s.request
+			}
+			s.request = before
 		}
 	}
 }

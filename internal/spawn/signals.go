@@ -183,8 +183,6 @@ func (s *state) signaled(sig os.Signal) {
 	if !ok || n == syscall.SIGPIPE { // the failed write is reported instead
 		return
 	}
-	if s.cfg.Part == nil {
-		s.m.Signal(n)
-	}
+	s.m.Signal(n)
 	s.relay.got(n)
 }
