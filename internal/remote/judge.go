@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -50,12 +51,15 @@ type judge struct {
 	asked      chan func()       // calls of others
 	full       string            // why a rank cannot be started
 	last       bool              // the hosts know that no other processes will be started
+
+	flights    []string // files of the flight recorder that have been stored, with other processes in the places of lost ones
+	generation int      // of the world that they are of, -1 for none
 }
 
 func (j *launcher) newJudge() *judge {
 	s := &judge{
 		launcher: j, events: make(chan event), broken: make(chan error, 1), done: make(chan struct{}),
-		drained: map[int]chan struct{}{}, seats: map[int]*host{}, asked: make(chan func()),
+		drained: map[int]chan struct{}{}, seats: map[int]*host{}, asked: make(chan func()), generation: -1,
 	}
 	s.print = newPrinter(func(err error) { s.broken <- err })
 	s.log = job.NewLog(j.cfg.Programs.Ranks(), s.say)
@@ -400,15 +404,38 @@ func (s *judge) goodbye() {
 	}
 }
 
-// keepFlight stores a file of the flight recorder.
+// keepFlight stores a file of the flight recorder. Of the worlds that the job has had, only files of the last one remain.
 func (s *judge) keepFlight(h *host, b []byte) {
 	if len(b) < 4 || s.cfg.Flight == "" {
 		return
 	}
 	n, _ := number(b[:4])
-	if rank := int(n); s.has(h, rank) {
-		if err := flight.WriteFile(filepath.Join(s.cfg.Flight, flight.FileName(rank)), b[4:]); err != nil {
-			s.say(fmt.Sprintf("writing the flight recorder's files: %v", err))
+	rank := int(n)
+	if !s.has(h, rank) || s.succession != nil && !s.ofLast(b[4:]) {
+		return
+	}
+	path := filepath.Join(s.cfg.Flight, flight.FileName(rank))
+	if err := flight.WriteFile(path, b[4:]); err != nil {
+		s.say(fmt.Sprintf("writing the flight recorder's files: %v", err))
+	}
+	s.flights = append(s.flights, path)
+}
+
+// ofLast reports whether a file of the flight recorder is of no earlier world than the others. It removes those of earlier ones.
+func (s *judge) ofLast(b []byte) bool {
+	g := -1 // no world of the job
+	if d, err := flight.Decode(b); err == nil {
+		if text, ok := strings.CutPrefix(d.Job, s.name+"."); ok {
+			if n, err := strconv.Atoi(text); err == nil {
+				g = n
+			}
 		}
 	}
+	if g > s.generation {
+		for _, path := range s.flights {
+			_ = os.Remove(path)
+		}
+		s.flights, s.generation = nil, g
+	}
+	return g == s.generation
 }

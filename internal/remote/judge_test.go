@@ -4,10 +4,12 @@ package remote
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,4 +135,34 @@ func TestSilentHostTakesOneRestart(t *testing.T) {
 	if said := stderr.String(); !strings.Contains(said, "and ranks 3, 4 with it; starting 2 ranks on other hosts (restart 1 of 1)\n") {
 		t.Errorf("said %q", said)
 	}
+}
+
+// TestFlightFilesAreOfLastWorld has hosts send files of several worlds of a job, in all orders. Those of the last are left.
+func TestFlightFilesAreOfLastWorld(t *testing.T) {
+	sent := []struct{ world, rank, size int }{{9, 0, 4}, {9, 3, 4}, {11, 0, 2}, {10, 1, 3}}
+	var order func(chosen, left []int)
+	order = func(chosen, left []int) {
+		for i, k := range left {
+			order(append(slices.Clone(chosen), k), slices.Delete(slices.Clone(left), i, i+1))
+		}
+		if len(left) > 0 {
+			return
+		}
+		folder := t.TempDir()
+		s := &judge{launcher: &launcher{name: "job", cfg: Config{Flight: folder, Generations: &generation.Config{Max: 4}}}, succession: &spawn.Succession{}, generation: -1}
+		for _, k := range chosen {
+			var b bytes.Buffer
+			w := sent[k]
+			r := flight.New("", flight.Job{Name: fmt.Sprint("job.", w.world), Backend: "tcp", Rank: w.rank, Size: w.size})
+			if err := r.Write(&b); err != nil {
+				t.Fatal(err)
+			}
+			s.keepFlight(&host{}, append(numberBytes(w.rank), b.Bytes()...))
+		}
+		dumps, others, err := flight.Read(folder)
+		if err != nil || len(dumps) != 1 || others != 0 || dumps[0].Job != "job.11" || dumps[0].Rank != 0 {
+			t.Errorf("in order %v: %d files, and %d others, %v; want that of rank 0 of the last world", chosen, len(dumps), others, err)
+		}
+	}
+	order(nil, []int{0, 1, 2, 3})
 }
