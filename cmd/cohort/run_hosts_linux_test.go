@@ -193,7 +193,7 @@ func TestRunOnHostsLeavesNothingWhenKilled(t *testing.T) {
 			[]string{"cohort: rank 3 on 127.0.0.2 was killed by signal 9 (killed) after ", "; ending the others\n"}},
 		{"agent", func(_ *testing.T, j *hostsJob) int { return j.agents[1] }, 255,
 			[]string{"cohort: host 127.0.0.2 was lost after ", ", and ranks 2, 3 with it; ending the others\n"}},
-		{"ssh", func(t *testing.T, j *hostsJob) int { return j.shell(t, "127.0.0.2") }, 255,
+		{"ssh", func(t *testing.T, j *hostsJob) int { return shell(t, j.cmd, "127.0.0.2") }, 255,
 			[]string{"cohort: host 127.0.0.2 was lost after ", "ssh was killed by signal: killed)", ", and ranks 2, 3 with it; ending the others\n"}},
 		{"sshd", func(t *testing.T, j *hostsJob) int { return parent(t, j.agents[0]) }, 255,
 			[]string{"cohort: host 127.0.0.1 was lost after ", ", and ranks 0, 1 with it; ending the others\n"}},
@@ -234,7 +234,7 @@ func TestHostThatGivesUpIsLost(t *testing.T) {
 	for _, c := range sample([]loss{
 		{"agent asked to end", nil, func(j *hostsJob) { syscall.Kill(j.agents[1], syscall.SIGTERM) },
 			"the agent was asked to end (terminated)), and ranks 2, 3 with it; ending the others\n"},
-		{"wrapper of ssh killed", []string{"--ssh", wrapper}, func(j *hostsJob) { syscall.Kill(j.shell(t, "127.0.0.2"), syscall.SIGKILL) },
+		{"wrapper of ssh killed", []string{"--ssh", wrapper}, func(j *hostsJob) { syscall.Kill(shell(t, j.cmd, "127.0.0.2"), syscall.SIGKILL) },
 			"wrapper was killed by signal: killed), and ranks 2, 3 with it; ending the others\n"},
 		{"launcher stood", nil, func(j *hostsJob) {
 			j.cmd.Process.Signal(syscall.SIGSTOP)
@@ -274,7 +274,7 @@ func TestResilientJobContinuesAfterLossOfHost(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := n.start(t, c.first, script, append(c.options, "--env", "DIR="+t.TempDir())...)
-			if err := syscall.Kill(j.shell(t, "127.0.0.2"), syscall.SIGKILL); err != nil {
+			if err := syscall.Kill(shell(t, j.cmd, "127.0.0.2"), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			status, stdout := j.end(t, n)

@@ -218,10 +218,10 @@ func (n *network) start(t *testing.T, first, script string, options ...string) *
 	return j
 }
 
-// shell returns the launcher's ssh to a host.
-func (j *hostsJob) shell(t *testing.T, host string) int {
+// shell returns a launcher's ssh to a host.
+func shell(t *testing.T, launcher *exec.Cmd, host string) int {
 	t.Helper()
-	for _, pid := range children(t, j.cmd.Process.Pid) {
+	for _, pid := range children(t, launcher.Process.Pid) {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if words := strings.Split(string(line), "\x00"); slices.Contains(words, host) {
 			return pid

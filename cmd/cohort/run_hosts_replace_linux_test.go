@@ -71,3 +71,26 @@ func TestRunOnHostsKeepsLimits(t *testing.T) {
 	}
 	n.nothingLeft(t)
 }
+
+// A spare that is silent when the job ends does not keep the launcher for long, however the job ends.
+func TestRunOnHostsDoesNotWaitForSilentSpare(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: it lasts until a silent host is given up, twice; make test-all runs it")
+	}
+	n := newNetwork(t)
+	for _, asked := range []bool{false, true} {
+		j := startElastic(t, "-n", "1", "--restarts", "1", n.ssh, "--hosts", "127.0.0.1:1,127.0.0.2:1")
+		j.await(-1, 1)
+		syscall.Kill(shell(t, j.cmd, "127.0.0.2"), syscall.SIGSTOP)
+		var text string
+		if asked {
+			j.cmd.Process.Signal(syscall.SIGTERM)
+			text = j.wait(143)
+		} else {
+			text = j.end(1)
+		}
+		if want := `(?m)^cohort: host 127\.0\.0\.2 was lost after [0-9.]+ s \(no message for 4s\)$`; !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("no line %s in:\n%s", want, text)
+		}
+	}
+}

@@ -396,6 +396,8 @@ func (a *agent) handle(k kind, b []byte, feeding chan<- []byte) {
 		a.job.Signal(s)
 	case kindInput:
 		feeding <- b
+	case kindPing:
+		a.link.send(kindPing)
 	case kindAck:
 		if n, err := number(b); err == nil {
 			a.window.give(int(n))

@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 9
+const protocol = 10
 
 // kind is the kind of a frame.
 type kind byte
@@ -59,7 +59,7 @@ const (
 
 // Frames that both send.
 const (
-	kindPing kind = 'p' // shows that the sender is alive
+	kindPing kind = 'p' // shows that the sender is alive; the agent answers with one
 	kindAck  kind = 'k' // so many bytes of output or input have been used, 4 bytes
 )
 

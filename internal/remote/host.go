@@ -17,13 +17,15 @@ type host struct {
 	shell        *shell
 	link         *link
 	hello        hello
-	frames       chan frame   // from the agent after hello; closed after its end
-	quiet        atomic.Int32 // intervals pingEvery without a message
-	silent       atomic.Bool  // given up because of that
+	frames       chan frame    // from the agent after hello; closed after its end
+	quiet        atomic.Int32  // intervals pingEvery without a message
+	silent       atomic.Int64  // the time.Duration of that for which it was given up
+	ending       chan struct{} // closed when only its own end is awaited
 
 	running     map[int]bool // ids of its processes that run; owned by the job's loop, as are those below
 	ended, lost bool
 	stopped     bool // its ranks that run have been stopped since the first success
+	hurried     bool // ending is closed
 	done        bool // no more frames will come
 }
 
@@ -38,6 +40,7 @@ type frame struct {
 // that a host is not given up as silent while it waits for another host, or receives a large program.
 func (h *host) attend(closed <-chan struct{}) {
 	h.frames = make(chan frame, 2) // room for frames that may come early: a fault, and the end
+	h.ending = make(chan struct{})
 	go h.listen(closed)
 	go h.beat()
 }
@@ -77,29 +80,42 @@ func (h *host) next() (kind, []byte, error) {
 	return f.k, f.b, f.err
 }
 
+// hurry gives the host up soon if it is silent, because nothing but its end is awaited.
+func (h *host) hurry() {
+	if !h.hurried {
+		h.hurried = true
+		close(h.ending)
+	}
+}
+
 // beat sends pings to the host and checks it until ssh has ended.
 func (h *host) beat() {
-	tick := time.NewTicker(pingEvery)
+	every, most, ending := pingEvery, silence, h.ending
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-h.shell.ended:
 			return
+		case <-ending:
+			every, most, ending = time.Second, int(endLimit/time.Second), nil
+			tick.Reset(every)
+			h.quiet.Store(0)
 		case <-tick.C:
 		}
-		if !h.check() {
+		if !h.check(every, most) {
 			return
 		}
 	}
 }
 
-// check sends a ping, and gives up a host that is silent.
-func (h *host) check() bool {
+// check sends a ping, and gives up a host that has been silent for more than most intervals between pings.
+func (h *host) check(every time.Duration, most int) bool {
 	h.link.send(kindPing)
-	if h.quiet.Add(1) <= silence {
+	if int(h.quiet.Add(1)) <= most {
 		return true
 	}
-	h.silent.Store(true)
+	h.silent.Store(int64(most) * int64(every))
 	h.shell.kill()
 	return false
 }
@@ -107,8 +123,8 @@ func (h *host) check() bool {
 // explain returns why the connection to a host ended. If ssh has not ended, it is killed.
 func (h *host) explain(ctx context.Context, err error) error {
 	err = h.shell.explain(ctx, err)
-	if h.silent.Load() && context.Cause(ctx) == nil {
-		err = fmt.Errorf("no message for %v", silence*pingEvery)
+	if silent := time.Duration(h.silent.Load()); silent > 0 && context.Cause(ctx) == nil {
+		err = fmt.Errorf("no message for %v", silent)
 	}
 	return err
 }

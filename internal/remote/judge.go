@@ -86,7 +86,7 @@ func (j *launcher) newJudge() *judge {
 //
 //  1. Until each host's ranks have ended, or the host is lost, it passes their reports on.
 //  2. The first failure, or another reason, ends the ranks of all hosts. A host that does not confirm this
-//     within endLimit is given up.
+//     within endLimit is given up, as is one without ranks that is silent for so long once the job ends.
 //  3. The remaining hosts send the files of the flight recorder, if requested.
 //  4. The last output is written.
 func (j *launcher) see() (status int, err error) {
@@ -115,6 +115,7 @@ func (j *launcher) see() (status int, err error) {
 			return s.m.Status, nil
 		}
 		s.settle()
+		s.hurry()
 	}
 	s.goodbye()
 	<-s.log.Close()
@@ -168,6 +169,16 @@ func (s *judge) step(signals bool) {
 		f()
 	case <-s.due():
 		s.succession.Tick()
+	}
+}
+
+// hurry has the hosts checked more often on which no ranks run and, as the job ends, none will. They may still wait for the reader of
+// their output, and answer meanwhile.
+func (s *judge) hurry() {
+	for _, h := range s.hosts {
+		if (s.m.Running == 0 || s.m.Ending) && len(h.running) == 0 && !h.ended && !h.lost {
+			h.hurry()
+		}
 	}
 }
 

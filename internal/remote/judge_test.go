@@ -166,3 +166,29 @@ func TestFlightFilesAreOfLastWorld(t *testing.T) {
 	}
 	order(nil, []int{0, 1, 2, 3})
 }
+
+// TestHostsWithoutRanksAreHurriedAtEnd checks which hosts have to answer soon: those on which no ranks run once the job ends.
+func TestHostsWithoutRanksAreHurriedAtEnd(t *testing.T) {
+	s := &judge{m: job.New(job.Config{Now: time.Now, Ranks: 1, Terminate: func() {}})}
+	s.launcher = &launcher{hosts: []*host{{running: map[int]bool{0: true}}, {}, {ended: true}, {lost: true}}}
+	for _, h := range s.hosts {
+		h.ending = make(chan struct{})
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want []bool
+	}{
+		{"a rank runs", func() {}, []bool{false, false, false, false}},
+		{"the job ends", func() { s.m.End(1, nil, "") }, []bool{false, true, false, false}},
+		{"the rank has ended", func() { s.m.Running = 0; clear(s.hosts[0].running) }, []bool{true, true, false, false}},
+	} {
+		step.do()
+		s.hurry()
+		for i, h := range s.hosts {
+			if h.hurried != step.want[i] {
+				t.Errorf("%s: host %d has to answer soon: %v, want %v", step.what, i, h.hurried, step.want[i])
+			}
+		}
+	}
+}
