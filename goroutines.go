@@ -101,7 +101,11 @@ func (j *goroutines) tick() {
 	}
 	j.ticking = at
 	j.wg.Go(func() {
-		time.Sleep(pause)
+		select {
+		case <-time.After(pause):
+		case <-j.ctx.Done(): // all ranks end by it
+			return
+		}
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.ticking = time.Time{}

@@ -13,12 +13,13 @@ import (
 	"github.com/cohort-hpc/cohort/internal/generation"
 )
 
-// Generation returns how many worlds the job had before c's: 0, and 1 more after every [Rejoin]. It is 0 for nil.
+// Generation returns the number of c's world in the job: 0, and larger after every [Rejoin], by 1 unless an attempt has
+// failed in which the ranks were connecting. It is 0 for nil.
 func (c *Comm) Generation() int { return c.base().Worlds().Generation }
 
 // Resized returns a channel that is closed when the job is to have another size, which the ranks give it by calling
 // [Rejoin] together when it suits them. It is closed on every rank, at about the same time. Where nobody can ask for
-// another size it is nil.
+// another size it is nil, or never closed.
 func (c *Comm) Resized() <-chan struct{} { return c.base().Worlds().Resized }
 
 // Rejoin leaves world, and joins the next world of the job: after a loss, or to give the job another size
@@ -35,9 +36,9 @@ func (c *Comm) Resized() <-chan struct{} { return c.base().Worlds().Resized }
 //
 // Collective over the survivors: the ranks of world that are not lost call it, and the new processes call Init.
 //
-// Errors: [ErrPeerLost] if the others count this rank as lost, if a rank has finished, or if too many ranks are lost to go
-// on; [ErrClosed] on a rank that leaves because the job shrinks, or if world is closed, also meanwhile; [ErrComm] if world is not a world;
-// [ErrInit] if the ranks cannot join; [ErrBusy]; [ErrNotSupported] on mpi.
+// Errors: [ErrPeerLost] if the others count this rank as lost, if a rank has finished where a launcher replaces ranks, or
+// if too many ranks are lost to go on; [ErrClosed] on a rank that leaves because the job shrinks, or if world is closed, also
+// meanwhile; [ErrComm] if world is not a world; [ErrInit] if the ranks cannot join; [ErrBusy]; [ErrNotSupported] on mpi.
 //
 // Deadline: [ErrTimeout] if ctx ends before all have called it. It names those that have not.
 func Rejoin(ctx context.Context, world *Comm) (*Comm, error) {

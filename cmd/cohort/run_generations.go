@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,7 +79,7 @@ func (e *elasticOptions) generations(ranks int) *generation.Config {
 func (e *elasticOptions) begun(folder string) {
 	if e.max > 0 {
 		fmt.Fprintf(os.Stderr, "cohort: 'cohort scale %s N' gives this job another number of ranks, from %d to %d\n",
-			strings.TrimPrefix(folder, jobFolder()), e.min, e.max)
+			strings.TrimPrefix(filepath.Clean(folder), jobFolder()), e.min, e.max)
 	}
 }
 

@@ -160,6 +160,7 @@ func (m *Machine) Handle(id int, r Request) {
 			m.set(p, member)
 		}
 		m.Host.Tell(id, Message{Missing: append([]int{p.rank}, m.missing(p)...)})
+		m.form() // when nobody asks any more, the members may learn of another size
 	case r.Joined && p.state == joining:
 		m.set(p, joined)
 		if m.unjoined--; m.unjoined == 0 {
@@ -248,14 +249,17 @@ func (m *Machine) Ended(id int, finished, follows bool) Fate {
 	switch {
 	case was == out:
 		return Ignored
+	case m.over != "" && p.began.IsZero() && p.rank >= len(m.members):
+		return Ignored // it was for a size that the job has not taken
 	case m.over != "":
-		return Decides
-	case finished:
-		m.end(fmt.Sprintf("rank %d has finished, so the job forms no other world", p.rank))
 		return Decides
 	}
 	if was == joining || was == joined {
 		m.breaks(fmt.Sprintf("rank %d has ended", p.rank))
+	}
+	if finished {
+		m.end(fmt.Sprintf("rank %d has finished, so the job forms no other world", p.rank))
+		return Decides
 	}
 	fate := m.replace(p, follows)
 	m.form()
@@ -429,6 +433,7 @@ func (m *Machine) Scale(size int) error {
 // dismiss gives a process no place in a job that shrinks.
 func (m *Machine) dismiss(p *process) {
 	m.set(p, out)
+	p.answer = time.Time{}
 	p.out = Message{Left: true, Out: fmt.Sprintf("rank %d leaves the job, whose size is %d now", p.rank, m.want)}
 	m.Host.Tell(p.id, p.out)
 }

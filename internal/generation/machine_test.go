@@ -51,6 +51,70 @@ func (b *bench) Tell(id int, m Message) {
 	}
 }
 
+// TestJobEndsBeforeItTakesAnotherSize has new processes for a size that the job has not taken when it ends.
+func TestJobEndsBeforeItTakesAnotherSize(t *testing.T) {
+	b := newBench(Config{Size: 2, Min: 1, Max: 4})
+	b.asks(0)
+	b.asks(1)
+	b.join(0, 1)
+	if err := b.Scale(4); err != nil {
+		t.Fatal(err)
+	}
+	b.asks(2)
+	b.Ended(0, true, false)
+	if first, second := b.Ended(2, false, false), b.Ended(3, false, false); first != Ignored || second != Ignored {
+		t.Errorf("the ends of new processes have fates %v and %v, want Ignored: %v", first, second, b.log)
+	}
+	if fate := b.Ended(1, false, false); fate != Decides {
+		t.Errorf("the end of a member has fate %v, want Decides", fate)
+	}
+}
+
+// TestRankFinishesWhileOthersJoin has a process end with status 0 before all are connected: the others do not wait for it.
+func TestRankFinishesWhileOthersJoin(t *testing.T) {
+	b := newBench(Config{Size: 2, Restarts: 3})
+	b.asks(0)
+	b.asks(1)
+	b.join(0)
+	b.Ended(1, true, false)
+	b.asks(0)
+	if got := strings.Join(b.log[2:], "; "); got != "0: broken; 0: out" {
+		t.Errorf("the other one is told %q, want that it cannot join, and that there is no other world", got)
+	}
+}
+
+// TestSizeIsAnnouncedAfterWithdrawal has a job asked for another size while a rank waits for the others in vain.
+func TestSizeIsAnnouncedAfterWithdrawal(t *testing.T) {
+	b := newBench(Config{Size: 2, Min: 1, Max: 4})
+	b.asks(0)
+	b.asks(1)
+	b.join(0, 1)
+	b.asks(0)
+	if err := b.Scale(1); err != nil {
+		t.Fatal(err)
+	}
+	b.log = nil
+	b.Handle(0, Request{Withdraw: true})
+	if got := strings.Join(b.log, "; "); got != "0: missing [1]; 0: resize; 1: resize" {
+		t.Errorf("the withdrawal is followed by %q", got)
+	}
+}
+
+// TestDismissedProcessOwesNoAnswer dismisses a process whose attempt to join has been broken.
+func TestDismissedProcessOwesNoAnswer(t *testing.T) {
+	b := newBench(Config{Size: 2, Min: 1, Max: 2})
+	b.asks(0)
+	b.asks(1)
+	b.Handle(0, Request{Failed: true})
+	b.asks(0)
+	if err := b.Scale(1); err != nil {
+		t.Fatal(err)
+	}
+	if pause, due := b.Wait(); due {
+		t.Errorf("something is due in %v: %v", pause, b.log)
+	}
+}
+
 func (b *bench) asks(id int, lost ...int) { b.Handle(id, Request{Ask: &Ask{Lost: lost}}) }
 
 func (b *bench) join(ids ...int) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -32,7 +33,9 @@ func Scale(folder string, ranks int) error {
 		return err
 	}
 	var a scaled
-	if err := json.NewDecoder(c).Decode(&a); err != nil {
+	if err := json.NewDecoder(c).Decode(&a); errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("its launcher gives no answer for %v, and may give the job another size later", scaleLimit)
+	} else if err != nil {
 		return fmt.Errorf("its launcher gives no answer, because it ends: %w", err)
 	}
 	if a.Error != "" {
