@@ -408,10 +408,10 @@ func (m *Machine) Scale(size int) error {
 	case m.over != "":
 		return fmt.Errorf("%s", m.over)
 	}
+	lacks := m.Lacks(size)
 	m.want, m.resizing = size, false
-	taken := make(map[int]bool)
 	for _, p := range m.seated() {
-		if taken[p.rank] = true; p.rank >= size && p.generation < 0 {
+		if p.rank >= size && p.generation < 0 {
 			m.dismiss(p)
 		}
 	}
@@ -419,15 +419,36 @@ func (m *Machine) Scale(size int) error {
 		if rank >= size {
 			s.due = time.Time{}
 		}
-		taken[rank] = taken[rank] || !s.due.IsZero()
 	}
-	for rank := range size {
-		if !taken[rank] {
-			m.start(rank)
-		}
+	for _, rank := range lacks {
+		m.start(rank)
 	}
 	m.form()
 	return nil
+}
+
+// Lacks returns the ranks for which Scale would start processes. Members stay, whatever their ranks, while size allows it.
+func (m *Machine) Lacks(size int) (ranks []int) {
+	taken, have := make(map[int]bool), 0
+	for _, p := range m.seated() {
+		if taken[p.rank] = true; p.rank < size || p.generation >= 0 {
+			have++
+		}
+	}
+	for rank := range m.seats {
+		if m.Due(rank) {
+			if taken[rank] = true; rank < size {
+				have++
+			}
+		}
+	}
+	for rank := 0; have < size; rank++ {
+		if !taken[rank] {
+			ranks = append(ranks, rank)
+			have++
+		}
+	}
+	return ranks
 }
 
 // dismiss gives a process no place in a job that shrinks.

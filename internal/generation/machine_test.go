@@ -337,6 +337,14 @@ func TestEventsDecideNextWorld(t *testing.T) {
 			b.note("%v", b.Ended(3, false, false))
 			b.asks(2)
 		}, "start 2 as 2, start 3 as 3, <nil>, 3: leaves, <nil>, 3, 0: resize, 1: resize"},
+		{"survivors are the ranks of a job that shrinks before they ask", Config{Size: 4, Min: 1, Max: 4}, func(b *bench) {
+			b.Ended(0, false, false)
+			b.Ended(1, false, false)
+			b.note("%v %v %v", b.Lacks(2), b.Lacks(3), b.Lacks(4))
+			b.note("%v", b.Scale(2))
+			b.asks(3, 0, 1)
+			b.asks(2, 0, 1)
+		}, "[] [0] [0 1], 2: resize, 3: resize, <nil>, 2: j.1 0/2, 3: j.1 1/2"},
 		{"a size outside the limits", Config{Size: 2, Min: 1, Max: 4}, func(b *bench) {
 			b.note("%v", b.Scale(5))
 		}, "5 ranks: the job can have 1 to 4"},
