@@ -281,6 +281,29 @@ func (j *elasticJob) end(ranks int) string {
 	return text
 }
 
+// name returns the job's name, by which it can be given another size.
+func (j *elasticJob) name(least, most int) (name string) {
+	j.t.Helper()
+	line := regexp.MustCompile(fmt.Sprintf(`(?m)^cohort: 'cohort scale (\S+) N' gives this job another number of ranks, from %d to %d$`, least, most))
+	j.until("the job's name", func() bool {
+		m := line.FindStringSubmatch(j.text.String())
+		if m != nil {
+			name = m[1]
+		}
+		return m != nil
+	})
+	return name
+}
+
+// scale has cohort scale ask a job to have another size.
+func (j *elasticJob) scale(name, ranks string) (status int, text string) {
+	j.t.Helper()
+	cmd := cohortCommand(j.t, "scale", name, ranks)
+	cmd.Env = append(cmd.Env, "TMPDIR="+j.tmp)
+	status, out, errs := finish(j.t, cmd)
+	return status, out + errs
+}
+
 // wait waits for the job's end and checks its status, and that nothing is left.
 func (j *elasticJob) wait(status int) string {
 	j.t.Helper()
@@ -431,37 +454,24 @@ func TestScale(t *testing.T) {
 			}
 			j := startElastic(t, append([]string{"-n", "2", "--elastic", "1:4"}, args...)...)
 			g, _ := j.await(-1, 2)
-			var name string
-			j.until("the job's name", func() bool {
-				m := regexp.MustCompile(`(?m)^cohort: 'cohort scale (\S+) N' gives this job another number of ranks, from 1 to 4$`).FindStringSubmatch(j.text.String())
-				if m != nil {
-					name = m[1]
-				}
-				return m != nil
-			})
-			scale := func(name, n string) (status int, text string) {
-				cmd := cohortCommand(t, "scale", name, n)
-				cmd.Env = append(cmd.Env, "TMPDIR="+j.tmp)
-				status, out, errs := finish(t, cmd)
-				return status, out + errs
-			}
+			name := j.name(1, 4)
 			for _, n := range []int{4, 3, 1, 4} {
-				if status, text := scale(name, strconv.Itoa(n)); status != 0 || text != fmt.Sprintf("job %s is asked to have %d ranks\n", name, n) {
+				if status, text := j.scale(name, strconv.Itoa(n)); status != 0 || text != fmt.Sprintf("job %s is asked to have %d ranks\n", name, n) {
 					t.Errorf("to %d ranks: status %d, %q", n, status, text)
 				}
 				g, _ = j.await(g, n)
 			}
-			if status, text := scale(name, "5"); status != 1 || !strings.Contains(text, "job "+name+": 5 ranks: the job can have 1 to 4") {
+			if status, text := j.scale(name, "5"); status != 1 || !strings.Contains(text, "job "+name+": 5 ranks: the job can have 1 to 4") {
 				t.Errorf("status %d, %q", status, text)
 			}
-			if status, text := scale("none", "2"); status != 1 || !strings.Contains(text, "job none: not found below "+j.tmp+", where these are: "+name) {
+			if status, text := j.scale("none", "2"); status != 1 || !strings.Contains(text, "job none: not found below "+j.tmp+", where these are: "+name) {
 				t.Errorf("status %d, %q", status, text)
 			}
 			text := j.end(4)
 			if n := strings.Count(text, "] leaves\n"); n != 3 {
 				t.Errorf("%d ranks have left, want 3:\n%s", n, text)
 			}
-			if status, text := scale(name, "2"); status != 1 || !strings.Contains(text, "not found") {
+			if status, text := j.scale(name, "2"); status != 1 || !strings.Contains(text, "not found") {
 				t.Errorf("after the end: status %d, %q", status, text)
 			}
 		})

@@ -94,3 +94,34 @@ func TestRunOnHostsDoesNotWaitForSilentSpare(t *testing.T) {
 		}
 	}
 }
+
+// A job grows on the hosts that have room, also when its ranks have got other numbers. It is not asked to have more ranks than the
+// hosts have slots.
+func TestScaleOnHostsKeepsLimits(t *testing.T) {
+	n := newNetwork(t)
+	j := startElastic(t, "-n", "4", "--elastic", "1:5", n.ssh, "--hosts", "127.0.0.1:2,127.0.0.2:2")
+	g, _ := j.await(-1, 4)
+	agents := []int{parent(t, j.processOf(0)), parent(t, j.processOf(3))}
+	for i, pid := range []int{j.processOf(0), j.processOf(1)} {
+		syscall.Kill(pid, syscall.SIGKILL)
+		g, _ = j.await(g, 3-i)
+	}
+	name := j.name(1, 5)
+	if status, text := j.scale(name, "4"); status != 0 {
+		t.Errorf("to 4 ranks: status %d, %s", status, text)
+	}
+	_, pids := j.await(g, 4)
+	ranks := map[int]int{}
+	for _, pid := range pids {
+		ranks[parent(t, pid)]++
+	}
+	if ranks[agents[0]] != 2 || ranks[agents[1]] != 2 {
+		t.Errorf("the hosts have %d and %d ranks, want 2 each", ranks[agents[0]], ranks[agents[1]])
+	}
+	want := "5 ranks need 1 slot more, but the hosts have 0 free;"
+	if status, text := j.scale(name, "5"); status != 1 || !strings.Contains(text, want) {
+		t.Errorf("to 5 ranks: status %d, %s, want 1 and %q", status, text, want)
+	}
+	j.end(4)
+	n.nothingLeft(t)
+}

@@ -20,6 +20,28 @@ import (
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
+// add adds a host whose agent has been lost, and whose frames go to a buffer.
+func (j *launcher) add(t *testing.T, h *host, sent *bytes.Buffer) {
+	t.Helper()
+	h.link = newLink(closer{sent})
+	h.shell = &shell{cmd: exec.Command("true"), ended: make(chan struct{})}
+	if err := h.shell.cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	close(h.shell.ended)
+	j.hosts = append(j.hosts, h)
+}
+
+// form has the first processes form the first world.
+func (s *judge) form(ranks int) {
+	for id := range ranks {
+		s.succession.Handle(id, generation.Request{Ask: &generation.Ask{}})
+	}
+	for id := range ranks {
+		s.succession.Handle(id, generation.Request{Joined: true})
+	}
+}
+
 // TestRankFailureWhileLossIsUndecided has a rank of a job that goes on fail when a host is lost and the others have been asked, but
 // have not answered: that it goes on the rank's host has said.
 func TestRankFailureWhileLossIsUndecided(t *testing.T) {
@@ -27,13 +49,7 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	j := &launcher{cfg: Config{Programs: spawn.Programs{{Ranks: 3}}, Stderr: &stderr}, begun: time.Now()}
 	var sent [3]bytes.Buffer
 	for i, name := range []string{"a", "b", "c"} {
-		h := &host{Host: Host{Name: name}, first: i, count: 1, link: newLink(closer{&sent[i]})}
-		h.shell = &shell{cmd: exec.Command("true"), ended: make(chan struct{})}
-		if err := h.shell.cmd.Run(); err != nil {
-			t.Fatal(err)
-		}
-		close(h.shell.ended)
-		j.hosts = append(j.hosts, h)
+		j.add(t, &host{Host: Host{Name: name}, first: i, count: 1}, &sent[i])
 	}
 	s := j.newJudge()
 	s.lose(j.hosts[0], io.EOF)
@@ -99,23 +115,10 @@ func TestSilentHostTakesOneRestart(t *testing.T) {
 		cfg:   Config{Programs: spawn.Programs{{Ranks: 5}}, Stderr: &stderr, Generations: &generation.Config{Min: 5, Max: 5, Restarts: 1}},
 		begun: time.Now(),
 	}
-	var sent [2]bytes.Buffer
-	for i, h := range []*host{{Host: Host{Name: "a"}, first: 0, count: 3}, {Host: Host{Name: "b"}, first: 3, count: 2}} {
-		h.link = newLink(closer{&sent[i]})
-		h.shell = &shell{cmd: exec.Command("true"), ended: make(chan struct{})}
-		if err := h.shell.cmd.Run(); err != nil {
-			t.Fatal(err)
-		}
-		close(h.shell.ended)
-		j.hosts = append(j.hosts, h)
-	}
+	j.add(t, &host{Host: Host{Name: "a"}, first: 0, count: 3}, new(bytes.Buffer))
+	j.add(t, &host{Host: Host{Name: "b"}, first: 3, count: 2}, new(bytes.Buffer))
 	s := j.newJudge()
-	for id := range 5 {
-		s.succession.Handle(id, generation.Request{Ask: &generation.Ask{}})
-	}
-	for id := range 5 {
-		s.succession.Handle(id, generation.Request{Joined: true})
-	}
+	s.form(5)
 	for id := range 3 {
 		s.succession.Handle(id, generation.Request{Ask: &generation.Ask{Lost: []int{3, 4}}})
 	}
@@ -191,4 +194,40 @@ func TestHostsWithoutRanksAreHurriedAtEnd(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDueStartKeepsSlot has a rank wait to be started again on its host, and another need a place then. The rank keeps its slot.
+func TestDueStartKeepsSlot(t *testing.T) {
+	j := &launcher{
+		cfg:   Config{Programs: spawn.Programs{{Ranks: 5}}, Stderr: io.Discard, Generations: &generation.Config{Min: 5, Max: 5, Restarts: 9}},
+		begun: time.Now(),
+	}
+	for _, h := range []*host{
+		{Host: Host{Name: "a", Slots: 3}, first: 0, count: 2}, {Host: Host{Name: "b", Slots: 2}, first: 2, count: 2}, {Host: Host{Name: "c", Slots: 1}, first: 4, count: 1},
+	} {
+		j.add(t, h, new(bytes.Buffer))
+	}
+	s := j.newJudge()
+	a, b, c := j.hosts[0], j.hosts[1], j.hosts[2]
+	for !s.succession.Due(3) {
+		for id := range b.running {
+			if s.rank(id) == 3 {
+				s.exited(b, job.Exit{Rank: 3, ID: id, Status: 9, How: "exited with status 9", After: "1 s"})
+				break
+			}
+		}
+	}
+	s.lose(c, io.EOF)
+	s.settle()
+	if len(a.running) != 3 || len(b.running) != 1 {
+		t.Errorf("host a has %d ranks and b %d, want 3 and 1", len(a.running), len(b.running))
+	}
+	<-s.due()
+	s.succession.Tick()
+	if len(a.running) != 3 || len(b.running) != 2 {
+		t.Errorf("host a has %d ranks and b %d, want 3 and 2", len(a.running), len(b.running))
+	}
+	<-s.log.Close()
+	s.print.close()
+	<-s.print.done
 }

@@ -14,15 +14,16 @@ import (
 // A successor is the generation.Host of a job on hosts: it has their agents start processes in place of lost ones.
 type successor struct{ *judge }
 
-// Start starts a process for a rank: on the host of the last one, or else on the host with the fewest.
+// Start starts a process for a rank: on the host of the last one if that has room, or else on the host with the fewest.
 func (s successor) Start(id, rank int) {
 	if s.succession.Ending() {
 		return
 	}
 	s.succession.Started(rank)
+	taken := s.taken()
 	h := s.seats[rank]
-	if h == nil || h.lost {
-		if h = s.room(); h == nil {
+	if h == nil || !h.room(taken[h]) {
+		if h = s.least(taken); h == nil {
 			s.full = fmt.Sprintf("rank %d cannot be started: no host has room for it", rank)
 			return
 		}
@@ -32,8 +33,8 @@ func (s successor) Start(id, rank int) {
 	h.link.send(kindStart, numberBytes(id), numberBytes(rank))
 }
 
-// room returns the host with the fewest ranks of those that may have more, nil for none.
-func (s successor) room() (least *host) {
+// taken returns how many ranks each host has, with those that are to be started again there.
+func (s successor) taken() map[*host]int {
 	taken := map[*host]int{}
 	for _, h := range s.hosts {
 		for id := range h.running {
@@ -41,11 +42,45 @@ func (s successor) room() (least *host) {
 				taken[h]++
 			}
 		}
-		if !h.lost && (h.Slots == 0 || taken[h] < h.Slots) && (least == nil || taken[h] < taken[least]) {
+	}
+	for rank, h := range s.seats {
+		if s.succession.Due(rank) {
+			taken[h]++
+		}
+	}
+	return taken
+}
+
+// room reports whether a host with some ranks may have another.
+func (h *host) room(taken int) bool { return !h.lost && (h.Slots == 0 || taken < h.Slots) }
+
+// least returns the host with the fewest ranks of those that may have another, nil for none.
+func (s successor) least(taken map[*host]int) (least *host) {
+	for _, h := range s.hosts {
+		if h.room(taken[h]) && (least == nil || taken[h] < taken[least]) {
 			least = h
 		}
 	}
 	return least
+}
+
+// fits returns an error if the hosts have no room for the processes that another size takes.
+func (s successor) fits(ranks int) error {
+	lacks, free := len(s.succession.Lacks(ranks)), 0
+	taken := s.taken()
+	for _, h := range s.hosts {
+		switch {
+		case !h.lost && h.Slots == 0:
+			return nil
+		case !h.lost:
+			free += h.Slots
+		}
+		free -= taken[h]
+	}
+	if free = max(free, 0); lacks <= free {
+		return nil
+	}
+	return fmt.Errorf("%d ranks need %s more, but the hosts have %d free; ask for fewer ranks, or start the job with more slots (HOST:N)", ranks, job.Count(lacks, "slot"), free)
 }
 
 // at calls f for the host on which a process runs.
@@ -62,7 +97,12 @@ func (s successor) Kill(id int) { s.at(id, func(h *host) { h.link.send(kindKill,
 
 // Tell sends a message to a process.
 func (s successor) Tell(id int, m generation.Message) {
-	s.at(id, func(h *host) { h.link.sendTo(kindTell, id, m) })
+	s.at(id, func(h *host) {
+		if m.Place != nil {
+			s.seats[m.Place.Rank] = h // the ranks of a world may have other numbers than those of the last one
+		}
+		h.link.sendTo(kindTell, id, m)
+	})
 }
 
 // Fail ends the job.
@@ -97,7 +137,12 @@ func (s *judge) settle() {
 func (s *judge) scale(ranks int) (err error) {
 	called := make(chan struct{})
 	select {
-	case s.asked <- func() { err = s.succession.Scale(ranks); close(called) }:
+	case s.asked <- func() {
+		if err = (successor{s}).fits(ranks); err == nil {
+			err = s.succession.Scale(ranks)
+		}
+		close(called)
+	}:
 		<-called
 		return err
 	case <-s.done:
