@@ -35,7 +35,7 @@ type Config struct {
 
 	// JoinTimeout is how long the ranks of the shm and tcp backends wait for each other in Init
 	// (COHORT_JOIN_TIMEOUT). Zero means 60 s, in pods of a Kubernetes Job 10 minutes. When it expires
-	// on one rank, Init fails on all.
+	// on one rank, Init fails on all. Under cohort run --restarts, the time begins when all ranks have called Init or Rejoin.
 	JoinTimeout time.Duration
 
 	// FlightDir is the folder for the flight recorder's files (COHORT_FLIGHT_DIR). A rank writes its

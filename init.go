@@ -73,7 +73,11 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		s.marks(osEnv)
 		s.id = id
 		u := &succession{settings: *s, ctx: ctx, launch: g, open: s.opens(name), entered: func(w *Comm) { membership.enter(w); w.joins(name, s.id, osEnv) }}
-		return u.enter(ctx, nil)
+		world, err := u.enter(ctx, nil)
+		if errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
+			err = fault(ErrInit, err.Error())
+		}
+		return world, err
 	}
 	bc, err := s.open(ctx, name)
 	if _, ok := errors.AsType[*mpifind.Unusable](err); ok && s.Backend == "auto" && s.MPI.Lib == "" {

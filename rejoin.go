@@ -209,7 +209,7 @@ func (u *succession) shrink(ctx context.Context, old *comm.Comm) (*Comm, error) 
 			failures++
 		}
 		if err != nil || ctx.Err() != nil || failures == generation.MostFailures {
-			return nil, cmp.Or(err, t.failed, (&backend.Bound{Ctx: ctx}).Err(time.Now()))
+			return nil, cmp.Or(err, (&backend.Bound{Ctx: ctx}).Err(time.Now()), t.failed)
 		}
 	}
 }

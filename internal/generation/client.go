@@ -194,7 +194,7 @@ func (c *Client) why(ctx context.Context) error {
 	if e.missing != nil {
 		return fmt.Errorf("%w; not there yet: %s", over, named(e.missing[1:]))
 	}
-	return cmp.Or(e.failure, over)
+	return cmp.Or(over, e.failure) // the end of the time may be why it could not connect
 }
 
 // named returns ranks for a message: "rank 2", "ranks 1, 2".
