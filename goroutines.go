@@ -118,6 +118,9 @@ func (j *goroutines) tick() {
 func (j *goroutines) open(_ context.Context, s settings) (backend.Comm, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.ends != nil && s.worlds.Generation < j.latest {
+		return nil, fault(ErrPeerLost, "the ranks have joined a later world")
+	}
 	if j.ends == nil || j.latest != s.worlds.Generation {
 		j.ends, j.latest, j.worlds = local.New(s.Size), s.worlds.Generation, nil
 	}

@@ -242,7 +242,7 @@ func (u *succession) try(ctx context.Context, old *comm.Comm) (*trial, error) {
 	})
 	t.joined, t.failed = u.open(joining, *s)
 	if t.failed != nil {
-		t.joined, t.blamed = nil, joining.Err() == nil
+		t.joined, t.blamed = nil, joining.Err() == nil && !errors.Is(t.failed, ErrPeerLost)
 		_ = d.Revoke()
 	}
 	cancel()

@@ -1,6 +1,10 @@
 package generation
 
-import "github.com/cohort-hpc/cohort/backend"
+import (
+	"errors"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
 
 // An entry is what a process has told its launcher, and what it waits for, while it enters the next world. It has no clock,
 // socket, lock or goroutine. Its owner passes it the messages (got), and calls step after each of them and when its time is
@@ -85,7 +89,7 @@ func (e *entry) got(m Message) {
 // opened handles the end of open.
 func (e *entry) opened(err error) {
 	e.at, e.ready, e.failure = connected, err == nil, nil
-	if err != nil && !e.broken { // else another rank is the cause
+	if err != nil && !e.broken && !errors.Is(err, backend.ErrPeerLost) { // else another rank is the cause
 		e.failures++
 		e.failure = err
 	}
