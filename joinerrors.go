@@ -9,9 +9,9 @@ package cohort
 //
 //	err := cohort.JoinErrors(world, load(path))
 //
-// Collective: an Allreduce, and if a rank has an error, a Bcast.
+// Collective: an Allreduce, and if a rank has an error, a Bcast and a Barrier: all ranks know the error before one returns.
 //
-// Errors: those of Allreduce and Bcast, joined with err.
+// Errors: those of Allreduce, Bcast and Barrier, joined with err.
 //
 // Deadline: as for [Allreduce].
 func JoinErrors(c *Comm, err error) error { return c.base().Join(err) }

@@ -76,6 +76,10 @@ func (c *Comm) join(typ *backend.Datatype, err error) (*RankError, error) {
 	}
 	k.call = backend.Call{Coll: backend.Bcast, Root: one.Rank, Type: typ, Count: len(b) / typ.Size, Recv: b}
 	failed := k.do(c.bound)
+	if failed == nil { // the rank that failed may leave next, and the root of a Bcast does not wait
+		k.call = backend.Call{Coll: backend.Barrier, Root: -1}
+		failed = k.do(c.bound)
+	}
 	if one.Other {
 		one.Err = backend.DecodeError(b[2:][:min(binary.LittleEndian.Uint16(b), joinMost-2)])
 	}
