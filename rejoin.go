@@ -204,7 +204,7 @@ func (u *succession) shrink(ctx context.Context, old *comm.Comm) (*Comm, error) 
 		case err == nil && all == 1:
 			return u.world(t.joined, t.settings, nil), nil
 		case t.joined != nil:
-			go t.joined.Close() // some of the ranks are not there to answer
+			go t.joined.Close() // without waiting: some of the ranks do not answer
 		case t.blamed:
 			failures++
 		}

@@ -148,7 +148,7 @@ func (c *Client) Enter(ctx context.Context, lost func() []int, open func(context
 			}
 		}
 		if leave != nil && (at == asks || at == outside) {
-			go leave() // some of the ranks are not there to answer
+			go leave() // without waiting: some of the ranks do not answer
 			leave = nil
 		}
 		switch at {

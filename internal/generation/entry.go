@@ -95,8 +95,8 @@ func (e *entry) opened(err error) {
 	}
 }
 
-// step does what is due, and returns what the launcher is to be told. over says that the time is over; lost are the ranks of
-// the present world that count as lost.
+// step does what is due, and returns the requests to send to the launcher. over says that the time is over. lost are the
+// ranks of the present world that count as lost.
 func (e *entry) step(over bool, lost []int) []Request {
 	switch {
 	case e.at == outside || e.at == inside || e.at == connects:

@@ -51,12 +51,18 @@ func (b *bench) Tell(id int, m Message) {
 	}
 }
 
-// TestJobEndsBeforeItTakesAnotherSize has new processes for a size that the job has not taken when it ends.
-func TestJobEndsBeforeItTakesAnotherSize(t *testing.T) {
+// newPair returns a job of two ranks in their first world, which may have 1 to 4.
+func newPair() *bench {
 	b := newBench(Config{Size: 2, Min: 1, Max: 4})
 	b.asks(0)
 	b.asks(1)
 	b.join(0, 1)
+	return b
+}
+
+// TestJobEndsBeforeItTakesAnotherSize has new processes for a size that the job has not taken when it ends.
+func TestJobEndsBeforeItTakesAnotherSize(t *testing.T) {
+	b := newPair()
 	if err := b.Scale(4); err != nil {
 		t.Fatal(err)
 	}
@@ -85,10 +91,7 @@ func TestRankFinishesWhileOthersJoin(t *testing.T) {
 
 // TestSizeIsAnnouncedAfterWithdrawal has a job asked for another size while a rank waits for the others in vain.
 func TestSizeIsAnnouncedAfterWithdrawal(t *testing.T) {
-	b := newBench(Config{Size: 2, Min: 1, Max: 4})
-	b.asks(0)
-	b.asks(1)
-	b.join(0, 1)
+	b := newPair()
 	b.asks(0)
 	if err := b.Scale(1); err != nil {
 		t.Fatal(err)
@@ -282,7 +285,7 @@ func TestEventsDecideNextWorld(t *testing.T) {
 			b.asks(1, 0)
 			b.asks(2, 0)
 		}, "0: out, start 3 as 0"},
-		{"but not for ever", Config{Size: 3, Restarts: 9}, func(b *bench) {
+		{"but not without end", Config{Size: 3, Restarts: 9}, func(b *bench) {
 			b.asks(0, 1, 2)
 			b.after(patience - 1)
 			b.note("now")

@@ -30,7 +30,6 @@ type actor struct {
 	entry
 	id      int
 	over    bool      // the time of its call of Enter is over
-	loses   int       // how many processes it has told the launcher to be lost
 	up      []Request // under way to the launcher
 	down    []Message // under way from it
 	place   *Place    // given by the launcher, unless all know that it cannot be joined
@@ -290,7 +289,7 @@ func (s *sim) done() {
 			continue
 		}
 		if a.at != inside || a.uses.Generation != s.latest {
-			s.fatalf("process %d waits for ever in stage %d", a.id, a.at)
+			s.fatalf("process %d never leaves stage %d", a.id, a.at)
 		}
 	}
 }
