@@ -157,13 +157,16 @@ func (u *succession) meet(ctx context.Context, old *comm.Comm) (*Comm, error) {
 func (u *succession) enter(ctx context.Context, lost func() []int) (*Comm, error) {
 	var bc backend.Comm
 	var s settings
-	err := u.launch.Enter(ctx, lost, func(ctx context.Context, place generation.Place) (func(), error) {
+	err := u.launch.Enter(ctx, lost, func(ctx context.Context, place generation.Place) (*generation.Attempt, error) {
 		s = u.settings
 		s.Rank, s.Size, s.Job, s.sized, s.worlds.Generation = place.Rank, place.Size, place.Job, true, place.Generation
 		s.share = func(ctx context.Context, text string) (string, error) { return u.launch.Share(ctx, place.Rank, text) }
 		made, err := u.open(ctx, s)
+		if err != nil {
+			return nil, err
+		}
 		bc = made
-		return func() { made.Close() }, err
+		return &generation.Attempt{Leave: func() { made.Close() }, Lost: func() []int { return comm.Failed(made) }}, nil
 	})
 	if err != nil {
 		return nil, err

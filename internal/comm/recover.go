@@ -85,10 +85,21 @@ func (c *Comm) Lost() (ranks []int) {
 // Dead returns the ranks of a world that this rank knows to be lost, without those that have left the job in good order
 // where the backend tells them apart.
 func (c *Comm) Dead() []int {
-	if f, ok := c.facts().bc.(interface{ Failed() []int }); ok {
-		return f.Failed()
+	if _, ok := c.facts().bc.(failing); ok {
+		return Failed(c.facts().bc)
 	}
 	return c.Lost()
+}
+
+type failing interface{ Failed() []int }
+
+// Failed returns the ranks that a world's communicator knows to be lost, nil if its backend does not tell them from those
+// that have left the job in good order.
+func Failed(bc backend.Comm) []int {
+	if f, ok := bc.(failing); ok {
+		return f.Failed()
+	}
+	return nil
 }
 
 // Revoke ends the operations of all ranks on c.

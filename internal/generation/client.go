@@ -26,7 +26,7 @@ type Client struct {
 	changed chan struct{} // closed, and replaced, when something below has changed
 	entry   entry
 	shared  *string       // by rank 0 of the last place
-	resized chan struct{} // closed when the world of the last place is to have another size
+	resized chan struct{} // closed when the world that this process is in is to have another size
 	told    bool          // it is closed
 }
 
@@ -87,7 +87,9 @@ func (c *Client) Got(m Message) {
 	defer c.mu.Unlock()
 	switch {
 	case m.Place != nil:
-		c.shared, c.resized, c.told = nil, make(chan struct{}), false
+		c.shared = nil
+	case m.Go:
+		c.resized, c.told = make(chan struct{}), false
 	case m.Shared != nil:
 		c.shared = m.Shared
 	case m.Resize && !c.told:
@@ -121,25 +123,31 @@ func (c *Client) await(ctx context.Context, ready func() bool) error {
 // lookEvery is the time between looks at which ranks count as lost.
 const lookEvery = 200 * time.Millisecond
 
+// Attempt is a world that a process is connected with, but does not use yet.
+type Attempt struct {
+	Leave func()       // ends it
+	Lost  func() []int // returns the ranks that count as lost
+}
+
 // Enter enters the next world: it asks for a place, has open connect this process with the others, and returns when all of
 // them are connected. Until then no rank may use the connections. If not all can be, Enter begins again. lost returns the
-// ranks of the present world that count as lost; it may be nil. open returns how to leave the others again.
+// ranks of the present world that count as lost; it may be nil.
 //
 // Errors: ErrTimeout or ErrCanceled, which name the ranks that have not asked; ErrPeerLost if the others count this rank
 // as lost; ErrClosed if the job shrinks and this rank leaves it; those of open.
-func (c *Client) Enter(ctx context.Context, lost func() []int, open func(context.Context, Place) (leave func(), err error)) error {
-	var known []int
-	if lost != nil {
-		known = lost()
+func (c *Client) Enter(ctx context.Context, lost func() []int, open func(context.Context, Place) (*Attempt, error)) error {
+	if lost == nil {
+		lost = func() []int { return nil }
 	}
 	c.mu.Lock()
 	c.entry.begin()
 	c.mu.Unlock()
-	var leave func()
+	var attempt *Attempt
 	ended := ctx.Done()
 	for {
+		known, gone := lost(), attempt != nil && len(attempt.Lost()) > 0
 		c.mu.Lock()
-		send := c.entry.step(ctx.Err() != nil, known)
+		send := c.entry.step(ctx.Err() != nil, gone, known)
 		at, place, changed := c.entry.at, c.entry.place, c.changed
 		c.mu.Unlock()
 		for _, r := range send {
@@ -147,9 +155,9 @@ func (c *Client) Enter(ctx context.Context, lost func() []int, open func(context
 				c.fail(backend.Faultf(backend.ErrPeerLost, "the launcher is gone: %v", err))
 			}
 		}
-		if leave != nil && (at == asks || at == outside) {
-			go leave() // without waiting: some of the ranks do not answer
-			leave = nil
+		if attempt != nil && (at == asks || at == outside) {
+			go attempt.Leave() // without waiting: some of the ranks do not answer
+			attempt = nil
 		}
 		switch at {
 		case inside:
@@ -159,25 +167,18 @@ func (c *Client) Enter(ctx context.Context, lost func() []int, open func(context
 		case connects:
 			joining, cancel := c.joining(ctx)
 			var err error
-			if leave, err = open(joining, place); err != nil {
-				leave = nil
-			}
+			attempt, err = open(joining, place)
 			cancel()
 			c.mu.Lock()
 			c.entry.opened(err)
 			c.mu.Unlock()
 			continue
 		}
-		var look <-chan time.Time
-		if at == asks && lost != nil {
-			look = time.After(lookEvery)
-		}
 		select {
 		case <-changed:
 		case <-ended:
 			ended = nil // step knows it
-		case <-look:
-			known = lost()
+		case <-time.After(lookEvery): // at what is lost
 		}
 	}
 }
@@ -230,7 +231,7 @@ func (c *Client) Share(ctx context.Context, rank int, text string) (string, erro
 	return *c.shared, nil
 }
 
-// Resized returns a channel that is closed when the world of the last place is to have another size.
+// Resized returns a channel that is closed when the world that this process has entered is to have another size.
 func (c *Client) Resized() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

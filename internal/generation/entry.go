@@ -21,7 +21,7 @@ import (
 //	connected  open has succeeded                            joins      Joined
 //	           it has failed, or the time is over            fails      Failed
 //	joins      all are connected                             inside
-//	           the time is over                              fails      Failed
+//	           a rank is lost, or the time is over           fails      Failed
 //	fails      all are connected: that was on its way        inside
 //	connected, not all can be                                asks       Ask
 //	joins,     not all can be, and the time is over,
@@ -95,9 +95,9 @@ func (e *entry) opened(err error) {
 	}
 }
 
-// step does what is due, and returns the requests to send to the launcher. over says that the time is over. lost are the
-// ranks of the present world that count as lost.
-func (e *entry) step(over bool, lost []int) []Request {
+// step does what is due, and returns the requests to send to the launcher. over says that the time is over, gone that a rank
+// of the place counts as lost. lost are the ranks of the present world that count as lost.
+func (e *entry) step(over, gone bool, lost []int) []Request {
 	switch {
 	case e.at == outside || e.at == inside || e.at == connects:
 	case e.err != nil:
@@ -114,7 +114,8 @@ func (e *entry) step(over bool, lost []int) []Request {
 	case e.at == asks || e.at == withdraws:
 	case e.broken && !over && e.failures < MostFailures:
 		e.at = asks
-		return []Request{{Ask: new(Ask)}} // this process is in no world, and counts nobody as lost
+		e.known = len(lost)
+		return []Request{{Ask: &Ask{Lost: lost}}}
 	case e.broken && e.at == fails:
 		e.at = outside
 	case e.broken:
@@ -123,7 +124,7 @@ func (e *entry) step(over bool, lost []int) []Request {
 	case e.at == connected && e.ready && !over:
 		e.at = joins
 		return []Request{{Joined: true}}
-	case e.at == connected || e.at == joins && over:
+	case e.at == connected || e.at == joins && (over || gone):
 		e.at = fails
 		return []Request{{Failed: true}}
 	}

@@ -36,7 +36,7 @@ func (m *Machine) form() {
 	}
 }
 
-// decided reports whether it is known which members of the present world belong to the next one. It takes the others out.
+// decided reports whether it is known which members of the last world belong to the next one. It takes the others out.
 func (m *Machine) decided() bool {
 	var members, asked []*process
 	for _, p := range m.seated() {
@@ -90,10 +90,11 @@ func (m *Machine) decided() bool {
 
 // announce tells the members that the job is to have another size, once the processes for its new ranks have asked.
 func (m *Machine) announce(members []*process) {
-	if m.resizing || m.Generation < 0 || m.want == len(m.members) {
+	size := len(m.world.ids)
+	if m.resizing || size == 0 || m.want == size || m.joining() {
 		return
 	}
-	for rank := len(m.members); rank < m.want; rank++ {
+	for rank := size; rank < m.want; rank++ {
 		if !slices.ContainsFunc(m.seated(), func(p *process) bool { return p.rank == rank && p.state == asking }) {
 			return
 		}
@@ -103,6 +104,9 @@ func (m *Machine) announce(members []*process) {
 		m.Host.Tell(p.id, Message{Resize: true})
 	}
 }
+
+// joining reports whether processes are joining the last world.
+func (m *Machine) joining() bool { return m.unjoined > 0 }
 
 // side returns the processes that go on: while some count each other as lost, the one that is apart from most others is
 // taken out; of several, the one with the highest rank.

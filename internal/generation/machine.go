@@ -49,19 +49,26 @@ const (
 // Machine is the state of a job. One goroutine calls its methods.
 type Machine struct {
 	Config
-	Generation int // of the present world, -1 before the first
+	Generation int // of the last world that was formed, -1 before the first
 
 	processes map[int]*process // those that have not ended, by id
 	unasked   int              // how many of them are starting
 	next      int              // the id of the next process
-	members   []int            // ids of the present world's ranks
+	world     world            // the last one that all its ranks have joined
+	members   []int            // ids of the ranks of the last one that was formed
 	unjoined  int              // how many of them have not joined it; below 0: it cannot be joined
-	failed    bool             // a restart has been taken since the present world was formed
+	failed    bool             // a restart has been taken since it was formed
 	want      int              // the size of the next world, if nothing is lost for good
 	resizing  bool             // the members have been told that want has changed
 	seats     map[int]*seat    // by rank
 	doubted   time.Time        // when members that have not asked are killed; zero: none are
 	over      string           // why no further world is formed
+}
+
+// world is a world with the ids of its ranks.
+type world struct {
+	generation int
+	ids        []int
 }
 
 type state uint8
@@ -78,10 +85,10 @@ const (
 type process struct {
 	id, rank   int // in its generation, or the one that it is started for
 	state      state
-	generation int          // -1: it is in no world
+	generation int          // of the world that it is in, or is joining; -1: of none
 	began      time.Time    // when it got its first place
 	answer     time.Time    // when it is killed if it has not answered; zero: it need not answer
-	lost       map[int]bool // ids that it counts as lost
+	lost       map[int]bool // ids of its world that it counts as lost
 	out        Message      // why it is out, if it was dismissed
 }
 
@@ -93,7 +100,7 @@ type seat struct {
 
 // New returns the machine of a job. Its owner starts the first processes, whose ids are their ranks.
 func New(c Config) *Machine {
-	m := &Machine{Config: c, Generation: -1, processes: make(map[int]*process), seats: make(map[int]*seat), want: c.Size}
+	m := &Machine{Config: c, Generation: -1, world: world{generation: -1}, processes: make(map[int]*process), seats: make(map[int]*seat), want: c.Size}
 	for rank := range c.Size {
 		m.add(rank)
 	}
@@ -164,10 +171,12 @@ func (m *Machine) Handle(id int, r Request) {
 	case r.Joined && p.state == joining:
 		m.set(p, joined)
 		if m.unjoined--; m.unjoined == 0 {
+			m.world = world{m.Generation, m.members}
 			for _, id := range m.members {
 				m.set(m.processes[id], member)
 				m.Host.Tell(id, Message{Go: true})
 			}
+			m.form() // the members may learn of another size
 		}
 	case r.Failed && (p.state == joining || p.state == joined):
 		m.breaks(fmt.Sprintf("rank %d could not join", p.rank))
@@ -181,22 +190,30 @@ func (m *Machine) Handle(id int, r Request) {
 	}
 }
 
-// breaks ends the attempt to join the present world. Its processes are in none, until they ask again.
+// breaks ends the attempt to join the last world. Its processes are in the world from which they came, if any, until they
+// ask again.
 func (m *Machine) breaks(why string) {
+	m.unjoined, m.resizing = -1, false
 	for _, id := range m.members {
-		if p := m.processes[id]; p != nil && (p.state == joining || p.state == joined) {
-			m.set(p, starting)
-			p.generation, p.answer = -1, m.Now().Add(patience)
-			m.Host.Tell(id, Message{Broken: why})
+		p := m.processes[id]
+		if p == nil || p.state != joining && p.state != joined {
+			continue
 		}
+		m.set(p, starting)
+		p.generation, p.answer = -1, m.Now().Add(patience)
+		if slices.Contains(m.world.ids, id) {
+			m.set(p, member)
+			p.generation = m.world.generation
+		}
+		m.Host.Tell(id, Message{Broken: why})
 	}
 }
 
 // count counts ranks as lost for p, which is asking.
 func (m *Machine) count(p *process, lost []int) {
 	for _, rank := range lost {
-		if p.generation == m.Generation && rank >= 0 && rank < len(m.members) {
-			p.lost[m.members[rank]] = true
+		if p.generation == m.world.generation && rank >= 0 && rank < len(m.world.ids) {
+			p.lost[m.world.ids[rank]] = true
 		}
 	}
 	m.form()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// In every order of deaths, cuts, deadlines, failed joins, late messages and changes of size: no two processes have one rank; a
+// In every order of deaths, stops, cuts, deadlines, failed joins, late messages and changes of size: no two processes have one rank; a
 // process that does what it should is not killed; a world is used by all its ranks or by none; a call whose time is over
 // ends; and when nothing fails any more, all get a place or learn why not.
 func TestRandomOrders(t *testing.T) {
@@ -51,6 +51,9 @@ func (s *sim) random(r *rand.Rand, cut bool) {
 		}
 	case n < 3:
 		s.die(a)
+	case a.stopped:
+	case n < 4 && a.uses != nil && r.IntN(4) == 0:
+		s.stop(a)
 	case n < 5 && a.calls():
 		a.over = true
 	case n < 7:
@@ -66,9 +69,7 @@ func (s *sim) random(r *rand.Rand, cut bool) {
 		a.opened(errOpen)
 	case a.at == connects:
 		a.opened(nil)
-	case a.canStep():
-		s.step(a, nil)
-	case a.at == asks && r.IntN(4) == 0:
+	case s.due(a) || a.at == asks && r.IntN(4) == 0:
 		s.step(a, s.lost(a, cut))
 	case !a.calls() && a.err == nil && (s.reason(a) || r.IntN(20) == 0):
 		s.enter(a, cut)
@@ -83,14 +84,16 @@ func TestAllOrders(t *testing.T) {
 		size, restarts int
 		left           budget
 	}{
-		{2, 1, budget{1, 0, 0}},
-		{2, 0, budget{0, 1, 1}},
-		{2, 0, budget{0, 2, 0}},
-		{2, 1, budget{1, 0, 1}},
-		{2, 1, budget{1, 1, 0}},
-		{3, 0, budget{0, 1, 0}},
+		{2, 1, budget{deaths: 1}},
+		{2, 1, budget{stops: 1}},
+		{2, 0, budget{deadlines: 1, failures: 1}},
+		{2, 0, budget{deadlines: 2}},
+		{2, 1, budget{deaths: 1, failures: 1}},
+		{2, 1, budget{calls: 1, failures: 1, stops: 1}},
+		{2, 1, budget{deaths: 1, deadlines: 1}},
+		{3, 0, budget{deadlines: 1}},
 	} {
-		if testing.Short() && c.left.deaths+c.left.deadlines+c.left.failures+c.size > 3 {
+		if testing.Short() && c.left.deaths+c.left.deadlines+c.left.failures+c.left.stops+c.size > 3 && c.left.stops == 0 {
 			continue // make test-all runs them
 		}
 		name := fmt.Sprintf("%+v", c)
@@ -115,7 +118,10 @@ func TestAllOrders(t *testing.T) {
 }
 
 // A budget is how many failures may still happen.
-type budget struct{ deaths, deadlines, failures int }
+type budget struct {
+	deaths, deadlines, failures, stops int
+	calls                              int // of Enter without a reason
+}
 
 // choices returns the events that are possible. Time passes only when nothing is under way: processes and messages are
 // quick, but a process may take its time before it calls Enter.
@@ -123,14 +129,14 @@ func (s *sim) choices() (all []func()) {
 	left := &s.left
 	for _, a := range s.all {
 		switch {
-		case a.ended:
+		case a.ended || a.stopped && !a.dead:
 			continue
 		case a.dead:
 			all = append(all, func() { s.reports(a, false) })
 		case a.at == connects:
 			all = append(all, func() { a.opened(nil) })
-		case a.canStep():
-			all = append(all, func() { s.step(a, nil) })
+		case s.due(a):
+			all = append(all, func() { s.step(a, s.lost(a, false)) })
 		}
 		if len(a.up) > 0 {
 			all = append(all, func() { s.told(a) })
@@ -141,7 +147,7 @@ func (s *sim) choices() (all []func()) {
 	}
 	quiet := len(all) == 0
 	for _, a := range s.all {
-		if !a.dead && len(a.down) == 0 && !a.out && s.reason(a) {
+		if !a.dead && !a.stopped && len(a.down) == 0 && !a.out && s.reason(a) {
 			all = append(all, func() { s.enter(a, false) })
 		}
 	}
@@ -155,11 +161,17 @@ func (s *sim) choices() (all []func()) {
 		s.done()
 	}
 	for _, a := range s.all {
-		if a.dead {
+		if a.dead || a.stopped {
 			continue
+		}
+		if left.stops > 0 && a.uses != nil {
+			all = append(all, func() { left.stops--; s.stop(a) })
 		}
 		if left.deaths > 0 {
 			all = append(all, func() { left.deaths--; s.die(a) })
+		}
+		if left.calls > 0 && a.at == inside && !s.reason(a) {
+			all = append(all, func() { left.calls--; s.enter(a, false) })
 		}
 		if left.deadlines > 0 && a.calls() && !a.over {
 			all = append(all, func() { left.deadlines--; a.over = true })

@@ -36,6 +36,7 @@ type actor struct {
 	uses    *Place    // what it takes for its world
 	out     bool      // the launcher has taken it out
 	dead    bool
+	stopped bool // it does nothing any more, and lives
 	ended   bool // and the launcher knows it
 	accused bool // others have counted it as lost while it lived
 	rested  int  // pauses, since its call of Enter has failed
@@ -94,7 +95,7 @@ func (s *sim) Kill(id int) {
 	switch {
 	case a.out:
 		s.fatalf("process %d is killed, which is out", id)
-	case !a.dead && !a.accused:
+	case !a.dead && !a.accused && !a.stopped:
 		s.fatalf("process %d is killed, and has done what it should: stage %d", id, a.at)
 	}
 	a.out, a.dead = true, true
@@ -134,16 +135,22 @@ func (s *sim) Tell(id int, m Message) {
 	}
 }
 
-// The events. Each is possible only when the method of its name with can says so.
+// The events.
 
-func (a *actor) canStep() bool {
+// due reports whether a process has a step to do.
+func (s *sim) due(a *actor) bool {
 	b := a.entry
-	b.step(a.over, nil)
-	return b.at != a.at
+	b.step(a.over, s.gone(a), s.lost(a, false))
+	return b.at != a.at || b.known != a.known
+}
+
+// gone reports whether a process that is joining a world sees that another one has stopped.
+func (s *sim) gone(a *actor) bool {
+	return a.at == joins && slices.ContainsFunc(s.places[a.entry.place.Generation], func(id int) bool { return s.all[id].stopped })
 }
 
 func (s *sim) step(a *actor, lost []int) {
-	a.up = append(a.up, a.entry.step(a.over, lost)...)
+	a.up = append(a.up, a.entry.step(a.over, s.gone(a), lost)...)
 }
 
 // hears takes a message from the launcher. It must be one that the process waits for.
@@ -181,7 +188,7 @@ func (s *sim) lost(a *actor, cut bool) (ranks []int) {
 	}
 	for rank, id := range s.places[a.uses.Generation] {
 		b := s.all[id]
-		if id == a.id || !b.dead && !b.out && !(cut && (id^a.id)&1 == 1) {
+		if id == a.id || !b.dead && !b.out && !b.stopped && !(cut && (id^a.id)&1 == 1) {
 			continue
 		}
 		b.accused = true
@@ -206,7 +213,7 @@ func (s *sim) reason(a *actor) bool {
 		return true
 	}
 	for _, id := range s.places[a.uses.Generation] {
-		if b := s.all[id]; b.dead || b.out || b.at != inside && b.uses != nil && b.uses.Generation == a.uses.Generation {
+		if b := s.all[id]; b.dead || b.out || b.stopped || b.at != inside && b.uses != nil && b.uses.Generation == a.uses.Generation {
 			return true
 		}
 	}
@@ -217,6 +224,8 @@ func (s *sim) reason(a *actor) bool {
 func (a *actor) calls() bool { return a.at != outside && a.at != inside }
 
 func (s *sim) die(a *actor) { a.dead, a.down = true, nil }
+
+func (s *sim) stop(a *actor) { a.stopped = true }
 
 // reports tells the launcher of the end of a process, after which it hears no request of it.
 func (s *sim) reports(a *actor, follows bool) {
@@ -255,7 +264,7 @@ func (s *sim) still() {
 	connecting := slices.ContainsFunc(s.all, func(a *actor) bool { return !a.dead && a.at == connects })
 	for _, a := range s.all {
 		switch {
-		case a.dead:
+		case a.dead || a.stopped:
 		case a.calls() && (a.over || a.err != nil) && a.at != connects:
 			s.fatalf("the time of process %d is over, or it has no further place, and it is in stage %d", a.id, a.at)
 		case a.at > connects && a.at < inside && !connecting && !s.waits(a):
@@ -266,15 +275,19 @@ func (s *sim) still() {
 	}
 }
 
-// waits reports whether a process with a place waits for a death of which the launcher has not heard.
+// waits reports whether a process with a place waits for a death of which the launcher has not heard, or for a process that
+// has stopped.
 func (s *sim) waits(a *actor) bool {
-	return slices.ContainsFunc(s.places[a.entry.place.Generation], func(id int) bool { return s.all[id].dead && !s.all[id].ended })
+	return slices.ContainsFunc(s.places[a.entry.place.Generation], func(id int) bool {
+		b := s.all[id]
+		return b.dead && !b.ended || b.stopped
+	})
 }
 
 // whole reports whether all ranks of a generation use it, or have used it, or have ended or are out.
 func (s *sim) whole(g int) bool {
 	for _, id := range s.places[g] {
-		if a := s.all[id]; !a.dead && !a.out && (a.uses == nil || a.uses.Generation < g) {
+		if a := s.all[id]; !a.dead && !a.out && !a.stopped && (a.uses == nil || a.uses.Generation < g) {
 			return false
 		}
 	}
@@ -284,14 +297,31 @@ func (s *sim) whole(g int) bool {
 // done checks the end of a run in which no process fails any more, and each calls Enter when it has a reason, for as long as
 // it takes: all are in the present world, or know that there is no other.
 func (s *sim) done() {
+	if s.unseen() {
+		return
+	}
 	for _, a := range s.all {
-		if a.dead || a.out || a.err != nil || s.failed {
+		if a.dead || a.out || a.stopped || a.err != nil || s.failed {
 			continue
 		}
 		if a.at != inside || a.uses.Generation != s.latest {
 			s.fatalf("process %d never leaves stage %d", a.id, a.at)
 		}
 	}
+}
+
+// unseen reports whether all that are left of the last world have stopped, so that nobody can count them as lost.
+func (s *sim) unseen() bool {
+	stopped := false
+	for _, id := range s.world.ids {
+		if a := s.all[id]; !a.dead && !a.out {
+			if !a.stopped {
+				return false
+			}
+			stopped = true
+		}
+	}
+	return stopped
 }
 
 var errOpen = errors.New("no connection")
@@ -309,7 +339,7 @@ func (s *sim) settle(pauses int, pause time.Duration) {
 			}
 		}
 		for _, a := range s.all {
-			if a.dead || a.out || !s.reason(a) {
+			if a.dead || a.out || a.stopped || !s.reason(a) {
 				continue
 			}
 			if a.rested++; a.rested > s.rest {
@@ -333,18 +363,18 @@ func (s *sim) drain(open bool) {
 			for ; len(a.up) > 0; busy = true {
 				s.told(a)
 			}
-			if a.dead {
+			if a.dead || a.stopped {
 				continue
 			}
 			for ; len(a.down) > 0; busy = true {
 				s.hears(a)
 			}
-			for ; a.canStep(); busy = true {
-				s.step(a, nil)
+			for ; s.due(a); busy = true {
+				s.step(a, s.lost(a, false))
 			}
 			switch {
 			case a.at != connects:
-			case a.broken || a.over || a.err != nil:
+			case a.broken || a.over || a.err != nil || open && s.waits(a):
 				a.opened(errOpen)
 				busy = true
 			case open:
@@ -366,7 +396,7 @@ func (s *sim) key() string {
 		}
 	}
 	for _, a := range s.all {
-		fmt.Fprintf(&b, "\n%d: %v %v %d %v %d %v over %v dead %v ended %v out %v %v", a.id, a.at, a.broken, a.failures, a.missing, a.known, a.err, a.over, a.dead, a.ended, a.out, a.accused)
+		fmt.Fprintf(&b, "\n%d: %v %v %d %v %d %v over %v dead %v %v ended %v out %v %v", a.id, a.at, a.broken, a.failures, a.missing, a.known, a.err, a.over, a.dead, a.stopped, a.ended, a.out, a.accused)
 		if a.uses != nil {
 			fmt.Fprint(&b, " uses ", *a.uses)
 		}
