@@ -9,7 +9,26 @@ import (
 	"github.com/cohort-hpc/cohort/cohorttest"
 )
 
-func TestConformance(t *testing.T) { cohorttest.Test(t, cohorttest.Processes{Backend: "shm"}) }
+// processes are the ranks of the suite. With -short they are up to three, and in one scenario four: ranks of the local
+// backend are up to five.
+type processes struct{ cohorttest.Processes }
+
+func (processes) Ranks(bool) []int {
+	if testing.Short() {
+		return []int{1, 2, 3}
+	}
+	return nil
+}
+
+func (processes) Whole(n int) bool { return n < 7 }
+
+func TestConformance(t *testing.T) {
+	l := processes{cohorttest.Processes{Backend: "shm"}}
+	cohorttest.Test(t, l)
+	if testing.Short() {
+		cohorttest.Some(t, l, 4, func(scenario string) bool { return scenario == "windows/one-copy" })
+	}
+}
 
 // TestConformanceSchedules runs the schedules of package coll over messages, instead of the collectives
 // over the segment, in the scenarios that have collectives. Nonblocking collectives are schedules in
