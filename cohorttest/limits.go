@@ -204,8 +204,12 @@ func collectiveDeadline(r *Rank) {
 				timed.Comm = c
 				err := call(&timed)
 				kept(r, begun, "call %d without rank %d", what, absent)
-				if blocks := what == 3; err != nil || !blocks || r.next == absent || r.prev == absent {
-					r.Is(err, cohort.ErrTimeout, "call %d without rank %d", what, absent).names(fmt.Sprint(absent))
+				adjacent := r.next == absent || r.prev == absent
+				if blocks := what == 3; err != nil || !blocks || adjacent {
+					e := r.Is(err, cohort.ErrTimeout, "call %d without rank %d", what, absent)
+					if what < 2 || adjacent { // else only a neighbor's report names it, which may come too late
+						e.names(fmt.Sprint(absent))
+					}
 				}
 				cancel()
 			}
