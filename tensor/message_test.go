@@ -152,7 +152,10 @@ func FuzzEnvelope(f *testing.F) {
 
 // Blocking messages of tensors on the processor do not allocate: short ones, and long ones whose
 // receiver is waiting.
-func TestMessagesDoNotAllocate(t *testing.T) {
+func TestMessagesDoNotAllocate(t *testing.T) { messagesDoNotAllocate(t, CPU) }
+
+func messagesDoNotAllocate(t *testing.T, place *Device) {
+	t.Helper()
 	if racing {
 		t.Skip("the race detector allocates")
 	}
@@ -163,7 +166,10 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				x, _ := New[float64](n)
+				x, err := NewOn[float64](place, n)
+				if err != nil {
+					return err
+				}
 				const runs = 200 // AllocsPerRun adds one
 				other := 1 - c.Rank()
 				var failed error
@@ -192,7 +198,7 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 				} else if got := testing.AllocsPerRun(runs, round); got != 0 {
 					t.Errorf("a round trip of %d numbers makes %v allocations", n, got)
 				}
-				return errors.Join(failed, c.Close())
+				return errors.Join(failed, x.Close(), c.Close())
 			})
 		})
 	}

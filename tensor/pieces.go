@@ -1,6 +1,10 @@
 package tensor
 
-import "github.com/cohort-hpc/cohort/internal/accel"
+import (
+	"sync"
+
+	"github.com/cohort-hpc/cohort/internal/accel"
+)
 
 // This file moves bytes to, from, and between devices, for places of few pieces. Each function
 // waits until its last copy is done, even after an error.
@@ -138,6 +142,8 @@ type ring struct {
 	}
 }
 
+var rings = sync.Pool{New: func() any { return new(ring) }}
+
 // chunkOf returns the length of the pieces for a transfer: short enough for several pieces, so that
 // filling and emptying overlap, but not so short that starting copies dominates.
 func chunkOf(bytes int) int {
@@ -151,7 +157,8 @@ func chunkOf(bytes int) int {
 
 // newRing returns a ring for a transfer, in pieces, that uses streams of some devices.
 func newRing(pinner *Device, chunk, bytes int, devs ...*Device) (r *ring, err error) {
-	r = &ring{dev: pinner, chunk: chunk}
+	r = rings.Get().(*ring)
+	r.dev, r.chunk = pinner, chunk
 	for i := range r.slots {
 		s := &r.slots[i]
 		if i*r.chunk >= bytes {
@@ -180,6 +187,8 @@ func (r *ring) close(err error) error {
 			r.dev.unpin(b)
 		}
 	}
+	*r = ring{}
+	rings.Put(r)
 	return err
 }
 
