@@ -8,4 +8,8 @@ type Devices interface {
 	// straight to the library. op and kind matter for reductions only. The answer for a collective is the
 	// same on all ranks.
 	Direct(coll Coll, op OpCode, kind Kind, bytes int) bool
+
+	// End sets how the library is ended: run calls end, in a thread in which a device can be used. The library releases
+	// device memory then that it has mapped.
+	End(run func(end func()) error)
 }

@@ -77,6 +77,7 @@ type core struct {
 	cfg              Config
 	coll, head, load *cohort.Comm // for collectives; for envelopes; for payloads
 	direct           bool         // the MPI library accepts device memory
+	viewed           sync.Once    // it has been given some
 	queue            queue
 	messages         messages
 

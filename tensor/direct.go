@@ -3,6 +3,7 @@ package tensor
 import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
 // Each rank decides by itself whether device memory goes directly to the library, because the
@@ -39,6 +40,16 @@ func (k *core) takesPayload(peer, size, piece int) bool {
 		least = piece
 	}
 	return k.passes(0, 0, 0, least) && (k.coll.Devices() == nil || peer != k.coll.Rank())
+}
+
+// view returns device memory for the library, which will end in a thread that can use the device.
+func (k *core) view(d *Device, at accel.Address, bytes int) []byte {
+	k.viewed.Do(func() {
+		if lib := k.coll.Devices(); lib != nil {
+			lib.End(d.acc.Run)
+		}
+	})
+	return d.acc.View(at, bytes)
 }
 
 // direct reports whether a job's tensors go directly to the root package.

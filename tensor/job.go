@@ -98,13 +98,13 @@ func (x call[T]) job(c *Comm) *job {
 	}
 	direct := j.direct()
 	if x.reads(c) {
-		j.in = sideOf(x.send, direct)
+		j.in = sideOf(x.send, c.core, direct)
 		if j.in.blocks = 1; x.coll == backend.ReduceScatterBlock || x.coll == backend.Alltoall {
 			j.in.blocks = blocks
 		}
 	}
 	if x.writes(c) {
-		j.out = sideOf(x.recv, direct)
+		j.out = sideOf(x.recv, c.core, direct)
 		if j.out.blocks = 1; x.coll == backend.Allgather || x.coll == backend.Alltoall {
 			j.out.blocks = blocks
 		}
@@ -117,12 +117,12 @@ func (x call[T]) job(c *Comm) *job {
 	return j
 }
 
-func sideOf[T cohort.Number](t *Tensor[T], direct bool) side {
+func sideOf[T cohort.Number](t *Tensor[T], k *core, direct bool) side {
 	switch {
 	case t.dev == nil || t.n == 0:
 		return side{host: view.Bytes(t.data)}
 	case direct:
-		return side{dev: t.dev, stream: t.stream, host: t.dev.acc.View(t.at, t.size())}
+		return side{dev: t.dev, stream: t.stream, host: k.view(t.dev, t.at, t.size())}
 	}
 	return side{dev: t.dev, stream: t.stream, at: t.at}
 }

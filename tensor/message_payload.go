@@ -130,7 +130,7 @@ func (f *payload) sendAll(p *untyped, after mark) (err error) {
 	case f.c.core.takesPayload(f.peer, f.size, f.piece):
 		err = after.waitUntil(f.c.ctx)
 		for err == nil && f.next() > 0 {
-			err = f.send(p.dev.acc.View(p.at+accel.Address(f.off), f.next()))
+			err = f.send(f.c.view(p.dev, p.at+accel.Address(f.off), f.next()))
 		}
 	default:
 		err = f.fetch(p, after)
@@ -152,7 +152,7 @@ func (f *payload) recvAll(p *untyped, after mark) (err error) {
 	case f.c.core.takesPayload(f.peer, f.size, f.piece):
 		err = after.waitUntil(f.c.ctx)
 		for err == nil && f.next() > 0 {
-			err = f.recv(p.dev.acc.View(p.at+accel.Address(f.off), f.next()))
+			err = f.recv(f.c.view(p.dev, p.at+accel.Address(f.off), f.next()))
 		}
 		p.inUse = f.inUse
 	default:

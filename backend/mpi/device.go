@@ -166,6 +166,9 @@ func (c *comm) Direct(coll backend.Coll, op backend.OpCode, kind backend.Kind, b
 		(coll == 0 || c.p.direct>>coll&1 != 0 && (!reduces(coll) || deviceOp(op, kind)))
 }
 
+// End implements backend.Devices.
+func (c *comm) End(run func(end func()) error) { c.p.ending.Store(&run) }
+
 func reduces(coll backend.Coll) bool {
 	switch coll {
 	case backend.Reduce, backend.Allreduce, backend.ReduceScatterBlock, backend.ReduceScatter, backend.Scan, backend.Exscan:

@@ -457,7 +457,15 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 
 // end calls MPI_Finalize, and then what the library registered for the end of the process.
 func (p *process) end() libmpi.Code {
-	code := libmpi.Finalize()
+	var code libmpi.Code
+	ended := false
+	end := func() { code, ended = libmpi.Finalize(), true }
+	if run := p.ending.Load(); run != nil {
+		_ = (*run)(end) // the device may have failed, which matters to those who use it
+	}
+	if !ended {
+		end()
+	}
 	if code == 0 && p.quirks.Has(mpiquirks.QuirkExit) {
 		libmpi.End()
 	}

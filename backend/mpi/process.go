@@ -24,6 +24,7 @@ type process struct {
 	quirks mpiquirks.Quirks
 	owned  bool // cohort initialized MPI and finalizes it
 	thread *thread
+	ending atomic.Pointer[func(end func()) error] // see comm.End
 
 	agreed        bool // blocking collectives are preceded by the exchange of fingerprints
 	checked       bool // any rank asked for checks

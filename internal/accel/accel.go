@@ -63,6 +63,9 @@ type Device interface {
 	// Event returns a new event, which counts as having occurred.
 	Event() (Event, error)
 
+	// Run calls f in a thread in which libraries can use the device.
+	Run(f func()) error
+
 	// View returns device memory as a slice that the host must not access, for libraries that
 	// accept addresses of this device as they accept host addresses.
 	View(a Address, n int) []byte

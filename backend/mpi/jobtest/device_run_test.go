@@ -18,14 +18,25 @@ import (
 )
 
 // awareTool makes a library report that it accepts device memory, and prints which long buffers its
-// Bcast and Allreduce get, and which are sent. It hides the switch from Open MPI: Debian's crashes.
+// Bcast and Allreduce get, which are sent, and whether a device can be used in MPI_Finalize. It hides the switch from Open MPI: Debian's crashes.
 const awareTool = `
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 int MPIX_Query_cuda_support(void) { return 1; }
 int MPIX_GPU_query_support(int type, int *flag) { *flag = type == 0; return 0; }
 int MPI_Init_thread(int *c, char ***v, int want, int *got) { unsetenv("OMPI_MCA_opal_cuda_support"); return PMPI_Init_thread(c, v, want, got); }
+int MPI_Finalize(void) {
+	void *context = NULL, *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	int rank;
+	if (driver) ((int (*)(void **))dlsym(driver, "cuCtxGetCurrent"))(&context);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	printf("context%d %d\n", rank, context != NULL);
+	fflush(stdout);
+	return PMPI_Finalize();
+}
 static void see(const char *op, const void *b, int n, MPI_Datatype t) {
 	int size, rank;
 	char line[100];
@@ -167,6 +178,13 @@ func TestAwareLibraryGetsDeviceMemory(t *testing.T) {
 				if got := of(coll); len(got) != n || slices.ContainsFunc(got, func(s string) bool { return (s == at[0]) != direct }) {
 					t.Errorf("rank %d: the tensor is at %s, %d times %s gets %q, and it is to get that: %v", rank, at[0], n, coll, got, direct)
 				}
+			}
+			usable := "0"
+			if direct { // what the library has mapped of it can then be released
+				usable = "1"
+			}
+			if got := of("context"); !slices.Equal(got, []string{usable}) {
+				t.Errorf("rank %d: in MPI_Finalize a device is current: %q, and the library got its memory: %v", rank, got, direct)
 			}
 			messages := of("isend")
 			if (len(messages) > 0) != (name == "openmpi") {

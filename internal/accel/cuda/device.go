@@ -207,6 +207,17 @@ func (dev *device) Free(a accel.Address) error {
 	return nil
 }
 
+// Run implements accel.Device.
+func (dev *device) Run(f func()) error {
+	frame, err := dev.enter()
+	if err != nil {
+		return err
+	}
+	defer dev.leave(frame)
+	f()
+	return nil
+}
+
 // View implements accel.Device.
 func (dev *device) View(a accel.Address, n int) []byte {
 	if a == 0 || n <= 0 {

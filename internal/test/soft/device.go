@@ -165,6 +165,9 @@ func (dev *Device) memory(a accel.Address, n int) ([]byte, error) {
 	return p.Value.memory[from : from+uintptr(n) : from+uintptr(n)], nil
 }
 
+// Run implements accel.Device.
+func (dev *Device) Run(f func()) error { f(); return nil }
+
 // View implements accel.Device. It returns nil for addresses outside the device's memory.
 func (dev *Device) View(a accel.Address, n int) []byte {
 	d := dev.driver
