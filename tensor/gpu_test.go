@@ -24,28 +24,50 @@ func TestSameBitsOnEveryDevice(t *testing.T) {
 	sameBits(t, devs, 3001)
 }
 
-// sameBits does every collective of two ranks, and messages, on the processor and on devices. Rank
-// r has device r, or the ranks share one.
+// TestGPUProcesses is TestGPUSameBits with a process for each rank, on every backend. An MPI library that takes device
+// memory gets it.
+func TestGPUProcesses(t *testing.T) {
+	gpus(t)
+	onProcesses(t, []int{2}, "same bits on GPUs")
+}
+
+func init() {
+	programs["same bits on GPUs"] = func(w *cohort.Comm) error {
+		devs, err := everyDevice()
+		if err != nil {
+			return err
+		}
+		return sameBitsOnRank(w, devs, nil, 3<<20+17)
+	}
+}
+
+func TestGPUMessagesDoNotAllocate(t *testing.T) { messagesDoNotAllocate(t, gpus(t)[0]) }
+
+// sameBits starts two ranks for sameBitsOnRank.
 func sameBits(t *testing.T, devs []*Device, n int) {
 	cfg := &Config{}
 	if n < 1<<20 {
 		cfg.Chunk = 2048
 	}
-	err := cohort.Run(context.Background(), 2, func(w *cohort.Comm) error {
-		c, err := NewComm(w, cfg)
-		if err != nil {
-			return err
-		}
-		d := devs[w.Rank()%len(devs)]
-		return errors.Join(
-			sameBitsOf[float32](c, d, n, func(i int) float32 { return float32(i%1009)/7 + float32(w.Rank()) }),
-			sameBitsOf[cohort.Float16](c, d, n, func(i int) cohort.Float16 { return cohort.ToFloat16(float32(i%1009)/512 + float32(w.Rank())) }),
-			sameBitsOf[int64](c, d, n, func(i int) int64 { return int64(i)*1_000_003 - int64(w.Rank()) }),
-			c.Close())
-	})
+	err := cohort.Run(context.Background(), 2, func(w *cohort.Comm) error { return sameBitsOnRank(w, devs, cfg, n) })
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// sameBitsOnRank does every collective of two ranks, and messages, on the processor and on devices. Rank
+// r has device r, or the ranks share one.
+func sameBitsOnRank(w *cohort.Comm, devs []*Device, cfg *Config, n int) error {
+	c, err := NewComm(w, cfg)
+	if err != nil {
+		return err
+	}
+	d := devs[w.Rank()%len(devs)]
+	return errors.Join(
+		sameBitsOf(c, d, n, func(i int) float32 { return float32(i%1009)/7 + float32(w.Rank()) }),
+		sameBitsOf(c, d, n, func(i int) cohort.Float16 { return cohort.ToFloat16(float32(i%1009)/512 + float32(w.Rank())) }),
+		sameBitsOf(c, d, n, func(i int) int64 { return int64(i)*1_000_003 - int64(w.Rank()) }),
+		c.Close())
 }
 
 func sameBitsOf[T cohort.Number](c *Comm, d *Device, n int, value func(i int) T) error {
@@ -56,7 +78,8 @@ func sameBitsOf[T cohort.Number](c *Comm, d *Device, n int, value func(i int) T)
 	}{
 		{"bcast", n, n, func(_, recv *Tensor[T]) error { return Bcast(c, recv, 1) }},
 		{"reduce", n, n, func(send, recv *Tensor[T]) error { return Reduce(c, send, recv, Sum, 0) }},
-		{"allreduce", n, n, func(send, recv *Tensor[T]) error { return Allreduce(c, send, recv, Average) }},
+		{"allreduce", n, n, func(send, recv *Tensor[T]) error { return Allreduce(c, send, recv, Sum) }},
+		{"average", n, n, func(send, recv *Tensor[T]) error { return Allreduce(c, send, recv, Average) }},
 		{"allgather", n, 2 * n, func(send, recv *Tensor[T]) error { return Allgather(c, send, recv) }},
 		{"reducescatter", 2 * n, n, func(send, recv *Tensor[T]) error { return ReduceScatter(c, send, recv, Sum) }},
 		{"alltoall", 2 * n, 2 * n, func(send, recv *Tensor[T]) error { return Alltoall(c, send, recv) }},
@@ -262,15 +285,12 @@ func measureStaged(d *Device, op string, bytes, times int) (map[string]time.Dura
 // the same.
 func gpus(t testing.TB) []*Device {
 	t.Helper()
-	n, err := CUDACount()
-	if err != nil {
+	if _, err := CUDACount(); err != nil {
 		t.Skipf("no device: %v", err)
 	}
-	all := make([]*Device, n)
-	for i := range all {
-		if all[i], err = CUDA(i); err != nil {
-			t.Fatal(err)
-		}
+	all, err := everyDevice()
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		for _, d := range all {
@@ -278,6 +298,20 @@ func gpus(t testing.TB) []*Device {
 		}
 	})
 	return all
+}
+
+func everyDevice() ([]*Device, error) {
+	n, err := CUDACount()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*Device, n)
+	for i := range all {
+		if all[i], err = CUDA(i); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // Copies between all places of a machine with GPUs.

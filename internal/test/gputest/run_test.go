@@ -29,6 +29,7 @@ func build(t *testing.T, goCommand string) string {
 	t.Helper()
 	need.Program(t, "bash")
 	need.Program(t, "awk")
+	t.Setenv("CGO_ENABLED", "") // the programs are to be those of a user who sets nothing
 	dir := filepath.Join(t.TempDir(), "not", "there yet")
 	if goCommand != "" {
 		bin := t.TempDir()
