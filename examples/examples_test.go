@@ -103,7 +103,7 @@ func args(name string) []string {
 	return nil
 }
 
-// Every example runs under cohort run, and alone.
+// Every example runs under cohort run, and alone. With -short it runs on three ranks only, and over MPI on two.
 func TestExamplesRun(t *testing.T) {
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
@@ -113,10 +113,11 @@ func TestExamplesRun(t *testing.T) {
 				t.Log("alone only: the shm backend exists on Linux only")
 				return
 			}
-			for _, n := range []int{1, 2, 5} {
-				if n == 1 && testing.Short() {
-					continue // it ran alone
-				}
+			sizes := []int{1, 2, 3, 5}
+			if testing.Short() {
+				sizes = []int{3}
+			}
+			for _, n := range sizes {
 				check(t, e.lines(n), exec.Command(program(t, "cohort"), append([]string{"run", "-n", fmt.Sprint(n), example}, args(e.name)...)...))
 			}
 		})
