@@ -29,7 +29,7 @@ func sampledSplits() [][2]int {
 
 // splitArgs is a training with more passes than workers, which do not divide the passes evenly.
 var splitArgs = append([]string{"train", caseDir("brazil4"), "--json"},
-	strings.Fields("--iterations 5 --passes 7 --openings 5 --scenarios 50")...)
+	strings.Fields("--iterations 3 --passes 7 --openings 5 --scenarios 50")...)
 
 // splitResult returns the result on one rank with one thread, without a launcher.
 func splitResult(t *testing.T) result {
@@ -39,7 +39,7 @@ func splitResult(t *testing.T) result {
 		t.Fatalf("status %d: %s", status, errs)
 	}
 	want := lastLine(t, out)
-	if want.Iterations != 5 || want.Cuts < 11 || want.Cuts > 5*7*11 || want.Ranks != 1 {
+	if want.Iterations != 3 || want.Cuts < 11 || want.Cuts > 3*7*11 || want.Ranks != 1 {
 		t.Fatalf("one rank alone: %+v", want)
 	}
 	return want
