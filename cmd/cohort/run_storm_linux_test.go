@@ -16,7 +16,7 @@ import (
 func TestRunStorm(t *testing.T) {
 	kills := 1000
 	if testing.Short() {
-		kills = 14
+		kills = 6
 	}
 	for _, c := range []struct {
 		backend string
