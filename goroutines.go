@@ -28,8 +28,8 @@ type goroutines struct {
 	clients  map[int]*generation.Client
 	ends     []backend.Comm // of the present world
 	latest   int            // its generation
-	worlds   []*comm.Comm   // its ranks' handles
-	replaced map[int]error  // of ranks in whose places no others have joined yet
+	worlds   []*comm.Comm   // handles of the ranks of the last one that all have joined
+	replaced map[int]error  // by seat: of ranks in whose places no others have joined yet
 	ticking  time.Time      // when tick is called; zero: it need not be
 }
 
@@ -53,22 +53,31 @@ func (j *goroutines) run() error {
 }
 
 // rank is a rank from its start to its end.
-func (j *goroutines) rank(id, rank int, g *generation.Client) {
+func (j *goroutines) rank(id, seat int, g *generation.Client) {
 	var world *Comm
 	u := &succession{settings: j.settings, ctx: j.ctx, launch: g, open: j.open, entered: func(w *Comm) {
-		world, rank = w, w.Rank()
 		j.mu.Lock()
 		defer j.mu.Unlock()
+		if world = w; len(j.worlds) > 0 && j.worlds[0].Worlds().Generation != w.Generation() {
+			j.worlds = nil
+		}
 		j.worlds = append(j.worlds, w.base())
-		delete(j.replaced, rank)
+		delete(j.replaced, seat)
 	}}
+	ended := func(err error) {
+		rank := seat
+		if world != nil {
+			rank = world.Rank()
+		}
+		j.ended(id, seat, rank, err)
+	}
 	err := errGoexit
 	defer func() {
 		if err != nil {
-			j.ended(id, rank, err) // first, so that the others cannot count it as lost before
+			ended(err) // first, so that the others cannot count it as lost before
 		}
 		if closed := world.CloseWith(err); err == nil {
-			j.ended(id, rank, closed)
+			ended(closed)
 		}
 	}()
 	if _, err = u.enter(context.WithoutCancel(j.ctx), nil); err == nil {
@@ -77,17 +86,18 @@ func (j *goroutines) rank(id, rank int, g *generation.Client) {
 	}
 }
 
-// ended handles the end of a rank.
-func (j *goroutines) ended(id, rank int, err error) {
+// ended handles the end of a rank, which was started for a seat.
+func (j *goroutines) ended(id, seat, rank int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	next := j.machine.Rank(id) // the seat of another one in its place
 	switch fate := j.machine.Ended(id, err == nil, errors.Is(err, ErrPeerLost) && !errors.Is(err, errGoexit)); {
 	case err == nil || fate == generation.Ignored:
 	case fate == generation.Replaced:
-		j.replaced[rank] = err
+		j.replaced[next] = err
 	default:
-		j.errs.add(rank, cmp.Or(j.replaced[rank], err)) // the error of a process that did not join says less
-		delete(j.replaced, rank)
+		j.errs.add(rank, cmp.Or(j.replaced[seat], err)) // the error of a process that did not join says less
+		delete(j.replaced, seat)
 	}
 	j.tick()
 }
@@ -122,7 +132,7 @@ func (j *goroutines) open(_ context.Context, s settings) (backend.Comm, error) {
 		return nil, fault(ErrPeerLost, "the ranks have joined a later world")
 	}
 	if j.ends == nil || j.latest != s.worlds.Generation {
-		j.ends, j.latest, j.worlds = local.New(s.Size), s.worlds.Generation, nil
+		j.ends, j.latest = local.New(s.Size), s.worlds.Generation
 	}
 	return j.ends[s.Rank], nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -76,9 +77,10 @@ type succession struct {
 	open     func(context.Context, settings) (backend.Comm, error)
 	entered  func(*Comm) // called before anybody else gets the world
 
-	busy   sync.Mutex // held by Rejoin, and guards the fields below
-	trial  *trial     // of shrink, which has not ended; nil: none
-	trials int        // of the present world
+	calling atomic.Bool // in Rejoin
+	mu      sync.Mutex  // guards the fields below
+	trial   *trial      // of shrink, which has not ended; nil: none
+	trials  int         // of the present world
 }
 
 // world makes a world of what open has returned.
@@ -96,8 +98,8 @@ func (u *succession) world(bc backend.Comm, s settings, resized <-chan struct{})
 
 // giveUp ends the trial of a world that no call of Rejoin goes on with: the others do without this rank.
 func (u *succession) giveUp(generation int) {
-	u.busy.Lock()
-	defer u.busy.Unlock()
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if t := u.trial; t != nil && t.settings.worlds.Generation == generation {
 		u.trial = nil
 		if t.joined != nil {
@@ -108,10 +110,12 @@ func (u *succession) giveUp(generation int) {
 
 // next joins the world after old. closed ends when old is closed.
 func (u *succession) next(ctx context.Context, old *comm.Comm, closed context.Context) (_ *comm.Comm, err error) {
-	if !u.busy.TryLock() {
+	if !u.calling.CompareAndSwap(false, true) {
 		return nil, fault(ErrBusy, "another goroutine calls Rejoin")
 	}
-	defer u.busy.Unlock()
+	defer u.calling.Store(false)
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(closed, cancel)()

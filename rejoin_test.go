@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -101,6 +102,70 @@ func TestRejoinNamesMissingRanks(t *testing.T) {
 		return next.Barrier()
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each new world is left at once, by one goroutine: no other one calls Rejoin.
+func TestRejoinAgainAtOnce(t *testing.T) {
+	err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) error {
+		for range 10000 {
+			next, err := cohort.Rejoin(context.Background(), world)
+			if err != nil {
+				return err
+			}
+			world = next
+		}
+		return world.Barrier()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A Rejoin that fails leaves the world as it is, for the statistics too.
+func TestStatsAfterRejoinThatFails(t *testing.T) {
+	t.Setenv("COHORT_STATS", filepath.Join(t.TempDir(), "stats"))
+	err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := cohort.Rejoin(ctx, world); !errors.Is(err, cohort.ErrCanceled) {
+			return fmt.Errorf("Rejoin returned %v", err)
+		}
+		return world.Barrier()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The failure of a rank that was replaced is not returned, although the next world has other numbers.
+func TestFailureOfReplacedRankIsForgotten(t *testing.T) {
+	first, second := errors.New("of the rank that is replaced"), errors.New("of the rank for which no restart is left")
+	replaced := make(chan bool)
+	err := cohort.RunWith(context.Background(), 4, cohort.RunOptions{Restarts: 1}, func(world *cohort.Comm) error {
+		if world.Generation() == 0 && world.Rank() == 3 {
+			defer close(replaced)
+			return first
+		}
+		if world.Generation() == 0 && world.Rank() == 1 {
+			<-replaced
+			for len(world.Lost()) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			return second
+		}
+		for {
+			err := world.Barrier()
+			if err == nil {
+				return nil
+			}
+			if world, err = cohort.Rejoin(context.Background(), world); err != nil {
+				return err
+			}
+		}
+	})
+	if !errors.Is(err, second) || errors.Is(err, first) {
 		t.Fatal(err)
 	}
 }

@@ -78,7 +78,7 @@ func RunWith(ctx context.Context, n int, o RunOptions, body func(world *Comm) er
 	j := &goroutines{ctx: ctx, settings: s, body: body, clients: make(map[int]*generation.Client), replaced: make(map[int]error)}
 	j.machine = generation.New(generation.Config{Now: time.Now, Size: n, Min: 1, Max: n, Restarts: max(o.Restarts, 0), Host: j})
 	err = j.run()
-	if file != "" {
+	if file != "" && len(j.worlds) > 0 {
 		if failed := comm.WriteStats(file, j.worlds); failed != nil {
 			err = errors.Join(err, fail(fmt.Errorf("%s: %w", flight.EnvStats, failed)))
 		}

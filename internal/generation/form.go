@@ -88,25 +88,20 @@ func (m *Machine) decided() bool {
 	return true
 }
 
-// announce tells the members that the job is to have another size, once the processes for its new ranks have asked.
+// announce tells the members that the job is to have another size, once its new processes have asked.
 func (m *Machine) announce(members []*process) {
 	size := len(m.world.ids)
-	if m.resizing || size == 0 || m.want == size || m.joining() {
+	if !m.scaled || m.resizing || size == 0 || m.want == size || m.unjoined > 0 || m.due() > 0 {
 		return
 	}
-	for rank := size; rank < m.want; rank++ {
-		if !slices.ContainsFunc(m.seated(), func(p *process) bool { return p.rank == rank && p.state == asking }) {
-			return
-		}
+	if slices.ContainsFunc(m.seated(), func(p *process) bool { return p.generation < 0 && p.state != asking }) {
+		return
 	}
 	m.resizing = true
 	for _, p := range members {
 		m.Host.Tell(p.id, Message{Resize: true})
 	}
 }
-
-// joining reports whether processes are joining the last world.
-func (m *Machine) joining() bool { return m.unjoined > 0 }
 
 // side returns the processes that go on: while some count each other as lost, the one that is apart from most others is
 // taken out; of several, the one with the highest rank.

@@ -59,7 +59,8 @@ type Machine struct {
 	unjoined  int              // how many of them have not joined it; below 0: it cannot be joined
 	failed    bool             // a restart has been taken since it was formed
 	want      int              // the size of the next world, if nothing is lost for good
-	resizing  bool             // the members have been told that want has changed
+	scaled    bool             // Scale has asked for want, and no world has had it since
+	resizing  bool             // the members have been told so
 	seats     map[int]*seat    // by rank
 	doubted   time.Time        // when members that have not asked are killed; zero: none are
 	over      string           // why no further world is formed
@@ -166,12 +167,12 @@ func (m *Machine) Handle(id int, r Request) {
 		if p.generation >= 0 {
 			m.set(p, member)
 		}
-		m.Host.Tell(id, Message{Missing: append([]int{p.rank}, m.missing(p)...)})
+		m.Host.Tell(id, Message{Missing: append([]int{m.called(p)}, m.missing(p)...)})
 		m.form() // when nobody asks any more, the members may learn of another size
 	case r.Joined && p.state == joining:
 		m.set(p, joined)
 		if m.unjoined--; m.unjoined == 0 {
-			m.world = world{m.Generation, m.members}
+			m.world, m.scaled = world{m.Generation, m.members}, m.want != len(m.members)
 			for _, id := range m.members {
 				m.set(m.processes[id], member)
 				m.Host.Tell(id, Message{Go: true})
@@ -181,6 +182,7 @@ func (m *Machine) Handle(id int, r Request) {
 	case r.Failed && (p.state == joining || p.state == joined):
 		m.breaks(fmt.Sprintf("rank %d could not join", p.rank))
 		p.answer = time.Time{}
+		m.form() // the members may learn of another size
 	case r.Failed:
 		p.answer = time.Time{}
 	case r.Share != nil && p.state == joining && p.rank == 0:
@@ -236,12 +238,20 @@ func (m *Machine) tell(id int, msg Message) {
 	}
 }
 
-// missing returns the ranks of the next world, but for q's, whose processes have not asked.
+// called returns the number by which the others know a process: its rank in their world, or else in the next one.
+func (m *Machine) called(p *process) int {
+	if rank := slices.Index(m.world.ids, p.id); rank >= 0 {
+		return rank
+	}
+	return p.rank
+}
+
+// missing returns the ranks whose processes have not asked, but for q's.
 func (m *Machine) missing(q *process) []int {
 	ranks := make(map[int]bool)
 	for _, p := range m.processes {
 		if p != q && (p.state == starting || p.state == member) {
-			ranks[p.rank] = true
+			ranks[m.called(p)] = true
 		}
 	}
 	for rank, s := range m.seats {
@@ -323,6 +333,7 @@ func (m *Machine) replace(p *process, follows bool) Fate {
 		m.end("no restarts are left, and the job cannot go on with fewer ranks")
 		return Decides
 	case m.Restarts == 0:
+		m.want = min(m.want, left)
 		return Shrinks
 	default:
 		m.Restarts--
@@ -426,7 +437,7 @@ func (m *Machine) Scale(size int) error {
 		return fmt.Errorf("%s", m.over)
 	}
 	lacks := m.Lacks(size)
-	m.want, m.resizing = size, false
+	m.want, m.scaled, m.resizing = size, true, false
 	for _, p := range m.seated() {
 		if p.rank >= size && p.generation < 0 {
 			m.dismiss(p)

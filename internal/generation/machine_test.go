@@ -103,6 +103,62 @@ func TestSizeIsAnnouncedAfterWithdrawal(t *testing.T) {
 	}
 }
 
+// TestSizeIsAnnouncedAfterAttempt has a job asked for another size while ranks connect in vain, after which none asks again.
+func TestSizeIsAnnouncedAfterAttempt(t *testing.T) {
+	b := newPair()
+	b.asks(0)
+	b.asks(1)
+	if err := b.Scale(1); err != nil {
+		t.Fatal(err)
+	}
+	b.log = nil
+	b.Handle(0, Request{Failed: true})
+	b.Handle(1, Request{Failed: true})
+	if got := strings.Join(b.log, "; "); got != "0: broken; 1: broken; 0: resize; 1: resize" {
+		t.Errorf("the attempt that fails is followed by %q", got)
+	}
+}
+
+// TestJobGrowsByThoseThatCame has one of two new processes fail when no restart is left.
+func TestJobGrowsByThoseThatCame(t *testing.T) {
+	b := newPair()
+	if err := b.Scale(4); err != nil {
+		t.Fatal(err)
+	}
+	b.log = nil
+	b.asks(3)
+	b.Ended(2, false, false)
+	if got := strings.Join(b.log, "; "); got != "0: resize; 1: resize" {
+		t.Errorf("the members are told %q", got)
+	}
+	b.log = nil
+	b.asks(0)
+	b.asks(1)
+	if got := strings.Join(b.log, "; "); got != "0: j.1 0/3; 1: j.1 1/3; 3: j.1 2/3" {
+		t.Errorf("the next world: %q", got)
+	}
+}
+
+// TestLossIsNoChangeOfSize has an attempt of the survivors fail: nobody has asked for their number, and they know each other
+// by their ranks in the world that they are in.
+func TestLossIsNoChangeOfSize(t *testing.T) {
+	b := newBench(Config{Size: 3, Min: 1, Max: 3})
+	for id := range 3 {
+		b.asks(id)
+	}
+	b.join(0, 1, 2)
+	b.Ended(0, false, false)
+	b.asks(1, 0)
+	b.asks(2, 0)
+	b.Handle(2, Request{Failed: true})
+	b.log = nil
+	b.asks(1, 0)
+	b.Handle(1, Request{Withdraw: true})
+	if got := strings.Join(b.log, "; "); got != "1: missing [2]" {
+		t.Errorf("the members are told %q", got)
+	}
+}
+
 // TestDismissedProcessOwesNoAnswer dismisses a process whose attempt to join has been broken.
 func TestDismissedProcessOwesNoAnswer(t *testing.T) {
 	b := newBench(Config{Size: 2, Min: 1, Max: 2})
