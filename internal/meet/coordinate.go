@@ -18,8 +18,8 @@ const (
 	tellTimeout  = time.Second      // for sending one rank why the job fails to start
 	lingering    = 2 * time.Second  // how long a coordinator that is a rank tells late ranks why
 
-	// spare is how long before the first rank gives up the coordinator does, so that all learn why.
-	spare = 500 * time.Millisecond
+	// Spare is how long before a rank gives up, at most, the coordinator does, so that ranks learn why.
+	Spare = 500 * time.Millisecond
 
 	// Where processes are replaced, ranks wait for minutes. beat is the time between the heartbeats that they get meanwhile,
 	// and silence the time without any after which they take the coordinator for lost: it sends none while it sends the table.
@@ -38,7 +38,8 @@ type coordinator struct {
 	conns   []*Conn // of the ranks that have joined, or were refused
 	events  chan event
 	begun   time.Time
-	giveUp  time.Time        // zero: not yet known
+	until   []time.Time      // when the ranks that have joined must learn that others are missing; zero: never
+	giveUp  time.Time        // the first of them; zero: not yet known
 	late    <-chan time.Time // then
 }
 
@@ -65,7 +66,7 @@ func Serve(l *Listener) (end func()) {
 
 func newCoordinator(l *Listener) *coordinator {
 	n := l.id.Size
-	return &coordinator{l: l, members: make([]Member, n), conns: make([]*Conn, n), events: make(chan event), begun: time.Now()}
+	return &coordinator{l: l, members: make([]Member, n), conns: make([]*Conn, n), until: make([]time.Time, n), events: make(chan event), begun: time.Now()}
 }
 
 // run is the coordinator's part in a rendezvous. own is the connection of this process, if it is a rank
@@ -73,11 +74,15 @@ func newCoordinator(l *Listener) *coordinator {
 //
 // The rendezvous fails if a rank is missing when ctx ends or when another rank is about to give up, if two
 // processes claim the same rank, if the sizes differ, if a rank ends, or if one cannot connect to another.
-// Then all ranks get the error that run returns. If processes are replaced (Identity), a rank that ends before all have
-// joined is missing again, and the ranks learn nothing of a rank 0 that is canceled: its successor waits for them.
-// Unauthenticated peers do not make it fail; the error
-// counts their connections. Ranks that come later learn of the outcome too: the Launcher tells them until
-// ctx ends, a rank for some seconds.
+// Then all ranks get the error that run returns.
+//
+// If processes are replaced (Identity), a rank that ends before all have joined is missing again, and the ranks learn
+// nothing of a rank 0 that is canceled: its successor waits for them. Once a rank is there that has been in a world
+// before, the same holds for ranks that are about to give up: the others wait until they come again. Of two
+// processes that claim the same rank, the later one joins in place of the other.
+//
+// Unauthenticated peers do not make it fail; the error counts their connections. Ranks that come later learn of the outcome
+// too: the Launcher tells them until ctx ends, a rank for some seconds.
 func (g *coordinator) run(ctx context.Context, own *Conn) error {
 	var readers sync.WaitGroup
 	defer readers.Wait()
@@ -97,7 +102,7 @@ func (g *coordinator) run(ctx context.Context, own *Conn) error {
 	})
 
 	err := g.round(ctx, frame.Join)
-	if g.l.id.Replaced && errors.Is(err, backend.ErrCanceled) {
+	if g.l.id.Replaced && (errors.Is(err, backend.ErrCanceled) || errors.Is(err, backend.ErrTimeout) && g.again()) {
 		return err
 	}
 	if err == nil {
@@ -155,6 +160,13 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 			g.tell(frame.Heartbeat, nil, tellTimeout)
 			continue
 		case <-g.late:
+			if r := slices.Index(g.until, g.giveUp); want == frame.Join && g.again() && r != g.l.id.Rank {
+				_ = g.refuse(g.conns[r], g.missing(ctx, verb, done))
+				g.leave(r)
+				done[r] = false
+				n--
+				continue
+			}
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil || e.conn == nil {
@@ -163,12 +175,21 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 		r := e.conn.Rank
 		m, joined := &g.members[r], g.conns[r] == e.conn
 		ended := joined && e.err != nil && !errors.Is(e.err, frame.ErrFrame)
-		successor := !joined && e.err == nil && e.kind == frame.Join
-		if g.l.id.Replaced && want == frame.Join && done[r] && (ended || successor) {
-			if successor { // the end of the other was not noticed
-				_ = g.refuse(g.conns[r], backend.Faultf(backend.ErrPeerLost, "another process has joined as %s", who(r)))
+		claimed := !joined && g.conns[r] != nil && e.err == nil && e.kind == frame.Join // the end of the other was not noticed
+		if g.l.id.Replaced && (claimed || ended && want == frame.Join) {
+			why := backend.Faultf(backend.ErrPeerLost, "another process has joined as %s", who(r))
+			switch {
+			case claimed && g.outdated(e):
+				_ = g.refuse(e.conn, why)
+				continue
+			case claimed && want == frame.Connected:
+				e.conn.Close() // without an answer: it looks for the next rendezvous
+				return why
+			case claimed:
+				_ = g.refuse(g.conns[r], why)
 			}
-			g.conns[r], done[r], joined = nil, false, false
+			g.leave(r)
+			done[r], joined = false, false
 			n--
 		}
 		switch {
@@ -214,9 +235,39 @@ func (g *coordinator) admit(e event) error {
 	}
 	g.members[m.Rank], g.conns[m.Rank] = *m, c
 	if j.Patience > 0 {
-		g.giveUpAt(time.Now().Add(j.Patience - min(j.Patience/4, spare)))
+		g.until[m.Rank] = time.Now().Add(j.Patience - min(j.Patience/4, Spare))
+		g.giveUpAt(g.until[m.Rank])
 	}
 	return nil
+}
+
+// leave makes a rank that has joined missing again.
+func (g *coordinator) leave(r int) {
+	g.conns[r], g.until[r] = nil, time.Time{}
+	g.giveUp, g.late = time.Time{}, nil
+	for _, at := range g.until {
+		if !at.IsZero() {
+			g.giveUpAt(at)
+		}
+	}
+}
+
+// again reports whether this is a rendezvous for a next world: a rank is there that has been in one before.
+func (g *coordinator) again() bool {
+	for r, c := range g.conns {
+		if g.l.id.Replaced && c != nil && g.members[r].Worlds > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// outdated reports whether a process comes to join whose successor has. A process that has been in no world was started
+// after all that have.
+func (g *coordinator) outdated(e event) bool {
+	j, err := decodeJoin(e.payload, e.conn.Rank)
+	there := g.members[e.conn.Rank].Worlds
+	return err == nil && j.Member.Worlds > 0 && (there == 0 || there > j.Member.Worlds)
 }
 
 // giveUpAt makes the coordinator give up at a time, unless it does so earlier.

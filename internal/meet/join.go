@@ -101,8 +101,9 @@ func lead(ctx context.Context, g *coordinator, self Member) (*Meeting, error) {
 	a, b := net.Pipe()
 	go func() {
 		defer close(outcome)
-		defer g.l.Close()
-		outcome <- g.run(ctx, &Conn{Conn: b, Rank: rank})
+		err := g.run(ctx, &Conn{Conn: b, Rank: rank})
+		g.l.Close() // the next rendezvous may be at the same port
+		outcome <- err
 	}()
 	m := &Meeting{conn: &Conn{Conn: a, Rank: rank}, Coordinator: g.l, outcome: outcome}
 	if err := m.join(ctx, g.l.id, self); err != nil {

@@ -247,11 +247,17 @@ func (p *party) send(c *Conn, j *joining) {
 // returns when the rank is in.
 func (p *party) enter(rank int, patience time.Duration) *Conn {
 	p.t.Helper()
+	return p.enterAs(member(rank), patience)
+}
+
+func (p *party) enterAs(m Member, patience time.Duration) *Conn {
+	p.t.Helper()
+	rank := m.Rank
 	a, b := sockets(p.t)
 	here := &Conn{Conn: a, Dialed: true}
 	there := &Conn{Conn: b, Rank: rank}
 	p.there[rank] = there
-	p.happens(event{conn: there, kind: frame.Join, payload: encode(&joining{Size: p.size, Patience: patience, Member: member(rank)})})
+	p.happens(event{conn: there, kind: frame.Join, payload: encode(&joining{Size: p.size, Patience: patience, Member: m})})
 	p.happens(event{conn: &Conn{Rank: rank}, err: io.EOF}) // it does nothing, and is looked at after the first
 	return here
 }

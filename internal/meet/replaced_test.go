@@ -45,17 +45,89 @@ func TestSuccessorJoinsInPlaceOfRank(t *testing.T) {
 	has(t, zero.Confirm(ctx, ready), backend.ErrPeerLost, "rank 2 (process 1002 on host2) ended before all ranks of the job were connected")
 }
 
-// TestRanksLearnNothingOfCanceledCoordinator cancels rank 0: the others then wait for its successor.
-func TestRanksLearnNothingOfCanceledCoordinator(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
+// been is a rank that has been in a world.
+func been(rank int) Member {
+	m := member(rank)
+	m.Worlds = 1
+	return m
+}
+
+// TestOldProcessDoesNotDisplaceSuccessor has processes that have been in a world come after their successors, in both
+// rounds. A successor that comes while the ranks connect ends the rendezvous, and waits for the next one.
+func TestOldProcessDoesNotDisplaceSuccessor(t *testing.T) {
+	ctx := limit(t)
 	p := holdWith(ctx, t, replaced(0, 3))
-	in := p.enter(1, 0)
-	cancel()
+	displaced := func(c *Conn) {
+		t.Helper()
+		_, err := (&Meeting{conn: c}).answer(ctx, frame.Table, 4*maxMember)
+		has(t, err, backend.ErrPeerLost, "another process has joined as rank 2")
+	}
+	first := p.enterAs(been(2), 0)
+	fresh := p.enter(2, 0)
+	displaced(first)
+	there := p.there[2]
+	displaced(p.enterAs(been(2), 0))
+	one := p.enterAs(been(1), 0)
 	zero := <-p.zero
-	has(t, zero.err, backend.ErrCanceled, "1 of 3 ranks did not join", ": rank 2")
-	p.there[1].Close()
-	if _, err := (&Meeting{conn: in}).answer(t.Context(), frame.Table, maxRefusal); err != io.EOF {
-		t.Errorf("rank 1 gets %v", err)
+	if zero.err != nil {
+		t.Fatal(zero.err)
+	}
+	for _, c := range []*Conn{one, fresh} {
+		if _, err := (&Meeting{conn: c}).answer(ctx, frame.Table, 4*maxMember); err != nil {
+			t.Fatal(err)
+		}
+	}
+	displaced(p.enterAs(been(2), 0))
+	p.happens(event{conn: there, kind: frame.Connected})
+	a, b := sockets(t)
+	p.happens(event{conn: &Conn{Conn: b, Rank: 2}, kind: frame.Join, payload: encode(&joining{Size: 3, Member: member(2)})})
+	if _, err := (&Meeting{conn: &Conn{Conn: a}}).answer(ctx, frame.Table, maxRefusal); err != io.EOF {
+		t.Errorf("the next successor gets %v", err)
+	}
+	displaced(one)
+	displaced(fresh)
+	has(t, zero.Confirm(ctx, ready), backend.ErrPeerLost, "another process has joined as rank 2")
+}
+
+// TestDeadlineOfRankIsItsOwn has a rank give up that has been in a world, and one end that would have given up before: the
+// others wait for both.
+func TestDeadlineOfRankIsItsOwn(t *testing.T) {
+	ctx := limit(t)
+	p := holdWith(ctx, t, replaced(0, 4))
+	p.enterAs(been(2), 40*time.Millisecond)
+	p.happens(event{conn: p.there[2], err: io.EOF})
+	_, err := (&Meeting{conn: p.enterAs(been(1), 200*time.Millisecond)}).answer(ctx, frame.Table, maxRefusal)
+	has(t, err, backend.ErrTimeout, "2 of 4 ranks did not join", ": ranks 2, 3")
+	p.enterAs(been(1), 0)
+	p.enter(2, 0)
+	p.enter(3, 0)
+	if zero := <-p.zero; zero.err != nil {
+		t.Error(zero.err)
+	} else {
+		p.happens(event{conn: p.there[3], err: io.EOF})
+		zero.Close()
+	}
+}
+
+// TestRanksLearnNothingOfCoordinatorThatEnds cancels rank 0, and lets it give up before a next world: the others then wait
+// for its successor, or until it comes again.
+func TestRanksLearnNothingOfCoordinatorThatEnds(t *testing.T) {
+	for _, want := range []error{backend.ErrCanceled, backend.ErrTimeout} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		until, one := ctx, member(1)
+		if want == backend.ErrTimeout {
+			until, one = late{ctx}, been(1)
+		}
+		p := holdWith(until, t, replaced(0, 3))
+		in := p.enterAs(one, 0)
+		cancel()
+		zero := <-p.zero
+		has(t, zero.err, want, "1 of 3 ranks did not join", ": rank 2")
+		p.there[1].Close()
+		if _, err := (&Meeting{conn: in}).answer(t.Context(), frame.Table, maxRefusal); err != io.EOF {
+			t.Errorf("rank 1 gets %v", err)
+		}
 	}
 }
 
