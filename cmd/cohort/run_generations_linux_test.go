@@ -371,7 +371,7 @@ func TestRunReplacesStoppedRank(t *testing.T) {
 	if slices.Contains(pids, stopped) {
 		t.Error("the stopped process is a rank of the next world")
 	}
-	if text := j.end(3); !strings.Contains(text, "cohort: rank 1 has not ended, and the others count it as lost: killed\n") {
+	if text := j.end(3); !strings.Contains(text, "cohort: rank 1 has not asked for a place in the next world in time: killed\n") {
 		t.Errorf("got:\n%s", text)
 	}
 }

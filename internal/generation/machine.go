@@ -31,7 +31,7 @@ type Config struct {
 // Host carries out what a [Machine] decides. Its methods must not call the machine.
 type Host interface {
 	Start(id, rank int)     // starts a process for a rank
-	Kill(id int)            // ends a process that has not asked, and that the others count as lost
+	Kill(id int)            // ends a process that has not asked in time
 	Tell(id int, m Message) // sends a message to a process
 	Fail(text string)       // ends the job, which cannot go on
 }
@@ -63,6 +63,7 @@ type Machine struct {
 	resizing  bool             // the members have been told so
 	seats     map[int]*seat    // by rank
 	doubted   time.Time        // when members that have not asked are killed; zero: none are
+	seen      time.Time        // when the owner last called for an event
 	over      string           // why no further world is formed
 }
 
@@ -148,6 +149,7 @@ func (m *Machine) Seated(id int) bool {
 
 // Handle handles a request of a process.
 func (m *Machine) Handle(id int, r Request) {
+	m.look()
 	p := m.processes[id]
 	switch {
 	case p == nil:
@@ -266,6 +268,7 @@ func (m *Machine) missing(q *process) []int {
 // follows, that it takes no restart if one has been taken since the present world was formed: it failed because of another
 // one, or with its host.
 func (m *Machine) Ended(id int, finished, follows bool) Fate {
+	m.look()
 	p := m.processes[id]
 	if p == nil {
 		return Ignored
@@ -378,25 +381,9 @@ func (m *Machine) seated() []*process {
 	return all
 }
 
-// Wait returns how long Tick need not be called; false: nothing is due.
-func (m *Machine) Wait() (time.Duration, bool) {
-	next := m.doubted
-	due := func(at time.Time) {
-		if next.IsZero() || !at.IsZero() && at.Before(next) {
-			next = at
-		}
-	}
-	for _, s := range m.seats {
-		due(s.due)
-	}
-	for _, p := range m.processes {
-		due(p.answer)
-	}
-	return next.Sub(m.Now()), !next.IsZero()
-}
-
 // Tick does what is due.
 func (m *Machine) Tick() {
+	m.look()
 	for _, p := range m.seated() {
 		if !p.answer.IsZero() && !m.Now().Before(p.answer) && !m.expel(p) {
 			return
@@ -430,6 +417,7 @@ func (m *Machine) expel(p *process) bool {
 
 // Scale asks for another size.
 func (m *Machine) Scale(size int) error {
+	m.look()
 	switch {
 	case size < m.Min || size > m.Max:
 		return fmt.Errorf("%d ranks: the job can have %d to %d", size, m.Min, m.Max)

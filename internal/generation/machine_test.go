@@ -182,9 +182,63 @@ func (b *bench) join(ids ...int) {
 	}
 }
 
+// after lets time pass, in which the owner of the machine runs.
 func (b *bench) after(d time.Duration) {
+	for ; d > watchEvery; d -= watchEvery {
+		b.now = b.now.Add(watchEvery)
+		b.Tick()
+	}
 	b.now = b.now.Add(d)
 	b.Tick()
+}
+
+// TestTimeInWhichOwnerIsStoppedDoesNotCount has the owner of the machine stopped until deadlines have passed. Whichever event comes
+// first then, the processes have their time to answer.
+func TestTimeInWhichOwnerIsStoppedDoesNotCount(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		begin  func(b *bench)
+		answer func(b *bench)
+		silent string // what follows if nobody answers
+	}{
+		{"an attempt to join is broken", func(b *bench) { b.Handle(0, Request{Failed: true}) }, func(b *bench) { b.asks(0); b.asks(1); b.asks(2) },
+			"kill 1, start 3 as 1, kill 2, start 4 as 2"}, // process 0 has said that it knows
+		{"a member that has not asked is counted as lost", func(b *bench) { b.join(0, 1, 2); b.asks(0, 2); b.asks(1, 2) }, func(b *bench) { b.asks(2) },
+			"kill 2, start 3 as 2"},
+	} {
+		for _, first := range []struct {
+			name string
+			do   func(b *bench)
+		}{
+			{"Tick", func(b *bench) { b.Tick() }},
+			{"Handle", func(b *bench) { b.Handle(0, Request{Lost: []int{2}}) }},
+			{"Ended", func(b *bench) { b.Ended(99, false, false) }},
+			{"Scale", func(b *bench) { _ = b.Scale(3) }},
+		} {
+			for _, answers := range []bool{true, false} {
+				b := newBench(Config{Size: 3, Restarts: 9})
+				for id := range 3 {
+					b.asks(id)
+				}
+				c.begin(b)
+				b.now = b.now.Add(time.Minute)
+				b.log = nil
+				first.do(b)
+				b.after(doubt)
+				if len(b.log) > 0 {
+					t.Errorf("%s, then %s comes first: %q follows", c.name, first.name, b.log)
+				}
+				if answers {
+					c.answer(b)
+				}
+				b.after(patience)
+				killed := strings.Contains(strings.Join(b.log, ", "), "kill")
+				if got := strings.Join(b.log, ", "); answers && killed || !answers && got != c.silent {
+					t.Errorf("%s, then %s comes first, and all answer is %v: %q follows", c.name, first.name, answers, got)
+				}
+			}
+		}
+	}
 }
 
 // Each case begins when the ranks of generation 0, of which process i is rank i, have joined.

@@ -151,8 +151,8 @@ func (s *sim) choices() (all []func()) {
 			all = append(all, func() { s.enter(a, false) })
 		}
 	}
-	if d, due := s.Wait(); quiet && due {
-		all = append(all, func() { s.now = s.now.Add(max(d, 0)); s.Tick() })
+	if at := s.deadline(); quiet && !at.IsZero() {
+		all = append(all, func() { s.pass(max(at.Sub(s.now), 0)) })
 	}
 	if quiet {
 		s.still()

@@ -350,9 +350,15 @@ func (s *sim) settle(pauses int, pause time.Duration) {
 			s.done()
 			return
 		}
-		s.now = s.now.Add(pause)
-		s.Tick()
+		s.pass(pause)
 	}
+}
+
+// pass lets time pass, in which the owner of the machine runs.
+func (s *sim) pass(d time.Duration) {
+	s.now = s.now.Add(d)
+	s.seen = s.now
+	s.Tick()
 }
 
 // drain lets everything happen that is under way. Processes that connect go on only if open is true, or if they have to stop.

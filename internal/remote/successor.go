@@ -92,7 +92,7 @@ func (s successor) at(id int, f func(*host)) {
 	}
 }
 
-// Kill ends a process that the others count as lost.
+// Kill ends a process that has not asked for a place in time.
 func (s successor) Kill(id int) { s.at(id, func(h *host) { h.link.send(kindKill, numberBytes(id)) }) }
 
 // Tell sends a message to a process.

@@ -307,10 +307,10 @@ func (h host) Start(id, rank int) {
 	}
 }
 
-// Kill ends a process that the others count as lost.
+// Kill ends a process that has not asked for a place in time.
 func (h host) Kill(id int) {
 	if r := h.process(id); r != nil && r.running() {
-		h.logf("rank %d has not ended, and the others count it as lost: killed", r.number)
+		h.logf("rank %d has not asked for a place in the next world in time: killed", r.number)
 		syscall.Kill(-r.pgid, syscall.SIGKILL)
 	}
 }
