@@ -147,6 +147,17 @@ func (m *Machine) Seated(id int) bool {
 	return p != nil && p.state != out
 }
 
+// Outcasts returns the ranks of the processes that have not ended, if the others count them all as lost.
+func (m *Machine) Outcasts() (ranks []int) {
+	for _, p := range m.processes {
+		if p.state != out || p.out.Left {
+			return nil
+		}
+		ranks = append(ranks, p.rank)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(ranks)))
+}
+
 // Handle handles a request of a process.
 func (m *Machine) Handle(id int, r Request) {
 	m.look()

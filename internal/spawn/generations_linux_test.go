@@ -134,3 +134,51 @@ func TestSocketNeedsShortPath(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A process that the others count as lost while it is stopped, after it has asked for a place, is told that it is out, and does
+// not end. When all others have ended, the launcher ends it, and it does not count.
+func TestJobEndsWithoutStoppedOutcast(t *testing.T) {
+	cfg := replaceable(t, 3, 1, "wait")
+	j := start(t, cfg)
+	stdout := cfg.Stdout.(*buffer)
+	stdout.await(t, "ready", 3)
+	var links []net.Conn
+	reads := func(id int, want string) {
+		t.Helper()
+		b := make([]byte, 1000)
+		if n, err := links[id].Read(b); !strings.Contains(string(b[:n]), want) {
+			t.Fatalf("process %d: got %q, %v, want %q", id, b[:n], err, want)
+		}
+	}
+	says := func(id int, text string) {
+		t.Helper()
+		if _, err := links[id].Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := range 3 {
+		links = append(links, dial(t, cfg, fmt.Sprintf("%d\n{\"Ask\":{}}\n", id)))
+	}
+	for id := range 3 {
+		reads(id, `"Place"`)
+		says(id, `{"Joined":true}`+"\n")
+	}
+	for id := range 3 {
+		reads(id, `"Go"`)
+	}
+	syscall.Kill(j.ranks[2].pgid, syscall.SIGSTOP)
+	says(2, `{"Ask":{}}`+"\n")
+	says(0, `{"Ask":{"Lost":[2]}}`+"\n")
+	says(1, `{"Ask":{"Lost":[2]}}`+"\n")
+	reads(2, `"Out"`)
+	stdout.await(t, "[2] ready\n", 2)
+	for _, id := range []int{0, 1, 3} {
+		syscall.Kill(j.process(id).pgid, syscall.SIGTERM)
+	}
+	if r := wait(t, j); r.Status != 0 {
+		t.Errorf("the status is %d, want 0", r.Status)
+	}
+	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: all ranks have ended; ending what is left of rank 2, which the others count as lost\n") {
+		t.Errorf("standard error has %q", text)
+	}
+}

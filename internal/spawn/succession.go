@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
@@ -50,7 +51,7 @@ func (u *Succession) HostLost(text string, lost []job.Exit) bool {
 	}
 	if again > 0 {
 		text += fmt.Sprintf("; starting %s on other hosts%s", job.Count(again, "rank"), u.counted())
-	} else {
+	} else if u.job.Running > 0 {
 		text += "; the job goes on with " + job.Count(u.job.Running, "rank")
 	}
 	u.job.Say(text, nil)
@@ -67,10 +68,17 @@ func (u *Succession) counted() string {
 }
 
 func (u *Succession) fate(x *job.Exit, follows bool) generation.Fate {
-	if x.Outlived || x.Aborted || u.Ending() {
+	if x.Outlived || x.Aborted {
 		return generation.Decides
 	}
+	ending, seated := u.Ending(), u.Seated(x.ID)
+	if ending {
+		u.End("the job is ending")
+	}
 	fate := u.Machine.Ended(x.ID, x.Status == 0, follows)
+	if ending && seated {
+		return generation.Decides
+	}
 	switch fate {
 	case generation.Shrinks:
 		x.GoesOn = true
@@ -110,7 +118,8 @@ func (u *Succession) Scale(ranks int) error {
 	return nil
 }
 
-// Settle blames processes in whose places no others are started any more. It is called after every event.
+// Settle blames processes in whose places no others are started any more, and does not wait without end for those that the
+// others count as lost. It is called after every event.
 func (u *Succession) Settle() {
 	if u.Ending() {
 		u.End("the job is ending")
@@ -121,4 +130,13 @@ func (u *Succession) Settle() {
 			u.job.Ended(x)
 		}
 	}
+	if left := u.Outcasts(); len(left) > 0 && u.job.Began.IsZero() {
+		u.job.Say(fmt.Sprintf("all ranks have ended; ending what is left of %s %s, which the others count as lost", job.Plural(len(left), "rank"), list(left)), nil)
+		u.job.WindDown()
+	}
+}
+
+// list returns numbers as a text: "1, 2".
+func list(numbers []int) string {
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ", "), "[]")
 }
