@@ -38,7 +38,7 @@ func invite(ctx context.Context, cfg Config, id *meet.Identity, first, last uint
 		}
 		here := *id
 		here.Coordinator = true
-		if inv.l, err = meet.Listen(meet.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: &here}); err != nil {
+		if inv.l, err = cfg.listen(meet.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: &here}); err != nil {
 			return nil, err
 		}
 		defer func() {

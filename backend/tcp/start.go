@@ -5,10 +5,12 @@ package tcp
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
@@ -65,7 +67,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := meet.Listen(meet.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: id})
+	l, err := cfg.listen(meet.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: id})
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +152,15 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		return nil, err
 	}
 	return c.start(links, sleep, meeting)
+}
+
+// listen is meet.Listen, whose error says what Rejoin needs.
+func (cfg *Config) listen(c meet.ListenConfig) (*meet.Listener, error) {
+	l, err := meet.Listen(c)
+	if errors.Is(err, syscall.EADDRINUSE) && cfg.onDemand() {
+		err = fmt.Errorf("%w (Rejoin with COHORT_TCP_CONNECT=demand needs two ports for each rank, in COHORT_TCP_PORTS)", err)
+	}
+	return l, err
 }
 
 // readSecret reads the job's secret.

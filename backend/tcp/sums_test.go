@@ -96,7 +96,7 @@ func TestChangedPayloadLosesItsSender(t *testing.T) {
 }
 
 // TestTakenPortsAreAnError checks that a rank for which no port of the range is free says so, before it waits
-// for any other rank.
+// for any other rank. With connections on demand, the last world may have them.
 func TestTakenPortsAreAnError(t *testing.T) {
 	for _, address := range []string{"127.0.0.1", "::1"} {
 		taken, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.ParseIP(address)})
@@ -110,10 +110,14 @@ func TestTakenPortsAreAnError(t *testing.T) {
 		if err := meet.NewSecret().WriteFile(path); err != nil {
 			t.Fatal(err)
 		}
-		_, err = Open(t.Context(), Config{Config: backend.Config{Size: 2, Rank: 1, Job: "job"}, SecretFile: path, Interface: address,
-			Coordinator: netip.AddrPortFrom(netip.MustParseAddr(address), 1).String(), Ports: strconv.Itoa(int(port))})
-		if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), strconv.Itoa(int(port))) {
-			t.Errorf("%s: %v", address, err)
+		for _, connect := range []string{ConnectStart, ConnectDemand} {
+			_, err = Open(t.Context(), Config{Config: backend.Config{Size: 2, Rank: 1, Job: "job"}, SecretFile: path, Interface: address,
+				Coordinator: netip.AddrPortFrom(netip.MustParseAddr(address), 1).String(), Ports: strconv.Itoa(int(port)), Connect: connect})
+			if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), strconv.Itoa(int(port))) {
+				t.Errorf("%s: %v", address, err)
+			} else if hint := "two ports for each rank"; strings.Contains(err.Error(), hint) != (connect == ConnectDemand) {
+				t.Errorf("%s, connections at %s: %v; want %q on demand only", address, connect, err, hint)
+			}
 		}
 	}
 }

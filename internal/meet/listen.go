@@ -101,7 +101,7 @@ func bind(a netip.Addr, first, last int) (*net.TCPListener, error) {
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && n == 1:
-		err = fmt.Errorf("port %d is in use by another process; choose another port, or wait until that process ends: %w", first, err)
+		err = fmt.Errorf("port %d is in use; choose another port, or wait until the process that uses it ends: %w", first, err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		err = fmt.Errorf("ports %d to %d are all in use; give a wider range, with at least one port for each rank of the node: %w", first, last, err)
 	}
