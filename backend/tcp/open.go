@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
 // Config describes this process's rank and how it joins its job. cohort.TCPConfig and TLSConfig say more about the fields
@@ -43,6 +45,9 @@ func (cfg *Config) onDemand() bool {
 	return cfg.Connect == ConnectDemand || cfg.Connect == "" && cfg.Size > startMost
 }
 
+// mostFailures is how often the ranks of a next world may fail to connect, if none of them is lost or gives up.
+const mostFailures = 3
+
 // Open joins the job: it returns when all ranks are connected, to each other or to rank 0, or with an ErrInit
 // that says which are missing when ctx ends or the time is up.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
@@ -54,7 +59,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, backend.JoinLimit))
 	defer cancel()
-	world, err := join(ctx, cfg)
+	world, err := enter(ctx, cfg)
 	if err == nil {
 		return world, nil
 	}
@@ -62,4 +67,28 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		err = fmt.Errorf("%w: rank %d of %d, backend tcp: %w", backend.ErrInit, cfg.Rank, cfg.Size, err)
 	}
 	return nil, err
+}
+
+// An unconnected is the error of ranks that have met for a next world and could not all be connected.
+type unconnected struct{ error }
+
+// enter is join, again while other ranks are lost, or give up, when the ranks of a next world connect.
+func enter(ctx context.Context, cfg Config) (backend.Comm, error) {
+	for failures := 0; ; {
+		world, err := join(ctx, cfg)
+		broken, ok := err.(unconnected)
+		if !ok {
+			return world, err
+		}
+		end, _ := ctx.Deadline()
+		switch err = broken.error; {
+		case ctx.Err() != nil, errors.Is(err, backend.ErrTimeout) && time.Until(end) <= meet.Spare:
+			return nil, err // this rank gives up
+		case errors.Is(err, backend.ErrPeerLost), errors.Is(err, backend.ErrTimeout), errors.Is(err, backend.ErrCanceled):
+			continue
+		}
+		if failures++; failures == mostFailures {
+			return nil, err
+		}
+	}
 }

@@ -5,9 +5,11 @@ package tcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +57,71 @@ func TestOpenLoss(t *testing.T) {
 	for range n {
 		if err := <-results; err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestNextWorldBeginsAgain has a rank be lost, fail and give up while the ranks of a next world connect, before its successor
+// joins; and one that fails again and again.
+func TestNextWorldBeginsAgain(t *testing.T) {
+	const n, victim = 3, 2
+	secret := meet.NewSecret()
+	path := t.TempDir() + "/secret"
+	if err := secret.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	lost := func(m *meet.Meeting) { m.Close() }
+	fails := func(m *meet.Meeting) {
+		_ = m.Confirm(ctx, func(context.Context) error { return errors.New("no cable") })
+	}
+	givesUp := func(m *meet.Meeting) {
+		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		_ = m.Confirm(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	}
+	for _, c := range []struct {
+		does []func(*meet.Meeting)
+		want error // of all ranks
+	}{
+		{[]func(*meet.Meeting){lost, fails, givesUp, fails, lost}, nil},
+		{[]func(*meet.Meeting){fails, lost, fails, fails}, backend.ErrInit},
+	} {
+		at := freeAddress(t)
+		results := make(chan error, n)
+		open := func(rank, worlds int) {
+			w, err := Open(ctx, Config{Config: backend.Config{Rank: rank, Size: n, Job: "job"}, SecretFile: path, Coordinator: at, Replaced: true, Worlds: &worlds})
+			if err == nil && worlds != 4 {
+				err = fmt.Errorf("rank %d is in world %d, want 4", rank, worlds)
+			}
+			results <- err
+			if w != nil {
+				<-ctx.Done()
+				w.Close()
+			}
+		}
+		all.Go(func() { open(0, 4) })
+		all.Go(func() { open(1, 3) })
+		for _, f := range c.does {
+			id := &meet.Identity{Job: "job", Secret: secret, Rank: victim, Size: n, Replaced: true}
+			m, err := meet.Join(ctx, id, at, 0, meet.Member{Rank: victim, Process: os.Getpid(), Node: meet.ThisNode(), Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f(m)
+		}
+		left := n - 1
+		if c.want == nil {
+			all.Go(func() { open(victim, 0) })
+			left = n
+		}
+		for range left {
+			if err := <-results; !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
 		}
 	}
 }

@@ -115,10 +115,9 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		return nil, err
 	}
 	c := &connecting{cfg: cfg, id: id, l: l, members: meeting.Members}
+	worlds := 0
 	for r := range c.members {
-		if cfg.Worlds != nil {
-			*cfg.Worlds = max(*cfg.Worlds, c.members[r].Worlds)
-		}
+		worlds = max(worlds, c.members[r].Worlds)
 	}
 	var cpus [][16]uint64
 	for r := range c.members {
@@ -149,7 +148,13 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		if c.node != nil {
 			c.node.Close()
 		}
+		if worlds > 0 {
+			err = unconnected{err}
+		}
 		return nil, err
+	}
+	if cfg.Worlds != nil {
+		*cfg.Worlds = worlds
 	}
 	return c.start(links, sleep, meeting)
 }
