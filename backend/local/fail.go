@@ -72,7 +72,7 @@ func (g *group) sweep() {
 					r.stored -= len(o.buf) // no operation waits for it
 					return true
 				}
-				o.err = err
+				o.err, o.swept = err, true
 				list = append(list, o)
 				return true
 			})

@@ -19,6 +19,7 @@ type op struct {
 	send   bool   // a message, not a receive
 	copied bool   // the message is a copy: no sender waits for it
 	gone   bool   // Mprobe had taken the message, and its sender has withdrawn it; at.mu guards it
+	swept  bool   // it has left its queue with an error; at.mu guards it
 	store  []byte // memory for copies
 
 	req    *backend.Request // nil: a goroutine waits in finish
@@ -43,7 +44,7 @@ func (c *Comm) op(buf []byte) *op {
 	if o == nil {
 		o = ops.Get().(*op)
 	}
-	o.c, o.buf = c, buf
+	o.c, o.buf, o.swept = c, buf, false
 	o.done.Store(false)
 	return o
 }
@@ -97,7 +98,11 @@ func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 		if o.withdraw() {
 			return backend.Status{}, o.explain(err) // Imrecv may still be given o
 		}
-		if c.Await(&backend.Bound{Timeout: grace}, o) != nil { // another goroutine copies the message, and keeps o
+		late := c.Await(&backend.Bound{Timeout: grace}, o)
+		if late != nil && o.isSwept() {
+			late = c.Await(nil, o) // another goroutine is about to complete it
+		}
+		if late != nil { // another goroutine copies the message, and keeps o
 			c.Break(err)
 			return backend.Status{}, err
 		}
@@ -111,6 +116,16 @@ func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 
 // Ready implements backend.Pending, for an operation without a request.
 func (o *op) Ready() bool { return o.done.Load() }
+
+// isSwept reports whether o has left its queue with an error.
+func (o *op) isSwept() bool {
+	if o.at == nil {
+		return false
+	}
+	o.at.mu.Lock()
+	defer o.at.mu.Unlock()
+	return o.swept
+}
 
 // withdraw takes o out of its queue. If it returns false, o is complete or soon will be.
 func (o *op) withdraw() bool {

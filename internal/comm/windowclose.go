@@ -50,13 +50,13 @@ func (w *Window) Close() error {
 	w = w.begun()
 	s.core.bc.Wake()
 	finished, arrived, near := s.core.bc.Await(w.c.bound, (*unused)(s)), error(nil), w.c
-	unlocked := s.unlockAll()
 	if s.remote != nil {
-		finished = cmp.Or(finished, w.flushAll())
+		s.origin.AwaitEmpty(QuiesceFor) // it is, unless the time of Close is over
+		finished = cmp.Or(s.unlockAll(), finished, w.flushAll())
 		arrived, near = s.meet(w.c, closeCall, nil), w.c.on(s.node)
 	}
 	freed := s.free(time.Now().Add(QuiesceFor), near, s.remote == nil)
-	return w.Failed("close", Undefined, cmp.Or(unlocked, finished, arrived, freed))
+	return w.Failed("close", Undefined, cmp.Or(finished, arrived, freed))
 }
 
 // end closes the window on this rank, unless another goroutine does. It waits for those that use it, until a time at
@@ -67,11 +67,11 @@ func (s *windowCore) end(until time.Time, by *closer) {
 	}
 	s.core.bc.Wake()
 	w := s.limited(until)
-	if s.remote != nil { // on mpi, a goroutine that waits for a lock must tell the other rank that it gives it up
-		s.origin.AwaitEmpty(min(left(until), graceFor))
+	if s.remote != nil {
+		s.origin.AwaitEmpty(left(until))
+		_ = s.unlockAll()
+		_ = w.flushAll()
 	}
-	_ = s.unlockAll()
-	_ = w.flushAll()
 	near, has := s.near, false
 	if by != nil && by.core == near.core {
 		has = by.alone()
@@ -84,8 +84,9 @@ func (s *windowCore) limited(until time.Time) *Window {
 	return &Window{&Comm{core: s.core, bound: &backend.Bound{Timeout: left(until), Since: time.Now()}}, s}
 }
 
-// free frees what the window stands on. Memory that is still in use at the given time stays mapped. The caller has
-// shut origin. near and has are those of unmap.
+// free frees what the window stands on, when this rank's operations on it have ended. Memory that is still in use at the
+// given time stays mapped, and its locks are released nevertheless. The caller has shut origin. near and has are those of
+// unmap.
 func (s *windowCore) free(until time.Time, near *Comm, has bool) error {
 	s.target.Shut()
 	close(s.done)
@@ -104,7 +105,11 @@ func (s *windowCore) free(until time.Time, near *Comm, has bool) error {
 			s.over(l)
 		}
 	}
-	err := s.unmap(inside, near, has)
+	var unlocked error
+	if s.remote == nil { // else the caller has released them
+		unlocked = s.unlockAll()
+	}
+	err := cmp.Or(s.unmap(inside, near, has), unlocked)
 	for _, k := range s.cores() {
 		k.mu.Lock()
 		k.windows = slices.DeleteFunc(k.windows, func(o *windowCore) bool { return o == s })
