@@ -19,6 +19,20 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
+// configured returns how an agent starts its ranks on this node.
+func configured(t *testing.T, a *agent) spawn.Config {
+	t.Helper()
+	node, err := topo.Here()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := a.config(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // envAgent has the test binary be an agent that came with its executable.
 const envAgent = "COHORT_TEST_AGENT"
 
@@ -94,14 +108,7 @@ func TestLastValueOfVariableCounts(t *testing.T) {
 	a.ranks = spawn.Programs{{Path: "/usr/bin/env", Ranks: 1}}
 	a.work = work{First: 1, Size: 2, Bind: string(spawn.BindNone), Secret: "s", Flight: true, Env: []spawn.Text{
 		"COHORT_TIMEOUT=2s", "COHORT_RUN_DIR=/elsewhere", "COHORT_SECRET_FILE=/elsewhere", "X=1", "COHORT_TIMEOUT=3s", "X=2", "NONE"}}
-	node, err := topo.Here()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := a.config(node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := configured(t, a)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	ranks, err := spawn.Start(c)
@@ -138,14 +145,7 @@ func TestAgentActsInOrder(t *testing.T) {
 		a.ranks = spawn.Programs{{Path: "/bin/sh", Args: []string{"-c", "test -e first || { >first; exit 7; }; exec sleep 1000"}, Ranks: 1}}
 		a.work = work{First: 1, Size: 2, Most: 2, Bind: string(spawn.BindNone)}
 		t.Chdir(a.folder)
-		node, err := topo.Here()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := a.config(node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := configured(t, a)
 		ends, busy := make(chan job.Exit, 2), make(chan bool)
 		c.Part.Ended = func(e job.Exit) { // by the goroutine that handles commands
 			ends <- e
