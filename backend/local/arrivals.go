@@ -169,7 +169,8 @@ func (c *Comm) missingGone() int {
 	return -1
 }
 
-// grace is how long a copy, or a user's operation on another rank, may go on using this one's buffers after the deadline.
+// grace is how long the copy of a long message, or a user's operation on another rank, may go on using this rank's buffers
+// after the deadline.
 var grace = 20 * time.Millisecond
 
 // waitUnread waits until no rank reads this one's buffers. It is called when the communicator has ended: no rank begins

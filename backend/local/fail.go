@@ -57,9 +57,9 @@ func (g *group) sweep() {
 	if g.end.Load() != nil {
 		g.arrivals.stop()
 	}
+	var told []*op
 	for i, w := range g.World {
 		r := g.job.ranks[w]
-		var list []*op
 		collect := func(q *match.Queue) {
 			q.Each(func(n *match.Node) bool {
 				o := owner(n)
@@ -70,10 +70,9 @@ func (g *group) sweep() {
 				q.Remove(n)
 				if o.copied {
 					r.stored -= len(o.buf) // no operation waits for it
-					return true
+				} else if later := o.settle(backend.Status{}, err); later != nil {
+					told = append(told, later)
 				}
-				o.err, o.swept = err, true
-				list = append(list, o)
 				return true
 			})
 		}
@@ -82,10 +81,12 @@ func (g *group) sweep() {
 		collect(&r.arrived)
 		collect(&r.held)
 		r.mu.Unlock()
-		for _, o := range list {
-			o.complete(backend.Status{}, o.err)
-		}
-		r.crew.Ask()
+	}
+	for _, o := range told {
+		o.c.me.tell(o)
+	}
+	for _, w := range g.World {
+		g.job.ranks[w].tell(nil)
 	}
 }
 

@@ -85,28 +85,73 @@ func TestInterleaveWithdrawAgainstMprobe(t *testing.T) {
 	}
 }
 
-// A receive whose message is being copied at its deadline ends with the message, or breaks the communicator.
+// A receive whose long message is being copied at its deadline ends with the message, or breaks the communicator. A short
+// message is copied in the step in which it matches: its receive is withdrawn, or ends with the message.
 func TestInterleaveDeadlineOfCopy(t *testing.T) {
 	defer func(was time.Duration) { grace = was }(grace)
 	grace = 1 // it is over at once
-	explore(t, 2, 2, func(e *explored) {
-		b := e.ends(0)
-		e.rank(1, func() error { return e.comms[1].Send(nil, nil, 0, 3, backend.Synchronous) })
-		e.rank(0, func() error {
-			_, err := e.comms[0].Recv(b, nil, 1, 3)
-			if err != nil && e.comms[0].Broken() == nil { // it is withdrawn
-				_, err = e.comms[0].Recv(nil, nil, 1, 3)
-				e.is("the next receive", err, nil)
-			}
-			return err
+	for _, bytes := range []int{1, shortMax + 1} {
+		explore(t, 2, 2, func(e *explored) {
+			b, buf := e.ends(0), make([]byte, bytes)
+			e.rank(1, func() error { return e.comms[1].Send(nil, make([]byte, bytes), 0, 3, backend.Synchronous) })
+			e.rank(0, func() error {
+				_, err := e.comms[0].Recv(b, buf, 1, 3)
+				if err != nil && e.comms[0].Broken() == nil { // it is withdrawn
+					_, err = e.comms[0].Recv(nil, buf, 1, 3)
+					e.is("the next receive", err, nil)
+				}
+				return err
+			})
+			e.x.Check(func() error {
+				broken := e.comms[0].Broken()
+				if (e.errs[0] == nil) != (broken == nil) || broken != nil && bytes <= shortMax {
+					return fmt.Errorf("the receive ends with %v, the communicator was broken with %v", e.errs[0], broken)
+				}
+				return nil
+			})
 		})
-		e.x.Check(func() error {
-			if broken := e.comms[0].Broken(); (e.errs[0] == nil) != (broken == nil) {
-				return fmt.Errorf("the receive ends with %v, the communicator was broken with %v", e.errs[0], broken)
-			}
-			return nil
-		})
-	})
+	}
+}
+
+// A goroutine gives up a request that another one cancels, matches, or ends with its communicator. It finds the request
+// complete, and so has no reason to break the communicator. A request that has not matched is in its queue, or complete.
+func TestInterleaveGiveUpBesideOtherEnds(t *testing.T) {
+	receives := func(c *Comm) *backend.Request {
+		return start(func(r *backend.Request) { c.Irecv(r, make([]byte, 1), 1-c.rank, 3) })
+	}
+	sends := func(c *Comm) *backend.Request {
+		return start(func(r *backend.Request) { c.Isend(r, []byte{7}, 1-c.rank, 3, backend.Synchronous) })
+	}
+	for i, begin := range []func(c *Comm) *backend.Request{receives, sends} {
+		other := []func(c *Comm) *backend.Request{sends, receives}[i]
+		for name, end := range map[string]func(mine, peer *Comm, r *backend.Request){
+			"canceled": func(mine, _ *Comm, r *backend.Request) { mine.Cancel(r) },
+			"matched":  func(_, peer *Comm, _ *backend.Request) { peer.Cancel(other(peer)) },
+			"closed":   func(_, peer *Comm, _ *backend.Request) { _ = peer.Close() },
+			"broken":   func(_, peer *Comm, _ *backend.Request) { peer.Break(backend.Faultf(backend.ErrOp, "broken")) },
+		} {
+			t.Run(fmt.Sprint(name, i), func(t *testing.T) {
+				explore(t, 2, 3, func(e *explored) {
+					r := begin(e.comms[0])
+					e.x.Go("ends it", func() { end(e.comms[0], e.comms[1], r) })
+					e.x.Go("gives it up", func() {
+						if e.comms[0].Cancel(r); !r.Ready() {
+							e.x.Errorf("it is given up, and not complete")
+						}
+					})
+					if o := r.Impl.(*op); name != "matched" {
+						e.x.Go("looks", func() {
+							o.at.mu.Lock()
+							defer o.at.mu.Unlock()
+							if o.at.posted.Len()+o.at.arrived.Len() == 0 && !r.Ready() {
+								e.x.Errorf("it is in no queue, and not complete")
+							}
+						})
+					}
+				})
+			})
+		}
+	}
 }
 
 // The end of a communicator ends a message, wherever it is.

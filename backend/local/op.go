@@ -9,8 +9,12 @@ import (
 )
 
 // op is one operation or message: a posted receive, a send that waits for its receive,
-// or the copy of a short message. It is in at most one queue, and the goroutine that
-// takes it out of the queue completes it.
+// or the copy of a short message.
+//
+// Invariant: an operation that has begun is in one queue, or is complete, or has matched. A cancel, a deadline or the end
+// of its communicator takes it out of the queue and completes it in one step under the queue's lock. A goroutine that
+// matches it copies the message afterwards, and then completes it: those that give it up wait for that, but not for a long
+// message. A request with a Notify, which nobody gives up alone, completes when Notify is called.
 type op struct {
 	node   match.Node
 	c      *Comm  // the end that waits for it; nil for a copy
@@ -19,7 +23,7 @@ type op struct {
 	send   bool   // a message, not a receive
 	copied bool   // the message is a copy: no sender waits for it
 	gone   bool   // Mprobe had taken the message, and its sender has withdrawn it; at.mu guards it
-	swept  bool   // it has left its queue with an error; at.mu guards it
+	long   bool   // it has matched, and its message is long; written under at.mu when it leaves its queue
 	store  []byte // memory for copies
 
 	req    *backend.Request // nil: a goroutine waits in finish
@@ -44,7 +48,7 @@ func (c *Comm) op(buf []byte) *op {
 	if o == nil {
 		o = ops.Get().(*op)
 	}
-	o.c, o.buf, o.swept = c, buf, false
+	o.c, o.buf = c, buf
 	o.done.Store(false)
 	return o
 }
@@ -75,19 +79,26 @@ func owner(n *match.Node) *op { return n.Owner.(*op) }
 // complete ends the operation. No lock may be held, and o is not touched after
 // it: its owner may be using it again.
 func (o *op) complete(st backend.Status, err error) {
-	me, req := o.c.me, o.req
+	me := o.c.me
+	me.tell(o.settle(st, err))
+}
+
+// settle completes the operation, and does not touch o afterwards, but leaves a request with a Notify to tell. The caller
+// calls tell with what settle returns when it holds no lock.
+func (o *op) settle(st backend.Status, err error) (later *op) {
+	req := o.req
 	o.buf, o.status, o.err = nil, st, err
 	switch {
 	case req == nil:
 		o.done.Store(true)
 	case req.Notify != nil:
-		me.notify(o)
-		return
+		return o
 	default:
 		o.req = nil
+		word.Storing(req)
 		req.Finish(st, err)
 	}
-	me.crew.Ask()
+	return nil
 }
 
 // finish waits until o, which has no request, is complete, and releases it.
@@ -95,14 +106,14 @@ func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 	for look := c.group.job.patience(); !o.done.Load() && look.more(); {
 	}
 	if err := c.Await(b, o); err != nil {
-		if o.withdraw() {
+		if o.withdraw(err) {
 			return backend.Status{}, o.explain(err) // Imrecv may still be given o
 		}
-		late := c.Await(&backend.Bound{Timeout: grace}, o)
-		if late != nil && o.isSwept() {
-			late = c.Await(nil, o) // another goroutine is about to complete it
+		var left *backend.Bound
+		if o.long {
+			left = &backend.Bound{Timeout: grace}
 		}
-		if late != nil { // another goroutine copies the message, and keeps o
+		if c.Await(left, o) != nil { // another goroutine copies the message, and keeps o
 			c.Break(err)
 			return backend.Status{}, err
 		}
@@ -117,29 +128,23 @@ func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 // Ready implements backend.Pending, for an operation without a request.
 func (o *op) Ready() bool { return o.done.Load() }
 
-// isSwept reports whether o has left its queue with an error.
-func (o *op) isSwept() bool {
-	if o.at == nil {
-		return false
-	}
-	o.at.mu.Lock()
-	defer o.at.mu.Unlock()
-	return o.swept
-}
-
-// withdraw takes o out of its queue. If it returns false, o is complete or soon will be.
-func (o *op) withdraw() bool {
-	if o.at == nil {
+// withdraw takes o out of its queue, and completes it with err. If it returns false, o has matched, or is complete.
+func (o *op) withdraw(err error) bool {
+	at, me := o.at, o.c.me
+	if at == nil {
 		return false // it was never queued
 	}
-	o.at.mu.Lock()
-	defer o.at.mu.Unlock()
-	if o.send {
-		taken := o.at.held.Remove(&o.node)
-		o.gone = o.gone || taken
-		return taken || o.at.arrived.Remove(&o.node)
+	at.mu.Lock()
+	taken := o.send && at.held.Remove(&o.node)
+	o.gone = o.gone || taken
+	if !taken && !at.arrived.Remove(&o.node) && !at.posted.Remove(&o.node) {
+		at.mu.Unlock()
+		return false
 	}
-	return o.at.posted.Remove(&o.node)
+	later := o.settle(backend.Status{}, err)
+	at.mu.Unlock()
+	me.tell(later)
+	return true
 }
 
 // notices are the completed operations of a rank whose Notify is still to be called.
@@ -151,11 +156,16 @@ type notices struct {
 	notifying bool
 }
 
-// notify completes o's request, or leaves that to the goroutine that calls Notify now.
-func (r *rank) notify(o *op) {
+// tell wakes the goroutines whose operations have settled. If later is not nil, it first completes that operation's
+// request, or leaves both to the goroutine that calls Notify now.
+func (r *rank) tell(later *op) {
+	if later == nil {
+		r.crew.Ask()
+		return
+	}
 	q := &r.notices
 	q.mu.Lock()
-	if q.list = append(q.list, o); q.notifying {
+	if q.list = append(q.list, later); q.notifying {
 		q.mu.Unlock()
 		return
 	}

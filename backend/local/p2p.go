@@ -5,14 +5,15 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 const (
 	copyMax   = 16 << 10 // longest message that is copied if its receive is not posted
 	storedMax = 4 << 20  // most bytes of such copies for a rank; then senders wait
 
-	lockedMax = 1 << 10 // longest copy from the store under the lock
-	freeMax   = 64      // records that a rank keeps for such messages
+	shortMax = 1 << 10 // longest message that is copied from the store under the lock, and waited for at a deadline
+	freeMax  = 64      // records that a rank keeps for such messages
 )
 
 // Send implements backend.Comm.
@@ -44,8 +45,10 @@ func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op
 		return nil, err
 	}
 	if n := to.posted.TakePosted(env); n != nil {
+		r := owner(n)
+		r.long = len(buf) > shortMax
 		to.mu.Unlock()
-		owner(n).deliver(env, buf)
+		r.deliver(env, buf)
 		return nil, nil
 	}
 	if g.ends[dest].gone.Load() {
@@ -127,12 +130,13 @@ func (c *Comm) pattern(source, tag int) match.Env {
 func (c *Comm) take(m *op, buf []byte) (backend.Status, error) {
 	st, err := c.group.received(m.node.Env, len(m.buf), len(buf))
 	if !m.copied {
+		m.long = len(m.buf) > shortMax
 		c.me.mu.Unlock()
-		copy(buf, m.buf)
+		word.Copy(buf, m.buf)
 		m.complete(backend.Status{}, nil)
 		return st, err
 	}
-	if len(m.buf) > lockedMax {
+	if len(m.buf) > shortMax {
 		c.me.mu.Unlock()
 		copy(buf, m.buf)
 		c.me.mu.Lock()
@@ -147,7 +151,7 @@ func (c *Comm) take(m *op, buf []byte) (backend.Status, error) {
 // deliver completes the receive o, which is in no queue any more, with a message.
 func (o *op) deliver(env match.Env, msg []byte) {
 	st, err := o.c.group.received(env, len(msg), len(o.buf))
-	copy(o.buf, msg)
+	word.Copy(o.buf, msg)
 	o.complete(st, err)
 }
 
@@ -179,7 +183,7 @@ func (r *rank) copyOf(msg []byte) *op {
 func (r *rank) drop(m *op) {
 	r.stored -= len(m.buf)
 	m.buf, m.copied = nil, false
-	if r.frees < freeMax && cap(m.store) <= lockedMax {
+	if r.frees < freeMax && cap(m.store) <= shortMax {
 		r.free, m.next = m, r.free
 		r.frees++
 		return
@@ -190,11 +194,16 @@ func (r *rank) drop(m *op) {
 // Cancel implements backend.Comm.
 func (c *Comm) Cancel(r *backend.Request) bool {
 	o, ok := r.Impl.(*op)
-	if !ok || !r.Active() || !o.withdraw() {
+	if !ok || !r.Active() {
 		return false
 	}
-	o.complete(backend.Status{}, &backend.Fault{Sentinel: backend.ErrCanceled})
-	return true
+	if o.withdraw(&backend.Fault{Sentinel: backend.ErrCanceled}) {
+		return true
+	}
+	if r.Notify == nil && !o.long {
+		_ = c.Await(nil, r) // the goroutine that has matched it copies a short message
+	}
+	return false
 }
 
 // explain adds what o was waiting for to the error that ended the wait.

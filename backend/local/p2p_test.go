@@ -22,7 +22,7 @@ func message(n, from, seq int) []byte {
 	return b
 }
 
-var lengths = []int{0, 1, 8, 1000, lockedMax, lockedMax + 1, copyMax, copyMax + 1, 200_000}
+var lengths = []int{0, 1, 8, 1000, shortMax, shortMax + 1, copyMax, copyMax + 1, 200_000}
 
 // A synchronous send, and a long one, complete when the receive has matched; a
 // short standard one at once.
@@ -63,7 +63,9 @@ func TestDeadlineEndsReceiveDuringCopy(t *testing.T) {
 	var n *match.Node
 	for n == nil { // until it is posted; the sender takes it, and copies
 		c.me.mu.Lock()
-		n = c.me.posted.TakePosted(match.Env{Ctx: c.group.key.id, Source: 1})
+		if n = c.me.posted.TakePosted(match.Env{Ctx: c.group.key.id, Source: 1}); n != nil {
+			owner(n).long = true
+		}
 		c.me.mu.Unlock()
 		runtime.Gosched()
 	}

@@ -145,6 +145,7 @@ func Reads(b []byte)              { interleave.Payload(b, false) }
 func Writes(b []byte)             { interleave.Payload(b, true) }
 func Reading(p any)               { interleave.Value(p, false) }
 func Writing(p any)               { interleave.Value(p, true) }
+func Storing(p any)               { store(p, func(struct{}) {}, struct{}{}) }
 func WritesAt(addr uint64, n int) { interleave.PayloadAt(addr, n, true) }
 func Freed(b []byte)              { interleave.Freed(b) }
 

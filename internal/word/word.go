@@ -69,6 +69,9 @@ func Reading(any) {}
 // Writing says that the caller writes a value that is no slice and that others read.
 func Writing(any) {}
 
+// Storing says that the caller is about to store a word of another package, which p points to.
+func Storing(p any) {}
+
 // WritesAt says that the caller writes n bytes at an address of another process.
 func WritesAt(addr uint64, n int) {}
 

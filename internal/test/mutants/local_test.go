@@ -88,9 +88,8 @@ var localMutants = []mutant{
 		new: `	unread := true`,
 		why: "a rank gives up while another one reads its buffer", test: "backend/local TestInterleaveDeadlineOfCollective"},
 	{file: "backend/local/op.go",
-		old: `		return taken || o.at.arrived.Remove(&o.node)`,
-		new: `		o.at.arrived.Remove(&o.node)
-		return true`,
+		old: `	if !taken && !at.arrived.Remove(&o.node) && !at.posted.Remove(&o.node) {`,
+		new: `	if at.arrived.Remove(&o.node); !o.send && !at.posted.Remove(&o.node) {`,
 		why: "a send ends at its deadline while the message is being received", test: "backend/local TestInterleaveWithdrawAgainstMprobe"},
 	{file: "backend/local/op.go",
 		old: `			c.Break(err)
@@ -98,16 +97,35 @@ var localMutants = []mutant{
 		new: ``,
 		why: "a receive is given up while its message is copied, and the message is lost", test: "backend/local TestInterleaveDeadlineOfCopy"},
 	{file: "backend/local/op.go",
-		old: `		o.gone = o.gone || taken
+		old: `	o.gone = o.gone || taken
 `,
 		new: ``,
 		why: "the receive of a message that was withdrawn says that the sender has left", test: "backend/local TestInterleaveWithdrawAgainstMprobe"},
 	{file: "backend/local/op.go",
-		old: `		o.done.Store(true)
-	case`,
-		new: `		defer o.done.Store(true)
-	case`,
-		why: "a completion wakes the goroutine, and says later that it is complete", test: "backend/local TestInterleaveWithdrawAgainstMprobe"},
+		old: `	if later == nil {
+		r.crew.Ask()
+`,
+		new: `	if later == nil {
+`,
+		why: "a completion does not wake the goroutine that waits", test: "backend/local TestInterleaveWaiters"},
+	{file: "backend/local/op.go",
+		old: `	later := o.settle(backend.Status{}, err)
+	at.mu.Unlock()
+`,
+		new: `	at.mu.Unlock()
+	later := o.settle(backend.Status{}, err)
+`,
+		why: "Cancel takes an operation out of its queue, and says later that it is complete", test: "backend/local TestInterleaveGiveUpBesideOtherEnds"},
+	{file: "backend/local/fail.go",
+		old: `else if later := o.settle(backend.Status{}, err); later != nil {`,
+		new: `else if later := o; true {`,
+		why: "the end of a communicator takes an operation out of its queue, and completes it later", test: "backend/local TestInterleaveGiveUpBesideOtherEnds"},
+	{file: "backend/local/p2p.go",
+		old: `		r.long = len(buf) > shortMax
+`,
+		new: `		r.long = true
+`,
+		why: "the deadline of a short message that is being copied breaks the communicator", test: "backend/local TestInterleaveDeadlineOfCopy"},
 	{file: "backend/local/op.go",
 		old: `	o.buf, o.status, o.err = nil, st, err`,
 		new: `	o.buf, o.status, o.err = nil, st, err
@@ -119,8 +137,8 @@ var localMutants = []mutant{
 		old: `	if g.end.Load() != nil {
 		g.arrivals.stop()
 	}
-	for`,
-		new: `	for`,
+	var told`,
+		new: `	var told`,
 		why: "the end of a communicator does not stop its rounds", test: "backend/local TestInterleaveEndOfCollective"},
 	{file: "backend/local/survivor.go",
 		old: `		g.part(rank)
