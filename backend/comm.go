@@ -268,7 +268,8 @@ type Comm interface {
 	// the request completes with ErrCanceled, and false if the request is complete
 	// or soon will be. A send that the peer may be reading cannot be canceled. If the
 	// sender withdraws a message that a canceled receive has matched, the receive
-	// completes with ErrCanceled.
+	// completes with ErrCanceled. Cancel may wait for a goroutine that completes the
+	// request, unless it has a Notify: a Notify function cancels only such requests.
 	Cancel(r *Request) bool
 
 	// Probe returns the status of the first message that Recv with the same

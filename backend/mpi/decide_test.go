@@ -59,6 +59,27 @@ func TestRequestThatCompletesIsNotGivenUp(t *testing.T) {
 	}
 }
 
+// The same for Cancel, which finds the request neither in a queue nor in the list.
+func TestCancelLeavesNoRequestBetweenTwoPlaces(t *testing.T) {
+	for _, receives := range []bool{false, true} {
+		c := newTestComm()
+		c.p.guard = true
+		r, o := pendingRequest(c)
+		o.receives = receives
+		c.p.engine.ops, c.p.engine.reqs = nil, nil
+		ready := make(chan bool)
+		go func() {
+			c.Cancel(r)
+			ready <- r.Ready()
+		}()
+		time.Sleep(time.Millisecond) // Cancel may look before and after; both must be right
+		o.complete(backend.Status{}, nil)
+		if !<-ready {
+			t.Errorf("receives %v: the request is in no place, and Cancel has returned", receives)
+		}
+	}
+}
+
 // The same for a collective of the library: End leaves one that another goroutine is completing alone, and does not
 // break its communicator.
 func TestCollectiveThatCompletesIsNotEnded(t *testing.T) {

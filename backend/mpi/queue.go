@@ -181,25 +181,20 @@ func (c *comm) unqueue(o *op) bool {
 // Cancel implements backend.Comm. MPI can cancel receives, not sends.
 func (c *comm) Cancel(r *backend.Request) bool {
 	o, ok := r.Impl.(*op)
-	if !ok || r.Ready() || !o.receives {
+	if !ok || r.Ready() {
 		return false
 	}
-	if c.p.guard && c.unqueue(o) {
+	if o.receives && c.p.guard && c.unqueue(o) {
 		o.complete(backend.Status{}, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the request was canceled"})
 		return true
 	}
-	c.p.engine.cancel(o)
+	c.p.engine.find(r, func(i int) {
+		if o.receives {
+			c.p.engine.cancelAt(i) // its completion shows whether that came in time
+		}
+	})
 	c.Poll()
 	return r.Ready() && backend.Code(r.Err) == canceled
-}
-
-// cancel cancels a request of MPI. Its completion shows whether that came in time.
-func (e *engine) cancel(o *op) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if i := slices.Index(e.ops, o); i >= 0 {
-		e.cancelAt(i)
-	}
 }
 
 // cancelAt cancels a request once: Open MPI does not survive a second time. The lock is held.
@@ -212,18 +207,26 @@ func (e *engine) cancelAt(i int) {
 // giveUp takes a request away from its operation, which the library goes on with, unless the request completes. It
 // returns false if it has completed. The caller owns the request then.
 func (e *engine) giveUp(r *backend.Request) bool {
+	return e.find(r, func(i int) { e.detach(e.ops[i]) })
+}
+
+// find calls f with the place of a request in the lists, with the lock held, and returns true. The request is in no place
+// while another goroutine starts or completes it: find waits for that, and returns false if the request has completed. It
+// does not wait if the request has a Notify: the caller may be that goroutine.
+func (e *engine) find(r *backend.Request, f func(i int)) bool {
 	o, ok := r.Impl.(*op)
 	for ok && !r.Ready() {
 		e.mu.Lock()
-		given := o.req == r && slices.Contains(e.ops, o)
-		if given {
-			e.detach(o)
+		i := slices.Index(e.ops, o)
+		found := i >= 0 && o.req == r
+		if found {
+			f(i)
 		}
 		e.mu.Unlock()
-		if given {
-			return true
+		if found || r.Notify != nil {
+			return found
 		}
-		runtime.Gosched() // another goroutine starts or completes it
+		runtime.Gosched()
 	}
 	return false
 }
