@@ -144,6 +144,7 @@
 //
 // Every operation has an example, most of them on four ranks. The folder examples has complete programs, and
 // docs/README.md lists the guides. Packages values (any Go value), file (one file for all ranks), tasks (a
-// stream of tasks), hybrid (threads inside a rank) and tensor (multi-dimensional data, GPUs) build on this
-// one. Package topo describes the machine, and cohorttest tests a backend.
+// stream of tasks), exact (sums with the same bits on any number of ranks), hybrid (threads inside a rank) and
+// tensor (multi-dimensional data, GPUs) build on this one. Package topo describes the machine, and cohorttest
+// tests a backend.
 package cohort

@@ -40,8 +40,8 @@ import (
 // Many goroutines can use a window at once. Fence and Close are collectives of the communicator that the window
 // was made from. The deadlines of that communicator apply to the window's operations.
 //
-// Slices of a window are valid until Close. Using one later is a fault that ends the program. It never
-// reaches other memory, unless very many windows have been closed since.
+// Slices of a window are valid until Close. On Linux, using one later is a fault that ends the program. It
+// never reaches other memory, unless 4096 windows or 1 TiB of them have been closed since (docs/windows.md).
 type Window[T any] struct{ w *comm.Window }
 
 // untyped is a window without its type. A window of any type converts to it at no cost. If Lock and

@@ -13,16 +13,12 @@ import (
 
 var variable = regexp.MustCompile(`\bCOHORT_[A-Z][A-Z0-9_]*[A-Z0-9]\b`)
 
-// TestEnvironment checks that docs/environment.md lists the variables that the
-// code reads or sets, and no others but those of a paragraph that says so.
+// TestEnvironment checks that docs/environment.md lists the variables that the code reads or sets, and no others.
 func TestEnvironment(t *testing.T) {
 	const document = "docs/environment.md"
-	listed, planned := make(map[string]bool), make(map[string]bool)
-	for paragraph := range strings.SplitSeq(read(t, document), "\n\n") {
-		for _, v := range variable.FindAllString(paragraph, -1) {
-			listed[v] = true
-			planned[v] = planned[v] || strings.Contains(paragraph, "no effect yet")
-		}
+	listed := make(map[string]bool)
+	for _, v := range variable.FindAllString(read(t, document), -1) {
+		listed[v] = true
 	}
 	used := make(map[string]string) // by whom
 	for _, s := range allSources(t) {
@@ -52,8 +48,8 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 	for v := range listed {
-		if used[v] == "" && !planned[v] {
-			t.Errorf("%s lists %s, which nobody uses and which is not said to have no effect yet", document, v)
+		if used[v] == "" {
+			t.Errorf("%s lists %s, which nobody uses", document, v)
 		}
 	}
 }
