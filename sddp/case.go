@@ -133,6 +133,20 @@ func (c *Case) StorageUnit() string {
 	return "MW-month"
 }
 
+// MoneyUnit returns the unit in which amounts of money of a size are easy to read, and how much of
+// the case's currency one unit is.
+//
+// Not collective.
+func (c *Case) MoneyUnit(size float64) (unit string, scale float64) {
+	switch {
+	case math.Abs(size) >= 1e9:
+		return "10⁹ " + c.Currency, 1e9
+	case math.Abs(size) >= 1e6:
+		return "10⁶ " + c.Currency, 1e6
+	}
+	return c.Currency, 1
+}
+
 // FlowUnit returns the unit of inflow, spill and outflow: MW or m3/s.
 //
 // Not collective.
@@ -171,6 +185,14 @@ func (c *Case) share(block int) float64 {
 		return 1
 	}
 	return c.Blocks[block].Share
+}
+
+// load returns the load of a bus in a stage, in MW.
+func (c *Case) load(t, b int) float64 {
+	if c.Buses[b].LoadMW == nil {
+		return 0
+	}
+	return c.Buses[b].LoadMW[c.Period(t)]
 }
 
 // blockLoad returns the load of a bus in a block of a stage, in MW.

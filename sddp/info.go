@@ -3,6 +3,8 @@ package sddp
 import (
 	"fmt"
 	"strings"
+
+	"github.com/cohort-hpc/cohort/sddp/internal/text"
 )
 
 // Facts are the main figures of a case.
@@ -100,7 +102,7 @@ func (c *Case) Warnings() (all []string) {
 	}
 	if idle > 0 {
 		add("deficit_cost is %g: a deficit costs less than %s, such as %q at bus %q (%g), so load is shed before they run",
-			c.DeficitCost, plural(idle, "thermal plant"), dearest.Name, c.Buses[dearest.Bus].Name, dearest.CostPerMWh.min())
+			c.DeficitCost, text.Plural(idle, "thermal plant"), dearest.Name, c.Buses[dearest.Bus].Name, dearest.CostPerMWh.min())
 	}
 	for _, r := range c.Reservoirs {
 		for p, std := range r.InflowStd {
@@ -137,16 +139,16 @@ func (c *Case) Describe() string {
 		hours += fmt.Sprintf(" to %g", most)
 	}
 	fmt.Fprintf(&b, "  horizon      %d stages of %s h, from %s\n", f.Stages, hours, c.StageName(0))
-	fmt.Fprintf(&b, "  network      %s, %s\n", strings.Replace(plural(f.Buses, "bus"), "buss", "buses", 1), plural(f.Lines, "line"))
+	fmt.Fprintf(&b, "  network      %s, %s\n", text.Plural(f.Buses, "bus"), text.Plural(f.Lines, "line"))
 	fmt.Fprintf(&b, "  load         %.0f MW on average\n", f.Load/float64(f.Stages))
-	fmt.Fprintf(&b, "  thermal      %s, %.0f MW, %g to %g %s/MWh\n", plural(f.Thermals, "plant"), f.ThermalMW, f.CheapestThermal, f.DearestThermal, c.Currency)
-	fmt.Fprintf(&b, "  hydro        %s, %.0f MW, inflow %.0f %s on average\n", plural(f.Reservoirs, "reservoir"), f.HydroMW, f.Inflow/float64(f.Stages), f.FlowUnit)
-	fmt.Fprintf(&b, "  storage      %.0f %s, %s full at the start\n", f.MaxStorage, f.StorageUnit, percent(f.InitialStorage, f.MaxStorage))
+	fmt.Fprintf(&b, "  thermal      %s, %.0f MW, %g to %g %s/MWh\n", text.Plural(f.Thermals, "plant"), f.ThermalMW, f.CheapestThermal, f.DearestThermal, c.Currency)
+	fmt.Fprintf(&b, "  hydro        %s, %.0f MW, inflow %.0f %s on average\n", text.Plural(f.Reservoirs, "reservoir"), f.HydroMW, f.Inflow/float64(f.Stages), f.FlowUnit)
+	fmt.Fprintf(&b, "  storage      %.0f %s, %s full at the start\n", f.MaxStorage, f.StorageUnit, text.Percent(f.InitialStorage, f.MaxStorage))
 	fmt.Fprintf(&b, "  deficit      %g %s/MWh, spill %g %s/MWh\n", c.DeficitCost, c.Currency, c.SpillCost, c.Currency)
 	fmt.Fprintf(&b, "  program      %d columns and %d rows per stage, plus cuts\n", f.Columns, f.Rows)
 	fmt.Fprintf(&b, "  sha256       %s\n\n", f.SHA256)
 
-	w := table(&b)
+	w := text.Table(&b)
 	fmt.Fprintf(w, "bus\tload MW\tthermal MW\thydro MW\tinflow %s\tstorage %s\tat start\t\n", f.FlowUnit, f.StorageUnit)
 	for i, bus := range c.Buses {
 		var load, thermal, hydro, inflow, most, start float64
@@ -169,7 +171,7 @@ func (c *Case) Describe() string {
 				inflow += c.meanInflow(t)[at] / float64(c.Stages)
 			}
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t\n", bus.Name, load, thermal, hydro, inflow, most, percent(start, most))
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t\n", bus.Name, load, thermal, hydro, inflow, most, text.Percent(start, most))
 	}
 	w.Flush()
 	for _, warning := range f.Warnings {

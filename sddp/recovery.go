@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/sddp/internal/text"
 )
 
 // Recovery lets work continue when ranks die: the other ranks join the next world of the job with [cohort.Rejoin],
@@ -51,11 +52,11 @@ func (l Loss) Error() string {
 	if len(l.Ranks) > 1 {
 		lost = "ranks " + strings.Trim(strings.ReplaceAll(fmt.Sprint(l.Ranks), " ", ", "), "[]")
 	}
-	text := fmt.Sprintf("lost %s; continuing with %s", lost, plural(l.Left, "rank"))
+	what := fmt.Sprintf("lost %s; continuing with %s", lost, text.Plural(l.Left, "rank"))
 	if l.Iteration > 0 {
-		text += fmt.Sprintf(" and repeating iteration %d", l.Iteration)
+		what += fmt.Sprintf(" and repeating iteration %d", l.Iteration)
 	}
-	return text
+	return what
 }
 
 // Losses returns the losses so far. Of a job whose ranks were all lost, they are those after that.

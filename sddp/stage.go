@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cohort-hpc/cohort/sddp/internal/text"
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
@@ -198,7 +199,7 @@ func (s *stage) tooMuch(c *Case, dir string) error {
 	}
 	who := fmt.Sprintf("plant %q", c.Thermals[largest].Name)
 	if plants > 1 {
-		who += fmt.Sprintf(" and %s", plural(plants-1, "other plant"))
+		who += fmt.Sprintf(" and %s", text.Plural(plants-1, "other plant"))
 	}
 	return &FieldError{
 		File: filepath.Join(dir, caseFiles[2]), Field: fmt.Sprintf("thermals[%d].min_mw", largest),

@@ -75,6 +75,7 @@ var users = map[string][]string{
 	// of the other modules
 	"bench/internal/loggp": {"bench/*"},
 	"sddp/internal/clp":    {"sddp/lp"},
+	"sddp/internal/text":   {"sddp", "sddp/report"},
 }
 
 // tests are the packages that serve only tests.
@@ -83,9 +84,9 @@ const tests = "internal/test/*"
 // only says of packages that show how cohort is used that they import no more
 // of it than a program outside the repository would.
 var only = map[string][]string{
-	"sddp":          {"", "exact", "hybrid", "pool", "sddp/lp"},
+	"sddp":          {"", "exact", "hybrid", "pool", "sddp/lp", "sddp/internal/text"},
 	"sddp/lp":       {"sddp/internal/clp"},
-	"sddp/report":   {"sddp"},
+	"sddp/report":   {"sddp", "sddp/internal/text"},
 	"sddp/cmd/sddp": {"", "hybrid", "pool", "sddp", "sddp/*", "internal/cli"},
 	"bench/npb":     {""},
 	"bench/npb/*":   {"", "exact", "hybrid", "pool", "bench/npb"},

@@ -2,9 +2,10 @@ package flight
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 func waiting(d time.Duration) string {
@@ -48,29 +49,11 @@ func have(ranks []int) string {
 	return " have"
 }
 
-// ranksText lists ranks, runs of them as 4-7; named: with the word before them.
+// ranksText lists ranks; named: with the word before them.
 func ranksText(ranks []int, named bool) string {
-	var parts []string
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
-		}
-		if j-i > 2 {
-			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
-		} else {
-			for _, r := range ranks[i : j+1] {
-				parts = append(parts, strconv.Itoa(r))
-			}
-		}
-		i = j + 1
-	}
-	text := strings.Join(parts, ", ")
-	switch {
-	case len(ranks) == 1:
-		return "rank " + text
-	case named:
-		return "ranks " + text
+	text := backend.RankList(ranks)
+	if !named {
+		text = strings.TrimPrefix(text, "ranks ")
 	}
 	return text
 }

@@ -193,18 +193,9 @@ func (c *Client) why(ctx context.Context) error {
 	}
 	over := (&backend.Bound{Ctx: ctx}).Err(time.Now())
 	if e.missing != nil {
-		return fmt.Errorf("%w; not there yet: %s", over, named(e.missing[1:]))
+		return fmt.Errorf("%w; not there yet: %s", over, backend.RankList(e.missing[1:]))
 	}
 	return cmp.Or(over, e.failure) // the end of the time may be why it could not connect
-}
-
-// named returns ranks for a message: "rank 2", "ranks 1, 2".
-func named(ranks []int) string {
-	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "), "[]")
-	if len(ranks) == 1 {
-		return "rank " + list
-	}
-	return "ranks " + list
 }
 
 // joining returns a context that ends when not all ranks of the last place can join any more.

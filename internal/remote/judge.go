@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
@@ -322,18 +323,18 @@ func (s *judge) lose(h *host, err error) {
 	lost, ranks := s.lostRanks(h)
 	why := strings.Join(strings.Fields(h.explain(context.Background(), err).Error()), " ")
 	text := fmt.Sprintf("host %s was lost after %s (%s)", h.Name, job.Seconds(time.Since(s.begun)), why)
-	if ranks == "" {
+	if len(ranks) == 0 {
 		s.say(text)
 		return
 	}
-	text += ", and " + ranks + " with it"
+	text += ", and " + backend.RankList(ranks) + " with it"
 	if s.succession == nil || s.all(func(h *host) bool { return h.lost || h.ended }) || !s.succession.HostLost(text, lost) {
 		s.m.HostLost(text)
 	}
 }
 
-// lostRanks removes the processes of a host that still run, and returns how they end, and the names of their ranks.
-func (s *judge) lostRanks(h *host) (lost []job.Exit, ranks string) {
+// lostRanks removes the processes of a host that still run, and returns how they end, and their ranks.
+func (s *judge) lostRanks(h *host) (lost []job.Exit, ranks []int) {
 	for id := range h.running {
 		x := job.Exit{Rank: s.rank(id), ID: id, Status: job.StatusLost, How: "was lost with its host", After: job.Seconds(time.Since(s.begun))}
 		x.Name = s.cfg.Programs.Name(x.Rank) + " on " + h.Name
@@ -342,23 +343,10 @@ func (s *judge) lostRanks(h *host) (lost []job.Exit, ranks string) {
 	slices.SortFunc(lost, func(a, b job.Exit) int { return cmp.Or(a.Rank-b.Rank, a.ID-b.ID) })
 	s.m.Running -= len(lost)
 	clear(h.running)
-	var names []string
 	for _, x := range lost {
-		names = append(names, fmt.Sprint(x.Rank))
+		ranks = append(ranks, x.Rank)
 	}
-	return lost, named(slices.Compact(names)) // a rank may have a process that is out, and another
-}
-
-func named(names []string) string {
-	switch n := len(names); {
-	case n == 0:
-		return ""
-	case n > 8:
-		return fmt.Sprintf("%d ranks from %s to %s", n, names[0], names[n-1])
-	case n == 1:
-		return "rank " + names[0]
-	}
-	return "ranks " + strings.Join(names, ", ")
+	return lost, slices.Compact(ranks) // a rank may have a process that is out, and another
 }
 
 // sendAll sends a frame to all hosts whose ranks may run, and returns their number.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
 )
@@ -131,12 +131,7 @@ func (u *Succession) Settle() {
 		}
 	}
 	if left := u.Outcasts(); len(left) > 0 && u.job.Began.IsZero() {
-		u.job.Say(fmt.Sprintf("all ranks have ended; ending what is left of %s %s, which the others count as lost", job.Plural(len(left), "rank"), list(left)), nil)
+		u.job.Say("all ranks have ended; ending what is left of "+backend.RankList(left)+", which the others count as lost", nil)
 		u.job.WindDown()
 	}
-}
-
-// list returns numbers as a text: "1, 2".
-func list(numbers []int) string {
-	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ", "), "[]")
 }

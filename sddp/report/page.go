@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/cohort-hpc/cohort/sddp"
+	"github.com/cohort-hpc/cohort/sddp/internal/text"
 )
 
 //go:embed page.html
@@ -92,19 +93,19 @@ func (r *Run) facts() []fact {
 		{"Expected cost", fmt.Sprintf("%s ± %s %s", amount(sim.Cost.Mean/scale), amount(sim.Cost.CI95/scale), unit), fmt.Sprintf("Mean of %d scenarios and its 95 %% interval.", sim.Cost.Samples)},
 		{"Gap", gap, strings.ToUpper(note[:1]) + note[1:] + "."},
 		{"CVaR", money(sim.CVaR(r.tail())), fmt.Sprintf("Mean cost of the costliest %g %% of the scenarios.", 100*r.tail())},
-		{"Deficit risk", percent(float64(short), float64(len(sim.Scenarios))), "Share of the scenarios with a deficit in any stage."},
+		{"Deficit risk", text.Percent(float64(short), float64(len(sim.Scenarios))), "Share of the scenarios with a deficit in any stage."},
 	}
 }
 
 // footer says how the run was made.
 func (r *Run) footer() string {
 	p := r.Policy
-	text := fmt.Sprintf("%d stages. The policy has %d cuts from %d iterations of %d forward passes, with %d openings and seed %d%s (cuts %.12s…).",
+	about := fmt.Sprintf("%d stages. The policy has %d cuts from %d iterations of %d forward passes, with %d openings and seed %d%s (cuts %.12s…).",
 		r.Case.Stages, p.Pool.Total(), p.Iterations, p.Passes, p.Openings, p.Seed, r.kindOfCuts(), p.Pool.SHA256())
 	if r.Training != nil {
-		text += fmt.Sprintf(" The training stopped because %s; it took %.1f s on %s (%s).", r.Training.Stopped, r.Training.Elapsed.Seconds(), r.on(), r.Backend)
+		about += fmt.Sprintf(" The training stopped because %s; it took %.1f s on %s (%s).", r.Training.Stopped, r.Training.Elapsed.Seconds(), r.on(), r.Backend)
 	}
-	return text
+	return about
 }
 
 // systemPageTable has the means of the whole system by stage.
@@ -114,7 +115,7 @@ func (r *Run) systemPageTable() pageTable {
 		Header: []string{"Stage", "Cost", "Load", "Hydro", "Thermal", "Deficit", "Deficit risk", "Spill", "Storage"}}
 	for i, st := range r.Simulation.Stages {
 		t.Rows = append(t.Rows, []string{r.stageName(i), amount(st.Cost / scale), whole(total(st.Load)), whole(total(st.Hydro)),
-			whole(total(st.Thermal)), fmt.Sprintf("%.1f", total(st.Deficit)), percent(st.DeficitShare, 1), whole(total(st.Spill)), whole(total(st.Storage))})
+			whole(total(st.Thermal)), fmt.Sprintf("%.1f", total(st.Deficit)), text.Percent(st.DeficitShare, 1), whole(total(st.Spill)), whole(total(st.Storage))})
 	}
 	return t
 }

@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/cohort-hpc/cohort/sddp"
+	"github.com/cohort-hpc/cohort/sddp/internal/text"
 )
 
 // Summary returns the result as readable text.
@@ -67,7 +67,7 @@ func costsText(parts sddp.CostParts, mean, scale float64) string {
 	var texts []string
 	for _, i := range order {
 		if parts[i] > 0 {
-			texts = append(texts, fmt.Sprintf("%s %.4f (%s)", sddp.CostPartNames[i], parts[i]/scale, percent(parts[i], mean)))
+			texts = append(texts, fmt.Sprintf("%s %.4f (%s)", sddp.CostPartNames[i], parts[i]/scale, text.Percent(parts[i], mean)))
 		}
 	}
 	if texts == nil {
@@ -86,7 +86,7 @@ func (r *Run) kindOfCuts() string {
 
 // on returns the ranks and threads of the run.
 func (r *Run) on() string {
-	on := plural(r.Ranks, "rank")
+	on := text.Plural(r.Ranks, "rank")
 	if r.Threads > 1 {
 		on += fmt.Sprintf(" × %d threads", r.Threads)
 	}
@@ -111,16 +111,11 @@ func isTransit(c *sddp.Case, bus int) bool {
 	return true
 }
 
-// table returns a writer that aligns columns to the right.
-func table(b *strings.Builder) *tabwriter.Writer {
-	return tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-}
-
 // systemTable writes the sums over all buses.
 func (r *Run) systemTable(b *strings.Builder, unit string, scale float64) {
 	c := r.Case
 	fmt.Fprintf(b, "\nSystem, means of the scenarios: cost in %s, power in MW, storage at the end of the stage in %s\n", unit, c.StorageUnit())
-	w := table(b)
+	w := text.Table(b)
 	fmt.Fprintln(w, "stage\tperiod\tcost\tload\thydro\tthermal\tdeficit\tdeficit risk\tspill\tstorage\tof capacity\t")
 	capacity := 0.0
 	for _, res := range c.Reservoirs {
@@ -128,8 +123,8 @@ func (r *Run) systemTable(b *strings.Builder, unit string, scale float64) {
 	}
 	for t, st := range r.Simulation.Stages {
 		fmt.Fprintf(w, "%d\t%s\t%.4f\t%.0f\t%.0f\t%.0f\t%.1f\t%s\t%.0f\t%.0f\t%s\t\n", t+1, c.StageName(t), st.Cost/scale, total(st.Load),
-			total(st.Hydro), total(st.Thermal), total(st.Deficit), percent(st.DeficitShare, 1), total(st.Spill),
-			total(st.Storage), percent(total(st.Storage), capacity))
+			total(st.Hydro), total(st.Thermal), total(st.Deficit), text.Percent(st.DeficitShare, 1), total(st.Spill),
+			total(st.Storage), text.Percent(total(st.Storage), capacity))
 	}
 	w.Flush()
 }
@@ -138,7 +133,7 @@ func (r *Run) systemTable(b *strings.Builder, unit string, scale float64) {
 func (r *Run) busTable(b *strings.Builder, bus int) {
 	c := r.Case
 	fmt.Fprintf(b, "\n%s, means of the scenarios: power in MW, storage at the end of the stage in %s, marginal cost in %s/MWh\n", c.Buses[bus].Name, c.StorageUnit(), c.Currency)
-	w := table(b)
+	w := text.Table(b)
 	fmt.Fprintln(w, "stage\tperiod\tload\thydro\tthermal\tdeficit\tnet import\tmarginal cost\tstorage\tof capacity\t")
 	for t, st := range r.Simulation.Stages {
 		s := busOf(c, st, bus)
@@ -150,7 +145,7 @@ func (r *Run) busTable(b *strings.Builder, bus int) {
 			}
 		}
 		fmt.Fprintf(w, "%d\t%s\t%.0f\t%.0f\t%.0f\t%.1f\t%.0f\t%.2f\t%.0f\t%s\t\n", t+1, c.StageName(t), s.Load, s.Hydro, s.Thermal, s.Deficit,
-			zeroed(s.NetImport), s.MarginalCost, storage, percent(storage, capacity))
+			zeroed(s.NetImport), s.MarginalCost, storage, text.Percent(storage, capacity))
 	}
 	w.Flush()
 }
@@ -170,20 +165,4 @@ func total(x []float64) float64 {
 		sum += v
 	}
 	return sum
-}
-
-// percent returns a part of a whole in percent, and a dash if the whole is 0.
-func percent(part, whole float64) string {
-	if whole == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f %%", 100*part/whole)
-}
-
-// plural returns a count with its noun.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
