@@ -57,14 +57,14 @@ func (k *keyboard) waits() bool {
 	return n > 0
 }
 
-// feed passes input on until the end of the job. What rank 0 has not read then is put back, for the next program at the
-// terminal, or else shown to the user.
+// feed passes input on until the end of the job. It shows the user what rank 0 has not read by then: the next program at
+// the terminal will not get it.
 func (j *Job) feed(k *keyboard) {
 	feed(k.from, k.to, j.done, k.waits)
 	<-j.done
 	text, _ := io.ReadAll(k.unread) // no rank is left, and to is closed
 	k.unread.Close()
-	if len(text) > 0 && !putBack(int(k.from.Fd()), text) {
+	if len(text) > 0 {
 		j.out.say(fmt.Sprintf("cohort: rank 0 has not read this input: %q\n", text))
 	}
 }

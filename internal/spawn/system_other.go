@@ -41,6 +41,3 @@ func liftLimit(pid, n int) {}
 func liveGroups() (groups map[int]bool, ok bool) { return nil, false }
 
 func isStopped(pid int) bool { return false }
-
-// putBack reports false: it is not implemented for this system.
-func putBack(int, []byte) bool { return false }
