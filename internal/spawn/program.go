@@ -97,6 +97,8 @@ func Build(ctx context.Context, folder string, k *Keeper) (path string, remove f
 	return "", nil, err
 }
 
+const buildNote = 2 * time.Second // a user at a terminal learns of a build that takes longer
+
 // build runs the go command from a thread that lives until the command ends.
 func build(ctx context.Context, tool, folder, tmp, bin string, k *Keeper) error {
 	var out bytes.Buffer
@@ -107,6 +109,10 @@ func build(ctx context.Context, tool, folder, tmp, bin string, k *Keeper) error 
 	cmd.SysProcAttr = sysProcAttr(nil)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second // for output that a busy machine still has to read
+	if isTerminal(os.Stderr) {
+		note := time.AfterFunc(buildNote, func() { fmt.Fprintf(os.Stderr, "cohort: building %s\n", folder) })
+		defer note.Stop()
+	}
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread()
