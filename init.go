@@ -46,12 +46,12 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if err := membership.begin(); err != nil {
+	if err := self.begin(); err != nil {
 		return fail(err)
 	}
 	world, err := s.join(ctx, cfg)
 	if err != nil {
-		membership.set(notJoined, nil)
+		self.set(notJoined, nil)
 		return fail(err)
 	}
 	return world, nil
@@ -66,14 +66,13 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 	}
 	name, notMPI := s.choose(osEnv)
 	if value := osEnv.get(generation.Env); value != "" && s.Size > 0 && (name == "shm" || name == "tcp") {
-		g, id, err := membership.dial(value)
+		g, id, err := self.dial(value)
 		if err != nil {
 			return nil, err
 		}
 		s.marks(osEnv)
 		s.id = id
-		u := &succession{settings: *s, ctx: ctx, launch: g, open: s.opens(name), entered: func(w *Comm) { membership.enter(w); w.joins(name, s.id, osEnv) }}
-		world, err := u.enter(ctx, nil)
+		world, err := s.succession(ctx, name, g).enter(ctx, nil)
 		if errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
 			err = fault(ErrInit, err.Error())
 		}
@@ -104,7 +103,7 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 	if s.before != nil {
 		s.worlds.Generation = *s.before
 	}
-	u := &succession{settings: *s, ctx: ctx, open: s.opens(name), entered: func(w *Comm) { membership.enter(w); w.joins(name, s.id, osEnv) }}
+	u := s.succession(ctx, name, nil)
 	if name == "shm" || name == "tcp" {
 		return u.world(bc, *s, nil), nil
 	}
@@ -113,9 +112,16 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 	return world, nil
 }
 
-// opens returns the function that joins a world over a backend.
-func (s *settings) opens(name string) func(context.Context, settings) (backend.Comm, error) {
-	return func(ctx context.Context, s settings) (backend.Comm, error) { return s.open(ctx, name) }
+// succession returns what joins this process's worlds over a backend, one after the other.
+func (s *settings) succession(ctx context.Context, name string, launch *generation.Client) *succession {
+	return &succession{
+		settings: *s, ctx: ctx, launch: launch,
+		open: func(ctx context.Context, s settings) (backend.Comm, error) { return s.open(ctx, name) },
+		entered: func(w *Comm) {
+			self.enter(w)
+			w.noteOpen(name, s.id, osEnv)
+		},
+	}
 }
 
 // marks makes this process known as the rank to programs that it starts.
@@ -164,11 +170,11 @@ func (s *settings) open(ctx context.Context, name string) (backend.Comm, error) 
 	return k.open(ctx, *s)
 }
 
-// member enforces the rule that a process has one world at a time and joins a job of several ranks
+// process enforces the rule that a process has one world at a time and joins a job of several ranks
 // once. MPI allows no more (MPI-4.1 section 11.4), and the rule is the same on every backend.
-type member struct {
+type process struct {
 	mu    sync.Mutex
-	state memberState
+	state processState
 	world *Comm  // what Init returned, until it is closed: the world keeps shared memory mapped
 	text  string // describes it
 
@@ -177,79 +183,79 @@ type member struct {
 }
 
 // dial returns the client of the launcher that keeps generations. A process has one, also for an Init after one that failed.
-func (m *member) dial(value string) (*generation.Client, int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.launch == nil {
+func (p *process) dial(value string) (*generation.Client, int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.launch == nil {
 		var err error
-		if m.launch, m.id, err = generation.Dial(value); err != nil {
+		if p.launch, p.id, err = generation.Dial(value); err != nil {
 			return nil, 0, err
 		}
 	}
-	return m.launch, m.id, nil
+	return p.launch, p.id, nil
 }
 
-type memberState uint8
+type processState uint8
 
 const (
-	notJoined memberState = iota
+	notJoined processState = iota
 	joining
 	isOpen
 	hasLeft
 )
 
-var membership member
+var self process
 
 // begin is called when Init begins.
-func (m *member) begin() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch m.state {
+func (p *process) begin() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.state {
 	case joining:
 		return initFault("another goroutine of this process is in Init; call it once")
 	case isOpen:
-		return initFault("this process has joined a job before, as %s, and its world is open; use that world, or a Dup of it", m.text)
+		return initFault("this process has joined a job before, as %s, and its world is open; use that world, or a Dup of it", p.text)
 	case hasLeft:
-		return initFault("this process has joined a job before, as %s, and left it; a job is joined once, so close the world when the program ends", m.text)
+		return initFault("this process has joined a job before, as %s, and left it; a job is joined once, so close the world when the program ends", p.text)
 	}
-	m.state = joining
+	p.state = joining
 	return nil
 }
 
 // joins reports whether this process is a rank, or has been one of several.
-func (m *member) joins() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.state != notJoined
+func (p *process) joins() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state != notJoined
 }
 
 // open returns the world of this process, nil if it has none.
-func (m *member) open() *Comm {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.world
+func (p *process) open() *Comm {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.world
 }
 
-func (m *member) set(state memberState, world *Comm) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.state, m.world = state, world; world != nil {
-		m.text = fmt.Sprintf("rank %d of %d on %s", world.Rank(), world.Size(), world.Backend())
+func (p *process) set(state processState, world *Comm) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state, p.world = state, world; world != nil {
+		p.text = fmt.Sprintf("rank %d of %d on %s", world.Rank(), world.Size(), world.Backend())
 	}
 }
 
 // enter makes a world that of this process, until the world is closed or the process enters another.
-func (m *member) enter(world *Comm) {
-	m.set(isOpen, world)
+func (p *process) enter(world *Comm) {
+	p.set(isOpen, world)
 	world.base().OnClose(func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.world != world {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.world != world {
 			return
 		}
-		m.world = nil
-		if m.state = hasLeft; world.Size() == 1 {
-			m.state = notJoined
+		p.world = nil
+		if p.state = hasLeft; world.Size() == 1 {
+			p.state = notJoined
 		}
 	})
 }
@@ -273,7 +279,10 @@ func (s *settings) rankOf(cfg *Config) int {
 
 // newWorld makes the first communicator of a job.
 func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
-	o := comm.Options{Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Check: s.Check, Job: s.Job, Count: s.count, Stats: s.stats, FlightDir: s.FlightDir, Notes: s.notes, Worlds: s.worlds}
+	o := comm.Options{
+		Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Check: s.Check, Job: s.Job,
+		Count: s.count, Stats: s.stats, FlightDir: s.FlightDir, Notes: s.notes, Worlds: s.worlds,
+	}
 	if s.process {
 		o.Process, o.RunDir, o.ID = true, osEnv.get("COHORT_RUN_DIR"), s.id
 	}
@@ -330,14 +339,14 @@ func (s *settings) announce(backend string, env environment) error {
 	return nil
 }
 
-// joins leaves a note for cohort run, until the world is closed: a process that ends before that has failed, whatever its
+// noteOpen leaves a note for cohort run, until the world is closed: a process that ends before that has failed, whatever its
 // status. Where the note cannot be written, cohort run goes by the status.
-func (c *Comm) joins(backend string, id int, env environment) {
+func (c *Comm) noteOpen(backend string, id int, env environment) {
 	if dir := env.get("COHORT_RUN_DIR"); dir != "" && backend != "local" {
 		note := filepath.Join(dir, fmt.Sprint("open-", id))
 		_ = os.WriteFile(note, nil, 0o600)
 		c.base().OnClose(func() {
-			if w := membership.open(); w == nil || w == c { // else Rejoin has entered another world before
+			if w := self.open(); w == nil || w == c { // else Rejoin has entered another world before
 				_ = os.Remove(note)
 			}
 		})

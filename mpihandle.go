@@ -41,7 +41,7 @@ func (c *Comm) handle() (uintptr, error) {
 //
 // Deadline: that of the world.
 func FromMPIHandle(h uintptr) (*Comm, error) {
-	world := membership.open()
+	world := self.open()
 	if world == nil {
 		return nil, world.failed("frommpihandle", fault(ErrInit, "this process has no world; call Init first"))
 	}

@@ -229,7 +229,8 @@ func (u *succession) try(ctx context.Context, old *comm.Comm) (*trial, error) {
 	}
 	if n := old.Size(); old.Backend().Caps().Backend == "tcp" && 2*d.Size() <= n && (2*d.Size() < n || d.Backend().WorldRank(0) != 0) {
 		_ = d.Close()
-		return nil, fault(ErrPeerLost, fmt.Sprintf("%d of %d ranks are left, so the others may be alive and go on: a network may have been cut; with cohort run --restarts, the launcher decides", d.Size(), n))
+		return nil, fault(ErrPeerLost, fmt.Sprintf("%d of %d ranks are left, so the others may be alive and go on: a network may have been cut; "+
+			"with cohort run --restarts, the launcher decides", d.Size(), n))
 	}
 	u.trials++
 	t := &trial{survivors: d, settings: u.settings}

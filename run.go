@@ -175,7 +175,7 @@ func Main(body func(ctx context.Context, world *Comm) error) {
 	}
 	err = errGoexit
 	defer func() {
-		if now := membership.open(); now != nil { // Rejoin may have replaced it
+		if now := self.open(); now != nil { // Rejoin may have replaced it
 			world = now
 		}
 		complain := func(err error) {

@@ -334,7 +334,7 @@ func (s *settings) joined(rank string) string { return "rank " + rank + " of " +
 // or a rank has started it. Files that the environment names are then those of the outer job.
 func (s *settings) inner(env environment) bool {
 	_, rank := env.rank()
-	if _, of, _ := strings.Cut(env.get(envJoined), " "); of == s.joined(rank) || membership.joins() {
+	if _, of, _ := strings.Cut(env.get(envJoined), " "); of == s.joined(rank) || self.joins() {
 		return true
 	}
 	if size := env.get("COHORT_SIZE"); size != "" {
