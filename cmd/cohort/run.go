@@ -107,20 +107,14 @@ docs/launcher.md and docs/hosts.md have the details.`,
 	return c
 }
 
+// run starts a job and waits for its end.
+//
+//  1. Check the options, find the programs, and place the ranks.
+//  2. Build programs that are folders. From here on, the keeper removes what is left if this process is killed.
+//  3. Prepare what the ranks meet by.
+//  4. Start the ranks, and wait.
 func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
-	if err := r.checkHosts(); err != nil {
-		return cli.StatusUsage, err
-	}
-	if r.hosts.asked() {
-		r.backend = "tcp"
-	}
-	if err := checkRunBackend(cmp.Or(r.backend, "shm")); err != nil {
-		return cli.StatusUsage, err
-	}
-	if r.goOn && r.backend == "mpi" {
-		return cli.StatusUsage, cli.Usagef("--resilient: --backend mpi does not continue after a loss; use --backend shm or tcp")
-	}
-	if err := r.checkElastic(programs); err != nil {
+	if err := r.check(programs); err != nil {
 		return cli.StatusUsage, err
 	}
 	if err := spawn.Supported(); err != nil {
@@ -137,75 +131,34 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if programs.Ranks() == 0 {
-		programs[0].Ranks = defaultRanks(node)
-		if e := r.elastic; e.max > 0 {
-			programs[0].Ranks = min(max(programs[0].Ranks, e.min), e.max)
-		}
-	}
-	generations := r.elastic.generations(programs.Ranks())
-	ranks := programs.Ranks()
-	if generations != nil {
-		ranks = generations.Max
-	}
-	if r.backend, err = backendFor(r.backend, ranks); err != nil {
-		return cli.StatusUsage, err
-	}
-	places, err := spawn.Place(node, r.bind, ranks)
+	config, ranks, err := r.place(node, programs)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
 
-	hidden, err := r.show.Hidden(ranks)
-	if err != nil {
-		return cli.StatusUsage, cli.Usagef("%v", err)
-	}
-
-	signals := spawn.Notify()
-	keeper, err := spawn.StartKeeper()
-	if err != nil {
+	config.Signals = spawn.Notify()
+	if config.Keeper, err = spawn.StartKeeper(); err != nil {
 		return 1, err
 	}
-	defer keeper.Close()
-	remove, status, err := build(programs, folders, signals, keeper)
+	defer config.Keeper.Close()
+	remove, status, err := build(programs, folders, config.Signals, config.Keeper)
 	defer remove()
 	if err != nil {
 		return status, err
 	}
-	endFlight, err := recordFlight(r.flight, r.stats, keeper)
+
+	endFlight, err := recordFlight(r.flight, r.stats, config.Keeper)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
 	var started *spawn.Job
 	var result job.Result
 	defer func() { endFlight(started != nil, result.Status, result.Aborted) }()
-	config := spawn.Config{
-		Programs: programs, Backend: r.backend, Places: places,
-		Generations: generations, Stdin: os.Stdin, Tag: r.tag, Hidden: hidden, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
-	}
-	var end func()
-	if r.backend == "mpi" {
-		config.Launch, end, err = mpiLaunch(ranks, keeper)
-	} else {
-		end, err = r.folder(&config)
-	}
+	end, err := r.prepare(&config, ranks)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
 	defer end()
-	switch {
-	case r.backend == "tcp" && generations != nil:
-		err = loopback(&config)
-	case r.backend == "tcp":
-		leave, err := tcpCoordinator(&config)
-		if err != nil {
-			return cli.StatusUsage, err
-		}
-		defer leave()
-	}
-	if err != nil {
-		return cli.StatusUsage, err
-	}
 	if r.output != "" { // last, because it removes earlier files
 		files, err := spawn.OpenFiles(r.output, ranks)
 		if err != nil {
@@ -214,12 +167,81 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 		defer func() { status, err = files.Conclude(status, err) }()
 		config.Copy = files.Writer
 	}
+
 	if started, err = spawn.Start(config); err != nil {
 		return cli.StatusUsage, err
 	}
 	r.elastic.begun(config.Folder)
 	result = started.Wait()
 	return result.Status, nil
+}
+
+// check reports options that are wrong, or do not go together.
+func (r *runOptions) check(programs spawn.Programs) error {
+	if err := r.checkHosts(); err != nil {
+		return err
+	}
+	if r.hosts.asked() {
+		r.backend = "tcp"
+	}
+	if err := checkRunBackend(cmp.Or(r.backend, "shm")); err != nil {
+		return err
+	}
+	if r.goOn && r.backend == "mpi" {
+		return cli.Usagef("--resilient: --backend mpi does not continue after a loss; use --backend shm or tcp")
+	}
+	return r.checkElastic(programs)
+}
+
+// place returns how to run the ranks on this machine, and how many there are at most.
+func (r *runOptions) place(node *topo.Node, programs spawn.Programs) (config spawn.Config, ranks int, err error) {
+	if programs.Ranks() == 0 {
+		programs[0].Ranks = defaultRanks(node)
+		if e := r.elastic; e.max > 0 {
+			programs[0].Ranks = min(max(programs[0].Ranks, e.min), e.max)
+		}
+	}
+	config = spawn.Config{
+		Programs: programs, Generations: r.elastic.generations(programs.Ranks()),
+		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Grace: r.grace,
+	}
+	ranks = programs.Ranks()
+	if config.Generations != nil {
+		ranks = config.Generations.Max
+	}
+	if config.Backend, err = backendFor(r.backend, ranks); err != nil {
+		return config, 0, err
+	}
+	if config.Places, err = spawn.Place(node, r.bind, ranks); err != nil {
+		return config, 0, err
+	}
+	if config.Hidden, err = r.show.Hidden(ranks); err != nil {
+		return config, 0, cli.Usagef("%v", err)
+	}
+	return config, ranks, nil
+}
+
+// prepare adds to config what the ranks of its backend meet by. end removes it.
+func (r *runOptions) prepare(config *spawn.Config, ranks int) (end func(), err error) {
+	if config.Backend == "mpi" {
+		config.Launch, end, err = mpiLaunch(ranks, config.Keeper)
+		return end, err
+	}
+	remove, err := r.folder(config)
+	if err != nil || config.Backend != "tcp" {
+		return remove, err
+	}
+	leave := func() {}
+	if config.Generations != nil {
+		err = loopback(config)
+	} else {
+		leave, err = tcpCoordinator(config)
+	}
+	if err != nil {
+		remove()
+		return nil, err
+	}
+	return func() { leave(); remove() }, nil
 }
 
 // folder gives the job a folder in which ranks leave notes. cohort.Init creates a file there if Config.Resilient is set: the job
