@@ -65,64 +65,99 @@ func (p Peer) String() string {
 
 // Engine is this process's end of the job: one rank, all its communicators, and a link to other ranks.
 //
-// One lock guards everything that moves messages, and releasing it makes known what has completed under it.
+// One lock guards everything that moves messages, and releasing it makes known what has completed under it. Without it
+// goroutines use only atomic fields, those of background, and those that New sets and nobody changes.
 type Engine struct {
 	cfg   Config
 	me    int
 	peers []*peer // by world rank; nil for this one
 	open  []*peer // those that have, or had, a link
+	crew  wait.Crew
 
-	mu       lock
-	posted   match.Queue         // *op
-	arrived  match.Queue         // *msg
-	slots    []slot              // operations that a peer has a token for
-	spares   []uint32            // free slots
-	comms    map[uint32]*comm    // until all members have closed them
-	early    map[uint32][]func() // notices for communicators that are not made here yet: see early.go
-	settled  uint32              // this rank makes no communicator with a lower id any more
-	probes   int                 // that wait
-	stale    int                 // discardRevoked looks when arrived is that long
-	held     []*msg              // RTS that Mprobe has taken
-	corks    []*peer             // whose links may keep frames back
-	uncorks  int                 // how often corks were written
-	keeps    *word.Parker        // of flusher: frames are kept back, or flushed is set
-	flushed  word.Bool           // flusher ends
-	burstGap time.Duration       // the constant, except in tests
-	active   int                 // operations that have begun and not ended
-	moving   []*op               // receives in opMoving
-	ops      pool[op]            // spare
-	msgs     pool[msg]
-	outs     pool[out]
-	bufs     [len(bufSizes)][][]byte // spare buffers
-	order    uint64                  // of the last receive
-	next     int                     // peer to look at first
-	asked    []Link                  // for Sleeper.Poll
+	mu lock
+	messages
+	communicators
+	bursts
+	polls
+	departures
+	storage
+	background
+
+	fault atomic.Pointer[backend.Fault] // all communicators have ended
+	news  atomic.Uint32                 // for probes: messages have arrived, or ranks or communicators have ended
+}
+
+// messages are those that have begun and not ended.
+type messages struct {
+	posted  match.Queue // *op
+	arrived match.Queue // *msg
+	slots   []slot      // operations that a peer has a token for
+	spares  []uint32    // free slots
+	probes  int         // that wait
+	stale   int         // discardRevoked looks when arrived is that long
+	held    []*msg      // RTS that Mprobe has taken
+	active  int         // operations
+	moving  []*op       // receives in opMoving
+	order   uint64      // of the last receive
+}
+
+// communicators are those of this rank.
+type communicators struct {
+	comms   map[uint32]*comm    // until all members have closed them
+	early   map[uint32][]func() // notices for communicators that are not made here yet: see early.go
+	settled uint32              // this rank makes no communicator with a lower id any more
+	queued  []*board.Collective // with operations that have not arrived
+}
+
+// bursts are what keep holds of messages, as burst.go says.
+type bursts struct {
+	corks    []*peer       // whose links may keep frames back
+	uncorks  int           // how often corks were written
+	keeps    *word.Parker  // of flusher: frames are kept back, or flushed is set
+	flushed  word.Bool     // flusher ends
+	burstGap time.Duration // the constant, except in tests
+}
+
+// polls are what looking at the links needs.
+type polls struct {
+	next     int    // peer to look at first
+	asked    []Link // for Sleeper.Poll
 	rooms    []bool
 	askedOf  []*peer
-	moves    int         // how often the leader has found that something moved when it was about to sleep
 	askMove  func(i int) // moves askedOf[i], and notes in anyMoved whether it moved; made once
 	anyMoved bool
+	moves    int // how often the leader has found that something moved when it was about to sleep
+}
 
-	losses      []*backend.Fault    // by world rank: why it is lost, nil if it is not
+// departures are losses and goodbyes.
+type departures struct {
 	m           *membership.Machine // who is there
-	linksClosed int                 // of the first of the ranks that are lost
+	losses      []*backend.Fault    // by world rank: why it is lost, nil if it is not
 	due         []loss              // about to be marked lost
+	linksClosed int                 // of the first of the ranks that are lost
 	goodbyes    []*goodbye          // links that end
-	demand      *demand             // nil if all links are made at the start
-	queued      []*board.Collective // with operations that have not arrived
 	excluded    bool                // the others have declared this rank lost
-	life        life
-	ticked      time.Time  // when the last tick was
-	beats       sync.Mutex // held by beat, which runs in the ticker, or in a test
-	doubted     []*peer    // of this node, and silent: the next beat, whose they are, asks the kernel
+	doubted     []*peer             // of this node, and silent: the next beat, whose they are, asks the kernel
+	demand      *demand             // nil if all links are made at the start
+}
 
-	fault    atomic.Pointer[backend.Fault] // all communicators have ended
-	looked   atomic.Int64                  // when a waiter looked last, since epoch
-	news     atomic.Uint32                 // for probes: messages have arrived, or ranks or communicators have ended
-	verified []*board.Collective           // by the ticker; its alone
-	stop     chan struct{}                 // ends the ticker
+// storage is memory that is used again.
+type storage struct {
+	ops  pool[op]
+	msgs pool[msg]
+	outs pool[out]
+	bufs [len(bufSizes)][][]byte
+}
+
+// background is what the ticker uses.
+type background struct {
+	life     life
+	ticked   time.Time           // when the last tick was
+	beats    sync.Mutex          // held by beat, which runs in the ticker, or in a test
+	looked   atomic.Int64        // when a waiter looked last, since epoch
+	verified []*board.Collective // the ticker's alone
+	stop     chan struct{}       // ends the ticker
 	ticker   sync.WaitGroup
-	crew     wait.Crew // the goroutines that wait
 }
 
 // msg is an unexpected message.
@@ -151,12 +186,12 @@ func New(cfg Config) *Engine {
 		cfg.Now = time.Now
 	}
 	e := &Engine{
-		cfg: cfg, me: cfg.Rank, life: newLife(cfg.Heartbeat, cfg.sharing()), ticked: cfg.Now(),
-		peers:  make([]*peer, len(cfg.Peers)),
-		losses: make([]*backend.Fault, len(cfg.Peers)),
-		comms:  map[uint32]*comm{},
-		early:  map[uint32][]func(){},
-		stop:   make(chan struct{}), keeps: word.NewParker(), burstGap: burstGap, stale: staleMin,
+		cfg: cfg, me: cfg.Rank, peers: make([]*peer, len(cfg.Peers)),
+		messages:      messages{stale: staleMin},
+		communicators: communicators{comms: map[uint32]*comm{}, early: map[uint32][]func(){}},
+		bursts:        bursts{keeps: word.NewParker(), burstGap: burstGap},
+		departures:    departures{losses: make([]*backend.Fault, len(cfg.Peers))},
+		background:    background{life: newLife(cfg.Heartbeat, cfg.sharing()), ticked: cfg.Now(), stop: make(chan struct{})},
 	}
 	e.mu.e, e.mu.owes = e, atUnlock != nil
 	e.crew.Links = (*links)(e)
