@@ -217,7 +217,7 @@ func TestCPUProfileHasSamples(t *testing.T) {
 				return err
 			}
 			seen := 0
-			if bytes.Contains(b, []byte("mpi_test.spin")) {
+			if bytes.Contains(b, []byte("jobtest.spin")) {
 				seen = 1
 			}
 			if all, err := cohort.AllreduceOne(w, seen, cohort.Min); err != nil || all == 1 {
