@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -152,63 +151,4 @@ func TestWindowOfBrokenCommunicatorEnds(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// A rank closes a communicator while another of its goroutines writes under a lock: the next rank that holds the lock finds
-// one whole write, and nobody writes any more.
-func TestLockIsReleasedAfterTheAccessUnderIt(t *testing.T) {
-	const n = 1 << 23
-	ones, twos := slices.Repeat([]int64{1}, n), slices.Repeat([]int64{2}, n)
-	err := Run(context.Background(), 2, func(world *Comm) error {
-		c, err := world.Dup()
-		if err != nil {
-			return err
-		}
-		w, err := NewWindow[int64](c, n*c.Rank())
-		if err != nil {
-			return err
-		}
-		if world.Rank() == 0 {
-			if _, err := w.Lock(LockExclusive, 1); err != nil {
-				return err
-			}
-			ended := make(chan bool)
-			go func() {
-				defer close(ended)
-				for w.Put(ones, 1, 0) == nil && w.Put(twos, 1, 0) == nil {
-				}
-			}()
-			if err := world.Barrier(); err != nil {
-				return err
-			}
-			time.Sleep(30 * time.Millisecond) // any time will do
-			if err := c.Close(); err != nil {
-				return err
-			}
-			<-ended
-			return world.Barrier()
-		}
-		part, err := w.Local()
-		if err != nil {
-			return err
-		}
-		if err := world.Barrier(); err != nil {
-			return err
-		}
-		guard, err := w.Lock(LockExclusive, 1)
-		if err != nil {
-			return err
-		}
-		for range 3 {
-			for i, v := range part {
-				if v != part[0] {
-					return fmt.Errorf("under the lock, element %d is %d and element 0 is %d", i, v, part[0])
-				}
-			}
-		}
-		return errors.Join(guard.Unlock(), world.Barrier(), c.Close())
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -357,6 +357,59 @@ func TestInterleaveLockDuringClose(t *testing.T) {
 	})
 }
 
+// unfreed is the memory of a window, which another rank still maps when this one has closed it.
+type unfreed struct{ backend.Memory }
+
+func (unfreed) Close() error { return nil }
+
+// A goroutine writes to a part that its rank has locked, while another one closes the window, or its communicator. The
+// next rank that holds the lock has the part for itself: the write is over, or is refused.
+func TestInterleaveLockIsReleasedAfterAccess(t *testing.T) {
+	patient(t)
+	for _, nodes := range []int{1, 2} {
+		for _, whole := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d nodes, communicator %v", nodes, whole), func(t *testing.T) {
+				interleave.Explore(t, interleave.Config{Preemptions: 1}, func(x *interleave.Run) {
+					w := world(newAlone())
+					d := child(w)
+					var win *Window
+					if nodes == 1 {
+						win = windowOf(d)
+					} else {
+						win, _ = served(d, w)
+					}
+					win.s.mem = unfreed{win.s.mem}
+					if _, err := win.Lock(window.Exclusive, 0); err != nil {
+						panic(err)
+					}
+					if whole {
+						closes(x, d)
+					} else {
+						x.Go("closer of the window", func() {
+							if err := win.Close(); !errors.Is(err, backend.ErrWin) { // the lock was held
+								x.Errorf("Close: %v", err)
+							}
+						})
+					}
+					x.Go("user", func() {
+						if err := put(win, pairOf(1)); !allowed(err) {
+							x.Errorf("%v", err)
+						}
+					})
+					x.Go("other rank", func() {
+						part := &win.s.parts[0]
+						if err := part.Lock(window.Exclusive, 1, func() error { return nil }); err != nil {
+							x.Errorf("Lock: %v", err)
+						}
+						word.Reads(part.Bytes(0, pair.Size))
+						part.Unlock(window.Exclusive, 1)
+					})
+				})
+			})
+		}
+	}
+}
+
 // An access takes longer than Close waits. Its memory stays mapped.
 func TestInterleaveLongAccess(t *testing.T) {
 	patient(t)

@@ -32,6 +32,28 @@ var windowMutants = []mutant{
 		old: `		unlocked = s.unlockAll()`,
 		new: `		unlocked = nil`,
 		why: "Close of a communicator keeps the locks", test: "internal/comm TestInterleaveLockDuringClose"},
+	{file: "internal/comm/windowclose.go",
+		old: `	var inside error
+`,
+		new: `	if s.remote == nil {
+		_ = s.unlockAll()
+	}
+	var inside error
+`,
+		why: "Close of a communicator releases the locks before the accesses have ended", test: "internal/comm TestInterleaveLockIsReleasedAfterAccess"},
+	{file: "internal/comm/windowclose.go",
+		old: `		s.origin.AwaitEmpty(left(until))
+		_ = s.unlockAll()
+`,
+		new: `		_ = s.unlockAll()
+		s.origin.AwaitEmpty(left(until))
+`,
+		why: "Close of a communicator releases the locks of a window between nodes before the accesses have ended", test: "internal/comm TestInterleaveLockIsReleasedAfterAccess"},
+	{file: "internal/comm/windowclose.go",
+		old: `	finished, arrived, near := s.core`,
+		new: `	_ = s.unlockAll()
+	finished, arrived, near := s.core`,
+		why: "Close of a window releases the locks before the accesses have ended", test: "internal/comm TestInterleaveLockIsReleasedAfterAccess"},
 	{file: "internal/comm/windowlock.go",
 		old: `	late := err == nil && s.origin.IsShut()`,
 		new: `	late := false`,
