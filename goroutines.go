@@ -151,7 +151,16 @@ func (j *goroutines) Start(id, rank int) {
 	j.wg.Go(func() { j.rank(id, rank, g) })
 }
 
-func (j *goroutines) Tell(id int, m generation.Message) { j.clients[id].Got(m) }
+func (j *goroutines) Tell(id int, m generation.Message) {
+	if m.Alive { // goroutines cannot be stopped
+		j.wg.Go(func() {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.machine.Handle(id, generation.Request{Alive: true})
+		})
+	}
+	j.clients[id].Got(m)
+}
 
 // Kill does nothing: the operations of a rank that others count as lost end, and it learns the rest when it asks.
 func (j *goroutines) Kill(int) {}

@@ -51,8 +51,13 @@ func Dial(value string) (c *Client, id int, err error) {
 	if _, err := fmt.Fprintln(conn, id); err != nil {
 		return fail(err)
 	}
+	var mu sync.Mutex
 	to := json.NewEncoder(conn)
-	c = NewClient(func(r Request) error { return to.Encode(r) })
+	c = NewClient(func(r Request) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return to.Encode(r)
+	})
 	go func() {
 		from := json.NewDecoder(bufio.NewReader(conn))
 		for {
@@ -61,6 +66,9 @@ func Dial(value string) (c *Client, id int, err error) {
 				_ = conn.Close()
 				c.fail(backend.Faultf(backend.ErrPeerLost, "the launcher is gone, or takes another process for this one: %v", err))
 				return
+			}
+			if m.Alive {
+				_ = c.send(Request{Alive: true})
 			}
 			c.Got(m)
 		}
@@ -81,7 +89,7 @@ func (c *Client) wake() {
 	c.changed = make(chan struct{})
 }
 
-// Got handles a message from the launcher.
+// Got handles a message from the launcher, except that the owner answers Alive.
 func (c *Client) Got(m Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

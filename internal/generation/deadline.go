@@ -36,6 +36,7 @@ func (m *Machine) look() {
 	later(&m.doubted)
 	for _, p := range m.processes {
 		later(&p.answer)
+		later(&p.silent)
 	}
 }
 
@@ -52,6 +53,9 @@ func (m *Machine) deadline() time.Time {
 	}
 	for _, p := range m.processes {
 		due(p.answer)
+		if due(p.silent); p.silent.IsZero() && !p.heard.IsZero() {
+			due(p.heard.Add(patience))
+		}
 	}
 	return next
 }

@@ -8,7 +8,11 @@ import (
 
 // form forms the next world if all that belong to it have asked.
 func (m *Machine) form() {
-	if m.over != "" || m.Generation < 0 && m.unasked > 0 || !m.decided() {
+	if m.over != "" || m.Generation < 0 && m.unasked > 0 {
+		return
+	}
+	if !m.decided() {
+		m.probe()
 		return
 	}
 	all := m.seated()
@@ -86,6 +90,25 @@ func (m *Machine) decided() bool {
 		}
 	}
 	return true
+}
+
+// probe asks the members that others wait for whether they live. One that has stopped does not answer, and nobody may be
+// left to count it as lost: the others may have ended, and those in their places know nothing of it.
+func (m *Machine) probe() {
+	all := m.seated()
+	waiting := slices.ContainsFunc(all, func(p *process) bool { return p.state == asking })
+	for _, p := range all {
+		switch {
+		case p.state != member:
+		case !waiting:
+			p.heard, p.silent = time.Time{}, time.Time{}
+		case p.heard.IsZero():
+			p.heard = m.Now()
+		case p.silent.IsZero() && m.past(p.heard.Add(patience)):
+			p.silent = m.Now().Add(patience)
+			m.Host.Tell(p.id, Message{Alive: true})
+		}
+	}
 }
 
 // announce tells the members that the job is to have another size, once its new processes have asked.

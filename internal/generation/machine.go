@@ -15,7 +15,7 @@ const (
 	// A process that has not asked, and that others count as lost, is killed after doubt if most have asked: its end may not
 	// have been reported yet. It is killed after patience if not: those that have not asked may be the larger side of a cut.
 	doubt    = 300 * time.Millisecond
-	patience = 10 * time.Second // also for a process to answer when its world cannot be joined
+	patience = 10 * time.Second // also for a process to answer when its world cannot be joined, or when it is asked whether it lives
 )
 
 // Config describes a job.
@@ -90,6 +90,8 @@ type process struct {
 	generation int          // of the world that it is in, or is joining; -1: of none
 	began      time.Time    // when it got its first place
 	answer     time.Time    // when it is killed if it has not answered; zero: it need not answer
+	heard      time.Time    // of a member: when others began to wait for it, or it has answered since; zero: nobody waits
+	silent     time.Time    // when it is killed if it has not answered whether it lives; zero: it has not been asked
 	lost       map[int]bool // ids of its world that it counts as lost
 	out        Message      // why it is out, if it was dismissed
 }
@@ -147,8 +149,12 @@ func (m *Machine) Seated(id int) bool {
 	return p != nil && p.state != out
 }
 
-// Outcasts returns the ranks of the processes that have not ended, if the others count them all as lost.
+// Outcasts returns the ranks of the processes that have not ended, if the others count them all as lost and no others are to
+// be started.
 func (m *Machine) Outcasts() (ranks []int) {
+	if m.due() > 0 {
+		return nil
+	}
 	for _, p := range m.processes {
 		if p.state != out || p.out.Left {
 			return nil
@@ -171,7 +177,7 @@ func (m *Machine) Handle(id int, r Request) {
 			return // its place is on its way
 		}
 		m.set(p, asking)
-		p.answer, p.lost = time.Time{}, make(map[int]bool)
+		p.answer, p.heard, p.silent, p.lost = time.Time{}, time.Time{}, time.Time{}, make(map[int]bool)
 		m.count(p, r.Ask.Lost)
 	case r.Lost != nil && p.state == asking:
 		m.count(p, r.Lost)
@@ -198,6 +204,8 @@ func (m *Machine) Handle(id int, r Request) {
 		m.form() // the members may learn of another size
 	case r.Failed:
 		p.answer = time.Time{}
+	case r.Alive && !p.silent.IsZero():
+		p.heard, p.silent = m.Now(), time.Time{}
 	case r.Share != nil && p.state == joining && p.rank == 0:
 		for _, id := range m.members {
 			m.tell(id, Message{Shared: r.Share})
@@ -330,7 +338,8 @@ func (m *Machine) end(why string) {
 		s.due = time.Time{}
 	}
 	for id, p := range m.processes {
-		if p.answer = (time.Time{}); p.state == asking {
+		p.answer, p.heard, p.silent = time.Time{}, time.Time{}, time.Time{}
+		if p.state == asking {
 			m.Host.Tell(id, Message{Out: why})
 		}
 	}
@@ -392,16 +401,19 @@ func (m *Machine) seated() []*process {
 	return all
 }
 
+// past reports whether a time is set and has come.
+func (m *Machine) past(at time.Time) bool { return !at.IsZero() && !m.Now().Before(at) }
+
 // Tick does what is due.
 func (m *Machine) Tick() {
 	m.look()
 	for _, p := range m.seated() {
-		if !p.answer.IsZero() && !m.Now().Before(p.answer) && !m.expel(p) {
+		if (m.past(p.answer) || m.past(p.silent)) && !m.expel(p) {
 			return
 		}
 	}
 	for rank, s := range m.seats {
-		if !s.due.IsZero() && !m.Now().Before(s.due) {
+		if m.past(s.due) {
 			s.due = time.Time{}
 			m.start(rank)
 		}
@@ -413,7 +425,7 @@ func (m *Machine) Tick() {
 // restart: they may be the ranks of one host. It reports false if the job cannot go on.
 func (m *Machine) expel(p *process) bool {
 	told := p.state == asking
-	p.answer = time.Time{}
+	p.answer, p.heard, p.silent = time.Time{}, time.Time{}, time.Time{}
 	if m.set(p, out); told {
 		m.Host.Tell(p.id, m.whyOut(p))
 	} else {

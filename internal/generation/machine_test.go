@@ -1,64 +1,10 @@
 package generation
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 )
-
-// bench is a job of which a test makes every event, and the host of its machine. It writes down what the machine asks for.
-type bench struct {
-	*Machine
-	now time.Time
-	log []string
-}
-
-func newBench(c Config) *bench {
-	b := &bench{now: time.Unix(1000, 0)}
-	c.Now, c.Host, c.Job = func() time.Time { return b.now }, b, "j"
-	if c.Max == 0 {
-		c.Min, c.Max = c.Size, c.Size
-	}
-	b.Machine = New(c)
-	return b
-}
-
-func (b *bench) note(format string, args ...any) { b.log = append(b.log, fmt.Sprintf(format, args...)) }
-
-func (b *bench) Start(id, rank int) { b.note("start %d as %d", id, rank) }
-func (b *bench) Kill(id int)        { b.note("kill %d", id) }
-func (b *bench) Fail(string)        { b.note("fail") }
-
-func (b *bench) Tell(id int, m Message) {
-	switch {
-	case m.Place != nil:
-		b.note("%d: %s %d/%d", id, m.Place.Job, m.Place.Rank, m.Place.Size)
-	case m.Out != "" && m.Left:
-		b.note("%d: leaves", id)
-	case m.Out != "":
-		b.note("%d: out", id)
-	case m.Missing != nil:
-		b.note("%d: missing %v", id, m.Missing[1:])
-	case m.Shared != nil:
-		b.note("%d: shared %s", id, *m.Shared)
-	case m.Go:
-		b.note("%d: go", id)
-	case m.Broken != "":
-		b.note("%d: broken", id)
-	case m.Resize:
-		b.note("%d: resize", id)
-	}
-}
-
-// newPair returns a job of two ranks in their first world, which may have 1 to 4.
-func newPair() *bench {
-	b := newBench(Config{Size: 2, Min: 1, Max: 4})
-	b.asks(0)
-	b.asks(1)
-	b.join(0, 1)
-	return b
-}
 
 // TestJobEndsBeforeItTakesAnotherSize has new processes for a size that the job has not taken when it ends.
 func TestJobEndsBeforeItTakesAnotherSize(t *testing.T) {
@@ -119,6 +65,31 @@ func TestSizeIsAnnouncedAfterAttempt(t *testing.T) {
 	}
 }
 
+// TestOutcastsAreNotAllWhileStartsAreDue has the processes that go on without an outcast end at once, until others are started
+// later only.
+func TestOutcastsAreNotAllWhileStartsAreDue(t *testing.T) {
+	b := newBench(Config{Size: 2, Restarts: 10})
+	b.asks(0)
+	b.asks(1)
+	b.join(0, 1)
+	b.asks(0, 1)
+	b.asks(1) // it is out, and goes on
+	for len(b.seated()) > 0 {
+		var ids []int
+		for _, p := range b.seated() {
+			ids = append(ids, p.id)
+			b.asks(p.id)
+		}
+		b.join(ids...)
+		for _, id := range ids {
+			b.Ended(id, false, false)
+		}
+	}
+	if ranks := b.Outcasts(); ranks != nil {
+		t.Errorf("only %v are left, although others are to be started", ranks)
+	}
+}
+
 // TestJobGrowsByThoseThatCame has one of two new processes fail when no restart is left.
 func TestJobGrowsByThoseThatCame(t *testing.T) {
 	b := newPair()
@@ -172,24 +143,6 @@ func TestDismissedProcessOwesNoAnswer(t *testing.T) {
 	if pause, due := b.Wait(); due {
 		t.Errorf("something is due in %v: %v", pause, b.log)
 	}
-}
-
-func (b *bench) asks(id int, lost ...int) { b.Handle(id, Request{Ask: &Ask{Lost: lost}}) }
-
-func (b *bench) join(ids ...int) {
-	for _, id := range ids {
-		b.Handle(id, Request{Joined: true})
-	}
-}
-
-// after lets time pass, in which the owner of the machine runs.
-func (b *bench) after(d time.Duration) {
-	for ; d > watchEvery; d -= watchEvery {
-		b.now = b.now.Add(watchEvery)
-		b.Tick()
-	}
-	b.now = b.now.Add(d)
-	b.Tick()
 }
 
 // TestTimeInWhichOwnerIsStoppedDoesNotCount has the owner of the machine stopped until deadlines have passed. Whichever event comes
@@ -347,6 +300,13 @@ func TestEventsDecideNextWorld(t *testing.T) {
 			b.after(time.Hour)
 			b.asks(1)
 		}, "0: j.1 0/2, 1: j.1 1/2"},
+		{"a process that does not answer is replaced", Config{Size: 2, Restarts: 1}, func(b *bench) {
+			b.deaf = true
+			b.asks(0)
+			b.after(2*patience - watchEvery)
+			b.note("now")
+			b.after(time.Minute)
+		}, "now, kill 1, start 2 as 1"},
 		{"of the two sides of a cut the larger goes on", Config{Size: 3, Restarts: 2}, func(b *bench) {
 			b.asks(0, 1, 2)
 			b.asks(2, 0)

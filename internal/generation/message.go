@@ -8,6 +8,7 @@ type Request struct {
 	Joined   bool    `json:",omitempty"` // it is connected with the other ranks of its place
 	Failed   bool    `json:",omitempty"` // it cannot be, or its time is over
 	Share    *string `json:",omitempty"` // from rank 0, for all ranks of its generation
+	Alive    bool    `json:",omitempty"` // answers Alive
 }
 
 // Ask is a request for a place in the next generation.
@@ -25,6 +26,7 @@ type Message struct {
 	Go      bool    `json:",omitempty"` // all ranks of the generation have joined
 	Broken  string  `json:",omitempty"` // why they cannot: in place of Go
 	Resize  bool    `json:",omitempty"` // the job is to have another size
+	Alive   bool    `json:",omitempty"` // others wait for this process, which is to answer whether it calls Enter or not
 }
 
 // Place is a place in a world.

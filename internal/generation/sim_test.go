@@ -158,6 +158,9 @@ func (s *sim) hears(a *actor) {
 	m := a.down[0]
 	a.down = a.down[1:]
 	before := a.at
+	if m.Alive { // as Dial does
+		a.up = append(a.up, Request{Alive: true})
+	}
 	a.got(m)
 	placed := before >= connects && before <= fails
 	if m.Place != nil && before != asks && before != withdraws || m.Missing != nil && before != withdraws && a.err == nil ||
@@ -297,9 +300,6 @@ func (s *sim) whole(g int) bool {
 // done checks the end of a run in which no process fails any more, and each calls Enter when it has a reason, for as long as
 // it takes: all are in the present world, or know that there is no other.
 func (s *sim) done() {
-	if s.unseen() {
-		return
-	}
 	for _, a := range s.all {
 		if a.dead || a.out || a.stopped || a.err != nil || s.failed {
 			continue
@@ -308,20 +308,6 @@ func (s *sim) done() {
 			s.fatalf("process %d never leaves stage %d", a.id, a.at)
 		}
 	}
-}
-
-// unseen reports whether all that are left of the last world have stopped, so that nobody can count them as lost.
-func (s *sim) unseen() bool {
-	stopped := false
-	for _, id := range s.world.ids {
-		if a := s.all[id]; !a.dead && !a.out {
-			if !a.stopped {
-				return false
-			}
-			stopped = true
-		}
-	}
-	return stopped
 }
 
 var errOpen = errors.New("no connection")
@@ -407,13 +393,13 @@ func (s *sim) key() string {
 			fmt.Fprint(&b, " uses ", *a.uses)
 		}
 		if p := s.processes[a.id]; p != nil {
-			fmt.Fprint(&b, "; ", p.rank, p.state, p.generation, p.began.IsZero(), until(p.answer, s.now), p.lost)
+			fmt.Fprint(&b, "; ", p.rank, p.state, p.generation, p.began.IsZero(), until(p.answer, s.now), until(p.heard, s.now), until(p.silent, s.now), p.lost)
 		}
 		for _, r := range a.up {
-			fmt.Fprintf(&b, " up %v%v%v%v%v", r.Ask, r.Lost, r.Withdraw, r.Joined, r.Failed)
+			fmt.Fprintf(&b, " up %v%v%v%v%v%v", r.Ask, r.Lost, r.Withdraw, r.Joined, r.Failed, r.Alive)
 		}
 		for _, m := range a.down {
-			fmt.Fprintf(&b, " down %v%v%v%v%v%v%v", m.Place, m.Missing, m.Out, m.Left, m.Go, m.Broken, m.Resize)
+			fmt.Fprintf(&b, " down %v%v%v%v%v%v%v%v", m.Place, m.Missing, m.Out, m.Left, m.Go, m.Broken, m.Resize, m.Alive)
 		}
 	}
 	return b.String()

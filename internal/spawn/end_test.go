@@ -210,15 +210,19 @@ func TestStoppedRankDoesNotKeepResilientJob(t *testing.T) {
 		name          string
 		args          []string // how the ranks that are not stopped end
 		first, status int
+		replaces      bool // the job could start others
 	}{
-		{"others succeed", []string{"1=0", "2=0"}, -1, 0},
-		{"another is lost", []string{"1=3", "2=0"}, -1, 0},
-		{"another fails", []string{"1=0", "2=5"}, 2, 5},
+		{"others succeed", []string{"1=0", "2=0"}, -1, 0, false},
+		{"another is lost", []string{"1=3", "2=0"}, -1, 0, false},
+		{"another fails", []string{"1=0", "2=5"}, 2, 5, false},
+		{"others succeed, with restarts", []string{"1=0", "2=0"}, -1, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			stop := fmt.Sprint("0=signal", int(syscall.SIGSTOP))
-			cfg := program(t, 3, "ordered", append([]string{t.TempDir(), stop}, c.args...)...)
-			cfg.Resilient = func() bool { return true }
+			cfg := replaceable(t, 3, 1, "ordered", append([]string{t.TempDir(), stop}, c.args...)...)
+			if !c.replaces {
+				cfg.Generations, cfg.Resilient = nil, func() bool { return true }
+			}
 			r := wait(t, start(t, cfg))
 			if r.Status != c.status || r.First != c.first || r.Err != nil {
 				t.Errorf("got %+v, want status %d of rank %d", r, c.status, c.first)

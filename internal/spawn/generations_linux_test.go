@@ -9,22 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/cohort-hpc/cohort/internal/generation"
 )
-
-// replaceable returns a Config of a job with generations.
-func replaceable(t *testing.T, ranks, restarts int, name string, args ...string) Config {
-	t.Helper()
-	cfg := program(t, ranks, name, args...)
-	var err error
-	if cfg.Folder, err = os.MkdirTemp("", "spawn-*"); err != nil { // t.TempDir may be too long for a socket
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(cfg.Folder) })
-	cfg.Generations = &generation.Config{Min: ranks, Max: ranks, Restarts: restarts}
-	return cfg
-}
 
 // dial connects to a job's socket and sends text.
 func dial(t *testing.T, cfg Config, text string) net.Conn {

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
 )
 
@@ -102,6 +103,19 @@ func program(t *testing.T, ranks int, name string, args ...string) Config {
 		Programs: Programs{{exe, args, ranks}}, Tag: true, Env: append(os.Environ(), envProgram+"="+name),
 		Stdout: new(buffer), Stderr: new(buffer),
 	}
+}
+
+// replaceable returns a Config of a job with generations.
+func replaceable(t *testing.T, ranks, restarts int, name string, args ...string) Config {
+	t.Helper()
+	cfg := program(t, ranks, name, args...)
+	var err error
+	if cfg.Folder, err = os.MkdirTemp("", "spawn-*"); err != nil { // t.TempDir may be too long for a socket
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(cfg.Folder) })
+	cfg.Generations = &generation.Config{Min: ranks, Max: ranks, Restarts: restarts}
+	return cfg
 }
 
 // buffer is a bytes.Buffer for several writers and a reader who waits.

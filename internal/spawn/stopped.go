@@ -8,7 +8,7 @@ import (
 )
 
 // If a rank was stopped, and the others declared it lost and finished without it, the job would never end:
-// no process continues the rank. So in a resilient job, ranks that are stopped when the first rank succeeds,
+// no process continues the rank. So in a job that goes on after losses, ranks that are stopped when the first rank succeeds,
 // and still are when all others have ended, are killed and count as lost. A rank that is stopped later may
 // have work to finish, and the job waits for it.
 
@@ -17,7 +17,8 @@ const lookEvery = 100 * time.Millisecond
 
 // noteStopped records which ranks are stopped when the first rank has ended with status 0.
 func (s *state) noteStopped() {
-	if s.cfg.Resilient == nil || s.last != 0 || !s.cfg.Resilient() {
+	goesOn := s.cfg.replaces() || s.cfg.Resilient != nil && s.cfg.Resilient()
+	if s.last != 0 || !goesOn {
 		return
 	}
 	for _, r := range s.ranks {
