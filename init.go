@@ -71,6 +71,7 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 			return nil, err
 		}
 		s.marks(osEnv)
+		s.reach()
 		s.id = id
 		world, err := s.succession(ctx, name, g).enter(ctx, nil)
 		if errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {

@@ -51,6 +51,7 @@ func (s *settings) launched(ctx context.Context, name string, env environment) (
 		return nil, initFault("%v", err)
 	}
 	s.Rank, s.Size, s.sized, s.Job = space.Rank(), space.Size(), true, s.named(space.Job())
+	s.reach()
 	open := true
 	leave = func() {
 		if open {
@@ -67,6 +68,14 @@ func (s *settings) launched(ctx context.Context, name string, env environment) (
 		return text, err
 	}
 	return leave, nil
+}
+
+// reach chooses the interface at which rank 0 listens, in all worlds, if the launcher passes its address on: the
+// loopback interface (Interface is empty) if all ranks are on this node.
+func (s *settings) reach() {
+	if s.TCP.Coordinator == "" && s.TCP.Interface == "" && thisJob().LocalSize != s.Size {
+		s.TCP.Interface = "any"
+	}
 }
 
 // named returns the job's name with that of the launch: COHORT_JOB may be the same in two steps of an allocation.

@@ -246,3 +246,38 @@ func TestAgreeOnExcludedRankIsErrPeerLost(t *testing.T) {
 		return err
 	})
 }
+
+// Without a launcher, a next world of tcp is told where the first one met, however often the ranks rejoin.
+func TestNextWorldKnowsWhereFirstMet(t *testing.T) {
+	const at = "127.0.0.1:7700"
+	err := Run(t.Context(), 2, func(world *Comm) error {
+		s := settings{Config: Config{Job: "job", TCP: TCPConfig{Coordinator: at}}}
+		var found []string
+		u := &succession{settings: s, ctx: t.Context(), entered: func(*Comm) {}}
+		u.open = func(_ context.Context, s settings) (backend.Comm, error) {
+			found = append(found, fmt.Sprint(s.Job, " ", s.met, " ", s.TCP.Coordinator == ""))
+			return nil, errTired
+		}
+		for range 2 {
+			if _, err := u.next(t.Context(), world.base(), t.Context()); !errors.Is(err, errTired) {
+				return fmt.Errorf("rank %d: %v", world.Rank(), err)
+			}
+		}
+		if len(found) == 0 {
+			return errors.New("no attempt")
+		}
+		for i, got := range found {
+			name := "job.1"
+			if i > 0 {
+				name = fmt.Sprint(name, ".", i+1)
+			}
+			if want := fmt.Sprint(name, " ", at, " true"); got != want {
+				return fmt.Errorf("rank %d, attempt %d: %q, want %q", world.Rank(), i, got, want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

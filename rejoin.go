@@ -236,7 +236,8 @@ func (u *succession) try(ctx context.Context, old *comm.Comm) (*trial, error) {
 	t := &trial{survivors: d, settings: u.settings}
 	s := &t.settings
 	s.Rank, s.Size, s.sized, s.worlds.Generation = d.Rank(), d.Size(), true, old.Worlds().Generation+1
-	s.Job, s.TCP.Coordinator = fmt.Sprintf("%s.%d", s.Job, s.worlds.Generation), ""
+	s.Job = fmt.Sprintf("%s.%d", s.Job, s.worlds.Generation)
+	s.met, s.TCP.Coordinator = s.TCP.Coordinator, ""
 	if u.trials > 1 { // the same number on all ranks
 		s.Job = fmt.Sprintf("%s.%d", s.Job, u.trials)
 	}

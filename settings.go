@@ -32,6 +32,7 @@ type settings struct {
 	notes    []string                                               // for Diagnostics
 	secret   string                                                 // of the job, if it is not in a file
 	id       int                                                    // of this process, for its launcher
+	met      string                                                 // TCP.Coordinator of an earlier world of this process
 	before   *int                                                   // how many worlds this pod has been in, and then the most of any rank; nil: a process that ends is not started again
 	worlds   comm.Worlds                                            // before and after the one to join
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/cohort-hpc/cohort/internal/meet"
-	"github.com/cohort-hpc/cohort/topo"
 )
 
 // An invitation is what rank 0 tells the others through the launcher's key-value space.
@@ -25,11 +24,10 @@ func invite(ctx context.Context, cfg Config, id *meet.Identity, first, last uint
 	had := id.Secret.Valid()
 	var text strings.Builder
 	if cfg.Rank == 0 {
-		choice := cfg.Interface
-		if job := topo.ThisJob(); choice == "" && job.LocalSize != cfg.Size { // else the loopback interface will do
-			choice = "any"
+		addrs, err := meet.Interfaces(cfg.Interface)
+		if cfg.Met != "" {
+			addrs, err = meet.ListenAddrs(cfg.Interface, cfg.Met)
 		}
-		addrs, err := meet.Interfaces(choice)
 		if err != nil {
 			return nil, err
 		}
