@@ -23,6 +23,6 @@ func tcpConfig(s settings) tcp.Config {
 		Config: s.common(), Coordinator: where, Met: strings.TrimPrefix(s.met, "launcher@"), Launcher: launcher, Replaced: s.before != nil, Worlds: s.before, Interface: s.TCP.Interface, Ports: s.TCP.Ports,
 		SecretFile: s.TCP.SecretFile, Secret: s.secret,
 		Connect: string(s.TCP.Connect), Checksum: s.TCP.Checksum, Sockets: s.TCP.Sockets,
-		TLSCert: tls.Cert, TLSKey: tls.Key, TLSCA: tls.CA, TLSName: tls.Name,
+		TLSCert: tls.Cert, TLSKey: tls.Key, TLSCA: tls.CA, TLSName: tls.Name, FirstJob: s.firstJob, FirstRanks: s.origins,
 	}
 }

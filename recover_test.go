@@ -247,15 +247,15 @@ func TestAgreeOnExcludedRankIsErrPeerLost(t *testing.T) {
 	})
 }
 
-// Without a launcher, a next world of tcp is told where the first one met, however often the ranks rejoin.
-func TestNextWorldKnowsWhereFirstMet(t *testing.T) {
+// Without a launcher, a next world of tcp is told where the first one met, and which ranks of it are left, however often
+// the ranks rejoin.
+func TestNextWorldKnowsFirst(t *testing.T) {
 	const at = "127.0.0.1:7700"
-	err := Run(t.Context(), 2, func(world *Comm) error {
-		s := settings{Config: Config{Job: "job", TCP: TCPConfig{Coordinator: at}}}
+	survive(t, 3, []int{0}, func(world *Comm) error {
 		var found []string
-		u := &succession{settings: s, ctx: t.Context(), entered: func(*Comm) {}}
+		u := &succession{settings: settings{Config: Config{Job: "job", TCP: TCPConfig{Coordinator: at}}}, ctx: t.Context(), ranks: []int{2, 5, 7}}
 		u.open = func(_ context.Context, s settings) (backend.Comm, error) {
-			found = append(found, fmt.Sprint(s.Job, " ", s.met, " ", s.TCP.Coordinator == ""))
+			found = append(found, fmt.Sprint(s.Job, s.met, s.TCP.Coordinator, s.firstJob, s.origins))
 			return nil, errTired
 		}
 		for range 2 {
@@ -263,21 +263,18 @@ func TestNextWorldKnowsWhereFirstMet(t *testing.T) {
 				return fmt.Errorf("rank %d: %v", world.Rank(), err)
 			}
 		}
-		if len(found) == 0 {
-			return errors.New("no attempt")
-		}
 		for i, got := range found {
 			name := "job.1"
 			if i > 0 {
 				name = fmt.Sprint(name, ".", i+1)
 			}
-			if want := fmt.Sprint(name, " ", at, " true"); got != want {
+			if want := fmt.Sprint(name, at, "", "job", []int{5, 7}); got != want {
 				return fmt.Errorf("rank %d, attempt %d: %q, want %q", world.Rank(), i, got, want)
 			}
 		}
+		if len(found) < 2 {
+			return fmt.Errorf("%d attempts", len(found))
+		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

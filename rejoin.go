@@ -81,6 +81,7 @@ type succession struct {
 	mu      sync.Mutex  // guards the fields below
 	trial   *trial      // of shrink, which has not ended; nil: none
 	trials  int         // of the present world
+	ranks   []int       // which rank of the first world each rank of the present one is; nil: the same
 }
 
 // world makes a world of what open has returned.
@@ -88,7 +89,7 @@ func (u *succession) world(bc backend.Comm, s settings, resized <-chan struct{})
 	closed, end := context.WithCancel(context.Background())
 	s.worlds.Resized = resized
 	s.worlds.Next = func(ctx context.Context, old *comm.Comm) (*comm.Comm, error) { return u.next(ctx, old, closed) }
-	u.trials = 0
+	u.trials, u.ranks = 0, s.origins
 	w := newWorld(u.ctx, bc, s)
 	w.base().OnClose(end)
 	context.AfterFunc(closed, func() { u.giveUp(s.worlds.Generation + 1) })
@@ -163,6 +164,7 @@ func (u *succession) enter(ctx context.Context, lost func() []int) (*Comm, error
 	var s settings
 	err := u.launch.Enter(ctx, lost, func(ctx context.Context, place generation.Place) (*generation.Attempt, error) {
 		s = u.settings
+		s.firstJob = s.Job
 		s.Rank, s.Size, s.Job, s.sized, s.worlds.Generation = place.Rank, place.Size, place.Job, true, place.Generation
 		s.share = func(ctx context.Context, text string) (string, error) { return u.launch.Share(ctx, place.Rank, text) }
 		made, err := u.open(ctx, s)
@@ -237,7 +239,14 @@ func (u *succession) try(ctx context.Context, old *comm.Comm) (*trial, error) {
 	s := &t.settings
 	s.Rank, s.Size, s.sized, s.worlds.Generation = d.Rank(), d.Size(), true, old.Worlds().Generation+1
 	s.Job = fmt.Sprintf("%s.%d", s.Job, s.worlds.Generation)
-	s.met, s.TCP.Coordinator = s.TCP.Coordinator, ""
+	s.met, s.TCP.Coordinator, s.firstJob = s.TCP.Coordinator, "", u.settings.Job
+	for r := range d.Size() {
+		first := d.Backend().WorldRank(r)
+		if u.ranks != nil {
+			first = u.ranks[first]
+		}
+		s.origins = append(s.origins, first)
+	}
 	if u.trials > 1 { // the same number on all ranks
 		s.Job = fmt.Sprintf("%s.%d", s.Job, u.trials)
 	}

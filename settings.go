@@ -33,6 +33,8 @@ type settings struct {
 	secret   string                                                 // of the job, if it is not in a file
 	id       int                                                    // of this process, for its launcher
 	met      string                                                 // TCP.Coordinator of an earlier world of this process
+	firstJob string                                                 // Job in the first world; "" there
+	origins  []int                                                  // which rank of the first world each rank is; nil: the same
 	before   *int                                                   // how many worlds this pod has been in, and then the most of any rank; nil: a process that ends is not started again
 	worlds   comm.Worlds                                            // before and after the one to join
 }

@@ -30,6 +30,10 @@ type Config struct {
 	Sockets          bool
 
 	TLSCert, TLSKey, TLSCA, TLSName string
+
+	// Of a later world: the name of the job's first one, and which rank of that each rank is. Certificates have those names.
+	FirstJob   string // "": Job
+	FirstRanks []int  // nil: the same
 }
 
 // The values of Config.Connect.

@@ -38,7 +38,8 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if err := shmem.Files(files, fmt.Sprintf("a job of %d ranks", cfg.Size)); err != nil {
 		return nil, err
 	}
-	id := &meet.Identity{Job: cfg.Job, Rank: cfg.Rank, Size: cfg.Size, Replaced: cfg.Replaced}
+	id := &meet.Identity{Job: cfg.Job, Rank: cfg.Rank, Size: cfg.Size, Replaced: cfg.Replaced,
+		First: meet.First{Job: cfg.FirstJob, Ranks: cfg.FirstRanks}}
 	if cfg.SecretFile != "" || cfg.Secret != "" {
 		if id.Secret, err = cfg.readSecret(); err != nil {
 			return nil, err

@@ -278,7 +278,7 @@ func (s *shake) finish(ctx context.Context, c *Conn, keep func() bool) (*Conn, e
 // relayed the first proofs has two TLS connections, and so fails.
 func (s *shake) startTLS(ctx context.Context, c *Conn) (binding []byte, err error) {
 	s.during = "starting TLS"
-	inner := s.id.TLS.wrap(c, s.id.Job)
+	inner := s.id.TLS.wrap(c, s.id.uri(c.Rank))
 	if err := inner.HandshakeContext(ctx); err != nil {
 		if ctx.Err() == nil && !timedOut(err) && !cutOff(err) {
 			err = &Refusal{Reason: FailedTLS, Remote: s.RemoteAddr().String(), Text: who(c.Rank), Err: err}

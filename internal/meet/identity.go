@@ -31,6 +31,13 @@ type Identity struct {
 	Coordinator bool // this process is the coordinator
 	Replaced    bool // a process that ends before all ranks have joined is started again, maybe elsewhere: wait for it
 	TLS         *TLS // nil for none
+	First       First
+}
+
+// First is the first world of a job. Certificates have the names of its ranks, also in later worlds.
+type First struct {
+	Job   string // its name; "": this one's
+	Ranks []int  // which rank of it each rank is; nil: the same
 }
 
 // Check returns an error that names what is missing or wrong, nil if the identity is complete.
@@ -44,6 +51,8 @@ func (id *Identity) Check() error {
 		return fmt.Errorf("a job of %d ranks, want 1 to %d", id.Size, frame.MaxRanks)
 	case id.Rank < Launcher || id.Rank >= id.Size:
 		return fmt.Errorf("rank %d of %d", id.Rank, id.Size)
+	case id.First.Ranks != nil && len(id.First.Ranks) != id.Size:
+		return fmt.Errorf("%d ranks of the first world are %d of this one", len(id.First.Ranks), id.Size)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (c *Conn) Below() net.Conn {
 func (c *Conn) Replace(by net.Conn) { c.below.Conn = by }
 
 // wrap makes a TLS connection of one that has passed the handshake up to the proofs.
-func (t *TLS) wrap(c *Conn, job string) *tls.Conn {
+func (t *TLS) wrap(c *Conn, uri string) *tls.Conn {
 	cfg := &tls.Config{
 		MinVersion:                  tls.VersionTLS13,
 		Certificates:                []tls.Certificate{t.cert},
@@ -92,7 +92,7 @@ func (t *TLS) wrap(c *Conn, job string) *tls.Conn {
 		ServerName:                  t.Name,
 		DynamicRecordSizingDisabled: true, // frames are long
 		SessionTicketsDisabled:      true, // every connection shows its certificates
-		VerifyConnection:            func(s tls.ConnectionState) error { return t.names(s, job, c.Rank) },
+		VerifyConnection:            func(s tls.ConnectionState) error { return t.names(s, uri) },
 	}
 	c.below = &under{c.Conn}
 	inner := tls.Server(c.below, cfg)
@@ -103,8 +103,8 @@ func (t *TLS) wrap(c *Conn, job string) *tls.Conn {
 	return inner
 }
 
-// names checks that a certificate, whose chain has been verified, is one of the rank's.
-func (t *TLS) names(s tls.ConnectionState, job string, rank int) error {
+// names checks that a certificate, whose chain has been verified, is one of the rank's, which has the name uri.
+func (t *TLS) names(s tls.ConnectionState, uri string) error {
 	cert := s.PeerCertificates[0] // both sides require one
 	if err := cert.VerifyHostname(t.Name); err != nil {
 		return err
@@ -112,15 +112,23 @@ func (t *TLS) names(s tls.ConnectionState, job string, rank int) error {
 	bound := false
 	for _, u := range cert.URIs {
 		if u.Scheme == "cohort" {
-			if bound = true; u.String() == rankURI(job, rank) {
+			if bound = true; u.String() == uri {
 				return nil
 			}
 		}
 	}
 	if bound {
-		return fmt.Errorf("its certificate is for other ranks or jobs than %s", rankURI(job, rank))
+		return fmt.Errorf("its certificate is for other ranks or jobs than %s", uri)
 	}
 	return nil
+}
+
+// uri is the name that a rank's certificate has.
+func (id *Identity) uri(rank int) string {
+	if rank >= 0 && id.First.Ranks != nil { // else the Launcher
+		rank = id.First.Ranks[rank]
+	}
+	return rankURI(cmp.Or(id.First.Job, id.Job), rank)
 }
 
 // rankURI is the name of a rank in a certificate.

@@ -166,6 +166,32 @@ func TestTLSRequiresCertificatesOfJob(t *testing.T) {
 	}
 }
 
+// TestCertificatesNameRanksOfFirstWorld has the ranks 4 and 7 of a job meet again, as ranks 1 and 2 of a later world.
+func TestCertificatesNameRanksOfFirstWorld(t *testing.T) {
+	a := newAuthority(t)
+	of := func(rank int) *TLS {
+		c, err := a.issue(t, "job.example", "job.example", uris(t, rank))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for _, c := range []struct {
+		client, server int // whose certificates they have
+		ok             bool
+	}{{4, 7, true}, {7, 4, false}, {7, 7, false}, {4, 4, false}, {1, 7, false}, {4, 2, false}} {
+		client, server := secured(1, of(c.client)), secured(2, of(c.server))
+		for _, id := range []*Identity{client, server} {
+			id.Job, id.Size, id.First = "job.3", 3, First{Job: "job", Ranks: []int{0, 4, 7}}
+		}
+		x, y := sockets(t)
+		_, _, err1, err2 := shakeHands(x, y, client, 2, Peer, server)
+		if ok := err1 == nil && err2 == nil; ok != c.ok {
+			t.Errorf("certificates of ranks %d and %d: %v, %v", c.client, c.server, err1, err2)
+		}
+	}
+}
+
 // TestManInTheMiddleIsDetected relays between two ranks that use TLS. The relay has a certificate of the same authority
 // and passes on the proofs before TLS. It does not have the secret, and its two TLS connections differ.
 func TestManInTheMiddleIsDetected(t *testing.T) {
