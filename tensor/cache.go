@@ -147,8 +147,7 @@ func (d *Device) newPin(n int) ([]byte, error) {
 	return d.acc.Pin(n)
 }
 
-// budgetStep is how many bytes are pinned between two readings of the budget, each of which takes
-// about 0.3 ms.
+// budgetStep is how many bytes are pinned between two readings of the budget, which are slow.
 const budgetStep = 1 << 20
 
 // minPin is the size of the smallest piece.

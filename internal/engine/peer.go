@@ -153,10 +153,8 @@ func (p *peer) drain(rounds int) {
 	}
 }
 
-// wrong marks a rank that sent an invalid frame lost, rather than ending the job. The start of the next
-// frame on this link is unknown, so the rank is out of reach. The other links have been checked frame by
-// frame and are still valid. Whether the rank, this one, or the network is at fault does not matter for
-// recovery: of two ranks that do not understand each other, one has to go.
+// wrong marks a rank lost that sent an invalid frame: the start of the next frame on its link is unknown. The other
+// links are still valid.
 func (p *peer) wrong(err error) {
 	if errors.Is(err, frame.ErrSum) {
 		p.e.suspect(p.rank, "rank %d is lost: the data that rank %d received from it were changed on the way: %v", p.rank, p.e.me, err)

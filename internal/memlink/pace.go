@@ -17,10 +17,7 @@ import (
 //   - A receiver measures those copies too. Meanwhile the sender puts a probe into the ring before every
 //     sixteenth. A probe that takes less, to write less than two thirds of it, ends that.
 //
-// Measured on a virtual machine of two processors, for each KiB of pieces of 32 KiB: if the two share a cache,
-// 40 to 60 ns into the ring and 25 to 60 ns out of it; if they do not, 200 ns and more into it and up to 440
-// out of it. The kernel takes 50 to 140 ns. These figures are for copy. With shmem.Move messages of 8 to 64 KiB take
-// 0.7 to 0.9 of that time if the processors share a cache, and 0.5 if they do not.
+// docs/adr/0001-shm-messages.md has measured times.
 const (
 	probeSize    = 16 << 10             // its second half is measured
 	probeEvery   = 16                   // transfers for each probe

