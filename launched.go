@@ -108,7 +108,8 @@ func (s *settings) byNumber(name string, l *mpifind.Launcher, env environment) e
 		if err := pmi.Missing(pmi.Environment(env)); err != nil {
 			note = "; " + err.Error()
 		}
-		return initFault("rank %d of %d, started by %v, can join over %s if you set, on all ranks, %s; or start the program with mpiexec of MPICH or srun --mpi=pmi2, which need none of this%s",
+		return initFault("rank %d of %d, started by %v, can join over %s if you set, on all ranks, %s; "+
+			"or start the program with mpiexec of MPICH or srun --mpi=pmi2, which need none of this%s",
 			l.Rank, l.Size, l, name, strings.Join(lacks, ", and "), note)
 	}
 	pid, of, _ := strings.Cut(env.get(envJoined), " ")

@@ -80,7 +80,11 @@ func exchangeAll(r *Rank, rng *rand.Rand, k, first int, comms ...*cohort.Comm) *
 
 // requestSets completes sets of requests in all ways, in an order that differs from rank to rank.
 func requestSets(r *Rank) {
-	late := []*cohort.Request{must(cohort.Irecv(r.Comm, make([]int32, 1), r.prev, 500)), must(cohort.Isend(r.Comm, []int32{1}, r.next, 501)), must(cohort.Irecv(r.Comm, make([]int32, 1), r.prev, 501))}
+	late := []*cohort.Request{
+		must(cohort.Irecv(r.Comm, make([]int32, 1), r.prev, 500)),
+		must(cohort.Isend(r.Comm, []int32{1}, r.next, 501)),
+		must(cohort.Irecv(r.Comm, make([]int32, 1), r.prev, 501)),
+	}
 	for range 20 {
 		equal(r, must(cohort.TestAll(late...)), false, "TestAll with a receive whose message was not sent")
 	}

@@ -198,7 +198,9 @@ func (c *Case) readRecord(p *problems, file string, data []byte) (record [][][]f
 	for i, row := range rows {
 		first := i - i%n
 		if want := names[i%n]; row.keys[1] != want || row.keys[0] != rows[first].keys[0] {
-			p.add(file, fmt.Sprintf("line %d", row.line), "got period %q of year %q, want %q of %q: every period of a year, in order; seasons in case.json names other ones than those of the loads", row.keys[1], row.keys[0], want, rows[first].keys[0])
+			p.add(file, fmt.Sprintf("line %d", row.line), "got period %q of year %q, want %q of %q: "+
+				"every period of a year, in order; seasons in case.json names other ones than those of the loads",
+				row.keys[1], row.keys[0], want, rows[first].keys[0])
 			return nil
 		}
 		if i == first {

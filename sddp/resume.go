@@ -184,7 +184,8 @@ func (s *start) open(opt Options, of origin) error {
 			p := &problems{}
 			s.in.differences(p, name, of)
 			if s.in.solver != of.solver && p.err() == nil && opt.Warn != nil {
-				opt.Warn(fmt.Errorf("%s was written with solver %s; this training continues with %s, which finds other optimal bases: its cuts differ from those of a training without interruption", name, s.in.solver, of.solver))
+				opt.Warn(fmt.Errorf("%s was written with solver %s; this training continues with %s, "+
+					"which finds other optimal bases: its cuts differ from those of a training without interruption", name, s.in.solver, of.solver))
 			}
 			return p.err()
 		}

@@ -40,7 +40,8 @@ func (d *diagnosis) tools() {
 		}
 	}
 	if err != nil {
-		d.add(group, "temporary folder", warn, fmt.Sprintf("%s: programs built there do not run: %v", tmp, err), "set TMPDIR to a folder whose programs may run; 'cohort run FOLDER' builds there")
+		d.add(group, "temporary folder", warn, fmt.Sprintf("%s: programs built there do not run: %v", tmp, err),
+			"set TMPDIR to a folder whose programs may run; 'cohort run FOLDER' builds there")
 	} else {
 		d.add(group, "temporary folder", ok, tmp+": programs built there run", "")
 	}
@@ -48,8 +49,10 @@ func (d *diagnosis) tools() {
 
 // knownVariables are those of docs/environment.md.
 var knownVariables = []string{
-	"COHORT_BACKEND", "COHORT_RANK", "COHORT_SIZE", "COHORT_REPLICAS", "COHORT_JOB", "COHORT_MPI_LIB", "COHORT_CHECK", "COHORT_TIMEOUT", "COHORT_HEARTBEAT", "COHORT_JOIN_TIMEOUT",
-	"COHORT_COLLECTIVES", "COHORT_THREADS", "COHORT_PIN", "COHORT_RESILIENT", "COHORT_FLIGHT_DIR", "COHORT_STATS", "COHORT_JOINED", "COHORT_GENERATIONS", "COHORT_RUN_DIR", "COHORT_SECRET_FILE", "COHORT_SECRET",
+	"COHORT_BACKEND", "COHORT_RANK", "COHORT_SIZE", "COHORT_REPLICAS", "COHORT_JOB", "COHORT_MPI_LIB",
+	"COHORT_CHECK", "COHORT_TIMEOUT", "COHORT_HEARTBEAT", "COHORT_JOIN_TIMEOUT", "COHORT_COLLECTIVES", "COHORT_THREADS", "COHORT_PIN",
+	"COHORT_RESILIENT", "COHORT_FLIGHT_DIR", "COHORT_STATS", "COHORT_JOINED", "COHORT_GENERATIONS", "COHORT_RUN_DIR",
+	"COHORT_SECRET_FILE", "COHORT_SECRET",
 	"COHORT_TCP_COORDINATOR", "COHORT_TCP_IFACE", "COHORT_TCP_PORTS", "COHORT_TCP_CONNECT", "COHORT_TCP_SHM", "COHORT_TCP_CHECKSUM",
 	"COHORT_TCP_TLS_CERT", "COHORT_TCP_TLS_KEY", "COHORT_TCP_TLS_CA", "COHORT_TCP_TLS_NAME",
 	"COHORT_MPI_THREAD", "COHORT_MPI_CUDA", "COHORT_MPI_EAGER", "COHORT_MPI_BUFFER", "COHORT_MPI_TUNING", "COHORT_MPI_PROFILE",

@@ -119,7 +119,10 @@ func (b *Board) open(c Comm, id uint64, ranks []int) (*Collective, error) {
 	}
 	own.ended.Store(0)
 	own.done.Store(0)
-	s := &Collective{c: c, b: b, id: id, mine: own, index: i, ranks: ranks, slots: make([]atomic.Pointer[slots], len(ranks)), passed: make([]uint32, len(ranks)), areas: make([]rankAreas, len(ranks))}
+	s := &Collective{
+		c: c, b: b, id: id, mine: own, index: i, ranks: ranks,
+		slots: make([]atomic.Pointer[slots], len(ranks)), passed: make([]uint32, len(ranks)), areas: make([]rankAreas, len(ranks)),
+	}
 	s.home = s
 	s.slots[c.Rank()].Store(own)
 	s.side.s, s.side.mem.Block, s.side.ended, s.side.moved = s, fetchBlock, s.side.end, s.moved

@@ -63,7 +63,8 @@ func (a *Allocation) agree(c *Comm) ([]int, error) {
 	}
 	if bad == nil && a.spans(k) {
 		if level := k.bc.Caps().ThreadLevel; !concurrent(level) {
-			bad = fault(backend.ErrNotSupported, "the window spans several nodes, which needs a goroutine that serves the other ranks; the MPI library has thread level %s; set Config.MPI.ThreadLevel to serialized or multiple", level)
+			bad = fault(backend.ErrNotSupported, "the window spans several nodes, which needs a goroutine that serves the other ranks; "+
+				"the MPI library has thread level %s; set Config.MPI.ThreadLevel to serialized or multiple", level)
 		}
 	}
 	k.recorder.Type(a.typ.ID, a.typ.Name)

@@ -88,7 +88,10 @@ type handle struct {
 // newCore makes the shared part of a communicator. It returns nil if the world's Close lets none be made any more.
 func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	caps := bc.Caps()
-	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(caps.MaxTag), pieces: caps.Pieces, name: name, job: j, recorder: j.recorder, runner: sched.New(bc)}
+	k := &core{
+		id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(caps.MaxTag), pieces: caps.Pieces, name: name,
+		job: j, recorder: j.recorder, runner: sched.New(bc),
+	}
 	k.runner.CheckAll = j.Check
 	k.call.Root = -1
 	k.sharing, _ = bc.(backend.Sharing)

@@ -45,7 +45,8 @@ func keep(buf []byte) *[]byte {
 
 // Sendrecv sends and receives at the same time. The backend packs the one message if out is not nil, and may unpack the
 // other if in is not nil.
-func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, out backend.Parts, dest, sendTag int, recv []byte, in backend.Parts, source, recvTag int, err error) (backend.Status, error) {
+func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, out backend.Parts, dest, sendTag int,
+	recv []byte, in backend.Parts, source, recvTag int, err error) (backend.Status, error) {
 	const op = "sendrecv"
 	same, err := c.checkSendrecv(op, send, dest, sendTag, recv, source, recvTag, err)
 	if err != nil {

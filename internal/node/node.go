@@ -96,7 +96,10 @@ func (n *Node) Close() { n.seg.Close() }
 
 // Board returns this rank's view of the arrival slots.
 func (n *Node) Board() *board.Board {
-	return board.New(board.Config{Segment: n.seg, Offset: n.l.board, More: n.l.more, Rank: n.cfg.Rank, Ranks: n.procs, Copies: n.Copies, Spare: n.Spare, Check: n.cfg.Check, Wake: n.Wake})
+	return board.New(board.Config{
+		Segment: n.seg, Offset: n.l.board, More: n.l.more, Rank: n.cfg.Rank, Ranks: n.procs,
+		Copies: n.Copies, Spare: n.Spare, Check: n.cfg.Check, Wake: n.Wake,
+	})
 }
 
 // Link returns this rank's end of the link to another one, if all links are made at the start. The rings are allocated

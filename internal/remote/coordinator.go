@@ -116,7 +116,8 @@ func coordinatorAddresses(asked, seen []netip.Addr, hosts []*host, mine func(net
 		case a.IsLoopback() && outside >= 0:
 			a = seen[outside]
 		case !a.IsLoopback() && !mine(a):
-			return nil, nil, fmt.Errorf("host %s sees this machine as %v, which is not an address of it (another host is in between); set the address with --interface", hosts[i].Name, a)
+			return nil, nil, fmt.Errorf("host %s sees this machine as %v, which is not an address of it "+
+				"(another host is in between); set the address with --interface", hosts[i].Name, a)
 		}
 		if at = append(at, a); !slices.Contains(all, a) {
 			all = append(all, a)

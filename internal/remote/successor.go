@@ -80,7 +80,8 @@ func (s successor) fits(ranks int) error {
 	if free = max(free, 0); lacks <= free {
 		return nil
 	}
-	return fmt.Errorf("%d ranks need %s more, but the hosts have %d free; ask for fewer ranks, or start the job with more slots (HOST:N)", ranks, job.Count(lacks, "slot"), free)
+	return fmt.Errorf("%d ranks need %s more, but the hosts have %d free; ask for fewer ranks, or start the job with more slots (HOST:N)",
+		ranks, job.Count(lacks, "slot"), free)
 }
 
 // at calls f for the host on which a process runs.

@@ -111,7 +111,9 @@ func (r *Run) footer() string {
 // systemPageTable has the means of the whole system by stage.
 func (r *Run) systemPageTable() pageTable {
 	unit, scale := r.Case.MoneyUnit(r.Simulation.Cost.Mean)
-	t := pageTable{Heading: "System by stage", Open: true, Note: fmt.Sprintf("Means of the scenarios. Cost in %s, power in MW, spill in %s, storage in %s.", unit, r.Case.FlowUnit(), r.Case.StorageUnit()),
+	t := pageTable{Heading: "System by stage", Open: true,
+		Note: fmt.Sprintf("Means of the scenarios. Cost in %s, power in MW, spill in %s, storage in %s.",
+			unit, r.Case.FlowUnit(), r.Case.StorageUnit()),
 		Header: []string{"Stage", "Cost", "Load", "Hydro", "Thermal", "Deficit", "Deficit risk", "Spill", "Storage"}}
 	for i, st := range r.Simulation.Stages {
 		t.Rows = append(t.Rows, []string{r.stageName(i), amount(st.Cost / scale), whole(total(st.Load)), whole(total(st.Hydro)),
@@ -153,7 +155,8 @@ func (r *Run) quantilePageTable() pageTable {
 
 // waterPageTable has the water values by stage and reservoir.
 func (r *Run) waterPageTable() pageTable {
-	t := pageTable{Heading: "Water values", Note: fmt.Sprintf("What a reservoir's water for one more MWh in its own plants would save, in %s/MWh, mean of the scenarios.", r.Case.Currency), Header: []string{"Stage"}}
+	t := pageTable{Heading: "Water values", Header: []string{"Stage"},
+		Note: fmt.Sprintf("What a reservoir's water for one more MWh in its own plants would save, in %s/MWh, mean of the scenarios.", r.Case.Currency)}
 	for _, res := range r.Case.Reservoirs {
 		t.Header = append(t.Header, res.Name)
 	}

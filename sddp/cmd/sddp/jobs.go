@@ -27,8 +27,9 @@ func train(j *job) error {
 	j.progress.begin(c, j.o)
 	opt := sddp.Options{
 		Iterations: j.o.iterations, Passes: j.o.passes, Openings: j.o.openings, Seed: j.o.seed,
-		Risk: j.o.risk(), OpeningBlocks: j.o.blocks, Sampling: j.o.sampling, CutSelection: j.o.selection, MultiCut: j.o.multiCut, Gap: j.o.gap, GapEvery: j.o.gapEvery, GapScenarios: j.o.gapMost,
-		Stall: j.o.stall, StallTolerance: j.o.stallLeast, TimeLimit: j.o.timeLimit, Solver: j.o.solver, Env: j.env, Recovery: j.recovery, Progress: j.progress.iteration, Warn: j.progress.warn,
+		Risk: j.o.risk(), OpeningBlocks: j.o.blocks, Sampling: j.o.sampling, CutSelection: j.o.selection, MultiCut: j.o.multiCut,
+		Gap: j.o.gap, GapEvery: j.o.gapEvery, GapScenarios: j.o.gapMost, Stall: j.o.stall, StallTolerance: j.o.stallLeast,
+		TimeLimit: j.o.timeLimit, Solver: j.o.solver, Env: j.env, Recovery: j.recovery, Progress: j.progress.iteration, Warn: j.progress.warn,
 	}
 	if (j.o.out != "" || j.o.report != "") && opt.Risk.Neutral() && j.o.sampling != sddp.OutOfSample && j.o.sampling != sddp.Historical {
 		opt.GapEstimate = gapPaths

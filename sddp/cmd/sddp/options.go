@@ -172,7 +172,8 @@ and 143 after SIGTERM.`,
 	})
 	f.Lookup("resume").NoOptDefVal = noFolder
 	computeFlags(cmd, o)
-	cli.Section(cmd, "Training", "iterations", "passes", "openings", "opening-blocks", "sampling", "seed", "warm", "cut-selection", "multi-cut", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
+	cli.Section(cmd, "Training", "iterations", "passes", "openings", "opening-blocks", "sampling", "seed", "warm",
+		"cut-selection", "multi-cut", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
 	cli.Section(cmd, "Interruptions", "checkpoint", "checkpoint-every", "resume", "resilient")
 	return cmd
 }
