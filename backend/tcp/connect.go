@@ -17,7 +17,9 @@ import (
 type connecting struct {
 	cfg     Config
 	id      *meet.Identity
+	invited *invitation // nil: the settings name the coordinator
 	l       *meet.Listener
+	sleep   *sleeper
 	members []meet.Member
 	spare   bool // every rank of this node has a processor to itself
 	ring    int  // length of a data ring of shared memory; 0: chosen

@@ -104,11 +104,11 @@ func TestLaterConnectionsHaveTheSameCarriers(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			c.cfg.Connect = ConnectDemand
-			ends, sleepers := meeting(t, c.cfg, c.cfg)
+			ends := meeting(t, c.cfg, c.cfg)
 			for _, end := range ends {
 				end.spare = c.spare
 			}
-			meetAll(t, ctx, ends, sleepers)
+			meetAll(t, ctx, ends)
 			var accepted engine.Link
 			failed := make(chan error, 1)
 			go func() {

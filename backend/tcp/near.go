@@ -59,7 +59,7 @@ func (n *near) Finish(goodbye bool) {
 func (n *near) Close() { n.sock.Close() }
 
 // meet joins the ranks of this node that take part in shared memory. If that fails, all of them use sockets.
-func (c *connecting) meet(ctx context.Context, sleep *sleeper) error {
+func (c *connecting) meet(ctx context.Context) error {
 	c.local, c.why = make([]int, len(c.members)), make(map[int]string)
 	cfg := node.Config{Job: c.cfg.Job, OnDemand: c.cfg.onDemand(), Data: c.ring, Check: c.cfg.Check}
 	for r := range c.members {
@@ -71,17 +71,17 @@ func (c *connecting) meet(ctx context.Context, sleep *sleeper) error {
 			cfg.Rank = c.local[r]
 		}
 		cfg.Ranks, cfg.PIDs = append(cfg.Ranks, r), append(cfg.PIDs, m.Process)
-		sleep.wake.to = append(sleep.wake.to, unix.SockaddrUnix{Name: m.Wake})
+		c.sleep.wake.to = append(c.sleep.wake.to, unix.SockaddrUnix{Name: m.Wake})
 	}
 	if len(cfg.Ranks) < 2 {
 		return nil
 	}
-	cfg.Name, cfg.Bell = c.cfg.Job+" "+sleep.wake.to[0].Name, sleep.wake.send
+	cfg.Name, cfg.Bell = c.cfg.Job+" "+c.sleep.wake.to[0].Name, c.sleep.wake.send
 	n, err := node.Join(ctx, cfg)
 	switch {
 	case err == nil:
 		n.Spare = c.spare
-		c.node, sleep.node = n, n
+		c.node, c.sleep.node = n, n
 	case ctx.Err() != nil:
 		return err
 	default:

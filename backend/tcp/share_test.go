@@ -51,7 +51,7 @@ func met(t *testing.T, ctx context.Context) (accepted, dialed *meet.Conn) {
 }
 
 // meeting returns what two ranks of this process have that have met at a coordinator, and listen there.
-func meeting(t *testing.T, cfgs ...Config) (ends []*connecting, sleepers []*sleeper) {
+func meeting(t *testing.T, cfgs ...Config) (ends []*connecting) {
 	t.Helper()
 	secret, members := meet.NewSecret(), make([]meet.Member, len(cfgs))
 	for r, cfg := range cfgs {
@@ -73,19 +73,18 @@ func meeting(t *testing.T, cfgs ...Config) (ends []*connecting, sleepers []*slee
 			members[r].Wake = d.name
 		}
 		cfg.Job = "job"
-		ends = append(ends, &connecting{cfg: cfg, id: id, l: l, members: members, ring: 4096})
-		sleepers = append(sleepers, &sleeper{wake: d})
+		ends = append(ends, &connecting{cfg: cfg, id: id, l: l, sleep: &sleeper{wake: d}, members: members, ring: 4096})
 	}
-	return ends, sleepers
+	return ends
 }
 
 // meetAll lets them join the ranks of their node.
-func meetAll(t *testing.T, ctx context.Context, ends []*connecting, sleepers []*sleeper) {
+func meetAll(t *testing.T, ctx context.Context, ends []*connecting) {
 	t.Helper()
 	errs := make([]error, len(ends))
 	var all sync.WaitGroup
 	for r, c := range ends {
-		all.Go(func() { errs[r] = c.meet(ctx, sleepers[r]) })
+		all.Go(func() { errs[r] = c.meet(ctx) })
 	}
 	all.Wait()
 	for r, err := range errs {
@@ -112,9 +111,9 @@ func TestTwoRanksAgreeOnSharing(t *testing.T) {
 			t.Run(c.what+", "+connect, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				ends, sleepers := meeting(t, Config{Connect: connect}, Config{Connect: connect})
+				ends := meeting(t, Config{Connect: connect}, Config{Connect: connect})
 				ends[0].ring, ends[1].ring = c.first, c.second
-				meetAll(t, ctx, ends, sleepers)
+				meetAll(t, ctx, ends)
 				a, b := met(t, ctx)
 				type result struct {
 					l   *memlink.Link

@@ -27,13 +27,17 @@ type sleeper struct {
 // newSleeper returns a sleeper, with a wake-up socket of that name if it is not empty.
 func newSleeper(wake string) (*sleeper, error) {
 	b, err := newBell()
+	if err != nil {
+		return nil, err
+	}
 	s := &sleeper{bell: b}
-	if err == nil && wake != "" {
+	if wake != "" {
 		if s.wake, err = newWakeSocket(wake); err != nil {
 			s.Close()
+			return nil, err
 		}
 	}
-	return s, err
+	return s, nil
 }
 
 // Begin implements engine.Sleeper.

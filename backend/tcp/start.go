@@ -21,124 +21,157 @@ import (
 
 // join makes this process a rank of its job, and connects it to the others.
 //
-//  0. Where the launcher has a key-value space, learn there where the coordinator listens.
-//  1. Listen, so that the address is known.
-//  2. Join at the coordinator; rank 0 listens there too, unless the launcher does.
-//  3. Connect: of two ranks the higher one dials. If connections are made on demand, only those with
+//  1. Read the secret and the certificate.
+//  2. Listen. Where the launcher has a key-value space, rank 0 tells the others there where it listens as the coordinator.
+//  3. Meet the other ranks at the coordinator, which is rank 0 unless it is the launcher.
+//  4. Connect: of two ranks the higher one dials. If connections are made on demand, only those with
 //     rank 0 are made here, and the listener stays open for the others.
+//  5. Start the engine.
 func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
-	// Without this check a lack of descriptors would show on some ranks only, in the middle of the
-	// rendezvous or, with connections on demand, of the program. A connection takes two descriptors while
-	// it leaves the runtime's poller; rank 0, as the coordinator, has one more to each rank. The rest are
-	// for the listener, the poller, and shared memory.
+	if err = cfg.checkFiles(); err != nil {
+		return nil, err
+	}
+	c := &connecting{cfg: cfg}
+	defer func() { c.release(err == nil) }()
+	if c.id, err = cfg.identity(); err != nil {
+		return nil, err
+	}
+	if err = c.listen(ctx); err != nil {
+		return nil, err
+	}
+	meeting, err := c.meetOthers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	links, err := c.connectAll(ctx, meeting)
+	if err != nil {
+		return nil, err
+	}
+	return c.start(links, meeting)
+}
+
+// release closes what a rank that has started does not need, or all that a failed start has opened.
+func (c *connecting) release(started bool) {
+	if c.l != nil && !(started && c.cfg.onDemand()) {
+		c.l.Close()
+	}
+	if started {
+		return
+	}
+	if c.sleep != nil {
+		c.sleep.Close()
+	}
+	if c.invited != nil && c.invited.l != nil { // the end of a meeting closes it too
+		c.invited.l.Close()
+	}
+}
+
+// checkFiles checks that the process may open enough files. Without it a lack of descriptors would show on some ranks
+// only, in the middle of the rendezvous or, with connections on demand, of the program. A connection takes two
+// descriptors while it leaves the runtime's poller; rank 0, as the coordinator, has one more to each rank. The rest are
+// for the listener, the poller, and shared memory.
+func (cfg *Config) checkFiles() error {
 	files := 2*(cfg.Size-1) + 6
 	if !cfg.Launcher {
 		files = 3*(cfg.Size-1) + 6 // on all ranks, so that all of them say so
 	}
-	if err := shmem.Files(files, fmt.Sprintf("a job of %d ranks", cfg.Size)); err != nil {
-		return nil, err
-	}
-	id := &meet.Identity{Job: cfg.Job, Rank: cfg.Rank, Size: cfg.Size, Replaced: cfg.Replaced,
+	return shmem.Files(files, fmt.Sprintf("a job of %d ranks", cfg.Size))
+}
+
+// identity returns by what the other ranks know this one. It has no secret if rank 0 is to tell it.
+func (cfg *Config) identity() (id *meet.Identity, err error) {
+	id = &meet.Identity{Job: cfg.Job, Rank: cfg.Rank, Size: cfg.Size, Replaced: cfg.Replaced,
 		First: meet.First{Job: cfg.FirstJob, Ranks: cfg.FirstRanks}}
 	if cfg.SecretFile != "" || cfg.Secret != "" {
 		if id.Secret, err = cfg.readSecret(); err != nil {
 			return nil, err
 		}
 	}
-	if id.TLS, err = meet.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, cfg.TLSName); err != nil {
-		return nil, err
-	}
-	first, last, err := meet.ParsePorts(cfg.Ports)
+	id.TLS, err = meet.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, cfg.TLSName)
+	return id, err
+}
+
+// listen opens what other ranks reach this one by: the listener, and the socket by which those of the node wake it.
+func (c *connecting) listen(ctx context.Context) error {
+	first, last, err := meet.ParsePorts(c.cfg.Ports)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var invited *invitation // nil: the settings name the coordinator
-	if cfg.Coordinator == "" {
-		if invited, err = invite(ctx, cfg, id, first, last); err != nil {
-			return nil, err
+	if c.cfg.Coordinator == "" {
+		if c.invited, err = invite(ctx, c.cfg, c.id, first, last); err != nil {
+			return err
 		}
-		defer func() {
-			if err != nil && invited.l != nil {
-				invited.l.Close()
-			}
-		}()
-		cfg.Coordinator = invited.at[0].String()
+		c.cfg.Coordinator = c.invited.at[0].String()
 	}
-	addrs, err := meet.ListenAddrs(cfg.Interface, cfg.Coordinator)
+	addrs, err := meet.ListenAddrs(c.cfg.Interface, c.cfg.Coordinator)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l, err := cfg.listen(meet.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: id})
-	if err != nil {
-		return nil, err
+	if c.l, err = c.cfg.listen(meet.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: c.id}); err != nil {
+		return err
 	}
-	defer func() {
-		if err != nil || !cfg.onDemand() {
-			l.Close()
-		}
-	}()
 	wake := ""
-	if shmem.Supported && !cfg.Sockets {
+	if shmem.Supported && !c.cfg.Sockets {
 		wake = fmt.Sprintf("@cohort-wake/%d/%s", os.Geteuid(), rand.Text())
 	}
-	sleep, err := newSleeper(wake)
-	if err != nil {
-		return nil, err
+	c.sleep, err = newSleeper(wake)
+	return err
+}
+
+// meetOthers joins the others at the coordinator, and returns when all ranks have joined.
+func (c *connecting) meetOthers(ctx context.Context) (meeting *meet.Meeting, err error) {
+	self := meet.Member{Rank: c.id.Rank, Process: os.Getpid(), Node: meet.ThisNode(), Addrs: c.l.Addrs(), OnDemand: c.cfg.onDemand()}
+	if c.cfg.Worlds != nil {
+		self.Worlds = *c.cfg.Worlds
 	}
-	defer func() {
-		if err != nil {
-			sleep.Close()
-		}
-	}()
-	self := meet.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: meet.ThisNode(), Addrs: l.Addrs(), OnDemand: cfg.onDemand()}
-	if cfg.Worlds != nil {
-		self.Worlds = *cfg.Worlds
-	}
-	if sleep.wake != nil {
-		self.Wake = sleep.wake.name
+	if c.sleep.wake != nil {
+		self.Wake = c.sleep.wake.name
 	}
 	self.CPUs, _ = shmem.CPUs() // none if they are not known
 	if name, err := os.Hostname(); err == nil {
 		self.Host = meet.HostName(name)
 	}
-	var meeting *meet.Meeting
 	switch {
-	case invited == nil && cfg.Launcher:
-		meeting, err = meet.Join(ctx, id, cfg.Coordinator, meet.Launcher, self)
-	case invited == nil:
-		meeting, err = meet.Join(ctx, id, cfg.Coordinator, 0, self)
-	case invited.l != nil:
-		meeting, err = meet.Lead(ctx, invited.l, self)
+	case c.invited == nil && c.cfg.Launcher:
+		meeting, err = meet.Join(ctx, c.id, c.cfg.Coordinator, meet.Launcher, self)
+	case c.invited == nil:
+		meeting, err = meet.Join(ctx, c.id, c.cfg.Coordinator, 0, self)
+	case c.invited.l != nil:
+		meeting, err = meet.Lead(ctx, c.invited.l, self)
 	default:
-		meeting, err = meet.JoinAt(ctx, id, invited.at, 0, self)
+		meeting, err = meet.JoinAt(ctx, c.id, c.invited.at, 0, self)
 	}
 	if err != nil {
 		return nil, err
 	}
-	c := &connecting{cfg: cfg, id: id, l: l, members: meeting.Members}
-	worlds := 0
-	for r := range c.members {
-		worlds = max(worlds, c.members[r].Worlds)
-	}
+	c.members = meeting.Members
 	var cpus [][16]uint64
 	for r := range c.members {
-		if r == cfg.Rank || c.members[r].Shares(c.self()) {
+		if r == c.id.Rank || c.members[r].Shares(c.self()) {
 			cpus = append(cpus, c.members[r].CPUs)
 		}
 	}
 	c.spare = node.Spare(cpus)
-	var links []engine.Link
+	return meeting, nil
+}
+
+// connectAll makes the connections of the start, and returns when all ranks have made theirs.
+func (c *connecting) connectAll(ctx context.Context, meeting *meet.Meeting) (links []engine.Link, err error) {
+	worlds := 0
+	for r := range c.members {
+		worlds = max(worlds, c.members[r].Worlds)
+	}
 	err = meeting.Confirm(ctx, func(ctx context.Context) (err error) {
 		for r := range c.members {
-			if c.members[r].OnDemand != self.OnDemand {
-				return backend.Faultf(backend.ErrInit, "ranks %d and %d have different values of COHORT_TCP_CONNECT; give all ranks the same", cfg.Rank, r)
+			if c.members[r].OnDemand != c.self().OnDemand {
+				return backend.Faultf(backend.ErrInit, "ranks %d and %d have different values of COHORT_TCP_CONNECT; give all ranks the same", c.id.Rank, r)
 			}
 		}
-		if err = c.meet(ctx, sleep); err != nil {
+		if err = c.meet(ctx); err != nil {
 			return err
 		}
 		if links, err = c.all(ctx); err != nil {
-			if refused := l.Report(); refused != "" {
+			if refused := c.l.Report(); refused != "" {
 				err = fmt.Errorf("%w (%s)", err, refused)
 			}
 		}
@@ -154,10 +187,10 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		}
 		return nil, err
 	}
-	if cfg.Worlds != nil {
-		*cfg.Worlds = worlds
+	if c.cfg.Worlds != nil {
+		*c.cfg.Worlds = worlds
 	}
-	return c.start(links, sleep, meeting)
+	return links, nil
 }
 
 // listen is meet.Listen, whose error says what Rejoin needs.
@@ -182,10 +215,10 @@ func (cfg *Config) readSecret() (meet.Secret, error) {
 }
 
 // start starts the engine of a rank that is connected.
-func (c *connecting) start(links []engine.Link, sleep *sleeper, meeting *meet.Meeting) (backend.Comm, error) {
+func (c *connecting) start(links []engine.Link, meeting *meet.Meeting) (backend.Comm, error) {
 	whole := c.node != nil && len(c.node.PIDs) == len(c.members) // all ranks share memory
 	config := engine.Config{
-		Rank: c.id.Rank, Peers: make([]engine.Peer, len(c.members)), Heartbeat: c.cfg.Heartbeat, Sleeper: sleep, Spare: c.spare,
+		Rank: c.id.Rank, Peers: make([]engine.Peer, len(c.members)), Heartbeat: c.cfg.Heartbeat, Sleeper: c.sleep, Spare: c.spare,
 		Caps: backend.Caps{Backend: "tcp", Processes: true, SharedMemory: shmem.Supported, Deterministic: true, NativeColl: whole,
 			MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"},
 	}
