@@ -76,8 +76,9 @@ type TCPConfig struct {
 
 	// Ports is the range of ports on which this rank may accept connections, such as 20000-20100
 	// (COHORT_TCP_PORTS). Each rank on a node needs one per address. Rank 0 needs one more unless
-	// Coordinator is set. With ConnectOnDemand, Rejoin needs twice as many: it opens the ports
-	// of the next world before it closes those of the last one. Empty means any free port.
+	// Coordinator is set, and in a world of Rejoin in any case, except in pods. With
+	// ConnectOnDemand, Rejoin needs twice as many: it opens the ports of the next world before
+	// it closes those of the last one. Empty means any free port.
 	Ports string
 
 	// SecretFile is the path of a file with the job's secret, by which the ranks authenticate each

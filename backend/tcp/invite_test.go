@@ -13,6 +13,16 @@ import (
 	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
+// TestRejoinSaysThatPortsAreTooFew has rank 0 of a next world find one port where it needs two.
+func TestRejoinSaysThatPortsAreTooFew(t *testing.T) {
+	_, port, _ := strings.Cut(freeAddress(t), ":")
+	share := func(_ context.Context, text string) (string, error) { return text, nil }
+	_, err := Open(t.Context(), Config{Config: backend.Config{Size: 2, Job: "job.1", Share: share}, Met: "127.0.0.1:7700", Ports: port})
+	if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "Rejoin needs one port more for rank 0") {
+		t.Error(err)
+	}
+}
+
 // TestNextWorldMeetsOnSameInterface looks at the addresses that rank 0 of a next world gives to the others: those of the
 // loopback interface if the first world met there, also if more ranks were on this node than there are now.
 func TestNextWorldMeetsOnSameInterface(t *testing.T) {

@@ -196,7 +196,11 @@ func (c *connecting) connectAll(ctx context.Context, meeting *meet.Meeting) (lin
 // listen is meet.Listen, whose error says what Rejoin needs.
 func (cfg *Config) listen(c meet.ListenConfig) (*meet.Listener, error) {
 	l, err := meet.Listen(c)
-	if errors.Is(err, syscall.EADDRINUSE) && cfg.onDemand() {
+	switch {
+	case !errors.Is(err, syscall.EADDRINUSE):
+	case cfg.Met != "" && cfg.Rank == 0 && !cfg.onDemand():
+		err = fmt.Errorf("%w (Rejoin needs one port more for rank 0, which any rank may become, in COHORT_TCP_PORTS)", err)
+	case cfg.onDemand():
 		err = fmt.Errorf("%w (Rejoin with COHORT_TCP_CONNECT=demand needs two ports for each rank, in COHORT_TCP_PORTS)", err)
 	}
 	return l, err
