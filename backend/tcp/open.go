@@ -87,7 +87,10 @@ func enter(ctx context.Context, cfg Config) (backend.Comm, error) {
 		}
 		end, _ := ctx.Deadline()
 		switch err = broken.error; {
-		case ctx.Err() != nil, errors.Is(err, backend.ErrTimeout) && time.Until(end) <= meet.Spare:
+		case ctx.Err() != nil: // this rank gives up, whatever the others do
+			end := backend.AsFault((&backend.Bound{Ctx: ctx}).Err(time.Now()))
+			return nil, backend.Faultf(end.Sentinel, "%s", backend.AsFault(err).Text)
+		case errors.Is(err, backend.ErrTimeout) && time.Until(end) <= meet.Spare:
 			return nil, err // this rank gives up
 		case errors.Is(err, backend.ErrPeerLost), errors.Is(err, backend.ErrTimeout), errors.Is(err, backend.ErrCanceled):
 			continue

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
@@ -106,6 +107,35 @@ func TestConfirmFailsWhenCoordinatorIsLost(t *testing.T) {
 		})
 		if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "coordinator") {
 			t.Error(err)
+		}
+	}
+}
+
+// TestConfirmSaysThatContextEnded has the context of a rank end before and after it has connected.
+func TestConfirmSaysThatContextEnded(t *testing.T) {
+	for _, want := range []error{backend.ErrCanceled, backend.ErrTimeout} {
+		for _, fails := range []bool{true, false} {
+			ctx := limit(t)
+			ranks := hold(ctx, t, Launcher, 2).joinAll(ctx)
+			short, cancel := context.WithCancel(ctx)
+			if want == backend.ErrTimeout {
+				short, cancel = context.WithTimeout(ctx, 10*time.Millisecond)
+			}
+			err := ranks[0].Confirm(short, func(ctx context.Context) error {
+				if want == backend.ErrCanceled {
+					cancel()
+				}
+				if fails {
+					<-ctx.Done()
+					return context.Cause(ctx) // as Listener.Accept does
+				}
+				return nil
+			})
+			if !errors.Is(err, want) {
+				t.Errorf("connecting fails: %v: got %v, want %v", fails, err, want)
+			}
+			cancel()
+			ranks[1].Close()
 		}
 	}
 }

@@ -148,7 +148,10 @@ func (m *Meeting) Confirm(ctx context.Context, connect func(context.Context) err
 	case err == nil:
 		_ = m.conn.send(frame.Connected, nil, tableTimeout)
 	default:
-		if _, ok := errors.AsType[*backend.Fault](err); !ok {
+		if _, ok := errors.AsType[*backend.Fault](err); ok {
+		} else if ctx.Err() != nil {
+			err = ended(ctx, "connecting to the other ranks: %v", err)
+		} else {
 			err = backend.Faultf(backend.ErrInit, "%v", err)
 		}
 		_ = m.conn.send(frame.Refused, backend.AsFault(err).Encode(maxRefusal), tellTimeout)
