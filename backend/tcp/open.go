@@ -74,7 +74,8 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	return nil, err
 }
 
-// An unconnected is the error of ranks that have met for a next world and could not all be connected.
+// An unconnected is the error of ranks that have met for a next world and could not all be connected, or of one that was lost
+// before it could start there.
 type unconnected struct{ error }
 
 // enter is join, again while other ranks are lost, or give up, when the ranks of a next world connect.

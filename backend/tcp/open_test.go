@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
@@ -124,6 +125,53 @@ func TestNextWorldBeginsAgain(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRankLostBeforeItStartsJoinsAgain has rank 0 be told that it is lost, as after it was stopped for long, when all ranks of
+// a next world are connected. It begins again, and the other rank comes too.
+func TestRankLostBeforeItStartsJoinsAgain(t *testing.T) {
+	const n = 2
+	secret := meet.NewSecret()
+	path, at := t.TempDir()+"/secret", freeAddress(t)
+	if err := secret.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	open := func(rank int) {
+		worlds := 1
+		w, err := Open(ctx, Config{Config: backend.Config{Rank: rank, Size: n, Job: "job"}, SecretFile: path, Coordinator: at, Sockets: true, Replaced: true, Worlds: &worlds})
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+			cancel()
+			return
+		}
+		w.Close()
+	}
+	all.Go(func() { open(0) })
+	id := &meet.Identity{Job: "job", Secret: secret, Rank: 1, Size: n, Replaced: true}
+	m, err := meet.Join(ctx, id, at, 0, meet.Member{Rank: 1, Worlds: 1, Process: os.Getpid(), Node: meet.ThisNode(), Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = m.Confirm(ctx, func(ctx context.Context) error {
+		w, err := meet.Dial(ctx, id, m.Members[0].Addrs, 0, meet.Peer)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { w.Close() })
+		why := backend.Faultf(backend.ErrPeerLost, "no sign of life").Encode(100)
+		var head [frame.HeaderSize]byte
+		w.Enc.Encode(&head, &frame.Header{Kind: frame.Lost, Tag: 0, Flags: frame.FlagSummed, Length: uint64(len(why)), Sum: frame.Sum(0, why)})
+		_, err = w.Write(append(head[:], why...))
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	all.Go(func() { open(1) })
+	all.Wait()
 }
 
 // TestJoinTimeout has a rank wait for one that does not come, until the time is up or its context ends.

@@ -269,6 +269,9 @@ func (c *connecting) start(links []engine.Link, meeting *meet.Meeting) (backend.
 		}
 	}
 	world, err := e.Start()
+	if err != nil && c.cfg.Worlds != nil && *c.cfg.Worlds > 0 {
+		err = unconnected{err} // the others have the world, and have lost this rank there
+	}
 	if c.node != nil {
 		runtime.AddCleanup(e, (*node.Node).Close, c.node) // a goroutine that the program left in an operation must not fault
 	}
