@@ -230,7 +230,7 @@ func randomJob(r *Rank) {
 	}
 	switch err := r.World.Close(); {
 	case err == nil, errors.Is(err, cohort.ErrPeerLost):
-	case p.kind == leaves && errors.Is(err, cohort.ErrRequest): // the operation
+	case (p.kind == leaves || p.kind == halts) && errors.Is(err, cohort.ErrRequest): // of an operation that stopped at its first error
 	case library && errors.Is(err, cohort.ErrBroken) && (p.kind == halts || p.kind == leaves):
 		stuckInLibrary.Store(true) // MPI_Finalize waits for operations that others gave up
 	default:
