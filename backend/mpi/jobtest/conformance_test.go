@@ -29,7 +29,7 @@ func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 	env = slices.Concat([]string{"COHORT_BACKEND=mpi"}, polite, l.Env(), env)
 	m := cohorttest.Mpiexec{
 		Label: name, Command: l.Start(), Env: env,
-		Sizes: []int{1, 2, 3, 4}, ShortFrom: 3, Skips: make(map[string]string),
+		Sizes: []int{1, 2, 3, 4}, ShortFrom: 3, Skips: make(map[string]string), LosesStatus: losesStatus(l.Start()[0]),
 	}
 	skip(t, m, died, "faults/dead-*", "faults/failed-rank", "faults/abort", "recover/*")
 	if testing.Short() {

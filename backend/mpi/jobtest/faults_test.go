@@ -22,6 +22,5 @@ func TestFaultsMPICH(t *testing.T) {
 	skipShort(t, "random jobs with faults under MPICH; TestFaultsOpenMPI runs")
 	l := launcher(t, "mpich", "COHORT_CHECK=1")
 	l.Leaves = []string{"mpich_shar_tmp*", "mpich_shm_*", "ucx_shm_posix_*"}
-	l.LosesStatus = losesStatus(l.Command[0])
 	cohorttest.Faults(t, l, 100)
 }
