@@ -17,7 +17,8 @@ import (
 type connecting struct {
 	cfg     Config
 	id      *meet.Identity
-	invited *invitation // nil: the settings name the coordinator
+	accepts meet.Identity // id, of the listener
+	invited *invitation   // nil: the settings name the coordinator
 	l       *meet.Listener
 	sleep   *sleeper
 	members []meet.Member
@@ -75,7 +76,7 @@ func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
 		}
 	})
 	for r := 0; r < below && ctx.Err() == nil; r++ {
-		w, err := meet.Dial(ctx, c.id, c.members[r].Addrs, r, meet.Peer)
+		w, err := meet.Dial(ctx, c.id.Toward(&c.members[r]), c.members[r].Addrs, r, meet.Peer)
 		if err != nil {
 			fail(fmt.Errorf("connecting to %v: %w", &c.members[r], err))
 			break

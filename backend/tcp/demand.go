@@ -61,7 +61,8 @@ func (d *dialer) Refused(err error) bool {
 
 // Dial implements engine.Dialer.
 func (d *dialer) Dial(ctx context.Context, rank int) (engine.Link, error) {
-	w, err := meet.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, meet.Peer)
+	m := &d.c.members[rank]
+	w, err := meet.Dial(ctx, d.c.id.Toward(m), m.Addrs, rank, meet.Peer)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,8 @@ func (d *dialer) Dial(ctx context.Context, rank int) (engine.Link, error) {
 
 // Request implements engine.Dialer.
 func (d *dialer) Request(ctx context.Context, rank int) (*backend.Fault, error) {
-	w, err := meet.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, meet.DialRequest)
+	m := &d.c.members[rank]
+	w, err := meet.Dial(ctx, d.c.id.Toward(m), m.Addrs, rank, meet.DialRequest)
 	if err != nil {
 		return nil, err
 	}

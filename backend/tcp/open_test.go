@@ -156,7 +156,7 @@ func TestRankLostBeforeItStartsJoinsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = m.Confirm(ctx, func(ctx context.Context) error {
-		w, err := meet.Dial(ctx, id, m.Members[0].Addrs, 0, meet.Peer)
+		w, err := meet.Dial(ctx, id.Toward(&m.Members[0]), m.Members[0].Addrs, 0, meet.Peer)
 		if err != nil {
 			return err
 		}
@@ -188,5 +188,51 @@ func TestJoinTimeout(t *testing.T) {
 			t.Error(err)
 		}
 		cancel()
+	}
+}
+
+// TestConnectionOfEarlierAttemptIsRefused has rank 2 dial rank 0 for an attempt to join that rank 0 has given up. Rank 0
+// listens at the same port for the next one, which succeeds.
+func TestConnectionOfEarlierAttemptIsRefused(t *testing.T) {
+	for _, connect := range []string{ConnectStart, ConnectDemand} {
+		const n = 3
+		secret := meet.NewSecret()
+		path := t.TempDir() + "/secret"
+		if err := secret.WriteFile(path); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		at, mine := freeAddress(t), netip.MustParseAddrPort(freeAddress(t))
+		var all sync.WaitGroup
+		open := func(rank int, ports string) {
+			cfg := Config{Config: backend.Config{Rank: rank, Size: n, Job: "job"}, SecretFile: path, Coordinator: at, Ports: ports,
+				Sockets: true, Connect: connect, Replaced: true, Worlds: new(int)}
+			w, err := Open(ctx, cfg)
+			if err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+				cancel()
+				return
+			}
+			w.Close()
+		}
+		all.Go(func() { open(0, fmt.Sprint(mine.Port())) })
+		id := &meet.Identity{Job: "job", Secret: secret, Rank: 2, Size: n, Replaced: true}
+		earlier := &meet.Member{Listener: "of the earlier attempt", Addrs: []netip.AddrPort{mine}}
+		stale, err := meet.Dial(ctx, id.Toward(earlier), earlier.Addrs, 0, meet.Peer)
+		for errors.Is(err, meet.ErrNotListening) && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+			stale, err = meet.Dial(ctx, id.Toward(earlier), earlier.Addrs, 0, meet.Peer)
+		}
+		if err == nil {
+			t.Error("the connection of the earlier attempt was accepted")
+			stale.Close()
+		} else if refusal, ok := errors.AsType[*meet.Refusal](err); !ok || refusal.Reason != meet.WrongJob {
+			t.Error(err)
+		}
+		for rank := 1; rank < n; rank++ {
+			all.Go(func() { open(rank, "") })
+		}
+		all.Wait()
 	}
 }

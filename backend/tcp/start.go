@@ -107,7 +107,11 @@ func (c *connecting) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.l, err = c.cfg.listen(meet.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: c.id}); err != nil {
+	c.accepts = *c.id
+	if c.cfg.Replaced {
+		c.accepts.Listener = rand.Text() // the next attempt may be at the same port
+	}
+	if c.l, err = c.cfg.listen(meet.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: &c.accepts}); err != nil {
 		return err
 	}
 	wake := ""
@@ -120,7 +124,7 @@ func (c *connecting) listen(ctx context.Context) error {
 
 // meetOthers joins the others at the coordinator, and returns when all ranks have joined.
 func (c *connecting) meetOthers(ctx context.Context) (meeting *meet.Meeting, err error) {
-	self := meet.Member{Rank: c.id.Rank, Process: os.Getpid(), Node: meet.ThisNode(), Addrs: c.l.Addrs(), OnDemand: c.cfg.onDemand()}
+	self := meet.Member{Rank: c.id.Rank, Process: os.Getpid(), Node: meet.ThisNode(), Addrs: c.l.Addrs(), Listener: c.accepts.Listener, OnDemand: c.cfg.onDemand()}
 	if c.cfg.Worlds != nil {
 		self.Worlds = *c.cfg.Worlds
 	}

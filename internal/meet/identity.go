@@ -13,7 +13,7 @@ import (
 
 // Version is the version of the protocol: handshake, rendezvous, and frames. A peer with another
 // version is refused.
-const Version uint16 = 10
+const Version uint16 = 11
 
 // Launcher stands for the rank of a coordinator that is not a rank of the job.
 const Launcher = -1
@@ -28,9 +28,10 @@ type Identity struct {
 	Secret      Secret
 	Rank        int // or Launcher
 	Size        int
-	Coordinator bool // this process is the coordinator
-	Replaced    bool // a process that ends before all ranks have joined is started again, maybe elsewhere: wait for it
-	TLS         *TLS // nil for none
+	Coordinator bool   // this process is the coordinator
+	Replaced    bool   // a process that ends before all ranks have joined is started again, maybe elsewhere: wait for it
+	Listener    string // of a rank that accepts connections: Member.Listener
+	TLS         *TLS   // nil for none
 	First       First
 }
 
@@ -65,14 +66,24 @@ func who(rank int) string {
 	return fmt.Sprintf("rank %d", rank)
 }
 
-// keys are what an identity makes of the job's name and secret.
+// Toward returns the identity with which this process dials the listener of a rank.
+func (id *Identity) Toward(m *Member) *Identity {
+	if m.Listener == id.Listener {
+		return id
+	}
+	to := *id
+	to.Listener = m.Listener
+	return &to
+}
+
+// keys are what an identity makes of the job's name and secret, and of the listener that is dialed.
 type keys struct {
 	job [sha256.Size]byte // hash of the name, of which 8 bytes go over the network
 	key [sha256.Size]byte // for proofs, of this job alone even if another has the same secret
 }
 
 func (id *Identity) keys() keys {
-	k := keys{job: sha256.Sum256([]byte("cohort tcp job\x00" + id.Job))}
+	k := keys{job: sha256.Sum256([]byte("cohort tcp job\x00" + id.Job + "\x00" + id.Listener))}
 	copy(k.key[:], derive(id.Secret.key[:], k.job[:], "cohort tcp proof", sha256.Size))
 	return k
 }

@@ -34,6 +34,7 @@ type Member struct {
 
 	Worlds   int        `json:",omitempty"` // that its process has been in before
 	OnDemand bool       // it makes connections when they are first needed
+	Listener string     `json:",omitempty"` // which of its listeners is at Addrs, if it may join again at the same ports: connections to others are refused
 	Wake     string     // its wake-up socket; "" if it takes no part in shared memory
 	CPUs     [16]uint64 // the set of processors that it may use
 }
@@ -53,8 +54,8 @@ func (m *Member) check() error {
 		return fmt.Errorf("process number %d, in its world %d", m.Process, m.Worlds)
 	case len(m.Host) > maxHost || m.Host != HostName(m.Host):
 		return errors.New("the host's name is too long or has characters that are not printable ASCII")
-	case len(m.Node) > maxName || len(m.Wake) > maxName:
-		return fmt.Errorf("a node of %d bytes and a socket of %d, want at most %d", len(m.Node), len(m.Wake), maxName)
+	case len(m.Node) > maxName || len(m.Wake) > maxName || len(m.Listener) > maxName:
+		return fmt.Errorf("a node of %d bytes, a socket of %d and a listener of %d, want at most %d", len(m.Node), len(m.Wake), len(m.Listener), maxName)
 	case len(m.Addrs) == 0 || len(m.Addrs) > MaxAddrs:
 		return fmt.Errorf("%d addresses, want 1 to %d", len(m.Addrs), MaxAddrs)
 	}
