@@ -101,9 +101,10 @@ func expand(hosts []string, word string) ([]string, error) {
 			}
 		}
 		numbers = append(numbers, all)
-		if count *= len(all); count > MaxHosts {
-			break
+		if count > MaxHosts/len(all) {
+			return nil, errManyHosts
 		}
+		count *= len(all)
 	}
 	if count > MaxHosts-len(hosts) {
 		return nil, errManyHosts
