@@ -65,8 +65,8 @@ func TestSizeIsAnnouncedAfterAttempt(t *testing.T) {
 	}
 }
 
-// TestOutcastsAreNotAllWhileStartsAreDue has the processes that go on without an outcast end at once, until others are started
-// later only.
+// TestOutcastsAreNotAllWhileStartsAreDue ends every process but an outcast at once, again and again, until the machine puts
+// off the start of the next ones.
 func TestOutcastsAreNotAllWhileStartsAreDue(t *testing.T) {
 	b := newBench(Config{Size: 2, Restarts: 10})
 	b.asks(0)

@@ -136,7 +136,7 @@ func (s *shake) accepts(to int) error {
 	var r reply
 	binary.Decode(s.reply[:], binary.LittleEndian, &r)
 	if r.Answer == WrongJob && s.id.Listener != "" {
-		return s.refuse(WrongJob, "%s is not there any more, or joins again", who(to))
+		return s.refuse(WrongJob, "%s has ended, or has begun to join again", who(to))
 	}
 	if r.Answer == WrongJob {
 		return s.refuse(WrongJob, "it belongs to another job than %q; another job uses this port, or COHORT_JOB differs", s.id.Job)
