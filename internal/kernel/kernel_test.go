@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -93,13 +94,17 @@ func run[T comparable](t *testing.T, what string, f Apply, gen func() T, want fu
 		for i := range a {
 			a[i], b[i] = gen(), gen()
 		}
-		for mode := range 4 {
+		modes := 4 // the last has odd addresses
+		if runtime.GOARCH == "arm" {
+			modes = 3 // this processor faults on them
+		}
+		for mode := range modes {
 			size := view.Size[T]()
 			room := make([]byte, 3*(n*size+16)+1)
 			for i := range room {
 				room[i] = 0xa5
 			}
-			shift := mode / 3 // an odd address in the last mode
+			shift := mode / 3
 			x := room[shift+8:][: n*size : n*size]
 			y := room[shift+n*size+24:][: n*size : n*size]
 			d := room[shift+2*(n*size+16)+8:][: n*size : n*size]

@@ -17,8 +17,8 @@ func Bytes[T any](s []T) []byte {
 }
 
 // Of returns the memory of b as elements of T, without the bytes after the last whole
-// element. T must not contain pointers. The address of b need not be aligned for T: the
-// processors that this module supports load and store unaligned numbers.
+// element. T must not contain pointers. Where processors fault on unaligned numbers, as 32-bit
+// ARM does, the address of b must be aligned for T, as the address of a slice of T is.
 func Of[T any](b []byte) []T {
 	var zero T
 	size := int(unsafe.Sizeof(zero))
