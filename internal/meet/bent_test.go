@@ -29,6 +29,7 @@ func TestRendezvousOverDamagedConnection(t *testing.T) {
 		want = append(want, member(r))
 	}
 	var all sync.WaitGroup
+	running := make(chan struct{}, 8)
 	outcomes := map[string]int{}
 	var mu sync.Mutex
 	for run := range runs {
@@ -41,8 +42,10 @@ func TestRendezvousOverDamagedConnection(t *testing.T) {
 		l := listen(t, rankOf(0, size), 0)
 		gate := bend(t, l.Addrs()[0].String(), plans)
 		all.Go(func() {
-			// A rank that waits for missing bytes waits until its deadline; all else takes some milliseconds.
-			limit := 8 * time.Second
+			running <- struct{}{}
+			defer func() { <-running }()
+			// A rank that waits for missing bytes waits until its deadline; most else takes some milliseconds.
+			limit := 12 * time.Second
 			if fault.Do == netlab.Drop || fault.Do == netlab.Silence {
 				limit = 3 * time.Second
 			}
