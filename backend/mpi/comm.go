@@ -117,12 +117,12 @@ func (c *comm) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm,
 	}
 	defer c.leave()
 	c.p.engine.tend()
-	ranks, world := make([]int32, len(members)), make([]int, len(members))
+	world := make([]int, len(members))
 	for i, m := range members {
-		ranks[i], world[i] = int32(m), c.world[m]
+		world[i] = c.world[m]
 	}
 	d := &comm{p: c.p, world: world, rank: slices.Index(members, c.rank), size: len(members)}
-	if err := c.together(b, members, uint64(id), func() error { return c.create(d, ranks, id) }); err != nil {
+	if err := c.together(b, members, uint64(id), func() error { return c.create(d, id) }); err != nil {
 		return nil, err
 	}
 	d.begin()
@@ -135,14 +135,19 @@ func (c *comm) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm,
 // Settled implements backend.Comm: the library keeps nothing for a communicator before all members make it.
 func (c *comm) Settled(uint32) {}
 
-// create makes the library's communicators.
-func (c *comm) create(d *comm, ranks []int32, id uint32) error {
+// create makes the library's communicators on p.parent: in Open MPI, messages with the tag of MPI_Comm_create_group and
+// receives of any tag on the communicator that it is called on would take its own messages, and it theirs.
+func (c *comm) create(d *comm, id uint32) error {
+	ranks := make([]int32, d.size)
+	for i, r := range d.world {
+		ranks[i] = int32(r)
+	}
 	tag := int(id) & (1<<14 - 1)
 	var code libmpi.Code
-	if d.data, code = c.data.Create(ranks, 2*tag); code != 0 {
+	if d.data, code = c.p.parent.Create(ranks, 2*tag); code != 0 {
 		return c.unmade(code)
 	}
-	if d.ctl, code = c.data.Create(ranks, 2*tag+1); code == 0 {
+	if d.ctl, code = c.p.parent.Create(ranks, 2*tag+1); code == 0 {
 		return nil
 	}
 	if code != libmpi.Ended {

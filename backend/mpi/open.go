@@ -257,11 +257,10 @@ func (p *process) join(cfg Config) (*comm, error) {
 	for r := range c.world {
 		c.world[r] = r
 	}
-	if c.data, code = world.Dup(); code == 0 {
-		c.ctl, code = world.Dup()
-	}
-	if code != 0 {
-		return nil, initFault("MPI_Comm_dup: %v", libmpi.Error(code))
+	for _, made := range []*libmpi.Comm{&c.data, &c.ctl, &p.parent} {
+		if *made, code = world.Dup(); code != 0 {
+			return nil, initFault("MPI_Comm_dup: %v", libmpi.Error(code))
+		}
 	}
 	if err := p.agree(c, cfg); err != nil {
 		return nil, err
@@ -369,6 +368,7 @@ func (p *process) finalize(c *comm) error {
 		if p.drains { // else messages may be on their way
 			c.data.Free()
 			c.ctl.Free()
+			p.parent.Free()
 		}
 		p.types.free()
 		p.ops.free()

@@ -52,6 +52,7 @@ type process struct {
 	nodes    []int    // node of each world rank
 	hosts    []string // name of each node; only this one's until the ranks have agreed
 	world    *comm
+	parent   libmpi.Comm // all other communicators are made on it, and cohort sends nothing there
 	engine   engine
 	failed   atomic.Pointer[failure] // a rank has failed
 	turn     sync.Mutex              // see together
