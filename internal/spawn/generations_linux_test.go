@@ -86,13 +86,15 @@ func TestReplacedProcessIsLikeTheFirst(t *testing.T) {
 	stdout := cfg.Stdout.(*buffer)
 	stdout.await(t, "ready", 2)
 	before := len(descriptors())
-	pid := j.ranks[1].pgid
+	latest := func() int {
+		pid := make(chan int)
+		j.ask(func(s *state) { pid <- s.ranks[len(s.ranks)-1].pgid })
+		return <-pid
+	}
 	for n := 1; n <= 3; n++ {
-		syscall.Kill(-pid, syscall.SIGKILL)
+		syscall.Kill(-latest(), syscall.SIGKILL)
 		stdout.await(t, "[1] ready\n", n+1)
-		replaced := make(chan int)
-		j.ask(func(s *state) { replaced <- s.ranks[len(s.ranks)-1].pgid })
-		if pid = <-replaced; groupOf(pid) != pid {
+		if pid := latest(); groupOf(pid) != pid {
 			t.Errorf("process %d is in group %d", pid, groupOf(pid))
 		}
 	}
