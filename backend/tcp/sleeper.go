@@ -125,13 +125,19 @@ func newWakeSocket(name string) (*wakeSocket, error) {
 	return &wakeSocket{name: name, sock: sock}, err
 }
 
-// send wakes another rank. If its socket has no room, enough is in it.
+// send wakes another rank. A datagram that nobody has read counts against the socket that sent it: if many ranks are
+// stopped, this socket's room is used up, and another one sends. If that fails too, enough is in the rank's socket.
 func (s *wakeSocket) send(rank int) {
 	s.mu.Lock()
-	if s.sock >= 0 {
-		_ = unix.Sendto(int(s.sock), wakeUp, 0, &s.to[rank])
+	defer s.mu.Unlock()
+	if s.sock < 0 || unix.Sendto(int(s.sock), wakeUp, 0, &s.to[rank]) != unix.EAGAIN {
+		return
 	}
-	s.mu.Unlock()
+	if fresh, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0); err == nil {
+		unix.CloseOnExec(fresh)
+		_ = unix.Sendto(fresh, wakeUp, unix.MSG_DONTWAIT, &s.to[rank])
+		unix.Close(fresh)
+	}
 }
 
 var wakeUp = []byte{1}

@@ -46,11 +46,12 @@ func (v *verdict) settle(what uint32) uint32 {
 
 // rankArea is what a rank publishes about itself.
 type rankArea struct {
-	bell wait.Bell // on which the rank sleeps, or only announces that it does
-	_    [120]byte
-	cpus [16]uint64
-	who  shmem.Identity
-	_    [32]byte
+	bell   wait.Bell   // on which the rank sleeps, or only announces that it does
+	sleeps word.Uint32 // how often it has announced that, of sleeps that Config.Bell ends
+	_      [116]byte
+	cpus   [16]uint64
+	who    shmem.Identity
+	_      [32]byte
 }
 
 // layout holds the offsets in the segment of a node. The part before start is allocated when the segment

@@ -12,6 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/board"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Config says which ranks of which job meet.
@@ -42,7 +43,8 @@ type Node struct {
 	Data   int  // bytes of each data ring
 
 	cfg   *Config
-	rung  uint32 // what Begin has returned
+	rung  uint32        // what Arm has returned
+	told  []word.Uint32 // of each rank: the number of the sleep that Config.Bell has been called for
 	seg   *shmem.Segment
 	l     layout
 	areas []*rankArea
@@ -61,7 +63,7 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 
 func newNode(cfg *Config, seg *shmem.Segment, l layout) *Node {
 	n := &Node{PIDs: make([]int, l.n), Copies: shmem.At[control](seg, 0).noCMA.Load() == 0, Data: l.data,
-		cfg: cfg, seg: seg, l: l, areas: make([]*rankArea, l.n), procs: make([]*shmem.Process, l.n)}
+		cfg: cfg, seg: seg, l: l, areas: make([]*rankArea, l.n), told: make([]word.Uint32, l.n), procs: make([]*shmem.Process, l.n)}
 	cpus := make([][16]uint64, l.n)
 	for r := range l.n {
 		n.areas[r] = area(seg, l, r)
@@ -147,7 +149,11 @@ func (n *Node) link(peer, pair int, make func() error) *memlink.Link {
 }
 
 // Begin announces that this rank is about to sleep, as wait.Bell says.
-func (n *Node) Begin() { n.rung = n.areas[n.cfg.Rank].bell.Arm() }
+func (n *Node) Begin() {
+	a := n.areas[n.cfg.Rank]
+	a.sleeps.Add(1)
+	n.rung = a.bell.Arm()
+}
 
 // Sleep waits until another rank has rung since Begin, for at most timeout if that is above 0.
 func (n *Node) Sleep(timeout time.Duration) { n.areas[n.cfg.Rank].bell.Sleep(n.rung, timeout) }
@@ -155,15 +161,21 @@ func (n *Node) Sleep(timeout time.Duration) { n.areas[n.cfg.Rank].bell.Sleep(n.r
 // End takes the announcement back.
 func (n *Node) End() { n.areas[n.cfg.Rank].bell.Disarm() }
 
-// Wake wakes a rank if it has announced its sleep. The caller has published the news before. Every caller rings: one
-// that is stopped before it does must not keep the others from waking the rank.
+// Wake wakes a rank if it has announced its sleep. The caller has published the news before. Every process rings: one
+// that is stopped before it does must not keep the others from waking the rank. Config.Bell is called once for each
+// sleep, which fills no queue: a rank that has been rung while it has announced a sleep looks for news after that sleep.
 func (n *Node) Wake(rank int) {
-	switch b := &n.areas[rank].bell; {
-	case !b.Armed():
-	case n.cfg.Bell == nil:
-		b.Ring()
-	default:
+	a := n.areas[rank]
+	if !a.bell.Armed() {
+		return
+	}
+	if n.cfg.Bell == nil {
+		a.bell.Ring()
+		return
+	}
+	if sleep := a.sleeps.Load(); n.told[rank].Load() != sleep {
 		n.cfg.Bell(rank)
+		n.told[rank].Store(sleep) // not before: a goroutine that is preempted in between keeps no other from ringing
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Only the processes that are known as the ranks may join.
@@ -31,7 +32,7 @@ func TestOtherProcessCannotJoin(t *testing.T) {
 	}
 }
 
-// A rank that sleeps is woken by every rank with news, and one that is awake by none.
+// A rank that sleeps is woken once by every rank with news, and one that is awake by none.
 func TestWake(t *testing.T) {
 	seg, err := shmem.Create("test", 2*page)
 	if err != nil {
@@ -39,12 +40,16 @@ func TestWake(t *testing.T) {
 	}
 	defer seg.Close()
 	rings := 0
-	n := &Node{areas: []*rankArea{area(seg, layout{}, 0)}, cfg: &Config{Bell: func(int) { rings++ }}}
+	n := &Node{areas: []*rankArea{area(seg, layout{}, 0)}, told: make([]word.Uint32, 1), cfg: &Config{Bell: func(int) { rings++ }}}
+	other := *n
+	other.told = make([]word.Uint32, 1)
 	for range 2 {
 		n.Wake(0)
 		n.Begin()
-		n.Wake(0)
-		n.Wake(0)
+		for range 2 {
+			n.Wake(0)
+			other.Wake(0)
+		}
 		n.End()
 	}
 	if n.Wake(0); rings != 4 {

@@ -209,11 +209,19 @@ var linkMutants = []mutant{
 		why: "a ringer takes the announcement back", test: "internal/wait TestInterleaveBellOfStoppedRinger"},
 	{file: "internal/node/node.go",
 		old: `		n.cfg.Bell(rank)
-	}`,
-		new: `		b.Disarm()
+		n.told`,
+		new: `		a.bell.Disarm()
 		n.cfg.Bell(rank)
-	}`,
+		n.told`,
 		why: "a rank takes another's announcement back before it sends what wakes it", test: "internal/node TestInterleaveBellOfStoppedRank"},
+	{file: "internal/node/node.go",
+		old: `	if sleep := a.sleeps.Load(); n.told[rank].Load() != sleep {
+		n.cfg.Bell(rank)
+		n.told[rank].Store(sleep)`,
+		new: `	if n.told[rank].Load() != a.sleeps.Load() {
+		n.cfg.Bell(rank)
+		n.told[rank].Store(a.sleeps.Load())`,
+		why: "a ring counts for a sleep that began after it", test: "internal/node TestInterleaveBellOfStoppedRank"},
 	{file: "internal/node/layout.go",
 		old: `	v.word.CompareAndSwap(undecided, what)
 `,
