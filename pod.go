@@ -36,13 +36,13 @@ func (s *settings) pod(replicas, hostname, hosts string) error {
 	if named != "" && s.Job != "" && (replicas == "" || replicas == "1") {
 		return nil
 	}
-	job, err := pod.Find(s.Rank, s.Size, replicas, hostname, hosts)
+	place, err := pod.Find(s.Rank, s.Size, replicas, hostname, hosts)
 	if err != nil {
 		return initFault("%v; see docs/kubernetes.md, or set COHORT_JOB and COHORT_TCP_COORDINATOR=HOST:PORT", err)
 	}
-	s.Job, s.Rank = cmp.Or(s.Job, job.Name), job.Rank
+	s.Job, s.Rank = cmp.Or(s.Job, place.Job), place.Rank
 	if named == "" {
-		s.TCP.Coordinator = job.First + ":" + port
+		s.TCP.Coordinator = place.First + ":" + port
 	}
 	return nil
 }

@@ -98,8 +98,8 @@ func main() {
 	}
 }
 
-// job is one run of a program.
-type job struct {
+// workload is one run of a program.
+type workload struct {
 	op, sizes   string
 	ranks, reps int
 }
@@ -108,7 +108,7 @@ type job struct {
 type contender struct {
 	name    string
 	ours    bool // cohort, whose ratio is printed
-	command func(job) *exec.Cmd
+	command func(workload) *exec.Cmd
 }
 
 // byTCP has Open MPI send what goes to other ranks by TCP, also to those of the same node. ob1 is
@@ -185,9 +185,9 @@ func cohorts(tool, backend, over string) []contender {
 
 // native is cohort on one of its own backends.
 func native(name, tool, backend string, env ...string) contender {
-	return contender{name, true, func(j job) *exec.Cmd {
-		c := exec.Command(tool, "bench", "--json", "--backend", backend, "-n", strconv.Itoa(j.ranks),
-			"--reps", strconv.Itoa(j.reps), "--sizes", j.sizes, j.op)
+	return contender{name, true, func(w workload) *exec.Cmd {
+		c := exec.Command(tool, "bench", "--json", "--backend", backend, "-n", strconv.Itoa(w.ranks),
+			"--reps", strconv.Itoa(w.reps), "--sizes", w.sizes, w.op)
 		c.Env = append(os.Environ(), env...)
 		return c
 	}}
@@ -195,15 +195,15 @@ func native(name, tool, backend string, env ...string) contender {
 
 // overMPI is cohort over an MPI library.
 func overMPI(name, tool, library string, env ...string) contender {
-	return contender{name, true, func(j job) *exec.Cmd {
-		return mpiexec(library, j.ranks, env, tool, "bench", "--json", "--reps", strconv.Itoa(j.reps), "--sizes", j.sizes, j.op)
+	return contender{name, true, func(w workload) *exec.Cmd {
+		return mpiexec(library, w.ranks, env, tool, "bench", "--json", "--reps", strconv.Itoa(w.reps), "--sizes", w.sizes, w.op)
 	}}
 }
 
 // baseline is the C program on an MPI library.
 func baseline(name, library, program string, env ...string) contender {
-	return contender{name, false, func(j job) *exec.Cmd {
-		return mpiexec(library, j.ranks, env, program, j.op, j.sizes, strconv.Itoa(j.reps))
+	return contender{name, false, func(w workload) *exec.Cmd {
+		return mpiexec(library, w.ranks, env, program, w.op, w.sizes, strconv.Itoa(w.reps))
 	}}
 }
 
@@ -252,12 +252,12 @@ type record struct {
 }
 
 // measure runs a contender and returns a record for each message size.
-func (c *contender) measure(j job) (all []record, err error) {
+func (c *contender) measure(w workload) (all []record, err error) {
 	var stdout, stderr bytes.Buffer
-	cmd := c.command(j)
+	cmd := c.command(w)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", c.name, j.op, err, firstLine(stderr.String()+stdout.String()))
+		return nil, fmt.Errorf("%s %s: %w: %s", c.name, w.op, err, firstLine(stderr.String()+stdout.String()))
 	}
 	for lines := bufio.NewScanner(&stdout); lines.Scan(); {
 		line := lines.Text()
@@ -266,12 +266,12 @@ func (c *contender) measure(j job) (all []record, err error) {
 		}
 		r := record{Program: c.name}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return nil, fmt.Errorf("%s %s printed %s: %w", c.name, j.op, line, err)
+			return nil, fmt.Errorf("%s %s printed %s: %w", c.name, w.op, line, err)
 		}
 		all = append(all, r)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s %s printed no result: %s", c.name, j.op, firstLine(stderr.String()))
+		return nil, fmt.Errorf("%s %s printed no result: %s", c.name, w.op, firstLine(stderr.String()))
 	}
 	return all, nil
 }

@@ -20,7 +20,7 @@ func TestCohorts(t *testing.T) {
 	} {
 		var names, env []string
 		for _, one := range cohorts("tool", c.backend, c.over) {
-			cmd := one.command(job{"p2p", "8", 2, 15})
+			cmd := one.command(workload{"p2p", "8", 2, 15})
 			if line := strings.Join(cmd.Args, " "); !one.ours || !strings.HasSuffix(line, c.program) {
 				t.Errorf("%+v: %s is started by %q", c, one.name, line)
 			}

@@ -97,17 +97,17 @@ func (s *session) record(file string) error {
 		for _, p := range payloads {
 			if slices.Contains(s.ops, p.op) {
 				programs := map[int][]contender{2: two, 4: four}[p.ranks]
-				if err := measureAll(out, programs, job{p.op, strconv.Itoa(p.bytes), p.ranks, pageReps}, round, lacks); err != nil {
+				if err := measureAll(out, programs, workload{p.op, strconv.Itoa(p.bytes), p.ranks, pageReps}, round, lacks); err != nil {
 					return err
 				}
 			}
 		}
 		for _, op := range s.ops {
-			if err := measureAll(out, two, job{op, s.sizes, 2, pageReps}, round, lacks); err != nil {
+			if err := measureAll(out, two, workload{op, s.sizes, 2, pageReps}, round, lacks); err != nil {
 				return err
 			}
 			if op == "allreduce" || op == "barrier" {
-				if err := measureAll(out, four, job{op, "8", 4, pageReps}, round, lacks); err != nil {
+				if err := measureAll(out, four, workload{op, "8", 4, pageReps}, round, lacks); err != nil {
 					return err
 				}
 			}
@@ -119,19 +119,19 @@ func (s *session) record(file string) error {
 }
 
 // measureAll runs programs in turn. It is an error if cohort fails; a library may lack the operation.
-func measureAll(out *json.Encoder, all []contender, j job, round int, lacks map[string]bool) error {
+func measureAll(out *json.Encoder, all []contender, w workload, round int, lacks map[string]bool) error {
 	for _, c := range all {
-		key := fmt.Sprint(c.name, j.op, j.ranks)
+		key := fmt.Sprint(c.name, w.op, w.ranks)
 		if lacks[key] {
 			continue
 		}
-		records, err := c.measure(j)
+		records, err := c.measure(w)
 		if err != nil && c.ours {
 			return err
 		}
 		if err != nil {
 			lacks[key] = true
-			records = []record{{Program: c.name, Op: j.op, Ranks: j.ranks, Error: firstLine(err.Error())}}
+			records = []record{{Program: c.name, Op: w.op, Ranks: w.ranks, Error: firstLine(err.Error())}}
 		}
 		for _, r := range records {
 			r.Round = round

@@ -47,7 +47,7 @@ func bests(all []contender, op, sizes string, ranks, rounds int) ([]map[int]floa
 			if lacks[i] {
 				continue
 			}
-			records, err := all[i].measure(job{op, sizes, ranks, 15})
+			records, err := all[i].measure(workload{op, sizes, ranks, 15})
 			switch {
 			case err != nil && all[i].ours:
 				return nil, err

@@ -30,7 +30,7 @@ func blocking[T cohort.Number](c *Comm, x call[T]) error {
 	switch {
 	case err != nil:
 	case wrong == nil && !x.plain(c):
-		err = x.job(c).mark().do(ticket)
+		err = x.collective(c).mark().do(ticket)
 	default:
 		if err = c.awaitTurn(ticket); err == nil {
 			err = x.whole(c, wrong)
@@ -53,14 +53,14 @@ func start[T cohort.Number](c *Comm, x call[T]) (*Handle, error) {
 	if err != nil {
 		return nil, x.failed("i", err)
 	}
-	h, j := newHandle(), (*job)(nil)
+	h, co := newHandle(), (*collective)(nil)
 	if wrong == nil && x.coll != backend.Barrier {
-		j = x.job(c).mark()
+		co = x.collective(c).mark()
 	}
 	go func() {
 		var err error
-		if j != nil {
-			err = j.do(ticket)
+		if co != nil {
+			err = co.do(ticket)
 		} else if err = c.awaitTurn(ticket); err == nil {
 			err = x.whole(c, wrong)
 			c.queue.done()
@@ -294,7 +294,7 @@ func (x *call[T]) whole(c *Comm, wrong error) error {
 	return perform(c.coll, x.coll, send, recv, x.op.op, x.root, nil)
 }
 
-// perform calls the root package for one piece of a job.
+// perform calls the root package for one piece of a collective.
 func (x *call[T]) perform(c *cohort.Comm, send, recv []byte, parts *parts) error {
 	return perform(c, x.coll, view.Of[T](send), view.Of[T](recv), x.op.op, x.root, parts)
 }

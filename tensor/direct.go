@@ -52,14 +52,14 @@ func (k *core) view(d *Device, at accel.Address, bytes int) []byte {
 	return d.acc.View(at, bytes)
 }
 
-// direct reports whether a job's tensors go directly to the root package.
-func (j *job) direct() bool {
-	if !j.c.direct || j.widen || j.op.average {
+// direct reports whether a collective's tensors go directly to the root package.
+func (co *collective) direct() bool {
+	if !co.c.direct || co.widen || co.op.average {
 		return false
 	}
-	coll := j.coll
+	coll := co.coll
 	switch {
-	case j.pieces == 1:
+	case co.pieces == 1:
 	case coll == backend.ReduceScatterBlock: // its pieces have to be put together
 		return false
 	case coll == backend.Allgather:
@@ -67,11 +67,11 @@ func (j *job) direct() bool {
 	case coll == backend.Alltoall:
 		coll = backend.Alltoallv
 	}
-	if j.c.coll.Devices() != nil && j.c.ctx.Done() != nil { // a call that timed out may still be in the library
+	if co.c.coll.Devices() != nil && co.c.ctx.Done() != nil { // a call that timed out may still be in the library
 		return false
 	}
-	_, last := j.piece(j.pieces - 1)
-	return j.c.passes(coll, codes[j.op.op], j.kind, j.blocks*last*j.elem)
+	_, last := co.piece(co.pieces - 1)
+	return co.c.passes(coll, codes[co.op.op], co.kind, co.blocks*last*co.elem)
 }
 
 // codes are the operations that libraries know.

@@ -58,8 +58,8 @@ func pipelined(world *cohort.Comm, coll backend.Coll) error {
 	}
 	v := reals[float32]()
 	if l.rank == 1 {
-		j := &job{c: l.c, form: form{coll: coll, kind: backend.Float32, n: n, pieces: pieces}, op: Sum}
-		on := j.handle()
+		co := &collective{c: l.c, form: form{coll: coll, kind: backend.Float32, n: n, pieces: pieces}, op: Sum}
+		on := co.handle()
 		err = world.Barrier()
 		data := v.vector(1, 0, n)
 		for i := range pieces {

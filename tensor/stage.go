@@ -7,7 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// This file moves a job's pieces between a device and pinned memory.
+// This file moves a collective's pieces between a device and pinned memory.
 
 // slot is pinned memory for a piece.
 type slot struct {
@@ -22,47 +22,47 @@ const (
 )
 
 // mark records the work now in the tensors' streams, so that copies come after it.
-func (j *job) mark() *job {
-	for _, s := range [...]*side{&j.in, &j.out} {
-		if s.dev == nil || s.blocks == 0 || j.early != nil {
+func (co *collective) mark() *collective {
+	for _, s := range [...]*side{&co.in, &co.out} {
+		if s.dev == nil || s.blocks == 0 || co.early != nil {
 			continue
 		}
-		if s == &j.out && j.in.ready != nil && j.in.dev == s.dev && j.in.stream.Handle() == s.stream.Handle() {
+		if s == &co.out && co.in.ready != nil && co.in.dev == s.dev && co.in.stream.Handle() == s.stream.Handle() {
 			continue
 		}
-		if s.ready, j.early = s.dev.takeEvent(); j.early == nil {
-			j.early = s.stream.Record(s.ready)
+		if s.ready, co.early = s.dev.takeEvent(); co.early == nil {
+			co.early = s.stream.Record(s.ready)
 		}
 	}
-	return j
+	return co
 }
 
 // prepare starts the first copies to the host, after the work that mark recorded. It waits for that
 // work if the root package reads the memory itself.
-func (j *job) prepare() (err error) {
-	for _, s := range [...]*side{&j.in, &j.out} {
-		if s.ready != nil && (!s.staged() || j.c.ctx.Done() != nil) {
-			if err := await(j.c.ctx, s.ready, j.c.expired); err != nil {
+func (co *collective) prepare() (err error) {
+	for _, s := range [...]*side{&co.in, &co.out} {
+		if s.ready != nil && (!s.staged() || co.c.ctx.Done() != nil) {
+			if err := await(co.c.ctx, s.ready, co.c.expired); err != nil {
 				return err
 			}
 		}
 	}
-	if j.in.staged() {
-		if j.load, err = j.in.dev.takeStream(); err == nil {
-			err = j.load.Follow(j.in.ready)
+	if co.in.staged() {
+		if co.load, err = co.in.dev.takeStream(); err == nil {
+			err = co.load.Follow(co.in.ready)
 		}
 	}
-	if err == nil && j.out.staged() {
-		if j.save, err = j.out.dev.takeStream(); err == nil {
-			ready := j.out.ready
+	if err == nil && co.out.staged() {
+		if co.save, err = co.out.dev.takeStream(); err == nil {
+			ready := co.out.ready
 			if ready == nil {
-				ready = j.in.ready
+				ready = co.in.ready
 			}
-			err = j.save.Follow(ready)
+			err = co.save.Follow(ready)
 		}
 	}
 	if err == nil {
-		err = j.read(ahead)
+		err = co.read(ahead)
 	}
 	return err
 }
@@ -85,27 +85,27 @@ func await(ctx context.Context, e accel.Event, expired func() error) error {
 }
 
 // read starts the copies to the host of all pieces up to last.
-func (j *job) read(last int) error {
-	if !j.in.staged() {
+func (co *collective) read(last int) error {
+	if !co.in.staged() {
 		return nil
 	}
-	for ; j.loads < min(last+1, j.pieces); j.loads++ {
-		s, err := j.slot(j.loads)
+	for ; co.loads < min(last+1, co.pieces); co.loads++ {
+		s, err := co.slot(co.loads)
 		if err != nil {
 			return err
 		}
-		lo, k := j.piece(j.loads)
-		bytes, first := k*j.elem, 0
-		if j.shared && j.in.blocks < j.out.blocks { // in place, only this rank's block is read
-			first = j.c.Rank()
+		lo, k := co.piece(co.loads)
+		bytes, first := k*co.elem, 0
+		if co.shared && co.in.blocks < co.out.blocks { // in place, only this rank's block is read
+			first = co.c.Rank()
 		}
-		for b := range j.in.blocks {
-			at := j.in.at + accel.Address((b*j.n+lo)*j.elem)
-			if err := j.load.ToHost(s.in[(first+b)*bytes:(first+b+1)*bytes], at); err != nil {
+		for b := range co.in.blocks {
+			at := co.in.at + accel.Address((b*co.n+lo)*co.elem)
+			if err := co.load.ToHost(s.in[(first+b)*bytes:(first+b+1)*bytes], at); err != nil {
 				return err
 			}
 		}
-		if err := j.load.Record(s.loaded); err != nil {
+		if err := co.load.Record(s.loaded); err != nil {
 			return err
 		}
 	}
@@ -113,22 +113,22 @@ func (j *job) read(last int) error {
 }
 
 // write starts the copies of a piece to the device.
-func (j *job) write(s *slot, i int) error {
-	lo, k := j.piece(i)
-	bytes := k * j.elem
+func (co *collective) write(s *slot, i int) error {
+	lo, k := co.piece(i)
+	bytes := k * co.elem
 	s.saving = true
-	for b := range j.out.blocks {
-		at := j.out.at + accel.Address((b*j.n+lo)*j.elem)
-		if err := j.save.ToDevice(at, s.out[b*bytes:(b+1)*bytes]); err != nil {
+	for b := range co.out.blocks {
+		at := co.out.at + accel.Address((b*co.n+lo)*co.elem)
+		if err := co.save.ToDevice(at, s.out[b*bytes:(b+1)*bytes]); err != nil {
 			return err
 		}
 	}
-	return j.save.Record(s.saved)
+	return co.save.Record(s.saved)
 }
 
 // slot returns the pinned memory of a piece, free of pending copies.
-func (j *job) slot(i int) (s *slot, err error) {
-	s = &j.slots[i%slotsMost]
+func (co *collective) slot(i int) (s *slot, err error) {
+	s = &co.slots[i%slotsMost]
 	if s.saving {
 		if err := s.saved.Sync(); err != nil {
 			return nil, err
@@ -136,39 +136,39 @@ func (j *job) slot(i int) (s *slot, err error) {
 		s.saving = false
 	}
 	in, out := 0, 0
-	if j.in.staged() {
-		in = j.in.blocks * j.m * j.elem
+	if co.in.staged() {
+		in = co.in.blocks * co.m * co.elem
 	}
-	if j.out.staged() {
-		out = j.out.blocks * j.m * j.elem
+	if co.out.staged() {
+		out = co.out.blocks * co.m * co.elem
 	}
-	if j.shared {
+	if co.shared {
 		in, out = max(in, out), 0
 	}
 	if in > 0 && s.in == nil {
-		if s.loaded, err = j.in.dev.takeEvent(); err != nil {
+		if s.loaded, err = co.in.dev.takeEvent(); err != nil {
 			return nil, err
 		}
-		if s.in, err = j.in.dev.pin(in); err != nil {
+		if s.in, err = co.in.dev.pin(in); err != nil {
 			return nil, err
 		}
 	}
-	if j.out.staged() && s.out == nil {
-		if s.saved, err = j.out.dev.takeEvent(); err != nil {
+	if co.out.staged() && s.out == nil {
+		if s.saved, err = co.out.dev.takeEvent(); err != nil {
 			return nil, err
 		}
-		if s.out = s.in; !j.shared {
-			s.out, err = j.out.dev.pin(out)
+		if s.out = s.in; !co.shared {
+			s.out, err = co.out.dev.pin(out)
 		}
 	}
 	return s, err
 }
 
-// free releases everything a job holds once no copy is pending, and returns err. Memory that the
+// free releases everything a collective holds once no copy is pending, and returns err. Memory that the
 // library may still be using is never reused.
-func (j *job) free(err error) error {
+func (co *collective) free(err error) error {
 	sound := true
-	for _, s := range [...]accel.Stream{j.load, j.save} {
+	for _, s := range [...]accel.Stream{co.load, co.save} {
 		if err != nil && s != nil && s.Sync() != nil {
 			sound = false // these streams and events must not be reused
 		}
@@ -183,27 +183,27 @@ func (j *job) free(err error) error {
 			}
 		}
 	}
-	give(j.in.dev, j.load, j.in.ready)
-	give(j.out.dev, j.save, j.out.ready)
-	for i := range j.slots {
-		s := &j.slots[i]
-		give(j.in.dev, nil, s.loaded)
-		give(j.out.dev, nil, s.saved)
-		if s.in != nil && !j.inUse {
-			j.in.dev.unpin(s.in)
+	give(co.in.dev, co.load, co.in.ready)
+	give(co.out.dev, co.save, co.out.ready)
+	for i := range co.slots {
+		s := &co.slots[i]
+		give(co.in.dev, nil, s.loaded)
+		give(co.out.dev, nil, s.saved)
+		if s.in != nil && !co.inUse {
+			co.in.dev.unpin(s.in)
 		}
-		if s.out != nil && !j.shared && !j.inUse {
-			j.out.dev.unpin(s.out)
+		if s.out != nil && !co.shared && !co.inUse {
+			co.out.dev.unpin(s.out)
 		}
 	}
-	if j.scratch != nil && !j.inUse {
-		scratches.Put(j.scratch)
+	if co.scratch != nil && !co.inUse {
+		scratches.Put(co.scratch)
 	}
-	if j.inUse {
-		j.parts = parts{}
+	if co.inUse {
+		co.parts = parts{}
 	}
-	j.caller.clear()
-	*j = job{parts: j.parts, caller: j.caller}
-	jobs.Put(j)
+	co.caller.clear()
+	*co = collective{parts: co.parts, caller: co.caller}
+	collectives.Put(co)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// pod reports what a pod of a Kubernetes Job finds of its job. The last arguments are those of pod.Find, and a lookup of
+// pod reports the place that a pod finds in its Kubernetes Job. The last arguments are those of pod.Find, and a lookup of
 // names.
 func (d *diagnosis) pod(env func(string) (string, bool), n *topo.Node, hostname, hosts string, lookup func(context.Context, string) ([]string, error)) {
 	const group, page = "pod", "docs/kubernetes.md has a manifest"
@@ -25,21 +25,21 @@ func (d *diagnosis) pod(env func(string) (string, bool), n *topo.Node, hostname,
 	all, _ := env("COHORT_SIZE")
 	of, errSize := strconv.Atoi(all)
 	replicas, _ := env(pod.Replicas)
-	job, missing := pod.Find(index, of, replicas, hostname, hosts)
+	place, missing := pod.Find(index, of, replicas, hostname, hosts)
 	switch {
 	case all == "":
 		d.add(group, "rank", warn, fmt.Sprintf("%s=%s, and COHORT_SIZE is not set", pod.Index, text), "set it to the Job's completions")
 	case err != nil || errSize != nil || index >= of:
 		d.add(group, "rank", warn, fmt.Sprintf("%s=%s, COHORT_SIZE=%s", pod.Index, text, all), "COHORT_SIZE must be the Job's completions")
 	case missing == nil:
-		d.add(group, "rank", ok, fmt.Sprintf("%d of %d", job.Rank, of), "")
+		d.add(group, "rank", ok, fmt.Sprintf("%d of %d", place.Rank, of), "")
 	}
 	at, _ := env("COHORT_TCP_COORDINATOR")
 	if at == "" || strings.HasPrefix(at, ":") {
 		if missing != nil {
 			d.add(group, "rank 0", warn, missing.Error(), page)
 		}
-		at = cmp.Or(job.First, at) + cmp.Or(at, ":"+pod.Port)
+		at = cmp.Or(place.First, at) + cmp.Or(at, ":"+pod.Port)
 	}
 	if host, _, err := meet.ParseCoordinator(at); err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

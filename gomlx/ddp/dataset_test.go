@@ -54,7 +54,7 @@ func TestLocalJoinsRanksThatEndEarly(t *testing.T) {
 	want := trained(ctx)
 	got := make([]map[string][]float32, 3)
 	err := ranks(t, 3, func(world *cohort.Comm) (err error) {
-		got[world.Rank()], _, err = job{model: start(dense), epochs: 2, dataset: func(t *Trainer, _ backends.Backend) train.Dataset {
+		got[world.Rank()], _, err = training{model: start(dense), epochs: 2, dataset: func(t *Trainer, _ backends.Backend) train.Dataset {
 			return t.Local(&batches{bounds: own[world.Rank()]})
 		}}.run(world)
 		return err
@@ -96,7 +96,7 @@ func (g *gathered) Yield() (any, []*tensors.Tensor, []*tensors.Tensor, error) {
 
 // GoMLX's InMemoryDataset shuffles in another order on each rank: only rank 0's counts.
 func TestScatterTakesRankZerosBatches(t *testing.T) {
-	got, err := job{epochs: 4, dataset: func(t *Trainer, b backends.Backend) train.Dataset {
+	got, err := training{epochs: 4, dataset: func(t *Trainer, b backends.Backend) train.Dataset {
 		return t.Scatter(points(b, 91, 24).Shuffle())
 	}}.each(t, 3)
 	if err != nil {
@@ -108,7 +108,7 @@ func TestScatterTakesRankZerosBatches(t *testing.T) {
 		}
 	}
 	plain := func(t *Trainer, b backends.Backend) train.Dataset { return t.Scatter(points(b, 91, 24)) }
-	got, err = job{model: start(dense), dataset: plain}.each(t, 3)
+	got, err = training{model: start(dense), dataset: plain}.each(t, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,8 +74,8 @@ func newContext() *mlctx.Context {
 
 func adam() optimizers.Interface { return optimizers.Adam().LearningRate(0.01).Done() }
 
-// job is a small training. Fields that are not set have defaults.
-type job struct {
+// training is a small training. Fields that are not set have defaults.
+type training struct {
 	cfg       Config
 	rows      int
 	batch     int
@@ -88,41 +88,41 @@ type job struct {
 }
 
 // run trains on one rank, and returns the trained variables by name.
-func (j job) run(world *cohort.Comm) (map[string][]float32, *Trainer, error) {
+func (tr training) run(world *cohort.Comm) (map[string][]float32, *Trainer, error) {
 	backend := newBackend()
-	if j.rows == 0 {
-		j.rows = 96
+	if tr.rows == 0 {
+		tr.rows = 96
 	}
-	if j.batch == 0 {
-		j.batch = 24
+	if tr.batch == 0 {
+		tr.batch = 24
 	}
-	if j.epochs == 0 {
-		j.epochs = 3
+	if tr.epochs == 0 {
+		tr.epochs = 3
 	}
-	if j.model == nil {
-		j.model = dense
+	if tr.model == nil {
+		tr.model = dense
 	}
-	if j.optimizer == nil {
-		j.optimizer = adam
+	if tr.optimizer == nil {
+		tr.optimizer = adam
 	}
-	if j.ctx == nil {
-		j.ctx = newContext()
+	if tr.ctx == nil {
+		tr.ctx = newContext()
 	}
-	trainer := NewTrainer(world, &j.cfg, backend, j.ctx, j.model, losses.MeanSquaredError, j.optimizer(), nil, nil)
-	if j.dataset == nil {
-		j.dataset = func(t *Trainer, b backends.Backend) train.Dataset { return t.Shard(points(b, j.rows, j.batch)) }
+	trainer := NewTrainer(world, &tr.cfg, backend, tr.ctx, tr.model, losses.MeanSquaredError, tr.optimizer(), nil, nil)
+	if tr.dataset == nil {
+		tr.dataset = func(t *Trainer, b backends.Backend) train.Dataset { return t.Shard(points(b, tr.rows, tr.batch)) }
 	}
 	loop, err := trainer.NewLoop()
 	if err != nil {
 		return nil, nil, err
 	}
-	if j.prepare != nil {
-		j.prepare(trainer, loop)
+	if tr.prepare != nil {
+		tr.prepare(trainer, loop)
 	}
-	if _, err := loop.RunEpochs(j.dataset(trainer, backend), j.epochs); err != nil {
+	if _, err := loop.RunEpochs(tr.dataset(trainer, backend), tr.epochs); err != nil {
 		return nil, trainer, err
 	}
-	return trained(j.ctx), trainer, nil
+	return trained(tr.ctx), trainer, nil
 }
 
 // trained returns the values of the trainable variables.
@@ -155,13 +155,13 @@ func ranks(t *testing.T, n int, body func(world *cohort.Comm) error) error {
 	return cohort.Run(ctx, n, body)
 }
 
-// each runs a job on n ranks and returns the variables of each.
-func (j job) each(t *testing.T, n int) ([]map[string][]float32, error) {
+// each trains on n ranks and returns the variables of each.
+func (tr training) each(t *testing.T, n int) ([]map[string][]float32, error) {
 	t.Helper()
 	all := make([]map[string][]float32, n)
 	err := ranks(t, n, func(world *cohort.Comm) (err error) {
-		j := j
-		all[world.Rank()], _, err = j.run(world)
+		tr := tr
+		all[world.Rank()], _, err = tr.run(world)
 		return err
 	})
 	return all, err
@@ -198,7 +198,7 @@ func TestRanksTrainAsOneProcessDoes(t *testing.T) {
 		for _, n := range []int{1, 2, 3} {
 			for _, micro := range []int{0, 4} {
 				t.Run(fmt.Sprintf("%drows/%dranks/micro%d", rows, n, micro), func(t *testing.T) {
-					got, err := job{cfg: Config{MicroBatch: micro}, rows: rows, model: start(dense)}.each(t, n)
+					got, err := training{cfg: Config{MicroBatch: micro}, rows: rows, model: start(dense)}.each(t, n)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -224,7 +224,7 @@ func TestDropoutDoesNotDependOnTheNumberOfRanks(t *testing.T) {
 	}
 	var one map[string][]float32
 	for _, n := range []int{1, 2, 3} {
-		got, err := job{cfg: Config{MicroBatch: 4}, model: model}.each(t, n)
+		got, err := training{cfg: Config{MicroBatch: 4}, model: model}.each(t, n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestDropoutDoesNotDependOnTheNumberOfRanks(t *testing.T) {
 			t.Errorf("%d ranks and one: %v", n, err)
 		}
 	}
-	undropped, err := job{cfg: Config{MicroBatch: 4}}.each(t, 1)
+	undropped, err := training{cfg: Config{MicroBatch: 4}}.each(t, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestParametersThatARankDoesNotUse(t *testing.T) {
 	got := make([]map[string][]float32, 2)
 	err = ranks(t, 2, func(world *cohort.Comm) (err error) {
 		r := world.Rank()
-		got[r], _, err = job{model: branches, epochs: 1,
+		got[r], _, err = training{model: branches, epochs: 1,
 			optimizer: func() optimizers.Interface {
 				return optimizers.StochasticGradientDescent().WithDecay(false).WithLearningRate(rate).Done()
 			},
@@ -303,7 +303,7 @@ func TestParametersThatARankDoesNotUse(t *testing.T) {
 	}
 	// An optimizer that changes a parameter without a gradient does not touch one that no rank uses.
 	adamw := func() optimizers.Interface { return optimizers.Adam().LearningRate(rate).WeightDecay(decay).Done() }
-	all, err := job{model: branches, epochs: 1, optimizer: adamw, dataset: func(t *Trainer, _ backends.Backend) train.Dataset {
+	all, err := training{model: branches, epochs: 1, optimizer: adamw, dataset: func(t *Trainer, _ backends.Backend) train.Dataset {
 		return t.Local(&batches{bounds: bounds[0], specs: []any{"a", "a"}})
 	}}.each(t, 2)
 	if err != nil {
@@ -320,7 +320,7 @@ func TestTrainingGoesOnFromACheckpoint(t *testing.T) {
 		x := layers.DropoutStatic(ctx, graph.Tanh(layers.Dense(ctx.In("hidden"), inputs[0], true, 8)), 0.2)
 		return []*graph.Node{layers.Dense(ctx.In("out"), x, true, 1)}
 	}
-	whole, err := job{model: model, epochs: 3}.each(t, 2)
+	whole, err := training{model: model, epochs: 3}.each(t, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestTrainingGoesOnFromACheckpoint(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			values, trainer, err := job{model: model, epochs: epochs, ctx: ctx}.run(world)
+			values, trainer, err := training{model: model, epochs: epochs, ctx: ctx}.run(world)
 			if err != nil {
 				return err
 			}
@@ -381,7 +381,7 @@ func TestWhatTheModelChangesIsAveraged(t *testing.T) {
 	means, loss := make([][]float32, 2), make([]float64, 2)
 	err := ranks(t, 2, func(world *cohort.Comm) error {
 		ctx, r := newContext(), world.Rank()
-		_, _, err := job{model: model, ctx: ctx, epochs: 1, prepare: func(_ *Trainer, loop *train.Loop) {
+		_, _, err := training{model: model, ctx: ctx, epochs: 1, prepare: func(_ *Trainer, loop *train.Loop) {
 			loop.OnStep("loss", 0, func(_ *train.Loop, m []*tensors.Tensor) error { loss[r] += scalar(m[0]); return nil })
 		}}.run(world)
 		if err != nil {
@@ -416,7 +416,7 @@ func TestPerStepFunctionsRunAfterTheStep(t *testing.T) {
 		x := graph.Slice(inputs[0], graph.AxisRange(), graph.AxisRange(0, 1))
 		return []*graph.Node{graph.Neg(graph.Mul(x, w.ValueGraph(g)))} // the best w is below 0
 	}
-	got, err := job{model: model}.each(t, 2)
+	got, err := training{model: model}.each(t, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -438,7 +438,7 @@ func TestExactSumsGiveTheSameBitsOnAnyNumberOfRanks(t *testing.T) {
 			digests := make([]string, n)
 			err := ranks(t, n, func(world *cohort.Comm) error {
 				h := sha256.New()
-				values, _, err := job{cfg: Config{MicroBatch: 2, Exact: true}, rows: 91, model: model, prepare: func(t *Trainer, loop *train.Loop) {
+				values, _, err := training{cfg: Config{MicroBatch: 2, Exact: true}, rows: 91, model: model, prepare: func(t *Trainer, loop *train.Loop) {
 					loop.OnStep("loss", 0, func(_ *train.Loop, m []*tensors.Tensor) error {
 						if t.Updated() {
 							fmt.Fprintf(h, "%x\n", math.Float64bits(scalar(m[0])))

@@ -30,7 +30,7 @@ func TestWrongInputIsAnErrorOnEveryRank(t *testing.T) {
 	shard := func(rows, batch int) func(*Trainer, backends.Backend) train.Dataset {
 		return func(t *Trainer, b backends.Backend) train.Dataset { return t.Shard(points(b, rows, batch)) }
 	}
-	other := func(rank int, a, b job) job {
+	other := func(rank int, a, b training) training {
 		if rank == 1 {
 			return b
 		}
@@ -43,60 +43,60 @@ func TestWrongInputIsAnErrorOnEveryRank(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		job   func(rank int) job
+		train func(rank int) training
 		wants []string // each is in the error of every rank
 		is    error
 	}{
-		{"batch that does not divide", func(int) job { return job{dataset: shard(96, 32)} },
+		{"batch that does not divide", func(int) training { return training{dataset: shard(96, 32)} },
 			[]string{"32 rows", "3 ranks", "multiple of 3"}, nil},
-		{"micro-batches that do not divide", func(int) job { return job{cfg: Config{MicroBatch: 5}} },
+		{"micro-batches that do not divide", func(int) training { return training{cfg: Config{MicroBatch: 5}} },
 			[]string{"24 rows", "3 ranks", "micro-batches of 5", "multiple of 15"}, nil},
-		{"scattered batch that does not divide", func(int) job {
-			return job{dataset: func(t *Trainer, b backends.Backend) train.Dataset { return t.Scatter(points(b, 96, 32)) }}
+		{"scattered batch that does not divide", func(int) training {
+			return training{dataset: func(t *Trainer, b backends.Backend) train.Dataset { return t.Scatter(points(b, 96, 32)) }}
 		}, []string{"32 rows", "multiple of 3"}, nil},
-		{"other model", func(r int) job { return other(r, job{model: model(4)}, job{model: model(5)}) },
+		{"other model", func(r int) training { return other(r, training{model: model(4)}, training{model: model(5)}) },
 			[]string{"rank 1", "/dense/biases", "[5]", "[4]"}, cohort.ErrMismatch},
-		{"other hyperparameter", func(r int) job {
+		{"other hyperparameter", func(r int) training {
 			ctx := newContext()
 			ctx.SetParam("activation", fmt.Sprint("of rank ", min(r, 1)))
-			return job{ctx: ctx}
+			return training{ctx: ctx}
 		}, []string{"rank 1", "/activation = of rank 1", "/activation = of rank 0"}, cohort.ErrMismatch},
-		{"other optimizer", func(r int) job {
-			return other(r, job{}, job{optimizer: func() optimizers.Interface { return optimizers.StochasticGradientDescent().Done() }})
+		{"other optimizer", func(r int) training {
+			return other(r, training{}, training{optimizer: func() optimizers.Interface { return optimizers.StochasticGradientDescent().Done() }})
 		}, []string{"rank 1", "SGD"}, cohort.ErrMismatch},
-		{"other Config", func(r int) job { return other(r, job{}, job{cfg: Config{MicroBatch: 4}}) },
+		{"other Config", func(r int) training { return other(r, training{}, training{cfg: Config{MicroBatch: 4}}) },
 			[]string{"rank 1", "MicroBatch:4"}, cohort.ErrMismatch},
-		{"other data", func(r int) job {
-			return job{dataset: func(t *Trainer, b backends.Backend) train.Dataset { return t.Shard(points(b, 96+3*r, 24+3*r)) }}
+		{"other data", func(r int) training {
+			return training{dataset: func(t *Trainer, b backends.Backend) train.Dataset { return t.Shard(points(b, 96+3*r, 24+3*r)) }}
 		},
 			[]string{"different batches", "Scatter"}, cohort.ErrMismatch},
-		{"another order of the same data", func(int) job {
-			return job{dataset: func(t *Trainer, b backends.Backend) train.Dataset { return t.Shard(points(b, 96, 24).Shuffle()) }}
+		{"another order of the same data", func(int) training {
+			return training{dataset: func(t *Trainer, b backends.Backend) train.Dataset { return t.Shard(points(b, 96, 24).Shuffle()) }}
 		}, []string{"different batches", "Scatter"}, cohort.ErrMismatch},
-		{"fewer epochs", func(r int) job { return other(r, job{epochs: 3}, job{epochs: 2}) },
+		{"fewer epochs", func(r int) training { return other(r, training{epochs: 3}, training{epochs: 2}) },
 			[]string{"rank 1", "ended after step 8", "same number of steps"}, cohort.ErrMismatch},
-		{"dataset that is not shared out", func(int) job {
-			return job{dataset: func(_ *Trainer, b backends.Backend) train.Dataset { return points(b, 96, 24) }}
+		{"dataset that is not shared out", func(int) training {
+			return training{dataset: func(_ *Trainer, b backends.Backend) train.Dataset { return points(b, 96, 24) }}
 		}, []string{"not shared out", "trainer.Shard"}, nil},
-		{"dataset that fails", func(r int) job {
-			return job{dataset: func(t *Trainer, _ backends.Backend) train.Dataset { return t.Local(&failing{fails: r == 1}) }}
+		{"dataset that fails", func(r int) training {
+			return training{dataset: func(t *Trainer, _ backends.Backend) train.Dataset { return t.Local(&failing{fails: r == 1}) }}
 		}, []string{"rank 1", "the disk is full"}, nil},
-		{"no data on one rank", func(r int) job {
+		{"no data on one rank", func(r int) training {
 			b := &batches{bounds: [][2]int{{0, 6}}}
 			if r == 1 {
 				b.bounds = nil
 			}
-			return job{dataset: func(t *Trainer, _ backends.Backend) train.Dataset { return t.Local(b) }}
+			return training{dataset: func(t *Trainer, _ backends.Backend) train.Dataset { return t.Local(b) }}
 		}, []string{"rank 1", "without batches"}, nil},
-		{"optimizer that takes no gradients", func(int) job { return job{optimizer: func() optimizers.Interface { return lossOnly{} }} },
+		{"optimizer that takes no gradients", func(int) training { return training{optimizer: func() optimizers.Interface { return lossOnly{} }} },
 			[]string{"lossOnly", "OptimizeWithGradients"}, nil},
-		{"model that fails on one rank", func(r int) job {
-			return other(r, job{}, job{model: func(*mlctx.Context, any, []*graph.Node) []*graph.Node { panic(errors.New("no such layer")) }})
+		{"model that fails on one rank", func(r int) training {
+			return other(r, training{}, training{model: func(*mlctx.Context, any, []*graph.Node) []*graph.Node { panic(errors.New("no such layer")) }})
 		}, []string{"no such layer"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testFailure(t, c.wants, c.is, func(world *cohort.Comm) error {
-				_, _, err := c.job(world.Rank()).run(world)
+				_, _, err := c.train(world.Rank()).run(world)
 				return err
 			})
 		})
@@ -195,7 +195,7 @@ func TestGradientThatIsNotFiniteNamesItsRank(t *testing.T) {
 	} {
 		testFailure(t, c.wants, nil, func(world *cohort.Comm) error {
 			ctx := newContext()
-			_, _, err := job{ctx: ctx, model: spoiled(c.x[world.Rank()])}.run(world)
+			_, _, err := training{ctx: ctx, model: spoiled(c.x[world.Rank()])}.run(world)
 			if w := tensors.ToScalar[float32](ctx.GetVariableByScopeAndName("/", "w").MustValue()); w != 0 {
 				return fmt.Errorf("w has become %v", w)
 			}
@@ -207,7 +207,7 @@ func TestGradientThatIsNotFiniteNamesItsRank(t *testing.T) {
 // A rank's error in mid-training reaches the ranks that wait for it.
 func TestErrorOfAHookEndsTheOthers(t *testing.T) {
 	testFailure(t, []string{"no space left"}, nil, func(world *cohort.Comm) error {
-		_, _, err := job{epochs: 1000, prepare: func(_ *Trainer, loop *train.Loop) {
+		_, _, err := training{epochs: 1000, prepare: func(_ *Trainer, loop *train.Loop) {
 			loop.OnStep("save", 1, func(loop *train.Loop, _ []*tensors.Tensor) error {
 				if world.Rank() == 1 && loop.LoopStep == 3 {
 					return errors.New("no space left")

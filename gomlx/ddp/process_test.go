@@ -26,13 +26,13 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "train":
 		cohort.Main(func(_ context.Context, world *cohort.Comm) error {
-			values, _, err := job{}.run(world)
+			values, _, err := training{}.run(world)
 			fmt.Printf("%x\n", fmt.Sprint(values))
 			return err
 		})
 	case "die":
 		cohort.Main(func(_ context.Context, world *cohort.Comm) error {
-			_, _, err := job{epochs: 1 << 20, prepare: func(_ *Trainer, loop *train.Loop) {
+			_, _, err := training{epochs: 1 << 20, prepare: func(_ *Trainer, loop *train.Loop) {
 				loop.OnStep("die", 0, func(loop *train.Loop, _ []*tensors.Tensor) error {
 					if world.Rank() == 1 && loop.LoopStep == 5 {
 						self, err := os.FindProcess(os.Getpid())
@@ -82,7 +82,7 @@ func processes(t *testing.T, n int, what string) (out []string, failed []error) 
 
 // Processes end with the bits of as many goroutines.
 func TestProcessesTrainAsGoroutinesDo(t *testing.T) {
-	got, err := job{}.each(t, 2)
+	got, err := training{}.each(t, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

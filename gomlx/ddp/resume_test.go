@@ -21,7 +21,7 @@ func TestTrainingContinuesAfterLoss(t *testing.T) {
 		x := layers.DropoutStatic(ctx, graph.Tanh(layers.Dense(ctx.In("hidden"), inputs[0], true, 8)), 0.2)
 		return []*graph.Node{layers.Dense(ctx.In("out"), x, true, 1)}
 	}
-	whole, err := job{model: model, rows: 24, epochs: steps}.each(t, n) // an epoch is a step
+	whole, err := training{model: model, rows: 24, epochs: steps}.each(t, n) // an epoch is a step
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestTrainingContinuesAfterLoss(t *testing.T) {
 				if err == nil {
 					rank := world.Rank()
 					from[rank], last[rank] = made, world.Generation()
-					j := job{model: model, rows: 24, epochs: steps - int(made), ctx: ctx, prepare: func(_ *Trainer, loop *train.Loop) {
+					tr := training{model: model, rows: 24, epochs: steps - int(made), ctx: ctx, prepare: func(_ *Trainer, loop *train.Loop) {
 						loop.OnStep("die", 0, func(loop *train.Loop, _ []*tensors.Tensor) error {
 							if rank == lost && world.Generation() == 0 && loop.LoopStep == steps/2 {
 								return errDies
@@ -50,7 +50,7 @@ func TestTrainingContinuesAfterLoss(t *testing.T) {
 							return nil
 						})
 					}}
-					values, now, e := j.run(world)
+					values, now, e := tr.run(world)
 					if got[rank], err = values, e; now != nil {
 						trainer = now
 					}

@@ -11,21 +11,21 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// run builds the job's schedules, with the given rule or by selection, runs
+// run builds the trial's schedules, with the given rule or by selection, runs
 // them and checks every buffer.
-func (j *job) run(rng *rand.Rand, lim *limits, r *rule) (*machine, error) {
-	j.ringChunk = lim.ringChunk
-	j.prepare(rng)
-	scheds := make([]*Schedule, j.n)
-	for rank, c := range j.calls {
+func (tr *trial) run(rng *rand.Rand, lim *limits, r *rule) (*machine, error) {
+	tr.ringChunk = lim.ringChunk
+	tr.prepare(rng)
+	scheds := make([]*Schedule, tr.n)
+	for rank, c := range tr.calls {
 		if r == nil {
 			var err error
-			if scheds[rank], err = build(c, rank, j.n, j.nodes, lim); err != nil {
+			if scheds[rank], err = build(c, rank, tr.n, tr.nodes, lim); err != nil {
 				return nil, err
 			}
 		} else {
-			b := newBuilder(c, rank, j.n, lim)
-			b.nodes = j.nodes
+			b := newBuilder(c, rank, tr.n, lim)
+			b.nodes = tr.nodes
 			r.build(b)
 			scheds[rank] = b.schedule(r.name)
 		}
@@ -33,28 +33,28 @@ func (j *job) run(rng *rand.Rand, lim *limits, r *rule) (*machine, error) {
 			return nil, fmt.Errorf("rank 0 runs %s, rank %d %s", scheds[0].Algorithm, rank, scheds[rank].Algorithm)
 		}
 	}
-	m := newMachine(j.op, scheds, j.calls)
-	if err := m.run(rng.Perm(j.n)); err != nil {
+	m := newMachine(tr.op, scheds, tr.calls)
+	if err := m.run(rng.Perm(tr.n)); err != nil {
 		return m, err
 	}
-	for rank, c := range j.calls {
-		if !bytes.Equal(c.Send, j.before[rank]) {
+	for rank, c := range tr.calls {
+		if !bytes.Equal(c.Send, tr.before[rank]) {
 			return m, fmt.Errorf("rank %d: the send buffer has changed", rank)
 		}
-		if !bytes.Equal(c.Recv, j.want[rank]) {
+		if !bytes.Equal(c.Recv, tr.want[rank]) {
 			i := 0
-			for c.Recv[i] == j.want[rank][i] {
+			for c.Recv[i] == tr.want[rank][i] {
 				i++
 			}
-			return m, fmt.Errorf("rank %d: recv is wrong from byte %d on, element %d", rank, i, i/j.elem)
+			return m, fmt.Errorf("rank %d: recv is wrong from byte %d on, element %d", rank, i, i/tr.elem)
 		}
 	}
 	return m, nil
 }
 
-func (j *job) String() string {
+func (tr *trial) String() string {
 	return fmt.Sprintf("%v of %d ranks, count %d of %d bytes, root %d, counts %v, in place %v, commutative %v",
-		j.coll, j.n, j.count, j.elem, j.root, j.counts, j.inPlace, j.commutative)
+		tr.coll, tr.n, tr.count, tr.elem, tr.root, tr.counts, tr.inPlace, tr.commutative)
 }
 
 func rooted(c backend.Coll) bool {
@@ -73,43 +73,43 @@ func reduces(c backend.Coll) bool {
 	return false
 }
 
-// newJob returns a job of about the given count. For the v-forms the blocks
+// newTrial returns a trial of about the given count. For the v-forms the blocks
 // have that mean length.
-func newJob(rng *rand.Rand, c backend.Coll, n, count int) *job {
-	j := &job{coll: c, n: n, count: count, elem: 8, inPlace: make([]bool, n)}
+func newTrial(rng *rand.Rand, c backend.Coll, n, count int) *trial {
+	tr := &trial{coll: c, n: n, count: count, elem: 8, inPlace: make([]bool, n)}
 	blocks := 0
 	switch c {
 	case backend.Barrier:
-		j.count = 0
+		tr.count = 0
 	case backend.Gatherv, backend.Scatterv, backend.Allgatherv, backend.ReduceScatter:
 		blocks = n
 	case backend.Alltoallv:
 		blocks = n * n
 	}
 	if blocks > 0 {
-		j.counts = make([]int, blocks)
-		j.count = 0
+		tr.counts = make([]int, blocks)
+		tr.count = 0
 		skew := rng.IntN(3)
-		for i := range j.counts {
+		for i := range tr.counts {
 			switch {
 			case skew == 0: // all equal
-				j.counts[i] = count
+				tr.counts[i] = count
 			case skew == 1: // many empty
-				j.counts[i] = max(0, rng.IntN(4*count+1)-2*count)
+				tr.counts[i] = max(0, rng.IntN(4*count+1)-2*count)
 			case i == 0: // one has all
-				j.counts[rng.IntN(blocks)] = n * count
+				tr.counts[rng.IntN(blocks)] = n * count
 			}
 		}
 		if c == backend.Allgatherv || c == backend.ReduceScatter {
-			for _, m := range j.counts {
-				j.count += m
+			for _, m := range tr.counts {
+				tr.count += m
 			}
 		}
 	}
 	if reduces(c) {
-		j.f = mix
+		tr.f = mix
 	}
-	return j
+	return tr
 }
 
 // placements are the ranks that work in place.
@@ -169,24 +169,24 @@ func TestEveryAlgorithmComputesItsCollective(t *testing.T) {
 							continue
 						}
 						for _, where := range placements(rng, n) {
-							j := newJob(rng, r.coll, n, count)
-							j.inPlace, j.commutative = where, commutative
+							tr := newTrial(rng, r.coll, n, count)
+							tr.inPlace, tr.commutative = where, commutative
 							if rooted(r.coll) {
-								j.root = rng.IntN(n)
+								tr.root = rng.IntN(n)
 							}
 							if !reduces(r.coll) && count%2 == 1 {
-								j.elem = 3
+								tr.elem = 3
 							}
-							if j.f != nil {
-								j.op = wordOp(commutative, j.f)
+							if tr.f != nil {
+								tr.op = wordOp(commutative, tr.f)
 							}
-							c := &backend.Call{Coll: j.coll, Count: j.count, Type: word, Op: j.op}
+							c := &backend.Call{Coll: tr.coll, Count: tr.count, Type: word, Op: tr.op}
 							if s := newBuilder(c, 0, n, &small).shape(); !r.needs.met(s) {
 								continue
 							}
 							ran++
-							if _, err := j.run(rng, &small, r); err != nil {
-								t.Fatalf("%v: %v", j, err)
+							if _, err := tr.run(rng, &small, r); err != nil {
+								t.Fatalf("%v: %v", tr, err)
 							}
 						}
 					}
@@ -212,12 +212,12 @@ func TestChosenAlgorithmsAtRealLengths(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, uint64(c)))
 			for _, n := range sizes {
 				for _, count := range lengths {
-					j := newJob(rng, c, n, count)
-					j.root = rng.IntN(n)
-					j.commutative = true
-					j.inPlace = placements(rng, n)[rng.IntN(3)]
-					if _, err := j.run(rng, &defaults, nil); err != nil {
-						t.Fatalf("%v: %v", j, err)
+					tr := newTrial(rng, c, n, count)
+					tr.root = rng.IntN(n)
+					tr.commutative = true
+					tr.inPlace = placements(rng, n)[rng.IntN(3)]
+					if _, err := tr.run(rng, &defaults, nil); err != nil {
+						t.Fatalf("%v: %v", tr, err)
 					}
 				}
 			}
@@ -376,10 +376,10 @@ func TestBuildReturnsAnArgumentError(t *testing.T) {
 func TestBuildDependsOnTheCallOnly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 0))
 	for c := backend.Barrier; c <= backend.NeighborAlltoallv; c++ {
-		j := newJob(rng, c, 6, 20)
-		j.prepare(rng)
-		for r, call := range j.calls {
-			a, err := build(call, r, j.n, nil, &small)
+		tr := newTrial(rng, c, 6, 20)
+		tr.prepare(rng)
+		for r, call := range tr.calls {
+			a, err := build(call, r, tr.n, nil, &small)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -387,14 +387,14 @@ func TestBuildDependsOnTheCallOnly(t *testing.T) {
 			if c != backend.Gatherv && c != backend.Scatterv && !c.Neighbor() {
 				bare.Send, bare.Recv = nil, nil
 			}
-			b, err := build(&bare, r, j.n, nil, &small)
+			b, err := build(&bare, r, tr.n, nil, &small)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if a.String() != b.String() {
 				t.Errorf("%v: two schedules for rank %d:\n%v%v", c, r, a, b)
 			}
-			if !slices.Equal(words(call.Send), words(j.before[r])) {
+			if !slices.Equal(words(call.Send), words(tr.before[r])) {
 				t.Errorf("%v: Build has changed the send buffer", c)
 			}
 		}

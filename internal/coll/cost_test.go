@@ -121,24 +121,24 @@ func TestStepsAndBytesMatchTheFormulas(t *testing.T) {
 			}
 			// Lengths that all splits divide.
 			vector := n * z.p * 8 // a part of a broadcast is whole lines of 64 bytes
-			j := &job{coll: r.coll, n: n, count: vector, elem: 8, inPlace: make([]bool, n), root: rng.IntN(n)}
+			tr := &trial{coll: r.coll, n: n, count: vector, elem: 8, inPlace: make([]bool, n), root: rng.IntN(n)}
 			switch r.coll {
 			case backend.Barrier:
-				j.count = 0
+				tr.count = 0
 			case backend.ReduceScatterBlock:
-				j.count = vector / n
+				tr.count = vector / n
 			case backend.ReduceScatter, backend.Allgatherv:
-				j.counts = slices.Repeat([]int{vector / n}, n)
+				tr.counts = slices.Repeat([]int{vector / n}, n)
 			case backend.Gatherv, backend.Scatterv:
-				j.counts, j.count = slices.Repeat([]int{3}, n), 0
+				tr.counts, tr.count = slices.Repeat([]int{3}, n), 0
 			case backend.Alltoallv:
-				j.counts, j.count = slices.Repeat([]int{3}, n*n), 0
+				tr.counts, tr.count = slices.Repeat([]int{3}, n*n), 0
 			case backend.Gather, backend.Scatter, backend.Allgather, backend.Alltoall:
-				j.count = 3
+				tr.count = 3
 			case backend.NeighborAllgather:
-				j.count, j.degree, z.e = 3, 1+n/3, 1+n/3
+				tr.count, tr.degree, z.e = 3, 1+n/3, 1+n/3
 			}
-			switch z.m = 8 * j.count; r.coll {
+			switch z.m = 8 * tr.count; r.coll {
 			case backend.ReduceScatterBlock, backend.Allgather:
 				z.m *= n
 			case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
@@ -146,11 +146,11 @@ func TestStepsAndBytesMatchTheFormulas(t *testing.T) {
 			}
 			z.s = (z.m + small.segment - 1) / small.segment
 			if reduces(r.coll) {
-				j.f, j.commutative = mix, r.needs == ring
+				tr.f, tr.commutative = mix, r.needs == ring
 			}
-			m, err := j.run(rng, &small, r)
+			m, err := tr.run(rng, &small, r)
 			if err != nil {
-				t.Fatalf("%v: %v", j, err)
+				t.Fatalf("%v: %v", tr, err)
 			}
 			if got := slices.Max(m.sent); got != want.bytes(z) {
 				t.Errorf("%s, %d ranks, m = %d: a rank sends %d bytes, %s is %d", want.name, n, z.m, got, want.bytesText, want.bytes(z))
@@ -207,10 +207,10 @@ func TestFormulasAreDocumented(t *testing.T) {
 // TestNumbersOfMessages counts messages where what matters is how many there are.
 func TestNumbersOfMessages(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 0))
-	total := func(j *job) (sum int) {
-		m, err := j.run(rng, &small, nil)
+	total := func(tr *trial) (sum int) {
+		m, err := tr.run(rng, &small, nil)
 		if err != nil {
-			t.Fatalf("%v: %v", j, err)
+			t.Fatalf("%v: %v", tr, err)
 		}
 		for _, k := range m.messages {
 			sum += k
@@ -221,7 +221,7 @@ func TestNumbersOfMessages(t *testing.T) {
 		// Empty blocks are sent where only the two ends know their lengths, and
 		// nowhere else.
 		for c := backend.Barrier; c <= backend.NeighborAlltoallv; c++ {
-			j := newJob(rng, c, n, 0)
+			tr := newTrial(rng, c, n, 0)
 			want := 0
 			switch c {
 			case backend.Barrier:
@@ -232,17 +232,17 @@ func TestNumbersOfMessages(t *testing.T) {
 				want = n * (n - 1)
 			}
 			if c.Neighbor() {
-				j.degree, want = 2, 2*n
+				tr.degree, want = 2, 2*n
 			}
-			if got := total(j); got != want {
-				t.Errorf("%v with nothing to move: %d messages, want %d", j, got, want)
+			if got := total(tr); got != want {
+				t.Errorf("%v with nothing to move: %d messages, want %d", tr, got, want)
 			}
 		}
 		// A block of ranks that nobody is above of is not sent down: in the step
 		// with distance d, the last d ranks send nothing.
 		if k := bits.Len(uint(n)) - 1; n == 1<<k {
 			for _, c := range []backend.Coll{backend.Scan, backend.Exscan} {
-				if got, want := total(newJob(rng, c, n, 3)), n*k-(n-1); got != want {
+				if got, want := total(newTrial(rng, c, n, 3)), n*k-(n-1); got != want {
 					t.Errorf("%v of %d ranks: %d messages, want %d", c, n, got, want)
 				}
 			}
@@ -293,9 +293,9 @@ func TestAllgathervPassesLongBlocksOnInPieces(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 0))
 	i := slices.IndexFunc(rules[:], func(r rule) bool { return r.name == "allgatherv/ring" })
 	for n := 2; n <= 17; n++ {
-		j := &job{coll: backend.Allgatherv, n: n, count: 20 * n, elem: 8, inPlace: make([]bool, n), counts: make([]int, n)}
-		j.counts[rng.IntN(n)] = 20 * n
-		m, err := j.run(rng, &small, &rules[i])
+		tr := &trial{coll: backend.Allgatherv, n: n, count: 20 * n, elem: 8, inPlace: make([]bool, n), counts: make([]int, n)}
+		tr.counts[rng.IntN(n)] = 20 * n
+		m, err := tr.run(rng, &small, &rules[i])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,12 +12,12 @@ type edge struct{ from, i, to, k int }
 
 // edges returns the neighbors of all ranks, and which block goes where by definition: in a grid each rank
 // sends up and down in each dimension, and what it sends up comes from below.
-func (j *job) edges(rng *rand.Rand) (all []*backend.Neighbors, edges []edge) {
-	n := j.n
+func (tr *trial) edges(rng *rand.Rand) (all []*backend.Neighbors, edges []edge) {
+	n := tr.n
 	for range n {
 		all = append(all, &backend.Neighbors{})
 	}
-	if j.degree == 0 && rng.IntN(2) == 0 {
+	if tr.degree == 0 && rng.IntN(2) == 0 {
 		d := rng.IntN(n) + 1
 		for n%d != 0 {
 			d--
@@ -51,11 +51,11 @@ func (j *job) edges(rng *rand.Rand) (all []*backend.Neighbors, edges []edge) {
 		a.Destinations, b.Sources = append(a.Destinations, to), append(b.Sources, from)
 	}
 	for r := range n {
-		for d := range j.degree {
+		for d := range tr.degree {
 			add(r, (r+d+1)%n)
 		}
 	}
-	if j.degree == 0 {
+	if tr.degree == 0 {
 		for range rng.IntN(4 * n) {
 			add(rng.IntN(n), rng.IntN(n))
 		}
@@ -64,18 +64,18 @@ func (j *job) edges(rng *rand.Rand) (all []*backend.Neighbors, edges []edge) {
 }
 
 // prepareNeighbors is prepare for the neighborhood collectives.
-func (j *job) prepareNeighbors(rng *rand.Rand) {
-	elem := j.elem
-	all, edges := j.edges(rng)
-	own := j.coll == backend.NeighborAlltoall || j.coll == backend.NeighborAlltoallv
-	ragged := j.coll == backend.NeighborAllgatherv || j.coll == backend.NeighborAlltoallv
-	j.packed = !ragged
-	sends, recvs := make([][]int, j.n), make([][]int, j.n) // the lengths of the blocks
+func (tr *trial) prepareNeighbors(rng *rand.Rand) {
+	elem := tr.elem
+	all, edges := tr.edges(rng)
+	own := tr.coll == backend.NeighborAlltoall || tr.coll == backend.NeighborAlltoallv
+	ragged := tr.coll == backend.NeighborAllgatherv || tr.coll == backend.NeighborAlltoallv
+	tr.packed = !ragged
+	sends, recvs := make([][]int, tr.n), make([][]int, tr.n) // the lengths of the blocks
 	length := func() int {
 		if ragged {
-			return rng.IntN(2*j.count + 1)
+			return rng.IntN(2*tr.count + 1)
 		}
-		return j.count
+		return tr.count
 	}
 	for r, p := range all {
 		same := length()
@@ -85,23 +85,23 @@ func (j *job) prepareNeighbors(rng *rand.Rand) {
 			}
 			sends[r] = append(sends[r], same)
 		}
-		recvs[r] = slices.Repeat([]int{j.count}, len(p.Sources)) // of ProcNull, the others follow
+		recvs[r] = slices.Repeat([]int{tr.count}, len(p.Sources)) // of ProcNull, the others follow
 	}
 	for _, e := range edges {
 		recvs[e.to][e.k] = sends[e.from][e.i]
 	}
 	var sdispls, rdispls [][]int
-	for r, c := range j.calls {
+	for r, c := range tr.calls {
 		c.Neighbors, c.Count = all[r], 0
-		sd, st := j.layout(rng, sends[r])
+		sd, st := tr.layout(rng, sends[r])
 		if !own {
 			clear(sd)
 			st = slices.Max(append(sends[r], 0))
 		}
-		rd, rt := j.layout(rng, recvs[r])
+		rd, rt := tr.layout(rng, recvs[r])
 		sdispls, rdispls = append(sdispls, sd), append(rdispls, rd)
 		c.Send, c.Recv = random(rng, st*elem), random(rng, rt*elem)
-		j.want[r] = slices.Clone(c.Recv)
+		tr.want[r] = slices.Clone(c.Recv)
 		if ragged {
 			c.RecvCounts, c.RecvDispls = recvs[r], rd
 			if own {
@@ -111,6 +111,6 @@ func (j *job) prepareNeighbors(rng *rand.Rand) {
 	}
 	for _, e := range edges {
 		n, from, to := sends[e.from][e.i]*elem, sdispls[e.from][e.i]*elem, rdispls[e.to][e.k]*elem
-		copy(j.want[e.to][to:to+n], j.calls[e.from].Send[from:from+n])
+		copy(tr.want[e.to][to:to+n], tr.calls[e.from].Send[from:from+n])
 	}
 }

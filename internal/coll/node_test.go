@@ -60,9 +60,9 @@ func spots(rng *rand.Rand, n int) []placement {
 	return some
 }
 
-// long reports whether a job's messages are long enough that only their bytes matter.
-func long(j *job, m *machine) bool {
-	return j.coll == backend.Bcast && j.count*j.elem >= 64 || strings.HasSuffix(m.ranks[0].sched.Algorithm, "/nodes-ring")
+// long reports whether a trial's messages are long enough that only their bytes matter.
+func long(tr *trial, m *machine) bool {
+	return tr.coll == backend.Bcast && tr.count*tr.elem >= 64 || strings.HasSuffix(m.ranks[0].sched.Algorithm, "/nodes-ring")
 }
 
 // without returns the algorithm that does the same as one for nodes where there are none, nil for the one
@@ -87,32 +87,32 @@ func TestAlgorithmsForNodesSendNoMoreAcross(t *testing.T) {
 			for _, n := range append([]int{1}, ranks(t)...) {
 				for _, p := range spots(rng, n) {
 					for _, count := range lengths(c, n) {
-						j := newJob(rng, c, n, count)
-						j.commutative = rng.IntN(2) == 0
-						j.inPlace = placements(rng, n)[rng.IntN(3)]
-						j.root = rng.IntN(n)
+						tr := newTrial(rng, c, n, count)
+						tr.commutative = rng.IntN(2) == 0
+						tr.inPlace = placements(rng, n)[rng.IntN(3)]
+						tr.root = rng.IntN(n)
 						if !reduces(c) && count%2 == 1 {
-							j.elem = 3
+							tr.elem = 3
 						}
-						j.nodes = NewNodes(n, p.nodeOf)
-						m, err := j.run(rng, &small, nil)
+						tr.nodes = NewNodes(n, p.nodeOf)
+						m, err := tr.run(rng, &small, nil)
 						if err != nil {
-							t.Fatalf("%v, %s, %v: %v", j, p.name, p.of, err)
+							t.Fatalf("%v, %s, %v: %v", tr, p.name, p.of, err)
 						}
 						name := m.ranks[0].sched.Algorithm
-						halving := name == "reduce_scatter_block/recursive-halving" && j.nodes != nil && j.nodes.halving < j.nodes.pairwise
+						halving := name == "reduce_scatter_block/recursive-halving" && tr.nodes != nil && tr.nodes.halving < tr.nodes.pairwise
 						if !strings.Contains(name, "/nodes") && !halving {
 							continue // as without nodes
 						}
 						placed++
-						j.nodes = nil
-						flat, err := j.run(rng, &small, without(name))
+						tr.nodes = nil
+						flat, err := tr.run(rng, &small, without(name))
 						if err != nil {
-							t.Fatalf("%v: %v", j, err)
+							t.Fatalf("%v: %v", tr, err)
 						}
 						got, most := m.across(p.nodeOf), flat.across(p.nodeOf)
-						if got.messages > most.messages && !long(j, m) && !halving || got.bytes > most.bytes {
-							t.Errorf("%v, %s %v: %s sends %+v across, %s %+v", j, p.name, p.of,
+						if got.messages > most.messages && !long(tr, m) && !halving || got.bytes > most.bytes {
+							t.Errorf("%v, %s %v: %s sends %+v across, %s %+v", tr, p.name, p.of,
 								m.ranks[0].sched.Algorithm, got, flat.ranks[0].sched.Algorithm, most)
 						}
 					}

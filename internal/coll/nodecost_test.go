@@ -173,26 +173,26 @@ func TestTrafficAcrossNodesMatchesTheFormulas(t *testing.T) {
 				if nodes == nil || r.needs == ring && isPow2(n) {
 					continue
 				}
-				j := &job{coll: r.coll, n: n, count: 3, elem: 8, inPlace: make([]bool, n), root: rng.IntN(n), nodes: nodes}
+				tr := &trial{coll: r.coll, n: n, count: 3, elem: 8, inPlace: make([]bool, n), root: rng.IntN(n), nodes: nodes}
 				switch r.name {
 				case "barrier/nodes":
-					j.count = 0
+					tr.count = 0
 				case "bcast/nodes-chain":
-					j.count = 40
+					tr.count = 40
 				case "allgather/nodes-ring":
-					j.count = 20
+					tr.count = 20
 				case "allgatherv/nodes-ring":
-					j.counts, j.count = slices.Repeat([]int{20}, n), 20*n
+					tr.counts, tr.count = slices.Repeat([]int{20}, n), 20*n
 				case "allgatherv/nodes":
-					j.counts, j.count = slices.Repeat([]int{3}, n), 3*n
+					tr.counts, tr.count = slices.Repeat([]int{3}, n), 3*n
 				}
 				if r.name == "allreduce/nodes-ring" {
-					j.count = 3 * n
+					tr.count = 3 * n
 				}
 				if reduces(r.coll) {
-					j.f, j.commutative = mix, r.needs == ring
+					tr.f, tr.commutative = mix, r.needs == ring
 				}
-				z := spread{n: n, nodes: nodes.Size(), log: bits.Len(uint(nodes.Size() - 1)), m: 8 * j.count}
+				z := spread{n: n, nodes: nodes.Size(), log: bits.Len(uint(nodes.Size() - 1)), m: 8 * tr.count}
 				if r.coll == backend.Allgather {
 					z.m *= n
 				}
@@ -208,16 +208,16 @@ func TestTrafficAcrossNodesMatchesTheFormulas(t *testing.T) {
 					z.pairs += len(m) * (n - len(m))
 					z.pieces += (len(m)*z.m/n + max(small.segment, z.m/n) - 1) / max(small.segment, z.m/n)
 				}
-				z.root = len(nodes.members[numbers[j.root]])
+				z.root = len(nodes.members[numbers[tr.root]])
 				switch r.coll {
 				case backend.Reduce:
-					z.fewest = fewest(numbers, z.nodes, numbers[j.root])
+					z.fewest = fewest(numbers, z.nodes, numbers[tr.root])
 				case backend.Allreduce:
 					z.shared = shared(numbers)
 				}
-				m, err := j.run(rng, &small, r)
+				m, err := tr.run(rng, &small, r)
 				if err != nil {
-					t.Fatalf("%v, %s %v: %v", j, p.name, p.of, err)
+					t.Fatalf("%v, %s %v: %v", tr, p.name, p.of, err)
 				}
 				got := m.across(p.nodeOf)
 				if got.messages != want.messages(z) || got.bytes != want.bytes(z) {
@@ -279,18 +279,18 @@ func TestSchedulesForNodesMatchTraces(t *testing.T) {
 	} {
 		r := &placedRules[slices.IndexFunc(placedRules[:], func(r placedRule) bool { return r.name == c.algorithm })].rule
 		n := len(c.of)
-		j := &job{coll: r.coll, n: n, count: c.count, elem: 8, root: c.root, inPlace: make([]bool, n)}
-		j.nodes = NewNodes(n, func(r int) int { return c.of[r] })
+		tr := &trial{coll: r.coll, n: n, count: c.count, elem: 8, root: c.root, inPlace: make([]bool, n)}
+		tr.nodes = NewNodes(n, func(r int) int { return c.of[r] })
 		if reduces(r.coll) {
-			j.f = mix
+			tr.f = mix
 		}
-		m, err := j.run(rand.New(rand.NewPCG(22, 0)), &small, r)
+		m, err := tr.run(rand.New(rand.NewPCG(22, 0)), &small, r)
 		if err != nil {
-			t.Errorf("%v: %v", j, err)
+			t.Errorf("%v: %v", tr, err)
 			continue
 		}
 		var w strings.Builder
-		fmt.Fprintf(&w, "%v of %d ranks on the nodes %v, count %d, elements of 8 bytes", j.coll, n, c.of, j.count)
+		fmt.Fprintf(&w, "%v of %d ranks on the nodes %v, count %d, elements of 8 bytes", tr.coll, n, c.of, tr.count)
 		if c.root >= 0 {
 			fmt.Fprintf(&w, ", root %d", c.root)
 		}

@@ -114,9 +114,9 @@ func chunks(count, n int) []int {
 	return c
 }
 
-// job is one collective of n ranks with its buffers and what they should hold
+// trial is one collective of n ranks with its buffers and what they should hold
 // afterwards.
-type job struct {
+type trial struct {
 	coll        backend.Coll
 	n           int
 	count       int // as in backend.Call
@@ -166,10 +166,10 @@ func random(rng *rand.Rand, n int) []byte {
 }
 
 // layout returns the places of blocks in a random order with gaps, or, of a
-// packed job, one after the other, and the length of the whole, in elements.
-func (j *job) layout(rng *rand.Rand, counts []int) (d []int, total int) {
+// packed trial, one after the other, and the length of the whole, in elements.
+func (tr *trial) layout(rng *rand.Rand, counts []int) (d []int, total int) {
 	d = make([]int, len(counts))
-	if j.packed {
+	if tr.packed {
 		for i, m := range counts {
 			d[i] = total
 			total += m
@@ -184,140 +184,140 @@ func (j *job) layout(rng *rand.Rand, counts []int) (d []int, total int) {
 	return d, total
 }
 
-// isInPlace reports whether rank r's part of the job can be, and is to be, in place.
-func (j *job) isInPlace(r int) bool {
-	switch j.coll {
+// isInPlace reports whether rank r's part of the trial is in place.
+func (tr *trial) isInPlace(r int) bool {
+	switch tr.coll {
 	case backend.Barrier, backend.Bcast, backend.NeighborAllgather, backend.NeighborAllgatherv, backend.NeighborAlltoall, backend.NeighborAlltoallv:
 		return false
 	case backend.Reduce, backend.Gather, backend.Gatherv, backend.Scatter, backend.Scatterv:
-		return r == j.root && j.inPlace[r]
+		return r == tr.root && tr.inPlace[r]
 	case backend.Exscan:
-		return r != 0 && j.inPlace[r]
+		return r != 0 && tr.inPlace[r]
 	}
-	return j.inPlace[r]
+	return tr.inPlace[r]
 }
 
 // prepare makes the calls and works out the results.
-func (j *job) prepare(rng *rand.Rand) {
-	elem, n := j.elem, j.n
-	j.calls, j.want = make([]*backend.Call, n), make([][]byte, n)
+func (tr *trial) prepare(rng *rand.Rand) {
+	elem, n := tr.elem, tr.n
+	tr.calls, tr.want = make([]*backend.Call, n), make([][]byte, n)
 	dt := word
 	if elem != 8 {
 		dt = &backend.Datatype{Kind: backend.Opaque, Size: elem, Name: "opaque", ID: 1 << 20}
 	}
-	if j.f != nil {
-		j.op = wordOp(j.commutative, j.f)
+	if tr.f != nil {
+		tr.op = wordOp(tr.commutative, tr.f)
 	}
 	input := make([][]byte, n) // each rank's contribution, without gaps
 	for r := range n {
-		c := &backend.Call{Coll: j.coll, Root: -1, Count: j.count, Type: dt, Op: j.op, InPlace: j.isInPlace(r)}
-		j.calls[r] = c
-		switch j.coll {
+		c := &backend.Call{Coll: tr.coll, Root: -1, Count: tr.count, Type: dt, Op: tr.op, InPlace: tr.isInPlace(r)}
+		tr.calls[r] = c
+		switch tr.coll {
 		case backend.Bcast, backend.Reduce, backend.Gather, backend.Gatherv, backend.Scatter, backend.Scatterv:
-			c.Root = j.root
+			c.Root = tr.root
 		}
-		if j.coll == backend.Barrier {
+		if tr.coll == backend.Barrier {
 			c.Count, c.Type = 0, nil
 		}
 	}
-	row := func(r int) []int { return j.counts[r*n : (r+1)*n] }
+	row := func(r int) []int { return tr.counts[r*n : (r+1)*n] }
 	col := func(r int) (c []int) {
 		for i := range n {
-			c = append(c, j.counts[i*n+r])
+			c = append(c, tr.counts[i*n+r])
 		}
 		return c
 	}
 	// place gives rank r a Recv of total elements that its input of off
 	// elements into it belongs to if in place, and else a Send.
 	place := func(r, total, off int) {
-		c := j.calls[r]
+		c := tr.calls[r]
 		c.Recv = random(rng, total*elem)
 		if c.InPlace {
 			copy(c.Recv[off*elem:], input[r])
 		} else {
 			c.Send = slices.Clone(input[r])
 		}
-		j.want[r] = slices.Clone(c.Recv)
+		tr.want[r] = slices.Clone(c.Recv)
 	}
-	switch j.coll {
+	switch tr.coll {
 	case backend.Barrier:
 	case backend.Bcast:
 		for r := range n {
-			input[r] = random(rng, j.count*elem)
-			j.calls[r].Recv = input[r]
+			input[r] = random(rng, tr.count*elem)
+			tr.calls[r].Recv = input[r]
 		}
 		for r := range n {
-			j.want[r] = slices.Clone(input[j.root])
+			tr.want[r] = slices.Clone(input[tr.root])
 		}
 	case backend.Reduce, backend.Allreduce, backend.ReduceScatterBlock, backend.ReduceScatter, backend.Scan, backend.Exscan:
-		j.prepareReduction(rng, input, place)
+		tr.prepareReduction(rng, input, place)
 	case backend.Gather, backend.Allgather:
 		for r := range n {
-			input[r] = random(rng, j.count*elem)
+			input[r] = random(rng, tr.count*elem)
 		}
 		all := slices.Concat(input...)
 		for r := range n {
-			if r == j.root || j.coll == backend.Allgather {
-				place(r, n*j.count, r*j.count)
-				j.want[r] = all
+			if r == tr.root || tr.coll == backend.Allgather {
+				place(r, n*tr.count, r*tr.count)
+				tr.want[r] = all
 			} else {
-				j.calls[r].Send = slices.Clone(input[r])
+				tr.calls[r].Send = slices.Clone(input[r])
 			}
 		}
 	case backend.Gatherv, backend.Allgatherv:
 		for r := range n {
-			input[r] = random(rng, j.counts[r]*elem)
+			input[r] = random(rng, tr.counts[r]*elem)
 		}
 		for r := range n {
-			if r != j.root && j.coll == backend.Gatherv {
-				j.calls[r].Send = slices.Clone(input[r])
+			if r != tr.root && tr.coll == backend.Gatherv {
+				tr.calls[r].Send = slices.Clone(input[r])
 				continue
 			}
-			d, total := j.layout(rng, j.counts)
-			j.calls[r].RecvCounts, j.calls[r].RecvDispls = j.counts, d
+			d, total := tr.layout(rng, tr.counts)
+			tr.calls[r].RecvCounts, tr.calls[r].RecvDispls = tr.counts, d
 			place(r, total, d[r])
 			for i := range n {
-				copy(j.want[r][d[i]*elem:], input[i])
+				copy(tr.want[r][d[i]*elem:], input[i])
 			}
 		}
 	case backend.Scatter, backend.Scatterv:
-		root := j.calls[j.root]
-		counts := slices.Repeat([]int{j.count}, n)
+		root := tr.calls[tr.root]
+		counts := slices.Repeat([]int{tr.count}, n)
 		d := make([]int, n)
 		for i := range d {
-			d[i] = i * j.count
+			d[i] = i * tr.count
 		}
-		total := n * j.count
-		if j.coll == backend.Scatterv {
-			counts = j.counts
-			d, total = j.layout(rng, counts)
+		total := n * tr.count
+		if tr.coll == backend.Scatterv {
+			counts = tr.counts
+			d, total = tr.layout(rng, counts)
 			root.SendCounts, root.SendDispls = counts, d
 		}
 		root.Send = random(rng, total*elem)
-		for r, c := range j.calls {
+		for r, c := range tr.calls {
 			if !c.InPlace {
 				c.Recv = random(rng, counts[r]*elem)
-				j.want[r] = slices.Clone(root.Send[d[r]*elem : (d[r]+counts[r])*elem])
+				tr.want[r] = slices.Clone(root.Send[d[r]*elem : (d[r]+counts[r])*elem])
 			}
 		}
 	case backend.Alltoall, backend.Alltoallv:
-		if j.coll == backend.Alltoall {
-			j.counts = slices.Repeat([]int{j.count}, n*n)
-			j.packed = true
+		if tr.coll == backend.Alltoall {
+			tr.counts = slices.Repeat([]int{tr.count}, n*n)
+			tr.packed = true
 		}
-		for i := range j.counts {
+		for i := range tr.counts {
 			// A rank in place sends as much as it receives.
-			if a, b := i/n, i%n; j.isInPlace(a) || j.isInPlace(b) {
-				j.counts[i] = j.counts[b*n+a]
+			if a, b := i/n, i%n; tr.isInPlace(a) || tr.isInPlace(b) {
+				tr.counts[i] = tr.counts[b*n+a]
 			}
 		}
 		blocks := make([][]byte, n*n)
-		for i, m := range j.counts {
+		for i, m := range tr.counts {
 			blocks[i] = random(rng, m*elem)
 		}
-		for r, c := range j.calls {
-			sd, st := j.layout(rng, row(r))
-			rd, rt := j.layout(rng, col(r))
+		for r, c := range tr.calls {
+			sd, st := tr.layout(rng, row(r))
+			rd, rt := tr.layout(rng, col(r))
 			c.Recv = random(rng, rt*elem)
 			if c.InPlace {
 				for i := range n {
@@ -329,11 +329,11 @@ func (j *job) prepare(rng *rand.Rand) {
 					copy(c.Send[sd[i]*elem:], blocks[r*n+i])
 				}
 			}
-			j.want[r] = slices.Clone(c.Recv)
+			tr.want[r] = slices.Clone(c.Recv)
 			for i := range n {
-				copy(j.want[r][rd[i]*elem:], blocks[i*n+r])
+				copy(tr.want[r][rd[i]*elem:], blocks[i*n+r])
 			}
-			if j.coll == backend.Alltoallv {
+			if tr.coll == backend.Alltoallv {
 				c.RecvCounts, c.RecvDispls = col(r), rd
 				if !c.InPlace {
 					c.SendCounts, c.SendDispls = row(r), sd
@@ -341,21 +341,21 @@ func (j *job) prepare(rng *rand.Rand) {
 			}
 		}
 	default:
-		j.prepareNeighbors(rng)
+		tr.prepareNeighbors(rng)
 	}
-	j.before = nil
-	for _, c := range j.calls {
-		j.before = append(j.before, slices.Clone(c.Send))
+	tr.before = nil
+	for _, c := range tr.calls {
+		tr.before = append(tr.before, slices.Clone(c.Send))
 	}
 }
 
 // prepareReduction is prepare for the reductions.
-func (j *job) prepareReduction(rng *rand.Rand, input [][]byte, place func(r, total, off int)) {
-	n := j.n
-	total := j.count
-	if j.coll == backend.ReduceScatterBlock {
+func (tr *trial) prepareReduction(rng *rand.Rand, input [][]byte, place func(r, total, off int)) {
+	n := tr.n
+	total := tr.count
+	if tr.coll == backend.ReduceScatterBlock {
 		total *= n
-		j.counts = slices.Repeat([]int{j.count}, n)
+		tr.counts = slices.Repeat([]int{tr.count}, n)
 	}
 	vecs := make([][]uint64, n)
 	for r := range n {
@@ -372,51 +372,51 @@ func (j *job) prepareReduction(rng *rand.Rand, input [][]byte, place func(r, tot
 	}
 	result := make([]uint64, total)
 	chunk := chunks(total, n)
-	ring := j.commutative && n&(n-1) != 0 && total*8 >= n*j.ringChunk
+	ring := tr.commutative && n&(n-1) != 0 && total*8 >= n*tr.ringChunk
 	for i := range result {
 		if ring {
-			result[i] = ringOf(column(i, n), chunk[i], j.f)
+			result[i] = ringOf(column(i, n), chunk[i], tr.f)
 		} else {
-			result[i] = treeOf(column(i, n), j.f)
+			result[i] = treeOf(column(i, n), tr.f)
 		}
 	}
 	off := 0
 	for r := range n {
-		c := j.calls[r]
-		switch j.coll {
+		c := tr.calls[r]
+		switch tr.coll {
 		case backend.Reduce:
-			if r != j.root {
+			if r != tr.root {
 				c.Send = slices.Clone(input[r])
 				continue
 			}
 			fallthrough
 		case backend.Allreduce:
 			place(r, total, 0)
-			j.want[r] = wordBytes(result)
+			tr.want[r] = wordBytes(result)
 		case backend.ReduceScatterBlock, backend.ReduceScatter:
-			if j.coll == backend.ReduceScatter {
-				c.RecvCounts = j.counts
+			if tr.coll == backend.ReduceScatter {
+				c.RecvCounts = tr.counts
 			}
-			if m := j.counts[r]; c.InPlace {
+			if m := tr.counts[r]; c.InPlace {
 				place(r, total, 0)
 			} else {
 				place(r, m, 0)
 			}
-			copy(j.want[r], wordBytes(result[off:off+j.counts[r]]))
-			off += j.counts[r]
+			copy(tr.want[r], wordBytes(result[off:off+tr.counts[r]]))
+			off += tr.counts[r]
 		case backend.Scan, backend.Exscan:
-			if r == 0 && j.coll == backend.Exscan {
+			if r == 0 && tr.coll == backend.Exscan {
 				c.Send = slices.Clone(input[r])
 				continue
 			}
 			place(r, total, 0)
 			for i := range total {
-				own := j.coll == backend.Scan
+				own := tr.coll == backend.Scan
 				operands := column(i, r)
 				if own {
 					operands = column(i, r+1)
 				}
-				binary.LittleEndian.PutUint64(j.want[r][8*i:], prefixOf(operands, own, j.f))
+				binary.LittleEndian.PutUint64(tr.want[r][8*i:], prefixOf(operands, own, tr.f))
 			}
 		}
 	}

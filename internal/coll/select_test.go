@@ -23,13 +23,13 @@ func TestEveryChoiceComputesItsCollective(t *testing.T) {
 					if root > 0 && (!rooted(c) || testing.Short() && root > 2) {
 						break
 					}
-					j := newJob(rng, c, n, count)
-					j.root = root
-					j.commutative = rng.IntN(2) == 0
-					j.inPlace = placements(rng, n)[rng.IntN(3)]
-					m, err := j.run(rng, &small, nil)
+					tr := newTrial(rng, c, n, count)
+					tr.root = root
+					tr.commutative = rng.IntN(2) == 0
+					tr.inPlace = placements(rng, n)[rng.IntN(3)]
+					m, err := tr.run(rng, &small, nil)
 					if err != nil {
-						t.Fatalf("%v: %v", j, err)
+						t.Fatalf("%v: %v", tr, err)
 					}
 					chosen[m.ranks[0].sched.Algorithm] = true
 				}
@@ -144,22 +144,22 @@ func TestBuildAsBuildsEachAlgorithm(t *testing.T) {
 	for _, nodes := range []*Nodes{nil, nodes} {
 		for c := backend.Barrier; c <= backend.NeighborAlltoallv; c++ {
 			rng := rand.New(rand.NewPCG(23, 0))
-			j := newJob(rng, c, 9, 20)
-			j.prepare(rng)
-			names, err := Algorithms(j.calls[1], 1, 9, nodes)
+			tr := newTrial(rng, c, 9, 20)
+			tr.prepare(rng)
+			names, err := Algorithms(tr.calls[1], 1, 9, nodes)
 			if err != nil || len(names) == 0 {
 				t.Fatalf("%v: %v, %v", c, names, err)
 			}
 			for i, name := range names {
-				s, err := BuildAs(name, j.calls[1], 1, 9, nodes)
+				s, err := BuildAs(name, tr.calls[1], 1, 9, nodes)
 				if err != nil || s.Algorithm != name || slices.Contains(names[:i], name) {
 					t.Errorf("%v as %s: %v, %v", c, name, s, err)
 				}
 			}
-			if s, err := Build(j.calls[1], 1, 9, nodes); err != nil || s.Algorithm != names[0] {
+			if s, err := Build(tr.calls[1], 1, 9, nodes); err != nil || s.Algorithm != names[0] {
 				t.Errorf("%v: chosen %v, first of %v: %v", c, s.Algorithm, names, err)
 			}
-			if _, err := BuildAs("no/such", j.calls[1], 1, 9, nodes); err == nil {
+			if _, err := BuildAs("no/such", tr.calls[1], 1, 9, nodes); err == nil {
 				t.Errorf("%v was built by an algorithm that there is not", c)
 			}
 		}

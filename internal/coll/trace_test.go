@@ -41,17 +41,17 @@ func TestSchedulesMatchTraces(t *testing.T) {
 		{"scan/recursive-doubling", 5, 1, -1, nil, false},
 	} {
 		r := &rules[slices.IndexFunc(rules[:], func(r rule) bool { return r.name == c.algorithm })]
-		j := &job{coll: r.coll, n: c.n, count: c.count, elem: 8, root: c.root, counts: c.counts, packed: true, inPlace: slices.Repeat([]bool{c.inPlace}, c.n)}
+		tr := &trial{coll: r.coll, n: c.n, count: c.count, elem: 8, root: c.root, counts: c.counts, packed: true, inPlace: slices.Repeat([]bool{c.inPlace}, c.n)}
 		if reduces(r.coll) {
-			j.f, j.commutative = mix, r.needs == ring
+			tr.f, tr.commutative = mix, r.needs == ring
 		}
-		m, err := j.run(rand.New(rand.NewPCG(10, 0)), &small, r)
+		m, err := tr.run(rand.New(rand.NewPCG(10, 0)), &small, r)
 		if err != nil {
-			t.Errorf("%v: %v", j, err)
+			t.Errorf("%v: %v", tr, err)
 			continue
 		}
 		var w strings.Builder
-		fmt.Fprintf(&w, "%v of %d ranks, count %d, elements of 8 bytes", j.coll, j.n, j.count)
+		fmt.Fprintf(&w, "%v of %d ranks, count %d, elements of 8 bytes", tr.coll, tr.n, tr.count)
 		if c.root >= 0 {
 			fmt.Fprintf(&w, ", root %d", c.root)
 		}
@@ -168,16 +168,16 @@ func FuzzCollective(f *testing.F) {
 	f.Fuzz(func(t *testing.T, c, n uint8, count uint16, root, flags uint8, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		ranks := int(n)%24 + 1
-		j := newJob(rng, backend.Coll(c)%backend.NeighborAlltoallv+1, ranks, int(count)%300)
-		j.root = int(root) % ranks
-		j.commutative = flags&1 != 0
-		j.inPlace = placements(rng, ranks)[int(flags>>1)%3]
+		tr := newTrial(rng, backend.Coll(c)%backend.NeighborAlltoallv+1, ranks, int(count)%300)
+		tr.root = int(root) % ranks
+		tr.commutative = flags&1 != 0
+		tr.inPlace = placements(rng, ranks)[int(flags>>1)%3]
 		lim := &small
 		if flags&0x80 != 0 {
 			lim = &defaults
 		}
-		if _, err := j.run(rng, lim, nil); err != nil {
-			t.Errorf("%v: %v", j, err)
+		if _, err := tr.run(rng, lim, nil); err != nil {
+			t.Errorf("%v: %v", tr, err)
 		}
 	})
 }

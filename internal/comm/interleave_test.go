@@ -119,7 +119,7 @@ func (m *mapping) Close() error {
 }
 
 // recorder is that of all schedules. It waits for nobody.
-var recorder = flight.New("", flight.Job{})
+var recorder = flight.New("", flight.Origin{})
 
 // world returns a new world. Schedules share none, because a schedule may end in the middle.
 func world(bc backend.Comm) *Comm {

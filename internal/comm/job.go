@@ -57,7 +57,7 @@ func (c *Comm) IsWorld() bool { return c != nil && c.core != nil && c.core == c.
 // GoesOn tells the launcher that this rank goes on without the ranks that it has lost.
 func (c *Comm) GoesOn() { c.core.job.goesOn(c.core) }
 
-// job is the state that all communicators of one rank share.
+// job is what one rank knows of its job: all its communicators share it.
 type job struct {
 	Options
 	ctx      context.Context // the world's
@@ -79,7 +79,7 @@ type job struct {
 func NewWorld(ctx context.Context, bc backend.Comm, o Options) *Comm {
 	ctx = comparable(ctx)
 	j := &job{Options: o, ctx: ctx, comms: make(map[*core]struct{})}
-	j.recorder = flight.New(o.FlightDir, flight.Job{Name: o.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size(), Count: o.Count})
+	j.recorder = flight.New(o.FlightDir, flight.Origin{Name: o.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size(), Count: o.Count})
 	j.recorder.Sparse()
 	bc.OnWait(j.recorder.Stamp, j.recorder.StampAll)
 	for _, d := range callTypes {

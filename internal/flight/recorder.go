@@ -12,8 +12,8 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Job identifies the job and rank of a recorder.
-type Job struct {
+// Origin is where a recording comes from: a rank of a job.
+type Origin struct {
 	Name       string
 	Backend    string
 	Rank, Size int
@@ -40,16 +40,16 @@ type Recorder struct {
 // New returns a recorder whose files go to dir, of which Check has nothing to say; nowhere if dir is
 // empty. Where dir is in memory, the file is there from the start and outlives a process that is
 // killed.
-func New(dir string, job Job) *Recorder {
+func New(dir string, origin Origin) *Recorder {
 	size := fileSize
-	if job.Count {
+	if origin.Count {
 		size += tallySize
 	}
 	r := &Recorder{dir: dir, show: shown(dir), types: make(map[uint32]bool), mem: make(image, size)}
-	r.head(job)
+	r.head(origin)
 	if dir != "" {
-		r.path = filepath.Join(dir, FileName(job.Rank))
-		if job.Name == "" && job.Backend != "local" {
+		r.path = filepath.Join(dir, FileName(origin.Rank))
+		if origin.Name == "" && origin.Backend != "local" {
 			_ = os.Remove(r.path) // of an earlier job, which Read could not tell from this one
 		}
 		r.share()
@@ -101,19 +101,19 @@ func FileName(rank int) string { return fmt.Sprintf("rank-%04d%s", rank, suffix)
 const suffix = ".flight"
 
 // head writes the head of a new image.
-func (r *Recorder) head(job Job) {
+func (r *Recorder) head(origin Origin) {
 	m := r.mem
 	copy(m[atMagic:], magic)
 	for at, v := range map[int]uint64{
-		atVersion: version, atSlots: Slots, atRank: uint64(job.Rank), atSize: uint64(job.Size), atPid: uint64(os.Getpid()),
+		atVersion: version, atSlots: Slots, atRank: uint64(origin.Rank), atSize: uint64(origin.Size), atPid: uint64(os.Getpid()),
 		atStart: uint64(epoch.UnixNano()), atBegan: now(),
 	} {
 		m.setWord(at, v)
 	}
 	host, _ := os.Hostname() // unknown is as good as empty
-	m.setText(jobAt, jobSize, job.Name)
+	m.setText(jobAt, jobSize, origin.Name)
 	m.setText(hostAt, hostSize, host)
-	m.setText(backendAt, backendSize, job.Backend)
+	m.setText(backendAt, backendSize, origin.Backend)
 }
 
 // share makes the image the file itself where that costs nothing. Without room for it the file is

@@ -14,7 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-var job = Job{Name: "j1", Backend: "shm", Rank: 3, Size: 4}
+var origin = Origin{Name: "j1", Backend: "shm", Rank: 3, Size: 4}
 
 // The first error of each cause writes the file; further ones do not change it.
 func TestFirstErrorOfEachCauseWritesFile(t *testing.T) {
@@ -22,7 +22,7 @@ func TestFirstErrorOfEachCauseWritesFile(t *testing.T) {
 	if err := Check(dir); err != nil {
 		t.Fatal(err)
 	}
-	r := New(dir, job)
+	r := New(dir, origin)
 	defer r.Close()
 	r.Fail(r.Begin(What(Recv, 0, 0, 0), 1, 0, 0), backend.Code(backend.ErrTimeout))
 	for _, c := range []struct {
@@ -55,7 +55,7 @@ func TestFirstErrorOfEachCauseWritesFile(t *testing.T) {
 // The first error of each cause keeps its text, as far as there is room.
 func TestTextsOfAllCausesAreKept(t *testing.T) {
 	for _, dir := range []string{t.TempDir(), memoryFolder(t)} {
-		r := New(dir, job)
+		r := New(dir, origin)
 		defer r.Close()
 		lost := "peer lost: rank 1 (process 7) was silent for 1s, and its process has been stopped"
 		r.Note(Broken, "barrier: broken")
@@ -74,7 +74,7 @@ func TestTextsOfAllCausesAreKept(t *testing.T) {
 // In a folder in memory the file is up to date without a dump, as after kill -9.
 func TestFileInMemoryOutlivesKilledRank(t *testing.T) {
 	dir := memoryFolder(t)
-	r := New(dir, job)
+	r := New(dir, origin)
 	n := r.Begin(What(Recv, 0, 0, 0), 80, Pair(1, 5), Pair(2, 0))
 	d := readOne(t, dir)
 	if !d.Dumped.IsZero() || !d.Left.IsZero() || len(d.Ops) != 1 || d.Ops[0].State != Open || d.Ops[0].Peer != 2 {
@@ -133,7 +133,7 @@ func TestRemovedFolderIsNoError(t *testing.T) {
 	if err := Check(dir); err != nil {
 		t.Fatal(err)
 	}
-	r := New(dir, job)
+	r := New(dir, origin)
 	defer r.Close()
 	if r.mapped {
 		t.Skip("the folder for temporary files is in memory")
@@ -151,10 +151,10 @@ func TestRemovedFolderIsNoError(t *testing.T) {
 }
 
 // valid returns the contents of a file.
-func valid(t testing.TB, j Job) []byte {
+func valid(t testing.TB, origin Origin) []byte {
 	t.Helper()
-	r := New("", j)
-	r.Comm(0, "world", j.Size, j.Rank, 0)
+	r := New("", origin)
+	r.Comm(0, "world", origin.Size, origin.Rank, 0)
 	r.End(r.Begin(What(Kind(backend.Bcast), 0, 0, 0), 4, Pair(1, 0), Pair(0, 1)))
 	r.Begin(What(Recv, 0, 0, 0), 4, Pair(1, 0), Pair(0, 1))
 	var b bytes.Buffer
@@ -165,7 +165,7 @@ func valid(t testing.TB, j Job) []byte {
 }
 
 func TestReadReportsErrors(t *testing.T) {
-	good := valid(t, job)
+	good := valid(t, origin)
 	change := func(at int, b byte) []byte {
 		c := bytes.Clone(good)
 		c[at] = b
@@ -212,21 +212,21 @@ func TestReadTakesFilesOfLatestJobOnly(t *testing.T) {
 	defer func(start time.Time, ticks bool) { epoch, counting = start, ticks }(epoch, counting)
 	epoch, counting = epoch.Add(-time.Second), false // the ticks of this process began with the other epoch
 	for _, c := range []struct {
-		job            Job
+		origin         Origin
 		ranks, dumping []int
 		others         int
 	}{
-		{Job{Backend: "mpi", Size: 3}, []int{0, 1, 2}, []int{0, 1, 2}, 0},
-		{Job{Backend: "mpi", Size: 3}, []int{0, 1, 2}, []int{0, 2}, 0},
-		{Job{Backend: "mpi", Size: 2}, []int{0, 1}, []int{0}, 1},
-		{Job{Backend: "local", Size: 2}, []int{0, 1}, []int{1}, 2},
-		{Job{Name: "j1", Backend: "shm", Size: 1}, []int{0}, []int{0}, 2},
-		{Job{Name: "j2", Backend: "shm", Size: 1}, []int{0}, []int{0}, 2},
+		{Origin{Backend: "mpi", Size: 3}, []int{0, 1, 2}, []int{0, 1, 2}, 0},
+		{Origin{Backend: "mpi", Size: 3}, []int{0, 1, 2}, []int{0, 2}, 0},
+		{Origin{Backend: "mpi", Size: 2}, []int{0, 1}, []int{0}, 1},
+		{Origin{Backend: "local", Size: 2}, []int{0, 1}, []int{1}, 2},
+		{Origin{Name: "j1", Backend: "shm", Size: 1}, []int{0}, []int{0}, 2},
+		{Origin{Name: "j2", Backend: "shm", Size: 1}, []int{0}, []int{0}, 2},
 	} {
 		epoch = epoch.Add(time.Millisecond) // a later job's processes start later
 		all := map[int]*Recorder{}
-		for _, c.job.Rank = range c.ranks {
-			all[c.job.Rank] = New(dir, c.job)
+		for _, c.origin.Rank = range c.ranks {
+			all[c.origin.Rank] = New(dir, c.origin)
 		}
 		for _, rank := range c.dumping {
 			all[rank].Note(Timeout, "")
@@ -237,7 +237,7 @@ func TestReadTakesFilesOfLatestJobOnly(t *testing.T) {
 			got = append(got, d.Rank)
 		}
 		if err != nil || others != c.others || !slices.Equal(got, c.dumping) {
-			t.Errorf("%+v: ranks %v and %d others, want %v, %d: %v", c.job, got, others, c.dumping, c.others, err)
+			t.Errorf("%+v: ranks %v and %d others, want %v, %d: %v", c.origin, got, others, c.dumping, c.others, err)
 		}
 		for _, r := range all {
 			r.Close()
@@ -246,13 +246,13 @@ func TestReadTakesFilesOfLatestJobOnly(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(valid(f, job))
-	f.Add(valid(f, Job{Name: "j", Size: 1}))
+	f.Add(valid(f, origin))
+	f.Add(valid(f, Origin{Name: "j", Size: 1}))
 	f.Add([]byte(magic))
-	failed := valid(f, job)
+	failed := valid(f, origin)
 	failed[ringAt+2*recordSize+48] = byte(Failed) // with no error
 	f.Add(failed)
-	large := image(valid(f, job))
+	large := image(valid(f, origin))
 	large.setWord(atSize, maxSize)
 	f.Add([]byte(large))
 	f.Fuzz(func(t *testing.T, b []byte) {

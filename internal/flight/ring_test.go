@@ -199,7 +199,7 @@ func TestSparseRingTimesOperationsThatWait(t *testing.T) {
 
 // An operation whose time is not known is no older than the one before it whose time is.
 func TestDecodeBoundsUnknownTimes(t *testing.T) {
-	r := New("", Job{Name: "job", Size: 1})
+	r := New("", Origin{Name: "job", Size: 1})
 	r.End(r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0))
 	r.End(r.Begin(What(Recv, 0, 0, 0), 1, 0, 0))
 	r.End(r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0))
@@ -235,7 +235,7 @@ func TestDecodeBoundsUnknownTimes(t *testing.T) {
 
 // The words of a record come out as what went in.
 func TestDecodeReturnsRecordedOperation(t *testing.T) {
-	r := New("", Job{Name: "job", Backend: "local", Rank: 2, Size: 4})
+	r := New("", Origin{Name: "job", Backend: "local", Rank: 2, Size: 4})
 	r.Comm(0, "world", 4, 2, 0)
 	r.Comm(9, "world.split1", 2, 1, 0)
 	r.Type(0xabcdef, "main.particle")

@@ -152,7 +152,7 @@ func TestLengthOfOverwrittenRecordIsDropped(t *testing.T) {
 
 // The race detector sees a dump beside operations.
 func TestDumpBesideOperations(t *testing.T) {
-	r := New("", Job{Size: 1, Count: true})
+	r := New("", Origin{Size: 1, Count: true})
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
@@ -214,7 +214,7 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 // rankFile has a rank with a clock of 1 GHz count calls for ten seconds.
 func rankFile(t *testing.T, dir string, rank int, left bool, calls ...counted) {
 	t.Helper()
-	r := New("", Job{Name: "job", Backend: "test", Rank: rank, Size: 4, Count: true})
+	r := New("", Origin{Name: "job", Backend: "test", Rank: rank, Size: 4, Count: true})
 	r.Comm(7, "world", 4, rank, 0)
 	r.mem.setHertz(1e9)
 	r.mem.setWord(atBegan, 1e9)
@@ -275,7 +275,7 @@ func TestSummaryAddsUpRanks(t *testing.T) {
 
 func TestSummaryNeedsCounts(t *testing.T) {
 	var b bytes.Buffer
-	if err := New("", Job{Size: 1}).Write(&b); err != nil {
+	if err := New("", Origin{Size: 1}).Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	d, err := Decode(b.Bytes())
@@ -289,7 +289,7 @@ func TestSummaryNeedsCounts(t *testing.T) {
 
 // The timeline of a rank that counts has the end of each operation.
 func TestTimelineOfCountedOperationsHasDurations(t *testing.T) {
-	r := New("", Job{Size: 1, Count: true})
+	r := New("", Origin{Size: 1, Count: true})
 	for range 4 {
 		r.End(r.BeginSparse(What(Send, 0, 0, 0), 1, 0, 0))
 	}

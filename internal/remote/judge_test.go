@@ -156,7 +156,7 @@ func TestFlightFilesAreOfLastWorld(t *testing.T) {
 		for _, k := range chosen {
 			var b bytes.Buffer
 			w := sent[k]
-			r := flight.New("", flight.Job{Name: fmt.Sprint("job.", w.world), Backend: "tcp", Rank: w.rank, Size: w.size})
+			r := flight.New("", flight.Origin{Name: fmt.Sprint("job.", w.world), Backend: "tcp", Rank: w.rank, Size: w.size})
 			if err := r.Write(&b); err != nil {
 				t.Fatal(err)
 			}

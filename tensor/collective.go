@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// job is a collective in pieces, without type parameters. Its life:
+// collective is a collective in pieces, without type parameters. Its life:
 //
 //  1. When the collective is called, mark records events in the tensors' streams.
 //  2. Shortly before its turn, prepare starts copies of the first pieces to the host.
@@ -20,7 +20,7 @@ import (
 //  4. It ends its turn, and waits for the last copies.
 //
 // The messages between ranks depend only on form.
-type job struct {
+type collective struct {
 	c  *Comm
 	on cohort.Comm // c's communicator for collectives, for the pieces
 	form
@@ -43,7 +43,7 @@ type job struct {
 	parts      parts
 }
 
-// form is what must be the same on all ranks of a job.
+// form is what must be the same on all ranks of a collective.
 type form struct {
 	coll   backend.Coll
 	kind   backend.Kind
@@ -61,7 +61,7 @@ type caller interface {
 	clear() // forgets the tensors
 }
 
-// side is the memory that a job reads or writes.
+// side is the memory that a collective reads or writes.
 type side struct {
 	blocks int    // parts of a piece; 0 if nothing is read or written
 	host   []byte // passed to the root package; nil if pinned memory is used instead
@@ -76,45 +76,45 @@ func (s *side) staged() bool { return s.dev != nil && s.blocks > 0 && s.host == 
 
 const wideSize = 4 // bytes of a float32
 
-var jobs = sync.Pool{New: func() any { return new(job) }}
+var collectives = sync.Pool{New: func() any { return new(collective) }}
 
-// job returns the job of a call.
-func (x call[T]) job(c *Comm) *job {
-	j := jobs.Get().(*job)
-	j.c, j.op = c, x.op
+// collective returns the collective of a call.
+func (x call[T]) collective(c *Comm) *collective {
+	co := collectives.Get().(*collective)
+	co.c, co.op = c, x.op
 	blocks, n := x.blocks(c.Size())
-	j.form = form{coll: x.coll, kind: kindOf[T](), widen: x.widened(), elem: view.Size[T](), blocks: blocks, n: n}
-	j.cut(c.cfg.Chunk)
-	j.on = j.handle()
-	if j.widen {
-		j.wide = call[float32]{coll: x.coll, op: x.op, root: x.root}
-		j.caller = &j.wide
+	co.form = form{coll: x.coll, kind: kindOf[T](), widen: x.widened(), elem: view.Size[T](), blocks: blocks, n: n}
+	co.cut(c.cfg.Chunk)
+	co.on = co.handle()
+	if co.widen {
+		co.wide = call[float32]{coll: x.coll, op: x.op, root: x.root}
+		co.caller = &co.wide
 	} else {
-		own, kept := j.caller.(*call[T])
+		own, kept := co.caller.(*call[T])
 		if !kept {
 			own = new(call[T])
 		}
-		*own, j.caller = x, own
+		*own, co.caller = x, own
 	}
-	direct := j.direct()
+	direct := co.direct()
 	if x.reads(c) {
-		j.in = sideOf(x.send, c.core, direct)
-		if j.in.blocks = 1; x.coll == backend.ReduceScatterBlock || x.coll == backend.Alltoall {
-			j.in.blocks = blocks
+		co.in = sideOf(x.send, c.core, direct)
+		if co.in.blocks = 1; x.coll == backend.ReduceScatterBlock || x.coll == backend.Alltoall {
+			co.in.blocks = blocks
 		}
 	}
 	if x.writes(c) {
-		j.out = sideOf(x.recv, c.core, direct)
-		if j.out.blocks = 1; x.coll == backend.Allgather || x.coll == backend.Alltoall {
-			j.out.blocks = blocks
+		co.out = sideOf(x.recv, c.core, direct)
+		if co.out.blocks = 1; x.coll == backend.Allgather || x.coll == backend.Alltoall {
+			co.out.blocks = blocks
 		}
 	}
-	j.same = x.reads(c) && x.writes(c) && x.inPlace()
-	if j.same && x.coll == backend.Allgather { // this rank's block is in position already
-		j.in.at += accel.Address(c.Rank() * n * j.elem)
+	co.same = x.reads(c) && x.writes(c) && x.inPlace()
+	if co.same && x.coll == backend.Allgather { // this rank's block is in position already
+		co.in.at += accel.Address(c.Rank() * n * co.elem)
 	}
-	j.shared = j.in.staged() && j.out.staged() && j.in.dev == j.out.dev
-	return j
+	co.shared = co.in.staged() && co.out.staged() && co.in.dev == co.out.dev
+	return co
 }
 
 func sideOf[T cohort.Number](t *Tensor[T], k *core, direct bool) side {
@@ -144,24 +144,24 @@ func (f *form) cut(chunk int) {
 }
 
 // handle returns a handle whose calls show the ranks, besides the piece, the operation that it is part of.
-func (j *job) handle() cohort.Comm {
+func (co *collective) handle() cohort.Comm {
 	whole, note := 0, backend.Note(0)
-	if j.pieces > 1 {
-		if whole = j.n; j.coll == backend.Allgather {
-			whole *= j.blocks // as the counts of its Allgatherv
+	if co.pieces > 1 {
+		if whole = co.n; co.coll == backend.Allgather {
+			whole *= co.blocks // as the counts of its Allgatherv
 		}
 	}
-	if j.op.average {
+	if co.op.average {
 		note = backend.Average
 	}
 	switch {
-	case !j.widen:
-	case j.kind == backend.Float16:
+	case !co.widen:
+	case co.kind == backend.Float16:
 		note |= backend.OfFloat16
 	default:
 		note |= backend.OfBFloat16
 	}
-	return cohort.Comm((*comm.Comm)(j.c.coll).Piece(whole, note))
+	return cohort.Comm((*comm.Comm)(co.c.coll).Piece(whole, note))
 }
 
 // apart reports whether the parts of a piece are not adjacent in all tensors.
@@ -172,50 +172,50 @@ func (f *form) apart() bool {
 // piece returns the start of a piece's part in each block, and its length.
 func (f *form) piece(i int) (lo, k int) { return i * f.m, min(f.m, f.n-i*f.m) }
 
-// do runs the job in its turn and frees it.
-func (j *job) do(ticket uint64) error {
-	c, q := j.c, &j.c.core.queue
+// do runs the collective in its turn and frees it.
+func (co *collective) do(ticket uint64) error {
+	c, q := co.c, &co.c.core.queue
 	turn := q.await(c.ctx, ticket, lookahead)
 	if turn {
-		if j.early == nil {
-			j.early = j.prepare()
+		if co.early == nil {
+			co.early = co.prepare()
 		}
 		turn = q.await(c.ctx, ticket, 0)
 	}
 	if !turn {
-		return j.free(c.abandon(ticket))
+		return co.free(c.abandon(ticket))
 	}
 	err := c.core.ended()
 	if err == nil {
-		if err = j.early; err == nil {
-			err = j.run()
+		if err = co.early; err == nil {
+			err = co.run()
 		}
-		if err != nil && !j.stopped && j.called < j.pieces {
+		if err != nil && !co.stopped && co.called < co.pieces {
 			c.breakWith(err)
 		}
 	}
 	q.done()
-	if err == nil && j.save != nil {
-		err = j.save.Sync()
+	if err == nil && co.save != nil {
+		err = co.save.Sync()
 	}
-	return j.free(err)
+	return co.free(err)
 }
 
-// run runs a job during its turn.
-func (j *job) run() error {
-	for i := range j.pieces {
-		if err := j.read(i + ahead); err != nil {
+// run runs a collective during its turn.
+func (co *collective) run() error {
+	for i := range co.pieces {
+		if err := co.read(i + ahead); err != nil {
 			return err
 		}
-		s, err := j.slot(i)
-		if err == nil && j.in.staged() {
+		s, err := co.slot(i)
+		if err == nil && co.in.staged() {
 			err = s.loaded.Sync()
 		}
 		if err == nil {
-			err = j.reduce(s, i)
+			err = co.reduce(s, i)
 		}
-		if err == nil && j.out.staged() {
-			err = j.write(s, i)
+		if err == nil && co.out.staged() {
+			err = co.write(s, i)
 		}
 		if err != nil {
 			return err
@@ -225,70 +225,70 @@ func (j *job) run() error {
 }
 
 // reduce calls the root package for a piece in host memory, and leaves the result there.
-func (j *job) reduce(s *slot, i int) error {
-	lo, k := j.piece(i)
-	if j.widen {
-		return j.reduceWide(s, lo, k)
+func (co *collective) reduce(s *slot, i int) error {
+	lo, k := co.piece(i)
+	if co.widen {
+		return co.reduceWide(s, lo, k)
 	}
-	src, dst := j.operands(s, lo, k)
-	if err := j.call(src, dst, lo, k); err != nil {
+	src, dst := co.operands(s, lo, k)
+	if err := co.call(src, dst, lo, k); err != nil {
 		return err
 	}
-	if j.op.average && dst != nil {
-		divide(j.kind, dst[:k*j.elem], j.c.Size())
+	if co.op.average && dst != nil {
+		divide(co.kind, dst[:k*co.elem], co.c.Size())
 	}
 	return nil
 }
 
-func (j *job) call(src, dst []byte, lo, k int) error {
+func (co *collective) call(src, dst []byte, lo, k int) error {
 	var p *parts
-	if j.apart() {
-		p = j.place(lo, k)
+	if co.apart() {
+		p = co.place(lo, k)
 	}
-	c := j.c.core
+	c := co.c.core
 	broken := c.collBroken.known.Load()
-	err := j.caller.perform(&j.on, src, dst, p)
-	if j.stopped = err != nil; err == nil {
-		j.called++
+	err := co.caller.perform(&co.on, src, dst, p)
+	if co.stopped = err != nil; err == nil {
+		co.called++
 	} else {
-		j.inUse = !broken && c.collBroken.keeps(c.coll)
+		co.inUse = !broken && c.collBroken.keeps(c.coll)
 	}
 	return err
 }
 
 // operands returns the memory of a piece. In pinned memory its parts are adjacent; of a tensor
 // whose parts are not adjacent, it returns all.
-func (j *job) operands(s *slot, lo, k int) (src, dst []byte) {
-	e := j.elem
-	if j.shared { // the call is in place
-		both := s.in[:max(j.in.blocks, j.out.blocks)*k*e]
+func (co *collective) operands(s *slot, lo, k int) (src, dst []byte) {
+	e := co.elem
+	if co.shared { // the call is in place
+		both := s.in[:max(co.in.blocks, co.out.blocks)*k*e]
 		return both, both
 	}
 	part := func(s *side) []byte {
-		if j.pieces == 1 {
+		if co.pieces == 1 {
 			return s.host
 		}
 		return s.host[lo*e : (lo+k)*e]
 	}
-	switch out := &j.out; {
+	switch out := &co.out; {
 	case out.staged():
 		dst = s.out[:out.blocks*k*e]
-	case out.blocks > 0 && !j.apart():
+	case out.blocks > 0 && !co.apart():
 		dst = part(out)
 	case out.blocks > 0:
 		dst = out.host
 	}
-	switch in := &j.in; {
+	switch in := &co.in; {
 	case in.staged():
 		src = s.in[:in.blocks*k*e]
-	case j.same && j.coll == backend.Allgather:
+	case co.same && co.coll == backend.Allgather:
 		src = dst
-	case j.pieces > 1 && j.coll == backend.ReduceScatterBlock:
-		src = j.room(in.blocks * k * e)
+	case co.pieces > 1 && co.coll == backend.ReduceScatterBlock:
+		src = co.room(in.blocks * k * e)
 		for b := range in.blocks {
-			copy(src[b*k*e:(b+1)*k*e], in.host[(b*j.n+lo)*e:])
+			copy(src[b*k*e:(b+1)*k*e], in.host[(b*co.n+lo)*e:])
 		}
-	case in.blocks > 0 && j.coll != backend.Alltoall:
+	case in.blocks > 0 && co.coll != backend.Alltoall:
 		src = part(in)
 	case in.blocks > 0:
 		src = in.host
@@ -298,16 +298,16 @@ func (j *job) operands(s *slot, lo, k int) (src, dst []byte) {
 
 // place returns where the blocks of a piece are: adjacent in pinned memory, otherwise at their
 // positions in the tensor.
-func (j *job) place(lo, k int) *parts {
-	p := &j.parts
+func (co *collective) place(lo, k int) *parts {
+	p := &co.parts
 	p.counts, p.send, p.recv = p.counts[:0], p.send[:0], p.recv[:0]
-	for b := range j.blocks {
-		at := [...]int{b * k, b*j.n + lo}
+	for b := range co.blocks {
+		at := [...]int{b * k, b*co.n + lo}
 		from, to := at[1], at[1]
-		if j.in.staged() {
+		if co.in.staged() {
 			from = at[0]
 		}
-		if j.out.staged() {
+		if co.out.staged() {
 			to = at[0]
 		}
 		p.counts, p.send, p.recv = append(p.counts, k), append(p.send, from), append(p.recv, to)
@@ -316,17 +316,17 @@ func (j *job) place(lo, k int) *parts {
 }
 
 // reduceWide is reduce for half-precision numbers: it computes as float32 and rounds once.
-func (j *job) reduceWide(s *slot, lo, k int) error {
-	bf, in, out := j.kind == backend.BFloat16, &j.in, &j.out
+func (co *collective) reduceWide(s *slot, lo, k int) error {
+	bf, in, out := co.kind == backend.BFloat16, &co.in, &co.out
 	const e = 2
-	all := j.room(in.blocks * k * wideSize)
+	all := co.room(in.blocks * k * wideSize)
 	floats := view.Of[float32](all)
 	for b := range in.blocks {
 		var half []byte
 		if in.staged() {
 			half = s.in[b*k*e : (b+1)*k*e]
 		} else {
-			half = in.host[(b*j.n+lo)*e : (b*j.n+lo+k)*e]
+			half = in.host[(b*co.n+lo)*e : (b*co.n+lo+k)*e]
 		}
 		kernel.Widen(floats[b*k:(b+1)*k], view.Of[uint16](half), bf)
 	}
@@ -334,11 +334,11 @@ func (j *job) reduceWide(s *slot, lo, k int) error {
 	if out.blocks == 0 {
 		dst = nil
 	}
-	if err := j.call(all, dst, lo, k); err != nil || dst == nil {
+	if err := co.call(all, dst, lo, k); err != nil || dst == nil {
 		return err
 	}
-	if j.op.average {
-		divide(backend.Float32, all[:k*wideSize], j.c.Size())
+	if co.op.average {
+		divide(backend.Float32, all[:k*wideSize], co.c.Size())
 	}
 	half := s.out
 	if !out.staged() {
@@ -352,12 +352,12 @@ func (j *job) reduceWide(s *slot, lo, k int) error {
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
 // room returns n bytes, valid until the next call.
-func (j *job) room(n int) []byte {
-	if j.scratch == nil {
-		j.scratch = scratches.Get().(*[]byte)
+func (co *collective) room(n int) []byte {
+	if co.scratch == nil {
+		co.scratch = scratches.Get().(*[]byte)
 	}
-	if cap(*j.scratch) < n {
-		*j.scratch = make([]byte, n)
+	if cap(*co.scratch) < n {
+		*co.scratch = make([]byte, n)
 	}
-	return (*j.scratch)[:n]
+	return (*co.scratch)[:n]
 }
