@@ -58,16 +58,30 @@ type Exit struct {
 	Drained  <-chan struct{} `json:"-"` // closed when its output has been passed on
 }
 
+// Phase says how far the end of a job is.
+//
+//	from              event                                          to
+//	Runs              a failure or a loss ends the job; WindDown     WindsDown, or Ends without a grace time
+//	Runs, WindsDown   the grace time is over; End                    Ends: Terminate, and Kill after KillAfter
+//	any               StartFailed                                    Ends: Kill
+type Phase byte
+
+const (
+	Runs      Phase = iota // it has not begun
+	WindsDown              // the ranks may end by themselves
+	Ends                   // they are being terminated or killed
+)
+
 // Machine is the state of a job. Its methods handle events. They are called by one goroutine.
 type Machine struct {
 	Config
 	Result
+	Phase
 	Running   int            // ranks that have not ended; kept by the owner
 	Decided   bool           // Result is final, but for an Abort that caused an earlier end
 	Succeeded bool           // a rank has ended with status 0
 	Lost      *Exit          // the first loss after which the job continued
-	Began     time.Time      // when the job began to end, grace time included
-	Ending    bool           // the ranks are being terminated or killed
+	Began     time.Time      // when Runs ended
 	Request   syscall.Signal // the signal by which the user first asked for the end
 
 	blamed  bool      // the status is a rank's
@@ -146,7 +160,7 @@ func (m *Machine) Tick() {
 
 // Continues reports whether the job continues after a rank's failure.
 func (m *Machine) Continues(e Exit) bool {
-	return e.GoesOn && !e.Aborted && m.Began.IsZero() && m.Request == 0
+	return e.GoesOn && !e.Aborted && m.Phase == Runs && m.Request == 0
 }
 
 // Ended handles the end of a rank that no longer counts as Running. After an Abort, the job's status is that
@@ -229,7 +243,7 @@ func (m *Machine) goOn(e Exit, text string) {
 // the job continues, the other hosts are asked.
 func (m *Machine) HostLost(text string) {
 	switch {
-	case m.Decided || m.Ending:
+	case m.Decided || m.Phase == Ends:
 		m.Say(text, nil)
 	case m.Request != 0:
 		m.End(StatusLost, nil, text)
@@ -260,7 +274,7 @@ func (m *Machine) resolve(goesOn bool) {
 	m.Resilient = m.Resilient || goesOn
 	for _, text := range losses {
 		switch {
-		case m.Ending:
+		case m.Phase == Ends:
 			m.Say(text, nil)
 		case goesOn:
 			m.goOn(Exit{Rank: -1, Status: StatusLost}, text)
@@ -304,7 +318,7 @@ func (m *Machine) LostOutput(n syscall.Signal) {
 
 // End ends the job for a reason other than a rank's failure. An empty text prints no message.
 func (m *Machine) End(status int, err error, text string) {
-	if m.Ending {
+	if m.Phase == Ends {
 		return
 	}
 	if !m.Decided {
@@ -319,7 +333,7 @@ func (m *Machine) End(status int, err error, text string) {
 // StartFailed handles the failure to start a rank: the ranks that have been started are killed.
 func (m *Machine) StartFailed(err error) {
 	m.decide(Exit{Rank: -1, Status: 1}, err)
-	m.begin()
+	m.begin(Ends)
 	m.kill()
 }
 
@@ -328,29 +342,30 @@ func (m *Machine) WindDown() {
 	switch {
 	case m.Grace <= 0:
 		m.terminate()
-	case m.Began.IsZero():
-		m.Began = m.Now()
+	case m.Phase == Runs:
+		m.begin(WindsDown)
 		m.after(grace, m.Grace)
 	}
 }
 
 func (m *Machine) terminate() {
-	if m.Ending {
+	if m.Phase == Ends {
 		return
 	}
-	m.begin()
+	m.begin(Ends)
 	m.blameFirst()
 	m.after(kill, m.KillAfter)
 	m.Terminate()
 }
 
-// begin begins to end the ranks.
-func (m *Machine) begin() {
-	if m.Began.IsZero() {
+// begin begins a phase of the end.
+func (m *Machine) begin(p Phase) {
+	if m.Phase == Runs {
 		m.Began = m.Now()
 	}
-	m.Ending = true
-	m.due[timeout], m.due[grace] = time.Time{}, time.Time{}
+	if m.Phase = p; p == Ends {
+		m.due[timeout], m.due[grace] = time.Time{}, time.Time{}
+	}
 }
 
 func (m *Machine) kill() {

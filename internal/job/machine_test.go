@@ -219,7 +219,7 @@ func TestWaitEndsAtNextLimit(t *testing.T) {
 	r.now = r.now.Add(time.Hour)
 	<-r.Wait()
 	r.Tick()
-	if len(r.trace) != 2 || !r.Ending {
+	if len(r.trace) != 2 || r.Phase != Ends {
 		t.Errorf("%q, want the end of the grace time", r.trace)
 	}
 	r.Stop()

@@ -177,7 +177,7 @@ func (s *judge) step(signals bool) {
 // their output, and answer meanwhile.
 func (s *judge) hurry() {
 	for _, h := range s.hosts {
-		if (s.m.Running == 0 || s.m.Ending) && len(h.running) == 0 && !h.ended && !h.lost {
+		if (s.m.Running == 0 || s.m.Phase == job.Ends) && len(h.running) == 0 && !h.ended && !h.lost {
 			h.hurry()
 		}
 	}
@@ -377,7 +377,7 @@ func (s *judge) pass(sig os.Signal) {
 	job.Suspend(n)
 	first := s.m.Request == 0
 	s.m.Signal(n)
-	if job.AsksForEnd(n) && s.m.Running == 0 && (first || s.m.Ending) { // do not wait for the reader
+	if job.AsksForEnd(n) && s.m.Running == 0 && (first || s.m.Phase == job.Ends) { // do not wait for the reader
 		s.m.LostOutput(n)
 		s.left = true
 	}

@@ -53,7 +53,7 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	}
 	s := j.newJudge()
 	s.lose(j.hosts[0], io.EOF)
-	if s.m.Ending || s.m.Resilient {
+	if s.m.Phase == job.Ends || s.m.Resilient {
 		t.Fatal("decided without the other hosts")
 	}
 	s.exited(j.hosts[1], job.Exit{Rank: 1, ID: 1, Status: 9, How: "exited with status 9", After: "1 s", GoesOn: true})
@@ -72,7 +72,7 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 			t.Errorf("host %s was asked %d times", h.Name, got)
 		}
 	}
-	if s.m.Ending || s.m.Decided || s.m.Status != 0 || s.m.Running != 0 {
+	if s.m.Phase == job.Ends || s.m.Decided || s.m.Status != 0 || s.m.Running != 0 {
 		t.Errorf("ended with status %d, want the job to go on", s.m.Status)
 	}
 	if said := stderr.String(); strings.Count(said, "the job goes on with") != 2 || strings.Index(said, "host a was lost") > strings.Index(said, "rank 1 on b") {
@@ -129,8 +129,8 @@ func TestSilentHostTakesOneRestart(t *testing.T) {
 	s.settle()
 	s.lose(j.hosts[1], io.EOF)
 	s.settle()
-	if n := len(j.hosts[0].running); s.m.Ending || n != 5 {
-		t.Errorf("the job ends: %v; host a has %d processes, want 5", s.m.Ending, n)
+	if n := len(j.hosts[0].running); s.m.Phase != job.Runs || n != 5 {
+		t.Errorf("the job is in phase %d; host a has %d processes, want 5", s.m.Phase, n)
 	}
 	<-s.log.Close()
 	s.print.close()

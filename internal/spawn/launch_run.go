@@ -16,7 +16,7 @@ import (
 // one of those. A rank killed by SIGKILL or SIGTERM is therefore only a suspect, until
 // the launcher's own report is available (conclude).
 func (s *state) blamed(e exit) bool {
-	if !s.m.Began.IsZero() && e.at.After(s.m.Began) {
+	if s.m.Phase != job.Runs && e.at.After(s.m.Began) {
 		return false // it ended because the job was ending
 	}
 	if e.err == nil && e.wait.Signaled() && (e.wait.Signal() == syscall.SIGKILL || e.wait.Signal() == syscall.SIGTERM) {
@@ -43,7 +43,7 @@ func (s *state) launcherEnded(e exit) {
 			s.gone(i)
 		}
 	}
-	if s.m.Running > 0 && s.m.Began.IsZero() { // it failed or left its ranks, or the ranks' ends are reported next
+	if s.m.Running > 0 && s.m.Phase == job.Runs { // it failed or left its ranks, or the ranks' ends are reported next
 		s.suspected = time.After(suspectLimit)
 	}
 	l.output.hurry()

@@ -11,14 +11,14 @@ import (
 )
 
 // held reports whether the launcher of the larger job may still start processes.
-func (s *state) held() bool { return s.cfg.relays() && !s.generations.released && !s.m.Ending }
+func (s *state) held() bool { return s.cfg.relays() && !s.generations.released && s.m.Phase < job.Ends }
 
 // Launch starts a process for a rank of the larger job. If that cannot be, Part.Ended is called for it. Launch, Kill, Tell and
 // Release are for a job with Part.Relay.
 func (j *Job) Launch(id, number int) {
 	j.ask(func(s *state) {
 		err := errEnds
-		if s.m.Began.IsZero() {
+		if s.m.Phase == job.Runs {
 			err = s.another(id, number, s.free())
 		}
 		if err != nil {

@@ -280,7 +280,7 @@ func (s *state) sweep() {
 			syscall.Kill(-r.pgid, syscall.SIGKILL)
 		case waited > lingerLimit && r.phase == lingers:
 			r.phase, r.since = asked, time.Now().Add(-lingerLimit)
-			if s.m.Began.IsZero() {
+			if s.m.Phase == job.Runs {
 				s.logf("rank %d left processes behind; ending them", r.number)
 			}
 			syscall.Kill(-r.pgid, syscall.SIGTERM)

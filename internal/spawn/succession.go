@@ -26,7 +26,7 @@ func NewSuccession(c generation.Config, m *job.Machine) *Succession {
 }
 
 // Ending reports whether the job is to end: then no process is started in place of another.
-func (u *Succession) Ending() bool { return u.job.Request != 0 || !u.job.Began.IsZero() }
+func (u *Succession) Ending() bool { return u.job.Request != 0 || u.job.Phase != job.Runs }
 
 // Ended handles the end of a process, and changes x as its own rules require. It reports whether the job's status cannot
 // depend on it, because another process takes its place.
@@ -130,7 +130,7 @@ func (u *Succession) Settle() {
 			u.job.Ended(x)
 		}
 	}
-	if left := u.Outcasts(); len(left) > 0 && u.job.Began.IsZero() {
+	if left := u.Outcasts(); len(left) > 0 && u.job.Phase == job.Runs {
 		u.job.Say("all ranks have ended; ending what is left of "+backend.RankList(left)+", which the others count as lost", nil)
 		u.job.WindDown()
 	}
