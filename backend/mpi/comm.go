@@ -37,8 +37,8 @@ type comm struct {
 	// miscounts is set once a call in the library has failed: it is not known which messages it has sent or received.
 	miscounts atomic.Bool
 
-	turns      turns
-	retirement retirement
+	transactions transactions
+	retirement   retirement
 }
 
 // errClosed is the error of operations after Close of the communicator or of the world.
@@ -158,8 +158,8 @@ func (c *comm) create(d *comm, id uint32) error {
 
 func (c *comm) begin() {
 	c.queues[0].on, c.queues[1].on = c.data, c.ctl
-	c.turns = newTurns(c.rank, c.p.polled, func(to int, m []byte) bool {
-		told := c.p.engine.tell(c, m, to, c.p.folds.turn())
+	c.transactions = newTransactions(c.rank, c.p.polled, func(to int, m []byte) bool {
+		told := c.p.engine.tell(c, m, to, c.p.folds.commit())
 		if told {
 			c.gate.Count(1)
 		}

@@ -80,16 +80,10 @@ func (c *comm) readNotice() {
 		return
 	}
 	defer c.reading.Unlock()
-	var st libmpi.Status
-	if !arrived(c.ctl, c.p.folds.notice(), &st) {
-		return
+	if m, _, ok := c.receiveControl(c.p.folds.notice()); ok && len(m) > 0 {
+		c.gate.Count(-1)
+		c.breaks(backend.DecodeFault(m))
 	}
-	buf := make([]byte, noticeSize)
-	if c.ctl.Recv(buf, int(st.Source), c.p.folds.notice(), &st) != 0 || st.Bytes < 1 {
-		return
-	}
-	c.gate.Count(-1)
-	c.breaks(backend.DecodeFault(buf[:st.Bytes]))
 }
 
 // Broken returns what the communicator was broken with.

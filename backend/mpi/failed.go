@@ -152,13 +152,8 @@ func (p *process) hear() {
 
 // hearOne receives a message, if there is one.
 func (p *process) hearOne() bool {
-	w := p.world
-	var st libmpi.Status
-	if !arrived(w.ctl, p.folds.failure(), &st) {
-		return false
-	}
-	m, from := make([]byte, st.Bytes), int(st.Source)
-	if w.ctl.Recv(m, from, p.folds.failure(), &st) != 0 {
+	m, from, ok := p.world.receiveControl(p.folds.failure())
+	if !ok {
 		return false
 	}
 	if len(m) == 0 {
@@ -169,7 +164,7 @@ func (p *process) hearOne() bool {
 	}
 	switch m[0] {
 	case saysWhy:
-		p.engine.tell(w, []byte{saysHeard}, from, p.folds.failure())
+		p.engine.tell(p.world, []byte{saysHeard}, from, p.folds.failure())
 		p.fails(&failure{why: &backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(m[1:])}, begun: time.Now()})
 	case saysHeard:
 		p.failed.Load().answered.Add(1)

@@ -15,7 +15,7 @@ func TestFailedRankEndsCallsBeforeCommunicatorIsBroken(t *testing.T) {
 	c := newTestComm()
 	c.size, c.rank, c.world = 2, 1, []int{0, 1}
 	c.p.world, c.p.level = c, libmpi.Multiple
-	c.turns = newTurns(1, false, func(int, []byte) bool { return false }) // the library has been left
+	c.transactions = newTransactions(1, false, func(int, []byte) bool { return false }) // the library has been left
 	c.p.failed.Store(&failure{why: backend.Faultf(backend.ErrPeerLost, "made up")})
 	libmpi.EndBlocked()
 	for what, err := range map[string]error{

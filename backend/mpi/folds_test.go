@@ -26,7 +26,7 @@ func TestTagsOfDifferentKindsDiffer(t *testing.T) {
 		use(f.failure(), "failure")
 		use(f.last(0), "round of drain")
 		use(f.last(1), "round of drain")
-		use(f.turn(), "meeting")
+		use(f.commit(), "transaction")
 		for i := range uint32(most) {
 			use(f.tag(backend.CheckTag(i)), "collective")
 			use(f.tag(backend.DataTag(i)), "collective")

@@ -55,7 +55,7 @@ type process struct {
 	parent   libmpi.Comm // all other communicators are made on it, and cohort sends nothing there
 	engine   engine
 	failed   atomic.Pointer[failure] // a rank has failed
-	turn     sync.Mutex              // see together
+	calling  sync.Mutex              // held during a call that excludes all others; see together
 	sampler  sampler
 	copied   atomic.Uint64 // bytes that rest has counted
 	sound    sound
@@ -120,8 +120,8 @@ func (f folds) failure() int { return f.notice() + 3 }
 // last is the tag of the reports in a round of drain.
 func (f folds) last(round int) int { return f.notice() + 4 + round }
 
-// turn is the tag of the messages of meetings; see together.
-func (f folds) turn() int { return f.notice() + 6 }
+// commit is the tag of the messages of transactions; see together.
+func (f folds) commit() int { return f.notice() + 6 }
 
 // thread runs functions on an OS thread that nothing else uses.
 type thread struct{ work chan func() }

@@ -65,8 +65,6 @@ type report struct {
 	lost   bool
 }
 
-const reportSize = 10
-
 func (r report) encode() []byte {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(r.change))
 	b = binary.LittleEndian.AppendUint32(b, r.calls)
@@ -187,12 +185,9 @@ func (c *comm) hear() bool {
 			return e.discard(c, c.ctl, &st)
 		}
 	}
-	if !arrived(c.ctl, tag, &st) {
-		return false
-	}
-	b := make([]byte, reportSize)
+	b, _, ok := c.receiveControl(tag)
 	switch {
-	case c.ctl.Recv(b, int(st.Source), tag, &st) != 0:
+	case !ok:
 		return false
 	case c.rank == 0:
 		c.note(decodeReport(b))
@@ -205,6 +200,16 @@ func (c *comm) hear() bool {
 // arrived reports whether there is a message of any source.
 func arrived(on libmpi.Comm, tag int, st *libmpi.Status) bool {
 	return on.Probe(backend.AnySource, tag, false, st) == 0 && st.Flag != 0
+}
+
+// receiveControl receives a message that tell has sent, if one has arrived.
+func (c *comm) receiveControl(tag int) (m []byte, from int, ok bool) {
+	var st libmpi.Status
+	if !arrived(c.ctl, tag, &st) {
+		return nil, 0, false
+	}
+	m, from = make([]byte, st.Bytes), int(st.Source)
+	return m, from, c.ctl.Recv(m, from, tag, &st) == 0
 }
 
 // discard starts the receive of a message that has arrived and that nobody receives any more.

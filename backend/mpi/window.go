@@ -23,7 +23,7 @@ func (c *comm) Share(b *backend.Bound, size int, publish backend.Publish) (backe
 	var win libmpi.Win
 	var mem []byte
 	called := false
-	made := c.together(b, c.all(), windowMeetings, func() error {
+	made := c.together(b, c.all(), windowCalls, func() error {
 		called = true
 		var code libmpi.Code
 		if win, mem, code = c.data.ShareMemory(size + shmem.PageSize); code != 0 {
@@ -89,7 +89,7 @@ func (m *memory) Close() error {
 	}
 	defer m.c.leave()
 	called := false
-	err := m.c.together(nil, m.c.all(), windowMeetings, func() error {
+	err := m.c.together(nil, m.c.all(), windowCalls, func() error {
 		called = true
 		return m.free()
 	})

@@ -1,32 +1,36 @@
 package mutants
 
-// The meetings of ranks that call an MPI library together.
+// The transactions of ranks that call an MPI library together.
 var mpiMutants = []mutant{
-	{file: "backend/mpi/turn.go",
-		old: `	p.meeting, p.decider = number, order[0]
+	{file: "backend/mpi/commit.go",
+		old: `	p.number, p.coordinator = number, order[0]
 `,
-		new: `	p.meeting, p.decider = number, order[0]
-	p.stage = max(p.stage, promised)
+		new: `	p.number, p.coordinator = number, order[0]
+	p.state = max(p.state, prepared)
 `,
-		why: "a member promises when it comes", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
-	{file: "backend/mpi/turn.go",
-		old: `	if p.stage < promised {`,
-		new: `	if p.stage <= promised {`,
-		why: "a member that has promised leaves without the answer", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
-	{file: "backend/mpi/turn.go",
-		old: `	for _, r := range m.order {
-		t.say(r, kind`,
-		new: `	for r := range m.stages {
-		t.say(r, kind`,
-		why: "a member that comes after the refusal does not learn of it", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
-	{file: "backend/mpi/turn.go",
+		why: "a member is prepared when it joins", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
+	{file: "backend/mpi/commit.go",
+		old: `	if p.state < prepared {`,
+		new: `	if p.state <= prepared {`,
+		why: "a prepared member withdraws without the decision", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
+	{file: "backend/mpi/commit.go",
+		old: `	for _, r := range x.order {
+		t.tell(r, kind`,
+		new: `	for r := range x.states {
+		t.tell(r, kind`,
+		why: "a member that joins after the abort does not learn of it", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
+	{file: "backend/mpi/commit.go",
 		old: `			if t.ordered {
 				return false
 			}
 `,
-		why: "two meetings wait for each other's turns", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
-	{file: "backend/mpi/turn.go",
-		old: `	case len(m.stages) == len(m.order) && t.invite(number, m):`,
-		new: `	case t.invite(number, m):`,
-		why: "the members call before one that has yet to come", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
+		why: "two transactions wait for each other's locks", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
+	{file: "backend/mpi/commit.go",
+		old: `	switch all := len(x.states) == len(x.order) && !x.withdrawn &&`,
+		new: `	switch all := !x.withdrawn &&`,
+		why: "the members call before one that has yet to join", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
+	{file: "backend/mpi/commit.go",
+		old: `			if !t.tell(r, prepare, number, nil) {`,
+		new: `			if t.tell(r, prepare, number, nil); false {`,
+		why: "a member that cannot be told to prepare keeps the others waiting", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
 }
