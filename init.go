@@ -266,7 +266,7 @@ func (s *settings) rankOf(cfg *Config) int {
 	switch {
 	case s.sized:
 		return s.Rank
-	case cfg.sized():
+	case cfg.placed():
 		return cfg.Rank
 	}
 	_, rank := osEnv.rank()

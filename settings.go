@@ -23,14 +23,19 @@ import (
 // settings is a Config completed from the environment.
 type settings struct {
 	Config
+	entry
+	count  bool     // operations are counted
+	stats  string   // file for the summary of what is counted
+	notes  []string // for Diagnostics
+	secret string   // of the job, if it is not in a file
+}
+
+// entry says which place this process takes in a world, and what it knows of the worlds before. It is another for each world.
+type entry struct {
 	sized    bool                                                   // Rank and Size are known
+	numbered bool                                                   // they come from the variables of a launcher that is not cohort's
 	share    func(ctx context.Context, text string) (string, error) // among the ranks, if the launcher can
 	process  bool                                                   // this process is the rank
-	numbered bool                                                   // Rank and Size come from the variables of a launcher that is not cohort's
-	count    bool                                                   // operations are counted
-	stats    string                                                 // file for the summary of what is counted
-	notes    []string                                               // for Diagnostics
-	secret   string                                                 // of the job, if it is not in a file
 	id       int                                                    // of this process, for its launcher
 	met      string                                                 // TCP.Coordinator of an earlier world of this process
 	firstJob string                                                 // Job in the first world; "" there
@@ -127,7 +132,7 @@ func resolve(cfg *Config, env environment) (settings, error) {
 	if err := s.place(env); err != nil {
 		return s, err
 	}
-	if name, _ := env.rank(); name == pod.Index && !cfg.sized() && (s.Backend == "auto" || s.Backend == "tcp") {
+	if name, _ := env.rank(); name == pod.Index && !cfg.placed() && (s.Backend == "auto" || s.Backend == "tcp") {
 		hostname, hosts := pod.Files()
 		if err := s.pod(env.get(pod.Replicas), hostname, hosts); err != nil {
 			return s, err
@@ -136,8 +141,8 @@ func resolve(cfg *Config, env environment) (settings, error) {
 	return s, s.inherited(cfg, env)
 }
 
-// sized reports whether the program says which rank this is.
-func (c *Config) sized() bool { return c != nil && c.Size != 0 }
+// placed reports whether the program says which rank this is.
+func (c *Config) placed() bool { return c != nil && c.Size != 0 }
 
 // fill sets a field that has its zero value to what text says, unless that is empty, and checks it.
 func (v variable) fill(text string) error {
@@ -305,7 +310,7 @@ func (s *settings) place(env environment) error {
 func (s *settings) inherited(cfg *Config, env environment) error {
 	name, rank := env.rank()
 	pid, of, _ := strings.Cut(env.get(envJoined), " ")
-	if cfg.sized() || rank == "" || of != s.joined(rank) || s.Size == 1 || pid == strconv.Itoa(os.Getpid()) {
+	if cfg.placed() || rank == "" || of != s.joined(rank) || s.Size == 1 || pid == strconv.Itoa(os.Getpid()) {
 		return nil
 	}
 	return initFault("%s=%s is that of process %s, which has joined job %q and started this program; unset %[1]s and COHORT_SIZE for it (env -u %[1]s -u COHORT_SIZE PROGRAM), or start it with cohort run",

@@ -42,7 +42,7 @@ func full(t *testing.T) (c Config) {
 // Every setting reaches the backends with a field for it, and no setting is left unused.
 func TestSettingsReachTheBackends(t *testing.T) {
 	cfg := full(t)
-	s := settings{Config: cfg, sized: true, before: new(int), met: "launcher@a:2", firstJob: "first", origins: []int{3}}
+	s := settings{Config: cfg, entry: entry{sized: true, before: new(int), met: "launcher@a:2", firstJob: "first", origins: []int{3}}}
 	ours := fields(reflect.ValueOf(cfg), "", map[string]any{})
 	// The settings that this package itself uses.
 	used := []string{"Backend", "Resilient", "Timeout", "FlightDir", "Collectives"}
