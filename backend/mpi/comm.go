@@ -208,7 +208,7 @@ func (c *comm) UnderWay(f func(r *backend.Request, moves bool)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, o := range e.ops {
-		if o.c == c && o.req != nil && o.coll == nil && o.why == nil { // drop has ended the others
+		if o.c == c && o.req != nil && o.coll == nil && o.fate == awaited { // drop has ended the others
 			f(o.req, !o.receives)
 		}
 	}

@@ -249,7 +249,7 @@ func (e *engine) take(fin []finished, from int) {
 	for i := range fin {
 		e.ops[from+int(e.at[i])] = nil
 		e.release(fin[i].o)
-		if fin[i].o.why != nil {
+		if fin[i].o.fate == dropped {
 			e.dropped--
 		}
 	}
@@ -293,7 +293,7 @@ func (e *engine) discarding() (bytes int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, o := range e.ops {
-		if o.discards {
+		if o.fate == unwanted {
 			bytes += len(o.buf) + 1
 		}
 	}

@@ -234,12 +234,11 @@ func (e *engine) find(r *backend.Request, f func(i int)) bool {
 // detach takes the request away from an operation that is in progress. The lock is held.
 func (e *engine) detach(o *op) *backend.Request {
 	r := o.req
-	o.req, o.orphan = nil, true // MPI's request keeps the record
-	o.uncount()
-	if o.why != nil {
-		o.why = nil
+	if o.fate == dropped {
 		e.dropped--
 	}
+	o.req, o.fate = nil, orphaned // MPI's request keeps the record
+	o.uncount()
 	return r
 }
 
@@ -278,12 +277,10 @@ func (c *comm) drop(err error) {
 		case o.coll != nil:
 			o.coll.abandon(err)
 		case o.req == nil:
-		case !o.receives:
+		case !o.receives, e.closing.Load(): // once the engine is closing, nobody polls any more
 			ended = append(ended, endedRequest{e.detach(o), err})
-		case e.closing.Load(): // nobody polls any more
-			ended = append(ended, endedRequest{e.detach(o), err})
-		case o.why == nil:
-			o.why, o.until = err, time.Now().Add(transferTime(len(o.buf)))
+		case o.fate == awaited:
+			o.fate, o.why, o.until = dropped, err, time.Now().Add(transferTime(len(o.buf)))
 			e.dropped++
 			e.cancelAt(i)
 		}
@@ -296,13 +293,12 @@ func (c *comm) drop(err error) {
 // held. The zero time gives up all.
 func (e *engine) overdue(now time.Time) (late []endedRequest) {
 	for i, o := range e.ops {
-		if o.why == nil {
+		if o.fate != dropped {
 			continue
 		}
 		e.cancelAt(i) // if drop ran on a thread that may not call
 		if now.IsZero() || now.After(o.until) {
-			err := o.why
-			late = append(late, endedRequest{e.detach(o), err})
+			late = append(late, endedRequest{e.detach(o), o.why})
 		}
 	}
 	return late

@@ -10,6 +10,22 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
+// fate says what becomes of an operation that MPI has.
+//
+//	from              event                                      to
+//	awaited           drop: a receive whose communicator ends    dropped
+//	awaited           drop: another one                          orphaned
+//	awaited, dropped  giveUp: the time of its wait is up         orphaned
+//	dropped           overdue: its message has not come          orphaned
+type fate byte
+
+const (
+	awaited  fate = iota // by its request, if it has one
+	dropped              // it ends with why unless its message arrives until then
+	orphaned             // its request was taken away
+	unwanted             // it receives a message that nobody wants
+)
+
 // op is a request in progress: one of MPI's, or a guarded receive that has not matched.
 type op struct {
 	req *backend.Request // nil: nobody waits for it
@@ -21,13 +37,12 @@ type op struct {
 	source, tag int // of a receive, as passed to MPI
 	user        int // the tag as the caller gave it
 	long        []byte
-	canceled    bool      // MPI_Cancel was called
-	orphan      bool      // its request was taken away, and MPI still has it
-	matched     bool      // its message was counted when it was taken from the library's queue
-	discards    bool      // nobody wants the message
-	counted     bool      // in engine.internal
-	why         error     // of a receive that drop has ended: its error unless its message arrives
-	until       time.Time // when such a receive is given up
+	canceled    bool // MPI_Cancel was called
+	matched     bool // its message was counted when it was taken from the library's queue
+	counted     bool // in engine.internal
+	fate        fate
+	why         error // of dropped
+	until       time.Time
 
 	coll *operation // a collective
 	pin  *pin       // keeps the buffer in place while the operation is among the engine's
@@ -36,12 +51,12 @@ type op struct {
 // op returns the record of a request, and reuses one if it can.
 func (e *engine) op(r *backend.Request, c *comm, buf []byte, tag int) *op {
 	o, ok := r.Impl.(*op)
-	if !ok || o.req != nil || o.orphan {
+	if !ok || o.req != nil || o.fate == orphaned {
 		o = new(op)
 		r.Impl = o
 	}
 	o.req, o.c, o.buf, o.h, o.user = r, c, buf, 0, tag
-	o.receives, o.matched, o.canceled, o.long, o.why = false, false, false, nil, nil
+	o.receives, o.matched, o.canceled, o.long, o.fate = false, false, false, nil, awaited
 	if o.internal() {
 		o.counted = true
 		e.internal.Add(1)
@@ -116,7 +131,7 @@ func (o *op) finish(st *libmpi.Status, err error) {
 	}
 	switch {
 	case err != nil:
-	case st.Flag == 2 && o.why != nil:
+	case st.Flag == 2 && o.fate == dropped:
 		err = o.why
 	case st.Flag == 2:
 		err = &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the request was canceled"}

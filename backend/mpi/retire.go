@@ -219,7 +219,7 @@ func (e *engine) discard(c *comm, on libmpi.Comm, st *libmpi.Status) bool {
 		return false
 	}
 	c.gate.Count(-1)
-	c.receive(&op{c: c, receives: true, discards: true, buf: make([]byte, max(st.Bytes, 0))}, m, st.Bytes)
+	c.receive(&op{c: c, receives: true, fate: unwanted, buf: make([]byte, max(st.Bytes, 0))}, m, st.Bytes)
 	return true
 }
 
