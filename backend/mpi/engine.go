@@ -140,12 +140,13 @@ func (e *engine) needsPoll() bool { return e.queued.Load() > 0 || e.internal.Loa
 
 // watch adds a request of MPI.
 func (e *engine) watch(o *op) {
+	counted := o.counted // another goroutine may complete o as soon as the lock is free
 	e.mu.Lock()
 	e.reqs = append(e.reqs, o.h)
 	e.ops = append(e.ops, o)
 	e.keep(o)
 	e.mu.Unlock()
-	if o.counted {
+	if counted {
 		e.inBackground()
 	}
 }

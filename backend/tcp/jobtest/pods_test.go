@@ -106,7 +106,13 @@ func (p *pod) Write(b []byte) (int, error) {
 func (p *pod) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Sprintf("%s: %v\n%s", p.name, p.cmd.ProcessState, p.out.String())
+	state := "running"
+	select {
+	case <-p.ended:
+		state = p.cmd.ProcessState.String()
+	default:
+	}
+	return fmt.Sprintf("%s: %s\n%s", p.name, state, p.out.String())
 }
 
 // start starts the pod of a job that has an index, at a new address.
