@@ -14,6 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/job"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -21,6 +22,7 @@ import (
 // runOptions are the options of cohort run.
 type runOptions struct {
 	backend string
+	named   string // what named the backend, for errors
 	bind    spawn.Bind
 	timeout time.Duration
 	grace   time.Duration
@@ -91,7 +93,7 @@ docs/launcher.md and docs/hosts.md have the details.`,
 	f := c.Flags()
 	f.SetInterspersed(false) // flags after PROGRAM are its own
 	ranksFlag(f, &ranks)
-	f.StringVar(&r.backend, "backend", "", "communicate over `NAME`: shm, tcp or mpi (default: shm, or tcp with --hosts or above 256 ranks)")
+	f.StringVar(&r.backend, "backend", "", "communicate over `NAME`: shm, tcp or mpi (default: COHORT_BACKEND; else shm, or tcp with --hosts, above 256 ranks, or without Linux)")
 	cli.Complete(c, "backend", runBackends...)
 	bindFlag(c, &r.bind)
 	cli.Duration(f, &r.timeout, "timeout", false, "end the job after this time, such as 10m, with status 124")
@@ -178,17 +180,21 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 
 // check reports options that are wrong, or do not go together.
 func (r *runOptions) check(programs spawn.Programs) error {
+	r.named = "--backend " + r.backend
+	if name := os.Getenv(spawn.EnvBackend); r.backend == "" && name != "auto" {
+		r.backend, r.named = name, spawn.EnvBackend+"="+name
+	}
 	if err := r.checkHosts(); err != nil {
+		return err
+	}
+	if err := r.checkBackend(); err != nil {
 		return err
 	}
 	if r.hosts.asked() {
 		r.backend = "tcp"
 	}
-	if err := checkRunBackend(cmp.Or(r.backend, "shm")); err != nil {
-		return err
-	}
 	if r.goOn && r.backend == "mpi" {
-		return cli.Usagef("--resilient: --backend mpi does not continue after a loss; use --backend shm or tcp")
+		return cli.Usagef("--resilient: %s does not continue after a loss; use --backend shm or tcp", r.named)
 	}
 	return r.checkElastic(programs)
 }
@@ -209,7 +215,7 @@ func (r *runOptions) place(node *topo.Node, programs spawn.Programs) (config spa
 	if config.Generations != nil {
 		ranks = config.Generations.Max
 	}
-	if config.Backend, err = backendFor(r.backend, ranks); err != nil {
+	if config.Backend, err = r.backendFor(ranks); err != nil {
 		return config, 0, err
 	}
 	if config.Places, err = spawn.Place(node, r.bind, ranks); err != nil {
@@ -277,28 +283,27 @@ func bindFlag(c *cobra.Command, p *spawn.Bind) {
 	cli.Complete(c, "bind", "core", "numa", "none")
 }
 
-// backendFor returns the backend of ranks on this node. Where none was asked for, it is shm, or tcp for more ranks than
-// shm runs.
-func backendFor(asked string, ranks int) (string, error) {
+// backendFor returns the backend of ranks on this node. If none was asked for, it is shm where shm runs the ranks, else tcp.
+func (r *runOptions) backendFor(ranks int) (string, error) {
 	switch many := ranks > shm.MaxRanks; {
-	case many && asked == "":
+	case r.backend == "" && (many || !shmem.Supported):
 		return "tcp", nil
-	case many && asked == "shm":
-		return "", cli.Usagef("--backend shm runs at most %d ranks on a node, not %d; leave it out, or take tcp", shm.MaxRanks, ranks)
+	case r.backend == "shm" && many:
+		return "", cli.Usagef("%s runs at most %d ranks on a node, not %d; leave it out, or take tcp", r.named, shm.MaxRanks, ranks)
 	}
-	return cmp.Or(asked, "shm"), nil
+	return cmp.Or(r.backend, "shm"), nil
 }
 
 var runBackends = []string{"shm", "tcp", "mpi"}
 
-// checkRunBackend reports why ranks cannot be started for a backend.
-func checkRunBackend(name string) error {
+// checkBackend reports why ranks cannot be started for the backend that was asked for.
+func (r *runOptions) checkBackend() error {
 	switch {
-	case slices.Contains(runBackends, name):
+	case r.backend == "" || slices.Contains(runBackends, r.backend):
 		return nil
-	case name == "local":
-		return cli.Usagef("--backend local: its ranks are goroutines that cohort.Run starts inside one process; want shm, tcp or mpi")
+	case r.backend == "local":
+		return cli.Usagef("%s: its ranks are goroutines that cohort.Run starts inside one process; want shm, tcp or mpi", r.named)
 	}
-	return cli.Usagef("--backend %s: want shm, tcp or mpi, or run 'env COHORT_BACKEND=%[1]s PROGRAM' if PROGRAM registers this backend%s",
-		name, cli.DidYouMean(name, runBackends))
+	return cli.Usagef("%s: want shm, tcp or mpi, or run 'env COHORT_BACKEND=%s PROGRAM' if PROGRAM registers this backend%s",
+		r.named, r.backend, cli.DidYouMean(r.backend, runBackends))
 }

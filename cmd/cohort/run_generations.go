@@ -50,7 +50,7 @@ func (r *runOptions) checkElastic(programs spawn.Programs) error {
 	case !e.asked():
 		return nil
 	case r.backend == "mpi":
-		return refuse("--backend mpi does not go on after a loss; use --backend shm or tcp")
+		return refuse("%s does not go on after a loss; use --backend shm or tcp", r.named)
 	case r.goOn:
 		return refuse("without --resilient: ranks that are left go on by Rejoin")
 	case r.stats:

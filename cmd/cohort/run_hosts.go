@@ -74,9 +74,9 @@ func (r *runOptions) checkHosts() error {
 	case h.list != "" && h.file != "":
 		return cli.Usagef("--hosts and --hostfile exclude each other; give one of them")
 	case r.backend == "shm":
-		return cli.Usagef("--backend shm works on one machine only; ranks on several hosts use tcp, the default with --hosts")
+		return cli.Usagef("%s works on one machine only; ranks on several hosts use tcp, the default with --hosts", r.named)
 	case r.backend == "mpi":
-		return cli.Usagef("--backend mpi with --hosts is not supported; start the program with mpiexec or srun, which start ranks on hosts themselves")
+		return cli.Usagef("%s with --hosts is not supported; start the program with mpiexec or srun, which start ranks on hosts themselves", r.named)
 	}
 	return nil
 }
