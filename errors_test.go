@@ -17,6 +17,8 @@ func TestOpErrorText(t *testing.T) {
 			"allreduce: rank 3: message truncated: got 400 bytes, want 800"},
 		{OpError{Op: "recv", Comm: "world", Rank: 0, Peer: AnySource, Tag: AnyTag, Err: why},
 			"recv: rank 0, peer any, tag any: message truncated: got 400 bytes, want 800"},
+		{OpError{Op: "isend", Comm: "world", Rank: 0, Peer: -1, Tag: -1, Err: why},
+			"isend: rank 0, peer -1, tag -1: message truncated: got 400 bytes, want 800"},
 		{OpError{Op: "send", Comm: "world.dup1", Rank: 1, Peer: 2, Tag: 7, Err: why},
 			"send: rank 1 of world.dup1, peer 2, tag 7: message truncated: got 400 bytes, want 800"},
 	} {

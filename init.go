@@ -148,7 +148,11 @@ func (s *settings) open(ctx context.Context, name string) (backend.Comm, error) 
 		return nil, absent(name)
 	case k.open == nil:
 		all := append([]string{"auto"}, names(func(known) bool { return true })...)
-		return nil, initFault("backend %q is unknown; want %s, or import the package that registers it", name, enumerate(all))
+		source := "Config.Backend"
+		if osEnv.get("COHORT_BACKEND") == name {
+			source = "COHORT_BACKEND"
+		}
+		return nil, initFault("%s is %q, an unknown backend; want %s, or import the package that registers it", source, name, enumerate(all))
 	}
 	if err := s.unfit(name, osEnv); err != nil && k.missing == "" {
 		return nil, err

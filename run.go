@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/generation"
@@ -137,12 +138,14 @@ func (f *failures) add(rank int, err error) {
 	f.errs = append(f.errs, ofRank(rank, err))
 }
 
-// ofRank returns a rank's error with its number, unless JoinErrors has named it.
+// ofRank returns a rank's error with its number, unless JoinErrors or an operation on the world has named it.
 func ofRank(rank int, err error) error {
-	if name := fmt.Sprintf("rank %d: ", rank); !strings.HasPrefix(err.Error(), name) {
-		return fmt.Errorf("%s%w", name, err)
+	name := fmt.Sprintf("rank %d: ", rank)
+	op, ok := err.(*OpError)
+	if strings.HasPrefix(err.Error(), name) || ok && op.Rank == rank && op.Comm == backend.WorldName {
+		return err
 	}
-	return err
+	return fmt.Errorf("%s%w", name, err)
 }
 
 func (f *failures) join() error { return errors.Join(f.errs...) }

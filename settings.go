@@ -283,6 +283,7 @@ func enumerate(names []string) string {
 
 // place determines which rank of how many this process is.
 func (s *settings) place(env environment) error {
+	source := "Config.Rank, Config.Size"
 	if s.Size == 0 {
 		size := env.get("COHORT_SIZE")
 		name, rank := env.rank()
@@ -292,6 +293,7 @@ func (s *settings) place(env environment) error {
 		case size == "" || rank == "":
 			return initFault("COHORT_RANK is %q and COHORT_SIZE is %q; set both or neither", rank, size)
 		}
+		source = name + ", COHORT_SIZE"
 		var err1, err2 error
 		s.Size, err1 = strconv.Atoi(size)
 		s.Rank, err2 = strconv.Atoi(rank)
@@ -300,7 +302,7 @@ func (s *settings) place(env environment) error {
 		}
 	}
 	if s.Size < 0 || s.Rank < 0 || s.Rank >= s.Size {
-		return initFault("rank %d of a job of %d ranks; want a rank from 0 to the size less 1", s.Rank, s.Size)
+		return initFault("rank %d of a job of %d ranks (%s); want a rank from 0 to the size less 1", s.Rank, s.Size, source)
 	}
 	s.sized = true
 	return nil

@@ -145,8 +145,8 @@ func TestBadSettingsAreNamed(t *testing.T) {
 	for _, c := range []struct{ variables, text string }{
 		{"COHORT_RANK=1", `COHORT_RANK is "1" and COHORT_SIZE is ""; set both`},
 		{"COHORT_SIZE=2", `COHORT_RANK is "" and COHORT_SIZE is "2"; set both`},
-		{"COHORT_RANK=2 COHORT_SIZE=2", "rank 2 of a job of 2 ranks"},
-		{"COHORT_RANK=-1 COHORT_SIZE=2", "rank -1 of a job of 2 ranks"},
+		{"COHORT_RANK=2 COHORT_SIZE=2", "rank 2 of a job of 2 ranks (COHORT_RANK, COHORT_SIZE)"},
+		{"COHORT_RANK=-1 COHORT_SIZE=2", "rank -1 of a job of 2 ranks (COHORT_RANK, COHORT_SIZE)"},
 		{"COHORT_RANK=a COHORT_SIZE=2", `COHORT_RANK is "a"`},
 		{"COHORT_RANK=0 COHORT_SIZE=0", `COHORT_SIZE is "0"`},
 		{"COHORT_RANK=0 COHORT_SIZE=99999999999999999999", `"99999999999999999999"`},
@@ -183,7 +183,7 @@ func TestBadSettingsAreNamed(t *testing.T) {
 		cfg  Config
 		text string
 	}{
-		{Config{Size: 2, Rank: 2}, "rank 2 of a job of 2"},
+		{Config{Size: 2, Rank: 2}, "rank 2 of a job of 2 ranks (Config.Rank, Config.Size)"},
 		{Config{Timeout: -1}, "Config.Timeout is -1ns; want"},
 		{Config{Heartbeat: 1}, "Config.Heartbeat is 1ns; want"},
 		{Config{Collectives: "x"}, `Config.Collectives is "x"; want native or schedule`},

@@ -1,6 +1,10 @@
 package backend
 
-import "runtime/debug"
+import (
+	"fmt"
+	"runtime"
+	"strings"
+)
 
 // OpCode names a predefined reduction; OpUser is a user-defined one.
 type OpCode uint8
@@ -54,5 +58,21 @@ func UserFault(p any) error {
 	if p == nil {
 		return Faultf(ErrOp, "the operation's function ended its goroutine (runtime.Goexit)")
 	}
-	return Faultf(ErrOp, "the operation's function panicked: %v\n%s", p, debug.Stack())
+	return Faultf(ErrOp, "the operation's function %s", Panicked(p))
+}
+
+// Panicked says where a function of the user has panicked, and with what: "panicked in main.add (add.go:12): no luck".
+// A deferred function calls it, or one that it calls.
+func Panicked(p any) string {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+	for panicking, more := false, true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if panicking && !strings.HasPrefix(f.Function, "runtime.") {
+			return fmt.Sprintf("panicked in %s (%s:%d): %v", f.Function, f.File, f.Line, p)
+		}
+		panicking = panicking || f.Function == "runtime.gopanic"
+	}
+	return fmt.Sprintf("panicked: %v", p)
 }

@@ -1,6 +1,9 @@
 package backend
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Undefined stands for no color, no rank and no count (MPI-4.1 section 2.5.4).
 const Undefined = -32766
@@ -30,18 +33,19 @@ func (e *OpError) Error() string {
 	if e.Comm != "" && e.Comm != WorldName {
 		s += " of " + e.Comm
 	}
-	switch e.Peer {
-	case Undefined:
-	case AnySource:
+	receives := strings.Contains(e.Op, "recv") || strings.Contains(e.Op, "probe")
+	switch {
+	case e.Peer == Undefined:
+	case e.Peer == AnySource && receives:
 		s += ", peer any"
-	case ProcNull:
+	case e.Peer == ProcNull:
 		s += ", peer none"
 	default:
 		s += ", peer " + strconv.Itoa(e.Peer)
 	}
-	switch e.Tag {
-	case Undefined:
-	case -1: // AnyTag of the root package
+	switch {
+	case e.Tag == Undefined:
+	case e.Tag == -1 && receives: // AnyTag of the root package
 		s += ", tag any"
 	default:
 		s += ", tag " + strconv.Itoa(e.Tag)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
@@ -67,7 +66,7 @@ func guarded(f func()) (failed string) {
 		failed = "ended its goroutine (runtime.Goexit)"
 		defer func() {
 			if p := recover(); p != nil {
-				failed = fmt.Sprintf("panicked: %v\n%s", p, debug.Stack())
+				failed = backend.Panicked(p)
 			}
 		}()
 		f()

@@ -3,9 +3,7 @@
 package mpi
 
 import (
-	"fmt"
 	"math"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -280,7 +278,7 @@ func (c *comm) withUser(on libmpi.Comm, call *backend.Call, a *libmpi.Coll) erro
 		c.user.guarded = func(in, inout []byte) {
 			defer func() {
 				if p := recover(); p != nil {
-					text := fmt.Sprintf("the operation's function panicked: %v\n%s", p, debug.Stack())
+					text := "the operation's function " + backend.Panicked(p)
 					c.user.panicked.CompareAndSwap(nil, &text)
 				}
 			}()

@@ -95,7 +95,7 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 	}
 	// 4. Wait until all ranks have theirs. A rank whose time was over in step 2 has none, and has broken c. Without this
 	// step the others would wait for it in theirs, without end.
-	one, failed := c.join(call, err)
+	one, failed := c.join(claimCall, err)
 	if err = cmp.Or(err, failed); err == nil && one != nil {
 		err = backend.AsFault(one)
 	}

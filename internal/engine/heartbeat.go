@@ -141,7 +141,7 @@ func (p *peer) near() bool {
 // stopped returns what the kernel has reported of the process of a silent peer, for an error.
 func (p *peer) stopped() string {
 	if p.near() {
-		return ", and its process has been stopped or was not to be seen"
+		return ", and its process has been stopped or cannot be read"
 	}
 	return ""
 }

@@ -180,7 +180,7 @@ func TestHeartbeatsDoNotWaitForNotify(t *testing.T) {
 	}
 }
 
-// A rank leaves while peers of its node are silent and not to be seen: the ticker goes on until the engine stops.
+// A rank leaves while peers of its node are silent and their processes cannot be read: the ticker goes on until the engine stops.
 func TestBeatsGoOnAfterRankHasLeft(t *testing.T) {
 	s := inSteps(t, 2)
 	e := s.ranks[0].e

@@ -233,7 +233,7 @@ func (a *analysis) collective() (Finding, bool) {
 			verb = "had waited"
 		}
 		waits := fmt.Sprintf("where %s %s", ranksText(in[texts[0]], true), verb)
-		if longest > 0 {
+		if longest >= time.Microsecond {
 			waits += " " + duration(longest)
 		}
 		if len(away) == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 func waiting(d time.Duration) string {
-	if d <= 0 {
+	if d < time.Microsecond {
 		return ""
 	}
 	return ", waiting " + duration(d)
