@@ -99,9 +99,9 @@ func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 // collectives get up to a second to complete. Close is silent about them after an operation has told of a lost rank or
 // a mismatch, because the program then gives up. The world's Close also returns such errors of the communicators that
 // it closes, and an ErrRequest that closing another communicator has returned.
-// [ErrTimeout] from the world's Close on tcp under Linux if a rank has not taken the last messages to it, because
-// it is stopped or cannot be reached: they may be lost, and that rank may take this one for lost. Close waits for it while
-// something moves every 3 s, up to 10 s.
+// [ErrTimeout] from the world's Close on shm, and on tcp under Linux, if the last messages to a rank do not fit into
+// the buffers between the two, and the rank takes none for 3 s, or not all in 10 s: they may be lost, and that rank may
+// take this one for lost.
 // [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
 // blocking function of the library after 5 s.
 func (c *Comm) Close() error { return c.base().Close() }

@@ -81,15 +81,13 @@
 // [Persistent.Wait] waits for the result.
 //
 // If the ranks' calls of a collective differ in the operation, the root, the element type or a length,
-// every rank gets [ErrMismatch] (on mpi with Config.Check). A rank that waits for the others gets it from
-// this call. A rank that does not wait may get it later: from its next operation on the communicator, or
-// from Close. If the rank that found the difference has ended its program by then, the error may be
-// [ErrPeerLost] with the text of the mismatch. Without Config.Check ranks that do not wait are, on shm
-// and tcp, ranks that only give data, such as the root of a short Bcast, and on all backends the ranks of
-// a [Neighborhood], which wait for their neighbors only.
+// every rank gets [ErrMismatch] (on mpi with Config.Check). A rank that returned before the others had called
+// gets it later: from its next operation on the communicator, or from Close. If the rank that found the
+// difference has ended its program by then, the error may be [ErrPeerLost] with the text of the mismatch.
+// docs/errors.md says for which ranks the others wait, and in which collectives.
 //
-// A deadline that ends a collective gives [ErrTimeout], which names the ranks that had not arrived, and the
-// communicator is broken.
+// A deadline that ends a collective gives [ErrTimeout], and the communicator is broken. On local, shm and tcp
+// the error names the ranks that had not arrived.
 //
 // The comment of an operation says whether it is collective: whether all ranks of the communicator call it. A
 // send or receive is not collective, although it needs another rank that takes part, and neither is a function whose
@@ -142,7 +140,7 @@
 //
 // # Where to go on
 //
-// Every operation has an example, most of them on four ranks. The folder examples has complete programs, and
+// Most operations have an example on four ranks. The folder examples has complete programs, and
 // docs/README.md lists the guides. Packages values (any Go value), file (one file for all ranks), tasks (a
 // stream of tasks), exact (sums with the same bits on any number of ranks), hybrid (threads inside a rank) and
 // tensor (multi-dimensional data, GPUs) build on this one. Package topo describes the machine, and cohorttest
