@@ -266,7 +266,8 @@ type Comm interface {
 	Poll()
 	// Cancel cancels a request whose message has not matched. It returns true if
 	// the request completes with ErrCanceled, and false if the request is complete
-	// or soon will be. A send that the peer may be reading cannot be canceled. If the
+	// or soon will be. A send that the peer may be reading cannot be canceled. The backend may have to
+	// ask the peer: then Cancel returns false, and the answer completes the request. If the
 	// sender withdraws a message that a canceled receive has matched, the receive
 	// completes with ErrCanceled. Cancel may wait for a goroutine that completes the
 	// request, unless it has a Notify: a Notify function cancels only such requests.

@@ -242,14 +242,22 @@ func (p *pending) received() (backend.Status, error) {
 	return p.req.Status, typed(p.req.Status, p.typ, p.req.Err)
 }
 
+// giver is a backend that asks the receiver whether a canceled send has matched.
+type giver interface {
+	// GiveUp ends such a send with err, without the answer, and reports whether the request has ended.
+	GiveUp(q *backend.Request, err error) bool
+}
+
 // end ends a request because of why, which becomes its error if it had not matched. A matched message is about to arrive,
 // but a stopped peer must not delay a deadline. If the request is still under way then, end breaks the communicator, so
 // that nothing uses the buffer any more, and returns false.
 func (k *core) end(q *backend.Request, why error) bool {
 	k.bc.Cancel(q)
 	if !q.Ready() && k.bc.Await(&backend.Bound{Timeout: sched.Grace}, q) != nil {
-		k.bc.Break(why)
-		return false
+		if b, ok := k.bc.(giver); !ok || !b.GiveUp(q, why) {
+			k.bc.Break(why)
+			return false
+		}
 	}
 	if errors.Is(q.Err, backend.ErrCanceled) {
 		q.Err = why

@@ -136,10 +136,8 @@ func TestInterleaveCancelAgainstMprobe(t *testing.T) {
 				buf := make([]byte, way.n)
 				x.Go("sender", func() {
 					q = way.send(a, 1, 1)
-					if a.Cancel(q) {
-						canceled.Store(true)
-					}
-					finished(a, q)
+					a.Cancel(q)
+					canceled.Store(finished(a, q) != nil)
 				})
 				x.Go("receiver", func() {
 					for {
@@ -159,7 +157,9 @@ func TestInterleaveCancelAgainstMprobe(t *testing.T) {
 						if none {
 							return
 						}
-						word.Yield()
+						if !b.e.poll() {
+							word.Yield()
+						}
 					}
 				})
 				x.Check(func() error {
@@ -187,9 +187,9 @@ func TestInterleaveCancelAgainstReceive(t *testing.T) {
 				var got []byte
 				x.Go("sender", func() {
 					q := way.send(a, 1, 1)
-					canceled = a.Cancel(q)
+					a.Cancel(q)
 					next := way.send(a, 2, 1)
-					finished(a, q)
+					canceled = finished(a, q) != nil
 					if err := finished(a, next); err != nil {
 						x.Errorf("the second send: %v", err)
 					}
@@ -220,17 +220,20 @@ func TestInterleaveCancelOfBothEnds(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			exploreEngines(t, way.copies, interleave.Config{}, func(x *interleave.Run, a, b *comm) {
+				var over word.Bool
 				var q, r *backend.Request
 				x.Go("sender", func() {
 					q = way.send(a, 1, 1)
 					a.Cancel(q)
 					finished(a, q)
+					over.Store(true)
 				})
 				x.Go("receiver", func() {
 					r = receiving(b, make([]byte, way.n), 0)
 					b.Poll() // it may match
 					b.Cancel(r)
 					finished(b, r)
+					pollUntil(b, over.Load) // it answers the sender
 				})
 				x.Check(func() error {
 					for _, err := range []error{q.Err, r.Err} {

@@ -28,7 +28,8 @@ type op struct {
 	self     *msg   // a long message to this rank that no receive has matched
 	pair     *op    // in opMoving, the other end
 	order    uint64 // of a receive: its number in the order of all receives
-	cause    error  // of a receive that ends if the sender withdraws its message; nil: it is posted again
+	since    uint64 // of a receive in opTaking: Engine.matched when its message matched
+	cause    error  // with which a send ends if it is withdrawn, or a receive if its message is; nil: it is posted again
 	transfer memlink.Transfer
 }
 
@@ -38,17 +39,18 @@ type op struct {
 type opState uint8
 
 const (
-	opIdle      opState = iota // not begun, or ended
-	opPosted                   // a receive that waits for its message
-	opArriving                 // a receive whose short message is being read
-	opQueued                   // an eager send whose last byte is not written
-	opRequested                // a send that waits for its CTS, or for a receive of this rank
-	opStreaming                // a send whose CTS has come
-	opTaking                   // a receive that has sent its CTS
-	opMoving                   // a send to, or a receive from, this rank that is being copied
-	opExposed                  // a send by transfer
-	opCopying                  // a receive by transfer
-	opStopped                  // a receive by transfer that its owner has abandoned, but to which the peer may still copy
+	opIdle        opState = iota // not begun, or ended
+	opPosted                     // a receive that waits for its message
+	opArriving                   // a receive whose short message is being read
+	opQueued                     // an eager send whose last byte is not written
+	opRequested                  // a send that waits for its CTS, or for a receive of this rank
+	opWithdrawing                // a send that waits for its CTS, or for the answer to Withdraw
+	opStreaming                  // a send whose CTS has come
+	opTaking                     // a receive that has sent its CTS
+	opMoving                     // a send to, or a receive from, this rank that is being copied
+	opExposed                    // a send by transfer
+	opCopying                    // a receive by transfer
+	opStopped                    // a receive by transfer that its owner has abandoned, but to which the peer may still copy
 )
 
 type opPlace uint8
@@ -62,7 +64,7 @@ const (
 
 var places = [...]opPlace{
 	opPosted: inPosted, opArriving: inArrival,
-	opQueued: inSlot, opRequested: inSlot, opStreaming: inSlot, opTaking: inSlot, opMoving: inSlot,
+	opQueued: inSlot, opRequested: inSlot, opWithdrawing: inSlot, opStreaming: inSlot, opTaking: inSlot, opMoving: inSlot,
 	opExposed: inSlot, opCopying: inSlot, opStopped: inSlot,
 }
 
@@ -94,6 +96,7 @@ func (e *Engine) put(o *op, s opState) {
 	}
 	switch from {
 	case inPosted:
+		e.matched++ // or it ends
 		e.posted.Remove(&o.node)
 	case inSlot:
 		e.leaveSlot(o)

@@ -201,3 +201,52 @@ func TestSleeperIsWokenToCopyMessageToOneself(t *testing.T) {
 	z.resume <- struct{}{}
 	z.run()
 }
+
+// A send is canceled while its CTS is on the way. The message has matched, so it is sent.
+func TestSendThatMatchedBeforeCancelIsSent(t *testing.T) {
+	c, write, other := raw(t, 0)
+	q := isend(c, 2*EagerMax, 1, 5)
+	next := func(kind frame.Kind) (h frame.Header) {
+		until(t, "sending", c, func() (ok bool) { h, ok = other.header(); return ok })
+		if h.Kind != kind {
+			t.Fatalf("the next frame is %+v, want %v", h, kind)
+		}
+		return h
+	}
+	token := next(frame.ReadyToSend).Token
+	if c.Cancel(q) || q.Ready() {
+		t.Errorf("the send ends with %v before the receiver has answered", q.Err)
+	}
+	if h := next(frame.Withdraw); h.Token != token || h.Tag != 0 {
+		t.Errorf("the question is %+v, want one for %d", h, token)
+	}
+	write(frame.Header{Kind: frame.ClearToSend, Token: token, Reply: 7}, nil) // of a receive without room
+	write(frame.Header{Kind: frame.Withdrawn, Token: token}, nil)
+	if err := await(t, c, q); err != nil {
+		t.Errorf("a send that has matched: %v", err)
+	}
+	next(frame.Data)
+}
+
+// A message that its sender withdraws has matched the first of two receives, and the next message the second. The first
+// receive cannot wait for a third message: either it gets its own, or the communicator is broken.
+func TestReceiveThatIsOvertakenIsNotPostedAgain(t *testing.T) {
+	for _, gaveUp := range []int32{0, 1} {
+		c, write := single(t)
+		first, _ := irecv(c, 8, 1, 5)
+		second, _ := irecv(c, 8, 1, 5)
+		write(frame.Header{Kind: frame.ReadyToSend, Tag: 5, Length: 8, Token: 9}, nil)
+		write(frame.Header{Kind: frame.Eager, Tag: 5}, []byte("message2"))
+		write(frame.Header{Kind: frame.Withdraw, Tag: gaveUp, Token: 9}, nil)
+		write(frame.Header{Kind: frame.Eager, Tag: 5}, []byte("message3"))
+		if err := await(t, c, second); err != nil {
+			t.Error(err)
+		}
+		until(t, "receiving", c, func() bool {
+			return first.Ready() || locked(c, func(e *Engine) bool { return e.arrived.Len() > 0 })
+		})
+		if broken := errors.Is(first.Err, backend.ErrBroken); broken != (gaveUp != 0) || first.Ready() != broken {
+			t.Errorf("given up: %d; the first receive has ended: %v, %v", gaveUp, first.Ready(), first.Err)
+		}
+	}
+}

@@ -96,6 +96,7 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 			break // left to the general path
 		}
 		p.quiet = 0
+		e.matched++
 		if n := p.mem.Receive(buf, size); size > n {
 			err = &backend.TooLong{Bytes: size, Room: len(buf)}
 		}
@@ -138,6 +139,11 @@ func (c *comm) giveUp(o *op, cause error) (ended bool) {
 func (e *Engine) abandon(o *op, cause error) (ended bool) {
 	c, r := o.comm, o.req
 	if e.cancel(o, r, cause) || r.Ready() {
+		return true
+	}
+	if o.state == opWithdrawing { // the receiver breaks the communicator, if it must
+		e.peers[o.peer].emit(frame.Header{Kind: frame.Withdraw, Tag: 1, Token: o.token}, nil, nil)
+		e.drop(o, cause)
 		return true
 	}
 	e.drop(o, cause)
@@ -284,6 +290,7 @@ func (e *Engine) recv(o *op, buf []byte, want match.Env) {
 // postReceive gives a receive the first message that has arrived for it, or puts it into the queue.
 func (e *Engine) postReceive(o *op) {
 	for n := e.arrived.TakeArrived(o.node.Env); n != nil; n = e.arrived.TakeArrived(o.node.Env) {
+		e.matched++
 		if e.takeMsg(o, n.Owner.(*msg)) {
 			return
 		}
@@ -377,8 +384,18 @@ func (c *comm) Cancel(r *backend.Request) bool {
 	return ok && e.cancel(o, r, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "canceled before it matched"})
 }
 
-// cancel cancels an operation that has not matched, completing it with err. A send whose CTS has not
-// arrived has not matched: the peer gets a notice, and posts its receive again. A short message that has partly
+// GiveUp ends a send with err that is canceled and whose receiver has not answered. It reports whether the request has
+// ended.
+func (c *comm) GiveUp(r *backend.Request, err error) bool {
+	e := c.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	o, ok := r.Impl.(*op)
+	return r.Ready() || ok && o.state == opWithdrawing && e.abandon(o, err)
+}
+
+// cancel cancels an operation that has not matched, completing it with err. It asks the peer whether a send has matched
+// whose RTS is written; the answer, or the CTS, ends the send. A short message that has partly
 // arrived waits for the next receive; one that is partly written is sent, from a copy. The lock is held.
 func (e *Engine) cancel(o *op, r *backend.Request, err error) bool {
 	if o.req != r || !r.Active() {
@@ -396,14 +413,11 @@ func (e *Engine) cancel(o *op, r *backend.Request, err error) bool {
 			return false
 		}
 	case opRequested:
-		if o.peer != e.me {
-			p, token := e.peers[o.peer], o.token
-			begun := o.frame == nil || p.started(o.frame)
-			e.drop(o, err)
-			if begun {
-				p.emit(frame.Header{Kind: frame.Withdraw, Token: token}, nil, nil)
-			}
-			return true
+		if p := e.peers[o.peer]; p != nil && (o.frame == nil || p.started(o.frame)) {
+			o.cause = err
+			e.put(o, opWithdrawing)
+			p.emit(frame.Header{Kind: frame.Withdraw, Token: o.token}, nil, nil)
+			return false
 		}
 	case opExposed:
 		if !e.peers[o.peer].mem.Revoke(&o.transfer) {
@@ -424,7 +438,7 @@ func (e *Engine) cancel(o *op, r *backend.Request, err error) bool {
 func (e *Engine) drop(o *op, err error) {
 	p := e.peers[o.peer]
 	switch o.state {
-	case opQueued, opRequested, opStreaming:
+	case opQueued, opRequested, opWithdrawing, opStreaming:
 		switch m := o.self; {
 		case p != nil:
 			p.detach(o)

@@ -102,8 +102,9 @@ func TestPartsOfCanceledMessageStay(t *testing.T) {
 	q := &backend.Request{Parts: from}
 	q.Begin()
 	ranks[0].Isend(q, make([]byte, 2*EagerMax), 1, 1, backend.Standard)
-	if !ranks[0].Cancel(q) || !errors.Is(q.Err, backend.ErrCanceled) || from.at > 0 {
-		t.Fatalf("a send that was canceled: %v, %d bytes packed", q.Err, from.at)
+	ranks[0].Cancel(q)
+	if err := await(t, ranks[0], q); !errors.Is(err, backend.ErrCanceled) || from.at > 0 {
+		t.Fatalf("a send that was canceled: %v, %d bytes packed", err, from.at)
 	}
 	into := &strips{memory: make([]byte, 4*EagerMax), size: 8}
 	in := &backend.Request{Parts: into}

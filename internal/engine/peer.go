@@ -472,7 +472,11 @@ func (p *peer) end(h *frame.Header) error {
 	case frame.ClearToSend:
 		return e.onClearToSend(p, h)
 	case frame.Withdraw:
-		e.onWithdraw(p, h.Token)
+		e.onWithdraw(p, h)
+	case frame.Withdrawn:
+		if o := e.lookup(h.Token, p.rank); o != nil && o.state == opWithdrawing { // else its CTS came before
+			e.finish(o, backend.Status{}, o.cause)
+		}
 	case frame.Broken:
 		return e.onNotice(p, h, p.note)
 	case frame.Closed:

@@ -67,6 +67,7 @@ func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*msg,
 		return nil, backend.Status{}, err
 	}
 	m := n.Owner.(*msg)
+	e.matched++
 	if take {
 		e.arrived.Remove(n)
 		if m.kind == msgRequested {

@@ -21,8 +21,17 @@ import (
 //
 // If the kernel does not copy the memory of one of the two, the receiver sends a CTS instead.
 //
-// A sender that cancels a message before it has its CTS sends Withdraw: a receive that the message had
-// matched is posted again, in its old place. It takes an exposed message back in the memory of both.
+// A sender cancels a message by Withdraw before it has its CTS:
+//
+//	Withdraw: token                  →  drops the message, unless it has matched
+//	                                 ←  Withdrawn: token
+//
+// The receiver decides: if its CTS arrives before Withdrawn, the message had matched, and is sent. A sender whose time is
+// over before it knows the answer gives the message up, and sends Withdraw once more, with tag 1. If the message had
+// matched, its receive is posted again, in its old place. That is too late if another message has matched since, which
+// the receive might have got: then the receiver breaks the communicator.
+//
+// A sender takes an exposed message back in the memory of both.
 
 // How much is packed at a time: as much as the peer can take out of a ring meanwhile, or what is worth a system
 // call.
@@ -133,6 +142,7 @@ func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match
 // ask sends a CTS.
 func (e *Engine) ask(p *peer, o *op) {
 	e.put(o, opTaking)
+	o.since = e.matched
 	p.emit(frame.Header{Kind: frame.ClearToSend, Token: o.theirs, Length: uint64(o.n), Reply: o.token}, nil, nil)
 }
 
@@ -159,7 +169,7 @@ func (p *peer) Withdrawn(t *memlink.Transfer) error {
 // onClearToSend sends the data that a peer asks for.
 func (e *Engine) onClearToSend(p *peer, h *frame.Header) error {
 	o := e.lookup(h.Token, p.rank)
-	if o == nil || o.state != opRequested && (o.state != opExposed || !p.mem.Refused(&o.transfer)) { // taken back since
+	if o == nil || o.state != opRequested && o.state != opWithdrawing && (o.state != opExposed || !p.mem.Refused(&o.transfer)) { // taken back since
 		return nil
 	}
 	if h.Length > uint64(len(o.buf)) {
@@ -177,37 +187,41 @@ func (e *Engine) onClearToSend(p *peer, h *frame.Header) error {
 	return nil
 }
 
-// onWithdraw drops a message that its sender has canceled. If a receive has matched it, that is posted
-// again, in its old place.
-func (e *Engine) onWithdraw(p *peer, token uint64) {
-	var found *msg
-	e.arrived.Each(func(n *match.Node) bool {
-		if m := n.Owner.(*msg); m.kind == msgRequested && m.token == token && int(n.Env.Source) == p.rank {
-			found = m
+// onWithdraw drops a message that its sender cancels, unless it has matched, and answers. If the sender has given the
+// message up, it ends the message's receive.
+func (e *Engine) onWithdraw(p *peer, h *frame.Header) {
+	if h.Tag != 0 {
+		for _, s := range e.slots {
+			if o := s.op; o != nil && o.state == opTaking && o.theirs == h.Token && o.peer == p.rank {
+				e.repost(o)
+				return
+			}
 		}
-		return found == nil
-	})
-	if found != nil {
-		e.discard(found)
 		return
 	}
+	sent := func(m *msg) bool {
+		return m.kind == msgRequested && m.token == h.Token && int(m.node.Env.Source) == p.rank
+	}
+	e.arrived.Each(func(n *match.Node) bool {
+		if m := n.Owner.(*msg); sent(m) {
+			e.discard(m)
+			return false
+		}
+		return true
+	})
 	for _, m := range e.held {
-		if m.token == token && int(m.node.Env.Source) == p.rank {
-			m.gone = true
-			return
-		}
+		m.gone = m.gone || sent(m)
 	}
-	for _, s := range e.slots {
-		if o := s.op; o != nil && o.state == opTaking && o.theirs == token && o.peer == p.rank {
-			e.repost(o)
-			return
-		}
-	}
+	p.emit(frame.Header{Kind: frame.Withdrawn, Token: h.Token}, nil, nil)
 }
 
 // repost puts a receive whose message is withdrawn back into the queue, before those that were posted after it, or
 // gives it what has arrived since. One that was canceled, or is for that message alone, ends.
 func (e *Engine) repost(o *op) {
+	if o.since != e.matched {
+		o.comm.breaks(backend.Faultf(backend.ErrTimeout, "rank %d has given up a message that rank %d was receiving", o.peer, e.me))
+		return
+	}
 	e.put(o, opIdle) // its token ends
 	if o.cause != nil {
 		e.finish(o, backend.Status{}, o.cause)

@@ -155,6 +155,7 @@ func (s *sim) deadline(i int) {
 	s.faulty, q.late = true, true
 	e := c.e
 	e.mu.Lock()
+	s.gaveUp = s.gaveUp || q.send
 	ended := e.abandon(q.Impl.(*op), &backend.Fault{Sentinel: backend.ErrTimeout, Text: "simulated"})
 	s.broke[q.ctx] = s.broke[q.ctx] || c.brk.Load() != nil
 	e.mu.Unlock()
@@ -168,9 +169,7 @@ func (s *sim) cancel(i int) {
 	q, c := s.some(i)
 	if c != nil {
 		s.say("rank %d cancels its operation %d", i, q.post)
-		if c.Cancel(&q.Request) && q.send {
-			s.flow([4]int{i, c.World[q.peer], q.ctx, q.tag}).canceled++
-		}
+		c.Cancel(&q.Request)
 		s.check(i)
 	}
 }

@@ -13,6 +13,11 @@ import (
 // check evaluates the operations of a rank that have ended.
 func (s *sim) check(i int) {
 	r := s.ranks[i]
+	for _, c := range r.comms { // the receiver has broken it
+		if c != nil && s.gaveUp && c.brk.Load() != nil {
+			s.broke[c.id] = true
+		}
+	}
 	if !s.loss && (len(r.e.m.LostList) > 0 || r.e.excluded) {
 		s.fail("rank %d has lost ranks %v (%v), and nothing has happened to them; excluded: %v", i, r.e.m.LostList, r.e.losses, r.e.excluded)
 	}
@@ -35,6 +40,9 @@ func (s *sim) ended(i int, q *simRequest) {
 			s.flow([4]int{i, i, q.ctx, q.Status.Tag}).taken++
 		case errors.Is(err, backend.ErrCanceled) && q.matched && (closed || s.loss || s.broke[q.ctx]): // the sender ended it
 		case errors.Is(err, backend.ErrCanceled) && s.cancels: // by this rank, or by the sender of the only message it can take
+			if q.send {
+				s.flow([4]int{i, s.ranks[i].e.comms[uint32(q.ctx)].World[q.peer], q.ctx, q.tag}).canceled++
+			}
 		case errors.Is(err, backend.ErrPeerLost) && (s.loss || closed):
 		case (errors.Is(err, backend.ErrBroken) || errors.Is(err, backend.ErrMismatch)) && s.broke[q.ctx]:
 		case errors.Is(err, backend.ErrClosed) && (s.leaves || s.closed[q.ctx][i]):
@@ -99,9 +107,6 @@ func (s *sim) message(i, from int, q *simRequest) {
 		s.fail("rank %d: message %d from rank %d came twice, to operations %d and %d", i, n, from, post, q.post)
 	}
 	f.sent[n-1] = q.post
-	if s.cancels {
-		return // a canceled message may have held a receive that another one takes later
-	}
 	for k, post := range f.sent {
 		if post != 0 && (k < n-1) != (post < q.post) && k != n-1 {
 			s.fail("rank %d: of rank %d message %d went to operation %d, and message %d to operation %d", i, from, n, q.post, k+1, post)

@@ -20,7 +20,7 @@ import (
 // killed, and who leaves. A model of MPI's rules checks each result:
 //
 //   - every message is received at most once, unchanged, by a receive that it matches;
-//   - messages of one sender with one tag are matched in the order sent;
+//   - messages of one sender with one tag are matched in the order sent, as if those that are canceled were never sent;
 //   - an operation fails only for a reason that occurred, with the error for that reason;
 //   - in bounded simulated time after the last event every operation has ended that can end;
 //   - nothing is kept for a communicator that the rank has closed;
@@ -92,6 +92,7 @@ type sim struct {
 	sure   bool // a rank is lost, and all that have not left learn it
 	cuts   [][2]int
 	broke  [2]bool
+	gaveUp bool // a send was given up: its receiver may break the communicator
 	// A rank has left while another one was stopped, after waiting for it: what it last wrote is lost, such as why it
 	// broke a communicator.
 	unheard bool

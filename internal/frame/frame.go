@@ -33,7 +33,8 @@ const (
 	ReadyToSend                 // ready to send (RTS): the envelope of a long message, its length, the sender's token; no payload
 	ClearToSend                 // clear to send (CTS): the sender's token, the bytes wanted, the receiver's token; no payload
 	Data                        // a piece of a message after CTS: the receiver's token, the offset, and the payload
-	Withdraw                    // the sender cancels a message: the token of its RTS
+	Withdraw                    // the sender cancels a message: the token of its RTS; tag 1: it does not wait for the answer any more
+	Withdrawn                   // the answer: the message is dropped unless a CTS has gone before; the token of the RTS
 	Expose                      // an RTS whose data are copied from process to process: the transfer's token (Token), the address (Reply); links through memory only
 
 	// Tag is 0, or source*MaxRanks+destination if another rank forwards the frame.
@@ -125,7 +126,8 @@ var rules = [kinds]struct {
 	ReadyToSend: {"ready to send", uses | typed | tagged | sized | tokened, 0},
 	ClearToSend: {"clear to send", sized | tokened | wide, 0},
 	Data:        {"data", loaded | tokened | wide, FlagSummed},
-	Withdraw:    {"withdraw", tokened, 0},
+	Withdraw:    {"withdraw", tagged | tokened, 0},
+	Withdrawn:   {"withdrawn", tokened, 0},
 	Expose:      {"exposed message", uses | typed | tagged | sized | tokened, 0},
 	Broken:      {"communicator broken", uses | tagged | loaded, FlagSummed},
 	Closed:      {"communicator closed", uses | tagged, 0},

@@ -125,7 +125,7 @@ func TestHandshakeFollowsTranscript(t *testing.T) {
 		_, err := Server(context.Background(), b, identity(2))
 		result <- err
 	}()
-	hello := slices.Concat([]byte{0xc0, 'h', 'r', '>', 11, 0, 2, 0}, job[:8], []byte{1, 0, 0, 0, 2, 0, 0, 0}, []byte("sixteen bytes   "))
+	hello := slices.Concat([]byte{0xc0, 'h', 'r', '>', 12, 0, 2, 0}, job[:8], []byte{1, 0, 0, 0, 2, 0, 0, 0}, []byte("sixteen bytes   "))
 	if _, err := a.Write(hello); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestHandshakeFollowsTranscript(t *testing.T) {
 	if _, err := io.ReadFull(a, reply); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(reply[:8], []byte{0xc0, 'h', 'r', '<', 11, 0, 0, 0}) {
+	if !bytes.Equal(reply[:8], []byte{0xc0, 'h', 'r', '<', 12, 0, 0, 0}) {
 		t.Errorf("the reply begins with % x", reply[:8])
 	}
 	if want := mac(key, []byte("server\x00"), job[:], hello, reply[:24])[:24]; !bytes.Equal(reply[24:], want) {

@@ -13,7 +13,7 @@ import (
 
 // Version is the version of the protocol: handshake, rendezvous, and frames. A peer with another
 // version is refused.
-const Version uint16 = 11
+const Version uint16 = 12
 
 // Launcher stands for the rank of a coordinator that is not a rank of the job.
 const Launcher = -1

@@ -73,7 +73,7 @@ func TestServerRefusesUnauthenticatedPeers(t *testing.T) {
 		{"zeros", nil, true, Garbage, "00 00 00 00", 40, 0},
 		{"cut", goodHello()[:39], false, Silent, "waiting for the hello", 39, 0},
 		{"its own magic", append([]byte{0xc0, 'h', 'r', '<'}, goodHello()[4:]...), false, Garbage, "begins with c0 68 72 3c", 40, 0},
-		{"another version", version, true, WrongVersion, "version 1 of cohort's protocol, this process version 11", 40, 48},
+		{"another version", version, true, WrongVersion, "version 1 of cohort's protocol, this process version 12", 40, 48},
 		{"another version, short", version[:8], false, WrongVersion, "version 1", 8, 48},
 		{"purpose 0", change(6, 0), true, WrongUse, "purpose 0", 40, 48},
 		{"purpose 4", change(6, 4), true, WrongUse, "purpose 4", 40, 48},

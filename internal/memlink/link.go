@@ -95,7 +95,7 @@ func (l *Link) EagerMax() int { return min(64<<10, l.cfg.Data/8) }
 // prefix returns how many bytes of the header stand before the payload in a cell.
 func prefix(k frame.Kind) int {
 	switch k {
-	case frame.ReadyToSend, frame.Expose, frame.ClearToSend, frame.Data, frame.Withdraw:
+	case frame.ReadyToSend, frame.Expose, frame.ClearToSend, frame.Data, frame.Withdraw, frame.Withdrawn:
 		return 16
 	}
 	return 0

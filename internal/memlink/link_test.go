@@ -235,7 +235,8 @@ func TestFramesOfEveryLengthArriveInOrder(t *testing.T) {
 				put(frame.Header{Kind: frame.Data, Length: n, Token: 1 << 63, Offset: 1 << 40})
 				put(frame.Header{Kind: frame.ClearToSend, Length: 1 << 40, Token: uint64(i), Reply: 1<<64 - 2})
 				put(frame.Header{Kind: frame.Expose, Context: 3, Tag: 4, Length: 5, Token: 6, Reply: 7})
-				put(frame.Header{Kind: frame.Withdraw, Token: 8})
+				put(frame.Header{Kind: frame.Withdraw, Tag: 1, Token: 8})
+				put(frame.Header{Kind: frame.Withdrawn, Token: 9})
 				put(frame.Header{Kind: frame.Heartbeat})
 			}
 		}

@@ -14,16 +14,21 @@ var engineMutants = []mutant{
 		new: ``,
 		why: "a send that its receiver has finished returns nil and breaks the communicator", test: "internal/engine TestInterleaveDeadlineOfSend"},
 	{file: "internal/engine/rendezvous.go",
-		old: `			e.repost(o)
+		old: `				e.repost(o)
 `,
-		new: `			e.put(o, opIdle)
+		new: `				e.put(o, opIdle)
 `,
-		why: "a receive whose sender canceled after the CTS is not posted again", test: "internal/engine TestInterleaveCancelAgainstReceive"},
+		why: "a receive whose sender gave up after the CTS is not posted again", test: "internal/engine TestInterleaveDeadlineOfSend"},
+	{file: "internal/engine/rendezvous.go",
+		old: `	if o.since != e.matched {
+`,
+		new: `	if false {
+`,
+		why: "a receive is posted again that a later message has overtaken", test: "internal/engine TestReceiveThatIsOvertakenIsNotPostedAgain", plain: true},
 	{file: "internal/engine/p2p.go",
-		old: `			if begun {
+		old: `			p.emit(frame.Header{Kind: frame.Withdraw, Token: o.token}, nil, nil)
 `,
-		new: `			if begun && false {
-`,
+		new: ``,
 		why: "a sender that cancels does not tell the receiver", test: "internal/engine TestInterleaveCancelAgainstReceive"},
 	{file: "internal/engine/p2p.go",
 		old: `		if !e.peers[o.peer].mem.Revoke(&o.transfer) {
@@ -38,15 +43,16 @@ var engineMutants = []mutant{
 `,
 		why: "the receive of a message that Mprobe took and its sender canceled waits for another message", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
 	{file: "internal/engine/p2p.go",
-		old: `		o.cause = err
+		old: `	case opTaking:
+		o.cause = err
 `,
-		new: ``,
+		new: `	case opTaking:
+`,
 		why: "a receive that is canceled waits for another message when its sender withdraws this one", test: "internal/engine TestInterleaveCancelOfBothEnds"},
 	{file: "internal/engine/rendezvous.go",
-		old: `			m.gone = true
+		old: `		m.gone = m.gone || sent(m)
 `,
-		new: `			m.gone = false
-`,
+		new: ``,
 		why: "a message that is canceled after Mprobe is asked for", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
 	{file: "internal/engine/p2p.go",
 		old: `		if e.takeMsg(o, n.Owner.(*msg)) {
@@ -64,9 +70,9 @@ var engineMutants = []mutant{
 `,
 		why: "a receive by transfer stays in the queue of posted receives", test: "internal/engine TestInterleaveCancelAgainstReceive"},
 	{file: "internal/engine/p2p.go",
-		old: `	p, token := e.peers[o.peer], o.token
+		old: `			p.emit(frame.Header{Kind: frame.Withdraw, Token: o.token}, nil, nil)
 `,
-		new: `	p, token := e.peers[o.peer], o.token+1
+		new: `			p.emit(frame.Header{Kind: frame.Withdraw, Token: o.token + 1}, nil, nil)
 `,
 		why: "a withdrawal names another message", test: "internal/engine TestInterleaveCancelAgainst.*"},
 	{file: "internal/engine/p2p.go",
