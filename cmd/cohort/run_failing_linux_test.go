@@ -84,7 +84,7 @@ func TestRunReportsRankThatFailed(t *testing.T) {
 		if how == "joined" {
 			wants[say(0, "rank 1: "+own)], wants[say(2, "rank 1: "+own)] = 1, 1
 		} else { // or "communicator is broken: peer lost: "
-			wants[say(0, "barrier: rank 0: ")], wants[say(2, "barrier: rank 2: ")], wants["peer lost: rank 1 failed: "+own+"\n"] = 1, 1, 2
+			wants["[0] barrier: rank 0: "], wants["[2] barrier: rank 2: "], wants["peer lost: rank 1 failed: "+own+"\n"] = 1, 1, 2
 		}
 		for want, times := range wants {
 			if n := strings.Count(stderr, want); status != 1 || n != times {
