@@ -29,7 +29,8 @@ type dim struct{ count, stride, inner int }
 // Vector is count blocks of blocklen elements. Each block begins stride elements after the start of the one
 // before (MPI_Type_vector). A column of a matrix with n columns is Vector(rows, 1, n).
 //
-// Errors: operations that use it return [ErrCount] for a negative number, and for blocks that overlap.
+// Errors: operations that use it return [ErrCount] for a negative number, for blocks that overlap, and for a
+// last block that ends beyond what an int can count.
 func Vector(count, blocklen, stride int) Layout {
 	if count < 0 || blocklen < 0 || count > 1 && stride < blocklen {
 		return badLayout("vector of count %d, blocklen %d, stride %d; want 0 or more, and a stride of a block or more", count, blocklen, stride)
@@ -117,6 +118,9 @@ func newLayout(offset, block int, dims []dim) Layout {
 		return Layout{}
 	}
 	slices.Reverse(l.dims)
+	if !l.fits(math.MaxInt) {
+		return badLayout("the last of %d elements is further away than an int can count", l.n)
+	}
 	return l
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -209,7 +210,7 @@ func TestPartsOfLayoutsAreThoseOfTheWhole(t *testing.T) {
 func TestWrongLayoutsAreErrCount(t *testing.T) {
 	const huge = math.MaxInt
 	for i, l := range []Layout{
-		Vector(-1, 1, 1), Vector(1, -1, 1), Vector(2, 3, 2), Vector(2, 1, -1), Vector(2, 1, 0), Vector(huge, 2, huge),
+		Vector(-1, 1, 1), Vector(1, -1, 1), Vector(2, 3, 2), Vector(2, 1, -1), Vector(2, 1, 0), Vector(huge, 2, huge), Vector(2, 1, huge),
 		Indexed([]int{1}, nil), Indexed([]int{-1}, []int{0}), Indexed([]int{1}, []int{-1}), Indexed([]int{2, 1}, []int{0, 1}), Indexed([]int{huge}, []int{1}),
 		Subarray([]int{3}, []int{1, 1}, []int{0}), Subarray([]int{3}, []int{3}, []int{1}), Subarray([]int{3}, []int{-1}, []int{0}),
 		Subarray([]int{3}, []int{0}, []int{4}), Subarray([]int{huge, huge}, []int{1, 1}, []int{0, 0}),
@@ -219,10 +220,56 @@ func TestWrongLayoutsAreErrCount(t *testing.T) {
 		}
 	}
 	// Layouts that only a slice can show to be wrong.
-	for i, l := range []Layout{Vector(2, 1, huge), Vector(huge, 1, 1), Vector(huge/2, 1, 2), Indexed([]int{1}, []int{huge - 1})} {
+	for i, l := range []Layout{Vector(2, 1, huge-1), Vector(huge, 1, 1), Vector(huge/2, 1, 2), Indexed([]int{1}, []int{huge - 1})} {
 		if err := ViewOf(make([]byte, 9), l).Pack(make([]byte, 9)); !errors.Is(err, ErrBuffer) {
 			t.Errorf("layout %d outside its slice: %v, want ErrBuffer", i, err)
 		}
+	}
+}
+
+// A layout of numbers of any size has an error, or all its elements have an index that an int can count.
+func TestLayoutsEndWhereAnIntCanCount(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	number := func() int { return rng.IntN(6) + rng.IntN(2)*(math.MaxInt>>rng.IntN(64)-5) }
+	limit := big.NewInt(math.MaxInt)
+	sum := func(a *big.Int, x, y int) { // a += x*y
+		a.Add(a, new(big.Int).Mul(big.NewInt(int64(x)), big.NewInt(int64(y))))
+	}
+	inside, beyond := 0, 0
+	for range 20000 {
+		count, blocklen, stride := number(), number(), number()
+		var end big.Int
+		sum(&end, count-1, stride)
+		sum(&end, blocklen, 1)
+		bad := count < 0 || blocklen < 0 || count > 1 && stride < blocklen || count > 0 && blocklen > 0 && end.Cmp(limit) > 0
+		l := Vector(count, blocklen, stride)
+		if (l.Err() != nil) != bad {
+			t.Fatalf("Vector(%d, %d, %d): %v; its last block ends at %v", count, blocklen, stride, l.Err(), &end)
+		}
+		if bad {
+			beyond++
+		} else if _, hi := l.extent(); l.Len() > 0 {
+			if inside++; int64(hi) != end.Int64() {
+				t.Fatalf("Vector(%d, %d, %d) ends at %d, want %v", count, blocklen, stride, hi, &end)
+			}
+		}
+
+		sizes, subsizes, starts := make([]int, 3), make([]int, 3), make([]int, 3)
+		for d := range sizes {
+			sizes[d], subsizes[d] = number(), 1+rng.IntN(2)
+			starts[d] = max(0, sizes[d]-subsizes[d]) // the last elements
+		}
+		lens, displs := []int{number(), number()}, []int{number(), number()}
+		for _, l := range []Layout{Subarray(sizes, subsizes, starts), Indexed(lens, displs)} {
+			for at, n := range l.Blocks() {
+				if at < 0 || n > math.MaxInt-at {
+					t.Fatalf("Subarray(%v, %v, %v) or Indexed(%v, %v) has %d elements at %d", sizes, subsizes, starts, lens, displs, n, at)
+				}
+			}
+		}
+	}
+	if inside < 1000 || beyond < 1000 {
+		t.Errorf("%d vectors of int indices, %d others", inside, beyond)
 	}
 }
 

@@ -1,6 +1,9 @@
 package file
 
 import (
+	"math"
+	"math/big"
+	"math/bits"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
@@ -26,6 +29,34 @@ func TestRegularLayoutsAreFewStrips(t *testing.T) {
 		r, err := regionOf(c.l, 7, 8)
 		if err != nil || len(r.strips) != c.strips || r.pieces != int64(c.pieces) || r.bytes != int64(8*c.l.Len()) {
 			t.Errorf("%s: %d strips, %d pieces, %d bytes, %v; want %d, %d, %d", what, len(r.strips), r.pieces, r.bytes, err, c.strips, c.pieces, 8*c.l.Len())
+		}
+	}
+}
+
+// A layout is refused if it ends after the last offset that a file can have, and its bytes lie before that otherwise.
+func TestRegionsEndInTheFile(t *testing.T) {
+	for _, size := range []int64{1, 2, 3, 8} {
+		for _, off := range []int64{0, 1, 100, math.MaxInt64 - 3} {
+			for shift := range bits.UintSize - 1 {
+				for _, near := range []int{-1, 0, 1} {
+					for count := 1; count < 10; count++ {
+						stride := max(1, 1<<shift+near)
+						elements := big.NewInt(int64(stride))
+						elements.Mul(elements, big.NewInt(int64(count-1))).Add(elements, big.NewInt(1))
+						end := new(big.Int).Mul(elements, big.NewInt(size))
+						end.Add(end, big.NewInt(off))
+						good := elements.Cmp(big.NewInt(math.MaxInt)) <= 0 && end.IsInt64()
+						l := cohort.Vector(count, 1, stride)
+						r, err := regionOf(l, off, size)
+						if err == nil {
+							err = l.Err()
+						}
+						if lo, hi := r.hull(); (err == nil) != good || good && (lo != off || hi != end.Int64() || r.bytes != int64(count)*size) {
+							t.Fatalf("%d elements of %d bytes from %d on, stride %d: %v, bytes %d to %d; want the end %v", count, size, off, stride, err, lo, hi, end)
+						}
+					}
+				}
+			}
 		}
 	}
 }
