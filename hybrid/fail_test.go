@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/pool"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -160,6 +163,43 @@ func TestLostRankFailsStart(t *testing.T) {
 			t.Errorf("rank %d got %v, want ErrPeerLost in %s, naming rank 1", rank, err, StepNode)
 		}
 	}
+}
+
+// twoPerNode is a communicator on nodes of two ranks. That of node 0 breaks when it sends a message.
+type twoPerNode struct{ backend.Comm }
+
+func (c twoPerNode) NodeOf(rank int) int { return c.WorldRank(rank) / 2 }
+
+func (c twoPerNode) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
+	d, err := c.Comm.Derive(b, members, id)
+	return twoPerNode{d}, err
+}
+
+func (c twoPerNode) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
+	if c.Size() == 2 && c.NodeOf(0) == 0 {
+		c.Break(errTest)
+	}
+	c.Comm.Isend(r, buf, dest, tag, mode)
+}
+
+// If the ranks of one node cannot exchange their processors, Join fails on the other nodes too.
+func TestNodeFailureFailsAllRanks(t *testing.T) {
+	var all sync.WaitGroup
+	for _, bc := range local.New(4) {
+		all.Go(func() {
+			w := (*cohort.Comm)(comm.NewWorld(context.Background(), twoPerNode{bc}, comm.Options{}))
+			defer w.Close()
+			_, err := Join(w, &Config{Threads: 1, KeepEnvironment: true})
+			var s *StepError
+			if !errors.As(err, &s) || s.Step != StepNode || !strings.Contains(err.Error(), errTest.Error()) {
+				t.Errorf("rank %d got %v, want the error of node 0 in %s", w.Rank(), err, StepNode)
+			}
+			if err := w.Barrier(); err != nil {
+				t.Errorf("rank %d: a barrier after Join: %v", w.Rank(), err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // An unknown backend is an error of the first step.

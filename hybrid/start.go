@@ -79,7 +79,7 @@ func (e *Env) start(ctx context.Context, cfg *Config, with *tools) (*Env, error)
 // take takes the steps:
 //
 //  1. Each rank determines its topology and resolves its settings. Then all agree that none failed.
-//  2. The ranks of a node divide its processors. An error here is an error on all ranks.
+//  2. The ranks of a node divide its processors. Then all agree, because only the ranks of one node may fail.
 //  3. Each rank starts its workers, sets the variables and checks the memory policy. Then all agree,
 //     before the workspaces, which may take long or need the other ranks.
 //  4. The workers make their workspaces. Then all agree.
@@ -100,9 +100,10 @@ func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 		return err
 	}
 
-	p, err := e.joinNode(resolved.Threads)
-	if err != nil {
-		return &StepError{Step: StepNode, Rank: cohort.Undefined, Err: err}
+	p, err := e.joinNode(resolved.Threads) // even if ctx has ended: the other ranks need this one
+	f = failure{StepNode, err}
+	if err := agree(e.World, f); err != nil {
+		return err
 	}
 
 	var plan *topo.Plan
