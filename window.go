@@ -180,7 +180,8 @@ func (w *Window[T]) Sync() error { return w.base().Sync() }
 // nevertheless.
 //
 // Deadline: [ErrTimeout] names the ranks that had not arrived; the window is closed nevertheless. If the context of the
-// handle is over when Close is called, the limit is 5 s, as for [Comm.Close].
+// handle is over when Close is called, the limit is 5 s, as for [Comm.Close]. On mpi no limit ends the last step of
+// Close, in which all ranks free the memory together: a rank that is stopped there keeps the others waiting.
 func (w *Window[T]) Close() error { return w.base().Close() }
 
 // Put writes buf to the target (MPI_Put).
@@ -277,7 +278,8 @@ func (w *Window[T]) Rput(buf []T, rank, disp int) (*Request, error) {
 	return request(w.base().Request("rput", comm.Access{Kind: flight.Put, Rank: rank, Disp: disp, In: view.Bytes(buf)}))
 }
 
-// Rget is the nonblocking form of [Window.Get] (MPI_Rget). buf must not be used until the request is complete.
+// Rget is the nonblocking form of [Window.Get] (MPI_Rget). buf must not be used until the request is complete. On mpi
+// between nodes, complete the request before the communicator is closed: Close does not end it there.
 func (w *Window[T]) Rget(buf []T, rank, disp int) (*Request, error) {
 	return request(w.base().Request("rget", comm.Access{Kind: flight.Get, Rank: rank, Disp: disp, Out: view.Bytes(buf)}))
 }

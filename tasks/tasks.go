@@ -57,7 +57,8 @@ func stackOf(err error) []byte {
 //
 // Deadline: that of c for each message. A rank that waits for its next task waits for rank 0, so c
 // should have none. A rank whose deadline passes leaves the loop with [cohort.ErrTimeout], and the
-// others continue as after a loss. If it is rank 0, the loop ends on all ranks.
+// others continue as after a loss. If it is rank 0, the loop ends on all ranks. On mpi a rank cannot tell the
+// others that it has left: they may wait for it without end, unless they have a deadline too.
 func Map[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 	do func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
 	return run(ctx, c, tasks, do, true)
