@@ -33,6 +33,7 @@ func (t *transfer) prepare(size int) error {
 		return nil
 	}
 	if err := m.region.Close(); err != nil {
+		t.m.c.Close() // others may have closed it, and would wait for this rank to make the next one
 		return err
 	}
 	*m = memory{windows: make([][2]window, t.m.c.Size())}

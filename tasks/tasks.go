@@ -89,8 +89,8 @@ func run[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 		}
 		switch {
 		case d.Size() == 1:
+			defer d.Close() // also if the loop's body panics
 			alone(ctx, tasks, safe, yield)
-			err = d.Close()
 		case d.Rank() == 0:
 			err = lead(ctx, d, tasks, ordered, yield)
 		default:
