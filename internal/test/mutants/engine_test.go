@@ -29,7 +29,7 @@ var engineMutants = []mutant{
 		old: `			p.emit(frame.Header{Kind: frame.Withdraw, Token: o.token}, nil, nil)
 `,
 		new: ``,
-		why: "a sender that cancels does not tell the receiver", test: "internal/engine TestInterleaveCancelAgainstReceive"},
+		why: "a sender that cancels does not tell the receiver", test: "internal/engine TestInterleaveCancelWithoutReceive"},
 	{file: "internal/engine/p2p.go",
 		old: `		if !e.peers[o.peer].mem.Revoke(&o.transfer) {
 `,
@@ -52,7 +52,8 @@ var engineMutants = []mutant{
 	{file: "internal/engine/rendezvous.go",
 		old: `		m.gone = m.gone || sent(m)
 `,
-		new: ``,
+		new: `		_ = sent(m)
+`,
 		why: "a message that is canceled after Mprobe is asked for", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
 	{file: "internal/engine/p2p.go",
 		old: `		if e.takeMsg(o, n.Owner.(*msg)) {
@@ -74,7 +75,7 @@ var engineMutants = []mutant{
 `,
 		new: `			p.emit(frame.Header{Kind: frame.Withdraw, Token: o.token + 1}, nil, nil)
 `,
-		why: "a withdrawal names another message", test: "internal/engine TestInterleaveCancelAgainst.*"},
+		why: "a withdrawal names another message", test: "internal/engine TestInterleaveCancelWithoutReceive"},
 	{file: "internal/engine/p2p.go",
 		old: `		e.moving = slices.DeleteFunc(e.moving, func(x *op) bool { return x == o || x.pair == o })
 `,
