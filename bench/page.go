@@ -311,18 +311,20 @@ func (s *situation) summary() string {
 
 // write writes the tables and charts of a situation.
 func (s *situation) write(b *strings.Builder, charts string) error {
-	var two, four, sddp []measured
+	var two, four, pairs, sddp []measured
 	for m := range s.whole.best["shm"] {
 		switch {
 		case slices.Contains(payloads, m):
 			sddp = append(sddp, m)
 		case m.ranks == 2:
 			two = append(two, m)
+		case m.op == "bw":
+			pairs = append(pairs, m)
 		default:
 			four = append(four, m)
 		}
 	}
-	for _, rows := range [][]measured{two, four, sddp} {
+	for _, rows := range [][]measured{two, four, pairs, sddp} {
 		slices.SortFunc(rows, func(x, y measured) int {
 			return cmp.Or(cmp.Compare(x.ranks, y.ranks), cmp.Compare(slices.Index(pageOps, x.op), slices.Index(pageOps, y.op)), cmp.Compare(x.bytes, y.bytes))
 		})
@@ -350,6 +352,11 @@ func (s *situation) write(b *strings.Builder, charts string) error {
 	if len(four) > 0 {
 		fmt.Fprint(b, "\n### More ranks than cores\n\nDebian's MPICH is left out: its ranks wait for the system's time slices.\n")
 		s.table(b, four, groups[:1])
+	}
+	if len(pairs) > 0 {
+		fmt.Fprint(b, "\n### Message rate\n\nEach rank of one half sends to one of the other half. The time is that of one of all their messages:\n",
+			"0.1 µs is ten million messages a second.\n")
+		s.table(b, pairs, groups[:1])
 	}
 	if len(sddp) > 0 {
 		fmt.Fprint(b, "\n### Payloads of the dispatch program\n\nIn each pass of a large training, all ranks get 206 MB and 3.2 MB of states and cuts,\n",

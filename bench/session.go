@@ -111,6 +111,11 @@ func (s *session) record(file string) error {
 					return err
 				}
 			}
+			for pairs := 2; op == "bw" && pairs <= 16; pairs *= 2 {
+				if err := measureAll(out, four, workload{op, "8", 2 * pairs, pageReps}, round, lacks); err != nil {
+					return err
+				}
+			}
 		}
 		longest = max(longest, time.Since(start))
 		fmt.Printf("round %d: %v\n", round, time.Since(start).Round(time.Second))

@@ -5,7 +5,8 @@
  *
  * A batch lasts about 20 ms (40 for p2p). The time of a call is the median over the batches
  * of the time of a batch over its calls: rank 0's for p2p (of which half, there and back being two
- * messages) and bw, the mean over the ranks for the others.
+ * messages), the slowest rank's over the messages of all pairs for bw, the mean over the ranks for
+ * the others.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define IN_FLIGHT 64 /* messages of one iteration of bw */
+#define IN_FLIGHT 64 /* messages that each pair of ranks has under way in one iteration of bw */
 
 static const MPI_Comm world = MPI_COMM_WORLD;
 static int rank, ranks;
@@ -46,21 +47,23 @@ static void p2p(int calls)
     }
 }
 
+/* Each rank of the lower half sends to one of the upper half. */
 static void bw(int calls)
 {
     MPI_Request q[IN_FLIGHT];
-    for (int i = 0; i < calls && rank < 2; i++) {
+    int half = ranks / 2, sends = rank < half, peer = sends ? rank + half : rank - half;
+    for (int i = 0; i < calls && rank < 2 * half; i++) {
         for (int k = 0; k < IN_FLIGHT; k++) {
-            if (rank == 0)
-                MPI_Isend(b.send, b.bytes, MPI_BYTE, 1, 1, world, &q[k]);
+            if (sends)
+                MPI_Isend(b.send, b.bytes, MPI_BYTE, peer, 1, world, &q[k]);
             else
-                MPI_Irecv(b.recv, b.bytes, MPI_BYTE, 0, 1, world, &q[k]);
+                MPI_Irecv(b.recv, b.bytes, MPI_BYTE, peer, 1, world, &q[k]);
         }
         MPI_Waitall(IN_FLIGHT, q, MPI_STATUSES_IGNORE);
-        if (rank == 0)
-            MPI_Recv(b.recv, 1, MPI_BYTE, 1, 2, world, MPI_STATUS_IGNORE);
+        if (sends)
+            MPI_Recv(b.recv, 1, MPI_BYTE, peer, 2, world, MPI_STATUS_IGNORE);
         else
-            MPI_Send(b.send, 1, MPI_BYTE, 0, 2, world);
+            MPI_Send(b.send, 1, MPI_BYTE, peer, 2, world);
     }
 }
 
@@ -120,7 +123,7 @@ static void shmwin(int calls)
 static const struct op {
     const char *name;
     void (*batch)(int calls);
-    int messages; /* of one call, where rank 0's time counts; 0 where the mean does */
+    int messages; /* of one call of a pair of ranks, 0 of a collective */
 } ops[] = {
     {"p2p", p2p, 2},         {"bw", bw, IN_FLIGHT}, {"allreduce", allreduce, 0},
     {"allgatherv", allgatherv, 0}, {"bcast", bcast, 0},   {"barrier", barrier, 0},
@@ -174,13 +177,19 @@ static void release(const struct op *op)
     free(b.displs);
 }
 
+/* The messages in one call of all pairs, 1 for a collective. */
+static int messages(const struct op *op)
+{
+    return op->batch == bw ? op->messages * (ranks / 2) : op->messages ? op->messages : 1;
+}
+
 /* Microseconds of one message or collective in a batch, on this rank. */
 static double timed(const struct op *op, int calls)
 {
     MPI_Barrier(world);
     double start = MPI_Wtime();
     op->batch(calls);
-    return (MPI_Wtime() - start) * 1e6 / calls / (op->messages ? op->messages : 1);
+    return (MPI_Wtime() - start) * 1e6 / calls / messages(op);
 }
 
 static int ascending(const void *x, const void *y)
@@ -206,16 +215,16 @@ static double measure(const struct op *op, int batches)
 {
     timed(op, 4); /* the first calls set things up */
     double once = timed(op, 4);
-    double wish = 20e3 / (once > 0.05 ? once : 0.05) / (op->batch == bw ? IN_FLIGHT : 1);
+    double wish = 20e3 / (once > 0.05 ? once : 0.05) / (op->batch == bw ? messages(op) : 1);
     int calls = wish < 2 ? 2 : wish > 100000 ? 100000 : (int)wish;
     MPI_Bcast(&calls, 1, MPI_INT, 0, world);
     timed(op, calls / 2 + 1);
 
     double *times = pages(batches * sizeof *times);
     for (int k = 0; k < batches; k++) {
-        double mine = timed(op, calls), sum = 0;
-        MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, world);
-        times[k] = op->messages ? mine : sum / ranks;
+        double mine = timed(op, calls), all = 0;
+        MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, op->batch == bw ? MPI_MAX : MPI_SUM, 0, world);
+        times[k] = op->batch == bw ? all : op->messages ? mine : all / ranks;
     }
     qsort(times, batches, sizeof *times, ascending);
     double median = times[batches / 2];

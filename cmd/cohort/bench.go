@@ -46,8 +46,9 @@ func newBench() *cobra.Command {
 Measure the time of an operation for each message size. OP is one of:
 
 ` + benchList() + `
-The time is that of one call: half a round trip for p2p, the time of one message
-for bw, the mean over the ranks for the others. It is the median of batches that
+The time is that of one call: half a round trip for p2p, the mean over the ranks
+for the others. For bw it is the time of a batch of the slowest rank, divided by
+the messages of all pairs. It is the median of batches that
 take about 20 ms each. The throughput is the message size divided by the time.
 The handover is how long a cache line takes between the processors of ranks 0
 and 1, measured before each size. Compare times only if it is alike: a virtual

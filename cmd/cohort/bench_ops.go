@@ -14,21 +14,20 @@ type benchOp struct {
 	name, about string
 	ranks       int  // ranks needed
 	sizeless    bool // there is no message
-	between     bool // the time is that of rank 0, not the mean over ranks
 	calls       int  // calls in one iteration, where there are several
 	// ready prepares what lasts for all batches of one size and returns one iteration. done may be nil.
 	ready func(c *cohort.Comm, bytes int) (once, done func() error, err error)
 }
 
-// inFlight is the number of messages of one iteration of bw.
+// inFlight is the number of messages that each pair of ranks has under way in one iteration of bw.
 const inFlight = 64
 
 // batchTime is about how long a batch takes. Tests shorten it.
 var batchTime = 20 * time.Millisecond
 
 var benchOps = []benchOp{
-	{name: "p2p", about: "Send and Recv between ranks 0 and 1, there and back", ranks: 2, between: true, calls: 2, ready: readyP2P},
-	{name: "bw", about: fmt.Sprintf("%d Isends from rank 0 to 1, then an answer", inFlight), ranks: 2, between: true, calls: inFlight, ready: readyBW},
+	{name: "p2p", about: "Send and Recv between ranks 0 and 1, there and back", ranks: 2, calls: 2, ready: readyP2P},
+	{name: "bw", about: fmt.Sprintf("%d Isends from the lower ranks to the upper ones, then answers", inFlight), ranks: 2, calls: inFlight, ready: readyBW},
 	{name: "allreduce", about: "Allreduce of float64 with Sum", ready: readyAllreduce},
 	{name: "allgatherv", about: "Allgatherv of float64; the size is what each rank sends", ready: readyAllgatherv},
 	{name: "reducescatter", about: "ReduceScatter of float64 with Sum; the size is what each sends", ready: readyReduceScatter},
@@ -70,8 +69,8 @@ func benchList() string {
 //  1. two batches of 4 iterations, the second of which gives the number of
 //     iterations that take batchTime (2 to 100 000), agreed by rank 0;
 //  2. half a batch to warm up;
-//  3. reps batches, each after a barrier; a batch's time is rank 0's for
-//     operations between two ranks, the mean over the ranks for others.
+//  3. reps batches, each after a barrier; a batch's time is rank 0's for p2p, the
+//     slowest rank's for bw, the mean over the ranks for others.
 func timeOp(c *cohort.Comm, op *benchOp, bytes, reps int) (usec float64, err error) {
 	once, done, err := op.ready(c, bytes)
 	if err != nil {
@@ -85,6 +84,9 @@ func timeOp(c *cohort.Comm, op *benchOp, bytes, reps int) (usec float64, err err
 		}()
 	}
 	calls := max(op.calls, 1)
+	if op.name == "bw" {
+		calls *= c.Size() / 2
+	}
 	timed := func(iters int) (float64, error) {
 		if err := c.Barrier(); err != nil {
 			return 0, err
@@ -105,7 +107,7 @@ func timeOp(c *cohort.Comm, op *benchOp, bytes, reps int) (usec float64, err err
 	}
 	iters := int(float64(batchTime.Microseconds()) / max(one, 0.05))
 	if op.name == "bw" {
-		iters /= inFlight
+		iters /= calls
 	}
 	iters, err = cohort.BcastOne(c, min(max(iters, 2), 100_000), 0)
 	if err != nil {
@@ -120,12 +122,21 @@ func timeOp(c *cohort.Comm, op *benchOp, bytes, reps int) (usec float64, err err
 		if err != nil {
 			return 0, err
 		}
-		sum, err := cohort.ReduceOne(c, mine, cohort.Sum, 0)
+		of := cohort.Sum
+		if op.name == "bw" {
+			of = cohort.Max
+		}
+		all, err := cohort.ReduceOne(c, mine, of, 0)
 		if err != nil {
 			return 0, err
 		}
-		if medians[k] = mine; !op.between {
-			medians[k] = sum / float64(c.Size())
+		switch op.name {
+		case "p2p":
+			medians[k] = mine
+		case "bw":
+			medians[k] = all
+		default:
+			medians[k] = all / float64(c.Size())
 		}
 	}
 	slices.Sort(medians)
@@ -157,45 +168,48 @@ func readyP2P(c *cohort.Comm, bytes int) (once, done func() error, err error) {
 		}
 		return cohort.Send(c, s, 0, 1)
 	}
-	return byRank(c, there, back), nil, nil
+	return halves(c, 1, there, back), nil, nil
 }
 
+// readyBW pairs each rank of the lower half with one of the upper half. With an odd number of ranks, the last one has none.
 func readyBW(c *cohort.Comm, bytes int) (once, done func() error, err error) {
+	half := c.Size() / 2
+	peer := (c.Rank() + half) % (2 * half)
 	s, r := pageOf[byte](bytes, 1), pageOf[byte](bytes, 1)
 	ack := make([]byte, 1)
 	q := make([]*cohort.Request, inFlight)
 	from := func() (err error) {
 		for w := range q {
-			if q[w], err = cohort.Isend(c, s, 1, 1); err != nil {
+			if q[w], err = cohort.Isend(c, s, peer, 1); err != nil {
 				return err
 			}
 		}
 		if err = cohort.WaitAll(q...); err == nil {
-			_, err = cohort.Recv(c, ack, 1, 2)
+			_, err = cohort.Recv(c, ack, peer, 2)
 		}
 		return err
 	}
 	to := func() (err error) {
 		for w := range q {
-			if q[w], err = cohort.Irecv(c, r, 0, 1); err != nil {
+			if q[w], err = cohort.Irecv(c, r, peer, 1); err != nil {
 				return err
 			}
 		}
 		if err = cohort.WaitAll(q...); err == nil {
-			err = cohort.Send(c, ack, 0, 2)
+			err = cohort.Send(c, ack, peer, 2)
 		}
 		return err
 	}
-	return byRank(c, from, to), nil, nil
+	return halves(c, half, from, to), nil, nil
 }
 
-// byRank returns rank 0's or 1's part; other ranks have none.
-func byRank(c *cohort.Comm, zero, one func() error) func() error {
-	switch c.Rank() {
+// halves returns the part of a rank: that of the first half ranks, that of as many others, or none.
+func halves(c *cohort.Comm, half int, lower, upper func() error) func() error {
+	switch c.Rank() / half {
 	case 0:
-		return zero
+		return lower
 	case 1:
-		return one
+		return upper
 	}
 	return func() error { return nil }
 }
