@@ -99,9 +99,9 @@
 // byte order and memory layout.
 //
 // On local, shm and tcp the order in which a reduction combines values depends only on the number
-// of ranks, the length, and whether the operation commutes. On processors of one architecture, the
-// result has the same bits on these three backends and in every run (docs/algorithms.md). On mpi,
-// Config.Deterministic selects the same order.
+// of ranks, the length, and whether the operation commutes. In programs built for one architecture
+// and one value of GOAMD64, the result has the same bits on these three backends and in every run
+// (docs/algorithms.md). On mpi, Config.Deterministic selects the same order.
 //
 // # Errors and deadlines
 //
@@ -140,7 +140,7 @@
 //
 // # Where to go on
 //
-// Most operations have an example on four ranks. The folder examples has complete programs, and
+// Every operation has an example, most on four ranks. The folder examples has complete programs, and
 // docs/README.md lists the guides. Packages values (any Go value), file (one file for all ranks), tasks (a
 // stream of tasks), exact (sums with the same bits on any number of ranks), hybrid (threads inside a rank) and
 // tensor (multi-dimensional data, GPUs) build on this one. Package topo describes the machine, and cohorttest
