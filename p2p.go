@@ -19,8 +19,8 @@ import (
 // has closed c.
 //
 // Deadline: [ErrTimeout]. A message that has not matched is withdrawn, and the communicator stays usable. A
-// long message that has matched and is not complete 20 ms later, even one that moves at full speed, breaks
-// the communicator, and buf may still be in use. So does any send on mpi, because MPI cannot withdraw one.
+// message that has matched and needs more than 20 ms to complete, however fast it moves, breaks the
+// communicator, and buf may still be in use. So does any send on mpi, because MPI cannot withdraw one.
 // On local the later of the two calls copies the message to its end, whatever its deadline.
 func Send[T any](c *Comm, buf []T, dest, tag int) error {
 	typ, err := typeFor[T]()

@@ -21,9 +21,10 @@ func (q *Request) base() *comm.Request { return (*comm.Request)(q) }
 //
 // Deadline: that of the handle which started the operation; Config.Timeout counts from the start.
 // A send or receive that has not matched is withdrawn, and the communicator stays usable. A send on
-// mpi, and a matched message that is not complete 20 ms later, even one that moves at full speed, break
-// the communicator, and the buffer may still be in use. A collective is ended, and its communicator is broken. The error is [ErrTimeout], or
-// [ErrCanceled] if the context was canceled. On mpi it may not name the missing ranks.
+// mpi, and a message that has matched and needs more than 20 ms to complete, however fast it moves, break
+// the communicator, and the buffer may still be in use. A collective is ended, and its communicator is
+// broken. The error is [ErrTimeout], or [ErrCanceled] if the context was canceled. On mpi it may not name
+// the missing ranks.
 func (q *Request) Wait() (Status, error) { return status(q.base().Wait()) }
 
 // Test makes progress without waiting and reports whether the operation is complete. A nil Request
