@@ -202,7 +202,7 @@ func (c *Comm) suspect(dest, tag int, msg []byte) {
 
 // overlook checks such messages to this rank that arrived before it did.
 func (c *Comm) overlook() {
-	c.me.mu.Lock()
+	c.me.lock()
 	n := c.me.arrived.FindArrived(c.pattern(backend.AnySource, int(c.making.Load()>>1)))
 	if n == nil {
 		c.me.mu.Unlock()

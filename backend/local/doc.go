@@ -7,7 +7,8 @@
 // Otherwise a short message of standard mode is copied, and the send is complete. A
 // longer message stays in the sender's buffer, and the receiver copies it from there;
 // so does any message once the copies take too much memory. Locks are not held during
-// long copies.
+// long copies. A blocking receive that spins waits in its rank's cell before it is posted, and a
+// sender delivers a message of up to 16 KiB there without the lock.
 //
 // # Collectives
 //
@@ -20,7 +21,8 @@
 // # Waiting
 //
 // A rank that has to wait spins for a bounded time if every rank can have a processor,
-// and then parks, as a follower in its rank's crew (internal/wait). It checks its context and timeout only while parked.
+// and then parks, as a follower in its rank's crew (internal/wait). It checks its context and
+// timeout only while parked.
 //
 // # Failures
 //

@@ -76,7 +76,7 @@ func (g *group) sweep() {
 				return true
 			})
 		}
-		r.mu.Lock()
+		r.lock()
 		collect(&r.posted)
 		collect(&r.arrived)
 		collect(&r.held)
@@ -176,7 +176,7 @@ func (c *Comm) Close() error {
 func (c *Comm) UnderWay(f func(r *backend.Request, moves bool)) {
 	for _, w := range c.group.World {
 		r := c.group.job.ranks[w]
-		r.mu.Lock()
+		r.lock()
 		for _, q := range []*match.Queue{&r.posted, &r.arrived, &r.held} {
 			q.Each(func(n *match.Node) bool {
 				if o := owner(n); !o.copied && o.c == c && o.req != nil {

@@ -3,12 +3,14 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
@@ -41,6 +43,70 @@ func TestInterleaveMessages(t *testing.T) {
 				e.is("close", e.comms[0].Close(), nil)
 			})
 		})
+	}
+}
+
+// Two goroutines of a rank receive, one of which may linger in the cell, while one of another rank sends to both, and a
+// third one of the rank locks the queues. Each message goes to its receive.
+func TestInterleaveCell(t *testing.T) {
+	explore(t, 2, interleave.Long(3), func(e *explored) {
+		e.comms[0].group.job.spins = spins
+		e.x.Name(&e.comms[0].me.cell.word, "cell")
+		e.x.Name(&e.comms[1].me.cell.word, "cell of rank 1")
+		for tag := 3; tag <= 4; tag++ {
+			e.x.Go(fmt.Sprint("receives ", tag), func() {
+				buf := make([]byte, 20) // longer than what a cell holds itself
+				_, err := e.comms[0].Recv(nil, buf, 1, tag)
+				if word.Writes(buf); err != nil || buf[0] != byte(tag) || buf[19] != byte(tag) {
+					e.x.Errorf("tag %d: received %d and %d, %v", tag, buf[0], buf[19], err)
+				}
+			})
+		}
+		e.x.Go("sends", func() {
+			for tag := 4; tag >= 3; tag-- {
+				msg := bytes.Repeat([]byte{byte(tag)}, 20)
+				e.is("send", e.comms[1].Send(nil, msg, 0, tag, backend.Standard), nil)
+				word.Writes(msg)
+			}
+		})
+		e.x.Go("probes", func() {
+			_, _, err := e.comms[0].Probe(nil, 1, 5, false)
+			e.is("probe", err, nil)
+		})
+	})
+}
+
+// Two messages, the first of which may be too long for the cell, go to two receives in order. The second receive may linger
+// in the cell, and the first one too, or is posted.
+func TestInterleaveCellKeepsOrder(t *testing.T) {
+	for _, length := range []int{1, cellMax + 1} {
+		for _, posted := range []bool{false, true} {
+			explore(t, 2, 3, func(e *explored) {
+				e.comms[0].group.job.spins = spins
+				e.x.Name(&e.comms[0].me.cell.word, "cell")
+				e.x.Go("receives", func() {
+					c, buf, anyTag := e.comms[0], make([]byte, 1), backend.AnyTag
+					var first *backend.Request
+					if posted {
+						first = start(func(r *backend.Request) { c.Irecv(r, buf, backend.AnySource, anyTag) })
+					} else if st, _ := c.Recv(nil, buf, backend.AnySource, anyTag); st.Tag != 0 {
+						e.x.Errorf("the first receive got tag %d", st.Tag)
+					}
+					if st, err := c.Recv(nil, buf, backend.AnySource, anyTag); err != nil || st.Tag != 1 {
+						e.x.Errorf("the second receive got tag %d, %v", st.Tag, err)
+					}
+					if posted && (!first.Ready() || first.Status.Tag != 0) {
+						e.x.Errorf("the first receive, which was posted, got tag %d", first.Status.Tag)
+					}
+				})
+				e.x.Go("sends", func() {
+					for tag, length := range []int{length, 1} {
+						r := start(func(r *backend.Request) { e.comms[1].Isend(r, make([]byte, length), 0, tag, backend.Standard) })
+						e.x.Go(fmt.Sprint("awaits ", tag), func() { e.is("send", e.comms[1].Await(nil, r), nil) })
+					}
+				})
+			})
+		}
 	}
 }
 
@@ -90,10 +156,10 @@ func TestInterleaveWithdrawAgainstMprobe(t *testing.T) {
 func TestInterleaveDeadlineOfCopy(t *testing.T) {
 	defer func(was time.Duration) { grace = was }(grace)
 	grace = 1 // it is over at once
-	for _, bytes := range []int{1, shortMax + 1} {
+	for _, length := range []int{1, shortMax + 1} {
 		explore(t, 2, 2, func(e *explored) {
-			b, buf := e.ends(0), make([]byte, bytes)
-			e.rank(1, func() error { return e.comms[1].Send(nil, make([]byte, bytes), 0, 3, backend.Synchronous) })
+			b, buf := e.ends(0), make([]byte, length)
+			e.rank(1, func() error { return e.comms[1].Send(nil, make([]byte, length), 0, 3, backend.Synchronous) })
 			e.rank(0, func() error {
 				_, err := e.comms[0].Recv(b, buf, 1, 3)
 				if err != nil && e.comms[0].Broken() == nil { // it is withdrawn
@@ -104,7 +170,7 @@ func TestInterleaveDeadlineOfCopy(t *testing.T) {
 			})
 			e.x.Check(func() error {
 				broken := e.comms[0].Broken()
-				if (e.errs[0] == nil) != (broken == nil) || broken != nil && bytes <= shortMax {
+				if (e.errs[0] == nil) != (broken == nil) || broken != nil && length <= shortMax {
 					return fmt.Errorf("the receive ends with %v, the communicator was broken with %v", e.errs[0], broken)
 				}
 				return nil

@@ -134,7 +134,7 @@ func (o *op) withdraw(err error) bool {
 	if at == nil {
 		return false // it was never queued
 	}
-	at.mu.Lock()
+	at.lock()
 	taken := o.send && at.held.Remove(&o.node)
 	o.gone = o.gone || taken
 	if !taken && !at.arrived.Remove(&o.node) && !at.posted.Remove(&o.node) {

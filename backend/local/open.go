@@ -61,13 +61,15 @@ func (k groupKey) control() groupKey { return groupKey{k.id | agree.ControlID, k
 
 // rank is what one rank has, whatever the communicator.
 type rank struct {
+	cell cell // at the beginning of the memory, which begins a cache line
+
 	job *job
 	id  int // world rank
 
 	crew wait.Crew // its goroutines that wait; all follow, because there are no links to sleep on
 	_    [64]byte  // senders look at crew when they have used mu
 
-	mu      word.Mutex  // guards the fields below
+	mu      word.Mutex  // guards the fields below; see lock
 	posted  match.Queue // receives waiting for a message
 	arrived match.Queue // messages waiting for a receive
 	held    match.Queue // messages taken out by Mprobe

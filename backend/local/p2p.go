@@ -39,7 +39,10 @@ func (c *Comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op, error) {
 	g, to := c.group, c.peer(dest)
 	env := match.Env{Ctx: g.key.id, Source: int32(c.me.id), Tag: int32(tag), Elems: mode.Elems()}
-	to.mu.Lock()
+	if to.cell.give(env, buf) {
+		return nil, nil
+	}
+	to.lock()
 	if err := c.unusable(); err != nil {
 		to.mu.Unlock()
 		return nil, err
@@ -95,21 +98,29 @@ func (c *Comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 }
 
 // accept receives a message that has arrived, if there is one or can be none. Otherwise it posts the record of
-// the receive, o or a new one, and returns it.
+// the receive, o or a new one, and returns it. If o is nil, a message may come while the receive lingers in the cell.
 func (c *Comm) accept(o *op, buf []byte, source, tag int) (*op, backend.Status, error) {
 	env := c.pattern(source, tag)
-	c.me.mu.Lock()
-	err := c.unusable()
-	if err == nil {
-		if n := c.me.arrived.TakeArrived(env); n != nil {
-			st, err := c.take(owner(n), buf)
+	for lingers := o == nil && len(buf) <= cellMax && c.group.job.spins > 0; ; lingers = false {
+		c.me.lock()
+		err := c.unusable()
+		if err == nil {
+			if n := c.me.arrived.TakeArrived(env); n != nil {
+				st, err := c.take(owner(n), buf)
+				return nil, st, err
+			}
+			err = c.group.absent(c.rank, env)
+		}
+		if err != nil {
+			c.me.mu.Unlock()
+			return nil, backend.Status{}, err
+		}
+		if !lingers || c.me.posted.Len() > 0 || c.me.cell.word.Load()%cellStates != cellEmpty {
+			break
+		}
+		if st, err, got := c.linger(env, buf); got {
 			return nil, st, err
 		}
-		err = c.group.absent(c.rank, env)
-	}
-	if err != nil {
-		c.me.mu.Unlock()
-		return nil, backend.Status{}, err
 	}
 	if o == nil {
 		o = c.op(buf)

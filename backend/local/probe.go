@@ -55,7 +55,7 @@ func (p *probe) Ready() bool {
 // queue.
 func (c *Comm) look(env match.Env, hold bool) (backend.Matched, backend.Status, error) {
 	me := c.me
-	me.mu.Lock()
+	me.lock()
 	defer me.mu.Unlock()
 	if err := c.unusable(); err != nil {
 		return nil, backend.Status{}, err
@@ -77,7 +77,7 @@ func (c *Comm) look(env match.Env, hold bool) (backend.Matched, backend.Status, 
 func (c *Comm) Imrecv(r *backend.Request, matched backend.Matched, buf []byte) {
 	o := c.request(r, buf)
 	m := matched.(*op)
-	c.me.mu.Lock()
+	c.me.lock()
 	err := c.unusable()
 	if err == nil && !c.me.held.Remove(&m.node) {
 		if err = c.group.left(c.group.RankOf(int(m.node.Env.Source))); m.gone {

@@ -10,6 +10,7 @@ import (
 
 const (
 	spins   = 4096                   // checks before parking, some microseconds
+	lingers = 1024                   // checks before a receive is posted, a microsecond or two
 	between = 64                     // checks between yields
 	lookFor = 200 * time.Microsecond // at most, as yields may take long
 	yields  = 2                      // checks, each after a yield, if ranks share processors

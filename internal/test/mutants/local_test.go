@@ -2,6 +2,27 @@ package mutants
 
 // Ranks that are goroutines, and the threads of a rank: backend/local, pool.
 var localMutants = []mutant{
+	{file: "backend/local/cell.go",
+		old: `number := e.word.Load() - cellEmpty + cellStates`,
+		new: `number := e.word.Load() - cellEmpty`,
+		why: "a receive takes the cell of another goroutine for its own", test: "backend/local TestInterleaveCell"},
+	{file: "backend/local/cell.go",
+		old: `	r.mu.Lock()
+	r.cell.withdraw()`,
+		new: `	r.mu.Lock()`,
+		why: "a receive stays in the cell while a message comes to the queue", test: "backend/local TestInterleaveCellKeepsOrder"},
+	{file: "backend/local/cell.go",
+		old: `	if !e.env.Takes(env) {`,
+		new: `	if false {`,
+		why: "the receive in the cell gets any message", test: "backend/local TestInterleaveCell"},
+	{file: "backend/local/cell.go",
+		old: `			if e.word.CompareAndSwap(w, w-cellWaiting+cellEmpty) {`,
+		new: `			if e.word.Store(w - cellWaiting + cellEmpty); true {`,
+		why: "a receive is withdrawn while a sender writes its message", test: "backend/local TestInterleaveCell"},
+	{file: "backend/local/p2p.go",
+		old: `!lingers || c.me.posted.Len() > 0 ||`,
+		new: `!lingers ||`,
+		why: "a receive lingers in the cell before one that was posted first", test: "backend/local TestInterleaveCellKeepsOrder"},
 	{file: "pool/worker.go",
 		old: `		if w.id == 0 && w.seen&kindMask == leads {`,
 		new: `		if w.id == 0 && w.pool.lead != nil {`,
