@@ -180,8 +180,9 @@ func (w *Window[T]) Sync() error { return w.base().Sync() }
 // nevertheless.
 //
 // Deadline: [ErrTimeout] names the ranks that had not arrived; the window is closed nevertheless. If the context of the
-// handle is over when Close is called, the limit is 5 s, as for [Comm.Close]. On mpi no limit ends the last step of
-// Close, in which all ranks free the memory together: a rank that is stopped there keeps the others waiting.
+// handle is over when Close is called, the limit is 5 s, as for [Comm.Close]. On mpi the memory stays mapped
+// if the limit ends while the ranks free it. At thread levels funneled and single a rank that is stopped then keeps the
+// others waiting.
 func (w *Window[T]) Close() error { return w.base().Close() }
 
 // Put writes buf to the target (MPI_Put).

@@ -106,7 +106,7 @@ func (c *joint) Share(b *backend.Bound, size int, tell backend.Publish) (backend
 	c.of.shared.Add(1)
 	mem, err := c.Comm.(backend.Sharing).Share(b, size, tell)
 	if err == nil && c.of.lacks {
-		return nil, errors.Join(fault(ErrAlloc, "the test's limit"), mem.Close())
+		return nil, errors.Join(fault(ErrAlloc, "the test's limit"), mem.Close(nil))
 	}
 	return &jointMemory{mem, c}, err
 }
@@ -123,21 +123,21 @@ type jointMemory struct {
 	c *joint
 }
 
-func (m *jointMemory) Close() error {
+func (m *jointMemory) Close(b *backend.Bound) error {
 	if m.c.of.closing != nil {
 		m.c.of.closing()
 	}
 	if m.c.ended.Load() || m.c.of.world.ended.Load() {
 		m.c.of.early.Add(1)
 	}
-	return m.Memory.Close()
+	return m.Memory.Close(b)
 }
 
 func (m *jointMemory) Joint() bool { return true }
 
 func (m *jointMemory) Abandon() {
 	m.c.of.abandoned.Add(1)
-	_ = m.Memory.Close()
+	_ = m.Memory.Close(nil)
 }
 
 // A goroutine closes a window, or fails to make one, while another goroutine closes the communicator or

@@ -32,8 +32,9 @@ type Memory interface {
 	// Joint reports whether all ranks must close the memory together, because it belongs to a library.
 	// The layer above then makes sure that all ranks are about to call Close.
 	Joint() bool
-	// Close releases this rank's view.
-	Close() error
+	// Close releases this rank's view. It waits until b ends at most. Joint memory then stays mapped until all ranks
+	// have gone on, or the job ends.
+	Close(b *Bound) error
 	// Abandon is called instead of Close if the other ranks may not close the memory. Joint memory then
 	// stays allocated until the job ends.
 	Abandon()

@@ -310,19 +310,12 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 	for _, n := range []*[]int{&own.SendCounts, &own.SendDispls, &own.RecvCounts, &own.RecvDispls} {
 		*n = slices.Clone(*n) // the library may read them after this returns, when the caller may change its own
 	}
-	if !c.gate.Enter() { // for the goroutine
-		return errClosed
-	}
 	done := make(chan error, 1)
 	c.late.Lock()
-	c.p.engine.stuck.Add(1)
-	go func() {
+	c.aside(func() {
 		defer c.late.Unlock()
-		defer c.leave()
-		err := c.native(on, &own)
-		c.p.engine.stuck.Add(-1)
-		done <- err
-	}()
+		done <- c.native(on, &own)
+	})
 	w := newWait(b)
 	for {
 		select {
@@ -352,4 +345,15 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 			return err
 		}
 	}
+}
+
+// aside calls f in a goroutine, which may stay in the library when the caller has given up. The caller is inside the gate.
+func (c *comm) aside(f func()) {
+	c.gate.Stay()
+	c.p.engine.stuck.Add(1)
+	go func() {
+		f()
+		c.p.engine.stuck.Add(-1)
+		c.leave()
+	}()
 }

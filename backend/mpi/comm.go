@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/gate"
@@ -122,7 +123,15 @@ func (c *comm) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm,
 		world[i] = c.world[m]
 	}
 	d := &comm{p: c.p, world: world, rank: slices.Index(members, c.rank), size: len(members)}
-	if err := c.together(b, members, uint64(id), func() error { return c.create(d, id) }); err != nil {
+	begun := time.Now()
+	late := func(made bool, err error) {
+		if made && err == nil { // the other members have it
+			d.begin()
+			d.Break(d.gaveUp(b.Err(begun)))
+			_ = d.Close()
+		}
+	}
+	if _, err := c.together(b, members, uint64(id), func() error { return c.create(d, id) }, late); err != nil {
 		return nil, err
 	}
 	d.begin()

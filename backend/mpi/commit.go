@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -70,6 +71,14 @@ const (
 // windowCalls is added to the numbers of transactions about windows, which each member counts. Those about communicators
 // have the communicator's id.
 const windowCalls = 1 << 32
+
+// window returns the number of the next transaction about a window.
+func (t *transactions) window() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.windows++
+	return windowCalls + t.windows
+}
 
 // participant is this rank as a member of a transaction.
 type participant struct {
@@ -232,22 +241,64 @@ func (t *transactions) decide(number uint64, x *transaction, kind byte) {
 	}
 }
 
-// together makes a call that waits for the members. It returns an error, and no member makes the call, if one of them
-// gives up before all are prepared: because b has ended, or the communicator has.
-func (c *comm) together(b *backend.Bound, members []int, number uint64, call func() error) error {
+// together makes a call that waits for the members. It returns false and an error, and no member makes the call, if one
+// of them gives up before all are prepared: because b has ended, or the communicator has.
+//
+// A prepared member that gives up does not know yet whether all make the call, and nothing ends a call in the library. So
+// a goroutine goes on with both, calls late when it knows the end, and together returns true and b's error. Where only one
+// thread may call the library, together waits for the end itself.
+func (c *comm) together(b *backend.Bound, members []int, number uint64, call func() error, late func(made bool, err error)) (made bool, err error) {
+	if !b.Limited() || c.p.level < libmpi.Serialized {
+		return c.transact(b, members, number, call)
+	}
+	begun := time.Now()
+	ctx := b.Ctx
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if d, ok := b.Deadline(begun); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, d)
+		defer cancel()
+	}
+	type end struct {
+		made bool
+		err  error
+	}
+	ended, over := make(chan end), make(chan struct{})
+	c.aside(func() {
+		made, err := c.transact(b, members, number, call)
+		select {
+		case ended <- end{made, err}:
+		case <-over:
+			late(made, err)
+		}
+	})
+	select {
+	case e := <-ended:
+		return e.made, e.err
+	case <-ctx.Done():
+	}
+	select {
+	case e := <-ended:
+		return e.made, e.err
+	case <-time.After(grace):
+		close(over)
+		return true, b.Err(begun)
+	}
+}
+
+// transact is together in one goroutine. A member that is prepared waits for the decision.
+func (c *comm) transact(b *backend.Bound, members []int, number uint64, call func() error) (made bool, err error) {
 	p, t := c.p, &c.transactions
 	if len(members) == 1 {
-		return call()
+		return true, call()
 	}
 	if p.level < libmpi.Serialized && !libmpi.MayCall() {
-		return libmpi.Error(libmpi.Thread)
+		return false, libmpi.Error(libmpi.Thread)
 	}
 	order := slices.SortedFunc(slices.Values(members), func(a, b int) int { return cmp.Compare(c.world[a], c.world[b]) })
 	t.mu.Lock()
-	if number == windowCalls {
-		t.windows++
-		number += t.windows
-	}
 	mine, told := t.join(number, order)
 	t.mu.Unlock()
 	var why error
@@ -264,15 +315,15 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 		t.mu.Unlock()
 		switch {
 		case now == committed:
-			return call()
+			return true, call()
 		case now == aborted:
-			return cmp.Or(why, c.usable(), error(backend.DecodeFault(text)))
+			return false, cmp.Or(why, c.usable(), error(backend.DecodeFault(text)))
 		case !told:
-			return cmp.Or(why, c.usable(), error(errUnsent))
+			return false, cmp.Or(why, c.usable(), error(errUnsent))
 		case p.failed.Load() != nil:
-			return c.usable()
+			return false, c.usable()
 		case p.hasLeft(c.world[mine.coordinator]):
-			return peerLeft(c.world[mine.coordinator])
+			return false, peerLeft(c.world[mine.coordinator])
 		}
 		p.engine.poll(1)
 		p.hear()

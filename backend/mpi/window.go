@@ -22,21 +22,19 @@ func (c *comm) Share(b *backend.Bound, size int, publish backend.Publish) (backe
 	// The library does not align its memory.
 	var win libmpi.Win
 	var mem []byte
-	called := false
-	made := c.together(b, c.all(), windowCalls, func() error {
-		called = true
+	made, err := c.together(b, c.all(), c.transactions.window(), func() error {
 		var code libmpi.Code
 		if win, mem, code = c.data.ShareMemory(size + shmem.PageSize); code != 0 {
 			return c.fault(code)
 		}
 		return nil
-	})
-	if !called { // on no rank
-		return nil, made
+	}, func(bool, error) {}) // it cannot be freed
+	if !made { // on no rank
+		return nil, err
 	}
 	text := ""
-	if made != nil {
-		text = made.Error()
+	if err != nil {
+		text = err.Error()
 	}
 	all, err := publish(text)
 	if err == nil {
@@ -79,28 +77,27 @@ func (m *memory) Bytes() []byte { return m.mem }
 func (m *memory) Joint() bool { return true }
 
 // Close implements backend.Memory.
-func (m *memory) Close() error {
+func (m *memory) Close(b *backend.Bound) error {
 	if m.mem == nil {
 		return nil
 	}
+	m.mem = nil
 	if !m.c.reenter() {
 		m.Abandon()
 		return nil
 	}
 	defer m.c.leave()
-	called := false
-	err := m.c.together(nil, m.c.all(), windowCalls, func() error {
-		called = true
-		return m.free()
-	})
-	if !called { // on no rank
-		m.Abandon()
+	refused := func(made bool, _ error) {
+		if !made { // on no rank
+			m.Abandon()
+		}
 	}
+	made, err := m.c.together(b, m.c.all(), m.c.transactions.window(), m.free, refused)
+	refused(made, err)
 	return err
 }
 
 func (m *memory) free() error {
-	m.mem = nil
 	code := m.win.Free()
 	m.c.p.engine.wins.Add(-1)
 	if code != 0 {

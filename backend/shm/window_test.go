@@ -104,7 +104,7 @@ func init() {
 			if w.step == shareSteps-1 && w.after && err == nil {
 				// All had said that they have it.
 				mem.Bytes()[c.Rank()] = 1
-				err = mem.Close()
+				err = mem.Close(nil)
 				_, _, err2 := c.Probe(nil, w.rank, 1, true)
 				return errors.Join(err, lost(err2, w.rank), remains(files))
 			}
@@ -197,7 +197,7 @@ func init() {
 			if err != nil {
 				return err
 			}
-			return mem.Close()
+			return mem.Close(nil)
 		}
 		for _, who := range []int{0, 2} {
 			for spare := range 3 {

@@ -168,7 +168,7 @@ func (a *Allocation) make(c *Comm) (backend.Memory, error) {
 	case err != nil:
 		mem.Abandon() // the other ranks may not have it
 	default:
-		_ = mem.Close()
+		_ = mem.Close(c.bound)
 	}
 	if err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func (m *mapping) Bytes() []byte { return m.bytes }
 func (m *mapping) Joint() bool   { return true }
 func (m *mapping) Abandon()      {} // it stays open
 
-func (m *mapping) Close() error {
+func (m *mapping) Close(*backend.Bound) error {
 	word.Freed(m.bytes)
 	*m.of.open--
 	return nil
@@ -360,7 +360,7 @@ func TestInterleaveLockDuringClose(t *testing.T) {
 // unfreed is the memory of a window, which another rank still maps when this one has closed it.
 type unfreed struct{ backend.Memory }
 
-func (unfreed) Close() error { return nil }
+func (unfreed) Close(*backend.Bound) error { return nil }
 
 // A goroutine writes to a part that its rank has locked, while another one closes the window, or its communicator. The
 // next rank that holds the lock has the part for itself: the write is over, or is refused.

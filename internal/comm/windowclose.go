@@ -123,6 +123,7 @@ func (s *windowCore) free(until time.Time, near *Comm, has bool) error {
 // library. near is a handle of their communicator, which the caller has taken if has is true.
 func (s *windowCore) unmap(inside error, near *Comm, has bool) error {
 	err := inside
+	near = near.begun()
 	if s.mem.Joint() {
 		if !has {
 			if e := near.take(); e != nil {
@@ -136,7 +137,7 @@ func (s *windowCore) unmap(inside error, near *Comm, has bool) error {
 		}
 	}
 	if err == nil {
-		err = s.mem.Close()
+		err = s.mem.Close(near.bound)
 	}
 	return err
 }

@@ -41,7 +41,7 @@ func (a *Area) Retain() (*Area, error) {
 // Close gives the memory back when every user has called it. On Linux its addresses stay taken for as
 // long as they can be (see Guard): a slice of it that the program has kept leads to a fault and never to
 // other memory.
-func (a *Area) Close() error {
+func (a *Area) Close(*backend.Bound) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.users--; a.mem == nil || a.users > 0 {
@@ -56,7 +56,7 @@ func (a *Area) Close() error {
 func (a *Area) Joint() bool { return false }
 
 // Abandon implements backend.Memory.
-func (a *Area) Abandon() { _ = a.Close() }
+func (a *Area) Abandon() { _ = a.Close(nil) }
 
 // ShareBy gives ranks an area in common, as backend.Sharing describes. Rank 0 makes it and publishes
 // its name, by which the others open it. The name need not be good any more when ShareBy returns.

@@ -34,12 +34,12 @@ func TestAddressSpaceLimited(t *testing.T) {
 			t.Fatalf("area %d: %v", i, err)
 		}
 		a.Bytes()[size-1] = 1
-		if err := a.Close(); err != nil {
+		if err := a.Close(nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if a, err := Anonymous(2 * room); err == nil {
-		a.Close()
+		a.Close(nil)
 		t.Error("there was room for more than the limit")
 	}
 }

@@ -21,7 +21,7 @@ func TestAreaBetweenProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
+	defer a.Close(nil)
 	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
 	b, err := OpenArea(path, size)
 	unix.Close(fd)
@@ -32,10 +32,10 @@ func TestAreaBetweenProcesses(t *testing.T) {
 	if b.Bytes()[5000] != 7 || len(b.Bytes()) != size {
 		t.Errorf("the other mapping of %d bytes has %d, want 7", len(b.Bytes()), b.Bytes()[5000])
 	}
-	if err := b.Close(); err != nil || b.Bytes() != nil {
+	if err := b.Close(nil); err != nil || b.Bytes() != nil {
 		t.Errorf("Close: %v, %d bytes left", err, len(b.Bytes()))
 	}
-	if err := b.Close(); err != nil {
+	if err := b.Close(nil); err != nil {
 		t.Error("a second Close:", err)
 	}
 	if _, err := OpenArea(path, size); !errors.Is(err, unix.ENOENT) {
@@ -52,10 +52,10 @@ func TestAreaIsOpenUntilItsLastUserClosesIt(t *testing.T) {
 	if again, err := a.Retain(); again != a || err != nil {
 		t.Fatalf("one more user: %v", err)
 	}
-	if err := a.Close(); err != nil || a.Bytes() == nil {
+	if err := a.Close(nil); err != nil || a.Bytes() == nil {
 		t.Errorf("closed by one of two: %v, %d bytes left", err, len(a.Bytes()))
 	}
-	if err := a.Close(); err != nil || a.Bytes() != nil {
+	if err := a.Close(nil); err != nil || a.Bytes() != nil {
 		t.Errorf("closed by both: %v, %d bytes left", err, len(a.Bytes()))
 	}
 	if _, err := a.Retain(); !errors.Is(err, backend.ErrClosed) {
@@ -69,7 +69,7 @@ func TestOpenAreaWithoutDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
+	defer a.Close(nil)
 	defer unix.Close(fd)
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
@@ -101,7 +101,7 @@ func TestOpenAreaRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
+	defer a.Close(nil)
 	if _, err := OpenArea(path(fd), 8192); err == nil {
 		t.Error("memory of another size was taken")
 	}
@@ -137,7 +137,7 @@ func TestKeptSlice(t *testing.T) {
 			if faults(kept) {
 				t.Fatal("open memory faults")
 			}
-			if err := a.Close(); err != nil {
+			if err := a.Close(nil); err != nil {
 				t.Fatal(err)
 			}
 			for range 32 {
@@ -145,7 +145,7 @@ func TestKeptSlice(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer other.Close()
+				defer other.Close(nil)
 			}
 			if !faults(kept) {
 				t.Error("a slice of closed memory can be read")
@@ -183,7 +183,7 @@ func TestGuardsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.Close()
+		a.Close(nil)
 	}
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()
@@ -201,7 +201,7 @@ func TestPopulate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
+	defer a.Close(nil)
 	defer unix.Close(fd)
 	blocks := func() int64 {
 		var st unix.Stat_t
@@ -235,7 +235,7 @@ func TestPopulateStops(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer a.Close()
+			defer a.Close(nil)
 			defer unix.Close(fd)
 			why, asked := errors.New("enough"), 0
 			err = populate(a.Bytes(), func() error {
@@ -277,7 +277,7 @@ func TestPopulateFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
+	defer a.Close(nil)
 	if err := Populate(a.Bytes(), goOn); err == nil || !strings.Contains(err.Error(), "memory ran out") {
 		t.Errorf("got %v", err)
 	}

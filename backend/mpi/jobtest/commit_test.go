@@ -115,7 +115,7 @@ func TestMemberThatGivesUpEndsTheWait(t *testing.T) {
 	}{
 		{"Derive", func(d backend.Comm, _ backend.Memory) error { return second(d.Derive(nil, both, 100)) }, false},
 		{"Share", func(d backend.Comm, _ backend.Memory) error { return second(share(d)) }, true},
-		{"Close of a window", func(_ backend.Comm, m backend.Memory) error { return m.Close() }, false},
+		{"Close of a window", func(_ backend.Comm, m backend.Memory) error { return m.Close(nil) }, false},
 	}
 	program("gives up", func() error {
 		c, err := mpi.Open(background, mpi.Config{Settings: mpiquirks.Settings{ThreadLevel: os.Getenv("LEVEL")}})
@@ -155,18 +155,29 @@ func TestMemberThatGivesUpEndsTheWait(t *testing.T) {
 					m.Abandon()
 				}
 			}
-			// A wait that ends by its own limit leaves the communicator as it was.
+			// A wait that ends by its own limit leaves the communicator as it was. Memory is then freed on no rank.
 			d, err := derived()
 			if err != nil {
 				return err
 			}
+			m, err := share(d)
+			if err != nil {
+				return err
+			}
 			if d.Rank() == waits {
-				if _, err = d.Derive(&backend.Bound{Timeout: 10 * time.Millisecond}, both, 100); !errors.Is(err, backend.ErrTimeout) {
+				limit := &backend.Bound{Timeout: 10 * time.Millisecond}
+				if _, err = d.Derive(limit, both, 100); !errors.Is(err, backend.ErrTimeout) {
 					return fmt.Errorf("rank %d, Derive: %w, want ErrTimeout", waits, err)
+				}
+				if err = m.Close(limit); !errors.Is(err, backend.ErrTimeout) {
+					return fmt.Errorf("rank %d, Close of a window: %w, want ErrTimeout", waits, err)
 				}
 				err = c.Send(nil, token, other, 1, backend.Standard)
 			} else {
 				_, err = c.Recv(nil, token, other, 1)
+				if e := m.Close(nil); !errors.Is(e, backend.ErrTimeout) {
+					return fmt.Errorf("rank %d, Close of a window after the other: %w, want ErrTimeout", other, e)
+				}
 			}
 			if err = errors.Join(err, second(d.Derive(nil, both, 101))); err != nil {
 				return err

@@ -188,7 +188,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 			return err
 		}
 		if c.Rank() == 1 {
-			return mem.Close() // the job ends before
+			return mem.Close(nil) // the job ends before
 		}
 		return c.Close()
 	})
