@@ -279,8 +279,7 @@ func (w *Window[T]) Rput(buf []T, rank, disp int) (*Request, error) {
 	return request(w.base().Request("rput", comm.Access{Kind: flight.Put, Rank: rank, Disp: disp, In: view.Bytes(buf)}))
 }
 
-// Rget is the nonblocking form of [Window.Get] (MPI_Rget). buf must not be used until the request is complete. On mpi
-// between nodes, complete the request before the communicator is closed: Close does not end it there.
+// Rget is the nonblocking form of [Window.Get] (MPI_Rget). buf must not be used until the request is complete.
 func (w *Window[T]) Rget(buf []T, rank, disp int) (*Request, error) {
 	return request(w.base().Request("rget", comm.Access{Kind: flight.Get, Rank: rank, Disp: disp, Out: view.Bytes(buf)}))
 }

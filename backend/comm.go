@@ -68,6 +68,10 @@ type Bound struct {
 	Timeout time.Duration   // of each operation; 0: no limit
 	Since   time.Time       // when an operation of several calls began; zero: each call begins one
 
+	// Ends asks for a message or a probe that ends when the communicator is closed or breaks, also where it would wait
+	// inside a library. One that is Limited does.
+	Ends bool
+
 	// Background asks an Await to make progress only while no other goroutine waits. It lets a backend
 	// serve this process's other operations first, and may be ignored.
 	Background bool

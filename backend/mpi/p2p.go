@@ -37,7 +37,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 // a call that blocks in the library. Such a call would keep other goroutines out, could not end early,
 // and would stop what only poll advances.
 func (c *comm) requests(b *backend.Bound) bool {
-	return c.p.polled || b.Limited() || c.p.engine.needsPoll()
+	return c.p.polled || b.Limited() || b != nil && b.Ends || c.p.engine.needsPoll()
 }
 
 // selfBytes is the maximum length of a message to oneself that is copied and kept until received.

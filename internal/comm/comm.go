@@ -229,6 +229,18 @@ func (c *Comm) timed() *Comm {
 	return &h.Comm
 }
 
+// Ending returns a handle of the same communicator whose messages end when it is closed or breaks, also where they would
+// wait inside a library.
+func (c *Comm) Ending() *Comm {
+	if c.bound != nil {
+		return c
+	}
+	return &Comm{core: c.core, ctx: c.ctx, bound: untilClosed}
+}
+
+// untilClosed limits nothing.
+var untilClosed = &backend.Bound{Ends: true}
+
 // on returns the handle of a communicator made from c for the further steps of an operation that has begun on c.
 func (c *Comm) on(d *Comm) *Comm { return &Comm{core: d.core, ctx: c.ctx, bound: c.bound} }
 

@@ -457,7 +457,7 @@ func (w *Window) Request(op string, a Access) (*Request, error) {
 		p.req.Finish(backend.Status{}, w.access(&a))
 		return p.started(), nil
 	}
-	w = w.begun()
+	w = &Window{w.begun().c.Ending(), s}
 	s.mu.Lock()
 	t := s.begin(func() error {
 		err := w.access(&a)

@@ -4,10 +4,12 @@ package jobtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
@@ -65,4 +67,41 @@ func TestWindowsAcrossNodesAreFreed(t *testing.T) {
 		return nil
 	})
 	start(t, "mpich", 2, "windows", "COHORT_BACKEND=far").must(t)
+}
+
+// TestRgetEndsWhenCommunicatorIsClosed checks that an Rget of a part on another node, whose rank has closed the
+// communicator and does not answer, ends when this rank closes it too.
+func TestRgetEndsWhenCommunicatorIsClosed(t *testing.T) {
+	rank("unanswered", func(w *cohort.Comm) error {
+		d, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		win, err := cohort.NewWindow[int64](d, 100)
+		if err == nil && w.Rank() == 0 {
+			err = d.Close()
+		}
+		if err = errors.Join(err, w.Barrier()); err != nil || w.Rank() == 0 {
+			return err
+		}
+		req, err := win.Rget(make([]int64, 100), 0, 0)
+		if err != nil {
+			return err
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- second(req.Wait()) }()
+		err = d.Close()
+		select {
+		case e := <-ended:
+			if !errors.Is(e, cohort.ErrClosed) {
+				err = errors.Join(err, fmt.Errorf("got %v, want ErrClosed", e))
+			}
+		case <-time.After(20 * time.Second):
+			err = errors.Join(err, errors.New("the Rget goes on after Close"))
+		}
+		return err
+	})
+	matrix(t, []string{"Rget"}, func(t *testing.T, library, _ string) {
+		start(t, library, 2, "unanswered", "COHORT_BACKEND=far").must(t)
+	})
 }
