@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/comm"
 )
 
 // kind says what a message means.
@@ -81,12 +83,16 @@ func (b *inbox) listen(c *cohort.Comm, source int, last func(kind) bool) {
 var errShort = errors.New("tasks: received a message that package tasks did not send")
 
 // shrink returns a communicator of the survivors after a loss. It returns cause if cause is not a loss, or if
-// the backend cannot continue. It closes c. It revokes c first, because other ranks may wait on c for a rank that
-// leaves it without being lost, such as this one.
+// the backend cannot continue. It closes c. It ends the operations of the others on c first, because they may wait on c
+// for a rank that leaves it without being lost, such as this one.
 func shrink(c *cohort.Comm, cause error) (*cohort.Comm, error) {
 	defer c.Close()
 	err := c.Revoke()
-	if errors.Is(err, cohort.ErrNotSupported) || !errors.Is(cause, cohort.ErrPeerLost) && !errors.Is(cause, cohort.ErrBroken) {
+	if errors.Is(err, cohort.ErrNotSupported) {
+		(*comm.Comm)(c).Backend().Break(backend.PeerLeft("rank %d has left the loop", c.Rank()))
+		return nil, cause
+	}
+	if !errors.Is(cause, cohort.ErrPeerLost) && !errors.Is(cause, cohort.ErrBroken) {
 		return nil, cause
 	}
 	d, err := c.Shrink()

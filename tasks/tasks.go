@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/comm"
 )
 
 // Error is the failure of one task.
@@ -57,8 +58,8 @@ func stackOf(err error) []byte {
 //
 // Deadline: that of c for each message. A rank that waits for its next task waits for rank 0, so c
 // should have none. A rank whose deadline passes leaves the loop with [cohort.ErrTimeout], and the
-// others continue as after a loss. If it is rank 0, the loop ends on all ranks. On mpi a rank cannot tell the
-// others that it has left: they may wait for it without end, unless they have a deadline too.
+// others continue as after a loss. If it is rank 0, or on mpi, where no rank continues after a loss, the loop ends on
+// all ranks, with [cohort.ErrPeerLost] on the others.
 func Map[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 	do func(context.Context, In) (Out, error)) iter.Seq2[Out, error] {
 	return run(ctx, c, tasks, do, true)
@@ -87,6 +88,7 @@ func run[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 			}()
 			return do(ctx, in)
 		}
+		d = (*cohort.Comm)((*comm.Comm)(d).Ending())
 		switch {
 		case d.Size() == 1:
 			defer d.Close() // also if the loop's body panics

@@ -39,7 +39,7 @@ var users = map[string][]string{
 	"internal/cli":        {"cmd/*", "sddp/cmd/*"},
 	"internal/budget":     {"internal/comm", "tensor"},
 	"internal/coll":       {"backend/tcp/jobtest", "internal/direct", "internal/sched", "bench/*"},
-	"internal/comm":       {"", "hybrid", "tensor"},
+	"internal/comm":       {"", "hybrid", "tasks", "tensor"},
 	"internal/board":      {"internal/engine", "internal/node"},
 	"internal/engine":     {"backend/shm", "backend/tcp"},
 	"internal/membership": {"backend/local", "internal/engine"},
