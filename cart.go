@@ -209,6 +209,9 @@ func (c *Cart) Shift(dim, disp int) (source, dest int, err error) {
 		return ProcNull, ProcNull, c.failed("shift",
 			fault(ErrCount, fmt.Sprintf("dimension %d of a grid of %d dimensions; the first is 0", dim, len(c.dims))))
 	}
+	if c.periods[dim] {
+		disp %= c.dims[dim] // an int may not hold the sum with a coordinate
+	}
 	return c.step(dim, -disp), c.step(dim, disp), nil
 }
 

@@ -34,9 +34,9 @@ func TestCartBeyondItsEnds(t *testing.T) {
 		if r, err := c.CartRank([]int{1, -4}); err != nil || r != 5 { // -4 = 2 mod 3
 			t.Errorf("at [1 -4]: %d, %v", r, err)
 		}
-		for disp := -4; disp <= 4; disp++ {
+		for _, disp := range []int{-4, -3, -2, -1, 0, 1, 2, 3, 4, math.MaxInt, math.MaxInt - 1, math.MinInt, math.MinInt + 1} {
 			inColumn := func(d int) int {
-				if row+d < 0 || row+d > 1 {
+				if d < -row || d > 1-row {
 					return ProcNull
 				}
 				return (row+d)*3 + col
@@ -47,7 +47,7 @@ func TestCartBeyondItsEnds(t *testing.T) {
 			}
 			around := func(d int) int { return row*3 + ((col+d)%3+3)%3 }
 			from, to, err = c.Shift(1, disp)
-			if err != nil || from != around(-disp) || to != around(disp) {
+			if err != nil || from != around(-(disp%3)) || to != around(disp%3) {
 				t.Errorf("rank %d, columns by %d: %d → %d, %v", c.Rank(), disp, from, to, err)
 			}
 		}
