@@ -84,7 +84,6 @@ type Machine struct {
 	Began     time.Time      // when Runs ended
 	Request   syscall.Signal // the signal by which the user first asked for the end
 
-	blamed  bool      // the status is a rank's
 	first   *Exit     // the first rank that failed because another one had, which is to come
 	asked   time.Time // when Request came
 	losses  []string  // lost hosts for which it is not decided yet whether the job continues
@@ -178,7 +177,7 @@ func (m *Machine) Ended(e Exit) {
 			m.first = &e
 			m.after(follow, followLimit)
 		}
-	case !m.Decided, e.Aborted && m.blamed:
+	case !m.Decided, e.Aborted && m.First >= 0: // the status is a rank's
 		m.blame(e)
 	}
 	if m.Running == 0 {
@@ -190,7 +189,6 @@ func (e *Exit) text() string { return fmt.Sprintf("%s %s after %s", e.Name, e.Ho
 
 // blame gives the job the status of a rank.
 func (m *Machine) blame(e Exit) {
-	m.blamed = true
 	m.decide(e, nil)
 	m.Say(m.others(e.text()), e.Drained)
 	m.WindDown()

@@ -176,6 +176,10 @@ func TestEventsDecideHowJobEnds(t *testing.T) {
 		{"Abort ends a resilient job", resilient, []event{ended(Exit{Rank: 1, Status: 7, GoesOn: true, Aborted: true}), exit(0, 1)},
 			Result{Status: 7, First: 1, Aborted: true}, "rank 1 exited with status 7 after 1.0 s; ending the others (after its output)"},
 
+		{"Abort after a failure with which a resilient job went on", resilient, []event{exit(0, 0), recovered(1, 3), abort(2, 7)},
+			Result{Status: 7, First: 2, Aborted: true}, "rank 1 exited with status 3 after 1.0 s; the job goes on with 1 rank (after its output)|" +
+				"rank 2 exited with status 7 after 1.0 s (after its output)"},
+
 		{"a host is lost", grace, []event{lost(1, 2), answers(false), answers(false), after(second), exit(1, 1), exit(2, 143)},
 			Result{Status: 255, First: -1}, "ask|host a was lost; ending the others|terminate"},
 		{"the only host is lost", grace, []event{lost(3, 0)},
