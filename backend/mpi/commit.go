@@ -45,7 +45,8 @@ import (
 // between two members arrive in the order they were sent.
 //
 // Invariant: a member calls only if all members call. The coordinator of a prepared member is in the transaction or has
-// decided it, so only such a member waits for the decision.
+// decided it, so only such a member waits for the decision. If the library cannot send the decision to a member, that
+// member waits for it until its deadline, and so do those that make the call.
 
 // Kinds of messages of a transaction.
 const (
