@@ -22,7 +22,7 @@ func TestKeysAndRanksOnAnyNumberOfRanks(t *testing.T) {
 			copy(keys[s.first:], s.keys) // the ranks' parts do not overlap
 			err := s.iterate(1)
 			if err == nil {
-				copy(smaller[s.begin[world.Rank()]<<s.digitBits():], s.smaller)
+				copy(smaller[s.begin[world.Rank()]<<s.shift:], s.smaller)
 			}
 			return err
 		})
