@@ -28,7 +28,8 @@ type table struct {
 	busy  uint64
 	used  uint64 // rows
 	total uint64 // ticks of all operations, without regions
-	_     [5]uint64
+	last  uint64 // the row that was found last
+	_     [4]uint64
 	rest  tallyRow // of the operations that have no row
 	rows  [tableRows]tallyRow
 }
@@ -166,13 +167,14 @@ func (x *table) add(key, bytes, ticks, waited uint64) {
 
 // finish notes how an operation that blocks has ended, and counts it.
 func (r *Ring) finish(t Ticket, s State) {
+	at := now()
 	p := &r.recs[t%Slots]
 	what, typed, begun, bytes := atomic.LoadUint64(&p.what), atomic.LoadUint64(&p.typed), atomic.LoadUint64(&p.begun), atomic.LoadUint64(&r.tally.lengths[t%Slots])
 	if atomic.LoadUint64(&p.first) != uint64(t) {
 		r.tally.take().lost()
 		return
 	}
-	at, kind := now(), Kind(what)
+	kind := Kind(what)
 	store(&p.state, at<<8|uint64(s))
 	var total, name uint64
 	switch {
@@ -240,11 +242,15 @@ func (c *tally) copy(to *[tables]table) {
 
 // row returns the row of a key. In a table that is nearly full, lengths share a row, and then communicators do.
 func (t *table) row(key, name uint64) *tallyRow {
+	if r := &t.rows[t.last]; r.key == key && r.name == name {
+		return r
+	}
 	for {
 		const golden = 0x9e3779b97f4a7c15
 		i := (key ^ name<<20) * golden >> (64 - rowsBits)
 		for ; t.rows[i].key != 0; i = (i + 1) % tableRows {
 			if r := &t.rows[i]; r.key == key && r.name == name {
+				t.last = i
 				return r
 			}
 		}
