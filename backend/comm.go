@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/release"
 )
 
 // Special ranks and tags. The numbers are cohort's; a backend over a library
@@ -150,7 +152,7 @@ const (
 // Begin, and passes it to one Isend, Irecv or Imrecv at a time. After completion
 // it may be used again. Status and Err are valid once Ready returns true.
 type Request struct {
-	state  atomic.Uint32
+	state  uint32
 	Status Status
 	Err    error
 
@@ -190,14 +192,14 @@ type Parts interface {
 // Begin makes the request active.
 func (r *Request) Begin() {
 	r.Status, r.Err = Status{}, nil
-	r.state.Store(reqActive)
+	release.Uint32(&r.state, reqActive)
 }
 
 // Ready reports whether the request has completed.
-func (r *Request) Ready() bool { return r.state.Load() == reqDone }
+func (r *Request) Ready() bool { return atomic.LoadUint32(&r.state) == reqDone }
 
 // Active reports whether the request has begun and not completed.
-func (r *Request) Active() bool { return r.state.Load() == reqActive }
+func (r *Request) Active() bool { return atomic.LoadUint32(&r.state) == reqActive }
 
 // Complete ends the request and calls Notify. Only the backend calls it, once
 // for each Begin and without holding a lock. The backend wakes waiters
@@ -214,7 +216,13 @@ func (r *Request) Complete(st Status, err error) {
 // Finish ends the request as Complete does, without calling Notify.
 func (r *Request) Finish(st Status, err error) {
 	r.Status, r.Err = st, err
-	r.state.Store(reqDone)
+	atomic.StoreUint32(&r.state, reqDone)
+}
+
+// FinishAtOnce is Finish in the call that starts the operation, so that no goroutine waits for it yet.
+func (r *Request) FinishAtOnce(st Status, err error) {
+	r.Status, r.Err = st, err
+	release.Uint32(&r.state, reqDone)
 }
 
 // Matched is a message that Mprobe took out of the queues and that has not been

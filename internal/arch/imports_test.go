@@ -62,6 +62,7 @@ var users = map[string][]string{
 	"internal/pmi":        {"", "cmd/cohort"},
 	"internal/pod":        {"", "cmd/cohort"},
 	"internal/remote":     {"cmd/cohort"},
+	"internal/release":    {"backend", "internal/flight", "internal/word"},
 	"internal/sched":      {"internal/comm"},
 	"internal/shmem":      {"backend/*", "internal/board", "internal/comm", "internal/direct", "internal/engine", "internal/frame", "internal/memlink", "internal/node", "internal/sched", "pool", "cmd/cohort", "internal/spawn", "internal/window", "internal/word"},
 	"internal/spawn":      {"cmd/cohort", "internal/remote"},

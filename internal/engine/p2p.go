@@ -185,7 +185,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 		e.mu.Lock()
 	}
 	if mode.When() == backend.Standard && r.Notify == nil && r.Parts == nil && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems()) {
-		r.Finish(backend.Status{}, nil)
+		r.FinishAtOnce(backend.Status{}, nil)
 		return
 	}
 	o := c.begin(r)
@@ -210,7 +210,7 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 	if r.Notify == nil && c.usable() == nil {
 		if st, ok, err := c.recvNow(want, buf, 1); ok {
 			e.mu.Unlock()
-			r.Finish(st, err)
+			r.FinishAtOnce(st, err)
 			return
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/release"
 )
 
 // Slots is how many operations a ring holds.
@@ -93,21 +94,21 @@ func (r *Ring) put(what, count, typed, place, skip uint64) Ticket {
 	if p.pending() {
 		t, p = r.pass(t)
 	}
-	store(&p.first, t)
-	store(&p.what, what)
-	store(&p.count, count)
-	store(&p.typed, typed)
-	store(&p.place, place)
+	release.Uint64(&p.first, t)
+	release.Uint64(&p.what, what)
+	release.Uint64(&p.count, count)
+	release.Uint64(&p.typed, typed)
+	release.Uint64(&p.place, place)
 	var begun uint64
 	if r.tally != nil {
 		begun = now()
-		store(&r.tally.lengths[t%Slots], count)
+		release.Uint64(&r.tally.lengths[t%Slots], count)
 	} else if timed(t, skip) {
 		begun = now()
 	}
-	store(&p.begun, begun)
-	store(&p.state, 0)
-	store(&p.last, t)
+	release.Uint64(&p.begun, begun)
+	release.Uint64(&p.state, 0)
+	release.Uint64(&p.last, t)
 	runtime.KeepAlive(r) // and with it the memory of the ring
 	return Ticket(t)
 }
@@ -139,7 +140,7 @@ func (r *Ring) End(t Ticket) {
 	}
 	p := &r.recs[t%Slots]
 	if atomic.LoadUint64(&p.first) == uint64(t) {
-		store(&p.state, uint64(Done))
+		release.Uint64(&p.state, uint64(Done))
 	}
 	runtime.KeepAlive(r)
 }
@@ -153,9 +154,9 @@ func (r *Ring) EndTimed(t Ticket) {
 	p := &r.recs[t%Slots]
 	if atomic.LoadUint64(&p.first) == uint64(t) {
 		if timed(uint64(t), r.skip) && atomic.LoadUint64(&p.begun) == 0 {
-			store(&p.begun, now())
+			release.Uint64(&p.begun, now())
 		}
-		store(&p.state, uint64(Done))
+		release.Uint64(&p.state, uint64(Done))
 	}
 	runtime.KeepAlive(r)
 }
@@ -201,7 +202,7 @@ func (r *Ring) change(t Ticket, s State, at uint64) {
 	}
 	p := &r.recs[t%Slots]
 	if atomic.LoadUint64(&p.first) == uint64(t) {
-		store(&p.state, at<<8|uint64(s))
+		release.Uint64(&p.state, at<<8|uint64(s))
 	}
 	runtime.KeepAlive(r)
 }
@@ -229,7 +230,7 @@ func (r *Ring) stamp(t, at uint64) {
 	p := &r.recs[t%Slots]
 	if atomic.LoadUint64(&p.last) == t && atomic.LoadUint64(&p.begun) == 0 && atomic.LoadUint64(&p.state) == uint64(Open) &&
 		backend.Form(atomic.LoadUint64(&p.what)>>8) == backend.Blocking && atomic.LoadUint64(&p.first) == t {
-		store(&p.begun, at)
+		release.Uint64(&p.begun, at)
 	}
 	runtime.KeepAlive(r)
 }

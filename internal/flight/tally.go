@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/release"
 )
 
 // tally counts the operations of a rank, if the rank is asked to: how many there were, their bytes, and their time.
@@ -78,7 +79,7 @@ func (r *Ring) Length(t Ticket, bytes int) {
 // setLength does nothing if the record is that of another operation by now.
 func (r *Ring) setLength(t Ticket, n uint64) {
 	if atomic.LoadUint64(&r.recs[t%Slots].first) == uint64(t) {
-		store(&r.tally.lengths[t%Slots], n)
+		release.Uint64(&r.tally.lengths[t%Slots], n)
 	}
 }
 
@@ -127,7 +128,7 @@ func (r *Ring) started(t Ticket) {
 // lost counts an operation whose record other goroutines have overwritten, and gives the table back.
 func (x *table) lost() {
 	x.rest.calls++
-	store(&x.busy, 0)
+	release.Uint64(&x.busy, 0)
 }
 
 // Waited counts the time since Wait for an operation of a kind that Started has counted.
@@ -161,8 +162,8 @@ func (x *table) add(key, bytes, ticks, waited uint64) {
 	r.bytes += bytes
 	r.ticks += ticks
 	r.waited += waited
-	store(&x.total, x.total+ticks)
-	store(&x.busy, 0)
+	release.Uint64(&x.total, x.total+ticks)
+	release.Uint64(&x.busy, 0)
 }
 
 // finish notes how an operation that blocks has ended, and counts it.
@@ -175,7 +176,7 @@ func (r *Ring) finish(t Ticket, s State) {
 		return
 	}
 	kind := Kind(what)
-	store(&p.state, at<<8|uint64(s))
+	release.Uint64(&p.state, at<<8|uint64(s))
 	var total, name uint64
 	switch {
 	case kind == Region:
@@ -201,9 +202,9 @@ func (r *Ring) finish(t Ticket, s State) {
 		row.waited += ticks
 		fallthrough
 	default:
-		store(&x.total, x.total+ticks)
+		release.Uint64(&x.total, x.total+ticks)
 	}
-	store(&x.busy, 0)
+	release.Uint64(&x.busy, 0)
 	runtime.KeepAlive(r)
 }
 
@@ -236,7 +237,7 @@ func (c *tally) copy(to *[tables]table) {
 		}
 		c := &to[i] // but for busy, which other goroutines look at
 		c.used, c.total, c.rest, c.rows = t.used, t.total, t.rest, t.rows
-		store(&t.busy, 0)
+		release.Uint64(&t.busy, 0)
 	}
 }
 

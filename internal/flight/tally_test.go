@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/release"
 )
 
 func newTally() *Ring {
@@ -227,7 +228,7 @@ func rankFile(t *testing.T, dir string, rank int, left bool, calls ...counted) {
 		x := r.tally.take()
 		row := x.row(What(c.op.Kind, uint8(c.op.Form), 0, 7)|lengthClass(c.bytes)<<16, 0)
 		row.calls, row.bytes, row.ticks, row.least, row.waited = c.calls, c.bytes, c.ticks, c.least, c.waited
-		store(&x.busy, 0)
+		release.Uint64(&x.busy, 0)
 	}
 	if err := os.WriteFile(filepath.Join(dir, FileName(rank)), r.copy(), 0o600); err != nil {
 		t.Fatal(err)

@@ -6,10 +6,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
-	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // FuzzRing has an honest sender and receiver: what goes in comes out, in order, whatever the lengths and
@@ -114,7 +114,7 @@ func FuzzHostileRing(f *testing.F) {
 			c := &b.Link.in.r.cells[b.Link.in.next%cells]
 			c.size, c.ctx, c.tag = word, binary.LittleEndian.Uint32(text), int32(n)
 			copy(c.data[:], text)
-			shmem.ReleaseUint32(&c.seq, b.Link.in.next+1)
+			atomic.StoreUint32(&c.seq, b.Link.in.next+1)
 			moved, err := b.Read(&in)
 			if !moved || err != nil && !errors.Is(err, frame.ErrFrame) {
 				t.Fatalf("the cell is read: %v, %v", moved, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/interleave"
+	"github.com/cohort-hpc/cohort/internal/release"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
@@ -102,11 +103,11 @@ func CompareAndSwapUint64(p *uint64, was, is uint64) bool {
 }
 
 func ReleaseUint32(p *uint32, v uint32) {
-	interleave.Release(p, v, func() { shmem.ReleaseUint32(p, v) })
+	interleave.Release(p, v, func() { release.Uint32(p, v) })
 }
 
 func ReleaseUint64(p *uint64, v uint64) {
-	interleave.Release(p, v, func() { shmem.ReleaseUint64(p, v) })
+	interleave.Release(p, v, func() { release.Uint64(p, v) })
 }
 
 // Mutex is sync.Mutex. In an exploration held says whether a thread has it.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/release"
 )
 
 // Exploring reports whether this build can explore interleavings.
@@ -49,10 +49,10 @@ func CompareAndSwapUint64(p *uint64, was, is uint64) bool {
 // ReleaseUint32 stores v in a word that others read atomically. Everything that the caller has stored before is visible
 // to a reader that sees v. On amd64 this is a plain store: the caller may read other words before others see v. An
 // atomic operation that writes, between the store and the read, prevents that.
-func ReleaseUint32(p *uint32, v uint32) { shmem.ReleaseUint32(p, v) }
+func ReleaseUint32(p *uint32, v uint32) { release.Uint32(p, v) }
 
 // ReleaseUint64 is ReleaseUint32 of a longer word.
-func ReleaseUint64(p *uint64, v uint64) { shmem.ReleaseUint64(p, v) }
+func ReleaseUint64(p *uint64, v uint64) { release.Uint64(p, v) }
 
 // Copy is copy for a payload that another party writes or reads at other times.
 func Copy(dst, src []byte) int { return copy(dst, src) }
