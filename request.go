@@ -78,13 +78,18 @@ func setOf(reqs []*Request) *comm.Set {
 //
 // Deadline: as for [Request.Wait], for each request.
 func WaitAll(reqs ...*Request) error {
-	for len(reqs) > 0 && reqs[0].base().Succeeded() { // most messages are complete when their calls return
-		reqs = reqs[1:]
+	var s *comm.Set
+	for _, q := range reqs {
+		if q := q.base(); !q.Succeeded() { // most messages are complete when their calls return
+			if s == nil {
+				s = comm.NewSet()
+			}
+			s.Add(q)
+		}
 	}
-	if len(reqs) == 0 {
+	if s == nil {
 		return nil
 	}
-	s := setOf(reqs)
 	defer s.Put()
 	return s.WaitAll()
 }
