@@ -6,8 +6,11 @@ import "github.com/cohort-hpc/cohort/internal/word"
 // the word are a phase, the others the number of holds. A goroutine has a hold while it uses the operation's record.
 //
 //	phase      means                                               entered from         by
-//	ended      the result is stored, and nobody has returned it    new, claimed         publish
-//	returned   the result is stored and has been returned          claimed, ended       publish, take
+//	complete   ended without an error when it was started, and     new
+//	           nobody has returned that; it has no record
+//	ended      the result is stored, and nobody has returned it    claimed              publish
+//	returned   the result is stored and has been returned          claimed, ended,      publish, take,
+//	                                                               complete             pass
 //	open       the operation is under way or complete              new, starting,       begin, reopen
 //	                                                               claimed
 //	claimed    one goroutine decides the result and stores it, or  open                 claim, unwaited
@@ -20,13 +23,15 @@ import "github.com/cohort-hpc/cohort/internal/word"
 //
 // Invariant: of all goroutines that find an operation complete or want to give it up, one claims it and stores
 // the result for all. One goroutine is the first to return the result. The record is in use until the result is
-// stored and all holds have ended. An operation that is given up while it is under way keeps one hold.
-type completion struct{ word word.Uint32 }
+// stored and all holds have ended. An operation that is given up while it is under way keeps one hold. The word of one
+// that is complete changes only to returned, and there are no holds.
+type completion struct{ word uint32 }
 
 type phase uint32
 
 const (
-	phaseEnded phase = iota // the zero value: an operation that was complete when it was started
+	phaseComplete phase = iota // the zero value
+	phaseEnded
 	phaseReturned
 	phaseOpen
 	phaseClaimed
@@ -42,45 +47,45 @@ const (
 
 func phaseOf(word uint32) phase { return phase(word & phaseMask) }
 
-func (s *completion) phase() phase { return phaseOf(s.word.Load()) }
+func (s *completion) phase() phase { return phaseOf(word.LoadUint32(&s.word)) }
 
 // stored reports whether there is a result.
 func (p phase) stored() bool { return p != phaseOpen && p != phaseClaimed && p != phaseStarting }
 
 // begin opens a new operation.
-func (s *completion) begin() { s.word.Store(uint32(phaseOpen)) }
+func (s *completion) begin() { word.ReleaseUint32(&s.word, uint32(phaseOpen)) }
 
 // hold begins a hold. It returns false if the result is stored.
 func (s *completion) hold() bool {
 	for {
-		w := s.word.Load()
+		w := word.LoadUint32(&s.word)
 		if phaseOf(w).stored() {
 			return false
 		}
-		if s.word.CompareAndSwap(w, w+oneHold) {
+		if word.CompareAndSwapUint32(&s.word, w, w+oneHold) {
 			return true
 		}
 	}
 }
 
 // pin begins a hold in any phase. It is for persistent operations, whose record stays in use.
-func (s *completion) pin() { s.word.Add(oneHold) }
+func (s *completion) pin() { word.AddUint32(&s.word, oneHold) }
 
 // drop ends a hold, and reports whether the result is stored and nobody uses the record any more.
 func (s *completion) drop() (free bool) {
 	const minus = ^uint32(oneHold - 1)
-	w := s.word.Add(minus)
+	w := word.AddUint32(&s.word, minus)
 	return w < oneHold && phaseOf(w).stored()
 }
 
 // move changes the phase from one to another. It returns false if the word has a different phase.
 func (s *completion) move(from, to phase) bool {
 	for {
-		w := s.word.Load()
+		w := word.LoadUint32(&s.word)
 		if phaseOf(w) != from {
 			return false
 		}
-		if s.word.CompareAndSwap(w, w+uint32(to-from)) {
+		if word.CompareAndSwapUint32(&s.word, w, w+uint32(to-from)) {
 			return true
 		}
 	}
@@ -97,17 +102,29 @@ func (s *completion) publish(to phase, keep bool) (free, others bool) {
 	if !keep {
 		holds = oneHold
 	}
-	w := s.word.Add(uint32(to-phaseClaimed) - holds)
+	w := word.AddUint32(&s.word, uint32(to-phaseClaimed)-holds)
 	return w < oneHold, w >= 2*oneHold-holds
 }
 
 // take notes that the stored result is returned, and reports whether the caller is the first to return it.
-func (s *completion) take() bool { return s.move(phaseEnded, phaseReturned) }
+func (s *completion) take() bool {
+	return s.move(phaseComplete, phaseReturned) || s.move(phaseEnded, phaseReturned)
+}
+
+// pass notes that an operation is returned which was complete when it was started, and reports whether it was. Others may
+// return it at the same time. A plain store is enough, because the word changes to nothing else.
+func (s *completion) pass() bool {
+	if s.phase() != phaseComplete {
+		return false
+	}
+	word.ReleaseUint32(&s.word, uint32(phaseReturned))
+	return true
+}
 
 // restart reserves a persistent operation that is not under way for the caller to start. If another goroutine still
 // has a hold from the last start, the operation needs another record, which must be in the phase starting.
 func (s *completion) restart() (mine, another bool) {
-	if s.word.CompareAndSwap(uint32(phaseReturned), uint32(phaseStarting)) {
+	if word.CompareAndSwapUint32(&s.word, uint32(phaseReturned), uint32(phaseStarting)) {
 		return true, false
 	}
 	return false, s.move(phaseReturned, phaseRetired)
@@ -115,11 +132,11 @@ func (s *completion) restart() (mine, another bool) {
 
 // release reports whether the caller must give a closed operation back to the backend, because nobody uses it.
 func (s *completion) release() bool {
-	return s.word.CompareAndSwap(uint32(phaseClosed), uint32(phaseReleased))
+	return word.CompareAndSwapUint32(&s.word, uint32(phaseClosed), uint32(phaseReleased))
 }
 
 // reopen opens an operation that the caller has started again, or has claimed. It reports whether any goroutine has a
 // hold: it may be waiting for that.
 func (s *completion) reopen(from phase) (held bool) {
-	return s.word.Add(uint32(phaseOpen-from)) >= oneHold
+	return word.AddUint32(&s.word, uint32(phaseOpen-from)) >= oneHold
 }

@@ -31,7 +31,7 @@ var errUnderWay = fault(backend.ErrRequest, "the operation is under way; wait fo
 // persistent completes p, with the facts that its requests share.
 func (c *Comm) persistent(p *Persistent, name string, typ *backend.Datatype, peer, tag int) *Persistent {
 	q := &Request{pending: &pending{c: c, op: p.op, name: name, peer: peer, tag: tag, typ: typ, kept: true}}
-	q.word.Store(uint32(phaseReturned))
+	word.StoreUint32(&q.word, uint32(phaseReturned))
 	p.last.Store(q)
 	return p
 }
@@ -104,7 +104,7 @@ func (p *Persistent) restart(q *Request) (*Request, error) {
 		return q, nil
 	case another:
 		next := &Request{pending: &pending{c: q.c, op: p.op, name: q.name, peer: q.peer, tag: q.tag, typ: q.typ, kept: true, shared: true}}
-		next.word.Store(uint32(phaseStarting))
+		word.StoreUint32(&next.word, uint32(phaseStarting))
 		p.last.Store(next)
 		return next, nil
 	case q.phase() >= phaseClosed:

@@ -212,7 +212,13 @@ var users = map[string]user{
 	"WaitSome": {true, true, func(q *Request) (bool, error) { some, err := newSet(q).WaitSome(); return len(some) == 1, err }},
 	"Test":     {false, false, func(q *Request) (bool, error) { _, done, err := q.Test(); return done, err }},
 	"TestSome": {false, true, func(q *Request) (bool, error) { some, err := newSet(q).TestSome(); return len(some) == 1, err }},
-	"Done":     {false, false, func(q *Request) (bool, error) { q.Done(); return false, nil }},
+	"WaitAll": {true, false, func(q *Request) (bool, error) {
+		if q.Succeeded() {
+			return true, nil
+		}
+		return true, newSet(q).WaitAll()
+	}},
+	"Done": {false, false, func(q *Request) (bool, error) { q.Done(); return false, nil }},
 }
 
 func newSet(reqs ...*Request) *Set { return &Set{reqs: reqs} }
@@ -252,6 +258,46 @@ func TestInterleaveRequestHasTwoUsers(t *testing.T) {
 						return errors.New("nobody took the completion")
 					case (a.waits || b.waits) && !e.ops[0].freed:
 						return errors.New("the operation was not given back")
+					}
+					return nil
+				})
+			})
+		})
+	}
+}
+
+// Two goroutines use a request that was complete when it was started. It is returned afterwards, and sets return its
+// completion once at most.
+func TestInterleaveCompleteRequestHasTwoUsers(t *testing.T) {
+	for _, p := range [][2]string{
+		{"WaitAll", "WaitAll"}, {"WaitAll", "WaitAny"}, {"WaitAll", "TestSome"}, {"WaitAll", "Wait"}, {"WaitAny", "TestSome"}, {"Wait", "WaitSome"},
+	} {
+		t.Run(p[0]+" "+p[1], func(t *testing.T) {
+			explore(t, 3, func(e *explored) {
+				q := new(Request)
+				e.x.Name(&q.word, "request")
+				taken, takers := 0, 0
+				for _, name := range p {
+					u := users[name]
+					if u.takes {
+						takers++
+					}
+					e.x.Go(name, func() {
+						got, err := u.use(q)
+						if got && u.takes {
+							taken++
+						}
+						if err != nil || !got && !u.takes {
+							e.x.Errorf("%v, %v", got, err)
+						}
+					})
+				}
+				e.x.Check(func() error {
+					switch {
+					case q.phase() != phaseReturned:
+						return errors.New("the completion was not returned")
+					case taken > 1, taken == 0 && takers == 2:
+						return fmt.Errorf("%d sets took the completion", taken)
 					}
 					return nil
 				})

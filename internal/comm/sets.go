@@ -145,7 +145,7 @@ func (q *Request) live() bool { return q != nil && q.phase() != phaseReturned }
 
 // Succeeded reports whether the operation has ended without an error. The caller returns its completion then.
 func (q *Request) Succeeded() bool {
-	if q == nil {
+	if q == nil || q.pass() {
 		return true
 	}
 	if !q.phase().stored() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // launched is a nonblocking or a persistent collective.
@@ -48,7 +49,7 @@ func (k *core) unwaited(colls bool, end time.Time) error {
 	var list []*Request
 	var moving []backend.Pending
 	hold := func(q *Request) bool { // so that nobody uses its record again
-		if q.word.CompareAndSwap(uint32(phaseOpen), uint32(phaseOpen)+oneHold) {
+		if word.CompareAndSwapUint32(&q.word, uint32(phaseOpen), uint32(phaseOpen)+oneHold) {
 			list = append(list, q)
 			return true
 		}
@@ -80,7 +81,7 @@ func (k *core) unwaited(colls bool, end time.Time) error {
 	text, more := "", 0
 	for i, q := range list {
 		// If another goroutine has a hold, or has claimed it, it waits for it now or has its result.
-		if q.word.CompareAndSwap(uint32(phaseOpen)+oneHold, uint32(phaseClaimed)+oneHold) {
+		if word.CompareAndSwapUint32(&q.word, uint32(phaseOpen)+oneHold, uint32(phaseClaimed)+oneHold) {
 			var err error
 			if i >= messages && q.op.Ready() {
 				err = q.op.Err()

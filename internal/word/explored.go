@@ -94,6 +94,10 @@ func LoadUint64(p *uint64) uint64 {
 func StoreUint32(p *uint32, v uint32) { store(p, func(v uint32) { atomic.StoreUint32(p, v) }, v) }
 func StoreUint64(p *uint64, v uint64) { store(p, func(v uint64) { atomic.StoreUint64(p, v) }, v) }
 
+func AddUint32(p *uint32, d uint32) uint32 {
+	return update("add", p, func() uint32 { return atomic.AddUint32(p, d) })
+}
+
 func CompareAndSwapUint32(p *uint32, was, is uint32) bool {
 	return swap(p, func(was, is uint32) bool { return atomic.CompareAndSwapUint32(p, was, is) }, was, is)
 }

@@ -36,6 +36,9 @@ func StoreUint32(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
 // StoreUint64 is atomic.StoreUint64.
 func StoreUint64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
 
+// AddUint32 is atomic.AddUint32.
+func AddUint32(p *uint32, d uint32) uint32 { return atomic.AddUint32(p, d) }
+
 // CompareAndSwapUint32 is atomic.CompareAndSwapUint32.
 func CompareAndSwapUint32(p *uint32, was, is uint32) bool {
 	return atomic.CompareAndSwapUint32(p, was, is)

@@ -8,7 +8,7 @@ var requestMutants = []mutant{
 	if s.phase() != phaseOpen {
 		return false
 	}
-	s.word.Add(uint32(phaseClaimed - phaseOpen))
+	word.AddUint32(&s.word, uint32(phaseClaimed-phaseOpen))
 	return true
 }`,
 		why: "a completion is claimed by looking", test: "internal/comm TestInterleaveRequestHasTwoUsers/Wait_Wait"},
@@ -25,19 +25,23 @@ var requestMutants = []mutant{
 		old: `free, others := q.publish(to, underWay)`,
 		new: `free, others := q.publish(to, false)`,
 		why: "an operation that is given up is given back while it is under way", test: "internal/comm TestInterleaveDeadlineAgainstCompletion"},
+	{file: "internal/comm/completion.go",
+		old: `	return s.move(phaseComplete, phaseReturned) ||`,
+		new: `	return s.pass() ||`,
+		why: "two sets take an operation that was complete at its start", test: "internal/comm TestInterleaveCompleteRequestHasTwoUsers"},
 	{file: "internal/comm/sets.go",
 		old: `		if took = q.take(); took {`,
 		new: `		if took = q.live(); took {
 			q.take()`,
 		why: "two sets take a stored result by looking", test: "internal/comm TestInterleaveDeadlineAgainstCompletion"},
 	{file: "internal/comm/completion.go",
-		old: `	if s.word.CompareAndSwap(uint32(phaseReturned), uint32(phaseStarting)) {`,
+		old: `	if word.CompareAndSwapUint32(&s.word, uint32(phaseReturned), uint32(phaseStarting)) {`,
 		new: `	if s.move(phaseReturned, phaseStarting) {`,
 		why: "a start reuses a record that a goroutine in Wait holds", test: "internal/comm TestInterleavePersistent.*"},
 	{file: "internal/comm/unwaited.go",
-		old: `		if q.word.CompareAndSwap(uint32(phaseOpen)+oneHold, uint32(phaseClaimed)+oneHold) {`,
-		new: `		if q.word.Load() == uint32(phaseOpen)+oneHold {
-			q.word.Add(uint32(phaseClaimed - phaseOpen))`,
+		old: `		if word.CompareAndSwapUint32(&q.word, uint32(phaseOpen)+oneHold, uint32(phaseClaimed)+oneHold) {`,
+		new: `		if word.LoadUint32(&q.word) == uint32(phaseOpen)+oneHold {
+			word.AddUint32(&q.word, uint32(phaseClaimed-phaseOpen))`,
 		why: "Close claims an operation by looking", test: "internal/comm TestInterleaveCloseLooksBesideUser"},
 	{file: "internal/comm/unwaited.go",
 		old: `			q.reopen(phaseClaimed)
