@@ -10,3 +10,9 @@ TEXT ·Own(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), AX
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x08 // PREFETCHW (AX)
 	RET
+
+// func Fetch(p *uint32)
+TEXT ·Fetch(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), AX
+	PREFETCHT0 (AX)
+	RET

@@ -8,3 +8,7 @@ func Pause() {}
 // Own asks the core for the cache line of *p, because the caller will write to it, on processors where that is
 // measured to help.
 func Own(*uint32) {}
+
+// Fetch asks the core for the cache line of *p, because the caller will read it, on processors where that is measured to
+// help.
+func Fetch(*uint32) {}
