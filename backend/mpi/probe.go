@@ -109,7 +109,7 @@ func (c *comm) probeBehind(q *queue, source, tag int, m *libmpi.Message, st *lib
 		f, ok := c.matchAt(q, at)
 		q.mu.Unlock()
 		if ok {
-			c.receive(f.o, f.m, f.bytes)
+			c.goOn(&f)
 		}
 	}
 }

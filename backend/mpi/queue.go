@@ -37,16 +37,36 @@ func (q *queue) first(st *libmpi.Status) int {
 	return -1
 }
 
+// repeats reports whether a receive waits for the same messages as the one before.
+func (q *queue) repeats(at int) bool { return at > 0 && q.ops[at-1].envelope() == q.ops[at].envelope() }
+
+// contested reports whether a message that a receive matches may belong to one posted earlier.
+func (q *queue) contested(at int) bool {
+	o := q.ops[at]
+	return at > contestants || slices.ContainsFunc(q.ops[:at], func(p *op) bool {
+		return (p.source == o.source || p.source == backend.AnySource || o.source == backend.AnySource) &&
+			(p.tag == o.tag || p.tag == backend.AnyTag || o.tag == backend.AnyTag)
+	})
+}
+
+// contestants is how many earlier receives are looked at before one is taken to be contested.
+const contestants = 64
+
 // post queues a receive and checks at once whether its message has arrived.
 func (c *comm) post(o *op) {
 	q := c.queueOf(o)
 	q.mu.Lock()
+	at := len(q.ops)
 	q.ops = append(q.ops, o)
 	c.p.engine.queued.Add(1)
-	f, ok := c.matchAt(q, len(q.ops)-1)
+	var f found
+	ok := false
+	if !q.repeats(at) { // else the receive before comes first
+		f, ok = c.matchAt(q, at)
+	}
 	q.mu.Unlock()
 	if ok {
-		c.receive(f.o, f.m, f.bytes)
+		c.goOn(&f)
 	}
 	c.p.engine.inBackground()
 	if err := c.usable(); err != nil { // broken meanwhile: drop may have missed it
@@ -78,7 +98,19 @@ func (c *comm) match() {
 type found struct {
 	o     *op
 	m     libmpi.Message
-	bytes int64
+	st    libmpi.Status
+	begun bool // the library has m no more, because it receives the message
+	code  libmpi.Code
+}
+
+// goOn has a receive get its message.
+func (c *comm) goOn(f *found) {
+	if !f.begun {
+		c.receive(f.o, f.m, f.st.Bytes)
+		return
+	}
+	f.o.matched = true
+	c.started(f.o, f.code, &f.st)
 }
 
 func (c *comm) matchIn(q *queue) {
@@ -87,7 +119,7 @@ func (c *comm) matchIn(q *queue) {
 		if !ok {
 			return
 		}
-		c.receive(f.o, f.m, f.bytes)
+		c.goOn(&f)
 	}
 }
 
@@ -103,7 +135,7 @@ func (c *comm) matchOne(q *queue, from *int) (found, bool) {
 	}
 	if *from == 0 {
 		clear(q.asked)
-		if len(q.ops) > 1 {
+		if last := len(q.ops) - 1; q.ops[0].envelope() != q.ops[last].envelope() {
 			// One probe shows whether there is any message.
 			var st libmpi.Status
 			if q.on.Probe(backend.AnySource, backend.AnyTag, false, &st) != 0 || st.Flag == 0 {
@@ -112,6 +144,9 @@ func (c *comm) matchOne(q *queue, from *int) (found, bool) {
 		}
 	}
 	for ; *from < len(q.ops); *from++ {
+		if q.repeats(*from) {
+			continue
+		}
 		want := q.ops[*from].envelope()
 		if _, ok := q.asked[want]; ok {
 			continue
@@ -134,34 +169,40 @@ func (c *comm) matchOne(q *queue, from *int) (found, bool) {
 //
 // A message may have arrived after the earlier receives were checked, and may belong to one of
 // them. Earlier messages of the same sender may then belong to that receive too. So matchAt only
-// probes here, and then checks the receive that the message belongs to, which gets its first
-// message. It takes a message only once no earlier receive matches it.
-func (c *comm) matchAt(q *queue, at int) (found, bool) {
-	source := q.ops[at].source
-	var st libmpi.Status
-	for at > 0 {
-		if q.on.Probe(q.ops[at].source, q.ops[at].tag, false, &st) != 0 || st.Flag == 0 {
-			return found{}, false
+// probes for a contested receive, and then checks the receive that the message belongs to, which gets
+// its first message. It takes a message only once no earlier receive matches it. One call of the
+// library takes the message of another receive and begins to receive it.
+func (c *comm) matchAt(q *queue, at int) (f found, ok bool) {
+	source, contested := q.ops[at].source, q.contested(at)
+	for contested {
+		if q.on.Probe(source, q.ops[at].tag, false, &f.st) != 0 || f.st.Flag == 0 {
+			return f, false
 		}
-		source = int(st.Source) // the next probe of any source may find another
-		j := q.first(&st)
+		j := q.first(&f.st)
 		if j == at {
+			source = int(f.st.Source) // the next probe of any source may find another
 			break
 		}
-		at, source = j, q.ops[j].source
+		at, source, contested = j, q.ops[j].source, q.contested(j)
 	}
-	var m libmpi.Message
-	if q.on.Mprobe(source, q.ops[at].tag, false, &m, &st) != 0 || st.Flag == 0 {
-		return found{}, false
+	f.o = q.ops[at]
+	if contested {
+		if q.on.Mprobe(source, f.o.tag, false, &f.m, &f.st) != 0 || f.st.Flag == 0 {
+			return f, false
+		}
+		at = q.first(&f.st) // it differs only if a blocking receive of another goroutine was faster
+		f.o = q.ops[at]
+	} else {
+		if ok, f.code = q.on.Take(f.o.buf, source, f.o.tag, &f.m, &f.o.h, &f.st); !ok {
+			return f, false
+		}
+		f.begun = f.st.Bytes <= int64(len(f.o.buf))
 	}
-	// It differs only if a blocking receive of another goroutine was faster.
-	at = q.first(&st)
-	o := q.ops[at]
 	q.ops = slices.Delete(q.ops, at, at+1)
-	delete(q.asked, o.envelope())
+	delete(q.asked, f.o.envelope())
 	c.p.engine.queued.Add(-1)
 	c.gate.Count(-1)
-	return found{o, m, st.Bytes}, true
+	return f, true
 }
 
 // unqueue removes a receive from its queue. It returns false if the receive is no longer there.

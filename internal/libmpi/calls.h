@@ -79,6 +79,11 @@ CALL coh_call_imrecv(uintptr_t *msg, uint8_t *buf, int64_t n, uintptr_t *req, co
 	BLOCKING(code, coh->imrecv(msg, buf, n, req, st));
 	return code;
 }
+CALL coh_call_take(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, int *taken, uintptr_t *msg, uintptr_t *req, coh_status *st) {
+	int code;
+	BLOCKING(code, coh->take(comm, buf, n, source, tag, taken, msg, req, st));
+	return code;
+}
 CALL coh_call_testsome(int n, uintptr_t *reqs, int spins, int *done, int *at, coh_status *st) {
 	return coh->testsome(n, reqs, spins, done, at, st); // not while threads are taken out: the engine is stopped before
 }

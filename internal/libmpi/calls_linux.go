@@ -19,6 +19,8 @@ package libmpi
 #cgo nocallback coh_call_probe
 #cgo noescape coh_call_mprobe
 #cgo nocallback coh_call_mprobe
+#cgo noescape coh_call_take
+#cgo nocallback coh_call_take
 #cgo noescape coh_call_testsome
 #cgo nocallback coh_call_testsome
 #cgo noescape coh_call_exchange
@@ -136,6 +138,16 @@ func (c Comm) Mprobe(source, tag int, block bool, m *Message, st *Status) Code {
 	code := Code(C.coh_call_mprobe(C.uintptr_t(c), C.int(source), C.int(tag), flag(block), cell(m), st.c()))
 	leave()
 	return code
+}
+
+// Take is Mprobe without waiting, followed by Imrecv if the message is not longer than buf. It returns whether there is
+// a message, which is in *m if it is longer.
+func (c Comm) Take(buf []byte, source, tag int, m *Message, req *Request, st *Status) (taken bool, code Code) {
+	var got C.int
+	enter()
+	code = Code(C.coh_call_take(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), &got, cell(m), cell(req), st.c()))
+	leave()
+	return got != 0, code
 }
 
 // Testsome finds the requests that are complete: their indexes and statuses, for which at and st

@@ -80,6 +80,7 @@ typedef struct {
 	int (*probe)(uintptr_t comm, int source, int tag, int block, coh_status *st);
 	int (*mprobe)(uintptr_t comm, int source, int tag, int block, uintptr_t *msg, coh_status *st);
 	int (*imrecv)(uintptr_t *msg, uint8_t *buf, int64_t n, uintptr_t *req, coh_status *st);
+	int (*take)(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, int *taken, uintptr_t *msg, uintptr_t *req, coh_status *st);
 	int (*testsome)(int n, uintptr_t *reqs, int spins, int *done, int *at, coh_status *st);
 	int (*exchange)(uintptr_t comm, const uint8_t *out, int n, int dest, uint8_t *in, int room, int source, int tag, int spins,
 	                uintptr_t *req, coh_status *st);

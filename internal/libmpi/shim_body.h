@@ -310,6 +310,6 @@ static int cuda(void) {
 const coh_shim COH_SHIM = {
 	COH_ABI_NAME, resolve, has, library_version, version, init, flags, finalize, do_abort, error, world,
 	comm_facts, comm_dup, comm_create, comm_shared, comm_free, win_shared, win_free, type_of, type_bytes, type_free, op_of, op_create, op_free,
-	do_send, do_recv, recv_guarded, do_isend, do_irecv, do_probe, do_mprobe, do_imrecv, do_testsome, do_exchange, do_cancel, do_start,
+	do_send, do_recv, recv_guarded, do_isend, do_irecv, do_probe, do_mprobe, do_imrecv, do_take, do_testsome, do_exchange, do_cancel, do_start,
 	free_request, do_coll, do_bcast, do_allgatherv, do_allreduce, cuda, comm_ranks,
 };

@@ -203,6 +203,19 @@ static int do_imrecv(uintptr_t *msg, uint8_t *buf, int64_t n, uintptr_t *req, co
 	return rc ? rc : tested(q, req, st);
 }
 
+// do_take is do_mprobe without waiting, followed by do_imrecv if the message fits into n bytes. *msg is the message if it
+// does not. *taken says whether there is one.
+static int do_take(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, int *taken, uintptr_t *msg, uintptr_t *req,
+                   coh_status *st) {
+	ENTER();
+	int rc = do_mprobe(comm, source, tag, 0, msg, st);
+	if (rc || !st->flag) return rc;
+	*taken = 1;
+	if (st->bytes > n) return 0;
+	st->flag = 0;
+	return do_imrecv(msg, buf, n, req, st);
+}
+
 enum { SOME = 64 };
 
 // do_testsome finds the requests that are complete. It tries up to spins times while there are none. at
