@@ -57,8 +57,9 @@ type Collective struct {
 	operations
 	persistent []*Collective // the slots of persistent operations
 
-	index int         // of the own slots
-	areas []rankAreas // by rank
+	index    int         // of the own slots
+	areas    []rankAreas // by rank
+	reserved int         // where the own next area begins
 
 	// The last calls, if this rank did not wait in them: number<<32 | Call.Seq, 0 for the others; see Verify.
 	returned aligned
@@ -136,14 +137,25 @@ type rankAreas struct {
 	mem   []byte // nil: not known
 }
 
-// area returns where a rank's data of this call are if they do not fit beside the slot either.
-func (s *Collective) area(r int) []byte {
-	a := &s.areas[r]
-	if i := min(s.slot(s.slots[r].Load()).facts[factArea], slotsMost-1); a.mem == nil || a.index != i {
+// area returns where a rank's n bytes of this call are if they do not fit beside the slot either.
+func (s *Collective) area(r, n int) []byte {
+	a, facts := &s.areas[r], &s.slot(s.slots[r].Load()).facts
+	if i := min(facts[factArea], slotsMost-1); a.mem == nil || a.index != i {
 		off, n := s.b.areas(s.ranks[r], int(i))
 		*a = rankAreas{i, shmem.Slice[byte](s.b.cfg.Segment, off, n)}
 	}
-	return a.mem[int(s.seq%dataDeep)*s.b.area:][:s.b.area]
+	return a.mem[min(facts[factOffset], uint64(len(a.mem)-n)):][:n]
+}
+
+// reserve returns where this rank's area for n bytes of this call begins: after that of the call before. The lines that a
+// rank overwrites have then left the first cache of the cores that have read them (docs/adr/0041).
+func (s *Collective) reserve(n int) (off uint64) {
+	if s.reserved+n > len(s.areas[s.c.Rank()].mem) {
+		s.reserved = 0
+	}
+	off = uint64(s.reserved)
+	s.reserved += (n + line - 1) &^ (line - 1)
+	return off
 }
 
 // allocate allocates this rank's areas if a call needs them.

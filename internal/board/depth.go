@@ -5,8 +5,8 @@ package board
 import "github.com/cohort-hpc/cohort/internal/word"
 
 const (
-	ahead     = 3
-	slotsDeep = 8 // at least 2*ahead+2, and a power of two
+	ahead     = 7
+	slotsDeep = 16 // at least 2*ahead+2, and a power of two
 )
 
 // releaseGate stores a gate after everything that was stored before.

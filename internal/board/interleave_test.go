@@ -16,7 +16,7 @@ import (
 // A root that does not wait is as far ahead as it may be, and the slots are used again, for data in the slot, beside it,
 // and in an area.
 func TestInterleaveCallsAhead(t *testing.T) {
-	for _, c := range []struct{ n, calls, preemptions int }{{1, 6, 2}, {5, 4, 2}, {slotData/8 + 1, 4, 2}} {
+	for _, c := range []struct{ n, calls, preemptions int }{{1, 6, 2}, {5, 4, 2}, {areaMost / 8, 4, 2}} {
 		t.Run(fmt.Sprint(c.n), func(t *testing.T) {
 			explore(t, interleave.Config{Preemptions: c.preemptions}, false, 2, func(j *job, all []*party) {
 				for _, p := range all {

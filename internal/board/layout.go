@@ -47,7 +47,10 @@ const (
 	slotsSize    = headSize + slotsDeep*callSlotSize + dataDeep*slotData + 2*syncSlotSize
 )
 
-const dataDeep = ahead + 1
+const (
+	dataDeep  = ahead + 1
+	areasDeep = dataDeep + 1 // those of dataDeep calls, and what is left at the end if it is too short for the next
+)
 
 // head is what a rank shares apart from communicators.
 type head struct {
@@ -142,7 +145,7 @@ type syncSlot struct {
 // start, and for slotsFirst more at a time.
 const (
 	slotsMost  = 1024
-	slotsFirst = 4
+	slotsFirst = 2
 )
 
 // The heads of all ranks come first, then their first slots, then their second, and so on: where ranks have one
@@ -150,7 +153,7 @@ const (
 
 // Size returns how many bytes the slots of ranks take at the start, and how many more they can take.
 func Size(ranks int) (first, more int) {
-	return ranks * (headSize + slotsFirst*slotsSize), ranks * ((slotsMost-slotsFirst)*slotsSize + slotsMost*dataDeep*areaSize(ranks))
+	return ranks * (headSize + slotsFirst*slotsSize), ranks * ((slotsMost-slotsFirst)*slotsSize + slotsMost*areasDeep*areaSize(ranks))
 }
 
 // areaSize returns how long the areas are that slots have besides, for data of middle length. A rank allocates them
@@ -163,9 +166,9 @@ func areaSize(ranks int) int {
 	return n
 }
 
-// areas returns the areas of a rank's slots, one after the other.
+// areas returns the memory of a rank's areas, which lie in it one after the other.
 func (b *Board) areas(rank, i int) (off, n int) {
-	n = dataDeep * areaSize(len(b.cfg.Ranks))
+	n = areasDeep * areaSize(len(b.cfg.Ranks))
 	return b.cfg.More + len(b.cfg.Ranks)*(slotsMost-slotsFirst)*slotsSize + (rank*slotsMost+i)*n, n
 }
 

@@ -39,7 +39,8 @@ const (
 	factOutLen
 	factBlocks // address of the table of blocks, if data has no room for it
 
-	factArea = factIn // of data in an area: the number of the rank's slots
+	factArea   = factIn    // of data in an area: the number of the rank's slots
+	factOffset = factInLen // and where the area begins
 )
 
 const blockBytes = 16 // offset and length, in the table of blocks
@@ -63,9 +64,9 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 			copy(to.small[:], p.in)
 		case k <= slotData:
 			copy(p.s.data(p.s.mine), p.in)
-		default:
-			to.facts[factArea] = uint64(p.s.index)
-			shmem.Move(p.s.area(p.s.c.Rank()), p.in)
+		case len(p.in) > 0:
+			to.facts[factArea], to.facts[factOffset] = uint64(p.s.index), p.s.reserve(k)
+			shmem.Move(p.s.area(p.s.c.Rank(), k), p.in)
 		}
 		return
 	}
@@ -179,7 +180,7 @@ func (p *peers) slotOf(r int) []byte {
 	case n <= slotData:
 		return p.s.data(o)
 	}
-	return p.s.area(r)
+	return p.s.area(r, p.length())
 }
 
 // length is the length of the inputs in the slots for this call, in bytes.

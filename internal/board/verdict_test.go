@@ -161,15 +161,17 @@ func TestVerifyReportsFirstMismatch(t *testing.T) {
 // Another rank may make any of the calls over messages instead, so Verify compares all of them with those.
 func TestVerifyComparesAllCallsWithMessages(t *testing.T) {
 	c := open(t, boards(t, 2), 0)[0]
+	var want []uint32
 	for number := range ahead {
 		call, _ := rooted(backend.Bcast, 0, 2, 0, 1, number)
 		call.Seq = uint32(10 + number)
+		want = append(want, call.Seq)
 		if _, err := c.Run(nil, call); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Verify(); err != nil || !slices.Equal(c.mixed, []uint32{10, 11, 12}) {
-		t.Errorf("%v; compared are calls %v, want 10, 11 and 12", err, c.mixed)
+	if err := c.Verify(); err != nil || !slices.Equal(c.mixed, want) {
+		t.Errorf("%v; compared are calls %v, want %v", err, c.mixed, want)
 	}
 }
 
