@@ -99,7 +99,7 @@ type messages struct {
 	active  int         // operations
 	moving  []*op       // receives in opMoving
 	order   uint64      // of the last receive
-	matched uint64      // messages that have matched, and perhaps more: repost compares it
+	taking  match.Queue // receives in opTaking that no message has overtaken since
 }
 
 // communicators are those of this rank.

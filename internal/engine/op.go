@@ -9,7 +9,7 @@ import (
 // op is a send or receive in progress.
 type op struct {
 	state    opState
-	node     match.Node // of a receive; its Env stays the pattern
+	node     match.Node // of a receive, in posted or taking; its Env stays the pattern
 	env      match.Env  // what a receive in progress receives
 	req      *backend.Request
 	own      backend.Request // for blocking calls
@@ -28,7 +28,6 @@ type op struct {
 	self     *msg   // a long message to this rank that no receive has matched
 	pair     *op    // in opMoving, the other end
 	order    uint64 // of a receive: its number in the order of all receives
-	since    uint64 // of a receive in opTaking: Engine.matched when its message matched
 	cause    error  // with which a send ends if it is withdrawn, or a receive if its message is; nil: it is posted again
 	transfer memlink.Transfer
 }
@@ -96,9 +95,9 @@ func (e *Engine) put(o *op, s opState) {
 	}
 	switch from {
 	case inPosted:
-		e.matched++ // or it ends
 		e.posted.Remove(&o.node)
 	case inSlot:
+		e.taking.Remove(&o.node)
 		e.leaveSlot(o)
 		fallthrough // a frame of it may be arriving, too
 	case inArrival:

@@ -228,16 +228,20 @@ func TestSendThatMatchedBeforeCancelIsSent(t *testing.T) {
 	next(frame.Data)
 }
 
-// A message that its sender withdraws has matched the first of two receives, and the next message the second. The first
-// receive cannot wait for a third message: either it gets its own, or the communicator is broken.
+// A message that its sender withdraws has matched the first of two receives, and the next message the second. If that
+// has another tag, the first receive waits on. Otherwise it cannot wait for a third message: either it gets its own, or
+// the communicator is broken.
 func TestReceiveThatIsOvertakenIsNotPostedAgain(t *testing.T) {
-	for _, gaveUp := range []int32{0, 1} {
+	for _, x := range []struct{ gaveUp, tag int32 }{{0, 5}, {1, 5}, {1, 6}} {
 		c, write := single(t)
-		first, _ := irecv(c, 8, 1, 5)
-		second, _ := irecv(c, 8, 1, 5)
+		first, got := irecv(c, 8, 1, 5)
+		second, _ := irecv(c, 8, 1, int(x.tag))
+		third, _ := irecv(c, 8, 1, 7)
 		write(frame.Header{Kind: frame.ReadyToSend, Tag: 5, Length: 8, Token: 9}, nil)
-		write(frame.Header{Kind: frame.Eager, Tag: 5}, []byte("message2"))
-		write(frame.Header{Kind: frame.Withdraw, Tag: gaveUp, Token: 9}, nil)
+		until(t, "matching", c, func() bool { return locked(c, func(e *Engine) bool { return e.posted.Len() == 2 }) })
+		c.Cancel(third)
+		write(frame.Header{Kind: frame.Eager, Tag: x.tag}, []byte("message2"))
+		write(frame.Header{Kind: frame.Withdraw, Tag: x.gaveUp, Token: 9}, nil)
 		write(frame.Header{Kind: frame.Eager, Tag: 5}, []byte("message3"))
 		if err := await(t, c, second); err != nil {
 			t.Error(err)
@@ -245,8 +249,9 @@ func TestReceiveThatIsOvertakenIsNotPostedAgain(t *testing.T) {
 		until(t, "receiving", c, func() bool {
 			return first.Ready() || locked(c, func(e *Engine) bool { return e.arrived.Len() > 0 })
 		})
-		if broken := errors.Is(first.Err, backend.ErrBroken); broken != (gaveUp != 0) || first.Ready() != broken {
-			t.Errorf("given up: %d; the first receive has ended: %v, %v", gaveUp, first.Ready(), first.Err)
+		broken, waits := x.gaveUp != 0 && x.tag == 5, x.gaveUp == 0
+		if first.Ready() == waits || errors.Is(first.Err, backend.ErrBroken) != broken || !waits && !broken && string(got) != "message3" {
+			t.Errorf("%+v: the first receive has ended: %v, with %q and %v", x, first.Ready(), got, first.Err)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 			break // left to the general path
 		}
 		p.quiet = 0
-		e.matched++
+		e.overtake(nil, match.Env{Ctx: ctx, Source: want.Source, Tag: tag})
 		if n := p.mem.Receive(buf, size); size > n {
 			err = &backend.TooLong{Bytes: size, Room: len(buf)}
 		}
@@ -290,8 +290,9 @@ func (e *Engine) recv(o *op, buf []byte, want match.Env) {
 // postReceive gives a receive the first message that has arrived for it, or puts it into the queue.
 func (e *Engine) postReceive(o *op) {
 	for n := e.arrived.TakeArrived(o.node.Env); n != nil; n = e.arrived.TakeArrived(o.node.Env) {
-		e.matched++
+		have := n.Env
 		if e.takeMsg(o, n.Owner.(*msg)) {
+			e.overtake(o, have)
 			return
 		}
 	}
@@ -327,6 +328,7 @@ func (e *Engine) takeMsg(o *op, m *msg) bool {
 func (e *Engine) sendSelf(o *op, eager bool) {
 	env := match.Env{Ctx: o.comm.id, Source: int32(e.me), Tag: o.tag, Elems: o.env.Elems}
 	if n := e.posted.FindPosted(env); n != nil {
+		e.overtake(nil, env)
 		e.pass(o, n.Owner.(*op), env)
 		return
 	}

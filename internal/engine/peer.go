@@ -124,8 +124,7 @@ func (p *peer) pull() bool {
 	return true
 }
 
-// takeShort is the fast path of pull: it takes short messages out of memory for which receives are posted. It
-// reports whether there were any.
+// takeShort is the fast path of pull: it takes short messages for which receives are posted, and reports whether it did.
 func (p *peer) takeShort() (moved bool) {
 	for q := &p.e.posted; q.Len() > 0; moved = true {
 		ctx, tag, elems, size, ok := p.mem.Peek(&p.in)
@@ -138,6 +137,7 @@ func (p *peer) takeShort() (moved bool) {
 			break
 		}
 		p.quiet = 0
+		p.e.overtake(nil, env)
 		o := n.Owner.(*op)
 		p.e.received(o, env, size, p.mem.Receive(o.buf, size))
 	}
@@ -352,8 +352,7 @@ func (p *peer) unlink(w *out) {
 // started reports whether a part of w may be written already.
 func (p *peer) started(w *out) bool { return p.first == w && p.woff > 0 }
 
-// detach makes an operation's queued frame, if it has one, independent of the user's buffer: it is removed
-// or, if it is partly written, copied.
+// detach makes an operation's queued frame independent of the user's buffer: it removes it, or copies one partly written.
 func (p *peer) detach(o *op) {
 	switch w := o.frame; {
 	case w == nil:
@@ -384,6 +383,7 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 		o, keep, err := p.match(env)
 		switch {
 		case o != nil:
+			e.overtake(nil, env)
 			o.peer, o.env = p.rank, env
 			e.put(o, opArriving)
 			a.Dst = o.buf[:min(a.Left, len(o.buf))]

@@ -67,7 +67,7 @@ func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*msg,
 		return nil, backend.Status{}, err
 	}
 	m := n.Owner.(*msg)
-	e.matched++
+	e.overtake(nil, n.Env)
 	if take {
 		e.arrived.Remove(n)
 		if m.kind == msgRequested {

@@ -28,8 +28,8 @@ import (
 //
 // The receiver decides: if its CTS arrives before Withdrawn, the message had matched, and is sent. A sender whose time is
 // over before it knows the answer gives the message up, and sends Withdraw once more, with tag 1. If the message had
-// matched, its receive is posted again, in its old place. That is too late if another message has matched since, which
-// the receive might have got: then the receiver breaks the communicator.
+// matched, its receive is posted again, in its old place. That is too late if another message has matched since that the
+// receive would have got: then the receiver breaks the communicator.
 //
 // A sender takes an exposed message back in the memory of both.
 
@@ -88,7 +88,9 @@ func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 	o, keep, err := p.match(env)
 	switch {
 	case o != nil:
-		e.take(o, kind, h.Token, h.Reply, size, env) // or it stays posted
+		if e.take(o, kind, h.Token, h.Reply, size, env) { // or it stays posted
+			e.overtake(o, env)
+		}
 	case keep:
 		if kind == msgExposed && e.arrived.Len() >= e.stale {
 			e.discardRevoked()
@@ -142,7 +144,7 @@ func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match
 // ask sends a CTS.
 func (e *Engine) ask(p *peer, o *op) {
 	e.put(o, opTaking)
-	o.since = e.matched
+	e.taking.Push(&o.node)
 	p.emit(frame.Header{Kind: frame.ClearToSend, Token: o.theirs, Length: uint64(o.n), Reply: o.token}, nil, nil)
 }
 
@@ -218,7 +220,7 @@ func (e *Engine) onWithdraw(p *peer, h *frame.Header) {
 // repost puts a receive whose message is withdrawn back into the queue, before those that were posted after it, or
 // gives it what has arrived since. One that was canceled, or is for that message alone, ends.
 func (e *Engine) repost(o *op) {
-	if o.since != e.matched {
+	if !e.taking.Remove(&o.node) {
 		o.comm.breaks(backend.Faultf(backend.ErrTimeout, "rank %d has given up a message that rank %d was receiving", o.peer, e.me))
 		return
 	}
@@ -241,6 +243,20 @@ func (e *Engine) repost(o *op) {
 	})
 	for _, n := range later {
 		e.posted.Push(n)
+	}
+}
+
+// overtake notes that a receive, by, or a probe has got a message: it has overtaken the receives that would have got it
+// if their own messages had been withdrawn.
+func (e *Engine) overtake(by *op, have match.Env) {
+	if e.taking.Len() == 0 {
+		return
+	}
+	waits := by != nil && e.taking.Remove(&by.node)
+	for e.taking.TakePosted(have) != nil {
+	}
+	if waits {
+		e.taking.Push(&by.node)
 	}
 }
 

@@ -20,7 +20,7 @@ var engineMutants = []mutant{
 `,
 		why: "a receive whose sender gave up after the CTS is not posted again", test: "internal/engine TestInterleaveDeadlineOfSend"},
 	{file: "internal/engine/rendezvous.go",
-		old: `	if o.since != e.matched {
+		old: `	if !e.taking.Remove(&o.node) {
 `,
 		new: `	if false {
 `,
@@ -57,10 +57,12 @@ var engineMutants = []mutant{
 		why: "a message that is canceled after Mprobe is asked for", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
 	{file: "internal/engine/p2p.go",
 		old: `		if e.takeMsg(o, n.Owner.(*msg)) {
+			e.overtake(o, have)
 			return
 		}
 `,
 		new: `		e.takeMsg(o, n.Owner.(*msg))
+		e.overtake(o, have)
 		return
 `,
 		why: "a receive that finds a revoked message is posted nowhere", test: "internal/engine TestInterleaveCancelAgainstReceive"},
