@@ -198,10 +198,14 @@ func (o *op) ended() error {
 	if o.state == opPosted {
 		return c.cannotCome(o.node.Env)
 	}
-	if r := c.RankOf(o.peer); c.isGone(r) {
-		return c.goneFault(r)
+	r := c.RankOf(o.peer)
+	switch {
+	case !c.isGone(r):
+		return nil
+	case o.state == opWithdrawing && c.e.losses[o.peer] == nil: // its message has not matched, or the CTS would have come first
+		return o.cause
 	}
-	return nil
+	return c.goneFault(r)
 }
 
 // left reports whether all that a rank has sent is here: it has left in good order, or is lost and

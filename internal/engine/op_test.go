@@ -228,6 +228,34 @@ func TestSendThatMatchedBeforeCancelIsSent(t *testing.T) {
 	next(frame.Data)
 }
 
+// A send is canceled, and instead of an answer its receiver ends: in good order the message had not matched.
+func TestCanceledSendEndsWithItsReceiver(t *testing.T) {
+	type writer = func(h frame.Header, body []byte)
+	for _, x := range []struct {
+		why  string
+		end  func(write writer, other *testLink)
+		want error
+	}{
+		{"it closes the communicator", func(write writer, _ *testLink) { write(frame.Header{Kind: frame.Closed, Context: 2}, nil) }, backend.ErrCanceled},
+		{"it leaves the job", func(write writer, other *testLink) {
+			write(frame.Header{Kind: frame.Goodbye}, nil)
+			other.Close()
+		}, backend.ErrCanceled},
+		{"it dies", func(_ writer, other *testLink) { other.Close() }, backend.ErrPeerLost},
+	} {
+		w, write, other := raw(t, 0)
+		c := both(t, w, 2)
+		q := isend(c, 2*EagerMax, 1, 5)
+		if c.Cancel(q) || q.Ready() {
+			t.Errorf("the send ends with %v before the receiver has answered", q.Err)
+		}
+		x.end(write, other)
+		if err := await(t, c, q); !errors.Is(err, x.want) {
+			t.Errorf("%s: the send ends with %v, want %v", x.why, err, x.want)
+		}
+	}
+}
+
 // A message that its sender withdraws has matched the first of two receives, and the next message the second. If that
 // has another tag, the first receive waits on. Otherwise it cannot wait for a third message: either it gets its own, or
 // the communicator is broken.
