@@ -20,7 +20,7 @@ func (t *task) gather() error {
 			return err
 		}
 	}
-	return t.after(t.collect(nil))
+	return t.after(t.collect(false))
 }
 
 // scatter: every rank copies its block from the root.
@@ -50,24 +50,12 @@ func (t *task) alltoall() error {
 		}
 	}
 	if !t.InPlace || t.inSlots {
-		return t.after(t.collect(nil))
+		return t.after(t.collect(false))
 	}
-	total := 0
-	for r := range t.size {
-		_, n := t.incoming(r)
-		total += n
-	}
-	temp := t.temp(total)
-	if err := t.after(t.collect(temp)); err != nil {
+	if err := t.after(t.collect(true)); err != nil {
 		return err
 	}
-	for i := 1; i < t.size; i++ {
-		if off, n := t.incoming((t.rank + i) % t.size); n > 0 {
-			copy(t.Recv[off:off+n], temp)
-			temp = temp[n:]
-		}
-	}
-	return nil
+	return t.place()
 }
 
 // checkLengths ends the collective with a mismatch if a rank sends this one more or less than it
@@ -85,9 +73,9 @@ func (t *task) checkLengths() error {
 	return nil
 }
 
-// collect copies the block for this rank from every rank, to its place in Recv, or to temp, one after
-// the other, if that is not nil. It begins with this rank so that not all ranks read from the same one.
-func (t *task) collect(temp []byte) error {
+// collect copies the block for this rank from every rank, to its place in Recv, or aside. It begins with this rank so
+// that not all ranks read from the same one.
+func (t *task) collect(aside bool) error {
 	for i := range t.size {
 		r := (t.rank + i) % t.size
 		off, n := t.incoming(r)
@@ -104,14 +92,15 @@ func (t *task) collect(temp []byte) error {
 				return err
 			}
 		}
-		var dst []byte
-		if temp == nil {
-			dst = t.Recv[off : off+n]
-		} else {
-			dst, temp = temp[:n], temp[n:]
-		}
-		if err := t.copy(dst, r, In, from); err != nil {
-			return err
+		for k := n; n > 0; off, from, n = off+k, from+k, n-k {
+			dst := t.Recv[off : off+n]
+			if aside {
+				k = min(n, pieceBytes)
+				dst = t.keep(off, k)
+			}
+			if err := t.copy(dst, r, In, from); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -5,15 +5,17 @@ import (
 	"github.com/cohort-hpc/cohort/internal/coll"
 )
 
-// reduce sets dst to elements lo to hi-1 of the reduction of vectors of Count
-// elements, those of all blocks for ReduceScatterBlock.
-func (t *task) reduce(lo, hi int, dst []byte) error {
+// order returns the order of the reduction of vectors of Count elements, those of all blocks for ReduceScatterBlock.
+func (t *task) order() coll.Order {
 	count := t.Count
 	if t.Coll == backend.ReduceScatterBlock {
 		count *= t.size
 	}
-	return t.eval(coll.NewOrder(t.size, count, t.elem, t.Op.Commutative), lo, hi, dst)
+	return coll.NewOrder(t.size, count, t.elem, t.Op.Commutative)
 }
+
+// reduce sets dst to elements lo to hi-1 of the reduction.
+func (t *task) reduce(lo, hi int, dst []byte) error { return t.eval(t.order(), lo, hi, dst) }
 
 // chunk returns the elements that rank combines for all.
 func (t *task) chunk(rank int) (lo, hi int) {
@@ -87,7 +89,7 @@ func (t *task) reduceScatter() error {
 		}
 		hi = lo + t.RecvCounts[t.rank]
 	}
-	return t.store((hi-lo)*t.elem, func(dst []byte) error { return t.reduce(lo, hi, dst) })
+	return t.store(t.order(), lo, hi)
 }
 
 // scan: every rank combines the vectors of the ranks below it. In place its own
@@ -97,22 +99,27 @@ func (t *task) scan() error {
 	if exclusive && t.rank == 0 {
 		return t.sync(nil)
 	}
-	o := coll.ScanOrder(t.rank, t.elem, exclusive)
-	return t.store(t.block, func(dst []byte) error { return t.eval(o, 0, t.Count, dst) })
+	return t.store(coll.ScanOrder(t.rank, t.elem, exclusive), 0, t.Count)
 }
 
-// store puts a result of n bytes at the beginning of Recv: directly, or after
-// all ranks have read what is there.
-func (t *task) store(n int, compute func(dst []byte) error) error {
-	if !t.InPlace || t.inSlots {
-		return t.after(compute(t.Recv[:n]))
+// store puts elements lo to hi-1 of a result at the beginning of Recv: directly, or after all ranks have read what is
+// there.
+func (t *task) store(o coll.Order, lo, hi int) error {
+	aside := t.InPlace && !t.inSlots
+	for a, step := lo, t.elems(); a < hi; a += step {
+		off, n := (a-lo)*t.elem, min(step, hi-a)
+		dst := t.Recv[off : off+n*t.elem]
+		if aside {
+			dst = t.keep(off, len(dst))
+		}
+		if err := t.eval(o, a, a+n, dst); err != nil {
+			return err
+		}
 	}
-	temp := t.temp(n)
-	if err := t.after(compute(temp)); err != nil {
+	if err := t.after(nil); err != nil {
 		return err
 	}
-	copy(t.Recv, temp)
-	return nil
+	return t.place()
 }
 
 // after synchronizes all ranks once this one's step is done. A step that failed

@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// pieceBytes is how much is read between two calls of Peers.Over: less than a millisecond's worth.
+// pieceBytes is how much is read, or copied, between two calls of Peers.Over: less than a millisecond's worth.
 const pieceBytes = 4 << 20
 
 // Scratch is the memory of a rank's collectives. It grows as needed and serves one collective at a
@@ -20,7 +20,15 @@ type Scratch struct {
 
 	task   task
 	blocks []byte // for coll.Order.Eval
-	temp   []byte // for results that cannot go to their place yet
+	pieces []piece
+	temp   []byte // for what the others read
+}
+
+// piece is a part of a result that cannot go to its place in Recv yet. The memory is made piece by piece too: making all
+// of it at once would take longer than a deadline may wait.
+type piece struct {
+	mem []byte
+	at  int
 }
 
 // task is one collective of one rank.
@@ -33,6 +41,7 @@ type task struct {
 	elem       int    // bytes of an element
 	block      int    // bytes of Count elements
 	since      int    // bytes read since the last call of Over
+	aside      int    // how many of the pieces are in use
 	work       []byte // to be passed to the next Sync
 	returned   bool   // the operation's function has not panicked, nor ended the goroutine
 }
@@ -99,7 +108,7 @@ func (t *task) steps() error {
 	case backend.Gather, backend.Gatherv:
 		return t.gather()
 	case backend.Allgather, backend.Allgatherv:
-		return t.after(t.collect(nil))
+		return t.after(t.collect(false))
 	case backend.Scatter, backend.Scatterv:
 		return t.scatter()
 	case backend.Alltoall, backend.Alltoallv:
@@ -145,6 +154,34 @@ func (t *task) read(n int) error {
 	t.since = 0
 	return t.p.Over()
 }
+
+// keep returns a piece of scratch for n bytes of the result, at most pieceBytes or one element, that go to off in Recv.
+func (t *task) keep(off, n int) []byte {
+	if t.aside == len(t.s.pieces) {
+		t.s.pieces = append(t.s.pieces, piece{})
+	}
+	p := &t.s.pieces[t.aside]
+	t.aside++
+	if cap(p.mem) < n {
+		p.mem = make([]byte, n)
+	}
+	p.mem, p.at = p.mem[:n], off
+	return p.mem
+}
+
+// place copies the pieces to their places, when no other rank reads there any more.
+func (t *task) place() error {
+	for _, p := range t.s.pieces[:t.aside] {
+		copy(t.Recv[p.at:], p.mem)
+		if err := t.read(len(p.mem)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elems returns how many elements are combined between two calls of Peers.Over.
+func (t *task) elems() int { return max(1, pieceBytes/t.elem) }
 
 // temp returns n bytes of scratch.
 func (t *task) temp(n int) []byte {

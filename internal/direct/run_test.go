@@ -1,0 +1,115 @@
+package direct
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// world is two ranks in one process.
+type world struct {
+	recv, work [2][]byte
+	arrived    [2]chan []byte
+}
+
+// member is a rank of a world. Its time is up at the first look after late synchronizations.
+type member struct {
+	*world
+	rank, syncs, late int
+}
+
+var errLate = errors.New("the time is up")
+
+func (m *member) Read(rank int, from Space, off int, dst []byte) ([]byte, error) {
+	buf := m.recv[rank]
+	if from == Work {
+		buf = m.work[rank]
+	}
+	copy(dst, buf[off:])
+	return dst, nil
+}
+
+func (m *member) Block(int, int) (int, int, error) { return 0, 0, nil }
+
+func (m *member) Over() error {
+	if m.syncs >= m.late {
+		return errLate
+	}
+	return nil
+}
+
+func (m *member) Sync(work []byte, bad error) error {
+	m.syncs++
+	m.arrived[m.rank] <- work
+	m.work[1-m.rank] = <-m.arrived[1-m.rank]
+	return bad
+}
+
+func (m *member) Fails(error, bool) {}
+
+// Collectives in place have the right result when it is longer than a piece. Their time can be up while the result is
+// copied to its place.
+func TestLongResultsInPlaceLookAtTheTime(t *testing.T) {
+	const n = 2*pieceBytes + 5 // of a block, or of a vector
+	value := func(rank, i int) byte { return byte(i*(7+rank) + i>>13 + rank) }
+	both := func(i int) byte { return value(0, i) + value(1, i) }
+	add := &backend.Op{Code: backend.OpSum, Commutative: true, Apply: func(dst, a, b []byte) {
+		for i := range dst {
+			dst[i] = a[i] + b[i]
+		}
+	}}
+	for _, x := range []struct {
+		coll   backend.Coll
+		blocks int // of n bytes in Recv
+		want   func(rank, i int) byte
+	}{
+		{backend.Alltoall, 2, func(rank, i int) byte { return value(i/n, rank*n+i%n) }},
+		{backend.Scan, 1, func(rank, i int) byte {
+			if rank == 0 {
+				return value(0, i)
+			}
+			return both(i)
+		}},
+		{backend.ReduceScatterBlock, 2, func(rank, i int) byte {
+			if i < n {
+				return both(rank*n + i)
+			}
+			return value(rank, i)
+		}},
+	} {
+		for _, late := range []int{2, 1} {
+			w := &world{arrived: [2]chan []byte{make(chan []byte, 1), make(chan []byte, 1)}}
+			var errs [2]error
+			var ranks sync.WaitGroup
+			for r := range 2 {
+				w.recv[r] = make([]byte, x.blocks*n)
+				for i := range w.recv[r] {
+					w.recv[r][i] = value(r, i)
+				}
+			}
+			for r := range 2 {
+				ranks.Go(func() {
+					c := &backend.Call{Coll: x.coll, InPlace: true, Op: add, Type: &backend.Datatype{Size: 1}, Count: n, Recv: w.recv[r]}
+					errs[r] = Run(c, r, 2, &member{world: w, rank: r, late: late}, &Scratch{}, false)
+				})
+			}
+			ranks.Wait()
+			for r := range 2 {
+				if (errs[r] == errLate) != (late == 1) || late > 1 && errs[r] != nil {
+					t.Errorf("%v: rank %d, whose time is up after %d synchronizations, ends with %v", x.coll, r, late, errs[r])
+				}
+				wrong := 0
+				for i, b := range w.recv[r] {
+					if b != x.want(r, i) {
+						wrong++
+					}
+				}
+				if late > 1 && wrong > 0 {
+					t.Errorf("%v: rank %d has %d wrong bytes", x.coll, r, wrong)
+				}
+			}
+		}
+	}
+}
