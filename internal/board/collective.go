@@ -137,12 +137,19 @@ type rankAreas struct {
 	mem   []byte // nil: not known
 }
 
-// area returns where a rank's n bytes of this call are if they do not fit beside the slot either.
+// area returns where a rank's n bytes of this call are if they do not fit beside the slot either. If the rank's slots are
+// not this communicator's any more, their number of an area may be anything, and what is read does not count (see unsound):
+// then it is the own area, which is allocated.
 func (s *Collective) area(r, n int) []byte {
-	a, facts := &s.areas[r], &s.slot(s.slots[r].Load()).facts
-	if i := min(facts[factArea], slotsMost-1); a.mem == nil || a.index != i {
-		off, n := s.b.areas(s.ranks[r], int(i))
-		*a = rankAreas{i, shmem.Slice[byte](s.b.cfg.Segment, off, n)}
+	o, a := s.slots[r].Load(), &s.areas[r]
+	facts := &s.slot(o).facts
+	if i := facts[factArea]; a.mem == nil || a.index != i {
+		if s.settle(); o.id.Load() != s.id {
+			a = &s.areas[s.c.Rank()]
+		} else {
+			off, room := s.b.areas(s.ranks[r], int(i))
+			*a = rankAreas{i, shmem.Slice[byte](s.b.cfg.Segment, off, room)}
+		}
 	}
 	return a.mem[min(facts[factOffset], uint64(len(a.mem)-n)):][:n]
 }
