@@ -92,7 +92,7 @@ func (c *Comm) membersOf(g *Group) (members []int, err error) {
 // empty. No method is collective.
 type Group struct {
 	world []int // world ranks, in group order
-	me    int   // the calling rank's world rank
+	me    int   // the calling rank's world rank; Undefined in a group that derives from no communicator
 }
 
 // Group returns the group of c's ranks.
@@ -175,6 +175,9 @@ func (g *Group) failed(op, text string) error {
 // Union returns the members of g followed by those of h that are not in g.
 func (g *Group) Union(h *Group) *Group {
 	n := g.with(slices.Clone(g.ranks()))
+	if n.me == Undefined {
+		n.me = h.with(nil).me
+	}
 	for _, w := range h.ranks() {
 		if !slices.Contains(g.ranks(), w) {
 			n.world = append(n.world, w)

@@ -300,6 +300,8 @@ func TestGroupSetOperations(t *testing.T) {
 		eq("excl", must(all.Excl(0, 4)), 1, 2, 3, 5)
 		eq("excl of incl", must(a.Excl(0)), 1, 3)
 		eq("union", a.Union(b), 5, 1, 3, 2)
+		eq("union with a nil group", (*Group)(nil).Union(a).Union(b), 5, 1, 3, 2)
+		eq("union with the group of a nil communicator", (*Comm)(nil).Group().Union(a), 5, 1, 3)
 		eq("intersection", a.Intersection(b), 5, 3)
 		eq("difference", a.Difference(b), 1)
 		got, err := a.TranslateRanks([]int{0, 1, 2, ProcNull}, b)
