@@ -298,27 +298,61 @@ func fillDims(n int, dims []int) error {
 // factorize returns k factors of n in descending order. Their largest is as small as possible and,
 // among such factors, their smallest is as large as possible.
 func factorize(n, k int) []int {
+	all, prime := divisors(n)
 	var best []int
 	var try func(n, k, limit int, sofar []int)
 	try = func(n, k, limit int, sofar []int) {
-		if k == 1 {
-			if n > limit {
-				return
-			}
-			f := append(slices.Clone(sofar), n)
-			if best == nil || f[0] < best[0] || f[0] == best[0] && f[len(f)-1] > best[len(best)-1] {
-				best = f
+		if k == 0 {
+			if best == nil || sofar[len(sofar)-1] > best[len(best)-1] {
+				best = slices.Clone(sofar)
 			}
 			return
 		}
-		for d := min(n, limit); d >= 1; d-- {
-			if n%d == 0 && (best == nil || len(sofar) > 0 || d <= best[0]) {
+		from, _ := slices.BinarySearch(all, min(n, limit)+1)
+		for _, d := range slices.Backward(all[:from]) {
+			if !reaches(d, k, n) {
+				return // nor do smaller ones
+			}
+			if n%d == 0 {
 				try(n/d, k-1, d, append(sofar, d))
 			}
 		}
 	}
-	try(n, k, n, nil)
+	for _, d := range all {
+		if d >= prime && reaches(d, k, n) && best == nil {
+			try(n/d, k-1, d, []int{d})
+		}
+	}
 	return best
+}
+
+// divisors returns the divisors of n in ascending order, and its largest prime factor, or 1.
+func divisors(n int) (all []int, prime int) {
+	all, prime = []int{1}, 1
+	for p := 2; n > 1; {
+		if p > n/p {
+			p = n // a prime
+		}
+		if n%p != 0 {
+			p++
+			continue
+		}
+		for _, d := range all {
+			all = append(all, d*p)
+		}
+		slices.Sort(all)
+		all = slices.Compact(all)
+		n, prime = n/p, p
+	}
+	return all, prime
+}
+
+// reaches reports whether d to the power of k is n or more.
+func reaches(d, k, n int) bool {
+	for ; k > 0 && n > 1; k-- {
+		n = (n-1)/d + 1
+	}
+	return n <= 1
 }
 
 // product returns the product of nonnegative numbers, or math.MaxInt if it is larger than that.

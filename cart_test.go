@@ -104,6 +104,7 @@ func TestDimsCreateBalancesExtents(t *testing.T) {
 	}{
 		{6, []int{0, 0}, []int{3, 2}}, {7, []int{0, 0}, []int{7, 1}}, {6, []int{0, 3, 0}, []int{2, 3, 1}}, {7, []int{0, 3, 0}, nil},
 		{1, []int{0, 0, 0}, []int{1, 1, 1}}, {6, []int{2, 3}, []int{2, 3}}, {6, []int{2, 2}, nil}, {0, []int{0}, nil}, {-4, []int{0}, nil},
+		{1 << 30, []int{0, 0, 0}, []int{1024, 1024, 1024}}, {1<<31 - 1, []int{0, 0, 0}, []int{1<<31 - 1, 1, 1}},
 		{64, []int{0, 0, 0}, []int{4, 4, 4}}, {12, []int{0, 0}, []int{4, 3}}, {97, []int{0, 0}, []int{97, 1}},
 	} {
 		dims := slices.Clone(c.in)
@@ -279,5 +280,29 @@ func TestCartReordersByNode(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// Of all factorizations of small numbers, in descending order, factorize returns the first that its comment describes.
+func TestFactorizeChoosesFromAllFactorizations(t *testing.T) {
+	for n := 1; n <= 400; n++ {
+		for k := 1; k <= 5; k++ {
+			var best []int
+			var try func(left, limit int, f []int)
+			try = func(left, limit int, f []int) {
+				for d := limit; len(f) < k && d >= 1; d-- {
+					if left%d == 0 {
+						try(left/d, d, append(f, d))
+					}
+				}
+				if len(f) == k && left == 1 && (best == nil || f[0] < best[0] || f[0] == best[0] && f[k-1] > best[k-1]) {
+					best = slices.Clone(f)
+				}
+			}
+			try(n, n, nil)
+			if got := factorize(n, k); !slices.Equal(got, best) {
+				t.Fatalf("%d factors of %d: got %v, want %v", k, n, got, best)
+			}
+		}
 	}
 }
