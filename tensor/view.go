@@ -86,7 +86,7 @@ func (t *Tensor[T]) Sub(dim, lo, hi int) (*Tensor[T], error) {
 	}
 	shape := slices.Clone(t.shape)
 	shape[dim] = hi - lo
-	return t.view(lo*t.strides[dim], shape, slices.Clone(t.strides)), nil
+	return t.view(t.start(dim, lo), shape, slices.Clone(t.strides)), nil
 }
 
 // Index returns the part of a tensor with one index in one dimension, as a tensor without that
@@ -103,7 +103,15 @@ func (t *Tensor[T]) Index(dim, i int) (*Tensor[T], error) {
 	if err != nil {
 		return nil, failed("index", err)
 	}
-	return t.view(i*t.strides[dim], slices.Delete(slices.Clone(t.shape), dim, dim+1), slices.Delete(slices.Clone(t.strides), dim, dim+1)), nil
+	return t.view(t.start(dim, i), slices.Delete(slices.Clone(t.shape), dim, dim+1), slices.Delete(slices.Clone(t.strides), dim, dim+1)), nil
+}
+
+// start returns the offset of index i in a dimension. If t has no elements, its strides may be of any size, and it is 0.
+func (t *Tensor[T]) start(dim, i int) int {
+	if t.n == 0 {
+		return 0
+	}
+	return i * t.strides[dim]
 }
 
 // Permute returns a tensor with its dimensions in another order: its dimension i is dimension

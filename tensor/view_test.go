@@ -137,6 +137,17 @@ func TestViewsRejectWrongArguments(t *testing.T) {
 	}
 }
 
+// The rows of a tensor without elements may be as far apart as they like: its parts have no elements either.
+func TestViewsOfTensorWithoutElements(t *testing.T) {
+	x := must(Strided([]int32{}, []int{4, 0}, []int{1 << 62, 1}))
+	if v, err := x.Sub(0, 3, 4); err != nil || v.Len() != 0 {
+		t.Errorf("Sub: %v, %v", v, err)
+	}
+	if v, err := x.Index(0, 3); err != nil || v.Len() != 0 {
+		t.Errorf("Index: %v, %v", v, err)
+	}
+}
+
 // A layout describes a view of a contiguous tensor, as Sub and Permute make it. A formula gives the
 // tensor's element at each index of the view.
 type layout struct {
