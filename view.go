@@ -287,9 +287,7 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 	scounts, sdispls, ns, bad := partsOf(c, "send", send)
 	rcounts, rdispls, nr, err := partsOf(c, "recv", recv)
-	if bad == nil {
-		bad = err
-	}
+	_, bad = viewType[T](cmp.Or(bad, err))
 	if bad == nil {
 		bad = disjoint(recv)
 	}

@@ -103,6 +103,8 @@ func wrongCalls(r *Rank, g *cohort.Graph, check func(what string, want, err erro
 	check("AlltoallvAppend with a negative count", cohort.ErrCount, errorOf(cohort.AlltoallvAppend(c, nil, v(2*n), edit(counts, -1))))
 	check("AlltoallvAppend with a long send", cohort.ErrCount, errorOf(cohort.AlltoallvAppend(c, nil, v(2*n+1), counts)))
 	check("AlltoallvAppend with huge counts", cohort.ErrCount, errorOf(cohort.AlltoallvAppend(c, nil, v(2*n), each(n, func(int) int { return math.MaxInt }))))
+	empty := filled(n, func(int) cohort.View[struct{}] { return cohort.ViewOf(make([]struct{}, 10), cohort.Vector(3, 1, 2)) })
+	check("AlltoallView of elements without size", cohort.ErrType, cohort.AlltoallView(c, empty, empty))
 	two, places := []int{2, 2}, []int{0, 2} // of the two neighbors
 	check("NeighborAllgather with a short recv", cohort.ErrCount, cohort.NeighborAllgather(g, v(2), v(3)))
 	check("NeighborAllgather with a long recv", cohort.ErrCount, cohort.NeighborAllgather(g, v(2), v(6)))
