@@ -209,8 +209,7 @@ func TestAllreduceAddsUp(t *testing.T) {
 	}
 }
 
-// Rank 1 uses its slots for another communicator, in whose call the number of its area is an address. Rank 0 reads no
-// memory that is not allocated.
+// Rank 1 uses its slots for another communicator, where the number of its area is an address. Rank 0 reads its own area.
 func TestAreaIsOfTheCommunicator(t *testing.T) {
 	all := open(t, boards(t, 2), 0)
 	succeed(t, all, func(c *comm) error {
