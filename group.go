@@ -56,9 +56,10 @@ func (c *Comm) SplitShared() (*Comm, error) {
 //
 // Collective over g: its members, all of which are ranks of c, call it with the same group and tag.
 //
-// Errors: [ErrRank] if the caller is not in g or a member of g is not in c; [ErrTag]; [ErrMismatch]
-// if the members' groups differ; [ErrAlloc] on a member that has too many communicators, and then the
-// operations of the others on the new communicator end with [ErrPeerLost].
+// Errors: [ErrRank] if the caller is not in g or a member of g is not in c; [ErrTag], also for a tag above a
+// sixteenth of Caps().MaxTag; [ErrMismatch] if the members' groups differ; [ErrAlloc] on a member that has
+// too many communicators, and then the operations of the others on the new communicator end with
+// [ErrPeerLost].
 //
 // Deadline: [ErrTimeout]. The communicator c stays usable, except on mpi if a send was abandoned, and the
 // members can call CreateGroup again. A member that is out of time at the end may be the only one that gets

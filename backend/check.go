@@ -19,9 +19,12 @@ func DataTag(seq uint32) int { return CheckTag(seq) - 1 }
 // other collective uses these tags.
 func PersistentTag(i uint32) int { return -2 - 1<<30 - 2*int(i%(1<<28)) }
 
-// GroupTag returns the tag of the messages of a CreateGroup, which differs for tags that differ modulo 2^28. It is below
-// the tags of all collectives.
-func GroupTag(tag int) int { return -8 - 3<<29 - tag%(1<<28) }
+// GroupTag returns the tag of the messages of a CreateGroup, whose own tag is at most [MostGroupTag] of the backend's
+// largest. It is below the tags of all collectives, and another for each tag: two calls at the same time never share one.
+func GroupTag(tag int) int { return -2 - 3<<29 - tag }
+
+// MostGroupTag returns the largest tag of a CreateGroup over a backend whose largest tag is most.
+func MostGroupTag(most uint) uint { return most / 16 }
 
 // Seen summarizes the fingerprints of one collective that a rank has seen: that
 // of the lowest rank, and that of the lowest rank whose fingerprint differs from

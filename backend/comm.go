@@ -12,9 +12,10 @@ import (
 // Special ranks and tags. The numbers are cohort's; a backend over a library
 // that uses others translates.
 const (
-	AnySource = -1       // receive from any rank
-	ProcNull  = -2       // no rank at all; the layer above handles it
-	AnyTag    = -1 << 31 // receive any user tag, never a negative one
+	AnySource = -1         // receive from any rank
+	ProcNull  = -2         // no rank at all; the layer above handles it
+	AnyTag    = -1 << 31   // receive any user tag, never a negative one
+	NoTag     = AnyTag + 1 // no message has it: a probe for it only finds out whether one can come
 	MaxTag    = 1<<31 - 1
 )
 

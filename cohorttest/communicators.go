@@ -175,6 +175,10 @@ func createGroup(r *Rank) {
 		}
 		r.OK(c.Close())
 	}
+	most := r.Comm.Caps().MaxTag / 16
+	_, err := r.Comm.CreateGroup(g, most+1)
+	r.Is(err, cohort.ErrTag, "CreateGroup with tag %d", most+1)
+	r.OK(must(r.Comm.CreateGroup(g, most)).Close())
 }
 
 // neighbor returns the rank one step along a dimension, by the definition of row-major

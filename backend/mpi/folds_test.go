@@ -3,12 +3,14 @@
 package mpi
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Messages of different kinds never have the same tag of MPI, however small its range is. The standard guarantees 32767.
+// Messages of different kinds, and of CreateGroup with different tags, never have the same tag of MPI, however small its
+// range is. The standard guarantees 32767.
 func TestTagsOfDifferentKindsDiffer(t *testing.T) {
 	const most = 1 << 18 // of each kind, so that small ranges repeat
 	for _, maxTag := range []int{32767, 1 << 20, 1<<30 - 1} {
@@ -32,7 +34,12 @@ func TestTagsOfDifferentKindsDiffer(t *testing.T) {
 			use(f.tag(backend.DataTag(i)), "collective")
 			use(f.tag(backend.PersistentTag(i)), "persistent collective")
 			use(f.tag(backend.PersistentTag(i)-1), "persistent collective")
-			use(f.tag(backend.GroupTag(int(i))), "CreateGroup")
 		}
+		use(f.tag(backend.PersistentTag(1<<28-1)-1), "persistent collective")
+		use(f.tag(backend.NoTag), "no message")
+		for i := range min(backend.MostGroupTag(uint(maxTag))+1, most) {
+			use(f.tag(backend.GroupTag(int(i))), fmt.Sprint("CreateGroup with tag ", i))
+		}
+		use(f.tag(backend.GroupTag(int(backend.MostGroupTag(uint(maxTag))))), fmt.Sprint("CreateGroup with tag ", backend.MostGroupTag(uint(maxTag))))
 	}
 }

@@ -78,8 +78,8 @@ func (p *process) keep(bufs ...[]byte) {
 }
 
 // folds maps tags below 0 to tags of ctl: those of collectives to one half of the range, those of persistent ones to a
-// quarter, then notices, and those of CreateGroup to the rest. A tag repeats after as many operations of its kind as
-// there are tags; by then the earlier operation is long complete.
+// quarter, then notices, and those of CreateGroup to the rest. A tag of a collective repeats after as many operations of
+// its kind as there are tags; by then the earlier operation is long complete. Those of CreateGroup all have their own.
 type folds struct{ calls, persistent int }
 
 func newFolds(maxTag int) folds {
@@ -91,9 +91,9 @@ func newFolds(maxTag int) folds {
 }
 
 const (
-	firstPersistent = 1 << 30 // of -1-tag; see backend.PersistentTag
-	firstGroup      = 3 << 29 // of -1-tag; see backend.GroupTag
-	notices         = 16      // more than the tags of notices
+	firstPersistent = 1 << 30   // of -1-tag; see backend.PersistentTag
+	firstGroup      = 3<<29 + 1 // of -1-tag; see backend.GroupTag
+	notices         = 16        // more than the tags of notices
 )
 
 func (f folds) tag(t int) int {
@@ -102,7 +102,7 @@ func (f folds) tag(t int) int {
 		return u & (f.calls - 1)
 	}
 	if u >= firstGroup {
-		return f.notice() + notices + (u-firstGroup)%(f.persistent-notices)
+		return f.notice() + notices + min(u-firstGroup, f.persistent-notices-1) // the last one is that of NoTag
 	}
 	return f.calls + (u-firstPersistent)&(f.persistent-1)
 }

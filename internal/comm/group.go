@@ -48,6 +48,10 @@ func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 	if err := c.checkSend(backend.ProcNull, tag, bad); err != nil {
 		return nil, c.Failed(op, Undefined, tag, err)
 	}
+	if most := backend.MostGroupTag(c.core.maxTag); uint(tag) > most {
+		err := fault(backend.ErrTag, "tag %d is above %d, the largest of CreateGroup here", tag, most)
+		return nil, c.Failed(op, Undefined, tag, c.core.refuse(err))
+	}
 	c = c.begun()
 	k := c.core
 	defer k.job.begin().end()

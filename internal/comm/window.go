@@ -215,7 +215,7 @@ func (s *windowCore) watch() {
 			return
 		case <-t.C:
 		}
-		if _, _, err := s.core.bc.Probe(nil, backend.AnySource, backend.AnyTag+1, false); err != nil {
+		if _, _, err := s.core.bc.Probe(nil, backend.AnySource, backend.NoTag, false); err != nil {
 			if !allLeft(err) {
 				s.fail(err)
 			}

@@ -150,7 +150,7 @@ func (u *until) err() error {
 	}
 	// A probe finds out that a rank is lost, which ends every operation, and makes the progress without
 	// which other ranks may not get to unlock. No message has this tag.
-	_, _, err := u.bc.Probe(nil, backend.AnySource, backend.AnyTag+1, false)
+	_, _, err := u.bc.Probe(nil, backend.AnySource, backend.NoTag, false)
 	if allLeft(err) {
 		return nil
 	}
