@@ -2,9 +2,9 @@ package file
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +19,6 @@ const (
 	npyAlign   = 64      // the data begin at a multiple of it
 	npyLongest = 1 << 20 // a longer header is not read
 	npyMost    = 64      // dimensions, in NumPy 2
-	npyNested  = 100     // tuples and lists inside each other in a header
 )
 
 // Npy is the header of a NumPy file.
@@ -77,30 +76,31 @@ func parseNpy(f io.ReaderAt) (a Npy, err error) {
 	if _, err := f.ReadAt(text, off); err != nil && err != io.EOF {
 		return a, err
 	}
-	l := literal{text: string(text)}
-	entries, err := l.dictionary()
-	if err == nil && strings.Trim(l.text, " \t\r\n\x00") != "" {
-		err = fmt.Errorf("%.20q stands behind the dictionary", l.text)
-	}
-	if err != nil {
-		return a, backend.Faultf(cohort.ErrType, "the header is not a Python dictionary: %v: %q", err, text)
-	}
-	descr, simple := entries["descr"].(string)
-	fortran, ok := entries["fortran_order"].(bool)
-	shape, isTuple := entries["shape"].([]any)
-	if !simple || !ok || !isTuple || len(entries) != 3 {
+	m := npyHeader.FindSubmatch(text)
+	if m == nil || slices.ContainsFunc(m, func(entry []byte) bool { return entry == nil }) { // another one is there twice
 		return a, backend.Faultf(cohort.ErrType, "this is not an array of one simple type: its header is %q", text)
 	}
-	a = Npy{Type: simpleType(descr), Shape: []int{}, Fortran: fortran, Off: off + n}
-	for _, s := range shape {
-		n, ok := s.(int)
-		if !ok || n < 0 {
-			return Npy{}, backend.Faultf(cohort.ErrType, "the shape in the header has a dimension of %v", s)
+	a = Npy{Type: simpleType(string(m[1])), Shape: []int{}, Fortran: string(m[2]) == "True", Off: off + n}
+	for _, s := range npyLength.FindAllString(string(m[3]), -1) {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return Npy{}, backend.Faultf(cohort.ErrType, "the shape in the header has a dimension of %s", s)
 		}
 		a.Shape = append(a.Shape, n)
 	}
 	return a, nil
 }
+
+// A header is a Python dictionary of three entries, in any order. Python 2 writes an L behind long numbers. The headers of
+// structures do not match, whatever their fields are called.
+var (
+	npyHeader = regexp.MustCompile(`^\s*\{\s*(?:(?:` +
+		`['"]descr['"]\s*:\s*['"]([^'"\\]*)['"]|` +
+		`['"]fortran_order['"]\s*:\s*(True|False)|` +
+		`['"]shape['"]\s*:\s*\(((?:\s*\d+L?\s*,)*\s*(?:\d+L?)?)\s*\)` +
+		`)\s*,?\s*){3}\}[\s\x00]*$`)
+	npyLength = regexp.MustCompile(`\d+`)
+)
 
 // simpleType returns the name that NumPy writes for a type: with the byte order of this machine for the native one,
 // and with none for single bytes.
@@ -121,104 +121,3 @@ func simpleType(descr string) string {
 
 // nativeOrder is NumPy's name for the byte order of this machine.
 var nativeOrder = map[bool]string{true: "<", false: ">"}[binary.NativeEndian.Uint16([]byte{1, 0}) == 1]
-
-// literal is the rest of a Python literal: dictionaries, tuples, lists, strings, integers, True and False.
-type literal struct {
-	text  string
-	depth int
-}
-
-var errLiteral = errors.New("no Python literal")
-
-// next skips white space, and takes one of the bytes in set. It returns 0 if none of them is next.
-func (l *literal) next(set string) byte {
-	l.text = strings.TrimLeft(l.text, " \t\r\n")
-	if l.text == "" || !strings.Contains(set, l.text[:1]) {
-		return 0
-	}
-	c := l.text[0]
-	l.text = l.text[1:]
-	return c
-}
-
-func (l *literal) dictionary() (map[string]any, error) {
-	if l.next("{") == 0 {
-		return nil, errLiteral
-	}
-	entries := map[string]any{}
-	for l.next("}") == 0 {
-		key, err := l.value()
-		name, ok := key.(string)
-		if err != nil || !ok || l.next(":") == 0 {
-			return nil, fmt.Errorf("%w at %.20q", errLiteral, l.text)
-		}
-		if entries[name], err = l.value(); err != nil {
-			return nil, err
-		}
-		if l.next(",") == 0 && !strings.HasPrefix(strings.TrimLeft(l.text, " \t\r\n"), "}") {
-			return nil, fmt.Errorf("%w at %.20q", errLiteral, l.text)
-		}
-	}
-	return entries, nil
-}
-
-// value reads a string, a bool, an int, or a tuple or list of values. An int may end with L, as in Python 2.
-func (l *literal) value() (any, error) {
-	switch c := l.next(`'"([`); c {
-	case '\'', '"':
-		return l.string(c)
-	case '(', '[':
-		return l.sequence(map[byte]string{'(': ")", '[': "]"}[c])
-	}
-	n := strings.IndexFunc(l.text, func(r rune) bool {
-		return !(r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r == '-')
-	})
-	name := l.text[:max(n, 0)]
-	l.text = l.text[len(name):]
-	switch name {
-	case "True", "False":
-		return name == "True", nil
-	}
-	i, err := strconv.Atoi(strings.TrimSuffix(name, "L"))
-	if err != nil {
-		return nil, fmt.Errorf("%w at %.20q", errLiteral, name+l.text)
-	}
-	return i, nil
-}
-
-// string reads the rest of a string. A backslash keeps the byte behind it, which is exact for quotes and backslashes.
-func (l *literal) string(quote byte) (string, error) {
-	var b strings.Builder
-	for i := 0; i < len(l.text); i++ {
-		switch c := l.text[i]; {
-		case c == quote:
-			l.text = l.text[i+1:]
-			return b.String(), nil
-		case c == '\\' && i+1 < len(l.text):
-			i++
-			b.WriteByte(l.text[i])
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "", fmt.Errorf("%w: a string does not end", errLiteral)
-}
-
-func (l *literal) sequence(end string) (list []any, err error) {
-	if l.depth++; l.depth > npyNested {
-		return nil, fmt.Errorf("%w: too many brackets", errLiteral)
-	}
-	defer func() { l.depth-- }()
-	list = []any{}
-	for l.next(end) == 0 {
-		v, err := l.value()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-		if l.next(",") == 0 && !strings.HasPrefix(strings.TrimLeft(l.text, " \t\r\n"), end) {
-			return nil, fmt.Errorf("%w at %.20q", errLiteral, l.text)
-		}
-	}
-	return slices.Clip(list), nil
-}
