@@ -3,7 +3,7 @@
 package spawn
 
 import (
-	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -106,21 +104,28 @@ func StartKeeper() (*Keeper, error) {
 	return k, nil
 }
 
+// note is a line for the keeper: what one of the methods below was called with.
+type note struct {
+	Group, Gone             int  `json:",omitempty"`
+	Folder, Leave, From, To Text `json:",omitempty"`
+	Ask                     bool `json:",omitempty"`
+}
+
 // Group makes the keeper kill a process group if the launcher dies.
-func (k *Keeper) Group(pgid int) { k.say("group", strconv.Itoa(pgid)) }
+func (k *Keeper) Group(pgid int) { k.say(note{Group: pgid}) }
 
 // GroupGone cancels Group.
-func (k *Keeper) GroupGone(pgid int) { k.say("gone", strconv.Itoa(pgid)) }
+func (k *Keeper) GroupGone(pgid int) { k.say(note{Gone: pgid}) }
 
 // Folder makes the keeper remove a folder and its contents if the launcher dies.
-func (k *Keeper) Folder(path string) { k.say("folder", strconv.Quote(path)) }
+func (k *Keeper) Folder(path string) { k.say(note{Folder: Text(path)}) }
 
 // Leave cancels Folder, and Keep from that folder: the folder stays.
-func (k *Keeper) Leave(path string) { k.say("leave", strconv.Quote(path)) }
+func (k *Keeper) Leave(path string) { k.say(note{Leave: Text(path)}) }
 
 // Keep makes the keeper copy the files of one folder to another if the launcher dies, after the groups have
 // ended and before folders are removed.
-func (k *Keeper) Keep(from, to string) { k.say("keep", strconv.Quote(from)+" "+strconv.Quote(to)) }
+func (k *Keeper) Keep(from, to string) { k.say(note{From: Text(from), To: Text(to)}) }
 
 // await waits until the keeper survives signals, or has ended.
 func (k *Keeper) await() {
@@ -130,9 +135,9 @@ func (k *Keeper) await() {
 }
 
 // ask makes the keeper send 0 after the signals that it has received.
-func (k *Keeper) ask() { k.say("ask", "") }
+func (k *Keeper) ask() { k.say(note{Ask: true}) }
 
-func (k *Keeper) say(what, arg string) {
+func (k *Keeper) say(n note) {
 	if k == nil {
 		return
 	}
@@ -141,7 +146,7 @@ func (k *Keeper) say(what, arg string) {
 	if k.pipe != nil {
 		// If the keeper was killed, this fails. The ranks still die with the launcher's
 		// thread.
-		io.WriteString(k.pipe, what+" "+arg+"\n")
+		_ = json.NewEncoder(k.pipe).Encode(n)
 	}
 }
 
@@ -173,34 +178,26 @@ func keep(from io.Reader, to io.Writer) {
 	}()
 	groups := map[int]bool{}
 	var folders []string
-	var kept [][2]string // from, to
-	for s := bufio.NewScanner(from); s.Scan(); {
-		what, arg, _ := strings.Cut(s.Text(), " ")
-		pgid, _ := strconv.Atoi(arg)
+	var kept []note // with From and To
+	for lines := json.NewDecoder(from); ; {
+		var n note
+		if lines.Decode(&n) != nil {
+			break
+		}
 		switch {
-		case what == "ask":
+		case n.Ask:
 			signals <- syscall.Signal(0)
-		case what == "group" && pgid > 1:
-			groups[pgid] = true
-		case what == "gone":
-			delete(groups, pgid)
-		case what == "folder":
-			if path, err := strconv.Unquote(arg); err == nil && filepath.IsAbs(path) {
-				folders = append(folders, path)
-			}
-		case what == "leave":
-			if path, err := strconv.Unquote(arg); err == nil {
-				folders = slices.DeleteFunc(folders, func(f string) bool { return f == path })
-				kept = slices.DeleteFunc(kept, func(k [2]string) bool { return k[0] == path })
-			}
-		case what == "keep":
-			if from, err := strconv.QuotedPrefix(arg); err == nil {
-				to, err := strconv.Unquote(strings.TrimPrefix(arg[len(from):], " "))
-				from, _ = strconv.Unquote(from)
-				if err == nil && filepath.IsAbs(from) && filepath.IsAbs(to) {
-					kept = append(kept, [2]string{from, to})
-				}
-			}
+		case n.Group > 1:
+			groups[n.Group] = true
+		case n.Gone > 1:
+			delete(groups, n.Gone)
+		case filepath.IsAbs(string(n.Folder)):
+			folders = append(folders, string(n.Folder))
+		case n.Leave != "":
+			folders = slices.DeleteFunc(folders, func(f string) bool { return f == string(n.Leave) })
+			kept = slices.DeleteFunc(kept, func(k note) bool { return k.From == n.Leave })
+		case filepath.IsAbs(string(n.From)) && filepath.IsAbs(string(n.To)):
+			kept = append(kept, n)
 		}
 	}
 	for pgid := range groups {
@@ -208,8 +205,8 @@ func keep(from io.Reader, to io.Writer) {
 	}
 	for _, k := range kept {
 		awaitEnd(groups)
-		if flight.Keep(k[0], k[1]) != nil {
-			folders = slices.DeleteFunc(folders, func(f string) bool { return f == k[0] })
+		if flight.Keep(string(k.From), string(k.To)) != nil {
+			folders = slices.DeleteFunc(folders, func(f string) bool { return f == string(k.From) })
 		}
 	}
 	for _, path := range folders {
