@@ -94,7 +94,7 @@ func (j *Job) launchBy() error {
 		j.watch.run(j.ended, j.done)
 		close(l.followed)
 	}()
-	go j.accept()
+	go acceptIn(l.listen, j.greet)
 	go func() { l.ended <- reap(-1, l.proc, time.Time{}) }()
 	go j.passLauncher()
 	go j.run(nil)
@@ -146,21 +146,9 @@ func (j *Job) startLauncher(address string) error {
 	return nil
 }
 
-// accept accepts connections until the socket is closed.
-func (j *Job) accept() {
-	for {
-		c, err := j.launcher.listen.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err == nil {
-			go j.greet(c.(*net.UnixConn))
-		}
-	}
-}
-
 // greet reads the hello of a process. It closes connections of processes that are not trusted.
-func (j *Job) greet(c *net.UnixConn) {
+func (j *Job) greet(conn net.Conn) {
+	c := conn.(*net.UnixConn)
 	h := hello{conn: c}
 	c.SetDeadline(time.Now().Add(helloLimit))
 	if _, err := fmt.Fscanf(c, "rank %d of %d process %d\n", &h.rank, &h.size, &h.pid); err == nil && trusted(c, &h.pid) {
