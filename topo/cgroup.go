@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -160,7 +161,7 @@ func findMount(mountinfo, controller, of string) (mount, below string, found boo
 		if len(f) < 5 || len(g) < 3 {
 			continue
 		}
-		if controller == "" && g[0] != "cgroup2" || controller != "" && (g[0] != "cgroup" || !hasOption(g[2], controller)) {
+		if controller == "" && g[0] != "cgroup2" || controller != "" && (g[0] != "cgroup" || !slices.Contains(strings.Split(g[2], ","), controller)) {
 			continue
 		}
 		top := path.Clean("/" + unescape(f[3]))
@@ -174,27 +175,7 @@ func findMount(mountinfo, controller, of string) (mount, below string, found boo
 	return mount, below, found
 }
 
-func hasOption(options, want string) bool {
-	for o := range strings.SplitSeq(options, ",") {
-		if o == want {
-			return true
-		}
-	}
-	return false
-}
-
-// unescape decodes the kernel's \040 for a space, and the like.
+// unescape decodes the characters that the kernel escapes in a path (show_mountinfo in fs/proc_namespace.c).
 func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if v, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(v))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
