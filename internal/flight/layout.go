@@ -20,7 +20,6 @@ const (
 	tableSize = 128 // names of either kind
 	nameSize  = 48
 
-	headAt  = 0
 	commsAt = 4096
 	typesAt = commsAt + tableSize*rowSize
 	ringAt  = typesAt + tableSize*rowSize
