@@ -34,23 +34,10 @@ func errorOf(results ...any) error {
 }
 
 // wait returns the error of a nonblocking call, which the call itself or Wait returns.
-func wait(q *cohort.Request, err error) error {
-	if err == nil {
-		_, err = q.Wait()
-	}
-	return err
-}
+func wait(q *cohort.Request, err error) error { return errorOf(waited(q, err)()) }
 
 // runOnce runs a persistent operation once, and closes it.
-func runOnce(p *cohort.Persistent, err error) error {
-	if err == nil {
-		err = p.Start()
-	}
-	if err == nil {
-		_, err = p.Wait()
-	}
-	return errors.Join(err, p.Close())
-}
+func runOnce(p *cohort.Persistent, err error) error { return errorOf(ranOnce(p, err)()) }
 
 // checked is an error that Is has checked. If it was the right one, the methods check more of it.
 type checked struct {

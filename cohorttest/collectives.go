@@ -140,7 +140,7 @@ func (r *Rank) allTypes() bool { return !r.Short && r.Size <= 4 }
 
 // bound is a call of the matrix with its buffers, on a communicator.
 type bound struct {
-	block  func() error
+	once   func(how form) error
 	start  func() (*cohort.Request, error)
 	setup  func() (*cohort.Persistent, error)
 	renew  func()                  // gives the buffers other contents, for another call
@@ -153,7 +153,7 @@ func bind[T comparable](c *cohort.Comm, f family[T], k kind[T], s shape, op coho
 	a := &args[T]{shape: s, rank: c.Rank(), size: c.Size(), kind: k, op: op, fold: fold}
 	f.define(a)
 	return &bound{
-		block:  func() error { return f.block(c, a) },
+		once:   func(how form) error { return f.once(how, c, a) },
 		start:  func() (*cohort.Request, error) { return f.start(c, a) },
 		setup:  func() (*cohort.Persistent, error) { return f.setup(c, a) },
 		renew:  func() { a.seed++; f.define(a) },
@@ -164,18 +164,14 @@ func bind[T comparable](c *cohort.Comm, f family[T], k kind[T], s shape, op coho
 }
 
 // run makes the call in a form and checks it. A persistent operation is started three times, with other data each time.
-func (b *bound) run(r *Rank, how form) error {
-	switch how {
-	case blocking:
-		if err := b.block(); err != nil {
-			return fmt.Errorf("%s: %w", b.name(how), err)
+func (b *bound) run(r *Rank, how form) (err error) {
+	if how != persistent {
+		if err = b.once(how); err == nil {
+			b.verify(r, how)
 		}
-	case nonblocking:
-		if err := wait(b.start()); err != nil {
-			return fmt.Errorf("%s: %w", b.name(how), err)
-		}
-	case persistent:
-		p, err := b.setup()
+	} else {
+		var p *cohort.Persistent
+		p, err = b.setup()
 		for i := 0; i < 3 && err == nil; i++ {
 			if i > 0 {
 				b.renew()
@@ -184,13 +180,12 @@ func (b *bound) run(r *Rank, how form) error {
 				b.verify(r, how)
 			}
 		}
-		if err = errors.Join(err, p.Close()); err != nil {
-			return fmt.Errorf("%s: %w", b.name(how), err)
-		}
-		return nil
+		err = errors.Join(err, p.Close())
 	}
-	b.verify(r, how)
-	return nil
+	if err != nil {
+		err = fmt.Errorf("%s: %w", b.name(how), err)
+	}
+	return err
 }
 
 // runCase makes one call and checks it.
@@ -282,7 +277,7 @@ func nilBuffers(r *Rank) {
 			f.define(a)
 			for _, b := range [][]float64{nil, {}} {
 				a.send, a.recv, a.sdispls, a.rdispls = b, b, nil, nil
-				r.OK(f.block(h.comm, a))
+				r.OK(f.once(blocking, h.comm, a))
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package cohorttest
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 
 	"github.com/cohort-hpc/cohort"
@@ -113,11 +114,9 @@ func (b *buffer[T]) unwritten(r *Rank, what string) {
 
 // seeded returns the generator of a scenario, the same on every rank.
 func seeded(name string, size int) *rand.Rand {
-	h := uint64(14695981039346656037)
-	for _, b := range []byte(name) {
-		h = (h ^ uint64(b)) * 1099511628211
-	}
-	return rand.New(rand.NewPCG(h, uint64(size)))
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return rand.New(rand.NewPCG(h.Sum64(), uint64(size)))
 }
 
 // shape is what is equal on all ranks in one case of the matrix.

@@ -223,7 +223,7 @@ func mismatchedPrograms(r *Rank) {
 			if i == wrong && r.Rank == who {
 				b = odd
 			}
-			err = b.block()
+			err = b.once(blocking)
 		}
 		if err == nil {
 			err = h.close()

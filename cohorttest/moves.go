@@ -32,8 +32,6 @@ func (f family[T]) call(form int, c *cohort.Comm, a *args[T]) []any {
 	return filled(len(out), func(i int) any { return out[i].Interface() })
 }
 
-func (f family[T]) block(c *cohort.Comm, a *args[T]) error { return errorOf(f.call(0, c, a)...) }
-
 func (f family[T]) start(c *cohort.Comm, a *args[T]) (*cohort.Request, error) {
 	out := f.call(1, c, a)
 	return out[0].(*cohort.Request), errorOf(out...)
@@ -52,7 +50,7 @@ func (f family[T]) once(how form, c *cohort.Comm, a *args[T]) error {
 	case persistent:
 		return runOnce(f.setup(c, a))
 	}
-	return f.block(c, a)
+	return errorOf(f.call(0, c, a)...)
 }
 
 // moves are the collectives that only move data (MPI-4.1 sections 6.4 to 6.8).

@@ -1,6 +1,10 @@
 package cohorttest
 
-import "github.com/cohort-hpc/cohort"
+import (
+	"slices"
+
+	"github.com/cohort-hpc/cohort"
+)
 
 // The order of messages, and many of them at once.
 
@@ -49,17 +53,8 @@ func p2pOrder(r *Rank) {
 // goroutines has several goroutines of every rank exchange messages at once, each with
 // its own tag, as MPI_THREAD_MULTIPLE allows.
 func goroutines(r *Rank) {
-	var sends, recvs []way[int32]
-	for _, w := range sendWays[int32]() {
-		if w.posted {
-			sends = append(sends, w)
-		}
-	}
-	for _, w := range recvWays[int32]() {
-		if !w.any { // it would take another goroutine's message
-			recvs = append(recvs, w)
-		}
-	}
+	sends := slices.DeleteFunc(sendWays[int32](), func(w way[int32]) bool { return !w.posted })
+	recvs := slices.DeleteFunc(recvWays[int32](), func(w way[int32]) bool { return w.any }) // it would take another goroutine's message
 	together(r, 4, r.pick(18, 60), func(g, k int) error {
 		m := []int{1, 901, 1801, 8 << 10, 40000}[k%5]
 		return exchange(r, int32s, sends[(g+k)%len(sends)], recvs[k%len(recvs)], m, m, g)

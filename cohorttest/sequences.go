@@ -28,7 +28,7 @@ func backToBack(r *Rank) {
 	calls := filled(30, func(i int) *bound { return draw(rng, nil, h, []int{1, 1, 5000}[i%3]) })
 	for range r.pick(160, 600) {
 		b := calls[rng.IntN(len(calls))]
-		r.OK(b.block())
+		r.OK(b.once(blocking))
 		b.verify(r, blocking)
 		b.renew()
 	}

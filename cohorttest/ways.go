@@ -49,25 +49,40 @@ func viewOf[T any](buf []T) cohort.View[T] {
 	return v
 }
 
+// blocks is a way whose call blocks, posts one whose call begins the operation, and sets one by a persistent operation.
+func blocks[T any](name string, call func(c *cohort.Comm, buf []T, peer, tag int) (cohort.Status, error)) way[T] {
+	return way[T]{name: name, start: func(c *cohort.Comm, buf []T, peer, tag int) ending {
+		return func() (cohort.Status, error) { return call(c, buf, peer, tag) }
+	}}
+}
+
+func posts[T any](name string, start func(c *cohort.Comm, buf []T, peer, tag int) (*cohort.Request, error)) way[T] {
+	return way[T]{name: name, posted: true, start: func(c *cohort.Comm, buf []T, peer, tag int) ending {
+		return waited(start(c, buf, peer, tag))
+	}}
+}
+
+func sets[T any](name string, setup func(c *cohort.Comm, buf []T, peer, tag int) (*cohort.Persistent, error)) way[T] {
+	return way[T]{name: name, posted: true, start: func(c *cohort.Comm, buf []T, peer, tag int) ending {
+		return ranOnce(setup(c, buf, peer, tag))
+	}}
+}
+
+// isends and recvs are the simplest ways.
+func isends[T any]() way[T] { return posts("Isend", cohort.Isend[T]) }
+func recvs[T any]() way[T]  { return blocks("Recv", cohort.Recv[T]) }
+
 func sendWays[T any]() []way[T] {
 	type comm = *cohort.Comm
-	blocks := func(name string, send func(c comm, buf []T, to, tag int) error) way[T] {
-		return way[T]{name: name, start: func(c comm, buf []T, to, tag int) ending {
-			return func() (cohort.Status, error) { return cohort.Status{}, send(c, buf, to, tag) }
-		}}
-	}
-	posts := func(name string, start func(c comm, buf []T, to, tag int) (*cohort.Request, error)) way[T] {
-		return way[T]{name: name, posted: true, start: func(c comm, buf []T, to, tag int) ending { return waited(start(c, buf, to, tag)) }}
-	}
-	sets := func(name string, setup func(c comm, buf []T, to, tag int) (*cohort.Persistent, error)) way[T] {
-		return way[T]{name: name, posted: true, start: func(c comm, buf []T, to, tag int) ending { return ranOnce(setup(c, buf, to, tag)) }}
+	sends := func(name string, send func(c comm, buf []T, to, tag int) error) way[T] {
+		return blocks(name, func(c comm, buf []T, to, tag int) (st cohort.Status, err error) { return st, send(c, buf, to, tag) })
 	}
 	return []way[T]{
-		blocks("Send", cohort.Send[T]),
-		blocks("Ssend", cohort.Ssend[T]),
-		blocks("SendView", func(c comm, buf []T, to, tag int) error { return cohort.SendView(c, viewOf(buf), to, tag) }),
-		blocks("Sendrecv", func(c comm, buf []T, to, tag int) error {
-			return errorOf(cohort.Sendrecv(c, buf, to, tag, []T{}, cohort.ProcNull, 0))
+		sends("Send", cohort.Send[T]),
+		sends("Ssend", cohort.Ssend[T]),
+		sends("SendView", func(c comm, buf []T, to, tag int) error { return cohort.SendView(c, viewOf(buf), to, tag) }),
+		blocks("Sendrecv", func(c comm, buf []T, to, tag int) (cohort.Status, error) {
+			return cohort.Sendrecv(c, buf, to, tag, []T{}, cohort.ProcNull, 0)
 		}),
 		isends[T](),
 		posts("Issend", cohort.Issend[T]),
@@ -82,30 +97,11 @@ func sendWays[T any]() []way[T] {
 	}
 }
 
-// isends and recvs are the simplest ways.
-func isends[T any]() way[T] {
-	return way[T]{name: "Isend", posted: true, start: func(c *cohort.Comm, buf []T, to, tag int) ending { return waited(cohort.Isend(c, buf, to, tag)) }}
-}
-
-func recvs[T any]() way[T] {
-	return way[T]{name: "Recv", start: func(c *cohort.Comm, buf []T, from, tag int) ending {
-		return func() (cohort.Status, error) { return cohort.Recv(c, buf, from, tag) }
-	}}
-}
-
 // appends is the way to receive that needs no buffer.
 const appends = "RecvAppend"
 
 func recvWays[T any]() []way[T] {
 	type comm = *cohort.Comm
-	blocks := func(name string, recv func(c comm, buf []T, from, tag int) (cohort.Status, error)) way[T] {
-		return way[T]{name: name, start: func(c comm, buf []T, from, tag int) ending {
-			return func() (cohort.Status, error) { return recv(c, buf, from, tag) }
-		}}
-	}
-	posts := func(name string, start func(c comm, buf []T, from, tag int) (*cohort.Request, error)) way[T] {
-		return way[T]{name: name, posted: true, start: func(c comm, buf []T, from, tag int) ending { return waited(start(c, buf, from, tag)) }}
-	}
 	fromAny := func(w way[T]) way[T] {
 		return way[T]{w.name + " from any rank", w.posted, true, w.probes, func(c comm, buf []T, _, _ int) ending {
 			return w.start(c, buf, cohort.AnySource, cohort.AnyTag)
@@ -172,7 +168,7 @@ func recvWays[T any]() []way[T] {
 		posts("Isendrecv", func(c comm, buf []T, from, tag int) (*cohort.Request, error) {
 			return cohort.Isendrecv(c, []T{}, cohort.ProcNull, 0, buf, from, tag)
 		}),
-		{name: "RecvInit", posted: true, start: func(c comm, buf []T, from, tag int) ending { return ranOnce(cohort.RecvInit(c, buf, from, tag)) }},
+		sets("RecvInit", cohort.RecvInit[T]),
 	}
 }
 
