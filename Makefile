@@ -1,6 +1,6 @@
-# make test runs the checks that everybody runs, in 9 to 12 minutes on two cores; it first installs the
-# programs that tests compare with, if it may. make test-all runs whole test matrices and the long
-# steps; FUZZTIME, SOAK and SIM set their length. scripts/check STEP runs one step.
+# make test runs the checks that everybody runs; it first installs the programs that tests compare with,
+# if it may. make test-all runs whole test matrices and the long steps; FUZZTIME, SOAK and SIM set their
+# length. scripts/check STEP runs one step.
 
 export FUZZTIME SOAK SIM
 

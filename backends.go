@@ -22,7 +22,7 @@ type BackendInfo struct {
 	Priority int
 
 	// Chosen is true for the backend that [Init] selects. If that is mpi and its library cannot be
-	// loaded, Init takes another by which the ranks of the launcher can join, if there is one.
+	// loaded, Init takes another backend by which the ranks can join, if there is one.
 	Chosen bool
 
 	// Err is nil if [Init] can probably use the backend, and otherwise the reason why it cannot.

@@ -59,16 +59,16 @@ func (c *Comm) Caps() Caps { return c.base().Caps() }
 // tensor. It is nil if the backend reads all buffers with the processor.
 func (c *Comm) Devices() backend.Devices { return c.base().Devices() }
 
-// Diagnostics returns what was found and set when the process joined the job, one fact per line, and what
-// goes on without an aid that is not available, such as the flight recorder's folder. It may be nil.
+// Diagnostics returns what was found and set when the process joined the job, one fact per line. It
+// also says what the rank does without, such as the files of the flight recorder. It may be nil.
 func (c *Comm) Diagnostics() []string {
 	return c.base().Diagnostics()
 }
 
 // WithContext returns a handle of the same communicator whose operations end when ctx does: with
 // [ErrTimeout] at its deadline, with [ErrCanceled] if it is canceled. The context given to Init
-// still applies too. A collective that ends in this way breaks the communicator. A point-to-point
-// operation that has not matched is withdrawn; docs/mpi.md lists the exceptions on mpi.
+// still applies too. A collective that ends in this way breaks the communicator. A send or receive
+// ends as [Send] and [Recv] say.
 //
 // The handle need not be closed. Closing it closes the communicator.
 func (c *Comm) WithContext(ctx context.Context) *Comm { return (*Comm)(c.base().WithContext(ctx)) }
@@ -88,31 +88,36 @@ func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 // Closing the world closes all communicators made from it and leaves the job, so that this rank
 // does not count as lost. Closing again, or closing a nil communicator, does nothing.
 //
-// Close waits up to 5 s for windows that other goroutines are making or closing.
+// Close waits up to 5 s for goroutines that make, close or use windows, or that close communicators
+// made from the world. docs/windows.md and docs/mpi.md say what becomes of the memory.
 //
 // Not collective. Operations of other ranks that still need this rank fail afterwards.
 //
-// Errors: [ErrMismatch] if the ranks' calls of an earlier collective differ and this rank did not wait for the
-// others in it, or has not waited for its request. [ErrRequest] if the program has not waited for an operation
-// that it has started, and no goroutine waits for it now: messages count while they are under way, collectives
-// always. The error names one, with its peer and tag, and says how many more there are. Messages on their way and
-// collectives get up to a second to complete. Close is silent about them after an operation has told of a lost rank or
-// a mismatch, because the program then gives up. The world's Close also returns such errors of the communicators that
-// it closes, and an ErrRequest that closing another communicator has returned.
-// [ErrTimeout] from the world's Close on shm, and on tcp under Linux, if the last messages to a rank do not fit into
-// the buffers between the two, and the rank takes none for 3 s, or not all in 10 s: they may be lost, and that rank may
-// take this one for lost.
-// [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
-// blocking function of the library after 5 s.
+// Errors:
+//   - [ErrMismatch] if the ranks' calls of an earlier collective differ, and this rank did not wait
+//     for the others in it, or has not waited for its request.
+//   - [ErrRequest] if the program has started an operation and no goroutine has waited for it, or
+//     waits now. Messages count while they are under way, collectives always. Messages on their way
+//     and collectives first get up to a second to complete. The error names one operation, with its
+//     peer and tag, and says how many more there are. Close does not return it after an operation
+//     has told of a lost rank or a mismatch, because the program then gives up.
+//   - [ErrTimeout] from the world's Close, on shm, and on tcp under Linux, if a rank does not take
+//     the last messages to it in time (docs/errors.md). They may be lost, and that rank may take
+//     this one for lost.
+//   - [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
+//     blocking function of the library after 5 s.
+//
+// The world's Close also returns such errors of the communicators that it closes, and an ErrRequest
+// that closing another communicator has returned.
 func (c *Comm) Close() error { return c.base().Close() }
 
 // CloseWith ends a rank's part in the job. err is the error with which the rank's work has ended. If it is
 // nil, CloseWith is Close.
 //
-// Otherwise the rank has failed. CloseWith closes the world, whichever communicator c is, and tells the other
-// ranks: every pending and later operation of theirs ends with an [ErrPeerLost] that names this rank and
-// carries the text of err. After Close alone they would not learn of err, and operations that do not need this
-// rank would go on. On mpi the job is aborted a moment later.
+// Otherwise the rank has failed. CloseWith closes the world, whichever communicator c is, and tells
+// the other ranks: every pending and later operation of theirs ends with an [ErrPeerLost] that
+// names this rank and carries the text of err. After Close alone they would not learn of err, and
+// operations that do not need this rank would go on. On mpi the job ends a moment later.
 //
 // CloseWith returns err, joined with the error of Close.
 //
@@ -146,10 +151,10 @@ type Region struct {
 //
 //	defer world.Region("assemble").End()
 //
-// The command cohort report --trace shows the regions of all ranks as a timeline, and cohort run --stats how much
-// time they took. Regions may be
-// nested, and goroutines may have different ones. The recorder keeps the last 1024 operations and regions of a
-// rank, and the first 48 bytes of a name. Only the first 100 or so different names are kept.
+// The command cohort report --trace shows the regions of all ranks as a timeline, and cohort run
+// --stats how much time they took. Regions may be nested, and goroutines may have different ones.
+// The recorder keeps the last 1024 operations and regions of a rank, and the first 48 bytes of a
+// name. Only the first 100 or so different names are kept.
 //
 // Not collective. It does not communicate, and takes about as long as reading the clock.
 func (c *Comm) Region(name string) Region { return Region{c.base(), c.base().BeginRegion(name)} }

@@ -34,8 +34,9 @@ type Config struct {
 	Heartbeat time.Duration
 
 	// JoinTimeout is how long the ranks of the shm and tcp backends wait for each other in Init
-	// (COHORT_JOIN_TIMEOUT). Zero means 60 s, in pods of a Kubernetes Job 10 minutes. When it expires
-	// on one rank, Init fails on all. Under cohort run --restarts, the time begins when all ranks have called Init or Rejoin.
+	// (COHORT_JOIN_TIMEOUT). Zero means 60 s, in pods of a Kubernetes Job 10 minutes. When it
+	// expires on one rank, Init fails on all. Under cohort run --restarts, the time begins when all
+	// ranks have called Init or Rejoin.
 	JoinTimeout time.Duration
 
 	// FlightDir is the folder for the flight recorder's files (COHORT_FLIGHT_DIR). A rank writes its
@@ -44,9 +45,10 @@ type Config struct {
 	FlightDir string
 
 	// Check makes every rank wait in every collective until the ranks' calls have been compared
-	// (COHORT_CHECK=1). Without it, the mpi backend does not compare them, and a rank there that calls a
-	// collective after the others have given it up waits until its own deadline. On the other backends a rank
-	// that needs no data from the others may learn of a mismatch after the call.
+	// (COHORT_CHECK=1). Without it, the mpi backend does not compare them. If the others have ended
+	// a collective at their deadline there, a rank that calls it later waits until its own. On the
+	// other backends a rank that needs no data from the others may learn of a mismatch after the
+	// call.
 	Check bool
 
 	// Deterministic makes reductions on the mpi backend combine the ranks' values in the same order
@@ -76,9 +78,7 @@ type TCPConfig struct {
 
 	// Ports is the range of ports on which this rank may accept connections, such as 20000-20100
 	// (COHORT_TCP_PORTS). Each rank on a node needs one per address. Rank 0 needs one more unless
-	// Coordinator is set, and in a world of Rejoin in any case, except in pods. With
-	// ConnectOnDemand, Rejoin needs twice as many: it opens the ports of the next world before
-	// it closes those of the last one. Empty means any free port.
+	// Coordinator is set. [Rejoin] may need more; docs/tcp.md says when. Empty means any free port.
 	Ports string
 
 	// SecretFile is the path of a file with the job's secret, by which the ranks authenticate each

@@ -1,6 +1,6 @@
 // Package cohort runs a Go program as a group of ranks that exchange messages. The same program
-// runs on a laptop without other software, on all cores of a workstation, and on a cluster, over TCP
-// or under MPI.
+// runs on a laptop without other software, on all cores of a workstation, and on a cluster, over
+// TCP or under MPI.
 //
 // # Ranks and backends
 //
@@ -73,25 +73,23 @@
 //   - persistent: [AllreduceInit] returns a [Persistent], which can be started many times
 //
 // The description of a blocking form applies to the other two. A nonblocking form returns without
-// waiting. [Request.Wait] waits for the result and returns the errors of the blocking form. Some errors
-// come from the first call: [ErrComm], [ErrClosed] and [ErrBusy] of a collective, those for wrong
-// arguments of a send or receive, and on mpi others. The Init function of a collective waits until all
-// ranks have called it, and returns the errors of the blocking form. All ranks must then start the
-// operation the same number of times. Each Start uses the current contents of the buffers, and
-// [Persistent.Wait] waits for the result.
+// waiting. [Request.Wait] waits for the result and returns the errors of the blocking form. Some
+// errors come from the call that starts the operation: [ErrComm], [ErrClosed] and [ErrBusy] of a
+// collective, those for wrong arguments of a send or receive, and others on mpi. The Init function
+// of a collective waits until all ranks have called it, and returns the errors of the blocking
+// form. All ranks must then start the operation the same number of times. Each Start uses the
+// current contents of the buffers, and [Persistent.Wait] waits for the result.
 //
-// If the ranks' calls of a collective differ in the operation, the root, the element type or a length,
-// every rank gets [ErrMismatch] (on mpi with Config.Check). A rank that returned before the others had called
-// gets it later: from its next operation on the communicator, or from Close. If the rank that found the
-// difference has ended its program by then, the error may be [ErrPeerLost] with the text of the mismatch.
-// docs/errors.md says for which ranks the others wait, and in which collectives.
+// If the ranks' calls of a collective differ in the operation, the root, the element type or a
+// length, every rank gets [ErrMismatch] (on mpi with Config.Check). A rank that returned before the
+// others had called gets it later. docs/errors.md says when, and in which collectives a rank
+// returns early.
 //
-// A deadline that ends a collective gives [ErrTimeout], and the communicator is broken. On local, shm and tcp
-// the error names the ranks that had not arrived.
+// A collective that ends at its deadline returns [ErrTimeout], and the communicator is broken. On
+// local, shm and tcp the error names the ranks that had not arrived.
 //
-// The comment of an operation says whether it is collective: whether all ranks of the communicator call it. A
-// send or receive is not collective, although it needs another rank that takes part, and neither is a function whose
-// comment does not say so, such as [Comm.Rank].
+// The comment of an operation says whether it is collective: whether all ranks of the communicator
+// call it. A function whose comment says nothing about it, such as [Comm.Rank], is not collective.
 //
 // Operations that only move data accept elements of any type of fixed size without pointers:
 // numbers, bool, and arrays and structs of them. Reductions accept numbers and [Loc] pairs. An
@@ -129,8 +127,8 @@
 // Any other overlap is [ErrBuffer]. A buffer that a rank does not use, such as recv of [Reduce] on
 // a rank other than the root, may be nil. Receives never write past the end of a slice.
 //
-// [SendView], [RecvView] and [AlltoallView] send from and receive into elements that are not contiguous,
-// such as a column of a matrix. A [Layout] describes them.
+// [SendView], [RecvView] and [AlltoallView] send and receive elements that are not contiguous in
+// memory, such as a column of a matrix. A [Layout] describes them.
 //
 // # Concurrency
 //
@@ -140,9 +138,9 @@
 //
 // # Where to go on
 //
-// Every operation has an example, most on four ranks. The folder examples has complete programs, and
-// docs/README.md lists the guides. Packages values (any Go value), file (one file for all ranks), tasks (a
-// stream of tasks), exact (sums with the same bits on any number of ranks), hybrid (threads inside a rank) and
-// tensor (multi-dimensional data, GPUs) build on this one. Package topo describes the machine, and cohorttest
-// tests a backend.
+// Every operation has an example, most on four ranks. The folder examples has complete programs,
+// and docs/README.md lists the guides. Packages values (any Go value), file (one file for all
+// ranks), tasks (a stream of tasks), exact (sums with the same bits on any number of ranks), hybrid
+// (threads inside a rank) and tensor (multi-dimensional data, GPUs) build on this one. Package topo
+// describes the machine, and cohorttest tests a backend.
 package cohort

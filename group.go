@@ -14,9 +14,9 @@ import (
 // Errors: [ErrMismatch] on every rank if a rank calls something else; [ErrAlloc] on every rank if one
 // has too many communicators.
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and c is broken. If another rank gets the
-// new communicator nevertheless, this one counts there as a rank that has closed it. The context of c
-// also applies to the new communicator.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and c is broken. If another rank
+// gets the new communicator nevertheless, this rank counts there as one that has closed it. The
+// context of c also applies to the new communicator.
 func (c *Comm) Dup() (*Comm, error) {
 	d, err := c.base().Split(comm.DupCall, "dup", 0, 0, 0, nil)
 	return (*Comm)(d), err
@@ -56,16 +56,16 @@ func (c *Comm) SplitShared() (*Comm, error) {
 //
 // Collective over g: its members, all of which are ranks of c, call it with the same group and tag.
 //
-// Errors: [ErrRank] if the caller is not in g or a member of g is not in c; [ErrTag], also for a tag above a
-// sixteenth of Caps().MaxTag; [ErrMismatch] if the members' groups differ; [ErrAlloc] on a member that has
-// too many communicators, and then the operations of the others on the new communicator end with
-// [ErrPeerLost].
+// Errors: [ErrRank] if the caller is not in g or a member of g is not in c; [ErrTag], also for a
+// tag above a sixteenth of Caps().MaxTag; [ErrMismatch] if the members' groups differ; [ErrAlloc]
+// on a member that has too many communicators. The operations of the others on the new communicator
+// then end with [ErrPeerLost].
 //
-// Deadline: [ErrTimeout]. The communicator c stays usable, except on mpi if a send was abandoned, and the
-// members can call CreateGroup again. A member that is out of time at the end may be the only one that gets
-// ErrTimeout. Then the others close the new communicator before they call it again. On mpi they wait for that
-// member instead, at most until their own deadlines.
-// The context of c also applies to the new communicator.
+// Deadline: [ErrTimeout]. c stays usable, except on mpi if a send was abandoned, and the members
+// can call CreateGroup again. It may be that only one member gets ErrTimeout, and the others get
+// the new communicator. They then close it before they call CreateGroup again. On mpi they wait for
+// that member instead, at most until their own deadlines. The context of c also applies to the new
+// communicator.
 func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 	members, err := c.membersOf(g)
 	d, err := c.base().CreateGroup(members, tag, err)

@@ -28,14 +28,14 @@ import (
 //
 // A process has one world at a time: while it is open, another Init is [ErrInit]. A process joins a
 // job of several ranks once: Init after Close is ErrInit too. A world of one rank can be closed and
-// made again, except on the mpi backend, where the library can be initialized only once. These limits
-// do not apply to [Run].
+// made again, except on the mpi backend, where the library can be initialized only once. These
+// limits do not apply to [Run].
 //
 // Collective: all processes of the job call it, once.
 //
-// Errors: [ErrInit] for wrong settings, for ranks that did not join in time, and for a second world;
-// [ErrNotSupported] for a backend that is not available; [ErrPeerLost] on tcp if a rank is lost before all
-// have joined. Pods of a Kubernetes Job wait for its successor instead.
+// Errors: [ErrInit] for wrong settings, for ranks that did not join in time, and for a second
+// world; [ErrNotSupported] for a backend that is not available; [ErrPeerLost] on tcp if a rank is
+// lost before all have joined. Pods of a Kubernetes Job wait for the lost rank's successor instead.
 //
 // Deadline: [ErrInit] if ctx ends before all ranks have joined.
 func Init(ctx context.Context, cfg *Config) (*Comm, error) {

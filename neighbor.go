@@ -84,11 +84,11 @@ func (g *Graph) Destinations() []int {
 //   - In a graph they are those given to [Comm.GraphCreate]. If several edges lead from one rank to another,
 //     the first block sent is the first received, and so on.
 //
-// A blocking collective waits for the messages of the neighbors only. All ranks compare their calls (on mpi
-// with [Config.Check]), but a call does not wait for this comparison: a rank learns of a mismatch from one of
-// its next operations on the communicator, from Close at the latest. With Config.Check a call waits, and so do
-// the nonblocking forms, and a persistent operation in its first Wait: they are complete when all ranks have
-// started them.
+// A blocking collective waits for the messages of the neighbors only. All ranks compare their calls
+// (on mpi with [Config.Check]), but a blocking call waits for this comparison only with
+// Config.Check: otherwise a rank learns of a mismatch from one of its next operations on the
+// communicator, or from Close. A nonblocking form is complete when all ranks have started it, and
+// so is the first start of a persistent operation.
 //
 // The deadline is that of the Comm in the grid or graph. To set another one, copy the grid or graph:
 //

@@ -65,9 +65,10 @@ type userOp struct {
 // reduction, in one that waits, or in another one, also while the program computes. If it still runs
 // after the deadline of a reduction, it may still read the buffers of ranks that have returned.
 //
-// If the function panics, the reduction returns [ErrOp] on this rank. It breaks the communicator: another rank, which may
-// have its result already, returns an error from the reduction or from its next operation. If the function calls
-// [runtime.Goexit] the same holds, except that the goroutine in which a blocking reduction has called the function ends.
+// If the function panics, the reduction returns [ErrOp] on this rank, and the communicator is
+// broken. The other ranks get an error from the reduction, or from their next operation if they
+// have their result already. The same holds if the function calls [runtime.Goexit], except that
+// this ends the goroutine if the reduction is blocking.
 //
 // Errors: none from the call. A reduction with the operation returns [ErrType] if T is not a valid
 // element type, and [ErrOp] if the function is nil, panics, or was made for another type.

@@ -18,10 +18,10 @@ import (
 // Errors: [ErrRank], [ErrTag] and [ErrType] for wrong arguments; [ErrPeerLost] if dest is lost or
 // has closed c.
 //
-// Deadline: [ErrTimeout]. A message that has not matched is withdrawn, and the communicator stays usable. A
-// message that has matched and needs more than 20 ms to complete, however fast it moves, breaks the
-// communicator, and buf may still be in use. So does any send on mpi, because MPI cannot withdraw one.
-// On local the later of the two calls copies the message to its end, whatever its deadline.
+// Deadline: [ErrTimeout]. A message that has not matched is withdrawn, and the communicator stays
+// usable. A message that has matched gets 20 ms more. If it is still incomplete, the communicator
+// is broken, and buf may still be in use. docs/errors.md says when. On mpi the deadline of any send
+// breaks the communicator, because MPI cannot withdraw a send.
 func Send[T any](c *Comm, buf []T, dest, tag int) error {
 	typ, err := typeFor[T]()
 	return c.base().Send("send", typ, view.Bytes(buf), nil, dest, tag, backend.Standard, err)
@@ -56,11 +56,11 @@ func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // and the error is [ErrTruncate]. Nothing is written past its end. MPICH may write less of it.
 //
 // Errors: [ErrRank], [ErrTag] and [ErrType] for wrong arguments; [ErrPeerLost] if source is lost or
-// has closed c. On local, shm and tcp, [ErrType] also if source has sent elements of another kind or size; the message
-// is received. Bytes match every type, and so does an empty message.
+// has closed c. On local, shm and tcp, [ErrType] also if source has sent elements of another kind
+// or size; the message is received. Bytes match every type, and so does an empty message.
 //
-// Deadline: [ErrTimeout]. A receive that has not matched is withdrawn, and the communicator stays usable. A
-// long message that has matched is treated as by [Send].
+// Deadline: [ErrTimeout]. A receive that has not matched is withdrawn, and the communicator stays
+// usable. A message that has matched is treated as by [Send], and on mpi as docs/mpi.md says.
 func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
 	typ, err := typeFor[T]()
 	return status(c.base().Recv("recv", typ, view.Bytes(buf), nil, source, tag, err))

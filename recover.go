@@ -40,8 +40,8 @@ func (c *Comm) Shrink() (*Comm, error) {
 func (c *Comm) Lost() []int { return c.base().Lost() }
 
 // Revoke ends the operations of all ranks on c, pending and later ones, with [ErrBroken]. The error
-// names the calling rank. A rank that has learned of a failure calls Revoke so that ranks that wait for
-// something else learn of it too. Agree and Shrink still work.
+// names the calling rank. A rank calls Revoke when it has learned of a failure, because other ranks
+// may wait for an operation that the failure does not end. Agree and Shrink still work.
 //
 // Not collective: one rank is enough, and Revoke does not wait.
 //

@@ -14,34 +14,37 @@ import (
 	"github.com/cohort-hpc/cohort/internal/generation"
 )
 
-// Generation returns the number of c's world in the job: 0, and larger after every [Rejoin], by 1 unless an attempt has
-// failed in which the ranks were connecting. It is 0 for nil.
+// Generation returns the number of c's world in the job: 0 at first, and larger after every
+// [Rejoin]. An attempt to form a world that has failed may use up a number. It is 0 for nil.
 func (c *Comm) Generation() int { return c.base().Worlds().Generation }
 
-// Resized returns a channel that is closed when the job is to have another size, which the ranks give it by calling
-// [Rejoin] together when it suits them. It is closed on every rank, at about the same time. Where nobody can ask for
-// another size it is nil, or never closed.
+// Resized returns a channel that is closed when somebody has asked for another size of the job. The
+// job takes it when all ranks call [Rejoin]. The channel is closed on every rank, at about the same
+// time. Where nobody can ask for another size it is nil, or never closed.
 func (c *Comm) Resized() <-chan struct{} { return c.base().Worlds().Resized }
 
-// Rejoin leaves world, and joins the next world of the job: after a loss, or to give the job another size
-// ([Comm.Resized]). Under cohort run --restarts, and in the pods of a Kubernetes Job, new processes take the places of
-// the lost ones. They call [Init] as always, and get the same world, whose [Comm.Generation] is above 0; ranks that
-// were not lost keep their numbers. Otherwise the next world has the ranks that were not lost, in their order; on tcp
-// only if they are more than half of world, or half of it with its rank 0, so that the two sides of a network that was
-// cut never both go on.
+// Rejoin leaves world, and joins the next world of the job: after a loss, or to give the job
+// another size ([Comm.Resized]). Under cohort run --restarts, and in the pods of a Kubernetes Job,
+// new processes take the places of the lost ones. They call [Init] as always, and get the same
+// world, whose [Comm.Generation] is above 0; ranks that were not lost keep their numbers. Otherwise
+// the next world has the ranks that were not lost, in their order. On tcp there is one only if they
+// are more than half of world, or half of it with its rank 0. So the two sides of a network that
+// was cut never both go on.
 //
-// world and all that stands on it end with [ErrClosed] when Rejoin has succeeded, or when this rank leaves because the job
-// shrinks. Otherwise world stays as it is, and Rejoin can be called again. Where no launcher replaces ranks, and these are
-// not pods, a Rejoin that has run out of time must be called again before Agree or Shrink of world.
-// docs/elastic.md shows how ranks hand their state to those that are new.
+// When Rejoin has succeeded, or when this rank leaves because the job shrinks, world and all that
+// belongs to it are closed. Otherwise world stays as it is, and Rejoin can be called again. After
+// an [ErrTimeout] it must be called again before Agree or Shrink of world, except where a launcher
+// replaces ranks, and in pods. docs/elastic.md shows how ranks hand their state to new ones.
 //
 // Collective over the survivors: the ranks of world that are not lost call it, and the new processes call Init.
 //
-// Errors: [ErrPeerLost] if the others count this rank as lost, if a rank has finished where a launcher replaces ranks, or
-// if too many ranks are lost to go on; [ErrClosed] on a rank that leaves because the job shrinks, or if world is closed, also
-// meanwhile; [ErrComm] if world is not a world; [ErrInit] if the ranks cannot join; [ErrBusy]; [ErrNotSupported] on mpi.
+// Errors: [ErrPeerLost] if the others count this rank as lost, if a rank has finished where a
+// launcher replaces ranks, or if too many ranks are lost to go on; [ErrClosed] on a rank that
+// leaves because the job shrinks, or if world is closed before or during the call; [ErrComm] if
+// world is not a world; [ErrInit] if the ranks cannot join; [ErrBusy]; [ErrNotSupported] on mpi.
 //
-// Deadline: [ErrTimeout] if ctx ends before all have called it. It names those that have not.
+// Deadline: [ErrTimeout], or [ErrCanceled], if ctx ends before all have called it. The error names
+// those that have not.
 func Rejoin(ctx context.Context, world *Comm) (*Comm, error) {
 	c := world.base()
 	fail := func(err error) (*Comm, error) {

@@ -19,12 +19,10 @@ func (q *Request) base() *comm.Request { return (*comm.Request)(q) }
 //
 // Errors: those of the operation.
 //
-// Deadline: that of the handle which started the operation; Config.Timeout counts from the start.
-// A send or receive that has not matched is withdrawn, and the communicator stays usable. A send on
-// mpi, and a message that has matched and needs more than 20 ms to complete, however fast it moves, break
-// the communicator, and the buffer may still be in use. A collective is ended, and its communicator is
-// broken. The error is [ErrTimeout], or [ErrCanceled] if the context was canceled. On mpi it may not name
-// the missing ranks.
+// Deadline: that of the handle which started the operation; Config.Timeout counts from the start. A
+// send or receive ends as [Send] or [Recv] does. A collective ends, and its communicator is broken.
+// The error is [ErrTimeout], or [ErrCanceled] if the context was canceled. For a collective it
+// names the ranks that had not arrived (not always on mpi).
 func (q *Request) Wait() (Status, error) { return status(q.base().Wait()) }
 
 // Test makes progress without waiting and reports whether the operation is complete. A nil Request
@@ -95,8 +93,8 @@ func WaitAll(reqs ...*Request) error {
 }
 
 // WaitAny waits until one of the requests is complete and returns its index, status and error. If a
-// deadline ends an operation, the index is that of this one. If there is nothing to wait for, the index
-// is -1.
+// deadline ends an operation, the index is that of this operation. If there is nothing to wait for,
+// the index is -1.
 //
 // Not collective; errors, deadline: as for [WaitAll].
 func WaitAny(reqs ...*Request) (int, Status, error) {

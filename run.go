@@ -27,13 +27,13 @@ import (
 // [ErrPeerLost]. Run returns the errors of all ranks joined, the first failure first. A panic becomes
 // an error with its stack.
 //
-// Run reads the settings that apply to ranks of one process from the environment: COHORT_TIMEOUT,
-// COHORT_COLLECTIVES, COHORT_FLIGHT_DIR and COHORT_STATS. In a rank of another job it writes no files for the last two.
+// Run takes the settings that apply to ranks of one process from the environment.
+// docs/environment.md lists them, and says when Run writes no files.
 //
 // Not collective: Run joins no job, and can be called any number of times.
 //
-// Errors: [ErrCount] for n below 1; [ErrInit] for a nil body or wrong settings; those of body, and on ranks where body
-// returns nil those of [Comm.Close].
+// Errors: [ErrCount] for n below 1; [ErrInit] for a nil body or wrong settings; those of body;
+// those of [Comm.Close], on ranks where body returns nil.
 //
 // Deadline: the operations of the world end when ctx does, as for [Init].
 func Run(ctx context.Context, n int, body func(world *Comm) error) error {
@@ -42,8 +42,9 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 
 // RunOptions change what [Run] does.
 type RunOptions struct {
-	// Restarts is how many ranks that fail are replaced, as by cohort run --restarts: body is called again, and gets the
-	// world that the others get from [Rejoin]. Of a rank that is replaced, Run does not return the error.
+	// Restarts is how many ranks that fail are replaced, as by cohort run --restarts: body is
+	// called again, and gets the world that the others get from [Rejoin]. RunWith does not return
+	// the error of a rank that is replaced.
 	Restarts int
 }
 
@@ -155,14 +156,16 @@ func (f *failures) join() error { return errors.Join(f.errs...) }
 //
 //	func main() { cohort.Main(body) }
 //
-// SIGINT and SIGTERM end ctx, which governs the world as the context of [Init] does: operations end with
-// ErrCanceled, and a body can save what its own rank has. A second signal, at least half a second later, ends the process.
+// SIGINT and SIGTERM end ctx, which governs the world as the context of [Init] does: operations end
+// with [ErrCanceled], and a body can save what its own rank has. A second signal, at least half a
+// second later, ends the process.
 //
-// If body returns an error or panics, Main prints the error and this rank's number to standard error,
-// ends the job as [Comm.CloseWith] does, and exits with status 1. It also does so for an error of Init or
-// of Close. Otherwise Main returns. A program that needs a [Config] calls Init and CloseWith itself. In a pod of a
-// Kubernetes Job, the status is 75 if the rank ends because a rank is lost or has not joined in time, or because of a
-// signal, so that a pod failure policy can tell such ends from errors of the program.
+// If body returns an error or panics, Main prints the error and this rank's number to standard
+// error, ends the job as [Comm.CloseWith] does, and exits with status 1. It also does so for an
+// error of Init or of Close. Otherwise Main returns. A program that needs a [Config] calls Init and
+// CloseWith itself. In a pod of a Kubernetes Job, the status is 75 if the rank ends because a rank
+// is lost or has not joined in time, or because of a signal. So a pod failure policy can tell such
+// ends from errors of the program.
 //
 // Collective: all processes of the job call it, once.
 func Main(body func(ctx context.Context, world *Comm) error) {

@@ -21,18 +21,20 @@ import (
 // and Accumulate return when their buffer may be used again, and are complete at the target after Flush or
 // Fence. An operation that returns a value is complete when it returns.
 //
-// Accumulate, GetAccumulate, FetchAndOp and CompareAndSwap are atomic for each element with respect to each
-// other. So are Put and Get of a single element of 1, 2, 4 or 8 bytes. Longer ones are not: a Get during a Put
-// may return a part of its elements. The operations of one goroutine on the part of one rank take place in the
-// order of its calls, except those of Rput and Rget, which may take place later, until they are complete.
+// Accumulate, GetAccumulate, FetchAndOp and CompareAndSwap are atomic for each element with respect
+// to each other. So are Put and Get of a single element of 1, 2, 4 or 8 bytes. Longer ones are not:
+// a Get during a Put may return a part of its elements. The operations of one goroutine on the part
+// of one rank take place in the order of its calls. Only those of Rput and Rget may take place
+// later, until they are complete.
 //
 // In all operations rank is the target, disp the index of the first element in its part. With rank
 // [ProcNull] they do nothing, and return zero.
 //
-// A rank that reads a part in place, in the slices of Local and Remote, sees what another rank has written
-// there in one of three cases: both have called Fence since; or the writer has called Unlock, and then the
-// reader Lock; or the writer has called Flush (Sync, if it has written in place) and sent a message, and then
-// the reader has received it and called Sync. Otherwise, reading while another rank writes is a data race.
+// When does a rank that reads a part in place, in the slices of Local and Remote, see what another
+// rank has written there? In one of three cases: both have called Fence since; the writer has
+// called Unlock, and then the reader Lock; or the writer has called Flush (Sync, if it has written
+// in place) and sent a message, and then the reader has received it and called Sync. Otherwise,
+// reading while another rank writes is a data race.
 //
 // Errors of all operations: [ErrRank]; [ErrWin] if the elements are not inside the target's part, which is
 // checked before anything is sent; [ErrClosed] after Close; [ErrPeerLost] once a rank is lost.
@@ -40,8 +42,8 @@ import (
 // Many goroutines can use a window at once. Fence and Close are collectives of the communicator that the window
 // was made from. The deadlines of that communicator apply to the window's operations.
 //
-// Slices of a window are valid until Close. On Linux, using one later is a fault that ends the program. It
-// never reaches other memory, unless 4096 windows or 1 TiB of them have been closed since (docs/windows.md).
+// Slices of a window are valid until Close. On Linux, using one later is a fault that ends the
+// program (docs/windows.md has the limits).
 type Window[T any] struct{ w *comm.Window }
 
 // untyped is a window without its type. A window of any type converts to it at no cost. If Lock and
@@ -179,10 +181,9 @@ func (w *Window[T]) Sync() error { return w.base().Sync() }
 // Errors: [ErrWin] if the rank held a lock, which is released; [ErrBroken] as for [Window.Fence]. The window is closed
 // nevertheless.
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived; the window is closed nevertheless. If the context of the
-// handle is over when Close is called, the limit is 5 s, as for [Comm.Close]. On mpi the memory stays mapped
-// if the limit ends while the ranks free it. At thread levels funneled and single a rank that is stopped then keeps the
-// others waiting.
+// Deadline: [ErrTimeout] names the ranks that had not arrived; the window is closed nevertheless.
+// If the context of the handle is over when Close is called, the limit is 5 s. docs/mpi.md says
+// what happens on mpi if the limit ends while the ranks free the memory.
 func (w *Window[T]) Close() error { return w.base().Close() }
 
 // Put writes buf to the target (MPI_Put).
@@ -362,8 +363,8 @@ func (g *LockGuard) Flush() error {
 	return b.Flush(b.Rank())
 }
 
-// Unlock releases the lock (MPI_Win_unlock). The next rank that gets it sees what this one has written to the part
-// before.
+// Unlock releases the lock (MPI_Win_unlock). The next rank that gets it sees what this rank has
+// written to the part before.
 //
 // Not collective; errors: [ErrWin] if the lock has been released; [ErrClosed].
 func (g *LockGuard) Unlock() error { return (*comm.Guard)(g).Unlock() }
@@ -378,8 +379,8 @@ func (g *LockAllGuard) Flush(rank int) error { return (*comm.Guard)(g).Flush(ran
 // Not collective; errors: [ErrWin] after Unlock; [ErrClosed].
 func (g *LockAllGuard) FlushAll() error { return (*comm.Guard)(g).FlushAll() }
 
-// Unlock releases all the locks (MPI_Win_unlock_all). The next ranks that get one of them see what this one has written
-// to the part before.
+// Unlock releases all the locks (MPI_Win_unlock_all). A rank that then gets one of them sees what
+// this rank has written to the part before.
 //
 // Not collective; errors: [ErrWin] if the locks have been released; [ErrClosed].
 func (g *LockAllGuard) Unlock() error { return (*comm.Guard)(g).Unlock() }

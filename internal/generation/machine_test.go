@@ -65,8 +65,8 @@ func TestSizeIsAnnouncedAfterAttempt(t *testing.T) {
 	}
 }
 
-// TestOutcastsAreNotAllWhileStartsAreDue ends every process but an outcast at once, again and again, until the machine puts
-// off the start of the next ones.
+// TestOutcastsAreNotAllWhileStartsAreDue has one process that the others count as lost, and that does not end. All others
+// end as soon as they have joined, until the machine waits before it starts the next ones. The job is not over then.
 func TestOutcastsAreNotAllWhileStartsAreDue(t *testing.T) {
 	b := newBench(Config{Size: 2, Restarts: 10})
 	b.asks(0)
