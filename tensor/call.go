@@ -173,12 +173,7 @@ func (x *call[T]) check(c *Comm) error {
 	if err := x.fit(c.Size()); err != nil || x.inPlace() {
 		return err
 	}
-	a, b := x.send, x.recv
-	overlap := a.dev == nil && b.dev == nil && view.Overlap(view.Bytes(a.data), view.Bytes(b.data))
-	if a.dev != nil && a.dev == b.dev && a.n > 0 && b.n > 0 {
-		overlap = int(a.at) < int(b.at)+b.size() && int(b.at) < int(a.at)+a.size()
-	}
-	if overlap {
+	if overlap(x.send, x.recv) {
 		return fault(cohort.ErrBuffer, "the tensors overlap; pass the same tensor twice, or separate ones")
 	}
 	return nil

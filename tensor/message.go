@@ -12,7 +12,6 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
 	"github.com/cohort-hpc/cohort/internal/datatype"
-	"github.com/cohort-hpc/cohort/internal/view"
 )
 
 // A message is an envelope, sent under the user's tag on a communicator for envelopes. A payload
@@ -171,17 +170,6 @@ func (t *Tensor[T]) untyped() (untyped, error) {
 		p.host = t.bytes()
 	}
 	return p, nil
-}
-
-// overlaps reports whether two tensors share memory.
-func (p *untyped) overlaps(o *untyped) bool {
-	if p.size == 0 || o.size == 0 || p.dev != o.dev {
-		return false
-	}
-	if p.dev == nil {
-		return view.Overlap(p.host, o.host)
-	}
-	return p.at < o.at+accel.Address(o.size) && o.at < p.at+accel.Address(p.size)
 }
 
 func (p *untyped) String() string { return fmt.Sprintf("%v%v on %v", p.kind, p.shape, p.dev) }

@@ -153,6 +153,9 @@ func Sendrecv[T cohort.Number](c *Comm, send *Tensor[T], dest, sendTag int, recv
 		return cohort.Status{}, c.opError("sendrecv", dest, sendTag, err)
 	}
 	r, err := recv.untyped()
+	if err == nil && overlap(send, recv) {
+		err = fault(cohort.ErrBuffer, "send and recv overlap; pass separate tensors")
+	}
 	return c.sendrecv(s, dest, sendTag, r, source, recvTag, err)
 }
 
@@ -366,9 +369,6 @@ func (c *Comm) accept(m *messages, l *envelope, p *untyped, err error) (cohort.S
 }
 
 func (c *Comm) sendrecv(s untyped, dest, sendTag int, r untyped, source, recvTag int, err error) (cohort.Status, error) {
-	if err == nil && s.overlaps(&r) {
-		err = fault(cohort.ErrBuffer, "send and recv overlap; pass separate tensors")
-	}
 	h, cancel, err := c.irecv("sendrecv", r, source, recvTag, err)
 	if err != nil {
 		return cohort.Status{}, err

@@ -267,6 +267,17 @@ func (t *Tensor[T]) size() int { return t.n * view.Size[T]() }
 // bytes returns the memory of a contiguous tensor on the processor.
 func (t *Tensor[T]) bytes() []byte { return view.Bytes(t.data) }
 
+// overlap reports whether two contiguous tensors share memory.
+func overlap[T cohort.Number](a, b *Tensor[T]) bool {
+	if a.dev != b.dev || a.n == 0 || b.n == 0 {
+		return false
+	}
+	if a.dev == nil {
+		return view.Overlap(a.bytes(), b.bytes())
+	}
+	return a.at < b.at+accel.Address(b.size()) && b.at < a.at+accel.Address(a.size())
+}
+
 // fault returns an error that wraps one of cohort's sentinels.
 func fault(sentinel error, format string, facts ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, facts...), sentinel)
