@@ -1,10 +1,11 @@
 package cohorttest
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -103,26 +104,16 @@ func (j *Job) reports() ([]map[string]report, error) {
 	all := make([]map[string]report, j.Ranks)
 	for rank := range all {
 		all[rank] = map[string]report{}
-		f, err := os.Open(filepath.Join(j.Dir, strconv.Itoa(rank)))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		lines := bufio.NewScanner(f)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
+		text, err := os.ReadFile(filepath.Join(j.Dir, strconv.Itoa(rank)))
+		lines := json.NewDecoder(bytes.NewReader(text))
+		for err == nil {
 			var r report
-			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-				f.Close()
-				return nil, fmt.Errorf("rank %d's report: %w", rank, err)
+			if err = lines.Decode(&r); err == nil {
+				all[rank][r.Scenario] = r
 			}
-			all[rank][r.Scenario] = r
 		}
-		f.Close()
-		if err := lines.Err(); err != nil {
-			return nil, err
+		if !errors.Is(err, os.ErrNotExist) && err != io.EOF {
+			return nil, fmt.Errorf("rank %d's report: %w", rank, err)
 		}
 	}
 	return all, nil
