@@ -3,6 +3,7 @@ package netlab
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -120,12 +121,11 @@ func (j *Joint) pass(from, to *net.TCPConn, p Plan) {
 				return
 			case End:
 				to.CloseWrite()
-				swallow(from, b)
+				io.Copy(io.Discard, from)
 				return
 			case Reset:
 				for _, c := range j.conns {
-					c.SetLinger(0)
-					c.Close()
+					reset(c)
 				}
 				return
 			}
@@ -169,14 +169,6 @@ func (j *Joint) pass(from, to *net.TCPConn, p Plan) {
 				return
 			}
 			to.CloseWrite()
-			return
-		}
-	}
-}
-
-func swallow(c *net.TCPConn, b []byte) {
-	for {
-		if _, err := c.Read(b); err != nil {
 			return
 		}
 	}
