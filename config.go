@@ -90,8 +90,8 @@ type TCPConfig struct {
 	// Connect says when the ranks connect to each other (COHORT_TCP_CONNECT).
 	Connect ConnectMode
 
-	// Checksum adds a checksum to all data (COHORT_TCP_CHECKSUM=1). A rank whose data arrive
-	// corrupted counts as lost. Headers always have a checksum.
+	// Checksum adds a checksum to the data that go through sockets (COHORT_TCP_CHECKSUM=1). A rank
+	// whose data arrive corrupted counts as lost. Headers always have a checksum.
 	Checksum bool
 
 	// Sockets makes ranks on one node use sockets instead of shared memory (COHORT_TCP_SHM=0).

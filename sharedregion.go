@@ -10,13 +10,13 @@ import (
 // node fills its own copy: either the leader fills it, or each rank of the node fills a range. After
 // Fence all ranks of the node can read it.
 //
-// The memory lies outside the Go heap. Every rank of a node first touches an equal share of it, which
-// spreads the memory over the NUMA domains like the ranks. Slices of a region are valid as long as those
-// of a [Window].
+// On Linux the memory lies outside the Go heap. Every rank of a node first touches an equal share
+// of it, which spreads the memory over the NUMA domains like the ranks. Slices of a region are
+// valid as long as those of a [Window].
 //
 // Where ranks cannot share memory, each rank has its own copy and is its own leader. A program is
-// right on every backend if it fills the copy of each node: on the leader, or in ranges of
-// Node().Size() parts.
+// right on every backend if the leader fills the copy of its node, or if each rank of Node fills
+// its part.
 type SharedRegion[T any] struct {
 	w    *comm.Window
 	node *Comm
