@@ -262,31 +262,17 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 		ctx, cancel = context.WithDeadline(ctx, d)
 		defer cancel()
 	}
-	type end struct {
-		made bool
-		err  error
-	}
-	ended, over := make(chan end), make(chan struct{})
+	h := newHandover()
+	defer context.AfterFunc(ctx, h.news.Unpark)()
 	c.aside(func() {
-		made, err := c.transact(b, members, number, call)
-		select {
-		case ended <- end{made, err}:
-		case <-over:
+		if made, err := c.transact(b, members, number, call); !h.end(made, err) {
 			late(made, err)
 		}
 	})
-	select {
-	case e := <-ended:
-		return e.made, e.err
-	case <-ctx.Done():
+	if h.await(func() bool { return ctx.Err() != nil }, grace) {
+		return h.made, h.err
 	}
-	select {
-	case e := <-ended:
-		return e.made, e.err
-	case <-time.After(grace):
-		close(over)
-		return true, b.Err(begun)
-	}
+	return true, b.Err(begun)
 }
 
 // transact is together in one goroutine. A member that is prepared waits for the decision.

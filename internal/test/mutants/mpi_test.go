@@ -1,6 +1,6 @@
 package mutants
 
-// The transactions of ranks that call an MPI library together.
+// Ranks that call an MPI library together.
 var mpiMutants = []mutant{
 	{file: "backend/mpi/commit.go",
 		old: `	p.number, p.coordinator = number, order[0]
@@ -33,4 +33,26 @@ var mpiMutants = []mutant{
 		old: `			if !t.tell(r, prepare, number, nil) {`,
 		new: `			if t.tell(r, prepare, number, nil); false {`,
 		why: "a member that cannot be told to prepare keeps the others waiting", test: "backend/mpi TestMembersMakeTheCallOrNoneDoes", plain: true},
+	{file: "backend/mpi/handover.go",
+		old: `	if !h.state.CompareAndSwap(callUnderWay, callEnded) {
+		return false
+	}
+`,
+		new: `	if h.state.Load() != callUnderWay {
+		return false
+	}
+	h.state.Store(callEnded)
+`,
+		why: "the end of a call goes to a rank that has just given up", test: "backend/mpi TestInterleaveCallEndsAtDeadline"},
+	{file: "backend/mpi/handover.go",
+		old: `	return !h.state.CompareAndSwap(callUnderWay, callLeft)
+`,
+		new: `	return h.state.Load() == callEnded
+`,
+		why: "a rank that gives up does not say so", test: "backend/mpi TestInterleaveCallEndsAtDeadline"},
+	{file: "backend/mpi/handover.go",
+		old: `	h.news.Unpark()
+`,
+		new: ``,
+		why: "nobody wakes the rank whose call has ended", test: "backend/mpi TestInterleaveCallEndsAtDeadline"},
 }
