@@ -3,10 +3,9 @@ package backend
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
-	"github.com/cohort-hpc/cohort/internal/release"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // Special ranks and tags. The numbers are cohort's; a backend over a library
@@ -193,14 +192,14 @@ type Parts interface {
 // Begin makes the request active.
 func (r *Request) Begin() {
 	r.Status, r.Err = Status{}, nil
-	release.Uint32(&r.state, reqActive)
+	word.ReleaseUint32(&r.state, reqActive)
 }
 
 // Ready reports whether the request has completed.
-func (r *Request) Ready() bool { return atomic.LoadUint32(&r.state) == reqDone }
+func (r *Request) Ready() bool { return word.LoadUint32(&r.state) == reqDone }
 
 // Active reports whether the request has begun and not completed.
-func (r *Request) Active() bool { return atomic.LoadUint32(&r.state) == reqActive }
+func (r *Request) Active() bool { return word.LoadUint32(&r.state) == reqActive }
 
 // Complete ends the request and calls Notify. Only the backend calls it, once
 // for each Begin and without holding a lock. The backend wakes waiters
@@ -217,13 +216,13 @@ func (r *Request) Complete(st Status, err error) {
 // Finish ends the request as Complete does, without calling Notify.
 func (r *Request) Finish(st Status, err error) {
 	r.Status, r.Err = st, err
-	atomic.StoreUint32(&r.state, reqDone)
+	word.StoreUint32(&r.state, reqDone)
 }
 
 // FinishAtOnce is Finish in the call that starts the operation, so that no goroutine waits for it yet.
 func (r *Request) FinishAtOnce(st Status, err error) {
 	r.Status, r.Err = st, err
-	release.Uint32(&r.state, reqDone)
+	word.ReleaseUint32(&r.state, reqDone)
 }
 
 // Matched is a message that Mprobe took out of the queues and that has not been

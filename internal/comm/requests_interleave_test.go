@@ -22,6 +22,7 @@ type desk struct {
 	backend.Comm
 	news   word.Uint32
 	broken bool
+	sent   int
 }
 
 func (d *desk) Rank() int          { return 0 }
@@ -33,6 +34,12 @@ func (d *desk) Wake()              { d.news.Add(1) }
 func (d *desk) Broken() error      { return nil } // so that requests alone decide
 
 func (d *desk) UnderWay(func(*backend.Request, bool)) {}
+
+// Isend implements backend.Comm. The send completes at once, and its status has the number of the send twice.
+func (d *desk) Isend(r *backend.Request, _ []byte, _, _ int, _ backend.Mode) {
+	d.sent++
+	r.FinishAtOnce(backend.Status{Source: d.sent, Bytes: d.sent}, nil)
+}
 
 // Await implements backend.Comm.
 func (d *desk) Await(b *backend.Bound, p backend.Pending) error {
@@ -403,80 +410,4 @@ func TestInterleaveDeadlineAgainstCompletion(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A persistent operation is started, and again as soon as one of two goroutines that wait for it has returned.
-// The other returns the result of the start that it has waited for, or of a later one.
-func TestInterleavePersistentStartsBesideWait(t *testing.T) {
-	for _, last := range []string{"Wait", "Test", "Close"} {
-		t.Run(last, func(t *testing.T) {
-			explore(t, interleave.Long(2), func(e *explored) {
-				o := e.work()
-				o.numbered = true
-				p := e.c.persistent(&Persistent{op: o}, "test", nil, Undefined, Undefined)
-				if err := p.Start(); err != nil {
-					t.Fatal(err)
-				}
-				e.x.Go("waiter", func() {
-					if _, err := p.Wait(); err == nil {
-						e.x.Errorf("Wait beside the next start has no result")
-					}
-				})
-				e.x.Go("starter", func() {
-					if _, err := p.Wait(); !errors.Is(err, nth(1)) {
-						e.x.Errorf("the first Wait returns %v", err)
-					}
-					if last == "Close" {
-						if err := p.Close(); err != nil {
-							e.x.Errorf("%v", err)
-						}
-						return
-					}
-					if err := p.Start(); err != nil {
-						e.x.Errorf("%v", err)
-						return
-					}
-					if last == "Test" {
-						_, _, _ = p.Test()
-					}
-					if _, err := p.Wait(); !errors.Is(err, nth(2)) {
-						e.x.Errorf("the second Wait returns %v", err)
-					}
-				})
-				e.x.Go("completer", func() {
-					for start := uint32(1); start <= 2; start++ {
-						for o.starts.Load() < start {
-							if last == "Close" && start == 2 {
-								return
-							}
-							word.Yield()
-						}
-						o.complete()
-					}
-				})
-			})
-		})
-	}
-}
-
-// Two goroutines start a persistent operation, and one waits for it until its deadline, at which it is under way.
-// From then on it is not started again.
-func TestInterleavePersistentGivenUpBesideStart(t *testing.T) {
-	explore(t, 2, func(e *explored) {
-		c, o := e.limited(), e.work()
-		o.slow = true
-		p := c.persistent(&Persistent{op: o}, "test", nil, Undefined, Undefined)
-		e.x.Go("starter", func() { _ = p.Start() })
-		e.x.Go("waiter", func() {
-			_ = p.Start()
-			_, err := p.Wait()
-			if _, again := p.Wait(); err != nil && again == nil {
-				e.x.Errorf("the second Wait returns nil, the first %v", err)
-			}
-			if err := p.Start(); !errors.Is(err, backend.ErrRequest) {
-				e.x.Errorf("Start of what was given up: %v", err)
-			}
-		})
-		e.x.Go("clock", e.clock)
-	})
 }

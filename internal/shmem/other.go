@@ -2,11 +2,7 @@
 
 package shmem
 
-import (
-	"errors"
-	"sync/atomic"
-	"time"
-)
+import "errors"
 
 // Supported reports whether this system has what the package needs.
 const Supported = false
@@ -36,12 +32,6 @@ func free([]byte) error { return nil }
 // Populate touches the pages of b, which has not been written yet. It calls stop between the steps
 // and ends with its error.
 func Populate(b []byte, stop func() error) error { return touch(b, stop) }
-
-// FutexWait sleeps for a moment. The caller looks again.
-func FutexWait(*atomic.Uint32, uint32, time.Duration) { time.Sleep(50 * time.Microsecond) }
-
-// FutexWake does nothing.
-func FutexWake(*atomic.Uint32, int) {}
 
 // Yield does nothing.
 func Yield() {}

@@ -2,6 +2,22 @@ package mutants
 
 // How operations end: requests, sets, persistent operations, schedules.
 var requestMutants = []mutant{
+	{file: "backend/comm.go",
+		old: `	r.Status, r.Err = st, err
+	word.ReleaseUint32(&r.state, reqDone)
+`,
+		new: `	word.ReleaseUint32(&r.state, reqDone)
+	r.Status, r.Err = st, err
+`,
+		why: "an operation that completes at once is ready before its result", test: "backend TestInterleaveRequestIsReadyWithItsResult"},
+	{file: "internal/comm/persistent.go",
+		old: `	if q.reopen(phaseStarting) {
+		k.bc.Wake()
+	}
+`,
+		new: `	q.reopen(phaseStarting)
+`,
+		why: "a start that completes at once wakes nobody", test: "internal/comm TestInterleavePersistentCompletesAtOnce"},
 	{file: "internal/comm/completion.go",
 		old: `func (s *completion) claim() bool { return s.move(phaseOpen, phaseClaimed) }`,
 		new: `func (s *completion) claim() bool {
