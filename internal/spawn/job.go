@@ -25,6 +25,7 @@ import (
 const (
 	lingerLimit = time.Second           // for processes that a rank left to end by themselves
 	drainLimit  = time.Second           // for more data from a pipe once all ranks have ended
+	pipeMost    = 1 << 20               // bytes in a pipe that a program has enlarged
 	sweepEvery  = 10 * time.Millisecond // between checks of the processes that ranks left
 	stuckLimit  = 5 * time.Second       // after SIGKILL until a rank is given up as stuck in the kernel
 )

@@ -41,6 +41,8 @@ var programs = map[string]func(args []string){
 	"stubborn": stubbornProgram,
 	"parent":   parentProgram,
 	"cat":      catProgram,
+	"deserted": desertedProgram,
+	"deserter": deserterProgram,
 }
 
 func TestMain(m *testing.M) {
@@ -332,6 +334,27 @@ func parentProgram(args []string) {
 	}
 	for {
 		time.Sleep(time.Hour)
+	}
+}
+
+// desertedProgram starts a process that leaves its group, and ends.
+func desertedProgram(args []string) {
+	exe, _ := os.Executable()
+	child := exec.Command(exe, args...)
+	child.Env = append(os.Environ(), envProgram+"=deserter")
+	child.Stdout, child.Stderr, child.SysProcAttr = os.Stdout, os.Stderr, &syscall.SysProcAttr{Setsid: true}
+	if err := child.Start(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// deserterProgram writes lines until nobody reads them.
+func deserterProgram(args []string) {
+	pause, err := time.ParseDuration(args[0])
+	for err == nil {
+		time.Sleep(pause)
+		_, err = fmt.Println("a line")
 	}
 }
 

@@ -342,6 +342,17 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 	}
 }
 
+// TestForeignWriterDoesNotKeepJob has a process that has left its rank's group write to the rank's output until that is closed: as
+// fast as it can, and a little now and then.
+func TestForeignWriterDoesNotKeepJob(t *testing.T) {
+	for _, pause := range []string{"0s", "200ms"} {
+		cfg := program(t, 1, "deserted", pause)
+		if r := wait(t, start(t, cfg)); r.Status != 0 {
+			t.Errorf("pause %s: %+v", pause, r)
+		}
+	}
+}
+
 // TestInterruptWhileOutputIsUnwrittenIsNoSuccess has all ranks succeed, and the user give up waiting for a reader of their output.
 func TestInterruptWhileOutputIsUnwrittenIsNoSuccess(t *testing.T) {
 	cfg := program(t, 1, "exit", "0=0")

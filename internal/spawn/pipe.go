@@ -15,9 +15,12 @@ type pipe struct {
 
 	mu      sync.Mutex
 	hurried bool
+	waited  time.Duration // in Read, since hurry
+	size    int           // of the data read since then
 }
 
-// hurry makes Read fail once no data arrive for drainLimit. It is called once.
+// hurry is called once, when the rank has ended. What it wrote is in the pipe, but a process that has left its group may still
+// write. Read fails when it has waited for data for drainLimit in all, or has read more than a pipe holds.
 func (p *pipe) hurry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,19 +35,25 @@ func (p *pipe) Read(b []byte) (int, error) { return p.read(b, false) }
 func (p *pipe) read(b []byte, wait bool) (int, error) {
 	for {
 		p.mu.Lock()
-		hurried := p.hurried
+		hurried, began := p.hurried, time.Now()
 		switch {
+		case hurried && p.size > pipeMost:
+			p.file.SetReadDeadline(began)
 		case hurried:
-			p.file.SetReadDeadline(time.Now().Add(drainLimit))
+			p.file.SetReadDeadline(began.Add(drainLimit - p.waited))
 		case wait:
-			p.file.SetReadDeadline(time.Now().Add(pauseLimit))
+			p.file.SetReadDeadline(began.Add(pauseLimit))
 		default:
 			p.file.SetReadDeadline(time.Time{})
 		}
 		p.mu.Unlock()
 		n, err := p.file.Read(b)
 		switch {
-		case hurried || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded):
+		case hurried:
+			p.waited += time.Since(began) // without the lock: one goroutine reads
+			p.size += n
+			return n, err
+		case n > 0 || !errors.Is(err, os.ErrDeadlineExceeded):
 			return n, err
 		case wait:
 			return 0, errPause
