@@ -271,7 +271,7 @@ func (a *agent) ended(e job.Exit) {
 	if a.isGone() {
 		return
 	}
-	aborter, _, aborted := spawn.AbortIn(a.folder)
+	aborter, _, _, aborted := spawn.AbortIn(a.folder)
 	e.GoesOn, e.Aborted = a.resilient(), aborted && aborter == e.Rank
 	e.Follows = !e.Aborted && spawn.FollowsIn(a.folder, e.ID)
 	a.link.sendJSON(kindExit, e)

@@ -6,14 +6,15 @@ import (
 	"path/filepath"
 )
 
-// AbortIn reads the file that cohort's Abort writes into a job's folder (COHORT_RUN_DIR).
-func AbortIn(folder string) (rank, status int, ok bool) {
+// AbortIn reads the file that cohort's Abort writes into a job's folder (COHORT_RUN_DIR). reacts says that the rank had been told
+// of another one's failure.
+func AbortIn(folder string) (rank, status int, reacts, ok bool) {
 	b, err := os.ReadFile(filepath.Join(folder, "aborted"))
 	if folder == "" || err != nil {
-		return 0, 0, false
+		return 0, 0, false, false
 	}
-	_, err = fmt.Sscan(string(b), &rank, &status)
-	return rank, status, err == nil && rank >= 0 && status > 0
+	_, err = fmt.Sscan(string(b), &rank, &status, &reacts)
+	return rank, status, reacts, err == nil && rank >= 0 && status > 0
 }
 
 // FollowsIn reports whether a process has written to a job's folder that it fails because of another rank. Its id is its rank, or

@@ -52,7 +52,7 @@ func TestAbortGivesJobItsStatus(t *testing.T) {
 	cfg, folder := program(t, 4, "exit", "2=1"), t.TempDir()
 	cfg.Folder = folder
 	cfg.Resilient = func() bool { return true }
-	if err := os.WriteFile(filepath.Join(folder, "aborted"), []byte("3 7\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "aborted"), []byte("3 7 false\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if r := wait(t, start(t, cfg)); r.Status != 7 || r.First != 3 || r.Err != nil || !r.Aborted {
@@ -60,6 +60,33 @@ func TestAbortGivesJobItsStatus(t *testing.T) {
 	}
 	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: rank 3 aborted the job with code 7 after ") {
 		t.Errorf("stderr:\n%s", text)
+	}
+}
+
+// TestAbortAfterFailureLeavesTheBlame has rank 3 call Abort because it was told of the failure of rank 1, in both orders in which
+// the launcher may learn of the two ends, and without that failure.
+func TestAbortAfterFailureLeavesTheBlame(t *testing.T) {
+	for _, c := range []struct {
+		order         []string
+		first, status int
+	}{
+		{[]string{"1=signal9", "3=7"}, 1, 137},
+		{[]string{"3=7", "1=signal9"}, 1, 137},
+		{[]string{"3=7"}, 3, 7},
+	} {
+		cfg := program(t, 4, "ordered", append([]string{t.TempDir()}, c.order...)...)
+		cfg.Folder = t.TempDir()
+		for name, text := range map[string]string{"aborted": "3 7 true\n", "follows-3": ""} {
+			if err := os.WriteFile(filepath.Join(cfg.Folder, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := wait(t, start(t, cfg)); r.Status != c.status || r.First != c.first || r.Err != nil {
+			t.Errorf("%v: got %+v, want status %d of rank %d", c.order, r, c.status, c.first)
+		}
+		if text := cfg.Stderr.(*buffer).String(); c.first == 3 && !strings.Contains(text, "rank 3 aborted the job with code 7 after ") {
+			t.Errorf("%v: stderr:\n%s", c.order, text)
+		}
 	}
 }
 

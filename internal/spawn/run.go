@@ -166,7 +166,8 @@ func (s *state) rankEnded(e exit) {
 	s.m.Ended(x)
 }
 
-// exit describes the end of a rank. After an Abort it is that of the rank that called it.
+// exit describes the end of a rank. After an Abort it is that of the rank that called it. If that rank only reacted to the
+// failure of another one, a rank that failed by itself keeps its own description, and is the one to blame.
 func (s *state) exit(e exit) job.Exit {
 	r := s.ranks[e.rank]
 	x := job.Exit{Rank: r.number, ID: r.id, After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
@@ -176,11 +177,14 @@ func (s *state) exit(e exit) job.Exit {
 		x.Status, x.How = 1, "exited with status 0 without closing its world (Close)"
 	}
 	if x.Status != 0 && s.cfg.Part == nil {
-		if rank, code, ok := AbortIn(s.cfg.Folder); ok {
-			x.Rank, x.Status, x.How, x.Aborted = rank, code, fmt.Sprintf("aborted the job with code %d", code), true
-		}
-		x.Follows = !x.Aborted && FollowsIn(s.cfg.Folder, r.id)
+		x.Follows = FollowsIn(s.cfg.Folder, r.id)
 		x.GoesOn = s.cfg.Resilient != nil && s.cfg.Resilient()
+		rank, code, reacts, ok := AbortIn(s.cfg.Folder)
+		reacts = reacts && s.launcher == nil && !x.GoesOn && !s.generations.decides() // else only the Abort ends the job
+		if ok && (!reacts || x.Follows) {
+			x.Rank, x.Status, x.How = rank, code, fmt.Sprintf("aborted the job with code %d", code)
+			x.Aborted, x.Follows = !reacts, reacts
+		}
 		x.Name = s.cfg.Programs.Name(x.Rank)
 	}
 	return x
@@ -290,8 +294,8 @@ func (s *state) sweep() {
 }
 
 // drain waits until the last output has been written, however slow the reader is, or until
-// a signal that requests the end, and returns that. It does not wait for a process outside
-// its rank's group that holds a pipe open and writes nothing.
+// a signal that requests the end, and returns that. A process outside its rank's group that
+// holds a pipe open, or writes to it, does not keep the job from ending: see hurry.
 func (s *state) drain() syscall.Signal {
 	for _, r := range s.ranks {
 		for _, p := range r.pipes {
