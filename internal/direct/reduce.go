@@ -47,8 +47,8 @@ func (t *task) allreduce() error {
 	return t.after(err)
 }
 
-// reduceRoot: every rank combines its chunk, the root into its Recv, and when
-// all have, the root takes the others'.
+// reduceRoot: every rank combines its chunk piece by piece, the root into its Recv. When all have combined a piece, the
+// root takes the others', while they combine the next one.
 func (t *task) reduceRoot() error {
 	if t.inSlots {
 		if t.rank != t.Root {
@@ -56,26 +56,35 @@ func (t *task) reduceRoot() error {
 		}
 		return t.reduce(0, t.Count, t.Recv)
 	}
-	lo, hi := t.chunk(t.rank)
-	var dst []byte
-	if t.rank == t.Root {
-		dst = t.Recv[lo*t.elem : hi*t.elem]
-	} else {
-		dst = t.temp((hi - lo) * t.elem)
-		t.work = dst
-	}
-	err := t.reduce(lo, hi, dst)
-	if err = t.after(err); err != nil {
-		return err
-	}
-	if t.rank == t.Root {
-		for i := 1; i < t.size && err == nil; i++ {
+	step := t.elems()
+	_, longest := t.chunk(0)
+	for at := 0; at < longest; at += step {
+		piece := func(rank int) (lo, hi int) {
+			lo, hi = t.chunk(rank)
+			lo = min(lo+at, hi)
+			return lo, min(lo+step, hi)
+		}
+		lo, hi := piece(t.rank)
+		var dst []byte
+		if t.rank == t.Root {
+			dst = t.Recv[lo*t.elem : hi*t.elem]
+		} else {
+			t.aside = at / step & 1
+			dst = t.keep(0, (hi-lo)*t.elem)
+			t.work = dst
+		}
+		if err := t.after(t.reduce(lo, hi, dst)); err != nil {
+			return err
+		}
+		for i := 1; i < t.size && t.rank == t.Root; i++ {
 			r := (t.rank + i) % t.size
-			lo, hi := t.chunk(r)
-			err = t.copy(t.Recv[lo*t.elem:hi*t.elem], r, Work, 0)
+			lo, hi := piece(r)
+			if err := t.copy(t.Recv[lo*t.elem:hi*t.elem], r, Work, 0); err != nil {
+				return err
+			}
 		}
 	}
-	return t.after(err)
+	return t.sync(nil)
 }
 
 // reduceScatter: every rank combines its own block. In place the block's place

@@ -21,10 +21,9 @@ type Scratch struct {
 	task   task
 	blocks []byte // for coll.Order.Eval
 	pieces []piece
-	temp   []byte // for what the others read
 }
 
-// piece is a part of a result that cannot go to its place in Recv yet. The memory is made piece by piece too: making all
+// piece is a part of a result that cannot go to its place in Recv yet, or that the root of a Reduce takes. The memory is made piece by piece too: making all
 // of it at once would take longer than a deadline may wait.
 type piece struct {
 	mem []byte
@@ -182,14 +181,6 @@ func (t *task) place() error {
 
 // elems returns how many elements are combined between two calls of Peers.Over.
 func (t *task) elems() int { return max(1, pieceBytes/t.elem) }
-
-// temp returns n bytes of scratch.
-func (t *task) temp(n int) []byte {
-	if cap(t.s.temp) < n {
-		t.s.temp = make([]byte, n)
-	}
-	return t.s.temp[:n]
-}
 
 // Load implements coll.Loader.
 func (t *task) Load(rank, lo, hi int, scratch []byte) ([]byte, error) {
