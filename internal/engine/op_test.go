@@ -258,9 +258,12 @@ func TestCanceledSendEndsWithItsReceiver(t *testing.T) {
 
 // A message that its sender withdraws has matched the first of two receives, and the next message the second. If that
 // has another tag, the first receive waits on. Otherwise it cannot wait for a third message: either it gets its own, or
-// the communicator is broken.
+// the communicator is broken, unless the receive is canceled.
 func TestReceiveThatIsOvertakenIsNotPostedAgain(t *testing.T) {
-	for _, x := range []struct{ gaveUp, tag int32 }{{0, 5}, {1, 5}, {1, 6}} {
+	for _, x := range []struct {
+		gaveUp, tag int32
+		canceled    bool
+	}{{0, 5, false}, {1, 5, false}, {1, 6, false}, {1, 5, true}} {
 		c, write := single(t)
 		first, got := irecv(c, 8, 1, 5)
 		second, _ := irecv(c, 8, 1, int(x.tag))
@@ -268,6 +271,9 @@ func TestReceiveThatIsOvertakenIsNotPostedAgain(t *testing.T) {
 		write(frame.Header{Kind: frame.ReadyToSend, Tag: 5, Length: 8, Token: 9}, nil)
 		until(t, "matching", c, func() bool { return locked(c, func(e *Engine) bool { return e.posted.Len() == 2 }) })
 		c.Cancel(third)
+		if x.canceled && c.Cancel(first) {
+			t.Error("a receive that has matched is canceled at once")
+		}
 		write(frame.Header{Kind: frame.Eager, Tag: x.tag}, []byte("message2"))
 		write(frame.Header{Kind: frame.Withdraw, Tag: x.gaveUp, Token: 9}, nil)
 		write(frame.Header{Kind: frame.Eager, Tag: 5}, []byte("message3"))
@@ -277,9 +283,42 @@ func TestReceiveThatIsOvertakenIsNotPostedAgain(t *testing.T) {
 		until(t, "receiving", c, func() bool {
 			return first.Ready() || locked(c, func(e *Engine) bool { return e.arrived.Len() > 0 })
 		})
-		broken, waits := x.gaveUp != 0 && x.tag == 5, x.gaveUp == 0
-		if first.Ready() == waits || errors.Is(first.Err, backend.ErrBroken) != broken || !waits && !broken && string(got) != "message3" {
+		broken, waits := x.gaveUp != 0 && x.tag == 5 && !x.canceled, x.gaveUp == 0
+		if first.Ready() == waits || errors.Is(first.Err, backend.ErrBroken) != broken || errors.Is(first.Err, backend.ErrCanceled) != x.canceled ||
+			!waits && !broken && !x.canceled && string(got) != "message3" {
 			t.Errorf("%+v: the first receive has ended: %v, with %q and %v", x, first.Ready(), got, first.Err)
+		}
+	}
+}
+
+// A message has matched the second of two receives and has partly arrived. The first receive has matched the message of
+// another rank, which gives up. If the second receive was canceled before, its message is for the first. Otherwise the
+// first was overtaken, although the message is not complete.
+func TestReceiveThatIsCanceledHasOvertakenNothing(t *testing.T) {
+	for _, canceled := range []bool{true, false} {
+		c, write, _ := raws(t, 0, 2)
+		matched := func(receives int) {
+			until(t, "matching", c, func() bool { return locked(c, func(e *Engine) bool { return e.posted.Len() == 2-receives }) })
+		}
+		first, got := irecv(c, 8, backend.AnySource, 5)
+		second, _ := irecv(c, 8, 2, 5)
+		write[0](frame.Header{Kind: frame.ReadyToSend, Tag: 5, Length: 8, Token: 9}, nil)
+		matched(1)
+		write[1](frame.Header{Kind: frame.Eager, Tag: 5, Length: 8}, []byte("mess"))
+		matched(2)
+		if canceled && !c.Cancel(second) {
+			t.Fatal("a receive whose message has partly arrived is not canceled")
+		}
+		write[0](frame.Header{Kind: frame.Withdraw, Tag: 1, Token: 9}, nil)
+		until(t, "withdrawing", c, func() bool {
+			return locked(c, func(e *Engine) bool { return first.Ready() || e.posted.Len() == 1 })
+		})
+		write[1](frame.Header{}, []byte("age2"))
+		switch err := await(t, c, first); {
+		case canceled && (err != nil || string(got) != "message2"):
+			t.Errorf("the receive ends with %q and %v", got, err)
+		case !canceled && !errors.Is(err, backend.ErrBroken):
+			t.Errorf("the receive that was overtaken ends with %q and %v, want ErrBroken", got, err)
 		}
 	}
 }

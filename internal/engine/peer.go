@@ -383,7 +383,6 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 		o, keep, err := p.match(env)
 		switch {
 		case o != nil:
-			e.overtake(nil, env)
 			o.peer, o.env = p.rank, env
 			e.put(o, opArriving)
 			a.Dst = o.buf[:min(a.Left, len(o.buf))]
@@ -438,6 +437,7 @@ func (p *peer) end(h *frame.Header) error {
 	case frame.Eager:
 		size := int(h.Length)
 		if o := p.op; o != nil {
+			e.overtake(nil, o.env)
 			e.received(o, o.env, size, min(size, len(o.buf)))
 			return nil
 		}

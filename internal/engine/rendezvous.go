@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -220,7 +221,8 @@ func (e *Engine) onWithdraw(p *peer, h *frame.Header) {
 // repost puts a receive whose message is withdrawn back into the queue, before those that were posted after it, or
 // gives it what has arrived since. One that was canceled, or is for that message alone, ends.
 func (e *Engine) repost(o *op) {
-	if !e.taking.Remove(&o.node) {
+	overtaken := !e.taking.Remove(&o.node) || e.arriving(o.node.Env)
+	if overtaken && o.cause == nil {
 		o.comm.breaks(backend.Faultf(backend.ErrTimeout, "rank %d has given up a message that rank %d was receiving", o.peer, e.me))
 		return
 	}
@@ -258,6 +260,14 @@ func (e *Engine) overtake(by *op, have match.Env) {
 	if waits {
 		e.taking.Push(&by.node)
 	}
+}
+
+// arriving reports whether a message that a receive would get is arriving for another one. It overtakes the receive, unless
+// it is put back before it is complete.
+func (e *Engine) arriving(want match.Env) bool {
+	return slices.ContainsFunc(e.open, func(p *peer) bool {
+		return p.op != nil && p.op.state == opArriving && want.Takes(p.op.env)
+	})
 }
 
 // unpacks reports whether a message that arrives is unpacked piece by piece. The beginning of one that is too

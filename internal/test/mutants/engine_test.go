@@ -20,11 +20,17 @@ var engineMutants = []mutant{
 `,
 		why: "a receive whose sender gave up after the CTS is not posted again", test: "internal/engine TestInterleaveDeadlineOfSend"},
 	{file: "internal/engine/rendezvous.go",
-		old: `	if !e.taking.Remove(&o.node) {
+		old: `	overtaken := !e.taking.Remove(&o.node) || e.arriving(o.node.Env)
 `,
-		new: `	if false {
+		new: `	overtaken := !e.taking.Remove(&o.node) && false
 `,
 		why: "a receive is posted again that a later message has overtaken", test: "internal/engine TestReceiveThatIsOvertakenIsNotPostedAgain", plain: true},
+	{file: "internal/engine/rendezvous.go",
+		old: ` || e.arriving(o.node.Env)
+`,
+		new: `
+`,
+		why: "a receive is posted again while the message that overtakes it is arriving", test: "internal/engine TestReceiveThatIsCanceledHasOvertakenNothing", plain: true},
 	{file: "internal/engine/p2p.go",
 		old: `			p.emit(frame.Header{Kind: frame.Withdraw, Token: o.token}, nil, nil)
 `,
