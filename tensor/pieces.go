@@ -60,23 +60,11 @@ func (c *cursor) next(most int) (accel.Address, int) {
 	return at, n
 }
 
-// toHost starts copies of the next bytes that fill b.
-func (c *cursor) toHost(b []byte, s accel.Stream) error {
+// each calls do with the pieces of the next bytes, and with the parts of b that belong to them, until b is used up.
+func (c *cursor) each(b []byte, do func(at accel.Address, part []byte) error) error {
 	for len(b) > 0 {
 		at, n := c.next(len(b))
-		if err := s.ToHost(b[:n:n], at); err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
-}
-
-// toDevice starts copies of b to the next bytes.
-func (c *cursor) toDevice(b []byte, s accel.Stream) error {
-	for len(b) > 0 {
-		at, n := c.next(len(b))
-		if err := s.ToDevice(at, b[:n:n]); err != nil {
+		if err := do(at, b[:n:n]); err != nil {
 			return err
 		}
 		b = b[n:]
@@ -196,6 +184,7 @@ func (r *ring) close(err error) error {
 // used.
 func (r *ring) toHost(bytes int, from cursor, stream accel.Stream, use func(b []byte) error) error {
 	part := func(k int) []byte { return r.slots[k%2].b[:max(0, min(r.chunk, bytes-k*r.chunk))] }
+	toHost := func(at accel.Address, part []byte) error { return stream.ToHost(part, at) }
 	start := func(k int) error {
 		if k*r.chunk >= bytes {
 			return nil
@@ -205,7 +194,7 @@ func (r *ring) toHost(bytes int, from cursor, stream accel.Stream, use func(b []
 			return err
 		}
 		s.marks[0].stream = stream
-		if err := from.toHost(part(k), stream); err != nil {
+		if err := from.each(part(k), toHost); err != nil {
 			return err
 		}
 		return s.marks[0].set(stream)
@@ -235,7 +224,7 @@ func (r *ring) toDevice(bytes int, to cursor, stream accel.Stream, fill func(b [
 			break
 		}
 		s.marks[0].stream = stream
-		if err = to.toDevice(b, stream); err == nil {
+		if err = to.each(b, stream.ToDevice); err == nil {
 			err = s.marks[0].set(stream)
 		}
 	}
@@ -299,7 +288,7 @@ func across(dst, src place) error {
 		m := &r.slots[k%2].marks[1]
 		k++
 		m.stream = dst.stream
-		if err := to.toDevice(part, dst.stream); err != nil {
+		if err := to.each(part, dst.stream.ToDevice); err != nil {
 			return err
 		}
 		return m.set(dst.stream)
