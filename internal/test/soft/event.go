@@ -20,10 +20,7 @@ func (s *Stream) Record(e accel.Event) error {
 	d := s.dev.driver
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := s.enter(Record, 0); err != nil {
-		return err
-	}
-	event, err := s.event(e)
+	event, err := s.event(Record, e)
 	if err != nil {
 		return err
 	}
@@ -40,10 +37,7 @@ func (s *Stream) Follow(e accel.Event) error {
 	d := s.dev.driver
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := s.enter(Follow, 0); err != nil {
-		return err
-	}
-	event, err := s.event(e)
+	event, err := s.event(Follow, e)
 	if err != nil {
 		return err
 	}
@@ -51,8 +45,11 @@ func (s *Stream) Follow(e accel.Event) error {
 	return nil
 }
 
-// event checks that an event is this driver's. driver.mu is held.
-func (s *Stream) event(e accel.Event) (*Event, error) {
+// event is enter for a call with an event, which must be this driver's. driver.mu is held.
+func (s *Stream) event(op Op, e accel.Event) (*Event, error) {
+	if err := s.enter(op, 0); err != nil {
+		return nil, err
+	}
 	event, ok := e.(*Event)
 	if !ok || event == nil || event.dev.driver != s.dev.driver {
 		return nil, s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the event belongs to another driver")
