@@ -74,19 +74,20 @@ func (c *Comm) Diagnostics() []string {
 func (c *Comm) WithContext(ctx context.Context) *Comm { return (*Comm)(c.base().WithContext(ctx)) }
 
 // Abort ends the job. Every operation of every rank fails with an [ErrPeerLost] that names this
-// rank and the code. Then this process ends with the code as its status, which is also the job's
-// status. A code outside 1 to 255 counts as 1. Deferred functions do not run. Under [Run], where
-// ranks are goroutines, Abort ends no process and returns nil.
+// rank and the code; on mpi the library ends the other processes instead. Then this process ends
+// with the code as its status, which cohort run and mpiexec make the job's status. A code outside 1
+// to 255 counts as 1. Deferred functions do not run. Under [Run], where ranks are goroutines, Abort
+// ends no process and returns nil.
 //
 // Not collective: one rank is enough.
 //
 // Errors: [ErrComm], [ErrClosed]. Abort has no deadline.
 func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 
-// Close releases the communicator. Operations under way end with [ErrClosed], and so do later ones. On the
-// mpi backend, an operation in a blocking function of the library goes on until it ends by itself.
-// Closing the world closes all communicators made from it and leaves the job, so that this rank
-// does not count as lost. Closing again, or closing a nil communicator, does nothing.
+// Close releases the communicator. Operations under way end with [ErrClosed], and so do later ones.
+// On the mpi backend, an operation in a blocking function of the library goes on until it ends by
+// itself. Closing the world closes all communicators made from it and leaves the job, so that this
+// rank does not count as lost. Closing again, or closing a nil communicator, does nothing.
 //
 // Close waits up to 5 s for goroutines that make, close or use windows, or that close communicators
 // made from the world. docs/windows.md and docs/mpi.md say what becomes of the memory.
@@ -111,8 +112,8 @@ func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 // that closing another communicator has returned.
 func (c *Comm) Close() error { return c.base().Close() }
 
-// CloseWith ends a rank's part in the job. err is the error with which the rank's work has ended. If it is
-// nil, CloseWith is Close.
+// CloseWith ends a rank's part in the job. err is the error with which the rank's work has ended.
+// If it is nil, CloseWith is Close.
 //
 // Otherwise the rank has failed. CloseWith closes the world, whichever communicator c is, and tells
 // the other ranks: every pending and later operation of theirs ends with an [ErrPeerLost] that
