@@ -12,12 +12,12 @@ import (
 //
 //	state    the cell has      next, by
 //	empty    nothing           waiting: the receiver, which has locked the queues
-//	waiting  a receive         writing: a sender; empty: the receiver, or whoever locks the queues
-//	writing  a sender          full: the sender; empty: the sender, if the receive does not take its message
+//	waiting  a receive         writing: a sender, the receiver, or whoever locks the queues
+//	writing  an owner          full: a sender; empty: the others, and a sender if the receive does not take its message
 //	full     a message         empty: the receiver
 //
 // The word has the number of the receive besides, by which a receiver knows its own. The other fields belong to the
-// receiver, and while the state is writing to the sender.
+// receiver, and while the state is writing to its owner. An empty cell keeps no buffer reachable.
 //
 // Invariant: while a receive waits in the cell, no other receive is posted, and no message that it takes has arrived. So
 // the message that it gets overtakes none, and is due to no other receive.
@@ -49,7 +49,7 @@ func (e *cell) give(env match.Env, msg []byte) bool {
 	}
 	number := w - cellWaiting
 	if !e.env.Takes(env) {
-		e.word.Store(number + cellEmpty)
+		e.empty(number)
 		return false
 	}
 	e.env, e.length = env, uint16(len(msg))
@@ -62,12 +62,19 @@ func (e *cell) give(env match.Env, msg []byte) bool {
 	return true
 }
 
+// empty is called by the owner.
+func (e *cell) empty(number uint64) {
+	e.buf = nil
+	e.word.Store(number + cellEmpty)
+}
+
 // withdraw takes the receive out of the cell, unless it has got a message.
 func (e *cell) withdraw() {
 	for {
 		switch w := e.word.Load(); w % cellStates {
 		case cellWaiting:
-			if e.word.CompareAndSwap(w, w-cellWaiting+cellEmpty) {
+			if e.word.CompareAndSwap(w, w-cellWaiting+cellWriting) {
+				e.empty(w - cellWaiting)
 				return
 			}
 		case cellWriting:
@@ -98,7 +105,10 @@ func (c *Comm) linger(env match.Env, buf []byte) (st backend.Status, err error, 
 		switch {
 		case w == number+cellWriting:
 			word.Yield()
-		case w != number+cellWaiting || e.word.CompareAndSwap(w, number+cellEmpty):
+		case w != number+cellWaiting:
+			return st, nil, false
+		case e.word.CompareAndSwap(w, number+cellWriting):
+			e.empty(number)
 			return st, nil, false
 		}
 	}
@@ -107,7 +117,6 @@ func (c *Comm) linger(env match.Env, buf []byte) (st backend.Status, err error, 
 		copy(buf, e.data[:n])
 	}
 	st, err = c.group.received(e.env, n, len(buf))
-	e.buf = nil
-	e.word.Store(number + cellEmpty)
+	e.empty(number)
 	return st, err, true
 }

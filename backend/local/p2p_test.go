@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,32 @@ func TestLongAndSynchronousSendsWaitForTheReceive(t *testing.T) {
 			must(t, err)
 		}
 	})
+}
+
+// A receive that ends keeps its buffer no longer reachable: with a message, at its deadline, and when another goroutine has
+// taken it out of the cell.
+func TestEndedReceiveKeepsNoBuffer(t *testing.T) {
+	for name, during := range map[string]func(c, other *Comm){
+		"message":  func(_, other *Comm) { must(t, other.Send(nil, []byte{1}, 0, 0, backend.Standard)) },
+		"deadline": func(_, _ *Comm) { runtime.Gosched() },
+		"locked":   func(c, _ *Comm) { c.me.lock(); c.me.mu.Unlock() },
+	} {
+		comms := New(2)
+		c, other := comms[0].(*Comm), comms[1].(*Comm)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		var ended atomic.Bool
+		go func() {
+			defer ended.Store(true)
+			c.Recv(&backend.Bound{Ctx: ctx}, make([]byte, 1), 1, 0)
+		}()
+		for !ended.Load() {
+			during(c, other)
+		}
+		cancel()
+		if c.me.cell.buf != nil {
+			t.Errorf("%s: the cell has the buffer", name)
+		}
+	}
 }
 
 // A receive whose message is still being copied ends soon after its deadline, and breaks the communicator.
