@@ -118,15 +118,16 @@ func (k *core) checkRoot(call *backend.Call, roots *[]byte) bool {
 	return call.Root == k.rank
 }
 
-// checkBytes reports whether a buffer has the given length in bytes.
-func checkBytes(call *backend.Call, name string, b []byte, want int) bool {
+// checkBytes reports whether a buffer has as many blocks of the given length in bytes.
+func checkBytes(call *backend.Call, name string, b []byte, blocks, length int) bool {
+	want := int64(blocks) * int64(length) // may be more than an int holds
 	switch {
-	case len(b) == want:
+	case int64(len(b)) == want:
 		return true
 	case b == nil:
-		return reject(call, backend.ErrBuffer, "%s is nil, want %d elements", name, want/call.Type.Size)
+		return reject(call, backend.ErrBuffer, "%s is nil, want %d elements", name, want/int64(call.Type.Size))
 	}
-	return reject(call, backend.ErrCount, "%s has %d elements, want %d", name, elems(call, b), want/call.Type.Size)
+	return reject(call, backend.ErrCount, "%s has %d elements, want %d", name, elems(call, b), want/int64(call.Type.Size))
 }
 
 // checkInput checks the buffer that decides the length: if send is nil and recv has elements, send
@@ -171,7 +172,7 @@ func (k *core) checkPerRank(call *backend.Call, name string) bool {
 
 // checkPair checks a call whose send and recv have the same length.
 func checkPair(call *backend.Call) {
-	if !inPlace(call) && checkInput(call) && checkBytes(call, "recv", call.Recv, len(call.Send)) {
+	if !inPlace(call) && checkInput(call) && checkBytes(call, "recv", call.Recv, 1, len(call.Send)) {
 		checkOverlap(call)
 	}
 }
@@ -180,7 +181,7 @@ func checkPair(call *backend.Call) {
 func (k *core) checkBlocks(call *backend.Call) {
 	if inPlace(call) {
 		k.checkPerRank(call, "recv")
-	} else if checkInput(call) && checkBytes(call, "recv", call.Recv, k.size*len(call.Send)) {
+	} else if checkInput(call) && checkBytes(call, "recv", call.Recv, k.size, len(call.Send)) {
 		checkOverlap(call)
 	}
 }
@@ -197,7 +198,7 @@ func (k *core) checkParts(call *backend.Call) {
 	}
 	if call.Recv == nil && len(call.Send) > 0 {
 		reject(call, backend.ErrBuffer, "recv is nil, send has %d elements", elems(call, call.Send))
-	} else if checkBytes(call, "send", call.Send, k.size*len(call.Recv)) {
+	} else if checkBytes(call, "send", call.Send, k.size, len(call.Recv)) {
 		checkOverlap(call)
 	}
 }
@@ -206,13 +207,13 @@ func (k *core) checkParts(call *backend.Call) {
 func (k *core) checkGathered(call *backend.Call) bool {
 	return k.checkVector(call, "recv", call.Recv, call.RecvCounts, &call.RecvDispls, true) &&
 		(inPlace(call) ||
-			checkBytes(call, "send", call.Send, call.RecvCounts[k.rank]*call.Type.Size) && checkOverlap(call))
+			checkBytes(call, "send", call.Send, call.RecvCounts[k.rank], call.Type.Size) && checkOverlap(call))
 }
 
 // checkScatterv checks a Scatterv on its root.
 func (k *core) checkScatterv(call *backend.Call) {
 	if k.checkVector(call, "send", call.Send, call.SendCounts, &call.SendDispls, false) && !inPlace(call) &&
-		checkBytes(call, "recv", call.Recv, call.SendCounts[k.rank]*call.Type.Size) {
+		checkBytes(call, "recv", call.Recv, call.SendCounts[k.rank], call.Type.Size) {
 		checkOverlap(call)
 	}
 }
@@ -236,8 +237,8 @@ func (k *core) checkReduceScatter(call *backend.Call) {
 		sum += count
 	}
 	call.Count = sum
-	if checkBytes(call, "send", call.Send, sum*call.Type.Size) && !inPlace(call) &&
-		checkBytes(call, "recv", call.Recv, counts[k.rank]*call.Type.Size) {
+	if checkBytes(call, "send", call.Send, sum, call.Type.Size) && !inPlace(call) &&
+		checkBytes(call, "recv", call.Recv, counts[k.rank], call.Type.Size) {
 		checkOverlap(call)
 	}
 }

@@ -121,5 +121,5 @@ func (k *core) checkNeighborBlocks(call *backend.Call, out int) bool {
 	if len(call.Neighbors.Destinations) == 0 || len(call.Neighbors.Sources) == 0 {
 		return true
 	}
-	return checkInput(call) && checkBytes(call, "recv", call.Recv, len(call.Send)/out*len(call.Neighbors.Sources))
+	return checkInput(call) && checkBytes(call, "recv", call.Recv, len(call.Neighbors.Sources), len(call.Send)/out)
 }
