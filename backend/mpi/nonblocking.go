@@ -172,6 +172,7 @@ func (c *comm) operation(call *backend.Call) (*operation, error) {
 }
 
 func (c *comm) watchColl(op *operation) {
+	c.p.rest(len(op.call.Send) + len(op.call.Recv))
 	c.p.engine.watch(&op.o)
 	if err := c.usable(); err != nil {
 		c.drop(err)

@@ -153,6 +153,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 	o := c.p.engine.op(r, c, buf, tag)
 	on, t := c.on(tag)
 	var st libmpi.Status
+	c.p.rest(len(buf))
 	code := on.Isend(buf, dest, t, mode.When() == backend.Synchronous, &o.h, &st)
 	c.started(o, code, &st)
 }
@@ -167,6 +168,7 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 	o := c.p.engine.op(r, c, buf, tag)
 	on, t := c.on(tag)
 	o.receives, o.source, o.tag = true, source, t
+	c.p.rest(len(buf))
 	if c.p.guard {
 		c.post(o)
 		return

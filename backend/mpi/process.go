@@ -57,7 +57,7 @@ type process struct {
 	failed   atomic.Pointer[failure] // a rank has failed
 	calling  sync.Mutex              // held during a call that excludes all others; see together
 	sampler  sampler
-	copied   atomic.Uint64 // bytes that rest has counted
+	copied   uint32 // bytes that rest has counted
 	sound    sound
 	types    types
 	ops      ops

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 const (
@@ -76,18 +77,23 @@ func (w *wait) pause(c *comm) error {
 func yield() { unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 const (
-	restFrom  = 16 << 10 // bytes of a message or collective from which rest counts it
-	restEvery = 8 << 20  // bytes, which take a millisecond or two
+	restEvery = 8 << 20 // bytes, which take a millisecond or two
+	restCall  = 4 << 10 // what a call counts as, besides the bytes of its buffers
 )
 
 // rest yields to Go's scheduler now and then. The scheduler takes the processor from a goroutine that
 // has called the library for 10 ms without a pause. Its monitor then looks at the goroutine every
 // 20 µs for some milliseconds, on a core that waits for a message or copies one. A goroutine that
-// yields is left alone. n is the length of the operation, of which short ones need no rest: the
-// monitor costs them little. Below Serialized the goroutine is locked to its thread, and yielding
-// would take longer.
+// yields is left alone. n is the length of the operation. Below Serialized the goroutine is locked to
+// its thread, and yielding would take longer.
 func (p *process) rest(n int) {
-	if n >= restFrom && p.level >= libmpi.Serialized && p.copied.Add(uint64(n))%restEvery < uint64(n) {
+	if p.level < libmpi.Serialized {
+		return
+	}
+	before := word.LoadUint32(&p.copied)
+	after := before + uint32(n) + restCall
+	word.ReleaseUint32(&p.copied, after) // goroutines may undo each other's additions
+	if before/restEvery != after/restEvery {
 		runtime.Gosched()
 	}
 }
