@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -57,17 +58,24 @@ func (b *Board) Mark(rank int, f *backend.Fault) bool {
 // lost reports whether this rank was declared lost.
 func (b *Board) lost() bool { return b.own.lost.Load() != lostNot }
 
+// reasonWaits is how many milliseconds a lost rank waits for the reason.
+const reasonWaits = 50
+
 // Lost returns why a rank was declared lost, nil if it was not. The rank itself gets a fault as soon as Mark has begun,
-// the others once the reason is there, which names the rank.
+// the others once the reason is there, which names the rank. The rank itself tells others what it gets, and so waits for the
+// reason, unless the rank that writes it does not run.
 func (b *Board) Lost(rank int) *backend.Fault {
-	switch h := b.head(rank); {
-	case h.lost.Load() == lostMarked:
-		return h.reason.get()
-	case rank == b.cfg.Rank && b.lost():
-		return backend.Faultf(backend.ErrPeerLost, "this rank was declared lost")
-	default:
-		return nil
+	h, waits := b.head(rank), 0
+	for h.lost.Load() != lostMarked {
+		if rank != b.cfg.Rank || !b.lost() {
+			return nil
+		}
+		if waits++; waits > word.Spins(reasonWaits) {
+			return backend.Faultf(backend.ErrPeerLost, "this rank was declared lost")
+		}
+		time.Sleep(time.Millisecond)
 	}
+	return h.reason.get()
 }
 
 // A Comm is a communicator whose ranks all have slots.

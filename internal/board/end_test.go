@@ -304,3 +304,17 @@ func TestStoppedRankThatSawAnEndIsLost(t *testing.T) {
 		t.Errorf("the call ends with %v, and the communicator with %v, want ErrPeerLost", err, slow.Over())
 	}
 }
+
+// A rank that learns of its own loss while another one writes why waits for the reason.
+func TestLostRankWaitsForTheReason(t *testing.T) {
+	b := boards(t, 2)
+	h := b[0].head(1)
+	h.lost.Store(lostMarking)
+	time.AfterFunc(5*time.Millisecond, func() {
+		h.reason.set(loss)
+		h.lost.Store(lostMarked)
+	})
+	if f := b[1].Lost(1); f == nil || f.Text != loss.Text {
+		t.Errorf("got %v, want %v", f, loss)
+	}
+}
