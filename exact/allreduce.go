@@ -10,18 +10,18 @@ import (
 
 // call is what Allreduce needs besides the rows. An operation that failed may still use it.
 type call struct {
-	head    [numHeads + 1]int64
+	head    []uint64 // what the ranks combine first; present follows it
 	present []uint64 // of each block, a bit for each row that any rank has
 	limbs   []int64  // of all rows that any rank has, the ranks' sums
 	counts  []int    // limbs of each rank
 	lengths []int    // elements of each rank
 }
 
-// The ranks find the largest of these first.
+// The words of call.head. Those of the first block follow them: two for float64 and one for float32, so that the calls of
+// ranks with different types do not match.
 const (
 	headLen     = iota // elements
-	headNegLen         // the same, negative
-	headPending        // slices added since the last carry
+	headNotLen         // its complement: if lengths differ, a bit is set in both after the ranks have combined them
 	headRefusal        // 1: wrong arguments
 	numHeads
 )
@@ -48,38 +48,46 @@ func (a *Accumulator[T]) Allreduce(c *cohort.Comm, recv []T) error {
 	return err
 }
 
-// 1. The ranks agree on the length, and whether they must carry before they add.
-// 2. They find out which rows of each block any of them has.
+// 1. A rank carries if the limbs of all ranks together could overflow otherwise.
+// 2. The ranks agree on the length, and find out which rows of each block any of them has.
 // 3. The blocks are divided among the ranks. A rank receives the sums of the limbs of its blocks.
 // 4. It rounds these, and all ranks gather the results.
+//
+// If there is one block, each rank receives all sums, and rounds them.
 func (a *Accumulator[T]) allreduce(c *cohort.Comm, recv []T, call *call) error {
-	head := call.head[:numHeads]
-	if isSingle[T]() {
-		head = call.head[:] // so that the calls of ranks with different types do not match
-	}
-	clear(head)
-	head[headLen], head[headNegLen], head[headPending] = int64(a.n), int64(-a.n), int64(a.pending)
-	if len(recv) != a.n {
-		head[headRefusal] = 1
-	}
-	if err := cohort.Allreduce(c, head, head, cohort.Max); err != nil {
-		return err
-	}
-	if head[headRefusal] > 0 || head[headLen] != -head[headNegLen] {
-		return disagree(c, "exact.allreduce", [2]string{"the accumulator", "recv"}, [2]int{a.n, len(recv)})
-	}
-	if a.n == 0 {
-		return nil
-	}
 	ranks := c.Size()
-	if head[headPending]*int64(ranks) > int64(a.most) {
+	if a.pending*ranks > a.most {
 		a.carry()
 	}
-	call.counts, call.lengths = slices.Grow(call.counts[:0], ranks)[:ranks], slices.Grow(call.lengths[:0], ranks)[:ranks]
 	a.findRows(call)
-	if err := cohort.Allreduce(c, call.present, call.present, cohort.Bor); err != nil {
+	call.head[headLen], call.head[headNotLen] = uint64(a.n), ^uint64(a.n)
+	if len(recv) != a.n {
+		call.head[headRefusal] = 1
+	}
+	head := call.head[:numHeads+a.words()]
+	if err := cohort.Allreduce(c, head, head, cohort.Bor); err != nil {
 		return err
 	}
+	if head[headRefusal] > 0 || head[headLen]&head[headNotLen] != 0 {
+		return disagree(c, "exact.allreduce", [2]string{"the accumulator", "recv"}, [2]int{a.n, len(recv)})
+	}
+	switch a.blocks() {
+	case 0:
+		return nil
+	case 1:
+		call.limbs = call.limbs[:0]
+		a.pack(call, 0)
+		err := cohort.Allreduce(c, call.limbs, call.limbs, cohort.Sum)
+		if err == nil {
+			a.round(call, 0, recv, call.limbs)
+		}
+		return err
+	}
+	others := call.present[a.words():]
+	if err := cohort.Allreduce(c, others, others, cohort.Bor); err != nil {
+		return err
+	}
+	call.counts, call.lengths = slices.Grow(call.counts[:0], ranks)[:ranks], slices.Grow(call.lengths[:0], ranks)[:ranks]
 	for first := 0; first < a.blocks(); first += segment {
 		end := min(first+segment, a.blocks())
 		call.limbs = call.limbs[:0]
@@ -113,11 +121,12 @@ func (a *Accumulator[T]) upTo(b int) int { return min(b*blockLen, a.n) }
 // words returns how many words of call.present are those of a block.
 func (g *grid) words() int { return (g.rows + 63) / 64 }
 
-// findRows stores which rows the blocks have.
+// findRows stores which rows the blocks have, and makes the head zero.
 func (a *Accumulator[T]) findRows(call *call) {
-	n := a.blocks() * a.words()
-	call.present = slices.Grow(call.present[:0], n)[:n]
-	clear(call.present)
+	n := numHeads + max(1, a.blocks())*a.words()
+	call.head = slices.Grow(call.head[:0], n)[:n]
+	clear(call.head)
+	call.present = call.head[numHeads:]
 	for b := range a.blocks() {
 		for j, r := range a.block(b) {
 			if r != nil {
