@@ -33,7 +33,7 @@ var classes = map[string]problem{
 
 const (
 	inner = 25 // iterations of the conjugate gradient method for each system
-	group = 8  // rows that one rank has together
+	group = 50 // rows that one rank has together; it divides the rows of all classes
 )
 
 func main() { npb.Main("CG", classes, run) }
