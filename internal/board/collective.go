@@ -226,7 +226,8 @@ func (s *Collective) settle() {
 }
 
 // wake wakes the other ranks that sleep. Where all wait for all, the last that arrives does this, for the others
-// need not run before. A rank that does not wait for all does it when it has looked for those it needs.
+// need not run before. A rank that misses another one after the exchange below is not the last. A rank that does not
+// wait for all wakes the others when it has looked for those it needs.
 //
 // To arrive is a plain store, and the exchange makes it visible before this rank looks who sleeps. A rank that is
 // about to sleep announces that, also by an exchange, before it looks who has arrived. So of two ranks at least one
@@ -253,6 +254,10 @@ func (s *Collective) wait(b *backend.Bound) error {
 	}
 	if s.fresh && s.behind {
 		s.wake()
+	}
+	if s.fresh && s.seen < s.end {
+		s.exchange.Store(0)
+		s.fresh = s.arrived() // else another rank is the last: see wake
 	}
 	if s.seen < s.end {
 		if !s.syncing {

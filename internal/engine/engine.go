@@ -122,6 +122,7 @@ type bursts struct {
 // polls are what looking at the links needs.
 type polls struct {
 	next     int    // peer to look at first
+	still    int    // how often progress has found nothing since something moved last
 	asked    []Link // for Sleeper.Poll
 	rooms    []bool
 	askedOf  []*peer
@@ -290,6 +291,9 @@ func (e *Engine) progress() bool {
 	if e.lossesPending() {
 		e.handleLosses()
 		moved = true
+	}
+	if e.still++; moved {
+		e.still = 0
 	}
 	return moved
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/board"
 )
 
 // How long a waiter polls before it sleeps. If every rank of the node has a processor to itself it spins;
@@ -95,15 +96,17 @@ func (l *links) Disarm() { l.cfg.Sleeper.End() }
 // Ring implements wait.Links.
 func (l *links) Ring() { l.cfg.Sleeper.Ring() }
 
-// look makes progress for a bounded time, until p is ready.
+// look makes progress for a bounded time, until p is ready. To ask all links of a large node takes longer than the other
+// ranks need for a short collective. So a rank that waits for their arrival asks seldom, unless it has messages under way.
 func (e *Engine) look(p backend.Pending) bool {
+	_, arrivals := p.(*board.Collective)
 	limit, every := spinFor, lookEvery
 	if !e.cfg.Spare { // the rank that has the processor now may compute, and keep it for milliseconds
 		limit, every = yieldFor, 1
 	}
 	var begin, busy time.Time // since when nothing has moved, and since when something has
 	for i := 1; ; i++ {
-		moved := e.poll()
+		moved := (!arrivals || i%lookEvery == 0 || e.underWay()) && e.poll()
 		if p.Ready() {
 			return true
 		}
@@ -130,6 +133,17 @@ func (e *Engine) look(p backend.Pending) bool {
 			}
 		}
 	}
+}
+
+// underWay reports whether messages of this rank or queued collectives are under way, or other goroutines may wait, or
+// something has moved lately.
+func (e *Engine) underWay() bool {
+	if e.crew.Sleeps() || !e.mu.TryLock() {
+		return true
+	}
+	is := e.active > 0 || len(e.queued) > 0 || e.still < lookEvery
+	e.mu.Unlock()
+	return is
 }
 
 // poll makes progress if no other goroutine of this process does so now.

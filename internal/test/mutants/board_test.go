@@ -116,6 +116,11 @@ var boardMutants = []mutant{
 		new: `	s.fresh = false
 `,
 		why: "an arrival is still in the store buffer when its rank looks who sleeps", test: "internal/board TestInterleaveSleep"},
+	{file: "internal/board/collective.go",
+		old: `		s.exchange.Store(0)
+		s.fresh = s.arrived() // else`,
+		new: `		s.fresh = s.arrived() // else`,
+		why: "two ranks arrive at once, and each takes the other for the last", test: "internal/board TestInterleaveSleep"},
 	{file: "internal/board/op.go",
 		old: `		if s.failed = err != nil || s.b.lost(); s.failed {`,
 		new: `		if _, s.failed = err, s.b.lost(); s.failed {`,
