@@ -123,6 +123,7 @@ type bursts struct {
 type polls struct {
 	next     int    // peer to look at first
 	still    int    // how often progress has found nothing since something moved last
+	passes   int    // calls of Irecv that look at no link: see passMost
 	asked    []Link // for Sleeper.Poll
 	rooms    []bool
 	askedOf  []*peer
