@@ -151,12 +151,12 @@ func (c *comm) create(d *comm, id uint32) error {
 	for i, r := range d.world {
 		ranks[i] = int32(r)
 	}
-	tag := int(id) & (1<<14 - 1)
+	tag := makingTag(id, c.p.maxTag)
 	var code libmpi.Code
-	if d.data, code = c.p.parent.Create(ranks, 2*tag); code != 0 {
+	if d.data, code = c.p.parent.Create(ranks, tag); code != 0 {
 		return c.unmade(code)
 	}
-	if d.ctl, code = c.p.parent.Create(ranks, 2*tag+1); code == 0 {
+	if d.ctl, code = c.p.parent.Create(ranks, tag+1); code == 0 {
 		return nil
 	}
 	if code != libmpi.Ended {
@@ -164,6 +164,10 @@ func (c *comm) create(d *comm, id uint32) error {
 	}
 	return c.unmade(code)
 }
+
+// makingTag returns the first of the two tags for making the communicator with an id. Several goroutines may
+// make communicators of the same ranks at once, so ids share tags only where the library has too few of them.
+func makingTag(id uint32, maxTag int) int { return int(id) % (maxTag / 2) * 2 }
 
 func (c *comm) begin() {
 	c.queues[0].on, c.queues[1].on = c.data, c.ctl

@@ -178,6 +178,22 @@ func (s *committing) String() string {
 	return b.String()
 }
 
+// The ids of communicators that are made at once may be far apart, because each rank has made others before. Those of all
+// communicators that MPICH (2^28-1) or Open MPI (2^31-1) can tell apart by tags have tags of their own.
+func TestCommunicatorsHaveTheirOwnTags(t *testing.T) {
+	for _, maxTag := range []int{1<<28 - 1, 1<<31 - 1} {
+		for apart := uint32(1); apart < 1<<27; apart *= 2 {
+			a, b := makingTag(7, maxTag), makingTag(7+apart, maxTag)
+			if a == b || a%2 != 0 || b%2 != 0 || max(a, b)+1 > maxTag {
+				t.Errorf("up to %d, ids 7 and %d have the tags %d and %d", maxTag, 7+apart, a, b)
+			}
+		}
+	}
+	if tag := makingTag(1<<30, 1<<15-1) + 1; tag > 1<<15-1 {
+		t.Errorf("tag %d is above the smallest limit of MPI", tag)
+	}
+}
+
 // In every order of messages, locks and members that withdraw, the members of a transaction all make the call or none does. A
 // prepared member gets the decision before another one joins or withdraws. The others wait only for one that has yet to join,
 // and not if one has withdrawn and the coordinator has joined.
