@@ -291,6 +291,26 @@ func TestReceiveThatIsOvertakenIsNotPostedAgain(t *testing.T) {
 	}
 }
 
+// A receive is posted while its message comes. It overtakes the receive before it, whose message another rank gives up.
+func TestReceiveThatIsPostedWhileItsMessageComesOvertakes(t *testing.T) {
+	c, write, _ := raws(t, 0, 2)
+	first, _ := irecv(c, 8, backend.AnySource, 5)
+	write[0](frame.Header{Kind: frame.ReadyToSend, Tag: 5, Length: 8, Token: 9}, nil)
+	until(t, "matching", c, func() bool { return locked(c, func(e *Engine) bool { return e.posted.Len() == 0 }) })
+	write[1](frame.Header{Kind: frame.Eager, Tag: 5, Length: 8}, []byte("mess"))
+	until(t, "arriving", c, func() bool { return locked(c, func(e *Engine) bool { return e.peers[2].msg != nil }) })
+	second, got := irecv(c, 8, 2, 5)
+	write[1](frame.Header{}, []byte("age2"))
+	if err := await(t, c, second); err != nil || string(got) != "message2" {
+		t.Errorf("%q, %v", got, err)
+	}
+	write[0](frame.Header{Kind: frame.Withdraw, Tag: 1, Token: 9}, nil)
+	write[0](frame.Header{Kind: frame.Eager, Tag: 5}, []byte("message3"))
+	if err := await(t, c, first); !errors.Is(err, backend.ErrBroken) {
+		t.Errorf("the receive that was overtaken ends with %v, want ErrBroken", err)
+	}
+}
+
 // A message has matched the second of two receives and has partly arrived. The first receive has matched the message of
 // another rank, which gives up. If the second receive was canceled before, its message is for the first. Otherwise the
 // first was overtaken, although the message is not complete.

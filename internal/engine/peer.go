@@ -137,9 +137,8 @@ func (p *peer) takeShort() (moved bool) {
 			break
 		}
 		p.quiet = 0
-		p.e.overtake(nil, env)
 		o := n.Owner.(*op)
-		p.e.received(o, env, size, p.mem.Receive(o.buf, size))
+		p.e.came(o, env, size, p.mem.Receive(o.buf, size))
 	}
 	return moved
 }
@@ -437,8 +436,7 @@ func (p *peer) end(h *frame.Header) error {
 	case frame.Eager:
 		size := int(h.Length)
 		if o := p.op; o != nil {
-			e.overtake(nil, o.env)
-			e.received(o, o.env, size, min(size, len(o.buf)))
+			e.came(o, o.env, size, min(size, len(o.buf)))
 			return nil
 		}
 		m := p.msg
@@ -452,7 +450,7 @@ func (p *peer) end(h *frame.Header) error {
 			return nil
 		}
 		if o != nil { // posted while it came
-			e.received(o, env, size, copy(o.buf, m.buf))
+			e.came(o, env, size, copy(o.buf, m.buf))
 		}
 		e.putMsg(m)
 		return err

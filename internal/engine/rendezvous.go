@@ -262,6 +262,12 @@ func (e *Engine) overtake(by *op, have match.Env) {
 	}
 }
 
+// came completes a receive whose short message is in place.
+func (e *Engine) came(o *op, env match.Env, size, copied int) {
+	e.overtake(nil, env)
+	e.received(o, env, size, copied)
+}
+
 // arriving reports whether a message that a receive would get is arriving for another one. It overtakes the receive, unless
 // it is put back before it is complete.
 func (e *Engine) arriving(want match.Env) bool {

@@ -25,6 +25,12 @@ var engineMutants = []mutant{
 		new: `	overtaken := !e.taking.Remove(&o.node) && false
 `,
 		why: "a receive is posted again that a later message has overtaken", test: "internal/engine TestReceiveThatIsOvertakenIsNotPostedAgain", plain: true},
+	{file: "internal/engine/peer.go",
+		old: `			e.came(o, env, size, copy(o.buf, m.buf))
+`,
+		new: `			e.received(o, env, size, copy(o.buf, m.buf))
+`,
+		why: "a receive that is posted while its message comes overtakes nothing", test: "internal/engine TestReceiveThatIsPostedWhileItsMessageComesOvertakes", plain: true},
 	{file: "internal/engine/rendezvous.go",
 		old: ` || e.arriving(o.node.Env)
 `,
