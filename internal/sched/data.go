@@ -38,7 +38,7 @@ func (d *data) init(o *Op) {
 	}
 }
 
-// prepare allocates the memory for running s.
+// prepare allocates the requests for running s.
 func (d *data) prepare(s *coll.Schedule) {
 	d.s = s
 	most := 0
@@ -51,16 +51,43 @@ func (d *data) prepare(s *coll.Schedule) {
 			d.reqs[i].Notify = d.notify
 		}
 	}
-	if len(d.temp) < s.Scratch {
-		d.temp = make([]byte, s.Scratch)
+}
+
+// grow allocates the scratch memory for running the schedule.
+func (d *data) grow() {
+	if len(d.temp) < d.s.Scratch {
+		d.temp = make([]byte, d.s.Scratch)
 	}
 }
 
-// begin starts the schedule; when it ends it calls the Op's moved.
+// begin starts the schedule; when it ends it calls the Op's moved. A new goroutine makes scratch memory for which that
+// takes long, so that the caller can end at its deadline.
 func (d *data) begin(tag int) {
 	d.tag, d.err, d.wrong = tag, nil, wrong{receiver: -1}
 	d.round.Store(0)
-	d.advance(false, false)
+	if len(d.temp) >= d.s.Scratch || d.s.Scratch <= pieceBytes || d.o.r.oneThread {
+		d.grow()
+		d.advance(false, false)
+		return
+	}
+	r := d.o.r // o may be in use again when goOn is called
+	go func() {
+		defer r.goOn()
+		d.grow()
+		if d.err = d.givenUp(); d.err != nil {
+			d.o.moved()
+			return
+		}
+		d.advance(false, true)
+	}()
+}
+
+// givenUp returns how the operation has ended while its data phase goes on, nil if it has not.
+func (d *data) givenUp() error {
+	if v := d.o.verdict.Load(); v != nil {
+		return v.err
+	}
+	return nil
 }
 
 // goOn sends and announces what an operation's own goroutine has done.
@@ -197,6 +224,10 @@ func (d *data) long(actions []coll.Action) bool {
 	return bytes >= longWork
 }
 
+// pieceBytes is how much is copied or combined between two looks whether the operation was given up: about a millisecond's
+// worth.
+const pieceBytes = 4 << 20
+
 // local does a round's copies and reductions. A panic of a user's operation is an error. If the operation ends the
 // goroutine, local ends the data phase, unless the caller waits for the goroutine (apart), and does not return.
 func (d *data) local(actions []coll.Action) (err error) {
@@ -213,13 +244,29 @@ func (d *data) local(actions []coll.Action) (err error) {
 			}
 		}()
 	}
+	step := pieceBytes
+	if t := d.o.call.Type; t != nil {
+		step = max(1, pieceBytes/t.Size) * t.Size
+	}
 	for i := range actions {
 		a := &actions[i]
-		switch a.Kind {
-		case coll.Copy:
-			shmem.Move(d.region(&a.Dst), d.region(&a.A))
-		case coll.Reduction:
-			op.Apply(d.region(&a.Dst), d.region(&a.A), d.region(&a.B))
+		dst, x, y := d.region(&a.Dst), d.region(&a.A), d.region(&a.B)
+		for {
+			n := min(step, len(dst))
+			if a.Kind == coll.Copy {
+				shmem.Move(dst[:n], x)
+			} else {
+				op.Apply(dst[:n], x[:n], y[:n])
+				y = y[n:]
+			}
+			if n == len(dst) {
+				break
+			}
+			dst, x = dst[n:], x[n:]
+			if err := d.givenUp(); err != nil {
+				returned = true
+				return err
+			}
 		}
 	}
 	returned = true

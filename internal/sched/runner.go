@@ -143,6 +143,7 @@ func (r *Runner) Prepare(call *backend.Call) (backend.Operation, error) {
 		return nil, err
 	}
 	o.data.prepare(s)
+	o.data.grow()
 	o.prepared, o.tag = s, backend.PersistentTag(r.persistent)
 	r.persistent++
 	return o, nil
