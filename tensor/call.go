@@ -26,7 +26,7 @@ func blocking[T cohort.Number](c *Comm, x call[T]) error {
 		return x.failed("", fault(cohort.ErrComm, "the communicator is nil"))
 	}
 	wrong := x.check(c)
-	ticket, err := c.queue.take()
+	ticket, err := c.queue.take(x.coll)
 	switch {
 	case err != nil:
 	case wrong == nil && !x.plain(c):
@@ -49,7 +49,7 @@ func start[T cohort.Number](c *Comm, x call[T]) (*Handle, error) {
 		return nil, x.failed("i", fault(cohort.ErrComm, "the communicator is nil"))
 	}
 	wrong := x.check(c)
-	ticket, err := c.queue.take()
+	ticket, err := c.queue.take(x.coll)
 	if err != nil {
 		return nil, x.failed("i", err)
 	}
@@ -114,12 +114,16 @@ func (k *core) ended() error {
 	return nil
 }
 
+// nameOf returns the name of a collective in errors.
+func nameOf(coll backend.Coll) string {
+	if coll == backend.ReduceScatterBlock {
+		return "reducescatter"
+	}
+	return strings.ToLower(coll.String())
+}
+
 // failed adds the operation and its tensors to an error.
 func (x *call[T]) failed(form string, err error) error {
-	name := strings.ToLower(x.coll.String())
-	if x.coll == backend.ReduceScatterBlock {
-		name = "reducescatter"
-	}
 	switch {
 	case x.coll == backend.Barrier:
 	case x.send == x.recv || x.recv == nil:
@@ -129,7 +133,7 @@ func (x *call[T]) failed(form string, err error) error {
 	default:
 		err = fmt.Errorf("%v to %v: %w", x.send, x.recv, err)
 	}
-	return failed(form+name, err)
+	return failed(form+nameOf(x.coll), err)
 }
 
 // reads and writes report whether this rank's send or recv is used.

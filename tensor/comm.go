@@ -1,12 +1,14 @@
 package tensor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -178,14 +180,21 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 	return &Comm{core: k, coll: k.coll.WithContext(ctx), head: k.head.WithContext(ctx), load: k.load.WithContext(ctx), ctx: ctx}
 }
 
-// Close waits for pending operations and frees the communicator. Receives and probes for which no
-// message has arrived end with [cohort.ErrClosed], as do later operations. On mpi a blocking receive
-// without a context stays in the library until a message comes, and Close waits a second for it.
-// Closing again, or closing a nil communicator, does nothing.
+// closeFor is how long Close waits for operations to complete, and then for those that it has ended to return. Tests
+// shorten it.
+var closeFor = time.Second
+
+// Close frees the communicator. Collectives, sends, and receives whose message has arrived have a second
+// to complete. Then they end with [cohort.ErrClosed]. Receives and probes for which no message has arrived
+// end so at once, as do later operations. Closing again, or closing a nil communicator, does nothing.
+//
+// An operation that waits in a blocking function of an MPI library or for a device may not end. Close waits
+// another second for it. Do not close the operation's tensors then.
 //
 // Collective.
 //
-// Errors: those of [cohort.Comm.Close].
+// Errors: [cohort.ErrRequest] if an operation was not complete after a second, which the error names; those
+// of [cohort.Comm.Close].
 func (c *Comm) Close() error {
 	if c == nil || c.core == nil {
 		return nil
@@ -197,9 +206,24 @@ func (c *Comm) Close() error {
 		return nil
 	}
 	k.closed = true
-	k.queue.close()
-	err := k.messages.close()
-	return errors.Join(err, k.closeAll())
+	q, m := &k.queue, &k.messages
+	within, cancel := context.WithTimeout(context.Background(), closeFor)
+	defer cancel()
+	left := q.close(within)
+	m.close(within)
+	err := k.head.Close() // ends receives and probes without a message
+	left = cmp.Or(left, m.end(within))
+	m.stop()
+	if left == nil {
+		m.background.Wait()
+	}
+	err = errors.Join(failed("close", left), err, k.closeAll())
+	if left != nil {
+		again, cancel := context.WithTimeout(context.Background(), closeFor)
+		defer cancel()
+		_, _ = q.close(again), m.end(again)
+	}
+	return err
 }
 
 // breakage records whether an underlying communicator is known to be broken.

@@ -118,7 +118,7 @@ func (r *Reducer[T]) waitExact() error {
 	}
 	batches := r.batches
 	r.batches = 0
-	ticket, err := r.c.queue.take()
+	ticket, err := r.c.queue.take(backend.Allreduce)
 	if err == nil {
 		err = r.c.awaitTurn(ticket)
 	}

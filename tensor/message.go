@@ -37,7 +37,9 @@ const (
 
 // envelope is the decoded envelope of a message, with the memory it is received in or sent from.
 type envelope struct {
-	source, tag int // of the message
+	peer, tag int  // of the message
+	out       bool // it is sent
+	at        int  // where it is in messages.inFlight
 
 	kind   backend.Kind
 	dims   int
@@ -53,6 +55,13 @@ type envelope struct {
 var envelopes = sync.Pool{New: func() any { return new(envelope) }}
 
 func newEnvelope() *envelope { return envelopes.Get().(*envelope) }
+
+// newSend returns the envelope of a message to dest.
+func newSend(dest, tag int) *envelope {
+	l := newEnvelope()
+	l.peer, l.tag, l.number, l.out = dest, tag, 0, true
+	return l
+}
 
 // free puts back an envelope in whose memory nothing can arrive any more.
 func (l *envelope) free() {
@@ -71,10 +80,10 @@ func (p *untyped) fits() bool {
 }
 
 // write encodes the envelope of p and returns it.
-func (l *envelope) write(p *untyped, piece, number int) []byte {
+func (l *envelope) write(p *untyped, piece int) []byte {
 	b := append(l.b[:0], envelopeVersion, 0, byte(p.kind), byte(len(p.shape)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(piece))
-	b = binary.LittleEndian.AppendUint32(b, uint32(number))
+	b = binary.LittleEndian.AppendUint32(b, uint32(l.number))
 	for _, n := range p.shape {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -19,12 +18,10 @@ type messages struct {
 	mu       sync.Mutex
 	change   sync.Cond
 	closed   bool
-	inFlight int   // sends, and receives whose envelope has come
-	posted   int   // nonblocking receives whose envelope has not come
-	blocking int   // blocking receives whose envelope has not come
-	stuck    bool  // Close does not wait for blocking receives any more
-	sent     []int // the next payload tag for each rank
-	maxTag   int   // the largest payload tag
+	inFlight []*envelope // of sends, and of receives whose envelope has come
+	waiting  int         // receives whose envelope has not come
+	sent     []int       // the next payload tag for each rank
+	maxTag   int         // the largest payload tag
 
 	ctx        context.Context // for work that continues after its operation has ended
 	stop       context.CancelFunc
@@ -39,60 +36,82 @@ func (m *messages) init(k *core) {
 	m.ctx, m.stop = context.WithCancel(context.Background())
 }
 
-// close waits for messages in flight, and ends receives and probes without a message.
-func (m *messages) close() error {
+// close rejects new operations and waits for messages in flight until the context ends.
+func (m *messages) close(ctx context.Context) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.closed = true
-	for m.inFlight > 0 {
-		m.change.Wait()
-	}
-	m.mu.Unlock()
-	err := m.k.head.Close()
-	if m.k.head.Backend() == "mpi" { // which may not return from a receive without a message
-		defer time.AfterFunc(time.Second, func() {
-			m.mu.Lock()
-			m.stuck = true
-			m.mu.Unlock()
-			m.change.Broadcast()
-		}).Stop()
-	}
-	m.mu.Lock()
-	for m.posted+m.inFlight > 0 || m.blocking > 0 && !m.stuck {
-		m.change.Wait()
-	}
-	m.mu.Unlock()
-	m.stop()
-	m.background.Wait()
-	return err
+	m.wait(ctx, func() bool { return len(m.inFlight) == 0 })
 }
 
-// begin counts a send and assigns the tag of its payload.
-func (m *messages) begin(dest int, own bool) (number int, err error) {
+// end waits for all operations of a closed communicator until the context ends. Then it returns an error that names a
+// message in flight, if there is one.
+func (m *messages) end(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wait(ctx, func() bool { return m.waiting+len(m.inFlight) == 0 })
+	if len(m.inFlight) == 0 {
+		return nil
+	}
+	l, way := m.inFlight[0], "receive from"
+	if l.out {
+		way = "send to"
+	}
+	return fault(cohort.ErrRequest, "the %s rank %d with tag %d is not complete; wait for it before Close", way, l.peer, l.tag)
+}
+
+// wait waits for a change of a closed communicator until the context ends. The caller has locked mu.
+func (m *messages) wait(ctx context.Context, come func() bool) {
+	defer context.AfterFunc(ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.change.Broadcast()
+	})()
+	for !come() && ctx.Err() == nil {
+		m.change.Wait()
+	}
+}
+
+// begin counts a message in flight. If it has a payload of its own, begin assigns the payload's tag.
+func (m *messages) begin(l *envelope, own bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return 0, errClosed()
+		return errClosed()
 	}
-	m.inFlight++
-	if own && uint(dest) < uint(len(m.sent)) {
-		number = m.sent[dest]
-		if m.sent[dest]++; number == m.maxTag {
-			m.sent[dest] = 0
+	if own && uint(l.peer) < uint(len(m.sent)) {
+		l.number = m.sent[l.peer]
+		if m.sent[l.peer]++; l.number == m.maxTag {
+			m.sent[l.peer] = 0
 		}
 	}
-	return number, nil
+	m.add(l)
+	return nil
+}
+
+// add counts a message in flight. The caller has locked mu.
+func (m *messages) add(l *envelope) {
+	l.at = len(m.inFlight)
+	m.inFlight = append(m.inFlight, l)
 }
 
 func errClosed() error { return fault(cohort.ErrClosed, "the communicator is closed") }
 
-// end counts down an operation that Close waits for.
-func (m *messages) end() {
+// done counts down an operation that Close waits for. l can be used again unless the library may still use its memory.
+func (m *messages) done(l *envelope, again bool) {
 	m.mu.Lock()
-	m.inFlight--
+	n := len(m.inFlight) - 1
+	last := m.inFlight[n]
+	m.inFlight[l.at], last.at = last, l.at
+	m.inFlight[n] = nil
+	m.inFlight = m.inFlight[:n]
 	if m.closed {
 		m.change.Broadcast()
 	}
 	m.mu.Unlock()
+	if again {
+		l.free()
+	}
 }
 
 // await waits for the envelope of a message. The message is then in flight, and the caller must
@@ -103,11 +122,11 @@ func (c *Comm) await(m *messages, source, tag int) (*envelope, error) {
 		m.mu.Unlock()
 		return nil, errClosed()
 	}
-	m.blocking++
+	m.waiting++
 	m.mu.Unlock()
 	l := newEnvelope()
 	st, err := cohort.Recv(c.head, l.b[:], source, tag)
-	return l, m.arrived(&m.blocking, l, st, err)
+	return l, m.arrived(l, st, err)
 }
 
 // post starts a receive of an envelope into l. When q is complete, the caller must call arrived.
@@ -123,23 +142,22 @@ func (c *Comm) post(m *messages, source, tag int) (l *envelope, q *cohort.Reques
 		return nil, nil, err
 	}
 	q.Done() // from now on a goroutine waits for it, as Close asks
-	m.posted++
+	m.waiting++
 	return l, q, nil
 }
 
-// arrived is called when the receive of an envelope is complete. It decodes the envelope. waiting is
-// the count of the receive, posted or blocking.
-func (m *messages) arrived(waiting *int, l *envelope, st cohort.Status, err error) error {
+// arrived is called when the receive of an envelope is complete. It decodes the envelope.
+func (m *messages) arrived(l *envelope, st cohort.Status, err error) error {
+	l.peer, l.tag, l.out = st.Source, st.Tag, false
 	m.mu.Lock()
-	*waiting--
+	m.waiting--
 	closed := m.closed
 	if err == nil {
-		m.inFlight++
+		m.add(l)
 	} else if closed {
 		m.change.Broadcast()
 	}
 	m.mu.Unlock()
-	l.source, l.tag = st.Source, st.Tag
 	if err != nil {
 		if closed && errors.Is(err, cohort.ErrPeerLost) {
 			err = errClosed() // other ranks closed while Close waited, which a receive from any source sees as a loss
@@ -147,8 +165,7 @@ func (m *messages) arrived(waiting *int, l *envelope, st cohort.Status, err erro
 		return err // the envelope is not reused: the library may still write to it
 	}
 	if err = l.read(st.Bytes(), m.maxTag); err != nil {
-		m.end()
-		l.free()
+		m.done(l, true)
 	}
 	return err
 }

@@ -46,8 +46,8 @@ func TestEnvelopeEncoding(t *testing.T) {
 		{"many", untyped{kind: backend.Complex128, shape: wide, size: 16 << 20, host: make([]byte, 16<<20)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := new(envelope)
-			b := l.write(&c.p, 4096, 9)
+			l := &envelope{number: 9}
+			b := l.write(&c.p, 4096)
 			if c.want != nil && !bytes.Equal(b, c.want) {
 				t.Fatalf("the envelope is\n%q, want\n%q", b, c.want)
 			}
@@ -144,7 +144,7 @@ func FuzzEnvelope(f *testing.F) {
 		if l.inside == nil {
 			p.dev = &Device{}
 		}
-		if again := new(envelope).write(&p, l.piece, l.number); !bytes.Equal(again, b[:n]) {
+		if again := (&envelope{number: l.number}).write(&p, l.piece); !bytes.Equal(again, b[:n]) {
 			t.Fatalf("it is written as\n%q, and was\n%q", again, b[:n])
 		}
 	})

@@ -167,25 +167,23 @@ func (c *Comm) send(op string, p untyped, dest, tag int, wrong error) (err error
 		return err
 	}
 	inside := p.fits()
-	number, err := m.begin(dest, !inside)
-	if err != nil {
+	l := newSend(dest, tag)
+	if err = m.begin(l, !inside); err != nil {
 		return err
 	}
-	defer m.end()
+	defer func() { m.done(l, err == nil) }()
 	after, err := p.ready()
 	if err != nil {
 		return err
 	}
 	defer after.forget()
-	l := newEnvelope()
-	if err = cohort.Send(c.head, l.write(&p, m.k.cfg.Chunk, number), dest, tag); err != nil {
+	if err = cohort.Send(c.head, l.write(&p, m.k.cfg.Chunk), dest, tag); err != nil {
 		return err
 	}
-	l.free()
 	if inside || dest == cohort.ProcNull {
 		return nil
 	}
-	f := payload{c: c, peer: dest, tag: number, size: p.size, piece: m.k.cfg.Chunk}
+	f := payload{c: c, peer: dest, tag: l.number, size: p.size, piece: m.k.cfg.Chunk}
 	return f.sendAll(&p, after)
 }
 
@@ -197,33 +195,29 @@ func (c *Comm) isend(p untyped, dest, tag int, wrong error) (_ *Handle, err erro
 		return nil, err
 	}
 	alone := p.fits() || dest == cohort.ProcNull
-	number, err := m.begin(dest, !alone)
-	if err != nil {
+	l := newSend(dest, tag)
+	if err = m.begin(l, !alone); err != nil {
 		return nil, err
 	}
 	after, err := p.ready()
 	if err != nil {
-		m.end()
+		m.done(l, true)
 		return nil, err
 	}
-	l := newEnvelope()
-	q, err := cohort.Isend(c.head, l.write(&p, m.k.cfg.Chunk, number), dest, tag)
+	q, err := cohort.Isend(c.head, l.write(&p, m.k.cfg.Chunk), dest, tag)
 	if err != nil {
 		after.forget()
-		m.end()
+		m.done(l, false)
 		return nil, err
 	}
 	h := newHandle()
 	end := func(err error) {
-		if err == nil {
-			l.free()
-			if !alone {
-				f := payload{c: c, peer: dest, tag: number, size: p.size, piece: m.k.cfg.Chunk}
-				err = f.sendAll(&p, after)
-			}
+		if err == nil && !alone {
+			f := payload{c: c, peer: dest, tag: l.number, size: p.size, piece: m.k.cfg.Chunk}
+			err = f.sendAll(&p, after)
 		}
 		after.forget()
-		m.end()
+		m.done(l, err == nil)
 		h.finish(noStatus, c.opError(op, dest, tag, err))
 	}
 	if alone {
@@ -263,8 +257,8 @@ func (c *Comm) recv(p untyped, source, tag int, wrong error) (_ cohort.Status, e
 // take receives a message whose envelope has arrived into p, after the given work of p's device. It
 // drops a message that does not match p.
 func (c *Comm) take(m *messages, l *envelope, p *untyped, after mark) (cohort.Status, error) {
-	st, err := cohort.NewStatus(l.source, l.tag, l.size), l.matches(p)
-	f := payload{c: c, peer: l.source, tag: l.number, size: l.size, piece: l.piece}
+	st, err := cohort.NewStatus(l.peer, l.tag, l.size), l.matches(p)
+	f := payload{c: c, peer: l.peer, tag: l.number, size: l.size, piece: l.piece}
 	switch {
 	case err != nil && l.inside == nil:
 		f.drop()
@@ -279,8 +273,7 @@ func (c *Comm) take(m *messages, l *envelope, p *untyped, after mark) (cohort.St
 			err = p.named(err)
 		}
 	}
-	l.free()
-	m.end()
+	m.done(l, true)
 	return st, err
 }
 
@@ -318,7 +311,7 @@ func (c *Comm) irecv(op string, p untyped, source, tag int, wrong error) (_ *Han
 		h.finish(st, c.opError(op, source, tag, err))
 	}
 	if st, done, err := q.Test(); done {
-		if err = m.arrived(&m.posted, l, st, err); err == nil && l.inside != nil && p.dev == nil {
+		if err = m.arrived(l, st, err); err == nil && l.inside != nil && p.dev == nil {
 			end(nil)
 		} else {
 			go end(err)
@@ -327,7 +320,7 @@ func (c *Comm) irecv(op string, p untyped, source, tag int, wrong error) (_ *Han
 	}
 	go func() {
 		st, err := q.Wait()
-		end(m.arrived(&m.posted, l, st, err))
+		end(m.arrived(l, st, err))
 	}()
 	return h, func() { _ = q.Cancel() }, nil
 }

@@ -56,15 +56,15 @@ func TestMessagesOverlapCopies(t *testing.T) {
 			err = errors.Join(pinned("a send", 2*piece), world.Barrier(), WaitAll(h), pinned("a send that is done", 2*piece))
 			// Then piece by piece, until the other rank reports that it has copied it.
 			p := untyped{kind: backend.Uint8, shape: []int{piece * pieces}, size: piece * pieces, host: make([]byte, piece*pieces)}
-			number, e := c.messages.begin(1, true)
-			err = errors.Join(err, e, cohort.Send(c.head, new(envelope).write(&p, piece, number), 1, 0))
-			f := payload{c: c, peer: 1, tag: number, size: p.size, piece: piece}
+			l := &envelope{peer: 1, out: true}
+			err = errors.Join(err, c.messages.begin(l, true), cohort.Send(c.head, l.write(&p, piece), 1, 0))
+			f := payload{c: c, peer: 1, tag: l.number, size: p.size, piece: piece}
 			for f.next() > 0 {
 				if err = errors.Join(err, f.send(p.host[:f.next()]), world.Barrier()); err != nil {
 					return err
 				}
 			}
-			c.messages.end()
+			c.messages.done(l, true)
 			return errors.Join(err, c.Close(), x.Close(), left(devs, drv))
 		}
 		y, err := NewOn[uint8](devs[1], piece*pieces)

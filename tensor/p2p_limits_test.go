@@ -213,15 +213,15 @@ func TestReceiveTimeoutReleasesSender(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			number, err := c.core.messages.begin(1, true)
-			if err != nil {
+			l := &envelope{peer: 1, out: true}
+			if err = c.messages.begin(l, true); err != nil {
 				return err
 			}
-			err = cohort.Send(c.head, new(envelope).write(&p, c.core.cfg.Chunk, number), 1, 0)
+			err = cohort.Send(c.head, l.write(&p, c.core.cfg.Chunk), 1, 0)
 			err = errors.Join(err, world.Barrier())
-			f := payload{c: c, peer: 1, tag: number, size: p.size, piece: c.core.cfg.Chunk}
+			f := payload{c: c, peer: 1, tag: l.number, size: p.size, piece: c.core.cfg.Chunk}
 			err = errors.Join(err, f.sendAll(&p, mark{}))
-			c.core.messages.end()
+			c.messages.done(l, true)
 			return errors.Join(err, Send(c, x, 1, 0), world.Barrier(), c.Close())
 		}
 		y, _ := New[int8](n)
@@ -360,7 +360,7 @@ func closeBesideReceives(world *cohort.Comm) error {
 	}
 	for begun := 0; begun < n; runtime.Gosched() {
 		c.messages.mu.Lock()
-		begun = c.messages.blocking
+		begun = c.messages.waiting
 		c.messages.mu.Unlock()
 	}
 	err = world.Barrier()

@@ -72,7 +72,7 @@ func (c *Comm) probe(op string, source, tag int, wait bool) (*Message, Info, err
 	}
 	m := &Message{c: c}
 	m.envelope.Store(l)
-	return m, Info{Source: l.source, Tag: l.tag, Type: l.kind, Shape: append([]int(nil), l.shape()...)}, nil
+	return m, Info{Source: l.peer, Tag: l.tag, Type: l.kind, Shape: append([]int(nil), l.shape()...)}, nil
 }
 
 // open takes an envelope out of the library's queue. It returns nil if there is none.
@@ -96,7 +96,7 @@ func (c *Comm) open(source, tag int, wait bool) (*envelope, error) {
 	if err == nil && st.Source != cohort.ProcNull {
 		err = l.read(st.Bytes(), m.maxTag)
 	}
-	l.source, l.tag = st.Source, st.Tag
+	l.peer, l.tag = st.Source, st.Tag
 	return l, err
 }
 
@@ -113,12 +113,12 @@ func (m *Message) recv(p untyped, err error) (cohort.Status, error) {
 	if l == nil {
 		return cohort.Status{}, m.c.opError(op, cohort.Undefined, cohort.Undefined, fault(cohort.ErrRequest, "the message was received before"))
 	}
-	source, tag := l.source, l.tag
+	source, tag := l.peer, l.tag
 	if source == cohort.ProcNull {
 		return cohort.NewStatus(source, tag, 0), nil
 	}
 	var st cohort.Status
-	if _, err = state.begin(source, false); err == nil {
+	if err = state.begin(l, false); err == nil {
 		st, err = m.c.accept(state, l, &p, nil)
 	}
 	if err != nil {

@@ -5,16 +5,17 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // queue runs the collectives of a communicator one at a time, in the order in which they were
 // started. All ranks start them in the same order, but tensors become ready at different times.
 type queue struct {
 	mu     sync.Mutex
-	next   uint64 // the next ticket
-	turn   uint64 // the ticket of the running operation
+	next   uint64       // the next ticket
+	turn   uint64       // the ticket of the running operation
+	last   backend.Coll // the operation that took the last ticket
 	closed bool
-	empty  sync.Cond
 
 	waiting map[uint64][]chan struct{} // goroutines that wait until turn has a value
 }
@@ -23,18 +24,16 @@ type queue struct {
 // small, so that operations far behind in the queue do not hold memory that earlier ones need.
 const lookahead = 3
 
-func (q *queue) init() {
-	q.waiting = make(map[uint64][]chan struct{})
-	q.empty.L = &q.mu
-}
+func (q *queue) init() { q.waiting = make(map[uint64][]chan struct{}) }
 
 // take returns the ticket of a new operation.
-func (q *queue) take() (uint64, error) {
+func (q *queue) take(coll backend.Coll) (uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return 0, fault(cohort.ErrClosed, "the communicator is closed")
 	}
+	q.last = coll
 	q.next++
 	return q.next - 1, nil
 }
@@ -67,17 +66,17 @@ func (q *queue) done() {
 		close(come)
 	}
 	delete(q.waiting, q.turn)
-	if q.turn == q.next {
-		q.empty.Broadcast()
-	}
 }
 
-// close rejects new operations and waits for those that have begun.
-func (q *queue) close() {
+// close rejects new operations and waits for those that have begun. It returns an error that names the last one if the
+// context ends first.
+func (q *queue) close(ctx context.Context) error {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.closed = true
-	for q.turn != q.next {
-		q.empty.Wait()
+	next, last := q.next, q.last
+	q.mu.Unlock()
+	if q.await(ctx, next, 0) {
+		return nil
 	}
+	return fault(cohort.ErrRequest, "the %s is not complete; wait for it before Close", nameOf(last))
 }

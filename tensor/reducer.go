@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -159,7 +160,7 @@ func (r *Reducer[T]) agree(wrong error, bucketBytes int) error {
 	for _, t := range r.tensors {
 		fmt.Fprint(h, " ", t.Len())
 	}
-	ticket, err := r.c.queue.take()
+	ticket, err := r.c.queue.take(backend.Bcast)
 	if err == nil {
 		err = r.c.awaitTurn(ticket)
 	}

@@ -103,7 +103,7 @@ func timedOutReceive(world *cohort.Comm) error {
 		if err != nil {
 			return err
 		}
-		err = errors.Join(cohort.Send(c.head, new(envelope).write(&p, c.core.cfg.Chunk, 0), 0, 0), world.Barrier())
+		err = errors.Join(cohort.Send(c.head, new(envelope).write(&p, c.core.cfg.Chunk), 0, 0), world.Barrier())
 		_ = cohort.Send(c.load, make([]byte, n), 0, 0) // if this rank does not yet know that the communicator is broken
 		return errors.Join(err, world.Barrier(), c.Close())
 	}
