@@ -42,9 +42,10 @@ type shared struct {
 // Collective: all ranks of c call it with the same name, flag and perm.
 //
 // Errors: on every rank an [*Error] for each rank that could not open the file; [fs.ErrInvalid] for
-// os.O_APPEND (use [File.AppendAll]); those of [cohort.Comm.Dup].
+// os.O_APPEND (use [File.AppendAll]) and for a named pipe; those of [cohort.Comm.Dup].
 //
-// Deadline: as for [cohort.Comm.Dup]. The context of c also applies to the operations on the file.
+// Deadline: as for [cohort.Comm.Dup], for the other ranks: a call of the system, also in later operations, takes as
+// long as the system takes. The context of c also applies to the operations on the file.
 func Open(c *cohort.Comm, name string, flag int, perm fs.FileMode) (*File, error) {
 	d, err := c.Dup()
 	if err != nil {
@@ -53,6 +54,8 @@ func Open(c *cohort.Comm, name string, flag int, perm fs.FileMode) (*File, error
 	var bad error
 	if flag&os.O_APPEND != 0 {
 		bad = fmt.Errorf("%w: flag has O_APPEND; use AppendAll", fs.ErrInvalid)
+	} else if st, err := os.Stat(name); err == nil && st.Mode()&fs.ModeNamedPipe != 0 { // to open it waits for the other end
+		bad = fmt.Errorf("%w: this is a named pipe, which has no offsets", fs.ErrInvalid)
 	}
 	h := fnv.New64a()
 	fmt.Fprint(h, flag, perm, name)

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -56,5 +57,22 @@ func TestCreatedFileIsOpenOnAllRanks(t *testing.T) {
 		if st, err := os.Stat(c.name); err != nil || st.Mode().Perm() != c.perm&^c.umask {
 			t.Errorf("%s: %v, %v; want permissions %v", c.name, st, err, c.perm&^c.umask)
 		}
+	}
+}
+
+// A named pipe that nobody writes to would hold a rank in the call that opens it.
+func TestNamedPipeIsNotOpened(t *testing.T) {
+	name := t.TempDir() + "/pipe"
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := cohort.Run(t.Context(), 2, func(world *cohort.Comm) error {
+		if _, err := Open(world, name, os.O_RDONLY, 0); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("rank %d: %v, want ErrInvalid", world.Rank(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
