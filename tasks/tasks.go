@@ -73,6 +73,9 @@ func MapUnordered[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.S
 
 func run[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 	do func(context.Context, In) (Out, error), ordered bool) iter.Seq2[Out, error] {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	return func(yield func(Out, error) bool) {
 		var none Out
 		d, err := c.Dup()

@@ -402,3 +402,23 @@ func ExampleMapUnordered() {
 	}
 	// Output: 285
 }
+
+// A nil context is one that does not end, as in Init and Run.
+func TestNilContextNeverEnds(t *testing.T) {
+	for n := range 3 {
+		ranks(t, n+1, func(world *cohort.Comm) error {
+			results := 0
+			var none context.Context
+			for _, err := range Map(none, world, count(3), square) {
+				if err != nil {
+					return err
+				}
+				results++
+			}
+			if world.Rank() == 0 && results != 3 {
+				return fmt.Errorf("%d results, want 3", results)
+			}
+			return nil
+		})
+	}
+}
