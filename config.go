@@ -125,7 +125,7 @@ type MPIConfig struct {
 	CUDA CUDASupport
 
 	// EagerLimit is the length in bytes up to which a message is sent before its receive is posted
-	// (COHORT_MPI_EAGER). Zero means the library's default.
+	// (COHORT_MPI_EAGER), 256 or more. Zero means the library's default.
 	EagerLimit int
 
 	// BufferSize is the length in bytes of the buffers between processes of one node

@@ -238,10 +238,10 @@ func (s Settings) check() error {
 }
 
 // Outside of these sizes libraries hang or abort in MPI_Init. Open MPI 4.1.4 aborts with an eager limit below its header,
-// and hangs with one of 3 GiB. MPICH 4.0.2 hangs with buffers of a few bytes. It has 512 buffers, and aborts if there is
+// and hangs with one of 3 GiB. Below 256, UCX lets the short message wait by which ranks agree before a call. MPICH 4.0.2 hangs with buffers of a few bytes. It has 512 buffers, and aborts if there is
 // no room for them.
 const (
-	leastEager, mostEager   = 64, 1 << 30
+	leastEager, mostEager   = 256, 1 << 30
 	leastBuffer, mostBuffer = 512, 1 << 20
 )
 

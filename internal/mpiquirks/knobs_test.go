@@ -138,7 +138,7 @@ func TestImpossibleSettingsAreRejected(t *testing.T) {
 	}{
 		{Settings{CUDA: "yes"}, "mpich", "MPICH", "4.0.2", []string{`"yes"`, "auto"}},
 		{Settings{EagerLimit: -1}, "mpich", "MPICH", "4.0.2", []string{"-1"}},
-		{Settings{EagerLimit: 32}, "openmpi", "Open MPI", "4.1.4", []string{"EagerLimit 32", "64 to 1073741824"}},
+		{Settings{EagerLimit: 32}, "openmpi", "Open MPI", "4.1.4", []string{"EagerLimit 32", "256 to 1073741824"}},
 		{Settings{EagerLimit: 1<<30 + 1}, "openmpi", "Open MPI", "4.1.4", []string{"EagerLimit 1073741825"}},
 		{Settings{BufferSize: 3}, "mpich", "MPICH", "4.0.2", []string{"BufferSize 3", "512 to 1048576"}},
 		{Settings{BufferSize: 1 << 30}, "mpich", "MPICH", "4.0.2", []string{"BufferSize 1073741824"}},
