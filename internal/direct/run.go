@@ -23,8 +23,8 @@ type Scratch struct {
 	pieces []piece
 }
 
-// piece is a part of a result that cannot go to its place in Recv yet, or that the root of a Reduce takes. The memory is made piece by piece too: making all
-// of it at once would take longer than a deadline may wait.
+// piece is a part of a result that cannot go to its place in Recv yet, or that the root of a Reduce takes. The memory is
+// made piece by piece too: making all of it at once would take longer than a deadline may wait.
 type piece struct {
 	mem []byte
 	at  int
