@@ -1,5 +1,5 @@
 // Package backend is the service provider interface below the typed API, as
-// database/sql/driver is below database/sql. A transport implements it to carry
+// database/sql/driver is below database/sql. A backend implements it to carry
 // cohort programs.
 //
 // # What to implement
