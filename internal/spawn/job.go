@@ -238,10 +238,14 @@ func (j *Job) launch() error {
 	if err != nil {
 		return err
 	}
+	if stdin != j.cfg.Stdin {
+		defer stdin.Close()
+	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
 	}
+	defer null.Close()
 	j.env = lastOfEach(append(without(j.cfg.Env, EnvRank, EnvSize, generation.Env), EnvBackend+"="+j.cfg.Backend, EnvJob+"="+j.cfg.Job))
 	if j.generations, err = j.cfg.listen(); err != nil {
 		return err
@@ -265,10 +269,6 @@ func (j *Job) launch() error {
 		}
 		return nil
 	})
-	null.Close()
-	if stdin != j.cfg.Stdin {
-		stdin.Close()
-	}
 	go j.watch.run(j.ended, j.done)
 	if keys != nil {
 		j.feeding.Go(func() { j.feed(keys) })
