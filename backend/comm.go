@@ -215,12 +215,14 @@ func (r *Request) Complete(st Status, err error) {
 
 // Finish ends the request as Complete does, without calling Notify.
 func (r *Request) Finish(st Status, err error) {
+	word.Writing(r)
 	r.Status, r.Err = st, err
 	word.StoreUint32(&r.state, reqDone)
 }
 
 // FinishAtOnce is Finish in the call that starts the operation, so that no goroutine waits for it yet.
 func (r *Request) FinishAtOnce(st Status, err error) {
+	word.Writing(r)
 	r.Status, r.Err = st, err
 	word.ReleaseUint32(&r.state, reqDone)
 }

@@ -24,6 +24,7 @@ func TestInterleaveRequestIsReadyWithItsResult(t *testing.T) {
 					for !r.Ready() {
 						word.Yield()
 					}
+					word.Reading(r)
 					if st := r.Status; st.Source != 1 || st.Bytes != 2 || r.Err != ErrTruncate {
 						x.Errorf("%v, %v", st, r.Err)
 					}

@@ -3,10 +3,12 @@ package mutants
 // How operations end: requests, sets, persistent operations, schedules.
 var requestMutants = []mutant{
 	{file: "backend/comm.go",
-		old: `	r.Status, r.Err = st, err
+		old: `	word.Writing(r)
+	r.Status, r.Err = st, err
 	word.ReleaseUint32(&r.state, reqDone)
 `,
 		new: `	word.ReleaseUint32(&r.state, reqDone)
+	word.Writing(r)
 	r.Status, r.Err = st, err
 `,
 		why: "an operation that completes at once is ready before its result", test: "backend TestInterleaveRequestIsReadyWithItsResult"},
