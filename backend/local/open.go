@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/gate"
 	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/membership"
-	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/window"
 	"github.com/cohort-hpc/cohort/internal/wait"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
@@ -104,7 +104,7 @@ type group struct {
 
 	acknowledged []int // world ranks whose losses do not end it
 
-	area word.Pointer[shmem.Area] // the last one that Share has made
+	memory word.Pointer[window.Memory] // the last one that Share has made
 }
 
 // New makes a job of n ranks and returns the first communicator's end of each.

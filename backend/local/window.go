@@ -2,19 +2,19 @@ package local
 
 import (
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/window"
 )
 
 var _ backend.Sharing = (*Comm)(nil)
 
 // Share implements backend.Sharing: rank 0 allocates the memory, and the others find it in the group.
 func (c *Comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
-	area := &c.group.area
-	return shmem.ShareBy(c.rank, publish, func() (*shmem.Area, string, error) {
-		a, err := shmem.Anonymous(size)
-		area.Store(a)
-		return a, "made", err
-	}, func(string) (*shmem.Area, error) { return area.Load().Retain() })
+	memory := &c.group.memory
+	return window.ShareBy(c.rank, publish, func() (*window.Memory, string, error) {
+		m, err := window.Anonymous(size)
+		memory.Store(m)
+		return m, "made", err
+	}, func(string) (*window.Memory, error) { return memory.Load().Retain() })
 }
 
 // Available implements backend.Sharing.

@@ -16,7 +16,7 @@ import (
 func TestUnsafe(t *testing.T) {
 	for _, s := range allSources(t) {
 		if !s.test && slices.Contains(s.imports, "unsafe") &&
-			!within(s.folder, "internal/view", "internal/shmem", "internal/word", "internal/libmpi", "internal/accel/cuda") {
+			!within(s.folder, "internal/view", "internal/shmem", "internal/libmpi", "internal/accel/cuda") {
 			t.Errorf("%s imports unsafe", s.path)
 		}
 	}

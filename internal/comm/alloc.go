@@ -184,11 +184,11 @@ func (a *Allocation) make(c *Comm) (backend.Memory, error) {
 func (a *Allocation) memory(c *Comm) (backend.Memory, error) {
 	k := c.core
 	if k.size == 1 {
-		area, err := shmem.Anonymous(a.lay.Total)
+		mem, err := window.Anonymous(a.lay.Total)
 		if err != nil {
-			return nil, err // not area: a nil *Area in the interface would not be nil
+			return nil, err // not mem: a nil *Memory in the interface would not be nil
 		}
-		return area, nil
+		return mem, nil
 	}
 	if k.sharing == nil {
 		return nil, fault(backend.ErrNotSupported, "ranks of backend %s share no memory", k.bc.Caps().Backend)

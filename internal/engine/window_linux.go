@@ -2,12 +2,12 @@ package engine
 
 import (
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/window"
 )
 
 // Share implements backend.Sharing.
 func (c *comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
-	return shmem.Share(c.rank, size, publish)
+	return window.Share(c.rank, size, publish)
 }
 
 // Available implements backend.Sharing.

@@ -33,13 +33,13 @@ func TestAddressSpaceLimited(t *testing.T) {
 		if err != nil {
 			t.Fatalf("area %d: %v", i, err)
 		}
-		a.Bytes()[size-1] = 1
-		if err := a.Close(nil); err != nil {
+		a[size-1] = 1
+		if err := Unmap(a); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if a, err := Anonymous(2 * room); err == nil {
-		a.Close(nil)
+		Unmap(a)
 		t.Error("there was room for more than the limit")
 	}
 }

@@ -3,48 +3,35 @@ package shmem
 import (
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Share makes an area of size bytes that ranks of one node, which are processes, have in common. Rank 0
-// keeps its descriptor open until the others have opened it through /proc.
-func Share(rank, size int, publish backend.Publish) (backend.Memory, error) {
-	fd := -1
-	defer func() { unix.Close(fd) }()
-	return ShareBy(rank, publish, func() (a *Area, name string, err error) {
-		a, fd, err = CreateArea("cohort-window", size)
-		return a, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd), err
-	}, func(name string) (*Area, error) { return OpenArea(name, size) })
-}
-
-// Anonymous maps size bytes, all zero, that belong to this process alone.
-func Anonymous(size int) (*Area, error) {
+// Anonymous maps size bytes, all zero, that belong to this process alone. Unlike those of a Segment, they take no
+// memory until they are populated or touched. Unmap gives them back.
+func Anonymous(size int) ([]byte, error) {
 	return mapArea(-1, size, unix.MAP_PRIVATE|unix.MAP_ANON)
 }
 
-// CreateArea makes an area of size bytes, all zero, which other processes open by the descriptor
-// that it also returns. It takes no memory yet.
-func CreateArea(name string, size int) (a *Area, fd int, err error) {
+// CreateArea maps size bytes, all zero, which other processes open by the descriptor that it also returns. They take no
+// memory yet.
+func CreateArea(name string, size int) (mem []byte, fd int, err error) {
 	if fd, err = memfd(name, size, 0); err != nil {
 		return nil, -1, err
 	}
-	if a, err = mapArea(fd, size, unix.MAP_SHARED); err != nil {
+	if mem, err = mapArea(fd, size, unix.MAP_SHARED); err != nil {
 		unix.Close(fd)
 		return nil, -1, err
 	}
-	return a, fd, nil
+	return mem, fd, nil
 }
 
 // OpenArea maps the area of another process, which has published the path of its descriptor. Like
 // OpenSparse, it refuses one that is not sealed or has another size than want.
-func OpenArea(path string, want int) (*Area, error) {
+func OpenArea(path string, want int) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		text := ""
@@ -60,7 +47,7 @@ func OpenArea(path string, want int) (*Area, error) {
 	return mapArea(fd, want, unix.MAP_SHARED)
 }
 
-func mapArea(fd, size, flags int) (*Area, error) {
+func mapArea(fd, size, flags int) ([]byte, error) {
 	p, err := unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, flags)
 	if errors.Is(err, unix.ENOMEM) && guarded.trim(0, 0) {
 		p, err = unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, flags)
@@ -73,12 +60,13 @@ func mapArea(fd, size, flags int) (*Area, error) {
 		}
 		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w%s", size, err, text)
 	}
-	// SAFETY: the kernel has just mapped size bytes there, and only free, or Segment.Close, takes them away.
-	return &Area{mem: unsafe.Slice((*byte)(p), size), users: 1}, nil
+	// SAFETY: the kernel has just mapped size bytes there, and only Unmap, or Segment.Close, takes them away.
+	return unsafe.Slice((*byte)(p), size), nil
 }
 
-// free unmaps an area's memory. Its addresses stay reserved.
-func free(mem []byte) error {
+// Unmap gives the memory of an area back. Its addresses stay taken for as long as they can be (see Guard): a slice of
+// it that the program has kept leads to a fault and never to other memory.
+func Unmap(mem []byte) error {
 	p, n := unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem))
 	// SAFETY: the range is the area's own; what was mapped there goes as the reservation
 	// takes its place, in one step.

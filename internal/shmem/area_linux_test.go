@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
@@ -21,45 +20,22 @@ func TestAreaBetweenProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close(nil)
+	defer Unmap(a)
 	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
 	b, err := OpenArea(path, size)
 	unix.Close(fd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Bytes()[5000] = 7
-	if b.Bytes()[5000] != 7 || len(b.Bytes()) != size {
-		t.Errorf("the other mapping of %d bytes has %d, want 7", len(b.Bytes()), b.Bytes()[5000])
+	a[5000] = 7
+	if b[5000] != 7 || len(b) != size {
+		t.Errorf("the other mapping of %d bytes has %d, want 7", len(b), b[5000])
 	}
-	if err := b.Close(nil); err != nil || b.Bytes() != nil {
-		t.Errorf("Close: %v, %d bytes left", err, len(b.Bytes()))
-	}
-	if err := b.Close(nil); err != nil {
-		t.Error("a second Close:", err)
+	if err := Unmap(b); err != nil {
+		t.Error("Unmap:", err)
 	}
 	if _, err := OpenArea(path, size); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("an area whose descriptor is closed: %v", err)
-	}
-}
-
-// TestAreaIsOpenUntilItsLastUserClosesIt has users that share one mapping, as ranks of one process do.
-func TestAreaIsOpenUntilItsLastUserClosesIt(t *testing.T) {
-	a, err := Anonymous(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := a.Retain(); again != a || err != nil {
-		t.Fatalf("one more user: %v", err)
-	}
-	if err := a.Close(nil); err != nil || a.Bytes() == nil {
-		t.Errorf("closed by one of two: %v, %d bytes left", err, len(a.Bytes()))
-	}
-	if err := a.Close(nil); err != nil || a.Bytes() != nil {
-		t.Errorf("closed by both: %v, %d bytes left", err, len(a.Bytes()))
-	}
-	if _, err := a.Retain(); !errors.Is(err, backend.ErrClosed) {
-		t.Errorf("a user after that: %v", err)
 	}
 }
 
@@ -69,7 +45,7 @@ func TestOpenAreaWithoutDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close(nil)
+	defer Unmap(a)
 	defer unix.Close(fd)
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
@@ -101,7 +77,7 @@ func TestOpenAreaRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close(nil)
+	defer Unmap(a)
 	if _, err := OpenArea(path(fd), 8192); err == nil {
 		t.Error("memory of another size was taken")
 	}
@@ -120,9 +96,9 @@ var sink byte
 // TestKeptSlice checks that a slice of closed memory leads nowhere, also after
 // much else has been mapped.
 func TestKeptSlice(t *testing.T) {
-	for name, make := range map[string]func() (*Area, error){
-		"anonymous": func() (*Area, error) { return Anonymous(1 << 20) },
-		"shared": func() (*Area, error) {
+	for name, make := range map[string]func() ([]byte, error){
+		"anonymous": func() ([]byte, error) { return Anonymous(1 << 20) },
+		"shared": func() ([]byte, error) {
 			a, fd, err := CreateArea("test", 1<<20)
 			unix.Close(fd)
 			return a, err
@@ -133,11 +109,11 @@ func TestKeptSlice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			kept := a.Bytes()
+			kept := a
 			if faults(kept) {
 				t.Fatal("open memory faults")
 			}
-			if err := a.Close(nil); err != nil {
+			if err := Unmap(a); err != nil {
 				t.Fatal(err)
 			}
 			for range 32 {
@@ -145,7 +121,7 @@ func TestKeptSlice(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer other.Close(nil)
+				defer Unmap(other)
 			}
 			if !faults(kept) {
 				t.Error("a slice of closed memory can be read")
@@ -183,7 +159,7 @@ func TestGuardsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.Close(nil)
+		Unmap(a)
 	}
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()
@@ -201,7 +177,7 @@ func TestPopulate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close(nil)
+	defer Unmap(a)
 	defer unix.Close(fd)
 	blocks := func() int64 {
 		var st unix.Stat_t
@@ -213,13 +189,13 @@ func TestPopulate(t *testing.T) {
 	if got := blocks(); got != 0 {
 		t.Errorf("a new area has %d bytes of memory", got)
 	}
-	if err := Populate(a.Bytes()[size/2+17:size/2+18], goOn); err != nil {
+	if err := Populate(a[size/2+17:size/2+18], goOn); err != nil {
 		t.Fatal(err)
 	}
 	if got := blocks(); got < 4096 || got > size/2 {
 		t.Errorf("after one byte there are %d bytes of memory", got)
 	}
-	if err := Populate(a.Bytes(), goOn); err != nil {
+	if err := Populate(a, goOn); err != nil {
 		t.Fatal(err)
 	}
 	if got := blocks(); got != size {
@@ -235,10 +211,10 @@ func TestPopulateStops(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer a.Close(nil)
+			defer Unmap(a)
 			defer unix.Close(fd)
 			why, asked := errors.New("enough"), 0
-			err = populate(a.Bytes(), func() error {
+			err = populate(a, func() error {
 				if asked++; asked == 2 {
 					return why
 				}
@@ -277,8 +253,8 @@ func TestPopulateFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close(nil)
-	if err := Populate(a.Bytes(), goOn); err == nil || !strings.Contains(err.Error(), "memory ran out") {
+	defer Unmap(a)
+	if err := Populate(a, goOn); err == nil || !strings.Contains(err.Error(), "memory ran out") {
 		t.Errorf("got %v", err)
 	}
 }

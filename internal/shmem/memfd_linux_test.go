@@ -37,7 +37,7 @@ func createNoExec() error {
 	if err != nil {
 		return err
 	}
-	defer a.Close(nil)
+	defer Unmap(a)
 	defer unix.Close(fd)
 	return nil
 }
@@ -65,7 +65,7 @@ func TestNoExec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close(nil)
+	defer Unmap(a)
 	defer unix.Close(fd)
 	// Kernels 6.3 to 6.5 refuse to make memory for which this is not asked; later ones set it themselves.
 	if err := errors.Join(isNoExec(s.FD()), isNoExec(fd)); err != nil {

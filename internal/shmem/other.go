@@ -2,7 +2,11 @@
 
 package shmem
 
-import "errors"
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+)
 
 // Supported reports whether this system has what the package needs.
 const Supported = false
@@ -21,17 +25,23 @@ func (s *Segment) CloseFD() {}
 // Close does nothing.
 func (s *Segment) Close() error { return nil }
 
-// Anonymous makes an area of size bytes.
-func Anonymous(size int) (*Area, error) {
-	return &Area{mem: Aligned(make([]byte, size+PageSize))[:size:size], users: 1}, nil
+// Anonymous allocates size bytes that begin on a page.
+func Anonymous(size int) ([]byte, error) {
+	return Aligned(make([]byte, size+PageSize))[:size:size], nil
 }
 
-// free leaves the memory to the garbage collector.
-func free([]byte) error { return nil }
+// Unmap leaves the memory to the garbage collector.
+func Unmap([]byte) error { return nil }
 
 // Populate touches the pages of b, which has not been written yet. It calls stop between the steps
 // and ends with its error.
 func Populate(b []byte, stop func() error) error { return touch(b, stop) }
+
+// FutexWait sleeps for a moment. The caller looks again.
+func FutexWait(*atomic.Uint32, uint32, time.Duration) { time.Sleep(50 * time.Microsecond) }
+
+// FutexWake does nothing.
+func FutexWake(*atomic.Uint32, int) {}
 
 // Yield does nothing.
 func Yield() {}

@@ -101,12 +101,12 @@ func checkSealed(fd, want int) error {
 }
 
 func mapSegment(fd, size, flags int) (*Segment, error) {
-	a, err := mapArea(fd, size, flags)
+	mem, err := mapArea(fd, size, flags)
 	if err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &Segment{mem: a.mem, fd: fd}, nil
+	return &Segment{mem: mem, fd: fd}, nil
 }
 
 // FD returns the descriptor to send to the other processes; -1 after CloseFD.

@@ -237,3 +237,28 @@ func TestMove(t *testing.T) {
 		}
 	}
 }
+
+func TestFutex(t *testing.T) {
+	s, err := Create("test", 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	word := At[atomic.Uint32](s, 64)
+	FutexWait(word, 1, 0) // the value is another one: no sleep
+	begin := time.Now()
+	FutexWait(word, 0, 20*time.Millisecond)
+	if d := time.Since(begin); d < 10*time.Millisecond {
+		t.Errorf("a sleep of 20 ms ended after %v", d)
+	}
+	done := make(chan struct{})
+	go func() {
+		for word.Load() == 0 {
+			FutexWait(word, 0, 0)
+		}
+		close(done)
+	}()
+	word.Store(1)
+	FutexWake(word, 1)
+	<-done
+}

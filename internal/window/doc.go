@@ -1,3 +1,3 @@
-// Package window implements windows in shared memory without element types: the layout of
-// the ranks' parts, the locks of the parts, and atomic updates of elements.
+// Package window implements windows in shared memory without element types: their
+// memory, the layout of the ranks' parts, the locks of the parts, and atomic updates of elements.
 package window

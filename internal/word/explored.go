@@ -10,6 +10,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/release"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // Exploring reports whether this build can explore interleavings.
@@ -174,13 +175,13 @@ func Go(f func()) {
 
 func FutexWait(w *Uint32, old uint32, timeout time.Duration) {
 	if !interleave.Sleep(&w.v, func() bool { return w.v.Load() == old }, timeout > 0) {
-		futexWait(&w.v, old, timeout)
+		shmem.FutexWait(&w.v, old, timeout)
 	}
 }
 
 func FutexWake(w *Uint32, n int) {
 	if !interleave.Wake(&w.v, n) {
-		futexWake(&w.v, n)
+		shmem.FutexWake(&w.v, n)
 	}
 }
 
