@@ -122,6 +122,7 @@ type bursts struct {
 // polls are what looking at the links needs.
 type polls struct {
 	next     int    // peer to look at first
+	turns    uint32 // how often poll has looked
 	still    int    // how often progress has found nothing since something moved last
 	passes   int    // calls of Irecv that look at no link: see passMost
 	asked    []Link // for Sleeper.Poll

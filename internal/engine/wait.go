@@ -146,6 +146,10 @@ func (e *Engine) underWay() bool {
 	return is
 }
 
+// restEvery is after how many polls a goroutine yields to Go's scheduler. The scheduler takes the processor from a
+// goroutine that has not yielded for 10 ms. Its monitor then wakes up every 20 µs for some milliseconds.
+const restEvery = 512
+
 // poll makes progress if no other goroutine of this process does so now.
 func (e *Engine) poll() bool {
 	if !e.mu.TryLock() {
@@ -153,7 +157,12 @@ func (e *Engine) poll() bool {
 		return false
 	}
 	moved := e.progress()
+	e.turns++
+	rest := e.turns%restEvery == 0
 	e.mu.Unlock()
+	if rest {
+		runtime.Gosched()
+	}
 	return moved
 }
 
