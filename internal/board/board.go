@@ -129,7 +129,7 @@ func (b *Board) open(c Comm, id uint64, ranks []int) (*Collective, error) {
 	own.done.Store(0)
 	s := &Collective{
 		c: c, b: b, id: id, mine: own, index: i, ranks: ranks,
-		slots: make([]atomic.Pointer[slots], len(ranks)), passed: make([]uint32, len(ranks)), areas: make([]rankAreas, len(ranks)),
+		slots: make([]atomic.Pointer[slots], len(ranks)), compared: comparison{upTo: make([]uint32, len(ranks))}, areas: areas{of: make([]rankAreas, len(ranks))},
 	}
 	s.home = s
 	s.slots[c.Rank()].Store(own)

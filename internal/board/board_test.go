@@ -219,7 +219,7 @@ func TestAreaIsOfTheCommunicator(t *testing.T) {
 	theirs := all[1].mine
 	theirs.id.Store(theirs.id.Load() + 1)
 	all[1].slot(theirs).facts[factArea] = 1 << 40
-	if got, own := all[0].area(1, 8), all[0].areas[0].mem; !view.Overlap(got, own) {
+	if got, own := all[0].area(1, 8), all[0].areas.of[0].mem; !view.Overlap(got, own) {
 		t.Errorf("rank 0 reads at %p, not in its own area at %p", got, own)
 	}
 }

@@ -2,13 +2,10 @@ package board
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
-	"strings"
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/direct"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
@@ -39,27 +36,16 @@ type Collective struct {
 	side         peers       // access to the other ranks' buffers
 	exchange     word.Uint32 // see wake
 
-	prints         [slotsDeep]backend.Fingerprint // of this rank's calls, as in its slots
-	passed         []uint32                       // by rank: its last call that has been compared
-	behind         bool                           // some of those are before seq
-	fresh          bool                           // this rank has arrived, and not looked since who sleeps
-	differs        bool                           // some rank has made another call than this one
-	firstDiffering uint32                         // the first such call; valid if differs
-
-	// This rank waits for the ranks from low to end-1; those before seen have arrived. They must arrive at call
-	// upto, or at a synchronization.
-	low, seen, end int
-	upto           uint32
-	syncing        bool
-	parity         uint32 // of the synchronization
-	key            uint64
+	awaited             // what this rank waits for
+	compared comparison // of the other ranks' calls with this rank's
+	behind   bool       // this rank did not wait for all ranks in its last call
+	fresh    bool       // this rank has arrived, and not looked since who sleeps
 
 	operations
 	persistent []*Collective // the slots of persistent operations
 
-	index    int         // of the own slots
-	areas    []rankAreas // by rank
-	reserved int         // where the own next area begins
+	index int // of the own slots
+	areas areas
 
 	// The last calls, if this rank did not wait in them: number<<32 | Call.Seq, 0 for the others; see Verify.
 	returned aligned
@@ -71,57 +57,6 @@ type aligned struct {
 	call [returnedDeep]uint64
 }
 
-// Ready implements backend.Pending: the awaited ranks have arrived, or one never will, or the communicator has ended.
-// What one look misses because the others go on meanwhile, the last one sees.
-func (s *Collective) Ready() bool { return s.arrived() || s.halted() || s.arrived() }
-
-// halted reports whether the awaited ranks need not arrive any more.
-func (s *Collective) halted() bool {
-	return s.c.Over() != nil || s.b.lost() || s.news() != nil || s.c.Gone(s.seen) && !s.checkArrival(s.seen)
-}
-
-// await begins to wait for ranks lo to hi-1 at call n.
-func (s *Collective) await(lo, hi int, n uint32) {
-	s.low, s.seen, s.end, s.upto = lo, lo, hi, n
-}
-
-// awaitAll begins to wait for all ranks at call n.
-func (s *Collective) awaitAll(n uint32) { s.await(0, len(s.ranks), n) }
-
-// arrived reports whether the awaited ranks have arrived.
-func (s *Collective) arrived() bool {
-	for s.seen < s.end {
-		if !s.checkArrival(s.seen) {
-			return false
-		}
-		s.seen++
-	}
-	return true
-}
-
-// checkArrival compares the calls that a rank has made since the last look, and reports whether it has arrived.
-func (s *Collective) checkArrival(r int) bool {
-	b := s.of(r)
-	if b == nil {
-		return false
-	}
-	if s.syncing {
-		return b.syncs[s.parity].key.Load() == s.key
-	}
-	for int32(s.upto-s.passed[r]) > 0 {
-		n := s.passed[r] + 1
-		p := &b.calls[n%slotsDeep]
-		if word.LoadUint64(&p.key) != s.keyOf(n) {
-			return false
-		}
-		if p.print != s.prints[n%slotsDeep] && (!s.differs || int32(s.firstDiffering-n) > 0) {
-			s.differs, s.firstDiffering = true, n
-		}
-		s.passed[r] = n
-	}
-	return true
-}
-
 // keyOf is the key of a call, or of a synchronization.
 func (s *Collective) keyOf(seq uint32) uint64 { return s.id<<32 | uint64(seq) }
 
@@ -130,54 +65,6 @@ func (s *Collective) slot(o *slots) *callSlot { return &o.calls[s.seq%slotsDeep]
 
 // data returns where a rank's data of this call are if they do not fit into the slot.
 func (s *Collective) data(o *slots) []byte { return o.data[s.seq%dataDeep][:] }
-
-// rankAreas are a rank's areas for this communicator, as far as they are known.
-type rankAreas struct {
-	index uint64 // of the rank's slots
-	mem   []byte // nil: not known
-}
-
-// area returns where a rank's n bytes of this call are if they do not fit beside the slot either. If the rank's slots are
-// not this communicator's any more, their number of an area may be anything, and what is read does not count (see unsound):
-// then it is the own area, which is allocated.
-func (s *Collective) area(r, n int) []byte {
-	o, a := s.slots[r].Load(), &s.areas[r]
-	facts := &s.slot(o).facts
-	if i := facts[factArea]; a.mem == nil || a.index != i {
-		if s.settle(); o.id.Load() != s.id {
-			a = &s.areas[s.c.Rank()]
-		} else {
-			off, room := s.b.areas(s.ranks[r], int(i))
-			*a = rankAreas{i, shmem.Slice[byte](s.b.cfg.Segment, off, room)}
-		}
-	}
-	return a.mem[min(facts[factOffset], uint64(len(a.mem)-n)):][:n]
-}
-
-// reserve returns where this rank's area for n bytes of this call begins: after that of the call before. The lines that a
-// rank overwrites have then left the first cache of the cores that have read them (docs/adr/0041).
-func (s *Collective) reserve(n int) (off uint64) {
-	if s.reserved+n > len(s.areas[s.c.Rank()].mem) {
-		s.reserved = 0
-	}
-	off = uint64(s.reserved)
-	s.reserved += (n + line - 1) &^ (line - 1)
-	return off
-}
-
-// allocate allocates this rank's areas if a call needs them.
-func (s *Collective) allocate(call *backend.Call) error {
-	me := s.c.Rank()
-	if n := len(s.ranks); s.areas[me].mem != nil || call.Err != nil || direct.FitsSlot(call, n, slotData) || !direct.FitsSlot(call, n, s.b.area) {
-		return nil
-	}
-	off, n := s.b.areas(s.b.cfg.Rank, s.index)
-	if err := s.b.cfg.Segment.Allocate(off, n); err != nil {
-		return &backend.Fault{Sentinel: backend.ErrAlloc, Text: "data of a collective: " + err.Error()}
-	}
-	s.areas[me] = rankAreas{uint64(s.index), shmem.Slice[byte](s.b.cfg.Segment, off, n)}
-	return nil
-}
 
 // of returns a rank's slots of this communicator; nil if there are none yet.
 func (s *Collective) of(r int) *slots {
@@ -205,18 +92,6 @@ func (s *Collective) stands(r int) bool {
 	return word.LoadUint64(&s.slot(s.slots[r].Load()).key) == s.keyOf(s.seq)
 }
 
-// unsound returns an awaited rank whose slots are not this communicator's any more, -1 if there is none. The line of the
-// id stays in this processor's cache. That of a key may have moved to another one.
-func (s *Collective) unsound() int {
-	s.settle()
-	for r := s.low; r < s.end; r++ {
-		if s.slots[r].Load().id.Load() != s.id {
-			return r
-		}
-	}
-	return -1
-}
-
 // settle keeps what was loaded and stored before from what is after. amd64 keeps loads in order, and stores.
 func (s *Collective) settle() {
 	if runtime.GOARCH != "amd64" {
@@ -225,95 +100,13 @@ func (s *Collective) settle() {
 	}
 }
 
-// wake wakes the other ranks that sleep. Where all wait for all, the last that arrives does this, for the others
-// need not run before. A rank that misses another one after the exchange below is not the last. A rank that does not
-// wait for all wakes the others when it has looked for those it needs.
-//
-// To arrive is a plain store, and the exchange makes it visible before this rank looks who sleeps. A rank that is
-// about to sleep announces that, also by an exchange, before it looks who has arrived. So of two ranks at least one
-// sees the other.
-func (s *Collective) wake() {
-	s.fresh = false
-	s.exchange.Store(0)
-	for r, w := range s.ranks {
-		if r != s.c.Rank() {
-			s.b.cfg.Wake(w)
-		}
-	}
-}
-
-// wait waits for the awaited ranks.
-func (s *Collective) wait(b *backend.Bound) error {
-	c := s.c
-	if s.b.cfg.Spare {
-		for range directSpin {
-			if s.arrived() {
-				break
-			}
-		}
-	}
-	if s.fresh && s.behind {
-		s.wake()
-	}
-	if s.fresh && s.seen < s.end {
-		s.exchange.Store(0)
-		s.fresh = s.arrived() // else another rank is the last: see wake
-	}
-	if s.seen < s.end {
-		if !s.syncing {
-			c.Waits(s.call)
-		}
-		err := c.Await(b, s)
-		if !s.syncing {
-			c.Waits(nil)
-		}
-		if err != nil {
-			return s.late(err, s.call)
-		}
-	}
-	if s.seen < s.end {
-		return s.why(s.seen)
-	}
-	if s.fresh {
-		s.wake()
-	}
-	return nil
-}
-
 // retract takes back this rank's arrival at a call that has failed. The caller may reuse its buffers, so a rank that
 // still reads them must not find this one arrived and complete. It finds the reason, which is published by now.
 func (s *Collective) retract() {
 	word.CompareAndSwapUint64(&s.slot(s.mine).key, s.keyOf(s.seq), 0)
-	if s.syncing {
+	if s.synchronizing {
 		s.mine.syncs[s.parity].key.CompareAndSwap(s.key, 0)
 	}
-}
-
-// late ends a call whose time is up: it names the missing ranks and breaks the communicator.
-func (s *Collective) late(cause error, call *backend.Call) error {
-	if err := s.stopped(); err != nil { // another rank was first, for instance
-		return err
-	}
-	var missing []string
-	s.mu.Lock()
-	for r := s.seen; r < s.end; r++ {
-		if r == s.seen || !s.checkArrival(r) { // the first had not when this rank looked last
-			missing = append(missing, fmt.Sprint(r))
-		}
-	}
-	what := "arrived"
-	if s.syncing {
-		what = "finished their part"
-	}
-	s.mu.Unlock()
-	return s.timedOut(cause, call, "waited in %v for ranks that had not "+what+": "+strings.Join(missing, ", "))
-}
-
-// timedOut breaks the communicator because of the error of a Bound, and adds what this rank did in the call.
-func (s *Collective) timedOut(cause error, call *backend.Call, did string) error {
-	err := backend.While(cause, fmt.Sprintf("rank %d "+did, s.c.Rank(), call.Fingerprint()))
-	s.c.Break(err)
-	return err
 }
 
 // ErrEnded is the error of a call that does not begin, because the communicator has ended on another rank. It has now
@@ -340,14 +133,14 @@ func (s *Collective) run(b *backend.Bound, call *backend.Call) (bool, error) {
 		_ = s.stopped()
 		return true, ErrEnded
 	}
-	s.call, s.syncing = call, false
+	s.call = call
 	if s.behind {
 		s.awaitAll(s.seq + 1 - ahead)
 		if err := s.wait(b); err != nil {
 			return true, err
 		}
 	}
-	if s.differs {
+	if s.compared.differs {
 		return true, s.mismatch(b)
 	}
 	if call.Type != nil && call.Count*call.Type.Size*len(s.ranks) > slotData {
@@ -375,7 +168,7 @@ func (s *Collective) meet(b *backend.Bound, call *backend.Call) (bool, error) {
 	if err := s.wait(b); err != nil {
 		return true, err
 	}
-	if s.differs {
+	if s.compared.differs {
 		return true, s.mismatch(b)
 	}
 	if call.Err != nil {
@@ -399,7 +192,7 @@ func (s *Collective) arrive(call *backend.Call) {
 	s.seq++
 	p := s.slot(s.mine)
 	s.side.publish(p, call)
-	s.passed[s.c.Rank()] = s.seq
+	s.compared.upTo[s.c.Rank()] = s.seq
 	lo, hi := s.needs(call)
 	s.await(lo, hi, s.seq)
 	deferred := uint64(0)
@@ -416,33 +209,11 @@ func (s *Collective) arrive(call *backend.Call) {
 	s.fresh = true
 }
 
-// needs returns the ranks for which this one waits in a call, lo to hi-1.
-func (s *Collective) needs(call *backend.Call) (lo, hi int) {
-	n := len(s.ranks)
-	if n == 1 || call.Form != backend.Blocking || call.Err != nil || !s.side.inSlots || s.b.cfg.Check {
-		return 0, n
-	}
-	switch root := call.Root == s.c.Rank(); call.Coll {
-	case backend.Bcast, backend.Scatter:
-		if root {
-			return 0, 0
-		}
-		return call.Root, call.Root + 1
-	case backend.Reduce, backend.Gather:
-		if !root {
-			return 0, 0
-		}
-	case backend.NeighborAllgather, backend.NeighborAllgatherv, backend.NeighborAlltoall, backend.NeighborAlltoallv:
-		return 0, 0 // the messages of the neighbors are enough
-	}
-	return 0, n
-}
-
 // sync is a barrier inside a collective. It also publishes where this rank's shared work is, and an
 // error if this rank found one.
 func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	s.syncSeq++
-	s.syncing, s.parity, s.key = true, s.syncSeq&1, s.keyOf(s.syncSeq)
+	s.parity, s.key = s.syncSeq&1, s.keyOf(s.syncSeq)
 	m := &s.mine.syncs[s.parity]
 	m.work, m.workLen = shmem.Addr(work), uint64(len(work))
 	if m.reason.bytes = 0; bad != nil {
@@ -450,7 +221,7 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	}
 	m.key.Store(s.key)
 	s.fresh = true
-	s.awaitAll(s.seq)
+	s.awaitSync()
 	if err := s.wait(b); err != nil {
 		return err
 	}
@@ -473,6 +244,3 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 
 // errClosed is the error of an operation that was in progress when this rank closed the communicator.
 var errClosed error = &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
-
-// directSpin is how often a rank looks for the others before it waits: about 2 µs.
-const directSpin = 1500

@@ -14,8 +14,8 @@ func TestCallsAreNumberedAnew(t *testing.T) {
 	all := open(t, boards(t, 2), 0)
 	succeed(t, all, func(c *comm) error {
 		c.seq, c.syncSeq = math.MaxUint32-2, math.MaxUint32-2
-		for r := range c.passed {
-			c.passed[r] = c.seq
+		for r := range c.compared.upTo {
+			c.compared.upTo[r] = c.seq
 		}
 		for i := range 5 {
 			call := allreduce(4 + 1000*(i&1)) // in the slots, or copied
@@ -39,7 +39,7 @@ func TestAreasOfCallsThatMayBeReadDoNotOverlap(t *testing.T) {
 	if err := s.allocate(allreduce(areaMost / 8)); err != nil {
 		t.Fatal(err)
 	}
-	room := uint64(len(s.areas[0].mem))
+	room := uint64(len(s.areas.of[0].mem))
 	random := rand.New(rand.NewPCG(1, 2))
 	var before [ahead][2]uint64 // begin and end
 	for call := range 10_000 {

@@ -109,13 +109,12 @@ func (s *Collective) advance() {
 			if s.c.Over() != nil || word.LoadUint32(&s.gate) == gateShut {
 				return
 			}
-			s.syncing = false
 			if s.behind {
 				if s.awaitAll(s.seq + 1 - ahead); !s.arrived() {
 					return
 				}
 			}
-			if !s.differs {
+			if !s.compared.differs {
 				s.first = o
 				s.arrive(&o.call)
 				s.exchange.Store(0) // of ranks that arrive at once, one sees the others and wakes those that sleep
@@ -127,8 +126,8 @@ func (s *Collective) advance() {
 		if s.fresh {
 			s.wake()
 		}
-		if s.differs {
-			s.awaitAll(s.firstDiffering)
+		if s.compared.differs {
+			s.awaitAll(s.compared.first)
 			s.failed = s.arrived()
 			return
 		}
@@ -198,7 +197,7 @@ func (s *Collective) drain(b *backend.Bound, call *backend.Call) error {
 func (s *Collective) cause() error {
 	s.mu.Lock()
 	given := s.given
-	differs, rank := s.differs && s.seen == s.end, min(s.seen, len(s.ranks)-1)
+	differs, rank := s.compared.differs && s.seen == s.end, min(s.seen, len(s.ranks)-1)
 	if s.seen == s.end {
 		rank = max(s.unsound(), 0)
 	}

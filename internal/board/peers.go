@@ -51,7 +51,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 	release(&to.key, 0) // before the rest
 	p.s.settle()
 	writes(&to.touch)
-	p.s.prints[p.s.seq%slotsDeep], to.print = print, print
+	p.s.compared.prints[p.s.seq%slotsDeep], to.print = print, print
 	n := len(p.s.ranks)
 	p.call, p.inSlots = call, true
 	if call.Err != nil || call.Coll == backend.Barrier || call.Coll.Neighbor() {

@@ -11,7 +11,7 @@ import (
 
 // mismatch waits until all ranks have arrived at the call that differs, and breaks the communicator.
 func (s *Collective) mismatch(b *backend.Bound) error {
-	s.awaitAll(s.firstDiffering)
+	s.awaitAll(s.compared.first)
 	if err := s.wait(b); err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func (s *Collective) report() error {
 	if err := s.stopped(); err != nil { // another rank was first
 		return err
 	}
-	missing, _, err := s.compare(s.firstDiffering)
+	missing, _, err := s.compare(s.compared.first)
 	if err == nil {
 		return s.why(max(missing, 0))
 	}

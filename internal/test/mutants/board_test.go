@@ -36,7 +36,7 @@ var boardMutants = []mutant{
 		old: `s.b.head(r).news.Add(1)`,
 		new: `_ = r`,
 		why: "a rank that publishes a reason does not say that it has", test: "internal/board TestInterleaveSynchronization"},
-	{file: "internal/board/collective.go",
+	{file: "internal/board/await.go",
 		old: `s.b.lost() || s.news() != nil || `,
 		new: `s.b.lost() || `,
 		why: "a waiter does not look at the reasons of the others", test: "internal/board TestInterleaveSynchronization"},
@@ -60,9 +60,9 @@ var boardMutants = []mutant{
 		old: `areasDeep = dataDeep + 1`,
 		new: `areasDeep = dataDeep`,
 		why: "the areas of calls overlap once one has begun anew at the start", test: "internal/board TestAreasOfCallsThatMayBeReadDoNotOverlap", plain: true},
-	{file: "internal/board/collective.go",
-		old: `s.reserved += (n + line - 1) &^ (line - 1)`,
-		new: `s.reserved += 0`,
+	{file: "internal/board/areas.go",
+		old: `s.areas.next += (n + line - 1) &^ (line - 1)`,
+		new: `s.areas.next += 0`,
 		why: "a rank overwrites an area that others still read", test: "internal/board TestInterleaveCallsAhead"},
 	{file: "internal/board/collective.go",
 		old: `	if s.behind {
@@ -105,18 +105,18 @@ var boardMutants = []mutant{
 		old: `given != nil && s.failed {`,
 		new: `false {`,
 		why: "a deadline hides a mismatch that has been found", test: "internal/board TestInterleaveDeadline/mismatch"},
-	{file: "internal/board/collective.go",
+	{file: "internal/board/await.go",
 		old: `r == s.seen || !s.checkArrival(r)`,
 		new: `!s.checkArrival(r)`,
 		why: "an error of a deadline names no rank if the last one arrives meanwhile", test: "internal/board TestInterleaveDeadline/blocking"},
-	{file: "internal/board/collective.go",
+	{file: "internal/board/await.go",
 		old: `	s.fresh = false
 	s.exchange.Store(0)
 `,
 		new: `	s.fresh = false
 `,
 		why: "an arrival is still in the store buffer when its rank looks who sleeps", test: "internal/board TestInterleaveSleep"},
-	{file: "internal/board/collective.go",
+	{file: "internal/board/await.go",
 		old: `		s.exchange.Store(0)
 		s.fresh = s.arrived() // else`,
 		new: `		s.fresh = s.arrived() // else`,
@@ -131,9 +131,9 @@ var boardMutants = []mutant{
 		new: ``,
 		why: "the reason of another communicator stays in the slots", test: "internal/board TestInterleaveReuse"},
 	{file: "internal/board/verdict.go",
-		old: `	missing, _, err := s.compare(s.firstDiffering)
+		old: `	missing, _, err := s.compare(s.compared.first)
 	if err == nil {`,
-		new: `	missing, _, err := s.compare(s.firstDiffering)
+		new: `	missing, _, err := s.compare(s.compared.first)
 	if err == nil && false {`,
 		why: "a mismatch is reported without the calls", test: "internal/board TestInterleaveMismatch"},
 	{file: "internal/board/op.go",

@@ -1,0 +1,216 @@
+package board
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/word"
+)
+
+// awaited is what a rank waits for: ranks from low to end-1, which arrive at call upto of the communicator, or at a
+// synchronization inside a call. Those before seen have arrived. A rank waits for one of these at a time:
+//
+//	phase          awaits                                  begins
+//	catching up    all ranks, ahead calls before the next  before a call, if the rank is behind
+//	calling        the ranks whose data or calls it needs  when it has arrived at the call
+//	synchronizing  all ranks, at the synchronization       inside a call that reads the others' memory
+//	disputing      all ranks, at the first call that       when it has found that calls differ
+//	               differs, so that all find it
+type awaited struct {
+	low, seen, end int
+	upto           uint32
+
+	synchronizing bool
+	parity        uint32 // of the synchronization
+	key           uint64
+}
+
+// comparison says how far a rank has compared the others' calls with its own.
+type comparison struct {
+	prints  [slotsDeep]backend.Fingerprint // of this rank's calls, as in its slots
+	upTo    []uint32                       // by rank: its last call that has been compared
+	differs bool                           // some rank has made another call than this one
+	first   uint32                         // the first such call; valid if differs
+}
+
+// call compares call n of rank r, which comes after the last one that has been compared.
+func (c *comparison) call(r int, n uint32, print *backend.Fingerprint) {
+	if *print != c.prints[n%slotsDeep] && (!c.differs || int32(c.first-n) > 0) {
+		c.differs, c.first = true, n
+	}
+	c.upTo[r] = n
+}
+
+// Ready implements backend.Pending: the awaited ranks have arrived, or one never will, or the communicator has ended.
+// What one look misses because the others go on meanwhile, the last one sees.
+func (s *Collective) Ready() bool { return s.arrived() || s.halted() || s.arrived() }
+
+// halted reports whether the awaited ranks need not arrive any more.
+func (s *Collective) halted() bool {
+	return s.c.Over() != nil || s.b.lost() || s.news() != nil || s.c.Gone(s.seen) && !s.checkArrival(s.seen)
+}
+
+// await begins to wait for ranks lo to hi-1 at call n.
+func (s *Collective) await(lo, hi int, n uint32) {
+	s.low, s.seen, s.end, s.upto, s.synchronizing = lo, lo, hi, n, false
+}
+
+// awaitAll begins to wait for all ranks at call n.
+func (s *Collective) awaitAll(n uint32) { s.await(0, len(s.ranks), n) }
+
+// awaitSync begins to wait for all ranks at this rank's synchronization.
+func (s *Collective) awaitSync() {
+	s.awaitAll(s.seq)
+	s.synchronizing = true
+}
+
+// arrived reports whether the awaited ranks have arrived.
+func (s *Collective) arrived() bool {
+	for s.seen < s.end {
+		if !s.checkArrival(s.seen) {
+			return false
+		}
+		s.seen++
+	}
+	return true
+}
+
+// checkArrival compares the calls that a rank has made since the last look, and reports whether it has arrived.
+func (s *Collective) checkArrival(r int) bool {
+	b := s.of(r)
+	if b == nil {
+		return false
+	}
+	if s.synchronizing {
+		return b.syncs[s.parity].key.Load() == s.key
+	}
+	for int32(s.upto-s.compared.upTo[r]) > 0 {
+		n := s.compared.upTo[r] + 1
+		p := &b.calls[n%slotsDeep]
+		if word.LoadUint64(&p.key) != s.keyOf(n) {
+			return false
+		}
+		s.compared.call(r, n, &p.print)
+	}
+	return true
+}
+
+// needs returns the ranks for which this one waits in a call, lo to hi-1.
+func (s *Collective) needs(call *backend.Call) (lo, hi int) {
+	n := len(s.ranks)
+	if n == 1 || call.Form != backend.Blocking || call.Err != nil || !s.side.inSlots || s.b.cfg.Check {
+		return 0, n
+	}
+	switch root := call.Root == s.c.Rank(); call.Coll {
+	case backend.Bcast, backend.Scatter:
+		if root {
+			return 0, 0
+		}
+		return call.Root, call.Root + 1
+	case backend.Reduce, backend.Gather:
+		if !root {
+			return 0, 0
+		}
+	case backend.NeighborAllgather, backend.NeighborAllgatherv, backend.NeighborAlltoall, backend.NeighborAlltoallv:
+		return 0, 0 // the messages of the neighbors are enough
+	}
+	return 0, n
+}
+
+// wake wakes the other ranks that sleep. Where all wait for all, the last that arrives does this, for the others
+// need not run before. A rank that misses another one after the exchange below is not the last. A rank that does not
+// wait for all wakes the others when it has looked for those it needs.
+//
+// To arrive is a plain store, and the exchange makes it visible before this rank looks who sleeps. A rank that is
+// about to sleep announces that, also by an exchange, before it looks who has arrived. So of two ranks at least one
+// sees the other.
+func (s *Collective) wake() {
+	s.fresh = false
+	s.exchange.Store(0)
+	for r, w := range s.ranks {
+		if r != s.c.Rank() {
+			s.b.cfg.Wake(w)
+		}
+	}
+}
+
+// wait waits for the awaited ranks.
+func (s *Collective) wait(b *backend.Bound) error {
+	c := s.c
+	if s.b.cfg.Spare {
+		for range directSpin {
+			if s.arrived() {
+				break
+			}
+		}
+	}
+	if s.fresh && s.behind {
+		s.wake()
+	}
+	if s.fresh && s.seen < s.end {
+		s.exchange.Store(0)
+		s.fresh = s.arrived() // else another rank is the last: see wake
+	}
+	if s.seen < s.end {
+		if !s.synchronizing {
+			c.Waits(s.call)
+		}
+		err := c.Await(b, s)
+		if !s.synchronizing {
+			c.Waits(nil)
+		}
+		if err != nil {
+			return s.late(err, s.call)
+		}
+	}
+	if s.seen < s.end {
+		return s.why(s.seen)
+	}
+	if s.fresh {
+		s.wake()
+	}
+	return nil
+}
+
+// directSpin is how often a rank looks for the others before it waits: about 2 µs.
+const directSpin = 1500
+
+// late ends a call whose time is up: it names the missing ranks and breaks the communicator.
+func (s *Collective) late(cause error, call *backend.Call) error {
+	if err := s.stopped(); err != nil { // another rank was first, for instance
+		return err
+	}
+	var missing []string
+	s.mu.Lock()
+	for r := s.seen; r < s.end; r++ {
+		if r == s.seen || !s.checkArrival(r) { // the first had not when this rank looked last
+			missing = append(missing, fmt.Sprint(r))
+		}
+	}
+	what := "arrived"
+	if s.synchronizing {
+		what = "finished their part"
+	}
+	s.mu.Unlock()
+	return s.timedOut(cause, call, "waited in %v for ranks that had not "+what+": "+strings.Join(missing, ", "))
+}
+
+// timedOut breaks the communicator because of the error of a Bound, and adds what this rank did in the call.
+func (s *Collective) timedOut(cause error, call *backend.Call, did string) error {
+	err := backend.While(cause, fmt.Sprintf("rank %d "+did, s.c.Rank(), call.Fingerprint()))
+	s.c.Break(err)
+	return err
+}
+
+// unsound returns an awaited rank whose slots are not this communicator's any more, -1 if there is none. The line of the
+// id stays in this processor's cache. That of a key may have moved to another one.
+func (s *Collective) unsound() int {
+	s.settle()
+	for r := s.low; r < s.end; r++ {
+		if s.slots[r].Load().id.Load() != s.id {
+			return r
+		}
+	}
+	return -1
+}
