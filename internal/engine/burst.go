@@ -28,11 +28,11 @@ func (p *peer) burst(bytes int) bool {
 	}
 	now := time.Since(epoch)
 	if now-p.begun > p.e.burstGap {
-		p.close = 0
+		p.inBurst = 0
 	}
 	p.begun = now
-	p.close++
-	return p.close > burstMin
+	p.inBurst++
+	return p.inBurst > burstMin
 }
 
 // keep queues a frame of a burst. It is written by the next goroutine that looks at the links, which is flusher if the

@@ -24,7 +24,7 @@ func TestInterleaveFlusherWritesBurst(t *testing.T) {
 		t.Run(fmt.Sprint(messages), func(t *testing.T) {
 			exploreEngines(t, false, interleave.Config{}, func(x *interleave.Run, a, b *comm) {
 				p := a.e.peers[1]
-				p.link, p.mem, p.close, a.e.burstGap = corking{p.link}, nil, burstMin, time.Hour
+				p.link, p.mem, p.inBurst, a.e.burstGap = corking{p.link}, nil, burstMin, time.Hour
 				p.begun = time.Since(epoch)
 				all := make([]backend.Request, messages)
 				x.Go("sender", func() {

@@ -50,8 +50,16 @@ func (l *lock) Unlock() {
 	l.mu.Unlock()
 }
 
-// settle is Unlock when there is more to do. Frames that the Notify functions have kept back are written then, because
-// the caller may not come back for a long time.
+// settle is Unlock when there is more to do. While the lock was held, some of these were asked for:
+//
+//	asked for by            done once the lock is free
+//	notify                  the Notify functions of the completed requests are called
+//	LockAside, besides      another goroutine calls them
+//	wakeReady               waiters that are ready wake up
+//	wakeLeader              the leader's sleep on the links ends
+//
+// Frames that the Notify functions have kept back are written then, because the caller may not come back for a long
+// time.
 func (l *lock) settle() {
 	if atUnlock != nil {
 		atUnlock(l.e)

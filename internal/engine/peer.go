@@ -25,35 +25,39 @@ const (
 
 // peer is what the engine knows of another rank, and the frames to and from it; under the engine's lock.
 type peer struct {
-	e    *Engine
-	rank int
-	link Link          // nil: there is none now
-	mem  *memlink.Link // the last link that was confirmed, if it goes through memory: tokens are of it
+	e     *Engine
+	rank  int
+	link  Link            // nil: there is none now
+	mem   *memlink.Link   // the last link that was confirmed, if it goes through memory: tokens are of it
+	state membership.Peer // of the link, and of the rank
 
-	head frame.Header // of the frame that is being written
+	// The frame that is being read.
 	in   frame.Arrival
 	op   *op    // whose payload is arriving, nil if it is dropped
 	msg  *msg   // or an unexpected message
 	note []byte // or the text of a notice
 	bad  error  // what is wrong with the frame
 
-	first  *out  // frames to be written
-	tail   **out // where the next one goes
-	woff   int   // bytes of first, with its header, that are written
-	broken error // why nothing more can be written
+	// The frames to be written.
+	head   frame.Header // of the frame that is being written
+	first  *out         // frames to be written
+	tail   **out        // where the next one goes
+	woff   int          // bytes of first, with its header, that are written
+	broken error        // why nothing more can be written
 
-	begun time.Duration // when the program has started a message to it last, since epoch
-	close int           // messages of the program that followed each other closely
-	kept  int           // frames that keep has queued since the last flush
+	// Bursts: see burst.go.
+	begun   time.Duration // when the program has started a message to it last, since epoch
+	inBurst int           // messages of the program that followed each other closely
+	kept    int           // frames that keep has queued since the last flush
 
-	quiet, mute int // ticks in which nothing has come, or been written
-
-	state  membership.Peer
+	// The link that is being made, or has ended.
 	trying bool  // attempts to make a link go on
 	why    error // of the last one that failed, or why the link has ended
 
-	copying int         // ticks in which a lost rank has not ended a copy
-	over    atomic.Bool // it has left, or is lost and its link closed; for readers without the lock
+	// Silence, and the end.
+	quiet, mute int         // ticks in which nothing has come, or been written
+	copying     int         // ticks in which a lost rank has not ended a copy
+	over        atomic.Bool // it has left, or is lost and its link closed; for readers without the lock
 }
 
 func newPeer(e *Engine, rank int) *peer {

@@ -217,7 +217,8 @@ func (l *Link) Receive(buf []byte, size int) (n int) {
 	return n
 }
 
-// publish hands a cell over, and wakes the peer if it sleeps.
+// publish hands a cell over, and wakes the peer if it sleeps. The store to fence is an exchange: the cell is visible
+// before the look at who sleeps.
 func (l *Link) publish(c *cell) {
 	l.out.publish(c)
 	l.fence.Store(0)
