@@ -10,16 +10,14 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // Coordinates and displacements beyond the ends go around in a periodic dimension, and lead to no rank in another.
 func TestCartBeyondItsEnds(t *testing.T) {
 	ranks(t, 7, func(w *Comm) error {
 		dims := []int{2, 3}
-		c, err := w.CartCreate(dims, []bool{false, true}, false)
-		if err != nil {
-			return err
-		}
+		c := must.Get(w.CartCreate(dims, []bool{false, true}, false))
 		if w.Rank() == 6 {
 			if c != nil {
 				t.Error("a rank the grid does not need has a place in it")
@@ -257,10 +255,7 @@ func TestCartReordersByNode(t *testing.T) {
 	const n, per = 8, 4
 	for _, reorder := range []bool{false, true} {
 		onWorlds(t, n, settings{}, func(bc backend.Comm) backend.Comm { return &spread{bc, per} }, func(w *Comm) error {
-			g, err := w.CartCreate([]int{2, 4}, []bool{false, false}, reorder)
-			if err != nil {
-				return err
-			}
+			g := must.Get(w.CartCreate([]int{2, 4}, []bool{false, false}, reorder))
 			where := g.Topology() // by ranks of the grid
 			want := []int{0, 1, 2, 3}
 			if reorder {
@@ -270,9 +265,7 @@ func TestCartReordersByNode(t *testing.T) {
 				return fmt.Errorf("reorder %v: nodes %v, want %v first", reorder, where.Hosts, want)
 			}
 			got := slices.Repeat([]int{ProcNull}, 4)
-			if err := NeighborAllgather(g, []int{g.Rank()}, got); err != nil {
-				return err
-			}
+			must.OK(NeighborAllgather(g, []int{g.Rank()}, got))
 			for i, x := range g.Neighbors() {
 				if got[2*i] != x.Lower || got[2*i+1] != x.Upper {
 					return fmt.Errorf("reorder %v: neighbors %v, heard from %v", reorder, g.Neighbors(), got)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // place is a backend with a rank and a size, which keeps the last collective call.
@@ -200,10 +201,7 @@ func FuzzBlocks(f *testing.F) {
 // make with them (mismatch/wrong-arguments-afterwards).
 func TestBrokenCommunicatorBeatsBadArgument(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
-		c, err := w.Dup()
-		if err != nil {
-			return err
-		}
+		c := must.Get(w.Dup())
 		defer c.Close()
 		x := make([]float64, 2)
 		if err := Bcast(c, x[:1+w.Rank()], 0); !errors.Is(err, ErrMismatch) {

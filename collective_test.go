@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // everyNeighborCollective returns a repeatable blocking call of each collective of a ring, with m elements per
@@ -88,10 +89,7 @@ func TestCollectivesMakeNoAllocations(t *testing.T) {
 							defer cancel()
 							w = w.WithContext(ctx)
 						}
-						ring, err := w.CartCreate([]int{3}, []bool{true}, false)
-						if err != nil {
-							return err
-						}
+						ring := must.Get(w.CartCreate([]int{3}, []bool{true}, false))
 						f := everyCollective(w, m)[name]
 						if f == nil {
 							f = everyNeighborCollective(ring, m)[name]
@@ -123,10 +121,7 @@ func TestNilDisplacementsMeanContiguousBlocks(t *testing.T) {
 	const n = 3
 	counts, displs := []int{2, 0, 3}, []int{0, 2, 2}
 	ranks(t, n, func(w *Comm) error {
-		ring, err := w.CartCreate([]int{n}, []bool{true}, false)
-		if err != nil {
-			return err
-		}
+		ring := must.Get(w.CartCreate([]int{n}, []bool{true}, false))
 		in, m := make([]int, 5), w.Rank()
 		for i := range in {
 			in[i] = 10*m + i

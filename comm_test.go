@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func TestNilCommReturnsErrors(t *testing.T) {
@@ -36,21 +38,11 @@ func TestNilCommReturnsErrors(t *testing.T) {
 
 func TestClosedWorldReturnsErrClosed(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {
-		d, err := w.Dup()
-		if err != nil {
-			return err
-		}
-		p, err := RecvInit(d, make([]int, 1), 0, 0)
-		if err != nil {
-			return err
-		}
-		if err := w.Barrier(); err != nil {
-			return err
-		}
+		d := must.Get(w.Dup())
+		p := must.Get(RecvInit(d, make([]int, 1), 0, 0))
+		must.OK(w.Barrier())
 		for range 2 {
-			if err := w.Close(); err != nil {
-				return err
-			}
+			must.OK(w.Close())
 		}
 		for name, c := range map[string]*Comm{"world": w, "derived": d, "handle": w.WithContext(context.Background())} {
 			_, split := c.Split(0, 0)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // dumped returns what the flight recorder has of a rank.
@@ -88,13 +89,8 @@ func TestFlightRecordsEveryOperation(t *testing.T) {
 		do(wait(IneighborAllgatherv(ring, x, make([]int32, 6), []int{3, 3}, []int{0, 3})))
 		do(start(NeighborAlltoallInit(ring, make([]int32, 4), make([]int32, 4))))
 		do(NeighborAlltoallv(ring, x, []int{1, 1}, []int{0, 1}, y, []int{1, 1}, []int{0, 1}))
-		if err := errors.Join(steps...); err != nil {
-			return err
-		}
-		d, err := dumped(w)
-		if err != nil {
-			return err
-		}
+		must.OK(errors.Join(steps...))
+		d := must.Get(dumped(w))
 		var got []string
 		last := uint64(0)
 		for _, o := range d.Ops {
@@ -127,10 +123,7 @@ func TestFlightRecordsEveryOperation(t *testing.T) {
 // Agree and Shrink are recorded with their number.
 func TestFlightRecordsAgreements(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
-		_, err := w.Agree(1)
-		if err != nil {
-			return err
-		}
+		must.Get(w.Agree(1))
 		sub, err := w.Shrink()
 		if err != nil {
 			return err
@@ -141,13 +134,8 @@ func TestFlightRecordsAgreements(t *testing.T) {
 		} else {
 			_, err = w.Shrink()
 		}
-		if err := wantErr("agree and shrink at once", err, ErrMismatch); err != nil {
-			return err
-		}
-		d, err := dumped(w)
-		if err != nil {
-			return err
-		}
+		must.OK(wantErr("agree and shrink at once", err, ErrMismatch))
+		d := must.Get(dumped(w))
 		last := []flight.Kind{flight.Agree, flight.Shrink}[w.Rank()]
 		want := []flight.Operation{{Kind: flight.Agree, Seq: 1, State: flight.Done}, {Kind: flight.Shrink, Seq: 2, State: flight.Done},
 			{Kind: last, Seq: 3, State: flight.Failed, Code: backend.Code(ErrMismatch)}}
@@ -234,10 +222,7 @@ func TestFlightRecordsGoexitInCollective(t *testing.T) {
 			_ = Allreduce(w, make([]int32, 1), make([]int32, 1), quits)
 		}()
 		<-ended
-		d, err := dumped(w)
-		if err != nil {
-			return err
-		}
+		d := must.Get(dumped(w))
 		if o := d.Ops[len(d.Ops)-1]; o.Kind != flight.Kind(backend.Allreduce) || o.State < flight.Failed {
 			return fmt.Errorf("the last record is of %v, state %d; want a failure of Allreduce", o.Kind, o.State)
 		}

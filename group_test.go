@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // If ranks call different functions, ErrMismatch names the calls.
@@ -60,9 +62,7 @@ func waitErr(q *Request) error { return second(q.Wait()) }
 func TestWrongColorLeavesCommunicatorUsable(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {
 		_, err := w.Split(-1, 0)
-		if err := errors.Join(wantErr("color -1", err, ErrRank), isOp(err, "split")); err != nil {
-			return err
-		}
+		must.OK(errors.Join(wantErr("color -1", err, ErrRank), isOp(err, "split")))
 		return w.Barrier() // the communicator is still usable
 	})
 }
@@ -114,21 +114,12 @@ func TestConcurrentDupsAreSeparate(t *testing.T) {
 // The group of a communicator's communicator gives another one. A rank that is not in a group cannot make its communicator.
 func TestCreateGroupOfGroup(t *testing.T) {
 	ranks(t, 4, func(w *Comm) error {
-		g, err := w.Group().Incl(3, 1)
-		if err != nil {
-			return err
-		}
+		g := must.Get(w.Group().Incl(3, 1))
 		if w.Rank()%2 == 0 {
 			return wantErr("a rank that is not in the group", second(w.CreateGroup(g, 0)), ErrRank)
 		}
-		c, err := w.CreateGroup(g, 0)
-		if err != nil {
-			return err
-		}
-		back, err := g.Incl(1, 0)
-		if err != nil {
-			return err
-		}
+		c := must.Get(w.CreateGroup(g, 0))
+		back := must.Get(g.Incl(1, 0))
 		d, err := c.CreateGroup(back, 5)
 		if err == nil && (d.Size() != 2 || d.Rank() != w.Rank()/2 || c.Rank() != 1-w.Rank()/2 || d.Name() != c.Name()+".group1") {
 			err = fmt.Errorf("rank %d of %s is %d of %s", c.Rank(), c.Name(), d.Rank(), d.Name())
@@ -140,21 +131,12 @@ func TestCreateGroupOfGroup(t *testing.T) {
 func TestCreateGroupReportsErrors(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {
 		_, err := w.CreateGroup(w.Group(), -2)
-		if err := wantErr("tag", err, ErrTag); err != nil {
-			return err
-		}
+		must.OK(wantErr("tag", err, ErrTag))
 		_, err = w.CreateGroup(nil, 0)
-		if err := wantErr("no group", err, ErrRank); err != nil {
-			return err
-		}
-		one, err := w.Split(w.Rank(), 0)
-		if err != nil {
-			return err
-		}
+		must.OK(wantErr("no group", err, ErrRank))
+		one := must.Get(w.Split(w.Rank(), 0))
 		_, err = one.CreateGroup(w.Group(), 0)
-		if err := wantErr("members that are not in the communicator", err, ErrRank); err != nil {
-			return err
-		}
+		must.OK(wantErr("members that are not in the communicator", err, ErrRank))
 		// Different groups of the same members.
 		g := w.Group()
 		if w.Rank() == 2 {
@@ -163,9 +145,7 @@ func TestCreateGroupReportsErrors(t *testing.T) {
 			}
 		}
 		_, err = w.CreateGroup(g, 0)
-		if err := errors.Join(wantErr("other groups", err, ErrMismatch), isOp(err, "creategroup")); err != nil {
-			return err
-		}
+		must.OK(errors.Join(wantErr("other groups", err, ErrMismatch), isOp(err, "creategroup")))
 		// A member does not call it.
 		if w.Rank() == 2 {
 			return w.Barrier()
@@ -173,9 +153,7 @@ func TestCreateGroupReportsErrors(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
 		_, err = w.WithContext(ctx).CreateGroup(w.Group(), 1)
-		if err := wantErr("a member that does not come", err, ErrTimeout); err != nil {
-			return err
-		}
+		must.OK(wantErr("a member that does not come", err, ErrTimeout))
 		return w.Barrier() // the communicator is still usable
 	})
 }
@@ -202,17 +180,10 @@ func TestCreateGroupAgainAfterTimeout(t *testing.T) {
 			}
 		}
 		for range 3 {
-			if _, err := second(w); err != nil {
-				return err
-			}
+			must.Get(second(w))
 		}
-		if err := w.Barrier(); err != nil {
-			return err
-		}
-		a, err := first(w)
-		if err != nil {
-			return err
-		}
+		must.OK(w.Barrier())
+		a := must.Get(first(w))
 		b, err := second(w)
 		if err != nil {
 			return err
@@ -220,9 +191,7 @@ func TestCreateGroupAgainAfterTimeout(t *testing.T) {
 		if w.Rank() == 0 { // a message on a does not arrive on b
 			err = Send(a, []int{100}, 1, 0)
 		}
-		if err := errors.Join(err, w.Barrier()); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, w.Barrier()))
 		got := []int{200}
 		switch w.Rank() {
 		case 1:
@@ -274,12 +243,6 @@ func TestDerivedCommunicatorKeepsContextAfterClose(t *testing.T) {
 func TestGroupSetOperations(t *testing.T) {
 	ranks(t, 6, func(w *Comm) error {
 		all := w.Group()
-		must := func(g *Group, err error) *Group {
-			if err != nil {
-				t.Error(err)
-			}
-			return g
-		}
 		eq := func(what string, g *Group, want ...int) {
 			if !slices.Equal(g.world, want) || g.Size() != len(want) {
 				t.Errorf("%s: got %v, want %v", what, g.world, want)
@@ -292,13 +255,13 @@ func TestGroupSetOperations(t *testing.T) {
 				t.Errorf("%s: rank %d has number %d, want %d", what, w.Rank(), g.Rank(), at)
 			}
 		}
-		a, b := must(all.Incl(5, 1, 3)), must(all.Incl(3, 2, 5))
+		a, b := must.Get(all.Incl(5, 1, 3)), must.Get(all.Incl(3, 2, 5))
 		eq("all", all, 0, 1, 2, 3, 4, 5)
 		eq("incl", a, 5, 1, 3)
-		eq("incl of incl", must(a.Incl(2, 0)), 3, 5)
-		eq("incl of nothing", must(all.Incl()))
-		eq("excl", must(all.Excl(0, 4)), 1, 2, 3, 5)
-		eq("excl of incl", must(a.Excl(0)), 1, 3)
+		eq("incl of incl", must.Get(a.Incl(2, 0)), 3, 5)
+		eq("incl of nothing", must.Get(all.Incl()))
+		eq("excl", must.Get(all.Excl(0, 4)), 1, 2, 3, 5)
+		eq("excl of incl", must.Get(a.Excl(0)), 1, 3)
 		eq("union", a.Union(b), 5, 1, 3, 2)
 		eq("union with a nil group", (*Group)(nil).Union(a).Union(b), 5, 1, 3, 2)
 		eq("union with the group of a nil communicator", (*Comm)(nil).Group().Union(a), 5, 1, 3)
@@ -308,7 +271,7 @@ func TestGroupSetOperations(t *testing.T) {
 		if err != nil || !slices.Equal(got, []int{2, Undefined, 0, ProcNull}) {
 			t.Errorf("translated: %v, %v", got, err)
 		}
-		if a.Equal(b) || !a.Equal(must(all.Incl(5, 1, 3))) || !a.Similar(must(all.Incl(1, 3, 5))) || a.Similar(b) || a.Equal(must(all.Incl(1, 3, 5))) {
+		if a.Equal(b) || !a.Equal(must.Get(all.Incl(5, 1, 3))) || !a.Similar(must.Get(all.Incl(1, 3, 5))) || a.Similar(b) || a.Equal(must.Get(all.Incl(1, 3, 5))) {
 			t.Error("groups compare wrongly")
 		}
 		for what, f := range map[string]func() error{
@@ -321,10 +284,7 @@ func TestGroupSetOperations(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		half, err := w.Split(w.Rank()%2, 0)
-		if err != nil {
-			return err
-		}
+		half := must.Get(w.Split(w.Rank()%2, 0))
 		want := []int{w.Rank() % 2, w.Rank()%2 + 2, w.Rank()%2 + 4}
 		eq("of a part", half.Group(), want...)
 		return nil

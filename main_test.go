@@ -8,14 +8,15 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/test/leak"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Run(m)) }
 
-// ranks runs body as n ranks and fails the test with their errors.
+// ranks runs body as n ranks and fails the test with their errors. Functions of package must end a rank.
 func ranks(t *testing.T, n int, body func(w *Comm) error) {
 	t.Helper()
-	if err := Run(context.Background(), n, body); err != nil {
+	if err := Run(context.Background(), n, must.Return(body)); err != nil {
 		t.Fatal(err)
 	}
 }

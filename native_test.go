@@ -13,6 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // worlds runs body as n ranks of a local job whose backend wrap changes, and
@@ -23,7 +24,7 @@ func worlds(n int, s settings, wrap func(backend.Comm) backend.Comm, body func(w
 	for rank, bc := range local.New(n) {
 		wg.Go(func() {
 			w := newWorld(context.Background(), wrap(bc), s)
-			errs[rank] = errors.Join(body(w), w.Close())
+			errs[rank] = errors.Join(must.Return(body)(w), w.Close())
 		})
 	}
 	wg.Wait()
@@ -104,9 +105,7 @@ func TestPlansReachTheBackend(t *testing.T) {
 					defer cancel()
 					h = w.WithContext(ctx)
 				}
-				if err := reduceAll(h, times); err != nil {
-					return err
-				}
+				must.OK(reduceAll(h, times))
 				want := 0
 				if plan == backend.PlanAgree && !bounded {
 					want = 2 * times
@@ -131,9 +130,7 @@ func TestSchedulesBypassTheBackend(t *testing.T) {
 		return &planning{scheduling: scheduling{bc}, plan: backend.PlanAgree}
 	}
 	onWorlds(t, 2, settings{Config: Config{Collectives: "schedule"}}, wrap, func(w *Comm) error {
-		if err := reduceAll(w, 1); err != nil {
-			return err
-		}
+		must.OK(reduceAll(w, 1))
 		if n := w.base().Backend().(*planning).agreed; n != 0 {
 			return fmt.Errorf("%d calls reached the backend", n)
 		}
@@ -243,29 +240,19 @@ func TestStarterRunsNonblockingCollectives(t *testing.T) {
 			wrap := func(bc backend.Comm) backend.Comm { return newStarting(bc, c.decline) }
 			onWorlds(t, 3, c.s, wrap, func(w *Comm) error {
 				x, y := []int64{int64(w.Rank())}, make([]int64, 1)
-				q, err := Iallreduce(w, x, y, Sum)
-				if err != nil {
-					return err
-				}
+				q := must.Get(Iallreduce(w, x, y, Sum))
 				if _, err := q.Wait(); err != nil || y[0] != 3 {
 					return fmt.Errorf("nonblocking: %v, got %v", err, y)
 				}
-				p, err := AllreduceInit(w, x, y, Max)
-				if err != nil {
-					return err
-				}
+				p := must.Get(AllreduceInit(w, x, y, Max))
 				for round := range int64(4) {
 					x[0] = round * int64(w.Rank())
-					if err := p.Start(); err != nil {
-						return err
-					}
+					must.OK(p.Start())
 					if _, err := p.Wait(); err != nil || y[0] != round*2 {
 						return fmt.Errorf("persistent, round %d: %v, got %v", round, err, y)
 					}
 				}
-				if err := errors.Join(p.Close(), p.Close()); err != nil {
-					return err
-				}
+				must.OK(errors.Join(p.Close(), p.Close()))
 				s := w.base().Backend().(*starting)
 				if got := [3]int{s.started, s.prepared, s.released}; got != c.want {
 					return fmt.Errorf("started, prepared and released: %v, want %v", got, c.want)
@@ -296,10 +283,7 @@ func TestStarterErrorsReachTheCaller(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
-		q, err := Iallreduce(w.WithContext(ctx), make([]int64, 1), make([]int64, 1), Sum)
-		if err != nil {
-			return err
-		}
+		q := must.Get(Iallreduce(w.WithContext(ctx), make([]int64, 1), make([]int64, 1), Sum))
 		if _, err := q.Wait(); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "not heard from rank 1") {
 			return fmt.Errorf("a rank that does not come: %v", err)
 		}

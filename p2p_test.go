@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -238,20 +239,14 @@ func TestCloseEndsSendOfMatchedMessage(t *testing.T) {
 					return err
 				}
 			}
-			if err := w.Barrier(); err != nil {
-				return err
-			}
+			must.OK(w.Barrier())
 			if w.Rank() == 0 {
-				if err := d.Close(); err != nil {
-					return err
-				}
+				must.OK(d.Close())
 				if err := <-result; !errors.Is(err, ErrClosed) {
 					return fmt.Errorf("the send to rank %d: %v", to, err)
 				}
 			}
-			if err := w.Barrier(); err != nil {
-				return err
-			}
+			must.OK(w.Barrier())
 			if w.Rank() == to {
 				if _, err := MessageRecv(m, make([]byte, 100_000)); err == nil {
 					return errors.New("the message of a rank that has closed the communicator was received")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func TestPersistentRejectsMisuse(t *testing.T) {
@@ -25,54 +27,31 @@ func TestPersistentRejectsMisuse(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := r.Start(); err != nil {
-			return err
-		}
+		must.OK(r.Start())
 		if _, ok, err := r.Test(); ok || err != nil {
 			t.Errorf("Test before the message: %v, %v", ok, err)
 		}
-		if err := wantErr("Start while under way", r.Start(), ErrRequest); err != nil {
-			return err
-		}
-		if err := wantErr("Close while under way", r.Close(), ErrRequest); err != nil {
-			return err
-		}
-		if err := Send(w, []int{1, 2}, 0, 0); err != nil {
-			return err
-		}
+		must.OK(wantErr("Start while under way", r.Start(), ErrRequest))
+		must.OK(wantErr("Close while under way", r.Close(), ErrRequest))
+		must.OK(Send(w, []int{1, 2}, 0, 0))
 		_, err = r.Wait()
-		if err := errors.Join(wantErr("a long message", err, ErrTruncate), isOp(err, "recvinit")); err != nil {
-			return err
-		}
+		must.OK(errors.Join(wantErr("a long message", err, ErrTruncate), isOp(err, "recvinit")))
 		// A deadline withdraws a receive, which can be started again.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 		defer cancel()
-		h, err := RecvInit(w.WithContext(ctx), in, 0, 1)
-		if err != nil {
-			return err
-		}
-		if err := h.Start(); err != nil {
-			return err
-		}
+		h := must.Get(RecvInit(w.WithContext(ctx), in, 0, 1))
+		must.OK(h.Start())
 		_, err = h.Wait()
-		if err := wantErr("at the deadline", err, ErrTimeout); err != nil {
-			return err
-		}
-		if err := r.Start(); err != nil {
-			return err
-		}
-		if err := Send(w, []int{3}, 0, 0); err != nil {
-			return err
-		}
+		must.OK(wantErr("at the deadline", err, ErrTimeout))
+		must.OK(r.Start())
+		must.OK(Send(w, []int{3}, 0, 0))
 		if _, err := r.Wait(); err != nil || in[0] != 3 {
 			return fmt.Errorf("started again: %v, %w", in, err)
 		}
 		if _, err := r.Wait(); err != nil {
 			t.Errorf("a second Wait returns the error of the start before: %v", err)
 		}
-		if err := w.Close(); err != nil {
-			return err
-		}
+		must.OK(w.Close())
 		return wantErr("Start after the world's Close", r.Start(), ErrClosed)
 	})
 }
@@ -85,13 +64,8 @@ func TestPersistentMakesNoAllocations(t *testing.T) {
 		send, err2 := SendInit(w, x, (w.Rank()+1)%3, 0)
 		recv, err3 := RecvInit(w, make([]float64, 10), (w.Rank()+2)%3, 0)
 		ring, err := w.CartCreate([]int{3}, []bool{true}, false)
-		if err := errors.Join(err, err1, err2, err3); err != nil {
-			return err
-		}
-		near, err := NeighborAllgatherInit(ring, x, make([]float64, 20))
-		if err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, err1, err2, err3))
+		near := must.Get(NeighborAllgatherInit(ring, x, make([]float64, 20)))
 		again := func() {
 			if err := StartAll(coll, recv, send, near); err != nil {
 				t.Error(err)
@@ -123,12 +97,8 @@ func TestPersistentDoesNotWaitForWait(t *testing.T) {
 		in := make([]int, 1)
 		if w.Rank() == 1 {
 			for range 3 {
-				if _, err := Recv(w, in, 0, 2); err != nil {
-					return err
-				}
-				if err := Send(w, in, 0, 1); err != nil {
-					return err
-				}
+				must.Get(Recv(w, in, 0, 2))
+				must.OK(Send(w, in, 0, 1))
 			}
 			return nil
 		}
@@ -147,9 +117,7 @@ func TestPersistentDoesNotWaitForWait(t *testing.T) {
 			"Start": func() error { return wantErr("Start", p.Start(), ErrRequest) },
 			"Close": func() error { return wantErr("Close", p.Close(), ErrRequest) },
 		} {
-			if err := p.Start(); err != nil {
-				return err
-			}
+			must.OK(p.Start())
 			waited, called := make(chan error, 1), make(chan error, 1)
 			go func() { _, err := p.Wait(); waited <- err }()
 			time.Sleep(5 * time.Millisecond) // it is in Wait
@@ -159,9 +127,7 @@ func TestPersistentDoesNotWaitForWait(t *testing.T) {
 			case <-time.After(30 * time.Second):
 				err = fmt.Errorf("%s has not returned after 30 s beside Wait", name)
 			}
-			if err := errors.Join(err, Send(w, in, 1, 2), <-waited); err != nil {
-				return err
-			}
+			must.OK(errors.Join(err, Send(w, in, 1, 2), <-waited))
 		}
 		return p.Close()
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/generation"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 var errTired = errors.New("tired")
@@ -24,7 +25,7 @@ func survive(t *testing.T, n int, lost []int, body func(c *Comm) error) {
 		if slices.Contains(lost, world.Rank()) {
 			return errTired
 		}
-		return body(world)
+		return must.Return(body)(world)
 	})
 	var all []error
 	if err != nil {
@@ -144,16 +145,9 @@ func TestRecoveryOnClosedOrNilCommFails(t *testing.T) {
 		t.Error("a nil communicator has lost ranks")
 	}
 	survive(t, 1, nil, func(world *Comm) error {
-		d, err := world.Dup()
-		if err != nil {
-			return err
-		}
-		if _, err := d.Agree(1); err != nil {
-			return err
-		}
-		if err := d.Close(); err != nil {
-			return err
-		}
+		d := must.Get(world.Dup())
+		must.Get(d.Agree(1))
+		must.OK(d.Close())
 		check(d, ErrClosed)
 		return nil
 	})
@@ -181,9 +175,7 @@ func second[T any](_ T, err error) error { return err }
 func TestAgreeDuringCollectiveIsErrBusy(t *testing.T) {
 	survive(t, 2, nil, func(world *Comm) error {
 		if world.Rank() == 1 {
-			if _, err := Recv(world, make([]int, 1), 0, 0); err != nil {
-				return err
-			}
+			must.Get(Recv(world, make([]int, 1), 0, 0))
 			return second(world.Agree(1))
 		}
 		var wg sync.WaitGroup

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // WaitSome of several goroutines returns every completion exactly once.
@@ -15,9 +17,7 @@ func TestSetsShareCompletions(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		if w.Rank() == 1 {
 			for i := range messages {
-				if err := Send(w, []int{i}, 0, i); err != nil {
-					return err
-				}
+				must.OK(Send(w, []int{i}, 0, i))
 			}
 			return nil
 		}
@@ -70,9 +70,7 @@ func TestWaitAnyEndsTheFirstDeadline(t *testing.T) {
 		a, err1 := Irecv(w, make([]int, 1), 0, 1)
 		b, err2 := Irecv(w.WithContext(late), make([]int, 1), 0, 2)
 		c, err3 := Irecv(w.WithContext(early), make([]int, 1), 0, 3)
-		if err := errors.Join(err1, err2, err3); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err1, err2, err3))
 		if i, _, err := WaitAny(a, b, c); i != 2 || !errors.Is(err, ErrTimeout) {
 			return fmt.Errorf("WaitAny returned %d, %v; want 2 and ErrTimeout", i, err)
 		}
@@ -113,15 +111,12 @@ func TestCloseBesideWaitForSet(t *testing.T) {
 
 // closeBeside closes a communicator on rank 0 while a goroutine waits for what begin has begun there.
 func closeBeside(t *testing.T, begin func(d *Comm) (wait func() error, err error)) {
-	onRanks(t, 2, func(w *Comm) error {
+	ranks(t, 2, func(w *Comm) error {
 		d, err := w.Dup()
 		if err != nil || w.Rank() == 1 {
 			return errors.Join(err, w.Barrier(), d.Close())
 		}
-		wait, err := begin(d)
-		if err != nil {
-			return err
-		}
+		wait := must.Get(begin(d))
 		ended := make(chan error)
 		go func() { ended <- wait() }()
 		time.Sleep(100 * time.Millisecond) // in most runs it waits by now
@@ -133,15 +128,9 @@ func closeBeside(t *testing.T, begin func(d *Comm) (wait func() error, err error
 // A goroutine waits for a set of requests of two ranks. The rank whose request is not the first closes.
 func TestCloseBesideWaitForSetOfSeveralRanks(t *testing.T) {
 	reqs, ended := make(chan *Request), make(chan error)
-	onRanks(t, 2, func(w *Comm) error {
-		d, err := w.Dup()
-		if err != nil {
-			return err
-		}
-		q, err := Irecv(d, []int{0}, 1-w.Rank(), 1)
-		if err != nil {
-			return err
-		}
+	ranks(t, 2, func(w *Comm) error {
+		d := must.Get(w.Dup())
+		q := must.Get(Irecv(d, []int{0}, 1-w.Rank(), 1))
 		if w.Rank() == 1 {
 			reqs <- q
 			time.Sleep(100 * time.Millisecond) // in most runs rank 0 waits by now

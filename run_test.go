@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 var errMade = errors.New("made up")
@@ -127,17 +129,10 @@ func TestRunHonorsTimeoutVariable(t *testing.T) {
 	withEnv(t, "COHORT_TIMEOUT=20ms")
 	ranks(t, 2, func(w *Comm) error {
 		_, err := Recv(w, make([]int, 1), w.Rank(), 0)
-		if err := wantErr("recv", err, ErrTimeout); err != nil {
-			return err
-		}
-		q, err := Irecv(w, make([]int, 1), w.Rank(), 0)
-		if err != nil {
-			return err
-		}
+		must.OK(wantErr("recv", err, ErrTimeout))
+		q := must.Get(Irecv(w, make([]int, 1), w.Rank(), 0))
 		_, err = q.Wait()
-		if err := wantErr("irecv", err, ErrTimeout); err != nil {
-			return err
-		}
+		must.OK(wantErr("irecv", err, ErrTimeout))
 		if q, err = Irecv(w, make([]int, 1), w.Rank(), 0); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -72,7 +73,7 @@ func spreadOut(t *testing.T, nodes []int, names []string, body func(*Comm) error
 			world = newWorld(context.Background(), a, s)
 		}
 		all.Go(func() {
-			if err := world.CloseWith(guard(func() error { return body(world) })); err != nil {
+			if err := world.CloseWith(must.Return(body)(world)); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		})
@@ -107,10 +108,7 @@ func TestTopologyOfOneNode(t *testing.T) {
 		if got, want := top.String(), "4 ranks on 1 node: "+host+": 0-3; local"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		odd, err := w.Split(w.Rank()%2, -w.Rank())
-		if err != nil {
-			return err
-		}
+		odd := must.Get(w.Split(w.Rank()%2, -w.Rank()))
 		if want := []Host{{Name: host, Ranks: []int{0, 1}}}; !sameHosts(odd.Topology().Hosts, want) {
 			t.Errorf("got %v, want %v", odd.Topology().Hosts, want)
 		}
@@ -158,17 +156,11 @@ func TestTopologyOfManyNodes(t *testing.T) {
 func TestTopologyOfDerivedUsesItsRanks(t *testing.T) {
 	inJob(t, nil)
 	spreadOut(t, []int{0, 0, 1, 1, 1, 0}, []string{"n01", "n02"}, func(w *Comm) error {
-		back, err := w.Split(0, -w.Rank()) // 5 is 0 there, 4 is 1
-		if err != nil {
-			return err
-		}
+		back := must.Get(w.Split(0, -w.Rank())) // 5 is 0 there, 4 is 1
 		if want := []Host{{Name: "n01", Ranks: []int{0, 4, 5}}, {Name: "n02", Ranks: []int{1, 2, 3}}}; !sameHosts(back.Topology().Hosts, want) {
 			t.Errorf("backwards: got %v, want %v", back.Topology().Hosts, want)
 		}
-		node, err := w.SplitShared()
-		if err != nil {
-			return err
-		}
+		node := must.Get(w.SplitShared())
 		name := []string{"n01", "n01", "n02", "n02", "n02", "n01"}[w.Rank()]
 		if want := []Host{{Name: name, Ranks: []int{0, 1, 2}}}; !sameHosts(node.Topology().Hosts, want) {
 			t.Errorf("rank %d: on the node: got %v, want %v", w.Rank(), node.Topology().Hosts, want)

@@ -1,7 +1,6 @@
 package cohort
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,22 +10,15 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
-
-// onRanks runs body on n ranks of backend local.
-func onRanks(t *testing.T, n int, body func(c *Comm) error) {
-	t.Helper()
-	if err := Run(context.Background(), n, body); err != nil {
-		t.Error(err)
-	}
-}
 
 // Slurm gives the job less memory than the machine has.
 func TestWindowsStayWithinTheJobsLimit(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "7")
 	t.Setenv("SLURM_NODEID", "0")
 	t.Setenv("SLURM_MEM_PER_NODE", "1000")
-	onRanks(t, 2, func(c *Comm) error {
+	ranks(t, 2, func(c *Comm) error {
 		for _, n := range []int{1, 1 << 30} {
 			w, err := AllocateShared[byte](c, n)
 			g, errRegion := NewSharedRegion[byte](c, n)
@@ -35,9 +27,7 @@ func TestWindowsStayWithinTheJobsLimit(t *testing.T) {
 					return fmt.Errorf("%d bytes where the job has 1000 MiB: %v", n, err)
 				}
 			}
-			if err := errors.Join(w.Close(), g.Close()); err != nil {
-				return err
-			}
+			must.OK(errors.Join(w.Close(), g.Close()))
 		}
 		return nil
 	})
@@ -223,10 +213,7 @@ func TestCloseWithinWindowCloseReturns(t *testing.T) {
 	shortenQuiesce(t)
 	var of [2]jointRank
 	onWorlds(t, len(of), settings{}, jointWorld(of[:]), func(w *Comm) error {
-		win, err := AllocateShared[int](w, 1)
-		if err != nil {
-			return err
-		}
+		win := must.Get(AllocateShared[int](w, 1))
 		var closed error
 		of[w.Rank()].closing = func() { closed = w.Close() }
 		return errors.Join(win.Close(), closed)

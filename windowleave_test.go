@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // A rank that closes a communicator while it has, or waits for, the lock of a part on another node leaves the lock to
@@ -42,14 +43,8 @@ func onSlowNodes(t *testing.T, n int, body func(late *atomic.Bool, d *Comm, w *W
 		return a
 	}
 	onWorlds(t, n, settings{}, wrap, func(world *Comm) error {
-		d, err := world.Dup()
-		if err != nil {
-			return err
-		}
-		w, err := NewWindow[int](d, 1)
-		if err != nil {
-			return err
-		}
+		d := must.Get(world.Dup())
+		w := must.Get(NewWindow[int](d, 1))
 		return body(lates[world.Rank()], d, w)
 	})
 }

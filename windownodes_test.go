@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // spread is a local backend whose ranks are on nodes of per ranks each. It shares no
@@ -60,28 +61,16 @@ func TestWindowsAcrossNodes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onWorlds(t, 4, settings{}, c.wrap, func(w *Comm) error {
-				if err := leaders(w, c.per); err != nil {
-					return err
-				}
-				if err := spanning(w); err != nil {
-					return err
-				}
+				must.OK(leaders(w, c.per))
+				must.OK(spanning(w))
 				node, err := w.SplitShared()
 				if err != nil || node.Size() != c.per || node.Rank() != w.Rank()%c.per {
 					return fmt.Errorf("SplitShared: rank %d of %d, %v", node.Rank(), node.Size(), err)
 				}
-				win, err := AllocateShared[int](node, 1)
-				if err != nil {
-					return err
-				}
-				mine, err := win.Local()
-				if err != nil {
-					return err
-				}
+				win := must.Get(AllocateShared[int](node, 1))
+				mine := must.Get(win.Local())
 				mine[0] = w.Rank()
-				if err := win.Fence(); err != nil {
-					return err
-				}
+				must.OK(win.Fence())
 				for r := range node.Size() {
 					if p, err := win.Remote(r); err != nil || p[0] != w.Rank()/c.per*c.per+r {
 						return fmt.Errorf("rank %d of the node has %v, %v", r, p, err)
@@ -184,7 +173,7 @@ func TestFailureOnOneNodeFailsAll(t *testing.T) {
 
 // Operations of a handle end with its context. Those of the window continue.
 func TestWindowHandleEndsWithItsContext(t *testing.T) {
-	onRanks(t, 2, func(c *Comm) error {
+	ranks(t, 2, func(c *Comm) error {
 		w, err := AllocateShared[int](c, 1)
 		if err != nil {
 			return err
@@ -195,9 +184,7 @@ func TestWindowHandleEndsWithItsContext(t *testing.T) {
 				return err
 			}
 		}
-		if err := c.Barrier(); err != nil {
-			return err
-		}
+		must.OK(c.Barrier())
 		if c.Rank() == 1 {
 			ctx, cancel := expiredContext()
 			defer cancel()
@@ -205,25 +192,17 @@ func TestWindowHandleEndsWithItsContext(t *testing.T) {
 				return fmt.Errorf("Lock with an expired context: %v", err)
 			}
 		}
-		if err := c.Barrier(); err != nil {
-			return err
-		}
+		must.OK(c.Barrier())
 		if c.Rank() == 0 {
-			if err := g.Unlock(); err != nil {
-				return err
-			}
+			must.OK(g.Unlock())
 		}
 		if g, err = w.Lock(LockShared, 1); err != nil {
 			return err
 		}
-		if err := g.Unlock(); err != nil {
-			return err
-		}
+		must.OK(g.Unlock())
 		ctx, cancel := expiredContext()
 		defer cancel()
-		if err := w.WithContext(ctx).Close(); err != nil {
-			return err
-		}
+		must.OK(w.WithContext(ctx).Close())
 		if err := w.Sync(); !errors.Is(err, ErrClosed) {
 			return fmt.Errorf("Sync after Close of a handle: %v", err)
 		}
@@ -233,7 +212,7 @@ func TestWindowHandleEndsWithItsContext(t *testing.T) {
 
 // A rank may use a window for as long as it has not closed it, also after the others have closed it and left.
 func TestWindowServesLastRank(t *testing.T) {
-	onRanks(t, 2, func(c *Comm) error {
+	ranks(t, 2, func(c *Comm) error {
 		w, err := AllocateShared[int](c, 1)
 		if err != nil || c.Rank() == 0 {
 			return errors.Join(err, w.Close())
@@ -353,9 +332,7 @@ func TestFlushWaitsAfterTwoAtOnce(t *testing.T) {
 			}
 			return err
 		}
-		if err := put(); err != nil {
-			return err
-		}
+		must.OK(put())
 		flushed := make(chan error, 2)
 		for range cap(flushed) {
 			go func() { flushed <- w.Flush(1) }()
@@ -364,9 +341,7 @@ func TestFlushWaitsAfterTwoAtOnce(t *testing.T) {
 			runtime.Gosched()
 		}
 		g.open()
-		if err := errors.Join(<-flushed, <-flushed, put()); err != nil {
-			return err
-		}
+		must.OK(errors.Join(<-flushed, <-flushed, put()))
 		ctx, cancel := expiredContext()
 		defer cancel()
 		if err := w.WithContext(ctx).Flush(1); !errors.Is(err, ErrTimeout) {
@@ -411,9 +386,7 @@ func TestLockThatTimedOutDoesNotExcludeOthers(t *testing.T) {
 			held, err := w.Lock(LockExclusive, 1)
 			return errors.Join(err, c.Barrier(), c.Barrier(), held.Unlock())
 		}
-		if err := c.Barrier(); err != nil {
-			return err
-		}
+		must.OK(c.Barrier())
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		if _, err := w.WithContext(ctx).Lock(LockExclusive, 1); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "rank 1 holds it") {
