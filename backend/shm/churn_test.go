@@ -13,6 +13,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/kernel"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func init() {
@@ -50,9 +51,7 @@ func init() {
 			q.Begin()
 			got := make([]byte, 8*n)
 			d.Irecv(q, got, before, 1)
-			if err := d.Send(nil, send, next, 1, backend.Standard); err != nil {
-				return err
-			}
+			must.OK(d.Send(nil, send, next, 1, backend.Standard))
 			plan, err := d.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: sum, Type: int64s,
 				Count: n, Send: send, Recv: recv, Seq: 1})
 			if err != nil || plan != backend.PlanDone {

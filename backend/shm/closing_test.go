@@ -14,14 +14,13 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func init() {
 	// A rank has left the job: it makes no communicator, and is not told that memory is short.
 	programs["derivedafter"] = func(c backend.Comm) error {
-		if err := c.Close(); err != nil {
-			return err
-		}
+		must.OK(c.Close())
 		for id := range uint32(8) {
 			if _, err := c.Derive(nil, []int{0}, 1+id); !errors.Is(err, backend.ErrClosed) {
 				return fmt.Errorf("communicator %d after the job was left: %v, want ErrClosed", id, err)
@@ -41,14 +40,9 @@ func init() {
 			}
 		}, func() {})
 		for id := range uint32(slotsMost + 2) { // more than there are slots
-			d, err := c.Derive(nil, []int{0, 1}, 1+id)
-			if err != nil {
-				return err
-			}
+			d := must.Get(c.Derive(nil, []int{0, 1}, 1+id))
 			if c.Rank() == 1 {
-				if _, err := c.Recv(nil, nil, 0, 1); err != nil {
-					return err
-				}
+				must.Get(c.Recv(nil, nil, 0, 1))
 				if err := barrier(d); !errors.Is(err, backend.ErrPeerLost) {
 					return fmt.Errorf("barrier with a rank that has closed: %v", err)
 				}
@@ -60,19 +54,13 @@ func init() {
 				ended := make(chan error, 1)
 				go func() { ended <- barrier(d) }()
 				<-waits
-				if err := d.Close(); err != nil {
-					return err
-				}
+				must.OK(d.Close())
 				if err := <-ended; !errors.Is(err, backend.ErrClosed) {
 					return fmt.Errorf("barrier that was closed under way: %v", err)
 				}
-				if err := c.Send(nil, nil, 1, 1, backend.Standard); err != nil {
-					return err
-				}
+				must.OK(c.Send(nil, nil, 1, 1, backend.Standard))
 			}
-			if err := errors.Join(d.Close(), barrier(c)); err != nil {
-				return err
-			}
+			must.OK(errors.Join(d.Close(), barrier(c)))
 		}
 		return nil
 	}
@@ -99,15 +87,11 @@ func init() {
 		if got := math.Float64frombits(binary.NativeEndian.Uint64(recv)); err != nil || got != 3 {
 			return fmt.Errorf("allreduce that rank 0 closed inside: the sum is %v, want 3: %v", got, err)
 		}
-		if err := errors.Join(barrier(c), d.Close(), barrier(c)); err != nil {
-			return err
-		}
+		must.OK(errors.Join(barrier(c), d.Close(), barrier(c)))
 		if c.Rank() == 0 {
 			d.Break(errors.New("too late"))
 		}
-		if err := barrier(c); err != nil {
-			return err
-		}
+		must.OK(barrier(c))
 		if d, err = c.Derive(nil, []int{0, 1}, 2); err != nil { // a number is not used twice
 			return err
 		}
@@ -155,9 +139,7 @@ func init() {
 				}
 			}
 			// Slots in which no rank has made a call would be free at once.
-			if err := errors.Join(err, barrier(all[many-1]), barrier(c)); err != nil {
-				return err
-			}
+			must.OK(errors.Join(err, barrier(all[many-1]), barrier(c)))
 			if c.Rank() == 1 {
 				for _, d := range all[:many] {
 					d.Close()
@@ -176,46 +158,32 @@ func init() {
 	// Rank 0 has no slots for a communicator. Rank 1 has, and learns of it: when it waits
 	// already, before it calls anything, and before it makes the communicator.
 	programs["outofslots"] = func(c backend.Comm) error {
-		all, err := takeSlots(c, 1)
-		if err != nil {
-			return err
-		}
-		own, err := c.Derive(nil, []int{c.Rank()}, uint32(10+c.Rank()))
-		if err != nil {
-			return err
-		}
+		all := must.Get(takeSlots(c, 1))
+		own := must.Get(c.Derive(nil, []int{c.Rank()}, uint32(10+c.Rank())))
 		if c.Rank() == 1 { // has room
 			own.Close()
 		}
 		for id := range uint32(3) {
 			if c.Rank() == 0 {
 				if id == 0 {
-					if _, err := c.Recv(nil, nil, 1, 1); err != nil {
-						return err
-					}
+					must.Get(c.Recv(nil, nil, 1, 1))
 				}
 				d, err := c.Derive(nil, []int{0, 1}, id+1)
 				if !errors.Is(err, backend.ErrAlloc) {
 					return fmt.Errorf("communicator without slots: %v %v", d, err)
 				}
-				if err := c.Send(nil, nil, 1, 1, backend.Standard); err != nil {
-					return err
-				}
+				must.OK(c.Send(nil, nil, 1, 1, backend.Standard))
 				continue
 			}
 			if id == 2 {
-				if _, err := c.Recv(nil, nil, 0, 1); err != nil {
-					return err
-				}
+				must.Get(c.Recv(nil, nil, 0, 1))
 			}
 			d, err := c.Derive(nil, []int{0, 1}, id+1)
 			if err != nil {
 				return err
 			}
 			if id == 0 {
-				if err := c.Send(nil, nil, 0, 1, backend.Standard); err != nil {
-					return err
-				}
+				must.OK(c.Send(nil, nil, 0, 1, backend.Standard))
 			}
 			if id == 1 {
 				_, err = d.Recv(nil, nil, 0, 1)
@@ -227,23 +195,14 @@ func init() {
 			}
 			d.Close()
 			if id < 2 {
-				if _, err := c.Recv(nil, nil, 0, 1); err != nil {
-					return err
-				}
+				must.Get(c.Recv(nil, nil, 0, 1))
 			}
 		}
-		if err := barrier(c); err != nil {
-			return err
-		}
+		must.OK(barrier(c))
 		// With one closed, the next is made by both. Nothing is left of the one that had its number.
 		all[0].Close()
-		if err := barrier(c); err != nil {
-			return err
-		}
-		d, err := c.Derive(nil, []int{0, 1}, 1)
-		if err != nil {
-			return err
-		}
+		must.OK(barrier(c))
+		d := must.Get(c.Derive(nil, []int{0, 1}, 1))
 		return barrier(d)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/kernel"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 var float64s = &backend.Datatype{Kind: backend.Float64, Size: 8, Name: "float64", ID: uint32(backend.Float64)}
@@ -54,9 +55,7 @@ func init() {
 			for i := range send {
 				send[i] = 1
 			}
-			if err := c.Send(nil, nil, 2, 1, backend.Standard); err != nil {
-				return err
-			}
+			must.OK(c.Send(nil, nil, 2, 1, backend.Standard))
 			_, err = c.Recv(nil, nil, 2, 2) // until it has read
 			return err
 		}

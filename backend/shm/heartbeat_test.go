@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // stopSelf stops this process until another one lets it go on. The thread that
@@ -37,9 +38,7 @@ func init() {
 	// A rank becomes another program, without Close.
 	programs["exec"] = func(c backend.Comm) error {
 		pids, err := pids(c)
-		if err := errors.Join(err, works(c)); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, works(c)))
 		if c.Rank() == 1 {
 			return syscall.Exec("/bin/sleep", []string{"sleep", "60"}, os.Environ())
 		}
@@ -53,33 +52,20 @@ func init() {
 	programs["silent"] = func(c backend.Comm) error {
 		const victim = 1
 		pids, err := pids(c)
-		if err := errors.Join(err, works(c)); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, works(c)))
 		if c.Rank() == victim {
 			stopSelf()
 			for range 2 {
 				_, err := c.Recv(nil, make([]byte, 8), 0, 1)
-				if err := errors.Join(silent(err, victim), silent(sum(c, 1), victim)); err != nil {
-					return err
-				}
+				must.OK(errors.Join(silent(err, victim), silent(sum(c, 1), victim)))
 			}
 			return nil
 		}
-		if err := silent(sum(c, 1), victim); err != nil {
-			return err
-		}
-		d, err := shrink(c, 1, victim)
-		if err != nil {
-			return err
-		}
-		if err := works(d); err != nil {
-			return err
-		}
+		must.OK(silent(sum(c, 1), victim))
+		d := must.Get(shrink(c, 1, victim))
+		must.OK(works(d))
 		if c.Rank() == 0 {
-			if err := syscall.Kill(pids[victim], syscall.SIGCONT); err != nil {
-				return err
-			}
+			must.OK(syscall.Kill(pids[victim], syscall.SIGCONT))
 		}
 		return works(d)
 	}

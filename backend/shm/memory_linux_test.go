@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func init() {
@@ -20,33 +21,20 @@ func init() {
 		n := c.Size()
 		for range 5 {
 			for _, d := range []int{1, n - 1} {
-				if err := c.Send(nil, nil, (c.Rank()+d)%n, 1, backend.Standard); err != nil {
-					return err
-				}
-				if _, err := c.Recv(nil, nil, (c.Rank()+n-d)%n, 1); err != nil {
-					return err
-				}
+				must.OK(c.Send(nil, nil, (c.Rank()+d)%n, 1, backend.Standard))
+				must.Get(c.Recv(nil, nil, (c.Rank()+n-d)%n, 1))
 			}
-			if err := barrier(c); err != nil {
-				return err
-			}
+			must.OK(barrier(c))
 		}
 		members := make([]int, n)
 		for r := range members {
 			members[r] = r
 		}
 		d, err := c.Derive(nil, members, 1)
-		if err := errors.Join(err, barrier(c)); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, barrier(c)))
 		d.Close()
-		if err := barrier(c); err != nil {
-			return err
-		}
-		fds, err := filepath.Glob("/proc/self/fd/*")
-		if err != nil {
-			return err
-		}
+		must.OK(barrier(c))
+		fds := must.Get(filepath.Glob("/proc/self/fd/*"))
 		for _, fd := range fds {
 			var st unix.Stat_t
 			if to, _ := os.Readlink(fd); !strings.Contains(to, "cohort-node") {

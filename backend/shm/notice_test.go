@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func init() {
@@ -30,13 +31,9 @@ func init() {
 			if id < 2 {
 				d.Irecv(r, make([]byte, 8), source, 1)
 			}
-			if err := c.Send(nil, nil, 1, 1, backend.Standard); err != nil {
-				return err
-			}
+			must.OK(c.Send(nil, nil, 1, 1, backend.Standard))
 			if id < 2 {
-				if err := d.Await(nil, r); err != nil {
-					return err
-				}
+				must.OK(d.Await(nil, r))
 				err = r.Err
 			} else {
 				_, _, err = d.Probe(nil, source, 1, true)

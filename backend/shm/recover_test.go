@@ -17,6 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 var (
@@ -124,9 +125,7 @@ func init() {
 		own := rand.New(rand.NewPCG(uint64(c.Rank()), 12)) // not the same
 		id := uint32(0)
 		cur := c
-		if err := sum(c, 1); err != nil { // all have opened the backend
-			return err
-		}
+		must.OK(sum(c, 1)) // all have opened the backend
 		for cur.Size() > 1 {
 			victim := cur.WorldRank(r.IntN(cur.Size()))
 			var open []backend.Comm
@@ -135,10 +134,7 @@ func init() {
 				if own.IntN(4) == 0 {
 					continue // as where the agreement on it was cut short
 				}
-				d, err := cur.Derive(nil, without(cur, -1), id)
-				if err != nil {
-					return err
-				}
+				d := must.Get(cur.Derive(nil, without(cur, -1), id))
 				open = append(open, d)
 				q := &backend.Request{}
 				q.Begin()
@@ -157,17 +153,12 @@ func init() {
 				at++
 			}
 			_, err := cur.Recv(nil, nil, at, 5)
-			if err := lost(err, victim); err != nil {
-				return err
-			}
+			must.OK(lost(err, victim))
 			for _, d := range open {
 				d.Close()
 			}
 			id++
-			next, err := shrink(cur, id, victim)
-			if err != nil {
-				return err
-			}
+			next := must.Get(shrink(cur, id, victim))
 			if cur != c {
 				cur.Close()
 			}
@@ -192,9 +183,7 @@ func init() {
 		for err == nil {
 			err = errors.Join(pass(c, 200000), sum(c, 100))
 		}
-		if err := lost(err, victim); err != nil {
-			return err
-		}
+		must.OK(lost(err, victim))
 		if !strings.Contains(err.Error(), "declared lost by rank 0: internal error: because of the test") {
 			return fmt.Errorf("%v does not name the rank and the reason", err)
 		}
@@ -209,14 +198,9 @@ func init() {
 			}
 			return lost(err, victim)
 		}
-		d, err := shrink(c, 5, victim)
-		if err != nil {
-			return err
-		}
+		d := must.Get(shrink(c, 5, victim))
 		for range 20 {
-			if err := works(d); err != nil {
-				return err
-			}
+			must.OK(works(d))
 		}
 		return d.Close()
 	}

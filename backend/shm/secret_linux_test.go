@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
@@ -27,9 +28,7 @@ func init() {
 			want := bytes.Repeat([]byte("cohort%&"), n/8)
 			if c.Rank() == 0 {
 				copy(buf, want)
-				if err := c.Send(nil, buf, 1, 1, backend.Standard); err != nil {
-					return err
-				}
+				must.OK(c.Send(nil, buf, 1, 1, backend.Standard))
 			} else if _, err := c.Recv(nil, buf, 0, 1); err != nil || !bytes.Equal(buf, want) {
 				return fmt.Errorf("buffers %b: the message has arrived: %v: %v", whose, bytes.Equal(buf, want), err)
 			}
@@ -67,9 +66,7 @@ func init() {
 				if err != nil {
 					return fmt.Errorf("call %d with memory of kind %d: %w", i, what, err)
 				}
-				if err := unix.Munmap(buf); err != nil {
-					return err
-				}
+				must.OK(unix.Munmap(buf))
 			}
 		}
 		return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/node"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // The tests of this package run programs of several processes: the test binary
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 	}
 	c, err := join(ctx, backend.Config{Rank: rank, Size: size, Job: os.Getenv("SHM_TEST_JOB"), Heartbeat: silence})
 	if err == nil {
-		err = programs[name](c)
+		err = must.Return(programs[name])(c)
 		c.Close()
 	}
 	if err != nil {

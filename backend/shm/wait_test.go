@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func init() {
@@ -22,10 +23,7 @@ func init() {
 	programs["crowd"] = func(c backend.Comm) error {
 		const crowd = 6
 		times := rounds(300)
-		d, err := c.Derive(nil, []int{0, 1}, 3)
-		if err != nil {
-			return err
-		}
+		d := must.Get(c.Derive(nil, []int{0, 1}, 3))
 		peer := 1 - c.Rank()
 		var wg sync.WaitGroup
 		errs := make([]error, crowd+2)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/test/leak"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
@@ -119,9 +120,7 @@ func init() {
 		pid := make([]byte, 8)
 		if c.Rank() == 0 {
 			copy(pid, fmt.Sprint(os.Getpid()))
-			if err := c.Send(nil, pid, 1, 1, backend.Standard); err != nil {
-				return err
-			}
+			must.OK(c.Send(nil, pid, 1, 1, backend.Standard))
 			_, err := c.(backend.Sharing).Share(nil, 1<<20, telling(c, nil, func(int) {}, func(step int) {
 				if step == 0 {
 					// Another thread may take the signal, and this one run on until then.
@@ -137,9 +136,7 @@ func init() {
 			}
 			return remains(files)
 		}
-		if _, err := c.Recv(nil, pid, 0, 1); err != nil {
-			return err
-		}
+		must.Get(c.Recv(nil, pid, 0, 1))
 		b := &backend.Bound{Timeout: 200 * time.Millisecond}
 		_, err := c.(backend.Sharing).Share(b, 1<<20, telling(c, b, func(int) {}, func(int) {}))
 		if !errors.Is(err, backend.ErrTimeout) {
@@ -163,9 +160,7 @@ func init() {
 		files := leak.Files()
 		tell := telling(c, nil, func(int) {}, func(int) {})
 		if c.Rank() == victim {
-			if _, err := tell("/dev/null"); err != nil {
-				return err
-			}
+			must.Get(tell("/dev/null"))
 			stopSelf()
 			_, err = tell("")
 			return silent(err, victim)
@@ -188,9 +183,7 @@ func init() {
 	// an error, none waits, and with descriptors again all have it.
 	programs["share-descriptors"] = func(c backend.Comm) error {
 		var old unix.Rlimit
-		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-			return err
-		}
+		must.OK(unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 		files := leak.Files()
 		share := func() error {
 			mem, err := c.(backend.Sharing).Share(nil, 4096, telling(c, nil, func(int) {}, func(int) {}))
@@ -202,9 +195,7 @@ func init() {
 		for _, who := range []int{0, 2} {
 			for spare := range 3 {
 				if c.Rank() == who {
-					if err := ranktest.LimitFiles(spare); err != nil {
-						return err
-					}
+					must.OK(ranktest.LimitFiles(spare))
 				}
 				began := time.Now()
 				err := share()
@@ -214,12 +205,8 @@ func init() {
 				if spare == 0 && (c.Rank() == who || who == 0) && err == nil {
 					return fmt.Errorf("rank %d has shared memory without descriptors", who)
 				}
-				if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-					return err
-				}
-				if err := remains(files); err != nil {
-					return err
-				}
+				must.OK(unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
+				must.OK(remains(files))
 			}
 		}
 		return share()

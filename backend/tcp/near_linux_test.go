@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
@@ -22,26 +23,17 @@ func init() {
 		b := &backend.Bound{Timeout: time.Minute}
 		want := ranktest.Fill(make([]byte, n), 7)
 		if c.Rank() == 0 {
-			if err := c.Send(b, []byte(strconv.Itoa(os.Getpid())), 1, 1, backend.Standard); err != nil {
-				return err
-			}
+			must.OK(c.Send(b, []byte(strconv.Itoa(os.Getpid())), 1, 1, backend.Standard))
 			return c.Send(b, want, 1, 2, backend.Standard)
 		}
 		text := make([]byte, 20)
-		st, err := c.Recv(b, text, 0, 1)
-		if err != nil {
-			return err
-		}
+		st := must.Get(c.Recv(b, text, 0, 1))
 		pid, err := strconv.Atoi(string(text[:st.Bytes]))
 		if err != nil {
 			return err
 		}
-		if _, _, err := c.Probe(b, 0, 2, true); err != nil {
-			return err
-		}
-		if err := stop(pid); err != nil {
-			return err
-		}
+		must.Get2(c.Probe(b, 0, 2, true))
+		must.OK(stop(pid))
 		defer syscall.Kill(pid, syscall.SIGCONT)
 		buf := make([]byte, n)
 		if st, err = c.Recv(b, buf, 0, 2); err != nil {

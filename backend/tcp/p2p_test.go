@@ -10,6 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
@@ -58,9 +59,7 @@ func init() {
 					}
 				}
 				for _, r := range sends {
-					if err := c.Await(b, r); err != nil {
-						return err
-					}
+					must.OK(c.Await(b, r))
 					if r.Err != nil {
 						return r.Err
 					}

@@ -20,6 +20,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
@@ -30,44 +31,29 @@ func init() {
 		pid := make([]byte, 8)
 		if c.Rank() == 2 {
 			binary.LittleEndian.PutUint64(pid, uint64(os.Getpid()))
-			if err := c.Send(b, pid, 0, 1, backend.Standard); err != nil {
-				return err
-			}
-			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
-				return err
-			}
+			must.OK(c.Send(b, pid, 0, 1, backend.Standard))
+			must.OK(syscall.Kill(os.Getpid(), syscall.SIGSTOP))
 			_, err := c.Recv(b, nil, 0, 2)
 			return wantErr(err, "rank 2 was declared lost by rank ", "silent")
 		}
 		if c.Rank() == 0 {
-			if _, err := c.Recv(b, pid, 2, 1); err != nil {
-				return err
-			}
+			must.Get(c.Recv(b, pid, 2, 1))
 			defer func() { syscall.Kill(int(binary.LittleEndian.Uint64(pid)), syscall.SIGCONT) }() // or it would stay when this fails
 		}
 		_, err := c.Recv(b, pid, 2, 3)
-		if err := wantErr(err, "rank 2 (process 2 on here) was silent for 2s"); err != nil {
-			return err
-		}
+		must.OK(wantErr(err, "rank 2 (process 2 on here) was silent for 2s"))
 		if lost := c.(agree.Comm).Failed(); !slices.Equal(lost, []int{2}) {
 			return fmt.Errorf("%v are lost, want 2", lost)
 		}
-		next, err := c.(agree.Comm).Acknowledge([]int{0, 1}, 1, []int{2})
-		if err != nil {
-			return err
-		}
+		next := must.Get(c.(agree.Comm).Acknowledge([]int{0, 1}, 1, []int{2}))
 		if c.Rank() == 0 {
-			if err := syscall.Kill(int(binary.LittleEndian.Uint64(pid)), syscall.SIGCONT); err != nil {
-				return err
-			}
+			must.OK(syscall.Kill(int(binary.LittleEndian.Uint64(pid)), syscall.SIGCONT))
 		}
 		return rounds(next, 100)
 	}
 	// All leave at once, and none takes another's end for a death.
 	programs["leaving"] = func(c backend.Comm) error {
-		if err := rounds(c, 3); err != nil {
-			return err
-		}
+		must.OK(rounds(c, 3))
 		c.Close()
 		if lost := c.(agree.Comm).Failed(); lost != nil {
 			return fmt.Errorf("%v are lost", lost)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
@@ -61,9 +62,7 @@ func init() {
 				if i == at {
 					close(begun)
 				}
-				if err := c.Send(b, ranktest.Fill(buf, i)[:lengths[i%len(lengths)]%killLength], 0, 1, backend.Standard); err != nil {
-					return err
-				}
+				must.OK(c.Send(b, ranktest.Fill(buf, i)[:lengths[i%len(lengths)]%killLength], 0, 1, backend.Standard))
 			}
 		}
 		want := make([]byte, killLength)

@@ -19,6 +19,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/node"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // The tests of this package run programs of several processes: the test binary starts itself again,
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	size, _ := strconv.Atoi(os.Getenv("TCP_TEST_SIZE"))
 	c, err := inherited(rank, size)
 	if err == nil {
-		err = programs[name](c)
+		err = must.Return(programs[name])(c)
 		c.Close()
 	}
 	if err != nil {

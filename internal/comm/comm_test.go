@@ -15,6 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/datatype"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -32,7 +33,7 @@ func ranksOn(t *testing.T, n int, o Options, wrap func(backend.Comm) backend.Com
 	for rank, bc := range local.New(n) {
 		wg.Go(func() {
 			w := NewWorld(context.Background(), wrap(bc), o)
-			errs[rank] = errors.Join(body(w), w.Close())
+			errs[rank] = errors.Join(must.Return(body)(w), w.Close())
 		})
 	}
 	wg.Wait()
@@ -58,13 +59,8 @@ func add(c *Comm, x int64) (int64, error) {
 func TestClosedCommunicatorIsForgotten(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		for range 20 {
-			d, err := dup(w)
-			if err != nil {
-				return err
-			}
-			if err := d.Close(); err != nil {
-				return err
-			}
+			d := must.Get(dup(w))
+			must.OK(d.Close())
 		}
 		if n := len(w.core.job.derived()); n != 0 {
 			return fmt.Errorf("%d communicators are still known", n)
@@ -124,10 +120,8 @@ func TestCloseEndsUnfinishedShrink(t *testing.T) {
 				t.Errorf("Shrink: %v, want ErrCanceled", err)
 			}
 		}
-		if err := errors.Join(barrier(w), d.Close()); err != nil { // rank 1 takes no part, and has not closed it
-			return err
-		}
-		if d, err = dup(w); err != nil { // claims an id
+		must.OK(errors.Join(barrier(w), d.Close())) // rank 1 takes no part, and has not closed it
+		if d, err = dup(w); err != nil {            // claims an id
 			return err
 		}
 		return errors.Join(d.Close(), w.core.job.idle())
@@ -236,10 +230,7 @@ func TestCloseWaitsOnceForAllCommunicators(t *testing.T) {
 	const comms = 400
 	ranks(t, 1, func(w *Comm) error {
 		for range comms {
-			d, err := dup(w)
-			if err != nil {
-				return err
-			}
+			d := must.Get(dup(w))
 			if !d.core.life.changes.Enter() { // a window whose making never ends
 				return errClosed
 			}
@@ -262,10 +253,7 @@ func TestCloseWaitsOnceForAllChecks(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {
 		var all []*Comm
 		for range comms {
-			d, err := dup(w)
-			if err != nil {
-				return err
-			}
+			d := must.Get(dup(w))
 			d.SetNeighbors(&backend.Neighbors{})
 			all = append(all, d)
 		}
@@ -277,9 +265,7 @@ func TestCloseWaitsOnceForAllChecks(t *testing.T) {
 		for _, d := range all {
 			call := d.Begin(backend.NeighborAllgather, -1)
 			call.Type = datatype.Number(backend.Int64)
-			if err := d.Run(call); err != nil {
-				return err
-			}
+			must.OK(d.Run(call))
 		}
 		begun := time.Now()
 		err := w.Close()
@@ -340,13 +326,8 @@ func TestContextIDsRunOut(t *testing.T) {
 // A communicator that is made while another goroutine closes the world is closed.
 func TestCommunicatorMadeDuringCloseIsClosed(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
-		bc, err := w.core.bc.Derive(nil, []int{0}, 1)
-		if err != nil {
-			return err
-		}
-		if err := w.Close(); err != nil {
-			return err
-		}
+		bc := must.Get(w.core.bc.Derive(nil, []int{0}, 1))
+		must.OK(w.Close())
 		if c, err := w.child("late", bc, 1); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("%v, %v, want ErrClosed", c, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // A rank that fails later does not say that it follows another one, after that one has left, or after a Shrink without it.
@@ -33,9 +34,7 @@ func TestRankFollowsNoneThatItGoesOnWithout(t *testing.T) {
 				t.Errorf("%s: got %v, want ErrPeerLost; rank 0 says that it follows: %v", name, err, says())
 			}
 			if shrinks {
-				if _, err := w.Shrink(); err != nil {
-					return err
-				}
+				must.Get(w.Shrink())
 				if err := lost(); !errors.Is(err, backend.ErrPeerLost) {
 					t.Errorf("%s: got %v, want ErrPeerLost", name, err)
 				}

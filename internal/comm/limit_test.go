@@ -10,6 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -198,20 +199,12 @@ func TestRegionHasItsOwnLimits(t *testing.T) {
 	defer end()
 	ranksOn(t, 2, Options{Timeout: time.Hour}, func(bc backend.Comm) backend.Comm { return bc }, func(w *Comm) error {
 		w.core.job.ctx = ctx // then a handle with another context has one of its own, which ends with the communicator
-		d, err := dup(w)
-		if err != nil {
-			return err
-		}
-		region, node, err := d.WithContext(other).NewRegion(NewAllocation("NewSharedRegion", pair, 4, Region, nil))
-		if err != nil {
-			return err
-		}
+		d := must.Get(dup(w))
+		region, node := must.Get2(d.WithContext(other).NewRegion(NewAllocation("NewSharedRegion", pair, 4, Region, nil)))
 		if b := region.c.bound; !b.Since.IsZero() {
 			t.Errorf("the time for operations of the region has begun at %v", b.Since)
 		}
-		if err := d.Close(); err != nil { // ends the context of its handles
-			return err
-		}
+		must.OK(d.Close()) // ends the context of its handles
 		if err := region.c.bound.Ctx.Err(); err != nil {
 			t.Errorf("the region's context has ended with its communicator's: %v", err)
 		}

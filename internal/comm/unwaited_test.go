@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // noticing calls a function when a rank is about to sleep.
@@ -48,14 +49,9 @@ func TestCloseReportsWhatWasNotWaitedFor(t *testing.T) {
 				}
 				defer wake()
 				if what == "irecv" {
-					if _, err := w.Irecv("irecv", typ, buf, 1, 7, nil); err != nil {
-						return err
-					}
+					must.Get(w.Irecv("irecv", typ, buf, 1, 7, nil))
 				} else {
-					q, err := w.Isend("isend", typ, buf, nil, 1, 7, backend.Standard, nil)
-					if err != nil {
-						return err
-					}
+					q := must.Get(w.Isend("isend", typ, buf, nil, 1, 7, backend.Standard, nil))
 					if what == "isend with Wait" {
 						_, err := q.Wait()
 						return err

@@ -13,6 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
 )
@@ -145,13 +146,9 @@ func TestServerGoesOnBehindStoppedRank(t *testing.T) {
 			if w.Rank() == 1 {
 				release = holdElement(&win.s.parts[1])
 			}
-			if err := barrier(w); err != nil {
-				return err
-			}
+			must.OK(barrier(w))
 			if w.Rank() == 0 {
-				if err := accumulate(win, 1); err != nil {
-					return err
-				}
+				must.OK(accumulate(win, 1))
 			}
 			err := barrier(w) // rank 0 or rank 1 makes the progress
 			if w.Rank() == 1 && lost {
@@ -278,13 +275,8 @@ func TestNoAccessSucceedsAfterOneHasToldALoss(t *testing.T) {
 func TestRputThatDoesNotEndIsGivenUp(t *testing.T) {
 	shortenQuiesce(t)
 	ranks(t, 1, func(w *Comm) error {
-		win, err := newWindow(w, 1)
-		if err != nil {
-			return err
-		}
-		if err := win.begin(0); err != nil {
-			return err
-		}
+		win := must.Get(newWindow(w, 1))
+		must.OK(win.begin(0))
 		release := make(chan struct{})
 		ctx, cancel := context.WithCancel(context.Background())
 		p := w.WithContext(ctx).newPending("rput", flight.Put, pair, 16, 0, Undefined)
@@ -363,9 +355,7 @@ func TestUnlockDoesNotWaitForStoppedRank(t *testing.T) {
 				return errors.Join(err, barrier(w))
 			}
 			g, err := win.Lock(window.Exclusive, 1)
-			if err := errors.Join(err, barrier(w)); err != nil {
-				return err
-			}
+			must.OK(errors.Join(err, barrier(w)))
 			full.Store(true)
 			if closes {
 				err = d.Close()

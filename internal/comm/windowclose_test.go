@@ -13,6 +13,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/window"
 )
 
@@ -34,12 +35,8 @@ func TestMemoryOfRunningAccessStaysMapped(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := win.begin(0); err != nil {
-			return err
-		}
-		if err := d.Close(); err != nil {
-			return err
-		}
+		must.OK(win.begin(0))
+		must.OK(d.Close())
 		if err := put(win, make([]byte, 16)); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("Put after Close: %v", err)
 		}
@@ -57,14 +54,9 @@ func TestMemoryOfRunningAccessStaysMapped(t *testing.T) {
 func TestMemoryOfAccessBesideCloseStaysMapped(t *testing.T) {
 	shortenQuiesce(t)
 	ranks(t, 1, func(w *Comm) error {
-		win, err := newWindow(w, 1)
-		if err != nil {
-			return err
-		}
+		win := must.Get(newWindow(w, 1))
 		part, err := win.Own("test")
-		if err := errors.Join(err, win.begin(0)); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, win.begin(0)))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
 		if err := win.WithContext(ctx).Close(); !errors.Is(err, backend.ErrTimeout) {
@@ -164,9 +156,7 @@ func TestCloseOfWindowTakesCommunicatorOnce(t *testing.T) {
 			return err
 		}
 		life := &win.s.core.life
-		if err := life.take(); err != nil {
-			return err
-		}
+		must.OK(life.take())
 		if err := win.Close(); !errors.Is(err, backend.ErrBusy) {
 			t.Errorf("Close during a collective: %v, want ErrBusy", err)
 		}
@@ -194,9 +184,7 @@ func TestFailedLockAllReleasesItsLocks(t *testing.T) {
 		if w.Rank() == 0 {
 			_, err = win.Lock(window.Exclusive, 2)
 		}
-		if err := errors.Join(err, barrier(w)); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, barrier(w)))
 		if w.Rank() == 1 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 			defer cancel()
@@ -217,23 +205,16 @@ func TestFailedLockAllReleasesItsLocks(t *testing.T) {
 // A goroutine waits for the lock of a window while its communicator is closed. It gets ErrClosed, and never the lock.
 func TestLockEndsWhenCommunicatorIsClosed(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
-		d, a, err := dupWindow(w)
-		if err != nil {
-			return err
-		}
+		d, a := must.Get2(dupWindow(w))
 		if w.Rank() == 1 {
 			g, err := a.Lock(window.Exclusive, 1)
-			if err := errors.Join(err, barrier(w), barrier(w), g.Unlock()); err != nil {
-				return err
-			}
+			must.OK(errors.Join(err, barrier(w), barrier(w), g.Unlock()))
 			if s := a.s.parts[1].LockState(); s != 0 {
 				return fmt.Errorf("the lock is not free: %v", s)
 			}
 			return nil
 		}
-		if err := barrier(w); err != nil {
-			return err
-		}
+		must.OK(barrier(w))
 		ended := make(chan error)
 		held := a.s.parts[1].LockState()
 		go func() {
@@ -243,9 +224,7 @@ func TestLockEndsWhenCommunicatorIsClosed(t *testing.T) {
 		for a.s.parts[1].LockState() == held { // until it waits
 			runtime.Gosched()
 		}
-		if err := d.Close(); err != nil {
-			return err
-		}
+		must.OK(d.Close())
 		if err := <-ended; !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("Lock: %v, want ErrClosed", err)
 		}
@@ -275,9 +254,7 @@ func TestUpdateBehindStoppedRankEnds(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- accumulate(win, 0) }()
 		time.Sleep(time.Millisecond) // usually the access has begun then
-		if err := d.Close(); err != nil {
-			return err
-		}
+		must.OK(d.Close())
 		if err := <-ended; !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("after Close: %v, want ErrClosed", err)
 		}
@@ -290,10 +267,7 @@ func TestUpdateBehindStoppedRankEnds(t *testing.T) {
 func TestWindowMadeDuringCloseIsClosed(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
 		for range 300 {
-			d, err := dup(w)
-			if err != nil {
-				return err
-			}
+			d := must.Get(dup(w))
 			ended := make(chan error)
 			go func() { ended <- d.Close() }()
 			win, err := newWindow(d, 1)
@@ -328,17 +302,13 @@ func TestWindowAndCommunicatorCloseAtOnce(t *testing.T) {
 			return err
 		}
 		_, err = win.Lock(window.Exclusive, 0)
-		if err := errors.Join(err, win.begin(0)); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, win.begin(0)))
 		ended := make(chan error)
 		go func() { ended <- win.Close() }() // waits for the access that has begun
 		for win.begin(0) == nil {
 			win.s.leave()
 		}
-		if err := d.Close(); err != nil {
-			return err
-		}
+		must.OK(d.Close())
 		win.s.leave()
 		if err := <-ended; !errors.Is(err, backend.ErrWin) {
 			t.Errorf("Close of the window: %v, want ErrWin", err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestCallsMakeNoAllocations checks that blocking calls, and persistent ones once they are made, do
@@ -37,10 +38,7 @@ func allocations(w *cohort.Comm) error {
 	for _, n := range []int{1, 100, 10_000} {
 		a, b := make([]float64, 2*n), make([]float64, 2*n)
 		pa, pb := make([]point, n), make([]point, n)
-		reduce, err := cohort.AllreduceInit(w, a[:n], b[:n], cohort.Sum)
-		if err != nil {
-			return err
-		}
+		reduce := must.Get(cohort.AllreduceInit(w, a[:n], b[:n], cohort.Sum))
 		bcast, err := cohort.BcastInit(w, a, 0)
 		if err != nil {
 			return err
@@ -92,9 +90,7 @@ func allocations(w *cohort.Comm) error {
 				return err
 			}
 		}
-		if err := errors.Join(reduce.Close(), bcast.Close()); err != nil {
-			return err
-		}
+		must.OK(errors.Join(reduce.Close(), bcast.Close()))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestManyReductionsWithGoOperationsAtOnce has more reductions with Go operations in progress than
@@ -31,9 +32,7 @@ func manyOperations(w *cohort.Comm) error {
 		}
 	}
 	if w.Rank() == 0 { // comes when rank 1's calls wait for it
-		if _, err := cohort.Recv(w, []int{0}, 1, 1); err != nil {
-			return err
-		}
+		must.Get(cohort.Recv(w, []int{0}, 1, 1))
 	}
 	var begun, ended sync.WaitGroup
 	for i, c := range comms {
@@ -56,9 +55,7 @@ func manyOperations(w *cohort.Comm) error {
 	}
 	begun.Wait()
 	if w.Rank() == 1 {
-		if err := cohort.Send(w, []int{1}, 0, 1); err != nil {
-			return err
-		}
+		must.OK(cohort.Send(w, []int{1}, 0, 1))
 	}
 	ended.Wait()
 	for _, err := range errs {
@@ -67,9 +64,7 @@ func manyOperations(w *cohort.Comm) error {
 		}
 	}
 	for _, c := range comms {
-		if err := c.Close(); err != nil {
-			return err
-		}
+		must.OK(c.Close())
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestMessagesMatchInPostedOrder sends messages while several receives, or a receive and a probe,
@@ -28,9 +29,7 @@ func matchingOrder(w *cohort.Comm) error {
 	const rounds = 400
 	for _, f := range []func(w *cohort.Comm, i int) error{overtaking, taken, seen} {
 		for i := range rounds {
-			if err := f(w, i); err != nil {
-				return err
-			}
+			must.OK(f(w, i))
 		}
 	}
 	return nil
@@ -157,21 +156,15 @@ func unequalBcast(w *cohort.Comm) error {
 							}
 						}
 					}
-					if err := cohort.Bcast(c, buf, root); err != nil {
-						return err
-					}
+					must.OK(cohort.Bcast(c, buf, root))
 					if buf[0] != n+root || buf[n-1] != n+root {
 						return fmt.Errorf("%d elements of root %d: %d and %d", n, root, buf[0], buf[n-1])
 					}
 					if !limit && w.Rank() == (odd+1)%w.Size() {
-						if err := cohort.Send(w, []int{1}, odd, 8); err != nil {
-							return err
-						}
+						must.OK(cohort.Send(w, []int{1}, odd, 8))
 					}
 					if q != nil {
-						if _, err := q.Wait(); err != nil {
-							return err
-						}
+						must.Get(q.Wait())
 					}
 				}
 			}
@@ -241,10 +234,7 @@ func TestBreakReachesAllWaiters(t *testing.T) {
 
 func breakWaiters(w *cohort.Comm) error {
 	for range 40 {
-		c, err := w.Dup()
-		if err != nil {
-			return err
-		}
+		c := must.Get(w.Dup())
 		if w.Rank() == 1 {
 			ctx, cancel := context.WithTimeout(background, time.Millisecond)
 			err := cohort.Ssend(c.WithContext(ctx), []int{1}, 0, 1) // which nobody receives
@@ -256,10 +246,7 @@ func breakWaiters(w *cohort.Comm) error {
 			var all sync.WaitGroup
 			errs := make([]error, 100)
 			for i := range errs {
-				q, err := cohort.Irecv(c, []int{0}, 1, 2)
-				if err != nil {
-					return err
-				}
+				q := must.Get(cohort.Irecv(c, []int{0}, 1, 2))
 				all.Go(func() { _, errs[i] = q.Wait() })
 			}
 			all.Wait()
@@ -269,9 +256,7 @@ func breakWaiters(w *cohort.Comm) error {
 				}
 			}
 		}
-		if err := c.Close(); err != nil {
-			return err
-		}
+		must.OK(c.Close())
 	}
 	return nil
 }
@@ -298,10 +283,7 @@ func tooLong(w *cohort.Comm) error {
 			if err = errors.Join(err, w.Barrier()); err != nil {
 				return err
 			}
-			send, err := cohort.Isend(w, make([]int, n), to, 7)
-			if err != nil {
-				return err
-			}
+			send := must.Get(cohort.Isend(w, make([]int, n), to, 7))
 			_, err = recv.Wait()
 			if !errors.Is(err, cohort.ErrTruncate) {
 				return fmt.Errorf("%d numbers of rank %d for one: %v", n, source, err)
@@ -309,9 +291,7 @@ func tooLong(w *cohort.Comm) error {
 			if buf[1] != -1 {
 				return fmt.Errorf("%d numbers of rank %d: written past the buffer", n, source)
 			}
-			if _, err := send.Wait(); err != nil {
-				return err
-			}
+			must.Get(send.Wait())
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestMessagesStayApartFromDup makes communicators of a communicator on which messages of many tags wait, and a receive
@@ -26,38 +27,22 @@ func TestMessagesStayApartFromDup(t *testing.T) {
 		other := 1 - w.Rank()
 		content := func(rank, tag int) []int { return []int{rank, tag, 3, 4} }
 		for tag := range tags {
-			if _, err := cohort.Isend(w, content(w.Rank(), tag), other, tag); err != nil {
-				return err
-			}
+			must.Get(cohort.Isend(w, content(w.Rank(), tag), other, tag))
 		}
-		if err := derive(); err != nil {
-			return err
-		}
+		must.OK(derive())
 		for tag := range tags {
 			got := make([]int, 4)
-			if _, err := cohort.Recv(w, got, other, tag); err != nil {
-				return err
-			}
+			must.Get(cohort.Recv(w, got, other, tag))
 			if want := content(other, tag); !slices.Equal(got, want) {
 				return fmt.Errorf("rank %d received %v, want %v", w.Rank(), got, want)
 			}
 		}
 
 		got := make([]int, 4)
-		q, err := cohort.Irecv(w, got, cohort.AnySource, cohort.AnyTag)
-		if err != nil {
-			return err
-		}
-		if err := derive(); err != nil {
-			return err
-		}
-		if err := cohort.Send(w, content(w.Rank(), 7), other, 7); err != nil {
-			return err
-		}
-		st, err := q.Wait()
-		if err != nil {
-			return err
-		}
+		q := must.Get(cohort.Irecv(w, got, cohort.AnySource, cohort.AnyTag))
+		must.OK(derive())
+		must.OK(cohort.Send(w, content(w.Rank(), 7), other, 7))
+		st := must.Get(q.Wait())
 		if want := content(other, 7); !slices.Equal(got, want) || st.Source != other || st.Tag != 7 {
 			return fmt.Errorf("rank %d received %v of tag %d from rank %d, want %v", w.Rank(), got, st.Tag, st.Source, want)
 		}

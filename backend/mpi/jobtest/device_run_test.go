@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/tensor"
 )
 
@@ -76,31 +77,17 @@ func onDevices(w *cohort.Comm) error {
 	if w.Rank() == 0 {
 		say("library %s", w.Caps().Library)
 	}
-	dev, err := tensor.CUDA(0)
-	if err != nil {
-		return err
-	}
-	c, err := tensor.NewComm(w, nil)
-	if err != nil {
-		return err
-	}
+	dev := must.Get(tensor.CUDA(0))
+	c := must.Get(tensor.NewComm(w, nil))
 	const n, ranks = deviceNumbers, 3
 	host := make([]float64, n)
 	for i := range host {
 		host[i] = float64(w.Rank()*n + i)
 	}
-	from, err := tensor.Of(host, n)
-	if err != nil {
-		return err
-	}
-	t, err := tensor.NewOn[float64](dev, n)
-	if err != nil {
-		return err
-	}
+	from := must.Get(tensor.Of(host, n))
+	t := must.Get(tensor.NewOn[float64](dev, n))
 	say("tensor%d %#x", w.Rank(), t.Address())
-	if err := errors.Join(tensor.Copy(t, from), tensor.Allreduce(c, t, t, tensor.Sum), tensor.Copy(from, t)); err != nil {
-		return err
-	}
+	must.OK(errors.Join(tensor.Copy(t, from), tensor.Allreduce(c, t, t, tensor.Sum), tensor.Copy(from, t)))
 	for i, v := range host {
 		if want := float64(ranks*i + n*(0+1+2)); v != want {
 			return fmt.Errorf("the sum has %v at %d, want %v", v, i, want)
@@ -113,18 +100,14 @@ func onDevices(w *cohort.Comm) error {
 		defer cancel()
 		mine = c.WithContext(ctx)
 	}
-	if err := errors.Join(tensor.Copy(t, from), tensor.Allreduce(mine, t, t, tensor.Sum), tensor.Copy(from, t)); err != nil {
-		return err
-	}
+	must.OK(errors.Join(tensor.Copy(t, from), tensor.Allreduce(mine, t, t, tensor.Sum), tensor.Copy(from, t)))
 	for i, v := range host {
 		if want := float64((1 + 2 + 3) * i); v != want {
 			return fmt.Errorf("with a context on one rank the sum has %v at %d, want %v", v, i, want)
 		}
 		host[i] = float64((w.Rank() + 1) * i)
 	}
-	if err := errors.Join(tensor.Copy(t, from), tensor.Bcast(c, t, 1), tensor.Copy(from, t)); err != nil {
-		return err
-	}
+	must.OK(errors.Join(tensor.Copy(t, from), tensor.Bcast(c, t, 1), tensor.Copy(from, t)))
 	for i, v := range host {
 		if want := float64(2 * i); v != want {
 			return fmt.Errorf("rank 1 has sent %v at %d, want %v", v, i, want)

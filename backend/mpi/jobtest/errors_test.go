@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // damage is a tool that corrupts the arguments of calls marked by a tag or a count of 77, so that
@@ -98,9 +99,7 @@ func TestLibraryErrorsHaveSentinels(t *testing.T) {
 	rank("damaged", func(w *cohort.Comm) error {
 		for _, class := range slices.Sorted(maps.Keys(sentinels)) {
 			if w.Rank() == 0 {
-				if err := os.Setenv("DAMAGE", class); err != nil { // the tool reads it in each call
-					return err
-				}
+				must.OK(os.Setenv("DAMAGE", class)) // the tool reads it in each call
 				err := cohort.Send(w, []int{1}, 1, mark)
 				say("error %s: %v", class, err)
 				if err := isFrom("send", err, sentinels[class]); err != nil {
@@ -119,21 +118,13 @@ func TestLibraryErrorsHaveSentinels(t *testing.T) {
 			return err
 		}
 		_, err = cohort.Recv(w, make([]int, 1), w.Rank(), mark)
-		if err := isFrom("recv", err, cohort.ErrRank); err != nil {
-			return err
-		}
-		if err := isFrom("isend", waited(cohort.Isend(w, []int{1}, w.Rank(), mark)), cohort.ErrRank); err != nil {
-			return err
-		}
+		must.OK(isFrom("recv", err, cohort.ErrRank))
+		must.OK(isFrom("isend", waited(cohort.Isend(w, []int{1}, w.Rank(), mark)), cohort.ErrRank))
 		_, _, err = w.Iprobe(w.Rank(), mark)
-		if err := isFrom("iprobe", err, cohort.ErrRank); err != nil {
-			return err
-		}
+		must.OK(isFrom("iprobe", err, cohort.ErrRank))
 		// A failed collective breaks the communicator.
 		err = cohort.Allreduce(d, make([]int32, mark), make([]int32, mark), cohort.Sum)
-		if err := isFrom("allreduce", err, cohort.ErrOp); err != nil {
-			return err
-		}
+		must.OK(isFrom("allreduce", err, cohort.ErrOp))
 		if err := d.Barrier(); !errors.Is(err, cohort.ErrBroken) || !errors.Is(err, cohort.ErrOp) {
 			return fmt.Errorf("a barrier after that: %v", err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/mpi"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestFailedRankEndsOperations checks that a rank which fails ends what the others wait for: in blocking calls of the
@@ -86,9 +87,7 @@ func TestFailedRankSparesFunctionsOfOperations(t *testing.T) {
 			return err
 		}
 		if world.Rank() == 1 {
-			if err := reached("inside", 1); err != nil {
-				return err
-			}
+			must.OK(reached("inside", 1))
 			return errors.Join(world.CloseWith(errors.New("this rank has failed")), reached("told", 2))
 		}
 		slow := cohort.NewOp(true, func(in, inout []int64) {

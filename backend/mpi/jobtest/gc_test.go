@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestBuffersStayPinned checks that buffers which the program no longer refers to stay the
@@ -34,17 +35,11 @@ func buffersStay(w *cohort.Comm) error {
 			reqs = append(reqs, q)
 			return err
 		}
-		if err := keep(cohort.Irecv(w, in[n:2*n], peer, 1)); err != nil {
-			return err
-		}
+		must.OK(keep(cohort.Irecv(w, in[n:2*n], peer, 1)))
 		for _, send := range []func(*cohort.Comm, []byte, int, int) (*cohort.Request, error){cohort.Isend[byte], cohort.Issend[byte]} {
-			if err := keep(send(w, content(w.Rank(), i, n), peer, 1)); err != nil {
-				return err
-			}
+			must.OK(keep(send(w, content(w.Rank(), i, n), peer, 1)))
 		}
-		if err := keep(cohort.Ibcast(w, content(0, i, n), 0)); err != nil {
-			return err
-		}
+		must.OK(keep(cohort.Ibcast(w, content(0, i, n), 0)))
 		p, err := cohort.SendInit(w, content(w.Rank(), i, n), peer, 2)
 		if err == nil {
 			err = p.Start()
@@ -65,21 +60,11 @@ func buffersStay(w *cohort.Comm) error {
 		}()
 		<-garbage
 		second, third := make([]byte, n), make([]byte, n)
-		if _, err := cohort.Recv(w, second, peer, 1); err != nil {
-			return err
-		}
-		if _, err := cohort.Recv(w, third, peer, 2); err != nil {
-			return err
-		}
-		if err := cohort.WaitAll(reqs...); err != nil {
-			return err
-		}
-		if _, err := p.Wait(); err != nil {
-			return err
-		}
-		if err := p.Close(); err != nil {
-			return err
-		}
+		must.Get(cohort.Recv(w, second, peer, 1))
+		must.Get(cohort.Recv(w, third, peer, 2))
+		must.OK(cohort.WaitAll(reqs...))
+		must.Get(p.Wait())
+		must.OK(p.Close())
 		want := content(peer, i, n)
 		for j, got := range [][]byte{in[n : 2*n], second, third} {
 			if !bytes.Equal(got, want) {

@@ -11,6 +11,7 @@ import (
 	"github.com/ebitengine/purego"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // handleLibrary is a C library that uses a communicator, and makes one with the ranks in reverse order.
@@ -46,25 +47,16 @@ func TestHandlesPassCommunicatorsToC(t *testing.T) {
 	rank("handle", func(w *cohort.Comm) error {
 		var sum func(h uintptr, x int32) int32
 		var reverse func(h uintptr) uintptr
-		lib, err := purego.Dlopen(os.Getenv("HANDLE_LIBRARY"), purego.RTLD_NOW)
-		if err != nil {
-			return err
-		}
+		lib := must.Get(purego.Dlopen(os.Getenv("HANDLE_LIBRARY"), purego.RTLD_NOW))
 		purego.RegisterLibFunc(&sum, lib, "library_sum")
 		purego.RegisterLibFunc(&reverse, lib, "library_reverse")
 		var ranks func(h uintptr) int32
 		purego.RegisterLibFunc(&ranks, lib, "library_ranks")
 
 		n, r := w.Size(), w.Rank()
-		odd, err := w.Split(r%2, 0)
-		if err != nil {
-			return err
-		}
+		odd := must.Get(w.Split(r%2, 0))
 		for _, c := range []*cohort.Comm{w, odd} {
-			h, err := c.MPIHandle()
-			if err != nil {
-				return err
-			}
+			h := must.Get(c.MPIHandle())
 			want := 0
 			for i := r % 2; i < n; i += 2 {
 				want += i
@@ -77,10 +69,7 @@ func TestHandlesPassCommunicatorsToC(t *testing.T) {
 			}
 		}
 		h, _ := w.MPIHandle()
-		back, err := cohort.FromMPIHandle(reverse(h))
-		if err != nil {
-			return err
-		}
+		back := must.Get(cohort.FromMPIHandle(reverse(h)))
 		if back.Size() != n || back.Rank() != n-1-r {
 			return fmt.Errorf("the reversed communicator is %d of %d on rank %d of %d", back.Rank(), back.Size(), r, n)
 		}
@@ -92,16 +81,12 @@ func TestHandlesPassCommunicatorsToC(t *testing.T) {
 		if err != nil || int(ranks(h)) != n {
 			return fmt.Errorf("C finds %d ranks in a window of %d: %v", ranks(h), n, err)
 		}
-		if err := win.Close(); err != nil {
-			return err
-		}
+		must.OK(win.Close())
 		first, err := cohort.BcastOne(back, r, 0)
 		if err != nil || first != n-1 {
 			return fmt.Errorf("rank 0 of the reversed communicator was rank %d, %v; want %d", first, err, n-1)
 		}
-		if err := odd.Close(); err != nil {
-			return err
-		}
+		must.OK(odd.Close())
 		if _, err := odd.MPIHandle(); !errors.Is(err, cohort.ErrClosed) {
 			return fmt.Errorf("the handle of a closed communicator: %v, want %v", err, cohort.ErrClosed)
 		}

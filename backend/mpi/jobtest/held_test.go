@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // holdTool is a tool that holds a rank in front of the calls that make a communicator, or make or free a window. It does
@@ -39,10 +40,7 @@ func TestDeadlineEndsCallsThatWaitInLibrary(t *testing.T) {
 		"Close":     func(_ *cohort.Comm, w *cohort.Window[int]) error { return w.Close() },
 	}
 	joins("held", func(world *cohort.Comm) error {
-		d, err := world.Dup()
-		if err != nil {
-			return err
-		}
+		d := must.Get(world.Dup())
 		win, err := cohort.NewWindow[int](d, 1)
 		if err = errors.Join(err, world.Barrier()); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
@@ -47,13 +48,8 @@ func across(t *testing.T, library string, cmd *exec.Cmd) {
 }
 
 func printTopology(w *cohort.Comm) error {
-	if err := traffic(w, 1); err != nil {
-		return err
-	}
-	node, err := w.SplitShared()
-	if err != nil {
-		return err
-	}
+	must.OK(traffic(w, 1))
+	node := must.Get(w.SplitShared())
 	say("rank %d: %v", w.Rank(), w.Topology())
 	say("rank %d on its node: %v", w.Rank(), node.Topology().Hosts)
 	return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestCountsAboveInt32 transfers more than an int counts: more than 2^31 elements of one byte,
@@ -111,9 +112,7 @@ func large(w *cohort.Comm) error {
 			return err
 		}
 		say("ok %s %v", c.name, time.Since(begun).Round(time.Millisecond))
-		if err := w.Barrier(); err != nil {
-			return err
-		}
+		must.OK(w.Barrier())
 	}
 	return nil
 }

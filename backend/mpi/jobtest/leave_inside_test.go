@@ -16,6 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/mpi"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // slowTool is a tool that delays calls by their tag minus 1000 milliseconds, as a busy machine may.
@@ -106,16 +107,11 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 	joins("inside", func(w *cohort.Comm) error {
 		for _, call := range calls {
 			for _, late := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond} {
-				d, err := w.Dup()
-				if err != nil {
-					return err
-				}
+				d := must.Get(w.Dup())
 				if err := during(d, late, func(tag int) error { return call.do(d, tag) }); err != nil {
 					return fmt.Errorf("%s, %v: %w", call.name, late, err)
 				}
-				if err := traffic(w, 3); err != nil {
-					return err
-				}
+				must.OK(traffic(w, 3))
 			}
 		}
 		return during(w, 200*time.Millisecond, func(tag int) error { return calls[0].do(w, tag) })
@@ -134,39 +130,24 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 	})
 	// Other goroutines close what the world's Close closes too.
 	joins("frees", func(w *cohort.Comm) error {
-		d, err := w.Dup()
-		if err != nil {
-			return err
-		}
-		win, err := cohort.AllocateShared[int](w, 1)
-		if err != nil {
-			return err
-		}
+		d := must.Get(w.Dup())
+		win := must.Get(cohort.AllocateShared[int](w, 1))
 		ended := make(chan error, 2)
 		go func() { ended <- d.Close() }()
 		go func() { ended <- win.Close() }()
-		if err := errors.Join(reached("comm_free", 2), reached("win_free", 2)); err != nil {
-			return err
-		}
+		must.OK(errors.Join(reached("comm_free", 2), reached("win_free", 2)))
 		return errors.Join(w.Close(), <-ended, <-ended)
 	})
 	// One rank closes the world while it waits for the other to close a window.
 	joins("meets", func(w *cohort.Comm) error {
-		win, err := cohort.AllocateShared[int](w, 1)
-		if err != nil {
-			return err
-		}
-		if _, err := cohort.AllocateShared[int](w, 1); err != nil { // left to Close
-			return err
-		}
+		win := must.Get(cohort.AllocateShared[int](w, 1))
+		must.Get(cohort.AllocateShared[int](w, 1)) // left to Close
 		ended := make(chan error, 2)
 		if w.Rank() == 1 {
 			return errors.Join(reached("closed", 1), win.Close(), w.Close())
 		}
 		go func() { ended <- win.Close() }()
-		if err := reached("barrier", 1); err != nil {
-			return err
-		}
+		must.OK(reached("barrier", 1))
 		go func() {
 			for {
 				if _, _, err := w.Iprobe(cohort.AnySource, 9); err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
@@ -30,30 +31,15 @@ func TestCloseIsOrderlyAndFinal(t *testing.T) {
 			}
 			return nil
 		}
-		if err := again("twice"); err != nil {
-			return err
-		}
+		must.OK(again("twice"))
 		// Communicators that stay open, made in every way.
-		if _, err := w.Dup(); err != nil {
-			return err
-		}
-		s, err := w.Split(w.Rank()%2, 0)
-		if err != nil {
-			return err
-		}
-		if _, err := s.Dup(); err != nil {
-			return err
-		}
-		if _, err := w.SplitShared(); err != nil {
-			return err
-		}
-		if err := traffic(w, 5); err != nil {
-			return err
-		}
+		must.Get(w.Dup())
+		s := must.Get(w.Split(w.Rank()%2, 0))
+		must.Get(s.Dup())
+		must.Get(w.SplitShared())
+		must.OK(traffic(w, 5))
 		for range 3 {
-			if err := w.Close(); err != nil {
-				return err
-			}
+			must.OK(w.Close())
 		}
 		if err := s.Barrier(); !errors.Is(err, cohort.ErrClosed) {
 			return fmt.Errorf("a barrier of what the world's Close has closed: %v", err)
@@ -133,13 +119,8 @@ int MPI_Finalize(void) {
 func TestCommunicatorsAreFreedBeforeFinalize(t *testing.T) {
 	skipShort(t, "the order of the calls that end MPI")
 	rank("order", func(w *cohort.Comm) error {
-		d, err := w.Dup()
-		if err != nil {
-			return err
-		}
-		if _, err := d.Split(w.Rank()%2, 0); err != nil {
-			return err
-		}
+		d := must.Get(w.Dup())
+		must.Get(d.Split(w.Rank()%2, 0))
 		return traffic(w, 3)
 	})
 	inLibraries(t, func(t *testing.T, name string) {

@@ -16,6 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/test/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // mapped returns the MPI libraries in this process, and other files that belong to them.
@@ -100,9 +101,7 @@ func TestOnlyInitLoadsALibrary(t *testing.T) {
 	rank("mpi", func(w *cohort.Comm) error {
 		libs, _ := mapped()
 		say("mapped %q", libs)
-		if err := sharesMemory(w); err != nil {
-			return err
-		}
+		must.OK(sharesMemory(w))
 		return traffic(w, 3)
 	})
 	start(t, "", 1, "local").must(t).has(t, "mapped [] []\n")
@@ -332,17 +331,13 @@ func TestPreloadedToolsSeeCalls(t *testing.T) {
 	rank("traffic", func(w *cohort.Comm) error {
 		for i := range 7 {
 			if w.Rank() == 0 {
-				if err := cohort.Send(w, []int{i}, 1, i); err != nil {
-					return err
-				}
+				must.OK(cohort.Send(w, []int{i}, 1, i))
 			} else if _, err := cohort.Recv(w, make([]int, 1), 0, i); err != nil {
 				return err
 			}
 		}
 		for range 5 {
-			if _, err := cohort.AllreduceOne(w, 1, cohort.Sum); err != nil {
-				return err
-			}
+			must.Get(cohort.AllreduceOne(w, 1, cohort.Sum))
 		}
 		return nil
 	})

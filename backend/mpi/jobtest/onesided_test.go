@@ -16,6 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend/mpi"
 	"github.com/cohort-hpc/cohort/cohorttest"
 	"github.com/cohort-hpc/cohort/internal/test/far"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func init() {
@@ -73,10 +74,7 @@ func TestWindowsAcrossNodesAreFreed(t *testing.T) {
 // communicator and does not answer, ends when this rank closes it too.
 func TestRgetEndsWhenCommunicatorIsClosed(t *testing.T) {
 	rank("unanswered", func(w *cohort.Comm) error {
-		d, err := w.Dup()
-		if err != nil {
-			return err
-		}
+		d := must.Get(w.Dup())
 		win, err := cohort.NewWindow[int64](d, 100)
 		if err == nil && w.Rank() == 0 {
 			err = d.Close()
@@ -84,10 +82,7 @@ func TestRgetEndsWhenCommunicatorIsClosed(t *testing.T) {
 		if err = errors.Join(err, w.Barrier()); err != nil || w.Rank() == 0 {
 			return err
 		}
-		req, err := win.Rget(make([]int64, 100), 0, 0)
-		if err != nil {
-			return err
-		}
+		req := must.Get(win.Rget(make([]int64, 100), 0, 0))
 		ended := make(chan error, 1)
 		go func() { ended <- second(req.Wait()) }()
 		err = d.Close()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestProfilingEnablesLibraryCounts checks that Config.Profiling makes Open MPI print its counts,
@@ -21,9 +22,7 @@ func TestProfilingEnablesLibraryCounts(t *testing.T) {
 		}
 		for i := range sends {
 			if w.Rank() == 0 {
-				if err := cohort.Send(w, make([]byte, size), 1, i); err != nil {
-					return err
-				}
+				must.OK(cohort.Send(w, make([]byte, size), 1, i))
 			} else if _, err := cohort.Recv(w, make([]byte, size), 0, i); err != nil {
 				return err
 			}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
@@ -51,7 +52,7 @@ func joins(name string, body func(w *cohort.Comm) error) {
 		if err != nil {
 			return err
 		}
-		return body(w)
+		return must.Return(body)(w)
 	})
 }
 
@@ -384,7 +385,7 @@ func with(body func(w *cohort.Comm) error) error {
 	if err != nil {
 		return err
 	}
-	if err := body(w); err != nil {
+	if err := must.Return(body)(w); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		w.Abort(1) // the others cannot finish without this rank
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // add is an operation whose nonblocking collectives are made of messages: their later rounds need calls of this rank.
@@ -43,10 +44,7 @@ func TestRequestAdvancesBehindBlockedCall(t *testing.T) {
 			received <- err
 		}()
 		time.Sleep(100 * time.Millisecond) // the receive has begun; if not, the test shows less
-		q, err := cohort.Iallreduce(w, a, b, add)
-		if err != nil {
-			return err
-		}
+		q := must.Get(cohort.Iallreduce(w, a, b, add))
 		if err := <-received; err != nil {
 			return err
 		}
@@ -64,18 +62,9 @@ func TestRequestAdvancesBehindBlockedCall(t *testing.T) {
 // call only when they have waited for the request. In the other order it works too.
 func TestRequestAdvancesDuringCollectiveOfOneThread(t *testing.T) {
 	rank("funneled", func(w *cohort.Comm) error {
-		cart, err := w.CartCreate([]int{2}, []bool{true}, false)
-		if err != nil {
-			return err
-		}
-		d, err := w.Dup()
-		if err != nil {
-			return err
-		}
-		win, err := cohort.AllocateShared[int](d, 4)
-		if err != nil {
-			return err
-		}
+		cart := must.Get(w.CartCreate([]int{2}, []bool{true}, false))
+		d := must.Get(w.Dup())
+		win := must.Get(cohort.AllocateShared[int](d, 4))
 		calls := []struct {
 			name string
 			call func() error

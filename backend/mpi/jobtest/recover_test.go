@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func TestRecoveryIsNotSupported(t *testing.T) {
@@ -29,9 +30,7 @@ func TestRecoveryIsNotSupported(t *testing.T) {
 		}
 		// The recorder has no refused call. A report would say that the rank was in that call.
 		var b bytes.Buffer
-		if err := w.DumpFlight(&b); err != nil {
-			return err
-		}
+		must.OK(w.DumpFlight(&b))
 		d, err := flight.Decode(b.Bytes())
 		if err != nil || slices.ContainsFunc(d.Ops, func(o flight.Operation) bool { return o.Kind == flight.Agree || o.Kind == flight.Shrink }) {
 			return fmt.Errorf("the recorder has %v, %w", d.Ops, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestLibraryDoesNotWriteAfterReceiveHasEnded ends a receive while its long message arrives: at its deadline, because the
@@ -24,23 +25,14 @@ func TestLibraryDoesNotWriteAfterReceiveHasEnded(t *testing.T) {
 			b[i] = 1
 		}
 		for _, how := range []string{"deadline", "broken", "closed"} {
-			d, err := w.Dup()
-			if err != nil {
-				return err
-			}
-			if err := w.Barrier(); err != nil {
-				return err
-			}
+			d := must.Get(w.Dup())
+			must.OK(w.Barrier())
 			if w.Rank() == 0 { // it does not end if the receive has ended first
-				if _, err := cohort.Isend(d, b, 1, 1); err != nil {
-					return err
-				}
+				must.Get(cohort.Isend(d, b, 1, 1))
 			} else if err := received(w, d, b, how); err != nil {
 				return fmt.Errorf("%s: %w", how, err)
 			}
-			if err := errors.Join(w.Barrier(), forgetful(d.Close())); err != nil {
-				return err
-			}
+			must.OK(errors.Join(w.Barrier(), forgetful(d.Close())))
 		}
 		return forgetful(w.Close())
 	})
@@ -113,14 +105,8 @@ const timeVariable = "COHORT_TEST_TIME"
 
 func closeCalls(w *cohort.Comm) error {
 	me := w.Rank()
-	limit, err := time.ParseDuration(os.Getenv(timeVariable))
-	if err != nil {
-		return err
-	}
-	busy, err := w.Dup()
-	if err != nil {
-		return err
-	}
+	limit := must.Get(time.ParseDuration(os.Getenv(timeVariable)))
+	busy := must.Get(w.Dup())
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() { // it polls
 		for {
@@ -177,9 +163,7 @@ func closeCalls(w *cohort.Comm) error {
 				return fmt.Errorf("step %d has returned nil, and then: %w", step, err)
 			}
 		}
-		if err := d.Close(); err != nil {
-			return err
-		}
+		must.OK(d.Close())
 	}
 }
 
@@ -188,9 +172,7 @@ func closeCalls(w *cohort.Comm) error {
 func TestForgottenOperationsAreCollected(t *testing.T) {
 	joins("forgotten", func(w *cohort.Comm) error {
 		for _, closes := range []bool{true, false} {
-			if err := forget(w, closes); err != nil {
-				return err
-			}
+			must.OK(forget(w, closes))
 			for range 4 {
 				runtime.GC()
 				time.Sleep(5 * time.Millisecond)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestMessageOfClosedCommunicatorIsNotReceivedLater checks that a message that nobody has received on a communicator is
@@ -94,9 +95,7 @@ func TestCommunicatorsWithUnreceivedMessagesAreFreed(t *testing.T) {
 			if err != nil {
 				return fmt.Errorf("communicator %d: %w", k, err)
 			}
-			if err := cohort.Send(d, []int{k}, 1-w.Rank(), 0); err != nil {
-				return err
-			}
+			must.OK(cohort.Send(d, []int{k}, 1-w.Rank(), 0))
 			if k%8 == 0 && w.Rank() == 0 { // nobody takes part in this
 				ctx, cancel := context.WithTimeout(background, time.Microsecond)
 				err := cohort.Ssend(d.WithContext(ctx), []int{k}, 1, 1)
@@ -105,9 +104,7 @@ func TestCommunicatorsWithUnreceivedMessagesAreFreed(t *testing.T) {
 					return fmt.Errorf("a send that nobody receives: %v", err)
 				}
 			}
-			if err := d.Close(); err != nil {
-				return err
-			}
+			must.OK(d.Close())
 		}
 		if !strings.Contains(w.Caps().Library, "MPICH") {
 			return nil // Open MPI allows 32765, which take a minute

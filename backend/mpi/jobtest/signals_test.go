@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -132,9 +133,7 @@ func TestNotifiedSignalsArrive(t *testing.T) {
 		for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD} {
 			c := make(chan os.Signal, 1)
 			signal.Notify(c, s)
-			if err := syscall.Kill(os.Getpid(), s); err != nil {
-				return err
-			}
+			must.OK(syscall.Kill(os.Getpid(), s))
 			if got := <-c; got != s {
 				return fmt.Errorf("got %v, want %v", got, s)
 			}
@@ -142,19 +141,11 @@ func TestNotifiedSignalsArrive(t *testing.T) {
 		}
 		// If the program does not ask for them, Go ignores these, whichever thread
 		// gets them, the library's included.
-		threads, err := os.ReadDir("/proc/self/task")
-		if err != nil {
-			return err
-		}
+		threads := must.Get(os.ReadDir("/proc/self/task"))
 		for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCHLD, syscall.SIGWINCH} {
-			if err := syscall.Kill(os.Getpid(), s); err != nil {
-				return err
-			}
+			must.OK(syscall.Kill(os.Getpid(), s))
 			for _, thread := range threads {
-				tid, err := strconv.Atoi(thread.Name())
-				if err != nil {
-					return err
-				}
+				tid := must.Get(strconv.Atoi(thread.Name()))
 				if err := unix.Tgkill(os.Getpid(), tid, s); err != nil && err != syscall.ESRCH {
 					return err
 				}
@@ -170,9 +161,7 @@ func TestOtherSignalsEndTheProgram(t *testing.T) {
 	skipShort(t, "signals of the launcher")
 	rank("deadly", func(w *cohort.Comm) error {
 		say("joined %d", w.Rank())
-		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-			return err
-		}
+		must.OK(syscall.Kill(os.Getpid(), syscall.SIGHUP))
 		select {} // the signal is not delivered at once
 	})
 	underAll(t, 1, "deadly", func(t *testing.T, e ended) {
@@ -195,9 +184,7 @@ func TestCPUProfileHasSamples(t *testing.T) {
 		// The time that this takes depends on the machine.
 		for {
 			var profile bytes.Buffer
-			if err := pprof.StartCPUProfile(&profile); err != nil {
-				return err
-			}
+			must.OK(pprof.StartCPUProfile(&profile))
 			var stop atomic.Bool
 			done := make(chan int)
 			go func() { done <- spin(&stop) }()
@@ -208,14 +195,8 @@ func TestCPUProfileHasSamples(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			z, err := gzip.NewReader(&profile)
-			if err != nil {
-				return err
-			}
-			b, err := io.ReadAll(z)
-			if err != nil {
-				return err
-			}
+			z := must.Get(gzip.NewReader(&profile))
+			b := must.Get(io.ReadAll(z))
 			seen := 0
 			if bytes.Contains(b, []byte("jobtest.spin")) {
 				seen = 1
@@ -240,9 +221,7 @@ func TestGoroutinesArePreempted(t *testing.T) {
 		for i := range 15 {
 			garbage[i%len(garbage)] = make([]byte, 1<<16)
 			runtime.GC()
-			if err := traffic(w, 1); err != nil {
-				return err
-			}
+			must.OK(traffic(w, 1))
 		}
 		stop.Store(true)
 		spinning.Wait()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestConformanceSerialized runs the suite at a level that allows one call at a time, so that no
@@ -37,9 +38,7 @@ func TestSingleRankSendsToItself(t *testing.T) {
 				_, err := cohort.Recv(w, make([]byte, n), 0, 5)
 				ended <- err
 			}()
-			if err := cohort.Send(w, make([]byte, n), 0, 5); err != nil {
-				return err
-			}
+			must.OK(cohort.Send(w, make([]byte, n), 0, 5))
 			if err := <-ended; err != nil {
 				return err
 			}

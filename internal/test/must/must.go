@@ -4,6 +4,11 @@ package must
 // stop is the value of the panic that ends a rank.
 type stop struct{ err error }
 
+// Error implements error, for a panic outside of Return.
+func (s stop) Error() string { return s.err.Error() }
+
+func (s stop) Unwrap() error { return s.err }
+
 // OK ends the rank if err is not nil.
 func OK(err error) {
 	if err != nil {
