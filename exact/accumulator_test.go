@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // A column is the numbers that are added to one sum. Some columns are shorter than others: they are filled with -0, which
@@ -81,30 +82,20 @@ func nearestSums[T float32 | float64](t *testing.T, n int) {
 			rng := rand.New(rand.NewPCG(seed, uint64(world.Rank())))
 			a, b := New[T](len(all)), New[T](len(all))
 			for _, xs := range cut(slices, seed, world.Rank(), size) {
-				if err := []*Accumulator[T]{a, b}[rng.IntN(2)].Add(xs); err != nil {
-					return err
-				}
+				must.OK([]*Accumulator[T]{a, b}[rng.IntN(2)].Add(xs))
 			}
 			recv := make([]T, len(all))
-			if err := a.Allreduce(world, recv); err != nil { // carries, perhaps
-				return err
-			}
-			if err := a.Merge(b); err != nil {
-				return err
-			}
+			must.OK(a.Allreduce(world, recv)) // carries, perhaps
+			must.OK(a.Merge(b))
 			for range 2 { // the accumulator keeps its sums
 				clear(recv)
-				if err := a.Allreduce(world, recv); err != nil {
-					return err
-				}
+				must.OK(a.Allreduce(world, recv))
 				if err := differ(recv, want); err != nil {
 					return fmt.Errorf("%d ranks, %T: %w", size, want[0], err)
 				}
 			}
 			a.Reset()
-			if err := a.Allreduce(world, recv); err != nil {
-				return err
-			}
+			must.OK(a.Allreduce(world, recv))
 			return differ(recv, make([]T, len(all)))
 		})
 	}
@@ -133,22 +124,14 @@ func fullLimbs[T float32 | float64](t *testing.T, most int) {
 		ranks(t, size, func(world *cohort.Comm) error {
 			a, o := New[T](len(xs)), New[T](len(xs))
 			for i := range times / 2 {
-				if err := errors.Join(a.Add(xs), o.Add(xs)); err != nil {
-					return err
-				}
+				must.OK(errors.Join(a.Add(xs), o.Add(xs)))
 				if i%500 == 0 {
-					if err := a.Merge(New[T](len(xs))); err != nil {
-						return err
-					}
+					must.OK(a.Merge(New[T](len(xs))))
 				}
 			}
-			if err := a.Merge(o); err != nil {
-				return err
-			}
+			must.OK(a.Merge(o))
 			recv := make([]T, len(xs))
-			if err := a.Allreduce(world, recv); err != nil {
-				return err
-			}
+			must.OK(a.Allreduce(world, recv))
 			return differ(recv, want)
 		})
 	}
@@ -158,16 +141,10 @@ func fullLimbs[T float32 | float64](t *testing.T, most int) {
 func TestMergeWithItselfDoubles(t *testing.T) {
 	ranks(t, 1, func(world *cohort.Comm) error {
 		a := New[float64](4)
-		if err := a.Add([]float64{1, -0x1p-1074, math.Copysign(0, -1), math.Inf(-1)}); err != nil {
-			return err
-		}
-		if err := a.Merge(a); err != nil {
-			return err
-		}
+		must.OK(a.Add([]float64{1, -0x1p-1074, math.Copysign(0, -1), math.Inf(-1)}))
+		must.OK(a.Merge(a))
 		recv := make([]float64, 4)
-		if err := a.Allreduce(world, recv); err != nil {
-			return err
-		}
+		must.OK(a.Allreduce(world, recv))
 		return differ(recv, []float64{2, -0x1p-1073, math.Copysign(0, -1), math.Inf(-1)})
 	})
 }

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // ranks runs body on ranks of this process.
 func ranks(t testing.TB, n int, body func(world *cohort.Comm) error) {
 	t.Helper()
-	if err := cohort.Run(t.Context(), n, body); err != nil {
+	if err := cohort.Run(t.Context(), n, must.Return(body)); err != nil {
 		t.Error(err)
 	}
 }

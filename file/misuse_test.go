@@ -13,6 +13,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/file"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestFilesThatCannotBeOpened opens missing files, on all ranks or on one, and files of the wrong kind. The errors are the same on all ranks.
@@ -20,19 +21,19 @@ func TestFilesThatCannotBeOpened(t *testing.T) {
 	onRanks(t, 1, func(r *rank) {
 		missing := filepath.Join(r.dir, "no-folder", "x")
 		r.is(errorOf(file.Open(r.Comm, missing, update, 0o600)), fs.ErrNotExist, "Open in a folder that does not exist", "open", missing, "rank 0:")
-		r.ok(r.create().Close())
+		must.OK(r.create().Close())
 		r.is(errorOf(file.Open(r.Comm, r.path(), update|os.O_EXCL, 0o600)), fs.ErrExist, "Open with O_EXCL of a file that exists")
 		r.is(errorOf(file.Open(r.Comm, r.path(), os.O_WRONLY|os.O_APPEND, 0)), fs.ErrInvalid, "Open with O_APPEND")
 		r.is(errorOf(file.Open(nil, r.path(), os.O_RDONLY, 0)), cohort.ErrComm, "Open without a communicator")
-		r.ok(r.Comm.Barrier())
+		must.OK(r.Comm.Barrier())
 		if r.Size > 1 {
 			r.is(errorOf(file.Open(r.Comm, fmt.Sprint(r.path(), r.Rank/(r.Size-1)), update, 0o600)), cohort.ErrMismatch, "Open of another file on the last rank", "different names")
 		}
 		// One that can only be read.
-		f := must(file.Open(r.Comm, r.path(), os.O_RDONLY, 0))
+		f := must.Get(file.Open(r.Comm, r.path(), os.O_RDONLY, 0))
 		_, err := f.WriteAtAll([]byte{1, 2}, int64(2*r.Rank))
 		r.is(err, syscall.EBADF, "WriteAtAll to a file opened to be read", "rank 0: bytes 0 to ", "writeatall", r.path(), fmt.Sprintf(" to %d: ", 2*r.Size-1))
-		r.ok(f.Close())
+		must.OK(f.Close())
 	})
 }
 
@@ -71,13 +72,13 @@ func TestWrongArguments(t *testing.T) {
 			r.Errorf("WriteAt to a negative offset returns no error")
 		}
 		r.content("after wrong calls", nil)
-		r.ok(write(0))
-		r.ok(f.Close())
+		must.OK(write(0))
+		must.OK(f.Close())
 		var none *file.File
 		r.is(errorOf(none.WriteAtAll(p, 0)), fs.ErrInvalid, "WriteAtAll to a nil File")
 		r.is(errorOf(none.ReadAt(p, 0)), fs.ErrInvalid, "ReadAt of a nil File")
 		r.is(none.WithContext(t.Context()).Sync(), fs.ErrInvalid, "Sync of a nil File")
-		r.ok(none.Close())
+		must.OK(none.Close())
 	})
 }
 
@@ -102,7 +103,7 @@ func TestWrongArgumentsOnOneRank(t *testing.T) {
 				}
 			}
 		}
-		r.ok(f.Close())
+		must.OK(f.Close())
 	})
 }
 
@@ -126,7 +127,7 @@ func TestMismatchedCalls(t *testing.T) {
 			r.is(f.SetSize(size), cohort.ErrMismatch, "SetSize with another argument", "10", "11", "bytes")
 			r.is(file.WriteNpy(f, make([]byte, size), []int{int(size)}, []int{int(size)}, []int{0}), cohort.ErrMismatch, "WriteNpy with another size", "different sizes")
 		}
-		r.ok(f.Close())
+		must.OK(f.Close())
 	})
 }
 
@@ -142,14 +143,14 @@ func TestSecondGoroutineInACollective(t *testing.T) {
 			}
 			r.is(<-results, cohort.ErrBusy, "Sync while another goroutine waits in one")
 			for other := 1; other < r.Size; other++ {
-				r.ok(cohort.Send(r.Comm, word, other, 1))
+				must.OK(cohort.Send(r.Comm, word, other, 1))
 			}
-			r.ok(<-results)
+			must.OK(<-results)
 		} else {
-			must(cohort.Recv(r.Comm, word, 0, 1))
-			r.ok(f.Sync())
+			must.Get(cohort.Recv(r.Comm, word, 0, 1))
+			must.OK(f.Sync())
 		}
-		r.ok(f.Close())
+		must.OK(f.Close())
 	})
 }
 
@@ -160,7 +161,7 @@ func TestWritesToAFullDevice(t *testing.T) {
 		if _, err := os.Stat(full); err != nil {
 			return // only Linux has it
 		}
-		f := must(file.Open(r.Comm, full, os.O_WRONLY, 0))
+		f := must.Get(file.Open(r.Comm, full, os.O_WRONLY, 0))
 		const row, rows = 1000, 50
 		l := cohort.Vector(rows, row, row*r.Size)
 		_, blocks := f.WriteAtAll(make([]byte, row*rows*10), int64(r.Rank*row*rows*10))
@@ -168,12 +169,12 @@ func TestWritesToAFullDevice(t *testing.T) {
 			all := []int{row * rows * r.Size, row * rows * 10}[i] // rank 0 has written none of its bytes
 			r.is(err, syscall.ENOSPC, "a write to a full device", "write", full, "rank 0", "bytes 0 to ", fmt.Sprintf(" to %d:", all-1))
 			texts, counts, e := cohort.AllgathervAppend(r.Comm, nil, []byte(fmt.Sprint(err)))
-			r.ok(e)
+			must.OK(e)
 			if first := texts[:counts[0]]; string(first) != fmt.Sprint(err) {
 				r.Errorf("the error is %q on rank 0 and %q here", first, err)
 			}
 		}
-		r.ok(f.Close())
+		must.OK(f.Close())
 	})
 }
 
@@ -186,15 +187,15 @@ func TestDeadline(t *testing.T) {
 			r.is(errorOf(f.WithContext(ctx).WriteAtAll(pattern(0, 100), int64(100*r.Rank))), cohort.ErrTimeout, "WriteAtAll without rank 0", "writeatall", r.path(), fmt.Sprintf("bytes %d to %d", 100*r.Rank, 100*r.Rank+99))
 			cancel()
 		}
-		r.ok(r.Comm.Barrier())
+		must.OK(r.Comm.Barrier())
 		r.is(errorOf(f.WriteAtAll(nil, 0)), cohort.ErrBroken, "WriteAtAll after a deadline")
-		must(f.WriteAt(pattern(100*r.Rank, 100), int64(100*r.Rank)))
-		r.ok(r.Comm.Barrier())
+		must.Get(f.WriteAt(pattern(100*r.Rank, 100), int64(100*r.Rank)))
+		must.OK(r.Comm.Barrier())
 		r.content("WriteAt after a deadline", pattern(0, 100*r.Size))
 		if err := f.Close(); !errors.Is(err, cohort.ErrBroken) {
 			r.Errorf("Close after a deadline: %v", err)
 		}
-		r.ok(f.Close())
+		must.OK(f.Close())
 	})
 }
 
@@ -202,7 +203,7 @@ func TestDeadline(t *testing.T) {
 func TestCallsAfterClose(t *testing.T) {
 	onRanks(t, 1, func(r *rank) {
 		f := r.create()
-		r.ok(f.Close())
+		must.OK(f.Close())
 		p := make([]byte, 1)
 		_, readAt := f.ReadAt(p, 0)
 		_, writeAt := f.WriteAt(p, 0)
@@ -217,7 +218,7 @@ func TestCallsAfterClose(t *testing.T) {
 			r.is(err, cohort.ErrClosed, fmt.Sprintf("call %d after Close", i))
 			r.is(err, fs.ErrClosed, fmt.Sprintf("call %d after Close", i))
 		}
-		r.ok(f.Close())
+		must.OK(f.Close())
 		r.content("calls after Close", nil)
 		if r.Size == 1 {
 			return
@@ -229,6 +230,6 @@ func TestCallsAfterClose(t *testing.T) {
 			r.is(errorOf(f.WriteAtAll(p, 0)), cohort.ErrMismatch, "WriteAtAll while rank 0 closes", "close", "writeatall")
 		}
 		r.is(errorOf(f.AppendAll(p)), cohort.ErrClosed, "AppendAll after rank 0 has closed")
-		r.ok(f.Close())
+		must.OK(f.Close())
 	})
 }

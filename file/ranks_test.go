@@ -13,6 +13,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/file"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 const update = os.O_RDWR | os.O_CREATE | os.O_TRUNC
@@ -36,33 +37,19 @@ func onRanks(t *testing.T, least int, body func(r *rank)) {
 	t.Helper()
 	for n := least; n <= 5; n += n/3 + 1 {
 		dir := t.TempDir()
-		err := cohort.Run(t.Context(), n, func(c *cohort.Comm) error {
+		err := cohort.Run(t.Context(), n, must.Return(func(c *cohort.Comm) error {
 			body(&rank{t, c, c.Rank(), n, dir})
 			return c.Barrier()
-		})
+		}))
 		if err != nil {
 			t.Errorf("%d ranks: %v", n, err)
 		}
 	}
 }
 
-// must returns what a call returns. An error ends the job.
-func must[T any](x T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return x
-}
-
 func errorOf(results ...any) error {
 	err, _ := results[len(results)-1].(error)
 	return err
-}
-
-func (r *rank) ok(err error) {
-	if err != nil {
-		panic(err)
-	}
 }
 
 // is checks that err wraps want and contains all words.
@@ -93,18 +80,18 @@ func each[T comparable](r *rank, got []T, want func(i int) T, what string) {
 func (r *rank) path() string { return filepath.Join(r.dir, "file") }
 
 // create opens a new file.
-func (r *rank) create() *file.File { return must(file.Open(r.Comm, r.path(), update, 0o600)) }
+func (r *rank) create() *file.File { return must.Get(file.Open(r.Comm, r.path(), update, 0o600)) }
 
 // content checks the bytes of a file, without package file.
 func (r *rank) content(what string, want []byte) {
-	if got := must(os.ReadFile(r.path())); !bytes.Equal(got, want) {
+	if got := must.Get(os.ReadFile(r.path())); !bytes.Equal(got, want) {
 		i := 0
 		for i < min(len(got), len(want)) && got[i] == want[i] {
 			i++
 		}
 		r.Errorf("%s: the file has %d bytes, want %d, and differs at %d", what, len(got), len(want), i)
 	}
-	r.ok(r.Comm.Barrier()) // before anybody goes on
+	must.OK(r.Comm.Barrier()) // before anybody goes on
 }
 
 // pattern returns n bytes of an array that is easy to compute, from byte at on.
@@ -125,26 +112,26 @@ func TestLengths(t *testing.T) {
 			if n, err := f.Size(); n != want || err != nil {
 				r.Errorf("Size after %s: %d, %v; want %d", what, n, err, want)
 			}
-			r.ok(r.Comm.Barrier())
+			must.OK(r.Comm.Barrier())
 		}
 		is("Open", 0)
-		r.ok(f.SetSize(12345))
+		must.OK(f.SetSize(12345))
 		is("SetSize", 12345)
 		err := f.Preallocate(30000)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported), errors.Is(err, cohort.ErrNotSupported): // the file system or the system
 		default:
-			r.ok(err)
+			must.OK(err)
 			is("Preallocate", 30000)
-			r.ok(f.Preallocate(100))
+			must.OK(f.Preallocate(100))
 			is("Preallocate of less", 30000)
 		}
-		r.ok(f.SetSize(3))
+		must.OK(f.SetSize(3))
 		is("SetSize to less", 3)
 		r.content("SetSize", make([]byte, 3))
-		r.ok(f.Preallocate(0))
-		r.ok(f.Sync())
-		r.ok(f.Close())
+		must.OK(f.Preallocate(0))
+		must.OK(f.Sync())
+		must.OK(f.Close())
 	})
 }
 
@@ -162,31 +149,31 @@ func TestArraysOfManyRanks(t *testing.T) {
 			}
 		}
 		f := r.create()
-		r.ok(file.WriteNpy(f, mine, sizes, []int{3, 2, 5}, []int{0, 2 * r.Rank, 0}))
-		if a := must(file.ReadNpyHeader(f)); a.Type != "<c8" && a.Type != ">c8" || !slices.Equal(a.Shape, sizes) || a.Fortran {
+		must.OK(file.WriteNpy(f, mine, sizes, []int{3, 2, 5}, []int{0, 2 * r.Rank, 0}))
+		if a := must.Get(file.ReadNpyHeader(f)); a.Type != "<c8" && a.Type != ">c8" || !slices.Equal(a.Shape, sizes) || a.Fortran {
 			r.Errorf("the header is %+v, want complex64 of %v", a, sizes)
 		}
 		all := make([]complex64, 3*sizes[1])
 		k := r.Rank % 5
-		r.ok(file.ReadNpy(f, all, []int{3, sizes[1], 1}, []int{0, 0, k}))
+		must.OK(file.ReadNpy(f, all, []int{3, sizes[1], 1}, []int{0, 0, k}))
 		each(r, all, func(at int) complex64 { return elem(at/sizes[1], at%sizes[1], k) }, "ReadNpy")
-		r.ok(r.Comm.Barrier()) // all have read
+		must.OK(r.Comm.Barrier()) // all have read
 		for _, empty := range [][]int{{0}, {0, 3}, {2, 0, 4}} {
 			starts := make([]int, len(empty))
-			r.ok(file.WriteNpy(f, []int16{}, empty, empty, starts))
+			must.OK(file.WriteNpy(f, []int16{}, empty, empty, starts))
 			if a, err := file.ReadNpyHeader(f); err != nil || !slices.Equal(a.Shape, empty) {
 				r.Errorf("the header of an array of %v is %+v, %v", empty, a, err)
 			}
-			r.ok(file.ReadNpy(f, []int16{}, empty, starts))
+			must.OK(file.ReadNpy(f, []int16{}, empty, starts))
 		}
-		r.ok(file.WriteNpy(f, mine, sizes, []int{3, 2, 5}, []int{0, 2 * r.Rank, 0}))
+		must.OK(file.WriteNpy(f, mine, sizes, []int{3, 2, 5}, []int{0, 2 * r.Rank, 0}))
 		r.is(file.ReadNpy(f, make([]float64, 5), []int{1, 1, 5}, []int{0, 0, 0}), cohort.ErrType, "ReadNpy of another type", "readnpy", "c8", "f8", "float64")
 		r.is(file.ReadNpy(f, mine, []int{4, 2, 5}, []int{0, 0, 0}), cohort.ErrCount, "ReadNpy of a part that is not inside")
 		r.is(file.WriteNpy(f, []struct{ X int }{}, sizes, sizes, sizes), cohort.ErrType, "WriteNpy of structs")
-		r.ok(r.Comm.Barrier())
-		r.ok(f.SetSize(20))
+		must.OK(r.Comm.Barrier())
+		must.OK(f.SetSize(20))
 		r.is(errorOf(file.ReadNpyHeader(f)), cohort.ErrType, "a header that is cut off")
-		r.ok(f.Close())
+		must.OK(f.Close())
 	})
 }
 
@@ -205,7 +192,7 @@ func TestBlocksOfAMatrixAreReadAsColumns(t *testing.T) {
 			}
 		}
 		f := r.create()
-		r.ok(file.WriteView(f, block, 0, cohort.Subarray(sizes, []int{rows, cols}, []int{0, r.Rank * cols})))
+		must.OK(file.WriteView(f, block, 0, cohort.Subarray(sizes, []int{rows, cols}, []int{0, r.Rank * cols})))
 		var lens, displs []int // of all columns, the last one first: the layout is not ascending
 		for j := sizes[1] - 1; j >= 0; j-- {
 			for i := range rows {
@@ -215,18 +202,18 @@ func TestBlocksOfAMatrixAreReadAsColumns(t *testing.T) {
 		got := make([]packed, rows*sizes[1])
 		l := cohort.Indexed(lens, displs)
 		check := func(what string) {
-			r.ok(file.ReadView(f, got, 0, l))
+			must.OK(file.ReadView(f, got, 0, l))
 			each(r, got, func(k int) packed { return elem(k%rows, sizes[1]-1-k/rows) }, what)
 			clear(got)
 		}
 		check("columns of blocks")
-		r.ok(file.ReadView(f, got, 0, l))
-		r.ok(r.Comm.Barrier())
-		r.ok(f.SetSize(0))
+		must.OK(file.ReadView(f, got, 0, l))
+		must.OK(r.Comm.Barrier())
+		must.OK(f.SetSize(0))
 		if r.Rank > 0 { // the others have nothing to write
-			r.ok(file.WriteView(f, []packed{}, 0, cohort.Layout{}))
+			must.OK(file.WriteView(f, []packed{}, 0, cohort.Layout{}))
 		} else {
-			r.ok(file.WriteView(f, got, 0, l))
+			must.OK(file.WriteView(f, got, 0, l))
 		}
 		check("columns of columns")
 	})
@@ -239,20 +226,20 @@ func TestAllRanksReadAndWriteTheSameBytes(t *testing.T) {
 		want := pattern(0, 200001)
 		l := cohort.Vector(len(want)/3, 1, 3)
 		for range 2 {
-			must(f.WriteAtAll(want, 0))
+			must.Get(f.WriteAtAll(want, 0))
 			r.content("the same bytes from all ranks", want)
 			got := make([]byte, l.Len())
-			r.ok(file.ReadView(f, got, 1, l))
+			must.OK(file.ReadView(f, got, 1, l))
 			each(r, got, func(i int) byte { return want[1+3*i] }, "every third byte")
 		}
 		if n, err := f.ReadAt(want[:10], 7); n != 10 || err != nil || !bytes.Equal(want[:10], pattern(7, 10)) {
 			r.Errorf("ReadAt: %d, %v, %v", n, err, want[:10])
 		}
-		r.ok(r.Comm.Barrier())
-		must(f.WriteAt([]byte{byte(r.Rank)}, int64(r.Rank)))
-		r.ok(r.Comm.Barrier())
+		must.OK(r.Comm.Barrier())
+		must.Get(f.WriteAt([]byte{byte(r.Rank)}, int64(r.Rank)))
+		must.OK(r.Comm.Barrier())
 		all := make([]byte, r.Size)
-		must(f.ReadAt(all, 0))
+		must.Get(f.ReadAt(all, 0))
 		each(r, all, func(i int) byte { return byte(i) }, "WriteAt of all ranks")
 	})
 }
@@ -265,14 +252,14 @@ func TestReadsPastTheEnd(t *testing.T) {
 			const rows = 4
 			size := (rows*r.Size*row)*2 - 2*row // without the last row of the last rank
 			if r.Rank == 0 {
-				must(f.WriteAt(pattern(0, size), 0))
+				must.Get(f.WriteAt(pattern(0, size), 0))
 			}
-			r.ok(r.Comm.Barrier())
+			must.OK(r.Comm.Barrier())
 			got := slices.Repeat([]uint16{0x9999}, rows*row)
 			err := file.ReadView(f, got, int64(2*row*r.Rank), cohort.Vector(rows, row, row*r.Size))
 			there := rows
 			if r.Rank < r.Size-1 {
-				r.ok(err)
+				must.OK(err)
 			} else {
 				there--
 				r.is(err, io.ErrUnexpectedEOF, "ReadView past the end", "readview", r.path(), fmt.Sprintf("bytes %d to %d", size, size+2*row-1))
@@ -315,7 +302,7 @@ func TestAppendsAreInRankOrder(t *testing.T) {
 				}
 				want = append(want, pattern(len(want), unit*(rank%3))...)
 			}
-			if off := must(f.AppendAll(pattern(mine, unit*(r.Rank%3)))); off != int64(mine) {
+			if off := must.Get(f.AppendAll(pattern(mine, unit*(r.Rank%3)))); off != int64(mine) {
 				r.Errorf("AppendAll of %d: offset %d, want %d", unit*(r.Rank%3), off, mine)
 			}
 			r.content("AppendAll", want)

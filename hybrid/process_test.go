@@ -16,6 +16,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/test/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/pool"
 )
 
@@ -63,7 +64,7 @@ func rankStarts(ctx context.Context, what string) error {
 // launches has ways to start n ranks of this binary, each a process: what they wrote,
 // and the error of those that failed.
 func launches(t *testing.T, test func(t *testing.T, launch func(n int, what string) (string, error))) {
-	exe := must(os.Executable())
+	exe := must.Get(os.Executable())
 	t.Run("shm", func(t *testing.T) {
 		test(t, func(n int, what string) (string, error) {
 			id := rand.Text()

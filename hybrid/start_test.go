@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/pool"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -26,14 +27,6 @@ func (l *log) add(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
-}
-
-// must returns x, or panics with an error.
-func must[T any](x T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return x
 }
 
 // closer is a workspace that tells when it is closed, and fails if it is to.
@@ -100,7 +93,7 @@ func TestStartWithoutLauncherIsOneRank(t *testing.T) {
 
 // Start accepts a nil Config, and Close a nil Env.
 func TestStartAcceptsNilConfig(t *testing.T) {
-	e := must(Start(context.Background(), nil))
+	e := must.Get(Start(context.Background(), nil))
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
@@ -193,7 +186,7 @@ func TestMoreThreadsThanProcessorsIsNoted(t *testing.T) {
 	}
 	for _, pin := range policies {
 		out.Reset()
-		e := must(Start(context.Background(), &Config{Threads: n, Pin: pin, Summary: &out}))
+		e := must.Get(Start(context.Background(), &Config{Threads: n, Pin: pin, Summary: &out}))
 		seen := make([]bool, n)
 		if err := pool.ForEachWorker(e.Pool, func(worker int) error { seen[worker] = true; return nil }); err != nil || slices.Contains(seen, false) {
 			t.Errorf("pinned to %s: workers %v (%v)", pin, seen, err)
@@ -282,7 +275,7 @@ func TestCloseDuringCloseIsErrBusy(t *testing.T) {
 	for name, workspace := range map[string]func(int) (any, error){
 		"pool": nil, "workspaces": func(worker int) (any, error) { return &closer{&log{}, worker, nil}, nil },
 	} {
-		e := must(Start(context.Background(), &Config{Threads: 2, Workspace: workspace}))
+		e := must.Get(Start(context.Background(), &Config{Threads: 2, Workspace: workspace}))
 		begun, closed := make(chan struct{}), make(chan error)
 		last := &e.undo[len(e.undo)-1]
 		wait := last.f

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/pool"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -34,8 +35,8 @@ func TestSummaryNotesDifferencesOfRanks(t *testing.T) {
 		// The notes of rank 0 report its own crowding.
 		{[]share{{Threads: 1, Crowding: turns}, {Threads: 1, Crowding: turns}}, []string{"a note"}, []string{"more threads"}},
 	} {
-		e := must(Start(context.Background(), &Config{Threads: 1, Pin: "none"}))
-		plan := must(planFor(e.Machine, place{0, 1, 1, false}, "none"))
+		e := must.Get(Start(context.Background(), &Config{Threads: 1, Pin: "none"}))
+		plan := must.Get(planFor(e.Machine, place{0, 1, 1, false}, "none"))
 		e.summarize(plan, k.ranks, []string{"a note"})
 		line := e.Summary.String()
 		for _, want := range k.want {
@@ -56,7 +57,7 @@ func TestSummaryNotesDifferencesOfRanks(t *testing.T) {
 
 // If threads are pinned, the summary notes ranks that share only some of their processors.
 func TestPartlySharedProcessorsAreNoted(t *testing.T) {
-	whole := must(topo.Here())
+	whole := must.Get(topo.Here())
 	if runtime.GOOS != "linux" || len(whole.CPUs) < 2 {
 		t.Skip("threads can be pinned on Linux only, and there have to be two processors")
 	}
@@ -100,7 +101,7 @@ func TestPlanKeepsThreadsApart(t *testing.T) {
 	machine.Domains[0].CPUs = machine.CPUs
 	var used topo.CPUSet
 	for rank, threads := range []int{3, 1} {
-		plan := must(planFor(machine, place{rank, 2, 4, false}, "cores"))
+		plan := must.Get(planFor(machine, place{rank, 2, 4, false}, "cores"))
 		for _, set := range plan.Sets[rank][:threads] {
 			if len(set) != 1 || len(used.Intersect(set)) > 0 {
 				t.Errorf("rank %d has a thread on %v, and %v is used", rank, set, used)

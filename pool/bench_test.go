@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
@@ -33,8 +34,8 @@ func againstOpenMP(b *testing.B, program string, spin time.Duration, pin Pinning
 	calls := int(min(20000, 20*time.Millisecond/max(spin, 1)))
 	omp := exec.Command(program, "2", "2", strconv.FormatInt(int64(spin), 10), strconv.Itoa(calls))
 	omp.Env = append(os.Environ(), "OMP_PROC_BIND="+strconv.FormatBool(pin == Cores))
-	in := must(omp.StdinPipe())
-	out := must(omp.StdoutPipe())
+	in := must.Get(omp.StdinPipe())
+	out := must.Get(omp.StdoutPipe())
 	if err := omp.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func againstOpenMP(b *testing.B, program string, spin time.Duration, pin Pinning
 	defer in.Close()
 	lines := bufio.NewScanner(out)
 
-	p := must(New(Config{Threads: 2, Pin: pin}))
+	p := must.Get(New(Config{Threads: 2, Pin: pin}))
 	defer p.Close()
 	f := func(worker, i int) error {
 		if spin > 0 {
@@ -76,7 +77,7 @@ func againstOpenMP(b *testing.B, program string, spin time.Duration, pin Pinning
 	best := make([]float64, len(ways))
 	for b.Loop() {
 		for i, way := range ways {
-			ns := must(way.ns())
+			ns := must.Get(way.ns())
 			if best[i] == 0 || ns < best[i] {
 				best[i] = ns
 			}
@@ -106,7 +107,7 @@ func openMP(tb testing.TB) string {
 
 // BenchmarkForEach shows that a loop allocates nothing.
 func BenchmarkForEach(b *testing.B) {
-	p := must(New(Config{Threads: 2}))
+	p := must.Get(New(Config{Threads: 2}))
 	defer p.Close()
 	b.ReportAllocs()
 	for b.Loop() {

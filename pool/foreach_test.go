@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func contains(err error, s string) bool { return strings.Contains(err.Error(), s) }
@@ -247,7 +248,7 @@ func TestLocalsArePerWorker(t *testing.T) {
 		on identity
 		n  int
 	}
-	l := must(NewLocals(p, func(w int) (*local, error) { return &local{on: self(), n: 100 * w}, nil }))
+	l := must.Get(NewLocals(p, func(w int) (*local, error) { return &local{on: self(), n: 100 * w}, nil }))
 	err := ForEach(p, 1000, func(w, _ int) error {
 		if l.At(w).on != self() {
 			return errors.New("the worker's value was made on another thread")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/test/leak"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // TestMain fails if the tests leave goroutines behind, or a changed GOMAXPROCS.
@@ -40,21 +41,13 @@ func soon(so func() bool) bool {
 // open starts a pool that is closed at the end of the test.
 func open(t testing.TB, cfg Config) *Pool {
 	t.Helper()
-	p := must(New(cfg))
+	p := must.Get(New(cfg))
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return p
-}
-
-// must returns x, or panics with an error.
-func must[T any](x T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return x
 }
 
 // env is an environment of the given names and values.
@@ -107,7 +100,7 @@ func TestPoolsAdjustGOMAXPROCS(t *testing.T) {
 
 func TestCloseWaitsForLoops(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
-	p := must(New(Config{Threads: 3}))
+	p := must.Get(New(Config{Threads: 3}))
 	if n := runtime.GOMAXPROCS(0); n != before {
 		t.Errorf("GOMAXPROCS is %d beside 3 workers that have had nothing to do, want %d", n, before)
 	}

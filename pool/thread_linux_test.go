@@ -17,6 +17,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/test/denied"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -49,7 +50,7 @@ func threads(t *testing.T, p *Pool) []int {
 func TestEachWorkerHasOneThread(t *testing.T) {
 	const workers = 4
 	for range 10 { // a goroutine may begin on any thread, the first one of the process too
-		p := must(New(Config{Threads: workers}))
+		p := must.Get(New(Config{Threads: workers}))
 		tids := threads(t, p)
 		if len(slices.Compact(slices.Sorted(slices.Values(tids)))) != workers || slices.Contains(tids, os.Getpid()) {
 			t.Errorf("the workers' threads are %v, in process %d", tids, os.Getpid())
@@ -86,7 +87,7 @@ func TestEachWorkerHasOneThread(t *testing.T) {
 
 // TestWorkersArePinned reads the affinity mask of every worker, and of the other threads.
 func TestWorkersArePinned(t *testing.T) {
-	node := must(topo.Here())
+	node := must.Get(topo.Here())
 	var every [][]int // for each worker one processor, or all
 	for _, cpu := range node.CPUs {
 		every = append(every, []int{cpu})
@@ -103,7 +104,7 @@ func TestWorkersArePinned(t *testing.T) {
 		policy := map[Pinning]topo.Policy{Cores: topo.Cores, NUMA: topo.NUMA, FromEnv: topo.Cores}[cfg.Pin]
 		want := cfg.CPUs
 		if want == nil {
-			plan := must(node.Plan(max(cfg.LocalSize, 1), cfg.Threads, policy))
+			plan := must.Get(node.Plan(max(cfg.LocalSize, 1), cfg.Threads, policy))
 			for _, s := range plan.Sets[cfg.LocalRank] {
 				want = append(want, s)
 			}
@@ -150,7 +151,7 @@ func TestWorkersArePinned(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
-		entries := must(os.ReadDir("/proc/self/task"))
+		entries := must.Get(os.ReadDir("/proc/self/task"))
 		workers := threads(t, p)
 		for _, e := range entries {
 			tid, _ := strconv.Atoi(e.Name())
@@ -167,7 +168,7 @@ func TestWorkersArePinned(t *testing.T) {
 // processors.
 func TestProcessesOfNodeShareProcessors(t *testing.T) {
 	const size = 2
-	node := must(topo.Here())
+	node := must.Get(topo.Here())
 	if len(node.CPUs) < size {
 		t.Skipf("%d processors are too few for %d ranks to have one each", len(node.CPUs), size)
 	}
@@ -189,7 +190,7 @@ func TestProcessesOfNodeShareProcessors(t *testing.T) {
 
 // TestPinningToMissingProcessorsFails asks for processors of which all or some do not exist.
 func TestPinningToMissingProcessorsFails(t *testing.T) {
-	node := must(topo.Here())
+	node := must.Get(topo.Here())
 	before := runtime.GOMAXPROCS(0)
 	for _, sets := range [][][]int{{node.CPUs, {8000}}, {node.CPUs, {node.CPUs[0], 8000}}} {
 		p, err := New(Config{CPUs: sets})

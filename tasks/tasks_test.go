@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // count yields the numbers below n.
@@ -35,7 +36,7 @@ func square(_ context.Context, i int) (int, error) {
 
 func ranks(t *testing.T, n int, body func(world *cohort.Comm) error) {
 	t.Helper()
-	if err := cohort.Run(t.Context(), n, body); err != nil {
+	if err := cohort.Run(t.Context(), n, must.Return(body)); err != nil {
 		t.Error(err)
 	}
 }

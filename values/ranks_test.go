@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/values"
 )
 
@@ -26,23 +27,15 @@ type rank struct {
 func onRanks(t *testing.T, least int, body func(r *rank)) {
 	t.Helper()
 	for n := least; n <= 5; n += n/3 + 1 {
-		err := cohort.Run(t.Context(), n, func(c *cohort.Comm) error {
+		err := cohort.Run(t.Context(), n, must.Return(func(c *cohort.Comm) error {
 			me := c.Rank()
 			body(&rank{t, c, me, n, (me + 1) % n, (me + n - 1) % n})
 			return c.Barrier()
-		})
+		}))
 		if err != nil {
 			t.Errorf("%d ranks: %v", n, err)
 		}
 	}
-}
-
-// must returns what a call returns. An error ends the job.
-func must[T any](x T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return x
 }
 
 func filled[T any](n int, elem func(i int) T) []T {
@@ -56,12 +49,6 @@ func filled[T any](n int, elem func(i int) T) []T {
 func errorOf(results ...any) error {
 	err, _ := results[len(results)-1].(error)
 	return err
-}
-
-func (r *rank) ok(err error) {
-	if err != nil {
-		panic(err)
-	}
 }
 
 // is checks that err wraps want and contains all words.
@@ -114,7 +101,7 @@ func TestOperationsMoveValues(t *testing.T) {
 		const all = -1 // instead of a rank
 		if n > 1 {
 			if me%2 == 0 {
-				r.ok(values.Send(c, paperOf(me, r.next), r.next, 5))
+				must.OK(values.Send(c, paperOf(me, r.next), r.next, 5))
 			}
 			if r.prev%2 == 0 {
 				got, st, err := values.Recv[paper](c, cohort.AnySource, 5)
@@ -129,7 +116,7 @@ func TestOperationsMoveValues(t *testing.T) {
 		if st.Source != cohort.ProcNull {
 			r.Errorf("Recv from ProcNull: status %+v", st)
 		}
-		r.ok(values.Send(c, paperOf(me, me), cohort.ProcNull, 5))
+		must.OK(values.Send(c, paperOf(me, me), cohort.ProcNull, 5))
 
 		var parts []paper
 		for root := range n {
@@ -156,7 +143,7 @@ func TestOperationsMoveValues(t *testing.T) {
 		if me%2 == 1 {
 			p = &paper{Title: "odd"}
 		}
-		pointers := must(values.Allgather(c, p))
+		pointers := must.Get(values.Allgather(c, p))
 		for i, q := range pointers {
 			if (q != nil) != (i%2 == 1) || q != nil && q.Title != "odd" {
 				r.Errorf("Allgather of pointers: %v from rank %d", q, i)
@@ -172,10 +159,10 @@ func TestValuesOfAllLengthsArrive(t *testing.T) {
 		text := func(rank, n int) string { return strings.Repeat(string(rune('a'+rank%26)), n) }
 		for _, m := range []int{0, 1, 100, 4000, long} {
 			root := m % r.Size
-			if got := must(values.Bcast(r.Comm, text(r.Rank, m), root)); got != text(root, m) {
+			if got := must.Get(values.Bcast(r.Comm, text(r.Rank, m), root)); got != text(root, m) {
 				r.Errorf("Bcast of %d bytes returns %d others", m, len(got))
 			}
-			all := must(values.Allgather(r.Comm, text(r.Rank, m/(1+r.Rank))))
+			all := must.Get(values.Allgather(r.Comm, text(r.Rank, m/(1+r.Rank))))
 			for i, s := range all {
 				if s != text(i, m/(1+i)) {
 					r.Errorf("Allgather: %d bytes from rank %d, want %d, or others", len(s), i, m/(1+i))
@@ -194,7 +181,7 @@ func TestReductionsKeepTheOrderAndTheOperands(t *testing.T) {
 			want = append(want, fmt.Sprint(i))
 		}
 		for root := range r.Size {
-			if got := must(values.Reduce(r.Comm, mine, join, root)); r.Rank == root && !slices.Equal(got, want) || r.Rank != root && got != nil {
+			if got := must.Get(values.Reduce(r.Comm, mine, join, root)); r.Rank == root && !slices.Equal(got, want) || r.Rank != root && got != nil {
 				r.Errorf("Reduce to %d: %v, want %v on the root", root, got, want)
 			}
 		}
@@ -246,9 +233,9 @@ func TestWrongValuesAreErrors(t *testing.T) {
 		r.is(values.Send(nil, "", 0, 1), cohort.ErrComm, "Send without a communicator")
 
 		// A message of another type is received and dropped.
-		req := must(cohort.Isend(r.Comm, []byte("not a value"), r.next, 2))
+		req := must.Get(cohort.Isend(r.Comm, []byte("not a value"), r.next, 2))
 		r.is(errorOf(values.Recv[string](r.Comm, r.prev, 2)), cohort.ErrType, "Recv of bytes", fmt.Sprintf("rank %d", r.prev))
-		must(req.Wait())
+		must.Get(req.Wait())
 		n, err := values.Allreduce(r.Comm, 1, func(a, b int) int { return a + b })
 		r.got("Allreduce afterwards", err, n, r.Size)
 	})
@@ -284,7 +271,7 @@ func TestRanksLearnOfAnUnknownType(t *testing.T) {
 				case r.Rank == bad:
 					r.is(e.err, cohort.ErrType, fmt.Sprintf("%s of an unknown type, which this rank passed", what))
 				case e.root && r.Rank != 0:
-					r.ok(e.err)
+					must.OK(e.err)
 				default:
 					r.is(e.err, cohort.ErrMismatch, fmt.Sprintf("%s of an unknown type on rank %d", what, bad), fmt.Sprintf("rank %d", bad), "not registered")
 				}
@@ -348,14 +335,14 @@ func TestMethodsThatPanicOrEndTheirGoroutine(t *testing.T) {
 				r.is(err, want, fmt.Sprintf("%s%s on rank %d", when, what, who), what)
 			}
 		}
-		r.ok(r.Comm.Barrier())
+		must.OK(r.Comm.Barrier())
 	})
 }
 
 // TestDeadlinesOfValues has one rank stay away.
 func TestDeadlinesOfValues(t *testing.T) {
 	onRanks(t, 2, func(r *rank) {
-		d := must(r.Comm.Dup())
+		d := must.Get(r.Comm.Dup())
 		if r.Rank == 1 { // only one: its deadline ends the call of the others
 			c, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 			r.is(errorOf(values.Allgather(d.WithContext(c), "a")), cohort.ErrTimeout, "Allgather without the other ranks")
@@ -364,7 +351,7 @@ func TestDeadlinesOfValues(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
 		r.is(errorOf(values.Recv[string](r.Comm.WithContext(ctx), cohort.AnySource, 9)), cohort.ErrTimeout, "Recv of a value that is not sent")
-		r.ok(r.Comm.Barrier())
-		r.ok(d.Close())
+		must.OK(r.Comm.Barrier())
+		must.OK(d.Close())
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
 	"github.com/cohort-hpc/cohort/internal/test/acceltest"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/need"
 	"github.com/ebitengine/purego"
 )
@@ -49,12 +50,12 @@ var compiled = sync.OnceValues(func() ([]byte, error) {
 func newStandin(t testing.TB) *standin {
 	t.Helper()
 	need.Program(t, "gcc")
-	lib := must(compiled())
+	lib := must.Get(compiled())
 	path := filepath.Join(t.TempDir(), "libcuda.so.1")
 	if err := os.WriteFile(path, lib, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	handle := must(purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL))
+	handle := must.Get(purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL))
 	return &standin{&driver{names: []string{path}}, t, handle}
 }
 
@@ -76,14 +77,6 @@ func (s *standin) left() int {
 	}
 	n, _, _ := purego.SyscallN(at)
 	return int(int32(n))
-}
-
-// must returns x, or panics with an error.
-func must[T any](x T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return x
 }
 
 func want(t *testing.T, err, sentinel error, texts ...string) {
@@ -120,8 +113,8 @@ func TestDriverThreadsBlockSignals(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	s := newStandin(t)
 	*s.number("standin_threaded") = 1
-	dev := must(s.Device(0))
-	stream := must(dev.Stream())
+	dev := must.Get(s.Device(0))
+	stream := must.Get(dev.Stream())
 	if err := stream.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +123,7 @@ func TestDriverThreadsBlockSignals(t *testing.T) {
 	if len(of) != 2 {
 		t.Fatalf("the stand-in has started %d threads, want 2", len(of))
 	}
-	files := must(filepath.Glob("/proc/self/task/*/status"))
+	files := must.Get(filepath.Glob("/proc/self/task/*/status"))
 	seen, own := 0, false
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -212,7 +205,7 @@ func TestUnavailableDriver(t *testing.T) {
 
 func firstDevice(t testing.TB, d accel.Driver) accel.Device {
 	t.Helper()
-	dev := must(d.Device(0))
+	dev := must.Get(d.Device(0))
 	return dev
 }
 
@@ -224,7 +217,7 @@ func TestDriverErrorsAreConverted(t *testing.T) {
 	want(t, err, backend.ErrAlloc, "device 0: cuMemAlloc of 1099511627776 bytes", "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory", "67108864 of 67108864 free")
 	want(t, dev.Adopt(0x1234).Sync(), backend.ErrInternal, "cuStreamSynchronize", "error 400")
 
-	a := must(dev.Alloc(100))
+	a := must.Get(dev.Alloc(100))
 	broken := s.number("standin_broken")
 	for _, c := range []struct {
 		code     int32
@@ -261,9 +254,9 @@ func TestDriverErrorsAreConverted(t *testing.T) {
 func TestAddressesOfOtherLibraries(t *testing.T) {
 	s := newStandin(t)
 	dev := firstDevice(t, s)
-	f := must(dev.(*device).enter())
+	f := must.Get(dev.(*device).enter())
 	alloc := func(symbol string) (a uint64) {
-		at := must(purego.Dlsym(s.handle, symbol))
+		at := must.Get(purego.Dlsym(s.handle, symbol))
 		if r, _, _ := purego.SyscallN(at, uintptr(unsafe.Pointer(&a)), 1000, 1); r != 0 {
 			t.Fatalf("%s: %d", symbol, r)
 		}
@@ -286,12 +279,12 @@ func TestAddressesOfOtherLibraries(t *testing.T) {
 	want(t, dev.Free(foreign), backend.ErrBuffer, "not returned by Alloc", "allocation of 1000 bytes of device 0")
 	_, err := dev.Room(managed)
 	want(t, err, backend.ErrBuffer, "managed memory (cuMemAllocManaged)")
-	pin := must(dev.Pin(10))
+	pin := must.Get(dev.Pin(10))
 	_, err = dev.Room(accel.Address(uintptr(unsafe.Pointer(&pin[0]))))
 	want(t, err, backend.ErrBuffer, "pinned memory of the host")
 	_, err = dev.Room(accel.Address(uintptr(unsafe.Pointer(&got[0]))))
 	want(t, err, backend.ErrBuffer, "memory of the host, or none")
-	other := must(s.Device(1))
+	other := must.Get(s.Device(1))
 	_, err = other.Room(foreign)
 	want(t, err, backend.ErrBuffer, "device 1: ", "allocation of 1000 bytes of device 0")
 	if err := dev.Unpin(pin); err != nil {
@@ -304,13 +297,13 @@ func TestAddressesOfOtherLibraries(t *testing.T) {
 func TestThreadsKeepTheirContext(t *testing.T) {
 	s := newStandin(t)
 	dev := firstDevice(t, s).(*device)
-	other := must(s.Device(1))
+	other := must.Get(s.Device(1))
 	if _, _, err := other.Memory(); err != nil {
 		t.Fatal(err)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	f := must(dev.enter()) // stands for another library that leaves its context current
+	f := must.Get(dev.enter()) // stands for another library that leaves its context current
 	defer dev.leave(f)
 	pushes := *s.number("standin_pushes")
 	if _, _, err := dev.Memory(); err != nil || *s.number("standin_pushes") != pushes {
@@ -329,9 +322,9 @@ func TestThreadsKeepTheirContext(t *testing.T) {
 func TestCallsDoNotAllocate(t *testing.T) {
 	s := newStandin(t)
 	dev := firstDevice(t, s)
-	a := must(dev.Alloc(1000))
-	pin := must(dev.Pin(1000))
-	e := must(dev.Event())
+	a := must.Get(dev.Alloc(1000))
+	pin := must.Get(dev.Pin(1000))
+	e := must.Get(dev.Event())
 	st, heap := dev.Adopt(0), make([]byte, 1000)
 	for _, c := range []struct {
 		name string
