@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // The program sets a value, or else the environment, or else the default. A wrong value is an error
@@ -81,43 +82,24 @@ func TestCommunicatorsProgressIndependently(t *testing.T) {
 // it only after the others have reported that a later Allreduce on another communicator is done.
 func collectivesOfTwo(_ *testing.T, world *cohort.Comm) error {
 	const n, tag = 700, 8 // several pieces
-	a, err := NewComm(world, &small)
-	if err != nil {
-		return err
-	}
-	b, err := NewComm(world, &small)
-	if err != nil {
-		return err
-	}
+	a := must.Get(NewComm(world, &small))
+	b := must.Get(NewComm(world, &small))
 	me, root := world.Rank(), world.Size()-1
 	sent, err1 := stuff[float64](CPU, root, n)
 	sum, err2 := Of([]int64{int64(me) + 1}, 1)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
+	must.OK(errors.Join(err1, err2))
 	word := []byte{1}
 	if me == root {
-		late, err := Iallreduce(b, sum, sum, Sum)
-		if err != nil {
-			return err
-		}
+		late := must.Get(Iallreduce(b, sum, sum, Sum))
 		for r := range root {
-			if _, err := cohort.Recv(world, word, r, tag); err != nil {
-				return err
-			}
+			must.Get(cohort.Recv(world, word, r, tag))
 		}
 		h, err := Ibcast(a, sent, root)
 		return errors.Join(err, WaitAll(h, late), a.Close(), b.Close())
 	}
 	got := zeros[float64](n)
-	first, err := Ibcast(a, got, root)
-	if err != nil {
-		return err
-	}
-	second, err := Iallreduce(b, sum, sum, Sum)
-	if err != nil {
-		return err
-	}
+	first := must.Get(Ibcast(a, got, root))
+	second := must.Get(Iallreduce(b, sum, sum, Sum))
 	i, _, err := WaitAny(first, second)
 	if all := int64(root+1) * int64(root+2) / 2; err == nil && (i != 1 || sum.Data()[0] != all) {
 		err = fmt.Errorf("rank %d: operation %d is done first, and the sum is %d, want 1 and %d", me, i, sum.Data()[0], all)
@@ -127,8 +109,6 @@ func collectivesOfTwo(_ *testing.T, world *cohort.Comm) error {
 		err = errors.Join(err, errors.New("the Bcast is done without its root"))
 	default:
 	}
-	if err := errors.Join(err, cohort.Send(world, word, root, tag)); err != nil {
-		return err
-	}
+	must.OK(errors.Join(err, cohort.Send(world, word, root, tag)))
 	return errors.Join(WaitAll(first, second), holds(got, root, n), a.Close(), b.Close())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -24,9 +25,9 @@ func launch(t *testing.T, x *Tensor[int32], f func(data []int32)) {
 // onStream returns a tensor on a device, bound to its own stream.
 func onStream(t *testing.T, d *Device, n int) *Tensor[int32] {
 	t.Helper()
-	s := must(d.NewStream())
+	s := must.Get(d.NewStream())
 	t.Cleanup(func() { _ = s.Close() })
-	x := must(newOn[int32](t, d, n).On(s))
+	x := must.Get(newOn[int32](t, d, n).On(s))
 	return x
 }
 
@@ -50,7 +51,7 @@ func TestCopyFollowsStreamOrder(t *testing.T) {
 			for i := range want {
 				want[i] -= 7
 			}
-			host := must(New[int32](n))
+			host := must.Get(New[int32](n))
 			x := onStream(t, devs[0], n)
 			write(x)
 			if err := Copy(host, x); err != nil || !slices.Equal(host.Data(), want) {
@@ -107,9 +108,9 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 					// Lazy, so that memory freed too early is still in use.
 					devs, driver := softDevices(t, soft.Config{Devices: 2, Lazy: true, Seed: uint64(nth)})
 					want := counting[int32](n)
-					host := must(Of(slices.Clone(want), n))
+					host := must.Get(Of(slices.Clone(want), n))
 					x := onStream(t, devs[0], n+1000)
-					all := must(x.Sub(0, 0, n))
+					all := must.Get(x.Sub(0, 0, n))
 					if err := Copy(all, host); err != nil {
 						t.Fatal(err)
 					}
@@ -124,7 +125,7 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 					case "across":
 						dst = onStream(t, devs[1], n)
 					case "overlap":
-						dst = must(x.Sub(0, 1000, n+1000))
+						dst = must.Get(x.Sub(0, 1000, n+1000))
 					}
 					for _, d := range devs {
 						d.Trim() // so that everything is made again
@@ -176,17 +177,17 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 // If memory is missing, the error says so and nothing is left behind.
 func TestToReportsMissingMemory(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{Memory: 1 << 20})
-	x := must(New[float64](3<<15, 2))
+	x := must.Get(New[float64](3<<15, 2))
 	if _, err := x.To(devs[0]); !errors.Is(err, cohort.ErrAlloc) {
 		t.Errorf("more than there is: %v", err)
 	}
 	y := newOn[float64](t, devs[0], 3<<13, 3)
-	part := must(y.Sub(1, 0, 2))
+	part := must.Get(y.Sub(1, 0, 2))
 	other := newOn[float64](t, devs[0], 3<<13)
 	if _, err := part.Compact(); !errors.Is(err, cohort.ErrAlloc) {
 		t.Errorf("no room for a contiguous copy: %v", err)
 	}
-	shifted := must(y.Sub(1, 1, 3))
+	shifted := must.Get(y.Sub(1, 1, 3))
 	if err := Copy(part, shifted); !errors.Is(err, cohort.ErrAlloc) {
 		t.Errorf("no room for what overlaps: %v", err)
 	}

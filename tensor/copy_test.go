@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
@@ -42,7 +43,7 @@ func copied[T cohort.Number](t *testing.T, r *rand.Rand, shape []int, gaps int, 
 // data.
 func placed[T cohort.Number](t testing.TB, d *Device, data []T, shape []int) *Tensor[T] {
 	t.Helper()
-	x := must(Of(slices.Clone(data), shape...))
+	x := must.Get(Of(slices.Clone(data), shape...))
 	if d == CPU {
 		return x
 	}
@@ -142,9 +143,9 @@ func TestLongCopyBetweenDevices(t *testing.T) {
 	for i := 0; i < n; i += 4093 { // one in each piece of a thread, and many more
 		want[i] = uint8(1 + i%251)
 	}
-	x := must(Of(want, n))
+	x := must.Get(Of(want, n))
 	near, far := newOn[uint8](t, devs[0], n), newOn[uint8](t, devs[1], n)
-	back := must(New[uint8](n))
+	back := must.Get(New[uint8](n))
 	for _, c := range []struct{ dst, src *Tensor[uint8] }{{near, x}, {far, near}, {back, far}} {
 		if err := Copy(c.dst, c.src); err != nil {
 			t.Fatal(err)
@@ -157,13 +158,13 @@ func TestLongCopyBetweenDevices(t *testing.T) {
 
 func TestCopyRejectsWrongArguments(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{})
-	host := must(New[float32](2, 3))
-	flat := must(New[float32](6))
-	rows := must(Strided(make([]float32, 3), []int{2, 3}, []int{0, 1}))
+	host := must.Get(New[float32](2, 3))
+	flat := must.Get(New[float32](6))
+	rows := must.Get(Strided(make([]float32, 3), []int{2, 3}, []int{0, 1}))
 	far := newOn[float32](t, devs[0], 2, 3)
 	many := newOn[float32](t, devs[0], mostPieces+1, 2)
-	column := must(many.Index(1, 1))
-	long := must(New[float32](mostPieces + 1))
+	column := must.Get(many.Index(1, 1))
+	long := must.Get(New[float32](mostPieces + 1))
 	for _, c := range []struct {
 		name     string
 		dst, src *Tensor[float32]
@@ -237,8 +238,8 @@ func TestCopyOfOverlappingTensors(t *testing.T) {
 			x := placed(t, d, want, []int{n})
 			lo, hi := max(0, -by), n-max(0, by)
 			copy(want[lo+by:hi+by], slices.Clone(want[lo:hi]))
-			from := must(x.Sub(0, lo, hi))
-			to := must(x.Sub(0, lo+by, hi+by))
+			from := must.Get(x.Sub(0, lo, hi))
+			to := must.Get(x.Sub(0, lo+by, hi+by))
 			if err := Copy(to, from); err != nil {
 				t.Fatal(err)
 			}
@@ -254,12 +255,12 @@ func TestCopyOfOverlappingTensors(t *testing.T) {
 
 func TestToCopiesBetweenDevices(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{Devices: 2})
-	x := must(Of(counting[int32](12), 3, 4))
-	turned := must(x.Transpose())
+	x := must.Get(Of(counting[int32](12), 3, 4))
+	turned := must.Get(x.Transpose())
 	want := listed(t, turned)
 	at := turned
 	for _, d := range []*Device{devs[0], devs[1], CPU, CPU, nil, devs[1], devs[1], CPU} {
-		next := must(at.To(d))
+		next := must.Get(at.To(d))
 		if d == nil {
 			d = CPU
 		}
@@ -274,7 +275,7 @@ func TestToCopiesBetweenDevices(t *testing.T) {
 	if !slices.Equal(at.Data(), want) {
 		t.Errorf("after a round of devices it has %v, want %v", at.Data(), want)
 	}
-	empty := must(New[int32](0, 3))
+	empty := must.Get(New[int32](0, 3))
 	if y, err := empty.To(devs[0]); err != nil || y.Len() != 0 || y.Device() != devs[0] {
 		t.Errorf("nothing on a device: %v, %v", y, err)
 	}
@@ -284,14 +285,14 @@ func TestToCopiesBetweenDevices(t *testing.T) {
 func TestCompactOnDevice(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{})
 	x := placed(t, devs[0], counting[int32](60), []int{3, 4, 5})
-	host := must(Of(counting[int32](60), 3, 4, 5))
+	host := must.Get(Of(counting[int32](60), 3, 4, 5))
 	for name, view := range map[string]func(x *Tensor[int32]) (*Tensor[int32], error){
 		"a part":  func(x *Tensor[int32]) (*Tensor[int32], error) { return x.Sub(1, 1, 3) },
 		"a plane": func(x *Tensor[int32]) (*Tensor[int32], error) { return x.Index(2, 4) },
 		"turned":  func(x *Tensor[int32]) (*Tensor[int32], error) { return x.Transpose() },
 	} {
-		v := must(view(x))
-		w := must(view(host))
+		v := must.Get(view(x))
+		w := must.Get(view(host))
 		packed, err := v.Compact()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -313,9 +314,9 @@ func TestCompactOnDevice(t *testing.T) {
 }
 
 func TestCopyDoesNotAllocate(t *testing.T) {
-	x := must(New[float32](100, 100))
-	y := must(New[float32](100, 100))
-	turned := must(x.Transpose())
+	x := must.Get(New[float32](100, 100))
+	y := must.Get(New[float32](100, 100))
+	turned := must.Get(x.Transpose())
 	for name, src := range map[string]*Tensor[float32]{"contiguous": x, "turned": turned} {
 		if n := testing.AllocsPerRun(100, func() {
 			if err := Copy(y, src); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -21,7 +22,7 @@ func softDevices(t testing.TB, c soft.Config) ([]*Device, *soft.Driver) {
 	n := max(c.Devices, 1)
 	devs := make([]*Device, n)
 	for i := range devs {
-		acc := must(driver.Device(i))
+		acc := must.Get(driver.Device(i))
 		devs[i] = newDevice("soft", acc)
 	}
 	t.Cleanup(func() {
@@ -42,7 +43,7 @@ func softDevices(t testing.TB, c soft.Config) ([]*Device, *soft.Driver) {
 // newOn is NewOn for tests; the tensor is closed when the test ends.
 func newOn[T cohort.Number](t testing.TB, d *Device, shape ...int) *Tensor[T] {
 	t.Helper()
-	x := must(NewOn[T](d, shape...))
+	x := must.Get(NewOn[T](d, shape...))
 	t.Cleanup(func() { _ = x.Close() }) // fails only on a device that was broken on purpose
 	return x
 }
@@ -50,7 +51,7 @@ func newOn[T cohort.Number](t testing.TB, d *Device, shape ...int) *Tensor[T] {
 // looked is look for goroutines that may end the test.
 func looked[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	t.Helper()
-	data := must(look(x))
+	data := must.Get(look(x))
 	return data
 }
 
@@ -129,7 +130,7 @@ func TestNewOnAllocatesAndFrees(t *testing.T) {
 	}
 
 	// Tensors that share memory are closed together.
-	part := must(x.Sub(0, 1, 2))
+	part := must.Get(x.Sub(0, 1, 2))
 	if err := errors.Join(x.Close(), x.Close(), part.Close()); err != nil {
 		t.Error(err)
 	}
@@ -182,7 +183,7 @@ type impedance complex64
 
 func TestOnBindsStream(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{Devices: 2})
-	s := must(devs[0].NewStream())
+	s := must.Get(devs[0].NewStream())
 	defer s.Close()
 	x := newOn[float32](t, devs[0], 2)
 	y, err := x.On(s)
@@ -215,15 +216,9 @@ func TestOnBindsStream(t *testing.T) {
 func TestAtSharesMemory(t *testing.T) {
 	const n, from = 64, 8 // the tensor is a part of the allocation
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
-		l, err := newLab(world, small, soft.Config{})
-		if err != nil {
-			return err
-		}
+		l := must.Get(newLab(world, small, soft.Config{}))
 		d, v := l.devs[0], reals[float64]()
-		own, err := of(counting[float64](n), []int{n}).To(d)
-		if err != nil {
-			return err
-		}
+		own := must.Get(of(counting[float64](n), []int{n}).To(d))
 		before := l.drv.Stats()
 		x, err := At[float64](d, own.Address()+8*from, 4, 5)
 		if err != nil {
@@ -264,10 +259,7 @@ func TestAtSharesMemory(t *testing.T) {
 func TestCollectiveOfSliceWritesOnlyItsPart(t *testing.T) {
 	const from, n = 3, 500 // several pieces
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
-		c, err := NewComm(world, &small)
-		if err != nil {
-			return err
-		}
+		c := must.Get(NewComm(world, &small))
 		v := reals[float64]()
 		data := slices.Repeat([]float64{57}, n+2*from)
 		want := slices.Concat(data[:from:from], v.reduced(v.ops()[0], 2, 0, n), data[from+n:])

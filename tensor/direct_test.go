@@ -11,6 +11,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
@@ -39,9 +40,7 @@ func directly(world *cohort.Comm) error {
 	a, err := NewOn[float64](l.devs[0], n)
 	b, err2 := NewOn[float64](l.devs[0], l.size*n)
 	d, err3 := NewOn[float64](l.devs[0], l.size, n)
-	if err := errors.Join(err, err2, err3); err != nil {
-		return err
-	}
+	must.OK(errors.Join(err, err2, err3))
 	mpi := world.Backend() == "mpi"
 	has := func(coll backend.Coll) bool {
 		return !mpi || world.Devices().Direct(coll, backend.OpSum, backend.Float64, 8*n)
@@ -143,10 +142,7 @@ func TestDirectFollowsStreamOrder(t *testing.T) {
 		for _, n := range []int{200, 3000} { // one piece, longer than an envelope, and several
 			t.Run(fmt.Sprintf("%d,limits=%v", n, limits), func(t *testing.T) {
 				onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
-					l, err := newLab(world, Config{Chunk: 8 << 10, Direct: "on"}, soft.Config{HostCanRead: true})
-					if err != nil {
-						return err
-					}
+					l := must.Get(newLab(world, Config{Chunk: 8 << 10, Direct: "on"}, soft.Config{HostCanRead: true}))
 					c := l.c
 					if limits {
 						ctx, cancel := context.WithCancel(context.Background())

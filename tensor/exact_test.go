@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // batch returns the gradients of a batch. Sums of some of them are exact in float64.
@@ -32,39 +33,27 @@ func TestExactReducerDoesNotDependOnRanks(t *testing.T) {
 
 func exactSteps(world *cohort.Comm) error {
 	const batches = 12
-	c, err := NewComm(world, nil)
-	if err != nil {
-		return err
-	}
+	c := must.Get(NewComm(world, nil))
 	var tensors []*Tensor[float32]
 	for _, n := range lengths {
-		tensors = append(tensors, must(New[float32](n)))
+		tensors = append(tensors, must.Get(New[float32](n)))
 	}
-	r, err := NewReducer(c, tensors, Average, 2048)
-	if err != nil {
-		return err
-	}
+	r := must.Get(NewReducer(c, tensors, Average, 2048))
 	if err := r.Accumulate(); !errors.Is(err, cohort.ErrRequest) {
 		return fmt.Errorf("Accumulate before Exact: %v, want ErrRequest", err)
 	}
-	if err := r.Exact(); err != nil {
-		return err
-	}
+	must.OK(r.Exact())
 	for step := range 2 {
 		for b := world.Rank(); b < batches; b += world.Size() {
 			for i, g := range slices.Backward(batch(b, step)) {
 				copy(tensors[i].Data(), g)
-				if err := r.Ready(i); err != nil {
-					return err
-				}
+				must.OK(r.Ready(i))
 			}
 			end := r.Accumulate
 			if b+world.Size() >= batches {
 				end = r.Wait
 			}
-			if err := end(); err != nil {
-				return err
-			}
+			must.OK(end())
 		}
 		for i, n := range lengths {
 			want := make([]float64, n)
@@ -88,11 +77,8 @@ func exactSteps(world *cohort.Comm) error {
 
 func TestExactReducerRefusesWhatItCannotAdd(t *testing.T) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
-		c, err := NewComm(world, nil)
-		if err != nil {
-			return err
-		}
-		whole, err := NewReducer(c, []*Tensor[int64]{must(New[int64](1))}, Sum, 0)
+		c := must.Get(NewComm(world, nil))
+		whole, err := NewReducer(c, []*Tensor[int64]{must.Get(New[int64](1))}, Sum, 0)
 		if err == nil {
 			if err := whole.Exact(); !errors.Is(err, cohort.ErrType) {
 				t.Errorf("integers: %v, want ErrType", err)
@@ -102,7 +88,7 @@ func TestExactReducerRefusesWhatItCannotAdd(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		most, err := NewReducer(c, []*Tensor[float64]{must(New[float64](1))}, Max, 0)
+		most, err := NewReducer(c, []*Tensor[float64]{must.Get(New[float64](1))}, Max, 0)
 		if err == nil {
 			if err := most.Exact(); !errors.Is(err, cohort.ErrOp) {
 				t.Errorf("the maximum: %v, want ErrOp", err)
@@ -112,7 +98,7 @@ func TestExactReducerRefusesWhatItCannotAdd(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		late, err := NewReducer(c, []*Tensor[float64]{must(New[float64](1))}, Sum, 0)
+		late, err := NewReducer(c, []*Tensor[float64]{must.Get(New[float64](1))}, Sum, 0)
 		if err == nil {
 			err = late.Ready(0)
 			if err := late.Exact(); !errors.Is(err, cohort.ErrRequest) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -33,10 +34,7 @@ func TestGPUProcesses(t *testing.T) {
 
 func init() {
 	programs["same bits on GPUs"] = func(w *cohort.Comm) error {
-		devs, err := everyDevice()
-		if err != nil {
-			return err
-		}
+		devs := must.Get(everyDevice())
 		return sameBitsOnRank(w, devs, nil, 3<<20+17)
 	}
 }
@@ -144,7 +142,7 @@ func BenchmarkGPUStaged(b *testing.B) {
 func TestStagedBenchmarkMeasures(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{})
 	for _, op := range []string{"allreduce", "bcast"} {
-		m := must(measureStaged(devs[0], op, 1<<20, 1))
+		m := must.Get(measureStaged(devs[0], op, 1<<20, 1))
 		for what, took := range m {
 			if took <= 0 {
 				t.Errorf("%s: %s took %v", op, what, took)

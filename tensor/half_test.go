@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -87,10 +88,7 @@ func TestHalfPrecisionRounding(t *testing.T) {
 }
 
 func halvesProgram(_ *testing.T, world *cohort.Comm) error {
-	l, err := newLab(world, small, soft.Config{})
-	if err != nil {
-		return err
-	}
+	l := must.Get(newLab(world, small, soft.Config{}))
 	return l.close(errors.Join(
 		tryHalf(l, newHalfType[cohort.Float16](5, 10), cohort.ToFloat16, 0x7c00),
 		tryHalf(l, newHalfType[cohort.BFloat16](8, 7), cohort.ToBFloat16, 0x7f80),
@@ -228,10 +226,7 @@ func TestDivideTruncatesIntegers(t *testing.T) {
 		}
 	}
 	onRanks(t, []int{4}, func(t *testing.T, world *cohort.Comm) error {
-		c, err := NewComm(world, nil)
-		if err != nil {
-			return err
-		}
+		c := must.Get(NewComm(world, nil))
 		x, err := Of([]int8{100, -3, 1, 127}, 4)
 		err = errors.Join(err, Allreduce(c, x, x, Average))
 		// 400 and 508 are -112 and -4 as int8.

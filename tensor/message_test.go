@@ -12,6 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/datatype"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // envelopeOf encodes an envelope as message.go describes.
@@ -162,14 +163,8 @@ func messagesDoNotAllocate(t *testing.T, place *Device) {
 	for _, n := range []int{1, 100, 100000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
-				c, err := messageComm(world)
-				if err != nil {
-					return err
-				}
-				x, err := NewOn[float64](place, n)
-				if err != nil {
-					return err
-				}
+				c := must.Get(messageComm(world))
+				x := must.Get(NewOn[float64](place, n))
 				const runs = 200 // AllocsPerRun adds one
 				other := 1 - c.Rank()
 				var failed error

@@ -10,6 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -81,10 +82,7 @@ func pipelined(world *cohort.Comm, coll backend.Coll) error {
 		}
 		return l.close(err)
 	}
-	x, freeX, err := onOwnStream(l.devs[0], v.vector(0, 0, n))
-	if err != nil {
-		return err
-	}
+	x, freeX := must.Get2(onOwnStream(l.devs[0], v.vector(0, 0, n)))
 	y, freeY, err := onOwnStream(l.devs[0], make([]float32, n))
 	if err != nil {
 		return err
@@ -240,10 +238,7 @@ func TestBarrierWaitsForAllRanks(t *testing.T) {
 }
 
 func barriers(_ *testing.T, world *cohort.Comm) error {
-	c, err := NewComm(world, &small)
-	if err != nil {
-		return err
-	}
+	c := must.Get(NewComm(world, &small))
 	for late := range c.Size() {
 		for _, blocking := range []bool{true, false} {
 			if err := barrierWaits(world, c, late, blocking); err != nil {

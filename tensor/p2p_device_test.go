@@ -10,6 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
@@ -26,18 +27,9 @@ func until(holds func() bool) {
 func TestMessagesOverlapCopies(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		const piece, pieces = 1 << 17, 6 // longer than backends buffer
-		c, err := NewComm(world, &Config{Chunk: piece})
-		if err != nil {
-			return err
-		}
-		devs, drv, err := messageDevices(soft.Config{})
-		if err != nil {
-			return err
-		}
-		x, err := stuff[uint8](devs[1], 1, piece*pieces)
-		if err != nil {
-			return err
-		}
+		c := must.Get(NewComm(world, &Config{Chunk: piece}))
+		devs, drv := must.Get2(messageDevices(soft.Config{}))
+		x := must.Get(stuff[uint8](devs[1], 1, piece*pieces))
 		devs[1].Trim()
 		before := drv.Stats()
 		pinned := func(what string, most int) error {
@@ -84,10 +76,7 @@ func TestMessagesOverlapCopies(t *testing.T) {
 		before = drv.Stats()
 		var waiting []*Handle
 		for range 8 {
-			h, err := Irecv(c, y, 0, 7)
-			if err != nil {
-				return err
-			}
+			h := must.Get(Irecv(c, y, 0, 7))
 			waiting = append(waiting, h)
 		}
 		err = pinned("receives that wait", 0)

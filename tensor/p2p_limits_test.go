@@ -10,6 +10,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
@@ -25,10 +26,7 @@ func wantErr(what string, err, sentinel error, words ...string) error {
 func alone(t *testing.T, test func(c *Comm) error) {
 	t.Helper()
 	onRanks(t, []int{1}, func(_ *testing.T, world *cohort.Comm) error {
-		c, err := messageComm(world)
-		if err != nil {
-			return err
-		}
+		c := must.Get(messageComm(world))
 		return errors.Join(test(c), c.Close())
 	})
 }
@@ -169,10 +167,7 @@ func TestCanceledReceiveTakesNoMessage(t *testing.T) {
 // is right, whichever of the two starts first.
 func TestSendTimeoutEndsReceive(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
-		c, err := messageComm(world)
-		if err != nil {
-			return err
-		}
+		c := must.Get(messageComm(world))
 		const n = 1 << 16 // too long for the backend to buffer
 		x, err := stuff[int64](CPU, 1, n)
 		if err != nil {
@@ -205,10 +200,7 @@ func TestReceiveTimeoutReleasesSender(t *testing.T) {
 		c.core.cfg.Chunk = 1 << 16 // longer than the backend buffers
 		if c.Rank() == 0 {
 			// An envelope whose payload comes after the receiver has timed out.
-			x, err := stuff[int8](CPU, 2, n)
-			if err != nil {
-				return err
-			}
+			x := must.Get(stuff[int8](CPU, 2, n))
 			p, err := x.untyped()
 			if err != nil {
 				return err
@@ -287,10 +279,7 @@ func TestDeadlineEndsWaitForStuckDevice(t *testing.T) {
 // Close ends receives and probes without a message, and nothing can start after it.
 func TestCloseEndsReceives(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
-		c, err := messageComm(world)
-		if err != nil {
-			return err
-		}
+		c := must.Get(messageComm(world))
 		x, _ := New[int32](5)
 		h, err := Irecv(c, x, cohort.AnySource, cohort.AnyTag)
 		if err != nil {
@@ -376,10 +365,7 @@ func closeBesideReceives(world *cohort.Comm) error {
 // reach their own Close.
 func TestCloseEndsUnreceivedSends(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
-		c, err := messageComm(world)
-		if err != nil {
-			return err
-		}
+		c := must.Get(messageComm(world))
 		if c.Rank() == 1 {
 			return c.Close()
 		}

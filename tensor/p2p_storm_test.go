@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
@@ -55,10 +56,7 @@ type stormRecv struct {
 }
 
 func storm(world *cohort.Comm, messages int) error {
-	c, err := messageComm(world)
-	if err != nil {
-		return err
-	}
+	c := must.Get(messageComm(world))
 	devs, drv, err := messageDevices(soft.Config{})
 	if err != nil {
 		return err

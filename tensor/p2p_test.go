@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -238,10 +239,7 @@ func TestMessagesPassDeviceMemoryDirectly(t *testing.T) {
 }
 
 func direct(world *cohort.Comm, shapes [][]int) error {
-	devs, drv, err := messageDevices(soft.Config{HostCanRead: true})
-	if err != nil {
-		return err
-	}
+	devs, drv := must.Get2(messageDevices(soft.Config{HostCanRead: true}))
 	c, err := NewComm(world, &Config{Chunk: 1 << 10, Direct: "on"})
 	if err == nil {
 		err = errors.Join(passes[float32](c, devs, shapes, ways...), c.Close())
@@ -255,10 +253,7 @@ func direct(world *cohort.Comm, shapes [][]int) error {
 		return err
 	}
 	other := 1 - world.Rank()
-	send, err := stuff[uint8](devs[1], 1, 2*piece)
-	if err != nil {
-		return err
-	}
+	send := must.Get(stuff[uint8](devs[1], 1, 2*piece))
 	recv, err := NewOn[uint8](devs[1], 2*piece)
 	if err != nil {
 		return err
@@ -314,10 +309,7 @@ func mixed(world *cohort.Comm) error {
 // A mismatch of type or shape gives an error that names both, and the next message is right.
 func TestMismatchedMessageIsDropped(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
-		c, err := messageComm(world)
-		if err != nil {
-			return err
-		}
+		c := must.Get(messageComm(world))
 		devs, drv, err := messageDevices(soft.Config{})
 		if err == nil {
 			err = templates(c, devs)

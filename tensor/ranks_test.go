@@ -19,6 +19,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/test/leak"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // Tests with several ranks are programs: functions of the world that all ranks call. onRanks runs
@@ -43,7 +44,7 @@ func onRanks(t *testing.T, sizes []int, program func(t *testing.T, world *cohort
 	for _, n := range sizes {
 		t.Run(fmt.Sprintf("local%d", n), func(t *testing.T) {
 			defer watch(t.Name())()
-			if err := cohort.Run(context.Background(), n, func(world *cohort.Comm) error { return program(t, world) }); err != nil {
+			if err := cohort.Run(context.Background(), n, must.Return(func(world *cohort.Comm) error { return program(t, world) })); err != nil {
 				t.Error(err)
 			}
 		})
@@ -71,7 +72,7 @@ func onProcesses(t *testing.T, sizes []int, program string, env ...string) {
 			t.Fatal(err)
 		}
 		id := &meet.Identity{Job: rand.Text(), Secret: secret, Rank: meet.Launcher, Size: n, Coordinator: true}
-		door := must(meet.Listen(meet.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id}))
+		door := must.Get(meet.Listen(meet.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id}))
 		defer meet.Serve(door)()
 		check(t, processes(t, n, append(env, "COHORT_BACKEND=tcp", "COHORT_JOB="+id.Job, "COHORT_TCP_SHM=0",
 			"COHORT_TCP_COORDINATOR=launcher@"+door.Addrs()[0].String(), "COHORT_SECRET_FILE="+path)))
@@ -120,7 +121,7 @@ func processes(t *testing.T, n int, env []string) error {
 // executable returns the path of the test's binary.
 func executable(t *testing.T) string {
 	t.Helper()
-	exe := must(os.Executable())
+	exe := must.Get(os.Executable())
 	return exe
 }
 
@@ -162,7 +163,7 @@ func asRank(program string) int {
 	if body == nil {
 		err = fmt.Errorf("there is no program %q", program)
 	} else {
-		err = body(world)
+		err = must.Return(body)(world)
 	}
 	if err == nil {
 		err = world.Barrier() // who leaves fails what others still want of it

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -115,10 +116,7 @@ func reduceSteps(l *lab, p placement) error {
 
 func TestReducerRejectsWrongArguments(t *testing.T) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
-		l, err := newLab(world, small, soft.Config{})
-		if err != nil {
-			return err
-		}
+		l := must.Get(newLab(world, small, soft.Config{}))
 		a, b := zeros[float32](5), zeros[float32](6)
 		other, err := b.To(l.devs[0])
 		if err != nil {
@@ -144,9 +142,7 @@ func TestReducerRejectsWrongArguments(t *testing.T) {
 			err = errors.Join(err, is(make(Sum, 0, a), cohort.ErrBuffer, "rank 1: "))
 		}
 		r, err2 := NewReducer(l.c, []*Tensor[float32]{a, b}, Sum, 0)
-		if err := errors.Join(err, err2); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, err2))
 		err = errors.Join(is(r.Ready(2), cohort.ErrCount), is(r.Ready(-1), cohort.ErrCount), r.Ready(0), is(r.Ready(0), cohort.ErrRequest, "tensor 0"),
 			is(r.Wait(), cohort.ErrRequest, "tensor 1"), r.Ready(1), r.Wait(), r.Close(), other.Close())
 		return l.close(err)
@@ -165,10 +161,7 @@ func TestReducerEndsOnDriverErrors(t *testing.T) {
 			}
 			var tensors []*Tensor[float32]
 			for _, n := range lengths {
-				t, err := zeros[float32](n).To(l.devs[0])
-				if err != nil {
-					return err
-				}
+				t := must.Get(zeros[float32](n).To(l.devs[0]))
 				tensors = append(tensors, t)
 			}
 			calls, failed := 0, 0

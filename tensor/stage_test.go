@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -18,10 +19,7 @@ func TestManyPendingCollectives(t *testing.T) {
 	const flying = 100
 	for _, lazy := range []bool{false, true} {
 		onRanks(t, []int{2, 4}, func(t *testing.T, world *cohort.Comm) error {
-			l, err := newLab(world, small, soft.Config{Lazy: lazy, Seed: uint64(world.Rank())})
-			if err != nil {
-				return err
-			}
+			l := must.Get(newLab(world, small, soft.Config{Lazy: lazy, Seed: uint64(world.Rank())}))
 			return l.close(stormOf(l, flying))
 		})
 	}
@@ -139,10 +137,7 @@ func TestCollectivesEndOnDriverErrors(t *testing.T) {
 		} {
 			failures := 0
 			for k := 1; ; k++ {
-				l, err := newLab(world, small, soft.Config{})
-				if err != nil {
-					return err
-				}
+				l := must.Get(newLab(world, small, soft.Config{}))
 				host := zeros[float32](1100)
 				a, err := host.To(l.devs[0])
 				b, err2 := host.To(l.devs[0])
@@ -198,10 +193,7 @@ func TestCollectivesEndOnDriverErrors(t *testing.T) {
 func TestBrokenDeviceEndsCollective(t *testing.T) {
 	for _, k := range []int{1, 4, 5, 6, 10} {
 		onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
-			l, err := newLab(world, small, soft.Config{})
-			if err != nil {
-				return err
-			}
+			l := must.Get(newLab(world, small, soft.Config{}))
 			a, err := zeros[float32](1100).To(l.devs[0])
 			if err != nil {
 				return err
@@ -235,10 +227,7 @@ func TestCollectivesFollowStreamOrder(t *testing.T) {
 
 func collectivesFollowStreamOrder(t *testing.T, lazy bool) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
-		l, err := newLab(world, small, soft.Config{Lazy: lazy, Seed: 1})
-		if err != nil {
-			return err
-		}
+		l := must.Get(newLab(world, small, soft.Config{Lazy: lazy, Seed: 1}))
 		const n = 1000
 		dev := l.devs[0]
 		a, err := NewOn[float32](dev, n)
@@ -246,14 +235,10 @@ func collectivesFollowStreamOrder(t *testing.T, lazy bool) {
 		one, err3 := dev.acc.Stream()
 		two, err4 := dev.acc.Stream()
 		third, err5 := dev.acc.Stream()
-		if err := errors.Join(err, err2, err3, err4, err5); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, err2, err3, err4, err5))
 		in, err := a.On(&Stream{dev, one})
 		out, err2 := b.On(&Stream{dev, two})
-		if err := errors.Join(err, err2); err != nil {
-			return err
-		}
+		must.OK(errors.Join(err, err2))
 		end, entered, seen := make(chan struct{}), make(chan struct{}), float32(0)
 		if !lazy { // which would let third block the others
 			err = third.(*soft.Stream).Do(func(mem func(accel.Address, int) []byte) { close(entered); <-end })
@@ -291,10 +276,7 @@ func collectivesFollowStreamOrder(t *testing.T, lazy bool) {
 // pinned than needed.
 func TestCollectivesCopyThroughPinnedMemory(t *testing.T) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
-		l, err := newLab(world, Config{Chunk: 128 << 10}, soft.Config{})
-		if err != nil {
-			return err
-		}
+		l := must.Get(newLab(world, Config{Chunk: 128 << 10}, soft.Config{}))
 		const n = 1 << 20
 		a, err := zeros[float32](n).To(l.devs[0])
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 func TestNewChecksShape(t *testing.T) {
@@ -59,7 +60,7 @@ func TestNewChecksShape(t *testing.T) {
 
 func TestOfSharesMemory(t *testing.T) {
 	data, shape := []int32{1, 2, 3, 4, 5, 6}, []int{2, 3}
-	x := must(Of(data, shape...))
+	x := must.Get(Of(data, shape...))
 	shape[0] = 9 // must not change the tensor
 	x.Shape()[1], x.Strides()[1] = 9, 9
 	if got := x.String(); got != "int32[2 3] on cpu" {
@@ -119,8 +120,8 @@ func TestStridedChecksBounds(t *testing.T) {
 }
 
 func TestElemRejectsWrongIndex(t *testing.T) {
-	x := must(New[float64](2, 3))
-	empty := must(New[float64](2, 0))
+	x := must.Get(New[float64](2, 3))
+	empty := must.Get(New[float64](2, 0))
 	for _, c := range []struct {
 		x     *Tensor[float64]
 		index []int
@@ -153,7 +154,7 @@ func TestElemRejectsWrongIndex(t *testing.T) {
 // Methods of a nil tensor return zero values or errors.
 func TestNilTensor(t *testing.T) {
 	var x *Tensor[float32]
-	y := must(New[float32]())
+	y := must.Get(New[float32]())
 	if x.Shape() != nil || x.Strides() != nil || x.Len() != 0 || x.Device() != CPU || x.IsContiguous() || x.Data() != nil ||
 		x.Raw() != nil || x.Address() != 0 || x.String() != "no tensor of float32" || x.Close() != nil {
 		t.Error("a method of a tensor that is nil does not say that there is nothing")
@@ -177,7 +178,7 @@ func TestNilTensor(t *testing.T) {
 }
 
 func TestOperationsNeedContiguousTensors(t *testing.T) {
-	x := must(Strided(make([]float32, 12), []int{3, 2}, []int{4, 1}))
+	x := must.Get(Strided(make([]float32, 12), []int{3, 2}, []int{4, 1}))
 	err := x.needContiguous()
 	if !errors.Is(err, cohort.ErrBuffer) {
 		t.Fatalf("got %v, want ErrBuffer", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/need"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
@@ -25,10 +26,7 @@ func TestTimedOutCollectiveKeepsPinnedMemory(t *testing.T) {
 }
 
 func timedOut(world *cohort.Comm) error {
-	l, err := newLab(world, Config{}, soft.Config{})
-	if err != nil {
-		return err
-	}
+	l := must.Get(newLab(world, Config{}, soft.Config{}))
 	x, err := NewOn[float64](l.devs[0], 1000)
 	if err != nil {
 		return err
@@ -91,10 +89,7 @@ func TestTimedOutReceiveKeepsDeviceMemory(t *testing.T) {
 }
 
 func timedOutReceive(world *cohort.Comm) error {
-	l, err := newLab(world, Config{Direct: "on"}, soft.Config{HostCanRead: true})
-	if err != nil {
-		return err
-	}
+	l := must.Get(newLab(world, Config{Direct: "on"}, soft.Config{HostCanRead: true}))
 	const n = 64 << 10
 	c := l.c
 	if l.rank == 1 {
@@ -107,9 +102,7 @@ func timedOutReceive(world *cohort.Comm) error {
 		_ = cohort.Send(c.load, make([]byte, n), 0, 0) // if this rank does not yet know that the communicator is broken
 		return errors.Join(err, world.Barrier(), c.Close())
 	}
-	if _, err := c.head.Probe(1, 0); err != nil {
-		return err
-	}
+	must.Get(c.head.Probe(1, 0))
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	none, err := NewOn[int8](l.devs[0], 0)

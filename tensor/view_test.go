@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
@@ -49,7 +50,7 @@ func listed[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	t.Helper()
 	list := []T{}
 	for i := range indices(x.Shape()) {
-		v := must(x.Elem(i...))
+		v := must.Get(x.Elem(i...))
 		list = append(list, v)
 	}
 	return list
@@ -84,7 +85,7 @@ func TestViewsSelectElements(t *testing.T) {
 		for _, d := range c.shape {
 			n *= d
 		}
-		x := must(Of(counting[int](n), c.shape...))
+		x := must.Get(Of(counting[int](n), c.shape...))
 		v, err := c.view(x)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -108,8 +109,8 @@ func TestViewsSelectElements(t *testing.T) {
 }
 
 func TestViewsRejectWrongArguments(t *testing.T) {
-	x := must(New[float32](2, 3))
-	turned := must(x.Transpose())
+	x := must.Get(New[float32](2, 3))
+	turned := must.Get(x.Transpose())
 	for _, c := range []struct {
 		name string
 		view func() (*Tensor[float32], error)
@@ -140,7 +141,7 @@ func TestViewsRejectWrongArguments(t *testing.T) {
 
 // The rows of a tensor without elements may be as far apart as they like: its parts have no elements either.
 func TestViewsOfTensorWithoutElements(t *testing.T) {
-	x := must(Strided([]int32{}, []int{4, 0}, []int{math.MaxInt/2 + 1, 1}))
+	x := must.Get(Strided([]int32{}, []int{4, 0}, []int{math.MaxInt/2 + 1, 1}))
 	if v, err := x.Sub(0, 3, 4); err != nil || v.Len() != 0 {
 		t.Errorf("Sub: %v, %v", v, err)
 	}
@@ -198,9 +199,9 @@ func (l *layout) at(index []int) int {
 func viewOf[T cohort.Number](t testing.TB, l *layout, x *Tensor[T]) *Tensor[T] {
 	t.Helper()
 	for i, dim := range l.order {
-		x = must(x.Sub(dim, l.lo[dim], l.lo[dim]+l.shape[i]))
+		x = must.Get(x.Sub(dim, l.lo[dim], l.lo[dim]+l.shape[i]))
 	}
-	x = must(x.Permute(l.order...))
+	x = must.Get(x.Permute(l.order...))
 	return x
 }
 
@@ -221,7 +222,7 @@ func TestRandomViews(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 0))
 	for i := range 300 {
 		l := randomLayout(r, randomShape(r, 4, 4), 2, true)
-		x := must(Of(counting[int64](l.size()), l.base...))
+		x := must.Get(Of(counting[int64](l.size()), l.base...))
 		v := viewOf(t, &l, x)
 		if !slices.Equal(v.Shape(), l.shape) {
 			t.Fatalf("%d: %+v: the shape is %v", i, l, v.Shape())
@@ -258,7 +259,7 @@ func FuzzViews(f *testing.F) {
 			return int(b)
 		}
 		shape := []int{next() % 6, next() % 6, next() % 6}
-		x := must(Of(counting[int16](shape[0]*shape[1]*shape[2]), shape...))
+		x := must.Get(Of(counting[int16](shape[0]*shape[1]*shape[2]), shape...))
 		for len(ops) > 0 {
 			var v *Tensor[int16]
 			var err error
@@ -329,7 +330,7 @@ func TestDistinctRecognizesViews(t *testing.T) {
 	}
 	for range 500 {
 		l := randomLayout(r, randomShape(r, 4, 4), 2, true)
-		x := must(New[uint8](l.base...))
+		x := must.Get(New[uint8](l.base...))
 		if v := viewOf(t, &l, x); !distinct(v.shape, v.strides) {
 			t.Fatalf("%v with strides %v is a view of a contiguous tensor", v, v.strides)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
@@ -27,15 +28,7 @@ func is(err, sentinel error, words ...string) error {
 	return nil
 }
 
-// must returns x, or panics with an error.
-func must[T any](x T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return x
-}
-
-func zeros[T cohort.Number](n ...int) *Tensor[T] { return must(New[T](n...)) }
+func zeros[T cohort.Number](n ...int) *Tensor[T] { return must.Get(New[T](n...)) }
 
 // wrongs are calls that are wrong on every rank. In the words, {n} is the number of ranks.
 var wrongs = []struct {
@@ -99,10 +92,7 @@ func init() {
 }
 
 func collectivesWrong(world *cohort.Comm) error {
-	c, err := NewComm(world, &small)
-	if err != nil {
-		return err
-	}
+	c := must.Get(NewComm(world, &small))
 	for _, w := range wrongs {
 		var says []string
 		for _, word := range w.says {
@@ -112,13 +102,8 @@ func collectivesWrong(world *cohort.Comm) error {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
-	h, err := Iallreduce(c, zeros[int](2), zeros[int](3), Sum)
-	if err != nil {
-		return err
-	}
-	if err := is(WaitAll(h), cohort.ErrCount, "tensor: iallreduce: "); err != nil {
-		return err
-	}
+	h := must.Get(Iallreduce(c, zeros[int](2), zeros[int](3), Sum))
+	must.OK(is(WaitAll(h), cohort.ErrCount, "tensor: iallreduce: "))
 	return errors.Join(c.Barrier(), c.Close())
 }
 
@@ -229,10 +214,7 @@ func TestNilComm(t *testing.T) {
 
 func TestClosedComm(t *testing.T) {
 	onRanks(t, []int{1}, func(t *testing.T, world *cohort.Comm) error {
-		c, err := NewComm(world, nil)
-		if err != nil {
-			return err
-		}
+		c := must.Get(NewComm(world, nil))
 		h, err := Iallreduce(c, zeros[int](2), zeros[int](2), Sum)
 		err = errors.Join(err, c.Close(), WaitAll(h), c.Close(), is(c.Barrier(), cohort.ErrClosed, "tensor: barrier: "))
 		_, again := Iallreduce(c, zeros[int](2), zeros[int](2), Sum)
@@ -448,16 +430,10 @@ func TestMismatchesNameWholeOperation(t *testing.T) {
 // After Close the memory of a Reducer's buckets may be reused.
 func TestClosedReducer(t *testing.T) {
 	onRanks(t, []int{1}, func(_ *testing.T, world *cohort.Comm) error {
-		l, err := newLab(world, small, soft.Config{})
-		if err != nil {
-			return err
-		}
+		l := must.Get(newLab(world, small, soft.Config{}))
 		var tensors []*Tensor[float32]
 		for range 2 {
-			x, err := zeros[float32](8).To(l.devs[0])
-			if err != nil {
-				return err
-			}
+			x := must.Get(zeros[float32](8).To(l.devs[0]))
 			tensors = append(tensors, x)
 		}
 		r, err := NewReducer(l.c, tensors, Sum, 0)
