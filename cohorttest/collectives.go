@@ -44,6 +44,7 @@ func collectiveScenarios() []scenario {
 type collective struct {
 	name            string
 	rooted, inPlace bool
+	forms           []form
 	types           []elements
 }
 
@@ -54,8 +55,8 @@ type elements struct {
 }
 
 func collectives() (all []collective) {
-	for _, f := range moves[int32]() { // for the names
-		all = append(all, collective{f.name, f.rooted, f.inPlace, []elements{
+	for _, f := range slices.Concat(moves[int32](), appendings[int32]()) { // for the names
+		all = append(all, collective{f.name, f.rooted, f.inPlace, f.has(), []elements{
 			moved(f.name, float64s, false),
 			moved(f.name, packeds, true),
 			moved(f.name, int32s, false),
@@ -64,7 +65,7 @@ func collectives() (all []collective) {
 		}})
 	}
 	for _, f := range reductions[int32]() {
-		all = append(all, collective{f.name, f.rooted, f.inPlace, []elements{
+		all = append(all, collective{f.name, f.rooted, f.inPlace, f.has(), []elements{
 			reduced(f.name, float64s, true),
 			reduced(f.name, int32s, false),
 			reduced(f.name, uint8s, true),
@@ -74,7 +75,7 @@ func collectives() (all []collective) {
 }
 
 func moved[T comparable](name string, k kind[T], long bool) elements {
-	f := named(moves[T](), name)
+	f := named(slices.Concat(moves[T](), appendings[T]()), name)
 	return elements{func(r *Rank, s shape, how form) { runCase(r, f, k, s, how, cohort.Sum, nil) }, long}
 }
 
@@ -105,14 +106,14 @@ func (c collective) run(r *Rank) {
 		if m == long {
 			m = max(m/r.Size, long/4)
 		}
-		e.call(r, shape{m, roots[row[2]], row[3] == 1, 100 * (i + 1)}, forms[row[4]])
+		e.call(r, shape{m, roots[row[2]], row[3] == 1, 100 * (i + 1)}, c.forms[row[4]])
 	}
 }
 
 // axes returns how many values each axis of the sample has: types, lengths, roots,
 // places, forms.
 func (c collective) axes(r *Rank) []int {
-	return []int{len(c.types), len(lengths), len(c.roots(r)), c.places(), len(forms)}
+	return []int{len(c.types), len(lengths), len(c.roots(r)), c.places(), len(c.forms)}
 }
 
 // roots returns the roots to try: every rank, or with the smaller matrix the first, the middle one and the last.

@@ -1,7 +1,9 @@
 package cohorttest
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -17,6 +19,14 @@ type family[T comparable] struct {
 	forms   [3]any                 // the functions, in the order of forms
 	passed  func(a *args[T]) []any // their arguments after the communicator
 	on      cohort.Neighborhood    // in place of the communicator, for neighborhood collectives
+}
+
+// has returns the forms that the collective has.
+func (f family[T]) has() []form {
+	if f.forms[1] == nil {
+		return forms[:1]
+	}
+	return forms
 }
 
 // call calls the function of a form and returns its results.
@@ -74,6 +84,32 @@ func moves[T comparable]() []family[T] {
 	}
 }
 
+// appendings are the collectives that find out the counts, and allocate what they receive. Each has one form.
+func appendings[T comparable]() []family[T] {
+	type comm = *cohort.Comm
+	itself := func(a *args[T]) []any { return []any{a} }
+	return []family[T]{
+		{"GathervAppend", true, false, defineGathervAppend[T], [3]any{func(c comm, a *args[T]) error {
+			return a.allocated(cohort.GathervAppend(c, nil, a.send, a.root))
+		}}, itself, nil},
+		{"AllgathervAppend", false, false, defineAllgathervAppend[T], [3]any{func(c comm, a *args[T]) error {
+			return a.allocated(cohort.AllgathervAppend(c, nil, a.send))
+		}}, itself, nil},
+		{"AlltoallvAppend", false, false, defineAlltoallvAppend[T], [3]any{func(c comm, a *args[T]) error {
+			return a.allocated(cohort.AlltoallvAppend(c, nil, a.send, a.scounts))
+		}}, itself, nil},
+	}
+}
+
+// allocated checks the counts that a collective returns, and puts the elements into recv, where they are compared.
+func (a *args[T]) allocated(got []T, counts []int, err error) error {
+	if err == nil && (len(got) != len(a.recv) || a.recv == nil && got != nil || !slices.Equal(counts, a.rcounts)) {
+		err = fmt.Errorf("got %d elements with counts %v, want %d with %v", len(got), counts, len(a.recv), a.rcounts)
+	}
+	copy(a.recv, got)
+	return err
+}
+
 func passesParts[T comparable](a *args[T]) []any {
 	return []any{a.send, a.scounts, a.sdispls, a.recv, a.rcounts, a.rdispls}
 }
@@ -118,9 +154,13 @@ func (a *args[T]) gathers(receives bool, counts []int, where layout) (displs []i
 func defineGather[T comparable](a *args[T])    { a.gathers(a.rank == a.root, a.equal(), forwards) }
 func defineAllgather[T comparable](a *args[T]) { a.gathers(true, a.equal(), forwards) }
 
-func defineGatherv[T comparable](a *args[T]) {
+func defineGatherv[T comparable](a *args[T])       { a.gathersParts(backwards) }
+func defineGathervAppend[T comparable](a *args[T]) { a.gathersParts(forwards) }
+
+// gathersParts defines a call in which the root receives blocks of different lengths.
+func (a *args[T]) gathersParts(where layout) {
 	counts := each(a.size, a.ragged)
-	displs := a.gathers(a.rank == a.root, counts, backwards)
+	displs := a.gathers(a.rank == a.root, counts, where)
 	if a.rcounts, a.rdispls = nil, nil; a.rank == a.root {
 		a.rcounts, a.rdispls = counts, displs
 	}
@@ -131,6 +171,11 @@ func defineGatherv[T comparable](a *args[T]) {
 func defineAllgatherv[T comparable](a *args[T]) {
 	a.rcounts = each(a.size, a.ragged)
 	a.rdispls = a.gathers(true, a.rcounts, []layout{backwards, forwards}[a.rank%2])
+}
+
+func defineAllgathervAppend[T comparable](a *args[T]) {
+	a.rcounts = each(a.size, a.ragged)
+	a.gathers(true, a.rcounts, forwards)
 }
 
 // scatters defines a call in which every rank receives a block of the root.
@@ -209,5 +254,10 @@ func defineAlltoallv[T comparable](a *args[T]) {
 		a.exchanges(func(from, to int) int { return (from + to) % 3 * a.m / 2 }, backwards)
 		return
 	}
-	a.exchanges(func(from, to int) int { return (2*from + to + 1) % 4 * a.m / 3 }, backwards)
+	a.exchanges(a.uneven, backwards)
 }
+
+func defineAlltoallvAppend[T comparable](a *args[T]) { a.exchanges(a.uneven, forwards) }
+
+// uneven returns how many elements a rank sends to another, which sends back another number. Some send none.
+func (a *args[T]) uneven(from, to int) int { return (2*from + to + 1) % 4 * a.m / 3 }

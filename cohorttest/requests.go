@@ -1,6 +1,7 @@
 package cohorttest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -78,6 +79,87 @@ func exchangeAll(r *Rank, rng *rand.Rand, k, first int, comms ...*cohort.Comm) *
 	return x
 }
 
+// completion is a way to complete the requests of a set.
+type completion struct {
+	name  string
+	waits bool
+	// complete returns which requests are complete now, and the status if it is one. left has those that were not before.
+	complete func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error)
+}
+
+var completions = []completion{
+	{"Wait", true, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
+		st, err := reqs[left[0]].Wait()
+		return one(left[0], st, true, err)
+	}},
+	{"Test", false, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
+		st, done, err := reqs[left[0]].Test()
+		return one(left[0], st, done, err)
+	}},
+	{"Done", true, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
+		select {
+		case <-reqs[left[0]].Done():
+			return left[:1], nil, nil
+		case <-reqs[left[len(left)-1]].Done():
+			return left[len(left)-1:], nil, nil
+		}
+	}},
+	{"WaitAny", true, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
+		i, st, err := cohort.WaitAny(reqs...)
+		return one(i, st, true, err)
+	}},
+	{"TestAny", false, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
+		return one(cohort.TestAny(reqs...))
+	}},
+	{"WaitSome", true, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
+		some, err := cohort.WaitSome(reqs...)
+		return some, nil, err
+	}},
+	{"TestSome", false, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
+		some, err := cohort.TestSome(reqs...)
+		return some, nil, err
+	}},
+	{"WaitAll", true, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
+		return slices.Clone(left), nil, cohort.WaitAll(reqs...)
+	}},
+	{"TestAll", false, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
+		done, err := cohort.TestAll(reqs...)
+		if !done {
+			return nil, nil, err
+		}
+		return slices.Clone(left), nil, err
+	}},
+}
+
+// all completes the requests left. It calls completed with each, and with its status if the way returns that, and
+// returns the errors joined.
+func (way completion) all(r *Rank, reqs []*cohort.Request, left []int, completed func(i int, st *cohort.Status)) (failed error) {
+	for ; len(left) > 0; runtime.Gosched() {
+		indices, st, err := way.complete(reqs, left)
+		failed = errors.Join(failed, err)
+		if len(indices) == 0 && way.waits {
+			r.OK(fmt.Errorf("%s returns none of %d requests", way.name, len(left)))
+		}
+		for _, i := range slices.Clone(indices) {
+			at := slices.Index(left, i)
+			if at < 0 {
+				r.OK(fmt.Errorf("%s returns %d, for the second time or out of range", way.name, i))
+			}
+			left = slices.Delete(left, at, at+1)
+			completed(i, st)
+		}
+	}
+	return failed
+}
+
+// one is the result of a completion that completes one request, if there is one.
+func one(i int, st cohort.Status, done bool, err error) ([]int, *cohort.Status, error) {
+	if i == -1 || !done {
+		return nil, nil, err
+	}
+	return []int{i}, &st, err
+}
+
 // requestSets completes sets of requests in all ways, in an order that differs from rank to rank.
 func requestSets(r *Rank) {
 	late := []*cohort.Request{
@@ -92,82 +174,18 @@ func requestSets(r *Rank) {
 	r.OK(cohort.Send(r.Comm, []int32{1}, r.next, 500))
 	r.OK(cohort.WaitAll(late...))
 
-	one := func(i int, st cohort.Status, done bool, err error) ([]int, *cohort.Status, error) {
-		if i == -1 || !done {
-			return nil, nil, err
-		}
-		return []int{i}, &st, err
-	}
 	other, rng := r.dup(), seeded(fmt.Sprint(r.scenario, r.Rank), r.Size)
-	for _, way := range []struct {
-		name  string
-		waits bool
-		// complete returns which requests are complete now, and the status if it is one. left has those that were not before.
-		complete func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error)
-	}{
-		{"Wait", true, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
-			st, err := reqs[left[0]].Wait()
-			return one(left[0], st, true, err)
-		}},
-		{"Test", false, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
-			st, done, err := reqs[left[0]].Test()
-			return one(left[0], st, done, err)
-		}},
-		{"Done", true, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
-			select {
-			case <-reqs[left[0]].Done():
-				return left[:1], nil, nil
-			case <-reqs[left[len(left)-1]].Done():
-				return left[len(left)-1:], nil, nil
-			}
-		}},
-		{"WaitAny", true, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
-			i, st, err := cohort.WaitAny(reqs...)
-			return one(i, st, true, err)
-		}},
-		{"TestAny", false, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
-			return one(cohort.TestAny(reqs...))
-		}},
-		{"WaitSome", true, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
-			some, err := cohort.WaitSome(reqs...)
-			return some, nil, err
-		}},
-		{"TestSome", false, func(reqs []*cohort.Request, _ []int) ([]int, *cohort.Status, error) {
-			some, err := cohort.TestSome(reqs...)
-			return some, nil, err
-		}},
-		{"WaitAll", true, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
-			return slices.Clone(left), nil, cohort.WaitAll(reqs...)
-		}},
-		{"TestAll", false, func(reqs []*cohort.Request, left []int) ([]int, *cohort.Status, error) {
-			if done, err := cohort.TestAll(reqs...); !done {
-				return nil, nil, err
-			}
-			return slices.Clone(left), nil, nil
-		}},
-	} {
+	for _, way := range completions {
 		x := exchangeAll(r, seeded(r.scenario+way.name, r.Size), r.pick(20, 40), 0, r.Comm, other)
-		for left := rng.Perm(len(x.reqs)); len(left) > 0; runtime.Gosched() {
-			indices, st, err := way.complete(x.reqs, left)
-			r.OK(err)
-			if len(indices) == 0 && way.waits {
-				r.OK(fmt.Errorf("%s returns none of %d requests", way.name, len(left)))
+		r.OK(way.all(r, x.reqs, rng.Perm(len(x.reqs)), func(i int, st *cohort.Status) {
+			again := must(x.reqs[i].Wait()) // returns its status again
+			if st != nil && *st != again {
+				r.Errorf("%s returns the status %+v, and Wait %+v", way.name, *st, again)
 			}
-			for _, i := range slices.Clone(indices) {
-				at := slices.Index(left, i)
-				if at < 0 {
-					r.OK(fmt.Errorf("%s returns %d, for the second time or out of range", way.name, i))
-				}
-				left = slices.Delete(left, at, at+1)
-				again := must(x.reqs[i].Wait()) // returns its status again
-				if st != nil && *st != again {
-					r.Errorf("%s returns the status %+v, and Wait %+v", way.name, *st, again)
-				}
-				if check := x.recvs[i]; check != nil {
-					check(again)
-				}
+			if check := x.recvs[i]; check != nil {
+				check(again)
 			}
-		}
+		}))
 		if indices, _, err := way.complete(x.reqs, []int{0, 1}); len(indices) != 0 && indices[0] > 1 || err != nil {
 			r.Errorf("%s of complete requests: %v, %v", way.name, indices, err)
 		}
@@ -208,45 +226,28 @@ func cancel(r *Rank) {
 	}
 }
 
-// errorsInSets has one request of a set fail: the functions return its error and
-// complete the other requests.
+// errorsInSets has one request of a set fail: each way returns its error, and completes the other requests.
 func errorsInSets(r *Rank) {
-	open := func() []*cohort.Request {
+	for _, way := range completions {
 		var reqs []*cohort.Request
 		for i, room := range []int{3, 1, 3} { // the second is too short
 			reqs = append(reqs, must(cohort.Irecv(r.Comm, make([]int32, room), r.prev, i)))
 		}
-		for i := range 3 {
+		for i := range reqs {
 			r.OK(cohort.Send(r.Comm, []int32{1, 2, 3}, r.next, i))
 		}
-		return reqs
-	}
-	r.Is(cohort.WaitAll(open()...), cohort.ErrTruncate, "WaitAll with a truncated receive")
-	reqs := open()
-	for range reqs {
-		i, st, err := cohort.WaitAny(reqs...)
-		switch {
-		case i == 1:
-			r.Is(err, cohort.ErrTruncate, "WaitAny of the truncated receive")
-		case err != nil || cohort.Count[int32](st) != 3:
-			r.Errorf("WaitAny of request %d: %+v, %v", i, st, err)
+		err := way.all(r, reqs, []int{0, 1, 2}, func(int, *cohort.Status) {})
+		if way.name != "Done" { // which returns no errors
+			r.Is(err, cohort.ErrTruncate, "%s with a truncated receive", way.name)
 		}
-	}
-	reqs = open()
-	truncated := false
-	for left := len(reqs); left > 0; {
-		indices, err := cohort.WaitSome(reqs...)
-		if len(indices) == 0 {
-			r.Errorf("WaitSome returns none of %d", left)
-			break
+		for i, q := range reqs {
+			if st, err := q.Wait(); i == 1 {
+				r.Is(err, cohort.ErrTruncate, "Wait after %s", way.name)
+			} else {
+				r.OK(err)
+				status[int32](r, st, r.prev, i, 3, "Wait after %s", way.name)
+			}
 		}
-		left -= len(indices)
-		if err != nil {
-			truncated = r.Is(err, cohort.ErrTruncate, "WaitSome with the truncated receive").ok || truncated
-		}
-	}
-	if !truncated {
-		r.Errorf("WaitSome did not return the truncated receive's error")
 	}
 }
 

@@ -250,7 +250,7 @@ func Bits(t *testing.T, l Launcher, n int) string {
 var all = sync.OnceValue(func() []scenario {
 	return slices.Concat(
 		p2pScenarios(), probeScenarios(), requestScenarios(), recorderScenarios(),
-		collectiveScenarios(), countScenarios(), neighborScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
+		collectiveScenarios(), neighborScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
 		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), fileScenarios(), exactScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
 	)
 })
