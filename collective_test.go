@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
 	"slices"
 	"testing"
 
@@ -76,7 +75,6 @@ func TestCollectivesMakeNoAllocations(t *testing.T) {
 	if racing {
 		t.Skip("the race detector allocates and drops pooled objects")
 	}
-	const runs = 100
 	names := slices.Concat(slices.Collect(maps.Keys(everyCollective(discarding(), 1))), slices.Collect(maps.Keys(everyNeighborCollective(nil, 1))))
 	for _, how := range []string{"", "COHORT_COLLECTIVES=schedule", "context"} {
 		for _, name := range names {
@@ -94,21 +92,8 @@ func TestCollectivesMakeNoAllocations(t *testing.T) {
 						if f == nil {
 							f = everyNeighborCollective(ring, m)[name]
 						}
-						var failed error
-						again := func() { failed = errors.Join(failed, f()) }
-						for range 30 { // pools and caches fill
-							again()
-						}
-						if w.Rank() > 0 {
-							for range runs + 1 {
-								again()
-							}
-							return failed
-						}
-						if n := testing.AllocsPerRun(runs, again); n > 0.5 {
-							t.Errorf("%v allocations by three ranks together", n)
-						}
-						return failed
+						allocates(t, w, 0, name, f)
+						return nil
 					})
 				})
 			}
@@ -116,79 +101,10 @@ func TestCollectivesMakeNoAllocations(t *testing.T) {
 	}
 }
 
-// Without displacements the blocks follow each other, in every form of every collective that has them.
-func TestNilDisplacementsMeanContiguousBlocks(t *testing.T) {
-	const n = 3
-	counts, displs := []int{2, 0, 3}, []int{0, 2, 2}
-	ranks(t, n, func(w *Comm) error {
-		ring := must.Get(w.CartCreate([]int{n}, []bool{true}, false))
-		in, m := make([]int, 5), w.Rank()
-		for i := range in {
-			in[i] = 10*m + i
-		}
-		sc, sd := []int{counts[m], counts[m], counts[m]}, []int{0, counts[m], 2 * counts[m]} // what rank r sends each
-		to := slices.Concat(in, in)[:3*counts[m]]
-		left, right := (m+n-1)%n, (m+1)%n
-		nc, nd := []int{counts[left], counts[right]}, []int{0, counts[left]}
-		// Each call is made once with displacements, and once without.
-		for _, f := range []struct {
-			name  string
-			forms [3]any
-			args  func(out, d, dTo, dNear []int) []any
-		}{
-			{"Gatherv", [3]any{Gatherv[int], Igatherv[int], GathervInit[int]},
-				func(out, d, _, _ []int) []any { return []any{w, in[:counts[m]], out, counts, d, 0} }},
-			{"Allgatherv", [3]any{Allgatherv[int], Iallgatherv[int], AllgathervInit[int]},
-				func(out, d, _, _ []int) []any { return []any{w, in[:counts[m]], out, counts, d} }},
-			{"Scatterv", [3]any{Scatterv[int], Iscatterv[int], ScattervInit[int]},
-				func(out, d, _, _ []int) []any { return []any{w, in, counts, d, out[:counts[m]], 0} }},
-			{"Alltoallv", [3]any{Alltoallv[int], Ialltoallv[int], AlltoallvInit[int]},
-				func(out, d, dTo, _ []int) []any { return []any{w, to, sc, dTo, out, counts, d} }},
-			{"NeighborAllgatherv", [3]any{NeighborAllgatherv[int], IneighborAllgatherv[int], NeighborAllgathervInit[int]},
-				func(out, _, _, dNear []int) []any { return []any{ring, in[:counts[m]], out, nc, dNear} }},
-			{"NeighborAlltoallv", [3]any{NeighborAlltoallv[int], IneighborAlltoallv[int], NeighborAlltoallvInit[int]},
-				func(out, _, dTo, dNear []int) []any {
-					return []any{ring, to, sc[:2], dTo[:min(2, len(dTo))], out, nc, dNear}
-				}},
-		} {
-			for form, call := range f.forms {
-				with, without := make([]int, 5), make([]int, 5)
-				if err := errors.Join(complete(call, f.args(with, displs, sd, nd)), complete(call, f.args(without, nil, nil, nil))); err != nil {
-					return fmt.Errorf("%s, form %d: %w", f.name, form, err)
-				}
-				if !slices.Equal(with, without) {
-					return fmt.Errorf("%s, form %d: %v without displacements, want %v", f.name, form, without, with)
-				}
-			}
-		}
-		return nil
-	})
-}
-
-// complete calls a collective in one of its forms, and waits for it.
-func complete(call any, args []any) error {
-	in := make([]reflect.Value, len(args))
-	for i, x := range args {
-		in[i] = reflect.ValueOf(x)
-	}
-	out := reflect.ValueOf(call).Call(in)
-	if err, _ := out[len(out)-1].Interface().(error); err != nil {
-		return err
-	}
-	switch op := out[0].Interface().(type) {
-	case *Request:
-		return second(op.Wait())
-	case *Persistent:
-		_, err := op.Run()
-		return errors.Join(err, op.Close())
-	}
-	return nil
-}
-
 // Where dst has room, the collectives that find the counts allocate nothing but the counts that they return. They leave
 // dst's elements as they are, and do not take send from the room that they write.
 func TestAppendUsesRoomOfDst(t *testing.T) {
-	const runs, n = 100, 3
+	const n = 3
 	ranks(t, n, func(w *Comm) error {
 		m := w.Rank()
 		send, scounts := []int{m, m}, []int{m, m, m}
@@ -207,27 +123,13 @@ func TestAppendUsesRoomOfDst(t *testing.T) {
 			if c.name == "GathervAppend" && m > 0 {
 				want = want[:2]
 			}
-			var failed error
-			again := func() {
+			allocates(t, w, c.most, c.name, func() error {
 				got, _, err := c.f(dst)
 				if err == nil && (!slices.Equal(got, want) || &got[0] != &dst[0]) {
-					err = fmt.Errorf("got %v in other memory or other elements, want %v", got, want)
+					err = fmt.Errorf("%s: got %v in other memory or other elements, want %v", c.name, got, want)
 				}
-				failed = errors.Join(failed, err)
-			}
-			for range 30 {
-				again()
-			}
-			if m > 0 {
-				for range runs + 1 {
-					again()
-				}
-			} else if a := testing.AllocsPerRun(runs, again); a > c.most+0.5 && !racing {
-				t.Errorf("%s: %v allocations by three ranks together, want at most %v", c.name, a, c.most)
-			}
-			if failed != nil {
-				return fmt.Errorf("%s: %w", c.name, failed)
-			}
+				return err
+			})
 		}
 		room := make([]int, 8)
 		got, counts, err := AllgathervAppend(w, room[:1], room[2:4])

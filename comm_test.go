@@ -13,7 +13,7 @@ import (
 
 func TestNilCommReturnsErrors(t *testing.T) {
 	var c *Comm
-	if c.Rank() != Undefined || c.Size() != 0 || c.Name() != "" || c.Backend() != "" || c.WithContext(context.Background()) != nil || c.Group().Size() != 0 {
+	if c.Rank() != Undefined || c.Size() != 0 || c.Name() != "" || c.Backend() != "" || c.WithContext(context.Background()) != nil || c.Group().Size() != 0 || c.Lost() != nil {
 		t.Error("a nil Comm has properties")
 	}
 	if err := c.Close(); err != nil {
@@ -26,6 +26,9 @@ func TestNilCommReturnsErrors(t *testing.T) {
 		"dup":     func() error { return second(c.Dup()) }(),
 		"shared":  func() error { return second(c.SplitShared()) }(),
 		"cart":    func() error { return second(c.CartCreate([]int{1}, []bool{true}, false)) }(),
+		"agree":   func() error { return second(c.Agree(1)) }(),
+		"shrink":  func() error { return second(c.Shrink()) }(),
+		"revoke":  c.Revoke(),
 		"group":   func() error { return second(c.CreateGroup(nil, 0)) }(),
 		"igather": func() error { return second(Igather(c, []int{1}, nil, 0)) }(),
 		"scatter": func() error { return second(Iscatter(c, []int{1}, []int{1}, 0)) }(),
@@ -120,39 +123,6 @@ func TestWithContextEarlierDeadlineWins(t *testing.T) {
 			t.Error(err)
 		}
 		cancel()
-	}
-}
-
-// Close ends a collective that waits under a context with ErrClosed, as one without a context.
-func TestCloseEndsCollectiveUnderContext(t *testing.T) {
-	world, stop := context.WithCancel(context.Background())
-	defer stop()
-	err := Run(world, 2, func(w *Comm) error {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		d, err := w.Dup()
-		if err != nil {
-			return err
-		}
-		if w.Rank() == 0 {
-			result := make(chan error, 2)
-			for range 2 {
-				go func() { result <- d.WithContext(ctx).Barrier() }()
-			}
-			if err := <-result; !errors.Is(err, ErrBusy) { // the other one is inside
-				return fmt.Errorf("two barriers at once: %v", err)
-			}
-			if err := d.Close(); err != nil {
-				return err
-			}
-			if err := <-result; !errors.Is(err, ErrClosed) {
-				return fmt.Errorf("a barrier beside Close: %v", err)
-			}
-		}
-		return w.Barrier()
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }
 

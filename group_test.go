@@ -5,59 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/test/must"
 )
-
-// If ranks call different functions, ErrMismatch names the calls.
-func TestDupMismatchNamesCalls(t *testing.T) {
-	for name, odd := range map[string]func(w *Comm) error{
-		"Split":        func(w *Comm) error { return second(w.Split(0, 0)) },
-		"SplitShared":  func(w *Comm) error { return second(w.SplitShared()) },
-		"Barrier":      func(w *Comm) error { return w.Barrier() },
-		"Ibarrier":     func(w *Comm) error { q, err := w.Ibarrier(); return errors.Join(err, waitErr(q)) },
-		"wrong color":  func(w *Comm) error { return second(w.Split(-3, 0)) },
-		"CartCreate":   func(w *Comm) error { return second(w.CartCreate([]int{3}, []bool{true}, false)) },
-		"Allreduce":    func(w *Comm) error { x := []int{1}; return Allreduce(w, x, x, Sum) },
-		"AllreduceOne": func(w *Comm) error { return second(AllreduceOne(w, 1.5, Max)) },
-	} {
-		for _, how := range []string{"native", "schedule"} {
-			withEnv(t, "COHORT_COLLECTIVES="+how)
-			err := Run(context.Background(), 3, func(w *Comm) error {
-				d, err := w.Dup()
-				if err != nil {
-					return err
-				}
-				var got error
-				want := ErrMismatch
-				if w.Rank() == 1 {
-					got = odd(d)
-					if name == "wrong color" {
-						want = ErrRank
-					}
-				} else {
-					_, got = d.Dup()
-				}
-				if err := wantErr(name+" and Dup, "+how, got, want); err != nil {
-					return err
-				}
-				if want == ErrMismatch && (!strings.Contains(got.Error(), "Dup") || !strings.Contains(got.Error(), "rank 1 called")) {
-					t.Errorf("%s: %v does not name the calls", name, got)
-				}
-				return wantErr("the next", d.Barrier(), ErrBroken)
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	}
-}
-
-func waitErr(q *Request) error { return second(q.Wait()) }
 
 func TestWrongColorLeavesCommunicatorUsable(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {

@@ -21,6 +21,23 @@ func ranks(t *testing.T, n int, body func(w *Comm) error) {
 	}
 }
 
+// allocates fails the test if call, which all ranks of w make, allocates more than most times on all of them together.
+func allocates(t *testing.T, w *Comm, most float64, what string, call func() error) {
+	t.Helper()
+	const warm, runs = 50, 200
+	again := func() { must.OK(call()) }
+	for range warm { // pools and caches fill
+		again()
+	}
+	if w.Rank() > 0 {
+		for range runs + 1 { // AllocsPerRun makes one more
+			again()
+		}
+	} else if n := testing.AllocsPerRun(runs, again); n > most+0.5 && !racing { // the race detector drops pooled objects
+		t.Errorf("%s: %v allocations by all ranks together, want at most %v", what, n, most)
+	}
+}
+
 // wantErr returns an error unless err wraps all of the sentinels.
 func wantErr(what string, err error, sentinels ...error) error {
 	for _, s := range sentinels {

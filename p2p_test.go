@@ -61,23 +61,6 @@ func TestReceiveOutOfTimeNamesWhatHasArrived(t *testing.T) {
 	})
 }
 
-func TestRecvAppendRejectsPartOfElement(t *testing.T) {
-	ranks(t, 2, func(w *Comm) error {
-		if w.Rank() == 0 {
-			return errors.Join(Send(w, make([]byte, 7), 1, 0), Send(w, []int32{5}, 1, 0))
-		}
-		_, st, err := RecvAppend[int32](w, nil, 0, 0)
-		if err := wantErr("7 bytes as int32", err, ErrCount); err != nil || st.Bytes() != 7 {
-			return fmt.Errorf("%w, %d bytes", err, st.Bytes())
-		}
-		got, _, err := RecvAppend[int32](w, nil, 0, 0)
-		if err != nil || len(got) != 1 || got[0] != 5 {
-			return fmt.Errorf("the next message: %v, %w", got, err)
-		}
-		return nil
-	})
-}
-
 // The sender cancels a message that RecvAppend has found and not received yet. RecvAppend receives the next.
 func TestRecvAppendGoesOnBehindCanceledMessage(t *testing.T) {
 	found, canceled := make(chan bool), make(chan bool)
@@ -111,7 +94,6 @@ func TestRecvAppendGoesOnBehindCanceledMessage(t *testing.T) {
 }
 
 func TestPointToPointMakesNoAllocations(t *testing.T) {
-	const runs = 200
 	for _, limited := range []bool{false, true} {
 		for _, n := range []int{16, 5000} {
 			ranks(t, 2, func(w *Comm) error {
@@ -122,7 +104,8 @@ func TestPointToPointMakesNoAllocations(t *testing.T) {
 				}
 				x, y := make([]float64, n), make([]float64, n)
 				peer := 1 - w.Rank()
-				exchange := func() {
+				what := fmt.Sprintf("Sendrecv, Send, Ssend, Recv and RecvAppend of %d elements, limited %v", n, limited)
+				allocates(t, w, 0, what, func() error {
 					_, err := Sendrecv(w, x, peer, 0, y, peer, 0)
 					for from := 0; err == nil && from < 2; from++ {
 						switch {
@@ -139,22 +122,8 @@ func TestPointToPointMakesNoAllocations(t *testing.T) {
 							_, _, err = RecvAppend(w, y[:0], peer, 2)
 						}
 					}
-					if err != nil {
-						t.Error(err)
-					}
-				}
-				for range 50 { // the backend fills its pools
-					exchange()
-				}
-				if w.Rank() == 1 {
-					for range runs + 1 { // AllocsPerRun warms up once
-						exchange()
-					}
-					return nil
-				}
-				if a := testing.AllocsPerRun(runs, exchange); a > 0.5 && !racing {
-					t.Errorf("Sendrecv, Send, Ssend, Recv and RecvAppend of %d elements, limited %v: %v allocations", n, limited, a)
-				}
+					return err
+				})
 				return nil
 			})
 		}

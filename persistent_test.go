@@ -57,7 +57,6 @@ func TestPersistentRejectsMisuse(t *testing.T) {
 }
 
 func TestPersistentMakesNoAllocations(t *testing.T) {
-	const runs = 100
 	ranks(t, 3, func(w *Comm) error {
 		x, y := make([]float64, 10), make([]float64, 10)
 		coll, err1 := AllreduceInit(w, x, y, Max)
@@ -66,26 +65,9 @@ func TestPersistentMakesNoAllocations(t *testing.T) {
 		ring, err := w.CartCreate([]int{3}, []bool{true}, false)
 		must.OK(errors.Join(err, err1, err2, err3))
 		near := must.Get(NeighborAllgatherInit(ring, x, make([]float64, 20)))
-		again := func() {
-			if err := StartAll(coll, recv, send, near); err != nil {
-				t.Error(err)
-			}
-			if err := WaitAllPersistent(coll, recv, send, near); err != nil {
-				t.Error(err)
-			}
-		}
-		for range 30 {
-			again()
-		}
-		if w.Rank() > 0 {
-			for range runs + 1 {
-				again()
-			}
-			return nil
-		}
-		if n := testing.AllocsPerRun(runs, again); n > 0.5 && !racing {
-			t.Errorf("%v allocations", n)
-		}
+		allocates(t, w, 0, "StartAll and WaitAllPersistent", func() error {
+			return errors.Join(StartAll(coll, recv, send, near), WaitAllPersistent(coll, recv, send, near))
+		})
 		return nil
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/generation"
@@ -41,118 +40,6 @@ func survive(t *testing.T, n int, lost []int, body func(c *Comm) error) {
 	}
 }
 
-func TestAgreeContinuesAfterTimeout(t *testing.T) {
-	var tried sync.WaitGroup
-	tried.Add(2)
-	survive(t, 3, nil, func(world *Comm) error {
-		if world.Rank() == 2 {
-			tried.Wait()
-			got, err := world.Agree(0b110)
-			if got != 0b100 {
-				err = errors.Join(err, fmt.Errorf("agreed on %b, want 100", got))
-			}
-			return err
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-		defer cancel()
-		_, err := world.WithContext(ctx).Agree(0b101)
-		tried.Done()
-		switch {
-		case !errors.Is(err, ErrTimeout):
-			return fmt.Errorf("without rank 2: %w", err)
-		case !strings.Contains(err.Error(), "2 have not arrived") && !strings.Contains(err.Error(), "rank 2 has not arrived"):
-			return fmt.Errorf("rank 2 is not named: %w", err)
-		}
-		if _, err := world.Shrink(); !errors.Is(err, ErrRequest) || !strings.Contains(err.Error(), "call Agree again") {
-			return fmt.Errorf("Shrink after an Agree whose time ran out: %w", err)
-		}
-		got, err := world.Agree(0) // the first flag counts
-		if got != 0b100 {
-			err = errors.Join(err, fmt.Errorf("agreed on %b, want 100", got))
-		}
-		return err
-	})
-}
-
-func TestShrinkContinuesAfterCancel(t *testing.T) {
-	var tried sync.WaitGroup
-	tried.Add(2)
-	survive(t, 4, []int{1}, func(world *Comm) error {
-		if world.Rank() == 2 {
-			tried.Wait()
-		} else {
-			ctx, cancel := context.WithCancelCause(context.Background())
-			cancel(errors.New("no time"))
-			d, err := world.WithContext(ctx).Shrink()
-			tried.Done()
-			if d != nil || !errors.Is(err, ErrCanceled) || !strings.Contains(err.Error(), "no time") {
-				return fmt.Errorf("with a context that has ended: %w", err)
-			}
-			if _, err := world.Agree(1); !errors.Is(err, ErrRequest) {
-				return fmt.Errorf("Agree after a Shrink whose time ran out: %w", err)
-			}
-		}
-		d, err := world.Shrink()
-		if err != nil {
-			return err
-		}
-		if d.Size() == 4 { // rank 1 had not given up when it began
-			if d, err = d.Shrink(); err != nil {
-				return err
-			}
-		}
-		sum, err := AllreduceOne(d, world.Rank(), Sum)
-		if err == nil && sum != 0+2+3 {
-			err = fmt.Errorf("sum of the ranks left: %d, want 5", sum)
-		}
-		return err
-	})
-}
-
-func TestAgreeAgainstShrinkIsErrMismatch(t *testing.T) {
-	survive(t, 4, nil, func(world *Comm) error {
-		var err error
-		if world.Rank() == 3 {
-			_, err = world.Shrink()
-		} else {
-			_, err = world.Agree(1)
-		}
-		if !errors.Is(err, ErrMismatch) {
-			return fmt.Errorf("Agree and Shrink at once: %w", err)
-		}
-		flag, err := world.Agree(7) // nothing is left of it
-		if flag != 7 {
-			err = errors.Join(err, fmt.Errorf("then agreed on %d, want 7", flag))
-		}
-		return err
-	})
-}
-
-func TestRecoveryOnClosedOrNilCommFails(t *testing.T) {
-	check := func(c *Comm, want error) {
-		t.Helper()
-		_, err1 := c.Agree(1)
-		_, err2 := c.Shrink()
-		for _, err := range []error{err1, err2, c.Revoke()} {
-			var op *OpError
-			if !errors.Is(err, want) || !errors.As(err, &op) {
-				t.Errorf("got %v, want an OpError of %v", err, want)
-			}
-		}
-	}
-	check(nil, ErrComm)
-	if (*Comm)(nil).Lost() != nil {
-		t.Error("a nil communicator has lost ranks")
-	}
-	survive(t, 1, nil, func(world *Comm) error {
-		d := must.Get(world.Dup())
-		must.Get(d.Agree(1))
-		must.OK(d.Close())
-		check(d, ErrClosed)
-		return nil
-	})
-}
-
 // plain hides what a backend can do beyond backend.Comm.
 type plain struct{ backend.Comm }
 
@@ -173,7 +60,7 @@ func TestRecoveryIsErrNotSupportedWithoutRecovery(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestAgreeDuringCollectiveIsErrBusy(t *testing.T) {
-	survive(t, 2, nil, func(world *Comm) error {
+	ranks(t, 2, func(world *Comm) error {
 		if world.Rank() == 1 {
 			must.Get(Recv(world, make([]int, 1), 0, 0))
 			return second(world.Agree(1))
@@ -202,7 +89,7 @@ func TestAgreeDuringCollectiveIsErrBusy(t *testing.T) {
 
 // Agree and Shrink cannot recover an aborted job.
 func TestAgreeFailsAfterAbort(t *testing.T) {
-	survive(t, 3, nil, func(world *Comm) error {
+	ranks(t, 3, func(world *Comm) error {
 		if world.Rank() == 2 {
 			return world.Abort(9)
 		}
@@ -218,7 +105,7 @@ func TestAgreeFailsAfterAbort(t *testing.T) {
 // A rank that the others have declared lost gets ErrPeerLost.
 func TestAgreeOnExcludedRankIsErrPeerLost(t *testing.T) {
 	declared := make(chan struct{})
-	survive(t, 3, nil, func(world *Comm) error {
+	ranks(t, 3, func(world *Comm) error {
 		if world.Rank() == 0 {
 			world.base().Backend().Declare(2, errors.New("silent for an hour"))
 			close(declared)

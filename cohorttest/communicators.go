@@ -1,6 +1,7 @@
 package cohorttest
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -262,12 +263,14 @@ func closingInside(r *Rank) {
 		return // a blocking function of the library cannot be ended
 	}
 	last := r.Size - 1
-	for range 20 {
+	for i := range 20 {
 		d := must(r.Comm.Dup())
 		if r.Rank == last {
-			results := make(chan error, 2)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			on, results := []*cohort.Comm{d, d.WithContext(ctx)}[i%2], make(chan error, 2)
 			for range 2 {
-				go func() { results <- d.Barrier() }()
+				go func() { results <- on.Barrier() }()
 			}
 			r.Is(<-results, cohort.ErrBusy, "the second of two collectives at the same time") // so that the first is inside
 			r.OK(d.Close())

@@ -130,6 +130,7 @@ func mismatches(r *Rank) {
 	gather := func(root int) commCall {
 		return func(c *cohort.Comm) error { return wait(cohort.Igather(c, v(3), v(3*n), root)) }
 	}
+	dup := func(c *cohort.Comm) error { return errorOf(c.Dup()) }
 	ibarrier := func(c *cohort.Comm) error { return wait(c.Ibarrier()) }
 	x, one := []int32{1}, each(n, func(to int) int { return 1 - min(to, 1) })
 	gatherAll := func(c *cohort.Comm) error { return errorOf(cohort.AllgathervAppend(c, nil, x)) }
@@ -178,7 +179,16 @@ func mismatches(r *Rank) {
 		{"a much longer vector", allreduce(nonblocking, 3), allreduce(nonblocking, 20000), []string{"count 3", "count 20000"}}, // which may go another way
 		{"a blocking call", ibarrier, (*cohort.Comm).Barrier, []string{"Ibarrier", "called Barrier"}},
 		{"another length, persistent", allreduce(persistent, 3), allreduce(persistent, 4), []string{"count 3", "count 4"}},
-		{"Barrier and Dup", func(c *cohort.Comm) error { return errorOf(c.Dup()) }, (*cohort.Comm).Barrier, nil},
+		{"Barrier and Dup", dup, (*cohort.Comm).Barrier, []string{"Dup", "called Barrier"}},
+		{"Ibarrier and Dup", dup, ibarrier, []string{"Dup", "called Ibarrier"}},
+		{"Allreduce and Dup", dup, allreduce(blocking, 3), []string{"Dup", "called Allreduce"}},
+		{"Split and Dup", dup, func(c *cohort.Comm) error { return errorOf(c.Split(0, 0)) }, []string{"Dup", "Split"}},
+		{"SplitShared and Dup", dup, func(c *cohort.Comm) error { return errorOf(c.SplitShared()) }, []string{"Dup", "SplitShared"}},
+		{"a grid and Dup", dup, func(c *cohort.Comm) error { return errorOf(c.CartCreate([]int{n}, []bool{true}, false)) },
+			[]string{"Dup", "CartCreate"}},
+		{"a wrong color and Dup", dup, func(c *cohort.Comm) error {
+			return isInstead(errorOf(c.Split(-3, 0)), cohort.ErrRank)
+		}, []string{"Dup"}},
 	}
 	for i, how := range forms {
 		cases = slices.Concat(cases, []oddComm{

@@ -154,23 +154,42 @@ func (a *args[T]) gathers(receives bool, counts []int, where layout) (displs []i
 func defineGather[T comparable](a *args[T])    { a.gathers(a.rank == a.root, a.equal(), forwards) }
 func defineAllgather[T comparable](a *args[T]) { a.gathers(true, a.equal(), forwards) }
 
-func defineGatherv[T comparable](a *args[T])       { a.gathersParts(backwards) }
+func defineGatherv[T comparable](a *args[T])       { a.gathersParts(a.laidOut(backwards, a.root)) }
 func defineGathervAppend[T comparable](a *args[T]) { a.gathersParts(forwards) }
+
+// dense reports whether a rank's buffer has the blocks in order without gaps, for which a call gets no displacements. A
+// call in place has gaps: a slice without elements would not say that it is in place.
+func (a *args[T]) dense(rank int) bool { return rank%2 == 1 && !a.inPlace }
+
+// laidOut returns the layout of a rank's buffer.
+func (a *args[T]) laidOut(where layout, rank int) layout {
+	if a.dense(rank) {
+		return forwards
+	}
+	return where
+}
+
+// given returns the displacements that a call gets for a rank's buffer.
+func (a *args[T]) given(displs []int, rank int) []int {
+	if a.dense(rank) {
+		return nil
+	}
+	return displs
+}
 
 // gathersParts defines a call in which the root receives blocks of different lengths.
 func (a *args[T]) gathersParts(where layout) {
 	counts := each(a.size, a.ragged)
 	displs := a.gathers(a.rank == a.root, counts, where)
 	if a.rcounts, a.rdispls = nil, nil; a.rank == a.root {
-		a.rcounts, a.rdispls = counts, displs
+		a.rcounts, a.rdispls = counts, a.given(displs, a.root)
 	}
 }
 
-// The displacements of Allgatherv may differ between ranks: even ranks lay the blocks
-// out in reverse with gaps, odd ranks in order without gaps.
+// The displacements of Allgatherv may differ between ranks.
 func defineAllgatherv[T comparable](a *args[T]) {
 	a.rcounts = each(a.size, a.ragged)
-	a.rdispls = a.gathers(true, a.rcounts, []layout{backwards, forwards}[a.rank%2])
+	a.rdispls = a.given(a.gathers(true, a.rcounts, a.laidOut(backwards, a.rank)), a.rank)
 }
 
 func defineAllgathervAppend[T comparable](a *args[T]) {
@@ -204,7 +223,7 @@ func defineScatter[T comparable](a *args[T]) { a.scatters(a.equal(), forwards) }
 // an element twice is allowed.
 func defineScatterv[T comparable](a *args[T]) {
 	counts := each(a.size, a.ragged)
-	displs := a.scatters(counts, func(counts []int) (displs []int, n int) {
+	displs := a.scatters(counts, a.laidOut(func(counts []int) (displs []int, n int) {
 		end := 0
 		for _, c := range counts {
 			displs = append(displs, max(end-1, 0))
@@ -212,9 +231,9 @@ func defineScatterv[T comparable](a *args[T]) {
 			n = max(n, end+1)
 		}
 		return displs, n
-	})
+	}, a.root))
 	if a.scounts, a.sdispls = nil, nil; a.rank == a.root {
-		a.scounts, a.sdispls = counts, displs
+		a.scounts, a.sdispls = counts, a.given(displs, a.root)
 	}
 }
 
@@ -222,7 +241,7 @@ func defineScatterv[T comparable](a *args[T]) {
 func (a *args[T]) exchanges(count func(from, to int) int, where layout) {
 	sends := func(rank int) ([]int, []int, int) {
 		counts := each(a.size, func(to int) int { return count(rank, to) })
-		displs, n := where(counts)
+		displs, n := a.laidOut(where, rank)(counts)
 		return counts, displs, n
 	}
 	var ns, nr int
@@ -241,6 +260,7 @@ func (a *args[T]) exchanges(count func(from, to int) int, where layout) {
 		_, displs, _ := sends(r)
 		a.expect(a.rdispls[r], a.rcounts[r], r, displs[a.rank])
 	}
+	a.sdispls, a.rdispls = a.given(a.sdispls, a.rank), a.given(a.rdispls, a.rank)
 }
 
 func defineAlltoall[T comparable](a *args[T]) {

@@ -192,7 +192,7 @@ func defineNeighbors[T comparable](a *args[T], h *neighborhood, own, ragged bool
 			return each(k, func(int) int { return a.m }), make([]int, k), a.m
 		case ragged:
 			counts = each(k, func(j int) int { return (2*rank + j + 1) % 4 * a.m / 3 })
-			displs, n = backwards(counts)
+			displs, n = a.laidOut(backwards, rank)(counts)
 		default:
 			counts = each(k, func(int) int { return a.m })
 			displs, n = forwards(counts)
@@ -214,10 +214,8 @@ func defineNeighbors[T comparable](a *args[T], h *neighborhood, own, ragged bool
 	displs, nr := forwards(counts)
 	a.rcounts, a.rdispls, a.scounts, a.sdispls = nil, nil, nil, nil
 	if ragged {
-		if a.rank%2 == 0 {
-			displs, nr = backwards(counts)
-		}
-		a.rcounts, a.rdispls, a.scounts, a.sdispls = counts, displs, scounts, sdispls
+		displs, nr = a.laidOut(backwards, a.rank)(counts)
+		a.rcounts, a.rdispls, a.scounts, a.sdispls = counts, a.given(displs, a.rank), scounts, a.given(sdispls, a.rank)
 	}
 	if len(scounts) == 0 {
 		ns = -1 // not used

@@ -94,10 +94,13 @@ func truncation(r *Rank) {
 	exchanges(r, packeds, []int{-1}, 5, 5000)
 	// The length of this message is no multiple of an element's: the count is
 	// undefined.
-	q := must(cohort.Isend(r.Comm, make([]uint8, 7), r.next, 2))
+	q, p := must(cohort.Isend(r.Comm, make([]uint8, 7), r.next, 2)), must(cohort.Isend(r.Comm, make([]uint8, 7), r.next, 2))
 	st := must(cohort.Recv(r.Comm, make([]int32, 2), r.prev, 2))
 	equal(r, [2]int{st.Bytes(), cohort.Count[int32](st)}, [2]int{7, cohort.Undefined}, "7 bytes received as int32: bytes and count")
-	must(q.Wait())
+	_, st, err := cohort.RecvAppend[int32](r.Comm, nil, r.prev, 2)
+	r.Is(err, cohort.ErrCount, "RecvAppend of 7 bytes as int32")
+	equal(r, st.Bytes(), 7, "RecvAppend of 7 bytes as int32: bytes")
+	r.OK(cohort.WaitAll(q, p))
 }
 
 // elementTypes receives messages as another type than the sender's, in every form: ErrType names both types, and the

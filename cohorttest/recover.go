@@ -48,7 +48,11 @@ func without(r *Rank, lost func(rank, size int) bool) (ranks []int) {
 // agreed checks an agreement on c in which the given ranks take part. Each passes a flag
 // that lacks its own bit.
 func agreed(r *Rank, c *cohort.Comm, ranks []int) {
-	got := must(c.Agree(^(1 << (r.Rank % 31))))
+	r.agreedOn(must(c.Agree(^(1 << (r.Rank % 31)))), c, ranks)
+}
+
+// agreedOn checks the result of one.
+func (r *Rank) agreedOn(got int, c *cohort.Comm, ranks []int) {
 	want := -1
 	for _, i := range ranks {
 		want &^= 1 << (i % 31)
@@ -89,6 +93,17 @@ func agreeWhole(r *Rank) {
 		r.Errorf("lost %v", lost)
 	}
 	r.OK(half.Close())
+	if r.Size == 1 {
+		return
+	}
+	var err error
+	if r.Rank == r.Size-1 {
+		_, err = r.Comm.Shrink()
+	} else {
+		_, err = r.Comm.Agree(1)
+	}
+	r.Is(err, cohort.ErrMismatch, "Agree and Shrink at once")
+	agreed(r, r.Comm, all) // nothing is left of them
 }
 
 // revoke has one rank revoke the communicator while the others wait in different
@@ -113,34 +128,51 @@ func revoke(r *Rank) {
 	r.OK(d.Close())
 }
 
-// agreeDeadline has the deadline of all ranks but one end their Agree. The agreement goes
-// on, and the next call returns its result.
+// agreeDeadline has the deadline of all ranks but one end their Agree, and their context end their Shrink. Both go on, and
+// the next call returns the result; the first flag counts. Another call is an error meanwhile.
 func agreeDeadline(r *Rank) {
-	last := r.Size - 1
-	if r.Rank == last {
+	last, flag, all := r.Size-1, ^(1 << (r.Rank % 31)), without(r, nobody)
+	first := func(call func()) { // of all ranks but the last, which waits for their calls to end
+		if r.Rank < last {
+			call()
+			r.OK(cohort.Send(r.World, []int{1}, last, 8))
+			return
+		}
 		for i := range last {
 			must(cohort.Recv(r.World, make([]int, 1), i, 8))
 		}
-	} else {
-		c, _, cancel := deadline(r.Comm)
-		_, err := c.Agree(^(1 << (r.Rank % 31)))
-		cancel()
-		r.Is(err, cohort.ErrTimeout, "Agree without rank %d", last).names(fmt.Sprint(last))
-		r.OK(cohort.Send(r.World, []int{1}, last, 8))
 	}
-	agreed(r, r.Comm, without(r, nobody))
+	first(func() {
+		c, _, cancel := deadline(r.Comm)
+		r.Is(errorOf(c.Agree(flag)), cohort.ErrTimeout, "Agree without rank %d", last).names(fmt.Sprint(last))
+		cancel()
+		r.Is(errorOf(r.Comm.Shrink()), cohort.ErrRequest, "Shrink after an Agree whose time ran out").names("call Agree again")
+		flag = 0
+	})
+	r.agreedOn(must(r.Comm.Agree(flag)), r.Comm, all)
+	first(func() {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(errors.New("no time"))
+		r.Is(errorOf(r.Comm.WithContext(ctx).Shrink()), cohort.ErrCanceled, "Shrink with a context that has ended").names("no time")
+		r.Is(errorOf(r.Comm.Agree(1)), cohort.ErrRequest, "Agree after a Shrink whose time ran out")
+	})
+	d := must(r.Comm.Shrink())
+	works(r, d, all)
+	r.OK(d.Close())
 	r.OK(r.Comm.Barrier())
 }
 
 // agreeClosed has a rank close the communicator that the others shrink.
 func agreeClosed(r *Rank) {
-	if c := must(r.Comm.Dup()); r.Rank == r.Size-1 {
-		r.OK(c.Close())
-	} else {
+	c := must(r.Comm.Dup())
+	if r.Rank < r.Size-1 {
 		d := must(c.Shrink())
 		works(r, d, without(r, lastRank))
 		r.OK(d.Close())
-		r.OK(c.Close())
+	}
+	r.OK(c.Close())
+	for _, err := range []error{errorOf(c.Agree(1)), errorOf(c.Shrink()), c.Revoke()} {
+		r.Is(err, cohort.ErrClosed, "recovery of a closed communicator").opError()
 	}
 	r.OK(r.Comm.Barrier())
 }

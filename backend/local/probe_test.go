@@ -1,9 +1,7 @@
 package local
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
@@ -42,28 +40,6 @@ func TestConcurrentMprobesGetEachMessageOnce(t *testing.T) {
 		}
 		if len(seen) != threads*count {
 			t.Errorf("%d different messages, want %d", len(seen), threads*count)
-		}
-	})
-}
-
-// A send ends at its deadline although the receiver has taken the message with Mprobe and never receives it.
-func TestDeadlineEndsSendOfMatchedMessage(t *testing.T) {
-	ranks(t, 2, func(t testing.TB, c *Comm) {
-		if c.rank == 1 {
-			err := c.Send(&backend.Bound{Timeout: 20 * time.Millisecond}, []byte{1}, 0, 0, backend.Synchronous)
-			if !errors.Is(err, backend.ErrTimeout) {
-				t.Fatalf("send: %v", err)
-			}
-			must(t, c.Send(nil, nil, 0, 1, backend.Standard))
-			return
-		}
-		m, _, _, err := c.Mprobe(nil, 1, 0, true)
-		must(t, err)
-		_, err = c.Recv(nil, nil, 1, 1)
-		must(t, err)
-		r := start(func(r *backend.Request) { c.Imrecv(r, m, make([]byte, 1)) })
-		if _, err := c.wait(t, r); !errors.Is(err, backend.ErrCanceled) {
-			t.Errorf("receive of what the sender has given up: %v", err)
 		}
 	})
 }
