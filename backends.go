@@ -140,32 +140,32 @@ func (s *settings) unfit(name string, env environment) error {
 	if started != nil && started.Size <= 1 {
 		launcher = nil
 	}
-	unplaced := mpifind.Unplaced(env)
+	noPlace := mpifind.Unplaced(env)
 	switch {
-	case unplaced != nil && !s.sized && (name == "local" && s.Backend == "auto" || (name == "shm" || name == "tcp") && !s.meets(env)):
-		return initFault("%v; start it without that launcher's variables, or set COHORT_BACKEND=local for a world of one rank", unplaced)
-	case name == "local" && s.sized && s.Size > 1:
+	case noPlace != nil && s.placed == unplaced && (name == "local" && s.Backend == "auto" || (name == "shm" || name == "tcp") && !s.meets(env)):
+		return initFault("%v; start it without that launcher's variables, or set COHORT_BACKEND=local for a world of one rank", noPlace)
+	case name == "local" && s.placed != unplaced && s.Size > 1:
 		return initFault("backend local has a single rank, but this process is rank %d of %d; "+
 			"use backend shm for several processes, or cohort.Run for several ranks in one", s.Rank, s.Size)
-	case name == "local" && s.Backend == "auto" && !s.sized && env.get(pod.Index) != "":
+	case name == "local" && s.Backend == "auto" && s.placed == unplaced && env.get(pod.Index) != "":
 		return initFault("this is pod %s of a Kubernetes Job (%s), and COHORT_SIZE is not set: set it to the Job's completions, "+
 			"or set COHORT_BACKEND=local for a world of one rank in each pod", env.get(pod.Index), pod.Index)
 	case name == "local" && launcher != nil:
 		return initFault("backend local was selected in a job of %d processes started by %s (%s): "+
 			"each would be a separate world of one rank; start the program without that launcher, or with cohort run",
 			launcher.Size, launcher.Name, launcher.Evidence)
-	case (name == "shm" || name == "tcp") && !s.sized && !s.meets(env) && started != nil:
+	case (name == "shm" || name == "tcp") && s.placed == unplaced && !s.meets(env) && started != nil:
 		asked := *s
 		return asked.byNumber(name, started, env)
-	case name == "shm" && !s.sized && !s.meets(env):
+	case name == "shm" && s.placed == unplaced && !s.meets(env):
 		return initFault("backend shm needs COHORT_RANK, COHORT_SIZE and COHORT_JOB: " +
 			"start the program with cohort run, mpiexec or srun, or set them on each rank")
-	case name == "tcp" && !s.sized && s.meets(env):
+	case name == "tcp" && s.placed == unplaced && s.meets(env):
 		return nil
-	case name == "tcp" && (!s.sized || s.share == nil && (s.TCP.Coordinator == "" || s.TCP.SecretFile == "" && s.secret == "")):
+	case name == "tcp" && (s.placed == unplaced || s.share == nil && (s.TCP.Coordinator == "" || s.TCP.SecretFile == "" && s.secret == "")):
 		return initFault("backend tcp needs COHORT_RANK, COHORT_SIZE, COHORT_JOB, COHORT_TCP_COORDINATOR and " +
 			"COHORT_SECRET_FILE or COHORT_SECRET: start the program with cohort run, mpiexec or srun, or set them on each rank")
-	case name == "mpi" && launcher == nil && s.sized && s.Size > 1:
+	case name == "mpi" && launcher == nil && s.placed != unplaced && s.Size > 1:
 		return initFault("backend mpi needs an MPI launcher, but another one started this process as rank %d of %d "+
 			"(COHORT_RANK, COHORT_SIZE): each would be a separate world of one rank; start the program with mpiexec, or with cohort run --backend mpi",
 			s.Rank, s.Size)

@@ -26,13 +26,13 @@ func TestEnterGivesUp(t *testing.T) {
 	host, tries, full := new(alone), 0, errors.New("no memory")
 	m := generation.New(generation.Config{Now: time.Now, Job: "j", Size: 1, Min: 1, Max: 1, Host: host})
 	host.client = generation.NewClient(func(r generation.Request) error { m.Handle(0, r); return nil })
-	u := &succession{ctx: t.Context(), launch: host.client, open: func(context.Context, settings) (backend.Comm, error) {
+	l := &launcher{client: host.client, open: func(context.Context, settings) (backend.Comm, error) {
 		if tries++; tries <= deaths {
 			return nil, ErrPeerLost
 		}
 		return nil, full
 	}}
-	if _, err := u.enter(t.Context(), nil); !errors.Is(err, full) || tries != deaths+generation.MostFailures {
+	if _, _, err := l.next(t.Context(), nil); !errors.Is(err, full) || tries != deaths+generation.MostFailures {
 		t.Errorf("%d tries, want %d, and %v", tries, deaths+generation.MostFailures, err)
 	}
 }
@@ -62,8 +62,9 @@ func TestSurvivorsUseWorldTogether(t *testing.T) {
 			}
 			return made[s.Job][s.Rank], nil
 		}
-		u := &succession{settings: settings{Config: Config{Job: "j"}}, ctx: ctx, open: open, entered: func(*Comm) {}}
-		world := u.world(made["j"][rank], u.settings, nil)
+		first := settings{Config: Config{Job: "j"}}
+		r := &rejoiner{protocol: &survivors{settings: first, open: open}, ctx: ctx, entered: func(*Comm) {}}
+		world := r.enter(made["j"][rank], first)
 		all.Go(func() {
 			if rank == 2 {
 				if _, err := Rejoin(short, world); !errors.Is(err, ErrCanceled) {

@@ -35,7 +35,7 @@ import (
 //
 // Errors: [ErrInit] for wrong settings, for ranks that did not join in time, and for a second
 // world; [ErrNotSupported] for a backend that is not available; [ErrPeerLost] on tcp if a rank is
-// lost before all have joined. Pods of a Kubernetes Job wait for the lost rank's successor instead.
+// lost before all have joined. Pods of a Kubernetes Job wait for its replacement instead.
 //
 // Deadline: [ErrInit] if ctx ends before all ranks have joined.
 func Init(ctx context.Context, cfg *Config) (*Comm, error) {
@@ -70,14 +70,17 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.marks(osEnv)
 		s.reach()
-		s.id = id
-		world, err := s.succession(ctx, name, g).enter(ctx, nil)
-		if errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
-			err = fault(ErrInit, err.Error())
+		s.marks(id, osEnv)
+		p := &launcher{settings: *s, client: g, open: openOn(name)}
+		bc, first, err := p.next(ctx, nil)
+		switch {
+		case errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled):
+			return nil, fault(ErrInit, err.Error())
+		case err != nil:
+			return nil, err
 		}
-		return world, err
+		return s.rejoiner(ctx, name, p).enter(bc, first), nil
 	}
 	bc, err := s.open(ctx, name)
 	if _, ok := errors.AsType[*mpifind.Unusable](err); ok && s.Backend == "auto" && s.MPI.Lib == "" {
@@ -100,36 +103,38 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		_ = bc.Close()
 		return nil, err
 	}
-	s.marks(osEnv)
-	if s.before != nil {
-		s.worlds.Generation = *s.before
+	s.marks(s.Rank, osEnv)
+	var p protocol
+	switch {
+	case name != "shm" && name != "tcp":
+	case s.podWorlds != nil:
+		s.worlds.Generation = *s.podWorlds
+		p = &pods{settings: *s, open: openOn(name)}
+	default:
+		p = &survivors{settings: *s, open: openOn(name)}
 	}
-	u := s.succession(ctx, name, nil)
-	if name == "shm" || name == "tcp" {
-		return u.world(bc, *s, nil), nil
-	}
-	world := newWorld(ctx, bc, *s)
-	u.entered(world)
-	return world, nil
+	return s.rejoiner(ctx, name, p).enter(bc, *s), nil
 }
 
-// succession returns what joins this process's worlds over a backend, one after the other.
-func (s *settings) succession(ctx context.Context, name string, launch *generation.Client) *succession {
-	return &succession{
-		settings: *s, ctx: ctx, launch: launch,
-		open: func(ctx context.Context, s settings) (backend.Comm, error) { return s.open(ctx, name) },
-		entered: func(w *Comm) {
-			self.enter(w)
-			w.noteOpen(name, s.id, osEnv)
-		},
-	}
+// openOn returns what joins a world on a backend.
+func openOn(name string) func(context.Context, settings) (backend.Comm, error) {
+	return func(ctx context.Context, s settings) (backend.Comm, error) { return s.open(ctx, name) }
 }
 
-// marks makes this process known as the rank to programs that it starts.
-func (s *settings) marks(env environment) {
-	s.process, s.id = true, s.Rank
+// rejoiner returns what takes this process through its worlds on a backend.
+func (s *settings) rejoiner(ctx context.Context, name string, p protocol) *rejoiner {
+	id := *s.id
+	return &rejoiner{protocol: p, ctx: ctx, entered: func(w *Comm) {
+		self.enter(w)
+		w.noteOpen(name, id, osEnv)
+	}}
+}
+
+// marks makes this process known as the rank to its launcher and to programs that it starts.
+func (s *settings) marks(id int, env environment) {
+	s.id = &id
 	_, rank := env.rank()
-	if s.numbered {
+	if s.placed == numbered {
 		rank = strconv.Itoa(s.Rank)
 	}
 	if rank == "" {
@@ -168,7 +173,7 @@ func (s *settings) open(ctx context.Context, name string) (backend.Comm, error) 
 		return nil, err
 	}
 	defer leave()
-	if s.count && s.sized && s.FlightDir != "" {
+	if s.count && s.placed != unplaced && s.FlightDir != "" {
 		// Of an earlier job, for which rank 0 could take it. Rank 0 joins after all ranks have come here.
 		_ = os.Remove(filepath.Join(s.FlightDir, flight.FileName(s.Rank)))
 	}
@@ -268,9 +273,9 @@ func (p *process) enter(world *Comm) {
 // rankOf returns the rank to name in an error of Init, even if the settings are wrong or incomplete.
 func (s *settings) rankOf(cfg *Config) int {
 	switch {
-	case s.sized:
+	case s.placed != unplaced:
 		return s.Rank
-	case cfg.placed():
+	case cfg.setsRank():
 		return cfg.Rank
 	}
 	_, rank := osEnv.rank()
@@ -288,8 +293,8 @@ func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
 		Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Check: s.Check, Job: s.Job,
 		Count: s.count, Stats: s.stats, FlightDir: s.FlightDir, Notes: s.notes, Worlds: s.worlds,
 	}
-	if s.process {
-		o.Process, o.RunDir, o.ID = true, osEnv.get("COHORT_RUN_DIR"), s.id
+	if s.id != nil {
+		o.Process, o.RunDir, o.ID = true, osEnv.get("COHORT_RUN_DIR"), *s.id
 	}
 	return (*Comm)(comm.NewWorld(ctx, bc, o))
 }
@@ -300,7 +305,7 @@ func (s *settings) choose(env environment) (name string, notMPI error) {
 	if s.Backend != "auto" {
 		return s.Backend, nil
 	}
-	if s.sized {
+	if s.placed != unplaced {
 		// The launcher sets rank and size but no backend. With a coordinator's address the ranks
 		// may be on several nodes.
 		if s.TCP.Coordinator != "" {

@@ -37,7 +37,7 @@ func (s *settings) withoutMPI(env environment) string {
 // called when the ranks have joined, or cannot.
 func (s *settings) launched(ctx context.Context, name string, env environment) (leave func(), err error) {
 	leave = func() {}
-	if s.sized || name != "tcp" && name != "shm" {
+	if s.placed != unplaced || name != "tcp" && name != "shm" {
 		return leave, nil
 	}
 	means := pmi.Find(pmi.Environment(env))
@@ -50,7 +50,7 @@ func (s *settings) launched(ctx context.Context, name string, env environment) (
 	if err != nil {
 		return nil, initFault("%v", err)
 	}
-	s.Rank, s.Size, s.sized, s.Job = space.Rank(), space.Size(), true, s.named(space.Job())
+	s.Rank, s.Size, s.placed, s.Job = space.Rank(), space.Size(), placed, s.named(space.Job())
 	s.reach()
 	open := true
 	leave = func() {
@@ -117,7 +117,7 @@ func (s *settings) byNumber(name string, l *mpifind.Launcher, env environment) e
 		return initFault("process %s is rank %d of %d, started by %v, and has started this program; start it with cohort run, or without the launcher's variables",
 			pid, l.Rank, l.Size, l)
 	}
-	s.Rank, s.Size, s.sized, s.numbered = l.Rank, l.Size, true, true
+	s.Rank, s.Size, s.placed = l.Rank, l.Size, numbered
 	return nil
 }
 

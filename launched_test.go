@@ -70,7 +70,7 @@ func TestLauncherVariablesPlaceRanks(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, s.Backend, c.backend)
 		}
 		unfit := s.unfit(c.backend, env)
-		if s.sized || s.Rank != 0 {
+		if s.placed != unplaced || s.Rank != 0 {
 			t.Errorf("%s: the check has made it rank %d", c.name, s.Rank)
 		}
 		_, err = s.launched(t.Context(), c.backend, env)
@@ -97,7 +97,7 @@ func TestOneRankByVariables(t *testing.T) {
 			t.Fatal(err)
 		}
 		unfit := s.unfit(name, env)
-		if _, err := s.launched(t.Context(), name, env); unfit != nil || err != nil || !s.sized || s.Size != 1 {
+		if _, err := s.launched(t.Context(), name, env); unfit != nil || err != nil || s.placed != numbered || s.Size != 1 {
 			t.Errorf("%s: %v, %v, %d ranks; want 1", name, unfit, err, s.Size)
 		}
 	}

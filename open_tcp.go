@@ -20,9 +20,9 @@ func tcpConfig(s settings) tcp.Config {
 	where, launcher := strings.CutPrefix(s.TCP.Coordinator, "launcher@")
 	tls := s.TCP.TLS
 	return tcp.Config{
-		Config: s.common(), Coordinator: where, Met: strings.TrimPrefix(s.met, "launcher@"), Launcher: launcher, Replaced: s.before != nil, Worlds: s.before, Interface: s.TCP.Interface, Ports: s.TCP.Ports,
+		Config: s.common(), Coordinator: where, Met: strings.TrimPrefix(s.first.coordinator, "launcher@"), Launcher: launcher, Worlds: s.podWorlds, Interface: s.TCP.Interface, Ports: s.TCP.Ports,
 		SecretFile: s.TCP.SecretFile, Secret: s.secret,
 		Connect: string(s.TCP.Connect), Checksum: s.TCP.Checksum, Sockets: s.TCP.Sockets,
-		TLSCert: tls.Cert, TLSKey: tls.Key, TLSCA: tls.CA, TLSName: tls.Name, FirstJob: s.firstJob, FirstRanks: s.origins,
+		TLSCert: tls.Cert, TLSKey: tls.Key, TLSCA: tls.CA, TLSName: tls.Name, FirstJob: s.first.job, FirstRanks: s.first.ranks,
 	}
 }

@@ -28,7 +28,7 @@ func (e environment) rank() (name, value string) {
 // pod completes the settings of a rank that is a pod: the job's name, where the ranks meet, and how long they wait.
 // replicas, hostname and hosts are the arguments of pod.Find.
 func (s *settings) pod(replicas, hostname, hosts string) error {
-	s.JoinTimeout, s.before = cmp.Or(s.JoinTimeout, podPatience), new(int)
+	s.JoinTimeout, s.podWorlds = cmp.Or(s.JoinTimeout, podPatience), new(int)
 	port, named := pod.Port, s.TCP.Coordinator
 	if p, ok := strings.CutPrefix(named, ":"); ok {
 		port, named = p, ""

@@ -133,13 +133,13 @@ func TestNextWorldKnowsFirst(t *testing.T) {
 	const at = "127.0.0.1:7700"
 	survive(t, 3, []int{0}, func(world *Comm) error {
 		var found []string
-		u := &succession{settings: settings{Config: Config{Job: "job", TCP: TCPConfig{Coordinator: at}}}, ctx: t.Context(), ranks: []int{2, 5, 7}}
-		u.open = func(_ context.Context, s settings) (backend.Comm, error) {
-			found = append(found, fmt.Sprint(s.Job, s.met, s.TCP.Coordinator, s.firstJob, s.origins))
+		v := &survivors{settings: settings{Config: Config{Job: "job", TCP: TCPConfig{Coordinator: at}}}, ranks: []int{2, 5, 7}}
+		v.open = func(_ context.Context, s settings) (backend.Comm, error) {
+			found = append(found, fmt.Sprint(s.Job, s.first.coordinator, s.TCP.Coordinator, s.first.job, s.first.ranks))
 			return nil, errTired
 		}
 		for range 2 {
-			if _, err := u.next(t.Context(), world.base(), t.Context()); !errors.Is(err, errTired) {
+			if _, _, err := v.next(t.Context(), world.base()); !errors.Is(err, errTired) {
 				return fmt.Errorf("rank %d: %v", world.Rank(), err)
 			}
 		}

@@ -1,17 +1,13 @@
 package cohort
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
-	"github.com/cohort-hpc/cohort/internal/generation"
 )
 
 // Generation returns the number of c's world in the job: 0 at first, and larger after every
@@ -72,213 +68,66 @@ func Rejoin(ctx context.Context, world *Comm) (*Comm, error) {
 	return (*Comm)(d), nil
 }
 
-// succession joins the worlds of a rank one after the other.
-type succession struct {
-	settings                    // of the first
-	ctx      context.Context    // of all worlds
-	launch   *generation.Client // gives out the places; nil: the survivors go on by themselves
-	open     func(context.Context, settings) (backend.Comm, error)
-	entered  func(*Comm) // called before anybody else gets the world
+// A protocol joins the next world of a rank with the other processes of its job. Each has a file:
+//
+//	protocol    where the ranks run                        who is in the next world        who decides that
+//	launcher    cohort run --restarts or --elastic         all, with replacements          generation.Machine in cohort run
+//	goroutines  Run and RunWith                            the same                        generation.Machine in this process
+//	pods        pods of a Kubernetes Job                   all, with replacements          package meet at rank 0
+//	survivors   elsewhere on shm and tcp                   the ranks that are not lost     they agree
+//
+// Other ranks have one world. Goroutines use the launcher's type, because a Run is the launcher of its ranks.
+type protocol interface {
+	// next joins the world after old. The settings are those of the new world.
+	next(ctx context.Context, old *comm.Comm) (backend.Comm, settings, error)
 
-	calling atomic.Bool // in Rejoin
-	mu      sync.Mutex  // guards the fields below
-	trial   *trial      // of shrink, which has not ended; nil: none
-	trials  int         // of the present world
-	ranks   []int       // which rank of the first world each rank of the present one is; nil: the same
+	// abandon gives up a generation that no call of next goes on to join, because the world before it is closed.
+	abandon(generation int)
 }
 
-// world makes a world of what open has returned.
-func (u *succession) world(bc backend.Comm, s settings, resized <-chan struct{}) *Comm {
+// A rejoiner takes a rank from one world of its job to the next.
+type rejoiner struct {
+	protocol protocol        // nil: there is no next world
+	ctx      context.Context // of all worlds
+	entered  func(*Comm)     // called before anybody else gets a world
+	calling  sync.Mutex      // held by Rejoin
+}
+
+// enter makes the rank's world of what has been joined.
+func (r *rejoiner) enter(bc backend.Comm, s settings) *Comm {
 	closed, end := context.WithCancel(context.Background())
-	s.worlds.Resized = resized
-	s.worlds.Next = func(ctx context.Context, old *comm.Comm) (*comm.Comm, error) { return u.next(ctx, old, closed) }
-	u.trials, u.ranks = 0, s.origins
-	w := newWorld(u.ctx, bc, s)
+	if r.protocol != nil {
+		s.worlds.Next = func(ctx context.Context, old *comm.Comm) (*comm.Comm, error) { return r.rejoin(ctx, old, closed, s) }
+		context.AfterFunc(closed, func() { r.protocol.abandon(s.worlds.Generation + 1) })
+	}
+	w := newWorld(r.ctx, bc, s)
 	w.base().OnClose(end)
-	context.AfterFunc(closed, func() { u.giveUp(s.worlds.Generation + 1) })
-	u.entered(w)
+	r.entered(w)
 	return w
 }
 
-// giveUp ends the trial of a world that no call of Rejoin goes on with: the others do without this rank.
-func (u *succession) giveUp(generation int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if t := u.trial; t != nil && t.settings.worlds.Generation == generation {
-		u.trial = nil
-		if t.joined != nil {
-			_ = t.joined.Close()
-		}
-	}
-}
-
-// next joins the world after old. closed ends when old is closed.
-func (u *succession) next(ctx context.Context, old *comm.Comm, closed context.Context) (_ *comm.Comm, err error) {
-	if !u.calling.CompareAndSwap(false, true) {
+// rejoin enters the world after old, which has the settings s. closed ends when old is closed.
+func (r *rejoiner) rejoin(ctx context.Context, old *comm.Comm, closed context.Context, s settings) (*comm.Comm, error) {
+	if !r.calling.TryLock() {
 		return nil, fault(ErrBusy, "another goroutine calls Rejoin")
 	}
-	defer u.calling.Store(false)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(closed, cancel)()
-	defer func() {
-		if err != nil && old.Usable() != nil {
-			err = fault(ErrClosed, "the world is closed")
-		}
-	}()
+	defer r.calling.Unlock()
 	if err := old.Usable(); err != nil {
 		return nil, err
 	}
-	if u.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, u.Timeout)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(closed, cancel)()
+	if s.Timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
 	}
-	var w *Comm
+	bc, s, err := r.protocol.next(ctx, old)
 	switch {
-	case u.launch != nil:
-		w, err = u.enter(ctx, old.Dead)
-	case u.before != nil:
-		w, err = u.meet(ctx, old)
-	default:
-		w, err = u.shrink(ctx, old)
-	}
-	return w.base(), err
-}
-
-// meet joins a world of all ranks, where those that joined the first one met: the successor of a pod comes there too.
-func (u *succession) meet(ctx context.Context, old *comm.Comm) (*Comm, error) {
-	s := u.settings
-	before := old.Worlds().Generation + 1
-	s.before = &before
-	bc, err := u.open(ctx, s)
-	if err != nil {
+	case err != nil && old.Usable() != nil:
+		return nil, fault(ErrClosed, "the world is closed")
+	case err != nil:
 		return nil, err
 	}
-	s.worlds.Generation = before
-	return u.world(bc, s, nil), nil
-}
-
-// enter joins the next world in which the launcher gives this rank a place.
-func (u *succession) enter(ctx context.Context, lost func() []int) (*Comm, error) {
-	var bc backend.Comm
-	var s settings
-	err := u.launch.Enter(ctx, lost, func(ctx context.Context, place generation.Place) (*generation.Attempt, error) {
-		s = u.settings
-		s.firstJob = s.Job
-		s.Rank, s.Size, s.Job, s.sized, s.worlds.Generation = place.Rank, place.Size, place.Job, true, place.Generation
-		s.share = func(ctx context.Context, text string) (string, error) { return u.launch.Share(ctx, place.Rank, text) }
-		made, err := u.open(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		bc = made
-		return &generation.Attempt{Leave: func() { made.Close() }, Lost: func() []int { return comm.Failed(made) }}, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return u.world(bc, s, u.launch.Resized()), nil
-}
-
-// A trial is an attempt of the survivors to join a world of their own.
-type trial struct {
-	survivors *comm.Comm
-	settings  settings
-	joined    backend.Comm // nil: this rank has failed to join
-	failed    error        // why
-	blamed    bool         // and no other rank before it, nor the end of its time
-}
-
-// shrink joins a world of the survivors. They agree on whether all have joined, so all of them use it or none. If the time is
-// over before they know, the next call goes on there.
-func (u *succession) shrink(ctx context.Context, old *comm.Comm) (*Comm, error) {
-	for failures := 0; ; {
-		if u.trial == nil {
-			var err error
-			if u.trial, err = u.try(ctx, old); err != nil {
-				return nil, err
-			}
-		}
-		t, flag := u.trial, 1
-		if t.failed != nil {
-			flag = 0
-		}
-		all, err := t.survivors.WithContext(ctx).Agree(flag)
-		if errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
-			return nil, err
-		}
-		u.trial = nil
-		_ = t.survivors.Close()
-		switch {
-		case err == nil && all == 1:
-			return u.world(t.joined, t.settings, nil), nil
-		case t.joined != nil:
-			go t.joined.Close() // without waiting: some of the ranks do not answer
-		case t.blamed:
-			failures++
-		}
-		if err != nil || ctx.Err() != nil || failures == generation.MostFailures {
-			return nil, cmp.Or(err, (&backend.Bound{Ctx: ctx}).Err(time.Now()), t.failed)
-		}
-	}
-}
-
-// try begins a trial. It fails on all ranks or on none, but for those that are out of time, lost, or closing old.
-func (u *succession) try(ctx context.Context, old *comm.Comm) (*trial, error) {
-	d, err := old.WithContext(ctx).Shrink()
-	if err != nil {
-		return nil, err
-	}
-	if n := old.Size(); old.Backend().Caps().Backend == "tcp" && 2*d.Size() <= n && (2*d.Size() < n || d.Backend().WorldRank(0) != 0) {
-		_ = d.Close()
-		return nil, fault(ErrPeerLost, fmt.Sprintf("%d of %d ranks are left, so the others may be alive and go on: a network may have been cut; "+
-			"with cohort run --restarts, the launcher decides", d.Size(), n))
-	}
-	u.trials++
-	t := &trial{survivors: d, settings: u.settings}
-	s := &t.settings
-	s.Rank, s.Size, s.sized, s.worlds.Generation = d.Rank(), d.Size(), true, old.Worlds().Generation+1
-	s.Job = fmt.Sprintf("%s.%d", s.Job, s.worlds.Generation)
-	s.met, s.TCP.Coordinator, s.firstJob = s.TCP.Coordinator, "", u.settings.Job
-	for r := range d.Size() {
-		first := d.Backend().WorldRank(r)
-		if u.ranks != nil {
-			first = u.ranks[first]
-		}
-		s.origins = append(s.origins, first)
-	}
-	if u.trials > 1 { // the same number on all ranks
-		s.Job = fmt.Sprintf("%s.%d", s.Job, u.trials)
-	}
-	c := (*Comm)(d.WithContext(ctx))
-	s.share = func(_ context.Context, text string) (string, error) { return shareText(c, text) }
-	joining, cancel := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { // it ends when a rank is lost, or has failed: nobody sends
-		_, _ = Recv((*Comm)(d.WithContext(joining)), make([]byte, 1), AnySource, 0)
-		cancel()
-	})
-	t.joined, t.failed = u.open(joining, *s)
-	if t.failed != nil {
-		t.joined, t.blamed = nil, joining.Err() == nil && !errors.Is(t.failed, ErrPeerLost)
-		_ = d.Revoke()
-	}
-	cancel()
-	watch.Wait()
-	return t, nil
-}
-
-// shareText returns on every rank the text that rank 0 has.
-func shareText(c *Comm, text string) (string, error) {
-	n, err := BcastOne(c, len(text), 0)
-	if err != nil {
-		return "", err
-	}
-	b := make([]byte, n)
-	copy(b, text)
-	err = Bcast(c, b, 0)
-	return string(b), err
+	return r.enter(bc, s).base(), nil
 }

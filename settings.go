@@ -30,18 +30,37 @@ type settings struct {
 	secret string   // of the job, if it is not in a file
 }
 
-// entry says which place this process takes in a world, and what it knows of the worlds before. It is another for each world.
+// entry says how this process joins one world of its job. Each world has another one.
 type entry struct {
-	sized    bool                                                   // Rank and Size are known
-	numbered bool                                                   // they come from the variables of a launcher that is not cohort's
-	share    func(ctx context.Context, text string) (string, error) // among the ranks, if the launcher can
-	process  bool                                                   // this process is the rank
-	id       int                                                    // of this process, for its launcher
-	met      string                                                 // TCP.Coordinator of an earlier world of this process
-	firstJob string                                                 // Job in the first world; "" there
-	origins  []int                                                  // which rank of the first world each rank is; nil: the same
-	before   *int                                                   // how many worlds this pod has been in, and then the most of any rank; nil: a process that ends is not started again
-	worlds   comm.Worlds                                            // before and after the one to join
+	placed    placement
+	share     func(ctx context.Context, text string) (string, error) // tells all ranks the text of rank 0, if the launcher can
+	id        *int                                                   // of this process, for its launcher; nil: the rank is a goroutine
+	podWorlds *int                                                   // in a pod: how many worlds it has been in, and then the most of any rank
+	first     firstWorld                                             // in a later world
+	worlds    comm.Worlds                                            // before and after the one to join
+}
+
+// A placement says whether Rank and Size are known.
+//
+//	placement  event                                                          next
+//	unplaced   Config, or COHORT_RANK and COHORT_SIZE, have them (place)      placed
+//	           the launcher's key-value space has them (launched)             placed
+//	           the variables of another launcher have them (byNumber)         numbered
+//
+// Unplaced ranks are those of local and of mpi, whose library knows the rank. Settings of a later world are placed as those of the first.
+type placement uint8
+
+const (
+	unplaced placement = iota
+	placed
+	numbered // programs that this rank starts inherit the launcher's variables, not COHORT_RANK
+)
+
+// firstWorld is what a later world of a job keeps of the first one. Certificates have the names of the first world's ranks.
+type firstWorld struct {
+	job         string // its name; "" in the first world itself
+	coordinator string // its TCP.Coordinator: rank 0 of a later world listens on the same interface
+	ranks       []int  // which rank of it each rank is; nil: the same
 }
 
 // environment looks up a variable, as os.LookupEnv does.
@@ -132,7 +151,7 @@ func resolve(cfg *Config, env environment) (settings, error) {
 	if err := s.place(env); err != nil {
 		return s, err
 	}
-	if name, _ := env.rank(); name == pod.Index && !cfg.placed() && (s.Backend == "auto" || s.Backend == "tcp") {
+	if name, _ := env.rank(); name == pod.Index && !cfg.setsRank() && (s.Backend == "auto" || s.Backend == "tcp") {
 		hostname, hosts := pod.Files()
 		if err := s.pod(env.get(pod.Replicas), hostname, hosts); err != nil {
 			return s, err
@@ -141,8 +160,8 @@ func resolve(cfg *Config, env environment) (settings, error) {
 	return s, s.inherited(cfg, env)
 }
 
-// placed reports whether the program says which rank this is.
-func (c *Config) placed() bool { return c != nil && c.Size != 0 }
+// setsRank reports whether the program says which rank this is.
+func (c *Config) setsRank() bool { return c != nil && c.Size != 0 }
 
 // fill sets a field that has its zero value to what text says, unless that is empty, and checks it.
 func (v variable) fill(text string) error {
@@ -304,7 +323,7 @@ func (s *settings) place(env environment) error {
 	if s.Size < 0 || s.Rank < 0 || s.Rank >= s.Size {
 		return initFault("rank %d of a job of %d ranks (%s); want a rank from 0 to the size less 1", s.Rank, s.Size, source)
 	}
-	s.sized = true
+	s.placed = placed
 	return nil
 }
 
@@ -312,7 +331,7 @@ func (s *settings) place(env environment) error {
 func (s *settings) inherited(cfg *Config, env environment) error {
 	name, rank := env.rank()
 	pid, of, _ := strings.Cut(env.get(envJoined), " ")
-	if cfg.placed() || rank == "" || of != s.joined(rank) || s.Size == 1 || pid == strconv.Itoa(os.Getpid()) {
+	if cfg.setsRank() || rank == "" || of != s.joined(rank) || s.Size == 1 || pid == strconv.Itoa(os.Getpid()) {
 		return nil
 	}
 	return initFault("%s=%s is that of process %s, which has joined job %q and started this program; unset %[1]s and COHORT_SIZE for it (env -u %[1]s -u COHORT_SIZE PROGRAM), or start it with cohort run",

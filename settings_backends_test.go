@@ -42,7 +42,7 @@ func full(t *testing.T) (c Config) {
 // Every setting reaches the backends with a field for it, and no setting is left unused.
 func TestSettingsReachTheBackends(t *testing.T) {
 	cfg := full(t)
-	s := settings{Config: cfg, entry: entry{sized: true, before: new(int), met: "launcher@a:2", firstJob: "first", origins: []int{3}}}
+	s := settings{Config: cfg, entry: entry{placed: placed, podWorlds: new(int), first: firstWorld{"first", "launcher@a:2", []int{3}}}}
 	ours := fields(reflect.ValueOf(cfg), "", map[string]any{})
 	// The settings that this package itself uses.
 	used := []string{"Backend", "Resilient", "Timeout", "FlightDir", "Collectives"}
@@ -53,7 +53,7 @@ func TestSettingsReachTheBackends(t *testing.T) {
 		own    map[string]any    // fields that are not settings, and their expected values
 	}{
 		{"common", s.common(), nil, map[string]any{"Share": nil}},
-		{"TCP", tcpConfig(s), map[string]string{"TLSCert": "TLS.Cert", "TLSKey": "TLS.Key", "TLSCA": "TLS.CA", "TLSName": "TLS.Name"}, map[string]any{"Met": "a:2", "FirstJob": "first", "FirstRanks": []int{3}, "Launcher": false, "Replaced": true, "Worlds": s.before, "Secret": "", "Share": nil}},
+		{"TCP", tcpConfig(s), map[string]string{"TLSCert": "TLS.Cert", "TLSKey": "TLS.Key", "TLSCA": "TLS.CA", "TLSName": "TLS.Name"}, map[string]any{"Met": "a:2", "FirstJob": "first", "FirstRanks": []int{3}, "Launcher": false, "Worlds": s.podWorlds, "Secret": "", "Share": nil}},
 		{"MPI", mpiConfig(context.Background(), s), map[string]string{"Library": "Lib"},
 			map[string]any{"Bounded": true, "Oversubscribed": false}},
 	} {

@@ -221,7 +221,7 @@ func FuzzSettings(f *testing.F) {
 			}
 			return
 		}
-		if s.sized != (rank != "" && size != "") || s.sized && (s.Rank < 0 || s.Rank >= s.Size) || s.Timeout < 0 {
+		if (s.placed == placed) != (rank != "" && size != "") || s.placed == placed && (s.Rank < 0 || s.Rank >= s.Size) || s.Timeout < 0 {
 			t.Fatalf("rank %q, size %q, timeout %q are %+v", rank, size, timeout, s)
 		}
 		if name, _ := s.choose(env); name == "" {

@@ -19,8 +19,7 @@ type Config struct {
 	Coordinator string // the address, HOST:PORT, to which all ranks connect at the start; empty with Share
 	Met         string // with Share: the Coordinator of an earlier world of the job; rank 0 listens on the same interface. May be empty
 	Launcher    bool   // the process that started the ranks listens there, by meet.Serve; otherwise rank 0 does
-	Replaced    bool   // a process that ends before all ranks have joined is started again, maybe elsewhere: wait for it
-	Worlds      *int   // how many worlds this process has been in; Open sets it to the most of any rank. nil: none, and not asked
+	Worlds      *int   // nil: a process that ends is not replaced. Else how many worlds this one has been in; Open sets it to the most of any rank
 
 	SecretFile       string // may be empty with Share: rank 0 then makes a secret for the job
 	Secret           string // the text of such a file, in place of one

@@ -62,7 +62,7 @@ func TestOpenLoss(t *testing.T) {
 	}
 }
 
-// TestNextWorldBeginsAgain has a rank be lost, fail and give up while the ranks of a next world connect, before its successor
+// TestNextWorldBeginsAgain has a rank be lost, fail and give up while the ranks of a next world connect, before its replacement
 // joins; and one that fails again and again.
 func TestNextWorldBeginsAgain(t *testing.T) {
 	const n, victim = 3, 2
@@ -94,7 +94,7 @@ func TestNextWorldBeginsAgain(t *testing.T) {
 		at := freeAddress(t)
 		results := make(chan error, n)
 		open := func(rank, worlds int) {
-			w, err := Open(ctx, Config{Config: backend.Config{Rank: rank, Size: n, Job: "job"}, SecretFile: path, Coordinator: at, Replaced: true, Worlds: &worlds})
+			w, err := Open(ctx, Config{Config: backend.Config{Rank: rank, Size: n, Job: "job"}, SecretFile: path, Coordinator: at, Worlds: &worlds})
 			if err == nil && worlds != 4 {
 				err = fmt.Errorf("rank %d is in world %d, want 4", rank, worlds)
 			}
@@ -141,7 +141,7 @@ func TestRankLostBeforeItStartsJoinsAgain(t *testing.T) {
 	var all sync.WaitGroup
 	open := func(rank int) {
 		worlds := 1
-		w, err := Open(ctx, Config{Config: backend.Config{Rank: rank, Size: n, Job: "job"}, SecretFile: path, Coordinator: at, Sockets: true, Replaced: true, Worlds: &worlds})
+		w, err := Open(ctx, Config{Config: backend.Config{Rank: rank, Size: n, Job: "job"}, SecretFile: path, Coordinator: at, Sockets: true, Worlds: &worlds})
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)
 			cancel()
@@ -207,7 +207,7 @@ func TestConnectionOfEarlierAttemptIsRefused(t *testing.T) {
 		var all sync.WaitGroup
 		open := func(rank int, ports string) {
 			cfg := Config{Config: backend.Config{Rank: rank, Size: n, Job: "job"}, SecretFile: path, Coordinator: at, Ports: ports,
-				Sockets: true, Connect: connect, Replaced: true, Worlds: new(int)}
+				Sockets: true, Connect: connect, Worlds: new(int)}
 			w, err := Open(ctx, cfg)
 			if err != nil {
 				t.Errorf("rank %d: %v", rank, err)

@@ -80,7 +80,7 @@ func (cfg *Config) checkFiles() error {
 
 // identity returns by what the other ranks know this one. It has no secret if rank 0 is to tell it.
 func (cfg *Config) identity() (id *meet.Identity, err error) {
-	id = &meet.Identity{Job: cfg.Job, Rank: cfg.Rank, Size: cfg.Size, Replaced: cfg.Replaced,
+	id = &meet.Identity{Job: cfg.Job, Rank: cfg.Rank, Size: cfg.Size, Replaced: cfg.Worlds != nil,
 		First: meet.First{Job: cfg.FirstJob, Ranks: cfg.FirstRanks}}
 	if cfg.SecretFile != "" || cfg.Secret != "" {
 		if id.Secret, err = cfg.readSecret(); err != nil {
@@ -108,7 +108,7 @@ func (c *connecting) listen(ctx context.Context) error {
 		return err
 	}
 	c.accepts = *c.id
-	if c.cfg.Replaced {
+	if c.cfg.Worlds != nil {
 		c.accepts.Listener = rand.Text() // the next attempt may be at the same port
 	}
 	if c.l, err = c.cfg.listen(meet.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: &c.accepts}); err != nil {

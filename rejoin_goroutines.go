@@ -15,7 +15,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/generation"
 )
 
-// goroutines is the job of a Run. It is what a launcher is for processes.
+// goroutines is the job of a Run. It is what a launcher is for processes: its ranks ask the machine for their places, and it
+// starts replacements. So tests with RunWith meet what programs meet under cohort run.
 type goroutines struct {
 	ctx      context.Context
 	settings settings
@@ -29,7 +30,7 @@ type goroutines struct {
 	ends     []backend.Comm // of the present world
 	latest   int            // its generation
 	worlds   []*comm.Comm   // handles of the ranks of the last one that all have joined
-	replaced map[int]error  // by seat: of ranks in whose places no others have joined yet
+	replaced map[int]error  // errors of ranks whose replacements have not joined yet, by what these are started as
 	ticking  time.Time      // when tick is called; zero: it need not be
 }
 
@@ -52,24 +53,25 @@ func (j *goroutines) run() error {
 	return j.errs.join()
 }
 
-// rank is a rank from its start to its end.
-func (j *goroutines) rank(id, seat int, g *generation.Client) {
+// rank is a rank from its start, in place of rank startedAs, to its end.
+func (j *goroutines) rank(id, startedAs int, g *generation.Client) {
 	var world *Comm
-	u := &succession{settings: j.settings, ctx: j.ctx, launch: g, open: j.open, entered: func(w *Comm) {
+	p := &launcher{settings: j.settings, client: g, open: j.open}
+	r := &rejoiner{protocol: p, ctx: j.ctx, entered: func(w *Comm) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		if world = w; len(j.worlds) > 0 && j.worlds[0].Worlds().Generation != w.Generation() {
 			j.worlds = nil
 		}
 		j.worlds = append(j.worlds, w.base())
-		delete(j.replaced, seat)
+		delete(j.replaced, startedAs)
 	}}
 	ended := func(err error) {
-		rank := seat
+		rank := startedAs
 		if world != nil {
 			rank = world.Rank()
 		}
-		j.ended(id, seat, rank, err)
+		j.ended(id, startedAs, rank, err)
 	}
 	err := errGoexit
 	defer func() {
@@ -80,24 +82,25 @@ func (j *goroutines) rank(id, seat int, g *generation.Client) {
 			ended(closed)
 		}
 	}()
-	if _, err = u.enter(context.WithoutCancel(j.ctx), nil); err == nil {
+	bc, s, joined := p.next(context.WithoutCancel(j.ctx), nil)
+	if err = joined; err == nil {
 		err = errGoexit
-		err = guard(func() error { return j.body(world) })
+		err = guard(func() error { return j.body(r.enter(bc, s)) })
 	}
 }
 
-// ended handles the end of a rank, which was started for a seat.
-func (j *goroutines) ended(id, seat, rank int, err error) {
+// ended handles the end of a rank.
+func (j *goroutines) ended(id, startedAs, rank int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	next := j.machine.Rank(id) // the seat of another one in its place
+	next := j.machine.Rank(id) // what a replacement is started as
 	switch fate := j.machine.Ended(id, err == nil, errors.Is(err, ErrPeerLost) && !errors.Is(err, errGoexit)); {
 	case err == nil || fate == generation.Ignored:
 	case fate == generation.Replaced:
 		j.replaced[next] = err
 	default:
-		j.errs.add(rank, cmp.Or(j.replaced[seat], err)) // the error of a process that did not join says less
-		delete(j.replaced, seat)
+		j.errs.add(rank, cmp.Or(j.replaced[startedAs], err)) // the error of a process that did not join says less
+		delete(j.replaced, startedAs)
 	}
 	j.tick()
 }
