@@ -41,6 +41,21 @@ type coordinator struct {
 	until   []time.Time      // when the ranks that have joined must learn that others are missing; zero: never
 	giveUp  time.Time        // the first of them; zero: not yet known
 	late    <-chan time.Time // then
+	round   round
+}
+
+// A round is a wait for a message of one kind from every rank.
+type round struct {
+	want        frame.Kind // Join, then Connected
+	verb, state string     // what the ranks do, and are then
+	done        []bool     // which ranks have sent it
+	left        int        // how many have not
+	failed      error      // of the first rank that cannot connect
+}
+
+func (o *round) finish(r int) {
+	o.done[r] = true
+	o.left--
 }
 
 // An event is a message from a connection, or its end.
@@ -77,7 +92,7 @@ func newCoordinator(l *Listener) *coordinator {
 // Then all ranks get the error that run returns.
 //
 // If processes are replaced (Identity), a rank that ends before all have joined is missing again, and the ranks learn
-// nothing of a rank 0 that is canceled: its successor waits for them. Once a rank is there that has been in a world
+// nothing of a rank 0 that is canceled: its replacement waits for them. Once a rank is there that has been in a world
 // before, the same holds for ranks that are about to give up: the others wait until they come again. Of two
 // processes that claim the same rank, the later one joins in place of the other.
 //
@@ -101,13 +116,13 @@ func (g *coordinator) run(ctx context.Context, own *Conn) error {
 		}
 	})
 
-	err := g.round(ctx, frame.Join)
-	if g.l.id.Replaced && (errors.Is(err, backend.ErrCanceled) || errors.Is(err, backend.ErrTimeout) && g.again()) {
+	err := g.await(ctx, frame.Join)
+	if g.l.id.Replaced && (errors.Is(err, backend.ErrCanceled) || errors.Is(err, backend.ErrTimeout) && g.rejoins()) {
 		return err
 	}
 	if err == nil {
 		g.tell(frame.Table, encode(g.members), tableTimeout)
-		err = g.round(ctx, frame.Connected)
+		err = g.await(ctx, frame.Connected)
 	}
 	if err != nil {
 		g.tell(frame.Refused, backend.AsFault(err).Encode(maxRefusal), tellTimeout)
@@ -138,21 +153,19 @@ func (g *coordinator) read(ctx context.Context, c *Conn) {
 	}
 }
 
-// round waits until every rank has sent a message of the kind, and returns nil, or why the job cannot start.
-func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
-	verb, state := "join", "were there"
+// await waits until every rank has sent a message of the kind, and returns nil, or why the job cannot start.
+func (g *coordinator) await(ctx context.Context, want frame.Kind) error {
+	g.round = round{want, "join", "were there", make([]bool, len(g.members)), len(g.members), nil}
 	if want == frame.Connected {
-		verb, state = "connect to the others", "were connected"
+		g.round.verb, g.round.state = "connect to the others", "were connected"
 	}
-	done := make([]bool, len(g.members))
-	var failed error // of the first rank that cannot connect
 	var alive <-chan time.Time
 	if g.l.id.Replaced {
 		ticks := time.NewTicker(beat)
 		defer ticks.Stop()
 		alive = ticks.C
 	}
-	for n := 0; n < len(done); {
+	for g.round.left > 0 {
 		var e event
 		select {
 		case e = <-g.events:
@@ -160,79 +173,97 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 			g.tell(frame.Heartbeat, nil, tellTimeout)
 			continue
 		case <-g.late:
-			if r := slices.Index(g.until, g.giveUp); want == frame.Join && g.again() && r != g.l.id.Rank {
-				_ = g.refuse(g.conns[r], g.missing(ctx, verb, done))
-				g.leave(r)
-				done[r] = false
-				n--
+			if g.excuse(ctx) {
 				continue
 			}
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil || e.conn == nil {
-			return cmp.Or(failed, g.missing(ctx, verb, done))
+			return cmp.Or(g.round.failed, g.missing(ctx))
 		}
-		r := e.conn.Rank
-		m, joined := &g.members[r], g.conns[r] == e.conn
-		ended := joined && e.err != nil && !errors.Is(e.err, frame.ErrFrame)
-		claimed := !joined && g.conns[r] != nil && e.err == nil && e.kind == frame.Join // the end of the other was not noticed
-		if g.l.id.Replaced && (claimed || ended && want == frame.Join) {
-			why := backend.Faultf(backend.ErrPeerLost, "another process has joined as %s", who(r))
-			switch {
-			case claimed && g.outdated(e):
-				_ = g.refuse(e.conn, why)
-				continue
-			case claimed && want == frame.Connected:
-				e.conn.Close() // without an answer: it looks for the next rendezvous
-				return why
-			case claimed:
-				_ = g.refuse(g.conns[r], why)
-			}
-			g.leave(r)
-			done[r], joined = false, false
-			n--
+		if err := g.handle(e); err != nil {
+			return err
 		}
-		switch {
-		case joined && e.err != nil:
-			return backend.Faultf(backend.ErrPeerLost, "%v ended before all ranks of the job %s: %v", m, state, e.err)
-		case e.err != nil && !errors.Is(e.err, frame.ErrFrame):
-			continue // the rank ended before it joined: it is missing
-		case e.err != nil:
-			return g.refuse(e.conn, backend.Faultf(backend.ErrInit, "rank %d, from %s: %v", r, e.conn.RemoteAddr(), e.err))
-		case !joined && e.kind == frame.Join:
-			if err := g.admit(e); err != nil {
-				return g.refuse(e.conn, err)
-			}
-		case joined && !done[r] && want == frame.Connected && e.kind == frame.Refused:
-			if failed == nil {
-				why := decodeRefused(e.payload)
-				failed = backend.Faultf(why.Sentinel, "%v: %s", m, why.Text)
-				g.giveUpAt(time.Now().Add(blame))
-			}
-		case joined && !done[r] && e.kind == want:
-		default:
-			return g.refuse(e.conn, backend.Faultf(backend.ErrInit, "rank %d, from %s, sent %q before all ranks of the job %s",
-				r, e.conn.RemoteAddr(), e.kind, state))
-		}
-		done[r] = true
-		n++
 	}
-	return failed
+	return g.round.failed
 }
 
-// admit adds a rank that joins.
+// excuse lets a rank that is about to give up be missing, and reports whether the others wait for it to come again.
+func (g *coordinator) excuse(ctx context.Context) bool {
+	r := slices.Index(g.until, g.giveUp)
+	if g.round.want != frame.Join || !g.rejoins() || r == g.l.id.Rank {
+		return false
+	}
+	_ = g.refuse(g.conns[r], g.missing(ctx))
+	g.leave(r)
+	return true
+}
+
+// handle handles an event, and returns why the job cannot start. A connection that has not joined decides nothing by its end.
+func (g *coordinator) handle(e event) error {
+	r := e.conn.Rank
+	m, joined, unfinished := &g.members[r], g.conns[r] == e.conn, !g.round.done[r]
+	broken := errors.Is(e.err, frame.ErrFrame)
+	switch {
+	case e.err != nil && !joined && broken:
+		return g.refuse(e.conn, backend.Faultf(backend.ErrInit, "rank %d, from %s: %v", r, e.conn.RemoteAddr(), e.err))
+	case e.err != nil && !joined:
+	case e.err != nil && g.l.id.Replaced && g.round.want == frame.Join && !broken:
+		g.leave(r)
+	case e.err != nil:
+		return backend.Faultf(backend.ErrPeerLost, "%v ended before all ranks of the job %s: %v", m, g.round.state, e.err)
+	case e.kind == frame.Join && !joined && g.conns[r] != nil && g.l.id.Replaced:
+		return g.replace(e)
+	case e.kind == frame.Join && !joined:
+		return g.admit(e)
+	case e.kind == frame.Connected && joined && unfinished && g.round.want == frame.Connected:
+		g.round.finish(r)
+	case e.kind == frame.Refused && joined && unfinished && g.round.want == frame.Connected:
+		if g.round.failed == nil {
+			why := decodeRefused(e.payload)
+			g.round.failed = backend.Faultf(why.Sentinel, "%v: %s", m, why.Text)
+			g.giveUpAt(time.Now().Add(blame))
+		}
+		g.round.finish(r)
+	default:
+		return g.refuse(e.conn, backend.Faultf(backend.ErrInit, "rank %d, from %s, sent %q before all ranks of the job %s",
+			r, e.conn.RemoteAddr(), e.kind, g.round.state))
+	}
+	return nil
+}
+
+// replace handles a second process that joins as a rank: the end of the first one was not noticed, or the second is the
+// first's predecessor.
+func (g *coordinator) replace(e event) error {
+	r := e.conn.Rank
+	why := backend.Faultf(backend.ErrPeerLost, "another process has joined as %s", who(r))
+	switch {
+	case g.replaced(e):
+		_ = g.refuse(e.conn, why)
+		return nil
+	case g.round.want == frame.Connected:
+		e.conn.Close() // without an answer: it looks for the next rendezvous
+		return why
+	}
+	_ = g.refuse(g.conns[r], why)
+	g.leave(r)
+	return g.admit(e)
+}
+
+// admit adds a rank that joins, or refuses it.
 func (g *coordinator) admit(e event) error {
 	c, size := e.conn, len(g.members)
 	j, err := decodeJoin(e.payload, c.Rank)
 	m := &j.Member
 	switch {
 	case err != nil:
-		return backend.Faultf(backend.ErrInit, "rank %d, from %s: join: %v", c.Rank, c.RemoteAddr(), err)
+		return g.refuse(c, backend.Faultf(backend.ErrInit, "rank %d, from %s: join: %v", c.Rank, c.RemoteAddr(), err))
 	case j.Size != size:
-		return backend.Faultf(backend.ErrInit, "%v belongs to a job of %d ranks, the coordinator to one of %d; give all the same size", m, j.Size, size)
+		return g.refuse(c, backend.Faultf(backend.ErrInit, "%v belongs to a job of %d ranks, the coordinator to one of %d; give all the same size", m, j.Size, size))
 	case g.conns[m.Rank] != nil:
-		return backend.Faultf(backend.ErrInit, "two processes claim to be rank %d: %v and %v", m.Rank, &g.members[m.Rank], m)
+		return g.refuse(c, backend.Faultf(backend.ErrInit, "two processes claim to be rank %d: %v and %v", m.Rank, &g.members[m.Rank], m))
 	}
+	g.round.finish(m.Rank)
 	g.members[m.Rank], g.conns[m.Rank] = *m, c
 	if j.Patience > 0 {
 		g.until[m.Rank] = time.Now().Add(j.Patience - min(j.Patience/4, Spare))
@@ -243,6 +274,8 @@ func (g *coordinator) admit(e event) error {
 
 // leave makes a rank that has joined missing again.
 func (g *coordinator) leave(r int) {
+	g.round.done[r] = false
+	g.round.left++
 	g.conns[r], g.until[r] = nil, time.Time{}
 	g.giveUp, g.late = time.Time{}, nil
 	for _, at := range g.until {
@@ -252,8 +285,8 @@ func (g *coordinator) leave(r int) {
 	}
 }
 
-// again reports whether this is a rendezvous for a next world: a rank is there that has been in one before.
-func (g *coordinator) again() bool {
+// rejoins reports whether this is a rendezvous for a next world: a rank is there that has been in one before.
+func (g *coordinator) rejoins() bool {
 	for r, c := range g.conns {
 		if g.l.id.Replaced && c != nil && g.members[r].Worlds > 0 {
 			return true
@@ -262,9 +295,9 @@ func (g *coordinator) again() bool {
 	return false
 }
 
-// outdated reports whether a process comes to join whose successor has. A process that has been in no world was started
+// replaced reports whether a process comes to join whose replacement has. A process that has been in no world was started
 // after all that have.
-func (g *coordinator) outdated(e event) bool {
+func (g *coordinator) replaced(e event) bool {
 	j, err := decodeJoin(e.payload, e.conn.Rank)
 	there := g.members[e.conn.Rank].Worlds
 	return err == nil && j.Member.Worlds > 0 && (there == 0 || there > j.Member.Worlds)
@@ -277,15 +310,15 @@ func (g *coordinator) giveUpAt(at time.Time) {
 	}
 }
 
-// missing returns the error that names the ranks that have not done their part in a round.
-func (g *coordinator) missing(ctx context.Context, verb string, done []bool) error {
+// missing returns the error that names the ranks that have not done their part in the round.
+func (g *coordinator) missing(ctx context.Context) error {
 	var missing []int
-	for r := range done {
-		if !done[r] && (r != g.l.id.Rank || g.conns[r] != nil) { // this process is there, though its own message may be unread
+	for r, done := range g.round.done {
+		if !done && (r != g.l.id.Rank || g.conns[r] != nil) { // this process is there, though its own message may be unread
 			missing = append(missing, r)
 		}
 	}
-	text := fmt.Sprintf("%d of %d ranks did not %s within %v: %s", len(missing), len(done), verb,
+	text := fmt.Sprintf("%d of %d ranks did not %s within %v: %s", len(missing), len(g.members), g.round.verb,
 		time.Since(g.begun).Round(time.Millisecond), backend.RankList(missing))
 	if report := g.l.Report(); report != "" {
 		text += "; " + report

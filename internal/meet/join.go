@@ -12,10 +12,15 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
-// A rendezvous has two rounds. In each, every rank sends the coordinator one message, and the coordinator
-// sends all of them the same answer. In the first they join, and get the table of the ranks. Then they
-// connect to each other. If one ends meanwhile, only the ranks that wait for its connection notice. So in
-// the second round each reports that its connections are made, and then all ranks start, or none.
+// A rendezvous has these steps. The coordinator's part in them is in coordinate.go.
+//
+//  1. Each rank connects to the coordinator, and sends Join with what the others must know of it (Join, JoinAt, Lead).
+//  2. When all have, the coordinator sends them the Table of the ranks.
+//  3. Each rank connects to the others, and sends Connected, or Refused with the reason (Confirm).
+//  4. When all have sent Connected, the coordinator sends it to them, and they start.
+//
+// If a rank fails or ends, the coordinator sends Refused in step 2 or 4. So all ranks start, or none. Without steps 3 and 4,
+// only the ranks that wait for the connection of one that has ended would notice.
 
 // A Meeting is a rank's part in a rendezvous that it has joined.
 type Meeting struct {
@@ -34,7 +39,7 @@ type Meeting struct {
 // which is rank to or the Launcher and may not listen yet, sends self, and waits for the other ranks.
 // If this rank is rank to, it is the coordinator itself, and listens at address.
 //
-// If processes are replaced (Identity), a rank that loses the coordinator before all have joined looks for its successor.
+// If processes are replaced (Identity), a rank that loses the coordinator before all have joined looks for its replacement.
 //
 // Join and Confirm end when ctx does. An error at the coordinator is the same on every rank. It names the
 // ranks that are missing, that joined twice, or that have another size.
@@ -112,7 +117,7 @@ func lead(ctx context.Context, g *coordinator, self Member) (*Meeting, error) {
 	return m, nil
 }
 
-// join is the first round.
+// join does steps 1 and 2, once connected.
 func (m *Meeting) join(ctx context.Context, id *Identity, self Member) error {
 	j := joining{Size: id.Size, Member: self}
 	if end, ok := ctx.Deadline(); ok {
@@ -129,7 +134,7 @@ func (m *Meeting) join(ctx context.Context, id *Identity, self Member) error {
 	return nil
 }
 
-// Confirm is the second round. It calls connect to make this rank's connections to the others, and
+// Confirm does steps 3 and 4. It calls connect to make this rank's connections to the others, and
 // returns when the coordinator reports that all ranks have made theirs. If a rank ends, or cannot
 // connect, connect's context ends, and every rank gets the same error. Confirm ends the meeting.
 func (m *Meeting) Confirm(ctx context.Context, connect func(context.Context) error) error {
@@ -166,7 +171,7 @@ func (m *Meeting) Confirm(ctx context.Context, connect func(context.Context) err
 	return m.end(err)
 }
 
-// answer waits for the coordinator's answer in a round. A Fault comes from the coordinator, and says why
+// answer waits for the coordinator's answer of step 2 or 4. A Fault comes from the coordinator, and says why
 // the job fails to start. Any other error is one of the connection.
 func (m *Meeting) answer(ctx context.Context, want frame.Kind, limit uint64) (text []byte, err error) {
 	var kind frame.Kind

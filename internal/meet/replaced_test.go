@@ -20,9 +20,9 @@ func replaced(rank, size int) *Identity {
 	return id
 }
 
-// TestSuccessorJoinsInPlaceOfRank has a rank that ends before all have joined, and one that is replaced before the
+// TestReplacementJoinsInPlaceOfRank has a rank that ends before all have joined, and one that is replaced before the
 // coordinator knows of its end.
-func TestSuccessorJoinsInPlaceOfRank(t *testing.T) {
+func TestReplacementJoinsInPlaceOfRank(t *testing.T) {
 	ctx := limit(t)
 	p := holdWith(ctx, t, replaced(0, 4))
 	p.enter(1, 0)
@@ -52,9 +52,9 @@ func been(rank int) Member {
 	return m
 }
 
-// TestOldProcessDoesNotDisplaceSuccessor has processes that have been in a world come after their successors, in both
-// rounds. A successor that comes while the ranks connect ends the rendezvous, and waits for the next one.
-func TestOldProcessDoesNotDisplaceSuccessor(t *testing.T) {
+// TestOldProcessDoesNotDisplaceReplacement has processes that have been in a world come after their replacements, in both
+// rounds. A replacement that comes while the ranks connect ends the rendezvous, and waits for the next one.
+func TestOldProcessDoesNotDisplaceReplacement(t *testing.T) {
 	ctx := limit(t)
 	p := holdWith(ctx, t, replaced(0, 3))
 	displaced := func(c *Conn) {
@@ -82,7 +82,7 @@ func TestOldProcessDoesNotDisplaceSuccessor(t *testing.T) {
 	a, b := sockets(t)
 	p.happens(event{conn: &Conn{Conn: b, Rank: 2}, kind: frame.Join, payload: encode(&joining{Size: 3, Member: member(2)})})
 	if _, err := (&Meeting{conn: &Conn{Conn: a}}).answer(ctx, frame.Table, maxRefusal); err != io.EOF {
-		t.Errorf("the next successor gets %v", err)
+		t.Errorf("the next replacement gets %v", err)
 	}
 	displaced(one)
 	displaced(fresh)
@@ -110,7 +110,7 @@ func TestDeadlineOfRankIsItsOwn(t *testing.T) {
 }
 
 // TestRanksLearnNothingOfCoordinatorThatEnds cancels rank 0, and lets it give up before a next world: the others then wait
-// for its successor, or until it comes again.
+// for its replacement, or until it comes again.
 func TestRanksLearnNothingOfCoordinatorThatEnds(t *testing.T) {
 	for _, want := range []error{backend.ErrCanceled, backend.ErrTimeout} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -131,9 +131,9 @@ func TestRanksLearnNothingOfCoordinatorThatEnds(t *testing.T) {
 	}
 }
 
-// TestRankJoinsAtSuccessorOfCoordinator lets the address of rank 0 be that of another job at first, and then that of a
-// rank 0 which ends before all have joined. The refusal of its successor is final.
-func TestRankJoinsAtSuccessorOfCoordinator(t *testing.T) {
+// TestRankJoinsAtReplacementOfCoordinator lets the address of rank 0 be that of another job at first, and then that of a
+// rank 0 which ends before all have joined. The refusal of its replacement is final.
+func TestRankJoinsAtReplacementOfCoordinator(t *testing.T) {
 	ctx := limit(t)
 	other := rankOf(0, 2)
 	other.Job = "another"
