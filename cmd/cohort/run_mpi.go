@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 
 	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
@@ -90,7 +88,6 @@ func mpiLaunch(ranks int, keeper *spawn.Keeper) (launch *spawn.Launch, remove fu
 	launch = &spawn.Launch{
 		Name: filepath.Base(command), Command: command, Args: args(ranks), Rank: []string{exe, rankCommand},
 		Env: []string{"COHORT_MPI_LIB=" + lib.Path}, Descriptors: launcherFiles + launcherFilesEach*ranks,
-		Noise: isNoise, Blame: blame, Broken: isBroken,
 	}
 	set := func(name, value string) {
 		if _, there := os.LookupEnv(name); !there {
@@ -145,58 +142,4 @@ func ownFolders(set func(name, value string), keeper *spawn.Keeper) (remove func
 			os.RemoveAll(f)
 		}
 	}
-}
-
-// noise matches lines that launchers write when a rank fails, and that cohort run's
-// own message makes unnecessary: Hydra's of MPICH 4 and Open MPI's of version 4 and 5.
-var noise = regexp.MustCompile(`^(={20,}|-{20,}|` +
-	`=   (BAD TERMINATION OF ONE OF|PID \d+ RUNNING AT|EXIT CODE: |CLEANING UP REMAINING|YOU CAN IGNORE THE BELOW).*|` +
-	`YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*|` +
-	`This typically refers to a problem with your application\.|Please see the FAQ page for debugging suggestions|` +
-	`Primary job  terminated normally, but \d+ process(es)? returned|` +
-	`a non-zero exit code\. Per user-direction, the job has been aborted\.|` +
-	`\S+ (detected that one or more processes exited with non-zero status, thus causing|noticed that process rank \d+ with PID \d+ on node .*)|` +
-	`the job to be terminated\. The first process to do so was:|` +
-	`\s+Process name: \[.*\]|\s+Exit code: +\d+)$`)
-
-func isNoise(line string) bool { return noise.MatchString(line) }
-
-// broken matches Hydra's message that it has failed itself. It fails now and then when a
-// rank is killed before it has called MPI_Init (MPICH 4.0.2: "assert (!closed)
-// failed"), or else hangs.
-var broken = regexp.MustCompile(`^\[mpiexec@[^]]*\] .*\(.*\.c:\d+\): `)
-
-func isBroken(lines []string) bool { return slices.ContainsFunc(lines, broken.MatchString) }
-
-// accusations are the lines that name the rank which failed first, or the signal
-// that killed it. The process that Hydra names is that of any rank that failed,
-// also of one that it has killed itself.
-var accusations = []struct {
-	pattern      *regexp.Regexp
-	rank, signal int // the group of each, 0 for none
-}{
-	{regexp.MustCompile(`^YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .* \(signal (\d+)\)$`), 0, 1},
-	{regexp.MustCompile(`^\s+Process name: \[\[\d+,\d+\],(\d+)\]$`), 1, 0},
-	{regexp.MustCompile(`^\S+ noticed that process rank (\d+) with PID \d+ on node .* exited on signal (\d+)`), 1, 2},
-}
-
-// blame reads a launcher's lines for the rank that failed first, -1 if it is not
-// in them, and the signal that killed one, 0 for none.
-func blame(lines []string) (rank, signal int) {
-	rank = -1
-	for _, line := range lines {
-		for _, a := range accusations {
-			m := a.pattern.FindStringSubmatch(line)
-			if m == nil {
-				continue
-			}
-			if a.rank > 0 {
-				rank, _ = strconv.Atoi(m[a.rank])
-			}
-			if a.signal > 0 {
-				signal, _ = strconv.Atoi(m[a.signal])
-			}
-		}
-	}
-	return rank, signal
 }

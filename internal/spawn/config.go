@@ -89,16 +89,6 @@ type Launch struct {
 	// Descriptors is the number of descriptors it opens for all the ranks. If it has fewer, it may hang
 	// without a message.
 	Descriptors int
-	// Noise reports whether a line of the launcher's own output only repeats that a
-	// rank failed, which this package reports too.
-	Noise func(line string) bool
-	// Blame finds in the launcher's lines the rank that failed first (-1 if unknown)
-	// and the signal that killed it (0 for none). It is used where the kernel does not
-	// provide the status of a rank.
-	Blame func(lines []string) (rank, signal int)
-	// Broken reports whether the launcher's lines show that the launcher itself failed.
-	// Then its status says nothing about the ranks.
-	Broken func(lines []string) bool
 }
 
 // Part describes the ranks of a [Job] as those of one host of a larger job. The larger job's launcher

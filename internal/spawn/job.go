@@ -89,7 +89,6 @@ type rank struct {
 	proc    *os.Process
 	pgid    int       // 0 while pending
 	since   time.Time // of phase lingers
-	unread  time.Time // when it ended, while its status is unknown
 
 	drained chan struct{} // closed when its output has been passed on
 	pipes   []*pipe       // where its output comes from

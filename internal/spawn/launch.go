@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,11 +23,10 @@ import (
 )
 
 const (
-	helloLimit   = 10 * time.Second       // for the hello of a process that connects
-	suspectLimit = 200 * time.Millisecond // for the launcher to end after a rank was killed, perhaps by it
-	closeLimit   = 700 * time.Millisecond // for the launcher to end by itself once its ranks have been killed
-	keptLines    = 200                    // lines of the launcher kept for Blame
-	inherited    = 16                     // descriptors that the launcher may be started with
+	helloLimit = 10 * time.Second       // for the hello of a process that connects
+	closeLimit = 700 * time.Millisecond // for the launcher to end by itself once its ranks have been killed
+	inherited  = 16                     // descriptors that the launcher may be started with
+	ofLauncher = -2                     // in place of a rank in an exit
 )
 
 // starter is the state of a job's launcher.
@@ -37,13 +35,10 @@ type starter struct {
 	up       bool
 	killed   bool // by this package
 	ending   exit // set once up is false
-	ended    chan exit
 	output   *pipe
-	lines    []string      // the first lines it wrote; read after passed is closed
 	passed   chan struct{} // closed when its output has been passed on
 	listen   net.Listener
 	hellos   chan hello       // without a buffer: the job that receives one closes its connection
-	quiet    atomic.Bool      // its output is no longer passed on
 	followed chan struct{}    // closed when the job's watch has ended
 	stuck    <-chan time.Time // when to kill the launcher
 }
@@ -68,7 +63,7 @@ func (j *Job) launchBy() error {
 	if err := shmem.Files(max(c.Descriptors, j.descriptors()), "starting "+job.Count(j.cfg.Programs.Ranks(), "rank")+" by "+c.Name); err != nil {
 		return err
 	}
-	l := &starter{up: true, ended: make(chan exit, 1), passed: make(chan struct{}), followed: make(chan struct{}), hellos: make(chan hello)}
+	l := &starter{up: true, passed: make(chan struct{}), followed: make(chan struct{}), hellos: make(chan hello)}
 	j.launcher = l
 	address, err := l.listenForRanks()
 	if err != nil {
@@ -95,7 +90,10 @@ func (j *Job) launchBy() error {
 		close(l.followed)
 	}()
 	go acceptIn(l.listen, j.greet)
-	go func() { l.ended <- reap(-1, l.proc, time.Time{}) }()
+	// In the watch, its end comes after those of the ranks for which it has waited.
+	if j.watch.follow(ofLauncher, l.proc.Pid, l.proc, -1) != nil {
+		go func() { j.ended <- reap(ofLauncher, l.proc, time.Time{}) }()
+	}
 	go j.passLauncher()
 	go j.run(nil)
 	return nil
@@ -257,8 +255,7 @@ func sendOrder(c *net.UnixConn, o order, files ...*os.File) {
 	}
 }
 
-// passLauncher passes on the launcher's own output until the job fails. Later output
-// only reports the failure again.
+// passLauncher passes on the launcher's own output.
 func (j *Job) passLauncher() {
 	l := j.launcher
 	defer close(l.passed)
@@ -269,11 +266,7 @@ func (j *Job) passLauncher() {
 		if err != nil {
 			return
 		}
-		line := string(b)
-		if len(l.lines) < keptLines {
-			l.lines = append(l.lines, line)
-		}
-		if strings.TrimSpace(line) != "" && !l.quiet.Load() && !j.cfg.Launch.Noise(line) {
+		if line := string(b); strings.TrimSpace(line) != "" {
 			j.out.say(j.cfg.Launch.Name + ": " + line + "\n")
 		}
 	}

@@ -13,20 +13,20 @@ import (
 
 // blamed decides whether a rank that failed under a launcher caused the job's failure.
 // A launcher ends the other ranks when one fails, so the first end that is seen may be
-// one of those. A rank killed by SIGKILL or SIGTERM is therefore only a suspect, until
-// the launcher's own report is available (conclude).
+// one of those. A rank killed by SIGKILL or SIGTERM is therefore only a suspect, and so is
+// one that fails after the first suspect. The launcher's status decides (conclude).
 func (s *state) blamed(e exit) bool {
-	if s.m.Phase != job.Runs && e.at.After(s.m.Began) {
-		return false // it ended because the job was ending
-	}
-	if e.err == nil && e.wait.Signaled() && (e.wait.Signal() == syscall.SIGKILL || e.wait.Signal() == syscall.SIGTERM) {
-		if len(s.suspects) == 0 {
-			s.suspected = time.After(suspectLimit)
-		}
+	later := s.m.Phase != job.Runs && e.at.After(s.m.Began)
+	killed := e.err == nil && e.wait.Signaled() && (e.wait.Signal() == syscall.SIGKILL || e.wait.Signal() == syscall.SIGTERM)
+	switch {
+	case later && s.last != 0: // it ended because the job was ending
+	case later || killed:
 		s.suspects = append(s.suspects, e)
-		return false
+		s.m.WindDown()
+	default:
+		return true
 	}
-	return true
+	return false
 }
 
 // launcherEnded handles the launcher's end. Ranks that it has not started never start.
@@ -43,16 +43,21 @@ func (s *state) launcherEnded(e exit) {
 			s.gone(i)
 		}
 	}
-	if s.m.Running > 0 && s.m.Phase == job.Runs { // it failed or left its ranks, or the ranks' ends are reported next
-		s.suspected = time.After(suspectLimit)
+	if s.m.Running > 0 { // it failed, or left its ranks
+		s.m.WindDown()
 	}
 	l.output.hurry()
 }
 
-// conclude determines the job's status once launcher and ranks have ended.
+// conclude determines the job's status once launcher and ranks have ended, if that of a rank does not:
+//
+//  1. The launcher has started too few ranks, or the user has asked for the end meanwhile.
+//  2. The first suspect with the launcher's status is to blame. Hydra gives a signal's number as its status.
+//  3. If the launcher's status says nothing, because it has not noticed the failure, has failed itself (Hydra's
+//     is 255 then), or hung and was killed, the first suspect is.
+//  4. Otherwise the launcher's status is the job's, as after MPI_Abort.
 func (s *state) conclude() {
 	l, name := s.launcher, s.cfg.Launch.Name
-	s.readEnds()
 	s.watch.close()
 	for following := true; following; {
 		select {
@@ -64,65 +69,25 @@ func (s *state) conclude() {
 	asked := s.await(l.passed)
 	status, how := describe(l.ending)
 	never := slices.IndexFunc(s.ranks, func(r *rank) bool { return r.pgid == 0 })
-	if never >= 0 && status == 0 && !s.m.Decided {
+	slices.SortFunc(s.suspects, func(a, b exit) int { return a.at.Compare(b.at) })
+	first := slices.IndexFunc(s.suspects, func(e exit) bool {
+		own, _ := describe(e)
+		return status == own || e.wait.Signaled() && status == int(e.wait.Signal())
+	})
+	switch {
+	case s.m.Decided || status == 0 && never < 0 && len(s.suspects) == 0:
+	case never >= 0 && status == 0:
 		s.m.Status, s.m.Err = 1, fmt.Errorf("%s ended without an error, but has not started rank %d", name, never)
 		s.logf("%v", s.m.Err)
-		return
-	}
-	if s.m.Decided || status == 0 && len(s.suspects) == 0 {
-		return
-	}
-	if asked != 0 { // the user asked for the end: the rank does not matter
+	case asked != 0: // the rank does not matter
 		s.m.Status, s.m.Err = 128+int(asked), fmt.Errorf("asked to end (%v) after %s %s", asked, name, how)
-		return
-	}
-	if len(s.suspects) > 0 {
-		// The launcher waits for ranks in its own order, and Hydra blames the first of
-		// that order. This package has recorded which rank really ended first.
-		e := slices.MinFunc(s.suspects, func(a, b exit) int { return a.at.Compare(b.at) })
-		own := int(e.wait.Signal())
-		if status == 0 || status == own || status == 128+own || l.killed || s.cfg.Launch.Broken(l.lines) {
-			s.m.Ended(s.exit(e))
-			return
-		}
-	}
-	first, sig := s.cfg.Launch.Blame(l.lines)
-	if sig > 0 {
-		status, how = 128+sig, fmt.Sprintf("was killed by signal %d (%v)", sig, syscall.Signal(sig))
-	}
-	s.m.Status = status
-	after := job.Seconds(l.ending.at.Sub(s.begun))
-	switch {
-	case first >= 0 && first < len(s.ranks):
-		s.m.First = first
-		if sig == 0 {
-			how = fmt.Sprintf("exited with status %d", status)
-		}
-		s.logf("%s %s after %s, as %s reports", s.cfg.Programs.Name(first), how, after, name)
-	case sig > 0:
-		s.m.Err = fmt.Errorf("a rank %s", how)
-		s.logf("a rank %s after %s, as %s reports", how, after, name)
+	case first >= 0:
+		s.m.Ended(s.exit(s.suspects[first]))
+	case len(s.suspects) > 0 && (status == 0 || status == 255 || l.killed):
+		s.m.Ended(s.exit(s.suspects[0]))
 	default:
-		s.m.Err = fmt.Errorf("%s %s", name, how)
-		s.logf("%s %s after %s", name, how, after)
-	}
-}
-
-// readEnds reads the status of ranks whose status was not available when they ended. It is available now,
-// because the launcher has waited for them; the watch's event may have come after the launcher's own end.
-func (s *state) readEnds() {
-	var ends []exit
-	for i, r := range s.ranks {
-		if r.unread.IsZero() {
-			continue
-		}
-		if wait, known := s.watch.how(i); known {
-			ends = append(ends, exit{rank: i, wait: wait, at: r.unread})
-		}
-	}
-	slices.SortFunc(ends, func(a, b exit) int { return a.at.Compare(b.at) })
-	for _, e := range ends {
-		s.rankEnded(e)
+		s.m.Status, s.m.Err = status, fmt.Errorf("%s %s", name, how)
+		s.logf("%s %s after %s", name, how, job.Seconds(l.ending.at.Sub(s.begun)))
 	}
 }
 
@@ -132,14 +97,6 @@ func (s *state) askLauncher(n syscall.Signal) {
 	l := s.launcher
 	if l != nil && l.up && (s.m.Running == 0 || slices.ContainsFunc(s.ranks, func(r *rank) bool { return r.pgid == 0 })) {
 		syscall.Kill(-l.proc.Pid, n)
-	}
-}
-
-// stopLauncher is part of terminate.
-func (s *state) stopLauncher() {
-	if s.launcher != nil {
-		s.launcher.quiet.Store(true)
-		s.askLauncher(syscall.SIGTERM)
 	}
 }
 

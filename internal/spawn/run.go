@@ -51,18 +51,15 @@ func (j *Job) run(startErr error) {
 		select {
 		case h := <-by.hellos:
 			s.hello(h)
-		case e := <-by.ended:
-			s.launcherEnded(e)
 		case <-by.stuck:
 			by.killed = true
 			syscall.Kill(-by.proc.Pid, syscall.SIGKILL)
-		case <-s.suspected:
-			s.suspected = nil
-			if s.m.Running > 0 || len(s.suspects) > 0 {
-				s.m.WindDown()
-			}
 		case e := <-j.ended:
-			s.rankEnded(e)
+			if e.rank == ofLauncher {
+				s.launcherEnded(e)
+			} else {
+				s.rankEnded(e)
+			}
 		case sig := <-j.cfg.Signals:
 			s.signaled(sig)
 		case n, alive := <-s.relay.reports():
@@ -117,10 +114,7 @@ type state struct {
 	request   syscall.Signal // the last one that asked the ranks to end and has reached them
 	relay     *relay
 
-	// suspects are ranks that were killed, perhaps by the launcher because of another
-	// rank. suspected is when the wait for the launcher's report ends.
-	suspects  []exit
-	suspected <-chan time.Time
+	suspects []exit // ranks that may have been killed by the launcher because of another rank, or have failed because of that
 
 	look     <-chan time.Time // when to check the stopped ranks
 	alone    time.Time        // since when only stopped ranks are left
@@ -135,10 +129,8 @@ func (s *state) rankEnded(e exit) {
 	wasOutlived := r.phase == outlived
 	s.gone(e.rank)
 	if e.unknown {
-		r.unread = e.at
 		return
 	}
-	r.unread = time.Time{}
 	x := s.exit(e)
 	x.Outlived = wasOutlived
 	if s.generations != nil {
@@ -159,7 +151,7 @@ func (s *state) rankEnded(e exit) {
 			s.noteStopped()
 		}
 	default:
-		if x.Aborted && s.m.Decided || s.launcher != nil && !s.m.Decided && !s.blamed(e) {
+		if x.Aborted && s.m.Decided || s.launcher != nil && !x.Aborted && !s.m.Decided && !s.blamed(e) {
 			return
 		}
 	}
@@ -214,8 +206,7 @@ func (s *state) gone(rank int) {
 
 // terminate sends SIGTERM to all remaining processes.
 func (s *state) terminate() {
-	s.suspected = nil
-	s.stopLauncher()
+	s.askLauncher(syscall.SIGTERM)
 	s.signalAll(syscall.SIGTERM)
 	s.signal(syscall.SIGCONT) // a stopped process handles SIGTERM only when it is continued
 }

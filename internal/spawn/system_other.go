@@ -28,8 +28,6 @@ func (*watch) follow(int, int, *os.Process, int) error { return errors.ErrUnsupp
 
 func (*watch) run(chan<- exit, <-chan struct{}) {}
 
-func (*watch) how(int) (syscall.WaitStatus, bool) { return 0, false }
-
 func (*watch) close() {}
 
 // trusted reports true: the socket is a file that only this user may open.

@@ -97,20 +97,6 @@ func (w *watch) follow(rank, pid int, child *os.Process, fd int) (err error) {
 	return w.put(rank, watched{fd, child})
 }
 
-// how returns the status of a rank that is not a child, if it is available. It is called before close.
-func (w *watch) how(rank int) (syscall.WaitStatus, bool) {
-	if w == nil {
-		return 0, false
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p, ok := w.ranks[rank]
-	if !ok {
-		return 0, false
-	}
-	return exitStatus(p.pidfd)
-}
-
 // run sends an exit when a process ends. If the status is not available then, unknown is
 // set, and run sends another exit when it is. It returns after close, or when done is closed.
 func (w *watch) run(ended chan<- exit, done <-chan struct{}) {
