@@ -193,10 +193,7 @@ func (r *runOptions) check(programs spawn.Programs) error {
 	if r.hosts.asked() {
 		r.backend = "tcp"
 	}
-	if r.goOn && r.backend == "mpi" {
-		return cli.Usagef("--resilient: %s does not continue after a loss; use --backend shm or tcp", r.named)
-	}
-	return r.checkElastic(programs)
+	return r.checkLosses(programs)
 }
 
 // place returns how to run the ranks on this machine, and how many there are at most.

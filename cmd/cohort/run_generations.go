@@ -39,18 +39,23 @@ func (e *elasticOptions) flags(f *pflag.FlagSet) {
 
 func (e *elasticOptions) asked() bool { return e.restarts > 0 || e.max > 0 }
 
-// checkElastic reports flags that do not go together.
-func (r *runOptions) checkElastic(programs spawn.Programs) error {
-	e, flag := r.elastic, "--restarts"
-	if e.max > 0 {
+// checkLosses reports options with which the job cannot go on after losses, as asked. docs/launcher.md has the table.
+func (r *runOptions) checkLosses(programs spawn.Programs) error {
+	e, flag := r.elastic, ""
+	switch {
+	case e.max > 0:
 		flag = "--elastic"
+	case e.restarts > 0:
+		flag = "--restarts"
+	case r.goOn:
+		flag = "--resilient"
 	}
 	refuse := func(format string, args ...any) error { return cli.Usagef(flag+": "+format, args...) }
 	switch n := programs.Ranks(); {
+	case flag != "" && r.backend == "mpi":
+		return refuse("%s does not go on after a loss; use --backend shm or tcp", r.named)
 	case !e.asked():
 		return nil
-	case r.backend == "mpi":
-		return refuse("%s does not go on after a loss; use --backend shm or tcp", r.named)
 	case r.goOn:
 		return refuse("without --resilient: ranks that are left go on by Rejoin")
 	case r.stats:

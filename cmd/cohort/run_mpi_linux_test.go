@@ -212,7 +212,7 @@ func ancestors(t *testing.T, pid, top int) (all []int) {
 
 func TestRunMPIRejectsResilient(t *testing.T) {
 	status, stdout, stderr := run(t, "run", "--backend", "mpi", "-n", "2", "--resilient", "echo", "started")
-	if status != cli.StatusUsage || stdout != "" || !strings.Contains(stderr, "--resilient: --backend mpi does not continue after a loss") {
+	if status != cli.StatusUsage || stdout != "" || !strings.Contains(stderr, "--resilient: --backend mpi does not go on after a loss") {
 		t.Errorf("status %d, %q, %s", status, stdout, stderr)
 	}
 }

@@ -48,7 +48,7 @@ func (m *Machine) deadline() time.Time {
 			next = at
 		}
 	}
-	for _, s := range m.seats {
+	for _, s := range m.starts {
 		due(s.due)
 	}
 	for _, p := range m.processes {

@@ -15,7 +15,7 @@ func (m *Machine) form() {
 		m.probe()
 		return
 	}
-	all := m.seated()
+	all := m.active()
 	if m.due() > 0 || slices.ContainsFunc(all, func(p *process) bool { return p.state != asking }) {
 		return
 	}
@@ -43,7 +43,7 @@ func (m *Machine) form() {
 // decided reports whether it is known which members of the last world belong to the next one. It takes the others out.
 func (m *Machine) decided() bool {
 	var members, asked []*process
-	for _, p := range m.seated() {
+	for _, p := range m.active() {
 		if p.generation < 0 {
 			continue
 		}
@@ -95,7 +95,7 @@ func (m *Machine) decided() bool {
 // probe asks the members that others wait for whether they live. One that has stopped does not answer, and nobody may be
 // left to count it as lost: the others may have ended, and those in their places know nothing of it.
 func (m *Machine) probe() {
-	all := m.seated()
+	all := m.active()
 	waiting := slices.ContainsFunc(all, func(p *process) bool { return p.state == asking })
 	for _, p := range all {
 		switch {
@@ -117,7 +117,7 @@ func (m *Machine) announce(members []*process) {
 	if !m.scaled || m.resizing || size == 0 || m.want == size || m.unjoined > 0 || m.due() > 0 {
 		return
 	}
-	if slices.ContainsFunc(m.seated(), func(p *process) bool { return p.generation < 0 && p.state != asking }) {
+	if slices.ContainsFunc(m.active(), func(p *process) bool { return p.generation < 0 && p.state != asking }) {
 		return
 	}
 	m.resizing = true

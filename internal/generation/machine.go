@@ -61,7 +61,7 @@ type Machine struct {
 	want      int              // the size of the next world, if nothing is lost for good
 	scaled    bool             // Scale has asked for want, and no world has had it since
 	resizing  bool             // the members have been told so
-	seats     map[int]*seat    // by rank
+	starts    map[int]*starts  // by rank
 	doubted   time.Time        // when members that have not asked are killed; zero: none are
 	seen      time.Time        // when the owner last called for an event
 	over      string           // why no further world is formed
@@ -96,15 +96,15 @@ type process struct {
 	out        Message      // why it is out, if it was dismissed
 }
 
-// seat is the history of a rank's processes.
-type seat struct {
+// starts is the record of a rank's processes.
+type starts struct {
 	quick int       // processes in a row that ended at once
 	due   time.Time // when the next one is started; zero: no start is due
 }
 
 // New returns the machine of a job. Its owner starts the first processes, whose ids are their ranks.
 func New(c Config) *Machine {
-	m := &Machine{Config: c, Generation: -1, world: world{generation: -1}, processes: make(map[int]*process), seats: make(map[int]*seat), want: c.Size}
+	m := &Machine{Config: c, Generation: -1, world: world{generation: -1}, processes: make(map[int]*process), starts: make(map[int]*starts), want: c.Size}
 	for rank := range c.Size {
 		m.add(rank)
 	}
@@ -128,11 +128,11 @@ func (m *Machine) set(p *process, to state) {
 	}
 }
 
-func (m *Machine) seat(rank int) *seat {
-	if m.seats[rank] == nil {
-		m.seats[rank] = new(seat)
+func (m *Machine) startsOf(rank int) *starts {
+	if m.starts[rank] == nil {
+		m.starts[rank] = new(starts)
 	}
-	return m.seats[rank]
+	return m.starts[rank]
 }
 
 // Rank returns the rank of a process that has not ended, -1 for another.
@@ -143,8 +143,8 @@ func (m *Machine) Rank(id int) int {
 	return -1
 }
 
-// Seated reports whether a process has not ended, and is not out.
-func (m *Machine) Seated(id int) bool {
+// Active reports whether a process has not ended, and is not out.
+func (m *Machine) Active(id int) bool {
 	p := m.processes[id]
 	return p != nil && p.state != out
 }
@@ -275,7 +275,7 @@ func (m *Machine) missing(q *process) []int {
 			ranks[m.called(p)] = true
 		}
 	}
-	for rank, s := range m.seats {
+	for rank, s := range m.starts {
 		if !s.due.IsZero() {
 			ranks[rank] = true
 		}
@@ -318,7 +318,7 @@ func (m *Machine) Ended(id int, finished, follows bool) Fate {
 // StopRestarts lets no process be started in place of another any more.
 func (m *Machine) StopRestarts() {
 	m.Restarts, m.failed = 0, false
-	for _, s := range m.seats {
+	for _, s := range m.starts {
 		s.due = time.Time{}
 	}
 	m.form()
@@ -334,7 +334,7 @@ func (m *Machine) End(why string) {
 // end lets no other world be formed.
 func (m *Machine) end(why string) {
 	m.over, m.doubted = why, time.Time{}
-	for _, s := range m.seats {
+	for _, s := range m.starts {
 		s.due = time.Time{}
 	}
 	for id, p := range m.processes {
@@ -347,7 +347,7 @@ func (m *Machine) end(why string) {
 
 // replace lets another process take the place of p, if it may.
 func (m *Machine) replace(p *process, follows bool) Fate {
-	left := len(m.seated()) + m.due()
+	left := len(m.active()) + m.due()
 	switch {
 	case p.rank >= m.want && left >= m.want:
 		return Ignored // the job shrinks, and was to do without it
@@ -362,7 +362,7 @@ func (m *Machine) replace(p *process, follows bool) Fate {
 		m.Restarts--
 		m.failed = true
 	}
-	s := m.seat(p.rank)
+	s := m.startsOf(p.rank)
 	if s.quick++; !p.began.IsZero() && m.Now().Sub(p.began) >= quickEnd {
 		s.quick = 0
 	}
@@ -377,11 +377,11 @@ func (m *Machine) replace(p *process, follows bool) Fate {
 func (m *Machine) start(rank int) { m.Host.Start(m.add(rank).id, rank) }
 
 // Due reports whether a process is to be started for a rank.
-func (m *Machine) Due(rank int) bool { return m.seats[rank] != nil && !m.seats[rank].due.IsZero() }
+func (m *Machine) Due(rank int) bool { return m.starts[rank] != nil && !m.starts[rank].due.IsZero() }
 
 // due returns how many processes are to be started.
 func (m *Machine) due() (n int) {
-	for rank := range m.seats {
+	for rank := range m.starts {
 		if m.Due(rank) {
 			n++
 		}
@@ -389,8 +389,8 @@ func (m *Machine) due() (n int) {
 	return n
 }
 
-// seated returns the processes that are not out, in the order of their ranks.
-func (m *Machine) seated() []*process {
+// active returns the processes that are not out, in the order of their ranks.
+func (m *Machine) active() []*process {
 	var all []*process
 	for _, p := range m.processes {
 		if p.state != out {
@@ -407,12 +407,12 @@ func (m *Machine) past(at time.Time) bool { return !at.IsZero() && !m.Now().Befo
 // Tick does what is due.
 func (m *Machine) Tick() {
 	m.look()
-	for _, p := range m.seated() {
+	for _, p := range m.active() {
 		if (m.past(p.answer) || m.past(p.silent)) && !m.expel(p) {
 			return
 		}
 	}
-	for rank, s := range m.seats {
+	for rank, s := range m.starts {
 		if m.past(s.due) {
 			s.due = time.Time{}
 			m.start(rank)
@@ -449,12 +449,12 @@ func (m *Machine) Scale(size int) error {
 	}
 	lacks := m.Lacks(size)
 	m.want, m.scaled, m.resizing = size, true, false
-	for _, p := range m.seated() {
+	for _, p := range m.active() {
 		if p.rank >= size && p.generation < 0 {
 			m.dismiss(p)
 		}
 	}
-	for rank, s := range m.seats {
+	for rank, s := range m.starts {
 		if rank >= size {
 			s.due = time.Time{}
 		}
@@ -469,12 +469,12 @@ func (m *Machine) Scale(size int) error {
 // Lacks returns the ranks for which Scale would start processes. Members stay, whatever their ranks, while size allows it.
 func (m *Machine) Lacks(size int) (ranks []int) {
 	taken, have := make(map[int]bool), 0
-	for _, p := range m.seated() {
+	for _, p := range m.active() {
 		if taken[p.rank] = true; p.rank < size || p.generation >= 0 {
 			have++
 		}
 	}
-	for rank := range m.seats {
+	for rank := range m.starts {
 		if m.Due(rank) {
 			if taken[rank] = true; rank < size {
 				have++

@@ -74,9 +74,9 @@ func TestOutcastsAreNotAllWhileStartsAreDue(t *testing.T) {
 	b.join(0, 1)
 	b.asks(0, 1)
 	b.asks(1) // it is out, and goes on
-	for len(b.seated()) > 0 {
+	for len(b.active()) > 0 {
 		var ids []int
-		for _, p := range b.seated() {
+		for _, p := range b.active() {
 			ids = append(ids, p.id)
 			b.asks(p.id)
 		}

@@ -57,15 +57,15 @@ func (s *sim) clone() *sim {
 	c, m := *s, *s.Machine
 	c.Machine = &m
 	m.Host, m.Now = &c, func() time.Time { return c.now }
-	m.processes, m.seats = make(map[int]*process), make(map[int]*seat)
+	m.processes, m.starts = make(map[int]*process), make(map[int]*starts)
 	for id, p := range s.processes {
 		q := *p
 		q.lost = maps.Clone(p.lost)
 		m.processes[id] = &q
 	}
-	for rank, at := range s.seats {
+	for rank, at := range s.starts {
 		q := *at
-		m.seats[rank] = &q
+		m.starts[rank] = &q
 	}
 	m.members = slices.Clone(s.members)
 	c.places = make(map[int][]int)
@@ -383,8 +383,8 @@ func (s *sim) key() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, s.left, s.Generation, s.members, s.unjoined, s.Machine.failed, s.want, s.resizing, s.over, s.Restarts, s.failed, until(s.doubted, s.now))
 	for rank := range s.Max {
-		if seat := s.seats[rank]; seat != nil {
-			fmt.Fprint(&b, rank, seat.quick, until(seat.due, s.now), " ")
+		if p := s.starts[rank]; p != nil {
+			fmt.Fprint(&b, rank, p.quick, until(p.due, s.now), " ")
 		}
 	}
 	for _, a := range s.all {

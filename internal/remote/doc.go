@@ -18,7 +18,7 @@
 //
 // With Config.Generations, the launcher owns the generation.Machine of the job. Each agent has the socket to which the processes
 // of its host connect, passes their requests on to the launcher, and its messages to them, and starts and kills processes as
-// the launcher says (successor.go).
+// the launcher says (replacer.go).
 //
 // # The end
 //

@@ -47,11 +47,11 @@ type judge struct {
 	drained map[int]chan struct{} // by id, of processes that have ended: closed when its output has been passed on
 	left    bool                  // the user does not wait for the last output
 
-	succession *spawn.Succession // nil: no processes take the places of lost ones
-	seats      map[int]*host     // by rank, where its last process was started
-	asked      chan func()       // calls of others
-	full       string            // why a rank cannot be started
-	last       bool              // the hosts know that no other processes will be started
+	elastic *spawn.ElasticJob // nil: no processes take the places of lost ones
+	hostOf  map[int]*host     // by rank, where its last process was started
+	asked   chan func()       // calls of others
+	full    string            // why a rank cannot be started
+	last    bool              // the hosts know that no other processes will be started
 
 	flights    []string // files of the flight recorder that have been stored, with other processes in the places of lost ones
 	generation int      // of the world that they are of, -1 for none
@@ -60,7 +60,7 @@ type judge struct {
 func (j *launcher) newJudge() *judge {
 	s := &judge{
 		launcher: j, events: make(chan event), broken: make(chan error, 1), done: make(chan struct{}),
-		drained: map[int]chan struct{}{}, seats: map[int]*host{}, asked: make(chan func()), generation: -1,
+		drained: map[int]chan struct{}{}, hostOf: map[int]*host{}, asked: make(chan func()), generation: -1,
 	}
 	s.print = newPrinter(func(err error) { s.broken <- err })
 	s.log = job.NewLog(j.cfg.Programs.Ranks(), s.say)
@@ -71,13 +71,13 @@ func (j *launcher) newJudge() *judge {
 	for _, h := range j.hosts {
 		h.running = map[int]bool{}
 		for rank := h.first; rank < h.first+h.count; rank++ {
-			h.running[rank], s.seats[rank] = true, h
+			h.running[rank], s.hostOf[rank] = true, h
 		}
 	}
 	if j.cfg.Generations != nil {
 		c := *j.cfg.Generations
-		c.Now, c.Job, c.Size, c.Host = time.Now, j.name, j.cfg.Programs.Ranks(), successor{s}
-		s.succession = spawn.NewSuccession(c, s.m)
+		c.Now, c.Job, c.Size, c.Host = time.Now, j.name, j.cfg.Programs.Ranks(), replacer{s}
+		s.elastic = spawn.NewElasticJob(c, s.m)
 	}
 	return s
 }
@@ -93,7 +93,7 @@ func (j *launcher) newJudge() *judge {
 func (j *launcher) see() (status int, err error) {
 	j.begun = time.Now()
 	s := j.newJudge()
-	if s.succession != nil {
+	if s.elastic != nil {
 		stop, err := spawn.ServeScale(j.cfg.Folder, s.scale)
 		if err != nil {
 			return 2, err
@@ -169,7 +169,7 @@ func (s *judge) step(signals bool) {
 	case f := <-s.asked:
 		f()
 	case <-s.due():
-		s.succession.Tick()
+		s.elastic.Tick()
 	}
 }
 
@@ -256,8 +256,8 @@ func (s *judge) handle(e event) {
 			s.exited(h, x)
 		}
 	case kindRequest:
-		if id, r, err := decodeOf[generation.Request](e.b); err == nil && s.succession != nil && h.running[id] {
-			s.succession.Handle(id, r)
+		if id, r, err := decodeOf[generation.Request](e.b); err == nil && s.elastic != nil && h.running[id] {
+			s.elastic.Handle(id, r)
 		}
 	case kindDrained:
 		if n, err := number(e.b); err == nil && s.drained[int(n)] != nil {
@@ -308,7 +308,7 @@ func (s *judge) exited(h *host, x job.Exit) {
 	s.m.Running--
 	s.drained[x.ID] = make(chan struct{})
 	x.Name, x.Drained = s.cfg.Programs.Name(x.Rank)+" on "+h.Name, s.drained[x.ID]
-	if s.succession != nil && s.succession.Ended(&x) {
+	if s.elastic != nil && s.elastic.Ended(&x) {
 		return
 	}
 	first := !s.m.Succeeded
@@ -328,7 +328,7 @@ func (s *judge) lose(h *host, err error) {
 		return
 	}
 	text += ", and " + backend.RankList(ranks) + " with it"
-	if s.succession == nil || s.all(func(h *host) bool { return h.lost || h.ended }) || !s.succession.HostLost(text, lost) {
+	if s.elastic == nil || s.all(func(h *host) bool { return h.lost || h.ended }) || !s.elastic.HostLost(text, lost) {
 		s.m.HostLost(text)
 	}
 }
@@ -410,7 +410,7 @@ func (s *judge) keepFlight(h *host, b []byte) {
 	}
 	n, _ := number(b[:4])
 	rank := int(n)
-	if !s.has(h, rank) || s.succession != nil && !s.ofLast(b[4:]) {
+	if !s.has(h, rank) || s.elastic != nil && !s.ofLast(b[4:]) {
 		return
 	}
 	path := filepath.Join(s.cfg.Flight, flight.FileName(rank))

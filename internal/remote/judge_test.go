@@ -35,10 +35,10 @@ func (j *launcher) add(t *testing.T, h *host, sent *bytes.Buffer) {
 // form has the first processes form the first world.
 func (s *judge) form(ranks int) {
 	for id := range ranks {
-		s.succession.Handle(id, generation.Request{Ask: &generation.Ask{}})
+		s.elastic.Handle(id, generation.Request{Ask: &generation.Ask{}})
 	}
 	for id := range ranks {
-		s.succession.Handle(id, generation.Request{Joined: true})
+		s.elastic.Handle(id, generation.Request{Joined: true})
 	}
 }
 
@@ -120,11 +120,11 @@ func TestSilentHostTakesOneRestart(t *testing.T) {
 	s := j.newJudge()
 	s.form(5)
 	for id := range 3 {
-		s.succession.Handle(id, generation.Request{Ask: &generation.Ask{Lost: []int{3, 4}}})
+		s.elastic.Handle(id, generation.Request{Ask: &generation.Ask{Lost: []int{3, 4}}})
 	}
-	for s.succession.Restarts > 0 {
+	for s.elastic.Restarts > 0 {
 		<-s.due()
-		s.succession.Tick()
+		s.elastic.Tick()
 	}
 	s.settle()
 	s.lose(j.hosts[1], io.EOF)
@@ -152,7 +152,7 @@ func TestFlightFilesAreOfLastWorld(t *testing.T) {
 			return
 		}
 		folder := t.TempDir()
-		s := &judge{launcher: &launcher{name: "job", cfg: Config{Flight: folder, Generations: &generation.Config{Max: 4}}}, succession: &spawn.Succession{}, generation: -1}
+		s := &judge{launcher: &launcher{name: "job", cfg: Config{Flight: folder, Generations: &generation.Config{Max: 4}}}, elastic: &spawn.ElasticJob{}, generation: -1}
 		for _, k := range chosen {
 			var b bytes.Buffer
 			w := sent[k]
@@ -209,7 +209,7 @@ func TestDueStartKeepsSlot(t *testing.T) {
 	}
 	s := j.newJudge()
 	a, b, c := j.hosts[0], j.hosts[1], j.hosts[2]
-	for !s.succession.Due(3) {
+	for !s.elastic.Due(3) {
 		for id := range b.running {
 			if s.rank(id) == 3 {
 				s.exited(b, job.Exit{Rank: 3, ID: id, Status: 9, How: "exited with status 9", After: "1 s"})
@@ -222,9 +222,9 @@ func TestDueStartKeepsSlot(t *testing.T) {
 	if len(a.running) != 3 || len(b.running) != 1 {
 		t.Errorf("host a has %d ranks and b %d, want 3 and 1", len(a.running), len(b.running))
 	}
-	for s.succession.Due(3) {
+	for s.elastic.Due(3) {
 		<-s.due()
-		s.succession.Tick()
+		s.elastic.Tick()
 	}
 	if len(a.running) != 3 || len(b.running) != 2 {
 		t.Errorf("host a has %d ranks and b %d, want 3 and 2", len(a.running), len(b.running))

@@ -31,9 +31,9 @@ type generations struct {
 	listener net.Listener
 
 	// The job's goroutine owns the rest.
-	succession *Succession // nil: the launcher of the larger job decides
-	links      map[int]*link
-	released   bool // no other process will be started for the larger job
+	elastic  *ElasticJob // nil: the launcher of the larger job decides
+	links    map[int]*link
+	released bool // no other process will be started for the larger job
 }
 
 // link is the connection of a process.
@@ -124,14 +124,14 @@ func (g *generations) env(id int) []string {
 }
 
 // decides reports whether this process decides which ranks are replaced.
-func (g *generations) decides() bool { return g != nil && g.succession != nil }
+func (g *generations) decides() bool { return g != nil && g.elastic != nil }
 
 // wait returns a channel that receives when the machine's Tick is to be called, nil for never.
 func (g *generations) wait() <-chan time.Time {
 	if !g.decides() {
 		return nil
 	}
-	if pause, due := g.succession.Wait(); due {
+	if pause, due := g.elastic.Wait(); due {
 		return time.After(pause)
 	}
 	return nil
@@ -146,7 +146,7 @@ func (s *state) begin() {
 	if !s.cfg.relays() {
 		c := *s.cfg.Generations
 		c.Now, c.Job, c.Size, c.Host = time.Now, s.cfg.Job, s.cfg.Programs.Ranks(), host{s}
-		g.succession = NewSuccession(c, s.m)
+		g.elastic = NewElasticJob(c, s.m)
 	}
 	go acceptIn(g.listener, s.talk)
 }
@@ -181,7 +181,7 @@ func (j *Job) talk(c net.Conn) {
 			switch g := s.generations; {
 			case g.links[id] != l:
 			case g.decides():
-				g.succession.Handle(id, q)
+				g.elastic.Handle(id, q)
 			default:
 				s.cfg.Part.Relay(id, q)
 			}
@@ -201,7 +201,7 @@ func (j *Job) talk(c net.Conn) {
 func (j *Job) scale(ranks int) (err error) {
 	scale := func(s *state) {
 		if err = errNotHere; s.generations.decides() {
-			err = s.generations.succession.Scale(ranks)
+			err = s.generations.elastic.Scale(ranks)
 		}
 	}
 	if !j.do(scale) {
@@ -297,7 +297,7 @@ type host struct{ *state }
 
 // Start starts a process for a rank.
 func (h host) Start(id, rank int) {
-	u := h.generations.succession
+	u := h.generations.elastic
 	if u.Ending() {
 		return // an earlier start has failed
 	}

@@ -75,10 +75,10 @@ func (j *Job) run(startErr error) {
 		case <-j.wake:
 			s.handleRequests()
 		case <-s.generations.wait():
-			s.generations.succession.Tick()
+			s.generations.elastic.Tick()
 		}
 		if s.generations.decides() {
-			s.generations.succession.Settle()
+			s.generations.elastic.Settle()
 		}
 		switch ticks := s.lingering > 0; {
 		case ticks && !s.ticking:
@@ -136,7 +136,7 @@ func (s *state) rankEnded(e exit) {
 	if s.generations != nil {
 		s.generations.unlink(r.id)
 	}
-	if s.generations.decides() && s.generations.succession.Ended(&x) {
+	if s.generations.decides() && s.generations.elastic.Ended(&x) {
 		return
 	}
 	switch {

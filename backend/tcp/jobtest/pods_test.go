@@ -193,7 +193,7 @@ func becomePod(root string) error {
 	return syscall.Exec("/program", []string{"/program", os.Args[len(os.Args)-1]}, os.Environ())
 }
 
-// know makes the DNS server know a pod, or its successor.
+// know makes the DNS server know a pod, or its replacement.
 func (c *cluster) know(p *pod) { c.dns.Set(p.name, c.net.Addr(p.host)) }
 
 // kill sends a pod a signal and waits until it has ended.
@@ -239,7 +239,7 @@ func TestPods(t *testing.T) {
 	t.Run("replaced", c.replaced)
 }
 
-// replaced kills two pods of a running job, pod 0 among them. The others meet their successors, which have other addresses,
+// replaced kills two pods of a running job, pod 0 among them. The others meet their replacements, which have other addresses,
 // in the next world.
 func (c *cluster) replaced(t *testing.T) {
 	c.t = t
@@ -265,7 +265,7 @@ func (c *cluster) replaced(t *testing.T) {
 }
 
 // restarted starts pods one by one. The DNS server learns their names late, in another order. Before the last one starts,
-// pod 1 is killed and pod 0's node is drained. Their successors have other addresses.
+// pod 1 is killed and pod 0's node is drained. Their replacements have other addresses.
 func (c *cluster) restarted(t *testing.T) {
 	c.t = t
 	const job, size = "train", 4

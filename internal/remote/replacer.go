@@ -11,40 +11,40 @@ import (
 	"github.com/cohort-hpc/cohort/internal/job"
 )
 
-// A successor is the generation.Host of a job on hosts: it has their agents start processes in place of lost ones.
-type successor struct{ *judge }
+// A replacer is the generation.Host of a job on hosts: it has their agents start processes in place of lost ones.
+type replacer struct{ *judge }
 
 // Start starts a process for a rank: on the host of the last one if that has room, or else on the host with the fewest.
-func (s successor) Start(id, rank int) {
-	if s.succession.Ending() {
+func (s replacer) Start(id, rank int) {
+	if s.elastic.Ending() {
 		return
 	}
-	s.succession.Started(rank)
+	s.elastic.Started(rank)
 	taken := s.taken()
-	h := s.seats[rank]
+	h := s.hostOf[rank]
 	if h == nil || !h.room(taken[h]) {
 		if h = s.least(taken); h == nil {
 			s.full = fmt.Sprintf("rank %d cannot be started: no host has room for it", rank)
 			return
 		}
 	}
-	s.seats[rank], h.running[id] = h, true
+	s.hostOf[rank], h.running[id] = h, true
 	s.m.Running++
 	h.link.send(kindStart, numberBytes(id), numberBytes(rank))
 }
 
 // taken returns how many ranks each host has, with those that are to be started again there.
-func (s successor) taken() map[*host]int {
+func (s replacer) taken() map[*host]int {
 	taken := map[*host]int{}
 	for _, h := range s.hosts {
 		for id := range h.running {
-			if s.succession.Seated(id) {
+			if s.elastic.Active(id) {
 				taken[h]++
 			}
 		}
 	}
-	for rank, h := range s.seats {
-		if s.succession.Due(rank) {
+	for rank, h := range s.hostOf {
+		if s.elastic.Due(rank) {
 			taken[h]++
 		}
 	}
@@ -55,7 +55,7 @@ func (s successor) taken() map[*host]int {
 func (h *host) room(taken int) bool { return !h.lost && (h.Slots == 0 || taken < h.Slots) }
 
 // least returns the host with the fewest ranks of those that may have another, nil for none.
-func (s successor) least(taken map[*host]int) (least *host) {
+func (s replacer) least(taken map[*host]int) (least *host) {
 	for _, h := range s.hosts {
 		if h.room(taken[h]) && (least == nil || taken[h] < taken[least]) {
 			least = h
@@ -65,8 +65,8 @@ func (s successor) least(taken map[*host]int) (least *host) {
 }
 
 // fits returns an error if the hosts have no room for the processes that another size takes.
-func (s successor) fits(ranks int) error {
-	lacks, free := len(s.succession.Lacks(ranks)), 0
+func (s replacer) fits(ranks int) error {
+	lacks, free := len(s.elastic.Lacks(ranks)), 0
 	taken := s.taken()
 	for _, h := range s.hosts {
 		switch {
@@ -85,7 +85,7 @@ func (s successor) fits(ranks int) error {
 }
 
 // at calls f for the host on which a process runs.
-func (s successor) at(id int, f func(*host)) {
+func (s replacer) at(id int, f func(*host)) {
 	for _, h := range s.hosts {
 		if h.running[id] {
 			f(h)
@@ -94,25 +94,25 @@ func (s successor) at(id int, f func(*host)) {
 }
 
 // Kill ends a process that has not asked for a place in time.
-func (s successor) Kill(id int) { s.at(id, func(h *host) { h.link.send(kindKill, numberBytes(id)) }) }
+func (s replacer) Kill(id int) { s.at(id, func(h *host) { h.link.send(kindKill, numberBytes(id)) }) }
 
 // Tell sends a message to a process.
-func (s successor) Tell(id int, m generation.Message) {
+func (s replacer) Tell(id int, m generation.Message) {
 	s.at(id, func(h *host) {
 		if m.Place != nil {
-			s.seats[m.Place.Rank] = h // the ranks of a world may have other numbers than those of the last one
+			s.hostOf[m.Place.Rank] = h // the ranks of a world may have other numbers than those of the last one
 		}
 		h.link.sendTo(kindTell, id, m)
 	})
 }
 
 // Fail ends the job.
-func (s successor) Fail(text string) { s.m.End(1, errors.New(text), text) }
+func (s replacer) Fail(text string) { s.m.End(1, errors.New(text), text) }
 
 // due returns a channel that receives when the machine's Tick is to be called, nil for never.
 func (s *judge) due() <-chan time.Time {
-	if s.succession != nil {
-		if pause, due := s.succession.Wait(); due {
+	if s.elastic != nil {
+		if pause, due := s.elastic.Wait(); due {
 			return time.After(pause)
 		}
 	}
@@ -121,13 +121,13 @@ func (s *judge) due() <-chan time.Time {
 
 // settle is called after every event.
 func (s *judge) settle() {
-	if s.succession == nil {
+	if s.elastic == nil {
 		return
 	}
 	if s.full != "" { // after the message about the loss
 		s.m.End(job.StatusLost, errors.New(s.full), s.full)
 	}
-	s.succession.Settle()
+	s.elastic.Settle()
 	if s.m.Running == 0 && !s.last {
 		s.last = true
 		s.sendAll(kindLast)
@@ -139,8 +139,8 @@ func (s *judge) scale(ranks int) (err error) {
 	called := make(chan struct{})
 	select {
 	case s.asked <- func() {
-		if err = (successor{s}).fits(ranks); err == nil {
-			err = s.succession.Scale(ranks)
+		if err = (replacer{s}).fits(ranks); err == nil {
+			err = s.elastic.Scale(ranks)
 		}
 		close(called)
 	}:
@@ -153,15 +153,15 @@ func (s *judge) scale(ranks int) (err error) {
 
 // rank returns the rank of a process that runs.
 func (s *judge) rank(id int) int {
-	if s.succession == nil {
+	if s.elastic == nil {
 		return id
 	}
-	return s.succession.Rank(id)
+	return s.elastic.Rank(id)
 }
 
 // has reports whether a host may have a rank.
 func (s *judge) has(h *host, rank int) bool {
-	if s.succession != nil {
+	if s.elastic != nil {
 		return rank >= 0 && rank < s.most()
 	}
 	return rank >= h.first && rank < h.first+h.count

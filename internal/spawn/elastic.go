@@ -10,9 +10,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/job"
 )
 
-// A Succession is a job in which other processes take the places of those that are lost. The generation.Machine decides which
+// An ElasticJob is a job in which other processes take the places of those that are lost. The generation.Machine decides which
 // these are, and the job.Machine how the job ends. One goroutine calls its methods.
-type Succession struct {
+type ElasticJob struct {
 	*generation.Machine
 	job   *job.Machine
 	all   int              // restarts
@@ -20,17 +20,17 @@ type Succession struct {
 	ended map[int]job.Exit // by rank, ends of processes in whose places others are still to be started; each counts as running
 }
 
-// NewSuccession returns that of a job whose first processes have been started.
-func NewSuccession(c generation.Config, m *job.Machine) *Succession {
-	return &Succession{generation.New(c), m, c.Restarts, c.Restarts, make(map[int]job.Exit)}
+// NewElasticJob returns that of a job whose first processes have been started.
+func NewElasticJob(c generation.Config, m *job.Machine) *ElasticJob {
+	return &ElasticJob{generation.New(c), m, c.Restarts, c.Restarts, make(map[int]job.Exit)}
 }
 
 // Ending reports whether the job is to end: then no process is started in place of another.
-func (u *Succession) Ending() bool { return u.job.Request != 0 || u.job.Phase != job.Runs }
+func (u *ElasticJob) Ending() bool { return u.job.Request != 0 || u.job.Phase != job.Runs }
 
 // Ended handles the end of a process, and changes x as its own rules require. It reports whether the job's status cannot
 // depend on it, because another process takes its place.
-func (u *Succession) Ended(x *job.Exit) bool {
+func (u *ElasticJob) Ended(x *job.Exit) bool {
 	if u.fate(x, x.Follows && x.Status <= 128) != generation.Replaced {
 		return false
 	}
@@ -39,7 +39,7 @@ func (u *Succession) Ended(x *job.Exit) bool {
 }
 
 // HostLost handles the loss of a host with processes, which text describes. It reports whether the job goes on.
-func (u *Succession) HostLost(text string, lost []job.Exit) bool {
+func (u *ElasticJob) HostLost(text string, lost []job.Exit) bool {
 	again := 0
 	for i := range lost {
 		switch u.fate(&lost[i], true) { // the host counts as one restart
@@ -59,7 +59,7 @@ func (u *Succession) HostLost(text string, lost []job.Exit) bool {
 }
 
 // counted says how many restarts have been used, if one has since it last said so.
-func (u *Succession) counted() string {
+func (u *ElasticJob) counted() string {
 	if u.Restarts == u.said {
 		return ""
 	}
@@ -67,16 +67,16 @@ func (u *Succession) counted() string {
 	return fmt.Sprintf(" (restart %d of %d)", u.all-u.Restarts, u.all)
 }
 
-func (u *Succession) fate(x *job.Exit, follows bool) generation.Fate {
+func (u *ElasticJob) fate(x *job.Exit, follows bool) generation.Fate {
 	if x.Outlived || x.Aborted {
 		return generation.Decides
 	}
-	ending, seated := u.Ending(), u.Seated(x.ID)
+	ending, active := u.Ending(), u.Active(x.ID)
 	if ending {
 		u.End("the job is ending")
 	}
 	fate := u.Machine.Ended(x.ID, x.Status == 0, follows)
-	if ending && seated {
+	if ending && active {
 		return generation.Decides
 	}
 	switch fate {
@@ -94,9 +94,9 @@ func (u *Succession) fate(x *job.Exit, follows bool) generation.Fate {
 }
 
 // Started records that a process of a rank is being started. The owner counts it as running.
-func (u *Succession) Started(rank int) { u.forget(rank) }
+func (u *ElasticJob) Started(rank int) { u.forget(rank) }
 
-func (u *Succession) forget(rank int) (x job.Exit, was bool) {
+func (u *ElasticJob) forget(rank int) (x job.Exit, was bool) {
 	if x, was = u.ended[rank]; was {
 		delete(u.ended, rank)
 		u.job.Running--
@@ -105,7 +105,7 @@ func (u *Succession) forget(rank int) (x job.Exit, was bool) {
 }
 
 // Scale asks for another size.
-func (u *Succession) Scale(ranks int) error {
+func (u *ElasticJob) Scale(ranks int) error {
 	if err := u.Machine.Scale(ranks); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (u *Succession) Scale(ranks int) error {
 
 // Settle blames processes in whose places no others are started any more, and does not wait without end for those that the
 // others count as lost. It is called after every event.
-func (u *Succession) Settle() {
+func (u *ElasticJob) Settle() {
 	if u.Ending() {
 		u.End("the job is ending")
 	}

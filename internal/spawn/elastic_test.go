@@ -23,7 +23,7 @@ func TestEndOfOutcastDecidesNothing(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		for _, withHost := range []bool{false, true} {
 			m := job.New(job.Config{Now: time.Now, Ranks: 2, Say: func(string, <-chan struct{}) {}})
-			u := NewSuccession(generation.Config{Now: time.Now, Size: 2, Min: 2, Max: 2, Restarts: 1, Host: noHost{}}, m)
+			u := NewElasticJob(generation.Config{Now: time.Now, Size: 2, Min: 2, Max: 2, Restarts: 1, Host: noHost{}}, m)
 			for id := range 2 {
 				u.Handle(id, generation.Request{Ask: &generation.Ask{}})
 			}
