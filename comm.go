@@ -94,22 +94,8 @@ func (c *Comm) Abort(code int) error { return c.base().Abort(code) }
 //
 // Not collective. Operations of other ranks that still need this rank fail afterwards.
 //
-// Errors:
-//   - [ErrMismatch] if the ranks' calls of an earlier collective differ, and this rank did not wait
-//     for the others in it, or has not waited for its request.
-//   - [ErrRequest] if the program has started an operation and no goroutine has waited for it, or
-//     waits now. Messages count while they are under way, collectives always. Messages on their way
-//     and collectives first get up to a second to complete. The error names one operation, with its
-//     peer and tag, and says how many more there are. Close does not return it after an operation
-//     has told of a lost rank or a mismatch, because the program then gives up.
-//   - [ErrTimeout] from the world's Close, on shm, and on tcp under Linux, if a rank does not take
-//     the last messages to it in time (docs/errors.md). They may be lost, and that rank may take
-//     this one for lost.
-//   - [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
-//     blocking function of the library after 5 s.
-//
-// The world's Close also returns such errors of the communicators that it closes, and an ErrRequest
-// that closing another communicator has returned.
+// Errors: [ErrRequest] if no goroutine has waited for an operation, [ErrMismatch], and, from the
+// world's Close, [ErrTimeout] and [ErrBroken]. docs/errors.md says when, under "What Close returns".
 func (c *Comm) Close() error { return c.base().Close() }
 
 // CloseWith ends a rank's part in the job. err is the error with which the rank's work has ended.

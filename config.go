@@ -45,18 +45,12 @@ type Config struct {
 	FlightDir string
 
 	// Check makes every rank wait in every collective until the ranks' calls have been compared
-	// (COHORT_CHECK=1). Without it, the mpi backend does not compare them. If the others have ended
-	// a collective at their deadline there, a rank that calls it later waits until its own. On the
-	// other backends a rank that needs no data from the others may learn of a mismatch after the
-	// call.
-	Check bool
-
-	// Deterministic makes reductions on the mpi backend combine the ranks' values in the same order
-	// as on the other backends, where the order is always fixed (COHORT_DETERMINISTIC=1).
+	// (COHORT_CHECK=1). Deterministic fixes the order of reductions on the mpi backend
+	// (COHORT_DETERMINISTIC=1). Collectives selects the implementation of collectives
+	// (COHORT_COLLECTIVES). docs/environment.md has a table of what they change on each backend.
+	Check         bool
 	Deterministic bool
-
-	// Collectives selects the implementation of collectives (COHORT_COLLECTIVES).
-	Collectives CollectivesMode
+	Collectives   CollectivesMode
 
 	// TCP holds the settings of the tcp backend, MPI those of the mpi backend.
 	TCP TCPConfig

@@ -7,7 +7,7 @@ import "github.com/cohort-hpc/cohort/backend"
 var (
 	ErrBuffer       = backend.ErrBuffer       // a nil buffer where data is needed, or buffers that overlap
 	ErrCount        = backend.ErrCount        // a length, count or number of ranks that does not fit
-	ErrType         = backend.ErrType         // an element type that holds pointers or has no size
+	ErrType         = backend.ErrType         // an element type with pointers or no size; a message of another type
 	ErrTag          = backend.ErrTag          // a negative tag, or one above 2^31-1
 	ErrRank         = backend.ErrRank         // a rank outside the communicator
 	ErrRoot         = backend.ErrRoot         // a root outside the communicator
