@@ -50,11 +50,9 @@ type peer struct {
 	inBurst int           // messages of the program that followed each other closely
 	kept    int           // frames that keep has queued since the last flush
 
-	// The link that is being made, or has ended.
-	trying bool  // attempts to make a link go on
-	why    error // of the last one that failed, or why the link has ended
-
-	// Silence, and the end.
+	// Attempts to make a link, silence, and the end.
+	trying      bool        // attempts go on
+	why         error       // of the last one that failed, or why the link has ended
 	quiet, mute int         // ticks in which nothing has come, or been written
 	copying     int         // ticks in which a lost rank has not ended a copy
 	over        atomic.Bool // it has left, or is lost and its link closed; for readers without the lock
