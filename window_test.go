@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,6 +31,46 @@ func TestWindowsStayWithinTheJobsLimit(t *testing.T) {
 			must.OK(errors.Join(w.Close(), g.Close()))
 		}
 		return nil
+	})
+}
+
+// A long access of memory looks whether its time is over. One that is over before it begins stops early.
+func TestLongAccessEndsWithItsContext(t *testing.T) {
+	const n = 3<<20 + 8 // bytes: several pieces, the last one short
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	ranks(t, 2, func(c *Comm) error {
+		w := must.Get(AllocateShared[int64](c, n/8))
+		data, result := make([]int64, n/8), make([]int64, n/8)
+		for i := range data {
+			data[i] = int64(i + 1)
+		}
+		must.OK(c.Barrier())
+		if c.Rank() == 0 {
+			late := w.WithContext(ended)
+			for op, access := range map[string]func(w *Window[int64]) error{
+				"put":            func(w *Window[int64]) error { return w.Put(data, 1, 0) },
+				"get":            func(w *Window[int64]) error { return w.Get(result, 1, 0) },
+				"accumulate":     func(w *Window[int64]) error { return w.Accumulate(data, 1, 0, Sum) },
+				"get accumulate": func(w *Window[int64]) error { return w.GetAccumulate(data, result, 1, 0, Sum) },
+			} {
+				if err := access(late); !errors.Is(err, ErrCanceled) {
+					t.Errorf("%s of %d bytes whose context has ended: %v", op, n, err)
+				}
+				must.OK(access(w))
+			}
+			must.OK(w.Put(data, 1, 0)) // whatever was updated
+			must.OK(w.GetAccumulate(data, result, 1, 0, Sum))
+			last := make([]int64, n/8)
+			must.OK(w.Get(last, 1, 0))
+			for i := range data {
+				if result[i] != data[i] || last[i] != 2*data[i] {
+					return fmt.Errorf("element %d: was %d, is %d, want %d and %d", i, result[i], last[i], data[i], 2*data[i])
+				}
+			}
+		}
+		must.OK(c.Barrier())
+		return w.Close()
 	})
 }
 

@@ -173,19 +173,37 @@ func (x *waiter) expired() error {
 	return err
 }
 
-// apply carries out an access of a part in memory. A wait for another rank's access ends with the error of expired.
+// accessMost is how many bytes of a part in memory are accessed before another look at the deadline.
+const accessMost = 1 << 20
+
+// apply carries out an access of a part in memory. A wait for another rank's access, and a long access, end with the error of
+// expired.
 func (s *windowCore) apply(p *window.Part, kind flight.Kind, op *backend.Op, at int, in, out []byte, expired func() error) error {
-	switch kind {
-	case flight.Put:
-		p.Put(at, in)
-	case flight.Get:
-		p.Get(at, out)
-	case flight.CompareAndSwap:
+	if kind == flight.CompareAndSwap {
 		return p.CompareSwap(at, in[:len(out)], in[len(out):], out, expired)
-	default:
-		return p.Reduce(op.Apply, s.elem.Size, at, in, out, expired)
 	}
-	return nil
+	most := max(s.elem.Size, accessMost-accessMost%s.elem.Size)
+	for {
+		n := min(most, max(len(in), len(out)))
+		from, to := in[:min(n, len(in))], out[:min(n, len(out))]
+		switch kind {
+		case flight.Put:
+			p.Put(at, from)
+		case flight.Get:
+			p.Get(at, to)
+		default:
+			if err := p.Reduce(op.Apply, s.elem.Size, at, from, to, expired); err != nil {
+				return err
+			}
+		}
+		in, out, at = in[len(from):], out[len(to):], at+n
+		if len(in)+len(out) == 0 {
+			return nil
+		}
+		if err := expired(); err != nil {
+			return err
+		}
+	}
 }
 
 // send carries out an access by requests to the part's rank.
