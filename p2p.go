@@ -150,7 +150,8 @@ func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 
 // Message is a message that [Comm.Mprobe] or [Comm.Improbe] has taken out of the queue. Only
 // [MessageRecv] or [ImessageRecv] can receive it, once. That receive ends with the context of the handle
-// that took the message: take it on a handle whose context lasts until it is received.
+// that took the message: take it on a handle whose context lasts until it is received. A message that is
+// not received is treated like one that was not taken.
 type Message comm.Message
 
 // Mprobe waits for a message as [Comm.Probe] does and takes it out of the queue, so that no other

@@ -30,6 +30,7 @@ type comm struct {
 	reading sync.Mutex // held while a notice is received
 
 	queues [2]queue // guarded receives on data and on ctl
+	taken  taken
 
 	call  libmpi.Coll // of the blocking collective
 	user  userCall

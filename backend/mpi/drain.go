@@ -57,7 +57,7 @@ func (d *drain) round(n int, from []*comm, ready func() bool, end time.Time) boo
 			pause = 0
 		}
 		for _, c := range from {
-			for !d.done && (d.hear(c.data, backend.AnyTag) || d.hear(c.ctl, backend.AnyTag)) {
+			for !d.done && (e.discardTaken(c) || d.hear(c.data, backend.AnyTag) || d.hear(c.ctl, backend.AnyTag)) {
 				pause = 0
 			}
 		}

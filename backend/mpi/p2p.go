@@ -211,6 +211,8 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	defer c.leave()
 	o := c.p.engine.op(r, c, buf, msg.st.Tag)
 	o.receives = true
+	c.taken.remove(msg)
+	c.gate.Count(-1)
 	c.receive(o, msg.m, int64(msg.st.Bytes))
 }
 

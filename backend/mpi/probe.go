@@ -3,6 +3,8 @@
 package mpi
 
 import (
+	"sync"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
@@ -11,6 +13,28 @@ import (
 type matched struct {
 	m  libmpi.Message
 	st backend.Status
+}
+
+// taken holds the messages that Mprobe has taken and whose receive has not begun. The library cannot be finalized while
+// it has such a message, so those that the program never receives are discarded like those that it never took.
+type taken struct {
+	sync.Mutex
+	all map[*matched]struct{}
+}
+
+func (t *taken) add(m *matched) {
+	t.Lock()
+	defer t.Unlock()
+	if t.all == nil {
+		t.all = make(map[*matched]struct{})
+	}
+	t.all[m] = struct{}{}
+}
+
+func (t *taken) remove(m *matched) {
+	t.Lock()
+	defer t.Unlock()
+	delete(t.all, m)
 }
 
 // Probe implements backend.Comm.
@@ -29,6 +53,7 @@ func (c *comm) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Ma
 		return nil, backend.Status{}, false, err
 	}
 	m.st = backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(st.Bytes)}
+	c.taken.add(m)
 	return m, m.st, true, nil
 }
 
@@ -44,7 +69,6 @@ func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Mes
 		if code := probe(on, source, t, true, m, st); code != 0 {
 			return false, c.fault(code)
 		}
-		c.took(m)
 		return true, nil
 	}
 	w := newWait(b)
@@ -53,7 +77,6 @@ func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Mes
 			return false, c.fault(code)
 		}
 		if st.Flag != 0 {
-			c.took(m)
 			return true, nil
 		}
 		if !block {
@@ -66,13 +89,6 @@ func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Mes
 		if err := c.usable(); err != nil {
 			return false, err
 		}
-	}
-}
-
-// took counts the message that a matched probe has found.
-func (c *comm) took(m *libmpi.Message) {
-	if m != nil {
-		c.gate.Count(-1)
 	}
 }
 

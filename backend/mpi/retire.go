@@ -178,6 +178,9 @@ func (c *comm) hear() bool {
 	}
 	var st libmpi.Status
 	if c.retirement.answer == mustDiscard {
+		if e.discardTaken(c) {
+			return true
+		}
 		if arrived(c.data, backend.AnyTag, &st) {
 			return e.discard(c, c.data, &st)
 		}
@@ -215,12 +218,32 @@ func (c *comm) receiveControl(tag int) (m []byte, from int, ok bool) {
 // discard starts the receive of a message that has arrived and that nobody receives any more.
 func (e *engine) discard(c *comm, on libmpi.Comm, st *libmpi.Status) bool {
 	var m libmpi.Message
-	if st.Bytes > discardMost || e.discarding() > discardAtOnce || on.Mprobe(int(st.Source), int(st.Tag), false, &m, st) != 0 || st.Flag == 0 {
+	if !e.mayDiscard(st.Bytes) || on.Mprobe(int(st.Source), int(st.Tag), false, &m, st) != 0 || st.Flag == 0 {
 		return false
 	}
-	c.gate.Count(-1)
-	c.receive(&op{c: c, receives: true, fate: unwanted, buf: make([]byte, max(st.Bytes, 0))}, m, st.Bytes)
+	c.discard(m, st.Bytes)
 	return true
+}
+
+// discardTaken does so with a message that the program has taken. No call uses c any more.
+func (e *engine) discardTaken(c *comm) bool {
+	for m := range c.taken.all {
+		if e.mayDiscard(int64(m.st.Bytes)) {
+			delete(c.taken.all, m)
+			c.discard(m.m, int64(m.st.Bytes))
+			return true
+		}
+	}
+	return false
+}
+
+func (e *engine) mayDiscard(bytes int64) bool {
+	return bytes <= discardMost && e.discarding() <= discardAtOnce
+}
+
+func (c *comm) discard(m libmpi.Message, bytes int64) {
+	c.gate.Count(-1)
+	c.receive(&op{c: c, receives: true, fate: unwanted, buf: make([]byte, max(bytes, 0))}, m, bytes)
 }
 
 const (

@@ -72,6 +72,35 @@ func sendLeftBehind() error {
 	return err
 }
 
+// TestCloseDiscardsMessagesTakenAndNotReceived lets a rank take messages with Mprobe and end without receiving them, as
+// it may without taking them. Only the sends that wait for the receive end with an error, at their deadline.
+func TestCloseDiscardsMessagesTakenAndNotReceived(t *testing.T) {
+	rank("takes messages", func(w *cohort.Comm) error {
+		dup, err := w.Dup()
+		for _, c := range []*cohort.Comm{w, dup} {
+			for _, length := range []int{0, 8, 100_000} {
+				if err != nil {
+					return err
+				}
+				if w.Rank() == 1 {
+					_, _, err = c.Mprobe(0, length)
+					continue
+				}
+				ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
+				err = cohort.Send(c.WithContext(ctx), make([]byte, length), 1, length)
+				cancel()
+				if length == 100_000 && errors.Is(err, cohort.ErrTimeout) {
+					err = nil
+				}
+			}
+		}
+		return errors.Join(err, dup.Close())
+	})
+	inLibraries(t, func(t *testing.T, library string) {
+		start(t, library, 2, "takes messages").must(t).hasNot(t, "not returned")
+	})
+}
+
 // TestCloseEndsWhenRankNeverCloses lets a rank abandon a barrier that another rank never joins, and
 // close: MPI_Finalize would wait for the other rank.
 func TestCloseEndsWhenRankNeverCloses(t *testing.T) {
