@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +89,54 @@ func TestFileInMemoryOutlivesKilledRank(t *testing.T) {
 	}
 	r.End(r.Begin(0, 0, 0, 0)) // no fault
 	runtime.KeepAlive(r)
+}
+
+// A goroutine that counts an operation of a recorder to which nothing else refers keeps its memory.
+func TestMemoryStaysWhileAnOperationIsCounted(t *testing.T) {
+	counted := origin
+	counted.Count = true
+	for name, count := range map[string]func(r *Recorder, n Ticket){
+		"Started":  func(r *Recorder, n Ticket) { r.Started(n) },
+		"Waited":   func(r *Recorder, n Ticket) { r.Waited(What(Recv, 0, 0, 0), 0) },
+		"Received": func(r *Recorder, n Ticket) { r.Received(What(Recv, 0, 0, 0), 8) },
+		"End":      func(r *Recorder, n Ticket) { r.End(n) },
+		"End of a record that was overwritten": func(r *Recorder, n Ticket) {
+			for range Slots {
+				r.Begin(0, 0, 0, 0)
+			}
+			r.End(n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			over := make(chan any, 1)
+			var tables *[tables]table
+			func() {
+				r := New(memoryFolder(t), counted)
+				n := r.Begin(What(Recv, 0, 0, 0), 80, Pair(1, 5), Pair(2, 0))
+				r.Close()
+				tables = r.tally.tables
+				for i := range tables {
+					tables[i].busy = 1 // the count waits
+				}
+				go func() {
+					defer func() { over <- recover() }()
+					debug.SetPanicOnFault(true)
+					count(r, n)
+				}()
+			}()
+			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+			for range 5 {
+				runtime.GC()
+				time.Sleep(time.Millisecond) // for cleanups, which here must not run
+			}
+			for i := range tables {
+				atomic.StoreUint64(&tables[i].busy, 0)
+			}
+			if p := <-over; p != nil {
+				t.Error(p)
+			}
+		})
+	}
 }
 
 // memoryFolder returns a folder in memory.

@@ -81,6 +81,7 @@ func (r *Ring) setLength(t Ticket, n uint64) {
 	if atomic.LoadUint64(&r.recs[t%Slots].first) == uint64(t) {
 		release.Uint64(&r.tally.lengths[t%Slots], n)
 	}
+	runtime.KeepAlive(r)
 }
 
 // BeginRegion notes that a region begins, whose name is that of a type.
@@ -117,12 +118,13 @@ func (r *Ring) started(t Ticket) {
 	p := &r.recs[t%Slots]
 	what, begun, bytes := atomic.LoadUint64(&p.what), atomic.LoadUint64(&p.begun), atomic.LoadUint64(&r.tally.lengths[t%Slots])
 	x := r.tally.take()
-	if atomic.LoadUint64(&p.first) != uint64(t) {
+	if atomic.LoadUint64(&p.first) == uint64(t) {
+		x.row(startsOf(what), 0).calls++
+		x.add(startsOf(what), bytes, now()-begun, 0)
+	} else {
 		x.lost()
-		return
 	}
-	x.row(startsOf(what), 0).calls++
-	x.add(startsOf(what), bytes, now()-begun, 0)
+	runtime.KeepAlive(r)
 }
 
 // lost counts an operation whose record other goroutines have overwritten, and gives the table back.
@@ -136,6 +138,7 @@ func (r *Ring) Waited(what, since uint64) {
 	if r.tally != nil {
 		ticks := now() - since
 		r.tally.take().add(startsOf(what), 0, ticks, ticks)
+		runtime.KeepAlive(r)
 	}
 }
 
@@ -143,6 +146,7 @@ func (r *Ring) Waited(what, since uint64) {
 func (r *Ring) Received(what uint64, bytes int) {
 	if r.tally != nil {
 		r.tally.received(what, bytes)
+		runtime.KeepAlive(r)
 	}
 }
 
@@ -173,6 +177,7 @@ func (r *Ring) finish(t Ticket, s State) {
 	what, typed, begun, bytes := atomic.LoadUint64(&p.what), atomic.LoadUint64(&p.typed), atomic.LoadUint64(&p.begun), atomic.LoadUint64(&r.tally.lengths[t%Slots])
 	if atomic.LoadUint64(&p.first) != uint64(t) {
 		r.tally.take().lost()
+		runtime.KeepAlive(r)
 		return
 	}
 	kind := Kind(what)
