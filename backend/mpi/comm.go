@@ -27,7 +27,8 @@ type comm struct {
 	gate   gate.Gate
 	broken atomic.Pointer[backend.Fault] // why operations end
 
-	reading sync.Mutex // held while a notice is received
+	reading  sync.Mutex            // held while a notice is received
+	arriving [controlTags]arriving // by tag, from that of notices on
 
 	queues [2]queue // guarded receives on data and on ctl
 	taken  taken

@@ -358,11 +358,10 @@ func (c *comm) receiveTransactions() {
 	}
 	defer t.mu.Unlock()
 	for {
-		m, from, ok := c.receiveControl(c.p.folds.commit())
+		m, from, ok := c.receiveControl(c.p.folds.commit(), true)
 		if !ok {
 			return
 		}
-		c.gate.Count(-1)
 		t.receive(from, m)
 	}
 }

@@ -5,7 +5,6 @@ package mpi
 import (
 	"time"
 
-	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
@@ -53,11 +52,11 @@ func (d *drain) round(n int, from []*comm, ready func() bool, end time.Time) boo
 	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
 		e.poll(1)
 		d.p.hear()
-		for !d.done && d.hear(d.world.ctl, d.p.folds.last(n)) {
+		for !d.done && d.hearReport() {
 			pause = 0
 		}
 		for _, c := range from {
-			for !d.done && (e.discardTaken(c) || d.hear(c.data, backend.AnyTag) || d.hear(c.ctl, backend.AnyTag)) {
+			for !d.done && (e.discardTaken(c) || d.discard(c.data) || d.discard(c.ctl)) {
 				pause = 0
 			}
 		}
@@ -96,23 +95,25 @@ func (d *drain) releaseOthers() {
 	}
 }
 
-// hear takes a message, if there is one: a report of this round, or one that nobody receives any more.
-func (d *drain) hear(on libmpi.Comm, tag int) bool {
+// hearReport takes a report of this round, if there is one.
+func (d *drain) hearReport() bool {
+	_, _, ok := d.world.receiveControl(d.p.folds.last(d.n), false)
+	if ok {
+		d.count(true)
+	}
+	return ok
+}
+
+// discard takes a message that nobody receives any more, if there is one. Those of p.hear and hearReport are left to them.
+func (d *drain) discard(on libmpi.Comm) bool {
 	var st libmpi.Status
-	if !arrived(on, tag, &st) {
+	if !arrived(on, &st) {
 		return false
 	}
-	if on == d.world.ctl && int(st.Tag) == d.p.folds.failure() {
-		return false // for p.hear, which comes next
-	}
-	if on != d.world.ctl || int(st.Tag) != d.p.folds.last(d.n) {
-		return d.p.engine.discard(d.world, on, &st)
-	}
-	if d.world.ctl.Recv(nil, int(st.Source), int(st.Tag), &st) != 0 {
+	if tag := int(st.Tag); on == d.world.ctl && (tag == d.p.folds.failure() || tag == d.p.folds.last(d.n)) {
 		return false
 	}
-	d.count(true)
-	return true
+	return d.p.engine.discard(d.world, on, &st)
 }
 
 // count notes that a rank is ready: this one, or on rank 0 one whose report was received. On other

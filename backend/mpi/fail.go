@@ -80,8 +80,7 @@ func (c *comm) readNotice() {
 		return
 	}
 	defer c.reading.Unlock()
-	if m, _, ok := c.receiveControl(c.p.folds.notice()); ok && len(m) > 0 {
-		c.gate.Count(-1)
+	if m, _, ok := c.receiveControl(c.p.folds.notice(), true); ok && len(m) > 0 {
 		c.breaks(backend.DecodeFault(m))
 	}
 }

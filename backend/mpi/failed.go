@@ -152,7 +152,7 @@ func (p *process) hear() {
 
 // hearOne receives a message, if there is one.
 func (p *process) hearOne() bool {
-	m, from, ok := p.world.receiveControl(p.folds.failure())
+	m, from, ok := p.world.receiveControl(p.folds.failure(), false)
 	if !ok {
 		return false
 	}

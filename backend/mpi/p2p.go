@@ -230,8 +230,7 @@ func (c *comm) receive(o *op, m libmpi.Message, bytes int64) {
 	c.started(o, code, &st)
 }
 
-// exchangeSpins is how often an exchange tests for the other message before it becomes a normal
-// request.
+// exchangeSpins is how often an exchange tests its messages before they become normal requests.
 const exchangeSpins = 100
 
 // Flush implements backend.Collectives.
@@ -251,24 +250,20 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 		c.Isend(send, out, dest, tag, backend.Standard)
 		return
 	}
-	var h libmpi.Request
-	var st libmpi.Status
+	var h [2]libmpi.Request
+	var st [2]libmpi.Status
 	// Not guarded: messages with this tag are never longer.
-	code := c.ctl.Exchange(out, dest, in, source, c.p.folds.tag(tag), exchangeSpins, &h, &st)
-	received := 0
-	if code != 0 {
-		c.uncounted(code)
-		err = c.fault(code, in, out)
-	} else if st.Flag != 0 {
-		received = 1
+	if code := c.ctl.Exchange(out, dest, in, source, c.p.folds.tag(tag), exchangeSpins, &h, &st); code != 0 {
+		st[0].Error, st[1].Error = code, code
 	}
-	c.gate.Count(1 - received)
-	send.Complete(backend.Status{}, err)
-	if code != 0 || st.Flag != 0 {
-		recv.Complete(backend.Status{Source: source, Tag: tag, Bytes: int(st.Bytes)}, err)
+	if st[0].Flag != 0 && st[1].Flag != 0 { // the usual case: one is sent, and one received
+		send.Complete(backend.Status{}, nil)
+		recv.Complete(backend.Status{Source: source, Tag: tag, Bytes: int(st[0].Bytes)}, nil)
 		return
 	}
-	o := c.p.engine.op(recv, c, in, tag)
-	o.receives, o.source, o.h = true, source, h
-	c.started(o, 0, &st)
+	e := &c.p.engine
+	r, s := e.op(recv, c, in, tag), e.op(send, c, out, tag)
+	r.receives, r.source, r.h, s.h = true, source, h[0], h[1]
+	c.started(s, st[1].Error, &st[1])
+	c.started(r, st[0].Error, &st[0])
 }

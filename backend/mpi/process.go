@@ -123,6 +123,8 @@ func (f folds) last(round int) int { return f.notice() + 4 + round }
 // commit is the tag of the messages of transactions; see together.
 func (f folds) commit() int { return f.notice() + 6 }
 
+const controlTags = 7 // from notice to commit
+
 // thread runs functions on an OS thread that nothing else uses.
 type thread struct{ work chan func() }
 

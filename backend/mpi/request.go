@@ -23,7 +23,7 @@ const (
 	awaited  fate = iota // by its request, if it has one
 	dropped              // it ends with why unless its message arrives until then
 	orphaned             // its request was taken away
-	unwanted             // it receives a message that nobody wants
+	unwanted             // it receives a message that nobody wants, or one of cohort's own
 )
 
 // op is a request in progress: one of MPI's, or a guarded receive that has not matched.

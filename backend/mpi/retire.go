@@ -181,14 +181,14 @@ func (c *comm) hear() bool {
 		if e.discardTaken(c) {
 			return true
 		}
-		if arrived(c.data, backend.AnyTag, &st) {
+		if arrived(c.data, &st) {
 			return e.discard(c, c.data, &st)
 		}
-		if arrived(c.ctl, backend.AnyTag, &st) && int(st.Tag) != tag {
+		if arrived(c.ctl, &st) && int(st.Tag) != tag {
 			return e.discard(c, c.ctl, &st)
 		}
 	}
-	b, _, ok := c.receiveControl(tag)
+	b, _, ok := c.receiveControl(tag, false)
 	switch {
 	case !ok:
 		return false
@@ -200,19 +200,44 @@ func (c *comm) hear() bool {
 	return true
 }
 
-// arrived reports whether there is a message of any source.
-func arrived(on libmpi.Comm, tag int, st *libmpi.Status) bool {
-	return on.Probe(backend.AnySource, tag, false, st) == 0 && st.Flag != 0
+// arrived reports whether there is a message.
+func arrived(on libmpi.Comm, st *libmpi.Status) bool {
+	return on.Probe(backend.AnySource, backend.AnyTag, false, st) == 0 && st.Flag != 0
 }
 
-// receiveControl receives a message that tell has sent, if one has arrived.
-func (c *comm) receiveControl(tag int) (m []byte, from int, ok bool) {
-	var st libmpi.Status
-	if !arrived(c.ctl, tag, &st) {
+// arriving is a message that tell has sent, while the library receives it.
+type arriving struct {
+	req  backend.Request
+	m    []byte // nil: there is none
+	from int
+}
+
+// receiveControl receives a message that tell has sent, if one has arrived. It does not wait: with some settings of the
+// user's the library sends even short messages by rendezvous, and the sender may be stopped. Calls with the same tag
+// exclude each other. counted says whether the sender has counted the message.
+func (c *comm) receiveControl(tag int, counted bool) (m []byte, from int, ok bool) {
+	a := &c.arriving[tag-c.p.folds.notice()]
+	if a.m == nil {
+		var msg libmpi.Message
+		var st libmpi.Status
+		if c.ctl.Mprobe(backend.AnySource, tag, false, &msg, &st) != 0 || st.Flag == 0 {
+			return nil, 0, false
+		}
+		if counted {
+			c.gate.Count(-1)
+		}
+		a.m, a.from = make([]byte, st.Bytes), int(st.Source)
+		a.req.Begin()
+		c.receive(&op{req: &a.req, c: c, buf: a.m, receives: true, fate: unwanted}, msg, st.Bytes)
+	}
+	if !a.req.Ready() {
+		c.Poll()
+	}
+	if !a.req.Ready() {
 		return nil, 0, false
 	}
-	m, from = make([]byte, st.Bytes), int(st.Source)
-	return m, from, c.ctl.Recv(m, from, tag, &st) == 0
+	m, a.m = a.m, nil
+	return m, a.from, a.req.Err == nil
 }
 
 // discard starts the receive of a message that has arrived and that nobody receives any more.

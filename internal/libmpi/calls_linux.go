@@ -166,13 +166,13 @@ func Testsome(reqs []Request, spins int, at []int32, st []Status) (done int, cod
 	return int(n), code
 }
 
-// Exchange starts a receive into in, sends out, which is short enough to be sent at once, and waits
-// a little for the other message; st.Flag reports whether it has arrived. If not, *req is the
-// receive, and the caller pins in.
-func (c Comm) Exchange(out []byte, dest int, in []byte, source, tag, spins int, req *Request, st *Status) Code {
+// Exchange starts a receive into in and a send of out, and waits a little for both. req and st are those of the receive
+// and of the send; a status's Flag reports whether it is complete, and Error why it has failed. The caller pins the
+// buffers of those that are not complete. With a code neither has begun.
+func (c Comm) Exchange(out []byte, dest int, in []byte, source, tag, spins int, req *[2]Request, st *[2]Status) Code {
 	enter()
 	code := Code(C.coh_call_exchange(C.uintptr_t(c), data(out), C.int(len(out)), C.int(dest), data(in), C.int(len(in)), C.int(source),
-		C.int(tag), C.int(spins), cell(req), st.c()))
+		C.int(tag), C.int(spins), cell(&req[0]), st[0].c()))
 	leave()
 	return code
 }

@@ -251,22 +251,26 @@ static int do_testsome(int n, uintptr_t *reqs, int spins, int *done, int *at, co
 	}
 }
 
-// do_exchange starts a receive, sends a message that is short enough to be sent at once, and waits a
-// little for the other one.
+// do_exchange starts a receive and a short send, in this order, and waits a little for both. Each has a request and a
+// status, whose error says why it has failed.
 static int do_exchange(uintptr_t comm, const uint8_t *out, int n, int dest, uint8_t *in, int room, int source, int tag,
                        int spins, uintptr_t *req, coh_status *st) {
 	ENTER();
-	MPI_Request q;
+	MPI_Request recv, send;
 	MPI_Status status;
-	int flag = 0;
-	int rc = MPI(Irecv)(in, room, MPI_BYTE, source, tag, IN(MPI_Comm, comm), &q);
+	int got = 0, sent = 0, failed = 0;
+	int rc = MPI(Irecv)(in, room, MPI_BYTE, source, tag, IN(MPI_Comm, comm), &recv);
 	if (rc) return rc;
-	rc = MPI(Send)(out, n, MPI_BYTE, dest, tag, IN(MPI_Comm, comm));
-	while (!rc && !flag && spins-- > 0) rc = MPI(Test)(&q, &flag, &status);
-	if (flag) status_out(&status, st);
-	st->flag = flag;
-	*req = OUT(q);
-	return rc;
+	int unsent = MPI(Isend)(out, n, MPI_BYTE, dest, tag, IN(MPI_Comm, comm), &send);
+	for (; spins > 0; spins--) {
+		if (!unsent && !sent) unsent = MPI(Test)(&send, &sent, MPI_STATUS_IGNORE);
+		if (!failed && !got) failed = MPI(Test)(&recv, &got, &status);
+		if ((unsent || sent) && (failed || got)) break;
+	}
+	if (got) status_out(&status, &st[0]);
+	st[0].flag = got, st[0].error = failed, req[0] = OUT(recv);
+	st[1].flag = sent, st[1].error = unsent, req[1] = OUT(send);
+	return 0;
 }
 
 static int do_cancel(uintptr_t *req) {
