@@ -109,11 +109,14 @@ func (c *connecting) ready(ctx context.Context, w *meet.Conn) (engine.Link, erro
 		w.Replace(rawConn{below, l.tls})
 	}
 	sock, err := takeSocket(below)
+	if rings != nil {
+		if rings.sock = sock; err == nil {
+			return rings, nil
+		}
+		rings.Close()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the connection to rank %d: %w", w.Rank, err)
-	}
-	if rings != nil {
-		return &near{Link: rings, sock: sock}, nil
 	}
 	l.use(sock)
 	return l, nil

@@ -18,7 +18,8 @@ import (
 // which carries nothing and shows that the peer has ended.
 type near struct {
 	*memlink.Link
-	sock socket
+	sock     socket
+	giveBack func() // gives the rings back; nil: they belong to the two ranks for good, or the engine may use them after Close
 
 	check bool // the next Read looks whether the socket has ended, which takes as long as some tens of looks at the rings
 	rest  [64]byte
@@ -56,7 +57,19 @@ func (n *near) Finish(goodbye bool) {
 }
 
 // Close implements engine.Link.
-func (n *near) Close() { n.sock.Close() }
+func (n *near) Close() {
+	n.sock.Close()
+	if n.giveBack != nil {
+		n.giveBack()
+		n.giveBack = nil
+	}
+}
+
+// Memory returns the link in memory, to which the engine refers from now on.
+func (n *near) Memory() *memlink.Link {
+	n.giveBack = nil
+	return n.Link
+}
 
 // meet joins the ranks of this node that take part in shared memory. If that fails, all of them use sockets.
 func (c *connecting) meet(ctx context.Context) error {
@@ -92,25 +105,33 @@ func (c *connecting) meet(ctx context.Context) error {
 
 // rings returns this rank's end of the rings with another rank of the node, nil if there are none. If rings are
 // made on demand, the rank that accepted the connection does it, and tells the other which.
-func (c *connecting) rings(ctx context.Context, w *meet.Conn) (l *memlink.Link, err error) {
+func (c *connecting) rings(ctx context.Context, w *meet.Conn) (l *near, err error) {
 	peer := c.local[w.Rank]
 	if peer < 0 || c.node == nil {
 		return nil, nil
 	}
 	var made struct {
-		Pair   int
+		node.Offer
 		Failed string // why there are none
 	}
 	if !c.cfg.onDemand() {
-		l = c.node.Link(peer)
+		l = &near{Link: c.node.Link(peer)}
 	} else {
 		if !w.Dialed {
-			if made.Pair, err = c.node.NewPair(); err != nil {
+			if made.Offer, err = c.node.NewPair(); err != nil {
 				made.Failed = err.Error()
 			}
 		}
-		if err = w.Agree(ctx, &made); err == nil && made.Failed == "" {
-			l, err = c.node.LinkAt(peer, made.Pair)
+		err = w.Agree(ctx, &made)
+		if err == nil && w.Dialed && made.Failed == "" {
+			err = c.node.Take(made.Offer)
+		}
+		switch {
+		case made.Failed != "": // there are no rings
+		case err == nil:
+			l = &near{Link: c.node.LinkAt(peer, made.Offer), giveBack: func() { c.node.GiveBack(made.Offer) }}
+		case !w.Dialed:
+			c.node.GiveBack(made.Offer)
 		}
 	}
 	c.mu.Lock()

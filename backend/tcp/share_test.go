@@ -16,7 +16,6 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/meet"
-	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
@@ -116,7 +115,7 @@ func TestTwoRanksAgreeOnSharing(t *testing.T) {
 				meetAll(t, ctx, ends)
 				a, b := met(t, ctx)
 				type result struct {
-					l   *memlink.Link
+					l   *near
 					why string
 					err error
 				}

@@ -79,3 +79,42 @@ func TestInterleaveVerdict(t *testing.T) {
 		})
 	})
 }
+
+// A rank offers rings to another one, which takes them late or never, uses them, and gives them back. A third rank offers
+// them too, if they are free. Two generations are never in use at once, and in the end the rings are free.
+func TestInterleaveRingsGivenBack(t *testing.T) {
+	interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
+		var h holders
+		var sent, rings word.Uint32 // the generation of the offer, and whose it is; who has written to the rings
+		x.Name(&h.word, "holders")
+		x.Name(&sent, "the offer")
+		x.Name(&rings, "rings")
+		use := func(of uint32) {
+			if got := rings.Load(); got != of {
+				x.Errorf("rings that rank %d has offered contain what rank %d has written", of, got)
+			}
+		}
+		for rank := uint32(1); rank <= 2; rank++ {
+			x.Go("offers", func() {
+				if g, ok := h.offer(); ok {
+					rings.Store(rank)
+					sent.Store(g<<2 | rank)
+					use(rank)
+					h.leave()
+				}
+			})
+		}
+		x.Go("takes", func() {
+			if o := sent.Load(); o != 0 && h.take(o>>2) {
+				use(o & 3)
+				h.leave()
+			}
+		})
+		x.Check(func() error {
+			if s := h.word.Load() & pairState; s != pairFree {
+				return fmt.Errorf("the rings are in state %d", s)
+			}
+			return nil
+		})
+	})
+}

@@ -22,7 +22,6 @@ const (
 // control is the first page: what all ranks must agree on.
 type control struct {
 	noCMA   atomic.Uint32 // some rank cannot copy between processes
-	pairs   atomic.Uint32 // pairs of rings taken, if they are made on demand
 	verdict verdict
 }
 
@@ -61,7 +60,7 @@ type layout struct {
 	data  int // bytes of each data ring
 	pairs int // of ranks that can have rings
 
-	ranks, board, doors, start, rings, more, size int
+	ranks, board, doors, holders, start, rings, more, size int
 }
 
 func newLayout(cfg *Config) layout {
@@ -82,7 +81,9 @@ func newLayout(cfg *Config) layout {
 	first, more := board.Size(n)
 	l.ranks = take(int64(n) * rankAreaSize)
 	l.board = take(int64(first))
-	if !cfg.OnDemand {
+	if cfg.OnDemand {
+		l.holders = take(int64(l.pairs) * 4)
+	} else {
 		l.doors = take(int64(l.pairs) * doorsSize)
 	}
 	l.start = take(0)

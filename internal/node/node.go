@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"math/bits"
 	"os"
 	"slices"
@@ -111,30 +110,11 @@ func (n *Node) Link(peer int) *memlink.Link {
 	return n.link(peer, pair, func() error { return n.allocate(pair) })
 }
 
-// NewPair allocates rings for two ranks, to be used by both with LinkAt.
-func (n *Node) NewPair() (pair int, err error) {
-	ctl := shmem.At[control](n.seg, 0)
-	pair = int(ctl.pairs.Add(1)) - 1
-	if pair >= n.l.pairs {
-		ctl.pairs.Add(^uint32(0))
-		return 0, fmt.Errorf("the %d ranks of the node have no more rings", n.l.n)
-	}
-	return pair, n.allocate(pair)
-}
-
 func (n *Node) allocate(pair int) error {
 	if err := n.seg.Allocate(n.l.pair(pair), n.l.pairSize()); err != nil {
 		return &backend.Fault{Sentinel: backend.ErrAlloc, Text: "messages between two ranks: " + err.Error()}
 	}
 	return nil
-}
-
-// LinkAt returns this rank's end of a link over the rings that one of the two ranks has allocated.
-func (n *Node) LinkAt(peer, pair int) (*memlink.Link, error) {
-	if pair < 0 || pair >= n.l.pairs {
-		return nil, fmt.Errorf("pair %d of %d", pair, n.l.pairs)
-	}
-	return n.link(peer, pair, nil), nil
 }
 
 func (n *Node) link(peer, pair int, make func() error) *memlink.Link {

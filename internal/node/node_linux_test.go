@@ -62,6 +62,42 @@ func TestWake(t *testing.T) {
 	n.End()
 }
 
+// Connections that failed do not use up the rings of a node: whether the other rank had taken them or not, they are used
+// again, and empty.
+func TestRingsOfFailedConnectionsAreUsedAgain(t *testing.T) {
+	cfg := Config{Ranks: upTo(2), OnDemand: true}
+	l := newLayout(&cfg)
+	seg, err := create(&cfg, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer seg.Close()
+	area(seg, l, 0).fill()
+	area(seg, l, 1).fill()
+	n := newNode(&cfg, seg, l)
+	for i := range 10 * l.pairs {
+		o, err := n.NewPair()
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		rings := shmem.Slice[byte](seg, l.pair(o.Pair), l.pairSize())
+		if rings[0] != 0 || rings[len(rings)-1] != 0 {
+			t.Fatalf("connection %d: the rings are not empty", i)
+		}
+		rings[0], rings[len(rings)-1] = 1, 1
+		if i%2 == 0 {
+			if err := n.Take(o); err != nil {
+				t.Fatalf("connection %d: %v", i, err)
+			}
+			n.GiveBack(o)
+		}
+		n.GiveBack(o)
+		if n.Take(o) == nil {
+			t.Fatalf("connection %d: rings that were given back were taken", i)
+		}
+	}
+}
+
 // Ranks that exchange messages with two neighbors have memory for these rings alone, whatever else they say to all.
 func TestMemoryIsForRanksThatTalk(t *testing.T) {
 	const ranks = 40

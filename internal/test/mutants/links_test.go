@@ -222,6 +222,14 @@ var linkMutants = []mutant{
 		n.cfg.Bell(rank)
 		n.told[rank].Store(a.sleeps.Load())`,
 		why: "a ring counts for a sleep that began after it", test: "internal/node TestInterleaveBellOfStoppedRank"},
+	{file: "internal/node/holders.go",
+		old: `		if w&pairState == pairShared {`,
+		new: `		if w&pairState == pairLeft {`,
+		why: "rings are free as soon as one of two ranks is done", test: "internal/node TestInterleaveRingsGivenBack"},
+	{file: "internal/node/holders.go",
+		old: `		next := (w>>2 + 1) << 2 // free`,
+		new: `		next := w >> 2 << 2 // free`,
+		why: "an offer that was taken back can be taken", test: "internal/node TestInterleaveRingsGivenBack"},
 	{file: "internal/node/layout.go",
 		old: `	v.word.CompareAndSwap(undecided, what)
 `,
