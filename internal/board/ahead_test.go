@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // rooted returns rank's call of a rooted collective of n numbers, with data that follow from the number of the
@@ -88,12 +89,8 @@ func TestRanksThatOnlyGiveDataDoNotWait(t *testing.T) {
 					}
 					for number := range ahead {
 						call, check := rooted(coll, c.rank, ranks, root, n, number)
-						if _, err := c.Run(&backend.Bound{Timeout: time.Minute}, call); err != nil {
-							return err
-						}
-						if err := check(); err != nil {
-							return err
-						}
+						must.Get(c.Run(&backend.Bound{Timeout: time.Minute}, call))
+						must.OK(check())
 					}
 					return nil
 				})
@@ -153,18 +150,14 @@ func TestRanksAtDifferentSpeedsGetTheirData(t *testing.T) {
 			}
 			switch coll {
 			case backend.Barrier:
-				if err := barrier(c); err != nil {
-					return err
-				}
+				must.OK(barrier(c))
 				continue
 			case backend.Allreduce: // nonblocking; the next call may come before it is complete
 				call := iallreduce(1 + n/2)
 				put(call, number+c.rank)
 				o := c.Start(call)
 				if speed.IntN(2) == 0 {
-					if err := barrier(c); err != nil {
-						return err
-					}
+					must.OK(barrier(c))
 				} else if err := errors.Join(c.Await(nil, o), o.Err(), barrier(c)); err != nil {
 					return err
 				}
@@ -176,12 +169,8 @@ func TestRanksAtDifferentSpeedsGetTheirData(t *testing.T) {
 				continue
 			}
 			call, check := rooted(coll, c.rank, ranks, root, n, number)
-			if _, err := c.Run(nil, call); err != nil {
-				return err
-			}
-			if err := check(); err != nil {
-				return err
-			}
+			must.Get(c.Run(nil, call))
+			must.OK(check())
 		}
 		return nil
 	}) {

@@ -21,6 +21,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/direct"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -151,7 +152,7 @@ func each(all []*comm, f func(c *comm) error) []error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for r, c := range all {
-		wg.Go(func() { errs[r] = f(c) })
+		wg.Go(func() { errs[r] = must.Return(f)(c) })
 	}
 	wg.Wait()
 	return errs

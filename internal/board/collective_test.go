@@ -7,6 +7,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // The numbers of calls begin again after 2^32 of them: some minutes of short ones.
@@ -22,9 +24,7 @@ func TestCallsAreNumberedAnew(t *testing.T) {
 			for k := range call.Count {
 				binary.NativeEndian.PutUint64(call.Send[8*k:], uint64(i+1))
 			}
-			if _, err := c.Run(nil, call); err != nil {
-				return err
-			}
+			must.Get(c.Run(nil, call))
 			if got := binary.NativeEndian.Uint64(call.Recv); got != uint64(2*(i+1)) {
 				t.Errorf("call %d: the sum is %d, want %d", i, got, 2*(i+1))
 			}

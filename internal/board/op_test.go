@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // iallreduce is a nonblocking allreduce of n numbers.
@@ -52,18 +53,14 @@ func TestManyOperationsAreUnderWay(t *testing.T) {
 				put(calls[i], (i+1)<<c.rank)
 				ops[i] = c.Start(calls[i])
 				if (i+round)%11 == 5 {
-					if err := barrier(c); err != nil {
-						return err
-					}
+					must.OK(barrier(c))
 				}
 			}
 			for k := range many {
 				i := (k*(c.rank+1) + round) % many
 				for round%2 == 1 && !ops[i].Ready() {
 				}
-				if err := errors.Join(c.Await(nil, ops[i]), ops[i].Err()); err != nil {
-					return err
-				}
+				must.OK(errors.Join(c.Await(nil, ops[i]), ops[i].Err()))
 				if got := sums(calls[i]); len(got) != 1 || got[0] != uint64((i+1)*(1<<ranks-1)) {
 					t.Errorf("operation %d: the sums are %v, want %d", i, got, (i+1)*(1<<ranks-1))
 				}
@@ -94,9 +91,7 @@ func TestOperationsGoOnWhileAnyIsWaitedFor(t *testing.T) {
 				})
 			}
 			if i%3 == 0 {
-				if err := barrier(c); err != nil {
-					return err
-				}
+				must.OK(barrier(c))
 			}
 		}
 		return nil
@@ -212,13 +207,9 @@ func TestPersistentOperationsStartInAnyOrder(t *testing.T) {
 				ops[i].Start()
 				runtime.Gosched()
 			}
-			if err := barrier(c); err != nil {
-				return err
-			}
+			must.OK(barrier(c))
 			for _, i := range order {
-				if err := errors.Join(c.Await(nil, ops[i]), ops[i].Err()); err != nil {
-					return err
-				}
+				must.OK(errors.Join(c.Await(nil, ops[i]), ops[i].Err()))
 				if got := sums(calls[i]); len(got) != 1 || got[0] != uint64((round+i)*(1<<ranks-1)) {
 					t.Errorf("round %d, operation %d: the sums are %v, want %d", round, i, got, (round+i)*(1<<ranks-1))
 				}

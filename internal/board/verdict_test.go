@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // Verify compares slots while the ranks go on and use them again for other calls. That is not a mismatch. Verify looks
@@ -41,18 +42,12 @@ func TestVerifyIgnoresSlotsThatAreUsedAgain(t *testing.T) {
 	err := errors.Join(each(all, func(c *comm) error {
 		for number := range 20_000 {
 			if number/slotsDeep%2 == 1 {
-				if err := barrier(c); err != nil {
-					return err
-				}
+				must.OK(barrier(c))
 				continue
 			}
 			call, check := rooted(backend.Bcast, c.rank, 2, 0, 1, number)
-			if _, err := c.Run(nil, call); err != nil {
-				return err
-			}
-			if err := check(); err != nil {
-				return err
-			}
+			must.Get(c.Run(nil, call))
+			must.OK(check())
 		}
 		return nil
 	})...)
@@ -113,9 +108,7 @@ func TestEveryRankFindsTheMismatch(t *testing.T) {
 				if verify.IntN(3) == 0 {
 					c.Verify()
 				}
-				if err := c.Over(); err != nil {
-					return err
-				}
+				must.OK(c.Over())
 			}
 			return nil
 		})
@@ -139,15 +132,11 @@ func TestVerifyReportsFirstMismatch(t *testing.T) {
 		all := open(t, boards(t, 2), 0)
 		succeed(t, all, func(c *comm) error {
 			for range calls {
-				if err := barrier(c); err != nil {
-					return err
-				}
+				must.OK(barrier(c))
 			}
 			for number := range ahead {
 				call, _ := rooted(backend.Bcast, c.rank, 2, c.rank, 1+number, number)
-				if _, err := c.Run(nil, call); err != nil {
-					return err
-				}
+				must.Get(c.Run(nil, call))
 			}
 			return nil
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -67,13 +68,8 @@ func TestAgreeFindsDifferentCalls(t *testing.T) {
 				if form == backend.Blocking {
 					return r.Run(nil, odd, true)
 				}
-				o, err := r.Start(odd)
-				if err != nil {
-					return err
-				}
-				if err := sched.Wait(nil, o); err != nil {
-					return err
-				}
+				o := must.Get(r.Start(odd))
+				must.OK(sched.Wait(nil, o))
 				return o.Err()
 			})
 			want := backend.Mismatch(0, inPlace(0, []int64{1}, sum).Fingerprint(), n-1, odd.Fingerprint()).Error()

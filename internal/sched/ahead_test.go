@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -75,9 +76,7 @@ func TestWrongLengthIsFoundWithoutOtherRanks(t *testing.T) {
 		default:
 			<-found
 		}
-		if err := r.Run(&backend.Bound{Timeout: time.Minute}, call, true); err != nil {
-			return err
-		}
+		must.OK(r.Run(&backend.Bound{Timeout: time.Minute}, call, true))
 		return r.Run(nil, barrier(1), true)
 	})
 	for r, err := range errs {
@@ -177,10 +176,7 @@ func TestWrongLengthIsToldToOtherRanks(t *testing.T) {
 			if form == backend.Persistent {
 				start = r.Prepare
 			}
-			o, err := start(call)
-			if err != nil {
-				return err
-			}
+			o := must.Get(start(call))
 			if form == backend.Persistent {
 				o.Start()
 			}
@@ -200,10 +196,7 @@ func TestPersistentNeighborsCompareLengthsOnce(t *testing.T) {
 	ended := make(chan struct{})
 	noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
 		b, got := &backend.Bound{Timeout: time.Minute}, []int64{0}
-		o, err := r.Prepare(pair(bc.Rank(), 0, int64s, []int64{int64(bc.Rank())}, got))
-		if err != nil {
-			return err
-		}
+		o := must.Get(r.Prepare(pair(bc.Rank(), 0, int64s, []int64{int64(bc.Rank())}, got)))
 		for i := range starts {
 			if i > 0 && bc.Rank() == n-1 {
 				<-ended

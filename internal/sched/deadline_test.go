@@ -11,6 +11,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
 // reporting is a rank that says when it listens to the reports of other ranks: after its deadline.
@@ -109,10 +110,7 @@ func TestLongWorkDoesNotRunInForeignGoroutine(t *testing.T) {
 			} else {
 				<-posted // rank 0's messages complete the receives of rank 1
 			}
-			o, err := r.Start(call)
-			if err != nil {
-				return err
-			}
+			o := must.Get(r.Start(call))
 			close(map[int]chan struct{}{0: got, 1: posted}[bc.Rank()])
 			return errors.Join(sched.Wait(nil, o), o.Err())
 		}))

@@ -12,6 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -43,7 +44,7 @@ func ranks(t *testing.T, n int, body func(bc backend.Comm, r *sched.Runner) erro
 		if nodeOf != nil {
 			bc = placed{bc}
 		}
-		wg.Go(func() { errs[i] = body(bc, sched.New(bc)) })
+		wg.Go(func() { errs[i] = must.Return(func(r *sched.Runner) error { return body(bc, r) })(sched.New(bc)) })
 	}
 	wg.Wait()
 	for _, bc := range comms {
@@ -82,9 +83,7 @@ func TestBlockingCollectives(t *testing.T) {
 		noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
 			for seq := range uint32(50) {
 				send, recv := []int64{int64(bc.Rank()), int64(seq)}, make([]int64, 2)
-				if err := r.Run(nil, allreduce(seq, send, recv, sum), seq%2 == 0); err != nil {
-					return err
-				}
+				must.OK(r.Run(nil, allreduce(seq, send, recv, sum), seq%2 == 0))
 				if recv[0] != int64(n*(n-1)/2) || recv[1] != int64(n)*int64(seq) {
 					return fmt.Errorf("call %d: got %v", seq, recv)
 				}
@@ -115,12 +114,8 @@ func TestOperationsCompleteInAnyOrder(t *testing.T) {
 			}
 			for k := range many {
 				i := (k*7 + bc.Rank()*3) % many
-				if err := sched.Wait(nil, ops[i]); err != nil {
-					return err
-				}
-				if err := ops[i].Err(); err != nil {
-					return err
-				}
+				must.OK(sched.Wait(nil, ops[i]))
+				must.OK(ops[i].Err())
 				for j, got := range recv[i] {
 					if want := int64(i * (n*j + n*(n-1)/2)); got != want {
 						return fmt.Errorf("operation %d, element %d: got %d, want %d", i, j, got, want)
@@ -145,14 +140,8 @@ func TestPersistentCollectivesRestart(t *testing.T) {
 		noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
 			send, recv := make([]int64, 5), make([]int64, 5)
 			other := make([]int64, 1)
-			p, err := prepare(r, allreduce(0, send, recv, sum))
-			if err != nil {
-				return err
-			}
-			q, err := prepare(r, inPlace(1, other, maxOp))
-			if err != nil {
-				return err
-			}
+			p := must.Get(prepare(r, allreduce(0, send, recv, sum)))
+			q := must.Get(prepare(r, inPlace(1, other, maxOp)))
 			for round := range int64(30) {
 				for i := range send {
 					send[i] = round + int64(i) + int64(bc.Rank())
@@ -166,9 +155,7 @@ func TestPersistentCollectivesRestart(t *testing.T) {
 				}
 				first.Start()
 				second.Start()
-				if err := errors.Join(sched.Wait(nil, p), sched.Wait(nil, q), p.Err(), q.Err()); err != nil {
-					return err
-				}
+				must.OK(errors.Join(sched.Wait(nil, p), sched.Wait(nil, q), p.Err(), q.Err()))
 				for i, got := range recv {
 					if want := int64(n)*(round+int64(i)) + int64(n*(n-1)/2); got != want {
 						return fmt.Errorf("round %d, element %d: got %d, want %d", round, i, got, want)
@@ -344,10 +331,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		o, err := r.Start(allreduce(0, make([]int64, 100000), make([]int64, 100000), sum))
-		if err != nil {
-			return err
-		}
+		o := must.Get(r.Start(allreduce(0, make([]int64, 100000), make([]int64, 100000), sum)))
 		cancel()
 		if err := sched.Wait(&backend.Bound{Ctx: ctx}, o); err != nil {
 			return fmt.Errorf("still under way: %w", err)
@@ -377,10 +361,7 @@ func TestRepeatedCallsDoNotAllocate(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			p, err := prepare(r, allreduce(0, make([]int64, 40), make([]int64, 40), sum))
-			if err != nil {
-				return err
-			}
+			p := must.Get(prepare(r, allreduce(0, make([]int64, 40), make([]int64, 40), sum)))
 			seq++
 			again := func() {
 				p.Start()
