@@ -3,14 +3,12 @@ package acceltest
 import (
 	"fmt"
 	"math/rand/v2"
-	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
 // testNothing checks that empty copies do nothing.
-func testNothing(t *testing.T, dev accel.Device) {
-	r := rig{t, dev}
+func testNothing(r rig) {
 	a := r.alloc(10)
 	s := r.stream()
 	for _, err := range []error{
@@ -22,9 +20,8 @@ func testNothing(t *testing.T, dev accel.Device) {
 
 // testScript queues long random sequences of copies from and to unaligned addresses, which read each other's results,
 // without waiting. It compares with the same copies done in order.
-func testScript(t *testing.T, dev accel.Device) {
+func testScript(r rig) {
 	const size, places, steps = 40_000, 4, 300
-	r := rig{t, dev}
 	for seed := range uint64(4) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		var device [places]accel.Address
@@ -59,16 +56,15 @@ func testScript(t *testing.T, dev accel.Device) {
 		}
 		r.ok(s.Sync())
 		for i := range places {
-			same(t, fmt.Sprintf("seed %d: host memory %d", seed, i), host[i], modelHost[i])
-			same(t, fmt.Sprintf("seed %d: device memory %d", seed, i), r.read(s, device[i], size), modelDevice[i])
+			same(r, fmt.Sprintf("seed %d: host memory %d", seed, i), host[i], modelHost[i])
+			same(r, fmt.Sprintf("seed %d: device memory %d", seed, i), r.read(s, device[i], size), modelDevice[i])
 		}
 	}
 }
 
 // testPageable alternates copies of pinned memory and of other memory, which can be used when the call returns.
-func testPageable(t *testing.T, dev accel.Device) {
+func testPageable(r rig) {
 	const size = 3<<20 + 1
-	r := rig{t, dev}
 	a, b := r.alloc(size), r.alloc(size)
 	pin, heap, expect := r.pin(size), make([]byte, size), make([]byte, size)
 	s := r.stream()
@@ -77,13 +73,13 @@ func testPageable(t *testing.T, dev accel.Device) {
 		r.ok(s.ToDevice(a, pin))
 		r.ok(s.Within(b, a, size))
 		r.ok(s.ToHost(heap, b))
-		same(t, "at once", heap, pin)
+		same(r, "at once", heap, pin)
 		noise(seed+1000, heap)
 		r.ok(s.ToDevice(a, heap))
 		clear(heap)
 		r.ok(s.Within(b, a, size))
 		r.ok(s.ToHost(pin, b))
 		r.ok(s.Sync())
-		same(t, "and back", pin, noise(seed+1000, expect))
+		same(r, "and back", pin, noise(seed+1000, expect))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
@@ -16,13 +15,12 @@ const long = 2 << 20
 
 // testEvent checks that an event occurs when the work before it is done, also when it is recorded
 // again.
-func testEvent(t *testing.T, dev accel.Device) {
-	r := rig{t, dev}
+func testEvent(r rig) {
 	a, pin, got := r.alloc(long), r.pin(long), r.pin(long)
 	e := r.event()
 	s := r.stream()
 	if done, err := e.Done(); !done || err != nil {
-		t.Errorf("an event that was never recorded: done %t, %v", done, err)
+		r.Errorf("an event that was never recorded: done %t, %v", done, err)
 	}
 	r.ok(e.Sync())
 	r.ok(s.Follow(e))
@@ -44,16 +42,15 @@ func testEvent(t *testing.T, dev accel.Device) {
 			}
 		}
 		if done, err := e.Done(); !done || err != nil {
-			t.Errorf("an event that has come: done %t, %v", done, err)
+			r.Errorf("an event that has come: done %t, %v", done, err)
 		}
-		same(t, "before the event", got, pin)
+		same(r, "before the event", got, pin)
 	}
 }
 
 // testFollow checks that a stream waits for another's event, in a ring of several streams.
-func testFollow(t *testing.T, dev accel.Device) {
+func testFollow(r rig) {
 	const streams, rounds = 4, 3
-	r := rig{t, dev}
 	var memory [streams]accel.Address
 	var s [streams]accel.Stream
 	var e [streams]accel.Event
@@ -76,14 +73,13 @@ func testFollow(t *testing.T, dev accel.Device) {
 		r.ok(s[0].Follow(e[streams-1]))
 		r.ok(s[0].ToHost(last, memory[streams-1]))
 		r.ok(s[0].Sync())
-		same(t, fmt.Sprintf("round %d", round), last, first)
+		same(r, fmt.Sprintf("round %d", round), last, first)
 	}
 }
 
 // testFollowOlder checks that a stream follows an event as it was last recorded. Recording it
 // again, behind work that waits for the stream itself, blocks nothing.
-func testFollowOlder(t *testing.T, dev accel.Device) {
-	r := rig{t, dev}
+func testFollowOlder(r rig) {
 	a, b := r.alloc(long), r.alloc(long)
 	e, back := r.event(), r.event()
 	pin, got := noise(1, r.pin(long)), r.pin(long)
@@ -98,44 +94,43 @@ func testFollowOlder(t *testing.T, dev accel.Device) {
 	r.ok(s.Record(e))
 	r.ok(other.Sync())
 	r.ok(e.Sync())
-	same(t, "there and back", got, pin)
+	same(r, "there and back", got, pin)
 }
 
 // testAdopt checks that the default stream and adopted streams work like others.
-func testAdopt(t *testing.T, dev accel.Device) {
-	r := rig{t, dev}
+func testAdopt(r rig) {
 	a, b := r.alloc(long), r.alloc(long)
 	pin, got := noise(4, r.pin(long)), r.pin(long)
 	mine := r.stream()
-	for _, s := range []accel.Stream{dev.Adopt(0), dev.Adopt(mine.Handle())} {
+	for _, s := range []accel.Stream{r.dev.Adopt(0), r.dev.Adopt(mine.Handle())} {
 		r.ok(s.ToDevice(a, pin))
 		r.ok(s.Within(b, a, long))
 		r.ok(s.Close()) // does nothing
 		r.ok(s.ToHost(got, b))
 		r.ok(s.Sync())
-		same(t, "by an adopted stream", got, pin)
+		same(r, "by an adopted stream", got, pin)
 		clear(got)
 	}
-	if h := dev.Adopt(mine.Handle()).Handle(); h != mine.Handle() {
-		t.Errorf("the handle %#x was adopted as %#x", mine.Handle(), h)
+	if h := r.dev.Adopt(mine.Handle()).Handle(); h != mine.Handle() {
+		r.Errorf("the handle %#x was adopted as %#x", mine.Handle(), h)
 	}
-	if h := dev.Adopt(0).Handle(); h != 0 {
-		t.Errorf("the default stream's handle is %#x", h)
+	if h := r.dev.Adopt(0).Handle(); h != 0 {
+		r.Errorf("the default stream's handle is %#x", h)
 	}
 	// A stream and its adopted form have one order.
-	adopted := dev.Adopt(mine.Handle())
+	adopted := r.dev.Adopt(mine.Handle())
 	r.ok(mine.ToDevice(a, pin))
 	r.ok(adopted.Within(b, a, long))
 	r.ok(mine.ToHost(got, b))
 	r.ok(adopted.Sync())
-	same(t, "by one stream under two names", got, pin)
+	same(r, "by one stream under two names", got, pin)
 }
 
 // testThreads uses everything at the same time from goroutines locked to threads and from others. Half of them share a
 // stream.
-func testThreads(t *testing.T, dev accel.Device) {
+func testThreads(r rig) {
 	const workers, rounds, n = 16, 20, 50_001
-	shared := rig{t, dev}.stream()
+	shared := r.stream()
 	var group sync.WaitGroup
 	for w := range workers {
 		group.Go(func() {
@@ -143,8 +138,8 @@ func testThreads(t *testing.T, dev accel.Device) {
 				runtime.LockOSThread()
 			}
 			for k := range rounds {
-				if err := everything(dev, shared, w%4 < 2, uint64(w*1000+k), n+w); err != nil {
-					t.Errorf("worker %d, round %d: %v", w, k, err)
+				if err := everything(r.dev, shared, w%4 < 2, uint64(w*1000+k), n+w); err != nil {
+					r.Errorf("worker %d, round %d: %v", w, k, err)
 					return
 				}
 				runtime.Gosched()

@@ -30,21 +30,21 @@ func Test(t *testing.T, d accel.Driver) {
 		}
 		for _, c := range []struct {
 			name string
-			run  func(t *testing.T, dev accel.Device)
+			run  func(r rig)
 		}{
 			{"Allocation", testAllocation}, {"TooMuch", testTooMuch}, {"Again", testAgain},
 			{"Room", testRoom}, {"View", testView}, {"Pin", testPin}, {"Closed", testClosed}, {"Beyond", testBeyond},
 			{"Nothing", testNothing}, {"Script", testScript}, {"Pageable", testPageable}, {"Adopt", testAdopt},
 			{"Event", testEvent}, {"Follow", testFollow}, {"FollowOlder", testFollowOlder}, {"Threads", testThreads},
 		} {
-			t.Run(fmt.Sprintf("%d/%s", i, c.name), func(t *testing.T) { c.run(t, dev) })
+			t.Run(fmt.Sprintf("%d/%s", i, c.name), func(t *testing.T) { c.run(rig{t, dev}) })
 		}
 		if i > 0 {
 			first, err := d.Device(0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Run(fmt.Sprintf("%d/Other", i), func(t *testing.T) { testOther(t, first, dev) })
+			t.Run(fmt.Sprintf("%d/Other", i), func(t *testing.T) { testOther(rig{t, dev}, rig{t, first}) })
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (r rig) read(s accel.Stream, a accel.Address, n int) []byte {
 }
 
 // want fails the test unless err wraps the sentinel and has a text.
-func want(t *testing.T, err, sentinel error) {
+func want(t testing.TB, err, sentinel error) {
 	t.Helper()
 	var f *backend.Fault
 	if !errors.Is(err, sentinel) || !errors.As(err, &f) || f.Text == "" {
@@ -145,7 +145,7 @@ func want(t *testing.T, err, sentinel error) {
 }
 
 // same fails the test unless got and expect are equal.
-func same(t *testing.T, what string, got, expect []byte) {
+func same(t testing.TB, what string, got, expect []byte) {
 	t.Helper()
 	if bytes.Equal(got, expect) {
 		return
