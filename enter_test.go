@@ -26,13 +26,13 @@ func TestEnterGivesUp(t *testing.T) {
 	host, tries, full := new(alone), 0, errors.New("no memory")
 	m := generation.New(generation.Config{Now: time.Now, Job: "j", Size: 1, Min: 1, Max: 1, Host: host})
 	host.client = generation.NewClient(func(r generation.Request) error { m.Handle(0, r); return nil })
-	l := &launcher{client: host.client, open: func(context.Context, settings) (backend.Comm, error) {
+	r := &rejoiner{protocol: &launcher{host.client}, ctx: t.Context(), open: func(context.Context, settings) (backend.Comm, error) {
 		if tries++; tries <= deaths {
 			return nil, ErrPeerLost
 		}
 		return nil, full
 	}}
-	if _, _, err := l.next(t.Context(), nil); !errors.Is(err, full) || tries != deaths+generation.MostFailures {
+	if _, err := r.next(t.Context(), nil); !errors.Is(err, full) || tries != deaths+generation.MostFailures {
 		t.Errorf("%d tries, want %d, and %v", tries, deaths+generation.MostFailures, err)
 	}
 }
@@ -63,7 +63,7 @@ func TestSurvivorsUseWorldTogether(t *testing.T) {
 			return made[s.Job][s.Rank], nil
 		}
 		first := settings{Config: Config{Job: "j"}}
-		r := &rejoiner{protocol: &survivors{settings: first, open: open}, ctx: ctx, entered: func(*Comm) {}}
+		r := &rejoiner{protocol: new(survivors), ctx: ctx, first: first, open: open, entered: func(*Comm) {}}
 		world := r.enter(made["j"][rank], first)
 		all.Go(func() {
 			if rank == 2 {

@@ -72,15 +72,11 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		}
 		s.reach()
 		s.marks(id, osEnv)
-		p := &launcher{settings: *s, client: g, open: openOn(name)}
-		bc, first, err := p.next(ctx, nil)
-		switch {
-		case errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled):
-			return nil, fault(ErrInit, err.Error())
-		case err != nil:
-			return nil, err
+		world, err := s.rejoiner(ctx, name, &launcher{g}).next(ctx, nil)
+		if errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
+			err = fault(ErrInit, err.Error())
 		}
-		return s.rejoiner(ctx, name, p).enter(bc, first), nil
+		return world, err
 	}
 	bc, err := s.open(ctx, name)
 	if _, ok := errors.AsType[*mpifind.Unusable](err); ok && s.Backend == "auto" && s.MPI.Lib == "" {
@@ -109,22 +105,18 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 	case name != "shm" && name != "tcp":
 	case s.podWorlds != nil:
 		s.worlds.Generation = *s.podWorlds
-		p = &pods{settings: *s, open: openOn(name)}
+		p = pods{}
 	default:
-		p = &survivors{settings: *s, open: openOn(name)}
+		p = new(survivors)
 	}
 	return s.rejoiner(ctx, name, p).enter(bc, *s), nil
-}
-
-// openOn returns what joins a world on a backend.
-func openOn(name string) func(context.Context, settings) (backend.Comm, error) {
-	return func(ctx context.Context, s settings) (backend.Comm, error) { return s.open(ctx, name) }
 }
 
 // rejoiner returns what takes this process through its worlds on a backend.
 func (s *settings) rejoiner(ctx context.Context, name string, p protocol) *rejoiner {
 	id := *s.id
-	return &rejoiner{protocol: p, ctx: ctx, entered: func(w *Comm) {
+	open := func(ctx context.Context, s settings) (backend.Comm, error) { return s.open(ctx, name) }
+	return &rejoiner{protocol: p, ctx: ctx, first: *s, open: open, entered: func(w *Comm) {
 		self.enter(w)
 		w.noteOpen(name, id, osEnv)
 	}}

@@ -133,13 +133,13 @@ func TestNextWorldKnowsFirst(t *testing.T) {
 	const at = "127.0.0.1:7700"
 	survive(t, 3, []int{0}, func(world *Comm) error {
 		var found []string
-		v := &survivors{settings: settings{Config: Config{Job: "job", TCP: TCPConfig{Coordinator: at}}}, ranks: []int{2, 5, 7}}
-		v.open = func(_ context.Context, s settings) (backend.Comm, error) {
+		r := &rejoiner{protocol: &survivors{ranks: []int{2, 5, 7}}, first: settings{Config: Config{Job: "job", TCP: TCPConfig{Coordinator: at}}}}
+		r.open = func(_ context.Context, s settings) (backend.Comm, error) {
 			found = append(found, fmt.Sprint(s.Job, s.first.coordinator, s.TCP.Coordinator, s.first.job, s.first.ranks))
 			return nil, errTired
 		}
 		for range 2 {
-			if _, _, err := v.next(t.Context(), world.base()); !errors.Is(err, errTired) {
+			if _, err := r.next(t.Context(), world.base()); !errors.Is(err, errTired) {
 				return fmt.Errorf("rank %d: %v", world.Rank(), err)
 			}
 		}

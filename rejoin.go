@@ -78,10 +78,10 @@ func Rejoin(ctx context.Context, world *Comm) (*Comm, error) {
 //
 // Other ranks have one world. Goroutines use the launcher's type, because a Run is the launcher of its ranks.
 type protocol interface {
-	// next joins the world after old. The settings are those of the new world.
-	next(ctx context.Context, old *comm.Comm) (backend.Comm, settings, error)
+	// join joins the world after old, which is nil for a process that is in no world. The settings are those of the new one.
+	join(ctx context.Context, old *comm.Comm, r *rejoiner) (backend.Comm, settings, error)
 
-	// abandon gives up a generation that no call of next goes on to join, because the world before it is closed.
+	// abandon gives up a generation that no call of join goes on to join, because the world before it is closed.
 	abandon(generation int)
 }
 
@@ -89,15 +89,26 @@ type protocol interface {
 type rejoiner struct {
 	protocol protocol        // nil: there is no next world
 	ctx      context.Context // of all worlds
-	entered  func(*Comm)     // called before anybody else gets a world
-	calling  sync.Mutex      // held by Rejoin
+	first    settings        // of the first world
+	open     func(context.Context, settings) (backend.Comm, error)
+	entered  func(*Comm) // called before anybody else gets a world
+	calling  sync.Mutex  // held by Rejoin
+}
+
+// next joins and enters the world after old.
+func (r *rejoiner) next(ctx context.Context, old *comm.Comm) (*Comm, error) {
+	bc, s, err := r.protocol.join(ctx, old, r)
+	if err != nil {
+		return nil, err
+	}
+	return r.enter(bc, s), nil
 }
 
 // enter makes the rank's world of what has been joined.
 func (r *rejoiner) enter(bc backend.Comm, s settings) *Comm {
 	closed, end := context.WithCancel(context.Background())
 	if r.protocol != nil {
-		s.worlds.Next = func(ctx context.Context, old *comm.Comm) (*comm.Comm, error) { return r.rejoin(ctx, old, closed, s) }
+		s.worlds.Next = func(ctx context.Context, old *comm.Comm) (*comm.Comm, error) { return r.rejoin(ctx, old, closed) }
 		context.AfterFunc(closed, func() { r.protocol.abandon(s.worlds.Generation + 1) })
 	}
 	w := newWorld(r.ctx, bc, s)
@@ -106,28 +117,26 @@ func (r *rejoiner) enter(bc backend.Comm, s settings) *Comm {
 	return w
 }
 
-// rejoin enters the world after old, which has the settings s. closed ends when old is closed.
-func (r *rejoiner) rejoin(ctx context.Context, old *comm.Comm, closed context.Context, s settings) (*comm.Comm, error) {
+// rejoin is next for Rejoin. closed ends when old is closed.
+func (r *rejoiner) rejoin(ctx context.Context, old *comm.Comm, closed context.Context) (*comm.Comm, error) {
 	if !r.calling.TryLock() {
 		return nil, fault(ErrBusy, "another goroutine calls Rejoin")
 	}
 	defer r.calling.Unlock()
-	if err := old.Usable(); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(closed, cancel)()
-	if s.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
+	if r.first.Timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, r.first.Timeout)
 		defer cancel()
 	}
-	bc, s, err := r.protocol.next(ctx, old)
-	switch {
-	case err != nil && old.Usable() != nil:
-		return nil, fault(ErrClosed, "the world is closed")
-	case err != nil:
-		return nil, err
+	err := old.Usable()
+	var w *Comm
+	if err == nil {
+		w, err = r.next(ctx, old)
 	}
-	return r.enter(bc, s).base(), nil
+	if err != nil && old.Usable() != nil {
+		err = fault(ErrClosed, "the world is closed")
+	}
+	return w.base(), err
 }

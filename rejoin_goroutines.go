@@ -56,8 +56,7 @@ func (j *goroutines) run() error {
 // rank is a rank from its start, in place of rank startedAs, to its end.
 func (j *goroutines) rank(id, startedAs int, g *generation.Client) {
 	var world *Comm
-	p := &launcher{settings: j.settings, client: g, open: j.open}
-	r := &rejoiner{protocol: p, ctx: j.ctx, entered: func(w *Comm) {
+	r := &rejoiner{protocol: &launcher{g}, ctx: j.ctx, first: j.settings, open: j.open, entered: func(w *Comm) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		if world = w; len(j.worlds) > 0 && j.worlds[0].Worlds().Generation != w.Generation() {
@@ -82,10 +81,9 @@ func (j *goroutines) rank(id, startedAs int, g *generation.Client) {
 			ended(closed)
 		}
 	}()
-	bc, s, joined := p.next(context.WithoutCancel(j.ctx), nil)
-	if err = joined; err == nil {
+	if _, err = r.next(context.WithoutCancel(j.ctx), nil); err == nil {
 		err = errGoexit
-		err = guard(func() error { return j.body(r.enter(bc, s)) })
+		err = guard(func() error { return j.body(world) })
 	}
 }
 

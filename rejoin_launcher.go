@@ -10,16 +10,12 @@ import (
 
 // launcher is the protocol of a rank whose launcher decides who is in each world. Package generation describes it. Init uses
 // it too, so that a replacement enters the world that the others rejoin.
-type launcher struct {
-	settings settings // of the first world
-	client   *generation.Client
-	open     func(context.Context, settings) (backend.Comm, error)
-}
+type launcher struct{ client *generation.Client }
 
 func (l *launcher) abandon(int) {} // Enter has ended
 
-// next joins the world in which the launcher gives this rank a place. old is nil for a process that is in no world.
-func (l *launcher) next(ctx context.Context, old *comm.Comm) (backend.Comm, settings, error) {
+// join joins the world in which the launcher gives this rank a place.
+func (l *launcher) join(ctx context.Context, old *comm.Comm, r *rejoiner) (backend.Comm, settings, error) {
 	var bc backend.Comm
 	var s settings
 	lost := func() []int { return nil }
@@ -27,11 +23,11 @@ func (l *launcher) next(ctx context.Context, old *comm.Comm) (backend.Comm, sett
 		lost = old.Dead
 	}
 	err := l.client.Enter(ctx, lost, func(ctx context.Context, place generation.Place) (*generation.Attempt, error) {
-		s = l.settings
+		s = r.first
 		s.first.job = s.Job
 		s.Rank, s.Size, s.Job, s.worlds.Generation = place.Rank, place.Size, place.Job, place.Generation
 		s.share = func(ctx context.Context, text string) (string, error) { return l.client.Share(ctx, place.Rank, text) }
-		made, err := l.open(ctx, s)
+		made, err := r.open(ctx, s)
 		if err != nil {
 			return nil, err
 		}

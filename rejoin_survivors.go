@@ -22,9 +22,6 @@ import (
 //
 // A rank whose time is over in step 3 does not know the outcome. It keeps the attempt, and its next call goes on there.
 type survivors struct {
-	settings settings // of the first world
-	open     func(context.Context, settings) (backend.Comm, error)
-
 	mu       sync.Mutex // guards the fields below
 	attempt  *attempt   // in step 3; nil: none
 	attempts int        // since the present world was entered
@@ -51,13 +48,13 @@ func (v *survivors) abandon(generation int) {
 	}
 }
 
-func (v *survivors) next(ctx context.Context, old *comm.Comm) (backend.Comm, settings, error) {
+func (v *survivors) join(ctx context.Context, old *comm.Comm, r *rejoiner) (backend.Comm, settings, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for failures := 0; ; {
 		if v.attempt == nil {
 			var err error
-			if v.attempt, err = v.try(ctx, old); err != nil {
+			if v.attempt, err = v.try(ctx, old, r); err != nil {
 				return nil, settings{}, err
 			}
 		}
@@ -87,7 +84,7 @@ func (v *survivors) next(ctx context.Context, old *comm.Comm) (backend.Comm, set
 }
 
 // try does steps 1 and 2. It fails on all ranks or on none, but for those that are out of time, lost, or closing old.
-func (v *survivors) try(ctx context.Context, old *comm.Comm) (*attempt, error) {
+func (v *survivors) try(ctx context.Context, old *comm.Comm, u *rejoiner) (*attempt, error) {
 	d, err := old.WithContext(ctx).Shrink()
 	if err != nil {
 		return nil, err
@@ -98,14 +95,14 @@ func (v *survivors) try(ctx context.Context, old *comm.Comm) (*attempt, error) {
 			"with cohort run --restarts, the launcher decides", d.Size(), n))
 	}
 	v.attempts++
-	a := &attempt{survivors: d, settings: v.settings}
+	a := &attempt{survivors: d, settings: u.first}
 	s := &a.settings
 	s.Rank, s.Size, s.worlds.Generation = d.Rank(), d.Size(), old.Worlds().Generation+1
 	s.Job = fmt.Sprintf("%s.%d", s.Job, s.worlds.Generation)
 	if v.attempts > 1 { // the same number on all ranks
 		s.Job = fmt.Sprintf("%s.%d", s.Job, v.attempts)
 	}
-	s.first, s.TCP.Coordinator = firstWorld{job: v.settings.Job, coordinator: s.TCP.Coordinator}, ""
+	s.first, s.TCP.Coordinator = firstWorld{job: u.first.Job, coordinator: s.TCP.Coordinator}, ""
 	for r := range d.Size() {
 		first := d.Backend().WorldRank(r)
 		if v.ranks != nil {
@@ -121,7 +118,7 @@ func (v *survivors) try(ctx context.Context, old *comm.Comm) (*attempt, error) {
 		_, _ = Recv((*Comm)(d.WithContext(joining)), make([]byte, 1), AnySource, 0)
 		cancel()
 	})
-	a.joined, a.failed = v.open(joining, *s)
+	a.joined, a.failed = u.open(joining, *s)
 	if a.failed != nil {
 		a.joined, a.blamed = nil, joining.Err() == nil && !errors.Is(a.failed, ErrPeerLost)
 		_ = d.Revoke()

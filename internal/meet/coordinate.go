@@ -276,7 +276,7 @@ func (g *coordinator) admit(e event) error {
 func (g *coordinator) leave(r int) {
 	g.round.done[r] = false
 	g.round.left++
-	g.conns[r], g.until[r] = nil, time.Time{}
+	g.conns[r], g.until[r], g.members[r].Worlds = nil, time.Time{}, 0
 	g.giveUp, g.late = time.Time{}, nil
 	for _, at := range g.until {
 		if !at.IsZero() {
@@ -287,12 +287,7 @@ func (g *coordinator) leave(r int) {
 
 // rejoins reports whether this is a rendezvous for a next world: a rank is there that has been in one before.
 func (g *coordinator) rejoins() bool {
-	for r, c := range g.conns {
-		if g.l.id.Replaced && c != nil && g.members[r].Worlds > 0 {
-			return true
-		}
-	}
-	return false
+	return g.l.id.Replaced && slices.ContainsFunc(g.members, func(m Member) bool { return m.Worlds > 0 })
 }
 
 // replaced reports whether a process comes to join whose replacement has. A process that has been in no world was started
