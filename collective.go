@@ -13,7 +13,7 @@ import (
 func (c *Comm) begin(coll backend.Coll, root int) *backend.Call { return c.base().Begin(coll, root) }
 
 // run makes the call from begin.
-func (c *Comm) run(call *backend.Call) error { return c.base().Run(call) }
+func (c *Comm) run(call *backend.Call) error { return c.base().Run(call, 0) }
 
 // runAppend makes the call from begin, and appends what the rank receives to dst.
 func runAppend[T any](c *Comm, call *backend.Call, dst []T) (recv []T, counts []int, err error) {

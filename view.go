@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -292,7 +293,6 @@ func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 		bad = disjoint(recv)
 	}
 	call := c.begin(backend.Alltoallv, -1)
-	call.Views = true
 	if bad != nil {
 		ns, nr = 0, 0
 	}
@@ -318,7 +318,7 @@ func AlltoallView[T any](c *Comm, send, recv []View[T]) error {
 	if call.Err == nil {
 		call.Err = bad
 	}
-	if err := c.run(call); err != nil {
+	if err := c.base().Run(call, flight.OfViews); err != nil {
 		return err
 	}
 	if q != nil {

@@ -88,7 +88,6 @@ type Call struct {
 	Coll    Coll
 	Form    Form
 	InPlace bool
-	Views   bool      // of an Alltoallv that is an AlltoallView, for the flight recorder
 	Root    int       // of rooted collectives; the number of the window for a fence; otherwise -1
 	Op      *Op       // of reductions; otherwise nil
 	Type    *Datatype // of the elements; nil for a Barrier that is not a fence
@@ -101,10 +100,8 @@ type Call struct {
 	// compares its counts.
 	Count int
 
-	// Of one piece of a longer operation (package tensor): the count of all pieces together, or 0, and what that
-	// operation does that the pieces do not show. Both must be equal on all ranks.
-	Whole int
-	Note  Note
+	// Total is the Count of a longer call, of which this one makes a part, otherwise 0. Ranks compare it in place of Count.
+	Total int
 
 	Send, Recv []byte
 
@@ -125,7 +122,8 @@ type Call struct {
 	// Agreed says that all ranks make this call, and that none of them can end it early. See PlanAgree.
 	Agreed bool
 
-	// Ended, if Collective sets it and returns PlanSchedule, is called when the schedule has ended.
+	// Ended, if Collective sets it and returns PlanSchedule, is called when the schedule has ended. The backend then knows
+	// how long its messages took, and that this rank waits for no other any more.
 	Ended func()
 
 	// Err is an argument error that this rank found. The call is made all the same
@@ -135,22 +133,10 @@ type Call struct {
 	Err error
 }
 
-// Note says what an operation in pieces does besides: flags.
-type Note uint8
-
-// The flags, in the order of noteNames.
-const (
-	Average Note = 1 << iota
-	OfFloat16
-	OfBFloat16
-)
-
-var noteNames = [...]string{"average", "of float16", "of bfloat16"}
-
 // Fingerprint holds what must be equal on all ranks that take part in one collective, in three words, so that
 // ranks exchange and compare it fast. Any bits are a Fingerprint.
 type Fingerprint struct {
-	call  uint64 // a byte each: Coll, Form with the Note and fixedBit, OpCode, and the Code of the argument error; the ID of the type
+	call  uint64 // a byte each: Coll, Form with fixedBit, OpCode, and the Code of the argument error; the ID of the type
 	root  uint64 // 32 bits each: Root, and a hash of the counts that must agree (Allgatherv, ReduceScatter)
 	count uint64
 }
@@ -158,15 +144,12 @@ type Fingerprint struct {
 // FingerprintSize is the length of an encoded Fingerprint in bytes.
 const FingerprintSize = 24
 
-// fixedBit says that the op does not commute. The Note is between the Form, which has two bits, and it.
-const (
-	fixedBit  = 1 << 15
-	noteShift = 10
-)
+// fixedBit says that the op does not commute.
+const fixedBit = 1 << 15
 
 // Fingerprint returns the call's fingerprint. It does not allocate.
 func (c *Call) Fingerprint() Fingerprint {
-	f := Fingerprint{call: uint64(c.Coll) | uint64(c.Form)<<8 | uint64(c.Note)<<noteShift}
+	f := Fingerprint{call: uint64(c.Coll) | uint64(c.Form)<<8}
 	if c.Err != nil { // the arguments do not matter any more, only that the error is the same
 		f.call |= uint64(Code(c.Err)) << 24
 		return f
@@ -180,7 +163,7 @@ func (c *Call) Fingerprint() Fingerprint {
 	if c.Type != nil {
 		f.call |= uint64(c.Type.ID) << 32
 	}
-	f.root, f.count = uint64(uint32(c.Root)), uint64(cmp.Or(c.Whole, c.Count))
+	f.root, f.count = uint64(uint32(c.Root)), uint64(cmp.Or(c.Total, c.Count))
 	if c.Coll == Allgatherv || c.Coll == ReduceScatter {
 		h := uint64(14695981039346656037) // FNV-1a
 		for _, n := range c.RecvCounts {
@@ -235,11 +218,6 @@ func (f Fingerprint) String() string {
 		s += ", op " + OpCode(f.call>>16).String()
 		if f.call&fixedBit != 0 {
 			s += " (does not commute)"
-		}
-	}
-	for i, name := range noteNames {
-		if f.call>>(noteShift+i)&1 != 0 {
-			s += ", " + name
 		}
 	}
 	switch coll {

@@ -145,23 +145,13 @@ func (f *form) cut(chunk int) {
 
 // handle returns a handle whose calls show the ranks, besides the piece, the operation that it is part of.
 func (co *collective) handle() cohort.Comm {
-	whole, note := 0, backend.Note(0)
+	total := 0
 	if co.pieces > 1 {
-		if whole = co.n; co.coll == backend.Allgather {
-			whole *= co.blocks // as the counts of its Allgatherv
+		if total = co.n; co.coll == backend.Allgather {
+			total *= co.blocks // as the counts of its Allgatherv
 		}
 	}
-	if co.op.average {
-		note = backend.Average
-	}
-	switch {
-	case !co.widen:
-	case co.kind == backend.Float16:
-		note |= backend.OfFloat16
-	default:
-		note |= backend.OfBFloat16
-	}
-	return cohort.Comm((*comm.Comm)(co.c.coll).Piece(whole, note))
+	return cohort.Comm((*comm.Comm)(co.c.coll).Part(variants[variant{co.kind, co.widen, co.op.average}], total))
 }
 
 // apart reports whether the parts of a piece are not adjacent in all tensors.

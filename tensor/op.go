@@ -19,10 +19,6 @@ type Op struct {
 // result is truncated, and a sum too large for the type wraps around before the division. For
 // floats the sum may overflow to infinity where the average would not; Float16 and BFloat16 are
 // safe from that, because their sums are computed as float32.
-//
-// Ranks exchange the same messages for Average and Sum. If some ranks pass Average and others Sum,
-// tensors longer than a piece give [cohort.ErrMismatch]; with tensors of one piece each rank gets
-// what it asked for.
 var (
 	Sum     = Op{op: cohort.Sum}
 	Prod    = Op{op: cohort.Prod}
@@ -52,6 +48,32 @@ func kindOf[T cohort.Number]() backend.Kind {
 
 // typeName returns the name of T's numbers in errors and messages, such as float32.
 func typeName[T cohort.Number]() string { return kindOf[T]().String() }
+
+// variant says how an operation on numbers of a kind differs from the calls of the root package that it makes.
+type variant struct {
+	kind           backend.Kind
+	widen, average bool
+}
+
+// variants contains the types under which ranks compare these calls.
+var variants = func() map[variant]*backend.Datatype {
+	all := make(map[variant]*backend.Datatype)
+	add := func(v variant, travels backend.Kind, what string) {
+		d := *datatype.Number(travels)
+		d.Name = d.Name + " (" + what + ")"
+		d.ID = datatype.ID("tensor " + d.Name)
+		backend.NameType(d.ID, d.Name)
+		all[v] = &d
+	}
+	for kind := backend.Int8; kind < backend.Loc; kind++ {
+		add(variant{kind, false, true}, kind, "average")
+	}
+	for _, half := range []backend.Kind{backend.Float16, backend.BFloat16} {
+		add(variant{half, true, false}, backend.Float32, "of "+half.String())
+		add(variant{half, true, true}, backend.Float32, "average of "+half.String())
+	}
+	return all
+}()
 
 // divide divides numbers of a kind by n, the number of ranks. Integers are truncated. Float16 and
 // BFloat16 do not occur here: their averages are computed as float32.

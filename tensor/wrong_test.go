@@ -417,7 +417,7 @@ func TestMismatchesNameWholeOperation(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				err = is(call(c), cohort.ErrMismatch, fmt.Sprintf("count %d, op sum, average", n))
+				err = is(call(c), cohort.ErrMismatch, fmt.Sprintf("type float32 (average), count %d, op sum", n))
 				if err = errors.Join(err, world.Barrier(), c.Close()); err != nil {
 					return err
 				}

@@ -21,12 +21,12 @@ func (c *Comm) Begin(coll backend.Coll, root int) *backend.Call {
 		return &backend.Call{Coll: coll, Root: root, Err: err}
 	}
 	call := &c.core.call
-	call.Coll, call.Root, call.Whole, call.Note = coll, root, c.whole, c.note
+	call.Coll, call.Root, call.Total = coll, root, c.total
 	return call
 }
 
-// Run performs the blocking collective described by the Call from Begin.
-func (c *Comm) Run(call *backend.Call) error {
+// Run performs the blocking collective described by the Call from Begin. flags are added to its record.
+func (c *Comm) Run(call *backend.Call, flags uint64) error {
 	if c == nil || c.core == nil || call != &c.core.call {
 		return c.Failed(CollName(call.Coll, backend.Blocking), Undefined, Undefined, call.Err)
 	}
@@ -34,8 +34,11 @@ func (c *Comm) Run(call *backend.Call) error {
 	if call.Coll != backend.Barrier {
 		k.check(call)
 	}
+	if c.typ != nil {
+		call.Type = c.typ
+	}
 	defer k.collected(call) // also if an operation's function ends the goroutine
-	err := k.collective(c.begun().bound, call)
+	err := k.collective(c.begun().bound, call, flags)
 	if err != nil {
 		err = c.collError(call, err)
 	}
@@ -55,17 +58,17 @@ func (k *core) collected(call *backend.Call) {
 // do performs the call of this package in the communicator's Call, which it empties. The caller has
 // taken the communicator.
 func (k *core) do(b *backend.Bound) error {
-	err := k.collective(b, &k.call)
+	err := k.collective(b, &k.call, 0)
 	k.call = backend.Call{Root: -1}
 	return err
 }
 
 // collective performs a blocking collective, natively or as a schedule.
-func (k *core) collective(b *backend.Bound, call *backend.Call) error {
+func (k *core) collective(b *backend.Bound, call *backend.Call, flags uint64) error {
 	call.Form, call.Seq = backend.Blocking, k.seq
 	k.seq++
 	tr := k.traceOf(call, backend.Blocking)
-	k.ticket = k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+	k.ticket = k.recorder.BeginSparse(tr.what|flags, tr.count, tr.typed, tr.place)
 	k.length(k.ticket, call)
 	err := k.perform(b, call)
 	k.ended(k.ticket, err)

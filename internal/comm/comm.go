@@ -26,14 +26,15 @@ type Comm struct {
 	bound *backend.Bound  // nil: no limit
 	ctx   context.Context // what WithContext got, or the world's
 
-	whole int // see Piece
-	note  backend.Note
+	typ   *backend.Datatype // see Part
+	total int
 }
 
-// Piece returns a handle for blocking collectives that are pieces of a longer operation: see Call.Whole. Its operations
-// end with those of c.
-func (c *Comm) Piece(whole int, note backend.Note) Comm {
-	return Comm{core: c.core, bound: c.bound, ctx: c.ctx, whole: whole, note: note}
+// Part returns a handle for blocking collectives that are parts of a longer one with that Total; 0: that are whole. Ranks
+// compare the types of their elements as typ, which has the same layout, unless it is nil. Its operations end with those
+// of c.
+func (c *Comm) Part(typ *backend.Datatype, total int) Comm {
+	return Comm{core: c.core, bound: c.bound, ctx: c.ctx, typ: typ, total: total}
 }
 
 // core is the state that all handles of one communicator share.

@@ -44,7 +44,7 @@ func ranksOn(t *testing.T, n int, o Options, wrap func(backend.Comm) backend.Com
 
 func dup(c *Comm) (*Comm, error) { return c.Split(DupCall, "dup", 0, 0, 0, nil) }
 
-func barrier(c *Comm) error { return c.Run(c.Begin(backend.Barrier, -1)) }
+func barrier(c *Comm) error { return c.Run(c.Begin(backend.Barrier, -1), 0) }
 
 // add returns the sum of all ranks' numbers.
 func add(c *Comm, x int64) (int64, error) {
@@ -52,7 +52,7 @@ func add(c *Comm, x int64) (int64, error) {
 	call := c.Begin(backend.Allreduce, -1)
 	call.Type, call.Op, call.Count = datatype.Number(backend.Int64), datatype.Op(backend.OpSum, datatype.Number(backend.Int64)), 1
 	call.Send, call.Recv = view.Bytes(send), view.Bytes(recv)
-	err := c.Run(call)
+	err := c.Run(call, 0)
 	return recv[0], err
 }
 
@@ -265,7 +265,7 @@ func TestCloseWaitsOnceForAllChecks(t *testing.T) {
 		for _, d := range all {
 			call := d.Begin(backend.NeighborAllgather, -1)
 			call.Type = datatype.Number(backend.Int64)
-			must.OK(d.Run(call))
+			must.OK(d.Run(call, 0))
 		}
 		begun := time.Now()
 		err := w.Close()

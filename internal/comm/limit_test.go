@@ -117,7 +117,7 @@ func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
 			_, err := dup(c)
 			return err
 		},
-		"barrier": func(c *Comm) error { return c.Run(c.Begin(backend.Barrier, -1)) },
+		"barrier": func(c *Comm) error { return c.Run(c.Begin(backend.Barrier, -1), 0) },
 		"fence": func(c *Comm) error {
 			return (&Window{c, &windowCore{core: c.core}}).Fence()
 		},

@@ -51,9 +51,6 @@ func (k *core) traceOf(call *backend.Call, form backend.Form) (t trace) {
 			t.what |= flight.NamedByType
 		}
 	}
-	if call.Views {
-		t.what |= flight.OfViews
-	}
 	if t.count = uint64(call.Count); t.count == 0 && id != 0 {
 		t.count = uint64(elemsOf(call)) // of a call whose counts differ between the ranks
 	}
