@@ -18,22 +18,23 @@ const (
 	MaxTag    = 1<<31 - 1
 )
 
-// Mode says when a send completes. Of adds what the elements of its message are.
-type Mode uint32
+// Mode says what a send is. It completes when the buffer can be used again.
+type Mode struct {
+	Synchronous bool  // it completes when, besides, a receive has matched the message
+	Elems       Elems // what the message says about its elements
+}
 
-const (
-	Standard    Mode = iota // when the buffer can be used again
-	Synchronous             // when, besides, a receive has matched the message
+// The modes of MPI, for messages that say nothing about their elements.
+var (
+	Standard    = Mode{}
+	Synchronous = Mode{Synchronous: true}
 )
 
 // Of returns the mode of a send of such elements.
-func (m Mode) Of(e Elems) Mode { return m.When() | Mode(e)<<16 }
-
-// When returns Standard or Synchronous.
-func (m Mode) When() Mode { return m & 0xffff }
-
-// Elems returns what the elements are.
-func (m Mode) Elems() Elems { return Elems(m >> 16) }
+func (m Mode) Of(e Elems) Mode {
+	m.Elems = e
+	return m
+}
 
 // Status describes a message that was received or probed.
 type Status struct {

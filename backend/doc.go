@@ -14,11 +14,13 @@
 // Everything here is type-erased: buffers are bytes, element types are a
 // [Datatype], reductions an [Op].
 //
-// Required is [Comm], one rank's end of one communicator: who is in it, messages,
-// a way to wait, communicators derived from it, and three ways to end: Break,
-// Abort and Close. HostOf may return "", Diagnostics nil, and Settled may do
-// nothing. OnWait must be honored, or the flight recorder does not know for how long
-// operations have waited.
+// Required is [Comm], one rank's end of one communicator. Most of its methods are
+// what messages need: who is in the communicator, sends, receives and probes, a way
+// to wait, and communicators derived from it. It ends in four ways: Break, Declare,
+// Abort and Close. The others serve reports and tidying. Of these, HostOf may
+// return "", Diagnostics nil, and Settled may do nothing. Without OnWait the flight
+// recorder does not know for how long operations have waited, and without UnderWay
+// Close does not report those for which the program has not waited.
 //
 // A communicator that can do more implements up to four more interfaces. The
 // layer above looks for them once, when it makes the communicator.

@@ -38,7 +38,7 @@ func (c *Comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 // leaves the record of the send, o or a new one, in the queue of dest and returns it.
 func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op, error) {
 	g, to := c.group, c.peer(dest)
-	env := match.Env{Ctx: g.key.id, Source: int32(c.me.id), Tag: int32(tag), Elems: mode.Elems()}
+	env := match.Env{Ctx: g.key.id, Source: int32(c.me.id), Tag: int32(tag), Elems: mode.Elems}
 	if to.cell.give(env, buf) {
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op
 		to.mu.Unlock()
 		return nil, g.left(dest)
 	}
-	copied := mode.When() == backend.Standard && len(buf) <= copyMax && to.stored+len(buf) <= storedMax
+	copied := !mode.Synchronous && len(buf) <= copyMax && to.stored+len(buf) <= storedMax
 	if copied {
 		o = to.copyOf(buf)
 	} else {

@@ -109,6 +109,6 @@ func (c *Comm) anything(pick *rand.Rand, collectives bool, step int) error {
 		return nil // taken back, or broken with that: the next one tells
 	default:
 		to := pick.IntN(c.Size())
-		return c.Send(nil, buf, to, tag, backend.Mode(pick.IntN(2)))
+		return c.Send(nil, buf, to, tag, backend.Mode{Synchronous: pick.IntN(2) == 1})
 	}
 }

@@ -15,13 +15,13 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	}
 	sent := 0 // messages that were not counted elsewhere
 	switch {
-	case dest == c.rank && mode.When() == backend.Standard && len(buf) <= selfBytes:
+	case dest == c.rank && !mode.Synchronous && len(buf) <= selfBytes:
 		err = c.sendSelf(buf, tag)
 	case c.requests(b):
 		err = c.sendLimited(b, buf, dest, tag, mode)
 	default:
 		on, t := c.on(tag)
-		if code := on.Send(buf, dest, t, mode.When() == backend.Synchronous); code != 0 {
+		if code := on.Send(buf, dest, t, mode.Synchronous); code != 0 {
 			c.uncounted(code)
 			err = c.fault(code, buf)
 		} else {
@@ -154,7 +154,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 	on, t := c.on(tag)
 	var st libmpi.Status
 	c.p.rest(len(buf))
-	code := on.Isend(buf, dest, t, mode.When() == backend.Synchronous, &o.h, &st)
+	code := on.Isend(buf, dest, t, mode.Synchronous, &o.h, &st)
 	c.started(o, code, &st)
 }
 

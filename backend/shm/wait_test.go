@@ -40,7 +40,7 @@ func init() {
 					in.Begin()
 					out.Begin()
 					c.Irecv(in, recv, peer, g)
-					c.Isend(out, send, peer, g, backend.Mode(r.IntN(2)))
+					c.Isend(out, send, peer, g, backend.Mode{Synchronous: r.IntN(2) == 1})
 					for _, q := range []*backend.Request{in, out} {
 						for c.Await(&backend.Bound{Timeout: 100 * time.Microsecond}, q) != nil {
 						}

@@ -149,7 +149,7 @@ func (r *relayRun) play(w backend.Comm) (e relayEnd) {
 			in.Begin()
 			out.Begin()
 			w.Irecv(in, call.Recv, left, 5)
-			w.Isend(out, call.Send, right, 5, backend.Mode(root%2))
+			w.Isend(out, call.Send, right, 5, backend.Mode{Synchronous: root%2 == 1})
 			for _, q := range []*backend.Request{in, out} {
 				if err := w.Await(bound, q); err != nil {
 					return relayEnd{err: err, took: time.Since(begun)}

@@ -50,7 +50,7 @@ func init() {
 					}
 					got := min(n, room)
 					if !bytes.Equal(in[:got], ranktest.Fill(make([]byte, n), source+k)[:got]) {
-						return fmt.Errorf("%d bytes from %d, mode %d: wrong bytes", n, source, mode)
+						return fmt.Errorf("%d bytes from %d, mode %v: wrong bytes", n, source, mode)
 					}
 					for _, x := range in[got:] {
 						if x != 0xa5 {

@@ -72,14 +72,22 @@ func (c *Comm) InPieces(n, peer int) bool {
 	return c != nil && c.core != nil && c.core.pieces > 0 && n >= c.core.pieces && peer != c.core.rank
 }
 
+// sendKind returns what the record of a send says.
+func sendKind(mode backend.Mode) flight.Kind {
+	if mode.Synchronous {
+		return flight.Ssend
+	}
+	return flight.Send
+}
+
 // Send is the blocking send. If parts is not nil, the backend packs the message, which is InPieces, in buf.
 func (c *Comm) Send(op string, typ *backend.Datatype, buf []byte, parts backend.Parts, dest, tag int, mode backend.Mode, err error) error {
 	if err = c.checkSend(dest, tag, err); err != nil || dest == backend.ProcNull {
 		return c.Failed(op, dest, tag, err)
 	}
 	k := c.core
-	tr := k.message(flight.Send+flight.Kind(mode), backend.Blocking, len(buf), typ.ID, tag, dest)
-	if mode == backend.Standard && len(buf) <= shortSend && parts == nil {
+	tr := k.message(sendKind(mode), backend.Blocking, len(buf), typ.ID, tag, dest)
+	if !mode.Synchronous && len(buf) <= shortSend && parts == nil {
 		t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 		if err = k.bc.Send(c.bound, buf, dest, tag, mode.Of(typ.Elems())); err == nil {
 			k.recorder.EndTimed(t)
@@ -160,7 +168,7 @@ func (c *Comm) Isend(op string, typ *backend.Datatype, buf []byte, parts backend
 	if err = c.checkSend(dest, tag, err); err != nil {
 		return nil, c.Failed(op, dest, tag, err)
 	}
-	p := c.newPending(op, flight.Send+flight.Kind(mode), typ, len(buf), dest, tag)
+	p := c.newPending(op, sendKind(mode), typ, len(buf), dest, tag)
 	if parts != nil {
 		p.req.Parts = parts
 	}

@@ -41,7 +41,7 @@ func (c *Comm) SendInit(op string, typ *backend.Datatype, buf []byte, dest, tag 
 	if err := c.checkSend(dest, tag, err); err != nil {
 		return nil, c.Failed(op, dest, tag, err)
 	}
-	tr := c.core.message(flight.Send+flight.Kind(mode), backend.Persistent, len(buf), typ.ID, tag, dest)
+	tr := c.core.message(sendKind(mode), backend.Persistent, len(buf), typ.ID, tag, dest)
 	return c.persistent(&Persistent{buf: buf, mode: mode.Of(typ.Elems()), trace: tr}, op, nil, dest, tag), nil
 }
 

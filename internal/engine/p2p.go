@@ -15,7 +15,7 @@ import (
 func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
 	e := c.e
 	e.mu.Lock()
-	if mode.When() == backend.Standard && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems()) {
+	if !mode.Synchronous && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems) {
 		return nil
 	}
 	o := c.begin(nil)
@@ -184,7 +184,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 		r.Parts = nil
 		e.mu.Lock()
 	}
-	if mode.When() == backend.Standard && r.Notify == nil && r.Parts == nil && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems()) {
+	if !mode.Synchronous && r.Notify == nil && r.Parts == nil && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems) {
 		r.FinishAtOnce(backend.Status{}, nil)
 		return
 	}
@@ -229,13 +229,13 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 // send starts a send. The lock is held.
 func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 	o.buf, o.peer, o.tag, o.size, o.at = buf, to, tag, len(buf), 0
-	o.env.Elems, mode = mode.Elems(), mode.When()
+	o.env.Elems = mode.Elems
 	if err := o.comm.usable(); err != nil {
 		e.finish(o, backend.Status{}, err)
 		return
 	}
 	if to == e.me {
-		e.sendSelf(o, mode == backend.Standard && len(buf) <= EagerMax)
+		e.sendSelf(o, !mode.Synchronous && len(buf) <= EagerMax)
 		return
 	}
 	p := e.peers[to]
@@ -257,7 +257,7 @@ func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 	if o.parts == nil && p.mem != nil && p.mem.ChooseCopy(len(buf)) && e.expose(p, o, h) {
 		return
 	}
-	if mode == backend.Standard && len(buf) <= p.eagerMax() {
+	if !mode.Synchronous && len(buf) <= p.eagerMax() {
 		if o.req.Owner != nil && p.burst(len(buf)) {
 			e.put(o, opQueued)
 			p.keep(h, buf, o)

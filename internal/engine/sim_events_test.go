@@ -56,7 +56,7 @@ func (s *sim) sendTo(i, ctx, dest, size int) {
 		mode = backend.Synchronous
 	}
 	s.start(i, ctx, q)
-	s.say("rank %d sends %d bytes, tag %d, number %d, to rank %d on %d (mode %d)", i, q.size, q.tag, q.seq, to, ctx, mode)
+	s.say("rank %d sends %d bytes, tag %d, number %d, to rank %d on %d (mode %v)", i, q.size, q.tag, q.seq, to, ctx, mode)
 	c.Isend(&q.Request, q.buf, dest, q.tag, mode)
 	s.check(i)
 }

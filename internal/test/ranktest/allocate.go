@@ -41,7 +41,7 @@ func AllocateNothing(c backend.Comm, collective func(b *backend.Bound, call *bac
 			}
 			send, recv := make([]byte, n), make([]byte, n)
 			for _, mode := range []backend.Mode{backend.Standard, backend.Synchronous} {
-				err := measure(fmt.Sprintf("send and receive of %d bytes, mode %d", n, mode), times, func() error {
+				err := measure(fmt.Sprintf("send and receive of %d bytes, mode %v", n, mode), times, func() error {
 					return pingPong(c, b, send, recv, mode)
 				})
 				if err != nil {
