@@ -48,7 +48,7 @@ func (c *Comm) Run(call *backend.Call, flags uint64) error {
 // collected ends a blocking collective.
 func (k *core) collected(call *backend.Call) {
 	if k.ticket != 0 {
-		k.ended(k.ticket, backend.UserFault(nil))
+		k.recorder.End(k.ticket, backend.UserFault(nil))
 		k.ticket = 0
 	}
 	*call = backend.Call{Root: -1}
@@ -68,10 +68,11 @@ func (k *core) collective(b *backend.Bound, call *backend.Call, flags uint64) er
 	call.Form, call.Seq = backend.Blocking, k.seq
 	k.seq++
 	tr := k.traceOf(call, backend.Blocking)
-	k.ticket = k.recorder.BeginSparse(tr.what|flags, tr.count, tr.typed, tr.place)
+	tr.what |= flags
+	k.ticket = k.begin(tr)
 	k.length(k.ticket, call)
 	err := k.perform(b, call)
-	k.ended(k.ticket, err)
+	k.recorder.End(k.ticket, err)
 	k.ticket = 0
 	return err
 }
@@ -155,7 +156,7 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 	}
 	k := c.core
 	tr := k.traceOf(call, backend.Nonblocking)
-	t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	t := k.begin(tr)
 	k.length(t, call)
 	op, err := k.startByBackend(call)
 	if op == nil && err == nil {
@@ -163,7 +164,7 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 	}
 	if err != nil {
 		k.life.leave()
-		k.recorder.Completed(t, backend.Code(err))
+		k.recorder.End(t, err)
 		return nil, c.collError(call, err)
 	}
 	q := &Request{pending: k.job.pending()}
@@ -196,10 +197,10 @@ func (c *Comm) Persist(call *backend.Call) (*Persistent, error) {
 	}
 	k := c.core
 	tr := k.traceOf(call, backend.Persistent)
-	t := k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
+	t := k.begin(tr)
 	k.recorder.Length(t, 0)
 	op, err := k.prepareOp(c.begun().bound, call)
-	k.ended(t, err)
+	k.recorder.End(t, err)
 	defer k.life.leave()
 	if err != nil {
 		return nil, c.collError(call, err)

@@ -86,19 +86,13 @@ func (c *Comm) Send(op string, typ *backend.Datatype, buf []byte, parts backend.
 		return c.Failed(op, dest, tag, err)
 	}
 	k := c.core
-	tr := k.message(sendKind(mode), backend.Blocking, len(buf), typ.ID, tag, dest)
-	if !mode.Synchronous && len(buf) <= shortSend && parts == nil {
-		t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
-		if err = k.bc.Send(c.bound, buf, dest, tag, mode.Of(typ.Elems())); err == nil {
-			k.recorder.EndTimed(t)
-			return nil
-		}
-		k.ended(t, err)
+	t := k.begin(k.message(sendKind(mode), backend.Blocking, len(buf), typ.ID, tag, dest))
+	if parts == nil { // in the usual case a call less
+		err = k.bc.Send(c.bound, buf, dest, tag, mode.Of(typ.Elems()))
 	} else {
-		t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
 		err = c.send(typ, buf, parts, dest, tag, mode)
-		k.ended(t, err)
 	}
+	k.recorder.End(t, err)
 	return c.Failed(op, dest, tag, err)
 }
 
@@ -121,8 +115,7 @@ func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, parts backend.
 		return noStatus, nil
 	}
 	k := c.core
-	tr := k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source)
-	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+	t := k.begin(k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source))
 	if parts == nil {
 		st, err = k.bc.Recv(c.bound, buf, source, backendTag(tag))
 		err = typed(st, typ, err)
@@ -132,7 +125,7 @@ func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, parts backend.
 		st, err = c.finish(p)
 	}
 	k.recorder.Length(t, st.Bytes)
-	k.ended(t, err)
+	k.recorder.End(t, err)
 	return st, c.Failed(op, source, tag, k.arrived(err))
 }
 
@@ -207,11 +200,12 @@ func (k *core) irecv(q *backend.Request, buf []byte, source, tag int) {
 func (c *Comm) newPending(op string, kind flight.Kind, typ *backend.Datatype, bytes, peer, tag int) *pending {
 	k := c.core
 	p := k.job.pending()
-	if p.used %= len(p.spare); p.used == 0 {
-		p.spare = new([spareRequests]Request)
+	if p.spare == nil || p.used == len(p.spare) {
+		p.spare, p.used = new([spareRequests]Request), 0
 	}
 	p.used++
 	p.begins(c)
+	// Most pointers have the values of the last operation: see begins.
 	if p.name != op {
 		p.name = op
 	}
@@ -226,7 +220,7 @@ func (c *Comm) newPending(op string, kind flight.Kind, typ *backend.Datatype, by
 	if p.typ != typ {
 		p.typ = typ
 	}
-	p.ticket, p.what = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place), tr.what
+	p.ticket, p.what = k.begin(tr), tr.what
 	if typ != nil {
 		k.recorder.Length(p.ticket, 0) // see Received
 	}
@@ -286,11 +280,10 @@ func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, all
 	k := c.core
 	for {
 		var m backend.Matched
-		tr := k.message(flight.RecvAppend, backend.Blocking, 0, typ.ID, tag, source)
-		t := k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
+		t := k.begin(k.message(flight.RecvAppend, backend.Blocking, 0, typ.ID, tag, source))
 		m, st, _, err = k.bc.Mprobe(c.bound, source, backendTag(tag), true)
 		k.recorder.Length(t, st.Bytes)
-		k.ended(t, err)
+		k.recorder.End(t, err)
 		if err != nil {
 			return backend.Status{}, c.Failed(op, source, tag, err)
 		}

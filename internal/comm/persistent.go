@@ -33,6 +33,7 @@ func (c *Comm) persistent(p *Persistent, name string, typ *backend.Datatype, pee
 	q := &Request{pending: &pending{c: c, op: p.op, name: name, peer: peer, tag: tag, typ: typ, kept: true}}
 	word.StoreUint32(&q.word, uint32(phaseReturned))
 	p.last.Store(q)
+	p.trace.what |= flight.Starts
 	return p
 }
 
@@ -75,7 +76,7 @@ func (p *Persistent) Start() error {
 		tr.typed = flight.Pair(uint32(tr.typed), p.starts)
 	}
 	k := c.core
-	q.ticket, q.what = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place), tr.what
+	q.ticket, q.what = k.begin(*tr), tr.what
 	if p.op != nil || p.receive {
 		k.recorder.Length(q.ticket, p.bytes)
 	}

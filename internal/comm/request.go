@@ -63,7 +63,7 @@ type pending struct {
 	kept   bool           // it belongs to a persistent operation
 	shared bool           // a goroutine may still look at op for an earlier start
 
-	spare *[spareRequests]Request // for the operations to come, from used on: to allocate many at a time is faster
+	spare *[spareRequests]Request // the last of those used is this operation's; to allocate many at a time is faster
 	used  int
 
 	done word.Pointer[chan struct{}] // what Done returns; nil if it has not been called
@@ -137,7 +137,7 @@ func (p *pending) started() *Request {
 	if p.typ != nil {
 		k.recorder.Received(p.what, p.req.Status.Bytes)
 	}
-	k.recorder.Completed(p.ticket, 0)
+	k.recorder.End(p.ticket, nil)
 	k.job.put(p)
 	return q
 }
@@ -248,7 +248,7 @@ func (q *Request) store(st backend.Status, err error, to phase, underWay bool) (
 	if _, both := q.op.(*exchange); both || q.typ != nil {
 		k.recorder.Received(q.what, st.Bytes)
 	}
-	k.recorder.Completed(q.ticket, backend.Code(err))
+	k.recorder.End(q.ticket, err)
 	if err != nil {
 		err = q.failed(err)
 	}

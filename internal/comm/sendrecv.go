@@ -57,8 +57,7 @@ func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, out backend.Parts, d
 	}
 	c = c.begun()
 	k := c.core
-	tr := k.sendrecvTrace(backend.Blocking, typ, recv, dest, source, recvTag)
-	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+	t := k.begin(k.sendrecvTrace(backend.Blocking, typ, recv, dest, source, recvTag))
 	var kept *[]byte
 	if same && dest != backend.ProcNull {
 		kept = keep(send)
@@ -70,7 +69,7 @@ func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, out backend.Parts, d
 		if err := c.send(typ, send, out, dest, sendTag, backend.Standard); err != nil {
 			k.bc.Cancel(&p.req)
 			_, _ = c.finish(p) // it may have matched a message that moves, which only the deadline gives up
-			k.ended(t, err)
+			k.recorder.End(t, err)
 			return backend.Status{}, c.Failed(op, dest, sendTag, err) // dest may still read the copy
 		}
 		if kept != nil {
@@ -79,7 +78,7 @@ func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, out backend.Parts, d
 	}
 	st, err := c.finish(p)
 	k.recorder.Length(t, len(send)+st.Bytes)
-	k.ended(t, err)
+	k.recorder.End(t, err)
 	return st, c.Failed(op, source, recvTag, k.arrived(err))
 }
 
@@ -130,7 +129,7 @@ func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte
 	q := &Request{pending: k.job.pending()}
 	q.op, q.name, q.peer, q.tag = x, op, source, recvTag
 	q.begins(c)
-	q.ticket, q.what = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place), tr.what
+	q.ticket, q.what = k.begin(tr), tr.what
 	k.recorder.Length(q.ticket, len(send)) // see Received
 	x.recv.Owner, x.send.Owner = q, q
 	x.recv.Begin()

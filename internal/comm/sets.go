@@ -228,7 +228,7 @@ func (s *Set) wait() bool {
 	var k *core
 	defer func() {
 		if t != 0 {
-			k.recorder.End(t)
+			k.recorder.End(t, nil)
 		}
 	}()
 	for {
@@ -254,8 +254,7 @@ func (s *Set) wait() bool {
 		}
 		if t == 0 {
 			k = first.c.core
-			tr := k.message(flight.WaitAny, backend.Blocking, len(s.reqs), 0, 0, s.peer)
-			t = k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
+			t = k.begin(k.message(flight.WaitAny, backend.Blocking, len(s.reqs), 0, 0, s.peer))
 		}
 		var b *backend.Bound
 		if s.bound.Limited() {

@@ -9,14 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// The flight recorder: the records of each rank's operations (docs/flight.md). Reading the clock costs
-// more than everything else in it. So the clock is read where this delays no other rank: before a
-// receive, which waits anyway, and after a short send, when the message is already on its way.
-// Nonblocking operations have no time until they are waited for.
-
-// shortSend is the length in bytes up to which a send is recorded before the clock is read. A longer
-// send takes several times as long as reading the clock.
-const shortSend = 1024
+// The flight recorder: the records of each rank's operations (docs/flight.md).
 
 // trace is the words of a record that has not begun yet.
 type trace struct{ what, count, typed, place uint64 }
@@ -76,6 +69,11 @@ func elemsOf(call *backend.Call) int {
 	return max(side(call.Send, call.SendCounts), side(call.Recv, call.RecvCounts))
 }
 
+// begin records that an operation begins.
+func (k *core) begin(t trace) flight.Ticket {
+	return k.recorder.Begin(t.what, t.count, t.typed, t.place)
+}
+
 // length tells the recorder how many bytes a call moves, if it counts operations.
 func (k *core) length(t flight.Ticket, call *backend.Call) {
 	if k.recorder.Counts() {
@@ -93,19 +91,10 @@ func bytesOf(call *backend.Call) int {
 
 // traced runs an operation that waits, and records it.
 func (k *core) traced(t trace, run func() error) error {
-	ticket := k.recorder.Begin(t.what, t.count, t.typed, t.place)
+	ticket := k.begin(t)
 	err := run()
-	k.ended(ticket, err)
+	k.recorder.End(ticket, err)
 	return err
-}
-
-// ended records how an operation ended.
-func (k *core) ended(t flight.Ticket, err error) {
-	if err == nil {
-		k.recorder.End(t)
-	} else {
-		k.recorder.Fail(t, backend.Code(err))
-	}
 }
 
 // BeginRegion records that a region of the program begins.

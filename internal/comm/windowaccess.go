@@ -78,10 +78,9 @@ func (w *Window) Do(op string, a Access) error {
 	if err == nil {
 		if err = w.check(&a); err == nil && a.Rank != backend.ProcNull {
 			k := w.s.core
-			tr := k.message(a.Kind, backend.Blocking, len(a.In)+len(a.Out), w.s.elem.ID, 0, a.Rank)
-			t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+			t := k.begin(k.message(a.Kind, backend.Blocking, len(a.In)+len(a.Out), w.s.elem.ID, 0, a.Rank))
 			err = w.access(&a)
-			k.ended(t, err)
+			k.recorder.End(t, err)
 		}
 		w.s.leave()
 	}

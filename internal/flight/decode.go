@@ -155,7 +155,7 @@ func (m image) time(tick uint64) time.Time {
 
 func (m image) operation(r record) Operation {
 	o := Operation{
-		Ticket: r.first, Kind: Kind(r.what), Form: backend.Form(r.what >> 8), Op: backend.OpCode(r.what >> 16),
+		Ticket: r.first &^ uint64(later), Kind: Kind(r.what), Form: backend.Form(r.what >> 8), Op: backend.OpCode(r.what >> 16),
 		Named: r.what&NamedByType != 0, Views: r.what&OfViews != 0, Comm: uint32(r.what >> 32), Count: int64(r.count),
 		Type: uint32(r.typed), Tag: int(int32(r.typed >> 32)), Peer: int(int32(r.place)), Seq: uint32(r.place >> 32),
 		State: State(r.state), Begun: m.time(r.begun), Since: m.time(r.state >> 8),

@@ -26,7 +26,7 @@ func TestFirstErrorOfEachCauseWritesFile(t *testing.T) {
 	}
 	r := New(dir, origin)
 	defer r.Close()
-	r.Fail(r.Begin(What(Recv, 0, 0, 0), 1, 0, 0), backend.Code(backend.ErrTimeout))
+	r.End(r.Begin(What(Recv, 0, 0, 0), 1, 0, 0), backend.ErrTimeout)
 	for _, c := range []struct {
 		cause Cause
 		ops   int
@@ -46,7 +46,7 @@ func TestFirstErrorOfEachCauseWritesFile(t *testing.T) {
 			t.Errorf("%v: %d operations, want %d", c.cause, len(d.Ops), c.ops)
 		}
 		if c.ops == 1 {
-			r.End(r.Begin(What(Send, 0, 0, 0), 1, 0, 0))
+			r.End(r.Begin(What(Send, 0, 0, 0), 1, 0, 0), nil)
 		}
 		if names, _ := os.ReadDir(dir); len(names) != 1 {
 			t.Errorf("%v: the folder has %v, want one file", c.cause, names)
@@ -82,12 +82,12 @@ func TestFileInMemoryOutlivesKilledRank(t *testing.T) {
 	if !d.Dumped.IsZero() || !d.Left.IsZero() || len(d.Ops) != 1 || d.Ops[0].State != Open || d.Ops[0].Peer != 2 {
 		t.Errorf("under way: %+v", d)
 	}
-	r.End(n)
+	r.End(n, nil)
 	r.Close()
 	if d = readOne(t, dir); d.Left.IsZero() || d.Ops[0].State != Done {
 		t.Errorf("after Close: %+v", d)
 	}
-	r.End(r.Begin(0, 0, 0, 0)) // no fault
+	r.End(r.Begin(0, 0, 0, 0), nil) // no fault
 	runtime.KeepAlive(r)
 }
 
@@ -99,12 +99,12 @@ func TestMemoryStaysWhileAnOperationIsCounted(t *testing.T) {
 		"Started":  func(r *Recorder, n Ticket) { r.Started(n) },
 		"Waited":   func(r *Recorder, n Ticket) { r.Waited(What(Recv, 0, 0, 0), 0) },
 		"Received": func(r *Recorder, n Ticket) { r.Received(What(Recv, 0, 0, 0), 8) },
-		"End":      func(r *Recorder, n Ticket) { r.End(n) },
+		"End":      func(r *Recorder, n Ticket) { r.End(n, nil) },
 		"End of a record that was overwritten": func(r *Recorder, n Ticket) {
 			for range Slots {
 				r.Begin(0, 0, 0, 0)
 			}
-			r.End(n)
+			r.End(n, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +205,7 @@ func valid(t testing.TB, origin Origin) []byte {
 	t.Helper()
 	r := New("", origin)
 	r.Comm(0, "world", origin.Size, origin.Rank, 0)
-	r.End(r.Begin(What(Kind(backend.Bcast), 0, 0, 0), 4, Pair(1, 0), Pair(0, 1)))
+	r.End(r.Begin(What(Kind(backend.Bcast), 0, 0, 0), 4, Pair(1, 0), Pair(0, 1)), nil)
 	r.Begin(What(Recv, 0, 0, 0), 4, Pair(1, 0), Pair(0, 1))
 	var b bytes.Buffer
 	if err := r.Write(&b); err != nil {

@@ -38,17 +38,20 @@ const (
 // Ticket names an operation in a ring, until it is overwritten. 0 names none.
 type Ticket uint64
 
+// later is added to the ticket of an operation that does not block: a nonblocking one, or a start of a persistent one.
+const later Ticket = 1 << 63
+
 // Ring has the last operations of one rank. Any number of goroutines may write to it.
 type Ring struct {
 	next atomic.Uint64
 	_    [56]byte // what follows is only read
 	recs *[Slots]record
 
-	skip  uint64 // of BeginSparse
+	skip  uint64 // of most operations that block
 	tally *tally // nil: operations are not counted
 }
 
-// Of 2^64 operations, this many do not get the time.
+// Of 2^64 operations, this many do not get the time when they begin.
 const (
 	none = 0
 	most = 3 << 62
@@ -62,37 +65,40 @@ func timed(t, skip uint64) bool {
 	return t*golden >= skip
 }
 
-// Sparse has BeginSparse take the time of a quarter of the operations only, for a rank whose operations
-// call Stamp before they wait, or that calls StampAll often. It is called before the first operation.
-// If operations are counted, all get the time.
+// Sparse has Begin take the time of a quarter of the operations only, for a rank whose operations call Stamp before they
+// wait, or that calls StampAll often. It is called before the first operation. If operations are counted, all get the
+// time.
 func (r *Ring) Sparse() { r.skip = most }
+
+// shortSend is the length in bytes up to which a send is recorded before the clock is read. A longer send takes several
+// times as long as reading the clock.
+const shortSend = 1024
 
 // openTries is how many records of operations under way a new one passes over.
 const openTries = 16
 
-// Begin notes that an operation begins now.
+// Begin notes that an operation begins now. Reading the clock costs more than everything else in the recorder. So the
+// recorder reads it where this delays no other rank, unless it counts the operations:
+//
+//   - in Wait, of an operation that does not block;
+//   - in End, of a short send: the message is then on its way;
+//   - here, of all others: a receive or a collective waits anyway. In a sparse ring few of these get the time here,
+//     and the others when they begin to wait.
 func (r *Ring) Begin(what, count, typed, place uint64) Ticket {
-	return r.put(what, count, typed, place, none)
-}
-
-// BeginSparse is Begin for the operations of which there are most: in a sparse ring few get the
-// time here, and the others when they begin to wait.
-func (r *Ring) BeginSparse(what, count, typed, place uint64) Ticket {
-	return r.put(what, count, typed, place, r.skip)
-}
-
-// BeginUntimed is Begin without the time, for an operation that EndTimed ends, or that is waited
-// for with Wait.
-func (r *Ring) BeginUntimed(what, count, typed, place uint64) Ticket {
-	return r.put(what, count, typed, place, all)
-}
-
-// put writes a record, with the time unless it is one of those to skip.
-func (r *Ring) put(what, count, typed, place, skip uint64) Ticket {
 	t := r.next.Add(1)
 	p := &r.recs[t%Slots]
 	if p.pending() {
 		t, p = r.pass(t)
+	}
+	skip, kind, form := r.skip, Kind(what), backend.Form(what>>8)
+	switch {
+	case form == backend.Nonblocking || what&Starts != 0:
+		t |= uint64(later)
+		skip = all
+	case kind == Send && count <= shortSend:
+		skip = all
+	case kind >= RecvAppend && kind <= Region || form == backend.Persistent:
+		skip = none // it is rare
 	}
 	release.Uint64(&p.first, t)
 	release.Uint64(&p.what, what)
@@ -132,28 +138,15 @@ func (r *Ring) pass(t uint64) (uint64, *record) {
 	return t, p
 }
 
-// End notes that an operation has been successful.
-func (r *Ring) End(t Ticket) {
-	if r.tally != nil {
-		r.finish(t, Done)
+// End notes that an operation has ended, with an error or nil.
+func (r *Ring) End(t Ticket, err error) {
+	if err != nil || r.tally != nil {
+		r.ended(t, err)
 		return
 	}
 	p := &r.recs[t%Slots]
 	if atomic.LoadUint64(&p.first) == uint64(t) {
-		release.Uint64(&p.state, uint64(Done))
-	}
-	runtime.KeepAlive(r)
-}
-
-// EndTimed is End of an operation that began without the time. In a sparse ring few get one.
-func (r *Ring) EndTimed(t Ticket) {
-	if r.tally != nil {
-		r.finish(t, Done)
-		return
-	}
-	p := &r.recs[t%Slots]
-	if atomic.LoadUint64(&p.first) == uint64(t) {
-		if timed(uint64(t), r.skip) && atomic.LoadUint64(&p.begun) == 0 {
+		if t < later && timed(uint64(t), r.skip) && atomic.LoadUint64(&p.begun) == 0 {
 			release.Uint64(&p.begun, now())
 		}
 		release.Uint64(&p.state, uint64(Done))
@@ -161,32 +154,21 @@ func (r *Ring) EndTimed(t Ticket) {
 	runtime.KeepAlive(r)
 }
 
-// Fail notes that an operation has ended now with an error of that code.
-// One of a sparse ring that has no time yet gets that of its end: it has waited for less than Stamp or StampAll take to
-// come.
-func (r *Ring) Fail(t Ticket, code uint8) {
-	switch {
-	case t == 0:
-	case r.tally != nil:
-		r.finish(t, Failed+State(code))
-	default:
-		if r.skip != none {
-			r.stamp(uint64(t), now())
-		}
-		r.change(t, Failed+State(code), now())
+// ended is End with the time. One of a sparse ring that fails and has no time yet gets that of its end: it has waited for
+// less than Stamp or StampAll take to come.
+func (r *Ring) ended(t Ticket, err error) {
+	s, at := Done, now()
+	if err != nil {
+		s = Failed + State(backend.Code(err))
 	}
-}
-
-// Completed notes that an operation that was started before has ended, with an error of that code, 0 for none.
-func (r *Ring) Completed(t Ticket, code uint8) {
-	switch {
-	case code != 0:
-		r.change(t, Failed+State(code), now())
-	case r.tally != nil:
-		r.change(t, Done, now())
-	default:
-		r.End(t)
+	if r.tally != nil && 0 < t && t < later {
+		r.finish(t, s, at)
+		return
 	}
+	if s != Done && r.skip != none {
+		r.stamp(uint64(t), at)
+	}
+	r.change(t, s, at)
 }
 
 // Wait notes that an operation that was started before is waited for from now on, which it returns.
@@ -211,7 +193,7 @@ func (r *Ring) change(t Ticket, s State, at uint64) {
 // one of them looked for what it needs.
 const recent = 16
 
-// Stamp gives those of the last operations the time of now that somebody waits in and that have none.
+// Stamp gives those of the last operations the time of now that block and have none.
 func (r *Ring) Stamp() { r.stampLast(recent) }
 
 // StampAll is Stamp for all that the ring has.
@@ -225,11 +207,11 @@ func (r *Ring) stampLast(n uint64) {
 	}
 }
 
-// stamp gives an operation the time that has none, if it is one that somebody waits in.
+// stamp gives an operation the time that has none, if it blocks.
 func (r *Ring) stamp(t, at uint64) {
 	p := &r.recs[t%Slots]
-	if atomic.LoadUint64(&p.last) == t && atomic.LoadUint64(&p.begun) == 0 && atomic.LoadUint64(&p.state) == uint64(Open) &&
-		backend.Form(atomic.LoadUint64(&p.what)>>8) == backend.Blocking && atomic.LoadUint64(&p.first) == t {
+	if t < uint64(later) && atomic.LoadUint64(&p.last) == t && atomic.LoadUint64(&p.begun) == 0 &&
+		atomic.LoadUint64(&p.state) == uint64(Open) && atomic.LoadUint64(&p.first) == t {
 		release.Uint64(&p.begun, at)
 	}
 	runtime.KeepAlive(r)

@@ -24,7 +24,7 @@ func TestRingKeepsTheLastOperations(t *testing.T) {
 	r := newRing()
 	const n = 3 * Slots / 2
 	for i := range uint64(n) {
-		r.End(r.Begin(What(Send, 0, 0, 7), i, Pair(1, 2), Pair(3, 4)))
+		r.End(r.Begin(What(Send, 0, 0, 7), i, Pair(1, 2), Pair(3, 4)), nil)
 	}
 	seen := make(map[uint64]bool)
 	for _, c := range r.records() {
@@ -45,7 +45,7 @@ func TestRingKeepsOperationsUnderWay(t *testing.T) {
 	r := newRing()
 	stuck := r.Begin(What(Recv, 0, 0, 0), 99, 0, 0)
 	for range 10 * Slots {
-		r.End(r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0))
+		r.End(r.Begin(What(Send, 0, 0, 0), 1, 0, 0), nil)
 	}
 	found := 0
 	for _, c := range r.records() {
@@ -57,9 +57,9 @@ func TestRingKeepsOperationsUnderWay(t *testing.T) {
 		t.Errorf("the operation under way is there %d times, want 1", found)
 	}
 	for range 10 * Slots { // nobody waits for these
-		r.BeginUntimed(What(Send, 1, 0, 0), 1, 0, 0)
+		r.Begin(What(Send, 1, 0, 0), 1, 0, 0)
 	}
-	last := r.BeginUntimed(What(Recv, 0, 0, 0), 5, 0, 0)
+	last := r.Begin(What(Recv, 0, 0, 0), 5, 0, 0)
 	all := r.records()
 	at := -1
 	for i, c := range all {
@@ -71,7 +71,7 @@ func TestRingKeepsOperationsUnderWay(t *testing.T) {
 		t.Error("the ring does not have the last of very many operations under way")
 	}
 	// The end of one that is gone changes nothing.
-	r.Fail(stuck, 3)
+	r.End(stuck, backend.ErrTimeout)
 	for i, c := range r.records() {
 		if c != all[i] {
 			t.Errorf("record %d was %v, is %v", i, all[i], c)
@@ -107,7 +107,7 @@ func TestRingIsReadWholeWhileWritten(t *testing.T) {
 		writers.Go(func() {
 			for i := range uint64(each) {
 				n := w<<20 | i
-				r.End(r.BeginUntimed(n<<32|uint64(Send), n, ^n, 3*n))
+				r.End(r.Begin(n<<32|uint64(Send), n, ^n, 3*n), nil)
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestRingIsReadWholeWhileWritten(t *testing.T) {
 	// A writer that was stopped while the others went all the way round has left a record that is
 	// nobody's; the next round takes its place.
 	for range Slots {
-		r.End(r.BeginUntimed(uint64(Send), 0, ^uint64(0), 0))
+		r.End(r.Begin(uint64(Send), 0, ^uint64(0), 0), nil)
 	}
 	all := r.records()
 	if len(all) != Slots {
@@ -136,7 +136,7 @@ func TestSparseRingTimesOperationsThatWait(t *testing.T) {
 	r.Sparse()
 	blocking, started := What(Recv, uint8(backend.Blocking), 0, 0), What(Recv, uint8(backend.Nonblocking), 0, 0)
 	for range 4 * 4 {
-		r.End(r.BeginSparse(blocking, 0, 0, 0))
+		r.End(r.Begin(blocking, 0, 0, 0), nil)
 	}
 	timed := 0
 	for _, c := range r.records() {
@@ -154,13 +154,13 @@ func TestSparseRingTimesOperationsThatWait(t *testing.T) {
 			}
 		}
 	}
-	ended := untimed(func() Ticket { return r.BeginSparse(blocking, 0, 0, 0) })
-	r.End(ended)
-	nonblocking := r.BeginUntimed(started, 0, 0, 0)
-	open := untimed(func() Ticket { return r.BeginSparse(blocking, 0, 0, 0) })
-	atOnce := untimed(func() Ticket { return r.BeginSparse(blocking, 0, 0, 0) })
-	r.Fail(atOnce, 3)
-	always := r.Begin(blocking, 0, 0, 0)
+	ended := untimed(func() Ticket { return r.Begin(blocking, 0, 0, 0) })
+	r.End(ended, nil)
+	nonblocking := r.Begin(started, 0, 0, 0)
+	open := untimed(func() Ticket { return r.Begin(blocking, 0, 0, 0) })
+	atOnce := untimed(func() Ticket { return r.Begin(blocking, 0, 0, 0) })
+	r.End(atOnce, backend.ErrTimeout)
+	always := r.Begin(What(Probe, uint8(backend.Blocking), 0, 0), 0, 0, 0)
 	for before := now(); now() == before; {
 	}
 	r.Stamp()
@@ -185,9 +185,9 @@ func TestSparseRingTimesOperationsThatWait(t *testing.T) {
 		t.Error("an operation that waits again has another time")
 	}
 	// One that is far back is found by who looks at all.
-	far := untimed(func() Ticket { return r.BeginSparse(blocking, 0, 0, 0) })
+	far := untimed(func() Ticket { return r.Begin(blocking, 0, 0, 0) })
 	for range 2 * recent {
-		r.End(r.BeginSparse(blocking, 0, 0, 0))
+		r.End(r.Begin(blocking, 0, 0, 0), nil)
 	}
 	if r.Stamp(); begun(far) != 0 {
 		t.Error("Stamp has looked further back than it says")
@@ -200,10 +200,11 @@ func TestSparseRingTimesOperationsThatWait(t *testing.T) {
 // An operation whose time is not known is no older than the one before it whose time is.
 func TestDecodeBoundsUnknownTimes(t *testing.T) {
 	r := New("", Origin{Name: "job", Size: 1})
-	r.End(r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0))
-	r.End(r.Begin(What(Recv, 0, 0, 0), 1, 0, 0))
-	r.End(r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0))
-	r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0)
+	started := What(Send, uint8(backend.Nonblocking), 0, 0)
+	r.End(r.Begin(started, 1, 0, 0), nil)
+	r.End(r.Begin(What(Recv, 0, 0, 0), 1, 0, 0), nil)
+	r.End(r.Begin(started, 1, 0, 0), nil)
+	r.Begin(What(Send, 0, 0, 0), 1, 0, 0)
 	var w bytes.Buffer
 	if err := r.Write(&w); err != nil {
 		t.Fatal(err)
@@ -239,14 +240,14 @@ func TestDecodeReturnsRecordedOperation(t *testing.T) {
 	r.Comm(0, "world", 4, 2, 0)
 	r.Comm(9, "world.split1", 2, 1, 0)
 	r.Type(0xabcdef, "main.particle")
-	const code = 17
+	why := backend.ErrPeerLost
 	a := r.Begin(What(Kind(backend.Allreduce), uint8(backend.Blocking), uint8(backend.OpSum), 0), 1<<40, Pair(uint32(backend.Float64), 0), Pair(^uint32(0), 118))
-	r.End(a)
+	r.End(a, nil)
 	b := r.Begin(What(Recv, uint8(backend.Blocking), 0, 9), 80, Pair(0xabcdef, ^uint32(0)), Pair(^uint32(0), 0))
-	c := r.BeginUntimed(What(Recv, uint8(backend.Nonblocking), 0, 0), 80, Pair(1, 5), Pair(3, 0))
+	c := r.Begin(What(Recv, uint8(backend.Nonblocking), 0, 0), 80, Pair(1, 5), Pair(3, 0))
 	r.Wait(c)
-	d := r.BeginUntimed(What(Send, uint8(backend.Blocking), 0, 0), 8, Pair(1, 5), Pair(3, 0))
-	r.Fail(d, code)
+	d := r.Begin(What(Send, uint8(backend.Blocking), 0, 0), 8, Pair(1, 5), Pair(3, 0))
+	r.End(d, why)
 	var w bytes.Buffer
 	if err := r.Write(&w); err != nil {
 		t.Fatal(err)
@@ -276,8 +277,8 @@ func TestDecodeReturnsRecordedOperation(t *testing.T) {
 		want := []Operation{
 			{Ticket: uint64(a), Kind: Kind(backend.Allreduce), Op: backend.OpSum, Type: uint32(backend.Float64), Count: 1 << 40, Peer: -1, Seq: 118, State: Done},
 			{Ticket: uint64(b), Kind: Recv, Comm: 9, Type: 0xabcdef, Count: 80, Peer: -1, Tag: -1},
-			{Ticket: uint64(c), Kind: Recv, Form: backend.Nonblocking, Type: 1, Count: 80, Peer: 3, Tag: 5, State: Waiting},
-			{Ticket: uint64(d), Kind: Send, Type: 1, Count: 8, Peer: 3, Tag: 5, State: Failed, Code: code},
+			{Ticket: uint64(c &^ later), Kind: Recv, Form: backend.Nonblocking, Type: 1, Count: 80, Peer: 3, Tag: 5, State: Waiting},
+			{Ticket: uint64(d), Kind: Send, Type: 1, Count: 8, Peer: 3, Tag: 5, State: Failed, Code: backend.Code(why)},
 		}[i]
 		if o != want {
 			t.Errorf("operation %d:\n got %+v\nwant %+v", i, o, want)
@@ -289,16 +290,16 @@ func BenchmarkRing(b *testing.B) {
 	r, s, c := newRing(), newRing(), newRing()
 	s.Sparse()
 	c.tally = &tally{tables: new([tables]table)}
-	what, typed, place := What(Send, 0, 0, 1), Pair(1, 2), Pair(3, 4)
+	send, recv, isend, typed, place := What(Send, 0, 0, 1), What(Recv, 0, 0, 1), What(Send, uint8(backend.Nonblocking), 0, 1), Pair(1, 2), Pair(3, 4)
 	for _, c := range []struct {
 		name string
 		op   func()
 	}{
-		{"timed", func() { r.End(r.Begin(what, 8, typed, place)) }},
-		{"sparse", func() { s.End(s.BeginSparse(what, 8, typed, place)) }},
-		{"untimed", func() { r.End(r.BeginUntimed(what, 8, typed, place)) }},
-		{"late", func() { r.EndTimed(r.BeginUntimed(what, 8, typed, place)) }},
-		{"counted", func() { c.End(c.Begin(what, 8, typed, place)) }},
+		{"timed", func() { r.End(r.Begin(recv, 8, typed, place), nil) }},
+		{"sparse", func() { s.End(s.Begin(recv, 8, typed, place), nil) }},
+		{"untimed", func() { r.End(r.Begin(isend, 8, typed, place), nil) }},
+		{"late", func() { s.End(s.Begin(send, 8, typed, place), nil) }},
+		{"counted", func() { c.End(c.Begin(send, 8, typed, place), nil) }},
 		{"clock", func() { now() }},
 		{"nothing", func() {}},
 	} {

@@ -13,7 +13,7 @@ import (
 // Rank 0 waits two seconds for the others, and writes what there is: also if their folder has gone.
 func TestWriteStatsWaitsTwoSeconds(t *testing.T) {
 	own := New("", Origin{Backend: "test", Size: 2, Count: true})
-	own.End(own.Begin(What(Send, 0, 0, 1), 8, 0, 0))
+	own.End(own.Begin(What(Send, 0, 0, 1), 8, 0, 0), nil)
 	own.Close()
 	var b bytes.Buffer
 	if err := own.Write(&b); err != nil {

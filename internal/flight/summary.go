@@ -44,7 +44,7 @@ func (m image) counts() []counted {
 	list := make([]counted, 0, len(rows))
 	for k, r := range rows {
 		c := counted{op: m.operation(record{what: k[0], typed: k[1]}), class: k[0] & keyClass >> 16, tallyRow: r}
-		if k[0]&keyStarts != 0 {
+		if k[0]&Starts != 0 {
 			c.op.Tag = 1 // the number of a start
 		}
 		list = append(list, c)

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/release"
 )
 
@@ -52,7 +51,7 @@ const (
 	keyClass    = 0xff << 16 // of an operation that blocks; in a record, the reduction
 	NamedByType = 1 << 24    // the type names the operation
 	OfViews     = 1 << 25    // of AlltoallView
-	keyStarts   = 1 << 26    // of the starts of a persistent operation
+	Starts      = 1 << 26    // of the starts of a persistent operation
 	mixedClass  = 0xff       // of a table with little room: lengths are not told apart
 	manyComms   = 1<<32 - 1  // the same for communicators
 )
@@ -86,7 +85,7 @@ func (r *Ring) setLength(t Ticket, n uint64) {
 
 // BeginRegion notes that a region begins, whose name is that of a type.
 func (r *Ring) BeginRegion(what, typed uint64) Ticket {
-	t := r.put(what, 0, typed, 0, none)
+	t := r.Begin(what, 0, typed, 0)
 	if r.tally != nil {
 		r.setLength(t, r.tally.total())
 	}
@@ -100,7 +99,7 @@ func (r *Ring) EndRegion(t Ticket) {
 	switch {
 	case atomic.LoadUint64(&p.first) != uint64(t) || State(atomic.LoadUint64(&p.state)) != Open:
 	case r.tally != nil:
-		r.finish(t, Done)
+		r.finish(t, Done, now())
 	default:
 		r.change(t, Done, now())
 	}
@@ -119,8 +118,7 @@ func (r *Ring) started(t Ticket) {
 	what, begun, bytes := atomic.LoadUint64(&p.what), atomic.LoadUint64(&p.begun), atomic.LoadUint64(&r.tally.lengths[t%Slots])
 	x := r.tally.take()
 	if atomic.LoadUint64(&p.first) == uint64(t) {
-		x.row(startsOf(what), 0).calls++
-		x.add(startsOf(what), bytes, now()-begun, 0)
+		x.add(what, 1, bytes, now()-begun, 0)
 	} else {
 		x.lost()
 	}
@@ -137,7 +135,7 @@ func (x *table) lost() {
 func (r *Ring) Waited(what, since uint64) {
 	if r.tally != nil {
 		ticks := now() - since
-		r.tally.take().add(startsOf(what), 0, ticks, ticks)
+		r.tally.take().add(what, 0, 0, ticks, ticks)
 		runtime.KeepAlive(r)
 	}
 }
@@ -150,19 +148,12 @@ func (r *Ring) Received(what uint64, bytes int) {
 	}
 }
 
-func (c *tally) received(what uint64, bytes int) { c.take().add(startsOf(what), uint64(bytes), 0, 0) }
-
-// startsOf returns the key of a nonblocking operation, or of the starts of a persistent one.
-func startsOf(what uint64) uint64 {
-	if backend.Form(what>>8) == backend.Persistent {
-		what |= keyStarts
-	}
-	return what &^ keyClass
-}
+func (c *tally) received(what uint64, bytes int) { c.take().add(what, 0, uint64(bytes), 0, 0) }
 
 // add adds to the row of an operation that does not block, and gives the table back.
-func (x *table) add(key, bytes, ticks, waited uint64) {
-	r := x.row(key, 0)
+func (x *table) add(what, calls, bytes, ticks, waited uint64) {
+	r := x.row(what&^keyClass, 0)
+	r.calls += calls
 	r.bytes += bytes
 	r.ticks += ticks
 	r.waited += waited
@@ -170,9 +161,8 @@ func (x *table) add(key, bytes, ticks, waited uint64) {
 	release.Uint64(&x.busy, 0)
 }
 
-// finish notes how an operation that blocks has ended, and counts it.
-func (r *Ring) finish(t Ticket, s State) {
-	at := now()
+// finish notes how and when an operation that blocks has ended, and counts it.
+func (r *Ring) finish(t Ticket, s State, at uint64) {
 	p := &r.recs[t%Slots]
 	what, typed, begun, bytes := atomic.LoadUint64(&p.what), atomic.LoadUint64(&p.typed), atomic.LoadUint64(&p.begun), atomic.LoadUint64(&r.tally.lengths[t%Slots])
 	if atomic.LoadUint64(&p.first) != uint64(t) {

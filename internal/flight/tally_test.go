@@ -35,10 +35,10 @@ func TestSparseRingTimesEveryOperationOfLoop(t *testing.T) {
 		r.Sparse()
 		timed := make([]int, n)
 		for i := range 64 * n {
-			if k := r.BeginSparse(What(Recv, 0, 0, 0), 0, 0, 0); r.recs[k%Slots].begun != 0 {
+			if k := r.Begin(What(Recv, 0, 0, 0), 0, 0, 0); r.recs[k%Slots].begun != 0 {
 				timed[i%n]++
 			}
-			r.End(Ticket(r.next.Load()))
+			r.End(Ticket(r.next.Load()), nil)
 		}
 		for i, k := range timed {
 			if k < 8 || k > 24 {
@@ -59,17 +59,17 @@ func TestTallyCountsOperationsOfManyGoroutines(t *testing.T) {
 				region := r.BeginRegion(What(Region, 0, 0, 2), 5)
 				k := r.Begin(What(Send, 0, 0, uint32(g%2)), uint64(i%3), Pair(1, 2), 0)
 				if i%10 == 0 {
-					r.Fail(k, 3)
+					r.End(k, backend.ErrTimeout)
 				} else {
-					r.End(k)
+					r.End(k, nil)
 				}
 				what := What(Recv, uint8(backend.Nonblocking), 0, 0)
-				k = r.BeginUntimed(what, 8, 0, 0)
+				k = r.Begin(what, 8, 0, 0)
 				r.Length(k, 0)
 				r.Started(k)
 				r.Waited(what, r.Wait(k))
 				r.Received(what, 5)
-				r.Completed(k, 0)
+				r.End(k, nil)
 				r.EndRegion(region)
 			}
 		})
@@ -116,7 +116,7 @@ func TestSecondEndOfRegionDoesNothing(t *testing.T) {
 			t.Errorf("counting %v: state %#x after the second End, want %#x", counts, got, ended)
 		}
 		for range Slots {
-			r.End(r.Begin(What(Send, 0, 0, 2), 1, 0, 0))
+			r.End(r.Begin(What(Send, 0, 0, 2), 1, 0, 0), nil)
 		}
 		r.EndRegion(region)
 		if !counts {
@@ -134,16 +134,16 @@ func TestSecondEndOfRegionDoesNothing(t *testing.T) {
 func TestLengthOfOverwrittenRecordIsDropped(t *testing.T) {
 	r := newTally()
 	old := r.Begin(What(Recv, 0, 0, 2), 1, 0, 0)
-	r.End(old)
+	r.End(old, nil)
 	for range Slots - 1 {
-		r.End(r.Begin(What(Recv, 0, 0, 2), 1, 0, 0))
+		r.End(r.Begin(What(Recv, 0, 0, 2), 1, 0, 0), nil)
 	}
 	send := r.Begin(What(Send, 0, 0, 2), 3, 0, 0)
 	if send%Slots != old%Slots {
 		t.Fatalf("tickets %d and %d have different records", old, send)
 	}
 	r.Length(old, 1<<20)
-	r.End(send)
+	r.End(send, nil)
 	for _, c := range r.counts() {
 		if c.op.Kind == Send && c.bytes != 3 {
 			t.Errorf("a Send of %d bytes, want 3", c.bytes)
@@ -158,7 +158,7 @@ func TestDumpBesideOperations(t *testing.T) {
 	for range 2 {
 		all.Go(func() {
 			for range 2000 {
-				r.End(r.Begin(What(Send, 0, 0, 1), 8, 0, 0))
+				r.End(r.Begin(What(Send, 0, 0, 1), 8, 0, 0), nil)
 			}
 		})
 	}
@@ -185,10 +185,10 @@ func TestFullTallyLosesNoCall(t *testing.T) {
 	for c := range uint32(comms) {
 		for n := range lengths {
 			for _, k := range []Kind{Send, Recv, Kind(backend.Allreduce)} {
-				r.End(r.Begin(What(k, 0, 0, c+1), 1<<n, 0, 0))
+				r.End(r.Begin(What(k, 0, 0, c+1), 1<<n, 0, 0), nil)
 				bytes += 1 << n
 			}
-			r.End(r.Begin(What(Region, 0, 0, c+1)|NamedByType, 0, Pair(uint32(c*lengths)+uint32(n)+1, 0), 0))
+			r.End(r.Begin(What(Region, 0, 0, c+1)|NamedByType, 0, Pair(uint32(c*lengths)+uint32(n)+1, 0), 0), nil)
 		}
 	}
 	var calls, got uint64
@@ -207,7 +207,7 @@ func TestFullTallyLosesNoCall(t *testing.T) {
 
 func TestCountingDoesNotAllocate(t *testing.T) {
 	r := newTally()
-	if n := testing.AllocsPerRun(100, func() { r.End(r.Begin(What(Send, 0, 0, 1), 8, 0, 0)) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { r.End(r.Begin(What(Send, 0, 0, 1), 8, 0, 0), nil) }); n != 0 {
 		t.Errorf("%v allocations an operation, want none", n)
 	}
 }
@@ -292,7 +292,7 @@ func TestSummaryNeedsCounts(t *testing.T) {
 func TestTimelineOfCountedOperationsHasDurations(t *testing.T) {
 	r := New("", Origin{Size: 1, Count: true})
 	for range 4 {
-		r.End(r.BeginSparse(What(Send, 0, 0, 0), 1, 0, 0))
+		r.End(r.Begin(What(Send, 0, 0, 0), 1, 0, 0), nil)
 	}
 	var b bytes.Buffer
 	if err := r.Write(&b); err != nil {
