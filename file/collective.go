@@ -137,12 +137,19 @@ func blockAt(off, n int64) (r region, err error) {
 
 // transfer moves buf to or from a region of the file on all ranks. It returns how many of the bytes are in the file when
 // it reads, and the offset when it appends.
+//
+//  1. Describe this rank's call, and put the bytes into the order of their offsets.
+//  2. Move the bytes at once if that needs no other rank.
+//  3. Agree on the calls of all ranks. If all have moved their bytes, and seen the file end at the same byte, only their
+//     errors are left to tell. Otherwise see rest.
+//  4. Put what was read into the order of the caller.
 func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int64, err error) {
 	m, err := f.enter(o)
 	if err != nil {
 		return 0, err
 	}
 	defer f.busy.Unlock()
+	t := &transfer{shared: f.shared, m: m, write: o != opReadAtAll && o != opReadView && o != opReadNpy, region: r, buf: buf}
 	mine := call{Arg: arg, Bytes: r.bytes, Pieces: r.pieces}
 	if o != opAppendAll { // which does not know yet where
 		mine.Lo, mine.Hi = r.hull()
@@ -152,7 +159,6 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 	} else if bad == nil {
 		bad = err
 	}
-	t := &transfer{shared: f.shared, m: m, write: o != opReadAtAll && o != opReadView && o != opReadNpy, region: r, buf: buf}
 	if bad == nil && r.order != nil {
 		t.buf = make([]byte, r.bytes)
 		if t.write {
@@ -172,32 +178,50 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 	if err != nil {
 		return 0, err
 	}
-	done := true // on all ranks
-	for rank, c := range all {
-		done = done && c.State >= moved && (t.write || c.Size == all[0].Size)
-		if t.write && c.State >= moved {
-			all[rank].Bytes, all[rank].Pieces = 0, 0
+	if t.over(all) {
+		err = m.join(failures)
+	} else {
+		n, err = t.rest(all, failures)
+	}
+	if err != nil || t.write {
+		return n, err
+	}
+	return t.received(buf, all[0].Size)
+}
+
+// over reports whether the ranks have moved all bytes. Those that read must have seen the file end at the same byte.
+func (t *transfer) over(all []call) bool {
+	for _, c := range all {
+		if c.State < moved || !t.write && c.Size != all[0].Size {
+			return false
 		}
 	}
-	early := t.wrong
-	if t.wrong = nil; t.write && mine.State >= moved {
-		t.region = region{}
-	} else {
-		early = nil // a rank that reads does it again, up to the same end as the others
+	return true
+}
+
+// rest moves the bytes that have not been moved. It returns the offset when it appends.
+//
+//  1. Leave out the ranks that have written. Those that have read do it again, up to the end that rank 0 has seen.
+//  2. Find out between which offsets the bytes of all ranks are, after those that append have their place.
+//  3. Move the bytes: together, or each rank its own.
+//  4. Agree on the errors, also on those of ranks that have written before. If that fails, all bytes may be missing.
+func (t *transfer) rest(all []call, failures []failure) (at int64, err error) {
+	var early *Error // of this rank, if it has written
+	if t.write {
+		early = t.wrong
+		for rank, c := range all {
+			if c.State >= moved {
+				all[rank].Bytes, all[rank].Pieces = 0, 0
+			}
+		}
+		if all[t.m.c.Rank()].State >= moved {
+			t.region = region{}
+		}
 	}
-	size := all[0].Size // as rank 0 sees it, so that all ranks use the same
-	if o == opAppendAll {
-		end := size
-		for rank := range all {
-			if all[rank].Bytes > math.MaxInt64-end {
-				return 0, m.fault(0, 0, backend.Faultf(cohort.ErrCount, "the file has %d bytes, and rank %d appends after the last offset that a file can have", size, rank))
-			}
-			if rank == m.c.Rank() {
-				n = end
-				t.region, _ = blockAt(end, r.bytes)
-			}
-			all[rank].Lo, end = end, end+all[rank].Bytes
-			all[rank].Hi = end
+	t.wrong = nil
+	if t.m.op == opAppendAll {
+		if at, err = t.follow(all); err != nil {
+			return 0, err
 		}
 	}
 	t.lo, t.hi = math.MaxInt64, 0
@@ -207,45 +231,59 @@ func (f *File) transfer(o op, buf []byte, r region, arg int64, bad error) (n int
 		}
 	}
 	if !t.write {
-		t.hi = min(t.hi, size)
-		n = r.before(size)
+		t.hi, failures = min(t.hi, all[0].Size), nil
 	}
-	lo, hi := t.lo, t.hi // what may be missing if the ranks cannot agree
-	if t.write {
-		for _, e := range failures { // of ranks that have moved their bytes
-			if e.Len > 0 {
-				lo, hi = min(lo, e.Off), max(hi, e.Off+e.Len)
-			}
+	lo, hi := t.lo, t.hi
+	for _, e := range failures {
+		if e.Len > 0 {
+			lo, hi = min(lo, e.Off), max(hi, e.Off+e.Len)
 		}
 	}
 	switch {
-	case done:
-		err = m.join(failures)
 	case t.lo >= t.hi: // nothing to do
 	case t.together(all):
 		err = t.exchange()
 	default:
 		t.direct()
 	}
-	if err != nil && !done {
-		return 0, m.fault(lo, hi-lo, err)
+	if err != nil {
+		return 0, t.m.fault(lo, hi-lo, err)
 	}
-	if !done {
-		err = m.end(lo, hi, early.and(t.wrong))
+	return at, t.m.end(lo, hi, early.and(t.wrong))
+}
+
+// follow places the bytes of each rank behind those of the rank before it, and returns the offset of this rank's.
+func (t *transfer) follow(all []call) (at int64, err error) {
+	end := all[0].Size
+	for rank := range all {
+		c := &all[rank]
+		if c.Bytes > math.MaxInt64-end {
+			return 0, t.m.fault(0, 0, backend.Faultf(cohort.ErrCount, "the file has %d bytes, and rank %d appends after the last offset that a file can have", all[0].Size, rank))
+		}
+		if rank == t.m.c.Rank() {
+			at = end
+			t.region, _ = blockAt(end, c.Bytes)
+		}
+		c.Lo, end = end, end+c.Bytes
+		c.Hi = end
 	}
-	if err != nil || t.write {
-		return n, err
-	}
+	return at, nil
+}
+
+// received puts what was read from a file of that size into the order of buf. It returns how many bytes that are.
+func (t *transfer) received(buf []byte, size int64) (n int64, err error) {
+	r := t.region
+	n = r.before(size)
 	if r.order != nil {
 		r.ascending(t.buf[:n], buf, true)
 	}
 	switch lo, hi := r.hull(); {
 	case n == r.bytes:
 		return n, nil
-	case o == opReadAtAll:
+	case t.m.op == opReadAtAll:
 		return n, io.EOF
 	default:
 		lo = max(lo, size)
-		return n, m.fault(lo, hi-lo, io.ErrUnexpectedEOF)
+		return n, t.m.fault(lo, hi-lo, io.ErrUnexpectedEOF)
 	}
 }
