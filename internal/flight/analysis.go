@@ -152,35 +152,64 @@ func standOf(d *Dump, o *Operation) (s stand, c CommName) {
 	return s, c
 }
 
+// gathering is a collective that ranks are in, and where the members of its communicator are.
+type gathering struct {
+	stand
+	comm    CommName
+	in      map[string][]int // those that are in it, by what they called
+	texts   []string         // what they called: what fewer called comes first
+	away    []int            // those that have not reached it
+	begun   []int            // those that began it and do not wait
+	ahead   []int            // those that have completed it
+	longest time.Duration    // for which one has been in it
+	past    bool             // the calls of all that were in it have failed
+}
+
 // collective reports which ranks are in the first collective that ranks are in, and which are not.
+//
+//  1. Find that collective.
+//  2. Find out where each member of its communicator is.
+//  3. Report different calls, or else who is not in it, or else that all are.
 func (a *analysis) collective() (Finding, bool) {
-	var first stand
-	var comm CommName
-	found := false
+	at := a.first()
+	if at == nil {
+		return Finding{}, false
+	}
+	a.gather(at)
+	line := ""
+	switch {
+	case len(at.texts) > 1:
+		line = a.different(at)
+	case len(at.away)+len(at.begun) > 0:
+		line = a.incomplete(at)
+	default:
+		line = a.complete(at)
+	}
+	return Finding{Line: line, Trouble: true}, true
+}
+
+// first returns the first collective that ranks are in, nil for none. Of several communicators it takes the largest: ranks of
+// the others probably wait for it as well.
+func (a *analysis) first() (at *gathering) {
 	for _, p := range a.ranks {
 		if p.op == nil || !p.op.Kind.gathers() {
 			continue
 		}
 		s, c := standOf(p.d, p.op)
-		// Of several communicators it takes the largest: ranks of the others probably wait for it as well.
-		if !found || c.Size > comm.Size || s.g == first.g && (s.seq < first.seq || s.seq == first.seq && s.start < first.start) {
-			first, comm, found = s, c, true
+		if at == nil || c.Size > at.comm.Size || s.g == at.g && (s.seq < at.seq || s.seq == at.seq && s.start < at.start) {
+			at = &gathering{stand: s, comm: c, in: make(map[string][]int), past: true}
 		}
 	}
-	if !found {
-		return Finding{}, false
-	}
-	// Where each member is.
-	var texts []string
-	in := make(map[string][]int)
-	var away, begun, ahead []int // ranks that have not reached it, that began it and do not wait, and that have completed it
-	gaveUp := a.gaveUp(first)
-	var longest time.Duration
-	past := true
+	return at
+}
+
+// gather finds out where the members are.
+func (a *analysis) gather(at *gathering) {
+	gaveUp := a.gaveUp(at.stand)
 	for r, p := range a.ranks {
 		if p.d == nil {
-			if comm.Size == len(a.ranks) {
-				away = append(away, r)
+			if at.comm.Size == len(a.ranks) {
+				at.away = append(at.away, r)
 			}
 			continue
 		}
@@ -189,72 +218,84 @@ func (a *analysis) collective() (Finding, bool) {
 		if there {
 			s, _ = standOf(p.d, p.op)
 		}
+		here := there && s == at.stand
 		// A file has no room for the names of all communicators. A rank that is in the operation is a member.
-		if c, member := p.d.comm(first.g.id); (!member || c.Leader != first.g.leader) && !(there && s == first) {
+		if c, member := p.d.comm(at.g.id); (!member || c.Leader != at.g.leader) && !here {
 			continue
 		}
 		switch {
-		case there && s == first && !gaveUp.IsZero() && p.op.Begun.After(gaveUp):
+		case here && !gaveUp.IsZero() && p.op.Begun.After(gaveUp):
 			a.ranks[r].late = p.op.Begun.Sub(gaveUp)
-			away = append(away, r)
-		case there && s == first:
+			at.away = append(at.away, r)
+		case here:
 			text := a.call(p.op)
-			if in[text] == nil {
-				texts = append(texts, text)
+			if at.in[text] == nil {
+				at.texts = append(at.texts, text)
 			}
-			in[text] = append(in[text], r)
-			longest, past = max(longest, p.wait), past && p.past
-		case there && s.g == first.g && (s.seq > first.seq || s.start > first.start), a.through(p.d, first):
-			ahead = append(ahead, r)
-		case p.d.begun(first):
-			begun = append(begun, r)
+			at.in[text] = append(at.in[text], r)
+			at.longest, at.past = max(at.longest, p.wait), at.past && p.past
+		case there && s.g == at.g && (s.seq > at.seq || s.start > at.start), a.through(p.d, at.stand):
+			at.ahead = append(at.ahead, r)
+		case p.d.begun(at.stand):
+			at.begun = append(at.begun, r)
 		default:
-			away = append(away, r)
+			at.away = append(at.away, r)
 		}
 	}
-	slices.SortStableFunc(texts, func(x, y string) int { return len(in[x]) - len(in[y]) })
-	of, number := comm.of(), numberText(first.seq, first.start)
+	slices.SortStableFunc(at.texts, func(x, y string) int { return len(at.in[x]) - len(at.in[y]) })
+}
+
+// name returns the name of a call, with the number of the collective and the communicator.
+func (at *gathering) name(call string) string {
+	return insert(call, numberText(at.seq, at.start)+at.comm.of())
+}
+
+// different reports that ranks are in different calls.
+func (a *analysis) different(at *gathering) string {
 	var parts []string
-	switch {
-	case len(texts) > 1:
-		short := a.shorten(texts)
-		for i, text := range texts {
-			parts = append(parts, fmt.Sprintf("%s %s in %s", ranksText(in[text], i == 0), be(in[text], past), insert(short[i], number+of)))
-		}
-		line := parts[0] + " while " + strings.Join(parts[1:], " and ") + waiting(longest)
-		if len(away) > 0 {
-			line += "; " + a.absent(away)
-		}
-		return Finding{Line: line, Trouble: true}, true
-	case len(away)+len(begun) > 0:
-		name := insert(shortName(texts[0]), number+of)
-		verb := strings.TrimSpace(have(in[texts[0]])) + " waited"
-		if past {
-			verb = "had waited"
-		}
-		waits := fmt.Sprintf("where %s %s", ranksText(in[texts[0]], true), verb)
-		if longest >= time.Microsecond {
-			waits += " " + duration(longest)
-		}
-		if len(away) == 0 {
-			line := fmt.Sprintf("%s begun %s, %s, without waiting for it: ", ranksText(begun, true)+have(begun), name, waits)
-			return Finding{Line: line + a.absent(begun), Trouble: true}, true
-		}
-		return Finding{Line: fmt.Sprintf("%s not reached %s, %s: ", ranksText(away, true)+have(away), name, waits) + a.absent(away), Trouble: true}, true
+	for i, call := range a.shorten(at.texts) {
+		ranks := at.in[at.texts[i]]
+		parts = append(parts, fmt.Sprintf("%s %s in %s", ranksText(ranks, i == 0), be(ranks, at.past), at.name(call)))
 	}
-	name := insert(shortName(texts[0]), number+of)
-	line := fmt.Sprintf("all ranks %s in %s%s", be([]int{0, 1}, past), name, waiting(longest))
-	if len(ahead) > 0 {
-		who := in[texts[0]]
-		line = fmt.Sprintf("%s %s in %s, which %s been through%s", ranksText(who, true), be(who, past), name, ranksText(ahead, false)+have(ahead), waiting(longest))
+	line := parts[0] + " while " + strings.Join(parts[1:], " and ") + waiting(at.longest)
+	if len(at.away) > 0 {
+		line += "; " + a.absent(at.away)
 	}
-	if bad := slices.DeleteFunc(slices.Clone(in[texts[0]]), func(r int) bool { return !a.ranks[r].wrongArgument() }); len(bad) > 0 {
+	return line
+}
+
+// incomplete reports that ranks wait for others.
+func (a *analysis) incomplete(at *gathering) string {
+	who := at.in[at.texts[0]]
+	verb := strings.TrimSpace(have(who)) + " waited"
+	if at.past {
+		verb = "had waited"
+	}
+	waits := fmt.Sprintf("where %s %s", ranksText(who, true), verb)
+	if at.longest >= time.Microsecond {
+		waits += " " + duration(at.longest)
+	}
+	missing, format := at.away, "%s not reached %s, %s: "
+	if len(at.away) == 0 {
+		missing, format = at.begun, "%s begun %s, %s, without waiting for it: "
+	}
+	return fmt.Sprintf(format, ranksText(missing, true)+have(missing), at.name(shortName(at.texts[0])), waits) + a.absent(missing)
+}
+
+// complete reports that all ranks are in the collective, or have been through it, and why.
+func (a *analysis) complete(at *gathering) string {
+	who, name := at.in[at.texts[0]], at.name(shortName(at.texts[0]))
+	line := fmt.Sprintf("all ranks %s in %s%s", be([]int{0, 1}, at.past), name, waiting(at.longest))
+	if len(at.ahead) > 0 {
+		line = fmt.Sprintf("%s %s in %s, which %s been through%s", ranksText(who, true), be(who, at.past), name, ranksText(at.ahead, false)+have(at.ahead), waiting(at.longest))
+	}
+	if bad := slices.DeleteFunc(slices.Clone(who), func(r int) bool { return !a.ranks[r].wrongArgument() }); len(bad) > 0 {
 		line = fmt.Sprintf("%s called %s with an argument error (%v)", ranksText(bad, true), name, backend.Sentinel(a.ranks[bad[0]].op.Code))
 	}
 	if why := a.reason(); why != "" {
 		line += ": " + why
 	}
-	return Finding{Line: line, Trouble: true}, true
+	return line
 }
 
 // wrongArgument reports whether the rank's operation has failed because of the rank's own arguments.

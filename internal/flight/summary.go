@@ -87,88 +87,28 @@ type kindOfCall struct {
 
 // Summarize adds up the counts of a job's ranks.
 //
-//  1. It finds the fastest call of each kind, on any rank.
-//  2. For each rank it adds up the calls of each operation and communicator. A call that blocks has waited for as long as it
-//     took more than the fastest.
-//  3. It takes least, mean and most over the ranks.
+//  1. It finds out which ranks have left counts, and how long they ran.
+//  2. It finds the fastest call of each kind, on any rank.
+//  3. For each rank it adds up the calls of each operation and communicator.
+//  4. It takes the means over the ranks.
 func Summarize(dumps []*Dump) (*Summary, error) {
-	a := newAnalysis(dumps)
 	s := &Summary{Backend: dumps[0].Backend, Ranks: dumps[0].Size, Operations: []Sum{}, Regions: []Sum{}}
-	kind := func(d *Dump, c *counted) kindOfCall {
-		comm, _ := d.comm(c.op.Comm)
-		k := kindOfCall{a.name(&c.op), comm.Name, c.class}
-		switch {
-		case c.op.Kind == 0:
-			k.op, k.comm = "others", "several"
-		case c.op.Comm == manyComms:
-			k.comm = "several"
-		case k.comm == "":
-			k.comm = fmt.Sprintf("#%d", c.op.Comm)
-		}
-		return k
+	counting := slices.DeleteFunc(slices.Clone(dumps), func(d *Dump) bool { return d.counts == nil })
+	if len(counting) == 0 {
+		return nil, errors.New("the ranks have not counted their operations: want cohort run --stats, or " + EnvStats + "=FILE")
 	}
-	fastest := make(map[kindOfCall]float64)
-	there := make([]bool, s.Ranks)
-	var run float64 // seconds of all ranks
-	for _, d := range dumps {
-		if d.counts == nil {
-			continue
-		}
-		there[d.Rank] = true
-		run += d.ran().Seconds()
-		if d.Left.IsZero() {
-			s.Killed = append(s.Killed, d.Rank)
-		}
-		for i := range d.counts {
-			c := &d.counts[i]
-			if k := kind(d, c); c.calls > 0 {
-				if t, ok := fastest[k]; !ok || d.seconds(c.least) < t {
-					fastest[k] = d.seconds(c.least)
-				}
-			}
-		}
-	}
-	sums := make(map[kindOfCall]*Sum)
-	for _, d := range dumps {
-		mine := make(map[kindOfCall]float64)
-		for i := range d.counts {
-			c := &d.counts[i]
-			k := kind(d, c)
-			least := fastest[k]
-			if k.class = 0; c.op.Kind == Region {
-				k.class = 1 // one may have an operation's name
-			}
-			sum := sums[k]
-			if sum == nil {
-				sum = &Sum{Operation: k.op, Comm: k.comm, Min: math.Inf(1)}
-				sums[k] = sum
-			}
-			took := d.seconds(c.ticks)
-			mine[k] += took
-			sum.Calls += c.calls
-			sum.Bytes += c.bytes
-			sum.Mean += took
-			sum.Inside += d.seconds(c.inside)
-			switch {
-			case c.op.Kind == Region || c.class == mixedClass:
-			case c.op.blocks() && c.op.Kind != WaitAny:
-				sum.Waiting += max(0, took-least*float64(c.calls))
-			default:
-				sum.Waiting += d.seconds(c.waited)
-			}
-		}
-		for k, t := range mine {
-			sum := sums[k]
-			sum.Ranks++
-			sum.Min, sum.Max = min(sum.Min, t), max(sum.Max, t)
-		}
+	run := s.ranks(counting)
+	a := newAnalysis(dumps)
+	fastest, sums := a.fastest(counting), make(map[kindOfCall]*Sum)
+	for _, d := range counting {
+		a.add(sums, d, fastest)
 	}
 	for k, sum := range sums {
 		sum.Share = sum.Mean / max(run, 1e-9)
 		sum.Mean /= float64(sum.Ranks)
 		sum.Waiting /= float64(sum.Ranks)
 		sum.Inside /= float64(sum.Ranks)
-		if k.class == 1 {
+		if k.class == regions {
 			s.Regions = append(s.Regions, *sum)
 		} else {
 			s.Operations = append(s.Operations, *sum)
@@ -179,19 +119,101 @@ func Summarize(dumps []*Dump) (*Summary, error) {
 			return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.Comm, b.Comm))
 		})
 	}
-	n := 0
+	return s, nil
+}
+
+// ranks notes which ranks are missing, which were killed, and how long they were in the job. It returns the seconds of
+// all ranks together.
+func (s *Summary) ranks(counting []*Dump) (run float64) {
+	there := make([]bool, s.Ranks)
+	for _, d := range counting {
+		there[d.Rank] = true
+		run += d.ran().Seconds()
+		if d.Left.IsZero() {
+			s.Killed = append(s.Killed, d.Rank)
+		}
+	}
 	for r, ok := range there {
-		if ok {
-			n++
-		} else {
+		if !ok {
 			s.Missing = append(s.Missing, r)
 		}
 	}
-	if n == 0 {
-		return nil, errors.New("the ranks have not counted their operations: want cohort run --stats, or " + EnvStats + "=FILE")
+	s.Seconds = run / float64(len(counting))
+	return run
+}
+
+// kind returns the kind of the calls that a rank has counted together.
+func (a *analysis) kind(d *Dump, c *counted) kindOfCall {
+	comm, _ := d.comm(c.op.Comm)
+	k := kindOfCall{a.name(&c.op), comm.Name, c.class}
+	switch {
+	case c.op.Kind == 0:
+		k.op, k.comm = "others", "several"
+	case c.op.Comm == manyComms:
+		k.comm = "several"
+	case k.comm == "":
+		k.comm = fmt.Sprintf("#%d", c.op.Comm)
 	}
-	s.Seconds = run / float64(n)
-	return s, nil
+	return k
+}
+
+// fastest returns how many seconds the fastest call of each kind took.
+func (a *analysis) fastest(counting []*Dump) map[kindOfCall]float64 {
+	all := make(map[kindOfCall]float64)
+	for _, d := range counting {
+		for i := range d.counts {
+			c := &d.counts[i]
+			if k := a.kind(d, c); c.calls > 0 {
+				if t, ok := all[k]; !ok || d.seconds(c.least) < t {
+					all[k] = d.seconds(c.least)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// The classes of a sum, whose calls have all lengths. A region may have an operation's name.
+const (
+	operations = iota
+	regions
+)
+
+// add adds the calls of a rank to the sums. A call that blocks has waited for as long as it took more than the fastest of
+// its kind.
+func (a *analysis) add(sums map[kindOfCall]*Sum, d *Dump, fastest map[kindOfCall]float64) {
+	mine := make(map[kindOfCall]float64)
+	for i := range d.counts {
+		c := &d.counts[i]
+		k := a.kind(d, c)
+		least := fastest[k]
+		if k.class = operations; c.op.Kind == Region {
+			k.class = regions
+		}
+		sum := sums[k]
+		if sum == nil {
+			sum = &Sum{Operation: k.op, Comm: k.comm, Min: math.Inf(1)}
+			sums[k] = sum
+		}
+		took := d.seconds(c.ticks)
+		mine[k] += took
+		sum.Calls += c.calls
+		sum.Bytes += c.bytes
+		sum.Mean += took
+		sum.Inside += d.seconds(c.inside)
+		switch {
+		case c.op.Kind == Region || c.class == mixedClass:
+		case c.op.blocks() && c.op.Kind != WaitAny:
+			sum.Waiting += max(0, took-least*float64(c.calls))
+		default:
+			sum.Waiting += d.seconds(c.waited)
+		}
+	}
+	for k, t := range mine {
+		sum := sums[k]
+		sum.Ranks++
+		sum.Min, sum.Max = min(sum.Min, t), max(sum.Max, t)
+	}
 }
 
 // seconds converts ticks of the rank's clock.
