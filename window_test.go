@@ -76,6 +76,7 @@ func TestLongAccessEndsWithItsContext(t *testing.T) {
 
 func TestNilWindowReturnsErrWin(t *testing.T) {
 	var w *Window[int]
+	w = w.WithContext(context.Background())
 	_, err1 := w.Local()
 	_, err2 := w.Remote(0)
 	_, err3 := w.Lock(LockShared, 0)
@@ -84,7 +85,7 @@ func TestNilWindowReturnsErrWin(t *testing.T) {
 	_, err5 := r.Slice()
 	_, err6 := r.MutSlice()
 	_, err7 := r.Range(0, 0)
-	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, w.Fence(), w.Sync(), r.Fence(),
+	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, w.Put(nil, 0, 0), w.Fence(), w.Sync(), r.Fence(),
 		(*LockGuard)(nil).Flush(), (*LockGuard)(nil).Unlock(), (*LockAllGuard)(nil).Flush(0),
 		(*LockAllGuard)(nil).FlushAll(), (*LockAllGuard)(nil).Unlock()} {
 		if !errors.Is(err, ErrWin) {

@@ -3,6 +3,7 @@ package cohorttest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cohort-hpc/cohort"
@@ -76,6 +77,22 @@ func rankText(rank int) string { return fmt.Sprintf("rank %d", rank) }
 func equal[T comparable](r *Rank, got, want T, what string, args ...any) {
 	if got != want {
 		r.Errorf("%s: got %v, want %v", fmt.Sprintf(what, args...), got, want)
+	}
+}
+
+// equalSlices checks the elements of a slice. nil is equal to an empty one.
+func equalSlices[T comparable](r *Rank, got, want []T, what string, args ...any) {
+	if len(got) != len(want) {
+		r.Errorf("%s: got %d elements, want %d", fmt.Sprintf(what, args...), len(got), len(want))
+		return
+	}
+	same(r, got, func(i int) T { return want[i] }, what, args...)
+}
+
+// only checks that err is nil or wraps one of the given errors.
+func (r *Rank) only(err error, what string, allowed ...error) {
+	if err != nil && !slices.ContainsFunc(allowed, func(a error) bool { return errors.Is(err, a) }) {
+		r.Errorf("%s: %v", what, err)
 	}
 }
 

@@ -34,9 +34,7 @@ func members(r *Rank, c *cohort.Comm) []int {
 // communicator to the other.
 func dup(r *Rank) {
 	d := r.dup()
-	if d.Rank() != r.Rank || d.Size() != r.Size {
-		r.Errorf("the duplicate's rank is %d of %d, want %d of %d", d.Rank(), d.Size(), r.Rank, r.Size)
-	}
+	equal(r, [2]int{d.Rank(), d.Size()}, [2]int{r.Rank, r.Size}, "the duplicate's rank and size")
 	r.OK(cohort.Send(r.Comm, []int32{1}, r.next, 1))
 	r.OK(cohort.Send(d, []int32{2}, r.next, 1))
 	got := make([]int32, 1)
@@ -45,13 +43,9 @@ func dup(r *Rank) {
 		want int32
 	}{{d, 2}, {r.Comm, 1}} {
 		must(cohort.Recv(c.c, got, r.prev, 1))
-		if got[0] != c.want {
-			r.Errorf("got %d on %s, want %d", got[0], c.c.Name(), c.want)
-		}
+		equal(r, got[0], c.want, "the message on %s", c.c.Name())
 	}
-	if !slices.Equal(members(r, d), members(r, r.Comm)) {
-		r.Errorf("the duplicate has other ranks")
-	}
+	equalSlices(r, members(r, d), members(r, r.Comm), "the duplicate's ranks")
 }
 
 // split splits by odd and even, by thirds, not at all, in the order of ranks and in reverse, and with ranks that take no part.
@@ -66,9 +60,8 @@ func split(r *Rank) {
 		if by < 0 {
 			slices.Reverse(want)
 		}
-		if got := members(r, c); !slices.Equal(got, want) || c.Rank() != slices.Index(want, r.Rank) {
-			r.Errorf("split by %d: rank %d of %v, want %d of %v", by, c.Rank(), got, slices.Index(want, r.Rank), want)
-		}
+		equalSlices(r, members(r, c), want, "split by %d: ranks", by)
+		equal(r, c.Rank(), slices.Index(want, r.Rank), "split by %d: rank", by)
 		sum := must(cohort.AllreduceOne(c, r.Rank, cohort.Sum))
 		equal(r, sum, sumOf(want), "split by %d: sum", by)
 		r.OK(c.Close())
@@ -87,9 +80,7 @@ func split(r *Rank) {
 		r.Errorf("without rank 0: %d of %d, want %d of %d", c.Rank(), c.Size(), r.Rank-1, r.Size-1)
 	}
 	r.OK(c.Close())
-	if none := must(r.Comm.Split(cohort.Undefined, 0)); none != nil {
-		r.Errorf("all colors Undefined give a communicator")
-	}
+	equal(r, must(r.Comm.Split(cohort.Undefined, 0)), nil, "the communicator if all colors are Undefined")
 }
 
 func sumOf(s []int) (sum int) {
@@ -110,9 +101,7 @@ func splitShared(r *Rank) {
 	leader := make([]int, r.Size)
 	r.OK(cohort.Allgather(r.Comm, []int{group[0]}, leader))
 	for i, l := range leader {
-		if slices.Contains(group, i) != (l == group[0]) {
-			r.Errorf("rank %d has leader %d, this rank's group is %v", i, l, group)
-		}
+		equal(r, l == group[0], slices.Contains(group, i), "rank %d has leader %d; it is in this rank's group %v", i, l, group)
 	}
 	if shares := r.Comm.Caps().SharedMemory; len(group) > 1 && !shares {
 		r.Errorf("Caps().SharedMemory is %v, and there is a node of %d ranks", shares, len(group))
@@ -139,17 +128,13 @@ func topology(r *Rank, group []int) {
 		}
 	}
 	slices.Sort(all)
-	if !slices.Equal(all, each(r.Size, func(i int) int { return i })) {
-		r.Errorf("hosts %v of %d ranks", hosts, r.Size)
-	}
+	equalSlices(r, all, without(r, nobody), "ranks of the hosts %v", hosts)
 	sum := fnv.New64a()
 	fmt.Fprint(sum, hosts)
 	said := make([]uint64, r.Size)
 	r.OK(cohort.Allgather(r.Comm, []uint64{sum.Sum64()}, said))
 	for i, s := range said {
-		if s != sum.Sum64() {
-			r.Errorf("rank %d has other hosts than %v", i, hosts)
-		}
+		equal(r, s, sum.Sum64(), "digest of rank %d's hosts; this rank has %v", i, hosts)
 	}
 }
 
@@ -157,9 +142,7 @@ func topology(r *Rank, group []int) {
 // tags. Only the members call it.
 func createGroup(r *Rank) {
 	g := r.Comm.Group()
-	if g.Size() != r.Size || g.Rank() != r.Rank {
-		r.Errorf("the group has rank %d of %d", g.Rank(), g.Size())
-	}
+	equal(r, [2]int{g.Rank(), g.Size()}, [2]int{r.Rank, r.Size}, "rank and size of the group")
 	reversed := each(r.Size, func(i int) int { return r.Size - 1 - i })
 	var odd []int
 	for i := 1; i < r.Size; i += 2 {
@@ -171,9 +154,7 @@ func createGroup(r *Rank) {
 			continue // not a member
 		}
 		c := must(r.Comm.CreateGroup(sub, tag))
-		if got := members(r, c); !slices.Equal(got, ranks) {
-			r.Errorf("communicator of %v has %v", ranks, got)
-		}
+		equalSlices(r, members(r, c), ranks, "communicator of a group")
 		r.OK(c.Close())
 	}
 	most := r.Comm.Caps().MaxTag / 16
@@ -207,9 +188,7 @@ func manyComms(r *Rank) {
 	var kept []*cohort.Comm
 	for i := range k {
 		c := must(r.Comm.Dup())
-		if sum := must(cohort.AllreduceOne(c, i, cohort.Sum)); sum != i*r.Size {
-			r.Errorf("communicator %d: sum %d, want %d", i, sum, i*r.Size)
-		}
+		equal(r, must(cohort.AllreduceOne(c, i, cohort.Sum)), i*r.Size, "communicator %d: sum", i)
 		if i%10 == 0 {
 			kept = append(kept, c)
 		} else {
@@ -217,9 +196,7 @@ func manyComms(r *Rank) {
 		}
 	}
 	for i, c := range kept {
-		if sum := must(cohort.AllreduceOne(c, i, cohort.Max)); sum != i {
-			r.Errorf("kept communicator %d: %d", i, sum)
-		}
+		equal(r, must(cohort.AllreduceOne(c, i, cohort.Max)), i, "kept communicator %d", i)
 		r.OK(c.Close())
 	}
 }
@@ -238,9 +215,7 @@ func closing(r *Rank) {
 	r.Is(errorOf(d.Iprobe(r.next, 1)), cohort.ErrClosed, "Iprobe after Close")
 	r.Is(errorOf(d.Dup()), cohort.ErrClosed, "Dup after Close")
 	r.Is(errorOf(d.Split(0, 0)), cohort.ErrClosed, "Split after Close")
-	if d.Rank() != r.Rank || d.Size() != r.Size {
-		r.Errorf("a closed communicator has forgotten its rank: %d of %d", d.Rank(), d.Size())
-	}
+	equal(r, [2]int{d.Rank(), d.Size()}, [2]int{r.Rank, r.Size}, "rank and size of a closed communicator")
 	// A pending receive ends when its communicator is closed.
 	d = must(r.Comm.Dup())
 	req, err := cohort.Irecv(d, make([]int32, 1), r.Rank, 1) // no other rank's Close can end it
@@ -248,12 +223,7 @@ func closing(r *Rank) {
 	req.Done() // a goroutine waits for it
 	r.OK(d.Close())
 	r.Is(errorOf(req.Wait()), cohort.ErrClosed, "Wait for a receive of a communicator that was closed")
-
-	var none *cohort.Comm
-	r.OK(none.Close())
-	r.Is(none.Barrier(), cohort.ErrComm, "Barrier of a nil communicator")
-	refused[int32](r, none, 0, 0, cohort.ErrComm, "on a nil communicator")
-	r.Is(errorOf(cohort.Ialltoall(none, []int32{1}, []int32{1})), cohort.ErrComm, "Ialltoall on a nil communicator")
+	refused[int32](r, nil, 0, 0, cohort.ErrComm, "on a nil communicator")
 }
 
 // closingInside closes a communicator on the last rank while another goroutine of that

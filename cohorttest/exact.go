@@ -46,9 +46,7 @@ func exactOf[T float32 | float64](r *Rank, bits func(T) uint64, nearest func(*bi
 		}
 	}
 	check := func(what string, got T, want *big.Float) {
-		if bits(got) != bits(nearest(want)) {
-			r.Errorf("%s: got %v, want %v", what, got, nearest(want))
-		}
+		equal(r, bits(got), bits(nearest(want)), "%s: got %v, want %v, as bits", what, got, nearest(want))
 	}
 	check("Sum", must(exact.Sum(r.Comm, mine)), sum)
 	check("Dot", must(exact.Dot(r.Comm, mine, next)), dot)
@@ -69,7 +67,5 @@ func exactLengths(r *Rank) {
 	r.Is(err, want, "Dot of slices that differ on rank 1")
 	r.Is(exact.New[float64](3).Allreduce(r.Comm, make([]float64, n)), want, "Allreduce with a wrong recv on rank 1")
 	r.Is(exact.New[float64](n).Allreduce(r.Comm, make([]float64, n)), cohort.ErrMismatch, "Allreduce with another accumulator on rank 1").names("rank 0", "rank 1")
-	if sum := must(exact.Sum(r.Comm, []float64{1})); sum != float64(r.Size) {
-		r.Errorf("Sum afterwards: got %v, want %d", sum, r.Size)
-	}
+	equal(r, must(exact.Sum(r.Comm, []float64{1})), float64(r.Size), "Sum afterwards")
 }

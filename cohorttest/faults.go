@@ -246,9 +246,7 @@ func deadWithForgotten(r *Rank) {
 	must(r.World.Ibarrier())
 	r.OK(r.World.Barrier())
 	lose(r, lastRank, death, r.World.Barrier)
-	if err := r.World.Close(); err != nil && !errors.Is(err, cohort.ErrPeerLost) {
-		r.Errorf("Close after the loss: %v", err)
-	}
+	r.only(r.World.Close(), "Close after the loss", cohort.ErrPeerLost)
 }
 
 // lostRank ends a rank that the scenario loses: a goroutine rank panics with it, or
@@ -357,16 +355,12 @@ func leftEarly(r *Rank) {
 	if r.Rank == 0 {
 		got := make([]int32, 1)
 		must(cohort.Recv(r.World, got, last, 1))
-		if got[0] != 77 {
-			r.Errorf("the last message of a rank that has left is %d, want 77", got[0])
-		}
+		equal(r, got[0], 77, "the last message of a rank that has left")
 	}
 	r.Is(cohort.Ssend(r.World, make([]float64, long), last, 3), cohort.ErrPeerLost, "Ssend to a rank that leaves without receiving")
 	r.Is(errorOf(cohort.Recv(r.World, make([]int32, 1), last, 2)), cohort.ErrPeerLost, "Recv from a rank that has left").names(rankText(last)+" has", "left the job")
 	for k := range 20 {
-		if sum := must(cohort.AllreduceOne(rest, k, cohort.Sum)); sum != k*last {
-			r.Errorf("sum without the rank that has left: %d, want %d", sum, k*last)
-		}
+		equal(r, must(cohort.AllreduceOne(rest, k, cohort.Sum)), k*last, "sum without the rank that has left")
 	}
 	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier with a rank that has left")
 }

@@ -96,15 +96,11 @@ func fileRows(r *Rank) {
 			r.Errorf("%s: ReadAtAll of bytes %d to %d: %d, %v", what, lo, hi, m, err)
 		}
 		r.OK(f.SetSize(0))
-		if m := must(f.WriteAtAll(want[lo:hi], int64(lo))); m != hi-lo {
-			r.Errorf("%s: WriteAtAll returns %d, want %d", what, m, hi-lo)
-		}
+		equal(r, must(f.WriteAtAll(want[lo:hi], int64(lo))), hi-lo, "%s: WriteAtAll", what)
 		r.content("blocks "+what, want)
 		rows := make([]byte, len(mine))
 		r.OK(file.ReadView(f, rows, at, l))
-		if !bytes.Equal(rows, mine) {
-			r.Errorf("%s: ReadView of rows gives others", what)
-		}
+		equalSlices(r, rows, mine, "%s: ReadView of rows", what)
 	}
 }
 

@@ -170,9 +170,7 @@ func requestDeadline(r *Rank) {
 	b, err := cohort.Irecv(r.Comm, make([]int32, 1), r.prev, 2) // no deadline
 	r.OK(err)
 	i, _, err := cohort.WaitAny(b, a)
-	if i != 1 {
-		r.Errorf("WaitAny returns %d, want 1: the one with a deadline", i)
-	}
+	equal(r, i, 1, "WaitAny returns the one with a deadline")
 	timedOut(r, "WaitAny", begun, err)
 	r.OK(r.Comm.Barrier())
 	r.OK(cohort.Send(r.Comm, []int32{1}, r.next, 2))

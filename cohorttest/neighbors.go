@@ -129,9 +129,9 @@ func graphOf(r *Rank, c *cohort.Comm, name string, edges func(from, to int) int)
 		panic("cohorttest: an edge without its other end")
 	}
 	g := must(c.GraphCreate(h.sources(me), h.dests(me), false))
-	if !slices.Equal(g.Sources(), h.sources(me)) || !slices.Equal(g.Destinations(), h.dests(me)) || g.Rank() != me {
-		r.Errorf("%s: rank %d with sources %v and destinations %v", name, g.Rank(), g.Sources(), g.Destinations())
-	}
+	equal(r, g.Rank(), me, "%s: rank", name)
+	equalSlices(r, g.Sources(), h.sources(me), "%s: sources", name)
+	equalSlices(r, g.Destinations(), h.dests(me), "%s: destinations", name)
 	h.on, h.comm, h.close = g, g.Comm, g.Close
 	return h
 }
@@ -271,9 +271,9 @@ func subgrids(r *Rank) {
 			}
 		}
 		s := must(g.Sub(keep))
-		if mine := must(s.Coords(s.Rank())); !slices.Equal(s.Dims(), want) || !slices.Equal(s.Periods(), periods) || !slices.Equal(mine, where) {
-			r.Errorf("Sub %v of %v: extents %v, periods %v, own place %v; want %v, %v, %v", keep, dims, s.Dims(), s.Periods(), mine, want, periods, where)
-		}
+		equalSlices(r, s.Dims(), want, "Sub %v of %v: extents", keep, dims)
+		equalSlices(r, s.Periods(), periods, "Sub %v of %v: periods", keep, dims)
+		equalSlices(r, must(s.Coords(s.Rank())), where, "Sub %v of %v: own place", keep, dims)
 		for i, rank := range members(r, s.Comm) { // the rank at i has the other coordinates of this one
 			x := must(s.Coords(i))
 			y := slices.Clone(at)
@@ -282,9 +282,7 @@ func subgrids(r *Rank) {
 					y[j], k = x[k], k+1
 				}
 			}
-			if of, err := g.CartRank(y); err != nil || of != rank {
-				r.Errorf("Sub %v of %v: rank %d is rank %d of the grid, want %d (%v)", keep, dims, i, rank, of, err)
-			}
+			equal(r, must(g.CartRank(y)), rank, "Sub %v of %v: rank %d in the grid", keep, dims, i)
 		}
 		got := make([]int, 2*len(want))
 		r.OK(cohort.NeighborAllgather(s, []int{r.Rank}, got))

@@ -3,7 +3,6 @@ package cohorttest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -105,9 +104,7 @@ func windowNoRank(r *Rank) {
 	result := []int64{4}
 	r.OK(w.GetAccumulate([]int64{8}, result, none, nowhere, cohort.Sum))
 	r.OK(w.Get(result, none, nowhere))
-	if swapped != 0 || fetched != 0 || result[0] != 4 {
-		r.Errorf("accesses of ProcNull return %d, %d and %v, want 0, 0 and what was there", swapped, fetched, result)
-	}
+	equal(r, [3]int64{swapped, fetched, result[0]}, [3]int64{0, 0, 4}, "accesses of ProcNull return nothing, and leave what was there")
 	r.OK(w.Put(result, none, nowhere))
 	r.OK(w.Accumulate(result, none, nowhere, cohort.Sum))
 	for _, access := range []func([]int64, int, int) (*cohort.Request, error){w.Rput, w.Rget} {
@@ -131,16 +128,12 @@ func windowOwnMemory(r *Rank) {
 	r.OK(w.Put(mine[:n], r.next, n))
 	r.OK(w.Get(mine[2*n:], r.next, 0))
 	r.OK(w.Fence())
-	if !slices.Equal(mine, want) {
-		r.Errorf("elements between the own part and that of rank %d are wrong", r.next)
-	}
+	equalSlices(r, mine, want, "elements from and to the part of rank %d", r.next)
 	r.OK(w.Put(mine[:n], r.Rank, 1))
 	r.OK(w.Get(mine[n:2*n], r.Rank, n+1))
 	copy(want[1:], want[:n])
 	copy(want[n:], want[n+1:2*n+1])
-	if !slices.Equal(mine, want) {
-		r.Errorf("elements moved within the own part are wrong")
-	}
+	equalSlices(r, mine, want, "elements moved within the own part")
 }
 
 // windowTickets has goroutines of all ranks draw numbers from one counter: each number is drawn once.
@@ -168,9 +161,7 @@ func windowTickets(r *Rank) {
 	r.OK(drawn.Fence())
 	if r.Rank == 0 {
 		times := must(drawn.Local())
-		if i := slices.IndexFunc(times, func(n int64) bool { return n != 1 }); i >= 0 {
-			r.Errorf("number %d was drawn %d times", i, times[i])
-		}
+		same(r, times, func(int) int64 { return 1 }, "how often each number was drawn")
 	}
 }
 
@@ -204,9 +195,7 @@ func swaps[T cohort.Number](r *Rank, elem func(x int) T) {
 	r.OK(w.Fence())
 	got := make([]T, 3)
 	r.OK(w.Get(got, 0, 0))
-	if want := elem(each * r.Size); got[1] != want || got[0] != elem(0) || got[2] != elem(0) {
-		r.Errorf("%T: %v after all ranks, want %v between two of %v", want, got, want, elem(0))
-	}
+	equal(r, [3]T(got), [3]T{elem(0), elem(each * r.Size), elem(0)}, "%T after all ranks", got)
 }
 
 // windowNeighbors has every rank write bytes that lie between those of other ranks, by all operations.
@@ -221,9 +210,7 @@ func windowNeighbors(r *Rank) {
 		case 1:
 			r.OK(w.Accumulate([]uint8{1}, 0, 3+r.Rank, cohort.Sum))
 		case 2:
-			if got := must(w.CompareAndSwap(was, uint8(i), 0, 3+r.Rank)); got != was {
-				r.Errorf("round %d: another rank changed this rank's byte to %d", i, got)
-			}
+			equal(r, must(w.CompareAndSwap(was, uint8(i), 0, 3+r.Rank)), was, "round %d: this rank's byte, which no other rank changes", i)
 		}
 	}
 	r.OK(w.Fence())
@@ -280,9 +267,7 @@ func windowRequests(r *Rank) {
 	}
 	r.OK(cohort.WaitAll(reqs...))
 	for from := range r.Size {
-		if !slices.Equal(in[from], out[from]) {
-			r.Errorf("Rget from rank %d differs from what Rput wrote", from)
-		}
+		equalSlices(r, in[from], out[from], "Rget from rank %d of what Rput wrote", from)
 	}
 	r.OK(w.Fence()) // all have read
 	// So many that a rank waits in between until those before are done.
@@ -320,16 +305,11 @@ func windowDeadlines(r *Rank) {
 					r.Errorf("FetchAndOp at rank %d, %d: %#x", to, at, was)
 				}
 				if i%20 == 0 {
-					if err3 := timed.FlushAll(); err3 != nil && !errors.Is(err3, cohort.ErrTimeout) {
-						r.Errorf("FlushAll with a deadline: %v", err3)
-					}
+					r.only(timed.FlushAll(), "FlushAll with a deadline", cohort.ErrTimeout)
 				}
 				cancel()
-				for _, err := range []error{err, err2} {
-					if err != nil && !errors.Is(err, cohort.ErrTimeout) {
-						r.Errorf("an access with a deadline: %v", err)
-					}
-				}
+				r.only(err, "Get with a deadline", cohort.ErrTimeout)
+				r.only(err2, "FetchAndOp with a deadline", cohort.ErrTimeout)
 				// One without a deadline takes the tag of an answer that may still come.
 				if was, err := w.FetchAndOp(0, to, n-1, cohort.Sum); err != nil || was != int64(to)<<32+n-1 {
 					r.Errorf("FetchAndOp at rank %d after deadlines: %#x, %v", to, was, err)
@@ -366,8 +346,6 @@ func deadOrigin(r *Rank) {
 	r.Is(w.Put([]int64{1}, 0, 0), cohort.ErrPeerLost, "Put to rank 0 after the loss")
 	r.Is(w.Fence(), cohort.ErrPeerLost, "Fence after the loss")
 	// Between nodes the ranks wait for each other.
-	if err := w.Close(); err != nil && !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
-		r.Errorf("Close after the loss: %v", err)
-	}
+	r.only(w.Close(), "Close after the loss", cohort.ErrPeerLost, cohort.ErrBroken)
 	closed(r, "Close after a loss", w)
 }

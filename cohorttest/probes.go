@@ -17,20 +17,16 @@ func probeScenarios() []scenario {
 
 // iprobe finds nothing before a message is sent, and the message afterwards.
 func iprobe(r *Rank) {
-	if _, found, err := r.Comm.Iprobe(cohort.AnySource, cohort.AnyTag); found || err != nil {
-		r.Errorf("Iprobe before anything was sent: %v, %v", found, err)
-	}
+	_, found := must2(r.Comm.Iprobe(cohort.AnySource, cohort.AnyTag))
+	equal(r, found, false, "Iprobe before anything was sent")
 	r.OK(r.Comm.Barrier())
 	for _, m := range []int{1, 40000} {
 		req := must(cohort.Isend(r.Comm, make([]int32, m), r.next, 5))
-		if _, found, err := r.Comm.Iprobe(r.prev, 6); found || err != nil {
-			r.Errorf("Iprobe of another tag: %v, %v", found, err)
-		}
+		_, found := must2(r.Comm.Iprobe(r.prev, 6))
+		equal(r, found, false, "Iprobe of another tag")
 		for {
 			if st, found := must2(r.Comm.Iprobe(r.prev, 5)); found {
-				if cohort.Count[int32](st) != m || st.Source != r.prev || st.Tag != 5 {
-					r.Errorf("Iprobe: %+v, %d elements", st, cohort.Count[int32](st))
-				}
+				status[int32](r, st, r.prev, 5, m, "Iprobe")
 				break
 			}
 			runtime.Gosched()

@@ -89,9 +89,7 @@ func agreeWhole(r *Rank) {
 		agreed(r, half, members(r, half))
 		agreed(r, r.Comm, all)
 	}
-	if lost := half.Lost(); lost != nil {
-		r.Errorf("lost %v", lost)
-	}
+	equalSlices(r, half.Lost(), nil, "lost without a failure")
 	r.OK(half.Close())
 	if r.Size == 1 {
 		return
@@ -184,9 +182,7 @@ func shrinkLeft(r *Rank) {
 		return
 	}
 	agreed(r, r.World, without(r, lastRank))
-	if lost := r.World.Lost(); !slices.Equal(lost, []int{r.Size - 1}) {
-		r.Errorf("lost %v, want %d", lost, r.Size-1)
-	}
+	equalSlices(r, r.World.Lost(), []int{r.Size - 1}, "lost")
 	d := must(r.World.Shrink())
 	works(r, d, without(r, lastRank))
 	r.OK(d.Close())
@@ -220,14 +216,10 @@ func shrinkDead(r *Rank, lost func(rank, size int) bool, victim int) {
 	r.endLost(lost, perish)
 	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
 	agreed(r, r.World, without(r, lost))
-	if got := r.World.Lost(); !slices.Equal(got, []int{victim}) {
-		r.Errorf("lost %v, want %d", got, victim)
-	}
+	equalSlices(r, r.World.Lost(), []int{victim}, "lost")
 	d := must(r.World.Shrink())
 	works(r, d, without(r, lost))
-	if got := d.Lost(); got != nil {
-		r.Errorf("%s has lost %v", d.Name(), got)
-	}
+	equalSlices(r, d.Lost(), nil, "lost on %s", d.Name())
 	// The loss has ended the world for good.
 	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier of the world after Shrink")
 	e := must(d.Shrink())
@@ -292,13 +284,11 @@ func randomLosses(r *Rank) {
 		sum, err := cohort.AllreduceOne(c, 1, cohort.Sum)
 		ok := 1
 		if err != nil {
-			if !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
-				r.Errorf("step %d: %v", step, err)
-			}
+			r.only(err, fmt.Sprintf("step %d", step), cohort.ErrPeerLost, cohort.ErrBroken)
 			ok = 0
 			r.OK(c.Revoke()) // the others may still wait in this step
-		} else if sum != c.Size() {
-			r.Errorf("step %d: sum %d of %d ranks", step, sum, c.Size())
+		} else {
+			equal(r, sum, c.Size(), "step %d: sum", step)
 		}
 		maybe()
 		all, err := brief(c).Agree(ok)

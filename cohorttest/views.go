@@ -74,18 +74,14 @@ func between(r *Rank, n, size int, layouts ...cohort.Layout) {
 	for i := range layouts {
 		k, got := len(layouts)-1-i, make([]int64, size)
 		status[int64](r, must(cohort.RecvView(r.Comm, cohort.ViewOf(got, other(k)), r.prev, k)), r.prev, k, n, "layout %d", k)
-		if !slices.Equal(got, expected(k, other(k), make([]int64, size))) {
-			r.Errorf("RecvView of %d elements with layout %d: the elements are not those of rank %d", n, k, r.prev)
-		}
+		equalSlices(r, got, expected(k, other(k), make([]int64, size)), "RecvView of %d elements with layout %d from rank %d", n, k, r.prev)
 	}
 	r.OK(cohort.WaitAll(sent...))
 	for k, l := range layouts {
 		for _, to := range []cohort.Layout{l, other(k)} {
 			x := slices.Clone(mine)
 			must(cohort.SendrecvView(r.Comm, cohort.ViewOf(x, l), r.next, 8, cohort.ViewOf(x, to), r.prev, 8))
-			if !slices.Equal(x, expected(k, to, slices.Clone(mine))) {
-				r.Errorf("SendrecvView of %d elements from layout %d of the same memory: the elements are not those of rank %d", n, k, r.prev)
-			}
+			equalSlices(r, x, expected(k, to, slices.Clone(mine)), "SendrecvView of %d elements from layout %d of the same memory, from rank %d", n, k, r.prev)
 		}
 	}
 }
@@ -143,9 +139,8 @@ func alltoallViews(r *Rank, what string, count func(from, to int) int, view func
 			want = block(r.Rank, i-r.Size)
 		}
 		got := make([]int64, len(want))
-		if r.OK(v.Pack(got)); !slices.Equal(got, want) {
-			r.Errorf("AlltoallView of %s: block %d of %d elements is wrong", what, i, len(want))
-		}
+		r.OK(v.Pack(got))
+		equalSlices(r, got, want, "AlltoallView of %s: block %d", what, i)
 	}
 }
 

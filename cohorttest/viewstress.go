@@ -3,6 +3,7 @@ package cohorttest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -112,9 +113,7 @@ func viewCut(r *Rank) {
 				continue
 			}
 			r.OK(end()) // ends the other call and those of the other ranks
-			if !errors.Is(err, cohort.ErrTimeout) && !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrClosed) && !errors.Is(err, cohort.ErrBroken) {
-				r.Errorf("%s that ends after %v: %v", what, after, err)
-			}
+			r.only(err, fmt.Sprintf("%s that ends after %v", what, after), cohort.ErrTimeout, cohort.ErrPeerLost, cohort.ErrClosed, cohort.ErrBroken)
 		}
 		cancel()
 		if closed != nil {

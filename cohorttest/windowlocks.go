@@ -23,9 +23,7 @@ func windowLocks(r *Rank) {
 			} else {
 				r.OK(w.Get(pair, to, 0))
 			}
-			if pair[0] != pair[1] {
-				r.Errorf("rank %d's pair is %v under a lock (%v)", to, pair, kind)
-			}
+			equal(r, pair[1], pair[0], "rank %d's pair under a lock (%v)", to, kind)
 			if part, err := w.Remote(to); kind == cohort.LockExclusive && err == nil {
 				part[0]++
 				runtime.Gosched() // where ranks share a process
@@ -74,9 +72,7 @@ func lockedAll(r *Rank) {
 	r.Is(all.Flush(-1), cohort.ErrRank, "Flush of rank -1")
 	r.OK(r.Comm.Barrier()) // all of them have the locks at the same time
 	for rank := range r.Size {
-		if got, want := has(rank), int64((rank+r.Size-1)%r.Size); got != want {
-			r.Errorf("rank %d's part has %d, want %d", rank, got, want)
-		}
+		equal(r, has(rank), int64((rank+r.Size-1)%r.Size), "rank %d's part", rank)
 	}
 	r.OK(r.Comm.Barrier())
 	r.OK(all.Unlock())
@@ -84,9 +80,7 @@ func lockedAll(r *Rank) {
 	r.OK(w.Put([]int64{has(0) + 1}, 0, 0))
 	r.OK(g.Unlock())
 	r.OK(w.Fence())
-	if got, want := has(0), int64(r.Size-1+r.Size); got != want {
-		r.Errorf("rank 0's part has %d, want %d", got, want)
-	}
+	equal(r, has(0), int64(r.Size-1+r.Size), "rank 0's part")
 }
 
 // lockPatience is long enough for one answer of a rank on a busy machine, which says who holds the lock.

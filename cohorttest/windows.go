@@ -227,9 +227,7 @@ func windowRandom(r *Rank) {
 					rank = owner[b]
 				}
 				if rank == r.Rank {
-					if got := must(a.make(w, to, at, part)); !slices.Equal(got, part) {
-						r.Errorf("round %d: access %d of rank %d's elements from %d returned %v, want %v", round, a.kind, to, at, got, part)
-					}
+					equalSlices(r, must(a.make(w, to, at, part)), part, "round %d: access %d of rank %d's elements from %d", round, a.kind, to, at)
 				}
 				a.model(part)
 			}
@@ -237,9 +235,7 @@ func windowRandom(r *Rank) {
 			all := filled(blocks*length, func(int) int64 { return 0 })
 			for from := range model {
 				r.OK(w.Get(all, from, 0))
-				if !slices.Equal(all, model[from]) {
-					r.Errorf("round %d: rank %d's part is %v, want %v", round, from, all, model[from])
-				}
+				equalSlices(r, all, model[from], "round %d: rank %d's part", round, from)
 			}
 			r.OK(w.Fence())
 		}
@@ -363,9 +359,7 @@ func region(r *Rank, c *cohort.Comm, n int) {
 	for _, bad := range [][2]int{{-1, 2}, {2, 1}, {0, n + 1}, {n + 1, n + 1}, {math.MinInt, math.MaxInt}} {
 		r.Is(errorOf(g.Range(bad[0], bad[1])), cohort.ErrBuffer, "Range(%d, %d)", bad[0], bad[1])
 	}
-	if empty := must(g.Range(n, n)); len(empty) != 0 {
-		r.Errorf("Range(%d, %d): %d elements", n, n, len(empty))
-	}
+	equal(r, len(must(g.Range(n, n))), 0, "Range(%d, %d)", n, n)
 	cancel()
 	r.OK(g.Close())
 }
