@@ -125,7 +125,7 @@ func (c *Comm) CloseWith(err error) error {
 //
 // Not collective. It can be called at any time, during operations of other goroutines and after Close too.
 //
-// Errors: [ErrComm], and those of w.
+// Errors: [ErrComm], [ErrBuffer] for a nil w, and those of w.
 func (c *Comm) DumpFlight(w io.Writer) error { return c.base().DumpFlight(w) }
 
 // Region is a part of a program, from a call of [Comm.Region] to End. End of the zero Region does nothing.

@@ -32,13 +32,16 @@ import (
 //
 // Not collective: Run joins no job, and can be called any number of times.
 //
-// Errors: [ErrCount] for n below 1; [ErrInit] for a nil body or wrong settings; those of body;
+// Errors: [ErrCount] for n below 1 or above 65536; [ErrInit] for a nil body or wrong settings; those of body;
 // those of [Comm.Close], on ranks where body returns nil.
 //
 // Deadline: the operations of the world end when ctx does, as for [Init].
 func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	return RunWith(ctx, n, RunOptions{}, body)
 }
+
+// maxRanks is the largest number of ranks of a job, as in package frame.
+const maxRanks = 1 << 16
 
 // RunOptions change what [Run] does.
 type RunOptions struct {
@@ -58,8 +61,8 @@ func RunWith(ctx context.Context, n int, o RunOptions, body func(world *Comm) er
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if n < 1 {
-		return fail(fault(ErrCount, fmt.Sprintf("%d ranks", n)))
+	if n < 1 || n > maxRanks {
+		return fail(fault(ErrCount, fmt.Sprintf("%d ranks; want 1 to %d", n, maxRanks)))
 	}
 	if body == nil {
 		return fail(fault(ErrInit, "the function is nil"))

@@ -12,13 +12,13 @@ import (
 // It needs 8 bytes for each element and each factor of 2^32 between the magnitudes of the numbers: for most data, 8 to 24
 // bytes for float32 and 16 to 32 for float64.
 //
-// An Accumulator must not be used by several goroutines at once.
+// A nil or zero Accumulator holds no sums. An Accumulator must not be used by several goroutines at once.
 type Accumulator[T float32 | float64] struct {
 	grid
 	n       int
 	adds    int64  // slices added
 	pending int    // slices added since the last carry
-	rows    []*row // of all blocks, grid.rows for each; nil: all zero
+	rows    []*row // of all blocks, grid.rows for each, in which nil is all zero; nil until there is something to add
 	free    []*row // for rows to come
 	call    *call  // memory of Allreduce
 }
@@ -73,15 +73,23 @@ func New[T float32 | float64](n int) *Accumulator[T] {
 	if isSingle[T]() {
 		a.grid = singleGrid
 	}
-	a.rows = make([]*row, a.blocks()*a.grid.rows)
+	return a
+}
+
+// orNone returns a, or an accumulator of no sums if New has not made a.
+func (a *Accumulator[T]) orNone() *Accumulator[T] {
+	if a == nil || a.format == nil {
+		return New[T](0)
+	}
 	return a
 }
 
 // Len returns the number of sums.
-func (a *Accumulator[T]) Len() int { return a.n }
+func (a *Accumulator[T]) Len() int { return a.orNone().n }
 
 // Reset makes all sums those of no numbers. It keeps the memory for the next ones.
 func (a *Accumulator[T]) Reset() {
+	a = a.orNone()
 	for i, r := range a.rows {
 		if r != nil {
 			a.free = append(a.free, r)
@@ -91,7 +99,7 @@ func (a *Accumulator[T]) Reset() {
 	a.adds, a.pending = 0, 0
 }
 
-func (a *Accumulator[T]) blocks() int { return max(0, a.n+blockLen-1) / blockLen }
+func (a *Accumulator[T]) blocks() int { return len(a.rows) / a.grid.rows }
 
 // block returns the rows of a block.
 func (a *Accumulator[T]) block(b int) []*row { return a.rows[b*a.grid.rows:][:a.grid.rows] }
@@ -117,7 +125,7 @@ func (a *Accumulator[T]) need(p **row) *row {
 //
 // Errors: [cohort.ErrCount] if the length of xs is not that of the accumulator, which then does not change.
 func (a *Accumulator[T]) Add(xs []T) error {
-	if len(xs) != a.n {
+	if a = a.orNone(); len(xs) != a.n {
 		return wrongCount("exact.add", len(xs), a.n)
 	}
 	a.makeRoom()
@@ -140,8 +148,16 @@ func wrongCount(op string, got, want int) error {
 		Err: backend.Faultf(cohort.ErrCount, "got %d elements, want %d", got, want)}
 }
 
+// makeRows makes the rows, if there are none. There is a slice of a.n elements.
+func (a *Accumulator[T]) makeRows() {
+	if a.rows == nil {
+		a.rows = make([]*row, (a.n+blockLen-1)/blockLen*a.grid.rows)
+	}
+}
+
 // makeRoom makes room for one number in every limb.
 func (a *Accumulator[T]) makeRoom() {
+	a.makeRows()
 	if a.pending == a.most {
 		a.carry()
 	}
@@ -223,15 +239,14 @@ func (a *Accumulator[T]) addOdd(block []*row, i int, x float64) {
 //
 // Errors: [cohort.ErrCount] if o has another length. Then a does not change.
 func (a *Accumulator[T]) Merge(o *Accumulator[T]) error {
-	if o == nil {
-		o = new(Accumulator[T])
-	}
-	if o.n != a.n {
+	if a, o = a.orNone(), o.orNone(); o.n != a.n {
 		return wrongCount("exact.merge", o.n, a.n)
+	}
+	if a.adds += o.adds; o.rows == nil {
+		return nil
 	}
 	o.carry() // its limbs are less than those of one number now, but for the last ones
 	a.makeRoom()
-	a.adds += o.adds
 	for i, r := range o.rows {
 		if r == nil {
 			continue

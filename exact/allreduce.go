@@ -38,7 +38,7 @@ const segment = 128
 //
 // Errors, deadline: as for [cohort.Allreduce]; [cohort.ErrCount] for a wrong length.
 func (a *Accumulator[T]) Allreduce(c *cohort.Comm, recv []T) error {
-	if a.call == nil {
+	if a = a.orNone(); a.call == nil {
 		a.call = new(call)
 	}
 	err := a.allreduce(c, recv, a.call)
@@ -58,6 +58,9 @@ func (a *Accumulator[T]) allreduce(c *cohort.Comm, recv []T, call *call) error {
 	ranks := c.Size()
 	if a.pending*ranks > a.most {
 		a.carry()
+	}
+	if len(recv) == a.n {
+		a.makeRows()
 	}
 	a.findRows(call)
 	call.head[headLen], call.head[headNotLen] = uint64(a.n), ^uint64(a.n)

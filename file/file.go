@@ -96,17 +96,20 @@ func permitOpen(f *os.File, flag int) (restore func()) {
 	return func() { _ = f.Chmod(st.Mode()) } // if it fails, the owner keeps a permission that was not asked for
 }
 
-// os returns the open file, which is nil for a nil File.
+// opened reports whether Open has made f. A nil or zero File is no open file.
+func (f *File) opened() bool { return f != nil && f.shared != nil }
+
+// os returns the open file, nil if there is none.
 func (f *File) os() *os.File {
-	if f == nil {
+	if !f.opened() {
 		return nil
 	}
 	return f.file
 }
 
-// on returns the agreement on an operation. That of a nil File has no ranks.
+// on returns the agreement on an operation. It has no ranks if there is no open file.
 func (f *File) on(o op) *agreement {
-	if f == nil {
+	if !f.opened() {
 		return &agreement{op: o}
 	}
 	return &agreement{f.c, f.path, o}
@@ -123,8 +126,8 @@ func (f *File) Name() string { return f.on(opOpen).path }
 //
 // Not collective.
 func (f *File) WithContext(ctx context.Context) *File {
-	if f == nil {
-		return nil
+	if !f.opened() {
+		return f
 	}
 	return &File{f.c.WithContext(ctx), f.shared}
 }
@@ -171,7 +174,7 @@ func (f *File) Size() (int64, error) {
 // enter begins a collective operation, which ends with busy.Unlock.
 func (f *File) enter(o op) (*agreement, error) {
 	m := f.on(o)
-	if f == nil {
+	if !f.opened() {
 		return nil, m.fault(0, 0, fs.ErrInvalid)
 	}
 	if !f.busy.TryLock() {
@@ -234,7 +237,7 @@ func (f *File) Sync() error {
 	return f.each(opSync, 0, nil, true, func() error { return f.file.Sync() })
 }
 
-// Close closes the file. Closing it again, or closing a nil File, does nothing.
+// Close closes the file. Closing it again, or closing a nil or zero File, does nothing.
 //
 // Collective: all ranks call it. If the others are in another operation, all get [cohort.ErrMismatch], and the file can
 // only be closed.
@@ -242,7 +245,7 @@ func (f *File) Sync() error {
 // Errors: on every rank, those that the file system reports only now, such as a full disk. The file is closed in any
 // case, also if a rank is lost.
 func (f *File) Close() error {
-	if f == nil {
+	if !f.opened() {
 		return nil
 	}
 	m, err := f.enter(opClose)

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"reflect"
 	"runtime/debug"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -23,10 +24,13 @@ func ForEachContext(ctx context.Context, p *Pool, n int, f func(worker, i int) e
 }
 
 // Map is ForEach with results: element i is the result of f for index i. The slice is nil if a task
-// failed.
+// failed, and the error is ErrAlloc for more results than a process can address.
 func Map[T any](p *Pool, n int, f func(worker, i int) (T, error)) ([]T, error) {
-	results := make([]T, max(n, 0))
-	err := ForEach(p, n, func(worker, i int) (err error) {
+	results, err := allocate[T](max(n, 0))
+	if err != nil {
+		return nil, err
+	}
+	err = ForEach(p, n, func(worker, i int) (err error) {
 		results[i], err = f(worker, i)
 		return err
 	})
@@ -36,20 +40,24 @@ func Map[T any](p *Pool, n int, f func(worker, i int) (T, error)) ([]T, error) {
 	return results, nil
 }
 
+// allocate returns n zeros, or an error where make would panic.
+func allocate[T any](n int) (s []T, err error) {
+	defer func() {
+		if recover() != nil {
+			err = faultf(backend.ErrAlloc, "%d results of %s exceed what a process can address", n, reflect.TypeFor[T]())
+		}
+	}()
+	return make([]T, n), nil
+}
+
 // ForEachWorker calls f once on every worker, concurrently. It returns ErrBusy if called in a task
 // of the pool.
 func ForEachWorker(p *Pool, f func(worker int) error) error {
-	if p == nil {
-		return errClosed
-	}
-	return p.do(context.Background(), len(p.workers), func(worker, _ int) error { return f(worker) }, loopEach)
+	return p.do(context.Background(), p.Workers(), func(worker, _ int) error { return f(worker) }, loopEach)
 }
 
 // do runs a loop of n tasks, of kind loopAny or loopEach.
 func (p *Pool) do(ctx context.Context, n int, f task, kind uint64) error {
-	if p == nil {
-		return errClosed
-	}
 	if n < 0 {
 		return faultf(backend.ErrCount, "%d tasks; want 0 or more", n)
 	}

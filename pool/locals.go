@@ -16,10 +16,7 @@ type Locals[T any] struct{ values []T }
 // If newValue fails for a worker, NewLocals returns the TaskError and closes the other values that
 // implement io.Closer. It returns ErrBusy if called in a task of the pool.
 func NewLocals[T any](p *Pool, newValue func(worker int) (T, error)) (*Locals[T], error) {
-	var l Locals[T]
-	if p != nil {
-		l.values = make([]T, p.Workers())
-	}
+	l := Locals[T]{make([]T, p.Workers())}
 	made := make([]bool, len(l.values))
 	err := ForEachWorker(p, func(worker int) (err error) {
 		l.values[worker], err = newValue(worker)
@@ -38,8 +35,16 @@ func NewLocals[T any](p *Pool, newValue func(worker int) (T, error)) (*Locals[T]
 }
 
 // At returns the value of a worker.
-func (l *Locals[T]) At(worker int) T { return l.values[worker] }
+func (l *Locals[T]) At(worker int) T { return l.all()[worker] }
 
 // All returns the values in the order of the workers. Outside of loops the caller may use all of
 // them, for example to sum or close them.
-func (l *Locals[T]) All() iter.Seq2[int, T] { return slices.All(l.values) }
+func (l *Locals[T]) All() iter.Seq2[int, T] { return slices.All(l.all()) }
+
+// all returns the values. A nil Locals has none.
+func (l *Locals[T]) all() []T {
+	if l == nil {
+		return nil
+	}
+	return l.values
+}

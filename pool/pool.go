@@ -12,7 +12,7 @@ import (
 )
 
 // Pool is a set of workers. It is safe for concurrent use: loops called by several goroutines run
-// one after the other.
+// one after the other. A nil or zero Pool has no workers and is closed.
 type Pool struct {
 	// Written by the caller of a loop, read by workers.
 	loop
@@ -90,20 +90,33 @@ func New(cfg Config) (*Pool, error) {
 	return p, nil
 }
 
+// made reports whether New has made the pool.
+func (p *Pool) made() bool { return p != nil && p.turn != nil }
+
 // Workers returns the number of workers. They are numbered from 0.
-func (p *Pool) Workers() int { return len(p.workers) }
+func (p *Pool) Workers() int {
+	if !p.made() {
+		return 0
+	}
+	return len(p.workers)
+}
 
 // Denied returns why a worker is not pinned although it should be, or could not be set to allocate
 // memory in its own NUMA domain, for example because a container forbids it. It returns nil if no
 // worker lacks what its configuration asks for. Without the setting for memory the kernel does the
 // same, unless the program was started with another policy.
-func (p *Pool) Denied() error { return p.denied }
+func (p *Pool) Denied() error {
+	if !p.made() {
+		return nil
+	}
+	return p.denied
+}
 
 // Close waits for the running loop, ends the workers and their threads, and returns when they have
 // ended. Waiting and later loops return ErrClosed. In a task of the pool itself, Close does nothing
 // and returns ErrBusy. A second Close waits for the first.
 func (p *Pool) Close() error {
-	if p == nil {
+	if !p.made() {
 		return nil
 	}
 	if p.own() != nil {
@@ -132,6 +145,9 @@ func (p *Pool) dismiss() {
 // enter waits until no loop runs and takes the token. In a task of the pool it takes none and
 // returns the task's worker.
 func (p *Pool) enter(ctx context.Context) (*worker, error) {
+	if !p.made() {
+		return nil, errClosed
+	}
 	select {
 	case <-p.turn:
 		return nil, nil

@@ -19,9 +19,6 @@ import (
 // A panic of f is a TaskError with index -1. In a task of the pool Run returns ErrBusy; inside f
 // itself it calls its function directly.
 func (p *Pool) Run(f func() error) error {
-	if p == nil {
-		return errClosed
-	}
 	w, err := p.enter(context.Background())
 	switch {
 	case err != nil:

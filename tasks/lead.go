@@ -123,6 +123,10 @@ func take[In any](l *leader, tasks iter.Seq[In]) {
 		}
 		close(l.fresh)
 	}()
+	if tasks == nil {
+		bad = errNoTasks
+		return
+	}
 	i := 0
 	for in := range tasks {
 		select {

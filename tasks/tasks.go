@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"runtime/debug"
@@ -52,9 +53,9 @@ func stackOf(err error) []byte {
 // The context that do gets ends when ctx ends on rank 0 or on the rank of the task. It also ends when the
 // body on rank 0 leaves the loop. The loop then waits until every running do has returned.
 //
-// Errors: [*Error] for a task that failed, after which the loop continues; ctx's cause when ctx
-// ends on rank 0; [cohort.ErrPeerLost] if rank 0 or all other ranks are lost; those of [cohort.Comm.Dup],
-// [cohort.Send] and [cohort.Comm.Shrink].
+// Errors: [*Error] for a task that failed, after which the loop continues; an error if tasks is nil on
+// rank 0; ctx's cause when ctx ends on rank 0; [cohort.ErrPeerLost] if rank 0 or all other ranks are
+// lost; those of [cohort.Comm.Dup], [cohort.Send] and [cohort.Comm.Shrink].
 //
 // Deadline: that of c for each message. A rank that waits for its next task waits for rank 0, so c
 // should have none. A rank whose deadline passes leaves the loop with [cohort.ErrTimeout], and the
@@ -95,7 +96,7 @@ func run[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 		switch {
 		case d.Size() == 1:
 			defer d.Close() // also if the loop's body panics
-			alone(ctx, tasks, safe, yield)
+			err = alone(ctx, tasks, safe, yield)
 		case d.Rank() == 0:
 			err = lead(ctx, d, tasks, ordered, yield)
 		default:
@@ -107,16 +108,19 @@ func run[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 	}
 }
 
+var errNoTasks = errors.New("tasks: the sequence of tasks is nil")
+
 // alone runs all tasks on this rank.
-func alone[In, Out any](ctx context.Context, tasks iter.Seq[In], do func(context.Context, In) (Out, error), yield func(Out, error) bool) {
+func alone[In, Out any](ctx context.Context, tasks iter.Seq[In], do func(context.Context, In) (Out, error), yield func(Out, error) bool) error {
+	if tasks == nil {
+		return errNoTasks
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	i := 0
 	for in := range tasks {
 		if ctx.Err() != nil {
-			var none Out
-			yield(none, context.Cause(ctx))
-			return
+			return context.Cause(ctx)
 		}
 		out, err := do(ctx, in)
 		if err != nil {
@@ -124,8 +128,9 @@ func alone[In, Out any](ctx context.Context, tasks iter.Seq[In], do func(context
 			out, err = none, &Error{Index: i, Err: err, Stack: stackOf(err)}
 		}
 		if !yield(out, err) {
-			return
+			return nil
 		}
 		i++
 	}
+	return nil
 }

@@ -12,6 +12,9 @@ import (
 func (t *Tensor[T]) view(offset int, shape, strides []int) *Tensor[T] {
 	u := *t
 	u.shape, u.strides = shape, strides
+	if t.n == 0 && len(shape) == 0 { // of the zero Tensor, which is no scalar
+		return &u
+	}
 	u.n = 1
 	for _, d := range shape {
 		u.n *= d

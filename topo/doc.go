@@ -29,5 +29,5 @@
 //	fmt.Println(s)
 //
 // The package imports nothing of cohort and starts nothing. Its values are plain data, which many
-// goroutines may read at once.
+// goroutines may read at once. A method of a nil pointer panics, as reading a field does.
 package topo

@@ -64,8 +64,12 @@ func (p Problem) Unwrap() error { return p.Err }
 // ThisJob reads the environment of this process.
 func ThisJob() *Job { return ReadJob(os.LookupEnv, os.DirFS("/")) }
 
-// ReadJob reads an environment. If a variable names a file, as PBS does, it is read from files.
+// ReadJob reads an environment; a nil env is that of this process. If a variable names a file, as PBS does, it is read
+// from files.
 func ReadJob(env func(string) (string, bool), files fs.FS) *Job {
+	if env == nil {
+		env = os.LookupEnv
+	}
 	j := &Job{Node: -1, Rank: -1, LocalRank: -1}
 	r := &jobReader{env, tree{files}, j}
 	switch {

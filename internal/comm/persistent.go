@@ -57,7 +57,7 @@ func (c *Comm) RecvInit(op string, typ *backend.Datatype, buf []byte, source, ta
 
 // Start starts the operation.
 func (p *Persistent) Start() error {
-	if p == nil {
+	if p.none() {
 		return (*Comm)(nil).failed("start", fault(backend.ErrRequest, "the persistent operation is nil"))
 	}
 	q := p.last.Load()
@@ -117,7 +117,7 @@ func (p *Persistent) restart(q *Request) (*Request, error) {
 // Wait waits until the started operation is complete, or its deadline has passed, and returns its
 // result.
 func (p *Persistent) Wait() (backend.Status, error) {
-	if p == nil {
+	if p.none() {
 		return backend.Status{}, nil
 	}
 	return p.pinned().wait(phaseReturned)
@@ -146,7 +146,7 @@ func (q *Request) Await() error {
 
 // Test makes progress and reports whether the operation is complete, with its result.
 func (p *Persistent) Test() (backend.Status, bool, error) {
-	if p == nil {
+	if p.none() {
 		return backend.Status{}, true, nil
 	}
 	return p.pinned().test(phaseReturned)
@@ -154,7 +154,7 @@ func (p *Persistent) Test() (backend.Status, bool, error) {
 
 // Close releases the operation.
 func (p *Persistent) Close() error {
-	if p == nil {
+	if p.none() {
 		return nil
 	}
 	q := p.pinned()
@@ -165,9 +165,12 @@ func (p *Persistent) Close() error {
 	return nil
 }
 
+// none reports whether there is no operation: p is nil, or no Init function has made it.
+func (p *Persistent) none() bool { return p == nil || p.last.Load() == nil }
+
 // Active reports whether the operation has been started and its completion has not been returned.
 func (p *Persistent) Active() bool {
-	if p == nil {
+	if p.none() {
 		return false
 	}
 	switch p.last.Load().phase() {

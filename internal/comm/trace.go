@@ -118,8 +118,13 @@ func (c *Comm) EndRegion(t flight.Ticket) {
 // DumpFlight writes the last operations of the calling rank to w, in the format of the flight
 // recorder's files.
 func (c *Comm) DumpFlight(w io.Writer) error {
-	err := errNil
-	if c != nil && c.core != nil {
+	var err error
+	switch {
+	case c == nil || c.core == nil:
+		err = errNil
+	case w == nil:
+		err = fault(backend.ErrBuffer, "the writer is nil")
+	default:
 		err = c.core.recorder.Write(w)
 	}
 	return c.failed("dumpflight", err)

@@ -1,0 +1,33 @@
+package hybrid_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/hybrid"
+	"github.com/cohort-hpc/cohort/internal/test/misuse"
+)
+
+// TestMisuseIsAnError calls everything with arguments that nobody means.
+func TestMisuseIsAnError(t *testing.T) {
+	err := cohort.Run(context.Background(), 1, func(w *cohort.Comm) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // a message that never comes is not awaited
+		all := misuse.Package{
+			Funcs: []any{hybrid.Join},
+			Makes: []func() any{
+				func() any { return ctx },
+				func() any { return w.WithContext(ctx) },
+				func() any { return &hybrid.StepError{} },
+				func() any { return &hybrid.Env{} },
+			},
+			Skip: map[string]string{"Start": "it joins a job"},
+		}
+		all.Call(t)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
