@@ -33,7 +33,6 @@ const (
 type starter struct {
 	proc     *os.Process
 	up       bool
-	killed   bool // by this package
 	ending   exit // set once up is false
 	output   *pipe
 	passed   chan struct{} // closed when its output has been passed on

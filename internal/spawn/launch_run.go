@@ -54,7 +54,7 @@ func (s *state) launcherEnded(e exit) {
 //  1. The launcher has started too few ranks, or the user has asked for the end meanwhile.
 //  2. The first suspect with the launcher's status is to blame. Hydra gives a signal's number as its status.
 //  3. If the launcher's status says nothing, because it has not noticed the failure, has failed itself (Hydra's
-//     is 255 then), or hung and was killed, the first suspect is.
+//     is 255 then), or was killed, as when it hung, the first suspect is.
 //  4. Otherwise the launcher's status is the job's, as after MPI_Abort.
 func (s *state) conclude() {
 	l, name := s.launcher, s.cfg.Launch.Name
@@ -83,7 +83,7 @@ func (s *state) conclude() {
 		s.m.Status, s.m.Err = 128+int(asked), fmt.Errorf("asked to end (%v) after %s %s", asked, name, how)
 	case first >= 0:
 		s.m.Ended(s.exit(s.suspects[first]))
-	case len(s.suspects) > 0 && (status == 0 || status == 255 || l.killed):
+	case len(s.suspects) > 0 && (status == 0 || status == 255 || l.ending.wait.Signaled()):
 		s.m.Ended(s.exit(s.suspects[0]))
 	default:
 		s.m.Status, s.m.Err = status, fmt.Errorf("%s %s", name, how)

@@ -52,7 +52,6 @@ func (j *Job) run(startErr error) {
 		case h := <-by.hellos:
 			s.hello(h)
 		case <-by.stuck:
-			by.killed = true
 			syscall.Kill(-by.proc.Pid, syscall.SIGKILL)
 		case e := <-j.ended:
 			if e.rank == ofLauncher {
@@ -151,7 +150,7 @@ func (s *state) rankEnded(e exit) {
 			s.noteStopped()
 		}
 	default:
-		if x.Aborted && s.m.Decided || s.launcher != nil && !x.Aborted && !s.m.Decided && !s.blamed(e) {
+		if x.Aborted && s.m.Decided || s.launcher != nil && !s.m.Decided && !s.blamed(e) {
 			return
 		}
 	}
@@ -206,7 +205,9 @@ func (s *state) gone(rank int) {
 
 // terminate sends SIGTERM to all remaining processes.
 func (s *state) terminate() {
-	s.askLauncher(syscall.SIGTERM)
+	if len(s.suspects) == 0 { // else the launcher's own status decides (conclude); kill ends it if it hangs
+		s.askLauncher(syscall.SIGTERM)
+	}
 	s.signalAll(syscall.SIGTERM)
 	s.signal(syscall.SIGCONT) // a stopped process handles SIGTERM only when it is continued
 }
