@@ -199,7 +199,15 @@ func (g *coordinator) excuse(ctx context.Context) bool {
 	return true
 }
 
-// handle handles an event, and returns why the job cannot start. A connection that has not joined decides nothing by its end.
+// handle handles an event, and returns why the job cannot start.
+//
+//	connection      event                 what follows
+//	has not joined  its end               nothing: the rank is missing
+//	                Join                  the rank joins (admit), maybe in place of another process (replace)
+//	has joined      its end               the rank is missing again, if processes are replaced and not all have joined
+//	                Connected, Refused    the rank has done its part in the second round
+//
+// Anything else keeps the job from starting.
 func (g *coordinator) handle(e event) error {
 	r := e.conn.Rank
 	m, joined, unfinished := &g.members[r], g.conns[r] == e.conn, !g.round.done[r]

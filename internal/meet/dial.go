@@ -45,7 +45,7 @@ type dialing struct {
 func (d *dialing) run(ctx context.Context) (*Conn, error) {
 	pause, last := firstPause, error(nil)
 	for {
-		conn, again, err := d.round(ctx)
+		conn, retry, err := d.tryAll(ctx)
 		if err == nil {
 			return conn, nil
 		}
@@ -55,7 +55,7 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 			}
 			return nil, ended(ctx, "connecting to %s: %v", who(d.to), last)
 		}
-		if !again {
+		if !retry {
 			return nil, fmt.Errorf("connecting to %s: %w", who(d.to), err)
 		}
 		last = err
@@ -65,8 +65,8 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// round tries every address once, and reports whether another round may succeed.
-func (d *dialing) round(ctx context.Context) (conn *Conn, again bool, err error) {
+// tryAll tries every address once, and reports whether it may succeed later.
+func (d *dialing) tryAll(ctx context.Context) (conn *Conn, retry bool, err error) {
 	addrs, err := d.find(ctx)
 	if err != nil {
 		return nil, d.patient, err
@@ -84,9 +84,9 @@ func (d *dialing) round(ctx context.Context) (conn *Conn, again bool, err error)
 		}
 		if refusal, ok := errors.AsType[*Refusal](err); ok {
 			stale := d.id.Replaced && d.patient && refusal.Reason == WrongJob // the address was that of a process which has ended
-			again = again || !refusal.lasting() || stale
+			retry = retry || !refusal.lasting() || stale
 		} else if op, ok := errors.AsType[net.Error](err); ok {
-			again = again || d.patient || op.Timeout()
+			retry = retry || d.patient || op.Timeout()
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			silent++
@@ -95,10 +95,10 @@ func (d *dialing) round(ctx context.Context) (conn *Conn, again bool, err error)
 	if silent > 0 && silent == len(addrs) {
 		all = fmt.Errorf("%w: %w", ErrNotListening, all)
 		if d.to == Launcher {
-			again, all = false, fmt.Errorf("%w; the launcher listens while the job runs: start the ranks in its network namespace", all)
+			retry, all = false, fmt.Errorf("%w; the launcher listens while the job runs: start the ranks in its network namespace", all)
 		}
 	}
-	return nil, again, all
+	return nil, retry, all
 }
 
 // one tries one address.
