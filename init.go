@@ -122,21 +122,6 @@ func (s *settings) rejoiner(ctx context.Context, name string, p protocol) *rejoi
 	}}
 }
 
-// marks makes this process known as the rank to its launcher and to programs that it starts.
-func (s *settings) marks(id int, env environment) {
-	s.id = &id
-	_, rank := env.rank()
-	if s.placed == numbered {
-		rank = strconv.Itoa(s.Rank)
-	}
-	if rank == "" {
-		return
-	}
-	if err := os.Setenv(envJoined, fmt.Sprint(os.Getpid(), " ", s.joined(rank))); err != nil {
-		s.notes = append(s.notes, fmt.Sprintf("programs that this rank starts may take themselves for it: %v", err))
-	}
-}
-
 // open joins the job on a backend.
 func (s *settings) open(ctx context.Context, name string) (backend.Comm, error) {
 	k := lookup(name)

@@ -65,20 +65,13 @@ func (j *goroutines) rank(id, startedAs int, g *generation.Client) {
 		j.worlds = append(j.worlds, w.base())
 		delete(j.replaced, startedAs)
 	}}
-	ended := func(err error) {
-		rank := startedAs
-		if world != nil {
-			rank = world.Rank()
-		}
-		j.ended(id, startedAs, rank, err)
-	}
 	err := errGoexit
 	defer func() {
 		if err != nil {
-			ended(err) // first, so that the others cannot count it as lost before
+			j.ended(id, startedAs, world, err) // first, so that the others cannot count it as lost before
 		}
 		if closed := world.CloseWith(err); err == nil {
-			ended(closed)
+			j.ended(id, startedAs, world, closed)
 		}
 	}()
 	if _, err = r.next(context.WithoutCancel(j.ctx), nil); err == nil {
@@ -87,10 +80,14 @@ func (j *goroutines) rank(id, startedAs int, g *generation.Client) {
 	}
 }
 
-// ended handles the end of a rank.
-func (j *goroutines) ended(id, startedAs, rank int, err error) {
+// ended handles the end of a rank. world is the last that it has been in, nil for none.
+func (j *goroutines) ended(id, startedAs int, world *Comm, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	rank := startedAs
+	if world != nil {
+		rank = world.Rank()
+	}
 	next := j.machine.Rank(id) // what a replacement is started as
 	switch fate := j.machine.Ended(id, err == nil, errors.Is(err, ErrPeerLost) && !errors.Is(err, errGoexit)); {
 	case err == nil || fate == generation.Ignored:
@@ -152,16 +149,7 @@ func (j *goroutines) Start(id, rank int) {
 	j.wg.Go(func() { j.rank(id, rank, g) })
 }
 
-func (j *goroutines) Tell(id int, m generation.Message) {
-	if m.Alive { // goroutines cannot be stopped
-		j.wg.Go(func() {
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			j.machine.Handle(id, generation.Request{Alive: true})
-		})
-	}
-	j.clients[id].Got(m)
-}
+func (j *goroutines) Tell(id int, m generation.Message) { j.clients[id].Got(m) }
 
 // Kill does nothing: the operations of a rank that others count as lost end, and it learns the rest when it asks.
 func (j *goroutines) Kill(int) {}

@@ -67,9 +67,6 @@ func Dial(value string) (c *Client, id int, err error) {
 				c.fail(backend.Faultf(backend.ErrPeerLost, "the launcher is gone, or takes another process for this one: %v", err))
 				return
 			}
-			if m.Alive {
-				_ = c.send(Request{Alive: true})
-			}
 			c.Got(m)
 		}
 	}()
@@ -89,7 +86,7 @@ func (c *Client) wake() {
 	c.changed = make(chan struct{})
 }
 
-// Got handles a message from the launcher, except that the owner answers Alive.
+// Got handles a message from the launcher. It does not block.
 func (c *Client) Got(m Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,6 +100,8 @@ func (c *Client) Got(m Message) {
 	case m.Resize && !c.told:
 		c.told = true
 		close(c.resized)
+	case m.Alive:
+		go c.send(Request{Alive: true})
 	}
 	c.entry.got(m)
 	c.wake()

@@ -158,7 +158,7 @@ func (s *sim) hears(a *actor) {
 	m := a.down[0]
 	a.down = a.down[1:]
 	before := a.at
-	if m.Alive { // as Dial does
+	if m.Alive { // as Got does
 		a.up = append(a.up, Request{Alive: true})
 	}
 	a.got(m)
