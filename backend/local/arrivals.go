@@ -9,84 +9,181 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// arrivals is where the ranks of a communicator wait for each other, in numbered
-// rounds. Nothing is ever reset: round k is complete when epoch is k.
+// arrivals is where the ranks of a communicator wait for each other, in numbered rounds. A rank arrives in round k by
+// storing k in a line of its own, after everything else that it publishes.
+//
+//	round of a line  its rank, when it arrives: the number of the round
+//	count            every rank, when it has arrived, unless each
+//	complete         the last rank to arrive: the number of the round, unless each
+//	parked           a rank that is about to sleep, before it looks again; and when it has woken up
+//	ended            a rank that ends the rounds: deciding, and then decided and the number of the last complete round
+//
+// Where every rank has a processor (each), a rank looks at the lines of all others and draws the conclusion itself: one
+// cache line of every rank changes hands. Otherwise the last rank to arrive draws it for all.
+//
+// Invariant: a round is complete on all ranks or on none. A rank looks at ended when it has arrived and has found the
+// round complete. So it learns that the rounds have ended, or the rank that ends them finds the round complete too.
 type arrivals struct {
-	_       [64]byte
-	count   word.Uint64 // arrivals in all rounds
-	_       [56]byte
-	epoch   word.Uint64 // rounds that are complete; with stopped, there will be no more, and it exceeds all
-	parked  word.Int32  // ranks that sleep, or are about to
-	_       [52]byte
-	verdict error  // of the last round; written by the last rank to arrive, before epoch
-	result  []byte // of a reduction that the last rank to arrive computed, likewise
+	each     bool
+	lines    []line // lineDeep of each rank, used in turn
+	_        [64]byte
+	count    word.Uint64 // arrivals in all rounds
+	_        [56]byte
+	complete word.Uint64
+	_        [56]byte
+	ended    word.Uint64 // 0: the rounds go on
+	parked   word.Int32  // ranks that sleep, or are about to
+	_        [52]byte
+	verdict  error  // of the last round; written by the last rank to arrive, before complete, unless each
+	result   []byte // of a reduction that the last rank to arrive computed, likewise
 }
 
-const stopped = 1 << 63
+const (
+	lineBits = 2
+	lineDeep = 1 << lineBits // of round k+1 it is that of round k-3: in round k no rank reads that any more
+	smallMax = 32
 
-// stop ends the rounds: one in progress will not complete.
-func (m *arrivals) stop() { m.epoch.Or(stopped) }
+	deciding = 1
+	decided  = 2 // more than rounds are complete
+	never    = 1<<64 - 1 - decided
 
-// done reports whether round k is complete, and if not, whether it never will be.
-func (m *arrivals) done(k uint64) (done, never bool) {
-	e := m.epoch.Load()
-	return e&^stopped >= k, e&stopped != 0
-}
+	// After how many checks a rank yields for the first time: soon, if the last wait has lasted until a yield, because the
+	// ranks have got one processor only. One wait of trialEvery finds out whether they still have.
+	parallel   = 512
+	shared     = 16
+	trialEvery = 64
+)
 
-// slot is a rank's arrival slot in its communicator.
-type slot struct {
-	epoch  word.Uint64 // the round it arrived in last
-	gone   word.Bool   // it has closed the communicator, has left the job, or is lost; see group
-	making word.Int64  // the call in progress, or the last one: 2*tag+round%2, see suspect
-	_      [32]byte
-	calls  [2]publishedCall // of the calls in round
-	_      [64]byte
-}
-
-// publishedCall is what a rank publishes of its call. It is written before the rank
-// arrives and stays until the rank's call after the next, when all ranks have left
-// the rounds of this one.
-type publishedCall struct {
+// line is a cache line: a rank's arrival in a round, with what it publishes of the call whose first round this is.
+type line struct {
+	round word.Uint64
 	print backend.Fingerprint
-	call  *backend.Call // nil if the input is a copy
-	bufs  [3][]byte     // by direct.Space
-	data  []byte        // for a copy of the input
-	bad   error         // this rank's error for the next round
+	small [smallMax]byte // a copy of the input, if that of no rank is longer
 }
 
-// arrive counts this rank in for its next round. The last rank to arrive runs
-// conclude, whose error ends the communicator, and releases the others. arrive
-// returns nil when the round is complete.
-func (c *Comm) arrive(conclude func(*Comm) error) error {
-	g := c.group
-	k := c.epoch.Load() + 1
-	c.epoch.Store(k)
-	if g.arrivals.count.Add(1) != k*uint64(len(g.ends)) {
-		return c.waitRound(k)
+// line returns a rank's line for round k.
+func (m *arrivals) line(rank int, k uint64) *line { return &m.lines[rank*lineDeep+int(k%lineDeep)] }
+
+// round returns the last round in which a rank has arrived.
+func (m *arrivals) round(rank int) (k uint64) {
+	for i := range uint64(lineDeep) {
+		k = max(k, m.line(rank, i).round.Load())
 	}
-	if err := conclude(c); err != nil {
-		c.Break(err)
-		return c.stopped()
+	return k
+}
+
+// all reports whether all ranks have arrived in round k.
+func (m *arrivals) all(k uint64) bool {
+	if !m.each {
+		return m.complete.Load() >= k
 	}
-	if !g.arrivals.epoch.CompareAndSwap(k-1, k) {
-		return c.stopped()
-	}
-	if g.arrivals.parked.Load() > 0 {
-		for i := range g.ends {
-			g.ends[i].me.crew.Ask()
+	for i := 0; i < len(m.lines); i += lineDeep {
+		if m.lines[i+int(k%lineDeep)].round.Load() != k {
+			return false
 		}
 	}
-	return nil
+	return true
+}
+
+// done reports whether round k, in which the caller has arrived, is complete, and if not, whether it never will be.
+func (m *arrivals) done(k uint64) (done, never bool) {
+	done = m.all(k)
+	e := m.ended.Load()
+	for ; e == deciding; e = m.ended.Load() {
+		word.Yield()
+	}
+	if e >= decided {
+		return e-decided >= k, true
+	}
+	return done, false
+}
+
+// stop ends the rounds, unless round k is complete. Round never is not.
+func (m *arrivals) stop(k uint64) {
+	for !m.ended.CompareAndSwap(0, deciding) {
+		if m.ended.Load() >= decided {
+			return
+		}
+		word.Yield()
+	}
+	last := m.complete.Load()
+	if m.each {
+		last = never
+		for i := range len(m.lines) / lineDeep {
+			last = min(last, m.round(i))
+		}
+	}
+	if last >= k {
+		m.ended.Store(0)
+	} else {
+		m.ended.Store(decided + last)
+	}
+}
+
+// slot is what the others see of a rank in its communicator besides its lines.
+type slot struct {
+	_      [0]word.Uint64 // aligns making where pointers have 32 bits, too
+	making uint64         // the call in progress, or the last one: its tag times lineDeep, and its line; see suspect
+	gone   word.Bool      // it has closed the communicator, has left the job, or is lost; see group
+	_      [48]byte
+	calls  [2]publishedCall // used in turn
+	rounds [2]struct {      // used in turn
+		bad  error  // this rank's error in the step before the round
+		work []byte // direct.Work
+	}
+	_ [64]byte
+}
+
+// publishedCall is what a rank publishes of its call besides, if its input is not small. It is written before the rank
+// arrives and stays until the rank's call after the next, when all ranks have left the rounds of this one.
+type publishedCall struct {
+	call *backend.Call // nil if the input is a copy
+	bufs [2][]byte     // direct.In and direct.Out
+	data []byte        // for a copy of the input, which may be shorter
+}
+
+// arrive counts this rank in for its next round. When the round is complete, it returns the verdict of conclude, which is
+// the same on all ranks.
+func (c *Comm) arrive(conclude func(*Comm) error) error {
+	m := &c.group.arrivals
+	c.round++
+	k := c.round
+	m.line(c.rank, k).round.Store(k)
+	last := !m.each && m.count.Add(1) == k*uint64(len(c.group.ends))
+	if last {
+		m.verdict = conclude(c)
+		m.complete.Store(k)
+	}
+	if err := c.waitRound(k); err != nil {
+		return err
+	}
+	if (last || m.each) && m.parked.Load() > 0 {
+		for i := range c.group.ends {
+			c.group.ends[i].me.crew.Ask()
+		}
+	}
+	if m.each {
+		return conclude(c)
+	}
+	return m.verdict
 }
 
 // waitRound waits until round k, in which this rank has arrived, is complete.
 func (c *Comm) waitRound(k uint64) error {
 	g, m := c.group, &c.group.arrivals
 	look := g.job.patience()
-	for m.epoch.Load() < k && look.more() {
+	if look.next = parallel; c.shares && c.waits%trialEvery != 0 {
+		look.next = shared
+	}
+	first := look.next
+	for !m.all(k) && look.more() {
+	}
+	if look.n > 0 {
+		c.shares = look.n >= first
+		c.waits++
 	}
 	var late error
-	if m.epoch.Load() < k {
+	if !m.all(k) {
 		c.overlook()
 		m.parked.Add(1)
 		late = c.me.crew.AwaitPending(c.bound, (*round)(c))
@@ -119,15 +216,15 @@ type round Comm
 // Ready implements backend.Pending: the round is complete, or cannot become so.
 func (r *round) Ready() bool {
 	c := (*Comm)(r)
-	return c.group.arrivals.epoch.Load() >= c.epoch.Load() || c.gone.Load() || c.missingGone() >= 0
+	m := &c.group.arrivals
+	return m.all(c.round) || m.ended.Load() >= decided || c.gone.Load() || c.missingGone() >= 0
 }
 
 // giveUp ends the communicator with err, unless round k has completed meanwhile.
 func (c *Comm) giveUp(k uint64, err error) error {
-	if !c.group.arrivals.epoch.CompareAndSwap(k-1, k-1|stopped) {
-		if done, _ := c.group.arrivals.done(k); done {
-			return nil
-		}
+	c.group.arrivals.stop(k)
+	if done, _ := c.group.arrivals.done(k); done {
+		return nil
 	}
 	c.Break(err)
 	return c.stopped()
@@ -148,7 +245,7 @@ func (c *Comm) stopped() error {
 func (c *Comm) missing(k uint64) []int {
 	var ranks []int
 	for i := range c.group.ends {
-		if c.group.ends[i].epoch.Load() < k {
+		if c.group.arrivals.round(i) < k {
 			ranks = append(ranks, i)
 		}
 	}
@@ -158,10 +255,9 @@ func (c *Comm) missing(k uint64) []int {
 // missingGone returns a rank that will not arrive in this rank's round because it has closed the communicator,
 // or -1.
 func (c *Comm) missingGone() int {
-	k := c.epoch.Load()
 	if c.group.gone.Load() > 0 {
 		for i := range c.group.ends {
-			if s := &c.group.ends[i].slot; s.gone.Load() && s.epoch.Load() < k {
+			if c.group.ends[i].gone.Load() && c.group.arrivals.round(i) < c.round {
 				return i
 			}
 		}
@@ -194,16 +290,18 @@ func (c *Comm) waitUnread() bool {
 // that dest has not posted a receive for. If its tag is that of the collective that
 // dest waits in here, the ranks' calls differ.
 func (c *Comm) suspect(dest, tag int, msg []byte) {
-	s := &c.group.ends[dest].slot
-	if s.making.Load()>>1 == int64(tag) && dest != c.rank {
+	if callTag(word.LoadUint64(&c.group.ends[dest].making)) == tag && dest != c.rank {
 		c.differ(dest, msg, c.rank)
 	}
 }
 
+// callTag returns the tag in a slot's making.
+func callTag(making uint64) int { return int(int64(making) >> lineBits) }
+
 // overlook checks such messages to this rank that arrived before it did.
 func (c *Comm) overlook() {
 	c.me.lock()
-	n := c.me.arrived.FindArrived(c.pattern(backend.AnySource, int(c.making.Load()>>1)))
+	n := c.me.arrived.FindArrived(c.pattern(backend.AnySource, callTag(c.making)))
 	if n == nil {
 		c.me.mu.Unlock()
 		return
@@ -217,9 +315,8 @@ func (c *Comm) overlook() {
 // msg for the same collective in another form.
 func (c *Comm) differ(rank int, msg []byte, sender int) {
 	g := c.group
-	s := &g.ends[rank].slot
 	// The published call stays: without sender only Break can end the collective.
-	print := s.calls[s.making.Load()&1].print
+	print := g.arrivals.line(rank, word.LoadUint64(&g.ends[rank].making)).print
 	seen, err := backend.See(rank, print), error(nil)
 	if other, ok := backend.DecodeSeen(msg, len(g.ends)); ok {
 		seen.Merge(other)

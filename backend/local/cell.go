@@ -99,7 +99,7 @@ func (c *Comm) linger(env match.Env, buf []byte) (st backend.Status, err error, 
 	e.env, e.buf = env, buf
 	e.word.Store(number + cellWaiting)
 	c.me.mu.Unlock()
-	for look := (patience{spins: lingers}); e.word.Load() == number+cellWaiting && look.more(); {
+	for look := (patience{spins: lingers, next: between}); e.word.Load() == number+cellWaiting && look.more(); {
 	}
 	for w := e.word.Load(); w != number+cellFull; w = e.word.Load() {
 		switch {

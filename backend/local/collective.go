@@ -9,7 +9,12 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-const inlineMax = 8 << 10 // longest input, in bytes, that is copied and published with the call
+// The longest inputs, in bytes, that are copied and published with the call: of reductions, and where the last rank to
+// arrive concludes for all; and of other calls where every rank does. There another round takes less time than a copy.
+const (
+	inlineMax = 8 << 10
+	inlineFew = 2 << 10
+)
 
 // Collective implements backend.Collectives. It does all blocking collectives except those of neighborhoods.
 func (c *Comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, error) {
@@ -36,19 +41,29 @@ func (c *Comm) do(b *backend.Bound, call *backend.Call) error {
 		return err
 	}
 	c.call, c.bound = call, b
-	c.round++
-	p := c.published(c.rank)
-	p.print, p.bad = call.Fingerprint(), nil
-	c.inline = call.Err == nil && direct.FitsSlot(call, len(c.group.ends), inlineMax)
+	c.made++
+	l, p, n := c.group.arrivals.line(c.rank, c.round+1), c.published(c.rank), len(c.group.ends)
+	l.print = call.Fingerprint()
+	limit := inlineMax
+	if c.group.arrivals.each && call.Op == nil {
+		limit = inlineFew
+	}
+	c.inline = call.Err == nil && direct.FitsSlot(call, n, limit)
+	c.small = c.inline && direct.FitsSlot(call, n, smallMax)
 	switch {
+	case c.small:
+		copy(l.small[:], direct.Input(call, c.rank))
 	case c.inline:
-		p.data = append(p.data[:0], direct.Input(call, c.rank)...)
-		p.bufs[direct.In] = p.data
+		in := direct.Input(call, c.rank)
+		if len(p.data) < len(in) { // else the others need not fetch the line of p again
+			p.data = make([]byte, len(in))
+		}
+		copy(p.data, in)
 	case call.Err == nil:
 		p.call = call
 		p.bufs[direct.In], p.bufs[direct.Out] = direct.Input(call, c.rank), call.Recv
 	}
-	c.making.Store(2*int64(backend.CheckTag(call.Seq)) + int64(c.round&1))
+	word.ReleaseUint64(&c.making, uint64(backend.CheckTag(call.Seq))<<lineBits+(c.round+1)%lineDeep)
 	err := c.arrive((*Comm).compare)
 	switch {
 	case call.Err != nil:
@@ -68,18 +83,19 @@ func (c *Comm) leave(err error) {
 	unread := err == nil || c.group.end.Load() == nil || c.waitUnread() // an error in the arguments ends this call only
 	if !c.inline && unread {
 		p := c.published(c.rank)
-		p.call, p.bufs = nil, [3][]byte{}
+		p.call, p.bufs = nil, [2][]byte{}
 	}
 	c.call, c.bound = nil, nil
 }
 
 // compare concludes a collective's first round: it compares the calls, and combines
-// short inputs.
+// short inputs for all ranks. An error ends the communicator.
 func (c *Comm) compare() error {
-	first := &c.published(0).print
+	first := &c.group.arrivals.line(0, c.round).print
 	for i := 1; i < len(c.group.ends); i++ {
-		if other := &c.published(i).print; *other != *first {
-			return backend.Mismatch(0, *first, i, *other)
+		if other := &c.group.arrivals.line(i, c.round).print; *other != *first {
+			c.Break(backend.Mismatch(0, *first, i, *other))
+			return c.stopped()
 		}
 	}
 	if c.combined() {
@@ -89,7 +105,10 @@ func (c *Comm) compare() error {
 			*result = make([]byte, n, max(n, 64))
 		}
 		*result = (*result)[:n]
-		return direct.Combine(c.call, c.rank, len(c.group.ends), (*peers)(c), &c.scratch, *result)
+		if err := direct.Combine(c.call, c.rank, len(c.group.ends), (*peers)(c), &c.scratch, *result); err != nil {
+			c.Break(err)
+			return c.stopped()
+		}
 	}
 	return nil
 }
@@ -97,7 +116,7 @@ func (c *Comm) compare() error {
 // combined reports whether the last rank to arrive computes the result for all: with
 // short vectors that takes less time than waking the others.
 func (c *Comm) combined() bool {
-	return c.inline && (c.call.Coll == backend.Allreduce || c.call.Coll == backend.Reduce)
+	return !c.group.arrivals.each && c.inline && (c.call.Coll == backend.Allreduce || c.call.Coll == backend.Reduce)
 }
 
 // finishInline computes this rank's result from the published copies of the inputs.
@@ -109,7 +128,20 @@ func (c *Comm) finishInline() error {
 		}
 		return nil
 	}
-	return direct.Run(call, c.rank, len(c.group.ends), (*peers)(c), &c.scratch, true)
+	p, user := (*peers)(c), call.Op != nil && call.Op.Code == backend.OpUser
+	if n := len(call.Recv); call.Coll == backend.Allreduce && len(c.group.ends) == 2 && !user { // two operands have one order
+		ops := [2][]byte{p.copied(0)[:n], p.copied(1)[:n]}
+		// To copy the lines of another processor's cache first is faster than arithmetic between the loads.
+		c.theirs = append(c.theirs[:0], ops[1-c.rank]...)
+		ops[1-c.rank] = c.theirs
+		call.Op.Apply(call.Recv, ops[0], ops[1])
+		return nil
+	}
+	err := direct.Run(call, c.rank, len(c.group.ends), p, &c.scratch, true)
+	if user && err == nil && c.group.arrivals.each { // it fails on all ranks or on none
+		err = p.Sync(nil, nil)
+	}
+	return err
 }
 
 // finishShared computes this rank's result from the other ranks' buffers.
@@ -126,7 +158,7 @@ func (c *Comm) finishShared() error {
 }
 
 // published returns what a rank has published of the call in progress.
-func (c *Comm) published(rank int) *publishedCall { return &c.group.ends[rank].calls[c.round&1] }
+func (c *Comm) published(rank int) *publishedCall { return &c.group.ends[rank].calls[c.made&1] }
 
 // peers gives package direct the inputs that were published with the calls, or the ranks'
 // own buffers.
@@ -143,12 +175,28 @@ func (p *peers) ended() error {
 	return nil
 }
 
+// copied returns the copy of a rank's input that was published with the call. Other bytes may follow it.
+func (p *peers) copied(rank int) []byte {
+	if p.small {
+		return p.group.arrivals.line(rank, p.round).small[:]
+	}
+	return (*Comm)(p).published(rank).data
+}
+
 // Read implements direct.Peers.
 func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, error) {
 	if err := p.ended(); err != nil {
 		return nil, err
 	}
-	b := (*Comm)(p).published(rank).bufs[from]
+	var b []byte
+	switch {
+	case p.inline:
+		b = p.copied(rank)
+	case from == direct.Work:
+		b = p.group.ends[rank].rounds[p.round&1].work
+	default:
+		b = (*Comm)(p).published(rank).bufs[from]
+	}
 	if off+len(dst) > len(b) {
 		return nil, backend.Faultf(backend.ErrInternal, "%d bytes at %d of rank %d's buffer %d of %d bytes", len(dst), off, rank, from, len(b))
 	}
@@ -191,25 +239,17 @@ func (p *peers) Fails(err error, exits bool) {
 // Sync implements direct.Peers.
 func (p *peers) Sync(work []byte, bad error) error {
 	c := (*Comm)(p)
-	o := c.published(c.rank)
-	if o.bad = bad; work != nil { // else others may be reading what there is
-		o.bufs[direct.Work] = work
-	}
-	if err := c.arrive((*Comm).judge); err != nil {
-		return err
-	}
-	return c.group.arrivals.verdict
+	o := &c.rounds[(c.round+1)&1]
+	o.bad, o.work = bad, work
+	return c.arrive((*Comm).judge)
 }
 
-// judge concludes a later round: the error of the lowest rank that has one is the
-// verdict for all.
+// judge concludes a later round, with the error of the lowest rank that has one.
 func (c *Comm) judge() error {
-	var verdict error
 	for i := range c.group.ends {
-		if verdict = c.published(i).bad; verdict != nil {
-			break
+		if bad := c.group.ends[i].rounds[c.round&1].bad; bad != nil {
+			return bad
 		}
 	}
-	c.group.arrivals.verdict = verdict
 	return nil
 }

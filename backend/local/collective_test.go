@@ -215,7 +215,7 @@ func TestMessagesOfTheSameCollectiveAreAMismatch(t *testing.T) {
 		each(comms, func(c *Comm) {
 			if c.rank == 2 {
 				if first == "native" {
-					for comms[0].(*Comm).epoch.Load() == 0 {
+					for comms[0].(*Comm).group.arrivals.round(0) == 0 {
 						comms[2].Poll() // until rank 0 waits
 					}
 				}

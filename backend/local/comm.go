@@ -25,7 +25,12 @@ type Comm struct {
 	call    *backend.Call
 	bound   *backend.Bound
 	inline  bool   // all inputs are copied and published
-	round   uint64 // collectives made
+	small   bool   // in the lines
+	made    uint64 // collectives
+	round   uint64 // the last in which this rank has arrived
+	waits   uint   // for a round
+	shares  bool   // the last one lasted until a yield
+	theirs  []byte // for the other rank's operand
 	scratch direct.Scratch
 
 	_ [64]byte

@@ -12,8 +12,9 @@
 //
 // # Collectives
 //
-// The ranks of a communicator arrive in rounds: each publishes its call in its arrival
-// slot and counts itself in. The last one compares the calls and releases the others.
+// The ranks of a communicator arrive in rounds: each publishes its call in a cache line.
+// Where every rank has a processor, each looks at the lines of all others and compares the
+// calls. Otherwise the last one to arrive compares them and releases the others.
 // Short inputs are published with the call, so one round is enough. For long inputs
 // the ranks read each other's buffers (package direct) and arrive in another round
 // before any of them returns.

@@ -55,7 +55,7 @@ func (g *group) finish(e *ending) {
 // left it, and lets the goroutines that wait look again. No lock may be held.
 func (g *group) sweep() {
 	if g.end.Load() != nil {
-		g.arrivals.stop()
+		g.arrivals.stop(never)
 	}
 	var told []*op
 	for i, w := range g.World {

@@ -39,15 +39,29 @@ func explore(t *testing.T, ranks, preemptions int, program func(e *explored)) {
 	})
 }
 
+// exploreRounds is explore where every rank looks at all others' arrivals, and where the last one concludes for all.
+func exploreRounds(t *testing.T, ranks, preemptions int, program func(e *explored)) {
+	for _, each := range []bool{false, true} {
+		explore(t, ranks, preemptions, func(e *explored) {
+			e.comms[0].group.arrivals.each = each
+			program(e)
+		})
+	}
+}
+
 // name names the words of a communicator.
 func (e *explored) name(g *group) {
 	e.x.Name(&g.end, "end")
 	e.x.Name(&g.gone, "gone")
 	e.x.Name(&g.arrivals.count, "arrivals")
-	e.x.Name(&g.arrivals.epoch, "rounds")
+	e.x.Name(&g.arrivals.complete, "rounds")
+	e.x.Name(&g.arrivals.ended, "end of the rounds")
+	e.x.Name(&g.arrivals.parked, "parked")
 	for i := range g.ends {
 		e.x.Name(&g.ends[i].gone, "gone of rank %d", i)
-		e.x.Name(&g.ends[i].epoch, "round of rank %d", i)
+		for k := range uint64(lineDeep) {
+			e.x.Name(&g.arrivals.line(i, k).round, "line %d of rank %d", k, i)
+		}
 	}
 }
 
@@ -151,15 +165,15 @@ func barrier(c *Comm, b *backend.Bound, seq int) error {
 }
 
 func TestInterleaveCollectives(t *testing.T) {
-	explore(t, 2, 2, func(e *explored) {
+	exploreRounds(t, 2, 2, func(e *explored) {
 		e.each(func(c *Comm) error { return errors.Join(barrier(c, nil, 0), e.sum(c, nil, 1, 1), e.sum(c, nil, 1, 2)) })
 		e.all()
 	})
-	explore(t, 2, 2, func(e *explored) {
+	exploreRounds(t, 2, 2, func(e *explored) {
 		e.each(func(c *Comm) error { return errors.Join(e.sum(c, nil, long, 0), barrier(c, nil, 1)) })
 		e.all()
 	})
-	explore(t, 3, 2, func(e *explored) {
+	exploreRounds(t, 3, 2, func(e *explored) {
 		e.each(func(c *Comm) error { return e.sum(c, nil, 1, 0) })
 		e.all()
 	})
@@ -168,17 +182,27 @@ func TestInterleaveCollectives(t *testing.T) {
 // A deadline ends a collective on all ranks or on none.
 func TestInterleaveDeadlineOfCollective(t *testing.T) {
 	for preemptions, count := range map[int]int{2: 1, 1: long} {
-		explore(t, 2, preemptions, func(e *explored) {
+		exploreRounds(t, 2, preemptions, func(e *explored) {
 			b := e.ends(0)
 			e.rank(0, func() error { return e.sum(e.comms[0], b, count, 0) })
 			e.rank(1, func() error { return e.sum(e.comms[1], nil, count, 0) })
 			e.all(backend.ErrCanceled)
 		})
 	}
+	exploreRounds(t, 3, 1, func(e *explored) {
+		b := e.ends(0)
+		e.each(func(c *Comm) error {
+			if c.rank == 0 {
+				return barrier(c, b, 0)
+			}
+			return barrier(c, nil, 0)
+		})
+		e.all(backend.ErrCanceled)
+	})
 }
 
 func TestInterleaveMismatch(t *testing.T) {
-	explore(t, 2, 2, func(e *explored) {
+	exploreRounds(t, 2, 2, func(e *explored) {
 		e.rank(0, func() error { return barrier(e.comms[0], nil, 0) })
 		e.rank(1, func() error { return e.sum(e.comms[1], nil, 1, 0) })
 		e.x.Check(func() error {
@@ -198,7 +222,7 @@ func TestInterleaveEndOfCollective(t *testing.T) {
 		"lost":  func(c *Comm) error { return c.Declare(c.rank, errors.New("out of luck")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			explore(t, 2, 2, func(e *explored) {
+			exploreRounds(t, 2, 2, func(e *explored) {
 				e.rank(0, func() error { return e.sum(e.comms[0], nil, 1, 0) })
 				e.rank(1, func() error { return e.sum(e.comms[1], nil, 1, 0) })
 				e.x.Go("end", func() { e.is("end", end(e.comms[1]), nil) })
@@ -236,7 +260,7 @@ func TestInterleaveDeathBesideDeparture(t *testing.T) {
 				return nil
 			})
 		}
-		explore(t, 3, -1, func(e *explored) {
+		exploreRounds(t, 3, -1, func(e *explored) {
 			e.each(func(c *Comm) error { return barrier(c, nil, 0) })
 			gone(e)
 			e.all(backend.ErrPeerLost, backend.ErrClosed)
@@ -268,7 +292,7 @@ func TestInterleaveUserOpFails(t *testing.T) {
 	for name, fails := range map[string]func(){"panic": func() { panic("no") }, "Goexit": runtime.Goexit} {
 		for _, count := range []int{1, long} {
 			t.Run(fmt.Sprint(name, " ", count), func(t *testing.T) {
-				explore(t, 2, 2, func(e *explored) {
+				exploreRounds(t, 2, 2, func(e *explored) {
 					for i, c := range e.comms {
 						call := userSum(count, func() {
 							if i == 0 {

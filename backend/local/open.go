@@ -135,6 +135,7 @@ func (j *job) join(key groupKey, world []int, me int, acknowledged []int, from *
 	g := j.groups[key]
 	if g == nil {
 		g = &group{Members: match.NewMembers(world), job: j, key: key, ends: make([]Comm, len(world)), acknowledged: acknowledged}
+		g.arrivals.each, g.arrivals.lines = j.spins > 0, make([]line, lineDeep*len(world))
 		for i, w := range world {
 			if j.peers[w].Over() || g.isControl() && from.ends[i].gone.Load() {
 				g.part(w)
@@ -143,7 +144,7 @@ func (j *job) join(key groupKey, world []int, me int, acknowledged []int, from *
 		for r := range j.peers {
 			if e := j.peers[r].end; e != nil && !g.acknowledges(r) {
 				g.end.CompareAndSwap(nil, e)
-				g.arrivals.stop()
+				g.arrivals.stop(never)
 			}
 		}
 		j.groups[key] = g

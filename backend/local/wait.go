@@ -20,10 +20,11 @@ const (
 // processor. Otherwise the ranks waited for may need this one's.
 type patience struct {
 	spins, n int
+	next     int       // the check before which to yield
 	since    time.Time // of the first yield
 }
 
-func (j *job) patience() patience { return patience{spins: j.spins} }
+func (j *job) patience() patience { return patience{spins: j.spins, next: between} }
 
 // more reports whether to check once more.
 func (p *patience) more() bool {
@@ -32,7 +33,8 @@ func (p *patience) more() bool {
 		runtime.Gosched()
 		return p.n <= word.Spins(yields)
 	}
-	if p.n%between == 0 {
+	if p.n == p.next {
+		p.next += between
 		runtime.Gosched()
 		switch now := time.Now(); {
 		case p.since.IsZero():

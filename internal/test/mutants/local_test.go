@@ -97,13 +97,26 @@ var localMutants = []mutant{
 `,
 		why: "a rank sleeps and does not tell the last one to arrive", test: "backend/local TestInterleaveCollectives"},
 	{file: "backend/local/arrivals.go",
-		old: `	if !c.group.arrivals.epoch.CompareAndSwap(k-1, k-1|stopped) {`,
-		new: `	if c.group.arrivals.epoch.Or(stopped) >= k {`,
+		old: `	if last >= k {
+		m.ended.Store(0)
+	} else {
+		m.ended.Store(decided + last)
+	}`,
+		new: `	m.ended.Store(decided + min(last, k-1))`,
 		why: "a round that completes is stopped too: one rank returns nil from a broken communicator", test: "backend/local TestInterleaveDeadlineOfCollective"},
 	{file: "backend/local/arrivals.go",
-		old: `	if !g.arrivals.epoch.CompareAndSwap(k-1, k) {`,
-		new: `	if g.arrivals.epoch.Store(k); false {`,
+		old: `	if e >= decided {
+		return`,
+		new: `	if e >= decided && !done {
+		return`,
 		why: "the last rank to arrive completes a round that was given up", test: "backend/local TestInterleaveDeadlineOfCollective"},
+	{file: "backend/local/arrivals.go",
+		old: `	for ; e == deciding; e = m.ended.Load() {
+		word.Yield()
+	}
+`,
+		new: ``,
+		why: "a rank completes a round while another one ends the rounds", test: "backend/local TestInterleaveDeadlineOfCollective"},
 	{file: "backend/local/collective.go",
 		old: `	unread := err == nil || c.group.end.Load() == nil || c.waitUnread()`,
 		new: `	unread := true`,
@@ -156,7 +169,7 @@ var localMutants = []mutant{
 		why: "a message that fails takes away the record that Cancel reads", test: "backend/local TestInterleaveCancelBesideClose"},
 	{file: "backend/local/fail.go",
 		old: `	if g.end.Load() != nil {
-		g.arrivals.stop()
+		g.arrivals.stop(never)
 	}
 	var told`,
 		new: `	var told`,
