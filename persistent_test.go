@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/test/inside"
 	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
@@ -102,7 +103,7 @@ func TestPersistentDoesNotWaitForWait(t *testing.T) {
 			must.OK(p.Start())
 			waited, called := make(chan error, 1), make(chan error, 1)
 			go func() { _, err := p.Wait(); waited <- err }()
-			time.Sleep(5 * time.Millisecond) // it is in Wait
+			inside.Wait("(*Persistent).Wait")
 			go func() { called <- call() }()
 			select {
 			case err = <-called:

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/test/inside"
 	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
@@ -119,7 +120,7 @@ func closeBeside(t *testing.T, begin func(d *Comm) (wait func() error, err error
 		wait := must.Get(begin(d))
 		ended := make(chan error)
 		go func() { ended <- wait() }()
-		time.Sleep(100 * time.Millisecond) // in most runs it waits by now
+		inside.Wait("cohort.Wait")
 		err = d.Close()
 		return errors.Join(err, wantErr("the wait", <-ended, ErrClosed), w.Barrier())
 	})
@@ -133,7 +134,7 @@ func TestCloseBesideWaitForSetOfSeveralRanks(t *testing.T) {
 		q := must.Get(Irecv(d, []int{0}, 1-w.Rank(), 1))
 		if w.Rank() == 1 {
 			reqs <- q
-			time.Sleep(100 * time.Millisecond) // in most runs rank 0 waits by now
+			inside.Wait("cohort.Wait") // rank 0
 			return errors.Join(d.Close(), w.Barrier())
 		}
 		other := <-reqs

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/inside"
 	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
@@ -65,7 +66,7 @@ func TestRankThatClosesGivesUpItsWaitForLock(t *testing.T) {
 			<-held
 			waits := make(chan error, 1)
 			go func() { _, err := w.Lock(LockExclusive, 1); waits <- err }()
-			time.Sleep(100 * time.Millisecond) // in most runs it waits by now
+			inside.Wait("(*Window[...]).Lock")
 			late.Store(true)
 			err := d.Close()
 			close(closed)

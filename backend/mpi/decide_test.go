@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
+	"github.com/cohort-hpc/cohort/internal/test/inside"
 )
 
 // pendingRequest returns a request whose operation is in the engine's list.
@@ -52,7 +53,7 @@ func TestRequestThatCompletesIsNotGivenUp(t *testing.T) {
 	e.mu.Unlock()
 	given := make(chan bool)
 	go func() { given <- e.giveUp(r) }()
-	time.Sleep(time.Millisecond) // giveUp may look before and after; both must be right
+	inside.Wait("(*engine).giveUp")
 	o.finish(&libmpi.Status{Flag: 1}, nil)
 	if <-given || r.Err != nil {
 		t.Errorf("given up, error %v", r.Err)
@@ -72,7 +73,7 @@ func TestCancelLeavesNoRequestBetweenTwoPlaces(t *testing.T) {
 			c.Cancel(r)
 			ready <- r.Ready()
 		}()
-		time.Sleep(time.Millisecond) // Cancel may look before and after; both must be right
+		inside.Wait("(*comm).Cancel")
 		o.complete(backend.Status{}, nil)
 		if !<-ready {
 			t.Errorf("receives %v: the request is in no place, and Cancel has returned", receives)
@@ -88,7 +89,7 @@ func TestCollectiveThatCompletesIsNotEnded(t *testing.T) {
 	op.o.c, op.o.coll = c, op
 	ended := make(chan error)
 	go func() { ended <- op.End(&backend.Fault{Sentinel: backend.ErrTimeout, Text: "made up"}) }()
-	time.Sleep(time.Millisecond)
+	inside.Wait("(*operation).End")
 	op.finish(nil)
 	if err := <-ended; err != nil || op.Err() != nil || c.usable() != nil {
 		t.Errorf("End %v, the operation %v, the communicator %v", err, op.Err(), c.usable())

@@ -13,6 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/test/inside"
 	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
@@ -245,7 +246,7 @@ func TestServerGoesOnWhenCommunicatorBreaks(t *testing.T) {
 		release := holdElement(&win.s.parts[0])
 		err := barrier(w)
 		w.core.bc.Break(fault(backend.ErrTimeout, "a receive was given up"))
-		time.Sleep(100 * time.Millisecond) // the server waits for the lock
+		inside.Wait("window.(*Part).stripe") // the server
 		release()
 		<-flushed
 		return err

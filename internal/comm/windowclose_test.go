@@ -13,6 +13,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/test/inside"
 	"github.com/cohort-hpc/cohort/internal/test/must"
 	"github.com/cohort-hpc/cohort/internal/window"
 )
@@ -253,7 +254,7 @@ func TestUpdateBehindStoppedRankEnds(t *testing.T) {
 		}
 		ended := make(chan error)
 		go func() { ended <- accumulate(win, 0) }()
-		time.Sleep(time.Millisecond) // usually the access has begun then
+		inside.Wait("window.(*Part).stripe")
 		must.OK(d.Close())
 		if err := <-ended; !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("after Close: %v, want ErrClosed", err)

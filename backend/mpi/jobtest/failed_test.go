@@ -19,6 +19,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/mpi"
+	"github.com/cohort-hpc/cohort/internal/test/inside"
 	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
@@ -154,6 +155,7 @@ int MPI_Improbe(int r, int tag, MPI_Comm c, int *f, MPI_Message *m, MPI_Status *
 // in Close.
 func TestFailedRankEndsLateCalls(t *testing.T) {
 	nothing := func(*cohort.Comm) error { return cohort.ErrPeerLost }
+	enters := map[string]string{"begins-late": "cohort.Irecv[...]", "closes": "(*Comm).Close"} // where the rank is when the other fails
 	for name, meanwhile := range map[string]func(w *cohort.Comm) error{
 		"stopped": nothing, "learns-late": nothing, "ends-late": nothing,
 		"begins-late": func(w *cohort.Comm) error {
@@ -164,7 +166,6 @@ func TestFailedRankEndsLateCalls(t *testing.T) {
 			return err
 		},
 		"closes": func(w *cohort.Comm) error {
-			time.Sleep(100 * time.Millisecond) // until the receive is in the library
 			return cmp.Or(w.Close(), error(cohort.ErrPeerLost))
 		},
 	} {
@@ -174,7 +175,6 @@ func TestFailedRankEndsLateCalls(t *testing.T) {
 				if _, e := cohort.Recv(w, pid, 1, 2); err != nil || e != nil {
 					return errors.Join(err, e)
 				}
-				time.Sleep(300 * time.Millisecond)
 				resume := func() error { return syscall.Kill(int(pid[0]), syscall.SIGCONT) }
 				switch name {
 				case "stopped":
@@ -198,7 +198,13 @@ func TestFailedRankEndsLateCalls(t *testing.T) {
 				_, err := cohort.Recv(w, make([]byte, 8), 0, tag)
 				ended <- err
 			}()
-			err = sign("waiting")
+			inside.Wait("cohort.Recv[...]")
+			go func() {
+				if in := enters[name]; in != "" {
+					inside.Wait(in)
+				}
+				_ = sign("waiting")
+			}()
 			if e := meanwhile(w); err != nil || !errors.Is(e, cohort.ErrPeerLost) {
 				return fmt.Errorf("got %v, want ErrPeerLost; %w", e, err)
 			}

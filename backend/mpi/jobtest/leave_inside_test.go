@@ -16,6 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/mpi"
+	"github.com/cohort-hpc/cohort/internal/test/inside"
 	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
@@ -72,11 +73,15 @@ func reached(point string, processes int) error {
 // while another goroutine is about to use it.
 func TestCloseWaitsForCallsInProgress(t *testing.T) {
 	skipShort(t, "Close while calls are in the library")
+	type call struct {
+		name string // in a stack
+		do   func(c *cohort.Comm, tag int) error
+	}
 	// during closes in the middle of a call that takes a while.
-	during := func(c *cohort.Comm, late time.Duration, call func(tag int) error) error {
+	during := func(c *cohort.Comm, late time.Duration, call call) error {
 		ended := make(chan error, 1)
-		go func() { ended <- call(1000 + int(late/time.Millisecond)) }()
-		time.Sleep(late / 2)
+		go func() { ended <- call.do(c, 1000+int(late/time.Millisecond)) }()
+		inside.Wait(call.name)
 		if err := c.Close(); err != nil {
 			return fmt.Errorf("Close: %w", err)
 		}
@@ -85,18 +90,14 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		}
 		return nil
 	}
-	type call struct {
-		name string
-		do   func(c *cohort.Comm, tag int) error
-	}
 	calls := []call{
-		{"Irecv", func(c *cohort.Comm, tag int) error {
+		{"cohort.Irecv[...]", func(c *cohort.Comm, tag int) error {
 			return waited(cohort.Irecv(c, make([]int, 1), cohort.AnySource, tag))
 		}},
-		{"Issend", func(c *cohort.Comm, tag int) error {
+		{"cohort.Issend[...]", func(c *cohort.Comm, tag int) error {
 			return waited(cohort.Issend(c, make([]int, 1), c.Rank(), tag))
 		}},
-		{"Iprobe", func(c *cohort.Comm, tag int) error {
+		{"(*Comm).Iprobe", func(c *cohort.Comm, tag int) error {
 			for {
 				if _, _, err := c.Iprobe(cohort.AnySource, tag); err != nil {
 					return err
@@ -108,17 +109,17 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		for _, call := range calls {
 			for _, late := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond} {
 				d := must.Get(w.Dup())
-				if err := during(d, late, func(tag int) error { return call.do(d, tag) }); err != nil {
+				if err := during(d, late, call); err != nil {
 					return fmt.Errorf("%s, %v: %w", call.name, late, err)
 				}
 				must.OK(traffic(w, 3))
 			}
 		}
-		return during(w, 200*time.Millisecond, func(tag int) error { return calls[0].do(w, tag) })
+		return during(w, 200*time.Millisecond, calls[0])
 	})
 	// Send a message that nobody receives while the world is closed.
 	joins("owes", func(w *cohort.Comm) (err error) {
-		err = during(w, 200*time.Millisecond, func(tag int) error { return calls[1].do(w, tag) })
+		err = during(w, 200*time.Millisecond, calls[1])
 		w = nil
 		for range 2 {
 			runtime.GC() // of what is pinned
@@ -185,7 +186,8 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		} {
 			go func() { ended <- wait() }()
 		}
-		time.Sleep(100 * time.Millisecond)
+		inside.Wait("cohort.Recv[...]")
+		inside.Wait("(*Comm).Probe")
 		closed := w.Close()
 		for range 2 {
 			if err := <-ended; !errors.Is(err, cohort.ErrClosed) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -247,18 +248,17 @@ func end(t *testing.T, job string) {
 	}
 }
 
-// dump makes the ranks of a job that hangs print their goroutines and end.
-func dump(t *testing.T, job string) {
+// ranksOf returns the ranks of a job that are left.
+func ranksOf(t *testing.T, job string) []int {
 	t.Helper()
 	own, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range processes(t, job) {
-		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe == own {
-			syscall.Kill(pid, syscall.SIGQUIT)
-		}
-	}
+	return slices.DeleteFunc(processes(t, job), func(pid int) bool {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		return err != nil || exe != own
+	})
 }
 
 func wait(t *testing.T, cmd *exec.Cmd) ended {
@@ -271,8 +271,12 @@ func wait(t *testing.T, cmd *exec.Cmd) ended {
 	out := &life{dog: time.AfterFunc(patience, func() {
 		hung.Store(true)
 		<-started
-		dump(t, job)
-		time.Sleep(5 * time.Second) // for the dumps to arrive
+		for _, pid := range ranksOf(t, job) {
+			syscall.Kill(pid, syscall.SIGQUIT) // it prints its goroutines and ends
+		}
+		for end := time.Now().Add(5 * time.Second); len(ranksOf(t, job)) > 0 && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond) // poll
+		}
 		cmd.Process.Kill()
 		end(t, job)
 	})}

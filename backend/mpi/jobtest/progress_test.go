@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/test/inside"
 	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
@@ -34,8 +34,7 @@ func TestRequestAdvancesBehindBlockedCall(t *testing.T) {
 	rank("behind", func(w *cohort.Comm) error {
 		a, b, one := make([]float64, 1<<18), make([]float64, 1<<18), make([]float64, 1)
 		if w.Rank() != 0 {
-			time.Sleep(150 * time.Millisecond) // rank 0 is in the library by then
-			err := waited(cohort.Iallreduce(w, a, b, add))
+			err := errors.Join(reached("begun", 1), waited(cohort.Iallreduce(w, a, b, add)))
 			return errors.Join(err, cohort.Send(w, one, 0, 5))
 		}
 		received := make(chan error)
@@ -43,8 +42,9 @@ func TestRequestAdvancesBehindBlockedCall(t *testing.T) {
 			_, err := cohort.Recv(w, one, 1, 5)
 			received <- err
 		}()
-		time.Sleep(100 * time.Millisecond) // the receive has begun; if not, the test shows less
+		inside.Wait("cohort.Recv[...]")
 		q := must.Get(cohort.Iallreduce(w, a, b, add))
+		must.OK(sign("begun"))
 		if err := <-received; err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func TestRequestAdvancesBehindBlockedCall(t *testing.T) {
 	})
 	for _, name := range inTurn(t) {
 		for _, setting := range progressSettings() {
-			t.Run(name+"/"+setting, func(t *testing.T) { start(t, name, 2, "behind", setting).must(t) })
+			t.Run(name+"/"+setting, func(t *testing.T) { start(t, name, 2, "behind", setting, signsVariable+"="+t.TempDir()).must(t) })
 		}
 	}
 }
