@@ -151,7 +151,7 @@ func TestFailureOfReplacedRankIsForgotten(t *testing.T) {
 		if world.Generation() == 0 && world.Rank() == 1 {
 			<-replaced
 			for len(world.Lost()) == 0 {
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // poll
 			}
 			return second
 		}
@@ -274,7 +274,7 @@ func TestStormOfFailures(t *testing.T) {
 	err := cohort.RunWith(t.Context(), ranks, cohort.RunOptions{Restarts: losses}, func(world *cohort.Comm) error {
 		var s state
 		maybe := func() error {
-			time.Sleep(time.Millisecond) // a rank that ends at once would wait before it is started again
+			time.Sleep(time.Millisecond) // on purpose: a rank that ends at once would wait before it is started again
 			if rand.IntN(100) == 0 && int(failed.Add(1)) <= losses {
 				return failing
 			}
@@ -346,7 +346,7 @@ func TestRestartsEnd(t *testing.T) {
 			if world.Rank() == 1 {
 				return full
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // on purpose: the others finish later
 			return nil
 		}, 4, full},
 		{"the context ends", func(world *cohort.Comm, calls int32, end context.CancelFunc) error {

@@ -226,7 +226,7 @@ func TestCloseWaitsForWindowsBeingClosed(t *testing.T) {
 					}
 					close(inside)
 					// Give end time to close the communicator too early. The test passes if it does not use it.
-					time.Sleep(100 * time.Millisecond)
+					time.Sleep(100 * time.Millisecond) // on purpose: time in which end could close the communicator too early
 				}
 				go func() { ended <- begin() }()
 				<-inside
@@ -275,7 +275,7 @@ func TestCloseWaitsForAllocateShared(t *testing.T) {
 			of[0].sparing = func() {
 				go func() { ended <- w.Close() }()
 				for w.base().Usable() == nil {
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // poll
 				}
 			}
 		} else {

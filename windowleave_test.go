@@ -29,7 +29,7 @@ func (a *slowNodes) Derive(b *backend.Bound, members []int, id uint32) (backend.
 
 func (a *slowNodes) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
 	if a.late.Load() {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // on purpose: the rank is slow
 	}
 	return a.Comm.Send(b, buf, dest, tag, mode)
 }
@@ -82,7 +82,7 @@ func TestRankThatClosesGivesUpItsWaitForLock(t *testing.T) {
 			<-closed
 			err = g.Unlock()
 			for range 10 {
-				time.Sleep(10 * time.Millisecond) // time for rank 0's request, if it is still there
+				time.Sleep(10 * time.Millisecond) // on purpose: time for rank 0's request, which must not come
 				err = errors.Join(err, lockOf1(w))
 			}
 			return errors.Join(err, d.Close())
@@ -139,7 +139,7 @@ func TestWindowOfBrokenCommunicatorEnds(t *testing.T) {
 		}
 		err = wantErr("the mismatch", err, ErrMismatch)
 		var access error
-		for end := time.Now().Add(time.Minute); access == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); access == nil && time.Now().Before(end); time.Sleep(time.Millisecond) { // poll
 			_, access = w.FetchAndOp(1, 1, 0, Sum) // the window looks from time to time
 		}
 		if err = errors.Join(err, wantErr("an access", access, ErrBroken)); err != nil {

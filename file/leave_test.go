@@ -56,7 +56,7 @@ func TestWriteIsCompleteOrAnErrorWhenARankDies(t *testing.T) {
 		err := cohort.Run(t.Context(), ranks, func(world *cohort.Comm) error {
 			if world.Rank() == dies {
 				others.Go(func() { body(world) })
-				time.Sleep(after)
+				time.Sleep(after) // on purpose: the rank dies at this moment
 				return errDies
 			}
 			body(world)
@@ -96,7 +96,7 @@ func TestWriteEndsWithAnErrorWhenTheWorldIsClosed(t *testing.T) {
 				}
 			})
 			<-began
-			time.Sleep(rand.N(3 * time.Millisecond))
+			time.Sleep(rand.N(3 * time.Millisecond)) // on purpose: the world is closed at any moment
 			return nil
 		})
 		writers.Wait()

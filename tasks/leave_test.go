@@ -107,7 +107,7 @@ func TestLossesAtAnyMomentLoseNoResult(t *testing.T) {
 		err := cohort.Run(t.Context(), n, func(world *cohort.Comm) error {
 			if after, ok := dying[world.Rank()]; ok {
 				others.Go(func() { body(world) })
-				time.Sleep(after)
+				time.Sleep(after) // on purpose: the rank dies at this moment
 				return errDies
 			}
 			body(world)

@@ -29,7 +29,7 @@ func count(n int) iter.Seq[int] {
 
 func square(_ context.Context, i int) (int, error) {
 	if i%7 == 0 {
-		time.Sleep(time.Duration(rand.N(2000)) * time.Microsecond) // so that results come in another order
+		time.Sleep(time.Duration(rand.N(2000)) * time.Microsecond) // on purpose: results come in another order
 	}
 	return i * i, nil
 }

@@ -43,7 +43,7 @@ func init() {
 	// A waiting rank uses little processor time: a small part of the time waited.
 	programs["idle"] = func(c backend.Comm) error {
 		if c.Rank() == 1 {
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond) // on purpose: rank 0 waits for so long
 			return c.Send(nil, make([]byte, 8), 0, 1, backend.Standard)
 		}
 		before := cpu()

@@ -221,7 +221,7 @@ func TestConnectionOfEarlierAttemptIsRefused(t *testing.T) {
 		earlier := &meet.Member{Listener: "of the earlier attempt", Addrs: []netip.AddrPort{mine}}
 		stale, err := meet.Dial(ctx, id.Toward(earlier), earlier.Addrs, 0, meet.Peer)
 		for errors.Is(err, meet.ErrNotListening) && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // poll
 			stale, err = meet.Dial(ctx, id.Toward(earlier), earlier.Addrs, 0, meet.Peer)
 		}
 		if err == nil {

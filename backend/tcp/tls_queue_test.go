@@ -129,7 +129,7 @@ func TestTLSEndsBehindItsQueue(t *testing.T) {
 		if _, err := l.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // poll
 	}
 	if got := <-read; got.err != nil || got.n != int64(sent) {
 		t.Errorf("%d of %d bytes have arrived, then %v", got.n, sent, got.err)

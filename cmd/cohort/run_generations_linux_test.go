@@ -115,7 +115,7 @@ func elasticSteps(world *cohort.Comm, stop string, progress []int64) error {
 		case sum[2] > 0:
 			return errResize
 		}
-		time.Sleep(200 * time.Microsecond)
+		time.Sleep(200 * time.Microsecond) // on purpose: a step takes a while
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 func TestSlowReaderOfHostsLosesNothing(t *testing.T) {
 	n := newNetwork(t)
 	cmd, out, errs := blocked(t, n, "head -c 1190000 /dev/zero | tr '\\0' x; echo; echo last words; exit 3")
-	time.Sleep(6 * time.Second)
+	time.Sleep(6 * time.Second) // on purpose: the reader begins later than hosts wait for it
 	text, err := io.ReadAll(out)
 	cmd.Wait()
 	if status := cmd.ProcessState.ExitCode(); status != 3 || err != nil || bytes.Count(text, []byte("x")) != 1190000 || !bytes.HasSuffix(text, []byte("\nlast words\n")) {

@@ -73,7 +73,7 @@ func waiting(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":  "module example.org/waiting\n\ngo 1.26\n",
-		"main.go": "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"time\"\n)\n\nfunc main() {\n\tfmt.Println(\"pid\", os.Getpid())\n\ttime.Sleep(time.Hour)\n}\n",
+		"main.go": "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"time\"\n)\n\nfunc main() {\n\tfmt.Println(\"pid\", os.Getpid())\n\ttime.Sleep(time.Hour)\n}\n", // on purpose: it runs until it is killed
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

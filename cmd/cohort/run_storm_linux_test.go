@@ -51,11 +51,11 @@ func storm(t *testing.T, ranks, kills int, args ...string) {
 	var took []time.Duration
 	for n := 0; n < kills; {
 		gone := map[int]bool{}
-		time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond) // above 0.2 s a start is not put off
+		time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond) // on purpose: above 0.2 s a start is not put off
 		var last time.Time
 		for more := true; more; more = r.IntN(4) == 0 { // the second perhaps while the others rejoin
 			if last != (time.Time{}) {
-				time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+				time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond) // on purpose: a second rank dies at any moment
 			}
 			if pid := pids[r.IntN(ranks)]; !gone[pid] {
 				gone[pid], last = true, time.Now()

@@ -50,7 +50,7 @@ func init() {
 				err = errors.Join(err, knownOperations(world, how))
 				if file := os.Getenv(awaitFile); file != "" && world.Rank() == 1 {
 					for _, e := os.Stat(file); e != nil; _, e = os.Stat(file) {
-						time.Sleep(10 * time.Millisecond)
+						time.Sleep(10 * time.Millisecond) // poll
 					}
 				}
 				err = errors.Join(err, world.Close())

@@ -108,3 +108,18 @@ func isNumber(e ast.Expr, text string) bool {
 	l, ok := e.(*ast.BasicLit)
 	return ok && l.Value == text
 }
+
+// TestSleepsAreMarked checks that a test that sleeps says beside it that it polls, or why the delay is part of the case.
+func TestSleepsAreMarked(t *testing.T) {
+	sleep, mark := regexp.MustCompile(`.*\btime\.Sleep\(.*`), regexp.MustCompile(`// (poll\b|on purpose: )`)
+	for _, p := range allFiles(t) {
+		if !strings.HasSuffix(p, "_test.go") {
+			continue
+		}
+		for _, line := range sleep.FindAllString(read(t, p), -1) {
+			if !mark.MatchString(line) {
+				t.Errorf("%s: %s: wait for the event, or mark the sleep: // poll, or // on purpose: WHY", p, strings.TrimSpace(line))
+			}
+		}
+	}
+}

@@ -168,7 +168,7 @@ func TestHeartbeatsDoNotWaitForNotify(t *testing.T) {
 			c.e.mu.Lock()
 			c.e.life.beat = 1
 			c.e.mu.Unlock()
-			for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // poll
 				if h, ok := other.header(); ok && h.Kind == frame.Heartbeat {
 					return
 				}

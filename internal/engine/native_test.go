@@ -88,8 +88,8 @@ func TestArrivalBeforeSleepIsNoticed(t *testing.T) {
 	until(t, "leading", c, func() bool { return looks.Load() > 1 })
 	go func() { ends <- c.Await(&backend.Bound{Timeout: patient.Timeout / 3}, pending(arrived.Load)) }()
 	for !arrived.Load() {
-		e.Poke() // so that the leader polls again
-		time.Sleep(time.Millisecond)
+		e.Poke()                     // so that the leader polls again
+		time.Sleep(time.Millisecond) // poll
 	}
 	if err := <-ends; err != nil {
 		t.Error(err)

@@ -102,7 +102,7 @@ func TestCallsWithoutMemoryEndOnAllRanks(t *testing.T) {
 				for r, c := range ringless(t, full) {
 					go func() {
 						if r == 1 {
-							time.Sleep(20 * time.Millisecond) // in most runs the other waits by then
+							time.Sleep(20 * time.Millisecond) // on purpose: this rank comes late
 						}
 						errs <- call(c)
 					}()

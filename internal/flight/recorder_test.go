@@ -127,7 +127,7 @@ func TestMemoryStaysWhileAnOperationIsCounted(t *testing.T) {
 			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 			for range 5 {
 				runtime.GC()
-				time.Sleep(time.Millisecond) // for cleanups, which here must not run
+				time.Sleep(time.Millisecond) // on purpose: time for cleanups, which here must not run
 			}
 			for i := range tables {
 				atomic.StoreUint64(&tables[i].busy, 0)

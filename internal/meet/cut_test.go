@@ -164,7 +164,7 @@ func TestLateAdmissionIsAccepted(t *testing.T) {
 			go func() {
 				_, err := serve(t.Context(), b, identity(2), func() bool {
 					b.SetDeadline(time.Time{}) // so that it can be as late as on a slow network
-					time.Sleep(wait)
+					time.Sleep(wait)           // on purpose: the confirmation is late
 					return true
 				})
 				done <- err

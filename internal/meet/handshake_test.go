@@ -249,7 +249,7 @@ func TestSlowHandshakeIsRefused(t *testing.T) {
 					}
 				}
 				for _, x := range c.then {
-					time.Sleep(time.Second)
+					time.Sleep(time.Second) // on purpose: a slow peer
 					if _, err := a.Write([]byte{x}); err != nil {
 						return
 					}

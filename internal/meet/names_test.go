@@ -57,7 +57,7 @@ func TestRanksWaitUntilNameOfRankZeroIsKnown(t *testing.T) {
 	ctx := limit(t)
 	ends := bothMeet(ctx, name+".:"+free)
 	asked := func(n int) { // both ranks ask once in every round
-		for want := s.Asked(name) + n; s.Asked(name) < want; time.Sleep(time.Millisecond) {
+		for want := s.Asked(name) + n; s.Asked(name) < want; time.Sleep(time.Millisecond) { // poll
 			if ctx.Err() != nil {
 				t.Fatal("the ranks do not ask again")
 			}

@@ -45,7 +45,7 @@ func init() {
 	outsiders["connect"] = func(addr string) error {
 		c, err := net.Dial("unix", addr)
 		for err != nil && errors.Is(err, syscall.ECONNREFUSED) {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // poll
 			c, err = net.Dial("unix", addr)
 		}
 		if err != nil {

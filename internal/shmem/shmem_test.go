@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	case "end":
 		os.Exit(0)
 	case "sleep":
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // on purpose: it runs until it is killed
 	}
 	os.Exit(m.Run())
 }

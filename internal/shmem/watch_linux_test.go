@@ -112,7 +112,7 @@ func TestRunsFollowsSignals(t *testing.T) {
 	}
 	is := func(what string, want bool) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); Runs(cmd.Process.Pid) != want; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); Runs(cmd.Process.Pid) != want; time.Sleep(time.Millisecond) { // poll
 			if time.Now().After(end) {
 				t.Fatalf("a process that %s: it runs: %v", what, !want)
 			}

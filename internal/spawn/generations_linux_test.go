@@ -99,7 +99,7 @@ func TestReplacedProcessIsLikeTheFirst(t *testing.T) {
 		}
 	}
 	for end := time.Now().Add(patience); len(descriptors()) > before && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // poll
 	}
 	if after := len(descriptors()); after > before {
 		t.Errorf("%d descriptors, before the restarts %d", after, before)

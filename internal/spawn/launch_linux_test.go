@@ -53,7 +53,7 @@ func starterProgram(args []string) {
 			signal.Ignore(syscall.SIGTERM)
 		}
 		fmt.Println("ready")
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // on purpose: it runs until it is killed
 	case "broken":
 		fmt.Println("no slots for", ranks)
 		os.Exit(3)
@@ -101,7 +101,7 @@ func starterProgram(args []string) {
 			os.Exit(255) // as Hydra does
 		case way == "hang" && status != 0:
 			signal.Ignore(syscall.SIGTERM)
-			time.Sleep(time.Hour)
+			time.Sleep(time.Hour) // on purpose: it runs until it is killed
 		}
 		if way == "kill" && status != 0 || way == "abort" {
 			for other := range cmds {

@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	// A goroutine that copies the output of a process may be about to close its end.
 	after := descriptors()
 	for end := time.Now().Add(patience); status == 0 && len(after) > len(before) && time.Now().Before(end); after = descriptors() {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // poll
 	}
 	if status == 0 && len(after) > len(before) {
 		fmt.Printf("descriptors left open: %v, before the tests %v\n", after, before)
@@ -265,7 +265,7 @@ func exitProgram(args []string) {
 	}
 	fmt.Println("ready")
 	for {
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // on purpose: it runs until it is killed
 	}
 }
 
@@ -309,7 +309,7 @@ func stubbornProgram([]string) {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	fmt.Println("ready")
 	for {
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // on purpose: it runs until it is killed
 	}
 }
 
@@ -333,7 +333,7 @@ func parentProgram(args []string) {
 		return
 	}
 	for {
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // on purpose: it runs until it is killed
 	}
 }
 
@@ -353,7 +353,7 @@ func desertedProgram(args []string) {
 func deserterProgram(args []string) {
 	pause, err := time.ParseDuration(args[0])
 	for err == nil {
-		time.Sleep(pause)
+		time.Sleep(pause) // on purpose: it writes at this pace
 		_, err = fmt.Println("a line")
 	}
 }

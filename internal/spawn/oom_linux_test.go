@@ -23,7 +23,7 @@ func eatProgram([]string) {
 	for me() == "1" {
 		all = append(all, bytes.Repeat([]byte{1}, 1<<20))
 	}
-	time.Sleep(time.Hour)
+	time.Sleep(time.Hour) // on purpose: it runs until it is killed
 	runtime.KeepAlive(all)
 }
 
@@ -53,7 +53,7 @@ func memoryGroup(t *testing.T) (limit int, group string) {
 		}
 		t.Cleanup(func() {
 			for end := time.Now().Add(patience); os.Remove(group) != nil && time.Now().Before(end); { // until its processes are gone
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // poll
 			}
 		})
 		if f, err := os.OpenFile(file, os.O_WRONLY, 0); err == nil { // it exists if this is a control group

@@ -107,7 +107,7 @@ func TestUnreadInputIsLeftForShell(t *testing.T) {
 	syscall.Kill(ranks[0], syscall.SIGKILL)
 	screen.await(t, "was killed by signal 9", 1)
 	for pid := others(t, cmd.Process.Pid, nil); len(pid) > 0; pid = others(t, cmd.Process.Pid, nil) {
-		time.Sleep(time.Millisecond) // until the launcher has ended
+		time.Sleep(time.Millisecond) // poll until the launcher has ended
 	}
 	keyboard.WriteString("ee\n")
 	want := "<one><two>"

@@ -88,7 +88,7 @@ func TestCollectiveThatIsCompleteAtItsDeadlineSucceeds(t *testing.T) {
 		err = barrier(&backend.Bound{Ctx: lateContext{ctx, func() error {
 			err := sign("ends")
 			for runtime.NumGoroutine() > before { // the one that makes the call
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // poll
 			}
 			return err
 		}}})

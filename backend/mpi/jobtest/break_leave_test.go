@@ -120,7 +120,7 @@ func neverComes() error {
 		return err
 	}
 	if w.Rank() == 1 {
-		time.Sleep(2 * patience) // it is ended by the launcher
+		time.Sleep(2 * patience) // on purpose: it never closes, and the launcher ends it
 		return nil
 	}
 	if err := w.Barrier(); !errors.Is(err, cohort.ErrTimeout) {

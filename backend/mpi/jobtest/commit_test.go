@@ -76,7 +76,7 @@ func TestGoroutinesMakeCommunicatorsAtOnce(t *testing.T) {
 			go func() { ended <- some(base, rand.New(rand.NewPCG(seed, g)), calls) }()
 		}
 		if leaves && w.Rank() == 0 {
-			time.Sleep(time.Duration(seed) * time.Millisecond) // until some call
+			time.Sleep(time.Duration(seed) * time.Millisecond) // on purpose: it closes beside some call
 			err = w.Close()
 			<-ended
 			<-ended

@@ -59,7 +59,7 @@ func sign(point string) error {
 
 // reached waits until that many processes have reached a point.
 func reached(point string, processes int) error {
-	for end := time.Now().Add(patience / 2); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience / 2); ; time.Sleep(time.Millisecond) { // poll
 		switch signs, err := filepath.Glob(filepath.Join(os.Getenv(signsVariable), point+".*")); {
 		case err != nil || len(signs) == processes:
 			return err

@@ -285,7 +285,7 @@ func TestDeadRankEndsJobAndLeavesNothing(t *testing.T) {
 
 // lives waits until a process has ended, and returns its state if it does not.
 func lives(pid int) string {
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // poll
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(b), ") Z ") || !strings.Contains(string(b), ".test)") {
 			return ""

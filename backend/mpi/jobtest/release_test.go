@@ -76,7 +76,7 @@ func received(w, d *cohort.Comm, b []byte, how string) error {
 		b[i] = 7
 	}
 	for range 50 { // the library makes progress
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // on purpose: time for a write that must not come, while the library makes progress
 		if _, _, err := w.Iprobe(0, 9); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func closeCalls(w *cohort.Comm) error {
 		ctx, cancel := context.WithTimeout(background, time.Duration(150+step*37%300)*time.Microsecond)
 		switch {
 		case me == 1:
-			time.Sleep(time.Duration(step*53%400) * time.Microsecond)
+			time.Sleep(time.Duration(step*53%400) * time.Microsecond) // on purpose: the rank comes early or late
 			if step%2 == 0 {
 				_, _ = cohort.Recv(d, b, 0, 1)
 			} else if q, err := cohort.Iallreduce(d, a[:64], b[:64], cohort.Sum); err == nil {
@@ -175,7 +175,7 @@ func TestForgottenOperationsAreCollected(t *testing.T) {
 			must.OK(forget(w, closes))
 			for range 4 {
 				runtime.GC()
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(5 * time.Millisecond) // on purpose: time for the collector
 			}
 		}
 		if err := w.Close(); !errors.Is(err, cohort.ErrRequest) {
@@ -184,7 +184,7 @@ func TestForgottenOperationsAreCollected(t *testing.T) {
 		w = nil
 		for range 4 {
 			runtime.GC()
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // on purpose: time for the collector
 		}
 		say("alive")
 		return nil

@@ -57,7 +57,7 @@ func stops(w *cohort.Comm) error {
 		return err
 	})
 	go func() {
-		for ; ; time.Sleep(10 * time.Millisecond) { // rank 1 may not have stopped yet
+		for ; ; time.Sleep(10 * time.Millisecond) { // poll: rank 1 may not have stopped yet
 			_ = syscall.Kill(pid[0], syscall.SIGCONT)
 		}
 	}()

@@ -18,7 +18,7 @@ func (s *strand) pair() (a, b int) {
 }
 
 // nap sleeps for a time around that of the others' deadlines, another one on each rank and in each step.
-func (s *strand) nap() { time.Sleep(time.Duration((s.step*7919+s.me*104729)%400) * time.Microsecond) }
+func (s *strand) nap() { time.Sleep(time.Duration((s.step*7919+s.me*104729)%400) * time.Microsecond) } // on purpose: steps overlap
 
 // lateReceive has a receive meet its deadline when its message arrives. The message is received then or by the next.
 func (s *strand) lateReceive() error {
@@ -144,7 +144,7 @@ func (s *strand) endByClose() error {
 			}
 		case errors.Is(err, cohort.ErrClosed):
 			clear(buffers[i])
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // on purpose: time for a write that must not come
 			if err := equal(buffers[i], make([]int, length)); err != nil {
 				return fmt.Errorf("written after the receive had ended: %w", err)
 			}

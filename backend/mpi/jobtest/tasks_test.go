@@ -29,7 +29,7 @@ func TestTasksEndOnAllRanksWhenOneLeaves(t *testing.T) {
 			var last error
 			for _, err := range tasks.Map(background, c, slices.Values(make([]int, 1000)), func(_ context.Context, i int) (int, error) {
 				leave()
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // on purpose: a task takes a while
 				return i, nil
 			}) {
 				leave()

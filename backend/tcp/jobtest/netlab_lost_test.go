@@ -89,7 +89,7 @@ func loseOne(w *cohort.Comm) error {
 	if how == "busy" {
 		if w.Rank() == victim {
 			go func() {
-				time.Sleep(100 * time.Millisecond) // when does not matter
+				time.Sleep(100 * time.Millisecond) // on purpose: the rank dies in the middle of its work
 				if err := die(false); err != nil {
 					fmt.Println(err)
 				}

@@ -220,7 +220,7 @@ func stepper(w *cohort.Comm) error {
 			if err != nil {
 				return err
 			}
-			time.Sleep(time.Until(time.Unix(0, at)))
+			time.Sleep(time.Until(time.Unix(0, at))) // on purpose: all ranks begin at the same moment
 			if err := mark(fmt.Sprintf("%s #%d", s.name, k)); err != nil {
 				return err
 			}
@@ -228,7 +228,7 @@ func stepper(w *cohort.Comm) error {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 			done := time.Now().UnixNano()
-			time.Sleep(delay / 2) // what has been written leaves piece by piece, as the network takes it
+			time.Sleep(delay / 2) // on purpose: what has been written leaves piece by piece, as the network takes it
 			if err := mark(""); err != nil {
 				return err
 			}

@@ -282,11 +282,11 @@ func (c *cluster) restarted(t *testing.T) {
 		})
 	}
 	for _, i := range rand.Perm(size - 1) {
-		time.Sleep(rand.N(within / 4))
+		time.Sleep(rand.N(within / 4)) // on purpose: pods start one by one
 		begin(i)
 	}
 	for _, i := range rand.Perm(size - 1) {
-		time.Sleep(rand.N(within / 8))
+		time.Sleep(rand.N(within / 8)) // on purpose: names become known late
 		c.know(pods[i])
 	}
 	joined(1)
@@ -299,7 +299,7 @@ func (c *cluster) restarted(t *testing.T) {
 	c.kill(old, syscall.SIGTERM)
 	c.want(75, "rank 0", old)
 	begin(0)
-	time.Sleep(rand.N(within / 4))
+	time.Sleep(rand.N(within / 4)) // on purpose: the new name becomes known late
 	c.know(pods[0])
 	begin(3)
 	for i, p := range pods {

@@ -19,7 +19,7 @@ import (
 // until waits until another process has done something.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); !done(); time.Sleep(20 * time.Millisecond) { // poll
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within %v", what, limit)
 		}

@@ -71,7 +71,7 @@ func TestKilledSrunLosesItsHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(limit); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(limit); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) { // poll
 			if time.Now().After(end) {
 				t.Fatalf("%s, process %d, is left", name, pid)
 			}

@@ -138,7 +138,7 @@ func TestTrainingSurvivesRepeatedKills(t *testing.T) {
 	for range kills {
 		cmd := commandOf(t, args...)
 		afterIteration(t, cmd, 2)
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // it is written in the background
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // poll: it is written in the background
 			if found, _ := filepath.Glob(filepath.Join(dir, "checkpoint-*.bin")); len(found) > 0 {
 				break
 			}
