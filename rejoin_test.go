@@ -170,7 +170,7 @@ func TestFailureOfReplacedRankIsForgotten(t *testing.T) {
 	}
 }
 
-func TestRejoinErrors(t *testing.T) {
+func TestRejoinRefusesWrongUse(t *testing.T) {
 	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
 		d, err := world.Dup()
 		if err != nil {
@@ -327,7 +327,7 @@ func TestStormOfFailures(t *testing.T) {
 
 // However a rank fails, RunWith starts it no more often than it may, ends when its context does, and returns the errors of
 // ranks that were not replaced.
-func TestRestartsEnd(t *testing.T) {
+func TestRunWithStartsRanksNoMoreThanAllowed(t *testing.T) {
 	full := errors.New("the disk is full")
 	for _, c := range []struct {
 		name string

@@ -124,7 +124,7 @@ func TestSettingsDoNotShareTheCallersTuning(t *testing.T) {
 	}
 }
 
-func TestHeartbeatLimits(t *testing.T) {
+func TestHeartbeatBelowLimitIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		cfg  time.Duration
 		env  string

@@ -182,7 +182,7 @@ func TestTopologyNamesTheSchedulerJob(t *testing.T) {
 	})
 }
 
-func TestTopologyString(t *testing.T) {
+func TestTopologyPrintsInOneLine(t *testing.T) {
 	top := Topology{
 		Backend: "mpi", Library: "MPICH 4.0.2", Version: "MPI 4.0", ThreadLevel: "multiple", Scheduler: "Slurm job 4711.0",
 		Hosts: []Host{{Name: "n01", Ranks: []int{0, 1, 2, 3}}, {Name: "n02", Ranks: []int{4, 5, 6, 7}}},

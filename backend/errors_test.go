@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestRankList(t *testing.T) {
+func TestLongRankListsAreShortened(t *testing.T) {
 	many := make([]int, 100)
 	for i := range many {
 		many[i] = 3 * i
@@ -27,8 +27,8 @@ func TestRankList(t *testing.T) {
 	}
 }
 
-// TestFaultTravels checks that another rank can tell what this one can, a departure in good order from a loss among it.
-func TestFaultTravels(t *testing.T) {
+// TestFaultsSurviveEncoding checks that another rank can tell what this one can, a departure in good order from a loss among it.
+func TestFaultsSurviveEncoding(t *testing.T) {
 	for _, f := range []*Fault{
 		PeerLeft("rank %d has left", 3), Faultf(ErrPeerLost, "rank 3 died"), Faultf(ErrMismatch, ""), Faultf(syscall.ENOSPC, "disk full"), Faultf(ErrInternal, "x"),
 	} {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestCohorts looks at the columns of cohort, and at what their programs are told.
-func TestCohorts(t *testing.T) {
+// TestColumnsOfCohortStartRightPrograms looks at the columns of cohort, and at what their programs are told.
+func TestColumnsOfCohortStartRightPrograms(t *testing.T) {
 	t.Setenv("COHORT_TCP_SHM", "1")
 	for _, c := range []struct{ backend, over, names, program, env string }{
 		{"shm", "", "cohort", "tool bench --json --backend shm -n 2 --reps 15 --sizes 8 p2p", ""},
@@ -36,8 +36,8 @@ func TestCohorts(t *testing.T) {
 	}
 }
 
-// TestByTCP has Open MPI be told its transport, whatever the environment says.
-func TestByTCP(t *testing.T) {
+// TestOpenMPIIsToldToUseTCP has Open MPI be told its transport, whatever the environment says.
+func TestOpenMPIIsToldToUseTCP(t *testing.T) {
 	t.Setenv("OMPI_MCA_btl", "self,vader")
 	env := mpiexec("openmpi", 2, byTCP, "program").Environ()
 	for _, want := range []string{"OMPI_MCA_btl=tcp,self", "OMPI_MCA_pml=ob1"} {
@@ -59,8 +59,8 @@ func TestContenders_Errors(t *testing.T) {
 	}
 }
 
-// TestRow has a ratio for each column of cohort, to the faster library alone, and none without one.
-func TestRow(t *testing.T) {
+// TestRowComparesWithFasterLibrary has a ratio for each column of cohort, to the faster library alone, and none without one.
+func TestRowComparesWithFasterLibrary(t *testing.T) {
 	all := []contender{{name: "sockets", ours: true}, {name: "tcp", ours: true}, {name: "one"}, {name: "other"}}
 	time := func(usec float64) map[int]float64 { return map[int]float64{8: usec} }
 	for _, c := range []struct {
@@ -79,8 +79,8 @@ func TestRow(t *testing.T) {
 	}
 }
 
-// TestWritePrograms has a line for each program, and a value in each of its cells.
-func TestWritePrograms(t *testing.T) {
+// TestPageOfProgramsHasNoEmptyCell has a line for each program, and a value in each of its cells.
+func TestPageOfProgramsHasNoEmptyCell(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: all benchmark programs in all settings; make test-all runs it")
 	}

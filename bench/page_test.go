@@ -145,7 +145,7 @@ func TestPageWithoutLibraries(t *testing.T) {
 	}
 }
 
-func TestPage_Errors(t *testing.T) {
+func TestPageRefusesBrokenResults(t *testing.T) {
 	for content, want := range map[string]string{"": "EOF", "{}": "has no results", "{}\n{": "unexpected EOF"} {
 		results := filepath.Join(t.TempDir(), "results.jsonl")
 		if err := os.WriteFile(results, []byte(content), 0o666); err != nil {

@@ -37,8 +37,8 @@ func TestFilesThatCannotBeOpened(t *testing.T) {
 	})
 }
 
-// TestWrongArguments passes wrong arguments on all ranks. Nothing is written, and the file stays usable.
-func TestWrongArguments(t *testing.T) {
+// TestWrongArgumentsWriteNothing passes wrong arguments on all ranks. Nothing is written, and the file stays usable.
+func TestWrongArgumentsWriteNothing(t *testing.T) {
 	onRanks(t, 1, func(r *rank) {
 		f := r.create()
 		p := make([]byte, 10)
@@ -107,9 +107,9 @@ func TestWrongArgumentsOnOneRank(t *testing.T) {
 	})
 }
 
-// TestMismatchedCalls has one rank call another operation, or with another argument. Nothing is written, and the file
+// TestMismatchedCallsWriteNothing has one rank call another operation, or with another argument. Nothing is written, and the file
 // stays usable.
-func TestMismatchedCalls(t *testing.T) {
+func TestMismatchedCallsWriteNothing(t *testing.T) {
 	onRanks(t, 2, func(r *rank) {
 		f := r.create()
 		for _, who := range []int{0, r.Size - 1} {
@@ -178,8 +178,8 @@ func TestWritesToAFullDevice(t *testing.T) {
 	})
 }
 
-// TestDeadline has one rank stay away.
-func TestDeadline(t *testing.T) {
+// TestOperationsEndWhenRankStaysAway has one rank stay away.
+func TestOperationsEndWhenRankStaysAway(t *testing.T) {
 	onRanks(t, 2, func(r *rank) {
 		f := r.create()
 		if r.Rank > 0 {

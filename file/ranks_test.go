@@ -104,8 +104,8 @@ func pattern(at, n int) []byte {
 	return b
 }
 
-// TestLengths changes the length of a file.
-func TestLengths(t *testing.T) {
+// TestFileBecomesLongerAndShorter changes the length of a file.
+func TestFileBecomesLongerAndShorter(t *testing.T) {
 	onRanks(t, 1, func(r *rank) {
 		f := r.create()
 		is := func(what string, want int64) {

@@ -180,8 +180,8 @@ func TestCallsInsideTaskAreRejected(t *testing.T) {
 	}
 }
 
-// TestSettingsPrecedence checks which setting overrides which.
-func TestSettingsPrecedence(t *testing.T) {
+// TestConfigOverridesEnvironment checks which setting overrides which.
+func TestConfigOverridesEnvironment(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config
 		want int

@@ -138,7 +138,7 @@ func TestCaseErrorNamesFileFieldAndLimits(t *testing.T) {
 }
 
 // Reservoirs that do not fit together.
-func TestCascadeErrors(t *testing.T) {
+func TestCascadesThatDoNotFitAreErrors(t *testing.T) {
 	lake := func(name, more string) string {
 		return fmt.Sprintf(`{"name": %q, "bus": "Valley", "max_storage": 40, "initial_storage": 20, "max_generation_mw": 70,
 			"inflow_mean": [60, 30, 10], "inflow_std": [0, 0, 0]%s}`, name, more)

@@ -41,7 +41,7 @@ func (w written) read(t testing.TB) *Case {
 //     and docs/src/examples/FAST_hydro_thermal.jl. There a MW-month is a MWh: the stages have one hour.
 //
 // A stage of 730 h passes 2.628 hm3 per m3/s.
-func TestKnownAnswers(t *testing.T) {
+func TestSolutionsMatchKnownAnswers(t *testing.T) {
 	const twoMonths = `"stages": 2, "periods": ["first", "second"], "hours_per_stage": 730`
 	for _, k := range []struct {
 		name string

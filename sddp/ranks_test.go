@@ -178,7 +178,7 @@ func TestAllRanksLoadCaseOfRankZero(t *testing.T) {
 	}
 }
 
-func TestStoppingRules(t *testing.T) {
+func TestTrainingStopsByEachRule(t *testing.T) {
 	c := readShipped(t, "toy")
 	if tr := trained(t, c, Options{Iterations: 40, Passes: 2, Stall: 3}); !strings.Contains(tr.Stopped, "no more than 1e-06 in 3 iterations") || len(tr.Iterations) >= 40 {
 		t.Errorf("after %d iterations: %q, want a stalled lower bound", len(tr.Iterations), tr.Stopped)

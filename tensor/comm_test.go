@@ -11,7 +11,7 @@ import (
 
 // The program sets a value, or else the environment, or else the default. A wrong value is an error
 // that names the setting and the value.
-func TestSettingsPrecedence(t *testing.T) {
+func TestConfigOverridesEnvironment(t *testing.T) {
 	const chunkVar, directVar = "COHORT_TENSOR_CHUNK", "COHORT_TENSOR_DIRECT"
 	for _, k := range []struct {
 		cfg           *Config

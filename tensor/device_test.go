@@ -71,7 +71,7 @@ func look[T cohort.Number](x *Tensor[T]) (data []T, err error) {
 	return data, err
 }
 
-func TestProcessorDevice(t *testing.T) {
+func TestProcessorIsDeviceWithoutMemory(t *testing.T) {
 	for _, d := range []*Device{CPU, nil, {}} {
 		free, total, err := d.Memory()
 		if d.String() != "cpu" || d.Index() != -1 || d.Model() != "" || free != 0 || total != 0 || err != nil {

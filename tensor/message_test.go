@@ -26,7 +26,7 @@ func envelopeOf(version, flags byte, kind backend.Kind, piece, number uint32, sh
 	return append(b, payload...)
 }
 
-func TestEnvelopeEncoding(t *testing.T) {
+func TestEnvelopesSurviveEncoding(t *testing.T) {
 	wide := make([]int, maxDims)
 	for i := range wide {
 		wide[i] = 1

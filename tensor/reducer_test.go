@@ -19,7 +19,7 @@ import (
 // lengths are those of gradients: some share a bucket of 2048 bytes, two are longer.
 var lengths = []int{3, 100, 0, 256, 1000, 1, 511, 512, 513, 7, 7, 7, 2000}
 
-func TestReducerSteps(t *testing.T) {
+func TestReducerAveragesEveryStep(t *testing.T) {
 	onRanks(t, []int{1, 2, 3}, func(t *testing.T, world *cohort.Comm) error {
 		for _, p := range placements[:3] {
 			l, err := newLab(world, small, soft.Config{Lazy: true, Seed: uint64(world.Rank())})

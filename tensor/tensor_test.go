@@ -152,7 +152,7 @@ func TestElemRejectsWrongIndex(t *testing.T) {
 }
 
 // Methods of a nil tensor return zero values or errors.
-func TestNilTensor(t *testing.T) {
+func TestNilTensorGivesZeroValues(t *testing.T) {
 	var x *Tensor[float32]
 	y := must.Get(New[float32]())
 	if x.Shape() != nil || x.Strides() != nil || x.Len() != 0 || x.Device() != CPU || x.IsContiguous() || x.Data() != nil ||

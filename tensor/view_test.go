@@ -217,7 +217,7 @@ func randomShape(r *rand.Rand, dims, most int) []int {
 }
 
 // Views of views have the elements of their layouts, on the processor and on a device.
-func TestRandomViews(t *testing.T) {
+func TestRandomViewsHaveElementsOfTheirLayouts(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{})
 	r := rand.New(rand.NewPCG(6, 0))
 	for i := range 300 {

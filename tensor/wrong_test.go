@@ -137,7 +137,7 @@ func wrongOnOneRank(world *cohort.Comm, n int) error {
 
 // If the tensors of the ranks have different lengths or types, all ranks get an error, even if the
 // first pieces match.
-func TestMismatchedCollectives(t *testing.T) {
+func TestMismatchedTensorsAreErrorsOnAllRanks(t *testing.T) {
 	onRanks(t, []int{2, 3}, func(t *testing.T, world *cohort.Comm) error { return mismatches(world) })
 }
 
@@ -193,7 +193,7 @@ func pick(last bool, a, b int) int {
 	return a
 }
 
-func TestNilComm(t *testing.T) {
+func TestNewCommFindsDifferentChunks(t *testing.T) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
 		_, err := NewComm(world, &Config{Chunk: 1024 << world.Rank()})
 		return errors.Join(is(err, cohort.ErrMismatch, "1024", "2048"), world.Barrier())
@@ -212,7 +212,7 @@ func TestNilComm(t *testing.T) {
 	}
 }
 
-func TestClosedComm(t *testing.T) {
+func TestCommRefusesUseAfterClose(t *testing.T) {
 	onRanks(t, []int{1}, func(t *testing.T, world *cohort.Comm) error {
 		c := must.Get(NewComm(world, nil))
 		h, err := Iallreduce(c, zeros[int](2), zeros[int](2), Sum)
@@ -298,7 +298,7 @@ func TestDeadlineSparesEarlierCollectives(t *testing.T) {
 }
 
 // Nil and zero values give an error or do nothing, as in the root package.
-func TestNilHandles(t *testing.T) {
+func TestNilHandlesGiveErrors(t *testing.T) {
 	for _, c := range []*Comm{nil, {}} {
 		if n, err := c.Size(), errors.Join(c.Close(), c.WithContext(context.Background()).Close()); n != 0 || err != nil {
 			t.Errorf("a nil communicator: size %d, Close %v", n, err)
@@ -428,7 +428,7 @@ func TestMismatchesNameWholeOperation(t *testing.T) {
 }
 
 // After Close the memory of a Reducer's buckets may be reused.
-func TestClosedReducer(t *testing.T) {
+func TestReducerRefusesUseAfterClose(t *testing.T) {
 	onRanks(t, []int{1}, func(_ *testing.T, world *cohort.Comm) error {
 		l := must.Get(newLab(world, small, soft.Config{}))
 		var tensors []*Tensor[float32]

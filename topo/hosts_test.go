@@ -13,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-func TestExpandHosts(t *testing.T) {
+func TestExpandHostsReadsBrackets(t *testing.T) {
 	for list, want := range map[string]string{ // names separated by blanks
 		"":                               "",
 		" ,\n\t,":                        "",
@@ -104,7 +104,7 @@ func TestExpandHostsLimit(t *testing.T) {
 	}
 }
 
-func TestExpandCounts(t *testing.T) {
+func TestExpandCountsReadsSlurmsLists(t *testing.T) {
 	for list, want := range map[string][]int{
 		"4":             {4},
 		"4(x2),3":       {4, 4, 3},

@@ -70,7 +70,7 @@ SLURM_LOCALID=1
 SLURM_NODEID=1
 `
 
-func TestReadJob(t *testing.T) {
+func TestReadJobKnowsSchedulers(t *testing.T) {
 	none := topo.Job{Node: -1, Rank: -1, LocalRank: -1}
 	step := topo.Job{
 		Scheduler: "Slurm", ID: "4711", Step: "2", Name: "hydro", Queue: "debug", Cluster: "alps",

@@ -6,7 +6,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-func TestNodeString(t *testing.T) {
+func TestNodePrintsItsParts(t *testing.T) {
 	for _, c := range []struct {
 		node *topo.Node
 		want string
@@ -25,7 +25,7 @@ func TestNodeString(t *testing.T) {
 	}
 }
 
-func TestSummary(t *testing.T) {
+func TestSummaryNamesRanksAndNodes(t *testing.T) {
 	many := make([]topo.Host, 1024)
 	names, err := topo.ExpandHosts("n[0001-1024]")
 	if err != nil {

@@ -134,7 +134,7 @@ func TestReadKindsOfCores(t *testing.T) {
 	}
 }
 
-func TestReadNames(t *testing.T) {
+func TestReadFindsNames(t *testing.T) {
 	if n := laptop(t).read(nil); n.Model != "12th Gen Intel(R) Core(TM) i7-1260P" || n.Host != "laptop" {
 		t.Errorf("got %q on %q", n.Model, n.Host)
 	}
@@ -143,7 +143,7 @@ func TestReadNames(t *testing.T) {
 	}
 }
 
-func TestReadCaches(t *testing.T) {
+func TestReadFindsCaches(t *testing.T) {
 	n := laptop(t).read(set("6-9"))
 	want := []topo.Cache{
 		{Level: 1, Type: "Data", Size: 48 << 10, CPUs: set("6-7")},
@@ -164,7 +164,7 @@ func TestReadCaches(t *testing.T) {
 	}
 }
 
-func TestReadMemory(t *testing.T) {
+func TestReadFindsMemory(t *testing.T) {
 	const g = 1 << 30
 	n := expander(t).read(nil)
 	if want := (topo.Memory{Total: 384 * g, Free: 370 * g, Available: 375 * g}); n.Memory != want {
@@ -213,7 +213,7 @@ func TestReadMemory(t *testing.T) {
 	}
 }
 
-func TestDomainsOf(t *testing.T) {
+func TestDomainsOfSetsOfProcessors(t *testing.T) {
 	n := expander(t).read(nil)
 	for list, want := range map[string][]int{"": nil, "0": {0}, "3-4": {0, 1}, "5-7": {1}, "9": nil} {
 		if got := n.DomainsOf(set(list)); !slices.Equal(got, want) {

@@ -129,7 +129,7 @@ type either struct{ a, b *backend.Request }
 
 func (e either) Ready() bool { return e.a.Ready() || e.b.Ready() }
 
-func TestWithdraw(t *testing.T) {
+func TestManySendsAreWithdrawn(t *testing.T) {
 	launch(t, "withdraw", 2)
 	launch(t, "withdraw", 2, "TCP_TEST_CROWDED=1")
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
-// TestOpenLoss has a rank end after all ranks have met and before it has connected to the others: they
+// TestOpenTellsOfRankThatEnds has a rank end after all ranks have met and before it has connected to the others: they
 // all hear of it, also those that wait for its connection.
-func TestOpenLoss(t *testing.T) {
+func TestOpenTellsOfRankThatEnds(t *testing.T) {
 	const n, victim = 4, 2 // rank 3 dials it, 0 and 1 wait for it
 	at := freeAddress(t)
 	path := t.TempDir() + "/secret"
@@ -174,8 +174,8 @@ func TestRankLostBeforeItStartsJoinsAgain(t *testing.T) {
 	all.Wait()
 }
 
-// TestJoinTimeout has a rank wait for one that does not come, until the time is up or its context ends.
-func TestJoinTimeout(t *testing.T) {
+// TestOpenEndsWhenRankDoesNotCome has a rank wait for one that does not come, until the time is up or its context ends.
+func TestOpenEndsWhenRankDoesNotCome(t *testing.T) {
 	path := t.TempDir() + "/secret"
 	if err := meet.NewSecret().WriteFile(path); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 )
 
 // A connection within the machine is not paced, where this process may choose that.
-func TestWithinHost(t *testing.T) {
+func TestConnectionWithinHostIsNotPaced(t *testing.T) {
 	a, b := pair(t)
 	defer b.Close()
 	chosen(t, b)

@@ -111,7 +111,7 @@ func TestKernels_Errors(t *testing.T) {
 	}
 }
 
-func TestJump(t *testing.T) {
+func TestJumpEqualsManySteps(t *testing.T) {
 	for x, n := uint64(1), uint64(0); n < 1000; n++ {
 		if got := jump(n); got != x {
 			t.Fatalf("jump(%d) is %#x, %d steps give %#x", n, got, n, x)

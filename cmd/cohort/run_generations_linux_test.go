@@ -440,7 +440,7 @@ func TestSignalEndsJobThatRestarts(t *testing.T) {
 }
 
 // A job grows and shrinks while its ranks work. Those that leave end without an error.
-func TestScale(t *testing.T) {
+func TestJobGrowsAndShrinksAtWork(t *testing.T) {
 	for _, where := range []string{"shm", "tcp", "hosts"} {
 		t.Run(where, func(t *testing.T) {
 			args := []string{"--backend", where}

@@ -13,7 +13,7 @@ import (
 )
 
 // Ranks are killed at random times, rank 0 among them, also while the others rejoin. The data are right, and nothing is left.
-func TestRunStorm(t *testing.T) {
+func TestDataSurviveRandomKills(t *testing.T) {
 	kills := 1000
 	if testing.Short() {
 		kills = 6

@@ -59,7 +59,7 @@ func decode(t *testing.T, file string, into ...any) {
 	}
 }
 
-func TestJobManifest(t *testing.T) {
+func TestJobManifestDecodes(t *testing.T) {
 	var service core.Service
 	var job batch.Job
 	decode(t, "job.yaml", &service, &job)

@@ -117,7 +117,7 @@ func TestScatterTakesRankZerosBatches(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestCutGivesEachRowToOneRank(t *testing.T) {
 	for size := 1; size <= 5; size++ {
 		for micro := range 4 {
 			for rows := 1; rows <= 14; rows++ {

@@ -248,7 +248,7 @@ func TestCallsInTheWrongOrder(t *testing.T) {
 }
 
 // Parameters of 64 and of 16 bits are averaged too.
-func TestOtherWidths(t *testing.T) {
+func TestParametersOfOtherWidthsAreAveraged(t *testing.T) {
 	for _, d := range []dtypes.DType{dtypes.Float64, dtypes.BFloat16} {
 		model := func(ctx *mlctx.Context, _ any, inputs []*graph.Node) []*graph.Node {
 			w := ctx.VariableWithShape("w", shapes.Make(d, features, 1))

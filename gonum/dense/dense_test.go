@@ -189,7 +189,7 @@ func TestEmptyMatrixAndVector(t *testing.T) {
 	}
 }
 
-func TestConversionErrors(t *testing.T) {
+func TestWhatDoesNotFitIsNotConverted(t *testing.T) {
 	x, err := tensor.New[float64](2, 3)
 	if err != nil {
 		t.Fatal(err)

@@ -205,7 +205,7 @@ func TestAgreementWithoutLossTakesTwoRounds(t *testing.T) {
 	}
 }
 
-func TestReceiveErrors(t *testing.T) {
+func TestMalformedMessagesAreRefused(t *testing.T) {
 	begin := func(seq uint32) (*Agreement, []byte) {
 		a := New(0, 3, 5, seq, Record{Lost: NewSet(5), Gone: NewSet(3)}, NewSet(3))
 		msg, to := a.Next()
@@ -259,7 +259,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-func TestSetOperations(t *testing.T) {
+func TestSetKeepsItsRanks(t *testing.T) {
 	s := NewSet(130)
 	want := []int{0, 63, 64, 129}
 	for _, i := range want {

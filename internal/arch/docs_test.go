@@ -13,9 +13,9 @@ import (
 
 var variable = regexp.MustCompile(`\bCOHORT_[A-Z][A-Z0-9_]*[A-Z0-9]\b`)
 
-// TestEnvironment checks that docs/environment.md and CONTRIBUTING.md list the variables that the code reads or sets,
+// TestEnvironmentVariablesAreListed checks that docs/environment.md and CONTRIBUTING.md list the variables that the code reads or sets,
 // and no others.
-func TestEnvironment(t *testing.T) {
+func TestEnvironmentVariablesAreListed(t *testing.T) {
 	const document = "docs/environment.md, with CONTRIBUTING.md,"
 	listed := make(map[string]bool)
 	for _, v := range variable.FindAllString(read(t, "docs/environment.md")+read(t, "CONTRIBUTING.md"), -1) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestOperationExamples checks that the examples of the root package call every exported function and method of it,
+// TestOperationsHaveExamples checks that the examples of the root package call every exported function and method of it,
 // and have output. It goes by names: a call of one type's Close counts for all. Functions beside an example help it.
-func TestOperationExamples(t *testing.T) {
+func TestOperationsHaveExamples(t *testing.T) {
 	operations := make(map[string]string) // by name: with the type, for the error
 	shown := make(map[string]bool)
 	for _, s := range allSources(t) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestFuzzCorpora checks that every input kept under testdata/fuzz is one of a fuzz target of its package, in a folder
+// TestFuzzCorporaHaveTargets checks that every input kept under testdata/fuzz is one of a fuzz target of its package, in a folder
 // of that name: go test passes over any other.
-func TestFuzzCorpora(t *testing.T) {
+func TestFuzzCorporaHaveTargets(t *testing.T) {
 	targets := make(map[string]bool) // by the folder of their inputs
 	for _, s := range allSources(t) {
 		for _, d := range s.syntax.Decls {

@@ -146,7 +146,7 @@ func TestImports(t *testing.T) {
 // may.
 func forbidden(folder, imported string) string {
 	if imported == "C" {
-		return "" // TestCgo
+		return "" // TestCgoIsInOnePackage
 	}
 	inside := imported == module || strings.HasPrefix(imported, module+"/")
 	if !inside {
@@ -207,8 +207,8 @@ func TestLibraryRequiresFewModules(t *testing.T) {
 	}
 }
 
-// TestForbidden checks the rules themselves on pairs that DESIGN decides.
-func TestForbidden(t *testing.T) {
+// TestImportRulesDecideKnownPairs checks the rules themselves on pairs that DESIGN decides.
+func TestImportRulesDecideKnownPairs(t *testing.T) {
 	for _, c := range []struct {
 		folder, imported string
 		ok               bool

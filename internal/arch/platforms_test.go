@@ -47,10 +47,10 @@ var sampled = []platform{{"darwin", "arm64"}}
 // excludingTags are the build tags that exclude something from a program.
 var excludingTags = []string{"cohort_nompi", "cohort_notcp", "cohort_noshm", "cohort_noclp", "cohort_nocuda"}
 
-// TestPlatforms checks that all packages and their tests compile for every platform, and without what
+// TestPackagesCompileForEveryPlatform checks that all packages and their tests compile for every platform, and without what
 // the tags leave out. It checks types and runs the assembler, which takes seconds; the compiler takes minutes, as it
 // begins with the standard library.
-func TestPlatforms(t *testing.T) {
+func TestPackagesCompileForEveryPlatform(t *testing.T) {
 	debug.SetGCPercent(400) // the syntax trees of all packages stay
 	all := platforms(t)
 	for _, p := range sampled {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestUnsafe checks that unsafe stays where memory is looked at as something
+// TestUnsafeIsInFewPackages checks that unsafe stays where memory is looked at as something
 // else; tests may ask for sizes and offsets.
-func TestUnsafe(t *testing.T) {
+func TestUnsafeIsInFewPackages(t *testing.T) {
 	for _, s := range allSources(t) {
 		if !s.test && slices.Contains(s.imports, "unsafe") &&
 			!within(s.folder, "internal/view", "internal/shmem", "internal/libmpi", "internal/accel/cuda") {
@@ -22,9 +22,9 @@ func TestUnsafe(t *testing.T) {
 	}
 }
 
-// TestCgo checks that C is called in one place of the library only, which a build without a C
+// TestCgoIsInOnePackage checks that C is called in one place of the library only, which a build without a C
 // compiler leaves out. An example of a C library is a module apart.
-func TestCgo(t *testing.T) {
+func TestCgoIsInOnePackage(t *testing.T) {
 	n := 0
 	for _, s := range allSources(t) {
 		if slices.Contains(s.imports, "C") {
@@ -39,9 +39,9 @@ func TestCgo(t *testing.T) {
 	}
 }
 
-// TestPackageDocs checks that every package has one comment, in doc.go or in the
+// TestPackagesHaveOneComment checks that every package has one comment, in doc.go or in the
 // file that is named after the package.
-func TestPackageDocs(t *testing.T) {
+func TestPackagesHaveOneComment(t *testing.T) {
 	where, name := make(map[string][]string), make(map[string]string)
 	for _, s := range allSources(t) {
 		if s.test {
@@ -78,9 +78,9 @@ func TestFileLength(t *testing.T) {
 	}
 }
 
-// TestExportedDocs checks that every exported name of a package has a comment. What stands in for other files when
+// TestExportedNamesHaveComments checks that every exported name of a package has a comment. What stands in for other files when
 // protocols are explored is documented there.
-func TestExportedDocs(t *testing.T) {
+func TestExportedNamesHaveComments(t *testing.T) {
 	for _, s := range allSources(t) {
 		if s.test || s.syntax.Name.Name == "main" || s.path == "internal/word/explored.go" {
 			continue
@@ -93,10 +93,10 @@ func TestExportedDocs(t *testing.T) {
 	}
 }
 
-// TestOperationComments checks that the comment of every operation of the root package says who calls it, and its
+// TestOperationCommentsEndAlike checks that the comment of every operation of the root package says who calls it, and its
 // errors, and of every collective one what a deadline does. The nonblocking and persistent forms refer to the
 // blocking one.
-func TestOperationComments(t *testing.T) {
+func TestOperationCommentsEndAlike(t *testing.T) {
 	who := regexp.MustCompile(`(?m)^(Collective|Not collective)[.:,; ]`)
 	errs := regexp.MustCompile(`(?m)^(Errors[:,]|(Collective|Not collective); errors[:,])`)
 	deadline := regexp.MustCompile(`(?m)^(Deadline:|Errors, deadline: |Not collective|Collective; errors, deadline: as for )`)
@@ -177,8 +177,8 @@ func exportedReceiver(e ast.Expr) bool {
 	return false
 }
 
-// TestPaths checks that no file speaks of the machine it was written on.
-func TestPaths(t *testing.T) {
+// TestNoFileNamesItsMachine checks that no file speaks of the machine it was written on.
+func TestNoFileNamesItsMachine(t *testing.T) {
 	machine := regexp.MustCompile(`/(?:work|root|farm|home|Users)/\w`)
 	for _, p := range allFiles(t) {
 		b, err := os.ReadFile(filepath.Join(root, p))
@@ -193,9 +193,9 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestSpelling checks that words with an American and a British spelling have the American one, as MPI's
+// TestSpellingIsAmerican checks that words with an American and a British spelling have the American one, as MPI's
 // names have.
-func TestSpelling(t *testing.T) {
+func TestSpellingIsAmerican(t *testing.T) {
 	british := regexp.MustCompile(`(?i)neighbo[u]r|colo[u]r|behavio[u]r|(?:minim|maxim|optim|initial|final|general|normal|organ|recogn|serial|synchron|util)is(?:e|ed|es|ing|ation)\b`)
 	for _, p := range allFiles(t) {
 		for n, line := range strings.Split(read(t, p), "\n") {
@@ -206,9 +206,9 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// TestBackendFiles checks that what is alike in the backends is found under the
+// TestBackendsNameFilesAlike checks that what is alike in the backends is found under the
 // same name in each.
-func TestBackendFiles(t *testing.T) {
+func TestBackendsNameFilesAlike(t *testing.T) {
 	has := make(map[string]bool)
 	backends := make(map[string]bool)
 	for _, s := range allSources(t) {

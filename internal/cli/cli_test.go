@@ -84,7 +84,7 @@ func TestFlagsStandBeforeOrAfterArguments(t *testing.T) {
 	}
 }
 
-func TestUsageErrors(t *testing.T) {
+func TestUsageErrorsSuggestCorrections(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"", "Commands:"},
 		{"tkae", `prog: unknown command "tkae"; did you mean take?`},
@@ -137,7 +137,7 @@ Examples:
   prog take -n 2 a
 `
 
-func TestHelp(t *testing.T) {
+func TestHelpIsAlikeInEveryForm(t *testing.T) {
 	for _, line := range []string{"take --help", "take -h", "help take"} {
 		if _, status, stdout, stderr := run(strings.Fields(line)...); status != 0 || stdout != takeHelp || stderr != "" {
 			t.Errorf("%s: status %d, got %s%s\nwant %s", line, status, stdout, stderr, takeHelp)
@@ -153,7 +153,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestCompletion(t *testing.T) {
+func TestCompletionWorksInEveryShell(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if _, status, stdout, stderr := run("completion", shell); status != 0 || !strings.Contains(stdout, "prog") || stderr != "" {
 			t.Errorf("%s: status %d, %d bytes, %s", shell, status, len(stdout), stderr)

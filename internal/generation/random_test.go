@@ -10,7 +10,7 @@ import (
 // In every order of deaths, stops, cuts, deadlines, failed joins, late messages and changes of size: no two processes have one rank; a
 // process that does what it should is not killed; a world is used by all its ranks or by none; a call whose time is over
 // ends; and when nothing fails any more, all get a place or learn why not.
-func TestRandomOrders(t *testing.T) {
+func TestJobsHoldInRandomOrders(t *testing.T) {
 	jobs := 20000
 	if testing.Short() {
 		jobs = 1000
@@ -79,7 +79,7 @@ func (s *sim) random(r *rand.Rand, cut bool) {
 }
 
 // Every order of the events of small jobs, in which a limited number of them are failures.
-func TestAllOrders(t *testing.T) {
+func TestSmallJobsHoldInEveryOrder(t *testing.T) {
 	for _, c := range []struct {
 		size, restarts int
 		left           budget

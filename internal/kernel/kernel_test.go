@@ -159,7 +159,7 @@ func testInt[T integer](t *testing.T, kind backend.Kind) {
 	}
 }
 
-func TestIntegerOps(t *testing.T) {
+func TestIntegerOpsMatchOracle(t *testing.T) {
 	testInt[int8](t, backend.Int8)
 	testInt[int16](t, backend.Int16)
 	testInt[int32](t, backend.Int32)
@@ -181,7 +181,7 @@ func genFloat(rng *rand.Rand) float64 {
 
 var realOps = []backend.OpCode{backend.OpSum, backend.OpProd, backend.OpMin, backend.OpMax}
 
-func TestFloatOps(t *testing.T) {
+func TestFloatOpsMatchOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	eq := func(a, b float64) bool { return same(a, b) }
 	for _, op := range realOps {
@@ -228,7 +228,7 @@ func TestMinAndMaxIgnoreTheOrderOfOperands(t *testing.T) {
 	}
 }
 
-func TestComplexOps(t *testing.T) {
+func TestComplexOpsMatchOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	small := func() float64 { return float64(rng.IntN(2001) - 1000) } // products are exact
 	mul := func(x, y complex128) complex128 {
@@ -243,7 +243,7 @@ func TestComplexOps(t *testing.T) {
 		func(x, y complex64) complex64 { return complex64(mul(complex128(x), complex128(y))) }, equal[complex64])
 }
 
-func TestBoolOps(t *testing.T) {
+func TestBoolOpsMatchOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	gen := func() bool { return rng.IntN(2) == 0 }
 	run(t, "land", For(backend.OpLand, backend.Bool), gen, func(x, y bool) bool { return x && y }, equal[bool])

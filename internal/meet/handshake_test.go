@@ -159,7 +159,7 @@ func TestHandshakeFollowsTranscript(t *testing.T) {
 	b.Close()
 }
 
-func TestHandshakeRefused(t *testing.T) {
+func TestHandshakeRefusesWrongPeers(t *testing.T) {
 	with := func(rank int, f func(*Identity)) *Identity {
 		id := identity(rank)
 		f(id)
@@ -282,7 +282,7 @@ func TestSlowHandshakeIsRefused(t *testing.T) {
 	})
 }
 
-func TestHandshakeCanceled(t *testing.T) {
+func TestHandshakeEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

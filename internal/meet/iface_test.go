@@ -26,7 +26,7 @@ func onInterface(name string, addrs ...string) (list []ifaceAddr) {
 	return list
 }
 
-func TestChooseInterfaces(t *testing.T) {
+func TestChoiceSelectsAddresses(t *testing.T) {
 	for _, c := range []struct{ choice, want string }{
 		{"", "[127.0.0.1]"},
 		{"lo", "[127.0.0.1 ::1]"},
@@ -105,7 +105,7 @@ func TestOursChecksCoordinatorAddress(t *testing.T) {
 	}
 }
 
-func TestPortRanges(t *testing.T) {
+func TestPortRangesAreParsed(t *testing.T) {
 	for _, c := range []struct {
 		text        string
 		first, last int

@@ -76,8 +76,8 @@ func every(t *testing.T, p plan) int {
 	return len(list)
 }
 
-// TestEveryOrder runs through every order of every plan.
-func TestEveryOrder(t *testing.T) {
+// TestMembershipHoldsInEveryOrder runs through every order of every plan.
+func TestMembershipHoldsInEveryOrder(t *testing.T) {
 	states, plans := 0, 0
 	for _, need := range [][2]int{{2, 1}, {1, 2}} {
 		for leaver := -1; leaver < 3; leaver++ {
@@ -99,8 +99,8 @@ func TestEveryOrder(t *testing.T) {
 	t.Logf("%d plans, %d states", plans, states)
 }
 
-// TestRandomOrders has five ranks, of which any leave, any need links, and one may die.
-func TestRandomOrders(t *testing.T) {
+// TestMembershipHoldsInRandomOrders has five ranks, of which any leave, any need links, and one may die.
+func TestMembershipHoldsInRandomOrders(t *testing.T) {
 	walks := 60_000
 	if testing.Short() {
 		walks = 6_000

@@ -16,7 +16,7 @@ import (
 )
 
 // The offsets in shared memory are computed from constants; the compiler's sizes must be the same.
-func TestStructureSizes(t *testing.T) {
+func TestLayoutHasCompilersSizes(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		got, want uintptr

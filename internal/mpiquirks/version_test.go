@@ -41,7 +41,7 @@ var releases = [][]string{
 	{"7.7.20", "8.0.16", "8.1.4", "8.1.25.9", "8.1.25.17", "8.1.30", "9.0.0"},
 }
 
-func TestReleaseOrder(t *testing.T) {
+func TestReleasesAreOrdered(t *testing.T) {
 	for _, versions := range releases {
 		for i, a := range versions {
 			for j, b := range versions {
@@ -70,7 +70,7 @@ func TestReleaseOrder(t *testing.T) {
 	}
 }
 
-func TestReleaseWithin(t *testing.T) {
+func TestReleaseIsWithinRange(t *testing.T) {
 	for _, c := range []struct {
 		version, from, before string
 		want                  bool

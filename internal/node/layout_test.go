@@ -8,7 +8,7 @@ import (
 )
 
 // The layout is computed from constants; the compiler's sizes must be the same.
-func TestStructureSizes(t *testing.T) {
+func TestLayoutHasCompilersSizes(t *testing.T) {
 	if n := unsafe.Sizeof(rankArea{}); n != rankAreaSize {
 		t.Errorf("rankArea has %d bytes, the layout has %d", n, rankAreaSize)
 	}
@@ -50,7 +50,7 @@ func TestPairsAreNumbered(t *testing.T) {
 	}
 }
 
-func TestDataSize(t *testing.T) {
+func TestRingsHavePowersOfTwoWithinLimits(t *testing.T) {
 	for n := 1; n < 1000; n++ {
 		for onDemand, least := range map[bool]int{false: ringLeast, true: demandLeast} {
 			size := dataSize(n, onDemand)

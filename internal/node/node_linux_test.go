@@ -33,7 +33,7 @@ func TestOtherProcessCannotJoin(t *testing.T) {
 }
 
 // A rank that sleeps is woken once by every rank with news, and one that is awake by none.
-func TestWake(t *testing.T) {
+func TestNewsWakesSleepingRankOnce(t *testing.T) {
 	seg, err := shmem.Create("test", 2*page)
 	if err != nil {
 		t.Fatal(err)

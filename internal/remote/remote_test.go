@@ -22,7 +22,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
-func TestParseHosts(t *testing.T) {
+func TestHostListsAreParsed(t *testing.T) {
 	for _, c := range []struct {
 		list    string
 		want    []Host
@@ -52,7 +52,7 @@ func TestParseHosts(t *testing.T) {
 	}
 }
 
-func TestParseHostfile(t *testing.T) {
+func TestHostfilesAreParsed(t *testing.T) {
 	for _, c := range []struct {
 		text    string
 		want    []Host

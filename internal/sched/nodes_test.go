@@ -29,7 +29,7 @@ func TestEverythingOnSeveralNodes(t *testing.T) {
 			t.Run("agree mismatch", TestAgreeFindsDifferentCalls)
 			t.Run("agree argument errors", TestAgreeArgumentErrors)
 			t.Run("agree deadline", TestAgreeNamesTheMissingRank)
-			t.Run("blocking", TestBlockingCollectives)
+			t.Run("blocking", TestBlockingCollectivesGiveRightSums)
 			t.Run("outstanding", TestOperationsCompleteInAnyOrder)
 			t.Run("persistent", TestPersistentCollectivesRestart)
 			t.Run("mismatch", TestMismatchNamesTheTwoLowestRanks)

@@ -78,7 +78,7 @@ func barrier(seq uint32) *backend.Call {
 	return &backend.Call{Coll: backend.Barrier, Root: -1, Seq: seq}
 }
 
-func TestBlockingCollectives(t *testing.T) {
+func TestBlockingCollectivesGiveRightSums(t *testing.T) {
 	for _, n := range sizes {
 		noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
 			for seq := range uint32(50) {

@@ -93,9 +93,9 @@ func faults(b []byte) (yes bool) {
 
 var sink byte
 
-// TestKeptSlice checks that a slice of closed memory leads nowhere, also after
+// TestSliceOfClosedMemoryFaults checks that a slice of closed memory leads nowhere, also after
 // much else has been mapped.
-func TestKeptSlice(t *testing.T) {
+func TestSliceOfClosedMemoryFaults(t *testing.T) {
 	for name, make := range map[string]func() ([]byte, error){
 		"anonymous": func() ([]byte, error) { return Anonymous(1 << 20) },
 		"shared": func() ([]byte, error) {
@@ -130,7 +130,7 @@ func TestKeptSlice(t *testing.T) {
 	}
 }
 
-func TestGuard(t *testing.T) {
+func TestGuardKeepsUnusedAddresses(t *testing.T) {
 	p, err := unix.MmapPtr(-1, 0, nil, 1<<16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)
@@ -152,8 +152,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardsEnd checks that closed areas do not pile up.
-func TestGuardsEnd(t *testing.T) {
+// TestClosedAreasDoNotPileUp checks that closed areas do not pile up.
+func TestClosedAreasDoNotPileUp(t *testing.T) {
 	for range guardPieces + 100 {
 		a, err := Anonymous(1)
 		if err != nil {
@@ -171,7 +171,7 @@ func TestGuardsEnd(t *testing.T) {
 // goOn lets Populate go on.
 func goOn() error { return nil }
 
-func TestPopulate(t *testing.T) {
+func TestPopulateAllocatesWhatIsAskedFor(t *testing.T) {
 	const size = 8 << 20
 	a, fd, err := CreateArea("test", size)
 	if err != nil {
@@ -204,7 +204,7 @@ func TestPopulate(t *testing.T) {
 }
 
 // Both ways to populate memory can be ended between two steps.
-func TestPopulateStops(t *testing.T) {
+func TestPopulateCanBeEnded(t *testing.T) {
 	for name, populate := range map[string]func([]byte, func() error) error{"Populate": Populate, "touch": touch} {
 		t.Run(name, func(t *testing.T) {
 			a, fd, err := CreateArea("test", populateStep+3*PageSize)
@@ -231,8 +231,8 @@ func TestPopulateStops(t *testing.T) {
 	}
 }
 
-// TestPopulateFull fills a file system, where a touch would end the process.
-func TestPopulateFull(t *testing.T) {
+// TestPopulateFailsOnFullFileSystem fills a file system, where a touch would end the process.
+func TestPopulateFailsOnFullFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		need.MissingRight(t, "no file system of limited size can be mounted here, which takes root: %v", err)

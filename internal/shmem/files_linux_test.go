@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFiles lowers the limit of open files to what is open, and a few more.
-func TestFiles(t *testing.T) {
+// TestFilesCountsWhatMayBeOpened lowers the limit of open files to what is open, and a few more.
+func TestFilesCountsWhatMayBeOpened(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func isNoExec(fd int) error {
 }
 
 // Where the system allows no memory that can be executed, there is memory.
-func TestNoExec(t *testing.T) {
+func TestMemoryExistsWhereNoneMayBeExecuted(t *testing.T) {
 	if _, err := os.Stat(noExec); err != nil {
 		t.Skipf("this kernel is older than 6.3 and has no such setting: %v", err)
 	}

@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestSegment(t *testing.T) {
+func TestSegmentIsSealedAndShared(t *testing.T) {
 	s, err := Create("test", 1<<16)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestSegment(t *testing.T) {
 }
 
 // A peer's descriptor that is not sealed, or of another size, is refused.
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRefusesUnsealedSegment(t *testing.T) {
 	fd, err := unix.MemfdCreate("loose", unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 // Under a memory limit that is too small, Create returns an error and no process is killed.
-func TestMemoryLimit(t *testing.T) {
+func TestCreateFailsUnderMemoryLimit(t *testing.T) {
 	const limit = 40 << 20
 	var dir, file string
 	for _, c := range [][2]string{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
@@ -152,7 +152,7 @@ func rank(pid int) *Process {
 	return id.Process()
 }
 
-func TestProcessCopies(t *testing.T) {
+func TestKernelCopiesBetweenProcesses(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "SHMEM_TEST=sleep")
 	if err := cmd.Start(); err != nil {
@@ -217,7 +217,7 @@ func TestAnotherProcessHasTheNumber(t *testing.T) {
 	}
 }
 
-func TestMove(t *testing.T) {
+func TestMoveCopiesEveryLength(t *testing.T) {
 	src := make([]byte, 5000)
 	for i := range src {
 		src[i] = byte(i*7 + i>>8)
@@ -238,7 +238,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-func TestFutex(t *testing.T) {
+func TestFutexSleepsUntilWokenOrLate(t *testing.T) {
 	s, err := Create("test", 4096)
 	if err != nil {
 		t.Fatal(err)

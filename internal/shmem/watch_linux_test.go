@@ -27,7 +27,7 @@ func over(t *testing.T) int {
 }
 
 // A watch that cannot be had reports nothing: what it would be reported to may be no more.
-func TestWatchFails(t *testing.T) {
+func TestFailedWatchReportsNothing(t *testing.T) {
 	pids := map[int]int{0: over(t)}
 	for id := 1; id < 8; id++ {
 		pids[id] = os.Getpid()
@@ -59,7 +59,7 @@ func TestWatchFails(t *testing.T) {
 }
 
 // A process that had ended before is reported like the others: by one goroutine, and not after Close.
-func TestWatchEnded(t *testing.T) {
+func TestWatchReportsProcessThatHadEnded(t *testing.T) {
 	pids := map[int]int{}
 	pid := over(t)
 	for id := range 20 {

@@ -279,8 +279,8 @@ func TestResilientJobEndsOnRequest(t *testing.T) {
 	}
 }
 
-// TestRelay checks every transition of the table of states.
-func TestRelay(t *testing.T) {
+// TestRelayFollowsItsTable checks every transition of the table of states.
+func TestRelayFollowsItsTable(t *testing.T) {
 	const term, stop, cont = syscall.SIGTERM, syscall.SIGTSTP, syscall.SIGCONT
 	got := func(n syscall.Signal) func(*relay) { return func(r *relay) { r.got(n) } }
 	report := func(n syscall.Signal) func(*relay) { return func(r *relay) { r.reported(n, true) } }

@@ -32,7 +32,7 @@ func TestBytesAndBack(t *testing.T) {
 	}
 }
 
-func TestEmpty(t *testing.T) {
+func TestViewsOfNothingAreNil(t *testing.T) {
 	if Bytes[int](nil) != nil || Bytes([]int{}) != nil || Bytes([]struct{}{{}, {}}) != nil {
 		t.Fatal("Bytes of nothing is not nil")
 	}
@@ -44,7 +44,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-func TestUnaligned(t *testing.T) {
+func TestUnalignedViewsKeepValues(t *testing.T) {
 	if runtime.GOARCH == "arm" {
 		t.Skip("this processor faults on unaligned numbers")
 	}
@@ -69,7 +69,7 @@ func TestUnaligned(t *testing.T) {
 
 func nativeIsLittle() bool { return Bytes([]uint16{1})[0] == 1 }
 
-func TestOverlap(t *testing.T) {
+func TestOverlapFindsSharedBytes(t *testing.T) {
 	a := make([]byte, 10)
 	for _, c := range []struct {
 		x, y          []byte
@@ -94,7 +94,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-func TestOne(t *testing.T) {
+func TestOneViewsSingleValue(t *testing.T) {
 	x := 7
 	s := One(&x)
 	s[0]++
@@ -113,7 +113,7 @@ func BenchmarkBytes(b *testing.B) {
 	}
 }
 
-func TestC(t *testing.T) {
+func TestCViewsMemoryOfC(t *testing.T) {
 	a := []float64{1, 2, 3}
 	if v := C(&a[0], 2); len(v) != 2 || &v[0] != &a[0] || v[1] != 2 {
 		t.Errorf("got %v, want the first two of %v", v, a)

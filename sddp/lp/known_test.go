@@ -20,8 +20,8 @@ func wantObjective(t *testing.T, mk maker, name string, p *problem, want float64
 	return s
 }
 
-// TestCyclingExamples solves programs on which the textbook simplex method cycles.
-func TestCyclingExamples(t *testing.T) { each(t, testCyclingExamples) }
+// TestProgramsThatCycleAreSolved solves programs on which the textbook simplex method cycles.
+func TestProgramsThatCycleAreSolved(t *testing.T) { each(t, testCyclingExamples) }
 
 func testCyclingExamples(t *testing.T, mk maker) {
 	beale := &problem{} // Beale 1955
@@ -55,8 +55,8 @@ func testCyclingExamples(t *testing.T, mk maker) {
 	wantObjective(t, mk, "Marshall and Suurballe", ms, -1)
 }
 
-// TestKleeMinty solves the cubes of Klee and Minty 1972, whose optimum is -5^n.
-func TestKleeMinty(t *testing.T) { each(t, testKleeMinty) }
+// TestKleeMintyCubesAreSolved solves the cubes of Klee and Minty 1972, whose optimum is -5^n.
+func TestKleeMintyCubesAreSolved(t *testing.T) { each(t, testKleeMinty) }
 
 func testKleeMinty(t *testing.T, mk maker) {
 	for n := 1; n <= 20; n++ {
@@ -101,9 +101,9 @@ func TestMeasuresAgainstCycling(t *testing.T) {
 	}
 }
 
-// TestTinyPivot has only pivots of 1e-8 to choose from: x3 = (1-1e-8) x2 and x1 + x2 - x3 >= 5
+// TestTinyPivotsAreUsedWhereNoOthersExist has only pivots of 1e-8 to choose from: x3 = (1-1e-8) x2 and x1 + x2 - x3 >= 5
 // leave x2 = 4e8 when x1 is at its bound 1.
-func TestTinyPivot(t *testing.T) { each(t, testTinyPivot) }
+func TestTinyPivotsAreUsedWhereNoOthersExist(t *testing.T) { each(t, testTinyPivot) }
 
 func testTinyPivot(t *testing.T, mk maker) {
 	near := 1 - 1e-8
@@ -122,8 +122,8 @@ func testTinyPivot(t *testing.T, mk maker) {
 	}
 }
 
-// TestEdges solves programs without rows, without columns, or with nothing to decide.
-func TestEdges(t *testing.T) { each(t, testEdges) }
+// TestProgramsWithoutRowsOrColumnsAreSolved solves programs without rows, without columns, or with nothing to decide.
+func TestProgramsWithoutRowsOrColumnsAreSolved(t *testing.T) { each(t, testEdges) }
 
 func testEdges(t *testing.T, mk maker) {
 	empty := &problem{}
@@ -172,9 +172,9 @@ func testEdges(t *testing.T, mk maker) {
 	}
 }
 
-// TestDuals compares all results with a program solved by hand: minimize 2x + 3y subject to
+// TestDualsMatchProgramSolvedByHand compares all results with a program solved by hand: minimize 2x + 3y subject to
 // x + y >= 4, x - y <= 2, y <= 10. The optimum is x = 3, y = 1, where both rows are tight.
-func TestDuals(t *testing.T) { each(t, testDuals) }
+func TestDualsMatchProgramSolvedByHand(t *testing.T) { each(t, testDuals) }
 
 func testDuals(t *testing.T, mk maker) {
 	p := &problem{}
@@ -208,8 +208,8 @@ func testDuals(t *testing.T, mk maker) {
 	}
 }
 
-// TestDuplicateCoefficients adds up coefficients of a column named twice.
-func TestDuplicateCoefficients(t *testing.T) { each(t, testDuplicateCoefficients) }
+// TestDuplicateCoefficientsAddUp adds up coefficients of a column named twice.
+func TestDuplicateCoefficientsAddUp(t *testing.T) { each(t, testDuplicateCoefficients) }
 
 func testDuplicateCoefficients(t *testing.T, mk maker) {
 	p := &problem{}
@@ -219,9 +219,9 @@ func testDuplicateCoefficients(t *testing.T, mk maker) {
 	wantObjective(t, mk, "3x >= 6", p, 2)
 }
 
-// TestTransport proves transportation problems with equal supplies and demands, all of whose
+// TestTransportProblemsAreSolved proves transportation problems with equal supplies and demands, all of whose
 // vertices are degenerate, and costs full of ties.
-func TestTransport(t *testing.T) { each(t, testTransport) }
+func TestTransportProblemsAreSolved(t *testing.T) { each(t, testTransport) }
 
 func testTransport(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(11, 12))
@@ -259,9 +259,9 @@ func testTransport(t *testing.T, mk maker) {
 	}
 }
 
-// TestAssignment proves assignment problems of up to 100 rows and 2500 columns and compares those
+// TestAssignmentProblemsAreSolved proves assignment problems of up to 100 rows and 2500 columns and compares those
 // whose costs are i*j with the known optimum, which pairs the smallest with the largest.
-func TestAssignment(t *testing.T) { each(t, testAssignment) }
+func TestAssignmentProblemsAreSolved(t *testing.T) { each(t, testAssignment) }
 
 func testAssignment(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(13, 14))

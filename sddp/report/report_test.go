@@ -252,7 +252,7 @@ func TestReportSaysThatGapIsUnknownWithRisk(t *testing.T) {
 }
 
 // The labels of stages are at most 14, and the same periods of every year have one.
-func TestStageTicks(t *testing.T) {
+func TestStageLabelsAreFewAndAlikeEveryYear(t *testing.T) {
 	c := &sddp.Case{Periods: strings.Fields("January February March April May June July August September October November December"), HoursPerStage: sddp.Series{730}}
 	for _, k := range []struct {
 		stages int

@@ -26,10 +26,10 @@ func init() {
 	})
 }
 
-// TestOnesided runs the conformance suite's one-sided windows on ranks of one node, and by messages. With -short it leaves
+// TestOnesidedWindowsPassSuite runs the conformance suite's one-sided windows on ranks of one node, and by messages. With -short it leaves
 // those of one node to TestConformanceMPICH and TestConformanceOpenMPI, and leaves out those that take long and show as
 // much over sockets.
-func TestOnesided(t *testing.T) {
+func TestOnesidedWindowsPassSuite(t *testing.T) {
 	cohorttest.Become()
 	rows, long := []string{"far", "mpi"}, []string(nil)
 	if testing.Short() {

@@ -20,7 +20,7 @@ var add = cohort.NewOp(true, func(in, inout []float64) {
 })
 
 // progressSettings returns the settings that decide how calls are made. With -short it leaves out those in which ranks agree
-// on calls, as they do in TestStorm.
+// on calls, as they do in TestRandomProgramsGiveRightResults.
 func progressSettings() []string {
 	if testing.Short() {
 		return []string{"COHORT_CHECK=0"}

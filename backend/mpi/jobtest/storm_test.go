@@ -18,13 +18,13 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestStorm runs random programs: several goroutines of each rank, each with its own communicator, send and receive in
-// all forms, start and forget collectives, meet deadlines, cancel, make and close communicators, and leave messages
-// behind, with many operations pending at a time. Every result is computed beside it. All ranks draw the same program
-// from a seed; only the timing differs between two runs of it.
+// TestRandomProgramsGiveRightResults runs random programs: several goroutines of each rank, each with its own
+// communicator, send and receive in all forms, start and forget collectives, meet deadlines, cancel, make and close
+// communicators, and leave messages behind, with many operations pending at a time. Every result is computed beside it.
+// All ranks draw the same program from a seed; only the timing differs between two runs of it.
 //
 // COHORT_SOAK=n runs the seeds 1 to n in every setting, and COHORT_SOAK=m-n those from m to n.
-func TestStorm(t *testing.T) {
+func TestRandomProgramsGiveRightResults(t *testing.T) {
 	rank("storm", func(w *cohort.Comm) error {
 		first, last := stormSeeds(os.Getenv(stormVariable))
 		for seed := first; seed <= last; seed++ {

@@ -143,7 +143,7 @@ func refusedElsewhere(w *cohort.Comm) error {
 }
 
 // TestOneThreadLevelsRejectOtherThreads checks the levels at which only the goroutine of Init may
-// call: other threads get an error. What the right one may call is in TestStorm. The conformance suite runs at the other
+// call: other threads get an error. What the right one may call is in TestRandomProgramsGiveRightResults. The conformance suite runs at the other
 // levels, which are reported.
 func TestOneThreadLevelsRejectOtherThreads(t *testing.T) {
 	rank("alone", func(w *cohort.Comm) error {

@@ -47,9 +47,9 @@ func init() {
 	})
 }
 
-// TestSeveralNodes runs the conformance suite's one-sided windows, its regions and its files where some or all ranks are on other
+// TestSuitePassesOnSeveralNodes runs the conformance suite's one-sided windows, its regions and its files where some or all ranks are on other
 // nodes. With -short it leaves ranks without a neighbor on their node to TestOnesidedOverSockets.
-func TestSeveralNodes(t *testing.T) {
+func TestSuitePassesOnSeveralNodes(t *testing.T) {
 	cohorttest.Become()
 	type row struct {
 		backend string

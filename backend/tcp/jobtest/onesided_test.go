@@ -26,7 +26,7 @@ func init() {
 }
 
 // TestOnesidedOverSockets runs the conformance suite's one-sided windows on ranks whose memory others reach by
-// messages over sockets only. With -short it leaves out what updates do: TestSeveralNodes of shm has it.
+// messages over sockets only. With -short it leaves out what updates do: TestSuitePassesOnSeveralNodes of shm has it.
 func TestOnesidedOverSockets(t *testing.T) {
 	cohorttest.Become()
 	updates := []string{"onesided/put-get", "onesided/reductions", "onesided/operations", "onesided/compare-and-swap"}

@@ -225,8 +225,8 @@ func (c *cluster) until(p *pod, what string, holds func() bool) {
 	}
 }
 
-// TestPods shows what docs/kubernetes.md promises of the pods of a Job, without a cluster.
-func TestPods(t *testing.T) {
+// TestPodsBehaveAsDocumented shows what docs/kubernetes.md promises of the pods of a Job, without a cluster.
+func TestPodsBehaveAsDocumented(t *testing.T) {
 	c := newCluster(t, 48)
 	if c == nil {
 		return

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // The files have 60000 and 10000 images. The first of the test set is a 7: dark at the top, and nothing at its lower left.
-func TestLoad(t *testing.T) {
+func TestLoadFindsKnownImages(t *testing.T) {
 	training, test, err := load("", 240)
 	if err != nil {
 		t.Fatal(err)

@@ -164,9 +164,9 @@ func TestDriverThreadsBlockSignals(t *testing.T) {
 	}
 }
 
-// TestUnavailableDriver checks the errors without a device or driver, and that nothing is
+// TestUnavailableDriverIsNotSupported checks the errors without a device or driver, and that nothing is
 // initialized too early.
-func TestUnavailableDriver(t *testing.T) {
+func TestUnavailableDriverIsNotSupported(t *testing.T) {
 	dir := t.TempDir()
 	garbage := filepath.Join(dir, "garbage.so.1")
 	if err := os.WriteFile(garbage, []byte("no library"), 0o755); err != nil {

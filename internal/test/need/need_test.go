@@ -19,9 +19,9 @@ const (
 	nobody   = 65534
 )
 
-// TestEnd has tests end in processes of their own, of this user and, if that is root, of another, and
+// TestMissingToolSkipsOrFails has tests end in processes of their own, of this user and, if that is root, of another, and
 // looks at what comes of them.
-func TestEnd(t *testing.T) {
+func TestMissingToolSkipsOrFails(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		test       func(t *testing.T)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRelayActions checks what arrives of ten thousand bytes, and how the stream ends, for every action.
-func TestRelayActions(t *testing.T) {
+// TestRelayActionsChangeStream checks what arrives of ten thousand bytes, and how the stream ends, for every action.
+func TestRelayActionsChangeStream(t *testing.T) {
 	in := make([]byte, 10_000)
 	for i := range in {
 		in[i] = byte(i % 251)

@@ -101,7 +101,7 @@ func TestViewIsReadableWithHostCanRead(t *testing.T) {
 	ok(t, dev.Unpin(b))
 }
 
-func TestMemoryLimits(t *testing.T) {
+func TestAllocationsAreLimited(t *testing.T) {
 	_, dev := device(t, Config{Memory: 4096})
 	a := must[accel.Address](t)(dev.Alloc(3000))
 	_, err := dev.Alloc(1100) // 3000 bytes take 3072
@@ -121,7 +121,7 @@ func TestMemoryLimits(t *testing.T) {
 	want(t, dev.Unpin(make([]byte, 10)), backend.ErrBuffer, "not returned by Pin")
 }
 
-func TestUnavailableDriver(t *testing.T) {
+func TestUnavailableDriverIsNotSupported(t *testing.T) {
 	d := New(Config{Name: "cuda", Unavailable: "libcuda.so.1: no such file"})
 	_, err := d.Device(0)
 	want(t, err, backend.ErrNotSupported, "cuda: libcuda.so.1: no such file")

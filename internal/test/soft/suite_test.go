@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
-func TestSuite(t *testing.T) {
+func TestSoftDevicesPassSuite(t *testing.T) {
 	for i, c := range []soft.Config{
 		{Memory: 32 << 20},
 		{Devices: 2, Memory: 32 << 20},
