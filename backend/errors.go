@@ -89,7 +89,8 @@ type Fault struct {
 	Left     bool   // of ErrPeerLost: the peer has closed the communicator in good order
 }
 
-// TookBack ends the receive of a message that Mprobe took and its sender canceled.
+// TookBack ends a receive whose message its sender has canceled, if it can get no other one: Mprobe took the message, or
+// another receive has got the next one.
 var TookBack error = &Fault{Sentinel: ErrCanceled, Text: "the sender canceled the message"}
 
 // Faultf returns a Fault with a formatted text.

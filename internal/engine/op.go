@@ -9,27 +9,32 @@ import (
 // op is a send or receive in progress.
 type op struct {
 	state    opState
-	node     match.Node // of a receive, in posted or taking; its Env stays the pattern
-	env      match.Env  // what a receive in progress receives
+	node     match.Node // of a receive, in posted or taking; its Env stays the pattern, its Order says when it was posted
 	req      *backend.Request
 	own      backend.Request // for blocking calls
 	comm     *comm
 	buf      []byte
 	parts    backend.Parts // nil: buf has the message
 	whole    int           // bytes at the start of buf that were received and that parts has not unpacked yet
-	peer     int           // world rank
-	tag      int32
-	token    uint64 // of its slot
-	theirs   uint64 // the peer's token for it
-	n        int    // bytes to move
-	at       int    // bytes moved
-	size     int    // bytes the sender has
-	frame    *out   // the queued frame that has its bytes
-	self     *msg   // a long message to this rank that no receive has matched
-	pair     *op    // in opMoving, the other end
-	order    uint64 // of a receive: its number in the order of all receives
-	cause    error  // with which a send ends if it is withdrawn, or a receive if its message is; nil: it is posted again
+	frame    *out          // the queued frame that has its bytes
+	self     *msg          // a long message to this rank that no receive has matched
+	pair     *op           // in opMoving, the other end
+	cause    error         // with which a send ends if it is withdrawn, or a receive if its message is; nil: it is posted again
 	transfer memlink.Transfer
+	transit
+}
+
+// transit is the message of an operation.
+type transit struct {
+	env    match.Env // what a receive in progress receives
+	peer   int       // world rank
+	tag    int32
+	token  uint64 // of its slot
+	theirs uint64 // the peer's token for it
+	n      int    // bytes to move
+	at     int    // bytes moved
+	size   int    // bytes the sender has
+	came   uint64 // when its RTS came, in the order of all receives and messages
 }
 
 // opState says what an operation waits for, and so in which place it is. An operation that has begun and not ended is
@@ -45,7 +50,8 @@ const (
 	opRequested                  // a send that waits for its CTS, or for a receive of this rank
 	opWithdrawing                // a send that waits for its CTS, or for the answer to Withdraw
 	opStreaming                  // a send whose CTS has come
-	opTaking                     // a receive that has sent its CTS
+	opTaking                     // a receive that has sent its CTS, and whose message may be withdrawn
+	opReceiving                  // a receive whose data come
 	opMoving                     // a send to, or a receive from, this rank that is being copied
 	opExposed                    // a send by transfer
 	opCopying                    // a receive by transfer
@@ -63,8 +69,8 @@ const (
 
 var places = [...]opPlace{
 	opPosted: inPosted, opArriving: inArrival,
-	opQueued: inSlot, opRequested: inSlot, opWithdrawing: inSlot, opStreaming: inSlot, opTaking: inSlot, opMoving: inSlot,
-	opExposed: inSlot, opCopying: inSlot, opStopped: inSlot,
+	opQueued: inSlot, opRequested: inSlot, opWithdrawing: inSlot, opStreaming: inSlot, opTaking: inSlot, opReceiving: inSlot,
+	opMoving: inSlot, opExposed: inSlot, opCopying: inSlot, opStopped: inSlot,
 }
 
 // begin returns the operation of a request, or of a blocking call if r is nil. The lock is held. The caller puts the
@@ -107,7 +113,7 @@ func (e *Engine) put(o *op, s opState) {
 	}
 	switch to {
 	case inPosted:
-		e.posted.Push(&o.node)
+		e.posted.Insert(&o.node)
 	case inSlot:
 		e.enterSlot(o)
 	case inArrival:

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -96,7 +97,7 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 			break // left to the general path
 		}
 		p.quiet = 0
-		e.overtake(nil, match.Env{Ctx: ctx, Source: want.Source, Tag: tag})
+		e.overtake(match.Env{Ctx: ctx, Source: want.Source, Tag: tag}, e.stamp())
 		if n := p.mem.Receive(buf, size); size > n {
 			err = &backend.TooLong{Bytes: size, Room: len(buf)}
 		}
@@ -284,9 +285,7 @@ func (p *peer) eagerMax() int {
 // recv starts a receive. The lock is held.
 func (e *Engine) recv(o *op, buf []byte, want match.Env) {
 	o.buf, o.tag, o.cause = buf, want.Tag, nil
-	o.node.Env, o.node.Owner = want, o
-	e.order++
-	o.order = e.order
+	o.node.Env, o.node.Owner, o.node.Order = want, o, e.stamp()
 	if err := o.comm.usable(); err != nil {
 		e.finish(o, backend.Status{}, err)
 		return
@@ -296,12 +295,8 @@ func (e *Engine) recv(o *op, buf []byte, want match.Env) {
 
 // postReceive gives a receive the first message that has arrived for it, or puts it into the queue.
 func (e *Engine) postReceive(o *op) {
-	for n := e.arrived.TakeArrived(o.node.Env); n != nil; n = e.arrived.TakeArrived(o.node.Env) {
-		have := n.Env
-		if e.takeMsg(o, n.Owner.(*msg)) {
-			e.overtake(o, have)
-			return
-		}
+	if e.takeArrived(o, math.MaxUint64) {
+		return
 	}
 	if err := o.comm.cannotCome(o.node.Env); err != nil {
 		e.finish(o, backend.Status{}, err)
@@ -310,9 +305,24 @@ func (e *Engine) postReceive(o *op) {
 	e.put(o, opPosted)
 }
 
+// takeArrived gives a receive the first message for it of those that have arrived before a moment, and reports whether there
+// is one.
+func (e *Engine) takeArrived(o *op, before uint64) bool {
+	for {
+		n := e.arrived.FindArrived(o.node.Env)
+		if n == nil || n.Order > before {
+			return false
+		}
+		e.arrived.Remove(n)
+		if e.takeMsg(o, n.Owner.(*msg)) {
+			return true
+		}
+	}
+}
+
 // takeMsg gives an arrived message to a receive. It returns false if the sender has withdrawn the message.
 func (e *Engine) takeMsg(o *op, m *msg) bool {
-	env, size := m.node.Env, m.size
+	env, came, size := m.node.Env, m.node.Order, m.size
 	switch m.kind {
 	case msgSelf:
 		s := m.send
@@ -322,11 +332,11 @@ func (e *Engine) takeMsg(o *op, m *msg) bool {
 	case msgEager:
 		n := shmem.Move(o.buf, m.buf)
 		e.putMsg(m)
-		e.received(o, env, size, n)
+		e.came(o, env, size, n)
 	default:
 		kind, token, addr := m.kind, m.token, m.addr
 		e.putMsg(m)
-		return e.take(o, kind, token, addr, size, env)
+		return e.take(o, kind, token, addr, size, env, came)
 	}
 	return true
 }
@@ -335,7 +345,6 @@ func (e *Engine) takeMsg(o *op, m *msg) bool {
 func (e *Engine) sendSelf(o *op, eager bool) {
 	env := match.Env{Ctx: o.comm.id, Source: int32(e.me), Tag: o.tag, Elems: o.env.Elems}
 	if n := e.posted.FindPosted(env); n != nil {
-		e.overtake(nil, env)
 		e.pass(o, n.Owner.(*op), env)
 		return
 	}
@@ -358,6 +367,7 @@ const moveMax = 128 << 10
 
 // pass moves a message of this rank to a receive of its own.
 func (e *Engine) pass(s, o *op, env match.Env) {
+	e.overtake(env, o.node.Order)
 	size, n := len(s.buf), min(len(s.buf), len(o.buf))
 	if n <= moveMax {
 		shmem.Move(o.buf, s.buf)

@@ -395,13 +395,13 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 		return err
 	case frame.Data:
 		o := e.lookup(h.Token, p.rank)
-		if o == nil || o.state != opTaking {
+		if o == nil || o.state != opTaking && o.state != opReceiving {
 			return nil // given up since
 		}
 		if h.Offset != uint64(o.at) || a.Left > o.n-o.at || a.Left == 0 && o.n > 0 {
 			return fmt.Errorf("%d bytes at %d of a message of which %d of %d are here", a.Left, h.Offset, o.at, o.n)
 		}
-		p.op, a.Dst = o, o.place(a.Left)
+		p.op, a.Dst = o, e.takeData(o, a.Left)
 	case frame.Broken, frame.Abort, frame.Lost, frame.Left:
 		if a.Left > noticeMax && h.Kind != frame.Left {
 			return fmt.Errorf("a notice of %d bytes, above %d", a.Left, noticeMax)

@@ -78,7 +78,7 @@ func checkPlaces(e *Engine) (err error) {
 			if o.state == opArriving {
 				found(o, inArrival)
 			}
-			if o.peer != p.rank || o.state != opArriving && o.state != opTaking {
+			if o.peer != p.rank || o.state != opArriving && o.state != opReceiving {
 				wrong("a message of rank %d arrives for an operation with rank %d in state %d", p.rank, o.peer, o.state)
 			}
 		}

@@ -67,7 +67,7 @@ func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*msg,
 		return nil, backend.Status{}, err
 	}
 	m := n.Owner.(*msg)
-	e.overtake(nil, n.Env)
+	e.overtake(n.Env, e.stamp())
 	if take {
 		e.arrived.Remove(n)
 		if m.kind == msgRequested {
@@ -98,7 +98,7 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	e.mu.Lock()
 	o := c.begin(r)
 	got := m.(*msg)
-	o.buf, o.cause, o.node.Env = buf, backend.TookBack, got.node.Env
+	o.buf, o.cause, o.node.Env, o.node.Order = buf, backend.TookBack, got.node.Env, 0 // Mprobe has overtaken the others
 	e.held = slices.DeleteFunc(e.held, func(h *msg) bool { return h == got })
 	err := c.usable()
 	switch f := e.fault.Load(); {

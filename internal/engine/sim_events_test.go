@@ -52,7 +52,7 @@ func (s *sim) sendTo(i, ctx, dest, size int) {
 	q.buf = s.memory.buffer(q.size)
 	flow.fill(q.buf, q.seq)
 	mode := backend.Standard
-	if s.chance(4) {
+	if s.chance(2) {
 		mode = backend.Synchronous
 	}
 	s.start(i, ctx, q)
@@ -145,10 +145,39 @@ func (s *sim) some(i int) (*simRequest, *comm) {
 	return q, r.comms[q.ctx]
 }
 
-// deadline gives an operation up, as a blocking call does whose time is over.
+// deadline gives an operation up, as a blocking call does whose time is over. Sends to the same rank may have the same deadline.
 func (s *sim) deadline(i int) {
 	q, c := s.some(i)
 	if c == nil {
+		return
+	}
+	if q.send && s.chance(2) && q.peer != c.rank && s.runs(c.World[q.peer]) { // more of them, to a rank that receives them now
+		to := s.ranks[c.World[q.peer]]
+		for range 3 {
+			s.receive(c.World[q.peer])
+			s.sendTo(i, q.ctx, q.peer, 8)
+		}
+		for range s.rng.IntN(100) {
+			s.pass(20)
+			s.happen()
+			to.e.poll()
+		}
+		s.check(c.World[q.peer])
+	}
+	late := []*simRequest{q}
+	if q.send {
+		late = slices.DeleteFunc(slices.Clone(s.ranks[i].reqs), func(x *simRequest) bool {
+			return !x.send || !x.Active() || x.ctx != q.ctx || x.peer != q.peer
+		})
+	}
+	for _, q := range late {
+		s.giveUp(i, q, c)
+	}
+	s.check(i)
+}
+
+func (s *sim) giveUp(i int, q *simRequest, c *comm) {
+	if !q.Active() { // the communicator is broken
 		return
 	}
 	s.say("rank %d gives its operation %d up", i, q.post)
@@ -162,13 +191,13 @@ func (s *sim) deadline(i int) {
 	if !ended { // nobody waits for it
 		s.ranks[i].reqs = slices.DeleteFunc(s.ranks[i].reqs, func(x *simRequest) bool { return x == q })
 	}
-	s.check(i)
 }
 
 func (s *sim) cancel(i int) {
 	q, c := s.some(i)
 	if c != nil {
 		s.say("rank %d cancels its operation %d", i, q.post)
+		q.canceled = true
 		c.Cancel(&q.Request)
 		s.check(i)
 	}

@@ -13,11 +13,6 @@ import (
 // check evaluates the operations of a rank that have ended.
 func (s *sim) check(i int) {
 	r := s.ranks[i]
-	for _, c := range r.comms { // the receiver has broken it
-		if c != nil && s.gaveUp && c.brk.Load() != nil {
-			s.broke[c.id] = true
-		}
-	}
 	if !s.loss && (len(r.e.m.LostList) > 0 || r.e.excluded) {
 		s.fail("rank %d has lost ranks %v (%v), and nothing has happened to them; excluded: %v", i, r.e.m.LostList, r.e.losses, r.e.excluded)
 	}
@@ -39,7 +34,7 @@ func (s *sim) ended(i int, q *simRequest) {
 		case errors.Is(err, backend.ErrTruncate) && !q.send && q.Status.Bytes == simLong && len(q.buf) < simLong:
 			s.flow([4]int{i, i, q.ctx, q.Status.Tag}).taken++
 		case errors.Is(err, backend.ErrCanceled) && q.matched && (closed || s.loss || s.broke[q.ctx]): // the sender ended it
-		case errors.Is(err, backend.ErrCanceled) && s.cancels: // by this rank, or by the sender of the only message it can take
+		case errors.Is(err, backend.ErrCanceled) && (q.canceled || s.cancels && q.matched || s.gaveUp && !q.send): // by this rank, or the sender
 			if q.send {
 				s.flow([4]int{i, s.ranks[i].e.comms[uint32(q.ctx)].World[q.peer], q.ctx, q.tag}).canceled++
 			}

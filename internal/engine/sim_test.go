@@ -38,6 +38,7 @@ type simRequest struct {
 	seq, size       int // of a send
 	buf             []byte
 	late            bool // it was given up at a deadline
+	canceled        bool
 	matched         bool // it receives what Mprobe has taken
 }
 
@@ -92,7 +93,7 @@ type sim struct {
 	sure   bool // a rank is lost, and all that have not left learn it
 	cuts   [][2]int
 	broke  [2]bool
-	gaveUp bool // a send was given up: its receiver may break the communicator
+	gaveUp bool // a send was given up: its receive may have been overtaken
 	// A rank has left while another one was stopped, after waiting for it: what it last wrote is lost, such as why it
 	// broke a communicator.
 	unheard bool

@@ -20,9 +20,9 @@ var engineMutants = []mutant{
 `,
 		why: "a receive whose sender gave up after the CTS is not posted again", test: "internal/engine TestInterleaveDeadlineOfSend"},
 	{file: "internal/engine/rendezvous.go",
-		old: `	overtaken := !e.taking.Remove(&o.node) || e.arriving(o.node.Env)
+		old: `		if !e.taking.Remove(&o.node) || e.arriving(o) {
 `,
-		new: `	overtaken := !e.taking.Remove(&o.node) && false
+		new: `		if !e.taking.Remove(&o.node) && false {
 `,
 		why: "a receive is posted again that a later message has overtaken", test: "internal/engine TestReceiveThatIsOvertakenIsNotPostedAgain", plain: true},
 	{file: "internal/engine/peer.go",
@@ -32,11 +32,42 @@ var engineMutants = []mutant{
 `,
 		why: "a receive that is posted while its message comes overtakes nothing", test: "internal/engine TestReceiveThatIsPostedWhileItsMessageComesOvertakes", plain: true},
 	{file: "internal/engine/rendezvous.go",
-		old: ` || e.arriving(o.node.Env)
+		old: ` || e.arriving(o) {
 `,
-		new: `
+		new: ` {
 `,
 		why: "a receive is posted again while the message that overtakes it is arriving", test: "internal/engine TestReceiveThatIsCanceledHasOvertakenNothing", plain: true},
+	{file: "internal/engine/rendezvous.go",
+		old: `	e.taking.Insert(&o.node)
+	p.emit(`,
+		new: `	e.taking.Insert(&o.node)
+	e.overtake(o.env, o.node.Order)
+	p.emit(`,
+		why: "a receive that has asked for a message has overtaken those before it", test: "internal/engine TestInterleaveDeadlineOfTwoSends"},
+	{file: "internal/engine/rendezvous.go",
+		old: `		e.slots[uint32(o.token)].op, e.slots[uint32(next.token)].op = o, next
+`,
+		new: ``,
+		why: "the data for a receive go to another one after the two have changed their messages", test: "internal/engine TestInterleaveDeadlineOfTwoSends"},
+	{file: "internal/engine/rendezvous.go",
+		old: `		if e.takeArrived(o, next.came) {
+`,
+		new: `		if false {
+`,
+		why: "a receive gets a message that came later than another one for it", test: "internal/engine TestReceiveGetsFirstMessageSinceThatGivenUp", plain: true},
+	{file: "internal/engine/rendezvous.go",
+		old: `		if next.size > min(next.n, len(o.buf)) {`,
+		new: `		if false {`,
+		why: "a receive gets the data for another one with less or more room", test: "internal/engine TestReceiveGetsMessageThatLaterReceiveHasAskedFor", plain: true},
+	{file: "internal/engine/rendezvous.go",
+		old: `		e.overtake(o.env, o.node.Order)
+`,
+		new: ``,
+		why: "a message that comes in frames overtakes nothing", test: "internal/engine TestReceiveIsOvertakenByDataOfOneBehind", plain: true},
+	{file: "internal/engine/rendezvous.go",
+		old: `n != nil && n.Order < by;`,
+		new: `n != nil;`,
+		why: "a receive overtakes one that was posted after it", test: "internal/engine TestReceiveIsOvertakenByDataOfOneBehind", plain: true},
 	{file: "internal/engine/p2p.go",
 		old: `			p.emit(frame.Header{Kind: frame.Withdraw, Token: o.token}, nil, nil)
 `,
@@ -49,9 +80,9 @@ var engineMutants = []mutant{
 `,
 		why: "a message that the receiver has accepted is canceled", test: "internal/engine TestInterleaveCancelAgainst.*"},
 	{file: "internal/engine/rendezvous.go",
-		old: `	if o.cause != nil {
+		old: `	for o.cause == nil {
 `,
-		new: `	if false {
+		new: `	for {
 `,
 		why: "the receive of a message that Mprobe took and its sender canceled waits for another message", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
 	{file: "internal/engine/p2p.go",
@@ -69,13 +100,11 @@ var engineMutants = []mutant{
 		why: "a message that is canceled after Mprobe is asked for", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
 	{file: "internal/engine/p2p.go",
 		old: `		if e.takeMsg(o, n.Owner.(*msg)) {
-			e.overtake(o, have)
-			return
+			return true
 		}
 `,
 		new: `		e.takeMsg(o, n.Owner.(*msg))
-		e.overtake(o, have)
-		return
+		return true
 `,
 		why: "a receive that finds a revoked message is posted nowhere", test: "internal/engine TestInterleaveCancelAgainstReceive"},
 	{file: "internal/engine/rendezvous.go",
