@@ -134,8 +134,14 @@ func (k *core) arrived(why error) error {
 	if why == nil || !errors.Is(why, backend.ErrTimeout) {
 		return why
 	}
-	st, ok, err := k.bc.Probe(nil, backend.AnySource, backend.AnyTag, false)
-	if !ok || err != nil {
+	var st backend.Status
+	b, ok := k.bc.(withdrawer)
+	if ok {
+		st, ok = b.Arrived()
+	} else {
+		st, ok, _ = k.bc.Probe(nil, backend.AnySource, backend.AnyTag, false)
+	}
+	if !ok {
 		return why
 	}
 	return backend.While(why, fmt.Sprintf("one from rank %d with tag %d has arrived", st.Source, st.Tag))
@@ -244,10 +250,13 @@ func (p *pending) received() (backend.Status, error) {
 	return p.req.Status, typed(p.req.Status, p.typ, p.req.Err)
 }
 
-// giver is a backend that asks the receiver whether a canceled send has matched.
-type giver interface {
+// withdrawer is a backend that asks the receiver whether a canceled send has matched.
+type withdrawer interface {
 	// GiveUp ends such a send with err, without the answer, and reports whether the request has ended.
 	GiveUp(q *backend.Request, err error) bool
+	// Arrived returns what has arrived. A receive may still get it, if the sender of its own message gives that up: unlike after
+	// a probe.
+	Arrived() (backend.Status, bool)
 }
 
 // end ends a request because of why, which becomes its error if it had not matched. A matched message is about to arrive,
@@ -256,7 +265,7 @@ type giver interface {
 func (k *core) end(q *backend.Request, why error) bool {
 	k.bc.Cancel(q)
 	if !q.Ready() && k.bc.Await(&backend.Bound{Timeout: sched.Grace}, q) != nil {
-		if b, ok := k.bc.(giver); !ok || !b.GiveUp(q, why) {
+		if b, ok := k.bc.(withdrawer); !ok || !b.GiveUp(q, why) {
 			k.bc.Break(why)
 			return false
 		}

@@ -147,3 +147,27 @@ func TestReceiveIsNotOvertakenByPartOfMessageForOneBefore(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A receive has asked for its message, and another one has arrived that fits it. A look for the text of an error takes
+// nothing away from the receive; a probe does, because its caller may receive what it has found.
+func TestProbeOvertakesAndLookDoesNot(t *testing.T) {
+	for _, probes := range []bool{false, true} {
+		c, write, other := raw(t, 0)
+		q, got := irecv(c, 8, 1, 5)
+		write(frame.Header{Kind: frame.ReadyToSend, Tag: 5, Length: 8, Token: 9}, nil)
+		write(frame.Header{Kind: frame.Eager, Tag: 5}, []byte("message2"))
+		asked(t, c, other, 1)
+		until(t, "arriving", c, func() bool { return locked(c, func(e *Engine) bool { return e.arrived.Len() > 0 }) })
+		st, found := c.Arrived()
+		if probes {
+			st, found, _ = c.Probe(nil, backend.AnySource, backend.AnyTag, false)
+		}
+		if !found || st != (backend.Status{Source: 1, Tag: 5, Bytes: 8}) {
+			t.Errorf("%v, %+v has arrived", found, st)
+		}
+		write(frame.Header{Kind: frame.Withdraw, Tag: 1, Token: 9}, nil)
+		if err := await(t, c, q); errors.Is(err, backend.ErrCanceled) != probes || !probes && string(got) != "message2" {
+			t.Errorf("after a probe %v the receive ends with %q and %v", probes, got, err)
+		}
+	}
+}

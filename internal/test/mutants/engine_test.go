@@ -6,6 +6,13 @@ var engineMutants = []mutant{
 		old: `case got.gone || !e.takeMsg(o, got):`,
 		new: `case got.gone || !e.takeMsg(o, got) && false:`,
 		why: "the receive of a message that was revoked after Mprobe ends nowhere", test: "internal/engine TestInterleaveCancelAgainstMprobe"},
+	{file: "internal/engine/probe.go",
+		old: `	return c.statusOf(n), true
+`,
+		new: `	c.e.overtake(n.Env, c.e.stamp())
+	return c.statusOf(n), true
+`,
+		why: "the text of an error takes a message away from a receive", test: "internal/engine TestProbeOvertakesAndLookDoesNot", plain: true},
 	{file: "internal/engine/p2p.go",
 		old: `	if ended && r.Err == nil { // the receiver had taken it all
 		return true
