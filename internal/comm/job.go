@@ -68,6 +68,7 @@ type job struct {
 	done     []func()         // called when the world has been closed
 	follows  atomic.Bool      // an operation has ended because of another rank
 	noting   sync.Mutex       // held to change follows and the file that says so
+	patience patience
 
 	open  gate.Gate          // every communicator except the world is inside until it is closed
 	mu    word.Mutex         // guards the fields below, and is held to enter the gate

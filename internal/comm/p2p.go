@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
@@ -237,7 +238,7 @@ func (c *Comm) newPending(op string, kind flight.Kind, typ *backend.Datatype, by
 // finish waits for a request of the job and returns it to the pool, unless it could not be ended. The backend does not
 // use its parts afterwards.
 func (c *Comm) finish(p *pending) (backend.Status, error) {
-	if why := c.core.bc.Await(c.bound, &p.req); why != nil && !c.core.end(&p.req, why) {
+	if why := c.core.bc.Await(c.bound, &p.req); why != nil && !c.core.end(&p.req, why, nil) {
 		return backend.Status{}, why
 	}
 	st, err := p.received()
@@ -261,11 +262,21 @@ type withdrawer interface {
 
 // end ends a request because of why, which becomes its error if it had not matched. A matched message is about to arrive,
 // but a stopped peer must not delay a deadline. If the request is still under way then, end breaks the communicator, so
-// that nothing uses the buffer any more, and returns false.
-func (k *core) end(q *backend.Request, why error) bool {
+// that nothing uses the buffer any more, and returns false. Of is the operation of a request that does not end in the call
+// that began it; otherwise it is nil.
+func (k *core) end(q *backend.Request, why error, of *pending) bool {
 	k.bc.Cancel(q)
+	b, asks := k.bc.(withdrawer)
+	if asks && of != nil && k.job.patience.covers(of) {
+		k.bc.Poll() // the message may have matched
+		b.GiveUp(q, why)
+	}
+	began := time.Now()
 	if !q.Ready() && k.bc.Await(&backend.Bound{Timeout: sched.Grace}, q) != nil {
-		if b, ok := k.bc.(withdrawer); !ok || !b.GiveUp(q, why) {
+		if of != nil {
+			k.job.patience.note(of, began)
+		}
+		if !asks || !b.GiveUp(q, why) {
 			k.bc.Break(why)
 			return false
 		}

@@ -236,7 +236,7 @@ func (q *Request) end(why error, to phase) (backend.Status, error) {
 	if q.typ != nil {
 		why = q.c.core.arrived(why)
 	}
-	if !q.c.core.end(&q.req, why) {
+	if !q.c.core.end(&q.req, why, q.pending) {
 		return q.store(backend.Status{}, why, to, true)
 	}
 	return q.settle(to)

@@ -164,8 +164,9 @@ func (x *exchange) End(why error) error {
 	if !x.recv.Ready() {
 		why = x.k.arrived(why)
 	}
+	of := x.recv.Owner.(*Request).pending
 	for _, q := range []*backend.Request{&x.recv, &x.send} {
-		if !q.Ready() && !x.k.end(q, why) {
+		if !q.Ready() && !x.k.end(q, why, of) {
 			return why
 		}
 	}
