@@ -459,7 +459,12 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 func (p *process) end() libmpi.Code {
 	var code libmpi.Code
 	ended := false
-	end := func() { code, ended = libmpi.Finalize(), true }
+	end := func() {
+		if p.drains && p.quirks.Has(mpiquirks.QuirkDisconnect) { // MPI_Finalize waits for all ranks anyway
+			_ = libmpi.World().Collective(&libmpi.Coll{Coll: int(backend.Barrier), Size: p.world.size})
+		}
+		code, ended = libmpi.Finalize(), true
+	}
 	if run := p.ending.Load(); run != nil {
 		_ = (*run)(end) // the device may have failed, which matters to those who use it
 	}

@@ -23,6 +23,7 @@ const (
 	QuirkAlone                             // messages of several threads on a communicator of one rank hang
 	QuirkBuiltCUDA                         // its answer about device memory is how it was built
 	QuirkOwed                              // MPI_Finalize waits until all sends are received
+	QuirkDisconnect                        // MPI_Finalize may not return on ranks that call it later than others
 	QuirkExit                              // an atexit function reports the end of a rank to the launcher
 )
 
@@ -66,6 +67,7 @@ var quirkTable = []quirk{
 	{kind: QuirkNoInPlace, vendor: anyOpenMPI, from: "6.0a1", colls: []backend.Coll{backend.Reduce, backend.Allreduce}, inPlace: true},
 	{kind: QuirkAlone, vendor: anyMPICH, from: "4.0"},
 	{kind: QuirkOwed, vendor: anyMPICH},
+	{kind: QuirkDisconnect, vendor: anyMPICH, before: "4.2"},
 	{kind: QuirkExit, vendor: "MPICH"},
 	{kind: QuirkCUDACrash, vendor: anyOpenMPI, before: "5.0"},
 	{kind: QuirkBuiltCUDA, vendor: anyOpenMPI, before: "5.0"},
