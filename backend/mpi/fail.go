@@ -27,8 +27,7 @@ func (c *comm) unmade(code libmpi.Code) error {
 	return err
 }
 
-// noticeSize is the maximum length of a notice: a sentinel's code and a text, short enough to be
-// sent at once.
+// noticeSize is the maximum length of a notice: a sentinel's code and a text.
 const noticeSize = 512
 
 // Break makes the communicator unusable here and notifies the other ranks. They receive the notice
