@@ -22,7 +22,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/test/must"
-	"github.com/cohort-hpc/cohort/internal/view"
 )
 
 // The offsets in shared memory are computed from constants; the compiler's sizes must be the same.
@@ -207,21 +206,6 @@ func TestAllreduceAddsUp(t *testing.T) {
 				return err
 			})
 		}
-	}
-}
-
-// Rank 1 uses its slots for another communicator, where the number of its area is an address. Rank 0 reads its own area.
-func TestAreaIsOfTheCommunicator(t *testing.T) {
-	all := open(t, boards(t, 2), 0)
-	succeed(t, all, func(c *comm) error {
-		_, err := c.Run(nil, allreduce(slotData/8+1))
-		return err
-	})
-	theirs := all[1].mine
-	theirs.id.Store(theirs.id.Load() + 1)
-	all[1].slot(theirs).facts[factArea] = 1 << 40
-	if got, own := all[0].area(1, 8), all[0].areas.of[0].mem; !view.Overlap(got, own) {
-		t.Errorf("rank 0 reads at %p, not in its own area at %p", got, own)
 	}
 }
 
