@@ -124,8 +124,8 @@ func takeSlots(c backend.Comm, spare int) ([]backend.Comm, error) {
 
 func init() {
 	// A rank seems to have all its slots in use, only because it has not read yet that the others have closed one of
-	// the communicators. The notices wait in a ring, or at a door: then the ranks have sent no messages.
-	for _, where := range []string{"ring", "door"} {
+	// the communicators. The notices wait in a ring, or in a mailbox: then the ranks have sent no messages.
+	for _, where := range []string{"ring", "mailbox"} {
 		programs["unreadat"+where] = func(c backend.Comm) error {
 			const many = 40 // more than are read at a time
 			dir := os.Getenv("SHM_TEST_DIR")
@@ -218,7 +218,7 @@ func await(file string) {
 }
 
 func TestUnreadNoticesFreeSlots(t *testing.T) {
-	for _, where := range []string{"ring", "door"} {
+	for _, where := range []string{"ring", "mailbox"} {
 		t.Run(where, func(t *testing.T) {
 			t.Setenv("SHM_TEST_DIR", t.TempDir())
 			launch(t, "unreadat"+where, 2)

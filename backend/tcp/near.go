@@ -25,10 +25,10 @@ type near struct {
 	rest  [64]byte
 }
 
-// Doubt implements engine.Doubter.
-func (n *near) Doubt() {
+// CheckEnd implements engine.EndChecker.
+func (n *near) CheckEnd() {
 	n.check = true
-	n.Link.Doubt()
+	n.Link.CheckEnd()
 }
 
 // Read implements engine.Link.

@@ -28,10 +28,10 @@ func benchPair(b *testing.B, spare bool) (world [2]backend.Comm) {
 	rings := [2]bell{make(bell, 1), make(bell, 1)}
 	var asleep wait.Bell // both always are
 	asleep.Arm()
-	var doors [2]memlink.Door
+	var mailboxes [2]memlink.Mailbox
 	for r := range world {
 		e := New(Config{Rank: r, Peers: make([]Peer, 2), Sleeper: rings[r], Spare: spare, Heartbeat: -1, Manual: true})
-		cfg := memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: 1 << 20, Says: &doors[r], Hears: &doors[1-r], Peer: shmem.Self().Process()}
+		cfg := memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: 1 << 20, Says: &mailboxes[r], Hears: &mailboxes[1-r], Peer: shmem.Self().Process()}
 		if !spare {
 			cfg.Asleep, cfg.Bell = &asleep, rings[1-r].Ring
 		}

@@ -141,7 +141,7 @@ type departures struct {
 	linksClosed int                 // of the first of the ranks that are lost
 	goodbyes    []*goodbye          // links that end
 	excluded    bool                // the others have declared this rank lost
-	doubted     []*peer             // of this node, and silent: the next beat, whose they are, asks the kernel
+	silent      []*peer             // of this node, and silent: the next beat, whose they are, asks the kernel
 	demand      *demand             // nil if all links are made at the start
 }
 

@@ -63,8 +63,8 @@ func newLife(limit time.Duration, ranks int) life {
 func (e *Engine) beat() {
 	e.beats.Lock()
 	defer e.beats.Unlock()
-	runs := slices.DeleteFunc(e.doubted, func(p *peer) bool { return !e.cfg.Runs(e.cfg.Peers[p.rank].PID) })
-	e.doubted = e.doubted[:0]
+	runs := slices.DeleteFunc(e.silent, func(p *peer) bool { return !e.cfg.Runs(e.cfg.Peers[p.rank].PID) })
+	e.silent = e.silent[:0]
 	e.mu.LockAside()
 	defer e.mu.Unlock()
 	if e.m.Closed {
@@ -83,8 +83,8 @@ func (e *Engine) beat() {
 				p.mem.Fence()
 			}
 		}
-		if l, ok := p.link.(Doubter); ok { // nobody else may look
-			l.Doubt()
+		if l, ok := p.link.(EndChecker); ok { // nobody else may look
+			l.CheckEnd()
 			p.move()
 		}
 		if p.link == nil || p.state.Over() {
@@ -95,7 +95,7 @@ func (e *Engine) beat() {
 			p.mute = 0
 		}
 		p.quiet++
-		p.doubt(p.quiet)
+		p.noteSilence(p.quiet)
 		most := e.life.ticks
 		if p.state.Link == membership.Fresh {
 			most = e.life.reach
@@ -117,7 +117,7 @@ func (e *Engine) beat() {
 	e.m.Tick()
 	for _, p := range e.peers {
 		if p != nil && p.state.Waits() {
-			p.doubt(p.state.Waited)
+			p.noteSilence(p.state.Waited)
 		}
 	}
 	if e.lossesPending() {
@@ -125,10 +125,10 @@ func (e *Engine) beat() {
 	}
 }
 
-// doubt makes the next beat ask the kernel about a peer of this node from which nothing has come for some ticks.
-func (p *peer) doubt(ticks int) {
+// noteSilence makes the next beat ask the kernel about a peer of this node from which nothing has come for some ticks.
+func (p *peer) noteSilence(ticks int) {
 	if ticks >= p.e.life.beat && p.near() {
-		p.e.doubted = append(p.e.doubted, p)
+		p.e.silent = append(p.e.silent, p)
 	}
 }
 

@@ -186,7 +186,7 @@ func TestBeatsGoOnAfterRankHasLeft(t *testing.T) {
 	e := s.ranks[0].e
 	e.cfg.Runs = func(int) bool { return false }
 	e.beats.Lock()
-	e.doubted = append(e.doubted, e.peers[1])
+	e.silent = append(e.silent, e.peers[1])
 	e.beats.Unlock()
 	e.mu.Lock()
 	e.m.Closed = true

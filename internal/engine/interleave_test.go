@@ -44,11 +44,11 @@ func exploreEngines(t *testing.T, copies bool, cfg interleave.Config, program fu
 			}
 		}
 		clear(shmem.Slice[byte](seg, 0, 2*size))
-		ranks, doors := make([]*comm, 2), new([2]memlink.Door)
+		ranks, mailboxes := make([]*comm, 2), new([2]memlink.Mailbox)
 		for r := range ranks {
 			e := New(Config{Rank: r, Peers: make([]Peer, 2), Heartbeat: -1, Sleeper: newSimSleeper(nil), Manual: true,
 				Now: func() time.Time { return simBegin }})
-			e.Connect(1-r, memlink.New(memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: exploreData, Says: &doors[r], Hears: &doors[1-r], Peer: shmem.Self().Process(), Copies: copies}))
+			e.Connect(1-r, memlink.New(memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: exploreData, Says: &mailboxes[r], Hears: &mailboxes[1-r], Peer: shmem.Self().Process(), Copies: copies}))
 			w, err := e.Start()
 			if err != nil {
 				t.Fatal(err)

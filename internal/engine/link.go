@@ -42,10 +42,10 @@ type Corker interface {
 	Cork(h *frame.Header, body []byte) bool
 }
 
-// A Doubter is a Link whose Read sees that the peer has ended the link, or itself, soon only in the call after Doubt.
-type Doubter interface {
-	// Doubt is called once each tick, and when the leader is about to sleep.
-	Doubt()
+// An EndChecker is a Link whose Read sees that the peer has ended the link, or itself, soon only in the call after CheckEnd.
+type EndChecker interface {
+	// CheckEnd is called once each tick, and when the leader is about to sleep.
+	CheckEnd()
 }
 
 // A Sleeper is what the leader of the waiting goroutines sleeps on.

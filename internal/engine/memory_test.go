@@ -119,7 +119,7 @@ func withSleeper(t *testing.T, pid int, heartbeat time.Duration, rings bell, sle
 	o := &other{seg: seg}
 	o.in.Receiver = o
 	cfg := memlink.Config{Segment: seg, Out: 0, In: size, Data: ringData, Make: func() error { return o.full },
-		Says: new(memlink.Door), Hears: new(memlink.Door), Peer: processOf(pid), Copies: true, Kill: func() { o.kill() }}
+		Says: new(memlink.Mailbox), Hears: new(memlink.Mailbox), Peer: processOf(pid), Copies: true, Kill: func() { o.kill() }}
 	mine := memlink.New(cfg)
 	o.kill = func() { t.Error("the process is killed") }
 	var asleep wait.Bell // it always is

@@ -43,7 +43,8 @@ func TestNoticesNeedNoMemory(t *testing.T) {
 	}
 }
 
-// Notices find no room at the door, and the rank that would read them has left. This rank leaves without waiting for room.
+// Notices find no room in the mailbox, and the rank that would read them has left. This rank leaves without waiting
+// for room.
 func TestNoticesForRankThatHasLeftDelayNoLeaving(t *testing.T) {
 	c, o := withOther(t, os.Getpid(), time.Hour)
 	for id := range 100 {
@@ -125,11 +126,11 @@ func ringless(t *testing.T, full [2]bool) (worlds [2]backend.Comm) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { seg.Close() })
-	var doors [2]memlink.Door
+	var mailboxes [2]memlink.Mailbox
 	for r := range worlds {
 		e := New(Config{Rank: r, Peers: make([]Peer, 2), Heartbeat: time.Hour, Sleeper: make(bell, 1), Yield: runtime.Gosched})
 		e.Connect(1-r, memlink.New(memlink.Config{Segment: seg, Out: r * size, In: (1 - r) * size, Data: ringData,
-			Says: &doors[r], Hears: &doors[1-r], Peer: processOf(os.Getpid()), Make: func() error {
+			Says: &mailboxes[r], Hears: &mailboxes[1-r], Peer: processOf(os.Getpid()), Make: func() error {
 				if full[r] {
 					return backend.Faultf(backend.ErrAlloc, "no memory for rings")
 				}

@@ -74,19 +74,19 @@ func (m *simMemory) link(s *sim, a, b int, copies bool) (simEnd, simEnd) {
 	size := memlink.Size(simData)
 	out := 2 * m.links * size
 	m.links++
-	var doors [2]memlink.Door
+	var mailboxes [2]memlink.Mailbox
 	var make func() error
 	if !s.onDemand {
 		make = func() error { return nil }
 	}
-	end := func(out, in, own, peer int, says, hears *memlink.Door) *simMemoryLink {
+	end := func(out, in, own, peer int, says, hears *memlink.Mailbox) *simMemoryLink {
 		return &simMemoryLink{s: s, own: own, Link: memlink.New(memlink.Config{
 			Segment: m.segment, Out: out, In: in, Data: simData, Says: says, Hears: hears, Make: make,
 			Peer: shmem.Self().Process(), Copies: copies, Kill: func() { s.die(peer) },
 			Asleep: &s.sleepers[peer].bell, Bell: s.sleepers[peer].Ring,
 		})}
 	}
-	x, y := end(out, out+size, a, b, &doors[0], &doors[1]), end(out+size, out, b, a, &doors[1], &doors[0])
+	x, y := end(out, out+size, a, b, &mailboxes[0], &mailboxes[1]), end(out+size, out, b, a, &mailboxes[1], &mailboxes[0])
 	x.other, y.other = y, x
 	x.socket = s.onDemand || s.chance(2)
 	y.socket = x.socket

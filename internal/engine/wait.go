@@ -76,8 +76,8 @@ func (l *links) Check() bool {
 	}
 	for _, p := range e.open {
 		if p.link != nil {
-			if d, ok := p.link.(Doubter); ok {
-				d.Doubt()
+			if d, ok := p.link.(EndChecker); ok {
+				d.CheckEnd()
 			}
 			moved = moved || p.broken != nil // progress sees to it
 			moved = e.cfg.Sleeper.Add(p.link, p.waits()) || moved

@@ -34,7 +34,7 @@ type Config struct {
 	Out, In int // offsets of the two directions in the segment
 	Data    int // bytes of each data ring
 
-	Says, Hears *Door        // of the two ranks: see make.go
+	Says, Hears *Mailbox     // of the two ranks: see make.go
 	Make        func() error // allocates both directions, whichever of the two ranks calls it; nil: they are allocated
 
 	Peer   *shmem.Process
@@ -270,13 +270,13 @@ func (l *Link) Read(a *frame.Arrival) (moved bool, err error) {
 	return true, nil
 }
 
-// leftEvery is after how many looks in vain into a ring the door is read, which says how the peer has ended the link.
+// leftEvery is after how many looks in vain into a ring the mailbox is read, which says how the peer has ended the link.
 const leftEvery = 64
 
 var errGone = errors.New("the other end has given the link up")
 
-// Doubt implements engine.Doubter: the next look in vain reads the door.
-func (l *Link) Doubt() { l.looks = uint(word.Spins(leftEvery)) - 1 }
+// CheckEnd implements engine.EndChecker: the next look in vain reads the mailbox.
+func (l *Link) CheckEnd() { l.looks = uint(word.Spins(leftEvery)) - 1 }
 
 // idle is what Read does where nothing has arrived.
 func (l *Link) idle(a *frame.Arrival, moved bool) (bool, error) {
@@ -285,21 +285,21 @@ func (l *Link) idle(a *frame.Arrival, moved bool) (bool, error) {
 	if ended == nil && l.heard && (l.left || l.looks%uint(word.Spins(leftEvery)) != 0) {
 		return moved, nil
 	}
-	door := l.cfg.Hears.state.Load()
+	mailbox := l.cfg.Hears.state.Load()
 	switch {
 	case !l.heard && l.cfg.Hears.posted():
 		return true, l.fetch(a)
-	case !l.heard && door&doorMade != 0:
+	case !l.heard && mailbox&mailboxMade != 0:
 		l.open()
 		l.hear()
 		return true, nil
 	case l.in.peek() != nil: // it came meanwhile
 		return true, nil
-	case door&doorLeft != 0 && !l.left:
+	case mailbox&mailboxLeft != 0 && !l.left:
 		l.left = true
 	case ended != nil:
 		return moved, *ended
-	case door&doorGone != 0:
+	case mailbox&mailboxGone != 0:
 		return moved, errGone
 	default:
 		return moved, nil
@@ -361,23 +361,23 @@ func (l *Link) Unsent() int { return 0 }
 
 // Close implements engine.Link.
 func (l *Link) Close() {
-	if l.cfg.Says.state.Load()&doorLeft == 0 {
+	if l.cfg.Says.state.Load()&mailboxLeft == 0 {
 		l.Finish(false)
 	}
 }
 
 // Finish implements engine.Link. A goodbye, or the notice that the peer is lost, may have found no room.
 func (l *Link) Finish(goodbye bool) {
-	how := uint32(doorGone)
+	how := uint32(mailboxGone)
 	if goodbye {
-		how = doorLeft
+		how = mailboxLeft
 	}
 	l.cfg.Says.state.Or(how)
 	l.Ring()
 }
 
 // PeerEnded reports whether the peer has ended the link. It reads nothing more.
-func (l *Link) PeerEnded() bool { return l.cfg.Hears.state.Load()&(doorLeft|doorGone) != 0 }
+func (l *Link) PeerEnded() bool { return l.cfg.Hears.state.Load()&(mailboxLeft|mailboxGone) != 0 }
 
 // Memory returns the link itself, for the engine.
 func (l *Link) Memory() *Link { return l }

@@ -24,7 +24,7 @@ func TestLayoutHasCompilersSizes(t *testing.T) {
 		{"cell", unsafe.Sizeof(cell{}), cellSize},
 		{"desc", unsafe.Sizeof(desc{}), descSize},
 		{"ring", unsafe.Sizeof(ring{}), ringSize},
-		{"Door", unsafe.Sizeof(Door{}), DoorSize},
+		{"Mailbox", unsafe.Sizeof(Mailbox{}), MailboxSize},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s has %d bytes, the layout has %d", c.name, c.got, c.want)
@@ -88,11 +88,11 @@ func pairIn(seg *shmem.Segment, cfg Config) (a, b *end) {
 	}
 	var asleep wait.Bell // both ends always are
 	asleep.Arm()
-	var doors [2]Door
+	var mailboxes [2]Mailbox
 	make := func(out, in int) *end {
 		e, cfg := &end{}, cfg
 		cfg.Out, cfg.In, cfg.Asleep, cfg.Bell = out, in, &asleep, func() { e.bells++ }
-		cfg.Says, cfg.Hears = &doors[out/size], &doors[in/size]
+		cfg.Says, cfg.Hears = &mailboxes[out/size], &mailboxes[in/size]
 		e.Link = New(cfg)
 		e.in.Receiver = e
 		return e
@@ -138,20 +138,20 @@ func pattern(n, i int) []byte {
 	return b
 }
 
-// A faulty process may write any number into its door.
-func TestInvalidDoorIsErrFrame(t *testing.T) {
+// A faulty process may write any number into its mailbox.
+func TestInvalidMailboxIsErrFrame(t *testing.T) {
 	for _, put := range []uint64{1, 1 << 20, 1 << 63, 1<<64 - 1} {
 		a, b := pair(t, Config{Data: 4096, Make: func() error { return nil }})
 		a.cfg.Says.put.Store(put)
-		copy(a.cfg.Says.data[:], bytes.Repeat([]byte{255}, DoorSize))
+		copy(a.cfg.Says.data[:], bytes.Repeat([]byte{255}, MailboxSize))
 		if _, err := b.read(); !errors.Is(err, frame.ErrFrame) || len(b.frames) != 0 {
 			t.Errorf("%d bytes posted: %v, with %d frames; want ErrFrame", put, err, len(b.frames))
 		}
 	}
 }
 
-// A door that has carried 4 GiB is full of notices, which arrive as they were.
-func TestDoorCarriesMoreThan4GiB(t *testing.T) {
+// A mailbox that has carried 4 GiB is full of notices, which arrive as they were.
+func TestMailboxCarriesMoreThan4GiB(t *testing.T) {
 	a, b := pair(t, Config{Data: 4096, Make: func() error { return nil }})
 	a.cfg.Says.put.Store(1<<32 - 240)
 	a.cfg.Says.taken.Store(1<<32 - 240)
@@ -181,7 +181,7 @@ func TestFirstMessageMakesRings(t *testing.T) {
 	for n := range 50 { // more than fit
 		text := pattern(13*n, n)
 		write(t, a, b, frame.Header{Kind: frame.Broken, Context: uint32(n), Tag: int32(-n)}, text)
-		want = append(want, text[:min(len(text), len(Door{}.data)-noticeHead)])
+		want = append(want, text[:min(len(text), len(Mailbox{}.data)-noticeHead)])
 	}
 	if readAll(t, b); len(b.frames) != 1+len(want) || b.frames[0].Kind != frame.Heartbeat {
 		t.Fatalf("%v has arrived, want one heartbeat and %d notices", b.frames, len(want))

@@ -11,49 +11,49 @@ import (
 
 // Two ranks that never send each other a message have no rings. The memory of a pair is allocated when one of its ranks
 // sends the first message, or when both do at once, which has the same effect. Until then a rank posts its notices and
-// heartbeats at its door, a small part of memory that the other reads. Each direction has these states:
+// heartbeats in its mailbox, a small part of memory that the other reads. Each direction has these states:
 //
-//	apart → made (the writer has allocated the rings, or has heard that the other has, and says doorMade)
-//	made  → heard (the reader has seen doorMade, and has then found the door empty)
+//	apart → made (the writer has allocated the rings, or has heard that the other has, and says mailboxMade)
+//	made  → heard (the reader has seen mailboxMade, and has then found the mailbox empty)
 //
 // While a direction is apart, the ring is none: the writer finds it full and the reader finds it empty. So the fast
-// paths ask nothing, and what they cannot do goes through Write and Read, which look at the doors.
+// paths ask nothing, and what they cannot do goes through Write and Read, which look at the mailboxes.
 //
 // Invariant: a rank touches the rings only after it has allocated them or has heard from the other that it has. The
-// frames at a door come before those in the ring, because a rank posts nothing after doorMade. A rank that finds a door
-// and a ring empty after it has heard that the other has left, or ended the link or itself, has read all frames.
+// frames in a mailbox come before those in the ring, because a rank posts nothing after mailboxMade. A rank that finds a
+// mailbox and a ring empty after it has heard that the other has left, or ended the link or itself, has read all frames.
 const (
-	doorMade = 1 << iota
-	doorLeft // the rank has left the job in good order
-	doorGone // the rank has ended the link otherwise
+	mailboxMade = 1 << iota
+	mailboxLeft // the rank has left the job in good order
+	mailboxGone // the rank has ended the link otherwise
 )
 
-// DoorSize is the length of a Door in bytes.
-const DoorSize = 512
+// MailboxSize is the length of a Mailbox in bytes.
+const MailboxSize = 512
 
-// Door is what a rank tells another one without rings. The other one writes taken, and only that.
-type Door struct {
+// Mailbox is what a rank tells another one without rings. The other one writes taken, and only that.
+type Mailbox struct {
 	put   word.Uint64 // bytes of data posted
 	taken word.Uint64 // of these
 	state word.Uint32
-	data  [DoorSize - 20]byte
+	data  [MailboxSize - 20]byte
 }
 
-// noticeHead is the length of a frame at a door without its text: the kind, the length of the text, the communicator and
-// the tag.
+// noticeHead is the length of a frame in a mailbox without its text: the kind, the length of the text, the communicator
+// and the tag.
 const noticeHead = 12
 
 // posted reports whether there is a frame that was not taken.
-func (d *Door) posted() bool { return d.put.Load() != d.taken.Load() }
+func (d *Mailbox) posted() bool { return d.put.Load() != d.taken.Load() }
 
 // at returns one byte of the data, which is used as a ring.
-func (d *Door) at(i uint64) []byte {
+func (d *Mailbox) at(i uint64) []byte {
 	i %= uint64(len(d.data))
 	return d.data[i : i+1]
 }
 
-// post leaves a frame at the own door, unless there is no room. A text that is too long for a door is cut. A heartbeat
-// adds nothing to what the peer has not taken.
+// post leaves a frame in the own mailbox, unless there is no room. A text that is too long for a mailbox is cut. A
+// heartbeat adds nothing to what the peer has not taken.
 func (l *Link) post(h *frame.Header, body []byte) (n int) {
 	d, le := l.cfg.Says, binary.LittleEndian
 	put := d.put.Load()
@@ -77,7 +77,7 @@ func (l *Link) post(h *frame.Header, body []byte) (n int) {
 	return frame.HeaderSize + len(body)
 }
 
-// fetch takes frames from the peer's door, as many as Read takes from a ring.
+// fetch takes frames from the peer's mailbox, as many as Read takes from a ring.
 func (l *Link) fetch(a *frame.Arrival) (err error) {
 	for n := 0; n < readMost && err == nil && l.cfg.Hears.posted(); n++ {
 		err = l.fetchOne(a)
@@ -85,7 +85,7 @@ func (l *Link) fetch(a *frame.Arrival) (err error) {
 	return err
 }
 
-// fetchOne takes a frame from the peer's door.
+// fetchOne takes a frame from the peer's mailbox.
 func (l *Link) fetchOne(a *frame.Arrival) error {
 	d, le := l.cfg.Hears, binary.LittleEndian
 	taken := d.taken.Load()
@@ -100,7 +100,7 @@ func (l *Link) fetchOne(a *frame.Arrival) error {
 		n += int(le.Uint32(b) >> 8)
 	}
 	if len(b) < n {
-		return fmt.Errorf("%w: %d of %d bytes are at the door", frame.ErrFrame, len(b), n)
+		return fmt.Errorf("%w: %d of %d bytes are in the mailbox", frame.ErrFrame, len(b), n)
 	}
 	d.taken.Store(taken + uint64(n))
 	l.Ring() // it may wait for room
@@ -132,7 +132,7 @@ func (l *Link) Make() error {
 func (l *Link) open() {
 	if !l.made {
 		l.made, l.out.tail, l.out.r = true, 0, shmem.At[ring](l.cfg.Segment, l.cfg.Out)
-		l.cfg.Says.state.Or(doorMade)
+		l.cfg.Says.state.Or(mailboxMade)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// The doors of two ranks: one sends a notice and its first message, and leaves, gives the link up, or dies anywhere. The other sends its first
-// message at the same time, or none. No rank touches rings before they are allocated. All that was sent arrives in order,
-// and the goodbye, or the end, after it.
+// The mailboxes of two ranks: one sends a notice and its first message, and leaves, gives the link up, or dies anywhere.
+// The other sends its first message at the same time, or none. No rank touches rings before they are allocated. All that
+// was sent arrives in order, and the goodbye, or the end, after it.
 func TestInterleaveFirstFrames(t *testing.T) {
 	seg := memory(t, ringData)
 	order := []frame.Kind{frame.Closed, frame.Eager, frame.Goodbye}
@@ -26,8 +26,8 @@ func TestInterleaveFirstFrames(t *testing.T) {
 				var allocated word.Bool
 				a, b := pairIn(seg, Config{Data: ringData, Make: func() error { allocated.Store(true); return nil }})
 				a.cfg.Asleep, b.cfg.Asleep = nil, nil
-				x.Name(&a.cfg.Says.state, "door of a")
-				x.Name(&b.cfg.Says.state, "door of b")
+				x.Name(&a.cfg.Says.state, "mailbox of a")
+				x.Name(&b.cfg.Says.state, "mailbox of b")
 				send := func(l *end) {
 					if l == a {
 						l.Write(&frame.Header{Kind: frame.Closed}, nil, 0)

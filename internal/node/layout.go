@@ -15,8 +15,8 @@ const (
 	line = 64
 	page = 4096
 
-	rankAreaSize = 5 * line // a test compares it with the compiler's
-	doorsSize    = 2 * memlink.DoorSize
+	rankAreaSize  = 5 * line // a test compares it with the compiler's
+	mailboxesSize = 2 * memlink.MailboxSize
 )
 
 // control is the first page: what all ranks must agree on.
@@ -60,7 +60,7 @@ type layout struct {
 	data  int // bytes of each data ring
 	pairs int // of ranks that can have rings
 
-	ranks, board, doors, holders, start, rings, more, size int
+	ranks, board, mailboxes, holders, start, rings, more, size int
 }
 
 func newLayout(cfg *Config) layout {
@@ -84,7 +84,7 @@ func newLayout(cfg *Config) layout {
 	if cfg.OnDemand {
 		l.holders = take(int64(l.pairs) * 4)
 	} else {
-		l.doors = take(int64(l.pairs) * doorsSize)
+		l.mailboxes = take(int64(l.pairs) * mailboxesSize)
 	}
 	l.start = take(0)
 	l.rings = take(int64(l.pairs) * int64(l.pairSize()))
@@ -117,17 +117,17 @@ func dataSize(n int, onDemand bool) int {
 }
 
 // pairSize is how much memory the rings of two ranks take.
-func (l *layout) pairSize() int { return 2*memlink.Size(l.data) + doorsSize }
+func (l *layout) pairSize() int { return 2*memlink.Size(l.data) + mailboxesSize }
 
 // pair returns the offset of the rings of two ranks.
 func (l *layout) pair(i int) int { return l.rings + i*l.pairSize() }
 
-// door returns the offset of the doors of two ranks. They come before the rings, unless these are made on demand.
-func (l *layout) door(i int) int {
-	if l.doors == 0 {
+// mailbox returns the offset of the mailboxes of two ranks. They come before the rings, unless these are made on demand.
+func (l *layout) mailbox(i int) int {
+	if l.mailboxes == 0 {
 		return l.pair(i) + 2*memlink.Size(l.data)
 	}
-	return l.doors + i*doorsSize
+	return l.mailboxes + i*mailboxesSize
 }
 
 // pairOf numbers the pairs of ranks.

@@ -118,8 +118,8 @@ func (n *Node) allocate(pair int) error {
 }
 
 func (n *Node) link(peer, pair int, make func() error) *memlink.Link {
-	doors := shmem.At[[2]memlink.Door](n.seg, n.l.door(pair))
-	out, says, hears := n.l.pair(pair), &doors[0], &doors[1]
+	mailboxes := shmem.At[[2]memlink.Mailbox](n.seg, n.l.mailbox(pair))
+	out, says, hears := n.l.pair(pair), &mailboxes[0], &mailboxes[1]
 	in := out + memlink.Size(n.l.data)
 	if n.cfg.Rank > peer {
 		out, in, says, hears = in, out, hears, says

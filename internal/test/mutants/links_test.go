@@ -69,21 +69,21 @@ var linkMutants = []mutant{
 		new: `	s.free = s.ends[h%cells]`,
 		why: "the sender takes too much of the data ring back", test: "internal/memlink TestInterleaveRing"},
 	{file: "internal/memlink/link.go",
-		old: `	door := l.cfg.Hears.state.Load()
+		old: `	mailbox := l.cfg.Hears.state.Load()
 	switch {
 	case !l.heard && l.cfg.Hears.posted():
 		return true, l.fetch(a)
-	case !l.heard && door&doorMade != 0:
+	case !l.heard && mailbox&mailboxMade != 0:
 		l.open()
 		l.hear()
 		return true, nil
 	case l.in.peek() != nil:`,
 		new: `	came := l.in.peek() != nil
-	door := l.cfg.Hears.state.Load()
+	mailbox := l.cfg.Hears.state.Load()
 	switch {
 	case !l.heard && l.cfg.Hears.posted():
 		return true, l.fetch(a)
-	case !l.heard && door&doorMade != 0:
+	case !l.heard && mailbox&mailboxMade != 0:
 		l.open()
 		l.hear()
 		return true, nil
@@ -95,7 +95,7 @@ var linkMutants = []mutant{
 	}
 	l.open()
 	return nil`,
-		new: `	l.cfg.Says.state.Or(doorMade)
+		new: `	l.cfg.Says.state.Or(mailboxMade)
 	if err := l.cfg.Make(); err != nil {
 		return err
 	}
@@ -103,24 +103,24 @@ var linkMutants = []mutant{
 	return nil`,
 		why: "a rank says that there are rings before there are", test: "internal/memlink TestInterleaveFirstFrames"},
 	{file: "internal/memlink/link.go",
-		old: `	door := l.cfg.Hears.state.Load()
+		old: `	mailbox := l.cfg.Hears.state.Load()
 	switch {
 	case !l.heard && l.cfg.Hears.posted():
 		return true, l.fetch(a)
-	case !l.heard && door&doorMade != 0:`,
+	case !l.heard && mailbox&mailboxMade != 0:`,
 		new: `	posted := l.cfg.Hears.posted()
-	door := l.cfg.Hears.state.Load()
+	mailbox := l.cfg.Hears.state.Load()
 	switch {
 	case !l.heard && posted:
 		return true, l.fetch(a)
-	case !l.heard && door&doorMade != 0:`,
+	case !l.heard && mailbox&mailboxMade != 0:`,
 		why: "the last notice before there were rings is not looked for", test: "internal/memlink TestInterleaveFirstFrames"},
 	{file: "internal/memlink/link.go",
-		old: `	case !l.heard && door&doorMade != 0:`,
-		new: `	case !l.heard && door&(doorMade|doorLeft) == doorMade:`,
+		old: `	case !l.heard && mailbox&mailboxMade != 0:`,
+		new: `	case !l.heard && mailbox&(mailboxMade|mailboxLeft) == mailboxMade:`,
 		why: "the frames of a rank that has left are not looked for", test: "internal/memlink TestInterleaveFirstFrames"},
 	{file: "internal/memlink/link.go",
-		old: `	case door&doorGone != 0:
+		old: `	case mailbox&mailboxGone != 0:
 		return moved, errGone
 `,
 		new: ``,
@@ -129,7 +129,7 @@ var linkMutants = []mutant{
 		old: `	switch {
 	case !l.heard && l.cfg.Hears.posted():`,
 		new: `	switch {
-	case door&doorGone != 0:
+	case mailbox&mailboxGone != 0:
 		return moved, errGone
 	case !l.heard && l.cfg.Hears.posted():`,
 		why: "the end of a link overtakes the last frames", test: "internal/memlink TestInterleaveFirstFrames"},
