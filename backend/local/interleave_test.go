@@ -173,7 +173,11 @@ func TestInterleaveCollectives(t *testing.T) {
 		e.each(func(c *Comm) error { return errors.Join(e.sum(c, nil, long, 0), barrier(c, nil, 1)) })
 		e.all()
 	})
-	exploreRounds(t, 3, 2, func(e *explored) {
+	preemptions := 2
+	if testing.Short() {
+		preemptions = 1
+	}
+	exploreRounds(t, 3, preemptions, func(e *explored) {
 		e.each(func(c *Comm) error { return e.sum(c, nil, 1, 0) })
 		e.all()
 	})
