@@ -14,24 +14,24 @@ import (
 	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
-// Slurm gives the job less memory than the machine has.
+// Slurm gives the job less memory than this process already uses, and then more than any machine has.
 func TestWindowsStayWithinTheJobsLimit(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "7")
 	t.Setenv("SLURM_NODEID", "0")
-	t.Setenv("SLURM_MEM_PER_NODE", "1000")
-	ranks(t, 2, func(c *Comm) error {
-		for _, n := range []int{1, 1 << 30} {
-			w, err := AllocateShared[byte](c, n)
-			g, errRegion := NewSharedRegion[byte](c, n)
-			for _, err := range []error{err, errRegion} {
-				if n == 1 && err != nil || n > 1 && (!errors.Is(err, ErrAlloc) || !strings.Contains(err.Error(), "SLURM_MEM_PER_NODE gives the job 1000 MiB")) {
-					return fmt.Errorf("%d bytes where the job has 1000 MiB: %v", n, err)
+	for limit, enough := range map[string]bool{"1": false, "1000000000": true} {
+		t.Setenv("SLURM_MEM_PER_NODE", limit)
+		ranks(t, 2, func(c *Comm) error {
+			w, errWindow := AllocateShared[byte](c, 1)
+			g, errRegion := NewSharedRegion[byte](c, 1)
+			for _, err := range []error{errWindow, errRegion} {
+				if enough && err != nil || !enough && (!errors.Is(err, ErrAlloc) || !strings.Contains(err.Error(), "SLURM_MEM_PER_NODE gives the job 1 MiB")) {
+					return fmt.Errorf("one byte where the job has %s MiB: %v", limit, err)
 				}
 			}
 			must.OK(errors.Join(w.Close(), g.Close()))
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 }
 
 // A long access of memory looks whether its time is over. One that is over before it begins stops early.

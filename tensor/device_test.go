@@ -276,7 +276,7 @@ func TestCollectiveOfSliceWritesOnlyItsPart(t *testing.T) {
 }
 
 // TestPinnedMemoryStaysWithinTheJobsLimit sets Slurm's memory limit below what this process uses,
-// and then high enough to keep some pinned memory.
+// and then 1000 MiB above that.
 func TestPinnedMemoryStaysWithinTheJobsLimit(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{})
 	t.Setenv("SLURM_JOB_ID", "7")
@@ -284,12 +284,17 @@ func TestPinnedMemoryStaysWithinTheJobsLimit(t *testing.T) {
 	t.Setenv("SLURM_MEM_PER_NODE", "1")
 	_, err := devs[0].pin(4096)
 	if !errors.Is(err, cohort.ErrAlloc) || !strings.Contains(err.Error(), "SLURM_MEM_PER_NODE") {
-		t.Errorf("pinning more than the job may use: %v", err)
+		t.Fatalf("pinning more than the job may use: %v", err)
 	}
-	t.Setenv("SLURM_MEM_PER_NODE", "1000")
+	var process int64 // MiB
+	_, text, _ := strings.Cut(err.Error(), "of which this process uses ")
+	must.Get(fmt.Sscan(text, &process))
+	limit := process + 1000
+	t.Setenv("SLURM_MEM_PER_NODE", fmt.Sprint(limit))
 	const piece = 8 << 20
+	most := limit << 20 / pinsPart
 	var used [][]byte
-	for range 12 {
+	for total := int64(0); total <= most; total += piece {
 		p, err := devs[0].pin(piece)
 		if err != nil {
 			t.Fatal(err)
@@ -299,7 +304,7 @@ func TestPinnedMemoryStaysWithinTheJobsLimit(t *testing.T) {
 	for _, p := range used {
 		devs[0].unpin(p)
 	}
-	if kept, most := driver.Stats().Pinned, 1000<<20/pinsPart; kept > most || kept < piece {
+	if kept := int64(driver.Stats().Pinned); kept > most || kept < piece {
 		t.Errorf("%d bytes stay pinned, want at most %d and at least one piece", kept, most)
 	}
 }
