@@ -9,8 +9,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// The longest inputs, in bytes, that are copied and published with the call: of reductions, and where the last rank to
-// arrive concludes for all; and of other calls where every rank does. There another round takes less time than a copy.
+// The longest inputs, in bytes, that are copied and published with the call: where the last rank to arrive concludes for
+// all, and where every rank does. There another round takes less time than a copy.
 const (
 	inlineMax = 8 << 10
 	inlineFew = 2 << 10
@@ -45,7 +45,7 @@ func (c *Comm) do(b *backend.Bound, call *backend.Call) error {
 	l, p, n := c.group.arrivals.line(c.rank, c.round+1), c.published(c.rank), len(c.group.ends)
 	l.print = call.Fingerprint()
 	limit := inlineMax
-	if c.group.arrivals.each && call.Op == nil {
+	if c.group.arrivals.each {
 		limit = inlineFew
 	}
 	c.inline = call.Err == nil && direct.FitsSlot(call, n, limit)
