@@ -60,7 +60,8 @@ func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // or size; the message is received. Bytes match every type, and so does an empty message.
 //
 // Deadline: [ErrTimeout]. A receive that has not matched is withdrawn, and the communicator stays
-// usable. A message that has matched is treated as by [Send], and on mpi as docs/mpi.md says.
+// usable. A message that has matched is treated as by [Send], and on mpi as docs/mpi.md says. On shm
+// and tcp, [ErrCanceled] says that the sender's time was over, and that it has taken the message back.
 func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
 	typ, err := typeFor[T]()
 	return status(c.base().Recv("recv", typ, view.Bytes(buf), nil, source, tag, err))

@@ -89,8 +89,7 @@ type Fault struct {
 	Left     bool   // of ErrPeerLost: the peer has closed the communicator in good order
 }
 
-// TookBack ends a receive whose message its sender has canceled, if it can get no other one: Mprobe took the message, or
-// another receive has got the next one.
+// TookBack ends a receive that has matched a message which its sender has canceled since.
 var TookBack error = &Fault{Sentinel: ErrCanceled, Text: "the sender canceled the message"}
 
 // Faultf returns a Fault with a formatted text.

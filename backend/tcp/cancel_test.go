@@ -70,7 +70,7 @@ func withdrawing(c backend.Comm, b *backend.Bound, tag, rounds, n int) error {
 }
 
 func receiving(c backend.Comm, b *backend.Bound, tag, rounds, n int) error {
-	// Two receives are posted at any time, so that one that is posted again has another behind it.
+	// Two receives are posted at any time.
 	var posted [2]backend.Request
 	var bufs [2][]byte
 	post := func(k int) {

@@ -135,14 +135,8 @@ func (k *core) arrived(why error) error {
 	if why == nil || !errors.Is(why, backend.ErrTimeout) {
 		return why
 	}
-	var st backend.Status
-	b, ok := k.bc.(withdrawer)
-	if ok {
-		st, ok = b.Arrived()
-	} else {
-		st, ok, _ = k.bc.Probe(nil, backend.AnySource, backend.AnyTag, false)
-	}
-	if !ok {
+	st, ok, err := k.bc.Probe(nil, backend.AnySource, backend.AnyTag, false)
+	if !ok || err != nil {
 		return why
 	}
 	return backend.While(why, fmt.Sprintf("one from rank %d with tag %d has arrived", st.Source, st.Tag))
@@ -255,9 +249,6 @@ func (p *pending) received() (backend.Status, error) {
 type withdrawer interface {
 	// GiveUp ends such a send with err, without the answer, and reports whether the request has ended.
 	GiveUp(q *backend.Request, err error) bool
-	// Arrived returns what has arrived. A receive may still get it, if the sender of its own message gives that up: unlike after
-	// a probe.
-	Arrived() (backend.Status, bool)
 }
 
 // end ends a request because of why, which becomes its error if it had not matched. A matched message is about to arrive,

@@ -98,8 +98,6 @@ type messages struct {
 	held    []*msg      // RTS that Mprobe has taken
 	active  int         // operations
 	moving  []*op       // receives in opMoving
-	order   uint64      // of the last receive or message
-	taking  match.Queue // receives in opTaking that nothing has overtaken
 }
 
 // communicators are those of this rank.
@@ -326,18 +324,12 @@ func (e *Engine) progressMany() bool {
 
 // keep puts an unexpected message into the queue.
 func (e *Engine) keep(m *msg, env match.Env) {
-	m.node.Env, m.node.Owner, m.node.Order = env, m, e.stamp()
-	e.arrived.Insert(&m.node)
+	m.node.Env, m.node.Owner = env, m
+	e.arrived.Push(&m.node)
 	if env.Tag < 0 && m.kind == msgEager {
 		e.checkMixed(env.Ctx, env.Tag, m.buf)
 	}
 	e.wakeProbes()
-}
-
-// stamp returns the place of a receive or message that comes now in the order of all.
-func (e *Engine) stamp() uint64 {
-	e.order++
-	return e.order
 }
 
 // pool keeps records for later use.

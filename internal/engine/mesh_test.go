@@ -80,48 +80,33 @@ func closeAll(ranks []*comm) {
 // frame to it, or bytes alone if the frame has no kind.
 func raw(t *testing.T, heartbeat time.Duration) (c *comm, write func(h frame.Header, body []byte), other *testLink) {
 	t.Helper()
-	c, writes, others := raws(t, heartbeat, 1)
-	return c, writes[0], others[0]
-}
-
-// raws is raw with some other ranks, from rank 1 on.
-func raws(t *testing.T, heartbeat time.Duration, n int) (c *comm, writes []func(h frame.Header, body []byte), others []*testLink) {
-	t.Helper()
-	bell, peers := newTestSleeper(), []Peer{{}}
-	for range n {
-		peers = append(peers, Peer{PID: 7, Host: "there", Node: 1})
-	}
-	e := New(Config{Peers: peers, Heartbeat: heartbeat, Sleeper: bell})
-	for r := 1; r <= n; r++ {
-		end, other := testPair(bell, newTestSleeper())
-		e.Connect(r, end)
-		others = append(others, other)
-		writes = append(writes, func(h frame.Header, body []byte) {
-			t.Helper()
-			if h.Kind != 0 {
-				var head [frame.HeaderSize]byte
-				h.Length = max(h.Length, uint64(len(body)))
-				other.enc.Encode(&head, &h)
-				body = append(head[:], body...)
-			}
-			if n, err := other.put(body); n < len(body) {
-				t.Fatalf("%d bytes of %d are written: %v", n, len(body), err)
-			}
-		})
+	bell := newTestSleeper()
+	e := New(Config{Peers: []Peer{{}, {PID: 7, Host: "there", Node: 1}}, Heartbeat: heartbeat, Sleeper: bell})
+	end, other := testPair(bell, newTestSleeper())
+	e.Connect(1, end)
+	write = func(h frame.Header, body []byte) {
+		t.Helper()
+		if h.Kind != 0 {
+			var head [frame.HeaderSize]byte
+			h.Length = max(h.Length, uint64(len(body)))
+			other.enc.Encode(&head, &h)
+			body = append(head[:], body...)
+		}
+		if n, err := other.put(body); n < len(body) {
+			t.Fatalf("%d bytes of %d are written: %v", n, len(body), err)
+		}
 	}
 	w, err := e.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, other := range others {
-			if !other.closed {
-				other.Close()
-			}
+		if !other.closed {
+			other.Close()
 		}
 		w.Close()
 	})
-	return w.(*comm), writes, others
+	return w.(*comm), write, other
 }
 
 // single is raw with the default heartbeat.

@@ -9,7 +9,7 @@ import (
 // op is a send or receive in progress.
 type op struct {
 	state    opState
-	node     match.Node // of a receive, in posted or taking; its Env stays the pattern, its Order says when it was posted
+	node     match.Node // of a receive; its Env stays the pattern
 	req      *backend.Request
 	own      backend.Request // for blocking calls
 	comm     *comm
@@ -19,22 +19,16 @@ type op struct {
 	frame    *out          // the queued frame that has its bytes
 	self     *msg          // a long message to this rank that no receive has matched
 	pair     *op           // in opMoving, the other end
-	cause    error         // with which a send ends if it is withdrawn, or a receive if its message is; nil: it is posted again
+	cause    error         // with which a canceled send ends if it had not matched
 	transfer memlink.Transfer
-	transit
-}
-
-// transit is the message of an operation.
-type transit struct {
-	env    match.Env // what a receive in progress receives
-	peer   int       // world rank
-	tag    int32
-	token  uint64 // of its slot
-	theirs uint64 // the peer's token for it
-	n      int    // bytes to move
-	at     int    // bytes moved
-	size   int    // bytes the sender has
-	came   uint64 // when its RTS came, in the order of all receives and messages
+	env      match.Env // what a receive in progress receives
+	peer     int       // world rank
+	tag      int32
+	token    uint64 // of its slot
+	theirs   uint64 // the peer's token for it
+	n        int    // bytes to move
+	at       int    // bytes moved
+	size     int    // bytes the sender has
 }
 
 // opState says what an operation waits for, and so in which place it is. An operation that has begun and not ended is
@@ -50,8 +44,7 @@ const (
 	opRequested                  // a send that waits for its CTS, or for a receive of this rank
 	opWithdrawing                // a send that waits for its CTS, or for the answer to Withdraw
 	opStreaming                  // a send whose CTS has come
-	opTaking                     // a receive that has sent its CTS, and whose message may be withdrawn
-	opReceiving                  // a receive whose data come
+	opReceiving                  // a receive that has sent its CTS, and whose data come
 	opMoving                     // a send to, or a receive from, this rank that is being copied
 	opExposed                    // a send by transfer
 	opCopying                    // a receive by transfer
@@ -69,7 +62,7 @@ const (
 
 var places = [...]opPlace{
 	opPosted: inPosted, opArriving: inArrival,
-	opQueued: inSlot, opRequested: inSlot, opWithdrawing: inSlot, opStreaming: inSlot, opTaking: inSlot, opReceiving: inSlot,
+	opQueued: inSlot, opRequested: inSlot, opWithdrawing: inSlot, opStreaming: inSlot, opReceiving: inSlot,
 	opMoving: inSlot, opExposed: inSlot, opCopying: inSlot, opStopped: inSlot,
 }
 
@@ -103,7 +96,6 @@ func (e *Engine) put(o *op, s opState) {
 	case inPosted:
 		e.posted.Remove(&o.node)
 	case inSlot:
-		e.taking.Remove(&o.node)
 		e.leaveSlot(o)
 		fallthrough // a frame of it may be arriving, too
 	case inArrival:
@@ -113,7 +105,7 @@ func (e *Engine) put(o *op, s opState) {
 	}
 	switch to {
 	case inPosted:
-		e.posted.Insert(&o.node)
+		e.posted.Push(&o.node)
 	case inSlot:
 		e.enterSlot(o)
 	case inArrival:

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -97,7 +96,6 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 			break // left to the general path
 		}
 		p.quiet = 0
-		e.overtake(match.Env{Ctx: ctx, Source: want.Source, Tag: tag}, e.stamp())
 		if n := p.mem.Receive(buf, size); size > n {
 			err = &backend.TooLong{Bytes: size, Room: len(buf)}
 		}
@@ -282,21 +280,19 @@ func (p *peer) eagerMax() int {
 	return p.link.EagerMax()
 }
 
-// recv starts a receive. The lock is held.
+// recv starts a receive: it gets the first message that has arrived for it, or is posted. The lock is held.
 func (e *Engine) recv(o *op, buf []byte, want match.Env) {
-	o.buf, o.tag, o.cause = buf, want.Tag, nil
-	o.node.Env, o.node.Owner, o.node.Order = want, o, e.stamp()
+	o.buf, o.tag = buf, want.Tag
+	o.node.Env, o.node.Owner = want, o
 	if err := o.comm.usable(); err != nil {
 		e.finish(o, backend.Status{}, err)
 		return
 	}
-	e.postReceive(o)
-}
-
-// postReceive gives a receive the first message that has arrived for it, or puts it into the queue.
-func (e *Engine) postReceive(o *op) {
-	if e.takeArrived(o, math.MaxUint64) {
-		return
+	for n := e.arrived.FindArrived(o.node.Env); n != nil; n = e.arrived.FindArrived(o.node.Env) {
+		e.arrived.Remove(n)
+		if e.takeMsg(o, n.Owner.(*msg)) {
+			return
+		}
 	}
 	if err := o.comm.cannotCome(o.node.Env); err != nil {
 		e.finish(o, backend.Status{}, err)
@@ -305,24 +301,9 @@ func (e *Engine) postReceive(o *op) {
 	e.put(o, opPosted)
 }
 
-// takeArrived gives a receive the first message for it of those that have arrived before a moment, and reports whether there
-// is one.
-func (e *Engine) takeArrived(o *op, before uint64) bool {
-	for {
-		n := e.arrived.FindArrived(o.node.Env)
-		if n == nil || n.Order > before {
-			return false
-		}
-		e.arrived.Remove(n)
-		if e.takeMsg(o, n.Owner.(*msg)) {
-			return true
-		}
-	}
-}
-
 // takeMsg gives an arrived message to a receive. It returns false if the sender has withdrawn the message.
 func (e *Engine) takeMsg(o *op, m *msg) bool {
-	env, came, size := m.node.Env, m.node.Order, m.size
+	env, size := m.node.Env, m.size
 	switch m.kind {
 	case msgSelf:
 		s := m.send
@@ -332,11 +313,11 @@ func (e *Engine) takeMsg(o *op, m *msg) bool {
 	case msgEager:
 		n := shmem.Move(o.buf, m.buf)
 		e.putMsg(m)
-		e.came(o, env, size, n)
+		e.received(o, env, size, n)
 	default:
 		kind, token, addr := m.kind, m.token, m.addr
 		e.putMsg(m)
-		return e.take(o, kind, token, addr, size, env, came)
+		return e.take(o, kind, token, addr, size, env)
 	}
 	return true
 }
@@ -367,7 +348,6 @@ const moveMax = 128 << 10
 
 // pass moves a message of this rank to a receive of its own.
 func (e *Engine) pass(s, o *op, env match.Env) {
-	e.overtake(env, o.node.Order)
 	size, n := len(s.buf), min(len(s.buf), len(o.buf))
 	if n <= moveMax {
 		shmem.Move(o.buf, s.buf)
@@ -442,9 +422,6 @@ func (e *Engine) cancel(o *op, r *backend.Request, err error) bool {
 		if !e.peers[o.peer].mem.Revoke(&o.transfer) {
 			return false
 		}
-	case opTaking:
-		o.cause = err
-		return false
 	default:
 		return false
 	}

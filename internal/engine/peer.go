@@ -140,7 +140,7 @@ func (p *peer) takeShort() (moved bool) {
 		}
 		p.quiet = 0
 		o := n.Owner.(*op)
-		p.e.came(o, env, size, p.mem.Receive(o.buf, size))
+		p.e.received(o, env, size, p.mem.Receive(o.buf, size))
 	}
 	return moved
 }
@@ -395,13 +395,13 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 		return err
 	case frame.Data:
 		o := e.lookup(h.Token, p.rank)
-		if o == nil || o.state != opTaking && o.state != opReceiving {
+		if o == nil || o.state != opReceiving {
 			return nil // given up since
 		}
 		if h.Offset != uint64(o.at) || a.Left > o.n-o.at || a.Left == 0 && o.n > 0 {
 			return fmt.Errorf("%d bytes at %d of a message of which %d of %d are here", a.Left, h.Offset, o.at, o.n)
 		}
-		p.op, a.Dst = o, e.takeData(o, a.Left)
+		p.op, a.Dst = o, o.place(a.Left)
 	case frame.Broken, frame.Abort, frame.Lost, frame.Left:
 		if a.Left > noticeMax && h.Kind != frame.Left {
 			return fmt.Errorf("a notice of %d bytes, above %d", a.Left, noticeMax)
@@ -438,7 +438,7 @@ func (p *peer) end(h *frame.Header) error {
 	case frame.Eager:
 		size := int(h.Length)
 		if o := p.op; o != nil {
-			e.came(o, o.env, size, min(size, len(o.buf)))
+			e.received(o, o.env, size, min(size, len(o.buf)))
 			return nil
 		}
 		m := p.msg
@@ -452,7 +452,7 @@ func (p *peer) end(h *frame.Header) error {
 			return nil
 		}
 		if o != nil { // posted while it came
-			e.came(o, env, size, copy(o.buf, m.buf))
+			e.received(o, env, size, copy(o.buf, m.buf))
 		}
 		e.putMsg(m)
 		return err

@@ -67,32 +67,13 @@ func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*msg,
 		return nil, backend.Status{}, err
 	}
 	m := n.Owner.(*msg)
-	e.overtake(n.Env, e.stamp())
 	if take {
 		e.arrived.Remove(n)
 		if m.kind == msgRequested {
 			e.held = append(e.held, m)
 		}
 	}
-	return m, c.statusOf(n), nil
-}
-
-// Arrived returns what has arrived and no receive has taken, for the text of an error. Unlike a probe, it lets a receive whose
-// own message is withdrawn still get that message.
-func (c *comm) Arrived() (backend.Status, bool) {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	c.e.progress()
-	n, _ := c.find(c.pattern(backend.AnySource, backend.AnyTag))
-	if n == nil {
-		return backend.Status{}, false
-	}
-	return c.statusOf(n), true
-}
-
-// statusOf returns the status of a message that has arrived.
-func (c *comm) statusOf(n *match.Node) backend.Status {
-	return backend.Status{Source: c.RankOf(int(n.Env.Source)), Tag: int(n.Env.Tag), Bytes: n.Owner.(*msg).size, Elems: n.Env.Elems}
+	return m, backend.Status{Source: c.RankOf(int(n.Env.Source)), Tag: int(n.Env.Tag), Bytes: m.size, Elems: n.Env.Elems}, nil
 }
 
 // Probe implements backend.Comm.
@@ -116,7 +97,7 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	e.mu.Lock()
 	o := c.begin(r)
 	got := m.(*msg)
-	o.buf, o.cause, o.node.Env, o.node.Order = buf, backend.TookBack, got.node.Env, 0 // Mprobe has overtaken the others
+	o.buf, o.node.Env = buf, got.node.Env
 	e.held = slices.DeleteFunc(e.held, func(h *msg) bool { return h == got })
 	err := c.usable()
 	switch f := e.fault.Load(); {

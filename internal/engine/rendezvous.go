@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -30,8 +28,7 @@ import (
 //
 // The receiver decides: if its CTS arrives before Withdrawn, the message had matched, and is sent. A sender whose time is
 // over before it knows the answer gives the message up, and sends Withdraw once more, with tag 1. If the message had
-// matched, its receive gets the next one that fits it. That is too late if a receive that was posted later, or a probe, has
-// got such a message since: then the receive ends.
+// matched, its receive ends.
 //
 // A sender takes an exposed message back in the memory of both.
 
@@ -90,7 +87,7 @@ func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 	o, keep, err := p.match(env)
 	switch {
 	case o != nil:
-		e.take(o, kind, h.Token, h.Reply, size, env, e.stamp()) // or it stays posted
+		e.take(o, kind, h.Token, h.Reply, size, env) // or it stays posted
 	case keep:
 		if kind == msgExposed && e.arrived.Len() >= e.stale {
 			e.discardRevoked()
@@ -118,9 +115,8 @@ func (e *Engine) discardRevoked() {
 	e.stale = max(2*e.arrived.Len(), staleMin)
 }
 
-// take asks for the data of an RTS that came at a moment, or starts to copy them. It returns false if the sender has withdrawn
-// the message.
-func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match.Env, came uint64) bool {
+// take asks for the data of an RTS, or starts to copy them. It returns false if the sender has withdrawn the message.
+func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match.Env) bool {
 	src := int(env.Source)
 	p := e.peers[src]
 	if r := o.comm.RankOf(src); o.comm.isGone(r) { // the message is lost with it
@@ -128,14 +124,13 @@ func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match
 		return true
 	}
 	o.peer, o.env, o.tag, o.theirs = src, env, env.Tag, token
-	o.size, o.n, o.at, o.came = size, min(size, len(o.buf)), 0, came
+	o.size, o.n, o.at = size, min(size, len(o.buf)), 0
 	if kind == msgExposed {
 		o.transfer.Owner = o
 		if !p.mem.Accept(&o.transfer, token, addr, o.buf[:o.n]) {
 			return false
 		}
 		e.put(o, opCopying)
-		e.overtake(env, o.node.Order)
 		return true
 	}
 	e.ask(p, o)
@@ -144,19 +139,8 @@ func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match
 
 // ask sends a CTS.
 func (e *Engine) ask(p *peer, o *op) {
-	e.put(o, opTaking)
-	e.taking.Insert(&o.node)
+	e.put(o, opReceiving)
 	p.emit(frame.Header{Kind: frame.ClearToSend, Token: o.theirs, Length: uint64(o.n), Reply: o.token}, nil, nil)
-}
-
-// takeData returns where the next n bytes of a message go that comes in frames. It is not withdrawn any more.
-func (e *Engine) takeData(o *op, n int) []byte {
-	if o.state == opTaking {
-		e.put(o, opReceiving)
-		e.taking.Remove(&o.node)
-		e.overtake(o.env, o.node.Order)
-	}
-	return o.place(n)
 }
 
 // Sent implements memlink.Completer.
@@ -205,8 +189,8 @@ func (e *Engine) onClearToSend(p *peer, h *frame.Header) error {
 func (e *Engine) onWithdraw(p *peer, h *frame.Header) {
 	if h.Tag != 0 {
 		for _, s := range e.slots {
-			if o := s.op; o != nil && o.state == opTaking && o.theirs == h.Token && o.peer == p.rank {
-				e.repost(o)
+			if o := s.op; o != nil && o.state == opReceiving && o.theirs == h.Token && o.peer == p.rank {
+				e.finish(o, backend.Status{}, backend.TookBack)
 				return
 			}
 		}
@@ -226,69 +210,6 @@ func (e *Engine) onWithdraw(p *peer, h *frame.Header) {
 		m.gone = m.gone || sent(m)
 	}
 	p.emit(frame.Header{Kind: frame.Withdrawn, Token: h.Token}, nil, nil)
-}
-
-// repost gives a receive whose message is withdrawn the next message that fits it, as if the first had not been sent. If a
-// receive that was posted later has asked for that message, it gets the one after it, and so on. The last one is posted, in
-// its old place. A receive ends that is canceled, is for that message alone, or was overtaken.
-func (e *Engine) repost(o *op) {
-	var asked []*op
-	for _, s := range e.slots {
-		if s.op != nil && s.op.state == opTaking && s.op != o {
-			asked = append(asked, s.op)
-		}
-	}
-	slices.SortFunc(asked, func(a, b *op) int { return cmp.Compare(a.came, b.came) })
-	for o.cause == nil {
-		if !e.taking.Remove(&o.node) || e.arriving(o) {
-			break
-		}
-		i := slices.IndexFunc(asked, func(next *op) bool { return next.node.Order > o.node.Order && o.node.Env.Takes(next.env) })
-		e.put(o, opIdle) // its token ends
-		if i < 0 {
-			e.postReceive(o)
-			return
-		}
-		next := asked[i]
-		if e.takeArrived(o, next.came) {
-			return
-		}
-		if next.size > min(next.n, len(o.buf)) { // the sender is asked for a part
-			break
-		}
-		asked = asked[i+1:]
-		e.put(o, opTaking)
-		o.transit, next.transit = next.transit, o.transit
-		e.slots[uint32(o.token)].op, e.slots[uint32(next.token)].op = o, next
-		e.taking.Insert(&o.node)
-		o = next
-	}
-	e.finish(o, backend.Status{}, cmp.Or(o.cause, backend.TookBack))
-}
-
-// overtake notes that a receive that was posted at a moment, or a probe, has got a message. It has overtaken the receives
-// that were posted before and would have got it if their own messages had been withdrawn.
-func (e *Engine) overtake(have match.Env, by uint64) {
-	if e.taking.Len() == 0 {
-		return
-	}
-	for n := e.taking.FindPosted(have); n != nil && n.Order < by; n = e.taking.FindPosted(have) {
-		e.taking.Remove(n)
-	}
-}
-
-// came completes a receive whose short message is in place.
-func (e *Engine) came(o *op, env match.Env, size, copied int) {
-	e.overtake(env, o.node.Order)
-	e.received(o, env, size, copied)
-}
-
-// arriving reports whether a message that a receive would get is arriving for one that was posted later. It overtakes the
-// receive, unless it is put back before it is complete.
-func (e *Engine) arriving(o *op) bool {
-	return slices.ContainsFunc(e.open, func(p *peer) bool {
-		return p.op != nil && p.op.state == opArriving && p.op.node.Order > o.node.Order && o.node.Env.Takes(p.op.env)
-	})
 }
 
 // unpacks reports whether a message that arrives is unpacked piece by piece. The beginning of one that is too

@@ -93,7 +93,7 @@ type sim struct {
 	sure   bool // a rank is lost, and all that have not left learn it
 	cuts   [][2]int
 	broke  [2]bool
-	gaveUp bool // a send was given up: its receive may have been overtaken
+	gaveUp bool // a send was given up: its receive may end
 	// A rank has left while another one was stopped, after waiting for it: what it last wrote is lost, such as why it
 	// broke a communicator.
 	unheard bool

@@ -21,10 +21,10 @@ func (want Env) Takes(have Env) bool {
 // or message; Env and Owner must not change while it is queued.
 type Node struct {
 	Env   Env
-	Owner any    // the record that embeds the node
-	Order uint64 // its place in a queue
+	Owner any // the record that embeds the node
 
 	queue *Queue // the queue it is in
+	stamp uint64 // place in the order of Push
 	links [2]struct{ next, prev *Node }
 }
 
@@ -34,25 +34,18 @@ const (
 	inBucket // while the queue is indexed
 )
 
-// list is a list of nodes by their links k, by Order.
+// list is a list of nodes by their links k, in the order pushed.
 type list struct{ first, last *Node }
 
-func (l *list) insert(n *Node, k int) {
-	prev, next := l.last, (*Node)(nil)
-	for prev != nil && prev.Order > n.Order {
-		prev, next = prev.links[k].prev, prev
-	}
-	n.links[k].prev, n.links[k].next = prev, next
-	if prev == nil {
+func (l *list) push(n *Node, k int) {
+	at := &n.links[k]
+	at.next, at.prev = nil, l.last
+	if l.last == nil {
 		l.first = n
 	} else {
-		prev.links[k].next = n
+		l.last.links[k].next = n
 	}
-	if next == nil {
-		l.last = n
-	} else {
-		next.links[k].prev = n
-	}
+	l.last = n
 }
 
 func (l *list) remove(n *Node, k int) {
@@ -87,7 +80,7 @@ const (
 	load       = 4 // nodes for each bucket before there are more buckets
 )
 
-// Queue holds posted receives, or arrived messages, by their Order. The
+// Queue holds posted receives, or arrived messages, in the order pushed. The
 // zero value is empty and ready. It is not safe for concurrent use.
 //
 // A short queue is a list. A longer one also has an index by context and source, so
@@ -97,7 +90,7 @@ const (
 type Queue struct {
 	all     list
 	n       int
-	order   uint64 // of the last Push
+	stamp   uint64
 	buckets []list // a power of two of them
 	indexed bool   // Invariant: every node is in the bucket of its key
 }
@@ -105,24 +98,18 @@ type Queue struct {
 // Len returns the number of nodes.
 func (q *Queue) Len() int { return q.n }
 
-// Push appends n, which must not be in a queue. It is not for queues with Insert.
+// Push appends n, which must not be in a queue.
 func (q *Queue) Push(n *Node) {
-	q.order++
-	n.Order = q.order
-	q.Insert(n)
-}
-
-// Insert puts n, which must not be in a queue, behind all nodes whose Order is not greater.
-func (q *Queue) Insert(n *Node) {
-	n.queue = q
-	q.all.insert(n, inQueue)
+	q.stamp++
+	n.queue, n.stamp = q, q.stamp
+	q.all.push(n, inQueue)
 	q.n++
 	switch {
 	case !q.indexed && q.n <= listMax:
 	case !q.indexed, q.n > load*len(q.buckets) && len(q.buckets) < maxBuckets:
 		q.index()
 	default:
-		q.bucket(n.Env.Ctx, n.Env.Source).insert(n, inBucket)
+		q.bucket(n.Env.Ctx, n.Env.Source).push(n, inBucket)
 	}
 }
 
@@ -163,10 +150,10 @@ func (q *Queue) FindPosted(have Env) *Node {
 		return q.all.find(have, true, inQueue)
 	}
 	// A pattern that takes it names its source or any source: two buckets, of
-	// which the find with the lower Order is the first posted.
+	// which the older find is the first posted.
 	named := q.bucket(have.Ctx, have.Source).find(have, true, inBucket)
 	wild := q.bucket(have.Ctx, backend.AnySource).find(have, true, inBucket)
-	if named == nil || wild != nil && wild.Order < named.Order {
+	if named == nil || wild != nil && wild.stamp < named.stamp {
 		return wild
 	}
 	return named
@@ -197,7 +184,7 @@ func (q *Queue) bucket(ctx uint32, source int32) *list {
 	return &q.buckets[h>>40&uint64(len(q.buckets)-1)]
 }
 
-// index enters all nodes, in their order, into buckets enough for them.
+// index enters all nodes, oldest first, into buckets enough for them.
 func (q *Queue) index() {
 	size := max(minBuckets, len(q.buckets))
 	for size < maxBuckets && q.n > load*size {
@@ -208,6 +195,6 @@ func (q *Queue) index() {
 	}
 	q.indexed = true
 	for n := q.all.first; n != nil; n = n.links[inQueue].next {
-		q.bucket(n.Env.Ctx, n.Env.Source).insert(n, inBucket)
+		q.bucket(n.Env.Ctx, n.Env.Source).push(n, inBucket)
 	}
 }

@@ -18,14 +18,6 @@ var requestMutants = []mutant{
 		new: `	if false {
 `,
 		why: "each of many sends that are over waits for an answer", test: "internal/comm TestSendsThatAreOverWaitForAnswersOnce", plain: true},
-	{file: "internal/comm/p2p.go",
-		old: `	b, ok := k.bc.(withdrawer)
-	if ok {
-		st,`,
-		new: `	b, ok := k.bc.(withdrawer)
-	if false {
-		st,`,
-		why: "the text of an error probes", test: "internal/comm TestTextOfTimeoutProbesForNothing", plain: true},
 	{file: "internal/comm/persistent.go",
 		old: `	if q.reopen(phaseStarting) {
 		k.bc.Wake()
