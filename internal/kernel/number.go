@@ -20,7 +20,7 @@ func three[T any](dst, a, b []byte) (d, x, y []T) {
 	return d, view.Of[T](a)[:len(d)], view.Of[T](b)[:len(d)]
 }
 
-// The loops below go in steps of eight through array pointers, for which the
+// sum and prod go in steps of eight through array pointers, for which the
 // compiler needs no bounds checks; what is left of the vector goes one by one.
 
 func sum[T number](dst, a, b []byte) {
@@ -65,15 +65,6 @@ func prod[T number](dst, a, b []byte) {
 
 func minimum[T real](dst, a, b []byte) {
 	d, x, y := three[T](dst, a, b)
-	for len(d) >= 4 && len(x) >= 4 && len(y) >= 4 {
-		p, q, r := (*[4]T)(d), (*[4]T)(x), (*[4]T)(y)
-		p[0] = min(q[0], r[0])
-		p[1] = min(q[1], r[1])
-		p[2] = min(q[2], r[2])
-		p[3] = min(q[3], r[3])
-		d, x, y = d[4:], x[4:], y[4:]
-	}
-	x, y = x[:len(d)], y[:len(d)]
 	for i := range d {
 		d[i] = min(x[i], y[i])
 	}
@@ -81,15 +72,6 @@ func minimum[T real](dst, a, b []byte) {
 
 func maximum[T real](dst, a, b []byte) {
 	d, x, y := three[T](dst, a, b)
-	for len(d) >= 4 && len(x) >= 4 && len(y) >= 4 {
-		p, q, r := (*[4]T)(d), (*[4]T)(x), (*[4]T)(y)
-		p[0] = max(q[0], r[0])
-		p[1] = max(q[1], r[1])
-		p[2] = max(q[2], r[2])
-		p[3] = max(q[3], r[3])
-		d, x, y = d[4:], x[4:], y[4:]
-	}
-	x, y = x[:len(d)], y[:len(d)]
 	for i := range d {
 		d[i] = max(x[i], y[i])
 	}
