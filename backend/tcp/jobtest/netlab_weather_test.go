@@ -11,31 +11,25 @@ import (
 	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
-// TestBadNetworkCausesNoError runs a part of the conformance suite on 4 hosts between which packets are late, lost,
-// repeated, out of order, and changed. TCP repairs all that, and no rank may get an error. Deadlines and
-// heartbeats are the default ones. With -short all of it happens at once.
+// TestBadNetworkCausesNoError runs a part of the conformance suite on 4 hosts between which packets are late and lost.
+// TCP repairs that, and no rank may get an error. Deadlines and heartbeats are the default ones. With -short all of it
+// happens at once.
 func TestBadNetworkCausesNoError(t *testing.T) {
 	if !needHosts(t) {
 		return
 	}
 	few := []string{"p2p/order", "p2p/large", "requests/sets", "sequence/back-to-back", "communicators/split"}
-	some := append([]string{"sequence/goroutines"}, few...)
-	more := append([]string{"Allreduce"}, some...)
+	more := append([]string{"Allreduce", "sequence/goroutines"}, few...)
 	for _, c := range []struct {
 		what  string
 		path  netlab.Path
 		parts []string
 		did   func(netlab.Count) int // how often it happened
 	}{
-		{"delay and jitter", netlab.Path{Delay: 500 * time.Microsecond, Jitter: time.Millisecond}, some, func(c netlab.Count) int { return c.Packets }},
+		{"delay", netlab.Path{Delay: time.Millisecond}, more, func(c netlab.Count) int { return c.Packets }},
 		{"loss", netlab.Path{Delay: 100 * time.Microsecond, Loss: 0.05}, few, func(c netlab.Count) int { return c.Lost }},
-		{"duplicates", netlab.Path{Delay: 100 * time.Microsecond, Duplicate: 0.2}, more, func(c netlab.Count) int { return c.Duplicated }},
-		{"another order", netlab.Path{Delay: 100 * time.Microsecond, Reorder: 0.2, Hold: 2 * time.Millisecond}, some, func(c netlab.Count) int { return c.Held }},
-		{"flipped bits", netlab.Path{Corrupt: 0.03}, few, func(c netlab.Count) int { return c.Corrupted }}, // which the kernel drops
 		{"a narrow wire", netlab.Path{Delay: time.Millisecond, Bandwidth: 20e6, Queue: 16 << 10}, few, func(c netlab.Count) int { return c.Lost }},
-		{"all of it", netlab.Path{Delay: time.Millisecond, Jitter: time.Millisecond, Loss: 0.01, Duplicate: 0.01,
-			Reorder: 0.01, Hold: 3 * time.Millisecond, Corrupt: 0.01, Bandwidth: 50e6}, few,
-			func(c netlab.Count) int { return min(c.Lost, c.Duplicated, c.Held, c.Corrupted) }},
+		{"all of it", netlab.Path{Delay: time.Millisecond, Loss: 0.03, Bandwidth: 50e6}, few, func(c netlab.Count) int { return c.Lost }},
 	} {
 		if testing.Short() && c.what != "all of it" {
 			continue
@@ -49,9 +43,6 @@ func TestBadNetworkCausesNoError(t *testing.T) {
 						k := n.Count(a, b)
 						sum.Packets += k.Packets
 						sum.Lost += k.Lost
-						sum.Duplicated += k.Duplicated
-						sum.Held += k.Held
-						sum.Corrupted += k.Corrupted
 					}
 				}
 				did += c.did(sum)

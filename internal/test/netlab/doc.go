@@ -1,6 +1,6 @@
 // Package netlab makes networks that fail, for tests: hosts that are namespaces of this machine,
-// connected by a switch that delays, loses, repeats, and changes packets, and a relay that changes and
-// drops bytes of a connection.
+// connected by a switch that delays and loses packets, and a relay that changes and drops bytes of a
+// connection.
 //
 // # Networks
 //

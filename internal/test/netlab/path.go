@@ -5,20 +5,11 @@ import (
 	"time"
 )
 
-// A Path describes the effects on packets from one host to another. The zero value has none.
-// Probabilities are from 0 to 1 and apply to each packet separately.
+// A Path describes the effects on packets from one host to another. The zero value has none. Packets stay in order and
+// intact: what TCP makes of others is up to the kernel, and programs see a delay.
 type Path struct {
-	Delay  time.Duration // of every packet
-	Jitter time.Duration // at most added to it: packets overtake each other
-
-	Loss      float64
-	Duplicate float64
-
-	Reorder float64       // the packet is held back, and others overtake it,
-	Hold    time.Duration // for this time
-
-	// Corrupt flips one bit of a TCP segment's payload. The receiver's kernel drops the segment.
-	Corrupt float64
+	Delay time.Duration // of every packet
+	Loss  float64       // how probable it is for each packet, from 0 to 1
 
 	Bandwidth float64 // bytes a second; 0 for no limit
 	Queue     int     // most bytes that wait for it, others are lost; 0 means 256 KiB
@@ -29,17 +20,10 @@ type Path struct {
 // Count counts the packets from one host to another.
 type Count struct {
 	Packets, Bytes int // that the sender's host has sent; bytes with the headers of IP
-
-	Lost, Duplicated, Held, Corrupted int // of these packets
+	Lost           int // of these packets
 }
 
 const defaultQueue = 256 << 10
-
-// fate is what happens to one packet.
-type fate struct {
-	copies  []time.Duration // when each of its copies arrives; none: it is lost
-	corrupt bool
-}
 
 // A pair is the state of the path between two hosts.
 type pair struct {
@@ -49,17 +33,16 @@ type pair struct {
 	count Count
 }
 
-// throw decides what happens to a packet of n bytes that is sent now.
-func (p *pair) throw(n int, now time.Time, f *fate) {
-	*f = fate{copies: f.copies[:0]}
+// throw decides whether a packet of n bytes that is sent now arrives, and how long that takes.
+func (p *pair) throw(n int, now time.Time) (wait time.Duration, arrives bool) {
 	w := &p.path
 	p.count.Packets++
 	p.count.Bytes += n
-	if w.Cut || p.hits(w.Loss) {
+	if w.Cut || w.Loss > 0 && p.dice.Float64() < w.Loss {
 		p.count.Lost++
-		return
+		return 0, false
 	}
-	wait := w.Delay
+	wait = w.Delay
 	if w.Bandwidth > 0 {
 		queue := w.Queue
 		if queue == 0 {
@@ -70,28 +53,10 @@ func (p *pair) throw(n int, now time.Time, f *fate) {
 		}
 		if p.free.Sub(now).Seconds()*w.Bandwidth > float64(queue) {
 			p.count.Lost++
-			return
+			return 0, false
 		}
 		p.free = p.free.Add(time.Duration(float64(n) / w.Bandwidth * float64(time.Second)))
 		wait += p.free.Sub(now)
 	}
-	if p.hits(w.Reorder) {
-		p.count.Held++
-		wait += w.Hold
-	}
-	f.copies = append(f.copies, wait+p.jitter())
-	if p.hits(w.Duplicate) {
-		p.count.Duplicated++
-		f.copies = append(f.copies, wait+p.jitter())
-	}
-	f.corrupt = p.hits(w.Corrupt)
-}
-
-func (p *pair) hits(chance float64) bool { return chance > 0 && p.dice.Float64() < chance }
-
-func (p *pair) jitter() time.Duration {
-	if p.path.Jitter <= 0 {
-		return 0
-	}
-	return time.Duration(p.dice.Int64N(int64(p.path.Jitter)))
+	return wait, true
 }

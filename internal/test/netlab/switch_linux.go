@@ -11,21 +11,20 @@ import (
 func (n *Net) read(from int, h *host) {
 	b := make([]byte, 1<<16)
 	var p packet
-	var f fate
 	for {
 		k, err := h.tun.Read(b)
 		if err != nil {
 			return // closed
 		}
 		if parse(b[:k], &p) {
-			n.forward(from, b[:k], &p, &f)
+			n.forward(from, b[:k], &p)
 		}
 	}
 }
 
 // forward passes one packet on. A packet that has nothing to wait for is written here, so that the
 // order of a host's packets stays what it is.
-func (n *Net) forward(from int, b []byte, p *packet, f *fate) {
+func (n *Net) forward(from int, b []byte, p *packet) {
 	now := time.Now()
 	e := Event{Kind: Sent, At: now.Sub(n.made), From: from, To: n.hostOf(p), Ports: p.ports, Seq: p.seq, Flags: p.flags, Payload: p.end - p.data}
 	n.mu.Lock()
@@ -46,23 +45,19 @@ func (n *Net) forward(from int, b []byte, p *packet, f *fate) {
 		return
 	}
 	n.note(e)
-	way := &n.pairs[from][e.To]
-	way.throw(len(b), now, f)
-	if f.corrupt {
-		f.corrupt = n.corrupt(way, b, p)
-	}
-	if len(f.copies) == 0 {
+	wait, arrives := n.pairs[from][e.To].throw(len(b), now)
+	if !arrives {
 		e.Kind = Dropped
 		n.note(e)
 	}
 	n.mu.Unlock()
 	to := n.hosts[e.To]
 	e.Kind = Delivered
-	for _, wait := range f.copies {
-		if wait > 0 {
-			to.late.add(now.Add(wait), append([]byte(nil), b...), func() { n.arrive(e) })
-			continue
-		}
+	switch {
+	case !arrives:
+	case wait > 0:
+		to.late.add(now.Add(wait), append([]byte(nil), b...), func() { n.arrive(e) })
+	default:
 		n.arrive(e)
 		to.tun.Write(b)
 	}
@@ -80,16 +75,6 @@ func (n *Net) note(e Event) {
 	if n.tracing {
 		n.trace = append(n.trace, e)
 	}
-}
-
-// corrupt flips a bit of what a segment carries, and reports whether it did.
-func (n *Net) corrupt(way *pair, b []byte, p *packet) bool {
-	if p.protocol != protocolTCP || p.data == p.end {
-		return false
-	}
-	b[p.data+way.dice.IntN(p.end-p.data)] ^= 1 << way.dice.IntN(8)
-	way.count.Corrupted++
-	return true
 }
 
 // hostOf returns the host that a packet is for, below 0 if there is none.
