@@ -5,16 +5,8 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/accel"
 	"github.com/cohort-hpc/cohort/internal/budget"
 )
-
-// cache keeps streams and events of a device for reuse, because making one takes as long as copying
-// a short tensor.
-type cache struct {
-	streams freeList[accel.Stream] // without pending work
-	events  freeList[accel.Event]  // that have occurred
-}
 
 // How many unused streams and events are kept.
 const (
@@ -22,14 +14,17 @@ const (
 	eventsKept  = 128
 )
 
-// freeList keeps unused items of one type.
+// freeList keeps unused streams or events of a device for reuse, because making one takes as long as copying a short tensor.
 type freeList[T io.Closer] struct {
+	create func() (T, error)
+	most   int // how many are kept
+
 	mu    sync.Mutex
 	items []T
 }
 
 // take returns an unused item, or a new one.
-func (s *freeList[T]) take(create func() (T, error)) (T, error) {
+func (s *freeList[T]) take() (T, error) {
 	s.mu.Lock()
 	if n := len(s.items); n > 0 {
 		t := s.items[n-1]
@@ -38,13 +33,14 @@ func (s *freeList[T]) take(create func() (T, error)) (T, error) {
 		return t, nil
 	}
 	s.mu.Unlock()
-	return create()
+	return s.create()
 }
 
-// give puts an item back. It closes an item that has failed, or that exceeds most.
-func (s *freeList[T]) give(t T, sound bool, most int) {
+// give puts back a stream without pending work, or an event that nothing waits for. It closes one that has failed, or
+// that exceeds most.
+func (s *freeList[T]) give(t T, sound bool) {
 	s.mu.Lock()
-	if sound = sound && len(s.items) < most; sound {
+	if sound = sound && len(s.items) < s.most; sound {
 		s.items = append(s.items, t)
 	}
 	s.mu.Unlock()
@@ -62,24 +58,6 @@ func (s *freeList[T]) trim() {
 	for _, t := range items {
 		_ = t.Close()
 	}
-}
-
-// takeStream returns a stream without pending work.
-func (d *Device) takeStream() (accel.Stream, error) { return d.cache.streams.take(d.acc.Stream) }
-
-// giveStream puts back a stream without pending work.
-func (d *Device) giveStream(s accel.Stream, sound bool) { d.cache.streams.give(s, sound, streamsKept) }
-
-// takeEvent returns an event.
-func (d *Device) takeEvent() (accel.Event, error) { return d.cache.events.take(d.acc.Event) }
-
-// giveEvent puts back an event that nothing waits for.
-func (d *Device) giveEvent(e accel.Event, sound bool) { d.cache.events.give(e, sound, eventsKept) }
-
-// trim closes all unused streams and events.
-func (c *cache) trim() {
-	c.streams.trim()
-	c.events.trim()
 }
 
 // pins keeps pinned memory of a device for reuse, because pinning takes as long as copying many
@@ -181,6 +159,7 @@ func (d *Device) trim(most int) {
 func (d *Device) Trim() {
 	if d != nil && d.acc != nil {
 		d.trim(0)
-		d.cache.trim()
+		d.streams.trim()
+		d.events.trim()
 	}
 }

@@ -13,8 +13,8 @@ import (
 // devices and have any strides. The copy is complete when Copy returns.
 //
 // On a device the copy is ordered by the streams of the tensors: it runs after the work already in
-// them. Between two devices, and between a device and Go memory, it goes through pinned memory in
-// pieces that overlap.
+// them. Between a device and Go memory it goes through pinned memory in pieces that overlap. Between
+// two devices it goes through Go memory as long as the tensor.
 //
 // The tensors may share memory. A tensor on a device in more than 65536 separate pieces can be
 // copied only if it has no gaps, as a transpose.
@@ -94,24 +94,27 @@ func move(dst, src place) error {
 	switch {
 	case dst.dev == src.dev:
 		return moveWithin(dst, src)
-	case dst.dev != nil && src.dev != nil:
-		return across(dst, src)
-	case dst.dev != nil:
+	case src.dev == nil:
 		if !src.contiguous() {
 			packed := src.onHost()
 			moveHost(packed, src)
 			src = packed
 		}
 		return upload(dst, src.host)
-	case dst.contiguous():
-		return download(dst.host, src)
 	}
-	packed := dst.onHost()
-	if err := download(packed.host, src); err != nil {
-		return err
+	packed := dst
+	if dst.dev != nil || !dst.contiguous() {
+		packed = dst.onHost()
 	}
-	moveHost(dst, packed)
-	return nil
+	err := download(packed.host, src)
+	switch {
+	case err != nil:
+	case dst.dev != nil:
+		err = upload(dst, packed.host)
+	default:
+		moveHost(dst, packed) // does nothing if they are the same memory
+	}
+	return err
 }
 
 // moveHost is move within the processor's memory.

@@ -13,17 +13,21 @@ import (
 // Device holds tensors: it is the processor or an accelerator. Many goroutines can use it at the
 // same time.
 type Device struct {
-	kind  string
-	acc   accel.Device // nil: the processor
-	pins  pins
-	cache cache
+	kind    string
+	acc     accel.Device // nil: the processor
+	pins    pins
+	streams freeList[accel.Stream]
+	events  freeList[accel.Event]
 }
 
 // CPU is the processor.
 var CPU = &Device{kind: "cpu"}
 
 // newDevice returns a device of a driver.
-func newDevice(kind string, acc accel.Device) *Device { return &Device{kind: kind, acc: acc} }
+func newDevice(kind string, acc accel.Device) *Device {
+	return &Device{kind: kind, acc: acc, streams: freeList[accel.Stream]{create: acc.Stream, most: streamsKept},
+		events: freeList[accel.Event]{create: acc.Event, most: eventsKept}}
+}
 
 // String returns cpu, or the device's kind and number, such as cuda:1.
 func (d *Device) String() string {

@@ -35,7 +35,7 @@ func (m *mark) waitUntil(ctx context.Context) error {
 // forget frees the event, which may not have occurred.
 func (m *mark) forget() {
 	if m.event != nil {
-		m.dev.giveEvent(m.event, true)
+		m.dev.events.give(m.event, true)
 		m.event = nil
 	}
 }
@@ -49,7 +49,7 @@ func (f *payload) staged(p *untyped, after mark, move func(r *ring, at cursor, s
 			return err
 		}
 	}
-	s, err := p.dev.takeStream()
+	s, err := p.dev.streams.take()
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (f *payload) staged(p *untyped, after mark, move func(r *ring, at cursor, s
 	}
 	if err == nil {
 		var r *ring
-		if r, err = newRing(p.dev, min(f.piece, f.size), f.size, p.dev); err == nil {
+		if r, err = newRing(p.dev, min(f.piece, f.size), f.size); err == nil {
 			err = move(r, cursor{at: p.at, run: f.size}, s)
 			r.inUse = f.inUse
 			err = r.close(err)
@@ -67,7 +67,7 @@ func (f *payload) staged(p *untyped, after mark, move func(r *ring, at cursor, s
 	if err != nil {
 		_ = s.Sync() // if this fails as well, the device is broken
 	}
-	p.dev.giveStream(s, err == nil)
+	p.dev.streams.give(s, err == nil)
 	return err
 }
 

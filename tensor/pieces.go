@@ -6,8 +6,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// This file moves bytes to, from, and between devices, for places of few pieces. Each function
-// waits until its last copy is done, even after an error.
+// This file moves bytes to, from, and within devices, for places of few pieces. Each function waits until its last copy
+// is done, even after an error.
 
 // A cursor walks through a place's bytes on a device in the order of its elements.
 type cursor struct {
@@ -80,7 +80,7 @@ type mark struct {
 }
 
 func newMark(d *Device) (mark, error) {
-	e, err := d.takeEvent()
+	e, err := d.events.take()
 	if err != nil {
 		return mark{}, err
 	}
@@ -94,7 +94,7 @@ func markIn(d *Device, s accel.Stream) (mark, error) {
 		return mark{}, err
 	}
 	if err = m.set(s); err != nil {
-		d.giveEvent(m.event, false)
+		d.events.give(m.event, false)
 		return mark{}, err
 	}
 	return m, nil
@@ -118,15 +118,15 @@ func (m *mark) wait() error {
 	return err
 }
 
-// A ring is two pieces of pinned memory: one is filled while the other is emptied. Each piece has a
-// mark for filling and one for emptying.
+// A ring is two pieces of pinned memory: one is filled while the other is emptied. Each piece has a mark behind the
+// device's last copy to or from it.
 type ring struct {
-	dev   *Device // whose pinned memory is used
+	dev   *Device
 	chunk int
 	inUse bool // the library may still be using the pinned memory, which is then never reused
 	slots [2]struct {
-		b     []byte
-		marks [2]mark
+		b    []byte
+		copy mark
 	}
 }
 
@@ -143,22 +143,20 @@ func chunkOf(bytes int) int {
 	return min(chunk, bytes)
 }
 
-// newRing returns a ring for a transfer, in pieces, that uses streams of some devices.
-func newRing(pinner *Device, chunk, bytes int, devs ...*Device) (r *ring, err error) {
+// newRing returns a ring for a transfer to or from a device, in pieces.
+func newRing(d *Device, chunk, bytes int) (r *ring, err error) {
 	r = rings.Get().(*ring)
-	r.dev, r.chunk = pinner, chunk
+	r.dev, r.chunk = d, chunk
 	for i := range r.slots {
 		s := &r.slots[i]
 		if i*r.chunk >= bytes {
 			break
 		}
-		if s.b, err = pinner.pin(r.chunk); err != nil {
+		if s.b, err = d.pin(r.chunk); err != nil {
 			return nil, r.close(err)
 		}
-		for k, dev := range devs {
-			if s.marks[k], err = newMark(dev); err != nil {
-				return nil, r.close(err)
-			}
+		if s.copy, err = newMark(d); err != nil {
+			return nil, r.close(err)
 		}
 	}
 	return r, nil
@@ -167,9 +165,7 @@ func newRing(pinner *Device, chunk, bytes int, devs ...*Device) (r *ring, err er
 // close frees everything once no copy uses it any more. It returns err, or else its first own
 // error.
 func (r *ring) close(err error) error {
-	for i := range r.slots {
-		err = closeMarks(err, &r.slots[i].marks[0], &r.slots[i].marks[1])
-	}
+	err = closeMarks(err, &r.slots[0].copy, &r.slots[1].copy)
 	for i := range r.slots {
 		if b := r.slots[i].b; b != nil && !r.inUse {
 			r.dev.unpin(b)
@@ -190,21 +186,18 @@ func (r *ring) toHost(bytes int, from cursor, stream accel.Stream, use func(b []
 			return nil
 		}
 		s := &r.slots[k%2]
-		if err := s.marks[1].wait(); err != nil {
-			return err
-		}
-		s.marks[0].stream = stream
+		s.copy.stream = stream
 		if err := from.each(part(k), toHost); err != nil {
 			return err
 		}
-		return s.marks[0].set(stream)
+		return s.copy.set(stream)
 	}
 	err := start(0)
 	for k := 0; k*r.chunk < bytes && err == nil; k++ {
 		if err = start(k + 1); err != nil {
 			break
 		}
-		if err = r.slots[k%2].marks[0].wait(); err == nil {
+		if err = r.slots[k%2].copy.wait(); err == nil {
 			err = use(part(k))
 		}
 	}
@@ -217,15 +210,15 @@ func (r *ring) toDevice(bytes int, to cursor, stream accel.Stream, fill func(b [
 	for k := 0; k*r.chunk < bytes && err == nil; k++ {
 		s := &r.slots[k%2]
 		b := s.b[:min(r.chunk, bytes-k*r.chunk)]
-		if err = s.marks[0].wait(); err != nil {
+		if err = s.copy.wait(); err != nil {
 			break
 		}
 		if err = fill(b); err != nil {
 			break
 		}
-		s.marks[0].stream = stream
+		s.copy.stream = stream
 		if err = to.each(b, stream.ToDevice); err == nil {
-			err = s.marks[0].set(stream)
+			err = s.copy.set(stream)
 		}
 	}
 	return err
@@ -244,7 +237,7 @@ func closeMarks(err error, marks ...*mark) error {
 	}
 	for _, m := range marks {
 		if m.event != nil {
-			m.dev.giveEvent(m.event, err == nil)
+			m.dev.events.give(m.event, err == nil)
 		}
 	}
 	return err
@@ -252,7 +245,7 @@ func closeMarks(err error, marks ...*mark) error {
 
 // upload copies b to a device.
 func upload(dst place, b []byte) error {
-	r, err := newRing(dst.dev, chunkOf(len(b)), len(b), dst.dev)
+	r, err := newRing(dst.dev, chunkOf(len(b)), len(b))
 	if err != nil {
 		return err
 	}
@@ -265,7 +258,7 @@ func upload(dst place, b []byte) error {
 
 // download fills b from a device.
 func download(b []byte, src place) error {
-	r, err := newRing(src.dev, chunkOf(len(b)), len(b), src.dev)
+	r, err := newRing(src.dev, chunkOf(len(b)), len(b))
 	if err != nil {
 		return err
 	}
@@ -273,25 +266,6 @@ func download(b []byte, src place) error {
 		blit(b[:len(part)], part)
 		b = b[len(part):]
 		return nil
-	}))
-}
-
-// across copies from one device to another.
-func across(dst, src place) error {
-	bytes := src.n * src.size
-	r, err := newRing(src.dev, chunkOf(bytes), bytes, src.dev, dst.dev)
-	if err != nil {
-		return err
-	}
-	to, k := newCursor(&dst), 0
-	return r.close(r.toHost(bytes, newCursor(&src), src.stream, func(part []byte) error {
-		m := &r.slots[k%2].marks[1]
-		k++
-		m.stream = dst.stream
-		if err := to.each(part, dst.stream.ToDevice); err != nil {
-			return err
-		}
-		return m.set(dst.stream)
 	}))
 }
 

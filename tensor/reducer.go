@@ -143,7 +143,7 @@ func (r *Reducer[T]) fill(most int) error {
 			return err
 		}
 		if b.flat = flat; flat.dev != nil {
-			if b.stream, err = flat.dev.takeStream(); err != nil {
+			if b.stream, err = flat.dev.streams.take(); err != nil {
 				return err
 			}
 			flat.stream = b.stream
@@ -341,7 +341,7 @@ func (r *Reducer[T]) Close() error {
 	for k := range r.buckets {
 		b := &r.buckets[k]
 		if b.stream != nil {
-			b.flat.dev.giveStream(b.stream, true)
+			b.flat.dev.streams.give(b.stream, true)
 			b.stream = nil
 		}
 		if b.last-b.first > 1 && b.flat != nil {

@@ -30,7 +30,7 @@ func (co *collective) mark() *collective {
 		if s == &co.out && co.in.ready != nil && co.in.dev == s.dev && co.in.stream.Handle() == s.stream.Handle() {
 			continue
 		}
-		if s.ready, co.early = s.dev.takeEvent(); co.early == nil {
+		if s.ready, co.early = s.dev.events.take(); co.early == nil {
 			co.early = s.stream.Record(s.ready)
 		}
 	}
@@ -48,12 +48,12 @@ func (co *collective) prepare() (err error) {
 		}
 	}
 	if co.in.staged() {
-		if co.load, err = co.in.dev.takeStream(); err == nil {
+		if co.load, err = co.in.dev.streams.take(); err == nil {
 			err = co.load.Follow(co.in.ready)
 		}
 	}
 	if err == nil && co.out.staged() {
-		if co.save, err = co.out.dev.takeStream(); err == nil {
+		if co.save, err = co.out.dev.streams.take(); err == nil {
 			ready := co.out.ready
 			if ready == nil {
 				ready = co.in.ready
@@ -146,7 +146,7 @@ func (co *collective) slot(i int) (s *slot, err error) {
 		in, out = max(in, out), 0
 	}
 	if in > 0 && s.in == nil {
-		if s.loaded, err = co.in.dev.takeEvent(); err != nil {
+		if s.loaded, err = co.in.dev.events.take(); err != nil {
 			return nil, err
 		}
 		if s.in, err = co.in.dev.pin(in); err != nil {
@@ -154,7 +154,7 @@ func (co *collective) slot(i int) (s *slot, err error) {
 		}
 	}
 	if co.out.staged() && s.out == nil {
-		if s.saved, err = co.out.dev.takeEvent(); err != nil {
+		if s.saved, err = co.out.dev.events.take(); err != nil {
 			return nil, err
 		}
 		if s.out = s.in; !co.shared {
@@ -175,11 +175,11 @@ func (co *collective) free(err error) error {
 	}
 	give := func(d *Device, s accel.Stream, events ...accel.Event) {
 		if s != nil {
-			d.giveStream(s, sound)
+			d.streams.give(s, sound)
 		}
 		for _, e := range events {
 			if e != nil {
-				d.giveEvent(e, sound)
+				d.events.give(e, sound)
 			}
 		}
 	}
