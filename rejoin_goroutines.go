@@ -22,9 +22,9 @@ type goroutines struct {
 	settings settings
 	body     func(*Comm) error
 	wg       sync.WaitGroup // of the ranks, and of starts that are due
-	errs     failures
 
 	mu       sync.Mutex // guards the fields below
+	errs     []error    // of the ranks, in the order in which they come
 	machine  *generation.Machine
 	clients  map[int]*generation.Client
 	ends     []backend.Comm // of the present world
@@ -48,9 +48,9 @@ func (j *goroutines) run() error {
 	})()
 	j.wg.Wait()
 	for _, rank := range slices.Sorted(maps.Keys(j.replaced)) {
-		j.errs.add(rank, j.replaced[rank])
+		j.errs = append(j.errs, ofRank(rank, j.replaced[rank]))
 	}
-	return j.errs.join()
+	return errors.Join(j.errs...)
 }
 
 // rank is a rank from its start, in place of rank startedAs, to its end.
@@ -94,7 +94,7 @@ func (j *goroutines) ended(id, startedAs int, world *Comm, err error) {
 	case fate == generation.Replaced:
 		j.replaced[next] = err
 	default:
-		j.errs.add(rank, cmp.Or(j.replaced[startedAs], err)) // the error of a process that did not join says less
+		j.errs = append(j.errs, ofRank(rank, cmp.Or(j.replaced[startedAs], err))) // the error of a process that did not join says less
 		delete(j.replaced, startedAs)
 	}
 	j.tick()

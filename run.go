@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -130,18 +129,6 @@ func (e *panicError) Unwrap() error {
 	return err
 }
 
-// failures collects the ranks' errors in the order they come.
-type failures struct {
-	mu   sync.Mutex
-	errs []error
-}
-
-func (f *failures) add(rank int, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.errs = append(f.errs, ofRank(rank, err))
-}
-
 // ofRank returns a rank's error with its number, unless JoinErrors or an operation on the world has named it.
 func ofRank(rank int, err error) error {
 	name := fmt.Sprintf("rank %d: ", rank)
@@ -151,8 +138,6 @@ func ofRank(rank int, err error) error {
 	}
 	return fmt.Errorf("%s%w", name, err)
 }
-
-func (f *failures) join() error { return errors.Join(f.errs...) }
 
 // Main runs a program's body as one rank of the job that this process was started in, and closes the
 // world. It is all that a program's main function needs:
