@@ -212,14 +212,7 @@ func (a *Accumulator[T]) round(call *call, b int, recv []T, packed []int64) []in
 
 // roundRows rounds sums whose limbs are in rows, of which those without any are nil.
 func (a *Accumulator[T]) roundRows(rows [][]int64, exp int, recv []T) {
-	f, isSingle := a.format, isSingle[T]()
-	store := func(p *T, b uint64) {
-		if isSingle {
-			*p = T(math.Float32frombits(uint32(b)))
-		} else {
-			*p = T(math.Float64frombits(b))
-		}
-	}
+	f := a.format
 	if len(rows) > 3 {
 		var limbs [67]int64
 		for i := range recv {
@@ -229,7 +222,7 @@ func (a *Accumulator[T]) roundRows(rows [][]int64, exp int, recv []T) {
 					limbs[j] = r[i]
 				}
 			}
-			store(&recv[i], f.round(limbs[:len(rows)], exp))
+			recv[i] = number[T](f.round(limbs[:len(rows)], exp))
 		}
 		return
 	}
@@ -249,11 +242,11 @@ func (a *Accumulator[T]) roundRows(rows [][]int64, exp int, recv []T) {
 		switch {
 		case top>>62 != top>>63: // more than 128 bits
 			limbs := [3]int64{r0[i], r1[i], top}
-			store(&recv[i], f.round(limbs[:], exp))
+			recv[i] = number[T](f.round(limbs[:], exp))
 		case normal && hi+top == int64(lo)>>63:
 			recv[i] = T(int64(lo)) * scale
 		default:
-			store(&recv[i], f.round128(hi+top, lo, exp))
+			recv[i] = number[T](f.round128(hi+top, lo, exp))
 		}
 	}
 }
