@@ -10,14 +10,6 @@ import (
 // Wrong arguments. Each gives its sentinel, the same on every backend, before anything
 // is sent.
 
-func argumentScenarios() []scenario {
-	return []scenario{
-		{name: "arguments/p2p", body: p2pArguments},
-		{name: "arguments/collectives", body: collectiveArguments},
-		{name: "arguments/types", body: typeArguments},
-	}
-}
-
 func p2pArguments(r *Rank) {
 	for _, rank := range []int{r.Size, r.Size + 1000, -3, cohort.Undefined, cohort.AnySource, math.MaxInt} {
 		refused[int32](r, r.Comm, rank, 1, cohort.ErrRank, fmt.Sprintf("with rank %d", rank))

@@ -12,8 +12,6 @@ import (
 
 const bitsScenario = "bits"
 
-func bitsScenarios() []scenario { return []scenario{{name: bitsScenario, body: bits}} }
-
 // bits reduces numbers of very different sizes and both signs, so that almost every
 // order of operands gives other last bits, and digests the results. It also checks what
 // needs no other backend: all forms and repetitions give the same bits, and so do Reduce

@@ -31,14 +31,6 @@ const long = 70001
 // lengths are those of the matrix.
 var lengths = []int{0, 1, 3, 64, 1000, long}
 
-func collectiveScenarios() []scenario {
-	var all []scenario
-	for _, c := range collectives() {
-		all = append(all, scenario{name: c.name, body: c.run})
-	}
-	return append(all, scenario{name: "Barrier", body: barriers}, scenario{name: "collectives/nil", body: nilBuffers})
-}
-
 // collective is a collective of the matrix, with the element types that it is
 // called with.
 type collective struct {

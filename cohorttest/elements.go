@@ -203,9 +203,9 @@ func image[T comparable](b *buffer[T]) *buffer[T] {
 func (a *args[T]) expect(at, n, rank, from int) { a.put(a.recvWant.data[at:at+n], rank, from) }
 
 // expectFold sets n expected elements of recv, from element at on, to the combined
-// contributions of ranks lo to hi-1, from element from on.
+// contributions of ranks lo to hi-1, if there are any, from element from on.
 func (a *args[T]) expectFold(at, n, lo, hi, from int) {
-	for i := range n {
+	for i := 0; i < n && lo < hi; i++ {
 		x := a.input(lo, from+i)
 		for r := lo + 1; r < hi; r++ {
 			x = a.fold(x, a.input(r, from+i))

@@ -10,10 +10,6 @@ import (
 
 // Package exact on every backend.
 
-func exactScenarios() []scenario {
-	return []scenario{{name: "exact/sums", body: exactSums}, {name: "exact/lengths", sizes: atLeast(2), body: exactLengths}}
-}
-
 func exactSums(r *Rank) {
 	exactOf(r, math.Float64bits, func(x *big.Float) float64 { v, _ := x.Float64(); return v })
 	exactOf(r, func(x float32) uint64 { return uint64(math.Float32bits(x)) }, func(x *big.Float) float32 { v, _ := x.Float32(); return v })

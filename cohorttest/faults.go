@@ -5,23 +5,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-// Ranks that die, fail, stop, leave, or abort the job.
-func faultScenarios() []scenario {
-	all := []scenario{
-		{name: "faults/abort", sizes: atLeast(2), alone: true, lost: firstRank, status: abortStatus, body: abort},
-		{name: "faults/dead-onesided-origin", sizes: atLeast(2), alone: true, lost: lastRank, body: deadOrigin},
-		{name: "faults/dead-with-forgotten", sizes: atLeast(2), alone: true, lost: lastRank, body: deadWithForgotten},
-		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
-		{name: "faults/stopped", sizes: atLeast(2), few: true, body: stopped},
-		{name: "faults/computing", sizes: atLeast(2), few: true, body: computing},
-	}
+// losses returns the scenarios in which ranks die or fail while the others are in an operation.
+func losses() (all []scenario) {
 	lastHalf := func(rank, size int) bool { return rank >= size/2 }
 	barrier := calls(func(r *Rank) error { return r.World.Barrier() })
 	allreduce := calls(func(r *Rank) error {
@@ -370,8 +360,6 @@ func leftEarly(r *Rank) {
 // calls end at their deadline with an error naming it, and when the rank is back the job goes on.
 func stopped(r *Rank) {
 	process, pid, word, last := r.World.Caps().Processes, make([]int64, 1), make([]int64, 1), r.Size-1
-	v, _ := loops.LoadOrStore(r.job.Dir, new(atomic.Bool))
-	done := v.(*atomic.Bool)
 	c := must(r.Comm.Dup())
 	rest := must(r.Comm.Split(r.Rank/last, 0))
 	switch {
@@ -380,7 +368,7 @@ func stopped(r *Rank) {
 			r.OK(cohort.Send(r.Comm, []int64{int64(os.Getpid())}, 0, 1))
 			r.OK(stopProcess(os.Getpid()))
 		}
-		for !process && !done.Load() {
+		for !process && !r.job.resumed.Load() {
 		}
 		must(cohort.Recv(r.Comm, word, 0, 2))
 	default:
@@ -399,8 +387,7 @@ func stopped(r *Rank) {
 		if process {
 			defer resume(int(pid[0]))()
 		}
-		done.Store(true)
-		loops.Delete(r.job.Dir) // all ranks have loaded it
+		r.job.resumed.Store(true)
 		r.OK(cohort.Send(r.Comm, word, last, 2))
 	}
 	broken(r, c, "a deadline")
@@ -429,6 +416,3 @@ func computing(r *Rank) {
 	r.OK(cohort.Bcast(r.Comm, word, 0))
 	r.OK(r.Comm.Barrier())
 }
-
-// loops maps the folder of a job with goroutine ranks to what ends a rank's loop.
-var loops sync.Map

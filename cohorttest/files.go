@@ -14,13 +14,6 @@ import (
 
 // Package file on every backend.
 
-func fileScenarios() []scenario {
-	return []scenario{
-		{name: "files/rows", few: true, body: fileRows},
-		{name: "files/open", sizes: atLeast(2), body: fileOpen},
-	}
-}
-
 const (
 	update = os.O_RDWR | os.O_CREATE | os.O_TRUNC
 	hole   = 0xEE

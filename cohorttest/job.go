@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -35,6 +36,8 @@ type Job struct {
 	// the process with a dump of all goroutines. A slow machine does not reach it: a
 	// single operation would have to take that long.
 	Patience time.Duration
+
+	resumed atomic.Bool // of a job with goroutine ranks: the rank that has stopped goes on
 }
 
 // report is one rank's report on one scenario. A rank writes one when it begins the

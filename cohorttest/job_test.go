@@ -103,11 +103,11 @@ func TestLostRankBeginsAndDoesNotEnd(t *testing.T) {
 
 func TestJobRefusesWrongWorldAndUnknownScenario(t *testing.T) {
 	for _, x := range []struct {
-		job  Job
+		job  *Job
 		text string
 	}{
-		{Job{Ranks: 3}, "the world has 2 ranks, the job has 3"},
-		{Job{Ranks: 2, Scenarios: []string{"nonsense"}}, `there is no scenario "nonsense"`},
+		{&Job{Ranks: 3}, "the world has 2 ranks, the job has 3"},
+		{&Job{Ranks: 2, Scenarios: []string{"nonsense"}}, `there is no scenario "nonsense"`},
 	} {
 		x.job.Dir = t.TempDir()
 		err := cohort.Run(context.Background(), 2, x.job.Run)

@@ -10,18 +10,6 @@ import (
 
 // Deadlines, cancellation, and collectives called by two goroutines at once.
 
-func limitScenarios() []scenario {
-	return []scenario{
-		{name: "limits/receive", body: receiveDeadline},
-		{name: "limits/send", body: sendDeadline},
-		{name: "limits/withdrawn", body: withdrawn},
-		{name: "limits/requests", body: requestDeadline},
-		{name: "limits/collective", sizes: atLeast(2), body: collectiveDeadline},
-		{name: "limits/cancel", sizes: atLeast(2), body: collectiveCancel},
-		{name: "limits/busy", sizes: atLeast(2), body: busy},
-	}
-}
-
 const (
 	// short is a deadline that passes.
 	short = 30 * time.Millisecond

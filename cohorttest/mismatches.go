@@ -13,15 +13,6 @@ import (
 // Ranks call different collectives, or the same one with different arguments. All of
 // them get ErrMismatch naming both calls and ranks, and the communicator is broken.
 
-func mismatchScenarios() []scenario {
-	return []scenario{
-		{name: "mismatch/collectives", sizes: atLeast(2), body: mismatches},
-		{name: "mismatch/counts", sizes: atLeast(2), body: mismatchedCounts},
-		{name: "mismatch/programs", sizes: atLeast(2), body: mismatchedPrograms},
-		{name: "mismatch/wrong-arguments-afterwards", sizes: atLeast(2), body: wrongOnBroken},
-	}
-}
-
 // broken checks that every operation reports that a communicator is broken.
 func broken(r *Rank, c *cohort.Comm, after string) {
 	r.Is(c.Barrier(), cohort.ErrBroken, "Barrier after %s", after)

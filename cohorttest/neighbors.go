@@ -10,23 +10,6 @@ import (
 
 // Neighborhood collectives (MPI-4.1 section 8.6), on grids and graphs, in their three forms.
 
-func neighborScenarios() []scenario {
-	all := []scenario{
-		{name: "neighbors/sub", body: subgrids},
-		{name: "neighbors/reorder", body: reordered},
-		{name: "neighbors/left-early", few: true, sizes: atLeast(3), body: neighborLeft(false)},
-		{name: "neighbors/many-edges", few: true, body: manyNeighbors},
-		{name: "mismatch/neighbors-left", few: true, sizes: atLeast(3), body: neighborLeft(true)},
-		{name: "arguments/graph", sizes: atLeast(2), body: graphArguments},
-		{name: "mismatch/neighbors", sizes: atLeast(2), body: mismatchedNeighbors},
-		{name: "mismatch/neighbor-lengths-of-others", sizes: atLeast(3), body: neighborLengthsOfOthers},
-	}
-	for i, f := range neighborFamilies[int32](nil) { // for the names
-		all = append(all, scenario{name: f.name, body: func(r *Rank) { neighborMatrix(r, i) }})
-	}
-	return all
-}
-
 // neighborhood is a grid or a graph, and what its definition says about all ranks.
 type neighborhood struct {
 	name    string

@@ -8,20 +8,6 @@ import (
 
 // Every predefined operation over every kind of element, MinLoc and MaxLoc, the scalar forms, and ReduceLocal.
 
-func operationScenarios() []scenario {
-	return []scenario{
-		{name: "operations/integers", body: integerOps},
-		{name: "operations/floats", body: floatOps},
-		{name: "operations/half", body: halfOps},
-		{name: "operations/special-floats", body: specialFloats},
-		{name: "operations/bools", body: boolOps},
-		{name: "operations/locations", body: locationOps},
-		{name: "operations/user", body: userOps},
-		{name: "operations/user-fails", body: failingOps},
-		{name: "operations/scalars", body: scalars},
-	}
-}
-
 // reduction checks op on elements of one kind.
 type reduction[T comparable] = func(r *Rank, k kind[T], op cohort.Op, fold func(a, b T) T)
 

@@ -11,22 +11,6 @@ import (
 // Point to point (MPI-4.1 chapter 3). With one rank, both neighbors in the ring are
 // the rank itself, so these scenarios cover messages to oneself too.
 
-func p2pScenarios() []scenario {
-	return []scenario{
-		{name: "p2p/lengths", body: p2pLengths},
-		{name: "p2p/types", few: true, body: p2pTypes},
-		{name: "p2p/limits", few: true, body: p2pLimits},
-		{name: "p2p/order", body: p2pOrder},
-		{name: "p2p/synchronous", body: synchronous},
-		{name: "p2p/truncation", few: true, body: truncation},
-		{name: "p2p/element-types", few: true, body: elementTypes},
-		{name: "p2p/in-place", body: p2pInPlace},
-		{name: "p2p/proc-null", body: procNull},
-		{name: "p2p/goroutines", body: goroutines},
-		{name: "p2p/large", few: true, body: p2pLarge},
-	}
-}
-
 func p2pLengths(r *Rank) {
 	exchanges(r, float64s, []int{0, 2}, 0, 1, 3, 7, 64, 1000, 1024, 8191, long)
 }

@@ -8,13 +8,6 @@ import (
 
 // Probe and matched probe (MPI-4.1 section 3.8).
 
-func probeScenarios() []scenario {
-	return []scenario{
-		{name: "probe/iprobe", body: iprobe},
-		{name: "probe/matched", body: matched},
-	}
-}
-
 // iprobe finds nothing before a message is sent, and the message afterwards.
 func iprobe(r *Rank) {
 	_, found := must2(r.Comm.Iprobe(cohort.AnySource, cohort.AnyTag))

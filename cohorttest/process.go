@@ -22,8 +22,10 @@ import (
 // jobVariable holds the job of a process that is a rank, as JSON.
 const jobVariable = "COHORTTEST_JOB"
 
-// become runs a rank and exits, if the process was started as a rank.
-func become() {
+// Become runs a rank and then exits, if this process was started as a rank. Otherwise
+// it returns. Test, Some, Bits and Faults begin with it. A test that does something
+// else before them calls Become first.
+func Become() {
 	if job := os.Getenv(jobVariable); job != "" {
 		os.Exit(rankMain(job))
 	}

@@ -12,12 +12,6 @@ import (
 
 // The flight recorder, which every backend reports waits to.
 
-func recorderScenarios() []scenario {
-	return []scenario{
-		{name: "recorder/waiting", few: true, sizes: atLeast(2), body: recordedWaits},
-	}
-}
-
 // recordedWaits has rank 0 wait in operations of each kind for ranks that are late, and
 // checks that the recorder has the time at which the wait began.
 func recordedWaits(r *Rank) {

@@ -14,27 +14,6 @@ import (
 
 // Going on after failures: Agree, Shrink, Revoke.
 
-func recoverScenarios() []scenario {
-	some := func(n int) bool { return n == 3 || n == 5 || n == 8 }
-	return []scenario{
-		{name: "recover/agree", body: agreeWhole},
-		{name: "recover/shrink-whole", body: func(r *Rank) {
-			d := must(r.Comm.Shrink())
-			works(r, d, without(r, nobody))
-			r.OK(d.Close())
-		}},
-		{name: "recover/revoke", sizes: atLeast(2), body: revoke},
-		{name: "recover/deadline", sizes: atLeast(2), body: agreeDeadline},
-		{name: "recover/closed", sizes: atLeast(2), body: agreeClosed},
-		{name: "recover/left", sizes: atLeast(2), alone: true, body: shrinkLeft},
-		{name: "recover/leaving", sizes: some, alone: true, body: leaving},
-		{name: "recover/dead", sizes: atLeast(2), alone: true, lost: lastRank, body: func(r *Rank) { shrinkDead(r, lastRank, r.Size-1) }},
-		{name: "recover/dead-first-rank", sizes: some, alone: true, lost: firstRank, body: func(r *Rank) { shrinkDead(r, firstRank, 0) }},
-		{name: "recover/dead-in-derived", sizes: some, alone: true, lost: lastRank, body: shrinkDerived},
-		{name: "recover/random", sizes: atLeast(2), alone: true, lost: isVictim, body: randomLosses},
-	}
-}
-
 // without returns the ranks that are not lost.
 func without(r *Rank, lost func(rank, size int) bool) (ranks []int) {
 	for i := range r.Size {

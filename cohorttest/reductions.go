@@ -6,6 +6,13 @@ import "github.com/cohort-hpc/cohort"
 // 6.11), with the given operation and its definition.
 func reductions[T comparable]() []family[T] {
 	combined := allreduces[T]().passed
+	// prefix defines a call whose result combines the contributions of the ranks below end.
+	prefix := func(end int) func(a *args[T]) {
+		return func(a *args[T]) {
+			operands(a, a.m, a.m)
+			a.expectFold(0, a.m, 0, a.rank+end, 0)
+		}
+	}
 	return []family[T]{
 		{"Reduce", true, true, defineReduce[T], [3]any{cohort.Reduce[T], cohort.Ireduce[T], cohort.ReduceInit[T]},
 			func(a *args[T]) []any { return []any{a.send, a.recv, a.op, a.root} }, nil},
@@ -15,8 +22,8 @@ func reductions[T comparable]() []family[T] {
 		{"ReduceScatter", false, true, defineReduceScatter[T],
 			[3]any{cohort.ReduceScatter[T], cohort.IreduceScatter[T], cohort.ReduceScatterInit[T]},
 			func(a *args[T]) []any { return []any{a.send, a.recv, a.rcounts, a.op} }, nil},
-		{"Scan", false, true, defineScan[T], [3]any{cohort.Scan[T], cohort.Iscan[T], cohort.ScanInit[T]}, combined, nil},
-		{"Exscan", false, true, defineExscan[T], [3]any{cohort.Exscan[T], cohort.Iexscan[T], cohort.ExscanInit[T]}, combined, nil},
+		{"Scan", false, true, prefix(1), [3]any{cohort.Scan[T], cohort.Iscan[T], cohort.ScanInit[T]}, combined, nil},
+		{"Exscan", false, true, prefix(0), [3]any{cohort.Exscan[T], cohort.Iexscan[T], cohort.ExscanInit[T]}, combined, nil},
 	}
 }
 
@@ -38,14 +45,13 @@ func operands[T comparable](a *args[T], ns, nr int) {
 }
 
 func defineReduce[T comparable](a *args[T]) {
-	if a.rank != a.root {
-		a.buffers(a.m, -1)
-		a.put(a.send, a.rank, 0)
-		a.images()
+	if a.rank == a.root {
+		defineAllreduce(a)
 		return
 	}
-	operands(a, a.m, a.m)
-	a.expectFold(0, a.m, 0, a.size, 0)
+	a.buffers(a.m, -1)
+	a.put(a.send, a.rank, 0)
+	a.images()
 }
 
 func defineAllreduce[T comparable](a *args[T]) {
@@ -73,17 +79,5 @@ func (a *args[T]) looseTail(n int) {
 	if a.inPlace {
 		end := len(a.recv)
 		a.loose = func(i int) bool { return i >= n && i < end }
-	}
-}
-
-func defineScan[T comparable](a *args[T]) {
-	operands(a, a.m, a.m)
-	a.expectFold(0, a.m, 0, a.rank+1, 0)
-}
-
-func defineExscan[T comparable](a *args[T]) {
-	operands(a, a.m, a.m)
-	if a.rank > 0 {
-		a.expectFold(0, a.m, 0, a.rank, 0)
 	}
 }

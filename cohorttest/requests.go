@@ -12,18 +12,6 @@ import (
 
 // Requests, and sets of requests (MPI-4.1 section 3.7).
 
-func requestScenarios() []scenario {
-	return []scenario{
-		{name: "requests/sets", body: requestSets},
-		{name: "requests/cancel", body: cancel},
-		{name: "requests/errors-in-sets", body: errorsInSets},
-		{name: "requests/done", body: requestsDone},
-		{name: "requests/forgotten", alone: true, body: forgotten},
-		{name: "requests/not-waited-for", alone: true, body: notWaitedFor},
-		{name: "requests/not-waited-for-derived", alone: true, body: notWaitedForDerived},
-	}
-}
-
 // exchanged is a set of receives and sends between all ranks.
 type exchanged struct {
 	reqs  []*cohort.Request

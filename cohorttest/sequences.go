@@ -10,17 +10,6 @@ import (
 
 // Collectives one after the other, and several at the same time.
 
-func sequenceScenarios() []scenario {
-	return []scenario{
-		{name: "sequence/back-to-back", body: backToBack},
-		{name: "sequence/outstanding", body: outstanding},
-		{name: "sequence/persistent-set", body: persistentSet},
-		{name: "sequence/with-posted-receive", body: besideMessages},
-		{name: "sequence/inside-blocking-calls", sizes: atLeast(2), body: insideBlockingCalls},
-		{name: "sequence/goroutines", body: collectiveGoroutines},
-	}
-}
-
 // backToBack calls different collectives one after the other, and changes the buffers of each as soon as it has returned.
 // A backend that lets a call overtake the one before it, or uses a buffer after it, would corrupt the data of a slow rank.
 func backToBack(r *Rank) {

@@ -39,7 +39,7 @@ import (
 // A [Mpiexec] launcher ends the whole job when a rank dies. There, Faults checks that the
 // ranks that report have found no wrong result, that the launcher ends, and that no process is left.
 func Faults(t *testing.T, l Launcher, runs int) {
-	become()
+	Become()
 	if small() {
 		runs = (runs + 9) / 10
 	}
@@ -158,10 +158,6 @@ func faultScenario(p plan) scenario {
 		lost: func(rank, _ int) bool { return p.mortal() && rank == p.victim }}
 }
 
-// halted maps the folder of a job with goroutine ranks to what a rank that halts waits
-// for.
-var halted sync.Map
-
 // randomJob is one rank of one.
 func randomJob(r *Rank) {
 	p := planOf(r.job.Seed)
@@ -169,7 +165,6 @@ func randomJob(r *Rank) {
 	pids := make([]int64, r.Size)
 	err := cohort.Allgather(r.Comm, []int64{int64(os.Getpid())}, pids) // the victim may have completed it and be gone
 	process, library := r.World.Caps().Processes, r.World.Caps().Library != ""
-	gone, _ := halted.LoadOrStore(r.job.Dir, make(chan struct{}))
 	base := r.Comm
 	if rng.IntN(2) == 0 {
 		base = r.World
@@ -183,7 +178,7 @@ func randomJob(r *Rank) {
 		r.dog.Reset(r.patience)
 		if k == p.at {
 			if r.Rank == p.victim {
-				p.strike(r, gone.(chan struct{}), op.mem)
+				p.strike(r, op.mem)
 			}
 			switch {
 			case r.Rank == p.victim && !(p.kind == halts && library):
@@ -200,7 +195,7 @@ func randomJob(r *Rank) {
 		err = op.play(k + 1)
 	}
 	if r.Rank == p.victim && p.kind == fails {
-		p.strike(r, nil, nil) // the others gave up waiting for this rank before its fault
+		p.strike(r, nil) // the others gave up waiting for this rank before its fault
 	}
 	if err == nil && r.Rank == p.victim && p.mortal() {
 		select {} // the fault is still to come
@@ -242,8 +237,7 @@ func randomJob(r *Rank) {
 		for begun := time.Now(); continueProcess(int(pids[p.victim])) == nil && time.Since(begun) < faultPatience; time.Sleep(time.Millisecond) {
 		}
 	default:
-		close(gone.(chan struct{}))
-		halted.Delete(r.job.Dir)
+		r.job.resumed.Store(true)
 	}
 }
 
@@ -283,7 +277,7 @@ func resume(pid int) (stop func()) {
 }
 
 // strike makes the planned fault happen to this rank. mem is the player's.
-func (p plan) strike(r *Rank, gone <-chan struct{}, mem *sync.Mutex) {
+func (p plan) strike(r *Rank, mem *sync.Mutex) {
 	note := func() {
 		text := strconv.FormatInt(time.Now().UnixMicro(), 10)
 		_ = os.WriteFile(filepath.Join(r.job.Dir, "struck"), []byte(text), 0o600)
@@ -322,7 +316,9 @@ func (p plan) strike(r *Rank, gone <-chan struct{}, mem *sync.Mutex) {
 	case process && (p.kind == halts || p.kind == pauses):
 		r.OK(stopProcess(os.Getpid()))
 	case p.kind == halts:
-		<-gone
+		for !r.job.resumed.Load() {
+			time.Sleep(time.Millisecond)
+		}
 	case p.kind == pauses:
 		time.Sleep(p.delay) // the fault itself
 	}

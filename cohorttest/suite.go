@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +20,7 @@ import (
 // With COHORT_SOAK set, an operation that ends more than 50 ms after its deadline is
 // a failure. Set it only on a machine that does nothing else.
 func Test(t *testing.T, l Launcher) {
-	become()
+	Become()
 	for _, n := range sizesOf(l, small()) {
 		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) { testRanks(t, l, n) })
 	}
@@ -214,7 +213,7 @@ func judge(t *testing.T, s scenario, ranks []map[string]report) {
 // scenarios for whose names fits returns true. It is meant for what would be too slow
 // with all of them, such as a network that loses packets.
 func Some(t *testing.T, l Launcher, ranks int, fits func(scenario string) bool) {
-	become()
+	Become()
 	if !some(t, l, ranks, true, func(_ int, s scenario) bool { return fits(s.name) }) {
 		t.Fatal("no scenario fits")
 	}
@@ -228,38 +227,15 @@ func HasCollectives(scenario string) bool {
 		!strings.Contains(rest, "windows") && (family != "views" || strings.HasPrefix(rest, "alltoall"))
 }
 
-// Become runs a rank and then exits, if this process was started as a rank. Otherwise
-// it returns. Test, Some, Bits and Faults begin with it. A test that does something
-// else before them calls Become first.
-func Become() { become() }
-
 // Bits returns a digest of the results that n ranks started by l get from
 // floating-point reductions whose rounding depends on the order of operands.
 // Backends whose results are equal bit for bit have the same digest.
 func Bits(t *testing.T, l Launcher, n int) string {
 	t.Helper()
-	become()
+	Become()
 	digests := launch(t, l, n, small() || crowded(l, n), []string{bitsScenario})
 	if slices.Contains(digests, "") {
 		t.Fatalf("%s, %d ranks: no digest", l.Name(), n)
 	}
 	return strings.Join(digests, " ")
-}
-
-// all returns the scenarios, simple ones first.
-var all = sync.OnceValue(func() []scenario {
-	return slices.Concat(
-		p2pScenarios(), probeScenarios(), requestScenarios(), recorderScenarios(),
-		collectiveScenarios(), neighborScenarios(), viewScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
-		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), fileScenarios(), exactScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
-	)
-})
-
-func find(name string) (scenario, bool) {
-	for _, s := range all() {
-		if s.name == name {
-			return s, true
-		}
-	}
-	return scenario{}, false
 }

@@ -10,17 +10,6 @@ import (
 
 // Messages from and into elements that are not contiguous.
 
-func viewScenarios() []scenario {
-	return []scenario{
-		{name: "views/messages", few: true, body: viewMessages},
-		{name: "views/allocations", few: true, sizes: atLeast(2), body: viewAllocations},
-		{name: "views/alltoall", body: viewAlltoall},
-		{name: "views/alltoall-contiguous", body: contiguousAlltoall},
-		{name: "views/wrong", body: wrongViews},
-		{name: "views/cut", few: true, body: viewCut},
-	}
-}
-
 // viewMessages sends messages between views of single elements in both orders and slices, and messages of 2 MiB between views of long blocks, of blocks anywhere, of short blocks that do not
 // begin the array, and slices.
 func viewMessages(r *Rank) {

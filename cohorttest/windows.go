@@ -9,42 +9,6 @@ import (
 )
 
 // Windows (MPI-4.1 chapter 12): what ranks write, read and update in each other's parts, by calls or in place, and
-// when the others see it. Every operation is in onesided.go, locks are in windowlocks.go, misuse in windowmisuse.go.
-// Scenarios whose names begin with "windows" need ranks that share memory.
-func windowScenarios() []scenario {
-	return []scenario{
-		{name: "windows/region", body: regions},
-		{name: "windows/close-region", body: closeRegion},
-		{name: "windows/room", body: windowRoom},
-		{name: "windows/one-copy", few: true, sizes: func(n int) bool { return n == 4 || n == 5 }, body: oneCopy},
-		{name: "mismatch/windows", sizes: atLeast(2), body: mismatchedWindows},
-		{name: "onesided/put-get", few: true, body: windowPutGet},
-		{name: "onesided/random", body: windowRandom},
-		{name: "onesided/messages", body: windowMessages},
-		{name: "onesided/splits", body: windowSplits},
-		{name: "onesided/reductions", few: true, body: windowReductions},
-		{name: "onesided/operations", few: true, body: windowOperations},
-		{name: "onesided/no-rank", body: windowNoRank},
-		{name: "onesided/own-memory", body: windowOwnMemory},
-		{name: "onesided/tickets", body: windowTickets},
-		{name: "onesided/compare-and-swap", body: windowCompareAndSwap},
-		{name: "onesided/neighbors", body: windowNeighbors},
-		{name: "onesided/progress", sizes: atLeast(2), body: windowProgress},
-		{name: "onesided/requests", body: windowRequests},
-		{name: "onesided/deadlines", body: windowDeadlines},
-		{name: "onesided/locks", body: windowLocks},
-		{name: "onesided/lock-all", body: lockedAll},
-		{name: "onesided/lock-deadline", few: true, sizes: atLeast(2), body: lockDeadline},
-		{name: "onesided/lock-misuse", body: lockMisuse},
-		{name: "onesided/arguments", body: windowArguments},
-		{name: "onesided/close", body: windowClose},
-		{name: "onesided/close-with-lock", body: closeWithLock},
-		{name: "onesided/close-waiting", sizes: atLeast(2), body: closeWaiting},
-		{name: "onesided/close-in-use", body: windowCloseInUse},
-		{name: "onesided/left-open", body: windowsLeftOpen},
-		{name: "onesided/allocations", sizes: func(n int) bool { return n <= 2 }, body: windowAllocations},
-	}
-}
 
 // maker makes a window of n elements on this rank.
 type maker[T any] = func(c *cohort.Comm, n int) (*cohort.Window[T], error)
