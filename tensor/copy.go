@@ -13,8 +13,8 @@ import (
 // devices and have any strides. The copy is complete when Copy returns.
 //
 // On a device the copy is ordered by the streams of the tensors: it runs after the work already in
-// them. Between a device and Go memory it goes through pinned memory in pieces that overlap. Between
-// two devices it goes through Go memory as long as the tensor.
+// them. Between two devices, and between a device and Go memory, it goes through pinned memory in
+// pieces that overlap.
 //
 // The tensors may share memory. A tensor on a device in more than 65536 separate pieces can be
 // copied only if it has no gaps, as a transpose.
@@ -101,17 +101,15 @@ func move(dst, src place) error {
 			src = packed
 		}
 		return upload(dst, src.host)
+	case dst.dev != nil:
+		return across(dst, src)
 	}
 	packed := dst
-	if dst.dev != nil || !dst.contiguous() {
+	if !dst.contiguous() {
 		packed = dst.onHost()
 	}
 	err := download(packed.host, src)
-	switch {
-	case err != nil:
-	case dst.dev != nil:
-		err = upload(dst, packed.host)
-	default:
+	if err == nil {
 		moveHost(dst, packed) // does nothing if they are the same memory
 	}
 	return err

@@ -6,8 +6,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// This file moves bytes to, from, and within devices, for places of few pieces. Each function waits until its last copy
-// is done, even after an error.
+// This file moves bytes to, from, between, and within devices, for places of few pieces. Each function waits until its
+// last copy is done, even after an error.
 
 // A cursor walks through a place's bytes on a device in the order of its elements.
 type cursor struct {
@@ -266,6 +266,22 @@ func download(b []byte, src place) error {
 		blit(b[:len(part)], part)
 		b = b[len(part):]
 		return nil
+	}))
+}
+
+// across copies from one device to another. The next piece comes from the one while the other takes this one.
+func across(dst, src place) error {
+	bytes := src.n * src.size
+	r, err := newRing(src.dev, chunkOf(bytes), bytes)
+	if err != nil {
+		return err
+	}
+	to := newCursor(&dst)
+	return r.close(r.toHost(bytes, newCursor(&src), src.stream, func(part []byte) error {
+		if err := to.each(part, dst.stream.ToDevice); err != nil {
+			return err
+		}
+		return dst.stream.Sync()
 	}))
 }
 
