@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"os"
 	"strconv"
 
@@ -24,7 +25,7 @@ func ParsePinning(s string) (Pinning, error) {
 	case None, Cores, NUMA:
 		return p, nil
 	}
-	return "", faultf(backend.ErrInit, "policy %q; want none, cores or numa", s)
+	return "", faultf(backend.ErrInit, "pinning (COHORT_PIN) is %q; want none, cores or numa", s)
 }
 
 // maxThreads is more than any node has.
@@ -64,14 +65,8 @@ func (c Config) Resolved() (Config, error) {
 		return c, err
 	}
 	if c.Pin == FromEnv {
-		c.Pin = None
-		if v, _ := c.Env("COHORT_PIN"); v != "" {
-			p, err := ParsePinning(v)
-			if err != nil {
-				return c, faultf(backend.ErrInit, "COHORT_PIN is %q; want none, cores or numa", v)
-			}
-			c.Pin = p
-		}
+		v, _ := c.Env("COHORT_PIN")
+		c.Pin = cmp.Or(Pinning(v), None)
 	}
 	if _, err := ParsePinning(string(c.Pin)); err != nil {
 		return c, err

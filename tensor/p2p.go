@@ -159,68 +159,64 @@ func Sendrecv[T cohort.Number](c *Comm, send *Tensor[T], dest, sendTag int, recv
 	return c.sendrecv(s, dest, sendTag, r, source, recvTag, err)
 }
 
-// send is [Send]; wrong is an error found by the typed function.
-func (c *Comm) send(op string, p untyped, dest, tag int, wrong error) (err error) {
-	defer func() { err = c.opError(op, dest, tag, err) }()
-	m, err := c.messaging(wrong)
-	if err != nil {
-		return err
-	}
-	inside := p.fits()
-	l := newSend(dest, tag)
-	if err = m.begin(l, !inside); err != nil {
-		return err
-	}
-	defer func() { m.done(l, err == nil) }()
-	after, err := p.ready()
-	if err != nil {
-		return err
-	}
-	defer after.forget()
-	if err = cohort.Send(c.head, l.write(&p, m.k.cfg.Chunk), dest, tag); err != nil {
-		return err
-	}
-	if inside || dest == cohort.ProcNull {
-		return nil
-	}
-	f := payload{c: c, peer: dest, tag: l.number, size: p.size, piece: m.k.cfg.Chunk}
-	return f.sendAll(&p, after)
+// outgoing is a message that this rank sends.
+type outgoing struct {
+	c     *Comm
+	m     *messages
+	l     *envelope
+	p     untyped
+	after mark // the work that has written p
+	alone bool // the envelope has all of the payload
 }
 
-func (c *Comm) isend(p untyped, dest, tag int, wrong error) (_ *Handle, err error) {
-	const op = "isend"
-	defer func() { err = c.opError(op, dest, tag, err) }()
+// outgoing begins a send; wrong is an error found by the typed function.
+func (c *Comm) outgoing(p untyped, dest, tag int, wrong error) (o outgoing, err error) {
 	m, err := c.messaging(wrong)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	alone := p.fits() || dest == cohort.ProcNull
-	l := newSend(dest, tag)
-	if err = m.begin(l, !alone); err != nil {
-		return nil, err
+	o = outgoing{c: c, m: m, l: newSend(dest, tag), p: p, alone: p.fits() || dest == cohort.ProcNull}
+	if err = m.begin(o.l, !o.alone); err != nil {
+		return o, err
 	}
-	after, err := p.ready()
+	if o.after, err = p.ready(); err != nil {
+		m.done(o.l, true)
+		return o, err
+	}
+	return o, nil
+}
+
+// end sends what the envelope does not have, unless sending the envelope failed with err.
+func (o *outgoing) end(err error) error {
+	if err == nil && !o.alone {
+		f := payload{c: o.c, peer: o.l.peer, tag: o.l.number, size: o.p.size, piece: o.m.k.cfg.Chunk}
+		err = f.sendAll(&o.p, o.after)
+	}
+	o.after.forget()
+	o.m.done(o.l, err == nil)
+	return err
+}
+
+func (c *Comm) send(op string, p untyped, dest, tag int, wrong error) error {
+	o, err := c.outgoing(p, dest, tag, wrong)
+	if err == nil {
+		err = o.end(cohort.Send(c.head, o.l.write(&o.p, o.m.k.cfg.Chunk), dest, tag))
+	}
+	return c.opError(op, dest, tag, err)
+}
+
+func (c *Comm) isend(p untyped, dest, tag int, wrong error) (*Handle, error) {
+	o, err := c.outgoing(p, dest, tag, wrong)
 	if err != nil {
-		m.done(l, true)
-		return nil, err
+		return nil, c.opError("isend", dest, tag, err)
 	}
-	q, err := cohort.Isend(c.head, l.write(&p, m.k.cfg.Chunk), dest, tag)
+	q, err := cohort.Isend(c.head, o.l.write(&o.p, o.m.k.cfg.Chunk), dest, tag)
 	if err != nil {
-		after.forget()
-		m.done(l, false)
-		return nil, err
+		return nil, c.opError("isend", dest, tag, o.end(err))
 	}
 	h := newHandle()
-	end := func(err error) {
-		if err == nil && !alone {
-			f := payload{c: c, peer: dest, tag: l.number, size: p.size, piece: m.k.cfg.Chunk}
-			err = f.sendAll(&p, after)
-		}
-		after.forget()
-		m.done(l, err == nil)
-		h.finish(noStatus, c.opError(op, dest, tag, err))
-	}
-	if alone {
+	end := func(err error) { h.finish(noStatus, c.opError("isend", dest, tag, o.end(err))) }
+	if o.alone {
 		if _, done, err := q.Test(); done {
 			end(err)
 			return h, nil

@@ -50,13 +50,6 @@ func Encode[T any](x T) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// Decode returns the value that a rank has encoded. It does not trust b, and names the rank in its errors.
-//
-// Not collective.
-//
-// Errors: [cohort.ErrType] if b is not the encoding of a T.
-func Decode[T any](b []byte, from int) (T, error) { return decode[T](b, from) }
-
 // guarded calls f, which calls functions of the user, in a goroutine that these may end. If f does not return, guarded
 // says why. A collective then goes on, because other ranks wait for this one.
 func guarded(f func()) (failed string) {
@@ -121,8 +114,12 @@ func marshal[T any](buf *bytes.Buffer, x T) error {
 	return nil
 }
 
-// decode returns the value that a rank encoded.
-func decode[T any](b []byte, from int) (x T, err error) {
+// Decode returns the value that a rank has encoded. It does not trust b, and names the rank in its errors.
+//
+// Not collective.
+//
+// Errors: [cohort.ErrType] if b is not the encoding of a T.
+func Decode[T any](b []byte, from int) (x T, err error) {
 	t := traitsOf(reflect.TypeFor[T]())
 	switch {
 	case t.err != nil:

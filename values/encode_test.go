@@ -74,7 +74,7 @@ func there[T any](x T) (T, error) {
 		var zero T
 		return zero, err
 	}
-	return decode[T](buf.Bytes(), 3)
+	return Decode[T](buf.Bytes(), 3)
 }
 
 func arrives[T any](t *testing.T, x T) {
@@ -243,7 +243,7 @@ func TestWrongMessagesNameTheirSender(t *testing.T) {
 }
 
 func decodes[T any](b []byte) error {
-	_, err := decode[T](b, 3)
+	_, err := Decode[T](b, 3)
 	return err
 }
 

@@ -49,7 +49,7 @@ func Recv[T any](c *cohort.Comm, source, tag int) (T, cohort.Status, error) {
 	if err != nil || st.Source == cohort.ProcNull {
 		return zero, st, err
 	}
-	x, err := decode[T](b, st.Source)
+	x, err := Decode[T](b, st.Source)
 	return x, st, failed(c, "values.recv", st.Source, st.Tag, err)
 }
 
@@ -84,7 +84,7 @@ func bcast[T any](c *cohort.Comm, op string, x T, root int, bad error) (T, error
 		return zero, err
 	}
 	if c.Rank() != root {
-		x, bad = decode[T](data, root)
+		x, bad = Decode[T](data, root)
 	}
 	if bad != nil {
 		return zero, failed(c, op, root, cohort.Undefined, bad)
@@ -120,7 +120,7 @@ func decodeAll[T any](all []byte, counts []int, bad error) (xs []T, err error) {
 		return nil, bad
 	}
 	for r, n := range counts {
-		x, err := decode[T](all[:n:n], r)
+		x, err := Decode[T](all[:n:n], r)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +197,7 @@ func Scatter[T any](c *cohort.Comm, xs []T, root int) (T, error) {
 	}
 	x := zero
 	if bad == nil {
-		x, bad = decode[T](part, root)
+		x, bad = Decode[T](part, root)
 	}
 	return x, failed(c, "values.scatter", root, cohort.Undefined, bad)
 }
