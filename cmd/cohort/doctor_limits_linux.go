@@ -18,7 +18,7 @@ var limits = []struct {
 	text   func(uint64) string
 	advice string
 }{
-	{"open files", unix.RLIMIT_NOFILE, 1024, count, "ulimit -n 4096: a launcher takes 3 a rank"},
+	{"open files", unix.RLIMIT_NOFILE, 1024, count, "ulimit -n 4096: a launcher takes 5 a rank"},
 	{"processes", unix.RLIMIT_NPROC, 512, count, "ulimit -u: every rank is several threads, and those of all programs of this user count"},
 	{"locked memory", unix.RLIMIT_MEMLOCK, 0, size[uint64], "ulimit -l unlimited: MPI libraries lock what they send over InfiniBand and the like"},
 	{"stack", unix.RLIMIT_STACK, 1 << 20, size[uint64], "ulimit -s 8192: solvers in C and Fortran need it"},

@@ -31,7 +31,7 @@ func TestDoctorReportsLimits(t *testing.T) {
 			unix.RLIMIT_STACK: {Cur: 64 << 10, Max: no}, unix.RLIMIT_AS: {Cur: 16 << 30, Max: no}, unix.RLIMIT_CPU: {Cur: 600, Max: no},
 		}, `
   warn  open files         512
-                           → ulimit -n 4096: a launcher takes 3 a rank
+                           → ulimit -n 4096: a launcher takes 5 a rank
   warn  processes          100
                            → ulimit -u: every rank is several threads, and those of all programs of this user count
   warn  locked memory      64 KiB

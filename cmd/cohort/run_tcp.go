@@ -31,6 +31,5 @@ func tcpCoordinator(config *spawn.Config) (leave func(), err error) {
 	}
 	config.Env = append(config.Env,
 		"COHORT_TCP_COORDINATOR=launcher@"+at[0].String(), "COHORT_SECRET_FILE="+path)
-	config.Descriptors += config.Programs.Ranks() // every rank's connection stays open
 	return leave, nil
 }

@@ -3,9 +3,8 @@
 package remote
 
 import (
-	"bufio"
 	"cmp"
-	"encoding/binary"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -25,19 +24,19 @@ import (
 )
 
 const (
-	pingEvery = 5 * time.Second
+	pingEvery = time.Second
 	// silence is the number of intervals pingEvery without a message after which the other end is gone.
-	silence = 6
+	silence = 30
 	// outputWindow and inputWindow are how many bytes may be on their way.
 	outputWindow = 1 << 20
 	inputWindow  = 256 << 10
-	// leastCharge is the minimum that a frame of input takes of the window, which limits the number of frames.
+	// leastCharge is the minimum that a message of input takes of the window, which limits the number of messages.
 	leastCharge = 4 << 10
 	// partingLimit is how long an agent may still run after its launcher is gone.
 	partingLimit = 4 * time.Second
 )
 
-// charge returns how many bytes a frame of input takes of its window.
+// charge returns how many bytes a message of input takes of its window.
 func charge(b []byte) int { return max(len(b), leastCharge) }
 
 // agent is the ranks of one host.
@@ -67,6 +66,7 @@ func Agent(in, out *os.File, boot, version string) int {
 		fmt.Fprintln(os.Stderr, "cohort: this command is for cohort run --hosts, which starts it on other hosts")
 		return 2
 	}
+	fmt.Fprintln(out, agentLine)
 	a := &agent{
 		link: newLink(out), window: newCredit(outputWindow),
 		gone: make(chan struct{}), bye: make(chan bool, 1),
@@ -84,7 +84,7 @@ func Agent(in, out *os.File, boot, version string) int {
 		<-a.link.done // closed at the end, or because a write failed
 		a.lost(disconnected)
 	}()
-	err := a.prepare(bufio.NewReader(in), boot, version)
+	err := a.prepare(gob.NewDecoder(in), boot, version)
 	if err == nil {
 		err = a.run()
 	}
@@ -94,7 +94,7 @@ func Agent(in, out *os.File, boot, version string) int {
 	case a.isGone(): // the launcher reports the loss, with this reason if it still gets it
 		fmt.Fprintln(os.Stderr, a.why)
 	default:
-		a.link.send(kindFault, []byte(err.Error()))
+		a.link.text(kindFault, err.Error())
 	}
 	if a.folder != "" {
 		os.RemoveAll(a.folder)
@@ -116,7 +116,7 @@ func Agent(in, out *os.File, boot, version string) int {
 //  2. It sends hello, and receives the work.
 //  3. It finds the programs on this host, or receives them.
 //  4. It reports that it is ready, and waits for the launcher to start the ranks.
-func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
+func (a *agent) prepare(in *gob.Decoder, boot, version string) (err error) {
 	a.keeper, err = spawn.StartKeeper()
 	if boot != "-" {
 		// This process and the keeper no longer need the file. No other file is removed.
@@ -134,28 +134,29 @@ func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	a.link.sendJSON(kindHello, hello{
+	a.link.send(message{Kind: kindHello, Hello: &hello{
 		Protocol: protocol, Version: version, Connection: cmp.Or(os.Getenv("SSH_CONNECTION"), os.Getenv("SLURM_LAUNCH_NODE_IPADDR")), Usable: node.Usable(),
-	})
+	}})
 	go a.beat()
-	_, b, err := a.next(in, kindWork)
+	m, err := a.next(in, kindWork)
 	if err != nil {
 		return err
 	}
-	if a.work, err = decode[work](b, "what to do"); err != nil {
-		return err
+	if m.Work == nil {
+		return errors.New("the launcher sent no work")
 	}
+	a.work = *m.Work
 	note, err := a.enter()
 	if err != nil {
 		return err
 	}
-	copies := map[spawn.Text]string{}
+	copies := map[string]string{}
 	for _, p := range a.work.Programs {
 		path, err := a.program(in, p, copies)
 		if err != nil {
 			return err
 		}
-		a.ranks = append(a.ranks, spawn.Program{Path: path, Args: spawn.Convert[string](p.Args), Ranks: p.Ranks})
+		a.ranks = append(a.ranks, spawn.Program{Path: path, Args: p.Args, Ranks: p.Ranks})
 	}
 	if n := a.ranks.Ranks(); n < 1 && a.work.Most == 0 || n > spawn.MaxRanks || a.work.First < 0 || a.work.First+n > a.work.Size {
 		return fmt.Errorf("ranks from %d, %d of %d: one host has 1 to %d", a.work.First, n, a.work.Size, spawn.MaxRanks)
@@ -164,8 +165,8 @@ func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	a.link.send(kindReady, []byte(note))
-	if _, _, err = a.next(in, kindGo); err != nil {
+	a.link.text(kindReady, note)
+	if _, err = a.next(in, kindGo); err != nil {
 		return err
 	}
 	if config.Stdin != nil {
@@ -178,27 +179,28 @@ func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 	return nil
 }
 
-// next reads a frame of the only kind expected now.
-func (a *agent) next(in *bufio.Reader, want kind) (kind, []byte, error) {
+// next reads a message of the only kind expected now.
+func (a *agent) next(in *gob.Decoder, want kind) (message, error) {
 	for {
-		k, b, err := readFrame(in, toAgent)
+		var m message
+		err := in.Decode(&m)
 		a.quiet.Store(0)
 		switch {
 		case err != nil:
-			return 0, nil, fmt.Errorf("the launcher is gone: %w", err)
-		case k == want:
-			return k, b, nil
-		case k == kindEnd, k == kindBye:
-			return 0, nil, errors.New("the launcher has canceled the job")
-		case k != kindPing && k != kindSignal:
-			return 0, nil, fmt.Errorf("the launcher sent a message of kind %q, want %q", byte(k), byte(want))
+			return m, fmt.Errorf("the launcher is gone: %w", err)
+		case m.Kind == want:
+			return m, nil
+		case m.Kind == kindEnd, m.Kind == kindBye:
+			return m, errors.New("the launcher has canceled the job")
+		case m.Kind != kindPing && m.Kind != kindSignal:
+			return m, fmt.Errorf("the launcher sent a message of kind %q, want %q", byte(m.Kind), byte(want))
 		}
 	}
 }
 
 // enter changes to the launcher's folder if it exists here, or else to the home folder.
 func (a *agent) enter() (note string, err error) {
-	folder := string(a.work.Folder)
+	folder := a.work.Folder
 	if err = os.Chdir(folder); err == nil {
 		return "", os.Setenv("PWD", folder)
 	}
@@ -220,26 +222,27 @@ func (a *agent) config(node *topo.Node) (spawn.Config, error) {
 	w := &a.work
 	c := spawn.Config{
 		Programs: a.ranks, Backend: "tcp", Job: w.Job, Tag: w.Tag,
-		Stdout: &output{a, kindOutput, []byte{1}}, Stderr: &output{a, kindOutput, []byte{2}}, Keeper: a.keeper,
+		Stdout: &output{a, message{Kind: kindOutput}}, Stderr: &output{a, message{Kind: kindOutput, N: 1}}, Keeper: a.keeper,
 		Resilient: a.resilient, Folder: a.folder,
-		Part: &spawn.Part{First: w.First, Size: w.Size, Ended: a.ended, Stopped: func(only bool) { a.link.send(kindStopped, yes(only)) }, Log: func(text string) {
-			a.link.send(kindLog, []byte(text[:min(len(text), maxText)]))
-		}},
+		Part: &spawn.Part{
+			First: w.First, Size: w.Size, Ended: a.ended, Log: func(text string) { a.link.text(kindLog, text) },
+			Stopped: func(only bool) { a.link.send(message{Kind: kindStopped, Yes: only}) },
+		},
 	}
 	if w.Most > 0 {
-		c.Part.Relay = func(id int, r generation.Request) { a.link.sendTo(kindRequest, id, r) }
+		c.Part.Relay = func(id int, r generation.Request) { a.link.send(message{Kind: kindRequest, ID: id, Request: &r}) }
 	}
 	if w.Copy {
-		c.Copy = func(rank, stream int) io.Writer { return &output{a, kindCopy, append(numberBytes(rank), byte(stream))} }
+		c.Copy = func(rank, stream int) io.Writer { return &output{a, message{Kind: kindCopy, ID: rank, N: stream}} }
 	}
 	var err error
 	if c.Hidden, err = w.Show.Hidden(max(w.Size, w.Most)); err != nil {
 		return c, err
 	}
-	if c.Places, err = spawn.Place(node, spawn.Bind(w.Bind), max(a.ranks.Ranks(), 1)); err != nil {
+	if c.Places, err = spawn.Place(node, w.Bind, max(a.ranks.Ranks(), 1)); err != nil {
 		return c, err
 	}
-	set := append(spawn.Convert[string](w.Env), "COHORT_RUN_DIR="+a.folder)
+	set := append(w.Env, "COHORT_RUN_DIR="+a.folder)
 	if w.Secret != "" {
 		secret := filepath.Join(a.folder, "secret")
 		if err := os.WriteFile(secret, []byte(w.Secret), 0o600); err != nil {
@@ -274,10 +277,10 @@ func (a *agent) ended(e job.Exit) {
 	aborter, _, _, aborted := spawn.AbortIn(a.folder)
 	e.GoesOn, e.Aborted = a.resilient(), aborted && aborter == e.Rank
 	e.Follows = !e.Aborted && spawn.FollowsIn(a.folder, e.ID)
-	a.link.sendJSON(kindExit, e)
+	a.link.send(message{Kind: kindExit, Exit: &e})
 	go func() {
 		<-e.Drained
-		a.link.send(kindDrained, numberBytes(e.ID))
+		a.link.send(message{Kind: kindDrained, ID: e.ID})
 	}()
 }
 
@@ -297,7 +300,7 @@ func (a *agent) run() error {
 	if a.wait(over); a.isGone() {
 		return errors.New(a.why)
 	}
-	a.link.send(kindEnded)
+	a.link.say(kindEnded)
 	select {
 	case <-a.gone:
 		return errors.New(a.why)
@@ -307,11 +310,11 @@ func (a *agent) run() error {
 			first, end = 0, a.work.Most
 		}
 		for rank := first; send && a.flight != "" && rank < end; rank++ {
-			if b, err := os.ReadFile(filepath.Join(a.flight, flight.FileName(rank))); err == nil && len(b) <= maxFlight-4 && a.link.room() == nil {
-				a.link.send(kindFlight, numberBytes(rank), b)
+			if b, err := os.ReadFile(filepath.Join(a.flight, flight.FileName(rank))); err == nil {
+				a.link.deliver(message{Kind: kindFlight, ID: rank, Data: b}, nil)
 			}
 		}
-		a.link.send(kindDone)
+		a.link.say(kindDone)
 	}
 	return nil
 }
@@ -357,7 +360,7 @@ func (a *agent) beat() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
 	for range tick.C {
-		a.link.send(kindPing)
+		a.link.say(kindPing)
 		if !a.paused.Load() && a.quiet.Add(1) > silence {
 			a.lost(fmt.Sprintf("no message from the launcher for %v", silence*pingEvery))
 			return
@@ -366,67 +369,56 @@ func (a *agent) beat() {
 }
 
 // listen executes the launcher's commands while ranks run.
-func (a *agent) listen(in *bufio.Reader) {
+func (a *agent) listen(in *gob.Decoder) {
 	go func() {
 		<-a.gone
 		a.job.Stop()
 	}()
 	feeding := a.feed()
 	for {
-		k, b, err := readFrame(in, toAgent)
-		if err != nil {
+		var m message
+		if in.Decode(&m) != nil {
 			break
 		}
 		a.quiet.Store(0)
-		a.handle(k, b, feeding)
+		a.handle(m, feeding)
 	}
 	a.lost(disconnected)
 	close(feeding)
 }
 
 // handle executes one command of the launcher.
-func (a *agent) handle(k kind, b []byte, feeding chan<- []byte) {
-	switch k {
+func (a *agent) handle(m message, feeding chan<- []byte) {
+	switch m.Kind {
 	case kindSignal:
-		if len(b) != 1 {
-			return
-		}
-		s := syscall.Signal(b[0])
+		s := syscall.Signal(m.N)
 		a.paused.Store(s == syscall.SIGTSTP) // until another signal comes: other messages may have been on their way
 		a.job.Signal(s)
 	case kindInput:
-		feeding <- b
-	case kindPing:
-		a.link.send(kindPing)
+		feeding <- m.Data
 	case kindAck:
-		if n, err := number(b); err == nil {
-			a.window.give(int(n))
-		}
+		a.window.give(m.N)
 	case kindEnd:
 		a.job.Stop()
 	case kindAsk:
-		a.link.send(kindAnswer, yes(a.resilient()))
+		a.link.send(message{Kind: kindAnswer, Yes: a.resilient()})
 	case kindNote:
 		a.job.NoteStopped()
 	case kindAlone:
 		a.job.EndStopped()
 	case kindStart:
-		if len(b) == 8 {
-			a.job.Launch(int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:])))
-		}
+		a.job.Launch(m.ID, m.N)
 	case kindTell:
-		if id, m, err := decodeOf[generation.Message](b); err == nil {
-			a.job.Tell(id, m)
+		if m.Tell != nil {
+			a.job.Tell(m.ID, *m.Tell)
 		}
 	case kindKill:
-		if id, err := number(b); err == nil {
-			a.job.Kill(int(id))
-		}
+		a.job.Kill(m.ID)
 	case kindLast:
 		a.job.Release()
 	case kindBye:
 		select {
-		case a.bye <- isYes(b):
+		case a.bye <- m.Yes:
 		default:
 		}
 	}
@@ -446,7 +438,7 @@ func (a *agent) feed() chan<- []byte {
 				a.input.Close()
 				open = false
 			}
-			a.link.send(kindAck, numberBytes(charge(b)))
+			a.link.send(message{Kind: kindAck, N: charge(b)})
 		}
 		if open {
 			a.input.Close()

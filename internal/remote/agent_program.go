@@ -3,8 +3,8 @@
 package remote
 
 import (
-	"bufio"
 	"crypto/sha256"
+	"encoding/gob"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -17,8 +17,8 @@ import (
 
 // program returns the path that ranks execute: a command of this host, the file on this host if it is the right
 // one, or a copy of the launcher's, which is received once.
-func (a *agent) program(in *bufio.Reader, p program, copies map[spawn.Text]string) (path string, err error) {
-	here := string(p.Path)
+func (a *agent) program(in *gob.Decoder, p program, copies map[string]string) (path string, err error) {
+	here := p.Path
 	switch {
 	case !strings.Contains(here, "/"):
 		path, err := exec.LookPath(here)
@@ -46,13 +46,13 @@ func (a *agent) program(in *bufio.Reader, p program, copies map[spawn.Text]strin
 }
 
 // receive asks the launcher for a program and stores it.
-func (a *agent) receive(in *bufio.Reader, p program) (path string, err error) {
-	a.link.send(kindNeed, []byte(p.Path))
+func (a *agent) receive(in *gob.Decoder, p program) (path string, err error) {
+	a.link.text(kindNeed, p.Path)
 	dir, err := os.MkdirTemp(a.folder, "bin-*")
 	if err != nil {
 		return "", err
 	}
-	path = filepath.Join(dir, filepath.Base(string(p.Path)))
+	path = filepath.Join(dir, filepath.Base(p.Path))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
 	if err != nil {
 		return "", err
@@ -60,15 +60,15 @@ func (a *agent) receive(in *bufio.Reader, p program) (path string, err error) {
 	defer f.Close()
 	hash := sha256.New()
 	for {
-		_, b, err := a.next(in, kindFile)
+		m, err := a.next(in, kindFile)
 		if err != nil {
 			return "", err
 		}
-		if len(b) == 0 {
+		if len(m.Data) == 0 {
 			break
 		}
-		hash.Write(b)
-		if _, err := f.Write(b); err != nil {
+		hash.Write(m.Data)
+		if _, err := f.Write(m.Data); err != nil {
 			return "", fmt.Errorf("store the program: %w; TMPDIR names another place", err)
 		}
 	}

@@ -4,6 +4,7 @@ package remote
 
 import (
 	"bytes"
+	"encoding/gob"
 	"io"
 	"os"
 	"os/exec"
@@ -66,8 +67,10 @@ func TestAgentWithoutKeeperRemovesItsFolder(t *testing.T) {
 	if cmd.ProcessState.ExitCode() != 1 {
 		t.Fatalf("%v, want status 1", err)
 	}
-	if k, b, err := readFrame(bytes.NewReader(out), toLauncher); k != kindFault || !strings.Contains(string(b), "keeper") {
-		t.Errorf("said %q %q, %v; want why there is no keeper", k, b, err)
+	var m message
+	line, rest, _ := bytes.Cut(out, []byte("\n"))
+	if err := gob.NewDecoder(bytes.NewReader(rest)).Decode(&m); string(line) != agentLine || m.Kind != kindFault || !strings.Contains(string(m.Data), "keeper") {
+		t.Errorf("said %q and %+v, %v; want why there is no keeper", line, m, err)
 	}
 	if _, err := os.Stat(boot); !os.IsNotExist(err) {
 		t.Errorf("%s is still there (%v)", boot, err)
@@ -79,14 +82,14 @@ func TestAgentStaysPausedUntilNextSignal(t *testing.T) {
 	a := &agent{link: newLink(closer{io.Discard}), window: newCredit(outputWindow), job: new(spawn.Job)}
 	defer a.link.close()
 	feeding := make(chan []byte, 1)
-	a.handle(kindSignal, []byte{byte(syscall.SIGTSTP)}, feeding)
-	a.handle(kindAck, numberBytes(7), feeding)
-	a.handle(kindInput, []byte("text"), feeding)
-	a.handle(kindPing, nil, feeding)
+	a.handle(message{Kind: kindSignal, N: int(syscall.SIGTSTP)}, feeding)
+	a.handle(message{Kind: kindAck, N: 7}, feeding)
+	a.handle(message{Kind: kindInput, Data: []byte("text")}, feeding)
+	a.handle(message{Kind: kindPing}, feeding)
 	if !a.paused.Load() {
 		t.Error("the launcher is taken not to be stopped any more")
 	}
-	a.handle(kindSignal, []byte{byte(syscall.SIGCONT)}, feeding)
+	a.handle(message{Kind: kindSignal, N: int(syscall.SIGCONT)}, feeding)
 	if a.paused.Load() {
 		t.Error("the launcher is still taken to be stopped")
 	}
@@ -106,7 +109,7 @@ func TestLastValueOfVariableCounts(t *testing.T) {
 	defer a.link.close()
 	defer func() { os.RemoveAll(a.flight) }()
 	a.ranks = spawn.Programs{{Path: "/usr/bin/env", Ranks: 1}}
-	a.work = work{First: 1, Size: 2, Bind: string(spawn.BindNone), Secret: "s", Flight: true, Env: []spawn.Text{
+	a.work = work{First: 1, Size: 2, Bind: spawn.BindNone, Secret: "s", Flight: true, Env: []string{
 		"COHORT_TIMEOUT=2s", "COHORT_RUN_DIR=/elsewhere", "COHORT_SECRET_FILE=/elsewhere", "X=1", "COHORT_TIMEOUT=3s", "X=2", "NONE"}}
 	c := configured(t, a)
 	var out bytes.Buffer
@@ -143,7 +146,7 @@ func TestAgentActsInOrder(t *testing.T) {
 		a := &agent{link: newLink(closer{io.Discard}), folder: t.TempDir(), keeper: keeper, window: newCredit(outputWindow)}
 		defer a.link.close()
 		a.ranks = spawn.Programs{{Path: "/bin/sh", Args: []string{"-c", "test -e first || { >first; exit 7; }; exec sleep 1000"}, Ranks: 1}}
-		a.work = work{First: 1, Size: 2, Most: 2, Bind: string(spawn.BindNone)}
+		a.work = work{First: 1, Size: 2, Most: 2, Bind: spawn.BindNone}
 		t.Chdir(a.folder)
 		c := configured(t, a)
 		ends, busy := make(chan job.Exit, 2), make(chan bool)
@@ -155,8 +158,8 @@ func TestAgentActsInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-ends
-		a.handle(kindStart, append(numberBytes(5), numberBytes(1)...), nil)
-		a.handle(kindSignal, []byte{byte(syscall.SIGTERM)}, nil)
+		a.handle(message{Kind: kindStart, ID: 5, N: 1}, nil)
+		a.handle(message{Kind: kindSignal, N: int(syscall.SIGTERM)}, nil)
 		close(busy)
 		select {
 		case e := <-ends:
@@ -165,9 +168,9 @@ func TestAgentActsInOrder(t *testing.T) {
 			}
 		case <-time.After(30 * time.Second):
 			t.Error("the process has not got the signal")
-			a.handle(kindEnd, nil, nil)
+			a.handle(message{Kind: kindEnd}, nil)
 		}
-		a.handle(kindLast, nil, nil)
+		a.handle(message{Kind: kindLast}, nil)
 		a.job.Wait()
 	}
 }

@@ -42,9 +42,10 @@ const bootScript = `exec sh -c '` +
 	`exec "$dir/cohort" ` + AgentCommand + ` "$dir"'`
 
 const (
-	bootLine = "COHORT-BOOT 1 "
-	sendLine = "COHORT-SEND"
-	maxNoise = 64 << 10 // bytes that a login shell may write before the script runs
+	bootLine  = "COHORT-BOOT 1 "
+	sendLine  = "COHORT-SEND"
+	agentLine = "COHORT-AGENT" // of the agent: its messages follow
+	maxNoise  = 64 << 10       // bytes that a login shell may write before the script runs
 )
 
 // file is a file that may be copied to hosts.
@@ -87,7 +88,7 @@ func ownExecutable() (*file, error) {
 	return openFile(name, path)
 }
 
-// boot starts the agent through the boot script's input and output.
+// boot starts the agent through the boot script's input and output. awaitAgent follows.
 func boot(r *bufio.Reader, w io.Writer, exe *file, send bool) error {
 	first := ""
 	for n := 0; ; {
@@ -115,16 +116,23 @@ func boot(r *bufio.Reader, w io.Writer, exe *file, send bool) error {
 	if _, err := fmt.Fprintf(w, "%s\n%s\n%d\n%s\n", how, exe.sum, exe.size, path); err != nil {
 		return err
 	}
-	next, err := r.Peek(1)
-	if err != nil || kind(next[0]) == kindHello || !send {
-		return err
+	if b, _ := r.Peek(len(sendLine)); !send || string(b) != sendLine { // an error comes again
+		return nil
 	}
-	line, err := readLine(r, maxNoise)
-	if err != nil || strings.TrimSpace(line) != sendLine {
+	if line, err := readLine(r, maxNoise); err != nil || strings.TrimSpace(line) != sendLine {
 		return noise(line, err)
 	}
-	_, err = io.Copy(w, exe.reader())
+	_, err := io.Copy(w, exe.reader())
 	return err
+}
+
+// awaitAgent waits for the agent's first line, after which its messages follow.
+func awaitAgent(r *bufio.Reader) error {
+	line, err := readLine(r, maxNoise)
+	if err == nil && strings.TrimSpace(line) == agentLine {
+		return nil
+	}
+	return noise(line, err)
 }
 
 // readLine reads a line of at most limit bytes.

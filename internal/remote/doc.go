@@ -9,10 +9,9 @@
 //
 // # Protocol
 //
-// Launcher and agent exchange frames (frame.go) over ssh's standard input and output: five bytes of kind
-// and length, and the payload, whose length has a limit for each kind. Secrets pass through this pipe
-// only, never through an argument or a variable. Output and input have a window: a slow reader stops the
-// ranks that write, but not the frames that report how ranks end.
+// Launcher and agent exchange messages (message.go), encoded by package gob, over ssh's standard input and output. Secrets
+// pass through this pipe only, never through an argument or a variable. Output and input have a window: a slow reader stops
+// the ranks that write, but not the messages that report how ranks end.
 //
 // # Lost ranks
 //

@@ -5,6 +5,7 @@ package remote
 import (
 	"bufio"
 	"context"
+	"encoding/gob"
 	"io"
 	"strings"
 	"testing"
@@ -17,32 +18,34 @@ func TestHostThatWaitsForOthersIsNotGivenUp(t *testing.T) {
 	r, w := io.Pipe()
 	h := &host{shell: &shell{r: bufio.NewReader(r), ended: make(chan struct{})}, link: newLink(closer{io.Discard})}
 	close(h.shell.ended) // nothing is there that could be killed, and check is called here alone
+	h.in = gob.NewDecoder(h)
 	closed := make(chan struct{})
 	h.attend(closed)
 	defer w.Close()
 	defer h.link.close()
 	defer close(closed)
+	to := gob.NewEncoder(w)
 	say := func(k kind) {
 		t.Helper()
-		if _, err := w.Write(appendFrame(nil, k)); err != nil { // comes back when it is read
+		if err := to.Encode(message{Kind: k}); err != nil { // comes back when it is read
 			t.Fatal(err)
 		}
 	}
 	for i := range 4 * silence {
 		say(kindPing)
-		if !h.check(pingEvery, silence) {
+		if !h.check() {
 			t.Fatalf("given up after %d words", i+1)
 		}
 	}
 	say(kindEnded)
-	if k, _, err := h.next(); k != kindEnded || err != nil {
-		t.Fatalf("%q, %v", k, err)
+	if e := h.next(); e.Kind != kindEnded || e.err != nil {
+		t.Fatalf("%q, %v", e.Kind, e.err)
 	}
 	checks := 1
-	for h.check(pingEvery, silence) {
+	for h.check() {
 		checks++
 	}
-	if checks != silence+1 || h.silent.Load() == 0 {
+	if checks != silence+1 || !h.silent.Load() {
 		t.Errorf("given up by check %d of silence, want %d", checks, silence+1)
 	}
 }
@@ -62,7 +65,7 @@ func TestSilentHostIsGivenUp(t *testing.T) {
 		{"no request", "echo '" + bootLine + "';", "the agent did not start within "},
 		{"file not taken", "echo '" + bootLine + "'; echo " + sendLine + ";", "the agent did not start within "},
 		{"file taken", "echo '" + bootLine + "'; echo " + sendLine + "; cat >/dev/null;", "the agent did not start within "},
-		{"half a word", "echo '" + bootLine + "'; printf h;", "the agent did not start within "},
+		{"half a word", "echo '" + bootLine + "'; echo " + agentLine + "; printf h;", "the agent did not start within "},
 	} {
 		for shellLimit = 100 * time.Millisecond; ; shellLimit *= 4 { // a slow machine gets there with more
 			j := &launcher{cfg: Config{SSH: []string{"sh", "-c", c.script + "exec sleep 1000"}, Copy: true}, closed: make(chan struct{})}

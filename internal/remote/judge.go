@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,24 +17,16 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
-	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
 const (
 	endLimit    = spawn.KillAfter + 3*time.Second
+	hurried     = int32(endLimit / pingEvery)
 	flightLimit = 5 * time.Second
 	flushLimit  = 200 * time.Millisecond // for the agents to receive that this process stops
 )
-
-// event is a frame from a host, or the end of its connection.
-type event struct {
-	h   *host
-	k   kind
-	b   []byte
-	err error
-}
 
 // judge supervises the ranks. Its fields belong to its goroutine.
 type judge struct {
@@ -102,7 +95,7 @@ func (j *launcher) see() (status int, err error) {
 		j.cfg.Begun()
 	}
 	for _, h := range j.hosts {
-		h.link.send(kindGo)
+		h.link.say(kindGo)
 	}
 	input := newCredit(inputWindow)
 	defer input.close()
@@ -151,7 +144,6 @@ func (s *judge) all(is func(*host) bool) bool {
 	return true
 }
 
-// step handles the next event.
 func (s *judge) step(signals bool) {
 	var from <-chan os.Signal
 	if signals {
@@ -168,7 +160,7 @@ func (s *judge) step(signals bool) {
 		s.m.Tick()
 	case f := <-s.asked:
 		f()
-	case <-s.due():
+	case <-s.elastic.Timer():
 		s.elastic.Tick()
 	}
 }
@@ -193,54 +185,39 @@ func (s *judge) giveUp() {
 	}
 }
 
-// read passes a host's frames on until its connection ends.
+// read passes a host's messages on until its connection ends.
 func (s *judge) read(h *host, input *credit) {
 	for {
-		k, b, err := h.next()
+		e := h.next()
 		switch {
-		case err != nil:
-		case k == kindAck:
-			if n, err := number(b); err == nil {
-				input.give(int(n))
-			}
+		case e.err != nil:
+		case e.Kind == kindAck:
+			input.give(e.N)
 			continue
-		case k == kindOutput:
-			if len(b) > 0 {
-				w := s.cfg.Stdout
-				if b[0] == 2 {
-					w = s.cfg.Stderr
-				}
-				s.print.add(w, b[1:], func() { h.link.send(kindAck, numberBytes(len(b)-1)) })
-			}
+		case e.Kind == kindOutput:
+			s.output(e, []io.Writer{s.cfg.Stdout, s.cfg.Stderr}[min(max(e.N, 0), 1)])
 			continue
-		}
-		if k == kindCopy && err == nil {
-			s.copy(h, b)
+		case e.Kind == kindCopy:
+			if s.files != nil && s.has(h, e.ID) && (e.N == 0 || e.N == 1) {
+				s.output(e, s.files.Writer(e.ID, e.N))
+			}
 			continue
 		}
 		select {
-		case s.events <- event{h, k, b, err}:
+		case s.events <- e:
 		case <-s.done:
 			return
 		}
-		if err != nil {
+		if e.err != nil {
 			return
 		}
 	}
 }
 
-// copy writes output of a rank to the rank's file.
-func (s *judge) copy(h *host, b []byte) {
-	if len(b) < 5 || s.files == nil {
-		return
-	}
-	n, _ := number(b[:4])
-	if rank := int(n); s.has(h, rank) && b[4] < 2 {
-		s.print.add(s.files.Writer(rank, int(b[4])), b[5:], func() { h.link.send(kindAck, numberBytes(len(b)-5)) })
-	}
+func (s *judge) output(e event, w io.Writer) {
+	s.print.add(piece{w, e.Data, func() { e.h.link.send(message{Kind: kindAck, N: len(e.Data)}) }})
 }
 
-// handle handles a frame from a host.
 func (s *judge) handle(e event) {
 	h := e.h
 	if e.err != nil {
@@ -250,34 +227,34 @@ func (s *judge) handle(e event) {
 		}
 		return
 	}
-	switch e.k {
+	switch e.Kind {
 	case kindExit:
-		if x, err := decode[job.Exit](e.b, "the end of a rank"); err == nil && h.running[x.ID] {
-			s.exited(h, x)
+		if e.Exit != nil && h.running[e.Exit.ID] {
+			s.exited(h, *e.Exit)
 		}
 	case kindRequest:
-		if id, r, err := decodeOf[generation.Request](e.b); err == nil && s.elastic != nil && h.running[id] {
-			s.elastic.Handle(id, r)
+		if e.Request != nil && s.elastic != nil && h.running[e.ID] {
+			s.elastic.Handle(e.ID, *e.Request)
 		}
 	case kindDrained:
-		if n, err := number(e.b); err == nil && s.drained[int(n)] != nil {
-			close(s.drained[int(n)])
-			delete(s.drained, int(n))
+		if s.drained[e.ID] != nil {
+			close(s.drained[e.ID])
+			delete(s.drained, e.ID)
 		}
 	case kindLog:
-		s.say(h.Name + ": " + string(e.b))
+		s.say(h.Name + ": " + string(e.Data))
 	case kindFault:
-		s.m.End(2, nil, fmt.Sprintf("host %s: %s", h.Name, e.b))
+		s.m.End(2, nil, fmt.Sprintf("host %s: %s", h.Name, e.Data))
 		s.lostRanks(h)
 		h.ended = true
 	case kindAnswer:
-		s.m.Answer(isYes(e.b))
+		s.m.Answer(e.Yes)
 	case kindStopped:
-		h.stopped = isYes(e.b)
+		h.stopped = e.Yes
 	case kindEnded:
 		h.ended = true
 	case kindFlight:
-		s.keepFlight(h, e.b)
+		s.keepFlight(h, e.ID, e.Data)
 	case kindDone:
 		h.done = true
 	}
@@ -294,12 +271,11 @@ func (s *judge) endStopped() {
 	for _, h := range s.hosts {
 		if h.stopped {
 			h.stopped = false
-			h.link.send(kindAlone)
+			h.link.say(kindAlone)
 		}
 	}
 }
 
-// exited handles the end of a rank.
 func (s *judge) exited(h *host, x job.Exit) {
 	if x.GoesOn { // this also answers whether the job continues after the loss of a host
 		s.m.Answer(true)
@@ -349,11 +325,11 @@ func (s *judge) lostRanks(h *host) (lost []job.Exit, ranks []int) {
 	return lost, slices.Compact(ranks) // a rank may have a process that is out, and another
 }
 
-// sendAll sends a frame to all hosts whose ranks may run, and returns their number.
+// sendAll sends a message to all hosts whose ranks may run, and returns their number.
 func (s *judge) sendAll(k kind) (n int) {
 	for _, h := range s.hosts {
 		if !h.lost && !h.ended {
-			h.link.send(k)
+			h.link.say(k)
 			n++
 		}
 	}
@@ -367,11 +343,11 @@ func (s *judge) pass(sig os.Signal) {
 		return
 	}
 	for _, h := range s.hosts {
-		h.link.send(kindSignal, []byte{byte(n)})
+		h.link.send(message{Kind: kindSignal, N: int(n)})
 	}
 	if n == syscall.SIGTSTP {
 		for _, h := range s.hosts { // the agents must receive it before this process stops sending
-			h.link.flush(flushLimit)
+			h.link.deliver(message{Kind: kindPing}, time.After(flushLimit))
 		}
 	}
 	job.Suspend(n)
@@ -383,13 +359,15 @@ func (s *judge) pass(sig os.Signal) {
 	}
 }
 
-func (s *judge) say(text string) { s.print.add(s.cfg.Stderr, []byte("cohort: "+text+"\n"), nil) }
+func (s *judge) say(text string) {
+	s.print.add(piece{w: s.cfg.Stderr, b: []byte("cohort: " + text + "\n")})
+}
 
 // goodbye lets the hosts send the files of the flight recorder if they are needed, and waits for that.
 func (s *judge) goodbye() {
 	want := s.cfg.Flight != "" && (s.m.Status != 0 || s.cfg.KeepFlight)
 	for _, h := range s.hosts {
-		h.link.send(kindBye, yes(want))
+		h.link.send(message{Kind: kindBye, Yes: want})
 	}
 	s.m.Stop()
 	limit := time.AfterFunc(flightLimit, func() {
@@ -404,17 +382,12 @@ func (s *judge) goodbye() {
 }
 
 // keepFlight stores a file of the flight recorder. Of the worlds that the job has had, only files of the last one remain.
-func (s *judge) keepFlight(h *host, b []byte) {
-	if len(b) < 4 || s.cfg.Flight == "" {
-		return
-	}
-	n, _ := number(b[:4])
-	rank := int(n)
-	if !s.has(h, rank) || s.elastic != nil && !s.ofLast(b[4:]) {
+func (s *judge) keepFlight(h *host, rank int, b []byte) {
+	if s.cfg.Flight == "" || !s.has(h, rank) || s.elastic != nil && !s.ofLast(b) {
 		return
 	}
 	path := filepath.Join(s.cfg.Flight, flight.FileName(rank))
-	if err := flight.WriteFile(path, b[4:]); err != nil {
+	if err := flight.WriteFile(path, b); err != nil {
 		s.say(fmt.Sprintf("writing the flight recorder's files: %v", err))
 	}
 	s.flights = append(s.flights, path)

@@ -4,6 +4,7 @@ package remote
 
 import (
 	"bytes"
+	"encoding/gob"
 	"fmt"
 	"io"
 	"os"
@@ -58,18 +59,28 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	}
 	s.exited(j.hosts[1], job.Exit{Rank: 1, ID: 1, Status: 9, How: "exited with status 9", After: "1 s", GoesOn: true})
 	for _, h := range j.hosts[1:] { // to the question that is no more
-		s.handle(event{h: h, k: kindAnswer, b: []byte{1}})
+		s.handle(event{h: h, message: message{Kind: kindAnswer, Yes: true}})
 	}
 	s.exited(j.hosts[2], job.Exit{Rank: 2, ID: 2, GoesOn: true})
-	s.handle(event{h: j.hosts[1], k: kindDrained, b: numberBytes(1)})
+	s.handle(event{h: j.hosts[1], message: message{Kind: kindDrained, ID: 1}})
 	<-s.log.Close()
 	s.print.close()
 	<-s.print.done
 	for i, h := range j.hosts {
 		h.link.close()
 		<-h.link.done
-		if got := bytes.Count(sent[i].Bytes(), appendFrame(nil, kindAsk)); (got == 1) != (i > 0) {
-			t.Errorf("host %s was asked %d times", h.Name, got)
+		asked := 0
+		for from := gob.NewDecoder(&sent[i]); ; {
+			var m message
+			if from.Decode(&m) != nil {
+				break
+			}
+			if m.Kind == kindAsk {
+				asked++
+			}
+		}
+		if (asked == 1) != (i > 0) {
+			t.Errorf("host %s was asked %d times", h.Name, asked)
 		}
 	}
 	if s.m.Phase == job.Ends || s.m.Decided || s.m.Status != 0 || s.m.Running != 0 {
@@ -95,7 +106,7 @@ func TestFlightFileIsReplacedAtomically(t *testing.T) {
 	defer f.Close()
 	s := &judge{launcher: &launcher{cfg: Config{Flight: folder}}}
 	for _, rank := range []int{0, 1, 2} { // the host's is 1
-		s.keepFlight(&host{first: 1, count: 1}, append(numberBytes(rank), "new"...))
+		s.keepFlight(&host{first: 1, count: 1}, rank, []byte("new"))
 	}
 	if old, err := io.ReadAll(f); string(old) != "old" || err != nil {
 		t.Errorf("the file that was there has become %q, %v", old, err)
@@ -123,7 +134,7 @@ func TestSilentHostTakesOneRestart(t *testing.T) {
 		s.elastic.Handle(id, generation.Request{Ask: &generation.Ask{Lost: []int{3, 4}}})
 	}
 	for s.elastic.Restarts > 0 {
-		<-s.due()
+		<-s.elastic.Timer()
 		s.elastic.Tick()
 	}
 	s.settle()
@@ -160,7 +171,7 @@ func TestFlightFilesAreOfLastWorld(t *testing.T) {
 			if err := r.Write(&b); err != nil {
 				t.Fatal(err)
 			}
-			s.keepFlight(&host{}, append(numberBytes(w.rank), b.Bytes()...))
+			s.keepFlight(&host{}, w.rank, b.Bytes())
 		}
 		dumps, others, err := flight.Read(folder)
 		if err != nil || len(dumps) != 1 || others != 0 || dumps[0].Job != "job.11" || dumps[0].Rank != 0 {
@@ -174,9 +185,6 @@ func TestFlightFilesAreOfLastWorld(t *testing.T) {
 func TestHostsWithoutRanksAreHurriedAtEnd(t *testing.T) {
 	s := &judge{m: job.New(job.Config{Now: time.Now, Ranks: 1, Terminate: func() {}})}
 	s.launcher = &launcher{hosts: []*host{{running: map[int]bool{0: true}}, {}, {ended: true}, {lost: true}}}
-	for _, h := range s.hosts {
-		h.ending = make(chan struct{})
-	}
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -189,8 +197,8 @@ func TestHostsWithoutRanksAreHurriedAtEnd(t *testing.T) {
 		step.do()
 		s.hurry()
 		for i, h := range s.hosts {
-			if h.hurried != step.want[i] {
-				t.Errorf("%s: host %d has to answer soon: %v, want %v", step.what, i, h.hurried, step.want[i])
+			if got := h.most.Load() == hurried; got != step.want[i] {
+				t.Errorf("%s: host %d has to answer soon: %v, want %v", step.what, i, got, step.want[i])
 			}
 		}
 	}
@@ -223,7 +231,7 @@ func TestDueStartKeepsSlot(t *testing.T) {
 		t.Errorf("host a has %d ranks and b %d, want 3 and 1", len(a.running), len(b.running))
 	}
 	for s.elastic.Due(3) {
-		<-s.due()
+		<-s.elastic.Timer()
 		s.elastic.Tick()
 	}
 	if len(a.running) != 3 || len(b.running) != 2 {

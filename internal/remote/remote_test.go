@@ -5,7 +5,7 @@ package remote
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
+	"encoding/gob"
 	"errors"
 	"io"
 	"net/netip"
@@ -16,8 +16,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
@@ -161,7 +163,7 @@ func TestBootScriptStartsAgentInEveryShell(t *testing.T) {
 		t.Errorf("some login shell takes this apart: %s", bootScript)
 	}
 	dir := t.TempDir()
-	agent := []byte("#!/bin/sh\nprintf 'h'\necho \"$0|$*\"\numask\n")
+	agent := []byte("#!/bin/sh\necho " + agentLine + "\nprintf 'h'\necho \"$0|$*\"\numask\n")
 	here := filepath.Join(dir, "there is one")
 	if err := os.WriteFile(here, agent, 0o700); err != nil {
 		t.Fatal(err)
@@ -220,6 +222,9 @@ func TestBootScriptStartsAgentInEveryShell(t *testing.T) {
 			r := bufio.NewReader(out)
 			err := boot(r, in, c.exe, c.send)
 			in.Close()
+			if err == nil {
+				err = awaitAgent(r)
+			}
 			said, _ := io.ReadAll(r)
 			cmd.Wait()
 			want := strings.Split(c.message(tmp), "*")
@@ -253,7 +258,8 @@ func TestBootScriptStartsAgentInEveryShell(t *testing.T) {
 func TestBootSkipsOutputOfLoginShell(t *testing.T) {
 	exe := &file{path: "/x", sum: "0"}
 	for _, c := range []struct{ said, message string }{
-		{"Welcome!\nnews" + bootLine + "\nh", ""},
+		{"Welcome!\nnews" + bootLine + "\n" + agentLine + "\n", ""},
+		{bootLine + "\n" + sendLine + "\n" + agentLine + "\n", ""},
 		{"", "EOF"},
 		{"This account is not available\n", "This account is not available"},
 		{strings.Repeat("spam\n", maxNoise), "spam"},
@@ -263,7 +269,11 @@ func TestBootSkipsOutputOfLoginShell(t *testing.T) {
 		{bootLine + "Linux sparc64\n", "sparc64"},
 	} {
 		said := strings.NewReader(c.said)
-		err := boot(bufio.NewReader(said), io.Discard, exe, true)
+		r := bufio.NewReader(said)
+		err := boot(r, io.Discard, exe, true)
+		if err == nil {
+			err = awaitAgent(r)
+		}
 		if read := len(c.said) - said.Len(); read > 2*maxNoise {
 			t.Errorf("%.60q: %d bytes were read", c.said, read)
 		}
@@ -273,113 +283,49 @@ func TestBootSkipsOutputOfLoginShell(t *testing.T) {
 	}
 }
 
-func TestFramesRoundTrip(t *testing.T) {
-	var b []byte
-	b = appendFrame(b, kindOutput, []byte{1}, []byte("[0] text\n"))
-	b = appendFrame(b, kindPing)
-	r := bytes.NewReader(b)
-	if k, p, err := readFrame(r, toLauncher); k != kindOutput || string(p) != "\x01[0] text\n" || err != nil {
-		t.Errorf("%q %q %v", k, p, err)
-	}
-	if k, p, err := readFrame(r, toLauncher); k != kindPing || len(p) != 0 || err != nil {
-		t.Errorf("%q %q %v", k, p, err)
-	}
-	if _, _, err := readFrame(r, toLauncher); err != io.EOF {
-		t.Errorf("at the end: %v", err)
-	}
-	for _, c := range []struct {
-		b       []byte
-		message string
-	}{
-		{appendFrame(nil, kindWork), "not from cohort"}, // of the other direction
-		{[]byte("GET / HTTP/1.1\r\n"), "not from cohort"},
-		{binary.LittleEndian.AppendUint32([]byte{byte(kindOutput)}, maxOutput+1), "want at most"},
-		{binary.LittleEndian.AppendUint32([]byte{byte(kindPing)}, 1), "want at most 0"},
-		{appendFrame(nil, kindLog, []byte("text"))[:7], "unexpected EOF"},
-		{appendFrame(nil, kindPing)[:3], "unexpected EOF"},
-	} {
-		if _, _, err := readFrame(bytes.NewReader(c.b), toLauncher); err == nil || !strings.Contains(err.Error(), c.message) {
-			t.Errorf("%q: %v, want %q", c.b, err, c.message)
-		}
-	}
-}
-
-// TestWorkKeepsBytesThatAreNotText checks that what ranks get comes as it is, also if it is no text.
-func TestWorkKeepsBytesThatAreNotText(t *testing.T) {
+// TestMessagesArriveUnchanged sends messages over a link, among them texts that are no UTF-8.
+func TestMessagesArriveUnchanged(t *testing.T) {
 	const odd = "\xff\xfe \u00e4 \xc3("
-	for _, want := range []work{{Programs: []program{{Path: odd, Args: []spawn.Text{odd, ""}, Ranks: 1}}, Env: []spawn.Text{"A=" + odd}, Folder: odd}, {}} {
-		if got, err := decode[work](encode(t, want), "it"); err != nil || !reflect.DeepEqual(got, want) {
+	sent := []message{
+		{Kind: kindOutput, N: 1, Data: []byte("[0] text\n")},
+		{Kind: kindPing},
+		{Kind: kindWork, Work: &work{Programs: []program{{spawn.Program{Path: odd, Args: []string{odd, ""}, Ranks: 1}, "sum"}}, Env: []string{"A=" + odd}, Folder: odd}},
+		{Kind: kindExit, Exit: &job.Exit{Rank: 1, ID: 4, Status: 9, How: "exited with status 9", After: "1 s", GoesOn: true, Follows: true}},
+		{Kind: kindExit, Exit: &job.Exit{}},
+		{Kind: kindRequest, ID: 2, Request: &generation.Request{Ask: &generation.Ask{}}},
+		{Kind: kindRequest, ID: 2, Request: &generation.Request{Ask: &generation.Ask{Lost: []int{0, 3}}}},
+		{Kind: kindTell, ID: 3, Tell: &generation.Message{Place: &generation.Place{}}},
+		{Kind: kindBye, Yes: true},
+	}
+	var b bytes.Buffer
+	l := newLink(closer{&b})
+	for _, m := range sent {
+		l.send(m)
+	}
+	l.close()
+	<-l.done
+	from := gob.NewDecoder(&b)
+	for _, want := range sent {
+		var got message
+		if err := from.Decode(&got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v became %+v (%v)", want, got, err)
 		}
 	}
-}
-
-// FuzzFrame reads anything as frames of both directions and their payloads: no length is believed, and
-// what was read is what is written again.
-func FuzzFrame(f *testing.F) {
-	f.Add(true, appendFrame(nil, kindWork, []byte(`{"Programs":[{"Ranks":2,"Args":["YQ=="]}]}`)))
-	f.Add(false, appendFrame(nil, kindHello, []byte(`{"Protocol":1}`)))
-	f.Add(false, appendFrame(nil, kindExit, []byte(`{"Rank":1,"Status":9}`)))
-	f.Add(false, appendFrame(nil, kindDrained, numberBytes(7)))
-	f.Add(true, []byte{byte(kindFile), 255, 255, 255, 255, 0})
-	f.Fuzz(func(t *testing.T, agent bool, b []byte) {
-		allowed := toLauncher
-		if agent {
-			allowed = toAgent
-		}
-		var again []byte
-		for r := bytes.NewReader(b); ; {
-			k, p, err := readFrame(r, allowed)
-			if err != nil {
-				break
-			}
-			if uint32(len(p)) > allowed[k] {
-				t.Fatalf("%q with %d bytes", k, len(p))
-			}
-			again = appendFrame(again, k, p)
-			switch k {
-			case kindWork:
-				checkDecode[work](t, p)
-			case kindHello:
-				checkDecode[hello](t, p)
-			case kindExit:
-				checkDecode[job.Exit](t, p)
-			case kindAck, kindDrained:
-				if n, err := number(p); (err == nil) != (len(p) == 4) || err == nil && !bytes.Equal(numberBytes(int(n)), p) {
-					t.Fatalf("number %x: %d, %v", p, n, err)
-				}
-			}
-		}
-		if !bytes.HasPrefix(b, again) {
-			t.Fatalf("%x is written as %x", b, again)
-		}
-	})
-}
-
-// checkDecode checks that what is decoded stays the same when it is written and read again.
-func checkDecode[T any](t *testing.T, p []byte) {
-	v, err := decode[T](p, "it")
-	if err != nil {
-		return
-	}
-	if w, err := decode[T](encode(t, v), "it"); err != nil || !reflect.DeepEqual(v, w) && !strings.Contains(string(p), "null") && !strings.Contains(string(p), "[]") {
-		t.Fatalf("%+v became %+v (%v)", v, w, err)
+	if err := from.Decode(new(message)); err != io.EOF {
+		t.Errorf("at the end: %v", err)
 	}
 }
 
-// encode returns v as it is sent.
-func encode(t *testing.T, v any) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	l := newLink(closer{&b})
-	l.sendJSON(kindWork, v)
-	l.close()
-	<-l.done
-	_, p, err := readFrame(&b, toAgent)
-	if err != nil {
-		t.Fatal(err)
+// TestLinkReportsFailedWrite has the other end be gone.
+func TestLinkReportsFailedWrite(t *testing.T) {
+	r, w := io.Pipe()
+	l := newLink(w)
+	r.CloseWithError(syscall.EPIPE)
+	for range 2 {
+		if err := l.deliver(message{Kind: kindFile, Data: []byte("a")}, nil); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("got %v, want %v", err, syscall.EPIPE)
+		}
 	}
-	return p
 }
 
 type closer struct{ io.Writer }

@@ -5,7 +5,6 @@ package remote
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cohort-hpc/cohort/internal/generation"
 	"github.com/cohort-hpc/cohort/internal/job"
@@ -30,7 +29,7 @@ func (s replacer) Start(id, rank int) {
 	}
 	s.hostOf[rank], h.running[id] = h, true
 	s.m.Running++
-	h.link.send(kindStart, numberBytes(id), numberBytes(rank))
+	h.link.send(message{Kind: kindStart, ID: id, N: rank})
 }
 
 // taken returns how many ranks each host has, with those that are to be started again there.
@@ -94,7 +93,9 @@ func (s replacer) at(id int, f func(*host)) {
 }
 
 // Kill ends a process that has not asked for a place in time.
-func (s replacer) Kill(id int) { s.at(id, func(h *host) { h.link.send(kindKill, numberBytes(id)) }) }
+func (s replacer) Kill(id int) {
+	s.at(id, func(h *host) { h.link.send(message{Kind: kindKill, ID: id}) })
+}
 
 // Tell sends a message to a process.
 func (s replacer) Tell(id int, m generation.Message) {
@@ -102,22 +103,12 @@ func (s replacer) Tell(id int, m generation.Message) {
 		if m.Place != nil {
 			s.hostOf[m.Place.Rank] = h // the ranks of a world may have other numbers than those of the last one
 		}
-		h.link.sendTo(kindTell, id, m)
+		h.link.send(message{Kind: kindTell, ID: id, Tell: &m})
 	})
 }
 
 // Fail ends the job.
 func (s replacer) Fail(text string) { s.m.End(1, errors.New(text), text) }
-
-// due returns a channel that receives when the machine's Tick is to be called, nil for never.
-func (s *judge) due() <-chan time.Time {
-	if s.elastic != nil {
-		if pause, due := s.elastic.Wait(); due {
-			return time.After(pause)
-		}
-	}
-	return nil
-}
 
 // settle is called after every event.
 func (s *judge) settle() {
@@ -134,7 +125,6 @@ func (s *judge) settle() {
 	}
 }
 
-// scale asks for another size.
 func (s *judge) scale(ranks int) (err error) {
 	called := make(chan struct{})
 	select {

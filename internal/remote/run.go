@@ -5,10 +5,12 @@ package remote
 import (
 	"context"
 	"crypto/rand"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,7 +41,7 @@ type launcher struct {
 	coordinator *coordinator
 	begun       time.Time
 	stopped     syscall.Signal // the signal that ended the preparation
-	closed      chan struct{}  // closed when frames from the hosts are no longer read
+	closed      chan struct{}  // closed when messages from the hosts are no longer read
 }
 
 // Run starts the ranks of a job and supervises them until the end:
@@ -178,24 +180,25 @@ func (j *launcher) connect(ctx context.Context, h *host, exe *file) error {
 	if err == nil {
 		err = boot(s.r, p, exe, j.cfg.Copy)
 	}
+	if err == nil {
+		err = awaitAgent(s.r)
+	}
 	if err != nil {
 		return p.explain(ctx, err)
 	}
-	h.link = newLink(s.in)
-	k, b, err := readFrame(s.r, toLauncher)
-	switch {
-	case err == nil && k == kindFault:
-		return errors.New(string(b))
-	case err == nil && k != kindHello:
-		err = fmt.Errorf("a message of kind %q, want %q", byte(k), byte(kindHello))
-	}
-	if err == nil {
-		h.hello, err = decode[hello](b, "its first message")
+	h.link, h.in = newLink(s.in), gob.NewDecoder(h)
+	var m message
+	switch err = h.in.Decode(&m); {
+	case err == nil && m.Kind == kindFault:
+		return errors.New(string(m.Data))
+	case err == nil && m.Hello == nil:
+		err = fmt.Errorf("a message of kind %q, want %q", byte(m.Kind), byte(kindHello))
 	}
 	if err != nil {
 		return p.explain(ctx, err)
 	}
 	p.timer.Stop()
+	h.hello = *m.Hello
 	if h.hello.Protocol != protocol {
 		return fmt.Errorf("the host has cohort %s with protocol %d, this is %s with protocol %d; install the same version, or leave out --no-copy",
 			h.hello.Version, h.hello.Protocol, j.cfg.Version, protocol)
@@ -244,63 +247,60 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 	}
 	c := &j.cfg
 	w := work{
-		Job: j.name, First: h.first, Size: c.Programs.Ranks(), Folder: spawn.Text(folder),
-		Bind: string(c.Bind), Tag: c.Tag, Show: c.Show, Copy: c.Output != "", Resilient: c.Resilient, Flight: c.Flight != "",
+		Job: j.name, First: h.first, Size: c.Programs.Ranks(), Folder: folder,
+		Bind: c.Bind, Tag: c.Tag, Show: c.Show, Copy: c.Output != "", Resilient: c.Resilient, Flight: c.Flight != "",
 	}
-	env := c.Env[:len(c.Env):len(c.Env)]
+	w.Env = slices.Clip(c.Env)
 	programs := c.Programs.Part(h.first, h.count)
 	if c.Generations != nil {
 		w.Most = c.Generations.Max
 		programs = spawn.Programs{{Path: c.Programs[0].Path, Args: c.Programs[0].Args, Ranks: h.count}}
-		env = append(env, j.interfaces()...)
+		w.Env = append(w.Env, j.interfaces()...)
 	} else {
 		w.Secret = j.coordinator.secret
-		env = append(env, j.coordinator.variables(h)...)
+		w.Env = append(w.Env, j.coordinator.variables(h)...)
 	}
-	w.Env = spawn.Convert[spawn.Text](env)
 	for _, p := range programs {
-		x := program{Path: spawn.Text(p.Path), Args: spawn.Convert[spawn.Text](p.Args), Ranks: p.Ranks}
+		x := program{Program: p}
 		if f := j.programs[p.Path]; f != nil {
 			x.Sum = f.sum
 		}
 		w.Programs = append(w.Programs, x)
 	}
-	h.link.sendJSON(kindWork, w)
+	h.link.send(message{Kind: kindWork, Work: &w})
 	for {
-		k, b, err := h.next()
+		e := h.next()
 		switch {
-		case err != nil:
-			return h.explain(ctx, err)
-		case k == kindFault:
-			return errors.New(string(b))
-		case k == kindReady:
-			if len(b) > 0 {
-				fmt.Fprintf(c.Stderr, "cohort: host %s: %s\n", h.Name, b)
+		case e.err != nil:
+			return h.explain(ctx, e.err)
+		case e.Kind == kindFault:
+			return errors.New(string(e.Data))
+		case e.Kind == kindReady:
+			if len(e.Data) > 0 {
+				fmt.Fprintf(c.Stderr, "cohort: host %s: %s\n", h.Name, e.Data)
 			}
 			return nil
-		case k == kindNeed && j.programs[string(b)] != nil:
-			if err := h.upload(j.programs[string(b)]); err != nil && !isEnd(err) { // if the connection ended, the agent may have sent the reason
+		case e.Kind == kindNeed && j.programs[string(e.Data)] != nil:
+			if err := h.upload(j.programs[string(e.Data)]); err != nil && !isEnd(err) { // if the connection ended, the agent may have sent the reason
 				return h.explain(ctx, err)
 			}
 		default:
-			return fmt.Errorf("unexpected message of kind %q", byte(k))
+			return fmt.Errorf("unexpected message of kind %q", byte(e.Kind))
 		}
 	}
 }
 
-// upload sends a program.
 func (h *host) upload(f *file) error {
 	r, b := f.reader(), make([]byte, maxChunk)
 	for {
 		n, err := r.Read(b)
 		if n > 0 {
-			if err := h.link.room(); err != nil {
+			if err := h.link.deliver(message{Kind: kindFile, Data: b[:n]}, nil); err != nil {
 				return err
 			}
-			h.link.send(kindFile, b[:n])
 		}
 		if errors.Is(err, io.EOF) {
-			h.link.send(kindFile)
+			h.link.say(kindFile)
 			return nil
 		}
 		if err != nil {

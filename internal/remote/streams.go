@@ -3,79 +3,40 @@
 package remote
 
 import (
+	"bytes"
 	"io"
 	"os"
-	"sync"
 )
 
-// A printer writes the hosts' output and the launcher's messages in the order in which they are added. add does
-// not wait: the hosts' windows limit the amount.
-type printer struct {
-	failed func(error) // called once, for the first write that fails
-
-	mu      sync.Mutex
-	changed sync.Cond
-	queue   []piece
-	closing bool
-	done    chan struct{}
-}
+// A printer writes the hosts' output and the launcher's messages in the order in which they are added. The hosts' windows
+// limit the amount.
+type printer struct{ *queue[piece] }
 
 type piece struct {
 	w    io.Writer
 	b    []byte
-	used func() // called when it has been written, or never will be
+	used func() // called when it has been written, or never will be; nil for the launcher's own messages
 }
 
+// newPrinter returns a printer that calls failed once, for the first write that fails.
 func newPrinter(failed func(error)) *printer {
-	p := &printer{failed: failed, done: make(chan struct{})}
-	p.changed.L = &p.mu
-	go p.run()
-	return p
-}
-
-func (p *printer) add(w io.Writer, b []byte, used func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queue = append(p.queue, piece{w, b, used})
-	p.changed.Signal()
-}
-
-// close makes run close done once everything has been written.
-func (p *printer) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closing = true
-	p.changed.Signal()
-}
-
-func (p *printer) run() {
-	defer close(p.done)
-	failed := map[io.Writer]bool{} // nothing more is written to these
-	for {
-		p.mu.Lock()
-		for len(p.queue) == 0 && !p.closing {
-			p.changed.Wait()
-		}
-		queue := p.queue
-		p.queue = nil
-		p.mu.Unlock()
-		if len(queue) == 0 {
-			return
-		}
-		for _, x := range queue {
-			if !failed[x.w] || x.used == nil { // the launcher's own messages are written even after a failure
+	bad := map[io.Writer]bool{} // nothing more is written to these, but for the launcher's own messages
+	return &printer{newQueue(func(pieces []piece) error {
+		for _, x := range pieces {
+			if !bad[x.w] || x.used == nil {
 				if _, err := x.w.Write(x.b); err != nil {
-					if len(failed) == 0 {
-						p.failed(err)
+					if len(bad) == 0 {
+						failed(err)
 					}
-					failed[x.w] = true
+					bad[x.w] = true
 				}
 			}
 			if x.used != nil {
 				x.used()
 			}
 		}
-	}
+		return nil
+	})}
 }
 
 // inputWriter sends input to the host of rank 0.
@@ -85,28 +46,27 @@ type inputWriter struct {
 }
 
 func (w *inputWriter) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
+	for rest := bytes.Clone(p); len(rest) > 0; {
 		b := rest[:min(len(rest), maxChunk)]
 		rest = rest[len(b):]
 		if !w.window.take(charge(b)) {
 			return 0, os.ErrClosed
 		}
-		w.link.send(kindInput, b)
+		w.link.send(message{Kind: kindInput, Data: b})
 	}
 	return len(p), nil
 }
 
 // Close ends rank 0's input.
 func (w *inputWriter) Close() error {
-	w.link.send(kindInput)
+	w.link.say(kindInput)
 	return nil
 }
 
-// output is standard output or error of the ranks for the launcher's own (kindOutput), or of one rank for its file (kindCopy).
+// output sends a stream of the ranks to the launcher, in messages that but for Data are as one.
 type output struct {
-	a    *agent
-	kind kind
-	head []byte
+	a   *agent
+	one message
 }
 
 // Write sends what internal/spawn writes at once: for kindOutput whole lines.
@@ -114,6 +74,8 @@ func (o *output) Write(p []byte) (int, error) {
 	if !o.a.window.take(len(p)) {
 		return 0, io.ErrClosedPipe
 	}
-	o.a.link.send(o.kind, o.head, p)
+	m := o.one
+	m.Data = bytes.Clone(p)
+	o.a.link.send(m)
 	return len(p), nil
 }

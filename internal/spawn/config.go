@@ -68,9 +68,6 @@ type Config struct {
 	// another, and that one has joined and not left. Empty means that there are none.
 	Folder string
 
-	// Descriptors is the number of descriptors that the caller opens while the job runs.
-	Descriptors int
-
 	Timeout time.Duration  // 0: none
 	Signals chan os.Signal // these signals are passed on to the ranks; see [Notify]
 	Keeper  *Keeper        // may be nil
@@ -86,8 +83,8 @@ type Launch struct {
 	Args    []string // its options
 	Rank    []string // the command it starts, path first; the argument for Become is appended
 	Env     []string // variables of the launcher and the ranks; they override those of the job
-	// Descriptors is the number of descriptors it opens for all the ranks. If it has fewer, it may hang
-	// without a message.
+	// Descriptors is the number of descriptors that it opens for all the ranks, which is more than this process does. If it has
+	// fewer, it may hang without a message.
 	Descriptors int
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/generation"
@@ -27,6 +28,16 @@ func NewElasticJob(c generation.Config, m *job.Machine) *ElasticJob {
 
 // Ending reports whether the job is to end: then no process is started in place of another.
 func (u *ElasticJob) Ending() bool { return u.job.Request != 0 || u.job.Phase != job.Runs }
+
+// Timer returns a channel that receives when Tick is to be called, nil for never, or if u is nil.
+func (u *ElasticJob) Timer() <-chan time.Time {
+	if u != nil {
+		if pause, due := u.Wait(); due {
+			return time.After(pause)
+		}
+	}
+	return nil
+}
 
 // Ended handles the end of a process, and changes x as its own rules require. It reports whether the job's status cannot
 // depend on it, because another process takes its place.

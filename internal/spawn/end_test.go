@@ -279,43 +279,32 @@ func TestResilientJobEndsOnRequest(t *testing.T) {
 	}
 }
 
-// TestRelayFollowsItsTable checks every transition of the table of states.
-func TestRelayFollowsItsTable(t *testing.T) {
+// TestRelayPassesOnWhatRanksHaveNotGot has signals be held, while the keeper gets some of them or others.
+func TestRelayPassesOnWhatRanksHaveNotGot(t *testing.T) {
 	const term, stop, cont = syscall.SIGTERM, syscall.SIGTSTP, syscall.SIGCONT
-	got := func(n syscall.Signal) func(*relay) { return func(r *relay) { r.got(n) } }
-	report := func(n syscall.Signal) func(*relay) { return func(r *relay) { r.reported(n, true) } }
-	gone := func(r *relay) { r.reported(0, false) }
-	tick := (*relay).tick
-	late := func(r *relay) { r.direct[term] = time.Now().Add(-directLimit) }
 	for _, c := range []struct {
-		name   string
-		events []func(*relay)
-		want   string // "+" for a signal that is passed on, "=" for one that the ranks have
-		rest   int    // signals that are held
+		name         string
+		held, keeper []syscall.Signal
+		want         string // "+" for a signal that is passed on, "=" for one that the ranks have
 	}{
-		{"held", []func(*relay){got(term)}, "", 1},
-		{"asked", []func(*relay){got(term), tick}, "", 1},
-		{"answered", []func(*relay){got(term), got(stop), tick, got(term), report(0)}, "+terminated +stopped", 1},
-		{"no answer", []func(*relay){got(term), tick, tick}, "+terminated", 0},
-		{"reported while held", []func(*relay){got(term), report(term)}, "=terminated", 0},
-		{"reported while asked", []func(*relay){got(stop), got(term), tick, report(term), report(0)}, "=terminated +stopped", 0},
-		{"reported before", []func(*relay){report(term), got(term)}, "=terminated", 0},
-		{"reported long before", []func(*relay){report(term), late, got(term), tick, report(0)}, "+terminated", 0},
-		{"one report for one signal", []func(*relay){report(term), got(term), got(term), tick, report(0)}, "=terminated +terminated", 0},
-		{"another signal is reported", []func(*relay){got(term), report(cont), tick, report(0)}, "+terminated", 0},
-		{"the keeper ends", []func(*relay){got(term), gone, got(cont)}, "+terminated +continued", 0},
-		{"continued before it is stopped", []func(*relay){got(stop), got(cont), tick, report(0)}, "+continued", 0},
-		{"stopped again", []func(*relay){got(cont), got(stop), tick, report(0)}, "+stopped", 0},
+		{"not answered", []syscall.Signal{term, stop}, nil, "+terminated +stopped"},
+		{"got by all", []syscall.Signal{term}, []syscall.Signal{term}, "=terminated"},
+		{"one of two got by all", []syscall.Signal{stop, term}, []syscall.Signal{term}, "+stopped =terminated"},
+		{"got by all once", []syscall.Signal{term, term}, []syscall.Signal{term}, "=terminated +terminated"},
+		{"another got by all", []syscall.Signal{term}, []syscall.Signal{cont}, "+terminated"},
+		{"continued before it is stopped", []syscall.Signal{stop, cont}, nil, "+continued"},
+		{"stopped again", []syscall.Signal{cont, stop}, nil, "+stopped"},
 	} {
 		var passed []string
-		r := newRelay(new(Keeper), func(n syscall.Signal, direct bool) {
+		var r relay
+		for _, n := range c.held {
+			r.hold(n)
+		}
+		r.release(c.keeper, func(n syscall.Signal, direct bool) {
 			passed = append(passed, map[bool]string{true: "=", false: "+"}[direct]+n.String())
 		})
-		for _, e := range c.events {
-			e(r)
-		}
-		if got := strings.Join(passed, " "); got != c.want || len(r.held) != c.rest {
-			t.Errorf("%s: %q, %d held; want %q, %d", c.name, got, len(r.held), c.want, c.rest)
+		if got := strings.Join(passed, " "); got != c.want || len(r.held) > 0 || r.due != nil {
+			t.Errorf("%s: %q, %d held; want %q, none", c.name, got, len(r.held), c.want)
 		}
 	}
 }

@@ -31,12 +31,10 @@ type generations struct {
 	listener net.Listener
 
 	// The job's goroutine owns the rest.
-	elastic  *ElasticJob // nil: the launcher of the larger job decides
 	links    map[int]*link
 	released bool // no other process will be started for the larger job
 }
 
-// link is the connection of a process.
 type link struct {
 	conn net.Conn
 	out  chan generation.Message
@@ -104,7 +102,6 @@ func acceptIn(l net.Listener, talk func(net.Conn)) {
 	}
 }
 
-// close closes the socket and all connections.
 func (g *generations) close() {
 	if g == nil {
 		return
@@ -123,20 +120,6 @@ func (g *generations) env(id int) []string {
 	return []string{fmt.Sprintf("%s=%d %s", generation.Env, id, g.listener.Addr())}
 }
 
-// decides reports whether this process decides which ranks are replaced.
-func (g *generations) decides() bool { return g != nil && g.elastic != nil }
-
-// wait returns a channel that receives when the machine's Tick is to be called, nil for never.
-func (g *generations) wait() <-chan time.Time {
-	if !g.decides() {
-		return nil
-	}
-	if pause, due := g.elastic.Wait(); due {
-		return time.After(pause)
-	}
-	return nil
-}
-
 // begin starts to accept connections.
 func (s *state) begin() {
 	g := s.generations
@@ -146,12 +129,11 @@ func (s *state) begin() {
 	if !s.cfg.relays() {
 		c := *s.cfg.Generations
 		c.Now, c.Job, c.Size, c.Host = time.Now, s.cfg.Job, s.cfg.Programs.Ranks(), host{s}
-		g.elastic = NewElasticJob(c, s.m)
+		s.elastic = NewElasticJob(c, s.m)
 	}
 	go acceptIn(g.listener, s.talk)
 }
 
-// talk handles a connection.
 func (j *Job) talk(c net.Conn) {
 	defer c.Close()
 	r, text, err := greeting(c)
@@ -180,8 +162,8 @@ func (j *Job) talk(c net.Conn) {
 		handle := func(s *state) {
 			switch g := s.generations; {
 			case g.links[id] != l:
-			case g.decides():
-				g.elastic.Handle(id, q)
+			case s.elastic != nil:
+				s.elastic.Handle(id, q)
 			default:
 				s.cfg.Part.Relay(id, q)
 			}
@@ -197,11 +179,10 @@ func (j *Job) talk(c net.Conn) {
 	})
 }
 
-// scale asks for another size.
 func (j *Job) scale(ranks int) (err error) {
 	scale := func(s *state) {
-		if err = errNotHere; s.generations.decides() {
-			err = s.generations.elastic.Scale(ranks)
+		if err = errNotHere; s.elastic != nil {
+			err = s.elastic.Scale(ranks)
 		}
 	}
 	if !j.do(scale) {
@@ -256,7 +237,6 @@ func (s *state) link(id int, c net.Conn) *link {
 	return l
 }
 
-// unlink closes the connection of a process, if it has one.
 func (g *generations) unlink(id int) {
 	if l := g.links[id]; l != nil {
 		close(l.out)
@@ -276,7 +256,6 @@ func (l *link) write() {
 	}
 }
 
-// another starts another process, for a rank.
 func (s *state) another(id, number, place int) error {
 	return s.onThread(func() error {
 		null, err := os.Open(os.DevNull)
@@ -297,7 +276,7 @@ type host struct{ *state }
 
 // Start starts a process for a rank.
 func (h host) Start(id, rank int) {
-	u := h.generations.elastic
+	u := h.elastic
 	if u.Ending() {
 		return // an earlier start has failed
 	}

@@ -46,7 +46,6 @@ func procStat(pid string) []string {
 	return strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 }
 
-// isStopped reports whether a process is stopped by a signal.
 func isStopped(pid int) bool {
 	f := procStat(strconv.Itoa(pid))
 	return len(f) > 0 && f[0] == "T"

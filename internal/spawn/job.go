@@ -79,7 +79,6 @@ const (
 	gone                  // its group is empty
 )
 
-// rank is a process of the job.
 type rank struct {
 	id      int // its rank in the whole job; with generations, the number that the launcher knows it by
 	number  int // its rank in the whole job: with generations, in that of the world for which it has a place
@@ -94,7 +93,6 @@ type rank struct {
 	pipes   []*pipe       // where its output comes from
 }
 
-// running reports whether the rank has not ended.
 func (r *rank) running() bool { return r.phase <= outlived }
 
 type exit struct {
@@ -138,7 +136,7 @@ func Start(cfg Config) (*Job, error) {
 		j.ask(func(s *state) { s.m.OutputFailed(err) })
 	}}
 	j.out.terminal = [2]bool{isTerminal(cfg.Stdout), isTerminal(cfg.Stderr)}
-	cfg.Keeper.await()
+	cfg.Keeper.received(helloLimit) // it survives signals from now on
 	start := j.launch
 	if cfg.Launch != nil {
 		start = j.launchBy
@@ -194,7 +192,6 @@ func (j *Job) do(f func(*state)) bool {
 	}
 }
 
-// handleRequests does what others have asked for.
 func (s *state) handleRequests() {
 	s.mu.Lock()
 	queue := s.queue
@@ -228,9 +225,8 @@ func (j *Job) onThread(start func() error) error {
 	return <-started
 }
 
-// launch starts all ranks.
 func (j *Job) launch() error {
-	if err := shmem.Files(j.descriptors(), "starting "+job.Count(j.cfg.Programs.Ranks(), "rank")); err != nil {
+	if err := shmem.Files(j.cfg.descriptors(), "starting "+job.Count(j.cfg.Programs.Ranks(), "rank")); err != nil {
 		return err
 	}
 	stdin, keys, err := openStdin(j.cfg.Stdin)
@@ -279,22 +275,14 @@ func (j *Job) launch() error {
 	return err
 }
 
-// descriptors is the number of descriptors that this process opens for a job: the ranks' output, two
-// to watch each rank's end, three of the watch itself, and a few while a rank is being started.
-func (j *Job) descriptors() int {
-	each := 0
-	for _, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
-		if j.direct(w) == nil || j.cfg.Hidden != nil {
-			each++
-		}
+// descriptors is the largest number of descriptors that the launcher of a job opens: for each rank two for its output, two to
+// watch its end, and a connection, all of that also for the process that takes its place, and a few more.
+func (c *Config) descriptors() int {
+	each := 5
+	if c.replaces() {
+		each *= 2
 	}
-	if pidfdsWork() {
-		each += 2
-	}
-	if j.cfg.replaces() {
-		each = 2 * (each + 1) // a connection, and all of that for the process that takes a rank's place
-	}
-	return each*j.cfg.most() + 7 + j.cfg.Descriptors
+	return each*c.most() + 8
 }
 
 // startRank starts the process of a rank, with its output connected.
@@ -385,7 +373,6 @@ func (j *Job) direct(w io.Writer) *os.File {
 	return f
 }
 
-// connect copies each of a rank's pipes to its writer.
 func (j *Job) connect(r *rank, to []io.Writer) {
 	finished, number := make(chan struct{}, len(to)), r.number // which may change later
 	for k, w := range to {
@@ -436,7 +423,6 @@ func lastOfEach(env []string) []string {
 	return rest
 }
 
-// without returns env without the variables named.
 func without(env []string, names ...string) []string {
 	var rest []string
 	for _, e := range env {

@@ -3,7 +3,7 @@
 package spawn
 
 import (
-	"encoding/json"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -37,13 +37,12 @@ func Init() {
 // process groups, saves files that are to be kept, and removes its folders. It also shows
 // which signals were sent to all processes of a job (relay). A nil Keeper does nothing. Methods are safe for concurrent use.
 type Keeper struct {
-	mu   sync.Mutex
-	pipe *os.File // the keeper reads EOF when the launcher's last descriptor is closed
-	proc *os.Process
+	mu    sync.Mutex
+	pipe  *os.File     // the keeper reads EOF when the launcher's last descriptor is closed
+	notes *gob.Encoder // to it
+	proc  *os.Process
 
-	// got receives each signal that is sent to the keeper, and 0 for each ask. It is closed when the keeper has ended.
-	got   chan syscall.Signal
-	ready chan struct{} // closed when no signal that passedOn lists ends the keeper any more
+	answers chan []syscall.Signal // to received; closed when the keeper has ended
 }
 
 // StartKeeper starts a keeper. The program must call Init.
@@ -85,30 +84,32 @@ func StartKeeper() (*Keeper, error) {
 		reports.Close()
 		return nil, fmt.Errorf("starting the keeper: %w", err)
 	}
-	k := &Keeper{pipe: w, proc: p, got: make(chan syscall.Signal, 64), ready: make(chan struct{})}
+	k := &Keeper{pipe: w, notes: gob.NewEncoder(w), proc: p, answers: make(chan []syscall.Signal, 1)}
 	go func() {
-		defer close(k.got)
+		defer close(k.answers)
 		defer reports.Close()
-		b := make([]byte, 1)
-		io.ReadFull(reports, b)
-		for close(k.ready); ; {
+		var got []syscall.Signal
+		for b := make([]byte, 1); ; {
 			if _, err := io.ReadFull(reports, b); err != nil {
 				return
 			}
-			select {
-			case k.got <- syscall.Signal(b[0]):
-			default: // no job runs that would pass signals on
+			if b[0] != 0 {
+				got = append(got, syscall.Signal(b[0]))
+				continue
 			}
+			k.forget() // an answer that came too late
+			k.answers <- got
+			got = nil
 		}
 	}()
 	return k, nil
 }
 
-// note is a line for the keeper: what one of the methods below was called with.
+// note is a message for the keeper: what one of the methods below was called with.
 type note struct {
-	Group, Gone             int  `json:",omitempty"`
-	Folder, Leave, From, To Text `json:",omitempty"`
-	Ask                     bool `json:",omitempty"`
+	Group, Gone             int
+	Folder, Leave, From, To string
+	Ask                     bool
 }
 
 // Group makes the keeper kill a process group if the launcher dies.
@@ -118,24 +119,38 @@ func (k *Keeper) Group(pgid int) { k.say(note{Group: pgid}) }
 func (k *Keeper) GroupGone(pgid int) { k.say(note{Gone: pgid}) }
 
 // Folder makes the keeper remove a folder and its contents if the launcher dies.
-func (k *Keeper) Folder(path string) { k.say(note{Folder: Text(path)}) }
+func (k *Keeper) Folder(path string) { k.say(note{Folder: path}) }
 
 // Leave cancels Folder, and Keep from that folder: the folder stays.
-func (k *Keeper) Leave(path string) { k.say(note{Leave: Text(path)}) }
+func (k *Keeper) Leave(path string) { k.say(note{Leave: path}) }
 
 // Keep makes the keeper copy the files of one folder to another if the launcher dies, after the groups have
 // ended and before folders are removed.
-func (k *Keeper) Keep(from, to string) { k.say(note{From: Text(from), To: Text(to)}) }
+func (k *Keeper) Keep(from, to string) { k.say(note{From: from, To: to}) }
 
-// await waits until the keeper survives signals, or has ended.
-func (k *Keeper) await() {
-	if k != nil {
-		<-k.ready
+// received returns the signals that the keeper has got since the last call, nil if it has ended, or does not answer in time. Once
+// it has answered, it survives all signals that passedOn lists.
+func (k *Keeper) received(limit time.Duration) []syscall.Signal {
+	if k == nil {
+		return nil
+	}
+	k.forget()
+	k.say(note{Ask: true})
+	select {
+	case got := <-k.answers:
+		return got
+	case <-time.After(limit):
+		return nil
 	}
 }
 
-// ask makes the keeper send 0 after the signals that it has received.
-func (k *Keeper) ask() { k.say(note{Ask: true}) }
+// forget drops an answer that nobody has waited for.
+func (k *Keeper) forget() {
+	select {
+	case <-k.answers:
+	default:
+	}
+}
 
 func (k *Keeper) say(n note) {
 	if k == nil {
@@ -146,7 +161,7 @@ func (k *Keeper) say(n note) {
 	if k.pipe != nil {
 		// If the keeper was killed, this fails. The ranks still die with the launcher's
 		// thread.
-		_ = json.NewEncoder(k.pipe).Encode(n)
+		_ = k.notes.Encode(n)
 	}
 }
 
@@ -169,7 +184,6 @@ func (k *Keeper) Close() {
 func keep(from io.Reader, to io.Writer) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, passedOn...)
-	signals <- syscall.Signal(0)
 	go func() {
 		for s := range signals {
 			n, _ := s.(syscall.Signal)
@@ -179,9 +193,9 @@ func keep(from io.Reader, to io.Writer) {
 	groups := map[int]bool{}
 	var folders []string
 	var kept []note // with From and To
-	for lines := json.NewDecoder(from); ; {
+	for notes := gob.NewDecoder(from); ; {
 		var n note
-		if lines.Decode(&n) != nil {
+		if notes.Decode(&n) != nil {
 			break
 		}
 		switch {
@@ -191,12 +205,12 @@ func keep(from io.Reader, to io.Writer) {
 			groups[n.Group] = true
 		case n.Gone > 1:
 			delete(groups, n.Gone)
-		case filepath.IsAbs(string(n.Folder)):
-			folders = append(folders, string(n.Folder))
+		case filepath.IsAbs(n.Folder):
+			folders = append(folders, n.Folder)
 		case n.Leave != "":
-			folders = slices.DeleteFunc(folders, func(f string) bool { return f == string(n.Leave) })
+			folders = slices.DeleteFunc(folders, func(f string) bool { return f == n.Leave })
 			kept = slices.DeleteFunc(kept, func(k note) bool { return k.From == n.Leave })
-		case filepath.IsAbs(string(n.From)) && filepath.IsAbs(string(n.To)):
+		case filepath.IsAbs(n.From) && filepath.IsAbs(n.To):
 			kept = append(kept, n)
 		}
 	}
@@ -205,8 +219,8 @@ func keep(from io.Reader, to io.Writer) {
 	}
 	for _, k := range kept {
 		awaitEnd(groups)
-		if flight.Keep(string(k.From), string(k.To)) != nil {
-			folders = slices.DeleteFunc(folders, func(f string) bool { return f == string(k.From) })
+		if flight.Keep(k.From, k.To) != nil {
+			folders = slices.DeleteFunc(folders, func(f string) bool { return f == k.From })
 		}
 	}
 	for _, path := range folders {

@@ -5,7 +5,7 @@ package spawn
 import (
 	"bufio"
 	"crypto/rand"
-	"encoding/json"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"net"
@@ -50,16 +50,15 @@ type hello struct {
 
 // order is the program that a rank executes.
 type order struct {
-	Path Text
-	Args []Text      // from argv[0] on
-	Env  []Text      // to be set
-	CPUs topo.CPUSet `json:",omitempty"`
+	Path string
+	Args []string // from argv[0] on
+	Env  []string // to be set
+	CPUs topo.CPUSet
 }
 
-// launchBy starts the launcher.
 func (j *Job) launchBy() error {
 	c := j.cfg.Launch
-	if err := shmem.Files(max(c.Descriptors, j.descriptors()), "starting "+job.Count(j.cfg.Programs.Ranks(), "rank")+" by "+c.Name); err != nil {
+	if err := shmem.Files(c.Descriptors, "starting "+job.Count(j.cfg.Programs.Ranks(), "rank")+" by "+c.Name); err != nil {
 		return err
 	}
 	l := &starter{up: true, passed: make(chan struct{}), followed: make(chan struct{}), hellos: make(chan hello)}
@@ -216,9 +215,9 @@ func (s *state) admit(h hello) error {
 	r.phase, r.pgid = runs, h.pid
 	s.cfg.Keeper.Group(r.pgid)
 	o := order{
-		Path: Text(r.program.Path),
-		Args: Convert[Text](append([]string{r.program.Path}, r.program.Args...)),
-		Env:  Convert[Text](append([]string{EnvBackend + "=" + s.cfg.Backend}, s.cfg.Launch.Env...)),
+		Path: r.program.Path,
+		Args: append([]string{r.program.Path}, r.program.Args...),
+		Env:  append([]string{EnvBackend + "=" + s.cfg.Backend}, s.cfg.Launch.Env...),
 	}
 	if s.cfg.Places != nil {
 		o.CPUs = s.cfg.Places[h.rank]
@@ -244,17 +243,12 @@ func sendOrder(c *net.UnixConn, o order, files ...*os.File) {
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		return // does not happen: the order consists of bytes and numbers
-	}
 	c.SetDeadline(time.Now().Add(helloLimit))
 	if _, _, err := c.WriteMsgUnix([]byte{'.'}, syscall.UnixRights(fds...), nil); err == nil {
-		c.Write(text)
+		_ = gob.NewEncoder(c).Encode(o)
 	}
 }
 
-// passLauncher passes on the launcher's own output.
 func (j *Job) passLauncher() {
 	l := j.launcher
 	defer close(l.passed)

@@ -285,7 +285,7 @@ func TestLaunchReportsErrors(t *testing.T) {
 	cfg = launched(t, 1, "plain", "exit")
 	cfg.Programs[0].Path = script
 	r := wait(t, start(t, cfg))
-	if said := cfg.Stdout.(*buffer).String(); r.Status != 2 || !strings.Contains(said, "neither a program nor a script") {
+	if said := cfg.Stdout.(*buffer).String(); r.Status != 2 || !strings.Contains(said, "neither a program for ") {
 		t.Errorf("%+v: %s", r, said)
 	}
 	if err := Become("@no such job", 0, 1); err == nil || !strings.Contains(err.Error(), "must be on the same machine") {

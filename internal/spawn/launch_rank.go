@@ -3,10 +3,9 @@
 package spawn
 
 import (
-	"encoding/json"
+	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -40,7 +39,7 @@ func Become(address string, rank, size int) error {
 		}
 	}
 	for _, v := range o.Env {
-		name, value, _ := strings.Cut(string(v), "=")
+		name, value, _ := strings.Cut(v, "=")
 		if err := os.Setenv(name, value); err != nil {
 			return fmt.Errorf("rank %d: %s: %w", rank, name, err)
 		}
@@ -55,9 +54,8 @@ func Become(address string, rank, size int) error {
 			return fmt.Errorf("rank %d: binding it to processors %v: %w", rank, o.CPUs, err)
 		}
 	}
-	path := string(o.Path)
-	err = syscall.Exec(path, Convert[string](o.Args), os.Environ())
-	return fmt.Errorf("rank %d: %w", rank, Explain(path, err))
+	err = syscall.Exec(o.Path, o.Args, os.Environ())
+	return fmt.Errorf("rank %d: %w", rank, Explain(o.Path, err))
 }
 
 // ask sends cohort run this process's rank, and returns the rank's order and its standard
@@ -85,9 +83,5 @@ func ask(address string, rank, size int) (o order, files []int, err error) {
 	if err != nil || len(files) != 3 {
 		return o, nil, fmt.Errorf("got %d descriptors, want 3 (%v)", len(files), err)
 	}
-	text, err := io.ReadAll(c)
-	if err == nil {
-		err = json.Unmarshal(text, &o)
-	}
-	return o, files, err
+	return o, files, gob.NewDecoder(c).Decode(&o)
 }

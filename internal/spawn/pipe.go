@@ -31,7 +31,6 @@ func (p *pipe) hurry() {
 // Read implements io.Reader.
 func (p *pipe) Read(b []byte) (int, error) { return p.read(b, false) }
 
-// read implements source.
 func (p *pipe) read(b []byte, wait bool) (int, error) {
 	for {
 		p.mu.Lock()

@@ -3,13 +3,10 @@
 package spawn
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -142,41 +139,14 @@ func build(ctx context.Context, tool, folder, tmp, bin string, k *Keeper) error 
 
 // Explain returns an error that explains to a user why the program at path could not be started.
 func Explain(path string, err error) error {
-	switch {
+	advice := ""
+	switch _, missing := os.Stat(path); {
 	case errors.Is(err, syscall.ENOEXEC):
-		if f, e := elf.Open(path); e == nil {
-			defer f.Close()
-			arch := strings.ToLower(strings.TrimPrefix(f.Machine.String(), "EM_"))
-			return fmt.Errorf("%s: built for %s, but this machine is %s", path, arch, runtime.GOARCH)
-		}
-		if firstLine(path) == "" {
-			return fmt.Errorf("%s: neither a program nor a script; a script begins with a line such as #!/bin/sh", path)
-		}
-		return fmt.Errorf("%s: not a program that this system can run", path)
-	case errors.Is(err, fs.ErrNotExist):
-		if _, e := os.Stat(path); e == nil {
-			if line := firstLine(path); line != "" {
-				return fmt.Errorf("%s: the interpreter in its first line, %s, does not exist", path, line)
-			}
-			return fmt.Errorf("%s: the dynamic loader it needs does not exist on this machine", path)
-		}
-		return fmt.Errorf("%s: %w", path, bare(err))
+		advice = fmt.Sprintf("; it is neither a program for %s/%s nor a script, which begins with a line such as #!/bin/sh", runtime.GOOS, runtime.GOARCH)
+	case errors.Is(err, fs.ErrNotExist) && missing == nil:
+		advice = "; the file is there, but not the interpreter in its first line, or the dynamic loader that it needs"
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s: permission denied: the file is not executable, or its file system is mounted noexec (TMPDIR names where folders are built)", path)
+		advice = "; the file is not executable, or its file system is mounted noexec (TMPDIR names where folders are built)"
 	}
-	return fmt.Errorf("%s: %w", path, bare(err))
-}
-
-// firstLine returns the #! line of a script, without the "#!"; "" if there is none.
-func firstLine(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	line, _ := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n')
-	if !strings.HasPrefix(line, "#!") {
-		return ""
-	}
-	return strings.TrimSpace(line[2:])
+	return fmt.Errorf("%s: %w%s", path, bare(err), advice)
 }

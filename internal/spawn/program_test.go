@@ -132,20 +132,20 @@ func TestExplainNamesReasonOfFailedStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(own[:4]) == "\x7fELF" { // the machine is the half word at byte 18 (ELF-64, figure 3)
-		other, name := byte(183), "aarch64"
+		other := byte(183) // aarch64
 		if runtime.GOARCH == "arm64" {
-			other, name = 62, "x86_64"
+			other = 62 // x86_64
 		}
 		own[18], own[19] = other, 0
 		path := write(t, dir, "foreign", string(own), 0o755)
 		_, err := Start(Config{Programs: Programs{{path, nil, 2}}})
-		if err == nil || !strings.Contains(err.Error(), "for "+name+", but this machine is "+runtime.GOARCH) {
+		if err == nil || !strings.Contains(err.Error(), "neither a program for "+runtime.GOOS+"/"+runtime.GOARCH) {
 			t.Errorf("foreign program: got %v", err)
 		}
 	}
 	for _, c := range []struct{ name, text, message string }{
-		{"noline", "echo hello\n", "a script begins with a line such as #!/bin/sh"},
-		{"lost", "#!/no/such/interpreter -x\n", "/no/such/interpreter -x, does not exist"},
+		{"noline", "echo hello\n", "nor a script, which begins with a line such as #!/bin/sh"},
+		{"lost", "#!/no/such/interpreter -x\n", "the file is there, but not the interpreter in its first line"},
 	} {
 		path := write(t, dir, c.name, c.text, 0o755)
 		_, err := Start(Config{Programs: Programs{{path, nil, 2}}})

@@ -28,10 +28,6 @@ func (j *Job) run(startErr error) {
 		}
 	})
 	s := state{Job: j, unstarted: startErr != nil, oomKills: j.oomKills}
-	s.relay = newRelay(s.cfg.Keeper, s.pass)
-	if s.cfg.Part != nil { // the launcher of the larger job passes signals on
-		s.relay.keeper = nil
-	}
 	s.m = job.New(job.Config{
 		Now: time.Now, Ranks: len(j.ranks), Timeout: j.cfg.Timeout, Grace: j.cfg.Grace, KillAfter: KillAfter, GiveUpAfter: stuckLimit,
 		Say: log.Say, Terminate: s.terminate, Kill: s.kill, GiveUp: s.giveUp,
@@ -61,10 +57,8 @@ func (j *Job) run(startErr error) {
 			}
 		case sig := <-j.cfg.Signals:
 			s.signaled(sig)
-		case n, alive := <-s.relay.reports():
-			s.relay.reported(n, alive)
-		case <-s.relay.wait():
-			s.relay.tick()
+		case <-s.relay.due:
+			s.relay.release(s.cfg.Keeper.received(answerLimit), s.pass)
 		case <-s.m.Wait():
 			s.m.Tick()
 		case <-tick.C:
@@ -73,11 +67,11 @@ func (j *Job) run(startErr error) {
 			s.lookStopped()
 		case <-j.wake:
 			s.handleRequests()
-		case <-s.generations.wait():
-			s.generations.elastic.Tick()
+		case <-s.elastic.Timer():
+			s.elastic.Tick()
 		}
-		if s.generations.decides() {
-			s.generations.elastic.Settle()
+		if s.elastic != nil {
+			s.elastic.Settle()
 		}
 		switch ticks := s.lingering > 0; {
 		case ticks && !s.ticking:
@@ -111,7 +105,7 @@ type state struct {
 	unstarted bool           // a rank could not be started
 	last      syscall.Signal // the last signal that was to end all processes: SIGTERM, then SIGKILL
 	request   syscall.Signal // the last one that asked the ranks to end and has reached them
-	relay     *relay
+	relay     relay
 
 	suspects []exit // ranks that may have been killed by the launcher because of another rank, or have failed because of that
 
@@ -119,10 +113,11 @@ type state struct {
 	alone    time.Time        // since when only stopped ranks are left
 	reported bool             // that has been reported to the larger job
 
+	elastic *ElasticJob // decides which ranks are replaced; nil: none are, or the launcher of the larger job does
+
 	oomKills int64 // those that happened before the job or have explained the end of a rank
 }
 
-// rankEnded handles the end of a rank.
 func (s *state) rankEnded(e exit) {
 	r := s.ranks[e.rank]
 	wasOutlived := r.phase == outlived
@@ -135,7 +130,7 @@ func (s *state) rankEnded(e exit) {
 	if s.generations != nil {
 		s.generations.unlink(r.id)
 	}
-	if s.generations.decides() && s.generations.elastic.Ended(&x) {
+	if s.elastic != nil && s.elastic.Ended(&x) {
 		return
 	}
 	switch {
@@ -171,7 +166,7 @@ func (s *state) exit(e exit) job.Exit {
 		x.Follows = FollowsIn(s.cfg.Folder, r.id)
 		x.GoesOn = s.cfg.Resilient != nil && s.cfg.Resilient()
 		rank, code, reacts, ok := AbortIn(s.cfg.Folder)
-		reacts = reacts && s.launcher == nil && !x.GoesOn && !s.generations.decides() // else only the Abort ends the job
+		reacts = reacts && s.launcher == nil && !x.GoesOn && s.elastic == nil // else only the Abort ends the job
 		if ok && (!reacts || x.Follows) {
 			x.Rank, x.Status, x.How = rank, code, fmt.Sprintf("aborted the job with code %d", code)
 			x.Aborted, x.Follows = !reacts, reacts

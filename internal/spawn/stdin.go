@@ -88,7 +88,6 @@ func Feed(from *os.File, to io.WriteCloser, done <-chan struct{}) {
 	io.Copy(to, from)
 }
 
-// isTerminal reports whether a writer is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -73,7 +73,6 @@ func (w *watch) put(rank int, p watched) error {
 	return unix.EpollCtl(w.set, unix.EPOLL_CTL_ADD, p.pidfd, &unix.EpollEvent{Events: unix.EPOLLIN | edge, Fd: int32(rank)})
 }
 
-// drop removes a process.
 func (w *watch) drop(rank int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
