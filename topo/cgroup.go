@@ -38,7 +38,6 @@ func (gs groups) each(visit func(g group, dir string)) {
 	}
 }
 
-// limits returns the lowest limits.
 func (gs groups) limits(t tree) Limits {
 	var l Limits
 	lower := func(dst *int64, v int64) {

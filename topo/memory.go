@@ -1,7 +1,6 @@
 package topo
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,7 +41,6 @@ func (n *Node) readDomains(t tree, mems CPUSet) {
 	}
 }
 
-// readMemory returns the machine's memory.
 func readMemory(t tree) Memory {
 	info := t.text("proc/meminfo")
 	return Memory{kibibytes(info, "MemTotal"), kibibytes(info, "MemFree"), kibibytes(info, "MemAvailable")}
@@ -63,34 +61,6 @@ func kibibytes(info, key string) int64 {
 		}
 	}
 	return 0
-}
-
-// readHugePages reads the machine's huge pages: a folder whose entries are such as hugepages-2048kB.
-func readHugePages(t tree) []HugePages {
-	const folder = "sys/kernel/mm/hugepages"
-	var all []HugePages
-	for _, name := range t.names(folder) {
-		size, ok := strings.CutSuffix(strings.TrimPrefix(name, "hugepages-"), "kB")
-		kib, isNumber := decimal(size)
-		total, there := t.number(folder + "/" + name + "/nr_hugepages")
-		if !ok || !isNumber || !there || total < 0 {
-			continue
-		}
-		free, _ := t.number(folder + "/" + name + "/free_hugepages")
-		all = append(all, HugePages{int64(kib) << 10, int(total), int(max(free, 0))})
-	}
-	slices.SortFunc(all, func(a, b HugePages) int { return int(a.Size>>10 - b.Size>>10) })
-	return all
-}
-
-// readTransparent returns the mode in brackets of "always [madvise] never".
-func readTransparent(t tree) string {
-	_, after, _ := strings.Cut(t.text("sys/kernel/mm/transparent_hugepage/enabled"), "[")
-	mode, _, found := strings.Cut(after, "]")
-	if !found {
-		return ""
-	}
-	return mode
 }
 
 // readModel returns the name of the processors.

@@ -26,10 +26,6 @@ type Node struct {
 	Caches []Cache
 	// Memory is the machine's memory, including what this process may not use.
 	Memory Memory
-	// HugePages are the huge pages that the machine has reserved, by size.
-	HugePages []HugePages
-	// TransparentHugePages is the kernel's mode for automatic huge pages: always, madvise or never.
-	TransparentHugePages string
 	// Limits are those of the control groups.
 	Limits Limits
 	// Binding reports whether threads can be bound to processors here.
@@ -80,12 +76,6 @@ type Memory struct {
 	Total, Free int64
 	// Available is an estimate of what programs can allocate without swapping.
 	Available int64
-}
-
-// HugePages are the reserved huge pages of one size.
-type HugePages struct {
-	Size        int64 // bytes of a page
-	Total, Free int   // pages
 }
 
 // Limits are what control groups allow a process; 0 means no limit.

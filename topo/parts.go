@@ -123,7 +123,6 @@ func byDomain(cores []Core) [][]Core {
 	return domains
 }
 
-// processors returns the processors of cores.
 func processors(cores []Core) CPUSet {
 	var all []int
 	for _, c := range cores {
@@ -132,7 +131,6 @@ func processors(cores []Core) CPUSet {
 	return NewCPUSet(all...)
 }
 
-// count returns the number of processors of cores.
 func count(cores []Core) int {
 	k := 0
 	for _, c := range cores {

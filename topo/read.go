@@ -55,9 +55,7 @@ func Read(files fs.FS, mask CPUSet) (*Node, error) {
 	n := &Node{
 		Host: t.text("proc/sys/kernel/hostname"), Model: readModel(t),
 		CPUs: usable, Online: online, Permitted: permitted,
-		Memory: readMemory(t), HugePages: readHugePages(t),
-		TransparentHugePages: readTransparent(t),
-		Limits:               groups.limits(t), Binding: true,
+		Memory: readMemory(t), Limits: groups.limits(t), Binding: true,
 	}
 	mems := groups.mems(t)
 	if list, ok := field(status, "Mems_allowed_list"); ok {
@@ -81,7 +79,6 @@ func narrow(set, to CPUSet) CPUSet {
 	return set
 }
 
-// readCores finds the cores and packages.
 func (n *Node) readCores(t tree) {
 	n.Cores, n.Packages = nil, nil
 	pkgOf := make(map[int]int)

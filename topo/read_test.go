@@ -222,25 +222,6 @@ func TestDomainsOfSetsOfProcessors(t *testing.T) {
 	}
 }
 
-func TestReadHugePages(t *testing.T) {
-	d := server(t)
-	const at = "sys/kernel/mm/hugepages/"
-	d.write(at+"hugepages-1048576kB/nr_hugepages", "4")
-	d.write(at+"hugepages-1048576kB/free_hugepages", "3")
-	d.write(at+"hugepages-2048kB/nr_hugepages", "512")
-	d.write(at+"hugepages-2048kB/free_hugepages", "500")
-	d.write(at+"hugepages-64kB/nr_hugepages", "nonsense")
-	d.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never")
-	n := d.read(nil)
-	want := []topo.HugePages{{Size: 2 << 20, Total: 512, Free: 500}, {Size: 1 << 30, Total: 4, Free: 3}}
-	if !reflect.DeepEqual(n.HugePages, want) {
-		t.Errorf("got %v, want %v", n.HugePages, want)
-	}
-	if n.TransparentHugePages != "madvise" {
-		t.Errorf("transparent: %q", n.TransparentHugePages)
-	}
-}
-
 // TestReadRealMachine reads the files of a real machine.
 func TestReadRealMachine(t *testing.T) {
 	n := load(t, "kvm-epyc").read(nil)
@@ -262,10 +243,8 @@ func TestReadRealMachine(t *testing.T) {
 			{Level: 2, Type: "Unified", Size: 1024 * k, CPUs: set("1")},
 			{Level: 3, Type: "Unified", Size: 32768 * k, CPUs: set("0-1")},
 		},
-		Memory:               topo.Memory{Total: 24684092 * k, Free: n.Memory.Free, Available: n.Memory.Available},
-		HugePages:            []topo.HugePages{{Size: 2 << 20}, {Size: 1 << 30}},
-		TransparentHugePages: "madvise",
-		Binding:              true,
+		Memory:  topo.Memory{Total: 24684092 * k, Free: n.Memory.Free, Available: n.Memory.Available},
+		Binding: true,
 	}
 	if !reflect.DeepEqual(n, want) {
 		t.Errorf("got  %+v\nwant %+v", n, want)

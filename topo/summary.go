@@ -57,7 +57,6 @@ func (s Summary) String() string {
 	return join("; ", append(append(parts, about, s.Scheduler), s.Notes...)...)
 }
 
-// ranks formats where the ranks are.
 func (s Summary) ranks() string {
 	total, fewest, most := 0, len(s.Hosts[0].Ranks), 0
 	var names []string

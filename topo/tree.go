@@ -58,24 +58,15 @@ func (t tree) cpus(name string) CPUSet {
 	return set
 }
 
-// names returns the sorted names of a folder's entries.
-func (t tree) names(folder string) []string {
+// numbered returns the numbers of the entries named prefix and a number, ascending.
+func (t tree) numbered(folder, prefix string) []int {
 	if t.files == nil {
 		return nil
 	}
 	entries, _ := fs.ReadDir(t.files, local(folder)) // a missing folder has no entries
-	var all []string
-	for _, e := range entries {
-		all = append(all, e.Name())
-	}
-	return all
-}
-
-// numbered returns the numbers of the entries named prefix and a number, ascending.
-func (t tree) numbered(folder, prefix string) []int {
 	var all []int
-	for _, name := range t.names(folder) {
-		if rest, ok := strings.CutPrefix(name, prefix); ok {
+	for _, e := range entries {
+		if rest, ok := strings.CutPrefix(e.Name(), prefix); ok {
 			if n, ok := decimal(rest); ok {
 				all = append(all, n)
 			}

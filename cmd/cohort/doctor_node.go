@@ -53,7 +53,6 @@ func (d *diagnosis) processors(n *topo.Node) {
 	}
 }
 
-// domains reports the NUMA domains.
 func (d *diagnosis) domains(n *topo.Node) {
 	const group, name = "processors", "NUMA"
 	forbidden, remote := []string(nil), false
@@ -106,19 +105,6 @@ func (d *diagnosis) memory(n *topo.Node) {
 	default:
 		d.add(group, "control groups", ok, "at most "+size(limit)+" for all ranks together", "")
 	}
-	var pages []string
-	for _, h := range n.HugePages {
-		if h.Total > 0 {
-			pages = append(pages, fmt.Sprintf("%d of %s set aside, %d free", h.Total, size(h.Size), h.Free))
-		}
-	}
-	if pages == nil {
-		pages = append(pages, "none set aside")
-	}
-	if n.TransparentHugePages != "" {
-		pages = append(pages, "transparent: "+n.TransparentHugePages)
-	}
-	d.add(group, "huge pages", ok, strings.Join(pages, "; "), "")
 }
 
 // job reports the facts from scheduler and launcher, and whether they are consistent.
@@ -163,7 +149,6 @@ func (d *diagnosis) solvers(env func(string) (string, bool)) {
 	}
 }
 
-// size formats a number of bytes.
 func size[T int64 | uint64](n T) string {
 	unit := max(bits.Len64(uint64(n))-1, 10) / 10
 	return fmt.Sprintf("%.4g %ciB", float64(n)/float64(uint64(1)<<(10*unit)), " KMGTPE"[unit])

@@ -48,10 +48,6 @@ func server(*testing.T) machine {
 	m.write("sys/devices/system/node/online", "0-1")
 	m.write("proc/meminfo", "MemTotal: %d kB\nMemFree: %d kB\nMemAvailable: %d kB", 192<<20, 170<<20, 180<<20)
 	m.write("proc/self/status", "Mems_allowed_list:\t0-1")
-	m.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "512")
-	m.write("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "500")
-	m.write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0")
-	m.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never")
 	return m
 }
 
@@ -92,8 +88,7 @@ func TestDoctorDescribesNode(t *testing.T) {
 
 memory
   ok    machine            180 GiB available of 192 GiB
-  ok    control groups     no limit
-  ok    huge pages         512 of 2 MiB set aside, 500 free; transparent: madvise`},
+  ok    control groups     no limit`},
 		{"one processor of it", server, "9", `processors
   ok    usable             1 of 32 processors (9), 1 core in 1 package
   warn  affinity           the mask of this process leaves 1 of 32 (9)
@@ -105,8 +100,7 @@ memory
 
 memory
   ok    machine            180 GiB available of 192 GiB
-  ok    control groups     no limit
-  ok    huge pages         512 of 2 MiB set aside, 500 free; transparent: madvise`},
+  ok    control groups     no limit`},
 		{"a small container", func(t *testing.T) machine {
 			m := container(t)
 			m.write("sys/fs/cgroup/cpuset.cpus.effective", "12")
@@ -122,8 +116,7 @@ memory
 
 memory
   ok    machine            180 GiB available of 192 GiB
-  ok    control groups     at most 96 GiB for all ranks together
-  ok    huge pages         512 of 2 MiB set aside, 500 free; transparent: madvise`},
+  ok    control groups     at most 96 GiB for all ranks together`},
 		{"a container", container, "4-7", `processors
   ok    usable             4 of 32 processors (4-7), 4 cores in 1 package
   ok    affinity           control groups leave 4 of 32 (4-7); ranks can be bound to these
@@ -137,8 +130,7 @@ memory
 memory
   ok    machine            180 GiB available of 192 GiB
   warn  control groups     at most 128 MiB
-                           → all ranks together, shared memory included, must fit; the kernel kills a rank when they do not
-  ok    huge pages         512 of 2 MiB set aside, 500 free; transparent: madvise`},
+                           → all ranks together, shared memory included, must fit; the kernel kills a rank when they do not`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := c.machine(t).read(t, c.mask)

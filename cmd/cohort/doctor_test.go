@@ -55,7 +55,7 @@ func TestDoctorPrintsJSON(t *testing.T) {
 		return
 	}
 	for _, name := range []string{
-		"processors/usable", "processors/affinity", "processors/NUMA", "processors/control groups", "memory/machine", "memory/huge pages",
+		"processors/usable", "processors/affinity", "processors/NUMA", "processors/control groups", "memory/machine",
 		"pinning/ranks", "job/job", "environment/solver threads", "limits/control groups", "kernel/single copy", "kernel//dev/shm",
 		"backends/shm",
 	} {
