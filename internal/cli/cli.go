@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -146,37 +147,20 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return Usagef("unknown command %q%s", args[0], DidYouMean(args[0], names))
 }
 
-// flagError rewrites an error of pflag in this package's words.
+// flagError makes an error of pflag a usage error, in this package's words where that helps.
 func flagError(cmd *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
-		missing *pflag.ValueRequiredError
 		invalid *pflag.InvalidValueError
 	)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return err
 	case errors.As(err, &unknown):
-		name, long := "-"+unknown.GetSpecifiedName(), unknown.GetSpecifiedName()
-		if group := unknown.GetSpecifiedShortnames(); group == "" {
-			name = "-" + name
-		} else {
-			long = group // -timeout for --timeout
-		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if len(long) > 1 {
-			return Usagef("unknown flag %s%s", name, didYouMean(long, names, "--"))
-		}
-		return Usagef("unknown flag %s", name)
-	case errors.As(err, &missing):
-		f := missing.GetFlag()
-		value, _ := pflag.UnquoteUsage(f)
-		name := "-" + missing.GetSpecifiedName()
-		if missing.GetSpecifiedShortnames() == "" {
-			name = "-" + name
-		}
-		return Usagef("%s needs a value: %s %s", name, name, value)
+		written := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName()) // -timeout for --timeout
+		return Usagef("%v%s", err, didYouMean(written, names, "--"))
 	case errors.As(err, &invalid):
 		f := invalid.GetFlag()
 		name := "--" + f.Name
