@@ -7,7 +7,6 @@ import (
 	"html"
 	"math"
 	"os"
-	"path/filepath"
 	"unicode/utf8"
 )
 
@@ -50,27 +49,9 @@ type Panel struct {
 	Curves []Curve
 }
 
-// Write draws panels row by row, on white, also where the page around it is dark. The file appears as a whole or
-// not at all.
+// Write draws panels row by row, on white, also where the page around it is dark.
 func Write(file, title string, columns int, panels ...Panel) error {
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".plot-*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(page(title, columns, panels))
-	if e := tmp.Chmod(0o644); err == nil {
-		err = e
-	}
-	if e := tmp.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), file)
-	}
-	if err != nil {
-		os.Remove(tmp.Name())
-	}
-	return err
+	return os.WriteFile(file, page(title, columns, panels), 0o644)
 }
 
 func page(title string, columns int, panels []Panel) []byte {
