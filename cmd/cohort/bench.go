@@ -21,7 +21,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
-// benchSettings are the options of cohort bench.
 type benchSettings struct {
 	op      *benchOp
 	ranks   int
@@ -174,21 +173,16 @@ type result struct {
 	Lib   string  `json:"lib"`
 	Ranks int     `json:"ranks"`
 	Bytes int     `json:"bytes"`
-	Usec  decimal `json:"usec"`
-	Gbps  decimal `json:"gbps"`
+	Usec  float64 `json:"usec"`
+	Gbps  float64 `json:"gbps"`
 
 	// Handover is how long a cache line took between the processors of ranks 0 and 1 just before, 0 if they
 	// share no memory. Times may be compared only where this is alike.
 	Handover float64 `json:"handover_ns"`
 }
 
-// decimal is a number written with four digits after the point.
-type decimal float64
-
-// MarshalJSON implements json.Marshaler.
-func (d decimal) MarshalJSON() ([]byte, error) {
-	return strconv.AppendFloat(nil, float64(d), 'f', 4, 64), nil
-}
+// rounded returns a number with four digits after the point.
+func rounded(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
 // measure is one rank's part; rank 0 prints.
 func (b *benchSettings) measure(world *cohort.Comm) error {
@@ -215,7 +209,7 @@ func (b *benchSettings) measure(world *cohort.Comm) error {
 		}
 		r := result{
 			Op: b.op.name, Impl: "cohort", Lib: lib, Ranks: world.Size(), Bytes: bytes,
-			Usec: decimal(usec), Gbps: decimal(float64(bytes) / usec / 1e3), Handover: math.Round(ns),
+			Usec: rounded(usec), Gbps: rounded(float64(bytes) / usec / 1e3), Handover: math.Round(ns),
 		}
 		all = append(all, r)
 		if b.json {
@@ -241,7 +235,7 @@ func (b *benchSettings) measure(world *cohort.Comm) error {
 
 // printRow writes a row of the table, after its head if it is the first one.
 func printRow(w io.Writer, r result, first bool) error {
-	seconds := float64(r.Usec) * 1e-6
+	seconds := r.Usec * 1e-6
 	rate := chart.SI(float64(r.Bytes)/seconds, "B/s")
 	if r.Bytes == 0 {
 		rate = chart.SI(1/seconds, "/s") // calls

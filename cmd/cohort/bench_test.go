@@ -48,7 +48,7 @@ func checkResults(t *testing.T, all []result, op, lib string, ranks int, sizes .
 			t.Errorf("%+v: handover_ns is %v; ranks with two processors of one machine: %v", r, r.Handover, together)
 		}
 		// Both are rounded to four digits after the point.
-		if want := float64(r.Bytes) / float64(r.Usec) / 1e3; math.Abs(float64(r.Gbps)-want) > 0.0002+want*0.01 {
+		if want := float64(r.Bytes) / r.Usec / 1e3; math.Abs(r.Gbps-want) > 0.0002+want*0.01 {
 			t.Errorf("%+v: gbps is %v, want %v", r, r.Gbps, want)
 		}
 	}

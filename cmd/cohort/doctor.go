@@ -41,7 +41,6 @@ type finding struct {
 	Library *report `json:"library,omitempty"` // of an MPI library
 }
 
-// diagnosis collects findings.
 type diagnosis struct {
 	all    []finding
 	keeper *spawn.Keeper // of what the checks start and make; may be nil
@@ -143,7 +142,6 @@ func runDoctor(p pinning, asJSON bool) (int, error) {
 // maxThreads is the most that a pool takes.
 const maxThreads = 4096
 
-// examine finds everything out.
 func (d *diagnosis) examine(p pinning) {
 	root := os.DirFS("/")
 	job := topo.ThisJob()

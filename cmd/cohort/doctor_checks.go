@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -28,22 +27,6 @@ func (d *diagnosis) tools() {
 		d.add(group, "go", warn, fmt.Sprintf("%s does not work: %v", path, err), "")
 	} else {
 		d.add(group, "go", ok, strings.TrimSpace(string(out))+" at "+path, "")
-	}
-	tmp := os.TempDir()
-	dir, err := os.MkdirTemp("", "cohort-doctor-*")
-	if err == nil {
-		d.keeper.Folder(dir)
-		defer os.RemoveAll(dir)
-		script := filepath.Join(dir, "run")
-		if err = os.WriteFile(script, []byte("#!/bin/sh\nexit 0\n"), 0o700); err == nil {
-			err = exec.Command(script).Run()
-		}
-	}
-	if err != nil {
-		d.add(group, "temporary folder", warn, fmt.Sprintf("%s: programs built there do not run: %v", tmp, err),
-			"set TMPDIR to a folder whose programs may run; 'cohort run FOLDER' builds there")
-	} else {
-		d.add(group, "temporary folder", ok, tmp+": programs built there run", "")
 	}
 }
 

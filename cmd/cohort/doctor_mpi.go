@@ -25,7 +25,6 @@ const withoutMPI = "this cohort was built without it: on another system than Lin
 // describeLimit is how long a library may take to be loaded and to start.
 const describeLimit = 10 * time.Second
 
-// report describes an MPI library.
 type report struct {
 	Path        string `json:"path"`
 	ABI         string `json:"abi"`
@@ -88,7 +87,6 @@ func (r *report) learn(limit time.Duration, keeper *spawn.Keeper) error {
 	return nil
 }
 
-// ends returns the first and last line of a text.
 func ends(text string) (first, last string) {
 	text = strings.TrimSpace(text)
 	first, _, _ = strings.Cut(text, "\n")

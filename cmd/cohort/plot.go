@@ -11,8 +11,8 @@ func writePlot(file string, all []result) error {
 	var times, rates []chart.Point
 	for _, r := range all {
 		if r.Bytes > 0 {
-			times = append(times, chart.Point{X: float64(r.Bytes), Y: float64(r.Usec) * 1e-6})
-			rates = append(rates, chart.Point{X: float64(r.Bytes), Y: float64(r.Bytes) / (float64(r.Usec) * 1e-6)})
+			times = append(times, chart.Point{X: float64(r.Bytes), Y: r.Usec * 1e-6})
+			rates = append(rates, chart.Point{X: float64(r.Bytes), Y: float64(r.Bytes) / (r.Usec * 1e-6)})
 		}
 	}
 	if len(times) == 0 {

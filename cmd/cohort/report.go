@@ -13,7 +13,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// reportSettings are the options of cohort report.
 type reportSettings struct {
 	all, json, stats bool
 	last             int

@@ -19,7 +19,6 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// runOptions are the options of cohort run.
 type runOptions struct {
 	backend string
 	named   string // what named the backend, for errors

@@ -38,23 +38,19 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(start
 		}
 	}
 	dir, err := os.MkdirTemp(memoryFolder, launchersFolder+"*")
-	if err != nil && stats && keep == "" {
+	if err != nil {
 		dir, err = os.MkdirTemp("", launchersFolder+"*")
 	}
-	temporary := err == nil
 	switch {
-	case temporary:
-		keeper.Folder(dir)
-		if keep != "" {
-			keeper.Keep(dir, keep)
-		}
-	case keep != "":
-		dir, err = keep, flight.Clear(keep)
-		if err != nil {
-			return fail(err)
-		}
+	case err == nil:
+	case keep != "" || stats:
+		return fail(err)
 	default:
-		return func(bool, int, bool) {}, nil // not requested, and no file system in memory
+		return func(bool, int, bool) {}, nil // not requested, and no place for the files
+	}
+	keeper.Folder(dir)
+	if keep != "" {
+		keeper.Keep(dir, keep)
 	}
 	// In this process's environment: all ranks inherit it, also those that another launcher starts.
 	if err = os.Setenv(flight.EnvDir, dir); err == nil {
@@ -68,29 +64,22 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(start
 		return fail(err)
 	}
 	return func(started bool, status int, aborted bool) {
-		if !started {
-			if temporary {
-				os.RemoveAll(dir)
+		var err error
+		if started {
+			if status != 0 {
+				printFlight(dir, aborted)
 			}
-			return
-		}
-		if status != 0 {
-			printFlight(dir, aborted)
-		}
-		if stats {
-			writeStats(dir, file)
-		}
-		if !temporary {
-			return
-		}
-		if keep != "" {
-			if err := flight.Keep(dir, keep); err != nil && status != 0 {
-				keeper.Leave(dir)
-				fmt.Fprintf(os.Stderr, "cohort: writing the flight recorder's files: %v; they stay in %s\n", err, dir)
-				return
-			} else if err != nil {
-				fmt.Fprintf(os.Stderr, "cohort: writing the flight recorder's files: %v\n", err)
+			if stats {
+				writeStats(dir, file)
 			}
+			if keep != "" {
+				err = flight.Keep(dir, keep)
+			}
+		}
+		if err != nil {
+			keeper.Leave(dir)
+			fmt.Fprintf(os.Stderr, "cohort: writing the flight recorder's files: %v; they stay in %s\n", err, dir)
+			return
 		}
 		os.RemoveAll(dir)
 	}, nil

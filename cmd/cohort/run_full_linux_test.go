@@ -24,6 +24,9 @@ func ownMounts(t *testing.T) (unshare string) {
 	return unshare
 }
 
+// staysIn is what the launcher says of files that it cannot write.
+var staysIn = regexp.MustCompile(`no space left on device; they stay in (/dev/shm/cohort-flight-\d+)\n`)
+
 // TestRunSucceedsWithFullDisk makes the folder for the flight recorder's files, or /dev/shm, a full file system of
 // 64 KiB: the job succeeds, and the launcher reports the files that it could not write.
 func TestRunSucceedsWithFullDisk(t *testing.T) {
@@ -47,6 +50,9 @@ func TestRunSucceedsWithFullDisk(t *testing.T) {
 		if status != 0 || strings.Count(stdout, " of 3 ") != 3 || !strings.Contains(stderr, c.message) {
 			t.Errorf("%s, %s is full: status %d\n%s%s", c.backend, c.full, status, stdout, stderr)
 		}
+		if said := staysIn.FindStringSubmatch(stderr); said != nil {
+			os.RemoveAll(said[1])
+		}
 	}
 }
 
@@ -65,7 +71,7 @@ func TestFailedJobKeepsFlightFilesInMemoryIfDiskIsFull(t *testing.T) {
 	cmd.Args = append([]string{unshare, "-m", "sh", "-c", script, folder, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = unshare
 	status, stdout, stderr := finish(t, cmd)
-	said := regexp.MustCompile(`no space left on device; they stay in (/dev/shm/cohort-flight-\d+)\n`).FindStringSubmatch(stderr)
+	said := staysIn.FindStringSubmatch(stderr)
 	if status != 3 || stdout != "" || said == nil {
 		t.Fatalf("status %d, want 3, nothing in the folder, and where the files are:\n%s%s", status, stdout, stderr)
 	}

@@ -81,7 +81,6 @@ func (r *runOptions) checkHosts() error {
 	return nil
 }
 
-// parse returns the hosts.
 func (h *hostOptions) parse() ([]remote.Host, error) {
 	if h.file == "" && h.list == "" {
 		return allocated()
@@ -124,7 +123,6 @@ func allocated() ([]remote.Host, error) {
 	return hosts, nil
 }
 
-// runHosts starts the ranks on other hosts.
 func (r *runOptions) runHosts(programs spawn.Programs) (int, error) {
 	hosts, err := r.hosts.parse()
 	if err != nil {

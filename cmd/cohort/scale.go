@@ -1,11 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,22 +49,12 @@ func scale(name, text string) (int, error) {
 	if err != nil || n < 1 || n > spawn.MaxRanks {
 		return cli.StatusUsage, cli.Usagef("N %s: want a whole number from 1 to %d", text, spawn.MaxRanks)
 	}
-	sockets, _ := filepath.Glob(jobFolder() + "*" + string(filepath.Separator) + spawn.Socket)
-	var jobs []string
-	for _, path := range sockets {
-		job := strings.TrimPrefix(filepath.Dir(path), jobFolder())
-		if job != name {
-			jobs = append(jobs, job)
-			continue
-		}
-		if err := spawn.Scale(jobFolder()+name, n); err != nil {
-			return 1, fmt.Errorf("job %s: %w", name, err)
-		}
-		fmt.Printf("job %s is asked to have %d ranks\n", name, n)
-		return 0, nil
+	switch err := spawn.Scale(jobFolder()+name, n); {
+	case errors.Is(err, fs.ErrNotExist):
+		return 1, fmt.Errorf("job %s: not found; the jobs of 'cohort run --elastic' are the folders %s*", name, jobFolder())
+	case err != nil:
+		return 1, fmt.Errorf("job %s: %w", name, err)
 	}
-	if jobs == nil {
-		return 1, fmt.Errorf("job %s: not found below %s, nor any other job of 'cohort run --elastic' or --restarts", name, os.TempDir())
-	}
-	return 1, fmt.Errorf("job %s: not found below %s, where these are: %s", name, os.TempDir(), strings.Join(jobs, ", "))
+	fmt.Printf("job %s is asked to have %d ranks\n", name, n)
+	return 0, nil
 }
