@@ -139,7 +139,6 @@ func (m image) tally() *[tables]table {
 	return &view.Of[[tables]table](m[fileSize : fileSize+tallySize])[0]
 }
 
-// ring returns the records.
 func (m image) ring() *[Slots]record { return &view.Of[[Slots]record](m[ringAt:fileSize])[0] }
 
 func (m image) hertz() float64     { return math.Float64frombits(m.word(atHertz)) }

@@ -187,7 +187,6 @@ func (r *Recorder) Note(cause Cause, reason string) (where string) {
 	return r.show
 }
 
-// dump writes the file.
 func (r *Recorder) dump(cause Cause, reason string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -223,7 +223,6 @@ func (c *tally) total() (sum uint64) {
 	return sum
 }
 
-// copy copies the tables.
 func (c *tally) copy(to *[tables]table) {
 	for i := range c.tables {
 		t := &c.tables[i]

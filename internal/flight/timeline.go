@@ -74,7 +74,6 @@ func (o *Operation) interval(d *Dump, a *analysis) (begun, end time.Time) {
 	return begun, end
 }
 
-// timeline returns the events of a rank.
 func (a *analysis) timeline(d *Dump, zero time.Time) (events []traceEvent) {
 	ops := make([]*Operation, 0, len(d.Ops))
 	for i := range d.Ops {

@@ -68,7 +68,6 @@ func (e *entry) fail(err error) {
 	}
 }
 
-// got handles a message.
 func (e *entry) got(m Message) {
 	switch {
 	case m.Place != nil && (e.at == asks || e.at == withdraws):
@@ -86,7 +85,6 @@ func (e *entry) got(m Message) {
 	}
 }
 
-// opened handles the end of open.
 func (e *entry) opened(err error) {
 	e.at, e.ready, e.failure = connected, err == nil, nil
 	if err != nil && !e.broken && !errors.Is(err, backend.ErrPeerLost) { // else another rank is the cause

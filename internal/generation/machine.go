@@ -331,7 +331,6 @@ func (m *Machine) End(why string) {
 	}
 }
 
-// end lets no other world be formed.
 func (m *Machine) end(why string) {
 	m.over, m.doubted = why, time.Time{}
 	for _, s := range m.starts {

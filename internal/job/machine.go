@@ -356,7 +356,6 @@ func (m *Machine) terminate() {
 	m.Terminate()
 }
 
-// begin begins a phase of the end.
 func (m *Machine) begin(p Phase) {
 	if m.Phase == Runs {
 		m.Began = m.Now()

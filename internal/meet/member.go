@@ -114,7 +114,6 @@ func encode(message any) []byte {
 	return b
 }
 
-// decodeJoin reads the message with which a rank joins.
 func decodeJoin(b []byte, rank int) (j joining, err error) {
 	if err = json.Unmarshal(b, &j); err == nil {
 		err = j.Member.check()
@@ -123,7 +122,6 @@ func decodeJoin(b []byte, rank int) (j joining, err error) {
 	return j, err
 }
 
-// decodeTable reads the table of a job of size ranks.
 func decodeTable(b []byte, size int) ([]Member, error) {
 	var members []Member
 	if err := json.Unmarshal(b, &members); err != nil {

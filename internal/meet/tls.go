@@ -131,7 +131,6 @@ func (id *Identity) uri(rank int) string {
 	return rankURI(cmp.Or(id.First.Job, id.Job), rank)
 }
 
-// rankURI is the name of a rank in a certificate.
 func rankURI(job string, rank int) string {
 	return "cohort://job/" + url.PathEscape(job) + "/" + strconv.Itoa(rank)
 }

@@ -199,7 +199,6 @@ func (k *knob) valued(amount int) string {
 	return strings.Replace(value, "$", strconv.Itoa(amount), 1)
 }
 
-// options returns the options that s asks for.
 func (s Settings) options() []option {
 	of := []option{optAlways}
 	for _, asked := range []struct {
@@ -216,7 +215,6 @@ func (s Settings) options() []option {
 	return of
 }
 
-// amount returns the number requested for an option.
 func (s Settings) amount(o option) int {
 	if o == optBuffer {
 		return s.BufferSize

@@ -133,7 +133,6 @@ func number(name, text string, least int) (int, error) {
 	return int(n), nil
 }
 
-// place checks a rank and a size.
 func place(rank, size string) (r, n int, err error) {
 	if r, err = number("the rank", rank, 0); err != nil {
 		return 0, 0, err
