@@ -4,9 +4,11 @@ package remote
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,8 +40,8 @@ var srunOptions = []string{
 // shell is an ssh or srun to a host.
 type shell struct {
 	cmd   *exec.Cmd
-	in    *os.File
-	out   *os.File
+	in    io.WriteCloser
+	out   io.ReadCloser
 	r     *bufio.Reader
 	ended chan struct{} // closed when ssh has ended and its messages have been read
 
@@ -54,42 +56,31 @@ func openShell(command []string, srun bool, name string, keeper *spawn.Keeper) (
 	if err != nil {
 		return nil, fmt.Errorf("%s: not found in PATH; it starts ranks on other hosts (--ssh names another command, --starter srun takes srun)", command[0])
 	}
-	var ours, theirs []*os.File
-	closeAll := func(files []*os.File) {
-		for _, f := range files {
-			f.Close()
-		}
-	}
-	for i := range 3 {
-		r, w, err := os.Pipe()
-		if err != nil {
-			closeAll(append(ours, theirs...))
-			return nil, err
-		}
-		if i == 0 {
-			r, w = w, r
-		}
-		ours, theirs = append(ours, r), append(theirs, w)
-	}
-	defer closeAll(theirs)
 	args := append(slices.Clone(command[1:]), sshOptions...)
 	args = append(args, name, bootScript)
 	if srun {
 		args = append(slices.Clone(command[1:]), srunOptions...)
 		args = append(args, "--nodelist="+name, "sh", "-c", bootScript)
 	}
-	s := &shell{cmd: exec.Command(path, args...), in: ours[0], out: ours[1], r: bufio.NewReaderSize(ours[1], maxChunk), ended: make(chan struct{})}
+	s := &shell{cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	if srun { // the user's ssh to this machine is not the agent's connection
 		s.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SSH_CONNECTION=") })
 	}
-	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := s.cmd.Start(); err != nil {
-		closeAll(ours)
+	var errs [3]error
+	var messages io.ReadCloser
+	s.in, errs[0] = s.cmd.StdinPipe()
+	s.out, errs[1] = s.cmd.StdoutPipe()
+	messages, errs[2] = s.cmd.StderrPipe()
+	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	s.r = bufio.NewReaderSize(s.out, maxChunk)
 	keeper.Group(s.cmd.Process.Pid)
-	go s.watch(ours[2], keeper)
+	go s.watch(messages.(*os.File), keeper)
 	return s, nil
 }
 
@@ -116,7 +107,7 @@ func (s *shell) watch(stderr *os.File, keeper *spawn.Keeper) {
 			}
 		}
 	}()
-	s.cmd.Wait()
+	s.cmd.ProcessState, _ = s.cmd.Process.Wait()      // cmd.Wait would close the pipes, which may have data
 	syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // nothing, if the group is empty
 	keeper.GroupGone(s.cmd.Process.Pid)
 	stderr.SetReadDeadline(time.Now().Add(wordsLimit))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -29,7 +30,7 @@ func Init() {
 	if os.Getenv(envKeeper) != "1" {
 		return
 	}
-	keep(os.Stdin, os.NewFile(3, "reports"))
+	keep(os.Stdin, os.Stdout)
 	os.Exit(0)
 }
 
@@ -38,9 +39,9 @@ func Init() {
 // which signals were sent to all processes of a job (relay). A nil Keeper does nothing. Methods are safe for concurrent use.
 type Keeper struct {
 	mu    sync.Mutex
-	pipe  *os.File     // the keeper reads EOF when the launcher's last descriptor is closed
+	pipe  io.Closer    // the keeper reads EOF when the launcher's last descriptor is closed
 	notes *gob.Encoder // to it
-	proc  *os.Process
+	cmd   *exec.Cmd
 
 	answers chan []syscall.Signal // to received; closed when the keeper has ended
 }
@@ -54,40 +55,27 @@ func StartKeeper() (*Keeper, error) {
 			return nil, fmt.Errorf("starting the keeper: %w", err)
 		}
 	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return nil, fmt.Errorf("starting the keeper: %w", err)
+	cmd := exec.Command(exe)
+	cmd.Args = []string{filepath.Base(os.Args[0]), "(keeper)"}
+	cmd.Dir, cmd.Env = "/", lastOfEach(append(os.Environ(), envKeeper+"=1", "GOMAXPROCS=1"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that signals to the launcher's group or terminal do not reach it
+	notes, err := cmd.StdinPipe()
+	var reports io.Reader
+	if err == nil {
+		reports, err = cmd.StdoutPipe()
 	}
-	defer null.Close()
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("starting the keeper: %w", err)
+	if err == nil {
+		err = cmd.Start()
 	}
-	defer r.Close()
-	reports, report, err := os.Pipe()
-	if err != nil {
-		w.Close()
-		return nil, fmt.Errorf("starting the keeper: %w", err)
-	}
-	defer report.Close()
-	p, err := os.StartProcess(exe, []string{filepath.Base(os.Args[0]), "(keeper)"}, &os.ProcAttr{
-		Dir:   "/",
-		Env:   lastOfEach(append(os.Environ(), envKeeper+"=1", "GOMAXPROCS=1")),
-		Files: []*os.File{r, null, null, report},
-		Sys:   &syscall.SysProcAttr{Setsid: true}, // so that signals to the launcher's group or terminal do not reach it
-	})
 	if errors.Is(err, syscall.EMFILE) {
 		err = fmt.Errorf("%w; raise the limit of open files (ulimit -n)", err)
 	}
 	if err != nil {
-		w.Close()
-		reports.Close()
 		return nil, fmt.Errorf("starting the keeper: %w", err)
 	}
-	k := &Keeper{pipe: w, notes: gob.NewEncoder(w), proc: p, answers: make(chan []syscall.Signal, 1)}
+	k := &Keeper{pipe: notes, notes: gob.NewEncoder(notes), cmd: cmd, answers: make(chan []syscall.Signal, 1)}
 	go func() {
 		defer close(k.answers)
-		defer reports.Close()
 		var got []syscall.Signal
 		for b := make([]byte, 1); ; {
 			if _, err := io.ReadFull(reports, b); err != nil {
@@ -175,7 +163,7 @@ func (k *Keeper) Close() {
 	if k.pipe != nil {
 		k.pipe.Close()
 		k.pipe = nil
-		k.proc.Wait()
+		_ = k.cmd.Wait() // whatever its status
 	}
 }
 
@@ -184,6 +172,7 @@ func (k *Keeper) Close() {
 func keep(from io.Reader, to io.Writer) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, passedOn...)
+	signal.Ignore(syscall.SIGPIPE) // the launcher may be gone when a signal is reported
 	go func() {
 		for s := range signals {
 			n, _ := s.(syscall.Signal)
