@@ -117,8 +117,9 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 // boards returns the boards of ranks that share memory.
 func boards(t testing.TB, ranks int) []*Board {
 	t.Helper()
-	first, more := Size(ranks)
-	seg, err := shmem.CreateSparse("board-test", first+more, first)
+	start, more := Size(ranks)
+	first := int(start)
+	seg, err := shmem.CreateSparse("board-test", first+int(more), first)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -152,8 +152,9 @@ const (
 // communicator, each maps as few pages as it can.
 
 // Size returns how many bytes the slots of ranks take at the start, and how many more they can take.
-func Size(ranks int) (first, more int) {
-	return ranks * (headSize + slotsFirst*slotsSize), ranks * ((slotsMost-slotsFirst)*slotsSize + slotsMost*areasDeep*areaSize(ranks))
+func Size(ranks int) (first, more int64) {
+	n := int64(ranks)
+	return n * (headSize + slotsFirst*slotsSize), n * ((slotsMost-slotsFirst)*slotsSize + slotsMost*areasDeep*int64(areaSize(ranks)))
 }
 
 // areaSize returns how long the areas are that slots have besides, for data of middle length. A rank allocates them

@@ -155,8 +155,9 @@ func (p *party) forget() {
 // explore explores ranks whose slots are as new, and that have a communicator. With buffered their keys become visible
 // later, as they may on amd64; this takes more schedules.
 func explore(t *testing.T, cfg interleave.Config, buffered bool, ranks int, program func(j *job, all []*party)) {
-	first, more := Size(ranks)
-	seg, err := shmem.CreateSparse("board-interleave", first+more, first)
+	start, more := Size(ranks)
+	first := int(start)
+	seg, err := shmem.CreateSparse("board-interleave", first+int(more), first)
 	if err != nil {
 		t.Fatal(err)
 	}

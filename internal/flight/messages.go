@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func (a *analysis) messages() (Finding, bool) {
 		return Finding{}, false
 	}
 	// The rank that has waited longest, the rank it waits for, and so on, to a rank that does not wait.
-	r := slices.MaxFunc(waits, func(x, y int) int { return int(a.ranks[x].wait - a.ranks[y].wait) })
+	r := slices.MaxFunc(waits, func(x, y int) int { return cmp.Compare(a.ranks[x].wait, a.ranks[y].wait) })
 	line := fmt.Sprintf("rank %d %s", r, a.state(r))
 	chain := a.chain(r)
 	if last := chain[len(chain)-1]; last != r {

@@ -15,7 +15,8 @@ import (
 // Invariant: the goroutine that has changed a table's busy from 0 to 1 alone writes to the table, until it stores 0.
 type tally struct {
 	tables  *[tables]table
-	lengths [Slots]uint64 // by record: the bytes of its operation, or the total ticks at the beginning of a region
+	_       [0]atomic.Uint64 // aligns lengths where pointers have 32 bits, too
+	lengths [Slots]uint64    // by record: the bytes of its operation, or the total ticks at the beginning of a region
 }
 
 const (

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/bits"
 	"net"
 	"os"
 	"strings"
@@ -75,6 +77,9 @@ func join(ctx context.Context, cfg *Config, l layout) (seg *shmem.Segment, err e
 }
 
 func create(cfg *Config, l layout) (*shmem.Segment, error) {
+	if l.size == math.MaxInt {
+		return nil, backend.Faultf(backend.ErrAlloc, "%d ranks of one node need more memory than a process with addresses of %d bits can map; start fewer ranks on a node, or build for 64 bits", l.n, bits.UintSize)
+	}
 	seg, err := shmem.CreateSparse("cohort-node", l.size, l.start)
 	if err != nil {
 		return nil, &backend.Fault{Sentinel: backend.ErrAlloc, Text: err.Error()}

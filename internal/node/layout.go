@@ -80,7 +80,7 @@ func newLayout(cfg *Config) layout {
 	}
 	first, more := board.Size(n)
 	l.ranks = take(int64(n) * rankAreaSize)
-	l.board = take(int64(first))
+	l.board = take(first)
 	if cfg.OnDemand {
 		l.holders = take(int64(l.pairs) * 4)
 	} else {
@@ -88,7 +88,7 @@ func newLayout(cfg *Config) layout {
 	}
 	l.start = take(0)
 	l.rings = take(int64(l.pairs) * int64(l.pairSize()))
-	l.more = take(int64(more))
+	l.more = take(more)
 	l.size = take(0)
 	return l
 }
@@ -110,7 +110,7 @@ func dataSize(n int, onDemand bool) int {
 	if onDemand {
 		least = demandLeast
 	}
-	for size > least && size*n*(n-1) > ringsMost {
+	for size > least && n*(n-1) > ringsMost/size {
 		size /= 2
 	}
 	return size

@@ -20,7 +20,7 @@ import (
 // not report to the Go scheduler that they block, so they must be short.
 const maxCopy = 1 << 20
 
-type iovec struct{ base, len uint64 }
+type iovec struct{ base, len uintptr }
 
 // copyProcess copies between b and address addr of a process, at most maxCopy bytes at a time.
 func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
@@ -30,8 +30,8 @@ func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
 	}
 	for len(b) > 0 {
 		n := min(len(b), maxCopy)
-		local := iovec{Addr(b), uint64(n)}
-		remote := iovec{addr, uint64(n)}
+		local := iovec{uintptr(Addr(b)), uintptr(n)}
+		remote := iovec{uintptr(addr), uintptr(n)}
 		// SAFETY: local names n bytes of b, which b keeps alive; remote is the
 		// kernel's to check against the other process.
 		got, _, e := syscall.RawSyscall6(call, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1,
@@ -60,8 +60,8 @@ func Copyable(b []byte) bool {
 	if len(b) == 0 || addr/near == Addr(proof())/near {
 		return true
 	}
-	local := iovec{Addr(dump[:]), 2}
-	remote := [2]iovec{{addr, 1}, {addr + uint64(len(b)) - 1, 1}}
+	local := iovec{uintptr(Addr(dump[:])), 2}
+	remote := [2]iovec{{uintptr(addr), 1}, {uintptr(addr) + uintptr(len(b)) - 1, 1}}
 	// SAFETY: local names dump, which stays in its place; remote is the kernel's to check.
 	n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(os.Getpid()), uintptr(unsafe.Pointer(&local)), 1,
 		uintptr(unsafe.Pointer(&remote)), 2, 0)

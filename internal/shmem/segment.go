@@ -22,7 +22,7 @@ type Segment struct {
 // The pointer is valid until the segment is closed.
 func At[T any](s *Segment, off int) *T {
 	var p *T // not a T, which could be long
-	if off < 0 || off+int(unsafe.Sizeof(*p)) > len(s.mem) || uintptr(off)%unsafe.Alignof(*p) != 0 {
+	if off < 0 || off > len(s.mem)-int(unsafe.Sizeof(*p)) || uintptr(off)%unsafe.Alignof(*p) != 0 {
 		panic(fmt.Sprintf("shmem: offset %d of %T outside a segment of %d bytes or unaligned", off, p, len(s.mem)))
 	}
 	// SAFETY: the range was checked, and the mapping outlives its users: it is

@@ -73,7 +73,7 @@ func TestSegmentIsSealedAndShared(t *testing.T) {
 	}
 	for _, f := range []func(){
 		func() { At[uint64](s, 1<<16-4) },
-		func() { At[uint64](s, 4) },
+		func() { At[atomic.Uint64](s, 4) },
 		func() { At[uint64](s, -8) },
 		func() { Slice[uint64](s, 8, 1<<13) },
 		func() { Slice[byte](s, 0, -1) },
