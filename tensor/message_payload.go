@@ -78,6 +78,10 @@ func (f *payload) recv(b []byte) error {
 func (f *payload) remoteError() error {
 	text := make([]byte, envelopeMost)
 	st, err := cohort.Recv(f.c.load, text, f.peer, f.tag)
+	if ended(err) {
+		f.later(func(rest *payload) { _, _ = cohort.Recv(rest.c.load, make([]byte, envelopeMost), rest.peer, rest.tag) })
+		return err
+	}
 	if err != nil || st.Bytes() < 2 {
 		return fault(cohort.ErrCanceled, "rank %d stopped sending the message", f.peer)
 	}
@@ -94,10 +98,14 @@ func (f *payload) drop() {
 	if f.through(b) == nil {
 		return
 	}
-	m := &f.c.core.messages
-	rest := *f
+	f.later(func(rest *payload) { _ = rest.through(b) })
+}
+
+// later receives what is left in the background, without the operation's deadline.
+func (f *payload) later(receive func(rest *payload)) {
+	m, rest := &f.c.core.messages, *f
 	rest.c = &Comm{core: f.c.core, coll: f.c.coll, head: f.c.head, load: f.c.core.load.WithContext(m.ctx), ctx: m.ctx}
-	m.background.Go(func() { _ = rest.through(b) })
+	m.background.Go(func() { receive(&rest) })
 }
 
 // through receives into b until nothing is left. It returns only errors of the deadline or the

@@ -358,7 +358,13 @@ func (c *Comm) accept(m *messages, l *envelope, p *untyped, err error) (cohort.S
 }
 
 func (c *Comm) sendrecv(s untyped, dest, sendTag int, r untyped, source, recvTag int, err error) (cohort.Status, error) {
-	h, cancel, err := c.irecv("sendrecv", r, source, recvTag, err)
+	if _, err = c.messaging(err); err == nil { // a message that the receive gets would be lost with the send
+		_, err = cohort.SendInit[byte](c.head, nil, dest, sendTag)
+	}
+	if err != nil {
+		return cohort.Status{}, c.opError("sendrecv", dest, sendTag, err)
+	}
+	h, cancel, err := c.irecv("sendrecv", r, source, recvTag, nil)
 	if err != nil {
 		return cohort.Status{}, err
 	}

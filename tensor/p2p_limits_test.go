@@ -229,6 +229,50 @@ func TestReceiveTimeoutReleasesSender(t *testing.T) {
 	})
 }
 
+// The receiver's deadline passes between the empty piece of a sender that stops and the reason that follows. The receiver
+// gets its own error, and the reason is received nevertheless.
+func TestDeadlineBeforeReasonOfSender(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		c, err := messageComm(world)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			limit, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			err = errors.Join(cohort.Send[byte](c.load, nil, 1, 7), world.Barrier())
+			return errors.Join(err, cohort.Ssend(c.load.WithContext(limit), []byte("reason"), 1, 7), world.Barrier(), c.Close())
+		}
+		_, err = c.load.Probe(0, 7)
+		late, cancel := soon(c)
+		defer cancel()
+		f := payload{c: late, peer: 0, tag: 7, size: 10, piece: 10}
+		err = errors.Join(err, wantErr("a piece", f.recv(make([]byte, 10)), cohort.ErrTimeout))
+		return errors.Join(err, world.Barrier(), world.Barrier(), c.Close())
+	})
+}
+
+// A Sendrecv that cannot send takes no message.
+func TestSendrecvWithWrongDestinationReceivesNothing(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		x, y := must.Get(stuff[int8](CPU, 2, 4)), must.Get(stuff[int8](CPU, 5, 4))
+		err := Send(c, x, 0, 3)
+		for _, to := range [][2]int{{9, 3}, {0, -5}} {
+			_, e := Sendrecv(c, x, to[0], to[1], y, 0, 3)
+			if e == nil {
+				e = fmt.Errorf("Sendrecv to %v returns nil", to)
+			} else {
+				e = holds(y, 5, 4)
+			}
+			err = errors.Join(err, e)
+		}
+		limit, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, e := Recv(c.WithContext(limit), y, 0, 3)
+		return errors.Join(err, e, holds(y, 2, 4))
+	})
+}
+
 // Device work that never ends does not delay an operation beyond its deadline.
 func TestDeadlineEndsWaitForStuckDevice(t *testing.T) {
 	alone(t, func(c *Comm) error {
