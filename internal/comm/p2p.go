@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
@@ -262,11 +261,9 @@ func (k *core) end(q *backend.Request, why error, of *pending) bool {
 		k.bc.Poll() // the message may have matched
 		b.GiveUp(q, why)
 	}
-	began := time.Now()
+	wait := of.waits()
 	if !q.Ready() && k.bc.Await(&backend.Bound{Timeout: sched.Grace}, q) != nil {
-		if of != nil {
-			k.job.patience.note(of, began)
-		}
+		k.job.patience.note(wait)
 		if !asks || !b.GiveUp(q, why) {
 			k.bc.Break(why)
 			return false

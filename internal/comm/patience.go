@@ -18,14 +18,20 @@ type vain struct {
 	ctx   context.Context // had ended by then; nil: the operation had a deadline
 }
 
-// note is called when the wait for an operation that began at a time was in vain.
-func (p *patience) note(of *pending, began time.Time) {
-	v := &vain{began: began}
-	if of.c.ctx.Err() != nil {
-		v.ctx = of.c.ctx
+// now is the clock. Explorations have their own.
+var now = time.Now
+
+// waits returns what to note if a wait that begins now is in vain. For an operation that ends in the call that began it, p is nil.
+func (p *pending) waits() (v vain) {
+	if p != nil && p.c.ctx.Err() != nil {
+		v.ctx = p.c.ctx
 	}
-	p.last.Store(v)
+	v.began = now()
+	return v
 }
+
+// note is called when a wait was in vain.
+func (p *patience) note(v vain) { p.last.Store(&v) }
 
 // covers reports whether an operation was over when the last wait that was in vain began.
 func (p *patience) covers(of *pending) bool {

@@ -18,6 +18,23 @@ var requestMutants = []mutant{
 		new: `	if false {
 `,
 		why: "each of many sends that are over waits for an answer", test: "internal/comm TestSendsThatAreOverWaitForAnswersOnce", plain: true},
+	{file: "internal/comm/p2p.go",
+		old: `		k.job.patience.note(wait)
+`,
+		new: `		k.job.patience.note(of.waits())
+		_ = wait
+`,
+		why: "a wait in vain counts for sends that were over when it ended", test: "internal/comm TestInterleaveSendsThatAreOver"},
+	{file: "internal/comm/p2p.go",
+		old: `		if !asks || !b.GiveUp(q, why) {
+`,
+		new: `		if b.GiveUp(q, why); !asks {
+`,
+		why: "a matched message whose data do not come is given up without breaking the communicator", test: "internal/comm TestInterleaveSendsThatAreOver"},
+	{file: "internal/comm/patience.go",
+		old: `timed && !end.After(v.began)`,
+		new: `timed && (!end.After(v.began) || true)`,
+		why: "a wait in vain counts for sends whose deadline had not passed", test: "internal/comm TestInterleaveSendsThatAreOver"},
 	{file: "internal/comm/persistent.go",
 		old: `	if q.reopen(phaseStarting) {
 		k.bc.Wake()
