@@ -8,13 +8,14 @@ import (
 	"github.com/cohort-hpc/cohort/internal/board"
 )
 
-// How long a waiter polls before it sleeps. If every rank of the node has a processor to itself it spins;
-// otherwise it gives the processor to the rank that it waits for, or sleeps at once.
+// How long a waiter polls before it sleeps. If every rank of the node has a processor to itself it spins; otherwise it
+// gives the processor to the rank that it waits for, or sleeps at once. Where many ranks share a processor, yieldFor is
+// over when the others have run once. So a waiter also looks lookEvery times, for at most busyFor.
 const (
 	spinFor   = 100 * time.Microsecond
 	yieldFor  = 200 * time.Microsecond
 	lookEvery = 16                    // looks between two turns of other goroutines; while spinning also between two readings of the clock
-	busyFor   = 2 * time.Millisecond  // how long looks may move messages before the caller's bound is looked at again
+	busyFor   = 2 * time.Millisecond  // how long a waiter looks, or moves messages, before the caller's bound is looked at again
 	tickEvery = 50 * time.Millisecond // a rank of this node is lost within 100 ms of its end
 	idleFor   = time.Millisecond      // a wait in the background sleeps on the links if nobody has looked for this long
 )
@@ -128,7 +129,7 @@ func (e *Engine) look(p backend.Pending) bool {
 		if i%every == 0 {
 			if now := time.Now(); begin.IsZero() {
 				begin = now
-			} else if now.Sub(begin) > limit {
+			} else if d := now.Sub(begin); d > limit && (i >= lookEvery || d > busyFor) {
 				return false
 			}
 		}
