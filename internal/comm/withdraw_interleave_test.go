@@ -129,8 +129,6 @@ func (b *outbox) GiveUp(r *backend.Request, err error) bool {
 	return b.moves(s, err, sendOver, sendAsked) || r.Ready()
 }
 
-func (b *outbox) Arrived() (backend.Status, bool) { return backend.Status{}, false }
-
 func (b *outbox) Break(error) {
 	b.mu.Lock()
 	b.broken = slices.ContainsFunc(b.sends, func(s *posted) bool { return s.state >= sendMatched && s.waited })
