@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,7 +63,7 @@ started it as a rank. With --backend local, ranks are goroutines of one process.
   cohort bench --json -n 4 --sizes 8,1024 allreduce
   cohort bench -n 2 --plot latency.svg allreduce`,
 		ValidArgs: benchNames(),
-		RunE:      func(_ *cobra.Command, args []string) error { return cli.Exit(b.run(args)) },
+		RunE:      func(_ *cobra.Command, args []string) error { return b.run(args) },
 	}
 	f := c.Flags()
 	cli.Number(f, &b.ranks, "ranks", "n", 1, spawn.MaxRanks, "start this many ranks (default 2)")
@@ -86,22 +87,22 @@ started it as a rank. With --backend local, ranks are goroutines of one process.
 	return c
 }
 
-func (b *benchSettings) run(args []string) (int, error) {
+func (b *benchSettings) run(args []string) error {
 	if len(args) != 1 {
-		return cli.StatusUsage, cli.Usagef("got %d arguments, want one OP: %s", len(args), strings.Join(benchNames(), ", "))
+		return cli.Usagef("got %d arguments, want one OP: %s", len(args), strings.Join(benchNames(), ", "))
 	}
 	if b.op = findBench(args[0]); b.op == nil {
-		return cli.StatusUsage, cli.Usagef("unknown operation %q%s (want one of %s)", args[0], cli.DidYouMean(args[0], benchNames()), strings.Join(benchNames(), ", "))
+		return cli.Usagef("unknown operation %q%s (want one of %s)", args[0], cli.DidYouMean(args[0], benchNames()), strings.Join(benchNames(), ", "))
 	}
-	if err := b.checkBackend(); err != nil {
-		return cli.StatusUsage, err
+	if b.backend != "" && !slices.Contains(benchBackends, b.backend) {
+		return cli.Usagef("--backend %s: want shm, tcp, mpi or local%s", b.backend, cli.DidYouMean(b.backend, benchBackends))
 	}
 	if os.Getenv(spawn.EnvSize) != "" {
 		return b.join()
 	}
 	if l := mpifind.Launched(os.LookupEnv); l != nil && (l.Size > 1 || b.backend == "mpi") {
 		if b.backend != "" && b.backend != "mpi" {
-			return cli.StatusUsage, cli.Usagef("--backend %s: this is one of %d processes started by %v; start cohort bench without that launcher", b.backend, l.Size, l)
+			return cli.Usagef("--backend %s: this is one of %d processes started by %v; start cohort bench without that launcher", b.backend, l.Size, l)
 		}
 		return b.join()
 	}
@@ -109,60 +110,45 @@ func (b *benchSettings) run(args []string) (int, error) {
 		b.ranks = 2
 	}
 	if b.ranks < b.op.ranks {
-		return cli.StatusUsage, cli.Usagef("%s needs 2 ranks: want -n 2 or more", b.op.name)
+		return cli.Usagef("%s needs 2 ranks: want -n 2 or more", b.op.name)
 	}
 	if b.backend == "local" {
-		if err := cohort.Run(context.Background(), b.ranks, b.measure); err != nil {
-			return 1, err
-		}
-		return 0, nil
+		return cohort.Run(context.Background(), b.ranks, b.measure)
 	}
 	return b.start()
 }
 
 var benchBackends = append(slices.Clone(runBackends), "local")
 
-// checkBackend reports why a backend cannot be measured.
-func (b *benchSettings) checkBackend() error {
-	if b.backend == "" || slices.Contains(benchBackends, b.backend) {
-		return nil
-	}
-	return cli.Usagef("--backend %s: want shm, tcp, mpi or local%s", b.backend, cli.DidYouMean(b.backend, benchBackends))
-}
-
 // start runs this same command line as ranks of a job.
-func (b *benchSettings) start() (int, error) {
+func (b *benchSettings) start() error {
 	exe, err := os.Executable()
 	if err != nil {
-		return 1, err
+		return err
 	}
 	r := runOptions{backend: b.backend, bind: b.bind, grace: spawn.Grace}
-	return r.run(spawn.Programs{{Path: exe, Args: os.Args[1:], Ranks: b.ranks}})
+	return cli.Exit(r.run(spawn.Programs{{Path: exe, Args: os.Args[1:], Ranks: b.ranks}}))
 }
 
 // join measures as one rank of the job that this process was started in.
-func (b *benchSettings) join() (status int, err error) {
+func (b *benchSettings) join() error {
 	world, err := cohort.Init(context.Background(), &cohort.Config{Backend: b.backend})
 	if err != nil {
-		return 1, err
+		return err
 	}
-	defer func() {
-		if e := world.CloseWith(err); err == nil && e != nil {
-			status, err = 1, e
-		}
-	}()
-	if n := world.Size(); b.ranks != 0 && b.ranks != n {
-		return cli.StatusUsage, cli.Usagef("-n %d: this job has %d ranks; leave -n out", b.ranks, n)
-	} else if n < b.op.ranks {
-		return cli.StatusUsage, cli.Usagef("%s needs 2 ranks, and this job has %d", b.op.name, n)
+	switch n := world.Size(); {
+	case b.ranks != 0 && b.ranks != n:
+		err = cli.Usagef("-n %d: this job has %d ranks; leave -n out", b.ranks, n)
+	case n < b.op.ranks:
+		err = cli.Usagef("%s needs 2 ranks, and this job has %d", b.op.name, n)
+	default:
+		err = b.measure(world)
 	}
-	if err := b.measure(world); err != nil {
-		if world.Rank() != 0 && errors.Is(err, cohort.ErrPeerLost) {
-			return 1, nil // the lost rank, or rank 0, reports the cause
-		}
-		return 1, err
+	closed := world.CloseWith(err)
+	if world.Rank() != 0 && errors.Is(err, cohort.ErrPeerLost) {
+		return cli.Exit(1, nil) // the lost rank, or rank 0, reports the cause
 	}
-	return 0, nil
+	return cmp.Or(err, closed)
 }
 
 // result is one line of what cohort bench prints; the fields are those of the

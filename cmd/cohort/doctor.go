@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -111,25 +110,19 @@ func runDoctor(p pinning, asJSON bool) (int, error) {
 		d.add("backends", "keeper", fail, err.Error(), "cohort run does not work here")
 	}
 	if asJSON {
-		out := struct {
+		err = printJSON(struct {
 			Version  string    `json:"version"`
 			System   string    `json:"system"`
 			Findings []finding `json:"findings"`
-		}{version(), system(), d.all}
-		text, err := json.MarshalIndent(out, "", "  ")
-		if err != nil {
-			return 1, err
-		}
-		if _, err := fmt.Printf("%s\n", text); err != nil {
-			return 1, err
-		}
+		}{version(), system(), d.all})
 	} else {
 		var text bytes.Buffer
 		fmt.Fprintf(&text, "cohort %s on %s\n", version(), system())
 		d.print(&text)
-		if _, err := text.WriteTo(os.Stdout); err != nil {
-			return 1, err
-		}
+		_, err = text.WriteTo(os.Stdout)
+	}
+	if err != nil {
+		return 1, err
 	}
 	for _, f := range d.all {
 		if f.State == fail {

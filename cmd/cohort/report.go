@@ -42,7 +42,7 @@ The exit status is 1 if files cannot be read.`,
   cohort report --stats flight
   cohort report --trace timeline.json flight`,
 		Args: cli.OneArg("FOLDER with the files of a job"),
-		RunE: func(_ *cobra.Command, args []string) error { return cli.Exit(s.run(args)) },
+		RunE: func(_ *cobra.Command, args []string) error { return s.run(args[0]) },
 	}
 	f := c.Flags()
 	f.BoolVarP(&s.all, "all", "a", false, "also print the last operations of each rank")
@@ -53,59 +53,49 @@ The exit status is 1 if files cannot be read.`,
 	return c
 }
 
-func (s *reportSettings) run(args []string) (int, error) {
-	dumps, others, err := flight.Read(args[0])
+func (s *reportSettings) run(path string) error {
+	dumps, others, err := flight.Read(path)
 	if err != nil {
-		return 1, err
+		return err
 	}
 	if s.trace != "" {
 		var b bytes.Buffer
 		if err := flight.WriteTimeline(&b, dumps); err != nil {
-			return 1, err
+			return err
 		}
 		if err := flight.WriteFile(s.trace, b.Bytes()); err != nil {
-			return 1, err
+			return err
 		}
 	}
 	if s.stats {
-		return s.printStats(dumps)
+		sum, err := flight.Summarize(dumps)
+		switch {
+		case err != nil:
+			return err
+		case s.json:
+			return printJSON(sum)
+		}
+		return sum.Write(os.Stdout)
 	}
-	finding := flight.Analyze(dumps)
-	lines := flight.Lines(dumps, s.last)
+	finding, lines := flight.Analyze(dumps), flight.Lines(dumps, s.last)
 	if s.json {
-		return s.printJSON(finding, dumps, lines)
+		return printJSON(reportOf(finding, dumps, lines))
 	}
 	if _, err := fmt.Println(finding.Line); err != nil {
-		return 1, err
+		return err
 	}
 	if others > 0 {
-		fmt.Fprintf(os.Stderr, "cohort report: ignoring %d files of earlier jobs in %s\n", others, args[0])
+		fmt.Fprintf(os.Stderr, "cohort report: ignoring %d files of earlier jobs in %s\n", others, path)
 	}
 	if !s.all {
-		return 0, nil
+		return nil
 	}
 	for _, d := range dumps {
 		if _, err := fmt.Println(about(d)); err != nil {
-			return 1, err
+			return err
 		}
 	}
-	if err := flight.WriteTable(os.Stdout, lines); err != nil {
-		return 1, err
-	}
-	return 0, nil
-}
-
-func (s *reportSettings) printStats(dumps []*flight.Dump) (int, error) {
-	sum, err := flight.Summarize(dumps)
-	if err == nil && s.json {
-		err = printJSON(sum)
-	} else if err == nil {
-		err = sum.Write(os.Stdout)
-	}
-	if err != nil {
-		return 1, err
-	}
-	return 0, nil
+	return flight.WriteTable(os.Stdout, lines)
 }
 
 func printJSON(v any) error {
@@ -146,19 +136,19 @@ type reportRank struct {
 	Left    bool     `json:"left"`
 }
 
-func (s *reportSettings) printJSON(f flight.Finding, dumps []*flight.Dump, lines []flight.Line) (int, error) {
-	out := struct {
-		Line    string        `json:"line"`
-		Trouble bool          `json:"trouble"`
-		Size    int           `json:"size"`
-		Ranks   []reportRank  `json:"ranks"`
-		Ops     []flight.Line `json:"operations"`
-	}{Line: f.Line, Trouble: f.Trouble, Size: dumps[0].Size, Ops: lines}
+// jobReport is what --json prints.
+type jobReport struct {
+	Line    string        `json:"line"`
+	Trouble bool          `json:"trouble"`
+	Size    int           `json:"size"`
+	Ranks   []reportRank  `json:"ranks"`
+	Ops     []flight.Line `json:"operations"`
+}
+
+func reportOf(f flight.Finding, dumps []*flight.Dump, lines []flight.Line) jobReport {
+	out := jobReport{Line: f.Line, Trouble: f.Trouble, Size: dumps[0].Size, Ops: lines}
 	for _, d := range dumps {
 		out.Ranks = append(out.Ranks, reportRank{d.Rank, d.Pid, d.Host, d.Backend, d.Cause.String(), d.Reason, d.Later, !d.Left.IsZero()})
 	}
-	if err := printJSON(out); err != nil {
-		return 1, err
-	}
-	return 0, nil
+	return out
 }

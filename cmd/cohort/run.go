@@ -100,7 +100,10 @@ docs/launcher.md and docs/hosts.md have the details.`,
 	f.BoolVar(&r.goOn, "resilient", false, "when a rank fails, do not end the others")
 	r.elastic.flags(f)
 	f.BoolVar(&r.tag, "tag", true, "start each line of output with its rank; --tag=false does not")
-	f.StringVar((*string)(&r.show), "show", "", "show the standard output of these `RANKS` only, such as 0,3-5, or of none")
+	cli.Func(f, "show", "", "RANKS", "", "show the standard output of these ranks only, such as 0,3-5, or of none", func(s string) (err error) {
+		r.show, err = spawn.ParseShow(s)
+		return err
+	})
 	f.StringVar(&r.output, "output", "", "write each rank's output to rank.N.out and rank.N.err in `FOLDER` too")
 	f.StringVar(&r.flight, "flight", "", "keep the files for 'cohort report' in `FOLDER`")
 	f.BoolVar(&r.stats, "stats", os.Getenv(flight.EnvStats) != "", "count the operations, and print at the end where the time went")
@@ -205,7 +208,7 @@ func (r *runOptions) place(node *topo.Node, programs spawn.Programs) (config spa
 	}
 	config = spawn.Config{
 		Programs: programs, Generations: r.elastic.generations(programs.Ranks()),
-		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Grace: r.grace,
+		Stdin: os.Stdin, Tag: r.tag, Show: r.show, Timeout: r.timeout, Grace: r.grace,
 	}
 	ranks = programs.Ranks()
 	if config.Generations != nil {
@@ -216,9 +219,6 @@ func (r *runOptions) place(node *topo.Node, programs spawn.Programs) (config spa
 	}
 	if config.Places, err = spawn.Place(node, r.bind, ranks); err != nil {
 		return config, 0, err
-	}
-	if config.Hidden, err = r.show.Hidden(ranks); err != nil {
-		return config, 0, cli.Usagef("%v", err)
 	}
 	return config, ranks, nil
 }

@@ -40,21 +40,21 @@ The job must run on this machine, and be started with the same TMPDIR.`,
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return cli.Exit(scale(args[0], args[1])) },
+		RunE: func(_ *cobra.Command, args []string) error { return scale(args[0], args[1]) },
 	}
 }
 
-func scale(name, text string) (int, error) {
+func scale(name, text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > spawn.MaxRanks {
-		return cli.StatusUsage, cli.Usagef("N %s: want a whole number from 1 to %d", text, spawn.MaxRanks)
+		return cli.Usagef("N %s: want a whole number from 1 to %d", text, spawn.MaxRanks)
 	}
 	switch err := spawn.Scale(jobFolder()+name, n); {
 	case errors.Is(err, fs.ErrNotExist):
-		return 1, fmt.Errorf("job %s: not found; the jobs of 'cohort run --elastic' are the folders %s*", name, jobFolder())
+		return fmt.Errorf("job %s: not found; the jobs of 'cohort run --elastic' are the folders %s*", name, jobFolder())
 	case err != nil:
-		return 1, fmt.Errorf("job %s: %w", name, err)
+		return fmt.Errorf("job %s: %w", name, err)
 	}
-	fmt.Printf("job %s is asked to have %d ranks\n", name, n)
-	return 0, nil
+	_, err = fmt.Printf("job %s is asked to have %d ranks\n", name, n)
+	return err
 }

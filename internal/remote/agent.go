@@ -223,7 +223,7 @@ func (a *agent) config(node *topo.Node) (spawn.Config, error) {
 	c := spawn.Config{
 		Programs: a.ranks, Backend: "tcp", Job: w.Job, Tag: w.Tag,
 		Stdout: &output{a, message{Kind: kindOutput}}, Stderr: &output{a, message{Kind: kindOutput, N: 1}}, Keeper: a.keeper,
-		Resilient: a.resilient, Folder: a.folder,
+		Resilient: a.resilient, Folder: a.folder, Show: w.Show,
 		Part: &spawn.Part{
 			First: w.First, Size: w.Size, Ended: a.ended, Log: func(text string) { a.link.text(kindLog, text) },
 			Stopped: func(only bool) { a.link.send(message{Kind: kindStopped, Yes: only}) },
@@ -236,9 +236,6 @@ func (a *agent) config(node *topo.Node) (spawn.Config, error) {
 		c.Copy = func(rank, stream int) io.Writer { return &output{a, message{Kind: kindCopy, ID: rank, N: stream}} }
 	}
 	var err error
-	if c.Hidden, err = w.Show.Hidden(max(w.Size, w.Most)); err != nil {
-		return c, err
-	}
 	if c.Places, err = spawn.Place(node, w.Bind, max(a.ranks.Ranks(), 1)); err != nil {
 		return c, err
 	}

@@ -89,9 +89,6 @@ func Run(cfg Config) (status int, err error) {
 	if err == nil {
 		err = j.place()
 	}
-	if err == nil {
-		_, err = cfg.Show.Hidden(j.most())
-	}
 	if err == nil && cfg.Generations == nil {
 		if err = j.startCoordinator(); err == nil {
 			defer j.coordinator.end()

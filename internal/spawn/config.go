@@ -46,8 +46,7 @@ type Config struct {
 	// Copy returns what also gets the bytes of a rank's standard output (stream 0) or error (1); nil for nothing. The
 	// first write that fails ends the job.
 	Copy func(rank, stream int) io.Writer
-	// Hidden reports whether a rank's standard output is not written to Stdout; nil for none.
-	Hidden func(rank int) bool
+	Show Show // whose standard output is written to Stdout
 
 	Launch *Launch // the program that starts the ranks; nil for this process
 	Part   *Part   // set if the ranks are part of a larger job; not with Launch

@@ -11,26 +11,26 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// Show is a list of ranks such as 0,3-5, none, or nothing for all: those whose standard output is shown.
-type Show string
-
-// Hidden returns what [Config.Hidden] is for a job of that many ranks.
-func (s Show) Hidden(ranks int) (func(rank int) bool, error) {
-	if s == "" {
-		return nil, nil
-	}
-	var set topo.CPUSet // a set of numbers
-	if s != "none" {
-		var err error
-		if set, err = topo.ParseCPUSet(string(s)); err != nil || len(set) == 0 {
-			return nil, fmt.Errorf("--show %s: want ranks such as 0,3-5, or none", s)
-		}
-		if last := set[len(set)-1]; last >= ranks {
-			return nil, fmt.Errorf("--show %s: rank %d is not in this job of %d", s, last, ranks)
-		}
-	}
-	return func(rank int) bool { return !set.Contains(rank) }, nil
+// Show says whose standard output is shown: that of all ranks, or Only that of Ranks.
+type Show struct {
+	Only  bool
+	Ranks topo.CPUSet // a set of numbers
 }
+
+// ParseShow reads a list of ranks such as 0,3-5, or none.
+func ParseShow(s string) (Show, error) {
+	if s == "none" {
+		return Show{Only: true}, nil
+	}
+	set, err := topo.ParseCPUSet(s)
+	if err != nil || len(set) == 0 {
+		return Show{}, errors.New("want ranks such as 0,3-5, or none")
+	}
+	return Show{true, set}, nil
+}
+
+// hides reports whether a rank's standard output is not shown.
+func (s Show) hides(rank int) bool { return s.Only && !s.Ranks.Contains(rank) }
 
 // Files are the files that get each rank's standard output and error, by rank.
 type Files [][2]*os.File

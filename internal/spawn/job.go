@@ -346,7 +346,7 @@ func (j *Job) openOutput(r *rank) (files [2]*os.File, started func(bool), err er
 		r.pipes = nil
 	}
 	for k, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
-		if k == 0 && j.cfg.Hidden != nil && j.cfg.Hidden(r.number) {
+		if k == 0 && j.cfg.Show.hides(r.number) {
 			w = io.Discard
 		}
 		if f := j.direct(w); f != nil {
