@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
 // QuirkKind is the kind of a defect, as far as cohort acts on it.
@@ -30,7 +29,7 @@ const (
 // quirk is a defect or trap of some versions of libraries.
 type quirk struct {
 	kind         QuirkKind
-	vendor       string // the maker; anyMPICH and anyOpenMPI include derivatives
+	vendor       string // onlyMPICH, or what stands for several makers
 	from, before string // versions; empty is no bound
 	colls        []backend.Coll
 	inPlace      bool // in place only
@@ -38,8 +37,9 @@ type quirk struct {
 	kinds        []backend.Kind
 }
 
-// Vendors in the table that stand for several.
+// Vendors in the table.
 const (
+	onlyMPICH  = "MPICH"
 	anyMPICH   = "MPICH and its derivatives"
 	anyOpenMPI = "Open MPI and its derivatives"
 	derived    = "Intel MPI, Cray MPICH, MVAPICH"
@@ -51,10 +51,10 @@ var quirkTable = []quirk{
 	{kind: QuirkOverrun, vendor: anyOpenMPI},
 	{kind: QuirkNoLength, vendor: anyMPICH},
 	{kind: QuirkNoLong, vendor: anyMPICH, colls: []backend.Coll{backend.Bcast}},
-	{kind: QuirkNoPersistent, vendor: "MPICH", from: "4.0", before: "4.3", colls: []backend.Coll{backend.Gather}},
-	{kind: QuirkNoPersistent, vendor: "MPICH", from: "4.0", before: "4.2", colls: []backend.Coll{backend.Allgather}},
-	{kind: QuirkNoPersistent, vendor: "MPICH", from: "4.0", colls: []backend.Coll{backend.Scatter}},
-	{kind: QuirkNoPersistent, vendor: "MPICH", from: "4.1", colls: []backend.Coll{backend.Bcast}},
+	{kind: QuirkNoPersistent, vendor: onlyMPICH, from: "4.0", before: "4.3", colls: []backend.Coll{backend.Gather}},
+	{kind: QuirkNoPersistent, vendor: onlyMPICH, from: "4.0", before: "4.2", colls: []backend.Coll{backend.Allgather}},
+	{kind: QuirkNoPersistent, vendor: onlyMPICH, from: "4.0", colls: []backend.Coll{backend.Scatter}},
+	{kind: QuirkNoPersistent, vendor: onlyMPICH, from: "4.1", colls: []backend.Coll{backend.Bcast}},
 	{kind: QuirkNoPersistent, vendor: derived, colls: []backend.Coll{backend.Gather, backend.Allgather, backend.Scatter, backend.Bcast}},
 	{kind: QuirkNoInPlace, vendor: anyMPICH, from: "3.4", before: "4.2", colls: []backend.Coll{backend.Reduce}, inPlace: true},
 	{kind: QuirkNoNative, vendor: anyMPICH, from: "3.4", before: "4.0", colls: []backend.Coll{backend.Reduce}},
@@ -68,7 +68,7 @@ var quirkTable = []quirk{
 	{kind: QuirkAlone, vendor: anyMPICH, from: "4.0"},
 	{kind: QuirkOwed, vendor: anyMPICH},
 	{kind: QuirkDisconnect, vendor: anyMPICH, before: "4.2"},
-	{kind: QuirkExit, vendor: "MPICH"},
+	{kind: QuirkExit, vendor: onlyMPICH},
 	{kind: QuirkCUDACrash, vendor: anyOpenMPI, before: "5.0"},
 	{kind: QuirkBuiltCUDA, vendor: anyOpenMPI, before: "5.0"},
 }
@@ -97,15 +97,13 @@ func (q *quirk) concerns(by Maker) bool {
 	case derived:
 		return by.mpich() && by != MPICH
 	}
-	m := Of(mpifind.Unknown, q.vendor, Release{})
-	return by == m || by == Unknown || by == UnknownMPICH && m.mpich()
+	return by == MPICH || by == Unknown || by == UnknownMPICH
 }
 
 // concernsRelease reports whether a row that concerns a maker is about a release of it. The bounds
 // of a row are in one maker's numbering; libraries of other makers count as within them.
 func (q *quirk) concernsRelease(m Maker, r Release) bool {
-	numbered := m == Of(mpifind.Unknown, q.vendor, Release{}) || q.vendor == anyMPICH && m == MPICH || q.vendor == anyOpenMPI && m == OpenMPI
-	return !numbered || r.within(q.from, q.before)
+	return m != MPICH && m != OpenMPI || r.within(q.from, q.before)
 }
 
 // Has reports whether the library has a quirk of a kind.
