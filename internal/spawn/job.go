@@ -374,26 +374,24 @@ func (j *Job) direct(w io.Writer) *os.File {
 }
 
 func (j *Job) connect(r *rank, to []io.Writer) {
-	finished, number := make(chan struct{}, len(to)), r.number // which may change later
+	var passing sync.WaitGroup
+	number := r.number // which may change later
 	for k, w := range to {
-		go func() {
-			var from source = r.pipes[k]
+		passing.Go(func() {
+			from := r.pipes[k]
 			if j.cfg.Copy != nil {
-				from = &copied{from, j.cfg.Copy(number, k), j.out.failed}
+				from.to, from.failed = j.cfg.Copy(number, k), j.out.failed
 			}
 			if j.cfg.Tag && w != io.Discard {
 				j.out.copyTagged(w, from, strconv.Itoa(number), j.out.terminal[k])
 			} else {
 				j.out.copy(w, from)
 			}
-			r.pipes[k].file.Close()
-			finished <- struct{}{}
-		}()
+			from.file.Close()
+		})
 	}
 	go func() {
-		for range to {
-			<-finished
-		}
+		passing.Wait()
 		close(r.drained)
 	}()
 }

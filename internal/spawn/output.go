@@ -258,24 +258,4 @@ type source interface {
 	read(b []byte, wait bool) (int, error)
 }
 
-// copied is a source whose data are also written to another writer, until a write fails.
-type copied struct {
-	source
-	to     io.Writer
-	failed func(error)
-}
-
-func (c *copied) Read(b []byte) (int, error) { return c.read(b, false) }
-
-func (c *copied) read(b []byte, wait bool) (int, error) {
-	n, err := c.source.read(b, wait)
-	if n > 0 && c.to != nil {
-		if _, e := c.to.Write(b[:n]); e != nil {
-			c.to = nil
-			c.failed(e)
-		}
-	}
-	return n, err
-}
-
 var errPause = errors.New("no data yet")

@@ -4,6 +4,7 @@ package spawn
 
 import (
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -11,7 +12,9 @@ import (
 
 // pipe is the launcher's end of a rank's output.
 type pipe struct {
-	file *os.File
+	file   *os.File
+	to     io.Writer   // gets the data too, until a write to it fails; may be nil
+	failed func(error) // called for that failure
 
 	mu      sync.Mutex
 	hurried bool
@@ -47,6 +50,12 @@ func (p *pipe) read(b []byte, wait bool) (int, error) {
 		}
 		p.mu.Unlock()
 		n, err := p.file.Read(b)
+		if n > 0 && p.to != nil {
+			if _, e := p.to.Write(b[:n]); e != nil {
+				p.to = nil
+				p.failed(e)
+			}
+		}
 		switch {
 		case hurried:
 			p.waited += time.Since(began) // without the lock: one goroutine reads
