@@ -199,15 +199,11 @@ func (b *benchSettings) measure(world *cohort.Comm) error {
 		}
 		all = append(all, r)
 		if b.json {
-			line, err := json.Marshal(r)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Printf("%s\n", line)
-			if err != nil {
-				return err
-			}
-		} else if err := printRow(os.Stdout, r, len(all) == 1); err != nil {
+			err = json.NewEncoder(os.Stdout).Encode(r)
+		} else {
+			err = printRow(os.Stdout, r, len(all) == 1)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -40,26 +40,10 @@ func newCommand() *cobra.Command {
 		Example: "  cohort run -n 4 ./myprogram\n  cohort doctor",
 		Version: version(),
 	}
-	root.SetVersionTemplate(versionLine())
-	root.AddCommand(newRun(), newScale(), newDoctor(), newBench(), newReport(), newVersion())
+	root.SetVersionTemplate(fmt.Sprintf("cohort %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	root.AddCommand(newRun(), newScale(), newDoctor(), newBench(), newReport())
 	cobra.EnableCommandSorting = false
 	return root
-}
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of cohort",
-		Args:  cli.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Print(versionLine())
-			return err
-		},
-	}
-}
-
-func versionLine() string {
-	return fmt.Sprintf("cohort %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version returns the module's version as the go command recorded it.

@@ -169,7 +169,6 @@ func TestUsageErrorsNameTheArgument(t *testing.T) {
 		{"report a b", "got 2 arguments, want one FOLDER"},
 		{"report --last 0 a", "want a whole number from 1 to 1024"},
 		{"doctor now", "unexpected argument \"now\""},
-		{"version 2", "unexpected argument"},
 	} {
 		status, stdout, stderr := execute(strings.Fields(c.line)...)
 		if status != cli.StatusUsage || !strings.Contains(stderr, c.want) || stdout != "" {

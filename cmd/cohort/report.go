@@ -99,11 +99,9 @@ func (s *reportSettings) run(path string) error {
 }
 
 func printJSON(v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err == nil {
-		_, err = fmt.Println(string(b))
-	}
-	return err
+	to := json.NewEncoder(os.Stdout)
+	to.SetIndent("", "  ")
+	return to.Encode(v)
 }
 
 // about describes a rank's file without its operations.
