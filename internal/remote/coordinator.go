@@ -12,62 +12,43 @@ import (
 	"github.com/cohort-hpc/cohort/internal/meet"
 )
 
-// coordinator is the ranks' coordinator, which runs in this process.
-type coordinator struct {
-	secret string // in the form of its file
-	choice string // of interfaces
-	at     map[*host]netip.AddrPort
-	end    func()
-}
-
-// startCoordinator starts to listen for the ranks.
-func (j *launcher) startCoordinator() error {
+// startCoordinator makes this process the ranks' coordinator, until end is called.
+func (j *launcher) startCoordinator() (end func(), err error) {
 	addrs, at, err := j.addresses()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	secret := meet.NewSecret()
 	var text strings.Builder
 	if err := secret.Send(&text); err != nil {
-		return err
+		return nil, err
 	}
+	j.secret = text.String()
 	listens, end, err := Coordinate(j.name, j.cfg.Programs.Ranks(), secret, addrs, j.cfg.Stderr)
-	if err != nil {
-		return err
-	}
-	j.coordinator = &coordinator{text.String(), j.cfg.Interface, map[*host]netip.AddrPort{}, end}
 	for i, h := range j.hosts {
 		for _, a := range listens {
 			if a.Addr() == at[i] {
-				j.coordinator.at[h] = a
+				h.coordinator = a
 			}
 		}
 	}
-	return nil
+	return end, err
 }
 
-// variables returns the variables by which a host's ranks find the coordinator.
-func (m *coordinator) variables(h *host) []string {
-	set := []string{"COHORT_TCP_COORDINATOR=launcher@" + m.at[h].String()}
-	if m.choice != "" {
-		set = append(set, "COHORT_TCP_IFACE="+m.choice)
-	}
-	return set
-}
-
-// interfaces returns the variables by which ranks find each other if rank 0 of each world is its coordinator: they use the
-// loopback interface if all hosts see this process there, and that is not set otherwise.
-func (j *launcher) interfaces() []string {
-	set := []string{"COHORT_TCP_COORDINATOR="}
+// meeting returns the variables by which a host's ranks find each other: this process is their coordinator, or else rank 0 of
+// each world. In that case they use the loopback interface if all hosts see this process there, unless another is set.
+func (j *launcher) meeting(h *host) (set []string) {
 	if j.cfg.Interface != "" {
-		return append(set, "COHORT_TCP_IFACE="+j.cfg.Interface)
+		set = append(set, "COHORT_TCP_IFACE="+j.cfg.Interface)
 	}
-	for _, h := range j.hosts {
-		if !seenFrom(h.hello.Connection).IsLoopback() {
-			return set
-		}
+	if j.cfg.Generations == nil {
+		return append(set, "COHORT_TCP_COORDINATOR=launcher@"+h.coordinator.String())
 	}
-	if addrs, err := meet.Interfaces(""); err == nil && os.Getenv("COHORT_TCP_IFACE") == "" {
+	set = append(set, "COHORT_TCP_COORDINATOR=")
+	if j.cfg.Interface != "" || os.Getenv("COHORT_TCP_IFACE") != "" || !j.all(func(h *host) bool { return seenFrom(h.hello.Connection).IsLoopback() }) {
+		return set
+	}
+	if addrs, err := meet.Interfaces(""); err == nil {
 		set = append(set, "COHORT_TCP_IFACE="+addrs[0].String())
 	}
 	return set

@@ -7,6 +7,7 @@ import (
 	"encoding/gob"
 	"fmt"
 	"io"
+	"net/netip"
 	"sync/atomic"
 	"time"
 )
@@ -18,11 +19,12 @@ type host struct {
 	shell        *shell
 	link         *link
 	hello        hello
-	in           *gob.Decoder // of the agent's messages
-	events       chan event   // from the agent after hello; closed after its end
-	quiet        atomic.Int32 // intervals pingEvery without a message
-	most         atomic.Int32 // such intervals before it is given up
-	silent       atomic.Bool  // it was given up
+	coordinator  netip.AddrPort // where its ranks find this process
+	in           *gob.Decoder   // of the agent's messages
+	events       chan event     // from the agent after hello; closed after its end
+	quiet        atomic.Int32   // intervals pingEvery without a message
+	most         atomic.Int32   // such intervals before it is given up
+	silent       atomic.Bool    // it was given up
 
 	running     map[int]bool // ids of its processes that run; owned by the job's loop, as are those below
 	ended, lost bool

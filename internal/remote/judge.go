@@ -135,15 +135,6 @@ func (j *launcher) see() (status int, err error) {
 	}
 }
 
-func (s *judge) all(is func(*host) bool) bool {
-	for _, h := range s.hosts {
-		if !is(h) {
-			return false
-		}
-	}
-	return true
-}
-
 func (s *judge) step(signals bool) {
 	var from <-chan os.Signal
 	if signals {

@@ -33,15 +33,15 @@ var shellLimit = time.Minute
 
 // launcher is the state of a job.
 type launcher struct {
-	cfg         Config
-	name        string
-	hosts       []*host
-	programs    map[string]*file // to send, by path
-	files       spawn.Files      // of the ranks' output
-	coordinator *coordinator
-	begun       time.Time
-	stopped     syscall.Signal // the signal that ended the preparation
-	closed      chan struct{}  // closed when messages from the hosts are no longer read
+	cfg      Config
+	name     string
+	hosts    []*host
+	programs map[string]*file // to send, by path
+	files    spawn.Files      // of the ranks' output
+	secret   string           // of the ranks whose coordinator this process is, in the form of its file
+	begun    time.Time
+	stopped  syscall.Signal // the signal that ended the preparation
+	closed   chan struct{}  // closed when messages from the hosts are no longer read
 }
 
 // Run starts the ranks of a job and supervises them until the end:
@@ -90,8 +90,9 @@ func Run(cfg Config) (status int, err error) {
 		err = j.place()
 	}
 	if err == nil && cfg.Generations == nil {
-		if err = j.startCoordinator(); err == nil {
-			defer j.coordinator.end()
+		var end func()
+		if end, err = j.startCoordinator(); err == nil {
+			defer end()
 		}
 	}
 	if err == nil {
@@ -116,6 +117,10 @@ func (j *launcher) most() int {
 		return j.cfg.Generations.Max
 	}
 	return j.cfg.Programs.Ranks()
+}
+
+func (j *launcher) all(is func(*host) bool) bool {
+	return !slices.ContainsFunc(j.hosts, func(h *host) bool { return !is(h) })
 }
 
 // each calls do for all hosts, and returns the errors of all of them. A signal that requests the end cancels it.
@@ -247,15 +252,11 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 		Job: j.name, First: h.first, Size: c.Programs.Ranks(), Folder: folder,
 		Bind: c.Bind, Tag: c.Tag, Show: c.Show, Copy: c.Output != "", Resilient: c.Resilient, Flight: c.Flight != "",
 	}
-	w.Env = slices.Clip(c.Env)
+	w.Env, w.Secret = append(slices.Clip(c.Env), j.meeting(h)...), j.secret
 	programs := c.Programs.Part(h.first, h.count)
 	if c.Generations != nil {
 		w.Most = c.Generations.Max
 		programs = spawn.Programs{{Path: c.Programs[0].Path, Args: c.Programs[0].Args, Ranks: h.count}}
-		w.Env = append(w.Env, j.interfaces()...)
-	} else {
-		w.Secret = j.coordinator.secret
-		w.Env = append(w.Env, j.coordinator.variables(h)...)
 	}
 	for _, p := range programs {
 		x := program{Program: p}
