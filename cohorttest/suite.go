@@ -22,7 +22,11 @@ import (
 func Test(t *testing.T, l Launcher) {
 	Become()
 	for _, n := range sizesOf(l, small()) {
-		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) { testRanks(t, l, n) })
+		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) {
+			some(t, l, n, small() || crowded(l, n), func(i int, s scenario) bool {
+				return !(s.alone || s.few) || !small() || n == s.one(i, sizesOf(l, true))
+			})
+		})
 	}
 }
 
@@ -51,13 +55,6 @@ func crowded(l Launcher, n int) bool {
 		return !own.Whole(n)
 	}
 	return n >= 7
-}
-
-// testRanks runs all scenarios with n ranks.
-func testRanks(t *testing.T, l Launcher, n int) {
-	some(t, l, n, small() || crowded(l, n), func(i int, s scenario) bool {
-		return !(s.alone || s.few) || !small() || n == s.one(i, sizesOf(l, true))
-	})
 }
 
 // some runs the scenarios that fit with n ranks: those that leave the job in order in one job, and the others in one

@@ -53,16 +53,10 @@ func windowLocks(r *Rank) {
 	}
 }
 
-// lockedAll has all ranks hold the shared locks of all parts at the same time, and then
-// an exclusive one.
+// lockedAll has all ranks hold the shared locks of all parts at the same time.
 func lockedAll(r *Rank) {
 	w := onesided[int64](r, r.Comm, 1)
-	has := func(rank int) int64 {
-		x := make([]int64, 1)
-		r.OK(w.Get(x, rank, 0))
-		return x[0]
-	}
-	all := must(w.LockAll())
+	all, x := must(w.LockAll()), make([]int64, 1)
 	r.OK(w.Put([]int64{int64(r.Rank)}, (r.Rank+1)%r.Size, 0)) // each rank writes another part
 	for rank := range r.Size {
 		r.OK(all.Flush(rank))
@@ -72,15 +66,11 @@ func lockedAll(r *Rank) {
 	r.Is(all.Flush(-1), cohort.ErrRank, "Flush of rank -1")
 	r.OK(r.Comm.Barrier()) // all of them have the locks at the same time
 	for rank := range r.Size {
-		equal(r, has(rank), int64((rank+r.Size-1)%r.Size), "rank %d's part", rank)
+		r.OK(w.Get(x, rank, 0))
+		equal(r, x[0], int64((rank+r.Size-1)%r.Size), "rank %d's part", rank)
 	}
 	r.OK(r.Comm.Barrier())
 	r.OK(all.Unlock())
-	g := must(w.Lock(cohort.LockExclusive, 0))
-	r.OK(w.Put([]int64{has(0) + 1}, 0, 0))
-	r.OK(g.Unlock())
-	r.OK(w.Fence())
-	equal(r, has(0), int64(r.Size-1+r.Size), "rank 0's part")
 }
 
 // lockPatience is long enough for one answer of a rank on a busy machine, which says who holds the lock.
