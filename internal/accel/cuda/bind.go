@@ -4,8 +4,6 @@ package cuda
 
 import (
 	"fmt"
-	"io/fs"
-	"os"
 	"runtime"
 	"strings"
 
@@ -13,25 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bind loads the first library of names that exists, and looks up its functions. The library is
+// bind loads the first library of names that can be loaded, and looks up its functions. The library is
 // never unloaded, because the process uses its threads and its state of devices. The caller is
 // locked to its thread (by withSignalsBlocked), because the dynamic linker keeps errors per thread.
 func bind(names []string) (*library, error) {
-	var missing error
+	var errs []string
 	for _, name := range names {
-		if strings.Contains(name, "/") {
-			if _, err := os.Stat(name); err != nil {
-				if missing == nil {
-					missing = err
-				}
-				continue
-			}
-		}
 		handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 		if err != nil {
-			if missing == nil || os.IsNotExist(missing) {
-				missing = err // prefer the error of a library that exists
-			}
+			errs = append(errs, err.Error())
 			continue
 		}
 		l := &library{name: name, at: make(map[function]uintptr)}
@@ -44,10 +32,7 @@ func bind(names []string) (*library, error) {
 		}
 		return l, nil
 	}
-	if missing == nil {
-		missing = fs.ErrNotExist
-	}
-	return nil, fmt.Errorf("cannot load the driver's library: %w", missing)
+	return nil, fmt.Errorf("cannot load the driver's library: %s", strings.Join(errs, "; "))
 }
 
 // withSignalsBlocked calls f with signals blocked, so that threads that the library starts in f do

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"sync"
@@ -116,14 +117,14 @@ func (dev *device) do(fn function, args ...uintptr) error {
 	}
 	r := f.call(fn, args...)
 	dev.leave(f)
-	if r != success {
-		return dev.failed(r, fn, "")
-	}
-	return nil
+	return dev.failed(r, fn, "")
 }
 
-// failed converts an error of the driver.
+// failed converts an error of the driver. It returns nil for success.
 func (dev *device) failed(r result, fn function, what string) error {
+	if r == success {
+		return nil
+	}
 	return dev.fault(r.sentinel(), "%v%s: %s", fn, what, dev.driver.lib.text(r))
 }
 
@@ -198,13 +199,8 @@ func (dev *device) Free(a accel.Address) error {
 	}
 	defer dev.leave(f)
 	waited := f.call(cuCtxSynchronize)
-	if r := f.call(cuMemFree, uintptr(a)); r != success {
-		return dev.failed(r, cuMemFree, "")
-	}
-	if waited != success {
-		return dev.failed(waited, cuCtxSynchronize, "")
-	}
-	return nil
+	freed := f.call(cuMemFree, uintptr(a))
+	return cmp.Or(dev.failed(freed, cuMemFree, ""), dev.failed(waited, cuCtxSynchronize, ""))
 }
 
 // Run implements accel.Device.

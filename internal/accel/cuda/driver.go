@@ -39,7 +39,7 @@ func (d *driver) Name() string { return "cuda" }
 
 // Devices implements accel.Driver.
 func (d *driver) Devices() (int, error) {
-	d.once.Do(func() { withSignalsBlocked(d.load) })
+	d.once.Do(func() { withSignalsBlocked(func() { d.err = d.load() }) })
 	return len(d.devices), d.err
 }
 
@@ -55,53 +55,54 @@ func (d *driver) Device(index int) (accel.Device, error) {
 	return d.devices[index], nil
 }
 
-// load loads the library and its devices, or sets err.
-func (d *driver) load() {
-	lib, err := bind(d.names)
-	if err != nil {
-		d.err = fault(backend.ErrNotSupported, "%v", err)
-		return
-	}
-	d.lib = lib
-	if r := lib.call(cuInit, 0); r != success {
-		d.err = fault(backend.ErrNotSupported, "%s: %v: %s%s", lib.name, cuInit, lib.text(r), visible())
-		return
+// load loads the library and its devices.
+func (d *driver) load() (err error) {
+	if d.lib, err = bind(d.names); err != nil {
+		return fault(backend.ErrNotSupported, "%v", err)
 	}
 	var version, count int32
-	if r := lib.call(cuDriverGetVersion, uintptr(unsafe.Pointer(&version))); r != success {
-		d.err = fault(backend.ErrNotSupported, "%s: %v: %s", lib.name, cuDriverGetVersion, lib.text(r))
-		return
+	if err := d.lib.try(cuInit, 0); err != nil {
+		return err
+	}
+	if err := d.lib.try(cuDriverGetVersion, uintptr(unsafe.Pointer(&version))); err != nil {
+		return err
 	}
 	if version < oldest {
-		d.err = fault(backend.ErrNotSupported, "%s is a driver for CUDA %d.%d, older than %d.%d; install a newer driver",
-			lib.name, version/1000, version%1000/10, oldest/1000, oldest%1000/10)
-		return
+		return fault(backend.ErrNotSupported, "%s is a driver for CUDA %d.%d, older than %d.%d; install a newer driver",
+			d.lib.name, version/1000, version%1000/10, oldest/1000, oldest%1000/10)
 	}
-	if r := lib.call(cuDeviceGetCount, uintptr(unsafe.Pointer(&count))); r != success || count < 1 {
-		why := "there is no device"
-		if r != success {
-			why = fmt.Sprintf("%v: %s", cuDeviceGetCount, lib.text(r))
-		}
-		d.err = fault(backend.ErrNotSupported, "%s: %s%s", lib.name, why, visible())
-		return
+	if err := d.lib.try(cuDeviceGetCount, uintptr(unsafe.Pointer(&count))); err != nil {
+		return err
+	}
+	if count < 1 {
+		return fault(backend.ErrNotSupported, "%s: there is no device%s", d.lib.name, visible())
 	}
 	devices := make([]*device, count)
 	for i := range devices {
 		dev := &device{driver: d, index: i}
 		var name [256]byte
-		if r := lib.call(cuDeviceGet, uintptr(unsafe.Pointer(&dev.number)), uintptr(i)); r != success {
-			d.err = fault(backend.ErrNotSupported, "device %d: %v: %s", i, cuDeviceGet, lib.text(r))
-			return
+		if err := d.lib.try(cuDeviceGet, uintptr(unsafe.Pointer(&dev.number)), uintptr(i)); err != nil {
+			return err
 		}
-		if r := lib.call(cuDeviceGetName, uintptr(unsafe.Pointer(&name[0])), uintptr(len(name)), uintptr(dev.number)); r != success {
-			d.err = fault(backend.ErrNotSupported, "device %d: %v: %s", i, cuDeviceGetName, lib.text(r))
-			return
+		if err := d.lib.try(cuDeviceGetName, uintptr(unsafe.Pointer(&name[0])), uintptr(len(name)), uintptr(dev.number)); err != nil {
+			return err
 		}
 		name[len(name)-1] = 0
 		dev.model = goString(&name[0])
 		devices[i] = dev
 	}
 	d.devices = devices
+	return nil
+}
+
+// try calls a function while devices are looked for, as call does. If it fails, there are none.
+//
+//go:uintptrescapes
+func (l *library) try(f function, args ...uintptr) error {
+	if r := l.call(f, args...); r != success {
+		return fault(backend.ErrNotSupported, "%s: %v: %s%s", l.name, f, l.text(r), visible())
+	}
+	return nil
 }
 
 // visible formats the variable that may hide devices.
