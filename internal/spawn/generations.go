@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -258,12 +257,7 @@ func (l *link) write() {
 
 func (s *state) another(id, number, place int) error {
 	return s.onThread(func() error {
-		null, err := os.Open(os.DevNull)
-		if err != nil {
-			return err
-		}
-		defer null.Close()
-		err = s.startRank(&rank{id: id, number: number, place: place, program: s.cfg.program(place)}, null)
+		err := s.startRank(&rank{id: id, number: number, place: place, program: s.cfg.program(place)}, nil)
 		if err == nil {
 			s.m.Running++
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -236,12 +237,7 @@ func (j *Job) launch() error {
 	if stdin != j.cfg.Stdin {
 		defer stdin.Close()
 	}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	j.env = lastOfEach(append(without(j.cfg.Env, EnvRank, EnvSize, generation.Env), EnvBackend+"="+j.cfg.Backend, EnvJob+"="+j.cfg.Job))
+	j.env = append(without(j.cfg.Env, EnvRank, EnvSize, generation.Env), EnvBackend+"="+j.cfg.Backend, EnvJob+"="+j.cfg.Job)
 	if j.generations, err = j.cfg.listen(); err != nil {
 		return err
 	}
@@ -251,7 +247,8 @@ func (j *Job) launch() error {
 	}
 	err = j.onThread(func() error {
 		for i := range j.cfg.Programs.Ranks() {
-			in, number := null, i
+			var in *os.File
+			number := i
 			if j.cfg.Part != nil {
 				number += j.cfg.Part.First
 			}
@@ -285,7 +282,7 @@ func (c *Config) descriptors() int {
 	return each*c.most() + 8
 }
 
-// startRank starts the process of a rank, with its output connected.
+// startRank starts the process of a rank, with its output connected. Without stdin it reads the null device.
 func (j *Job) startRank(r *rank, stdin *os.File) error {
 	index := len(j.ranks)
 	r.drained = make(chan struct{})
@@ -306,12 +303,18 @@ func (j *Job) startRank(r *rank, stdin *os.File) error {
 	}
 	pidfd := -1
 	env := append(slices.Clone(j.env), EnvRank+"="+strconv.Itoa(r.number), EnvSize+"="+strconv.Itoa(max(j.size(), r.number+1)))
-	r.proc, err = os.StartProcess(r.program.Path, append([]string{r.program.Path}, r.program.Args...), &os.ProcAttr{
-		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(&pidfd), Env: append(env, j.generations.env(r.id)...),
-	})
-	if err != nil {
+	cmd := &exec.Cmd{
+		Path: r.program.Path, Args: append([]string{r.program.Path}, r.program.Args...),
+		Env:    append(env, j.generations.env(r.id)...), // of variables with the same name the last counts
+		Stdout: files[0], Stderr: files[1], SysProcAttr: sysProcAttr(&pidfd),
+	}
+	if stdin != nil {
+		cmd.Stdin = stdin
+	}
+	if err := cmd.Start(); err != nil {
 		return j.startError(r, err)
 	}
+	r.proc = cmd.Process
 	r.phase, r.pgid = runs, r.proc.Pid
 	j.cfg.Keeper.Group(r.pgid)
 	j.ranks = append(j.ranks, r)
@@ -404,21 +407,6 @@ func (j *Job) startError(r *rank, err error) error {
 		return fmt.Errorf("starting rank %d of %d: %w; the limit of processes (ulimit -u, pids.max) or memory is reached: start fewer ranks", r.number, j.size(), err)
 	}
 	return fmt.Errorf("starting rank %d: %w", r.number, Explain(r.program.Path, err))
-}
-
-// lastOfEach returns env with every name once, with its last value. A process would use the first value of
-// a duplicate name, but variables set for a job are appended to the environment and must win.
-func lastOfEach(env []string) []string {
-	seen := make(map[string]bool)
-	var rest []string
-	for _, e := range slices.Backward(env) {
-		if name, _, _ := strings.Cut(e, "="); !seen[name] {
-			seen[name] = true
-			rest = append(rest, e)
-		}
-	}
-	slices.Reverse(rest)
-	return rest
 }
 
 func without(env []string, names ...string) []string {

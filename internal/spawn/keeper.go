@@ -57,7 +57,7 @@ func StartKeeper() (*Keeper, error) {
 	}
 	cmd := exec.Command(exe)
 	cmd.Args = []string{filepath.Base(os.Args[0]), "(keeper)"}
-	cmd.Dir, cmd.Env = "/", lastOfEach(append(os.Environ(), envKeeper+"=1", "GOMAXPROCS=1"))
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), envKeeper+"=1", "GOMAXPROCS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that signals to the launcher's group or terminal do not reach it
 	notes, err := cmd.StdinPipe()
 	var reports io.Reader

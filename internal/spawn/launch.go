@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -117,11 +118,6 @@ func (l *starter) listenForRanks() (address string, err error) {
 // the ranks have separate output.
 func (j *Job) startLauncher(address string) error {
 	l, c := j.launcher, j.cfg.Launch
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
 	read, write, err := os.Pipe()
 	if err != nil {
 		return err
@@ -129,13 +125,12 @@ func (j *Job) startLauncher(address string) error {
 	defer write.Close()
 	env := without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob, generation.Env)
 	argv := append(append([]string{c.Command}, c.Args...), c.Rank...)
-	l.proc, err = os.StartProcess(c.Command, append(argv, address), &os.ProcAttr{
-		Files: []*os.File{null, write, write}, Env: lastOfEach(append(env, c.Env...)), Sys: sysProcAttr(nil),
-	})
-	if err != nil {
+	cmd := &exec.Cmd{Path: c.Command, Args: append(argv, address), Env: append(env, c.Env...), Stdout: write, Stderr: write, SysProcAttr: sysProcAttr(nil)}
+	if err := cmd.Start(); err != nil {
 		read.Close()
 		return fmt.Errorf("starting %s: %w", c.Name, Explain(c.Command, err))
 	}
+	l.proc = cmd.Process
 	liftLimit(l.proc.Pid, inherited+c.Descriptors)
 	l.output = &pipe{file: read}
 	j.cfg.Keeper.Group(l.proc.Pid)

@@ -133,7 +133,7 @@ func endInOrder() error {
 	for i := range n {
 		fd := -1
 		p, err := os.StartProcess(exe, []string{"stubborn"}, &os.ProcAttr{
-			Env: lastOfEach(append(os.Environ(), envProgram+"=stubborn")), Files: []*os.File{nil, nil, nil}, Sys: &syscall.SysProcAttr{PidFD: &fd},
+			Env: append(without(os.Environ(), envProgram), envProgram+"=stubborn"), Files: []*os.File{nil, nil, nil}, Sys: &syscall.SysProcAttr{PidFD: &fd},
 		})
 		if err == nil {
 			procs = append(procs, p)
