@@ -70,22 +70,7 @@ func (s CPUSet) Contains(cpu int) bool {
 }
 
 // Intersect returns the processors that are in both sets.
-func (s CPUSet) Intersect(t CPUSet) CPUSet {
-	var both CPUSet
-	for i, j := 0, 0; i < len(s) && j < len(t); {
-		switch {
-		case s[i] < t[j]:
-			i++
-		case s[i] > t[j]:
-			j++
-		default:
-			both = append(both, s[i])
-			i++
-			j++
-		}
-	}
-	return both
-}
+func (s CPUSet) Intersect(t CPUSet) CPUSet { return s.where(t.Contains) }
 
 // Union returns the processors that are in either set.
 func (s CPUSet) Union(t CPUSet) CPUSet {
@@ -94,13 +79,16 @@ func (s CPUSet) Union(t CPUSet) CPUSet {
 
 // Minus returns the processors that are in s and not in t.
 func (s CPUSet) Minus(t CPUSet) CPUSet {
-	var rest CPUSet
+	return s.where(func(cpu int) bool { return !t.Contains(cpu) })
+}
+
+func (s CPUSet) where(fits func(cpu int) bool) (part CPUSet) {
 	for _, c := range s {
-		if !t.Contains(c) {
-			rest = append(rest, c)
+		if fits(c) {
+			part = append(part, c)
 		}
 	}
-	return rest
+	return part
 }
 
 // Equal reports whether the sets have the same processors.
@@ -130,11 +118,6 @@ func ranges(numbers []int) string {
 // decimal parses a number of digits only, without sign or space. It fits in 32 bits, so that sums
 // of a few do not overflow.
 func decimal(s string) (int, bool) {
-	for _, c := range []byte(s) {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-	}
 	n, err := strconv.ParseUint(s, 10, 31)
 	return int(n), err == nil
 }

@@ -128,15 +128,8 @@ func expand(hosts []string, word string) ([]string, error) {
 	return hosts, nil
 }
 
-// digits parses a number of up to 18 digits after any leading zeros.
+// digits parses a number of digits only, as long as a name can be. It is below 2^63.
 func digits(s string) (uint64, bool) {
-	if s == "" || len(s) > maxHostName || strings.Trim(s, "0123456789") != "" {
-		return 0, false
-	}
-	s = strings.TrimLeft(s, "0")
-	if len(s) > 18 {
-		return 0, false
-	}
-	n, _ := strconv.ParseUint("0"+s, 10, 64)
-	return n, true
+	n, err := strconv.ParseUint(s, 10, 63)
+	return n, err == nil && len(s) <= maxHostName
 }

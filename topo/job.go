@@ -158,9 +158,7 @@ func (j *Job) Batch() string {
 		return ""
 	}
 	s := j.Scheduler + " job " + j.ID
-	// A step with a name, or a number from 0xfffffff0 on (slurm.h, SLURM_MAX_NORMAL_STEP_ID), is
-	// the batch script or an interactive shell, not a step of the user.
-	if n, ok := digits(j.Step); ok && n < 0xfffffff0 {
+	if j.Step != "" && !pseudoStep(j.Step) {
 		s += "." + j.Step
 	}
 	return s
