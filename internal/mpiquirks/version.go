@@ -2,6 +2,9 @@ package mpiquirks
 
 import (
 	"cmp"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
@@ -15,45 +18,25 @@ type Release struct {
 	known   bool
 }
 
+var release = regexp.MustCompile(`^v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?\.?(?:(a|b|rc)(\d+))?`)
+
 // ParseRelease reads a version as libraries write it: "4.0.2", "5.0.0rc12", "4.2.0b1", "2021.18.0",
 // "8.1.25.17", "4.1.4-3". Any other text is an unknown version.
 func ParseRelease(s string) Release {
-	s = strings.TrimPrefix(strings.TrimSpace(s), "v")
-	var r Release
-	for i := range r.numbers {
-		n, rest, ok := number(s)
-		if !ok {
-			break
-		}
-		r.numbers[i], r.known = n, true
-		s = rest
-		if !strings.HasPrefix(s, ".") {
-			break
-		}
-		s = s[1:]
-	}
-	if !r.known {
+	m := release.FindStringSubmatch(strings.TrimSpace(s))
+	if m == nil {
 		return Release{}
 	}
-	for i, stage := range []string{"a", "b", "rc"} { // in the order of their release
-		if rest, ok := strings.CutPrefix(s, stage); ok {
-			if n, _, ok := number(rest); ok {
-				const most = 1000
-				r.pre = (i-3)*most + min(n, most-1)
-			}
-		}
+	r := Release{known: true}
+	for i := range r.numbers {
+		r.numbers[i], _ = strconv.Atoi(m[i+1]) // 0 where there is none
+	}
+	if stage := slices.Index([]string{"a", "b", "rc"}, m[5]); stage >= 0 { // in the order of their release
+		const most = 1000
+		n, _ := strconv.Atoi(m[6]) // a number that is too long is a large one
+		r.pre = (stage-3)*most + min(n, most-1)
 	}
 	return r
-}
-
-// number reads the digits at the start of s.
-func number(s string) (n int, rest string, ok bool) {
-	const most = 1 << 30
-	i := 0
-	for ; i < len(s) && s[i] >= '0' && s[i] <= '9' && n < most/10; i++ {
-		n = 10*n + int(s[i]-'0')
-	}
-	return n, s[i:], i > 0
 }
 
 // compare returns a number below, at, or above 0 for a release before, at, or
