@@ -26,7 +26,8 @@ func (n *Node) readCaches(t tree) {
 			if seen[key(cpu)] {
 				continue
 			}
-			c := Cache{Level: int(level), Type: kind, Size: cacheSize(t.text(at + "/size"))}
+			size, _ := parseSize(t.text(at+"/size"), 0) // "48K", "32768K", "4M"
+			c := Cache{Level: int(level), Type: kind, Size: size}
 			for _, with := range firstList(t, cpu, at+"/shared_cpu_list").Intersect(n.CPUs) {
 				if !seen[key(with)] {
 					c.CPUs = append(c.CPUs, with)
@@ -39,20 +40,4 @@ func (n *Node) readCaches(t tree) {
 	slices.SortStableFunc(n.Caches, func(a, b Cache) int {
 		return cmp.Or(a.Level-b.Level, strings.Compare(a.Type, b.Type), a.CPUs[0]-b.CPUs[0])
 	})
-}
-
-// cacheSize parses sizes as the kernel writes them: "48K", "32768K", "4M".
-func cacheSize(s string) int64 {
-	shift := 0
-	for i, unit := range []string{"K", "M", "G"} {
-		if number, ok := strings.CutSuffix(s, unit); ok {
-			s, shift = number, 10*(i+1)
-			break
-		}
-	}
-	n, ok := decimal(s)
-	if !ok {
-		return 0
-	}
-	return int64(n) << shift
 }

@@ -290,17 +290,15 @@ func (r *jobReader) mebibytes(names ...string) int64 {
 	if name == "" {
 		return 0
 	}
-	n, ok := parseMebibytes(v)
+	n, ok := parseSize(v, 20)
 	if !ok {
 		r.problem(name, v, fmt.Errorf("not a size such as 2048 (mebibytes) or 2G"))
 	}
 	return n
 }
 
-// parseMebibytes parses a size as Slurm accepts it: in mebibytes, or with a unit of K, M, G, T or P
-// in either case. It returns bytes.
-func parseMebibytes(s string) (bytes int64, ok bool) {
-	shift := 20
+// parseSize parses a size: a number of bytes times 2^shift, or with a unit of K, M, G, T or P in either case.
+func parseSize(s string, shift int) (bytes int64, ok bool) {
 	if s != "" {
 		if i := strings.IndexByte("KMGTP", s[len(s)-1]&^0x20); i >= 0 {
 			s, shift = s[:len(s)-1], 10*(i+1)
