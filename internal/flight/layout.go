@@ -90,10 +90,7 @@ func (m image) setWord(at int, v uint64) { binary.LittleEndian.PutUint64(m[at:],
 
 // text returns a text: what is before the first zero byte, fit to be printed.
 func (m image) text(at, size int) string {
-	b := m[at : at+size]
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
+	b, _, _ := bytes.Cut(m[at:at+size], []byte{0})
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
 			return ' '

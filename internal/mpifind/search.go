@@ -196,6 +196,5 @@ func loaderFolders(root string) []string {
 // split returns the nonempty parts of a variable's value.
 func split(env func(string) (string, bool), name, separators string) []string {
 	v, _ := env(name)
-	return slices.DeleteFunc(strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(separators, r) }),
-		func(s string) bool { return s == "" })
+	return strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(separators, r) })
 }

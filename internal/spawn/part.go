@@ -4,6 +4,7 @@ package spawn
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/generation"
@@ -32,14 +33,8 @@ func (j *Job) Launch(id, number int) {
 
 // free returns the first place that no rank has.
 func (j *Job) free() int {
-	taken := make(map[int]bool)
-	for _, r := range j.ranks {
-		if r.running() {
-			taken[r.place] = true
-		}
-	}
 	for place := 0; ; place++ {
-		if !taken[place] {
+		if !slices.ContainsFunc(j.ranks, func(r *rank) bool { return r.running() && r.place == place }) {
 			return place
 		}
 	}
