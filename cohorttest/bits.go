@@ -40,12 +40,7 @@ func bitsOf[T floating](r *Rank, digest func([]byte) (int, error), elem func(flo
 		r.OK(cohort.Allreduce(c, send, want, cohort.Sum))
 		digest(view.Bytes(want))
 		same := func(what string, got, want []T) {
-			for i := range want {
-				if got[i] != want[i] {
-					r.Errorf("%s of %d: element %d is %v, want %v as in Allreduce", what, len(send), i, got[i], want[i])
-					break
-				}
-			}
+			equalSlices(r, got, want, "%s of %d, with the bits of Allreduce", what, len(send))
 			clear(got)
 		}
 

@@ -36,9 +36,7 @@ func (r *Rank) agreedOn(got int, c *cohort.Comm, ranks []int) {
 	for _, i := range ranks {
 		want &^= 1 << (i % 31)
 	}
-	if got != want {
-		r.Errorf("agreed on %b on %s, want %b", got, c.Name(), want)
-	}
+	equal(r, got, want, "agreed on %s", c.Name())
 }
 
 // works checks that c has the given ranks of the job, in this order, and that every kind

@@ -69,12 +69,7 @@ func (p *player) length() int {
 
 // check compares a result with what it must be.
 func (p *player) check(got []int64, want func(i int) int64) {
-	for i, g := range got {
-		if w := want(i); g != w {
-			p.r.Errorf("operation %d, %s on %d ranks: element %d of %d is %d, want %d", p.step, p.what, p.c.Size(), i, len(got), g, w)
-			return
-		}
-	}
+	same(p.r, got, want, "operation %d, %s on %d ranks", p.step, p.what, p.c.Size())
 }
 
 // collective makes a collective call in a random form. While a nonblocking one is under way, messages may be exchanged.
@@ -101,9 +96,7 @@ func (p *player) sendrecv(m int) {
 	next, prev := (me+1)%n, (me+n-1)%n
 	got := make([]int64, m)
 	st := must(cohort.Sendrecv(p.c, p.data(me, m), next, p.step, got, prev, p.step))
-	if k := cohort.Count[int64](st); k != m || st.Source != prev {
-		p.r.Errorf("operation %d, %s: %d elements from rank %d, want %d from %d", p.step, p.what, k, st.Source, m, prev)
-	}
+	status[int64](p.r, st, prev, p.step, m, "operation %d, %s", p.step, p.what)
 	p.check(got, func(i int) int64 { return p.val(prev, i) })
 }
 
@@ -154,9 +147,7 @@ func (p *player) fanIn() {
 	for range each * (n - 1) {
 		var got [2]int64
 		st := must(cohort.Recv(p.c, got[:], cohort.AnySource, p.step))
-		if got != [2]int64{int64(st.Source), next[st.Source]} {
-			p.r.Errorf("operation %d, %s: got %v from rank %d, want number %d", p.step, p.what, got, st.Source, next[st.Source])
-		}
+		equal(p.r, got, [2]int64{int64(st.Source), next[st.Source]}, "operation %d, %s", p.step, p.what)
 		next[st.Source]++
 	}
 }
@@ -179,12 +170,10 @@ func (p *player) derive() {
 		}
 	}
 	q := p.on(d)
-	if d.Size() != len(peers) || peers[d.Rank()] != me {
-		p.r.Errorf("operation %d, %s: rank %d of %d for rank %d, want the ranks %v", p.step, p.what, d.Rank(), d.Size(), me, peers)
-	}
-	got := make([]int, len(peers))
+	got := make([]int, d.Size())
 	p.r.OK(cohort.Allgather(q.c, []int{me}, got))
-	p.check([]int64{int64(got[0]), int64(got[len(got)-1])}, func(i int) int64 { return int64(peers[i*(len(peers)-1)]) })
+	equalSlices(p.r, got, peers, "operation %d, the ranks of a communicator by %s", p.step, p.what)
+	equal(p.r, got[d.Rank()], me, "operation %d, rank %d by %s", p.step, d.Rank(), p.what)
 	q.sendrecv(20)
 	// Close fails operations of other ranks that are still under way.
 	p.r.OK(p.c.Barrier())

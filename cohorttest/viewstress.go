@@ -28,16 +28,12 @@ func numbered(n, seed int) (cohort.View[int64], []int64) {
 
 // received checks that a strided view, all zero before, has the elements of numbered and nothing between them.
 func received(r *Rank, all []int64, n, seed int, what string) {
-	for i, x := range all {
-		want := int64(0)
+	same(r, all, func(i int) int64 {
 		if i%2 == 0 && i < 2*n {
-			want = int64(seed)<<32 + int64(i)
+			return int64(seed)<<32 + int64(i)
 		}
-		if x != want {
-			r.Errorf("%s: element %d of %d is %#x, want %#x", what, i, len(all), x, want)
-			return
-		}
-	}
+		return 0
+	}, "%s", what)
 }
 
 // untouched checks that nothing writes to memory any more.
@@ -47,12 +43,7 @@ func untouched(r *Rank, memory []int64) {
 	}
 	r.OK(r.Comm.Barrier()) // the others have ended their operations too
 	must2(r.Comm.Iprobe(cohort.AnySource, cohort.AnyTag))
-	for i, x := range memory {
-		if x != -int64(i) {
-			r.Errorf("element %d was written after the receive had ended", i)
-			return
-		}
-	}
+	same(r, memory, func(i int) int64 { return -int64(i) }, "memory after the receive had ended")
 }
 
 // viewCut ends long views in the middle, at different moments: by the deadline of the sender or the receiver, or by Close

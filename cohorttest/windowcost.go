@@ -119,9 +119,7 @@ func noAllocations(r *Rank, what string, call func() error) {
 	}
 	r.OK(r.Comm.Barrier())
 	if r.Rank == 0 {
-		if n := testing.AllocsPerRun(runs, step); n != 0 {
-			r.Errorf("%s: %v allocations", what, n)
-		}
+		equal(r, testing.AllocsPerRun(runs, step), 0, "allocations of %s", what)
 	} else {
 		for range runs + 1 { // AllocsPerRun makes one more
 			step()

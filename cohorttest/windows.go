@@ -307,9 +307,7 @@ func region(r *Rank, c *cohort.Comm, n int) {
 	begin := func(rank int) int { return n * rank / node.Size() }
 	lo, hi := begin(node.Rank()), begin(node.Rank()+1)
 	mine := must(g.Range(lo, hi))
-	if len(mine) != hi-lo || cap(mine) != len(mine) {
-		r.Errorf("Range(%d, %d) has %d of %d elements", lo, hi, len(mine), cap(mine))
-	}
+	equal(r, [2]int{len(mine), cap(mine)}, [2]int{hi - lo, hi - lo}, "length and capacity of Range(%d, %d)", lo, hi)
 	for i := range mine {
 		mine[i] = f(2*lo + i)
 	}
