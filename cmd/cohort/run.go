@@ -214,6 +214,9 @@ func (r *runOptions) place(node *topo.Node, programs spawn.Programs) (config spa
 	if config.Generations != nil {
 		ranks = config.Generations.Max
 	}
+	if err = r.show.Check(ranks); err != nil {
+		return config, 0, err
+	}
 	if config.Backend, err = r.backendFor(ranks); err != nil {
 		return config, 0, err
 	}

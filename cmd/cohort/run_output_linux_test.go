@@ -162,7 +162,7 @@ func TestOnlySomeRanksAreShown(t *testing.T) {
 		}
 	}
 	n.nothingLeft(t)
-	for show, want := range map[string]string{"some": "--show some: want ranks such as 0,3-5, or none", "2-1": "want ranks"} {
+	for show, want := range map[string]string{"4": "rank 4 is not in this job of 4", "some": "--show some: want ranks such as 0,3-5, or none", "2-1": "want ranks"} {
 		if status, stdout, stderr := run(t, "run", "-n", "4", "--show", show, "echo"); status != 2 || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("--show %s: status %d, want 2 and %q\n%s%s", show, status, want, stdout, stderr)
 		}

@@ -29,6 +29,14 @@ func ParseShow(s string) (Show, error) {
 	return Show{true, set}, nil
 }
 
+// Check returns an error if a job of so many ranks does not have a rank that is shown.
+func (s Show) Check(ranks int) error {
+	if n := len(s.Ranks); n > 0 && s.Ranks[n-1] >= ranks {
+		return fmt.Errorf("--show: rank %d is not in this job of %d", s.Ranks[n-1], ranks)
+	}
+	return nil
+}
+
 // hides reports whether a rank's standard output is not shown.
 func (s Show) hides(rank int) bool { return s.Only && !s.Ranks.Contains(rank) }
 
