@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -22,10 +23,12 @@ import (
 //
 // A rank whose time is over in step 3 does not know the outcome. It keeps the attempt, and its next call goes on there.
 type survivors struct {
-	mu       sync.Mutex // guards the fields below
-	attempt  *attempt   // in step 3; nil: none
-	attempts int        // since the present world was entered
-	ranks    []int      // which rank of the first world each rank of the present one is; nil: the same
+	// What a call has left in step 3, nil if nothing. The next call takes it from here. So does abandon, after which none does:
+	// a call puts it back and then looks whether the world is closed.
+	attempt atomic.Pointer[attempt]
+
+	attempts int   // since the present world was entered
+	ranks    []int // which rank of the first world each rank of the present one is; nil: the same
 }
 
 // An attempt is one to join a world of the survivors.
@@ -38,35 +41,31 @@ type attempt struct {
 }
 
 func (v *survivors) abandon(generation int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if a := v.attempt; a != nil && a.settings.worlds.Generation == generation {
-		v.attempt = nil
-		if a.joined != nil {
-			_ = a.joined.Close()
-		}
+	a := v.attempt.Load()
+	if a != nil && a.settings.worlds.Generation == generation && v.attempt.CompareAndSwap(a, nil) && a.joined != nil {
+		_ = a.joined.Close()
 	}
 }
 
 func (v *survivors) join(ctx context.Context, old *comm.Comm, r *rejoiner) (backend.Comm, settings, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	for failures := 0; ; {
-		if v.attempt == nil {
+		a, flag := v.attempt.Swap(nil), 1
+		if a == nil {
 			var err error
-			if v.attempt, err = v.try(ctx, old, r); err != nil {
+			if a, err = v.try(ctx, old, r); err != nil {
 				return nil, settings{}, err
 			}
 		}
-		a, flag := v.attempt, 1
 		if a.failed != nil {
 			flag = 0
 		}
 		all, err := a.survivors.WithContext(ctx).Agree(flag)
 		if errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
+			if v.attempt.Store(a); old.Usable() != nil {
+				v.abandon(a.settings.worlds.Generation)
+			}
 			return nil, settings{}, err
 		}
-		v.attempt = nil
 		_ = a.survivors.Close()
 		switch {
 		case err == nil && all == 1:
