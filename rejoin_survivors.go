@@ -113,10 +113,12 @@ func (v *survivors) try(ctx context.Context, old *comm.Comm, u *rejoiner) (*atte
 	s.share = func(_ context.Context, text string) (string, error) { return shareText(c, text) }
 	joining, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { // it ends when a rank is lost, or has failed: nobody sends
-		_, _ = Recv((*Comm)(d.WithContext(joining)), make([]byte, 1), AnySource, 0)
-		cancel()
-	})
+	for other := range d.Size() {
+		watch.Go(func() { // it ends when a rank is lost or has failed, or the other one has closed old: nobody sends
+			_, _ = Recv((*Comm)(d.WithContext(joining)), make([]byte, 1), other, 0)
+			cancel()
+		})
+	}
 	a.joined, a.failed = u.open(joining, *s)
 	if a.failed != nil {
 		a.joined, a.blamed = nil, joining.Err() == nil && !errors.Is(a.failed, ErrPeerLost)
