@@ -122,12 +122,13 @@ func (m *arrivals) stop(k uint64) {
 
 // slot is what the others see of a rank in its communicator besides its lines.
 type slot struct {
-	_      [0]word.Uint64 // aligns making where pointers have 32 bits, too
-	making uint64         // the call in progress, or the last one: its tag times lineDeep, and its line; see suspect
-	gone   word.Bool      // it has closed the communicator, has left the job, or is lost; see group
-	_      [48]byte
-	calls  [2]publishedCall // used in turn
-	rounds [2]struct {      // used in turn
+	_        [0]word.Uint64 // aligns making where pointers have 32 bits, too
+	making   uint64         // the call in progress, or the last one: its tag times lineDeep, and its line; see suspect
+	gone     word.Bool      // it has closed the communicator, has left the job, or is lost; see group
+	notifies word.Bool      // it has posted a receive with a Notify that takes a program's messages; see ring
+	_        [44]byte
+	calls    [2]publishedCall // used in turn
+	rounds   [2]struct {      // used in turn
 		bad  error  // this rank's error in the step before the round
 		work []byte // direct.Work
 	}

@@ -19,14 +19,15 @@ import (
 // The word has the number of the receive besides, by which a receiver knows its own. The other fields belong to the
 // receiver, and while the state is writing to its owner. An empty cell keeps no buffer reachable.
 //
-// Invariant: while a receive waits in the cell, no other receive is posted, and no message that it takes has arrived. So
-// the message that it gets overtakes none, and is due to no other receive.
+// Invariant: while a receive waits in the cell, no other receive is posted, and no message that it takes has arrived or is
+// in the ring. So the message that it gets overtakes none, and is due to no other receive.
 type cell struct {
 	word   word.Uint64 // the receive's number times cellStates, and the state
 	env    match.Env   // the pattern of the receive, then the envelope of the message
 	buf    []byte      // of the receive
-	data   [14]byte    // a message that fits here: buf is in another cache line
+	data   [10]byte    // a message that fits here: buf is in another cache line
 	length uint16
+	at     uint32 // how many entries of the ring have been delivered: if more are claimed, the message may overtake one
 }
 
 // cellMax is the longest message that goes through a cell. Whoever locks the queues meanwhile waits for the copy.
@@ -41,14 +42,14 @@ const (
 	cellStates
 )
 
-// give delivers a message to the receive in the cell, if there is one and it takes the message.
-func (e *cell) give(env match.Env, msg []byte) bool {
+// give delivers a message to the receive in the cell, if there is one, it takes the message, and q, its rank's ring, is empty.
+func (e *cell) give(q *ring, env match.Env, msg []byte) bool {
 	w := e.word.Load()
 	if len(msg) > cellMax || w%cellStates != cellWaiting || !e.word.CompareAndSwap(w, w-cellWaiting+cellWriting) {
 		return false
 	}
 	number := w - cellWaiting
-	if !e.env.Takes(env) {
+	if !e.env.Takes(env) || q != nil && e.at != uint32(q.tail.Load()) {
 		e.empty(number)
 		return false
 	}
@@ -85,21 +86,34 @@ func (e *cell) withdraw() {
 	}
 }
 
-// lock locks the queues. A receive in the cell goes there.
+// lock locks the queues. A receive in the cell goes there, and so do the messages in the ring.
 func (r *rank) lock() {
+	r.lockOnly()
+	r.drain(nil)
+}
+
+// lockOnly locks the queues, and leaves the messages in the ring.
+func (r *rank) lockOnly() {
 	r.mu.Lock()
 	r.cell.withdraw()
 }
 
-// linger has a receive wait in the cell, and reports whether it got a message. The cell is empty. c.me.mu is held, and
-// linger unlocks it.
+// linger has a receive wait in the cell until there is a message in the ring, and reports whether it got one in the cell. The
+// cell is empty. c.me.mu is held, and linger unlocks it.
 func (c *Comm) linger(env match.Env, buf []byte) (st backend.Status, err error, got bool) {
 	e := &c.me.cell
 	number := e.word.Load() - cellEmpty + cellStates
 	e.env, e.buf = env, buf
+	q := c.me.ring
+	if q != nil {
+		e.at = uint32(q.taken.Load())
+	}
 	e.word.Store(number + cellWaiting)
 	c.me.mu.Unlock()
 	for look := (patience{spins: lingers, next: between}); e.word.Load() == number+cellWaiting && look.more(); {
+		if look.n%ringLook == 0 && q.some() { // its sender looked at the cell before the receive was in it
+			break
+		}
 	}
 	for w := e.word.Load(); w != number+cellFull; w = e.word.Load() {
 		switch {

@@ -7,8 +7,13 @@
 // Otherwise a short message of standard mode is copied, and the send is complete. A
 // longer message stays in the sender's buffer, and the receiver copies it from there;
 // so does any message once the copies take too much memory. Locks are not held during
-// long copies. A blocking receive that spins waits in its rank's cell before it is posted, and a
-// sender delivers a message of up to 16 KiB there without the lock.
+// long copies.
+//
+// Where every rank has a processor, most short messages do without the sender taking the lock.
+// A blocking receive that spins waits in its rank's cell before it is posted, and a sender
+// delivers a message of up to 16 KiB there. Otherwise the sender leaves a message of up to 40
+// bytes in the receiver's ring. The receiver delivers it when it next takes the lock, or while
+// it waits. While the receiver sleeps, senders take the lock.
 //
 // # Collectives
 //

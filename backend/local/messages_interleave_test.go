@@ -31,8 +31,15 @@ func TestInterleaveMessages(t *testing.T) {
 		}
 		return err
 	}
-	for _, mode := range []backend.Mode{backend.Standard, backend.Synchronous} {
-		explore(t, 2, 2, func(e *explored) {
+	for i, mode := range []backend.Mode{backend.Standard, backend.Synchronous, backend.Standard, backend.Synchronous} {
+		preemptions, rings := 2, i >= 2
+		if rings {
+			preemptions = interleave.Long(2)
+		}
+		explore(t, 2, preemptions, func(e *explored) {
+			if rings {
+				e.rings()
+			}
 			b := e.ends(0)
 			e.x.Go("sends", func() {
 				e.is("send", errors.Join(send(e, nil, backend.Standard), send(e, nil, mode), e.comms[1].Close()), nil, backend.ErrPeerLost)
@@ -102,7 +109,9 @@ func TestInterleaveCellKeepsOrder(t *testing.T) {
 				e.x.Go("sends", func() {
 					for tag, length := range []int{length, 1} {
 						r := start(func(r *backend.Request) { e.comms[1].Isend(r, make([]byte, length), 0, tag, backend.Standard) })
-						e.x.Go(fmt.Sprint("awaits ", tag), func() { e.is("send", e.comms[1].Await(nil, r), nil) })
+						if !r.Ready() {
+							e.x.Go(fmt.Sprint("awaits ", tag), func() { e.is("send", e.comms[1].Await(nil, r), nil) })
+						}
 					}
 				})
 			})
@@ -270,6 +279,22 @@ func TestInterleaveWaiters(t *testing.T) {
 		c := e.comms[0]
 		r := start(func(r *backend.Request) { c.Irecv(r, nil, 1, 3) })
 		e.x.Go("waits", func() { e.is("await", c.Await(nil, r), nil) })
+		e.x.Go("probes", func() {
+			_, _, err := c.Probe(nil, 1, 4, true)
+			e.is("probe", err, nil)
+		})
+		e.x.Go("sends", func() {
+			e.is("send", e.comms[1].Send(nil, nil, 0, 4, backend.Standard), nil)
+			e.is("send", e.comms[1].Send(nil, nil, 0, 3, backend.Standard), nil)
+		})
+	})
+	explore(t, 2, interleave.Long(2), func(e *explored) {
+		e.rings()
+		c := e.comms[0]
+		e.x.Go("receives", func() {
+			_, err := c.Recv(nil, nil, 1, 3)
+			e.is("receive", err, nil)
+		})
 		e.x.Go("probes", func() {
 			_, _, err := c.Probe(nil, 1, 4, true)
 			e.is("probe", err, nil)

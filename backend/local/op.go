@@ -103,7 +103,7 @@ func (o *op) settle(st backend.Status, err error) (later *op) {
 
 // finish waits until o, which has no request, is complete, and releases it.
 func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
-	for look := c.group.job.patience(); !o.done.Load() && look.more(); {
+	for look := c.group.job.patience(); !o.done.Load() && look.more(); c.me.receive() {
 	}
 	if err := c.Await(b, o); err != nil {
 		if o.withdraw(err) {

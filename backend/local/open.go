@@ -63,11 +63,12 @@ func (k groupKey) control() groupKey { return groupKey{k.id | agree.ControlID, k
 type rank struct {
 	cell cell // at the beginning of the memory, which begins a cache line
 
-	job *job
-	id  int // world rank
+	job  *job
+	id   int   // world rank
+	ring *ring // nil if ranks share processors
 
 	crew wait.Crew // its goroutines that wait; all follow, because there are no links to sleep on
-	_    [64]byte  // senders look at crew when they have used mu
+	_    [56]byte  // senders look at crew when they have used mu
 
 	mu      word.Mutex  // guards the fields below; see lock
 	posted  match.Queue // receives waiting for a message
@@ -119,6 +120,9 @@ func New(n int) []backend.Comm {
 		all[i] = i
 		r := &rank{job: j, id: i}
 		r.crew.Shut()
+		if j.spins > 0 {
+			r.ring = new(ring)
+		}
 		j.ranks = append(j.ranks, r)
 	}
 	comms := make([]backend.Comm, n)

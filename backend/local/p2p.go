@@ -18,6 +18,9 @@ const (
 
 // Send implements backend.Comm.
 func (c *Comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
+	if c.pass(buf, dest, tag, mode) {
+		return nil
+	}
 	o, err := c.enqueue(nil, buf, dest, tag, mode)
 	if o == nil {
 		return err
@@ -28,20 +31,32 @@ func (c *Comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 
 // Isend implements backend.Comm.
 func (c *Comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
+	if r.Notify == nil && c.pass(buf, dest, tag, mode) {
+		r.FinishAtOnce(backend.Status{}, nil)
+		return
+	}
 	o := c.request(r, buf)
 	if left, err := c.enqueue(o, buf, dest, tag, mode); left == nil {
 		o.complete(backend.Status{}, err)
 	}
 }
 
+// envelope returns the envelope of a message.
+func (c *Comm) envelope(tag int, mode backend.Mode) match.Env {
+	return match.Env{Ctx: c.group.key.id, Source: int32(c.me.id), Tag: int32(tag), Elems: mode.Elems}
+}
+
+// pass sends buf without the lock of the queues, if that is possible. The send is complete then.
+func (c *Comm) pass(buf []byte, dest, tag int, mode backend.Mode) bool {
+	to := c.peer(dest)
+	return to.cell.give(to.ring, c.envelope(tag, mode), buf) ||
+		to.ring != nil && tag >= 0 && !mode.Synchronous && to.ring.leave(c, buf, dest, tag, mode.Elems)
+}
+
 // enqueue sends buf if the message can be delivered or copied at once. Otherwise it
 // leaves the record of the send, o or a new one, in the queue of dest and returns it.
 func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op, error) {
-	g, to := c.group, c.peer(dest)
-	env := match.Env{Ctx: g.key.id, Source: int32(c.me.id), Tag: int32(tag), Elems: mode.Elems}
-	if to.cell.give(env, buf) {
-		return nil, nil
-	}
+	g, to, env := c.group, c.peer(dest), c.envelope(tag, mode)
 	to.lock()
 	if err := c.unusable(); err != nil {
 		to.mu.Unlock()
@@ -101,21 +116,26 @@ func (c *Comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 // the receive, o or a new one, and returns it. If o is nil, a message may come while the receive lingers in the cell.
 func (c *Comm) accept(o *op, buf []byte, source, tag int) (*op, backend.Status, error) {
 	env := c.pattern(source, tag)
+	if o != nil && o.req.Notify != nil && (tag >= 0 || tag == backend.AnyTag) && !c.notifies.Load() {
+		c.notifies.Store(true)
+	}
 	for lingers := o == nil && len(buf) <= cellMax && c.group.job.spins > 0; ; lingers = false {
-		c.me.lock()
+		c.me.lockOnly()
 		err := c.unusable()
 		if err == nil {
+			if err = c.group.absent(c.rank, env); err != nil || c.notifies.Load() {
+				c.me.drain(nil) // a rank may have sent the message before it left
+			}
 			if n := c.me.arrived.TakeArrived(env); n != nil {
 				st, err := c.take(owner(n), buf)
 				return nil, st, err
 			}
-			err = c.group.absent(c.rank, env)
 		}
 		if err != nil {
 			c.me.mu.Unlock()
 			return nil, backend.Status{}, err
 		}
-		if !lingers || c.me.posted.Len() > 0 || c.me.cell.word.Load()%cellStates != cellEmpty {
+		if !lingers || c.me.posted.Len() > 0 || c.me.cell.word.Load()%cellStates != cellEmpty || c.me.ring.some() {
 			break
 		}
 		if st, err, got := c.linger(env, buf); got {
@@ -126,7 +146,9 @@ func (c *Comm) accept(o *op, buf []byte, source, tag int) (*op, backend.Status, 
 		o = c.op(buf)
 	}
 	o.node.Env, o.at, o.send = env, c.me, false
-	c.me.posted.Push(&o.node)
+	if c.me.posted.Push(&o.node); c.me.posted.Len() == 1 { // else the message for another receive has probably not come yet
+		c.me.drain(o)
+	}
 	c.me.mu.Unlock()
 	return o, backend.Status{}, nil
 }

@@ -34,7 +34,7 @@ func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (m bac
 	o.node.Env, o.send = env, false
 	defer c.release(o)
 	for m == nil && err == nil {
-		if err = c.me.crew.AwaitPending(b, (*probe)(o)); err != nil {
+		if err = c.sleep(b, (*probe)(o)); err != nil {
 			return nil, st, o.explain(err)
 		}
 		m, st, err = c.look(env, hold)
@@ -54,7 +54,7 @@ func (p *probe) Ready() bool {
 // look finds the message that matches env. With hold it takes the message out of the
 // queue.
 func (c *Comm) look(env match.Env, hold bool) (backend.Matched, backend.Status, error) {
-	me := c.me
+	me, absent := c.me, c.group.absent(c.rank, env) // a rank may have sent it before it left
 	me.lock()
 	defer me.mu.Unlock()
 	if err := c.unusable(); err != nil {
@@ -62,7 +62,7 @@ func (c *Comm) look(env match.Env, hold bool) (backend.Matched, backend.Status, 
 	}
 	n := me.arrived.FindArrived(env)
 	if n == nil {
-		return nil, backend.Status{}, c.group.absent(c.rank, env)
+		return nil, backend.Status{}, absent
 	}
 	m := owner(n)
 	if hold {

@@ -9,11 +9,12 @@ import (
 )
 
 const (
-	spins   = 4096                   // checks before parking, some microseconds
-	lingers = 1024                   // checks before a receive is posted, a microsecond or two
-	between = 64                     // checks between yields
-	lookFor = 200 * time.Microsecond // at most, as yields may take long
-	yields  = 2                      // checks, each after a yield, if ranks share processors
+	spins    = 4096                   // checks before parking, some microseconds
+	lingers  = 1024                   // checks before a receive is posted, a microsecond or two
+	between  = 64                     // checks between yields
+	ringLook = 16                     // checks of the cell between looks at the ring
+	lookFor  = 200 * time.Microsecond // at most, as yields may take long
+	yields   = 2                      // checks, each after a yield, if ranks share processors
 )
 
 // patience counts how often a waiter checks before it parks. Ranks spin if each has a
@@ -51,17 +52,30 @@ func (c *Comm) OnWait(f, _ func()) { c.me.crew.OnWait = f }
 
 // Await implements backend.Comm.
 func (c *Comm) Await(b *backend.Bound, p backend.Pending) error {
-	for look := c.group.job.patience(); !p.Ready(); {
+	for look := c.group.job.patience(); !p.Ready(); c.me.receive() {
 		if !look.more() {
-			return c.me.crew.AwaitPending(b, p)
+			return c.sleep(b, p)
 		}
 	}
 	return nil
 }
 
-// Poll implements backend.Comm. Operations progress without it. It lets other ranks
-// run.
-func (c *Comm) Poll() { word.Yield() }
+// sleep is Await that does not spin. Meanwhile senders leave no messages in the ring.
+func (c *Comm) sleep(b *backend.Bound, p backend.Pending) error {
+	if q := c.me.ring; q != nil {
+		q.asleep.Add(1)
+		defer q.asleep.Add(-1)
+		c.me.lock()
+		c.me.mu.Unlock()
+	}
+	return c.me.crew.AwaitPending(b, p)
+}
+
+// Poll implements backend.Comm. It delivers the messages in the ring, and lets other ranks run.
+func (c *Comm) Poll() {
+	c.me.receive()
+	word.Yield()
+}
 
 // Wake implements backend.Comm.
 func (c *Comm) Wake() { c.me.crew.Ask() }
