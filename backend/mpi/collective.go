@@ -197,7 +197,7 @@ func (c *comm) frequent(on libmpi.Comm, call *backend.Call) (code libmpi.Code, m
 	case t == 0:
 	case call.Coll == backend.Bcast:
 		return on.Bcast(call.Recv, call.Count, t, call.Root), true
-	case call.Coll == backend.Allreduce:
+	case call.Coll == backend.Allreduce && (!call.InPlace || c.p.sound[call.Coll].inPlace):
 		if op := c.p.ops.native(call.Op); op != 0 {
 			return on.Allreduce(call.Send, call.Recv, call.Count, t, op), true
 		}

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/datatype"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/mpiquirks"
 	"github.com/cohort-hpc/cohort/internal/test/inside"
 )
 
@@ -155,5 +158,19 @@ func TestPollLeavesLibraryAloneOnceStopped(t *testing.T) {
 	}
 	if !errors.Is(r.Err, backend.ErrClosed) || kept.Ready() {
 		t.Errorf("the overdue receive: %v; the other is ready: %v", r.Err, kept.Ready())
+	}
+}
+
+// Open MPI 6 may crash in an Allreduce in place. The short way to the library leaves it to the long one, which copies.
+func TestAllreduceInPlaceGoesNoShortWay(t *testing.T) {
+	r := mpiquirks.ParseRelease("6.0.0")
+	q := mpiquirks.QuirksIn(mpiquirks.Of(mpifind.Unknown, "Open MPI", r), r)
+	c := newTestComm()
+	c.p.sound = newSound(q)
+	typ := datatype.Number(backend.Int64)
+	c.p.types.kinds[backend.Int64], c.p.ops.predefined[backend.OpSum] = 1, 1 // as if the library were loaded
+	call := &backend.Call{Coll: backend.Allreduce, Type: typ, Op: datatype.Op(backend.OpSum, typ), Count: 1, Recv: make([]byte, 8), InPlace: true}
+	if _, made := c.frequent(0, call); made {
+		t.Error("the library's call is made in place")
 	}
 }
