@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cohort-hpc/cohort/internal/comm"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
@@ -78,8 +79,8 @@ func (s *settings) place(env environment) error {
 // inherited returns an error if the rank is that of a process that has joined the job, and started this one.
 func (s *settings) inherited(cfg *Config, env environment) error {
 	name, rank := env.rank()
-	pid, of, _ := strings.Cut(env.get(envJoined), " ")
-	if cfg.setsRank() || rank == "" || of != s.joined(rank) || s.Size == 1 || pid == strconv.Itoa(os.Getpid()) {
+	pid := s.startedBy(rank, env)
+	if cfg.setsRank() || s.Size == 1 || pid == "" {
 		return nil
 	}
 	return initFault("%s=%s is that of process %s, which has joined job %q and started this program; unset %[1]s and COHORT_SIZE for it (env -u %[1]s -u COHORT_SIZE PROGRAM), or start it with cohort run",
@@ -108,16 +109,30 @@ const envJoined = "COHORT_JOINED"
 // joined follows the process number in the value of envJoined.
 func (s *settings) joined(rank string) string { return "rank " + rank + " of " + s.Job }
 
-// inner reports whether a job that this process makes by itself is inside another job: the process is or will be a rank,
-// or a rank has started it. Files that the environment names are then those of the outer job.
-func (s *settings) inner(env environment) bool {
+// startedBy returns the process that has joined the job as the rank and has started this one, "" if there is none.
+func (s *settings) startedBy(rank string, env environment) (pid string) {
+	pid, of, _ := strings.Cut(env.get(envJoined), " ")
+	if of != s.joined(rank) || pid == strconv.Itoa(os.Getpid()) {
+		return ""
+	}
+	return pid
+}
+
+// isForeign reports whether the environment is that of a rank, and this process is not that rank. The launcher, folders and
+// files that it names are then for that rank alone.
+func (s *settings) isForeign(cfg *Config, env environment) bool {
 	_, rank := env.rank()
-	if _, of, _ := strings.Cut(env.get(envJoined), " "); of == s.joined(rank) || self.joins() {
+	size, l := env.get("COHORT_SIZE"), mpifind.Launched(env)
+	switch {
+	case s.startedBy(rank, env) != "":
 		return true
+	case rank == "" && l == nil, rank != "" && s.Backend == "mpi": // no rank of a cohort run
+		_, run := env(flight.EnvKept)
+		return run || env.get(envJoined) != ""
+	case !cfg.setsRank():
+		return false
+	case size != "":
+		return rank != strconv.Itoa(s.Rank) || size != strconv.Itoa(s.Size) || s.Job != env.get("COHORT_JOB")
 	}
-	if size := env.get("COHORT_SIZE"); size != "" {
-		return size != "1"
-	}
-	l := mpifind.Launched(env)
-	return l != nil && l.Size > 1
+	return l != nil && l.Size > 1 && (l.Rank != s.Rank || l.Size != s.Size)
 }

@@ -65,7 +65,7 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		return nil, err
 	}
 	name, notMPI := s.choose(osEnv)
-	if value := osEnv.get(generation.Env); value != "" && s.Size > 0 && (name == "shm" || name == "tcp") {
+	if value := osEnv.get(generation.Env); value != "" && s.Size > 0 && !s.foreign && !cfg.setsRank() && (name == "shm" || name == "tcp") {
 		g, id, err := self.dial(value)
 		if err != nil {
 			return nil, err
@@ -95,7 +95,7 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.announce(name, osEnv); err != nil {
+	if err := s.announce(name); err != nil {
 		_ = bc.Close()
 		return nil, err
 	}
@@ -114,11 +114,11 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 
 // rejoiner returns what takes this process through its worlds on a backend.
 func (s *settings) rejoiner(ctx context.Context, name string, p protocol) *rejoiner {
-	id := *s.id
+	id, dir := *s.id, s.runDir
 	open := func(ctx context.Context, s settings) (backend.Comm, error) { return s.open(ctx, name) }
 	return &rejoiner{protocol: p, ctx: ctx, first: *s, open: open, entered: func(w *Comm) {
 		self.enter(w)
-		w.noteOpen(name, id, osEnv)
+		w.noteOpen(name, id, dir)
 	}}
 }
 
@@ -271,7 +271,7 @@ func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
 		Count: s.count, Stats: s.stats, FlightDir: s.FlightDir, Notes: s.notes, Worlds: s.worlds,
 	}
 	if s.id != nil {
-		o.Process, o.RunDir, o.ID = true, osEnv.get("COHORT_RUN_DIR"), *s.id
+		o.Process, o.RunDir, o.ID = true, s.runDir, *s.id
 	}
 	return (*Comm)(comm.NewWorld(ctx, bc, o))
 }
@@ -315,12 +315,11 @@ func init() {
 
 // announce reports to cohort run that this program continues after failures. It writes a file in the
 // folder that cohort run has made for the job.
-func (s *settings) announce(backend string, env environment) error {
-	dir := env.get("COHORT_RUN_DIR")
-	if !s.Resilient || dir == "" || backend == "local" || backend == "mpi" {
+func (s *settings) announce(backend string) error {
+	if !s.Resilient || s.runDir == "" || backend == "local" || backend == "mpi" {
 		return nil
 	}
-	if err := os.WriteFile(filepath.Join(dir, "resilient"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.runDir, "resilient"), nil, 0o600); err != nil {
 		return initFault("cannot report Config.Resilient to the launcher (COHORT_RUN_DIR): %v", err)
 	}
 	return nil
@@ -328,8 +327,8 @@ func (s *settings) announce(backend string, env environment) error {
 
 // noteOpen leaves a note for cohort run, until the world is closed: a process that ends before that has failed, whatever its
 // status. Where the note cannot be written, cohort run goes by the status.
-func (c *Comm) noteOpen(backend string, id int, env environment) {
-	if dir := env.get("COHORT_RUN_DIR"); dir != "" && backend != "local" {
+func (c *Comm) noteOpen(backend string, id int, dir string) {
+	if dir != "" && backend != "local" {
 		note := filepath.Join(dir, fmt.Sprint("open-", id))
 		_ = os.WriteFile(note, nil, 0o600)
 		c.base().OnClose(func() {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"os"
 	"strconv"
 	"strings"
 
@@ -112,8 +111,7 @@ func (s *settings) byNumber(name string, l *mpifind.Launcher, env environment) e
 			"or start the program with mpiexec of MPICH or srun --mpi=pmi2, which need none of this%s",
 			l.Rank, l.Size, l, name, strings.Join(lacks, ", and "), note)
 	}
-	pid, of, _ := strings.Cut(env.get(envJoined), " ")
-	if of == s.joined(strconv.Itoa(l.Rank)) && pid != strconv.Itoa(os.Getpid()) {
+	if pid := s.startedBy(strconv.Itoa(l.Rank), env); pid != "" {
 		return initFault("process %s is rank %d of %d, started by %v, and has started this program; start it with cohort run, or without the launcher's variables",
 			pid, l.Rank, l.Size, l)
 	}

@@ -71,7 +71,7 @@ func RunWith(ctx context.Context, n int, o RunOptions, body func(world *Comm) er
 	if err != nil {
 		return fail(err)
 	}
-	if s.inner(osEnv) {
+	if self.joins() || osEnv.get(envJoined) != "" { // the files are those of the job that it has joined
 		s.stats, s.FlightDir = "", ""
 	}
 	if err := s.checkFlight(); err != nil {

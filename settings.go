@@ -22,10 +22,12 @@ import (
 type settings struct {
 	Config
 	entry
-	count  bool     // operations are counted
-	stats  string   // file for the summary of what is counted
-	notes  []string // for Diagnostics
-	secret string   // of the job, if it is not in a file
+	count   bool     // operations are counted
+	stats   string   // file for the summary of what is counted
+	runDir  string   // where this rank leaves notes for cohort run; empty: nowhere
+	foreign bool     // see isForeign
+	notes   []string // for Diagnostics
+	secret  string   // of the job, if it is not in a file
 }
 
 // environment looks up a variable, as os.LookupEnv does.
@@ -121,6 +123,15 @@ func resolve(cfg *Config, env environment) (settings, error) {
 		if err := s.pod(env.get(pod.Replicas), hostname, hosts); err != nil {
 			return s, err
 		}
+	}
+	s.foreign = s.isForeign(cfg, env)
+	if _, rank := env.rank(); s.foreign {
+		s.stats, s.FlightDir = "", ""
+		if cfg != nil {
+			s.FlightDir = cfg.FlightDir
+		}
+	} else if rank != "" {
+		s.runDir = env.get("COHORT_RUN_DIR")
 	}
 	return s, s.inherited(cfg, env)
 }
