@@ -18,6 +18,9 @@ const (
 	EnvRank    = "COHORT_RANK"
 	EnvSize    = "COHORT_SIZE"
 	EnvJob     = "COHORT_JOB"
+
+	envJoined = "COHORT_JOINED"
+	envRunDir = "COHORT_RUN_DIR"
 )
 
 const (

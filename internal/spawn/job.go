@@ -237,7 +237,7 @@ func (j *Job) launch() error {
 	if stdin != j.cfg.Stdin {
 		defer stdin.Close()
 	}
-	j.env = append(without(j.cfg.Env, EnvRank, EnvSize, generation.Env), EnvBackend+"="+j.cfg.Backend, EnvJob+"="+j.cfg.Job)
+	j.env = append(without(j.cfg.Env, EnvRank, EnvSize, generation.Env, envJoined), EnvBackend+"="+j.cfg.Backend, EnvJob+"="+j.cfg.Job)
 	if j.generations, err = j.cfg.listen(); err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (j *Job) startLauncher(address string) error {
 		return err
 	}
 	defer write.Close()
-	env := without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob, generation.Env)
+	env := without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob, generation.Env, envJoined, envRunDir)
 	argv := append(append([]string{c.Command}, c.Args...), c.Rank...)
 	cmd := &exec.Cmd{Path: c.Command, Args: append(argv, address), Env: append(env, c.Env...), Stdout: write, Stderr: write, SysProcAttr: sysProcAttr(nil)}
 	if err := cmd.Start(); err != nil {

@@ -395,7 +395,7 @@ func TestRankGetsLastValueOfVariable(t *testing.T) {
 	for how, cfg := range map[string]Config{"by this package": program(t, 2, ""), "by another program": launched(t, 2, "-", "")} {
 		out := new(buffer)
 		cfg.Programs[0].Path, cfg.Stdout, cfg.Stderr = "/usr/bin/env", out, out
-		cfg.Env = append(os.Environ(), "AGAIN=old", "AGAIN_TOO=a=b", "AGAIN=", "AGAIN=new")
+		cfg.Env = append(os.Environ(), "COHORT_JOINED=1 rank 0 of j", "COHORT_RUN_DIR=/outer", "AGAIN=old", "AGAIN_TOO=a=b", "AGAIN=", "AGAIN=new")
 		if r := wait(t, start(t, cfg)); r.Status != 0 || strings.Count(out.String(), "] AGAIN") != 4 {
 			t.Errorf("%s: %+v, want two variables on both ranks\n%s", how, r, out)
 		}
@@ -403,6 +403,9 @@ func TestRankGetsLastValueOfVariable(t *testing.T) {
 			if strings.Count(out.String(), line) != 2 {
 				t.Errorf("%s: want %son both ranks, got\n%s", how, line, out)
 			}
+		}
+		if s := out.String(); strings.Contains(s, "COHORT_JOINED") || cfg.Launch != nil && strings.Contains(s, "COHORT_RUN_DIR") {
+			t.Errorf("%s: ranks have variables of a rank of another job:\n%s", how, s)
 		}
 	}
 }
