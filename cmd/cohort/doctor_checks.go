@@ -14,6 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/chart"
 	"github.com/cohort-hpc/cohort/internal/cli"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
@@ -33,12 +34,13 @@ func (d *diagnosis) tools() {
 // knownVariables are those of docs/environment.md.
 var knownVariables = []string{
 	"COHORT_BACKEND", "COHORT_RANK", "COHORT_SIZE", "COHORT_REPLICAS", "COHORT_JOB", "COHORT_MPI_LIB",
-	"COHORT_CHECK", "COHORT_TIMEOUT", "COHORT_HEARTBEAT", "COHORT_JOIN_TIMEOUT", "COHORT_COLLECTIVES", "COHORT_THREADS", "COHORT_PIN",
-	"COHORT_RESILIENT", "COHORT_FLIGHT_DIR", "COHORT_STATS", "COHORT_JOINED", "COHORT_GENERATIONS", "COHORT_RUN_DIR",
+	"COHORT_CHECK", "COHORT_DETERMINISTIC", "COHORT_TIMEOUT", "COHORT_HEARTBEAT", "COHORT_JOIN_TIMEOUT", "COHORT_COLLECTIVES", "COHORT_THREADS", "COHORT_PIN",
+	"COHORT_RESILIENT", "COHORT_FLIGHT_DIR", "COHORT_FLIGHT_KEPT", "COHORT_STATS", "COHORT_JOINED", "COHORT_GENERATIONS", "COHORT_RUN_DIR",
 	"COHORT_SECRET_FILE", "COHORT_SECRET",
 	"COHORT_TCP_COORDINATOR", "COHORT_TCP_IFACE", "COHORT_TCP_PORTS", "COHORT_TCP_CONNECT", "COHORT_TCP_SHM", "COHORT_TCP_CHECKSUM",
 	"COHORT_TCP_TLS_CERT", "COHORT_TCP_TLS_KEY", "COHORT_TCP_TLS_CA", "COHORT_TCP_TLS_NAME",
 	"COHORT_MPI_THREAD", "COHORT_MPI_CUDA", "COHORT_MPI_EAGER", "COHORT_MPI_BUFFER", "COHORT_MPI_TUNING", "COHORT_MPI_PROFILE",
+	"COHORT_TENSOR_CHUNK", "COHORT_TENSOR_DIRECT",
 }
 
 // environment reports the variables that are set and change what cohort does.
@@ -77,9 +79,12 @@ type probed struct {
 	Seconds    float64 // from Init to the end of the exchange
 }
 
-// backends reports which backends work, by using them.
+// backends reports which backends work, by using them. The records of a job that failed stay as they are.
 func (d *diagnosis) backends(env func(string) (string, bool)) {
 	const group = "backends"
+	for _, name := range []string{flight.EnvDir, flight.EnvStats} {
+		_ = os.Unsetenv(name)
+	}
 	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
 		_, err := exchange(world)
 		return err

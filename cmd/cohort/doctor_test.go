@@ -3,14 +3,27 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 func TestDoctorPrintsJSON(t *testing.T) {
 	cmd := cohortCommand(t, "doctor", "--json")
-	cmd.Env = append(cmd.Env, "COHORT_BAKEND=shm", "COHORT_TIMEOUT=1m", "GOMAXPROCS=3")
+	dir := t.TempDir()
+	records := []string{filepath.Join(dir, flight.FileName(0)), filepath.Join(dir, "stats")} // of a job that failed here before
+	for _, name := range records {
+		if err := os.WriteFile(name, []byte("earlier"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Env = append(cmd.Env, "COHORT_BAKEND=shm", "COHORT_TIMEOUT=1m", "GOMAXPROCS=3", flight.EnvDir+"="+dir, flight.EnvStats+"="+records[1])
 	status, stdout, stderr := finish(t, cmd)
 	var out struct {
 		Version, System string
@@ -45,8 +58,13 @@ func TestDoctorPrintsJSON(t *testing.T) {
 	if text := found["environment/COHORT_BAKEND"].Value; !strings.Contains(text, "did you mean COHORT_BACKEND?") {
 		t.Errorf("got %q", text)
 	}
-	if text := found["environment/variables"].Value; text != "COHORT_TIMEOUT=1m" {
+	if text := found["environment/variables"].Value; text != "COHORT_TIMEOUT=1m "+flight.EnvDir+"="+dir+" "+flight.EnvStats+"="+records[1] {
 		t.Errorf("got %q", text)
+	}
+	for _, name := range records {
+		if text, err := os.ReadFile(name); string(text) != "earlier" {
+			t.Errorf("doctor has replaced a record of the job to diagnose: %s: %d bytes, %v", name, len(text), err)
+		}
 	}
 	if _, there := found["backends/mpi"]; !there {
 		t.Error("nothing on backends/mpi")
@@ -67,6 +85,23 @@ func TestDoctorPrintsJSON(t *testing.T) {
 		if f := found[name]; f.State == fail || !strings.Contains(f.Value, "two processes joined and exchanged messages") {
 			t.Errorf("%s: %+v, want a job of two processes", name, f)
 		}
+	}
+}
+
+func TestDoctorKnowsVariablesOfDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../docs/environment.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for row := range strings.Lines(string(text)) {
+		if cell := strings.Split(row, "|"); len(cell) > 1 && !strings.Contains(cell[1], "=") { // = has a setting and its value
+			documented = append(documented, regexp.MustCompile("COHORT_[A-Z_]+").FindAllString(cell[1], -1)...)
+		}
+	}
+	known := slices.Sorted(slices.Values(knownVariables))
+	if slices.Sort(documented); !slices.Equal(known, documented) {
+		t.Errorf("doctor knows\n%v, docs/environment.md has\n%v", known, documented)
 	}
 }
 
