@@ -147,7 +147,6 @@ func (r *runOptions) runHosts(programs spawn.Programs) (int, error) {
 	if err != nil {
 		return status, err
 	}
-	env := passedOn(os.Environ())
 	generations, folder := r.elastic.generations(programs.Ranks()), ""
 	if generations != nil {
 		if folder, err = os.MkdirTemp("", "cohort-run-*"); err != nil {
@@ -160,10 +159,11 @@ func (r *runOptions) runHosts(programs spawn.Programs) (int, error) {
 	if err != nil {
 		return cli.StatusUsage, err
 	}
+	env := append(passedOn(os.Environ()), r.hosts.env...) // after recordFlight, which sets COHORT_STATS for the ranks
 	// Of the errors, only that of closing the files of --output comes after the start.
 	defer func() { endFlight(err == nil || status == 1, status, false) }()
 	status, err = remote.Run(remote.Config{
-		Hosts: hosts, Programs: programs, SSH: ssh, Srun: r.hosts.srun(), Copy: !r.hosts.noCopy, Env: append(env, r.hosts.env...),
+		Hosts: hosts, Programs: programs, SSH: ssh, Srun: r.hosts.srun(), Copy: !r.hosts.noCopy, Env: env,
 		Bind: r.bind, Tag: r.tag, Show: r.show, Output: r.output, Interface: r.hosts.choice, Resilient: r.goOn,
 		Generations: generations, Folder: folder, Begun: func() { r.elastic.begun(folder) }, Timeout: r.timeout, Grace: r.grace,
 		Flight: os.Getenv(flight.EnvDir), KeepFlight: r.stats || os.Getenv(flight.EnvKept) != "",

@@ -201,6 +201,25 @@ func TestStatsAreWrittenToFile(t *testing.T) {
 	}
 }
 
+// TestStatsOfRanksOnHosts has ranks on two hosts count. They do not get the name of the file: this command writes it.
+func TestStatsOfRanksOnHosts(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, kept, file := newNetwork(t), t.TempDir(), filepath.Join(t.TempDir(), "stats.json")
+	for _, name := range []string{"", file} {
+		t.Setenv(flight.EnvStats, name)
+		line := n.line("-n", "2", "--stats", "--flight", kept, "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", `echo $COHORT_STATS; exec "$@"`, "sh", exe, statsProgram, "")
+		if status, stdout, stderr := run(t, line...); status != 0 || !sameLines(stdout, "[0] 1\n[1] 1\n") {
+			t.Fatalf("%s=%s: status %d, want 0, and that each rank has 1:\n%s%s", flight.EnvStats, name, status, stdout, stderr)
+		}
+		checkStats(t, kept)
+	}
+	checkSummary(t, file)
+	n.nothingLeft(t)
+}
+
 // Jobs of one process with one file do not disturb each other. The file is that of the last.
 func TestStatsOfJobsSideBySide(t *testing.T) {
 	exe, err := os.Executable()
