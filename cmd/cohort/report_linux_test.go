@@ -20,6 +20,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
 // flightProgram makes a copy of the test binary be a rank that fails in some way.
@@ -272,6 +273,50 @@ func TestKilledLauncherKeepsFlightFiles(t *testing.T) {
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 4 {
 		t.Errorf("%v in the folder, want the files of 4 ranks: %v", files, err)
+	}
+}
+
+// TestKeeperLeavesKeptFlightFiles has a launcher be killed at two moments at which nothing is to be kept: before a rank has
+// started, and while it removes its own folder after it has kept the files. Those that are there stay.
+func TestKeeperLeavesKeptFlightFiles(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		kept := t.TempDir()
+		t.Setenv(flight.EnvKept, "")
+		t.Setenv(flight.EnvDir, "") // both restored
+		t.Setenv(flight.EnvStats, "")
+		keeper, err := spawn.StartKeeper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := recordFlight(kept, false, keeper)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory := os.Getenv(flight.EnvDir)
+		write := func(dir string, rank int) {
+			if err := os.WriteFile(filepath.Join(dir, flight.FileName(rank)), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ended {
+			write(memory, 0)
+			write(memory, 1)
+			end(true, 0, false)
+			if err := os.Mkdir(memory, 0o700); err != nil { // as if not all had been removed
+				t.Fatal(err)
+			}
+			write(memory, 1)
+		} else {
+			write(kept, 0)
+			write(kept, 1)
+		}
+		keeper.Close() // as if this process had been killed
+		if files, err := os.ReadDir(kept); err != nil || len(files) != 2 {
+			t.Errorf("ended %v: %v in the folder, want the files of 2 ranks: %v", ended, files, err)
+		}
+		if _, err := os.Stat(memory); !os.IsNotExist(err) {
+			t.Errorf("ended %v: %s is still there: %v", ended, memory, err)
+		}
 	}
 }
 

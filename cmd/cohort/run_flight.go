@@ -49,9 +49,7 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(start
 		return func(bool, int, bool) {}, nil // not requested, and no place for the files
 	}
 	keeper.Folder(dir)
-	if keep != "" {
-		keeper.Keep(dir, keep)
-	}
+	keeper.Keep(dir, keep)
 	// In this process's environment: all ranks inherit it, also those that another launcher starts.
 	if err = os.Setenv(flight.EnvDir, dir); err == nil {
 		err = os.Setenv(flight.EnvKept, keep)
@@ -73,7 +71,9 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(start
 				writeStats(dir, file)
 			}
 			if keep != "" {
-				err = flight.Keep(dir, keep)
+				if err = flight.Clear(keep); err == nil { // even if the ranks have left no files
+					err = flight.Keep(dir, keep)
+				}
 			}
 		}
 		if err != nil {
@@ -81,6 +81,7 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(start
 			fmt.Fprintf(os.Stderr, "cohort: writing the flight recorder's files: %v; they stay in %s\n", err, dir)
 			return
 		}
+		keeper.Keep(dir, "") // else it would copy what has not been removed
 		os.RemoveAll(dir)
 	}, nil
 }

@@ -9,10 +9,11 @@ import (
 )
 
 // Keep copies the files of a job's ranks from one folder to another, and removes those of an earlier job there.
-// If not all can be copied, none is kept: an incomplete set would show that the other ranks left no record.
+// If there are none to copy, it changes nothing. If not all can be copied, none is kept: an incomplete set would show
+// that the other ranks left no record.
 func Keep(from, to string) error {
 	names, err := files(from)
-	if err != nil {
+	if err != nil || len(names) == 0 {
 		return err
 	}
 	err = Clear(to)

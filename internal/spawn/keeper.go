@@ -113,7 +113,7 @@ func (k *Keeper) Folder(path string) { k.say(note{Folder: path}) }
 func (k *Keeper) Leave(path string) { k.say(note{Leave: path}) }
 
 // Keep makes the keeper copy the files of one folder to another if the launcher dies, after the groups have
-// ended and before folders are removed.
+// ended and before folders are removed. If to is empty, it cancels an earlier Keep from that folder.
 func (k *Keeper) Keep(from, to string) { k.say(note{From: from, To: to}) }
 
 // received returns the signals that the keeper has got since the last call, nil if it has ended, or does not answer in time. Once
@@ -181,7 +181,7 @@ func keep(from io.Reader, to io.Writer) {
 	}()
 	groups := map[int]bool{}
 	var folders []string
-	var kept []note // with From and To
+	kept := map[string]string{} // to, by from
 	for notes := gob.NewDecoder(from); ; {
 		var n note
 		if notes.Decode(&n) != nil {
@@ -198,18 +198,20 @@ func keep(from io.Reader, to io.Writer) {
 			folders = append(folders, n.Folder)
 		case n.Leave != "":
 			folders = slices.DeleteFunc(folders, func(f string) bool { return f == n.Leave })
-			kept = slices.DeleteFunc(kept, func(k note) bool { return k.From == n.Leave })
+			delete(kept, n.Leave)
 		case filepath.IsAbs(n.From) && filepath.IsAbs(n.To):
-			kept = append(kept, n)
+			kept[n.From] = n.To
+		case n.From != "":
+			delete(kept, n.From)
 		}
 	}
 	for pgid := range groups {
 		syscall.Kill(-pgid, syscall.SIGKILL)
 	}
-	for _, k := range kept {
+	for from, to := range kept {
 		awaitEnd(groups)
-		if flight.Keep(k.From, k.To) != nil {
-			folders = slices.DeleteFunc(folders, func(f string) bool { return f == k.From })
+		if flight.Keep(from, to) != nil {
+			folders = slices.DeleteFunc(folders, func(f string) bool { return f == from })
 		}
 	}
 	for _, path := range folders {
