@@ -222,12 +222,14 @@ func keep(from io.Reader, to io.Writer) {
 	}
 }
 
-// awaitEnd waits for killed process groups to end, because they may write until then. It gives up after 5 s.
+// awaitEnd waits for killed process groups to end, because they may write until then. It gives up after 5 s. It does not wait
+// for zombies, which init may leave: a second job could keep its files in the same folder meanwhile.
 func awaitEnd(groups map[int]bool) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		live, known := liveGroups()
 		left := false
 		for pgid := range groups {
-			left = left || syscall.Kill(-pgid, 0) == nil
+			left = left || live[pgid] || !known && syscall.Kill(-pgid, 0) == nil
 		}
 		if !left {
 			return

@@ -435,6 +435,27 @@ func TestKeeperLeavesFolder(t *testing.T) {
 	}
 }
 
+// TestKeeperDoesNotWaitForZombies has a process be killed for which its parent does not wait, as init may not. A second job could
+// otherwise keep its files meanwhile, and the keeper would then replace them.
+func TestKeeperDoesNotWaitForZombies(t *testing.T) {
+	k, err := StartKeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	k.Group(cmd.Process.Pid)
+	k.Keep(t.TempDir(), t.TempDir())
+	begun := time.Now()
+	if k.Close(); time.Since(begun) > stuckLimit {
+		t.Errorf("the keeper has ended after %v", time.Since(begun))
+	}
+}
+
 func init() { programs["place"] = placeProgram }
 
 // placeProgram prints where it may run, and the number of processors that the Go runtime uses.
