@@ -103,7 +103,7 @@ func (o *order) run(events []event, done func() bool) error {
 			if quiet++; quiet > 200 {
 				return errors.New("a rank waits without end")
 			}
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond) // on purpose: the bubble's clock, which moves to the next deadline
 			o.quiet()
 			continue
 		}
