@@ -180,13 +180,18 @@ func (d *diagnosis) print(w io.Writer) {
 		}
 		count[f.State]++
 	}
-	switch {
-	case count[fail] > 0:
-		fmt.Fprintf(w, "\n%d of %d checks failed, %d with a warning\n", count[fail], len(d.all), count[warn])
-	case count[warn] > 0:
-		fmt.Fprintf(w, "\nready, %d with a warning\n", count[warn])
+	var warnings string
+	switch n := count[warn]; n {
+	case 0:
+	case 1:
+		warnings = "; 1 check has a warning"
 	default:
-		fmt.Fprint(w, "\nready\n")
+		warnings = fmt.Sprintf("; %d checks have warnings", n)
+	}
+	if count[fail] > 0 {
+		fmt.Fprintf(w, "\n%d of %d checks failed%s\n", count[fail], len(d.all), warnings)
+	} else {
+		fmt.Fprintf(w, "\nready%s\n", warnings)
 	}
 }
 

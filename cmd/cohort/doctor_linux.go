@@ -25,11 +25,11 @@ func (d *diagnosis) kernel() {
 	d.singleCopy()
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &fs); err != nil {
-		d.add(group, "/dev/shm", warn, err.Error(), "cohort does not need it; MPI libraries do")
+		d.add(group, "/dev/shm", warn, err.Error(), "MPI libraries need it; cohort then keeps the records of a job in TMPDIR")
 	} else if n := fs.Bavail * uint64(fs.Bsize); n < 64<<20 {
-		d.add(group, "/dev/shm", warn, size(n)+" free", "cohort does not need it; MPI libraries need more (docker run --shm-size)")
+		d.add(group, "/dev/shm", warn, size(n)+" free", "MPI libraries need more (docker run --shm-size); cohort keeps the records of a job there, or else in TMPDIR")
 	} else {
-		d.add(group, "/dev/shm", ok, size(n)+" free (used by MPI libraries; cohort does not need it)", "")
+		d.add(group, "/dev/shm", ok, size(n)+" free (for MPI libraries; cohort keeps the records of a job there, or else in TMPDIR)", "")
 	}
 }
 

@@ -118,3 +118,25 @@ func TestDoctorPrintsFindingsByGroup(t *testing.T) {
 		}
 	}
 }
+
+func TestDoctorCountsFailuresAndWarnings(t *testing.T) {
+	for _, c := range []struct {
+		states []state
+		want   string
+	}{
+		{[]state{ok}, "\nready\n"},
+		{[]state{ok, warn}, "\nready; 1 check has a warning\n"},
+		{[]state{warn, warn, none}, "\nready; 2 checks have warnings\n"},
+		{[]state{fail, ok}, "\n1 of 2 checks failed\n"},
+		{[]state{fail, warn, ok}, "\n1 of 3 checks failed; 1 check has a warning\n"},
+	} {
+		var d diagnosis
+		for _, s := range c.states {
+			d.add("group", "name", s, "value", "")
+		}
+		var b bytes.Buffer
+		if d.print(&b); !strings.HasSuffix(b.String(), c.want) {
+			t.Errorf("%v: no %q at the end of:\n%s", c.states, c.want, b.String())
+		}
+	}
+}
