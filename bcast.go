@@ -6,9 +6,9 @@ import "github.com/cohort-hpc/cohort/backend"
 //
 // Collective: all ranks of c call it.
 //
-// Errors: [ErrMismatch] if a rank calls another collective (on mpi with Config.Check); [ErrPeerLost] if a
-// rank is lost or has closed c; [ErrBusy] if another goroutine is in a collective of c; [ErrComm],
-// [ErrClosed] and [ErrBroken] if c is nil, closed or broken.
+// Errors: [ErrMismatch] if a rank calls another collective (on mpi with [Main] or Config.Check);
+// [ErrPeerLost] if a rank is lost or has closed c; [ErrBusy] if another goroutine is in a
+// collective of c; [ErrComm], [ErrClosed] and [ErrBroken] if c is nil, closed or broken.
 //
 // Deadline: [ErrTimeout] names the ranks that had not arrived (not always on mpi), and c is broken.
 func (c *Comm) Barrier() error { return c.run(c.begin(backend.Barrier, -1)) }

@@ -13,13 +13,16 @@
 //
 //   - local: the ranks are goroutines of one process ([Run]), or the job is a single process
 //   - shm: the ranks are processes on one node and use shared memory
-//   - tcp: the ranks are processes on several nodes and use sockets
+//   - tcp: the ranks are processes on any nodes; on Linux those of one node share memory, and
+//     others use sockets
 //   - mpi: an MPI library, loaded at run time, carries the messages
+//
+// A node is one machine, also called a host where ssh or the network is meant.
 //
 // A program makes the same calls, with the same arguments, on every backend. docs/mpi.md lists what
 // is different on mpi. In particular, the launcher ends the job when a rank dies, mismatched
-// collectives are found only with Config.Check, and the order of reductions is fixed only with
-// Config.Deterministic.
+// collectives are found with [Main] but not always with Init, and the order of reductions is fixed
+// only with Config.Deterministic.
 //
 // # Launching a job
 //
@@ -73,17 +76,18 @@
 //   - persistent: [AllreduceInit] returns a [Persistent], which can be started many times
 //
 // The description of a blocking form applies to the other two. A nonblocking form returns without
-// waiting. [Request.Wait] waits for the result and returns the errors of the blocking form. Some
-// errors come from the call that starts the operation: [ErrComm], [ErrClosed] and [ErrBusy] of a
-// collective, those for wrong arguments of a send or receive, and others on mpi. The Init function
-// of a collective waits until all ranks have called it, and returns the errors of the blocking
-// form. All ranks must then start the operation the same number of times. Each Start uses the
-// current contents of the buffers, and [Persistent.Wait] waits for the result.
+// waiting. [Request.Wait] waits for the result and returns the errors of the blocking form. The
+// call that starts the operation returns some errors itself: [ErrComm], [ErrClosed] and [ErrBusy]
+// of a collective, and errors in the arguments of a send or receive. On mpi it may return others
+// too. AllreduceInit and the other …Init functions of collectives wait until all ranks have called
+// them, and return the errors of the blocking form. All ranks must then start the operation the
+// same number of times. Each Start uses the current contents of the buffers, and [Persistent.Wait]
+// waits for the result.
 //
 // If the ranks' calls of a collective differ in the operation, the root, the element type or a
-// length, every rank gets [ErrMismatch] (on mpi with Config.Check). A rank that returned before the
-// others had called gets it later. docs/errors.md says when, and in which collectives a rank
-// returns early.
+// length, every rank gets [ErrMismatch] (on mpi with [Main] or Config.Check; docs/mpi.md has all
+// conditions). A rank whose call had already returned gets the error from a later call or from
+// Close. docs/errors.md says in which collectives a rank returns early.
 //
 // A collective that ends at its deadline returns [ErrTimeout], and the communicator is broken. On
 // local, shm and tcp the error names the ranks that had not arrived.

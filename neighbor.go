@@ -85,7 +85,7 @@ func (g *Graph) Destinations() []int {
 //     the first block sent is the first received, and so on.
 //
 // A blocking collective waits for the messages of the neighbors only. All ranks compare their calls
-// (on mpi with [Config.Check]), but a blocking call waits for this comparison only with
+// (on mpi with [Main] or [Config.Check]), but a blocking call waits for this comparison only with
 // Config.Check: otherwise a rank learns of a mismatch from one of its next operations on the
 // communicator, or from Close. A nonblocking form is complete when all ranks have started it, and
 // so is the first start of a persistent operation.
