@@ -304,29 +304,6 @@ func begun(t *testing.T, c backend.Comm, o *other, context uint32, copies bool) 
 	return r, func() {}
 }
 
-// Messages that are revoked before a receive for them is posted do not pile up. One that is not revoked stays.
-func TestRevokedMessagesAreForgotten(t *testing.T) {
-	world, o := withOther(t, os.Getpid(), 0)
-	buf := make([]byte, 64<<10)
-	o.expose(t, 0, buf, true)
-	for range 4 * staleMin {
-		x := o.expose(t, 0, buf, false)
-		world.Poll()
-		if !o.Withdraw(x) {
-			t.Fatal("the message has been received")
-		}
-	}
-	arrived := &world.(*comm).e.arrived
-	kept := arrived.Len()
-	if kept > staleMin {
-		t.Errorf("%d messages are kept, of which one is not revoked", kept)
-	}
-	receive(t, world, len(buf)) // it does not end
-	if n := arrived.Len(); n != kept-1 {
-		t.Errorf("the receive has taken %d messages, want the one that is not revoked", kept-n)
-	}
-}
-
 func TestReceiveOfWithdrawnMessageEndsWithBreak(t *testing.T) {
 	for _, copies := range []bool{true, false} {
 		world, o := withOther(t, os.Getpid(), 0)

@@ -120,6 +120,9 @@ func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match
 	src := int(env.Source)
 	p := e.peers[src]
 	if r := o.comm.RankOf(src); o.comm.isGone(r) { // the message is lost with it
+		if kind == msgExposed && p.mem.Revoked(token) {
+			return false
+		}
 		e.finish(o, backend.Status{}, o.comm.goneFault(r))
 		return true
 	}
