@@ -107,7 +107,7 @@ func (g *group) ended(o *op, member int) error {
 	case gone:
 		return g.own(member)
 	case !o.send:
-		return g.absent(member, env)
+		return g.absence(g.absent(member, env), env)
 	case !o.copied && g.ends[sender].gone.Load():
 		return g.own(sender)
 	}
@@ -135,20 +135,24 @@ func (g *group) left(rank int) error {
 	return backend.PeerLeft("rank %d has closed the communicator", rank)
 }
 
-// absent returns the error of a receive of rank with a pattern whose source has closed
-// the communicator, or of any source if all others have.
-func (g *group) absent(rank int, env match.Env) error {
-	switch gone := int(g.gone.Load()); {
-	case gone == 0:
+// absent reports whether the source of a pattern of rank has closed the communicator, or all others have if it is any source.
+func (g *group) absent(rank int, env match.Env) bool {
+	gone := int(g.gone.Load())
+	if gone > 0 && env.Source != backend.AnySource {
+		return g.ends[g.RankOf(int(env.Source))].gone.Load()
+	}
+	return gone > 0 && gone == len(g.ends)-1 && !g.ends[rank].gone.Load()
+}
+
+// absence returns the error of a receive whose source was absent before the receive looked for its message, else nil.
+func (g *group) absence(absent bool, env match.Env) error {
+	switch {
+	case !absent:
 		return nil
 	case env.Source != backend.AnySource:
-		if source := g.RankOf(int(env.Source)); g.ends[source].gone.Load() {
-			return g.left(source)
-		}
-	case gone == len(g.ends)-1 && !g.ends[rank].gone.Load():
-		return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "every other rank has left", Left: true}
+		return g.left(g.RankOf(int(env.Source)))
 	}
-	return nil
+	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "every other rank has left", Left: true}
 }
 
 // Close implements backend.Comm. A rank that closes a communicator is gone from its control communicator

@@ -123,13 +123,15 @@ func (c *Comm) accept(o *op, buf []byte, source, tag int) (*op, backend.Status, 
 		c.me.lockOnly()
 		err := c.unusable()
 		if err == nil {
-			if err = c.group.absent(c.rank, env); err != nil || c.notifies.Load() {
+			absent := c.group.absent(c.rank, env)
+			if absent || c.notifies.Load() {
 				c.me.drain(nil) // a rank may have sent the message before it left
 			}
 			if n := c.me.arrived.TakeArrived(env); n != nil {
 				st, err := c.take(owner(n), buf)
 				return nil, st, err
 			}
+			err = c.group.absence(absent, env)
 		}
 		if err != nil {
 			c.me.mu.Unlock()

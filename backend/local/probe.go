@@ -62,7 +62,7 @@ func (c *Comm) look(env match.Env, hold bool) (backend.Matched, backend.Status, 
 	}
 	n := me.arrived.FindArrived(env)
 	if n == nil {
-		return nil, backend.Status{}, absent
+		return nil, backend.Status{}, c.group.absence(absent, env)
 	}
 	m := owner(n)
 	if hold {

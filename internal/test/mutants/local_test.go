@@ -35,12 +35,14 @@ var localMutants = []mutant{
 		new: `			if true {`,
 		why: "a message overtakes one behind an entry that is not complete", test: "backend/local TestInterleaveRing"},
 	{file: "backend/local/p2p.go",
-		old: `err != nil || c.notifies.Load() {`,
-		new: `err != nil {`,
+		old: `if absent || c.notifies.Load() {`,
+		new: `if absent {`,
 		why: "a receive with a Notify is posted while its message is in the ring", test: "backend/local TestInterleaveRingBesideNotify"},
 	{file: "backend/local/p2p.go",
-		old: `			if err = c.group.absent(c.rank, env); err != nil || c`,
-		new: `			if err = c.group.absent(c.rank, env); c`,
+		old: `			if absent || c.notifies.Load() {
+`,
+		new: `			if c.notifies.Load() {
+`,
 		why: "a receive does not get the message of a rank that has left since", test: "backend/local TestInterleaveMessages"},
 	{file: "backend/local/cell.go",
 		old: `			if e.word.CompareAndSwap(w, w-cellWaiting+cellWriting) {`,
