@@ -120,7 +120,7 @@ func closeBeside(t *testing.T, begin func(d *Comm) (wait func() error, err error
 		wait := must.Get(begin(d))
 		ended := make(chan error)
 		go func() { ended <- wait() }()
-		inside.Wait("cohort.Wait")
+		inside.Wait(").wait(") // it holds its requests by then
 		err = d.Close()
 		return errors.Join(err, wantErr("the wait", <-ended, ErrClosed), w.Barrier())
 	})
@@ -134,7 +134,7 @@ func TestCloseBesideWaitForSetOfSeveralRanks(t *testing.T) {
 		q := must.Get(Irecv(d, []int{0}, 1-w.Rank(), 1))
 		if w.Rank() == 1 {
 			reqs <- q
-			inside.Wait("cohort.Wait") // rank 0
+			inside.Wait("comm.(*Set).wait(") // rank 0, which holds both requests by then
 			return errors.Join(d.Close(), w.Barrier())
 		}
 		other := <-reqs
