@@ -19,7 +19,7 @@ import (
 )
 
 // outbox is a backend on which a send ends when its receiver takes the message, or says that it has not matched. The receiver
-// of a canceled send is asked that. Time is a word: the hour. What waits for sched.Grace waits for the next hour.
+// of a canceled send is asked that. Time is a word: the hour. A wait of sched.Grace ends at the next hour.
 type outbox struct {
 	*alone
 	x      *interleave.Run
