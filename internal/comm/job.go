@@ -144,7 +144,7 @@ func (c *Comm) Abort(code int) error {
 // may wait for ranks that never arrive, or for this Close. Tests shorten it.
 var QuiesceFor = 5 * time.Second
 
-// Close closes a communicator. docs/design.md lists the steps.
+// Close closes a communicator. docs/how-it-works.md lists the steps.
 func (c *Comm) Close() error {
 	if c == nil || c.core == nil {
 		return nil
