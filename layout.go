@@ -41,12 +41,13 @@ func Vector(count, blocklen, stride int) Layout {
 // Subarray is a part of an array with the extents sizes: it begins at starts and has the extents subsizes
 // (MPI_Type_create_subarray). The array's last dimension is contiguous. An array of no dimensions is one element.
 //
-// Errors: operations that use it return [ErrCount] if the part is not inside the array.
+// Errors: operations that use it return [ErrCount] if the part is not inside the array, or if it has elements and an
+// int cannot count those of the array.
 func Subarray(sizes, subsizes, starts []int) Layout {
 	if len(subsizes) != len(sizes) || len(starts) != len(sizes) {
 		return badLayout("subarray with %d sizes, %d subsizes, %d starts; want one of each for every dimension", len(sizes), len(subsizes), len(starts))
 	}
-	offset, stride := 0, 1
+	offset, stride, empty := 0, 1, slices.Contains(subsizes, 0)
 	dims := make([]dim, len(sizes))
 	for i := len(sizes) - 1; i >= 0; i-- {
 		size, part, start := sizes[i], subsizes[i], starts[i]
@@ -55,10 +56,13 @@ func Subarray(sizes, subsizes, starts []int) Layout {
 		}
 		dims[i] = dim{count: part, stride: stride}
 		offset += start * stride
-		if size > 0 && stride > math.MaxInt/size {
+		if !empty && stride > math.MaxInt/size {
 			return badLayout("subarray: an array of sizes %v has more elements than an int can count", sizes)
 		}
 		stride *= size
+	}
+	if empty {
+		return Layout{}
 	}
 	return newLayout(offset, 1, dims)
 }

@@ -219,6 +219,11 @@ func TestWrongLayoutsAreErrCount(t *testing.T) {
 			t.Errorf("layout %d: %v, want ErrCount", i, err)
 		}
 	}
+	for _, sizes := range [][]int{{0, huge, huge}, {huge, 0, huge}, {huge, huge, 0}} { // no elements, in any order
+		if l := Subarray(sizes, []int{0, 0, 0}, []int{0, 0, 0}); l.Err() != nil || l.Len() != 0 {
+			t.Errorf("no part of an array of sizes %v: %d elements, %v", sizes, l.Len(), l.Err())
+		}
+	}
 	// Layouts that only a slice can show to be wrong.
 	for i, l := range []Layout{Vector(2, 1, huge-1), Vector(huge, 1, 1), Vector(huge/2, 1, 2), Indexed([]int{1}, []int{huge - 1})} {
 		if err := ViewOf(make([]byte, 9), l).Pack(make([]byte, 9)); !errors.Is(err, ErrBuffer) {
