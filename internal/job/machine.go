@@ -87,7 +87,7 @@ type Machine struct {
 	first   *Exit     // the first rank that failed because another one had, which is to come
 	asked   time.Time // when Request came
 	losses  []string  // lost hosts for which it is not decided yet whether the job continues
-	answers int       // to Ask that have not come
+	answers int       // to all calls of Ask that have not come; those of lost hosts never come
 	due     [limits]time.Time
 }
 
@@ -249,9 +249,10 @@ func (m *Machine) HostLost(text string) {
 		m.goOn(Exit{Rank: -1, Status: StatusLost}, text)
 	default:
 		m.losses = append(m.losses, text)
-		m.answers = m.Ask()
+		asked := m.Ask()
+		m.answers += asked
 		m.after(answer, answerLimit)
-		if m.answers == 0 {
+		if asked == 0 {
 			m.resolve(false)
 		}
 	}
@@ -268,7 +269,7 @@ func (m *Machine) Answer(goesOn bool) {
 // resolve decides what follows from the loss of hosts.
 func (m *Machine) resolve(goesOn bool) {
 	losses := m.losses
-	m.losses, m.answers, m.due[answer] = nil, 0, time.Time{}
+	m.losses, m.due[answer] = nil, time.Time{}
 	m.Resilient = m.Resilient || goesOn
 	for _, text := range losses {
 		switch {

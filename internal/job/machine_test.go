@@ -186,6 +186,8 @@ func TestEventsDecideHowJobEnds(t *testing.T) {
 			Result{Status: 255, First: -1}, "ask|host a was lost"},
 		{"hosts do not answer", grace, []event{lost(1, 2), answers(false), after(second), answers(true)},
 			Result{Status: 255, First: -1}, "ask|host a was lost; ending the others"},
+		{"a second host is lost before all have answered about the first", grace, []event{lost(1, 3), answers(false), lost(1, 2), answers(false), answers(false), answers(true), exit(2, 0)},
+			Result{Status: 0, First: -1}, "ask|ask|host a was lost; the job goes on with 1 rank|host a was lost; the job goes on with 1 rank"},
 		{"a host answers that the job continues", grace, []event{lost(1, 2), answers(false), answers(true), exit(1, 0), exit(2, 0)},
 			Result{Status: 0, First: -1}, "ask|host a was lost; the job goes on with 2 ranks"},
 		{"a rank that fails answers", grace, []event{lost(1, 2), recovered(1, 9), exit(2, 0), after(9 * second)},
