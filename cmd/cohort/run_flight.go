@@ -37,6 +37,15 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(start
 			return fail(err)
 		}
 	}
+	file := os.Getenv(flight.EnvStats)
+	if stats {
+		err = os.Setenv(flight.EnvStats, flight.CountOnly)
+	} else {
+		err = os.Unsetenv(flight.EnvStats) // else the ranks write the file, or try to on their hosts
+	}
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp(memoryFolder, launchersFolder+"*")
 	if err != nil {
 		dir, err = os.MkdirTemp("", launchersFolder+"*")
@@ -53,10 +62,6 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(start
 	// In this process's environment: all ranks inherit it, also those that another launcher starts.
 	if err = os.Setenv(flight.EnvDir, dir); err == nil {
 		err = os.Setenv(flight.EnvKept, keep)
-	}
-	file := os.Getenv(flight.EnvStats)
-	if err == nil && stats {
-		err = os.Setenv(flight.EnvStats, flight.CountOnly)
 	}
 	if err != nil {
 		return fail(err)

@@ -159,7 +159,7 @@ func (r *runOptions) runHosts(programs spawn.Programs) (int, error) {
 	if err != nil {
 		return cli.StatusUsage, err
 	}
-	env := append(passedOn(os.Environ()), r.hosts.env...) // after recordFlight, which sets COHORT_STATS for the ranks
+	env := append(passedOn(os.Environ()), r.hosts.env...) // after recordFlight, which sets or removes COHORT_STATS for the ranks
 	// Of the errors, only that of closing the files of --output comes after the start.
 	defer func() { endFlight(err == nil || status == 1, status, false) }()
 	status, err = remote.Run(remote.Config{

@@ -217,6 +217,9 @@ func TestStatsOfRanksOnHosts(t *testing.T) {
 		checkStats(t, kept)
 	}
 	checkSummary(t, file)
+	if status, stdout, stderr := run(t, n.line("-n", "2", "--stats=false", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "echo -$COHORT_STATS-")...); status != 0 || !sameLines(stdout, "[0] --\n[1] --\n") {
+		t.Errorf("--stats=false: status %d, want 0, and that no rank has %s:\n%s%s", status, flight.EnvStats, stdout, stderr)
+	}
 	n.nothingLeft(t)
 }
 
