@@ -276,10 +276,12 @@ func TestKilledLauncherKeepsFlightFiles(t *testing.T) {
 	}
 }
 
-// TestKeeperLeavesKeptFlightFiles has a launcher be killed at two moments at which nothing is to be kept: before a rank has
-// started, and while it removes its own folder after it has kept the files. Those that are there stay.
+// TestKeeperLeavesKeptFlightFiles has a launcher be killed at three moments at which nothing is to be kept: before a rank has
+// started, while hosts send their files, and while it removes its own folder after it has kept the files. Those that are
+// there stay.
 func TestKeeperLeavesKeptFlightFiles(t *testing.T) {
-	for _, ended := range []bool{false, true} {
+	const before, sending, ended = "before the start", "while hosts send", "after the end"
+	for _, killed := range []string{before, sending, ended} {
 		kept := t.TempDir()
 		t.Setenv(flight.EnvKept, "")
 		t.Setenv(flight.EnvDir, "") // both restored
@@ -288,7 +290,7 @@ func TestKeeperLeavesKeptFlightFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		end, err := recordFlight(kept, false, keeper)
+		end, err := recordFlight(kept, false, killed == sending, keeper)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +300,10 @@ func TestKeeperLeavesKeptFlightFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if ended {
+		if killed == sending {
+			write(memory, 1)
+		}
+		if killed == ended {
 			write(memory, 0)
 			write(memory, 1)
 			end(true, 0, false)
@@ -312,10 +317,10 @@ func TestKeeperLeavesKeptFlightFiles(t *testing.T) {
 		}
 		keeper.Close() // as if this process had been killed
 		if files, err := os.ReadDir(kept); err != nil || len(files) != 2 {
-			t.Errorf("ended %v: %v in the folder, want the files of 2 ranks: %v", ended, files, err)
+			t.Errorf("killed %s: %v in the folder, want the files of 2 ranks: %v", killed, files, err)
 		}
 		if _, err := os.Stat(memory); !os.IsNotExist(err) {
-			t.Errorf("ended %v: %s is still there: %v", ended, memory, err)
+			t.Errorf("killed %s: %s is still there: %v", killed, memory, err)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (r *runOptions) run(programs spawn.Programs) (status int, err error) {
 		return status, err
 	}
 
-	endFlight, err := recordFlight(r.flight, r.stats, config.Keeper)
+	endFlight, err := recordFlight(r.flight, r.stats, false, config.Keeper)
 	if err != nil {
 		return cli.StatusUsage, err
 	}

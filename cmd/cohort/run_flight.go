@@ -22,7 +22,7 @@ const launchersFolder = "cohort-flight-"
 // operations. end prints what the files show if the job failed, and the counts, and moves the files to the folder in which
 // they are kept. Where the ranks have not been started, end changes nothing there. aborted means that a message has reported an
 // Abort already: end does not print it again.
-func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(started bool, status int, aborted bool), err error) {
+func recordFlight(keep string, stats, hosts bool, keeper *spawn.Keeper) (end func(started bool, status int, aborted bool), err error) {
 	fail := func(err error) (func(bool, int, bool), error) {
 		return nil, fmt.Errorf("flight recorder's folder: %w", err)
 	}
@@ -58,7 +58,9 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(start
 		return func(bool, int, bool) {}, nil // not requested, and no place for the files
 	}
 	keeper.Folder(dir)
-	keeper.Keep(dir, keep)
+	if !hosts { // these send their files at the end: before that, only some may be there
+		keeper.Keep(dir, keep)
+	}
 	// In this process's environment: all ranks inherit it, also those that another launcher starts.
 	if err = os.Setenv(flight.EnvDir, dir); err == nil {
 		err = os.Setenv(flight.EnvKept, keep)
@@ -76,6 +78,7 @@ func recordFlight(keep string, stats bool, keeper *spawn.Keeper) (end func(start
 				writeStats(dir, file)
 			}
 			if keep != "" {
+				keeper.Keep(dir, keep)
 				if err = flight.Clear(keep); err == nil { // even if the ranks have left no files
 					err = flight.Keep(dir, keep)
 				}

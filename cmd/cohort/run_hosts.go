@@ -155,7 +155,7 @@ func (r *runOptions) runHosts(programs spawn.Programs) (int, error) {
 		keeper.Folder(folder)
 		defer os.RemoveAll(folder)
 	}
-	endFlight, err := recordFlight(r.flight, r.stats, keeper)
+	endFlight, err := recordFlight(r.flight, r.stats, true, keeper)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
