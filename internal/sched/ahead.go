@@ -31,7 +31,7 @@ func (o *Op) without(err error) bool {
 type landing Op
 
 // Ready implements backend.Pending.
-func (l *landing) Ready() bool { return l.landed.Load() }
+func (l *landing) Ready() bool { return (*Op)(l).now().data() >= landed }
 
 // runAhead makes a blocking neighborhood collective.
 func (r *Runner) runAhead(b *backend.Bound, call *backend.Call) error {
@@ -40,12 +40,12 @@ func (r *Runner) runAhead(b *backend.Bound, call *backend.Call) error {
 	}
 	o := r.take()
 	o.call = *call
-	s, err := r.schedule(&o.call, true, true)
+	s, err := r.schedule(&o.call, checking)
 	if err != nil {
 		return err
 	}
-	o.start(s, backend.CheckTag(call.Seq), b, true)
-	if !o.landed.Load() {
+	o.start(s, backend.CheckTag(call.Seq), b, checking)
+	if !(*landing)(o).Ready() {
 		if err := r.comm.Await(b, (*landing)(o)); err != nil {
 			if err := o.End(err); err != nil {
 				return err // the operation is still under way
@@ -95,7 +95,7 @@ func (r *Runner) Quiesce(limit time.Duration) error {
 		switch v := o.verdict.Load(); {
 		case v != nil && errors.Is(v.err, backend.ErrMismatch):
 			return v.err
-		case o.checked.Load() == checkRunning:
+		case o.now().check() == checking:
 			o.check.leave()
 		}
 	}

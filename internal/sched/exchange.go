@@ -25,11 +25,13 @@ type exchange struct {
 	send, recv backend.Request
 	out, in    [backend.SeenSize]byte
 
-	seen    backend.Seen // the check
-	wrong   wrong        // or the lengths
-	lengths bool         // which of the two
-	err     error
+	seen  backend.Seen // the check
+	wrong wrong        // or the lengths
+	err   error
 }
+
+// lengths reports whether the exchange is that of lengths after the data phase, and not the check.
+func (x *exchange) lengths() bool { return x.o.now().data() == comparing }
 
 // wrong is the lowest receiver that found a wrong length, and its lowest sender.
 type wrong struct {
@@ -118,7 +120,7 @@ const wrongSize = 32
 
 // encode returns the message that passes on what this rank has seen.
 func (x *exchange) encode() []byte {
-	if !x.lengths {
+	if !x.lengths() {
 		x.seen.Encode(x.out[:])
 		return x.out[:]
 	}
@@ -128,8 +130,9 @@ func (x *exchange) encode() []byte {
 	return x.out[:wrongSize]
 }
 
-// take merges what was received. The message that covers its sender alone is the first one of a check that this rank
-// sends: if it has left without, it has not made the call.
+// take merges what was received. A rank sends its first message of a check as soon as it makes the call, and that message
+// covers the sender alone. If it is missing because its sender has left, the sender has not made the call, and the
+// check fails. A later message may be missing although its sender has made the call: see leave.
 func (x *exchange) take(l *leg) error {
 	if l.to >= 0 && x.send.Err != nil && !x.o.without(x.send.Err) {
 		return x.send.Err
@@ -137,12 +140,12 @@ func (x *exchange) take(l *leg) error {
 	switch {
 	case l.from < 0:
 		return nil
-	case x.recv.Err != nil && (l.count > 1 || x.lengths) && x.o.without(x.recv.Err):
+	case x.recv.Err != nil && (l.count > 1 || x.lengths()) && x.o.without(x.recv.Err):
 		return nil
 	case x.recv.Err != nil:
 		return x.recv.Err
 	}
-	if x.lengths {
+	if x.lengths() {
 		switch x.recv.Status.Bytes {
 		case wrongSize:
 		case backend.SeenSize: // of leave

@@ -53,13 +53,12 @@ func TestInterleaveEndAgainstCompletion(t *testing.T) {
 	for name, ends := range map[string]func(o *Op, quiet func()){
 		"success": func(o *Op, quiet func()) {
 			quiet()
-			o.leave()
+			o.step(moving, landed)
 		},
 		"failure": func(o *Op, quiet func()) {
-			o.checked.Store(checkFailed)
 			o.fail(mismatch)
 			quiet()
-			o.leave()
+			o.step(checking, failed)
 		},
 		"Goexit": func(o *Op, quiet func()) {
 			o.call.Op = &backend.Op{Code: backend.OpUser, Apply: func(_, _, _ []byte) {
@@ -75,9 +74,12 @@ func TestInterleaveEndAgainstCompletion(t *testing.T) {
 				c := &alone{}
 				o := newOp(New(c))
 				o.verdict.Store(nil)
-				o.phases.Store(1)
+				o.phase.Store(uint32(moving))
+				if name == "failure" {
+					o.phase.Store(uint32(checking))
+				}
 				x.Name(&o.verdict, "verdict")
-				x.Name(&o.silent, "silent")
+				x.Name(&o.phase, "phase")
 				pending := true
 				var results []error
 				x.Go("messages", func() { ends(o, func() { pending = false }) })

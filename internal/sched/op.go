@@ -19,39 +19,15 @@ type Op struct {
 
 	prepared *coll.Schedule // of a persistent one, with its tag
 	tag      int
-	compared bool // a start of it has compared the lengths, which stay as they are
+	compared bool // a start of a persistent one has compared the lengths, which stay as they are
 
 	check exchange
 	data  data
 
-	// phases counts the phases under way: check, data, and one more while they are being
-	// started. The goroutine that decrements it to 0 concludes.
-	phases   word.Int32
-	checked  word.Uint32 // the state of the check
-	stalled  word.Bool   // the data phase received a length that it cannot go on with
-	landed   word.Bool   // the data phase has ended
-	checking bool
-	broken   error // why the communicator was broken when the operation started; nil: it was not
-
-	// verdict says how the operation ends. Success, the first failure, and the deadline compete to set it, once
-	// for each start; only the goroutine that has set it to an error breaks the communicator. After success
-	// nothing uses the buffers. After an error messages may still be pending, until silent is true.
-	//
-	// Invariant: an operation that ends without an error has not broken its communicator.
+	phase   word.Uint32 // see phase
 	verdict word.Pointer[verdict]
-	silent  word.Bool
+	broken  error // why the communicator was broken when the operation started; nil: it was not
 }
-
-// verdict is how an operation ends.
-type verdict struct{ err error }
-
-var success = new(verdict)
-
-const (
-	checkRunning uint32 = iota
-	checkPassed
-	checkFailed
-)
 
 func newOp(r *Runner) *Op {
 	r.place()
@@ -62,17 +38,8 @@ func newOp(r *Runner) *Op {
 	return o
 }
 
-// Ready reports whether the operation is complete, or was never started.
-func (o *Op) Ready() bool {
-	v := o.verdict.Load()
-	return v == success || v != nil && o.silent.Load()
-}
-
-// Err returns how the operation ended, once it is Ready.
-func (o *Op) Err() error { return o.verdict.Load().err }
-
 // Start starts an operation that Prepare made and that is not under way.
-func (o *Op) Start() { o.start(o.prepared, o.tag, nil, false) }
+func (o *Op) Start() { o.start(o.prepared, o.tag, nil, unchecked) }
 
 // compares reports whether the operation ends with an exchange of lengths.
 func (o *Op) compares() bool {
@@ -80,33 +47,23 @@ func (o *Op) compares() bool {
 	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
 		return !o.compared
 	}
-	return o.call.Coll.Neighbor() && (o.checking || o.prepared != nil && !o.compared)
+	return o.call.Coll.Neighbor() && (o.now().check() != unchecked || o.prepared != nil && !o.compared)
 }
 
 // start runs the operation with a schedule. It is nil if the arguments are wrong, or if the
-// check alone does the work. The check also publishes whether b can end the call.
-func (o *Op) start(s *coll.Schedule, tag int, b *backend.Bound, checking bool) {
-	o.checking = checking
+// check alone does the work. check says whether there is a check, which also publishes whether b can end the call.
+func (o *Op) start(s *coll.Schedule, tag int, b *backend.Bound, check phase) {
+	colls := o.r.colls // o may be in use again as soon as it has ended
 	o.broken = o.r.comm.Broken()
-	o.stalled.Store(false)
-	o.landed.Store(false)
-	o.silent.Store(false)
-	o.verdict.Store(nil)
-	phases := int32(1)
-	if checking {
-		phases++
-		o.checked.Store(checkRunning)
-	} else {
-		o.checked.Store(checkPassed)
-	}
+	data := noData
 	if s != nil {
-		phases++
+		data = moving
 	}
+	o.phase.Store(uint32(check | data))
+	o.verdict.Store(nil)
 	o.check.tag = tag
 	o.data.s = nil
-	o.phases.Store(phases)
-	if checking {
-		o.check.lengths = false
+	if check == checking {
 		o.check.seen = backend.See(o.r.rank, o.call.Fingerprint())
 		o.check.seen.Bounded = b.Limited()
 		o.check.begin(tag)
@@ -114,23 +71,17 @@ func (o *Op) start(s *coll.Schedule, tag int, b *backend.Bound, checking bool) {
 	if s != nil {
 		o.data.prepare(s)
 		o.data.begin(tag - 1)
+	} else if check == unchecked {
+		o.conclude()
 	}
-	colls := o.r.colls // o may be in use again as soon as it has ended
-	o.leave()
 	if colls != nil {
 		colls.Flush()
 	}
 }
 
-func (o *Op) leave() {
-	if o.phases.Add(-1) == 0 {
-		o.conclude()
-	}
-}
-
 // exchanged is called when an exchange has ended.
 func (o *Op) exchanged(x *exchange) {
-	if x.lengths {
+	if x.lengths() {
 		switch {
 		case x.err != nil:
 			o.fail(x.err)
@@ -147,15 +98,11 @@ func (o *Op) exchanged(x *exchange) {
 		err = x.seen.Err()
 	}
 	if err != nil {
-		o.checked.Store(checkFailed)
 		o.fail(err) // which ends the data phase
-	} else {
-		o.checked.Store(checkPassed)
-		if o.stalled.Load() {
-			o.r.comm.Break(&backend.Fault{Sentinel: backend.ErrInternal, Text: "schedules do not fit together"})
-		}
+		o.step(checking, failed)
+		return
 	}
-	o.leave()
+	o.step(checking, passed)
 }
 
 // moved is called when the data phase has ended.
@@ -165,23 +112,17 @@ func (o *Op) exchanged(x *exchange) {
 // rounds; breaking the communicator ends that.
 func (o *Op) moved() {
 	if err := o.data.err; err != nil {
-		if _, soft := err.(*lengthError); soft {
-			o.stalled.Store(true)
-			if o.checked.Load() == checkPassed {
-				o.r.breakComm(err)
-			}
-		} else {
+		if _, wrong := err.(*lengthError); !wrong { // the check may find why a length is wrong
 			o.r.breakComm(err)
 		}
 	}
-	o.landed.Store(true)
-	o.leave()
+	o.step(moving, landed)
 }
 
 // conclude is called when check and data have ended, and no message is pending.
 func (o *Op) conclude() {
 	switch {
-	case o.checked.Load() == checkFailed:
+	case o.now().check() == failed:
 		// fail has been called.
 	case o.data.s != nil && o.data.err != nil:
 		o.fail(o.data.err)
@@ -194,16 +135,13 @@ func (o *Op) conclude() {
 		// At once: the exchange of lengths waits for all ranks, and one of them may wait for this rank before it starts.
 		o.fail(o.data.wrong.fault(elemSize(&o.call)))
 	case o.compares():
-		o.check.lengths = true
+		o.enter(comparing)
 		o.check.wrong = o.data.wrong
 		o.check.begin(o.check.tag)
 		return
 	}
 	o.finish()
 }
-
-// decide sets how the operation ends, and reports whether nothing else has done so before.
-func (o *Op) decide(v *verdict) bool { return o.verdict.CompareAndSwap(nil, v) }
 
 // fail ends the operation with an error and breaks the communicator. A rank whose own arguments were wrong
 // returns that error, unless the communicator was broken before.
@@ -232,14 +170,6 @@ func (o *Op) fail(err error) {
 func (r *Runner) breakComm(err error) {
 	if !errors.Is(err, backend.ErrClosed) {
 		r.comm.Break(err)
-	}
-}
-
-// finish ends an operation that has no message pending. Nothing of it may be touched afterwards: the
-// waiting goroutine may start it again.
-func (o *Op) finish() {
-	if !o.decide(success) {
-		o.silent.Store(true)
 	}
 }
 

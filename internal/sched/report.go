@@ -49,7 +49,7 @@ func (o *Op) state() *state {
 	n := o.r.size
 	s := &state{o.arrived(), agree.NewSet(n), agree.NewSet(n)}
 	var waiting []int
-	if !o.call.Coll.Neighbor() || o.landed.Load() { // the check alone holds up no neighbor
+	if !o.call.Coll.Neighbor() || o.now().data() >= landed { // the check alone holds up no neighbor
 		waiting = o.check.waiting(nil)
 	}
 	for _, r := range o.data.waiting(waiting) {
@@ -64,12 +64,12 @@ func (o *Op) arrived() agree.Set {
 	n, me := o.r.size, o.r.rank
 	s := agree.NewSet(n)
 	s.Add(me)
-	switch {
-	case o.checking && o.checked.Load() == checkPassed: // all have; an exchange of lengths may follow
+	switch o.now().check() {
+	case passed: // all have; an exchange of lengths may follow
 		for r := range n {
 			s.Add(r)
 		}
-	case o.checking:
+	case checking, failed:
 		for i := range o.r.legs[:min(int(o.check.step.Load()), len(o.r.legs))] {
 			o.r.arrivals(&o.r.legs[i], s)
 		}

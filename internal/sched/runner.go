@@ -43,15 +43,19 @@ func New(comm backend.Comm) *Runner {
 // Run makes a blocking collective call. With check false the caller has made sure that all
 // ranks make the same call and that its arguments are right.
 func (r *Runner) Run(b *backend.Bound, call *backend.Call, check bool) error {
-	if check && r.ahead(call) {
-		return r.runAhead(b, call)
+	first := unchecked
+	if check {
+		if r.ahead(call) {
+			return r.runAhead(b, call)
+		}
+		first = checking
 	}
 	o := r.blocking(call)
-	s, err := r.schedule(&o.call, check, true)
+	s, err := r.schedule(&o.call, first)
 	if err != nil {
 		return err
 	}
-	return r.do(b, o, s, check)
+	return r.do(b, o, s, first)
 }
 
 // Agree checks that all ranks make the same call, and moves no data. It returns the error
@@ -59,7 +63,7 @@ func (r *Runner) Run(b *backend.Bound, call *backend.Call, check bool) error {
 // the same on all ranks. It is a barrier.
 func (r *Runner) Agree(b *backend.Bound, call *backend.Call) (bounded bool, err error) {
 	o := r.blocking(call)
-	if err := r.do(b, o, nil, true); err != nil {
+	if err := r.do(b, o, nil, checking); err != nil {
 		return false, err
 	}
 	return o.check.seen.Bounded, nil
@@ -75,7 +79,7 @@ func (r *Runner) blocking(call *backend.Call) *Op {
 }
 
 // do runs the operation of a blocking call to its end.
-func (r *Runner) do(b *backend.Bound, o *Op, s *coll.Schedule, check bool) error {
+func (r *Runner) do(b *backend.Bound, o *Op, s *coll.Schedule, check phase) error {
 	o.start(s, backend.CheckTag(o.call.Seq), b, check)
 	if !o.Ready() {
 		if err := Wait(b, o); err != nil {
@@ -91,11 +95,11 @@ func (r *Runner) do(b *backend.Bound, o *Op, s *coll.Schedule, check bool) error
 func (r *Runner) Start(call *backend.Call) (backend.Operation, error) {
 	o := r.take()
 	o.call = *call
-	s, err := r.schedule(&o.call, true, true)
+	s, err := r.schedule(&o.call, checking)
 	if err != nil {
 		return nil, err
 	}
-	o.start(s, backend.CheckTag(call.Seq), nil, true)
+	o.start(s, backend.CheckTag(call.Seq), nil, checking)
 	return o, nil
 }
 
@@ -138,9 +142,9 @@ func (o *Op) Release() {
 func (r *Runner) Prepare(call *backend.Call) (backend.Operation, error) {
 	o := r.take()
 	o.call = *call
-	s, err := r.schedule(&o.call, false, false)
+	s, err := coll.Build(&o.call, r.rank, r.size, r.nodes)
 	if err != nil {
-		return nil, err
+		return nil, r.noSchedule(call, err)
 	}
 	o.data.prepare(s)
 	o.data.grow()
@@ -150,22 +154,22 @@ func (r *Runner) Prepare(call *backend.Call) (backend.Operation, error) {
 }
 
 // schedule returns the schedule to run for a call, nil if none is needed.
-func (r *Runner) schedule(call *backend.Call, check, cached bool) (*coll.Schedule, error) {
-	if call.Err != nil || check && call.Coll == backend.Barrier {
+func (r *Runner) schedule(call *backend.Call, check phase) (*coll.Schedule, error) {
+	if call.Err != nil || check == checking && call.Coll == backend.Barrier {
 		return nil, nil // the exchange of fingerprints is a barrier itself
 	}
-	var s *coll.Schedule
-	var err error
-	if cached {
-		s, err = r.cache.get(call, r.rank, r.size, r.nodes)
-	} else {
-		s, err = coll.Build(call, r.rank, r.size, r.nodes)
-	}
+	s, err := r.cache.get(call, r.rank, r.size, r.nodes)
 	if err != nil {
-		err = &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf("no schedule for %v: %v", call.Fingerprint(), err)}
-		r.comm.Break(err)
+		err = r.noSchedule(call, err)
 	}
 	return s, err
+}
+
+// noSchedule breaks the communicator because no schedule can be built for a call.
+func (r *Runner) noSchedule(call *backend.Call, why error) error {
+	err := &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf("no schedule for %v: %v", call.Fingerprint(), why)}
+	r.comm.Break(err)
+	return err
 }
 
 // Wait waits until the operation is complete and returns nil, whether it succeeded or not. If

@@ -115,9 +115,9 @@ var requestMutants = []mutant{
 		new: `	if o.decide(v) || true {
 		o.r.breakComm(v.err)`,
 		why: "a deadline breaks the communicator of an operation that has completed", test: "internal/sched TestInterleaveEndAgainstCompletion/success"},
-	{file: "internal/sched/op.go",
+	{file: "internal/sched/phase.go",
 		old: `	if !o.decide(success) {
-		o.silent.Store(true)
+		o.enter(silent)
 	}`,
 		new: `	o.verdict.Store(success)`,
 		why: "an operation completes after it was given up", test: "internal/sched TestInterleaveEndAgainstCompletion"},
@@ -131,8 +131,8 @@ var requestMutants = []mutant{
 				d.o.moved()`,
 		new: `				d.o.moved()`,
 		why: "an operation whose function ends the goroutine succeeds", test: "internal/sched TestInterleaveEndAgainstCompletion/Goexit"},
-	{file: "internal/sched/op.go",
-		old: `v == success || v != nil && o.silent.Load()`,
+	{file: "internal/sched/phase.go",
+		old: `v == success || v != nil && o.now().data() == silent`,
 		new: `v != nil`,
 		why: "an operation is ready while its messages are pending", test: "internal/sched TestInterleaveEndAgainstCompletion"},
 	{file: "internal/comm/group.go",
