@@ -18,7 +18,7 @@ type data struct {
 	pending word.Int32 // as in exchange
 	reqs    []backend.Request
 	notify  func(*backend.Request)
-	resume  func() // goes on in a goroutine of its own
+	resume  func() // goes on with a round in a goroutine of the operation
 	temp    []byte
 
 	wrong wrong // the lowest sender of a wrong length
@@ -29,12 +29,12 @@ func (d *data) init(o *Op) {
 	d.o = o
 	d.notify = func(*backend.Request) {
 		if d.pending.Add(-1) == 0 {
-			d.advance(true, false)
+			d.advance(borrowed)
 		}
 	}
 	d.resume = func() {
 		defer o.r.goOn() // also if the operation ends the goroutine; o may be in use again by then
-		d.advance(true, true)
+		d.advance(own)
 	}
 }
 
@@ -67,7 +67,7 @@ func (d *data) begin(tag int) {
 	d.round.Store(0)
 	if len(d.temp) >= d.s.Scratch || d.s.Scratch <= pieceBytes || d.o.r.oneThread {
 		d.grow()
-		d.advance(false, false)
+		d.run(borrowed)
 		return
 	}
 	r := d.o.r // o may be in use again when goOn is called
@@ -78,7 +78,7 @@ func (d *data) begin(tag int) {
 			d.o.moved()
 			return
 		}
-		d.advance(false, true)
+		d.run(own)
 	}()
 }
 
@@ -98,33 +98,47 @@ func (r *Runner) goOn() {
 	r.comm.Wake()
 }
 
-// advance runs rounds until one has to wait for messages. landed means that the current
-// round's messages are complete. The goroutine that completed them, unless it is the operation's own, may
-// have other work that cannot wait, such as this rank's heartbeats, and must not end with a user's operation. It leaves
-// long work to a new goroutine.
-func (d *data) advance(landed, own bool) {
-	for {
-		i := int(d.round.Load())
-		if landed {
-			if !own && d.long(d.s.Rounds[i].Local) {
-				go d.resume()
-				return
-			}
-			if d.err = d.land(&d.s.Rounds[i]); d.err != nil {
-				break
-			}
-			i++
-			d.round.Store(int32(i))
-		}
-		if i == len(d.s.Rounds) {
-			break
-		}
-		if !d.launch(d.s.Rounds[i].Comm) {
+// worker says which goroutine advances the data phase.
+type worker bool
+
+const (
+	// borrowed is a goroutine that has completed a message. It may have other work that cannot wait, such as this
+	// rank's heartbeats, and must not end with a user's operation. It leaves long work to a goroutine of the operation.
+	borrowed worker = false
+	own      worker = true // a goroutine of the operation
+)
+
+// run runs rounds until one has to wait for messages.
+func (d *data) run(w worker) {
+	for i := int(d.round.Load()); i < len(d.s.Rounds); i++ {
+		if !d.launch(d.s.Rounds[i].Comm) || !d.finishRound(w) {
 			return
 		}
-		landed = true
 	}
 	d.o.moved()
+}
+
+// advance goes on once the messages of the round under way are complete.
+func (d *data) advance(w worker) {
+	if d.finishRound(w) {
+		d.run(w)
+	}
+}
+
+// finishRound ends the round under way, whose messages are complete. It returns false if another goroutine goes on, or
+// if the round has ended the data phase with an error.
+func (d *data) finishRound(w worker) bool {
+	round := &d.s.Rounds[d.round.Load()]
+	if w == borrowed && d.long(round.Local) {
+		go d.resume()
+		return false
+	}
+	if d.err = d.land(round); d.err != nil {
+		d.o.moved()
+		return false
+	}
+	d.round.Add(1)
+	return true
 }
 
 // launch starts a round's messages and reports whether all are complete

@@ -53,7 +53,7 @@ func (x *exchange) init(o *Op) {
 	x.o = o
 	notify := func(*backend.Request) {
 		if x.pending.Add(-1) == 0 {
-			x.advance(true)
+			x.advance()
 		}
 	}
 	x.send.Notify, x.recv.Notify = notify, notify
@@ -63,31 +63,36 @@ func (x *exchange) init(o *Op) {
 func (x *exchange) begin(tag int) {
 	x.tag, x.err = tag, nil
 	x.step.Store(0)
-	x.advance(false)
+	x.run()
 }
 
-// advance runs rounds until one has to wait for messages. landed means that the current
-// round's messages are complete.
-func (x *exchange) advance(landed bool) {
-	r := x.o.r
-	for {
-		i := int(x.step.Load())
-		if landed {
-			if x.err = x.take(&r.legs[i]); x.err != nil {
-				break
-			}
-			i++
-			x.step.Store(int32(i))
-		}
-		if i == len(r.legs) {
-			break
-		}
-		if !x.launch(&r.legs[i]) {
+// run runs legs until one has to wait for messages.
+func (x *exchange) run() {
+	legs := x.o.r.legs
+	for i := int(x.step.Load()); i < len(legs); i++ {
+		if !x.launch(&legs[i]) || !x.finishLeg() {
 			return
 		}
-		landed = true
 	}
 	x.o.exchanged(x)
+}
+
+// advance goes on once the messages of the leg under way are complete.
+func (x *exchange) advance() {
+	if x.finishLeg() {
+		x.run()
+	}
+}
+
+// finishLeg ends the leg under way, whose messages are complete. It returns false if that has ended the exchange with an
+// error.
+func (x *exchange) finishLeg() bool {
+	if x.err = x.take(&x.o.r.legs[x.step.Load()]); x.err != nil {
+		x.o.exchanged(x)
+		return false
+	}
+	x.step.Add(1)
+	return true
 }
 
 // launch starts a leg's messages and reports whether they have completed at once.
