@@ -23,7 +23,7 @@ const (
 
 // burst notes a message of the program, and reports whether it is kept back.
 func (p *peer) burst(bytes int) bool {
-	if _, ok := p.link.(Corker); !ok || bytes > burstSize || p.broken != nil || p.state.Link != membership.Up {
+	if _, ok := p.link.(Corker); !ok || bytes > burstSize || p.writeErr != nil || p.state.Link != membership.Up {
 		return false
 	}
 	now := time.Since(epoch)

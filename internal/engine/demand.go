@@ -129,11 +129,11 @@ func (d *demand) asked(p *peer, err error) (over bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil {
-		p.why = err
+		p.lastErr = err
 	}
 	over = e.m.Attempted(p.rank, err != nil && d.dialer.Refused(err), err != nil && d.dialer.NotListening(err))
-	if p.trying = !over; p.gone() {
-		p.forget() // no process listens there any more
+	if p.trying = !over; p.linkOver() {
+		p.discardFrames() // no process listens there any more
 	}
 	if e.lossesPending() {
 		e.handleLosses()

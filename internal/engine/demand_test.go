@@ -187,7 +187,7 @@ func TestLossIsReportedOnNewLink(t *testing.T) {
 	world[1].Declare(2, errors.New("for the test"))
 	e := world[1].e
 	e.mu.Lock()
-	e.peers[2].broken = errCut
+	e.peers[2].writeErr = errCut
 	e.mu.Unlock()
 	err := world[2].Send(patient, nil, 1, 1, backend.Synchronous)
 	hub.mu.Unlock()

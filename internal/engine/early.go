@@ -71,7 +71,7 @@ func (e *Engine) dropForeign(c *comm) {
 	e.arrived.Each(func(n *match.Node) bool {
 		if from := int(n.Env.Source); n.Env.Ctx == c.id && c.RankOf(from) < 0 {
 			e.discard(n.Owner.(*msg))
-			e.peers[from].wrong(errForeign)
+			e.peers[from].sentInvalid(errForeign)
 		}
 		return true
 	})

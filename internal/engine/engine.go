@@ -310,7 +310,7 @@ func (e *Engine) progressMany() bool {
 	e.anyMoved = false
 	for _, p := range e.open {
 		switch {
-		case p.link == nil || p.link.Hidden() || p.broken != nil:
+		case p.link == nil || p.link.Hidden() || p.writeErr != nil:
 			e.anyMoved = p.move() || e.anyMoved
 		default:
 			e.asked, e.rooms, e.askedOf = append(e.asked, p.link), append(e.rooms, p.waits()), append(e.askedOf, p)

@@ -25,7 +25,7 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 // cork keeps a short message back. It reports false if it cannot; then the caller sends it.
 func (e *Engine) cork(o *op, buf []byte, to int, tag int32) bool {
 	p := e.peers[to]
-	if p == nil || p.first != nil || p.state.Over() || p.state.Link != membership.Up || p.broken != nil || o.comm.usable() != nil ||
+	if p == nil || p.first != nil || p.state.Over() || p.state.Link != membership.Up || p.writeErr != nil || o.comm.usable() != nil ||
 		o.comm.gone[o.comm.RankOf(to)].Load() {
 		return false
 	}

@@ -137,7 +137,7 @@ func TestBurstDoesNotWriteLongMessage(t *testing.T) {
 	e.mu.Lock()
 	for _, s := range e.slots {
 		if s.op != nil {
-			err = e.peers[1].end(&frame.Header{Kind: frame.ClearToSend, Token: s.op.token, Length: size, Reply: 1})
+			err = e.peers[1].endFrame(&frame.Header{Kind: frame.ClearToSend, Token: s.op.token, Length: size, Reply: 1})
 		}
 	}
 	e.mu.Unlock()

@@ -52,8 +52,8 @@ func (g *goodbye) End(*frame.Arrival) error { return nil }
 
 // leaveWith closes the link with a rank, with a notice to it of why it is lost.
 func (p *peer) leaveWith(f *backend.Fault) {
-	if p.state.Link != membership.Up || p.broken != nil {
-		p.cut()
+	if p.state.Link != membership.Up || p.writeErr != nil {
+		p.closeLink()
 		return
 	}
 	e := p.e
@@ -64,7 +64,7 @@ func (p *peer) leaveWith(f *backend.Fault) {
 	}
 	g.queue(frame.Header{Kind: frame.Lost, Tag: int32(p.rank)}, f.Encode(noticeMax), nil)
 	p.link = nil
-	p.cut()
+	p.closeLink()
 	g.limit(3 * e.life.limit) // it has been counting since the other end stopped reading
 	e.part(g)
 }
@@ -86,13 +86,13 @@ func (g *goodbye) step() (moved, over bool) {
 		}
 	}
 	moved = g.flush()
-	if g.broken == nil && !g.unwritten() {
+	if g.writeErr == nil && !g.unwritten() {
 		g.finish() // it may have to write something itself
 		n := g.link.Unsent()
 		moved, g.unsent = moved || n != g.unsent, n
 		over = !g.untaken()
 	}
-	if g.ticks--; over || g.broken != nil || g.ticks == 0 {
+	if g.ticks--; over || g.writeErr != nil || g.ticks == 0 {
 		g.end()
 		return true, true
 	}

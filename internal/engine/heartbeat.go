@@ -107,7 +107,7 @@ func (e *Engine) beat() {
 		switch {
 		case p.quiet == 0 || p.link == nil || p.state.Over():
 		case p.state.Standing == membership.Reported: // it has left, and its goodbye does not come
-			p.ended(errDead)
+			p.linkEnded(errDead)
 		default:
 			p.quiet = 0
 			e.suspect(p.rank, "rank %d (%v) was silent for %v%s", p.rank, e.cfg.Peers[p.rank], e.life.limit, p.stopped())

@@ -35,7 +35,7 @@ func (h host) First(rank int) { h.peers[rank].write(frame.Header{Kind: frame.Hea
 // write writes a frame on a new link, which has room for it.
 func (p *peer) write(h frame.Header) {
 	if n, err := p.link.Write(&h, nil, 0); err != nil || n < frame.HeaderSize {
-		p.fails(cmp.Or(err, io.ErrShortWrite))
+		p.writeFailed(cmp.Or(err, io.ErrShortWrite))
 	}
 }
 
@@ -79,16 +79,16 @@ func (h host) Suspect(rank int, why membership.Why) {
 		}
 	}
 	switch {
-	case why == membership.NoGoodbye && p.why == io.EOF:
+	case why == membership.NoGoodbye && p.lastErr == io.EOF:
 		h.suspect(rank, "rank %d (%v) ended without closing its communicator", rank, info)
 	case why == membership.NoGoodbye:
-		h.suspect(rank, "lost the connection to rank %d (%v): %v", rank, info, p.why)
+		h.suspect(rank, "lost the connection to rank %d (%v): %v", rank, info, p.lastErr)
 	case why == membership.Unconfirmed:
-		h.suspect(rank, "rank %d (%v) cannot be reached: links with it end before they are confirmed: %v", rank, info, p.why)
+		h.suspect(rank, "rank %d (%v) cannot be reached: links with it end before they are confirmed: %v", rank, info, p.lastErr)
 	case why == membership.Unreachable:
-		h.suspect(rank, "rank %d (%v) cannot be reached: %v", rank, info, p.why)
+		h.suspect(rank, "rank %d (%v) cannot be reached: %v", rank, info, p.lastErr)
 	default:
-		h.suspect(rank, "rank %d (%v) could not be reached for %v: %v%s", rank, info, max(h.life.limit, reachLeast), cmp.Or(p.why, errNoAnswer), p.stopped())
+		h.suspect(rank, "rank %d (%v) could not be reached for %v: %v%s", rank, info, max(h.life.limit, reachLeast), cmp.Or(p.lastErr, errNoAnswer), p.stopped())
 	}
 }
 
@@ -97,9 +97,9 @@ var errNoAnswer = errors.New("no answer")
 func (h host) HasLeft(rank int) {
 	p := h.peers[rank]
 	if p.link == nil {
-		p.forget()
+		p.discardFrames()
 	}
-	p.over.Store(true)
+	p.hasLeft.Store(true)
 	h.sweep()
 }
 
@@ -139,7 +139,7 @@ func (e *Engine) onNotice(p *peer, h *frame.Header, text []byte) error {
 	case from != p.rank && (p.rank > e.me || to != e.me):
 		return fmt.Errorf("%v of rank %d, whose hub it is not", h.Kind, from)
 	case to != e.me:
-		if !e.left(to) {
+		if !e.hasLeft(to) {
 			e.peers[to].emit(frame.Header{Kind: h.Kind, Context: h.Context, Tag: h.Tag}, bytes.Clone(text), nil)
 		}
 	case h.Kind == frame.Broken:

@@ -141,7 +141,7 @@ func (l *leaving) ended() bool {
 	switch l.step {
 	case leaveQueued:
 		return !slices.ContainsFunc(e.peers, func(p *peer) bool {
-			return p != nil && !p.gone() && !p.state.Over() && (p.state.Link == membership.Fresh || p.link == nil && p.first != nil)
+			return p != nil && !p.linkOver() && !p.state.Over() && (p.state.Link == membership.Fresh || p.link == nil && p.first != nil)
 		})
 	case leaveOthers:
 		return e.m.MayPart()
@@ -170,20 +170,20 @@ func (e *Engine) endLinks() {
 	e.endTransfers()
 	e.endGoodbyes() // of lost ranks
 	for _, p := range e.peers {
-		if p == nil || p.gone() {
+		if p == nil || p.linkOver() {
 			continue
 		}
 		if p.link != nil {
 			p.limit(max(leaveMost, 3*e.life.limit)) // the leaving ends first, and says what was not taken
 			g := newGoodbye(p, !e.excluded)
-			if p.state.Link == membership.Up && p.broken == nil { // else only notices are left
+			if p.state.Link == membership.Up && p.writeErr == nil { // otherwise only notices are queued
 				g.takeQueue(p)
 			}
 			e.goodbyes = append(e.goodbyes, g)
 		}
-		p.forget()
+		p.discardFrames()
 		p.link = nil
-		p.over.Store(true)
+		p.hasLeft.Store(true)
 	}
 	e.m.End()
 	e.stepGoodbyes()

@@ -96,7 +96,7 @@ func (e *Engine) closeLost(rank int) {
 	p := e.peers[rank]
 	p.drain(drainLost)
 	p.leaveWith(e.losses[rank])
-	p.over.Store(true)
+	p.hasLeft.Store(true)
 	e.sweep()
 }
 
@@ -208,9 +208,9 @@ func (o *op) ended() error {
 	return c.goneFault(r)
 }
 
-// left reports whether all that a rank has sent is here: it has left in good order, or is lost and
+// hasLeft reports whether all that a rank has sent is here: it has left in good order, or is lost and
 // its link closed.
-func (e *Engine) left(world int) bool { p := e.peers[world]; return p != nil && p.over.Load() }
+func (e *Engine) hasLeft(world int) bool { p := e.peers[world]; return p != nil && p.hasLeft.Load() }
 
 // cannotCome returns why no message can match a receive, nil if one can.
 func (c *comm) cannotCome(want match.Env) error {

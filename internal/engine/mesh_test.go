@@ -127,7 +127,7 @@ func killLocked(c *comm) {
 	e := c.e
 	for _, p := range e.peers {
 		if p != nil {
-			p.cut()
+			p.closeLink()
 		}
 	}
 	e.due, e.linksClosed = nil, len(e.m.LostList)

@@ -247,7 +247,7 @@ func TestBrokenLinkIsReadToTheEnd(t *testing.T) {
 	write(frame.Header{Kind: frame.Goodbye}, nil)
 	other.Close()
 	p.emit(frame.Header{Kind: frame.Heartbeat}, nil, nil)
-	if p.broken == nil {
+	if p.writeErr == nil {
 		t.Error("a write to a closed link has not failed")
 	}
 	p.move()

@@ -97,7 +97,7 @@ func (c *comm) Excluded(why *backend.Fault) {
 // BreakHere breaks the communicator without a notice to the others.
 func (c *comm) BreakHere(f *backend.Fault) {
 	c.e.mu.Lock()
-	c.broken(f)
+	c.markBroken(f)
 	c.e.mu.Unlock()
 }
 
@@ -138,7 +138,7 @@ func (c *comm) mixed(made backend.Fingerprint, payload []byte) {
 	seen.Merge(backend.See(c.rank, made))
 	var f *backend.Fault
 	if errors.As(seen.Err(), &f) {
-		c.breaks(f)
+		c.breakEverywhere(f)
 	}
 }
 

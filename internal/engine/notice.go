@@ -27,12 +27,13 @@ import (
 func (c *comm) Break(err error) {
 	e, f := c.e, backend.AsFault(err)
 	e.mu.Lock()
-	c.breaks(f)
+	c.breakEverywhere(f)
 	e.mu.Unlock()
 }
 
-func (c *comm) breaks(f *backend.Fault) {
-	if c.broken(f) && !c.closed.Load() {
+// breakEverywhere breaks the communicator, and tells the other members. The lock is held.
+func (c *comm) breakEverywhere(f *backend.Fault) {
+	if c.markBroken(f) && !c.closed.Load() {
 		c.broadcast(frame.Broken, f.Encode(noticeMax), everyone)
 	}
 }
@@ -41,7 +42,7 @@ func (c *comm) breaks(f *backend.Fault) {
 func (c *comm) broadcast(kind frame.Kind, body []byte, to func(p *peer) bool) {
 	e := c.e
 	for r, w := range c.World {
-		if r == c.rank || e.left(w) || !to(e.peers[w]) {
+		if r == c.rank || e.hasLeft(w) || !to(e.peers[w]) {
 			continue
 		}
 		h := frame.Header{Kind: kind, Context: c.id}
@@ -69,7 +70,7 @@ func (e *Engine) onEnd(from int, id uint32, f *backend.Fault) {
 			c.gone[r].Store(true)
 		}
 		e.sweep()
-	case !c.closed.Load() && c.broken(f):
+	case !c.closed.Load() && c.markBroken(f):
 		c.broadcast(frame.Broken, f.Encode(noticeMax), func(p *peer) bool { return !unlinked(p) && p.rank != from })
 	}
 }
@@ -99,13 +100,13 @@ func (p *peer) sayEnded() {
 // isGone reports whether a rank has closed the communicator or left the job, so that no message from it
 // can arrive. A rank that has closed a communicator does not use its control communicator either.
 func (c *comm) isGone(r int) bool {
-	return c.gone[r].Load() || c.parent != nil && c.parent.gone[r].Load() || c.e.left(c.World[r])
+	return c.gone[r].Load() || c.parent != nil && c.parent.gone[r].Load() || c.e.hasLeft(c.World[r])
 }
 
 // goneFault is the error of an operation that needs a rank for which isGone is true.
 func (c *comm) goneFault(r int) error {
 	w := c.World[r]
-	left := c.e.left(w) || c.isWorld
+	left := c.e.hasLeft(w) || c.isWorld
 	switch f, loss := c.fault.Load(), c.e.losses[w]; {
 	case f != nil: // it is gone because of that, or after it
 		return f
@@ -135,9 +136,9 @@ func (c *comm) forget() {
 	}
 }
 
-// broken marks the communicator broken and ends its operations: those of collectives with the cause, the
-// others with ErrBroken. The lock is held.
-func (c *comm) broken(f *backend.Fault) bool {
+// markBroken marks the communicator broken and ends its operations: those of collectives with the cause, the
+// others with ErrBroken. It returns false if the communicator was broken before. The lock is held.
+func (c *comm) markBroken(f *backend.Fault) bool {
 	if c.brk.Load() != nil {
 		return false
 	}

@@ -14,7 +14,7 @@ import (
 // breakFor breaks a communicator, and sends a notice to those ranks alone: the others' notices are late.
 func breakFor(c *comm, f *backend.Fault, ranks ...int) {
 	c.e.mu.Lock()
-	c.broken(f)
+	c.markBroken(f)
 	c.broadcast(frame.Broken, f.Encode(noticeMax), func(p *peer) bool { return slices.Contains(ranks, p.rank) })
 	c.e.mu.Unlock()
 }

@@ -139,10 +139,10 @@ func TestBothEndsOfMessageToOneselfEnd(t *testing.T) {
 		{"the communicator is closed", func(d *comm, _, _ *op) { d.Close() }, backend.ErrClosed, backend.ErrClosed},
 		{"the communicator is broken", func(d *comm, _, _ *op) { d.Break(timeout) }, backend.ErrBroken, backend.ErrBroken},
 		{"the send is given up", func(d *comm, send, _ *op) {
-			locked(d, func(e *Engine) bool { e.drop(send, timeout); d.breaks(timeout); return true })
+			locked(d, func(e *Engine) bool { e.drop(send, timeout); d.breakEverywhere(timeout); return true })
 		}, backend.ErrTimeout, backend.ErrBroken},
 		{"the receive is given up", func(d *comm, _, recv *op) {
-			locked(d, func(e *Engine) bool { e.drop(recv, timeout); d.breaks(timeout); return true })
+			locked(d, func(e *Engine) bool { e.drop(recv, timeout); d.breakEverywhere(timeout); return true })
 		}, backend.ErrBroken, backend.ErrTimeout},
 	} {
 		w, _, _ := raw(t, -1)

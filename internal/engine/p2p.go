@@ -50,7 +50,7 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 // looks whether it sleeps.
 func (c *comm) sendNow(buf []byte, dest, tag int, elems backend.Elems) bool {
 	p := c.e.peers[c.World[dest]]
-	if p == nil || p.mem == nil || p.link == nil || p.first != nil || p.broken != nil || c.isGone(dest) ||
+	if p == nil || p.mem == nil || p.link == nil || p.first != nil || p.writeErr != nil || c.isGone(dest) ||
 		len(buf) >= memlink.CopyMin || !p.mem.Send(c.id, int32(tag), uint16(elems), buf) {
 		return false
 	}
@@ -153,7 +153,7 @@ func (e *Engine) abandon(o *op, cause error) (ended bool) {
 	if !ended {
 		e.put(o, opStopped)
 	}
-	c.breaks(backend.AsFault(cause))
+	c.breakEverywhere(backend.AsFault(cause))
 	return ended
 }
 
@@ -247,7 +247,7 @@ func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 			c := o.comm
 			e.finish(o, backend.Status{}, err)
 			if tag < 0 || c.parent != nil { // not the program's: the others wait for it without end
-				c.breaks(backend.AsFault(err))
+				c.breakEverywhere(backend.AsFault(err))
 			}
 			return
 		}

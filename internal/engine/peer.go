@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -24,6 +23,20 @@ const (
 )
 
 // peer is what the engine knows of another rank, and the frames to and from it; under the engine's lock.
+//
+// The state of the link (membership.Link), and whether a write has failed, decide what becomes of a frame:
+//
+//	state         writeErr  link  a frame                                   next
+//	None          nil       nil   is queued, and makes the link needed      up: the peer has made a link
+//	Wanted, Asked nil       nil   is queued for the next link               up: there is a link
+//	Fresh         any       set   is queued until the peer confirms the     taken: the peer's first frame has come;
+//	                              link, or for the next link                linkEnded
+//	Up            nil       set   is written, or queued if there is no room writeFailed; linkEnded; closeLink
+//	Up            set       set   is dropped; what has arrived is read      linkEnded; closeLink
+//	Ended         nil       nil   is dropped                                none follows
+//
+// linkEnded leaves to the membership whether another link follows. closeLink gives the rank up: it is lost, or has sent
+// something invalid. When this rank leaves, or tells a lost rank so, a goodbye takes over the link.
 type peer struct {
 	e     *Engine
 	rank  int
@@ -39,11 +52,12 @@ type peer struct {
 	bad  error  // what is wrong with the frame
 
 	// The frames to be written.
-	head   frame.Header // of the frame that is being written
-	first  *out         // frames to be written
-	tail   **out        // where the next one goes
-	woff   int          // bytes of first, with its header, that are written
-	broken error        // why nothing more can be written
+	head  frame.Header // of the frame that is being written
+	first *out         // frames to be written
+	tail  **out        // where the next one goes
+	woff  int          // bytes of first, with its header, that are written
+
+	writeErr error // why nothing more can be written on the link
 
 	// Bursts: see burst.go.
 	begun   time.Duration // when the program has started a message to it last, since epoch
@@ -52,10 +66,10 @@ type peer struct {
 
 	// Attempts to make a link, silence, and the end.
 	trying      bool        // attempts go on
-	why         error       // of the last one that failed, or why the link has ended
+	lastErr     error       // of the last attempt that failed, or why the last link has ended
 	quiet, mute int         // ticks in which nothing has come, or been written
 	copying     int         // ticks in which a lost rank has not ended a copy
-	over        atomic.Bool // it has left, or is lost and its link closed; for readers without the lock
+	hasLeft     atomic.Bool // it has left, or is lost and its link closed; for readers without the lock
 }
 
 func newPeer(e *Engine, rank int) *peer {
@@ -69,7 +83,7 @@ func (p *peer) up(l Link) {
 	if !slices.Contains(p.e.open, p) {
 		p.e.open = append(p.e.open, p)
 	}
-	p.link, p.broken = l, nil
+	p.link, p.writeErr = l, nil
 	p.limit(3 * p.e.life.limit / 2) // later than the heartbeats, whose error says more
 }
 
@@ -90,19 +104,19 @@ func (p *peer) move() (moved bool) {
 	}
 	if p.mem != nil && p.mem.Busy() {
 		did, err := p.mem.Step(p)
-		if err != nil && p.gone() {
+		if err != nil && p.linkOver() {
 			p.mem.Abandon(p)
 		} else if err != nil {
-			p.wrong(err)
+			p.sentInvalid(err)
 		}
 		moved = moved || did
 	}
-	if p.broken != nil && !p.gone() {
+	if p.writeErr != nil && !p.linkOver() {
 		// The peer has closed its end. If it did so in good order its goodbye can be read, behind all that it
 		// has sent.
 		p.drain(drainLost)
-		if moved = true; p.broken != nil {
-			p.ended(p.broken)
+		if moved = true; p.writeErr != nil {
+			p.linkEnded(p.writeErr)
 		}
 	}
 	return moved
@@ -116,12 +130,12 @@ func (p *peer) pull() bool {
 		p.quiet = 0
 	}
 	switch {
-	case err == nil || p.gone():
+	case err == nil || p.linkOver():
 		return moved || short
 	case p.bad != nil || errors.Is(err, frame.ErrFrame):
-		p.wrong(err)
+		p.sentInvalid(err)
 	default:
-		p.ended(err)
+		p.linkEnded(err)
 	}
 	return true
 }
@@ -154,52 +168,54 @@ func (p *peer) drain(rounds int) {
 	}
 }
 
-// wrong marks a rank lost that sent an invalid frame: the start of the next frame on its link is unknown. The other
-// links are still valid.
-func (p *peer) wrong(err error) {
+// sentInvalid gives a rank up that has sent an invalid frame: the start of the next frame on its link is unknown. The
+// other links are still valid.
+func (p *peer) sentInvalid(err error) {
 	if errors.Is(err, frame.ErrSum) {
 		p.e.suspect(p.rank, "rank %d is lost: the data that rank %d received from it were changed on the way: %v", p.rank, p.e.me, err)
 	} else {
 		p.e.suspect(p.rank, "rank %d is lost: rank %d received an invalid frame from it: %v", p.rank, p.e.me, err)
 	}
-	p.cut()
+	p.closeLink()
 }
 
-// ended is called when nothing more can be read: err is why, io.EOF for the end of the stream.
-func (p *peer) ended(err error) {
-	if p.gone() {
+// linkEnded is called when nothing more can be read: err is why, io.EOF for the end of the stream.
+func (p *peer) linkEnded(err error) {
+	if p.linkOver() {
 		return
 	}
-	if p.why = err; p.broken != nil && !errors.Is(p.broken, syscall.EPIPE) { // which says no more than the end of the stream
-		p.why = p.broken // a system reports a reset once
+	if p.lastErr = err; p.writeErr != nil && !errors.Is(p.writeErr, syscall.EPIPE) { // which says no more than the end of the stream
+		p.lastErr = p.writeErr // a system reports a reset once
 	}
 	p.link.Close()
-	p.link, p.broken = nil, nil
+	p.link, p.writeErr = nil, nil
 	if p.in.Left, p.in.Head.Kind = 0, 0; p.state.Link == membership.Up {
-		p.forget()
+		p.discardFrames()
 	}
 	p.e.m.LinkEnded(p.rank)
 }
 
-// gone reports whether nothing more comes from the peer.
-func (p *peer) gone() bool { return p.state.Link == membership.Ended }
+// linkOver reports whether the link has ended, and no other follows.
+func (p *peer) linkOver() bool { return p.state.Link == membership.Ended }
 
-// ends reports whether what is queued now would end with the link. What is queued for a link that is not confirmed goes
-// over the next one.
-func (p *peer) ends() bool { return p.gone() || p.broken != nil && p.state.Link == membership.Up }
+// writesNothing reports whether a frame that is queued now would never be written. The frames that are queued for a link
+// that is not confirmed go over the next one.
+func (p *peer) writesNothing() bool {
+	return p.linkOver() || p.writeErr != nil && p.state.Link == membership.Up
+}
 
-// cut gives the link up.
-func (p *peer) cut() {
+// closeLink gives the link up for good.
+func (p *peer) closeLink() {
 	p.e.m.Cut(p.rank)
-	p.forget()
+	p.discardFrames()
 	if p.link != nil {
 		p.link.Close()
 		p.link = nil
 	}
 }
 
-// forget drops what is not written and what has come in part: the caller ends the operations.
-func (p *peer) forget() {
+// discardFrames drops what is not written and what has come in part: the caller ends the operations.
+func (p *peer) discardFrames() {
 	for p.first != nil {
 		p.unlink(p.first)
 	}
@@ -221,7 +237,7 @@ type out struct {
 // emit writes a frame, or as much as the link takes, and queues the rest for flush. It reports whether all
 // is written, or never will be.
 func (p *peer) emit(h frame.Header, body []byte, o *op) bool {
-	if p.ends() {
+	if p.writesNothing() {
 		return o == nil // an operation ends with its peer
 	}
 	if p.link == nil {
@@ -242,7 +258,7 @@ func (p *peer) emit(h frame.Header, body []byte, o *op) bool {
 			return true
 		}
 		if err != nil {
-			p.fails(err)
+			p.writeFailed(err)
 			return o == nil
 		}
 	}
@@ -255,7 +271,7 @@ func (p *peer) emit(h frame.Header, body []byte, o *op) bool {
 
 // queue leaves a frame to flush.
 func (p *peer) queue(h frame.Header, body []byte, o *op) {
-	if p.ends() {
+	if p.writesNothing() {
 		return
 	}
 	w := p.e.outs.get()
@@ -270,9 +286,9 @@ func (p *peer) queue(h frame.Header, body []byte, o *op) {
 	p.e.wakeLeader() // to look for room on the link
 }
 
-// fails notes that nothing can be written any more. The reason may arrive on the other direction.
-func (p *peer) fails(err error) {
-	p.broken = err
+// writeFailed notes that nothing can be written any more. The reason may arrive on the other direction.
+func (p *peer) writeFailed(err error) {
+	p.writeErr = err
 	p.e.wakeLeader()
 }
 
@@ -283,7 +299,7 @@ func (p *peer) waits() bool {
 
 // flush writes queued frames as far as the link takes them, and reports whether it took any.
 func (p *peer) flush() bool {
-	if p.broken != nil {
+	if p.writeErr != nil {
 		return false
 	}
 	moved := false
@@ -291,13 +307,13 @@ func (p *peer) flush() bool {
 	if p.link.Holds() {
 		var err error
 		if moved, err = p.link.Flush(); err != nil {
-			p.fails(err)
+			p.writeFailed(err)
 			return true
 		}
 	}
 	for turns := 0; turns < writeMost; {
 		w := p.first
-		if w == nil || p.broken != nil {
+		if w == nil || p.writeErr != nil {
 			return moved
 		}
 		if l, ok := p.link.(Corker); ok && w.next != nil && p.woff == 0 && l.Cork(&w.head, w.body) {
@@ -307,7 +323,7 @@ func (p *peer) flush() bool {
 		}
 		n, err := p.link.Write(&w.head, w.body, p.woff)
 		if err != nil {
-			p.fails(err)
+			p.writeFailed(err)
 			return true
 		}
 		if n > p.woff {
@@ -362,139 +378,4 @@ func (p *peer) detach(o *op) {
 	default:
 		p.unlink(w)
 	}
-}
-
-// Begin implements frame.Receiver: it decides where the payload of a frame goes.
-func (p *peer) Begin(a *frame.Arrival) error {
-	p.bad = p.begin(a, &a.Head)
-	return p.bad
-}
-
-func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
-	e := p.e
-	switch h.Kind {
-	case frame.Eager:
-		if a.Left > EagerMax {
-			return fmt.Errorf("an eager message of %d bytes, above %d", a.Left, EagerMax)
-		}
-		if p.state.Link == membership.Fresh { // a receive that waits for the rest would not end with the link
-			return errors.New("a message on a link that is not confirmed")
-		}
-		env := p.envelope(h)
-		o, keep, err := p.match(env)
-		switch {
-		case o != nil:
-			o.peer, o.env = p.rank, env
-			e.put(o, opArriving)
-			a.Dst = o.buf[:min(a.Left, len(o.buf))]
-		case keep:
-			m := e.msgs.get()
-			m.size, m.buf = a.Left, e.getBuf(a.Left)
-			p.msg, a.Dst = m, m.buf
-		}
-		return err
-	case frame.Data:
-		o := e.lookup(h.Token, p.rank)
-		if o == nil || o.state != opReceiving {
-			return nil // given up since
-		}
-		if h.Offset != uint64(o.at) || a.Left > o.n-o.at || a.Left == 0 && o.n > 0 {
-			return fmt.Errorf("%d bytes at %d of a message of which %d of %d are here", a.Left, h.Offset, o.at, o.n)
-		}
-		p.op, a.Dst = o, o.place(a.Left)
-	case frame.Broken, frame.Abort, frame.Lost, frame.Left:
-		if a.Left > noticeMax && h.Kind != frame.Left {
-			return fmt.Errorf("a notice of %d bytes, above %d", a.Left, noticeMax)
-		}
-		p.note = append(p.note[:0], make([]byte, a.Left)...)
-		a.Dst = p.note
-	default:
-		if a.Left > 0 {
-			return fmt.Errorf("%v with a payload", h.Kind)
-		}
-	}
-	return nil
-}
-
-// errDead stops the reading of a link that was given up.
-var errDead = errors.New("the link was given up")
-
-// End implements frame.Receiver: it acts on a frame.
-func (p *peer) End(a *frame.Arrival) error {
-	if p.state.Link == membership.Fresh {
-		p.taken()
-	}
-	p.bad = p.end(&a.Head)
-	p.op, p.msg = nil, nil
-	if p.bad == nil && p.gone() {
-		return errDead
-	}
-	return p.bad
-}
-
-func (p *peer) end(h *frame.Header) error {
-	e := p.e
-	switch h.Kind {
-	case frame.Eager:
-		size := int(h.Length)
-		if o := p.op; o != nil {
-			e.received(o, o.env, size, min(size, len(o.buf)))
-			return nil
-		}
-		m := p.msg
-		if m == nil {
-			return nil
-		}
-		env := p.envelope(h)
-		o, keep, err := p.match(env)
-		if keep {
-			e.keep(m, env)
-			return nil
-		}
-		if o != nil { // posted while it came
-			e.received(o, env, size, copy(o.buf, m.buf))
-		}
-		e.putMsg(m)
-		return err
-	case frame.Data:
-		if o := p.op; o != nil {
-			if o.took(int(h.Length)); o.at == o.n {
-				e.received(o, o.env, o.size, o.n)
-			}
-		}
-	case frame.ReadyToSend:
-		return e.onReadyToSend(p, h, msgRequested)
-	case frame.Expose:
-		if p.mem == nil || !p.mem.Valid(h.Token) || h.Reply+h.Length < h.Reply {
-			return fmt.Errorf("an exposed message of %d bytes at %#x", h.Length, h.Reply)
-		}
-		return e.onReadyToSend(p, h, msgExposed)
-	case frame.ClearToSend:
-		return e.onClearToSend(p, h)
-	case frame.Withdraw:
-		e.onWithdraw(p, h)
-	case frame.Withdrawn:
-		if o := e.lookup(h.Token, p.rank); o != nil && o.state == opWithdrawing { // else its CTS came before
-			e.finish(o, backend.Status{}, o.cause)
-		}
-	case frame.Broken:
-		return e.onNotice(p, h, p.note)
-	case frame.Closed:
-		return e.onNotice(p, h, nil)
-	case frame.Abort:
-		e.onAbort(h.Tag, p.note)
-	case frame.Lost:
-		if h.Tag < 0 || int(h.Tag) >= len(e.peers) {
-			return fmt.Errorf("rank %d is lost, of %d", h.Tag, len(e.peers))
-		}
-		e.onLoss(p.rank, int(h.Tag), backend.DecodeFault(p.note))
-	case frame.Goodbye:
-		e.m.Said(p.rank, h.Tag != 0)
-	case frame.Left:
-		return e.onLeft(p, h, p.note)
-	case frame.Heartbeat:
-	default:
-		return fmt.Errorf("%v, which is not valid here", h.Kind)
-	}
-	return nil
 }

@@ -60,7 +60,7 @@ func checkPlaces(e *Engine) (err error) {
 			}
 		case opQueued:
 			// A frame is queued unless its link ends, and that of an unconfirmed link goes over the next one.
-			if p := e.peers[o.peer]; o.frame == nil && !p.gone() && (p.broken == nil || p.state.Link != membership.Up) {
+			if p := e.peers[o.peer]; o.frame == nil && !p.linkOver() && (p.writeErr == nil || p.state.Link != membership.Up) {
 				wrong("a send to rank %d in state %d has no frame", o.peer, o.state)
 			}
 		case opRequested:
@@ -88,7 +88,7 @@ func checkPlaces(e *Engine) (err error) {
 				wrong("a frame of an operation in state %d is in the queue of rank %d", o.state, p.rank)
 			}
 		}
-		if p.tail != last || p.first != nil && (p.gone() || p.broken != nil && p.link == nil) {
+		if p.tail != last || p.first != nil && (p.linkOver() || p.writeErr != nil && p.link == nil) {
 			wrong("the queue of rank %d has frames for a link that has ended", p.rank)
 		}
 	}

@@ -260,7 +260,7 @@ func (s *sim) quiet() bool {
 	}
 	for i, r := range s.ranks {
 		for _, p := range r.e.peers {
-			if p != nil && (p.waits() || p.first != nil && !p.gone()) { // a link may be on its way
+			if p != nil && (p.waits() || p.first != nil && !p.linkOver()) { // a link may be on its way
 				return false
 			}
 		}

@@ -25,7 +25,7 @@ func (c *comm) acknowledges(world int) bool {
 func (c *comm) Failed() []int {
 	e := c.e
 	return c.those(func(p *peer) bool {
-		return p.state.Standing == membership.Lost || p.gone() && !p.state.Over() && !e.m.Closed
+		return p.state.Standing == membership.Lost || p.linkOver() && !p.state.Over() && !e.m.Closed
 	})
 }
 

@@ -80,7 +80,7 @@ func (l *links) Check() bool {
 			if d, ok := p.link.(EndChecker); ok {
 				d.CheckEnd()
 			}
-			moved = moved || p.broken != nil // progress sees to it
+			moved = moved || p.writeErr != nil // progress sees to it
 			moved = e.cfg.Sleeper.Add(p.link, p.waits()) || moved
 		}
 	}

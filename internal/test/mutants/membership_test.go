@@ -105,9 +105,9 @@ var membershipMutants = []mutant{
 		new: `false`,
 		why: "a goodbye waits for the link to be confirmed", test: "internal/engine TestRankThatLeavesWhileLinkComesIsNotLost", plain: true},
 	{file: "internal/engine/peer.go",
-		old: `	p.link, p.broken = l, nil
+		old: `	p.link, p.writeErr = l, nil
 `,
-		new: `	p.link, p.broken = l, nil
+		new: `	p.link, p.writeErr = l, nil
 	p.confirmed()
 `,
 		why: "tokens are made on a link that is not confirmed", test: "internal/engine TestMessagesQueuedForLinkThatEndsGoOverNext", plain: true},
