@@ -152,7 +152,7 @@ func (e *Engine) Requested(rank int) (lost *backend.Fault, answer bool) {
 	if lost = e.losses[rank]; lost == nil {
 		e.m.Requested(rank)
 	}
-	return lost, !e.m.Closed
+	return lost, !e.m.Closed()
 }
 
 // Came takes a new link.

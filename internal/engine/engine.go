@@ -278,7 +278,7 @@ func (e *Engine) progress() bool {
 	if moved {
 		e.moveSelf()
 	}
-	if len(e.open) >= directMax && !e.m.Closed {
+	if len(e.open) >= directMax && !e.m.Closed() {
 		moved = e.progressMany() || moved
 	} else {
 		for range e.open {

@@ -67,7 +67,7 @@ func (e *Engine) beat() {
 	e.silent = e.silent[:0]
 	e.mu.LockAside()
 	defer e.mu.Unlock()
-	if e.m.Closed {
+	if e.m.Closed() {
 		return
 	}
 	now := e.cfg.Now()
@@ -100,7 +100,7 @@ func (e *Engine) beat() {
 		if p.state.Link == membership.Fresh {
 			most = e.life.reach
 		}
-		if p.quiet <= most+1 || e.life.limit < 0 || e.m.Parted { // the tick in which something came does not count
+		if p.quiet <= most+1 || e.life.limit < 0 || e.m.Parted() { // the tick in which something came does not count
 			continue
 		}
 		p.move() // what has come and was not read counts

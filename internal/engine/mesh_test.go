@@ -132,7 +132,7 @@ func killLocked(c *comm) {
 	}
 	e.due, e.linksClosed = nil, len(e.m.LostList)
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "killed"})
-	e.m.Closed = true
+	e.m.End()
 	e.mu.Unlock()
 	if e.demand != nil {
 		e.demand.end() // no rank listens any more

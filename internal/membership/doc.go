@@ -33,6 +33,16 @@
 // Peer.Leave and Peer.Lose have these rules. The ranks of backend/local have no links and no Machine, and use the rules
 // alone.
 //
+// # The stage of this rank
+//
+//	state     what it means                                becomes
+//	present   it takes part                                parting: Part; excluded: End
+//	parting   it has said goodbye, and still has links     gone: End
+//	gone      it has ended its links                       –
+//	excluded  it has ended its links without a goodbye     –
+//
+// A rank that the others have declared lost says no goodbye.
+//
 // # The hub
 //
 // With links on demand, the lowest rank that is neither lost nor has left is the hub. All ranks keep a link with it.

@@ -23,7 +23,7 @@ func (w *net) events() (list []event) {
 		}})
 	}
 	for r, x := range w.ranks {
-		if x.dead || x.m.Closed {
+		if x.dead || x.m.Closed() {
 			continue
 		}
 		for q := range w.ranks {
@@ -58,7 +58,7 @@ func (w *net) events() (list []event) {
 	for r, x := range w.ranks { // in every order, from the third link on, a rank tries again when nothing else happens
 		for q, to := range w.ranks {
 			switch {
-			case !x.trying[q] || x.dead || x.m.Closed:
+			case !x.trying[q] || x.dead || x.m.Closed():
 			case to.dead || to.gone:
 				if w.walks {
 					add(r, func(w *net) { w.refused(r, q) }, "rank %d finds nobody at rank %d", r, q)
@@ -125,11 +125,11 @@ func (w *net) attempt(r, q int) {
 	}
 	if to.m.Peers[r].Standing == Lost {
 		x.told = true
-	} else if to.m.Requested(r); !to.m.Closed {
+	} else if to.m.Requested(r); !to.m.Closed() {
 		x.m.Answered(q)
 	}
 	w.settle(q)
-	x.trying[q] = !x.m.Attempted(q, false, false) && (w.walks || x.m.Peers[q].Link == Asked && to.m.Closed)
+	x.trying[q] = !x.m.Attempted(q, false, false) && (w.walks || x.m.Peers[q].Link == Asked && to.m.Closed())
 	x.asked[q] = w.walks
 	w.settle(r)
 }
@@ -217,7 +217,7 @@ func (w *net) leave(r int) {
 func (w *net) tick() bool {
 	for range 4 * reach {
 		for r, x := range w.ranks {
-			if x.dead || x.m.Closed {
+			if x.dead || x.m.Closed() {
 				continue
 			}
 			for q := range w.ranks {
@@ -267,7 +267,7 @@ func (w *net) wrong() string {
 // orphan reports whether a rank has said goodbye, and its hub, or the one that has promised to tell of it, has died.
 func (w *net) orphan(r int) bool {
 	m := w.ranks[r].m
-	return m.Parted && w.died && (m.Hub == w.victim || m.promise == w.victim)
+	return m.Parted() && w.died && (m.Hub == w.victim || m.promise == w.victim)
 }
 
 // unfinished returns what must not be in the end.
@@ -292,7 +292,7 @@ func (w *net) unfinished() string {
 			}
 			switch to := w.ranks[q]; {
 			case p == nil:
-			case to.dead && !(p.Standing == Lost || p.Standing == Left && to.m.Parted):
+			case to.dead && !(p.Standing == Lost || p.Standing == Left && to.m.Parted()):
 				return fmt.Sprintf("rank %d has died, and for rank %d it is %+v", q, r, *p)
 			case to.gone && !to.dead && p.Standing != Left && !(p.Standing == Lost && w.orphan(q)):
 				return fmt.Sprintf("rank %d has left, and for rank %d it is %+v", q, r, *p)

@@ -54,6 +54,16 @@ const (
 	comeTicks    = 3  // ticks in which others may connect by themselves before they are asked
 )
 
+// stage is how far this rank has come in leaving its job: see the package documentation.
+type stage uint8
+
+const (
+	present stage = iota
+	parting
+	gone
+	excluded
+)
+
 // Machine is one rank's view of the membership of its job.
 type Machine struct {
 	Me       int
@@ -63,10 +73,9 @@ type Machine struct {
 
 	Hub      int   // see the package documentation
 	LostList []int // the lost ranks, in the order in which they were lost
-	Parted   bool  // this rank has said goodbye
-	Closed   bool  // this rank has ended its links
 
-	asHub    bool  // it was the hub when it said goodbye
+	stage    stage // of this rank
+	asHub    bool  // this rank was the hub when it said goodbye
 	promise  int   // the hub that has acknowledged that, and tells the others; -1: none
 	departed []int // ranks that have left, of which this hub has not yet told the others
 	alone    int   // ticks without a link to any rank that could be the hub
@@ -78,6 +87,12 @@ type Machine struct {
 func New(me int, peers []*Peer, onDemand bool, reach int, host Host) *Machine {
 	return &Machine{Me: me, Peers: peers, OnDemand: onDemand, Reach: reach, promise: -1, wide: 1, host: host}
 }
+
+// Parted reports whether this rank has said goodbye.
+func (m *Machine) Parted() bool { return m.stage == parting || m.stage == gone }
+
+// Closed reports whether this rank has ended its links.
+func (m *Machine) Closed() bool { return m.stage == gone || m.stage == excluded }
 
 // Connected notes a link that was made at the start.
 func (m *Machine) Connected(r int) { m.Peers[r].Link = Up }
@@ -92,7 +107,7 @@ func (m *Machine) Need(r int) {
 // Requested is called when a lower rank asks for a link. If that rank has said goodbye, it waits for the
 // acknowledgement, which Came gives it.
 func (m *Machine) Requested(r int) {
-	if p := m.Peers[r]; p.Standing == Left && !m.Closed {
+	if p := m.Peers[r]; p.Standing == Left && !m.Closed() {
 		m.host.Ask(r, false)
 	} else {
 		m.Need(r)
@@ -102,7 +117,7 @@ func (m *Machine) Requested(r int) {
 // want notes that a link is needed, and reports whether one is to come.
 func (m *Machine) want(r int) bool {
 	p := m.Peers[r]
-	if p.Link == None && m.OnDemand && !m.Closed && !p.Over() {
+	if p.Link == None && m.OnDemand && !m.Closed() && !p.Over() {
 		p.Link, p.Waited = Wanted, 0
 		m.host.Begin(r)
 	}
@@ -126,13 +141,13 @@ func (m *Machine) Came(r int) (take bool, word *Notice) {
 		return false, &Notice{Kind: IsLost, Ranks: []int{r}}
 	case p.Standing == Left: // it waits for an acknowledgement
 		word = &Notice{Kind: HaveLeft, Ranks: []int{r}, Hub: m.vouches(r)}
-		if m.Parted {
+		if m.Parted() {
 			word.Ranks = append(word.Ranks, m.Me)
 		}
 		return false, word
-	case m.Closed && m.Parted:
+	case m.stage == gone:
 		return false, &Notice{Kind: Goodbye, Hub: m.asHub}
-	case m.Closed || p.Linked() || p.Link == Ended:
+	case m.Closed() || p.Linked() || p.Link == Ended:
 		return false, nil
 	case p.Link == None: // the other end has asked for it
 		m.host.Begin(r)
@@ -145,7 +160,7 @@ func (m *Machine) Came(r int) (take bool, word *Notice) {
 // goodbye the peer would take the end of the link for a loss.
 func (m *Machine) Joined(r int) {
 	m.host.First(r)
-	if m.Parted {
+	if m.Parted() {
 		m.host.Send(r, Notice{Kind: Goodbye, Hub: m.asHub})
 	}
 	if m.Hub == m.Me {
@@ -177,7 +192,7 @@ func (m *Machine) LinkEnded(r int) {
 		case p.Over():
 		case !p.Acked:
 			m.host.Suspect(r, NoGoodbye)
-		case m.Parted && m.promise < 0: // it was no hub yet when it acknowledged this rank's goodbye
+		case m.Parted() && m.promise < 0: // it was no hub yet when it acknowledged this rank's goodbye
 			if p.Link = None; r == m.Hub {
 				p.Link, p.Waited = Wanted, 0
 				m.ask(r, true)
@@ -185,7 +200,7 @@ func (m *Machine) LinkEnded(r int) {
 		}
 	default:
 		p.Link = Wanted
-		if p.failed++; p.failed > attemptsMost && !m.Parted {
+		if p.failed++; p.failed > attemptsMost && !m.Parted() {
 			m.host.Suspect(r, Unconfirmed)
 		} else {
 			m.ask(r, true)
@@ -200,18 +215,18 @@ func (m *Machine) Cut(r int) { m.Peers[r].Link = Ended }
 // refused means that the peer does not accept this rank as one of its job, deaf that no process listens at its address.
 func (m *Machine) Attempted(r int, refused, deaf bool) (over bool) {
 	p := m.Peers[r]
-	if m.Closed || !p.Waits() || p.Over() {
+	if m.Closed() || !p.Waits() || p.Over() {
 		return true
 	}
 	if refused {
 		p.failed += refusalCosts
 	}
-	if !m.Parted && (refused && p.failed > attemptsMost || deaf && m.judges(r)) {
+	if !m.Parted() && (refused && p.failed > attemptsMost || deaf && m.judges(r)) {
 		p.Link = Wanted
 		m.host.Suspect(r, Unreachable)
 		return true
 	}
-	if deaf && m.Parted { // it has ended too, and acknowledges nothing; others find out how
+	if deaf && m.Parted() { // it has ended too, and acknowledges nothing; others find out how
 		p.deaf, p.Link = true, Ended
 		m.Rehub()
 		return true
@@ -291,7 +306,7 @@ func (m *Machine) Told(from int, n Notice) {
 
 // Lose does what Peer.Lose does, until this rank has ended its links. The host calls Rehub afterwards.
 func (m *Machine) Lose(r int, told bool) bool {
-	if m.Closed || !m.Peers[r].Lose(told) {
+	if m.Closed() || !m.Peers[r].Lose(told) {
 		return false
 	}
 	m.LostList = append(m.LostList, r)
@@ -305,7 +320,7 @@ func (m *Machine) Rehub() {
 	for hub < m.Me && (m.Peers[hub].Over() || m.Peers[hub].deaf) {
 		hub++
 	}
-	if !m.OnDemand || m.Closed {
+	if !m.OnDemand || m.Closed() {
 		return
 	}
 	if m.promise >= 0 && m.Peers[m.promise].Standing == Lost {
@@ -323,7 +338,7 @@ func (m *Machine) Rehub() {
 		for r := hub + 1; r < len(m.Peers); r++ {
 			if p := m.Peers[r]; !p.Over() && !m.want(r) {
 				m.greet(r)
-			} else if p.Standing == Left && p.Linked() && !m.Parted {
+			} else if p.Standing == Left && p.Linked() && !m.Parted() {
 				m.host.Send(r, Notice{Kind: HaveLeft, Ranks: []int{r}, Hub: true})
 			}
 		}
@@ -361,7 +376,7 @@ func (m *Machine) Spread() {
 	list := m.departed
 	m.departed = nil
 	for r, p := range m.Peers {
-		if p != nil && p.Link != Ended && (!p.Over() || p.Standing == Left && m.Parted) {
+		if p != nil && p.Link != Ended && (!p.Over() || p.Standing == Left && m.Parted()) {
 			m.host.Send(r, Notice{Kind: HaveLeft, Ranks: list})
 		}
 	}
@@ -369,7 +384,7 @@ func (m *Machine) Spread() {
 
 // Tick counts the time in which ranks have not answered.
 func (m *Machine) Tick() {
-	if !m.OnDemand || m.Closed {
+	if !m.OnDemand || m.Closed() {
 		return
 	}
 	for r, p := range m.Peers {
@@ -379,7 +394,7 @@ func (m *Machine) Tick() {
 		switch p.Waited++; {
 		case p.Link == Wanted && p.Waited >= comeTicks:
 			m.ask(r, false)
-		case p.Link == Asked && p.Waited > m.Reach && m.Reach > 0 && !m.Parted:
+		case p.Link == Asked && p.Waited > m.Reach && m.Reach > 0 && !m.Parted():
 			m.host.Suspect(r, NoAnswer)
 		}
 	}
@@ -416,7 +431,7 @@ func (m *Machine) askMore() {
 
 // Part says goodbye on all links. Joined says it on later ones.
 func (m *Machine) Part() {
-	m.Parted, m.asHub = true, m.Hub == m.Me
+	m.stage, m.asHub = parting, m.Hub == m.Me
 	for r, p := range m.Peers {
 		if p != nil && p.Linked() && p.Standing != Lost {
 			m.host.Send(r, Notice{Kind: Goodbye, Hub: m.asHub})
@@ -447,7 +462,12 @@ func (m *Machine) all(holds func(*Peer) bool) bool {
 
 // End is called when this rank ends all its links.
 func (m *Machine) End() {
-	m.Closed = true
+	switch m.stage {
+	case present:
+		m.stage = excluded
+	case parting:
+		m.stage = gone
+	}
 	for _, p := range m.Peers {
 		if p != nil {
 			p.Link = Ended
@@ -457,4 +477,4 @@ func (m *Machine) End() {
 
 // vouches reports whether this rank tells the others of a goodbye that it acknowledges: others may not take
 // notices of a hub that has said goodbye itself.
-func (m *Machine) vouches(r int) bool { return m.Hub == m.Me && !m.Parted && r > m.Me }
+func (m *Machine) vouches(r int) bool { return m.Hub == m.Me && !m.Parted() && r > m.Me }

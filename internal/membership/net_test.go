@@ -152,9 +152,9 @@ func (w *net) key() string {
 	}
 	for _, r := range w.ranks {
 		m := r.m
-		num(r.step, m.Hub, m.promise+1, m.alone, m.wide, len(m.LostList))
+		num(r.step, int(m.stage), m.Hub, m.promise+1, m.alone, m.wide, len(m.LostList))
 		num(m.LostList...)
-		is(r.told, r.late, r.gone, r.dead, m.Parted, m.asHub, m.Closed)
+		is(r.told, r.late, r.gone, r.dead, m.asHub)
 		for q, p := range m.Peers {
 			if num(r.held[q]); p != nil {
 				num(int(p.Link), int(p.Standing), p.Waited, p.failed)

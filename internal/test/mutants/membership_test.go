@@ -3,7 +3,7 @@ package mutants
 // Membership: internal/membership, and how the engine uses it.
 var membershipMutants = []mutant{
 	{file: "internal/membership/machine.go",
-		old: `	if m.Parted {
+		old: `	if m.Parted() {
 		m.host.Send(r, Notice{Kind: Goodbye, Hub: m.asHub})
 	}
 	if m.Hub == m.Me {`,
@@ -41,11 +41,11 @@ var membershipMutants = []mutant{
 		if p.failed++;`,
 		why: "a link that ended unconfirmed is not made again", test: "internal/membership TestMembershipHoldsInEveryOrder", plain: true},
 	{file: "internal/membership/machine.go",
-		old: `p.Standing == Left && p.Linked() && !m.Parted {`,
+		old: `p.Standing == Left && p.Linked() && !m.Parted() {`,
 		new: `false {`,
 		why: "a new hub promises nothing to ranks whose goodbye it has acknowledged before", test: "internal/membership TestMembershipHoldsInRandomOrders", plain: true},
 	{file: "internal/membership/machine.go",
-		old: `case m.Parted && m.promise < 0:`,
+		old: `case m.Parted() && m.promise < 0:`,
 		new: `case false:`,
 		why: "a rank whose link ends before it has the hub's promise does not ask again", test: "internal/membership TestMembershipHoldsInRandomOrders", plain: true},
 	{file: "internal/membership/machine.go",
@@ -65,7 +65,7 @@ var membershipMutants = []mutant{
 		new: `n.Hub {`,
 		why: "the promise of a lost hub counts", test: "internal/membership TestLostHubPromisesNothing", plain: true},
 	{file: "internal/membership/machine.go",
-		old: `	if p := m.Peers[r]; p.Standing == Left && !m.Closed {
+		old: `	if p := m.Peers[r]; p.Standing == Left && !m.Closed() {
 		m.host.Ask(r, false)
 	} else {
 		m.Need(r)
@@ -77,7 +77,7 @@ var membershipMutants = []mutant{
 		new: `p.Standing == Left {`,
 		why: "a goodbye hides a loss that another rank reports", test: "internal/membership TestMembershipHoldsInEveryOrder", plain: true},
 	{file: "internal/membership/machine.go",
-		old: `m.Hub == m.Me && !m.Parted && r > m.Me }`,
+		old: `m.Hub == m.Me && !m.Parted() && r > m.Me }`,
 		new: `m.Hub == m.Me }`,
 		why: "a hub that has said goodbye promises to tell of others, which take no links of it", test: "internal/membership TestMembershipHoldsInRandomOrders", plain: true},
 	{file: "internal/membership/machine.go",
@@ -85,7 +85,7 @@ var membershipMutants = []mutant{
 		new: `p.Standing == Left {`,
 		why: "a rank tells of a hub that has left, which has yet to tell others", test: "internal/membership TestMembershipHoldsInRandomOrders", plain: true},
 	{file: "internal/membership/machine.go",
-		old: `	if deaf && m.Parted {`,
+		old: `	if deaf && m.Parted() {`,
 		new: `	if deaf && false {`,
 		why: "a rank that leaves waits for one that has ended", test: "internal/membership TestMembershipHoldsInRandomOrders", plain: true},
 	{file: "internal/membership/machine.go",
@@ -112,7 +112,7 @@ var membershipMutants = []mutant{
 `,
 		why: "tokens are made on a link that is not confirmed", test: "internal/engine TestMessagesQueuedForLinkThatEndsGoOverNext", plain: true},
 	{file: "internal/engine/heartbeat.go",
-		old: `|| e.m.Parted {`,
+		old: `|| e.m.Parted() {`,
 		new: `{`,
 		why: "a rank that leaves loses others for silence", test: "internal/engine TestRankThatLeavesLosesNobodyForSilence", plain: true},
 	{file: "internal/engine/heartbeat.go",
