@@ -24,13 +24,33 @@ type host struct {
 	events       chan event     // from the agent after hello; closed after its end
 	quiet        atomic.Int32   // intervals pingEvery without a message
 	most         atomic.Int32   // such intervals before it is given up
-	silent       atomic.Bool    // it was given up
+	givenUp      atomic.Bool    // it was silent for too long
 
-	running     map[int]bool // ids of its processes that run; owned by the job's loop, as are those below
-	ended, lost bool
-	stopped     bool // its ranks that run have been stopped since the first success
-	done        bool // no more messages will come
+	running map[int]bool // ids of its processes that run; owned by the job's loop, as is state
+	state   hostState
 }
+
+// hostState says what the judge expects from a host.
+//
+//	state    means                                               entered from   by
+//	runs     its ranks run, or may be started                    new, stopped   kindStopped (no), endStopped
+//	stopped  all its ranks that run have been stopped since the  runs           kindStopped (yes)
+//	         first success
+//	ended    its ranks have ended, or cannot be started          runs, stopped  kindEnded, kindFault
+//	done     it sends nothing more                               ended          kindDone, or the connection ends
+//	lost     the connection has ended before its ranks           runs, stopped  lose
+type hostState uint8
+
+const (
+	hostRuns hostState = iota
+	hostStopped
+	hostEnded
+	hostDone
+	hostLost
+)
+
+// over reports whether the ranks of the host have ended, or are lost with it.
+func (h *host) over() bool { return h.state >= hostEnded }
 
 // event is a message from a host, or the error that ended its connection.
 type event struct {
@@ -110,7 +130,7 @@ func (h *host) check() bool {
 	if h.quiet.Add(1) <= h.most.Load() {
 		return true
 	}
-	h.silent.Store(true)
+	h.givenUp.Store(true)
 	h.shell.kill()
 	return false
 }
@@ -118,7 +138,7 @@ func (h *host) check() bool {
 // explain returns why the connection to a host ended. If ssh has not ended, it is killed.
 func (h *host) explain(ctx context.Context, err error) error {
 	err = h.shell.explain(ctx, err)
-	if h.silent.Load() && context.Cause(ctx) == nil {
+	if h.givenUp.Load() && context.Cause(ctx) == nil {
 		err = fmt.Errorf("no message for %v", time.Duration(h.most.Load())*pingEvery)
 	}
 	return err

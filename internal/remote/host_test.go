@@ -45,7 +45,7 @@ func TestHostThatWaitsForOthersIsNotGivenUp(t *testing.T) {
 	for h.check() {
 		checks++
 	}
-	if checks != silence+1 || !h.silent.Load() {
+	if checks != silence+1 || !h.givenUp.Load() {
 		t.Errorf("given up by check %d of silence, want %d", checks, silence+1)
 	}
 }

@@ -104,7 +104,7 @@ func (j *launcher) see() (status int, err error) {
 	}
 	go spawn.Feed(j.cfg.Stdin, &inputWriter{j.hosts[0].link, input}, s.done)
 	defer close(s.done)
-	for !s.all(func(h *host) bool { return h.ended || h.lost }) {
+	for !s.all((*host).over) {
 		if s.step(true); s.left {
 			return s.m.Status, nil
 		}
@@ -160,7 +160,7 @@ func (s *judge) step(signals bool) {
 // their output, and answer meanwhile.
 func (s *judge) hurry() {
 	for _, h := range s.hosts {
-		if (s.m.Running == 0 || s.m.Phase == job.Ends) && len(h.running) == 0 && !h.ended && !h.lost {
+		if (s.m.Running == 0 || s.m.Phase == job.Ends) && len(h.running) == 0 && !h.over() {
 			h.hurry()
 		}
 	}
@@ -169,7 +169,7 @@ func (s *judge) hurry() {
 // giveUp gives up the hosts that have not ended their ranks. Others may wait for the reader of their output.
 func (s *judge) giveUp() {
 	for _, h := range s.hosts {
-		if !h.ended && !h.lost && len(h.running) > 0 {
+		if !h.over() && len(h.running) > 0 {
 			s.say(fmt.Sprintf("host %s has not confirmed that its ranks have ended; giving it up", h.Name))
 			h.shell.kill()
 		}
@@ -212,8 +212,9 @@ func (s *judge) output(e event, w io.Writer) {
 func (s *judge) handle(e event) {
 	h := e.h
 	if e.err != nil {
-		h.done = true
-		if !h.lost && !h.ended {
+		if h.over() {
+			h.state = hostDone
+		} else {
 			s.lose(h, e.err)
 		}
 		return
@@ -237,17 +238,25 @@ func (s *judge) handle(e event) {
 	case kindFault:
 		s.m.End(2, nil, fmt.Sprintf("host %s: %s", h.Name, e.Data))
 		s.lostRanks(h)
-		h.ended = true
+		h.state = hostEnded
 	case kindAnswer:
 		s.m.Answer(e.Yes)
 	case kindStopped:
-		h.stopped = e.Yes
+		switch {
+		case h.over():
+		case e.Yes:
+			h.state = hostStopped
+		default:
+			h.state = hostRuns
+		}
 	case kindEnded:
-		h.ended = true
+		h.state = hostEnded
 	case kindFlight:
 		s.keepFlight(h, e.ID, e.Data)
 	case kindDone:
-		h.done = true
+		if h.over() {
+			h.state = hostDone
+		}
 	}
 	s.endStopped()
 }
@@ -255,13 +264,13 @@ func (s *judge) handle(e event) {
 // endStopped ends the stopped ranks once no others are left, as internal/spawn does on one node.
 func (s *judge) endStopped() {
 	for _, h := range s.hosts {
-		if !h.stopped && len(h.running) > 0 {
+		if h.state != hostStopped && len(h.running) > 0 {
 			return
 		}
 	}
 	for _, h := range s.hosts {
-		if h.stopped {
-			h.stopped = false
+		if h.state == hostStopped {
+			h.state = hostRuns
 			h.link.say(kindAlone)
 		}
 	}
@@ -286,7 +295,7 @@ func (s *judge) exited(h *host, x job.Exit) {
 
 // lose handles the loss of a host and its ranks.
 func (s *judge) lose(h *host, err error) {
-	h.lost = true
+	h.state = hostLost
 	lost, ranks := s.lostRanks(h)
 	why := strings.Join(strings.Fields(h.explain(context.Background(), err).Error()), " ")
 	text := fmt.Sprintf("host %s was lost after %s (%s)", h.Name, job.Seconds(time.Since(s.begun)), why)
@@ -295,7 +304,7 @@ func (s *judge) lose(h *host, err error) {
 		return
 	}
 	text += ", and " + backend.RankList(ranks) + " with it"
-	if s.elastic == nil || s.all(func(h *host) bool { return h.lost || h.ended }) || !s.elastic.HostLost(text, lost) {
+	if s.elastic == nil || s.all((*host).over) || !s.elastic.HostLost(text, lost) {
 		s.m.HostLost(text)
 	}
 }
@@ -319,7 +328,7 @@ func (s *judge) lostRanks(h *host) (lost []job.Exit, ranks []int) {
 // sendAll sends a message to all hosts whose ranks may run, and returns their number.
 func (s *judge) sendAll(k kind) (n int) {
 	for _, h := range s.hosts {
-		if !h.lost && !h.ended {
+		if !h.over() {
 			h.link.say(k)
 			n++
 		}
@@ -367,7 +376,7 @@ func (s *judge) goodbye() {
 		}
 	})
 	defer limit.Stop()
-	for !s.all(func(h *host) bool { return h.done }) {
+	for !s.all(func(h *host) bool { return h.state >= hostDone }) {
 		s.step(false)
 	}
 }

@@ -184,7 +184,7 @@ func TestFlightFilesAreOfLastWorld(t *testing.T) {
 // TestHostsWithoutRanksAreHurriedAtEnd checks which hosts have to answer soon: those on which no ranks run once the job ends.
 func TestHostsWithoutRanksAreHurriedAtEnd(t *testing.T) {
 	s := &judge{m: job.New(job.Config{Now: time.Now, Ranks: 1, Terminate: func() {}})}
-	s.launcher = &launcher{hosts: []*host{{running: map[int]bool{0: true}}, {}, {ended: true}, {lost: true}}}
+	s.launcher = &launcher{hosts: []*host{{running: map[int]bool{0: true}}, {}, {state: hostEnded}, {state: hostLost}}}
 	for _, step := range []struct {
 		what string
 		do   func()

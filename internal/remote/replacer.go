@@ -51,7 +51,7 @@ func (s replacer) taken() map[*host]int {
 }
 
 // room reports whether a host with some ranks may have another.
-func (h *host) room(taken int) bool { return !h.lost && (h.Slots == 0 || taken < h.Slots) }
+func (h *host) room(taken int) bool { return h.state != hostLost && (h.Slots == 0 || taken < h.Slots) }
 
 // least returns the host with the fewest ranks of those that may have another, nil for none.
 func (s replacer) least(taken map[*host]int) (least *host) {
@@ -69,9 +69,9 @@ func (s replacer) fits(ranks int) error {
 	taken := s.taken()
 	for _, h := range s.hosts {
 		switch {
-		case !h.lost && h.Slots == 0:
+		case h.state != hostLost && h.Slots == 0:
 			return nil
-		case !h.lost:
+		case h.state != hostLost:
 			free += h.Slots
 		}
 		free -= taken[h]
