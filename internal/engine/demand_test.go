@@ -282,9 +282,9 @@ func TestRankThatIsReportedAndSilentHasLeft(t *testing.T) {
 	q, _ := irecv(c, 8, 1, 9)
 	hub.e.m.Said(1, true)
 	hub.Poll()
-	for range 2 * c.e.life.ticks {
+	for range 2 * c.e.heartbeat.ticks {
 		hub.e.beat()
-		s.now = s.now.Add(c.e.life.every)
+		s.now = s.now.Add(c.e.heartbeat.every)
 		c.Poll()
 		c.e.beat()
 	}
@@ -303,7 +303,7 @@ func TestUnansweredRequestHasNoLimitWithoutHeartbeats(t *testing.T) {
 	e.mu.Lock()
 	e.m.Need(2)
 	e.mu.Unlock()
-	for range 2 * e.life.ticks {
+	for range 2 * e.heartbeat.ticks {
 		e.beat()
 	}
 	if lost := ranks[1].Failed(); lost != nil {

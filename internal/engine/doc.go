@@ -15,8 +15,7 @@
 //
 // A goroutine that waits makes progress for the whole process. One waiter, the leader, polls all links
 // for a bounded time and then sleeps until one of them has something. The other waiters sleep until they
-// are woken. While no goroutine waits, a ticker goroutine makes progress at least twenty times
-// a second.
+// are woken. While no goroutine waits, the ticker makes progress once each tick (newHeartbeat).
 //
 // # Losses
 //

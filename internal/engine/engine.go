@@ -153,13 +153,13 @@ type storage struct {
 
 // background is what the ticker uses.
 type background struct {
-	life     life
-	ticked   time.Time           // when the last tick was
-	beats    sync.Mutex          // held by beat, which runs in the ticker, or in a test
-	looked   atomic.Int64        // when a waiter looked last, since epoch
-	verified []*board.Collective // the ticker's alone
-	stop     chan struct{}       // ends the ticker
-	ticker   sync.WaitGroup
+	heartbeat heartbeat
+	ticked    time.Time           // when the last tick was
+	beats     sync.Mutex          // held by beat, which runs in the ticker, or in a test
+	looked    atomic.Int64        // when a waiter looked last, since epoch
+	verified  []*board.Collective // the ticker's alone
+	stop      chan struct{}       // ends the ticker
+	ticker    sync.WaitGroup
 }
 
 // msg is an unexpected message.
@@ -193,7 +193,7 @@ func New(cfg Config) *Engine {
 		communicators: communicators{comms: map[uint32]*comm{}, early: map[uint32][]func(){}},
 		bursts:        bursts{keeps: word.NewParker(), burstGap: burstGap},
 		departures:    departures{losses: make([]*backend.Fault, len(cfg.Peers))},
-		background:    background{life: newLife(cfg.Heartbeat, cfg.sharing()), ticked: cfg.Now(), stop: make(chan struct{})},
+		background:    background{heartbeat: newHeartbeat(cfg.Heartbeat, cfg.sharing()), ticked: cfg.Now(), stop: make(chan struct{})},
 	}
 	e.mu.e, e.mu.owes = e, atUnlock != nil
 	e.crew.Links = (*links)(e)
@@ -208,7 +208,7 @@ func New(cfg Config) *Engine {
 			states[r] = &e.peers[r].state
 		}
 	}
-	e.m = membership.New(e.me, states, cfg.Dialer != nil, e.life.reach, host{e})
+	e.m = membership.New(e.me, states, cfg.Dialer != nil, e.heartbeat.reach, host{e})
 	if cfg.Dialer != nil {
 		e.demand = newDemand(e, cfg.Dialer)
 	}

@@ -65,13 +65,13 @@ func (p *peer) leaveWith(f *backend.Fault) {
 	g.queue(frame.Header{Kind: frame.Lost, Tag: int32(p.rank)}, f.Encode(noticeMax), nil)
 	p.link = nil
 	p.closeLink()
-	g.limit(3 * e.life.limit) // it has been counting since the other end stopped reading
+	g.limit(3 * e.heartbeat.limit) // it has been counting since the other end stopped reading
 	e.part(g)
 }
 
 // part ends a link with its notice, for at most the heartbeat limit.
 func (e *Engine) part(g *goodbye) {
-	g.ticks = e.life.ticks
+	g.ticks = e.heartbeat.ticks
 	if _, over := g.step(); !over {
 		e.goodbyes = append(e.goodbyes, g)
 	}

@@ -14,7 +14,7 @@ import (
 func TestHeartbeatsAreSent(t *testing.T) {
 	for _, c := range []struct {
 		set, limit, every  time.Duration
-		ticks, reach, beat int
+		ticks, reach, idle int
 	}{
 		{0, 10 * time.Second, 50 * time.Millisecond, 200, 200, 50},
 		{-1, -1, 50 * time.Millisecond, 200, 0, 50},
@@ -23,24 +23,24 @@ func TestHeartbeatsAreSent(t *testing.T) {
 		{500 * time.Millisecond, 500 * time.Millisecond, 50 * time.Millisecond, 10, 20, 2},
 		{time.Minute, time.Minute, 50 * time.Millisecond, 1200, 1200, 300},
 	} {
-		want := life{limit: c.limit, every: c.every, ticks: c.ticks, reach: c.reach, beat: c.beat}
-		if got := newLife(c.set, 2); got != want {
+		want := heartbeat{limit: c.limit, every: c.every, ticks: c.ticks, reach: c.reach, idle: c.idle}
+		if got := newHeartbeat(c.set, 2); got != want {
 			t.Errorf("a limit of %v: %+v, want %+v", c.set, got, want)
 		}
 	}
 	// However many ranks share the processors of a node, together they tick no more often than crowd of them would.
 	for _, ranks := range []int{0, crowd, crowd + 1, 8 * crowd, 1 << 20} {
-		l := newLife(0, ranks)
+		l := newHeartbeat(0, ranks)
 		if most := HeartbeatDefault / 10; l.every < min(tickEvery*time.Duration(ranks)/crowd, most) || l.every > max(tickEvery, most) {
 			t.Errorf("%d ranks tick every %v", ranks, l.every)
 		}
-		if limit := time.Duration(l.ticks) * l.every; limit < HeartbeatDefault-l.every || limit > HeartbeatDefault || l.reach < l.ticks || l.beat > l.ticks/2 {
+		if limit := time.Duration(l.ticks) * l.every; limit < HeartbeatDefault-l.every || limit > HeartbeatDefault || l.reach < l.ticks || l.idle > l.ticks/2 {
 			t.Errorf("%d ranks: %+v, want a limit of %v", ranks, l, HeartbeatDefault)
 		}
 	}
 	for _, limit := range []time.Duration{0, -1, time.Hour} {
 		c, _, other := raw(t, limit)
-		for range c.e.life.beat {
+		for range c.e.heartbeat.idle {
 			c.e.beat()
 		}
 		wantHeartbeat(t, limit, other)
@@ -50,7 +50,7 @@ func TestHeartbeatsAreSent(t *testing.T) {
 	for _, mute := range []int{1, 0} {
 		c.e.mu.Lock()
 		c.e.peers[1].mute = mute
-		c.e.ticked = time.Now().Add(-time.Duration(c.e.life.beat+1) * c.e.life.every)
+		c.e.ticked = time.Now().Add(-time.Duration(c.e.heartbeat.idle+1) * c.e.heartbeat.every)
 		c.e.mu.Unlock()
 		c.e.beat()
 		wantHeartbeat(t, time.Hour, other)
@@ -71,7 +71,7 @@ func TestSilentRankIsLost(t *testing.T) {
 	isLost(t, "a receive", err, "rank 1 (process 7 on there) was silent for 100ms")
 
 	c, write, _ := raw(t, -1)
-	for range 5 * c.e.life.ticks { // no limit
+	for range 5 * c.e.heartbeat.ticks { // no limit
 		c.e.beat()
 	}
 	write(frame.Header{Kind: frame.Eager, Tag: 1}, nil)
@@ -83,7 +83,7 @@ func TestSilentRankIsLost(t *testing.T) {
 	c, write, _ = raw(t, time.Hour)
 	for range 10 {
 		write(frame.Header{Kind: frame.Heartbeat}, nil)
-		for range c.e.life.ticks / 2 {
+		for range c.e.heartbeat.ticks / 2 {
 			c.e.beat()
 		}
 	}
@@ -93,11 +93,11 @@ func TestSilentRankIsLost(t *testing.T) {
 	// If nothing comes, the rank is lost two ticks after the limit at the latest, and not much before.
 	c, _, _ = raw(t, time.Hour)
 	ticks := 0
-	for ; c.Failed() == nil && ticks <= 2*c.e.life.ticks; ticks++ {
+	for ; c.Failed() == nil && ticks <= 2*c.e.heartbeat.ticks; ticks++ {
 		c.e.beat()
 	}
-	if most := c.e.life.ticks + 2; ticks > most || ticks < most/2 {
-		t.Errorf("a silent rank is lost after %d ticks, and the limit is %d", ticks, c.e.life.ticks)
+	if most := c.e.heartbeat.ticks + 2; ticks > most || ticks < most/2 {
+		t.Errorf("a silent rank is lost after %d ticks, and the limit is %d", ticks, c.e.heartbeat.ticks)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestHeartbeatsDoNotWaitForNotify(t *testing.T) {
 			c.Irecv(q, nil, 1, 1)
 			if by == "the ticker that sends heartbeats" {
 				c.e.mu.Lock()
-				c.e.peers[1].quiet = 2 * c.e.life.ticks // it reads before it takes the rank for lost
+				c.e.peers[1].quiet = 2 * c.e.heartbeat.ticks // it reads before it takes the rank for lost
 				write(frame.Header{Kind: frame.Eager, Tag: 1}, nil)
 				c.e.mu.Unlock()
 				returned := make(chan struct{})
@@ -166,7 +166,7 @@ func TestHeartbeatsDoNotWaitForNotify(t *testing.T) {
 			}
 			<-called
 			c.e.mu.Lock()
-			c.e.life.beat = 1
+			c.e.heartbeat.idle = 1
 			c.e.mu.Unlock()
 			for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // poll
 				if h, ok := other.header(); ok && h.Kind == frame.Heartbeat {
@@ -208,18 +208,18 @@ func TestRankOfNodeThatRunsIsNotLostForSilence(t *testing.T) {
 			isend(s.ranks[2], 1, 1, 1)
 		}
 		lost := func() bool { return e.losses[peer] != nil }
-		for i := range 10 * e.life.reach {
-			runs = i%(e.life.ticks-1) == 0 || i < 5*e.life.reach
+		for i := range 10 * e.heartbeat.reach {
+			runs = i%(e.heartbeat.ticks-1) == 0 || i < 5*e.heartbeat.reach
 			if e.beat(); lost() {
 				t.Fatalf("with a link (%v) it is lost after %d ticks: %v", link, i, e.losses[peer])
 			}
 		}
 		runs = false
 		ticks := 0
-		for ; !lost() && ticks < 10*e.life.reach; ticks++ {
+		for ; !lost() && ticks < 10*e.heartbeat.reach; ticks++ {
 			e.beat()
 		}
-		if most := e.life.reach + 5; ticks > most {
+		if most := e.heartbeat.reach + 5; ticks > most {
 			t.Errorf("with a link (%v) a rank that is stopped is lost after %d ticks, want at most %d", link, ticks, most)
 		}
 	}

@@ -88,7 +88,7 @@ func (h host) Suspect(rank int, why membership.Why) {
 	case why == membership.Unreachable:
 		h.suspect(rank, "rank %d (%v) cannot be reached: %v", rank, info, p.lastErr)
 	default:
-		h.suspect(rank, "rank %d (%v) could not be reached for %v: %v%s", rank, info, max(h.life.limit, reachLeast), cmp.Or(p.lastErr, errNoAnswer), p.stopped())
+		h.suspect(rank, "rank %d (%v) could not be reached for %v: %v%s", rank, info, max(h.heartbeat.limit, reachLeast), cmp.Or(p.lastErr, errNoAnswer), p.stopped())
 	}
 }
 

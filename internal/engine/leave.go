@@ -100,7 +100,7 @@ func (l *leaving) Limit() (time.Duration, bool) {
 	if l.step == leaveLinks {
 		return leaveLook, left
 	}
-	return l.e.life.every, left
+	return l.e.heartbeat.every, left
 }
 
 // look goes on with the leaving, and reports whether the last step has come to its end.
@@ -174,7 +174,7 @@ func (e *Engine) endLinks() {
 			continue
 		}
 		if p.link != nil {
-			p.limit(max(leaveMost, 3*e.life.limit)) // the leaving ends first, and says what was not taken
+			p.limit(max(leaveMost, 3*e.heartbeat.limit)) // the leaving ends first, and says what was not taken
 			g := newGoodbye(p, !e.excluded)
 			if p.state.Link == membership.Up && p.writeErr == nil { // otherwise only notices are queued
 				g.takeQueue(p)

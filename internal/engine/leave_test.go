@@ -126,7 +126,7 @@ func TestRankThatLeavesLosesNobodyForSilence(t *testing.T) {
 			s.ranks[2].e.beat()
 		}
 		e.beat()
-		s.now = s.now.Add(e.life.every)
+		s.now = s.now.Add(e.heartbeat.every)
 	}
 	if e.m.LostList != nil || l.step != leaveGoodbye {
 		t.Errorf("the rank that leaves has lost ranks %v, in step %d", e.m.LostList, l.step)

@@ -42,9 +42,10 @@ type Corker interface {
 	Cork(h *frame.Header, body []byte) bool
 }
 
-// An EndChecker is a Link whose Read sees that the peer has ended the link, or itself, soon only in the call after CheckEnd.
+// An EndChecker is a Link for which it is expensive to look whether the peer has ended the link, or itself. Read looks
+// now and then, and in the call after CheckEnd.
 type EndChecker interface {
-	// CheckEnd is called once each tick, and when the leader is about to sleep.
+	// CheckEnd makes the next Read look. It is called once each tick, and when the leader is about to sleep.
 	CheckEnd()
 }
 

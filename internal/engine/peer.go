@@ -84,7 +84,7 @@ func (p *peer) up(l Link) {
 		p.e.open = append(p.e.open, p)
 	}
 	p.link, p.writeErr = l, nil
-	p.limit(3 * p.e.life.limit / 2) // later than the heartbeats, whose error says more
+	p.limit(3 * p.e.heartbeat.limit / 2) // later than the heartbeats, whose error says more
 }
 
 // limit makes the system give up a link whose data are not taken for so long: not within a node, where the kernel says

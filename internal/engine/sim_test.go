@@ -298,7 +298,7 @@ func (s *sim) step() {
 			s.check(i)
 		}
 		if !r.left && !r.due.After(s.now) {
-			r.due = s.now.Add(r.e.life.every)
+			r.due = s.now.Add(r.e.heartbeat.every)
 			r.e.beat()
 			s.check(i)
 		}
@@ -350,7 +350,7 @@ func (s *sim) leave() {
 			done = false
 			s.look(i)
 			if !r.left && !r.due.After(s.now) {
-				r.due = s.now.Add(r.e.life.every)
+				r.due = s.now.Add(r.e.heartbeat.every)
 				r.e.beat()
 			}
 		}

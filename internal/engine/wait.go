@@ -195,7 +195,7 @@ func (e *Engine) advance() {
 
 // tick calls beat once each tick, and then sends on turn unless that is full. In the end it closes turn.
 func (e *Engine) tick(turn chan<- struct{}) {
-	t := time.NewTicker(e.life.every)
+	t := time.NewTicker(e.heartbeat.every)
 	defer t.Stop()
 	defer close(turn)
 	for {
