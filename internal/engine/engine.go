@@ -195,7 +195,9 @@ func New(cfg Config) *Engine {
 		departures:    departures{losses: make([]*backend.Fault, len(cfg.Peers))},
 		background:    background{heartbeat: newHeartbeat(cfg.Heartbeat, cfg.sharing()), ticked: cfg.Now(), stop: make(chan struct{})},
 	}
-	e.mu.e, e.mu.owes = e, atUnlock != nil
+	if e.mu.e, e.mu.hook = e, atUnlock; atUnlock != nil {
+		e.mu.due = callHook
+	}
 	e.crew.Links = (*links)(e)
 	if cfg.Spare || cfg.Yield != nil {
 		e.crew.LookFor = e.look

@@ -11,16 +11,33 @@ import (
 // A goroutine that holds it may complete requests. Unlock wakes the goroutines that wait for these requests, and calls
 // their Notify functions. It is the only way to release the lock, so no request is forgotten.
 type lock struct {
-	mu   word.Mutex
-	e    *Engine
-	owes bool // Unlock has something to do
+	mu  word.Mutex
+	e   *Engine
+	due duty // of Unlock
+
+	hook func(e *Engine) // atUnlock when the engine was made
 
 	done  []*backend.Request   // completed; their Notify is not called yet
 	lists [][]*backend.Request // spare for done
-	aside bool                 // another goroutine calls the Notify functions
-
-	asks, rouses bool // Unlock calls crew.Ask, because waiters may have become ready, or crew.Rouse
 }
+
+// duty is what Unlock has to do, a set of these:
+//
+//	duty         asked for by  once the lock is free
+//	callNotify   notify        the Notify functions of the completed requests are called
+//	callAside    LockAside     another goroutine calls them
+//	askWaiters   wakeReady     waiters that are ready wake up
+//	rouseLeader  wakeLeader    the leader's sleep on the links ends
+//	callHook     tests         hook is called, before the lock is free
+type duty uint8
+
+const (
+	callNotify duty = 1 << iota
+	callAside
+	askWaiters
+	rouseLeader
+	callHook
+)
 
 // atUnlock, if not nil, is called before every release of the lock of an engine that is made afterwards.
 var atUnlock func(e *Engine)
@@ -32,61 +49,53 @@ func (l *lock) TryLock() bool { return l.mu.TryLock() }
 // requests that it completes.
 func (l *lock) LockAside() {
 	l.mu.Lock()
-	l.owes, l.aside = true, true
+	l.due |= callAside
 }
 
 // notify makes Unlock call the Notify function of a request that has completed. The lock is held.
 func (l *lock) notify(r *backend.Request) {
 	l.done = append(l.done, r)
-	l.owes = true
+	l.due |= callNotify
 }
 
 // Unlock releases the lock, and makes known what has completed under it.
 func (l *lock) Unlock() {
-	if l.owes {
+	if l.due != 0 {
 		l.settle()
 		return
 	}
 	l.mu.Unlock()
 }
 
-// settle is Unlock when there is more to do. While the lock was held, some of these were asked for:
-//
-//	asked for by            done once the lock is free
-//	notify                  the Notify functions of the completed requests are called
-//	LockAside, besides      another goroutine calls them
-//	wakeReady               waiters that are ready wake up
-//	wakeLeader              the leader's sleep on the links ends
-//
-// Frames that the Notify functions have kept back are written then, because the caller may not come back for a long
-// time.
+// settle is Unlock when there is more to do. Frames that the Notify functions have kept back are written in the end,
+// because the caller may not come back for a long time.
 func (l *lock) settle() {
-	if atUnlock != nil {
-		atUnlock(l.e)
+	if l.due&callHook != 0 {
+		l.hook(l.e)
 	}
 	var list []*backend.Request
-	if len(l.done) > 0 {
+	due := l.due
+	if due&callNotify != 0 {
 		list, l.done = l.done, nil
 		if n := len(l.lists); n > 0 {
 			l.done, l.lists = l.lists[n-1], l.lists[:n-1]
 		}
 	}
-	aside, uncorks := l.aside, -1
+	uncorks := -1
 	if len(l.e.corks) > 0 {
 		uncorks = l.e.uncorks
 	}
-	asks, rouses := l.asks, l.rouses
-	l.aside, l.asks, l.rouses, l.owes = false, false, false, atUnlock != nil
+	l.due = due & callHook
 	l.mu.Unlock()
-	if asks {
+	if due&askWaiters != 0 {
 		l.e.crew.Ask()
 	}
-	if rouses {
+	if due&rouseLeader != 0 {
 		l.e.crew.Rouse()
 	}
 	switch {
 	case len(list) == 0:
-	case aside:
+	case due&callAside != 0:
 		go l.call(list, uncorks)
 	default:
 		l.call(list, uncorks)

@@ -173,14 +173,14 @@ func (c *comm) Poll() { c.e.poll() }
 // wakeReady makes Unlock wake the waiters that are ready. The lock is held.
 func (e *Engine) wakeReady() {
 	if e.crew.Sleeps() {
-		e.mu.asks, e.mu.owes = true, true
+		e.mu.due |= askWaiters
 	}
 }
 
 // wakeLeader makes Unlock end the leader's sleep on the links. The lock is held.
 func (e *Engine) wakeLeader() {
 	if e.crew.Rests() {
-		e.mu.rouses, e.mu.owes = true, true
+		e.mu.due |= rouseLeader
 	}
 }
 
