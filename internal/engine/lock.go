@@ -102,8 +102,9 @@ func (l *lock) settle() {
 	}
 }
 
-// call calls Notify functions. uncorks is how often kept frames had been written when the requests completed, -1 if there
-// were none. A goroutine that had kept some back then, and has not written them yet, will write those of Notify too.
+// call calls Notify functions, and writes the frames that they keep back. It leaves that to the goroutine that had kept
+// frames back when the requests completed, if these are still not written: it will write all. uncorks is how often kept
+// frames had been written when the requests completed, -1 if there were none.
 func (l *lock) call(list []*backend.Request, uncorks int) {
 	for i, r := range list {
 		list[i] = nil

@@ -12,7 +12,7 @@ import (
 func init() {
 	atUnlock = func(e *Engine) {
 		if err := checkPlaces(e); err != nil {
-			e.mu.mu.Unlock() // else the test's cleanup waits for it
+			e.mu.mu.Unlock() // the test's cleanup takes it
 			panic(fmt.Sprintf("rank %d: %v", e.me, err))
 		}
 	}

@@ -54,7 +54,7 @@ func (c *comm) those(is func(*peer) bool) (ranks []int) {
 func (c *comm) Declare(rank int, why error) error {
 	e := c.e
 	f, ok := why.(*backend.Fault)
-	if !ok || f.Sentinel != backend.ErrPeerLost { // else the text is the same on all ranks
+	if !ok || f.Sentinel != backend.ErrPeerLost { // the error of a loss names both ranks
 		f = backend.Faultf(backend.ErrPeerLost, "rank %d was declared lost by rank %d: %v", rank, e.me, why)
 	}
 	e.mu.Lock()
