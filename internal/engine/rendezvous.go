@@ -169,7 +169,7 @@ func (p *peer) Withdrawn(t *memlink.Transfer) error {
 // onClearToSend sends the data that a peer asks for.
 func (e *Engine) onClearToSend(p *peer, h *frame.Header) error {
 	o := e.lookup(h.Token, p.rank)
-	if o == nil || o.state != opRequested && o.state != opWithdrawing && (o.state != opExposed || !p.mem.Refused(&o.transfer)) { // taken back since
+	if o == nil || o.state != opRequested && o.state != opWithdrawing && (o.state != opExposed || !p.mem.TakeRefusal(&o.transfer)) { // taken back since
 		return nil
 	}
 	if h.Length > uint64(len(o.buf)) {

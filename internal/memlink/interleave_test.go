@@ -215,7 +215,7 @@ type transfer struct {
 
 	stale     uint64 // a token that was revoked, and 1: it is tried beside the message
 	withdrawn bool   // Withdraw has returned true
-	refused   bool   // Refused has
+	refused   bool   // TakeRefusal has
 }
 
 // send announces a message and makes progress until it has ended. It withdraws it if withdraw is set.
@@ -234,12 +234,12 @@ func (tr *transfer) send(l *end, withdraw bool) {
 			break
 		}
 		state := t.desc.state.Load()
-		if tr.refused = l.Refused(&t); tr.refused {
+		if tr.refused = l.TakeRefusal(&t); tr.refused {
 			break
 		}
 		if moved, err := l.Step(c); err != nil {
 			tr.x.Errorf("sender: %v", err)
-		} else if !moved && t.desc.state.Load() == state { // as Refused and Step have seen it
+		} else if !moved && t.desc.state.Load() == state { // as TakeRefusal and Step have seen it
 			word.Yield()
 		}
 	}

@@ -126,8 +126,8 @@ func (l *Link) Revoke(t *Transfer) bool {
 	return true
 }
 
-// Refused reports whether the receiver has refused a transfer, which is over then.
-func (l *Link) Refused(t *Transfer) bool {
+// TakeRefusal reports whether the receiver has refused a transfer. It ends the transfer then.
+func (l *Link) TakeRefusal(t *Transfer) bool {
 	refused := t.Active() && t.desc.state.Load() == descState(t.gen, descRefused)
 	if refused {
 		l.release(t)

@@ -353,14 +353,14 @@ func TestTransferThatCannotCopyIsRefused(t *testing.T) {
 			b.Accept(r, s.Token(), 8, make([]byte, 100000))
 		}
 		for len(bs.received) == 0 {
-			if a.Refused(s) {
+			if a.TakeRefusal(s) {
 				t.Fatal("the transfer is refused before the receiver has ended it")
 			}
 			if step(t, b, bs); want == why {
 				b.Stop(r, why)
 			}
 		}
-		if bs.received[r] != want || r.Sender != 77 || a.Refused(s) != (want == ErrRefused) || step(t, a, as) != (want == why) {
+		if bs.received[r] != want || r.Sender != 77 || a.TakeRefusal(s) != (want == ErrRefused) || step(t, a, as) != (want == why) {
 			t.Errorf("how %d: the receive ends with %v, for %d", how, bs.received, r.Sender)
 		}
 		idle(t, a, b)
