@@ -105,7 +105,7 @@ func (c *comm) BreakHere(f *backend.Fault) {
 func (c *comm) Suspect(rank int, err error) {
 	e := c.e
 	e.mu.Lock()
-	if w := c.World[rank]; !e.m.Closed() {
+	if w := c.World[rank]; !e.membership.Closed() {
 		e.suspect(w, "rank %d (%v) is lost: %v", w, e.cfg.Peers[w], err)
 		e.handleLosses()
 	}

@@ -44,7 +44,7 @@ func (e *Engine) newComm(c *comm) (backend.Comm, error) {
 	if f := e.fault.Load(); f != nil { // the memory for slots may be gone
 		err = f
 	}
-	for _, r := range e.m.LostList {
+	for _, r := range e.membership.LostList {
 		if !c.acknowledges(r) {
 			c.lose(e.losses[r])
 		}

@@ -118,7 +118,7 @@ func (d *demand) answered(p *peer, lost *backend.Fault) {
 	e := d.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.m.Answered(p.rank); lost != nil {
+	if e.membership.Answered(p.rank); lost != nil {
 		e.onLoss(p.rank, e.me, lost)
 	}
 }
@@ -131,7 +131,7 @@ func (d *demand) asked(p *peer, err error) (over bool) {
 	if err != nil {
 		p.lastErr = err
 	}
-	over = e.m.Attempted(p.rank, err != nil && d.dialer.Refused(err), err != nil && d.dialer.NotListening(err))
+	over = e.membership.Attempted(p.rank, err != nil && d.dialer.Refused(err), err != nil && d.dialer.NotListening(err))
 	if p.trying = !over; p.linkOver() {
 		p.discardFrames() // no process listens there any more
 	}
@@ -150,9 +150,9 @@ func (e *Engine) Requested(rank int) (lost *backend.Fault, answer bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if lost = e.losses[rank]; lost == nil {
-		e.m.Requested(rank)
+		e.membership.Requested(rank)
 	}
-	return lost, !e.m.Closed()
+	return lost, !e.membership.Closed()
 }
 
 // Came takes a new link.
@@ -160,10 +160,10 @@ func (e *Engine) Came(rank int, l Link) {
 	p := e.peers[rank]
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if take, word := e.m.Came(rank); take {
+	if take, word := e.membership.Came(rank); take {
 		p.up(l)
 		p.quiet, p.mute = 0, 0
-		e.m.Joined(rank)
+		e.membership.Joined(rank)
 		e.wakeLeader() // to listen to it
 	} else if word != nil {
 		g := newGoodbye(&peer{e: e, rank: rank, link: l}, false)
@@ -187,7 +187,7 @@ func (p *peer) confirmed() {
 
 // taken is called when the other end has taken the connection.
 func (p *peer) taken() {
-	p.e.m.Confirmed(p.rank)
+	p.e.membership.Confirmed(p.rank)
 	p.confirmed()
 	p.quiet = 0
 	p.flush()

@@ -280,7 +280,7 @@ func TestRankThatIsReportedAndSilentHasLeft(t *testing.T) {
 	b.put(head[:])
 	c.Poll()
 	q, _ := irecv(c, 8, 1, 9)
-	hub.e.m.Said(1, true)
+	hub.e.membership.Said(1, true)
 	hub.Poll()
 	for range 2 * c.e.heartbeat.ticks {
 		hub.e.beat()
@@ -301,7 +301,7 @@ func TestUnansweredRequestHasNoLimitWithoutHeartbeats(t *testing.T) {
 	e := ranks[1].e
 	q, _ := irecv(ranks[1], 8, 2, 9)
 	e.mu.Lock()
-	e.m.Need(2)
+	e.membership.Need(2)
 	e.mu.Unlock()
 	for range 2 * e.heartbeat.ticks {
 		e.beat()

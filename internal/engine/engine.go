@@ -80,8 +80,8 @@ type Engine struct {
 	bursts
 	polls
 	departures
-	storage
 	background
+	storage storage
 
 	fault atomic.Pointer[backend.Fault] // all communicators have ended
 	news  atomic.Uint32                 // for probes: messages have arrived, or ranks or communicators have ended
@@ -119,7 +119,7 @@ type bursts struct {
 
 // polls are what looking at the links needs.
 type polls struct {
-	next     int    // peer to look at first
+	nextPeer int    // to look at first
 	turns    uint32 // how often poll has looked
 	still    int    // how often progress has found nothing since something moved last
 	passes   int    // calls of Irecv that look at no link: see passMost
@@ -133,7 +133,7 @@ type polls struct {
 
 // departures are losses and goodbyes.
 type departures struct {
-	m           *membership.Machine // who is there
+	membership  *membership.Machine // who is there
 	losses      []*backend.Fault    // by world rank: why it is lost, nil if it is not
 	due         []loss              // about to be marked lost
 	linksClosed int                 // of the first of the ranks that are lost
@@ -210,7 +210,7 @@ func New(cfg Config) *Engine {
 			states[r] = &e.peers[r].state
 		}
 	}
-	e.m = membership.New(e.me, states, cfg.Dialer != nil, e.heartbeat.reach, host{e})
+	e.membership = membership.New(e.me, states, cfg.Dialer != nil, e.heartbeat.reach, host{e})
 	if cfg.Dialer != nil {
 		e.demand = newDemand(e, cfg.Dialer)
 	}
@@ -229,7 +229,7 @@ func (cfg *Config) sharing() (n int) {
 
 // Connect gives the engine the link to a rank, before Start.
 func (e *Engine) Connect(rank int, l Link) {
-	e.m.Connected(rank)
+	e.membership.Connected(rank)
 	e.peers[rank].up(l)
 	e.peers[rank].confirmed()
 }
@@ -280,14 +280,14 @@ func (e *Engine) progress() bool {
 	if moved {
 		e.moveSelf()
 	}
-	if len(e.open) >= directMax && !e.m.Closed() {
+	if len(e.open) >= directMax && !e.membership.Closed() {
 		moved = e.progressMany() || moved
 	} else {
 		for range e.open {
-			if e.next++; e.next >= len(e.open) {
-				e.next = 0
+			if e.nextPeer++; e.nextPeer >= len(e.open) {
+				e.nextPeer = 0
 			}
-			moved = e.open[e.next].move() || moved
+			moved = e.open[e.nextPeer].move() || moved
 		}
 	}
 	if e.lossesPending() {
@@ -361,8 +361,8 @@ func (e *Engine) discard(m *msg) {
 func (e *Engine) putMsg(m *msg) {
 	e.putBuf(m.buf)
 	*m = msg{}
-	if len(e.msgs) < 1024 {
-		e.msgs.put(m)
+	if len(e.storage.msgs) < 1024 {
+		e.storage.msgs.put(m)
 	}
 }
 
@@ -384,9 +384,9 @@ func (e *Engine) getBuf(size int) []byte {
 	for bufSizes[k] < size {
 		k++
 	}
-	if n := len(e.bufs[k]); n > 0 {
-		b := e.bufs[k][n-1]
-		e.bufs[k] = e.bufs[k][:n-1]
+	if n := len(e.storage.bufs[k]); n > 0 {
+		b := e.storage.bufs[k][n-1]
+		e.storage.bufs[k] = e.storage.bufs[k][:n-1]
 		return b[:size]
 	}
 	return make([]byte, size, bufSizes[k])
@@ -394,8 +394,8 @@ func (e *Engine) getBuf(size int) []byte {
 
 func (e *Engine) putBuf(b []byte) {
 	for k, size := range bufSizes {
-		if cap(b) == size && len(e.bufs[k]) < bufsKept[k] {
-			e.bufs[k] = append(e.bufs[k], b)
+		if cap(b) == size && len(e.storage.bufs[k]) < bufsKept[k] {
+			e.storage.bufs[k] = append(e.storage.bufs[k], b)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (c *comm) Diagnostics() []string {
 		return nil
 	}
 	e.mu.Lock()
-	links, hub := 0, e.m.Hub
+	links, hub := 0, e.membership.Hub
 	for _, p := range e.open {
 		if p.link != nil {
 			links++

@@ -73,12 +73,12 @@ func (e *Engine) beat() {
 	e.silent = e.silent[:0]
 	e.mu.LockAside()
 	defer e.mu.Unlock()
-	if e.m.Closed() {
+	if e.membership.Closed() {
 		return
 	}
 	for _, p := range runs {
 		p.quiet = 0
-		e.m.Answered(p.rank)
+		e.membership.Answered(p.rank)
 	}
 	now := e.cfg.Now()
 	due := max(1, int(now.Sub(e.ticked)/e.heartbeat.every))
@@ -87,7 +87,7 @@ func (e *Engine) beat() {
 		p.beat(due)
 	}
 	e.stepGoodbyes()
-	e.m.Tick()
+	e.membership.Tick()
 	for _, p := range e.peers {
 		if p != nil && p.state.Waits() {
 			p.noteSilence(p.state.Waited)
@@ -123,7 +123,7 @@ func (p *peer) beat(due int) {
 	if p.state.Link == membership.Fresh {
 		most = e.heartbeat.reach
 	}
-	if p.quiet <= most+1 || e.heartbeat.limit < 0 || e.m.Parted() { // the tick in which something came does not count
+	if p.quiet <= most+1 || e.heartbeat.limit < 0 || e.membership.Parted() { // the tick in which something came does not count
 		return
 	}
 	p.move() // what has come and was not read counts

@@ -189,7 +189,7 @@ func TestBeatsGoOnAfterRankHasLeft(t *testing.T) {
 	e.silent = append(e.silent, e.peers[1])
 	e.beats.Unlock()
 	e.mu.Lock()
-	e.m.End()
+	e.membership.End()
 	e.mu.Unlock()
 	for range 2 {
 		e.beat()

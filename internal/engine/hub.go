@@ -122,7 +122,7 @@ func (e *Engine) onLeft(p *peer, h *frame.Header, list []byte) error {
 		}
 		n.Ranks = append(n.Ranks, int(r))
 	}
-	e.m.Told(p.rank, n)
+	e.membership.Told(p.rank, n)
 	return nil
 }
 

@@ -33,7 +33,7 @@ func (p *peer) beginFrame(a *frame.Arrival, h *frame.Header) error {
 			e.put(o, opArriving)
 			a.Dst = o.buf[:min(a.Left, len(o.buf))]
 		case keep:
-			m := e.msgs.get()
+			m := e.storage.msgs.get()
 			m.size, m.buf = a.Left, e.getBuf(a.Left)
 			p.msg, a.Dst = m, m.buf
 		}
@@ -116,7 +116,7 @@ func (p *peer) endFrame(h *frame.Header) error {
 		}
 		e.onLoss(p.rank, int(h.Tag), backend.DecodeFault(p.note))
 	case frame.Goodbye:
-		e.m.Said(p.rank, h.Tag != 0)
+		e.membership.Said(p.rank, h.Tag != 0)
 	case frame.Left:
 		return e.onLeft(p, h, p.note)
 	case frame.Heartbeat:

@@ -144,9 +144,9 @@ func (l *leaving) ended() bool {
 			return p != nil && !p.linkOver() && !p.state.Over() && (p.state.Link == membership.Fresh || p.link == nil && p.first != nil)
 		})
 	case leaveOthers:
-		return e.m.MayPart()
+		return e.membership.MayPart()
 	case leaveGoodbye:
-		return e.m.MayEnd()
+		return e.membership.MayEnd()
 	case leaveFlush:
 		return !slices.ContainsFunc(e.open, func(p *peer) bool { return p.link != nil && p.unwritten() })
 	}
@@ -160,7 +160,7 @@ func (e *Engine) sayGoodbyes() {
 		c.closed.Store(true)
 	}
 	if !e.excluded {
-		e.m.Part()
+		e.membership.Part()
 	}
 }
 
@@ -185,7 +185,7 @@ func (e *Engine) endLinks() {
 		p.link = nil
 		p.hasLeft.Store(true)
 	}
-	e.m.End()
+	e.membership.End()
 	e.stepGoodbyes()
 	e.wakeReady()
 }

@@ -120,7 +120,7 @@ func TestRankThatLeavesLosesNobodyForSilence(t *testing.T) {
 	e, l := s.ranks[0].e, s.leave(0)
 	for s.now.Before(simBegin.Add(2*simBeat)) && !l.look() {
 		s.ranks[1].Poll()
-		if !e.m.Parted() { // then rank 1 takes the goodbye, and rank 2 is stopped for a while
+		if !e.membership.Parted() { // then rank 1 takes the goodbye, and rank 2 is stopped for a while
 			s.ranks[2].Poll()
 			s.ranks[1].e.beat()
 			s.ranks[2].e.beat()
@@ -128,8 +128,8 @@ func TestRankThatLeavesLosesNobodyForSilence(t *testing.T) {
 		e.beat()
 		s.now = s.now.Add(e.heartbeat.every)
 	}
-	if e.m.LostList != nil || l.step != leaveGoodbye {
-		t.Errorf("the rank that leaves has lost ranks %v, in step %d", e.m.LostList, l.step)
+	if e.membership.LostList != nil || l.step != leaveGoodbye {
+		t.Errorf("the rank that leaves has lost ranks %v, in step %d", e.membership.LostList, l.step)
 	}
 }
 

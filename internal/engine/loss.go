@@ -42,7 +42,7 @@ func (e *Engine) suspect(rank int, format string, facts ...any) {
 
 // lossesPending reports whether handleLosses has work.
 func (e *Engine) lossesPending() bool {
-	return len(e.due) > 0 || len(e.m.LostList) > e.linksClosed || e.m.Spreads()
+	return len(e.due) > 0 || len(e.membership.LostList) > e.linksClosed || e.membership.Spreads()
 }
 
 // handleLosses handles links that have ended and ranks that are lost. The lock is held, and no frame is
@@ -60,18 +60,18 @@ func (e *Engine) handleLosses() {
 				e.mark(d.rank, d.fault, false)
 			}
 		}
-		for n := len(e.m.LostList); e.linksClosed < n; e.linksClosed++ {
-			e.closeLost(e.m.LostList[e.linksClosed])
+		for n := len(e.membership.LostList); e.linksClosed < n; e.linksClosed++ {
+			e.closeLost(e.membership.LostList[e.linksClosed])
 		}
-		if e.m.Spreads() {
-			e.m.Spread()
+		if e.membership.Spreads() {
+			e.membership.Spread()
 		}
 	}
 }
 
 // mark is the first step of a loss; told: another rank has reported it. The lock is held.
 func (e *Engine) mark(rank int, f *backend.Fault, told bool) {
-	if !e.m.Lose(rank, told) {
+	if !e.membership.Lose(rank, told) {
 		return
 	}
 	if i := e.local(rank); i >= 0 && e.fault.Load() == nil && !e.cfg.Board.Mark(i, exclusion(rank, e.me, f)) {
@@ -88,7 +88,7 @@ func (e *Engine) mark(rank int, f *backend.Fault, told bool) {
 		}
 	}
 	e.sweep()
-	e.m.Rehub()
+	e.membership.Rehub()
 }
 
 // closeLost is the second step.

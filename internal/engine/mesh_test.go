@@ -130,9 +130,9 @@ func killLocked(c *comm) {
 			p.closeLink()
 		}
 	}
-	e.due, e.linksClosed = nil, len(e.m.LostList)
+	e.due, e.linksClosed = nil, len(e.membership.LostList)
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "killed"})
-	e.m.End()
+	e.membership.End()
 	e.mu.Unlock()
 	if e.demand != nil {
 		e.demand.end() // no rank listens any more

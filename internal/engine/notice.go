@@ -48,9 +48,9 @@ func (c *comm) broadcast(kind frame.Kind, body []byte, to func(p *peer) bool) {
 		h := frame.Header{Kind: kind, Context: c.id}
 		if p := e.peers[w]; !unlinked(p) {
 			p.emit(h, body, nil)
-		} else if e.demand != nil && e.m.Hub != e.me {
+		} else if e.demand != nil && e.membership.Hub != e.me {
 			h.Tag = int32(e.me)*frame.MaxRanks + int32(w)
-			e.peers[e.m.Hub].emit(h, body, nil)
+			e.peers[e.membership.Hub].emit(h, body, nil)
 		}
 	}
 }

@@ -70,7 +70,7 @@ var places = [...]opPlace{
 // operation into its place, or finishes it, before it releases the lock.
 func (c *comm) begin(r *backend.Request) *op {
 	e := c.e
-	o := e.ops.get()
+	o := e.storage.ops.get()
 	o.comm, o.req = c, r
 	if r == nil {
 		o.req = &o.own
@@ -146,7 +146,7 @@ func (e *Engine) finish(o *op, st backend.Status, err error) {
 
 func (e *Engine) putOp(o *op) {
 	o.req, o.comm, o.buf, o.parts = nil, nil, nil, nil
-	e.ops.put(o)
+	e.storage.ops.put(o)
 }
 
 type slot struct {

@@ -164,7 +164,7 @@ func (e *Engine) putBack(o *op) bool {
 	if int(p.in.Head.Length) > len(o.buf) {
 		return false
 	}
-	m := e.msgs.get()
+	m := e.storage.msgs.get()
 	m.size = int(p.in.Head.Length)
 	m.buf = e.getBuf(m.size)
 	here := copy(m.buf, o.buf[:m.size-p.in.Left])
@@ -329,7 +329,7 @@ func (e *Engine) sendSelf(o *op, eager bool) {
 		e.pass(o, n.Owner.(*op), env)
 		return
 	}
-	m := e.msgs.get()
+	m := e.storage.msgs.get()
 	m.size = len(o.buf)
 	if eager {
 		m.buf = e.getBuf(m.size)

@@ -192,7 +192,7 @@ func (p *peer) linkEnded(err error) {
 	if p.in.Left, p.in.Head.Kind = 0, 0; p.state.Link == membership.Up {
 		p.discardFrames()
 	}
-	p.e.m.LinkEnded(p.rank)
+	p.e.membership.LinkEnded(p.rank)
 }
 
 // linkOver reports whether the link has ended, and no other follows.
@@ -206,7 +206,7 @@ func (p *peer) writesNothing() bool {
 
 // closeLink gives the link up for good.
 func (p *peer) closeLink() {
-	p.e.m.Cut(p.rank)
+	p.e.membership.Cut(p.rank)
 	p.discardFrames()
 	if p.link != nil {
 		p.link.Close()
@@ -241,7 +241,7 @@ func (p *peer) emit(h frame.Header, body []byte, o *op) bool {
 		return o == nil // an operation ends with its peer
 	}
 	if p.link == nil {
-		p.e.m.Need(p.rank)
+		p.e.membership.Need(p.rank)
 	}
 	if len(body) > 0 {
 		h.Length = uint64(len(body))
@@ -274,7 +274,7 @@ func (p *peer) queue(h frame.Header, body []byte, o *op) {
 	if p.writesNothing() {
 		return
 	}
-	w := p.e.outs.get()
+	w := p.e.storage.outs.get()
 	if len(body) > 0 {
 		h.Length = uint64(len(body))
 	}
@@ -363,7 +363,7 @@ func (p *peer) unlink(w *out) {
 		w.op.frame = nil
 	}
 	*w = out{}
-	p.e.outs.put(w)
+	p.e.storage.outs.put(w)
 }
 
 // started reports whether a part of w may be written already.

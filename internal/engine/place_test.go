@@ -92,12 +92,12 @@ func checkPlaces(e *Engine) (err error) {
 			wrong("the queue of rank %d has frames for a link that has ended", p.rank)
 		}
 	}
-	for _, m := range e.msgs {
+	for _, m := range e.storage.msgs {
 		if m.gone || m.send != nil || m.buf != nil || m.kind != msgEager {
 			wrong("a spare message is %+v", *m)
 		}
 	}
-	for _, o := range e.ops {
+	for _, o := range e.storage.ops {
 		if o.state != opIdle || o.frame != nil || o.self != nil || o.pair != nil || o.token != 0 {
 			wrong("a spare operation is in state %d", o.state)
 		}

@@ -92,7 +92,7 @@ func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 		if kind == msgExposed && e.arrived.Len() >= e.stale {
 			e.discardRevoked()
 		}
-		m := e.msgs.get()
+		m := e.storage.msgs.get()
 		m.size, m.kind, m.token, m.addr = size, kind, h.Token, h.Reply
 		e.keep(m, env)
 	}

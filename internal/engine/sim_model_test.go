@@ -13,8 +13,8 @@ import (
 // check evaluates the operations of a rank that have ended.
 func (s *sim) check(i int) {
 	r := s.ranks[i]
-	if !s.loss && (len(r.e.m.LostList) > 0 || r.e.excluded) {
-		s.fail("rank %d has lost ranks %v (%v), and nothing has happened to them; excluded: %v", i, r.e.m.LostList, r.e.losses, r.e.excluded)
+	if !s.loss && (len(r.e.membership.LostList) > 0 || r.e.excluded) {
+		s.fail("rank %d has lost ranks %v (%v), and nothing has happened to them; excluded: %v", i, r.e.membership.LostList, r.e.losses, r.e.excluded)
 	}
 	r.reqs = slices.DeleteFunc(r.reqs, func(q *simRequest) bool {
 		if !q.Ready() {

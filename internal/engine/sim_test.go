@@ -366,8 +366,8 @@ func (s *sim) leave() {
 			continue
 		}
 		e := r.e
-		if !s.loss && len(e.m.LostList) > 0 {
-			s.fail("rank %d has lost ranks %v, which have left in good order", i, e.m.LostList)
+		if !s.loss && len(e.membership.LostList) > 0 {
+			s.fail("rank %d has lost ranks %v, which have left in good order", i, e.membership.LostList)
 		}
 		open := 0
 		for _, c := range e.comms {

@@ -25,7 +25,7 @@ func (c *comm) acknowledges(world int) bool {
 func (c *comm) Failed() []int {
 	e := c.e
 	return c.those(func(p *peer) bool {
-		return p.state.Standing == membership.Lost || p.linkOver() && !p.state.Over() && !e.m.Closed()
+		return p.state.Standing == membership.Lost || p.linkOver() && !p.state.Over() && !e.membership.Closed()
 	})
 }
 
@@ -39,7 +39,7 @@ func (c *comm) those(is func(*peer) bool) (ranks []int) {
 	e := c.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.m.Closed() {
+	if !e.membership.Closed() {
 		e.progress()
 	}
 	for r, p := range e.peers {
@@ -60,7 +60,7 @@ func (c *comm) Declare(rank int, why error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.m.Closed() || e.fault.Load() != nil:
+	case e.membership.Closed() || e.fault.Load() != nil:
 	case rank == e.me:
 		e.exclude(f)
 	default:

@@ -252,7 +252,7 @@ func TestLossesLeaveNothingBehind(t *testing.T) {
 		until(t, "without communicators that others have not closed", c, func() bool { return locked(c, func(e *Engine) bool { return len(e.comms) == 1 }) })
 		e.mu.Lock()
 		if len(e.comms) != 1 || len(e.early) != 0 || e.posted.Len() != 0 || len(e.slots) != len(e.spares) ||
-			len(e.due) != 0 || len(e.m.LostList) != e.linksClosed || e.probes != 0 || len(e.corks) != 0 {
+			len(e.due) != 0 || len(e.membership.LostList) != e.linksClosed || e.probes != 0 || len(e.corks) != 0 {
 			t.Errorf("rank %d has %d communicators, %d early, %d receives, %d of %d slots free", e.me,
 				len(e.comms), len(e.early), e.posted.Len(), len(e.spares), len(e.slots))
 		}

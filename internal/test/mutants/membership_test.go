@@ -112,12 +112,12 @@ var membershipMutants = []mutant{
 `,
 		why: "tokens are made on a link that is not confirmed", test: "internal/engine TestMessagesQueuedForLinkThatEndsGoOverNext", plain: true},
 	{file: "internal/engine/heartbeat.go",
-		old: `|| e.m.Parted() {`,
+		old: `|| e.membership.Parted() {`,
 		new: `{`,
 		why: "a rank that leaves loses others for silence", test: "internal/engine TestRankThatLeavesLosesNobodyForSilence", plain: true},
 	{file: "internal/engine/heartbeat.go",
 		old: `		p.quiet = 0
-		e.m.Answered(p.rank)
+		e.membership.Answered(p.rank)
 `,
 		new: `		_ = p
 `,
