@@ -65,6 +65,9 @@ type Caps struct {
 	DeviceMemory  string // whether the library accepts GPU memory: yes, no or unknown
 }
 
+// Grace is how long an operation that was given up may go on using its buffers before its communicator breaks.
+const Grace = 20 * time.Millisecond
+
 // Bound limits how long an operation may take. A nil *Bound sets no limit.
 type Bound struct {
 	Ctx     context.Context // nil: no limit

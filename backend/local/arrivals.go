@@ -268,7 +268,7 @@ func (c *Comm) missingGone() int {
 
 // grace is how long the copy of a long message, or a user's operation on another rank, may go on using this rank's buffers
 // after the deadline.
-var grace = 20 * time.Millisecond
+var grace = backend.Grace
 
 // waitUnread waits until no rank reads this one's buffers. It is called when the communicator has ended: no rank begins
 // to read after that. It returns false if this rank's time is over and a user's operation on another rank does not end.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"slices"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -128,7 +127,7 @@ func (c *comm) giveUp(o *op, cause error) (ended bool) {
 		return true
 	}
 	e.mu.Unlock()
-	c.Await(&backend.Bound{Timeout: 20 * time.Millisecond}, &o.own)
+	c.Await(&backend.Bound{Timeout: backend.Grace}, &o.own)
 	e.mu.Lock()
 	return o.own.Ready() || e.abandon(o, cause)
 }

@@ -3,7 +3,6 @@ package sched
 import (
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/coll"
@@ -174,7 +173,7 @@ func (r *Runner) breakComm(err error) {
 }
 
 // Grace is how long an operation that was given up may go on using its buffers.
-const Grace = 20 * time.Millisecond
+const Grace = backend.Grace
 
 // End gives an operation up because of why, and breaks its communicator with an error that
 // names the ranks that are missing, unless it ends otherwise meanwhile. It returns nil if it has then
