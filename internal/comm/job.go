@@ -265,10 +265,10 @@ func (k *core) close(end time.Time) error {
 	by := &closer{k, sync.OnceValue(k.life.takeLast)}
 	by.closeWindows(windows, end)
 	var mismatch error
-	if by.alone() {
+	if by.takeLast() {
 		mismatch = k.runner.Quiesce(min(time.Second, left(end)))
 	}
-	unwaited := k.unwaited(by.alone(), end)
+	unwaited := k.unwaited(by.takeLast(), end)
 	err := k.bc.Close()
 	k.recovery.end()
 	for _, h := range handles {

@@ -36,12 +36,13 @@ type windowCore struct {
 	remote *Comm // for messages to ranks of other nodes; nil if there are none
 	node   *Comm // of this node's ranks, if there are others
 
-	origin gate.Gate           // operations of this rank; the goroutine that shuts it closes the window
-	target gate.Gate           // what serves the other ranks, until all have closed the window
-	failed word.Pointer[error] // the error of every operation from now on
-	meets  word.Bool           // a goroutine is in meet
-	closes word.Bool           // a goroutine is in Close
-	done   chan struct{}       // closed with target
+	// The gates are the state of the window, see windowclose.go.
+	origin    gate.Gate           // operations of this rank are inside
+	target    gate.Gate           // what serves the other ranks is inside
+	released  chan struct{}       // closed when target has been shut
+	failed    word.Pointer[error] // the error of every operation from now on, in any state
+	inBarrier word.Bool           // a goroutine is in barrier
+	inClose   word.Bool           // a goroutine is in Close
 
 	mu        word.Mutex // guards the fields below
 	holds     []hold     // by rank
@@ -78,7 +79,7 @@ func (c *Comm) newWindow(a *Allocation) (*Window, error) {
 	defer k.life.changes.Leave()
 	handle := c
 	c = c.begun()
-	s := &windowCore{core: k, elem: a.elem, reach: a.reach, near: k.home, done: make(chan struct{})}
+	s := &windowCore{core: k, elem: a.elem, reach: a.reach, near: k.home, released: make(chan struct{})}
 	s.messages.New = s.newMessage
 	if err := s.count(c, a); err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func (c *Comm) newWindow(a *Allocation) (*Window, error) {
 		return nil, err
 	}
 	if !s.register() {
-		s.end(time.Now(), nil)
+		s.closeLocal(time.Now(), nil)
 		return nil, errClosed
 	}
 	s.start()
@@ -128,7 +129,7 @@ func (s *windowCore) allocate(c *Comm, a *Allocation) (err error) {
 			return err
 		}
 		if s.node, err = c.on(s.remote).Split(SplitSharedCall, "node", nodeOf(k.rank), 0, 0, nil); err != nil {
-			s.close(time.Now())
+			s.closeComms(time.Now())
 			return err
 		}
 		s.near, near = s.node, c.on(s.node)
@@ -146,9 +147,9 @@ func (s *windowCore) allocate(c *Comm, a *Allocation) (err error) {
 	}
 	if err != nil {
 		if s.mem != nil {
-			_ = s.unmap(nil, s.near, false)
+			_ = s.closeMemory(sharers{Comm: s.near}, nil)
 		}
-		s.close(time.Now())
+		s.closeComms(time.Now())
 		return err
 	}
 	for i, p := range a.lay.Parts(s.mem.Bytes()) {
@@ -211,7 +212,7 @@ func (s *windowCore) watch() {
 	defer t.Stop()
 	for {
 		select {
-		case <-s.done:
+		case <-s.released:
 			return
 		case <-t.C:
 		}
@@ -369,33 +370,33 @@ func (w *Window) Fence() error {
 		}
 		w.s.leave()
 		if err == nil {
-			err = w.s.meet(w.c, fenceCall, flushed)
+			err = w.s.barrier(w.c, fenceCall, flushed)
 			w.s.core.life.leave()
 		}
 	}
 	return w.Failed("fence", Undefined, err)
 }
 
-// meet waits until all ranks make the same call on the window, unless the window ends. bad is an argument error of this
+// barrier waits until all ranks make the same call on the window, unless the window ends. bad is an argument error of this
 // rank. The caller has taken the communicator of c.
 //
-// Invariant: if the window ends because of giveUp, meet returns. Either it sees the error before it waits, or giveUp sees
-// meets and breaks the communicator, because the other ranks may not come any more.
-func (s *windowCore) meet(c *Comm, typ *backend.Datatype, bad error) error {
-	s.meets.Store(true)
-	defer s.meets.Store(false)
+// Invariant: if the window ends because of giveUp, barrier returns. Either it sees the error before it waits, or giveUp
+// sees inBarrier and breaks the communicator, because the other ranks may not come any more.
+func (s *windowCore) barrier(c *Comm, typ *backend.Datatype, bad error) error {
+	s.inBarrier.Store(true)
+	defer s.inBarrier.Store(false)
 	err := s.failure()
 	if err == nil {
-		if err = c.arrive(typ, s.number, bad); err != nil {
+		if err = c.windowBarrier(typ, s.number, bad); err != nil {
 			err = cmp.Or(s.failure(), err)
 		}
 	}
 	return err
 }
 
-// arrive waits until all ranks make the same call on a window. bad is an argument error of this rank. The
+// windowBarrier waits until all ranks make the same call on a window. bad is an argument error of this rank. The
 // caller has taken the communicator.
-func (c *Comm) arrive(typ *backend.Datatype, window int, bad error) error {
+func (c *Comm) windowBarrier(typ *backend.Datatype, window int, bad error) error {
 	k := c.core
 	k.call.Coll, k.call.Type, k.call.Root, k.call.Err = backend.Barrier, typ, window, bad
 	return k.do(c.begun().bound)

@@ -8,6 +8,24 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
+// How a window is closed. Its gates are its state:
+//
+//	state     origin  target  means                                                   next state, entered by
+//	open      open    open    operations begin, and other ranks are served            closing: Close, closeLocal
+//	closing   shut    open    no operation begins, and other ranks are served         released: release
+//	released  shut    shut    nothing begins, and what is inside keeps the memory
+//
+// The goroutine that shuts origin takes all steps. All ranks call Close. A communicator that the window stands on calls
+// closeLocal, on each rank that closes the communicator. A window that has failed is closed in the same way.
+//
+//  1. Shut origin, and wait for this rank's operations.
+//  2. With ranks on other nodes: release the locks that this rank holds, and complete its accesses. Close also serves the
+//     others until all ranks have called it (barrier).
+//  3. release: shut target, end the requests under way, wait until nobody is inside a gate, and release the locks that
+//     are left.
+//  4. closeMemory: unmap the memory, unless somebody is still inside. The ranks close memory of a library together.
+//  5. closeComms: close the communicators that the window has made.
+
 // unused is ready when this rank's operations on a window that is being closed have ended.
 type unused windowCore
 
@@ -26,10 +44,10 @@ func (w *Window) Close() error {
 		return nil // the communicator's Close closes it
 	}
 	defer life.changes.Leave()
-	if !s.closes.CompareAndSwap(false, true) {
+	if !s.inClose.CompareAndSwap(false, true) {
 		return nil // another goroutine closes it
 	}
-	defer s.closes.Store(false)
+	defer s.inClose.Store(false)
 	if w.c.ctx != nil && w.c.ctx.Err() != nil {
 		w = s.limited(time.Now().Add(QuiesceFor))
 	}
@@ -49,19 +67,19 @@ func (w *Window) Close() error {
 	}
 	w = w.begun()
 	s.core.bc.Wake()
-	finished, arrived, near := s.core.bc.Await(w.c.bound, (*unused)(s)), error(nil), w.c
+	finished, arrived, near := s.core.bc.Await(w.c.bound, (*unused)(s)), error(nil), sharers{w.c, true}
 	if s.remote != nil {
 		s.origin.AwaitEmpty(QuiesceFor) // it is, unless the time of Close is over
 		finished = cmp.Or(s.unlockAll(), finished, w.flushAll())
-		arrived, near = s.meet(w.c, closeCall, nil), w.c.on(s.node)
+		arrived, near = s.barrier(w.c, closeCall, nil), sharers{w.c.on(s.node), false}
 	}
-	freed := s.free(time.Now().Add(QuiesceFor), near, s.remote == nil)
-	return w.Failed("close", Undefined, cmp.Or(finished, arrived, freed))
+	released := s.release(time.Now().Add(QuiesceFor), near)
+	return w.Failed("close", Undefined, cmp.Or(finished, arrived, released))
 }
 
-// end closes the window on this rank, unless another goroutine does. It waits for those that use it, until a time at
-// most. by closes a communicator that the window stands on; nil: none is closed.
-func (s *windowCore) end(until time.Time, by *closer) {
+// closeLocal closes the window on this rank, unless another goroutine does. It waits for those that use it, until a time
+// at most. by closes a communicator that the window stands on; nil: none is closed.
+func (s *windowCore) closeLocal(until time.Time, by *closer) {
 	if !s.origin.Shut() {
 		return
 	}
@@ -72,11 +90,11 @@ func (s *windowCore) end(until time.Time, by *closer) {
 		_ = s.unlockAll()
 		_ = w.flushAll()
 	}
-	near, has := s.near, false
+	near := sharers{Comm: s.near}
 	if by != nil && by.core == near.core {
-		has = by.alone()
+		near.taken = by.takeLast()
 	}
-	_ = s.free(until, near, has)
+	_ = s.release(until, near)
 }
 
 // limited returns a handle without a context, whose operations end at a time.
@@ -84,12 +102,17 @@ func (s *windowCore) limited(until time.Time) *Window {
 	return &Window{&Comm{core: s.core, bound: &backend.Bound{Timeout: left(until), Since: time.Now()}}, s}
 }
 
-// free frees what the window stands on, when this rank's operations on it have ended. Memory that is still in use at the
-// given time stays mapped, and its locks are released nevertheless. The caller has shut origin. near and has are those of
-// unmap.
-func (s *windowCore) free(until time.Time, near *Comm, has bool) error {
+// sharers is a handle of the communicator of the ranks that share the window's memory.
+type sharers struct {
+	*Comm
+	taken bool // the caller has taken it
+}
+
+// release takes steps 3 to 5. Memory that is still in use at the given time stays mapped, and the locks that this rank
+// holds are released nevertheless. The caller has shut origin.
+func (s *windowCore) release(until time.Time, near sharers) error {
 	s.target.Shut()
-	close(s.done)
+	close(s.released)
 	if s.remote != nil { // its Close ends the requests under way
 		s.server.posting.Lock()
 		s.remote.core.bc.Cancel(&s.server.in) // else mpi does not free the communicator
@@ -109,41 +132,39 @@ func (s *windowCore) free(until time.Time, near *Comm, has bool) error {
 	if s.remote == nil { // else the caller has released them
 		unlocked = s.unlockAll()
 	}
-	err := cmp.Or(s.unmap(inside, near, has), unlocked)
+	err := cmp.Or(s.closeMemory(near, inside), unlocked)
 	for _, k := range s.cores() {
 		k.mu.Lock()
 		k.windows = slices.DeleteFunc(k.windows, func(o *windowCore) bool { return o == s })
 		k.mu.Unlock()
 	}
-	s.close(until)
+	s.closeComms(until)
 	return err
 }
 
-// unmap closes the memory, unless a goroutine is inside. The ranks that share it close it together if it belongs to a
-// library. near is a handle of their communicator, which the caller has taken if has is true.
-func (s *windowCore) unmap(inside error, near *Comm, has bool) error {
-	err := inside
-	near = near.begun()
+// closeMemory closes the memory. inside is the error if a goroutine may still use it, which keeps it.
+func (s *windowCore) closeMemory(near sharers, inside error) error {
+	err, c := inside, near.begun()
 	if s.mem.Joint() {
-		if !has {
-			if e := near.take(); e != nil {
+		if !near.taken {
+			if e := c.take(); e != nil {
 				s.mem.Abandon()
 				return cmp.Or(inside, e)
 			}
-			defer near.core.life.leave()
+			defer c.core.life.leave()
 		}
-		if err = cmp.Or(inside, near.arrive(closeCall, s.number, inside)); err != nil {
+		if err = cmp.Or(inside, c.windowBarrier(closeCall, s.number, inside)); err != nil {
 			s.mem.Abandon()
 		}
 	}
 	if err == nil {
-		err = s.mem.Close(near.bound)
+		err = s.mem.Close(c.bound)
 	}
 	return err
 }
 
-// close closes the communicators that the window has made.
-func (s *windowCore) close(until time.Time) {
+// closeComms closes the communicators that the window has made.
+func (s *windowCore) closeComms(until time.Time) {
 	for _, c := range []*Comm{s.node, s.remote} {
 		if c != nil {
 			_ = c.core.close(until)
@@ -153,8 +174,8 @@ func (s *windowCore) close(until time.Time) {
 
 // closer is the Close of a communicator.
 type closer struct {
-	core  *core
-	alone func() bool // takes the communicator; false: another goroutine is still in a collective, which excludes a second one
+	core     *core
+	takeLast func() bool // takes the communicator; false: another goroutine is still in a collective, which excludes a second one
 }
 
 // closeWindows closes the windows in the order in which they were made, which is the same on all ranks.
@@ -164,7 +185,7 @@ func (c *closer) closeWindows(open []*windowCore, end time.Time) {
 	}
 	slices.SortFunc(open, func(a, b *windowCore) int { return cmp.Compare(a.number, b.number) })
 	for _, s := range open {
-		s.end(end, c)
+		s.closeLocal(end, c)
 	}
 }
 

@@ -134,7 +134,7 @@ func TestFenceAndCloseEndWithTheWindow(t *testing.T) {
 				}
 				return barrier(w)
 			}
-			for waits.Load() == nil || !waits.Load().meets.Load() {
+			for waits.Load() == nil || !waits.Load().inBarrier.Load() {
 				runtime.Gosched()
 			}
 			win.s.remote.core.bc.Break(fault(backend.ErrTimeout, "given up midway"))
@@ -161,11 +161,11 @@ func TestCloseOfWindowTakesCommunicatorOnce(t *testing.T) {
 		if err := win.Close(); !errors.Is(err, backend.ErrBusy) {
 			t.Errorf("Close during a collective: %v, want ErrBusy", err)
 		}
-		win.s.closes.Store(true) // another goroutine has taken the communicator to close the window
+		win.s.inClose.Store(true) // another goroutine has taken the communicator to close the window
 		if err := win.Close(); err != nil {
 			t.Errorf("Close beside another one: %v", err)
 		}
-		win.s.closes.Store(false)
+		win.s.inClose.Store(false)
 		life.leave()
 		err = win.Close()
 		if !win.s.origin.IsShut() {

@@ -296,7 +296,7 @@ func (s *windowCore) unlockRemote(kind window.Kind, rank int, ticket uint64) {
 // remoteLock is the lock of this rank's part for a rank of another node.
 //
 // The word state says what has become of it. The goroutine that waits for the lock makes it held. It is made over by the
-// server when the rank unlocks, by the receive left when that rank closes its end of remote, or by free. Whoever comes
+// server when the rank unlocks, by the receive left when that rank closes its end of remote, or by release. Whoever comes
 // first decides, by an atomic operation: it releases the lock, and the others have nothing to do.
 //
 // Invariant: a rank that has closed its end of remote has no lock, however late its requests are carried out. But after
@@ -324,7 +324,7 @@ func (s *windowCore) track(h *windowRequest, source int, state uint32) *remoteLo
 	l.state.Store(state)
 	s.server.locks = append(s.server.locks, l)
 	l.left.Notify = func(r *backend.Request) {
-		if allLeft(r.Err) && s.target.Enter() { // else free releases it
+		if allLeft(r.Err) && s.target.Enter() { // else windowCore.release does
 			s.over(l)
 			s.target.Leave()
 		}

@@ -81,7 +81,7 @@ func (s *windowCore) serveArrived(mayWait bool) {
 }
 
 // giveUp ends the window on all ranks because of an error. No origin waits for an answer any more, and no goroutine in
-// meet. A loss ends the communicator without that.
+// barrier. A loss ends the communicator without that.
 func (s *windowCore) giveUp(err error) {
 	if s.fail(err); s.target.IsShut() {
 		return // this rank closes it
@@ -92,7 +92,7 @@ func (s *windowCore) giveUp(err error) {
 	if s.remote != nil {
 		s.remote.core.bc.Break(err)
 	}
-	if s.meets.Load() && !isLoss(err) {
+	if s.inBarrier.Load() && !isLoss(err) {
 		s.core.bc.Break(err)
 	}
 }
@@ -140,7 +140,7 @@ func (s *windowCore) carryOut(st backend.Status, mayWait bool) error {
 }
 
 // transmit sends a message without waiting. m has the request and perhaps the memory. The caller is inside target or
-// origin, or closes the window: free waits for target last.
+// origin, or closes the window: release waits for target last.
 func (s *windowCore) transmit(m *message, out []byte, rank, tag int) {
 	s.target.Stay()
 	m.req.Begin()

@@ -196,17 +196,17 @@ var windowMutants = []mutant{
 `,
 		why: "a rank that closes the window leaves its part locked for a rank of another node", test: "internal/comm TestInterleaveServeLockDuringClose"},
 	{file: "internal/comm/window.go",
-		old: `	s.meets.Store(true)
-	defer s.meets.Store(false)
+		old: `	s.inBarrier.Store(true)
+	defer s.inBarrier.Store(false)
 	err := s.failure()
 `,
 		new: `	err := s.failure()
-	s.meets.Store(true)
-	defer s.meets.Store(false)
+	s.inBarrier.Store(true)
+	defer s.inBarrier.Store(false)
 `,
 		why: "Fence looks whether the window has ended before it says that it waits", test: "internal/comm TestInterleaveFenceBesideEndOfWindow"},
 	{file: "internal/comm/windowserve.go",
-		old: `	if s.meets.Load() && !isLoss(err) {`,
-		new: `	if s.meets.Load() && isLoss(err) {`,
+		old: `	if s.inBarrier.Load() && !isLoss(err) {`,
+		new: `	if s.inBarrier.Load() && isLoss(err) {`,
 		why: "a window ends, and a rank waits in Close for those that do not come", test: "internal/comm TestFenceAndCloseEndWithTheWindow", plain: true},
 }
