@@ -212,7 +212,7 @@ func (a *Allocation) own(k *core, mem []byte) []byte {
 // NewRegion makes a window with one copy on each node of c, and a communicator of the ranks of the
 // calling rank's node. Either all nodes have a copy, or none.
 func (c *Comm) NewRegion(a *Allocation) (*Window, *Comm, error) {
-	c = c.begun()
+	c = c.withDeadline()
 	if err := c.sameCount(a); err != nil {
 		return nil, nil, c.failed(a.op, err)
 	}

@@ -38,7 +38,7 @@ func (c *Comm) Run(call *backend.Call, flags uint64) error {
 		call.Type = c.typ
 	}
 	defer k.collected(call) // also if an operation's function ends the goroutine
-	err := k.collective(c.begun().bound, call, flags)
+	err := k.collective(c.withDeadline().bound, call, flags)
 	if err != nil {
 		err = c.collError(call, err)
 	}
@@ -69,7 +69,7 @@ func (k *core) collective(b *backend.Bound, call *backend.Call, flags uint64) er
 	k.seq++
 	tr := k.traceOf(call, backend.Blocking)
 	tr.what |= flags
-	k.ticket = k.begin(tr)
+	k.ticket = k.record(tr)
 	k.length(k.ticket, call)
 	err := k.perform(b, call)
 	k.recorder.End(k.ticket, err)
@@ -156,7 +156,7 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 	}
 	k := c.core
 	tr := k.traceOf(call, backend.Nonblocking)
-	t := k.begin(tr)
+	t := k.record(tr)
 	k.length(t, call)
 	op, err := k.startByBackend(call)
 	if op == nil && err == nil {
@@ -170,10 +170,10 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 	q := &Request{pending: k.job.pending()}
 	q.op, q.coll, q.peer, q.tag, q.ticket = op, call.Coll, rootOf(call), Undefined, t
 	q.what = tr.what
-	q.begins(c)
+	q.beginFor(c)
 	k.recorder.Started(t)
-	q.begin()
-	k.launched(launched{q: q})
+	q.open()
+	k.addOutstanding(outstanding{q: q})
 	k.life.leave()
 	return q, nil
 }
@@ -197,16 +197,16 @@ func (c *Comm) Persist(call *backend.Call) (*Persistent, error) {
 	}
 	k := c.core
 	tr := k.traceOf(call, backend.Persistent)
-	t := k.begin(tr)
+	t := k.record(tr)
 	k.recorder.Length(t, 0)
-	op, err := k.prepareOp(c.begun().bound, call)
+	op, err := k.prepareOp(c.withDeadline().bound, call)
 	k.recorder.End(t, err)
 	defer k.life.leave()
 	if err != nil {
 		return nil, c.collError(call, err)
 	}
 	p := c.persistent(&Persistent{op: op, trace: tr, bytes: bytesOf(call)}, CollName(call.Coll, backend.Persistent), nil, rootOf(call), Undefined)
-	k.launched(launched{p: p})
+	k.addOutstanding(outstanding{p: p})
 	return p, nil
 }
 

@@ -61,9 +61,9 @@ type core struct {
 	ticket                 flight.Ticket // of the record of call, while it is under way
 	seq                    uint32        // of the next collective
 	runner                 *sched.Runner
-	counts                 []int64    // that exchangeCounts sends and receives
-	sendDispls, recvDispls []int      // of a blocking call without displacements
-	begun                  []launched // the nonblocking and persistent collectives, except for some that are over
+	counts                 []int64       // that exchangeCounts sends and receives
+	sendDispls, recvDispls []int         // of a blocking call without displacements
+	outstanding            []outstanding // the nonblocking and persistent collectives, except for some that are over
 
 	neighbors   *backend.Neighbors // nil: it is neither a grid nor a graph
 	windowsMade int
@@ -208,9 +208,9 @@ func fault(sentinel error, format string, args ...any) error {
 	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
 }
 
-// begun returns the handle for the steps of an operation that begins now: the limit on its time is that of all
+// withDeadline returns the handle for the steps of an operation that begins now: the limit on its time is that of all
 // steps together.
-func (c *Comm) begun() *Comm {
+func (c *Comm) withDeadline() *Comm {
 	if c == nil || c.bound == nil || c.bound.Timeout == 0 {
 		return c // inlined
 	}

@@ -11,7 +11,7 @@ import "github.com/cohort-hpc/cohort/internal/word"
 //	ended      the result is stored, and nobody has returned it    claimed              publish
 //	returned   the result is stored and has been returned          claimed, ended,      publish, take,
 //	                                                               complete             pass
-//	open       the operation is under way or complete              new, starting,       begin, reopen
+//	open       the operation is under way or complete              new, starting,       open, reopen
 //	                                                               claimed
 //	claimed    one goroutine decides the result and stores it, or  open                 claim, unwaited
 //	           Close looks at the operation
@@ -52,8 +52,8 @@ func (s *completion) phase() phase { return phaseOf(word.LoadUint32(&s.word)) }
 // stored reports whether there is a result.
 func (p phase) stored() bool { return p != phaseOpen && p != phaseClaimed && p != phaseStarting }
 
-// begin opens a new operation.
-func (s *completion) begin() { word.ReleaseUint32(&s.word, uint32(phaseOpen)) }
+// open opens a new operation.
+func (s *completion) open() { word.ReleaseUint32(&s.word, uint32(phaseOpen)) }
 
 // hold begins a hold. It returns false if the result is stored.
 func (s *completion) hold() bool {

@@ -28,7 +28,7 @@ func (c *Comm) RunAppend(call *backend.Call, alloc func(n int) []byte) ([]int, e
 	}
 	k := c.core
 	defer k.life.leave()
-	c = c.begun()
+	c = c.withDeadline()
 	root := rootOf(call)
 	data := *call
 	total, err := k.exchangeCounts(c.bound, &data)

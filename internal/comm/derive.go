@@ -59,10 +59,10 @@ func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts ui
 	if err := c.take(); err != nil {
 		return nil, c.failed(op, err)
 	}
-	c = c.begun()
+	c = c.withDeadline()
 	k := c.core
 	defer k.life.leave()
-	defer k.job.begin().end()
+	defer k.job.newAgreement().conclude()
 	// 1. Exchange the requests.
 	requests := make([]splitRequest, k.size)
 	requests[k.rank] = splitRequest{int64(color), int64(key), int64(facts)}
@@ -161,9 +161,9 @@ type agreement struct {
 	from uint32 // what IDs.Begin has returned
 }
 
-func (j *job) begin() *agreement { return &agreement{j, j.ids.Begin()} }
+func (j *job) newAgreement() *agreement { return &agreement{j, j.ids.Begin()} }
 
-func (a *agreement) end() { a.job.world.bc.Settled(a.job.ids.End(a.from)) }
+func (a *agreement) conclude() { a.job.world.bc.Settled(a.job.ids.End(a.from)) }
 
 // agree finds a context id that is free on all members. combine returns the largest id of all members,
 // and ok if that of all is. The members pass the same salt.

@@ -52,9 +52,9 @@ func (c *Comm) CreateGroup(members []int, tag int, bad error) (*Comm, error) {
 		err := fault(backend.ErrTag, "tag %d is above %d, the largest of CreateGroup here", tag, most)
 		return nil, c.Failed(op, Undefined, tag, c.core.refuse(err))
 	}
-	c = c.begun()
+	c = c.withDeadline()
 	k := c.core
-	defer k.job.begin().end()
+	defer k.job.newAgreement().conclude()
 	h := fnv.New64a()
 	for _, m := range members {
 		fmt.Fprint(h, k.bc.WorldRank(m), " ")

@@ -52,7 +52,7 @@ func (c *Comm) joinAlone(typ *backend.Datatype, err error) (*RankError, error) {
 		return nil, err
 	}
 	defer c.core.life.leave()
-	return c.begun().join(typ, err)
+	return c.withDeadline().join(typ, err)
 }
 
 // join returns the error of the lowest rank that has one, on all ranks, or nil if no rank has one. The type names

@@ -20,7 +20,7 @@ func (c *Comm) GraphCreate(sources, destinations []int, bad error) (*Comm, error
 	if err := c.take(); err != nil {
 		return nil, c.failed(op, err)
 	}
-	c = c.begun()
+	c = c.withDeadline()
 	err := c.compareEdges(sources, destinations, bad)
 	c.core.life.leave()
 	if err != nil {

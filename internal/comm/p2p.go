@@ -86,7 +86,7 @@ func (c *Comm) Send(op string, typ *backend.Datatype, buf []byte, parts backend.
 		return c.Failed(op, dest, tag, err)
 	}
 	k := c.core
-	t := k.begin(k.message(sendKind(mode), backend.Blocking, len(buf), typ.ID, tag, dest))
+	t := k.record(k.message(sendKind(mode), backend.Blocking, len(buf), typ.ID, tag, dest))
 	if parts == nil { // in the usual case a call less
 		err = k.bc.Send(c.bound, buf, dest, tag, mode.Of(typ.Elems()))
 	} else {
@@ -115,7 +115,7 @@ func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, parts backend.
 		return noStatus, nil
 	}
 	k := c.core
-	t := k.begin(k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source))
+	t := k.record(k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source))
 	if parts == nil {
 		st, err = k.bc.Recv(c.bound, buf, source, backendTag(tag))
 		err = typed(st, typ, err)
@@ -204,8 +204,8 @@ func (c *Comm) newPending(op string, kind flight.Kind, typ *backend.Datatype, by
 		p.spare, p.used = new([spareRequests]Request), 0
 	}
 	p.used++
-	p.begins(c)
-	// Most pointers have the values of the last operation: see begins.
+	p.beginFor(c)
+	// Most pointers have the values of the last operation: see beginFor.
 	if p.name != op {
 		p.name = op
 	}
@@ -220,7 +220,7 @@ func (c *Comm) newPending(op string, kind flight.Kind, typ *backend.Datatype, by
 	if p.typ != typ {
 		p.typ = typ
 	}
-	p.ticket, p.what = k.begin(tr), tr.what
+	p.ticket, p.what = k.record(tr), tr.what
 	if typ != nil {
 		k.recorder.Length(p.ticket, 0) // see Received
 	}
@@ -284,11 +284,11 @@ func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, all
 	if source == backend.ProcNull {
 		return noStatus, nil
 	}
-	c = c.begun()
+	c = c.withDeadline()
 	k := c.core
 	for {
 		var m backend.Matched
-		t := k.begin(k.message(flight.RecvAppend, backend.Blocking, 0, typ.ID, tag, source))
+		t := k.record(k.message(flight.RecvAppend, backend.Blocking, 0, typ.ID, tag, source))
 		m, st, _, err = k.bc.Mprobe(c.bound, source, backendTag(tag), true)
 		k.recorder.Length(t, st.Bytes)
 		k.recorder.End(t, err)

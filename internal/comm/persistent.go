@@ -69,14 +69,14 @@ func (p *Persistent) Start() error {
 	if err != nil {
 		return q.failed(err)
 	}
-	q.begins(c)
+	q.beginFor(c)
 	p.starts++
 	tr := &p.trace
 	if p.op != nil {
 		tr.typed = flight.Pair(uint32(tr.typed), p.starts)
 	}
 	k := c.core
-	q.ticket, q.what = k.begin(*tr), tr.what
+	q.ticket, q.what = k.record(*tr), tr.what
 	if p.op != nil || p.receive {
 		k.recorder.Length(q.ticket, p.bytes)
 	}

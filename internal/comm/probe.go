@@ -40,7 +40,7 @@ func (c *Comm) Probe(op string, source, tag int, block, take bool) (m *Message, 
 			return err
 		}
 		if block {
-			c = c.begun()
+			c = c.withDeadline()
 			err = k.traced(k.message(kind, backend.Blocking, 0, 0, tag, source), probe)
 		} else {
 			err = probe()

@@ -23,13 +23,13 @@ type recovery struct {
 // end ends the agreement of a Shrink that no call continues.
 func (r *recovery) end() {
 	if a := r.suspended.Swap(nil); a != nil {
-		a.end()
+		a.conclude()
 	}
 }
 
 // Agree returns the bitwise and of the flags of the ranks that are not lost.
 func (c *Comm) Agree(flag int) (all int, err error) {
-	c = c.begun()
+	c = c.withDeadline()
 	err = c.recover(flight.Agree, func(bc backend.Recovery) error {
 		all, err = bc.Agree(c.bound, flag)
 		return err
@@ -44,15 +44,15 @@ func (c *Comm) Agree(flag int) (all int, err error) {
 func (c *Comm) Shrink() (*Comm, error) {
 	var made backend.Comm
 	var id uint32
-	c = c.begun()
+	c = c.withDeadline()
 	err := c.recover(flight.Shrink, func(bc backend.Recovery) (err error) {
 		r, j := &c.core.recovery, c.core.job
 		a := r.suspended.Swap(nil)
 		if a == nil {
-			a = j.begin()
+			a = j.newAgreement()
 		}
 		if made, id, err = bc.Shrink(c.bound, &j.ids); !unfinished(err) {
-			a.end()
+			a.conclude()
 			return err
 		}
 		if r.suspended.Store(a); c.core.life.ended() {

@@ -104,8 +104,8 @@ func (j *job) put(p *pending) {
 	j.pendings.Put(p)
 }
 
-// begins says for whom an operation begins now, and when it must end.
-func (p *pending) begins(c *Comm) {
+// beginFor says for whom an operation begins now, and when it must end.
+func (p *pending) beginFor(c *Comm) {
 	if p.c != c { // to store a pointer is slow while the garbage collector runs
 		p.c = c
 	}
@@ -130,7 +130,7 @@ func (p *pending) started() *Request {
 	k.recorder.Started(p.ticket)
 	if p.op != nil || !p.req.Ready() || typed(p.req.Status, p.typ, p.req.Err) != nil {
 		q.pending = p
-		q.begin()
+		q.open()
 		return q
 	}
 	q.set(p.req.Status, nil)

@@ -182,8 +182,8 @@ func (e *explored) request(c *Comm) *Request {
 	o := e.work()
 	o.Start()
 	q := &Request{pending: &pending{op: o, name: "test", peer: Undefined, tag: Undefined}}
-	q.begins(c)
-	q.begin()
+	q.beginFor(c)
+	q.open()
 	e.x.Name(&q.word, "request %d", len(e.ops)-1)
 	return q
 }
@@ -323,7 +323,7 @@ func TestInterleaveCloseLooksBesideUser(t *testing.T) {
 				e.ops[0].numbered = true // an error
 				e.ops[0].complete()
 				k := e.c.core
-				k.begun = []launched{{q: q}}
+				k.outstanding = []outstanding{{q: q}}
 				e.x.Go("closer", func() {
 					if err := k.unwaited(true, time.Now()); err != nil {
 						e.x.Errorf("Close: %v", err)

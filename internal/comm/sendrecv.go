@@ -55,9 +55,9 @@ func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, out backend.Parts, d
 	if source == backend.ProcNull {
 		return noStatus, c.Send(op, typ, send, out, dest, sendTag, backend.Standard, nil)
 	}
-	c = c.begun()
+	c = c.withDeadline()
 	k := c.core
-	t := k.begin(k.sendrecvTrace(backend.Blocking, typ, recv, dest, source, recvTag))
+	t := k.record(k.sendrecvTrace(backend.Blocking, typ, recv, dest, source, recvTag))
 	var kept *[]byte
 	if same && dest != backend.ProcNull {
 		kept = keep(send)
@@ -128,8 +128,8 @@ func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte
 	k := c.core
 	q := &Request{pending: k.job.pending()}
 	q.op, q.name, q.peer, q.tag = x, op, source, recvTag
-	q.begins(c)
-	q.ticket, q.what = k.begin(tr), tr.what
+	q.beginFor(c)
+	q.ticket, q.what = k.record(tr), tr.what
 	k.recorder.Length(q.ticket, len(send)) // see Received
 	x.recv.Owner, x.send.Owner = q, q
 	x.recv.Begin()
@@ -137,7 +137,7 @@ func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte
 	x.send.Begin()
 	k.isend(&x.send, send, x.dest, x.sendTag, backend.Standard.Of(x.typ.Elems()))
 	k.recorder.Started(q.ticket)
-	q.begin()
+	q.open()
 	return q
 }
 

@@ -254,7 +254,7 @@ func (s *Set) wait() bool {
 		}
 		if t == 0 {
 			k = first.c.core
-			t = k.begin(k.message(flight.WaitAny, backend.Blocking, len(s.reqs), 0, 0, s.peer))
+			t = k.record(k.message(flight.WaitAny, backend.Blocking, len(s.reqs), 0, 0, s.peer))
 		}
 		var b *backend.Bound
 		if s.bound.Limited() {

@@ -69,8 +69,8 @@ func elemsOf(call *backend.Call) int {
 	return max(side(call.Send, call.SendCounts), side(call.Recv, call.RecvCounts))
 }
 
-// begin records that an operation begins.
-func (k *core) begin(t trace) flight.Ticket {
+// record records that an operation begins.
+func (k *core) record(t trace) flight.Ticket {
 	return k.recorder.Begin(t.what, t.count, t.typed, t.place)
 }
 
@@ -91,7 +91,7 @@ func bytesOf(call *backend.Call) int {
 
 // traced runs an operation that waits, and records it.
 func (k *core) traced(t trace, run func() error) error {
-	ticket := k.begin(t)
+	ticket := k.record(t)
 	err := run()
 	k.recorder.End(ticket, err)
 	return err

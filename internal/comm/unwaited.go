@@ -10,14 +10,14 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// launched is a nonblocking or a persistent collective.
-type launched struct {
+// outstanding is a nonblocking or a persistent collective.
+type outstanding struct {
 	q *Request // nil: it is persistent
 	p *Persistent
 }
 
 // request returns the request of the last start.
-func (l launched) request() *Request {
+func (l outstanding) request() *Request {
 	if l.p != nil {
 		return l.p.last.Load()
 	}
@@ -25,19 +25,19 @@ func (l launched) request() *Request {
 }
 
 // over reports whether the collective has ended and is not started again.
-func (l launched) over() bool {
+func (l outstanding) over() bool {
 	p := l.request().phase()
 	return p >= phaseClosed || l.p == nil && p.stored()
 }
 
-// launched notes a collective. The caller has taken the communicator.
-func (k *core) launched(l launched) {
-	if n := len(k.begun); n == cap(k.begun) {
-		if k.begun = slices.DeleteFunc(k.begun, launched.over); len(k.begun) > n/2 {
-			k.begun = slices.Grow(k.begun, n)
+// addOutstanding notes a collective. The caller has taken the communicator.
+func (k *core) addOutstanding(l outstanding) {
+	if n := len(k.outstanding); n == cap(k.outstanding) {
+		if k.outstanding = slices.DeleteFunc(k.outstanding, outstanding.over); len(k.outstanding) > n/2 {
+			k.outstanding = slices.Grow(k.outstanding, n)
 		}
 	}
-	k.begun = append(k.begun, l)
+	k.outstanding = append(k.outstanding, l)
 }
 
 // unwaited returns the error of the operations that the program has started and for which no goroutine waits, nil if
@@ -66,7 +66,7 @@ func (k *core) unwaited(colls bool, end time.Time) error {
 	})
 	messages := len(list)
 	if colls {
-		for _, l := range k.begun {
+		for _, l := range k.outstanding {
 			if q := l.request(); hold(q) {
 				moving = append(moving, q.op)
 			}

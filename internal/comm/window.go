@@ -78,7 +78,7 @@ func (c *Comm) newWindow(a *Allocation) (*Window, error) {
 	}
 	defer k.life.changes.Leave()
 	handle := c
-	c = c.begun()
+	c = c.withDeadline()
 	s := &windowCore{core: k, elem: a.elem, reach: a.reach, near: k.home, released: make(chan struct{})}
 	s.messages.New = s.newMessage
 	if err := s.count(c, a); err != nil {
@@ -261,16 +261,16 @@ func (w *Window) WithContext(ctx context.Context) *Window {
 	return &Window{w.c.WithContext(ctx), w.s}
 }
 
-// begun is Comm.begun.
-func (w *Window) begun() *Window {
-	if c := w.c.begun(); c != w.c {
+// withDeadline is Comm.withDeadline.
+func (w *Window) withDeadline() *Window {
+	if c := w.c.withDeadline(); c != w.c {
 		return &Window{c, w.s}
 	}
 	return w
 }
 
-// begin begins an operation on the part of a rank. The caller calls leave afterwards, unless it fails.
-func (w *Window) begin(rank int) error {
+// enter begins an operation on the part of a rank. The caller calls leave afterwards, unless enter fails.
+func (w *Window) enter(rank int) error {
 	if w == nil {
 		return errNoWindow
 	}
@@ -338,7 +338,7 @@ func (w *Window) Part(op string, rank int) ([]byte, error) {
 
 // MPIHandle returns the memory's MPI_Win, as of returns it. It is 0 if there is none.
 func (w *Window) MPIHandle(of func(backend.Memory) uintptr) (h uintptr, err error) {
-	if err = w.begin(backend.ProcNull); err == nil {
+	if err = w.enter(backend.ProcNull); err == nil {
 		defer w.s.leave()
 		if w.s.remote == nil {
 			h = of(w.s.mem)
@@ -352,7 +352,7 @@ func (w *Window) MPIHandle(of func(backend.Memory) uintptr) (h uintptr, err erro
 
 // Sync is a memory barrier, as the gate's operations are.
 func (w *Window) Sync() error {
-	err := w.begin(backend.ProcNull)
+	err := w.enter(backend.ProcNull)
 	if err == nil {
 		w.s.leave()
 	}
@@ -361,11 +361,11 @@ func (w *Window) Sync() error {
 
 // Fence completes the accesses of all ranks to all parts, and is a memory barrier.
 func (w *Window) Fence() error {
-	err := w.begin(backend.ProcNull)
+	err := w.enter(backend.ProcNull)
 	if err == nil {
 		var flushed error
 		if err = w.c.take(); err == nil {
-			w = w.begun()
+			w = w.withDeadline()
 			flushed = w.flushAll()
 		}
 		w.s.leave()
@@ -399,5 +399,5 @@ func (s *windowCore) barrier(c *Comm, typ *backend.Datatype, bad error) error {
 func (c *Comm) windowBarrier(typ *backend.Datatype, window int, bad error) error {
 	k := c.core
 	k.call.Coll, k.call.Type, k.call.Root, k.call.Err = backend.Barrier, typ, window, bad
-	return k.do(c.begun().bound)
+	return k.do(c.withDeadline().bound)
 }

@@ -277,11 +277,11 @@ func TestRputThatDoesNotEndIsGivenUp(t *testing.T) {
 	shortenQuiesce(t)
 	ranks(t, 1, func(w *Comm) error {
 		win := must.Get(newWindow(w, 1))
-		must.OK(win.begin(0))
+		must.OK(win.enter(0))
 		release := make(chan struct{})
 		ctx, cancel := context.WithCancel(context.Background())
 		p := w.WithContext(ctx).newPending("rput", flight.Put, pair, 16, 0, Undefined)
-		p.op = win.s.begin(func() error {
+		p.op = win.s.spawn(func() error {
 			<-release
 			return nil
 		})

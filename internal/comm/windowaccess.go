@@ -74,11 +74,11 @@ func (s *windowCore) newMessage() any {
 
 // Do carries out an access.
 func (w *Window) Do(op string, a Access) error {
-	err := w.begin(a.Rank)
+	err := w.enter(a.Rank)
 	if err == nil {
 		if err = w.check(&a); err == nil && a.Rank != backend.ProcNull {
 			k := w.s.core
-			t := k.begin(k.message(a.Kind, backend.Blocking, len(a.In)+len(a.Out), w.s.elem.ID, 0, a.Rank))
+			t := k.record(k.message(a.Kind, backend.Blocking, len(a.In)+len(a.Out), w.s.elem.ID, 0, a.Rank))
 			err = w.access(&a)
 			k.recorder.End(t, err)
 		}
@@ -113,7 +113,7 @@ func (w *Window) access(a *Access) error {
 		x := w.waiter()
 		return s.apply(&s.parts[a.Rank], a.Kind, a.Op, a.Disp, a.In, a.Out, x.expired)
 	}
-	return w.begun().send(a)
+	return w.withDeadline().send(a)
 }
 
 // waiter is a goroutine that may wait for another rank's access: an operation of this rank, inside origin, or one that
@@ -317,21 +317,21 @@ func (s *windowCore) disown(rank, tag int) {
 }
 
 // Flush completes this rank's accesses of the part of a rank.
-func (w *Window) Flush(rank int) error { return w.flushes("flush", rank, w.begin(rank)) }
+func (w *Window) Flush(rank int) error { return w.flushes("flush", rank, w.enter(rank)) }
 
 // FlushAll completes this rank's accesses.
 func (w *Window) FlushAll() error {
-	return w.flushes("flushall", Undefined, w.begin(backend.ProcNull))
+	return w.flushes("flushall", Undefined, w.enter(backend.ProcNull))
 }
 
-// flushes completes the accesses of the part of a rank, or of all parts for Undefined, and ends the operation that has
-// begun. err is the error of its beginning.
+// flushes completes the accesses of the part of a rank, or of all parts for Undefined, and leaves the operation. err is
+// the error of enter.
 func (w *Window) flushes(op string, rank int, err error) error {
 	if err == nil {
-		if begun := w.begun(); rank == Undefined {
-			err = begun.flushAll()
+		if w = w.withDeadline(); rank == Undefined {
+			err = w.flushAll()
 		} else {
-			err = begun.flush(rank, true)
+			err = w.flush(rank, true)
 		}
 		w.s.leave()
 	}
@@ -446,8 +446,8 @@ func (t *transfer) End(why error) error {
 	return why
 }
 
-// begin calls f in a goroutine. The caller is in an operation of the window.
-func (s *windowCore) begin(f func() error) *transfer {
+// spawn calls f in a goroutine. The caller is in an operation of the window.
+func (s *windowCore) spawn(f func() error) *transfer {
 	t := &transfer{s: s}
 	s.origin.Stay()
 	go func() {
@@ -461,7 +461,7 @@ func (s *windowCore) begin(f func() error) *transfer {
 
 // Request starts an access, and returns its request. An access in memory is complete at once.
 func (w *Window) Request(op string, a Access) (*Request, error) {
-	if err := w.begin(a.Rank); err != nil {
+	if err := w.enter(a.Rank); err != nil {
 		return nil, w.Failed(op, a.Rank, err)
 	}
 	s := w.s
@@ -474,9 +474,9 @@ func (w *Window) Request(op string, a Access) (*Request, error) {
 		p.req.Finish(backend.Status{}, w.access(&a))
 		return p.started(), nil
 	}
-	w = &Window{w.begun().c.Ending(), s}
+	w = &Window{w.withDeadline().c.Ending(), s}
 	s.mu.Lock()
-	t := s.begin(func() error {
+	t := s.spawn(func() error {
 		err := w.access(&a)
 		if isLoss(err) {
 			s.fail(err)

@@ -65,7 +65,7 @@ func (w *Window) Close() error {
 	if !s.origin.Shut() {
 		return nil
 	}
-	w = w.begun()
+	w = w.withDeadline()
 	s.core.bc.Wake()
 	finished, arrived, near := s.core.bc.Await(w.c.bound, (*unused)(s)), error(nil), sharers{w.c, true}
 	if s.remote != nil {
@@ -144,7 +144,7 @@ func (s *windowCore) release(until time.Time, near sharers) error {
 
 // closeMemory closes the memory. inside is the error if a goroutine may still use it, which keeps it.
 func (s *windowCore) closeMemory(near sharers, inside error) error {
-	err, c := inside, near.begun()
+	err, c := inside, near.withDeadline()
 	if s.mem.Joint() {
 		if !near.taken {
 			if e := c.take(); e != nil {

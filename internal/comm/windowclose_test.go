@@ -36,7 +36,7 @@ func TestMemoryOfRunningAccessStaysMapped(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		must.OK(win.begin(0))
+		must.OK(win.enter(0))
 		must.OK(d.Close())
 		if err := put(win, make([]byte, 16)); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("Put after Close: %v", err)
@@ -57,7 +57,7 @@ func TestMemoryOfAccessBesideCloseStaysMapped(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
 		win := must.Get(newWindow(w, 1))
 		part, err := win.Own("test")
-		must.OK(errors.Join(err, win.begin(0)))
+		must.OK(errors.Join(err, win.enter(0)))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
 		if err := win.WithContext(ctx).Close(); !errors.Is(err, backend.ErrTimeout) {
@@ -303,10 +303,10 @@ func TestWindowAndCommunicatorCloseAtOnce(t *testing.T) {
 			return err
 		}
 		_, err = win.Lock(window.Exclusive, 0)
-		must.OK(errors.Join(err, win.begin(0)))
+		must.OK(errors.Join(err, win.enter(0)))
 		ended := make(chan error)
 		go func() { ended <- win.Close() }() // waits for the access that has begun
-		for win.begin(0) == nil {
+		for win.enter(0) == nil {
 			win.s.leave()
 		}
 		must.OK(d.Close())

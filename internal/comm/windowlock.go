@@ -35,19 +35,19 @@ func (w *Window) Lock(kind window.Kind, rank int) (Guard, error) {
 	if rank == backend.ProcNull {
 		g.hi = rank
 	}
-	return g.lock("lock", flight.Lock, kind, rank, w.begin(rank))
+	return g.lock("lock", flight.Lock, kind, rank, w.enter(rank))
 }
 
 // LockAll waits until the calling rank holds a shared lock of every part.
 func (w *Window) LockAll() (Guard, error) {
-	g, err := Guard{w: w}, w.begin(backend.ProcNull)
+	g, err := Guard{w: w}, w.enter(backend.ProcNull)
 	if err == nil {
 		g.hi = len(w.s.parts)
 	}
 	return g.lock("lockall", flight.LockAll, window.Shared, Undefined, err)
 }
 
-// lock takes the locks. peer is the rank that an error names. err is the error of the operation's beginning.
+// lock takes the locks. peer is the rank that an error names. err is the error of enter.
 func (g Guard) lock(op string, f flight.Kind, kind window.Kind, peer int, err error) (Guard, error) {
 	w := g.w
 	if err != nil {
@@ -108,7 +108,7 @@ func (g *Guard) settle(kind window.Kind, err error) error {
 func (g *Guard) take(kind window.Kind) error {
 	w := g.w
 	if w.s.remote != nil {
-		w = w.begun()
+		w = w.withDeadline()
 	}
 	x := w.waiter()
 	for r := g.lo; r < g.hi; r++ {
@@ -142,12 +142,12 @@ func (g *Guard) release(hi int, kind window.Kind) {
 	}
 }
 
-// check begins an operation under the locks, on the part of a rank. release says that it releases them.
+// check enters an operation under the locks, on the part of a rank. release says that it releases them.
 func (g *Guard) check(rank int, release bool) (kind window.Kind, err error) {
 	if g.window() == nil {
 		return 0, errNoLock
 	}
-	if err = g.w.begin(rank); err != nil {
+	if err = g.w.enter(rank); err != nil {
 		return 0, err
 	}
 	s := g.w.s
