@@ -9,8 +9,8 @@ import "github.com/cohort-hpc/cohort/internal/word"
 //	complete   ended without an error when it was started, and     new
 //	           nobody has returned that; it has no record
 //	ended      the result is stored, and nobody has returned it    claimed              publish
-//	returned   the result is stored and has been returned          claimed, ended,      publish, take,
-//	                                                               complete             pass
+//	returned   the result is stored and has been returned          claimed, ended,      publish, pass,
+//	                                                               complete             markReturned
 //	open       the operation is under way or complete              new, starting,       open, reopen
 //	                                                               claimed
 //	claimed    one goroutine decides the result and stores it, or  open                 claim, unwaited
@@ -106,8 +106,8 @@ func (s *completion) publish(to phase, keep bool) (free, others bool) {
 	return w < oneHold, w >= 2*oneHold-holds
 }
 
-// take notes that the stored result is returned, and reports whether the caller is the first to return it.
-func (s *completion) take() bool {
+// markReturned notes that the stored result is returned, and reports whether the caller is the first to return it.
+func (s *completion) markReturned() bool {
 	return s.move(phaseComplete, phaseReturned) || s.move(phaseEnded, phaseReturned)
 }
 

@@ -108,8 +108,8 @@ func (g *grouping) lead(mine claim) (claim, error) {
 		if m == g.leader {
 			continue
 		}
-		x, err := g.take(m)
-		for ; err == nil && step < x.number&1; x, err = g.take(m) {
+		x, err := g.nextClaim(m)
+		for ; err == nil && step < x.number&1; x, err = g.nextClaim(m) {
 			if err := g.answer(m, x.number, claim{group: g.group}); err != nil {
 				return all, err
 			}
@@ -139,8 +139,8 @@ func (g *grouping) lead(mine claim) (claim, error) {
 	return all, nil
 }
 
-// take returns a member's claim that the leader has not answered, and waits for one if there is none.
-func (g *grouping) take(m int) (x claim, err error) {
+// nextClaim returns a member's claim that the leader has not answered, and waits for one if there is none.
+func (g *grouping) nextClaim(m int) (x claim, err error) {
 	k, from := g.core, [2]int{m, g.tag}
 	k.mu.Lock()
 	x, kept := k.claims[from]

@@ -148,7 +148,7 @@ func windowOf(c *Comm) *Window {
 	lay, _ := window.Apart([]int{pair.Size, pair.Size}, 64)
 	mem, _ := k.sharing.Share(nil, lay.Total, nil)
 	s := &windowCore{core: k, number: 1, elem: pair, counts: []int{1, 1}, mem: mem, near: c, parts: lay.Parts(mem.Bytes()), released: make(chan struct{}),
-		holds: make([]hold, 2), unanswered: make([]unanswered, 2), rputs: make([][]*transfer, 2)}
+		holds: make([]lockHold, 2), unanswered: make([]unanswered, 2), rputs: make([][]*transfer, 2)}
 	if !s.register() {
 		panic("the communicator is closed")
 	}

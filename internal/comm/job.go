@@ -221,7 +221,7 @@ func (j *job) closeDerived(end time.Time) {
 		j.late = cmp.Or(j.late, err)
 		j.mu.Unlock()
 	}
-	j.open.AwaitEmpty(left(end))
+	j.open.AwaitEmpty(remaining(end))
 }
 
 // derived returns the communicators that are not closed, except the world. Their order is the same on
@@ -254,7 +254,7 @@ func (k *core) close(end time.Time) error {
 		h.stop()
 	}
 	j := k.job
-	k.life.changes.AwaitEmpty(left(end))
+	k.life.changes.AwaitEmpty(remaining(end))
 	if k == j.world {
 		j.closeDerived(end)
 	}
@@ -266,11 +266,11 @@ func (k *core) close(end time.Time) error {
 	by.closeWindows(windows, end)
 	var mismatch error
 	if by.takeLast() {
-		mismatch = k.runner.Quiesce(min(time.Second, left(end)))
+		mismatch = k.runner.Quiesce(min(time.Second, remaining(end)))
 	}
 	unwaited := k.unwaited(by.takeLast(), end)
 	err := k.bc.Close()
-	k.recovery.end()
+	k.recovery.abandon()
 	for _, h := range handles {
 		h.cancel()
 	}

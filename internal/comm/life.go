@@ -77,5 +77,5 @@ func (l *life) quiesce() bool {
 // takeLast takes the communicator for Close, for good. It returns false if a goroutine is still in a collective.
 func (l *life) takeLast() bool { return l.collective.Or(taken)&taken == 0 }
 
-// left returns the time until end, and at least a millisecond, because a limit of 0 means no limit.
-func left(end time.Time) time.Duration { return max(time.Until(end), time.Millisecond) }
+// remaining returns the time until end, and at least a millisecond, because a limit of 0 means no limit.
+func remaining(end time.Time) time.Duration { return max(time.Until(end), time.Millisecond) }

@@ -231,7 +231,7 @@ func (c *Comm) newPending(op string, kind flight.Kind, typ *backend.Datatype, by
 // finish waits for a request of the job and returns it to the pool, unless it could not be ended. The backend does not
 // use its parts afterwards.
 func (c *Comm) finish(p *pending) (backend.Status, error) {
-	if why := c.core.bc.Await(c.bound, &p.req); why != nil && !c.core.end(&p.req, why, nil) {
+	if why := c.core.bc.Await(c.bound, &p.req); why != nil && !c.core.withdraw(&p.req, why, nil) {
 		return backend.Status{}, why
 	}
 	st, err := p.received()
@@ -250,11 +250,11 @@ type withdrawer interface {
 	GiveUp(q *backend.Request, err error) bool
 }
 
-// end ends a request because of why, which becomes its error if it had not matched. A matched message is about to arrive,
-// but a stopped peer must not delay a deadline. If the request is still under way then, end breaks the communicator, so
-// that nothing uses the buffer any more, and returns false. Of is the operation of a request that does not end in the call
-// that began it; otherwise it is nil.
-func (k *core) end(q *backend.Request, why error, of *pending) bool {
+// withdraw ends a request because of why, which becomes its error if it had not matched. A matched message is about to
+// arrive, but a stopped peer must not delay a deadline. If the request is still under way then, withdraw breaks the
+// communicator, so that nothing uses the buffer any more, and returns false. of is the operation of a request that does not
+// end in the call that began it; otherwise it is nil.
+func (k *core) withdraw(q *backend.Request, why error, of *pending) bool {
 	k.bc.Cancel(q)
 	b, asks := k.bc.(withdrawer)
 	if asks && of != nil && k.job.patience.covers(of) {

@@ -57,7 +57,7 @@ func (c *Comm) Probe(op string, source, tag int, block, take bool) (m *Message, 
 
 // Recv receives the message. err is an error in the arguments.
 func (m *Message) Recv(op string, typ *backend.Datatype, buf []byte, err error) (st backend.Status, _ error) {
-	if err := m.take(op, err); err != nil {
+	if err := m.reserve(op, err); err != nil {
 		return st, err
 	}
 	if m.st.Source == backend.ProcNull {
@@ -73,7 +73,7 @@ func (m *Message) Recv(op string, typ *backend.Datatype, buf []byte, err error) 
 
 // Irecv starts to receive the message. err is an error in the arguments.
 func (m *Message) Irecv(op string, typ *backend.Datatype, buf []byte, err error) (*Request, error) {
-	if err := m.take(op, err); err != nil {
+	if err := m.reserve(op, err); err != nil {
 		return nil, err
 	}
 	p := m.c.newPending(op, flight.MessageRecv, typ, len(buf), m.st.Source, m.st.Tag)
@@ -85,8 +85,8 @@ func (m *Message) Irecv(op string, typ *backend.Datatype, buf []byte, err error)
 	return p.started(), nil
 }
 
-// take reserves m for the caller's receive.
-func (m *Message) take(op string, err error) error {
+// reserve reserves m for the caller's receive.
+func (m *Message) reserve(op string, err error) error {
 	if m == nil {
 		return (*Comm)(nil).failed(op, fault(backend.ErrRequest, "the message is nil"))
 	}

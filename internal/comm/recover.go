@@ -20,8 +20,8 @@ type recovery struct {
 	suspended word.Pointer[agreement]
 }
 
-// end ends the agreement of a Shrink that no call continues.
-func (r *recovery) end() {
+// abandon ends the agreement of a Shrink that no call continues.
+func (r *recovery) abandon() {
 	if a := r.suspended.Swap(nil); a != nil {
 		a.conclude()
 	}
@@ -56,7 +56,7 @@ func (c *Comm) Shrink() (*Comm, error) {
 			return err
 		}
 		if r.suspended.Store(a); c.core.life.ended() {
-			r.end()
+			r.abandon()
 		}
 		return err
 	})

@@ -225,8 +225,8 @@ func (q *Request) settle(to phase) (st backend.Status, err error) {
 	return q.store(st, err, to, false)
 }
 
-// end ends an operation that the caller has claimed, because of why. It may have been completed meanwhile.
-func (q *Request) end(why error, to phase) (backend.Status, error) {
+// giveUp ends an operation that the caller has claimed, because of why. It may have been completed meanwhile.
+func (q *Request) giveUp(why error, to phase) (backend.Status, error) {
 	if q.op != nil {
 		if err := q.op.End(why); err != nil {
 			return q.store(backend.Status{}, err, to, true)
@@ -236,7 +236,7 @@ func (q *Request) end(why error, to phase) (backend.Status, error) {
 	if q.typ != nil {
 		why = q.c.core.arrived(why)
 	}
-	if !q.c.core.end(&q.req, why, q.pending) {
+	if !q.c.core.withdraw(&q.req, why, q.pending) {
 		return q.store(backend.Status{}, why, to, true)
 	}
 	return q.settle(to)
@@ -289,7 +289,7 @@ func (q *Request) Wait() (backend.Status, error) {
 		return backend.Status{}, nil
 	}
 	if !q.hold() {
-		q.take()
+		q.markReturned()
 		word.Reading(&q.result)
 		return q.get()
 	}
@@ -312,20 +312,20 @@ func (q *Request) wait(to phase) (backend.Status, error) {
 			why := k.bc.Await(q.limit, q.awaited())
 			k.recorder.Waited(q.what, since)
 			if why != nil && q.claim() {
-				return q.end(why, to)
+				return q.giveUp(why, to)
 			}
 		case phaseClaimed, phaseStarting:
 			_ = q.c.core.bc.Await(nil, (*decided)(q)) // has no limit
 		default:
-			return q.taken(to)
+			return q.storedResult(to)
 		}
 	}
 }
 
-// taken returns the result that is stored, and ends the caller's hold.
-func (q *Request) taken(to phase) (backend.Status, error) {
+// storedResult returns the result that is stored, and ends the caller's hold.
+func (q *Request) storedResult(to phase) (backend.Status, error) {
 	if to == phaseReturned {
-		q.take()
+		q.markReturned()
 	}
 	word.Reading(&q.result)
 	st, err := q.get()
@@ -367,7 +367,7 @@ func (q *Request) Test() (backend.Status, bool, error) {
 		return backend.Status{}, true, nil
 	}
 	if !q.hold() {
-		q.take()
+		q.markReturned()
 		st, err := q.get()
 		return st, true, err
 	}
@@ -389,7 +389,7 @@ func (q *Request) test(to phase) (st backend.Status, done bool, err error) {
 				return st, true, err
 			}
 		} else if why := q.limit.Err(time.Time{}); why != nil && q.claim() {
-			st, err = q.end(why, to)
+			st, err = q.giveUp(why, to)
 			return st, true, err
 		}
 	}
@@ -397,7 +397,7 @@ func (q *Request) test(to phase) (st backend.Status, done bool, err error) {
 		q.leave()
 		return backend.Status{}, false, nil
 	}
-	st, err = q.taken(to)
+	st, err = q.storedResult(to)
 	return st, true, err
 }
 

@@ -166,7 +166,7 @@ func (x *exchange) End(why error) error {
 	}
 	of := x.recv.Owner.(*Request).pending
 	for _, q := range []*backend.Request{&x.recv, &x.send} {
-		if !q.Ready() && !x.k.end(q, why, of) {
+		if !q.Ready() && !x.k.withdraw(q, why, of) {
 			return why
 		}
 	}

@@ -155,7 +155,7 @@ func (q *Request) Succeeded() bool {
 	if q.failure != nil {
 		return false
 	}
-	q.take()
+	q.markReturned()
 	return true
 }
 
@@ -174,7 +174,7 @@ func (q *Request) collect() (st backend.Status, took bool, err error) {
 	case q == nil:
 		return st, false, nil
 	case !q.hold():
-		if took = q.take(); took {
+		if took = q.markReturned(); took {
 			st, err = q.get()
 		}
 		return st, took, err
@@ -280,7 +280,7 @@ func (s *Set) look(q *Request) (ready bool) {
 	}
 	if q.phase() == phaseOpen && !q.complete() {
 		if why := q.limit.Err(time.Time{}); why != nil && q.claim() {
-			_, _ = q.end(why, phaseEnded) // the result is to be collected
+			_, _ = q.giveUp(why, phaseEnded) // the result is to be collected
 			return true
 		}
 		end, timed := q.limit.Deadline(time.Time{})

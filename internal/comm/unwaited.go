@@ -72,7 +72,7 @@ func (k *core) unwaited(colls bool, end time.Time) error {
 			}
 		}
 	}
-	b := &backend.Bound{Timeout: min(time.Second, left(end)), Since: time.Now()}
+	b := &backend.Bound{Timeout: min(time.Second, remaining(end)), Since: time.Now()}
 	for _, p := range moving {
 		_ = k.bc.Await(b, p)
 	}

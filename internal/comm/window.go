@@ -45,7 +45,7 @@ type windowCore struct {
 	inClose   word.Bool           // a goroutine is in Close
 
 	mu        word.Mutex // guards the fields below
-	holds     []hold     // by rank
+	holds     []lockHold // by rank
 	tickets   uint64     // given to holds
 	spareTags []int
 	lastTag   int
@@ -108,7 +108,7 @@ func (s *windowCore) count(c *Comm, a *Allocation) (err error) {
 	k.windowsMade++
 	s.number = k.windowsMade
 	s.name = fmt.Sprintf("%s.window%d", k.name, s.number)
-	s.holds = make([]hold, k.size)
+	s.holds = make([]lockHold, k.size)
 	s.parts = make([]window.Part, k.size)
 	if a.spans(k) {
 		s.unanswered, s.rputs = make([]unanswered, k.size), make([][]*transfer, k.size)

@@ -296,7 +296,7 @@ func (s *windowCore) takeTag() (int, error) {
 		s.spareTags = s.spareTags[:n-1]
 		return tag, nil
 	}
-	if s.lastTag >= s.leftTag()-1 {
+	if s.lastTag >= s.departureTag()-1 {
 		return 0, fault(backend.ErrBusy, "%d accesses of %s wait for an answer; wait for some first", s.lastTag, s.name)
 	}
 	s.lastTag++

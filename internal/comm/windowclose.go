@@ -86,7 +86,7 @@ func (s *windowCore) closeLocal(until time.Time, by *closer) {
 	s.core.bc.Wake()
 	w := s.limited(until)
 	if s.remote != nil {
-		s.origin.AwaitEmpty(left(until))
+		s.origin.AwaitEmpty(remaining(until))
 		_ = s.unlockAll()
 		_ = w.flushAll()
 	}
@@ -99,7 +99,7 @@ func (s *windowCore) closeLocal(until time.Time, by *closer) {
 
 // limited returns a handle without a context, whose operations end at a time.
 func (s *windowCore) limited(until time.Time) *Window {
-	return &Window{&Comm{core: s.core, bound: &backend.Bound{Timeout: left(until), Since: time.Now()}}, s}
+	return &Window{&Comm{core: s.core, bound: &backend.Bound{Timeout: remaining(until), Since: time.Now()}}, s}
 }
 
 // sharers is a handle of the communicator of the ranks that share the window's memory.
@@ -121,7 +121,7 @@ func (s *windowCore) release(until time.Time, near sharers) error {
 		s.core.bc.Wake()
 	}
 	var inside error
-	if !s.origin.AwaitEmpty(left(until)) || !s.target.AwaitEmpty(left(until)) {
+	if !s.origin.AwaitEmpty(remaining(until)) || !s.target.AwaitEmpty(remaining(until)) {
 		inside = fault(backend.ErrBusy, "another goroutine still uses the window, whose memory stays mapped")
 	} else if !isLoss(s.failure()) {
 		for _, l := range s.server.locks {

@@ -13,8 +13,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// hold is a lock that this rank holds or waits for, if ticket is not 0.
-type hold struct {
+// lockHold is a lock that this rank holds or waits for, if ticket is not 0.
+type lockHold struct {
 	ticket uint64
 	kind   window.Kind
 	held   bool
@@ -58,7 +58,7 @@ func (g Guard) lock(op string, f flight.Kind, kind window.Kind, peer int, err er
 	if kind != window.Shared && kind != window.Exclusive {
 		err = fault(backend.ErrWin, "invalid lock kind %d; want LockShared or LockExclusive", uint8(kind))
 	} else if err = g.claim(kind); err == nil {
-		err = s.core.traced(s.core.numbered(f, peer, uint32(s.number)), func() error { return g.take(kind) })
+		err = s.core.traced(s.core.numbered(f, peer, uint32(s.number)), func() error { return g.acquire(kind) })
 		err = g.settle(kind, err)
 	}
 	if err != nil {
@@ -80,7 +80,7 @@ func (g *Guard) claim(kind window.Kind) error {
 	s.tickets++
 	g.ticket = s.tickets
 	for r := g.lo; r < g.hi; r++ {
-		s.holds[r] = hold{g.ticket, kind, false}
+		s.holds[r] = lockHold{g.ticket, kind, false}
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (g *Guard) settle(kind window.Kind, err error) error {
 	late := err == nil && s.origin.IsShut()
 	for r := g.lo; r < g.hi; r++ {
 		if s.holds[r].held = err == nil && !late; !s.holds[r].held {
-			s.holds[r] = hold{}
+			s.holds[r] = lockHold{}
 		}
 	}
 	s.mu.Unlock()
@@ -104,8 +104,8 @@ func (g *Guard) settle(kind window.Kind, err error) error {
 	return err
 }
 
-// take takes the locks, or none of them.
-func (g *Guard) take(kind window.Kind) error {
+// acquire takes the locks, or none of them.
+func (g *Guard) acquire(kind window.Kind) error {
 	w := g.w
 	if w.s.remote != nil {
 		w = w.withDeadline()
@@ -159,7 +159,7 @@ func (g *Guard) check(rank int, release bool) (kind window.Kind, err error) {
 			return 0, fault(backend.ErrWin, "the lock has been released already")
 		}
 		if release {
-			s.holds[r] = hold{}
+			s.holds[r] = lockHold{}
 		}
 	}
 	return kind, nil
@@ -212,7 +212,7 @@ func (s *windowCore) unlockAll() (err error) {
 		s.mu.Lock()
 		h := s.holds[r]
 		if h.held {
-			s.holds[r] = hold{}
+			s.holds[r] = lockHold{}
 		}
 		s.mu.Unlock()
 		if h.held {
@@ -296,17 +296,17 @@ func (s *windowCore) unlockRemote(kind window.Kind, rank int, ticket uint64) {
 // remoteLock is the lock of this rank's part for a rank of another node.
 //
 // The word state says what has become of it. The goroutine that waits for the lock makes it held. It is made over by the
-// server when the rank unlocks, by the receive left when that rank closes its end of remote, or by release. Whoever comes
-// first decides, by an atomic operation: it releases the lock, and the others have nothing to do.
+// server when the rank unlocks, by the receive departure when that rank closes its end of remote, or by release. Whoever
+// comes first decides, by an atomic operation: it releases the lock, and the others have nothing to do.
 //
 // Invariant: a rank that has closed its end of remote has no lock, however late its requests are carried out. But after
 // a loss the lock stays taken: what it guards may be half done.
 type remoteLock struct {
-	source int
-	ticket uint64
-	kind   window.Kind
-	state  word.Uint32
-	left   backend.Request // a receive for which no message comes. On mpi, where nobody learns of left, the unlock arrives
+	source    int
+	ticket    uint64
+	kind      window.Kind
+	state     word.Uint32
+	departure backend.Request // a receive for which no message comes. On mpi it does not end, and the unlock arrives
 }
 
 const (
@@ -315,22 +315,22 @@ const (
 	lockOver
 )
 
-// leftTag returns the tag of the receives left. Those of answers are below it.
-func (s *windowCore) leftTag() int { return int(s.core.maxTag) }
+// departureTag returns the tag of the receives departure. Those of answers are below it.
+func (s *windowCore) departureTag() int { return int(s.core.maxTag) }
 
 // track adds a lock for a request to those of the server, which calls it.
 func (s *windowCore) track(h *windowRequest, source int, state uint32) *remoteLock {
 	l := &remoteLock{source: source, ticket: h.at, kind: window.Kind(h.op)}
 	l.state.Store(state)
 	s.server.locks = append(s.server.locks, l)
-	l.left.Notify = func(r *backend.Request) {
+	l.departure.Notify = func(r *backend.Request) {
 		if allLeft(r.Err) && s.target.Enter() { // else windowCore.release does
 			s.over(l)
 			s.target.Leave()
 		}
 	}
-	l.left.Begin()
-	s.remote.core.bc.Irecv(&l.left, nil, source, s.leftTag())
+	l.departure.Begin()
+	s.remote.core.bc.Irecv(&l.departure, nil, source, s.departureTag())
 	return l
 }
 
@@ -372,7 +372,7 @@ func (s *windowCore) carryOutLock(h *windowRequest, source int) {
 			if l.source == source && l.ticket == h.at {
 				s.server.locks = slices.Delete(s.server.locks, i, i+1)
 				s.over(l)
-				s.remote.core.bc.Cancel(&l.left)
+				s.remote.core.bc.Cancel(&l.departure)
 				return
 			}
 		}

@@ -71,9 +71,9 @@ var requestMutants = []mutant{
 		new: `	return s.pass() ||`,
 		why: "two sets take an operation that was complete at its start", test: "internal/comm TestInterleaveCompleteRequestHasTwoUsers"},
 	{file: "internal/comm/sets.go",
-		old: `		if took = q.take(); took {`,
+		old: `		if took = q.markReturned(); took {`,
 		new: `		if took = q.live(); took {
-			q.take()`,
+			q.markReturned()`,
 		why: "two sets take a stored result by looking", test: "internal/comm TestInterleaveDeadlineAgainstCompletion"},
 	{file: "internal/comm/completion.go",
 		old: `	if word.CompareAndSwapUint32(&s.word, uint32(phaseReturned), uint32(phaseStarting)) {`,
@@ -105,9 +105,9 @@ var requestMutants = []mutant{
 		why: "WaitSome returns nothing when another goroutine was faster", test: "internal/comm TestInterleaveSets.*"},
 	{file: "internal/comm/request.go",
 		old: `why != nil && q.claim() {
-				return q.end(why, to)`,
+				return q.giveUp(why, to)`,
 		new: `why != nil {
-				return q.end(why, to)`,
+				return q.giveUp(why, to)`,
 		why: "a deadline ends an operation without claiming it", test: "internal/comm TestInterleaveDeadlineAgainstCompletion"},
 	{file: "internal/sched/op.go",
 		old: `	if o.decide(v) {

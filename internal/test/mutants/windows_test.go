@@ -24,8 +24,8 @@ var windowMutants = []mutant{
 `,
 		why: "Close of a communicator frees the window that another goroutine is closing", test: "internal/comm TestInterleaveTwoClosers"},
 	{file: "internal/comm/windowclose.go",
-		old: `	if !s.origin.AwaitEmpty(left(until)) || !s`,
-		new: `	s.origin.AwaitEmpty(left(until))
+		old: `	if !s.origin.AwaitEmpty(remaining(until)) || !s`,
+		new: `	s.origin.AwaitEmpty(remaining(until))
 	if !s`,
 		why: "memory is unmapped below an access when the time of Close is up", test: "internal/comm TestInterleaveLongAccess"},
 	{file: "internal/comm/windowclose.go",
@@ -42,11 +42,11 @@ var windowMutants = []mutant{
 `,
 		why: "Close of a communicator releases the locks before the accesses have ended", test: "internal/comm TestInterleaveLockIsReleasedAfterAccess"},
 	{file: "internal/comm/windowclose.go",
-		old: `		s.origin.AwaitEmpty(left(until))
+		old: `		s.origin.AwaitEmpty(remaining(until))
 		_ = s.unlockAll()
 `,
 		new: `		_ = s.unlockAll()
-		s.origin.AwaitEmpty(left(until))
+		s.origin.AwaitEmpty(remaining(until))
 `,
 		why: "Close of a communicator releases the locks of a window between nodes before the accesses have ended", test: "internal/comm TestInterleaveLockIsReleasedAfterAccess"},
 	{file: "internal/comm/windowclose.go",
@@ -75,7 +75,7 @@ var windowMutants = []mutant{
 `,
 		why: "the world lets communicators be made until the others are closed", test: "internal/comm TestInterleaveCommunicatorMadeDuringClose"},
 	{file: "internal/comm/job.go",
-		old: `	k.life.changes.AwaitEmpty(left(end))
+		old: `	k.life.changes.AwaitEmpty(remaining(end))
 `,
 		new: ``,
 		why: "Close does not wait for the making of windows", test: "internal/comm TestInterleaveWindowMadeDuringClose"},
@@ -104,8 +104,8 @@ var windowMutants = []mutant{
 `,
 		why: "two goroutines close a window", test: "internal/comm TestInterleaveTwoClosers"},
 	{file: "internal/comm/windowclose.go",
-		old: `	if !s.origin.AwaitEmpty(left(until)) || !s.target.AwaitEmpty(left(until)) {`,
-		new: `	if !s.target.AwaitEmpty(left(until)) {`,
+		old: `	if !s.origin.AwaitEmpty(remaining(until)) || !s.target.AwaitEmpty(remaining(until)) {`,
+		new: `	if !s.target.AwaitEmpty(remaining(until)) {`,
 		why: "Close unmaps the memory below a goroutine that waits for a lock", test: "internal/comm TestInterleaveLockDuringClose"},
 	{file: "internal/comm/window.go",
 		old: `	if !s.origin.Enter() {
@@ -185,7 +185,7 @@ var windowMutants = []mutant{
 		new: `l.state.Load() {`,
 		why: "a lock is released by the unlock, and again when the rank has left", test: "internal/comm TestInterleaveServeLock"},
 	{file: "internal/comm/windowlock.go",
-		old: `	s.remote.core.bc.Irecv(&l.left, nil, source, s.leftTag())
+		old: `	s.remote.core.bc.Irecv(&l.departure, nil, source, s.departureTag())
 `,
 		new: ``,
 		why: "a rank that has closed the communicator keeps a lock", test: "internal/comm TestInterleaveServeLockOfRankThatLeaves"},
