@@ -63,7 +63,7 @@ func Rejoin(ctx context.Context, world *Comm) (*Comm, error) {
 	if err != nil {
 		return fail(err)
 	}
-	c.GoesOn()
+	c.Continue()
 	_ = c.Close() // it may have lost ranks
 	return (*Comm)(d), nil
 }

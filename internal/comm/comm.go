@@ -30,9 +30,9 @@ type Comm struct {
 	total int
 }
 
-// Part returns a handle for blocking collectives that are parts of a longer one with that Total; 0: that are whole. Ranks
-// compare the types of their elements as typ, which has the same layout, unless it is nil. Its operations end with those
-// of c.
+// Part returns a handle for blocking collectives that carry one piece of a longer collective of total elements; with 0
+// they are whole. If typ is not nil, ranks compare it instead of the type of the elements, which has the same layout.
+// The deadlines are those of c.
 func (c *Comm) Part(typ *backend.Datatype, total int) Comm {
 	return Comm{core: c.core, bound: c.bound, ctx: c.ctx, typ: typ, total: total}
 }
@@ -51,7 +51,7 @@ type core struct {
 	name       string
 	job        *job
 	recorder   *flight.Recorder // the job's
-	home       *Comm            // the handle that WithContext starts from
+	plain      *Comm            // the handle without a context of its own
 	reported   atomic.Bool      // an operation has returned a mismatch of calls
 	shrunk     bool             // a Shrink has made a communicator of the others; guarded by job.noting
 
@@ -103,7 +103,7 @@ func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	} else if k.devices != nil {
 		k.devices = scheduled{k.devices}
 	}
-	k.home = &Comm{core: k, ctx: j.ctx, bound: j.newBound(j.ctx)}
+	k.plain = &Comm{core: k, ctx: j.ctx, bound: j.newBound(j.ctx)}
 	leader := 0
 	if id != 0 {
 		leader = bc.WorldRank(0)
@@ -252,17 +252,17 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 	}
 	k := c.core
 	if ctx == nil || ctx.Done() == nil {
-		return k.home
+		return k.plain
 	}
-	if ctx = comparable(ctx); ctx == k.job.ctx {
-		return k.home
+	if ctx = asMapKey(ctx); ctx == k.job.ctx {
+		return k.plain
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if h := k.handles[ctx]; h != nil {
 		return h.comm
 	}
-	both, cancel := join(ctx, k.job.ctx)
+	both, cancel := joinContexts(ctx, k.job.ctx)
 	h := &handle{comm: &Comm{core: k, ctx: ctx, bound: k.job.newBound(both)}, cancel: cancel}
 	if k.life.ended() {
 		cancel()
@@ -279,22 +279,22 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 			delete(k.handles, ctx)
 		}
 		k.mu.Unlock()
-		cancel() // else the world's context refers to ctx for as long as the job runs
+		cancel() // so that the world's context does not refer to ctx for as long as the job runs
 	})
 	return h.comm
 }
 
-// comparable returns ctx, or a context for it that == and maps accept. A program may pass a struct that has a slice.
-func comparable(ctx context.Context) context.Context {
+// asMapKey returns ctx, or a context for it that == and maps accept. A program may pass a struct that has a slice.
+func asMapKey(ctx context.Context) context.Context {
 	if reflect.ValueOf(ctx).Comparable() {
 		return ctx
 	}
 	return &struct{ context.Context }{ctx}
 }
 
-// join returns a context that ends when ctx or the world's context ends. It has the earlier of
+// joinContexts returns a context that ends when ctx or the world's context ends. It has the earlier of
 // their deadlines.
-func join(ctx, world context.Context) (context.Context, func()) {
+func joinContexts(ctx, world context.Context) (context.Context, func()) {
 	if world.Done() == nil {
 		return ctx, func() {}
 	}

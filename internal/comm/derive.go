@@ -130,7 +130,7 @@ func (c *Comm) child(op string, bc backend.Comm, id uint32) (*Comm, error) {
 		_ = bc.Close()
 		return nil, errClosed
 	}
-	return d.home.WithContext(c.ctx), nil
+	return d.plain.WithContext(c.ctx), nil
 }
 
 // allgather gathers an equally long record of every rank on all ranks, in place. The type names the

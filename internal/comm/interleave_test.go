@@ -125,7 +125,7 @@ var recorder = flight.New("", flight.Origin{})
 func world(bc backend.Comm) *Comm {
 	j := &job{ctx: context.Background(), comms: make(map[*core]struct{}), recorder: recorder}
 	j.world = j.newCore(bc, backend.WorldName, 0)
-	return j.world.home
+	return j.world.plain
 }
 
 func child(w *Comm) *Comm {

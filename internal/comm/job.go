@@ -54,21 +54,21 @@ func (c *Comm) Worlds() Worlds {
 // IsWorld reports whether c is the communicator of all ranks.
 func (c *Comm) IsWorld() bool { return c != nil && c.core != nil && c.core == c.core.job.world }
 
-// GoesOn tells the launcher that this rank goes on without the ranks that it has lost.
-func (c *Comm) GoesOn() { c.core.job.goesOn(c.core) }
+// Continue tells the launcher that this rank continues without the ranks that it has lost.
+func (c *Comm) Continue() { c.core.job.continueWithout(c.core) }
 
 // job is what one rank knows of its job: all its communicators share it.
 type job struct {
 	Options
-	ctx      context.Context // the world's
-	ids      agree.IDs
-	world    *core
-	recorder *flight.Recorder // records the rank's operations
-	pendings sync.Pool        // of *pending
-	done     []func()         // called when the world has been closed
-	follows  atomic.Bool      // an operation has ended because of another rank
-	noting   sync.Mutex       // held to change follows and the file that says so
-	patience patience
+	ctx       context.Context // the world's
+	ids       agree.IDs
+	world     *core
+	recorder  *flight.Recorder // records the rank's operations
+	pendings  sync.Pool        // of *pending
+	done      []func()         // called when the world has been closed
+	follows   atomic.Bool      // an operation has ended because of another rank
+	noting    sync.Mutex       // held to change follows and the file that says so
+	vainWaits vainWaits
 
 	open  gate.Gate          // every communicator except the world is inside until it is closed
 	mu    word.Mutex         // guards the fields below, and is held to enter the gate
@@ -78,7 +78,7 @@ type job struct {
 
 // NewWorld makes the first communicator of a job. Its operations end when ctx does.
 func NewWorld(ctx context.Context, bc backend.Comm, o Options) *Comm {
-	ctx = comparable(ctx)
+	ctx = asMapKey(ctx)
 	j := &job{Options: o, ctx: ctx, comms: make(map[*core]struct{})}
 	j.recorder = flight.New(o.FlightDir, flight.Origin{Name: o.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size(), Count: o.Count})
 	j.recorder.Sparse()
@@ -91,7 +91,7 @@ func NewWorld(ctx context.Context, bc backend.Comm, o Options) *Comm {
 		stop := context.AfterFunc(ctx, bc.Wake)
 		j.done = append(j.done, func() { stop() })
 	}
-	return j.world.home
+	return j.world.plain
 }
 
 // OnClose has f called when the world has been closed. It comes before the first operation.
@@ -178,7 +178,7 @@ func (c *Comm) CloseWith(why error) error {
 		cause = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: text}
 	}
 	err := w.bc.Declare(w.rank, cause)
-	return cmp.Or(w.home.Close(), c.failed("close", err))
+	return cmp.Or(w.plain.Close(), c.failed("close", err))
 }
 
 // follow tells the launcher that this rank fails because of another one. The cause is an error of k, or of the program
@@ -201,8 +201,8 @@ func (k *core) givesUp() bool {
 	return k.job.follows.Load() || k.shrunk || k.reported.Load()
 }
 
-// goesOn is called when this rank goes on without the ranks that k has lost: then it follows none of them.
-func (j *job) goesOn(k *core) {
+// continueWithout is called when this rank continues without the ranks that k has lost: then it follows none of them.
+func (j *job) continueWithout(k *core) {
 	j.noting.Lock()
 	defer j.noting.Unlock()
 	k.shrunk = true
@@ -277,7 +277,7 @@ func (k *core) close(end time.Time) error {
 	if err = cmp.Or(mismatch, err); k.reported.Load() && errors.Is(err, backend.ErrMismatch) {
 		err = nil // a call has told it
 	}
-	err = cmp.Or(k.home.failed("close", err), unwaited)
+	err = cmp.Or(k.plain.failed("close", err), unwaited)
 	j.mu.Lock()
 	delete(j.comms, k)
 	if j.late = cmp.Or(j.late, unwaited); k == j.world {
@@ -291,7 +291,7 @@ func (k *core) close(end time.Time) error {
 	j.recorder.Close()
 	if j.Stats != "" && k.rank == 0 {
 		if failed := flight.WriteStats(j.Stats, j.FlightDir, j.recorder); failed != nil {
-			err = cmp.Or(err, k.home.failed("close", fmt.Errorf("%s: %w", flight.EnvStats, failed)))
+			err = cmp.Or(err, k.plain.failed("close", fmt.Errorf("%s: %w", flight.EnvStats, failed)))
 		}
 	}
 	for _, f := range j.done {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
-	"github.com/cohort-hpc/cohort/internal/sched"
 )
 
 // The operations below take the error that the typed function found in its arguments, such as a type
@@ -244,37 +243,6 @@ func (p *pending) received() (backend.Status, error) {
 	return p.req.Status, typed(p.req.Status, p.typ, p.req.Err)
 }
 
-// withdrawer is a backend that asks the receiver whether a canceled send has matched.
-type withdrawer interface {
-	// GiveUp ends such a send with err, without the answer, and reports whether the request has ended.
-	GiveUp(q *backend.Request, err error) bool
-}
-
-// withdraw ends a request because of why, which becomes its error if it had not matched. A matched message is about to
-// arrive, but a stopped peer must not delay a deadline. If the request is still under way then, withdraw breaks the
-// communicator, so that nothing uses the buffer any more, and returns false. of is the operation of a request that does not
-// end in the call that began it; otherwise it is nil.
-func (k *core) withdraw(q *backend.Request, why error, of *pending) bool {
-	k.bc.Cancel(q)
-	b, asks := k.bc.(withdrawer)
-	if asks && of != nil && k.job.patience.covers(of) {
-		k.bc.Poll() // the message may have matched
-		b.GiveUp(q, why)
-	}
-	wait := of.waits()
-	if !q.Ready() && k.bc.Await(&backend.Bound{Timeout: sched.Grace}, q) != nil {
-		k.job.patience.note(wait)
-		if !asks || !b.GiveUp(q, why) {
-			k.bc.Break(why)
-			return false
-		}
-	}
-	if errors.Is(q.Err, backend.ErrCanceled) {
-		q.Err = why
-	}
-	return true
-}
-
 // RecvAppend receives a message into memory that alloc returns for the number of its elements.
 func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, alloc func(n int) []byte) (st backend.Status, _ error) {
 	const op = "recvappend"
@@ -286,7 +254,7 @@ func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, all
 	}
 	c = c.withDeadline()
 	k := c.core
-	for {
+	for { // until the sender of a message does not take it back
 		var m backend.Matched
 		t := k.record(k.message(flight.RecvAppend, backend.Blocking, 0, typ.ID, tag, source))
 		m, st, _, err = k.bc.Mprobe(c.bound, source, backendTag(tag), true)
@@ -300,7 +268,7 @@ func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, all
 		} else if _, err = c.imrecv(m, typ, make([]byte, st.Bytes)); err == nil {
 			err = fault(backend.ErrCount, "the message has %d bytes, not a multiple of the element size %d", st.Bytes, typ.Size)
 		}
-		if err != backend.TookBack { // else the next message
+		if err != backend.TookBack {
 			return st, c.Failed(op, st.Source, st.Tag, err)
 		}
 	}

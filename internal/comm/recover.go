@@ -30,7 +30,7 @@ func (r *recovery) abandon() {
 // Agree returns the bitwise and of the flags of the ranks that are not lost.
 func (c *Comm) Agree(flag int) (all int, err error) {
 	c = c.withDeadline()
-	err = c.recover(flight.Agree, func(bc backend.Recovery) error {
+	err = c.runRecovery(flight.Agree, func(bc backend.Recovery) error {
 		all, err = bc.Agree(c.bound, flag)
 		return err
 	})
@@ -45,7 +45,7 @@ func (c *Comm) Shrink() (*Comm, error) {
 	var made backend.Comm
 	var id uint32
 	c = c.withDeadline()
-	err := c.recover(flight.Shrink, func(bc backend.Recovery) (err error) {
+	err := c.runRecovery(flight.Shrink, func(bc backend.Recovery) (err error) {
 		r, j := &c.core.recovery, c.core.job
 		a := r.suspended.Swap(nil)
 		if a == nil {
@@ -63,7 +63,7 @@ func (c *Comm) Shrink() (*Comm, error) {
 	if err != nil {
 		return nil, c.failed("shrink", err)
 	}
-	c.core.job.goesOn(c.core)
+	c.core.job.continueWithout(c.core)
 	d, err := c.child("shrink", made, id)
 	return d, c.failed("shrink", err)
 }
@@ -122,9 +122,9 @@ func (k *core) recovers() error {
 	return nil
 }
 
-// recover makes an Agree or a Shrink, and records it. The calls of a communicator are numbered; one that
+// runRecovery makes an Agree or a Shrink, and records it. The calls of a communicator are numbered; one that
 // continues after a timeout keeps its number.
-func (c *Comm) recover(kind flight.Kind, call func(backend.Recovery) error) error {
+func (c *Comm) runRecovery(kind flight.Kind, call func(backend.Recovery) error) error {
 	if err := c.take(); err != nil {
 		return err
 	}

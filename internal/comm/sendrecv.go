@@ -175,7 +175,7 @@ func (x *exchange) End(why error) error {
 
 // Release implements backend.Operation.
 func (x *exchange) Release() {
-	if x.kept != nil && x.Err() == nil { // else the destination may still read it
+	if x.kept != nil && x.Err() == nil { // the destination has read it
 		copies.Put(x.kept)
 	}
 }

@@ -37,7 +37,7 @@ func (s *Set) Add(q *Request) { s.reqs = append(s.reqs, q) }
 
 // WaitAll waits until all requests are complete and returns their errors joined.
 func (s *Set) WaitAll() error {
-	defer s.waits().over()
+	defer s.holdAll().leaveAll()
 	var errs []error
 	held := s.held
 	for _, q := range s.reqs {
@@ -62,8 +62,8 @@ func (s *Set) WaitAll() error {
 	return errors.Join(errs...)
 }
 
-// waits begins a hold of each request, until over. So Close knows that a goroutine waits for it.
-func (s *Set) waits() *Set {
+// holdAll begins a hold of each request, until leaveAll. So Close knows that a goroutine waits for it.
+func (s *Set) holdAll() *Set {
 	for _, q := range s.reqs {
 		if q != nil && q.hold() {
 			s.held = append(s.held, q)
@@ -72,7 +72,8 @@ func (s *Set) waits() *Set {
 	return s
 }
 
-func (s *Set) over() {
+// leaveAll ends the holds that are left.
+func (s *Set) leaveAll() {
 	for _, q := range s.held {
 		if q != nil {
 			q.leave()
@@ -84,7 +85,7 @@ func (s *Set) over() {
 
 // WaitAny waits until a request is complete and returns its index, -1 if there is none.
 func (s *Set) WaitAny() (int, backend.Status, error) {
-	defer s.waits().over()
+	defer s.holdAll().leaveAll()
 	for s.wait() {
 		for i, q := range s.reqs {
 			if st, took, err := q.collect(); took {
@@ -97,7 +98,7 @@ func (s *Set) WaitAny() (int, backend.Status, error) {
 
 // WaitSome waits until a request is complete and returns the indices of all that are.
 func (s *Set) WaitSome() (done []int, err error) {
-	defer s.waits().over()
+	defer s.holdAll().leaveAll()
 	for len(done) == 0 && s.wait() {
 		done, err = s.collect()
 	}

@@ -32,7 +32,7 @@ type windowCore struct {
 	counts []int         // the elements of every rank
 	parts  []window.Part // of the ranks of this node; those of other nodes are not mapped
 	mem    backend.Memory
-	near   *Comm // of the ranks that share the memory: home, or node
+	near   *Comm // of the ranks that share the memory: plain, or node
 	remote *Comm // for messages to ranks of other nodes; nil if there are none
 	node   *Comm // of this node's ranks, if there are others
 
@@ -73,13 +73,13 @@ func (c *Comm) newWindow(a *Allocation) (*Window, error) {
 		return nil, err
 	}
 	k := c.core
-	if !k.life.changes.Enter() { // else Close waits until the window is made, and closes it
+	if !k.life.changes.Enter() {
 		return nil, errClosed
 	}
-	defer k.life.changes.Leave()
+	defer k.life.changes.Leave() // Close waits until the window is made, and closes it
 	handle := c
 	c = c.withDeadline()
-	s := &windowCore{core: k, elem: a.elem, reach: a.reach, near: k.home, released: make(chan struct{})}
+	s := &windowCore{core: k, elem: a.elem, reach: a.reach, near: k.plain, released: make(chan struct{})}
 	s.messages.New = s.newMessage
 	if err := s.count(c, a); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (s *windowCore) register() bool {
 	return all
 }
 
-// start begins to serve the ranks of other nodes, or else to watch for losses.
+// start begins to serve the ranks of other nodes. If there are none, it begins to watch for losses.
 func (s *windowCore) start() {
 	switch {
 	case s.remote != nil:

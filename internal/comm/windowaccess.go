@@ -266,7 +266,7 @@ func (w *Window) post(h *windowRequest, rank int, in []byte, answered bool) erro
 	view.Of[windowRequest](m.buf[:])[0] = *h
 	n := requestSize + copy(m.buf[requestSize:], in)
 	err := s.remote.core.bc.Send(w.c.bound, m.buf[:n], rank, requestTag, backend.Standard)
-	if err == nil { // else the message may still be in use
+	if err == nil { // the message is not in use any more
 		s.messages.Put(m)
 	}
 	return err

@@ -115,7 +115,7 @@ func (s *windowCore) release(until time.Time, near sharers) error {
 	close(s.released)
 	if s.remote != nil { // its Close ends the requests under way
 		s.server.posting.Lock()
-		s.remote.core.bc.Cancel(&s.server.in) // else mpi does not free the communicator
+		s.remote.core.bc.Cancel(&s.server.in) // mpi does not free a communicator that has a receive
 		s.server.posting.Unlock()
 		_ = s.remote.core.bc.Close()
 		s.core.bc.Wake()
@@ -129,7 +129,7 @@ func (s *windowCore) release(until time.Time, near sharers) error {
 		}
 	}
 	var unlocked error
-	if s.remote == nil { // else the caller has released them
+	if s.remote == nil { // with other nodes the caller has released them
 		unlocked = s.unlockAll()
 	}
 	err := cmp.Or(s.closeMemory(near, inside), unlocked)

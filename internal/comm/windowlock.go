@@ -324,7 +324,7 @@ func (s *windowCore) track(h *windowRequest, source int, state uint32) *remoteLo
 	l.state.Store(state)
 	s.server.locks = append(s.server.locks, l)
 	l.departure.Notify = func(r *backend.Request) {
-		if allLeft(r.Err) && s.target.Enter() { // else windowCore.release does
+		if allLeft(r.Err) && s.target.Enter() { // once target is shut, windowCore.release does this
 			s.over(l)
 			s.target.Leave()
 		}

@@ -64,7 +64,7 @@ func (s *windowCore) serveArrived(mayWait bool) {
 			return
 		}
 		if err != nil {
-			if !allLeft(err) { // else nobody sends requests any more
+			if !allLeft(err) { // somebody may still send requests
 				s.giveUp(err)
 			}
 			return

@@ -244,7 +244,7 @@ func TestInterleaveSendsThatAreOver(t *testing.T) {
 				w := world(b)
 				x.Name(&b.news, "news")
 				x.Name(&b.hour, "hour")
-				x.Name(&w.core.job.patience.last, "patience")
+				x.Name(&w.core.job.vainWaits.last, "vain waits")
 				now = func() time.Time { return hours(b.hour.Load()) }
 				ctx := &hourly{context.Background(), b, p.second, p.canceled}
 				var reqs []*Request

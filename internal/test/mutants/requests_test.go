@@ -12,26 +12,26 @@ var requestMutants = []mutant{
 	r.Status, r.Err = st, err
 `,
 		why: "an operation that completes at once is ready before its result", test: "backend TestInterleaveRequestIsReadyWithItsResult"},
-	{file: "internal/comm/p2p.go",
-		old: `	if asks && of != nil && k.job.patience.covers(of) {
+	{file: "internal/comm/withdraw.go",
+		old: `	if asks && of != nil && k.job.vainWaits.covers(of) {
 `,
 		new: `	if false {
 `,
 		why: "each of many sends that are over waits for an answer", test: "internal/comm TestSendsThatAreOverWaitForAnswersOnce", plain: true},
-	{file: "internal/comm/p2p.go",
-		old: `		k.job.patience.note(wait)
+	{file: "internal/comm/withdraw.go",
+		old: `		k.job.vainWaits.note(wait)
 `,
-		new: `		k.job.patience.note(of.waits())
+		new: `		k.job.vainWaits.note(of.beginWait())
 		_ = wait
 `,
 		why: "a wait in vain counts for sends that were over when it ended", test: "internal/comm TestInterleaveSendsThatAreOver"},
-	{file: "internal/comm/p2p.go",
+	{file: "internal/comm/withdraw.go",
 		old: `		if !asks || !b.GiveUp(q, why) {
 `,
 		new: `		if b.GiveUp(q, why); !asks {
 `,
 		why: "a matched message whose data do not come is given up without breaking the communicator", test: "internal/comm TestInterleaveSendsThatAreOver"},
-	{file: "internal/comm/patience.go",
+	{file: "internal/comm/withdraw.go",
 		old: `timed && !end.After(v.began)`,
 		new: `timed && (!end.After(v.began) || true)`,
 		why: "a wait in vain counts for sends whose deadline had not passed", test: "internal/comm TestInterleaveSendsThatAreOver"},
