@@ -142,7 +142,7 @@ func (s *settings) unfit(name string, env environment) error {
 	}
 	noPlace := mpifind.Unplaced(env)
 	switch {
-	case noPlace != nil && s.placed == unplaced && (name == "local" && s.Backend == "auto" || (name == "shm" || name == "tcp") && !s.meets(env)):
+	case noPlace != nil && s.placed == unplaced && (name == "local" && s.Backend == "auto" || (name == "shm" || name == "tcp") && !s.hasKeyValueSpace(env)):
 		return initFault("%v; start it without that launcher's variables, or set COHORT_BACKEND=local for a world of one rank", noPlace)
 	case name == "local" && s.placed != unplaced && s.Size > 1:
 		return initFault("backend local has a single rank, but this process is rank %d of %d; "+
@@ -154,13 +154,13 @@ func (s *settings) unfit(name string, env environment) error {
 		return initFault("backend local was selected in a job of %d processes started by %s (%s): "+
 			"each would be a separate world of one rank; start the program without that launcher, or with cohort run",
 			launcher.Size, launcher.Name, launcher.Evidence)
-	case (name == "shm" || name == "tcp") && s.placed == unplaced && !s.meets(env) && started != nil:
+	case (name == "shm" || name == "tcp") && s.placed == unplaced && !s.hasKeyValueSpace(env) && started != nil:
 		asked := *s
 		return asked.byNumber(name, started, env)
-	case name == "shm" && s.placed == unplaced && !s.meets(env):
+	case name == "shm" && s.placed == unplaced && !s.hasKeyValueSpace(env):
 		return initFault("backend shm needs COHORT_RANK, COHORT_SIZE and COHORT_JOB: " +
 			"start the program with cohort run, mpiexec or srun, or set them on each rank")
-	case name == "tcp" && s.placed == unplaced && s.meets(env):
+	case name == "tcp" && s.placed == unplaced && s.hasKeyValueSpace(env):
 		return nil
 	case name == "tcp" && (s.placed == unplaced || s.share == nil && (s.TCP.Coordinator == "" || s.TCP.SecretFile == "" && s.secret == "")):
 		return initFault("backend tcp needs COHORT_RANK, COHORT_SIZE, COHORT_JOB, COHORT_TCP_COORDINATOR and " +

@@ -71,7 +71,7 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 			return nil, err
 		}
 		s.reach()
-		s.marks(id, osEnv)
+		s.markEnvironment(id, osEnv)
 		world, err := s.rejoiner(ctx, name, &launcher{g}).next(ctx, nil)
 		if errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
 			err = fault(ErrInit, err.Error())
@@ -99,7 +99,7 @@ func (s *settings) join(ctx context.Context, cfg *Config) (*Comm, error) {
 		_ = bc.Close()
 		return nil, err
 	}
-	s.marks(s.Rank, osEnv)
+	s.markEnvironment(s.Rank, osEnv)
 	var p protocol
 	switch {
 	case name != "shm" && name != "tcp":

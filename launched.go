@@ -14,17 +14,19 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// meets reports whether the launcher has a key-value space, in which the ranks find each other.
-func (s *settings) meets(env environment) bool { return pmi.Find(pmi.Environment(env)) != nil }
+// hasKeyValueSpace reports whether the launcher has a key-value space, in which the ranks find each other.
+func (s *settings) hasKeyValueSpace(env environment) bool {
+	return pmi.Find(pmi.Environment(env)) != nil
+}
 
 // withoutMPI returns the backend by which the ranks of a launcher join without an MPI library, "" if there is none. It is
 // shm only if the launcher says that all ranks are on one node.
 func (s *settings) withoutMPI(env environment) string {
 	job := mpifind.Job(env)
 	switch {
-	case !s.meets(env) && job.Rank < 0:
+	case !s.hasKeyValueSpace(env) && job.Rank < 0:
 		return ""
-	case !s.meets(env) && job.LocalSize == job.Size && lookup("shm").missing == "":
+	case !s.hasKeyValueSpace(env) && job.LocalSize == job.Size && lookup("shm").missing == "":
 		return "shm"
 	case lookup("tcp").missing == "":
 		return "tcp"

@@ -87,8 +87,8 @@ func (s *settings) inherited(cfg *Config, env environment) error {
 		name, rank, pid, s.Job)
 }
 
-// marks makes this process known as the rank to its launcher and to programs that it starts.
-func (s *settings) marks(id int, env environment) {
+// markEnvironment makes this process known as the rank to its launcher and to programs that it starts.
+func (s *settings) markEnvironment(id int, env environment) {
 	s.id = &id
 	_, rank := env.rank()
 	if s.placed == numbered {
