@@ -10,7 +10,6 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/datatype"
-	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
@@ -117,7 +116,7 @@ func (p *post) Close() error {
 
 // request delivers a request for an element or the lock.
 func (p *post) request(h windowRequest, in []byte) {
-	if h.kind != flight.Lock {
+	if !h.kind.forLock() {
 		h.n = 16
 	}
 	m := append(append([]byte(nil), view.Bytes([]windowRequest{h})...), in...)
@@ -180,7 +179,7 @@ func TestInterleaveServeBesideDeath(t *testing.T) {
 					sum := datatype.Op(backend.OpSum, datatype.Number(backend.Complex128))
 					_ = win.s.parts[0].Reduce(sum.Apply, 16, 0, make([]byte, 16), nil, func() error { return nil })
 				})
-				x.Go("origin", func() { p.request(windowRequest{kind: flight.CompareAndSwap, tag: 1}, make([]byte, 32)) })
+				x.Go("origin", func() { p.request(windowRequest{kind: requestCompareAndSwap, tag: 1}, make([]byte, 32)) })
 				got := 0
 				x.Go("receiver", func() { got = p.receive(1) })
 				x.Check(func() error {
@@ -198,7 +197,7 @@ func TestInterleaveServeBesideDeath(t *testing.T) {
 // updates the same element in place. Nobody touches the memory afterwards.
 func TestInterleaveServeDuringClose(t *testing.T) {
 	patient(t)
-	for _, kind := range []flight.Kind{flight.Get, flight.CompareAndSwap} {
+	for _, kind := range []requestKind{requestGet, requestCompareAndSwap} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
 				bc := newAlone()
@@ -206,13 +205,13 @@ func TestInterleaveServeDuringClose(t *testing.T) {
 				d := child(w)
 				win, p := served(d, w)
 				x.Go("origin", func() {
-					if kind == flight.Get {
+					if kind == requestGet {
 						p.request(windowRequest{kind: kind, tag: 1}, nil)
 					} else {
 						p.request(windowRequest{kind: kind, tag: 1}, make([]byte, 32))
 					}
 				})
-				if kind == flight.Get {
+				if kind == requestGet {
 					x.Go("receiver", func() { p.receive(1) })
 				} else {
 					x.Go("user", func() {
@@ -238,7 +237,7 @@ func TestInterleaveServeInTurns(t *testing.T) {
 		for i, n := range []int{2, 1} {
 			x.Go(fmt.Sprint("origin ", i), func() {
 				for range n {
-					p.request(windowRequest{kind: flight.Accumulate, op: backend.OpSum}, one)
+					p.request(windowRequest{kind: requestAccumulate, op: backend.OpSum}, one)
 				}
 			})
 		}
@@ -283,8 +282,8 @@ func TestInterleaveServeLock(t *testing.T) {
 					x.Go("neighbor", func() { part.Unlock(window.Exclusive, 1) })
 				}
 				x.Go("origin", func() {
-					p.request(lockRequest(waitLock, window.Exclusive, 1).tagged(1), nil)
-					p.request(lockRequest(unlock, window.Exclusive, 1), nil)
+					p.request(windowRequest{kind: requestWaitLock, lock: window.Exclusive, ticket: 1, tag: 1}, nil)
+					p.request(windowRequest{kind: requestUnlock, lock: window.Exclusive, ticket: 1}, nil)
 				})
 				got := 0
 				x.Go("receiver", func() { got = p.receive(1) })
@@ -302,17 +301,17 @@ func TestInterleaveServeLock(t *testing.T) {
 // A rank of another node has closed its end while its request for a lock, which another rank may hold, is carried out. The
 // lock is free afterwards.
 func TestInterleaveServeLockOfRankThatLeaves(t *testing.T) {
-	for _, verb := range []uint64{tryLock, waitLock} {
-		t.Run(fmt.Sprint(verb), func(t *testing.T) {
+	for _, kind := range []requestKind{requestTryLock, requestWaitLock} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
 				w := world(newAlone())
 				win, p := served(child(w), w)
 				part := &win.s.parts[0]
-				if verb == waitLock {
+				if kind == requestWaitLock {
 					part.TryLock(window.Exclusive, 1)
 					x.Go("neighbor", func() { part.Unlock(window.Exclusive, 1) })
 				}
-				x.Go("origin", func() { p.request(lockRequest(verb, window.Exclusive, 1).tagged(1), nil) })
+				x.Go("origin", func() { p.request(windowRequest{kind: kind, lock: window.Exclusive, ticket: 1, tag: 1}, nil) })
 				x.Go("notice", p.leave)
 				x.Check(func() error {
 					if s := part.LockState(); s != 0 || len(p.answers) != 1 {
@@ -333,7 +332,7 @@ func TestInterleaveServeLockDuringClose(t *testing.T) {
 		w := world(newAlone())
 		d := child(w)
 		win, p := served(d, w)
-		x.Go("origin", func() { p.request(lockRequest(tryLock, window.Exclusive, 1).tagged(1), nil) })
+		x.Go("origin", func() { p.request(windowRequest{kind: requestTryLock, lock: window.Exclusive, ticket: 1, tag: 1}, nil) })
 		closes(x, d)
 		x.Check(func() error {
 			if s := win.s.parts[0].LockState(); s != 0 {
@@ -374,9 +373,4 @@ func TestInterleaveFenceBesideEndOfWindow(t *testing.T) {
 			}
 		})
 	})
-}
-
-func (h windowRequest) tagged(tag int32) windowRequest {
-	h.tag = tag
-	return h
 }

@@ -185,7 +185,7 @@ func TestServerUpdatesLongElementInPlace(t *testing.T) {
 		if c.held {
 			release = holdElement(part)
 		}
-		view.Of[windowRequest](s.server.buf[:])[0] = windowRequest{kind: flight.Accumulate, op: backend.OpSum}
+		view.Of[windowRequest](s.server.buf[:])[0] = windowRequest{kind: requestAccumulate, op: backend.OpSum}
 		in := view.Of[complex128](s.server.buf[requestSize : requestSize+16*c.elems])
 		in[0] = 2 + 1i
 		err := s.carryOut(backend.Status{Bytes: requestSize + 16*c.elems}, false)
@@ -204,7 +204,7 @@ type endless struct {
 
 func (e *endless) Irecv(r *backend.Request, buf []byte, _, _ int) {
 	if !e.stopped.Load() {
-		view.Of[windowRequest](buf)[0] = windowRequest{kind: flight.Put}
+		view.Of[windowRequest](buf)[0] = windowRequest{kind: requestPut}
 		r.Complete(backend.Status{Bytes: requestSize}, nil)
 	}
 }

@@ -28,19 +28,8 @@ type Access struct {
 	Err        error // in the arguments
 }
 
-// windowRequest begins a message to the server of a window. The data follow.
-type windowRequest struct {
-	kind  flight.Kind
-	op    backend.OpCode
-	tag   int32 // of the answer; 0: no answer
-	at, n uint64
-}
-
-const (
-	requestTag  = 0
-	requestMost = 64 << 10 // bytes of the longest message, which takes no rendezvous on any link
-	answersDue  = 256      // after so many requests a rank waits until they are done, so that no queue grows long
-)
+// answersDue is after how many requests a rank waits until they are done, so that no queue grows long.
+const answersDue = 256
 
 // unanswered counts the requests without an answer that were sent to a rank, and those that are known to be done.
 type unanswered struct{ sent, done word.Uint32 }
@@ -56,8 +45,6 @@ func (r *unanswered) finish(n uint32) {
 	for was := r.done.Load(); int32(n-was) > 0 && !r.done.CompareAndSwap(was, n); was = r.done.Load() {
 	}
 }
-
-var requestSize = view.Size[windowRequest]()
 
 // message is a request or an answer. Its buffer is in use until it is sent.
 type message struct {
@@ -111,7 +98,7 @@ func (w *Window) access(a *Access) error {
 		return nil
 	case s.parts[a.Rank].Here():
 		x := w.waiter()
-		return s.apply(&s.parts[a.Rank], a.Kind, a.Op, a.Disp, a.In, a.Out, x.expired)
+		return s.apply(&s.parts[a.Rank], requestOf[a.Kind], a.Op, a.Disp, a.In, a.Out, x.expired)
 	}
 	return w.withDeadline().send(a)
 }
@@ -177,8 +164,8 @@ const accessMost = 1 << 20
 
 // apply carries out an access of a part in memory. A wait for another rank's access, and a long access, end with the error of
 // expired.
-func (s *windowCore) apply(p *window.Part, kind flight.Kind, op *backend.Op, at int, in, out []byte, expired func() error) error {
-	if kind == flight.CompareAndSwap {
+func (s *windowCore) apply(p *window.Part, kind requestKind, op *backend.Op, at int, in, out []byte, expired func() error) error {
+	if kind == requestCompareAndSwap {
 		return p.CompareSwap(at, in[:len(out)], in[len(out):], out, expired)
 	}
 	most := max(s.elem.Size, accessMost-accessMost%s.elem.Size)
@@ -186,9 +173,9 @@ func (s *windowCore) apply(p *window.Part, kind flight.Kind, op *backend.Op, at 
 		n := min(most, max(len(in), len(out)))
 		from, to := in[:min(n, len(in))], out[:min(n, len(out))]
 		switch kind {
-		case flight.Put:
+		case requestPut:
 			p.Put(at, from)
-		case flight.Get:
+		case requestGet:
 			p.Get(at, to)
 		default:
 			if err := p.Reduce(op.Apply, s.elem.Size, at, from, to, expired); err != nil {
@@ -212,7 +199,7 @@ func (w *Window) send(a *Access) error {
 	if a.Kind != flight.Put {
 		most -= most % s.elem.Size // requests have whole elements
 	}
-	h := windowRequest{kind: a.Kind, at: uint64(a.Disp), n: uint64(len(a.Out))}
+	h := windowRequest{kind: requestOf[a.Kind], at: uint64(a.Disp), n: uint64(len(a.Out))}
 	if a.Op != nil {
 		h.op = a.Op.Code
 	}
@@ -395,7 +382,7 @@ func (w *Window) beginFlush(rank int, rputs bool) (f flushRequest, err error) {
 			}
 		}
 	}
-	f = flushRequest{windowRequest{kind: flight.Flush}, rank, s.unanswered[rank].sent.Load()}
+	f = flushRequest{windowRequest{kind: requestFlush}, rank, s.unanswered[rank].sent.Load()}
 	if f.sent != s.unanswered[rank].done.Load() {
 		err = w.post(&f.windowRequest, rank, nil, true)
 	}

@@ -225,24 +225,15 @@ func (s *windowCore) unlockAll() (err error) {
 
 // The locks of a part on another node. This rank asks the part's rank to take the lock. If others hold it, it asks again
 // and waits until the other rank answers. It can give up at any time: it asks the other rank to release the lock with
-// this ticket, held or not. All requests have the ticket in at and the kind in op.
-const (
-	tryLock  = iota // the answer is 0, or the state that excludes the lock
-	waitLock        // the answer comes when the rank has the lock
-	unlock          // has no answer
-)
-
-func lockRequest(verb uint64, kind window.Kind, ticket uint64) windowRequest {
-	return windowRequest{kind: flight.Lock, op: backend.OpCode(kind), at: ticket, n: verb}
-}
+// this ticket, held or not.
 
 // lockRemote waits for the lock of a part on another node.
 func (w *Window) lockRemote(kind window.Kind, rank int, ticket uint64) error {
 	said := "that rank has not answered"
-	state, err := w.askLock(lockRequest(tryLock, kind, ticket), rank)
+	state, err := w.askLock(windowRequest{kind: requestTryLock, lock: kind, ticket: ticket}, rank)
 	if err == nil && state != 0 {
 		said = state.String()
-		_, err = w.askLock(lockRequest(waitLock, kind, ticket), rank)
+		_, err = w.askLock(windowRequest{kind: requestWaitLock, lock: kind, ticket: ticket}, rank)
 	}
 	if err != nil { // the other rank may have given it the lock, and may never answer
 		w.s.unlockRemote(kind, rank, ticket)
@@ -289,7 +280,7 @@ func (a *lockAnswer) Ready() bool {
 // those that this rank has sent.
 func (s *windowCore) unlockRemote(kind window.Kind, rank int, ticket uint64) {
 	m := s.messages.Get().(*message)
-	view.Of[windowRequest](m.buf[:])[0] = lockRequest(unlock, kind, ticket)
+	view.Of[windowRequest](m.buf[:])[0] = windowRequest{kind: requestUnlock, lock: kind, ticket: ticket}
 	s.transmit(m, m.buf[:requestSize], rank, requestTag)
 }
 
@@ -320,7 +311,7 @@ func (s *windowCore) departureTag() int { return int(s.core.maxTag) }
 
 // track adds a lock for a request to those of the server, which calls it.
 func (s *windowCore) track(h *windowRequest, source int, state uint32) *remoteLock {
-	l := &remoteLock{source: source, ticket: h.at, kind: window.Kind(h.op)}
+	l := &remoteLock{source: source, ticket: h.ticket, kind: h.lock}
 	l.state.Store(state)
 	s.server.locks = append(s.server.locks, l)
 	l.departure.Notify = func(r *backend.Request) {
@@ -349,9 +340,9 @@ var errLockOver = errors.New("the rank does not wait any more")
 // carryOutLock carries out a request for the lock of this rank's part.
 func (s *windowCore) carryOutLock(h *windowRequest, source int) {
 	part := &s.parts[s.core.rank]
-	switch tag := int(h.tag); h.n {
-	case tryLock:
-		state, got := part.TryLock(window.Kind(h.op), source)
+	switch tag := int(h.tag); h.kind {
+	case requestTryLock:
+		state, got := part.TryLock(h.lock, source)
 		if got {
 			state = 0
 			s.track(h, source, lockHeld)
@@ -360,16 +351,16 @@ func (s *windowCore) carryOutLock(h *windowRequest, source int) {
 		out := m.buf[:8]
 		view.Of[window.LockState](out)[0] = state
 		s.transmit(m, out, source, tag)
-	case waitLock:
+	case requestWaitLock:
 		l := s.track(h, source, lockWaits)
 		s.target.Stay()
 		word.Go(func() {
 			defer s.target.Leave()
 			s.waitFor(l, part, tag)
 		})
-	case unlock:
+	case requestUnlock:
 		for i, l := range s.server.locks {
-			if l.source == source && l.ticket == h.at {
+			if l.source == source && l.ticket == h.ticket {
 				s.server.locks = slices.Delete(s.server.locks, i, i+1)
 				s.over(l)
 				s.remote.core.bc.Cancel(&l.departure)

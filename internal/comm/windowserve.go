@@ -4,10 +4,6 @@ import (
 	"errors"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/datatype"
-	"github.com/cohort-hpc/cohort/internal/flight"
-	"github.com/cohort-hpc/cohort/internal/view"
-	"github.com/cohort-hpc/cohort/internal/window"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
@@ -107,7 +103,7 @@ func (s *windowCore) carryOut(st backend.Status, mayWait bool) error {
 	if h == nil {
 		return fault(backend.ErrInternal, "rank %d sent %s an invalid request", st.Source, s.name)
 	}
-	if h.kind == flight.Lock {
+	if h.kind.forLock() {
 		s.carryOutLock(h, st.Source)
 		return nil
 	}
@@ -125,9 +121,9 @@ func (s *windowCore) carryOut(st backend.Status, mayWait bool) error {
 	m := s.messages.Get().(*message)
 	out := m.buf[:min(h.n, requestMost)]
 	switch {
-	case h.kind == flight.Flush:
+	case h.kind == requestFlush:
 		out = nil
-	case h.kind == flight.Get && h.n > 8:
+	case h.kind == requestGet && h.n > 8:
 		out = part.Bytes(int(h.at), int(h.n)) // read while it is sent
 	default:
 		if err := s.apply(part, h.kind, op, int(h.at), in, out, expired); err != nil {
@@ -151,41 +147,4 @@ func (s *windowCore) transmit(m *message, out []byte, rank, tag int) {
 func (s *windowCore) transmitted(m *message) {
 	s.messages.Put(m)
 	s.target.Leave()
-}
-
-// read returns the request in a message, with its data and operation. It returns nil for a request that no rank sends.
-func (s *windowCore) read(size, room int) (h *windowRequest, in []byte, op *backend.Op) {
-	if size < requestSize {
-		return nil, nil, nil
-	}
-	h = &view.Of[windowRequest](s.server.buf[:])[0]
-	in = s.server.buf[requestSize:size]
-	n, elem := uint64(len(in)), uint64(s.elem.Size)
-	if k := window.Kind(h.op); h.kind == flight.Lock && h.n <= unlock && (h.n == unlock) == (h.tag == 0) && h.tag >= 0 && (k == window.Shared || k == window.Exclusive) {
-		return h, nil, nil
-	}
-	fits := h.at <= uint64(room) && h.tag >= 0
-	switch h.kind {
-	case flight.Put:
-		fits = fits && h.tag == 0
-	case flight.Get:
-		n = h.n
-		fits = fits && h.tag > 0
-	case flight.CompareAndSwap:
-		n = h.n
-		fits = fits && 2*n == uint64(len(in)) && h.tag > 0 && n == elem
-	case flight.Accumulate, flight.GetAccumulate, flight.FetchAndOp:
-		op = datatype.Op(h.op, s.elem)
-		fits = fits && op != nil && n%elem == 0 && h.at%elem == 0
-		h.n = n
-	case flight.Flush:
-		n = 0
-		fits = fits && h.tag > 0
-	default:
-		fits = false
-	}
-	if !fits || n > uint64(room)-h.at {
-		return nil, nil, nil
-	}
-	return h, in, op
 }
