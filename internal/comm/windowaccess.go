@@ -234,7 +234,7 @@ func (w *Window) ask(h windowRequest, rank int, in, out []byte) error {
 	q := &w.s.unanswered[rank]
 	q.sent.Add(1)
 	if q.due() >= answersDue {
-		return w.flush(rank, false)
+		return w.flush(rank)
 	}
 	return nil
 }
@@ -317,8 +317,8 @@ func (w *Window) flushes(op string, rank int, err error) error {
 	if err == nil {
 		if w = w.withDeadline(); rank == Undefined {
 			err = w.flushAll()
-		} else {
-			err = w.flush(rank, true)
+		} else if err = w.awaitRputs(rank); err == nil {
+			err = w.flush(rank)
 		}
 		w.s.leave()
 	}
@@ -334,7 +334,10 @@ func (w *Window) flushAll() (err error) {
 	all := few[:0]
 	for r := range w.s.counts {
 		var f flushRequest
-		if f, err = w.beginFlush(r, true); err != nil {
+		if err = w.awaitRputs(r); err == nil {
+			f, err = w.beginFlush(r)
+		}
+		if err != nil {
 			break
 		}
 		if f.tag > 0 {
@@ -347,9 +350,30 @@ func (w *Window) flushAll() (err error) {
 	return err
 }
 
-// flush waits until a rank has carried out the requests of this one. An Rput that calls it does not wait for Rputs.
-func (w *Window) flush(rank int, rputs bool) error {
-	f, err := w.beginFlush(rank, rputs)
+// awaitRputs waits until no Rputs to the part of a rank are under way.
+func (w *Window) awaitRputs(rank int) error {
+	s := w.s
+	if s.atHand(rank) {
+		return nil
+	}
+	s.mu.Lock()
+	s.rputs[rank] = slices.DeleteFunc(s.rputs[rank], (*transfer).Ready)
+	due := slices.Clone(s.rputs[rank])
+	s.mu.Unlock()
+	for _, t := range due {
+		if err := s.core.bc.Await(w.c.bound, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// atHand reports whether accesses of the part of a rank take no requests.
+func (s *windowCore) atHand(rank int) bool { return rank == backend.ProcNull || s.parts[rank].Here() }
+
+// flush waits until a rank has carried out the requests that this one has sent.
+func (w *Window) flush(rank int) error {
+	f, err := w.beginFlush(rank)
 	if err == nil {
 		err = w.endFlush(&f)
 	}
@@ -364,23 +388,11 @@ type flushRequest struct {
 	sent uint32
 }
 
-// beginFlush asks a rank for an answer. With rputs it first waits until no Rputs to the rank are under way.
-// In memory it does nothing: the gate's operations, which are atomic, are a barrier.
-func (w *Window) beginFlush(rank int, rputs bool) (f flushRequest, err error) {
+// beginFlush asks a rank for an answer. In memory it does nothing: the gate's operations, which are atomic, are a barrier.
+func (w *Window) beginFlush(rank int) (f flushRequest, err error) {
 	s := w.s
-	if rank == backend.ProcNull || s.parts[rank].Here() {
+	if s.atHand(rank) {
 		return f, nil
-	}
-	if rputs {
-		s.mu.Lock()
-		s.rputs[rank] = slices.DeleteFunc(s.rputs[rank], (*transfer).Ready)
-		due := slices.Clone(s.rputs[rank])
-		s.mu.Unlock()
-		for _, t := range due {
-			if err := s.core.bc.Await(w.c.bound, t); err != nil {
-				return f, err
-			}
-		}
 	}
 	f = flushRequest{windowRequest{kind: requestFlush}, rank, s.unanswered[rank].sent.Load()}
 	if f.sent != s.unanswered[rank].done.Load() {
@@ -457,7 +469,7 @@ func (w *Window) Request(op string, a Access) (*Request, error) {
 		return nil, w.Failed(op, a.Rank, err)
 	}
 	p := w.c.newPending(op, a.Kind, s.elem, len(a.In)+len(a.Out), a.Rank, Undefined)
-	if a.Rank == backend.ProcNull || s.parts[a.Rank].Here() {
+	if s.atHand(a.Rank) {
 		p.req.Finish(backend.Status{}, w.access(&a))
 		return p.started(), nil
 	}
