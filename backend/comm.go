@@ -140,11 +140,20 @@ func (b *Bound) Err(start time.Time) error {
 }
 
 // Pending is something that becomes ready: a request, or a set of requests.
-// Ready must be cheap, must not block, and stays true once it is true. While the
-// goroutine that waits in Await sleeps, another goroutine of the process may call
-// Ready in its place, one at a time. A layer that makes something ready without a
-// request of the backend then calls Wake.
+// Ready never waits for another rank, and stays true once it is true. A waiter
+// calls it often. It may take a lock that others hold for short times, and may take
+// the steps of the operation that have become possible: combine elements, send
+// messages, wake other ranks. While the goroutine that waits in Await sleeps,
+// another goroutine of the process may call Ready in its place, one at a time. A
+// layer that makes something ready without a request of the backend then calls
+// Wake.
 type Pending interface{ Ready() bool }
+
+// Spinner is implemented by a Pending for which a waiter looks faster by itself
+// than in Await. Soon calls Ready for a few microseconds and returns its last
+// result. Await calls it first where every rank has a processor to itself. A
+// backend may ignore it.
+type Spinner interface{ Soon() bool }
 
 const (
 	reqIdle uint32 = iota
@@ -234,6 +243,15 @@ func (r *Request) FinishAtOnce(st Status, err error) {
 // Matched is a message that Mprobe took out of the queues and that has not been
 // received yet.
 type Matched any
+
+// Withdrawer is implemented by a Comm that has to ask the receiver whether a
+// canceled send has matched (Comm.Cancel).
+type Withdrawer interface {
+	// GiveUp ends a canceled send with err if the receiver has not answered. Its
+	// buffer is not read any more. It returns false if the send is still under way,
+	// because the message has matched.
+	GiveUp(r *Request, err error) bool
+}
 
 // Comm is one rank's end of one communicator. All methods are safe for
 // concurrent use. The caller has checked the arguments: ranks are in range and

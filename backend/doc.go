@@ -36,6 +36,13 @@
 //   - [Devices]: buffers in the memory of devices. Without it package tensor copies
 //     them through the memory of the host.
 //
+// Three small interfaces refine these. A Comm that must ask the receiver of a
+// canceled send is a [Withdrawer], so that an answer that does not come breaks no
+// communicator. The layer above looks for it in the same way. With a
+// [FailureReporter] the launcher learns of ranks that are lost, but not of those
+// that left in good order. A [Spinner] makes short waits faster. The layer above
+// looks for these two where it uses them.
+//
 // A method of these that cannot do what it is asked returns ErrNotSupported with the
 // reason. A backend that wraps another one wraps the results of Derive and Shrink
 // too.

@@ -34,6 +34,12 @@ type Recovery interface {
 	Shrink(b *Bound, ids Claimer) (c Comm, id uint32, err error)
 }
 
+// FailureReporter is implemented by a Recovery that tells lost ranks from those that left in good order.
+type FailureReporter interface {
+	// Failed returns the world ranks that this rank has found to be lost, in ascending order, or nil.
+	Failed() []int
+}
+
 // Claimer allocates the ids of communicators.
 type Claimer interface {
 	// Propose returns this rank's proposal. Attempts count from 0. salt is equal on all members; it

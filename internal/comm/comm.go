@@ -45,6 +45,7 @@ type core struct {
 	sharing    backend.Sharing     // nil: ranks share no memory
 	recoverer  backend.Recovery    // nil: the job ends when a rank fails
 	devices    backend.Devices     // nil: the processor reads all buffers
+	withdrawer backend.Withdrawer  // nil: Cancel decides alone whether a send has matched
 	rank, size int
 	maxTag     uint // the backend's largest tag
 	pieces     int  // the shortest message that is packed while it is sent; 0: none
@@ -98,6 +99,7 @@ func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	k.sharing, _ = bc.(backend.Sharing)
 	k.recoverer, _ = bc.(backend.Recovery)
 	k.devices, _ = bc.(backend.Devices)
+	k.withdrawer, _ = bc.(backend.Withdrawer)
 	if !j.Schedules {
 		k.colls, _ = bc.(backend.Collectives)
 	} else if k.devices != nil {

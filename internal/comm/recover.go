@@ -85,18 +85,16 @@ func (c *Comm) Lost() (ranks []int) {
 // Dead returns the ranks of a world that this rank knows to be lost, without those that have left the job in good order
 // where the backend tells them apart.
 func (c *Comm) Dead() []int {
-	if _, ok := c.facts().bc.(failing); ok {
+	if _, ok := c.facts().bc.(backend.FailureReporter); ok {
 		return Failed(c.facts().bc)
 	}
 	return c.Lost()
 }
 
-type failing interface{ Failed() []int }
-
 // Failed returns the ranks that a world's communicator knows to be lost, nil if its backend does not tell them from those
 // that have left the job in good order.
 func Failed(bc backend.Comm) []int {
-	if f, ok := bc.(failing); ok {
+	if f, ok := bc.(backend.FailureReporter); ok {
 		return f.Failed()
 	}
 	return nil

@@ -197,9 +197,9 @@ func (r *restartable) Ready() bool {
 	return r.phase() != phaseOpen || r.op.Ready() || r.phase() != phaseOpen
 }
 
-// Soon looks for a short time, if the operation can.
+// Soon implements backend.Spinner, if the operation does.
 func (r *restartable) Soon() bool {
-	o, ok := r.op.(interface{ Soon() bool })
+	o, ok := r.op.(backend.Spinner)
 	return ok && o.Soon()
 }
 

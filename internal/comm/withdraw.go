@@ -10,27 +10,21 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// withdrawer is a backend that asks the receiver whether a canceled send has matched.
-type withdrawer interface {
-	// GiveUp ends such a send with err, without the answer, and reports whether the request has ended.
-	GiveUp(q *backend.Request, err error) bool
-}
-
 // withdraw ends a request because of why, which becomes its error if it had not matched. A matched message is about to
 // arrive, but a stopped peer must not delay a deadline. If the request is still under way then, withdraw breaks the
 // communicator, so that nothing uses the buffer any more, and returns false. of is the operation of a request that does not
 // end in the call that began it; otherwise it is nil.
 func (k *core) withdraw(q *backend.Request, why error, of *pending) bool {
 	k.bc.Cancel(q)
-	b, asks := k.bc.(withdrawer)
-	if asks && of != nil && k.job.vainWaits.covers(of) {
+	b := k.withdrawer
+	if b != nil && of != nil && k.job.vainWaits.covers(of) {
 		k.bc.Poll() // the message may have matched
 		b.GiveUp(q, why)
 	}
 	wait := of.beginWait()
 	if !q.Ready() && k.bc.Await(&backend.Bound{Timeout: sched.Grace}, q) != nil {
 		k.job.vainWaits.note(wait)
-		if !asks || !b.GiveUp(q, why) {
+		if b == nil || !b.GiveUp(q, why) {
 			k.bc.Break(why)
 			return false
 		}

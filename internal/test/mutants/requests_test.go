@@ -13,7 +13,7 @@ var requestMutants = []mutant{
 `,
 		why: "an operation that completes at once is ready before its result", test: "backend TestInterleaveRequestIsReadyWithItsResult"},
 	{file: "internal/comm/withdraw.go",
-		old: `	if asks && of != nil && k.job.vainWaits.covers(of) {
+		old: `	if b != nil && of != nil && k.job.vainWaits.covers(of) {
 `,
 		new: `	if false {
 `,
@@ -26,9 +26,9 @@ var requestMutants = []mutant{
 `,
 		why: "a wait in vain counts for sends that were over when it ended", test: "internal/comm TestInterleaveSendsThatAreOver"},
 	{file: "internal/comm/withdraw.go",
-		old: `		if !asks || !b.GiveUp(q, why) {
+		old: `		if b == nil || !b.GiveUp(q, why) {
 `,
-		new: `		if b.GiveUp(q, why); !asks {
+		new: `		if b.GiveUp(q, why); b == nil {
 `,
 		why: "a matched message whose data do not come is given up without breaking the communicator", test: "internal/comm TestInterleaveSendsThatAreOver"},
 	{file: "internal/comm/withdraw.go",
