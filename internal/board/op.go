@@ -239,7 +239,7 @@ func (o *Op) Ready() bool {
 	return true
 }
 
-// Soon looks at the operation for about 2 µs, and reports whether it is ready.
+// Soon implements backend.Spinner: it looks at the operation for about 2 µs.
 func (o *Op) Soon() bool {
 	for range opSpin {
 		if o.Ready() {
