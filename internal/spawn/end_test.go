@@ -3,12 +3,15 @@
 package spawn
 
 import (
+	"encoding/gob"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -306,5 +309,33 @@ func TestRelayPassesOnWhatRanksHaveNotGot(t *testing.T) {
 		if got := strings.Join(passed, " "); got != c.want || len(r.held) > 0 || r.due != nil {
 			t.Errorf("%s: %q, %d held; want %q, none", c.name, got, len(r.held), c.want)
 		}
+	}
+}
+
+// TestLateAnswerOfKeeperIsToEarlierQuestion has a keeper answer two questions when the second one has come. A signal that it got
+// before the first answer is none of those held since then.
+func TestLateAnswerOfKeeperIsToEarlierQuestion(t *testing.T) {
+	asked, notes := io.Pipe()
+	reports, answers := io.Pipe()
+	k := &Keeper{pipe: notes, notes: gob.NewEncoder(notes), answers: make(chan answer, 1)}
+	go k.read(reports)
+	defer answers.Close()
+	go func() {
+		var n note
+		questions := gob.NewDecoder(asked)
+		if questions.Decode(&n) == nil && questions.Decode(&n) == nil {
+			answers.Write([]byte{byte(syscall.SIGTERM), 0})
+			answers.Write([]byte{byte(syscall.SIGHUP)}) // it is read once the first answer is ready
+			for len(k.answers) > 0 {
+				runtime.Gosched()
+			}
+			answers.Write([]byte{0})
+		}
+	}()
+	if got := k.received(time.Millisecond); got != nil {
+		t.Fatalf("%v without an answer", got)
+	}
+	if got := k.received(patience); !slices.Equal(got, []syscall.Signal{syscall.SIGHUP}) {
+		t.Errorf("the second answer has %v, want SIGHUP", got)
 	}
 }

@@ -36,14 +36,22 @@ func Init() {
 
 // Keeper is a process that cleans up after a killed launcher: it kills the launcher's
 // process groups, saves files that are to be kept, and removes its folders. It also shows
-// which signals were sent to all processes of a job (relay). A nil Keeper does nothing. Methods are safe for concurrent use.
+// which signals were sent to all processes of a job (relay). A nil Keeper does nothing. Exported methods are safe for concurrent
+// use.
 type Keeper struct {
 	mu    sync.Mutex
 	pipe  io.Closer    // the keeper reads EOF when the launcher's last descriptor is closed
 	notes *gob.Encoder // to it
 	cmd   *exec.Cmd
 
-	answers chan []syscall.Signal // to received; closed when the keeper has ended
+	asked   int         // calls of received
+	answers chan answer // to them; closed when the keeper has ended
+}
+
+// answer has the signals that the keeper has got since the answer before.
+type answer struct {
+	to  int // which call of received
+	got []syscall.Signal
 }
 
 // StartKeeper starts a keeper. The program must call Init.
@@ -73,24 +81,30 @@ func StartKeeper() (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the keeper: %w", err)
 	}
-	k := &Keeper{pipe: notes, notes: gob.NewEncoder(notes), cmd: cmd, answers: make(chan []syscall.Signal, 1)}
-	go func() {
-		defer close(k.answers)
-		var got []syscall.Signal
-		for b := make([]byte, 1); ; {
-			if _, err := io.ReadFull(reports, b); err != nil {
-				return
-			}
-			if b[0] != 0 {
-				got = append(got, syscall.Signal(b[0]))
-				continue
-			}
-			k.forget() // an answer that came too late
-			k.answers <- got
-			got = nil
-		}
-	}()
+	k := &Keeper{pipe: notes, notes: gob.NewEncoder(notes), cmd: cmd, answers: make(chan answer, 1)}
+	go k.read(reports)
 	return k, nil
+}
+
+// read passes on what the keeper reports.
+func (k *Keeper) read(reports io.Reader) {
+	defer close(k.answers)
+	a := answer{to: 1}
+	for b := make([]byte, 1); ; {
+		if _, err := io.ReadFull(reports, b); err != nil {
+			return
+		}
+		if b[0] != 0 {
+			a.got = append(a.got, syscall.Signal(b[0]))
+			continue
+		}
+		select {
+		case <-k.answers: // nobody has waited for it
+		default:
+		}
+		k.answers <- a
+		a = answer{to: a.to + 1}
+	}
 }
 
 // note is a message for the keeper: what one of the methods below was called with.
@@ -117,26 +131,22 @@ func (k *Keeper) Leave(path string) { k.say(note{Leave: path}) }
 func (k *Keeper) Keep(from, to string) { k.say(note{From: from, To: to}) }
 
 // received returns the signals that the keeper has got since the last call, nil if it has ended, or does not answer in time. Once
-// it has answered, it survives all signals that passedOn lists.
+// it has answered, it survives all signals that passedOn lists. Calls come one at a time.
 func (k *Keeper) received(limit time.Duration) []syscall.Signal {
 	if k == nil {
 		return nil
 	}
-	k.forget()
+	k.asked++
 	k.say(note{Ask: true})
-	select {
-	case got := <-k.answers:
-		return got
-	case <-time.After(limit):
-		return nil
-	}
-}
-
-// forget drops an answer that nobody has waited for.
-func (k *Keeper) forget() {
-	select {
-	case <-k.answers:
-	default:
+	for late := time.After(limit); ; {
+		select {
+		case a, ok := <-k.answers:
+			if !ok || a.to == k.asked {
+				return a.got
+			}
+		case <-late:
+			return nil
+		}
 	}
 }
 
