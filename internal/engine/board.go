@@ -120,17 +120,17 @@ func (e *Engine) checkMixed(ctx uint32, tag int32, payload []byte) {
 		return
 	}
 	if call := c.waiting; call != nil && int(tag) == backend.CheckTag(call.Seq) {
-		c.mixed(call.Fingerprint(), payload)
+		c.breakIfDifferent(call.Fingerprint(), payload)
 	} else if c.native != nil {
 		if made, ok := c.native.Made(int(tag)); ok {
-			c.mixed(made, payload)
+			c.breakIfDifferent(made, payload)
 		}
 	}
 }
 
-// mixed breaks the communicator if this rank's native call differs from another rank's over messages. The lock is
+// breakIfDifferent breaks the communicator if this rank's native call differs from another rank's over messages. The lock is
 // held.
-func (c *comm) mixed(made backend.Fingerprint, payload []byte) {
+func (c *comm) breakIfDifferent(made backend.Fingerprint, payload []byte) {
 	seen, ok := backend.DecodeSeen(payload, len(c.World))
 	if !ok {
 		return
@@ -164,7 +164,7 @@ func (c *comm) Mixed(seq uint32, made backend.Fingerprint) {
 func (c *comm) compareArrived(seq uint32, made backend.Fingerprint) {
 	env := match.Env{Ctx: c.id, Source: backend.AnySource, Tag: int32(backend.CheckTag(seq))}
 	if n := c.e.arrived.FindArrived(env); n != nil {
-		c.mixed(made, n.Owner.(*msg).buf)
+		c.breakIfDifferent(made, n.Owner.(*msg).buf)
 	}
 }
 

@@ -185,7 +185,7 @@ func (m *Machine) LinkEnded(r int) {
 	switch p := m.Peers[r]; {
 	case !p.Linked():
 	case p.Standing == Reported:
-		m.left(r)
+		m.noteLeftUnheard(r)
 	case p.Link == Up || p.Over():
 		p.Link = Ended
 		switch {
@@ -261,14 +261,14 @@ func (m *Machine) Said(r int, hub bool) {
 	}
 	ack := Notice{Kind: HaveLeft, Ranks: []int{r}, Hub: m.vouches(r)}
 	p.asHub = p.asHub || hub
-	m.note(r)
+	m.noteLeft(r)
 	if m.OnDemand {
 		m.host.Send(r, ack)
 	}
 }
 
-// note notes that a rank has left.
-func (m *Machine) note(r int) {
+// noteLeft notes that a rank has left.
+func (m *Machine) noteLeft(r int) {
 	if !m.Peers[r].Leave() {
 		return
 	}
@@ -279,10 +279,10 @@ func (m *Machine) note(r int) {
 	m.Rehub()
 }
 
-// left notes that a rank has left without its goodbye having arrived here.
-func (m *Machine) left(r int) {
+// noteLeftUnheard notes that a rank has left without its goodbye having arrived here.
+func (m *Machine) noteLeftUnheard(r int) {
 	m.Peers[r].Link = Ended
-	m.note(r)
+	m.noteLeft(r)
 }
 
 // Told handles a rank's notice that other ranks have left. If there is a link with one of them, its goodbye arrives
@@ -298,7 +298,7 @@ func (m *Machine) Told(from int, n Notice) {
 		if p := m.Peers[r]; p.Standing == Member {
 			p.asHub = p.asHub || r == from // it may have been: nobody needs this rank to pass on what it says of itself
 			if p.Standing = Reported; !p.Linked() {
-				m.left(r)
+				m.noteLeftUnheard(r)
 			}
 		}
 	}

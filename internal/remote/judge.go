@@ -31,20 +31,20 @@ const (
 // judge supervises the ranks. Its fields belong to its goroutine.
 type judge struct {
 	*launcher
-	m       *job.Machine
-	print   *printer
-	events  chan event
-	broken  chan error // the output cannot be written
-	done    chan struct{}
-	log     *job.Log
-	drained map[int]chan struct{} // by id, of processes that have ended: closed when its output has been passed on
-	left    bool                  // the user does not wait for the last output
+	m               *job.Machine
+	print           *printer
+	events          chan event
+	broken          chan error // the output cannot be written
+	done            chan struct{}
+	log             *job.Log
+	drained         map[int]chan struct{} // by id, of processes that have ended: closed when its output has been passed on
+	outputAbandoned bool                  // the user does not wait for the last output
 
-	elastic *spawn.ElasticJob // nil: no processes take the places of lost ones
-	hostOf  map[int]*host     // by rank, where its last process was started
-	asked   chan func()       // calls of others
-	full    string            // why a rank cannot be started
-	last    bool              // the hosts know that no other processes will be started
+	elastic  *spawn.ElasticJob // nil: no processes take the places of lost ones
+	hostOf   map[int]*host     // by rank, where its last process was started
+	asked    chan func()       // calls of others
+	noRoom   string            // why a rank cannot be started
+	saidLast bool              // the hosts know that no other processes will be started
 
 	flights    []string // files of the flight recorder that have been stored, with other processes in the places of lost ones
 	generation int      // of the world that they are of, -1 for none
@@ -75,7 +75,7 @@ func (j *launcher) newJudge() *judge {
 	return s
 }
 
-// see starts the ranks and returns the job's status at its end. internal/job decides what
+// supervise starts the ranks and returns the job's status at its end. internal/job decides what
 // follows from an event:
 //
 //  1. Until each host's ranks have ended, or the host is lost, it passes their reports on.
@@ -83,7 +83,7 @@ func (j *launcher) newJudge() *judge {
 //     within endLimit is given up, as is one without ranks that is silent for so long once the job ends.
 //  3. The remaining hosts send the files of the flight recorder, if requested.
 //  4. The last output is written.
-func (j *launcher) see() (status int, err error) {
+func (j *launcher) supervise() (status int, err error) {
 	j.begun = time.Now()
 	s := j.newJudge()
 	if s.elastic != nil {
@@ -105,7 +105,7 @@ func (j *launcher) see() (status int, err error) {
 	go spawn.Feed(j.cfg.Stdin, &inputWriter{j.hosts[0].link, input}, s.done)
 	defer close(s.done)
 	for !s.all((*host).over) {
-		if s.step(true); s.left {
+		if s.step(s.cfg.Signals); s.outputAbandoned {
 			return s.m.Status, nil
 		}
 		s.settle()
@@ -135,15 +135,12 @@ func (j *launcher) see() (status int, err error) {
 	}
 }
 
-func (s *judge) step(signals bool) {
-	var from <-chan os.Signal
-	if signals {
-		from = s.cfg.Signals
-	}
+// step waits for one event and handles it. It takes signals from a channel, or none if the channel is nil.
+func (s *judge) step(signals <-chan os.Signal) {
 	select {
 	case e := <-s.events:
 		s.handle(e)
-	case sig := <-from:
+	case sig := <-signals:
 		s.pass(sig)
 	case err := <-s.broken:
 		s.m.OutputFailed(err)
@@ -355,7 +352,7 @@ func (s *judge) pass(sig os.Signal) {
 	s.m.Signal(n)
 	if job.AsksForEnd(n) && s.m.Running == 0 && (first || s.m.Phase == job.Ends) { // do not wait for the reader
 		s.m.LostOutput(n)
-		s.left = true
+		s.outputAbandoned = true
 	}
 }
 
@@ -377,7 +374,7 @@ func (s *judge) goodbye() {
 	})
 	defer limit.Stop()
 	for !s.all(func(h *host) bool { return h.state >= hostDone }) {
-		s.step(false)
+		s.step(nil)
 	}
 }
 

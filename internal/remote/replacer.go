@@ -23,7 +23,7 @@ func (s replacer) Start(id, rank int) {
 	h := s.hostOf[rank]
 	if h == nil || !h.room(taken[h]) {
 		if h = s.least(taken); h == nil {
-			s.full = fmt.Sprintf("rank %d cannot be started: no host has room for it", rank)
+			s.noRoom = fmt.Sprintf("rank %d cannot be started: no host has room for it", rank)
 			return
 		}
 	}
@@ -115,12 +115,12 @@ func (s *judge) settle() {
 	if s.elastic == nil {
 		return
 	}
-	if s.full != "" { // after the message about the loss
-		s.m.End(job.StatusLost, errors.New(s.full), s.full)
+	if s.noRoom != "" { // after the message about the loss
+		s.m.End(job.StatusLost, errors.New(s.noRoom), s.noRoom)
 	}
 	s.elastic.Settle()
-	if s.m.Running == 0 && !s.last {
-		s.last = true
+	if s.m.Running == 0 && !s.saidLast {
+		s.saidLast = true
 		s.sendAll(kindLast)
 	}
 }

@@ -108,7 +108,7 @@ func Run(cfg Config) (status int, err error) {
 		}
 		return 2, err
 	}
-	return j.see()
+	return j.supervise()
 }
 
 // most returns the largest number of ranks that the job can have.

@@ -20,9 +20,9 @@ func (r *Runner) ahead(call *backend.Call) bool {
 	return call.Coll.Neighbor() && call.Form == backend.Blocking && call.Err == nil && !r.CheckAll
 }
 
-// without reports whether the check goes on after err: that of a rank that has left the communicator in good order. That
+// goesOnAfter reports whether the check goes on after err: that of a rank that has left the communicator in good order. That
 // rank may have been ahead of this one.
-func (o *Op) without(err error) bool {
+func (o *Op) goesOnAfter(err error) bool {
 	f, ok := err.(*backend.Fault)
 	return ok && f.Left && o.r.ahead(&o.call)
 }

@@ -303,9 +303,9 @@ func (d *data) region(r *coll.Region) []byte {
 	return b[r.Off : r.Off+r.N : r.Off+r.N]
 }
 
-// waiting appends the ranks whose messages of the round under way are missing. It may be
+// appendWaiting appends the ranks whose messages of the round under way are missing. It may be
 // called while the data moves.
-func (d *data) waiting(ranks []int) []int {
+func (d *data) appendWaiting(ranks []int) []int {
 	if d.s == nil {
 		return ranks
 	}

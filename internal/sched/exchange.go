@@ -139,13 +139,13 @@ func (x *exchange) encode() []byte {
 // covers the sender alone. If it is missing because its sender has left, the sender has not made the call, and the
 // check fails. A later message may be missing although its sender has made the call: see leave.
 func (x *exchange) take(l *leg) error {
-	if l.to >= 0 && x.send.Err != nil && !x.o.without(x.send.Err) {
+	if l.to >= 0 && x.send.Err != nil && !x.o.goesOnAfter(x.send.Err) {
 		return x.send.Err
 	}
 	switch {
 	case l.from < 0:
 		return nil
-	case x.recv.Err != nil && (l.count > 1 || x.lengths()) && x.o.without(x.recv.Err):
+	case x.recv.Err != nil && (l.count > 1 || x.lengths()) && x.o.goesOnAfter(x.recv.Err):
 		return nil
 	case x.recv.Err != nil:
 		return x.recv.Err
@@ -175,9 +175,9 @@ func (x *exchange) garbage() error {
 		x.recv.Status.Source, x.recv.Status.Bytes)}
 }
 
-// waiting appends the rank this exchange waits for, if any. It may be called
+// appendWaiting appends the rank this exchange waits for, if any. It may be called
 // while the exchange goes on.
-func (x *exchange) waiting(ranks []int) []int {
+func (x *exchange) appendWaiting(ranks []int) []int {
 	legs := x.o.r.legs
 	if i := int(x.step.Load()); i < len(legs) && legs[i].from >= 0 && x.recv.Active() {
 		ranks = append(ranks, legs[i].from)

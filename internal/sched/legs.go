@@ -78,8 +78,8 @@ func (r *Runner) place() {
 	r.legs = nodeLegs(r.rank, r.size, r.nodes)
 }
 
-// arrivals adds to s the ranks that a leg's message covers.
-func (r *Runner) arrivals(l *leg, s agree.Set) {
+// addArrivals adds to s the ranks that a leg's message covers.
+func (r *Runner) addArrivals(l *leg, s agree.Set) {
 	if l.from < 0 {
 		return
 	}

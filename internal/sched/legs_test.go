@@ -29,7 +29,7 @@ func TestLegsPassOnWhatTheirSenderHasSeen(t *testing.T) {
 					t.Fatalf("%d ranks, leg %d: rank %d waits for %d, which sends to %d", size, i, rank, l.from, to)
 				}
 				said := agree.NewSet(size)
-				r.arrivals(l, said)
+				r.addArrivals(l, said)
 				if !slices.Equal(said, before[l.from]) {
 					t.Fatalf("%d ranks, leg %d: what rank %d hears from %d tells of %b, and that one knows of %b", size, i, rank, l.from, said, before[l.from])
 				}

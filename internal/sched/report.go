@@ -50,9 +50,9 @@ func (o *Op) state() *state {
 	s := &state{o.arrived(), agree.NewSet(n), agree.NewSet(n)}
 	var waiting []int
 	if !o.call.Coll.Neighbor() || o.now().data() >= landed { // the check alone holds up no neighbor
-		waiting = o.check.waiting(nil)
+		waiting = o.check.appendWaiting(nil)
 	}
-	for _, r := range o.data.waiting(waiting) {
+	for _, r := range o.data.appendWaiting(waiting) {
 		s.awaited.Add(r)
 	}
 	s.reported.Add(o.r.rank)
@@ -71,7 +71,7 @@ func (o *Op) arrived() agree.Set {
 		}
 	case checking, failed:
 		for i := range o.r.legs[:min(int(o.check.step.Load()), len(o.r.legs))] {
-			o.r.arrivals(&o.r.legs[i], s)
+			o.r.addArrivals(&o.r.legs[i], s)
 		}
 	}
 	if d := &o.data; d.s != nil {

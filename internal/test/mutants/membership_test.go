@@ -11,7 +11,7 @@ var membershipMutants = []mutant{
 		why: "a rank that leaves says no goodbye on a link that comes later", test: "internal/membership TestMembershipHoldsInEveryOrder", plain: true},
 	{file: "internal/membership/machine.go",
 		old: `	case p.Standing == Reported:
-		m.left(r)
+		m.noteLeftUnheard(r)
 `,
 		new: ``,
 		why: "a rank that was reported is lost if its link ends before its goodbye", test: "internal/membership TestMembershipHoldsInEveryOrder", plain: true},
