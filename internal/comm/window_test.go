@@ -67,9 +67,10 @@ type apart struct {
 }
 
 type observed struct {
-	lost  atomic.Bool
-	mu    sync.Mutex
-	begun []time.Time
+	lost   atomic.Bool
+	unsent error // what Send returns, if it sends nothing
+	mu     sync.Mutex
+	begun  []time.Time
 }
 
 func (a apart) NodeOf(rank int) int { return a.WorldRank(rank) }
@@ -101,6 +102,9 @@ func (a apart) Await(b *backend.Bound, p backend.Pending) error {
 
 func (a apart) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
 	a.note(b)
+	if a.unsent != nil {
+		return a.unsent
+	}
 	return a.Comm.Send(b, buf, dest, tag, mode)
 }
 
@@ -266,6 +270,26 @@ func TestNoAccessSucceedsAfterOneHasToldALoss(t *testing.T) {
 			release()
 			if err := put(win, make([]byte, 16)); !errors.Is(err, backend.ErrPeerLost) {
 				t.Errorf("an access after it: %v, want ErrPeerLost", err)
+			}
+		}
+		return barrier(w)
+	})
+}
+
+// A request that is not sent leaves the tag of its answer to the next one.
+func TestUnsentRequestTakesNoTag(t *testing.T) {
+	apartRanks(t, 1, func(w *Comm, win *Window, o *observed) error {
+		if w.Rank() == 0 {
+			get := func() error { return win.Do("get", Access{Kind: flight.Get, Rank: 1, Out: make([]byte, 16)}) }
+			o.unsent = fault(backend.ErrTimeout, "no room")
+			for range 3 {
+				if err := get(); !errors.Is(err, backend.ErrTimeout) {
+					t.Errorf("%v, want ErrTimeout", err)
+				}
+			}
+			o.unsent = nil
+			if err := get(); err != nil || win.s.lastTag != 1 {
+				t.Errorf("%v after %d tags, want 1", err, win.s.lastTag)
 			}
 		}
 		return barrier(w)

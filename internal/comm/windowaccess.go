@@ -255,6 +255,8 @@ func (w *Window) post(h *windowRequest, rank int, in []byte, answered bool) erro
 	err := s.remote.core.bc.Send(w.c.bound, m.buf[:n], rank, requestTag, backend.Standard)
 	if err == nil { // the message is not in use any more
 		s.messages.Put(m)
+	} else if answered { // the request is not sent, or the communicator is broken
+		s.putTag(int(h.tag))
 	}
 	return err
 }
