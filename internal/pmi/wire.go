@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"time"
 )
@@ -133,9 +132,17 @@ func (w *wire) Close() error {
 
 // call sends a command, unless that is empty, and returns the fields of the answer, which must be the one wanted.
 func (w *wire) call(ctx context.Context, want, command string) (map[string]string, error) {
-	end, _ := ctx.Deadline()
-	err := w.conn.SetDeadline(end)
-	defer context.AfterFunc(ctx, func() { w.conn.SetDeadline(time.Unix(1, 0)) })()
+	err := w.conn.SetDeadline(time.Time{})
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(over)
+		w.conn.SetDeadline(time.Unix(1, 0))
+	})
+	defer func() {
+		if !stop() {
+			<-over // else it may end the next call
+		}
+	}()
 	if err == nil && command != "" {
 		_, err = io.WriteString(w.conn, "cmd="+command+"\n")
 	}
@@ -145,7 +152,7 @@ func (w *wire) call(ctx context.Context, want, command string) (map[string]strin
 	}
 	name, _, _ := strings.Cut(cmp.Or(command, want), " ")
 	switch {
-	case ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded):
+	case ctx.Err() != nil:
 		if name == "barrier_in" {
 			return nil, errors.New("not all ranks came to the launcher's barrier in time")
 		}

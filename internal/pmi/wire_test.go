@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -77,6 +78,50 @@ func TestBadServersAreClearErrors(t *testing.T) {
 	if got != "a,b/c" || err != nil {
 		t.Errorf("a good server: %q, %v", got, err)
 	}
+}
+
+// slow is a connection that carries out what ends a call only when it is told to.
+type slow struct {
+	net.Conn
+	now chan struct{}
+}
+
+func (s slow) SetDeadline(at time.Time) error {
+	if !at.IsZero() {
+		<-s.now
+	}
+	return s.Conn.SetDeadline(at)
+}
+
+// TestEndOfOneCallDoesNotEndTheNext cancels the context of a call while its answer comes.
+func TestEndOfOneCallDoesNotEndTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		conn, in := slow{ours, make(chan struct{})}, bufio.NewReader(theirs)
+		first, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() {
+			w := newWire(conn)
+			w.call(first, "maxes", "get_maxes") // answered or not
+			_, err := w.call(context.Background(), "finalize_ack", "finalize")
+			result <- err
+		}()
+		in.ReadString('\n')
+		cancel()
+		synctest.Wait() // the deadline is about to be set
+		fmt.Fprint(theirs, "cmd=maxes\n")
+		synctest.Wait() // the second call has begun, unless it waits for that
+		close(conn.now)
+		synctest.Wait()
+		go func() {
+			in.ReadString('\n')
+			fmt.Fprint(theirs, "cmd=finalize_ack\n")
+		}()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+		theirs.Close()
+	})
 }
 
 func TestLongValuesAreRefused(t *testing.T) {
