@@ -124,6 +124,21 @@ func TestExamplesRun(t *testing.T) {
 	}
 }
 
+// A rank of elastic is killed in the middle, or after its last step. A new process takes its place, and the sum is that of
+// the squares below 1000.
+func TestElasticReplacesKilledRank(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the shm backend exists on Linux only")
+	}
+	for _, at := range []string{"50", "100"} {
+		run := exec.Command(program(t, "cohort"), "run", "-n", "3", "--restarts", "1", program(t, "elastic"), "-kill", "1", "-at", at)
+		check(t, []string{
+			`\[0\] the sum is 332833500, in generation 1`,
+			`cohort: rank 1 was killed by signal 9 \(killed\) after .* s; starting it again \(restart 1 of 1\)`,
+		}, run)
+	}
+}
+
 // The test trains ddp's network over shm, and over tcp with and without shared memory on a node.
 // The weights have the same bits, and on four ranks also in a second run. The tests of ddp compare
 // shm with local.

@@ -3,7 +3,7 @@
 //
 //	go run ./cmd/cohort run -n 4 --restarts 2 ./examples/elastic -kill 2
 //
-// With -kill, that rank kills its process in the middle. Another process takes its place, the others hand it the state,
+// With -kill, that rank kills its process in the middle, or after -at steps. Another process takes its place, the others hand it the state,
 // and the result is the same.
 package main
 
@@ -22,7 +22,10 @@ const (
 	each  = 10 // numbers in a step
 )
 
-var kill = flag.Int("kill", -1, "the `RANK` that kills its process, once")
+var (
+	kill = flag.Int("kill", -1, "the `RANK` that kills its process, once")
+	at   = flag.Int("at", steps/2, "after this many `STEPS`")
+)
 
 func main() {
 	flag.Parse()
@@ -41,6 +44,10 @@ func elastic(ctx context.Context, world *cohort.Comm) error {
 		err := s.handOver(world)
 		for err == nil && s.Step < steps {
 			err = s.step(world)
+		}
+		if err == nil {
+			dieIfAsked(world, s.Step)
+			err = world.Barrier() // fails if a rank has been lost since its last step
 		}
 		done := 1
 		if err != nil {
@@ -80,13 +87,7 @@ func (s *state) handOver(world *cohort.Comm) error {
 
 // step adds the squares of the next numbers, which the ranks share.
 func (s *state) step(world *cohort.Comm) error {
-	if s.Step == steps/2 && world.Rank() == *kill && world.Generation() == 0 {
-		self, err := os.FindProcess(os.Getpid())
-		if err != nil {
-			return err
-		}
-		return self.Kill()
-	}
+	dieIfAsked(world, s.Step)
 	mine := 0
 	for i := s.Step*each + world.Rank(); i < (s.Step+1)*each; i += world.Size() {
 		mine += i * i
@@ -97,4 +98,13 @@ func (s *state) step(world *cohort.Comm) error {
 		s.Step++
 	}
 	return err
+}
+
+// dieIfAsked kills the process if -kill and -at say so.
+func dieIfAsked(world *cohort.Comm, step int) {
+	if world.Rank() == *kill && step == *at && world.Generation() == 0 {
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = self.Kill()
+		}
+	}
 }

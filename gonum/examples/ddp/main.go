@@ -92,6 +92,9 @@ func (t *training) train(ctx context.Context, world *cohort.Comm, points []point
 		if err == nil {
 			err = t.learn(world, points, steps)
 		}
+		if err == nil {
+			err = world.Barrier() // fails if a rank has been lost since its last step
+		}
 		done := 1
 		if err != nil {
 			done = 0
