@@ -333,7 +333,8 @@ type Comm interface {
 	// ranks call it, the first call counts. It does not wait. Derived communicators
 	// are not affected.
 	Break(err error)
-	// Broken returns the error that the communicator was broken with, or nil.
+	// Broken returns the error that the communicator was broken with, or nil. It may first read what has arrived from
+	// the other ranks.
 	Broken() error
 	// Wake makes every goroutine that is in an operation of this process, Await included, check
 	// again whether what it waits for is ready and whether its Bound has ended.

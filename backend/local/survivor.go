@@ -67,7 +67,7 @@ func (g *group) acknowledges(rank int) bool {
 func (j *job) fail(rank int, err error) {
 	j.mu.Lock()
 	p := &j.peers[rank]
-	if !p.Lose(false) {
+	if !p.Lose(membership.ThisRank) {
 		j.mu.Unlock()
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/membership"
 )
 
 // A loss is handled in two steps, because notices arrive while another link's frames are being
@@ -57,7 +58,7 @@ func (e *Engine) handleLosses() {
 			e.due = nil
 			for _, d := range due {
 				e.peers[d.rank].drain(drainLost) // it may have left in good order
-				e.mark(d.rank, d.fault, false)
+				e.mark(d.rank, d.fault, membership.ThisRank)
 			}
 		}
 		for n := len(e.membership.LostList); e.linksClosed < n; e.linksClosed++ {
@@ -69,9 +70,9 @@ func (e *Engine) handleLosses() {
 	}
 }
 
-// mark is the first step of a loss; told: another rank has reported it. The lock is held.
-func (e *Engine) mark(rank int, f *backend.Fault, told bool) {
-	if !e.membership.Lose(rank, told) {
+// mark is the first step of a loss. The lock is held.
+func (e *Engine) mark(rank int, f *backend.Fault, by membership.Finder) {
+	if !e.membership.Lose(rank, by) {
 		return
 	}
 	if i := e.local(rank); i >= 0 && e.fault.Load() == nil && !e.cfg.Board.Mark(i, exclusion(rank, e.me, f)) {
@@ -110,7 +111,7 @@ func (e *Engine) onLoss(from, rank int, f *backend.Fault) {
 	case rank == e.me:
 		e.exclude(exclusion(rank, from, f))
 	default:
-		e.mark(rank, f, true)
+		e.mark(rank, f, membership.AnotherRank)
 	}
 }
 

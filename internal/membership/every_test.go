@@ -183,7 +183,7 @@ func TestOrdersThatWereWrong(t *testing.T) {
 func TestLostHubPromisesNothing(t *testing.T) {
 	m := newNet(plan{ranks: 3}).ranks[2].m
 	m.Part()
-	m.Lose(0, true)
+	m.Lose(0, AnotherRank)
 	m.Rehub()
 	m.Told(0, Notice{Kind: HaveLeft, Ranks: []int{2}, Hub: true})
 	if m.MayEnd() {
@@ -197,7 +197,7 @@ func TestPromiseEndsWithLossOfHub(t *testing.T) {
 	m.Part()
 	m.Told(0, Notice{Kind: HaveLeft, Ranks: []int{2}, Hub: true})
 	m.Said(0, true)
-	m.Lose(0, true)
+	m.Lose(0, AnotherRank)
 	m.Rehub()
 	if m.MayEnd() {
 		t.Errorf("rank 2 may end on the promise of rank 0, which is lost; its hub is rank %d", m.Hub)
@@ -211,7 +211,7 @@ func TestOlderPromiseIsReadLater(t *testing.T) {
 	for _, hub := range []int{1, 0} {
 		m.Told(hub, Notice{Kind: HaveLeft, Ranks: []int{3}, Hub: true})
 	}
-	m.Lose(0, true)
+	m.Lose(0, AnotherRank)
 	m.Rehub()
 	if !m.MayEnd() {
 		t.Errorf("rank 3 has the promise of rank 1, and waits")

@@ -305,8 +305,8 @@ func (m *Machine) Told(from int, n Notice) {
 }
 
 // Lose does what Peer.Lose does, until this rank has ended its links. The host calls Rehub afterwards.
-func (m *Machine) Lose(r int, told bool) bool {
-	if m.Closed() || !m.Peers[r].Lose(told) {
+func (m *Machine) Lose(r int, by Finder) bool {
+	if m.Closed() || !m.Peers[r].Lose(by) {
 		return false
 	}
 	m.LostList = append(m.LostList, r)

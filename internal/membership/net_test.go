@@ -248,7 +248,7 @@ func (w *net) deliver(r, q int) {
 		case n.Ranks[0] == r:
 			x.told = true
 		default:
-			w.lose(r, n.Ranks[0], true)
+			w.lose(r, n.Ranks[0], AnotherRank)
 		}
 	}
 }
@@ -266,9 +266,9 @@ func (w *net) ended(r, q int) bool {
 }
 
 // lose is what a rank does with a loss.
-func (w *net) lose(r, q int, told bool) {
+func (w *net) lose(r, q int, by Finder) {
 	x := w.ranks[r]
-	if !x.m.Lose(q, told) {
+	if !x.m.Lose(q, by) {
 		return
 	}
 	for to, p := range x.m.Peers {
@@ -290,7 +290,7 @@ func (w *net) settle(r int) {
 				w.deliver(r, from)
 			}
 		}
-		w.lose(r, q, false)
+		w.lose(r, q, ThisRank)
 	}
 	for _, q := range x.m.LostList {
 		if x.m.Peers[q].Link != Ended {

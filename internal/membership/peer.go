@@ -44,10 +44,18 @@ func (p *Peer) Waits() bool { return p.Link == Wanted || p.Link == Asked }
 // Over reports whether the peer has left or is lost.
 func (p *Peer) Over() bool { return p.Standing >= Left }
 
-// Lose makes the peer lost, for the caller, or for another rank if told is true. It returns false if the peer was lost
-// before, or has left and is lost for the caller alone.
-func (p *Peer) Lose(told bool) bool {
-	if p.Standing == Lost || p.Standing == Left && !told {
+// Finder says which rank has found that a peer is lost.
+type Finder uint8
+
+// The finders.
+const (
+	ThisRank Finder = iota
+	AnotherRank
+)
+
+// Lose makes the peer lost. It returns false if the peer was lost before, or has left and is lost for this rank alone.
+func (p *Peer) Lose(by Finder) bool {
+	if p.Standing == Lost || p.Standing == Left && by == ThisRank {
 		return false
 	}
 	p.Standing = Lost

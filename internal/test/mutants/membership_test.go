@@ -73,7 +73,7 @@ var membershipMutants = []mutant{
 		new: `	m.Need(r)`,
 		why: "a rank that has left asks for a link and gets none", test: "internal/membership TestMembershipHoldsInEveryOrder", plain: true},
 	{file: "internal/membership/peer.go",
-		old: `p.Standing == Left && !told {`,
+		old: `p.Standing == Left && by == ThisRank {`,
 		new: `p.Standing == Left {`,
 		why: "a goodbye hides a loss that another rank reports", test: "internal/membership TestMembershipHoldsInEveryOrder", plain: true},
 	{file: "internal/membership/machine.go",
