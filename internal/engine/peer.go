@@ -26,14 +26,14 @@ const (
 //
 // The state of the link (membership.Link), and whether a write has failed, decide what becomes of a frame:
 //
-//	state         writeErr  link  a frame                                   next
-//	None          nil       nil   is queued, and makes the link needed      up: the peer has made a link
-//	Wanted, Asked nil       nil   is queued for the next link               up: there is a link
-//	Fresh         any       set   is queued until the peer confirms the     taken: the peer's first frame has come;
-//	                              link, or for the next link                linkEnded
-//	Up            nil       set   is written, or queued if there is no room writeFailed; linkEnded; closeLink
-//	Up            set       set   is dropped; what has arrived is read      linkEnded; closeLink
-//	Ended         nil       nil   is dropped                                none follows
+//	state          link  writeErr  a frame                                   the state ends by
+//	None           nil   nil       is queued, and a link is needed for it    emit; up: the peer has made a link
+//	Wanted, Asked  nil   nil       is queued for the next link               up: there is a link
+//	Fresh          set   any       is queued until the link is confirmed,    taken: the peer's first frame has come;
+//	                               or for the next link                      linkEnded
+//	Up             set   nil       is written, or queued for lack of room    writeFailed; linkEnded; closeLink
+//	Up             set   set       is dropped, and what has come is read     linkEnded; closeLink
+//	Ended          nil   any       is dropped                                nothing
 //
 // linkEnded leaves to the membership whether another link follows. closeLink gives the rank up: it is lost, or has sent
 // something invalid. When this rank leaves, or tells a lost rank so, a goodbye takes over the link.

@@ -28,7 +28,7 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 	if p.Ready() {
 		return nil
 	}
-	if o, ok := p.(backend.Spinner); ok && c.e.cfg.Spare && o.Soon() {
+	if o, ok := p.(interface{ Soon() bool }); ok && c.e.cfg.Spare && o.Soon() {
 		return nil
 	}
 	e := c.e

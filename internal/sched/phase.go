@@ -1,7 +1,7 @@
 package sched
 
 // phase says in one word how far an operation is. Its check and its data phase run side by side, so the word has a part
-// for each. Only the goroutine that runs a part changes it. After that neither part runs, one goroutine goes on alone
+// for each. Only the goroutine that runs a part changes it. Once neither part runs, one goroutine goes on alone
 // (conclude).
 //
 //	part   state      means                                                        entered from     by
@@ -19,7 +19,7 @@ package sched
 //
 //	verdict  means                                                          entered from  by
 //	nil      nothing has decided yet                                        any           start
-//	success  the operation has ended, and nothing uses its buffers          nil           finish
+//	success  the operation has ended, and nothing uses its buffers          new, nil      newOp, finish
 //	error    it has failed or was given up; messages may be pending, until  nil, error    fail, End
 //	         the phase is silent
 //
