@@ -197,6 +197,17 @@ func (r *Recorder) dump(cause Cause, reason string) error {
 	if r.mapped {
 		return nil
 	}
+	return r.write()
+}
+
+// write writes the file, unless it is that of a rank that took this one's place in a later world. Locked.
+func (r *Recorder) write() error {
+	if b, err := readFile(r.path); err == nil {
+		d, err := Decode(b)
+		if err == nil && d.Job != r.mem.text(jobAt, jobSize) && d.Began.After(r.mem.time(r.mem.word(atBegan))) {
+			return fmt.Errorf("%s is of a later world", r.path)
+		}
+	}
 	return WriteFile(r.path, r.copy())
 }
 
@@ -262,7 +273,7 @@ func (r *Recorder) Close() {
 		r.mem.setHertz(rate())
 	}
 	if !r.mapped && (r.noted > 0 || r.tally != nil) && r.dir != "" {
-		_ = WriteFile(r.path, r.copy()) // if it fails, the old file lacks only this
+		_ = r.write() // if it fails, the old file lacks only this
 	}
 }
 

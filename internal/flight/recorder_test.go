@@ -73,6 +73,23 @@ func TestTextsOfAllCausesAreKept(t *testing.T) {
 	}
 }
 
+// A rank that was replaced, and learns of it late, leaves the file of the rank that has its place in the next world.
+func TestReplacedRankLeavesFileOfNextWorld(t *testing.T) {
+	for _, dir := range []string{t.TempDir(), memoryFolder(t)} {
+		first, next := origin, origin
+		first.Name, next.Name = "job.0", "job.1"
+		replaced, r := New(dir, first), New(dir, next)
+		defer r.Close()
+		replaced.Note(Lost, "send: peer lost")
+		r.Note(Timeout, "recv: timed out")
+		replaced.Note(Broken, "recv: broken")
+		replaced.Close()
+		if d := readOne(t, dir); d.Job != "job.1" || d.Cause != Timeout {
+			t.Errorf("the file is of %s: %v, want job.1: %v", d.Job, d.Cause, Timeout)
+		}
+	}
+}
+
 // In a folder in memory the file is up to date without a dump, as after kill -9.
 func TestFileInMemoryOutlivesKilledRank(t *testing.T) {
 	dir := memoryFolder(t)
