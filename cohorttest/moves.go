@@ -29,16 +29,28 @@ func (f family[T]) has() []form {
 	return forms
 }
 
-// call calls the function of a form and returns its results.
+// call calls the function of a form and returns its results. As soon as it has returned, the program may use its counts and
+// displacements for something else.
 func (f family[T]) call(form int, c *cohort.Comm, a *args[T]) []any {
 	in := []reflect.Value{reflect.ValueOf(c)}
 	if f.on != nil {
 		in[0] = reflect.ValueOf(f.on)
 	}
+	var lent [][]int
 	for _, x := range f.passed(a) {
+		if counts, ok := x.([]int); ok && counts != nil && reflect.TypeFor[T]() != reflect.TypeFor[int]() { // else it may be a buffer
+			counts = slices.Clone(counts)
+			lent = append(lent, counts)
+			x = counts
+		}
 		in = append(in, reflect.ValueOf(x))
 	}
 	out := reflect.ValueOf(f.forms[form]).Call(in)
+	for _, counts := range lent {
+		for i := range counts {
+			counts[i] = -1
+		}
+	}
 	return filled(len(out), func(i int) any { return out[i].Interface() })
 }
 

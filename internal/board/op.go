@@ -15,10 +15,20 @@ import (
 // and it has taken their data. A goroutine that looks at one advances
 // all operations of its communicator as far as they go. A blocking call waits until they are complete.
 type Op struct {
-	s    *Collective
-	call backend.Call
-	done word.Bool
-	err  error
+	s      *Collective
+	call   backend.Call
+	counts []int // those of call: the program may use its own for something else
+	done   word.Bool
+	err    error
+}
+
+// keep makes the call the operation's.
+func (o *Op) keep(call *backend.Call) {
+	o.call = *call
+	if n := len(call.RecvCounts); n > 0 { // Allgatherv and ReduceScatter; the other calls in slots have none
+		o.counts = append(append(o.counts[:0], call.RecvCounts...), call.RecvDispls...)
+		o.call.RecvCounts, o.call.RecvDispls = o.counts[:n], o.counts[n:]
+	}
 }
 
 // operations are those under way on a communicator.
@@ -58,7 +68,7 @@ func (s *Collective) Start(call *backend.Call) *Op {
 	} else {
 		o = &Op{s: s}
 	}
-	o.call = *call
+	o.keep(call)
 	o.begin()
 	return o
 }
@@ -88,7 +98,9 @@ func (s *Collective) Persistent(call *backend.Call) (backend.Operation, error) {
 	if err := own.allocate(call); err != nil {
 		return nil, err
 	}
-	return &Op{s: own, call: *call}, nil
+	o := &Op{s: own}
+	o.keep(call)
+	return o, nil
 }
 
 // begin adds the operation to those under way. mu is held.
