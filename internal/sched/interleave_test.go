@@ -44,49 +44,61 @@ func (c *alone) Await(b *backend.Bound, p backend.Pending) error {
 
 func (*alone) Wake() {}
 
-// An operation completes, fails, or ends the goroutine that reduces, while it is given up. All see it end in the same way,
-// and its communicator is broken if and only if that is an error. It is ready only when it has no message pending, and
-// calls no function of the user.
+// An operation completes, fails, or ends the goroutine that reduces, while it is given up. Its check may end beside its
+// data phase. All see it end in the same way, and its communicator is broken if and only if that is an error. It is ready
+// only when it has no message pending, and calls no function of the user.
 func TestInterleaveEndAgainstCompletion(t *testing.T) {
 	mismatch := &backend.Fault{Sentinel: backend.ErrMismatch, Text: "the check"}
 	reduction := &coll.Schedule{Rounds: []coll.Round{{Local: []coll.Action{{Kind: coll.Reduction}}}}}
-	for name, ends := range map[string]func(o *Op, quiet func()){
-		"success": func(o *Op, quiet func()) {
+	type parts []func(o *Op, quiet func()) // each ends a part of the operation
+	lands := func(o *Op, quiet func()) {
+		quiet()
+		o.step(moving, landed)
+	}
+	for name, c := range map[string]struct {
+		begin phase
+		parts parts
+	}{
+		"success": {moving, parts{lands}},
+		"both": {checking | moving, parts{lands, func(o *Op, quiet func()) {
 			quiet()
-			o.step(moving, landed)
-		},
-		"failure": func(o *Op, quiet func()) {
+			o.step(checking, passed)
+		}}},
+		"failure": {checking, parts{func(o *Op, quiet func()) {
 			o.fail(mismatch)
 			quiet()
 			o.step(checking, failed)
-		},
-		"Goexit": func(o *Op, quiet func()) {
+		}}},
+		"Goexit": {moving, parts{func(o *Op, quiet func()) {
 			o.call.Op = &backend.Op{Code: backend.OpUser, Apply: func(_, _, _ []byte) {
 				defer quiet()
 				runtime.Goexit()
 			}}
 			o.data.s, o.data.wrong.receiver = reduction, -1
 			o.data.resume()
-		},
+		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			interleave.Explore(t, interleave.Config{}, func(x *interleave.Run) {
-				c := &alone{}
-				o := newOp(New(c))
+			cfg := interleave.Config{}
+			if len(c.parts) > 1 {
+				cfg.Preemptions = 2
+			}
+			interleave.Explore(t, cfg, func(x *interleave.Run) {
+				comm := &alone{}
+				o := newOp(New(comm))
 				o.verdict.Store(nil)
-				o.phase.Store(uint32(moving))
-				if name == "failure" {
-					o.phase.Store(uint32(checking))
-				}
+				o.phase.Store(uint32(c.begin))
 				x.Name(&o.verdict, "verdict")
 				x.Name(&o.phase, "phase")
-				pending := true
+				pending := len(c.parts)
 				var results []error
-				x.Go("messages", func() { ends(o, func() { pending = false }) })
+				for i, end := range c.parts {
+					x.Go(fmt.Sprintf("part %d", i), func() { end(o, func() { pending-- }) })
+				}
 				x.Go("deadline", func() {
 					err := o.End(&backend.Fault{Sentinel: backend.ErrCanceled, Text: "the context"})
 					if err == nil {
-						if pending {
+						if pending > 0 {
 							x.Errorf("End returns nil while messages are pending")
 						}
 						err = o.Err()
@@ -94,21 +106,21 @@ func TestInterleaveEndAgainstCompletion(t *testing.T) {
 					results = append(results, err)
 				})
 				x.Go("waiter", func() {
-					_ = c.Await(nil, o)
-					if pending {
+					_ = comm.Await(nil, o)
+					if pending > 0 {
 						x.Errorf("ready while messages are pending")
 					}
 					results = append(results, o.Err())
 				})
-				x.Go("clock", func() { c.over.Store(true) })
+				x.Go("clock", func() { comm.over.Store(true) })
 				x.Check(func() error {
 					switch {
-					case name != "success" && results[0] == nil:
+					case (name == "failure" || name == "Goexit") && results[0] == nil:
 						return errors.New("the operation has succeeded")
 					case !errors.Is(results[0], results[1]):
 						return fmt.Errorf("the operation ended with %v, and with %v", results[0], results[1])
-					case (results[0] == nil) != (c.broken == nil):
-						return fmt.Errorf("the operation ended with %v, and the communicator is broken: %v", results[0], c.broken)
+					case (results[0] == nil) != (comm.broken == nil):
+						return fmt.Errorf("the operation ended with %v, and the communicator is broken: %v", results[0], comm.broken)
 					}
 					return nil
 				})

@@ -116,6 +116,10 @@ var requestMutants = []mutant{
 		o.r.breakComm(v.err)`,
 		why: "a deadline breaks the communicator of an operation that has completed", test: "internal/sched TestInterleaveEndAgainstCompletion/success"},
 	{file: "internal/sched/phase.go",
+		old: `p.check() != checking && p.data() != moving {`,
+		new: `p.data() != moving {`,
+		why: "an operation completes before its check", test: "internal/sched TestInterleaveEndAgainstCompletion/both"},
+	{file: "internal/sched/phase.go",
 		old: `	if !o.decide(success) {
 		o.enter(silent)
 	}`,
