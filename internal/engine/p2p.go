@@ -14,7 +14,7 @@ import (
 func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
 	e := c.e
 	e.mu.Lock()
-	if !mode.Synchronous && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems) {
+	if !mode.Synchronous && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems, true) {
 		return nil
 	}
 	o := c.begin(nil)
@@ -47,10 +47,10 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 // sendNow is the fast path of Send: a short message on a link through memory that has room. It releases the lock
 // if it returns true. To unlock is an atomic exchange, so that the receiver can see the message before this rank
 // looks whether it sleeps.
-func (c *comm) sendNow(buf []byte, dest, tag int, elems backend.Elems) bool {
+func (c *comm) sendNow(buf []byte, dest, tag int, elems backend.Elems, blocking bool) bool {
 	p := c.e.peers[c.World[dest]]
 	if p == nil || p.mem == nil || p.link == nil || p.first != nil || p.writeErr != nil || c.isGone(dest) ||
-		len(buf) >= memlink.CopyMin || !p.mem.Send(c.id, int32(tag), uint16(elems), buf) {
+		len(buf) >= memlink.CopyMin || !p.mem.Send(c.id, int32(tag), uint16(elems), buf, blocking) {
 		return false
 	}
 	p.mute = 0
@@ -86,8 +86,11 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 	if e.posted.Len() > 0 {
 		return st, false, nil
 	}
-	for range looks {
+	for i := range looks {
 		if !p.mem.Arrived() {
+			if i == 1 { // the second look: Recv waits
+				p.mem.Awaits()
+			}
 			continue
 		}
 		ctx, tag, elems, size, _ := p.mem.Peek(&p.in)
@@ -182,7 +185,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 		r.Parts = nil
 		e.mu.Lock()
 	}
-	if !mode.Synchronous && r.Notify == nil && r.Parts == nil && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems) {
+	if !mode.Synchronous && r.Notify == nil && r.Parts == nil && c.usable() == nil && c.sendNow(buf, dest, tag, mode.Elems, false) {
 		r.FinishAtOnce(backend.Status{}, nil)
 		return
 	}

@@ -57,7 +57,7 @@ func TestInterleaveRing(t *testing.T) {
 						body := pattern(n, i)
 						h := frame.Header{Kind: frame.Eager, Tag: int32(i), Length: uint64(n)}
 						if c.fast {
-							for !a.Send(0, h.Tag, 0, body) {
+							for !a.Send(0, h.Tag, 0, body, true) {
 								word.Yield()
 							}
 							continue
@@ -140,7 +140,7 @@ func TestInterleaveSleepingRanks(t *testing.T) {
 								return err != nil || n > 0
 							}
 							lock.Lock()
-							sent := a.Send(0, int32(i), 0, []byte{byte(i)})
+							sent := a.Send(0, int32(i), 0, []byte{byte(i)}, true)
 							lock.Unlock()
 							if sent && a.Asleep() {
 								a.Ring()

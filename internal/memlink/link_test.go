@@ -191,7 +191,7 @@ func TestFirstMessageMakesRings(t *testing.T) {
 			t.Errorf("notice %d has arrived as %v, %q", n, h, b.bodies[1+n])
 		}
 	}
-	if _, ok := b.Announce(new(Transfer), nil); ok || b.Make() != full || b.Send(0, 0, 0, nil) || made != 2 {
+	if _, ok := b.Announce(new(Transfer), nil); ok || b.Make() != full || b.Send(0, 0, 0, nil, true) || made != 2 {
 		t.Errorf("without memory: announced %v, made %d times", ok, made)
 	}
 	b.frames, full = nil, nil

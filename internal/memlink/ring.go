@@ -26,14 +26,14 @@ type receiver struct {
 	ackedPos uint64
 }
 
-// place returns where n bytes go in a data ring of the given length whose next free byte is pos: they
+// place returns the next n bytes of a data ring of which pos bytes have been used, and what pos is after them: they
 // never wrap around. Both ends compute it alike.
-func place(pos uint64, length, n int) (at, end uint64) {
-	off := int(pos % uint64(length))
-	if off+n > length {
-		pos += uint64(length - off)
+func place(data []byte, pos uint64, n int) (b []byte, end uint64) {
+	off := int(pos % uint64(len(data)))
+	if off+n > len(data) {
+		pos, off = pos+uint64(len(data)-off), 0
 	}
-	return pos, pos + uint64((n+line-1)&^(line-1))
+	return data[off : off+n], pos + uint64((n+line-1)&^(line-1))
 }
 
 // cell returns the next cell, nil if the ring is full.
@@ -49,7 +49,7 @@ func (s *sender) cell() *cell {
 
 // room returns the place for n bytes in the data ring, nil if there is none.
 func (s *sender) room(n int) []byte {
-	at, end := place(s.pos, len(s.data), n)
+	b, end := place(s.data, s.pos, n)
 	if end-s.free > uint64(len(s.data)) {
 		s.refresh()
 		if end-s.free > uint64(len(s.data)) {
@@ -57,8 +57,6 @@ func (s *sender) room(n int) []byte {
 		}
 	}
 	s.pos = end
-	off := at % uint64(len(s.data))
-	b := s.data[off : off+uint64(n)]
 	word.Writes(b)
 	return b
 }
@@ -87,6 +85,12 @@ func (s *sender) publish(c *cell) {
 // cell is done, and so until the receiver's processor has given the line up.
 func (s *sender) own() { shmem.Own(&s.r.cells[s.tail%cells].seq) }
 
+// ownRoom asks for the lines that the next n bytes of the data ring take.
+func (s *sender) ownRoom(n int) {
+	b, _ := place(s.data, s.pos, n)
+	shmem.OwnAll(b)
+}
+
 // peek returns the next cell that has arrived, or nil.
 func (r *receiver) peek() *cell {
 	if c := &r.r.cells[r.next%cells]; word.LoadUint32(&c.seq) == r.next+1 {
@@ -98,9 +102,7 @@ func (r *receiver) peek() *cell {
 
 // piece returns the next n bytes of the data ring; n is at most its length.
 func (r *receiver) piece(n int) []byte {
-	at, _ := place(r.pos, len(r.data), n)
-	off := at % uint64(len(r.data))
-	b := r.data[off : off+uint64(n)]
+	b, _ := place(r.data, r.pos, n)
 	word.Reads(b)
 	return b
 }
@@ -110,7 +112,7 @@ func (r *receiver) piece(n int) []byte {
 func (r *receiver) take(n int) (acked bool) {
 	r.next++
 	if n > 0 {
-		_, r.pos = place(r.pos, len(r.data), n)
+		_, r.pos = place(r.data, r.pos, n)
 	} else { // another short message may follow closely, and one behind it, whose line comes while that one is received
 		shmem.Fetch(&r.r.cells[(r.next+1)%cells].seq)
 	}
