@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
@@ -151,6 +152,10 @@ func (s *Collective) wait(b *backend.Bound) error {
 	if s.fresh && s.seen < s.end {
 		s.exchange.Store(0)
 		s.fresh = s.arrived() // else another rank is the last: see wake
+	}
+	if s.seen < s.end && !s.b.cfg.Spare { // when this rank runs again, the others have run too
+		shmem.Yield()
+		s.arrived()
 	}
 	if s.seen < s.end {
 		if !s.synchronizing {
