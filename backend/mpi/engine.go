@@ -210,7 +210,15 @@ func (e *engine) poll(spins int) bool {
 	to := min(from+batch, n)
 	e.next = to
 	done, code := libmpi.Testsome(e.reqs[from:to], spins, e.at[:], e.st[:])
-	if code != 0 || done == 0 {
+	if code != 0 {
+		comms := e.comms
+		e.mu.Unlock()
+		for _, c := range comms {
+			c.looked(code)
+		}
+		return false
+	}
+	if done == 0 {
 		e.mu.Unlock()
 		return false
 	}

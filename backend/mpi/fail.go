@@ -16,6 +16,14 @@ func (c *comm) fault(code libmpi.Code, bufs ...[]byte) error {
 	return libmpi.Error(code)
 }
 
+// looked handles the code of a call that asked the library what has come. If the call has failed, the communicator is
+// broken: what has come would not be found.
+func (c *comm) looked(code libmpi.Code) {
+	if code > 0 { // with the shim's codes it was not made
+		c.Break(libmpi.Error(code))
+	}
+}
+
 // unmade returns the error of a call that should have made a communicator. A library that has no more of them reports
 // an error without a meaning: MPICH's class MPI_ERR_OTHER, Open MPI's MPI_ERR_INTERN.
 func (c *comm) unmade(code libmpi.Code) error {

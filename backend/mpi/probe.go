@@ -126,6 +126,8 @@ func (c *comm) probeBehind(q *queue, source, tag int, m *libmpi.Message, st *lib
 		q.mu.Unlock()
 		if ok {
 			c.goOn(&f)
+		} else if f.code != 0 {
+			return f.code
 		}
 	}
 }

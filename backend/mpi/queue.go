@@ -67,6 +67,8 @@ func (c *comm) post(o *op) {
 	q.mu.Unlock()
 	if ok {
 		c.goOn(&f)
+	} else {
+		c.looked(f.code)
 	}
 	c.p.engine.inBackground()
 	if err := c.usable(); err != nil { // broken meanwhile: drop may have missed it
@@ -99,8 +101,8 @@ type found struct {
 	o     *op
 	m     libmpi.Message
 	st    libmpi.Status
-	begun bool // the library has m no more, because it receives the message
-	code  libmpi.Code
+	begun bool        // the library has m no more, because it receives the message
+	code  libmpi.Code // of the last call
 }
 
 // goOn has a receive get its message.
@@ -117,6 +119,7 @@ func (c *comm) matchIn(q *queue) {
 	for from := 0; ; {
 		f, ok := c.matchOne(q, &from)
 		if !ok {
+			c.looked(f.code)
 			return
 		}
 		c.goOn(&f)
@@ -125,21 +128,20 @@ func (c *comm) matchIn(q *queue) {
 
 // matchOne takes one message and its receive out of the queues. A pass over the receives starts
 // with *from 0 and continues there.
-func (c *comm) matchOne(q *queue, from *int) (found, bool) {
+func (c *comm) matchOne(q *queue, from *int) (f found, ok bool) {
 	if !q.mu.TryLock() {
-		return found{}, false // another goroutine matches
+		return f, false // another goroutine matches
 	}
 	defer q.mu.Unlock()
 	if len(q.ops) == 0 {
-		return found{}, false
+		return f, false
 	}
 	if *from == 0 {
 		clear(q.asked)
 		if last := len(q.ops) - 1; q.ops[0].envelope() != q.ops[last].envelope() {
 			// One probe shows whether there is any message.
-			var st libmpi.Status
-			if q.on.Probe(backend.AnySource, backend.AnyTag, false, &st) != 0 || st.Flag == 0 {
-				return found{}, false
+			if f.code = q.on.Probe(backend.AnySource, backend.AnyTag, false, &f.st); f.code != 0 || f.st.Flag == 0 {
+				return f, false
 			}
 		}
 	}
@@ -151,9 +153,11 @@ func (c *comm) matchOne(q *queue, from *int) (found, bool) {
 		if _, ok := q.asked[want]; ok {
 			continue
 		}
-		if f, ok := c.matchAt(q, *from); ok {
+		if f, ok = c.matchAt(q, *from); ok {
 			*from = max(*from-1, 0) // one of those up to here was removed
 			return f, true
+		} else if f.code != 0 {
+			return f, false
 		}
 		if q.asked == nil {
 			q.asked = make(map[envelope]struct{})
@@ -175,7 +179,7 @@ func (c *comm) matchOne(q *queue, from *int) (found, bool) {
 func (c *comm) matchAt(q *queue, at int) (f found, ok bool) {
 	source, contested := q.ops[at].source, q.contested(at)
 	for contested {
-		if q.on.Probe(source, q.ops[at].tag, false, &f.st) != 0 || f.st.Flag == 0 {
+		if f.code = q.on.Probe(source, q.ops[at].tag, false, &f.st); f.code != 0 || f.st.Flag == 0 {
 			return f, false
 		}
 		j := q.first(&f.st)
@@ -187,7 +191,7 @@ func (c *comm) matchAt(q *queue, at int) (f found, ok bool) {
 	}
 	f.o = q.ops[at]
 	if contested {
-		if q.on.Mprobe(source, f.o.tag, false, &f.m, &f.st) != 0 || f.st.Flag == 0 {
+		if f.code = q.on.Mprobe(source, f.o.tag, false, &f.m, &f.st); f.code != 0 || f.st.Flag == 0 {
 			return f, false
 		}
 		at = q.first(&f.st) // it differs only if a blocking receive of another goroutine was faster

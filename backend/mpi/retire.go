@@ -220,7 +220,8 @@ func (c *comm) receiveControl(tag int, counted bool) (m []byte, from int, ok boo
 	if a.m == nil {
 		var msg libmpi.Message
 		var st libmpi.Status
-		if c.ctl.Mprobe(backend.AnySource, tag, false, &msg, &st) != 0 || st.Flag == 0 {
+		if code := c.ctl.Mprobe(backend.AnySource, tag, false, &msg, &st); code != 0 || st.Flag == 0 {
+			c.looked(code)
 			return nil, 0, false
 		}
 		if counted {
