@@ -25,6 +25,16 @@ func (discard) Recv(_ *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	return backend.Status{Source: source, Tag: tag, Bytes: len(buf)}, nil
 }
 
+func (discard) Isend(r *backend.Request, _ []byte, _, _ int, _ backend.Mode) {
+	r.FinishAtOnce(backend.Status{}, nil)
+}
+
+func (discard) Irecv(r *backend.Request, buf []byte, source, tag int) {
+	r.FinishAtOnce(backend.Status{Source: source, Tag: tag, Bytes: len(buf)}, nil)
+}
+
+func (discard) Await(*backend.Bound, backend.Pending) error { return nil }
+
 func (discard) Collective(*backend.Bound, *backend.Call) (backend.Plan, error) {
 	return backend.PlanDone, nil
 }
@@ -56,6 +66,14 @@ func BenchmarkOverhead(b *testing.B) {
 	run("Send", func() error { return Send(c, x, 1, 0) })
 	run("SendStruct", func() error { return Send(c, ps, 1, 0) })
 	run("Recv", func() error { return second(Recv(c, x, 1, 0)) })
+	run("Isend", func() error {
+		q, err := Isend(c, x, 1, 0)
+		if err != nil {
+			return err
+		}
+		return second(q.Wait())
+	})
+	run("Sendrecv", func() error { return second(Sendrecv(c, x, 1, 0, y, 1, 0)) })
 	run("SPI", func() error { return c.base().Backend().Send(nil, view.Bytes(x), 1, 0, backend.Standard) })
 	run("Allreduce", func() error { return Allreduce(c, x, y, Sum) })
 	run("AllreduceOne", func() error { return second(AllreduceOne(c, 1.5, Sum)) })
