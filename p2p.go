@@ -89,14 +89,19 @@ func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 // withdrawn; one that has matched is completed first.
 func Sendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, recvTag int) (Status, error) {
 	typ, err := typeFor[T]()
-	return status(c.base().Sendrecv(typ, view.Bytes(send), nil, dest, sendTag, view.Bytes(recv), nil, source, recvTag, err))
+	return status(c.base().Sendrecv(typ, side(send, dest, sendTag), side(recv, source, recvTag), err))
+}
+
+// side returns a side of a Sendrecv.
+func side[T any](buf []T, peer, tag int) comm.Side {
+	return comm.Side{Buf: view.Bytes(buf), Peer: peer, Tag: tag}
 }
 
 // Isendrecv is the nonblocking form of [Sendrecv]. Neither buffer must be used until the request, which
 // is that of both messages, is complete. Its status is that of the message received.
 func Isendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, recvTag int) (*Request, error) {
 	typ, err := typeFor[T]()
-	return request(c.base().Isendrecv(typ, view.Bytes(send), dest, sendTag, view.Bytes(recv), source, recvTag, err))
+	return request(c.base().Isendrecv(typ, side(send, dest, sendTag), side(recv, source, recvTag), err))
 }
 
 // RecvAppend receives a message of any length, and appends its elements to dst, which may be nil. It

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -240,7 +241,7 @@ func IrecvView[T any](c *Comm, v View[T], source, tag int) (*Request, error) {
 			k.free()
 		}
 	}
-	return request(c.base().IrecvThen("irecvview", typ, view.Bytes(buf), k.recv(c, source), source, tag, unpack, err))
+	return request(c.base().IrecvThen("irecvview", typ, comm.Side{Buf: view.Bytes(buf), Parts: k.recv(c, source), Peer: source, Tag: tag}, unpack, err))
 }
 
 // SendrecvView sends the elements of one view to dest and receives those of another from source at the same
@@ -266,7 +267,8 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 			packs = nil // all is packed before anything is received
 		}
 	}
-	st, err := c.base().Sendrecv(typ, view.Bytes(out), p.send(packs, dest), dest, sendTag, view.Bytes(in), q.recv(unpacks, source), source, recvTag, err)
+	st, err := c.base().Sendrecv(typ, comm.Side{Buf: view.Bytes(out), Parts: p.send(packs, dest), Peer: dest, Tag: sendTag},
+		comm.Side{Buf: view.Bytes(in), Parts: q.recv(unpacks, source), Peer: source, Tag: recvTag}, err)
 	if err == nil {
 		q.received(st)
 		p.free()

@@ -82,7 +82,7 @@ func TestLimitCountsFromTheStartOfAnOperation(t *testing.T) {
 	typ := datatype.Number(backend.Int64)
 	for name, op := range map[string]func(c *Comm) error{
 		"sendrecv": func(c *Comm) error {
-			_, err := c.Sendrecv(typ, view.Bytes([]int64{1}), nil, 0, 1, view.Bytes([]int64{0}), nil, 0, 1, nil)
+			_, err := c.Sendrecv(typ, Side{Buf: view.Bytes([]int64{1}), Tag: 1}, Side{Buf: view.Bytes([]int64{0}), Tag: 1}, nil)
 			return err
 		},
 		"recvappend": func(c *Comm) error {

@@ -12,26 +12,34 @@ import (
 // copies holds memory for the messages of Sendrecv in place.
 var copies = sync.Pool{New: func() any { return new([]byte) }}
 
+// Side is one side of a combined send and receive, as the calling rank sees it. The message that the backend packs or
+// unpacks by Parts is InPieces.
+type Side struct {
+	Buf       []byte
+	Parts     backend.Parts // nil: Buf is the message
+	Peer, Tag int
+}
+
 // checkSendrecv checks the arguments of a combined send and receive. It reports whether it is in place.
-func (c *Comm) checkSendrecv(op string, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (same bool, _ error) {
-	if err := c.checkSend(dest, sendTag, err); err != nil {
-		return false, c.Failed(op, dest, sendTag, err)
+func (c *Comm) checkSendrecv(op string, out, in *Side, err error) (same bool, _ error) {
+	if err := c.checkSend(out.Peer, out.Tag, err); err != nil {
+		return false, c.Failed(op, out.Peer, out.Tag, err)
 	}
-	same = view.Same(send, recv)
-	if !same && view.Overlap(send, recv) {
+	same = view.Same(out.Buf, in.Buf)
+	if !same && view.Overlap(out.Buf, in.Buf) {
 		err = errOverlap
 	}
-	if err := c.checkRecv(source, recvTag, err); err != nil {
-		return false, c.Failed(op, source, recvTag, err)
+	if err := c.checkRecv(in.Peer, in.Tag, err); err != nil {
+		return false, c.Failed(op, in.Peer, in.Tag, err)
 	}
 	return same, nil
 }
 
 // sendrecvTrace is the record of a combined send and receive. It has the receive's tag, and the
 // destination in the field of a collective's number.
-func (k *core) sendrecvTrace(form backend.Form, typ *backend.Datatype, recv []byte, dest, source, recvTag int) trace {
-	tr := k.message(flight.Sendrecv, form, len(recv), typ.ID, recvTag, source)
-	tr.place = flight.Pair(uint32(int32(source)), uint32(int32(dest)))
+func (k *core) sendrecvTrace(form backend.Form, typ *backend.Datatype, dest int, in *Side) trace {
+	tr := k.message(flight.Sendrecv, form, len(in.Buf), typ.ID, in.Tag, in.Peer)
+	tr.place = flight.Pair(uint32(int32(in.Peer)), uint32(int32(dest)))
 	return tr
 }
 
@@ -43,43 +51,41 @@ func keep(buf []byte) *[]byte {
 	return kept
 }
 
-// Sendrecv sends and receives at the same time. The backend packs the one message if out is not nil, and may unpack the
-// other if in is not nil.
-func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, out backend.Parts, dest, sendTag int,
-	recv []byte, in backend.Parts, source, recvTag int, err error) (backend.Status, error) {
+// Sendrecv sends and receives at the same time.
+func (c *Comm) Sendrecv(typ *backend.Datatype, out, in Side, err error) (backend.Status, error) {
 	const op = "sendrecv"
-	same, err := c.checkSendrecv(op, send, dest, sendTag, recv, source, recvTag, err)
+	same, err := c.checkSendrecv(op, &out, &in, err)
 	if err != nil {
 		return backend.Status{}, err
 	}
-	if source == backend.ProcNull {
-		return noStatus, c.Send(op, typ, send, out, dest, sendTag, backend.Standard, nil)
+	if in.Peer == backend.ProcNull {
+		return noStatus, c.Send(op, typ, out.Buf, out.Parts, out.Peer, out.Tag, backend.Standard, nil)
 	}
 	c = c.withDeadline()
 	k := c.core
-	t := k.record(k.sendrecvTrace(backend.Blocking, typ, recv, dest, source, recvTag))
+	t := k.record(k.sendrecvTrace(backend.Blocking, typ, out.Peer, &in))
 	var kept *[]byte
-	if same && dest != backend.ProcNull {
-		kept = keep(send)
-		send = *kept
+	if same && out.Peer != backend.ProcNull {
+		kept = keep(out.Buf)
+		out.Buf = *kept
 	}
-	p := k.job.blocking(typ, in)
-	k.bc.Irecv(&p.req, recv, source, backendTag(recvTag))
-	if dest != backend.ProcNull {
-		if err := c.send(typ, send, out, dest, sendTag, backend.Standard); err != nil {
+	p := k.job.blocking(typ, in.Parts)
+	k.bc.Irecv(&p.req, in.Buf, in.Peer, backendTag(in.Tag))
+	if out.Peer != backend.ProcNull {
+		if err := c.send(typ, out.Buf, out.Parts, out.Peer, out.Tag, backend.Standard); err != nil {
 			k.bc.Cancel(&p.req)
 			_, _ = c.finish(p) // it may have matched a message that moves, which only the deadline gives up
 			k.recorder.End(t, err)
-			return backend.Status{}, c.Failed(op, dest, sendTag, err) // dest may still read the copy
+			return backend.Status{}, c.Failed(op, out.Peer, out.Tag, err) // the destination may still read the copy
 		}
 		if kept != nil {
 			copies.Put(kept)
 		}
 	}
 	st, err := c.finish(p)
-	k.recorder.Length(t, len(send)+st.Bytes)
+	k.recorder.Length(t, len(out.Buf)+st.Bytes)
 	k.recorder.End(t, err)
-	return st, c.Failed(op, source, recvTag, k.arrived(err))
+	return st, c.Failed(op, in.Peer, in.Tag, k.arrived(err))
 }
 
 // exchange is a nonblocking combined send and receive, a backend.Operation.
@@ -92,48 +98,48 @@ type exchange struct {
 	then          func(backend.Status) // called with the status of a successful receive, and then nil
 }
 
-// Isendrecv starts a send and a receive.
-func (c *Comm) Isendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (*Request, error) {
+// Isendrecv starts a send and a receive. out and in have no Parts.
+func (c *Comm) Isendrecv(typ *backend.Datatype, out, in Side, err error) (*Request, error) {
 	const op = "isendrecv"
-	same, err := c.checkSendrecv(op, send, dest, sendTag, recv, source, recvTag, err)
+	same, err := c.checkSendrecv(op, &out, &in, err)
 	if err != nil {
 		return nil, err
 	}
 	k := c.core
-	x := &exchange{k: k, dest: dest, sendTag: sendTag, typ: typ}
-	if same && dest != backend.ProcNull {
-		x.kept = keep(send)
-		send = *x.kept
+	x := &exchange{k: k, dest: out.Peer, sendTag: out.Tag, typ: typ}
+	if same && out.Peer != backend.ProcNull {
+		x.kept = keep(out.Buf)
+		out.Buf = *x.kept
 	}
-	tr := k.sendrecvTrace(backend.Nonblocking, typ, recv, dest, source, recvTag)
-	return c.startExchange(x, op, tr, send, recv, source, recvTag), nil
+	tr := k.sendrecvTrace(backend.Nonblocking, typ, out.Peer, &in)
+	return c.startExchange(x, op, tr, out.Buf, &in), nil
 }
 
 // IrecvThen is Irecv that calls a function with the status when the message has been received, before Wait
-// returns. The backend may unpack the message if parts is not nil.
-func (c *Comm) IrecvThen(op string, typ *backend.Datatype, buf []byte, parts backend.Parts, source, tag int, then func(backend.Status), err error) (*Request, error) {
+// returns.
+func (c *Comm) IrecvThen(op string, typ *backend.Datatype, in Side, then func(backend.Status), err error) (*Request, error) {
 	if then == nil {
-		return c.Irecv(op, typ, buf, source, tag, err)
+		return c.Irecv(op, typ, in.Buf, in.Peer, in.Tag, err)
 	}
-	if err := c.checkRecv(source, tag, err); err != nil {
-		return nil, c.Failed(op, source, tag, err)
+	if err := c.checkRecv(in.Peer, in.Tag, err); err != nil {
+		return nil, c.Failed(op, in.Peer, in.Tag, err)
 	}
 	x := &exchange{k: c.core, dest: backend.ProcNull, typ: typ, then: then}
-	x.recv.Parts = parts
-	tr := c.core.message(flight.Recv, backend.Nonblocking, len(buf), typ.ID, tag, source)
-	return c.startExchange(x, op, tr, nil, buf, source, tag), nil
+	x.recv.Parts = in.Parts
+	tr := c.core.message(flight.Recv, backend.Nonblocking, len(in.Buf), typ.ID, in.Tag, in.Peer)
+	return c.startExchange(x, op, tr, nil, &in), nil
 }
 
-func (c *Comm) startExchange(x *exchange, op string, tr trace, send, recv []byte, source, recvTag int) *Request {
+func (c *Comm) startExchange(x *exchange, op string, tr trace, send []byte, in *Side) *Request {
 	k := c.core
 	q := &Request{pending: k.job.pending()}
-	q.op, q.name, q.peer, q.tag = x, op, source, recvTag
+	q.op, q.name, q.peer, q.tag = x, op, in.Peer, in.Tag
 	q.beginFor(c)
 	q.ticket, q.what = k.record(tr), tr.what
 	k.recorder.Length(q.ticket, len(send)) // see Received
 	x.recv.Owner, x.send.Owner = q, q
 	x.recv.Begin()
-	k.irecv(&x.recv, recv, source, recvTag)
+	k.irecv(&x.recv, in.Buf, in.Peer, in.Tag)
 	x.send.Begin()
 	k.isend(&x.send, send, x.dest, x.sendTag, backend.Standard.Of(x.typ.Elems()))
 	k.recorder.Started(q.ticket)
