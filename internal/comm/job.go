@@ -168,7 +168,7 @@ func (c *Comm) CloseWith(why error) error {
 	if errors.As(why, &other) && other.Follows() {
 		w.job.follow(nil)
 	}
-	// A canceled operation was to end, perhaps because the ranks hang. What they waited for says more.
+	// The program has canceled the operation, perhaps because the ranks hang. The records of their waits say more.
 	if !w.job.follows.Load() && !errors.Is(why, backend.ErrCanceled) {
 		w.recorder.Note(flight.ProgramFailed, text)
 	}
@@ -241,11 +241,13 @@ func (j *job) derived() []*core {
 }
 
 // close closes a communicator. It waits for changes and for users of windows until end. If another Close has
-// begun it does nothing.
+// begun it does nothing. The numbers are those of docs/design.md, which has the reasons.
 func (k *core) close(end time.Time) error {
+	// 1. Let nothing begin any more.
 	if !k.life.quiesce() {
 		return nil
 	}
+	// 2. Stop watching contexts.
 	k.mu.Lock()
 	handles := k.handles // no others are made from now on
 	k.handles = nil
@@ -253,22 +255,28 @@ func (k *core) close(end time.Time) error {
 	for _, h := range handles {
 		h.stop()
 	}
+	// 3. Wait for changes.
 	j := k.job
 	k.life.changes.AwaitEmpty(remaining(end))
+	// 4. On the world, close all other communicators.
 	if k == j.world {
 		j.closeDerived(end)
 	}
+	// 5 and 6. Close the windows, and take the communicator.
 	k.mu.Lock()
 	windows := k.windows
 	k.windows, k.swept = nil, true
 	k.mu.Unlock()
 	by := &closer{k, sync.OnceValue(k.life.takeLast)}
 	by.closeWindows(windows, end)
+	alone := by.takeLast()
+	// 7. Find the operations for which nobody has waited.
 	var mismatch error
-	if by.takeLast() {
+	if alone {
 		mismatch = k.runner.Quiesce(min(time.Second, remaining(end)))
 	}
-	unwaited := k.unwaited(by.takeLast(), end)
+	unwaited := k.unwaited(alone, end)
+	// 8. Close the backend's communicator, and let the job forget this one.
 	err := k.bc.Close()
 	k.recovery.abandon()
 	for _, h := range handles {
@@ -288,10 +296,15 @@ func (k *core) close(end time.Time) error {
 		j.open.Leave()
 		return err
 	}
+	return cmp.Or(err, j.finish())
+}
+
+// finish ends the job, whose world has been closed. It is step 9.
+func (j *job) finish() (err error) {
 	j.recorder.Close()
-	if j.Stats != "" && k.rank == 0 {
-		if failed := flight.WriteStats(j.Stats, j.FlightDir, j.recorder); failed != nil {
-			err = cmp.Or(err, k.plain.failed("close", fmt.Errorf("%s: %w", flight.EnvStats, failed)))
+	if j.Stats != "" && j.world.rank == 0 {
+		if err = flight.WriteStats(j.Stats, j.FlightDir, j.recorder); err != nil {
+			err = j.world.plain.failed("close", fmt.Errorf("%s: %w", flight.EnvStats, err))
 		}
 	}
 	for _, f := range j.done {

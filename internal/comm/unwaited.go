@@ -45,33 +45,13 @@ func (k *core) addOutstanding(l outstanding) {
 // up to a second to complete, but not past end. A collective that has then failed counts only if it tells of a
 // mismatch. The rest is not reported after an operation has told of a loss or a mismatch: then the program gives up.
 // colls says that the caller has taken the communicator.
+//
+//  1. Hold the operations under way that no goroutine uses.
+//  2. Wait for those that are on their way.
+//  3. Claim each one that still no other goroutine holds, note whether it has failed, and open it again.
+//  4. Report them.
 func (k *core) unwaited(colls bool, end time.Time) error {
-	var list []*Request
-	var moving []backend.Pending
-	hold := func(q *Request) bool { // so that nobody uses its record again
-		if word.CompareAndSwapUint32(&q.word, uint32(phaseOpen), uint32(phaseOpen)+oneHold) {
-			list = append(list, q)
-			return true
-		}
-		return slices.Contains(list, q)
-	}
-	k.bc.UnderWay(func(r *backend.Request, moves bool) {
-		q, ok := r.Owner.(*Request)
-		if p, message := r.Owner.(*pending); message {
-			q, ok = p.request(), true
-		}
-		if ok && hold(q) && moves {
-			moving = append(moving, r)
-		}
-	})
-	messages := len(list)
-	if colls {
-		for _, l := range k.outstanding {
-			if q := l.request(); hold(q) {
-				moving = append(moving, q.op)
-			}
-		}
-	}
+	messages, held, moving := k.holdUnderWay(colls)
 	b := &backend.Bound{Timeout: min(time.Second, remaining(end)), Since: time.Now()}
 	for _, p := range moving {
 		_ = k.bc.Await(b, p)
@@ -79,7 +59,7 @@ func (k *core) unwaited(colls bool, end time.Time) error {
 	var mismatch error
 	var first *backend.OpError
 	text, more := "", 0
-	for i, q := range list {
+	for i, q := range held {
 		// If another goroutine has a hold, or has claimed it, it waits for it now or has its result.
 		if word.CompareAndSwapUint32(&q.word, uint32(phaseOpen)+oneHold, uint32(phaseClaimed)+oneHold) {
 			var err error
@@ -109,4 +89,34 @@ func (k *core) unwaited(colls bool, end time.Time) error {
 	}
 	first.Err = fault(backend.ErrRequest, "%s", text)
 	return first
+}
+
+// holdUnderWay holds the requests under way that no goroutine uses, so that nobody uses their records again: first
+// messages, as many as it says, and then collectives, if colls is set. moving is what is on its way of them.
+func (k *core) holdUnderWay(colls bool) (messages int, held []*Request, moving []backend.Pending) {
+	hold := func(q *Request) bool {
+		if word.CompareAndSwapUint32(&q.word, uint32(phaseOpen), uint32(phaseOpen)+oneHold) {
+			held = append(held, q)
+			return true
+		}
+		return slices.Contains(held, q)
+	}
+	k.bc.UnderWay(func(r *backend.Request, moves bool) {
+		q, ok := r.Owner.(*Request)
+		if p, message := r.Owner.(*pending); message {
+			q, ok = p.request(), true
+		}
+		if ok && hold(q) && moves {
+			moving = append(moving, r)
+		}
+	})
+	messages = len(held)
+	if colls {
+		for _, l := range k.outstanding {
+			if q := l.request(); hold(q) {
+				moving = append(moving, q.op)
+			}
+		}
+	}
+	return messages, held, moving
 }
