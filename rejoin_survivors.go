@@ -37,7 +37,7 @@ type attempt struct {
 	settings  settings
 	joined    backend.Comm // nil: this rank has failed to join
 	failed    error        // why
-	blamed    bool         // and no other rank before it, nor the end of its time
+	blamed    bool         // this rank's own error ended the attempt, not another rank or the end of its time
 }
 
 func (v *survivors) abandon(generation int) {
@@ -83,7 +83,7 @@ func (v *survivors) join(ctx context.Context, old *comm.Comm, r *rejoiner) (back
 }
 
 // try does steps 1 and 2. It fails on all ranks or on none, but for those that are out of time, lost, or closing old.
-func (v *survivors) try(ctx context.Context, old *comm.Comm, u *rejoiner) (*attempt, error) {
+func (v *survivors) try(ctx context.Context, old *comm.Comm, r *rejoiner) (*attempt, error) {
 	d, err := old.WithContext(ctx).Shrink()
 	if err != nil {
 		return nil, err
@@ -94,16 +94,16 @@ func (v *survivors) try(ctx context.Context, old *comm.Comm, u *rejoiner) (*atte
 			"with cohort run --restarts, the launcher decides", d.Size(), n))
 	}
 	v.attempts++
-	a := &attempt{survivors: d, settings: u.first}
+	a := &attempt{survivors: d, settings: r.first}
 	s := &a.settings
 	s.Rank, s.Size, s.worlds.Generation = d.Rank(), d.Size(), old.Worlds().Generation+1
 	s.Job = fmt.Sprintf("%s.%d", s.Job, s.worlds.Generation)
 	if v.attempts > 1 { // the same number on all ranks
 		s.Job = fmt.Sprintf("%s.%d", s.Job, v.attempts)
 	}
-	s.first, s.TCP.Coordinator = firstWorld{job: u.first.Job, coordinator: s.TCP.Coordinator}, ""
-	for r := range d.Size() {
-		first := d.Backend().WorldRank(r)
+	s.first, s.TCP.Coordinator = firstWorld{job: r.first.Job, coordinator: s.TCP.Coordinator}, ""
+	for rank := range d.Size() {
+		first := d.Backend().WorldRank(rank)
 		if v.ranks != nil {
 			first = v.ranks[first]
 		}
@@ -119,7 +119,7 @@ func (v *survivors) try(ctx context.Context, old *comm.Comm, u *rejoiner) (*atte
 			cancel()
 		})
 	}
-	a.joined, a.failed = u.open(joining, *s)
+	a.joined, a.failed = r.open(joining, *s)
 	if a.failed != nil {
 		a.joined, a.blamed = nil, joining.Err() == nil && !errors.Is(a.failed, ErrPeerLost)
 		_ = d.Revoke()
