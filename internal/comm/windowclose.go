@@ -67,11 +67,11 @@ func (w *Window) Close() error {
 	}
 	w = w.withDeadline()
 	s.core.bc.Wake()
-	finished, arrived, near := s.core.bc.Await(w.c.bound, (*unused)(s)), error(nil), sharers{w.c, true}
+	finished, arrived, near := s.core.bc.Await(w.c.bound, (*unused)(s)), error(nil), sharers{w.c, together}
 	if s.remote != nil {
 		s.origin.AwaitEmpty(QuiesceFor) // it is, unless the time of Close is over
 		finished = cmp.Or(s.unlockAll(), finished, w.flushAll())
-		arrived, near = s.barrier(w.c, closeCall, nil), sharers{w.c.on(s.node), false}
+		arrived, near = s.barrier(w.c, closeCall, nil), sharers{Comm: w.c.on(s.node)}
 	}
 	released := s.release(time.Now().Add(QuiesceFor), near)
 	return w.Failed("close", Undefined, cmp.Or(finished, arrived, released))
