@@ -128,6 +128,7 @@ var all = sync.OnceValue(func() []scenario {
 		{name: "limits/withdrawn", body: withdrawn},
 		{name: "limits/requests", body: requestDeadline},
 		{name: "limits/collective", sizes: atLeast(2), body: collectiveDeadline},
+		{name: "limits/user-operation", sizes: atLeast(2), body: lateOps},
 		{name: "limits/cancel", sizes: atLeast(2), body: collectiveCancel},
 		{name: "limits/busy", sizes: atLeast(2), body: busy},
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -72,5 +74,47 @@ func failingOps(r *Rank) {
 			}
 			r.Is(errorOf(cohort.AllreduceOne(c, 1, cohort.Sum)), cohort.ErrBroken, "the reduction after one that has failed")
 		}
+	}
+}
+
+// lateOps reduces with a function that still runs when the deadline has passed. The program has its buffer back then, and
+// nothing of the reduction is written to it.
+func lateOps(r *Rank) {
+	for _, how := range []form{nonblocking, persistent} {
+		c := r.dup()
+		timed, begun, cancel := deadline(c)
+		var running atomic.Int32
+		gone := make(chan struct{})
+		stop := time.AfterFunc(5*short, func() { close(gone) }) // below serialized, Wait waits for the function
+		op := cohort.NewOp(true, func(in, inout []int64) {
+			running.Add(1)
+			defer running.Add(-1)
+			<-gone
+			for i := range in {
+				inout[i] += in[i]
+			}
+		})
+		send, recv := []int64{1, 1}, []int64{-7, -7}
+		var err error
+		if how == persistent {
+			err = runOnce(cohort.AllreduceInit(timed, send, recv, op))
+		} else {
+			err = wait(cohort.Iallreduce(timed, send, recv, op))
+		}
+		kept(r, begun, "a reduction whose function runs past the deadline")
+		if err != nil {
+			r.Is(err, cohort.ErrTimeout, "a reduction whose function runs past the deadline")
+			recv[0], recv[1] = -8, -8
+		}
+		for <-gone; running.Load() > 0; {
+			time.Sleep(time.Millisecond) // poll
+		}
+		time.Sleep(5 * time.Millisecond) // on purpose: what would be written now is written
+		if err != nil && (recv[0] != -8 || recv[1] != -8) {
+			r.Errorf("after Wait had returned %v, the reduction wrote %v", err, recv)
+		}
+		stop.Stop()
+		cancel()
+		r.OK(r.Comm.Barrier())
 	}
 }

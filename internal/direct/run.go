@@ -184,7 +184,11 @@ func (t *task) elems() int { return max(1, pieceBytes/t.elem) }
 
 // Load implements coll.Loader.
 func (t *task) Load(rank, lo, hi int, scratch []byte) ([]byte, error) {
-	if err := t.read(len(scratch)); err != nil {
+	n := len(scratch)
+	if t.Op.Code == backend.OpUser {
+		n = pieceBytes // the function may take as long for these few elements
+	}
+	if err := t.read(n); err != nil {
 		return nil, err
 	}
 	return t.p.Read(rank, In, lo*t.elem, scratch)

@@ -129,3 +129,31 @@ func TestLongResultsAsideLookAtTheTime(t *testing.T) {
 		}
 	}
 }
+
+// slots are the inputs of five ranks. The time is up once the user's function has been called.
+type slots struct{ calls int }
+
+func (s *slots) Read(_ int, _ Space, _ int, dst []byte) ([]byte, error) { return dst, nil }
+func (s *slots) Block(int, int) (int, int, error)                       { return 0, 0, nil }
+func (s *slots) Sync(_ []byte, bad error) error                         { return bad }
+func (s *slots) Fails(error, bool)                                      {}
+
+func (s *slots) Over() error {
+	if s.calls > 0 {
+		return errLate
+	}
+	return nil
+}
+
+// A user's function may take long for a few elements, so a reduction looks at the time between two calls of it.
+func TestUserOperationsLookAtTheTime(t *testing.T) {
+	const n = 4
+	for _, c := range []backend.Coll{backend.Allreduce, backend.Scan, backend.ReduceScatterBlock} {
+		var s slots
+		slow := &backend.Op{Code: backend.OpUser, Commutative: true, Apply: func(_, _, _ []byte) { s.calls++ }}
+		call := &backend.Call{Coll: c, Type: &backend.Datatype{Size: 1}, Count: n, Op: slow, Recv: make([]byte, n)}
+		if err := Run(call, 4, 5, &s, new(Scratch), true); err != errLate || s.calls != 1 {
+			t.Errorf("%v: %d calls after the time was up, %v; want none, %v", c, s.calls-1, err, errLate)
+		}
+	}
+}

@@ -20,6 +20,8 @@ type data struct {
 	notify  func(*backend.Request)
 	resume  func() // goes on with a round in a goroutine of the operation
 	temp    []byte
+	result  []byte     // of a user's operation
+	writing word.Mutex // held while local writes, if the operation has no verdict; End waits for it
 
 	wrong wrong // the lowest sender of a wrong length
 	err   error
@@ -242,7 +244,8 @@ func (d *data) long(actions []coll.Action) bool {
 // worth.
 const pieceBytes = 4 << 20
 
-// local does a round's copies and reductions. A panic of a user's operation is an error. If the operation ends the
+// local does a round's copies and reductions. It writes to no buffer after the operation has been given up. A user's
+// operation may then still run, so its result goes to memory of the operation first. A panic of a user's operation is an error. If the operation ends the
 // goroutine, local ends the data phase, unless the caller waits for the goroutine (apart), and does not return.
 func (d *data) local(actions []coll.Action) (err error) {
 	op, returned := d.o.call.Op, false
@@ -259,32 +262,55 @@ func (d *data) local(actions []coll.Action) (err error) {
 		}()
 	}
 	step := pieceBytes
+	if d.userOp() {
+		step = coll.BlockBytes
+	}
 	if t := d.o.call.Type; t != nil {
-		step = max(1, pieceBytes/t.Size) * t.Size
+		step = max(1, step/t.Size) * t.Size
 	}
 	for i := range actions {
 		a := &actions[i]
 		dst, x, y := d.region(&a.Dst), d.region(&a.A), d.region(&a.B)
 		for {
 			n := min(step, len(dst))
-			if a.Kind == coll.Copy {
-				shmem.Move(dst[:n], x)
-			} else {
+			from := x
+			if a.Kind == coll.Reduction && d.userOp() {
+				from = d.aside(n)
+				op.Apply(from, x[:n], y[:n])
+			}
+			d.writing.Lock()
+			err := d.givenUp()
+			switch {
+			case err != nil:
+			case a.Kind == coll.Copy || d.userOp():
+				shmem.Move(dst[:n], from)
+			default:
 				op.Apply(dst[:n], x[:n], y[:n])
-				y = y[n:]
+			}
+			d.writing.Unlock()
+			if err != nil {
+				returned = true
+				return err
 			}
 			if n == len(dst) {
 				break
 			}
 			dst, x = dst[n:], x[n:]
-			if err := d.givenUp(); err != nil {
-				returned = true
-				return err
+			if a.Kind == coll.Reduction {
+				y = y[n:]
 			}
 		}
 	}
 	returned = true
 	return nil
+}
+
+// aside returns memory for n bytes of the result of a user's operation.
+func (d *data) aside(n int) []byte {
+	if cap(d.result) < n {
+		d.result = make([]byte, n)
+	}
+	return d.result[:n]
 }
 
 func (d *data) region(r *coll.Region) []byte {

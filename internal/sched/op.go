@@ -188,6 +188,8 @@ func (o *Op) End(why error) error {
 		o.verdict.CompareAndSwap(now, v)
 	}
 	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
+		o.data.writing.Lock() // nobody writes to the buffers after that
+		defer o.data.writing.Unlock()
 		return o.Err()
 	}
 	return nil
