@@ -38,12 +38,18 @@ func (s *Collective) area(r, n int) []byte {
 // reserve returns where this rank's area for n bytes of this call begins: after that of the call before. The lines that a
 // rank overwrites have then left the first cache of the cores that have read them (docs/adr/0041).
 func (s *Collective) reserve(n int) (off uint64) {
-	if s.areas.next+n > len(s.areas.of[s.c.Rank()].mem) {
-		s.areas.next = 0
-	}
+	s.areas.next = s.following(n)
 	off = uint64(s.areas.next)
 	s.areas.next += (n + line - 1) &^ (line - 1)
 	return off
+}
+
+// following returns where the next area begins, if it is for n bytes.
+func (s *Collective) following(n int) int {
+	if s.areas.next+n > len(s.areas.of[s.c.Rank()].mem) {
+		return 0
+	}
+	return s.areas.next
 }
 
 // allocate allocates this rank's areas if a call needs them.

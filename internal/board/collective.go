@@ -184,7 +184,15 @@ func (s *Collective) meet(b *backend.Bound, call *backend.Call) (bool, error) {
 	return done, err
 }
 
-// arrive writes this rank's arrival at its next call, and begins to wait for those it needs.
+// demoteMost is how many bytes of data are demoted, and ownMost the longest data whose next place is asked for. Longer ones
+// took no less time, or more.
+const (
+	demoteMost = 1 << 10
+	ownMost    = 16 << 10
+)
+
+// arrive writes this rank's arrival at its next call, and begins to wait for those it needs. If it waits for all, they wait
+// too: their processors get the slot from the cache that all share, and this one the lines of the next data.
 func (s *Collective) arrive(call *backend.Call) {
 	if s.b.vain.Load() {
 		s.b.vain.Store(false)
@@ -204,6 +212,11 @@ func (s *Collective) arrive(call *backend.Call) {
 	}
 	release(&p.key, s.keyOf(s.seq))
 	if !s.behind { // the next slot's line comes meanwhile; while no rank waits for it, it stays
+		if s.b.cfg.Spare {
+			shmem.Demote(p.small[:1]) // and the key
+			shmem.Demote(s.side.filled[:min(len(s.side.filled), demoteMost)])
+			shmem.OwnAll(s.side.next)
+		}
 		release(&s.mine.calls[(s.seq+1)%slotsDeep].key, 0)
 	}
 	s.fresh = true

@@ -21,6 +21,8 @@ type peers struct {
 	call    *backend.Call
 	inSlots bool
 	in      []byte // this rank's input
+	filled  []byte // where it was copied, beside the slot
+	next    []byte // where the next call's input goes, if it is as long
 	out     []byte // the table of blocks, if the slot has no room for it
 	tmp     []byte
 	mem     direct.Scratch
@@ -53,7 +55,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 	writes(&to.touch)
 	p.s.compared.prints[p.s.seq%slotsDeep], to.print = print, print
 	n := len(p.s.ranks)
-	p.call, p.inSlots = call, true
+	p.call, p.inSlots, p.filled, p.next = call, true, nil, nil
 	if call.Err != nil || call.Coll == backend.Barrier || call.Coll.Neighbor() {
 		return
 	}
@@ -63,10 +65,14 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 		case k <= smallData:
 			copy(to.small[:], p.in)
 		case k <= slotData:
-			copy(p.s.data(p.s.mine), p.in)
+			p.filled, p.next = p.s.data(p.s.mine)[:k], p.s.mine.data[(p.s.seq+1)%dataDeep][:k]
+			copy(p.filled, p.in)
 		case len(p.in) > 0:
 			to.facts[factArea], to.facts[factOffset] = uint64(p.s.index), p.s.reserve(k)
 			shmem.Move(p.s.area(p.s.c.Rank(), k), p.in)
+			if k <= ownMost {
+				p.next = p.s.areas.of[p.s.c.Rank()].mem[p.s.following(k):][:k]
+			}
 		}
 		return
 	}
