@@ -21,6 +21,7 @@ import (
 type awaited struct {
 	low, seen, end int
 	upto           uint32
+	asks           bool // while calling: another rank may have found all arrived; see follow
 
 	synchronizing bool
 	parity        uint32 // of the synchronization
@@ -54,7 +55,7 @@ func (s *Collective) halted() bool {
 
 // await begins to wait for ranks lo to hi-1 at call n.
 func (s *Collective) await(lo, hi int, n uint32) {
-	s.low, s.seen, s.end, s.upto, s.synchronizing = lo, lo, hi, n, false
+	s.low, s.seen, s.end, s.upto, s.asks, s.synchronizing = lo, lo, hi, n, false, false
 }
 
 // awaitAll begins to wait for all ranks at call n.
@@ -68,6 +69,9 @@ func (s *Collective) awaitSync() {
 
 // arrived reports whether the awaited ranks have arrived.
 func (s *Collective) arrived() bool {
+	if s.asks {
+		s.follow()
+	}
 	for s.seen < s.end {
 		if !s.checkArrival(s.seen) {
 			return false
@@ -75,6 +79,38 @@ func (s *Collective) arrived() bool {
 		s.seen++
 	}
 	return true
+}
+
+// follow looks for a rank that has found that all have made the same call, and takes its result. Where ranks share
+// processors, each runs once for a call, and finds no line of another rank's slots in its caches. So one looks for all.
+func (s *Collective) follow() {
+	first := s.of(0)
+	if first == nil {
+		return
+	}
+	finder := word.LoadUint64(&first.finder)
+	r := uint32(finder)
+	if uint32(finder>>32) != s.seq || r >= uint32(len(s.ranks)) {
+		return
+	}
+	o := s.of(int(r))
+	if o == nil || word.LoadUint64(&o.found[s.seq%dataDeep].key) != s.keyOf(s.seq) {
+		return
+	}
+	for i := range s.compared.upTo {
+		s.compared.upTo[i] = s.seq
+	}
+	s.await(int(r), int(r)+1, s.seq)
+	s.seen, s.side.from = s.end, &o.found[s.seq%dataDeep]
+}
+
+// tell publishes the result of a call of which this rank has compared all ranks' calls.
+func (s *Collective) tell(result []byte) {
+	f := &s.mine.found[s.seq%dataDeep]
+	writes(&f.touch)
+	copy(f.result[:], result)
+	release(&f.key, s.keyOf(s.seq))
+	release(&s.slots[0].Load().finder, uint64(s.seq)<<32|uint64(s.c.Rank()))
 }
 
 // checkArrival compares the calls that a rank has made since the last look, and reports whether it has arrived.

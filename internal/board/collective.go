@@ -203,6 +203,7 @@ func (s *Collective) arrive(call *backend.Call) {
 	s.compared.upTo[s.c.Rank()] = s.seq
 	lo, hi := s.needs(call)
 	s.await(lo, hi, s.seq)
+	s.asks = !s.b.cfg.Spare && s.side.common()
 	deferred := uint64(0)
 	if s.behind = hi-lo < len(s.ranks); s.behind {
 		deferred = uint64(s.seq)<<32 | uint64(call.Seq)

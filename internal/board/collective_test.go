@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"math"
 	"testing"
+	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/test/must"
 )
 
@@ -29,5 +31,31 @@ func TestCallsAreNumberedAnew(t *testing.T) {
 			}
 		}
 		return nil
+	})
+}
+
+// A rank takes the results that another one has found, for more calls than there are slots. Then it needs the other's call.
+func TestRankFollowsAnotherForManyCalls(t *testing.T) {
+	all := open(t, boards(t, 2), 0)
+	for i := range 2 * slotsDeep {
+		calls := []*backend.Call{allreduce(1), allreduce(1)}
+		for r, call := range calls {
+			binary.NativeEndian.PutUint64(call.Send, uint64(10*i+r))
+		}
+		all[1].arrive(calls[1])
+		must.Get(all[0].Run(nil, calls[0]))
+		must.Get(all[1].meet(nil, calls[1]))
+		if all[1].side.from == nil {
+			t.Errorf("call %d: rank 1 has not taken rank 0's result", i)
+		}
+		for r, call := range calls {
+			if got := binary.NativeEndian.Uint64(call.Recv); got != uint64(20*i+1) {
+				t.Errorf("call %d: the sum of rank %d is %d, want %d", i, r, got, 20*i+1)
+			}
+		}
+	}
+	succeed(t, all, func(c *comm) error {
+		_, err := c.Run(&backend.Bound{Timeout: 10 * time.Second}, &backend.Call{Coll: backend.Bcast, Type: int64s, Count: 1, Recv: make([]byte, 8)})
+		return err
 	})
 }

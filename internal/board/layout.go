@@ -14,12 +14,15 @@ import (
 //	key    of a sync slot: the number of the synchronization, after everything else in the slot; 0 as above
 //	ended  says that this rank's communicator has ended: Ended stores it after reason, and then changes news of all ranks
 //	done   the number of a neighborhood call: moved stores it when this rank has published what is wrong with it
+//	key    of found: the number of a call of which this rank has compared all ranks' calls, after the result
 //
-// In a rank's head, the rank itself writes more. Every rank writes news (Ended), others lost with its reason (Mark).
+// In a rank's head, the rank itself writes more. Every rank writes news (Ended), others lost with its reason (Mark). Every
+// rank writes finder of rank 0's slots (tell). It only says where to look for found, so it may be of another call, or of
+// another communicator.
 //
 // A rank arrives at call s only after all ranks have arrived at call s-ahead, and it has compared that call of all
 // ranks. The slot that it then overwrites, and the one whose key it sets to 0 for call s+1, have calls before s-2*ahead.
-// The data that it overwrites, in the slots or in areas, are of a call before s-ahead. No rank needs either any more. When a rank
+// The data that it overwrites, in the slots, areas or found, are of a call before s-ahead. No rank needs either any more. When a rank
 // arrived at call s-ahead, it had taken the data of all calls before s-ahead, and had compared all calls before s-2*ahead.
 //
 // That holds while the communicator lasts on all ranks. But the communicator may end on one rank while another still
@@ -44,7 +47,7 @@ const (
 	callSlotSize = 2 * line
 	syncSlotSize = headSize
 	headSize     = line + 8 + reasonMax
-	slotsSize    = headSize + slotsDeep*callSlotSize + dataDeep*slotData + 2*syncSlotSize
+	slotsSize    = headSize + slotsDeep*callSlotSize + dataDeep*slotData + 2*syncSlotSize + (dataDeep+1)*line
 )
 
 const (
@@ -98,6 +101,9 @@ type slots struct {
 	calls  [slotsDeep]callSlot
 	data   [dataDeep][slotData]byte // of the calls, if they do not fit into their slots
 	syncs  [2]syncSlot
+	found  [dataDeep]found
+	finder uint64 // a rank's number of a call<<32 | the rank, which has found all ranks arrived at this call
+	_      [56]byte
 }
 
 // The bits of slots.ended. A communicator that was broken may be closed later.
@@ -139,6 +145,14 @@ type syncSlot struct {
 	workLen uint64
 	reason  reason // the error that it found; no bytes: none
 	_       [32]byte
+}
+
+// found says that a rank has compared all ranks' calls with its own, and contains their result.
+type found struct {
+	key    uint64 // id<<32 | sequence number
+	touch  uint64
+	result [smallData]byte
+	_      [16]byte
 }
 
 // slotsMost is how many communicators a rank can have slots for. Memory for slotsFirst of them is allocated at the

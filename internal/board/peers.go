@@ -20,6 +20,7 @@ type peers struct {
 	began   time.Time // when the data began to move, if that is measured
 	call    *backend.Call
 	inSlots bool
+	from    *found // the result, if another rank has published it
 	in      []byte // this rank's input
 	filled  []byte // where it was copied, beside the slot
 	next    []byte // where the next call's input goes, if it is as long
@@ -55,7 +56,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 	writes(&to.touch)
 	p.s.compared.prints[p.s.seq%slotsDeep], to.print = print, print
 	n := len(p.s.ranks)
-	p.call, p.inSlots, p.filled, p.next = call, true, nil, nil
+	p.call, p.inSlots, p.from, p.filled, p.next = call, true, nil, nil, nil
 	if call.Err != nil || call.Coll == backend.Barrier || call.Coll.Neighbor() {
 		return
 	}
@@ -108,6 +109,9 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	switch {
 	case call.Coll == backend.Barrier:
+		if p.s.asks {
+			p.s.tell(nil)
+		}
 		return true, nil
 	case call.Coll.Neighbor():
 		call.Ended = p.moved
@@ -132,6 +136,9 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	p.bound = b
 	var err error
 	switch {
+	case p.from != nil:
+		reads(&p.from.touch)
+		copy(call.Recv, p.from.result[:])
 	case p.inSlots && call.Coll == backend.Bcast:
 		if c.Rank() != call.Root {
 			shmem.Move(call.Recv[:p.length()], p.slotOf(call.Root))
@@ -145,6 +152,9 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	if err == nil && p.inSlots && p.s.unsound() >= 0 {
 		err = errUnsound
 	}
+	if p.s.asks && err == nil {
+		p.s.tell(call.Recv)
+	}
 	if w&measured != 0 {
 		p.end()
 	}
@@ -153,6 +163,13 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 
 // errUnsound says that what was read may not be of the call.
 var errUnsound = errors.New("an arrival was taken back")
+
+// common reports whether a call has one short result for all ranks.
+func (p *peers) common() bool {
+	c := p.call
+	return c.Err == nil && (c.Coll == backend.Barrier ||
+		c.Coll == backend.Allreduce && p.inSlots && p.length() <= smallData && c.Op.Code != backend.OpUser)
+}
 
 // pair is Allreduce of two ranks: two operands have one order.
 func (p *peers) pair(call *backend.Call) {

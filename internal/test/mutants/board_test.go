@@ -121,6 +121,22 @@ var boardMutants = []mutant{
 		s.fresh = s.arrived() // else`,
 		new: `		s.fresh = s.arrived() // else`,
 		why: "two ranks arrive at once, and each takes the other for the last", test: "internal/board TestInterleaveSleep"},
+	{file: "internal/board/await.go",
+		old: ` || word.LoadUint64(&o.found[s.seq%dataDeep].key) != s.keyOf(s.seq) {`,
+		new: ` {`,
+		why: "a rank takes the result of another communicator", test: "internal/board TestInterleaveReuse"},
+	{file: "internal/board/await.go",
+		old: `	s.await(int(r), int(r)+1, s.seq)
+`,
+		new: `	s.await(int(r), int(r), s.seq)
+`,
+		why: "a result is taken from slots that were given back", test: "internal/board TestInterleaveReuse"},
+	{file: "internal/board/await.go",
+		old: `		s.compared.upTo[i] = s.seq
+`,
+		new: `		_ = i
+`,
+		why: "a rank that has taken results compares calls whose slots were used again", test: "internal/board TestRankFollowsAnotherForManyCalls", plain: true},
 	{file: "internal/board/op.go",
 		old: `		if s.failed = err != nil || s.b.lost(); s.failed {`,
 		new: `		if _, s.failed = err, s.b.lost(); s.failed {`,
