@@ -19,13 +19,13 @@ import (
 // by rendezvous between processes.
 const smallBytes = 2048
 
-// eagerBytes returns smallBytes, or less where the environment lowers Open MPI's eager limit. Both
-// the user and Settings.EagerLimit can do so.
+// eagerBytes returns smallBytes, or less where the environment lowers the eager limit of Open MPI, or of UCX, which Open MPI
+// may use. Both the user and Settings.EagerLimit can do so.
 func eagerBytes(environ []string) int {
 	n := smallBytes
 	for _, v := range environ {
 		name, value, _ := strings.Cut(v, "=")
-		if strings.HasPrefix(name, "OMPI_MCA_btl_") && strings.HasSuffix(name, "_eager_limit") {
+		if name == "UCX_RNDV_THRESH" || strings.HasPrefix(name, "OMPI_MCA_btl_") && strings.HasSuffix(name, "_eager_limit") {
 			limit, err := strconv.ParseUint(strings.TrimSpace(value), 0, 31)
 			if err != nil {
 				return 0 // unknown

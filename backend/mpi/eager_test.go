@@ -21,6 +21,8 @@ func TestEagerBytesFollowEnvironment(t *testing.T) {
 		{[]string{"OMPI_MCA_btl_sm_eager_limit=0x100"}, 128},
 		{[]string{"OMPI_MCA_btl_sm_eager_limit=0"}, 0},
 		{[]string{"OMPI_MCA_btl_sm_eager_limit=4k"}, 0},
+		{[]string{"UCX_RNDV_THRESH=600", "OMPI_MCA_btl_sm_eager_limit=4096"}, 300},
+		{[]string{"UCX_RNDV_THRESH=intra:600"}, 0},
 	} {
 		if got := eagerBytes(c.environ); got != c.want {
 			t.Errorf("with %q %d bytes are sent at once, want %d", c.environ, got, c.want)
