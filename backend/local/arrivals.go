@@ -24,7 +24,7 @@ import (
 // Invariant: a round is complete on all ranks or on none. A rank looks at ended when it has arrived and has found the
 // round complete. So it learns that the rounds have ended, or the rank that ends them finds the round complete too.
 type arrivals struct {
-	each     bool
+	each     bool   // every rank has a processor
 	lines    []line // lineDeep of each rank, used in turn
 	_        [64]byte
 	count    word.Uint64 // arrivals in all rounds
@@ -40,7 +40,7 @@ type arrivals struct {
 
 const (
 	lineBits = 2
-	lineDeep = 1 << lineBits // of round k+1 it is that of round k-3: in round k no rank reads that any more
+	lineDeep = 1 << lineBits // round k+1 uses the line of round k-3 again, which no rank reads any more in round k
 	smallMax = 32
 
 	deciding = 1
@@ -200,7 +200,11 @@ func (c *Comm) waitRound(k uint64) error {
 	case never:
 		return c.stopped()
 	case late != nil:
-		return c.giveUp(k, backend.While(late, backend.RankList(c.missing(k))+" had not arrived"))
+		why := "all ranks have arrived, and the last one was reducing" // see combined
+		if missing := c.missing(k); len(missing) > 0 {
+			why = backend.RankList(missing) + " had not arrived"
+		}
+		return c.giveUp(k, backend.While(late, why))
 	}
 	if gone := c.missingGone(); gone >= 0 {
 		return c.giveUp(k, g.left(gone))

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,6 +124,40 @@ func TestCancelStopsMovingData(t *testing.T) {
 	}
 	if added > most {
 		t.Errorf("%d bytes were added, want %d at most", added, most)
+	}
+}
+
+// All ranks have arrived, and the last one calls a user's function for all of them when the time of another one is up.
+func TestTimeoutSaysThatARankReduces(t *testing.T) {
+	n := runtime.GOMAXPROCS(0) + 1 // without a processor each
+	gone := make(chan struct{})
+	var ended sync.WaitGroup
+	ended.Add(n - 1)
+	go func() {
+		ended.Wait()
+		close(gone)
+	}()
+	op := *ranktest.Sum
+	op.Code, op.Apply = backend.OpUser, func(_, _, _ []byte) { <-gone }
+	errs := make([]error, n)
+	var left atomic.Int32
+	ranks(t, n, func(t testing.TB, c *Comm) {
+		errs[c.rank] = c.collective(&backend.Bound{Timeout: 100 * time.Millisecond, Since: time.Now()}, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: &op,
+			Type: ranktest.Int, Count: 1, Send: make([]byte, 8), Recv: make([]byte, 8)}, 0)
+		if left.Add(1) < int32(n) {
+			ended.Done()
+		}
+	})
+	said := 0
+	for r, err := range errs {
+		if !errors.Is(err, backend.ErrTimeout) {
+			t.Errorf("rank %d: %v", r, err)
+		} else if strings.Contains(err.Error(), "all ranks have arrived, and the last one was reducing") {
+			said++
+		}
+	}
+	if said == 0 {
+		t.Errorf("no error says which step takes long: %v", errs)
 	}
 }
 
