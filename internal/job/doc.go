@@ -26,7 +26,7 @@
 //	LostOutput: a request while only output is left        128 + the signal
 //	OutputFailed: the reader has closed the output         141
 //	OutputFailed: another reason                           1
-//	StartFailed                                            1
+//	Abandon                                                1
 //	End                                                    what its caller gives
 //
 // TestEventsDecideHowJobEnds has a row for each of them.

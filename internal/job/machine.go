@@ -63,7 +63,7 @@ type Exit struct {
 //	from              event                                          to
 //	Runs              a failure or a loss ends the job; WindDown     WindsDown, or Ends without a grace time
 //	Runs, WindsDown   the grace time is over; End                    Ends: Terminate, and Kill after KillAfter
-//	any               StartFailed                                    Ends: Kill
+//	any               Abandon                                        Ends: Kill
 type Phase byte
 
 const (
@@ -329,8 +329,8 @@ func (m *Machine) End(status int, err error, text string) {
 	m.terminate()
 }
 
-// StartFailed handles the failure to start a rank: the ranks that have been started are killed.
-func (m *Machine) StartFailed(err error) {
+// Abandon kills the ranks: because one could not be started, which err says, or because nobody needs them any more.
+func (m *Machine) Abandon(err error) {
 	m.decide(Exit{Rank: -1, Status: 1}, err)
 	m.begin(Ends)
 	m.kill()

@@ -122,7 +122,7 @@ func TestEventsDecideHowJobEnds(t *testing.T) {
 		{"ranks that do not end are killed, then given up", grace, []event{exit(1, 3), after(8 * second)},
 			Result{Status: 3, First: 1}, "rank 1 exited with status 3 after 1.0 s; ending the others (after its output)|terminate|kill|give up"},
 
-		{"start fails halfway", grace, []event{func(r *trial) { r.StartFailed(errors.New("no memory")) }, exit(0, 137), exit(1, 137)},
+		{"start fails halfway", grace, []event{func(r *trial) { r.Abandon(errors.New("no memory")) }, exit(0, 137), exit(1, 137)},
 			Result{Status: 1, First: -1, Err: errors.New("no memory")}, "kill"},
 		{"timeout", Config{Ranks: 3, Grace: second, Timeout: 2 * second}, []event{exit(0, 0), after(2 * second), exit(1, 143), exit(2, 143)},
 			Result{Status: 124, First: -1, Err: errors.New("the job did not end within 2s")}, "the job did not end within 2s (--timeout); ending its 2 ranks|terminate"},

@@ -332,7 +332,7 @@ func (a *agent) wait(c <-chan struct{}) {
 // disconnected is a reason for lost.
 const disconnected = "the connection to the launcher has ended"
 
-// lost gives up this host for a reason: the ranks are ended, and none of them is reported any more. If ending them takes too long,
+// lost gives up this host for a reason: the ranks are killed, and none of them is reported any more. If ending them takes too long,
 // the process exits, and the keeper ends the ranks.
 func (a *agent) lost(why string) {
 	a.once.Do(func() {
@@ -369,7 +369,7 @@ func (a *agent) beat() {
 func (a *agent) listen(in *gob.Decoder) {
 	go func() {
 		<-a.gone
-		a.job.Stop()
+		a.job.Abandon() // other processes may run in place of the ranks by now, and save what these would overwrite
 	}()
 	feeding := a.feed()
 	for {

@@ -134,6 +134,39 @@ func TestLastValueOfVariableCounts(t *testing.T) {
 	}
 }
 
+// TestAgentKillsRanksOfLostHost has a rank that would end in good order if it were asked to.
+func TestAgentKillsRanksOfLostHost(t *testing.T) {
+	keeper, err := spawn.StartKeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keeper.Close()
+	a := &agent{link: newLink(closer{io.Discard}), folder: t.TempDir(), keeper: keeper, window: newCredit(outputWindow), gone: make(chan struct{})}
+	defer a.link.close()
+	a.ranks = spawn.Programs{{Path: "/bin/sh", Args: []string{"-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done"}, Ranks: 1}}
+	a.work = work{First: 1, Size: 2, Bind: spawn.BindNone}
+	c := configured(t, a)
+	ends := make(chan job.Exit, 1)
+	c.Part.Ended = func(e job.Exit) { ends <- e }
+	ready, out := io.Pipe()
+	c.Stdout = out
+	if a.job, err = spawn.Start(c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ready.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, ready)
+	commands, launcher := io.Pipe()
+	defer launcher.Close()
+	a.once.Do(func() { close(a.gone) }) // as lost does, which ends this process some time later
+	go a.listen(gob.NewDecoder(commands))
+	if e := <-ends; e.Status != 128+int(syscall.SIGKILL) {
+		t.Errorf("got %+v, want it killed", e)
+	}
+	a.job.Wait()
+}
+
 // TestAgentActsInOrder has a signal come right after the command to start a process in place of a lost one, and before the agent gets
 // to either. The process gets it.
 func TestAgentActsInOrder(t *testing.T) {

@@ -158,6 +158,9 @@ func (j *Job) Wait() job.Result {
 // Stop ends the job without a message. It and the methods below do not block, and have effect in the order of the calls.
 func (j *Job) Stop() { j.ask(func(s *state) { s.m.End(0, nil, "") }) }
 
+// Abandon is Stop for ranks that nobody needs any more: they are killed.
+func (j *Job) Abandon() { j.ask(func(s *state) { s.m.Abandon(nil) }) }
+
 // Signal passes a signal of the larger job on to the ranks.
 func (j *Job) Signal(n syscall.Signal) { j.ask(func(s *state) { s.pass(n, false) }) }
 

@@ -33,7 +33,7 @@ func (j *Job) run(startErr error) {
 		Say: log.Say, Terminate: s.terminate, Kill: s.kill, GiveUp: s.giveUp,
 	})
 	if startErr != nil {
-		s.m.StartFailed(startErr)
+		s.m.Abandon(startErr)
 	}
 	s.begin()
 	tick := time.NewTicker(sweepEvery)
