@@ -67,8 +67,9 @@ func (c *Comm) Diagnostics() []string {
 
 // WithContext returns a handle of the same communicator whose operations end when ctx does: with
 // [ErrTimeout] at its deadline, with [ErrCanceled] if it is canceled. The context given to Init
-// still applies too. A collective that ends in this way breaks the communicator. A send or receive
-// ends as [Send] and [Recv] say.
+// still applies too. A collective that ends in this way breaks the communicator. The other ranks
+// then get the same error, or [ErrPeerLost] if the context given to Init was canceled. A send or
+// receive ends as [Send] and [Recv] say.
 //
 // The handle need not be closed. Closing it closes the communicator.
 func (c *Comm) WithContext(ctx context.Context) *Comm { return (*Comm)(c.base().WithContext(ctx)) }

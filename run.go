@@ -145,8 +145,8 @@ func ofRank(rank int, err error) error {
 //	func main() { cohort.Main(body) }
 //
 // SIGINT and SIGTERM end ctx, which governs the world as the context of [Init] does: operations end
-// with [ErrCanceled], and a body can save what its own rank has. A second signal, at least half a
-// second later, ends the process.
+// with [ErrCanceled], and a body can save what its own rank has. To the other ranks this one is then
+// lost. A second signal, at least half a second later, ends the process.
 //
 // If body returns an error or panics, Main prints the error and this rank's number to standard
 // error, ends the job as [Comm.CloseWith] does, and exits with status 1. It also does so for an

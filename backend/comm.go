@@ -73,6 +73,7 @@ type Bound struct {
 	Ctx     context.Context // nil: no limit
 	Timeout time.Duration   // of each operation; 0: no limit
 	Since   time.Time       // when an operation of several calls began; zero: each call begins one
+	World   *World          // whose context may be the reason why Ctx has ended; nil: none
 
 	// Ends asks for a message or a probe that ends when the communicator is closed or breaks, also where it would wait
 	// inside a library. One that is Limited does.
@@ -81,6 +82,12 @@ type Bound struct {
 	// Background asks an Await to make progress only while no other goroutine waits. It lets a backend
 	// serve this process's other operations first, and may be ignored.
 	Background bool
+}
+
+// World is what the first communicator of a job is to a rank: when its context has ended, the rank can do nothing more.
+type World struct {
+	Ctx  context.Context
+	Rank int // in the job
 }
 
 // Limited reports whether b can ever end an operation.
@@ -124,7 +131,11 @@ func (b *Bound) Err(start time.Time) error {
 		case errors.Is(err, context.DeadlineExceeded):
 			return errDeadline
 		default:
-			return &Fault{Sentinel: ErrCanceled, Text: context.Cause(b.Ctx).Error()}
+			f := &Fault{Sentinel: ErrCanceled, Text: context.Cause(b.Ctx).Error()}
+			if b.World != nil && b.World.Ctx.Err() != nil {
+				f.Over = b.World.Rank + 1
+			}
+			return f
 		}
 	}
 	if d, ok := b.Deadline(start); ok && !time.Now().Before(d) {

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -48,6 +49,7 @@ var sentinels = [...]error{
 const (
 	errnoCode = 128
 	leftCode  = errnoCode - 1 // ErrPeerLost of a Fault whose peer has left
+	overCode  = leftCode - 1  // ErrCanceled of a Fault with a number in Over, which comes next
 )
 
 var internalCode = uint8(slices.Index(sentinels[:], ErrInternal))
@@ -87,6 +89,23 @@ type Fault struct {
 	Sentinel error  // one of the sentinels above
 	Text     string // the facts, with values
 	Left     bool   // of ErrPeerLost: the peer has closed the communicator in good order
+
+	// Over is of ErrCanceled. If the context of a rank's first communicator has been canceled, it is 1 more than the
+	// rank's number in the job. Such a rank can do nothing more, so to the other ranks it is lost (Elsewhere).
+	Over int
+}
+
+// Elsewhere returns err as ranks see it whose own context goes on: a rank that an ErrCanceled with Over names is lost.
+func Elsewhere(err error) error {
+	f, ok := errors.AsType[*Fault](err)
+	if !ok || f.Over == 0 {
+		return err
+	}
+	lost := error(Faultf(ErrPeerLost, "rank %d's context has ended: %s", f.Over-1, f.Text))
+	if errors.Is(err, ErrBroken) {
+		lost = &Broken{Cause: lost}
+	}
+	return lost
 }
 
 // TookBack ends a receive that has matched a message which its sender has canceled since.
@@ -108,11 +127,14 @@ func AsFault(err error) *Fault {
 
 // Encode returns what tells the fault to another rank, in most bytes: the code of its sentinel, and its text.
 func (f *Fault) Encode(most int) []byte {
-	code := Code(f.Sentinel)
-	if f.Left {
-		code = leftCode
+	head := []byte{Code(f.Sentinel)}
+	switch {
+	case f.Left:
+		head[0] = leftCode
+	case f.Over > 0:
+		head = binary.LittleEndian.AppendUint32([]byte{overCode}, uint32(f.Over))
 	}
-	return append([]byte{code}, f.Text[:min(len(f.Text), most-1)]...)
+	return append(head, f.Text[:min(len(f.Text), most-len(head))]...)
 }
 
 // EncodeError returns what tells any error to another rank, in most bytes. It is nil for nil.
@@ -150,14 +172,18 @@ func DecodeFault(b []byte) *Fault {
 	if len(b) == 0 {
 		return f
 	}
-	f.Text = string(b[1:])
-	switch code := b[0]; code {
-	case 0: // no fault has it
-	case leftCode:
+	code, text := b[0], b[1:]
+	switch {
+	case code == 0: // no fault has it
+	case code == leftCode:
 		f.Sentinel, f.Left = ErrPeerLost, true
+	case code == overCode && len(text) >= 4:
+		f.Sentinel, f.Over = ErrCanceled, int(binary.LittleEndian.Uint32(text))
+		text = text[4:]
 	default:
 		f.Sentinel = Sentinel(code)
 	}
+	f.Text = string(text)
 	return f
 }
 
@@ -210,7 +236,7 @@ func inElements(size, got, want int) (g, w int, unit string) {
 // While adds what an operation was doing to the error of a Bound that ended it.
 func While(err error, doing string) error {
 	if f, ok := err.(*Fault); ok && (f.Sentinel == ErrTimeout || f.Sentinel == ErrCanceled) {
-		return &Fault{Sentinel: f.Sentinel, Text: f.Text + ": " + doing}
+		return &Fault{Sentinel: f.Sentinel, Text: f.Text + ": " + doing, Over: f.Over}
 	}
 	return err
 }

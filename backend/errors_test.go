@@ -31,13 +31,14 @@ func TestLongRankListsAreShortened(t *testing.T) {
 func TestFaultsSurviveEncoding(t *testing.T) {
 	for _, f := range []*Fault{
 		PeerLeft("rank %d has left", 3), Faultf(ErrPeerLost, "rank 3 died"), Faultf(ErrMismatch, ""), Faultf(syscall.ENOSPC, "disk full"), Faultf(ErrInternal, "x"),
+		{Sentinel: ErrCanceled, Text: "terminated", Over: 1 << 16},
 	} {
 		if got := DecodeFault(f.Encode(100)); *got != *f {
 			t.Errorf("%+v arrives as %+v", f, got)
 		}
 	}
-	for _, code := range []byte{0, byte(len(sentinels)), leftCode - 1, errnoCode} {
-		if got := DecodeFault([]byte{code, 'x'}); got.Sentinel != ErrInternal || got.Left {
+	for _, code := range []byte{0, byte(len(sentinels)), overCode - 1, overCode, errnoCode} { // that of Over lacks the number
+		if got := DecodeFault([]byte{code, 'x'}); got.Sentinel != ErrInternal || got.Left || got.Over != 0 {
 			t.Errorf("code %d arrives as %+v", code, got)
 		}
 	}

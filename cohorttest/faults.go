@@ -85,6 +85,7 @@ func losses() (all []scenario) {
 		{"failing/collective-wait", 2, lastRank, failure, waits(iallreduce)},
 		// What the lock of the failed rank guards may be half done, so nobody gets it.
 		{"failing/window-lock", 2, lastRank, failure, locks(cohort.LockExclusive)},
+		{contextEnds, 2, lastRank, loss{endContext, died}, calls(func(r *Rank) error { return untilFails(r.World.Barrier) })},
 		{"failing/computing", 2, lastRank, failure, calls(func(r *Rank) error {
 			for begun := time.Now(); time.Since(begun) < short; { // this rank learns of the failure at its next operation
 			}
@@ -288,6 +289,20 @@ func fail(r *Rank) {
 	if got := r.World.CloseWith(err); !errors.Is(got, err) {
 		r.OK(fmt.Errorf("CloseWith returns %v, want %v", got, err))
 	}
+	r.OK(lostRank{r.Rank})
+}
+
+// contextEnds is the name of the scenario in which the context of a rank's world is canceled.
+const contextEnds = "failing/context"
+
+// endContext ends the context of this rank's world, and leaves the job with the error that follows from that. A goroutine
+// rank, which has the same context as the others, fails instead.
+func endContext(r *Rank) {
+	if r.job.end == nil {
+		fail(r)
+	}
+	r.job.end()
+	_ = r.World.CloseWith(untilFails(r.World.Barrier))
 	r.OK(lostRank{r.Rank})
 }
 

@@ -37,6 +37,8 @@ type Job struct {
 	// single operation would have to take that long.
 	Patience time.Duration
 
+	end func() // of a process in the scenario contextEnds: cancels the context of its world
+
 	resumed atomic.Bool // of a job with goroutine ranks: the rank that has stopped goes on
 }
 

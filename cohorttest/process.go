@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,7 +41,11 @@ func rankMain(text string) int {
 		return 2
 	}
 	before := snapshot()
-	world, err := cohort.Init(context.Background(), &cohort.Config{Deterministic: job.Deterministic})
+	ctx := context.Background()
+	if slices.Contains(job.Scenarios, contextEnds) { // it runs alone
+		ctx, job.end = context.WithCancel(ctx)
+	}
+	world, err := cohort.Init(ctx, &cohort.Config{Deterministic: job.Deterministic})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -332,8 +333,9 @@ func (c *comm) gaveUp(why error) *backend.Fault {
 	if why == errClosed {
 		return backend.PeerLeft("rank %d has closed this communicator", c.rank)
 	}
-	f := asFault(why)
-	return backend.Faultf(f.Sentinel, "rank %d gave up: %s", c.rank, f.Text)
+	f := *asFault(why)
+	f.Text = fmt.Sprintf("rank %d gave up: %s", c.rank, f.Text)
+	return &f
 }
 
 // missing returns an error if a member has left the job.

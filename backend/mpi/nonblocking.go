@@ -5,7 +5,6 @@ package mpi
 import (
 	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -236,15 +235,14 @@ func (op *operation) abandon(err error) bool {
 
 // End implements backend.Operation. The engine's lock decides between this end and the library's.
 func (op *operation) End(why error) error {
-	s := backend.Sentinel(backend.Code(why))
-	text := strings.TrimPrefix(why.Error(), s.Error()+": ")
-	err := &backend.Fault{Sentinel: s, Text: text + ": the MPI library runs the collective and does not report which rank is missing"}
+	err := *backend.AsFault(why)
+	err.Text += ": the MPI library runs the collective and does not report which rank is missing"
 	e := &op.c.p.engine
 	e.mu.Lock()
-	abandoned := slices.Contains(e.ops, &op.o) && op.abandon(err)
+	abandoned := slices.Contains(e.ops, &op.o) && op.abandon(&err)
 	e.mu.Unlock()
 	if abandoned {
-		op.c.Break(err)
+		op.c.Break(&err)
 	}
 	for !op.Ready() { // the goroutine that completes it has not come to its end
 		runtime.Gosched()

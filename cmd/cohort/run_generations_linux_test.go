@@ -20,7 +20,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-func init() { rankPrograms["elastic-rank"] = elasticRank }
+func init() {
+	rankPrograms["elastic-rank"] = elasticRank
+	rankPrograms["elastic-main"] = elasticMain
+}
 
 const chunks = 12 // of the work of a step, which the ranks share
 
@@ -29,33 +32,43 @@ var errResize = errors.New("the job is to have another size")
 // elasticRank is a rank that goes on after losses until a file exists.
 func elasticRank(stop string) int {
 	ctx := context.Background()
-	fail := func(err error) int {
+	world, err := cohort.Init(ctx, nil)
+	if err == nil {
+		err = elasticWorlds(ctx, world, stop)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	world, err := cohort.Init(ctx, nil)
-	if err != nil {
-		return fail(err)
-	}
+	return 0
+}
+
+// elasticMain is the same under Main, which handles signals.
+func elasticMain(stop string) int {
+	cohort.Main(func(ctx context.Context, world *cohort.Comm) error { return elasticWorlds(ctx, world, stop) })
+	return 0
+}
+
+func elasticWorlds(ctx context.Context, world *cohort.Comm, stop string) error {
 	progress := []int64{-1, 0} // steps, and a sum over them
 	for {
 		err := elasticSteps(world, stop, progress)
 		if err == nil {
 			if err = world.Close(); err == nil {
-				return 0
+				return nil
 			}
 		}
 		if !errors.Is(err, cohort.ErrPeerLost) && err != errResize {
-			return fail(err)
+			return err
 		}
 		next, err := cohort.Rejoin(ctx, world)
 		if errors.Is(err, cohort.ErrClosed) {
 			fmt.Println("leaves")
 			_ = world.Close() // others may have left it before
-			return 0
+			return nil
 		}
 		if err != nil {
-			return fail(err)
+			return err
 		}
 		world = next
 	}
@@ -373,6 +386,25 @@ func TestRunReplacesStoppedRank(t *testing.T) {
 	}
 	if text := j.end(3); !strings.Contains(text, "cohort: rank 1 has not asked for a place in the next world in time: killed\n") {
 		t.Errorf("got:\n%s", text)
+	}
+}
+
+// A rank under Main that gets SIGTERM is replaced as one that dies, also if that ends a collective on it.
+func TestRunReplacesRankAfterSIGTERM(t *testing.T) {
+	for _, backend := range []string{"shm", "tcp"} {
+		t.Run(backend, func(t *testing.T) {
+			main := func(c *exec.Cmd) error {
+				c.Args[slices.Index(c.Args, "elastic-rank")] = "elastic-main"
+				return c.Start()
+			}
+			j := startElasticBy(t, main, "-n", "3", "--restarts", "5", "--backend", backend)
+			g, _ := j.await(-1, 3)
+			for i := range 5 {
+				syscall.Kill(j.processOf(i%3), syscall.SIGTERM)
+				g, _ = j.await(g, 3)
+			}
+			j.end(3)
+		})
 	}
 }
 

@@ -61,6 +61,7 @@ func (c *Comm) Continue() { c.core.job.continueWithout(c.core) }
 type job struct {
 	Options
 	ctx       context.Context // the world's
+	limit     *backend.World  // the same, for the limits of operations
 	ids       agree.IDs
 	world     *core
 	recorder  *flight.Recorder // records the rank's operations
@@ -79,7 +80,7 @@ type job struct {
 // NewWorld makes the first communicator of a job. Its operations end when ctx does.
 func NewWorld(ctx context.Context, bc backend.Comm, o Options) *Comm {
 	ctx = asMapKey(ctx)
-	j := &job{Options: o, ctx: ctx, comms: make(map[*core]struct{})}
+	j := &job{Options: o, ctx: ctx, limit: &backend.World{Ctx: ctx, Rank: bc.Rank()}, comms: make(map[*core]struct{})}
 	j.recorder = flight.New(o.FlightDir, flight.Origin{Name: o.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size(), Count: o.Count})
 	j.recorder.Sparse()
 	bc.OnWait(j.recorder.Stamp, j.recorder.StampAll)
@@ -108,7 +109,7 @@ func WriteStats(file string, worlds []*Comm) error {
 
 // newBound returns the limits of operations under ctx, nil if there are none.
 func (j *job) newBound(ctx context.Context) *backend.Bound {
-	b := &backend.Bound{Ctx: ctx, Timeout: j.Timeout}
+	b := &backend.Bound{Ctx: ctx, Timeout: j.Timeout, World: j.limit}
 	if !b.Limited() {
 		return nil
 	}

@@ -160,6 +160,9 @@ func (c *Comm) recorded(op string, err error) error {
 	if c == nil || c.core == nil {
 		return err
 	}
+	if c.core.job.ctx.Err() == nil {
+		err = backend.Elsewhere(err)
+	}
 	if errors.Is(err, backend.ErrMismatch) {
 		c.core.reported.Store(true)
 	}

@@ -2,7 +2,6 @@ package sched
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/coll"
@@ -179,12 +178,12 @@ const Grace = backend.Grace
 // names the ranks that are missing, unless it ends otherwise meanwhile. It returns nil if it has then
 // ended. Otherwise it returns the error, and the operation is still under way.
 func (o *Op) End(why error) error {
-	kind := backend.Sentinel(backend.Code(why))
-	text := strings.TrimPrefix(why.Error(), kind.Error()+": ")
-	v := &verdict{&backend.Fault{Sentinel: kind, Text: text + ": " + o.describe(kind == backend.ErrTimeout)}}
+	f := *backend.AsFault(why)
+	f.Text += ": " + o.describe(f.Sentinel == backend.ErrTimeout)
+	v := &verdict{&f}
 	if o.decide(v) {
 		o.r.breakComm(v.err)
-	} else if now := o.verdict.Load(); errors.Is(now.err, kind) { // another rank's deadline
+	} else if now := o.verdict.Load(); errors.Is(now.err, f.Sentinel) { // another rank's deadline
 		o.verdict.CompareAndSwap(now, v)
 	}
 	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {

@@ -369,7 +369,7 @@ func (c *cluster) never(t *testing.T) {
 	}
 }
 
-// end ends pods of complete jobs: by a signal, and by an error of the program.
+// end ends pods of complete jobs: by a signal, also in a collective, and by an error of the program.
 func (c *cluster) end(t *testing.T) {
 	c.t = t
 	const size = 3
@@ -380,13 +380,15 @@ func (c *cluster) end(t *testing.T) {
 		}
 		return pods
 	}
-	waiting, failing := start("wait"), start("fail")
-	for _, p := range waiting {
+	waiting, adding, failing := start("wait"), start("add"), start("fail")
+	for _, p := range append(waiting, adding...) {
 		c.until(p, "has joined", func() bool { return strings.Contains(p.String(), ", sum 6\n") })
 	}
 	c.kill(waiting[2], syscall.SIGTERM)
 	c.want(75, "rank 2 saves its work\n", waiting[2])
 	c.want(75, "rank 2", waiting...)
+	c.kill(adding[2], syscall.SIGTERM)
+	c.want(75, "rank 2", adding...)
 	c.want(1, "rank 1: no more work\n", failing[1])
 	c.want(75, "no more work\n", failing[0], failing[2])
 }

@@ -37,6 +37,10 @@ func main() {
 			}
 			fmt.Printf("rank %d of %d in generation %d, sum %d\n", world.Rank(), world.Size(), world.Generation(), sum)
 			return err
+		case "add":
+			for err == nil {
+				_, err = cohort.AllreduceOne(world, 1, cohort.Sum)
+			}
 		case "fail":
 			if world.Rank() == 1 {
 				return errors.New("no more work")
