@@ -98,7 +98,7 @@ func (c collective) run(r *Rank) {
 		if m == long {
 			m = max(m/r.Size, long/4)
 		}
-		e.call(r, shape{m, roots[row[2]], row[3] == 1, 100 * (i + 1)}, c.forms[row[4]])
+		e.call(r, shape{m, roots[row[2]], place(row[3]), 100 * (i + 1)}, c.forms[row[4]])
 	}
 }
 
@@ -195,12 +195,37 @@ func draw(rng *rand.Rand, c *cohort.Comm, h *neighborhood, m int) *bound {
 		around := neighborFamilies[int64](h)
 		all = slices.Concat(all, around, around, around) // half of all calls
 	}
-	f, s := all[rng.IntN(len(all))], shape{m, -1, rng.IntN(2) == 0, rng.IntN(1 << 20)}
+	f, s := all[rng.IntN(len(all))], shape{m, -1, place(rng.IntN(int(places))), rng.IntN(1 << 20)}
 	if root := rng.IntN(c.Size()); f.rooted {
 		s.root = root
 	}
-	s.inPlace = s.inPlace && f.inPlace
-	return bind(c, f, kind[int64]{"int64", func(x int) int64 { return int64(x) }, -7}, s, cohort.Sum, func(a, b int64) int64 { return a + b })
+	if !f.inPlace {
+		s.place = apart
+	}
+	return bind(c, f, int64s, s, cohort.Sum, sum)
+}
+
+var int64s = kind[int64]{"int64", func(x int) int64 { return int64(x) }, -7}
+
+func sum(a, b int64) int64 { return a + b }
+
+// mixedInPlace calls the collectives in place on some ranks and not on others. A library may choose its algorithm by the
+// length, and by what one rank passes.
+func mixedInPlace(r *Rank) {
+	for i, f := range slices.Concat(moves[int64](), reductions[int64]()) {
+		if f.rooted || !f.inPlace {
+			continue
+		}
+		for j, how := range forms {
+			for p := firstInPlace; p < places; p++ {
+				for _, m := range []int{1, long} {
+					if m == 1 || !r.Short || (i+j+int(p))%4 == 0 {
+						runCase(r, f, int64s, shape{m, -1, p, i}, how, cohort.Sum, sum)
+					}
+				}
+			}
+		}
+	}
 }
 
 func (a *args[T]) describe(name string, how form) string {
@@ -208,10 +233,7 @@ func (a *args[T]) describe(name string, how form) string {
 	if a.root >= 0 {
 		s += fmt.Sprintf(", root %d", a.root)
 	}
-	if a.inPlace {
-		s += ", in place"
-	}
-	return s
+	return s + placeNames[a.place]
 }
 
 // verify compares the call's buffers with what they must contain.

@@ -32,7 +32,7 @@
 //   - the length: 0, 1, 3, 64, 1000 elements, and about 70000 for two of the types;
 //   - the element type: numbers, a struct, an array of odd size;
 //   - the root: every rank, for up to 64 elements;
-//   - the buffers: apart, and in place;
+//   - the buffers: apart, and in place (another scenario has calls in place on some ranks only);
 //   - the form: blocking, nonblocking, persistent.
 //
 // With -short the matrix is sampled. The rows of the sample are chosen so that every

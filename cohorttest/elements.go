@@ -121,11 +121,45 @@ func seeded(name string, size int) *rand.Rand {
 
 // shape is what is equal on all ranks in one case of the matrix.
 type shape struct {
-	m       int // elements of the vector, or of one block
-	root    int // -1 for collectives without a root
-	inPlace bool
-	seed    int
+	m     int // elements of the vector, or of one block
+	root  int // -1 for collectives without a root
+	place place
+	seed  int
 }
+
+// place says which ranks work in place, if they get all that they send and receive in one buffer.
+type place uint8
+
+const (
+	apart      place = iota // none
+	allInPlace              // all
+	firstInPlace
+	othersInPlace // all but the first rank
+	evenInPlace
+	lastEmpty // all but the last rank, whose counts are 0
+	places
+)
+
+var placeNames = [places]string{"", ", in place", ", in place on rank 0", ", in place on all but rank 0", ", in place on even ranks",
+	", in place on all but the last rank, which has no elements"}
+
+// inPlace reports whether a rank works in place.
+func (a *args[T]) inPlace(rank int) bool {
+	switch a.place {
+	case apart:
+		return false
+	case firstInPlace:
+		return rank == 0
+	case othersInPlace:
+		return rank != 0
+	case evenInPlace:
+		return rank%2 == 0
+	}
+	return !a.empty(rank)
+}
+
+// empty reports whether a rank has no elements in the collectives with counts.
+func (a *args[T]) empty(rank int) bool { return a.place == lastEmpty && rank == a.size-1 }
 
 // args has one rank's arguments of one collective call, and what its buffers must
 // contain afterwards.
@@ -216,7 +250,12 @@ func (a *args[T]) expectFold(at, n, lo, hi, from int) {
 
 // ragged returns the length of rank r's block in the collectives with counts. Some
 // blocks are empty, and for m of at least 3 neighbors have different lengths.
-func (a *args[T]) ragged(r int) int { return (r*2 + 1) % 4 * a.m / 3 }
+func (a *args[T]) ragged(r int) int {
+	if a.empty(r) {
+		return 0
+	}
+	return (r*2 + 1) % 4 * a.m / 3
+}
 
 // backwards returns displacements that put blocks of the given lengths into a buffer in
 // reverse order, with gaps of two elements, and the buffer's length.

@@ -149,7 +149,7 @@ func (a *args[T]) gathers(receives bool, counts []int, where layout) (displs []i
 	case !receives:
 		a.buffers(mine, -1)
 		a.put(a.send, a.rank, 0)
-	case a.inPlace:
+	case a.inPlace(a.rank):
 		a.same(n)
 		a.put(a.recv[displs[a.rank]:][:mine], a.rank, 0)
 	default:
@@ -171,7 +171,7 @@ func defineGathervAppend[T comparable](a *args[T]) { a.gathersParts(forwards) }
 
 // dense reports whether a rank's buffer has the blocks in order without gaps, for which a call gets no displacements. A
 // call in place has gaps: a slice without elements would not say that it is in place.
-func (a *args[T]) dense(rank int) bool { return rank%2 == 1 && !a.inPlace }
+func (a *args[T]) dense(rank int) bool { return a.empty(rank) || rank%2 == 1 && !a.inPlace(rank) }
 
 // laidOut returns the layout of a rank's buffer.
 func (a *args[T]) laidOut(where layout, rank int) layout {
@@ -215,7 +215,7 @@ func (a *args[T]) scatters(counts []int, where layout) (displs []int) {
 	switch {
 	case a.rank != a.root:
 		a.buffers(-1, counts[a.rank])
-	case a.inPlace:
+	case a.inPlace(a.rank):
 		a.same(n)
 		a.put(a.send, a.root, 0)
 	default:
@@ -223,7 +223,7 @@ func (a *args[T]) scatters(counts []int, where layout) (displs []int) {
 		a.put(a.send, a.root, 0)
 	}
 	a.images()
-	if a.rank != a.root || !a.inPlace {
+	if a.rank != a.root || !a.inPlace(a.rank) {
 		a.expect(0, counts[a.rank], a.root, displs[a.rank])
 	}
 	return displs
@@ -259,7 +259,7 @@ func (a *args[T]) exchanges(count func(from, to int) int, where layout) {
 	var ns, nr int
 	a.scounts, a.sdispls, ns = sends(a.rank)
 	a.rcounts = each(a.size, func(from int) int { return count(from, a.rank) })
-	if a.inPlace {
+	if a.inPlace(a.rank) {
 		a.rdispls, a.scounts, a.sdispls = a.sdispls, nil, nil
 		a.same(ns)
 	} else {
@@ -279,14 +279,19 @@ func defineAlltoall[T comparable](a *args[T]) {
 	a.exchanges(func(_, _ int) int { return a.m }, forwards)
 }
 
-// In place, two ranks send each other the same length. Otherwise rank i sends rank j
+// If a rank works in place, two ranks send each other the same length. Otherwise rank i sends rank j
 // another length than j sends i.
 func defineAlltoallv[T comparable](a *args[T]) {
-	if a.inPlace {
-		a.exchanges(func(from, to int) int { return (from + to) % 3 * a.m / 2 }, backwards)
+	if a.place == apart {
+		a.exchanges(a.uneven, backwards)
 		return
 	}
-	a.exchanges(a.uneven, backwards)
+	a.exchanges(func(from, to int) int {
+		if a.empty(from) || a.empty(to) {
+			return 0
+		}
+		return (from + to) % 3 * a.m / 2
+	}, backwards)
 }
 
 func defineAlltoallvAppend[T comparable](a *args[T]) { a.exchanges(a.uneven, forwards) }

@@ -229,11 +229,11 @@ func neighborMatrix(r *Rank, i int) {
 				}
 				seed += 100
 				if m == long {
-					runCase(r, structs, packeds, shape{long / r.Size, -1, false, seed}, how, cohort.Sum, nil)
+					runCase(r, structs, packeds, shape{long / r.Size, -1, apart, seed}, how, cohort.Sum, nil)
 					continue
 				}
-				runCase(r, ints, int32s, shape{m, -1, false, seed}, how, cohort.Sum, nil)
-				runCase(r, threes, triples, shape{m, -1, false, seed + 1}, how, cohort.Sum, nil)
+				runCase(r, ints, int32s, shape{m, -1, apart, seed}, how, cohort.Sum, nil)
+				runCase(r, threes, triples, shape{m, -1, apart, seed + 1}, how, cohort.Sum, nil)
 			}
 		}
 	})

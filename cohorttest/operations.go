@@ -38,7 +38,7 @@ func reduceWith[T comparable](r *Rank, families []family[T], k kind[T], op cohor
 				continue
 			}
 			for _, m := range lengths {
-				runCase(r, f, k, shape{m, root, false, 7}, form, op, fold)
+				runCase(r, f, k, shape{m, root, apart, 7}, form, op, fold)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func allreduces[T comparable]() family[T] {
 // operands gives a reduction its buffers, with ns elements of input and nr of result, or
 // in place one buffer for both.
 func operands[T comparable](a *args[T], ns, nr int) {
-	if a.inPlace {
+	if a.inPlace(a.rank) {
 		a.same(max(ns, nr))
 	} else {
 		a.buffers(ns, nr)
@@ -76,7 +76,7 @@ func defineReduceScatter[T comparable](a *args[T]) {
 // looseTail makes what follows the result in recv loose if the call is in place: it is
 // not specified.
 func (a *args[T]) looseTail(n int) {
-	if a.inPlace {
+	if a.inPlace(a.rank) {
 		end := len(a.recv)
 		a.loose = func(i int) bool { return i >= n && i < end }
 	}

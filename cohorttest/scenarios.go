@@ -40,6 +40,7 @@ var all = sync.OnceValue(func() []scenario {
 
 		{name: "Barrier", body: barriers},
 		{name: "collectives/nil", body: nilBuffers},
+		{name: "collectives/mixed-in-place", sizes: atLeast(2), body: mixedInPlace},
 
 		{name: "operations/integers", body: integerOps},
 		{name: "operations/floats", body: floatOps},

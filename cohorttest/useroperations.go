@@ -29,7 +29,7 @@ func userOps(r *Rank) {
 	affines := kind[affine]{"affine", func(x int) affine { return affine{uint64(2*x + 3), uint64(x * x)} }, affine{B: 1 << 60}}
 	reduceAll(r, affines, compose, affine.then)
 	for _, m := range []int{0, 1000, long / 16} {
-		runCase(r, allreduces[affine](), affines, shape{m, -1, false, m}, blocking, compose, affine.then)
+		runCase(r, allreduces[affine](), affines, shape{m, -1, apart, m}, blocking, compose, affine.then)
 	}
 
 	// first op last = first: associative, does not commute.

@@ -96,6 +96,7 @@ func (x call[T]) collective(c *Comm) *collective {
 		}
 		*own, co.caller = x, own
 	}
+	co.same = x.reads(c) && x.writes(c) && x.inPlace()
 	direct := co.direct()
 	if x.reads(c) {
 		co.in = sideOf(x.send, c.core, direct)
@@ -109,7 +110,6 @@ func (x call[T]) collective(c *Comm) *collective {
 			co.out.blocks = blocks
 		}
 	}
-	co.same = x.reads(c) && x.writes(c) && x.inPlace()
 	if co.same && x.coll == backend.Allgather { // this rank's block is in position already
 		co.in.at += accel.Address(c.Rank() * n * co.elem)
 	}

@@ -59,6 +59,8 @@ func (co *collective) direct() bool {
 	}
 	coll := co.coll
 	switch {
+	case co.same && coll != backend.Reduce && coll != backend.Allreduce && co.c.coll.Devices() != nil: // see backend.Devices
+		return false
 	case co.pieces == 1:
 	case coll == backend.ReduceScatterBlock: // its pieces have to be put together
 		return false

@@ -40,7 +40,8 @@ func directly(world *cohort.Comm) error {
 	a, err := NewOn[float64](l.devs[0], n)
 	b, err2 := NewOn[float64](l.devs[0], l.size*n)
 	d, err3 := NewOn[float64](l.devs[0], l.size, n)
-	must.OK(errors.Join(err, err2, err3))
+	e, err4 := NewOn[float64](l.devs[0], l.size*n)
+	must.OK(errors.Join(err, err2, err3, err4))
 	mpi := world.Backend() == "mpi"
 	has := func(coll backend.Coll) bool {
 		return !mpi || world.Devices().Direct(coll, backend.OpSum, backend.Float64, 8*n)
@@ -59,7 +60,8 @@ func directly(world *cohort.Comm) error {
 		{"Allreduce with a context", func() error { return Allreduce(l.c.WithContext(ctx), a, a, Sum) }, !mpi},
 		{"Allreduce average", func() error { return Allreduce(l.c, a, a, Average) }, false},
 		{"Allgather", func() error { return Allgather(l.c, a, b) }, has(backend.Allgatherv)},
-		{"Alltoall", func() error { return Alltoall(l.c, b, b) }, has(backend.Alltoallv)},
+		{"Alltoall", func() error { return Alltoall(l.c, b, e) }, has(backend.Alltoallv)},
+		{"Alltoall in place", func() error { return Alltoall(l.c, b, b) }, !mpi},
 		{"ReduceScatter", func() error { return ReduceScatter(l.c, b, a, Sum) }, false},
 		{"Sendrecv", func() error {
 			_, err := Sendrecv(l.c, a, peer, 1, a2(d, l.rank, n), (l.rank+l.size-1)%l.size, 1)
@@ -74,7 +76,7 @@ func directly(world *cohort.Comm) error {
 			err = errors.Join(err, fmt.Errorf("%s: %v and %v are copied, before %v and %v, want none: %v", c.name, is.ToHost, is.ToDevice, was.ToHost, was.ToDevice, c.direct))
 		}
 	}
-	return l.close(errors.Join(err, a.Close(), b.Close(), d.Close()))
+	return l.close(errors.Join(err, a.Close(), b.Close(), d.Close(), e.Close()))
 }
 
 // a2 returns row i of a matrix.

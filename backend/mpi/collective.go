@@ -173,16 +173,16 @@ func (c *comm) native(on libmpi.Comm, call *backend.Call) error {
 	c.calls.Add(1)
 	c.p.rest(len(call.Send) + len(call.Recv))
 	if code, made := c.frequent(on, call); made {
-		return c.ended(code, call)
+		return c.ended(code, call, call.Send)
 	}
 	a := &c.call
 	if err := c.translate(call, a); err != nil {
 		return err
 	}
 	if !a.Callback {
-		code := on.Collective(a)
+		code, send := on.Collective(a), a.Send
 		*a = libmpi.Coll{}
-		return c.ended(code, call)
+		return c.ended(code, call, send)
 	}
 	return c.withUser(on, call, a)
 }
@@ -197,7 +197,7 @@ func (c *comm) frequent(on libmpi.Comm, call *backend.Call) (code libmpi.Code, m
 	case t == 0:
 	case call.Coll == backend.Bcast:
 		return on.Bcast(call.Recv, call.Count, t, call.Root), true
-	case call.Coll == backend.Allreduce && (!call.InPlace || c.p.sound[call.Coll].inPlace):
+	case call.Coll == backend.Allreduce && (!call.InPlace || c.p.sound[call.Coll].inPlace[call.Form]):
 		if op := c.p.ops.native(call.Op); op != 0 {
 			return on.Allreduce(call.Send, call.Recv, call.Count, t, op), true
 		}
@@ -208,19 +208,44 @@ func (c *comm) frequent(on libmpi.Comm, call *backend.Call) (code libmpi.Code, m
 }
 
 // ended returns the outcome of the library's collective. After an error the ranks no longer agree
-// on where they are, so it breaks the communicator.
-func (c *comm) ended(code libmpi.Code, call *backend.Call) error {
+// on where they are, so it breaks the communicator. send is the memory that the library sends from.
+func (c *comm) ended(code libmpi.Code, call *backend.Call, send []byte) error {
 	if code == 0 {
 		return nil
 	}
 	c.miscounts.Store(true)
 	err := c.fault(code)
-	c.p.keep(call.Send, call.Recv)
+	c.p.keep(send, call.Recv)
 	if s := backend.Sentinel(backend.Code(err)); s == backend.ErrTruncate && c.p.checked {
 		err = backend.Faultf(backend.ErrMismatch, "the ranks' lengths of %v differ: %v", call.Coll, err)
 	}
 	c.Break(err)
 	return err
+}
+
+// copiedMost is the length up to which a communicator keeps the memory of a copy for its next blocking collective.
+const copiedMost = 64 << 10
+
+// input returns what this rank contributes to a call that it makes in place.
+func (c *comm) input(call *backend.Call) []byte {
+	switch call.Coll {
+	case backend.Allgather:
+		n := call.Count * call.Type.Size
+		return call.Recv[c.rank*n:][:n]
+	case backend.Allgatherv:
+		return call.Recv[call.RecvDispls[c.rank]*call.Type.Size:][:call.RecvCounts[c.rank]*call.Type.Size]
+	}
+	return call.Recv
+}
+
+// copyInput returns a copy of the input of a call in place.
+func (c *comm) copyInput(call *backend.Call) []byte {
+	in := c.input(call)
+	if call.Form != backend.Blocking || len(in) > copiedMost {
+		return append([]byte(nil), in...)
+	}
+	c.copied = append(c.copied[:0], in...)
+	return c.copied
 }
 
 // translate fills in the library's call.
@@ -233,14 +258,11 @@ func (c *comm) translate(call *backend.Call, a *libmpi.Coll) error {
 	if call.Type == nil {
 		return nil
 	}
-	if a.InPlace && call.Root >= 0 && call.Root != c.rank { // MPI allows it on the root only
-		a.InPlace = false
-		if call.Coll == backend.Reduce {
-			a.Send = call.Recv
+	if a.InPlace && !c.p.sound[call.Coll].inPlace[call.Form] {
+		a.InPlace, a.Send = false, c.copyInput(call)
+		if call.Coll == backend.Alltoallv {
+			a.SendCounts, a.SendDispls = a.RecvCounts, a.RecvDispls
 		}
-	}
-	if a.InPlace && !c.p.sound[call.Coll].inPlace {
-		a.InPlace, a.Send = false, append([]byte(nil), call.Recv...)
 	}
 	switch call.Coll {
 	case backend.Gatherv:
@@ -291,7 +313,7 @@ func (c *comm) withUser(on libmpi.Comm, call *backend.Call, a *libmpi.Coll) erro
 		return err
 	}
 	a.Op = op.handle
-	code := on.Collective(a)
+	code, send := on.Collective(a), a.Send
 	*a = libmpi.Coll{}
 	c.p.ops.give(op)
 	if text := c.user.panicked.Swap(nil); text != nil {
@@ -299,7 +321,7 @@ func (c *comm) withUser(on libmpi.Comm, call *backend.Call, a *libmpi.Coll) erro
 		c.Break(err)
 		return err
 	}
-	return c.ended(code, call)
+	return c.ended(code, call, send)
 }
 
 // limited makes the library's blocking call in a goroutine, so that this rank can return early.

@@ -33,10 +33,11 @@ type comm struct {
 	queues [2]queue // guarded receives on data and on ctl
 	taken  taken
 
-	call  libmpi.Coll // of the blocking collective
-	user  userCall
-	late  sync.Mutex    // held by a blocking collective, also an abandoned one, until it returns
-	calls atomic.Uint32 // the library's collectives that this rank has begun, on data and ctl
+	call   libmpi.Coll // of the blocking collective
+	copied []byte      // memory of its copy of the input of a call in place
+	user   userCall
+	late   sync.Mutex    // held by a blocking collective, also an abandoned one, until it returns
+	calls  atomic.Uint32 // the library's collectives that this rank has begun, on data and ctl
 	// miscounts is set once a call in the library has failed: it is not known which messages it has sent or received.
 	miscounts atomic.Bool
 

@@ -133,17 +133,21 @@ func inProcess(begin string) bool {
 }
 
 // deviceColls returns the collectives that pass their buffers to the library unchanged. It is the
-// same on all ranks. Schedules copy and reduce, and so do calls that are never made in place. Where
-// the ranks agree on a call first, a rank that can end it early makes it a schedule on all.
+// same on all ranks. Schedules copy and reduce. Where the ranks agree on a call first, a rank that
+// can end it early makes it a schedule on all.
 func (p *process) deviceColls() (colls uint32) {
 	if p.polled || p.agreed || p.guard {
 		return 0
 	}
 	for coll := backend.Bcast; coll <= backend.Exscan; coll++ {
-		if !p.sound[coll].native || !p.sound[coll].inPlace {
+		if !p.sound[coll].native {
 			continue
 		}
 		switch coll {
+		case backend.Reduce, backend.Allreduce:
+			if !p.sound[coll].inPlace[backend.Blocking] {
+				continue
+			}
 		case backend.Gatherv, backend.Scatterv, backend.Alltoallv: // see scheduled
 			if !p.large {
 				continue

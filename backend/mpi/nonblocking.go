@@ -16,6 +16,7 @@ type operation struct {
 	c          *comm
 	o          op
 	call       libmpi.Coll
+	input      []byte  // of a persistent one in place: what each start copies to call.Send
 	narrow     []int32 // the library's copies of counts and displacements
 	persistent bool
 	pins       runtime.Pinner
@@ -56,7 +57,7 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 	c.calls.Add(1)
 	if code := c.data.Begin(&op.call, op.narrow, &op.o.h); code != 0 {
 		op.pins.Unpin()
-		return nil, c.ended(code, call)
+		return nil, c.ended(code, call, op.call.Send)
 	}
 	c.watchColl(op)
 	return op, nil
@@ -76,6 +77,9 @@ func (c *comm) prepare(call *backend.Call) (backend.Operation, error) {
 		return nil, err
 	}
 	op.persistent = true
+	if call.InPlace && !op.call.InPlace {
+		op.input = c.input(call)
+	}
 	op.state.Store(opDone)
 	code := c.ctl.Begin(&op.call, op.narrow, &op.o.h) // see Collective
 	if code == libmpi.Missing || code == libmpi.TooLarge {
@@ -84,7 +88,7 @@ func (c *comm) prepare(call *backend.Call) (backend.Operation, error) {
 	}
 	if code != 0 {
 		op.pins.Unpin()
-		return nil, c.ended(code, call)
+		return nil, c.ended(code, call, op.call.Send)
 	}
 	c.p.engine.prepare(op)
 	return op, nil
@@ -194,6 +198,7 @@ func (op *operation) Start() {
 	op.err = nil
 	op.state.Store(opPending)
 	op.c.calls.Add(1)
+	copy(op.call.Send, op.input)
 	if code := op.o.h.Start(); code != 0 {
 		op.c.miscounts.Store(true)
 		op.err = op.c.fault(code)

@@ -157,14 +157,18 @@ func (t *thread) end() {
 }
 
 // sound lists which of the library's collectives may be used.
-type sound [backend.NeighborAlltoallv + 1]struct{ native, inPlace, persistent, long bool }
+type sound [backend.NeighborAlltoallv + 1]struct {
+	native, persistent, long bool
+	inPlace                  [backend.Persistent + 1]bool // by form
+}
 
 func newSound(q mpiquirks.Quirks) (s sound) {
 	for c := range s {
 		coll := backend.Coll(c)
-		// Each rank knows only whether it works in place itself, so both forms have to be right.
-		s[c].native, s[c].inPlace, s[c].long = q.Native(coll), q.InPlace(coll), q.Long(coll)
-		s[c].persistent = q.Persistent(coll, false) && q.Persistent(coll, true)
+		s[c].native, s[c].persistent, s[c].long = q.Native(coll), q.Persistent(coll), q.Long(coll)
+		for form := range s[c].inPlace {
+			s[c].inPlace[form] = q.InPlace(coll, backend.Form(form))
+		}
 	}
 	return s
 }

@@ -15,7 +15,7 @@ const (
 	QuirkNoLength                          // a message longer than its receive is lost, and its length unknown
 	QuirkNoLong                            // some nonblocking collectives fail above 2^31-1 bytes
 	QuirkNoPersistent                      // some persistent collectives are wrong
-	QuirkNoInPlace                         // some collectives are wrong in place, in all forms
+	QuirkNoInPlace                         // some of the collectives that InPlace allows are wrong in place
 	QuirkNoNative                          // some collectives are wrong, in all forms
 	QuirkWrongOp                           // some reductions of some types give wrong results
 	QuirkCUDACrash                         // asking for CUDA crashes a library built without it
@@ -32,7 +32,6 @@ type quirk struct {
 	vendor       string // onlyMPICH, or what stands for several makers
 	from, before string // versions; empty is no bound
 	colls        []backend.Coll
-	inPlace      bool // in place only
 	ops          []backend.OpCode
 	kinds        []backend.Kind
 }
@@ -56,15 +55,14 @@ var quirkTable = []quirk{
 	{kind: QuirkNoPersistent, vendor: onlyMPICH, from: "4.0", colls: []backend.Coll{backend.Scatter}},
 	{kind: QuirkNoPersistent, vendor: onlyMPICH, from: "4.1", colls: []backend.Coll{backend.Bcast}},
 	{kind: QuirkNoPersistent, vendor: derived, colls: []backend.Coll{backend.Gather, backend.Allgather, backend.Scatter, backend.Bcast}},
-	{kind: QuirkNoInPlace, vendor: anyMPICH, from: "3.4", before: "4.2", colls: []backend.Coll{backend.Reduce}, inPlace: true},
+	{kind: QuirkNoInPlace, vendor: anyMPICH, from: "3.4", before: "4.2", colls: []backend.Coll{backend.Reduce}},
 	{kind: QuirkNoNative, vendor: anyMPICH, from: "3.4", before: "4.0", colls: []backend.Coll{backend.Reduce}},
 	{kind: QuirkWrongOp, vendor: anyMPICH, ops: []backend.OpCode{backend.OpMin, backend.OpMax},
 		kinds: []backend.Kind{backend.Uint8, backend.Uint16, backend.Uint32, backend.Uint64}},
 	{kind: QuirkWrongOp, vendor: anyOpenMPI, ops: []backend.OpCode{backend.OpSum},
 		kinds: []backend.Kind{backend.Int8, backend.Int16, backend.Uint8, backend.Uint16}},
-	{kind: QuirkNoInPlace, vendor: anyMPICH, colls: []backend.Coll{backend.ReduceScatter}, inPlace: true},
-	{kind: QuirkNoInPlace, vendor: anyOpenMPI, before: "4.1.3", colls: []backend.Coll{backend.Alltoallv}, inPlace: true},
-	{kind: QuirkNoInPlace, vendor: anyOpenMPI, from: "6.0a1", colls: []backend.Coll{backend.Reduce, backend.Allreduce}, inPlace: true},
+	{kind: QuirkNoInPlace, vendor: derived, colls: []backend.Coll{backend.Allreduce}},
+	{kind: QuirkNoInPlace, vendor: anyOpenMPI, from: "6.0a1", colls: []backend.Coll{backend.Reduce, backend.Allreduce}},
 	{kind: QuirkAlone, vendor: anyMPICH, from: "4.0"},
 	{kind: QuirkOwed, vendor: anyMPICH},
 	{kind: QuirkDisconnect, vendor: anyMPICH, before: "4.2"},
@@ -111,25 +109,36 @@ func (qs Quirks) Has(kind QuirkKind) bool {
 	return slices.ContainsFunc(qs, func(q quirk) bool { return q.kind == kind })
 }
 
-// Persistent reports whether the library's own persistent form of a collective is sound, in place
-// or not.
-func (qs Quirks) Persistent(coll backend.Coll, inPlace bool) bool {
-	return qs.Native(coll) && qs.sound(QuirkNoPersistent, coll, inPlace) && qs.sound(QuirkNoInPlace, coll, inPlace)
+// Persistent reports whether the library's own persistent form of a collective is sound.
+func (qs Quirks) Persistent(coll backend.Coll) bool {
+	return qs.Native(coll) && qs.sound(QuirkNoPersistent, coll)
 }
 
 // Long reports whether the library's own nonblocking collective is sound above 2^31-1 bytes.
-func (qs Quirks) Long(coll backend.Coll) bool { return qs.sound(QuirkNoLong, coll, true) }
+func (qs Quirks) Long(coll backend.Coll) bool { return qs.sound(QuirkNoLong, coll) }
 
 // Native reports whether the library's own collective is sound at all.
-func (qs Quirks) Native(coll backend.Coll) bool { return qs.sound(QuirkNoNative, coll, true) }
+func (qs Quirks) Native(coll backend.Coll) bool { return qs.sound(QuirkNoNative, coll) }
 
-// InPlace reports whether a collective may be called with MPI_IN_PLACE, in any form.
-func (qs Quirks) InPlace(coll backend.Coll) bool { return qs.sound(QuirkNoInPlace, coll, true) }
+// InPlace reports whether a rank may pass MPI_IN_PLACE to a collective, whatever the other ranks pass. Of a
+// collective without a root MPI wants it at all ranks or at none (MPI-4.1 chapter 6), since a library may choose
+// its algorithm by it. A rank knows only what it passes itself. So of these collectives only those may be here that
+// are known to be right when some ranks pass it.
+func (qs Quirks) InPlace(coll backend.Coll, form backend.Form) bool {
+	switch coll {
+	case backend.Gather, backend.Gatherv, backend.Scatter, backend.Scatterv, backend.Reduce: // on the root
+	case backend.Allreduce:
+		if form != backend.Blocking {
+			return false
+		}
+	default:
+		return false
+	}
+	return qs.sound(QuirkNoInPlace, coll)
+}
 
-func (qs Quirks) sound(kind QuirkKind, coll backend.Coll, inPlace bool) bool {
-	return !slices.ContainsFunc(qs, func(q quirk) bool {
-		return q.kind == kind && slices.Contains(q.colls, coll) && (inPlace || !q.inPlace)
-	})
+func (qs Quirks) sound(kind QuirkKind, coll backend.Coll) bool {
+	return !slices.ContainsFunc(qs, func(q quirk) bool { return q.kind == kind && slices.Contains(q.colls, coll) })
 }
 
 // WrongOps yields the operations, with the kinds of numbers, for which the library's results are wrong.

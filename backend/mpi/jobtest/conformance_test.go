@@ -83,6 +83,17 @@ func TestCollectivesWithoutCheck(t *testing.T) {
 	}
 }
 
+// TestSomeRanksWorkInPlace has as many ranks as it takes until the libraries choose other algorithms in place.
+func TestSomeRanksWorkInPlace(t *testing.T) {
+	for i, name := range libraries {
+		t.Run(name, func(t *testing.T) {
+			cohorttest.Some(t, uncheckedLauncher(t, name), []int{3, 4}[i], func(scenario string) bool {
+				return scenario == "collectives/mixed-in-place"
+			})
+		})
+	}
+}
+
 // TestDeterministicReductionsHaveLocalBits checks that reductions with Config.Deterministic give
 // the results of the local backend bit for bit.
 func TestDeterministicReductionsHaveLocalBits(t *testing.T) {
