@@ -235,10 +235,15 @@ func (c *Comm) timed() *Comm {
 // Ending returns a handle of the same communicator whose messages end when it is closed or breaks, also where they would
 // wait inside a library.
 func (c *Comm) Ending() *Comm {
+	return &Comm{core: c.core, ctx: c.ctx, bound: c.ends()}
+}
+
+// ends returns the limit of a message of Ending.
+func (c *Comm) ends() *backend.Bound {
 	if c.bound != nil {
-		return c
+		return c.bound
 	}
-	return &Comm{core: c.core, ctx: c.ctx, bound: untilClosed}
+	return untilClosed
 }
 
 // untilClosed limits nothing.

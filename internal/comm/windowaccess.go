@@ -261,10 +261,10 @@ func (w *Window) post(h *windowRequest, rank int, in []byte, answered bool) erro
 	return err
 }
 
-// answer receives the answer to a request.
+// answer receives the answer to a request, which ends when the window is closed.
 func (w *Window) answer(h *windowRequest, rank int, out []byte) error {
 	s := w.s
-	st, err := s.remote.core.bc.Recv(w.c.bound, out, rank, int(h.tag))
+	st, err := s.remote.core.bc.Recv(w.c.ends(), out, rank, int(h.tag))
 	if err != nil {
 		s.disown(rank, int(h.tag))
 		return err
