@@ -64,7 +64,7 @@ func StartKeeper() (*Keeper, error) {
 		}
 	}
 	cmd := exec.Command(exe)
-	cmd.Args = []string{filepath.Base(os.Args[0]), "(keeper)"}
+	cmd.Args = []string{"(keeper)"} // without the launcher's name: pkill -f with that name hits the launcher, and not the ranks
 	cmd.Dir, cmd.Env = "/", append(os.Environ(), envKeeper+"=1", "GOMAXPROCS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that signals to the launcher's group or terminal do not reach it
 	notes, err := cmd.StdinPipe()
@@ -173,7 +173,8 @@ func (k *Keeper) Close() {
 	if k.pipe != nil {
 		k.pipe.Close()
 		k.pipe = nil
-		_ = k.cmd.Wait() // whatever its status
+		_ = k.cmd.Process.Signal(syscall.SIGCONT) // if it is stopped, it would not end
+		_ = k.cmd.Wait()                          // whatever its status
 	}
 }
 

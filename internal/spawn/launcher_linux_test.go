@@ -20,7 +20,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/test/denied"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -231,6 +230,26 @@ func signalAll(t *testing.T, sig syscall.Signal, reverse bool) int {
 	return n
 }
 
+// TestSignalByNameOfLauncherReachesRanks sends a signal to the launcher, and to its keeper if the keeper's command line has the
+// launcher's name, as pkill -f does.
+func TestSignalByNameOfLauncherReachesRanks(t *testing.T) {
+	cmd, stdout, _ := launcher(t, 1, "count")
+	begin(t, cmd)
+	ranks := pids(t, stdout.await(t, "pids", 1))
+	for _, pid := range append(others(t, cmd.Process.Pid, ranks), cmd.Process.Pid) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(line), filepath.Base(cmd.Path)) {
+			syscall.Kill(pid, syscall.SIGTERM)
+		}
+	}
+	stdout.await(t, "got terminated", 1)
+	cmd.Process.Kill()
+	cmd.Wait()
+}
+
 func TestStatusIs128PlusSignal(t *testing.T) {
 	cmd, stdout, stderr := launcher(t, 3, "exit")
 	begin(t, cmd)
@@ -407,52 +426,6 @@ func TestRankGetsLastValueOfVariable(t *testing.T) {
 		if s := out.String(); strings.Contains(s, "COHORT_JOINED") || cfg.Launch != nil && strings.Contains(s, "COHORT_RUN_DIR") {
 			t.Errorf("%s: ranks have variables of a rank of another job:\n%s", how, s)
 		}
-	}
-}
-
-// TestKeeperLeavesFolder has a keeper with three folders: it leaves one that it is told to, and one whose files cannot be kept.
-func TestKeeperLeavesFolder(t *testing.T) {
-	k, err := StartKeeper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	left, failed, removed, to := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
-	for i, dir := range []string{left, failed, removed} {
-		k.Folder(dir)
-		k.Keep(dir, map[bool]string{false: to, true: "/dev/null/none"}[dir == failed])
-		if err := os.WriteFile(filepath.Join(dir, flight.FileName(i)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k.Leave(left)
-	k.Close()
-	for path, want := range map[string]bool{
-		left: true, failed: true, removed: false, filepath.Join(to, flight.FileName(0)): false, filepath.Join(to, flight.FileName(2)): true,
-	} {
-		if _, err := os.Stat(path); (err == nil) != want {
-			t.Errorf("%s: %v, want it there: %v", path, err, want)
-		}
-	}
-}
-
-// TestKeeperDoesNotWaitForZombies has a process be killed for which its parent does not wait, as init may not. A second job could
-// otherwise keep its files meanwhile, and the keeper would then replace them.
-func TestKeeperDoesNotWaitForZombies(t *testing.T) {
-	k, err := StartKeeper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sleep", "1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	k.Group(cmd.Process.Pid)
-	k.Keep(t.TempDir(), t.TempDir())
-	begun := time.Now()
-	if k.Close(); time.Since(begun) > stuckLimit {
-		t.Errorf("the keeper has ended after %v", time.Since(begun))
 	}
 }
 
