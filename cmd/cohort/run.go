@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -208,7 +207,7 @@ func (r *runOptions) place(node *topo.Node, programs spawn.Programs) (config spa
 	}
 	config = spawn.Config{
 		Programs: programs, Generations: r.elastic.generations(programs.Ranks()),
-		Stdin: os.Stdin, Tag: r.tag, Show: r.show, Timeout: r.timeout, Grace: r.grace,
+		Stdin: os.Stdin, Tag: r.tag, Show: r.show, Timeout: r.timeout, Grace: r.grace, Resilient: r.goOn,
 	}
 	ranks = programs.Ranks()
 	if config.Generations != nil {
@@ -249,8 +248,7 @@ func (r *runOptions) prepare(config *spawn.Config, ranks int) (end func(), err e
 	return func() { leave(); remove() }, nil
 }
 
-// folder gives the job a folder in which ranks leave notes. cohort.Init creates a file there if Config.Resilient is set: the job
-// continues after a rank's failure if the command line or a rank requests it.
+// folder gives the job a folder in which ranks leave notes.
 func (r *runOptions) folder(c *spawn.Config) (remove func(), err error) {
 	c.Folder, err = os.MkdirTemp("", "cohort-run-*") // for this user alone
 	if err != nil {
@@ -258,10 +256,6 @@ func (r *runOptions) folder(c *spawn.Config) (remove func(), err error) {
 	}
 	c.Keeper.Folder(c.Folder)
 	c.Env = append(os.Environ(), "COHORT_RUN_DIR="+c.Folder)
-	c.Resilient = func() bool {
-		_, err := os.Stat(filepath.Join(c.Folder, "resilient"))
-		return r.goOn || err == nil
-	}
 	return func() { os.RemoveAll(c.Folder) }, nil
 }
 

@@ -130,7 +130,7 @@ func (c *Comm) Abort(code int) error {
 		// the file, the first rank that ends gives the job its status.
 		j.recorder.Note(flight.Aborted, fmt.Sprintf("rank %d aborted the job with code %d", j.world.rank, code))
 		if j.RunDir != "" {
-			text := fmt.Appendf(nil, "%d %d %t\n", j.world.rank, code, j.follows.Load())
+			text := fmt.Appendf(nil, "%d %d %t\n", j.ID, code, j.follows.Load())
 			_ = flight.WriteFile(filepath.Join(j.RunDir, "aborted"), text)
 		}
 	}

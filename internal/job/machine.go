@@ -13,7 +13,7 @@ const (
 	// StatusLost is a job's status when a host is lost, which is ssh's when its connection is.
 	StatusLost = 255
 
-	answerLimit = time.Second            // for the other hosts to answer whether the job continues without one
+	answerLimit = time.Second            // for the hosts to answer whether the job continues after losses
 	followLimit = 2 * time.Second        // for the failure to come after which others have failed, before the grace time begins
 	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
 )
@@ -22,7 +22,7 @@ const (
 type Config struct {
 	Now         func() time.Time
 	Ranks       int
-	Resilient   bool          // the job continues after losses
+	Resilient   bool          // the job continues after losses; else a rank may ask for that (Exit.GoesOn, Answer)
 	Timeout     time.Duration // of the job; 0: none
 	Grace       time.Duration // for the others to end by themselves when a rank has failed
 	KillAfter   time.Duration // from Terminate to Kill
@@ -32,7 +32,7 @@ type Config struct {
 	Terminate func()                                   // asks all remaining processes to end
 	Kill      func()                                   // ends those that Terminate did not end
 	GiveUp    func()                                   // leaves those that Kill did not end; may be nil
-	Ask       func() int                               // asks the hosts that are left for an Answer, and returns their number
+	Ask       func() int                               // asks the hosts that are left for an Answer, and returns their number; nil on one machine
 }
 
 // Result is how a job ended.
@@ -51,10 +51,10 @@ type Exit struct {
 	Status   int             // its own, or 128 + the signal that killed it
 	How      string          // "exited with status 3"
 	After    string          // how long the job had run: "1.2 s"
-	GoesOn   bool            // the job may continue without it
+	GoesOn   bool            // the job continues without it; false: as far as the rank's host knows, it does not
 	Aborted  bool            // it called Abort
 	Outlived bool            // it was stopped, and killed because all others had ended: its end decides nothing
-	Follows  bool            // it failed because another rank had
+	Follows  bool            // it failed, or called Abort, because another rank had failed
 	Drained  <-chan struct{} `json:"-"` // closed when its output has been passed on
 }
 
@@ -86,9 +86,16 @@ type Machine struct {
 
 	first   *Exit     // the first rank that failed because another one had, which is to come
 	asked   time.Time // when Request came
-	losses  []string  // lost hosts for which it is not decided yet whether the job continues
+	losses  []loss    // those for which it is not decided yet whether the job continues
 	answers int       // to all calls of Ask that have not come; those of lost hosts never come
 	due     [limits]time.Time
+}
+
+// A loss is that of a rank, or of a host.
+type loss struct {
+	Exit // of a host: that of rank -1
+	text string
+	late bool // a rank had succeeded before
 }
 
 // The limits of time for which a machine waits.
@@ -157,31 +164,67 @@ func (m *Machine) Tick() {
 	}
 }
 
-// Continues reports whether the job continues after a rank's failure.
-func (m *Machine) Continues(e Exit) bool {
-	return e.GoesOn && !e.Aborted && m.Phase == Runs && m.Request == 0
-}
-
 // Ended handles the end of a rank that no longer counts as Running. After an Abort, the job's status is that
 // of the rank that called it, even if another one has ended before because of it. A rank that failed because
-// another one had waits for the end of that one.
+// another one had waits for the end of that one. An Abort ends a job that continues after losses even if its
+// rank called it because of a loss.
 func (m *Machine) Ended(e Exit) {
 	switch {
 	case e.Outlived:
 	case e.Status == 0:
 		m.Succeeded = true
-	case m.Continues(e):
-		m.goOn(e, e.text())
+	case m.Phase == Runs && m.Request == 0 && (!e.Aborted || e.Follows):
+		m.lose(loss{e, e.text(), m.Succeeded})
+	default:
+		m.fail(e)
+	}
+	if m.Running == 0 {
+		m.blameFirst()
+	}
+}
+
+// lose decides whether the job continues after a loss. If that is not known, it asks the hosts that are left.
+func (m *Machine) lose(l loss) {
+	if m.Resilient || l.GoesOn || m.Ask == nil {
+		m.decideLoss(l, m.Resilient || l.GoesOn)
+		return
+	}
+	m.losses = append(m.losses, l)
+	m.Inquire()
+	m.after(answer, answerLimit)
+	if m.answers == 0 {
+		m.resolve(false)
+	}
+}
+
+func (m *Machine) decideLoss(l loss, goesOn bool) {
+	switch {
+	case goesOn && m.Phase == Runs && !l.Aborted:
+		m.goOn(l)
+	case l.Rank >= 0:
+		l.Follows = l.Follows && !(l.Aborted && goesOn)
+		m.fail(l.Exit)
+	case m.Phase == Ends:
+		m.Say(l.text, nil)
+	default:
+		if !m.Decided {
+			m.decide(l.Exit, nil)
+		}
+		m.Say(m.others(l.text), nil)
+		m.WindDown()
+	}
+}
+
+// fail handles the failure of a rank after which the job does not continue.
+func (m *Machine) fail(e Exit) {
+	switch {
 	case e.Follows && !m.Decided:
 		if m.first == nil {
 			m.first = &e
 			m.after(follow, followLimit)
 		}
-	case !m.Decided, e.Aborted && m.First >= 0: // the status is a rank's
+	case !m.Decided, e.Aborted && !e.Follows && m.First >= 0 && !m.Aborted: // the status is a rank's
 		m.blame(e)
-	}
-	if m.Running == 0 {
-		m.blameFirst()
 	}
 }
 
@@ -197,7 +240,7 @@ func (m *Machine) blame(e Exit) {
 // blameFirst blames the first rank that failed because another one had, if that one has not come when
 // all have ended or are terminated.
 func (m *Machine) blameFirst() {
-	if m.first != nil && !m.Decided {
+	if m.first != nil && !m.Decided && len(m.losses) == 0 {
 		m.blame(*m.first)
 	}
 }
@@ -217,44 +260,43 @@ func (m *Machine) others(text string) string {
 // goOn continues the job after a loss. A loss before any rank has succeeded gives the job its status only if no
 // rank succeeds. A rank that fails later gives the job its status. The loss of a host is detected late, when
 // other ranks may have ended because of it: it always counts as the first case.
-func (m *Machine) goOn(e Exit, text string) {
+func (m *Machine) goOn(l loss) {
 	if m.Lost == nil {
-		m.Lost = &e
+		m.Lost = &l.Exit
 	}
 	switch {
 	case m.Running > 0:
-		text += "; the job goes on with " + Count(m.Running, "rank")
+		l.text += "; the job goes on with " + Count(m.Running, "rank")
 	case !m.Succeeded:
-		text += "; no rank is left"
+		l.text += "; no rank is left"
 	}
 	switch {
 	case m.Decided:
-	case m.Succeeded && e.Rank >= 0:
-		m.decide(e, nil)
+	case l.late:
+		m.decide(l.Exit, nil)
 	case !m.Succeeded && m.Running == 0:
 		m.decide(*m.Lost, nil)
 	}
-	m.Say(text, e.Drained)
+	m.Say(l.text, l.Drained)
 }
 
-// HostLost handles the loss of a host with ranks that no longer count as Running. If it is not known whether
-// the job continues, the other hosts are asked.
+// HostLost handles the loss of a host with ranks that no longer count as Running.
 func (m *Machine) HostLost(text string) {
 	switch {
 	case m.Decided || m.Phase == Ends:
 		m.Say(text, nil)
 	case m.Request != 0:
 		m.End(StatusLost, nil, text)
-	case m.Resilient:
-		m.goOn(Exit{Rank: -1, Status: StatusLost}, text)
 	default:
-		m.losses = append(m.losses, text)
-		asked := m.Ask()
-		m.answers += asked
-		m.after(answer, answerLimit)
-		if asked == 0 {
-			m.resolve(false)
-		}
+		m.lose(loss{Exit: Exit{Rank: -1, Status: StatusLost}, text: text})
+	}
+}
+
+// Inquire asks the hosts that are left whether the job continues after losses, if that is not known. Resilient is set when one
+// answers that it does.
+func (m *Machine) Inquire() {
+	if !m.Resilient {
+		m.answers += m.Ask()
 	}
 }
 
@@ -266,24 +308,16 @@ func (m *Machine) Answer(goesOn bool) {
 	}
 }
 
-// resolve decides what follows from the loss of hosts.
+// resolve decides what follows from the losses so far.
 func (m *Machine) resolve(goesOn bool) {
 	losses := m.losses
 	m.losses, m.due[answer] = nil, time.Time{}
 	m.Resilient = m.Resilient || goesOn
-	for _, text := range losses {
-		switch {
-		case m.Phase == Ends:
-			m.Say(text, nil)
-		case goesOn:
-			m.goOn(Exit{Rank: -1, Status: StatusLost}, text)
-		default:
-			if !m.Decided {
-				m.decide(Exit{Rank: -1, Status: StatusLost}, nil)
-			}
-			m.Say(m.others(text), nil)
-			m.WindDown()
-		}
+	for _, l := range losses {
+		m.decideLoss(l, goesOn)
+	}
+	if m.Running == 0 || m.Phase == Ends {
+		m.blameFirst()
 	}
 }
 
@@ -373,5 +407,5 @@ func (m *Machine) kill() {
 	m.Kill()
 }
 
-// Stop makes the machine wait for no limit any more.
-func (m *Machine) Stop() { m.due = [limits]time.Time{} }
+// Stop decides what has not been decided, because nothing more happens.
+func (m *Machine) Stop() { m.resolve(false) }

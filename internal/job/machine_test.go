@@ -25,7 +25,12 @@ func newTrial(c Config) *trial {
 	c.Now = func() time.Time { return r.now }
 	c.KillAfter, c.GiveUpAfter = time.Second, 5*time.Second
 	c.Terminate, c.Kill, c.GiveUp = note("terminate"), note("kill"), note("give up")
-	c.Ask = func() int { note("ask")(); return r.hosts }
+	c.Ask = func() int {
+		if r.hosts > 0 {
+			note("ask")()
+		}
+		return r.hosts
+	}
 	c.Say = func(text string, after <-chan struct{}) {
 		if after != nil {
 			text += " (after its output)"
@@ -47,6 +52,11 @@ func recovered(rank, status int) event { return ended(Exit{Rank: rank, Status: s
 
 // abort is the end of a rank that called Abort.
 func abort(rank, status int) event { return ended(Exit{Rank: rank, Status: status, Aborted: true}) }
+
+// reacts is the end of a rank that called Abort because another one had failed.
+func reacts(rank, status int) event {
+	return ended(Exit{Rank: rank, Status: status, Aborted: true, Follows: true})
+}
 
 // follows is the failure of a rank because another one has failed.
 func follows(rank, status int) event { return ended(Exit{Rank: rank, Status: status, Follows: true}) }
@@ -70,6 +80,9 @@ func lost(ranks, hosts int) event {
 		r.HostLost("host a was lost")
 	}
 }
+
+// on says how many hosts the job is on.
+func on(hosts int) event { return func(r *trial) { r.hosts = hosts } }
 
 func answers(goesOn bool) event { return func(r *trial) { r.Answer(goesOn) } }
 
@@ -173,6 +186,17 @@ func TestEventsDecideHowJobEnds(t *testing.T) {
 				"rank 2 exited with status 4 after 1.0 s; no rank is left (after its output)"},
 		{"a resilient job is asked to end", resilient, []event{signal(syscall.SIGTERM), recovered(1, 143), recovered(0, 143)},
 			Result{Status: 143, First: 1}, "rank 1 exited with status 143 after 1.0 s; ending the others (after its output)"},
+		{"Abort because of a failure that comes first", grace, []event{exit(0, 3), reacts(2, 9), exit(1, 1)},
+			Result{Status: 3, First: 0}, "rank 0 exited with status 3 after 1.0 s; ending the others (after its output)"},
+		{"Abort because of a failure that comes later", grace, []event{reacts(2, 9), follows(1, 1), exit(0, 3)},
+			Result{Status: 3, First: 0}, "rank 0 exited with status 3 after 1.0 s (after its output)"},
+		{"Abort because of a failure that does not come", grace, []event{reacts(2, 9), exit(0, 0), exit(1, 0)},
+			Result{Status: 9, First: 2, Aborted: true}, "rank 2 exited with status 9 after 1.0 s (after its output)"},
+		{"Abort because of a failure with which a resilient job went on", resilient, []event{exit(0, 3), reacts(2, 9), exit(1, 1)},
+			Result{Status: 9, First: 2, Aborted: true}, "rank 0 exited with status 3 after 1.0 s; the job goes on with 2 ranks (after its output)|" +
+				"rank 2 exited with status 9 after 1.0 s; ending the others (after its output)"},
+		{"ranks of several hosts after an Abort", grace, []event{abort(1, 7), abort(1, 7), exit(0, 1)},
+			Result{Status: 7, First: 1, Aborted: true}, "rank 1 exited with status 7 after 1.0 s; ending the others (after its output)"},
 		{"Abort ends a resilient job", resilient, []event{ended(Exit{Rank: 1, Status: 7, GoesOn: true, Aborted: true}), exit(0, 1)},
 			Result{Status: 7, First: 1, Aborted: true}, "rank 1 exited with status 7 after 1.0 s; ending the others (after its output)"},
 
@@ -180,10 +204,24 @@ func TestEventsDecideHowJobEnds(t *testing.T) {
 			Result{Status: 7, First: 2, Aborted: true}, "rank 1 exited with status 3 after 1.0 s; the job goes on with 1 rank (after its output)|" +
 				"rank 2 exited with status 7 after 1.0 s (after its output)"},
 
+		{"a rank fails on one of several hosts", grace, []event{on(2), exit(1, 3), answers(false), answers(false), exit(0, 1), exit(2, 1)},
+			Result{Status: 3, First: 1}, "ask|rank 1 exited with status 3 after 1.0 s; ending the others (after its output)"},
+		{"a rank fails, and another host answers that the job continues", grace, []event{on(2), exit(1, 3), exit(0, 0), answers(false), answers(true), exit(2, 0)},
+			Result{Status: 0, First: -1}, "ask|rank 1 exited with status 3 after 1.0 s; the job goes on with 1 rank (after its output)"},
+		{"the same after another rank has succeeded", grace, []event{on(2), exit(0, 0), exit(1, 3), answers(true), exit(2, 0)},
+			Result{Status: 3, First: 1}, "ask|rank 1 exited with status 3 after 1.0 s; the job goes on with 1 rank (after its output)"},
+		{"Abort because of that failure", grace, []event{on(2), exit(1, 3), reacts(2, 9), answers(true), exit(0, 1)},
+			Result{Status: 9, First: 2, Aborted: true}, "ask|ask|rank 1 exited with status 3 after 1.0 s; the job goes on with 1 rank (after its output)|" +
+				"rank 2 exited with status 9 after 1.0 s; ending the others (after its output)"},
+		{"the failure because of which others have failed is the last to come", grace, []event{on(1), reacts(2, 9), answers(false), follows(1, 1), exit(0, 3), answers(false), answers(false)},
+			Result{Status: 3, First: 0}, "ask|ask|ask|rank 0 exited with status 3 after 1.0 s (after its output)"},
+		{"nobody answers whether it continues", grace, []event{on(2), exit(1, 3), func(r *trial) { r.Stop() }},
+			Result{Status: 3, First: 1}, "ask|rank 1 exited with status 3 after 1.0 s; ending the others (after its output)"},
+
 		{"a host is lost", grace, []event{lost(1, 2), answers(false), answers(false), after(second), exit(1, 1), exit(2, 143)},
 			Result{Status: 255, First: -1}, "ask|host a was lost; ending the others|terminate"},
 		{"the only host is lost", grace, []event{lost(3, 0)},
-			Result{Status: 255, First: -1}, "ask|host a was lost"},
+			Result{Status: 255, First: -1}, "host a was lost"},
 		{"hosts do not answer", grace, []event{lost(1, 2), answers(false), after(second), answers(true)},
 			Result{Status: 255, First: -1}, "ask|host a was lost; ending the others"},
 		{"a second host is lost before all have answered about the first", grace, []event{lost(1, 3), answers(false), lost(1, 2), answers(false), answers(false), answers(true), exit(2, 0)},
@@ -227,10 +265,6 @@ func TestWaitEndsAtNextLimit(t *testing.T) {
 	r.Tick()
 	if len(r.trace) != 2 || r.Phase != Ends {
 		t.Errorf("%q, want the end of the grace time", r.trace)
-	}
-	r.Stop()
-	if r.Wait() != nil {
-		t.Error("a limit is waited for after Stop")
 	}
 }
 

@@ -223,7 +223,7 @@ func (a *agent) config(node *topo.Node) (spawn.Config, error) {
 	c := spawn.Config{
 		Programs: a.ranks, Backend: "tcp", Job: w.Job, Tag: w.Tag,
 		Stdout: &output{a, message{Kind: kindOutput}}, Stderr: &output{a, message{Kind: kindOutput, N: 1}}, Keeper: a.keeper,
-		Resilient: a.resilient, Folder: a.folder, Show: w.Show,
+		Folder: a.folder, Show: w.Show,
 		Part: &spawn.Part{
 			First: w.First, Size: w.Size, Ended: a.ended, Log: func(text string) { a.link.text(kindLog, text) },
 			Stopped: func(only bool) { a.link.send(message{Kind: kindStopped, Yes: only}) },
@@ -271,20 +271,11 @@ func (a *agent) ended(e job.Exit) {
 	if a.isGone() {
 		return
 	}
-	aborter, _, _, aborted := spawn.AbortIn(a.folder)
-	e.GoesOn, e.Aborted = a.resilient(), aborted && aborter == e.Rank
-	e.Follows = !e.Aborted && spawn.FollowsIn(a.folder, e.ID)
 	a.link.send(message{Kind: kindExit, Exit: &e})
 	go func() {
 		<-e.Drained
 		a.link.send(message{Kind: kindDrained, ID: e.ID})
 	}()
-}
-
-// resilient reports whether the command line or a rank of this host has requested that the job continues.
-func (a *agent) resilient() bool {
-	_, err := os.Stat(filepath.Join(a.folder, "resilient"))
-	return a.work.Resilient || err == nil
 }
 
 // run waits for the ranks, and then for the launcher's goodbye.
@@ -398,7 +389,7 @@ func (a *agent) handle(m message, feeding chan<- []byte) {
 	case kindEnd:
 		a.job.Stop()
 	case kindAsk:
-		a.link.send(message{Kind: kindAnswer, Yes: a.resilient()})
+		a.link.send(message{Kind: kindAnswer, Yes: spawn.ResilientIn(a.folder)})
 	case kindNote:
 		a.job.NoteStopped()
 	case kindAlone:

@@ -243,6 +243,7 @@ func (s *judge) handle(e event) {
 		case h.over():
 		case e.Yes:
 			h.state = hostStopped
+			s.m.Inquire()
 		default:
 			h.state = hostRuns
 		}
@@ -258,8 +259,11 @@ func (s *judge) handle(e event) {
 	s.endStopped()
 }
 
-// endStopped ends the stopped ranks once no others are left, as internal/spawn does on one node.
+// endStopped ends the stopped ranks of a job that goes on once no others are left, as internal/spawn does on one node.
 func (s *judge) endStopped() {
+	if s.elastic == nil && !s.m.Resilient {
+		return
+	}
 	for _, h := range s.hosts {
 		if h.state != hostStopped && len(h.running) > 0 {
 			return
@@ -274,7 +278,7 @@ func (s *judge) endStopped() {
 }
 
 func (s *judge) exited(h *host, x job.Exit) {
-	if x.GoesOn { // this also answers whether the job continues after the loss of a host
+	if x.GoesOn { // it is not asked any more whether the job continues after losses
 		s.m.Answer(true)
 	}
 	delete(h.running, x.ID)
@@ -366,7 +370,6 @@ func (s *judge) goodbye() {
 	for _, h := range s.hosts {
 		h.link.send(message{Kind: kindBye, Yes: want})
 	}
-	s.m.Stop()
 	limit := time.AfterFunc(flightLimit, func() {
 		for _, h := range s.hosts {
 			h.shell.kill()
@@ -376,6 +379,7 @@ func (s *judge) goodbye() {
 	for !s.all(func(h *host) bool { return h.state >= hostDone }) {
 		s.step(nil)
 	}
+	s.m.Stop()
 }
 
 // keepFlight stores a file of the flight recorder. Of the worlds that the job has had, only files of the last one remain.

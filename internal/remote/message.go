@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 11
+const protocol = 12
 
 // maxChunk is the number of bytes of a program, or of input, in one message.
 const maxChunk = 64 << 10
@@ -47,7 +47,7 @@ const (
 	kindSignal kind = 'S' // pass on the signal N
 	kindInput  kind = 'I' // Data is for rank 0; empty at its end
 	kindEnd    kind = 'E' // end the ranks
-	kindAsk    kind = 'Q' // does the job continue after losses?
+	kindAsk    kind = 'Q' // has a rank requested that the job continues after losses?
 	kindNote   kind = 'N' // a rank of the job has ended with status 0: note which ranks are stopped
 	kindAlone  kind = 'L' // all other ranks of the job have ended: end those that have been stopped since kindNote
 	kindStart  kind = 'P' // start a process ID for a lost rank N
@@ -91,18 +91,18 @@ type hello struct {
 
 // work describes what an agent has to do.
 type work struct {
-	Job            string
-	First, Size    int
-	Most           int       // ranks that the job may have, where others are started in place of those that are lost; else 0
-	Programs       []program // of this host's ranks
-	Env            []string
-	Folder         string // the ranks' working directory
-	Bind           spawn.Bind
-	Tag, Resilient bool
-	Show           spawn.Show
-	Copy           bool   // the launcher writes each rank's output to a file
-	Flight         bool   // ranks write files of the flight recorder
-	Secret         string // in the form of its file
+	Job         string
+	First, Size int
+	Most        int       // ranks that the job may have, where others are started in place of those that are lost; else 0
+	Programs    []program // of this host's ranks
+	Env         []string
+	Folder      string // the ranks' working directory
+	Bind        spawn.Bind
+	Tag         bool
+	Show        spawn.Show
+	Copy        bool   // the launcher writes each rank's output to a file
+	Flight      bool   // ranks write files of the flight recorder
+	Secret      string // in the form of its file
 }
 
 // program describes what ranks execute. Its path is the launcher's; a name without a slash is looked up in the host's PATH.

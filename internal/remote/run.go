@@ -250,7 +250,7 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 	c := &j.cfg
 	w := work{
 		Job: j.name, First: h.first, Size: c.Programs.Ranks(), Folder: folder,
-		Bind: c.Bind, Tag: c.Tag, Show: c.Show, Copy: c.Output != "", Resilient: c.Resilient, Flight: c.Flight != "",
+		Bind: c.Bind, Tag: c.Tag, Show: c.Show, Copy: c.Output != "", Flight: c.Flight != "",
 	}
 	w.Env, w.Secret = append(slices.Clip(c.Env), j.meeting(h)...), j.secret
 	programs := c.Programs.Part(h.first, h.count)

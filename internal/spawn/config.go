@@ -54,9 +54,9 @@ type Config struct {
 	Launch *Launch // the program that starts the ranks; nil for this process
 	Part   *Part   // set if the ranks are part of a larger job; not with Launch
 
-	// Resilient is called when a rank has failed, and reports whether the job continues without it. Nil means
-	// never. With Launch it is nil, because that launcher ends the job itself.
-	Resilient func() bool
+	// Resilient means that the job continues when a rank has failed. If it is not set, a rank may request that in Folder. With
+	// Launch neither is so, because that launcher ends the job itself.
+	Resilient bool
 
 	// Generations has the limits of a job that goes on with other processes in place of those that it loses: Min, Max
 	// and Restarts. It needs Folder. Nil: the job has one world, or is a Part. With it there is one program, and no Launch.
@@ -67,7 +67,7 @@ type Config struct {
 	Grace time.Duration
 
 	// Folder is where ranks leave notes (COHORT_RUN_DIR): that one has aborted the job, that one fails because of
-	// another, and that one has joined and not left. Empty means that there are none.
+	// another, that one has joined and not left, and that the job continues after losses. Empty means that there are none.
 	Folder string
 
 	Timeout time.Duration  // 0: none

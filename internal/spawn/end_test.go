@@ -54,7 +54,7 @@ func TestFirstFailureGivesJobItsStatus(t *testing.T) {
 func TestAbortGivesJobItsStatus(t *testing.T) {
 	cfg, folder := program(t, 4, "exit", "2=1"), t.TempDir()
 	cfg.Folder = folder
-	cfg.Resilient = func() bool { return true }
+	cfg.Resilient = true
 	if err := os.WriteFile(filepath.Join(folder, "aborted"), []byte("3 7 false\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestStoppedRankDoesNotKeepResilientJob(t *testing.T) {
 			stop := fmt.Sprint("0=signal", int(syscall.SIGSTOP))
 			cfg := replaceable(t, 3, 1, "ordered", append([]string{t.TempDir(), stop}, c.args...)...)
 			if !c.replaces {
-				cfg.Generations, cfg.Resilient = nil, func() bool { return true }
+				cfg.Generations, cfg.Resilient = nil, true
 			}
 			r := wait(t, start(t, cfg))
 			if r.Status != c.status || r.First != c.first || r.Err != nil {
@@ -267,12 +267,12 @@ func TestStoppedRankDoesNotKeepResilientJob(t *testing.T) {
 // A job that only might go on ends as others do; one that is asked to end does too.
 func TestResilientJobEndsOnRequest(t *testing.T) {
 	cfg := program(t, 3, "exit", "1=6")
-	cfg.Resilient = func() bool { return false }
+	cfg.Folder = t.TempDir() // no rank asks in it for the job to go on
 	if r := wait(t, start(t, cfg)); r.Status != 6 || r.First != 1 {
 		t.Errorf("a job that does not go on: %+v", r)
 	}
 	cfg = program(t, 3, "exit", "9=0") // all wait for a signal
-	cfg.Resilient = func() bool { return true }
+	cfg.Resilient = true
 	cfg.Signals = make(chan os.Signal, 1)
 	j := start(t, cfg)
 	cfg.Stdout.(*buffer).await(t, "ready", 3)

@@ -29,7 +29,7 @@ func (j *Job) run(startErr error) {
 	})
 	s := state{Job: j, unstarted: startErr != nil, oomKills: j.oomKills}
 	s.m = job.New(job.Config{
-		Now: time.Now, Ranks: len(j.ranks), Timeout: j.cfg.Timeout, Grace: j.cfg.Grace, KillAfter: KillAfter, GiveUpAfter: stuckLimit,
+		Now: time.Now, Ranks: len(j.ranks), Resilient: j.cfg.Resilient, Timeout: j.cfg.Timeout, Grace: j.cfg.Grace, KillAfter: KillAfter, GiveUpAfter: stuckLimit,
 		Say: log.Say, Terminate: s.terminate, Kill: s.kill, GiveUp: s.giveUp,
 	})
 	if startErr != nil {
@@ -144,16 +144,14 @@ func (s *state) rankEnded(e exit) {
 		if !s.m.Succeeded {
 			s.noteStopped()
 		}
-	default:
-		if x.Aborted && s.m.Decided || s.launcher != nil && !s.m.Decided && !s.blamed(e) {
-			return
-		}
+	case s.launcher != nil && !s.m.Decided && !s.blamed(e):
+		return
 	}
 	s.m.Ended(x)
 }
 
-// exit describes the end of a rank. After an Abort it is that of the rank that called it. If that rank only reacted to the
-// failure of another one, a rank that failed by itself keeps its own description, and is the one to blame.
+// exit describes the end of a rank. After an Abort it is that of the rank of this node that called it. If that rank only reacted
+// to the failure of another one, a rank that failed by itself keeps its own description, and is the one to blame.
 func (s *state) exit(e exit) job.Exit {
 	r := s.ranks[e.rank]
 	x := job.Exit{Rank: r.number, ID: r.id, After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
@@ -162,14 +160,13 @@ func (s *state) exit(e exit) job.Exit {
 	if x.Status == 0 && s.m.Request == 0 && s.request == 0 && openIn(s.cfg.Folder, r.id) {
 		x.Status, x.How = 1, "exited with status 0 without closing its world (Close)"
 	}
-	if x.Status != 0 && s.cfg.Part == nil {
-		x.Follows = FollowsIn(s.cfg.Folder, r.id)
-		x.GoesOn = s.cfg.Resilient != nil && s.cfg.Resilient()
-		rank, code, reacts, ok := AbortIn(s.cfg.Folder)
-		reacts = reacts && s.launcher == nil && !x.GoesOn && s.elastic == nil // else only the Abort ends the job
-		if ok && (!reacts || x.Follows) {
-			x.Rank, x.Status, x.How = rank, code, fmt.Sprintf("aborted the job with code %d", code)
-			x.Aborted, x.Follows = !reacts, reacts
+	x.GoesOn = ResilientIn(s.cfg.Folder)
+	if x.Status != 0 {
+		x.Follows = followsIn(s.cfg.Folder, r.id)
+		id, code, reacts, ok := abortIn(s.cfg.Folder)
+		if by := s.process(id); ok && by != nil && (!reacts || x.Follows) {
+			x.Rank, x.Status, x.How = by.number, code, fmt.Sprintf("aborted the job with code %d", code)
+			x.Aborted, x.Follows = true, reacts
 		}
 		x.Name = s.cfg.Programs.Name(x.Rank)
 	}

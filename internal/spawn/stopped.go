@@ -15,9 +15,10 @@ import (
 // lookEvery is the time between checks of the stopped ranks.
 const lookEvery = 100 * time.Millisecond
 
-// noteStopped records which ranks are stopped when the first rank has ended with status 0.
+// noteStopped records which ranks are stopped when the first rank has ended with status 0. For ranks of a larger job, its launcher
+// decides whether that matters.
 func (s *state) noteStopped() {
-	goesOn := s.cfg.replaces() || s.cfg.Resilient != nil && s.cfg.Resilient()
+	goesOn := s.cfg.Part != nil || s.cfg.Generations != nil || s.m.Resilient || ResilientIn(s.cfg.Folder)
 	if s.last != 0 || !goesOn {
 		return
 	}
