@@ -61,8 +61,9 @@ var quirkTable = []quirk{
 		kinds: []backend.Kind{backend.Uint8, backend.Uint16, backend.Uint32, backend.Uint64}},
 	{kind: QuirkWrongOp, vendor: anyOpenMPI, ops: []backend.OpCode{backend.OpSum},
 		kinds: []backend.Kind{backend.Int8, backend.Int16, backend.Uint8, backend.Uint16}},
-	{kind: QuirkNoInPlace, vendor: derived, colls: []backend.Coll{backend.Allreduce}},
+	{kind: QuirkNoInPlace, vendor: derived, colls: []backend.Coll{backend.Allreduce, backend.Allgather, backend.Allgatherv}},
 	{kind: QuirkNoInPlace, vendor: anyOpenMPI, from: "6.0a1", colls: []backend.Coll{backend.Reduce, backend.Allreduce}},
+	{kind: QuirkNoInPlace, vendor: anyOpenMPI, from: "6.0a1", colls: []backend.Coll{backend.Allgather, backend.Allgatherv}},
 	{kind: QuirkAlone, vendor: anyMPICH, from: "4.0"},
 	{kind: QuirkOwed, vendor: anyMPICH},
 	{kind: QuirkDisconnect, vendor: anyMPICH, before: "4.2"},
@@ -122,12 +123,12 @@ func (qs Quirks) Native(coll backend.Coll) bool { return qs.sound(QuirkNoNative,
 
 // InPlace reports whether a rank may pass MPI_IN_PLACE to a collective, whatever the other ranks pass. Of a
 // collective without a root MPI wants it at all ranks or at none (MPI-4.1 chapter 6), since a library may choose
-// its algorithm by it. A rank knows only what it passes itself. So of these collectives only those may be here that
-// are known to be right when some ranks pass it.
+// its algorithm by it. A rank knows only what it passes itself. So InPlace allows only those of them that are known
+// to be right when some ranks pass it.
 func (qs Quirks) InPlace(coll backend.Coll, form backend.Form) bool {
 	switch coll {
 	case backend.Gather, backend.Gatherv, backend.Scatter, backend.Scatterv, backend.Reduce: // on the root
-	case backend.Allreduce:
+	case backend.Allreduce, backend.Allgather, backend.Allgatherv:
 		if form != backend.Blocking {
 			return false
 		}

@@ -34,14 +34,16 @@ func TestQuirksOfKnownReleases(t *testing.T) {
 		{"openmpi", "Open MPI", "4.0.7", true, nil, nil},
 		{"openmpi", "Open MPI", "4.1.4", true, nil, nil},
 		{"openmpi", "Open MPI", "5.0.10", true, nil, nil},
-		{"standard", "Open MPI", "6.0.0", true, nil, []backend.Coll{backend.Reduce, backend.Allreduce}},
+		{"standard", "Open MPI", "6.0.0", true, nil,
+			[]backend.Coll{backend.Reduce, backend.Allreduce, backend.Allgather, backend.Allgatherv}},
 		{"mpich", "Intel MPI", "2021.18", false,
 			[]backend.Coll{backend.Bcast, backend.Reduce, backend.Gather, backend.Allgather, backend.Scatter},
-			[]backend.Coll{backend.Reduce, backend.Allreduce}},
+			[]backend.Coll{backend.Reduce, backend.Allreduce, backend.Allgather, backend.Allgatherv}},
 		{"mpich", "Cray MPICH", "8.1.25.17", false,
 			[]backend.Coll{backend.Bcast, backend.Reduce, backend.Gather, backend.Allgather, backend.Scatter},
-			[]backend.Coll{backend.Reduce, backend.Allreduce}},
-		{"openmpi", "", "", true, nil, []backend.Coll{backend.Reduce, backend.Allreduce}},
+			[]backend.Coll{backend.Reduce, backend.Allreduce, backend.Allgather, backend.Allgatherv}},
+		{"openmpi", "", "", true, nil,
+			[]backend.Coll{backend.Reduce, backend.Allreduce, backend.Allgather, backend.Allgatherv}},
 	} {
 		q := quirksOf(c.family, c.vendor, c.version)
 		who := c.vendor + " " + c.version
@@ -54,7 +56,7 @@ func TestQuirksOfKnownReleases(t *testing.T) {
 				switch coll {
 				case backend.Gather, backend.Gatherv, backend.Scatter, backend.Scatterv, backend.Reduce:
 					want = !slices.Contains(c.notInPlace, coll)
-				case backend.Allreduce:
+				case backend.Allreduce, backend.Allgather, backend.Allgatherv:
 					want = form == backend.Blocking && !slices.Contains(c.notInPlace, coll)
 				}
 				if q.InPlace(coll, form) != want {
