@@ -130,6 +130,7 @@ var all = sync.OnceValue(func() []scenario {
 		{name: "limits/requests", body: requestDeadline},
 		{name: "limits/collective", sizes: atLeast(2), body: collectiveDeadline},
 		{name: "limits/user-operation", sizes: atLeast(2), body: lateOps},
+		{name: "limits/one-rank", sizes: atLeast(2), body: lateOnOneRank},
 		{name: "limits/cancel", sizes: atLeast(2), body: collectiveCancel},
 		{name: "limits/busy", sizes: atLeast(2), body: busy},
 

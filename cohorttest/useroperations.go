@@ -118,3 +118,41 @@ func lateOps(r *Rank) {
 		r.OK(r.Comm.Barrier())
 	}
 }
+
+// lateOnOneRank reduces with a function during which the deadline of one rank passes. The others' calls end too, and the
+// communicator is broken on all ranks or on none.
+func lateOnOneRank(r *Rank) {
+	slow := cohort.NewOp(true, func(in, inout []int64) {
+		time.Sleep(2 * short) // on purpose: the deadline passes
+		for i := range in {
+			inout[i] += in[i]
+		}
+	})
+	send, recv := make([]int64, 3*r.Size), make([]int64, 3*r.Size)
+	late := r.Size - 1 // which has the most operands in a Scan
+	for _, call := range []func(c *cohort.Comm) error{
+		func(c *cohort.Comm) error { return cohort.Allreduce(c, send, recv, slow) },
+		func(c *cohort.Comm) error { return cohort.ReduceScatterBlock(c, send, recv[:3], slow) },
+		func(c *cohort.Comm) error { return cohort.Scan(c, send, recv, slow) },
+	} {
+		c := r.dup()
+		limited, cancel := c, func() {}
+		if r.Rank == late {
+			limited, _, cancel = deadline(c)
+		}
+		err := call(limited)
+		cancel()
+		failed := []bool{err != nil}
+		r.OK(cohort.Bcast(r.Comm, failed, late))
+		if r.Rank == late {
+			r.only(err, "a reduction whose function runs past the deadline", cohort.ErrTimeout)
+		} else if !failed[0] {
+			r.OK(err)
+		}
+		if failed[0] {
+			broken(r, c, "a reduction whose function has run past the deadline")
+		} else {
+			r.OK(c.Barrier())
+		}
+	}
+}

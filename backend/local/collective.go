@@ -138,6 +138,9 @@ func (c *Comm) finishInline() error {
 		return nil
 	}
 	err := direct.Run(call, c.rank, len(c.group.ends), p, &c.scratch, true)
+	if err != nil {
+		c.Break(err)
+	}
 	if user && err == nil && c.group.arrivals.each { // it fails on all ranks or on none
 		err = p.Sync(nil, nil)
 	}

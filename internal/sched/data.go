@@ -308,7 +308,7 @@ func (d *data) local(actions []coll.Action) (err error) {
 // aside returns memory for n bytes of the result of a user's operation.
 func (d *data) aside(n int) []byte {
 	if cap(d.result) < n {
-		d.result = make([]byte, n)
+		d.result = make([]byte, max(n, 16)) // shorter memory is not aligned for every element type
 	}
 	return d.result[:n]
 }

@@ -189,7 +189,9 @@ func (o *Op) End(why error) error {
 	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
 		o.data.writing.Lock() // nobody writes to the buffers after that
 		defer o.data.writing.Unlock()
-		return o.Err()
+		if !o.Ready() {
+			return o.Err()
+		}
 	}
 	return nil
 }

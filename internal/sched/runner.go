@@ -129,6 +129,9 @@ func (o *Op) Release() {
 	if len(o.data.temp) > mostTemp {
 		o.data.temp = nil
 	}
+	if cap(o.data.result) > mostTemp {
+		o.data.result = nil
+	}
 	r := o.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
