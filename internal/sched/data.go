@@ -11,17 +11,17 @@ import (
 
 // data runs the rounds of a schedule.
 type data struct {
-	o       *Op
-	tag     int
-	s       *coll.Schedule
-	round   word.Int32 // the round under way; also read for reports
-	pending word.Int32 // as in exchange
-	reqs    []backend.Request
-	notify  func(*backend.Request)
-	resume  func() // goes on with a round in a goroutine of the operation
-	temp    []byte
-	result  []byte     // of a user's operation
-	writing word.Mutex // held while local writes, if the operation has no verdict; End waits for it
+	o        *Op
+	tag      int
+	s        *coll.Schedule
+	round    word.Int32 // the round under way; also read for reports
+	pending  word.Int32 // as in exchange
+	reqs     []backend.Request
+	notify   func(*backend.Request)
+	resume   func() // goes on with a round in a goroutine of the operation
+	temp     []byte
+	operands []byte     // of a user's operation
+	buffers  word.Mutex // held while local uses the program's buffers; End waits for it
 
 	wrong wrong // the lowest sender of a wrong length
 	err   error
@@ -244,8 +244,8 @@ func (d *data) long(actions []coll.Action) bool {
 // worth.
 const pieceBytes = 4 << 20
 
-// local does a round's copies and reductions. It writes to no buffer after the operation has been given up. A user's
-// operation may then still run, so its result goes to memory of the operation first. A panic of a user's operation is an error. If the operation ends the
+// local does a round's copies and reductions. It uses no buffer after the operation has been given up. A user's operation
+// may then still run, so it gets copies of its operands. A panic of a user's operation is an error. If the operation ends the
 // goroutine, local ends the data phase, unless the caller waits for the goroutine (apart), and does not return.
 func (d *data) local(actions []coll.Action) (err error) {
 	op, returned := d.o.call.Op, false
@@ -273,21 +273,18 @@ func (d *data) local(actions []coll.Action) (err error) {
 		dst, x, y := d.region(&a.Dst), d.region(&a.A), d.region(&a.B)
 		for {
 			n := min(step, len(dst))
-			from := x
-			if a.Kind == coll.Reduction && d.userOp() {
-				from = d.aside(n)
-				op.Apply(from, x[:n], y[:n])
-			}
-			d.writing.Lock()
-			err := d.givenUp()
 			switch {
-			case err != nil:
-			case a.Kind == coll.Copy || d.userOp():
-				shmem.Move(dst[:n], from)
+			case a.Kind == coll.Copy:
+				err = d.using(func() { shmem.Move(dst[:n], x) })
+			case !d.userOp():
+				err = d.using(func() { op.Apply(dst[:n], x[:n], y[:n]) })
 			default:
-				op.Apply(dst[:n], x[:n], y[:n])
+				in, inout := d.aside(n)
+				if err = d.using(func() { shmem.Move(in, x[:n]); shmem.Move(inout, y[:n]) }); err == nil {
+					op.Apply(inout, in, inout)
+					err = d.using(func() { shmem.Move(dst[:n], inout) })
+				}
 			}
-			d.writing.Unlock()
 			if err != nil {
 				returned = true
 				return err
@@ -305,12 +302,23 @@ func (d *data) local(actions []coll.Action) (err error) {
 	return nil
 }
 
-// aside returns memory for n bytes of the result of a user's operation.
-func (d *data) aside(n int) []byte {
-	if cap(d.result) < n {
-		d.result = make([]byte, max(n, 16)) // shorter memory is not aligned for every element type
+// using calls f, which uses the program's buffers, unless the operation has been given up.
+func (d *data) using(f func()) error {
+	d.buffers.Lock()
+	defer d.buffers.Unlock()
+	if err := d.givenUp(); err != nil {
+		return err
 	}
-	return d.result[:n]
+	f()
+	return nil
+}
+
+// aside returns memory for two operands of n bytes of a user's operation.
+func (d *data) aside(n int) (in, inout []byte) {
+	if cap(d.operands) < 2*n {
+		d.operands = make([]byte, max(2*n, 16)) // shorter memory is not aligned for every element type
+	}
+	return d.operands[:n:n], d.operands[n : 2*n]
 }
 
 func (d *data) region(r *coll.Region) []byte {

@@ -50,9 +50,9 @@ func (*alone) Wake() {}
 func TestInterleaveEndAgainstCompletion(t *testing.T) {
 	mismatch := &backend.Fault{Sentinel: backend.ErrMismatch, Text: "the check"}
 	reduction := &coll.Schedule{Rounds: []coll.Round{{Local: []coll.Action{{Kind: coll.Reduction}}}}}
-	type parts []func(o *Op, quiet func()) // each ends a part of the operation
-	lands := func(o *Op, quiet func()) {
-		quiet()
+	type parts []func(o *Op, pending func(n int)) // each ends a part of the operation
+	lands := func(o *Op, pending func(n int)) {
+		pending(-1)
 		o.step(moving, landed)
 	}
 	for name, c := range map[string]struct {
@@ -60,18 +60,20 @@ func TestInterleaveEndAgainstCompletion(t *testing.T) {
 		parts parts
 	}{
 		"success": {moving, parts{lands}},
-		"both": {checking | moving, parts{lands, func(o *Op, quiet func()) {
-			quiet()
+		"both": {checking | moving, parts{lands, func(o *Op, pending func(n int)) {
+			pending(-1)
 			o.step(checking, passed)
 		}}},
-		"failure": {checking, parts{func(o *Op, quiet func()) {
+		"failure": {checking, parts{func(o *Op, pending func(n int)) {
 			o.fail(mismatch)
-			quiet()
+			pending(-1)
 			o.step(checking, failed)
 		}}},
-		"Goexit": {moving, parts{func(o *Op, quiet func()) {
+		"Goexit": {moving, parts{func(o *Op, pending func(n int)) {
+			pending(-1) // its messages are complete; the function is called unless the operation has been given up
 			o.call.Op = &backend.Op{Code: backend.OpUser, Apply: func(_, _, _ []byte) {
-				defer quiet()
+				pending(1)
+				defer pending(-1)
 				runtime.Goexit()
 			}}
 			o.data.s, o.data.wrong.receiver = reduction, -1
@@ -93,7 +95,7 @@ func TestInterleaveEndAgainstCompletion(t *testing.T) {
 				pending := len(c.parts)
 				var results []error
 				for i, end := range c.parts {
-					x.Go(fmt.Sprintf("part %d", i), func() { end(o, func() { pending-- }) })
+					x.Go(fmt.Sprintf("part %d", i), func() { end(o, func(n int) { pending += n }) })
 				}
 				x.Go("deadline", func() {
 					err := o.End(&backend.Fault{Sentinel: backend.ErrCanceled, Text: "the context"})

@@ -187,8 +187,8 @@ func (o *Op) End(why error) error {
 		o.verdict.CompareAndSwap(now, v)
 	}
 	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
-		o.data.writing.Lock() // nobody writes to the buffers after that
-		defer o.data.writing.Unlock()
+		o.data.buffers.Lock() // local does not use them after that
+		defer o.data.buffers.Unlock()
 		if !o.Ready() {
 			return o.Err()
 		}

@@ -129,8 +129,8 @@ func (o *Op) Release() {
 	if len(o.data.temp) > mostTemp {
 		o.data.temp = nil
 	}
-	if cap(o.data.result) > mostTemp {
-		o.data.result = nil
+	if cap(o.data.operands) > mostTemp {
+		o.data.operands = nil
 	}
 	r := o.r
 	r.mu.Lock()
