@@ -130,3 +130,51 @@ func TestInterleaveEndAgainstCompletion(t *testing.T) {
 		})
 	}
 }
+
+// An operation is given up while its data phase reduces. Once End has returned an error, the buffers are the program's.
+func TestInterleaveBuffersAfterEnd(t *testing.T) {
+	in, out := coll.Region{Space: coll.Send, N: 1}, coll.Region{Space: coll.Recv, N: 1}
+	twice := make([]coll.Round, 2)
+	for i := range twice {
+		twice[i].Local = []coll.Action{{Kind: coll.Reduction, Dst: out, A: in, B: in}}
+	}
+	for _, code := range []backend.OpCode{backend.OpSum, backend.OpUser} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			interleave.Explore(t, interleave.Config{Preemptions: 2}, func(x *interleave.Run) {
+				comm := &alone{}
+				o := newOp(New(comm))
+				var step word.Uint32 // of the function and of the program, so that others may come between
+				apply := func(dst, _, _ []byte) {
+					step.Add(1)
+					dst[0] = 7
+				}
+				o.call = backend.Call{Send: []byte{2}, Recv: []byte{1}, Type: &backend.Datatype{Size: 1}, Op: &backend.Op{Code: code, Apply: apply}}
+				x.Name(&o.verdict, "verdict")
+				x.Name(&o.phase, "phase")
+				o.data.prepare(&coll.Schedule{Rounds: twice})
+				o.phase.Store(uint32(moving))
+				o.verdict.Store(nil)
+				o.data.wrong.receiver = -1
+				x.Go("data", func() { o.data.advance(own) })
+				x.Go("deadline", func() {
+					if o.End(backend.Faultf(backend.ErrCanceled, "the context")) == nil {
+						return
+					}
+					o.call.Recv[0] = 9
+					for range 3 {
+						if step.Add(1); o.call.Recv[0] != 9 {
+							x.Errorf("the operation writes to a buffer that it has given back")
+						}
+					}
+				})
+				x.Go("clock", func() { comm.over.Store(true) })
+				x.Check(func() error {
+					if !o.Ready() || o.Err() == nil && comm.broken != nil {
+						return fmt.Errorf("ready: %v, error: %v, broken: %v", o.Ready(), o.Err(), comm.broken)
+					}
+					return nil
+				})
+			})
+		})
+	}
+}

@@ -110,6 +110,12 @@ var requestMutants = []mutant{
 				return q.giveUp(why, to)`,
 		why: "a deadline ends an operation without claiming it", test: "internal/comm TestInterleaveDeadlineAgainstCompletion"},
 	{file: "internal/sched/op.go",
+		old: `		o.data.buffers.Lock() // local does not use them after that
+		defer o.data.buffers.Unlock()
+`,
+		new: ``,
+		why: "a call ends at its deadline while its reduction writes to the result", test: "internal/sched TestInterleaveBuffersAfterEnd"},
+	{file: "internal/sched/op.go",
 		old: `	if o.decide(v) {
 		o.r.breakComm(v.err)`,
 		new: `	if o.decide(v) || true {
