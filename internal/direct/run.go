@@ -184,11 +184,7 @@ func (t *task) elems() int { return max(1, pieceBytes/t.elem) }
 
 // Load implements coll.Loader.
 func (t *task) Load(rank, lo, hi int, scratch []byte) ([]byte, error) {
-	n := len(scratch)
-	if t.Op.Code == backend.OpUser {
-		n = pieceBytes // the function may take as long for these few elements
-	}
-	if err := t.read(n); err != nil {
+	if err := t.read(len(scratch)); err != nil {
 		return nil, err
 	}
 	return t.p.Read(rank, In, lo*t.elem, scratch)
@@ -200,5 +196,16 @@ func (t *task) eval(o coll.Order, lo, hi int, dst []byte) error {
 	if cap(t.s.blocks) < n {
 		t.s.blocks = make([]byte, n)
 	}
-	return o.Eval(t.Op, lo, hi, dst, t, t.s.blocks[:n])
+	if t.Op.Code != backend.OpUser {
+		return o.Eval(t.Op, lo, hi, dst, t, t.s.blocks[:n])
+	}
+	var over error // a user's function may take long for a few elements
+	timed := *t.Op
+	timed.Apply = func(dst, a, b []byte) {
+		if over = cmp.Or(over, t.p.Over()); over == nil {
+			t.Op.Apply(dst, a, b)
+		}
+	}
+	err := o.Eval(&timed, lo, hi, dst, t, t.s.blocks[:n])
+	return cmp.Or(over, err)
 }

@@ -130,8 +130,8 @@ func TestLongResultsAsideLookAtTheTime(t *testing.T) {
 	}
 }
 
-// slots are the inputs of five ranks. The time is up once the user's function has been called.
-type slots struct{ calls int }
+// slots are the inputs of ranks. The time is up once the user's function has been called so often.
+type slots struct{ calls, most int }
 
 func (s *slots) Read(_ int, _ Space, _ int, dst []byte) ([]byte, error) { return dst, nil }
 func (s *slots) Block(int, int) (int, int, error)                       { return 0, 0, nil }
@@ -139,7 +139,7 @@ func (s *slots) Sync(_ []byte, bad error) error                         { return
 func (s *slots) Fails(error, bool)                                      {}
 
 func (s *slots) Over() error {
-	if s.calls > 0 {
+	if s.calls == s.most {
 		return errLate
 	}
 	return nil
@@ -147,13 +147,15 @@ func (s *slots) Over() error {
 
 // A user's function may take long for a few elements, so a reduction looks at the time between two calls of it.
 func TestUserOperationsLookAtTheTime(t *testing.T) {
-	const n = 4
-	for _, c := range []backend.Coll{backend.Allreduce, backend.Scan, backend.ReduceScatterBlock} {
-		var s slots
-		slow := &backend.Op{Code: backend.OpUser, Commutative: true, Apply: func(_, _, _ []byte) { s.calls++ }}
-		call := &backend.Call{Coll: c, Type: &backend.Datatype{Size: 1}, Count: n, Op: slow, Recv: make([]byte, n)}
-		if err := Run(call, 4, 5, &s, new(Scratch), true); err != errLate || s.calls != 1 {
-			t.Errorf("%v: %d calls after the time was up, %v; want none, %v", c, s.calls-1, err, errLate)
+	const ranks, n = 8, 4
+	for most := 1; most < ranks-1; most++ {
+		for _, c := range []backend.Coll{backend.Allreduce, backend.Scan, backend.ReduceScatterBlock} {
+			s := slots{most: most}
+			slow := &backend.Op{Code: backend.OpUser, Commutative: true, Apply: func(_, _, _ []byte) { s.calls++ }}
+			call := &backend.Call{Coll: c, Type: &backend.Datatype{Size: 1}, Count: n, Op: slow, Recv: make([]byte, n)}
+			if err := Run(call, ranks-1, ranks, &s, new(Scratch), true); err != errLate || s.calls != most {
+				t.Errorf("%v: %d calls, %v; want %d before the time is up, %v", c, s.calls, err, most, errLate)
+			}
 		}
 	}
 }
