@@ -4,7 +4,7 @@ package mutants
 var rejoinMutants = []mutant{
 	{file: "rejoin_survivors.go",
 		old: `make([]byte, 1), other, 0)`,
-		new: `make([]byte, 1), AnySource, 0)`,
+		new: `make([]byte, 1), min(other, AnySource), 0)`,
 		why: "survivors wait for a rank that has closed its world", test: ". TestSurvivorsRejoinInEveryOrder", plain: true},
 	{file: "rejoin_survivors.go",
 		old: `		_ = d.Revoke()
@@ -16,7 +16,7 @@ var rejoinMutants = []mutant{
 		why: "a world that not all survivors have joined stays open", test: ". TestSurvivorsRejoinInEveryOrder", plain: true},
 	{file: "rejoin_survivors.go",
 		old: `		case err == nil && all == 1:`,
-		new: `		case err == nil && flag == 1:`,
+		new: `		case err == nil && max(all, flag) == 1:`,
 		why: "a survivor that has joined a world uses it, though others have not", test: ". TestSurvivorsRejoinInEveryOrder", plain: true},
 	{file: "internal/generation/client.go",
 		old: `			go attempt.Leave() // without`,
