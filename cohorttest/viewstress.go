@@ -2,7 +2,6 @@ package cohorttest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -59,22 +58,19 @@ func viewCut(r *Rank) {
 		from, sent := numbered(n, r.Rank)
 		to, got := strided[int64](n)
 		ctx, cancel := context.WithTimeout(context.Background(), after)
-		end := func() error { // the receive may have begun, and nobody waits for it yet
-			if err := d.Close(); !errors.Is(err, cohort.ErrRequest) {
-				return err
-			}
-			return nil
-		}
 		sends, recvs := d, d
-		var closed chan error
 		switch i % 3 {
 		case 0:
 			sends = d.WithContext(ctx)
 		case 1:
 			recvs = d.WithContext(ctx)
-		case 2:
+		}
+		q, posted := cohort.IrecvView(recvs, to, r.prev, 1)
+		done := q.Done() // from now on a goroutine waits for it, so no Close misses its Wait
+		var closed chan error
+		if i%3 == 2 {
 			closed = make(chan error, 1)
-			time.AfterFunc(after, func() { closed <- end() })
+			time.AfterFunc(after, func() { closed <- d.Close() })
 		}
 		send, recv := make(chan error, 1), make(chan error, 1)
 		go func() {
@@ -83,11 +79,8 @@ func viewCut(r *Rank) {
 			send <- err
 		}()
 		go func() {
-			q, err := cohort.IrecvView(recvs, to, r.prev, 1)
-			if err == nil {
-				<-q.Done()
-			}
-			recv <- wait(q, err)
+			<-done
+			recv <- wait(q, posted)
 		}()
 		for range 2 {
 			var what string
@@ -103,7 +96,7 @@ func viewCut(r *Rank) {
 			if err == nil {
 				continue
 			}
-			r.OK(end()) // ends the other call and those of the other ranks
+			r.OK(d.Close()) // ends the other call and those of the other ranks
 			may := []error{cohort.ErrTimeout, cohort.ErrPeerLost, cohort.ErrClosed, cohort.ErrBroken}
 			if what == "IrecvView" && i%3 == 0 {
 				may = append(may, cohort.ErrCanceled) // the sender has given up a message that this receive had matched
