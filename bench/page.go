@@ -19,10 +19,10 @@ type group struct {
 }
 
 var groups = []group{
-	{[]string{"mpich", "openmpi"}, []string{"shm", "local", "tcp"}, "the faster C library"},
-	{[]string{"openmpi-tcp"}, []string{"sockets"}, "Open MPI over TCP in C"},
-	{[]string{"mpich-multiple"}, []string{"over-mpich"}, "MPICH in C"},
-	{[]string{"openmpi-multiple"}, []string{"over-openmpi"}, "Open MPI in C"},
+	{[]string{"mpich", "openmpi"}, []string{"shm", "local", "tcp"}, "the faster library"},
+	{[]string{"openmpi-tcp"}, []string{"sockets"}, "Open MPI over TCP"},
+	{[]string{"mpich-multiple"}, []string{"over-mpich"}, "MPICH"},
+	{[]string{"openmpi-multiple"}, []string{"over-openmpi"}, "Open MPI"},
 }
 
 // programs are how the page names and draws them.
@@ -196,11 +196,12 @@ func page(h header, all []record, charts string) (string, error) {
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("<!-- Written by make bench. Do not edit. -->\n# Performance\n")
 	p("How fast is cohort on one machine, compared with C programs on the MPI libraries there? `make bench`")
-	p("measured what this page says, and wrote it. [bench.md](bench.md) says what the times are of.\n")
+	p("measured these times and wrote this page. [bench.md](bench.md) describes what each time measures.\n")
 	if h.Load > 0.5 {
 		p("**The machine was not idle: its load was %.1f before the run. Do not rely on these figures.**\n", h.Load)
 	}
-	p("## In short\n\nA ratio is the time of cohort over that of the C program: below 1, cohort is faster.")
+	p("## In short\n\nA ratio is the time of cohort over that of the C program: below 1, cohort is faster. The table has the")
+	p("lowest ratio, and the highest ratios: one of each operation, and four at most.")
 	for _, s := range situations {
 		if len(situations) > 1 {
 			p("\n%s:", s.name)
@@ -228,8 +229,8 @@ func page(h header, all []record, charts string) (string, error) {
 		}
 	}
 	if dropped > 0 {
-		p("Left out: %d, because the machine was moved from one situation to the other meanwhile, or was too rarely", dropped)
-		p("in one of them to measure everything there.")
+		p("Times left out: %d. The ranks came to processors of the other kind meanwhile, or were there too rarely to", dropped)
+		p("measure everything.")
 	}
 	for _, m := range h.Missing {
 		p("\n%s is not installed: its figures are missing.", libraries[m])
@@ -239,7 +240,7 @@ func page(h header, all []record, charts string) (string, error) {
 			p("\nThere are no figures of %s for %s on %d ranks: `%s`.", programs[r.Program].title, r.Op, r.Ranks, r.Error)
 		}
 	}
-	p("\nMake the page anew with `make bench` on an idle machine.\n")
+	p("\nTo write this page again, run `make bench` on an idle machine.\n")
 	for _, s := range situations {
 		if err := s.write(&b, charts); err != nil {
 			return "", err
@@ -264,49 +265,42 @@ func versions(all []record) string {
 
 // summary says of each of cohort's programs where it is faster and slower than C.
 func (s *situation) summary() string {
+	type result struct {
+		measured
+		ratio float64
+	}
 	var b strings.Builder
 	for _, g := range groups {
 		for _, program := range g.ours {
-			type result struct {
-				what  string
-				ratio float64
-			}
 			var all []result
 			for m := range s.best[program] {
 				if r, ok := s.ratio(g, program, m); ok {
-					all = append(all, result{m.String(), r})
+					all = append(all, result{m, r})
 				}
 			}
 			if len(all) == 0 {
 				continue
 			}
-			slices.SortFunc(all, func(x, y result) int { return cmp.Or(cmp.Compare(y.ratio, x.ratio), strings.Compare(x.what, y.what)) })
-			slower := slices.IndexFunc(append(all, result{}), func(r result) bool { return r.ratio <= 1 })
-			faster := len(all) - slower
-			list := func(part []result) string {
-				var words []string
-				for _, r := range part[:min(len(part), 8)] {
-					words = append(words, fmt.Sprintf("%s (%.2f)", r.what, r.ratio))
+			slices.SortFunc(all, func(x, y result) int {
+				return cmp.Or(cmp.Compare(y.ratio, x.ratio), strings.Compare(x.String(), y.String()))
+			})
+			faster, lowest, ops, highest := 0, "–", make(map[string]bool), []string(nil)
+			for _, r := range all {
+				text := fmt.Sprintf("%s (%.2f)", r.measured, r.ratio)
+				if r.ratio <= 1 {
+					faster, lowest = faster+1, text
+				} else if !ops[r.op] && len(ops) < 4 {
+					ops[r.op], highest = true, append(highest, text)
 				}
-				return strings.Join(words, ", ")
 			}
-			fmt.Fprintf(&b, "- **%s** is faster than %s in %d of %d cases", programs[program].title, g.beside, faster, len(all))
-			if best := all[len(all)-1:]; faster > 0 {
-				fmt.Fprintf(&b, ", most in %s", list(best))
-			}
-			if slower > 0 {
-				fmt.Fprintf(&b, ". It is slower in %s", list(all[:slower]))
-			}
-			if slower > 8 {
-				fmt.Fprintf(&b, " and %d more", slower-8)
-			}
-			b.WriteString(".\n")
+			fmt.Fprintf(&b, "| %s | %s | %d of %d | %s | %s |\n", programs[program].title, g.beside, faster, len(all), lowest,
+				cmp.Or(strings.Join(highest, ", "), "–"))
 		}
 	}
 	if b.Len() == 0 {
 		return "There was no C library to compare with.\n"
 	}
-	return b.String()
+	return "| cohort | C | faster cases | lowest ratio | highest ratios |\n|---|---|---|---|---|\n" + b.String()
 }
 
 // write writes the tables and charts of a situation.
@@ -354,7 +348,7 @@ func (s *situation) write(b *strings.Builder, charts string) error {
 		s.table(b, four, groups[:1])
 	}
 	if len(pairs) > 0 {
-		fmt.Fprint(b, "\n### Message rate\n\nEach rank of one half sends to one of the other half. The time is that of one of all their messages:\n",
+		fmt.Fprint(b, "\n### Message rate\n\nEach rank of one half sends to one of the other half. The time is divided by the messages of all:\n",
 			"0.1 µs is ten million messages a second.\n")
 		s.table(b, pairs, groups[:1])
 	}

@@ -61,10 +61,10 @@ func TestPageKeepsSituationsApart(t *testing.T) {
 		{far, "| allreduce 8 B | 0.250 | 0.500 (2.00) |\n| allreduce 64 KiB | 60.0 | 30.0 (0.50) |\n"},
 		{far, "| barrier on 4 ranks | 3.500 | 7.000 (2.00) |"},
 		{far, "(performance/allreduce-far.svg)"},
-		{summary, "- **shm** is faster than the faster C library in 2 of 3 cases, most in allreduce 8 B (0.50). It is slower in allreduce 64 KiB (2.00)."},
-		{summary, "- **shm** is faster than the faster C library in 1 of 3 cases, most in allreduce 64 KiB (0.50). It is slower in allreduce 8 B (2.00), barrier on 4 ranks (2.00)."},
+		{summary, "| shm | the faster library | 2 of 3 | allreduce 8 B (0.50) | allreduce 64 KiB (2.00) |"},
+		{summary, "| shm | the faster library | 1 of 3 | allreduce 64 KiB (0.50) | allreduce 8 B (2.00), barrier on 4 ranks (2.00) |"},
 		{summary, "Processors that share a cache: 20 times were measured while a cache line took 40 to 45 ns"},
-		{summary, "Left out: 1,"},
+		{summary, "Times left out: 1."},
 		{summary, "MPICH is not installed"},
 		{summary, "There are no figures of C: Open MPI for pallreduce on 2 ranks: `openmpi pallreduce: exit status 3: it has none`."},
 		{summary, "| MPI libraries | Open MPI v4.1.4 |"},
@@ -88,10 +88,23 @@ func TestPageKeepsSituationsApart(t *testing.T) {
 	}
 }
 
+// TestPageNamesOneSlowCaseOfAnOperation has barriers stand for an allreduce that is as slow as another one.
+func TestPageNamesOneSlowCaseOfAnOperation(t *testing.T) {
+	text, _ := written(t, func(lines []string) []string {
+		for i, l := range lines {
+			lines[i] = strings.ReplaceAll(l, `"barrier"`, `"allreduce"`)
+		}
+		return lines
+	})
+	if want := "| 1 of 3 | allreduce 64 KiB (0.50) | allreduce 8 B (2.00) |\n"; !strings.Contains(text, want) {
+		t.Errorf("%q is not in the page:\n%s", want, text)
+	}
+}
+
 // TestPageLeavesOutARareSituation has too few times of the second situation for a table.
 func TestPageLeavesOutARareSituation(t *testing.T) {
 	text, folder := written(t, func(lines []string) []string { return lines[:len(lines)-3] })
-	if strings.Contains(text, "share no cache") || !strings.Contains(text, "Left out: 8,") || !strings.Contains(text, "| 0.200 (0.50) |") {
+	if strings.Contains(text, "share no cache") || !strings.Contains(text, "Times left out: 8.") || !strings.Contains(text, "| 0.200 (0.50) |") {
 		t.Errorf("the page is\n%s", text)
 	}
 	if got := charts(t, folder); !slices.Equal(got, []string{"allreduce-near.svg"}) {
