@@ -88,8 +88,8 @@ func create(cfg *Config, l layout) (*shmem.Segment, error) {
 	return seg, nil
 }
 
-// lead is rank 0's part: it admits the other ranks, and goes through the steps with them. An error goes to all
-// of them, as does the reason why the job cannot start, if there is one.
+// lead is rank 0's part. It admits the other ranks, and goes through the steps of the protocol with them. An error goes
+// to all of them, as does the reason why the job cannot start, if there is one.
 func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why error) (err error) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: address(cfg.Name), Net: "unix"})
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -99,8 +99,7 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 		return err
 	}
 	defer ln.Close()
-	conns, pids := make([]*net.UnixConn, l.n), make([]int, l.n)
-	var refused error // the latest
+	conns := make([]*net.UnixConn, l.n) // by rank
 	defer func() {
 		for _, c := range conns {
 			if c != nil {
@@ -108,44 +107,8 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 			}
 		}
 	}()
-	defer context.AfterFunc(ctx, func() { ln.SetDeadline(time.Unix(1, 0)) })()
-	for came := 1; came < l.n; {
-		c, err := ln.AcceptUnix()
-		if err != nil && why != nil {
-			return why
-		}
-		if err != nil && ctx.Err() != nil {
-			err := missing(ctx, cfg, func(r int) bool { return r > 0 && conns[r] == nil })
-			if refused != nil {
-				err = fmt.Errorf("%w; a process was refused: %w", err, refused)
-			}
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		rank, pid, ours, err := readHello(ctx, c, cfg)
-		if err == nil && conns[rank] != nil {
-			err = fmt.Errorf("another process is rank %d already (process %d)", cfg.Ranks[rank], pids[rank])
-		}
-		switch {
-		case err == nil:
-			came++
-			err = why
-		case ours && why == nil: // the job cannot start; ranks that come late are told for a while
-			why = err
-			ln.SetDeadline(time.Now().Add(refuseLimit))
-		}
-		if err != nil { // go on
-			answer(c, err)
-			refused = err
-			continue
-		}
-		c.SetDeadline(time.Time{})
-		conns[rank], pids[rank] = c, pid
-	}
-	if why != nil {
-		return why
+	if err := admit(ctx, ln, conns, cfg, why); err != nil {
+		return err
 	}
 	// No one else may join. A rank that has started may join the next job of this name, and must not
 	// find this one's socket.
@@ -175,6 +138,50 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 		say(c, nil)
 	}
 	return nil
+}
+
+// admit accepts connections until all ranks have said hello, or ctx ends. If the job cannot start, for the reason why or
+// because of a rank's hello, it tells the ranks that come, for a while, and returns the reason.
+func admit(ctx context.Context, ln *net.UnixListener, conns []*net.UnixConn, cfg *Config, why error) error {
+	defer context.AfterFunc(ctx, func() { ln.SetDeadline(time.Unix(1, 0)) })()
+	pids := make([]int, len(conns))
+	var refused error // the latest
+	for came := 1; came < len(conns); {
+		c, err := ln.AcceptUnix()
+		switch {
+		case err == nil:
+		case why != nil:
+			return why
+		case ctx.Err() == nil:
+			return err
+		default:
+			err = missing(ctx, cfg, func(r int) bool { return r > 0 && conns[r] == nil })
+			if refused != nil {
+				err = fmt.Errorf("%w; a process was refused: %w", err, refused)
+			}
+			return err
+		}
+		rank, pid, ours, err := readHello(ctx, c, cfg)
+		if err == nil && conns[rank] != nil {
+			err = fmt.Errorf("another process is rank %d already (process %d)", cfg.Ranks[rank], pids[rank])
+		}
+		switch {
+		case err == nil:
+			came++
+			err = why
+		case ours && why == nil:
+			why = err
+			ln.SetDeadline(time.Now().Add(refuseLimit))
+		}
+		if err != nil {
+			answer(c, err)
+			refused = err
+			continue
+		}
+		c.SetDeadline(time.Time{})
+		conns[rank], pids[rank] = c, pid
+	}
+	return why
 }
 
 // answer ends a connection: with the reason, if there is one.
