@@ -2,17 +2,17 @@ package flight
 
 import (
 	"runtime"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/release"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// Slots is how many operations a ring holds.
-const Slots = 1024
-
-// record is one operation, a cache line long. Invariant: first and last are equal while the record is not
-// being written; a writer begins with first and ends with last, a reader the other way round.
+// record is one operation, a cache line long. The goroutine that changes first from last to its ticket (claim) writes the
+// record, and ends with last. A reader begins with last and ends with first. Later only begun and state change.
+//
+// Invariant: one goroutine at a time writes a record, and a reader that finds first and last equal has what one goroutine
+// has written. Only the time and the state may be another operation's: if a record is claimed whose operation is under way
+// (openTries), a goroutine may store these late.
 type record struct {
 	first uint64 // the operation's ticket
 	what  uint64 // kind, form, reduction; the communicator's id in the upper half
@@ -43,9 +43,9 @@ const later Ticket = 1 << 63
 
 // Ring has the last operations of one rank. Any number of goroutines may write to it.
 type Ring struct {
-	next atomic.Uint64
-	_    [56]byte // what follows is only read
-	recs *[Slots]record
+	given uint64   // a ticket given lately: goroutines that give tickets at once store theirs in any order
+	_     [56]byte // what follows is only read
+	recs  *[Slots]record
 
 	skip  uint64 // of most operations that block
 	tally *tally // nil: operations are not counted
@@ -85,57 +85,69 @@ const openTries = 16
 //   - here, of all others: a receive or a collective waits anyway. In a sparse ring few of these get the time here,
 //     and the others when they begin to wait.
 func (r *Ring) Begin(what, count, typed, place uint64) Ticket {
-	t := r.next.Add(1)
-	p := &r.recs[t%Slots]
-	if p.pending() {
-		t, p = r.pass(t)
-	}
 	skip, kind, form := r.skip, Kind(what), backend.Form(what>>8)
+	mark := Ticket(0)
 	switch {
 	case form == backend.Nonblocking || what&Starts != 0:
-		t |= uint64(later)
-		skip = all
+		mark, skip = later, all
 	case kind == Send && count <= shortSend:
 		skip = all
 	case kind >= RecvAppend && kind <= Region || form == backend.Persistent:
 		skip = none // it is rare
 	}
-	release.Uint64(&p.first, t)
-	release.Uint64(&p.what, what)
-	release.Uint64(&p.count, count)
-	release.Uint64(&p.typed, typed)
-	release.Uint64(&p.place, place)
+	t := word.LoadUint64(&r.given) + 1
+	p := &r.recs[t%Slots]
+	if !p.claim(t, mark, false) {
+		t, p = r.pass(t, mark)
+	}
+	release(&r.given, t)
+	t |= uint64(mark)
+	release(&p.what, what)
+	release(&p.count, count)
+	release(&p.typed, typed)
+	release(&p.place, place)
 	var begun uint64
 	if r.tally != nil {
 		begun = now()
-		release.Uint64(&r.tally.lengths[t%Slots], count)
+		release(&r.tally.lengths[t%Slots], count)
 	} else if timed(t, skip) {
 		begun = now()
 	}
-	release.Uint64(&p.begun, begun)
-	release.Uint64(&p.state, 0)
-	release.Uint64(&p.last, t)
+	release(&p.begun, begun)
+	release(&p.state, 0)
+	release(&p.last, t)
 	runtime.KeepAlive(r) // and with it the memory of the ring
 	return Ticket(t)
 }
 
-// pending reports whether the operation of a record is under way.
-func (p *record) pending() bool {
-	last := atomic.LoadUint64(&p.last)
-	return State(atomic.LoadUint64(&p.state)) < Done && last != 0 && last == atomic.LoadUint64(&p.first)
+// claim makes the caller the writer of a record, for the operation of a ticket. It returns false if this or a later ticket
+// has been given, if another goroutine writes the record, or, unless open, if the operation of the record is under way.
+func (p *record) claim(t uint64, mark Ticket, open bool) bool {
+	was := word.LoadUint64(&p.last)
+	return was&^uint64(later) < t && (State(word.LoadUint64(&p.state)) >= Done || was == 0 || open) &&
+		word.CompareAndSwapUint64(&p.first, was, t|uint64(mark))
 }
 
-// pass returns the next record whose operation has ended. If there are many operations for which no goroutine
-// ever waits, it returns the last record that it tried.
-func (r *Ring) pass(t uint64) (uint64, *record) {
-	p := &r.recs[t%Slots]
-	for range openTries {
-		t = r.next.Add(1)
-		if p = &r.recs[t%Slots]; !p.pending() {
-			break
+// pass claims the next record that it can. If there are many operations for which no goroutine ever waits, it takes the
+// record of one.
+func (r *Ring) pass(t uint64, mark Ticket) (uint64, *record) {
+	for tries := 1; ; tries++ {
+		t = r.newest(t) + 1
+		if p := &r.recs[t%Slots]; p.claim(t, mark, tries >= openTries) {
+			return t, p
 		}
 	}
-	return t, p
+}
+
+// newest returns the last ticket that goroutines have given after t, t if there is none.
+func (r *Ring) newest(t uint64) uint64 {
+	for {
+		next := word.LoadUint64(&r.recs[(t+1)%Slots].last) &^ uint64(later)
+		if next <= t {
+			return t
+		}
+		t = next
+	}
 }
 
 // End notes that an operation has ended, with an error or nil.
@@ -145,11 +157,11 @@ func (r *Ring) End(t Ticket, err error) {
 		return
 	}
 	p := &r.recs[t%Slots]
-	if atomic.LoadUint64(&p.first) == uint64(t) {
-		if t < later && timed(uint64(t), r.skip) && atomic.LoadUint64(&p.begun) == 0 {
-			release.Uint64(&p.begun, now())
+	if word.LoadUint64(&p.first) == uint64(t) {
+		if t < later && timed(uint64(t), r.skip) && word.LoadUint64(&p.begun) == 0 {
+			release(&p.begun, now())
 		}
-		release.Uint64(&p.state, uint64(Done))
+		release(&p.state, uint64(Done))
 	}
 	runtime.KeepAlive(r)
 }
@@ -183,8 +195,8 @@ func (r *Ring) change(t Ticket, s State, at uint64) {
 		return
 	}
 	p := &r.recs[t%Slots]
-	if atomic.LoadUint64(&p.first) == uint64(t) {
-		release.Uint64(&p.state, at<<8|uint64(s))
+	if word.LoadUint64(&p.first) == uint64(t) {
+		release(&p.state, at<<8|uint64(s))
 	}
 	runtime.KeepAlive(r)
 }
@@ -200,7 +212,7 @@ func (r *Ring) Stamp() { r.stampLast(recent) }
 func (r *Ring) StampAll() { r.stampLast(Slots) }
 
 func (r *Ring) stampLast(n uint64) {
-	at, t := now(), r.next.Load()
+	at, t := now(), r.newest(word.LoadUint64(&r.given))
 	for range min(t, n) {
 		r.stamp(t, at)
 		t--
@@ -210,23 +222,23 @@ func (r *Ring) stampLast(n uint64) {
 // stamp gives an operation the time that has none, if it blocks.
 func (r *Ring) stamp(t, at uint64) {
 	p := &r.recs[t%Slots]
-	if t < uint64(later) && atomic.LoadUint64(&p.last) == t && atomic.LoadUint64(&p.begun) == 0 &&
-		atomic.LoadUint64(&p.state) == uint64(Open) && atomic.LoadUint64(&p.first) == t {
-		release.Uint64(&p.begun, at)
+	if t < uint64(later) && word.LoadUint64(&p.last) == t && word.LoadUint64(&p.begun) == 0 &&
+		word.LoadUint64(&p.state) == uint64(Open) && word.LoadUint64(&p.first) == t {
+		release(&p.begun, at)
 	}
 	runtime.KeepAlive(r)
 }
 
 // read copies a record; it returns false if the record is empty or was written meanwhile.
 func (p *record) read() (c record, ok bool) {
-	c.last = atomic.LoadUint64(&p.last)
-	c.state = atomic.LoadUint64(&p.state)
-	c.begun = atomic.LoadUint64(&p.begun)
-	c.place = atomic.LoadUint64(&p.place)
-	c.typed = atomic.LoadUint64(&p.typed)
-	c.count = atomic.LoadUint64(&p.count)
-	c.what = atomic.LoadUint64(&p.what)
-	c.first = atomic.LoadUint64(&p.first)
+	c.last = word.LoadUint64(&p.last)
+	c.state = word.LoadUint64(&p.state)
+	c.begun = word.LoadUint64(&p.begun)
+	c.place = word.LoadUint64(&p.place)
+	c.typed = word.LoadUint64(&p.typed)
+	c.count = word.LoadUint64(&p.count)
+	c.what = word.LoadUint64(&p.what)
+	c.first = word.LoadUint64(&p.first)
 	return c, c.first == c.last && c.last != 0
 }
 

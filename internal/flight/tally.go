@@ -3,9 +3,8 @@ package flight
 import (
 	"math/bits"
 	"runtime"
-	"sync/atomic"
 
-	"github.com/cohort-hpc/cohort/internal/release"
+	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // tally counts the operations of a rank, if the rank is asked to: how many there were, their bytes, and their time.
@@ -15,8 +14,8 @@ import (
 // Invariant: the goroutine that has changed a table's busy from 0 to 1 alone writes to the table, until it stores 0.
 type tally struct {
 	tables  *[tables]table
-	_       [0]atomic.Uint64 // aligns lengths where pointers have 32 bits, too
-	lengths [Slots]uint64    // by record: the bytes of its operation, or the total ticks at the beginning of a region
+	_       [0]word.Uint64 // aligns lengths where pointers have 32 bits, too
+	lengths [Slots]uint64  // by record: the bytes of its operation, or the total ticks at the beginning of a region
 }
 
 const (
@@ -78,8 +77,8 @@ func (r *Ring) Length(t Ticket, bytes int) {
 
 // setLength does nothing if the record is that of another operation by now.
 func (r *Ring) setLength(t Ticket, n uint64) {
-	if atomic.LoadUint64(&r.recs[t%Slots].first) == uint64(t) {
-		release.Uint64(&r.tally.lengths[t%Slots], n)
+	if word.LoadUint64(&r.recs[t%Slots].first) == uint64(t) {
+		release(&r.tally.lengths[t%Slots], n)
 	}
 	runtime.KeepAlive(r)
 }
@@ -98,7 +97,7 @@ func (r *Ring) BeginRegion(what, typed uint64) Ticket {
 func (r *Ring) EndRegion(t Ticket) {
 	p := &r.recs[t%Slots]
 	switch {
-	case atomic.LoadUint64(&p.first) != uint64(t) || State(atomic.LoadUint64(&p.state)) != Open:
+	case word.LoadUint64(&p.first) != uint64(t) || State(word.LoadUint64(&p.state)) != Open:
 	case r.tally != nil:
 		r.finish(t, Done, now())
 	default:
@@ -116,9 +115,9 @@ func (r *Ring) Started(t Ticket) {
 
 func (r *Ring) started(t Ticket) {
 	p := &r.recs[t%Slots]
-	what, begun, bytes := atomic.LoadUint64(&p.what), atomic.LoadUint64(&p.begun), atomic.LoadUint64(&r.tally.lengths[t%Slots])
+	what, begun, bytes := word.LoadUint64(&p.what), word.LoadUint64(&p.begun), word.LoadUint64(&r.tally.lengths[t%Slots])
 	x := r.tally.take()
-	if atomic.LoadUint64(&p.first) == uint64(t) {
+	if word.LoadUint64(&p.first) == uint64(t) {
 		x.add(what, 1, bytes, now()-begun, 0)
 	} else {
 		x.lost()
@@ -129,7 +128,7 @@ func (r *Ring) started(t Ticket) {
 // lost counts an operation whose record other goroutines have overwritten, and gives the table back.
 func (x *table) lost() {
 	x.rest.calls++
-	release.Uint64(&x.busy, 0)
+	release(&x.busy, 0)
 }
 
 // Waited counts the time since Wait for an operation of a kind that Started has counted.
@@ -158,21 +157,21 @@ func (x *table) add(what, calls, bytes, ticks, waited uint64) {
 	r.bytes += bytes
 	r.ticks += ticks
 	r.waited += waited
-	release.Uint64(&x.total, x.total+ticks)
-	release.Uint64(&x.busy, 0)
+	release(&x.total, x.total+ticks)
+	release(&x.busy, 0)
 }
 
 // finish notes how and when an operation that blocks has ended, and counts it.
 func (r *Ring) finish(t Ticket, s State, at uint64) {
 	p := &r.recs[t%Slots]
-	what, typed, begun, bytes := atomic.LoadUint64(&p.what), atomic.LoadUint64(&p.typed), atomic.LoadUint64(&p.begun), atomic.LoadUint64(&r.tally.lengths[t%Slots])
-	if atomic.LoadUint64(&p.first) != uint64(t) {
+	what, typed, begun, bytes := word.LoadUint64(&p.what), word.LoadUint64(&p.typed), word.LoadUint64(&p.begun), word.LoadUint64(&r.tally.lengths[t%Slots])
+	if word.LoadUint64(&p.first) != uint64(t) {
 		r.tally.take().lost()
 		runtime.KeepAlive(r)
 		return
 	}
 	kind := Kind(what)
-	release.Uint64(&p.state, at<<8|uint64(s))
+	release(&p.state, at<<8|uint64(s))
 	var total, name uint64
 	switch {
 	case kind == Region:
@@ -198,16 +197,16 @@ func (r *Ring) finish(t Ticket, s State, at uint64) {
 		row.waited += ticks
 		fallthrough
 	default:
-		release.Uint64(&x.total, x.total+ticks)
+		release(&x.total, x.total+ticks)
 	}
-	release.Uint64(&x.busy, 0)
+	release(&x.busy, 0)
 	runtime.KeepAlive(r)
 }
 
 // take reserves a table.
 func (c *tally) take() *table {
 	for i := 0; ; i++ {
-		if t := &c.tables[i%tables]; atomic.CompareAndSwapUint64(&t.busy, 0, 1) {
+		if t := &c.tables[i%tables]; word.CompareAndSwapUint64(&t.busy, 0, 1) {
 			return t
 		}
 		if i%tables == tables-1 {
@@ -219,7 +218,7 @@ func (c *tally) take() *table {
 // total returns the ticks of all operations so far.
 func (c *tally) total() (sum uint64) {
 	for i := range c.tables {
-		sum += atomic.LoadUint64(&c.tables[i].total)
+		sum += word.LoadUint64(&c.tables[i].total)
 	}
 	return sum
 }
@@ -227,12 +226,12 @@ func (c *tally) total() (sum uint64) {
 func (c *tally) copy(to *[tables]table) {
 	for i := range c.tables {
 		t := &c.tables[i]
-		for !atomic.CompareAndSwapUint64(&t.busy, 0, 1) {
+		for !word.CompareAndSwapUint64(&t.busy, 0, 1) {
 			runtime.Gosched()
 		}
 		c := &to[i] // but for busy, which other goroutines look at
 		c.used, c.total, c.rest, c.rows = t.used, t.total, t.rest, t.rows
-		release.Uint64(&t.busy, 0)
+		release(&t.busy, 0)
 	}
 }
 

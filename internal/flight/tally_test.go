@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/release"
 )
 
 func newTally() *Ring {
@@ -35,10 +34,11 @@ func TestSparseRingTimesEveryOperationOfLoop(t *testing.T) {
 		r.Sparse()
 		timed := make([]int, n)
 		for i := range 64 * n {
-			if k := r.Begin(What(Recv, 0, 0, 0), 0, 0, 0); r.recs[k%Slots].begun != 0 {
+			k := r.Begin(What(Recv, 0, 0, 0), 0, 0, 0)
+			if r.recs[k%Slots].begun != 0 {
 				timed[i%n]++
 			}
-			r.End(Ticket(r.next.Load()), nil)
+			r.End(k, nil)
 		}
 		for i, k := range timed {
 			if k < 8 || k > 24 {
@@ -228,7 +228,7 @@ func rankFile(t *testing.T, dir string, rank int, left bool, calls ...counted) {
 		x := r.tally.take()
 		row := x.row(What(c.op.Kind, uint8(c.op.Form), 0, 7)|lengthClass(c.bytes)<<16, 0)
 		row.calls, row.bytes, row.ticks, row.least, row.waited = c.calls, c.bytes, c.ticks, c.least, c.waited
-		release.Uint64(&x.busy, 0)
+		release(&x.busy, 0)
 	}
 	if err := os.WriteFile(filepath.Join(dir, FileName(rank)), r.copy(), 0o600); err != nil {
 		t.Fatal(err)

@@ -3,4 +3,4 @@ package mutants
 import "slices"
 
 // table has all mutants. Those that put a fault of the past back are among them.
-var table = slices.Concat(linkMutants, membershipMutants, engineMutants, boardMutants, requestMutants, windowMutants, localMutants, mpiMutants, rejoinMutants)
+var table = slices.Concat(linkMutants, membershipMutants, engineMutants, boardMutants, flightMutants, requestMutants, windowMutants, localMutants, mpiMutants, rejoinMutants)
