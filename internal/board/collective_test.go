@@ -59,3 +59,38 @@ func TestRankFollowsAnotherForManyCalls(t *testing.T) {
 		return err
 	})
 }
+
+// Rank 1 has read slots of other ranks while these went to another communicator. Rank 0, which waits in the same call, does
+// not take the result of rank 1.
+func TestRankTakesNoResultOfReusedSlots(t *testing.T) {
+	b := boards(t, 4)
+	all := open(t, b, 1)
+	calls := make([]*backend.Call, len(all))
+	for r, c := range all {
+		calls[r] = allreduce(1)
+		put(calls[r], 1)
+		if r != 1 {
+			c.arrive(calls[r])
+		}
+	}
+	op, first := *sum, true
+	op.Apply = func(dst, x, y []byte) {
+		if first { // after the inputs of ranks 0 and 1, before those of 2 and 3
+			first = false
+			closeAll(all[2:])
+			for _, c := range open(t, b, 2)[2:] {
+				call := iallreduce(1)
+				put(call, 1000)
+				c.Start(call)
+			}
+		}
+		sum.Apply(dst, x, y)
+	}
+	calls[1].Op = &op
+	if _, err := all[1].Run(nil, calls[1]); err == nil || first {
+		t.Errorf("rank 1 has read slots of another communicator: no error, and the sum is %v", sums(calls[1]))
+	}
+	if _, err := all[0].meet(nil, calls[0]); err == nil {
+		t.Errorf("rank 0 has no error, and the sum is %v", sums(calls[0]))
+	}
+}

@@ -137,6 +137,10 @@ var boardMutants = []mutant{
 		new: `		_ = i
 `,
 		why: "a rank that has taken results compares calls whose slots were used again", test: "internal/board TestRankFollowsAnotherForManyCalls", plain: true},
+	{file: "internal/board/peers.go",
+		old: `	if p.s.asks && err == nil {`,
+		new: `	if p.s.asks {`,
+		why: "a rank publishes a result of slots that were given back", test: "internal/board TestRankTakesNoResultOfReusedSlots", plain: true},
 	{file: "internal/board/op.go",
 		old: `		if s.failed = err != nil || s.b.lost(); s.failed {`,
 		new: `		if _, s.failed = err, s.b.lost(); s.failed {`,
