@@ -6,7 +6,8 @@ import (
 )
 
 // The values of Collective.gate. A goroutine that is inside may write to this rank's slots, and nobody gives them back
-// meanwhile. Operations write to the slots with mu held, unless the slots are given back.
+// meanwhile. Operations write to the slots with mu held, unless the slots are given back, and mu is held to give them back.
+// One goroutine at a time is in a blocking call, so leave is a plain store. A gate.Gate would cost each call 12 ns more.
 const (
 	gateUnused uint32 = iota // this rank has neither arrived at any collective nor published a reason
 	gateInside               // a goroutine is in a blocking call; there is one at a time

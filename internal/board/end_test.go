@@ -63,6 +63,25 @@ func TestLateCallLeavesReusedSlotsAlone(t *testing.T) {
 	}
 }
 
+// An Ibarrier has arrived when its communicator is closed by all and the slots are given back. It ends with ErrClosed, and
+// publishes nothing in the slots.
+func TestOperationLeavesSlotsAloneThatWereGivenBack(t *testing.T) {
+	bs := boards(t, 2)
+	all := open(t, bs, 1)
+	call := &backend.Call{Coll: backend.Barrier, Root: -1, Form: backend.Nonblocking}
+	o := all[0].Start(call)
+	all[1].arrive(call)
+	closeAll(all)
+	bytes := shmem.Slice[byte](bs[0].cfg.Segment, bs[0].offset(0, 0), slotsSize)
+	before := string(bytes)
+	if err := o.Err(); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("the operation ends with %v, want ErrClosed", err)
+	}
+	if string(bytes) != before {
+		t.Error("the operation has changed slots that were given back")
+	}
+}
+
 // The slots of a goroutine that is inside are not given back before it leaves.
 func TestSlotsInUseAreNotGivenBack(t *testing.T) {
 	b := boards(t, 1)

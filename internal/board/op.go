@@ -115,10 +115,10 @@ func (o *Op) begin() {
 
 // advance takes the operations as far as they go. mu is held: it calls nothing that takes the engine's lock.
 func (s *Collective) advance() {
-	for len(s.ops) > 0 && !s.failed {
+	for len(s.ops) > 0 && !s.failed && word.LoadUint32(&s.gate) != gateShut {
 		o := s.ops[0]
 		if s.first != o {
-			if s.c.Over() != nil || word.LoadUint32(&s.gate) == gateShut {
+			if s.c.Over() != nil {
 				return
 			}
 			if s.behind {
