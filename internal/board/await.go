@@ -10,23 +10,37 @@ import (
 )
 
 // awaited is what a rank waits for: ranks from low to end-1, which arrive at call upto of the communicator, or at a
-// synchronization inside a call. Those before seen have arrived. A rank waits for one of these at a time:
-//
-//	phase          awaits                                  begins
-//	catching up    all ranks, ahead calls before the next  before a call, if the rank is behind
-//	calling        the ranks whose data or calls it needs  when it has arrived at the call
-//	synchronizing  all ranks, at the synchronization       inside a call that reads the others' memory
-//	disputing      all ranks, at the first call that       when it has found that calls differ
-//	               differs, so that all find it
+// synchronization inside a call. Those before seen have arrived.
 type awaited struct {
 	low, seen, end int
 	upto           uint32
-	asks           bool // while calling: another rank may have found all arrived; see follow
+	phase          phase
 
-	synchronizing bool
-	parity        uint32 // of the synchronization
-	key           uint64
+	parity uint32 // of the synchronization
+	key    uint64
 }
+
+// phase is why a rank waits:
+//
+//	phase          awaits                                  begins
+//	catchingUp     all ranks, ahead calls before the next  before a call, if the rank is behind
+//	calling        the ranks whose data or calls it needs  when it has arrived at the call
+//	asking         all ranks, or one that has compared     when it has arrived at a call with one short result
+//	               all calls and has the result            (common), if ranks share processors
+//	synchronizing  all ranks, at the synchronization       inside a call that reads the others' memory
+//	disputing      all ranks, at the first call that       when it has found that calls differ
+//	               differs, so that all find it
+//
+// Each phase begins when the one before has ended. A rank that is asking and finds such a rank is calling that one (follow).
+type phase uint8
+
+const (
+	catchingUp phase = iota
+	calling
+	asking
+	synchronizing
+	disputing
+)
 
 // comparison says how far a rank has compared the others' calls with its own.
 type comparison struct {
@@ -45,7 +59,7 @@ func (c *comparison) call(r int, n uint32, print *backend.Fingerprint) {
 }
 
 // Ready implements backend.Pending: the awaited ranks have arrived, or one never will, or the communicator has ended.
-// What one look misses because the others go on meanwhile, the last one sees.
+// The others go on during the first look. The second one sees what the first has missed.
 func (s *Collective) Ready() bool { return s.arrived() || s.halted() || s.arrived() }
 
 // halted reports whether the awaited ranks need not arrive any more.
@@ -53,23 +67,17 @@ func (s *Collective) halted() bool {
 	return s.c.Over() != nil || s.b.lost() || s.news() != nil || s.c.Gone(s.seen) && !s.checkArrival(s.seen)
 }
 
-// await begins to wait for ranks lo to hi-1 at call n.
-func (s *Collective) await(lo, hi int, n uint32) {
-	s.low, s.seen, s.end, s.upto, s.asks, s.synchronizing = lo, lo, hi, n, false, false
+// await begins to wait for ranks lo to hi-1 at call n, or at this rank's synchronization.
+func (s *Collective) await(p phase, lo, hi int, n uint32) {
+	s.phase, s.low, s.seen, s.end, s.upto = p, lo, lo, hi, n
 }
 
-// awaitAll begins to wait for all ranks at call n.
-func (s *Collective) awaitAll(n uint32) { s.await(0, len(s.ranks), n) }
-
-// awaitSync begins to wait for all ranks at this rank's synchronization.
-func (s *Collective) awaitSync() {
-	s.awaitAll(s.seq)
-	s.synchronizing = true
-}
+// awaitAll begins to wait for all ranks.
+func (s *Collective) awaitAll(p phase, n uint32) { s.await(p, 0, len(s.ranks), n) }
 
 // arrived reports whether the awaited ranks have arrived.
 func (s *Collective) arrived() bool {
-	if s.asks {
+	if s.phase == asking {
 		s.follow()
 	}
 	for s.seen < s.end {
@@ -100,7 +108,7 @@ func (s *Collective) follow() {
 	for i := range s.compared.upTo {
 		s.compared.upTo[i] = s.seq
 	}
-	s.await(int(r), int(r)+1, s.seq)
+	s.await(calling, int(r), int(r)+1, s.seq)
 	s.seen, s.side.from = s.end, &o.found[s.seq%dataDeep]
 }
 
@@ -119,7 +127,7 @@ func (s *Collective) checkArrival(r int) bool {
 	if b == nil {
 		return false
 	}
-	if s.synchronizing {
+	if s.phase == synchronizing {
 		return b.syncs[s.parity].key.Load() == s.key
 	}
 	for int32(s.upto-s.compared.upTo[r]) > 0 {
@@ -194,11 +202,11 @@ func (s *Collective) wait(b *backend.Bound) error {
 		s.arrived()
 	}
 	if s.seen < s.end {
-		if !s.synchronizing {
+		if s.phase != synchronizing {
 			c.Waits(s.call)
 		}
 		err := c.Await(b, s)
-		if !s.synchronizing {
+		if s.phase != synchronizing {
 			c.Waits(nil)
 		}
 		if err != nil {
@@ -230,7 +238,7 @@ func (s *Collective) late(cause error, call *backend.Call) error {
 		}
 	}
 	what := "arrived"
-	if s.synchronizing {
+	if s.phase == synchronizing {
 		what = "finished their part"
 	}
 	s.mu.Unlock()

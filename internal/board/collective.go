@@ -104,7 +104,7 @@ func (s *Collective) settle() {
 // still reads them must not find this one arrived and complete. It finds the reason, which is published by now.
 func (s *Collective) retract() {
 	word.CompareAndSwapUint64(&s.slot(s.mine).key, s.keyOf(s.seq), 0)
-	if s.synchronizing {
+	if s.phase == synchronizing {
 		s.mine.syncs[s.parity].key.CompareAndSwap(s.key, 0)
 	}
 }
@@ -135,7 +135,7 @@ func (s *Collective) run(b *backend.Bound, call *backend.Call) (bool, error) {
 	}
 	s.call = call
 	if s.behind {
-		s.awaitAll(s.seq + 1 - ahead)
+		s.awaitAll(catchingUp, s.seq+1-ahead)
 		if err := s.wait(b); err != nil {
 			return true, err
 		}
@@ -202,8 +202,11 @@ func (s *Collective) arrive(call *backend.Call) {
 	s.side.publish(p, call)
 	s.compared.upTo[s.c.Rank()] = s.seq
 	lo, hi := s.needs(call)
-	s.await(lo, hi, s.seq)
-	s.asks = !s.b.cfg.Spare && s.side.common()
+	next := calling
+	if !s.b.cfg.Spare && s.side.common() {
+		next = asking
+	}
+	s.await(next, lo, hi, s.seq)
 	deferred := uint64(0)
 	if s.behind = hi-lo < len(s.ranks); s.behind {
 		deferred = uint64(s.seq)<<32 | uint64(call.Seq)
@@ -235,7 +238,7 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	}
 	m.key.Store(s.key)
 	s.fresh = true
-	s.awaitSync()
+	s.awaitAll(synchronizing, s.seq)
 	if err := s.wait(b); err != nil {
 		return err
 	}

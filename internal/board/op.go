@@ -33,13 +33,28 @@ func (o *Op) keep(call *backend.Call) {
 
 // operations are those under way on a communicator.
 type operations struct {
-	ops    []*Op      // in the order of their starts
-	count  word.Int32 // of them
-	first  *Op        // of these, once it has arrived
-	failed bool       // the operations go no further: one has been given up, or cannot be completed although all ranks have arrived
-	given  error      // why an operation was given up, before the communicator is broken because of that
-	spare  []*Op
+	ops   []*Op      // in the order of their starts
+	count word.Int32 // of them
+	stage stage
+	given error // why an operation was given up, before the communicator is broken because of that
+	spare []*Op
 }
+
+// stage is how far the operations under way are:
+//
+//	stage    means                                           then
+//	queued   the first one has not arrived, or none is       arrived, when all ranks have come near enough (ahead)
+//	         under way
+//	arrived  the first one has arrived                       queued, when it is complete
+//	failed   none goes further: one was given up, or cannot  the communicator ends
+//	         be completed although all ranks have arrived
+type stage uint8
+
+const (
+	queued stage = iota
+	arrived
+	failed
+)
 
 const spareMost = 32
 
@@ -115,19 +130,19 @@ func (o *Op) begin() {
 
 // advance takes the operations as far as they go. mu is held: it calls nothing that takes the engine's lock.
 func (s *Collective) advance() {
-	for len(s.ops) > 0 && !s.failed && word.LoadUint32(&s.gate) != gateShut {
+	for len(s.ops) > 0 && s.stage != failed && word.LoadUint32(&s.gate) != gateShut {
 		o := s.ops[0]
-		if s.first != o {
+		if s.stage == queued {
 			if s.c.Over() != nil {
 				return
 			}
 			if s.behind {
-				if s.awaitAll(s.seq + 1 - ahead); !s.arrived() {
+				if s.awaitAll(catchingUp, s.seq+1-ahead); !s.arrived() {
 					return
 				}
 			}
 			if !s.compared.differs {
-				s.first = o
+				s.stage = arrived
 				s.arrive(&o.call)
 				s.exchange.Store(0) // of ranks that arrive at once, one sees the others and wakes those that sleep
 			}
@@ -139,15 +154,16 @@ func (s *Collective) advance() {
 			s.wake()
 		}
 		if s.compared.differs {
-			s.awaitAll(s.compared.first)
-			s.failed = s.arrived()
+			if s.awaitAll(disputing, s.compared.first); s.arrived() {
+				s.stage = failed
+			}
 			return
 		}
-		_, err := s.side.complete(nil, &o.call)
-		if s.failed = err != nil || s.b.lost(); s.failed {
+		if _, err := s.side.complete(nil, &o.call); err != nil || s.b.lost() {
+			s.stage = failed
 			return
 		}
-		s.first = nil
+		s.stage = queued
 		s.ops = slices.Delete(s.ops, 0, 1)
 		s.count.Add(-1)
 		o.done.Store(true)
@@ -156,7 +172,7 @@ func (s *Collective) advance() {
 
 // stuck reports whether the operations go no further. mu is held.
 func (s *Collective) stuck() bool {
-	return s.failed || len(s.ops) > 0 && s.seen < s.end && s.halted() || s.c.Over() != nil
+	return s.stage == failed || len(s.ops) > 0 && s.seen < s.end && s.halted() || s.c.Over() != nil
 }
 
 // Queued advances the operations, and reports whether some have not arrived.
@@ -164,7 +180,7 @@ func (s *Collective) Queued() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance()
-	return len(s.ops) > 0 && s.ops[len(s.ops)-1] != s.first && !s.stuck()
+	return (len(s.ops) > 1 || len(s.ops) == 1 && s.stage == queued) && !s.stuck()
 }
 
 // Made returns the fingerprint of the operation under way to which a message with a tag belongs.
@@ -279,10 +295,10 @@ func (o *Op) giveUp(given error) bool {
 	defer s.mu.Unlock()
 	s.advance()
 	i := slices.Index(s.ops, o)
-	if i < 0 || given != nil && s.failed {
+	if i < 0 || given != nil && s.stage == failed {
 		return false
 	}
-	if s.failed = true; s.given == nil {
+	if s.stage = failed; s.given == nil {
 		s.given = given
 	}
 	s.ops = slices.Delete(s.ops, i, i+1) // it still counts: a blocking call does not arrive any more

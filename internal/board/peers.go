@@ -109,7 +109,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	switch {
 	case call.Coll == backend.Barrier:
-		if p.s.asks {
+		if p.s.phase == asking {
 			p.s.tell(nil)
 		}
 		return true, nil
@@ -152,7 +152,7 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	if err == nil && p.inSlots && p.s.unsound() >= 0 {
 		err = errUnsound
 	}
-	if p.s.asks && err == nil {
+	if p.s.phase == asking && err == nil {
 		p.s.tell(call.Recv)
 	}
 	if w&measured != 0 {

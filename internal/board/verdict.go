@@ -11,7 +11,7 @@ import (
 
 // mismatch waits until all ranks have arrived at the call that differs, and breaks the communicator.
 func (s *Collective) mismatch(b *backend.Bound) error {
-	s.awaitAll(s.compared.first)
+	s.awaitAll(disputing, s.compared.first)
 	if err := s.wait(b); err != nil {
 		return err
 	}

@@ -66,9 +66,9 @@ var boardMutants = []mutant{
 		why: "a rank overwrites an area that others still read", test: "internal/board TestInterleaveCallsAhead"},
 	{file: "internal/board/collective.go",
 		old: `	if s.behind {
-		s.awaitAll(s.seq + 1 - ahead)`,
+		s.awaitAll(catchingUp, s.seq+1-ahead)`,
 		new: `	if false {
-		s.awaitAll(s.seq + 1 - ahead)`,
+		s.awaitAll(catchingUp, s.seq+1-ahead)`,
 		why: "a rank is further ahead than there are slots", test: "internal/board TestInterleaveCallsAhead"},
 	{file: "internal/board/verdict.go",
 		old: `	slices.SortFunc(calls, func(a, b uint64) int { return int(int32(uint32(a>>32) - uint32(b>>32))) })
@@ -102,7 +102,7 @@ var boardMutants = []mutant{
 	}`,
 		why: "completed and given up are two decisions", test: "internal/board TestInterleaveDeadline"},
 	{file: "internal/board/op.go",
-		old: `given != nil && s.failed {`,
+		old: `given != nil && s.stage == failed {`,
 		new: `false {`,
 		why: "a deadline hides a mismatch that has been found", test: "internal/board TestInterleaveDeadline/mismatch"},
 	{file: "internal/board/await.go",
@@ -126,9 +126,9 @@ var boardMutants = []mutant{
 		new: ` {`,
 		why: "a rank takes the result of another communicator", test: "internal/board TestInterleaveReuse"},
 	{file: "internal/board/await.go",
-		old: `	s.await(int(r), int(r)+1, s.seq)
+		old: `	s.await(calling, int(r), int(r)+1, s.seq)
 `,
-		new: `	s.await(int(r), int(r), s.seq)
+		new: `	s.await(calling, int(r), int(r), s.seq)
 `,
 		why: "a result is taken from slots that were given back", test: "internal/board TestInterleaveReuse"},
 	{file: "internal/board/await.go",
@@ -138,16 +138,16 @@ var boardMutants = []mutant{
 `,
 		why: "a rank that has taken results compares calls whose slots were used again", test: "internal/board TestRankFollowsAnotherForManyCalls", plain: true},
 	{file: "internal/board/peers.go",
-		old: `	if p.s.asks && err == nil {`,
-		new: `	if p.s.asks {`,
+		old: `	if p.s.phase == asking && err == nil {`,
+		new: `	if p.s.phase == asking {`,
 		why: "a rank publishes a result of slots that were given back", test: "internal/board TestRankTakesNoResultOfReusedSlots", plain: true},
 	{file: "internal/board/op.go",
 		old: ` && word.LoadUint32(&s.gate) != gateShut {`,
 		new: ` {`,
 		why: "an operation publishes in slots that were given back", test: "internal/board TestOperationLeavesSlotsAloneThatWereGivenBack", plain: true},
 	{file: "internal/board/op.go",
-		old: `		if s.failed = err != nil || s.b.lost(); s.failed {`,
-		new: `		if _, s.failed = err, s.b.lost(); s.failed {`,
+		old: `		if _, err := s.side.complete(nil, &o.call); err != nil || s.b.lost() {`,
+		new: `		if _, _ = s.side.complete(nil, &o.call); s.b.lost() {`,
 		why: "the keys are not looked at again after the data of an operation", test: "internal/board TestInterleaveReuse"},
 	{file: "internal/board/board.go",
 		old: `	own.ended.Store(0)
