@@ -281,11 +281,14 @@ func TestDecodeReturnsRecordedOperation(t *testing.T) {
 	}
 }
 
+// Counting reads the clock at the beginning and at the end of a call. The difference of "read twice" and "late" is what
+// that takes alone, and the difference of "counted" and "late" what --stats takes.
 func BenchmarkRing(b *testing.B) {
 	r, s, c := newRing(), newRing(), newRing()
 	s.Sparse()
 	c.tally = &tally{tables: new([tables]table)}
 	send, recv, isend, typed, place := What(Send, 0, 0, 1), What(Recv, 0, 0, 1), What(Send, uint8(backend.Nonblocking), 0, 1), Pair(1, 2), Pair(3, 4)
+	took := uint64(0)
 	for _, c := range []struct {
 		name string
 		op   func()
@@ -294,7 +297,17 @@ func BenchmarkRing(b *testing.B) {
 		{"sparse", func() { s.End(s.Begin(recv, 8, typed, place), nil) }},
 		{"untimed", func() { r.End(r.Begin(isend, 8, typed, place), nil) }},
 		{"late", func() { s.End(s.Begin(send, 8, typed, place), nil) }},
+		{"read twice", func() {
+			begun := now()
+			s.End(s.Begin(send, 8, typed, place), nil)
+			took += now() - begun
+		}},
 		{"counted", func() { c.End(c.Begin(send, 8, typed, place), nil) }},
+		{"counted start", func() {
+			k := c.Begin(isend, 8, typed, place)
+			c.Started(k)
+			c.End(k, nil)
+		}},
 		{"clock", func() { now() }},
 		{"nothing", func() {}},
 	} {

