@@ -127,17 +127,18 @@ func (p *pending) request() *Request { return &p.spare[p.used-1] }
 // complete returns to the pool.
 func (p *pending) started() *Request {
 	q, k := p.request(), p.c.core
-	k.recorder.Started(p.ticket)
 	if p.op != nil || !p.req.Ready() || typed(p.req.Status, p.typ, p.req.Err) != nil {
+		k.recorder.Started(p.ticket)
 		q.pending = p
 		q.open()
 		return q
 	}
 	q.set(p.req.Status, nil)
+	received := 0
 	if p.typ != nil {
-		k.recorder.Received(p.what, p.req.Status.Bytes)
+		received = p.req.Status.Bytes
 	}
-	k.recorder.End(p.ticket, nil)
+	k.recorder.Completed(p.ticket, received)
 	k.job.put(p)
 	return q
 }

@@ -113,10 +113,11 @@ func TestMemoryStaysWhileAnOperationIsCounted(t *testing.T) {
 	counted := origin
 	counted.Count = true
 	for name, count := range map[string]func(r *Recorder, n Ticket){
-		"Started":  func(r *Recorder, n Ticket) { r.Started(n) },
-		"Waited":   func(r *Recorder, n Ticket) { r.Waited(What(Recv, 0, 0, 0), 0) },
-		"Received": func(r *Recorder, n Ticket) { r.Received(What(Recv, 0, 0, 0), 8) },
-		"End":      func(r *Recorder, n Ticket) { r.End(n, nil) },
+		"Started":   func(r *Recorder, n Ticket) { r.Started(n) },
+		"Completed": func(r *Recorder, n Ticket) { r.Completed(n, 8) },
+		"Waited":    func(r *Recorder, n Ticket) { r.Waited(What(Recv, 0, 0, 0), 0) },
+		"Received":  func(r *Recorder, n Ticket) { r.Received(What(Recv, 0, 0, 0), 8) },
+		"End":       func(r *Recorder, n Ticket) { r.End(n, nil) },
 		"End of a record that was overwritten": func(r *Recorder, n Ticket) {
 			for range Slots {
 				r.Begin(0, 0, 0, 0)

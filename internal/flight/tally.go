@@ -109,20 +109,31 @@ func (r *Ring) EndRegion(t Ticket) {
 // Started counts an operation that has been started and does not block, with the time that this took.
 func (r *Ring) Started(t Ticket) {
 	if r.tally != nil {
-		r.started(t)
+		r.started(t, 0)
 	}
 }
 
-func (r *Ring) started(t Ticket) {
+// Completed is Started, Received and End of an operation that was complete when it had been started.
+func (r *Ring) Completed(t Ticket, received int) {
+	if r.tally == nil {
+		r.End(t, nil)
+	} else {
+		r.change(t, Done, r.started(t, received))
+	}
+}
+
+func (r *Ring) started(t Ticket, received int) (at uint64) {
 	p := &r.recs[t%Slots]
 	what, begun, bytes := word.LoadUint64(&p.what), word.LoadUint64(&p.begun), word.LoadUint64(&r.tally.lengths[t%Slots])
 	x := r.tally.take()
+	at = now()
 	if word.LoadUint64(&p.first) == uint64(t) {
-		x.add(what, 1, bytes, now()-begun, 0)
+		x.add(what, 1, bytes+uint64(received), at-begun, 0)
 	} else {
 		x.lost()
 	}
 	runtime.KeepAlive(r)
+	return at
 }
 
 // lost counts an operation whose record other goroutines have overwritten, and gives the table back.
