@@ -111,7 +111,7 @@ func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 }
 
 func (b *Board) open(c Comm, id uint64, ranks []int) (*Collective, error) {
-	i := slices.IndexFunc(b.users, func(s *Collective) bool { return s == nil || s.closed && s.shut(false) })
+	i := slices.IndexFunc(b.users, func(s *Collective) bool { return s == nil || s.closed && s.shut(gateUnused, gateOutside) })
 	if i < 0 {
 		i = len(b.users)
 		if err := b.grow(); err != nil {

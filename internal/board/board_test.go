@@ -258,8 +258,8 @@ func TestCommunicatorsRunOut(t *testing.T) {
 		if _, err := b.Open(&comm{}, 2000, []int{0}); !errors.Is(err, backend.ErrAlloc) || !strings.Contains(err.Error(), "close some") {
 			t.Errorf("%d ranks: %v with %d communicators, want ErrAlloc", c.ranks, err, c.most+1)
 		}
-		first.Close(false)
-		first.Close(false)
+		first.Close()
+		first.Close()
 		if _, err := b.Open(&comm{}, 2001, []int{0}); err != nil {
 			t.Errorf("%d ranks: %v after one is closed", c.ranks, err)
 		}
@@ -341,7 +341,7 @@ func TestRanksFindSlotsAddedLater(t *testing.T) {
 func TestSlotsOfUnusedCommunicatorAreGivenBack(t *testing.T) {
 	b := boards(t, 1)
 	c := open(t, b, 1)[0]
-	if c.Collective.Close(true); !c.shut(false) {
+	if c.Collective.CloseUnused(); !c.shut() {
 		t.Error("the slots are not given back")
 	}
 	if err := barrier(c); !errors.Is(err, backend.ErrClosed) {

@@ -35,27 +35,37 @@ func (s *Collective) claim() bool {
 
 func (s *Collective) leave() { releaseGate(&s.gate, gateOutside) }
 
-// shut gives the slots back unless a goroutine is inside, and reports whether they are given back. With unused it does
-// so only if this rank has not arrived at any collective.
-func (s *Collective) shut(unused bool) bool {
+// shut gives the slots back if the gate has one of some values, and reports whether they are given back.
+func (s *Collective) shut(from ...uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if word.CompareAndSwapUint32(&s.gate, gateUnused, gateShut) || !unused && word.CompareAndSwapUint32(&s.gate, gateOutside, gateShut) {
-		s.mine.id.Store(0)
+	for _, g := range from {
+		if word.CompareAndSwapUint32(&s.gate, g, gateShut) {
+			s.mine.id.Store(0)
+		}
 	}
 	return word.LoadUint32(&s.gate) == gateShut
 }
 
-// Close gives the slots back, when no rank needs them any more. With unused it does so only if this rank has not
-// arrived at any collective: then no other rank needs them, even if one never makes the communicator. While a goroutine
-// is inside, Close does not give them back; open tries again later.
-func (s *Collective) Close(unused bool) {
+// CloseUnused gives the slots back if this rank has not arrived at any collective: then no other rank needs them, even if one
+// never makes the communicator.
+func (s *Collective) CloseUnused() {
 	for _, p := range s.persistent {
-		p.Close(unused)
+		p.CloseUnused()
 	}
-	if s.shut(unused) || !unused {
+	if s.shut(gateUnused) {
 		s.closed = true
 	}
+}
+
+// Close gives the slots back, when no rank needs them any more. While a goroutine is inside, Close does not give them back;
+// open tries again later.
+func (s *Collective) Close() {
+	for _, p := range s.persistent {
+		p.Close()
+	}
+	s.shut(gateUnused, gateOutside)
+	s.closed = true
 }
 
 // Ended publishes that the communicator has ended on this rank: because of f, or because this rank has closed it (nil,

@@ -20,7 +20,7 @@ func closeAll(all []*comm) {
 	for _, c := range all {
 		c.closed.Store(true)
 		c.Ended(nil)
-		c.Collective.Close(false)
+		c.Collective.Close()
 	}
 }
 
@@ -32,8 +32,8 @@ func TestLateCallLeavesReusedSlotsAlone(t *testing.T) {
 	if err := errors.Join(each(was, barrier)...); err != nil {
 		t.Fatal(err)
 	}
-	was[0].Collective.Close(true)
-	if was[0].shut(true) {
+	was[0].Collective.CloseUnused()
+	if was[0].shut(gateUnused) {
 		t.Fatal("slots that others may be reading are given back")
 	}
 	closeAll(was)

@@ -95,7 +95,7 @@ func TestInterleaveUserOpFails(t *testing.T) {
 							if !c.closes {
 								_ = p.close()
 							}
-							if p.forget(); !p.shut(false) {
+							if p.forget(); !p.shut(gateUnused, gateOutside) {
 								j.x.Errorf("rank %d has not given its slots back", p.rank)
 							}
 						}()

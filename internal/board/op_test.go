@@ -110,7 +110,7 @@ func TestOnlyShortCallsBecomeOperations(t *testing.T) {
 			t.Errorf("a call with %s became an operation, want a schedule", name)
 		}
 	}
-	c.Collective.Close(true)
+	c.Collective.CloseUnused()
 	if c.Start(iallreduce(1)) != nil {
 		t.Error("an operation starts after the slots are given back")
 	}
@@ -218,8 +218,8 @@ func TestPersistentOperationsStartInAnyOrder(t *testing.T) {
 		return nil
 	})
 	for r, c := range all {
-		c.Collective.Close(false)
-		if i := slices.IndexFunc(bs[r].users, func(s *Collective) bool { return s != nil && !s.shut(false) }); i >= 0 {
+		c.Collective.Close()
+		if i := slices.IndexFunc(bs[r].users, func(s *Collective) bool { return s != nil && !s.shut(gateUnused, gateOutside) }); i >= 0 {
 			t.Errorf("rank %d: slots %d are still in use", r, i)
 		}
 	}

@@ -134,7 +134,7 @@ func (p *party) close() error {
 	p.j.engines[p.rank].Lock()
 	p.over.CompareAndSwap(nil, closed)
 	p.Ended(nil)
-	p.Collective.Close(true)
+	p.Collective.CloseUnused()
 	p.j.engines[p.rank].Unlock()
 	p.gone.Store(true)
 	return err
@@ -148,7 +148,7 @@ func (p *party) forget() {
 		}
 	}
 	p.j.engines[p.rank].Lock()
-	p.Collective.Close(false)
+	p.Collective.Close()
 	p.j.engines[p.rank].Unlock()
 }
 

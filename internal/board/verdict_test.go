@@ -121,7 +121,7 @@ func TestEveryRankFindsTheMismatch(t *testing.T) {
 			}
 		}
 		for _, c := range all {
-			c.Collective.Close(false)
+			c.Collective.Close()
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestVerifyDoesNotTrustSlotsOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all[1].Collective.Close(false)
+	all[1].Collective.Close()
 	next := open(t, bs[1:], 1)[0]
 	if next.mine != all[1].mine {
 		t.Fatal("the slots are not reused")

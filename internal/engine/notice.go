@@ -132,7 +132,7 @@ func (c *comm) forget() {
 	}
 	delete(c.e.comms, c.id)
 	if c.native != nil {
-		c.native.Close(false)
+		c.native.Close()
 	}
 }
 
@@ -243,7 +243,7 @@ func (c *comm) retire() {
 		c.notices(func(kind frame.Kind, body []byte) { c.broadcast(kind, body, everyone) })
 	}
 	if c.native != nil {
-		c.native.Close(true)
+		c.native.CloseUnused()
 	}
 	e.sweep()
 	e.mu.Unlock()

@@ -19,8 +19,10 @@ var boardMutants = []mutant{
 		g, _ = gateShut, word`,
 		why: "a call that begins while the communicator is revoked says that it was closed", test: "internal/board TestInterleaveEndsOfCollective"},
 	{file: "internal/board/end.go",
-		old: `!unused && word.CompareAndSwapUint32(&s.gate, gateOutside, gateShut)`,
-		new: `!unused && (word.CompareAndSwapUint32(&s.gate, gateOutside, gateShut) || word.CompareAndSwapUint32(&s.gate, gateInside, gateShut))`,
+		old: `	s.shut(gateUnused, gateOutside)
+`,
+		new: `	s.shut(gateUnused, gateOutside, gateInside)
+`,
 		why: "slots are given back while a goroutine is inside", test: "internal/board TestInterleaveReuse"},
 	{file: "internal/board/peers.go",
 		old: `	if err == nil && p.inSlots && p.s.unsound() >= 0 {`,
