@@ -128,8 +128,9 @@ func (b *Board) open(c Comm, id uint64, ranks []int) (*Collective, error) {
 	own.ended.Store(0)
 	own.done.Store(0)
 	s := &Collective{
-		c: c, b: b, id: id, mine: own, index: i, ranks: ranks,
-		slots: make([]atomic.Pointer[slots], len(ranks)), compared: comparison{upTo: make([]uint32, len(ranks))}, areas: areas{of: make([]rankAreas, len(ranks))},
+		c: c, b: b, id: id, ranks: ranks, ownSlots: ownSlots{mine: own, index: i},
+		slots: make([]atomic.Pointer[slots], len(ranks)), areas: areas{of: make([]rankAreas, len(ranks))},
+		progress: progress{compared: comparison{upTo: make([]uint32, len(ranks))}},
 	}
 	s.home = s
 	s.slots[c.Rank()].Store(own)

@@ -20,32 +20,30 @@ import (
 type Collective struct {
 	c     Comm
 	b     *Board
-	id    uint64                  // the communicator's + 1, and in the upper half which of its persistent operations, from 1
-	home  *Collective             // of the communicator; of a persistent operation that of its communicator
-	mu    word.Mutex              // guards everything while there are operations
-	gate  uint32                  // of the own slots: see enter
-	ranks []int                   // of the members, on the node
-	mine  *slots                  // own
-	slots []atomic.Pointer[slots] // by rank; nil until found
+	id    uint64      // the communicator's + 1, and in the upper half which of its persistent operations, from 1
+	home  *Collective // of the communicator; of a persistent operation that of its communicator
+	ranks []int       // of the members, on the node
+	mu    word.Mutex  // guards everything while there are operations
 
-	closed bool          // the slots are not needed any more; the engine's lock guards it
+	ownSlots
+	slots  []atomic.Pointer[slots] // of all ranks, by rank; nil until found
+	areas  areas
 	looked atomic.Uint32 // the head.news for which no other rank had published why it has ended
 
+	progress
+	operations
+	side peers // access to the other ranks' buffers
+}
+
+// progress is where this rank is in the calls of the communicator.
+type progress struct {
 	seq, syncSeq uint32
 	call         *backend.Call
-	side         peers       // access to the other ranks' buffers
+	awaited                  // what this rank waits for
+	compared     comparison  // of the other ranks' calls with this rank's
+	behind       bool        // this rank did not wait for all ranks in its last call
+	fresh        bool        // this rank has arrived, and not looked since who sleeps
 	exchange     word.Uint32 // see wake
-
-	awaited             // what this rank waits for
-	compared comparison // of the other ranks' calls with this rank's
-	behind   bool       // this rank did not wait for all ranks in its last call
-	fresh    bool       // this rank has arrived, and not looked since who sleeps
-
-	operations
-	persistent []*Collective // the slots of persistent operations
-
-	index int // of the own slots
-	areas areas
 
 	// The last calls, if this rank did not wait in them: number<<32 | Call.Seq, 0 for the others; see Verify.
 	returned aligned

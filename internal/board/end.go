@@ -5,7 +5,16 @@ import (
 	"github.com/cohort-hpc/cohort/internal/word"
 )
 
-// The values of Collective.gate. A goroutine that is inside may write to this rank's slots, and nobody gives them back
+// ownSlots are the slots of this rank for a communicator.
+type ownSlots struct {
+	mine       *slots
+	index      int           // of mine
+	gate       uint32        // of mine: see enter
+	closed     bool          // mine are not needed any more; the engine's lock guards it
+	persistent []*Collective // the slots of persistent operations
+}
+
+// The values of ownSlots.gate. A goroutine that is inside may write to this rank's slots, and nobody gives them back
 // meanwhile. Operations write to the slots with mu held, unless the slots are given back, and mu is held to give them back.
 // One goroutine at a time is in a blocking call, so leave is a plain store. A gate.Gate would cost each call 12 ns more.
 const (
