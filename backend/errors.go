@@ -108,6 +108,9 @@ func Elsewhere(err error) error {
 	return lost
 }
 
+// CommClosed ends the operations of a communicator that this rank has closed, and is the error of new ones.
+var CommClosed error = &Fault{Sentinel: ErrClosed, Text: "the communicator is closed"}
+
 // TookBack ends a receive that has matched a message which its sender has canceled since.
 var TookBack error = &Fault{Sentinel: ErrCanceled, Text: "the sender canceled the message"}
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // messages is the state of messages of a communicator.
@@ -77,7 +78,7 @@ func (m *messages) begin(l *envelope, own bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return errClosed()
+		return backend.CommClosed
 	}
 	if own && uint(l.peer) < uint(len(m.sent)) {
 		l.number = m.sent[l.peer]
@@ -94,8 +95,6 @@ func (m *messages) add(l *envelope) {
 	l.at = len(m.inFlight)
 	m.inFlight = append(m.inFlight, l)
 }
-
-func errClosed() error { return fault(cohort.ErrClosed, "the communicator is closed") }
 
 // done counts down an operation that Close waits for. l can be used again unless the library may still use its memory.
 func (m *messages) done(l *envelope, again bool) {
@@ -120,7 +119,7 @@ func (c *Comm) await(m *messages, source, tag int) (*envelope, error) {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		return nil, errClosed()
+		return nil, backend.CommClosed
 	}
 	m.waiting++
 	m.mu.Unlock()
@@ -134,7 +133,7 @@ func (c *Comm) post(m *messages, source, tag int) (l *envelope, q *cohort.Reques
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, nil, errClosed()
+		return nil, nil, backend.CommClosed
 	}
 	l = newEnvelope()
 	if q, err = cohort.Irecv(c.head, l.b[:], source, tag); err != nil {
@@ -160,7 +159,7 @@ func (m *messages) arrived(l *envelope, st cohort.Status, err error) error {
 	m.mu.Unlock()
 	if err != nil {
 		if closed && errors.Is(err, cohort.ErrPeerLost) {
-			err = errClosed() // other ranks closed while Close waited, which a receive from any source sees as a loss
+			err = backend.CommClosed // other ranks closed while Close waited, which a receive from any source sees as a loss
 		}
 		return err // the envelope is not reused: the library may still write to it
 	}

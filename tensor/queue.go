@@ -31,7 +31,7 @@ func (q *queue) take(coll backend.Coll) (uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return 0, fault(cohort.ErrClosed, "the communicator is closed")
+		return 0, backend.CommClosed
 	}
 	q.last = coll
 	q.next++

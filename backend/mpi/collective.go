@@ -362,7 +362,7 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 			select {
 			case err := <-done: // the error that broke it
 				return err
-			case <-time.After(grace):
+			case <-time.After(backend.Grace):
 			}
 			return err
 		}

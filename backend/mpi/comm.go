@@ -45,9 +45,6 @@ type comm struct {
 	retirement   retirement
 }
 
-// errClosed is the error of operations after Close of the communicator or of the world.
-var errClosed = &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator is closed"}
-
 func (c *comm) Rank() int          { return c.rank }
 func (c *comm) Size() int          { return c.size }
 func (c *comm) Caps() backend.Caps { return c.p.caps }
@@ -84,7 +81,7 @@ func (c *comm) on(tag int) (libmpi.Comm, int) {
 // usable returns the error of new operations if the communicator is closed or broken, or fails is about to break it.
 func (c *comm) usable() error {
 	if c.gate.IsShut() {
-		return errClosed
+		return backend.CommClosed
 	}
 	if f := c.broken.Load(); f != nil {
 		return &backend.Broken{Cause: f}
@@ -195,7 +192,7 @@ func (c *comm) Close() error {
 		if !c.gate.Shut() {
 			return nil
 		}
-		c.drop(errClosed)
+		c.drop(backend.CommClosed)
 		e.remove(c)
 		c.p.removeProcessor()
 		return c.p.finalize(c)

@@ -270,7 +270,7 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 			late(made, err)
 		}
 	})
-	if h.await(func() bool { return ctx.Err() != nil }, grace) {
+	if h.await(func() bool { return ctx.Err() != nil }, backend.Grace) {
 		return h.made, h.err
 	}
 	return true, b.Err(begun)
@@ -330,7 +330,7 @@ func (c *comm) transact(b *backend.Bound, members []int, number uint64, call fun
 
 // gaveUp returns the error that the other members of a transaction get.
 func (c *comm) gaveUp(why error) *backend.Fault {
-	if why == errClosed {
+	if why == backend.CommClosed {
 		return backend.PeerLeft("rank %d has closed this communicator", c.rank)
 	}
 	f := *asFault(why)

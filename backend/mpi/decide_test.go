@@ -149,7 +149,7 @@ func TestPollLeavesLibraryAloneOnceStopped(t *testing.T) {
 	e := &c.p.engine
 	r, o := pendingRequest(c)
 	o.receives, o.canceled = true, true
-	c.drop(errClosed)
+	c.drop(backend.CommClosed)
 	o.until = time.Time{}
 	kept, _ := pendingRequest(c)
 	r.Notify = func(*backend.Request) { e.stop() }

@@ -109,7 +109,7 @@ func (e *engine) left(world *comm, end time.Time) bool {
 		return world.p.failed.Load() != nil || time.Now().After(end)
 	}
 	for _, c := range append(e.unfreed(), world) {
-		for !c.gate.AwaitEmpty(grace) {
+		for !c.gate.AwaitEmpty(backend.Grace) {
 			if over() {
 				return false
 			}

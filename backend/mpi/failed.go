@@ -65,7 +65,7 @@ func (c *comm) Declare(rank int, why error) error {
 		return &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "a rank on mpi can declare only itself lost"}
 	}
 	if !w.gate.Enter() {
-		return errClosed
+		return backend.CommClosed
 	}
 	defer w.leave()
 	f := &failure{why: asFault(why), begun: time.Now(), own: true}

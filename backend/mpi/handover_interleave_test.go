@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/interleave"
 	"github.com/cohort-hpc/cohort/internal/word"
 )
@@ -26,7 +27,7 @@ func TestInterleaveCallEndsAtDeadline(t *testing.T) {
 					kept = !h.end(true, nil)
 				})
 				x.Go("waiter", func() {
-					if taken = h.await(over.Load, grace); taken {
+					if taken = h.await(over.Load, backend.Grace); taken {
 						if word.Copy(got, result); !h.made || got[0] != 7 {
 							x.Errorf("made %v, result %d", h.made, got[0])
 						}

@@ -394,7 +394,7 @@ const owing = "a message of an abandoned send has not been received"
 // settle gives abandoned operations a moment to complete, and retired communicators to be freed.
 func (p *process) settle() {
 	e := &p.engine
-	for end := time.Now().Add(grace); time.Now().Before(end); yield() {
+	for end := time.Now().Add(backend.Grace); time.Now().Before(end); yield() {
 		e.tend()
 		e.mu.Lock()
 		n := len(e.reqs) + len(e.retired)

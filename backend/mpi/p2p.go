@@ -129,7 +129,7 @@ func (c *comm) recvLimited(b *backend.Bound, buf []byte, source, tag int) (backe
 	c.Irecv(r, buf, source, tag)
 	if err := c.Await(b, r); err != nil {
 		c.Cancel(r)
-		if c.Await(&backend.Bound{Timeout: grace}, r) != nil && c.p.engine.giveUp(r) {
+		if c.Await(&backend.Bound{Timeout: backend.Grace}, r) != nil && c.p.engine.giveUp(r) {
 			c.Break(err)
 			return backend.Status{}, err
 		}

@@ -80,7 +80,7 @@ func (e *engine) shut(c *comm) {
 	if !c.gate.Shut() {
 		return
 	}
-	c.drop(errClosed)
+	c.drop(backend.CommClosed)
 	e.mu.Lock()
 	e.comms = without(e.comms, c)
 	e.retired = append(slices.Clip(e.retired), c)

@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	grace = 20 * time.Millisecond // how long an abandoned operation may take to end
-
 	spins     = 50                    // tries in one crossing into C
 	busyFor   = 20                    // pauses without a delay
 	yieldFor  = 200                   // pauses that yield the processor
@@ -152,7 +150,7 @@ const slowest = 64 << 20
 // transferTime is how long a receive that cannot be withdrawn may take to end: its message has matched, and the library
 // writes to its buffer. MPI does not report how far it is.
 func transferTime(bytes int) time.Duration {
-	return grace + time.Duration(bytes)*time.Second/slowest
+	return backend.Grace + time.Duration(bytes)*time.Second/slowest
 }
 
 // Await implements backend.Comm. It gives a receive that was canceled in vain the time that its message may take.

@@ -74,8 +74,6 @@ type Recovery struct {
 	closed  bool
 }
 
-var errClosed = backend.Faultf(backend.ErrClosed, "the communicator is closed")
-
 // link receives the messages of one member.
 type link struct {
 	req    backend.Request
@@ -130,7 +128,7 @@ func (r *Recovery) open(call string) error {
 		}
 	}
 	if closed {
-		return errClosed
+		return backend.CommClosed
 	}
 	if r.doing != "" && r.doing != call {
 		return backend.Faultf(backend.ErrRequest, "the last %s timed out and has not ended; call %[1]s again to continue it", r.doing)

@@ -32,7 +32,7 @@ func (r *Recovery) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, 
 	}
 	made := r.takeMade()
 	if made == nil {
-		return nil, 0, errClosed
+		return nil, 0, backend.CommClosed
 	}
 	return made, id, nil
 }

@@ -32,7 +32,7 @@ const (
 )
 
 var (
-	errClosed = fault(backend.ErrClosed, "the communicator is closed")
+	errClosed = backend.CommClosed
 	errBusy   = fault(backend.ErrBusy, "another goroutine is in a collective on this communicator; use Dup to give each its own")
 )
 
