@@ -24,7 +24,7 @@ type comm struct {
 
 	// gate is shut once the communicator is closed. Whoever is inside may use the library's handles. Its tally is the
 	// number of messages that this rank has sent on data and ctl, minus those that it has received.
-	gate   gate.Gate
+	gate   gate.Tallied
 	broken atomic.Pointer[backend.Fault] // why operations end
 
 	reading  sync.Mutex            // held while a notice is received

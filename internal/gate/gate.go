@@ -8,9 +8,8 @@ import (
 
 // Gate counts who is inside. The zero value is open. Any goroutine may call its methods at any time.
 //
-// All goroutines write the word count. It has the number of goroutines inside, the bit shut, and a tally of what they
-// did there. To leave and to add to the tally is one atomic addition. The goroutine that waits in AwaitEmpty writes the
-// pointer waiter, and those that leave read it.
+// All goroutines write the word count. It has the number of goroutines inside, the bit shut, and the tally of a Tallied
+// gate. The goroutine that waits in AwaitEmpty writes the pointer waiter, and those that leave read it.
 //
 // Invariant: AwaitEmpty does not return true while a goroutine is inside. After Shut, Enter lets nobody in, and a gate
 // that is Empty stays so.
@@ -19,11 +18,8 @@ type Gate struct {
 	waiter word.Pointer[word.Parker]
 }
 
-// Bits 0 to 30 of count are the number of goroutines inside. Bits 32 to 63 are the tally, modulo 2^32.
-const (
-	shut      = 1 << 31
-	talliedAt = 32
-)
+// Bits 0 to 30 of count are the number of goroutines inside. The bits above shut are the tally (Tallied).
+const shut = 1 << 31
 
 // Enter lets the caller in, and returns false if the gate is shut. A caller that was let in calls Leave. A caller that
 // is refused was never inside, so an empty gate stays empty.
@@ -43,22 +39,16 @@ func (g *Gate) Enter() bool {
 func (g *Gate) Stay() { g.count.Add(1) }
 
 // Leave takes the caller out.
-func (g *Gate) Leave() { g.LeaveWith(0) }
+func (g *Gate) Leave() { g.leave(0) }
 
-// LeaveWith takes the caller out and adds n to the tally.
-func (g *Gate) LeaveWith(n int) {
-	if uint32(g.count.Add(uint64(n)<<talliedAt-1)) == shut {
+// leave takes the caller out and adds tallied to the word.
+func (g *Gate) leave(tallied uint64) {
+	if uint32(g.count.Add(tallied-1)) == shut {
 		if p := g.waiter.Load(); p != nil {
 			p.Unpark()
 		}
 	}
 }
-
-// Count adds n to the tally.
-func (g *Gate) Count(n int) { g.count.Add(uint64(n) << talliedAt) }
-
-// Tally returns the tally. It does not change any more once the gate is empty.
-func (g *Gate) Tally() int32 { return int32(g.count.Load() >> talliedAt) }
 
 // Shut lets nobody in from now on. It returns true to the first caller. Only one goroutine may call AwaitEmpty.
 func (g *Gate) Shut() bool { return g.count.Or(shut)&shut == 0 }

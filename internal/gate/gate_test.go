@@ -32,7 +32,7 @@ func TestShutGateLetsNobodyIn(t *testing.T) {
 
 // The tally takes neither from those inside nor from them to it, also below 0 and beyond 2^31.
 func TestTallyIsApartFromTheCount(t *testing.T) {
-	var g Gate
+	var g Tallied
 	for i := range 3 {
 		g.Enter()
 		g.Enter()
