@@ -15,7 +15,7 @@ import (
 
 // deviceSwitch is how the environment makes a kind of library accept CUDA memory at run time.
 type deviceSwitch struct {
-	of    []mpiquirks.Maker
+	of    []mpiquirks.Implementation
 	names []string // variables, each of which can switch it off
 	unset string   // why it is off without any of them; empty: it is on
 	alone bool     // the switch decides if the library does not report it
@@ -26,12 +26,12 @@ var (
 	ompiSwitch = deviceSwitch{names: []string{"OMPI_MCA_opal_cuda_support", "OMPI_MCA_mpi_cuda_support"},
 		unset: "it was built with CUDA, which may be switched off; set OMPI_MCA_opal_cuda_support=1 to use it"} // see mpiquirks.QuirkBuiltCUDA
 	deviceSwitches = []deviceSwitch{
-		{of: []mpiquirks.Maker{mpiquirks.MPICH, mpiquirks.MVAPICH, mpiquirks.UnknownMPICH}, names: []string{"MPIR_CVAR_ENABLE_GPU"}},
-		{of: []mpiquirks.Maker{mpiquirks.Cray}, names: []string{"MPICH_GPU_SUPPORT_ENABLED"}, alone: true,
+		{of: []mpiquirks.Implementation{mpiquirks.MPICH, mpiquirks.MVAPICH, mpiquirks.UnknownMPICH}, names: []string{"MPIR_CVAR_ENABLE_GPU"}},
+		{of: []mpiquirks.Implementation{mpiquirks.Cray}, names: []string{"MPICH_GPU_SUPPORT_ENABLED"}, alone: true,
 			unset: "off by default; set MPICH_GPU_SUPPORT_ENABLED=1"},
-		{of: []mpiquirks.Maker{mpiquirks.Intel}, names: []string{"I_MPI_OFFLOAD"}, alone: true,
+		{of: []mpiquirks.Implementation{mpiquirks.Intel}, names: []string{"I_MPI_OFFLOAD"}, alone: true,
 			unset: "off by default; set I_MPI_OFFLOAD=1 and I_MPI_OFFLOAD_MODE=cuda"},
-		{of: []mpiquirks.Maker{mpiquirks.MVAPICH2}, names: []string{"MV2_USE_CUDA"}, alone: true,
+		{of: []mpiquirks.Implementation{mpiquirks.MVAPICH2}, names: []string{"MV2_USE_CUDA"}, alone: true,
 			unset: "off by default; set MV2_USE_CUDA=1"},
 	}
 )
@@ -101,7 +101,7 @@ func (p *process) deviceSwitch() *deviceSwitch {
 }
 
 // position returns whether a switch is on, and the variable that says so, if any.
-func (s *deviceSwitch) position(m mpiquirks.Maker, lookup func(string) (string, bool)) (on bool, by string) {
+func (s *deviceSwitch) position(m mpiquirks.Implementation, lookup func(string) (string, bool)) (on bool, by string) {
 	on = s.unset == ""
 	for _, name := range s.names {
 		for _, alias := range mpiquirks.Aliases(name, m) {

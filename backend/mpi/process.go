@@ -20,7 +20,7 @@ type process struct {
 	level  libmpi.Level
 	maxTag int
 	folds  folds
-	maker  mpiquirks.Maker
+	maker  mpiquirks.Implementation
 	quirks mpiquirks.Quirks
 	owned  bool // cohort initialized MPI and finalizes it
 	thread *thread

@@ -66,7 +66,7 @@ func (o option) String() string { return optionNames[o] }
 
 // knob is one variable of one kind of library.
 type knob struct {
-	makers       []Maker // nil: all of them
+	of           []Implementation // nil: all of them
 	option       option
 	name, value  string // "$" is the number requested, "$ or N" the larger of it and N
 	from, before string // versions that have it
@@ -74,8 +74,8 @@ type knob struct {
 }
 
 var (
-	ofMPICH   = []Maker{MPICH, MVAPICH, UnknownMPICH, Unknown}
-	ofOpenMPI = []Maker{OpenMPI, UnknownOpenMPI, Unknown}
+	ofMPICH   = []Implementation{MPICH, MVAPICH, UnknownMPICH, Unknown}
+	ofOpenMPI = []Implementation{OpenMPI, UnknownOpenMPI, Unknown}
 	ofBoth    = append(slices.Clone(ofMPICH), OpenMPI, UnknownOpenMPI)
 )
 
@@ -98,17 +98,17 @@ var knobs = []knob{
 	{nil, optAlways, "UCX_DEBUG_SIGNO", "0", "", "", whySignals},
 	{nil, optAlways, "IPATH_NO_BACKTRACE", "1", "", "", whySignals},
 	{nil, optAlways, "HFI_NO_BACKTRACE", "1", "", "", whySignals},
-	{[]Maker{MVAPICH2}, optAlways, "MV2_ENABLE_AFFINITY", "0", "", "", whyAffinity},
+	{[]Implementation{MVAPICH2}, optAlways, "MV2_ENABLE_AFFINITY", "0", "", "", whyAffinity},
 
 	{ofMPICH, optCUDAOn, "MPIR_CVAR_ENABLE_GPU", "1", "3.4", "", whyCUDAOn},
 	{ofMPICH, optCUDAOff, "MPIR_CVAR_ENABLE_GPU", "0", "3.4", "", WhyCUDAOff},
-	{[]Maker{Intel}, optCUDAOn, "I_MPI_OFFLOAD", "1", "", "", whyCUDAOn},
-	{[]Maker{Intel}, optCUDAOn, "I_MPI_OFFLOAD_MODE", "cuda", "", "", whyCUDAOn},
-	{[]Maker{Intel}, optCUDAOff, "I_MPI_OFFLOAD", "0", "", "", WhyCUDAOff},
-	{[]Maker{Cray}, optCUDAOn, "MPICH_GPU_SUPPORT_ENABLED", "1", "", "", whyCUDAOn},
-	{[]Maker{Cray}, optCUDAOff, "MPICH_GPU_SUPPORT_ENABLED", "0", "", "", WhyCUDAOff},
-	{[]Maker{MVAPICH2}, optCUDAOn, "MV2_USE_CUDA", "1", "", "", whyCUDAOn},
-	{[]Maker{MVAPICH2}, optCUDAOff, "MV2_USE_CUDA", "0", "", "", WhyCUDAOff},
+	{[]Implementation{Intel}, optCUDAOn, "I_MPI_OFFLOAD", "1", "", "", whyCUDAOn},
+	{[]Implementation{Intel}, optCUDAOn, "I_MPI_OFFLOAD_MODE", "cuda", "", "", whyCUDAOn},
+	{[]Implementation{Intel}, optCUDAOff, "I_MPI_OFFLOAD", "0", "", "", WhyCUDAOff},
+	{[]Implementation{Cray}, optCUDAOn, "MPICH_GPU_SUPPORT_ENABLED", "1", "", "", whyCUDAOn},
+	{[]Implementation{Cray}, optCUDAOff, "MPICH_GPU_SUPPORT_ENABLED", "0", "", "", WhyCUDAOff},
+	{[]Implementation{MVAPICH2}, optCUDAOn, "MV2_USE_CUDA", "1", "", "", whyCUDAOn},
+	{[]Implementation{MVAPICH2}, optCUDAOff, "MV2_USE_CUDA", "0", "", "", WhyCUDAOff},
 	{ofOpenMPI, optCUDAOn, "OMPI_MCA_opal_cuda_support", "1", "", "5.0a1", whyCUDAOn},
 	{ofOpenMPI, optCUDAOff, "OMPI_MCA_opal_cuda_support", "0", "", "5.0a1", WhyCUDAOff},
 	{ofOpenMPI, optCUDAOn, "OMPI_MCA_accelerator", "cuda", "5.0a1", "", whyCUDAOn},
@@ -121,22 +121,22 @@ var knobs = []knob{
 	{ofOpenMPI, optEager, "OMPI_MCA_btl_vader_eager_limit", "$", "", "5.0a1", whyEager},
 	{ofOpenMPI, optEager, "OMPI_MCA_btl_sm_eager_limit", "$", "5.0a1", "", whyEager},
 	{ofOpenMPI, optEager, "OMPI_MCA_btl_tcp_eager_limit", "$", "", "", whyEager},
-	{[]Maker{Cray}, optEager, "FI_CXI_RDZV_THRESHOLD", "$", "8.0", "", whyEager},
-	{[]Maker{MVAPICH2}, optEager, "MV2_IBA_EAGER_THRESHOLD", "$", "", "", whyEager},
-	{[]Maker{MVAPICH2}, optEager, "MV2_SMP_EAGERSIZE", "$", "", "", whyEager},
+	{[]Implementation{Cray}, optEager, "FI_CXI_RDZV_THRESHOLD", "$", "8.0", "", whyEager},
+	{[]Implementation{MVAPICH2}, optEager, "MV2_IBA_EAGER_THRESHOLD", "$", "", "", whyEager},
+	{[]Implementation{MVAPICH2}, optEager, "MV2_SMP_EAGERSIZE", "$", "", "", whyEager},
 
 	{ofBoth, optBuffer, "UCX_MM_SEG_SIZE", "$", "", "", whyBuffer},
 	{ofMPICH, optBuffer, "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE", "$", "3.4", "", whyBuffer},
 	{ofMPICH, optBuffer, "MPIR_CVAR_CH4_PACK_BUFFER_SIZE", "$ or 16384", "4.1", "", whyBuffer}, // at least a cell, or MPI_Init ends the process
 	{ofOpenMPI, optBuffer, "OMPI_MCA_btl_vader_max_send_size", "$", "", "5.0a1", whyBuffer},
 	{ofOpenMPI, optBuffer, "OMPI_MCA_btl_sm_max_send_size", "$", "5.0a1", "", whyBuffer},
-	{[]Maker{Intel}, optBuffer, "I_MPI_SHM_CELL_FWD_SIZE", "$", "2019", "", whyBuffer},
-	{[]Maker{Intel}, optBuffer, "I_MPI_SHM_CELL_BWD_SIZE", "$", "2019", "", whyBuffer},
+	{[]Implementation{Intel}, optBuffer, "I_MPI_SHM_CELL_FWD_SIZE", "$", "2019", "", whyBuffer},
+	{[]Implementation{Intel}, optBuffer, "I_MPI_SHM_CELL_BWD_SIZE", "$", "2019", "", whyBuffer},
 
 	{ofMPICH, optYield, "MPIR_CVAR_POLLS_BEFORE_YIELD", "1", "", "", whyYield},
 	{ofMPICH, optYield, "MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1", "5.0a1", "", whyYield},
 	{ofOpenMPI, optYield, "OMPI_MCA_mpi_yield_when_idle", "1", "", "", whyYield},
-	{[]Maker{Intel}, optYield, "I_MPI_THREAD_YIELD", "2", "2019", "", whyYield},
+	{[]Implementation{Intel}, optYield, "I_MPI_THREAD_YIELD", "2", "2019", "", whyYield},
 
 	{ofOpenMPI, optProfile, "OMPI_MCA_pml_monitoring_enable", "1", "", "", WhyProfile},
 	{ofOpenMPI, optProfile, "OMPI_MCA_pml_monitoring_enable_output", "2", "", "", WhyProfile},
@@ -247,7 +247,7 @@ const (
 func between(bytes, least, most int) bool { return bytes == 0 || bytes >= least && bytes <= most }
 
 // crashes rejects settings that would crash the library.
-func crashes(m Maker, r Release, list []Setting) error {
+func crashes(m Implementation, r Release, list []Setting) error {
 	for _, l := range list {
 		// See QuirkCUDACrash: before it is loaded we do not know whether the library has CUDA.
 		if l.Name == "OMPI_MCA_opal_cuda_support" && l.Value == "1" && l.Applied && QuirksIn(m, r).Has(QuirkCUDACrash) {
@@ -258,12 +258,12 @@ func crashes(m Maker, r Release, list []Setting) error {
 	return nil
 }
 
-// Has reports whether libraries of a maker and version have the variable.
-func (k *knob) has(m Maker, r Release) bool {
-	if k.makers != nil && !slices.Contains(k.makers, m) {
+// has reports whether a release of an implementation has the variable.
+func (k *knob) has(m Implementation, r Release) bool {
+	if k.of != nil && !slices.Contains(k.of, m) {
 		return false
 	}
-	// The bounds are in the maker's own numbering.
+	// The bounds are in the implementation's own numbering.
 	if m == MVAPICH || m == UnknownMPICH || m == UnknownOpenMPI || m == Unknown {
 		return true
 	}
@@ -271,7 +271,7 @@ func (k *knob) has(m Maker, r Release) bool {
 }
 
 // can lists the options that a library has.
-func can(m Maker, r Release) string {
+func can(m Implementation, r Release) string {
 	var of []string
 	for _, k := range knobs {
 		if n := k.option.String(); k.option != optAlways && k.option != optYield && k.has(m, r) && !slices.Contains(of, n) {
@@ -288,7 +288,7 @@ func can(m Maker, r Release) string {
 }
 
 // Aliases returns the names under which a library reads a variable. MPICH has three for each.
-func Aliases(name string, m Maker) []string {
+func Aliases(name string, m Implementation) []string {
 	rest, ok := strings.CutPrefix(name, "MPIR_CVAR_")
 	if !ok {
 		return []string{name}

@@ -197,7 +197,7 @@ func TestKnobTableIsConsistent(t *testing.T) {
 			t.Errorf("%v is not found by its names", coll)
 		}
 	}
-	for m := Unknown; int(m) < len(makerNames); m++ {
+	for m := Unknown; int(m) < len(implementationNames); m++ {
 		for coll, list := range algorithms(m) {
 			for i, a := range list {
 				if slices.ContainsFunc(list[:i], func(b algorithm) bool { return b.name == a.name }) {
@@ -217,10 +217,10 @@ func TestSettingsAreDocumented(t *testing.T) {
 				continue
 			}
 			who := "all"
-			if k.makers != nil {
+			if k.of != nil {
 				var names []string
-				for _, m := range k.makers {
-					if !slices.Contains([]Maker{Unknown, UnknownMPICH, UnknownOpenMPI}, m) {
+				for _, m := range k.of {
+					if !slices.Contains([]Implementation{Unknown, UnknownMPICH, UnknownOpenMPI}, m) {
 						names = append(names, m.String())
 					}
 				}

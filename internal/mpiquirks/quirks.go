@@ -29,7 +29,7 @@ const (
 // quirk is a defect or trap of some versions of libraries.
 type quirk struct {
 	kind         QuirkKind
-	vendor       string // onlyMPICH, or what stands for several makers
+	vendor       string // onlyMPICH, or what stands for several implementations
 	from, before string // versions; empty is no bound
 	colls        []backend.Coll
 	ops          []backend.OpCode
@@ -75,8 +75,8 @@ var quirkTable = []quirk{
 // Quirks are the defects of one library.
 type Quirks []quirk
 
-// QuirksIn returns the known defects of a maker's release, as far as it is known. Anything unknown is assumed to be the worst.
-func QuirksIn(m Maker, r Release) Quirks {
+// QuirksIn returns the known defects of an implementation's release, as far as it is known. Anything unknown is assumed to be the worst.
+func QuirksIn(m Implementation, r Release) Quirks {
 	var of Quirks
 	for _, q := range quirkTable {
 		if q.concerns(m) && q.concernsRelease(m, r) {
@@ -86,8 +86,8 @@ func QuirksIn(m Maker, r Release) Quirks {
 	return of
 }
 
-// concerns reports whether a row is about a maker, whatever the version.
-func (q *quirk) concerns(by Maker) bool {
+// concerns reports whether a row is about an implementation, whatever the version.
+func (q *quirk) concerns(by Implementation) bool {
 	switch q.vendor {
 	case anyMPICH:
 		return by.mpich()
@@ -99,9 +99,9 @@ func (q *quirk) concerns(by Maker) bool {
 	return by == MPICH || by == Unknown || by == UnknownMPICH
 }
 
-// concernsRelease reports whether a row that concerns a maker is about a release of it. The bounds
-// of a row are in one maker's numbering; libraries of other makers count as within them.
-func (q *quirk) concernsRelease(m Maker, r Release) bool {
+// concernsRelease reports whether a row that concerns an implementation is about a release of it. The bounds
+// of a row are in one implementation's numbering; the others count as within them.
+func (q *quirk) concernsRelease(m Implementation, r Release) bool {
 	return m != MPICH && m != OpenMPI || r.within(q.from, q.before)
 }
 

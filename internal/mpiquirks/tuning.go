@@ -95,8 +95,8 @@ var intelAlgorithms = menu{
 	backend.Alltoallv:  choices("isend_irecv", "plum"),
 }
 
-// algorithms returns the algorithms of a maker's libraries, nil if cohort does not know them.
-func algorithms(m Maker) menu {
+// algorithms returns the algorithms of an implementation, nil if cohort does not know them.
+func algorithms(m Implementation) menu {
 	switch m {
 	case MPICH:
 		return mpichAlgorithms
@@ -109,7 +109,7 @@ func algorithms(m Maker) menu {
 }
 
 // tune returns the variables that choose an algorithm for an operation, none for auto.
-func tune(m Maker, r Release, op, name string) ([]knob, error) {
+func tune(m Implementation, r Release, op, name string) ([]knob, error) {
 	coll := collNamed(op)
 	if coll == 0 {
 		return nil, refuse("Tuning %q: want the name of a collective, such as allreduce", op)

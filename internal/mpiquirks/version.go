@@ -93,23 +93,23 @@ func Identify(text string) (vendor, version string) {
 	return "", ""
 }
 
-// Maker is the maker of a library, as far as settings and defects differ.
-type Maker uint8
+// Implementation is an implementation of MPI, as far as settings and defects differ.
+type Implementation uint8
 
 const (
-	Unknown        Maker = iota // a library of the standard ABI, of any maker
-	MPICH                       // of its own project
-	Intel                       // Intel MPI
-	Cray                        // Cray MPICH
-	MVAPICH2                    // before 3.0, with its own settings
-	MVAPICH                     // from 3.0 on
-	UnknownMPICH                // a library with MPICH's ABI
-	OpenMPI                     // Open MPI
-	UnknownOpenMPI              // a library with Open MPI's ABI, such as IBM Spectrum MPI
+	Unknown        Implementation = iota // a library of the standard ABI, which may be any of them
+	MPICH                                // of its own project
+	Intel                                // Intel MPI
+	Cray                                 // Cray MPICH
+	MVAPICH2                             // before 3.0, with its own settings
+	MVAPICH                              // from 3.0 on
+	UnknownMPICH                         // a library with MPICH's ABI
+	OpenMPI                              // Open MPI
+	UnknownOpenMPI                       // a library with Open MPI's ABI, such as IBM Spectrum MPI
 )
 
-// Of returns the maker for a vendor's name, or else for the ABI family.
-func Of(family mpifind.Family, vendor string, r Release) Maker {
+// Of returns the implementation for a vendor's name, or else for the ABI family.
+func Of(family mpifind.Family, vendor string, r Release) Implementation {
 	vendor = strings.ToLower(vendor)
 	has := func(s string) bool { return strings.Contains(vendor, s) }
 	switch {
@@ -138,13 +138,13 @@ func Of(family mpifind.Family, vendor string, r Release) Maker {
 }
 
 // mpich and openmpi report whether a library contains, or may contain, code of MPICH or Open MPI.
-func (m Maker) mpich() bool   { return m <= UnknownMPICH }
-func (m Maker) openmpi() bool { return m == Unknown || m >= OpenMPI }
+func (m Implementation) mpich() bool   { return m <= UnknownMPICH }
+func (m Implementation) openmpi() bool { return m == Unknown || m >= OpenMPI }
 
-var makerNames = [...]string{
+var implementationNames = [...]string{
 	"this MPI library", "MPICH", "Intel MPI", "Cray MPICH", "MVAPICH2", "MVAPICH", "this library of the MPICH family",
 	"Open MPI", "this library of the Open MPI family",
 }
 
 // String returns the name for messages.
-func (m Maker) String() string { return makerNames[m] }
+func (m Implementation) String() string { return implementationNames[m] }

@@ -89,10 +89,10 @@ func TestReleaseIsWithinRange(t *testing.T) {
 	}
 }
 
-func TestMakerOfVendorAndFamily(t *testing.T) {
+func TestImplementationOfVendorAndFamily(t *testing.T) {
 	for _, c := range []struct {
 		family, vendor, version string
-		want                    Maker
+		want                    Implementation
 	}{
 		{"mpich", "MPICH", "4.0.2", MPICH},
 		{"standard", "MPICH", "5.0.1", MPICH}, // its library of the standard ABI
@@ -111,13 +111,13 @@ func TestMakerOfVendorAndFamily(t *testing.T) {
 			t.Errorf("Of(%q, %q, %q) = %v (%d), want %v (%d)", c.family, c.vendor, c.version, got, got, c.want, c.want)
 		}
 	}
-	for m := Unknown; int(m) < len(makerNames); m++ {
+	for m := Unknown; int(m) < len(implementationNames); m++ {
 		if m.mpich() == m.openmpi() && m != Unknown {
 			t.Errorf("%v derives from both or none", m)
 		}
 	}
-	if slices.Contains(makerNames[:], "") {
-		t.Error("a maker has no name")
+	if slices.Contains(implementationNames[:], "") {
+		t.Error("an implementation has no name")
 	}
 }
 
