@@ -313,7 +313,7 @@ func (e *engine) discarding() (bytes int) {
 func (e *engine) tell(c *comm, text []byte, dest, tag int) bool {
 	o := &op{c: c, buf: text}
 	var st libmpi.Status
-	code := c.ctl.Isend(text, dest, tag, false, &o.h, &st)
+	code := c.ctl.Isend(text, dest, tag, backend.Standard, &o.h, &st)
 	if code != 0 || st.Flag != 0 {
 		o.complete(backend.Status{}, nil)
 		return code == 0

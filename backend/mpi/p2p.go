@@ -21,7 +21,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 		err = c.sendLimited(b, buf, dest, tag, mode)
 	default:
 		on, t := c.on(tag)
-		if code := on.Send(buf, dest, t, mode.Synchronous); code != 0 {
+		if code := on.Send(buf, dest, t, mode); code != 0 {
 			c.uncounted(code)
 			err = c.fault(code, buf)
 		} else {
@@ -49,7 +49,7 @@ func (c *comm) sendSelf(buf []byte, tag int) error {
 	o := &op{c: c, buf: append([]byte(nil), buf...)}
 	on, t := c.on(tag)
 	var st libmpi.Status
-	code := on.Isend(o.buf, c.rank, t, false, &o.h, &st)
+	code := on.Isend(o.buf, c.rank, t, backend.Standard, &o.h, &st)
 	if code != 0 {
 		c.uncounted(code)
 		o.complete(backend.Status{}, nil)
@@ -154,7 +154,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 	on, t := c.on(tag)
 	var st libmpi.Status
 	c.p.rest(len(buf))
-	code := on.Isend(buf, dest, t, mode.Synchronous, &o.h, &st)
+	code := on.Isend(buf, dest, t, mode, &o.h, &st)
 	c.started(o, code, &st)
 }
 

@@ -66,7 +66,13 @@ func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Mes
 	c.Poll()
 	on, t := c.on(tag)
 	if block && !c.requests(b) {
-		if code := probe(on, source, t, true, m, st); code != 0 {
+		var code libmpi.Code
+		if m == nil {
+			code = on.Probe(source, t, st)
+		} else {
+			code = on.Mprobe(source, t, m, st)
+		}
+		if code != 0 {
 			return false, c.fault(code)
 		}
 		return true, nil
@@ -92,11 +98,12 @@ func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Mes
 	}
 }
 
-func probe(on libmpi.Comm, source, tag int, block bool, m *libmpi.Message, st *libmpi.Status) libmpi.Code {
+// probeNow looks for a message without waiting. If m is not nil it takes the message.
+func probeNow(on libmpi.Comm, source, tag int, m *libmpi.Message, st *libmpi.Status) libmpi.Code {
 	if m == nil {
-		return on.Probe(source, tag, block, st)
+		return on.Iprobe(source, tag, st)
 	}
-	return on.Mprobe(source, tag, block, m, st)
+	return on.Improbe(source, tag, m, st)
 }
 
 // probeBehind looks for a message that matches none of the waiting receives, which were posted
@@ -105,11 +112,11 @@ func (c *comm) probeBehind(q *queue, source, tag int, m *libmpi.Message, st *lib
 	for {
 		q.mu.Lock()
 		if len(q.ops) == 0 {
-			code := probe(q.on, source, tag, false, m, st)
+			code := probeNow(q.on, source, tag, m, st)
 			q.mu.Unlock()
 			return code
 		}
-		code := q.on.Probe(source, tag, false, st)
+		code := q.on.Iprobe(source, tag, st)
 		if code != 0 || st.Flag == 0 {
 			q.mu.Unlock()
 			return code
@@ -117,7 +124,7 @@ func (c *comm) probeBehind(q *queue, source, tag int, m *libmpi.Message, st *lib
 		at := q.first(st)
 		if at < 0 {
 			if m != nil {
-				code = q.on.Mprobe(int(st.Source), int(st.Tag), false, m, st)
+				code = q.on.Improbe(int(st.Source), int(st.Tag), m, st)
 			}
 			q.mu.Unlock()
 			return code

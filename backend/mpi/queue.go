@@ -140,7 +140,7 @@ func (c *comm) matchOne(q *queue, from *int) (f found, ok bool) {
 		clear(q.asked)
 		if last := len(q.ops) - 1; q.ops[0].envelope() != q.ops[last].envelope() {
 			// One probe shows whether there is any message.
-			if f.code = q.on.Probe(backend.AnySource, backend.AnyTag, false, &f.st); f.code != 0 || f.st.Flag == 0 {
+			if f.code = q.on.Iprobe(backend.AnySource, backend.AnyTag, &f.st); f.code != 0 || f.st.Flag == 0 {
 				return f, false
 			}
 		}
@@ -179,7 +179,7 @@ func (c *comm) matchOne(q *queue, from *int) (f found, ok bool) {
 func (c *comm) matchAt(q *queue, at int) (f found, ok bool) {
 	source, contested := q.ops[at].source, q.contested(at)
 	for contested {
-		if f.code = q.on.Probe(source, q.ops[at].tag, false, &f.st); f.code != 0 || f.st.Flag == 0 {
+		if f.code = q.on.Iprobe(source, q.ops[at].tag, &f.st); f.code != 0 || f.st.Flag == 0 {
 			return f, false
 		}
 		j := q.first(&f.st)
@@ -191,7 +191,7 @@ func (c *comm) matchAt(q *queue, at int) (f found, ok bool) {
 	}
 	f.o = q.ops[at]
 	if contested {
-		if f.code = q.on.Mprobe(source, f.o.tag, false, &f.m, &f.st); f.code != 0 || f.st.Flag == 0 {
+		if f.code = q.on.Improbe(source, f.o.tag, &f.m, &f.st); f.code != 0 || f.st.Flag == 0 {
 			return f, false
 		}
 		at = q.first(&f.st) // it differs only if a blocking receive of another goroutine was faster

@@ -202,7 +202,7 @@ func (c *comm) hear() bool {
 
 // arrived reports whether there is a message.
 func arrived(on libmpi.Comm, st *libmpi.Status) bool {
-	return on.Probe(backend.AnySource, backend.AnyTag, false, st) == 0 && st.Flag != 0
+	return on.Iprobe(backend.AnySource, backend.AnyTag, st) == 0 && st.Flag != 0
 }
 
 // arriving is a message that tell has sent, while the library receives it.
@@ -220,7 +220,7 @@ func (c *comm) receiveControl(tag int, counted bool) (m []byte, from int, ok boo
 	if a.m == nil {
 		var msg libmpi.Message
 		var st libmpi.Status
-		if code := c.ctl.Mprobe(backend.AnySource, tag, false, &msg, &st); code != 0 || st.Flag == 0 {
+		if code := c.ctl.Improbe(backend.AnySource, tag, &msg, &st); code != 0 || st.Flag == 0 {
 			c.looked(code)
 			return nil, 0, false
 		}
@@ -244,7 +244,7 @@ func (c *comm) receiveControl(tag int, counted bool) (m []byte, from int, ok boo
 // discard starts the receive of a message that has arrived and that nobody receives any more.
 func (e *engine) discard(c *comm, on libmpi.Comm, st *libmpi.Status) bool {
 	var m libmpi.Message
-	if !e.mayDiscard(st.Bytes) || on.Mprobe(int(st.Source), int(st.Tag), false, &m, st) != 0 || st.Flag == 0 {
+	if !e.mayDiscard(st.Bytes) || on.Improbe(int(st.Source), int(st.Tag), &m, st) != 0 || st.Flag == 0 {
 		return false
 	}
 	c.discard(m, st.Bytes)

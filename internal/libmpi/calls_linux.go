@@ -41,7 +41,11 @@ package libmpi
 */
 import "C"
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
 
 // Status describes a received or probed message. Its layout is that of coh_status.
 type Status struct {
@@ -74,10 +78,10 @@ func flag(b bool) C.int {
 }
 
 // Send sends buf. Tags are cohort's, from 0 to the largest.
-func (c Comm) Send(buf []byte, dest, tag int, synchronous bool) Code {
+func (c Comm) Send(buf []byte, dest, tag int, mode backend.Mode) Code {
 	var code C.int
 	enter()
-	C.coh_call_send(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), flag(synchronous), &code)
+	C.coh_call_send(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), flag(mode.Synchronous), &code)
 	leave()
 	return Code(code)
 }
@@ -99,9 +103,9 @@ func (c Comm) RecvGuarded(buf []byte, source, tag int, st *Status) Code {
 }
 
 // Isend starts a send; st.Flag reports whether it is complete already. If not, the caller pins buf.
-func (c Comm) Isend(buf []byte, dest, tag int, synchronous bool, req *Request, st *Status) Code {
+func (c Comm) Isend(buf []byte, dest, tag int, mode backend.Mode, req *Request, st *Status) Code {
 	enter()
-	code := Code(C.coh_call_isend(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), flag(synchronous),
+	code := Code(C.coh_call_isend(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), flag(mode.Synchronous),
 		cell(req), st.c()))
 	leave()
 	return code
@@ -124,23 +128,37 @@ func (m *Message) Imrecv(buf []byte, req *Request, st *Status) Code {
 	return code
 }
 
-// Probe looks for a message; st.Flag reports whether there is one.
-func (c Comm) Probe(source, tag int, block bool, st *Status) Code {
+// Probe waits for a message.
+func (c Comm) Probe(source, tag int, st *Status) Code { return c.probe(source, tag, true, st) }
+
+// Iprobe looks for a message; st.Flag reports whether there is one.
+func (c Comm) Iprobe(source, tag int, st *Status) Code { return c.probe(source, tag, false, st) }
+
+func (c Comm) probe(source, tag int, block bool, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_probe(C.uintptr_t(c), C.int(source), C.int(tag), flag(block), st.c()))
 	leave()
 	return code
 }
 
-// Mprobe looks for a message and removes it from the queues.
-func (c Comm) Mprobe(source, tag int, block bool, m *Message, st *Status) Code {
+// Mprobe waits for a message and removes it from the queues.
+func (c Comm) Mprobe(source, tag int, m *Message, st *Status) Code {
+	return c.mprobe(source, tag, true, m, st)
+}
+
+// Improbe looks for a message; st.Flag reports whether there is one, and then it is removed from the queues.
+func (c Comm) Improbe(source, tag int, m *Message, st *Status) Code {
+	return c.mprobe(source, tag, false, m, st)
+}
+
+func (c Comm) mprobe(source, tag int, block bool, m *Message, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_mprobe(C.uintptr_t(c), C.int(source), C.int(tag), flag(block), cell(m), st.c()))
 	leave()
 	return code
 }
 
-// Take is Mprobe without waiting, followed by Imrecv if the message is not longer than buf. It returns whether there is
+// Take is Improbe, followed by Imrecv if the message is not longer than buf. It returns whether there is
 // a message, which is in *m if it is longer.
 func (c Comm) Take(buf []byte, source, tag int, m *Message, req *Request, st *Status) (taken bool, code Code) {
 	var got C.int

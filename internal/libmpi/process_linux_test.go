@@ -164,22 +164,22 @@ func TestWrongArgumentsReturnErrors(t *testing.T) {
 		_, _, maxTag, _ := World().Facts()
 		buf, out := make([]byte, 64), make([]byte, 64)
 		for name, c := range comms {
-			must(name+" send to rank 9", c.Send(buf, 9, 0, false), backend.ErrRank)
-			must(name+" send to rank -9", c.Send(buf, -9, 0, true), backend.ErrRank)
-			must(name+" send with tag -9", c.Send(buf, 0, -9, false), backend.ErrTag)
+			must(name+" send to rank 9", c.Send(buf, 9, 0, backend.Standard), backend.ErrRank)
+			must(name+" send to rank -9", c.Send(buf, -9, 0, backend.Synchronous), backend.ErrRank)
+			must(name+" send with tag -9", c.Send(buf, 0, -9, backend.Standard), backend.ErrTag)
 			if maxTag < 1<<31-1 {
-				must(name+" send with a tag too large", c.Send(buf, 0, maxTag+1, false), backend.ErrTag)
+				must(name+" send with a tag too large", c.Send(buf, 0, maxTag+1, backend.Standard), backend.ErrTag)
 			}
 			var st Status
 			var q Request
 			must(name+" recv from rank 9", c.Recv(buf, 9, 0, &st), backend.ErrRank)
 			must(name+" irecv from rank 9", c.Irecv(buf, 9, 0, &q, &st), backend.ErrRank)
-			must(name+" isend to rank 9", c.Isend(buf, 9, 0, false, &q, &st), backend.ErrRank)
-			must(name+" probe of rank 9", c.Probe(9, 0, false, &st), backend.ErrRank)
+			must(name+" isend to rank 9", c.Isend(buf, 9, 0, backend.Standard, &q, &st), backend.ErrRank)
+			must(name+" probe of rank 9", c.Iprobe(9, 0, &st), backend.ErrRank)
 			must(name+" bcast from rank 9", c.Collective(&Coll{Coll: int(backend.Bcast), Recv: buf, Count: 8, Type: bytes, Root: 9, Size: 1}), backend.ErrRoot)
 			must(name+" reduce to rank 9", c.Collective(&Coll{Coll: int(backend.Reduce), Send: buf, Recv: out, Count: 8, Type: bytes, Op: sum, Root: 9, Size: 1}), backend.ErrRoot)
 			must(name+" band of float64", c.Allreduce(buf, out, 1, double, band), backend.ErrOp)
-			if code := c.Isend(buf, 0, 1, false, &q, &st); code != 0 {
+			if code := c.Isend(buf, 0, 1, backend.Standard, &q, &st); code != 0 {
 				return Error(code)
 			}
 			var got Status
@@ -194,7 +194,7 @@ func TestWrongArgumentsReturnErrors(t *testing.T) {
 			if code := freed.Free(); code != 0 {
 				return Error(code)
 			}
-			must("send on a communicator that is no more", freed.Send(buf, 0, 0, false), backend.ErrComm)
+			must("send on a communicator that is no more", freed.Send(buf, 0, 0, backend.Standard), backend.ErrComm)
 		}
 		if !Has("MPI_Allreduce_c") {
 			if err := Error(World().Collective(&Coll{Coll: int(backend.Allreduce), Count: 1 << 31, Type: bytes, Op: sum, Size: 1})); !errors.Is(err, backend.ErrCount) {
