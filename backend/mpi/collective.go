@@ -53,11 +53,11 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 	switch {
 	case call.Agreed: // all ranks are there, so nobody waits for what only poll advances
 		return backend.PlanDone, c.native(c.ctl, call)
-	case c.p.agreed || c.p.oneThread:
+	case c.p.job.agrees() || c.p.job.oneThread:
 		return c.plan(call), nil
 	case call.Err != nil:
 		return backend.PlanDone, call.Err
-	case c.p.polled || c.scheduled(call):
+	case c.p.job.polled || c.scheduled(call):
 		return c.plan(call), nil
 	}
 	if c.guarded(call) {
@@ -96,7 +96,7 @@ func (c *comm) plan(call *backend.Call) backend.Plan {
 	switch {
 	case !c.scheduled(call) && call.Coll != backend.Barrier:
 		return backend.PlanAgree
-	case c.p.agreed || c.p.oneThread || c.guarded(call):
+	case c.p.job.agrees() || c.p.job.oneThread || c.guarded(call):
 		return backend.PlanChecked
 	}
 	return backend.PlanSchedule
@@ -107,12 +107,12 @@ func (c *comm) plan(call *backend.Call) backend.Plan {
 // time in memory of the library: after a message that is too long the library frees that memory,
 // and then writes the next message into it. Two ranks exchange one message at a time.
 func (c *comm) guarded(call *backend.Call) bool {
-	if !c.p.guard || c.size == 1 || call.Coll == backend.Barrier {
+	if !c.p.lib.guard || c.size == 1 || call.Coll == backend.Barrier {
 		return false
 	}
 	n := c.bytes(call)
 	switch {
-	case n > c.p.small:
+	case n > c.p.job.small:
 		return true
 	case c.scheduled(call): // its receives are guarded one by one
 		return false
@@ -151,21 +151,21 @@ func (c *comm) scheduled(call *backend.Call) bool {
 	case c.size == 1:
 		return true // MPICH treats displacements differently there
 	case call.Coll == backend.Barrier:
-		return p.polled
-	case p.polled || !p.sound[call.Coll].native:
+		return p.job.polled
+	case p.job.polled || !p.lib.colls[call.Coll].native:
 		return true
-	case p.deterministic && call.Op != nil:
+	case p.job.deterministic && call.Op != nil:
 		return true
-	case call.Form != backend.Blocking && !p.sound[call.Coll].long && c.bytes(call) > math.MaxInt32:
+	case call.Form != backend.Blocking && !p.lib.colls[call.Coll].long && c.bytes(call) > math.MaxInt32:
 		return true
 	}
 	switch call.Coll {
 	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
 		// Only pairs of ranks know the lengths and displacements, so the ranks cannot all see
 		// whether one is too long for a guarded library or for an int.
-		return p.guard || !p.large || p.agreed
+		return p.lib.guard || !p.lib.large || p.job.agrees()
 	}
-	return call.Count > math.MaxInt32 && (!p.large || call.Op != nil && p.ops.needsCallback(call.Op))
+	return call.Count > math.MaxInt32 && (!p.lib.large || call.Op != nil && p.ops.needsCallback(call.Op))
 }
 
 // native makes the library's blocking call.
@@ -197,7 +197,7 @@ func (c *comm) frequent(on libmpi.Comm, call *backend.Call) (code libmpi.Code, m
 	case t == 0:
 	case call.Coll == backend.Bcast:
 		return on.Bcast(call.Recv, call.Count, t, call.Root), true
-	case call.Coll == backend.Allreduce && (!call.InPlace || c.p.sound[call.Coll].inPlace[call.Form]):
+	case call.Coll == backend.Allreduce && (!call.InPlace || c.p.lib.colls[call.Coll].inPlace[call.Form]):
 		if op := c.p.ops.native(call.Op); op != 0 {
 			return on.Allreduce(call.Send, call.Recv, call.Count, t, op), true
 		}
@@ -216,7 +216,7 @@ func (c *comm) ended(code libmpi.Code, call *backend.Call, send []byte) error {
 	c.miscounts.Store(true)
 	err := c.fault(code)
 	c.p.keep(send, call.Recv)
-	if s := backend.Sentinel(backend.Code(err)); s == backend.ErrTruncate && c.p.checked {
+	if s := backend.Sentinel(backend.Code(err)); s == backend.ErrTruncate && c.p.job.checked() {
 		err = backend.Faultf(backend.ErrMismatch, "the ranks' lengths of %v differ: %v", call.Coll, err)
 	}
 	c.Break(err)
@@ -258,7 +258,7 @@ func (c *comm) translate(call *backend.Call, a *libmpi.Coll) error {
 	if call.Type == nil {
 		return nil
 	}
-	if a.InPlace && !c.p.sound[call.Coll].inPlace[call.Form] {
+	if a.InPlace && !c.p.lib.colls[call.Coll].inPlace[call.Form] {
 		a.InPlace, a.Send = false, c.copyInput(call)
 		if call.Coll == backend.Alltoallv {
 			a.SendCounts, a.SendDispls = a.RecvCounts, a.RecvDispls

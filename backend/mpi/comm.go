@@ -22,8 +22,8 @@ type comm struct {
 	world      []int // each rank's rank in the world
 	isWorld    bool
 
-	// gate is shut once the communicator is closed. Whoever is inside may use the library's handles. Its tally is the
-	// number of messages that this rank has sent on data and ctl, minus those that it has received.
+	// gate is shut once the communicator is closed. A goroutine inside may use the library's handles. Its tally is the
+	// balance: the messages that this rank has sent on data and ctl, minus those that it has received.
 	gate   gate.Tallied
 	broken atomic.Pointer[backend.Fault] // why operations end
 
@@ -33,16 +33,18 @@ type comm struct {
 	queues [2]queue // guarded receives on data and on ctl
 	taken  taken
 
-	call   libmpi.Coll // of the blocking collective
-	copied []byte      // memory of its copy of the input of a call in place
+	// Of the blocking collective:
+	call   libmpi.Coll
+	copied []byte // memory of its copy of the input of a call in place
 	user   userCall
-	late   sync.Mutex    // held by a blocking collective, also an abandoned one, until it returns
-	calls  atomic.Uint32 // the library's collectives that this rank has begun, on data and ctl
-	// miscounts is set once a call in the library has failed: it is not known which messages it has sent or received.
-	miscounts atomic.Bool
+	late   sync.Mutex // held until it returns, also if it was abandoned
 
 	transactions transactions
-	retirement   retirement
+
+	// Of what happens after Close:
+	calls      atomic.Uint32 // the library's collectives that this rank has begun, on data and ctl
+	miscounts  atomic.Bool   // a call in the library has failed, so the balance is not known
+	retirement retirement
 }
 
 func (c *comm) Rank() int          { return c.rank }
@@ -50,21 +52,21 @@ func (c *comm) Size() int          { return c.size }
 func (c *comm) Caps() backend.Caps { return c.p.caps }
 
 func (c *comm) WorldRank(rank int) int { return c.world[rank] }
-func (c *comm) NodeOf(rank int) int    { return c.p.nodes[c.world[rank]] }
-func (c *comm) HostOf(rank int) string { return c.p.hosts[c.NodeOf(rank)] }
+func (c *comm) NodeOf(rank int) int    { return c.p.job.nodes[c.world[rank]] }
+func (c *comm) HostOf(rank int) string { return c.p.job.hosts[c.NodeOf(rank)] }
 
 // Diagnostics implements backend.Comm.
 func (c *comm) Diagnostics() []string {
 	p := c.p
 	lines := []string{
 		fmt.Sprintf("library: %s (%s)", p.lib.Name(), p.lib.Path),
-		fmt.Sprintf("ABI: %v, MPI %s, thread level %v", p.lib.ABI, p.lib.Version, p.level),
-		"accepts GPU memory: " + p.caps.DeviceMemory + " (" + p.whyDevice + ")",
+		fmt.Sprintf("ABI: %v, MPI %s, thread level %v", p.lib.ABI, p.lib.Version, p.lib.level),
+		"accepts GPU memory: " + p.caps.DeviceMemory + " (" + p.device.why + ")",
 	}
-	for _, s := range p.settings {
+	for _, s := range p.lib.settings {
 		lines = append(lines, s.String())
 	}
-	if p.unprofiled {
+	if p.lib.unprofiled {
 		lines = append(lines, "Profiling sets nothing: cohort knows no statistics of this library; tools that wrap MPI need no setting")
 	}
 	return lines
@@ -75,10 +77,11 @@ func (c *comm) on(tag int) (libmpi.Comm, int) {
 	if tag >= 0 || tag == backend.AnyTag {
 		return c.data, tag
 	}
-	return c.ctl, c.p.folds.tag(tag)
+	return c.ctl, c.p.tags.of(tag)
 }
 
-// usable returns the error of new operations if the communicator is closed or broken, or fails is about to break it.
+// usable returns the error of new operations if the communicator is closed or broken, or if a rank has failed, which
+// is about to break it.
 func (c *comm) usable() error {
 	if c.gate.IsShut() {
 		return backend.CommClosed
@@ -151,7 +154,7 @@ func (c *comm) create(d *comm, id uint32) error {
 	for i, r := range d.world {
 		ranks[i] = int32(r)
 	}
-	tag := makingTag(id, c.p.maxTag)
+	tag := makingTag(id, c.p.lib.maxTag)
 	var code libmpi.Code
 	if d.data, code = c.p.parent.Create(ranks, tag); code != 0 {
 		return c.unmade(code)
@@ -171,40 +174,13 @@ func makingTag(id uint32, maxTag int) int { return int(id) % (maxTag / 2) * 2 }
 
 func (c *comm) begin() {
 	c.queues[0].on, c.queues[1].on = c.data, c.ctl
-	c.transactions = newTransactions(c.rank, c.p.polled, func(to int, m []byte) bool {
-		told := c.p.engine.tell(c, m, to, c.p.folds.commit())
-		if told {
-			c.gate.Count(1)
-		}
-		return told
+	c.transactions = newTransactions(c.rank, c.p.job.polled, func(to int, m []byte) bool {
+		return c.p.engine.tell(c, m, to, c.p.tags.commit())
 	})
 	c.p.engine.add(c)
 	if f := c.p.failed.Load(); f != nil {
 		c.breaks(f.why)
 	}
-}
-
-// Close closes the communicator, and frees it as soon as no message can arrive on it (retire.go). On the
-// world it finalizes MPI, which waits for the other ranks to do the same.
-func (c *comm) Close() error {
-	e := &c.p.engine
-	if c.isWorld {
-		if !c.gate.Shut() {
-			return nil
-		}
-		c.drop(backend.CommClosed)
-		e.remove(c)
-		c.p.removeProcessor()
-		return c.p.finalize(c)
-	}
-	world := c.p.world
-	if !world.reenter() {
-		return nil // the world's Close has closed it, or nobody can free it any more
-	}
-	defer world.leave()
-	e.shut(c)
-	e.tend()
-	return nil
 }
 
 // UnderWay implements backend.Comm.

@@ -17,9 +17,9 @@ import (
 
 // A call of the library that makes a communicator, or makes or frees a window, waits for all members. Nothing ends it: no
 // deadline, and no notice that the communicator is broken. So the members first agree on the call by a two-phase commit, in
-// messages on the communicator's ctl. They make the call only when all of them are prepared to make it.
+// messages on the communicator's ctl, and make it only when all of them are prepared.
 //
-// The coordinator is the member with the lowest world rank. Each member, also this one, takes part in the transaction:
+// The coordinator is the member with the lowest world rank. Each member takes part in the transaction, also the coordinator:
 //
 //	member              event                                                to         message
 //	-                   the member begins the call                           joined     join to the coordinator
@@ -33,21 +33,29 @@ import (
 //
 // A member gives up at its deadline, when the communicator breaks or is closed, and when a member has left the job.
 //
-// The coordinator has the states of the members that have joined. Once all have, it has them prepare, and once all are
-// prepared it commits. If one withdraws, or cannot be told to prepare, the coordinator aborts the transaction on all members,
-// also on those that have yet to join. If it has not joined itself, it does so when it joins. Then it forgets the transaction.
+// The coordinator keeps the states of the members that have joined:
 //
-// At thread level serialized the call excludes all others of its process, which has one lock. If rank 0 made one call and
-// rank 1 another, both would wait without end. So the coordinator has the members prepare in the order of their world ranks,
-// each once the one before is prepared. Two transactions cannot wait for each other's locks then. Otherwise all prepare at
-// once.
+//	all have joined                                 it has them prepare
+//	all are prepared                                it commits
+//	one withdraws, or cannot be told to prepare     it aborts on all members, also on those that have yet to join
+//
+// It decides once it has joined itself, and then forgets the transaction.
+//
+// At thread level serialized a call excludes all others of its process, which has one lock (process.calling). If rank 0 made
+// one call and rank 1 another, both would wait without end. So the coordinator has the members prepare in the order of their
+// world ranks, each once the one before is prepared. Two transactions cannot wait for each other's locks then. At level
+// multiple all prepare at once.
 //
 // A member is never in two transactions with the same number, so no message is taken for one of another transaction. Messages
-// between two members arrive in the order they were sent.
+// between two members arrive in the order in which they were sent.
 //
-// Invariant: a member calls only if all members call. The coordinator of a prepared member is in the transaction or has
-// decided it, so only such a member waits for the decision. If the library cannot send the decision to a member, that
-// member waits for it until its deadline, and so do those that make the call.
+// Shared words: the transactions of a communicator, all of which mu guards. A goroutine that makes a call writes its own
+// participant when it joins, is prepared or withdraws. Each goroutine that waits for a call receives messages for all calls of
+// the communicator (handle), and so writes what any of them changes.
+//
+// Invariant: a member makes the call only if all members make it. The coordinator of a prepared member is in the transaction
+// or has decided it, so only a prepared member waits for the decision. It waits until its deadline if the library cannot send
+// it the decision, and so do the members that make the call.
 
 // Kinds of messages of a transaction.
 const (
@@ -250,7 +258,7 @@ func (t *transactions) decide(number uint64, x *transaction, kind byte) {
 // a goroutine goes on with both, calls late when it knows the end, and together returns true and b's error. Where only one
 // thread may call the library, together waits for the end itself.
 func (c *comm) together(b *backend.Bound, members []int, number uint64, call func() error, late func(made bool, err error)) (made bool, err error) {
-	if !b.Limited() || c.p.level < libmpi.Serialized {
+	if !b.Limited() || c.p.lib.level < libmpi.Serialized {
 		return c.transact(b, members, number, call)
 	}
 	begun := time.Now()
@@ -276,13 +284,19 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 	return true, b.Err(begun)
 }
 
-// transact is together in one goroutine. A member that is prepared waits for the decision.
+// transact is together in one goroutine, which does this until the transaction is decided:
+//
+//  1. It receives messages of transactions.
+//  2. If the coordinator has asked this member to prepare, it takes its process's lock and says that it is prepared.
+//  3. If the transaction is decided, or the decision cannot come any more, it makes the call or returns why it does not.
+//  4. It pauses, and gives up if its own time is up, the communicator has ended, or a member has left the job. If the member
+//     is prepared, it still waits for the decision.
 func (c *comm) transact(b *backend.Bound, members []int, number uint64, call func() error) (made bool, err error) {
 	p, t := c.p, &c.transactions
 	if len(members) == 1 {
 		return true, call()
 	}
-	if p.level < libmpi.Serialized && !libmpi.MayCall() {
+	if p.lib.level < libmpi.Serialized && !libmpi.MayCall() {
 		return false, libmpi.Error(libmpi.Thread)
 	}
 	order := slices.SortedFunc(slices.Values(members), func(a, b int) int { return cmp.Compare(c.world[a], c.world[b]) })
@@ -310,7 +324,7 @@ func (c *comm) transact(b *backend.Bound, members []int, number uint64, call fun
 			return false, cmp.Or(why, c.usable(), error(errUnsent))
 		case p.failed.Load() != nil:
 			return false, c.usable()
-		case p.hasLeft(c.world[mine.coordinator]):
+		case p.departed.has(c.world[mine.coordinator]):
 			return false, peerLeft(c.world[mine.coordinator])
 		}
 		p.engine.poll(1)
@@ -341,7 +355,7 @@ func (c *comm) gaveUp(why error) *backend.Fault {
 // missing returns an error if a member has left the job.
 func (c *comm) missing(members []int) error {
 	for _, r := range members {
-		if c.p.hasLeft(c.world[r]) {
+		if c.p.departed.has(c.world[r]) {
 			return peerLeft(c.world[r])
 		}
 	}
@@ -360,7 +374,7 @@ func (c *comm) receiveTransactions() {
 	}
 	defer t.mu.Unlock()
 	for {
-		m, from, ok := c.receiveControl(c.p.folds.commit(), true)
+		m, from, ok := c.receiveControl(c.p.tags.commit())
 		if !ok {
 			return
 		}
@@ -375,12 +389,4 @@ func (c *comm) all() []int {
 		all[r] = r
 	}
 	return all
-}
-
-// hasLeft reports whether a rank has left the job, and all that it had sent before has arrived.
-func (p *process) hasLeft(world int) bool {
-	p.departed.Lock()
-	defer p.departed.Unlock()
-	at, ok := p.departed.at[world]
-	return ok && time.Since(at) > arrives
 }

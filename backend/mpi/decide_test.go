@@ -67,7 +67,7 @@ func TestRequestThatCompletesIsNotGivenUp(t *testing.T) {
 func TestCancelLeavesNoRequestBetweenTwoPlaces(t *testing.T) {
 	for _, receives := range []bool{false, true} {
 		c := newTestComm()
-		c.p.guard = true
+		c.p.lib.guard = true
 		r, o := pendingRequest(c)
 		o.receives = receives
 		c.p.engine.ops, c.p.engine.reqs = nil, nil
@@ -166,7 +166,7 @@ func TestAllreduceInPlaceGoesNoShortWay(t *testing.T) {
 	r := mpiquirks.ParseRelease("6.0.0")
 	q := mpiquirks.QuirksIn(mpiquirks.Of(mpifind.Unknown, "Open MPI", r), r)
 	c := newTestComm()
-	c.p.sound = newSound(q)
+	c.p.lib.colls = newUsableColls(q)
 	typ := datatype.Number(backend.Int64)
 	c.p.types.kinds[backend.Int64], c.p.ops.predefined[backend.OpSum] = 1, 1 // as if the library were loaded
 	call := &backend.Call{Coll: backend.Allreduce, Type: typ, Op: datatype.Op(backend.OpSum, typ), Count: 1, Recv: make([]byte, 8), InPlace: true}

@@ -51,16 +51,16 @@ func (p *process) deviceMemory(asked string, reported int, around surroundings) 
 		return "no", mpiquirks.WhyCUDAOff
 	case reported == 0:
 		return "no", "as it reports"
-	case p.polled: // guarded receives and collectives work differently then
+	case p.job.polled: // guarded receives and collectives work differently then
 		return "no", "one call at a time: some rank has thread level serialized, or the job has one rank"
-	case p.level < libmpi.Serialized:
-		return "no", "the thread level is " + p.level.String()
+	case p.lib.level < libmpi.Serialized:
+		return "no", "the thread level is " + p.lib.level.String()
 	}
 	s := p.deviceSwitch()
 	if s == nil {
 		return asReported(reported)
 	}
-	on, by := s.position(p.maker, around.lookup)
+	on, by := s.position(p.lib.implementation, around.lookup)
 	switch {
 	case !on && by != "":
 		return "no", by
@@ -68,12 +68,12 @@ func (p *process) deviceMemory(asked string, reported int, around surroundings) 
 		return asReported(reported)
 	case !on:
 		return "no", s.unset
-	case p.maker == mpiquirks.Cray && !around.mapped("libmpi_gtl_cuda."):
+	case p.lib.implementation == mpiquirks.Cray && !around.mapped("libmpi_gtl_cuda."):
 		return "no", by + ", but libmpi_gtl_cuda.so is not loaded; link the program to it, or preload it"
 	case reported == 1 || !s.alone:
 		return asReported(reported)
 	}
-	if mode, _ := around.lookup("I_MPI_OFFLOAD_MODE"); p.maker == mpiquirks.Intel && mode != "cuda" {
+	if mode, _ := around.lookup("I_MPI_OFFLOAD_MODE"); p.lib.implementation == mpiquirks.Intel && mode != "cuda" {
 		return "unknown", by + ", which does not always mean CUDA; set I_MPI_OFFLOAD_MODE=cuda"
 	}
 	return "yes", by
@@ -89,11 +89,11 @@ func asReported(reported int) (takes, why string) {
 // deviceSwitch returns the library's switch, nil if it has none or reports the state of it itself.
 // A library of unknown make has the standard ABI, so it is no Open MPI from before that.
 func (p *process) deviceSwitch() *deviceSwitch {
-	if p.maker != mpiquirks.Unknown && p.quirks.Has(mpiquirks.QuirkBuiltCUDA) {
+	if p.lib.implementation != mpiquirks.Unknown && p.lib.quirks.Has(mpiquirks.QuirkBuiltCUDA) {
 		return &ompiSwitch
 	}
 	for i := range deviceSwitches {
-		if slices.Contains(deviceSwitches[i].of, p.maker) {
+		if slices.Contains(deviceSwitches[i].of, p.lib.implementation) {
 			return &deviceSwitches[i]
 		}
 	}
@@ -136,24 +136,24 @@ func inProcess(begin string) bool {
 // same on all ranks. Schedules copy and reduce. Where the ranks agree on a call first, a rank that
 // can end it early makes it a schedule on all.
 func (p *process) deviceColls() (colls uint32) {
-	if p.polled || p.agreed || p.guard {
+	if p.job.polled || p.job.agrees() || p.lib.guard {
 		return 0
 	}
 	for coll := backend.Bcast; coll <= backend.Exscan; coll++ {
-		if !p.sound[coll].native {
+		if !p.lib.colls[coll].native {
 			continue
 		}
 		switch coll {
 		case backend.Reduce, backend.Allreduce:
-			if !p.sound[coll].inPlace[backend.Blocking] {
+			if !p.lib.colls[coll].inPlace[backend.Blocking] {
 				continue
 			}
 		case backend.Gatherv, backend.Scatterv, backend.Alltoallv: // see scheduled
-			if !p.large {
+			if !p.lib.large {
 				continue
 			}
 		}
-		if reduces(coll) && (p.deterministic || !p.deviceOps()) {
+		if reduces(coll) && (p.job.deterministic || !p.deviceOps()) {
 			continue
 		}
 		colls |= 1 << coll
@@ -167,11 +167,11 @@ const deviceLeast = 4 << 10
 // Direct implements backend.Devices.
 func (c *comm) Direct(coll backend.Coll, op backend.OpCode, kind backend.Kind, bytes int) bool {
 	return c.size > 1 && bytes > deviceLeast &&
-		(coll == 0 || c.p.direct>>coll&1 != 0 && (!reduces(coll) || deviceOp(op, kind)))
+		(coll == 0 || c.p.device.colls>>coll&1 != 0 && (!reduces(coll) || deviceOp(op, kind)))
 }
 
 // End implements backend.Devices.
-func (c *comm) End(run func(end func()) error) { c.p.ending.Store(&run) }
+func (c *comm) End(run func(end func()) error) { c.p.ending.run.Store(&run) }
 
 func reduces(coll backend.Coll) bool {
 	switch coll {

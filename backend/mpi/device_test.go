@@ -32,22 +32,22 @@ func TestDeviceCollsFollowQuirksAndConfig(t *testing.T) {
 		{"MPICH", "MPICH", "4.0.2", nil,
 			[]backend.Coll{backend.Bcast, backend.Allreduce, backend.Allgatherv, backend.Alltoallv, backend.ReduceScatterBlock},
 			[]backend.Coll{backend.Barrier, backend.Reduce}}, // wrong in place
-		{"before MPI-4", "MPICH", "3.4.1", func(p *process) { p.large = false },
+		{"before MPI-4", "MPICH", "3.4.1", func(p *process) { p.lib.large = false },
 			[]backend.Coll{backend.Bcast, backend.Allreduce, backend.Allgatherv, backend.Alltoall},
 			[]backend.Coll{backend.Alltoallv, backend.Gatherv}}, // whose counts are not known to all ranks
 		// Where the ranks agree first, any rank's context makes the call a schedule on all.
 		{"Open MPI", "Open MPI", "4.1.4", nil, nil,
 			[]backend.Coll{backend.Bcast, backend.Reduce, backend.Allreduce, backend.Allgather, backend.Allgatherv, backend.Alltoall, backend.Alltoallv}},
-		{"checked", "MPICH", "4.0.2", func(p *process) { p.checked, p.agreed = true, true }, nil,
+		{"checked", "MPICH", "4.0.2", func(p *process) { p.job.agreement = agreeToCheck }, nil,
 			[]backend.Coll{backend.Bcast, backend.Allreduce, backend.Allgather, backend.Allgatherv, backend.Alltoall, backend.Alltoallv}},
-		{"deterministic", "MPICH", "4.0.2", func(p *process) { p.deterministic = true },
+		{"deterministic", "MPICH", "4.0.2", func(p *process) { p.job.deterministic = true },
 			[]backend.Coll{backend.Bcast, backend.Allgather}, []backend.Coll{backend.Allreduce, backend.ReduceScatterBlock, backend.Scan}},
-		{"bounded", "MPICH", "4.0.2", func(p *process) { p.bounded, p.agreed = true, true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
-		{"one thread", "MPICH", "4.0.2", func(p *process) { p.polled = true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
+		{"bounded", "MPICH", "4.0.2", func(p *process) { p.job.agreement = agreeToEnd }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
+		{"one thread", "MPICH", "4.0.2", func(p *process) { p.job.polled = true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
 	} {
 		r := mpiquirks.ParseRelease(c.version)
 		q := mpiquirks.QuirksIn(mpiquirks.Of(mpifind.Unknown, c.vendor, r), r)
-		p := &process{quirks: q, guard: q.Has(mpiquirks.QuirkOverrun), large: true, sound: newSound(q), level: libmpi.Multiple}
+		p := &process{lib: library{quirks: q, guard: q.Has(mpiquirks.QuirkOverrun), large: true, colls: newUsableColls(q), level: libmpi.Multiple}}
 		for op := range p.ops.predefined {
 			p.ops.predefined[op] = libmpi.Op(1) // as if the library were loaded
 		}
@@ -136,7 +136,7 @@ func TestDeviceMemoryFollowsLibraryAndSwitches(t *testing.T) {
 		{"MVAPICH", "3.0", env{"MV2_USE_CUDA": "1"}, "", -1, level, false, "unknown", "does not report"}, // which it no longer has
 	} {
 		m := mpiquirks.Of(mpifind.Unknown, c.vendor, mpiquirks.ParseRelease(c.version))
-		p := &process{level: c.level, polled: c.polled, maker: m, quirks: mpiquirks.QuirksIn(m, mpiquirks.ParseRelease(c.version))}
+		p := &process{lib: library{level: c.level, implementation: m, quirks: mpiquirks.QuirksIn(m, mpiquirks.ParseRelease(c.version))}, job: job{polled: c.polled}}
 		around := surroundings{c.env.lookup, func(file string) bool { return strings.HasPrefix(c.env["mapped"], file) }}
 		got, why := p.deviceMemory(c.asked, c.says, around)
 		if got != c.want || !strings.Contains(why, c.why) {

@@ -6,7 +6,7 @@
 // Every communicator has two MPI communicators. data carries the user's messages and the library's
 // collectives. ctl carries everything with a tag below 0: fingerprints, schedules, reports, and
 // notices that a communicator is broken. User tags are MPI tags; tags below 0 are folded into MPI's
-// range (type folds).
+// range (type tags).
 //
 // # Three ways to run a blocking collective
 //

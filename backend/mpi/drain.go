@@ -25,13 +25,14 @@ import (
 // A rank that has freed a communicator cannot receive the sends that others abandoned on it. So a communicator is freed
 // only after all of its messages have been received (retire.go).
 
+// drain is this rank's part. Only the goroutine in Close uses it.
 type drain struct {
 	p       *process
 	world   *comm
-	counted int  // on rank 0: ranks that have reported in this round
 	n       int  // the round
+	counted int  // on rank 0: ranks that have reported in this round
 	sent    bool // this rank has reported
-	done    bool // all ranks have
+	done    bool // rank 0 has ended the round
 	failed  bool // the library could not send
 }
 
@@ -52,7 +53,7 @@ func (d *drain) round(n int, from []*comm, ready func() bool, end time.Time) boo
 	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
 		e.poll(1)
 		d.p.hear()
-		for !d.done && d.hearReport() {
+		for !d.done && d.hear() {
 			pause = 0
 		}
 		for _, c := range from {
@@ -62,7 +63,7 @@ func (d *drain) round(n int, from []*comm, ready func() bool, end time.Time) boo
 		}
 		if !d.sent && ready() {
 			d.sent = true
-			d.count(d.world.rank == 0)
+			d.report()
 		}
 		switch {
 		case d.done && e.discarding() == 0 && (n == 0 || !e.owed()): // in round 1 only reports of this rank can be left
@@ -87,56 +88,64 @@ func (d *drain) releaseOthers() {
 	}
 	for ; d.n < 2; d.n, d.sent, d.done = d.n+1, false, false {
 		if d.world.rank == 0 && !d.done {
-			d.counted = d.world.size - 1
-			d.count(true)
+			d.endRound()
 		} else if d.world.rank != 0 && !d.sent {
-			d.count(false)
+			d.report()
 		}
 	}
 }
 
-// hearReport takes a report of this round, if there is one.
-func (d *drain) hearReport() bool {
-	_, _, ok := d.world.receiveControl(d.p.folds.last(d.n), false)
-	if ok {
-		d.count(true)
+// hear takes a message of this round, if there is one: rank 0 counts the rank that reports, and ends the round of the others.
+func (d *drain) hear() bool {
+	_, _, ok := d.world.receiveControl(d.p.tags.last(d.n))
+	switch {
+	case ok && d.world.rank == 0:
+		d.count()
+	case ok:
+		d.done = true
 	}
 	return ok
 }
 
-// discard takes a message that nobody receives any more, if there is one. Those of p.hear and hearReport are left to them.
+// discard takes a message that nobody receives any more, if there is one. Those of p.hear and d.hear are left to them.
 func (d *drain) discard(on libmpi.Comm) bool {
 	var st libmpi.Status
 	if !arrived(on, &st) {
 		return false
 	}
-	if tag := int(st.Tag); on == d.world.ctl && (tag == d.p.folds.failure() || tag == d.p.folds.last(d.n)) {
+	if tag := int(st.Tag); on == d.world.ctl && (tag == d.p.tags.failure() || tag == d.p.tags.last(d.n)) {
 		return false
 	}
 	return d.p.engine.discard(d.world, on, &st)
 }
 
-// count notes that a rank is ready: this one, or on rank 0 one whose report was received. On other
-// ranks received means that all are ready.
-func (d *drain) count(received bool) {
-	switch {
-	case d.world.rank != 0 && received:
-		d.done = true
-	case d.world.rank != 0:
-		d.report(0)
-	default:
-		if d.counted++; d.counted == d.world.size {
-			d.done = true
-			for r := 1; r < d.world.size; r++ {
-				d.report(r)
-			}
-		}
+// report reports to rank 0 that this rank is ready.
+func (d *drain) report() {
+	if d.world.rank == 0 {
+		d.count()
+	} else {
+		d.tell(0)
 	}
 }
 
-// report sends a rank the empty message of this round.
-func (d *drain) report(rank int) {
-	if !d.p.engine.tell(d.world, nil, rank, d.p.folds.last(d.n)) {
+// count notes on rank 0 that a rank is ready.
+func (d *drain) count() {
+	if d.counted++; d.counted == d.world.size {
+		d.endRound()
+	}
+}
+
+// endRound ends the round on all ranks. Rank 0 calls it.
+func (d *drain) endRound() {
+	d.done = true
+	for r := 1; r < d.world.size; r++ {
+		d.tell(r)
+	}
+}
+
+// tell sends a rank the empty message of this round.
+func (d *drain) tell(rank int) {
+	if !d.p.engine.tell(d.world, nil, rank, d.p.tags.last(d.n)) {
 		d.failed = true
 	}
 }

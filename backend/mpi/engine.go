@@ -12,115 +12,62 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
+// The engine has the requests that are in progress in the library, and completes them. One goroutine at a time tests them.
+//
+//	shared words   written by
+//	reqs, ops      under mu: watch appends a request, take removes those that are complete
+//	next, at, st   under mu: poll
+//	dropped        under mu: drop, detach and take (cancel.go)
+//	prepared       under mu: prepare and forget (nonblocking.go)
+//	comms          under mu (retire.go)
+//	closing        stop, once, under mu
+//	queued         whoever adds a receive to a queue or removes it (queue.go)
+//	internal       whoever begins or completes a message of a collective
+//	poller         see background.go
+//	stuck, wins    whoever begins and ends such a call, or makes and frees a window
+//
+// A request in progress is in one place: in a communicator's queue if it is a guarded receive that has not matched, else in
+// ops. Before that it is in the hands of the goroutine that starts it, which looks afterwards whether the communicator has
+// ended meanwhile (started).
+//
+// Invariant: the goroutine that takes a request out of its place, under that place's lock, decides alone how it ends: it is
+// complete, its time is up (giveUp), or its communicator has ended (drop). Once closing is set, no request is tested or
+// canceled any more.
+
 // batch is how many requests are tested in one call.
 const batch = 64
 
-// engine holds the process's requests in progress and completes them. One goroutine at a time tests
-// them.
-//
-// A request in progress is in exactly one place: in a communicator's queue if it is a guarded receive that has not
-// matched, else in ops. Whoever takes it out of there, under that place's lock, decides how it ends: complete, because
-// the library has reported it; giveUp and drop, because its time is up or its communicator has ended. In between it
-// is in the hands of the goroutine that starts it, which looks at the communicator again afterwards (started).
 type engine struct {
 	mu       sync.Mutex
 	reqs     []libmpi.Request // what MPI tests; parallel to ops
 	ops      []*op
-	comms    []*comm                 // the open ones; the lists are replaced, never modified
-	retired  []*comm                 // closed, and not freed yet
-	kept     []*comm                 // closed, and never freed
 	prepared map[*operation]struct{} // persistent collectives, whose buffers stay pinned between their starts
-	leaks    int                     // what else could not be freed
-	ended    bool                    // the world is closed, and so is every communicator
-	dropped  int                     // those of ops that drop has ended and the library has not
-	stuck    atomic.Int32            // blocking calls that can be abandoned, until they return
-	wins     atomic.Int32            // windows not yet freed, of communicators that are not broken
-	lastPin  *pin                    // the pin of the operation that was added last
-	idlePins []*pin
+	dropped  int                     // operations whose fate is dropped
+	pins     pins
 	next     int // where the next round of tests starts
 	at       [batch]int32
 	st       [batch]libmpi.Status
 
-	queued     atomic.Int32 // waiting guarded receives of all communicators
-	internal   atomic.Int32 // messages in progress that belong to collectives
-	background bool         // the thread level lets another goroutine poll
-	polling    atomic.Bool  // it does
-	closing    atomic.Bool
-	tending    sync.Mutex
+	comms   comms
+	tending sync.Mutex   // held by tend
+	leaks   int          // under mu: what else could not be freed
+	stuck   atomic.Int32 // blocking calls that can be abandoned, until they return
+	wins    atomic.Int32 // windows not yet freed, of communicators that are not broken
+
+	queued   atomic.Int32 // waiting guarded receives of all communicators
+	internal atomic.Int32 // messages in progress that belong to collectives
+	poller   atomic.Uint32
+	closing  atomic.Bool // MPI may be finalized, or a thread may be taken out of a call
 
 	free  sync.Pool // of *backend.Request
 	colls sync.Pool // of *operation: nonblocking collectives
 }
 
-func (e *engine) add(c *comm) {
-	e.mu.Lock()
-	e.comms = append(slices.Clip(e.comms), c)
-	ended := e.ended
-	e.mu.Unlock()
-	if ended {
-		e.shut(c)
-	}
-}
-
-// shutAll closes the communicators that are open, and those made from now on.
-func (e *engine) shutAll() {
-	e.mu.Lock()
-	e.ended = true
-	comms := e.comms
-	e.mu.Unlock()
-	for _, c := range comms {
-		e.shut(c)
-	}
-}
-
-func (e *engine) remove(c *comm) {
-	e.mu.Lock()
-	e.comms = without(e.comms, c)
-	e.mu.Unlock()
-}
-
+// leak notes that something cannot be freed.
 func (e *engine) leak() {
 	e.mu.Lock()
 	e.leaks++
 	e.mu.Unlock()
-}
-
-// leaked reports whether anything could not be freed.
-func (e *engine) leaked() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.leaks+len(e.retired)+len(e.kept) > 0
-}
-
-// unfreed returns the closed communicators that are not freed.
-func (e *engine) unfreed() []*comm {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Concat(e.retired, e.kept)
-}
-
-// left waits until no call uses the world or a closed communicator, and all abandoned calls have returned. It reports
-// whether that happened in time, and before another rank failed.
-func (e *engine) left(world *comm, end time.Time) bool {
-	over := func() bool {
-		if world.p.level == libmpi.Multiple { // below, a call that waits would keep this one out
-			world.p.hear()
-		}
-		return world.p.failed.Load() != nil || time.Now().After(end)
-	}
-	for _, c := range append(e.unfreed(), world) {
-		for !c.gate.AwaitEmpty(backend.Grace) {
-			if over() {
-				return false
-			}
-		}
-	}
-	for ; e.stuck.Load() > 0; time.Sleep(shortest) {
-		if over() {
-			return false
-		}
-	}
-	return true
 }
 
 // request returns a request for an internal operation. done takes it back once it is complete.
@@ -170,8 +117,14 @@ func (e *engine) claim() bool {
 	return true
 }
 
-// poll makes progress if it can. It tries up to spins times while there is none. It returns true if it has completed
-// a request.
+// poll makes progress if it can. It returns true if it has completed a request.
+//
+//  1. It gives up the receives that drop has ended and whose time is up.
+//  2. It has messages that have arrived received by the guarded receives that wait for them.
+//  3. It tests the next requests, up to batch of them and spins times while none is complete.
+//  4. It ends those that are complete.
+//
+// Steps 1, 2 and 4 complete requests without the lock, so after the first two poll claims it again.
 func (e *engine) poll(spins int) bool {
 	if !e.claim() {
 		return false
@@ -185,7 +138,7 @@ func (e *engine) poll(spins int) bool {
 		}
 	}
 	if e.queued.Load() > 0 {
-		comms := e.comms
+		comms := e.comms.open
 		e.mu.Unlock()
 		for _, c := range comms {
 			c.match()
@@ -211,7 +164,7 @@ func (e *engine) poll(spins int) bool {
 	e.next = to
 	done, code := libmpi.Testsome(e.reqs[from:to], spins, e.at[:], e.st[:])
 	if code != 0 {
-		comms := e.comms
+		comms := e.comms.open
 		e.mu.Unlock()
 		for _, c := range comms {
 			c.looked(code)
@@ -307,17 +260,4 @@ func (e *engine) discarding() (bytes int) {
 		}
 	}
 	return bytes
-}
-
-// tell sends a short message on ctl without waiting for it. It returns false if the library cannot.
-func (e *engine) tell(c *comm, text []byte, dest, tag int) bool {
-	o := &op{c: c, buf: text}
-	var st libmpi.Status
-	code := c.ctl.Isend(text, dest, tag, backend.Standard, &o.h, &st)
-	if code != 0 || st.Flag != 0 {
-		o.complete(backend.Status{}, nil)
-		return code == 0
-	}
-	e.watch(o)
-	return true
 }

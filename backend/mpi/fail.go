@@ -52,9 +52,7 @@ func (c *comm) Break(err error) {
 	n := c.broken.Load().Encode(noticeSize)
 	for r := range c.size {
 		if r != c.rank {
-			if c.p.engine.tell(c, n, r, c.p.folds.notice()) {
-				c.gate.Count(1)
-			}
+			c.p.engine.tell(c, n, r, c.p.tags.notice())
 		}
 	}
 }
@@ -87,7 +85,7 @@ func (c *comm) readNotice() {
 		return
 	}
 	defer c.reading.Unlock()
-	if m, _, ok := c.receiveControl(c.p.folds.notice(), true); ok && len(m) > 0 {
+	if m, _, ok := c.receiveControl(c.p.tags.notice()); ok && len(m) > 0 {
 		c.breaks(backend.DecodeFault(m))
 	}
 }

@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"encoding/binary"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,14 +12,14 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// A rank whose program fails tells the others why, in a message to each of them (Declare). Every communicator of a rank
-// that has this message is broken with it: its operations end, and none begins. MPI cannot go on without a rank. So
-// nobody finalizes it, and the launcher ends the job once a process has ended.
+// A rank whose program fails tells the others why, in a message to each of them (Declare). Every communicator of a rank that
+// has this message is broken with it: its operations end, and none begins. MPI cannot go on without a rank. So no rank
+// finalizes it, and the launcher ends the job once a process has ended.
 //
-// A rank that waits here looks for the message between its looks at what it waits for, and the sampler looks at regular
-// intervals. Each answers. Once all have answered, or the time for it is over, the failed rank tells them when it ends. A
-// call that blocks in the library would stay there. The sampler takes the thread out of it (libmpi.EndBlocked). From then
-// on this process does not call the library, of which that thread may hold a lock.
+// A rank that waits outside the library looks for the message between its looks at what it waits for, and the sampler looks at
+// regular intervals. Each rank answers. Once all have answered, or the time for it is over, the failed rank tells them when it
+// ends. A call that blocks in the library would stay there, so the sampler takes the thread out of it (libmpi.EndBlocked). From
+// then on this process does not call the library, of which that thread may hold a lock.
 //
 // Until the failed rank ends, the others have time to save what they have: the launcher kills them some 8 ms after the
 // failed process has ended. They let it print its error first: their Close returns a little later.
@@ -29,6 +30,17 @@ import (
 //	running   the program fails (Declare), or a rank's message has come               failing
 //	failing   it is known when the failed rank ends, or too long ago that it failed   ending
 //	ending    the sampler is about to take a thread out of the library                abandoned
+//
+//	shared words     written by
+//	process.failed   fails, by one compare-and-swap: the first failure stays
+//	answered         on the failed rank, whoever receives an answer
+//	end              Declare on the failed rank; on others, once, whoever learns when it ends or has waited too long for that
+//	departed         whoever receives the message of a rank that leaves
+//
+// Invariant: a process that knows of a failed rank breaks all its communicators with that failure, and does not finalize MPI.
+// Its Close returns after end.
+
+// failure is what a process knows about the rank that fails.
 type failure struct {
 	why      *backend.Fault
 	begun    time.Time
@@ -90,7 +102,7 @@ func (c *comm) Declare(rank int, why error) error {
 // tellAll sends a message to all other ranks. It returns false if the library cannot.
 func (p *process) tellAll(m []byte) bool {
 	for r := range p.world.size {
-		if r != p.world.rank && !p.engine.tell(p.world, m, r, p.folds.failure()) {
+		if r != p.world.rank && !p.engine.tell(p.world, m, r, p.tags.failure()) {
 			return false
 		}
 	}
@@ -104,7 +116,7 @@ func (p *process) fails(f *failure) bool {
 	}
 	e := &p.engine
 	e.mu.Lock()
-	comms := e.comms
+	comms := e.comms.open
 	e.mu.Unlock()
 	for _, c := range comms { // begin breaks those that are made from now on
 		c.breaks(f.why)
@@ -152,19 +164,17 @@ func (p *process) hear() {
 
 // hearOne receives a message, if there is one.
 func (p *process) hearOne() bool {
-	m, from, ok := p.world.receiveControl(p.folds.failure(), false)
+	m, from, ok := p.world.receiveControl(p.tags.failure())
 	if !ok {
 		return false
 	}
 	if len(m) == 0 {
-		p.departed.Lock()
-		p.departed.at[from] = time.Now()
-		p.departed.Unlock()
+		p.departed.note(from)
 		return true
 	}
 	switch m[0] {
 	case saysWhy:
-		p.engine.tell(p.world, []byte{saysHeard}, from, p.folds.failure())
+		p.engine.tell(p.world, []byte{saysHeard}, from, p.tags.failure())
 		p.fails(&failure{why: &backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(m[1:])}, begun: time.Now()})
 	case saysHeard:
 		p.failed.Load().answered.Add(1)
@@ -185,22 +195,48 @@ func (p *process) departs() {
 	}
 }
 
-func (p *process) departing() bool { return p.agreed || p.polled || p.oneThread }
+func (p *process) departing() bool { return p.job.agrees() || p.job.polled || p.job.oneThread }
+
+// departures are the world ranks that have closed the world, and when this rank learned of it.
+type departures struct {
+	mu sync.Mutex
+	at map[int]time.Time
+}
+
+func (d *departures) note(world int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.at == nil {
+		d.at = make(map[int]time.Time)
+	}
+	d.at[world] = time.Now()
+}
+
+func (d *departures) none() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.at) == 0
+}
+
+// has reports whether a rank has left the job, and all that it had sent before has arrived.
+func (d *departures) has(world int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, ok := d.at[world]
+	return ok && time.Since(at) > arrives
+}
 
 // desert breaks the communicators on which this rank waits for a part of a collective from a rank that has left the job.
 // What that rank had sent before has arrived by then.
 func (p *process) desert() {
-	p.departed.Lock()
-	none := len(p.departed.at) == 0
-	p.departed.Unlock()
-	if none {
+	if p.departed.none() {
 		return
 	}
 	gone := map[*comm]int{}
 	look := func(ops []*op) {
 		for _, o := range ops {
 			if o.receives && !o.matched && o.internal() && o.source >= 0 {
-				if w := o.c.world[o.source]; p.hasLeft(w) {
+				if w := o.c.world[o.source]; p.departed.has(w) {
 					gone[o.c] = w
 				}
 			}
@@ -208,7 +244,7 @@ func (p *process) desert() {
 	}
 	e := &p.engine
 	e.mu.Lock()
-	comms := e.comms
+	comms := e.comms.open
 	look(e.ops)
 	e.mu.Unlock()
 	for _, c := range comms {
@@ -225,7 +261,7 @@ func (p *process) desert() {
 // release takes threads out of calls in the library, once another rank has failed and says when it ends.
 func (p *process) release(stop <-chan struct{}) {
 	f := p.failed.Load()
-	if f == nil || f.own || p.level < libmpi.Multiple {
+	if f == nil || f.own || p.lib.level < libmpi.Multiple {
 		return
 	}
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -244,28 +280,5 @@ func (p *process) release(stop <-chan struct{}) {
 			p.engine.stop()
 			libmpi.EndBlocked()
 		}
-	}
-}
-
-// closeFailed is the world's Close after a failure.
-func (p *process) closeFailed(f *failure) error {
-	for {
-		end, known := f.ends()
-		left := time.Until(end)
-		switch {
-		case !known:
-			left = time.Millisecond
-			if libmpi.MayCall() {
-				p.hear()
-			}
-		case left <= 0:
-			p.sampler.stop()
-			p.engine.stop()
-			p.owned = false
-			p.thread.end()
-			return nil
-		}
-		p.engine.poll(1) // what tells the others
-		time.Sleep(min(left, time.Millisecond))
 	}
 }

@@ -15,7 +15,7 @@ import (
 func second(sends bool) *comm {
 	c := newTestComm()
 	c.size, c.rank, c.world = 2, 1, []int{0, 1}
-	c.p.world, c.p.level = c, libmpi.Multiple
+	c.p.world, c.p.lib.level = c, libmpi.Multiple
 	c.transactions = newTransactions(1, false, func(int, []byte) bool { return sends })
 	libmpi.EndBlocked()
 	return c

@@ -25,7 +25,17 @@ type operation struct {
 	err   error
 }
 
-// States of an operation. MPI still uses an abandoned one until it completes.
+// States of an operation.
+//
+//	from        event                                                   to
+//	-           StartCollective                                         opPending
+//	-           prepare                                                 opDone
+//	opDone      Start                                                   opPending
+//	opPending   finish: the library has completed it                    opDone
+//	opPending   abandon: its wait is over; the library still uses it    opAbandoned
+//
+// The engine's lock decides between the last two: finish comes after the operation has left the engine's list, and abandon
+// finds it there.
 const (
 	opPending uint32 = iota
 	opDone
@@ -41,7 +51,7 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 		return nil, err
 	}
 	defer c.leave()
-	if c.p.agreed {
+	if c.p.job.agrees() {
 		return nil, nil
 	}
 	if call.Err != nil {
@@ -65,7 +75,7 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 
 // prepare makes a persistent collective.
 func (c *comm) prepare(call *backend.Call) (backend.Operation, error) {
-	if !c.p.persistent || !c.p.sound[call.Coll].persistent || c.scheduled(call) || call.Op != nil && c.p.ops.needsCallback(call.Op) {
+	if !c.p.lib.persistent || !c.p.lib.colls[call.Coll].persistent || c.scheduled(call) || call.Op != nil && c.p.ops.needsCallback(call.Op) {
 		return nil, nil
 	}
 	if err := c.enter(); err != nil {

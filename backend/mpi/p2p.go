@@ -5,6 +5,7 @@ package mpi
 import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
+	"github.com/cohort-hpc/cohort/internal/mpiquirks"
 )
 
 // Send implements backend.Comm.
@@ -37,7 +38,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 // a call that blocks in the library. Such a call would keep other goroutines out, could not end early,
 // and would stop what only poll advances.
 func (c *comm) requests(b *backend.Bound) bool {
-	return c.p.polled || b.Limited() || b != nil && b.Ends || c.p.engine.needsPoll()
+	return c.p.job.polled || b.Limited() || b != nil && b.Ends || c.p.engine.needsPoll()
 }
 
 // selfBytes is the maximum length of a message to oneself that is copied and kept until received.
@@ -74,7 +75,7 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	on, t := c.on(tag)
 	var st libmpi.Status
 	var code libmpi.Code
-	if c.p.guard {
+	if c.p.lib.guard {
 		code = on.RecvGuarded(buf, source, t, &st)
 	} else {
 		code = on.Recv(buf, source, t, &st)
@@ -99,7 +100,7 @@ func (c *comm) fits(err error, st *libmpi.Status, room int) error {
 	switch {
 	case err == nil && st.Bytes <= int64(room), err != nil && backend.Code(err) != truncateCode:
 		return err
-	case err != nil && c.p.noLength:
+	case err != nil && c.p.lib.quirks.Has(mpiquirks.QuirkNoLength):
 		st.Bytes = -1
 	}
 	if st.Bytes <= int64(room) { // what was received
@@ -169,7 +170,7 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 	on, t := c.on(tag)
 	o.receives, o.source, o.tag = true, source, t
 	c.p.rest(len(buf))
-	if c.p.guard {
+	if c.p.lib.guard {
 		c.post(o)
 		return
 	}
@@ -245,7 +246,7 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 		return
 	}
 	defer c.leave()
-	if c.p.polled || c.p.engine.queued.Load() > 0 {
+	if c.p.job.polled || c.p.engine.queued.Load() > 0 {
 		c.Irecv(recv, in, source, tag)
 		c.Isend(send, out, dest, tag, backend.Standard)
 		return
@@ -253,7 +254,7 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	var h [2]libmpi.Request
 	var st [2]libmpi.Status
 	// Not guarded: messages with this tag are never longer.
-	if code := c.ctl.Exchange(out, dest, in, source, c.p.folds.tag(tag), exchangeSpins, &h, &st); code != 0 {
+	if code := c.ctl.Exchange(out, dest, in, source, c.p.tags.of(tag), exchangeSpins, &h, &st); code != 0 {
 		st[0].Error, st[1].Error = code, code
 	}
 	if st[0].Flag != 0 && st[1].Flag != 0 { // the usual case: one is sent, and one received

@@ -3,17 +3,26 @@
 package mpi
 
 import (
-	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// queue holds the guarded receives of one MPI communicator that have not matched, in the order they
-// were posted.
+// Guarded receives (see the package's documentation) wait here for their messages. Each communicator has two queues, for data
+// and for ctl. A goroutine that posts a receive, probes or polls may match any of them.
+//
+//	shared words    written by
+//	queue.ops       under queue.mu: post appends a receive; matchAt, unqueue and drop remove receives
+//	queue.asked     under queue.mu: the passes of matchOne
+//	engine.queued   with each change of ops: the number of receives in all queues
+//
+// Invariant: a message goes to the receive that was posted first of those that it matches. So the library's message is taken
+// only for a receive behind no other one that it matches, and the goroutine that removes a receive from its queue goes on
+// with it alone.
+
+// queue has the receives of one of MPI's communicators, in the order they were posted.
 type queue struct {
 	on    libmpi.Comm
 	mu    sync.Mutex
@@ -221,161 +230,4 @@ func (c *comm) unqueue(o *op) bool {
 	q.ops = slices.Delete(q.ops, i, i+1)
 	c.p.engine.queued.Add(-1)
 	return true
-}
-
-// Cancel implements backend.Comm. MPI can cancel receives, not sends.
-func (c *comm) Cancel(r *backend.Request) bool {
-	o, ok := r.Impl.(*op)
-	if !ok || r.Ready() {
-		return false
-	}
-	if o.receives && c.p.guard && c.unqueue(o) {
-		o.complete(backend.Status{}, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the request was canceled"})
-		return true
-	}
-	c.p.engine.find(r, func(i int) {
-		if o.receives {
-			c.p.engine.cancelAt(i) // its completion shows whether that came in time
-		}
-	})
-	c.Poll()
-	return r.Ready() && backend.Code(r.Err) == canceled
-}
-
-// cancelAt cancels a request once: Open MPI does not survive a second time. The lock is held.
-func (e *engine) cancelAt(i int) {
-	if o := e.ops[i]; !o.canceled && !e.closing.Load() {
-		o.canceled = e.reqs[i].Cancel() == 0
-	}
-}
-
-// giveUp takes a request away from its operation, which the library goes on with, unless the request completes. It
-// returns false if it has completed. The caller owns the request then.
-func (e *engine) giveUp(r *backend.Request) bool {
-	return e.find(r, func(i int) { e.detach(e.ops[i]) })
-}
-
-// find calls f with the place of a request in the lists, with the lock held, and returns true. The request is in no place
-// while another goroutine starts or completes it: find waits for that, and returns false if the request has completed. It
-// does not wait if the request has a Notify: the caller may be that goroutine.
-func (e *engine) find(r *backend.Request, f func(i int)) bool {
-	o, ok := r.Impl.(*op)
-	for ok && !r.Ready() {
-		e.mu.Lock()
-		i := slices.Index(e.ops, o)
-		found := i >= 0 && o.req == r
-		if found {
-			f(i)
-		}
-		e.mu.Unlock()
-		if found || r.Notify != nil {
-			return found
-		}
-		runtime.Gosched()
-	}
-	return false
-}
-
-// detach takes the request away from an operation that is in progress. The lock is held.
-func (e *engine) detach(o *op) *backend.Request {
-	r := o.req
-	if o.fate == dropped {
-		e.dropped--
-	}
-	o.req, o.fate = nil, orphaned // MPI's request keeps the record
-	o.uncount()
-	return r
-}
-
-// ended is a request and the error that it ends with.
-type endedRequest struct {
-	r   *backend.Request
-	err error
-}
-
-func end(all []endedRequest) {
-	for _, x := range all {
-		x.r.Complete(backend.Status{}, x.err)
-	}
-}
-
-// drop ends all pending operations of the communicator with an error. A receive ends once the library does not write
-// to its buffer any more. Other requests end at once: MPI may still read their buffers, which stay pinned.
-func (c *comm) drop(err error) {
-	var ended []endedRequest
-	for i := range c.queues {
-		q := &c.queues[i]
-		q.mu.Lock()
-		ops := q.ops
-		c.p.engine.queued.Add(-int32(len(ops)))
-		q.ops = nil
-		q.mu.Unlock()
-		for _, o := range ops {
-			o.complete(backend.Status{}, err)
-		}
-	}
-	e := &c.p.engine
-	e.mu.Lock()
-	for i, o := range e.ops {
-		switch {
-		case o.c != c:
-		case o.coll != nil:
-			o.coll.abandon(err)
-		case o.req == nil:
-		case !o.receives, e.closing.Load(): // once the engine is closing, nobody polls any more
-			ended = append(ended, endedRequest{e.detach(o), err})
-		case o.fate == awaited:
-			o.fate, o.why, o.until = dropped, err, time.Now().Add(transferTime(len(o.buf)))
-			e.dropped++
-			e.cancelAt(i)
-		}
-	}
-	e.mu.Unlock()
-	end(ended)
-}
-
-// overdue gives up the receives that drop has ended and that the library still has when their time is up. The lock is
-// held. The zero time gives up all.
-func (e *engine) overdue(now time.Time) (late []endedRequest) {
-	for i, o := range e.ops {
-		if o.fate != dropped {
-			continue
-		}
-		e.cancelAt(i) // if drop ran on a thread that may not call
-		if now.IsZero() || now.After(o.until) {
-			late = append(late, endedRequest{e.detach(o), o.why})
-		}
-	}
-	return late
-}
-
-const (
-	pollEvery = time.Millisecond
-	pollIdle  = 50 // rounds with nothing to do before the goroutine ends
-)
-
-// inBackground makes sure that what only poll advances (needsPoll) goes on even if nobody waits for it: the program may
-// be in a blocking call, or computing, while another rank waits for its messages.
-func (e *engine) inBackground() {
-	if e.background && !e.polling.Load() && !e.polling.Swap(true) {
-		go e.pollLoop()
-	}
-}
-
-func (e *engine) pollLoop() {
-	for idle := 0; idle < pollIdle; idle++ {
-		time.Sleep(pollEvery)
-		for e.needsPoll() && e.poll(1) {
-		}
-		if e.needsPoll() {
-			idle = 0
-		}
-		if e.closing.Load() {
-			break
-		}
-	}
-	e.polling.Store(false)
-	if e.needsPoll() && !e.closing.Load() {
-		e.inBackground()
-	}
 }

@@ -10,22 +10,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// fate says what becomes of an operation that MPI has.
-//
-//	from              event                                      to
-//	awaited           drop: a receive whose communicator ends    dropped
-//	awaited           drop: another one                          orphaned
-//	awaited, dropped  giveUp: the time of its wait is up         orphaned
-//	dropped           overdue: its message has not come          orphaned
-type fate byte
-
-const (
-	awaited  fate = iota // by its request, if it has one
-	dropped              // it ends with why unless its message arrives until then
-	orphaned             // its request was taken away
-	unwanted             // it receives a message that nobody wants, or one of cohort's own
-)
-
 // op is a request in progress: one of MPI's, or a guarded receive that has not matched.
 type op struct {
 	req *backend.Request // nil: nobody waits for it
@@ -83,6 +67,12 @@ type pin struct {
 	users  int
 }
 
+// pins are those of the engine.
+type pins struct {
+	last *pin // that of the operation that was added last
+	idle []*pin
+}
+
 // keep pins the memory of an operation that the library goes on with. A call that completes its operation needs no pin:
 // the operation refers to the memory, which does not move meanwhile. The lock is held.
 func (e *engine) keep(o *op) {
@@ -93,16 +83,16 @@ func (e *engine) keep(o *op) {
 	if len(b) == 0 {
 		return
 	}
-	p := e.lastPin
+	p := e.pins.last
 	if p == nil || p.at != &b[0] {
-		if n := len(e.idlePins); n > 0 {
-			p, e.idlePins = e.idlePins[n-1], e.idlePins[:n-1]
+		if n := len(e.pins.idle); n > 0 {
+			p, e.pins.idle = e.pins.idle[n-1], e.pins.idle[:n-1]
 		} else {
 			p = new(pin)
 		}
 		p.at = &b[0]
 		p.pinner.Pin(p.at)
-		e.lastPin = p
+		e.pins.last = p
 	}
 	p.users++
 	o.pin = p
@@ -118,7 +108,7 @@ func (e *engine) release(o *op) {
 	if p.users--; p.users == 0 {
 		p.pinner.Unpin()
 		p.at = nil
-		e.idlePins = append(e.idlePins, p)
+		e.pins.idle = append(e.pins.idle, p)
 	}
 }
 

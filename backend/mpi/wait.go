@@ -85,7 +85,7 @@ const (
 // yields is left alone. n is the length of the operation. Below Serialized the goroutine is locked to
 // its thread, and yielding would take longer.
 func (p *process) rest(n int) {
-	if p.level < libmpi.Serialized {
+	if p.lib.level < libmpi.Serialized {
 		return
 	}
 	before := word.LoadUint32(&p.copied)
@@ -120,7 +120,7 @@ func (s *sampler) run(p *process) {
 		select {
 		case <-t.C:
 			s.all()
-			if p.level >= libmpi.Serialized {
+			if p.lib.level >= libmpi.Serialized {
 				p.listen()
 				p.release(s.end)
 			}
@@ -182,7 +182,7 @@ func (c *comm) await(b *backend.Bound, p backend.Pending) error {
 	if p.Ready() {
 		return nil
 	}
-	if c.p.level < libmpi.Serialized && !libmpi.MayCall() { // the wait would not end
+	if c.p.lib.level < libmpi.Serialized && !libmpi.MayCall() { // the wait would not end
 		return libmpi.Error(libmpi.Thread)
 	}
 	w := newWait(b)

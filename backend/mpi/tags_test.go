@@ -14,7 +14,7 @@ import (
 func TestTagsOfDifferentKindsDiffer(t *testing.T) {
 	const most = 1 << 18 // of each kind, so that small ranges repeat
 	for _, maxTag := range []int{32767, 1 << 20, 1<<30 - 1} {
-		f := newFolds(maxTag)
+		f := newTags(maxTag)
 		kinds := map[int]string{}
 		use := func(tag int, kind string) {
 			if other := kinds[tag]; tag < 0 || tag > maxTag || other != "" && other != kind {
@@ -30,16 +30,16 @@ func TestTagsOfDifferentKindsDiffer(t *testing.T) {
 		use(f.last(1), "round of drain")
 		use(f.commit(), "transaction")
 		for i := range uint32(most) {
-			use(f.tag(backend.CheckTag(i)), "collective")
-			use(f.tag(backend.DataTag(i)), "collective")
-			use(f.tag(backend.PersistentTag(i)), "persistent collective")
-			use(f.tag(backend.PersistentTag(i)-1), "persistent collective")
+			use(f.of(backend.CheckTag(i)), "collective")
+			use(f.of(backend.DataTag(i)), "collective")
+			use(f.of(backend.PersistentTag(i)), "persistent collective")
+			use(f.of(backend.PersistentTag(i)-1), "persistent collective")
 		}
-		use(f.tag(backend.PersistentTag(1<<28-1)-1), "persistent collective")
-		use(f.tag(backend.NoTag), "no message")
+		use(f.of(backend.PersistentTag(1<<28-1)-1), "persistent collective")
+		use(f.of(backend.NoTag), "no message")
 		for i := range min(backend.MostGroupTag(uint(maxTag))+1, most) {
-			use(f.tag(backend.GroupTag(int(i))), fmt.Sprint("CreateGroup with tag ", i))
+			use(f.of(backend.GroupTag(int(i))), fmt.Sprint("CreateGroup with tag ", i))
 		}
-		use(f.tag(backend.GroupTag(int(backend.MostGroupTag(uint(maxTag))))), fmt.Sprint("CreateGroup with tag ", backend.MostGroupTag(uint(maxTag))))
+		use(f.of(backend.GroupTag(int(backend.MostGroupTag(uint(maxTag))))), fmt.Sprint("CreateGroup with tag ", backend.MostGroupTag(uint(maxTag))))
 	}
 }
