@@ -198,7 +198,8 @@ func TestRanksTrainAsOneProcessDoes(t *testing.T) {
 		for _, n := range []int{1, 2, 3} {
 			for _, micro := range []int{0, 4} {
 				t.Run(fmt.Sprintf("%drows/%dranks/micro%d", rows, n, micro), func(t *testing.T) {
-					got, err := training{cfg: Config{MicroBatch: micro}, rows: rows, model: start(dense)}.each(t, n)
+					cfg := Config{MicroBatch: micro, BucketBytes: 8 * micro} // with micro-batches several buckets
+					got, err := training{cfg: cfg, rows: rows, model: start(dense)}.each(t, n)
 					if err != nil {
 						t.Fatal(err)
 					}
