@@ -131,6 +131,20 @@ func TestRankIsNotTooFarAhead(t *testing.T) {
 	}
 }
 
+// A rank's time ends in a call. Another rank waits in the call before, where the first one did not wait, for a third rank:
+// only this one counts as a rank that had not arrived.
+func TestLateRankNamesRanksOneCallBehindApart(t *testing.T) {
+	all := open(t, boards(t, 3), 0)
+	gather, _ := rooted(backend.Gather, 1, 3, 0, 1, 0)
+	must.Get(all[1].Run(nil, gather))
+	atRoot, _ := rooted(backend.Gather, 0, 3, 0, 1, 0)
+	all[0].arrive(atRoot)
+	_, err := all[1].Run(&backend.Bound{Timeout: 1}, allreduce(1))
+	if want := "had not arrived: 2, and for ranks that had arrived at the collective before: 0"; !errors.Is(err, backend.ErrTimeout) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want ErrTimeout with %q", err, want)
+	}
+}
+
 // Ranks make the same calls, blocking and nonblocking, at different speeds.
 func TestRanksAtDifferentSpeedsGetTheirData(t *testing.T) {
 	const ranks = 3

@@ -225,24 +225,34 @@ func (s *Collective) wait(b *backend.Bound) error {
 // directSpin is how often a rank looks for the others before it waits: about 2 µs.
 const directSpin = 1500
 
-// late ends a call whose time is up: it names the missing ranks and breaks the communicator.
+// late ends a call whose time is up: it names the missing ranks and breaks the communicator. A rank that did not wait in the
+// call before names those apart that have arrived there: they may still wait there for the others.
 func (s *Collective) late(cause error, call *backend.Call) error {
 	if err := s.stopped(); err != nil { // another rank was first, for instance
 		return err
 	}
-	var missing []string
+	var missing, before []string
 	s.mu.Lock()
 	for r := s.seen; r < s.end; r++ {
-		if r == s.seen || !s.checkArrival(r) { // the first had not when this rank looked last
+		switch {
+		case r > s.seen && s.checkArrival(r): // the first had not when this rank looked last
+		case s.phase != synchronizing && s.upto == s.seq && s.compared.upTo[r] == s.seq-1:
+			before = append(before, fmt.Sprint(r))
+		default:
 			missing = append(missing, fmt.Sprint(r))
 		}
 	}
-	what := "arrived"
+	what, more := "arrived", ""
 	if s.phase == synchronizing {
 		what = "finished their part"
 	}
 	s.mu.Unlock()
-	return s.timedOut(cause, call, "waited in %v for ranks that had not "+what+": "+strings.Join(missing, ", "))
+	if len(missing) == 0 {
+		missing = before
+	} else if len(before) > 0 {
+		more = ", and for ranks that had arrived at the collective before: " + strings.Join(before, ", ")
+	}
+	return s.timedOut(cause, call, "waited in %v for ranks that had not "+what+": "+strings.Join(missing, ", ")+more)
 }
 
 // timedOut breaks the communicator because of the error of a Bound, and adds what this rank did in the call.

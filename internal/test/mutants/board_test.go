@@ -108,8 +108,8 @@ var boardMutants = []mutant{
 		new: `false {`,
 		why: "a deadline hides a mismatch that has been found", test: "internal/board TestInterleaveDeadline/mismatch"},
 	{file: "internal/board/await.go",
-		old: `r == s.seen || !s.checkArrival(r)`,
-		new: `!s.checkArrival(r)`,
+		old: `r > s.seen && s.checkArrival(r)`,
+		new: `s.checkArrival(r)`,
 		why: "an error of a deadline names no rank if the last one arrives meanwhile", test: "internal/board TestInterleaveDeadline/blocking"},
 	{file: "internal/board/await.go",
 		old: `	s.fresh = false
