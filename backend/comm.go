@@ -86,8 +86,9 @@ type Bound struct {
 
 // World is what the first communicator of a job is to a rank: when its context has ended, the rank can do nothing more.
 type World struct {
-	Ctx  context.Context
-	Rank int // in the job
+	Ctx   context.Context
+	Rank  int         // in the job
+	Alone func() bool // called once Ctx has been canceled: reports that the contexts of the other ranks go on
 }
 
 // Limited reports whether b can ever end an operation.
@@ -132,8 +133,8 @@ func (b *Bound) Err(start time.Time) error {
 			return errDeadline
 		default:
 			f := &Fault{Sentinel: ErrCanceled, Text: context.Cause(b.Ctx).Error()}
-			if b.World != nil && b.World.Ctx.Err() != nil {
-				f.Over = b.World.Rank + 1
+			if w := b.World; w != nil && w.Ctx.Err() != nil && w.Alone() {
+				f.Over = w.Rank + 1
 			}
 			return f
 		}

@@ -90,8 +90,9 @@ type Fault struct {
 	Text     string // the facts, with values
 	Left     bool   // of ErrPeerLost: the peer has closed the communicator in good order
 
-	// Over is of ErrCanceled. If the context of a rank's first communicator has been canceled, it is 1 more than the
-	// rank's number in the job. Such a rank can do nothing more, so to the other ranks it is lost (Elsewhere).
+	// Over is of ErrCanceled. If the context of a rank's first communicator has been canceled, and those of other ranks
+	// go on, it is 1 more than the rank's number in the job. Such a rank can do nothing more, so to the other ranks it
+	// is lost (Elsewhere).
 	Over int
 }
 

@@ -80,7 +80,8 @@ type job struct {
 // NewWorld makes the first communicator of a job. Its operations end when ctx does.
 func NewWorld(ctx context.Context, bc backend.Comm, o Options) *Comm {
 	ctx = asMapKey(ctx)
-	j := &job{Options: o, ctx: ctx, limit: &backend.World{Ctx: ctx, Rank: bc.Rank()}, comms: make(map[*core]struct{})}
+	j := &job{Options: o, ctx: ctx, comms: make(map[*core]struct{})}
+	j.limit = &backend.World{Ctx: ctx, Rank: bc.Rank(), Alone: sync.OnceValue(j.endsAlone)}
 	j.recorder = flight.New(o.FlightDir, flight.Origin{Name: o.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size(), Count: o.Count})
 	j.recorder.Sparse()
 	bc.OnWait(j.recorder.Stamp, j.recorder.StampAll)
@@ -114,6 +115,13 @@ func (j *job) newBound(ctx context.Context) *backend.Bound {
 		return nil
 	}
 	return b
+}
+
+// endsAlone reports whether this rank's context has ended while the job goes on. Before a launcher passes a request to end on
+// to any rank, it leaves a note. So the first rank that such a request reaches does not count as lost to the others.
+func (j *job) endsAlone() bool {
+	_, err := os.Stat(filepath.Join(j.RunDir, "ending"))
+	return j.RunDir == "" || err != nil
 }
 
 // Abort ends the job with a code, and this process too if it is the rank.

@@ -27,6 +27,14 @@ func openIn(folder string, id int) bool { return noted(folder, fmt.Sprint("open-
 // ResilientIn reports whether a process has written to a job's folder that the job continues after losses.
 func ResilientIn(folder string) bool { return noted(folder, "resilient") }
 
+// noteEnding leaves a note in a job's folder, before its ranks are asked to end. A rank whose context ends looks for it, and
+// without it counts as lost to the others.
+func noteEnding(folder string) {
+	if folder != "" {
+		_ = os.WriteFile(filepath.Join(folder, "ending"), nil, 0o600)
+	}
+}
+
 func noted(folder, name string) bool {
 	_, err := os.Stat(filepath.Join(folder, name))
 	return folder != "" && err == nil

@@ -67,7 +67,8 @@ type Config struct {
 	Grace time.Duration
 
 	// Folder is where ranks leave notes (COHORT_RUN_DIR): that one has aborted the job, that one fails because of
-	// another, that one has joined and not left, and that the job continues after losses. Empty means that there are none.
+	// another, that one has joined and not left, and that the job continues after losses. The launcher notes there that it asks
+	// the ranks to end. Empty means that there are none.
 	Folder string
 
 	Timeout time.Duration  // 0: none

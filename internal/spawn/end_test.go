@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -279,6 +280,44 @@ func TestResilientJobEndsOnRequest(t *testing.T) {
 	cfg.Signals <- syscall.SIGTERM
 	if r := wait(t, j); r.Status != 128+int(syscall.SIGTERM) {
 		t.Errorf("a job that was asked to end: %+v", r)
+	}
+}
+
+func init() { programs["look"] = lookProgram }
+
+// lookProgram prints, when it gets a signal, whether the launcher has noted in a folder that it asks the ranks to end.
+func lookProgram(args []string) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1)
+	fmt.Println("ready")
+	s := <-c
+	fmt.Println(s, noted(args[0], "ending"))
+}
+
+// A rank that is asked to end finds a note that says so, whether a signal asks it, or the launcher of a larger job.
+func TestRequestToEndIsNotedBeforeRanksGetIt(t *testing.T) {
+	part := &Part{Size: 2, Ended: func(job.Exit) {}, Log: func(string) {}}
+	for _, c := range []struct {
+		name string
+		part *Part
+		ask  func(*Job)
+		want string
+	}{
+		{"signal", nil, func(j *Job) { j.cfg.Signals <- syscall.SIGINT }, "interrupt true"},
+		{"other signal", nil, func(j *Job) { j.cfg.Signals <- syscall.SIGUSR1 }, "user defined signal 1 false"},
+		{"signal of the larger job", part, func(j *Job) { j.Signal(syscall.SIGINT) }, "interrupt true"},
+		{"end of the larger job", part, (*Job).Stop, "terminated true"},
+	} {
+		folder := t.TempDir()
+		cfg := program(t, 2, "look", folder)
+		cfg.Folder, cfg.Part, cfg.Signals = folder, c.part, make(chan os.Signal, 1)
+		j := start(t, cfg)
+		cfg.Stdout.(*buffer).await(t, "ready", 2)
+		c.ask(j)
+		wait(t, j)
+		if out := cfg.Stdout.(*buffer).String(); strings.Count(out, c.want+"\n") != 2 {
+			t.Errorf("%s: want %q of both ranks:\n%s", c.name, c.want, out)
+		}
 	}
 }
 

@@ -162,7 +162,14 @@ func (j *Job) Stop() { j.ask(func(s *state) { s.m.End(0, nil, "") }) }
 func (j *Job) Abandon() { j.ask(func(s *state) { s.m.Abandon(nil) }) }
 
 // Signal passes a signal of the larger job on to the ranks.
-func (j *Job) Signal(n syscall.Signal) { j.ask(func(s *state) { s.pass(n, false) }) }
+func (j *Job) Signal(n syscall.Signal) {
+	j.ask(func(s *state) {
+		if job.AsksForEnd(n) {
+			noteEnding(s.cfg.Folder)
+		}
+		s.pass(n, false)
+	})
+}
 
 // NoteStopped records which ranks are stopped when a rank of the larger job has ended with status 0.
 func (j *Job) NoteStopped() { j.ask((*state).noteStopped) }

@@ -200,6 +200,7 @@ func (s *state) terminate() {
 	if len(s.suspects) == 0 { // else the launcher's own status decides (conclude); kill ends it if it hangs
 		s.askLauncher(syscall.SIGTERM)
 	}
+	noteEnding(s.cfg.Folder)
 	s.signalAll(syscall.SIGTERM)
 	s.signal(syscall.SIGCONT) // a stopped process handles SIGTERM only when it is continued
 }

@@ -99,6 +99,9 @@ func (s *state) signaled(sig os.Signal) {
 		return
 	}
 	s.m.Signal(n)
+	if job.AsksForEnd(n) { // now, because the ranks may have got it too
+		noteEnding(s.cfg.Folder)
+	}
 	if s.cfg.Keeper == nil {
 		s.pass(n, false)
 	} else {
