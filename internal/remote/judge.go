@@ -366,6 +366,7 @@ func (s *judge) say(text string) {
 
 // goodbye lets the hosts send the files of the flight recorder if they are needed, and waits for that.
 func (s *judge) goodbye() {
+	s.m.Stop() // no rank is left to which it matters what the hosts answer
 	want := s.cfg.Flight != "" && (s.m.Status != 0 || s.cfg.KeepFlight)
 	for _, h := range s.hosts {
 		h.link.send(message{Kind: kindBye, Yes: want})
@@ -379,7 +380,6 @@ func (s *judge) goodbye() {
 	for !s.all(func(h *host) bool { return h.state >= hostDone }) {
 		s.step(nil)
 	}
-	s.m.Stop()
 }
 
 // keepFlight stores a file of the flight recorder. Of the worlds that the job has had, only files of the last one remain.

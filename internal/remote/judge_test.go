@@ -91,6 +91,44 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	}
 }
 
+// TestFlightFilesAreSentOfFailureWhileAnswersAreAwaited has all ranks of a job end because one has failed, before the hosts have
+// answered whether the job continues.
+func TestFlightFilesAreSentOfFailureWhileAnswersAreAwaited(t *testing.T) {
+	j := &launcher{cfg: Config{Programs: spawn.Programs{{Ranks: 2}}, Stderr: io.Discard, Flight: t.TempDir()}, begun: time.Now()}
+	var sent [2]bytes.Buffer
+	for i, name := range []string{"a", "b"} {
+		j.add(t, &host{Host: Host{Name: name}, first: i, count: 1}, &sent[i])
+	}
+	s := j.newJudge()
+	s.exited(j.hosts[0], job.Exit{Rank: 0, ID: 0, Status: 3, How: "exited with status 3", After: "1 s"})
+	s.exited(j.hosts[1], job.Exit{Rank: 1, ID: 1, Status: 1, How: "exited with status 1", After: "1 s", Follows: true})
+	for _, h := range j.hosts {
+		h.state = hostDone
+	}
+	s.goodbye()
+	for i, h := range j.hosts {
+		h.link.close()
+		<-h.link.done
+		var last message
+		for from, err := gob.NewDecoder(&sent[i]), error(nil); err == nil; {
+			var m message
+			if err = from.Decode(&m); err == nil {
+				last = m
+			}
+		}
+		if last.Kind != kindBye || !last.Yes {
+			t.Errorf("the last message to host %s is %q, %v; want a goodbye that asks for the files", h.Name, byte(last.Kind), last.Yes)
+		}
+		close(s.drained[i])
+	}
+	if s.m.Status != 3 {
+		t.Errorf("status %d, want 3", s.m.Status)
+	}
+	<-s.log.Close()
+	s.print.close()
+	<-s.print.done
+}
+
 // TestFlightFileIsReplacedAtomically has a file come for which there is one already. That one is never half of the new one: who has it
 // open still sees the old one, and nothing else is left in the folder.
 func TestFlightFileIsReplacedAtomically(t *testing.T) {
