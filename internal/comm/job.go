@@ -129,7 +129,7 @@ func (c *Comm) Abort(code int) error {
 	if err := c.Usable(); err != nil {
 		return c.failed("abort", err)
 	}
-	j := c.core.job
+	j, note := c.core.job, ""
 	if j.Process {
 		if code < 1 || code > 255 {
 			code = 1
@@ -138,13 +138,16 @@ func (c *Comm) Abort(code int) error {
 		// the file, the first rank that ends gives the job its status.
 		j.recorder.Note(flight.Aborted, fmt.Sprintf("rank %d aborted the job with code %d", j.world.rank, code))
 		if j.RunDir != "" {
-			text := fmt.Appendf(nil, "%d %d %t\n", j.ID, code, j.follows.Load())
-			_ = flight.WriteFile(filepath.Join(j.RunDir, "aborted"), text)
+			note = filepath.Join(j.RunDir, fmt.Sprint("aborted-", j.ID))
+			_ = flight.WriteFile(note, fmt.Appendf(nil, "%d %t\n", code, j.follows.Load()))
 		}
 	}
 	err := c.core.bc.Abort(code)
 	if err == nil && j.Process {
 		os.Exit(code)
+	}
+	if note != "" {
+		_ = os.Remove(note)
 	}
 	return c.failed("abort", err)
 }

@@ -55,6 +55,7 @@ type Exit struct {
 	Aborted  bool            // it called Abort
 	Outlived bool            // it was stopped, and killed because all others had ended: its end decides nothing
 	Follows  bool            // it failed, or called Abort, because another rank had failed
+	reacted  bool            // it called Abort because another rank had failed, even if the job continued after that
 	Drained  <-chan struct{} `json:"-"` // closed when its output has been passed on
 }
 
@@ -84,6 +85,7 @@ type Machine struct {
 	Began     time.Time      // when Runs ended
 	Request   syscall.Signal // the signal by which the user first asked for the end
 
+	reacted bool      // First called Abort because another rank had failed
 	first   *Exit     // the first rank that failed because another one had, which is to come
 	asked   time.Time // when Request came
 	losses  []loss    // those for which it is not decided yet whether the job continues
@@ -169,6 +171,7 @@ func (m *Machine) Tick() {
 // another one had waits for the end of that one. An Abort ends a job that continues after losses even if its
 // rank called it because of a loss.
 func (m *Machine) Ended(e Exit) {
+	e.reacted = e.Aborted && e.Follows
 	switch {
 	case e.Outlived:
 	case e.Status == 0:
@@ -215,7 +218,7 @@ func (m *Machine) decideLoss(l loss, goesOn bool) {
 	}
 }
 
-// fail handles the failure of a rank after which the job does not continue.
+// fail handles the failure of a rank after which the job does not continue. A reaction to an Abort may come before that.
 func (m *Machine) fail(e Exit) {
 	switch {
 	case e.Follows && !m.Decided:
@@ -223,7 +226,7 @@ func (m *Machine) fail(e Exit) {
 			m.first = &e
 			m.after(follow, followLimit)
 		}
-	case !m.Decided, e.Aborted && !e.Follows && m.First >= 0 && !m.Aborted: // the status is a rank's
+	case !m.Decided, e.Aborted && !e.Follows && m.First >= 0 && (!m.Aborted || m.reacted && !e.reacted): // the status is a rank's
 		m.blame(e)
 	}
 }
@@ -246,7 +249,7 @@ func (m *Machine) blameFirst() {
 }
 
 func (m *Machine) decide(e Exit, err error) {
-	m.Decided = true
+	m.Decided, m.reacted = true, e.reacted
 	m.Result = Result{Status: e.Status, First: e.Rank, Err: err, Aborted: e.Aborted}
 }
 

@@ -195,6 +195,13 @@ func TestEventsDecideHowJobEnds(t *testing.T) {
 		{"Abort because of a failure with which a resilient job went on", resilient, []event{exit(0, 3), reacts(2, 9), exit(1, 1)},
 			Result{Status: 9, First: 2, Aborted: true}, "rank 0 exited with status 3 after 1.0 s; the job goes on with 2 ranks (after its output)|" +
 				"rank 2 exited with status 9 after 1.0 s; ending the others (after its output)"},
+		{"Abort because of an Abort that comes later", resilient, []event{reacts(2, 9), abort(0, 7), exit(1, 1)},
+			Result{Status: 7, First: 0, Aborted: true}, "rank 2 exited with status 9 after 1.0 s; ending the others (after its output)|" +
+				"rank 0 exited with status 7 after 1.0 s; ending the others (after its output)"},
+		{"Abort because of an Abort that comes first", resilient, []event{abort(0, 7), reacts(2, 9), exit(1, 1)},
+			Result{Status: 7, First: 0, Aborted: true}, "rank 0 exited with status 7 after 1.0 s; ending the others (after its output)"},
+		{"two ranks abort because of a third", resilient, []event{reacts(2, 9), reacts(1, 8), exit(0, 1)},
+			Result{Status: 9, First: 2, Aborted: true}, "rank 2 exited with status 9 after 1.0 s; ending the others (after its output)"},
 		{"ranks of several hosts after an Abort", grace, []event{abort(1, 7), abort(1, 7), exit(0, 1)},
 			Result{Status: 7, First: 1, Aborted: true}, "rank 1 exited with status 7 after 1.0 s; ending the others (after its output)"},
 		{"Abort ends a resilient job", resilient, []event{ended(Exit{Rank: 1, Status: 7, GoesOn: true, Aborted: true}), exit(0, 1)},

@@ -6,16 +6,23 @@ import (
 	"path/filepath"
 )
 
-// abortIn reads the file that cohort's Abort writes into a job's folder (COHORT_RUN_DIR). reacts says that the process had been
-// told of a rank's failure. The id of a process is the rank that it was started as, or with generations that in
-// COHORT_GENERATIONS.
-func abortIn(folder string) (id, status int, reacts, ok bool) {
-	b, err := os.ReadFile(filepath.Join(folder, "aborted"))
-	if folder == "" || err != nil {
-		return 0, 0, false, false
+// abortNote names the file that cohort's Abort writes into a job's folder (COHORT_RUN_DIR). The id of a process is the rank that
+// it was started as, or with generations that in COHORT_GENERATIONS.
+func abortNote(folder string, id int) string {
+	return filepath.Join(folder, fmt.Sprint("aborted-", id))
+}
+
+// abortIn reads the file of a process that has called Abort. reacts says that it had been told of a rank's failure.
+func abortIn(folder string, id int) (status int, reacts, ok bool) {
+	if folder == "" {
+		return 0, false, false
 	}
-	_, err = fmt.Sscan(string(b), &id, &status, &reacts)
-	return id, status, reacts, err == nil && status > 0
+	b, err := os.ReadFile(abortNote(folder, id))
+	if err != nil {
+		return 0, false, false
+	}
+	_, err = fmt.Sscan(string(b), &status, &reacts)
+	return status, reacts, err == nil && status > 0
 }
 
 // followsIn reports whether a process has written to a job's folder that it fails because of another rank.

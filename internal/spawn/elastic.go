@@ -80,7 +80,7 @@ func (u *ElasticJob) counted() string {
 
 func (u *ElasticJob) fate(x *job.Exit, follows bool) generation.Fate {
 	if x.Outlived || x.Aborted {
-		x.Follows = false // whatever it reacts to, an Abort ends the job
+		x.GoesOn = true // whatever it reacts to, an Abort ends the job
 		return generation.Decides
 	}
 	ending, active := u.Ending(), u.Active(x.ID)

@@ -56,7 +56,7 @@ func TestAbortGivesJobItsStatus(t *testing.T) {
 	cfg, folder := program(t, 4, "exit", "2=1"), t.TempDir()
 	cfg.Folder = folder
 	cfg.Resilient = true
-	if err := os.WriteFile(filepath.Join(folder, "aborted"), []byte("3 7 false\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "aborted-3"), []byte("7 false\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if r := wait(t, start(t, cfg)); r.Status != 7 || r.First != 3 || r.Err != nil || !r.Aborted {
@@ -80,7 +80,7 @@ func TestAbortAfterFailureLeavesTheBlame(t *testing.T) {
 	} {
 		cfg := program(t, 4, "ordered", append([]string{t.TempDir()}, c.order...)...)
 		cfg.Folder = t.TempDir()
-		for name, text := range map[string]string{"aborted": "3 7 true\n", "follows-3": ""} {
+		for name, text := range map[string]string{"aborted-3": "7 true\n", "follows-3": ""} {
 			if err := os.WriteFile(filepath.Join(cfg.Folder, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -90,6 +90,25 @@ func TestAbortAfterFailureLeavesTheBlame(t *testing.T) {
 		}
 		if text := cfg.Stderr.(*buffer).String(); c.first == 3 && !strings.Contains(text, "rank 3 aborted the job with code 7 after ") {
 			t.Errorf("%v: stderr:\n%s", c.order, text)
+		}
+	}
+}
+
+// TestAbortInReactionToAbort has rank 1 call Abort because rank 3 has. The first one counts, whichever rank ends first, also in a
+// job that goes on after losses.
+func TestAbortInReactionToAbort(t *testing.T) {
+	for _, order := range [][]string{{"3=7", "1=9"}, {"1=9", "3=7"}} {
+		for _, resilient := range []bool{false, true} {
+			cfg := program(t, 4, "ordered", append([]string{t.TempDir()}, order...)...)
+			cfg.Folder, cfg.Resilient = t.TempDir(), resilient
+			for name, text := range map[string]string{"aborted-3": "7 false\n", "aborted-1": "9 true\n", "follows-1": ""} {
+				if err := os.WriteFile(filepath.Join(cfg.Folder, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r := wait(t, start(t, cfg)); r.Status != 7 || r.First != 3 || !r.Aborted {
+				t.Errorf("%v, resilient %v: got %+v, want status 7 of rank 3", order, resilient, r)
+			}
 		}
 	}
 }

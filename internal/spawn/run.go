@@ -151,7 +151,8 @@ func (s *state) rankEnded(e exit) {
 }
 
 // exit describes the end of a rank. After an Abort it is that of the rank of this node that called it. If that rank only reacted
-// to the failure of another one, a rank that failed by itself keeps its own description, and is the one to blame.
+// to the failure of another one, a rank that failed by itself keeps its own description, and is the one to blame. The Abort of
+// the rank explains no later ends: the job has been told of it.
 func (s *state) exit(e exit) job.Exit {
 	r := s.ranks[e.rank]
 	x := job.Exit{Rank: r.number, ID: r.id, After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
@@ -163,14 +164,31 @@ func (s *state) exit(e exit) job.Exit {
 	x.GoesOn = ResilientIn(s.cfg.Folder)
 	if x.Status != 0 {
 		x.Follows = followsIn(s.cfg.Folder, r.id)
-		id, code, reacts, ok := abortIn(s.cfg.Folder)
-		if by := s.process(id); ok && by != nil && (!reacts || x.Follows) {
+		if by, code, reacts := s.abortFor(r, x.Follows); by != nil {
 			x.Rank, x.Status, x.How = by.number, code, fmt.Sprintf("aborted the job with code %d", code)
 			x.Aborted, x.Follows = true, reacts
 		}
 		x.Name = s.cfg.Programs.Name(x.Rank)
 	}
+	if s.cfg.Folder != "" {
+		_ = os.Remove(abortNote(s.cfg.Folder, r.id))
+	}
 	return x
+}
+
+// abortFor returns the Abort that explains the end of r: one that reacted to nothing, or if r has failed because of another rank,
+// its own or any other.
+func (s *state) abortFor(r *rank, follows bool) (by *rank, code int, reacts bool) {
+	for _, p := range append([]*rank{r}, s.ranks...) {
+		c, late, ok := abortIn(s.cfg.Folder, p.id)
+		if ok && !late {
+			return p, c, false
+		}
+		if ok && follows && by == nil {
+			by, code, reacts = p, c, late
+		}
+	}
+	return by, code, reacts
 }
 
 // gone records that a rank's process has ended.
