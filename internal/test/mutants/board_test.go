@@ -150,7 +150,7 @@ var boardMutants = []mutant{
 	{file: "internal/board/op.go",
 		old: `		if _, err := s.side.complete(nil, &o.call); err != nil || s.b.lost() {`,
 		new: `		if _, _ = s.side.complete(nil, &o.call); s.b.lost() {`,
-		why: "the keys are not looked at again after the data of an operation", test: "internal/board TestInterleaveReuse"},
+		why: "the keys are not looked at again after the data of an operation", test: "internal/board TestDataOfReusedSlotsAreAnError", plain: true},
 	{file: "internal/board/board.go",
 		old: `	own.ended.Store(0)
 `,
