@@ -316,7 +316,8 @@ func (d *dataset) fillLocal() error {
 type evaluation struct {
 	train.Dataset
 	rank, size  int
-	rows, total int // yielded so far on this rank, and on all
+	rows, total int  // yielded so far on this rank, and on all
+	ended       bool // all batches have been yielded
 }
 
 // IsOwnershipTransferred implements [train.DatasetCustomOwnership].
@@ -327,6 +328,7 @@ func (e *evaluation) Yield() (spec any, inputs, labels []*tensors.Tensor, err er
 	for {
 		spec, all, allLabels, err := e.Dataset.Yield()
 		if err != nil {
+			e.ended = err == io.EOF
 			return nil, nil, nil, err
 		}
 		rows, err := batchRows(all, allLabels)

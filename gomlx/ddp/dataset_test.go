@@ -172,3 +172,25 @@ func TestEvalAveragesOverAllRows(t *testing.T) {
 		}
 	}
 }
+
+// torn yields one batch and then an error.
+type torn struct{ batches }
+
+func (ds *torn) Yield() (any, []*tensors.Tensor, []*tensors.Tensor, error) {
+	if ds.next == 1 {
+		return nil, nil, nil, io.ErrUnexpectedEOF
+	}
+	return ds.batches.Yield()
+}
+
+// Rank 0 has no row of the first batch, and its dataset fails before it has one.
+func TestEvalReturnsErrorOfRankWithoutRows(t *testing.T) {
+	testFailure(t, []string{"rank 0"}, io.ErrUnexpectedEOF, func(world *cohort.Comm) error {
+		var ds train.Dataset = &batches{bounds: [][2]int{{0, 1}, {1, 31}}}
+		if world.Rank() == 0 {
+			ds = &torn{batches{bounds: [][2]int{{0, 1}}}}
+		}
+		_, err := NewTrainer(world, nil, newBackend(), newContext(), start(dense), losses.MeanSquaredError, adam(), nil, nil).Eval(ds)
+		return err
+	})
+}

@@ -142,8 +142,8 @@ func (t *Trainer) Eval(ds train.Dataset) ([]*tensors.Tensor, error) {
 	}
 	part := &evaluation{Dataset: ds, rank: t.comm.Rank(), size: t.comm.Size()}
 	m, err := t.Trainer.Eval(part)
-	if part.total > 0 && part.rows == 0 {
-		m, err = nil, nil // others have rows
+	if part.ended && part.total > 0 && part.rows == 0 {
+		m, err = nil, nil // others have rows, and GoMLX complains that this rank has none
 	}
 	if err := cohort.JoinErrors(t.comm, err); err != nil {
 		return nil, err
