@@ -111,6 +111,7 @@ func (c *Comm) Close() error { return c.base().Close() }
 //
 // Not collective; errors: err, and those of Close.
 func (c *Comm) CloseWith(err error) error {
+	err = backend.Harmless(err)
 	closed := c.base().CloseWith(cause(err))
 	switch {
 	case err == nil:

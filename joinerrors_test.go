@@ -100,3 +100,25 @@ func TestJoinErrorsCarriesErrorsOfTheSystem(t *testing.T) {
 		return nil
 	})
 }
+
+// All ranks learn of an error whose methods panic, of JoinErrors and of CloseWith.
+func TestErrorWhoseMethodsPanicReachesAllRanks(t *testing.T) {
+	const text = "an error of type *fs.PathError panicked in io/fs.(*PathError).Error"
+	ranks(t, 2, func(w *Comm) error {
+		var mine error
+		if w.Rank() == 1 {
+			mine = noPath
+		}
+		if err := JoinErrors(w, mine); err == nil || !strings.HasPrefix(err.Error(), "rank 1: "+text) {
+			return fmt.Errorf("JoinErrors: %v", err)
+		}
+		err := w.CloseWith(mine)
+		if w.Rank() == 0 {
+			return err
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), text) {
+			return fmt.Errorf("CloseWith: %v", err)
+		}
+		return nil
+	})
+}

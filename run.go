@@ -92,12 +92,13 @@ func RunWith(ctx context.Context, n int, o RunOptions, body func(world *Comm) er
 
 var errGoexit = fmt.Errorf("%w: the rank's function did not return: it called runtime.Goexit, as FailNow of package testing does", ErrPeerLost)
 
-// guard calls body and turns a panic into an error.
+// guard calls body and turns a panic into an error. The methods of its result do not panic.
 func guard(body func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &panicError{value: p, stack: debug.Stack()}
 		}
+		err = backend.Harmless(err)
 	}()
 	return body()
 }

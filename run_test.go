@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"strings"
 	"sync"
@@ -25,6 +26,9 @@ func TestRunRejectsBadArguments(t *testing.T) {
 
 func nilMap() map[int]int { return nil }
 
+// noPath is an error whose methods panic.
+var noPath error = (*fs.PathError)(nil)
+
 // An error, a panic or runtime.Goexit on one rank ends the operations of the others and is the
 // first of the errors.
 func TestRunReturnsFirstFailureFirst(t *testing.T) {
@@ -37,6 +41,8 @@ func TestRunReturnsFirstFailureFirst(t *testing.T) {
 		{"panic", func() error { panic("by design") }, "rank 2: panic: by design"},
 		{"panic with an error", func() error { panic(fmt.Errorf("wrapped: %w", errMade)) }, "rank 2: panic: wrapped: made up"},
 		{"nil map", func() error { nilMap()[1] = 1; return nil }, "rank 2: panic: assignment to entry in nil map"},
+		{"methods that panic", func() error { return noPath }, "rank 2: an error of type *fs.PathError panicked in io/fs.(*PathError).Error"},
+		{"panic with such methods", func() error { panic(noPath) }, "rank 2: an error of type *cohort.panicError panicked in io/fs.(*PathError)."},
 		{"Goexit", func() error { runtime.Goexit(); return nil }, "rank 2: peer lost: the rank's function did not return"},
 	} {
 		for _, op := range []string{"recv", "barrier", "later"} {

@@ -132,7 +132,7 @@ func (b *Bound) Err(start time.Time) error {
 		case errors.Is(err, context.DeadlineExceeded):
 			return errDeadline
 		default:
-			f := &Fault{Sentinel: ErrCanceled, Text: context.Cause(b.Ctx).Error()}
+			f := &Fault{Sentinel: ErrCanceled, Text: Harmless(context.Cause(b.Ctx)).Error()}
 			if w := b.World; w != nil && w.Ctx.Err() != nil && w.Alone() {
 				f.Over = w.Rank + 1
 			}

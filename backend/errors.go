@@ -83,6 +83,28 @@ func Sentinel(code uint8) error {
 	return ErrInternal
 }
 
+// Harmless returns err, an error of the program, if its methods can be called. If one panics, as those of a nil pointer
+// may, the result is an error that says where. It is nil for nil.
+func Harmless(err error) (harmless error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			harmless = fmt.Errorf("an error of type %T %s", err, panicked())
+		}
+	}()
+	_ = err.Error()
+	_ = errors.Is(err, noError) // this and AsType call Is, As and Unwrap of all that err wraps
+	_, _ = errors.AsType[*unknown](err)
+	return err
+}
+
+// unknown is the type of noError alone, which no error wraps.
+type unknown struct{ error }
+
+var noError = &unknown{errors.New("no error")}
+
 // Fault is an error with a sentinel and a text. errors.Is compares it by its
 // sentinel.
 type Fault struct {

@@ -56,3 +56,56 @@ func TestErrOfPassedDeadlineSaysSo(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// nilError is an error whose methods panic for a nil pointer.
+type nilError struct{ err error }
+
+func (e *nilError) Error() string { return e.err.Error() }
+
+// unwraps and compares are errors of which only one method panics.
+type unwraps struct{ nilError }
+
+func (*unwraps) Error() string   { return "unwraps" }
+func (e *unwraps) Unwrap() error { panic("no luck") }
+
+type compares struct{ error }
+
+func (compares) Is(error) bool { panic(compares{}) } // whose text panics too
+
+type converts struct{ error }
+
+func (converts) As(any) bool { panic(nil) }
+
+// An error whose methods panic is replaced by one that names its type and the method.
+func TestErrorsWhoseMethodsPanicAreReplaced(t *testing.T) {
+	var none *nilError
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{none, "*backend.nilError panicked in github.com/cohort-hpc/cohort/backend.(*nilError).Error"},
+		{errors.Join(ErrType, none), "*errors.joinError panicked in github.com/cohort-hpc/cohort/backend.(*nilError).Error"},
+		{&unwraps{}, "*backend.unwraps panicked in github.com/cohort-hpc/cohort/backend.(*unwraps).Unwrap"},
+		{compares{ErrType}, "backend.compares panicked in github.com/cohort-hpc/cohort/backend.compares.Is"},
+		{converts{ErrType}, "backend.converts panicked in github.com/cohort-hpc/cohort/backend.converts.As"},
+	} {
+		if got := Harmless(c.err); !strings.HasPrefix(got.Error(), "an error of type "+c.want) || errors.Is(got, ErrType) {
+			t.Errorf("%T: %v, want an error of type %s", c.err, got, c.want)
+		}
+	}
+	for _, err := range []error{nil, ErrType, errors.Join(ErrType, Faultf(ErrCount, "3"))} {
+		if got := Harmless(err); got != err {
+			t.Errorf("%v is replaced by %v", err, got)
+		}
+	}
+}
+
+// The cause of a context can be any error.
+func TestCauseWhoseTextPanicsEndsOperation(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var none *nilError
+	cancel(none)
+	if err := (&Bound{Ctx: ctx}).Err(time.Time{}); !errors.Is(err, ErrCanceled) || !strings.Contains(err.Error(), "*backend.nilError") {
+		t.Errorf("%v, want an ErrCanceled that names the type of the cause", err)
+	}
+}

@@ -64,15 +64,20 @@ func UserFault(p any) error {
 // Panicked says where a function of the user has panicked, and with what: "panicked in main.add (add.go:12): no luck".
 // A deferred function calls it, or one that it calls.
 func Panicked(p any) string {
+	return fmt.Sprintf("%s: %v", panicked(), p)
+}
+
+// panicked is Panicked without the value.
+func panicked() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
 	for panicking, more := false, true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
 		if panicking && !strings.HasPrefix(f.Function, "runtime.") {
-			return fmt.Sprintf("panicked in %s (%s:%d): %v", f.Function, f.File, f.Line, p)
+			return fmt.Sprintf("panicked in %s (%s:%d)", f.Function, f.File, f.Line)
 		}
 		panicking = panicking || f.Function == "runtime.gopanic"
 	}
-	return fmt.Sprintf("panicked: %v", p)
+	return "panicked"
 }

@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/values"
@@ -91,6 +90,6 @@ func perform[In, Out any](ctx context.Context, body []byte, do func(context.Cont
 			}
 		}
 	}
-	body, _ = values.Encode(failure{fmt.Sprint(err), stackOf(err)}) // err.Error may panic, which fmt catches
+	body, _ = values.Encode(failure{err.Error(), stackOf(err)})
 	return answer{failed, body}
 }

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/comm"
 )
 
@@ -90,7 +91,8 @@ func run[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 					err = &panicked{fmt.Sprint(p), debug.Stack()}
 				}
 			}()
-			return do(ctx, in)
+			out, err = do(ctx, in)
+			return out, backend.Harmless(err)
 		}
 		d = (*cohort.Comm)((*comm.Comm)(d).Ending())
 		switch {

@@ -132,7 +132,7 @@ func TestErrorsAndPanicsNameTheTask(t *testing.T) {
 			}
 			i := 0
 			for v, err := range Map(t.Context(), world, count(8), do) {
-				text := map[int]string{3: "no threes", 5: "panic: no fives", 6: "<nil>"}[i]
+				text := map[int]string{3: "no threes", 5: "panic: no fives", 6: "an error of type *tasks.nilError panicked in "}[i]
 				var e *Error
 				switch {
 				case text == "" && (err != nil || v != i):

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/meet"
 	"github.com/cohort-hpc/cohort/internal/node"
@@ -84,7 +85,7 @@ func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
 		take(w)
 	}
 	makers.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := backend.Harmless(context.Cause(ctx)); err != nil {
 		closeAll(links)
 		return nil, err
 	}

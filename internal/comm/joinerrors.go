@@ -34,6 +34,7 @@ var joinCall = callType("JoinErrors")
 // Join returns nil on every rank if err is nil on all ranks. Otherwise it returns the RankError of the lowest
 // rank that has an error, joined with the calling rank's own.
 func (c *Comm) Join(err error) error {
+	err = backend.Harmless(err)
 	one, failed := c.joinAlone(joinCall, err)
 	switch {
 	case failed != nil:

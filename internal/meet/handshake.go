@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
@@ -58,7 +59,7 @@ func (s *shake) failed(ctx context.Context, err error) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("handshake with %s: %s: %w", s.RemoteAddr(), s.during, context.Cause(ctx))
+		return fmt.Errorf("handshake with %s: %s: %w", s.RemoteAddr(), s.during, backend.Harmless(context.Cause(ctx)))
 	}
 	r := &Refusal{Reason: Silent, Remote: s.RemoteAddr().String(), Text: s.during, Err: err}
 	op, _ := errors.AsType[*net.OpError](err)

@@ -125,7 +125,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	case c := <-l.queue:
 		return c, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, backend.Harmless(context.Cause(ctx))
 	case <-l.ctx.Done():
 		return nil, &backend.Fault{Sentinel: backend.ErrClosed, Text: "the listener"}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/netip"
 	"runtime"
@@ -153,6 +154,21 @@ func TestDialEndsWithContext(t *testing.T) {
 	defer cancel()
 	_, err = Dial(ctx, identity(1), []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}, 2, Peer)
 	has(t, err, backend.ErrTimeout, "connecting to rank 2")
+}
+
+// The cause of a context is any error of the program.
+func TestCauseWhoseMethodsPanicIsReplaced(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel((*fs.PathError)(nil))
+	l := listen(t, identity(2), 0)
+	defer l.Close()
+	_, err := l.Accept(ctx)
+	has(t, err, nil, "*fs.PathError panicked in io/fs.(*PathError).Error")
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	err = within(ctx, here, func() error { _, err := here.Read(make([]byte, 1)); return err })
+	has(t, err, nil, "*fs.PathError panicked in io/fs.(*PathError).Error")
 }
 
 func TestAcceptEndsWithContextOrListener(t *testing.T) {

@@ -87,7 +87,7 @@ func within(ctx context.Context, c net.Conn, f func() error) error {
 	if !stop() {
 		<-over
 		if timedOut(err) {
-			err = context.Cause(ctx)
+			err = backend.Harmless(context.Cause(ctx))
 		}
 	}
 	c.SetDeadline(time.Time{})
