@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/pool"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -112,10 +113,17 @@ func (e *Env) makeWorkspaces(workspace func(worker int) (any, error)) error {
 func (e *Env) closeWorkspaces() error {
 	errs := make([]error, e.Pool.Workers())
 	closing := func(worker int) error {
-		if c, ok := e.Workspaces.At(worker).(io.Closer); ok {
-			if err := c.Close(); err != nil {
+		var err error
+		defer func() {
+			if p := recover(); p != nil {
+				err = errors.New("Close " + backend.Panicked(p))
+			}
+			if err != nil {
 				errs[worker] = fmt.Errorf("worker %d: %w", worker, err)
 			}
+		}()
+		if c, ok := e.Workspaces.At(worker).(io.Closer); ok {
+			err = backend.Harmless(c.Close())
 		}
 		return nil
 	}

@@ -313,3 +313,29 @@ func TestCloseAcceptsClosedPool(t *testing.T) {
 		t.Errorf("%v; closed were %q, want both workspaces", err, l.lines)
 	}
 }
+
+// panicker is a workspace whose Close panics.
+type panicker int
+
+func (p panicker) Close() error { panic(fmt.Sprintf("workspace %d is in use", p)) }
+
+// Close closes all workspaces even if this panics on every worker, or in its own goroutine after the pool's Close.
+func TestCloseContinuesAfterPanicOfWorkspace(t *testing.T) {
+	const threads = 4
+	for _, early := range []bool{false, true} {
+		e := must.Get(Start(context.Background(), &Config{
+			Threads: threads, Workspace: func(worker int) (any, error) { return panicker(worker), nil },
+		}))
+		if early {
+			must.OK(e.Pool.Close())
+		}
+		err := fmt.Sprint(e.Close())
+		for worker := range threads {
+			for _, want := range []string{fmt.Sprintf("worker %d: Close panicked in ", worker), fmt.Sprintf(": workspace %d is in use", worker)} {
+				if !strings.Contains(err, want) {
+					t.Errorf("the pool is closed %v: %s; want %q", early, err, want)
+				}
+			}
+		}
+	}
+}
