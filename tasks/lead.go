@@ -116,7 +116,7 @@ func take[In any](l *leader, tasks iter.Seq[In]) {
 	bad := errors.New("tasks: the sequence of tasks ended its goroutine") // by runtime.Goexit
 	defer func() {
 		if p := recover(); p != nil {
-			bad = fmt.Errorf("tasks: the sequence of tasks has panicked: %v\n\n%s", p, debug.Stack())
+			bad = panickedSequence(p)
 		}
 		if bad != nil {
 			give(&task{index: -1, err: bad})
@@ -141,6 +141,10 @@ func take[In any](l *leader, tasks iter.Seq[In]) {
 		i++
 	}
 	bad = nil
+}
+
+func panickedSequence(p any) error {
+	return fmt.Errorf("tasks: the sequence of tasks has panicked: %v\n\n%s", p, debug.Stack())
 }
 
 // run hands out tasks until all are done or ctx has ended. Then it stops the workers.

@@ -54,7 +54,7 @@ func stackOf(err error) []byte {
 // The context that do gets ends when ctx ends on rank 0 or on the rank of the task. It also ends when the
 // body on rank 0 leaves the loop. The loop then waits until every running do has returned.
 //
-// Errors: [*Error] for a task that failed, after which the loop continues; an error if tasks is nil on
+// Errors: [*Error] for a task that failed, after which the loop continues; an error if tasks is nil or panics on
 // rank 0; ctx's cause when ctx ends on rank 0; [cohort.ErrPeerLost] if rank 0 or all other ranks are
 // lost; those of [cohort.Comm.Dup], [cohort.Send] and [cohort.Comm.Shrink].
 //
@@ -113,14 +113,23 @@ func run[In, Out any](ctx context.Context, c *cohort.Comm, tasks iter.Seq[In],
 var errNoTasks = errors.New("tasks: the sequence of tasks is nil")
 
 // alone runs all tasks on this rank.
-func alone[In, Out any](ctx context.Context, tasks iter.Seq[In], do func(context.Context, In) (Out, error), yield func(Out, error) bool) error {
+func alone[In, Out any](ctx context.Context, tasks iter.Seq[In], do func(context.Context, In) (Out, error), yield func(Out, error) bool) (err error) {
 	if tasks == nil {
 		return errNoTasks
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	inSequence := true // not in a task or the body of the loop
+	defer func() {
+		if inSequence {
+			if p := recover(); p != nil {
+				err = panickedSequence(p)
+			}
+		}
+	}()
 	i := 0
 	for in := range tasks {
+		inSequence = false
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -133,6 +142,7 @@ func alone[In, Out any](ctx context.Context, tasks iter.Seq[In], do func(context
 			return nil
 		}
 		i++
+		inSequence = true
 	}
 	return nil
 }
