@@ -14,7 +14,8 @@ import (
 func Bytes[T cohort.Number](s []T) []byte { return view.Bytes(s) }
 
 // ReadAtAll reads len(p) bytes from offset off on. It returns how many bytes it has read, and [io.EOF] if the file
-// ends before the last of them.
+// ends before the last of them. A file whose length the system gives as 0, such as a device or one of /proc, ends at
+// once.
 //
 // Collective: all ranks call it, each with its own p and off. Their parts of the file may overlap. A rank may have read
 // its bytes before another one calls it. So ranks that read what one has written with WriteAt synchronize in between.

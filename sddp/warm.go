@@ -66,7 +66,7 @@ func mostSeeds(from *Pool) int {
 	if from == nil {
 		return 0
 	}
-	return slices.Max(from.lens())
+	return slices.Max(append(from.lens(), 0)) // a case of one stage has no lists
 }
 
 // plant adds the cuts that the training begins with, before the first iteration.

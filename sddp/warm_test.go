@@ -161,3 +161,10 @@ func TestMemoryHasRoomForSeeds(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A case of one stage has no cuts, and neither has its policy.
+func TestPolicyWithoutListsHasNoSeeds(t *testing.T) {
+	if n := mostSeeds(new(Pool)); n != 0 {
+		t.Errorf("%d cuts", n)
+	}
+}
