@@ -54,6 +54,7 @@ func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 //
 // Buffers: buf is at least as long as the message. Of a longer message it receives the beginning,
 // and the error is [ErrTruncate]. Nothing is written past its end. MPICH may write less of it.
+// If bytes are received that are not a whole number of elements, buf gets all of them, and [Count] is [Undefined].
 //
 // Errors: [ErrRank], [ErrTag] and [ErrType] for wrong arguments; [ErrPeerLost] if source is lost or
 // has closed c. On local, shm and tcp, [ErrType] also if source has sent elements of another kind

@@ -175,6 +175,15 @@ func (k *carrier[T]) next(packed []byte, back bool) int {
 	return len(p) * view.Size[T]()
 }
 
+// wholeType returns the Datatype of T for a receive of whole elements, or the error of an argument.
+func wholeType[T any](bad error) (*backend.Datatype, error) {
+	typ, err := viewType[T](bad)
+	if typ != nil {
+		typ = typ.Whole
+	}
+	return typ, err
+}
+
 // viewType returns the Datatype of T, or the error of an argument.
 func viewType[T any](bad error) (*backend.Datatype, error) {
 	typ, err := typeFor[T]()
@@ -215,11 +224,12 @@ func IsendView[T any](c *Comm, v View[T], dest, tag int) (*Request, error) {
 //
 // Not collective: the caller and source take part.
 //
-// Errors: those of Recv and [ViewOf].
+// Errors: those of Recv and [ViewOf]; [ErrCount] if the message is not a whole number of elements. That message is
+// received, and the elements of the view may have been written.
 //
 // Deadline: as for Recv.
 func RecvView[T any](c *Comm, v View[T], source, tag int) (Status, error) {
-	typ, err := viewType[T](v.layout.err)
+	typ, err := wholeType[T](v.layout.err)
 	buf, k := carry(v)
 	st, err := c.base().Recv("recvview", typ, view.Bytes(buf), k.recv(c, source), source, tag, err)
 	if err == nil {
@@ -232,7 +242,7 @@ func RecvView[T any](c *Comm, v View[T], source, tag int) (Status, error) {
 // IrecvView is the nonblocking form of [RecvView]. The elements of the view must not be used until Wait or
 // Test reports that the request is complete. It cannot be canceled.
 func IrecvView[T any](c *Comm, v View[T], source, tag int) (*Request, error) {
-	typ, err := viewType[T](v.layout.err)
+	typ, err := wholeType[T](v.layout.err)
 	buf, k := carry(v)
 	var unpack func(backend.Status)
 	if k != nil {
@@ -249,7 +259,7 @@ func IrecvView[T any](c *Comm, v View[T], source, tag int) (*Request, error) {
 //
 // Not collective: the caller, dest and source take part.
 //
-// Errors: those of Sendrecv and [ViewOf].
+// Errors: those of Sendrecv and [RecvView].
 //
 // Deadline: as for Sendrecv.
 func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T], source, recvTag int) (Status, error) {
@@ -257,7 +267,7 @@ func SendrecvView[T any](c *Comm, send View[T], dest, sendTag int, recv View[T],
 	if bad == nil {
 		bad = recv.layout.err
 	}
-	typ, err := viewType[T](bad)
+	typ, err := wholeType[T](bad)
 	out, p := carry(send)
 	in, q := carry(recv)
 	packs, unpacks := c, c

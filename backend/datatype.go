@@ -50,6 +50,8 @@ type Datatype struct {
 	Name string // the Go type's name, for messages
 	ID   uint32 // equal on all ranks for the same layout: the kind for numbers, a hash of the layout otherwise
 	Call bool   // no element type: it names a collective call that cohort makes itself
+
+	Whole *Datatype // the same for a receive that takes only whole elements, whose own Whole it is; nil: there is none
 }
 
 // Elems is what a message says about its elements: their kind, and for opaque ones their size. 0: nothing.

@@ -85,6 +85,24 @@ func truncation(r *Rank) {
 	r.Is(err, cohort.ErrCount, "RecvAppend of 7 bytes as int32")
 	equal(r, st.Bytes(), 7, "RecvAppend of 7 bytes as int32: bytes")
 	r.OK(cohort.WaitAll(q, p))
+	for _, n := range []int{7, 4*long + 1} {
+		for _, gaps := range []int{1, 2} {
+			v := func() cohort.View[int32] { return cohort.ViewOf(make([]int32, 2*n), cohort.Vector(n/4+1, 1, gaps)) }
+			for name, recv := range map[string]func() (cohort.Status, error){
+				"RecvView":  func() (cohort.Status, error) { return cohort.RecvView(r.Comm, v(), r.prev, 2) },
+				"IrecvView": func() (cohort.Status, error) { return waited(cohort.IrecvView(r.Comm, v(), r.prev, 2))() },
+				"SendrecvView": func() (cohort.Status, error) {
+					return cohort.SendrecvView(r.Comm, v(), cohort.ProcNull, 0, v(), r.prev, 2)
+				},
+			} {
+				q := must(cohort.Isend(r.Comm, make([]uint8, n), r.next, 2))
+				st, err := recv()
+				r.Is(err, cohort.ErrCount, "%s of %d bytes as int32, stride %d", name, n, gaps)
+				equal(r, st.Bytes(), n, "%s of %d bytes as int32, stride %d: bytes", name, n, gaps)
+				must(q.Wait())
+			}
+		}
+	}
 }
 
 // elementTypes receives messages as another type than the sender's, in every form: ErrType names both types, and the

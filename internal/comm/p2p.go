@@ -141,7 +141,7 @@ func (k *core) arrived(why error) error {
 }
 
 // typed returns the error of an operation, which is a receive if typ is not nil. To receive other elements than those sent
-// is one.
+// is one, and so is a part of an element where the type takes whole ones.
 func typed(st backend.Status, typ *backend.Datatype, err error) error {
 	if typ == nil {
 		return err
@@ -152,7 +152,14 @@ func typed(st backend.Status, typ *backend.Datatype, err error) error {
 	if long, ok := err.(*backend.TooLong); ok {
 		return long.In(typ.Size, st)
 	}
+	if typ.Whole == typ && err == nil && st.Bytes%typ.Size != 0 {
+		return notWhole(st, typ)
+	}
 	return err
+}
+
+func notWhole(st backend.Status, typ *backend.Datatype) error {
+	return fault(backend.ErrCount, "the message has %d bytes, not a multiple of the element size %d", st.Bytes, typ.Size)
 }
 
 // Isend starts a send. If parts is not nil, the backend packs the message.
@@ -266,7 +273,7 @@ func (c *Comm) RecvAppend(typ *backend.Datatype, source, tag int, err error, all
 		if st.Bytes%typ.Size == 0 {
 			st, err = c.imrecv(m, typ, alloc(st.Bytes/typ.Size))
 		} else if _, err = c.imrecv(m, typ, make([]byte, st.Bytes)); err == nil {
-			err = fault(backend.ErrCount, "the message has %d bytes, not a multiple of the element size %d", st.Bytes, typ.Size)
+			err = notWhole(st, typ)
 		}
 		if err != backend.TookBack {
 			return st, c.Failed(op, st.Source, st.Tag, err)

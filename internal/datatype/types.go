@@ -30,10 +30,18 @@ func newNumberTypes() (t kindTable) {
 		backend.Complex64: 8, backend.Complex128: 16,
 	} {
 		if size > 0 {
-			t[k] = &backend.Datatype{Kind: backend.Kind(k), Size: size, Name: backend.Kind(k).String(), ID: uint32(k)}
+			t[k] = withWhole(backend.Datatype{Kind: backend.Kind(k), Size: size, Name: backend.Kind(k).String(), ID: uint32(k)})
 		}
 	}
 	return t
+}
+
+// withWhole returns a Datatype that has its Whole.
+func withWhole(d backend.Datatype) *backend.Datatype {
+	whole := d
+	whole.Whole = &whole
+	d.Whole = &whole
+	return &d
 }
 
 func newGoKinds() (t [reflect.UnsafePointer + 1]*backend.Datatype) {
@@ -60,7 +68,7 @@ func newLocTypes() (t kindTable) {
 			continue
 		}
 		name := "loc of " + d.Name
-		t[k] = &backend.Datatype{Kind: backend.Loc, Elem: d.Kind, Size: kernel.LocSize(d.Kind), Name: name, ID: ID(name)}
+		t[k] = withWhole(backend.Datatype{Kind: backend.Loc, Elem: d.Kind, Size: kernel.LocSize(d.Kind), Name: name, ID: ID(name)})
 		backend.NameType(t[k].ID, name)
 	}
 	return t
@@ -139,7 +147,7 @@ func (x *Types) newLayout(t reflect.Type) *layout {
 	case t.Size() > math.MaxInt:
 		return &layout{err: backend.Faultf(backend.ErrType, "%v is too large", t)}
 	}
-	d := &backend.Datatype{Kind: backend.Opaque, Size: int(t.Size()), Name: t.String(), ID: ID(text)}
+	d := withWhole(backend.Datatype{Kind: backend.Opaque, Size: int(t.Size()), Name: t.String(), ID: ID(text)})
 	backend.NameType(d.ID, d.Name)
 	return &layout{typ: d}
 }
