@@ -51,6 +51,7 @@ type Exit struct {
 	Status   int             // its own, or 128 + the signal that killed it
 	How      string          // "exited with status 3"
 	After    string          // how long the job had run: "1.2 s"
+	Open     bool            // it exited with status 0 without closing its world
 	GoesOn   bool            // the job continues without it; false: as far as the rank's host knows, it does not
 	Aborted  bool            // it called Abort
 	Outlived bool            // it was stopped, and killed because all others had ended: its end decides nothing
@@ -183,6 +184,13 @@ func (m *Machine) Ended(e Exit) {
 	}
 	if m.Running == 0 {
 		m.blameFirst()
+	}
+}
+
+// Judge makes the end of a rank a failure if it exited with status 0 without closing its world, and nobody has asked the job to end.
+func (m *Machine) Judge(e *Exit) {
+	if e.Open && m.Request == 0 {
+		e.Status, e.How = 1, "exited with status 0 without closing its world (Close)"
 	}
 }
 

@@ -284,6 +284,7 @@ func (s *judge) exited(h *host, x job.Exit) {
 	delete(h.running, x.ID)
 	s.m.Running--
 	s.drained[x.ID] = make(chan struct{})
+	s.m.Judge(&x)
 	x.Name, x.Drained = s.cfg.Programs.Name(x.Rank)+" on "+h.Name, s.drained[x.ID]
 	if s.elastic != nil && s.elastic.Ended(&x) {
 		return

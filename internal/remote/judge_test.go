@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +89,31 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	}
 	if said := stderr.String(); strings.Count(said, "the job goes on with") != 2 || strings.Index(said, "host a was lost") > strings.Index(said, "rank 1 on b") {
 		t.Errorf("said %q", said)
+	}
+}
+
+// TestRankWithoutCloseFailsUnlessJobIsAskedToEnd has a rank of a host exit with status 0 without Close. Its agent may not know yet
+// that the launcher has been asked to end the job.
+func TestRankWithoutCloseFailsUnlessJobIsAskedToEnd(t *testing.T) {
+	for _, c := range []struct {
+		asked  bool
+		status int
+	}{{false, 1}, {true, 0}} {
+		j := &launcher{cfg: Config{Programs: spawn.Programs{{Ranks: 2}}, Stderr: io.Discard}, begun: time.Now()}
+		j.add(t, &host{Host: Host{Name: "a"}, count: 2}, new(bytes.Buffer))
+		s := j.newJudge()
+		if c.asked {
+			s.m.Signal(syscall.SIGTERM)
+		}
+		s.exited(j.hosts[0], job.Exit{Rank: 0, ID: 0, How: "exited with status 0", After: "1 s", Open: true})
+		s.m.Stop()
+		if s.m.Status != c.status {
+			t.Errorf("asked to end: %v: status %d, want %d", c.asked, s.m.Status, c.status)
+		}
+		close(s.drained[0])
+		<-s.log.Close()
+		s.print.close()
+		<-s.print.done
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 12
+const protocol = 13
 
 // maxChunk is the number of bytes of a program, or of input, in one message.
 const maxChunk = 64 << 10

@@ -71,3 +71,17 @@ func TestRanksOfPartReportTheirEnds(t *testing.T) {
 		t.Errorf("said:\n%s%q", errs, logs)
 	}
 }
+
+// A rank that exits with status 0 without Close has not failed if the larger job has been asked to end, which its launcher knows.
+func TestRankOfPartReportsThatItHasNotClosed(t *testing.T) {
+	cfg := program(t, 1, "exit", "0=0")
+	cfg.Folder = t.TempDir()
+	if err := os.WriteFile(filepath.Join(cfg.Folder, "open-0"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var end job.Exit
+	cfg.Part = &Part{Size: 1, Ended: func(e job.Exit) { end = e }}
+	if wait(t, start(t, cfg)); end.Status != 0 || !end.Open {
+		t.Errorf("got %+v, want status 0 of a rank whose world is open", end)
+	}
+}

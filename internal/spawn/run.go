@@ -158,15 +158,16 @@ func (s *state) exit(e exit) job.Exit {
 	x := job.Exit{Rank: r.number, ID: r.id, After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
 	x.Status, x.How = describe(e)
 	x.How += s.outOfMemory(e)
-	if x.Status == 0 && s.m.Request == 0 && s.request == 0 && openIn(s.cfg.Folder, r.id) {
-		x.Status, x.How = 1, "exited with status 0 without closing its world (Close)"
+	x.Open = x.Status == 0 && openIn(s.cfg.Folder, r.id)
+	if s.cfg.Part == nil { // else the launcher of the larger job knows whether that has been asked to end
+		s.m.Judge(&x)
 	}
 	x.GoesOn = ResilientIn(s.cfg.Folder)
-	if x.Status != 0 {
+	if x.Status != 0 || x.Open {
 		x.Follows = followsIn(s.cfg.Folder, r.id)
 		if by, code, reacts := s.abortFor(r, x.Follows); by != nil {
 			x.Rank, x.Status, x.How = by.number, code, fmt.Sprintf("aborted the job with code %d", code)
-			x.Aborted, x.Follows = true, reacts
+			x.Aborted, x.Follows, x.Open = true, reacts, false
 		}
 		x.Name = s.cfg.Programs.Name(x.Rank)
 	}
