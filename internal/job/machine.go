@@ -89,7 +89,8 @@ type Machine struct {
 	reacted bool      // First called Abort because another rank had failed
 	first   *Exit     // the first rank that failed because another one had, which is to come
 	asked   time.Time // when Request came
-	losses  []loss    // those for which it is not decided yet whether the job continues
+	losses  []loss    // those for which it is not decided yet whether the job continues, and what came later
+	behind  int       // how many of those that are being decided come after the present one
 	answers int       // to all calls of Ask that have not come; those of lost hosts never come
 	due     [limits]time.Time
 }
@@ -99,6 +100,7 @@ type loss struct {
 	Exit // of a host: that of rank -1
 	text string
 	late bool // a rank had succeeded before
+	ends bool // it ends the job, whatever the hosts answer: it is an Abort, or the job was ending or had been asked to end
 }
 
 // The limits of time for which a machine waits.
@@ -177,10 +179,8 @@ func (m *Machine) Ended(e Exit) {
 	case e.Outlived:
 	case e.Status == 0:
 		m.Succeeded = true
-	case m.Phase == Runs && m.Request == 0 && (!e.Aborted || e.Follows):
-		m.lose(loss{e, e.text(), m.Succeeded})
 	default:
-		m.fail(e)
+		m.take(loss{e, e.text(), m.Succeeded, m.Phase != Runs || m.Request != 0 || e.Aborted && !e.Follows})
 	}
 	if m.Running == 0 {
 		m.blameFirst()
@@ -194,13 +194,17 @@ func (m *Machine) Judge(e *Exit) {
 	}
 }
 
-// lose decides whether the job continues after a loss. If that is not known, it asks the hosts that are left.
-func (m *Machine) lose(l loss) {
-	if m.Resilient || l.GoesOn || m.Ask == nil {
+// take decides whether the job continues after a loss. If that is not known, it asks the hosts that are left. A loss that comes
+// after one that is not decided is decided after it.
+func (m *Machine) take(l loss) {
+	known := l.ends || m.Resilient || l.GoesOn || m.Ask == nil
+	if known && len(m.losses) == 0 {
 		m.decideLoss(l, m.Resilient || l.GoesOn)
 		return
 	}
-	m.losses = append(m.losses, l)
+	if m.losses = append(m.losses, l); known {
+		return
+	}
 	m.Inquire()
 	m.after(answer, answerLimit)
 	if m.answers == 0 {
@@ -210,12 +214,16 @@ func (m *Machine) lose(l loss) {
 
 func (m *Machine) decideLoss(l loss, goesOn bool) {
 	switch {
-	case goesOn && m.Phase == Runs && !l.Aborted:
+	case l.ends && l.Rank >= 0:
+		m.fail(l.Exit)
+	case l.ends && m.Phase != Ends && !m.Decided:
+		m.End(StatusLost, nil, l.text)
+	case goesOn && m.Phase == Runs && !l.Aborted && !l.ends:
 		m.goOn(l)
 	case l.Rank >= 0:
 		l.Follows = l.Follows && !(l.Aborted && goesOn)
 		m.fail(l.Exit)
-	case m.Phase == Ends:
+	case m.Phase == Ends || l.ends:
 		m.Say(l.text, nil)
 	default:
 		if !m.Decided {
@@ -278,14 +286,14 @@ func (m *Machine) goOn(l loss) {
 	switch {
 	case m.Running > 0:
 		l.text += "; the job goes on with " + Count(m.Running, "rank")
-	case !m.Succeeded:
+	case !m.Succeeded && m.behind == 0:
 		l.text += "; no rank is left"
 	}
 	switch {
 	case m.Decided:
 	case l.late:
 		m.decide(l.Exit, nil)
-	case !m.Succeeded && m.Running == 0:
+	case !m.Succeeded && m.Running+m.behind == 0:
 		m.decide(*m.Lost, nil)
 	}
 	m.Say(l.text, l.Drained)
@@ -296,10 +304,8 @@ func (m *Machine) HostLost(text string) {
 	switch {
 	case m.Decided || m.Phase == Ends:
 		m.Say(text, nil)
-	case m.Request != 0:
-		m.End(StatusLost, nil, text)
 	default:
-		m.lose(loss{Exit: Exit{Rank: -1, Status: StatusLost}, text: text})
+		m.take(loss{Exit: Exit{Rank: -1, Status: StatusLost}, text: text, ends: m.Request != 0})
 	}
 }
 
@@ -319,13 +325,14 @@ func (m *Machine) Answer(goesOn bool) {
 	}
 }
 
-// resolve decides what follows from the losses so far.
+// resolve decides what follows from the losses so far. Before the job ends for another reason, that is done without the answers.
 func (m *Machine) resolve(goesOn bool) {
 	losses := m.losses
 	m.losses, m.due[answer] = nil, time.Time{}
 	m.Resilient = m.Resilient || goesOn
-	for _, l := range losses {
-		m.decideLoss(l, goesOn)
+	for i, l := range losses {
+		m.behind = len(losses) - 1 - i
+		m.decideLoss(l, goesOn || l.GoesOn)
 	}
 	if m.Running == 0 || m.Phase == Ends {
 		m.blameFirst()
@@ -355,6 +362,7 @@ func (m *Machine) OutputFailed(err error) {
 
 // LostOutput handles a signal by which the user ends the wait for the last output to be written. Nothing runs any more.
 func (m *Machine) LostOutput(n syscall.Signal) {
+	m.Stop()
 	if !m.Decided && m.Status == 0 {
 		m.decide(Exit{Rank: -1, Status: 128 + int(n)}, fmt.Errorf("asked to end (%v) before the last output was written", n))
 	}
@@ -362,6 +370,9 @@ func (m *Machine) LostOutput(n syscall.Signal) {
 
 // End ends the job for a reason other than a rank's failure. An empty text prints no message.
 func (m *Machine) End(status int, err error, text string) {
+	if len(m.losses) > 0 {
+		m.resolve(false)
+	}
 	if m.Phase == Ends {
 		return
 	}
@@ -383,6 +394,9 @@ func (m *Machine) Abandon(err error) {
 
 // WindDown gives the ranks Config.Grace to end by themselves before they are terminated.
 func (m *Machine) WindDown() {
+	if len(m.losses) > 0 {
+		m.resolve(false)
+	}
 	switch {
 	case m.Grace <= 0:
 		m.terminate()

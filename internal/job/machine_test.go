@@ -314,3 +314,65 @@ func TestRankThatOthersFollowGivesJobItsStatus(t *testing.T) {
 		}
 	}
 }
+
+// Whatever happens to three ranks, in this order, and whenever the user asks for the end, the job ends as if the hosts had
+// answered at once.
+func TestLateAnswersDoNotChangeResult(t *testing.T) {
+	kinds := []struct {
+		name string
+		end  func(rank int) event
+	}{
+		{"succeeds", func(rank int) event { return exit(rank, 0) }},
+		{"fails", func(rank int) event { return exit(rank, 3+rank) }},
+		{"follows", func(rank int) event { return follows(rank, 3+rank) }},
+		{"aborts", func(rank int) event { return abort(rank, 3+rank) }},
+		{"reacts", func(rank int) event { return reacts(rank, 3+rank) }},
+		{"is lost with its host", func(rank int) event { return lost(1, 2) }},
+	}
+	play := func(events []event, goesOn bool, delay int) Result {
+		r := newTrial(Config{Ranks: 3, Grace: time.Second})
+		now, due := 0, []int(nil) // answers
+		r.Ask = func() int {
+			due = append(due, now+delay, now+delay)
+			return 2
+		}
+		answer := func(until int) {
+			for len(due) > 0 && due[0] <= until {
+				due = due[1:]
+				r.Answer(goesOn)
+			}
+		}
+		for _, e := range events {
+			e(r)
+			answer(now)
+			now++
+		}
+		answer(len(events) + delay)
+		r.Stop()
+		return r.Result
+	}
+	for first := range kinds {
+		for second := range kinds {
+			for third := range kinds {
+				for asked := range 4 { // before which event; 3: never
+					var events []event
+					name := ""
+					for rank, kind := range []int{first, second, third} {
+						if rank == asked {
+							events, name = append(events, signal(syscall.SIGINT)), name+"a request to end; "
+						}
+						events, name = append(events, kinds[kind].end(rank)), name+fmt.Sprintf("rank %d %s; ", rank, kinds[kind].name)
+					}
+					for _, goesOn := range []bool{false, true} {
+						want := play(events, goesOn, 0)
+						for delay := 1; delay < 5; delay++ {
+							if got := play(events, goesOn, delay); got != want {
+								t.Errorf("%sthe job goes on: %v, answers after %d events: %+v, want %+v", name, goesOn, delay, got, want)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
