@@ -79,11 +79,11 @@ func (u *ElasticJob) counted() string {
 }
 
 func (u *ElasticJob) fate(x *job.Exit, follows bool) generation.Fate {
-	if x.Outlived || x.Aborted {
+	ending, active := u.Ending(), u.Active(x.ID)
+	if x.Outlived || x.Aborted && active {
 		x.GoesOn = true // whatever it reacts to, an Abort ends the job
 		return generation.Decides
 	}
-	ending, active := u.Ending(), u.Active(x.ID)
 	if ending {
 		u.End("the job is ending")
 	}
