@@ -319,11 +319,15 @@ func (m *Machine) Inquire() {
 
 // Answer handles a host's answer to Ask: whether the job continues after losses.
 func (m *Machine) Answer(goesOn bool) {
-	m.answers--
-	if goesOn || m.answers == 0 {
-		m.resolve(goesOn)
+	if m.answers--; goesOn {
+		m.Continue()
+	} else if m.answers == 0 {
+		m.resolve(false)
 	}
 }
+
+// Continue makes the job continue after losses, because a rank has requested that. The hosts are not asked any more.
+func (m *Machine) Continue() { m.resolve(true) }
 
 // resolve decides what follows from the losses so far. Before the job ends for another reason, that is done without the answers.
 func (m *Machine) resolve(goesOn bool) {

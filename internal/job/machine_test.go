@@ -64,7 +64,7 @@ func follows(rank, status int) event { return ended(Exit{Rank: rank, Status: sta
 func ended(e Exit) event {
 	return func(r *trial) {
 		if e.GoesOn {
-			r.Answer(true)
+			r.Continue()
 		}
 		r.Running--
 		e.Name, e.How, e.After, e.Drained = fmt.Sprint("rank ", e.Rank), fmt.Sprint("exited with status ", e.Status), "1.0 s", r.drained
@@ -83,6 +83,9 @@ func lost(ranks, hosts int) event {
 
 // on says how many hosts the job is on.
 func on(hosts int) event { return func(r *trial) { r.hosts = hosts } }
+
+// asks has a rank ask that the job continues after losses.
+func (r *trial) asks() { r.Continue() }
 
 func answers(goesOn bool) event { return func(r *trial) { r.Answer(goesOn) } }
 
@@ -239,6 +242,8 @@ func TestEventsDecideHowJobEnds(t *testing.T) {
 			Result{Status: 0, First: -1}, "ask|host a was lost; the job goes on with 2 ranks|rank 1 exited with status 9 after 1.0 s; the job goes on with 1 rank (after its output)"},
 		{"a host of a resilient job is lost", resilient, []event{lost(2, 1), exit(2, 0)},
 			Result{Status: 0, First: -1}, "host a was lost; the job goes on with 1 rank"},
+		{"the host is lost whose ranks have asked that the job continues", grace, []event{(*trial).asks, lost(1, 2), answers(false), answers(false), exit(1, 0), exit(2, 0)},
+			Result{Status: 0, First: -1}, "host a was lost; the job goes on with 2 ranks"},
 		{"all hosts of a resilient job are lost", resilient, []event{lost(2, 1), lost(1, 0)},
 			Result{Status: 255, First: -1}, "host a was lost; the job goes on with 1 rank|host a was lost; no rank is left"},
 		{"a host is lost after a rank has succeeded", resilient, []event{exit(0, 0), lost(2, 1)},

@@ -53,6 +53,7 @@ type agent struct {
 
 	quiet  atomic.Int32  // intervals pingEvery without a message from the launcher
 	paused atomic.Bool   // the launcher is stopped, and sends nothing
+	goesOn bool          // the launcher knows that a rank has requested that the job continues; owned by beat
 	gone   chan struct{} // closed when the launcher is gone or this process was asked to end: the host is lost
 	why    string        // the reason; written before gone is closed
 	once   sync.Once
@@ -343,12 +344,21 @@ func (a *agent) isGone() bool {
 	}
 }
 
+// report tells the launcher once that a rank has requested that the job continues after losses. The host may be among these.
+func (a *agent) report() {
+	if !a.goesOn && spawn.ResilientIn(a.folder) {
+		a.goesOn = true
+		a.link.say(kindGoesOn)
+	}
+}
+
 // beat sends pings to the launcher, and checks that messages arrive from it.
 func (a *agent) beat() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
 	for range tick.C {
 		a.link.say(kindPing)
+		a.report()
 		if !a.paused.Load() && a.quiet.Add(1) > silence {
 			a.lost(fmt.Sprintf("no message from the launcher for %v", silence*pingEvery))
 			return

@@ -95,6 +95,28 @@ func TestAgentStaysPausedUntilNextSignal(t *testing.T) {
 	}
 }
 
+// TestAgentReportsOnceThatJobContinues has a rank request that the job continues after losses, as that of its host may be.
+func TestAgentReportsOnceThatJobContinues(t *testing.T) {
+	var sent bytes.Buffer
+	a := &agent{link: newLink(closer{&sent}), folder: t.TempDir()}
+	a.report()
+	if err := os.WriteFile(filepath.Join(a.folder, "resilient"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.report()
+	a.report()
+	a.link.close()
+	<-a.link.done
+	var first, second message
+	from := gob.NewDecoder(&sent)
+	if err := from.Decode(&first); err != nil || first.Kind != kindGoesOn {
+		t.Errorf("the first message is %q, %v", byte(first.Kind), err)
+	}
+	if err := from.Decode(&second); err != io.EOF {
+		t.Errorf("the next message is %q, %v", byte(second.Kind), err)
+	}
+}
+
 // TestLastValueOfVariableCounts checks which of several values a rank gets: the job's own, or else what was said last.
 func TestLastValueOfVariableCounts(t *testing.T) {
 	t.Setenv("COHORT_TIMEOUT", "1s")

@@ -238,6 +238,8 @@ func (s *judge) handle(e event) {
 		h.state = hostEnded
 	case kindAnswer:
 		s.m.Answer(e.Yes)
+	case kindGoesOn:
+		s.m.Continue()
 	case kindStopped:
 		switch {
 		case h.over():
@@ -278,8 +280,8 @@ func (s *judge) endStopped() {
 }
 
 func (s *judge) exited(h *host, x job.Exit) {
-	if x.GoesOn { // it is not asked any more whether the job continues after losses
-		s.m.Answer(true)
+	if x.GoesOn {
+		s.m.Continue()
 	}
 	delete(h.running, x.ID)
 	s.m.Running--

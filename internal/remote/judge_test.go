@@ -92,6 +92,26 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	}
 }
 
+// TestRequestToContinueOutlivesItsHost has the only host be lost on which a rank has requested that the job continues.
+func TestRequestToContinueOutlivesItsHost(t *testing.T) {
+	j := &launcher{cfg: Config{Programs: spawn.Programs{{Ranks: 2}}, Stderr: io.Discard}, begun: time.Now()}
+	for i, name := range []string{"a", "b"} {
+		j.add(t, &host{Host: Host{Name: name}, first: i, count: 1}, new(bytes.Buffer))
+	}
+	s := j.newJudge()
+	s.handle(event{h: j.hosts[1], message: message{Kind: kindGoesOn}})
+	s.lose(j.hosts[1], io.EOF)
+	s.exited(j.hosts[0], job.Exit{Rank: 0, ID: 0})
+	s.m.Stop()
+	if s.m.Status != 0 {
+		t.Errorf("status %d, want 0", s.m.Status)
+	}
+	close(s.drained[0])
+	<-s.log.Close()
+	s.print.close()
+	<-s.print.done
+}
+
 // TestRankWithoutCloseFailsUnlessJobIsAskedToEnd has a rank of a host exit with status 0 without Close. Its agent may not know yet
 // that the launcher has been asked to end the job.
 func TestRankWithoutCloseFailsUnlessJobIsAskedToEnd(t *testing.T) {

@@ -70,6 +70,7 @@ const (
 	kindRequest kind = 'q' // Request
 	kindLog     kind = 'l' // Data is a sentence about the ranks
 	kindAnswer  kind = 'a' // Yes answers kindAsk
+	kindGoesOn  kind = 'g' // a rank has requested that the job continues after losses
 	kindStopped kind = 's' // Yes: all ranks that run have been stopped since kindNote; else no longer
 	kindEnded   kind = 'e' // all ranks have ended, and their output has been sent
 	kindFlight  kind = 'y' // Data is the file of the flight recorder of rank ID
