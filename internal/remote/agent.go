@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	pingEvery = time.Second
+	pingEvery = spawn.BeatEvery
 	// silence is the number of intervals pingEvery without a message after which the other end is gone.
 	silence = 30
 	// outputWindow and inputWindow are how many bytes may be on their way.
@@ -358,6 +358,7 @@ func (a *agent) beat() {
 	defer tick.Stop()
 	for range tick.C {
 		a.link.say(kindPing)
+		a.keeper.Beat(silence) // if this process is stopped, the launcher gives up the host after that time
 		a.report()
 		if !a.paused.Load() && a.quiet.Add(1) > silence {
 			a.lost(fmt.Sprintf("no message from the launcher for %v", silence*pingEvery))

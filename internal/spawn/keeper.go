@@ -112,7 +112,15 @@ type note struct {
 	Group, Gone             int
 	Folder, Leave, From, To string
 	Ask                     bool
+	Beat                    int
 }
+
+// BeatEvery is the interval at which a launcher that calls Beat calls it again.
+const BeatEvery = time.Second
+
+// Beat tells the keeper that the launcher is alive. Once it has been called, the keeper acts as if the launcher had died when it
+// has heard nothing for so many intervals: the launcher has been stopped.
+func (k *Keeper) Beat(most int) { k.say(note{Beat: most}) }
 
 // Group makes the keeper kill a process group if the launcher dies.
 func (k *Keeper) Group(pgid int) { k.say(note{Group: pgid}) }
@@ -179,7 +187,7 @@ func (k *Keeper) Close() {
 }
 
 // keep is the keeper's work. It reads groups and folders until the other end of the pipe
-// is closed, and then kills and removes them. It reports the signals that it gets, one byte each, and survives them.
+// is closed, or too silent, and then kills and removes them. It reports the signals that it gets, one byte each, and survives them.
 func keep(from io.Reader, to io.Writer) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, passedOn...)
@@ -193,12 +201,36 @@ func keep(from io.Reader, to io.Writer) {
 	groups := map[int]bool{}
 	var folders []string
 	kept := map[string]string{} // to, by from
-	for notes := gob.NewDecoder(from); ; {
+	notes := make(chan note)
+	go func() {
+		defer close(notes)
+		for in := gob.NewDecoder(from); ; {
+			var n note
+			if in.Decode(&n) != nil {
+				return
+			}
+			notes <- n
+		}
+	}()
+	var beats <-chan time.Time
+	for quiet, most := 0, 0; quiet <= most; {
 		var n note
-		if notes.Decode(&n) != nil {
-			break
+		select {
+		case <-beats: // one, however long this process itself has been stopped
+			quiet++
+			continue
+		case next, ok := <-notes:
+			if !ok {
+				quiet = most + 1
+				continue
+			}
+			n, quiet = next, 0
 		}
 		switch {
+		case n.Beat > 0:
+			if most = n.Beat; beats == nil {
+				beats = time.Tick(BeatEvery)
+			}
 		case n.Ask:
 			signals <- syscall.Signal(0)
 		case n.Group > 1:

@@ -68,6 +68,47 @@ func TestStoppedKeeperEnds(t *testing.T) {
 	}
 }
 
+// TestKeeperEndsGroupsOfStoppedLauncher has a launcher fall silent whose pipe stays open, as that of a stopped process does. A
+// launcher that has not begun to beat may be silent.
+func TestKeeperEndsGroupsOfStoppedLauncher(t *testing.T) {
+	for _, beats := range []bool{true, false} {
+		k, err := StartKeeper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("sleep", "1000")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		k.Group(cmd.Process.Pid)
+		if beats {
+			k.Beat(1)
+		}
+		ended := make(chan struct{})
+		go func() {
+			cmd.Wait()
+			close(ended)
+		}()
+		limit := patience
+		if !beats {
+			limit = 3 * BeatEvery
+		}
+		select {
+		case <-ended:
+			if !beats {
+				t.Error("the keeper of a launcher that does not beat has ended the ranks")
+			}
+		case <-time.After(limit):
+			if beats {
+				t.Error("the ranks of a silent launcher run on")
+			}
+		}
+		k.Close()
+		<-ended
+	}
+}
+
 // TestKeeperDoesNotWaitForZombies has a process be killed for which its parent does not wait, as init may not. A second job could
 // otherwise keep its files meanwhile, and the keeper would then replace them.
 func TestKeeperDoesNotWaitForZombies(t *testing.T) {
