@@ -222,6 +222,7 @@ func (s *Collective) arrive(call *backend.Call) {
 		release(&s.mine.calls[(s.seq+1)%slotsDeep].key, 0)
 	}
 	s.fresh = true
+	s.side.place(call)
 }
 
 // sync is a barrier inside a collective. It also publishes where this rank's shared work is, and an

@@ -105,6 +105,21 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 	}
 }
 
+// gathers reports whether a call puts the blocks of all ranks beside each other on every rank.
+func gathers(c *backend.Call) bool {
+	return c.Coll == backend.Allgather || c.Coll == backend.Allgatherv
+}
+
+// place puts this rank's own block into the result, while those of the others come.
+func (p *peers) place(call *backend.Call) {
+	if !p.inSlots || call.Err != nil || call.InPlace || !gathers(call) {
+		return
+	}
+	if off, n := direct.Incoming(call, p.s.c.Rank()); n > 0 {
+		shmem.Move(call.Recv[off:off+n], p.in)
+	}
+}
+
 // complete does this rank's part once all ranks make the same call.
 func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	switch {
@@ -143,6 +158,13 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		if c.Rank() != call.Root {
 			shmem.Move(call.Recv[:p.length()], p.slotOf(call.Root))
 		}
+	case p.inSlots && gathers(call):
+		for i := 1; i < len(p.s.ranks); i++ { // not all ranks read from the same one
+			r := (c.Rank() + i) % len(p.s.ranks)
+			if off, n := direct.Incoming(call, r); n > 0 {
+				shmem.Move(call.Recv[off:off+n], p.slotOf(r))
+			}
+		}
 	case p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2 && call.Op.Code != backend.OpUser:
 		p.pair(call)
 	default:
@@ -171,25 +193,22 @@ func (p *peers) common() bool {
 		c.Coll == backend.Allreduce && p.inSlots && p.length() <= smallData && c.Op.Code != backend.OpUser)
 }
 
-// pair is Allreduce of two ranks: two operands have one order.
+// pair is Allreduce of two ranks: two operands have one order. The other's operand is first copied to where the result goes,
+// unless this rank's own is there: one sweep over the lines of another core's cache is faster than arithmetic between the loads.
 func (p *peers) pair(call *backend.Call) {
-	theirs := p.copyOf(1-p.s.c.Rank(), 0, len(p.in))
+	n, theirs := len(p.in), call.Recv
+	if call.InPlace {
+		if cap(p.tmp) < n {
+			p.tmp = make([]byte, n)
+		}
+		theirs = p.tmp[:n]
+	}
+	shmem.Move(theirs, p.slotOf(1-p.s.c.Rank()))
 	if p.s.c.Rank() == 0 {
 		call.Op.Apply(call.Recv, p.in, theirs)
 	} else {
 		call.Op.Apply(call.Recv, theirs, p.in)
 	}
-}
-
-// copyOf returns a copy of another rank's input in its slot. One sweep over the lines of another
-// core's cache is faster than arithmetic between the loads.
-func (p *peers) copyOf(r, off, n int) []byte {
-	if cap(p.tmp) < n {
-		p.tmp = make([]byte, n)
-	}
-	p.tmp = p.tmp[:n]
-	shmem.Move(p.tmp, p.slotOf(r)[off:])
-	return p.tmp
 }
 
 // slotOf returns the input of a rank in its slot. It is as long as this rank's: only what all have

@@ -78,7 +78,7 @@ func (t *task) checkLengths() error {
 func (t *task) collect(aside bool) error {
 	for i := range t.size {
 		r := (t.rank + i) % t.size
-		off, n := t.incoming(r)
+		off, n := Incoming(t.Call, r)
 		if n == 0 || r == t.rank && t.InPlace {
 			continue
 		}
@@ -104,13 +104,4 @@ func (t *task) collect(aside bool) error {
 		}
 	}
 	return nil
-}
-
-// incoming returns where in Recv the block from a rank goes.
-func (t *task) incoming(rank int) (off, n int) {
-	switch t.Coll {
-	case backend.Gather, backend.Allgather, backend.Alltoall:
-		return rank * t.block, t.block
-	}
-	return t.RecvDispls[rank] * t.elem, t.RecvCounts[rank] * t.elem
 }

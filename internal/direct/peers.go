@@ -79,6 +79,16 @@ func Outgoing(c *backend.Call, rank, to int) (off, n int) {
 	return displs[to] * c.Type.Size, counts[to] * c.Type.Size
 }
 
+// Incoming returns where in Recv the block from a rank goes, for Gather, Allgather, Alltoall and their forms with counts.
+func Incoming(c *backend.Call, rank int) (off, n int) {
+	switch c.Coll {
+	case backend.Gather, backend.Allgather, backend.Alltoall:
+		n = c.Count * c.Type.Size
+		return rank * n, n
+	}
+	return c.RecvDispls[rank] * c.Type.Size, c.RecvCounts[rank] * c.Type.Size
+}
+
 // FitsSlot reports whether the inputs of all ranks are at most limit bytes each. It depends only on
 // what the calls of all ranks have in common.
 func FitsSlot(c *backend.Call, size, limit int) bool {
