@@ -285,7 +285,8 @@ func TestLocalsArePerWorker(t *testing.T) {
 		return &closer{&closed}, nil
 	})
 	var e *TaskError
-	if !errors.As(err, &e) || e.Worker != 1 || e.Index != -1 || !errors.Is(err, boom) || !contains(err, "worker 1: boom") {
+	if !errors.As(err, &e) || e.Worker != 1 || e.Index != -1 || !errors.Is(err, boom) || !contains(err, "worker 1: boom") ||
+		!contains(err, "worker 0: panic: in use") || !contains(err, "worker 2: panic: in use") {
 		t.Errorf("an error in making: %v", err)
 	}
 	if made.Load() != workers-1 || closed.Load() != workers-1 {
@@ -295,7 +296,7 @@ func TestLocalsArePerWorker(t *testing.T) {
 
 type closer struct{ closed *atomic.Int32 }
 
-func (c *closer) Close() error { c.closed.Add(1); return nil }
+func (c *closer) Close() error { c.closed.Add(1); panic("in use") }
 
 // TestLoopsDoNotAllocate covers workers that are awake and workers that sleep.
 func TestLoopsDoNotAllocate(t *testing.T) {

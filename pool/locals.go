@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"io"
 	"iter"
 	"slices"
@@ -13,8 +14,8 @@ type Locals[T any] struct{ values []T }
 // NewLocals calls newValue on each worker's thread. Memory that newValue writes first belongs to the NUMA
 // domain of the worker, and a library that keeps state per thread finds it again.
 //
-// If newValue fails for a worker, NewLocals returns the TaskError and closes the other values that
-// implement io.Closer. It returns ErrBusy if called in a task of the pool.
+// If newValue fails for a worker, NewLocals closes the other values that implement io.Closer, and
+// returns the TaskErrors of both. It returns ErrBusy if called in a task of the pool.
 func NewLocals[T any](p *Pool, newValue func(worker int) (T, error)) (*Locals[T], error) {
 	l := Locals[T]{make([]T, p.Workers())}
 	made := make([]bool, len(l.values))
@@ -28,7 +29,9 @@ func NewLocals[T any](p *Pool, newValue func(worker int) (T, error)) (*Locals[T]
 	}
 	for w, v := range l.values {
 		if c, ok := any(v).(io.Closer); ok && made[w] {
-			c.Close()
+			if failed := p.workers[w].guard(-1, func(int, int) error { return c.Close() }); failed != nil {
+				err = errors.Join(err, failed)
+			}
 		}
 	}
 	return nil, err
