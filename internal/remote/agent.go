@@ -228,6 +228,7 @@ func (a *agent) config(node *topo.Node) (spawn.Config, error) {
 		Part: &spawn.Part{
 			First: w.First, Size: w.Size, Ended: a.ended, Log: func(text string) { a.link.text(kindLog, text) },
 			Stopped: func(only bool) { a.link.send(message{Kind: kindStopped, Yes: only}) },
+			Drains:  func() { a.link.say(kindDrains) },
 		},
 	}
 	if w.Most > 0 {

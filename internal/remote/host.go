@@ -36,14 +36,16 @@ type host struct {
 //	runs     its ranks run, or may be started                    new, stopped   kindStopped (no), endStopped
 //	stopped  all its ranks that run have been stopped since the  runs           kindStopped (yes)
 //	         first success
-//	ended    its ranks have ended, or cannot be started          runs, stopped  kindEnded, kindFault
+//	drains   its processes have ended, but not their output      runs, stopped  kindDrains
+//	ended    its ranks have ended, or cannot be started          those above    kindEnded, kindFault
 //	done     it sends nothing more                               ended          kindDone, or the connection ends
-//	lost     the connection has ended before its ranks           runs, stopped  lose
+//	lost     the connection has ended before its ranks           those above    lose
 type hostState uint8
 
 const (
 	hostRuns hostState = iota
 	hostStopped
+	hostDrains
 	hostEnded
 	hostDone
 	hostLost

@@ -249,6 +249,10 @@ func (s *judge) handle(e event) {
 		default:
 			h.state = hostRuns
 		}
+	case kindDrains:
+		if !h.over() {
+			h.state = hostDrains
+		}
 	case kindEnded:
 		h.state = hostEnded
 	case kindFlight:
@@ -357,7 +361,8 @@ func (s *judge) pass(sig os.Signal) {
 	job.Suspend(n)
 	first := s.m.Request == 0
 	s.m.Signal(n)
-	if job.AsksForEnd(n) && s.m.Running == 0 && (first || s.m.Phase == job.Ends) { // do not wait for the reader
+	drains := s.all(func(h *host) bool { return h.state >= hostDrains })
+	if job.AsksForEnd(n) && drains && (first || s.m.Phase == job.Ends) { // no process is left: do not wait for the reader
 		s.m.LostOutput(n)
 		s.outputAbandoned = true
 	}

@@ -92,6 +92,38 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	}
 }
 
+// TestRequestEndsWaitForOutputOnly has the user ask for the end when all ranks have ended. If processes run that ranks have left,
+// they get the signal, and the job has succeeded; the launcher stops waiting if only their output is left.
+func TestRequestEndsWaitForOutputOnly(t *testing.T) {
+	for _, c := range []struct {
+		drains bool
+		status int
+	}{{false, 0}, {true, 130}} {
+		j := &launcher{cfg: Config{Programs: spawn.Programs{{Ranks: 2}}, Stderr: io.Discard}, begun: time.Now()}
+		for i, name := range []string{"a", "b"} {
+			j.add(t, &host{Host: Host{Name: name}, first: i, count: 1}, new(bytes.Buffer))
+		}
+		s := j.newJudge()
+		for i, h := range j.hosts {
+			s.exited(h, job.Exit{Rank: i, ID: i})
+		}
+		s.handle(event{h: j.hosts[0], message: message{Kind: kindEnded}})
+		if c.drains {
+			s.handle(event{h: j.hosts[1], message: message{Kind: kindDrains}})
+		}
+		s.pass(syscall.SIGINT)
+		if s.m.Status != c.status || s.outputAbandoned != c.drains {
+			t.Errorf("no process is left: %v: status %d, stops waiting: %v; want %d", c.drains, s.m.Status, s.outputAbandoned, c.status)
+		}
+		for i := range j.hosts {
+			close(s.drained[i])
+		}
+		<-s.log.Close()
+		s.print.close()
+		<-s.print.done
+	}
+}
+
 // TestRequestToContinueOutlivesItsHost has the only host be lost on which a rank has requested that the job continues.
 func TestRequestToContinueOutlivesItsHost(t *testing.T) {
 	j := &launcher{cfg: Config{Programs: spawn.Programs{{Ranks: 2}}, Stderr: io.Discard}, begun: time.Now()}

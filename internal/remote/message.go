@@ -15,7 +15,7 @@ import (
 )
 
 // protocol is the version of the protocol between launcher and agent.
-const protocol = 13
+const protocol = 14
 
 // maxChunk is the number of bytes of a program, or of input, in one message.
 const maxChunk = 64 << 10
@@ -72,6 +72,7 @@ const (
 	kindAnswer  kind = 'a' // Yes answers kindAsk
 	kindGoesOn  kind = 'g' // a rank has requested that the job continues after losses
 	kindStopped kind = 's' // Yes: all ranks that run have been stopped since kindNote; else no longer
+	kindDrains  kind = 'v' // all processes have ended, also those that ranks left, and their last output is being sent
 	kindEnded   kind = 'e' // all ranks have ended, and their output has been sent
 	kindFlight  kind = 'y' // Data is the file of the flight recorder of rank ID
 	kindDone    kind = 'z' // the last message

@@ -106,6 +106,8 @@ type Part struct {
 	Ended func(job.Exit)
 	// Stopped is called when for some time only ranks that NoteStopped has found have been left, or no longer. It must not block.
 	Stopped func(only bool)
+	// Drains is called when no process is left, and the last output is still to be written. It must not block.
+	Drains func()
 	// Log is called with each message about the job that this package would otherwise print.
 	Log func(text string)
 }

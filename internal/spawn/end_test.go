@@ -315,7 +315,7 @@ func lookProgram(args []string) {
 
 // A rank that is asked to end finds a note that says so, whether a signal asks it, or the launcher of a larger job.
 func TestRequestToEndIsNotedBeforeRanksGetIt(t *testing.T) {
-	part := &Part{Size: 2, Ended: func(job.Exit) {}, Log: func(string) {}}
+	part := &Part{Size: 2, Ended: func(job.Exit) {}, Drains: func() {}, Log: func(string) {}}
 	for _, c := range []struct {
 		name string
 		part *Part

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/test/denied"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -93,6 +94,19 @@ func TestProcessesThatRankLeavesAreEnded(t *testing.T) {
 	lives.ended(t)
 	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: rank 0 left processes behind; ending them\n") {
 		t.Errorf("stderr:\n%s", text)
+	}
+}
+
+// TestPartDrainsWhenNoProcessIsLeft has a rank of a larger job leave a process behind. That one counts until it has ended.
+func TestPartDrainsWhenNoProcessIsLeft(t *testing.T) {
+	cfg := program(t, 1, "parent", "leave")
+	var left []bool // when the rank has ended, and when its part drains
+	look := func() {
+		left = append(left, groupAlive(pids(t, cfg.Stdout.(*buffer).await(t, "pids", 1))[0]))
+	}
+	cfg.Part = &Part{Size: 1, Ended: func(job.Exit) { look() }, Drains: look, Log: func(string) {}}
+	if wait(t, start(t, cfg)); !slices.Equal(left, []bool{true, false}) {
+		t.Errorf("a process was left at the end of the rank, and when the part drained: %v", left)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestRanksOfPartReportTheirEnds(t *testing.T) {
 		defer mu.Unlock()
 		ends = append(ends, e)
 		seen <- struct{}{}
-	}, Log: func(text string) {
+	}, Drains: func() {}, Log: func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
 		logs = append(logs, text)
@@ -80,7 +80,7 @@ func TestRankOfPartReportsThatItHasNotClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var end job.Exit
-	cfg.Part = &Part{Size: 1, Ended: func(e job.Exit) { end = e }}
+	cfg.Part = &Part{Size: 1, Ended: func(e job.Exit) { end = e }, Drains: func() {}}
 	if wait(t, start(t, cfg)); end.Status != 0 || !end.Open {
 		t.Errorf("got %+v, want status 0 of a rank whose world is open", end)
 	}

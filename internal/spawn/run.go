@@ -84,6 +84,9 @@ func (j *Job) run(startErr error) {
 	if j.launcher != nil {
 		s.conclude()
 	}
+	if j.cfg.Part != nil {
+		j.cfg.Part.Drains()
+	}
 	if sig := s.drain(); sig != 0 {
 		s.m.LostOutput(sig)
 	} else {
