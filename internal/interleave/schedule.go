@@ -295,7 +295,7 @@ func (x *Run) possible(current *thread) []option {
 		if len(t.buffer) > 0 {
 			list = append(list, option{flushes, t})
 		}
-		if x.timeouts > 0 && t.timed && !t.timedOut && (t.status == asleep || t.status == alive && !x.can(t)) {
+		if x.timeouts > 0 && x.mayExpire(t) {
 			list = append(list, option{expires, t})
 		}
 		if x.deaths > 0 && t.mortal && t.status <= asleep {
@@ -303,12 +303,17 @@ func (x *Run) possible(current *thread) []option {
 		}
 	}
 	for _, t := range x.threads {
-		if x.e.cfg.Naps && len(list) == 0 && t.timed && !t.timedOut && t.status == asleep {
+		if x.e.cfg.Naps && len(list) == 0 && x.mayExpire(t) {
 			list = append(list, option{expires, t})
 		}
 	}
 	x.options = list
 	return list
+}
+
+// mayExpire reports whether a thread sleeps with a timeout.
+func (x *Run) mayExpire(t *thread) bool {
+	return t.timed && !t.timedOut && (t.status == asleep || t.status == alive && !x.can(t))
 }
 
 // can reports whether a thread can take its next step.
