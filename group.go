@@ -51,21 +51,28 @@ func (c *Comm) SplitShared() (*Comm, error) {
 	return (*Comm)(d), err
 }
 
-// CreateGroup returns a communicator of the ranks of g, in their order in g. Ranks that call it
-// concurrently for different groups use different tags.
+// CreateGroup returns a communicator of the ranks of g, in their order in g. A rank that calls it
+// concurrently for different groups uses different tags.
 //
 // Collective over g: its members, all of which are ranks of c, call it with the same group and tag.
 //
 // Errors: [ErrRank] if the caller is not in g or a member of g is not in c; [ErrTag], also for a
-// tag above a sixteenth of Caps().MaxTag; [ErrMismatch] if the members' groups differ; [ErrAlloc]
-// on a member that has too many communicators. The operations of the others on the new communicator
-// then end with [ErrPeerLost].
+// tag above a sixteenth of Caps().MaxTag; [ErrMismatch] if the members' groups differ but have the
+// same lowest rank; [ErrAlloc] on a member that has too many communicators. The operations of the
+// others on the new communicator then end with [ErrPeerLost].
 //
-// Deadline: [ErrTimeout]. c stays usable, except on mpi if a send was abandoned, and the members
-// can call CreateGroup again. It may be that only one member gets ErrTimeout, and the others get
-// the new communicator. They then close it before they call CreateGroup again. On mpi they wait for
-// that member instead, at most until their own deadlines. The context of c also applies to the new
-// communicator.
+// The lowest rank of a group hears from all members of its group, and compares their groups with
+// its own. A group with another lowest rank belongs to another call, which may come first. So a
+// rank waits, at most until its deadline, while a member is in a call with another lowest rank. It
+// also waits if the lowest rank leaves it out: if ranks 0 and 1 pass {0, 1} and rank 2 passes
+// {0, 1, 2}, ranks 0 and 1 get their communicator, and rank 2 waits until they pass {0, 1, 2} too.
+//
+// Deadline: [ErrTimeout] names members that have not called CreateGroup with this group and tag. A
+// rank that has not been told of any names the lowest rank, which has not answered. c stays usable,
+// except on mpi if a send was abandoned, and the members can call CreateGroup again. It may be that
+// only one member gets ErrTimeout, and the others get the new communicator. They then close it
+// before they call CreateGroup again. On mpi they wait for that member instead, at most until their
+// own deadlines. The context of c also applies to the new communicator.
 func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 	members, err := c.membersOf(g)
 	d, err := c.base().CreateGroup(members, tag, err)

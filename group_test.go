@@ -111,6 +111,26 @@ func TestCreateGroupReportsErrors(t *testing.T) {
 	})
 }
 
+// Ranks make communicators of one group after another with one tag, all in the same order. A rank's claim for a later group
+// may arrive while the other rank still waits in an earlier one.
+func TestCreateGroupOneAfterAnotherWithOneTag(t *testing.T) {
+	groups := [][]int{{0, 1}, {1, 2}, {2, 3}, {0, 1, 2, 3}, {1, 2, 3}, {3, 1}, {2, 1, 3}, {0, 3}}
+	ranks(t, 4, func(w *Comm) error {
+		for range 20 {
+			for _, g := range groups {
+				if slices.Contains(g, w.Rank()) {
+					c := must.Get(w.CreateGroup(must.Get(w.Group().Incl(g...)), 0))
+					if !slices.Equal(c.Group().world, g) {
+						return fmt.Errorf("made a communicator of %v, want %v", c.Group().world, g)
+					}
+					must.OK(c.Close())
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // A rank's CreateGroup runs out of time, and the rank then makes other communicators. When the members call it again, the
 // communicator has an id that the rank has not used.
 func TestCreateGroupAgainAfterTimeout(t *testing.T) {

@@ -1,9 +1,12 @@
 package comm
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
@@ -27,6 +30,14 @@ import (
 //	2k+1, after 2k      2k+1: to be answered when it has those of all members
 //	                    a proposal: the member has begun again. The leader keeps it, and all members try again
 //
+// A leader whose time is up tells the members whose claims it has, with the number of the claim, which rank it has not
+// heard from (gaveUp). They go on waiting for the answer, and name that rank at their own deadlines.
+//
+// The leader compares the groups of its members with its own. A group with another lowest rank has another leader, and
+// belongs to another call. A rank may make that call first and then this one, with the same tag. So the leader's wait for a
+// member is in vain only if the member never makes this call, and no message shows that. The leader waits until its time is
+// up.
+//
 // Invariant: a call returns only an id that this rank has claimed in the call, and that every other member has claimed
 // in one of its own. If no member runs out of time once the leader may have answered a 2k+1, all members return the same.
 
@@ -37,9 +48,13 @@ type grouping struct {
 	leader  int
 	tag     int
 	group   uint64
-	number  uint64   // of this rank's last claim
-	taken   []uint64 // on the leader, the number of each member's last claim
+	number  uint64         // of this rank's last claim
+	taken   []uint64       // on the leader, the number of each member's last claim
+	rest    *backend.Bound // see grace
 }
+
+// gaveUp is the ok of an answer to a claim that the leader keeps. The id is a rank that it has not heard from.
+const gaveUp = 2
 
 // CreateGroup makes a communicator of some ranks, one of which is the caller. Only they call it. bad is an argument
 // error.
@@ -89,15 +104,31 @@ func (g *grouping) combine(mine claim) (all claim, err error) {
 	if k.rank == g.leader {
 		all, err = g.lead(mine)
 	} else {
-		err = g.send(g.leader, mine)
-		for err == nil && all.number != mine.number {
-			all, err = g.receive(g.leader)
-		}
+		all, err = g.ask(mine)
 	}
 	if err == nil && all.group == 0 {
 		err = fault(backend.ErrMismatch, "rank %d and rank %d called CreateGroup with different groups", g.leader, all.id)
 	}
 	return all, err
+}
+
+// ask sends a claim to the leader and returns the answer. When this rank's time is up, that of the leader may be too, and
+// what it says when it gives up under way.
+func (g *grouping) ask(mine claim) (all claim, err error) {
+	if err = g.send(g.bound, g.leader, mine); err != nil {
+		return all, err
+	}
+	limit, waits := g.bound, fmt.Sprintf("rank %d has not answered", g.leader)
+	for err == nil && all.number != mine.number {
+		switch all, err = g.receive(limit, g.leader); {
+		case errors.Is(err, backend.ErrTimeout) && limit == g.bound:
+			limit, err = g.grace(), nil
+		case err == nil && all.number == mine.number && all.ok == gaveUp:
+			waits = fmt.Sprintf("rank %d has not heard from rank %d", g.leader, all.id)
+			all.number, err = 0, g.bound.Err(time.Time{})
+		}
+	}
+	return all, g.late(err, waits)
 }
 
 // lead takes the claims of one step and answers them. If the groups differ, the answer to 2k+1 has no group, and has the
@@ -108,14 +139,14 @@ func (g *grouping) lead(mine claim) (claim, error) {
 		if m == g.leader {
 			continue
 		}
-		x, err := g.nextClaim(m)
-		for ; err == nil && step < x.number&1; x, err = g.nextClaim(m) {
+		x, err := g.nextClaim(g.bound, m)
+		for ; err == nil && step < x.number&1; x, err = g.nextClaim(g.bound, m) {
 			if err := g.answer(m, x.number, claim{group: g.group}); err != nil {
 				return all, err
 			}
 		}
 		if err != nil {
-			return all, err
+			return all, g.giveUp(err, m)
 		}
 		again = again || step == 1 && (x.number != g.taken[i]+1 || x.id != mine.id)
 		if g.taken[i] = x.number; x.group != g.group {
@@ -139,16 +170,63 @@ func (g *grouping) lead(mine claim) (claim, error) {
 	return all, nil
 }
 
-// nextClaim returns a member's claim that the leader has not answered, and waits for one if there is none.
-func (g *grouping) nextClaim(m int) (x claim, err error) {
-	k, from := g.core, [2]int{m, g.tag}
+// giveUp tells the members which rank the leader has not heard from, if the leader's time is up. It was waiting for m.
+func (g *grouping) giveUp(why error, m int) error {
+	if !unfinished(why) {
+		return why
+	}
+	missing := []int{m}
+	for _, r := range g.members {
+		if r == g.leader || r == m {
+			continue
+		}
+		if _, came, _ := g.core.bc.Probe(nil, r, g.tag, false); came {
+			_, _ = g.nextClaim(g.grace(), r)
+		}
+		if g.kept(r).number == 0 {
+			missing = append(missing, r)
+		}
+	}
+	slices.Sort(missing)
+	for _, r := range g.members {
+		if x := g.kept(r); x.number != 0 {
+			_ = g.send(g.grace(), r, claim{number: x.number, id: uint32(missing[0]), ok: gaveUp})
+		}
+	}
+	return g.late(why, "not heard from "+backend.RankList(missing))
+}
+
+// grace limits what this rank still does when its time is up.
+func (g *grouping) grace() *backend.Bound {
+	if g.rest == nil {
+		g.rest = &backend.Bound{Timeout: backend.Grace, Since: time.Now()}
+	}
+	return g.rest
+}
+
+// late adds to an error that says that the time is up what this rank waited for.
+func (g *grouping) late(err error, waits string) error {
+	if !unfinished(err) {
+		return err
+	}
+	return backend.While(cmp.Or(g.bound.Err(time.Time{}), err), waits+"; all members call it with the same group and tag")
+}
+
+// kept returns a member's claim that the leader has received and not answered. Its number is 0 if there is none.
+func (g *grouping) kept(m int) claim {
+	k := g.core
 	k.mu.Lock()
-	x, kept := k.claims[from]
-	k.mu.Unlock()
-	if kept {
+	defer k.mu.Unlock()
+	return k.claims[[2]int{m, g.tag}]
+}
+
+// nextClaim returns a member's claim that the leader has not answered, and waits for one if there is none.
+func (g *grouping) nextClaim(b *backend.Bound, m int) (x claim, err error) {
+	k, from := g.core, [2]int{m, g.tag}
+	if x = g.kept(m); x.number != 0 {
 		return x, nil
 	}
-	if x, err = g.receive(m); err == nil {
+	if x, err = g.receive(b, m); err == nil {
 		k.mu.Lock()
 		if k.claims == nil {
 			k.claims = make(map[[2]int]claim)
@@ -162,7 +240,7 @@ func (g *grouping) nextClaim(m int) (x claim, err error) {
 // answer answers the claim of a member. If that fails, the next call answers it, perhaps once more.
 func (g *grouping) answer(m int, number uint64, x claim) error {
 	x.number = number
-	err := g.send(m, x)
+	err := g.send(g.bound, m, x)
 	if err == nil {
 		g.core.mu.Lock()
 		delete(g.core.claims, [2]int{m, g.tag})
@@ -171,12 +249,12 @@ func (g *grouping) answer(m int, number uint64, x claim) error {
 	return err
 }
 
-func (g *grouping) send(to int, x claim) error {
-	return g.core.bc.Send(g.bound, view.Bytes([]claim{x}), to, g.tag, backend.Standard)
+func (g *grouping) send(b *backend.Bound, to int, x claim) error {
+	return g.core.bc.Send(b, view.Bytes([]claim{x}), to, g.tag, backend.Standard)
 }
 
-func (g *grouping) receive(from int) (claim, error) {
+func (g *grouping) receive(b *backend.Bound, from int) (claim, error) {
 	var buf [1]claim
-	_, err := g.core.bc.Recv(g.bound, view.Bytes(buf[:]), from, g.tag)
+	_, err := g.core.bc.Recv(b, view.Bytes(buf[:]), from, g.tag)
 	return buf[0], err
 }

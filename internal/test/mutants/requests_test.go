@@ -154,6 +154,10 @@ var requestMutants = []mutant{
 		new: `x.id != mine.id`,
 		why: "the leader takes the claim of another call", test: "internal/comm TestInterleaveCreateGroupAgain"},
 	{file: "internal/comm/group.go",
+		old: `all.ok == gaveUp`,
+		new: `all.ok == gaveUp+1`,
+		why: "a member takes for an answer that the leader has given up", test: "internal/comm TestInterleaveCreateGroupAgain"},
+	{file: "internal/comm/group.go",
 		old: `		k.claims[from] = x
 `,
 		new: ``,
