@@ -60,7 +60,8 @@ var ompiAlgorithms = menu{
 // 4.0.2 lists them. Later additions and removals are from the sources. MPI_Init fails on a name
 // that the library does not have. With nb a reduction runs as a nonblocking one, whose operation any
 // call of any thread may apply; only the reduction's own call may come back into Go. So it is not a
-// choice for reductions.
+// choice for reductions. Nor is noncommutative for ReduceScatter: it ends the process unless the number
+// of ranks is a power of two and all counts are equal.
 var mpichAlgorithms = menu{
 	backend.Barrier: since("4.1", []algorithm{{name: "nb"}, {name: "smp"}, {name: "dissemination", before: "4.1"}},
 		"k_dissemination", "recexch"),
@@ -70,7 +71,7 @@ var mpichAlgorithms = menu{
 	backend.Allreduce: since("4.1", choices("smp", "recursive_doubling", "reduce_scatter_allgather"),
 		"tree", "recexch", "ring", "k_reduce_scatter_allgather"),
 	backend.ReduceScatterBlock: choices("noncommutative", "recursive_doubling", "pairwise", "recursive_halving"),
-	backend.ReduceScatter:      choices("noncommutative", "pairwise", "recursive_doubling", "recursive_halving"),
+	backend.ReduceScatter:      choices("pairwise", "recursive_doubling", "recursive_halving"),
 	backend.Gather:             choices("binomial", "nb"),
 	backend.Gatherv:            choices("linear", "nb"),
 	backend.Allgather:          choices("brucks", "nb", "recursive_doubling", "ring"),
