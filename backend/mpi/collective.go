@@ -37,8 +37,19 @@ func eagerBytes(environ []string) int {
 }
 
 // ringBytes is the length from which Open MPI never runs a short Allreduce as a ring
-// (coll_tuned_decision_fixed.c of 4.1 and 5.0).
+// (coll_tuned_decision_fixed.c of 4.1 and 5.0), unless it is tuned.
 const ringBytes = 128
+
+// isTuned reports whether the environment, with the variables of Settings.Tuning, has Open MPI choose other algorithms than
+// its own rules do: those of its component tuned, or its component han. Some algorithms of tuned assume that every operation
+// commutes, and with han some collectives of Open MPI 4 crash in place.
+func isTuned(environ []string) bool {
+	return slices.ContainsFunc(environ, func(v string) bool {
+		name, value, _ := strings.Cut(v, "=")
+		return strings.HasPrefix(name, "OMPI_MCA_coll_tuned_") || strings.HasPrefix(name, "OMPI_MCA_coll_han_") ||
+			name == "OMPI_MCA_coll" && strings.Contains(value, "han")
+	})
+}
 
 // Collective implements backend.Collectives. It makes the library's call where nothing else is needed.
 //
@@ -125,7 +136,7 @@ func (c *comm) guarded(call *backend.Call) bool {
 	case backend.Bcast: // received in the caller's memory, which is not freed
 		return false
 	case backend.Allreduce: // a ring, if it is very short and has an element for each rank
-		return call.Count >= c.size && n < ringBytes
+		return c.p.job.tuned || call.Count >= c.size && n < ringBytes
 	}
 	return true
 }
@@ -154,7 +165,7 @@ func (c *comm) scheduled(call *backend.Call) bool {
 		return p.job.polled
 	case p.job.polled || !p.lib.colls[call.Coll].native:
 		return true
-	case p.job.deterministic && call.Op != nil:
+	case call.Op != nil && (p.job.deterministic || p.job.tuned && !call.Op.Commutative):
 		return true
 	case call.Form != backend.Blocking && !p.lib.colls[call.Coll].long && c.bytes(call) > math.MaxInt32:
 		return true

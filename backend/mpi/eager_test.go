@@ -30,6 +30,23 @@ func TestEagerBytesFollowEnvironment(t *testing.T) {
 	}
 }
 
+func TestTuningIsSeenInEnvironment(t *testing.T) {
+	for _, c := range []struct {
+		environ []string
+		want    bool
+	}{
+		{nil, false},
+		{[]string{"HOME=/", "OMPI_MCA_coll_hcoll_enable=0", "OMPI_MCA_coll=^hcoll", "COHORT_MPI_TUNING="}, false},
+		{[]string{"HOME=/", "OMPI_MCA_coll_tuned_use_dynamic_rules=1"}, true},
+		{[]string{"OMPI_MCA_coll_han_priority=100"}, true},
+		{[]string{"OMPI_MCA_coll=self,han,basic"}, true},
+	} {
+		if got := isTuned(c.environ); got != c.want {
+			t.Errorf("with %q isTuned is %v", c.environ, got)
+		}
+	}
+}
+
 func TestUnknownThreadLevelIsErrInit(t *testing.T) {
 	if _, err := levelOf("many"); backend.Code(err) != backend.Code(backend.ErrInit) || !strings.Contains(err.Error(), `"many": want single`) {
 		t.Errorf("got %v", err)

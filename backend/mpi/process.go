@@ -58,6 +58,7 @@ type job struct {
 	oneThread     bool     // on some rank only one thread may call MPI: it enters no collective before all ranks have come to it
 	polled        bool     // on some rank calls exclude each other, so none may block
 	drains        bool     // cohort finalizes MPI on all ranks, which receive all messages before; see drain
+	tuned         bool     // on some rank the environment chooses Open MPI's algorithms; see isTuned
 	small         int      // bytes of a collective that fit into eager messages
 	nodes         []int    // node of each world rank
 	hosts         []string // name of each node; only this one's until the ranks have agreed

@@ -126,14 +126,18 @@ func (p *process) survey(maxTag int) {
 func (p *process) agree(c *comm, cfg Config) error {
 	const unit = 16 // bytes: a rank says in these how many fit into eager messages, and the fewest count
 	mine := []byte{byte(cfg.agreement()), bit(cfg.Deterministic), bit(p.lib.level < libmpi.Serialized), bit(p.job.polled),
-		bit(p.ending.foreign), byte(math.MaxUint8 - eagerBytes(os.Environ())/unit)}
+		bit(p.ending.foreign), bit(p.lib.guard && isTuned(os.Environ())), byte(math.MaxUint8 - eagerBytes(os.Environ())/unit)}
 	all := make([]byte, len(mine))
 	max := p.ops.predefined[backend.OpMax]
 	if code := c.data.Allreduce(mine, all, len(mine), p.types.kinds[backend.Uint8], max); code != 0 {
 		return initFault("the first MPI_Allreduce: %v", libmpi.Error(code))
 	}
 	p.job.agreement, p.job.deterministic, p.job.oneThread, p.job.polled = agreement(all[0]), all[1] != 0, all[2] != 0, all[3] != 0
-	p.job.drains, p.job.small = all[4] == 0, (math.MaxUint8-int(all[5]))*unit
+	p.job.drains, p.job.tuned, p.job.small = all[4] == 0, all[5] != 0, (math.MaxUint8-int(all[6]))*unit
+	if p.job.tuned { // perhaps by han, with which these crash
+		clear(p.lib.colls[backend.Reduce].inPlace[:])
+		clear(p.lib.colls[backend.Allreduce].inPlace[:])
+	}
 	return nil
 }
 
