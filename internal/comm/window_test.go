@@ -68,7 +68,8 @@ type apart struct {
 
 type observed struct {
 	lost   atomic.Bool
-	unsent error // what Send returns, if it sends nothing
+	unsent error  // what Send returns, if it sends nothing
+	in     string // Caps.Library
 	mu     sync.Mutex
 	begun  []time.Time
 }
@@ -78,6 +79,12 @@ func (a apart) NodeOf(rank int) int { return a.WorldRank(rank) }
 func (a apart) Derive(b *backend.Bound, members []int, id uint32) (backend.Comm, error) {
 	c, err := a.Comm.Derive(b, members, id)
 	return apart{c, a.observed}, err
+}
+
+func (a apart) Caps() backend.Caps {
+	caps := a.Comm.Caps()
+	caps.Library = a.in
+	return caps
 }
 
 func (a apart) Probe(b *backend.Bound, source, tag int, block bool) (backend.Status, bool, error) {

@@ -84,17 +84,25 @@ func (s *windowCore) closeLocal(until time.Time, by *closer) {
 		return
 	}
 	s.core.bc.Wake()
-	w := s.limited(until)
 	if s.remote != nil {
-		s.origin.AwaitEmpty(remaining(until))
+		s.origin.AwaitEmpty(remaining(s.answersUntil(until)))
 		_ = s.unlockAll()
-		_ = w.flushAll()
+		_ = s.limited(s.answersUntil(until)).flushAll()
 	}
 	near := sharers{Comm: s.near}
 	if by != nil && by.core == near.core {
 		near.taken = by.takeLast()
 	}
 	_ = s.release(until, near)
+}
+
+// answersUntil returns the time until which closeLocal waits for answers of other ranks, which is until or earlier. A library
+// does not tell that a rank has closed the window and so will not answer.
+func (s *windowCore) answersUntil(until time.Time) time.Time {
+	if soon := time.Now().Add(graceFor); s.core.bc.Caps().Library != "" && soon.Before(until) {
+		return soon
+	}
+	return until
 }
 
 // limited returns a handle without a context, whose operations end at a time.

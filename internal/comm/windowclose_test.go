@@ -113,6 +113,35 @@ func TestCloseOfCommunicatorHasOneLimit(t *testing.T) {
 	})
 }
 
+// With a library a rank does not learn that another one has closed the window, and so does not answer. Close of a communicator
+// ends an access that waits for such an answer, and does not wait for one itself.
+func TestCloseOfCommunicatorEndsAccessWithoutAnswer(t *testing.T) {
+	whole := QuiesceFor
+	QuiesceFor = time.Hour
+	defer func() { QuiesceFor = whole }()
+	wrap := func(bc backend.Comm) backend.Comm { return apart{bc, &observed{in: "a library"}} }
+	ranksOn(t, 2, Options{Schedules: true}, wrap, func(w *Comm) error {
+		d, win, err := dupWindow(w)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			win.s.target.Shut()
+			return errors.Join(barrier(w), barrier(w))
+		}
+		must.OK(barrier(w))
+		ended := make(chan error)
+		go func() { ended <- win.Do("get", Access{Kind: flight.Get, Rank: 1, Out: make([]byte, 16)}) }()
+		inside.Wait("(*Window).answer")
+		must.OK(win.Do("put", Access{Kind: flight.Put, Rank: 1, In: make([]byte, 16)}))
+		must.OK(d.Close())
+		if err := <-ended; !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("the access: %v, want ErrClosed", err)
+		}
+		return barrier(w)
+	})
+}
+
 // A rank gives up an access so late that its window ends on all ranks. A rank that waits for it in Fence or Close, which it
 // may never call, learns of that.
 func TestFenceAndCloseEndWithTheWindow(t *testing.T) {

@@ -42,11 +42,11 @@ var windowMutants = []mutant{
 `,
 		why: "Close of a communicator releases the locks before the accesses have ended", test: "internal/comm TestInterleaveLockIsReleasedAfterAccess"},
 	{file: "internal/comm/windowclose.go",
-		old: `		s.origin.AwaitEmpty(remaining(until))
+		old: `		s.origin.AwaitEmpty(remaining(s.answersUntil(until)))
 		_ = s.unlockAll()
 `,
 		new: `		_ = s.unlockAll()
-		s.origin.AwaitEmpty(remaining(until))
+		s.origin.AwaitEmpty(remaining(s.answersUntil(until)))
 `,
 		why: "Close of a communicator releases the locks of a window between nodes before the accesses have ended", test: "internal/comm TestInterleaveLockIsReleasedAfterAccess"},
 	{file: "internal/comm/windowclose.go",
