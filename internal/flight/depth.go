@@ -9,3 +9,7 @@ const Slots = 1024
 
 // release stores a word after everything that was stored before.
 func release(p *uint64, v uint64) { word.ReleaseUint64(p, v) }
+
+func load(p *uint64) uint64 { return word.LoadUint64(p) }
+
+func swap(p *uint64, was, is uint64) bool { return word.CompareAndSwapUint64(p, was, is) }

@@ -12,6 +12,7 @@ import (
 // A goroutine is stopped in a record while another one goes all the way round, and a third one reads the ring. Each record
 // that it reads is what one operation has written, and no two operations have one ticket.
 func TestInterleaveRing(t *testing.T) {
+	explored = true
 	interleave.Explore(t, interleave.Config{Preemptions: interleave.Long(2)}, func(x *interleave.Run) {
 		r := newRing()
 		x.Name(&r.given, "given")

@@ -4,7 +4,6 @@ import (
 	"runtime"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/word"
 )
 
 // record is one operation, a cache line long. The goroutine that changes first from last to its ticket (claim) writes the
@@ -95,7 +94,7 @@ func (r *Ring) Begin(what, count, typed, place uint64) Ticket {
 	case kind >= RecvAppend && kind <= Region || form == backend.Persistent:
 		skip = none // it is rare
 	}
-	t := word.LoadUint64(&r.given) + 1
+	t := load(&r.given) + 1
 	p := &r.recs[t%Slots]
 	if !p.claim(t, mark, false) {
 		t, p = r.pass(t, mark)
@@ -123,9 +122,9 @@ func (r *Ring) Begin(what, count, typed, place uint64) Ticket {
 // claim makes the caller the writer of a record, for the operation of a ticket. It returns false if this or a later ticket
 // has been given, if another goroutine writes the record, or, unless open, if the operation of the record is under way.
 func (p *record) claim(t uint64, mark Ticket, open bool) bool {
-	was := word.LoadUint64(&p.last)
-	return was&^uint64(later) < t && (State(word.LoadUint64(&p.state)) >= Done || was == 0 || open) &&
-		word.CompareAndSwapUint64(&p.first, was, t|uint64(mark))
+	was := load(&p.last)
+	return was&^uint64(later) < t && (State(load(&p.state)) >= Done || was == 0 || open) &&
+		swap(&p.first, was, t|uint64(mark))
 }
 
 // pass claims the next record that it can. If there are many operations for which no goroutine ever waits, it takes the
@@ -142,7 +141,7 @@ func (r *Ring) pass(t uint64, mark Ticket) (uint64, *record) {
 // newest returns the last ticket that goroutines have given after t, t if there is none.
 func (r *Ring) newest(t uint64) uint64 {
 	for {
-		next := word.LoadUint64(&r.recs[(t+1)%Slots].last) &^ uint64(later)
+		next := load(&r.recs[(t+1)%Slots].last) &^ uint64(later)
 		if next <= t {
 			return t
 		}
@@ -157,8 +156,8 @@ func (r *Ring) End(t Ticket, err error) {
 		return
 	}
 	p := &r.recs[t%Slots]
-	if word.LoadUint64(&p.first) == uint64(t) {
-		if t < later && timed(uint64(t), r.skip) && word.LoadUint64(&p.begun) == 0 {
+	if load(&p.first) == uint64(t) {
+		if t < later && timed(uint64(t), r.skip) && load(&p.begun) == 0 {
 			release(&p.begun, now())
 		}
 		release(&p.state, uint64(Done))
@@ -195,7 +194,7 @@ func (r *Ring) change(t Ticket, s State, at uint64) {
 		return
 	}
 	p := &r.recs[t%Slots]
-	if word.LoadUint64(&p.first) == uint64(t) {
+	if load(&p.first) == uint64(t) {
 		release(&p.state, at<<8|uint64(s))
 	}
 	runtime.KeepAlive(r)
@@ -212,7 +211,7 @@ func (r *Ring) Stamp() { r.stampLast(recent) }
 func (r *Ring) StampAll() { r.stampLast(Slots) }
 
 func (r *Ring) stampLast(n uint64) {
-	at, t := now(), r.newest(word.LoadUint64(&r.given))
+	at, t := now(), r.newest(load(&r.given))
 	for range min(t, n) {
 		r.stamp(t, at)
 		t--
@@ -222,8 +221,8 @@ func (r *Ring) stampLast(n uint64) {
 // stamp gives an operation the time that has none, if it blocks.
 func (r *Ring) stamp(t, at uint64) {
 	p := &r.recs[t%Slots]
-	if t < uint64(later) && word.LoadUint64(&p.last) == t && word.LoadUint64(&p.begun) == 0 &&
-		word.LoadUint64(&p.state) == uint64(Open) && word.LoadUint64(&p.first) == t {
+	if t < uint64(later) && load(&p.last) == t && load(&p.begun) == 0 &&
+		load(&p.state) == uint64(Open) && load(&p.first) == t {
 		release(&p.begun, at)
 	}
 	runtime.KeepAlive(r)
@@ -231,14 +230,14 @@ func (r *Ring) stamp(t, at uint64) {
 
 // read copies a record; it returns false if the record is empty or was written meanwhile.
 func (p *record) read() (c record, ok bool) {
-	c.last = word.LoadUint64(&p.last)
-	c.state = word.LoadUint64(&p.state)
-	c.begun = word.LoadUint64(&p.begun)
-	c.place = word.LoadUint64(&p.place)
-	c.typed = word.LoadUint64(&p.typed)
-	c.count = word.LoadUint64(&p.count)
-	c.what = word.LoadUint64(&p.what)
-	c.first = word.LoadUint64(&p.first)
+	c.last = load(&p.last)
+	c.state = load(&p.state)
+	c.begun = load(&p.begun)
+	c.place = load(&p.place)
+	c.typed = load(&p.typed)
+	c.count = load(&p.count)
+	c.what = load(&p.what)
+	c.first = load(&p.first)
 	return c, c.first == c.last && c.last != 0
 }
 

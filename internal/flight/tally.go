@@ -77,7 +77,7 @@ func (r *Ring) Length(t Ticket, bytes int) {
 
 // setLength does nothing if the record is that of another operation by now.
 func (r *Ring) setLength(t Ticket, n uint64) {
-	if word.LoadUint64(&r.recs[t%Slots].first) == uint64(t) {
+	if load(&r.recs[t%Slots].first) == uint64(t) {
 		release(&r.tally.lengths[t%Slots], n)
 	}
 	runtime.KeepAlive(r)
@@ -97,7 +97,7 @@ func (r *Ring) BeginRegion(what, typed uint64) Ticket {
 func (r *Ring) EndRegion(t Ticket) {
 	p := &r.recs[t%Slots]
 	switch {
-	case word.LoadUint64(&p.first) != uint64(t) || State(word.LoadUint64(&p.state)) != Open:
+	case load(&p.first) != uint64(t) || State(load(&p.state)) != Open:
 	case r.tally != nil:
 		r.finish(t, Done, now())
 	default:
@@ -124,10 +124,10 @@ func (r *Ring) Completed(t Ticket, received int) {
 
 func (r *Ring) started(t Ticket, received int) (at uint64) {
 	p := &r.recs[t%Slots]
-	what, begun, bytes := word.LoadUint64(&p.what), word.LoadUint64(&p.begun), word.LoadUint64(&r.tally.lengths[t%Slots])
+	what, begun, bytes := load(&p.what), load(&p.begun), load(&r.tally.lengths[t%Slots])
 	x := r.tally.take()
 	at = now()
-	if word.LoadUint64(&p.first) == uint64(t) {
+	if load(&p.first) == uint64(t) {
 		x.add(what, 1, bytes+uint64(received), at-begun, 0)
 	} else {
 		x.lost()
@@ -175,8 +175,8 @@ func (x *table) add(what, calls, bytes, ticks, waited uint64) {
 // finish notes how and when an operation that blocks has ended, and counts it.
 func (r *Ring) finish(t Ticket, s State, at uint64) {
 	p := &r.recs[t%Slots]
-	what, typed, begun, bytes := word.LoadUint64(&p.what), word.LoadUint64(&p.typed), word.LoadUint64(&p.begun), word.LoadUint64(&r.tally.lengths[t%Slots])
-	if word.LoadUint64(&p.first) != uint64(t) {
+	what, typed, begun, bytes := load(&p.what), load(&p.typed), load(&p.begun), load(&r.tally.lengths[t%Slots])
+	if load(&p.first) != uint64(t) {
 		r.tally.take().lost()
 		runtime.KeepAlive(r)
 		return
@@ -217,7 +217,7 @@ func (r *Ring) finish(t Ticket, s State, at uint64) {
 // take reserves a table.
 func (c *tally) take() *table {
 	for i := 0; ; i++ {
-		if t := &c.tables[i%tables]; word.CompareAndSwapUint64(&t.busy, 0, 1) {
+		if t := &c.tables[i%tables]; swap(&t.busy, 0, 1) {
 			return t
 		}
 		if i%tables == tables-1 {
@@ -229,7 +229,7 @@ func (c *tally) take() *table {
 // total returns the ticks of all operations so far.
 func (c *tally) total() (sum uint64) {
 	for i := range c.tables {
-		sum += word.LoadUint64(&c.tables[i].total)
+		sum += load(&c.tables[i].total)
 	}
 	return sum
 }
@@ -237,7 +237,7 @@ func (c *tally) total() (sum uint64) {
 func (c *tally) copy(to *[tables]table) {
 	for i := range c.tables {
 		t := &c.tables[i]
-		for !word.CompareAndSwapUint64(&t.busy, 0, 1) {
+		for !swap(&t.busy, 0, 1) {
 			runtime.Gosched()
 		}
 		c := &to[i] // but for busy, which other goroutines look at

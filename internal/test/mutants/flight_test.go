@@ -3,7 +3,7 @@ package mutants
 // The ring of the flight recorder: internal/flight.
 var flightMutants = []mutant{
 	{file: "internal/flight/ring.go",
-		old: `		word.CompareAndSwapUint64(&p.first, was, t|uint64(mark))`,
+		old: `		swap(&p.first, was, t|uint64(mark))`,
 		new: `		func() bool { release(&p.first, t|uint64(mark)); return true }()`,
 		why: "two goroutines write one record", test: "internal/flight TestInterleaveRing"},
 	{file: "internal/flight/ring.go",
