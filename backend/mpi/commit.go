@@ -259,7 +259,7 @@ func (t *transactions) decide(number uint64, x *transaction, kind byte) {
 // thread may call the library, together waits for the end itself.
 func (c *comm) together(b *backend.Bound, members []int, number uint64, call func() error, late func(made bool, err error)) (made bool, err error) {
 	if !b.Limited() || c.p.lib.level < libmpi.Serialized {
-		return c.transact(b, members, number, call)
+		return c.transact(b, time.Now(), members, number, call)
 	}
 	begun := time.Now()
 	ctx := b.Ctx
@@ -274,7 +274,7 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 	h := newHandover()
 	defer context.AfterFunc(ctx, h.news.Unpark)()
 	c.aside(func() {
-		if made, err := c.transact(b, members, number, call); !h.end(made, err) {
+		if made, err := c.transact(b, begun, members, number, call); !h.end(made, err) {
 			late(made, err)
 		}
 	})
@@ -284,14 +284,15 @@ func (c *comm) together(b *backend.Bound, members []int, number uint64, call fun
 	return true, b.Err(begun)
 }
 
-// transact is together in one goroutine, which does this until the transaction is decided:
+// transact is together in one goroutine. If that begins late, when the call's time is up, it gives up at once. It does this
+// until the transaction is decided:
 //
 //  1. It receives messages of transactions.
 //  2. If the coordinator has asked this member to prepare, it takes its process's lock and says that it is prepared.
 //  3. If the transaction is decided, or the decision cannot come any more, it makes the call or returns why it does not.
 //  4. It pauses, and gives up if its own time is up, the communicator has ended, or a member has left the job. If the member
 //     is prepared, it still waits for the decision.
-func (c *comm) transact(b *backend.Bound, members []int, number uint64, call func() error) (made bool, err error) {
+func (c *comm) transact(b *backend.Bound, begun time.Time, members []int, number uint64, call func() error) (made bool, err error) {
 	p, t := c.p, &c.transactions
 	if len(members) == 1 {
 		return true, call()
@@ -302,9 +303,12 @@ func (c *comm) transact(b *backend.Bound, members []int, number uint64, call fun
 	order := slices.SortedFunc(slices.Values(members), func(a, b int) int { return cmp.Compare(c.world[a], c.world[b]) })
 	t.mu.Lock()
 	mine, told := t.join(number, order)
+	w, why := newWait(b), b.Err(begun)
+	if why != nil {
+		w, told = newWait(nil), t.withdraw(mine, c.gaveUp(why).Encode(noticeSize))
+	}
 	t.mu.Unlock()
-	var why error
-	for w := newWait(b); ; {
+	for {
 		c.receiveTransactions()
 		t.mu.Lock()
 		if mine.state == preparing && (!t.ordered || p.calling.TryLock()) {
