@@ -63,7 +63,7 @@ type nilError struct{ err error }
 func (e *nilError) Error() string { return e.err.Error() }
 
 // unwraps and compares are errors of which only one method panics.
-type unwraps struct{ nilError }
+type unwraps struct{}
 
 func (*unwraps) Error() string   { return "unwraps" }
 func (e *unwraps) Unwrap() error { panic("no luck") }
