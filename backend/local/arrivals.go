@@ -101,10 +101,12 @@ func (m *arrivals) done(k uint64) (done, never bool) {
 // stop ends the rounds, unless round k is complete. Round never is not.
 func (m *arrivals) stop(k uint64) {
 	for !m.ended.CompareAndSwap(0, deciding) {
-		if m.ended.Load() >= decided {
+		switch e := m.ended.Load(); {
+		case e >= decided:
 			return
+		case e == deciding:
+			word.Yield()
 		}
-		word.Yield()
 	}
 	last := m.complete.Load()
 	if m.each {
