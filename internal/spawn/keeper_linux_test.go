@@ -68,20 +68,27 @@ func TestStoppedKeeperEnds(t *testing.T) {
 	}
 }
 
+// keptGroup starts a keeper, and a process group that it ends if this process falls silent.
+func keptGroup(t *testing.T) (*Keeper, *exec.Cmd) {
+	t.Helper()
+	k, err := StartKeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	k.Group(cmd.Process.Pid)
+	return k, cmd
+}
+
 // TestKeeperEndsGroupsOfStoppedLauncher has a launcher fall silent whose pipe stays open, as that of a stopped process does. A
 // launcher that has not begun to beat may be silent.
 func TestKeeperEndsGroupsOfStoppedLauncher(t *testing.T) {
 	for _, beats := range []bool{true, false} {
-		k, err := StartKeeper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command("sleep", "1000")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		k.Group(cmd.Process.Pid)
+		k, cmd := keptGroup(t)
 		if beats {
 			k.Beat(1)
 		}
@@ -112,17 +119,8 @@ func TestKeeperEndsGroupsOfStoppedLauncher(t *testing.T) {
 // TestKeeperDoesNotWaitForZombies has a process be killed for which its parent does not wait, as init may not. A second job could
 // otherwise keep its files meanwhile, and the keeper would then replace them.
 func TestKeeperDoesNotWaitForZombies(t *testing.T) {
-	k, err := StartKeeper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sleep", "1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	k, cmd := keptGroup(t)
 	defer cmd.Wait()
-	k.Group(cmd.Process.Pid)
 	k.Keep(t.TempDir(), t.TempDir())
 	begun := time.Now()
 	if k.Close(); time.Since(begun) > stuckLimit {
